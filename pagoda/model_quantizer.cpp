@@ -151,7 +151,7 @@ Status ModelQuantizer::run(const std::vector<TokenIds>& texts, io::QuantizedMode
 }
 
 bool ModelQuantizer::takes(const layers::LinearModule& module) const {
-  return weights_.contains(weight_of(module)) && (format_.transposed || !module.transposed);
+  return weights_.contains(weight_of(module));
 }
 
 Status ModelQuantizer::choose_modules() {

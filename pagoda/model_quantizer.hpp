@@ -35,7 +35,6 @@ class ModelQuantizer {
     calibration::GptqFormat gptq;
     std::optional<WiderFormat> wider = {};  ///< none: all layers have the same number of bits
     bool rotate = false;                    ///< columns (kernels/rotation.hpp)
-    bool transposed = false;                ///< weights that the checkpoint holds as [in, out] are quantised as well
   };
 
   ModelQuantizer(const Format& format, const weights::WeightSource& weights, TokenLogits& model,

@@ -88,10 +88,9 @@ Result<ModelQuantizer::Format> choose_gguf_format(const QuantizeOptions& options
     return refuse("--zero-points is not for 8 bits in a GGUF file: Q8_0 has none", "zero_points");
   }
   const bool minimums = options.asymmetric.value_or(options.bits == 4);
-  ModelQuantizer::Format format{
-      .gptq = {.bits = options.bits, .group_size = kDefaultGroup, .asymmetric = minimums, .minimums = minimums},
-      .transposed = true};
-  return with_wider_format(std::move(format), {.bits = 8, .group_size = kDefaultGroup}, options);
+  const ModelQuantizer::Format format{
+      .gptq = {.bits = options.bits, .group_size = kDefaultGroup, .asymmetric = minimums, .minimums = minimums}};
+  return with_wider_format(format, {.bits = 8, .group_size = kDefaultGroup}, options);
 }
 
 /// A model and how its quantised copy is written.

@@ -1,6 +1,7 @@
 #include "tests/pagoda/conversion_cases.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -304,6 +305,18 @@ std::vector<std::vector<float>> logits_of(const std::filesystem::path& model, co
       tokens, 0, [&](std::int32_t, std::span<const float> row) { rows.emplace_back(row.begin(), row.end()); });
   EXPECT_TRUE(status) << status.error().message;
   return rows;
+}
+
+double relative_distance(const std::vector<float>& row, const std::vector<float>& expected) {
+  double mean = 0;
+  for (const float x : expected) mean += x / static_cast<double>(expected.size());
+  double squares = 0;
+  double differences = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    squares += (expected[i] - mean) * (expected[i] - mean);
+    differences += std::pow(double{row[i]} - double{expected[i]}, 2);
+  }
+  return std::sqrt(differences / squares);
 }
 
 json texts_to_tokenize() {

@@ -39,6 +39,9 @@ QuantizeOptions conversion_options(const std::filesystem::path& model, const std
 /// Logits after each token.
 std::vector<std::vector<float>> logits_of(const std::filesystem::path& model, const TokenIds& tokens);
 
+/// How far `row` is from `expected`, as a part of how far the latter's values are from their mean.
+double relative_distance(const std::vector<float>& row, const std::vector<float>& expected);
+
 /// Such that tokenizers may take differently.
 nlohmann::json texts_to_tokenize();
 

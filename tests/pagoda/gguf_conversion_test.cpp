@@ -2,7 +2,6 @@
 // chat prompts, special tokens and recommended sampling are those of the folder.
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -28,21 +27,9 @@ using test::change_json;
 using test::conversion_options;
 using test::Files;
 using test::logits_of;
+using test::relative_distance;
 using test::write_model;
 using ::testing::HasSubstr;
-
-/// How far `row` is from `expected`, as a part of how far the latter's values are from their mean.
-double relative_distance(const std::vector<float>& row, const std::vector<float>& expected) {
-  double mean = 0;
-  for (const float x : expected) mean += x / static_cast<double>(expected.size());
-  double squares = 0;
-  double differences = 0;
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    squares += (expected[i] - mean) * (expected[i] - mean);
-    differences += std::pow(double{row[i]} - double{expected[i]}, 2);
-  }
-  return std::sqrt(differences / squares);
-}
 
 class GgufConversion : public ::testing::TestWithParam<test::ConversionCase> {
  protected:

@@ -17,6 +17,7 @@
 #include "io/model_files/gguf/gguf_blocks.hpp"
 #include "io/model_files/gguf/gguf_config.hpp"
 #include "io/model_files/gguf/gguf_tokenizer.hpp"
+#include "io/model_files/gguf/transpose_elements.hpp"
 #include "io/model_files/hf_config.hpp"
 
 namespace pagoda::io {
@@ -25,13 +26,22 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-constexpr std::array<std::pair<std::string_view, const char*>, 5> kModelTypes{{
-    {"LlamaForCausalLM", "llama"},
-    {"MistralForCausalLM", "mistral"},
-    {"Phi3ForCausalLM", "phi3"},
-    {"Qwen2ForCausalLM", "qwen2"},
-    {"Qwen3ForCausalLM", "qwen3"},
-}};
+/// What config.json says of a model that its GGUF file leaves unsaid.
+struct FolderModel {
+  std::string_view architecture;
+  const char* type;
+  const char* activation_key = "hidden_act";
+  const char* activation = "silu";
+};
+constexpr std::array kModels{
+    FolderModel{"BaichuanForCausalLM", "baichuan"},
+    FolderModel{"GPT2LMHeadModel", "gpt2", "activation_function", "gelu_new"},
+    FolderModel{"LlamaForCausalLM", "llama"},
+    FolderModel{"MistralForCausalLM", "mistral"},
+    FolderModel{"Phi3ForCausalLM", "phi3"},
+    FolderModel{"Qwen2ForCausalLM", "qwen2"},
+    FolderModel{"Qwen3ForCausalLM", "qwen3"},
+};
 
 const char* safetensors_type(GgmlType type) {
   if (type == ggml::kF32) return "F32";
@@ -67,21 +77,31 @@ std::optional<ordered_json> llama3_scaling(const json& config, const std::vector
                       {"original_max_position_embeddings", positions}};
 }
 
+/// Other programs tell positions by the model's name, where its sizes were never published, and look for the longest
+/// text of a model with ALiBi where its makers wrote it.
+void say_as_baichuan(ordered_json& config) {
+  config.erase("packed_qkv");  // which is how the file lies
+  if (config.at("position_embedding") == "ROPE") {
+    config["architectures"] = {"BaiChuanForCausalLM"};
+  } else if (const auto longest = config.find("max_position_embeddings"); longest != config.end()) {
+    config["model_max_length"] = *longest;
+    config.erase("max_position_embeddings");
+  }
+}
+
 /// config.json in an order that people know.
 Result<ordered_json> folder_config(const GgufFile& file) {
   auto said = gguf_as_hf_config(file);
   if (!said) return fail(std::move(said.error()));
   const std::string architecture = said->at("architectures").at(0);
-  const auto* type = std::ranges::find(kModelTypes, architecture, &decltype(kModelTypes)::value_type::first);
-  if (type == kModelTypes.end()) {
-    return file.bad("general.architecture",
-                    "is " + quote(architecture) + ", of which no folder in the format of compressed-tensors is written",
-                    ErrorCode::unsupported);
-  }
-  ordered_json config{{"architectures", {architecture}}, {"model_type", type->second}, {"hidden_act", "silu"}};
+  const auto* model = std::ranges::find(kModels, architecture, &FolderModel::architecture);
+  PAGODA_ASSERT(model != kModels.end(), "every architecture of GGUF files has folders");
+  ordered_json config{
+      {"architectures", {architecture}}, {"model_type", model->type}, {model->activation_key, model->activation}};
   for (const auto& [key, value] : said->items()) {
     if (!value.is_null()) config[key] = value;
   }
+  if (architecture == "BaichuanForCausalLM") say_as_baichuan(config);
   // One is no list, and none is not said.
   const json& ends = said->at("eos_token_id");
   if (ends.empty()) config.erase("eos_token_id");
@@ -115,43 +135,151 @@ Result<std::string> generation_config(const GgufFile& file, const ordered_json& 
   return generation.dump(2) + "\n";
 }
 
-/// Rows of a tensor whose heads are interleaved, in the order of folders.
-std::span<const std::byte> in_folder_order(const GgufTensor& tensor, std::int64_t num_heads,
-                                           std::vector<std::byte>& memory) {
-  const std::int64_t num_rows = tensor.shape.front();
-  const std::size_t row_bytes = tensor.data.size() / static_cast<std::size_t>(num_rows);
-  memory.resize(tensor.data.size());
+/// A tensor of the file, whose rows a folder has in their own order.
+struct Rows {
+  const GgufTensor* tensor = nullptr;
+  std::int64_t interleaved_heads = 0;  ///< 0: rows lie in order
+};
+
+void append_in_order(const Rows& rows, std::vector<std::byte>& memory) {
+  const std::span<const std::byte> data = rows.tensor->data;
+  const std::size_t begin = memory.size();
+  memory.insert(memory.end(), data.begin(), data.end());
+  if (rows.interleaved_heads == 0) return;
+  const std::int64_t num_rows = rows.tensor->shape.front();
+  const std::size_t row_bytes = data.size() / static_cast<std::size_t>(num_rows);
   for (std::int64_t row = 0; row < num_rows; ++row) {
-    const auto from = static_cast<std::size_t>(interleaved_row(row, num_rows / num_heads));
-    std::memcpy(memory.data() + static_cast<std::size_t>(row) * row_bytes, tensor.data.data() + from * row_bytes,
+    const auto from = static_cast<std::size_t>(interleaved_row(row, num_rows / rows.interleaved_heads));
+    std::memcpy(memory.data() + begin + static_cast<std::size_t>(row) * row_bytes, data.data() + from * row_bytes,
                 row_bytes);
   }
+}
+
+/// All of `parts`, one after the other.
+std::span<const std::byte> in_order(const std::vector<Rows>& parts, std::vector<std::byte>& memory) {
+  if (parts.size() == 1 && parts.front().interleaved_heads == 0) return parts.front().tensor->data;
+  memory.clear();
+  for (const Rows& rows : parts) append_in_order(rows, memory);
   return memory;
 }
+
+std::span<const std::byte> transposed(const GgufTensor& tensor, std::vector<std::byte>& memory) {
+  memory.resize(tensor.data.size());
+  transpose_elements(tensor.data, static_cast<std::size_t>(tensor.shape.front()),
+                     size_of(*ggml_type_info(tensor.type)->plain), memory.data());
+  return memory;
+}
+
+/// The tensors of a file as those of a folder.
+class TensorsOfGguf {
+ public:
+  TensorsOfGguf(std::shared_ptr<const GgufFile> file, const GgufArchitecture& architecture, const GgufHeads& heads,
+                FolderParts& parts)
+      : file_(std::move(file)), architecture_(architecture), heads_(heads), parts_(parts) {}
+
+  Status add_all() {
+    for (const auto& [name, tensor] : file_->tensors()) {
+      if (name == kRopeFactors) continue;  // config.json has them
+      if (Status status = add(tensor); !status) return status;
+    }
+    return {};
+  }
+
+ private:
+  Status refuse(const GgufTensor& tensor, const std::string& reason) const {
+    return fail(ErrorCode::unsupported, file_->path_of(tensor) + ": tensor " + quote(tensor.name) + " " + reason,
+                "model");
+  }
+
+  Status add(const GgufTensor& tensor) {
+    const auto name = hugging_face_tensor_name(architecture_, tensor.name, *file_);
+    if (!name) return refuse(tensor, "has no name in a folder");
+    if (const auto packed = packed_tensor_of(architecture_, *name)) return add_packed(tensor, *packed);
+    const auto rows = rows_of(tensor);
+    if (!rows) return fail(rows.error());
+    if (tensor.shape.size() == 2 && is_transposed_in_folders(architecture_, tensor.name)) {
+      add_tensor(*name, tensor, {tensor.shape[1], tensor.shape[0]}, tensor.data.size(),
+                 [&tensor](auto& memory) { return transposed(tensor, memory); });
+    } else {
+      add_rows(*name, {*rows});
+    }
+    return {};
+  }
+
+  /// All parts of it, when the first of them is met.
+  Status add_packed(const GgufTensor& tensor, const GgufPackedTensor& packed) {
+    std::vector<Rows> all;
+    for (const std::string& name : packed.parts) {
+      const GgufTensor* const part = file_->tensor(name);
+      const std::string whole = "is a part of a folder's " + quote(packed.name) + ", ";
+      if (part == nullptr) return refuse(tensor, whole + "but there is no " + quote(name));
+      if (part->type != tensor.type) return refuse(tensor, whole + "but " + quote(name) + " has another type");
+      const bool is_vector = part->shape.size() == 1 && tensor.shape.size() == 1;
+      if (!is_vector && !(part->shape.size() == 2 && tensor.shape.size() == 2 && part->shape[1] == tensor.shape[1])) {
+        return refuse(tensor, whole + "but " + quote(name) + " has other columns");
+      }
+      const auto rows = rows_of(*part);
+      if (!rows) return fail(rows.error());
+      all.push_back(*rows);
+    }
+    if (tensor.name != packed.parts.front()) return {};
+    if (tensor.shape.size() == 2) add_joined(packed);
+    add_rows(packed.name, std::move(all));
+    return {};
+  }
+
+  Result<Rows> rows_of(const GgufTensor& tensor) const {
+    if (!ggml_type_info(tensor.type)->plain) return fail(refuse(tensor, "is quantised").error());
+    const std::int64_t num_heads = interleaved_heads(architecture_, tensor.name, heads_);
+    if (num_heads != 0 && tensor.shape.front() % (2 * num_heads) != 0) {
+      return fail(refuse(tensor, "is not " + std::to_string(num_heads) + " heads of an even size").error());
+    }
+    return Rows{&tensor, num_heads};
+  }
+
+  void add_rows(const std::string& name, std::vector<Rows> rows) {
+    const GgufTensor& first = *rows.front().tensor;
+    std::vector<std::int64_t> shape = first.shape;
+    shape.front() = 0;
+    std::size_t bytes = 0;
+    for (const Rows& each : rows) {
+      shape.front() += each.tensor->shape.front();
+      bytes += each.tensor->data.size();
+    }
+    add_tensor(name, first, std::move(shape), bytes,
+               [rows = std::move(rows)](auto& memory) { return in_order(rows, memory); });
+  }
+
+  template <class Data>
+  void add_tensor(const std::string& name, const GgufTensor& of_type, std::vector<std::int64_t> shape,
+                  std::size_t bytes, Data data) {
+    parts_.tensors.push_back(
+        {name, safetensors_type(of_type.type), std::move(shape), bytes,
+         [file = file_, data = std::move(data)](std::vector<std::byte>& memory) { return data(memory); }});
+  }
+
+  /// The model of the file has the parts of `packed` as linear layers.
+  void add_joined(const GgufPackedTensor& packed) {
+    const auto module_of = [](std::string_view name) { return std::string(name.substr(0, name.rfind('.'))); };
+    FolderParts::Joined joined{module_of(packed.name), {}};
+    for (const std::string& part : packed.parts) {
+      joined.modules.push_back(module_of(*hugging_face_tensor_name(architecture_, part, *file_)));
+    }
+    parts_.joined.push_back(std::move(joined));
+  }
+
+  std::shared_ptr<const GgufFile> file_;
+  const GgufArchitecture& architecture_;
+  GgufHeads heads_;
+  FolderParts& parts_;
+};
 
 Status add_tensors(const std::shared_ptr<const GgufFile>& file, FolderParts& parts) {
   const auto architecture = find_gguf_architecture(*file);
   if (!architecture) return fail(architecture.error());
   const auto heads = read_gguf_heads(*file, **architecture);
   if (!heads) return fail(heads.error());
-  for (const auto& [name, tensor] : file->tensors()) {
-    if (name == kRopeFactors) continue;  // config.json has them
-    const auto refuse = [&, path = file->path_of(tensor)](const std::string& reason) {
-      return fail(ErrorCode::unsupported, path + ": tensor " + quote(tensor.name) + " " + reason, "model");
-    };
-    const auto folder_name = hugging_face_tensor_name(**architecture, name, *file);
-    if (!folder_name) return refuse("has no name in a folder");
-    if (!ggml_type_info(tensor.type)->plain) return refuse("is quantised");
-    const std::int64_t num_heads = interleaved_heads(**architecture, name, *heads);
-    if (num_heads != 0 && tensor.shape.front() % (2 * num_heads) != 0) {
-      return refuse("is not " + std::to_string(num_heads) + " heads of an even size");
-    }
-    parts.tensors.push_back({*folder_name, safetensors_type(tensor.type), tensor.shape, tensor.data.size(),
-                             [file, &tensor = tensor, num_heads](std::vector<std::byte>& memory) {
-                               return num_heads == 0 ? tensor.data : in_folder_order(tensor, num_heads, memory);
-                             }});
-  }
-  return {};
+  return TensorsOfGguf(file, **architecture, *heads, parts).add_all();
 }
 
 /// Whether the folder's config says what the file says.

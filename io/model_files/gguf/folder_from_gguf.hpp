@@ -9,9 +9,10 @@
 namespace pagoda::io {
 
 /// A GGUF file of plain weights as a Hugging Face folder: config.json, generation_config.json, tokenizer, chat
-/// templates, and the tensors under their names and in their order there. Vectors stay float32. Errors: those of
-/// reading the file; unsupported, by the file's key or tensor (an architecture whose folders lie otherwise,
-/// rope_freqs.weight that is not Llama 3's, what tokenizer files cannot say).
+/// templates, and the tensors under their names and in their order there: joined or transposed, too. Vectors stay
+/// float32. Errors: those of reading the file; unsupported, by the file's key or tensor (rope_freqs.weight that is not
+/// Llama 3's, queries, keys and values of several types where a folder has one tensor for them, what tokenizer files
+/// cannot say).
 Result<FolderParts> folder_parts_of_gguf(const std::shared_ptr<const GgufFile>& file);
 
 }  // namespace pagoda::io

@@ -64,6 +64,10 @@ constexpr std::array kGpt2Keys{
 };
 
 constexpr std::string_view kDecoderLayers = "model.layers.";
+constexpr std::string_view kGgufLayers = "blk.";
+
+/// In the order in which they are packed where they are one module.
+constexpr std::array<std::string_view, 3> kQkv{"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"};
 
 constexpr GgufArchitecture gated(std::string_view name, std::string_view hugging_face, bool interleaved_heads = false) {
   return {.name = name,
@@ -108,7 +112,7 @@ std::optional<std::string> module_name(const GgufArchitecture& architecture, std
   if (dot == in_layers.npos) return std::nullopt;
   const auto found = std::ranges::find(architecture.layers, in_layers.substr(dot + 1), &GgufModule::hugging_face);
   if (found == architecture.layers.end()) return std::nullopt;
-  return "blk." + std::string(in_layers.substr(0, dot)) + "." + std::string(found->gguf);
+  return std::string(kGgufLayers) + std::string(in_layers.substr(0, dot)) + "." + std::string(found->gguf);
 }
 
 }  // namespace
@@ -153,19 +157,18 @@ std::optional<std::string> gguf_tensor_name(const GgufArchitecture& architecture
 
 std::optional<std::string> hugging_face_tensor_name(const GgufArchitecture& architecture, std::string_view name,
                                                     const GgufFile& file) {
-  constexpr std::string_view kLayers = "blk.";
   const auto dot = name.rfind('.');
   if (dot == name.npos) return std::nullopt;
   const std::string_view module = name.substr(0, dot);
   const std::string_view ending = name.substr(dot);
-  if (!module.starts_with(kLayers)) {
+  if (!module.starts_with(kGgufLayers)) {
     const auto found = std::ranges::find(architecture.outer, module, &GgufModule::gguf);
     if (found == architecture.outer.end()) return std::nullopt;
     return std::string(found->hugging_face).append(ending);
   }
-  const auto end = module.find('.', kLayers.size());
+  const auto end = module.find('.', kGgufLayers.size());
   if (end == module.npos) return std::nullopt;
-  const std::string_view number = module.substr(kLayers.size(), end - kLayers.size());
+  const std::string_view number = module.substr(kGgufLayers.size(), end - kGgufLayers.size());
   const std::string_view in_layer = module.substr(end + 1);
   const bool is_packed =
       in_layer == "ffn_up" && file.tensor(std::string(module.substr(0, end)) + ".ffn_gate.weight") == nullptr;
@@ -202,9 +205,8 @@ std::vector<GgufRowRange> gguf_tensors_of(const GgufArchitecture& architecture, 
   if (packed == name.npos || num_heads < 1 || num_rows % num_heads != 0) return {};
   std::vector<GgufRowRange> ranges;
   std::int64_t first_row = 0;
-  for (const auto& [module, count] :
-       {std::pair("self_attn.q_proj", heads.queries), std::pair("self_attn.k_proj", heads.keys),
-        std::pair("self_attn.v_proj", heads.keys)}) {
+  for (const std::string_view module : kQkv) {
+    const std::int64_t count = module == kQkv.front() ? heads.queries : heads.keys;
     std::string alone(name);
     alone.replace(packed, architecture.packed_qkv.size(), module);
     auto gguf_name = gguf_tensor_name(architecture, alone);
@@ -214,6 +216,23 @@ std::vector<GgufRowRange> gguf_tensors_of(const GgufArchitecture& architecture, 
     first_row += rows;
   }
   return ranges;
+}
+
+std::optional<GgufPackedTensor> packed_tensor_of(const GgufArchitecture& architecture, std::string_view name) {
+  if (architecture.packed_qkv.empty()) return std::nullopt;
+  const auto* const module =
+      std::ranges::find_if(kQkv, [&](std::string_view each) { return name.find(each) != name.npos; });
+  if (module == kQkv.end()) return std::nullopt;
+  const auto with = [&](std::string_view other) {
+    return std::string(name).replace(name.find(*module), module->size(), other);
+  };
+  GgufPackedTensor packed{with(architecture.packed_qkv), {}};
+  for (const std::string_view part : kQkv) packed.parts.push_back(gguf_tensor_name(architecture, with(part)).value());
+  return packed;
+}
+
+bool is_transposed_in_folders(const GgufArchitecture& architecture, std::string_view name) {
+  return architecture.untransposed && name.starts_with(kGgufLayers);
 }
 
 std::int64_t interleaved_heads(const GgufArchitecture& architecture, std::string_view name, const GgufHeads& heads) {

@@ -87,6 +87,17 @@ struct GgufRowRange {
 std::vector<GgufRowRange> gguf_tensors_of(const GgufArchitecture& architecture, std::string_view name,
                                           std::int64_t num_rows, const GgufHeads& heads);
 
+/// The tensor of Hugging Face's that `name`, a name of Hugging Face's, is a part of: "...W_pack.weight" for
+/// "...q_proj.weight", and the parts in the order of its rows, by GGUF's names. Nothing where it stands alone.
+struct GgufPackedTensor {
+  std::string name;
+  std::vector<std::string> parts;
+};
+std::optional<GgufPackedTensor> packed_tensor_of(const GgufArchitecture& architecture, std::string_view name);
+
+/// Whether the matrix that GGUF calls `name` lies transposed in Hugging Face's files.
+bool is_transposed_in_folders(const GgufArchitecture& architecture, std::string_view name);
+
 /// How many heads have their rows interleaved in the tensor that GGUF calls `name`; 0 when rows are in order.
 std::int64_t interleaved_heads(const GgufArchitecture& architecture, std::string_view name, const GgufHeads& heads);
 /// Where row `row` of Hugging Face's order lies in a tensor whose heads are interleaved.

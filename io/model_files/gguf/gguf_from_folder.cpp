@@ -17,6 +17,7 @@
 #include "io/model_files/gguf/gguf_config_writer.hpp"
 #include "io/model_files/gguf/gguf_tokenizer.hpp"
 #include "io/model_files/gguf/gguf_tokenizer_writer.hpp"
+#include "io/model_files/gguf/transpose_elements.hpp"
 #include "io/model_files/hf_config.hpp"
 #include "io/model_files/huggingface_folder.hpp"
 #include "io/model_files/tokenizer_config.hpp"
@@ -69,14 +70,7 @@ void apply_change(const Change& change, const RowsToWrite& from, Bytes& memory) 
         {aligned.data(), dtype_of(type), static_cast<std::int64_t>(rows), static_cast<std::int64_t>(columns)},
         memory.data());
   }
-  if (change.transposed) {
-    for (std::size_t row = 0; row < rows; ++row) {
-      for (std::size_t column = 0; column < columns; ++column) {
-        std::memcpy(memory.data() + (column * rows + row) * width, from.data.data() + (row * columns + column) * width,
-                    width);
-      }
-    }
-  }
+  if (change.transposed) transpose_elements(from.data, rows, width, memory.data());
   if (change.interleaved_heads > 0) {
     const std::int64_t head_dim = static_cast<std::int64_t>(rows) / change.interleaved_heads;
     const std::size_t row_bytes = columns * width;
@@ -130,11 +124,10 @@ class FolderTensors {
     const bool is_matrix = stored->shape.size() == 2;
     const std::size_t row_bytes = stored->data.size() / static_cast<std::size_t>(stored->shape.front());
     for (const GgufRowRange& range : ranges) {
-      const Change change{
-          .normalized = is_normalized_head(name),
-          .transposed = is_matrix && parts_.architecture->untransposed && range.name.starts_with("blk."),
-          .interleaved_heads = interleaved_heads(*parts_.architecture, range.name, parts_.heads),
-          .widened = !is_matrix && *type != ggml::kF32};
+      const Change change{.normalized = is_normalized_head(name),
+                          .transposed = is_matrix && is_transposed_in_folders(*parts_.architecture, range.name),
+                          .interleaved_heads = interleaved_heads(*parts_.architecture, range.name, parts_.heads),
+                          .widened = !is_matrix && *type != ggml::kF32};
       if (change.interleaved_heads > 0 && range.num_rows % (2 * change.interleaved_heads) != 0) {
         return refuse("is not " + std::to_string(change.interleaved_heads) + " heads of an even size");
       }

@@ -148,6 +148,33 @@ std::vector<T> transposed(std::span<const T> matrix, std::int64_t rows, std::int
   return result;
 }
 
+/// Of which the module `name` of the model is a part; null where it is a module of the folder as well.
+const FolderParts::Joined* joined_of(const FolderParts& parts, std::string_view name) {
+  const auto found = std::ranges::find_if(parts.joined, [&](const FolderParts::Joined& joined) {
+    return std::ranges::find(joined.modules, name) != joined.modules.end();
+  });
+  return found == parts.joined.end() ? nullptr : &*found;
+}
+
+/// The modules of the folder that `modules`, the model's, are.
+std::vector<WrittenModule> modules_of_folder(const FolderParts& parts, const std::vector<WrittenModule>& modules) {
+  std::vector<WrittenModule> all;
+  for (const WrittenModule& module : modules) {
+    const auto* joined = joined_of(parts, module.name);
+    if (joined == nullptr) {
+      all.push_back(module);
+    } else if (module.name == joined->modules.front()) {
+      all.push_back({joined->name, module.rows, module.columns, module.bits});
+    } else {
+      PAGODA_ASSERT(!all.empty() && all.back().name == joined->name && all.back().columns == module.columns &&
+                        all.back().bits == module.bits,
+                    "parts come in order");
+      all.back().rows += module.rows;
+    }
+  }
+  return all;
+}
+
 }  // namespace
 
 Status CompressedTensorsWriter::check_folder(const fs::path& folder) {
@@ -170,7 +197,8 @@ Result<CompressedTensorsWriter> CompressedTensorsWriter::create(FolderParts part
                                                                 const Format& format) {
   std::set<std::string, std::less<>> replaced;
   std::vector<SafetensorsTensor> tensors;
-  for (const WrittenModule& module : modules) {
+  const std::vector<WrittenModule> of_folder = modules_of_folder(parts, modules);
+  for (const WrittenModule& module : of_folder) {
     replaced.insert(module.name + ".weight");
     const std::int64_t words = module.columns * module.bits / 32;
     const std::int64_t groups = module.columns / format.group_size;
@@ -205,7 +233,7 @@ Result<CompressedTensorsWriter> CompressedTensorsWriter::create(FolderParts part
       plain_modules.push_back(name.substr(0, name.size() - std::string_view(".weight").size()));
     }
   }
-  auto config = quantized_config(std::move(parts.config), modules, format, plain_modules);
+  auto config = quantized_config(std::move(parts.config), of_folder, format, plain_modules);
   if (!config) return fail(std::move(config.error()));
   if (Status status = check_folder(folder); !status) return fail(std::move(status.error()));
   auto made_folder = make_folder(folder);
@@ -223,6 +251,26 @@ Result<CompressedTensorsWriter> CompressedTensorsWriter::create(FolderParts part
 }
 
 Status CompressedTensorsWriter::write(const WrittenModule& module, const WrittenWeights& weights) {
+  const auto* joined = joined_of(parts_, module.name);
+  return joined == nullptr ? write_whole(module, weights) : write_part(*joined, module, weights);
+}
+
+/// Words of zero points hold rows of several parts, so nothing is written before the last one.
+Status CompressedTensorsWriter::write_part(const FolderParts::Joined& joined, const WrittenModule& module,
+                                           const WrittenWeights& weights) {
+  PAGODA_ASSERT(joined.modules[begun_.num_parts] == module.name, "parts come in order");
+  ++begun_.num_parts;
+  begun_.rows += module.rows;
+  begun_.q.insert(begun_.q.end(), weights.q.begin(), weights.q.end());
+  begun_.scales.insert(begun_.scales.end(), weights.scales.begin(), weights.scales.end());
+  begun_.zeros.insert(begun_.zeros.end(), weights.zeros.begin(), weights.zeros.end());
+  if (begun_.num_parts < joined.modules.size()) return {};
+  const Begun whole = std::exchange(begun_, {});
+  return write_whole({joined.name, whole.rows, module.columns, module.bits},
+                     {.q = whole.q, .scales = whole.scales, .zeros = whole.zeros, .mins = {}});
+}
+
+Status CompressedTensorsWriter::write_whole(const WrittenModule& module, const WrittenWeights& weights) {
   const std::int64_t groups = module.columns / format_.group_size;
   const std::array<std::int64_t, 2> shape{module.rows, module.columns};
   const auto name = [&](const char* ending) { return module.name + ending; };

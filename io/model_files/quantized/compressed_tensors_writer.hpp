@@ -33,7 +33,8 @@ class CompressedTensorsWriter final : public QuantizedModelWriter {
   /// off. Errors (param out): bad_config, io_failed.
   static Status check_folder(const std::filesystem::path& folder);
 
-  /// Makes `folder` and copies all tensors but the weights of `modules`. Errors: those of check_folder; unsupported (a
+  /// Makes `folder` and copies all tensors but the weights of `modules`, which are those of the model: modules that are
+  /// one in the folder are written one after the other, in order. Errors: those of check_folder; unsupported (a
   /// config.json of a model that is quantised), io_failed.
   static Result<CompressedTensorsWriter> create(FolderParts parts, const std::filesystem::path& folder,
                                                 const std::vector<WrittenModule>& modules, const Format& format);
@@ -53,6 +54,17 @@ class CompressedTensorsWriter final : public QuantizedModelWriter {
         made_folder_(std::move(made_folder)),
         weights_(std::move(weights)) {}
 
+  /// The first parts of a module of the folder.
+  struct Begun {
+    std::size_t num_parts = 0;
+    std::int64_t rows = 0;
+    std::vector<std::uint8_t> q;
+    std::vector<float> scales;
+    std::vector<std::uint8_t> zeros;
+  };
+
+  Status write_part(const FolderParts::Joined& joined, const WrittenModule& module, const WrittenWeights& weights);
+  Status write_whole(const WrittenModule& module, const WrittenWeights& weights);
   Status write_config() const;
 
   FolderParts parts_;  // but for tensors and config.json
@@ -61,6 +73,7 @@ class CompressedTensorsWriter final : public QuantizedModelWriter {
   std::string config_;                       // the text of config.json
   std::shared_ptr<const void> made_folder_;  // removes the folder at its end if it was made here and is empty
   TensorFile weights_;
+  Begun begun_;
 };
 
 }  // namespace pagoda::io

@@ -27,8 +27,15 @@ struct FolderParts {
     std::function<std::span<const std::byte>(std::vector<std::byte>& memory)> data;
   };
 
+  /// Linear layers of the model that is read which are one module of the folder: their rows, one after the other.
+  struct Joined {
+    std::string name;
+    std::vector<std::string> modules;
+  };
+
   nlohmann::ordered_json config;  ///< config.json
   std::vector<Tensor> tensors;
+  std::vector<Joined> joined;
   std::filesystem::path copied_from;         ///< whose other files belong to it as well; none where it is empty
   std::map<std::string, std::string> texts;  ///< other files by name: what they hold
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <string_view>
 #include <utility>
 
@@ -141,6 +142,28 @@ void read_compressed_weights(ConfigReader& reader, const std::string& format, Qu
   }
 }
 
+/// Whether a target of a group is as `fits` says.
+bool any_target(const nlohmann::json& groups, const std::function<bool(const nlohmann::json&)>& fits) {
+  return std::ranges::any_of(groups, [&](const nlohmann::json& group) {
+    const auto targets = group.find("targets");
+    return targets != group.end() && std::ranges::any_of(*targets, fits);
+  });
+}
+
+/// Whether a group of modules is one of `type`.
+bool has_target(const nlohmann::json& groups, std::string_view type) {
+  return any_target(groups, [&](const nlohmann::json& target) { return target == type; });
+}
+
+/// Whether modules are named one by one, not by type or pattern, as pagoda quantize does where their bits differ.
+bool names_modules(const nlohmann::json& groups) {
+  return any_target(groups, [](const nlohmann::json& target) {
+    if (!target.is_string()) return false;
+    const auto& text = target.get_ref<const std::string&>();
+    return !text.starts_with("re:") && text.find('.') != text.npos;
+  });
+}
+
 void read_compressed_groups(ConfigReader& groups, const nlohmann::json& object, const std::string& format,
                             QuantizationConfig& config) {
   for (const auto& [name, value] : object.items()) {
@@ -206,6 +229,7 @@ void read_compressed_tensors(ConfigReader& reader, QuantizationConfig& config) {
   }
   reader.nested("config_groups",
                 [&](ConfigReader& nested) { read_compressed_groups(nested, *groups, format, config); });
+  config.packs_linear = (has_target(*groups, "Linear") || names_modules(*groups)) && !has_target(*groups, "Conv1D");
   config.name = "compressed-tensors " + format;
 }
 

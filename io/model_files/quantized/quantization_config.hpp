@@ -28,6 +28,9 @@ struct QuantizationConfig {
   bool zeros_lack_one = false;     ///< of gptq: stored zero points are one less than they mean
   std::int64_t block_rows = 0;     ///< of 8-bit floats with a scale per block, else 0
   std::int64_t block_columns = 0;  ///< likewise
+  /// Of compressed-tensors: what is quantised are linear layers, whose packed weights are [out, in], also in models
+  /// that have Conv1D in their place in transformers (GPT-2), whose weights are [in, out]. vLLM reads them so.
+  bool packs_linear = false;
   /// Of compressed-tensors: what the rotation of kernels/rotation.hpp is called, where modules have it; a module NAME
   /// that has it holds its matrix in the tensor NAME.<rotation>_input.weight. Else empty.
   std::string rotation;

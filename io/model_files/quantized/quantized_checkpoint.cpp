@@ -63,7 +63,9 @@ bool QuantizedCheckpoint::contains(std::string_view name) const {
 }
 
 bool QuantizedCheckpoint::holds_derived(std::string_view module) const {
-  const bool is_untransposed = config_.method == QuantizationMethod::awq || config_.method == QuantizationMethod::gptq;
+  const bool is_packed = config_.packs_linear && checkpoint_->contains(std::string(module) + ".weight_packed");
+  const bool is_untransposed =
+      is_packed || config_.method == QuantizationMethod::awq || config_.method == QuantizationMethod::gptq;
   // A head is derived for another reason.
   return is_untransposed && !module.ends_with("lm_head") && is_quantized(*checkpoint_, config_.method, module);
 }

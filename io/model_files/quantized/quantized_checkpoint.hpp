@@ -27,7 +27,7 @@ class QuantizedCheckpoint final : public ModelWeights {
   Result<weights::WeightTensor> tensor(std::string_view name, const std::vector<std::int64_t>& shape) const override;
   Result<weights::WeightTensor> describe(std::string_view name, const std::vector<std::int64_t>& shape) const override;
   bool contains(std::string_view name) const override;
-  /// AWQ's and GPTQ's tensors do not keep the transposition of GPT-2's weights.
+  /// AWQ's, GPTQ's and packed tensors of linear layers do not keep the transposition of GPT-2's weights.
   bool holds_derived(std::string_view module) const override;
   void copied(const weights::WeightTensor& tensor) const override;
   std::string file_of(const weights::WeightTensor& tensor) const override;

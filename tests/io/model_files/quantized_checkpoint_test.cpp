@@ -496,6 +496,19 @@ TEST(QuantizedCheckpoint, AllTensorsOfAModuleAreTakenWithItsWeight) {
   EXPECT_EQ(weights->quantization(), "GPTQ int4");
 }
 
+TEST(QuantizedCheckpoint, PackedWeightsOfLinearLayersAreNotTransposed) {
+  const auto holds = [](const char* name, const std::string& quantization) {
+    const Folder folder = golden_folder({name, quantization, std::nullopt});
+    return open_folder_weights(folder->path()).value()->holds_derived(name);
+  };
+  EXPECT_TRUE(holds("ct_pack_asym", kGroup16));
+  EXPECT_FALSE(holds("ct_int", compressed("int-quantized", 8, "int")));
+  std::string conv1d = kGroup16;
+  conv1d.replace(conv1d.find("[\"Linear\"]"), 10, "[\"Linear\",\"Conv1D\"]");
+  EXPECT_FALSE(holds("ct_pack_asym", conv1d));
+  EXPECT_TRUE(holds("gptq_4_g16", gptq(4, 16)));
+}
+
 TEST(QuantizedCheckpoint, ABiasThatIsNotZeroIsLeft) {
   auto parts = gptq_parts();
   parts.push_back({"m.bias", "F16", {8}, std::string(15, '\0') + '\1'});
