@@ -96,7 +96,7 @@ def exact(args, kind: Kind, file: Path) -> tuple[dict, dict]:
 
 def pagoda_memory(args, kind: Kind) -> float:
     return run([args.pagoda, "bench", "throughput", "--model", kind.model, "--threads", args.threads, "--num-prompts", 1,
-                "--input-len", 512, "--output-len", 2, "--kv-cache-memory", "0.1", "--max-num-seqs", 1,
+                "--input-len", 512, "--output-len", 2, "--kv-cache-memory", "0.1", "--max-num-seqs", 1, "--max-model-len", 1024,
                 *(["--quantize", kind.quantize] if kind.quantize else [])])[1]
 
 
