@@ -29,6 +29,7 @@ struct QuantizeCommand {
                                       "At most so many on average, scales included: layers that need it most, as runs "
                                       "with each of them rounded tell, have 8 bits and the others 4",
                                       4.0, 9.0);
+    bits_per_weight_flag->default_str("");  // without it all layers have the same
     group_size_flag = add_number(app, "--group-size", group_size,
                                  "Columns that share a scale: a multiple of 16 that divides the columns of every "
                                  "layer; always 32 in a GGUF file",

@@ -239,8 +239,8 @@ Result<QuantizeReport> quantize_model(const QuantizeOptions& options, const Star
   status = quantizer.run(*texts, **writer);
   if (!status) return fail(std::move(status.error()));
   QuantizeReport report;
-  report.num_modules = std::ssize(quantizer.modules());
   const auto modules = quantizer.modules();
+  report.num_modules = std::ssize(modules);
   report.num_8bit_modules = std::ranges::count(modules, 8, &io::WrittenModule::bits);
   report.calibration_tokens = std::ssize(*texts) * context;
   report.model_bytes = conversion->weights().facts().weight_bytes;

@@ -26,14 +26,18 @@ bool is_attention_scale(std::string_view name) {
   return std::ranges::any_of(kEndings, [&](const char* ending) { return name.ends_with(ending); });
 }
 
-/// The elements of a packed matrix, as the tensor beside it says; none where there is no such tensor.
-std::optional<std::int64_t> packed_elements(const Checkpoint& checkpoint, std::string_view packed_name) {
+/// The elements of a matrix that is packed into so many words, as the tensor beside it says; none where there is no
+/// such tensor, or it says more than they hold.
+std::optional<std::int64_t> packed_elements(const Checkpoint& checkpoint, std::string_view packed_name,
+                                            std::int64_t num_words) {
+  constexpr std::int64_t kMostOfWord = 8;
   const auto shape = checkpoint.stored(std::string(module_of(packed_name, ".weight_packed")) + ".weight_shape");
   if (!shape || shape->dtype != "I64" || shape->data.size() != 2 * sizeof(std::int64_t)) return std::nullopt;
   std::array<std::int64_t, 2> sizes{};
   std::memcpy(sizes.data(), shape->data.data(), sizeof sizes);
   std::int64_t product = 0;
-  const bool fits = sizes[0] >= 0 && sizes[1] >= 0 && !__builtin_mul_overflow(sizes[0], sizes[1], &product);
+  const bool fits = sizes[0] >= 0 && sizes[1] >= 0 && !__builtin_mul_overflow(sizes[0], sizes[1], &product) &&
+                    product <= num_words * kMostOfWord;
   return fits ? std::optional(product) : std::nullopt;
 }
 
@@ -116,9 +120,9 @@ CheckpointFacts QuantizedCheckpoint::facts() const {
   facts.num_parameters = 0;
   for (const auto& name : checkpoint_->tensor_names()) {
     const auto tensor = *checkpoint_->stored(name);
-    const auto packed = name.ends_with(".weight_packed") ? packed_elements(*checkpoint_, name) : std::nullopt;
-    facts.num_parameters +=
-        packed ? *packed : num_elements(tensor.shape) * parameters_per_element(config_, name, tensor);
+    const std::int64_t elements = num_elements(tensor.shape);
+    const auto packed = name.ends_with(".weight_packed") ? packed_elements(*checkpoint_, name, elements) : std::nullopt;
+    facts.num_parameters += packed ? *packed : elements * parameters_per_element(config_, name, tensor);
   }
   return facts;
 }
