@@ -8,7 +8,7 @@ import json
 import page_case
 from page_case import MARKUP, Case, delta
 
-# The elements that a text becomes, without the heads of code blocks and with the attributes that matter only.
+# Renders a text, and returns its elements without the heads of code blocks and most attributes.
 OUTLINE = r"""async (text) => {
     const {MarkdownView} = await import('/ui/markdown.js');
     const root = document.createElement('div');
@@ -68,7 +68,7 @@ z
 end <script>alert(1)</script> &lt; &#65; \*no\*
 """
 
-# Growth: each takes a size, and gives about as many characters.
+# Texts of about n characters, as JavaScript, each for a pattern that takes quadratic time in some parser.
 HOSTILE = {
     "quotes in quotes": "'> '.repeat(n / 2) + 'a'",
     "many lines of deep quotes": "('>'.repeat(100) + 'a\\n').repeat(n / 102)",

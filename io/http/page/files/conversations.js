@@ -1,5 +1,5 @@
-// Conversations in the browser's storage, each under a key of its own, so that tabs do not write over each other's. They
-// never leave the browser. At most MAX_KEPT of them and MAX_LENGTH characters are kept: the oldest go first.
+// Keeps conversations in the browser's storage: at most MAX_KEPT of them and MAX_LENGTH characters, the oldest go first. Each
+// has a key of its own, so that tabs with different conversations do not overwrite each other.
 
 const PREFIX = "pagoda.conversation.";
 const SETTINGS = "pagoda.settings";
@@ -8,7 +8,7 @@ export const MAX_KEPT = 50;
 export const MAX_LENGTH = 2_000_000;
 const KINDS = ["user", "assistant", "prompt", "completion"];
 
-/** What is stored under a key; null if there is nothing, or nothing that can be read. */
+/** Reads the JSON under a key; null if there is none. */
 function read(storage, key) {
   try {
     return JSON.parse(storage().getItem(key));
@@ -32,7 +32,7 @@ const tab = () => sessionStorage;
 const isText = (value) => typeof value === "string";
 const isObject = (value) => value !== null && typeof value === "object";
 
-/** A stored entry with only what an entry has: the storage may hold what another version wrote. */
+/** Copies the known fields of a stored entry; null if it is none. Another version may have written it. */
 function checkedEntry(entry) {
   if (!isObject(entry) || !KINDS.includes(entry.kind) || !isText(entry.text)) return null;
   const checked = { kind: entry.kind, text: entry.text };
@@ -61,7 +61,7 @@ function keys() {
   }
 }
 
-/** {id, title, changed} of each conversation, the newest first. */
+/** Lists {id, title, changed} of each conversation, the newest first. */
 export function listed() {
   const found = [];
   for (const key of keys()) {
@@ -73,13 +73,13 @@ export function listed() {
   return found.sort((a, b) => b.changed - a.changed);
 }
 
-/** {id, entries, settings, changed}; null if it is not kept. */
+/** Reads a conversation: {id, entries, settings, changed}; null if it is not kept. */
 export function load(id) {
   const conversation = checked(read(local, PREFIX + id));
   return conversation && { id, ...conversation };
 }
 
-/** A conversation without entries. It is kept once it has some. */
+/** Makes a conversation without entries. It is kept once it has some. */
 export const begun = () => ({ id: Date.now().toString(36) + Math.random().toString(36).slice(2, 8), entries: [], settings: {}, changed: 0 });
 
 /** Keeps a conversation, and drops the oldest others where there is no room; returns whether it is kept. One that another
@@ -116,14 +116,14 @@ export function removeAll() {
   for (const key of keys()) localStorage.removeItem(key);
 }
 
-/** The conversation of this tab before it was loaded again; in a new tab the newest one. */
+/** Returns the conversation that this tab showed before a reload; in a new tab the newest one. */
 export function current() {
   const id = read(tab, CURRENT);
   if (id === "") return begun();
   return (isText(id) && load(id)) || (listed()[0] && load(listed()[0].id)) || begun();
 }
 
-/** Notes which conversation this tab shows; "" for one that has not begun. */
+/** Notes which conversation this tab shows; "" for one without entries. */
 export const setCurrent = (id) => write(tab, CURRENT, id);
 
 export const settings = () => (isObject(read(local, SETTINGS)) ? read(local, SETTINGS) : {});

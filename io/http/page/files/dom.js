@@ -14,7 +14,7 @@ export function make(name, attributes = {}, ...children) {
   return element;
 }
 
-/** Puts a text into the clipboard; returns whether it is there. Browsers give `navigator.clipboard` to https only. */
+/** Copies a text to the clipboard; returns whether it did. Browsers offer `navigator.clipboard` only over https and on localhost. */
 async function copy(text) {
   try {
     await navigator.clipboard.writeText(text);
@@ -32,7 +32,7 @@ async function copy(text) {
   }
 }
 
-/** A button that copies what `text` returns. */
+/** Makes a button that copies what `text` returns. */
 export function copyButton(label, text) {
   const button = make("button", { type: "button", class: "quiet copy", "aria-label": label, title: label }, "Copy");
   button.addEventListener("click", async () => {

@@ -1,5 +1,5 @@
-// Markdown as elements. Text of a model becomes text nodes and elements whose names stand here and in markdown_inline.js:
-// no markup of its own is ever read, nothing is loaded, and links lead only where linkTo() lets them.
+// Markdown as elements. A model's text becomes text nodes, and elements with names from this file and markdown_inline.js.
+// Markup in it is never parsed, nothing is loaded, and linkTo() decides which addresses become links.
 
 import { copyButton, make } from "./dom.js";
 import { linesOf, parseBlocks } from "./markdown_blocks.js";
@@ -23,7 +23,7 @@ function withInline(element, text, options) {
   return element;
 }
 
-/** A block of code with its language and a button that copies it. */
+/** Builds a block of code with its language and a button that copies it. */
 export function codeBlock({ language, text }) {
   const code = make("code", {}, text);
   const head = make("div", { class: "code-head" }, make("span", {}, language || "text"), copyButton("Copy the code", () => code.textContent));
@@ -36,20 +36,23 @@ function listItem({ task, blocks }) {
   return make("li", { class: "task" }, box, make("div", {}, ...blocks.map(buildBlock)));
 }
 
-function table({ align, rows: [head, ...rows] }) {
-  const row = (tag) => (cells) => make("tr", {}, ...cells.map((cell, i) => {
+const tableRow = (tag, align) => (cells) =>
+  make("tr", {}, ...cells.map((cell, i) => {
     const attributes = { class: align[i] || null, scope: tag === "th" ? "col" : null };
     return withInline(make(tag, attributes), cell, { breaks: true });
   }));
+
+function table({ align, rows: [head, ...rows] }) {
+  const body = make("tbody", {}, ...rows.map(tableRow("td", align)));
   return make("div", { class: "table", tabindex: 0, role: "region", "aria-label": "Table" },
-    make("table", {}, make("thead", {}, row("th")(head)), make("tbody", {}, ...rows.map(row("td")))));
+    make("table", {}, make("thead", {}, tableRow("th", align)(head)), body));
 }
 
-/** A text that grows, as Markdown in an element. Blocks that cannot change any more are built once. */
+/** Shows a growing text as Markdown in an element. Blocks that cannot change any more are built once. */
 export class MarkdownView {
   #element;
-  #text = ""; // from the first block that may change
-  #blocks = []; // the blocks of it, as they are shown
+  #text = ""; // the text from the first block on that may still change
+  #blocks = []; // its blocks with their elements
 
   constructor(element) {
     this.#element = element;
@@ -65,7 +68,7 @@ export class MarkdownView {
     const lines = linesOf(this.#text);
     const blocks = parseBlocks(lines);
     this.#show(blocks);
-    // A line that may go on says nothing yet of the block that it begins, nor of the one before.
+    // An incomplete last line may yet join the block before it, so a block that it begins makes none final.
     const complete = this.#text.endsWith("\n") ? lines.length : lines.length - 1;
     const last = blocks.findLastIndex(({ line }) => line < complete);
     if (last <= 0) return;
@@ -85,10 +88,39 @@ export class MarkdownView {
   }
 }
 
-/** The element of a block of code that only grew: what is selected or scrolled in it stays. */
+const same = (one, other) => JSON.stringify(one) === JSON.stringify(other);
+
+/** Rebuilds the children of `parent` that differ between `before` and `after`. */
+function patch(parent, before, after, build) {
+  after.forEach((each, i) => {
+    const shown = parent.children[i];
+    if (!shown) parent.append(build(each));
+    else if (!same(before[i], each)) shown.replaceWith(build(each));
+  });
+  while (parent.children.length > after.length) parent.lastElementChild.remove();
+}
+
+/** Update the element of a block to a later state; return false where a new element is needed. */
+const UPDATERS = {
+  code({ block: before, element }, { language, text }) {
+    if (before.language !== language || !text.startsWith(before.text)) return false;
+    if (text.length > before.text.length) element.querySelector("code").append(text.slice(before.text.length));
+    return true;
+  },
+  list({ block: before, element }, { start, loose, items }) {
+    if (before.start !== start || before.loose !== loose) return false;
+    patch(element, before.items, items, listItem);
+    return true;
+  },
+  table({ block: before, element }, { align, rows }) {
+    if (!same(before.align, align) || !same(before.rows[0], rows[0])) return false;
+    patch(element.querySelector("tbody"), before.rows.slice(1), rows.slice(1), tableRow("td", align));
+    return true;
+  },
+};
+
+/** Updates and returns the element of a block that has only grown, so that selection, scrolling and focus stay; else null. */
 function updated(shown, block) {
-  if (!shown || block.type !== "code" || shown.block.type !== "code") return null;
-  if (shown.block.language !== block.language || !block.text.startsWith(shown.block.text)) return null;
-  if (block.text.length > shown.block.text.length) shown.element.querySelector("code").append(block.text.slice(shown.block.text.length));
-  return shown.element;
+  const isUpdated = shown?.block.type === block.type && UPDATERS[block.type]?.(shown, block);
+  return isUpdated ? shown.element : null;
 }

@@ -1,6 +1,6 @@
-// The block structure of Markdown (CommonMark and GFM tables, task lists): a text becomes plain objects, no elements.
-// HTML and link definitions are plain text here. The time is linear in the length of the text: containers nest at most
-// MAX_DEPTH deep, and no pattern below backtracks.
+// The block structure of Markdown (CommonMark with GFM's tables and task lists) as plain objects, without elements.
+// HTML and link definitions are text. The time is linear in the length of the text: containers nest at most MAX_DEPTH
+// deep, and no pattern below backtracks.
 //
 // A block is one of
 //   {type: "paragraph" | "math", text}        {type: "heading", level, text}     {type: "rule"}
@@ -20,7 +20,7 @@ const MATH = { __proto__: null, "$$": "$$", "\\[": "\\]" }; // the ends of formu
 
 const isBlank = (line) => line.trim() === "";
 
-/** How many columns of white space a line begins with; a tab goes on to the next multiple of four. */
+/** Counts the columns of white space that a line begins with; a tab ends at a multiple of four. */
 function indentOf(line) {
   let columns = 0;
   for (const char of line) {
@@ -31,7 +31,7 @@ function indentOf(line) {
   return columns;
 }
 
-/** The line without at most `columns` of its white space; a tab that is cut leaves the rest as spaces. */
+/** Removes up to `columns` of a line's leading white space; a tab that is cut leaves spaces. */
 function dedent(line, columns) {
   let at = 0;
   let passed = 0;
@@ -42,7 +42,7 @@ function dedent(line, columns) {
   return " ".repeat(Math.max(0, passed - columns)) + line.slice(at);
 }
 
-/** The opening of a fenced code block: {mark, language}; null if the line is none. */
+/** Reads the opening of a fenced code block: {mark, language, indent}, or null. */
 function fenceOf(line) {
   if (indentOf(line) > 3) return null;
   const match = FENCE.exec(line.trim());
@@ -55,7 +55,7 @@ function closesFence(line, { mark }) {
   return indentOf(line) < 4 && text.startsWith(mark) && [...text].every((char) => char === mark[0]);
 }
 
-/** The marker of a list item: {kind, start, indent, content (column of its text), text}; null if the line has none. */
+/** Reads the marker of a list item: {kind, start, indent, content (the column of its text), text}, or null. */
 function markerOf(line) {
   const indent = indentOf(line);
   if (indent > 3) return null;
@@ -74,7 +74,7 @@ function markerOf(line) {
   };
 }
 
-/** Whether the line begins a block that ends a paragraph before it. */
+/** Returns whether the line begins a block that ends a paragraph before it. */
 function interrupts(line) {
   if (indentOf(line) > 3) return false;
   const text = line.trim();
@@ -83,7 +83,7 @@ function interrupts(line) {
   return marker !== null && !isBlank(marker.text) && (marker.start === null || marker.start === 1);
 }
 
-/** The cells of a table's row. A pipe after a backslash belongs to its cell; with `keepsCode` also one in code. */
+/** Splits a table's row into cells. A pipe after a backslash belongs to its cell; with `keepsCode` also one in code. */
 function cellsOf(line, keepsCode = false) {
   const cells = [""];
   let text = line.trim();
@@ -99,7 +99,8 @@ function cellsOf(line, keepsCode = false) {
   return cells.map((cell) => cell.trim());
 }
 
-/** The first `count` cells of a table's row. GFM ends cells at pipes in code, too, and leaves out what is too much; models expect neither. */
+/** Splits a table's row into at most `count` cells. Models expect neither of GFM's rules: that a pipe in code ends a cell,
+ *  and that cells beyond the head are dropped. */
 function cellsUpTo(count, line) {
   const cells = cellsOf(line);
   if (cells.length <= count) return cells;
@@ -108,7 +109,7 @@ function cellsUpTo(count, line) {
   return [...cells.slice(0, count - 1), cells.slice(count - 1).join(" | ")];
 }
 
-/** The alignments that the line under a table's head gives; null if it is no such line. */
+/** Reads the line under a table's head: an alignment for each column, or null. */
 function alignmentsOf(line) {
   if (line === undefined || !line.includes("-") || !line.includes("|")) return null;
   const cells = cellsOf(line);
@@ -119,13 +120,13 @@ function alignmentsOf(line) {
   });
 }
 
-/** One level of blocks: the lines of a text, of a quote or of a list item. */
+/** Parses one level of blocks: the lines of a text, of a quote or of a list item. */
 class BlockParser {
   #lines;
   #depth;
   #at = 0;
   #blocks = [];
-  #noEndBefore = {}; // by the end of a formula: the line before which there is none
+  #noEndBefore = {}; // end of a formula: no line before this one has it
 
   constructor(lines, depth) {
     this.#lines = lines;
@@ -187,7 +188,7 @@ class BlockParser {
 
   #indentedCode() {
     const lines = [];
-    let end = 0; // blank lines behind the code are not of it
+    let end = 0; // before the blank lines behind the code
     while (this.#at + lines.length < this.#lines.length) {
       const line = this.#lines[this.#at + lines.length];
       if (!isBlank(line) && indentOf(line) < 4) break;
@@ -262,13 +263,13 @@ class BlockParser {
     return { lines, isApart: !fence && isBlank(lines.at(-1)) };
   }
 
-  /** Whether the line begins a list of another kind that is indented too little for the item, as models write it. */
+  /** Returns whether the line begins an inner list of another kind with too little indent, as models write it. */
   #isInner(line, kind, indent) {
     const marker = markerOf(line);
     return marker !== null && marker.kind !== kind && marker.indent >= indent + 2;
   }
 
-  /** A formula in lines of its own; one without an end is a paragraph, but for the end of the text, where more may come. */
+  /** Takes a formula in lines of its own. Without an end it is a paragraph, unless the text ends first: more may come. */
   #formula(text) {
     const closer = MATH[text.slice(0, 2)];
     if (closer === undefined || this.#at < (this.#noEndBefore[closer] ?? 0)) return null;
@@ -330,12 +331,12 @@ class BlockParser {
   }
 }
 
-/** The lines of a text; the end of a line at its end begins no further one. */
+/** Splits a text into lines; a line break at its end begins no further line. */
 export function linesOf(text) {
   const lines = text.replace(/\r\n?/g, "\n").split("\n");
   if (lines.at(-1) === "") lines.pop();
   return lines;
 }
 
-/** The blocks of the lines. */
+/** Returns the blocks of the lines. */
 export const parseBlocks = (lines) => new BlockParser(lines, 0).parse();

@@ -1,5 +1,5 @@
-// What stands in a line of Markdown: emphasis, code, links, formulas. A text becomes nodes: text nodes, and elements whose
-// names stand in this file. The time is linear in the length of the text, as CommonMark's delimiter stack gives it.
+// Inline Markdown: emphasis, code, links, formulas. The text becomes text nodes and elements with names from this file. The
+// time is linear in the length of the text: emphasis is matched with CommonMark's delimiter stack.
 
 import { make } from "./dom.js";
 
@@ -17,7 +17,7 @@ const ENTITIES = {
   ndash: "–", times: "×", middot: "·", bull: "•", rarr: "→", larr: "←", deg: "°", euro: "€", le: "≤", ge: "≥", ne: "≠",
 };
 
-/** The URL of a link that may be followed; null for every other: javascript:, data:, relative ones. */
+/** Returns the URL of an http:, https: or mailto: address; null for every other, such as javascript:, data: or a path. */
 export function linkTo(address) {
   if (!/^(?:https?:\/\/|mailto:)/i.test(address) || address.length > MAX_ADDRESS) return null;
   try {
@@ -27,7 +27,7 @@ export function linkTo(address) {
   }
 }
 
-/** Text, openings and closings of elements in their order. */
+/** Turns a text into a list of items: {text}, {open, attributes}, {close}, and runs of delimiters with what they open and close. */
 class InlineParser {
   #text;
   #breaks; // whether <br> breaks a line, for cells of tables
@@ -63,13 +63,13 @@ class InlineParser {
     if (text !== "") this.#items.push({ text });
   }
 
-  /** Takes `length` characters as they are. */
+  /** Takes `length` characters as text. */
   #take(length) {
     this.#put(this.#text.slice(this.#at, this.#at + length));
     this.#at += length;
   }
 
-  /** Takes an element that holds only text, up to `end`. */
+  /** Adds an element that holds only text, and goes on at `end`. */
   #element(tag, content, end, attributes = {}) {
     this.#items.push({ open: tag, attributes }, { text: content }, { close: tag });
     this.#at = end;
@@ -96,7 +96,7 @@ class InlineParser {
     this.#take(1);
   }
 
-  /** The content of a formula stays as it is: nothing in it is Markdown. */
+  /** Adds a formula, whose content is no Markdown; returns whether there is one. */
   #formula(opening, closing, name) {
     if (this.#absent.has(closing)) return false;
     const end = this.#text.indexOf(closing, this.#at + opening.length);
@@ -116,7 +116,7 @@ class InlineParser {
       if (!this.#formula("$$", "$$", "math display")) this.#take(2);
       return;
     }
-    // As pandoc: no space inside, no digit behind, so that prices are none.
+    // Pandoc's rule keeps prices text: no space inside the dollars, no digit behind them.
     const end = text.indexOf("$", this.#at + 1);
     const isFormula = end > this.#at + 1 && /\S/.test(text[this.#at + 1]) && /\S/.test(text[end - 1]) &&
       text[end - 1] !== "\\" && !/\d/.test(text[end + 1] ?? "");
@@ -145,7 +145,7 @@ class InlineParser {
     return found;
   }
 
-  /** How often the character at `at` stands there. */
+  /** Counts the equal characters from `at` on. */
   #runAt(at) {
     let end = at + 1;
     while (this.#text[end] === this.#text[at]) end += 1;
@@ -181,7 +181,7 @@ class InlineParser {
     this.#at += all.length;
   }
 
-  /** An address without marks. What ends a sentence behind it is not of it, nor a bracket that it does not open. */
+  /** Adds a bare address. It ends before a sentence's punctuation, and before a bracket that it does not open. */
   #address() {
     const match = this.#matchAt(ADDRESS);
     if (!match) return this.#take(4);
@@ -223,7 +223,7 @@ class InlineParser {
     if (!bracket.isImage) this.#numInactive = this.#brackets.length;
   }
 
-  /** `(address "title")` at `at`: {address, end}; null if there is none. The address and the title are bounded. */
+  /** Reads `(address "title")` at `at`: {address, end}, or null. Bounds of both keep the time linear. */
   #target(at) {
     if (this.#text[at] !== "(") return null;
     const near = this.#text.slice(at + 1, at + 1 + 2 * MAX_ADDRESS);
@@ -242,7 +242,7 @@ class InlineParser {
     return { address: found, end: at + 1 + rest.lastIndex };
   }
 
-  /** The address up to the bracket that it does not open. */
+  /** Returns the address up to the first bracket that it does not open. */
   #balanced(address) {
     let open = 0;
     for (let at = 0; at < address.length; at += 1) {
@@ -276,9 +276,9 @@ class InlineParser {
     this.#at += length;
   }
 
-  /** Matches the delimiters above `bottom`, which then leave the list. */
+  /** Matches the delimiters above `bottom`, and removes them from the list. */
   #emphasize(bottom) {
-    const floors = new Map(); // by kind of closer: the position at which and below which nothing opens it
+    const floors = new Map(); // kind of closer: the highest position that a search for its opener has already covered
     for (let closer = bottom.next; closer; ) {
       const opener = closer.canClose && closer.left > 0 ? this.#openerOf(closer, bottom, floors) : null;
       if (opener) {
@@ -312,7 +312,7 @@ class InlineParser {
     closer.left -= length;
     opener.openings.push(tag);
     closer.closings.push(tag);
-    // What stands between them stays text. An opener that is used up leaves the list, too.
+    // Delimiters between the two stay text. An opener without characters left leaves the list, too.
     const kept = opener.left > 0 ? opener : opener.previous;
     kept.next = closer;
     closer.previous = kept;
@@ -327,10 +327,10 @@ function matches(opener, closer) {
 
 // -- nodes -------------------------------------------------------------------------------------------------------------
 
-/** Builds nodes below `parent` of what the parser gave. */
+/** Builds the parser's items as nodes below `parent`. */
 class Builder {
   #parent;
-  #opened = []; // elements; null for one that is left out: too deep, or a link in a link
+  #opened = []; // the open elements; null for an element that is left out: too deep, or a link in a link
   #text = "";
   #link = null;
 
@@ -384,13 +384,13 @@ class Builder {
   }
 }
 
-/** Where a link leads; nothing if its text is its address. */
+/** Returns the host or mail address of a link; "" if its text is already its address. */
 function placeOf(link) {
   if (!link.username && isAddress(link)) return "";
   return link.protocol === "mailto:" ? decoded(link.pathname) : link.host;
 }
 
-/** Whether the text of a link is its own address. */
+/** Returns whether the text of a link is its own address. */
 function isAddress(link) {
   const text = link.textContent.trim();
   return [text, `http://${text}`, `https://${text}`, `mailto:${text}`].some((each) => linkTo(each)?.href === link.href);
@@ -404,7 +404,7 @@ function decoded(text) {
   }
 }
 
-/** Appends the nodes of `text` to `parent`; breaks: whether <br> breaks a line. */
+/** Appends `text` to `parent`; breaks: whether <br> breaks a line. */
 export function appendInline(parent, text, { breaks = false } = {}) {
   new Builder(parent).add(new InlineParser(text, breaks).parse());
 }

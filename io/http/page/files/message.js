@@ -1,4 +1,4 @@
-// One entry of a conversation, as it is shown: a question, or an answer that grows while it streams.
+// Shows one entry of a conversation: a question, or an answer that grows while it streams.
 
 import { copyButton, duration, make, number } from "./dom.js";
 import { MarkdownView, codeBlock } from "./markdown.js";
@@ -8,11 +8,12 @@ import { whySlow } from "./why_slow.js";
 
 const ROLES = { user: "You", assistant: "Model", prompt: "Prompt", completion: "Completion" };
 const NOTICES = { error: "Not sent", unkept: "Not kept" };
-// Of the time at most a fifth goes to showing an answer while it streams, however long it has become.
+// A pause after each rendering of a streamed answer is four times as long as the rendering took, so that long answers
+// take at most a fifth of the time.
 const PAUSES = { share: 4, least: 16, most: 2000 };
 
 export class Message {
-  /** As it is kept: {kind, text, reasoning, thought_ms, calls: [{id, name, arguments}], facts, why, error}. */
+  /** The kept part: {kind, text, reasoning, thought_ms, calls: [{id, name, arguments}], facts, why, error}. */
   entry;
   element;
   #transcript;
@@ -24,6 +25,7 @@ export class Message {
   #calls = new Map(); // by their index in the stream
   #callTexts = []; // the elements of the calls' arguments
   #pending = ""; // text that is not shown yet
+  #pendingTokens = []; // logprobs of tokens that are not shown yet
   #timer = null;
   #pause = 0;
   #usage = null;
@@ -41,7 +43,7 @@ export class Message {
     if (entry.kind in ROLES) this.#restore();
   }
 
-  /** Shows what was kept. */
+  /** Shows a kept entry. */
   #restore() {
     const { text, reasoning, calls, error } = this.entry;
     if (reasoning) this.#think(reasoning);
@@ -66,7 +68,7 @@ export class Message {
 
   // -- the stream ------------------------------------------------------------------------------------------------------
 
-  /** One event of the stream, of either API. */
+  /** Takes one event of the stream of either API. */
   take({ choices, usage, timing }) {
     if (usage) this.#usage = usage;
     if (timing) this.#timing = timing;
@@ -77,7 +79,7 @@ export class Message {
       if (delta?.reasoning) this.#takeThought(delta.reasoning);
       for (const call of delta?.tool_calls ?? []) this.#takeCall(call);
       const text = delta ? delta.content : choice.text;
-      if (choice.logprobs) this.#showTokens(choice.logprobs);
+      if (choice.logprobs) this.#pendingTokens.push(choice.logprobs);
       if (!text) continue;
       this.#endThought();
       this.entry.text += text;
@@ -86,13 +88,14 @@ export class Message {
     this.#timer ??= setTimeout(() => this.#renderInTime(), this.#pause);
   }
 
-  #showTokens(logprobs) {
-    if (!this.#tokens) {
+  #renderTokens() {
+    if (this.#pendingTokens.length > 0 && !this.#tokens) {
       this.#text.replaceChildren();
       this.#text.classList.remove("markdown");
       this.#tokens = new TokenText(this.#text);
     }
-    this.#tokens.add(logprobs);
+    for (const logprobs of this.#pendingTokens) this.#tokens.add(logprobs);
+    this.#pendingTokens = [];
   }
 
   #takeThought(text) {
@@ -127,6 +130,7 @@ export class Message {
     this.#timer = null;
     if (this.#thoughts?.details.open) this.#renderThoughts();
     this.#callTexts.forEach((element, i) => (element.textContent = prettyJson(this.entry.calls[i].arguments)));
+    this.#renderTokens();
     if (this.#tokens || this.#pending === "") return;
     if (this.#view) {
       this.#view.append(this.#pending);
@@ -137,7 +141,7 @@ export class Message {
     this.#pending = "";
   }
 
-  /** Nothing more comes: `reason` says why, if it is not the stream's own. */
+  /** Ends the stream; `reason` replaces its own finish reason. */
   end(reason = this.#reason) {
     this.element.classList.remove("live");
     this.#endThought();
@@ -159,7 +163,7 @@ export class Message {
 
   // -- what is shown ---------------------------------------------------------------------------------------------------
 
-  /** Shows what only the end tells: that an answer is JSON, that arguments are not. */
+  /** Shows an answer that is JSON as code, and arguments that are no JSON unchanged; only the end tells. */
   #settle() {
     const { kind, text, calls } = this.entry;
     this.#callTexts.forEach((element, i) => {
@@ -263,7 +267,7 @@ export class Message {
 
   // -- editing ---------------------------------------------------------------------------------------------------------
 
-  /** Lets the text be changed; `done` gets the new one. Escape and Cancel leave it as it is. */
+  /** Shows a form that changes the text, and calls `done` with the new text. Escape and Cancel close the form. */
   edit(done) {
     if (this.element.querySelector(".edit")) return;
     const field = make("textarea", { rows: Math.min(12, this.entry.text.split("\n").length + 1), "aria-label": "Edit the message" });

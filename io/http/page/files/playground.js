@@ -1,4 +1,4 @@
-// The playground: a question becomes a request, and what streams back a message of the conversation.
+// The playground: sends questions as requests and shows the answers as messages of a conversation.
 
 import { $, make } from "./dom.js";
 import { ask, jsonEvents } from "./api.js";
@@ -18,15 +18,18 @@ export class Playground {
   #form;
   #transcript = $("transcript");
   #prompt = $("prompt");
-  #conversation; // as it is kept; its entries are those of the messages
+  #conversation; // the kept conversation; #keep() takes its entries from the messages
   #messages = [];
   #running = null; // {controller, answer}
   #asked = null; // a promise for the end of the last question
-  #notice = null; // the message that says why nothing was sent
+  #notice = null; // the message that says why nothing was sent or kept
 
   constructor(ui) {
     this.#ui = ui;
-    this.#form = new RequestForm(() => this.#onSettings());
+    this.#form = new RequestForm(() => {
+      this.#onSettings();
+      this.#keep();
+    });
     $("composer").addEventListener("submit", (event) => {
       event.preventDefault();
       this.#send();
@@ -50,7 +53,7 @@ export class Playground {
       $("delete-dialog").showModal();
     });
     $("delete-dialog").addEventListener("close", () => this.#delete($("delete-dialog").returnValue));
-    addEventListener("pagehide", () => this.#keep());
+    addEventListener("pagehide", () => this.#running && this.#keep());
     if (matchMedia("(max-width: 760px)").matches) $("settings").open = false;
     this.#form.fill(conversations.settings());
     this.#open(conversations.current());
@@ -109,7 +112,7 @@ export class Playground {
     $("delete-all").textContent = `All ${kept.length}`;
   }
 
-  /** Keeps the conversation, with as much of an answer as there is. */
+  /** Keeps the conversation, with the part of a running answer that has come; returns whether it is kept. */
   #keep() {
     const messages = this.#running ? [...this.#messages, this.#running.answer] : this.#messages;
     this.#conversation.entries = messages.filter((message) => !message.isEmpty).map(({ entry }) => entry);
@@ -128,7 +131,8 @@ export class Playground {
     if (!(await this.#asked)) this.#prompt.value ||= text;
   }
 
-  /** Asks `text` after `before`, the first of the messages; the others go. They come back where there is no answer. */
+  /** Asks `text` after `before`, the first of the messages, and drops the others; an error without an answer restores them.
+   *  Returns whether there is an answer. */
   async #ask(before, text) {
     this.#notice?.element.remove();
     this.#notice = null;
@@ -168,7 +172,7 @@ export class Playground {
     this.#notice.fail(message);
   }
 
-  /** The messages of a chat as they are sent. Questions without an answer are left out, but for the last. */
+  /** Returns the messages of a chat request. Questions without an answer are left out, except for the last. */
   #history() {
     const messages = this.#form.system ? [{ role: "system", content: this.#form.system }] : [];
     this.#messages.forEach((message, i) => {
@@ -185,7 +189,7 @@ export class Playground {
     return messages;
   }
 
-  /** Runs a request and shows its answer; the error that ended it, or null. */
+  /** Runs a request and shows its answer; returns the error that ended it, or null. */
   async #run(path, body, answer) {
     const controller = new AbortController();
     this.#running = { controller, answer };
@@ -210,7 +214,7 @@ export class Playground {
     }
   }
 
-  /** Stops what runs, and waits until its answer has its place. */
+  /** Stops the running request, and waits until its answer is kept. */
   async #stop() {
     this.#running?.controller.abort();
     await this.#asked;
@@ -225,7 +229,7 @@ export class Playground {
 
   // -- actions ---------------------------------------------------------------------------------------------------------
 
-  /** Every question may be edited, the last answer asked for again. */
+  /** Gives every question a button that edits it, and the last message one that asks again. */
   #showActions() {
     for (const button of this.#transcript.querySelectorAll(".again-button, .edit-button")) button.remove();
     this.#messages.forEach((message, i) => {

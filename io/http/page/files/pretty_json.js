@@ -1,8 +1,8 @@
-// JSON with an indented line for each member. The text is not parsed and written again, so that numbers keep their digits.
+// Indents JSON. The text is not parsed into numbers, so that they keep their digits.
 
 const MAX_INDENT = 20;
 
-/** The JSON `text`, also the beginning of one; text that is no JSON comes back as it is. */
+/** Indents a JSON object or array, or the beginning of one; returns other text unchanged. */
 export function prettyJson(text) {
   if (!/^\s*[{[]/.test(text)) return text;
   const parts = text.match(/"[^"\\]*(?:\\[^][^"\\]*)*(?:"|\\?$)|[{}[\],:]|[^\s{}[\],:"]+/g) ?? [];
@@ -23,7 +23,7 @@ export function prettyJson(text) {
   return pretty;
 }
 
-/** Whether the text is a JSON object or array. */
+/** Returns whether the text is a JSON object or array. */
 export function isJson(text) {
   if (!/^\s*[{[]/.test(text)) return false;
   try {

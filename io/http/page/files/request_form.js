@@ -1,4 +1,4 @@
-// The form of the playground: the fields of a request, and what of them is kept.
+// The form of the playground: reads the fields of a request, keeps and restores them.
 
 import { $, make } from "./dom.js";
 import { saveSettings } from "./conversations.js";
@@ -9,7 +9,7 @@ const NUM_ALTERNATIVES = 5;
 
 export class RequestForm {
   #form = $("request");
-  #model = ""; // chosen before the models were known
+  #model = ""; // the model to choose once the models are known
 
   constructor(onChange) {
     this.#form.addEventListener("change", () => {
@@ -35,14 +35,14 @@ export class RequestForm {
     this.#model = "";
   }
 
-  /** What the form holds, to be kept. */
+  /** The values of the form, to be kept. */
   get values() {
     const values = { kind: this.#form.kind.value, show_tokens: this.#form.show_tokens.checked };
     for (const name of TEXTS) values[name] = this.#form[name].value;
     return values;
   }
 
-  /** Fills the form with what was kept; fields that were not stay as they are. */
+  /** Fills the form with kept values; fields without one stay as they are. */
   fill(values) {
     if (["chat", "completion"].includes(values.kind)) this.#form.kind.value = values.kind;
     if (typeof values.show_tokens === "boolean") this.#form.show_tokens.checked = values.show_tokens;
