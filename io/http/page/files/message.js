@@ -7,7 +7,7 @@ import { TokenText } from "./tokens.js";
 import { whySlow } from "./why_slow.js";
 
 const ROLES = { user: "You", assistant: "Model", prompt: "Prompt", completion: "Completion" };
-const NOTICES = { error: "Not sent", unkept: "Not kept" };
+const NOTICES = { error: "No answer", unkept: "Not kept" };
 // A pause after each rendering of a streamed answer is four times as long as the rendering took, so that long answers
 // take at most a fifth of the time.
 const PAUSES = { share: 4, least: 16, most: 2000 };
