@@ -27,7 +27,7 @@ function withInline(element, text, options) {
 export function codeBlock({ language, text }) {
   const code = make("code", {}, text);
   const head = make("div", { class: "code-head" }, make("span", {}, language || "text"), copyButton("Copy the code", () => code.textContent));
-  return make("div", { class: "code" }, head, make("pre", { tabindex: 0, role: "region", "aria-label": `Code: ${language || "text"}` }, code));
+  return make("div", { class: "code" }, head, make("pre", { tabindex: 0, role: "group", "aria-label": `Code: ${language || "text"}` }, code));
 }
 
 function listItem({ task, blocks }) {
@@ -44,7 +44,7 @@ const tableRow = (tag, align) => (cells) =>
 
 function table({ align, rows: [head, ...rows] }) {
   const body = make("tbody", {}, ...rows.map(tableRow("td", align)));
-  return make("div", { class: "table", tabindex: 0, role: "region", "aria-label": "Table" },
+  return make("div", { class: "table", tabindex: 0, role: "group", "aria-label": "Table" },
     make("table", {}, make("thead", {}, tableRow("th", align)(head)), body));
 }
 

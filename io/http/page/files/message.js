@@ -215,7 +215,7 @@ export class Message {
       make("span", {}, "Calls ", make("strong", {}, name)),
       copyButton("Copy the arguments", () => this.entry.calls[index].arguments));
     this.#foot.before(make("div", { class: "code call" }, head,
-      make("pre", { tabindex: 0, role: "region", "aria-label": `Arguments of ${name}` }, text)));
+      make("pre", { tabindex: 0, role: "group", "aria-label": `Arguments of ${name}` }, text)));
   }
 
   #facts(reason) {
