@@ -69,7 +69,7 @@ class Playground(Case):
     def test_an_answer_streams_and_says_what_it_took(self):
         page = self.open()
         self.connected()
-        self.set_field("max_tokens", "400")
+        self.set_field("max_tokens", "900")
         self.set_field("more", '{"ignore_eos": true}')
         page.value("""
             window.lengths = new Set();
@@ -80,7 +80,7 @@ class Playground(Case):
         self.assertGreater(len(self.answer_ends()), 100)
         self.assertGreater(page.value("lengths.size"), 3, "the text came at once")
         meta = page.text(".meta")
-        self.assertIn("400 generated", meta)
+        self.assertIn("900 generated", meta)
         self.assertIn("first token", meta)
         self.assertIn("length", meta)
         self.keep("chat")
