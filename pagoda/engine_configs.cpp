@@ -29,8 +29,10 @@ std::string quantization_of(const EngineConfig& config, const EnginePlan& plan) 
 
 scheduling::SchedulerConfig scheduler_config(const EngineConfig& config, const EnginePlan& plan,
                                              const ThinkingMarks& thinking) {
+  const KvGroup& kv = plan.layout.only();
   return {.max_num_seqs = config.num_rows(),
           .max_num_batched_tokens = plan.limits.max_tokens,
+          .max_chunk_tokens = kv.has_window() ? kv.largest_chunk(plan.num_device_blocks) : 0,
           .pipeline_depth = config.pipeline_depth,
           .enable_chunked_prefill = config.enable_chunked_prefill,
           .can_swap = plan.num_host_blocks > 0,

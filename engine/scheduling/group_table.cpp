@@ -89,7 +89,9 @@ void GroupTable::place(SequenceGroup& group) {
   const bool waits = group.any(SequenceState::waiting);
   if (waits != group.in_waiting) {
     group.in_waiting = waits;
-    if (waits) {
+    if (waits && group.first_scheduled_us >= 0) {
+      waiting->put_back(group.entry);
+    } else if (waits) {
       waiting->push(group.entry);
     } else {
       waiting->erase(group.entry);

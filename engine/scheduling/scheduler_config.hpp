@@ -12,6 +12,9 @@ namespace pagoda::scheduling {
 struct SchedulerConfig {
   std::int32_t max_num_seqs = 256;             ///< batch rows; at most max_num_batched_tokens
   std::int32_t max_num_batched_tokens = 2048;  ///< tokens per step; without chunked prefill at least the longest prompt
+  /// Most tokens that a step runs of a sequence, so that its sliding window and the step fit the pool
+  /// (KvGroup::largest_chunk); 0 = no limit.
+  std::int32_t max_chunk_tokens = 0;
   std::int32_t pipeline_depth = 2;
   bool enable_chunked_prefill = true;
   bool can_swap = false;               ///< there is a host pool
@@ -30,7 +33,7 @@ struct SchedulerConfig {
   ThinkingMarks thinking;       ///< known where requests have a thinking_token_budget
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
-    return visit(self.max_num_seqs, self.max_num_batched_tokens, self.pipeline_depth, self.enable_chunked_prefill,
+    return visit(self.max_num_seqs, self.max_num_batched_tokens, self.max_chunk_tokens, self.pipeline_depth, self.enable_chunked_prefill,
                  self.can_swap, self.block_bytes, self.num_device_blocks, self.num_host_blocks, self.policy,
                  self.priority_aging_s, self.max_chunk_us, self.most_stretch, self.target_step_us, self.delay_factor,
                  self.preemption, self.eos_token_ids, self.vocab_size, self.thinking);

@@ -51,6 +51,7 @@ struct Sequence {
   SharedTokens recompute_tokens;          ///< prompt and output, made once per preemption; null = the prompt alone
   std::size_t num_row_tokens = 0;         ///< output tokens that its row has: sampled, told, or to be sampled in flight
   std::int32_t most_drafts = kMaxDrafts;  ///< that it gets at once: fewer where many were wrong
+  std::int32_t num_charged_tokens = 0;    ///< tokens up to this position were charged to the tenant
   std::int32_t num_lost_tokens = 0;       ///< computed ones whose KV was thrown away since it ran; for the metrics
 
   /// But for recompute_tokens, which are made where they are missing, and what is counted only.
@@ -58,7 +59,7 @@ struct Sequence {
     return visit(self.id, self.index, self.output, self.num_placeholders, self.forced, self.drafts, self.will_end,
                  self.state, self.num_scheduled_tokens, self.num_computed_tokens, self.num_reported,
                  self.num_reported_tokens, self.num_admitted_tokens, self.awaits_step, self.epoch, self.waits, self.row,
-                 self.num_row_tokens, self.most_drafts);
+                 self.num_row_tokens, self.most_drafts, self.num_charged_tokens);
   }
 
   /// Tokens that it has generated, or will have when what is in flight has ended.

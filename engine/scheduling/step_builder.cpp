@@ -42,7 +42,9 @@ void StepBuilder::run(SequenceGroup& group, Sequence& sequence, std::int32_t num
     group.next_prompt_logprob = end_prompt_logprob;
   }
   ++group.num_in_flight;
-  table_.waiting->charge(group.entry, num_tokens);
+  const std::int32_t first_uncharged = std::max(sequence.num_charged_tokens, work.first_position);
+  table_.waiting->charge(group.entry, std::max(0, sequence.num_scheduled_tokens - first_uncharged));
+  sequence.num_charged_tokens = std::max(sequence.num_charged_tokens, sequence.num_scheduled_tokens);
   in_flight.work.push_back(
       {group.entry.id, sequence.id, sequence.epoch, work.num_samples, work.num_drafts, work.has_mask});
   in_flight.waits_for_masks |= work.has_mask;

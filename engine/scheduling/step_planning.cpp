@@ -200,6 +200,7 @@ std::int32_t StepPlanning::add_running_candidates(PlanStep& plan, std::int32_t d
     for (const Sequence& s : group->sequences) {
       if (s.state != SequenceState::running) continue;
       std::int32_t tokens = group->grew_too_large ? 0 : group->runnable_tokens(s);
+      if (config_.max_chunk_tokens > 0) tokens = std::min(tokens, config_.max_chunk_tokens);
       if (tokens > 1 && !group->decodes(s)) {
         tokens = std::min(tokens, chunk_budget);
         chunk_budget -= tokens;
@@ -281,7 +282,8 @@ void StepPlanning::add_waiting_candidates(PlanStep& plan, std::int32_t token_bud
       candidate.sequence = s.id;
       candidate.tokens = s.recompute_tokens ? s.recompute_tokens : group.spec->prompt;
       candidate.cache_salt = group.spec->cache_salt;
-      candidate.may_chunk = config_.enable_chunked_prefill;
+      // With what it has generated a sequence may be longer than a step that its window and the pool have room for.
+      candidate.may_chunk = config_.enable_chunked_prefill || (config_.max_chunk_tokens > 0 && !s.output.empty());
       candidate.use_prefix_cache = group.next_prompt_logprob >= group.prompt_len();
       ++tokens;
       rows -= std::exchange(rows_wanted, 0);

@@ -19,6 +19,7 @@ class OrderedQueue final : public WaitingQueue {
   OrderedQueue(bool by_priority, TimeUs aging_us) : by_priority_(by_priority), aging_us_(aging_us) {}
 
   void push(const QueueEntry& entry) override { entries_.insert(key(entry)); }
+  void put_back(const QueueEntry& entry) override { push(entry); }
   void erase(const QueueEntry& entry) override { entries_.erase(key(entry)); }
   void visit_in_order(const std::function<bool(RequestId)>& visit) const override {
     for (const Key& key : entries_) {
@@ -60,12 +61,13 @@ class FairQueue final : public WaitingQueue {
     settle();
     if (tenants_.size() >= prune_at_) prune();
     Tenant& tenant = tenants_[entry.user];
-    if (tenant.waiting.empty()) {
-      tenant.served = std::max(tenant.served, served_by_now());
-      order_.insert({tenant.served, entry.user});
-    }
-    tenant.waiting.insert({entry.id, entry.num_prompt_tokens});
-    ++size_;
+    if (tenant.waiting.empty()) tenant.served = std::max(tenant.served, served_by_now());
+    insert(entry, tenant);
+  }
+
+  void put_back(const QueueEntry& entry) override {
+    settle();
+    insert(entry, tenants_[entry.user]);
   }
 
   void erase(const QueueEntry& entry) override {
@@ -84,7 +86,8 @@ class FairQueue final : public WaitingQueue {
 
   void visit_in_order(const std::function<bool(RequestId)>& visit) const override {
     settle();
-    // A merge over tenants: each visited request raises its tenant's counter by its prompt, as serving it will.
+    // A merge over tenants: each visited request raises its tenant's counter by its prompt, as serving it will. A tenant
+    // joins the merge when its turn comes, so the head costs the same however many tenants wait.
     struct Cursor {
       std::int64_t served;
       const std::string* user;
@@ -96,14 +99,18 @@ class FairQueue final : public WaitingQueue {
     std::priority_queue<Cursor, std::vector<Cursor>, decltype(later)> open(later);
     auto unopened = order_.begin();
     while (true) {
-      while (unopened != order_.end() && (open.empty() || unopened->first <= open.top().served)) {
+      const bool opens = unopened != order_.end() && (open.empty() || std::tie(unopened->first, unopened->second) <
+                                                                          std::tie(open.top().served, *open.top().user));
+      if (!opens && open.empty()) return;
+      Cursor cursor{};
+      if (opens) {
         const auto& waiting = tenants_.at(unopened->second).waiting;
-        open.push({unopened->first, &unopened->second, waiting.begin(), waiting.end()});
+        cursor = {unopened->first, &unopened->second, waiting.begin(), waiting.end()};
         ++unopened;
+      } else {
+        cursor = open.top();
+        open.pop();
       }
-      if (open.empty()) return;
-      Cursor cursor = open.top();
-      open.pop();
       if (!visit(cursor.next->first)) return;
       cursor.served += cursor.next->second;
       if (++cursor.next != cursor.end) open.push(cursor);
@@ -163,6 +170,12 @@ class FairQueue final : public WaitingQueue {
     std::map<RequestId, std::int64_t> waiting;  ///< id -> prompt tokens
   };
   using Tenants = std::map<std::string, Tenant, std::less<>>;
+
+  void insert(const QueueEntry& entry, Tenant& tenant) {
+    if (tenant.waiting.empty()) order_.insert({tenant.served, entry.user});
+    tenant.waiting.insert({entry.id, entry.num_prompt_tokens});
+    ++size_;
+  }
 
   void settle() const {
     for (auto* entry : unsettled_) {

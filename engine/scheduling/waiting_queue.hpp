@@ -27,13 +27,15 @@ class WaitingQueue {
  public:
   virtual ~WaitingQueue() = default;
   virtual void push(const QueueEntry& entry) = 0;
+  /// Puts a group back that was served before and lost its memory. Its tenant was never away.
+  virtual void put_back(const QueueEntry& entry) = 0;
   virtual void erase(const QueueEntry& entry) = 0;
   /// Calls `visit` in serving order until it returns false. `visit` must not change the queue.
   virtual void visit_in_order(const std::function<bool(RequestId)>& visit) const = 0;
   virtual std::size_t size() const = 0;
   /// Strict weak order over running groups: memory is taken from the last.
   virtual bool runs_before(const QueueEntry& a, const QueueEntry& b) const = 0;
-  /// Tokens were computed or generated for the user's requests.
+  /// Counts tokens that were computed for the user's requests; tokens that are computed again are not charged.
   virtual void charge(const QueueEntry& entry, std::int64_t num_tokens) = 0;
 
   /// What the order depends on beside the entries.

@@ -207,6 +207,20 @@ TEST(Scheduling, TenantsShareTheTokensEvenlyWhateverTheyAskFor) {
   EXPECT_LE(few, 20);
 }
 
+TEST(Scheduling, TokensThatAreComputedAgainAreNotChargedToTheirTenant) {
+  // Three requests of "early" and one of "late" outgrow the pool, so that "late" computes its tokens twice.
+  Service service(config_of(SchedulingPolicy::fair, 64),
+                  {.layout = KvLayout::uniform(4), .num_device_blocks = 60, .enable_prefix_caching = false});
+  for (RequestId id = 1; id <= 3; ++id) service.add(id, 16, 40, 0, "early");
+  service.add(4, 80, 60, 0, "late");
+  while (service.num_preemptions[4] == 0 || service.num_tokens[4] < 30) ASSERT_TRUE(service.step());
+  ASSERT_LT(80 + service.num_tokens[4], 3 * 16 + service.num_tokens[1] + service.num_tokens[2] + service.num_tokens[3])
+      << "\"late\" has been served less";
+  service.add(5, 16, 1, 0, "early");
+  service.add(6, 16, 1, 0, "late");
+  EXPECT_EQ(service.head_of_queue(), RequestId{6});
+}
+
 TEST(Scheduling, WithADelayFactorPromptsGatherWhileOthersRun) {
   const auto steps_until_started = [](double factor) {
     SchedulerConfig config = config_of(SchedulingPolicy::fcfs);

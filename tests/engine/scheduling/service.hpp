@@ -4,6 +4,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -114,6 +115,7 @@ class Service {
   void swap_measured(std::int64_t bytes, TimeUs duration_us) { scheduler_.swap_measured({bytes, duration_us}); }
   view::Queues queues() const { return scheduler_.queues(); }
   EngineStats stats() const { return scheduler_.stats(); }
+  std::optional<RequestId> head_of_queue() const { return scheduler_.head_of_queue(); }
   std::int32_t blocks_owned() const {
     const MemoryStats memory = blocks_.stats();
     return memory.device_blocks_total - memory.device_blocks_free - memory.device_blocks_cached;

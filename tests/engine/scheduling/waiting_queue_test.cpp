@@ -1,5 +1,9 @@
 #include "engine/scheduling/waiting_queue.hpp"
 
+#include <deque>
+#include <map>
+#include <random>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -89,6 +93,43 @@ TEST(WaitingQueue, FairStillServesInTurnsAfterManyTenantsHaveComeAndGone) {
   queue->push(queued(id, 0, "tenant 199999"));
   queue->push(queued(id + 1, 0, "heavy"));
   EXPECT_EQ(order(*queue).front(), id);  // who was served most is remembered
+}
+
+TEST(WaitingQueue, FairVisitsInTheOrderInWhichOneTenantAfterTheOtherIsServed) {
+  const auto queue = make_waiting_queue(SchedulingPolicy::fair);
+  std::mt19937_64 random(7);
+  std::map<std::string, std::int64_t> served;
+  std::map<std::string, std::deque<QueueEntry>> waiting;
+  for (RequestId id = 1; id <= 500; ++id) {
+    const auto made = queued(id, 0, "tenant " + std::to_string(random() % 60), 1 + static_cast<int>(random() % 4));
+    queue->push(made);
+    served.try_emplace(made.user, 0);
+    waiting[made.user].push_back(made);
+  }
+  for (auto& [user, tokens] : served) {
+    tokens = static_cast<std::int64_t>(random() % 5);  // many tenants have equal counters
+    queue->charge(queued(0, 0, user), tokens);
+  }
+  std::vector<RequestId> expected;
+  while (expected.size() < 500) {
+    const std::string* next = nullptr;
+    for (const auto& [user, tokens] : served) {
+      if (!waiting[user].empty() && (next == nullptr || tokens < served[*next])) next = &user;
+    }
+    expected.push_back(waiting[*next].front().id);
+    served[*next] += waiting[*next].front().num_prompt_tokens;
+    waiting[*next].pop_front();
+  }
+  EXPECT_EQ(order(*queue), expected);
+}
+
+TEST(WaitingQueue, FairDoesNotLiftATenantWhoseGroupLosesItsMemory) {
+  const auto queue = make_waiting_queue(SchedulingPolicy::fair);
+  queue->push(queued(1, 0, "heavy"));
+  queue->charge(queued(1, 0, "heavy"), 1000);
+  queue->put_back(queued(2, 0, "light"));  // it was served little while it ran
+  queue->charge(queued(2, 0, "light"), 100);
+  EXPECT_EQ(order(*queue), (std::vector<RequestId>{2, 1}));
 }
 
 TEST(WaitingQueue, VisitingStopsWhenToldAndErasingTwiceIsHarmless) {
