@@ -30,6 +30,8 @@ constexpr std::string_view kSame[] = {"--model",
                                       "--scheduling-policy",
                                       "--preemption-mode",
                                       "--scheduler-delay-factor",
+                                      "--long-prefill-token-threshold",
+                                      "--max-num-partial-prefills",
                                       "--device",
                                       "--api-key",
                                       "--otlp-traces-endpoint"};
@@ -68,7 +70,6 @@ constexpr const char* kLogs = "has no counterpart: --log-level says what is logg
 constexpr const char* kOneDevice = "has no counterpart: a model runs on one device";
 constexpr const char* kOtherHost =
     "has no counterpart: a model runs on one device; --worker-listen has it run on another host (docs/scaling.md)";
-constexpr const char* kPartialPrefills = "has no counterpart: --max-chunk-ms bounds what prompts take of a step";
 constexpr const char* kNoCode = "has no counterpart: no code is loaded at start (docs/embedding.md)";
 constexpr const char* kByModel = "has no counterpart: what a model does follows from its architecture";
 
@@ -180,9 +181,7 @@ constexpr RefusedFlag kRefusedOfVllm[] = {
     {"--cpu-offload-gb", "has no counterpart: weights lie on one device; --quantize int8 or int4 makes them smaller"},
     {"--calculate-kv-scales", "is not needed: int8 has a scale for each token and head, fp8_e4m3 none"},
     {"--prefix-caching-hash-algo", "is not needed: blocks are found by keyed hashes"},
-    {"--max-num-partial-prefills", kPartialPrefills},
-    {"--max-long-partial-prefills", kPartialPrefills},
-    {"--long-prefill-token-threshold", kPartialPrefills},
+    {"--max-long-partial-prefills", "is --max-num-partial-prefills here: only long prompts are counted"},
     {"--attention-backend", "is not needed: kernels follow from the device; --cpu-isa is a CPU's instruction set"},
     {"--moe-backend", "is not needed: kernels follow from the model and the device"},
     {"--disable-cascade-attn", "is not needed: there is no such attention"},

@@ -93,6 +93,13 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
   visit("enable_chunked_prefill", config.enable_chunked_prefill, "Split long prompts over steps");
   visit("preemption_mode", config.preemption_mode, "When blocks run out: recompute, swap or auto");
   visit("scheduling_policy", config.scheduling_policy, "Who goes first: fcfs, priority or fair");
+  visit("long_prefill_token_threshold", config.long_prefill_token_threshold,
+        "A prompt with more tokens left is a long one: a step runs at most so many of it, and leaves room for shorter "
+        "prompts; 0: half of max_num_batched_tokens, and no limit of its own");
+  visit("max_num_partial_prefills", config.max_num_partial_prefills,
+        "Long prompts that are computed in chunks at a time; shorter prompts pass those that wait");
+  visit("priority_preemption", config.priority_preemption,
+        "With the priority policy: a running request gives way to a more urgent one that lacks a place or memory");
   visit("priority_aging_s", config.priority_aging_s,
         "Seconds of waiting that make up for one step of priority; 0: strict priorities");
   visit("scheduler_delay_factor", config.scheduler_delay_factor,

@@ -32,8 +32,12 @@ bool is_sound(const PlanStep& plan) {
   const auto has_tokens = [](const AdmissionCandidate& candidate) {
     return candidate.tokens != nullptr && !candidate.tokens->empty();
   };
+  const auto is_place = [&](const SwapInCandidate& candidate) {
+    return candidate.num_waiting_before >= 0 && candidate.num_waiting_before <= std::ssize(plan.waiting);
+  };
   return std::ranges::all_of(plan.running, has_needs) && std::ranges::all_of(plan.swapped, has_needs) &&
-         std::ranges::all_of(plan.waiting, has_tokens);
+         std::ranges::all_of(plan.swapped, is_place) && std::ranges::all_of(plan.waiting, has_tokens) &&
+         plan.num_preempted_for_rows >= 0 && plan.num_giving_way >= 0;
 }
 
 constexpr std::int32_t kMostRows = 1 << 20;

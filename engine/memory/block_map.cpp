@@ -25,7 +25,7 @@ void mark_owners(const SequenceStore& store, view::BlockMap& map) {
     const bool is_named = map.owners.size() < view::kMaxOwners;
     const auto owner = is_named ? static_cast<std::int32_t>(map.owners.size()) : -1;
     if (is_named) {
-      map.owners.push_back({sequence->id, sequence->group, sequence->on_host, sequence->table.num_owned(),
+      map.owners.push_back({sequence->id, sequence->request, sequence->on_host, sequence->table.num_owned(),
                             sequence->num_scheduled_tokens});
     }
     if (sequence->on_host) continue;

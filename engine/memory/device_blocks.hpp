@@ -18,6 +18,8 @@ class DeviceBlocks {
 
   const BlockPool& pool() const { return pool_; }
   const PrefixCache& cache() const { return cache_; }
+  /// Remembers a prefix: PrefixCache::remember().
+  void remember(std::span<const BlockId> prefix) { cache_.remember(prefix); }
   std::int32_t size() const { return pool_.size(); }
   std::int32_t num_free() const { return pool_.num_free(); }
   std::int32_t num_evictable() const { return evictor_.size(); }

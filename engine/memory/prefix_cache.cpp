@@ -44,6 +44,8 @@ bool PrefixCache::insert(BlockId block, const BlockHash& hash, const BlockHash& 
 
 void PrefixCache::erase(BlockId block) {
   PAGODA_ASSERT(contains(block), "the block is not in the prefix cache");
+  const auto place = static_cast<std::size_t>(prefix_blocks(block)) - 1;
+  if (place < remembered_.size() && remembered_[place] == block) remembered_.resize(place);
   BlockId* link = &buckets_[bucket(at(block).hash)];
   while (*link != block) link = &at(*link).next;
   *link = at(block).next;

@@ -26,6 +26,11 @@ class PrefixCache {
               std::int32_t prefix_blocks, StepId computed_by);
   void erase(BlockId block);
 
+  /// Remembers the blocks of a prefix, from the first one on. remembered() is what is still findable of it: it ends
+  /// before the first block that was erased meanwhile.
+  void remember(std::span<const BlockId> prefix) { remembered_.assign(prefix.begin(), prefix.end()); }
+  std::span<const BlockId> remembered() const { return remembered_; }
+
   bool contains(BlockId block) const { return at(block).prefix_blocks > 0; }
   std::int32_t prefix_blocks(BlockId block) const { return at(block).prefix_blocks; }
   StepId computed_by(BlockId block) const { return at(block).computed_by; }
@@ -53,6 +58,7 @@ class PrefixCache {
   std::vector<Entry> entries_;    ///< by block
   std::vector<BlockId> buckets_;  ///< first block of each chain; a power of two
   std::vector<TokenId> tokens_;   ///< [num_blocks, block_size]
+  std::vector<BlockId> remembered_;
 };
 
 }  // namespace pagoda::memory

@@ -12,11 +12,11 @@ namespace pagoda::memory {
 
 void SequenceStore::save(Encoder& out) const {
   PAGODA_ASSERT(cache_plan_ == nullptr, "the state is saved between steps");
-  std::vector<RequestId> groups;
+  std::vector<SequenceId> groups;
   for (const auto& [id, group] : groups_) groups.push_back(id);
   std::ranges::sort(groups);
   out.put(groups.size());
-  for (const RequestId id : groups) {
+  for (const SequenceId id : groups) {
     const Group& group = groups_.at(id);
     out.put(group.num_host_blocks);
     out.put(group.sequences.size());
@@ -87,7 +87,7 @@ bool SequenceStore::load_sequences(Decoder& in) {
     Group group;
     std::size_t num_sequences = 0;
     if (!in.get(group.num_host_blocks) || !in.get(num_sequences) || num_sequences == 0) return false;
-    RequestId id = 0;
+    SequenceId id = 0;
     for (; num_sequences > 0; --num_sequences) {
       Sequence sequence;
       if (!in.get(sequence) || !is_possible(sequence)) return false;
@@ -131,6 +131,11 @@ bool SequenceStore::load(Decoder& in) {
     return false;
   }
   host_.load(std::move(host), host_owners);
+  for (BlockId block = 0; block < device_.size(); ++block) {
+    const StepId step = device_.cache().contains(block) ? device_.cache().computed_by(block) : 0;
+    if (step > 0) uncomputed_.emplace_back(step, block);
+  }
+  std::ranges::sort(uncomputed_);
   for (const auto& [id, sequence] : sequences_) {
     if (!sequence.on_host) fill(sequence, 0);
   }

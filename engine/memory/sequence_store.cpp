@@ -23,10 +23,10 @@ SequenceStore::~SequenceStore() {
 
 void SequenceStore::forget_everything() {
   // In an order that does not depend on the map's: it becomes that of the free blocks.
-  std::vector<RequestId> ids;
+  std::vector<SequenceId> ids;
   for (const auto& [id, group] : groups_) ids.push_back(id);
   std::ranges::sort(ids);
-  for (const RequestId id : ids) forget(group(id));
+  for (const SequenceId id : ids) forget(groups_.at(id));
   forget_prefixes();
 }
 
@@ -40,6 +40,7 @@ void SequenceStore::begin_step(StepId step, StepId last_completed_step, CachePla
   step_ = step;
   last_completed_step_ = last_completed_step;
   cache_plan_ = cache_plan;
+  while (!uncomputed_.empty() && uncomputed_.front().first <= last_completed_step) uncomputed_.pop_front();
 }
 
 void SequenceStore::end_step() {
@@ -76,22 +77,19 @@ Sequence& SequenceStore::get(SequenceId id) {
   return *sequence;
 }
 
-Group& SequenceStore::group(RequestId id) {
-  const auto found = groups_.find(id);
-  PAGODA_ASSERT(found != groups_.end(), "the scheduler asks for a group that holds no memory");
-  return found->second;
-}
-
-bool SequenceStore::is_on_host(RequestId id) const {
-  const auto found = groups_.find(id);
-  return found != groups_.end() && found->second.sequences.front()->on_host;
-}
-
 void SequenceStore::forget_steps_from(StepId first) {
   if (first == 0) return;
-  for (BlockId block = 0; block < device_.size(); ++block) {
-    if (device_.cache().contains(block) && device_.cache().computed_by(block) >= first) device_.hide(block);
+  for (; !uncomputed_.empty() && uncomputed_.back().first >= first; uncomputed_.pop_back()) {
+    const auto [step, block] = uncomputed_.back();
+    if (device_.cache().contains(block) && device_.cache().computed_by(block) == step) device_.hide(block);
   }
+}
+
+bool SequenceStore::make_findable(BlockId block, const BlockKey& key, std::span<const TokenId> tokens,
+                                  StepId computed_by) {
+  if (!device_.make_findable(block, key.hash, key.parent, tokens, key.index + 1, computed_by)) return false;
+  if (computed_by > 0) uncomputed_.emplace_back(computed_by, block);
+  return true;
 }
 
 void SequenceStore::fork(const Fork& fork) {
@@ -101,6 +99,8 @@ void SequenceStore::fork(const Fork& fork) {
   PAGODA_ASSERT(is_new, "the child of a fork holds memory already");
   Sequence& child = entry->second;
   child.id = fork.child;
+  if (fork.is_independent) child.group = child.id;
+  PAGODA_ASSERT(!fork.is_independent || !child.on_host, "a sequence on the host forks only within its group");
   child.table.mark_all_changed();
   child.reserved_blocks = 0;
   // The parent's step may have computed a token that the child does not have.
@@ -112,7 +112,7 @@ void SequenceStore::fork(const Fork& fork) {
       device_.share(block);
     }
   }
-  group(child.group).sequences.push_back(&child);
+  groups_[child.group].sequences.push_back(&child);
 }
 
 void SequenceStore::append(const SampledToken& sampled) {
@@ -148,9 +148,9 @@ void SequenceStore::offer_blocks(Sequence& sequence, std::int32_t num_full, Step
     const BlockHash hash = chain_hash(config_.prefix_hash_key, sequence.hash, tokens);
     if (i >= sequence.table.first_owned()) {
       const BlockId block = sequence.table[i];
-      if (!device_.cache().contains(block) &&
-          !device_.make_findable(block, hash, sequence.hash, tokens, i + 1, computed_by))
-        sequence.duplicates.push_back(BlockKey{i, hash, sequence.hash});
+      const BlockKey key{i, hash, sequence.hash};
+      if (!device_.cache().contains(block) && !make_findable(block, key, tokens, computed_by))
+        sequence.duplicates.push_back(key);
     }
     sequence.hash = hash;
     sequence.num_hashed_blocks = i + 1;
@@ -166,7 +166,7 @@ void SequenceStore::merge_duplicates(Sequence& sequence) {
     const std::span<const TokenId> tokens = block_tokens(sequence, key.index);
     const BlockId other = device_.cache().find(key.hash, key.parent, tokens);
     if (other == kNoBlock) {
-      device_.make_findable(own, key.hash, key.parent, tokens, key.index + 1, 0);
+      make_findable(own, key, tokens, 0);
       return true;
     }
     if (!is_computed(other)) return false;
@@ -183,18 +183,34 @@ void SequenceStore::find_prefix(const AdmissionCandidate& candidate, PrefixHit& 
   hit.hash = hit.root;
   hit.awaits_step = 0;
   if (!caches_ || !candidate.use_prefix_cache) return;
-  if (asked_.tokens != candidate.tokens || asked_.root != hit.root) asked_ = {candidate.tokens, hit.root, {}};
+  if (asked_.tokens != candidate.tokens || asked_.root != hit.root) {
+    asked_ = {candidate.tokens, hit.root, {}, 0, 0};
+    device_.remember({});
+  }
+  const std::span<const BlockId> known = device_.cache().remembered();
+  hit.blocks.assign(known.begin(), known.end());
+  if (!known.empty()) hit.hash = asked_.hashes[known.size() - 1];
+  if (known.size() < asked_.num_found) asked_.awaits_step = last_step_computing(known);
   const std::span<const TokenId> tokens(*candidate.tokens);
   const auto size = static_cast<std::size_t>(kv_.block_size);
-  for (std::size_t i = 0; (i + 1) * size < tokens.size(); ++i) {
+  for (std::size_t i = known.size(); (i + 1) * size < tokens.size(); ++i) {
     const std::span<const TokenId> block = tokens.subspan(i * size, size);
     if (i == asked_.hashes.size()) asked_.hashes.push_back(chain_hash(config_.prefix_hash_key, hit.hash, block));
     const BlockId found = device_.cache().find(asked_.hashes[i], hit.hash, block);
-    if (found == kNoBlock) return;
+    if (found == kNoBlock) break;
     hit.blocks.push_back(found);
     hit.hash = asked_.hashes[i];
-    if (!is_computed(found)) hit.awaits_step = std::max(hit.awaits_step, device_.cache().computed_by(found));
+    asked_.awaits_step = std::max(asked_.awaits_step, device_.cache().computed_by(found));
   }
+  if (hit.blocks.size() > known.size()) device_.remember(hit.blocks);
+  asked_.num_found = hit.blocks.size();
+  if (asked_.awaits_step > last_completed_step_) hit.awaits_step = asked_.awaits_step;
+}
+
+StepId SequenceStore::last_step_computing(std::span<const BlockId> blocks) const {
+  StepId last = 0;
+  for (const BlockId block : blocks) last = std::max(last, device_.cache().computed_by(block));
+  return last;
 }
 
 Sequence& SequenceStore::admit(const AdmissionCandidate& candidate, const PrefixHit& hit) {
@@ -203,7 +219,8 @@ Sequence& SequenceStore::admit(const AdmissionCandidate& candidate, const Prefix
   PAGODA_ASSERT(is_new, "a waiting sequence holds memory already");
   Sequence& sequence = entry->second;
   sequence.id = candidate.sequence;
-  sequence.group = candidate.group;
+  sequence.request = candidate.group;
+  sequence.group = sequence.id;
   sequence.prompt = candidate.tokens;
   sequence.root = hit.root;
   sequence.hash = hit.hash;
@@ -219,9 +236,7 @@ Sequence& SequenceStore::admit(const AdmissionCandidate& candidate, const Prefix
       device_.share(block);
     }
   }
-  Group& group = groups_[candidate.group];
-  PAGODA_ASSERT(group.sequences.empty() || !group.sequences.front()->on_host, "the group is swapped out");
-  group.sequences.push_back(&sequence);
+  groups_[sequence.group].sequences.push_back(&sequence);
   return sequence;
 }
 
@@ -332,7 +347,7 @@ void SequenceStore::release_host(Group& group, BlockId block) {
 
 void SequenceStore::release_block(Sequence& sequence, BlockId block) {
   if (sequence.on_host) {
-    release_host(group(sequence.group), block);
+    release_host(groups_.at(sequence.group), block);
   } else {
     release_device(block, sequence.last_run);
   }

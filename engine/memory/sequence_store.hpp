@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <span>
 #include <unordered_map>
 #include <utility>
@@ -30,7 +31,8 @@ struct BlockKey {
 /// A sequence that holds blocks, on the device or (swapped out) on the host.
 struct Sequence {
   SequenceId id = 0;
-  RequestId group = 0;
+  RequestId request = 0;  ///< for those who view the blocks
+  SequenceId group = 0;   ///< the Group that it is in, by the id of the first sequence of it
   bool on_host = false;
   BlockTable table;
 
@@ -52,9 +54,9 @@ struct Sequence {
   std::int32_t reserved_blocks = 0;  ///< blocks that its prompt will still need and that no admission may take
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
-    return visit(self.id, self.group, self.on_host, self.table, self.prompt, self.sampled, self.num_scheduled_tokens,
-                 self.num_computed_tokens, self.last_run, self.num_hashed_blocks, self.hash, self.root, self.duplicates,
-                 self.keys, self.reserved_blocks);
+    return visit(self.id, self.request, self.group, self.on_host, self.table, self.prompt, self.sampled,
+                 self.num_scheduled_tokens, self.num_computed_tokens, self.last_run, self.num_hashed_blocks, self.hash,
+                 self.root, self.duplicates, self.keys, self.reserved_blocks);
   }
 
   std::int32_t num_known_tokens() const { return static_cast<std::int32_t>(prompt->size() + sampled.size()); }
@@ -64,6 +66,7 @@ struct Sequence {
   }
 };
 
+/// Sequences that are preempted and swapped together.
 struct Group {
   std::vector<Sequence*> sequences;  ///< all on the device, or all on the host
   std::int32_t num_host_blocks = 0;  ///< distinct host blocks of a swapped-out group
@@ -118,14 +121,13 @@ class SequenceStore {
   const DeviceBlocks& device() const { return device_; }
   const BlockPool& host() const { return host_; }
   const std::unordered_map<SequenceId, Sequence>& sequences() const { return sequences_; }
-  const std::unordered_map<RequestId, Group>& groups() const { return groups_; }
+  const std::unordered_map<SequenceId, Group>& groups() const { return groups_; }
   /// Device blocks that prompts in progress will still need.
   std::int32_t num_reserved() const { return num_reserved_; }
 
   Sequence* find(SequenceId id);
   Sequence& get(SequenceId id);  ///< must be there
-  Group& group(RequestId id);    ///< must be there
-  bool is_on_host(RequestId group) const;
+  Group& group_of(SequenceId id) { return groups_.at(get(id).group); }
 
   // --- what happened to sequences since the last plan; unknown ones are ignored, they were preempted or released
   /// Blocks that the steps from here on were to compute hold nothing: they are not found any more.
@@ -192,9 +194,12 @@ class SequenceStore {
   void release_table(Sequence& sequence);
   void copy_on_write(Sequence& sequence, std::int32_t index);
   void remove(Sequence& sequence);
+  /// Makes the block findable, which the step `computed_by` fills; 0 = it is computed. False as DeviceBlocks says.
+  bool make_findable(BlockId block, const BlockKey& key, std::span<const TokenId> tokens, StepId computed_by);
   /// Makes the full blocks up to `num_full` findable, which `computed_by` fills.
   void offer_blocks(Sequence& sequence, std::int32_t num_full, StepId computed_by);
   void merge_duplicates(Sequence& sequence);
+  StepId last_step_computing(std::span<const BlockId> blocks) const;
   bool is_computed(BlockId cached) const { return device_.cache().computed_by(cached) <= last_completed_step_; }
   /// Calls visit(block, owners in the group) for each distinct block of a group on the device.
   template <class Visit>
@@ -213,7 +218,7 @@ class SequenceStore {
   DeviceBlocks device_;
   BlockPool host_;
   std::unordered_map<SequenceId, Sequence> sequences_;
-  std::unordered_map<RequestId, Group> groups_;
+  std::unordered_map<SequenceId, Group> groups_;
   std::int32_t num_reserved_ = 0;
 
   StepId step_ = 0;
@@ -223,13 +228,19 @@ class SequenceStore {
   /// for a swap-in into them would run before the copy.
   std::vector<std::pair<BlockId, StepId>> copy_sources_;
 
-  /// The hashes of the prompt that was looked up last: the head of the queue is asked for in plan after plan.
+  /// The prompt that was looked up last: the head of the queue is asked for in plan after plan. The prefix cache
+  /// remembers its blocks.
   struct AskedPrompt {
     SharedTokens tokens;
     BlockHash root;
     std::vector<BlockHash> hashes;
+    std::size_t num_found = 0;  ///< blocks
+    StepId awaits_step = 0;     ///< the last step that computes any of them
   };
   AskedPrompt asked_;
+  /// Findable blocks and the steps that compute them, in the order of the steps; without those that had passed when the
+  /// current plan began.
+  std::deque<std::pair<StepId, BlockId>> uncomputed_;
 
   TokenIds scratch_tokens_;
   std::vector<std::int32_t> leaving_device_;  ///< count_missing: owners that will copy away; zero between calls

@@ -20,11 +20,15 @@ StepPlanner::StepPlanner(SequenceStore& store, const PlanStep& request, PlannedS
 }
 
 void StepPlanner::run() {
-  serve_running();
-  // Nothing comes in while a group goes out, or has to end.
+  const std::size_t num_running = request_.running.size();
+  for (std::int32_t i = 0; i < request_.num_preempted_for_rows && num_kept_ > 0; ++i) preempt_last();
+  const auto num_giving_way = std::min(static_cast<std::size_t>(request_.num_giving_way), num_running);
+  serve_running(0, num_running - num_giving_way);
+  if (num_giving_way > 0) make_way_for_head(num_running - num_giving_way);
+  serve_running(num_running - num_giving_way, num_running);
+  // Nothing comes in while a candidate goes out, or has to end.
   if (preempted_any_ || std::ranges::find(plan_.running, RunningOutcome::never) != plan_.running.end()) return;
-  serve_swapped();
-  if (std::ranges::find(plan_.swapped, AllocStatus::later) == plan_.swapped.end()) serve_waiting();
+  serve_incoming();
 }
 
 void StepPlanner::collect_rows(Range range) {
@@ -62,8 +66,8 @@ std::int32_t num_new_tokens(std::span<const Growth> rows) {
 
 }  // namespace
 
-void StepPlanner::serve_running() {
-  for (std::size_t i = 0; i < num_kept_; ++i) plan_.running[i] = serve(i);
+void StepPlanner::serve_running(std::size_t first, std::size_t end) {
+  for (std::size_t i = first; i < std::min(end, num_kept_); ++i) plan_.running[i] = serve(i);
 }
 
 RunningOutcome StepPlanner::serve(std::size_t index) {
@@ -73,7 +77,7 @@ RunningOutcome StepPlanner::serve(std::size_t index) {
   for (const Growth& row : rows_) store_.trim(*row.sequence, *row.need);
   const std::int32_t missing = store_.count_missing(rows_);
   if (missing > store_.device().num_available()) {
-    Group& group = store_.group(candidate.group);
+    Group& group = group_of(candidate);
     for (const Growth& row : rows_) store_.drop_lookahead(*row.sequence, store_.end_block(*row.need));
     if (store_.count_owned(group) + missing > store_.device().size()) {
       if (waits_for_its_window()) return RunningOutcome::skipped;
@@ -93,16 +97,36 @@ bool StepPlanner::waits_for_its_window() const {
 }
 
 bool StepPlanner::make_room(std::size_t index, std::int32_t num_blocks) {
-  while (store_.device().num_available() < num_blocks && num_kept_ > index + 1) {
-    --num_kept_;
-    plan_.running[num_kept_] = preempt(request_.running[num_kept_]);
-  }
+  while (store_.device().num_available() < num_blocks && num_kept_ > index + 1) preempt_last();
   return store_.device().num_available() >= num_blocks;
+}
+
+void StepPlanner::preempt_last() {
+  --num_kept_;
+  plan_.running[num_kept_] = preempt(request_.running[num_kept_]);
+}
+
+void StepPlanner::make_way_for_head(std::size_t first) {
+  std::int32_t lacking = num_blocks_head_lacks();
+  std::int32_t held = 0;
+  for (std::size_t i = first; i < num_kept_; ++i) held += store_.count_owned(group_of(request_.running[i]));
+  if (held < lacking) return;
+  for (; lacking > 0 && num_kept_ > first; lacking = num_blocks_head_lacks()) preempt_last();
+}
+
+std::int32_t StepPlanner::num_blocks_head_lacks() {
+  const bool is_swapped = !request_.swapped.empty() && request_.swapped.front().num_waiting_before == 0;
+  if (is_swapped) return find_room(request_.swapped.front()).num_blocks_lacking;
+  return request_.waiting.empty() ? 0 : find_room(request_.waiting.front()).num_blocks_lacking;
+}
+
+Group& StepPlanner::group_of(const RunningCandidate& candidate) {
+  return store_.group_of(request_.needs[static_cast<std::size_t>(candidate.sequences.first)].sequence);
 }
 
 RunningOutcome StepPlanner::preempt(const RunningCandidate& victim) {
   preempted_any_ = true;
-  Group& group = store_.group(victim.group);
+  Group& group = group_of(victim);
   const bool swaps = victim.preemption == PreemptionMode::swap ||
                      (victim.preemption == PreemptionMode::cheaper && swap_is_cheaper(group));
   if (swaps && store_.swap_out(group)) return RunningOutcome::preempted_swap;
@@ -122,33 +146,43 @@ std::int32_t StepPlanner::room_for_newcomers() const {
   return device.num_available() - store_.num_reserved() - (device.pool().num_owned() > 0 ? watermark : 0);
 }
 
-void StepPlanner::serve_swapped() {
+void StepPlanner::serve_incoming() {
+  std::size_t next_waiting = 0;
   for (std::size_t i = 0; i < request_.swapped.size(); ++i) {
+    if (!serve_waiting(next_waiting, static_cast<std::size_t>(request_.swapped[i].num_waiting_before))) return;
     plan_.swapped[i] = swap_in(request_.swapped[i]);
     if (plan_.swapped[i] == AllocStatus::later) return;
   }
+  serve_waiting(next_waiting, request_.waiting.size());
 }
 
-AllocStatus StepPlanner::swap_in(const SwapInCandidate& candidate) {
-  Group& group = store_.group(candidate.group);
+StepPlanner::Entry StepPlanner::find_room(const SwapInCandidate& candidate) {
   collect_rows(candidate.sequences);
+  Group& group = store_.group_of(request_.needs[static_cast<std::size_t>(candidate.sequences.first)].sequence);
   PAGODA_ASSERT(group.sequences.front()->on_host, "only a swapped-out group can be swapped in");
   for (const Growth& row : rows_) store_.trim(*row.sequence, *row.need);
   const SwapInNeed need = store_.find_swapped(group);
   const std::int32_t num_fetched = need.num_copied + store_.count_missing(rows_);
-  if (need.lost || need.num_found + num_fetched > store_.device().size()) return AllocStatus::never;
-  if (need.waits || num_new_tokens(rows_) > tokens_left_) return AllocStatus::later;
-  if (need.num_revived + num_fetched > room_for_newcomers()) return AllocStatus::later;
-  store_.swap_in(group);
+  if (need.lost || need.num_found + num_fetched > store_.device().size()) return {AllocStatus::never, 0};
+  if (need.waits || num_new_tokens(rows_) > tokens_left_) return {};
+  const std::int32_t lacking = need.num_revived + num_fetched - room_for_newcomers();
+  return lacking > 0 ? Entry{AllocStatus::later, lacking} : Entry{AllocStatus::ok, 0};
+}
+
+AllocStatus StepPlanner::swap_in(const SwapInCandidate& candidate) {
+  const AllocStatus status = find_room(candidate).status;
+  if (status != AllocStatus::ok) return status;
+  store_.swap_in(store_.group_of(request_.needs[static_cast<std::size_t>(candidate.sequences.first)].sequence));
   run_rows();
   return AllocStatus::ok;
 }
 
-void StepPlanner::serve_waiting() {
-  for (std::size_t i = 0; i < request_.waiting.size(); ++i) {
-    plan_.waiting[i] = admit(request_.waiting[i]);
-    if (plan_.waiting[i].status == AllocStatus::later) return;
+bool StepPlanner::serve_waiting(std::size_t& next, std::size_t end) {
+  for (; next < end; ++next) {
+    plan_.waiting[next] = admit(request_.waiting[next]);
+    if (plan_.waiting[next].status == AllocStatus::later) return false;
   }
+  return true;
 }
 
 std::int32_t StepPlanner::first_chunk(const AdmissionCandidate& candidate, std::int32_t uncached) const {
@@ -158,46 +192,54 @@ std::int32_t StepPlanner::first_chunk(const AdmissionCandidate& candidate, std::
     return fits ? uncached : 0;
   }
   std::int32_t chunk = std::min(uncached, tokens_left_);
+  if (candidate.max_chunk > 0) chunk = std::min(chunk, candidate.max_chunk);
   const KvGroup& kv = store_.kv_group();
   if (kv.has_window()) chunk = std::min(chunk, kv.largest_chunk(store_.device().size()));
   return std::max(chunk, 0);
 }
 
-AdmissionOutcome StepPlanner::admit(const AdmissionCandidate& candidate) {
+StepPlanner::Entry StepPlanner::find_room(const AdmissionCandidate& candidate) {
   PAGODA_ASSERT(candidate.tokens != nullptr && !candidate.tokens->empty(), "a waiting sequence has at least one token");
   const KvGroup& kv = store_.kv_group();
   const DeviceBlocks& device = store_.device();
   const auto num_tokens = static_cast<std::int32_t>(candidate.tokens->size());
   // Without room for its next token, a sequence can still sample one; so that token's slot is not asked for.
   const std::int32_t least = kv.peak_blocks(num_tokens, candidate.may_chunk ? 1 : num_tokens);
-  if (least > device.size()) return {AllocStatus::never, 0, 0, 0};
-  if (tokens_left_ <= 0 || store_.is_on_host(candidate.group)) return {};
+  if (least > device.size()) return {AllocStatus::never, 0};
+  if (tokens_left_ <= 0) return {};
 
   store_.find_prefix(candidate, hit_);
   const auto num_hits = static_cast<std::int32_t>(hit_.blocks.size());
   const std::int32_t num_cached = num_hits * kv.block_size;
-  const std::int32_t chunk = first_chunk(candidate, num_tokens - num_cached);
-  if (chunk == 0) return {};
+  chunk_ = first_chunk(candidate, num_tokens - num_cached);
+  if (chunk_ == 0) return {};
 
   const std::int32_t first_visible = kv.first_visible_block(num_cached);
+  const std::int32_t now = kv.blocks_for(num_cached + chunk_) - num_hits;
+  const std::int32_t whole_prompt = kv.peak_blocks(num_tokens, chunk_) - (num_hits - first_visible);
+  num_fetched_ = std::max(now, whole_prompt);
   std::int32_t num_revived = 0;
   for (std::int32_t i = first_visible; i < num_hits; ++i)
     num_revived += device.is_evictable(hit_.blocks[static_cast<std::size_t>(i)]);
-  const std::int32_t now = kv.blocks_for(num_cached + chunk) - num_hits;
-  const std::int32_t whole_prompt = kv.peak_blocks(num_tokens, chunk) - (num_hits - first_visible);
-  if (num_revived + std::max(now, whole_prompt) > room_for_newcomers()) return {};
+  const std::int32_t lacking = num_revived + num_fetched_ - room_for_newcomers();
+  return lacking > 0 ? Entry{AllocStatus::later, lacking} : Entry{AllocStatus::ok, 0};
+}
 
+AdmissionOutcome StepPlanner::admit(const AdmissionCandidate& candidate) {
+  const AllocStatus status = find_room(candidate).status;
+  if (status != AllocStatus::ok) return {status, 0, 0, 0};
+  const std::int32_t num_cached = static_cast<std::int32_t>(hit_.blocks.size()) * store_.kv_group().block_size;
   Sequence& sequence = store_.admit(candidate, hit_);
-  store_.set_reserved(sequence, std::max(now, whole_prompt));
-  const SequenceNeed need{candidate.sequence, num_cached, chunk, 0};
+  store_.set_reserved(sequence, num_fetched_);
+  const SequenceNeed need{candidate.sequence, num_cached, chunk_, 0};
   store_.grow(sequence, need);
   emit_table_delta(sequence);
-  tokens_left_ -= chunk;
+  tokens_left_ -= chunk_;
   if (store_.config().enable_prefix_caching && candidate.use_prefix_cache) {
-    prefix_tokens_asked_ += num_tokens;
+    prefix_tokens_asked_ += static_cast<std::int64_t>(candidate.tokens->size());
     prefix_tokens_found_ += num_cached;
   }
-  return {AllocStatus::ok, num_cached, chunk, hit_.awaits_step};
+  return {AllocStatus::ok, num_cached, chunk_, hit_.awaits_step};
 }
 
 }  // namespace pagoda::memory

@@ -11,11 +11,16 @@ namespace pagoda::memory {
 
 /// The rules of a step: who runs, who gives way, who comes in. Reads from top to bottom as the steps of run().
 ///
-/// Running groups are served in their order. When blocks lack, the last group that is not served yet is preempted; when
-/// there is none, the group itself. Served groups never give way, so nothing has to be taken back.
+/// Running candidates are served in their order. When blocks lack, the last candidate that is not served yet is
+/// preempted; when there is none, the candidate itself. Served candidates never give way, so nothing has to be taken
+/// back.
 ///
-/// Nothing comes in while groups had to go out. Admission leaves the watermark free, except when nobody holds a block:
-/// then whatever fits the pool at all is admitted, so there is always progress.
+/// Where the scheduler says so, the last running candidates give their batch rows or their memory to the head of those
+/// that want to come in: to the first swapped or waiting candidate. The head comes in with a later plan.
+///
+/// Swapped and waiting candidates come in, in one order, up to the first that finds no room. Nothing comes in while
+/// others had to go out. Admission leaves the watermark free, except when no sequence holds a block: then whatever fits
+/// the pool at all is admitted, so there is always progress.
 ///
 /// A prompt that runs in chunks fetches the blocks of each chunk when it runs, but the blocks of the whole prompt must
 /// be there when it is admitted, and stay reserved: no later admission or swap-in takes them. So prompts in progress
@@ -30,19 +35,36 @@ class StepPlanner {
   std::int64_t prefix_tokens_found() const { return prefix_tokens_found_; }
 
  private:
-  void serve_running();
+  /// Serves the running candidates [first, end) that were not preempted.
+  void serve_running(std::size_t first, std::size_t end);
   RunningOutcome serve(std::size_t index);
   /// Blocks will leave the sliding window when the steps in flight are reported.
   bool waits_for_its_window() const;
-  /// Preempts groups behind `index`, from the back, until `num_blocks` are available. False when that is not enough.
+  /// Preempts candidates behind `index`, from the back, until `num_blocks` are available. False when that is not
+  /// enough.
   bool make_room(std::size_t index, std::int32_t num_blocks);
   RunningOutcome preempt(const RunningCandidate& victim);
+  void preempt_last();
+  Group& group_of(const RunningCandidate& candidate);
   bool swap_is_cheaper(const Group& group);
+  /// Preempts candidates from `first` on, from the back, while the head lacks memory and they hold as much.
+  void make_way_for_head(std::size_t first);
+  /// Blocks that the head lacks to come in now; 0 when it lacks none, or something else.
+  std::int32_t num_blocks_head_lacks();
 
-  void serve_swapped();
+  /// What keeps a candidate out, or lets it in.
+  struct Entry {
+    AllocStatus status = AllocStatus::later;
+    std::int32_t num_blocks_lacking = 0;  ///< of `later`: 0 = memory is not what it waits for
+  };
+  void serve_incoming();
+  Entry find_room(const SwapInCandidate& candidate);
   AllocStatus swap_in(const SwapInCandidate& candidate);
 
-  void serve_waiting();
+  /// Serves waiting candidates from `next` to `end`. False when one finds no room.
+  bool serve_waiting(std::size_t& next, std::size_t end);
+  /// Looks up what of the candidate's prompt is cached, and what it takes to admit it.
+  Entry find_room(const AdmissionCandidate& candidate);
   AdmissionOutcome admit(const AdmissionCandidate& candidate);
   /// Tokens to run now of a prompt that has `uncached` to compute; 0 when the budget has no place.
   std::int32_t first_chunk(const AdmissionCandidate& candidate, std::int32_t uncached) const;
@@ -60,7 +82,10 @@ class StepPlanner {
   std::size_t num_kept_;  ///< running candidates from here on were preempted
   bool preempted_any_ = false;
   std::vector<Growth> rows_;
+  // What find_room() has found for the waiting candidate.
   PrefixHit hit_;
+  std::int32_t chunk_ = 0;        ///< tokens to run now
+  std::int32_t num_fetched_ = 0;  ///< blocks to fetch or reserve
   std::int64_t prefix_tokens_asked_ = 0;
   std::int64_t prefix_tokens_found_ = 0;
 };

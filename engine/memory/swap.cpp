@@ -172,8 +172,7 @@ void SequenceStore::move_in(Group& group, Sequence& sequence) {
     table.replace(i, target);
     release_host(group, block);
     // Its content is there before the step computes anything.
-    if (has_key && !device_.cache().contains(target) &&
-        !device_.make_findable(target, key->hash, key->parent, block_tokens(sequence, i), i + 1, step_))
+    if (has_key && !device_.cache().contains(target) && !make_findable(target, *key, block_tokens(sequence, i), step_))
       sequence.duplicates.push_back(*key);
   }
   table.mark_all_changed();

@@ -66,7 +66,7 @@ class Beams final : public Decoding {
   /// It may always grow to its width.
   std::int32_t num_rows(const SequenceGroup& group) const override { return group.num_samples(); }
   bool chooses_tokens() const override { return true; }
-  bool keeps_tokens_of_lost_kv() const override { return false; }
+  bool has_independent_sequences() const override { return false; }
 
   bool on_result(SequenceGroup& group, std::size_t index, std::span<const TokenReport> samples,
                  GroupEffects& effects) override {
@@ -95,9 +95,10 @@ class Beams final : public Decoding {
     group.forked = false;
   }
 
-  void cut(SequenceGroup& group, GroupEffects& effects) override {
+  bool cut(SequenceGroup& group, std::size_t, GroupEffects& effects) override {
     search_.cut();
     tell(group, effects);
+    return true;
   }
 
   void save(Encoder& out) const override {

@@ -19,8 +19,10 @@ struct SequenceGroup;
 /// What a strategy may do to the sequences of its group; the scheduler carries it out.
 class GroupEffects {
  public:
-  /// A new sequence with the parent's tokens and, where that holds KV, its blocks. It has no row yet.
+  /// Makes a sequence with the parent's tokens and, where that holds KV, its blocks. It has no row yet.
   virtual Sequence fork_of(const Sequence& parent, const SequenceGroup& group) = 0;
+  /// Makes a sequence that has the prompt alone and waits.
+  virtual Sequence add_sequence(const SequenceGroup& group) = 0;
   /// The sequence has new tokens, or more that are computed, for the block manager to hear of.
   virtual void has_news(const Sequence& sequence) = 0;
   /// The sequence is no longer one of the group's: it gives back what it holds.
@@ -45,7 +47,9 @@ class Decoding {
   virtual bool looks_ahead(const SequenceGroup& group) const = 0;
   /// Samples to draw when a sequence has run all its tokens.
   virtual std::int32_t num_samples_at_end(const SequenceGroup& group) const = 0;
-  /// Batch rows that the group needs now, or may need before it gives any back.
+  /// Whether each sequence is admitted, preempted and resumed by itself; else all of the group are together.
+  virtual bool has_independent_sequences() const = 0;
+  /// Batch rows that the group must have to be admitted: for a sequence that comes in, or for all that may come of it.
   virtual std::int32_t num_rows(const SequenceGroup& group) const = 0;
   /// Whether rows are told their tokens (ChosenToken) rather than to go on with what they sample.
   virtual bool chooses_tokens() const = 0;
@@ -54,12 +58,12 @@ class Decoding {
   /// has ended and everything of it is told.
   virtual bool on_result(SequenceGroup& group, std::size_t index, std::span<const TokenReport> samples,
                          GroupEffects& effects) = 0;
-  /// Whether a result counts for a sequence whose KV was thrown away after its step was planned.
-  virtual bool keeps_tokens_of_lost_kv() const = 0;
-  /// All KV of the group is gone. Sequences that go with it are listed in `gone`.
+  /// The KV of sequences of the group is gone: of one that is independent, or of all. The ids of sequences that end
+  /// with it are added to `gone`. Where sequences are independent, a result counts for a sequence whose KV is gone.
   virtual void on_kv_lost(SequenceGroup& group, std::vector<SequenceId>& gone) = 0;
-  /// There is no memory for the group's next tokens, nor will be: it ends with what it has. Tells everything.
-  virtual void cut(SequenceGroup& group, GroupEffects& effects) = 0;
+  /// There is no memory for the next tokens of the sequence at `index`, nor will be: it ends with what it has; where
+  /// sequences are not independent, the group does. True when the group has ended and everything of it is told.
+  virtual bool cut(SequenceGroup& group, std::size_t index, GroupEffects& effects) = 0;
 
   /// What it knows beside the request and its group.
   virtual void save(Encoder& out) const = 0;

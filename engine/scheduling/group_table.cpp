@@ -99,10 +99,9 @@ void GroupTable::place(SequenceGroup& group) {
   }
 }
 
-void GroupTable::reserve_rows(SequenceGroup& group) {
-  if (group.rows_reserved > 0) return;
-  group.rows_reserved = group.decoding->num_rows(group);
-  rows_reserved += group.rows_reserved;
+void GroupTable::reserve_rows(SequenceGroup& group, std::int32_t count) {
+  group.rows_reserved += count;
+  rows_reserved += count;
 }
 
 void GroupTable::take_row(Sequence& sequence) {
@@ -125,8 +124,20 @@ Sequence GroupTable::fork_of(const Sequence& parent, const SequenceGroup& group)
   child.num_reported = 0;  // the block manager lets it begin with what it knows of its tokens
   group_of[child.id] = group.entry.id;
   if (group.matchers) group.matchers->fork(parent.id, child.id);
-  if (parent.state != SequenceState::waiting) news.forks.push_back({parent.id, child.id});
+  const bool is_independent = group.decoding->has_independent_sequences();
+  if (is_independent && parent.state == SequenceState::swapped) {
+    child.state = SequenceState::waiting;
+    drop_kv(child);
+  }
+  if (child.state != SequenceState::waiting) news.forks.push_back({parent.id, child.id, is_independent});
   return child;
+}
+
+Sequence GroupTable::add_sequence(const SequenceGroup& group) {
+  Sequence added;
+  added.id = next_sequence++;
+  group_of[added.id] = group.entry.id;
+  return added;
 }
 
 void GroupTable::let_go(Sequence& sequence) {
@@ -146,40 +157,68 @@ void GroupTable::let_go(Sequence& sequence) {
 }
 
 void GroupTable::finish(SequenceGroup& group, Sequence& sequence) {
+  const bool had_row = sequence.state == SequenceState::running || !group.decoding->has_independent_sequences();
   let_go(sequence);
   if (group.matchers) group.matchers->forget(sequence.id);
-  if (group.rows_reserved > 0) {
-    --group.rows_reserved;
-    --rows_reserved;
+  if (had_row && group.rows_reserved > 0) reserve_rows(group, -1);
+  place(group);
+}
+
+void GroupTable::preempt_one(SequenceGroup& group, Sequence& sequence, SequenceState to) {
+  const bool was_running = sequence.state == SequenceState::running;
+  if (!was_running && !(sequence.state == SequenceState::swapped && to == SequenceState::waiting)) return;
+  give_row_back(sequence);
+  sequence.state = to;
+  if (to == SequenceState::waiting) drop_kv(sequence);
+  // What is not reserved for sequences that go on.
+  if (was_running && group.decoding->has_independent_sequences()) {
+    reserve_rows(group, group.forked ? -1 : -group.rows_reserved);
+  }
+}
+
+void GroupTable::drop_unreported_forks(SequenceGroup& group, SequenceId parent) {
+  std::erase_if(news.forks, [&](const Fork& fork) {
+    if (fork.parent != parent) return false;
+    if (Sequence* child = find(&group, fork.child)) preempt_one(group, *child, SequenceState::waiting);
+    return true;
+  });
+}
+
+void GroupTable::tell_strategy_of_lost_kv(SequenceGroup& group) {
+  std::vector<SequenceId> gone;
+  group.decoding->on_kv_lost(group, gone);
+  for (const SequenceId id : gone) {
+    group_of.erase(id);
+    if (group.matchers) group.matchers->forget(id);
+  }
+}
+
+void GroupTable::preempt(SequenceGroup& group, Sequence& sequence, SequenceState to) {
+  if (group.decoding->has_independent_sequences()) {
+    preempt_one(group, sequence, to);
+    drop_unreported_forks(group, sequence.id);
+  } else {
+    for (Sequence& s : group.sequences) preempt_one(group, s, to);
+    if (to == SequenceState::waiting) tell_strategy_of_lost_kv(group);
   }
   place(group);
 }
 
-void GroupTable::preempt(SequenceGroup& group, SequenceState to) {
-  for (Sequence& s : group.sequences) {
-    if (s.state != SequenceState::running && !(s.state == SequenceState::swapped && to == SequenceState::waiting)) {
-      continue;
-    }
-    give_row_back(s);
-    s.state = to;
-    if (to == SequenceState::waiting) drop_kv(s);
+void GroupTable::recompute(SequenceGroup& group, Sequence& sequence) {
+  if (!group.decoding->has_independent_sequences()) return recompute(group);
+  if (sequence.state == SequenceState::running || sequence.state == SequenceState::swapped) {
+    news.releases.push_back(sequence.id);
   }
-  if (to == SequenceState::waiting) {
-    std::vector<SequenceId> gone;
-    group.decoding->on_kv_lost(group, gone);
-    for (const SequenceId id : gone) {
-      group_of.erase(id);
-      if (group.matchers) group.matchers->forget(id);
-    }
-  }
-  place(group);
+  preempt(group, sequence, SequenceState::waiting);
 }
 
 void GroupTable::recompute(SequenceGroup& group) {
-  for (const Sequence& s : group.sequences) {
+  for (Sequence& s : group.sequences) {
     if (s.state == SequenceState::running || s.state == SequenceState::swapped) news.releases.push_back(s.id);
+    preempt_one(group, s, SequenceState::waiting);
   }
-  preempt(group, SequenceState::waiting);
+  tell_strategy_of_lost_kv(group);
+  place(group);
 }
 
 void GroupTable::tell(PlanStep& plan) {

@@ -75,19 +75,24 @@ struct GroupTable {
   /// runs keeps no rows.
   void place(SequenceGroup& group);
 
-  void reserve_rows(SequenceGroup& group);
+  void reserve_rows(SequenceGroup& group, std::int32_t count);
   /// A row for a sequence of a group that has reserved it.
   void take_row(Sequence& sequence);
 
-  /// As GroupEffects::fork_of.
+  /// As GroupEffects::fork_of and GroupEffects::add_sequence.
   Sequence fork_of(const Sequence& parent, const SequenceGroup& group);
+  Sequence add_sequence(const SequenceGroup& group);
   /// The sequence runs no more: gives back its row and its blocks.
   void let_go(Sequence& sequence);
   /// It is let go and stays one of the group's.
   void finish(SequenceGroup& group, Sequence& sequence);
-  /// What the group has on the device goes to the host, or is forgotten, wherever it is: as the block manager has said.
-  void preempt(SequenceGroup& group, SequenceState to);
-  /// All KV of the group is forgotten, and the block manager is told.
+  /// Moves the KV of a sequence to the host (`to` = swapped), or forgets it (waiting), as the block manager has done;
+  /// where sequences are not independent, that of the whole group.
+  void preempt(SequenceGroup& group, Sequence& sequence, SequenceState to);
+  /// Forgets the KV of a sequence, or of the whole group where sequences are not independent, and has the block manager
+  /// do so.
+  void recompute(SequenceGroup& group, Sequence& sequence);
+  /// Likewise of all sequences of the group.
   void recompute(SequenceGroup& group);
 
   /// Moves the news into the plan.
@@ -108,6 +113,10 @@ struct GroupTable {
   }
 
   void give_row_back(Sequence& sequence);
+  void preempt_one(SequenceGroup& group, Sequence& sequence, SequenceState to);
+  /// The block manager has preempted the sequence before it heard of these forks: their children have no KV.
+  void drop_unreported_forks(SequenceGroup& group, SequenceId parent);
+  void tell_strategy_of_lost_kv(SequenceGroup& group);
   bool load_group(Decoder& in, const SchedulerConfig& config);
   bool is_sound(const SequenceGroup& group) const;
   /// Lists those that were loaded in the queues of their states.

@@ -1,4 +1,6 @@
-// Sampling: every sequence goes on with what it samples. The first tokens of n sequences are drawn from one prompt.
+// Sampling: every sequence goes on with what it samples, and is admitted and preempted by itself. The first tokens of n
+// sequences are drawn from one prompt, as far as there are batch rows for them; the others compute the prompt again, of
+// which the prefix cache has most.
 
 #include <algorithm>
 #include <utility>
@@ -18,20 +20,18 @@ class Sampling final : public Decoding {
   /// Only the fork waits for its result.
   bool looks_ahead(const SequenceGroup& group) const override { return group.forked; }
   std::int32_t num_samples_at_end(const SequenceGroup& group) const override {
-    return group.forked ? 1 : group.num_samples();
+    return group.forked ? 1 : group.rows_reserved;
   }
-  std::int32_t num_rows(const SequenceGroup& group) const override {
-    return group.forked ? group.num_unfinished() : group.num_samples();
-  }
+  bool has_independent_sequences() const override { return true; }
+  std::int32_t num_rows(const SequenceGroup&) const override { return 1; }
   bool chooses_tokens() const override { return false; }
-  bool keeps_tokens_of_lost_kv() const override { return true; }
 
   bool on_result(SequenceGroup& group, std::size_t index, std::span<const TokenReport> samples,
                  GroupEffects& effects) override {
     if (samples.empty()) return false;
     if (is_of_drafts(group.sequences[index])) return take_drafts(group, group.sequences[index], samples, effects);
     --group.sequences[index].num_placeholders;
-    if (samples.size() > 1) fork(group, effects);  // moves the sequences; the prompt's own is the first
+    if (!group.forked) fork(group, samples.size(), effects);  // moves the sequences; the prompt's own is the first
     for (std::size_t k = 0; k < samples.size(); ++k) append(group, group.sequences[index + k], samples[k], effects);
     Sequence& sequence = group.sequences[index];
     sequence.will_end = false;
@@ -43,14 +43,15 @@ class Sampling final : public Decoding {
 
   void on_kv_lost(SequenceGroup&, std::vector<SequenceId>&) override {}
 
-  void cut(SequenceGroup& group, GroupEffects& effects) override {
-    for (const Sequence& s : group.sequences) {
-      if (s.state != SequenceState::finished) effects.tell(length_end(group.spec->id, s.index));
+  bool cut(SequenceGroup& group, std::size_t index, GroupEffects& effects) override {
+    effects.tell(length_end(group.spec->id, group.sequences[index].index));
+    effects.finish(group, group.sequences[index]);
+    if (!group.forked) {
+      for (std::int32_t other = 1; other < group.num_samples(); ++other) {
+        effects.tell(length_end(group.spec->id, other));
+      }
     }
-    if (group.forked) return;
-    for (std::int32_t index = 1; index < group.num_samples(); ++index) {
-      effects.tell(length_end(group.spec->id, index));
-    }
+    return group.all_finished();
   }
 
   void save(Encoder&) const override {}
@@ -76,13 +77,15 @@ class Sampling final : public Decoding {
     return group.all_finished();
   }
 
-  static void fork(SequenceGroup& group, GroupEffects& effects) {
+  static void fork(SequenceGroup& group, std::size_t num_sampled, GroupEffects& effects) {
     group.forked = true;
-    group.sequences.reserve(static_cast<std::size_t>(group.num_samples()));
+    const auto num_samples = static_cast<std::size_t>(group.num_samples());
+    group.sequences.reserve(num_samples);
     const Sequence parent = group.sequences.front();
-    for (std::int32_t index = 1; index < group.num_samples(); ++index) {
-      group.sequences.push_back(effects.fork_of(parent, group));
-      group.sequences.back().index = index;
+    while (group.sequences.size() < num_samples) {
+      const std::size_t index = group.sequences.size();
+      group.sequences.push_back(index < num_sampled ? effects.fork_of(parent, group) : effects.add_sequence(group));
+      group.sequences.back().index = static_cast<std::int32_t>(index);
     }
   }
 

@@ -71,6 +71,17 @@ void SchedulerCore::run_rows(const PendingPlan& pending, RequestId id, Range row
   }
 }
 
+/// The sequence of a candidate that stands for it; null when none of it runs any more.
+Sequence* SchedulerCore::first_running(SequenceGroup* group, const PendingPlan& pending, Range sequences) {
+  if (group == nullptr) return nullptr;
+  // Beams may have forked, or gone, since the plan was made.
+  if (!group->decoding->has_independent_sequences()) {
+    return group->any(SequenceState::running) ? &group->sequences.front() : nullptr;
+  }
+  Sequence* s = table_.find(group, pending.needs[static_cast<std::size_t>(sequences.first)].sequence);
+  return s != nullptr && s->state == SequenceState::running ? s : nullptr;
+}
+
 void SchedulerCore::apply_running(const PendingPlan& pending, const StepPlan& plan, StepBuilder& building) {
   for (std::size_t i = 0; i < pending.running.size(); ++i) {
     const RunningCandidate& candidate = pending.running[i];
@@ -78,26 +89,18 @@ void SchedulerCore::apply_running(const PendingPlan& pending, const StepPlan& pl
       run_rows(pending, candidate.group, candidate.sequences, building);
       continue;
     }
+    if (plan.running[i] == RunningOutcome::skipped) continue;
     SequenceGroup* group = table_.find(candidate.group);
-    if (group == nullptr) continue;
-    switch (plan.running[i]) {
-      case RunningOutcome::scheduled:
-      case RunningOutcome::skipped:
-        break;
-      case RunningOutcome::preempted_recompute:
-        ++stats_.preemptions_recompute_total;
-        interrupted(*group, Interruption::preempted);
-        preempt(*group, SequenceState::waiting);
-        break;
-      case RunningOutcome::preempted_swap:
-        ++stats_.preemptions_swap_total;
-        interrupted(*group, Interruption::preempted);
-        preempt(*group, SequenceState::swapped);
-        break;
-      case RunningOutcome::never:
-        preempt(*group, SequenceState::waiting);
-        outgrew(*group);
-        break;
+    Sequence* s = first_running(group, pending, candidate.sequences);
+    if (s == nullptr) continue;
+    if (plan.running[i] == RunningOutcome::preempted_recompute) {
+      preempt(*group, *s, SequenceState::waiting);
+    } else if (plan.running[i] == RunningOutcome::preempted_swap) {
+      preempt(*group, *s, SequenceState::swapped);
+    } else {
+      table_.preempt(*group, *s, SequenceState::waiting);
+      planning_.something_was_freed();
+      outgrew(*group, *s);
     }
   }
 }
@@ -106,19 +109,34 @@ void SchedulerCore::apply_swapped(const PendingPlan& pending, const StepPlan& pl
   for (std::size_t i = 0; i < pending.swapped.size(); ++i) {
     const SwapInCandidate& candidate = pending.swapped[i];
     SequenceGroup* group = table_.find(candidate.group);
-    if (plan.swapped[i] == AllocStatus::never && group != nullptr) recompute(*group);
-    if (plan.swapped[i] != AllocStatus::ok) continue;
-    if (group != nullptr) {
-      for (Sequence& s : group->sequences) {
-        if (s.state != SequenceState::swapped) continue;
-        s.state = SequenceState::running;
-        table_.news.to_report.push_back(s.id);
-      }
-      table_.reserve_rows(*group);
-      table_.place(*group);
+    if (plan.swapped[i] != AllocStatus::later && group != nullptr) {
+      come_back(pending, candidate, plan.swapped[i], *group);
     }
-    run_rows(pending, candidate.group, candidate.sequences, building);
+    if (plan.swapped[i] == AllocStatus::ok) run_rows(pending, candidate.group, candidate.sequences, building);
   }
+}
+
+/// Sequences of a group that are swapped in, or cannot be and must be recomputed.
+void SchedulerCore::come_back(const PendingPlan& pending, const SwapInCandidate& candidate, AllocStatus status,
+                              SequenceGroup& group) {
+  std::int32_t num_back = 0;
+  for (std::int32_t i = 0; i < candidate.sequences.count; ++i) {
+    const auto index = static_cast<std::size_t>(candidate.sequences.first + i);
+    Sequence* s = table_.find(&group, pending.needs[index].sequence);
+    if (s == nullptr || s->state != SequenceState::swapped) continue;
+    if (status == AllocStatus::never) {
+      table_.recompute(group, *s);
+      planning_.something_was_freed();
+      if (!group.decoding->has_independent_sequences()) return;
+      continue;
+    }
+    s->state = SequenceState::running;
+    table_.news.to_report.push_back(s->id);
+    ++num_back;
+  }
+  if (num_back == 0) return;
+  table_.reserve_rows(group, group.decoding->has_independent_sequences() ? num_back : group.decoding->num_rows(group));
+  table_.place(group);
 }
 
 void SchedulerCore::apply_waiting(const PendingPlan& pending, const StepPlan& plan, StepBuilder& building, TimeUs now) {
@@ -147,7 +165,7 @@ void SchedulerCore::apply_waiting(const PendingPlan& pending, const StepPlan& pl
                                     " tokens does not fit into the KV cache",
                                 "prompt", -1});
       } else {
-        outgrew(*group);
+        outgrew(*group, *s);
       }
       continue;
     }
@@ -164,7 +182,7 @@ void SchedulerCore::apply_waiting(const PendingPlan& pending, const StepPlan& pl
     metrics_.recomputed_tokens += std::max<std::int64_t>(0, lost - outcome.num_cached_tokens);
     s->awaits_step = outcome.awaits_step;
     s->recompute_tokens.reset();
-    table_.reserve_rows(*group);
+    table_.reserve_rows(*group, ref.num_rows);
     table_.place(*group);
     building.run(*group, *s, outcome.num_new_tokens);
   }
@@ -176,10 +194,10 @@ void SchedulerCore::leave_out(SequenceId admitted, StepId step) {
   table_.news.steps_failed(step);
 }
 
-/// It ends with what it has, once its results in flight are known.
-void SchedulerCore::outgrew(SequenceGroup& group) {
-  group.grew_too_large = true;
-  if (group.num_in_flight == 0) end_with_length(group);
+/// The sequence ends with what it has, once its results in flight are known.
+void SchedulerCore::outgrew(SequenceGroup& group, Sequence& sequence) {
+  sequence.outgrew = true;
+  cut_outgrown(group);
 }
 
 }  // namespace pagoda::scheduling

@@ -26,17 +26,25 @@ struct SchedulerConfig {
   TimeUs max_chunk_us = 0;      ///< prompts add about so much to a step in which others decode; 0 = no limit
   double most_stretch = 0;      ///< beside max_chunk_us: how many times as long they make the step; 0 = no limit
   TimeUs target_step_us = 0;    ///< a step in which others decode is to take no longer; 0 = no target
-  double delay_factor = 0;      ///< prompts wait so many times the last prompt step's time while others run
+  /// Prompts with more tokens left are long: no more than max_partial_long_prompts run in chunks at a time, and they
+  /// leave room in a step for those that are not. 0 = half of max_num_batched_tokens, and else their largest chunk too.
+  std::int32_t long_prefill_tokens = 0;
+  std::int32_t max_partial_long_prompts = 1;
+  /// With the priority policy: running requests of a lower priority give way to one that waits.
+  bool preempts_for_priority = true;
+  double delay_factor = 0;  ///< prompts wait so many times the last prompt step's time while others run
   PreemptionPolicy preemption = PreemptionPolicy::recompute;
   std::vector<TokenId> eos_token_ids;
   std::int64_t vocab_size = 0;  ///< of masks
   ThinkingMarks thinking;       ///< known where requests have a thinking_token_budget
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
-    return visit(self.max_num_seqs, self.max_num_batched_tokens, self.max_chunk_tokens, self.pipeline_depth, self.enable_chunked_prefill,
-                 self.can_swap, self.block_bytes, self.num_device_blocks, self.num_host_blocks, self.policy,
-                 self.priority_aging_s, self.max_chunk_us, self.most_stretch, self.target_step_us, self.delay_factor,
-                 self.preemption, self.eos_token_ids, self.vocab_size, self.thinking);
+    return visit(self.max_num_seqs, self.max_num_batched_tokens, self.max_chunk_tokens, self.pipeline_depth,
+                 self.enable_chunked_prefill, self.can_swap, self.block_bytes, self.num_device_blocks,
+                 self.num_host_blocks, self.policy, self.priority_aging_s, self.max_chunk_us, self.most_stretch,
+                 self.target_step_us, self.long_prefill_tokens, self.max_partial_long_prompts,
+                 self.preempts_for_priority, self.delay_factor, self.preemption, self.eos_token_ids, self.vocab_size,
+                 self.thinking);
   }
 };
 

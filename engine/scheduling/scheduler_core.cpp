@@ -232,7 +232,7 @@ SequenceGroup* SchedulerCore::ended_work(const WorkRef& work) {
   --group->num_in_flight;
   if (!work.dropped) return group;
   planning_.something_changed();
-  if (group->grew_too_large && group->num_in_flight == 0) end_with_length(*group);
+  cut_outgrown(*group);
   return nullptr;
 }
 
@@ -262,15 +262,17 @@ void SchedulerCore::accept(const WorkRef& work, const RowResult& row, const Step
   metrics_.draft_tokens += work.num_drafts;
   metrics_.drafts += work.num_drafts > 0 ? 1 : 0;
   metrics_.accepted_draft_tokens += num_right_drafts;
-  if (is_current || (s != nullptr && group->decoding->keeps_tokens_of_lost_kv())) {
+  if (is_current || (s != nullptr && group->decoding->has_independent_sequences())) {
     const auto index = static_cast<std::size_t>(s - group->sequences.data());
     if (group->decoding->on_result(*group, index, samples, *this)) {
       ++stats_.requests_finished_total;
       erase_group(*group);
       return;
     }
+    // A prompt's samples may have made sequences for which there was no row.
+    if (!group->in_waiting && group->any(SequenceState::waiting)) table_.place(*group);
   }
-  if (group->grew_too_large && group->num_in_flight == 0) end_with_length(*group);
+  cut_outgrown(*group);
 }
 
 void SchedulerCore::report_prompt_logprobs(SequenceGroup& group, std::span<const TokenReport> reports) {
@@ -296,23 +298,25 @@ void SchedulerCore::finish(SequenceGroup& group, Sequence& sequence) {
   planning_.something_was_freed();
 }
 
-void SchedulerCore::preempt(SequenceGroup& group, SequenceState to) {
-  table_.preempt(group, to);
-  planning_.something_was_freed();
-}
-
-void SchedulerCore::recompute(SequenceGroup& group) {
-  table_.recompute(group);
+void SchedulerCore::preempt(SequenceGroup& group, Sequence& sequence, SequenceState to) {
+  ++(to == SequenceState::swapped ? stats_.preemptions_swap_total : stats_.preemptions_recompute_total);
+  interrupted(group, Interruption::preempted);
+  table_.preempt(group, sequence, to);
   planning_.something_was_freed();
 }
 
 void SchedulerCore::restart(SequenceGroup& group) {
   interrupted(group, Interruption::restarted);
-  recompute(group);
+  table_.recompute(group);
+  planning_.something_was_freed();
 }
 
+/// Tells of it once, however many sequences of the group it meets at a time.
 void SchedulerCore::interrupted(const SequenceGroup& group, Interruption what) {
-  outputs_.interrupted.push_back({group.entry.id, what});
+  const bool is_known = std::ranges::any_of(outputs_.interrupted, [&](const RequestInterrupted& one) {
+    return one.request == group.entry.id && one.what == what;
+  });
+  if (!is_known) outputs_.interrupted.push_back({group.entry.id, what});
 }
 
 void SchedulerCore::end_group(SequenceGroup& group, std::optional<Error> error) {
@@ -320,10 +324,17 @@ void SchedulerCore::end_group(SequenceGroup& group, std::optional<Error> error) 
   erase_group(group);
 }
 
-void SchedulerCore::end_with_length(SequenceGroup& group) {
-  group.decoding->cut(group, *this);
-  ++stats_.requests_finished_total;
-  erase_group(group);
+void SchedulerCore::cut_outgrown(SequenceGroup& group) {
+  if (!group.in_waiting) return;
+  for (std::size_t i = 0; i < group.sequences.size(); ++i) {
+    const Sequence& s = group.sequences[i];
+    const bool awaits_results =
+        group.decoding->has_independent_sequences() ? s.num_placeholders > 0 : group.num_in_flight > 0;
+    if (!s.outgrew || s.state == SequenceState::finished || awaits_results) continue;
+    if (!group.decoding->cut(group, i, *this)) continue;
+    ++stats_.requests_finished_total;
+    return erase_group(group);
+  }
 }
 
 void SchedulerCore::erase_group(SequenceGroup& group) {

@@ -139,7 +139,10 @@ class SchedulerCore final : private GroupEffects {
   // answers
   void run_rows(const PendingPlan& pending, RequestId group, Range rows, StepBuilder& building);
   void leave_out(SequenceId admitted, StepId step);
-  void outgrew(SequenceGroup& group);
+  void outgrew(SequenceGroup& group, Sequence& sequence);
+  Sequence* first_running(SequenceGroup* group, const PendingPlan& pending, Range sequences);
+  void come_back(const PendingPlan& pending, const SwapInCandidate& candidate, AllocStatus status,
+                 SequenceGroup& group);
   void apply_running(const PendingPlan& pending, const StepPlan& plan, StepBuilder& building);
   void apply_swapped(const PendingPlan& pending, const StepPlan& plan, StepBuilder& building);
   void apply_waiting(const PendingPlan& pending, const StepPlan& plan, StepBuilder& building, TimeUs now);
@@ -158,21 +161,22 @@ class SchedulerCore final : private GroupEffects {
   ForeseenTokens foresee(SequenceGroup& group, const Sequence& sequence, TokenIds alternatives) const;
 
   // how groups stop
-  void preempt(SequenceGroup& group, SequenceState to);
-  void recompute(SequenceGroup& group);
+  void preempt(SequenceGroup& group, Sequence& sequence, SequenceState to);
   void interrupted(const SequenceGroup& group, Interruption what);
   void restart(SequenceGroup& group);
   void restart_readers(StepId first_failed);
   void suspect(const std::set<RequestId>& running);
   void clear_suspect();
   void end_group(SequenceGroup& group, std::optional<Error> error);
-  void end_with_length(SequenceGroup& group);
+  /// Ends the sequences that have outgrown the pool and await no result.
+  void cut_outgrown(SequenceGroup& group);
   void erase_group(SequenceGroup& group);
 
   // what strategies do to their groups
   Sequence fork_of(const Sequence& parent, const SequenceGroup& group) override {
     return table_.fork_of(parent, group);
   }
+  Sequence add_sequence(const SequenceGroup& group) override { return table_.add_sequence(group); }
   void has_news(const Sequence& sequence) override;
   void drop(Sequence& sequence) override;
   void finish(SequenceGroup& group, Sequence& sequence) override;

@@ -46,7 +46,8 @@ struct Sequence {
       0;                   ///< of its last admission; others may share them as soon as a step is to compute them
   StepId awaits_step = 0;  ///< see AdmissionOutcome: it must be recomputed should that step fail
   std::int32_t epoch = 0;  ///< raised when its KV is thrown away; results of older epochs bring only tokens
-  bool waits = false;      ///< for results of others of its group (Decoding), or for what becomes of its drafts
+  bool outgrew = false;  ///< does not fit the pool any more: ends with finish reason length once its results are known
+  bool waits = false;    ///< for results of others of its group (Decoding), or for what becomes of its drafts
   RowId row = -1;
   SharedTokens recompute_tokens;          ///< prompt and output, made once per preemption; null = the prompt alone
   std::size_t num_row_tokens = 0;         ///< output tokens that its row has: sampled, told, or to be sampled in flight
@@ -58,8 +59,8 @@ struct Sequence {
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.id, self.index, self.output, self.num_placeholders, self.forced, self.drafts, self.will_end,
                  self.state, self.num_scheduled_tokens, self.num_computed_tokens, self.num_reported,
-                 self.num_reported_tokens, self.num_admitted_tokens, self.awaits_step, self.epoch, self.waits, self.row,
-                 self.num_row_tokens, self.most_drafts, self.num_charged_tokens);
+                 self.num_reported_tokens, self.num_admitted_tokens, self.awaits_step, self.epoch, self.outgrew,
+                 self.waits, self.row, self.num_row_tokens, self.most_drafts, self.num_charged_tokens);
   }
 
   /// Tokens that it has generated, or will have when what is in flight has ended.
@@ -103,14 +104,13 @@ struct SequenceGroup {
   std::int32_t workers_lost = 0;    ///< workers that died while a step of it was in flight
   std::int32_t times_cleared = 0;   ///< that it ran alone and no worker died
   std::int64_t cleared_length = 0;  ///< generated tokens of its longest sequence with which it is behind the last death
-  bool grew_too_large = false;      ///< ends with finish reason length once nothing is in flight
   TimeUs first_scheduled_us = -1;
 
   /// But for what follows from the spec, as `matchers` and `thinking` do, and `decoding`, which saves itself.
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.spec, self.sequences, self.num_in_flight, self.rows_reserved, self.forked,
                  self.next_prompt_logprob, self.first_unknown_prompt_logprob, self.workers_lost, self.times_cleared,
-                 self.cleared_length, self.grew_too_large, self.first_scheduled_us);
+                 self.cleared_length, self.first_scheduled_us);
   }
 
   /// Its entry and its strategy are those of the spec.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "kernels/result.hpp"
@@ -18,7 +19,14 @@ std::int32_t num_decoding_of(const SequenceGroup& group) {
 
 /// Rows that must be free for some of its sequences to begin.
 std::int32_t rows_wanted_by(const SequenceGroup& group) {
-  return group.rows_reserved > 0 ? 0 : group.decoding->num_rows(group);
+  const bool has_rows = group.rows_reserved > 0 && !group.decoding->has_independent_sequences();
+  return has_rows ? 0 : group.decoding->num_rows(group);
+}
+
+/// Nothing of the sequence is in a step in flight.
+bool is_at_rest(const SequenceGroup& group, const Sequence& s) {
+  if (!group.decoding->has_independent_sequences()) return group.num_in_flight == 0;
+  return s.num_placeholders == 0 && s.num_computed_tokens == s.num_scheduled_tokens;
 }
 
 bool runs_prompt(const SequenceGroup& group) {
@@ -50,26 +58,24 @@ std::optional<PlanStep> StepPlanning::next(TimeUs now, StepId last_completed, bo
   drop_drafts();
   PlanStep plan;
   shares_.clear();
+  rows_.clear();
+  num_partial_long_prompts_ = 0;
   plan.step = next_step_;
   plan.last_completed_step = last_completed;
   plan.costs = {cost_.recompute_us(1), cost_.swap_us(config_.block_bytes)};
   const std::int32_t decoding = num_decoding();
   plan.token_budget = step_budget(decoding);
-  std::int32_t rows = num_rows_for_new();
   // Without chunked prefill whole prompts go first, in steps of their own.
   const bool in_own_steps = !config_.enable_chunked_prefill && table_.swapped.empty();
   const bool may_admit =
       admission_wanted(now, steps_in_flight) && !(in_own_steps && decodes_first_ && !table_.running.empty());
   bool prompts_only = in_own_steps && may_admit;
   std::int32_t used = prompts_only ? 0 : add_running_candidates(plan, decoding, may_admit);
-  rows = std::max(0, rows - add_swapped_candidates(plan, table_.num_free_rows()));
-  // What comes back is not a prompt: it fits whatever prompts there are.
-  for (const SwapInCandidate& group : plan.swapped) plan.token_budget += group.sequences.count;
-  plan.token_budget = std::min(plan.token_budget, config_.max_num_batched_tokens);
   // Who is to run alone begins when what was in flight before it has ended.
   const SequenceGroup* alone = table_.suspect();
   const bool alone_waits = alone != nullptr && !alone->in_running && steps_in_flight;
-  if (may_admit && !alone_waits) add_waiting_candidates(plan, plan.token_budget - used, rows);
+  add_incoming_candidates(plan, used, may_admit && !alone_waits);
+  if (!prompts_only) let_less_urgent_give_way(plan);
   if (prompts_only && plan.waiting.empty()) {
     prompts_only = false;
     used = add_running_candidates(plan, decoding, may_admit);
@@ -191,40 +197,64 @@ std::int32_t StepPlanning::add_running_candidates(PlanStep& plan, std::int32_t d
   if (pausing > 0) next_to_pause_ = first_pausing + pausing;
   std::int32_t chunk_budget = plan.token_budget - (decoding - pausing);
   const std::int32_t kept_for_prompts = runs_prompts() ? kLeastChunk : 0;
+  std::int32_t for_short =
+      num_long_prompts() > 0 ? tokens_for_short_prompts(chunk_budget, /*of_running=*/true, may_admit) : 0;
   std::int32_t decode = 0;  // number of the next one
   std::int32_t used = 0;
-  for (const SequenceGroup* group : table_.running) {
+  bool pauses = false;
+  const auto tokens_of = [&](const SequenceGroup& group, const Sequence& s) {
+    std::int32_t tokens = s.outgrew ? 0 : group.runnable_tokens(s);
+    const bool runs_prompt = tokens > 1 && !group.decodes(s);
+    const bool runs_long_prompt = runs_prompt && is_long(tokens);
+    if (config_.max_chunk_tokens > 0) tokens = std::min(tokens, config_.max_chunk_tokens);
+    if (runs_prompt) {
+      if (runs_long_prompt && config_.long_prefill_tokens > 0) tokens = std::min(tokens, config_.long_prefill_tokens);
+      tokens = std::min(tokens, std::max(0, runs_long_prompt ? chunk_budget - for_short : chunk_budget));
+      chunk_budget -= tokens;
+      if (!runs_long_prompt) for_short = std::max(0, for_short - tokens);
+      num_partial_long_prompts_ += runs_long_prompt && tokens < group.runnable_tokens(s) ? 1 : 0;
+      pauses |= tokens == 0;
+    } else if (tokens > 0 && pausing > 0 && (decode++ + decoding - first_pausing) % decoding < pausing) {
+      tokens = 0;
+      pauses = true;
+    } else if (tokens > 1) {  // what is known ahead shares the time of prompts
+      tokens = 1 + std::min(tokens - 1, std::max(0, chunk_budget - kept_for_prompts));
+      chunk_budget -= tokens - 1;
+    }
+    return tokens;
+  };
+  // Those that run nothing now but pause, or wait for their results, may lose their memory to those that are served
+  // before them. Else two such groups could preempt themselves for each other's sake forever.
+  const auto add_candidate = [&](const SequenceGroup& group, std::span<const Sequence> sequences) {
     const auto first = static_cast<std::int32_t>(plan.needs.size());
     std::int32_t granted = 0;
-    bool pauses = false;
-    for (const Sequence& s : group->sequences) {
+    bool waits_for_results = false;
+    pauses = false;
+    for (const Sequence& s : sequences) {
       if (s.state != SequenceState::running) continue;
-      std::int32_t tokens = group->grew_too_large ? 0 : group->runnable_tokens(s);
-      if (config_.max_chunk_tokens > 0) tokens = std::min(tokens, config_.max_chunk_tokens);
-      if (tokens > 1 && !group->decodes(s)) {
-        tokens = std::min(tokens, chunk_budget);
-        chunk_budget -= tokens;
-        pauses |= tokens == 0;
-      } else if (tokens > 0 && pausing > 0 && (decode++ + decoding - first_pausing) % decoding < pausing) {
-        tokens = 0;
-        pauses = true;
-      } else if (tokens > 1) {  // what is known ahead shares the time of prompts
-        tokens = 1 + std::min(tokens - 1, std::max(0, chunk_budget - kept_for_prompts));
-        chunk_budget -= tokens - 1;
-      }
+      const std::int32_t tokens = tokens_of(group, s);
       granted += tokens;
+      waits_for_results |= group.depends_on_results() || s.awaits_drafts();
       add_need(plan, s, tokens);
     }
-    if (granted == 0) {
+    const auto count = static_cast<std::int32_t>(plan.needs.size()) - first;
+    if (granted == 0 && !pauses && (group.num_in_flight == 0 || !waits_for_results)) {
       plan.needs.resize(static_cast<std::size_t>(first));
       shares_.resize(static_cast<std::size_t>(first));
-      // It pauses, or waits for its result: those served before it may take its memory. Else two such groups could
-      // preempt themselves for each other's sake forever.
-      if (!pauses && (group->num_in_flight == 0 || !group->waits_for_results())) continue;
+      return;
     }
     used += granted;
-    const auto count = static_cast<std::int32_t>(plan.needs.size()) - first;
-    plan.running.push_back({group->entry.id, {first, count}, preemption_of(*group)});
+    plan.running.push_back({group.entry.id, {first, count}, preemption_of(group)});
+  };
+  for (const SequenceGroup* group : table_.running) {
+    const std::span<const Sequence> sequences(group->sequences);
+    if (!group->decoding->has_independent_sequences()) {
+      add_candidate(*group, sequences);
+      continue;
+    }
+    for (std::size_t i = 0; i < sequences.size(); ++i) {
+      if (sequences[i].state == SequenceState::running) add_candidate(*group, sequences.subspan(i, 1));
+    }
   }
   return used;
 }
@@ -234,68 +264,200 @@ void StepPlanning::add_need(PlanStep& plan, const Sequence& sequence, std::int32
   shares_.push_back(num_tokens > 0 && sequence.num_scheduled_tokens < sequence.num_admitted_tokens);
 }
 
-std::int32_t StepPlanning::add_swapped_candidates(PlanStep& plan, std::int32_t rows) {
-  std::int32_t rows_taken = 0;
-  for (const SequenceGroup* group : table_.swapped) {
-    const std::int32_t rows_wanted = rows_wanted_by(*group);
-    if (group->num_in_flight > 0 || rows - rows_taken < rows_wanted)
-      break;  // results to come, or no rows: in order only
-    rows_taken += rows_wanted;
-    const auto first = static_cast<std::int32_t>(plan.needs.size());
-    for (const Sequence& s : group->sequences) {
-      if (s.state != SequenceState::swapped) continue;
-      // A chunk continues in the next step; what comes back now runs one token at most.
-      add_need(plan, s, std::min(group->runnable_tokens(s), 1));
-    }
-    plan.swapped.push_back({group->entry.id, {first, static_cast<std::int32_t>(plan.needs.size()) - first}});
-  }
-  return rows_taken;
+bool StepPlanning::is_long(std::int32_t num_tokens) const {
+  const std::int32_t most =
+      config_.long_prefill_tokens > 0 ? config_.long_prefill_tokens : config_.max_num_batched_tokens / 2;
+  return config_.enable_chunked_prefill && num_tokens > most;
 }
 
-void StepPlanning::add_waiting_candidates(PlanStep& plan, std::int32_t token_budget, std::int32_t rows) {
-  const SequenceGroup* alone = table_.suspect();
-  if (alone != nullptr && !alone->in_waiting) return;
-  std::int32_t tokens = 0;
-  table_.waiting->visit_in_order([&](RequestId id) {
-    if (alone != nullptr && alone->entry.id != id) return true;
-    SequenceGroup& group = *table_.groups.at(id);
-    // Preempted with results still to come: nobody may overtake it. Of several sequences that go on by themselves, some
-    // may run meanwhile.
-    const bool goes_on_together = group.sequences.size() == 1 || !group.decoding->keeps_tokens_of_lost_kv();
-    if (group.num_in_flight > 0 && goes_on_together) return false;
-    // Some of its sequences wait, others are on the host: these come first.
-    if (group.in_swapped && std::ranges::find(plan.swapped, id, &SwapInCandidate::group) == plan.swapped.end())
-      return false;
-    std::int32_t rows_wanted = rows_wanted_by(group);
-    for (Sequence& s : group.sequences) {
-      if (s.state != SequenceState::waiting) continue;
-      if (s.num_placeholders > 0) return false;
-      // Each computes a token at least: its last, whatever is cached.
-      if (tokens >= token_budget || rows < rows_wanted || plan.waiting.size() >= most_offers_) return false;
-      if (!s.output.empty() && !s.recompute_tokens) {
-        auto all = std::make_shared<TokenIds>(*group.spec->prompt);
-        all->insert(all->end(), s.output.begin(), s.output.end());
-        s.recompute_tokens = std::move(all);
-      }
-      AdmissionCandidate candidate;
-      candidate.group = id;
-      candidate.sequence = s.id;
-      candidate.tokens = s.recompute_tokens ? s.recompute_tokens : group.spec->prompt;
-      candidate.cache_salt = group.spec->cache_salt;
-      // With what it has generated a sequence may be longer than a step that its window and the pool have room for.
-      candidate.may_chunk = config_.enable_chunked_prefill || (config_.max_chunk_tokens > 0 && !s.output.empty());
-      candidate.use_prefix_cache = group.next_prompt_logprob >= group.prompt_len();
-      ++tokens;
-      rows -= std::exchange(rows_wanted, 0);
-      plan.waiting.push_back(std::move(candidate));
+std::int32_t StepPlanning::num_long_prompts() const {
+  std::int32_t count = 0;
+  for (const SequenceGroup* group : table_.running) {
+    for (const Sequence& s : group->sequences) {
+      const bool runs = s.state == SequenceState::running && !group->decodes(s);
+      count += runs && is_long(group->runnable_tokens(s)) ? 1 : 0;
     }
-    return true;
+  }
+  return count;
+}
+
+std::int32_t StepPlanning::tokens_for_short_prompts(std::int32_t budget, bool of_running, bool of_waiting) const {
+  constexpr int kMaxVisited = 64;
+  const std::int32_t most = std::max(0, budget / 2);
+  std::int32_t tokens = 0;
+  for (const SequenceGroup* group : table_.running) {
+    if (!of_running || tokens >= most) break;
+    for (const Sequence& s : group->sequences) {
+      const bool runs = s.state == SequenceState::running && !group->decodes(s);
+      const std::int32_t left = runs ? group->runnable_tokens(s) : 0;
+      if (left > 1 && !is_long(left)) tokens += std::min(left, most);
+    }
+  }
+  const bool head_waits_for_memory = most_offers_ == 1;
+  if (!of_waiting || head_waits_for_memory) return std::min(tokens, most);
+  int visited = 0;
+  table_.waiting->visit_in_order([&](RequestId id) {
+    const SequenceGroup& group = *table_.groups.at(id);
+    for (const Sequence& s : group.sequences) {
+      if (s.state != SequenceState::waiting || is_long(group.length(s))) continue;
+      tokens += std::min(group.length(s), most);
+    }
+    return tokens < most && ++visited < kMaxVisited;
   });
+  return std::min(tokens, most);
+}
+
+std::vector<const SequenceGroup*> StepPlanning::swapped_in_order() const {
+  std::vector<const SequenceGroup*> groups(table_.swapped.begin(), table_.swapped.end());
+  std::ranges::sort(groups, [&](const SequenceGroup* a, const SequenceGroup* b) {
+    return table_.waiting->comes_in_before(a->entry, b->entry);
+  });
+  return groups;
+}
+
+void StepPlanning::add_incoming_candidates(PlanStep& plan, std::int32_t used, bool with_waiting) {
+  Room room;
+  room.free_rows = table_.num_free_rows();
+  room.rows_for_new = num_rows_for_new();
+  room.used_tokens = used;
+  const SequenceGroup* alone = table_.suspect();
+  if (alone != nullptr && !alone->in_waiting) with_waiting = false;
+  const auto swapped = swapped_in_order();
+  auto next = swapped.begin();
+  bool is_open = true;
+  const auto add_swapped_before = [&](const SequenceGroup* waiting) {
+    for (; is_open && next != swapped.end(); ++next) {
+      if (waiting != nullptr && !table_.waiting->comes_in_before((*next)->entry, waiting->entry)) return;
+      is_open = add_swapped_group(**next, plan, room);
+    }
+  };
+  if (with_waiting) {
+    table_.waiting->visit_in_order([&](RequestId id) {
+      if (alone != nullptr && alone->entry.id != id) return true;
+      SequenceGroup& group = *table_.groups.at(id);
+      add_swapped_before(&group);
+      is_open = is_open && add_waiting_group(group, plan, room);
+      return is_open;
+    });
+  }
+  add_swapped_before(nullptr);
+}
+
+/// False where nothing behind the group may come in: some of it has no row, or awaits results.
+bool StepPlanning::add_swapped_group(const SequenceGroup& group, PlanStep& plan, Room& room) {
+  const bool is_independent = group.decoding->has_independent_sequences();
+  const auto first_of_all = static_cast<std::int32_t>(plan.needs.size());
+  auto first = first_of_all;
+  const auto add_candidate = [&] {
+    const auto count = static_cast<std::int32_t>(plan.needs.size()) - first;
+    plan.swapped.push_back({group.entry.id, {first, count}, static_cast<std::int32_t>(plan.waiting.size())});
+    // What comes back is not a prompt: it fits whatever prompts there are.
+    plan.token_budget = std::min(plan.token_budget + count, config_.max_num_batched_tokens);
+    room.used_tokens += count;
+    first += count;
+  };
+  if (!is_independent) {
+    const std::int32_t rows = rows_wanted_by(group);
+    if (group.num_in_flight > 0 || room.free_rows < rows) return false;
+    room.take_rows(rows);
+  }
+  for (const Sequence& s : group.sequences) {
+    if (s.state != SequenceState::swapped) continue;
+    if (is_independent && (room.free_rows < 1 || !is_at_rest(group, s))) return false;
+    // A chunk continues in the next step; what comes back now runs one token at most.
+    add_need(plan, s, std::min(group.runnable_tokens(s), 1));
+    if (!is_independent) continue;
+    room.take_rows(1);
+    add_candidate();
+  }
+  if (!is_independent) add_candidate();
+  return true;
+}
+
+AdmissionCandidate StepPlanning::admission_of(const SequenceGroup& group, Sequence& sequence) const {
+  if (!sequence.output.empty() && !sequence.recompute_tokens) {
+    auto all = std::make_shared<TokenIds>(*group.spec->prompt);
+    all->insert(all->end(), sequence.output.begin(), sequence.output.end());
+    sequence.recompute_tokens = std::move(all);
+  }
+  AdmissionCandidate candidate;
+  candidate.group = group.entry.id;
+  candidate.sequence = sequence.id;
+  candidate.tokens = sequence.recompute_tokens ? sequence.recompute_tokens : group.spec->prompt;
+  candidate.cache_salt = group.spec->cache_salt;
+  // With what it has generated a sequence may be longer than a step that its window and the pool have room for.
+  candidate.may_chunk = config_.enable_chunked_prefill || (config_.max_chunk_tokens > 0 && !sequence.output.empty());
+  candidate.use_prefix_cache = group.next_prompt_logprob >= group.prompt_len();
+  return candidate;
+}
+
+/// False where nothing behind the group may come in. A long prompt, of which too many run in chunks, is passed over.
+bool StepPlanning::add_waiting_group(SequenceGroup& group, PlanStep& plan, Room& room) {
+  // Preempted with results still to come: nothing may overtake it. Of several sequences that go on by themselves, some
+  // may run meanwhile.
+  const bool goes_on_together = group.sequences.size() == 1 || !group.decoding->has_independent_sequences();
+  if (group.num_in_flight > 0 && goes_on_together) return false;
+  for (Sequence& s : group.sequences) {
+    if (s.state != SequenceState::waiting) continue;
+    if (s.num_placeholders > 0) return false;
+    const std::int32_t length = group.length(s);
+    const std::int32_t left = plan.token_budget - room.used_tokens;
+    const bool is_long_prompt = is_long(length) && length > left - room.num_offered;
+    if (is_long_prompt && num_partial_long_prompts_ >= config_.max_partial_long_prompts && table_.suspect() == nullptr)
+      continue;
+    const std::int32_t rows_wanted = rows_wanted_by(group);
+    if (room.num_offered >= left || room.rows_for_new < rows_wanted || plan.waiting.size() >= most_offers_)
+      return false;
+    AdmissionCandidate candidate = admission_of(group, s);
+    if (is_long_prompt) {
+      ++num_partial_long_prompts_;
+      const std::int32_t budget = left - room.num_offered;
+      candidate.max_chunk = std::max(1, budget - tokens_for_short_prompts(budget, /*of_running=*/false, true));
+      if (config_.long_prefill_tokens > 0)
+        candidate.max_chunk = std::min(candidate.max_chunk, config_.long_prefill_tokens);
+    }
+    ++room.num_offered;
+    // A prompt samples as many sequences as there are rows; the others come in one by one.
+    const bool samples_several = group.decoding->has_independent_sequences() && !group.forked;
+    const std::int32_t rows = samples_several ? std::min(group.num_samples(), room.rows_for_new) : rows_wanted;
+    room.take_rows(rows);
+    rows_.push_back(rows);
+    plan.waiting.push_back(std::move(candidate));
+  }
+  return true;
+}
+
+void StepPlanning::let_less_urgent_give_way(PlanStep& plan) const {
+  if (config_.policy != SchedulingPolicy::priority || !config_.preempts_for_priority || table_.suspect() != nullptr)
+    return;
+  const SequenceGroup* head = first_of_queue();
+  const auto swapped = swapped_in_order();
+  if (!swapped.empty() && (head == nullptr || table_.waiting->comes_in_before(swapped.front()->entry, head->entry))) {
+    head = swapped.front();
+  }
+  if (head == nullptr) return;
+  // A head that is not offered now, because it has no row or awaits a result, does not take memory yet.
+  const bool swapped_first = !plan.swapped.empty() && plan.swapped.front().num_waiting_before == 0;
+  const bool is_offered = swapped_first ? plan.swapped.front().group == head->entry.id
+                                        : !plan.waiting.empty() && plan.waiting.front().group == head->entry.id;
+  const std::int32_t rows_lacking = rows_wanted_by(*head) - table_.num_free_rows();
+  std::int32_t rows_freed = 0;
+  for (auto candidate = plan.running.rbegin(); candidate != plan.running.rend(); ++candidate) {
+    const SequenceGroup& group = *table_.groups.at(candidate->group);
+    const bool is_less_urgent =
+        group.entry.priority > head->entry.priority && table_.waiting->runs_before(head->entry, group.entry);
+    if (!is_less_urgent) return;
+    plan.num_giving_way += is_offered ? 1 : 0;
+    if (rows_freed >= rows_lacking) continue;
+    ++plan.num_preempted_for_rows;
+    rows_freed += group.forked && group.decoding->has_independent_sequences() ? 1 : group.rows_reserved;
+  }
 }
 
 PreemptionMode StepPlanning::preemption_of(const SequenceGroup& group) const {
   if (!config_.can_swap || config_.preemption == PreemptionPolicy::recompute) return PreemptionMode::recompute;
-  if (config_.preemption == PreemptionPolicy::swap || group.sequences.size() > 1) return PreemptionMode::swap;
+  const bool is_search = !group.decoding->has_independent_sequences() && group.sequences.size() > 1;
+  if (config_.preemption == PreemptionPolicy::swap || is_search) return PreemptionMode::swap;
   return PreemptionMode::cheaper;
 }
 
@@ -308,7 +470,9 @@ void StepPlanning::expect_answer(const PlanStep& plan, bool prompts_only) {
   pending.needs = plan.needs;
   pending.prompts_only = prompts_only;
   pending.shares = std::exchange(shares_, {});
-  for (const AdmissionCandidate& c : plan.waiting) pending.waiting.push_back({c.group, c.sequence});
+  for (std::size_t i = 0; i < plan.waiting.size(); ++i) {
+    pending.waiting.push_back({plan.waiting[i].group, plan.waiting[i].sequence, rows_[i]});
+  }
   pending_ = std::move(pending);
 }
 

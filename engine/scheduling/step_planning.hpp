@@ -21,8 +21,11 @@ namespace pagoda::scheduling {
 struct WaitingRef {
   RequestId group = 0;
   SequenceId sequence = 0;
+  std::int32_t num_rows = 0;  ///< batch rows that are reserved when it is admitted
 
-  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.group, self.sequence); }
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.group, self.sequence, self.num_rows);
+  }
 };
 
 /// What a PlanStep has asked for, until it is answered.
@@ -118,15 +121,43 @@ class StepPlanning {
   std::int32_t num_pausing(std::int32_t token_budget, std::int32_t decoding, bool may_admit) const;
   std::int32_t add_running_candidates(PlanStep& plan, std::int32_t decoding, bool may_admit);
   void add_need(PlanStep& plan, const Sequence& sequence, std::int32_t num_tokens);
-  std::int32_t add_swapped_candidates(PlanStep& plan, std::int32_t rows);
-  void add_waiting_candidates(PlanStep& plan, std::int32_t token_budget, std::int32_t rows);
+
+  /// Tokens that are left to compute of a prompt make it a long one.
+  bool is_long(std::int32_t num_tokens) const;
+  /// Long prompts that run.
+  std::int32_t num_long_prompts() const;
+  /// Tokens of a step that long prompts leave to other prompts that run, and that wait: at most half of `budget`.
+  std::int32_t tokens_for_short_prompts(std::int32_t budget, bool of_running, bool of_waiting) const;
+
+  /// Rows and tokens of a step that are left for those that come in.
+  struct Room {
+    std::int32_t free_rows = 0;     ///< for those that are swapped in
+    std::int32_t rows_for_new = 0;  ///< for those that wait
+    std::int32_t used_tokens = 0;   ///< of the step's budget
+    std::int32_t num_offered = 0;   ///< waiting sequences; each computes a token at least
+
+    void take_rows(std::int32_t count) {
+      free_rows -= count;
+      rows_for_new -= count;
+    }
+  };
+  /// Offers swapped and waiting groups in one order, as far as there are rows and tokens.
+  void add_incoming_candidates(PlanStep& plan, std::int32_t used, bool with_waiting);
+  bool add_swapped_group(const SequenceGroup& group, PlanStep& plan, Room& room);
+  bool add_waiting_group(SequenceGroup& group, PlanStep& plan, Room& room);
+  AdmissionCandidate admission_of(const SequenceGroup& group, Sequence& sequence) const;
+  /// Says which running candidates give way to the first group that waits or is swapped out.
+  void let_less_urgent_give_way(PlanStep& plan) const;
+  std::vector<const SequenceGroup*> swapped_in_order() const;
   PreemptionMode preemption_of(const SequenceGroup& group) const;
   void expect_answer(const PlanStep& plan, bool prompts_only);
 
   const SchedulerConfig& config_;
   GroupTable& table_;
 
-  std::vector<bool> shares_;  ///< of the plan that is made: see PendingPlan
+  std::vector<bool> shares_;                   ///< of the plan that is made: see PendingPlan
+  std::vector<std::int32_t> rows_;             ///< likewise: WaitingRef::num_rows
+  std::int32_t num_partial_long_prompts_ = 0;  ///< likewise: long prompts of which the plan runs a part
   std::optional<PendingPlan> pending_;
   StepId next_step_ = 1;
   bool changed_ = true;         ///< something happened since a plan that ran nothing

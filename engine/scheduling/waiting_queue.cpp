@@ -28,6 +28,7 @@ class OrderedQueue final : public WaitingQueue {
   }
   std::size_t size() const override { return entries_.size(); }
   bool runs_before(const QueueEntry& a, const QueueEntry& b) const override { return key(a) < key(b); }
+  bool comes_in_before(const QueueEntry& a, const QueueEntry& b) const override { return key(a) < key(b); }
   void charge(const QueueEntry&, std::int64_t) override {}
   void save(Encoder&) const override {}
   bool load(Decoder&, std::span<const QueueEntry> waiting) override {
@@ -86,8 +87,8 @@ class FairQueue final : public WaitingQueue {
 
   void visit_in_order(const std::function<bool(RequestId)>& visit) const override {
     settle();
-    // A merge over tenants: each visited request raises its tenant's counter by its prompt, as serving it will. A tenant
-    // joins the merge when its turn comes, so the head costs the same however many tenants wait.
+    // A merge over tenants: each visited request raises its tenant's counter by its prompt, as serving it will. A
+    // tenant joins the merge when its turn comes, so the head costs the same however many tenants wait.
     struct Cursor {
       std::int64_t served;
       const std::string* user;
@@ -99,8 +100,9 @@ class FairQueue final : public WaitingQueue {
     std::priority_queue<Cursor, std::vector<Cursor>, decltype(later)> open(later);
     auto unopened = order_.begin();
     while (true) {
-      const bool opens = unopened != order_.end() && (open.empty() || std::tie(unopened->first, unopened->second) <
-                                                                          std::tie(open.top().served, *open.top().user));
+      const bool opens =
+          unopened != order_.end() &&
+          (open.empty() || std::tie(unopened->first, unopened->second) < std::tie(open.top().served, *open.top().user));
       if (!opens && open.empty()) return;
       Cursor cursor{};
       if (opens) {
@@ -119,6 +121,14 @@ class FairQueue final : public WaitingQueue {
 
   std::size_t size() const override { return size_; }
   bool runs_before(const QueueEntry& a, const QueueEntry& b) const override { return a.id < b.id; }
+  bool comes_in_before(const QueueEntry& a, const QueueEntry& b) const override {
+    settle();
+    const auto served = [&](const QueueEntry& entry) {
+      const auto found = tenants_.find(entry.user);
+      return found == tenants_.end() ? 0 : found->second.served;
+    };
+    return std::tuple(served(a), a.user, a.id) < std::tuple(served(b), b.user, b.id);
+  }
 
   void charge(const QueueEntry& entry, std::int64_t num_tokens) override {
     const auto tenant = tenants_.try_emplace(entry.user).first;

@@ -35,6 +35,8 @@ class WaitingQueue {
   virtual std::size_t size() const = 0;
   /// Strict weak order over running groups: memory is taken from the last.
   virtual bool runs_before(const QueueEntry& a, const QueueEntry& b) const = 0;
+  /// Whether a group that waits, or is swapped out, comes in before another one.
+  virtual bool comes_in_before(const QueueEntry& a, const QueueEntry& b) const = 0;
   /// Counts tokens that were computed for the user's requests; tokens that are computed again are not charged.
   virtual void charge(const QueueEntry& entry, std::int64_t num_tokens) = 0;
 

@@ -56,27 +56,31 @@ struct SequenceNeed {
   }
 };
 
-/// A group that runs now. Candidates come in priority order; victims are taken from the back.
+/// Sequences that run now and lose their memory together: one sampled sequence, or all of a beam search. Candidates
+/// come in priority order; victims are taken from the back.
 struct RunningCandidate {
   RequestId group = 0;
-  Range sequences;                                        ///< of PlanStep::needs
-  PreemptionMode preemption = PreemptionMode::recompute;  ///< how to preempt this group if it is chosen as a victim
+  Range sequences;                                        ///< of PlanStep::needs; all that share the candidate's fate
+  PreemptionMode preemption = PreemptionMode::recompute;  ///< how to preempt them if they are chosen as victims
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.group, self.sequences, self.preemption);
   }
 };
 
-/// A swapped-out group that wants to come back, and to run in this step.
+/// Swapped-out sequences that want to come back, and to run in this step.
 struct SwapInCandidate {
   RequestId group = 0;
-  Range sequences;  ///< of PlanStep::needs
+  Range sequences;                      ///< of PlanStep::needs
+  std::int32_t num_waiting_before = 0;  ///< waiting candidates that are served before it
 
-  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.group, self.sequences); }
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.group, self.sequences, self.num_waiting_before);
+  }
 };
 
-/// A waiting group. Its one sequence holds nothing on the device. `tokens` is all it must compute: the prompt, and
-/// after a recompute preemption also what it had generated.
+/// A waiting sequence. It holds nothing on the device. `tokens` is all it must compute: the prompt, and after a
+/// recompute preemption also what it had generated.
 struct AdmissionCandidate {
   RequestId group = 0;
   SequenceId sequence = 0;
@@ -85,20 +89,24 @@ struct AdmissionCandidate {
   std::string cache_salt;
   bool may_chunk = false;        ///< it may start with a part of its tokens when the budget does not hold them all
   bool use_prefix_cache = true;  ///< false: every token must be computed (prompt_logprobs)
+  std::int32_t max_chunk = 0;    ///< with may_chunk: most tokens that it starts with; 0 = as many as the budget has
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.group, self.sequence, self.tokens, self.adapter, self.cache_salt, self.may_chunk,
-                 self.use_prefix_cache);
+                 self.use_prefix_cache, self.max_chunk);
   }
 };
 
-/// The child shares every block of the parent from now on, and belongs to its group. It has the tokens that the parent
-/// was known to have before this plan: forks come before `sampled`, so each of the two gets its own next token there.
+/// The child shares every block of the parent from now on. It has the tokens that the parent was known to have before
+/// this plan: forks come before `sampled`, so each of the two gets its own next token there.
 struct Fork {
   SequenceId parent = 0;
   SequenceId child = 0;
+  bool is_independent = false;  ///< the child is preempted and swapped by itself, not together with its parent
 
-  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.parent, self.child); }
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.parent, self.child, self.is_independent);
+  }
 };
 
 /// A token sampled since the last plan; appended to what the block manager knows of the sequence, in order. Needed to
@@ -129,8 +137,9 @@ struct SequenceProgress {
 /// or released. All results of a sequence are reported before it is admitted again, or in the same plan.
 ///
 /// Sequences that hold blocks and are in none of the lists keep them. Batch rows are the scheduler's own to count.
-/// Of the waiting only as many should be offered as could start, were their prompts cached: the answer has an entry for
-/// each. A waiting sequence of a group that is swapped out, and stays so in this step, is answered `later`.
+/// Swapped and waiting candidates are served in one order (SwapInCandidate::num_waiting_before), up to the first that
+/// is answered `later`. Of the waiting only as many should be offered as could start, were their prompts cached: the
+/// answer has an entry for each.
 struct PlanStep {
   StepId step = 0;
   StepId last_completed_step = 0;  ///< every step up to here has passed on the device
@@ -144,6 +153,11 @@ struct PlanStep {
   /// No block that was computed before this plan is found any more. Who holds blocks keeps them.
   bool forget_prefixes = false;
   std::int32_t token_budget = 0;  ///< tokens that the step may run in all
+  /// The last so many running candidates are preempted: a more urgent request needs their batch rows.
+  std::int32_t num_preempted_for_rows = 0;
+  /// The last so many running candidates give way, from the back, while the first swapped or waiting candidate lacks
+  /// memory: it is more urgent than they are.
+  std::int32_t num_giving_way = 0;
   PreemptionCosts costs;
 
   std::vector<Fork> forks;
@@ -157,15 +171,16 @@ struct PlanStep {
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.step, self.last_completed_step, self.first_failed_step, self.device_memory_lost,
-                 self.forget_prefixes, self.token_budget, self.costs, self.forks, self.sampled, self.progress,
-                 self.releases, self.running, self.swapped, self.waiting, self.needs);
+                 self.forget_prefixes, self.token_budget, self.num_preempted_for_rows, self.num_giving_way, self.costs,
+                 self.forks, self.sampled, self.progress, self.releases, self.running, self.swapped, self.waiting,
+                 self.needs);
   }
 };
 
 /// OK: served in this step. LATER: cannot be served now, may be later. NEVER: does not fit even in an empty pool. A
-/// swapped-out group that is answered NEVER keeps its host blocks until it is released: it has outgrown the pool, or
-/// blocks that it had left on the device with others are not there any more, so that it must be recomputed. A group
-/// that was recomputed and has outgrown the pool meanwhile is answered NEVER too.
+/// swapped-out candidate that is answered NEVER keeps its host blocks until it is released: it has outgrown the pool,
+/// or blocks that it had left on the device with others are not there any more, so that it must be recomputed. A
+/// sequence that was recomputed and has outgrown the pool meanwhile is answered NEVER too.
 enum class AllocStatus : std::uint8_t { ok, later, never };
 constexpr AllocStatus last_value(AllocStatus) {
   return AllocStatus::never;
@@ -176,7 +191,7 @@ enum class RunningOutcome : std::uint8_t {
   skipped,              ///< keeps its blocks but does not run (token budget used up, or its window still has to move)
   preempted_recompute,  ///< its blocks are gone; it must be admitted again with all its tokens
   preempted_swap,       ///< its blocks are in the host pool after this step's CachePlan
-  never,                ///< alone in the engine and still too large: its blocks are gone
+  never,                ///< does not fit even an empty pool: its blocks are gone
 };
 constexpr RunningOutcome last_value(RunningOutcome) {
   return RunningOutcome::never;

@@ -94,6 +94,8 @@ TEST(EngineConfig, EachWrongValueIsNamed) {
          c.swap_dir = "/tmp";
          c.swap_space = 0;
        }},
+      {"long_prefill_token_threshold", [](EngineConfig& c) { c.long_prefill_token_threshold = -1; }},
+      {"max_num_partial_prefills", [](EngineConfig& c) { c.max_num_partial_prefills = 0; }},
       {"priority_aging_s", [](EngineConfig& c) { c.priority_aging_s = -1; }},
       {"scheduler_delay_factor", [](EngineConfig& c) { c.scheduler_delay_factor = -0.5; }},
       {"watermark", [](EngineConfig& c) { c.watermark = 0.6; }},

@@ -131,7 +131,9 @@ void RandomScheduler::fork_some(PlanStep& request) {
       request.sampled.push_back({child.id, child.tokens.back()});
     }
     child.num_known = child.num_told = static_cast<std::int32_t>(child.tokens.size());
-    request.forks.push_back({id, child.id});
+    const bool is_independent = parent.place == Place::running && chance(40);
+    if (is_independent) child.group = next_id_++;
+    request.forks.push_back({id, child.id, is_independent});
     children.push_back(std::move(child));
   }
   for (Tokens& child : children) sequences_[child.id] = std::move(child);
@@ -173,9 +175,17 @@ void RandomScheduler::offer_candidates(PlanStep& request) {
   for (const auto& [id, sequence] : sequences_) {
     if (sequence.place != Place::waiting || sequence.num_flights > 0) continue;
     auto tokens = std::make_shared<const TokenIds>(sequence.tokens);
-    request.waiting.push_back(
-        {sequence.group, id, std::move(tokens), sequence.adapter, sequence.salt, chance(60), chance(90)});
+    request.waiting.push_back({sequence.group, id, std::move(tokens), sequence.adapter, sequence.salt, chance(60),
+                               chance(90), chance(20) ? pick(1, 2 * block_size()) : 0});
   }
+  std::int32_t before = 0;
+  for (SwapInCandidate& candidate : request.swapped) {
+    if (chance(30)) before = pick(before, static_cast<int>(request.waiting.size()));
+    candidate.num_waiting_before = before;
+  }
+  if (!chance(10)) return;
+  request.num_preempted_for_rows = pick(0, 2);
+  request.num_giving_way = pick(0, static_cast<int>(request.running.size()) + 1);
 }
 
 void RandomScheduler::plan_step(bool drain) {
@@ -242,7 +252,9 @@ void RandomScheduler::check_first(const PlanStep& request, const StepPlan& plan)
   for (std::int32_t i = 0; i < range.count; ++i) tokens += request.needs[static_cast<std::size_t>(i)].num_new_tokens;
   const bool is_preempted =
       plan.running[0] == RunningOutcome::preempted_recompute || plan.running[0] == RunningOutcome::preempted_swap;
-  if (is_preempted) fail("the first group of the line was preempted");
+  const auto num_running = static_cast<std::int32_t>(request.running.size());
+  const bool gives_way = request.num_preempted_for_rows >= num_running || request.num_giving_way >= num_running;
+  if (is_preempted && !gives_way) fail("the first group of the line was preempted");
   if (plan.running[0] == RunningOutcome::skipped && tokens <= request.token_budget && window() == 0)
     fail("the first group of the line was skipped");
   if (plan.running[0] != RunningOutcome::never || range.count > 1 || window() > 0) return;
@@ -261,33 +273,27 @@ void RandomScheduler::check_order(const PlanStep& request, const StepPlan& plan)
   if (!std::all_of(first, plan.running.end(), is_preempted)) fail("a group was preempted before one behind it");
   check_first(request, plan);
   const bool admits = first == plan.running.end();
-  bool closed = !admits;
-  for (const AllocStatus status : plan.swapped) {
-    if (closed && status != AllocStatus::later)
-      fail("a swapped group overtook another, or came in while others went out");
-    closed = closed || status == AllocStatus::later;
+  std::vector<AllocStatus> incoming;  // in the order in which they are served
+  for (std::size_t i = 0, next = 0; i <= plan.swapped.size(); ++i) {
+    const bool is_last = i == plan.swapped.size();
+    const auto end = is_last ? plan.waiting.size() : static_cast<std::size_t>(request.swapped[i].num_waiting_before);
+    for (; next < end; ++next) incoming.push_back(plan.waiting[next].status);
+    if (!is_last) incoming.push_back(plan.swapped[i]);
   }
-  for (const AdmissionOutcome& outcome : plan.waiting) {
-    if (closed && outcome.status != AllocStatus::later) fail("a waiting group overtook another");
-    closed = closed || outcome.status == AllocStatus::later;
+  bool closed = !admits;
+  for (const AllocStatus status : incoming) {
+    if (closed && status != AllocStatus::later) fail("a group overtook another, or came in while others went out");
+    closed = closed || status == AllocStatus::later;
   }
   // Nothing holds memory, so the first that can ever fit must come in.
   const bool is_empty = groups_at(Place::running).empty();
   if (!admits || !is_empty || error_) return;
-  for (const AllocStatus status : plan.swapped) {
-    if (status == AllocStatus::never) continue;
-    std::int32_t tokens = 0;
-    for (const SequenceNeed& need : request.needs) tokens += need.num_new_tokens;
-    // It may wait for a step in flight that computes anew what it had left on the device.
-    if (status == AllocStatus::later && tokens <= request.token_budget && in_flight_.empty())
-      fail("a swapped group is kept out of an empty pool");
-    return;
-  }
-  for (const AdmissionOutcome& outcome : plan.waiting) {
-    if (outcome.status == AllocStatus::never) continue;
-    if (outcome.status == AllocStatus::later) fail("a waiting group is kept out of an empty pool");
-    return;
-  }
+  // It may wait for the budget, or for a step in flight that computes anew what it had left on the device.
+  std::int32_t tokens = 0;
+  for (const SequenceNeed& need : request.needs) tokens += need.num_new_tokens;
+  if (!plan.swapped.empty() && (tokens > request.token_budget || !in_flight_.empty())) return;
+  const auto first_in = std::ranges::find_if(incoming, [](AllocStatus status) { return status != AllocStatus::never; });
+  if (first_in != incoming.end() && *first_in == AllocStatus::later) fail("a group is kept out of an empty pool");
 }
 
 void RandomScheduler::check_budgets(const PlanStep& request, const std::vector<FakeRow>& rows) {

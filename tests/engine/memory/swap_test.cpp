@@ -55,18 +55,6 @@ TEST_F(Swap, MovesASharedBlockOnceAndKeepsItShared) {
   EXPECT_EQ(planning_.table(1)[0], planning_.table(2)[0]);
 }
 
-TEST_F(Swap, LetsNoSiblingInWhileTheGroupIsOnTheHost) {
-  planning_.plan(planning_.step().admit_group(1, count_from(0, 8)));
-  ASSERT_EQ(push_out({{1, 8, 1, 0}}).plan.running[1], RunningOutcome::preempted_swap);
-  const auto offered = [this] {
-    Step step = planning_.step();
-    step.offer(2, {7}).group = 1;
-    return step;
-  };
-  EXPECT_EQ(planning_.plan(offered().release(9)).plan.waiting[0].status, AllocStatus::later);
-  EXPECT_EQ(planning_.plan(offered().swap_in(1, {{1, 8, 1, 0}})).plan.waiting[0].status, AllocStatus::ok);
-}
-
 TEST_F(Swap, LeavesLookaheadSlotsBehind) {
   planning_.plan(planning_.step().admit_group(1, count_from(0, 6)));
   planning_.plan(planning_.step().run(1, {{1, 6, 1, 8}}));
@@ -80,6 +68,33 @@ TEST_F(Swap, KeepsWaitingGroupsOutUntilSwappedOnesAreBack) {
   const auto planned = planning_.plan(planning_.step().swap_in(1, {{1, 8, 1, 0}}).admit_group(3, {1}));
   EXPECT_EQ(planned.plan.swapped[0], AllocStatus::later);
   EXPECT_EQ(planned.plan.waiting[0].status, AllocStatus::later);
+}
+
+TEST_F(Swap, LetsThoseInFirstThatComeBeforeASwappedGroup) {
+  planning_.plan(planning_.step().admit_group(1, count_from(0, 8)));
+  push_out({{1, 8, 1, 0}});
+  Step step = planning_.step();
+  step.swap_in(1, {{1, 8, 1, 0}}).admit_group(3, {1}).admit_group(4, {2});
+  step.swapped[0].num_waiting_before = 1;
+  const auto planned = planning_.plan(step);
+  EXPECT_EQ(planned.plan.waiting[0].status, AllocStatus::ok);
+  EXPECT_EQ(planned.plan.swapped[0], AllocStatus::later);
+  EXPECT_EQ(planned.plan.waiting[1].status, AllocStatus::later);
+}
+
+TEST_F(Swap, MovesOneOfTwoIndependentSequencesAndLeavesTheOther) {
+  planning_.plan(planning_.step().admit_group(1, count_from(0, 6)));
+  Step fork = planning_.step();
+  fork.fork_from(1, 2).sample(1, 6).sample(2, 60);
+  fork.forks[0].is_independent = true;
+  planning_.plan(fork);
+  const auto out = push_out({{2, 6, 1, 0}});
+  ASSERT_EQ(out.plan.running[1], RunningOutcome::preempted_swap);
+  EXPECT_EQ(out.cache_plan.swap_out.size(), 1U) << "the full block is left with the other sequence";
+  const auto in = planning_.plan(planning_.step().release(9).run(1, {{1, 6, 1, 0}}).swap_in(2, {{2, 6, 1, 0}}));
+  EXPECT_EQ(in.plan.running[0], RunningOutcome::scheduled);
+  EXPECT_EQ(in.plan.swapped[0], AllocStatus::ok);
+  EXPECT_EQ(planning_.table(1)[0], planning_.table(2)[0]);
 }
 
 TEST_F(Swap, SaysNeverWhenAGroupHasOutgrownThePoolAndGoesOn) {

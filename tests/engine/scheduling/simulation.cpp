@@ -139,15 +139,24 @@ void Simulation::check_head_is_offered(const PlanStep& plan) {
   const auto head = scheduler_.core().head_of_queue();
   std::int64_t used = 0;
   for (const SequenceNeed& need : plan.needs) used += need.num_new_tokens;
-  const bool has_reason = !head || scheduler_.core().tries_a_suspect() || !plan.waiting.empty() ||
-                          !plan.swapped.empty() || used >= plan.token_budget || config_.scheduler.delay_factor > 0 ||
-                          scheduler_.core().num_rows_for_new() < told_.at(*head).spec->sampling.num_sequences();
+  const auto rows_wanted = [&](const RequestSpec& spec) {
+    return spec.sampling.use_beam_search ? spec.sampling.num_sequences() : 1;
+  };
+  const auto& scheduler = config_.scheduler;
+  const std::int64_t most_of_short =
+      scheduler.long_prefill_tokens > 0 ? scheduler.long_prefill_tokens : scheduler.max_num_batched_tokens / 2;
+  const auto is_long = [&](const RequestSpec& spec) {  // and may wait for another long prompt
+    return scheduler.enable_chunked_prefill && std::ssize(*spec.prompt) + spec.sampling.max_tokens > most_of_short;
+  };
+  const bool has_reason = !head || is_long(*told_.at(*head).spec) || scheduler_.core().tries_a_suspect() ||
+                          !plan.waiting.empty() || !plan.swapped.empty() || used >= plan.token_budget ||
+                          config_.scheduler.delay_factor > 0 ||
+                          scheduler_.core().num_rows_for_new() < rows_wanted(*told_.at(*head).spec);
   plans_without_head_ = has_reason ? 0 : plans_without_head_ + 1;
   // It may wait for its own results in flight, or, where prompts have steps of their own, for its turn.
   if (plans_without_head_ > config_.scheduler.pipeline_depth + 2) fail("the head of the queue is not offered");
-  for (const SwapInCandidate& group : plan.swapped) {
-    num_half_swapped_ += std::ranges::find(plan.waiting, group.group, &AdmissionCandidate::group) != plan.waiting.end();
-  }
+  for (const SwapInCandidate& candidate : plan.swapped) num_overtaken_ += candidate.num_waiting_before > 0 ? 1 : 0;
+  num_giving_way_ += plan.num_giving_way + plan.num_preempted_for_rows;
 }
 
 void Simulation::listen(const StepOutputs& outputs) {
@@ -305,7 +314,9 @@ std::optional<std::string> Simulation::run() {
     if (const auto problem = judge(told)) return "request " + std::to_string(id) + " " + *problem;
     beams_completed_ += told.spec->sampling.use_beam_search && !told.aborted ? 1 : 0;
   }
-  if (num_preempted_ != preemptions()) return "preemptions were not told to their requests";
+  // Sequences of a request that are preempted by one plan are told of together.
+  if (num_preempted_ > preemptions() || (num_preempted_ > 0) != (preemptions() > 0))
+    return "preemptions were not told to their requests";
   // What a failed step has computed may have had readers, though its own requests are gone.
   if (num_restarted_ > 0 && crashes() == 0 && device_.num_failed_steps() == 0)
     return "a request was restarted for no reason";
@@ -324,9 +335,11 @@ std::optional<std::string> Simulation::judge(const Told& told) const {
   const RequestSpec& spec = *told.spec;
   const std::int64_t capacity =
       std::int64_t{config_.blocks.num_device_blocks} * config_.blocks.layout.only().block_size;
-  const std::int64_t most = spec.sampling.num_sequences() * (std::ssize(*spec.prompt) + spec.sampling.max_tokens +
-                                                             config_.blocks.layout.only().block_size);
-  const bool may_be_cut = most > capacity;  // a group that outgrows the whole pool ends with what it has
+  const KvGroup& kv = config_.blocks.layout.only();
+  const std::int64_t most_of_one = std::ssize(*spec.prompt) + spec.sampling.max_tokens + kv.block_size;
+  // A sequence, and a search as a whole, that outgrows the whole pool ends with what it has.
+  const bool may_be_cut = spec.sampling.use_beam_search ? spec.sampling.num_sequences() * most_of_one > capacity
+                                                        : !kv.has_window() && most_of_one > capacity;
   if (spec.sampling.prompt_logprobs && !told.aborted) {
     const TokenIds right(spec.prompt->begin() + 1, spec.prompt->end());
     if (told.prompt_logprobs != right) return "has wrong prompt logprobs";

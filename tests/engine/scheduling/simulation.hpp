@@ -38,7 +38,10 @@ class Simulation {
   const metrics::StepMetrics& metrics() const { return scheduler_.core().metrics(); }
   std::int64_t early_shares() const { return num_early_shares_; }
   std::int64_t misled_readers() const { return device_.num_misled(); }
-  std::int64_t half_swapped_groups() const { return num_half_swapped_; }
+  /// Swapped groups that let others in before them.
+  std::int64_t overtaken_groups() const { return num_overtaken_; }
+  /// Groups that had to give way to a more urgent one.
+  std::int64_t giving_way() const { return num_giving_way_; }
   /// Requests that failed because workers died of them.
   std::int64_t poisons_found() const;
 
@@ -91,7 +94,8 @@ class Simulation {
   std::map<RequestId, Told> told_;
   std::int64_t beams_completed_ = 0;
   std::int64_t num_early_shares_ = 0;
-  std::int64_t num_half_swapped_ = 0;
+  std::int64_t num_overtaken_ = 0;
+  std::int64_t num_giving_way_ = 0;
   std::int64_t num_preempted_ = 0;  ///< as requests were told; likewise the next
   std::int64_t num_restarted_ = 0;
   int plans_without_head_ = 0;

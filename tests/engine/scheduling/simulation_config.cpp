@@ -50,6 +50,16 @@ SimulationConfig random_simulation(std::uint64_t seed) {
   config.grammar_chance = pick(0, 30, 100) / 100.0;
   config.budget_chance = pick(0, 30, 100) / 100.0;
   if (config.scheduler.enable_chunked_prefill) config.scheduler.target_step_us = pick(0, 0, 0, 1, 3000);
+  config.scheduler.preempts_for_priority = pick(0, 1) == 1;
+  config.scheduler.long_prefill_tokens = pick(0, 0, 3, 12);
+  config.scheduler.max_partial_long_prompts = pick(1, 1, 2);
+  const KvGroup& kv = config.blocks.layout.only();
+  const std::int32_t fewest_blocks = kv.peak_blocks(tokens_for_one, 1) + pick(0, 1, 4);
+  const bool is_small = pick(0, 0, 1) == 1;  // smaller than a prompt
+  if (kv.has_window() && config.scheduler.enable_chunked_prefill && is_small) {
+    config.blocks.num_device_blocks = std::min(config.blocks.num_device_blocks, fewest_blocks);
+  }
+  if (kv.has_window()) config.scheduler.max_chunk_tokens = kv.largest_chunk(config.blocks.num_device_blocks);
   return config;
 }
 

@@ -24,7 +24,8 @@ TEST(Simulation, EverySeedEndsEveryRequestWithItsOwnTokens) {
   std::int64_t wrong_drafts = 0;
   std::int64_t early_shares = 0;
   std::int64_t misled_readers = 0;
-  std::int64_t half_swapped_groups = 0;
+  std::int64_t overtaken_groups = 0;
+  std::int64_t giving_way = 0;
   std::int64_t poisons_found = 0;
   for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
     Simulation simulation(random_simulation(seed), seed);
@@ -41,7 +42,8 @@ TEST(Simulation, EverySeedEndsEveryRequestWithItsOwnTokens) {
     wrong_drafts += simulation.metrics().draft_tokens - simulation.metrics().accepted_draft_tokens;
     early_shares += simulation.early_shares();
     misled_readers += simulation.misled_readers();
-    half_swapped_groups += simulation.half_swapped_groups();
+    overtaken_groups += simulation.overtaken_groups();
+    giving_way += simulation.giving_way();
     poisons_found += simulation.poisons_found();
   }
   EXPECT_GT(preemptions, kOften) << "the seeds must press memory";
@@ -56,7 +58,8 @@ TEST(Simulation, EverySeedEndsEveryRequestWithItsOwnTokens) {
   EXPECT_GT(early_shares, kOften) << "prompts must share what no step has computed yet";
   EXPECT_GT(misled_readers, kSometimes) << "steps must fail that others count on";
   EXPECT_GT(poisons_found, kOften) << "workers must die of requests";
-  EXPECT_GT(half_swapped_groups, kSometimes) << "groups must be partly swapped out and partly recomputed";
+  EXPECT_GT(overtaken_groups, kSometimes) << "waiting groups must come in before swapped ones";
+  EXPECT_GT(giving_way, kSometimes) << "groups must give way to more urgent ones";
 }
 
 TEST(Simulation, RequestsThatComeFromElsewhereGoOnWithTheTokensThatTheyHave) {
