@@ -203,7 +203,7 @@ std::vector<Error> EngineConfig::validate() const {
   check.in_range("target_itl_ms", target_itl_ms, 0, 3'600'000);
   check.in_range("target_ttft_ms", target_ttft_ms, 0, 3'600'000);
   if (target_itl_ms > 0 && !enable_chunked_prefill) check.refuse("target_itl_ms", "needs enable_chunked_prefill");
-  check.in_range("long_prefill_token_threshold", long_prefill_token_threshold, 0, kMaxModelLen);
+  check.in_range("long_prefill_token_threshold", long_prefill_token_threshold, 0, 1 << 30);
   check.in_range("max_num_partial_prefills", max_num_partial_prefills, 1, 65536);
   check.number("priority_aging_s", priority_aging_s, 0, true, kMostAgingSeconds);
   check.number("scheduler_delay_factor", scheduler_delay_factor, 0, true, 1000);

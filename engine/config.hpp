@@ -56,9 +56,12 @@ struct EngineConfig {
   bool enable_chunked_prefill = true;
   PreemptionPolicy preemption_mode = PreemptionPolicy::automatic;
   SchedulingPolicy scheduling_policy = SchedulingPolicy::fcfs;
-  std::int32_t long_prefill_token_threshold = 0;  ///< prompts with more tokens left are long; 0 = half of a step's tokens
-  std::int32_t max_num_partial_prefills = 1;  ///< long prompts that run in chunks at a time; shorter ones pass the others
-  bool priority_preemption = true;  ///< with the priority policy: running requests give way to a more urgent one that waits
+  std::int32_t long_prefill_token_threshold =
+      0;  ///< prompts with more tokens left are long; 0 = half of a step's tokens
+  std::int32_t max_num_partial_prefills =
+      1;  ///< long prompts that run in chunks at a time; shorter ones pass the others
+  bool priority_preemption =
+      true;  ///< with the priority policy: running requests give way to a more urgent one that waits
   double priority_aging_s = 60.0;       ///< waiting so much longer makes up for one step of priority; 0 = never
   double scheduler_delay_factor = 0.0;  ///< new prompts wait so many times the last prompt step's time while others run
   double watermark = 0.01;              ///< share of the KV blocks kept free at admission

@@ -1,0 +1,126 @@
+// Who goes first where places or memory are scarce: more urgent requests, and short prompts beside long ones.
+
+#include <gtest/gtest.h>
+
+#include "tests/engine/scheduling/service.hpp"
+
+namespace pagoda::scheduling {
+namespace {
+
+SchedulerConfig by_priority(std::int32_t max_num_seqs, bool preempts = true) {
+  SchedulerConfig config = config_of(SchedulingPolicy::priority, max_num_seqs);
+  config.preempts_for_priority = preempts;
+  return config;
+}
+
+/// Steps until the urgent request has its first token behind four requests of a lower priority that have all rows.
+int steps_to_first_token_without_rows(bool preempts) {
+  Service service(by_priority(4, preempts));
+  for (RequestId id = 1; id <= 4; ++id) service.add(id, 10, 100, 5);
+  for (int i = 0; i < 5; ++i) service.step();
+  service.add(10, 10, 5, -100);
+  service.run();
+  for (RequestId id = 1; id <= 4; ++id) EXPECT_EQ(service.num_tokens[id], 100) << "nothing is lost";
+  EXPECT_EQ(service.num_preemptions.size(), preempts ? 1U : 0U) << "one row is enough";
+  return service.first_token_in[10] - 5;
+}
+
+TEST(GivingWay, ARunningRequestGivesItsRowToAMoreUrgentOne) {
+  EXPECT_LE(steps_to_first_token_without_rows(true), 3);
+  EXPECT_GT(steps_to_first_token_without_rows(false), 50);
+}
+
+TEST(GivingWay, RunningRequestsGiveTheirMemoryToAMoreUrgentOne) {
+  for (const bool swaps : {false, true}) {
+    SchedulerConfig config = by_priority(16);
+    config.can_swap = swaps;
+    config.preemption = swaps ? PreemptionPolicy::swap : PreemptionPolicy::recompute;
+    Service service(config,
+                    {.layout = KvLayout::uniform(4), .num_device_blocks = 50, .num_host_blocks = swaps ? 100 : 0});
+    for (RequestId id = 1; id <= 4; ++id) service.add(id, 30, 15, static_cast<std::int64_t>(id));
+    for (int i = 0; i < 3; ++i) service.step();
+    const int before = service.num_steps;
+    service.add(10, 80, 5, -1);  // of 21 blocks
+    service.run();
+    EXPECT_LE(service.first_token_in[10] - before, 3);
+    EXPECT_EQ(service.num_preemptions.count(1) + service.num_preemptions.count(2), 0U) << "the least urgent go";
+    for (RequestId id = 1; id <= 4; ++id) EXPECT_EQ(service.num_tokens[id], 15);
+  }
+}
+
+TEST(GivingWay, IsNotForRequestsOfTheSamePriorityNorForOnesThatCannotBeHelped) {
+  Service service(by_priority(4), {.layout = KvLayout::uniform(4), .num_device_blocks = 40});
+  service.add(1, 30, 40, 0);
+  service.add(2, 30, 40, 7);
+  for (int i = 0; i < 3; ++i) service.step();
+  service.add(3, 30, 4, 7);   // as urgent as the last that runs
+  service.add(4, 150, 4, 3);  // more than the last that runs could give
+  for (int i = 0; i < 10; ++i) service.step();
+  EXPECT_TRUE(service.num_preemptions.empty());
+  service.run();
+  EXPECT_EQ(service.finished.size(), 4U);
+}
+
+TEST(GivingWay, ASwappedRequestLetsAMoreUrgentOneInFirst) {
+  for (const bool swaps : {true, false}) {
+    SchedulerConfig config = by_priority(16, false);
+    config.max_num_batched_tokens = 512;
+    config.can_swap = swaps;
+    config.preemption = swaps ? PreemptionPolicy::swap : PreemptionPolicy::recompute;
+    Service service(config,
+                    {.layout = KvLayout::uniform(16), .num_device_blocks = 100, .num_host_blocks = swaps ? 100 : 0});
+    service.add(1, 800, 600, 0);
+    service.add(2, 600, 600, 5);
+    while (service.num_preemptions[2] == 0) ASSERT_TRUE(service.step());
+    EXPECT_EQ(service.stats().preemptions_swap_total > 0, swaps);
+    const int before = service.num_steps;
+    service.add(3, 40, 20, -10);
+    service.run();
+    EXPECT_LE(service.first_token_in[3] - before, 3);
+  }
+}
+
+TEST(LongPrompts, LetShortOnesPassWithinAFewSteps) {
+  for (const int num_long : {1, 3}) {
+    SchedulerConfig config = config_of(SchedulingPolicy::fcfs, 256);
+    config.max_num_batched_tokens = 2048;
+    Service service(config, {.layout = KvLayout::uniform(16), .num_device_blocks = 40'000});
+    RequestId id = 0;
+    for (int i = 0; i < num_long; ++i) service.add(++id, 100'000, 10);
+    service.step();
+    for (int i = 0; i < 64; ++i) service.add(++id, 20, 10);
+    service.run();
+    int last = 0;
+    for (RequestId one = static_cast<RequestId>(num_long) + 1; one <= id; ++one) {
+      last = std::max(last, service.first_token_in[one]);
+    }
+    EXPECT_LE(last, 4);
+    // 64 short prompts of 1,280 tokens delay the long one by a step.
+    EXPECT_LE(service.first_token_in[1], 100'000 / 2048 + 3);
+  }
+}
+
+TEST(LongPrompts, LeaveNothingUnusedWhereNoOtherPromptWaits) {
+  SchedulerConfig config = config_of(SchedulingPolicy::fcfs, 256);
+  config.max_num_batched_tokens = 2048;
+  Service service(config, {.layout = KvLayout::uniform(16), .num_device_blocks = 40'000});
+  service.add(1, 20'480, 1);
+  service.run();
+  EXPECT_EQ(service.num_steps, 10);
+}
+
+TEST(LongPrompts, RunNoMoreTokensAStepThanTheirThresholdAllows) {
+  SchedulerConfig config = config_of(SchedulingPolicy::fcfs, 16);
+  config.max_num_batched_tokens = 1000;
+  config.long_prefill_tokens = 100;
+  config.max_partial_long_prompts = 2;
+  Service service(config, {.layout = KvLayout::uniform(16), .num_device_blocks = 10'000});
+  for (RequestId id = 1; id <= 3; ++id) service.add(id, 2000, 1);
+  service.step();
+  EXPECT_EQ(service.tokens_of_steps.back(), 200) << "two of the three, 100 tokens each";
+  service.run();
+  EXPECT_EQ(service.finished.size(), 3U);
+}
+
+}  // namespace
+}  // namespace pagoda::scheduling

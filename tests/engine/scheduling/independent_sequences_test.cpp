@@ -1,0 +1,106 @@
+// The sequences of a request with n above 1: each is admitted, preempted and resumed by itself.
+
+#include <map>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "tests/engine/scheduling/service.hpp"
+
+namespace pagoda::scheduling {
+namespace {
+
+constexpr std::int32_t kSamples = 6;
+constexpr std::int32_t kTokens = 60;
+
+/// Room for each of six sequences of 96 + 60 tokens by itself, and for all while they share their prompt.
+Service service_with_forty_blocks(bool caches, PreemptionPolicy preemption = PreemptionPolicy::recompute) {
+  SchedulerConfig config = config_of(SchedulingPolicy::fcfs, 16);
+  config.max_num_batched_tokens = 384;
+  config.pipeline_depth = 2;
+  config.preemption = preemption;
+  config.can_swap = preemption != PreemptionPolicy::recompute;
+  return Service(config, {.layout = KvLayout::uniform(16),
+                          .num_device_blocks = 40,
+                          .num_host_blocks = config.can_swap ? 80 : 0,
+                          .enable_prefix_caching = caches});
+}
+
+void expect_whole_answers(Service& service, RequestId id) {
+  service.run();
+  EXPECT_EQ(service.num_tokens[id], kSamples * kTokens);
+  EXPECT_EQ(service.stats().requests_waiting + service.stats().requests_running, 0);
+  EXPECT_EQ(service.blocks_owned(), 0);
+}
+
+TEST(IndependentSequences, AreAnsweredWholeBehindADeadDeviceThatLeavesThemNoSharedPrompt) {
+  for (const bool caches : {false, true}) {
+    Service service = service_with_forty_blocks(caches);
+    service.add(2, count_from(0, 96), kTokens, 0, {}, kSamples);
+    while (service.num_tokens[2] < 3 * kSamples) ASSERT_TRUE(service.step());
+    service.lose_worker();
+    expect_whole_answers(service, 2);
+  }
+}
+
+TEST(IndependentSequences, AreAnsweredWholeBesideARequestThatTakesTheirMemory) {
+  for (const auto preemption : {PreemptionPolicy::recompute, PreemptionPolicy::swap, PreemptionPolicy::automatic}) {
+    for (const std::int64_t length : {32, 96, 160, 240, 320}) {
+      Service service = service_with_forty_blocks(false, preemption);
+      service.add(1, length, 200);
+      service.add(2, count_from(5000, 96), kTokens, 0, {}, kSamples);
+      expect_whole_answers(service, 2);
+      EXPECT_EQ(service.num_tokens[1], 200);
+    }
+  }
+}
+
+TEST(IndependentSequences, ThatDoNotFitThePoolTogetherTakeTurns) {
+  // 16 sequences of 20 + 200 tokens need 4 times what the pool has.
+  for (const auto preemption : {PreemptionPolicy::recompute, PreemptionPolicy::swap}) {
+    SchedulerConfig config = config_of(SchedulingPolicy::fcfs, 16);
+    config.preemption = preemption;
+    config.can_swap = true;
+    Service service(config, {.layout = KvLayout::uniform(16), .num_device_blocks = 60, .num_host_blocks = 60});
+    service.add(1, 20, 200, 0, {}, 16);
+    service.run();
+    EXPECT_EQ(service.num_tokens[1], 16 * 200);
+    EXPECT_GT(service.num_preemptions[1], 0);
+    EXPECT_EQ(service.stats().preemptions_swap_total > 0, preemption == PreemptionPolicy::swap);
+  }
+}
+
+TEST(IndependentSequences, OnlyTheOneThatAloneOutgrowsThePoolIsCut) {
+  Service service(config_of(SchedulingPolicy::fcfs, 8), {.layout = KvLayout::uniform(4), .num_device_blocks = 10});
+  service.add(1, 8, 100, 0, {}, 3);
+  service.run();
+  // Without room for its next token, a sequence can still sample one.
+  EXPECT_EQ(service.num_tokens[1], 3 * (40 - 8 + 1));
+  EXPECT_EQ(service.finished.size(), 3U);
+  EXPECT_EQ(service.stats().requests_failed_total, 0);
+}
+
+TEST(IndependentSequences, StartAsManyRequestsDoWhereRowsAreScarce) {
+  const auto first_tokens = [](bool as_samples) {
+    Service service(config_of(SchedulingPolicy::fcfs, 64));
+    for (RequestId id = 1; id <= 64; ++id) service.add(id, 10, 50 + 10 * static_cast<std::int64_t>(id));
+    for (int i = 0; i < 5; ++i) service.step();
+    for (RequestId id = 100; id < (as_samples ? 101U : 116U); ++id) service.add(id, 10, 50, 0, {}, as_samples ? 16 : 1);
+    service.add(500, 10, 50);  // behind them
+    service.run();
+    EXPECT_EQ(service.num_tokens[100], as_samples ? 16 * 50 : 50);
+    return std::pair(service.first_token_in[100], service.first_token_in[500]);
+  };
+  EXPECT_EQ(first_tokens(true), first_tokens(false));
+}
+
+TEST(IndependentSequences, MayBeMoreThanThereAreRows) {
+  Service service(config_of(SchedulingPolicy::fcfs, 4));
+  service.add(1, 10, 5, 0, {}, 30);
+  service.run();
+  EXPECT_EQ(service.num_tokens[1], 30 * 5);
+  EXPECT_EQ(service.finished.size(), 30U);
+}
+
+}  // namespace
+}  // namespace pagoda::scheduling
