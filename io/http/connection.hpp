@@ -14,6 +14,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <tl/expected.hpp>
 
+#include "io/http/answer_peer.hpp"
 #include "io/http/byte_stream.hpp"
 #include "io/http/gate.hpp"
 #include "io/http/request_reader.hpp"
@@ -41,7 +42,7 @@ struct ConnectionContext {
 /// the client's end lies behind it.
 ///
 /// An idle connection holds no buffers. Everything runs on the I/O thread.
-class Connection : public std::enable_shared_from_this<Connection> {
+class Connection final : public AnswerPeer, public std::enable_shared_from_this<Connection> {
  public:
   /// One that `is_too_many` has its first request refused, unless that is of a route with room in spare places or
   /// brings an admin key, and is closed behind it.
@@ -57,19 +58,16 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void close_now();
 
   // For the exchange that is being answered.
-  boost::asio::io_context& io() { return context_.io; }
-  serving::Telemetry& telemetry() { return context_.telemetry; }
-  std::string& output() { return output_; }
-  std::size_t unsent_bytes() const { return output_.size() - sent_; }
-  bool may_keep_alive() const { return !context_.draining && !finishing_ && !pipelined_; }
-  /// Sends what is in the output once the I/O thread has done what it is at.
-  void send_soon();
-  /// Cuts the client off where too much is unsent.
-  void check_reader(std::size_t unsent_bytes);
-  void on_answer_end(bool keep_alive);
-  /// The exchange goes without having ended its stream.
-  void abandon();
-  void close_soon();
+  boost::asio::io_context& io() override { return context_.io; }
+  serving::Telemetry& telemetry() override { return context_.telemetry; }
+  std::string& output() override { return output_; }
+  std::size_t unsent_bytes() const override { return output_.size() - sent_; }
+  bool may_keep_alive() const override { return !context_.draining && !finishing_ && !pipelined_; }
+  void send_soon() override;
+  void check_reader(std::size_t unsent_bytes) override;
+  void on_answer_end(bool keep_alive) override;
+  void abandon() override;
+  void close_soon() override;
 
  private:
   enum class Phase : std::uint8_t {

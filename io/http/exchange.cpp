@@ -7,20 +7,15 @@
 #include <boost/asio/post.hpp>
 #include <spdlog/spdlog.h>
 
-#include "io/http/connection.hpp"
 #include "kernels/result.hpp"
 
 namespace pagoda::http {
 
-Exchange::Exchange(Connection& connection, AnswerForm form, serving::RequestRecord record)
-    : io_(connection.io()),
-      connection_(&connection),
-      telemetry_(connection.telemetry()),
-      form_(std::move(form)),
-      record_(std::move(record)) {}
+Exchange::Exchange(AnswerPeer& peer, AnswerForm form, serving::RequestRecord record)
+    : io_(peer.io()), peer_(&peer), telemetry_(peer.telemetry()), form_(std::move(form)), record_(std::move(record)) {}
 
 Exchange::~Exchange() {
-  if (connection_ == nullptr) return;
+  if (peer_ == nullptr) return;
   spdlog::error("request {}: dropped without a whole answer", form_.request_id);
   try {
     if (state_ == State::waiting) {
@@ -32,7 +27,7 @@ Exchange::~Exchange() {
   } catch (const std::exception& error) {
     spdlog::error("request {}: {}", form_.request_id, error.what());
   }
-  if (connection_ != nullptr) connection_->abandon();
+  if (peer_ != nullptr) peer_->abandon();
 }
 
 void Exchange::cut_off(const char* why) {
@@ -41,16 +36,16 @@ void Exchange::cut_off(const char* why) {
 }
 
 void Exchange::drop() {
-  if (connection_ != nullptr) connection_->close_soon();
+  if (peer_ != nullptr) peer_->close_soon();
 }
 
 void Exchange::respond(unsigned status, std::string_view content_type, std::string body, const Pairs& headers) {
   PAGODA_ASSERT(state_ == State::waiting || was_closed_, "a request is answered once");
   state_ = State::ended;
-  if (connection_ == nullptr) return;
+  if (peer_ == nullptr) return;
   record_.status = status;
-  form_.keep_alive = form_.keep_alive && connection_->may_keep_alive();
-  auto& out = connection_->output();
+  form_.keep_alive = form_.keep_alive && peer_->may_keep_alive();
+  auto& out = peer_->output();
   append_head(out, form_, status, content_type, Framing::sized, body.size(), headers);
   if (!form_.without_body) out += body;
   end();
@@ -65,35 +60,35 @@ void Exchange::respond_error(const ErrorAnswer& error) {
 void Exchange::begin_stream(unsigned status, std::string_view content_type, const Pairs& headers) {
   PAGODA_ASSERT(state_ == State::waiting || was_closed_, "a request is answered once");
   state_ = State::streaming;
-  if (connection_ == nullptr) return;
+  if (peer_ == nullptr) return;
   record_.status = status;
-  form_.keep_alive = form_.keep_alive && !form_.is_http10 && connection_->may_keep_alive();
-  append_head(connection_->output(), form_, status, content_type,
-              form_.is_http10 ? Framing::until_close : Framing::chunked, 0, headers);
-  if (!form_.without_body) return connection_->send_soon();
+  form_.keep_alive = form_.keep_alive && !form_.is_http10 && peer_->may_keep_alive();
+  append_head(peer_->output(), form_, status, content_type, form_.is_http10 ? Framing::until_close : Framing::chunked,
+              0, headers);
+  if (!form_.without_body) return peer_->send_soon();
   // The client has its whole answer, and may send its next request: whoever writes on writes for nobody.
   report();
-  std::exchange(connection_, nullptr)->on_answer_end(form_.keep_alive);
+  std::exchange(peer_, nullptr)->on_answer_end(form_.keep_alive);
   close_soon();
 }
 
 void Exchange::write(std::string_view bytes) {
   PAGODA_ASSERT(state_ == State::streaming || was_closed_, "bytes are written between begin_stream and end_stream");
-  if (connection_ == nullptr || bytes.empty()) return;
+  if (peer_ == nullptr || bytes.empty()) return;
   unframed_ += bytes;
-  connection_->send_soon();
-  connection_->check_reader(unsent_bytes());
+  peer_->send_soon();
+  peer_->check_reader(unsent_bytes());
 }
 
 void Exchange::end_stream() {
   PAGODA_ASSERT(state_ == State::streaming || was_closed_, "a stream ends once, after it began");
-  if (connection_ == nullptr) {
+  if (peer_ == nullptr) {
     state_ = State::ended;
     return;
   }
-  take_unframed(connection_->output());
+  take_unframed(peer_->output());
   state_ = State::ended;
-  if (!form_.is_http10) connection_->output() += "0\r\n\r\n";
+  if (!form_.is_http10) peer_->output() += "0\r\n\r\n";
   end();
 }
 
@@ -117,7 +112,7 @@ void Exchange::end() {
   const auto closed = std::exchange(on_closed_, nullptr);
   const auto drained = std::exchange(on_drained_, nullptr);
   report();
-  std::exchange(connection_, nullptr)->on_answer_end(form_.keep_alive);
+  std::exchange(peer_, nullptr)->on_answer_end(form_.keep_alive);
 }
 
 /// Once: whatever comes after the end of the answer is not told.
@@ -126,24 +121,24 @@ void Exchange::report() {
 }
 
 std::size_t Exchange::unsent_bytes() const {
-  return connection_ == nullptr ? 0 : connection_->unsent_bytes() + unframed_.size();
+  return peer_ == nullptr ? 0 : peer_->unsent_bytes() + unframed_.size();
 }
 
 void Exchange::on_drained(std::function<void()> callback) {
-  if (connection_ != nullptr) on_drained_ = std::move(callback);
+  if (peer_ != nullptr) on_drained_ = std::move(callback);
 }
 
 void Exchange::on_closed(std::function<void()> callback) {
   if (was_closed_) {
     boost::asio::post(io_, std::move(callback));
-  } else if (connection_ != nullptr) {
+  } else if (peer_ != nullptr) {
     on_closed_ = std::move(callback);
   }
 }
 
 /// Others may hold this and go on with the answer: they hear that it is of no use.
 void Exchange::give_up() {
-  if (state_ == State::streaming) return connection_->close_soon();
+  if (state_ == State::streaming) return peer_->close_soon();
   auto closed = std::exchange(on_closed_, nullptr);
   respond_error({500, "the server failed on this request"});
   on_closed_ = std::move(closed);
@@ -157,7 +152,7 @@ void Exchange::close_soon() {
 
 void Exchange::close() {
   const auto self = shared_from_this();
-  connection_ = nullptr;
+  peer_ = nullptr;
   was_closed_ = true;
   record_.is_cut = record_.status != 0;
   if (record_.status == 0) record_.status = serving::RequestRecord::kClientClosed;

@@ -10,24 +10,23 @@
 #include <boost/asio/io_context.hpp>
 
 #include "io/http/answer_form.hpp"
+#include "io/http/answer_peer.hpp"
 #include "io/http/error_body.hpp"
 #include "io/http/request.hpp"
 #include "io/serving/telemetry.hpp"
 
 namespace pagoda::http {
 
-class Connection;
-
 /// One request that is being answered. I/O thread only.
 ///
 /// The answer is one call of respond or respond_error, or begin_stream, any number of writes and end_stream; anything
-/// else is a bug of the caller and asserted. While there is no whole answer yet the connection is watched: a client
-/// that closes it, or only shuts its sending side, has gone, and on_closed is called at once. After that every call is
-/// allowed and does nothing.
+/// else is a bug of the caller and asserted. While there is no whole answer yet the peer is watched: a client that
+/// closes its connection, or only shuts its sending side, has gone, and on_closed is called at once. After that every
+/// call is allowed and does nothing.
 class Exchange : public std::enable_shared_from_this<Exchange> {
  public:
-  /// Made by a connection.
-  Exchange(Connection& connection, AnswerForm form, serving::RequestRecord record);
+  /// Made by its peer.
+  Exchange(AnswerPeer& peer, AnswerForm form, serving::RequestRecord record);
   /// Without an answer: 500. In the middle of a stream: the connection is cut, so that the client can tell.
   ~Exchange();
   Exchange(const Exchange&) = delete;
@@ -68,7 +67,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   void on_closed(std::function<void()> callback);
 
   /// False once the client has gone.
-  bool is_open() const { return connection_ != nullptr; }
+  bool is_open() const { return peer_ != nullptr; }
   bool has_begun() const { return state_ != State::waiting; }
 
   /// Headers of the answer that tell what is left of a key's limits; they take the place of those that were there.
@@ -86,17 +85,18 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
 
  private:
   friend class Connection;
+  friend class LocalCall;
   enum class State { waiting, streaming, ended };
 
   void close_soon();
-  void give_up();                       ///< by the connection: the handler has thrown
-  void close();                         ///< by the connection: the client has gone
-  void take_unframed(std::string& to);  ///< by the connection: what is to be sent now
+  void give_up();                       ///< by the peer: the handler has thrown
+  void close();                         ///< by the peer: the client has gone
+  void take_unframed(std::string& to);  ///< by the peer: what is to be sent now
   void end();
   void report();
 
   boost::asio::io_context& io_;
-  Connection* connection_;  ///< null once it is closed or the answer is complete
+  AnswerPeer* peer_;  ///< null once it is closed or the answer is complete
   serving::Telemetry& telemetry_;
   AnswerForm form_;
   serving::RequestRecord record_;

@@ -1,0 +1,63 @@
+#include "io/http/api_parts.hpp"
+
+#include <ctime>
+#include <utility>
+
+#include "io/http/admin_routes.hpp"
+#include "io/http/anthropic/routes.hpp"
+#include "io/http/metrics_routes.hpp"
+#include "io/http/ollama/routes.hpp"
+#include "io/http/openai/response_routes.hpp"
+#include "io/http/openai/routes.hpp"
+#include "io/http/page/routes.hpp"
+#include "io/http/status_routes.hpp"
+#include "io/http/stream_routes.hpp"
+
+namespace pagoda::http {
+
+ApiParts::ApiParts(caf::actor_system& system, serving::ServedModels models, const ServerConfig& config,
+                   std::shared_ptr<serving::Telemetry> server_telemetry, std::function<void()> drain)
+    : telemetry(server_telemetry ? std::move(server_telemetry) : std::make_shared<serving::Telemetry>()),
+      streams(config.resume),
+      context{.system = system,
+              .worker = worker,
+              .engine_end = engine_end,
+              .parsers = parsers,
+              .streams = streams,
+              .models = std::move(models),
+              .created = std::time(nullptr),
+              .telemetry = telemetry,
+              .keys = config.keys,
+              .reserve = config.reserve,
+              .log_prompts = config.log_prompts,
+              .drain = std::move(drain)} {}
+
+Routes ApiParts::routes(bool has_page) {
+  Routes all;
+  if (has_page) page::add_routes(all, context);
+  add_status_routes(all, context);
+  add_admin_routes(all, context);
+  add_metrics_routes(all, context);
+  add_stream_routes(all, context);
+  openai::add_routes(all, context);
+  openai::add_response_routes(all, context, responses);
+  anthropic::add_routes(all, context);
+  ollama::add_routes(all, context);
+  return all;
+}
+
+std::deque<serving::EngineWatch> ApiParts::watch_engines(boost::asio::io_context& io) {
+  std::deque<serving::EngineWatch> watches;
+  for (const auto& model : context.models.all()) {
+    watches.emplace_back(io, model.router, [&end = engine_end] { end.announce(); });
+  }
+  return watches;
+}
+
+void ApiParts::end() {
+  worker.stop();  // nobody waits for the jobs that have not begun
+  worker.join();
+  streams.close();  // there is no I/O thread any more
+}
+
+}  // namespace pagoda::http

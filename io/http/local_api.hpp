@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "io/http/server_config.hpp"
+#include "io/serving/served_models.hpp"
+
+namespace pagoda::http {
+
+/// A request of this process to a route.
+struct LocalRequest {
+  std::string path;  ///< without a query
+  std::string body;  ///< JSON
+  std::string request_id;
+};
+
+struct LocalAnswer {
+  static constexpr unsigned kCutOff = 0;
+
+  unsigned status = kCutOff;  ///< kCutOff: the answer has broken off
+  std::string body;           ///< of a stream: all its events
+  std::int64_t completion_tokens = 0;
+};
+
+/// The HTTP APIs (docs/http.md) for a caller in the same process: the routes, parsers and writers of ApiServer without
+/// sockets, keys and connections. It has an I/O thread of its own.
+class LocalApi {
+ public:
+  /// The actor system must outlive it. `config`: the settings that are not of a transport.
+  LocalApi(caf::actor_system& system, serving::ServedModels models, const ServerConfig& config);
+  /// Aborts the requests that are live; their callbacks are not called.
+  ~LocalApi();
+
+  /// Whether POST is served at `path`.
+  bool serves(const std::string& path) const;
+
+  /// Answers a POST. Thread-safe. Calls `on_answer` once, on the I/O thread.
+  void post(LocalRequest request, std::function<void(LocalAnswer)> on_answer);
+
+ private:
+  class State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace pagoda::http
