@@ -30,6 +30,7 @@ CLI::App* add_subcommand(CLI::App& parent, const std::string& name, const std::s
 Command add_serve(CLI::App& pagoda);
 Command add_chat(CLI::App& pagoda);
 Command add_generate(CLI::App& pagoda);
+Command add_run_batch(CLI::App& pagoda);
 Command add_bench(CLI::App& pagoda);
 Command add_inspect(CLI::App& pagoda);
 Command add_tokenize(CLI::App& pagoda);

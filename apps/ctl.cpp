@@ -243,28 +243,28 @@ int run_one(const CtlOptions& options, std::string_view verb, const std::string&
 }  // namespace
 
 Command add_ctl(CLI::App& pagoda) {
-  auto* app = add_subcommand(pagoda, "ctl", "Look at a server that runs, and tell it what to do, over its HTTP port");
+  auto* app = add_subcommand(pagoda, "ctl", "Query or control a running server over its HTTP port");
   app->require_subcommand(1);
   app->fallthrough();
   const auto options = std::make_shared<CtlOptions>();
-  app->add_option("--base-url", options->base_url, "Where the server is: http://HOST:PORT or https://HOST/PATH")
+  app->add_option("--base-url", options->base_url, "Address of the server: http://HOST:PORT or https://HOST/PATH")
       ->capture_default_str();
   app->add_option("--admin-key-file", options->key_file,
-                  "File whose first line is the key that is sent; what changes "
-                  "or lists requests wants an admin's");
-  add_number(*app, "--timeout", options->timeout, "Seconds that each answer may take", 0.001, 3600.0);
-  add_switch(*app, "verify", options->verify, "The certificate of an https server must be good");
+                  "File whose first line is the API key to send; listing and changing "
+                  "requests needs an admin key");
+  add_number(*app, "--timeout", options->timeout, "Seconds to wait for each answer", 0.001, 3600.0);
+  add_switch(*app, "verify", options->verify, "Verify the certificate of an https server");
   add_words(
       *app, "--output", {"text", "json"}, [options](std::size_t word) { options->output = static_cast<Output>(word); },
-      "As text or as JSON")
+      "Form of the answer")
       ->default_str("text");
-  auto* status = app->add_subcommand("status", "Health, requests, KV blocks, and the processes of devices");
-  auto* requests = app->add_subcommand("requests", "The live requests");
-  auto* cancel = app->add_subcommand("cancel", "End a live request: its client gets what there is");
-  cancel->add_option("ID", options->request, "Its id, as `requests` tells");
-  cancel->add_option("--model", options->model, "Whose it is, where the server has several models");
-  auto* drain = app->add_subcommand("drain", "Take no new requests; those that are live go on to their end");
-  app->add_subcommand("reset-prefix-cache", "Later prompts find nothing that was computed before");
+  auto* status = app->add_subcommand("status", "Show health, requests, KV blocks and device processes");
+  auto* requests = app->add_subcommand("requests", "List the live requests");
+  auto* cancel = app->add_subcommand("cancel", "Cancel a live request; its client gets the output so far");
+  cancel->add_option("ID", options->request, "The id of the request, as `ctl requests` shows it");
+  cancel->add_option("--model", options->model, "The model of the request, if the server has several");
+  auto* drain = app->add_subcommand("drain", "Refuse new requests; live requests run to their end");
+  app->add_subcommand("reset-prefix-cache", "Empty the prefix cache: later prompts are computed anew");
   const auto run = [=] {
     if (*status) return run_status(*options);
     if (*requests) return run_one(*options, "GET", "/admin/requests", print_requests);

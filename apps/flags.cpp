@@ -18,19 +18,6 @@
 namespace pagoda::apps {
 namespace {
 
-/// Keys that some subcommand knows; a file may hold them all, whatever subcommand reads it.
-bool is_known_key(const std::string& key) {
-  bool known = std::ranges::find(io::kCommandKeys, key) != io::kCommandKeys.end();
-  const auto compare = [&](const char* name, auto&, const char*) { known = known || key == name; };
-  EngineConfig engine;
-  io::visit_fields(engine, compare);
-  json_lines::ServerConfig server;
-  io::visit_fields(server, compare);
-  http::ServerConfig http;
-  io::visit_fields(http, compare);
-  return known;
-}
-
 /// The field structured_outputs of a request, as requests have it.
 void read_wish(const std::string& flag, const std::string& text, std::optional<StructuredOutput>& wish) {
   const auto refuse = [&](const std::string& why) { refuse_value(flag, "a wish in JSON (" + why + ")", text); };
@@ -95,8 +82,10 @@ void ConfigFlags::add_all(json_lines::ServerConfig& config) {
   io::visit_fields(config, [this](const char* key, auto& field, const char* help) { add(key, field, help); });
 }
 
-void ConfigFlags::add_all(http::ServerConfig& config) {
-  io::visit_fields(config, [this](const char* key, auto& field, const char* help) { add(key, field, help); });
+void ConfigFlags::add_all(http::ServerConfig& config, std::span<const std::string_view> keys) {
+  io::visit_fields(config, [&](const char* key, auto& field, const char* help) {
+    if (keys.empty() || std::ranges::find(keys, key) != keys.end()) add(key, field, help);
+  });
 }
 
 void ConfigFlags::also_positional(const std::string& key, const std::string& name, std::string& field,
@@ -117,8 +106,10 @@ Status ConfigFlags::read_file() {
   const auto file = io::ConfigFile::load(path_);
   if (!file) return fail(file.error());
   keys_of_file_ = file->keys();
+  // A file may hold the keys of every subcommand, whichever reads it.
+  const auto known = io::known_config_keys();
   for (const auto& key : keys_of_file_) {
-    if (!is_known_key(key)) return fail(file->unknown_key(key));
+    if (std::ranges::find(known, key) == known.end()) return fail(file->unknown_key(key, known));
   }
   for (const auto& binding : bindings_) {
     const bool is_positional = binding.positional != nullptr && binding.positional->count() > 0;

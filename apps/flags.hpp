@@ -39,7 +39,8 @@ class ConfigFlags {
   void add_all(EngineConfig& config, std::span<const std::string_view> keys = {});
   /// Every key of it.
   void add_all(json_lines::ServerConfig& config);
-  void add_all(http::ServerConfig& config);
+  /// Those of `keys`; every key where there are none.
+  void add_all(http::ServerConfig& config, std::span<const std::string_view> keys = {});
 
   /// Lets `key`, which has been added and whose field is a text, be given as an argument without a flag too.
   void also_positional(const std::string& key, const std::string& name, std::string& field, const std::string& help);

@@ -1,9 +1,9 @@
 #include "apps/foreign_flags.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
-#include <map>
 #include <optional>
 #include <utility>
 
@@ -23,24 +23,40 @@ bool is_in(std::string_view list, std::string_view word) {
   return false;
 }
 
-std::string_view advice_for(std::string_view name, std::span<const RefusedFlag> flags) {
-  const auto flag = std::ranges::find_if(flags, [&](const RefusedFlag& each) { return is_in(each.names, name); });
-  return flag == flags.end() ? std::string_view() : flag->advice;
+bool is_number(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
 bool is_above_1(std::string_view text) {
-  const bool is_number = !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
-  if (!is_number) return false;
+  if (!is_number(text)) return false;
   text.remove_prefix(std::min(text.find_first_not_of('0'), text.size()));
   return !text.empty() && text != "1";
 }
 
-std::string_view advice_for_value(std::string_view name, std::string_view value) {
-  for (const auto& refused : refused_values_of_vllm()) {
-    const bool is_meant = refused.values == ">1" ? is_above_1(value) : is_in(refused.values, value);
-    if (is_meant && is_in(refused.names, name)) return refused.advice;
+/// Both servers: a flag of one may stand beside flags of the other.
+std::array<const ForeignServer*, 2> servers() {
+  return {&vllm(), &llama_server()};
+}
+
+/// The first of a table whose names hold `name`; null: there is none.
+template <class Entry>
+const Entry* find(std::span<const Entry> ForeignServer::*table, std::string_view name) {
+  for (const auto* server : servers()) {
+    for (const auto& entry : server->*table) {
+      if (is_in(entry.names, name)) return &entry;
+    }
   }
-  return {};
+  return nullptr;
+}
+
+const ValueRule* find_rule(std::string_view name, std::string_view value) {
+  for (const auto* server : servers()) {
+    for (const auto& rule : server->values) {
+      const bool is_meant = rule.values == "*" || (rule.values == ">1" ? is_above_1(value) : is_in(rule.values, value));
+      if (is_meant && is_in(rule.names, name)) return &rule;
+    }
+  }
+  return nullptr;
 }
 
 /// A whole number as vLLM lets it be written: 32768, 32k (thousands), 32K (of 1024), 1.5k, and so with m, g and t.
@@ -76,12 +92,19 @@ struct Argument {
   std::optional<std::string> value;
 };
 
+/// Whether an argument may be the value of the flag before it.
+bool is_value(const std::string& argument) {
+  return !Argument(argument).is_flag() || is_number(std::string_view(argument).substr(1));
+}
+
 class Translator {
  public:
   explicit Translator(std::span<const std::string> arguments) : arguments_(arguments) {}
 
   Translation run() {
     for (; at_ < arguments_.size(); ++at_) take(arguments_[at_]);
+    finish_context();
+    finish_kv_type();
     finish_address();
     return std::move(translation_);
   }
@@ -91,15 +114,21 @@ class Translator {
     translation_.problems.push_back({ErrorCode::bad_config, flag + " " + why, flag});
   }
 
+  void note(const std::string& flag, std::string_view why) {
+    translation_.notes.push_back(flag + " has no effect: " + std::string(why));
+  }
+
   void give(const std::string& flag, const std::string& value) {
     translation_.arguments.push_back(flag);
     translation_.arguments.push_back(value);
   }
 
+  bool has_next() const { return at_ + 1 < arguments_.size(); }
+
   /// The value of a flag, which may be the next argument. None, and a problem, when there is none.
   std::optional<std::string> value_of(const Argument& flag) {
     if (flag.value) return flag.value;
-    if (at_ + 1 < arguments_.size()) return arguments_[++at_];
+    if (has_next()) return arguments_[++at_];
     refuse(flag.name, "needs a value");
     return std::nullopt;
   }
@@ -107,64 +136,149 @@ class Translator {
   void take(const std::string& text) {
     const Argument argument(text);
     if (!argument.is_flag()) return translation_.arguments.push_back(text);
-    if (is_refused(argument) || is_value_refused(argument)) return;
-    if (take_own(argument)) return;
-    for (const auto& flag : taken_of_vllm()) {
-      if (flag.name != argument.name) continue;
-      if (const auto value = value_of(argument)) give(std::string(flag.own), *value);
+    if (takes_by_value(argument) || takes_own(argument) || takes_noted(argument) || takes_refused(argument)) return;
+    if (const auto* flag = find(&ForeignServer::taken, argument.name)) {
+      is_foreign_ = true;
+      if (const auto value = value_of(argument)) give(std::string(flag->own), *value);
       return;
     }
     translation_.arguments.push_back(argument.name + (argument.value ? "=" + *argument.value : ""));
   }
 
-  /// Also of a flag like --compilation-config.level. The values of a refused flag go with it.
-  bool is_refused(const Argument& argument) {
-    const std::string name =
-        argument.name.substr(0, argument.name.starts_with("--") ? argument.name.find('.') : std::string::npos);
-    auto advice = advice_for(name, refused_of_vllm());
-    if (advice.empty()) advice = advice_for(name, refused_of_llama_server());
-    if (advice.empty()) return false;
-    refuse(argument.name, std::string(advice));
-    while (at_ + 1 < arguments_.size() && !Argument(arguments_[at_ + 1]).is_flag()) ++at_;
-    return true;
-  }
-
-  bool is_value_refused(const Argument& argument) {
-    const bool is_next = !argument.value && at_ + 1 < arguments_.size();
+  bool takes_by_value(const Argument& argument) {
+    const bool is_next = !argument.value && has_next() && is_value(arguments_[at_ + 1]);
     const auto value = is_next ? arguments_[at_ + 1] : argument.value.value_or("");
-    const auto advice = advice_for_value(argument.name, value);
-    if (advice.empty()) return false;
-    refuse(argument.name, value + " " + std::string(advice));
+    const auto* rule = find_rule(argument.name, value);
+    if (rule == nullptr) return false;
+    if (rule->fate == ValueRule::Fate::refused) {
+      refuse(argument.name, (value.empty() ? "" : value + " ") + std::string(rule->text));
+    } else {
+      note(argument.name + " " + value, rule->text);
+    }
     if (is_next) ++at_;
     return true;
   }
 
-  /// Flags whose values are written in another way here.
-  bool take_own(const Argument& argument) {
-    const auto& name = argument.name;
+  /// Also a flag like --compilation-config.level.
+  static std::string without_member(const std::string& name) {
+    return name.substr(0, name.starts_with("--") ? name.find('.') : std::string::npos);
+  }
+
+  bool takes_noted(const Argument& argument) {
+    const auto* flag = find(&ForeignServer::noted, without_member(argument.name));
+    if (flag == nullptr) return false;
+    note(argument.name, flag->why);
+    is_foreign_ = true;
+    if (argument.value) return true;
+    const auto next_is = [this](const auto& fits) { return has_next() && fits(arguments_[at_ + 1]); };
+    switch (flag->values) {
+      case Values::none:
+        break;
+      case Values::one:
+        if (next_is(is_value)) ++at_;
+        break;
+      case Values::maybe_switch:
+        if (next_is([](const std::string& next) { return is_in("on,off,auto,true,false,0,1", next); })) ++at_;
+        break;
+      case Values::numbers:
+        while (next_is(is_number)) ++at_;
+        break;
+    }
+    return true;
+  }
+
+  /// The values of a refused flag go with it.
+  bool takes_refused(const Argument& argument) {
+    const auto* flag = find(&ForeignServer::refused, without_member(argument.name));
+    if (flag == nullptr) return false;
+    refuse(argument.name, std::string(flag->advice));
+    while (has_next() && !Argument(arguments_[at_ + 1]).is_flag()) ++at_;
+    return true;
+  }
+
+  /// Flags without a value that become one with a value.
+  bool takes_switch(const std::string& name) {
     if (name == "--async-scheduling") return give("--pipeline-depth", "2"), true;
     if (name == "--no-async-scheduling") return give("--pipeline-depth", "1"), true;
+    if (name == "--disable-log-stats") return give("--log-stats-interval", "0"), true;
+    if (name == "--numa-bind") return give("--cpu-affinity", "numa"), true;
+    if (name == "--log-disable") return give("--log-level", "off"), true;
+    if (is_in("-v,--verbose,--log-verbose", name)) return give("--log-level", "debug"), true;
+    if (!is_in("--no-webui,--no-ui", name)) return false;
+    translation_.arguments.emplace_back("--no-page");
+    return true;
+  }
+
+  /// Flags whose values are written in another way here.
+  bool takes_own(const Argument& argument) {
+    const auto& name = argument.name;
+    if (takes_switch(name)) return true;
     if (name == "--http") is_http_given_ = true;
-    const bool is_number = name == "--max-model-len" || name == "--max-num-batched-tokens";
-    const bool is_own = is_number || name == "--host" || name == "--port" || name == "--dtype" ||
-                        name == "--allowed-origins" || name == "--kv-cache-memory-bytes";
+    if (is_in("-np,--parallel", name)) return keep(argument, parallel_);
+    if (is_in("-c,--ctx-size", name)) return keep(argument, context_);
+    if (is_in("-kvu,--kv-unified", name)) shares_context_ = true;
+    if (is_in("-ctk,--cache-type-k", name)) return keep(argument, key_type_);
+    if (is_in("-ctv,--cache-type-v", name)) return keep(argument, value_type_);
+    if (name == "--host") return keep(argument, host_);
+    if (name == "--port") return keep(argument, port_);
+    const bool is_length = name == "--max-model-len" || name == "--max-num-batched-tokens";
+    const bool is_own =
+        is_length || is_in("--dtype,--allowed-origins,--kv-cache-memory-bytes,--tokenizer,--hf-config-path", name);
     if (!is_own) return false;
     const auto value = value_of(argument);
     if (!value) return true;
-    if (name == "--host") {
-      host_ = value;
-    } else if (name == "--port") {
-      port_ = value;
-    } else if (name == "--dtype") {
+    if (name == "--dtype") {
       give(name, *value == "half" ? "float16" : *value == "float" ? "float32" : *value);
     } else if (name == "--allowed-origins") {
       take_origins(*value);
     } else if (name == "--kv-cache-memory-bytes") {
       take_kv_bytes(*value);
-    } else {
+    } else if (is_length) {
       give(name, whole_number(*value).value_or(*value));
+    } else {
+      take_companion(name, *value);
     }
     return true;
+  }
+
+  bool keep(const Argument& argument, std::optional<std::string>& value) {
+    value = value_of(argument);
+    return true;
+  }
+
+  /// Files that stand beside a GGUF file for vLLM: it has them within. So has the model's own folder.
+  void take_companion(const std::string& name, const std::string& value) {
+    const bool is_within = std::ranges::any_of(arguments_, [&](const std::string& argument) {
+      return argument.ends_with(".gguf") || (argument == value && &argument != &arguments_[at_]);
+    });
+    if (is_within) return note(name, "the model's folder or GGUF file has its own");
+    refuse(name, std::string(find(&ForeignServer::refused, name)->advice));
+  }
+
+  /// llama-server's context is that of all slots together, each of which has an equal part, unless they share it.
+  void finish_context() {
+    if (parallel_) give("--max-num-seqs", *parallel_);
+    if (!context_) return;
+    const bool is_divided = parallel_ && !shares_context_ && is_number(*context_) && is_above_1(*parallel_);
+    constexpr std::size_t kMostDigits = 9;
+    if (!is_divided || context_->size() > kMostDigits || parallel_->size() > kMostDigits) {
+      return give("--max-model-len", *context_);
+    }
+    give("--max-model-len", std::to_string(std::stoll(*context_) / std::stoll(*parallel_)));
+  }
+
+  void finish_kv_type() {
+    if (!key_type_ && !value_type_) return;
+    const auto keys = key_type_.value_or("f16");
+    const auto values = value_type_.value_or("f16");
+    const auto flag = key_type_ ? "--cache-type-k" : "--cache-type-v";
+    constexpr std::pair<const char*, const char*> kTypes[] = {
+        {"f32", "float32"}, {"f16", "float16"}, {"bf16", "bfloat16"}, {"q8_0", "int8"}};
+    for (const auto& [theirs, ours] : kTypes) {
+      if (keys == theirs && values == theirs) return give("--kv-cache-dtype", ours);
+    }
+    refuse(flag, "must be f32, f16, bf16 or q8_0 here, as --kv-cache-dtype, for keys and values alike, not " + keys +
+                     " and " + values);
   }
 
   /// A list in JSON.
@@ -187,11 +301,18 @@ class Translator {
 
   /// --host and --port are --http. Unless told, as with --http: this machine alone, and vLLM's port.
   void finish_address() {
-    if (!host_ && !port_) return;
+    if (!host_ && !port_) return note_missing_address();
     if (is_http_given_) return refuse(host_ ? "--host" : "--port", "cannot be given beside --http, which has both");
     std::string host = host_.value_or("127.0.0.1");
     if (host.find(':') != std::string::npos && !host.starts_with('[')) host = "[" + host + "]";
     give("--http", host + ":" + port_.value_or("8000"));
+  }
+
+  /// Both other servers serve HTTP unasked.
+  void note_missing_address() {
+    const auto names_file = [](const std::string& argument) { return argument.starts_with("--config"); };
+    if (!is_foreign_ || is_http_given_ || std::ranges::any_of(arguments_, names_file)) return;
+    translation_.notes.emplace_back("the HTTP APIs are off: --port 8000 turns them on");
   }
 
   std::span<const std::string> arguments_;
@@ -199,7 +320,13 @@ class Translator {
   Translation translation_;
   std::optional<std::string> host_;
   std::optional<std::string> port_;
+  std::optional<std::string> context_;   ///< llama-server's
+  std::optional<std::string> parallel_;  ///< llama-server's slots
+  std::optional<std::string> key_type_;
+  std::optional<std::string> value_type_;
+  bool shares_context_ = false;
   bool is_http_given_ = false;
+  bool is_foreign_ = false;  ///< whether a flag is another server's
 };
 
 }  // namespace

@@ -1,8 +1,10 @@
 #pragma once
 
-/// The flags of `vllm serve` and `llama-server`, for `pagoda serve`: taken where Pagoda has their meaning, else refused
-/// with what to use instead. None is ignored.
+/// The command lines of `vllm serve` and `llama-server`, for `pagoda serve`: flags with the same meaning here are taken
+/// under their names, flags that change nothing for the server's users are noted on standard error, and the others are
+/// refused with what to use instead. No flag is ignored without a word.
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,41 +14,61 @@
 
 namespace pagoda::apps {
 
-/// A flag that Pagoda takes under a name of its own, or that of a server beside it.
+/// Lists of names and values are words with commas between them.
 struct TakenFlag {
-  std::string_view name;  ///< as the other server has it, with dashes
-  std::string_view own;   ///< Pagoda's flag for it
+  std::string_view names;  ///< as the other server has them, with dashes
+  std::string_view own;    ///< Pagoda's flag
+};
+
+/// How many arguments behind a flag are its values.
+enum class Values : std::uint8_t {
+  none,
+  one,
+  maybe_switch,  ///< one, if it is on, off, auto, true, false, 0 or 1
+  numbers,       ///< all numbers that follow
+};
+
+/// A flag that has no effect here and need not have one.
+struct NotedFlag {
+  std::string_view names;
+  Values values;
+  std::string_view why;  ///< completes "FLAG has no effect: "
 };
 
 /// A flag that is refused.
 struct RefusedFlag {
-  std::string_view names;   ///< as the other server has them, with commas
-  std::string_view advice;  ///< completes "FLAG ": why it is not needed, or what does it here
+  std::string_view names;
+  std::string_view advice;  ///< completes "FLAG ": what is missing, or which flag is for it here
 };
 
-/// A value that is refused of a flag that is taken.
-struct RefusedValue {
-  std::string_view names;   ///< of the flag, with commas
-  std::string_view values;  ///< with commas; >1: every number above 1
-  std::string_view advice;  ///< completes "FLAG VALUE "
+/// What becomes of a flag because of its value. It goes before the tables of flags.
+struct ValueRule {
+  enum class Fate : std::uint8_t { noted, refused };
+  std::string_view names;
+  std::string_view values;  ///< ">1": every number above 1; "*": every value that no rule before has
+  Fate fate;
+  std::string_view text;  ///< as NotedFlag::why or RefusedFlag::advice, behind the flag and the value
 };
 
-/// vLLM's flags that have another name here, and those that are refused.
-std::span<const TakenFlag> taken_of_vllm();
-std::span<const RefusedFlag> refused_of_vllm();
-/// vLLM's flags whose names, values and meaning are Pagoda's.
-std::span<const std::string_view> same_as_vllm();
-std::span<const RefusedValue> refused_values_of_vllm();
-/// llama-server's.
-std::span<const RefusedFlag> refused_of_llama_server();
+/// One server's flags.
+struct ForeignServer {
+  std::span<const std::string_view> same;  ///< names, values and meaning are Pagoda's
+  std::span<const TakenFlag> taken;
+  std::span<const ValueRule> values;
+  std::span<const NotedFlag> noted;
+  std::span<const RefusedFlag> refused;
+};
+const ForeignServer& vllm();
+const ForeignServer& llama_server();
 
 /// Arguments of `pagoda serve`, behind that word, in Pagoda's flags.
 struct Translation {
   std::vector<std::string> arguments;
-  std::vector<Error> problems;  ///< one for each flag that is refused; bad_config, whose param is the flag
+  std::vector<std::string> notes = {};  ///< one for each flag that has no effect
+  std::vector<Error> problems = {};     ///< one for each flag that is refused; bad_config, whose param is the flag
 };
 
-/// Flags that are nobody's pass as they are. Underscores in the names of flags count as dashes, as with vLLM.
+/// Leaves flags alone that are in no table. Underscores in the names of flags count as dashes, as with vLLM.
 Translation translate_flags(std::span<const std::string> arguments);
 
 }  // namespace pagoda::apps

@@ -1,7 +1,7 @@
 #include "apps/interrupts.hpp"
 
+#include <atomic>
 #include <cerrno>
-#include <csignal>
 #include <cstdint>
 #include <system_error>
 
@@ -11,11 +11,13 @@
 namespace pagoda::apps {
 namespace {
 
-int event = -1;  // a signal's handler reaches nothing else
-struct sigaction before {};
+// A signal's handler reaches nothing else.
+int event = -1;
+std::atomic<int> last_taken = 0;
 
-void on_signal(int) {
+void on_signal(int signal) {
   const int error = errno;
+  last_taken = signal;
   constexpr std::uint64_t kOne = 1;
   [[maybe_unused]] const auto written = ::write(event, &kOne, sizeof kOne);  // full: there is one already
   errno = error;
@@ -23,17 +25,21 @@ void on_signal(int) {
 
 }  // namespace
 
-Interrupts::Interrupts() {
+Interrupts::Interrupts(std::vector<int> signals) {
+  last_taken = 0;
   event = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   if (event < 0) throw std::system_error(errno, std::generic_category(), "eventfd");
   struct sigaction action {};
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;
-  ::sigaction(SIGINT, &action, &before);
+  for (const int signal : signals) {
+    taken_.push_back({signal, {}});
+    ::sigaction(signal, &action, &taken_.back().before);
+  }
 }
 
 Interrupts::~Interrupts() {
-  ::sigaction(SIGINT, &before, nullptr);
+  for (const auto& taken : taken_) ::sigaction(taken.signal, &taken.before, nullptr);
   ::close(event);
 }
 
@@ -44,6 +50,10 @@ int Interrupts::fd() const {
 bool Interrupts::take() {
   std::uint64_t count = 0;
   return ::read(event, &count, sizeof count) == sizeof count;
+}
+
+int Interrupts::last_signal() const {
+  return last_taken;
 }
 
 }  // namespace pagoda::apps

@@ -1,8 +1,10 @@
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <exception>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -15,30 +17,18 @@
 #include "apps/flag_values.hpp"
 #include "apps/foreign_flags.hpp"
 #include "apps/lost_file.hpp"
+#include "apps/unknown_words.hpp"
 #include "io/version.hpp"
 
 using namespace pagoda;
 
 namespace {
 
-/// What is wrong with a command line that names no subcommand where one is needed.
-std::string missing_subcommand(const CLI::App& pagoda) {
-  const CLI::App* app = &pagoda;
-  while (!app->get_subcommands().empty()) app = app->get_subcommands().front();
-  std::string known;
-  for (const CLI::App* subcommand : app->get_subcommands({})) {
-    known += (known.empty() ? "" : ", ") + subcommand->get_name();
-  }
-  const auto words = pagoda.remaining(true);
-  if (words.empty()) return "a subcommand of " + app->get_name() + " is required: " + known;
-  const char* kind = words.front().starts_with('-') ? "flag" : "subcommand";
-  return "unknown " + (kind + (" " + words.front())) + "; the subcommands of " + app->get_name() + " are " + known;
-}
-
 /// The command line, in which flags of other servers have become Pagoda's own where it serves.
 apps::Translation arguments_of(int argc, char** argv) {
   std::vector<std::string> words(argv + 1, argv + argc);
-  if (words.empty() || (words.front() != "serve" && words.front() != "doctor")) return {std::move(words), {}};
+  constexpr std::array<std::string_view, 3> kCommands{"serve", "run-batch", "doctor"};
+  if (words.empty() || std::ranges::find(kCommands, words.front()) == kCommands.end()) return {std::move(words)};
   auto translated = apps::translate_flags(std::span(words).subspan(1));
   translated.arguments.insert(translated.arguments.begin(), words.front());
   return translated;
@@ -50,18 +40,22 @@ int run(int argc, char** argv) {
   pagoda.require_subcommand(1);
   pagoda.set_version_flag("--version", std::string(version()));
   const std::vector<apps::Command> commands{
-      apps::add_serve(pagoda),      apps::add_chat(pagoda),     apps::add_generate(pagoda), apps::add_bench(pagoda),
-      apps::add_inspect(pagoda),    apps::add_tokenize(pagoda), apps::add_quantize(pagoda), apps::add_replay(pagoda),
-      apps::add_doctor(pagoda),     apps::add_ctl(pagoda),      apps::add_key(pagoda),      apps::add_manual(pagoda),
-      apps::add_completion(pagoda), apps::add_worker(pagoda)};
-  auto [arguments, problems] = arguments_of(argc, argv);
+      apps::add_serve(pagoda),  apps::add_chat(pagoda),       apps::add_generate(pagoda), apps::add_run_batch(pagoda),
+      apps::add_bench(pagoda),  apps::add_inspect(pagoda),    apps::add_tokenize(pagoda), apps::add_quantize(pagoda),
+      apps::add_replay(pagoda), apps::add_doctor(pagoda),     apps::add_ctl(pagoda),      apps::add_key(pagoda),
+      apps::add_manual(pagoda), apps::add_completion(pagoda), apps::add_worker(pagoda)};
+  auto [arguments, notes, problems] = arguments_of(argc, argv);
   std::ranges::reverse(arguments);  // as CLI11 takes them
+  for (const auto& note : notes) apps::complain(note);
   for (const auto& problem : problems) apps::complain(problem.message);
   try {
     pagoda.parse(std::move(arguments));
     if (!problems.empty()) return apps::kExitBadUsage;  // with all that is wrong beside it
   } catch (const CLI::RequiredError&) {                 // no flag is required, only a subcommand
-    apps::complain(missing_subcommand(pagoda));
+    apps::complain(apps::missing_subcommand(pagoda));
+    return apps::kExitBadUsage;
+  } catch (const CLI::ExtrasError&) {
+    for (const auto& problem : apps::unknown_words(pagoda)) apps::complain(problem);
     return apps::kExitBadUsage;
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0 && problems.empty()) return pagoda.exit(error);  // --help and --version

@@ -36,11 +36,13 @@ class Entry {
     if (!file) return problems_.push_back(file.error());
     auto unread = file->keys();
     std::erase_if(unread, [](const std::string& key) { return std::ranges::find(kOwnKeys, key) != kOwnKeys.end(); });
+    std::vector<std::string_view> known(kOwnKeys.begin(), kOwnKeys.end());
     io::visit_fields(config, [&](const char* key, auto& field, const char*) {
+      known.emplace_back(key);
       if (auto status = file->read(key, field); !status) problems_.push_back(std::move(status.error()));
       std::erase(unread, key);
     });
-    for (const auto& key : unread) problems_.push_back(file->unknown_key(key));
+    for (const auto& key : unread) problems_.push_back(file->unknown_key(key, known));
     if (object_.contains("served_model_name")) {
       refuse("served_model_name is said by name and aliases", "served_model_name");
     }

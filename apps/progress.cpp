@@ -34,6 +34,10 @@ void ProgressBar::update(double fraction, std::int64_t requests_done, std::int64
   draw(fraction, requests_done, tokens);
 }
 
+void ProgressBar::leave() {
+  if (enabled_) std::fputc('\n', stderr);
+}
+
 void ProgressBar::finish(std::int64_t requests_done, std::int64_t tokens) {
   if (!enabled_) return;
   draw(1, requests_done, tokens);

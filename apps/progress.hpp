@@ -18,6 +18,9 @@ class ProgressBar {
   /// `fraction` of the work in 0 .. 1, negative when nobody knows how much there is.
   void update(double fraction, std::int64_t requests_done, std::int64_t tokens);
 
+  /// Leaves the line as it is.
+  void leave();
+
   /// Draws the final state and leaves the line.
   void finish(std::int64_t requests_done, std::int64_t tokens);
 

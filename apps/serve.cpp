@@ -13,13 +13,14 @@
 #include <spdlog/spdlog.h>
 
 #include "apps/command.hpp"
+#include "apps/parser_names.hpp"
 #include "apps/serve_options.hpp"
+#include "apps/served_engine.hpp"
 #include "apps/service_loop.hpp"
 #include "io/http/api_server.hpp"
 #include "io/journal/journal_file.hpp"
 #include "io/json_lines/server.hpp"
 #include "io/memory_reserve.hpp"
-#include "io/model_files/model_files.hpp"
 #include "io/serving/access_log.hpp"
 #include "io/serving/recovery.hpp"
 #include "io/serving/span_exporter.hpp"
@@ -75,21 +76,10 @@ struct Service {
 /// once what that has is recovered.
 tl::expected<Service, std::vector<Error>> start_engine(caf::actor_system& system, const ServeOptions& options,
                                                        bool journal_waits) {
-  const auto failed = [](Error error) { return tl::unexpected(std::vector<Error>{std::move(error)}); };
-  const auto& config = options.engine.config;
-  auto chat = io::load_chat_prompts(config);
-  if (!chat) return failed(std::move(chat.error()));
-  auto setup = options.engine.setup();
-  setup.journal_takes_place_later = journal_waits;
-  auto engine = spawn_engine(system, config, setup);
-  if (!engine) return failed(engine.error());
-  serving::ServedModel model{.info = engine->model,
-                             .router = engine->router,
-                             .chat = std::move(*chat),
-                             .max_queued_requests = config.max_queued_requests};
-  if (auto names = config.served_model_names(); !names.empty()) model.aliases.assign(names.begin() + 1, names.end());
-  const auto supervisor = engine->supervisor;
-  return Service{{std::move(model)}, supervisor, std::move(*engine)};
+  auto served = start_served_engine(system, options.engine, journal_waits);
+  if (!served) return tl::unexpected(std::vector<Error>{std::move(served.error())});
+  const auto supervisor = served->engine.supervisor;
+  return Service{{std::move(served->model)}, supervisor, std::move(served->engine)};
 }
 
 tl::expected<Service, std::vector<Error>> start_pool(caf::actor_system& system, const ServeOptions& options) {
@@ -167,6 +157,18 @@ Status complete(serving::Recovery& recovery, caf::actor_system& system, const En
   return {};
 }
 
+/// Tells how the names of vLLM's parsers compare with the dialect of the model's chat template.
+void compare_parsers(const ServeOptions& options, const std::vector<serving::ServedModel>& models) {
+  if (options.has_pool()) return;
+  const auto& prompts = models.front().chat;
+  const auto say = [&](const std::string& name,
+                       std::string (*compare)(const std::string&, const chat::AnswerDialect*)) {
+    if (!name.empty()) complain(compare(name, prompts ? prompts->dialect().get() : nullptr));
+  };
+  say(options.tool_call_parser, compare_tool_call_parser);
+  say(options.reasoning_parser, compare_reasoning_parser);
+}
+
 /// Tells where the servers listen. False when nobody can be told.
 bool announce(const FrontEnds& front_ends) {
   if (front_ends.lines) std::printf("listening on %s\n", front_ends.lines->address().c_str());
@@ -196,6 +198,7 @@ int run_serve(ServeOptions& options) {
   const bool journal_waits = *recovery != nullptr && !options.engine.config.journal.empty();
   const auto service = options.has_pool() ? start_pool(system, options) : start_engine(system, options, journal_waits);
   if (!service) return exit_with(service.error());
+  compare_parsers(options, service->models);
   options.http.reserve = options.lines.reserve = std::make_shared<io::MemoryReserve>();
   int code = kExitFailure;
   if (const auto front_ends =

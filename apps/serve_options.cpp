@@ -68,6 +68,10 @@ ServeOptions::ServeOptions(CLI::App& app, const std::string& default_listen) : e
       "on a CPU; below 0: a quarter");
   engine.flags.add("model_keep_alive", model_keep_alive,
                    "With --models: seconds without requests after which a model is unloaded; below 0: never");
+  add_text(app, "--tool-call-parser", tool_call_parser,
+           "vLLM's name of how the model writes tool calls. It changes nothing: the chat template says how; where the "
+           "two differ, a line on standard error says so");
+  add_text(app, "--reasoning-parser", reasoning_parser, "vLLM's name of how the model writes thoughts, likewise");
   engine.flags.add("model_load_timeout", pool.load_timeout,
                    "With --models: seconds that a request waits for its model at most");
 }

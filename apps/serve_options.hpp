@@ -43,6 +43,8 @@ struct ServeOptions {
   double model_keep_alive = 300;  ///< seconds; below 0: for ever
   ModelPoolConfig pool;           ///< once it is finished, with the models of the file
   std::string recover;            ///< file of a journal
+  std::string tool_call_parser;   ///< vLLM's name of how the model writes calls; empty: none is given
+  std::string reasoning_parser;   ///< vLLM's name of how the model writes thoughts; empty: none is given
 
  private:
   void refuse_flags_of_no_server(std::vector<Error>& problems) const;

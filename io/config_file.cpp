@@ -1,10 +1,13 @@
 #include "io/config_file.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <iterator>
 #include <system_error>
+
+#include "io/nearest_name.hpp"
 
 namespace pagoda::io {
 namespace {
@@ -46,8 +49,10 @@ tl::unexpected<Error> ConfigFile::refuse(const std::string& key, const std::stri
   return fail(ErrorCode::bad_config, name_ + ": " + key + " must be " + expected + ", not " + find(key)->dump(), key);
 }
 
-Error ConfigFile::unknown_key(const std::string& key) const {
-  return {ErrorCode::bad_config, name_ + ": unknown key \"" + key + "\"", key};
+Error ConfigFile::unknown_key(const std::string& key, std::span<const std::string_view> known) const {
+  const auto nearest = nearest_name(key, known);
+  const auto hint = nearest.empty() ? std::string() : "; did you mean \"" + std::string(nearest) + "\"?";
+  return {ErrorCode::bad_config, name_ + ": unknown key \"" + key + "\"" + hint, key};
 }
 
 Status ConfigFile::read(const std::string& key, std::string& field) const {
@@ -79,23 +84,30 @@ namespace {
 Result<EngineConfig> engine_config(const ConfigFile& file) {
   EngineConfig config;
   Status status;
-  std::vector<std::string> unread = file.keys();
-  const auto known = [&](const std::string& key) { std::erase(unread, key); };
   visit_fields(config, [&](const char* key, auto& field, const char*) {
     if (status) status = file.read(key, field);
-    known(key);
   });
-  json_lines::ServerConfig server;
-  visit_fields(server, [&](const char* key, auto&, const char*) { known(key); });
-  http::ServerConfig http;
-  visit_fields(http, [&](const char* key, auto&, const char*) { known(key); });
-  for (const char* key : kCommandKeys) known(key);
   if (!status) return fail(std::move(status.error()));
-  if (!unread.empty()) return fail(file.unknown_key(unread.front()));
+  const auto known = known_config_keys();
+  for (const auto& key : file.keys()) {
+    if (std::ranges::find(known, key) == known.end()) return fail(file.unknown_key(key, known));
+  }
   return config;
 }
 
 }  // namespace
+
+std::vector<std::string_view> known_config_keys() {
+  std::vector<std::string_view> keys(kCommandKeys.begin(), kCommandKeys.end());
+  const auto add = [&](const char* key, const auto&, const char*) { keys.emplace_back(key); };
+  EngineConfig engine;
+  visit_fields(engine, add);
+  json_lines::ServerConfig server;
+  visit_fields(server, add);
+  http::ServerConfig http;
+  visit_fields(http, add);
+  return keys;
+}
 
 Result<EngineConfig> load_engine_config(const std::filesystem::path& path) {
   const auto file = ConfigFile::load(path);

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <limits>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -64,8 +65,8 @@ class ConfigFile {
     return refuse(key, "one of " + words);
   }
 
-  /// The error for a key that nothing reads.
-  Error unknown_key(const std::string& key) const;
+  /// The error for a key that is none of `known`. It names the nearest of them.
+  Error unknown_key(const std::string& key, std::span<const std::string_view> known) const;
 
  private:
   ConfigFile(wire::Json object, std::string name) : object_(std::move(object)), name_(std::move(name)) {}
@@ -75,6 +76,9 @@ class ConfigFile {
   wire::Json object_;
   std::string name_;
 };
+
+/// Every key of a config file, whichever subcommand reads it.
+std::vector<std::string_view> known_config_keys();
 
 /// An engine's configuration from a file, for programs that embed one. Keys of the server are allowed and left alone,
 /// so that one file does for all. Values are checked by EngineConfig::validate, not here.

@@ -60,12 +60,30 @@ class Usage(unittest.TestCase):
             self.assert_bad_usage("served_model_name", "serve", "--model", MODEL, *flags)
 
     def test_an_unknown_subcommand_is_named_beside_the_known(self):
-        self.assertIn("serve, chat, generate, bench, inspect, tokenize", self.assert_bad_usage("unknown subcommand foo", "foo"))
+        self.assertIn("serve, chat, generate, run-batch, bench, inspect, tokenize", self.assert_bad_usage("unknown subcommand foo", "foo"))
         err = self.assert_bad_usage("unknown subcommand foo", "bench", "foo", "--model", MODEL)
         self.assertIn("the subcommands of bench are throughput, latency, sampling, tokenizer", err)
         self.assertIn("throughput", self.assert_bad_usage("a subcommand of bench", "bench"))
         self.assert_bad_usage("unknown flag --block-size", "--block-size", "4")
         self.assert_bad_usage("foo", "serve", "foo", "--listen", "127.0.0.1:0")
+
+    def test_the_nearest_known_name_is_told(self):
+        self.assertIn("unknown subcommand sevre; did you mean serve?", self.assert_bad_usage("sevre", "sevre", MODEL))
+        self.assertIn("did you mean run-batch?", self.assert_bad_usage("run_batch", "run_batch"))
+        self.assertIn("did you mean reset-prefix-cache?", self.assert_bad_usage("reset", "ctl", "reset"))
+        self.assertIn("unknown subcommand stauts; did you mean status?", self.assert_bad_usage("stauts", "ctl", "stauts"))
+        self.assertIn("did you mean throughput?", self.assert_bad_usage("througput", "bench", "througput"))
+        self.assertNotIn("did you mean", self.assert_bad_usage("banana", "banana"))
+        self.assertEqual(self.assert_bad_usage("--temprature", "generate", "--temprature", "0"),
+                         "pagoda: unknown flag --temprature; did you mean --temperature?\n")
+        self.assertIn("did you mean --base-url?", self.assert_bad_usage("--base-ulr", "ctl", "status", "--base-ulr", "x"))
+        err = self.assert_bad_usage("--sed", "inspect", "--model", MODEL, "--sed", "1", "--max-num-seq", "2")
+        self.assertIn("unknown flag --max-num-seq; did you mean --max-num-seqs?", err)
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            json.dump({"model": MODEL, "max_modle_len": 5}, file)
+            file.flush()
+            self.assertIn('unknown key "max_modle_len"; did you mean "max_model_len"?',
+                          self.assert_bad_usage("max_modle_len", "serve", "--config", file.name))
 
     def test_a_wrong_choice_is_told_beside_the_right_ones(self):
         for flag, choices in (("--preemption-mode", "recompute, swap, auto"), ("--scheduling-policy", "fcfs, priority, fair")):

@@ -6,6 +6,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 namespace pagoda::apps {
 namespace {
@@ -75,8 +76,11 @@ TEST(ForeignFlags, keep_the_meaning_of_their_values) {
   EXPECT_THAT(flags_problem({"--allowed-origins", "[\"a\",\"b\"]"}), HasSubstr("a list of one origin"));
 }
 
-TEST(ForeignFlags, are_told_which_of_their_values_are_refused) {
-  EXPECT_THAT(flags_problem({"--load-format", "safetensors"}), HasSubstr("--load-format safetensors is auto here"));
+TEST(ForeignFlags, are_refused_for_some_of_their_values) {
+  EXPECT_THAT(flags_problem({"--load-format", "bitsandbytes"}), HasSubstr("--load-format bitsandbytes has no"));
+  EXPECT_THAT(flags_problem({"--quantization", "fp8"}), HasSubstr("--quantization fp8 may change the weights"));
+  EXPECT_THAT(flags_problem({"--task", "embed"}), HasSubstr("--task embed has no counterpart"));
+  EXPECT_THAT(flags_problem({"--task", "--seed", "1"}), HasSubstr("--task has no counterpart"));
   EXPECT_THAT(flags_problem({"--max-model-len", "-1"}), HasSubstr("--max-model-len -1 has no counterpart"));
   EXPECT_THAT(flags_problem({"--max_model_len=auto"}), HasSubstr("--max-model-len auto has no counterpart"));
   EXPECT_THAT(flags_problem({"-tp", "2"}), HasSubstr("-tp 2 has no counterpart: a model runs on one device"));
@@ -89,57 +93,172 @@ TEST(ForeignFlags, are_told_which_of_their_values_are_refused) {
 
 TEST(ForeignFlags, are_refused_with_their_values) {
   const auto translation =
-      translate_flags(std::vector<std::string>{"--lora-modules", "a=b", "c=d", "--seed", "1", "--trust-remote-code"});
+      translate_flags(std::vector<std::string>{"--lora-modules", "a=b", "c=d", "--seed", "1", "--uds=/run/x"});
   ASSERT_EQ(translation.problems.size(), 2U);
   EXPECT_THAT(translation.problems[0].message, HasSubstr("--lora-modules has no counterpart"));
-  EXPECT_EQ(translation.problems[1].param, "--trust-remote-code");
+  EXPECT_EQ(translation.problems[1].param, "--uds");
   EXPECT_THAT(translation.arguments, ElementsAre("--seed", "1"));
-  EXPECT_THAT(flags_problem({"--compilation-config.mode", "3"}),
-              HasSubstr("--compilation-config.mode has no counterpart"));
-  EXPECT_THAT(flags_problem({"-ngl", "99"}), HasSubstr("--device cuda"));
 }
 
-TEST(ForeignFlags, are_each_either_taken_or_refused) {
+/// The flags that are noted; what is left of the arguments is in `rest`.
+std::vector<std::string> noted(const std::vector<std::string>& arguments, std::vector<std::string>& rest) {
+  auto translation = translate_flags(arguments);
+  for (const auto& problem : translation.problems) ADD_FAILURE() << problem.message;
+  rest = std::move(translation.arguments);
+  std::vector<std::string> flags;
+  for (const auto& note : translation.notes) flags.push_back(note.substr(0, note.find(" has no effect: ")));
+  std::erase(flags, "the HTTP APIs are off: --port 8000 turns them on");
+  return flags;
+}
+
+TEST(ForeignFlags, that_change_nothing_are_noted_and_their_values_go_with_them) {
+  std::vector<std::string> rest;
+  EXPECT_THAT(noted({"--trust-remote-code", "model", "--enable-auto-tool-choice"}, rest),
+              ElementsAre("--trust-remote-code", "--enable-auto-tool-choice"));
+  EXPECT_THAT(rest, ElementsAre("model"));
+  EXPECT_THAT(noted({"--guided_decoding_backend", "xgrammar", "model"}, rest),
+              ElementsAre("--guided-decoding-backend"));
+  EXPECT_THAT(rest, ElementsAre("model"));
+  EXPECT_THAT(noted({"--guided-decoding-backend=xgrammar", "model"}, rest), ElementsAre("--guided-decoding-backend"));
+  EXPECT_THAT(rest, ElementsAre("model"));
+  EXPECT_THAT(noted({"--compilation-config.mode", "3", "-O3", "model"}, rest),
+              ElementsAre("--compilation-config.mode", "-O3"));
+  EXPECT_THAT(rest, ElementsAre("model"));
+  EXPECT_THAT(noted({"--cudagraph-capture-sizes", "1", "2", "model"}, rest), ElementsAre("--cudagraph-capture-sizes"));
+  EXPECT_THAT(rest, ElementsAre("model"));
+  EXPECT_THAT(noted({"-fa", "on", "-fa", "model"}, rest), ElementsAre("-fa", "-fa"));
+  EXPECT_THAT(rest, ElementsAre("model"));
+  EXPECT_THAT(noted({"-ngl", "-1", "--mlock", "model"}, rest), ElementsAre("-ngl", "--mlock"));
+  EXPECT_THAT(rest, ElementsAre("model"));
+  EXPECT_THAT(noted({"--data-parallel-size", "1", "--quantization", "awq"}, rest),
+              ElementsAre("--data-parallel-size 1", "--quantization awq"));
+  EXPECT_THAT(rest, IsEmpty());
+}
+
+TEST(ForeignFlags, the_http_apis_are_off_is_said_to_users_of_other_servers) {
+  const auto notes = [](const std::vector<std::string>& arguments) { return translate_flags(arguments).notes; };
+  EXPECT_THAT(notes({"-m", "model"}), ElementsAre("the HTTP APIs are off: --port 8000 turns them on"));
+  EXPECT_THAT(notes({"-m", "model", "--port", "1"}), IsEmpty());
+  EXPECT_THAT(notes({"-m", "model", "--http", "127.0.0.1:1"}), IsEmpty());
+  EXPECT_THAT(notes({"-m", "model", "--config", "file"}), IsEmpty());
+  EXPECT_THAT(notes({"model", "--seed", "1"}), IsEmpty());
+}
+
+TEST(ForeignFlags, of_llama_server_have_their_meaning) {
+  EXPECT_THAT(translated({"-m", "f", "-a", "n", "-t", "4", "-s", "1"}),
+              ElementsAre("--model", "f", "--served-model-name", "n", "--threads", "4", "--seed", "1"));
+  EXPECT_THAT(translated({"-c", "4096"}), ElementsAre("--max-model-len", "4096"));
+  EXPECT_THAT(translated({"-c", "4096", "-np", "4"}), ElementsAre("--max-num-seqs", "4", "--max-model-len", "1024"));
+  EXPECT_THAT(translated({"-c", "0", "-np", "4"}), ElementsAre("--max-num-seqs", "4", "--max-model-len", "0"));
+  EXPECT_THAT(translated({"-c", "4096", "-np", "4", "-kvu"}),
+              ElementsAre("--max-num-seqs", "4", "--max-model-len", "4096"));
+  EXPECT_THAT(translated({"-c", "many", "-np", "4"}), ElementsAre("--max-num-seqs", "4", "--max-model-len", "many"));
+  EXPECT_THAT(translated({"-ctk", "q8_0", "-ctv", "q8_0"}), ElementsAre("--kv-cache-dtype", "int8"));
+  EXPECT_THAT(translated({"-ctk", "f16"}), ElementsAre("--kv-cache-dtype", "float16"));
+  EXPECT_THAT(flags_problem({"-ctk", "q8_0"}), HasSubstr("for keys and values alike, not q8_0 and f16"));
+  EXPECT_THAT(flags_problem({"-ctv", "q4_0"}), HasSubstr("--cache-type-v must be"));
+  EXPECT_THAT(translated({"--log-disable", "--no-webui"}), ElementsAre("--log-level", "off", "--no-page"));
+  EXPECT_THAT(flags_problem({"--temp", "0.6"}), HasSubstr("requests bring it"));
+  EXPECT_THAT(flags_problem({"-n", "512"}), HasSubstr("-n has no counterpart"));
+  EXPECT_THAT(flags_problem({"--reasoning-format", "none"}), HasSubstr("--reasoning-format has no counterpart"));
+}
+
+TEST(ForeignFlags, a_tokenizer_of_its_own_is_refused_beside_a_folder) {
+  std::vector<std::string> rest;
+  EXPECT_THAT(noted({"m.gguf", "--tokenizer", "org/name"}, rest), ElementsAre("--tokenizer"));
+  EXPECT_THAT(noted({"folder", "--tokenizer", "folder"}, rest), ElementsAre("--tokenizer"));
+  EXPECT_THAT(flags_problem({"folder", "--tokenizer", "other"}), HasSubstr("the tokenizer is that of the model's"));
+  EXPECT_THAT(flags_problem({"folder", "--tokenizer=other"}), HasSubstr("the tokenizer is that of the model's"));
+}
+
+TEST(ForeignFlags, have_one_fate_each) {
   std::set<std::string> seen;
-  for (const auto& name : same_as_vllm()) {
-    EXPECT_TRUE(seen.insert(std::string(name)).second) << name;
+  const auto once = [&](const std::string& name) { EXPECT_TRUE(seen.insert(name).second) << name; };
+  for (const auto& name : vllm().same) {
+    once(std::string(name));
     EXPECT_THAT(translate_flags(std::vector<std::string>{std::string(name), "1"}).problems, IsEmpty()) << name;
   }
-  for (const auto& flag : taken_of_vllm()) EXPECT_TRUE(seen.insert(std::string(flag.name)).second) << flag.name;
-  EXPECT_GE(seen.size() + refused_of_vllm().size(), 60U);
-  for (const auto flags : {refused_of_vllm(), refused_of_llama_server()}) {
-    for (const auto& flag : flags) {
+  for (const auto* server : {&vllm(), &llama_server()}) {
+    for (const auto& flag : server->taken) {
+      for (const auto& name : split(flag.names)) once(name);
+    }
+    for (const auto& flag : server->noted) {
       for (const auto& name : split(flag.names)) {
-        EXPECT_TRUE(seen.insert(name).second) << name;
+        once(name);
+        const auto translation = translate_flags(std::vector<std::string>{name, "--http=x"});
+        EXPECT_THAT(translation.problems, IsEmpty());
+        EXPECT_THAT(translation.notes, ElementsAre(name + " has no effect: " + std::string(flag.why)));
+        EXPECT_THAT(translation.arguments, ElementsAre("--http=x"));
+      }
+    }
+    for (const auto& flag : server->refused) {
+      for (const auto& name : split(flag.names)) {
+        once(name);
+        if (name == "--tokenizer" || name == "--hf-config-path") continue;  // they want a value first
         EXPECT_EQ(flags_problem({name}), name + " " + std::string(flag.advice));
       }
     }
   }
+  EXPECT_GE(seen.size(), 250U);
+}
+
+struct CommandLine {
+  std::string like;
+  std::vector<std::string> line, becomes, noted, refused;
+};
+
+std::vector<CommandLine> command_lines() {
+  std::ifstream file(PAGODA_SOURCE_DIR "/tests/data/apps/command_lines.json");
+  std::vector<CommandLine> lines;
+  for (const auto& entry : nlohmann::json::parse(file)) {
+    lines.push_back({entry["server"].get<std::string>() + ": " + entry["like"].get<std::string>(), entry["line"],
+                     entry["becomes"], entry["noted"], entry["refused"]});
+  }
+  return lines;
+}
+
+TEST(ForeignFlags, command_lines_that_people_have_become_ours) {
+  const auto lines = command_lines();
+  EXPECT_GE(lines.size(), 40U);
+  for (const auto& line : lines) {
+    const auto translation = translate_flags(line.line);
+    EXPECT_EQ(translation.arguments, line.becomes) << line.like;
+    std::vector<std::string> noted;
+    for (const auto& note : translation.notes) {
+      if (note.starts_with('-')) noted.push_back(note.substr(0, note.find(' ')));
+    }
+    EXPECT_EQ(noted, line.noted) << line.like;
+    std::vector<std::string> refused;
+    for (const auto& problem : translation.problems) refused.push_back(problem.param);
+    EXPECT_EQ(refused, line.refused) << line.like;
+  }
+}
+
+std::string ticked(std::string_view names) {
+  std::string out;
+  for (const auto& name : split(names)) out += (out.empty() ? "`" : " `") + name + "`";
+  return out;
 }
 
 /// The rows of docs/from-vllm.md that the tables make.
-std::string expected_rows(std::span<const RefusedFlag> flags) {
+std::string rows_of(std::span<const NotedFlag> flags) {
   std::string rows;
-  for (const auto& flag : flags) {
-    std::string names;
-    for (const auto& name : split(flag.names)) names += (names.empty() ? "`" : " `") + name + "`";
-    rows += "| " + names + " | " + std::string(flag.advice) + " |\n";
-  }
+  for (const auto& flag : flags) rows += "| " + ticked(flag.names) + " | " + std::string(flag.why) + " |\n";
   return rows;
 }
 
-std::string expected_rows(std::span<const RefusedValue> values) {
+std::string rows_of(std::span<const RefusedFlag> flags) {
   std::string rows;
-  for (const auto& refused : values) {
-    std::string names;
-    for (const auto& name : split(refused.names)) names += (names.empty() ? "`" : " `") + name + "`";
-    rows += "| " + names + " |";
-    if (refused.values == ">1") {
-      rows += " above 1";
-    } else {
-      for (const auto& value : split(refused.values)) rows += " `" + value + "`";
-    }
-    rows += " | " + std::string(refused.advice) + " |\n";
+  for (const auto& flag : flags) rows += "| " + ticked(flag.names) + " | " + std::string(flag.advice) + " |\n";
+  return rows;
+}
+
+std::string rows_of(std::span<const ValueRule> rules, ValueRule::Fate fate) {
+  std::string rows;
+  for (const auto& rule : rules) {
+    if (rule.fate != fate) continue;
+    const auto values = rule.values == ">1" ? "above 1" : rule.values == "*" ? "any other" : ticked(rule.values);
+    rows += "| " + ticked(rule.names) + " | " + values + " | " + std::string(rule.text) + " |\n";
   }
   return rows;
 }
@@ -149,12 +268,15 @@ TEST(ForeignFlags, stand_in_the_documentation_as_they_are) {
   std::stringstream text;
   text << file.rdbuf();
   const std::string page = text.str();
-  EXPECT_THAT(page, HasSubstr(expected_rows(refused_of_vllm())));
-  EXPECT_THAT(page, HasSubstr(expected_rows(refused_of_llama_server())));
-  EXPECT_THAT(page, HasSubstr(expected_rows(refused_values_of_vllm())));
-  for (const auto& name : same_as_vllm()) EXPECT_THAT(page, HasSubstr("`" + std::string(name) + "`"));
-  for (const auto& flag : taken_of_vllm()) {
-    EXPECT_THAT(page, testing::ContainsRegex("\\| `" + std::string(flag.name) + "` \\| `" + std::string(flag.own)));
+  for (const auto* server : {&vllm(), &llama_server()}) {
+    EXPECT_THAT(page, HasSubstr(rows_of(server->noted)));
+    EXPECT_THAT(page, HasSubstr(rows_of(server->refused)));
+    EXPECT_THAT(page, HasSubstr(rows_of(server->values, ValueRule::Fate::noted)));
+    EXPECT_THAT(page, HasSubstr(rows_of(server->values, ValueRule::Fate::refused)));
+    for (const auto& name : server->same) EXPECT_THAT(page, HasSubstr("`" + std::string(name) + "`"));
+    for (const auto& flag : server->taken) {
+      EXPECT_THAT(page, HasSubstr("| " + ticked(flag.names) + " | `" + std::string(flag.own)));
+    }
   }
 }
 

@@ -1,0 +1,25 @@
+#include "apps/served_engine.hpp"
+
+#include <utility>
+
+#include "io/model_files/model_files.hpp"
+
+namespace pagoda::apps {
+
+Result<ServedEngine> start_served_engine(caf::actor_system& system, const EngineFlags& flags, bool journal_waits) {
+  const auto& config = flags.config;
+  auto chat = io::load_chat_prompts(config);
+  if (!chat) return fail(std::move(chat.error()));
+  auto setup = flags.setup();
+  setup.journal_takes_place_later = journal_waits;
+  auto engine = spawn_engine(system, config, setup);
+  if (!engine) return fail(std::move(engine.error()));
+  serving::ServedModel model{.info = engine->model,
+                             .router = engine->router,
+                             .chat = std::move(*chat),
+                             .max_queued_requests = config.max_queued_requests};
+  if (auto names = config.served_model_names(); !names.empty()) model.aliases.assign(names.begin() + 1, names.end());
+  return ServedEngine{std::move(model), std::move(*engine)};
+}
+
+}  // namespace pagoda::apps
