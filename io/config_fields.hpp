@@ -194,6 +194,8 @@ void visit_fields(http::ServerConfig& config, Visit&& visit) {
         "Let JSON lines and the HTTP API listen beyond this machine without API keys");
   visit("log_prompts", config.log_prompts,
         "Log the prompt of each request, of JSON lines too; else no text of a client is in any log");
+  visit("strict_fields", config.strict_fields,
+        "Refuse unknown fields of HTTP requests; else they are ignored, and the header x-pagoda-ignored names them");
   visit("resume_window", config.resume.resume_window,
         "Seconds that the stream of a request with `resumable` waits for a client that comes back: a live one is "
         "cancelled then, one that has ended is forgotten; 0: no stream is kept");

@@ -52,6 +52,7 @@ void append_head(std::string& out, const AnswerForm& form, unsigned status, std:
   } else if (form.is_http10) {
     append_header(out, "connection", "keep-alive");
   }
+  if (!form.ignored.empty()) append_header(out, "x-pagoda-ignored", form.ignored);
   for (const auto& [name, value] : form.cors) append_header(out, name, value);
   for (const auto& [name, value] : form.limits) append_header(out, name, value);
   for (const auto& [name, value] : headers) append_header(out, name, value);

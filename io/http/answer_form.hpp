@@ -20,6 +20,7 @@ struct AnswerForm {
   bool keep_alive = false;    ///< the connection is kept after the answer
   Pairs cors;                 ///< headers for a page of the allowed origin
   Pairs limits;               ///< headers that tell a key's holder what is left to it
+  std::string ignored;        ///< names of the request's fields that were ignored; empty: none
 };
 
 /// How the end of a body is found.

@@ -14,6 +14,7 @@
 #include "io/serving/resumable_streams.hpp"
 #include "io/serving/served_models.hpp"
 #include "io/serving/telemetry.hpp"
+#include "io/wire/ignored_fields.hpp"
 
 namespace pagoda::http {
 
@@ -28,8 +29,9 @@ struct ApiContext {
   std::int64_t created = 0;  ///< when the server started, in seconds since 1970
   std::shared_ptr<serving::Telemetry> telemetry = {};
   serving::SharedKeys keys = std::make_shared<serving::KeyRing>();
-  io::SharedReserve reserve = {};         ///< while it is out no new work is taken; null: there is none
-  bool log_prompts = false;               ///< each request's prompt goes to the log
+  io::SharedReserve reserve = {};  ///< while it is out no new work is taken; null: there is none
+  bool log_prompts = false;        ///< each request's prompt goes to the log
+  wire::UnknownFields unknown_fields = wire::UnknownFields::ignored;
   std::function<void()> drain = [] {};    ///< begins to: is_draining from then on
   std::atomic<bool> is_draining = false;  ///< no new work is taken
   std::atomic<bool> is_ending = false;    ///< streams that have no end of their own end

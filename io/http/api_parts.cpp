@@ -30,6 +30,7 @@ ApiParts::ApiParts(caf::actor_system& system, serving::ServedModels models, cons
               .keys = config.keys,
               .reserve = config.reserve,
               .log_prompts = config.log_prompts,
+              .unknown_fields = config.strict_fields ? wire::UnknownFields::refused : wire::UnknownFields::ignored,
               .drain = std::move(drain)} {}
 
 Routes ApiParts::routes(bool has_page) {

@@ -64,6 +64,12 @@ void respond_failure(Exchange& exchange, const std::string& why) {
   exchange.respond_error({500, "the server failed on this request"});
 }
 
+void tell_ignored(const ApiContext& context, Exchange& exchange, const wire::IgnoredFields& ignored) {
+  if (ignored.names().empty()) return;
+  context.telemetry->ignored_fields.add(ignored.names(), exchange.request_id());
+  exchange.set_ignored_fields(ignored.header());
+}
+
 bool refuses_new_work(const ApiContext& context, Exchange& exchange) {
   auto refusal = io::refusal(context.reserve);
   if (context.is_draining) refusal = Error{ErrorCode::shutting_down, "the server is shutting down"};
@@ -130,11 +136,14 @@ Handler generating(const ApiContext& context, std::string path, ParseJob parse,
 ParsedJob parse_again(const ApiContext& context, const Request& request) {
   const auto parser = context.parsers.find(request.path);
   if (parser == context.parsers.end()) return tl::unexpected(ErrorAnswer{404, "there is no " + request.path});
-  const auto body = read_body(context, request.body);
-  if (!body) return tl::unexpected(body.error());
-  auto job = parser->second(*body->model, body->json, request);
-  if (job) job->model = body->model;
-  return job;
+  const auto parse = [&]() -> ParsedJob {
+    const auto body = read_body(context, request.body);
+    if (!body) return tl::unexpected(body.error());
+    auto job = parser->second(*body->model, body->json, request);
+    if (job) job->model = body->model;
+    return job;
+  };
+  return prepare_body(context, parse).result;
 }
 
 }  // namespace pagoda::http

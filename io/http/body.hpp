@@ -21,6 +21,7 @@
 #include "io/memory_reserve.hpp"
 #include "io/serving/give_back.hpp"
 #include "io/serving/small_text.hpp"
+#include "io/wire/ignored_fields.hpp"
 #include "io/wire/json_reader.hpp"
 
 namespace pagoda::http {
@@ -44,33 +45,58 @@ ErrorAnswer no_chat_template();
 /// The answer to a request on which the server itself failed: 500, and a line in the log.
 void respond_failure(Exchange& exchange, const std::string& why);
 
+/// What `prepare` has made of a body, with the fields that it ignored.
+template <class Prepare>
+struct Prepared {
+  std::invoke_result_t<Prepare&> result;
+  wire::IgnoredFields ignored;
+};
+
+/// Runs `prepare` under the context's rule for unknown fields.
+template <class Prepare>
+Prepared<Prepare> prepare_body(const ApiContext& context, Prepare& prepare) {
+  wire::IgnoredFields ignored(context.unknown_fields);
+  const wire::IgnoredFields::Scope scope(ignored);
+  auto result = prepare();
+  return {std::move(result), std::move(ignored)};
+}
+
+/// Names the ignored fields in the answer's header, the log and the metrics.
+void tell_ignored(const ApiContext& context, Exchange& exchange, const wire::IgnoredFields& ignored);
+
 /// Runs `prepare` and, back on the I/O thread, `then(exchange, what it returned)`: at once for a small body, on the
 /// context's worker thread for one that would hold up the I/O thread. An exception becomes a 500 there too, no
-/// memory a 503.
+/// memory a 503. Unknown fields are treated by the context's rule.
 template <class Prepare, class Then>
 void prepared(const ApiContext& context, std::size_t body_bytes, std::shared_ptr<Exchange> exchange, Prepare prepare,
               Then then) {
-  if (body_bytes <= serving::kSmallTextBytes) return then(std::move(exchange), prepare());
+  if (body_bytes <= serving::kSmallTextBytes) {
+    auto [result, ignored] = prepare_body(context, prepare);
+    tell_ignored(context, *exchange, ignored);
+    return then(std::move(exchange), std::move(result));
+  }
   struct Job {
+    const ApiContext& context;
     std::shared_ptr<Exchange> exchange;  // lives and dies on the I/O thread
     Prepare prepare;
     Then then;
-    std::optional<std::invoke_result_t<Prepare&>> result = std::nullopt;
+    std::optional<Prepared<Prepare>> made = std::nullopt;
     std::exception_ptr failure = nullptr;
   };
   auto& io = exchange->io();
-  auto job = std::make_shared<Job>(Job{std::move(exchange), std::move(prepare), std::move(then)});
+  auto job = std::make_shared<Job>(Job{context, std::move(exchange), std::move(prepare), std::move(then)});
   boost::asio::post(context.worker, [&io, job = std::move(job)] {
     try {
       const io::WithoutReserve large;
-      job->result.emplace(job->prepare());
+      job->made.emplace(prepare_body(job->context, job->prepare));
     } catch (...) {
       job->failure = std::current_exception();
     }
     serving::give_back(io, job, [](Job& done) {
       try {
         if (done.failure) std::rethrow_exception(done.failure);
-        done.then(done.exchange, std::move(*done.result));
+        tell_ignored(done.context, *done.exchange, done.made->ignored);
+        done.then(done.exchange, std::move(done.made->result));
       } catch (const std::bad_alloc& error) {
         if (done.exchange->has_begun()) return done.exchange->cut_off(error.what());
         done.exchange->respond_error(error_answer(io::no_memory()));

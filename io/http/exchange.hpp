@@ -73,6 +73,9 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   /// Headers of the answer that tell what is left of a key's limits; they take the place of those that were there.
   void set_limit_headers(Pairs headers) { form_.limits = std::move(headers); }
 
+  /// Sets the answer's header that names the fields of the request which were ignored.
+  void set_ignored_fields(std::string names) { form_.ignored = std::move(names); }
+
   /// What is told of the request once its answer has ended, for whoever answers to add to.
   serving::RequestRecord& record() { return record_; }
   bool is_reported() const { return is_reported_; }

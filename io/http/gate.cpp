@@ -13,7 +13,7 @@ namespace {
 
 /// Of answers, that pages of an allowed origin may read.
 constexpr const char* kExposedHeaders =
-    "x-request-id, retry-after, x-ratelimit-limit-requests, x-ratelimit-remaining-requests, "
+    "x-request-id, x-pagoda-ignored, retry-after, x-ratelimit-limit-requests, x-ratelimit-remaining-requests, "
     "x-ratelimit-reset-requests, "
     "x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens";
 

@@ -33,6 +33,7 @@ void Telemetry::write(metrics::PrometheusText& text) const {
     text.sample(of_meter(json_lines).load(std::memory_order_relaxed), metrics::labels({{"api", kJsonLines}}));
   };
   counts.write(text);
+  ignored_fields.write(text);
   text.gauge("pagoda:connections", "Connections that are open.");
   write_each([](const ConnectionMeter& meter) -> const auto& { return meter.open; });
   text.counter("pagoda:connections_accepted_total", "Connections that were opened.");

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "io/serving/ignored_field_counts.hpp"
 #include "io/serving/request_counts.hpp"
 #include "io/serving/request_record.hpp"
 #include "kernels/result.hpp"
@@ -87,6 +88,7 @@ struct Telemetry {
   ConnectionMeter json_lines;
   RequestObservers observers;  ///< not changed once a server runs
   RequestCounts counts;
+  IgnoredFieldCounts ignored_fields;
 
   /// Whether `more` bytes that a client wants to send may wait in memory beside what waits there. Answers to what runs
   /// are not held back: they have the bounds of their connections.

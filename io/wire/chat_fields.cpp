@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <initializer_list>
 #include <string>
 #include <utility>
 
@@ -14,8 +15,8 @@ constexpr std::size_t kMaxTemplateKwargs = 256;
 constexpr std::size_t kMaxArgumentDepth = 64;
 
 /// Members that templates read, and that pass as they are when they are texts.
-constexpr std::array<std::string_view, 6> kTextMembers = {"name",     "tool_call_id", "refusal",
-                                                          "thinking", "reasoning",    "reasoning_content"};
+constexpr std::array<const char*, 6> kTextMembers = {"name",     "tool_call_id", "refusal",
+                                                     "thinking", "reasoning",    "reasoning_content"};
 
 template <class List>
 bool contains(const List& list, std::string_view name) {
@@ -26,6 +27,30 @@ using Failure = tl::unexpected<WireError>;
 
 Failure refuse(std::string where, const std::string& what) {
   return Failure(invalid_field(std::move(where), what));
+}
+
+/// Looks for members of `object` other than `known`.
+tl::expected<void, WireError> check_members(const Json& object, const std::string& where,
+                                            std::initializer_list<const char*> known) {
+  FieldReader members(object, FieldReader::Nulls::absent, where + ".");
+  for (const char* name : known) members.skip(name);
+  return members.finish();
+}
+
+/// Looks for members of a message that are unknown, or that say what a prompt has no place for.
+tl::expected<void, WireError> check_message_members(const Json& message, const std::string& where) {
+  FieldReader members(message, FieldReader::Nulls::absent, where + ".");
+  for (const char* name : {"role", "content", "tool_calls"}) members.skip(name);
+  for (const char* name : kTextMembers) members.skip(name);
+  const auto* annotations = members.find("annotations");
+  if (annotations != nullptr && !annotations->empty()) members.ignore("annotations");
+  const auto refuse_unless_empty = [&](const char* name, const char* why) {
+    const auto* value = members.find(name);
+    if (value != nullptr && !value->empty()) members.refuse(name, std::string(name) + " is not supported: " + why);
+  };
+  refuse_unless_empty("function_call", "tool_calls has taken its place");
+  for (const char* name : {"audio", "images"}) refuse_unless_empty(name, "this model takes text only");
+  return members.finish();
 }
 
 tl::expected<Json, WireError> read_part(const Json& part, const std::string& where) {
@@ -40,10 +65,8 @@ tl::expected<Json, WireError> read_part(const Json& part, const std::string& whe
   if (text == part.end() || !text->is_string()) {
     return refuse(where + (is_refusal ? ".refusal" : ".text"), "must be a string");
   }
-  for (const auto& [key, value] : part.items()) {
-    if (key != "type" && key != "text" && key != "refusal" && key != "cache_control") {
-      return refuse(where + "." + key, "is an unknown field");
-    }
+  if (auto status = check_members(part, where, {"type", "text", "refusal", "cache_control"}); !status) {
+    return Failure(std::move(status.error()));
   }
   return Json{{"type", "text"}, {"text", *text}};
 }
@@ -70,6 +93,10 @@ tl::expected<Json, WireError> read_tool_calls(const Json& calls, const std::stri
     if (!call.is_object() || function == call.end() || !function->is_object()) {
       return refuse(here + ".function", "must be an object with a name and arguments");
     }
+    for (const auto& status : {check_members(call, here, {"id", "type", "function", "index"}),
+                               check_members(*function, here + ".function", {"name", "arguments"})}) {
+      if (!status) return Failure(status.error());
+    }
     const auto name = function->find("name");
     if (name == function->end() || !name->is_string()) return refuse(here + ".function.name", "must be a string");
     const auto given = function->find("arguments");
@@ -95,6 +122,7 @@ tl::expected<Json, WireError> read_message(const Json& message, const std::strin
     return refuse(where + ".role",
                   "must be system, developer, user, assistant or tool, not \"" + role->get<std::string>() + "\"");
   }
+  if (auto status = check_message_members(message, where); !status) return Failure(std::move(status.error()));
   Json read{{"role", *role}, {"content", nullptr}};
   for (const auto& [key, value] : message.items()) {
     const auto here = where + "." + key;
@@ -110,8 +138,6 @@ tl::expected<Json, WireError> read_message(const Json& message, const std::strin
     } else if (contains(kTextMembers, key)) {
       if (!value.is_string()) return refuse(here, "must be a string");
       read[key] = value;
-    } else if (key != "annotations" || !value.empty()) {
-      return refuse(here, "is an unknown field");
     }
   }
   const bool may_be_empty = *role == "assistant";

@@ -1,6 +1,9 @@
 #include "io/wire/field_reader.hpp"
 
+#include <algorithm>
 #include <charconv>
+
+#include "io/nearest_name.hpp"
 
 namespace pagoda::wire {
 namespace {
@@ -45,7 +48,7 @@ std::string describe(const Json& value) {
 }  // namespace
 
 const Json* FieldReader::find(const char* name) {
-  known_.insert(name);
+  known_.emplace_back(name);
   const auto it = object_.find(name);
   if (it == object_.end() || (nulls_ == Nulls::absent && it->is_null())) return nullptr;
   return &*it;
@@ -199,12 +202,42 @@ void FieldReader::read(const char* name, EarlyStopping& out) {
   }
 }
 
+void FieldReader::ignore(const char* name, std::string_view why) {
+  without_effect_.emplace_back(name);
+  if (!has(name)) return;
+  if (ignores_unknown()) {
+    ignored_->add(IgnoredFields::listed_name(within_, name));
+  } else {
+    refuse(name, std::string(name) + " " + std::string(why));
+  }
+}
+
+bool FieldReader::is_known(std::string_view name) const {
+  return std::ranges::find(known_, name) != known_.end() ||
+         std::ranges::find(without_effect_, name) != without_effect_.end();
+}
+
+bool FieldReader::ignores_unknown() const {
+  return ignored_ != nullptr && ignored_->rule() == UnknownFields::ignored;
+}
+
+WireError FieldReader::unknown_field(const std::string& key) const {
+  auto message = "unknown field \"" + within_ + key + "\"";
+  const auto nearest = io::nearest_name(key, known_);
+  if (!nearest.empty()) message += ": did you mean \"" + within_ + std::string(nearest) + "\"?";
+  return {WireCode::invalid_request, std::move(message), within_ + key};
+}
+
 tl::expected<void, WireError> FieldReader::finish() {
   if (error_) return tl::unexpected(*error_);
   for (const auto& [key, value] : object_.items()) {
-    if (known_.contains(key)) continue;
-    return tl::unexpected(
-        WireError{WireCode::invalid_request, "unknown field \"" + within_ + key + "\"", within_ + key});
+    if (is_known(key)) continue;
+    const bool is_absent = ignored_ != nullptr && nulls_ == Nulls::absent && value.is_null();
+    if (is_absent) continue;
+    if (!ignores_unknown()) return tl::unexpected(unknown_field(key));
+    // The names are bounded, and a name is compared once, so that many fields take no more time than few.
+    const bool is_new = ignored_->add(IgnoredFields::listed_name(within_, key));
+    if (is_new && !io::nearest_name(key, known_).empty()) return tl::unexpected(unknown_field(key));
   }
   return {};
 }

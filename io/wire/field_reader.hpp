@@ -2,20 +2,25 @@
 
 #include <cstdint>
 #include <optional>
-#include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "engine/request/sampling_params.hpp"
+#include "io/wire/ignored_fields.hpp"
 #include "io/wire/json_reader.hpp"
 #include "io/wire/wire_error.hpp"
 
 namespace pagoda::wire {
 
 /// Takes the fields of one JSON object by name and remembers the first thing that is wrong (invalid_request, param =
-/// the field). A field that was never asked for is unknown. A field that is absent leaves its target as it is; null
-/// does so too where the target can be absent, and everywhere with Nulls::absent.
+/// the field). A field that is absent leaves its target as it is; null does so too where the target can be absent, and
+/// everywhere with Nulls::absent. Names must outlive the reader.
+///
+/// A field that was never asked for is unknown: it is refused, with the name that it may be a misspelling of. Within an
+/// IgnoredFields::Scope an unknown field that is null is absent, and where the Scope's rule says so an unknown field
+/// that is no misspelling is added to the Scope's names and not refused.
 class FieldReader {
  public:
   enum class Nulls : std::uint8_t { values, absent };
@@ -48,23 +53,31 @@ class FieldReader {
   /// Whether the object has the field.
   bool has(const char* name) const;
   /// A field that was read already elsewhere.
-  void skip(const char* name) { known_.insert(name); }
+  void skip(const char* name) { known_.emplace_back(name); }
+  /// A field that is known and does not act on the answer. It is treated as an unknown field: ignored by name, or
+  /// refused, with `why` behind its name, where unknown fields are.
+  void ignore(const char* name, std::string_view why = "is not supported");
 
   void refuse(const char* name, std::string message);
   void refuse(WireError error);
   /// Nothing was wrong so far.
   bool is_fine() const { return !error_; }
 
-  /// The first problem of the fields read so far, else the first unknown field.
+  /// Returns the first problem of the fields read so far, else the first unknown field that is refused.
   tl::expected<void, WireError> finish();
 
  private:
   void expect(const char* name, const char* expected, const Json& got);
+  bool is_known(std::string_view name) const;
+  bool ignores_unknown() const;
+  WireError unknown_field(const std::string& key) const;
 
   const Json& object_;
   Nulls nulls_;
   std::string within_;
-  std::set<std::string, std::less<>> known_;
+  IgnoredFields* ignored_ = IgnoredFields::current();
+  std::vector<std::string_view> known_;
+  std::vector<std::string_view> without_effect_;  ///< known, and no name that a misspelling is corrected to
   std::optional<WireError> error_;
 };
 

@@ -86,7 +86,7 @@ class Messages(unittest.TestCase):
         with self.assertRaises(anthropic.BadRequestError):
             client().messages.create(**fields_with(max_tokens=0))
         with self.assertRaises(anthropic.BadRequestError) as raised:
-            client().messages.create(**fields_with(extra_body={"colour": 1}))
+            client().messages.create(**fields_with(extra_body={"temprature": 1}))
         self.assertEqual(raised.exception.body["error"]["type"], "invalid_request_error")
 
 

@@ -133,7 +133,7 @@ TEST_F(Tenants, AtATimeNoMoreAreLiveThanAllowed) {
 TEST_F(Tenants, WhatTheEngineRefusesCostsNothing) {
   start_with({.requests_per_minute = 1});
   EXPECT_EQ(post("/v1/completions", R"({"prompt": "refuse"})", with_key("alice-key")).status, 400);
-  EXPECT_EQ(post("/v1/completions", R"({"prompt": "p", "colour": 1})", with_key("alice-key")).status, 400);
+  EXPECT_EQ(post("/v1/completions", R"({"prompt": "p", "temprature": 1})", with_key("alice-key")).status, 400);
   EXPECT_EQ(post("/v1/completions", kGenerate, with_key("alice-key")).status, 200);
 }
 
