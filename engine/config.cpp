@@ -157,7 +157,7 @@ std::vector<Error> EngineConfig::validate() const {
   }
   check.one_of("load_format", load_format, {"auto", "dummy"});
   check.one_of("dtype", dtype, {"auto", "float32", "float16", "bfloat16"});
-  check.one_of("generation_config", generation_config, {"auto", "vllm"});
+  if (generation_config.empty()) check.refuse("generation_config", "must be auto, vllm or a folder");
   check.one_of("quantize", quantize, {"auto", "none", "int8", "int4"});
   check.one_of("weight_memory", weight_memory, {"auto", "mapped", "copied"});
   if (device != "cpu" && weight_memory != defaults.weight_memory) {

@@ -35,7 +35,7 @@ struct EngineConfig {
   std::string kv_cache_dtype = "auto";      ///< auto = dtype; or a DType; fp8 = fp8_e4m3
   std::string chat_template;                ///< Jinja file; empty = the model's own template
   std::string answer_dialect;               ///< JSON file; empty = as made out of the template
-  std::string generation_config = "auto";   ///< auto: defaults of generation_config.json | vllm: none of them
+  std::string generation_config = "auto";   ///< defaults of sampling: auto (the model's) | vllm (none) | a folder
   std::string device = "cpu";               ///< cpu | cuda | cuda:N
   std::int64_t max_model_len = 0;           ///< tokens; 0 = the model's own
   std::int32_t block_size = 0;              ///< token slots per KV block; 0 = as slots_per_block() says

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/request/sampling_defaults.hpp"
 #include "engine/types.hpp"
 
 namespace pagoda {
@@ -77,6 +78,7 @@ struct ModelInfo {
   std::int64_t num_parameters = 0;
   std::int64_t weight_bytes = 0;  ///< of its files
   bool enable_prefix_caching = false;
+  SamplingDefaults sampling_defaults = {};  ///< what the model's maker recommends
 };
 
 }  // namespace pagoda

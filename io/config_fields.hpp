@@ -58,7 +58,8 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
         "JSON file that says how the model writes thinking and tool calls; empty: as made out of the chat template "
         "(pagoda inspect prints it)");
   visit("generation_config", config.generation_config,
-        "Defaults of sampling fields: auto (the model's generation_config.json), vllm (the protocol's)");
+        "Defaults of sampling fields: auto (those that the model's files recommend), vllm (the APIs' own), or a folder "
+        "with another generation_config.json");
   visit("device", config.device, "cpu, cuda, or cuda:N for the GPU of that number");
   visit("max_model_len", config.max_model_len, "Longest prompt and output together, in tokens; 0: the model's own");
   visit("block_size", config.block_size, "Token slots per KV block; 0: 16 on a GPU, 32 on a CPU");
@@ -196,6 +197,9 @@ void visit_fields(http::ServerConfig& config, Visit&& visit) {
         "Log the prompt of each request, of JSON lines too; else no text of a client is in any log");
   visit("strict_fields", config.strict_fields,
         "Refuse unknown fields of HTTP requests; else they are ignored, and the header x-pagoda-ignored names them");
+  visit("any_model_name", config.any_model_name,
+        "Take any model name in HTTP requests, for clients with a fixed one: a name that is not served means the "
+        "first model");
   visit("resume_window", config.resume.resume_window,
         "Seconds that the stream of a request with `resumable` waits for a client that comes back: a live one is "
         "cancelled then, one that has ended is forgotten; 0: no stream is kept");

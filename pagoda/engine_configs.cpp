@@ -130,7 +130,8 @@ ThinkingMarks thinking_marks(const text::Tokenizer& tokenizer, const chat::Answe
   return marks;
 }
 
-ModelInfo model_info(const EngineConfig& config, const EnginePlan& plan, std::string device) {
+ModelInfo model_info(const EngineConfig& config, const EnginePlan& plan, const SamplingDefaults& defaults,
+                     std::string device) {
   const auto facts = plan.checkpoint->facts();
   const auto names = config.served_model_names();
   return {.name = names.empty() ? plan.files->name() : names.front(),
@@ -150,7 +151,8 @@ ModelInfo model_info(const EngineConfig& config, const EnginePlan& plan, std::st
           .quantization = quantization_of(config, plan),
           .num_parameters = facts.num_parameters,
           .weight_bytes = facts.weight_bytes,
-          .enable_prefix_caching = config.enable_prefix_caching};
+          .enable_prefix_caching = config.enable_prefix_caching,
+          .sampling_defaults = defaults};
 }
 
 }  // namespace pagoda

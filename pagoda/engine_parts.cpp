@@ -64,11 +64,6 @@ void warn_of_small_pool(const routing::AdmissionLimits& limits, const ModelInfo&
       limits.max_kv_tokens, info.num_device_blocks, info.block_size, limits.max_model_len);
 }
 
-Result<SamplingDefaults> sampling_defaults(const EngineConfig& config, const io::ModelFiles& files) {
-  if (config.generation_config != "auto") return SamplingDefaults{};
-  return files.sampling_defaults();
-}
-
 /// Blocks for the memory that a model leaves free when it has run, less the share of `available_bytes` that the device
 /// is to keep.
 Result<std::int32_t> measured_blocks(const EngineConfig& config, const EnginePlan& plan, const ModelLoader& loader,
@@ -167,7 +162,7 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSe
   if (const auto problems = config.validate(); !problems.empty()) return fail(problems.front());
   auto plan = plan_model(config);
   if (!plan) return fail(plan.error());
-  const auto defaults = sampling_defaults(config, *plan->files);
+  const auto defaults = io::load_sampling_defaults(config, *plan->files);
   if (!defaults) return fail(defaults.error());
   const auto tokenizer = plan->files->tokenizer();
   if (!tokenizer) return fail(tokenizer.error());
@@ -192,7 +187,7 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSe
                     .blocks = block_space_config(config, *plan, *prefix_hash_key),
                     .limits = admission_limits(config, *plan, **tokenizer, *defaults, thinking),
                     .grammars = grammar_config(*plan, **tokenizer, *dialect),
-                    .info = model_info(config, *plan, std::move(loaded->description)),
+                    .info = model_info(config, *plan, *defaults, std::move(loaded->description)),
                     .instruments = {std::move(*trace), *journal},
                     .journal_file = std::move(*journal)};
   warn_of_small_pool(parts.limits, parts.info);

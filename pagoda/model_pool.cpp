@@ -99,7 +99,9 @@ Result<PlannedModel> plan_pooled(const PooledModelConfig& model, std::int32_t nu
   if (!chat) return fail(chat.error());
   planned.chat = std::move(*chat);
   planned.bytes = bytes_of(*plan);
-  planned.info = model_info(config, *plan, planned.device->description());
+  const auto defaults = io::load_sampling_defaults(config, *plan->files);
+  if (!defaults) return fail(defaults.error());
+  planned.info = model_info(config, *plan, *defaults, planned.device->description());
   if (worker_plans_memory(config)) return planned;
   // Whatever is free when it is loaded, it is as large as was told.
   if (!plan->measures_kv_cache) config.num_device_blocks = plan->num_device_blocks;

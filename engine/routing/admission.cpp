@@ -38,31 +38,34 @@ SamplingParams sampling_of(const GenerateRequest& request, const AdmissionLimits
   return sampling;
 }
 
+/// The error begins with Anthropic's words, by which agents know that they must shorten a conversation.
+Status too_long(const char* field, const std::string& num_tokens, std::int64_t most, const std::string& why) {
+  return fail(ErrorCode::context_too_long,
+              "prompt is too long: " + num_tokens + " tokens > " + std::to_string(most) + " maximum: " + why, field);
+}
+
 /// Refuses what is too long whatever its tokens are: nobody waits while it is tokenized.
 Status check_text(const std::string& prompt, const AdmissionLimits& limits) {
   if (!limits.max_bytes_per_token) return {};
   const std::int64_t max_tokens = std::min(limits.max_model_len, limits.max_kv_tokens);
   const auto num_bytes = static_cast<std::int64_t>(prompt.size());
   if (num_bytes / *limits.max_bytes_per_token < max_tokens) return {};
-  return fail(ErrorCode::context_too_long,
-              "the prompt has " + std::to_string(num_bytes) + " bytes, which are more than the " + tokens(max_tokens) +
-                  " that the model and its KV cache take",
-              "prompt");
+  const std::int64_t least_tokens = (num_bytes + *limits.max_bytes_per_token - 1) / *limits.max_bytes_per_token;
+  return too_long("prompt", "at least " + std::to_string(least_tokens), max_tokens - 1,
+                  "it has " + std::to_string(num_bytes) + " bytes, the model and its KV cache take " +
+                      tokens(max_tokens) + " with at least one to generate");
 }
 
 Status check_num_tokens(std::int64_t length, const char* field, const AdmissionLimits& limits) {
   if (length == 0) return fail(ErrorCode::invalid_request, "the prompt is empty", field);
   if (length >= limits.max_model_len) {
-    return fail(ErrorCode::context_too_long,
-                "the prompt has " + tokens(length) + ", the model takes " + std::to_string(limits.max_model_len) +
-                    " with at least one to generate",
-                field);
+    return too_long(
+        field, std::to_string(length), limits.max_model_len - 1,
+        "the model's maximum context length is " + tokens(limits.max_model_len) + ", with at least one to generate");
   }
   if (length + 1 > limits.max_kv_tokens) {
-    return fail(
-        ErrorCode::context_too_long,
-        "the prompt has " + tokens(length) + ", the whole KV cache holds " + std::to_string(limits.max_kv_tokens),
-        field);
+    return too_long(field, std::to_string(length), limits.max_kv_tokens - 1,
+                    "the whole KV cache holds " + tokens(limits.max_kv_tokens) + ", with at least one to generate");
   }
   return {};
 }

@@ -92,6 +92,15 @@ std::vector<Answer::Part> Answer::calls() const {
   return calls;
 }
 
+AnswerReading without_thinking(AnswerReading reading) {
+  if (!reading.dialect->thinking) return reading;
+  auto dialect = std::make_shared<AnswerDialect>(*reading.dialect);
+  dialect->thinking.reset();
+  reading.dialect = std::move(dialect);
+  reading.options.in_thinking = false;
+  return reading;
+}
+
 Answer read_answer(const AnswerReading& reading, std::string_view text) {
   std::vector<AnswerEvent> events;
   auto parser = reading.parser();

@@ -51,6 +51,9 @@ class Answer {
   std::vector<Part> parts_;
 };
 
+/// Returns a reading to which the thinking is content, with its marks as the model writes them.
+AnswerReading without_thinking(AnswerReading reading);
+
 /// The whole text of an answer.
 Answer read_answer(const AnswerReading& reading, std::string_view text);
 

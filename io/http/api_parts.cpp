@@ -14,6 +14,14 @@
 #include "io/http/stream_routes.hpp"
 
 namespace pagoda::http {
+namespace {
+
+serving::ServedModels known_by(serving::ServedModels models, bool any_name) {
+  if (any_name) models.take_any_name();
+  return models;
+}
+
+}  // namespace
 
 ApiParts::ApiParts(caf::actor_system& system, serving::ServedModels models, const ServerConfig& config,
                    std::shared_ptr<serving::Telemetry> server_telemetry, std::function<void()> drain)
@@ -24,7 +32,7 @@ ApiParts::ApiParts(caf::actor_system& system, serving::ServedModels models, cons
               .engine_end = engine_end,
               .parsers = parsers,
               .streams = streams,
-              .models = std::move(models),
+              .models = known_by(std::move(models), config.any_model_name),
               .created = std::time(nullptr),
               .telemetry = telemetry,
               .keys = config.keys,

@@ -310,7 +310,8 @@ Error in_words_of(const FieldNames& names, Error error) {
   const auto found =
       std::find_if(names.begin(), names.end(), [&](const auto& name) { return name.first == error.param; });
   if (found == names.end()) return error;
-  if (error.message.starts_with(found->first)) error.message.replace(0, found->first.size(), found->second);
+  const bool begins_with_name = error.message.starts_with(found->first) && error.code != ErrorCode::context_too_long;
+  if (begins_with_name) error.message.replace(0, found->first.size(), found->second);
   error.param = found->second;
   return error;
 }

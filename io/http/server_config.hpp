@@ -24,6 +24,7 @@ struct ServerConfig {
   std::string cors_origin;             ///< the origin whose pages may call, or *; empty: none
   bool log_prompts = false;            ///< each request's prompt goes to the log
   bool strict_fields = false;          ///< refuse unknown fields of requests; else they are ignored by name
+  bool any_model_name = false;         ///< a name that no model has means the first model
   bool page = true;                    ///< serve the page for browsers
   io::SharedReserve reserve;           ///< while it is out no new work is taken; null: there is none
   serving::ResumeConfig resume;        ///< of the server of JSON lines too

@@ -7,6 +7,8 @@
 
 #include "io/dialect_file.hpp"
 #include "io/model_files/dummy_model.hpp"
+#include "io/model_files/file_text.hpp"
+#include "io/model_files/generation_config.hpp"
 #include "io/model_files/gguf/gguf_model.hpp"
 #include "io/model_files/huggingface_folder.hpp"
 
@@ -84,6 +86,19 @@ Result<std::shared_ptr<const chat::ChatPrompts>> load_chat_prompts(const EngineC
   if (!dialect) return fail(std::move(dialect.error()));
   (*prompts)->set_dialect(std::move(*dialect));
   return prompts;
+}
+
+Result<SamplingDefaults> load_sampling_defaults(const EngineConfig& config, const ModelFiles& files) {
+  const auto& choice = config.generation_config;
+  if (choice == "auto") return files.sampling_defaults();
+  if (choice == "vllm") return SamplingDefaults{};
+  if (!has_entry(std::filesystem::path(choice) / "generation_config.json")) {
+    return fail(
+        ErrorCode::bad_config,
+        "generation_config must be auto, vllm, or a folder with a generation_config.json, not \"" + choice + "\"",
+        "generation_config");
+  }
+  return load_sampling_defaults(choice);
 }
 
 }  // namespace pagoda::io

@@ -20,7 +20,8 @@ ServedModels::ServedModels(std::vector<ServedModel> models) : models_(std::move(
 
 const ServedModel* ServedModels::find(std::string_view name) const {
   const auto found = std::ranges::find_if(models_, [&](const ServedModel& model) { return model.serves(name); });
-  return found == models_.end() ? nullptr : &*found;
+  if (found != models_.end()) return &*found;
+  return takes_any_name_ ? &first() : nullptr;
 }
 
 std::string ServedModels::listed(std::string_view before, std::string_view behind,

@@ -48,6 +48,8 @@ class ServedModels {
   /// Whether they come and go as they are needed.
   bool is_pool() const { return first().residency != nullptr; }
 
+  /// From now on a name that no model has is the first model's.
+  void take_any_name() { takes_any_name_ = true; }
   /// The model of that name or alias; null: there is none.
   const ServedModel* find(std::string_view name) const;
 
@@ -57,6 +59,7 @@ class ServedModels {
 
  private:
   std::vector<ServedModel> models_;
+  bool takes_any_name_ = false;
 };
 
 }  // namespace pagoda::serving

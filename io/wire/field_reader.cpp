@@ -212,6 +212,11 @@ void FieldReader::ignore(const char* name, std::string_view why) {
   }
 }
 
+void FieldReader::ignore_value(const char* name, std::string_view value, std::string message) {
+  if (!ignores_unknown()) return refuse(name, std::move(message));
+  ignored_->add(IgnoredFields::listed_name(within_, std::string(name) + "=" + std::string(value)));
+}
+
 bool FieldReader::is_known(std::string_view name) const {
   return std::ranges::find(known_, name) != known_.end() ||
          std::ranges::find(without_effect_, name) != without_effect_.end();

@@ -57,6 +57,9 @@ class FieldReader {
   /// A field that is known and does not act on the answer. It is treated as an unknown field: ignored by name, or
   /// refused, with `why` behind its name, where unknown fields are.
   void ignore(const char* name, std::string_view why = "is not supported");
+  /// A value of a known field that does not act on the answer: ignored as "NAME=VALUE", or refused with `message` where
+  /// unknown fields are.
+  void ignore_value(const char* name, std::string_view value, std::string message);
 
   void refuse(const char* name, std::string message);
   void refuse(WireError error);

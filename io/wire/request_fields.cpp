@@ -3,10 +3,13 @@
 #include <cmath>
 #include <string>
 
+#include "io/wire/foreign_fields.hpp"
 #include "io/wire/structured_fields.hpp"
 
 namespace pagoda::wire {
 namespace {
+
+constexpr double kLeastTopP = 1e-9;  ///< below the probability of the likeliest token of any vocabulary
 
 /// In seconds as `timeout`, or as `timeout_ms`.
 void read_timeout(FieldReader& fields, std::optional<std::int64_t>& timeout_ms) {
@@ -24,9 +27,20 @@ void read_timeout(FieldReader& fields, std::optional<std::int64_t>& timeout_ms) 
   timeout_ms = std::llround(std::ceil(seconds * 1000));
 }
 
+/// A seed below 0 is the unsigned number of the same 64 bits.
+void read_seed(FieldReader& fields, std::optional<std::uint64_t>& seed, Ranges ranges) {
+  const auto* value = fields.find("seed");
+  const bool is_negative = value != nullptr && value->is_number_integer() && !value->is_number_unsigned();
+  if (ranges == Ranges::apis && is_negative) {
+    seed = static_cast<std::uint64_t>(value->get<std::int64_t>());
+  } else {
+    fields.read("seed", seed);
+  }
+}
+
 }  // namespace
 
-void read_request_fields(FieldReader& fields, GenerateRequest& request) {
+void read_request_fields(FieldReader& fields, GenerateRequest& request, Ranges ranges) {
   fields.read("add_special_tokens", request.add_special_tokens);
   fields.read("priority", request.priority);
   fields.read("user", request.user);
@@ -37,13 +51,14 @@ void read_request_fields(FieldReader& fields, GenerateRequest& request) {
   auto& sampling = request.sampling;
   read_open(fields, "temperature", sampling.temperature, request.open.temperature);
   read_open(fields, "top_p", sampling.top_p, request.open.top_p);
+  if (ranges == Ranges::apis && sampling.top_p == 0) sampling.top_p = kLeastTopP;
   read_open(fields, "top_k", sampling.top_k, request.open.top_k);
   read_open(fields, "min_p", sampling.min_p, request.open.min_p);
   read_open(fields, "repetition_penalty", sampling.repetition_penalty, request.open.repetition_penalty);
   fields.read("min_tokens", sampling.min_tokens);
   fields.read("n", sampling.n);
   fields.read("best_of", sampling.best_of);
-  fields.read("seed", sampling.seed);
+  read_seed(fields, sampling.seed, ranges);
   fields.read_strings("stop", sampling.stop);
   fields.read("stop_token_ids", sampling.stop_token_ids);
   fields.read("ignore_eos", sampling.ignore_eos);
@@ -60,8 +75,13 @@ void read_request_fields(FieldReader& fields, GenerateRequest& request) {
   fields.read("thinking_token_budget", sampling.thinking_token_budget);
 }
 
+void read_api_fields(FieldReader& fields, GenerateRequest& request) {
+  read_request_fields(fields, request, Ranges::apis);
+  read_foreign_fields(fields, request);
+}
+
 void read_single_answer_fields(FieldReader& fields, GenerateRequest& request) {
-  read_request_fields(fields, request);
+  read_api_fields(fields, request);
   if (request.sampling.n != 1) fields.refuse("n", "n must be 1: the answer is one message");
   if (request.sampling.prompt_logprobs) {
     fields.refuse("prompt_logprobs", "prompt_logprobs is not supported: the answer has no place for them");

@@ -37,6 +37,12 @@ class KindReader {
       fields_.read(name, wish_.text);
     });
   }
+  void text_unless_empty(const char* name, GrammarKind kind) {
+    if (const Json* value = fields_.find(name); value != nullptr && *value != "") text(name, kind);
+  }
+  void schema_unless_empty(const char* name) {
+    if (const Json* value = fields_.find(name); value != nullptr && *value != "") schema(name);
+  }
   void choice(const char* name) {
     with(name, [&](const Json& value) {
       wish_ = {GrammarKind::choice, {}, {}};
@@ -126,17 +132,19 @@ const char* read_guided(FieldReader& fields, std::optional<StructuredOutput>& ou
   kinds.choice("guided_choice");
   const Json* any_object = fields.find("guided_json_object");
   if (any_object != nullptr && *any_object != false) kinds.json_object("guided_json_object");
-  for (const char* name : {"guided_decoding_backend", "guided_whitespace_pattern"}) {
-    const Json* value = fields.find(name);
-    if (value != nullptr && !value->is_null()) {
-      fields.refuse(name, std::string(name) + " is not supported: every text is held to by the same grammar engine");
-    }
+  // SGLang's and llama-server's names. An empty text asks for nothing.
+  kinds.schema_unless_empty("json_schema");
+  kinds.text_unless_empty("regex", GrammarKind::regex);
+  for (const char* name : {"ebnf", "grammar"}) kinds.text_unless_empty(name, GrammarKind::grammar);
+  fields.skip("guided_decoding_backend");  // there is one
+  if (const Json* value = fields.find("guided_whitespace_pattern"); value != nullptr && !value->is_null()) {
+    fields.refuse("guided_whitespace_pattern", "guided_whitespace_pattern is not supported");
   }
   const auto& names = kinds.names();
   if (names.empty()) return nullptr;
   if (names.size() > 1) {
     fields.refuse(names[1], exclude_each_other(names[1], names[0]));
-  } else if (out) {
+  } else if (out && *out != kinds.wish()) {  // guidance says one thing in both
     fields.refuse(names[0], exclude_each_other(names[0]));
   }
   out = std::move(kinds.wish());

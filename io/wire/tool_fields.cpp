@@ -39,13 +39,21 @@ void read_function(FieldReader& function, const Json& given, GivenTool& tool) {
   }
 }
 
-void read_tool(const Json& given, GivenTool& tool, bool is_flat, FieldReader& fields) {
-  if (!given.is_object()) return fields.refuse(invalid_field(tool.where, "must be an object"));
+/// Returns whether the tool is one: a tool of /v1/responses that the server is to run, or that is called with a bare
+/// text, is ignored.
+bool read_tool(const Json& given, GivenTool& tool, bool is_flat, FieldReader& fields) {
+  if (!given.is_object()) return fields.refuse(invalid_field(tool.where, "must be an object")), false;
   FieldReader outer(given, FieldReader::Nulls::absent, tool.where + ".");
   std::string type;
   outer.read_required("type", type);
   if (outer.is_fine() && type != "function") {
-    outer.refuse("type", "type is \"" + type + "\": only \"function\" is supported");
+    auto message = "type is \"" + type + "\": only \"function\" is supported";
+    if (!is_flat) {
+      outer.refuse("type", std::move(message));
+    } else {
+      outer.ignore_value("type", type, std::move(message));
+      if (outer.is_fine()) return false;
+    }
   } else if (is_flat) {
     read_function(outer, given, tool);
   } else if (const auto* object = outer.read_object("function")) {
@@ -56,6 +64,7 @@ void read_tool(const Json& given, GivenTool& tool, bool is_flat, FieldReader& fi
     outer.refuse("function", "function is required");
   }
   if (auto status = outer.finish(); !status) fields.refuse(std::move(status.error()));
+  return true;
 }
 
 struct Choice {
@@ -100,7 +109,7 @@ std::vector<GivenTool> read_tool_list(FieldReader& fields, bool is_flat) {
   for (std::size_t i = 0; i < given->size() && fields.is_fine(); ++i) {
     GivenTool& tool = tools.emplace_back();
     tool.where = "tools[" + std::to_string(i) + "]";
-    read_tool((*given)[i], tool, is_flat, fields);
+    if (!read_tool((*given)[i], tool, is_flat, fields)) tools.pop_back();
   }
   return tools;
 }

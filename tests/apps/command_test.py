@@ -400,6 +400,15 @@ class GenerationConfig(unittest.TestCase):
     def test_it_can_be_left_out_of_account(self):
         self.assertEqual(len(self.tokens("--generation-config", "vllm")), 16)
 
+    def test_another_folder_may_have_it(self):
+        with tempfile.TemporaryDirectory() as other:
+            with open(os.path.join(other, "generation_config.json"), "w", encoding="utf-8") as file:
+                json.dump({"max_new_tokens": 3}, file)
+            self.assertEqual(len(self.tokens("--generation-config", other)), 3)
+        code, _, err = run("generate", "--model", self.model, "--prompt", "a", "--generation-config", "/nowhere")
+        self.assertEqual(code, 2)
+        self.assertIn("generation_config must be auto, vllm, or a folder", err)
+
     def test_beam_search_takes_only_its_length(self):
         self.assertEqual(len(self.tokens(use_beam_search=True, n=2, temperature=0)), 5)
 

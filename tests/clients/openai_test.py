@@ -267,8 +267,13 @@ class Errors(unittest.TestCase):
         self.assertEqual(self.refused(openai.BadRequestError, chat, top_p=7).param, "top_p")
         self.assertEqual(self.refused(openai.BadRequestError, chat, top_logprobs=2).param, "top_logprobs")
         self.assertEqual(self.refused(openai.BadRequestError, complete, suffix="x").param, "suffix")
-        unknown = self.refused(openai.BadRequestError, complete, extra_body={"colour": 1})
-        self.assertEqual((unknown.param, unknown.type), ("colour", "invalid_request_error"))
+        misspelt = self.refused(openai.BadRequestError, complete, extra_body={"temprature": 1})
+        self.assertEqual((misspelt.param, misspelt.type), ("temprature", "invalid_request_error"))
+
+    def test_an_unknown_field_is_ignored_by_name(self):
+        answer = client().completions.with_raw_response.create(model=model, prompt="Hi", max_tokens=1,
+                                                               extra_body={"colour": 1})
+        self.assertEqual(answer.headers["x-pagoda-ignored"], "colour")
 
     def test_a_prompt_that_is_too_long_is_refused_also_in_a_stream(self):
         for stream in (False, True):

@@ -106,7 +106,9 @@ class OpenAi(Structured):
         self.assertRegex(complete(guided_grammar='root ::= "<" [a-c]{2,5} ">"'), "^<[a-c]{2,5}>$")
         self.refused_chat("guided_regex", guided_regex="(")
         self.refused_chat("guided_choice", guided_choice=["a"], guided_regex="a")
-        self.refused_chat("guided_decoding_backend", guided_decoding_backend="outlines")
+        self.assertRegex(complete(regex=r"[a-c]{3}\d", guided_decoding_backend="outlines"), r"^[a-c]{3}\d$")
+        self.assertRegex(complete(ebnf='root ::= "<" [a-c]{2,5} ">"'), "^<[a-c]{2,5}>$")
+        self.assert_pet(complete(json_schema=json.dumps(PET)))
 
     def test_a_response_answers_by_its_format(self):
         text_format = {"type": "json_schema", "name": "pet", "schema": PET, "strict": True}

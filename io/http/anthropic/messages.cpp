@@ -3,12 +3,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "io/http/anthropic/conversation.hpp"
 #include "io/http/anthropic/message_writer.hpp"
 #include "io/wire/chat_fields.hpp"
+#include "io/wire/foreign_fields.hpp"
 #include "io/wire/request_fields.hpp"
 #include "io/wire/structured_fields.hpp"
 #include "io/wire/tool_fields.hpp"
@@ -35,15 +37,15 @@ ThinkingWish read_thinking(FieldReader& fields, const chat::ChatPrompts& prompts
   inner.read("budget_tokens", budget);
   inner.read("display", display);
   if (budget && *budget < 1) inner.refuse("budget_tokens", "budget_tokens must be at least 1");
-  if (inner.has("display") && display != "summarized" && display != "omitted") {
-    inner.refuse("display", "display must be \"summarized\" or \"omitted\"");
+  if (inner.has("display") && display != "summarized" && display != "omitted" && display != "updates") {
+    inner.refuse("display", "display must be \"summarized\", \"omitted\" or \"updates\"");
   }
   if (type != "enabled" && type != "adaptive" && type != "disabled") {
     inner.refuse("type", "type must be \"enabled\", \"adaptive\" or \"disabled\"");
   } else if (prompts.knows("enable_thinking", chat)) {
     chat.chat_template_kwargs["enable_thinking"] = type != "disabled";
   } else if (type == "enabled" && !prompts.dialect()->thinking) {
-    inner.refuse("type", "type \"enabled\" is not supported by this model");
+    inner.ignore_value("type", type, "type \"enabled\" is not supported by this model");
   }
   if (type == "adaptive" && budget) inner.refuse("budget_tokens", "budget_tokens is for type \"enabled\"");
   if (auto status = inner.finish(); !status) fields.refuse(std::move(status.error()));
@@ -69,8 +71,8 @@ FormatWish read_output_config(FieldReader& fields, const chat::ChatPrompts& prom
   inner.read("effort", effort);
   if (inner.has("effort") && prompts.knows("reasoning_effort", chat)) {
     chat.chat_template_kwargs["reasoning_effort"] = effort;
-  } else if (inner.has("effort")) {
-    inner.refuse("effort", "effort is not supported by this model");
+  } else {
+    inner.ignore("effort", "is not supported by this model");
   }
   const auto* inner_format = inner.find("format");
   const bool is_given = inner_format != nullptr && !inner_format->is_null();
@@ -82,6 +84,11 @@ FormatWish read_output_config(FieldReader& fields, const chat::ChatPrompts& prom
   }
   if (auto status = inner.finish(); !status) fields.refuse(std::move(status.error()));
   return format;
+}
+
+/// Whether tools of this type look for tools whose loading is deferred.
+bool is_tool_search(std::string_view type) {
+  return type.starts_with("tool_search_tool_");
 }
 
 std::vector<wire::GivenTool> read_tool_list(FieldReader& fields) {
@@ -97,6 +104,11 @@ std::vector<wire::GivenTool> read_tool_list(FieldReader& fields) {
     std::string type = "custom";
     std::string description;
     one.read("type", type);
+    if (is_tool_search(type) && one.is_fine()) {  // all tools are in the prompt
+      one.ignore_value("type", type, "type is \"" + type + "\": there is no search for tools");
+      tools.pop_back();
+      continue;
+    }
     if (type != "custom") {
       one.refuse("type", "type is \"" + type + "\": only tools of the client's own (\"custom\") are supported");
     }
@@ -106,6 +118,9 @@ std::vector<wire::GivenTool> read_tool_list(FieldReader& fields) {
     if (one.has("description")) tool.function["description"] = std::move(description);
     for (const char* name : {"cache_control", "strict", "eager_input_streaming"})
       one.skip(name);  // as it is in any case
+    bool defers_loading = false;
+    one.read("defer_loading", defers_loading);
+    if (defers_loading) one.ignore("defer_loading", "is not supported: all tools are in the prompt");
     const auto* schema = one.read_object("input_schema");
     if (schema != nullptr) tool.function["parameters"] = *schema;
     if (schema == nullptr && one.is_fine()) one.refuse("input_schema", "input_schema is required");
@@ -140,10 +155,42 @@ void read_tool_use(FieldReader& fields, chat::ChatInput& chat, chat::ToolUse& us
   wire::set_tools(fields, tools, choice, named, chat, use);
 }
 
+/// What the server is to leave out of a long conversation. clear_thinking with keep "all" asks for nothing; others are
+/// ignored by their type, since nothing is left out here.
+void read_context_management(FieldReader& fields) {
+  constexpr const char* kName = "context_management";
+  const auto* management = fields.read_object(kName);
+  if (management == nullptr) return;
+  FieldReader inner(*management, FieldReader::Nulls::absent, "context_management.");
+  const auto* edits = inner.find("edits");
+  if (edits != nullptr && !edits->is_array()) inner.refuse("edits", "edits must be a list");
+  if (edits != nullptr && edits->is_array()) {
+    for (std::size_t i = 0; i < edits->size(); ++i) {
+      const auto where = "context_management.edits[" + std::to_string(i) + "]";
+      const auto& edit = (*edits)[i];
+      if (!edit.is_object()) return fields.refuse(wire::invalid_field(where, "must be an object"));
+      FieldReader one(edit, FieldReader::Nulls::absent, where + ".");
+      std::string type;
+      one.read_required("type", type);
+      const auto* keep = one.find("keep");
+      const bool keeps_all = type.starts_with("clear_thinking_") && keep != nullptr && *keep == "all";
+      if (one.is_fine() && !keeps_all) {
+        one.ignore_value("type", type, "type \"" + type + "\" is not supported: nothing is left out of a conversation");
+      }
+      for (const char* name : {"trigger", "clear_at_least", "exclude_tools", "clear_tool_inputs"}) one.skip(name);
+      if (auto status = one.finish(); !status) return fields.refuse(std::move(status.error()));
+    }
+  }
+  if (auto status = inner.finish(); !status) fields.refuse(std::move(status.error()));
+}
+
 /// Who asks and for what price: nothing that changes the answer.
 void read_noise(FieldReader& fields) {
   fields.skip("service_tier");
   fields.skip("cache_control");  // every prefix is cached
+  wire::refuse_unless(fields, "mcp_servers", {wire::Json::array()}, ": this server calls no others");
+  wire::refuse_unless(fields, "container", {}, ": there are no containers");
+  read_context_management(fields);
   const auto* metadata = fields.read_object("metadata");
   if (metadata == nullptr) return;
   FieldReader inner(*metadata, FieldReader::Nulls::absent, "metadata.");
@@ -180,7 +227,6 @@ Prompt read_prompt(FieldReader& fields, const chat::ChatPrompts& prompts) {
 
 void read_sampling(FieldReader& fields, GenerateRequest& request) {
   request.open = OpenSamplingFields::all();
-  request.open.temperature = false;  // 1, whatever the model's maker recommends
   request.open.max_tokens = false;
   if (!fields.has("max_tokens")) fields.refuse("max_tokens", "max_tokens is required");
   fields.read("max_tokens", request.sampling.max_tokens);

@@ -28,7 +28,8 @@ tl::expected<NamedModel, ErrorAnswer> read_model_name(const ApiContext& context,
   if (!model->is_string()) return tl::unexpected(invalid_request("model must be a string", "model"));
   auto name = model->get<std::string>();
   const auto* served = context.models.find(name);
-  if (served == nullptr) served = context.models.find(without_latest(name));
+  const bool is_exact = served != nullptr && served->serves(name);
+  if (!is_exact) served = context.models.find(without_latest(name));
   if (served != nullptr) return NamedModel{served, std::move(name)};
   return tl::unexpected(
       ErrorAnswer{404, "model '" + name + "' not found. Served: " + context.models.listed("'", "'", with_tag), "model",

@@ -8,6 +8,7 @@
 #include "io/http/openai/chat_parts.hpp"
 #include "io/http/openai/chat_writer.hpp"
 #include "io/wire/chat_fields.hpp"
+#include "io/wire/foreign_fields.hpp"
 #include "io/wire/request_fields.hpp"
 #include "io/wire/tool_fields.hpp"
 
@@ -16,16 +17,18 @@ namespace {
 
 using wire::FieldReader;
 
-void read_max_tokens(FieldReader& fields, GenerateRequest& request) {
-  // Absent: the rest of the context, to which the engine lowers what is more.
-  request.sampling.max_tokens = std::numeric_limits<std::int32_t>::max();
-  request.open.max_tokens = false;
-  const bool old_name = fields.has("max_tokens");
-  fields.read("max_tokens", request.sampling.max_tokens);
-  if (fields.has("max_completion_tokens") && old_name) {
-    fields.refuse("max_completion_tokens", "max_completion_tokens and max_tokens exclude each other");
-  }
-  fields.read("max_completion_tokens", request.sampling.max_tokens);
+/// SGLang's switches of what becomes of the thinking.
+void read_reasoning_form(FieldReader& fields, ChatOptions& options, bool& is_separate) {
+  fields.read("include_reasoning", options.include_reasoning);
+  fields.read("stream_reasoning", options.stream_reasoning);
+  fields.read("separate_reasoning", is_separate);
+}
+
+/// OpenAI's fields that ask for more than a text.
+void refuse_other_answers(FieldReader& fields) {
+  wire::refuse_unless(fields, "audio", {}, ": this model writes text only");
+  wire::refuse_unless(fields, "web_search_options", {}, ": this server does not search");
+  wire::refuse_unless(fields, "echo", {false}, ": the conversation is not repeated");
 }
 
 void read_logprobs(FieldReader& fields, ChatOptions& options, SamplingParams& sampling) {
@@ -48,18 +51,24 @@ ParsedJob parse_chat(const wire::Json& body, const chat::ChatPrompts& prompts, H
   chat::ChatInput chat;
   fields.skip("model");
   read_noise(fields);
+  fields.skip("prediction");  // makes answers faster elsewhere, and no others
   wire::read_chat(fields, chat);
   options.stream = read_stream(fields);
+  // Absent: what the model's maker recommends, or the rest of the context, to which the engine lowers what is more.
+  request.sampling.max_tokens = std::numeric_limits<std::int32_t>::max();
   read_max_tokens(fields, request);
   read_logprobs(fields, options, request.sampling);
   chat::ToolUse tools;
   wire::read_tool_use(fields, /*is_flat=*/false, chat, tools);
-  read_effort(fields, "reasoning_effort", prompts, chat);  // of the template that is for these tools
+  read_thinking_switches(fields, prompts, chat);  // of the template that is for these tools
+  read_effort(fields, "reasoning_effort", prompts, chat);
   fields.read("return_token_ids", options.return_token_ids);
   fields.read("timing", options.timing);
-  wire::read_request_fields(fields, request);
+  wire::read_api_fields(fields, request);
   refuse_functions(fields);
-  fields.read("include_reasoning", options.include_reasoning);
+  refuse_other_answers(fields);
+  bool is_reasoning_separate = true;
+  read_reasoning_form(fields, options, is_reasoning_separate);
   FieldNames names = field_names("messages", {{"logprobs", "top_logprobs"}});
   read_response_format(fields, request.sampling, names);
   if (request.sampling.prompt_logprobs && options.stream.stream) {
@@ -71,12 +80,13 @@ ParsedJob parse_chat(const wire::Json& body, const chat::ChatPrompts& prompts, H
   }
   auto reading = chat::prepare(prompts, std::move(chat), tools, request);
   if (!reading) return tl::unexpected(error_answer(reading.error()));
-  options.reading = std::move(*reading);
+  options.reading = is_reasoning_separate ? std::move(*reading) : chat::without_thinking(std::move(*reading));
 
   GenerationJob job;
   job.stream = options.stream.stream;
   job.names = std::move(names);
-  if (body.contains("max_completion_tokens")) job.names.emplace_back("max_tokens", "max_completion_tokens");
+  if (body.contains("max_completion_tokens") && !body.contains("max_tokens"))
+    job.names.emplace_back("max_tokens", "max_completion_tokens");
   job.requests.push_back(std::move(request));
   job.writer = std::make_unique<ChatWriter>(std::move(head), std::move(options));
   return job;

@@ -13,8 +13,30 @@ void read_effort(wire::FieldReader& fields, const char* name, const chat::ChatPr
   } else if (prompts.knows("enable_thinking", chat)) {
     chat.chat_template_kwargs["enable_thinking"] = effort != "none";
   } else if (effort != "none") {
-    fields.refuse(name, std::string(name) + " is not supported by this model");
+    fields.ignore(name, "is not supported by this model");
   }
+}
+
+void read_thinking_switches(wire::FieldReader& fields, const chat::ChatPrompts& prompts, chat::ChatInput& chat) {
+  const auto set = [&](const char* name, bool is_on) {
+    if (prompts.knows("enable_thinking", chat)) {
+      chat.chat_template_kwargs["enable_thinking"] = is_on;
+    } else if (is_on != prompts.dialect()->thinking.has_value()) {
+      fields.ignore(name, "is not supported by this model");
+    }
+  };
+  for (const char* name : {"enable_thinking", "think"}) {
+    bool is_on = false;
+    fields.read(name, is_on);
+    if (fields.has(name)) set(name, is_on);
+  }
+  const auto* thinking = fields.read_object("thinking");
+  if (thinking == nullptr) return;
+  wire::FieldReader inner(*thinking, wire::FieldReader::Nulls::absent, "thinking.");
+  std::string type;
+  inner.read_required("type", type);
+  if (auto status = inner.finish(); !status) return fields.refuse(std::move(status.error()));
+  set("thinking", type != "disabled");
 }
 
 void write_token_logprobs(wire::JsonWriter& json, const std::vector<LogprobEntry>& entries, std::size_t num_top) {

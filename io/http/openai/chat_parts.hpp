@@ -14,8 +14,12 @@
 namespace pagoda::http::openai {
 
 /// Reads how much to think, from the field `name`. That is the template's business: its variable reasoning_effort, or a
-/// switch that turns thinking off; refused where it has neither.
+/// switch that turns thinking off; ignored where it has neither.
 void read_effort(wire::FieldReader& fields, const char* name, const chat::ChatPrompts& prompts, chat::ChatInput& chat);
+
+/// The switches that other servers of this API have for the thinking: enable_thinking, think, and thinking
+/// {"type": "enabled" or "disabled"}. The switch is the template's enable_thinking. Without one they are ignored.
+void read_thinking_switches(wire::FieldReader& fields, const chat::ChatPrompts& prompts, chat::ChatInput& chat);
 
 /// A list with {token, logprob, bytes, top_logprobs} for each entry; at most `num_top` of its top.
 void write_token_logprobs(wire::JsonWriter& json, const std::vector<LogprobEntry>& entries, std::size_t num_top);

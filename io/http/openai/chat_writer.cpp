@@ -40,7 +40,7 @@ void ChatWriter::chunk(std::string& out, std::int32_t index, Write write) {
     json.key("choices").open_array().open_object().field("index", index).key("delta").open_object();
     write(json);
     json.close_object().close_array();
-    if (options_.stream.include_usage) json.key("usage").null();
+    chunk_usage_.write(json);
   });
 }
 
@@ -94,6 +94,11 @@ void ChatWriter::write_tokens(JsonWriter& json, const SequenceDelta* delta) cons
 void ChatWriter::write_events(std::string& out, std::int32_t index, Choice& choice, const SequenceDelta* delta) {
   for (const AnswerEvent& event : events_) {
     if (event.kind == AnswerEvent::Kind::call_begin) choice.has_calls = true;
+    if (event.kind == AnswerEvent::Kind::thinking && !options_.stream_reasoning) {
+      choice.reasoning += event.text;
+      continue;
+    }
+    write_reasoning(out, index, choice);
     const bool is_shown = event.kind != AnswerEvent::Kind::call_end &&
                           (event.kind != AnswerEvent::Kind::thinking || options_.include_reasoning);
     if (!is_shown) continue;
@@ -111,7 +116,22 @@ void ChatWriter::write_events(std::string& out, std::int32_t index, Choice& choi
   });
 }
 
+/// Writes the thinking that is held back until its end is known.
+void ChatWriter::write_reasoning(std::string& out, std::int32_t index, Choice& choice) {
+  const auto reasoning = std::exchange(choice.reasoning, {});
+  if (reasoning.empty() || !options_.include_reasoning) return;
+  chunk(out, index, [&](JsonWriter& json) {
+    json.field("reasoning", reasoning).close_object();
+    write_tokens(json, nullptr);
+  });
+}
+
+void ChatWriter::begin(std::string&, std::int64_t prompt_tokens) {
+  chunk_usage_.begin(prompt_tokens);
+}
+
 void ChatWriter::delta(std::string& out, std::size_t, const SequenceDelta& delta) {
+  chunk_usage_.add(delta.token_ids.size());
   Choice& one = choice(out, delta.index);
   one.parser.feed(delta.text, events_);
   write_events(out, delta.index, one, &delta);
@@ -124,6 +144,7 @@ void ChatWriter::done(std::string& out, std::size_t, const RequestResult& result
     Choice& one = choice(out, output.index);
     one.parser.finish(events_);
     write_events(out, output.index, one, nullptr);
+    write_reasoning(out, output.index, one);
     append_event(out, [&](JsonWriter& json) {
       write_head(json, head_, kChunk);
       json.key("choices").open_array().open_object();
@@ -131,7 +152,7 @@ void ChatWriter::done(std::string& out, std::size_t, const RequestResult& result
       write_end(json, output, one.has_calls);
       json.close_object().close_array();
       if (options_.timing) write_timing(json.key("timing"), result);
-      if (options_.stream.include_usage) json.key("usage").null();
+      chunk_usage_.write(json);
     });
   }
 }

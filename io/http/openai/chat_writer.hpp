@@ -19,6 +19,7 @@ struct ChatOptions {
   bool return_token_ids = false;
   bool timing = false;
   bool include_reasoning = true;  ///< else the thinking is left out
+  bool stream_reasoning = true;   ///< else a stream has the thinking of a choice in one chunk
   chat::AnswerReading reading;
 };
 
@@ -28,6 +29,7 @@ class ChatWriter final : public GenerationWriter {
  public:
   ChatWriter(Head head, ChatOptions options) : head_(std::move(head)), options_(std::move(options)) {}
 
+  void begin(std::string& out, std::int64_t prompt_tokens) override;
   void delta(std::string& out, std::size_t prompt, const SequenceDelta& delta) override;
   void done(std::string& out, std::size_t prompt, const RequestResult& result) override;
   void end(std::string& out) override;
@@ -39,11 +41,13 @@ class ChatWriter final : public GenerationWriter {
   struct Choice {
     chat::AnswerParser parser;
     bool has_calls = false;
+    std::string reasoning = {};  ///< held back, without stream_reasoning
   };
 
   Choice& choice(std::string& out, std::int32_t index);
   /// One chunk for each event, with what else the delta has in the first.
   void write_events(std::string& out, std::int32_t index, Choice& choice, const SequenceDelta* delta);
+  void write_reasoning(std::string& out, std::int32_t index, Choice& choice);
   void write_event(wire::JsonWriter& json, std::int32_t index, const chat::AnswerEvent& event) const;
   void write_tokens(wire::JsonWriter& json, const SequenceDelta* delta) const;
   template <class Write>
@@ -51,6 +55,7 @@ class ChatWriter final : public GenerationWriter {
 
   Head head_;
   ChatOptions options_;
+  ChunkUsage chunk_usage_{options_.stream};
   std::map<std::int32_t, Choice> choices_;
   std::vector<chat::AnswerEvent> events_;
   Usage usage_;

@@ -1,5 +1,6 @@
 #include "io/http/openai/common.hpp"
 
+#include "io/wire/request_fields.hpp"
 #include "io/wire/structured_fields.hpp"
 
 namespace pagoda::http::openai {
@@ -7,8 +8,6 @@ namespace pagoda::http::openai {
 GenerateRequest request_with_defaults() {
   GenerateRequest request;
   request.open = OpenSamplingFields::all();
-  request.open.temperature = false;
-  request.open.top_p = false;
   return request;
 }
 
@@ -28,6 +27,16 @@ void read_noise(wire::FieldReader& fields) {
   bool store = false;
   fields.read("store", store);
   if (store) fields.refuse("store", "store must be false: answers are not kept");
+}
+
+void read_max_tokens(wire::FieldReader& fields, GenerateRequest& request) {
+  auto& sampling = request.sampling;
+  wire::read_open(fields, "max_tokens", sampling.max_tokens, request.open.max_tokens);
+  const auto old_name = sampling.max_tokens;
+  wire::read_open(fields, "max_completion_tokens", sampling.max_tokens, request.open.max_tokens);
+  if (fields.has("max_tokens") && sampling.max_tokens != old_name) {
+    fields.refuse("max_completion_tokens", "max_completion_tokens and max_tokens are one field, and differ");
+  }
 }
 
 void read_response_format(wire::FieldReader& fields, SamplingParams& sampling, FieldNames& names) {
@@ -55,14 +64,27 @@ StreamOptions read_stream(wire::FieldReader& fields) {
   const auto* object = fields.read_object("stream_options");
   if (object == nullptr) return options;
   if (!options.stream) {
-    fields.refuse("stream_options", "stream_options needs stream: true");
+    fields.ignore("stream_options", "needs stream: true");
     return options;
   }
   wire::FieldReader inner(*object, wire::FieldReader::Nulls::absent, "stream_options.");
   inner.read("include_usage", options.include_usage);
+  inner.read("continuous_usage_stats", options.continuous_usage);
   inner.skip("include_obfuscation");  // padding against observers of a plain connection; there is none to add
   if (auto status = inner.finish(); !status) fields.refuse(std::move(status.error()));
   return options;
+}
+
+void ChunkUsage::write(wire::JsonWriter& json) const {
+  if (!options_.include_usage) return;
+  json.key("usage");
+  if (!options_.continuous_usage) {
+    json.null();
+    return;
+  }
+  json.open_object().field("prompt_tokens", usage_.prompt_tokens);
+  json.field("completion_tokens", usage_.completion_tokens);
+  json.field("total_tokens", usage_.prompt_tokens + usage_.completion_tokens).close_object();
 }
 
 void write_head(wire::JsonWriter& json, const Head& head, std::string_view object) {

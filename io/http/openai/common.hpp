@@ -30,7 +30,8 @@ struct Head {
   std::int64_t created = 0;  ///< seconds since 1970
 };
 
-/// Fields with OpenAI's defaults: temperature 1 and top_p 1, whatever the model's maker recommends.
+/// Returns a request whose sampling fields are open for what the model's maker recommends, and else have OpenAI's
+/// defaults: temperature 1, top_p 1.
 GenerateRequest request_with_defaults();
 
 /// Skips the fields that SDKs send along and that change nothing here: service_tier, safety_identifier,
@@ -39,6 +40,9 @@ void skip_noise(wire::FieldReader& fields);
 
 /// The same for APIs that keep no answers: metadata too, and store, which must be false.
 void read_noise(wire::FieldReader& fields);
+
+/// Reads max_tokens or max_completion_tokens, its newer name. Both may be given where they agree.
+void read_max_tokens(wire::FieldReader& fields, GenerateRequest& request);
 
 /// Refuses functions and function_call, which tools have replaced. One that asks for nothing is fine.
 void refuse_functions(wire::FieldReader& fields);
@@ -49,9 +53,24 @@ void read_response_format(wire::FieldReader& fields, SamplingParams& sampling, F
 struct StreamOptions {
   bool stream = false;
   bool include_usage = false;
+  bool continuous_usage = false;  ///< with include_usage: in every chunk
 };
 /// stream and stream_options.
 StreamOptions read_stream(wire::FieldReader& fields);
+
+/// The member `usage` of the chunks of a stream before its end.
+class ChunkUsage {
+ public:
+  explicit ChunkUsage(const StreamOptions& options) : options_(options) {}
+  void begin(std::int64_t prompt_tokens) { usage_.prompt_tokens = prompt_tokens; }
+  void add(std::size_t num_tokens) { usage_.completion_tokens += static_cast<std::int64_t>(num_tokens); }
+  /// Writes null, or with continuous_usage the tokens of all choices so far. Writes nothing without include_usage.
+  void write(wire::JsonWriter& json) const;
+
+ private:
+  StreamOptions options_;
+  Usage usage_;
+};
 
 /// The id, object, created and model members of an open object.
 void write_head(wire::JsonWriter& json, const Head& head, std::string_view object);

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "io/wire/foreign_fields.hpp"
 #include "io/wire/request_fields.hpp"
 
 namespace pagoda::http::openai {
@@ -169,8 +170,11 @@ class CompletionWriter final : public GenerationWriter {
     prompts_[prompt] = {std::move(text), std::move(first_token)};
   }
 
+  void begin(std::string&, std::int64_t prompt_tokens) override { chunk_usage_.begin(prompt_tokens); }
+
   void delta(std::string& out, std::size_t prompt, const SequenceDelta& delta) override {
     if (options_.no_tokens) return;
+    chunk_usage_.add(delta.token_ids.size());
     auto& sequence = sequence_of(prompt, delta.index);
     const bool echoes = owes_echo(prompt, delta.index);
     append_event(out, [&](JsonWriter& json) {
@@ -189,7 +193,7 @@ class CompletionWriter final : public GenerationWriter {
       if (options_.return_token_ids) write_token_ids(json, delta.token_ids);
       json.key("finish_reason").null().key("stop_reason").null();
       json.close_object().close_array();
-      if (options_.stream.include_usage) json.key("usage").null();
+      chunk_usage_.write(json);
     });
     sequence.num_characters += num_characters(delta.text);
   }
@@ -207,7 +211,7 @@ class CompletionWriter final : public GenerationWriter {
         write_finish(json, output);
         json.close_object().close_array();
         if (options_.timing) write_timing(json.key("timing"), result);
-        if (options_.stream.include_usage) json.key("usage").null();
+        chunk_usage_.write(json);
       });
     }
   }
@@ -308,6 +312,7 @@ class CompletionWriter final : public GenerationWriter {
 
   Head head_;
   CompletionOptions options_;
+  ChunkUsage chunk_usage_{options_.stream};
   std::vector<Prompt> prompts_;
   std::vector<Sequence> sequences_;  ///< by choice
   Usage usage_;
@@ -323,13 +328,14 @@ ParsedJob parse_completion(const Json& body, Head head, std::int64_t max_queued_
   fields.skip("model");
   read_noise(fields);
   options.stream = read_stream(fields);
-  wire::read_open(fields, "max_tokens", sampling.max_tokens, request.open.max_tokens);
+  read_max_tokens(fields, request);
   fields.read("logprobs", options.logprobs);
   fields.read("echo", options.echo);
   fields.read("return_token_ids", options.return_token_ids);
   fields.read("timing", options.timing);
-  wire::read_request_fields(fields, request);
-  if (fields.has("suffix")) fields.refuse("suffix", "suffix is not supported");
+  wire::read_api_fields(fields, request);
+  wire::refuse_unless(fields, "suffix", {""}, ": this model does not fill in");
+  wire::refuse_unless(fields, "continue_final_message", {false}, ": there are no messages");
   if (options.logprobs && *options.logprobs < 0) fields.refuse("logprobs", "logprobs must be at least 0");
   FieldNames names = field_names("prompt");
   read_response_format(fields, sampling, names);

@@ -47,7 +47,7 @@ void read_message(FieldReader& item, const std::string& where, Json& messages) {
   if (role != "user" && role != "assistant" && role != "system" && role != "developer") {
     item.refuse("role", "role must be user, assistant, system or developer, not \"" + role + "\"");
   }
-  if (item.find("phase") != nullptr) item.refuse("phase", "phase is not supported by this model");
+  item.skip("phase");  // whether a text was said before calls or behind them, which its place tells too
   const auto* given = item.find("content");
   if (given == nullptr) return item.refuse("content", "content is required");
   auto content = read_content(*given, where + ".content");

@@ -68,7 +68,7 @@ void add_response_routes(Routes& routes, const ApiContext& context, ResponseStor
     }
     // An id of our own: who knows it may read what is stored, and a client's may come twice.
     return parse_response(body, *model.chat, store, ResponseStore::owner_of(request),
-                          {request.own_id, model.info.name, request.created});
+                          {request.own_id, model.info.name, request.created}, model.info.sampling_defaults);
   };
   routes.add(Verb::post, "/v1/responses", Access::key,
              generating(context, "/v1/responses", parse, may_go_on_from_another));

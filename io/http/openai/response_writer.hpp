@@ -29,6 +29,7 @@ struct ResponseOptions {
   wire::Json tools = wire::Json::array();
   bool logprobs = false;
   std::int64_t top_logprobs = 0;
+  bool encrypted_reasoning = false;  ///< items of reasoning have an encrypted_content
   double top_p = 1;
   wire::Json format = wire::Json{{"type", "text"}};
   std::string user;

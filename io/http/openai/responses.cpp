@@ -1,8 +1,11 @@
 #include "io/http/openai/responses.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "io/chat/answer_reading.hpp"
@@ -11,6 +14,7 @@
 #include "io/http/openai/response_items.hpp"
 #include "io/http/openai/response_writer.hpp"
 #include "io/wire/chat_fields.hpp"
+#include "io/wire/foreign_fields.hpp"
 #include "io/wire/request_fields.hpp"
 #include "io/wire/structured_fields.hpp"
 #include "io/wire/tool_fields.hpp"
@@ -22,6 +26,11 @@ using wire::FieldReader;
 using wire::Json;
 
 constexpr std::int64_t kMaxTopLogprobs = 20;
+/// What `include` asks for of items that are in no answer of this server.
+constexpr std::string_view kIncludesOfOtherItems[] = {
+    "web_search_call.action.sources",        "web_search_call.results",  "code_interpreter_call.outputs",
+    "computer_call_output.output.image_url", "file_search_call.results", "message.input_image.image_url",
+};
 constexpr std::size_t kMaxMetadata = 16;
 constexpr std::size_t kMaxMetadataKeyBytes = 64 * 4;     // 64 characters
 constexpr std::size_t kMaxMetadataValueBytes = 512 * 4;  // 512 characters
@@ -48,7 +57,7 @@ void read_text_form(FieldReader& fields, ResponseOptions& options, SamplingParam
   wire::read_format(inner, "format", wire::FormatPlace::beside, sampling.structured_outputs, "text.");
   if (const auto* format = inner.read_object("format")) options.format = *format;
   if (const auto* verbosity = inner.find("verbosity"); verbosity != nullptr && *verbosity != "medium") {
-    inner.refuse("verbosity", "verbosity is supported as \"medium\" only");
+    inner.ignore("verbosity", "is supported as \"medium\" only");
   }
   if (auto status = inner.finish(); !status) fields.refuse(std::move(status.error()));
 }
@@ -62,8 +71,9 @@ void read_reasoning(FieldReader& fields, const chat::ChatPrompts& prompts, chat:
   read_effort(inner, "effort", prompts, chat);
   inner.read("summary", options.summary);
   if (options.summary && options.summary != "auto") {
-    inner.refuse("summary", "summary is supported as \"auto\" only: there are no summaries");
+    inner.ignore("summary", "is supported as \"auto\" only: there are no summaries");
   }
+  inner.ignore("generate_summary");
   if (auto status = inner.finish(); !status) fields.refuse(std::move(status.error()));
 }
 
@@ -73,8 +83,10 @@ void read_logprobs(FieldReader& fields, ResponseOptions& options, SamplingParams
   for (const auto& what : include) {
     if (what == "message.output_text.logprobs") {
       options.logprobs = true;
-    } else {
-      fields.refuse("include", "include \"" + what + "\" is not supported: only \"message.output_text.logprobs\" is");
+    } else if (what == "reasoning.encrypted_content") {
+      options.encrypted_reasoning = true;
+    } else if (std::ranges::find(kIncludesOfOtherItems, what) == std::end(kIncludesOfOtherItems)) {
+      fields.ignore_value("include", what, "include \"" + what + "\" is not supported");
     }
   }
   fields.read("top_logprobs", options.top_logprobs);
@@ -92,7 +104,11 @@ void read_max_tokens(FieldReader& fields, ResponseOptions& options, GenerateRequ
   if (options.max_output_tokens.value_or(1) < 1) {
     fields.refuse("max_output_tokens", "max_output_tokens must be at least 1");
   }
-  // Absent: the rest of the context, to which the engine lowers what is more.
+  for (const char* name : {"max_tokens", "max_completion_tokens"}) {
+    if (fields.find(name) != nullptr) fields.refuse(name, std::string(name) + " is max_output_tokens here");
+  }
+  // Absent: what the model's maker recommends, or the rest of the context, to which the engine lowers what is more.
+  request.open.max_tokens = !options.max_output_tokens;
   request.sampling.max_tokens = options.max_output_tokens.value_or(std::numeric_limits<std::int32_t>::max());
 }
 
@@ -113,6 +129,10 @@ void read_ways(FieldReader& fields) {
   std::string truncation = "disabled";
   fields.read("truncation", truncation);
   if (truncation != "disabled") fields.refuse("truncation", "truncation is supported as \"disabled\" only");
+  wire::refuse_unless(fields, "conversation", {}, ": send its items as input");
+  wire::refuse_unless(fields, "prompt", {}, ": there are no stored prompts");
+  fields.skip("max_tool_calls");   // of tools that the server runs
+  fields.skip("client_metadata");  // for those who look at requests
 }
 
 ErrorAnswer no_previous_response(const std::string& id) {
@@ -162,11 +182,10 @@ ResponseWriter::Keep keeper(ResponseStore& store, const ResponseStore::Owner& ow
 }  // namespace
 
 ParsedJob parse_response(const wire::Json& body, const chat::ChatPrompts& prompts, ResponseStore& store,
-                         const ResponseStore::Owner& owner, Head head) {
+                         const ResponseStore::Owner& owner, Head head, const SamplingDefaults& defaults) {
   FieldReader fields(body, FieldReader::Nulls::absent);
   ResponseOptions options;
   auto request = request_with_defaults();
-  request.open.max_tokens = false;
   request.add_special_tokens = false;  // the template writes them
   chat::ChatInput chat;
   fields.skip("model");
@@ -204,8 +223,9 @@ ParsedJob parse_response(const wire::Json& body, const chat::ChatPrompts& prompt
     return tl::unexpected(std::move(answer));
   }
   options.reading = std::move(*reading);
-  options.temperature = request.sampling.temperature;
-  options.top_p = request.sampling.top_p;
+  const auto sampling = with_defaults(request.sampling, request.open, defaults);
+  options.temperature = sampling.temperature;
+  options.top_p = sampling.top_p;
   options.user = request.user;
 
   GenerationJob job;

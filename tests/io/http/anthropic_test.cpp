@@ -44,7 +44,7 @@ TEST(AnthropicMessages, defaults_are_the_apis_and_the_models) {
   const auto request = request_of("");
   EXPECT_EQ(request.sampling.max_tokens, 8);
   EXPECT_EQ(request.sampling.temperature, 1);
-  EXPECT_FALSE(request.open.temperature);
+  EXPECT_TRUE(request.open.temperature);
   EXPECT_FALSE(request.open.max_tokens);
   EXPECT_TRUE(request.open.top_p);
   EXPECT_FALSE(request.add_special_tokens);
@@ -66,8 +66,11 @@ TEST(AnthropicMessages, sampling_fields_of_the_api_and_of_ours_are_read) {
 TEST(AnthropicMessages, what_changes_nothing_is_taken) {
   for (const auto* fields :
        {R"("metadata":{"user_id":"u"})", R"("service_tier":"auto")", R"("cache_control":{"type":"ephemeral"})",
-        R"("tools":[])", R"("tool_choice":{"type":"none"})", R"("tool_choice":{"type":"auto"})",
-        R"("thinking":{"type":"disabled"})", R"("system":null)", R"("chat_template_kwargs":{"a":1})"}) {
+        R"("tools":[])", R"("tool_choice":{"type":"none"})", R"("tool_choice":{"type":"auto"})", R"("mcp_servers":[])",
+        R"("container":null)", R"("context_management":null)",
+        R"("context_management":{"edits":[{"type":"clear_thinking_20251015","keep":"all"}]})",
+        R"("thinking":{"type":"adaptive","display":"updates"})", R"("thinking":{"type":"disabled"})",
+        R"("system":null)", R"("chat_template_kwargs":{"a":1})"}) {
     EXPECT_TRUE(parsed(fields).has_value()) << fields;
   }
 }
@@ -134,7 +137,10 @@ INSTANTIATE_TEST_SUITE_P(
         RefusedField{"two_stops", R"("stop":"a","stop_sequences":["b"])", "stop_sequences"},
         RefusedField{"many", R"("n":2)", "n"},
         RefusedField{"prompt_logprobs", R"("prompt_logprobs":1)", "prompt_logprobs"},
-        RefusedField{"mcp_servers", R"("mcp_servers":[])", "mcp_servers"},
+        RefusedField{"mcp_servers", R"("mcp_servers":[{"type":"url"}])", "mcp_servers"},
+        RefusedField{"container", R"("container":"c")", "container"},
+        RefusedField{"context_edit", R"("context_management":{"edits":[{"type":"clear_tool_uses_20250919"}]})",
+                     "context_management.edits[0].type"},
         RefusedField{"effort", R"("output_config":{"effort":"low"})", "output_config.effort"},
         RefusedField{"unknown_config", R"("output_config":{"x":1})", "output_config.x"},
         RefusedField{"format_type", R"("output_config":{"format":{"type":"json_object"}})",

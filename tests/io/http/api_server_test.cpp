@@ -112,6 +112,21 @@ TEST_F(ApiServerTest, AModelIsServedUnderEachOfItsNamesAndAnswersUnderTheFirst) 
   EXPECT_NE(refused.body.find("'fake:latest', 'org/other:latest', 'third:latest'"), std::string::npos) << refused.body;
 }
 
+TEST_F(ApiServerTest, AnyModelNameMeansTheFirstModelWhereThatIsAskedFor) {
+  ServerConfig config;
+  config.any_model_name = true;
+  start(fake_model(), config);
+  const auto answer = post("/v1/completions", R"({"model": "tgi", "prompt": "p", "max_tokens": 1})");
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  EXPECT_EQ(json::parse(answer.body)["model"], "fake");
+  for (const auto* name : {"fake:latest", "llama3", "llama3:8b"}) {
+    const auto ollama =
+        post("/api/generate", R"({"prompt": "p", "stream": false, "model": ")" + std::string(name) + "\"}");
+    ASSERT_EQ(ollama.status, 200) << ollama.body;
+    EXPECT_EQ(json::parse(ollama.body)["model"], name);
+  }
+}
+
 TEST_F(ApiServerTest, AConversationThatGoesOnFromALongOneDoesNotHoldUpOtherClients) {
   auto model = fake_model();
   constexpr const char* kSlow =

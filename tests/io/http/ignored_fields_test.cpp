@@ -13,25 +13,25 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-struct Route {
+struct RouteAndFields {
   const char* path;
   std::string fields;
 };
 
-const std::array<Route, 6>& routes_with_bodies() {
+const std::array<RouteAndFields, 6>& routes_with_bodies() {
   static const std::string messages = R"("messages": [{"role": "user", "content": "p"}])";
-  static const std::array<Route, 6> routes{{{"/v1/completions", R"("prompt": "p")"},
-                                            {"/v1/chat/completions", messages},
-                                            {"/v1/responses", R"("input": "p")"},
-                                            {"/v1/messages", messages + R"(, "max_tokens": 3)"},
-                                            {"/api/chat", messages + R"(, "model": "fake", "stream": false)"},
-                                            {"/apply_template", messages}}};
+  static const std::array<RouteAndFields, 6> routes{{{"/v1/completions", R"("prompt": "p")"},
+                                                     {"/v1/chat/completions", messages},
+                                                     {"/v1/responses", R"("input": "p")"},
+                                                     {"/v1/messages", messages + R"(, "max_tokens": 3)"},
+                                                     {"/api/chat", messages + R"(, "model": "fake", "stream": false)"},
+                                                     {"/apply_template", messages}}};
   return routes;
 }
 
 class IgnoredFieldsOfRoutes : public ApiServerTest {
  protected:
-  TestAnswer ask(const Route& route, const std::string& more) {
+  TestAnswer ask(const RouteAndFields& route, const std::string& more) {
     return post(route.path, "{" + route.fields + ", " + more + "}");
   }
 };

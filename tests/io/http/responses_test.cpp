@@ -49,8 +49,9 @@ TEST(Responses, defaults_are_the_apis) {
   const auto request = request_of("");
   EXPECT_GT(request.sampling.max_tokens, 1 << 20);
   EXPECT_EQ(request.sampling.temperature, 1);
-  EXPECT_FALSE(request.open.temperature);
-  EXPECT_FALSE(request.open.top_p);
+  EXPECT_TRUE(request.open.temperature);
+  EXPECT_TRUE(request.open.top_p);
+  EXPECT_TRUE(request.open.max_tokens);
   EXPECT_TRUE(request.open.top_k);
   EXPECT_FALSE(request.add_special_tokens);
   EXPECT_FALSE(request.sampling.logprobs);
@@ -73,12 +74,27 @@ TEST(Responses, sampling_fields_of_the_api_and_of_ours_are_read) {
 TEST(Responses, what_changes_nothing_is_taken) {
   ResponseStore store;
   for (const auto* fields :
-       {R"("tools":[])", R"("tool_choice":"none")", R"("tool_choice":"auto")", R"("parallel_tool_calls":false)",
-        R"("text":{"format":{"type":"text"},"verbosity":"medium"})", R"("text":{})", R"("truncation":"disabled")",
-        R"("background":false)", R"("reasoning":{"effort":null,"summary":"auto"})", R"("reasoning":{"effort":"none"})",
-        R"("prompt_cache_key":"k")", R"("safety_identifier":"s")", R"("service_tier":"auto")", R"("include":[])",
-        R"("stream":true,"stream_options":{"include_obfuscation":false})", R"("max_output_tokens":null)",
-        R"("store":false)"}) {
+       {R"("tools":[])",
+        R"("tool_choice":"none")",
+        R"("tool_choice":"auto")",
+        R"("parallel_tool_calls":false)",
+        R"("text":{"format":{"type":"text"},"verbosity":"medium"})",
+        R"("text":{})",
+        R"("truncation":"disabled")",
+        R"("background":false)",
+        R"("reasoning":{"effort":null,"summary":"auto"})",
+        R"("reasoning":{"effort":"none"})",
+        R"("prompt_cache_key":"k")",
+        R"("safety_identifier":"s")",
+        R"("service_tier":"auto")",
+        R"("include":[])",
+        R"("stream":true,"stream_options":{"include_obfuscation":false})",
+        R"("max_output_tokens":null)",
+        R"("input":[{"role":"assistant","content":"x","phase":"commentary"},{"role":"user","content":"y"}])",
+        R"("store":false)",
+        R"("max_tool_calls":1)",
+        R"("client_metadata":{"a":"b"})",
+        R"("include":["reasoning.encrypted_content","web_search_call.action.sources"])"}) {
     const auto job = parsed(fields, store);
     EXPECT_TRUE(job.has_value()) << fields << ": " << (job ? "" : job.error().message);
   }
@@ -112,7 +128,6 @@ INSTANTIATE_TEST_SUITE_P(
         RefusedField{"role", R"("input":[{"role":"tool","content":"x"}])", "input[0].role"},
         RefusedField{"no_content", R"("input":[{"role":"user"}])", "input[0].content"},
         RefusedField{"unknown_member", R"("input":[{"role":"user","content":"x","y":1}])", "input[0].y"},
-        RefusedField{"phase", R"("input":[{"role":"assistant","content":"x","phase":"commentary"}])", "input[0].phase"},
         RefusedField{"image", message_part(R"({"type":"input_image","image_url":"x"})"), "input[0].content[0].type"},
         RefusedField{"file", message_part(R"({"type":"input_file","file_id":"x"})"), "input[0].content[0].type"},
         RefusedField{"text_of_nothing", message_part(R"({"type":"input_text"})"), "input[0].content[0].text"},
@@ -136,7 +151,7 @@ INSTANTIATE_TEST_SUITE_P(
         RefusedField{"summary", R"("reasoning":{"summary":"detailed"})", "reasoning.summary"},
         RefusedField{"truncation", R"("truncation":"auto")", "truncation"},
         RefusedField{"background", R"("background":true)", "background"},
-        RefusedField{"include", R"("include":["reasoning.encrypted_content"])", "include"},
+        RefusedField{"include", R"("include":["message.text"])", "include"},
         RefusedField{"top_logprobs", R"("top_logprobs":2)", "top_logprobs"},
         RefusedField{"top_logprobs_too_many", R"("top_logprobs":21,"include":["message.output_text.logprobs"])",
                      "top_logprobs"},
@@ -144,7 +159,6 @@ INSTANTIATE_TEST_SUITE_P(
         RefusedField{"metadata_of_numbers", R"("metadata":{"a":1})", "metadata"},
         RefusedField{"conversation", R"("conversation":"c")", "conversation"},
         RefusedField{"prompt", R"("prompt":{"id":"p"})", "prompt"},
-        RefusedField{"max_tool_calls", R"("max_tool_calls":1)", "max_tool_calls"},
         RefusedField{"max_tokens", R"("max_tokens":1)", "max_tokens"}, RefusedField{"many", R"("n":2)", "n"},
         RefusedField{"prompt_logprobs", R"("prompt_logprobs":1)", "prompt_logprobs"},
         RefusedField{"structured_outputs", R"("structured_outputs":{"regex":"a","json":{}})", "structured_outputs"},

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "engine/config.hpp"
+#include "io/model_files/model_files.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace pagoda::io {
@@ -56,6 +58,27 @@ TEST(GenerationConfig, IsEmptyForAFolderWithoutTheFile) {
   EXPECT_EQ(none->temperature, std::nullopt);
   folder.write("generation_config.json", R"({"temperature": 0.5})");
   EXPECT_EQ(load_sampling_defaults(folder.path())->temperature, 0.5);
+}
+
+TEST(GenerationConfig, TheConfigurationChooses) {
+  const test::TemporaryFolder model;
+  const test::TemporaryFolder other;
+  model.write("config.json", "{}");
+  model.write("generation_config.json", R"({"temperature": 0.5})");
+  const auto files = open_model_files(model.path());
+  ASSERT_TRUE(files) << files.error().message;
+  const auto chosen = [&](const std::string& choice) {
+    EngineConfig config;
+    config.generation_config = choice;
+    return load_sampling_defaults(config, **files);
+  };
+  EXPECT_EQ(chosen("auto")->temperature, 0.5);
+  EXPECT_EQ(chosen("vllm")->temperature, std::nullopt);
+  const auto missing = chosen(other.path().string());
+  ASSERT_FALSE(missing);
+  EXPECT_THAT(missing.error().message, HasSubstr("auto, vllm, or a folder with a generation_config.json"));
+  other.write("generation_config.json", R"({"temperature": 0.25})");
+  EXPECT_EQ(chosen(other.path().string())->temperature, 0.25);
 }
 
 }  // namespace

@@ -86,7 +86,12 @@ TEST(StructuredOutputs, HaveVllmsOlderNames) {
       {R"("guided_regex":"a+","guided_json":null)", wish(GrammarKind::regex, "a+")},
       {R"("guided_grammar":"root ::= \"a\"")", wish(GrammarKind::grammar, "root ::= \"a\"")},
       {R"("guided_choice":["a","b"])", wish(GrammarKind::choice, {}, {"a", "b"})},
-      {R"("guided_json_object":true)", wish(GrammarKind::json_object)}};
+      {R"("guided_json_object":true)", wish(GrammarKind::json_object)},
+      {R"("regex":"a+","guided_decoding_backend":"outlines")", wish(GrammarKind::regex, "a+")},
+      {R"("guided_regex":"a","structured_outputs":{"regex":"a"})", wish(GrammarKind::regex, "a")},
+      {R"("ebnf":"root ::= \"a\"")", wish(GrammarKind::grammar, "root ::= \"a\"")},
+      {R"("grammar":"root ::= \"a\"","json_schema":"")", wish(GrammarKind::grammar, "root ::= \"a\"")},
+      {R"("json_schema":"{\"type\": \"null\"}")", wish(GrammarKind::json_schema, R"({"type": "null"})")}};
   for (const auto& [fields, expected] : all) {
     const Read read = guided(fields);
     EXPECT_FALSE(read.error) << fields << ": " << read.error->message;
@@ -106,8 +111,8 @@ TEST(StructuredOutputs, OfOlderNamesThatAreWrongNameTheirField) {
       {R"("guided_choice":"a")", "guided_choice"},
       {R"("guided_json_object":1)", "guided_json_object"},
       {R"("guided_regex":"a","guided_choice":["a"])", "guided_choice"},
-      {R"("guided_regex":"a","structured_outputs":{"regex":"a"})", "guided_regex"},
-      {R"("guided_decoding_backend":"outlines")", "guided_decoding_backend"},
+      {R"("guided_regex":"a","structured_outputs":{"regex":"b"})", "guided_regex"},
+      {R"("regex":"a","ebnf":"root ::= \"a\"")", "ebnf"},
       {R"("guided_whitespace_pattern":" ")", "guided_whitespace_pattern"},
   };
   for (const auto& [fields, param] : all) EXPECT_EQ(guided(fields).error.value_or(WireError{}).param, param) << fields;

@@ -1,0 +1,46 @@
+#include "io/http/openai/opaque_thought.hpp"
+
+#include <cstddef>
+#include <limits>
+
+#include <openssl/evp.h>
+
+namespace pagoda::http::openai {
+namespace {
+
+constexpr std::string_view kMark = "pagoda1:";
+constexpr std::size_t kBytesOfGroup = 3;
+constexpr std::size_t kLettersOfGroup = 4;
+constexpr std::size_t kMaxBytes = std::numeric_limits<int>::max() / 2;  ///< what OpenSSL counts in an int
+
+const unsigned char* bytes_of(std::string_view text) {
+  return reinterpret_cast<const unsigned char*>(text.data());  // NOLINT: OpenSSL's type of bytes
+}
+unsigned char* bytes_of(std::string& text) {
+  return reinterpret_cast<unsigned char*>(text.data());  // NOLINT: likewise
+}
+
+}  // namespace
+
+std::string opaque_thought(std::string_view thought) {
+  if (thought.size() > kMaxBytes) return {};
+  const auto groups = (thought.size() + kBytesOfGroup - 1) / kBytesOfGroup;
+  std::string letters(groups * kLettersOfGroup + 1, '\0');  // OpenSSL adds a NUL
+  EVP_EncodeBlock(bytes_of(letters), bytes_of(thought), static_cast<int>(thought.size()));
+  letters.pop_back();
+  return std::string(kMark) + letters;
+}
+
+std::optional<std::string> thought_of(std::string_view opaque) {
+  if (!opaque.starts_with(kMark)) return std::nullopt;
+  opaque.remove_prefix(kMark.size());
+  if (opaque.empty()) return std::string();
+  if (opaque.size() % kLettersOfGroup != 0 || opaque.size() > kMaxBytes) return std::nullopt;
+  std::string thought(opaque.size() / kLettersOfGroup * kBytesOfGroup, '\0');
+  if (EVP_DecodeBlock(bytes_of(thought), bytes_of(opaque), static_cast<int>(opaque.size())) < 0) return std::nullopt;
+  const auto padding = opaque.ends_with("==") ? 2U : opaque.ends_with('=') ? 1U : 0U;
+  thought.resize(thought.size() - padding);
+  return thought;
+}
+
+}  // namespace pagoda::http::openai

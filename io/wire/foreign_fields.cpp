@@ -1,0 +1,125 @@
+#include "io/wire/foreign_fields.hpp"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "io/wire/request_fields.hpp"
+
+namespace pagoda::wire {
+namespace {
+
+/// A field of another server's and its values that ask for nothing.
+struct NeutralField {
+  const char* name;
+  std::vector<Json> off;
+};
+
+const std::vector<NeutralField>& neutral_fields() {
+  static const Json no_list = Json::array();
+  static const std::vector<NeutralField> fields{
+      // vLLM
+      {"allowed_token_ids", {no_list}},
+      {"bad_words", {no_list}},
+      {"logits_processors", {no_list}},
+      {"prompt_embeds", {no_list}},
+      {"truncate_prompt_tokens", {}},
+      {"return_tokens_as_token_ids", {false}},
+      {"chat_template", {""}},
+      // SGLang
+      {"return_hidden_states", {false}},
+      {"stop_regex", {no_list, ""}},
+      {"custom_logit_processor", {""}},
+      {"lora_path", {""}},
+      // llama-server and text-generation-webui
+      {"mirostat", {0}},
+      {"mirostat_mode", {0}},
+      {"tfs_z", {1, 0}},
+      {"tfs", {1, 0}},
+      {"typical_p", {1, 0}},
+      {"typical", {1, 0}},
+      {"top_a", {0}},
+      {"top_n_sigma", {-1, 0}},
+      {"xtc_probability", {0}},
+      {"dry_multiplier", {0}},
+      {"dynatemp_range", {0}},
+      {"dynamic_temperature", {false}},
+      {"smoothing_factor", {0}},
+      {"epsilon_cutoff", {0}},
+      {"eta_cutoff", {0}},
+      {"penalty_alpha", {0}},
+      {"no_repeat_ngram_size", {0}},
+      {"guidance_scale", {1}},
+      {"n_probs", {0}},
+      {"min_keep", {0, 1}},
+  };
+  return fields;
+}
+
+/// Parameters of samplers that are off, and fields that change nothing of an answer.
+constexpr const char* kWithoutEffect[] = {
+    "mirostat_tau",
+    "mirostat_eta",
+    "xtc_threshold",
+    "dry_base",
+    "dry_allowed_length",
+    "dry_penalty_last_n",
+    "dry_sequence_breakers",
+    "dynatemp_exponent",
+    "dynatemp_low",
+    "dynatemp_high",
+    "smoothing_curve",
+    // Both are on in every text of this server.
+    "spaces_between_special_tokens",
+    "cache_prompt",
+};
+
+/// Fields of other APIs whose names read as misspellings of fields of this one.
+constexpr const char* kOfOthers[] = {"mode", "models", "speed"};
+
+bool is_one_of(const Json& value, const auto& values) {
+  return std::ranges::find(values, value) != std::ranges::end(values);
+}
+
+void refuse_value(FieldReader& fields, const char* name, const auto& off, std::string_view why) {
+  const Json* value = fields.find(name);
+  if (value == nullptr || value->is_null() || is_one_of(*value, off)) return;
+  fields.refuse(name, std::string(name) + " is not supported" + std::string(why));
+}
+
+/// llama-server's window of its penalties, in tokens: -1 is the whole context, which is what penalties see here.
+void read_repeat_last_n(FieldReader& fields, const GenerateRequest& request) {
+  constexpr std::int64_t kWhole = -1;
+  const auto& sampling = request.sampling;
+  std::int64_t window = kWhole;
+  fields.read("repeat_last_n", window);
+  if (window == kWhole) return;
+  const bool has_penalty =
+      sampling.repetition_penalty != 1 || sampling.presence_penalty != 0 || sampling.frequency_penalty != 0;
+  if (has_penalty) fields.refuse("repeat_last_n", "repeat_last_n is supported as -1 only: penalties see all tokens");
+  if (request.open.repetition_penalty) fields.ignore("repeat_last_n");
+}
+
+}  // namespace
+
+void refuse_unless(FieldReader& fields, const char* name, std::initializer_list<Json> off, std::string_view why) {
+  refuse_value(fields, name, off, why);
+}
+
+void read_foreign_fields(FieldReader& fields, GenerateRequest& request) {
+  auto& sampling = request.sampling;
+  const double penalty = sampling.repetition_penalty;
+  read_open(fields, "repeat_penalty", sampling.repetition_penalty, request.open.repetition_penalty);
+  if (fields.has("repetition_penalty") && sampling.repetition_penalty != penalty) {
+    fields.refuse("repeat_penalty", "repeat_penalty and repetition_penalty are one field, and differ");
+  }
+  bool keeps_stop = false;
+  fields.read("no_stop_trim", keeps_stop);
+  sampling.include_stop_str_in_output = sampling.include_stop_str_in_output || keeps_stop;
+  read_repeat_last_n(fields, request);
+  for (const auto& [name, off] : neutral_fields()) refuse_value(fields, name, off, {});
+  for (const char* name : kWithoutEffect) fields.skip(name);
+  for (const char* name : kOfOthers) fields.ignore(name);
+}
+
+}  // namespace pagoda::wire
