@@ -31,7 +31,8 @@ struct CoreFacts {
   int nodes = 1;                          ///< NUMA nodes of these
   std::optional<double> quota_cpus = {};  ///< CPU time a second that cgroups allow
   std::string quota_limit = {};           ///< which cgroup says so
-  int wanted_threads = 0;                 ///< --threads; 0: one per core
+  int default_threads = 1;                ///< compute threads without --threads
+  int wanted_threads = 0;                 ///< --threads; 0: default_threads
 };
 
 struct MemoryFacts {

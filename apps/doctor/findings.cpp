@@ -135,7 +135,9 @@ void Examination::of_frequency() {
 void Examination::of_cores() {
   const auto& cores = facts_.cores;
   std::string what = count_of(cores.allowed_cpus, "CPU");
-  if (cores.online_cpus > cores.allowed_cpus) what += " of " + std::to_string(cores.online_cpus);
+  if (cores.online_cpus > cores.allowed_cpus) {
+    what += " of " + std::to_string(cores.online_cpus) + " by the affinity mask of the process (taskset, cpuset)";
+  }
   if (cores.cores > 0) what += ", " + count_of(cores.cores, "core");
   if (cores.nodes > 1) what += ", " + count_of(cores.nodes, "NUMA node");
   const int most = std::max(1, cores.allowed_cpus);
@@ -156,13 +158,13 @@ void Examination::of_cores() {
   }
   add("cores", Severity::good, what,
       cores.nodes > 1 ? "threads and memory are spread over the nodes (--cpu-affinity auto)"
-                      : "there is a thread for each unless --threads says otherwise");
+                      : "there is a thread for each unless --threads or a quota says otherwise");
 }
 
 void Examination::of_quota() {
   const auto& cores = facts_.cores;
   if (!cores.quota_cpus) return;
-  const int threads = cores.wanted_threads > 0 ? cores.wanted_threads : std::max(1, cores.allowed_cpus);
+  const int threads = cores.wanted_threads > 0 ? cores.wanted_threads : cores.default_threads;
   const int fitting = std::max(1, static_cast<int>(std::floor(*cores.quota_cpus)));
   const bool is_over = threads > std::max(*cores.quota_cpus, 1.0);
   const std::string what = "CPU time of " + number(*cores.quota_cpus) + " CPUs (" + cores.quota_limit + "), for " +

@@ -1,7 +1,6 @@
 #include "apps/doctor/probe.hpp"
 
 #include <algorithm>
-#include <thread>
 
 #include <openssl/crypto.h>
 #include <sys/resource.h>
@@ -9,7 +8,7 @@
 
 #include "apps/line_input.hpp"
 #include "io/version.hpp"
-#include "kernels/cpu/cpu_quota.hpp"
+#include "kernels/cpu/cpu_count.hpp"
 #include "kernels/cpu/isa.hpp"
 #include "kernels/cpu/machine_topology.hpp"
 #include "kernels/cpu/memory_limits.hpp"
@@ -126,17 +125,19 @@ ProcessorFacts probe_processor(const std::string& wanted_set, const fs::path& ro
 CoreFacts probe_cores(int wanted_threads, const fs::path& root) {
   CoreFacts facts;
   facts.wanted_threads = wanted_threads;
-  facts.allowed_cpus = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  facts.online_cpus = std::max(facts.allowed_cpus, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
+  const kernels::UsableCpus cpus = kernels::usable_cpus(root);
+  facts.allowed_cpus = cpus.allowed;
+  facts.online_cpus = cpus.online;
+  facts.default_threads = cpus.default_threads();
   if (kernels::MachineTopology::in_build()) {
     if (const auto machine = kernels::MachineTopology::load()) {
       facts.cores = static_cast<int>((*machine)->cpus().cores.size());
       facts.nodes = std::max(1, (*machine)->cpus().num_nodes);
     }
   }
-  if (const auto quota = kernels::cpu_quota(root)) {
-    facts.quota_cpus = quota->cpus;
-    facts.quota_limit = quota->limit;
+  if (cpus.quota) {
+    facts.quota_cpus = cpus.quota->cpus;
+    facts.quota_limit = cpus.quota->limit;
   }
   return facts;
 }

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/cpu/cpu_count.hpp"
 #include "kernels/cpu/cpu_memory.hpp"
 #include "kernels/cpu/cpu_ops.hpp"
 #include "kernels/cpu/cpu_stream.hpp"
@@ -150,10 +151,13 @@ class CpuDevice final : public Device {
   CpuOps ops_;
 };
 
-/// The cores of the threads, and how many threads there are; num_threads 0 is one per core.
+/// The cores of the threads, and how many threads there are; num_threads 0 is one per core that the process may use.
 Result<std::pair<Binding, int>> bind_threads(const CpuDeviceOptions& options) {
-  const int cpus = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  const std::pair<Binding, int> unbound{Binding(), options.num_threads == 0 ? cpus : options.num_threads};
+  const UsableCpus cpus = usable_cpus();
+  const auto threads_for = [&](int candidates) {
+    return options.num_threads == 0 ? cpus.threads_for(candidates) : options.num_threads;
+  };
+  const std::pair<Binding, int> unbound{Binding(), threads_for(cpus.allowed)};
   auto affinity = parse_affinity(options.affinity);
   if (!affinity) return fail(std::move(affinity.error()));
   if (*affinity == CpuAffinity::none) return unbound;
@@ -163,7 +167,7 @@ Result<std::pair<Binding, int>> bind_threads(const CpuDeviceOptions& options) {
   const CpuTopology& topology = (*machine)->cpus();
   const CpuAffinity resolved = resolve_affinity(*affinity, topology);
   if (resolved == CpuAffinity::none || topology.cores.empty()) return unbound;
-  const int num_threads = options.num_threads == 0 ? static_cast<int>(topology.cores.size()) : options.num_threads;
+  const int num_threads = threads_for(static_cast<int>(topology.cores.size()));
   Binding binding(std::move(*machine), resolved, num_threads);
   if (const Status status = binding.try_all(); !status) {
     return *affinity == CpuAffinity::automatic ? Result<std::pair<Binding, int>>(unbound) : fail(status.error());

@@ -74,6 +74,15 @@ class Doctor(unittest.TestCase):
         self.assertEqual(findings("--http", "0.0.0.0:0")[0], 1)
         self.assertEqual(findings("--http", "0.0.0.0:0", "--api-key", "secret")[0], 0)
 
+    def test_sees_one_cpu_by_affinity(self):
+        def one():
+            os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+        code, told = findings(preexec_fn=one)
+        self.assertEqual(code, 0)
+        self.assertRegex(told["cores"]["what"], r"^1 CPU\b")
+        if os.cpu_count() > 1:
+            self.assertIn("by the affinity mask of the process", told["cores"]["what"])
+
     def test_sees_the_limit_of_files(self):
         def few():
             resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))

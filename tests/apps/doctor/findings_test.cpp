@@ -111,6 +111,9 @@ TEST(Doctor, proposes_the_threads_that_a_quota_holds) {
   auto facts = good_machine();
   facts.cores.quota_cpus = 2.5;
   facts.cores.quota_limit = "cpu.max of the cgroup /sys/fs/cgroup/a";
+  facts.cores.default_threads = 2;
+  EXPECT_TRUE(complaints(facts, "cpu quota").empty());
+  facts.cores.wanted_threads = 3;
   const auto finding = the_complaint(facts, "cpu quota");
   EXPECT_EQ(finding.todo, "--threads 2");
   EXPECT_THAT(finding.what, HasSubstr("cpu.max of the cgroup /sys/fs/cgroup/a"));
@@ -119,6 +122,15 @@ TEST(Doctor, proposes_the_threads_that_a_quota_holds) {
   facts.cores.wanted_threads = 1;
   facts.cores.quota_cpus = 0.5;
   EXPECT_TRUE(complaints(facts, "cpu quota").empty()) << "fewer threads than one there are not";
+}
+
+TEST(Doctor, says_why_a_process_has_fewer_cpus_than_the_machine) {
+  auto facts = good_machine();
+  facts.cores.allowed_cpus = facts.cores.cores = facts.cores.default_threads = 1;
+  const auto findings = examine(facts);
+  const auto cores = std::ranges::find(findings, "cores", &Finding::topic);
+  ASSERT_NE(cores, findings.end());
+  EXPECT_THAT(cores->what, HasSubstr("1 CPU of 8 by the affinity mask of the process"));
 }
 
 TEST(Doctor, names_the_limit_that_leaves_too_little_memory) {

@@ -67,6 +67,7 @@ TEST_F(DoctorProbe, reads_the_quota_of_the_cgroup) {
   EXPECT_DOUBLE_EQ(*cores.quota_cpus, 1.5);
   EXPECT_THAT(cores.quota_limit, HasSubstr("/sys/fs/cgroup/a:"));
   EXPECT_EQ(cores.wanted_threads, 3);
+  EXPECT_EQ(cores.default_threads, 1);
   EXPECT_GE(cores.allowed_cpus, 1);
 }
 
