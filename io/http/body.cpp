@@ -8,6 +8,7 @@
 #include <spdlog/spdlog.h>
 
 #include "io/http/gate.hpp"
+#include "io/serving/nearest_model.hpp"
 
 namespace pagoda::http {
 namespace {
@@ -50,8 +51,10 @@ tl::expected<const serving::ServedModel*, ErrorAnswer> model_of_query(const ApiC
 }
 
 ErrorAnswer no_such_model(const ApiContext& context, const std::string& name) {
-  return {404, "The model `" + name + "` does not exist. Served: " + context.models.listed("`", "`"), "model",
-          "model_not_found"};
+  return {404,
+          "The model `" + name + "` does not exist." + serving::did_you_mean(name, context.models, "`") +
+              " Served: " + context.models.listed("`", "`"),
+          "model", "model_not_found"};
 }
 
 ErrorAnswer no_chat_template() {

@@ -1,4 +1,5 @@
 #include "io/json_lines/protocol.hpp"
+#include "io/serving/nearest_model.hpp"
 #include "io/wire/chat_fields.hpp"
 #include "io/wire/field_reader.hpp"
 #include "io/wire/json_reader.hpp"
@@ -91,13 +92,16 @@ std::size_t read_model(FieldReader& fields, LineModels models) {
   fields.read("model", name);
   if (!name && models.size() == 1) return 0;
   std::string names;
+  std::vector<std::string> known;
   for (std::size_t i = 0; i < models.size(); ++i) {
     for (const auto& served : models[i].names) {
       if (served == name) return i;
       names += (names.empty() ? "`" : ", `") + served + "`";
+      known.push_back(served);
     }
   }
-  fields.refuse("model", name ? "the model `" + *name + "` does not exist. Served: " + names
+  fields.refuse("model", name ? "the model `" + *name + "` does not exist." + serving::did_you_mean(*name, known, "`") +
+                                    " Served: " + names
                               : "model is required: this server has " + names);
   return 0;
 }

@@ -3,6 +3,8 @@
 #include <string_view>
 #include <utility>
 
+#include "io/serving/nearest_model.hpp"
+
 namespace pagoda::http::ollama {
 namespace {
 
@@ -31,9 +33,11 @@ tl::expected<NamedModel, ErrorAnswer> read_model_name(const ApiContext& context,
   const bool is_exact = served != nullptr && served->serves(name);
   if (!is_exact) served = context.models.find(without_latest(name));
   if (served != nullptr) return NamedModel{served, std::move(name)};
-  return tl::unexpected(
-      ErrorAnswer{404, "model '" + name + "' not found. Served: " + context.models.listed("'", "'", with_tag), "model",
-                  "model_not_found"});
+  return tl::unexpected(ErrorAnswer{404,
+                                    "model '" + name + "' not found." +
+                                        serving::did_you_mean(name, context.models, "'") +
+                                        " Served: " + context.models.listed("'", "'", with_tag),
+                                    "model", "model_not_found"});
 }
 
 }  // namespace pagoda::http::ollama
