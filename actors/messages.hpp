@@ -37,6 +37,7 @@ struct SubmitRequest {
   std::shared_ptr<const GenerateRequest> request;
   SinkActor sink;
   std::uint64_t tag = 0;
+  TimeUs waited_us = 0;  ///< since its arrival: for its model to be loaded
 };
 /// The ticket, or why the request was refused. A refused request sends nothing to its sink.
 struct SubmitReply {

@@ -183,15 +183,6 @@ std::int64_t bytes_of(const GenerateRequest& request) {
   return bytes + std::ssize(request.prompt_literals) * std::int64_t{sizeof(ByteRange)};
 }
 
-/// The same with the time that it has left: the engine counts from when it comes there.
-SubmitRequest without_time_waited(const SubmitRequest& message, TimeUs waited_us) {
-  if (!message.request->timeout_ms || *message.request->timeout_ms <= 0) return message;
-  constexpr TimeUs kUsPerMs = 1000;
-  auto request = *message.request;
-  request.timeout_ms = std::max<std::int64_t>(1, *request.timeout_ms - waited_us / kUsPerMs);
-  return {std::make_shared<const GenerateRequest>(std::move(request)), message.sink, message.tag};
-}
-
 SubmitPromise submit(Self self, const SubmitRequest& message) {
   auto promise = self->make_response_promise<SubmitReply>();
   if (state_of(self).serves()) {
@@ -200,11 +191,16 @@ SubmitPromise submit(Self self, const SubmitRequest& message) {
   }
   WaitingLine::Arrival arrival{.client = message.sink.id(), .tag = message.tag, .bytes = bytes_of(*message.request)};
   constexpr TimeUs kUsPerMs = 1000;
-  if (const auto timeout = message.request->timeout_ms; timeout && *timeout > 0) arrival.time_us = kUsPerMs * *timeout;
+  const auto timeout_ms = message.request->timeout_ms.value_or(state_of(self).model.default_timeout_ms);
+  if (timeout_ms > 0) arrival.time_us = kUsPerMs * timeout_ms;
   watch_client(self, message.sink);
   wait(self, arrival,
-       {.go = [self, message, promise,
-               since = now_us()] { pass_on(self, without_time_waited(message, now_us() - since), promise); },
+       {.go =
+            [self, message, promise, since = now_us()] {
+              SubmitRequest waited = message;
+              waited.waited_us = now_us() - since;
+              pass_on(self, waited, promise);
+            },
         .refuse = [promise](Error error) mutable { deliver(promise, SubmitReply{fail(std::move(error))}); },
         .request = message.request,
         .promise = promise,

@@ -153,8 +153,8 @@ void submit(Self self, const SubmitRequest& message, SubmitPromise& promise) {
   auto& state = state_of(self);
   const auto& request = message.request;
   const TraceSpan span(state.trace, trace::Row::router, "submit");
-  const auto submitted =
-      state.core->submit(message.sink.id(), message.tag, *request, now_us(), state.grammars->find(*request));
+  const auto submitted = state.core->submit(message.sink.id(), message.tag, *request, now_us(),
+                                            state.grammars->find(*request), message.waited_us);
   span.end({arg("request", submitted ? submitted->id : 0)});
   if (!submitted) return refuse(state, promise, submitted.error());
   const RequestId id = submitted->id;

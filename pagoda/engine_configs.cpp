@@ -64,6 +64,10 @@ memory::BlockSpaceConfig block_space_config(const EngineConfig& config, const En
           .prefix_hash_key = prefix_hash_key};
 }
 
+std::int64_t default_timeout_ms(const EngineConfig& config) {
+  return std::llround(std::ceil(config.request_timeout * 1000));
+}
+
 routing::AdmissionLimits admission_limits(const EngineConfig& config, const EnginePlan& plan,
                                           const text::Tokenizer& tokenizer, const SamplingDefaults& defaults,
                                           const ThinkingMarks& thinking) {
@@ -80,7 +84,7 @@ routing::AdmissionLimits admission_limits(const EngineConfig& config, const Engi
           .defaults = defaults,
           .seed = config.seed,
           .knows_thinking = thinking.are_known(),
-          .default_timeout_ms = std::llround(std::ceil(config.request_timeout * 1000)),
+          .default_timeout_ms = default_timeout_ms(config),
           .target_ttft_ms = config.target_ttft_ms};
 }
 

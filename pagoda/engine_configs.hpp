@@ -26,6 +26,9 @@ scheduling::SchedulerConfig scheduler_config(const EngineConfig& config, const E
 memory::BlockSpaceConfig block_space_config(const EngineConfig& config, const EnginePlan& plan,
                                             const std::array<std::uint64_t, 2>& prefix_hash_key);
 
+/// Milliseconds that a request without a timeout of its own may take; 0: no limit.
+std::int64_t default_timeout_ms(const EngineConfig& config);
+
 routing::AdmissionLimits admission_limits(const EngineConfig& config, const EnginePlan& plan,
                                           const text::Tokenizer& tokenizer, const SamplingDefaults& defaults,
                                           const ThinkingMarks& thinking);

@@ -50,12 +50,13 @@ class RecordedRouter {
 
   Result<routing::RouterCore::Submitted> submit(routing::ClientId client, std::uint64_t tag,
                                                 const GenerateRequest& request, TimeUs now,
-                                                const std::optional<grammar::SharedGrammar>& grammar = std::nullopt) {
+                                                const std::optional<grammar::SharedGrammar>& grammar = std::nullopt,
+                                                TimeUs waited_us = 0) {
     // What is refused here changes nothing, and however much there is of it, it must not push the rest out.
     if (recorder_.is_on() && !core_.check(client, tag, request, grammar.has_value()))
       return core_.submit(client, tag, request, now);
-    recorder_.input(RouterInput::submit, client, tag, request, now, grammar.has_value());
-    return noted(core_.submit(client, tag, request, now, grammar));
+    recorder_.input(RouterInput::submit, client, tag, request, now, grammar.has_value(), waited_us);
+    return noted(core_.submit(client, tag, request, now, grammar, waited_us));
   }
   Effects prompt_encoded(RequestId id, Result<TokenIds> prompt) {
     recorder_.input(RouterInput::prompt_encoded, id, prompt);

@@ -68,9 +68,11 @@ bool Replay::enter_router(std::uint8_t input, Decoder& in) {
       std::uint64_t tag = 0;
       GenerateRequest request;
       bool has_grammar = false;
-      if (!read(in, client, tag, request, now, has_grammar) || !is_sound_time(now)) return false;
+      TimeUs waited_us = 0;
+      if (!read(in, client, tag, request, now, has_grammar, waited_us) || !is_sound_time(now)) return false;
+      if (!is_sound_time(waited_us) || waited_us > now) return false;
       const auto grammar = has_grammar ? std::optional(grammar::SharedGrammar()) : std::nullopt;
-      effect(Source::router, router_->submit(client, tag, request, now, grammar),
+      effect(Source::router, router_->submit(client, tag, request, now, grammar, waited_us),
              "answer to tag " + std::to_string(tag));
       return true;
     }

@@ -64,7 +64,8 @@ RouterCore::RouterCore(const AdmissionLimits& limits, TimeUs started_us)
       ttft_forecast_(limits.max_num_seqs) {}
 
 bool RouterCore::is_full() const {
-  return std::ssize(live_) >= limits_.max_queued_requests || live_prompt_tokens_ >= limits_.max_queued_prompt_tokens;
+  return std::ssize(live_) >= limits_.max_queued_requests ||
+         live_prompt_tokens_ + estimated_prompt_tokens_ >= limits_.max_queued_prompt_tokens;
 }
 
 std::optional<JobId> RouterCore::shared_grammar_job(ClientId client, const StructuredOutput& wish) const {
@@ -121,7 +122,8 @@ Status RouterCore::check_ttft(std::int64_t num_before, std::int64_t prompt_token
 }
 
 Result<RouterCore::Submitted> RouterCore::submit(ClientId client, std::uint64_t tag, const GenerateRequest& request,
-                                                 TimeUs now, const std::optional<grammar::SharedGrammar>& grammar) {
+                                                 TimeUs now, const std::optional<grammar::SharedGrammar>& grammar,
+                                                 TimeUs waited_us) {
   if (Status checked = check(client, tag, request, grammar.has_value()); !checked) return fail(checked.error());
   Submitted submitted{next_id_++, std::nullopt, std::nullopt};
   if (request.prompt) {
@@ -140,7 +142,7 @@ Result<RouterCore::Submitted> RouterCore::submit(ClientId client, std::uint64_t 
     wait_for_grammar_[*grammar_job].push_back(submitted.id);
   }
   Request entry{.client = client,
-                .arrival = {submitted.id, tag, now},
+                .arrival = {submitted.id, tag, now - waited_us},
                 .outside = without_prompt(request),
                 .job = submitted.job,
                 .grammar_job = grammar_job,
@@ -150,11 +152,12 @@ Result<RouterCore::Submitted> RouterCore::submit(ClientId client, std::uint64_t 
                 .deadline_us = std::nullopt,
                 .timeout_ms = request.timeout_ms.value_or(limits_.default_timeout_ms),
                 .num_before = std::ssize(live_),
+                .waited_us = waited_us,
                 .request_id = request.request_id,
                 .user = request.user,
                 .grammar = grammar.value_or(nullptr)};
   if (entry.timeout_ms > 0) {
-    entry.deadline_us = now + entry.timeout_ms * 1000;
+    entry.deadline_us = entry.arrival.at_us + entry.timeout_ms * 1000;
     deadlines_.emplace(*entry.deadline_us, submitted.id);
   }
   if (live_.empty()) work_rate_.begin(now);
@@ -212,7 +215,7 @@ RouterCore::Effects RouterCore::grammar_compiled(JobId job, const Result<grammar
 void RouterCore::refuse(Requests::iterator request, Error error, Effects& effects) {
   take_back(request->first, request->second, effects);
   effects.settled.push_back({request->first, std::move(error)});
-  forget(request);
+  leave_outside(request);
 }
 
 /// All that the engine needs of the request is there.
@@ -253,14 +256,16 @@ void RouterCore::abort(RequestId id, TimeUs now, Effects& effects) {
   ++aborted_outside_;
   auto result = result_before_start(request.arrival, *request.outside, now, limits_);
   effects.settled.push_back({id, RequestOutput{id, request.arrival.tag, {}, std::move(result), std::nullopt}});
-  forget(found);
+  leave_outside(found);
 }
 
 RouterCore::Effects RouterCore::closed(RequestId id, const WorkDone& work, TimeUs now) {
   if (const auto found = live_.find(id); found != live_.end()) {
     work_rate_.ended(work, now);
     if (work.ttft_us > 0) {
-      ttft_forecast_.came(found->second.num_before, work.queue_us, work.ttft_us, work.prompt_tokens);
+      const TimeUs waited_us = found->second.waited_us;
+      ttft_forecast_.came(found->second.num_before, std::max<TimeUs>(0, work.queue_us - waited_us),
+                          work.ttft_us - waited_us, work.prompt_tokens);
     }
     forget(found);
     ttft_forecast_.ended(std::ssize(live_), now);
@@ -347,7 +352,7 @@ RouterCore::Effects RouterCore::engine_failed(Error error) {
     if (!request->second.outside) continue;
     take_back(request->first, request->second, effects);
     effects.settled.push_back({request->first, *failure_});
-    forget(request);
+    leave_outside(request);
   }
   return with_end_of_drain(std::move(effects));
 }
@@ -397,6 +402,11 @@ void RouterCore::forget(Requests::iterator request) {
   if (entry.deadline_us) deadlines_.erase({*entry.deadline_us, id});
   placement_.ended(id);
   live_.erase(request);
+}
+
+void RouterCore::leave_outside(Requests::iterator request) {
+  forget(request);
+  ttft_forecast_.left(std::ssize(live_));
 }
 
 std::vector<LiveRequest> RouterCore::live_requests(const std::vector<GroupProgress>& progress, TimeUs now) const {

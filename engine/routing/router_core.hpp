@@ -81,9 +81,10 @@ class RouterCore {
   /// Takes a request in, or refuses it before anything is allocated.
   /// Errors: duplicate_id (the client has a live request with this tag), invalid_request (param = the field),
   /// context_too_long, queue_full, shutting_down, or why the engine failed.
-  /// `grammar`: of its structured_outputs, when that is known already.
+  /// `grammar`: of its structured_outputs, when that is known already. `waited_us`: time since the request's arrival,
+  /// for example until its model was loaded; it counts in timings and in the request's timeout.
   Result<Submitted> submit(ClientId client, std::uint64_t tag, const GenerateRequest& request, TimeUs now,
-                           const std::optional<grammar::SharedGrammar>& grammar = std::nullopt);
+                           const std::optional<grammar::SharedGrammar>& grammar = std::nullopt, TimeUs waited_us = 0);
   /// The ids of a request's prompt, or why it has none. Nothing when the request has ended meanwhile.
   Effects prompt_encoded(RequestId id, Result<TokenIds> prompt);
   /// What came of a job of the grammar compiler: the grammar of all requests that wait for it, or why they have none.
@@ -163,6 +164,7 @@ class RouterCore {
     std::optional<TimeUs> deadline_us;         ///< until it has passed
     std::int64_t timeout_ms = 0;               ///< the time that it had; 0: for ever
     std::int64_t num_before = 0;               ///< live ones when it came
+    TimeUs waited_us = 0;                      ///< between its arrival and its submission
     std::string request_id;
     std::string user;
     grammar::SharedGrammar grammar;  ///< of an outside one; not among the fields, as RequestSpec's
@@ -170,7 +172,7 @@ class RouterCore {
     static constexpr auto visit_fields(auto& self, auto&& visit) {
       return visit(self.client, self.arrival, self.outside, self.job, self.grammar_job, self.encoded,
                    self.num_prompt_tokens, self.estimated_prompt_tokens, self.deadline_us, self.timeout_ms,
-                   self.num_before, self.request_id, self.user);
+                   self.num_before, self.waited_us, self.request_id, self.user);
     }
   };
   using Requests = std::map<RequestId, Request>;  // in order: so are the effects of what concerns many
@@ -189,6 +191,8 @@ class RouterCore {
   void refuse(Requests::iterator request, Error error, Effects& effects);
   void enter(Requests::iterator request, SharedSpec spec, Effects& effects);
   void forget(Requests::iterator request);
+  /// Forgets a request that has not entered the engine.
+  void leave_outside(Requests::iterator request);
   Effects with_end_of_drain(Effects effects);
   bool is_sound(RequestId id, const Request& request) const;
   /// What is not told by the live requests, and these.

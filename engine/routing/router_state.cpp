@@ -47,7 +47,7 @@ bool RouterCore::is_sound(RequestId id, const Request& request) const {
   if (id >= next_id_ || request.arrival.id != id || !is_sound_time(request.arrival.at_us)) return false;
   if (request.timeout_ms < 0 || request.timeout_ms > kMaxTimeoutMs) return false;
   if (request.deadline_us && !is_sound_time(*request.deadline_us)) return false;
-  if (!is_count(request.num_before)) return false;
+  if (!is_count(request.num_before) || !is_sound_time(request.waited_us)) return false;
   const auto most_estimated = request.num_prompt_tokens > 0 ? 0 : kMostTokens;
   if (request.estimated_prompt_tokens < 0 || request.estimated_prompt_tokens > most_estimated) return false;
   if (placement_.is_placed(id) != (request.outside == nullptr)) return false;

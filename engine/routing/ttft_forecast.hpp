@@ -42,6 +42,12 @@ class TtftForecast {
     if (static_cast<double>(num_live) < rows()) busy_since_us_.reset();
   }
 
+  /// A request has left before it ran, which says nothing of the rate; `num_live` are left. Once rows are free, the
+  /// time until they are taken again is idle.
+  void left(std::int64_t num_live) {
+    if (static_cast<double>(num_live) < rows()) busy_since_us_.reset();
+  }
+
   /// What came of a request that had so many before it. Times since its arrival.
   void came(std::int64_t num_before, TimeUs queue_us, TimeUs ttft_us, std::int64_t prompt_tokens) {
     prompt_s_ = (1 - kShare) * prompt_s_ + kShare * static_cast<double>(std::max<TimeUs>(0, ttft_us - queue_us)) / 1e6;

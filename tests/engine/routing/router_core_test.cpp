@@ -21,7 +21,7 @@ AdmissionLimits limits() {
   limits.max_kv_tokens = 24;
   limits.max_num_seqs = 4;
   limits.max_queued_requests = 5;
-  limits.max_queued_prompt_tokens = 20;
+  limits.max_queued_prompt_tokens = 1 << 30;
   limits.seed = 7;
   return limits;
 }
@@ -295,8 +295,27 @@ TEST(RouterCore, SaysQueueFullWithATimeToTryAgainAndTakesMoreWhenOneEnds) {
   router.submit(kBob, 1, text_request());
 }
 
+AdmissionLimits limits_of_20_tokens() {
+  AdmissionLimits few = limits();
+  few.max_queued_prompt_tokens = 20;
+  return few;
+}
+
+TEST(RouterCore, CountsTextsInTheQueuedPromptTokensBeforeTheyAreTokenized) {
+  Router router(limits_of_20_tokens());
+  const auto text = text_request(std::string(40, 'a'));  // about 11 tokens
+  const RequestId first = router.submit(kAlice, 1, text).id;
+  router.submit(kBob, 1, text);
+  EXPECT_EQ(router.core.submit(kBob, 2, *text, kNow).error().code, ErrorCode::queue_full);
+  EXPECT_EQ(router.refusal(kAlice, 2), ErrorCode::queue_full);
+  EXPECT_TRUE(router.core.with_own({}, kNow).overloaded);
+  router.core.prompt_encoded(first, tokens(2));  // fewer than its bytes promised
+  EXPECT_FALSE(router.core.with_own({}, kNow).overloaded);
+  router.submit(kBob, 2, text);
+}
+
 TEST(RouterCore, CountsQueuedPromptTokens) {
-  Router router;
+  Router router(limits_of_20_tokens());
   const RequestId id = router.submit(kAlice, 1, text_request()).id;
   router.core.prompt_encoded(id, tokens(20));
   EXPECT_EQ(router.refusal(kAlice, 2), ErrorCode::queue_full);
@@ -532,6 +551,24 @@ TEST(RouterCore, ARequestWhoseTimeIsOverFailsOutsideAndIsTheEnginesToEndInside) 
   EXPECT_EQ(router.core.next_deadline(), std::nullopt);
   router.core.closed(inside, {}, kNow);
   EXPECT_EQ(router.core.num_live(), 1U);
+}
+
+TEST(RouterCore, TimeThatARequestHasWaitedBeforeCountsInItsTimeoutAndItsTimings) {
+  constexpr TimeUs kWaited = 60'000;
+  Router router;
+  auto timed = ids_request();
+  timed->timeout_ms = 100;
+  const auto submitted = router.core.submit(kAlice, 1, *timed, kNow, std::nullopt, kWaited);
+  ASSERT_TRUE(submitted);
+  EXPECT_EQ(router.core.next_deadline(), kNow + 40'000);
+  const auto effects = router.core.prompt_encoded(submitted->id, tokens(3));
+  ASSERT_EQ(effects.settled.size(), 1U);
+  EXPECT_EQ(std::get<SharedSpec>(effects.settled.front().outcome)->arrival_us, kNow - kWaited);
+  const auto late = router.core.submit(kAlice, 2, *timed, kNow, std::nullopt, 2 * kWaited);
+  ASSERT_TRUE(late);
+  const auto over = router.core.expire(kNow);
+  ASSERT_EQ(over.settled.size(), 1U);
+  EXPECT_EQ(over.settled.front().id, late->id);
 }
 
 TEST(RouterCore, ARequestThatEndsInTimeLeavesNoDeadlineBehind) {

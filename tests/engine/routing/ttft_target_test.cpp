@@ -155,5 +155,93 @@ TEST(TtftTarget, ARequestThatComesAloneIsTakenHoweverLongItTakes) {
   EXPECT_EQ(outcome.refused, 0);
 }
 
+/// Four rows, and requests of 50 ms each, five at a time. `before(core)` comes an hour earlier.
+template <class Before>
+std::int64_t refused_of_light_load(const Before& before) {
+  AdmissionLimits limits;
+  limits.vocab_size = 1000;
+  limits.max_model_len = limits.max_kv_tokens = 4096;
+  limits.max_num_seqs = 4;
+  limits.max_queued_requests = limits.max_queued_prompt_tokens = 100'000;
+  limits.target_ttft_ms = 1000;
+  RouterCore core(limits, 0);
+  before(core);
+  EXPECT_EQ(core.num_live(), 0U);
+  GenerateRequest request;
+  request.prompt_token_ids.emplace(10, 1);
+  std::int64_t refused = 0;
+  std::uint64_t tag = 100;
+  for (TimeUs now = 3600 * kSecond; now < 3660 * kSecond; now += kSecond / 20) {
+    std::vector<RequestId> ids;
+    for (int i = 0; i < 5; ++i) {
+      const auto submitted = core.submit(3, ++tag, request, now);
+      if (!submitted) {
+        ++refused;
+        continue;
+      }
+      core.prompt_encoded(submitted->id, TokenIds(10, 1));
+      ids.push_back(submitted->id);
+    }
+    for (const RequestId id : ids) core.closed(id, {10, 10, 1000, 20'000}, now + kSecond / 20);
+  }
+  return refused;
+}
+
+TEST(TtftTarget, CountsNoIdleTimeBehindRequestsThatNeverRan) {
+  GenerateRequest text;
+  text.prompt = "hello";
+  const auto submit_four = [&](RouterCore& core) {
+    std::vector<RequestId> ids;
+    for (std::uint64_t tag = 0; tag < 4; ++tag) ids.push_back(core.submit(1, tag, text, 0)->id);
+    return ids;
+  };
+  EXPECT_EQ(refused_of_light_load([](RouterCore&) {}), 0);
+  EXPECT_EQ(refused_of_light_load([&](RouterCore& core) {
+              submit_four(core);
+              core.client_gone(1, kSecond);
+            }),
+            0)
+      << "a client that has gone";
+  EXPECT_EQ(refused_of_light_load([&](RouterCore& core) {
+              for (const RequestId id : submit_four(core)) core.abort(id, kSecond);
+            }),
+            0)
+      << "cancelled";
+  EXPECT_EQ(refused_of_light_load([&](RouterCore& core) {
+              for (const RequestId id : submit_four(core)) core.prompt_encoded(id, TokenIds(5000, 1));
+            }),
+            0)
+      << "too long";
+  text.timeout_ms = 1;
+  EXPECT_EQ(refused_of_light_load([&](RouterCore& core) {
+              submit_four(core);
+              core.expire(kSecond);
+            }),
+            0)
+      << "expired";
+}
+
+TEST(TtftTarget, DoesNotTakeTheWaitForAModelForQueueing) {
+  EXPECT_EQ(refused_of_light_load([](RouterCore& core) {
+              GenerateRequest request;
+              request.prompt_token_ids.emplace(10, 1);
+              constexpr TimeUs kWaited = 60 * kSecond;
+              for (int round = 0; round < 40; ++round) {
+                const TimeUs now = (100 + round) * kSecond;
+                std::vector<RequestId> ids;
+                for (std::uint64_t tag = 0; tag < 5; ++tag) {
+                  const auto submitted = core.submit(1, tag, request, now, std::nullopt, kWaited);
+                  if (!submitted) continue;
+                  core.prompt_encoded(submitted->id, TokenIds(10, 1));
+                  ids.push_back(submitted->id);
+                }
+                for (const RequestId id : ids) {
+                  core.closed(id, {10, 10, kWaited + 1000, kWaited + 20'000}, now + kSecond / 20);
+                }
+              }
+            }),
+            0);
+}
+
 }  // namespace
 }  // namespace pagoda::routing
