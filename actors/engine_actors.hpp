@@ -112,7 +112,8 @@ OutputProcessorActor spawn_output_processor(caf::actor_system& system, std::shar
 /// Watches a replica: a dead worker is replaced and what ran is recomputed; so is a dead cache engine, which takes all
 /// that was kept in its pools with it. When another dies, or there can be no other device, the root supervisor is told
 /// why, and this one ends, and with it the replica. `factories`, and `pids` of devices in processes: by rank.
-ReplicaSupervisorActor spawn_replica_supervisor(caf::actor_system& system, const Replica& replica,
+/// `present`: the actors, which the supervisor keeps up to date; others may read it when the supervisor has ended.
+ReplicaSupervisorActor spawn_replica_supervisor(caf::actor_system& system, const std::shared_ptr<Replica>& present,
                                                 std::vector<DeviceFactory> factories, Instruments instruments,
                                                 std::vector<std::int64_t> pids = {});
 

@@ -24,9 +24,14 @@ namespace pagoda::actors {
 /// An engine that runs. It ends with this.
 class LoadedEngine {
  public:
-  /// `owners`: actors that have gone when the engine's memory is free again.
-  LoadedEngine(RequestRouterActor router, caf::actor supervisor, std::vector<caf::actor> owners)
-      : router_(std::move(router)), supervisor_(std::move(supervisor)), owners_(std::move(owners)) {}
+  /// The actors that hold the memory of the engine's devices. A device that fails is replaced, so they are asked for
+  /// when the actor that replaces them has ended.
+  struct Devices {
+    caf::actor supervisor;
+    std::function<std::vector<caf::actor>()> present;
+  };
+  LoadedEngine(RequestRouterActor router, caf::actor supervisor, Devices devices)
+      : router_(std::move(router)), supervisor_(std::move(supervisor)), devices_(std::move(devices)) {}
   /// Returns at once; it ends as spawn_supervisor says.
   ~LoadedEngine();
   LoadedEngine(const LoadedEngine&) = delete;
@@ -39,7 +44,7 @@ class LoadedEngine {
  private:
   RequestRouterActor router_;
   caf::actor supervisor_;
-  std::vector<caf::actor> owners_;
+  Devices devices_;
 };
 using SharedEngine = std::shared_ptr<const LoadedEngine>;
 
@@ -50,6 +55,7 @@ struct PoolModel {
   std::function<Result<SharedEngine>()> load;
   ModelInfo info;
   model_pool::WaitingLine::Limits line;
+  std::int64_t default_timeout_ms = 0;  ///< of requests that bring none, the wait for the model included; 0: for ever
   model_pool::SharedResidency residency = std::make_shared<model_pool::Residency>();
   bool preload = false;  ///< at start, whether somebody wants it or not
 };

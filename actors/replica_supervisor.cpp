@@ -259,11 +259,12 @@ void on_child_gone(Self self, const caf::actor_addr& child) {
   if (workers_ended && rest_ended) plan_replacement(self);
 }
 
-ReplicaSupervisorActor::behavior_type behavior(Self self, const Replica& replica,
+ReplicaSupervisorActor::behavior_type behavior(Self self, const std::shared_ptr<Replica>& present,
                                                const std::vector<DeviceFactory>& factories,
                                                const Instruments& instruments, const std::vector<std::int64_t>& pids) {
   auto& initial = state_of(self);
-  initial.replica = std::make_shared<Replica>(replica);
+  const Replica& replica = *present;
+  initial.replica = present;
   initial.factories = factories;
   initial.instruments = instruments;
   initial.status.pids = pids;
@@ -309,12 +310,13 @@ Result<SpawnedDevices> spawn_devices(caf::actor_system& system, const std::vecto
   return spawned;
 }
 
-ReplicaSupervisorActor spawn_replica_supervisor(caf::actor_system& system, const Replica& replica,
+ReplicaSupervisorActor spawn_replica_supervisor(caf::actor_system& system, const std::shared_ptr<Replica>& present,
                                                 std::vector<DeviceFactory> factories, Instruments instruments,
                                                 std::vector<std::int64_t> pids) {
+  const Replica replica = *present;
   send_anonymously(replica.scheduler, DeviceStatus{.pids = pids});
   const ReplicaSupervisorActor supervisor =
-      system.spawn<caf::detached>(behavior, replica, std::move(factories), std::move(instruments), std::move(pids));
+      system.spawn<caf::detached>(behavior, present, std::move(factories), std::move(instruments), std::move(pids));
   // Here, not by the new actor: it begins in its time, and the engine may have been given its first request by then.
   connect_devices(replica, supervisor.address());
   return supervisor;

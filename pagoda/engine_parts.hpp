@@ -49,6 +49,8 @@ Result<LoadedDevice> load_device(const EngineConfig& config, const EnginePlan& p
 struct RunningEngine {
   actors::SharedActors actors;
   actors::Replica replica;  ///< as it began; replica_supervisor knows it as it is
+  /// As it is; not to be read before replica_supervisor has ended.
+  std::shared_ptr<actors::Replica> present;
   actors::ReplicaSupervisorActor replica_supervisor;
   caf::actor supervisor;
 };

@@ -155,12 +155,15 @@ Result<actors::SharedEngine> load_engine(caf::actor_system& system, const Planne
   }
   auto running = spawn_actors(system, std::move(*parts));
   if (!running) return fail(running.error());
-  std::vector<caf::actor> owners{caf::actor_cast<caf::actor>(running->replica_supervisor)};
-  const auto& devices = running->replica.devices;
-  for (const auto& worker : devices.workers) owners.push_back(caf::actor_cast<caf::actor>(worker));
-  for (const auto& cache_engine : devices.cache_engines) owners.push_back(caf::actor_cast<caf::actor>(cache_engine));
-  auto engine =
-      std::make_shared<const actors::LoadedEngine>(running->actors.router, running->supervisor, std::move(owners));
+  const auto present_devices = [replica = running->present] {
+    std::vector<caf::actor> actors;
+    for (const auto& worker : replica->devices.workers) actors.push_back(caf::actor_cast<caf::actor>(worker));
+    for (const auto& engine : replica->devices.cache_engines) actors.push_back(caf::actor_cast<caf::actor>(engine));
+    return actors;
+  };
+  auto engine = std::make_shared<const actors::LoadedEngine>(
+      running->actors.router, running->supervisor,
+      actors::LoadedEngine::Devices{caf::actor_cast<caf::actor>(running->replica_supervisor), present_devices});
   if (use != nullptr) {
     use->seal();
     engine->when_gone([use] {});
@@ -247,6 +250,7 @@ tl::expected<ModelPoolHandle, std::vector<Error>> spawn_model_pool(caf::actor_sy
                       .line = {.max_waiting = static_cast<std::size_t>(config.max_waiting),
                                .max_bytes = model.config.max_queued_prompt_bytes,
                                .max_wait_us = max_wait_us},
+                      .default_timeout_ms = default_timeout_ms(model.config),
                       .preload = config.models[i].preload});
   }
   const auto spawned = actors::spawn_model_pool(system, std::move(core), models);

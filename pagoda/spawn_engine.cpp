@@ -36,8 +36,9 @@ Result<RunningEngine> spawn_actors(caf::actor_system& system, EngineParts parts)
                                               shared.outputs, parts.instruments);
   shared.router = actors::spawn_request_router(system, parts.limits, parts.info, shared.tokenizer, grammars,
                                                {replica.scheduler}, shared.outputs, parts.instruments);
+  running.present = std::make_shared<actors::Replica>(replica);
   running.replica_supervisor =
-      actors::spawn_replica_supervisor(system, replica, factories, parts.instruments, devices->pids);
+      actors::spawn_replica_supervisor(system, running.present, factories, parts.instruments, devices->pids);
   running.supervisor = actors::spawn_supervisor(system, shared, running.replica_supervisor);
   // The supervisor of the replica hears of the end when no start blocks it.
   actors::when_ended(running.supervisor, [factories = std::move(factories)] {

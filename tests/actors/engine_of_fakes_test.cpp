@@ -140,7 +140,8 @@ class EngineOfFakes : public ::testing::Test {
     limits.max_queued_prompt_tokens = 10'000;
     shared_.router = spawn_request_router(*system_, limits, ModelInfo{}, shared_.tokenizer, grammars,
                                           {replica_.scheduler}, shared_.outputs, instruments_);
-    replica_supervisor_ = spawn_replica_supervisor(*system_, replica_, {std::move(factory)}, instruments_);
+    replica_supervisor_ =
+        spawn_replica_supervisor(*system_, std::make_shared<Replica>(replica_), {std::move(factory)}, instruments_);
     supervisor_ = spawn_supervisor(*system_, shared_, replica_supervisor_);
     sink_ = system_->spawn(recording_sink, received_);
   }

@@ -12,10 +12,14 @@
 namespace pagoda::actors {
 namespace {
 
+/// SubmitRequest::waited_us of the last request.
+const auto waited_us = std::make_shared<std::atomic<TimeUs>>(0);
+
 /// A router whose requests end at once, with as many tokens as `life`.
 RequestRouterActor::behavior_type fake_router(RequestRouterActor::pointer self, int life) {
   return {
       [self, life](const SubmitRequest& message) {
+        *waited_us = message.waited_us;
         RequestResult result;
         result.usage.completion_tokens = life;
         OutputBatch batch;
@@ -79,8 +83,9 @@ class ModelPool : public testing::Test {
     caf::anon_send_exit(sink_, caf::exit_reason::user_shutdown);
   }
 
-  void start(std::function<Result<SharedEngine>()> load) {
+  void start(std::function<Result<SharedEngine>()> load, std::int64_t default_timeout_ms = 0) {
     PoolModel model;
+    model.default_timeout_ms = default_timeout_ms;
     model.name = "m";
     model.load = std::move(load);
     model.line = {.max_waiting = 8, .max_bytes = 1 << 20, .max_wait_us = 60'000'000};
@@ -95,8 +100,9 @@ class ModelPool : public testing::Test {
   Result<SharedEngine> engine() {
     ++loads_;
     supervisor_ = system_.spawn(fake_supervisor, 0);
-    return std::make_shared<const LoadedEngine>(system_.spawn(fake_router, loads_.load()), supervisor_,
-                                                std::vector<caf::actor>{});
+    return std::make_shared<const LoadedEngine>(
+        system_.spawn(fake_router, loads_.load()), supervisor_,
+        LoadedEngine::Devices{supervisor_, [] { return std::vector<caf::actor>{}; }});
   }
 
   void keep_alive(TimeUs time_us) {
@@ -157,6 +163,54 @@ TEST_F(ModelPool, ALoadThatThrowsFailsWhoWaitedForItAndNothingElse) {
   EXPECT_EQ(refused.ticket.error().message, "the model m cannot be loaded; the server's log says why");
   EXPECT_EQ(residency_->load_failures, 1);
   EXPECT_TRUE(submit().ticket.has_value());
+}
+
+TEST_F(ModelPool, ARequestWithoutATimeOfItsOwnHasTheModelsWhileItLoads) {
+  std::atomic<bool> may_end = false;
+  start(
+      [&] {
+        while (!may_end) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        return engine();
+      },
+      50);
+  const auto late = submit();
+  may_end = true;
+  ASSERT_FALSE(late.ticket.has_value());
+  EXPECT_EQ(late.ticket.error().code, ErrorCode::timeout);
+  EXPECT_TRUE(eventually([&] { return submit().ticket.has_value(); }));
+}
+
+TEST_F(ModelPool, TheRouterIsToldHowLongARequestHasWaited) {
+  start([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(60));
+    return engine();
+  });
+  EXPECT_TRUE(submit().ticket.has_value());
+  EXPECT_GE(waited_us->load(), 60'000);
+  EXPECT_TRUE(submit().ticket.has_value());
+  EXPECT_EQ(waited_us->load(), 0);
+}
+
+TEST_F(ModelPool, TheMemoryOfAnEngineIsFreeWhenThePresentDeviceHasGone) {
+  const caf::actor supervisor = system_.spawn(fake_supervisor, 0);
+  const caf::actor keeper = system_.spawn(fake_supervisor, 0);
+  const caf::actor first = system_.spawn(fake_supervisor, 0);
+  const caf::actor second = system_.spawn(fake_supervisor, 0);
+  const auto present = std::make_shared<std::vector<caf::actor>>(std::vector{first});
+  const auto gone = std::make_shared<std::atomic<bool>>(false);
+  auto engine = std::make_shared<const LoadedEngine>(system_.spawn(fake_router, 0), supervisor,
+                                                     LoadedEngine::Devices{keeper, [present] { return *present; }});
+  engine->when_gone([gone] { *gone = true; });
+  *present = {second};  // the first is replaced
+  caf::scoped_actor self{system_};
+  caf::anon_send_exit(first, caf::exit_reason::user_shutdown);
+  caf::anon_send_exit(keeper, caf::exit_reason::user_shutdown);
+  engine.reset();
+  self->wait_for(supervisor, keeper, first);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_FALSE(*gone);
+  caf::anon_send_exit(second, caf::exit_reason::user_shutdown);
+  EXPECT_TRUE(eventually([&] { return gone->load(); }));
 }
 
 TEST_F(ModelPool, EndsWhileAModelLoadsAndTheEngineEndsWithIt) {
