@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "apps/model_location.hpp"
 #include "apps/text_file.hpp"
 #include "io/config_file.hpp"
 #include "io/wire/json_reader.hpp"
@@ -100,6 +101,8 @@ PooledModelConfig read_entry(const Json& object, std::string name, std::string w
   if (model.config.device == "cpu") {
     if (!defaults.says_touch_memory && !object.contains("touch_memory")) model.config.touch_memory = false;
     if (!defaults.says_weight_memory && !object.contains("weight_memory")) model.config.weight_memory = "mapped";
+  } else if (!defaults.says_touch_memory && !object.contains("touch_memory")) {
+    model.config.touch_memory = EngineConfig().touch_memory;  // the command's own default is for CPUs
   }
   model.config.served_model_name = std::move(name);
   model.aliases = entry.names("aliases");
@@ -109,6 +112,7 @@ PooledModelConfig read_entry(const Json& object, std::string name, std::string w
   if (model.config.model.empty() && !is_told_already) {
     entry.refuse("model is required: its folder, or GGUF file", "model");
   }
+  if (const Status status = locate_model(model.config.model); !status) entry.refuse(status.error().message, "model");
   return model;
 }
 

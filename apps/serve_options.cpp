@@ -27,7 +27,7 @@ bool is_of_http_alone(std::string_view key) {
 
 }  // namespace
 
-ServeOptions::ServeOptions(CLI::App& app, const std::string& default_listen) : engine(app, "info") {
+ServeOptions::ServeOptions(CLI::App& app, const std::string& default_listen) : engine(app, "info", lazy_memory()) {
   engine.gpu_has_worker_process = true;
   engine.flags.also_positional("model", "MODEL", engine.config.model, "Folder of the model, or GGUF file");
   lines.listen = default_listen;
