@@ -18,6 +18,7 @@
 #include "apps/flag_values.hpp"
 #include "apps/flags.hpp"
 #include "apps/logit_comparison.hpp"
+#include "apps/model_location.hpp"
 #include "apps/progress.hpp"
 #include "apps/text_file.hpp"
 #include "pagoda/token_logits.hpp"
@@ -82,6 +83,7 @@ Result<std::unique_ptr<TokenLogits>> load_reference(const AccuracyOptions& optio
   if (options.reference.empty()) return nullptr;
   EngineConfig config = options.engine.config;
   config.model = options.reference;
+  if (auto status = locate_model(config.model); !status) return fail(std::move(status.error()));
   config.dtype = "auto";
   config.kv_cache_dtype = "float32";
   config.quantize = "none";

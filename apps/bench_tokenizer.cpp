@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/flag_values.hpp"
+#include "apps/model_location.hpp"
 #include "io/model_files/model_files.hpp"
 
 namespace pagoda::apps {
@@ -35,8 +36,9 @@ double fastest(std::int64_t iterations, Run run) {
   return best;
 }
 
-int run_tokenizer_bench(const TokenizerBenchOptions& options) {
+int run_tokenizer_bench(TokenizerBenchOptions options) {
   if (options.model.empty()) return exit_with(Error{ErrorCode::bad_config, "--model is required", "model"});
+  if (const Status status = locate_model(options.model); !status) return exit_with(status.error());
   const auto tokenizer = io::load_tokenizer(options.model);
   if (!tokenizer) return exit_with(tokenizer.error());
   const std::string text(std::istreambuf_iterator<char>(std::cin), {});

@@ -10,6 +10,7 @@
 
 #include "apps/command.hpp"
 #include "apps/flag_values.hpp"
+#include "apps/model_location.hpp"
 #include "apps/progress.hpp"
 #include "io/wire/json_reader.hpp"
 #include "io/wire/structured_fields.hpp"
@@ -228,6 +229,7 @@ std::vector<Error> EngineFlags::finish() {
     config.worker_processes = true;
   }
   if (auto problems = config.validate(); !problems.empty()) return problems;
+  if (auto status = locate_model(config.model); !status) return {std::move(status.error())};
   // Without room for threads, starting the actor system ends the process, which says nothing.
   if (kernels::available_cpu_memory() > 0) return {};
   return {{ErrorCode::out_of_memory, "nothing can start without memory: " + kernels::memory_that_is_available()}};

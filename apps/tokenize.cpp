@@ -5,6 +5,7 @@
 
 #include "apps/command.hpp"
 #include "apps/flag_values.hpp"
+#include "apps/model_location.hpp"
 #include "io/model_files/model_files.hpp"
 #include "io/wire/json_text.hpp"
 
@@ -16,8 +17,9 @@ struct TokenizeOptions {
   bool add_special_tokens = true;
 };
 
-int run_tokenize(const TokenizeOptions& options) {
+int run_tokenize(TokenizeOptions options) {
   if (options.model.empty()) return exit_with(Error{ErrorCode::bad_config, "--model is required", "model"});
+  if (const Status status = locate_model(options.model); !status) return exit_with(status.error());
   const auto tokenizer = io::load_tokenizer(options.model);
   if (!tokenizer) return exit_with(tokenizer.error());
   const std::string text(std::istreambuf_iterator<char>(std::cin), {});

@@ -81,13 +81,14 @@ Result<kernels::Buffer> swap_file(const EngineConfig& config, const EnginePlan& 
   return io::map_swap_file(config.swap_dir, plan.memory.kv_bytes_per_block * plan.num_host_blocks);
 }
 
-/// The blocks of the KV cache and of the host pool, which is refused before anything is taken if the machine has less.
+/// The blocks of the KV cache and of the host pool. Refuses them before anything is taken if the machine has less
+/// memory than they may come to fill, whether the memory is taken now or block by block.
 Result<std::shared_ptr<execution::KvMemory>> take_kv_memory(const EngineConfig& config, const EnginePlan& plan,
                                                             const std::shared_ptr<kernels::Device>& device,
                                                             const StartProgress& progress,
                                                             const std::function<Result<execution::KvPools>()>& pools) {
   const bool takes_it_now = device->shares_host_memory() && config.touch_memory;
-  if (takes_it_now) {
+  if (device->shares_host_memory()) {
     if (const Status fits = check_host_memory(config, plan); !fits) return fail(fits.error());
   }
   auto brought = pools ? pools() : execution::KvPools{};
@@ -190,6 +191,7 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSe
                     .info = model_info(config, *plan, *defaults, std::move(loaded->description)),
                     .instruments = {std::move(*trace), *journal},
                     .journal_file = std::move(*journal)};
+  for (const std::string& remark : plan->files->remarks()) spdlog::warn("{}", remark);
   warn_of_small_pool(parts.limits, parts.info);
   return parts;
 }

@@ -14,6 +14,7 @@
 #include "io/model_files/gguf/gguf_from_folder.hpp"
 #include "io/model_files/gguf/gguf_model_writer.hpp"
 #include "io/model_files/model_files.hpp"
+#include "io/model_files/model_location.hpp"
 #include "io/model_files/quantized/compressed_tensors_writer.hpp"
 #include "io/model_files/quantized/folder_parts.hpp"
 #include "kernels/rotation.hpp"
@@ -117,7 +118,7 @@ class Conversion {
       auto writer = io::GgufModelWriter::create(options_.out, *parts_, modules, {.minimums = gptq.minimums});
       if (!writer) return fail(std::move(writer.error()));
       if (is_folder()) {
-        Status status = io::check_gguf_of_folder(options_.config.model, writer->part());
+        Status status = io::check_gguf_of_folder(model_, writer->part());
         if (!status) return fail(std::move(status.error()));
       }
       return std::make_unique<io::GgufModelWriter>(std::move(*writer));
@@ -136,7 +137,10 @@ class Conversion {
       : options_(options), format_(format) {}
 
   Status open() {
-    const auto files = io::open_model_files(options_.config.model);
+    const auto model = io::locate_model(options_.config.model);
+    if (!model) return fail(model.error());
+    model_ = *model;
+    const auto files = io::open_model_files(model_);
     if (!files) return fail(files.error());
     auto spec = (*files)->spec();
     if (!spec) return fail(std::move(spec.error()));
@@ -152,26 +156,26 @@ class Conversion {
 
   bool is_folder() const {
     std::error_code ignored;
-    return std::filesystem::is_directory(options_.config.model, ignored);
+    return std::filesystem::is_directory(model_, ignored);
   }
 
   Result<io::GgufModelParts> parts_of_file() const {
-    const auto file = io::GgufFile::open(options_.config.model);
+    const auto file = io::GgufFile::open(model_);
     if (!file) return fail(file.error());
     return io::gguf_parts_of_file(*file);
   }
 
   Result<io::FolderParts> folder_parts_of_file() const {
-    const auto file = io::GgufFile::open(options_.config.model);
+    const auto file = io::GgufFile::open(model_);
     if (!file) return fail(file.error());
     return io::folder_parts_of_gguf(*file);
   }
 
   Result<io::FolderParts> folder_parts_of_folder() {
-    auto checkpoint = io::Checkpoint::open(options_.config.model);
+    auto checkpoint = io::Checkpoint::open(model_);
     if (!checkpoint) return fail(std::move(checkpoint.error()));
     checkpoint_ = std::move(*checkpoint);
-    return io::folder_parts_of_folder(options_.config.model, *checkpoint_);
+    return io::folder_parts_of_folder(model_, *checkpoint_);
   }
 
   Status open_for_folder() {
@@ -182,17 +186,20 @@ class Conversion {
     auto parts = is_folder() ? folder_parts_of_folder() : folder_parts_of_file();
     if (!parts) return fail(std::move(parts.error()));
     folder_parts_ = std::move(*parts);
+    const auto tied = folder_parts_->config.find("tie_word_embeddings");
+    if (tied != folder_parts_->config.end()) *tied = spec_.tie_word_embeddings;
     return {};
   }
 
   Status open_for_gguf() {
-    auto parts = is_folder() ? io::gguf_parts_of_folder(options_.config.model) : parts_of_file();
+    auto parts = is_folder() ? io::gguf_parts_of_folder(model_) : parts_of_file();
     if (!parts) return fail(std::move(parts.error()));
     parts_ = std::move(*parts);
     return {};
   }
 
   const QuantizeOptions& options_;
+  std::filesystem::path model_;  // where options_.config.model is
   ModelQuantizer::Format format_;
   models::ModelSpec spec_;
   std::shared_ptr<const io::ModelWeights> weights_;

@@ -21,22 +21,14 @@ class All {
  public:
   /// False: it is decided.
   bool add(Verdict verdict) {
-    if (!verdict) {
-      is_open_ = true;
-    } else if (!*verdict) {
-      is_refused_ = true;
-    }
-    return !is_refused_;
+    if (verdict == false) result_ = false;
+    if (!verdict && result_) result_ = std::nullopt;
+    return result_ != false;
   }
-  Verdict result() const {
-    if (is_refused_) return false;
-    if (is_open_) return std::nullopt;
-    return true;
-  }
+  Verdict result() const { return result_; }
 
  private:
-  bool is_open_ = false;     ///< whether a part has no verdict
-  bool is_refused_ = false;  ///< whether a part is refused
+  Verdict result_ = true;
 };
 
 bool are_equal(const Schema& a, const Schema& b) {

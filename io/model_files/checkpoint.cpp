@@ -11,12 +11,14 @@
 
 #include "io/model_files/file_text.hpp"
 #include "io/model_files/safetensors.hpp"
+#include "io/model_files/tensor_names.hpp"
 #include "io/model_files/torch/torch_file.hpp"
 
 namespace pagoda::io {
 namespace {
 
 constexpr std::size_t kMaxIndexBytes = 100'000'000;
+constexpr std::string_view kHeadWeight = "lm_head.weight";
 
 std::optional<DType> weight_dtype(std::string_view name) {
   if (name == "F32") return DType::f32;
@@ -85,13 +87,15 @@ Result<std::unique_ptr<Checkpoint>> Checkpoint::open(const std::filesystem::path
     if (has_entry(folder / format.single)) {
       auto tensors = checkpoint->map_file(folder / format.single, format);
       if (!tensors) return fail(std::move(tensors.error()));
-      for (auto& [name, entry] : *tensors) checkpoint->tensors_.emplace(name, Location{0, std::move(entry)});
-      return checkpoint;
-    }
-    if (has_entry(folder / format.index)) {
+      for (auto& [name, entry] : *tensors) checkpoint->tensors_.emplace(name, Location{0, std::move(entry), name});
+    } else if (has_entry(folder / format.index)) {
       if (auto status = checkpoint->open_shards(folder, format); !status) return fail(std::move(status.error()));
-      return checkpoint;
+    } else {
+      continue;
     }
+    if (auto status = checkpoint->rename_tensors(); !status) return fail(std::move(status.error()));
+    checkpoint->share_head_with_embedding();
+    return checkpoint;
   }
   return fail(no_weights(folder).error());
 }
@@ -132,15 +136,71 @@ Status Checkpoint::open_shards(const std::filesystem::path& folder, const Format
       if (entry == tensors->end()) {
         return bad("tensor " + quote(name) + ": shard " + quote(shard) + " does not hold it");
       }
-      tensors_.emplace(name, Location{files_.size() - 1, std::move(entry->second)});
+      tensors_.emplace(name, Location{files_.size() - 1, std::move(entry->second), name});
     }
   }
   return {};
 }
 
-bool Checkpoint::is_buffer(std::string_view name) {
-  constexpr std::array kEndings{".inv_freq", ".attn.bias", ".masked_bias", ".position_ids"};
-  return std::ranges::any_of(kEndings, [&](const char* ending) { return name.ends_with(ending); });
+Status Checkpoint::rename_tensors() {
+  const auto names = canonical_tensor_names(tensor_names());
+  std::map<std::string, Location, std::less<>> renamed;
+  std::size_t i = 0;
+  for (auto& [stored, location] : tensors_) {
+    const auto [other, is_new] = renamed.try_emplace(names[i++], std::move(location));
+    if (is_new) continue;
+    return fail(ErrorCode::bad_file, path_of(stored) + ": tensors " + quote(other->second.stored_name) + " and " +
+                                         quote(stored) + " are one and the same but for their prefixes");
+  }
+  tensors_ = std::move(renamed);
+  return {};
+}
+
+void Checkpoint::share_head_with_embedding() {
+  struct Names {
+    std::string_view embedding;
+    std::string_view layers;
+  };
+  constexpr std::array<Names, 3> kNames{{{"model.embed_tokens.weight", "model.layers."},
+                                         {"transformer.wte.weight", "transformer.h."},
+                                         {"model.decoder.embed_tokens.weight", "model.decoder.layers."}}};
+  const auto head = tensors_.find(kHeadWeight);
+  if (head == tensors_.end()) return;
+  for (const auto& [embedding, layers] : kNames) {
+    const auto layer = tensors_.lower_bound(layers);
+    if (layer == tensors_.end() || !layer->first.starts_with(layers) || tensors_.contains(embedding)) continue;
+    embedding_is_head_ = true;
+    tensors_.emplace(embedding, head->second);
+    return;
+  }
+}
+
+bool Checkpoint::same_bytes(std::string_view one, std::string_view other) const {
+  const auto a = tensors_.find(one);
+  const auto b = tensors_.find(other);
+  if (a == tensors_.end() || b == tensors_.end()) return false;
+  const TensorEntry& first = a->second.entry;
+  const TensorEntry& second = b->second.entry;
+  if (first.dtype != second.dtype || first.shape != second.shape || first.strides != second.strides) return false;
+  const auto bytes = bytes_of(a->second);
+  const auto others = bytes_of(b->second);
+  return bytes.data() == others.data() ||
+         (bytes.size() == others.size() && std::memcmp(bytes.data(), others.data(), bytes.size()) == 0);
+}
+
+std::span<const std::byte> Checkpoint::bytes_of(const Location& location) const {
+  return files_[location.file].bytes().subspan(location.entry.begin, location.entry.end - location.entry.begin);
+}
+
+std::string_view Checkpoint::stored_name(std::string_view name) const {
+  const auto found = tensors_.find(name);
+  PAGODA_ASSERT(found != tensors_.end(), "the tensor is there");
+  return found->second.stored_name;
+}
+
+bool Checkpoint::is_zero_bias(std::string_view name, const Location& location) const {
+  if (!name.ends_with(".bias")) return false;
+  return std::ranges::all_of(bytes_of(location), [](std::byte byte) { return byte == std::byte{0}; });
 }
 
 Status Checkpoint::check_all_taken(const models::ModelSpec& spec) const {
@@ -148,13 +208,14 @@ Status Checkpoint::check_all_taken(const models::ModelSpec& spec) const {
   std::int64_t num_left = 0;
   const std::string* first = nullptr;
   for (const auto& [name, location] : tensors_) {
-    if (taken_.contains(name) || is_buffer(name) || (spec.tie_word_embeddings && name == "lm_head.weight")) continue;
+    if (taken_.contains(name) || is_computed_buffer(name) || is_beside_language_model(name)) continue;
+    if ((spec.tie_word_embeddings && name == kHeadWeight) || is_zero_bias(name, location)) continue;
     if (first == nullptr) first = &name;
     ++num_left;
   }
   if (num_left == 0) return {};
   const MappedFile& file = files_[tensors_.at(*first).file];
-  return fail(ErrorCode::bad_file, file.path() + ": tensor " + quote(*first) +
+  return fail(ErrorCode::bad_file, file.path() + ": tensor " + quote(stored_name(*first)) +
                                        (num_left > 1 ? " and " + std::to_string(num_left - 1) + " more are" : " is") +
                                        " of no use to " + spec.architecture +
                                        " as config.json describes it: the two do not belong together");
@@ -168,9 +229,9 @@ Result<weights::WeightTensor> Checkpoint::describe(std::string_view name,
     return fail(ErrorCode::bad_file,
                 where + (files_.size() > 1 ? " and the other shards" : "") + ": tensor " + quote(name) + " is missing");
   }
-  const auto& [file_index, entry] = found->second;
-  const auto bad = [&, &file = files_[file_index]](const std::string& reason) {
-    return fail(ErrorCode::bad_file, file.path() + ": tensor " + quote(name) + ": " + reason);
+  const auto& [file_index, entry, stored] = found->second;
+  const auto bad = [&, &file = files_[file_index], &file_name = stored](const std::string& reason) {
+    return fail(ErrorCode::bad_file, file.path() + ": tensor " + quote(file_name) + ": " + reason);
   };
   const auto dtype = weight_dtype(entry.dtype);
   if (!dtype) return bad("dtype " + entry.dtype + " cannot be used for weights (F32, F16 and BF16 can)");
@@ -198,7 +259,7 @@ Result<weights::WeightTensor> Checkpoint::tensor(std::string_view name, const st
 
 Result<const void*> Checkpoint::elements_of(std::string_view name, const Location& location,
                                             std::size_t element_bytes) const {
-  const auto& [file_index, entry] = location;
+  const auto& [file_index, entry, stored] = location;
   const std::byte* data = files_[file_index].bytes().data() + entry.begin;
   const bool aligned = reinterpret_cast<std::uintptr_t>(data) % element_bytes == 0;
   if (aligned && entry.strides.empty()) return data;
@@ -222,9 +283,9 @@ Result<const void*> Checkpoint::elements_of(std::string_view name, const Locatio
 std::optional<StoredTensor> Checkpoint::stored(std::string_view name) const {
   const auto found = tensors_.find(name);
   if (found == tensors_.end()) return std::nullopt;
-  const auto& [file, entry] = found->second;
+  const TensorEntry& entry = found->second.entry;
   if (!entry.strides.empty()) return std::nullopt;
-  return StoredTensor{entry.dtype, entry.shape, files_[file].bytes().subspan(entry.begin, entry.end - entry.begin)};
+  return StoredTensor{entry.dtype, entry.shape, bytes_of(found->second)};
 }
 
 std::string Checkpoint::first_strided() const {
@@ -258,8 +319,7 @@ CheckpointFacts Checkpoint::facts() const {
 void Checkpoint::copied(const weights::WeightTensor& tensor) const {
   const auto found = tensors_.find(tensor.name);
   if (found == tensors_.end()) return;
-  const auto& [file_index, entry] = found->second;
-  files_[file_index].drop_pages(files_[file_index].bytes().subspan(entry.begin, entry.end - entry.begin));
+  files_[found->second.file].drop_pages(bytes_of(found->second));
 }
 
 std::vector<std::string> Checkpoint::tensor_names() const {

@@ -31,12 +31,13 @@ struct StoredTensor {
 /// names, or, in a folder without both, pytorch_model.bin, or the shards that pytorch_model.bin.index.json names (their
 /// pickles are read, not executed). Files are mapped and tensors point into them; nothing is copied, except a tensor
 /// that lies at an address its element type cannot be read from (files of early safetensors versions) or not row-major
-/// (a transposed view in a file of PyTorch), which is copied once when asked for. Thread-safe after open.
+/// (a transposed view in a file of PyTorch), which is copied once when asked for. Tensors have the names that models
+/// ask for (canonical_tensor_names), whatever prefixes the files have. Thread-safe after open.
 class Checkpoint final : public ModelWeights {
  public:
   /// Maps the files and checks every header. Errors: io_failed (no such folder or file), bad_file and unsupported (see
   /// parse_safetensors and parse_torch_file; an index that names a file outside the folder, a shard that is missing, or
-  /// a tensor that its shard does not hold).
+  /// a tensor that its shard does not hold; two tensors with one name but for their prefixes).
   static Result<std::unique_ptr<Checkpoint>> open(const std::filesystem::path& folder);
 
   Result<weights::WeightTensor> tensor(std::string_view name, const std::vector<std::int64_t>& shape) const override;
@@ -57,20 +58,27 @@ class Checkpoint final : public ModelWeights {
   /// The file that holds the tensor, or the first one where it is missing.
   const std::string& path_of(std::string_view name) const;
 
-  /// Whether `name` is that of a constant that older versions of transformers wrote beside the weights: rotary
-  /// frequencies, causal masks, positions.
-  static bool is_buffer(std::string_view name);
+  /// The name that the file has for a tensor that is there.
+  std::string_view stored_name(std::string_view name) const;
+
+  /// Whether both tensors are there and have the same type, shape and elements.
+  bool same_bytes(std::string_view one, std::string_view other) const;
+  /// Whether the files hold a head and no embedding, which then is the head's tensor: programs that write tied tensors
+  /// once may keep either name.
+  bool embedding_is_head() const { return embedding_is_head_; }
 
   CheckpointFacts facts() const override;
   /// The names of all tensors, sorted.
   std::vector<std::string> tensor_names() const;
-  /// Buffers that a model computes itself do not count as left, nor a head that is tied to the embedding.
+  /// Tensors that cannot matter do not count as left: buffers that a model computes, heads and parts that a causal
+  /// language model has no use for, biases of zeros, and a head that is tied to the embedding.
   Status check_all_taken(const models::ModelSpec& spec) const override;
 
  private:
   struct Location {
     std::size_t file = 0;  // index in files_
     TensorEntry entry;
+    std::string stored_name = {};
   };
 
   struct Format;
@@ -79,11 +87,17 @@ class Checkpoint final : public ModelWeights {
   /// Maps one file; returns its tensors. Its index in files_ is files_.size() - 1 afterwards.
   Result<TensorEntries> map_file(const std::filesystem::path& path, const Format& format);
   Status open_shards(const std::filesystem::path& folder, const Format& format);
+  /// Gives the tensors the names that models ask for.
+  Status rename_tensors();
+  void share_head_with_embedding();
+  bool is_zero_bias(std::string_view name, const Location& location) const;
+  std::span<const std::byte> bytes_of(const Location& location) const;
   /// The elements of a tensor in row-major order: where they lie, or in a copy. Errors: out_of_memory.
   Result<const void*> elements_of(std::string_view name, const Location& location, std::size_t element_bytes) const;
 
   std::string format_;  ///< CheckpointFacts::format
   std::vector<MappedFile> files_;
+  bool embedding_is_head_ = false;
   std::map<std::string, Location, std::less<>> tensors_;
   mutable std::mutex mutex_;  // of what follows
   mutable std::set<std::string, std::less<>> taken_;

@@ -123,9 +123,10 @@ Result<models::ModelSpec> read_hf_config(ConfigReader& reader) {
 }
 
 Result<models::ModelSpec> parse_hf_config(const ConfigText& config_text, const ConfigText* generation,
-                                          StoredQuantization quantization) {
+                                          StoredQuantization quantization, std::optional<bool> tied) {
   auto root = parse_object(config_text);
   if (!root) return fail(root.error());
+  if (tied) (*root)["tie_word_embeddings"] = *tied;
   if (quantization == StoredQuantization::ignored) erase_quantization(*root);
   ConfigReader reader(*root, config_text.file_name);
   auto spec = read_hf_config(reader);
@@ -163,17 +164,18 @@ Result<std::optional<QuantizationConfig>> load_quantization_config(const std::fi
   return config;
 }
 
-Result<models::ModelSpec> load_hf_config(const std::filesystem::path& folder, StoredQuantization quantization) {
+Result<models::ModelSpec> load_hf_config(const std::filesystem::path& folder, StoredQuantization quantization,
+                                         std::optional<bool> tied) {
   const auto config_file = open_config(folder / "config.json");
   if (!config_file) return fail(config_file.error());
   const ConfigText config{text_of(*config_file), config_file->path()};
 
   const auto generation_path = folder / "generation_config.json";
-  if (!has_entry(generation_path)) return parse_hf_config(config, nullptr, quantization);
+  if (!has_entry(generation_path)) return parse_hf_config(config, nullptr, quantization, tied);
   const auto generation_file = open_config(generation_path);
   if (!generation_file) return fail(generation_file.error());
   const ConfigText generation{text_of(*generation_file), generation_file->path()};
-  return parse_hf_config(config, &generation, quantization);
+  return parse_hf_config(config, &generation, quantization, tied);
 }
 
 }  // namespace pagoda::io

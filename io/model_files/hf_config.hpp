@@ -23,15 +23,18 @@ struct ConfigText {
 enum class StoredQuantization : std::uint8_t { checked, ignored };
 
 /// Reads config.json of a Hugging Face model folder, and generation_config.json where there is one (for its eos ids,
-/// which win). Errors: bad_config when config.json cannot be read, else as parse_hf_config.
+/// which win). `tied` overrides tie_word_embeddings. Errors: bad_config when config.json cannot be read, else as
+/// parse_hf_config.
 Result<models::ModelSpec> load_hf_config(const std::filesystem::path& folder,
-                                         StoredQuantization quantization = StoredQuantization::checked);
+                                         StoredQuantization quantization = StoredQuantization::checked,
+                                         std::optional<bool> tied = std::nullopt);
 
 /// The same from texts; `generation` may be null. A key that is missing, has another type, lies outside its limits or
 /// contradicts another is bad_config; a meaning that is right but not built (a rope scaling, a way to quantise) is
 /// unsupported. The message names file and key, and Error::param is the key.
 Result<models::ModelSpec> parse_hf_config(const ConfigText& config, const ConfigText* generation,
-                                          StoredQuantization quantization = StoredQuantization::checked);
+                                          StoredQuantization quantization = StoredQuantization::checked,
+                                          std::optional<bool> tied = std::nullopt);
 
 /// The same from a config that has been parsed, without a generation_config.json.
 Result<models::ModelSpec> read_hf_config(ConfigReader& reader);

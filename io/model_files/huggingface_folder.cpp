@@ -2,10 +2,12 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "io/model_files/chat_template_files.hpp"
+#include "io/model_files/folder_spec.hpp"
 #include "io/model_files/generation_config.hpp"
-#include "io/model_files/hf_config.hpp"
+#include "io/model_files/model_location.hpp"
 #include "io/model_files/quantized/quantized_checkpoint.hpp"
 #include "io/model_files/tokenizer_loader.hpp"
 
@@ -17,11 +19,14 @@ class HuggingFaceFolder final : public ModelFiles {
   explicit HuggingFaceFolder(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
   std::string name() const override {
+    if (auto name = hub_name(folder_)) return *std::move(name);
     const auto path = folder_.lexically_normal();
     return path.has_filename() ? path.filename().string() : path.parent_path().filename().string();
   }
 
-  Result<models::ModelSpec> spec() const override { return load_hf_config(folder_); }
+  Result<models::ModelSpec> spec() const override { return load_folder_spec(folder_); }
+
+  std::vector<std::string> remarks() const override { return folder_remarks(folder_); }
 
   Result<std::shared_ptr<const ModelWeights>> weights() const override { return open_folder_weights(folder_); }
 

@@ -11,6 +11,7 @@
 #include "io/model_files/generation_config.hpp"
 #include "io/model_files/gguf/gguf_model.hpp"
 #include "io/model_files/huggingface_folder.hpp"
+#include "io/model_files/model_location.hpp"
 
 namespace pagoda::io {
 namespace {
@@ -26,7 +27,6 @@ bool is_gguf(const std::filesystem::path& path) {
   return std::string_view(first.data(), first.size()) == kMagic;
 }
 
-/// A folder that was made for GGUF files alone: the message names one of them.
 Status check_folder(const std::filesystem::path& folder) {
   std::error_code ignored;
   if (!std::filesystem::exists(folder, ignored)) {
@@ -35,23 +35,18 @@ Status check_folder(const std::filesystem::path& folder) {
   if (!std::filesystem::is_directory(folder, ignored)) {
     return fail(ErrorCode::bad_config, folder.string() + ": neither a model folder nor a GGUF file", "model");
   }
-  if (std::filesystem::exists(folder / "config.json", ignored)) return {};
-  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
-    if (entry.path().extension() != ".gguf") continue;
-    return fail(ErrorCode::bad_config,
-                folder.string() + ": has no config.json; to take a GGUF file, name it: " + entry.path().string(),
-                "model");
-  }
   return {};
 }
 
 }  // namespace
 
-Result<std::shared_ptr<const ModelFiles>> open_model_files(const std::filesystem::path& path, LoadFormat format) {
-  if (format == LoadFormat::dummy) return open_dummy_model(path);
-  if (is_gguf(path)) return open_gguf_model(path);
-  if (const Status status = check_folder(path); !status) return fail(status.error());
-  return open_huggingface_folder(path);
+Result<std::shared_ptr<const ModelFiles>> open_model_files(const std::filesystem::path& model, LoadFormat format) {
+  const auto path = locate_model(model);
+  if (!path) return fail(path.error());
+  if (format == LoadFormat::dummy) return open_dummy_model(*path);
+  if (is_gguf(*path)) return open_gguf_model(*path);
+  if (const Status status = check_folder(*path); !status) return fail(status.error());
+  return open_huggingface_folder(*path);
 }
 
 Result<std::shared_ptr<const text::Tokenizer>> load_tokenizer(const std::filesystem::path& model) {

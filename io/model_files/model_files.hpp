@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "engine/config.hpp"
 #include "engine/models/model_spec.hpp"
@@ -19,11 +20,13 @@ class ModelFiles {
  public:
   virtual ~ModelFiles() = default;
 
-  /// What the files are called: that of the folder, or of the file without its ending.
+  /// Name of the folder, of the file without its ending, or ORG/NAME for a folder of the hub's cache.
   virtual std::string name() const = 0;
   /// Sizes, positions, special tokens, and how the model is built. Errors: bad_config, unsupported, bad_file; the
   /// message names file and key.
   virtual Result<models::ModelSpec> spec() const = 0;
+  /// Warnings for the user about what the files hold and how that is read. Reads them again.
+  virtual std::vector<std::string> remarks() const { return {}; }
   /// Mapped, headers checked. Errors: io_failed, bad_file, bad_config, unsupported.
   virtual Result<std::shared_ptr<const ModelWeights>> weights() const = 0;
   /// Errors: bad_config, bad_file, unsupported.
@@ -39,10 +42,10 @@ class ModelFiles {
 /// How models are opened: as their files are, or with random weights (dummy_model.hpp).
 enum class LoadFormat { automatic, dummy };
 
-/// A Hugging Face model folder, or a GGUF file: whatever is not a folder and has the name *.gguf or begins with GGUF's
-/// magic. Errors: bad_config (there is no such thing, or a
-/// folder for GGUF files alone), and for GGUF those of GgufFile::open; for LoadFormat::dummy those of open_dummy_model.
-Result<std::shared_ptr<const ModelFiles>> open_model_files(const std::filesystem::path& path,
+/// A Hugging Face model folder or a GGUF file, where locate_model finds it. GGUF is whatever is not a folder and has
+/// the name *.gguf or begins with GGUF's magic. Errors: bad_config (there is no such thing, or as locate_model), and
+/// for GGUF those of GgufFile::open; for LoadFormat::dummy those of open_dummy_model.
+Result<std::shared_ptr<const ModelFiles>> open_model_files(const std::filesystem::path& model,
                                                            LoadFormat format = LoadFormat::automatic);
 
 /// ModelFiles::tokenizer and ModelFiles::chat_prompts of `model`, for those who need nothing else of it.

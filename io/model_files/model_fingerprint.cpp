@@ -13,6 +13,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "io/model_files/model_location.hpp"
+
 namespace pagoda::io {
 namespace {
 
@@ -49,7 +51,10 @@ Result<std::string> ends_of(const fs::path& path) {
 
 }  // namespace
 
-Result<std::string> model_fingerprint(const fs::path& model) {
+Result<std::string> model_fingerprint(const fs::path& given) {
+  const auto located = locate_model(given);
+  if (!located) return fail(located.error());
+  const fs::path& model = *located;
   std::error_code error;
   const bool is_folder = fs::is_directory(model, error);
   std::vector<fs::path> files;

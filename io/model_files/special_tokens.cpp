@@ -1,6 +1,8 @@
 #include "io/model_files/special_tokens.hpp"
 
 #include <algorithm>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 
 namespace pagoda::io {
@@ -29,7 +31,64 @@ Tokens collect_tokens(const TokenizerConfig& config, const SpecialTokenDefaults&
   return tokens;
 }
 
+bool same_flags(const text::AddedToken& one, text::AddedToken other) {
+  other.id = one.id;
+  return one == other;
+}
+
+/// The tokens that transformers adds to a tokenizer.json, in its order. Their ids are those of the config, or -1.
+Tokens tokens_to_add(const TokenizerConfig& config, const text::TokenizerSpec& spec) {
+  Tokens tokens;
+  const auto is_named = [&](const text::AddedToken& token) {
+    return std::ranges::any_of(config.special_tokens, [&](const auto& special) {
+      return !special.first.empty() && special.second.content == token.content;
+    });
+  };
+  const auto add_named = [&](text::AddedToken token) {
+    token.special = token.special || is_named(token);
+    const auto known = find_content(spec.added_tokens, token.content);
+    if (known == spec.added_tokens.end() || !same_flags(*known, token)) tokens.push_back(std::move(token));
+  };
+  for (const text::AddedToken& token : config.added_tokens) add_named(token);
+  // Without an added_tokens_decoder, transformers takes the tokens of tokenizer.json for one.
+  if (!config.has_added_tokens_decoder) {
+    std::erase_if(tokens, [&](const text::AddedToken& token) {
+      return find_content(spec.added_tokens, token.content) != spec.added_tokens.end();
+    });
+    for (const text::AddedToken& token : spec.added_tokens) add_named(token);
+  }
+  for (const auto& [key, token] : config.special_tokens) {
+    const bool is_known = find_content(spec.added_tokens, token.content) != spec.added_tokens.end() ||
+                          find_content(tokens, token.content) != tokens.end();
+    if (!is_known && !token.content.empty()) tokens.push_back(token);
+  }
+  return tokens;
+}
+
 }  // namespace
+
+std::vector<text::AddedToken> add_tokens_beside_json(const TokenizerConfig& config, text::TokenizerSpec& spec) {
+  Tokens added = tokens_to_add(config, spec);
+  if (added.empty()) return {};
+  std::unordered_map<std::string_view, TokenId> vocab(spec.model.vocab.begin(), spec.model.vocab.end());
+  auto next_id = static_cast<TokenId>(vocab.size());
+  for (const auto& token : spec.added_tokens) next_id += vocab.contains(token.content) ? 0 : 1;
+  Tokens renumbered;
+  for (text::AddedToken& token : added) {
+    const TokenId named_id = token.id;
+    const auto known = std::ranges::find(spec.added_tokens, token.content, &text::AddedToken::content);
+    if (known != spec.added_tokens.end()) {
+      token.id = known->id;
+      *known = token;
+    } else {
+      const auto in_vocab = vocab.find(token.content);
+      token.id = in_vocab != vocab.end() ? in_vocab->second : next_id++;
+      spec.added_tokens.push_back(token);
+    }
+    if (named_id >= 0 && named_id != token.id) renumbered.push_back(std::move(token));
+  }
+  return renumbered;
+}
 
 void add_special_tokens(const TokenizerConfig& config, const SpecialTokenDefaults& defaults,
                         const text::TokenModel& model, text::TokenizerSpec& spec) {

@@ -23,4 +23,10 @@ struct SpecialTokenDefaults {
 void add_special_tokens(const TokenizerConfig& config, const SpecialTokenDefaults& defaults,
                         const text::TokenModel& model, text::TokenizerSpec& spec);
 
+/// Adds the tokens that only the files beside a tokenizer.json name to `spec`, which was read from that tokenizer.json.
+/// Follows transformers 5: an added token of the config replaces the flags of an equal one, tokens that are not in the
+/// vocabulary are numbered behind it in order, and a special token that is known already stays as it is.
+/// Returns the added tokens whose id in the config differs from the id that they get.
+std::vector<text::AddedToken> add_tokens_beside_json(const TokenizerConfig& config, text::TokenizerSpec& spec);
+
 }  // namespace pagoda::io

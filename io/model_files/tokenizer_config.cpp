@@ -1,6 +1,7 @@
 #include "io/model_files/tokenizer_config.hpp"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <system_error>
 #include <utility>
@@ -41,8 +42,35 @@ std::optional<text::AddedToken> parse_token(const json& value) {
   return token;
 }
 
-void parse_special_tokens(JsonFields& fields, TokenizerConfig& config) {
-  for (const char* key : {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}) {
+constexpr std::array kNamedTokens{"bos_token", "eos_token", "unk_token", "sep_token",
+                                  "pad_token", "cls_token", "mask_token"};
+
+/// The special tokens that a model names beside the usual ones: "image_token": "<image>".
+void parse_tokens_of_model(const json& root, TokenizerConfig& config) {
+  for (const auto& [key, value] : root.items()) {
+    if (!key.ends_with("_token") || !value.is_string() || std::ranges::find(kNamedTokens, key) != kNamedTokens.end()) {
+      continue;
+    }
+    config.special_tokens.emplace_back(key, *parse_token(value));
+  }
+}
+
+/// `key` is a list of special tokens without names, or an object of tokens by their names.
+void parse_extra_tokens(JsonFields& fields, const char* key, TokenizerConfig& config) {
+  const json* tokens = fields.find(key);
+  if (tokens == nullptr) return;
+  if (!tokens->is_structured()) return fields.reject(key, "is not a list");
+  for (const auto& [name, value] : tokens->items()) {
+    if (auto token = parse_token(value)) {
+      config.special_tokens.emplace_back(tokens->is_object() ? name : "", std::move(*token));
+    } else {
+      fields.reject(key, "has an element that is no token");
+    }
+  }
+}
+
+void parse_special_tokens(JsonFields& fields, const json& root, TokenizerConfig& config) {
+  for (const char* key : kNamedTokens) {
     const json* value = fields.find(key);
     if (value == nullptr) continue;
     if (auto token = parse_token(*value)) {
@@ -51,19 +79,10 @@ void parse_special_tokens(JsonFields& fields, TokenizerConfig& config) {
       fields.reject(key, "is neither a string nor an object with a string \"content\"");
     }
   }
-  const json* list = fields.find("additional_special_tokens");
-  if (list == nullptr) return;
-  if (!list->is_array()) {
-    fields.reject("additional_special_tokens", "is not a list");
-    return;
-  }
-  for (const json& value : *list) {
-    if (auto token = parse_token(value)) {
-      config.special_tokens.emplace_back("", std::move(*token));
-    } else {
-      fields.reject("additional_special_tokens", "has an element that is no token");
-    }
-  }
+  parse_tokens_of_model(root, config);
+  const json* extra = fields.find("extra_special_tokens");
+  const bool has_extra = extra != nullptr && !extra->empty();
+  parse_extra_tokens(fields, has_extra ? "extra_special_tokens" : "additional_special_tokens", config);
 }
 
 std::optional<TokenId> parse_id(const std::string& digits) {
@@ -77,6 +96,7 @@ void parse_added_tokens(JsonFields& fields, TokenizerConfig& config) {
   constexpr const char* kKey = "added_tokens_decoder";
   const json* tokens = fields.find(kKey);
   if (tokens == nullptr) return;
+  config.has_added_tokens_decoder = true;
   if (!tokens->is_object()) {
     fields.reject(kKey, "is not an object");
     return;
@@ -90,6 +110,7 @@ void parse_added_tokens(JsonFields& fields, TokenizerConfig& config) {
     }
     token->id = *id;
     token->special = value.value("special", json(false)) == true;
+    if (!value.contains("normalized")) token->normalized = !token->special;
     config.added_tokens.push_back(std::move(*token));
   }
   std::ranges::sort(config.added_tokens, {}, &text::AddedToken::id);
@@ -160,11 +181,29 @@ Status read_token_ids(const std::filesystem::path& path, TokenizerConfig& config
     token.content = content;
     token.special = std::ranges::any_of(config.special_tokens,
                                         [&](const auto& special) { return special.second.content == token.content; });
+    token.normalized = !token.special;
     config.added_tokens.push_back(std::move(token));
   }
   if (Status status = fields.finish(); !status) return refuse(path.string(), std::move(status.error()));
   std::ranges::sort(config.added_tokens, {}, &text::AddedToken::id);
   return {};
+}
+
+/// Tokens with a key replace those of the config; tokens without one count only if the config has none.
+void override_special_tokens(std::vector<std::pair<std::string, text::AddedToken>> tokens, TokenizerConfig& config) {
+  using Named = std::pair<std::string, text::AddedToken>;
+  const bool has_extra = config.special_token("") != nullptr;
+  for (Named& token : tokens) {
+    if (token.first.empty() && has_extra) continue;
+    if (!token.first.empty())
+      std::erase_if(config.special_tokens, [&](const Named& t) { return t.first == token.first; });
+    config.special_tokens.push_back(std::move(token));
+  }
+  // The order decides the ids of tokens that the vocabulary lacks.
+  std::ranges::stable_sort(config.special_tokens, {}, [](const Named& token) {
+    return token.first.empty() ? kNamedTokens.size() + 1
+                               : std::ranges::find(kNamedTokens, token.first) - kNamedTokens.begin();
+  });
 }
 
 }  // namespace
@@ -183,7 +222,7 @@ Result<TokenizerConfig> parse_tokenizer_config(std::string_view text, std::strin
   config.add_eos_token = parse_flag(fields, "add_eos_token");
   config.add_prefix_space = parse_flag(fields, "add_prefix_space");
   config.legacy = parse_flag(fields, "legacy");
-  parse_special_tokens(fields, config);
+  parse_special_tokens(fields, *root, config);
   parse_added_tokens(fields, config);
   parse_chat_templates(fields, config);
   for (const auto& field : root->items()) fields.find(field.key());
@@ -198,17 +237,11 @@ Result<TokenizerConfig> load_tokenizer_config(const std::filesystem::path& model
     return *text ? parse_tokenizer_config(**text, (model_dir / name).string()) : TokenizerConfig{};
   };
   Result<TokenizerConfig> config = parse("tokenizer_config.json");
-  if (!config) return config;
+  if (!config || config->has_added_tokens_decoder) return config;
   Result<TokenizerConfig> map = parse("special_tokens_map.json");
   if (!map) return map;
-  for (auto& [key, token] : map->special_tokens) {
-    if (config->special_token(key) == nullptr || key.empty()) {
-      config->special_tokens.emplace_back(std::move(key), std::move(token));
-    }
-  }
-  if (config->added_tokens.empty()) {
-    if (Status status = read_token_ids(model_dir / "added_tokens.json", *config); !status) return fail(status.error());
-  }
+  override_special_tokens(std::move(map->special_tokens), *config);
+  if (Status status = read_token_ids(model_dir / "added_tokens.json", *config); !status) return fail(status.error());
   return config;
 }
 

@@ -20,10 +20,11 @@ struct TokenizerConfig {
   std::optional<bool> add_eos_token;
   std::optional<bool> add_prefix_space;
   std::optional<bool> legacy;
-  /// The tokens with a part to play, under their keys ("bos_token", "eos_token", ...), and then those of
-  /// additional_special_tokens (no key). All are special; their ids are not known here (-1).
+  /// Tokens with a role under their keys ("bos_token", ..., then a model's own such as "image_token"), and then those
+  /// of extra_special_tokens or additional_special_tokens (no key). All are special; their ids are not known here (-1).
   std::vector<std::pair<std::string, text::AddedToken>> special_tokens;
-  std::vector<text::AddedToken> added_tokens;         ///< added_tokens_decoder, by id
+  bool has_added_tokens_decoder = false;
+  std::vector<text::AddedToken> added_tokens;         ///< added_tokens_decoder or added_tokens.json, by id
   std::map<std::string, std::string> chat_templates;  ///< Jinja sources by name; a single one is "default"
 
   /// The special token under a key; null when there is none.
@@ -33,8 +34,9 @@ struct TokenizerConfig {
 /// Errors: bad_config, one line that starts with `file_name` and names the key, which is also `param`.
 Result<TokenizerConfig> parse_tokenizer_config(std::string_view json, std::string_view file_name);
 
-/// Loads `model_dir`/tokenizer_config.json; special tokens that it does not name come from special_tokens_map.json, and
-/// added tokens from added_tokens.json where it lists none. A directory without these files gives an empty config.
+/// Loads `model_dir`/tokenizer_config.json and the files beside it with the precedence of transformers 5. If the config
+/// has an added_tokens_decoder, nothing else is read. Otherwise special_tokens_map.json overrides the special tokens of
+/// the config, and added_tokens.json lists the added tokens. A directory without these files gives an empty config.
 Result<TokenizerConfig> load_tokenizer_config(const std::filesystem::path& model_dir);
 
 }  // namespace pagoda::io

@@ -286,9 +286,8 @@ Result<text::TokenizerSpec> parse_document(std::string_view text) {
   if (const auto version = fields.optional_string("version"); version && *version != "1.0") {
     fields.reject("version", "\"" + *version + "\" is not supported; only \"1.0\" is", ErrorCode::unsupported);
   }
-  for (const char* key : {"truncation", "padding"}) {
-    if (fields.find(key) != nullptr) fields.reject(key, "is not supported; only null is", ErrorCode::unsupported);
-  }
+  // Both belong to batches for training. Transformers and vLLM turn them off, too.
+  for (const char* key : {"truncation", "padding"}) fields.find(key);
   const json* added_tokens = fields.find("added_tokens");
   if (added_tokens != nullptr && !added_tokens->is_array()) fields.reject("added_tokens", "is not a list");
   const json* model = fields.require("model");

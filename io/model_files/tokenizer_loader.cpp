@@ -3,7 +3,11 @@
 #include <string>
 #include <utility>
 
+#include <spdlog/spdlog.h>
+
 #include "io/model_files/file_text.hpp"
+#include "io/model_files/special_tokens.hpp"
+#include "io/model_files/tokenizer_config.hpp"
 #include "io/model_files/tokenizer_json.hpp"
 #include "io/model_files/tokenizer_json_fields.hpp"
 
@@ -15,6 +19,22 @@ Result<FolderTokenizer> from_file(Result<text::TokenizerSpec> spec, const std::f
   return FolderTokenizer{std::move(*spec), file};
 }
 
+Result<text::TokenizerSpec> read_json_folder(const std::filesystem::path& model_dir) {
+  auto spec = read_tokenizer_json(model_dir / "tokenizer.json");
+  if (!spec) return spec;
+  const auto config = load_tokenizer_config(model_dir);
+  if (!config) return fail(config.error());
+  const auto renumbered = add_tokens_beside_json(*config, *spec);
+  if (!renumbered.empty()) {
+    spdlog::warn(
+        "{}: added token {} has the id {} here, as in transformers, not the id that the file gives{}",
+        (model_dir / (config->has_added_tokens_decoder ? "tokenizer_config.json" : "added_tokens.json")).string(),
+        quote(renumbered.front().content), renumbered.front().id,
+        renumbered.size() > 1 ? " (and " + std::to_string(renumbered.size() - 1) + " more)" : "");
+  }
+  return spec;
+}
+
 }  // namespace
 
 bool has_folder_tokenizer(const std::filesystem::path& model_dir) {
@@ -24,7 +44,7 @@ bool has_folder_tokenizer(const std::filesystem::path& model_dir) {
 
 Result<FolderTokenizer> read_folder_tokenizer(const std::filesystem::path& model_dir) {
   if (const auto json = model_dir / "tokenizer.json"; has_entry(json))
-    return from_file(read_tokenizer_json(json), json);
+    return from_file(read_json_folder(model_dir), json);
   if (const auto model = model_dir / "tokenizer.model"; has_entry(model)) {
     return from_file(read_sentencepiece_files(model_dir), model);
   }

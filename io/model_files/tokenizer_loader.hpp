@@ -16,10 +16,11 @@ struct FolderTokenizer {
 };
 
 /// Reads the tokenizer of a model folder from the first of these that is there:
-///   tokenizer.json            the Hugging Face `tokenizers` format; says everything itself
+///   tokenizer.json            the Hugging Face `tokenizers` format
 ///   tokenizer.model           SentencePiece
 ///   vocab.json, merges.txt    byte-level BPE, as GPT-2 and OPT have it
-/// With the last two, tokenizer_config.json (and special_tokens_map.json, added_tokens.json) tell the special tokens.
+/// tokenizer_config.json, special_tokens_map.json and added_tokens.json name the special and added tokens of the last
+/// two, and more tokens beside a tokenizer.json, with the precedence of transformers.
 /// Errors: bad_config or unsupported, one line that starts with the file's name; bad_config naming all of them when
 /// none is there.
 Result<FolderTokenizer> read_folder_tokenizer(const std::filesystem::path& model_dir);

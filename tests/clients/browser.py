@@ -17,10 +17,6 @@ def find():
     return next((path for path in map(shutil.which, NAMES) if path), None)
 
 
-class Navigated(AssertionError):
-    """The page went away while it was asked."""
-
-
 class Browser:
     """`with Browser() as browser`: one tab, and what it told: `problems`, `requests`."""
 
@@ -81,8 +77,6 @@ class Browser:
         while number not in self.answers:
             self.read(deadline - time.monotonic(), method)
         answer = self.answers.pop(number)
-        if "navigated" in answer.get("error", {}).get("message", ""):
-            raise Navigated(method)
         if "error" in answer:
             raise AssertionError(f"{method}: {answer['error']}")
         return answer["result"]
@@ -140,10 +134,7 @@ class Browser:
         """Waits until it is true, and returns what it is."""
         deadline = time.monotonic() + seconds
         while True:
-            try:
-                value = self.value(expression)
-            except Navigated:
-                value = None
+            value = self.value(expression)
             if value:
                 return value
             if time.monotonic() > deadline:

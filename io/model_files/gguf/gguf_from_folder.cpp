@@ -11,6 +11,7 @@
 #include "io/model_files/chat_template_files.hpp"
 #include "io/model_files/checkpoint.hpp"
 #include "io/model_files/file_text.hpp"
+#include "io/model_files/folder_spec.hpp"
 #include "io/model_files/generation_config.hpp"
 #include "io/model_files/gguf/gguf_blocks.hpp"
 #include "io/model_files/gguf/gguf_config.hpp"
@@ -18,8 +19,8 @@
 #include "io/model_files/gguf/gguf_tokenizer.hpp"
 #include "io/model_files/gguf/gguf_tokenizer_writer.hpp"
 #include "io/model_files/gguf/transpose_elements.hpp"
-#include "io/model_files/hf_config.hpp"
 #include "io/model_files/huggingface_folder.hpp"
+#include "io/model_files/tensor_names.hpp"
 #include "io/model_files/tokenizer_config.hpp"
 
 namespace pagoda::io {
@@ -95,7 +96,8 @@ class FolderTensors {
 
   Status add_all() {
     for (const std::string& name : checkpoint_->tensor_names()) {
-      const bool is_of_no_use = Checkpoint::is_buffer(name) || (spec_.tie_word_embeddings && name == "lm_head.weight");
+      const bool is_of_no_use = is_computed_buffer(name) || is_beside_language_model(name) ||
+                                (spec_.tie_word_embeddings && name == "lm_head.weight");
       if (is_of_no_use) continue;
       if (Status status = add(name); !status) return status;
     }
@@ -187,7 +189,7 @@ Result<std::string> changed_template_token(const std::filesystem::path& folder, 
 }  // namespace
 
 Result<GgufModelParts> gguf_parts_of_folder(const std::filesystem::path& folder) {
-  const auto spec = load_hf_config(folder);
+  const auto spec = load_folder_spec(folder);
   if (!spec) return fail(spec.error());
   GgufModelParts parts;
   const auto config = write_gguf_config(folder, parts.metadata);
@@ -217,7 +219,7 @@ Status check_gguf_of_folder(const std::filesystem::path& folder, const std::file
   };
   const auto file = GgufFile::open(written);
   if (!file) return fail(file.error());
-  const auto wanted = load_hf_config(folder);
+  const auto wanted = load_folder_spec(folder);
   if (!wanted) return fail(wanted.error());
   const auto spec = read_gguf_spec(**file);
   if (!spec) return fail(spec.error());

@@ -70,6 +70,20 @@ TEST_P(MalformedTokenizerJson, IsRefusedWithAnErrorThatSaysWhatIsWrong) {
   EXPECT_NE(error.param, "");
 }
 
+TEST(TokenizerJson, TruncationAndPaddingAreIgnored) {
+  json file = whole_file();
+  const auto plain = parse_tokenizer_json(file.dump(), "f");
+  file["truncation"] = {{"direction", "Right"}, {"max_length", 1}, {"strategy", "LongestFirst"}, {"stride", 0}};
+  file["padding"] = {{"strategy", {{"Fixed", 8}}}, {"direction", "Left"}, {"pad_id", 0}, {"pad_token", "a"}};
+  const auto spec = parse_tokenizer_json(file.dump(), "f");
+  ASSERT_TRUE(spec) << spec.error().message;
+  EXPECT_EQ(spec->added_tokens, plain->added_tokens);
+  const auto tokenizer = text::Tokenizer::create(*spec);
+  ASSERT_TRUE(tokenizer) << tokenizer.error().message;
+  EXPECT_EQ((*tokenizer)->encode("aaaa", true).value(),
+            text::Tokenizer::create(*plain).value()->encode("aaaa", true).value());
+}
+
 constexpr ErrorCode kUnsupported = ErrorCode::unsupported;
 
 INSTANTIATE_TEST_SUITE_P(
@@ -77,8 +91,6 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         Mutation{"/version", "\"2.0\"", "version: \"2.0\" is not supported", kUnsupported},
         Mutation{"/version", "1", "version: is not a string"},
-        Mutation{"/truncation", "{\"max_length\": 5}", "truncation: is not supported", kUnsupported},
-        Mutation{"/padding", "{}", "padding: is not supported", kUnsupported},
         Mutation{"/surprise", "1", "surprise: is not a known key"}, Mutation{"/model", "", "model: is missing"},
         Mutation{"/model", "[]", "model: is not an object"},
         Mutation{"/model/type", "\"Unigram\"", "model.type: \"Unigram\" is not supported", kUnsupported},

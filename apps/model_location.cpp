@@ -1,0 +1,45 @@
+#include "apps/model_location.hpp"
+
+#include <cstdlib>
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "io/model_files/model_location.hpp"
+
+namespace pagoda::apps {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The folder that a variable of the environment names, ~ expanded; empty if there is none.
+fs::path folder_of_variable(const char* name) {
+  const char* value = std::getenv(name);
+  if (value == nullptr || *value == '\0') return {};
+  const fs::path path(value);
+  const char* home = std::getenv("HOME");
+  return *path.begin() == "~" && home != nullptr ? fs::path(home) / path.lexically_relative("~") : path;
+}
+
+/// As the hub's own programs look for their cache: the first variable that is set decides.
+std::vector<fs::path> hub_caches() {
+  for (const char* name : {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"}) {
+    if (const auto cache = folder_of_variable(name); !cache.empty()) return {cache};
+  }
+  if (const auto home = folder_of_variable("HF_HOME"); !home.empty()) return {home / "hub"};
+  if (const auto cache = folder_of_variable("XDG_CACHE_HOME"); !cache.empty()) return {cache / "huggingface" / "hub"};
+  if (const auto home = folder_of_variable("HOME"); !home.empty()) return {home / ".cache" / "huggingface" / "hub"};
+  return {};
+}
+
+}  // namespace
+
+Status locate_model(std::string& model) {
+  if (model.empty()) return {};
+  auto located = io::locate_model(model, hub_caches());
+  if (!located) return fail(std::move(located.error()));
+  model = located->string();
+  return {};
+}
+
+}  // namespace pagoda::apps

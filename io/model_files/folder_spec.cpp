@@ -1,0 +1,95 @@
+#include "io/model_files/folder_spec.hpp"
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "io/model_files/checkpoint.hpp"
+#include "io/model_files/file_text.hpp"
+#include "io/model_files/hf_config.hpp"
+#include "io/model_files/tensor_names.hpp"
+
+namespace pagoda::io {
+namespace {
+
+/// Whether the folder holds a head, plain or quantised.
+bool has_head(const Checkpoint& checkpoint) {
+  constexpr std::array kWeights{"lm_head.weight", "lm_head.qweight", "lm_head.weight_packed"};
+  return std::ranges::any_of(kWeights, [&](const char* name) { return checkpoint.contains(name); });
+}
+
+bool head_is_embedding(const Checkpoint& checkpoint) {
+  constexpr std::array kEmbeddings{"model.embed_tokens.weight", "transformer.wte.weight", "wte.weight",
+                                   "model.decoder.embed_tokens.weight", "decoder.embed_tokens.weight"};
+  return std::ranges::any_of(kEmbeddings,
+                             [&](const char* name) { return checkpoint.same_bytes("lm_head.weight", name); });
+}
+
+/// The tensors that are left out, if there are any.
+std::string left_out(const Checkpoint& checkpoint) {
+  constexpr std::size_t kMaxNamed = 4;
+  std::vector<std::string> names;
+  for (const std::string& name : checkpoint.tensor_names()) {
+    if (is_beside_language_model(name)) names.emplace_back(checkpoint.stored_name(name));
+  }
+  if (names.empty()) return {};
+  std::string text;
+  for (std::size_t i = 0; i < std::min(names.size(), kMaxNamed); ++i) text += (i == 0 ? "" : ", ") + names[i];
+  if (names.size() > kMaxNamed) text += " and " + std::to_string(names.size() - kMaxNamed) + " more";
+  return "tensors that generating has no use for are left out: " + text;
+}
+
+/// A folder as its config and its tensors say it.
+struct FolderFacts {
+  bool config_ties_head = false;
+  bool has_own_head = false;  ///< one that is not the embedding
+  std::unique_ptr<Checkpoint> checkpoint = nullptr;
+
+  bool agrees() const { return checkpoint == nullptr || has_own_head != config_ties_head; }
+};
+
+FolderFacts facts_of(const std::filesystem::path& folder, const models::ModelSpec& spec) {
+  FolderFacts facts{.config_ties_head = spec.tie_word_embeddings};
+  auto checkpoint = Checkpoint::open(folder);
+  if (!checkpoint) return facts;  // its error is that of the weights
+  facts.checkpoint = std::move(*checkpoint);
+  facts.has_own_head = has_head(*facts.checkpoint) && !(facts.config_ties_head && head_is_embedding(*facts.checkpoint));
+  return facts;
+}
+
+}  // namespace
+
+Result<models::ModelSpec> load_folder_spec(const std::filesystem::path& folder) {
+  auto spec = load_hf_config(folder);
+  if (!spec) return spec;
+  const FolderFacts facts = facts_of(folder, *spec);
+  if (facts.checkpoint != nullptr && facts.checkpoint->embedding_is_head() && !facts.config_ties_head) {
+    return fail(ErrorCode::bad_file, folder.string() + ": the weights have a head, lm_head.weight, and no embedding");
+  }
+  return facts.agrees() ? std::move(spec) : load_hf_config(folder, StoredQuantization::checked, !facts.has_own_head);
+}
+
+std::vector<std::string> folder_remarks(const std::filesystem::path& folder) {
+  const auto spec = load_hf_config(folder);
+  if (!spec) return {};
+  const FolderFacts facts = facts_of(folder, *spec);
+  if (facts.checkpoint == nullptr) return {};
+  std::vector<std::string> remarks;
+  const std::string where = folder.string() + ": ";
+  if (!facts.agrees() && facts.has_own_head) {
+    remarks.push_back(where +
+                      "config.json ties the head to the embedding, but the weights have another lm_head: it is used, "
+                      "as in transformers");
+  } else if (!facts.agrees()) {
+    remarks.push_back(where +
+                      "the weights have no lm_head, although config.json does not tie it to the embedding: the "
+                      "embedding is used, as in vLLM");
+  }
+  if (const auto text = left_out(*facts.checkpoint); !text.empty()) remarks.push_back(where + text);
+  return remarks;
+}
+
+}  // namespace pagoda::io
