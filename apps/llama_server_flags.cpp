@@ -45,7 +45,7 @@ constexpr const char* kNoShift = "has no counterpart: a request ends at --max-mo
 constexpr ValueRule kValueRulesOfLlamaServer[] = {
     {"-t,--threads", "-1", kNoteIt, "there is a thread for each core"},
     {"-np,--parallel", "-1,0", kNoteIt, "--max-num-seqs says how many requests run together"},
-    {"-s", "-1", kNoteIt, "there is a seed for each start"},
+    {"-s,--seed", "-1", kNoteIt, "requests that bring no seed get theirs derived from --seed, 0 by default"},
     {"-n,--predict,--n-predict", "-1", kNoteIt, "a chat's answer may take the rest of the context"},
     {"--reasoning-format", "auto,deepseek", kNoteIt,
      "how the model writes tool calls and thinking is read from its chat template (pagoda inspect --dialect shows it)"},
@@ -100,7 +100,7 @@ constexpr RefusedFlag kRefusedOfLlamaServer[] = {
     {"--samplers,--sampling-seq,--ignore-eos,-sp,--special", kRequestsBring},
     {"--grammar,--grammar-file,-j,--json-schema,-jf,--json-schema-file",
      "has no counterpart: requests bring structured_outputs or response_format"},
-    {"--reasoning-format", "has no counterpart: thinking is in reasoning_content, apart from the content"},
+    {"--reasoning-format", "has no counterpart: thinking is in the field reasoning, apart from the content"},
     {"--reasoning-budget", "has no counterpart: requests bring thinking_token_budget"},
     {"--chat-template-kwargs", "has no counterpart: requests bring chat_template_kwargs"},
     {"--context-shift", kNoShift},

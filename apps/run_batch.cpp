@@ -2,9 +2,11 @@
 #include <array>
 #include <csignal>
 #include <cstddef>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include <unistd.h>
@@ -44,6 +46,9 @@ struct RunBatchOptions {
     std::vector<Error> problems;
     if (input.empty()) problems.push_back({ErrorCode::bad_config, "--input-file is required", "input_file"});
     if (output.empty()) problems.push_back({ErrorCode::bad_config, "--output-file is required", "output_file"});
+    if (std::error_code ignored; std::filesystem::equivalent(input, output, ignored)) {
+      problems.push_back({ErrorCode::bad_config, "--output-file is the input file", "output_file"});
+    }
     for (auto& problem : engine.finish()) problems.push_back(std::move(problem));
     for (auto& problem : api.validate()) problems.push_back(std::move(problem));
     return problems;

@@ -25,7 +25,7 @@ tl::unexpected<ErrorAnswer> refused(std::string message, std::string param = {},
 
 /// The JSON value that `text` begins with, as it is written.
 std::string_view value_text(std::string_view text) {
-  if (!chat::JsonSpan::begins_with(text.front())) return text.substr(0, text.find_first_of(",} \t"));
+  if (!chat::JsonSpan::begins_with(text.front())) return text.substr(0, text.find_first_of(",} \t\r"));
   chat::JsonSpan span;
   return text.substr(0, span.take(text));
 }
@@ -34,7 +34,7 @@ std::string_view value_text(std::string_view text) {
 std::string_view member_text(std::string_view object, std::string_view name) {
   for (std::size_t at = object.find('{') + 1;;) {
     const auto next = [&] {
-      at = object.find_first_not_of(" \t:,", at);
+      at = object.find_first_not_of(" \t\r:,", at);
       const auto text = value_text(object.substr(at));
       at += text.size();
       return text;

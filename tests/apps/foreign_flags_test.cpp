@@ -133,6 +133,8 @@ TEST(ForeignFlags, that_change_nothing_are_noted_and_their_values_go_with_them) 
   EXPECT_THAT(noted({"--data-parallel-size", "1", "--quantization", "awq"}, rest),
               ElementsAre("--data-parallel-size 1", "--quantization awq"));
   EXPECT_THAT(rest, IsEmpty());
+  EXPECT_THAT(noted({"-s", "-1", "--seed", "-1"}, rest), ElementsAre("-s -1", "--seed -1"));
+  EXPECT_THAT(rest, IsEmpty());
 }
 
 TEST(ForeignFlags, the_http_apis_are_off_is_said_to_users_of_other_servers) {

@@ -226,7 +226,10 @@ class RunBatch(unittest.TestCase):
         self.assertIn("is not the result", self.run_it(code=2).stderr)
         self.run_it("--overwrite")
         self.assertEqual([row["custom_id"] for row in self.rows()], ["a"])
-        self.assertIn("is not the result", self.run_it(code=2, output=self.input).stderr)
+        for flags in ((), ("--overwrite",)):
+            self.assertIn("--output-file is the input file", self.run_it(*flags, code=2, output=self.input).stderr)
+        with open(self.input, encoding="utf-8") as file:
+            self.assertEqual(file.read(), lines[0] + "\n")
 
     def test_one_run_at_a_time_writes_to_a_file(self):
         self.write([completion("a", "Once")])

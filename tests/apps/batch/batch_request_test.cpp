@@ -25,6 +25,14 @@ TEST(BatchRequests, keep_the_body_as_it_is_written) {
   EXPECT_EQ(request.custom_id, "c");
 }
 
+TEST(BatchRequests, may_have_any_white_space_of_json) {
+  const auto request = parsed(
+      "{\r\"custom_id\"\r:\r\"c\"\r,\r\"n\"\t:\t1\r,\"method\":\"POST\",\r\"url\":\"/v1/"
+      "responses\",\r\"body\"\r:\r{\"input\":\r\"a\"}\r}");
+  ASSERT_TRUE(request.request.has_value()) << request.request.error().message;
+  EXPECT_EQ(request.request->body, "{\"input\":\r\"a\"}");
+}
+
 TEST(BatchRequests, know_their_keys_however_these_are_escaped) {
   const auto request = parsed(R"({"custom_id":"c","method":"POST","url":"/v1/responses","b\u006fdy":{"input":"a"}})");
   ASSERT_TRUE(request.request.has_value()) << request.request.error().message;
