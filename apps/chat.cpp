@@ -14,6 +14,7 @@
 #include "apps/flags.hpp"
 #include "apps/line_input.hpp"
 #include "apps/progress.hpp"
+#include "io/chat/answer_reading.hpp"
 #include "io/model_files/model_files.hpp"
 #include "pagoda/engine.hpp"
 
@@ -101,6 +102,7 @@ class Chat {
     chat.add_generation_prompt = true;
     request.add_special_tokens = false;
     const auto applied = prompts_.apply(chat, request);
+    if (applied) chat::scope_stop_strings(prompts_, /*continues=*/false, request);
     auto result = applied ? run_turn(engine_, std::move(request), interrupts_, write)
                           : Result<RequestResult>(fail(applied.error()));
     if (!result) {

@@ -189,6 +189,7 @@ void add_sampling_flags(CLI::App& app, GenerateRequest& request) {
   add_number(group, "--frequency-penalty", params.frequency_penalty, "Against tokens by how often they occurred");
   open("--repetition-penalty", params.repetition_penalty, request.open.repetition_penalty,
        "Above 1: against repeating");
+  add_number(group, "--repeat-last-n", params.repeat_last_n, "Last tokens that the penalties look at; -1: all");
   add_number(group, "--logprobs", params.logprobs, "Log-probabilities of the k best tokens (JSON output)");
   add_number(group, "--prompt-logprobs", params.prompt_logprobs, "The same for the prompt's tokens");
   add_switch(group, "skip-special-tokens", params.skip_special_tokens, "Leave special tokens out of the text");

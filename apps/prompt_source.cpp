@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "apps/conversation.hpp"
+#include "io/chat/answer_reading.hpp"
 
 namespace pagoda::apps {
 
@@ -66,6 +67,7 @@ PromptSource::Prompt PromptSource::of_text(std::string id, std::string text) con
   if (auto status = form_.prompts->apply(chat, request); !status) {
     return {std::move(id), tl::unexpected(wire::wire_error(status.error()))};
   }
+  chat::scope_stop_strings(*form_.prompts, /*continues=*/false, request);
   return {std::move(id), std::move(request)};
 }
 

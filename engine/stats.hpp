@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/request/sampling_defaults.hpp"
@@ -79,6 +81,11 @@ struct ModelInfo {
   std::int64_t weight_bytes = 0;  ///< of its files
   bool enable_prefix_caching = false;
   SamplingDefaults sampling_defaults = {};  ///< what the model's maker recommends
+  /// Sizes of the model by name: hidden_size, num_layers, num_heads, ... (ModelSpec::facts)
+  std::vector<std::pair<std::string, std::int64_t>> sizes;
+  std::string tokenizer_class;  ///< as its files call it; empty: they do not
+  /// Texts of the tokens with a part to play: bos_token, eos_token, pad_token, ...
+  std::map<std::string, std::string> special_tokens;
 };
 
 }  // namespace pagoda

@@ -134,10 +134,34 @@ ThinkingMarks thinking_marks(const text::Tokenizer& tokenizer, const chat::Answe
   return marks;
 }
 
-ModelInfo model_info(const EngineConfig& config, const EnginePlan& plan, const SamplingDefaults& defaults,
-                     std::string device) {
+namespace {
+
+std::vector<std::pair<std::string, std::int64_t>> sizes_of(const models::ModelSpec& model) {
+  std::vector<std::pair<std::string, std::int64_t>> sizes;
+  for (const auto& [name, value] : model.facts) {
+    if (const auto* size = std::get_if<std::int64_t>(&value)) sizes.emplace_back(name, *size);
+  }
+  return sizes;
+}
+
+/// The names of the model's files. Where they name no end token, it is that of the model's config.
+io::TokenizerNames tokenizer_names(const EnginePlan& plan, const text::Tokenizer& tokenizer) {
+  auto names = plan.files->tokenizer_names().value_or(io::TokenizerNames());
+  const auto add = [&](const char* name, TokenId id) {
+    if (const auto text = tokenizer.token_text(id); !text.empty()) names.special_tokens.emplace(name, text);
+  };
+  if (plan.model.bos_token_id) add("bos_token", *plan.model.bos_token_id);
+  if (!plan.model.eos_token_ids.empty()) add("eos_token", plan.model.eos_token_ids.front());
+  return names;
+}
+
+}  // namespace
+
+ModelInfo model_info(const EngineConfig& config, const EnginePlan& plan, const text::Tokenizer& tokenizer,
+                     const SamplingDefaults& defaults, std::string device) {
   const auto facts = plan.checkpoint->facts();
   const auto names = config.served_model_names();
+  auto tokens = tokenizer_names(plan, tokenizer);
   return {.name = names.empty() ? plan.files->name() : names.front(),
           .architecture = plan.model.architecture,
           .dtype = std::string(to_string(plan.dtype)),
@@ -156,7 +180,10 @@ ModelInfo model_info(const EngineConfig& config, const EnginePlan& plan, const S
           .num_parameters = facts.num_parameters,
           .weight_bytes = facts.weight_bytes,
           .enable_prefix_caching = config.enable_prefix_caching,
-          .sampling_defaults = defaults};
+          .sampling_defaults = defaults,
+          .sizes = sizes_of(plan.model),
+          .tokenizer_class = std::move(tokens.tokenizer_class),
+          .special_tokens = std::move(tokens.special_tokens)};
 }
 
 }  // namespace pagoda

@@ -45,7 +45,7 @@ grammar::Compiler::Config grammar_config(const EnginePlan& plan, const text::Tok
 ThinkingMarks thinking_marks(const text::Tokenizer& tokenizer, const chat::AnswerDialect& dialect);
 
 /// `device`: its description.
-ModelInfo model_info(const EngineConfig& config, const EnginePlan& plan, const SamplingDefaults& defaults,
-                     std::string device);
+ModelInfo model_info(const EngineConfig& config, const EnginePlan& plan, const text::Tokenizer& tokenizer,
+                     const SamplingDefaults& defaults, std::string device);
 
 }  // namespace pagoda

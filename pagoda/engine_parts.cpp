@@ -188,7 +188,7 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSe
                     .blocks = block_space_config(config, *plan, *prefix_hash_key),
                     .limits = admission_limits(config, *plan, **tokenizer, *defaults, thinking),
                     .grammars = grammar_config(*plan, **tokenizer, *dialect),
-                    .info = model_info(config, *plan, *defaults, std::move(loaded->description)),
+                    .info = model_info(config, *plan, **tokenizer, *defaults, std::move(loaded->description)),
                     .instruments = {std::move(*trace), *journal},
                     .journal_file = std::move(*journal)};
   for (const std::string& remark : plan->files->remarks()) spdlog::warn("{}", remark);

@@ -94,14 +94,15 @@ Result<PlannedModel> plan_pooled(const PooledModelConfig& model, std::int32_t nu
   }
   const auto plan = plan_engine(config, *planned.device);
   if (!plan) return fail(plan.error());
-  if (const auto tokenizer = plan->files->tokenizer(); !tokenizer) return fail(tokenizer.error());
+  const auto tokenizer = plan->files->tokenizer();
+  if (!tokenizer) return fail(tokenizer.error());
   auto chat = io::load_chat_prompts(config, *plan->files);
   if (!chat) return fail(chat.error());
   planned.chat = std::move(*chat);
   planned.bytes = bytes_of(*plan);
   const auto defaults = io::load_sampling_defaults(config, *plan->files);
   if (!defaults) return fail(defaults.error());
-  planned.info = model_info(config, *plan, *defaults, planned.device->description());
+  planned.info = model_info(config, *plan, **tokenizer, *defaults, planned.device->description());
   if (worker_plans_memory(config)) return planned;
   // Whatever is free when it is loaded, it is as large as was told.
   if (!plan->measures_kv_cache) config.num_device_blocks = plan->num_device_blocks;

@@ -40,10 +40,10 @@ bool DeviceMessageChecks::is_sound(const RowSampling& sampling) const {
   const auto is_known = [&](const auto& entry) { return lies_in(entry.first, limits_.vocab_size); };
   return is_number(sampling.temperature) && sampling.temperature >= 0 && is_number(sampling.top_p) &&
          is_number(sampling.min_p) && is_number(sampling.presence_penalty) && is_number(sampling.frequency_penalty) &&
-         is_number(sampling.repetition_penalty) && std::ranges::all_of(sampling.logit_bias, is_known) &&
-         knows_tokens(sampling.banned_before_min_tokens) && sampling.num_logprobs >= -1 &&
-         sampling.num_logprobs <= limits_.vocab_size && sampling.num_prompt_logprobs >= -1 &&
-         sampling.num_prompt_logprobs <= limits_.vocab_size;
+         is_number(sampling.repetition_penalty) && sampling.penalty_window >= -1 &&
+         std::ranges::all_of(sampling.logit_bias, is_known) && knows_tokens(sampling.banned_before_min_tokens) &&
+         sampling.num_logprobs >= -1 && sampling.num_logprobs <= limits_.vocab_size &&
+         sampling.num_prompt_logprobs >= -1 && sampling.num_prompt_logprobs <= limits_.vocab_size;
 }
 
 bool DeviceMessageChecks::take(const NewRow& fresh) {

@@ -34,6 +34,7 @@ SharedSpec blank(const RequestSpec& spec) {
   blank->prompt = std::make_shared<const TokenIds>(spec.prompt->size(), 0);
   blank->cache_salt.clear();
   blank->sampling.stop.clear();
+  blank->sampling.answer_marks.reset();
   blank->sampling.logit_bias.clear();
   if (blank->sampling.structured_outputs) blank->sampling.structured_outputs.emplace();
   blank->sampling.thinking_token_budget.reset();

@@ -5,6 +5,8 @@
 #include <limits>
 #include <utility>
 
+#include "engine/text/unicode.hpp"
+
 namespace pagoda::output {
 namespace {
 
@@ -15,6 +17,15 @@ double rank_of(const SequenceResult& result) {
 
 double seconds_between(TimeUs from, TimeUs to) {
   return static_cast<double>(to - from) / 1e6;
+}
+
+/// What a grammar lets be written is all of it the text.
+bool skips_special_tokens(const SamplingParams& sampling) {
+  return sampling.skip_special_tokens && !sampling.structured_outputs;
+}
+
+std::int64_t num_characters(std::string_view text) {
+  return std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; });
 }
 
 /// As the worst of a request's sequences has ended.
@@ -36,13 +47,14 @@ bool OutputCore::open(SharedSpec spec) {
   const SamplingParams& sampling = spec->sampling;
   RequestState request;
   const auto stop_strings = std::make_shared<const text::StopStrings>(sampling.stop);
-  // What a grammar lets be written is all of it the text.
-  const bool skips_specials = sampling.skip_special_tokens && !sampling.structured_outputs;
-  const text::IncrementalDetokenizer detokenizer(tokenizer_, skips_specials, *spec->prompt);
+  const auto scope = sampling.answer_marks && !sampling.stop.empty()
+                         ? std::make_shared<const text::AnswerScope>(*sampling.answer_marks)
+                         : nullptr;
+  const text::IncrementalDetokenizer detokenizer(tokenizer_, skips_special_tokens(sampling), *spec->prompt);
   // A beam search is told when it has ended, and only what it returns.
   const std::int64_t num_sequences = sampling.use_beam_search ? sampling.n : sampling.num_sequences();
   for (std::int32_t index = 0; index < num_sequences; ++index) {
-    SequenceState sequence{detokenizer, {stop_strings, sampling.include_stop_str_in_output}, {}, {}};
+    SequenceState sequence{detokenizer, {stop_strings, sampling.include_stop_str_in_output, scope}, {}, {}};
     sequence.result.index = sequence.delta.index = index;
     if (sampling.logprobs) sequence.result.logprobs.emplace();
     if (sampling.tells_cumulative_logprob()) sequence.result.cumulative_logprob = 0.0;
@@ -280,6 +292,7 @@ void OutputCore::take_token(RequestState& request, SequenceState& sequence, cons
   }
   if (sampling.logprobs) {
     LogprobEntry entry = logprob_entry(token);
+    entry.text_offset = sequence.num_characters;
     sequence.delta.logprobs.push_back(entry);
     sequence.result.logprobs->push_back(std::move(entry));
   }
@@ -288,16 +301,25 @@ void OutputCore::take_token(RequestState& request, SequenceState& sequence, cons
   if (output.finished != FinishReason::stop || (!is_skipped && sampling.include_stop_str_in_output)) {
     // As in vLLM, unlike end tokens: a stop string counts only behind min_tokens.
     const bool may_stop = static_cast<std::int64_t>(sequence.result.token_ids.size()) > sampling.min_tokens;
-    take_text(sequence, sequence.detokenizer.push(token.token), may_stop, *request.spec, effects);
+    take_text(sequence, push_token(*request.spec, sequence, token.token, may_stop), *request.spec, effects);
     if (sequence.ended) ++request.num_ended;
   }
   sequence.result.text_ends.push_back(sequence.result.text.size());
 }
 
-void OutputCore::take_text(SequenceState& sequence, std::string_view text, bool may_stop, const RequestSpec& spec,
+text::AnswerStopMatcher::Output OutputCore::push_token(const RequestSpec& spec, SequenceState& sequence, TokenId token,
+                                                       bool may_stop) const {
+  if (skips_special_tokens(spec.sampling) && spec.sampling.answer_marks) {
+    if (const auto hidden = tokenizer_->special_text(token))
+      return sequence.stop_matcher.push_hidden(*hidden, may_stop);
+  }
+  const std::string text = sequence.detokenizer.push(token);
+  sequence.num_characters += num_characters(text);
+  return text.empty() ? text::AnswerStopMatcher::Output{} : sequence.stop_matcher.push(text, may_stop);
+}
+
+void OutputCore::take_text(SequenceState& sequence, text::AnswerStopMatcher::Output matched, const RequestSpec& spec,
                            Effects& effects) {
-  if (text.empty()) return;
-  text::StopMatcher::Output matched = sequence.stop_matcher.push(text, may_stop);
   sequence.result.text += matched.text;
   sequence.delta.text += matched.text;
   if (!matched.stop) return;
@@ -312,20 +334,44 @@ void OutputCore::end_sequence(RequestState& request, SequenceState& sequence, Fi
   sequence.ended = true;
   ++request.num_ended;
   Effects ignored;  // the scheduler knows already that the sequence has ended
-  take_text(sequence, sequence.detokenizer.flush(), reason == FinishReason::length, *request.spec, ignored);
+  const bool may_stop = reason == FinishReason::length;
+  const std::string last = sequence.detokenizer.flush();
+  if (!last.empty()) take_text(sequence, sequence.stop_matcher.push(last, may_stop), *request.spec, ignored);
   if (!ignored.stop_hits.empty()) return;
-  const std::string held = sequence.stop_matcher.finish();
-  sequence.result.text += held;
-  sequence.delta.text += held;
+  take_text(sequence, sequence.stop_matcher.finish(may_stop), *request.spec, ignored);
 }
 
 LogprobEntry OutputCore::logprob_entry(const TokenReport& reported) const {
-  LogprobEntry entry{reported.token, reported.logprob, reported.rank, tokenizer_->token_piece_text(reported.token), {}};
+  TokenLogprob chosen = token_logprob(reported.token, reported.logprob);
+  LogprobEntry entry{.token_id = chosen.token_id,
+                     .logprob = chosen.logprob,
+                     .rank = reported.rank,
+                     .token = std::move(chosen.token),
+                     .partial_bytes = std::move(chosen.partial_bytes)};
   entry.top.reserve(reported.top.size());
-  for (const auto& [token, logprob] : reported.top) {
-    entry.top.push_back({token, logprob, tokenizer_->token_piece_text(token)});
-  }
+  for (const auto& [token, logprob] : reported.top) entry.top.push_back(token_logprob(token, logprob));
   return entry;
+}
+
+TokenLogprob OutputCore::token_logprob(TokenId token, float logprob) const {
+  TokenLogprob entry{token, logprob, tokenizer_->token_piece_text(token)};
+  if (entry.token.find(text::kReplacementCharacter) == std::string::npos) return entry;
+  auto bytes = tokenizer_->token_bytes(token);
+  if (bytes && *bytes != entry.token) entry.partial_bytes = std::move(*bytes);
+  return entry;
+}
+
+/// The prompt is decoded as a text of its own behind a special token that it begins with.
+void OutputCore::set_prompt_offsets(RequestState& request) const {
+  const TokenIds& prompt = *request.spec->prompt;
+  text::IncrementalDetokenizer detokenizer(tokenizer_, /*skip_special_tokens=*/false, {});
+  const auto first = tokenizer_->special_text(prompt.front());
+  std::int64_t offset = first ? num_characters(*first) : 0;
+  for (std::size_t i = 0; i < request.prompt_logprobs.size() && i < prompt.size(); ++i) {
+    auto& entry = request.prompt_logprobs[i];
+    if (entry) entry->text_offset = offset;
+    if (i > 0 || !first) offset += num_characters(detokenizer.push(prompt[i]));
+  }
 }
 
 void OutputCore::finish(RequestState& request, TimeUs now, RequestOutput& output) const {
@@ -348,7 +394,10 @@ void OutputCore::finish(RequestState& request, TimeUs now, RequestOutput& output
                    .cache_miss = has_run ? result.usage.prompt_tokens - request.cached_tokens : 0,
                    .preemptions = request.preemptions,
                    .restarts = request.restarts};
-  if (request.spec->sampling.prompt_logprobs) result.prompt_logprobs = std::move(request.prompt_logprobs);
+  if (request.spec->sampling.prompt_logprobs) {
+    set_prompt_offsets(request);
+    result.prompt_logprobs = std::move(request.prompt_logprobs);
+  }
   output.done = std::move(result);
 }
 

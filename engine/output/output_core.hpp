@@ -14,8 +14,8 @@
 #include "engine/request/request_spec.hpp"
 #include "engine/step/codec.hpp"
 #include "engine/step/outputs.hpp"
+#include "engine/text/answer_stop_matcher.hpp"
 #include "engine/text/detokenizer.hpp"
-#include "engine/text/stop_matcher.hpp"
 #include "engine/text/tokenizer.hpp"
 #include "engine/types.hpp"
 #include "engine/view/engine_view.hpp"
@@ -85,12 +85,13 @@ class OutputCore {
  private:
   struct SequenceState {
     text::IncrementalDetokenizer detokenizer;
-    text::StopMatcher stop_matcher;
+    text::AnswerStopMatcher stop_matcher;
     SequenceResult result;
     SequenceDelta delta;
     std::vector<SequenceDelta> told = {};  ///< before it: those of the step's tokens that others of the step follow
     bool ended = false;
-    TimeUs last_token_us = -1;  ///< for the metrics
+    TimeUs last_token_us = -1;        ///< for the metrics
+    std::int64_t num_characters = 0;  ///< that its tokens have made, those of stop strings included
   };
   struct RequestState {
     SharedSpec spec;
@@ -129,10 +130,15 @@ class OutputCore {
   void count_end(const RequestState& request, TimeUs now);
   void remember_end(const RequestState& request, std::optional<FinishReason> reason, TimeUs now);
   void take_token(RequestState& request, SequenceState& sequence, const SequenceOutput& output, Effects& effects);
-  void take_text(SequenceState& sequence, std::string_view text, bool may_stop, const RequestSpec& spec,
-                 Effects& effects);
-  void end_sequence(RequestState& request, SequenceState& sequence, FinishReason reason);
+  /// The text that a token of a sequence makes known, and the stop string that it completes.
+  text::AnswerStopMatcher::Output push_token(const RequestSpec& spec, SequenceState& sequence, TokenId token,
+                                             bool may_stop) const;
+  static void take_text(SequenceState& sequence, text::AnswerStopMatcher::Output matched, const RequestSpec& spec,
+                        Effects& effects);
+  static void end_sequence(RequestState& request, SequenceState& sequence, FinishReason reason);
   LogprobEntry logprob_entry(const TokenReport& reported) const;
+  TokenLogprob token_logprob(TokenId token, float logprob) const;
+  void set_prompt_offsets(RequestState& request) const;
   static void put_best_first(RequestState& request);
   static void keep_best(RequestState& request);
   static void take_deltas(RequestState& request, RequestOutput& output);
@@ -140,7 +146,7 @@ class OutputCore {
   bool load_request(Decoder& in);
   bool load_ended(Decoder& in);
   /// Makes of a new sequence one that has come to `result`. False when none of this request comes to that.
-  static bool restore(const RequestSpec& spec, SequenceResult result, bool ended, SequenceState& sequence);
+  bool restore(const RequestSpec& spec, SequenceResult result, bool ended, SequenceState& sequence) const;
 
   std::shared_ptr<const text::Tokenizer> tokenizer_;
   std::unordered_map<RequestId, RequestState> requests_;

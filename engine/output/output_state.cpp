@@ -113,7 +113,7 @@ bool OutputCore::load_ended(Decoder& in) {
   return true;
 }
 
-bool OutputCore::restore(const RequestSpec& spec, SequenceResult result, bool ended, SequenceState& sequence) {
+bool OutputCore::restore(const RequestSpec& spec, SequenceResult result, bool ended, SequenceState& sequence) const {
   const SequenceResult begun = std::exchange(sequence.result, std::move(result));
   const SequenceResult& come_to = sequence.result;
   sequence.ended = ended;
@@ -134,13 +134,10 @@ bool OutputCore::restore(const RequestSpec& spec, SequenceResult result, bool en
   std::string text;
   std::vector<std::uint64_t> text_ends;
   for (std::size_t i = 0; i < come_to.token_ids.size(); ++i) {
-    const std::string piece = sequence.detokenizer.push(come_to.token_ids[i]);
-    if (!piece.empty()) {
-      const bool may_stop = static_cast<std::int64_t>(i) + 1 > spec.sampling.min_tokens;
-      const auto matched = sequence.stop_matcher.push(piece, may_stop);
-      if (matched.stop) return false;  // it would have ended there
-      text += matched.text;
-    }
+    const bool may_stop = static_cast<std::int64_t>(i) + 1 > spec.sampling.min_tokens;
+    const auto matched = push_token(spec, sequence, come_to.token_ids[i], may_stop);
+    if (matched.stop) return false;  // it would have ended there
+    text += matched.text;
     text_ends.push_back(text.size());
   }
   return text == come_to.text && text_ends == come_to.text_ends;

@@ -18,9 +18,10 @@ struct TokenLogprob {
   TokenId token_id = 0;
   float logprob = 0;
   std::string token;
+  std::string partial_bytes = {};  ///< bytes of the token, where they are not whole characters; else empty
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
-    return visit(self.token_id, self.logprob, self.token);
+    return visit(self.token_id, self.logprob, self.token, self.partial_bytes);
   }
 };
 
@@ -30,12 +31,22 @@ struct LogprobEntry {
   float logprob = 0;
   std::int32_t rank = 0;  ///< 1 = the most likely token
   std::string token;
-  std::vector<TokenLogprob> top;  ///< the k best, best first
+  std::vector<TokenLogprob> top = {};  ///< the k best, best first
+  std::string partial_bytes = {};      ///< as in TokenLogprob
+  /// Number of characters in front of the token in the text of its sequence, or of its prompt; a stop string that ends
+  /// the text counts. Of the tokens that make one character all have the place of that character.
+  std::int64_t text_offset = 0;
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
-    return visit(self.token_id, self.logprob, self.rank, self.token, self.top);
+    return visit(self.token_id, self.logprob, self.rank, self.token, self.top, self.partial_bytes, self.text_offset);
   }
 };
+
+/// The bytes of the token of a LogprobEntry or TokenLogprob; those of tokens in a row make the text.
+template <class Entry>
+const std::string& bytes_of(const Entry& entry) {
+  return entry.partial_bytes.empty() ? entry.token : entry.partial_bytes;
+}
 
 /// New text and tokens of one sequence. Text is always whole UTF-8 characters.
 struct SequenceDelta {

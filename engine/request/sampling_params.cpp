@@ -101,7 +101,7 @@ Status check_penalties(const SamplingParams& params) {
   if (!(params.repetition_penalty > 0.0 && params.repetition_penalty <= 2.0)) {
     return refuse("repetition_penalty", "greater than 0 and at most 2", params.repetition_penalty);
   }
-  return {};
+  return check_range("repeat_last_n", params.repeat_last_n, -1, kMaxTokens);
 }
 
 Status check_stops(const SamplingParams& params, const SamplingLimits& limits, std::int64_t vocab_size) {

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/request/answer_marks.hpp"
 #include "engine/request/structured_output.hpp"
 #include "engine/types.hpp"
 #include "kernels/result.hpp"
@@ -34,9 +35,12 @@ struct SamplingParams {
   std::vector<std::int64_t> stop_token_ids;
   bool ignore_eos = false;
   bool include_stop_str_in_output = false;
-  double presence_penalty = 0.0;                            ///< [-2, 2]
-  double frequency_penalty = 0.0;                           ///< [-2, 2]
-  double repetition_penalty = 1.0;                          ///< (0, 2]
+  double presence_penalty = 0.0;    ///< [-2, 2]
+  double frequency_penalty = 0.0;   ///< [-2, 2]
+  double repetition_penalty = 1.0;  ///< (0, 2]
+  /// Number of last tokens, of prompt and output together, that the penalties look at; -1 = all, 0 = none. The name is
+  /// Ollama's.
+  std::int64_t repeat_last_n = -1;
   std::vector<std::pair<std::int64_t, double>> logit_bias;  ///< (token id, bias in [-100, 100])
   std::optional<std::int64_t> logprobs;                     ///< top-k beside the sampled token's
   std::optional<std::int64_t> prompt_logprobs;
@@ -47,6 +51,9 @@ struct SamplingParams {
   std::optional<StructuredOutput> structured_outputs;  ///< what the text must be
   /// Tokens of thinking, behind which its end is written for the model; absent = as many as it likes.
   std::optional<std::int64_t> thinking_token_budget;
+  /// Marks of the answer, where alone `stop` counts; absent = in the whole text. Set with the prompt that a chat
+  /// template makes; not a field of clients.
+  std::optional<AnswerMarks> answer_marks;
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.max_tokens, self.min_tokens, self.temperature, self.top_p, self.top_k, self.min_p, self.n,
@@ -54,7 +61,7 @@ struct SamplingParams {
                  self.include_stop_str_in_output, self.presence_penalty, self.frequency_penalty,
                  self.repetition_penalty, self.logit_bias, self.logprobs, self.prompt_logprobs,
                  self.skip_special_tokens, self.use_beam_search, self.length_penalty, self.early_stopping,
-                 self.structured_outputs, self.thinking_token_budget);
+                 self.structured_outputs, self.thinking_token_budget, self.repeat_last_n, self.answer_marks);
   }
 
   bool greedy() const { return temperature == 0.0; }

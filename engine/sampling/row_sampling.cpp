@@ -27,6 +27,7 @@ RowSampling row_sampling(const SamplingParams& params, std::span<const TokenId> 
   row.presence_penalty = params.presence_penalty;
   row.frequency_penalty = params.frequency_penalty;
   row.repetition_penalty = params.repetition_penalty;
+  row.penalty_window = params.repeat_last_n;
   for (const auto& [token, bias] : params.logit_bias) {
     row.logit_bias.emplace_back(static_cast<TokenId>(token), static_cast<float>(bias));
   }

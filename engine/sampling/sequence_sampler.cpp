@@ -6,6 +6,10 @@
 namespace pagoda {
 namespace {
 
+std::span<const TokenId> last_of(std::span<const TokenId> tokens, std::size_t count) {
+  return tokens.last(std::min(tokens.size(), count));
+}
+
 /// A validated number as float32, kept above 0 and finite where the double is.
 float positive_float(double value) {
   using Limits = std::numeric_limits<float>;
@@ -18,6 +22,8 @@ SequenceSampler::SequenceSampler(const RowSampling& sampling, std::uint64_t seed
                                  std::int64_t vocab_size)
     : num_prompt_logprobs_(sampling.num_prompt_logprobs),
       min_tokens_(sampling.min_tokens),
+      penalty_window_(sampling.penalty_window < 0 ? std::numeric_limits<std::size_t>::max()
+                                                  : static_cast<std::size_t>(sampling.penalty_window)),
       banned_before_min_tokens_(sampling.banned_before_min_tokens) {
   fixed_.temperature = sampling.temperature == 0.0 ? 0.0F : positive_float(sampling.temperature);
   fixed_.top_k = sampling.top_k < vocab_size ? static_cast<std::int32_t>(sampling.top_k) : 0;
@@ -41,8 +47,8 @@ kernels::SampleRow SequenceSampler::row(std::int32_t logits_row, std::span<const
   kernels::SampleRow row = fixed_;
   row.logits_row = logits_row;
   row.position = static_cast<std::uint32_t>(prompt.size() + output.size());
-  row.prompt_tokens = prompt;
-  row.output_tokens = output;
+  row.output_tokens = last_of(output, penalty_window_);
+  row.prompt_tokens = last_of(prompt, penalty_window_ - row.output_tokens.size());
   if (static_cast<std::int64_t>(output.size()) < min_tokens_) row.banned_tokens = banned_before_min_tokens_;
   row.bias_tokens = bias_tokens_;
   row.bias_values = bias_values_;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -33,6 +34,7 @@ class SequenceSampler {
   kernels::SampleRow fixed_;  // all that is the same at each step
   std::int32_t num_prompt_logprobs_ = -1;
   std::int64_t min_tokens_ = 0;
+  std::size_t penalty_window_ = 0;
   TokenIds banned_before_min_tokens_;
   TokenIds bias_tokens_;
   std::vector<float> bias_values_;

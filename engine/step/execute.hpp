@@ -23,6 +23,7 @@ struct RowSampling {
   double presence_penalty = 0.0;
   double frequency_penalty = 0.0;
   double repetition_penalty = 1.0;
+  std::int64_t penalty_window = -1;  ///< last tokens, prompt included, that the penalties look at; -1 = all
   std::vector<std::pair<TokenId, float>> logit_bias;
   std::int64_t min_tokens = 0;        ///< until a sequence has so many, it does not get ...
   TokenIds banned_before_min_tokens;  ///< ... any of these
@@ -33,8 +34,9 @@ struct RowSampling {
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.temperature, self.top_p, self.top_k, self.min_p, self.presence_penalty, self.frequency_penalty,
-                 self.repetition_penalty, self.logit_bias, self.min_tokens, self.banned_before_min_tokens,
-                 self.num_logprobs, self.num_prompt_logprobs, self.processed_logprobs, self.appends_samples);
+                 self.repetition_penalty, self.penalty_window, self.logit_bias, self.min_tokens,
+                 self.banned_before_min_tokens, self.num_logprobs, self.num_prompt_logprobs, self.processed_logprobs,
+                 self.appends_samples);
   }
 };
 

@@ -60,8 +60,12 @@ class StopMatcher {
   /// With `may_stop` false (a sequence still below min_tokens) no match may end within `piece`. Nothing may be pushed
   /// after a stop.
   Output push(std::string_view piece, bool may_stop = true);
-  /// The text still held back, at the end of a sequence that no stop string ended.
-  std::string finish() { return std::exchange(held_, {}); }
+  /// The text still held back, at the end of a sequence that no stop string ended. What is pushed behind it is looked
+  /// through on its own.
+  std::string finish() {
+    node_ = StopStrings::kRoot;
+    return std::exchange(held_, {});
+  }
 
  private:
   std::shared_ptr<const StopStrings> strings_;

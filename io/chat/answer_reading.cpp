@@ -118,6 +118,24 @@ std::optional<std::int64_t> num_thinking_tokens(const AnswerReading& reading, co
   return count;
 }
 
+void scope_stop_strings(const AnswerDialect& dialect, GenerateRequest& request) {
+  request.sampling.answer_marks.reset();
+  if (!dialect.thinking && dialect.content.empty()) return;
+  AnswerMarks& marks = request.sampling.answer_marks.emplace();
+  marks.glue = dialect.glue;
+  for (const Marks& content : dialect.content) marks.content.push_back({content.begin, content.end});
+  if (!dialect.thinking) return;
+  marks.thinking_begin = dialect.thinking->begin;
+  marks.thinking_end = dialect.thinking->end;
+  marks.begins_in_thinking = thinking_after(dialect, *request.prompt) == Thinking::open;
+}
+
+void scope_stop_strings(const ChatPrompts& prompts, bool continues, GenerateRequest& request) {
+  if (request.sampling.stop.empty()) return;
+  const auto dialect = prompts.dialect();
+  scope_stop_strings(continues ? inside_message(*dialect) : *dialect, request);
+}
+
 Result<AnswerReading> prepare(const ChatPrompts& prompts, ChatInput chat, const ToolUse& use,
                               GenerateRequest& request) {
   AnswerReading reading;
@@ -135,6 +153,7 @@ Result<AnswerReading> prepare(const ChatPrompts& prompts, ChatInput chat, const 
   }
   if (auto status = prompts.apply(std::move(chat), request); !status) return fail(std::move(status.error()));
   const Thinking thinking = thinking_after(dialect, *request.prompt);
+  scope_stop_strings(dialect, request);
   reading.options.begin_is_call = !request.sampling.structured_outputs;
   auto grammar = answer_grammar(dialect, use, thinking, request.sampling.structured_outputs);
   if (!grammar) return fail(std::move(grammar.error()));

@@ -61,6 +61,12 @@ Answer read_answer(const AnswerReading& reading, std::string_view text);
 /// think.
 std::optional<std::int64_t> num_thinking_tokens(const AnswerReading& reading, const RequestResult& result);
 
+/// Where the stop strings of `request` count, whose prompt is set: in the answer, not in the thinking. `dialect` is
+/// that of the answer.
+void scope_stop_strings(const AnswerDialect& dialect, GenerateRequest& request);
+/// The same for a prompt that ends within the last message, where `continues` says so.
+void scope_stop_strings(const ChatPrompts& prompts, bool continues, GenerateRequest& request);
+
 /// Sets the prompt of `request`, and what its answer is held to: content to its structured_outputs, calls to `use`.
 /// Errors: as ChatPrompts::apply and answer_grammar, and unsupported, param = "tools", where the model's template shows
 /// no form of calls.

@@ -118,6 +118,10 @@ const ChatPrompts::Variant* ChatPrompts::find(std::string_view name) const {
   return found == variants_.end() ? nullptr : &*found;
 }
 
+const std::string& ChatPrompts::source() const {
+  return find(kDefault)->source;
+}
+
 /// As transformers chooses; documents choose too, which there is left to the caller.
 const ChatPrompts::Variant& ChatPrompts::chosen(const ChatInput& chat) const {
   const auto* variant = is_nonempty(chat.tools) ? find(kToolUse) : nullptr;

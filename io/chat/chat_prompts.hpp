@@ -55,6 +55,9 @@ class ChatPrompts {
   /// Before anybody asks for it.
   void set_dialect(AnswerDialect dialect) const;
 
+  /// The Jinja source of the template that is for all conversations.
+  const std::string& source() const;
+
   /// As given to parse.
   const std::map<std::string, std::string>& special_tokens() const { return special_tokens_; }
 

@@ -10,6 +10,8 @@
 #include "io/http/openai/response_routes.hpp"
 #include "io/http/openai/routes.hpp"
 #include "io/http/page/routes.hpp"
+#include "io/http/pooling_routes.hpp"
+#include "io/http/sglang_routes.hpp"
 #include "io/http/status_routes.hpp"
 #include "io/http/stream_routes.hpp"
 
@@ -52,6 +54,8 @@ Routes ApiParts::routes(bool has_page) {
   openai::add_response_routes(all, context, responses);
   anthropic::add_routes(all, context);
   ollama::add_routes(all, context);
+  add_sglang_routes(all, context);
+  add_pooling_routes(all, context);
   return all;
 }
 

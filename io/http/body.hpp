@@ -2,6 +2,7 @@
 
 #include <exception>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <new>
 #include <optional>
@@ -108,17 +109,20 @@ void prepared(const ApiContext& context, std::size_t body_bytes, std::shared_ptr
   });
 }
 
-/// A handler that reads the body with `parse(model, body)` and goes on with `then(model, exchange, what it said)`.
+/// A handler that reads the body with `parse(model, body, request)` and goes on with `then(model, exchange, what it
+/// said)`. `takes_long` returns whether a small body may hold up the I/O thread all the same.
 template <class Parse, class Then>
-Handler reading(const ApiContext& context, Parse parse, Then then) {
-  return [&context, parse, then](std::shared_ptr<Exchange> exchange, Request request) {
-    const auto body_bytes = request.body.size();
-    using Parsed = decltype(parse(std::declval<const serving::ServedModel&>(), wire::Json()));
-    auto prepare = [&context, parse, text = std::move(request.body), metered = std::move(request.body_bytes)] {
-      auto body = read_body(context, text);
+Handler reading_request(const ApiContext& context, Parse parse, Then then,
+                        bool (*takes_long)(const Request& request) = nullptr) {
+  return [&context, parse, then, takes_long](std::shared_ptr<Exchange> exchange, Request request) {
+    const bool is_long = takes_long != nullptr && takes_long(request);
+    const auto body_bytes = is_long ? std::numeric_limits<std::size_t>::max() : request.body.size();
+    using Parsed = decltype(parse(std::declval<const serving::ServedModel&>(), wire::Json(), request));
+    auto prepare = [&context, parse, request = std::move(request)] {
+      auto body = read_body(context, request.body);
       using Read = std::pair<const serving::ServedModel*, Parsed>;
       if (!body) return Read{nullptr, tl::unexpected(std::move(body.error()))};
-      return Read{body->model, parse(*body->model, body->json)};
+      return Read{body->model, parse(*body->model, body->json, request)};
     };
     prepared(context, body_bytes, std::move(exchange), std::move(prepare), [then](auto answering, auto read) {
       auto& [model, parsed] = read;
@@ -126,6 +130,15 @@ Handler reading(const ApiContext& context, Parse parse, Then then) {
       then(*model, std::move(answering), std::move(*parsed));
     });
   };
+}
+
+/// The same with `parse(model, body)`.
+template <class Parse, class Then>
+Handler reading(const ApiContext& context, Parse parse, Then then) {
+  return reading_request(
+      context,
+      [parse](const serving::ServedModel& model, const wire::Json& body, const Request&) { return parse(model, body); },
+      then);
 }
 
 /// Answers the exchange of a request that is new work when the server drains or is out of memory. True when it did.

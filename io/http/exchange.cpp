@@ -63,8 +63,10 @@ void Exchange::begin_stream(unsigned status, std::string_view content_type, cons
   if (peer_ == nullptr) return;
   record_.status = status;
   form_.keep_alive = form_.keep_alive && !form_.is_http10 && peer_->may_keep_alive();
+  Pairs all = headers;
+  all.emplace_back("x-accel-buffering", "no");
   append_head(peer_->output(), form_, status, content_type, form_.is_http10 ? Framing::until_close : Framing::chunked,
-              0, headers);
+              0, all);
   if (!form_.without_body) return peer_->send_soon();
   // The client has its whole answer, and may send its next request: whoever writes on writes for nobody.
   report();

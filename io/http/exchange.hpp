@@ -45,7 +45,8 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   void drop();
 
   /// The answer comes in pieces: as chunks, or, to a client of HTTP/1.0, up to the connection's end. To HEAD it is
-  /// complete with this, and on_closed is called, so that nothing more is made for nobody.
+  /// complete with this, and on_closed is called, so that nothing more is made for nobody. The header
+  /// X-Accel-Buffering asks proxies to pass each piece on, which nginx keeps back otherwise.
   void begin_stream(unsigned status, std::string_view content_type, const Pairs& headers = {});
 
   /// Never blocks. What is written before the I/O thread comes to sending is sent together, as one chunk. At

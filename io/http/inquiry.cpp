@@ -9,6 +9,11 @@
 namespace pagoda::http {
 namespace {
 
+struct RoutedQuestion {
+  actors::RequestRouterActor router;
+  serving::Question question;
+};
+
 /// Held by the exchange until it is answered or its client has gone.
 class Inquiry : public std::enable_shared_from_this<Inquiry> {
  public:
@@ -20,11 +25,10 @@ class Inquiry : public std::enable_shared_from_this<Inquiry> {
         error_status_(error_status),
         session_(exchange_->io(), context.system, [this](std::vector<serving::Event>& events) { on_events(events); }) {}
 
-  void start(const std::vector<actors::RequestRouterActor>& routers, const serving::Question& question,
-             std::function<void()> behind) {
+  void start(std::vector<RoutedQuestion> asked, std::function<void()> behind) {
     exchange_->on_closed([self = shared_from_this()] { self->session_.close(); });
-    answers_.resize(routers.size());
-    for (std::size_t i = 0; i < routers.size(); ++i) session_.ask(routers[i], i, question);
+    answers_.resize(asked.size());
+    for (std::size_t i = 0; i < asked.size(); ++i) session_.ask(asked[i].router, i, std::move(asked[i].question));
     if (behind) session_.behind(std::move(behind));
   }
 
@@ -66,17 +70,16 @@ class Inquiry : public std::enable_shared_from_this<Inquiry> {
   const std::shared_ptr<Exchange> exchange_;
   OnAnswers on_answers_;
   const unsigned error_status_;
-  std::vector<serving::Answer> answers_;  ///< by router
+  std::vector<serving::Answer> answers_;  ///< by question
   std::size_t num_answers_ = 0;
   serving::Session session_;
 };
 
-void inquire_of(const ApiContext& context, const std::vector<actors::RequestRouterActor>& routers,
-                std::shared_ptr<Exchange> exchange, const serving::Question& question, Inquiry::OnAnswers on_answers,
-                unsigned error_status, std::function<void()> behind = {}) {
+void inquire_of(const ApiContext& context, std::vector<RoutedQuestion> asked, std::shared_ptr<Exchange> exchange,
+                Inquiry::OnAnswers on_answers, unsigned error_status, std::function<void()> behind = {}) {
   if (!exchange->is_open()) return;  // its client has gone meanwhile
   std::make_shared<Inquiry>(context, std::move(exchange), std::move(on_answers), error_status)
-      ->start(routers, question, std::move(behind));
+      ->start(std::move(asked), std::move(behind));
 }
 
 }  // namespace
@@ -85,18 +88,26 @@ void inquire(const ApiContext& context, const serving::ServedModel& model, std::
              serving::Question question, std::function<void(Exchange&, serving::Answer&)> on_answer,
              unsigned error_status, std::function<void()> behind) {
   inquire_of(
-      context, {model.router}, std::move(exchange), question,
+      context, {{model.router, std::move(question)}}, std::move(exchange),
       [on_answer = std::move(on_answer)](Exchange& answering, std::vector<serving::Answer>& answers) {
         on_answer(answering, answers.front());
       },
       error_status, std::move(behind));
 }
 
+void inquire_each(const ApiContext& context, const serving::ServedModel& model, std::shared_ptr<Exchange> exchange,
+                  std::vector<serving::Question> questions,
+                  std::function<void(Exchange&, std::vector<serving::Answer>&)> on_answers) {
+  std::vector<RoutedQuestion> asked;
+  for (auto& question : questions) asked.push_back({model.router, std::move(question)});
+  inquire_of(context, std::move(asked), std::move(exchange), std::move(on_answers), /*error_status=*/0);
+}
+
 void inquire_of_all(const ApiContext& context, std::shared_ptr<Exchange> exchange, const serving::Question& question,
                     std::function<void(Exchange&, std::vector<serving::Answer>&)> on_answers, unsigned error_status) {
-  std::vector<actors::RequestRouterActor> routers;
-  for (const auto& model : context.models.all()) routers.push_back(model.router);
-  inquire_of(context, routers, std::move(exchange), question, std::move(on_answers), error_status);
+  std::vector<RoutedQuestion> asked;
+  for (const auto& model : context.models.all()) asked.push_back({model.router, question});
+  inquire_of(context, std::move(asked), std::move(exchange), std::move(on_answers), error_status);
 }
 
 std::shared_ptr<boost::asio::steady_timer> answer_within(std::chrono::steady_clock::duration time,

@@ -20,6 +20,12 @@ void inquire(const ApiContext& context, const serving::ServedModel& model, std::
              serving::Question question, std::function<void(Exchange&, serving::Answer&)> on_answer,
              unsigned error_status = 0, std::function<void()> behind = {});
 
+/// Asks a model's engine several things, at least one: `on_answers` gets the answers in the order of the questions. The
+/// first error is the exchange's.
+void inquire_each(const ApiContext& context, const serving::ServedModel& model, std::shared_ptr<Exchange> exchange,
+                  std::vector<serving::Question> questions,
+                  std::function<void(Exchange&, std::vector<serving::Answer>&)> on_answers);
+
 /// The same of every model: `on_answers` gets an answer for each, in their order. The first error is the exchange's.
 void inquire_of_all(const ApiContext& context, std::shared_ptr<Exchange> exchange, const serving::Question& question,
                     std::function<void(Exchange&, std::vector<serving::Answer>&)> on_answers,

@@ -38,9 +38,12 @@ class Line {
 void write_logprob_entry(JsonWriter& json, const LogprobEntry& entry) {
   json.open_object().field("token_id", entry.token_id).key("logprob").logprob(entry.logprob);
   json.field("rank", entry.rank).field("token", entry.token);
+  write_bytes(json, bytes_of(entry));
   json.key("top").array(entry.top, [](JsonWriter& list, const TokenLogprob& candidate) {
     list.open_object().field("token_id", candidate.token_id).key("logprob").logprob(candidate.logprob);
-    list.field("token", candidate.token).close_object();
+    list.field("token", candidate.token);
+    write_bytes(list, bytes_of(candidate));
+    list.close_object();
   });
   json.close_object();
 }

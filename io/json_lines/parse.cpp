@@ -51,7 +51,9 @@ Result<std::shared_ptr<const chat::AnswerReading>> prepare(Conversation conversa
   const bool may_call = conversation.tools.choice != chat::ToolChoice::none;
   const bool holds_behind_thinking = request.sampling.structured_outputs && prompts.dialect()->thinking;
   if (!may_call && !holds_behind_thinking) {
+    const bool continues = conversation.chat.continue_final_message;
     if (auto status = prompts.apply(std::move(conversation.chat), request); !status) return fail(status.error());
+    chat::scope_stop_strings(prompts, continues, request);
     return std::shared_ptr<const chat::AnswerReading>();
   }
   auto reading = chat::prepare(prompts, std::move(conversation.chat), conversation.tools, request);

@@ -59,6 +59,14 @@ Result<std::vector<NamedTemplate>> find_templates(const fs::path& model_dir, con
   return templates;
 }
 
+TokenizerNames names_of(const TokenizerConfig& config) {
+  TokenizerNames names{config.tokenizer_class, {}};
+  for (const auto& [key, token] : config.special_tokens) {
+    if (!key.empty()) names.special_tokens.emplace(key, token.content);
+  }
+  return names;
+}
+
 }  // namespace
 
 Result<NamedTemplate> read_chat_template(const fs::path& path, std::string name) {
@@ -109,11 +117,13 @@ Result<std::shared_ptr<const chat::ChatPrompts>> folder_chat_prompts(const fs::p
     if (!read) return fail(std::move(read.error()));
     templates.push_back(std::move(*read));
   }
-  std::map<std::string, std::string> special_tokens;
-  for (const auto& [key, token] : config->special_tokens) {
-    if (!key.empty()) special_tokens.emplace(key, token.content);
-  }
-  return make_chat_prompts(std::move(templates), std::move(special_tokens));
+  return make_chat_prompts(std::move(templates), names_of(*config).special_tokens);
+}
+
+Result<TokenizerNames> folder_tokenizer_names(const fs::path& model_dir) {
+  const auto config = load_tokenizer_config(model_dir);
+  if (!config) return fail(config.error());
+  return names_of(*config);
 }
 
 }  // namespace pagoda::io

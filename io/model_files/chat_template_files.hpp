@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "io/chat/chat_prompts.hpp"
+#include "io/model_files/model_files.hpp"
 #include "kernels/result.hpp"
 
 namespace pagoda::io {
@@ -28,5 +29,8 @@ Result<std::vector<chat::NamedTemplate>> folder_chat_templates(const std::filesy
 /// line.
 Result<std::shared_ptr<const chat::ChatPrompts>> folder_chat_prompts(const std::filesystem::path& model_dir,
                                                                      const std::filesystem::path& override_file);
+
+/// The tokenizer's names of a model folder (ModelFiles::tokenizer_names). Errors: bad_config, bad_file.
+Result<TokenizerNames> folder_tokenizer_names(const std::filesystem::path& model_dir);
 
 }  // namespace pagoda::io

@@ -162,6 +162,8 @@ class DummyModel final : public ModelFiles {
     return byte_tokenizer(model->vocab_size);
   }
 
+  Result<TokenizerNames> tokenizer_names() const override { return files_->tokenizer_names(); }
+
   Result<SamplingDefaults> sampling_defaults() const override { return files_->sampling_defaults(); }
 
   Result<std::shared_ptr<const chat::ChatPrompts>> chat_prompts(

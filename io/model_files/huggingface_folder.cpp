@@ -32,6 +32,8 @@ class HuggingFaceFolder final : public ModelFiles {
 
   Result<std::shared_ptr<const text::Tokenizer>> tokenizer() const override { return load_folder_tokenizer(folder_); }
 
+  Result<TokenizerNames> tokenizer_names() const override { return folder_tokenizer_names(folder_); }
+
   Result<SamplingDefaults> sampling_defaults() const override { return load_sampling_defaults(folder_); }
 
   Result<std::shared_ptr<const chat::ChatPrompts>> chat_prompts(

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,6 +15,12 @@
 #include "kernels/result.hpp"
 
 namespace pagoda::io {
+
+/// What a model's files call its tokenizer and the tokens with a part to play ("bos_token", "eos_token", ...).
+struct TokenizerNames {
+  std::string tokenizer_class;  ///< empty where the files have none
+  std::map<std::string, std::string> special_tokens;
+};
 
 /// All that a model's files say. Thread-safe.
 class ModelFiles {
@@ -31,6 +38,8 @@ class ModelFiles {
   virtual Result<std::shared_ptr<const ModelWeights>> weights() const = 0;
   /// Errors: bad_config, bad_file, unsupported.
   virtual Result<std::shared_ptr<const text::Tokenizer>> tokenizer() const = 0;
+  /// Errors: bad_config, bad_file.
+  virtual Result<TokenizerNames> tokenizer_names() const = 0;
   /// Errors: bad_config.
   virtual Result<SamplingDefaults> sampling_defaults() const = 0;
   /// The chat template, or that of `override_file`, a Jinja source, unless its name is empty. Null when there is none.

@@ -222,6 +222,9 @@ Result<TokenizerConfig> parse_tokenizer_config(std::string_view text, std::strin
   config.add_eos_token = parse_flag(fields, "add_eos_token");
   config.add_prefix_space = parse_flag(fields, "add_prefix_space");
   config.legacy = parse_flag(fields, "legacy");
+  if (const json* name = fields.find("tokenizer_class"); name != nullptr && name->is_string()) {
+    config.tokenizer_class = name->get<std::string>();
+  }
   parse_special_tokens(fields, *root, config);
   parse_added_tokens(fields, config);
   parse_chat_templates(fields, config);

@@ -25,6 +25,7 @@ struct TokenizerConfig {
   std::vector<std::pair<std::string, text::AddedToken>> special_tokens;
   bool has_added_tokens_decoder = false;
   std::vector<text::AddedToken> added_tokens;         ///< added_tokens_decoder or added_tokens.json, by id
+  std::string tokenizer_class;                        ///< empty where the file names none
   std::map<std::string, std::string> chat_templates;  ///< Jinja sources by name; a single one is "default"
 
   /// The special token under a key; null when there is none.

@@ -19,8 +19,10 @@ ServedModels::ServedModels(std::vector<ServedModel> models) : models_(std::move(
 }
 
 const ServedModel* ServedModels::find(std::string_view name) const {
+  constexpr std::string_view kLatest = ":latest";
   const auto found = std::ranges::find_if(models_, [&](const ServedModel& model) { return model.serves(name); });
   if (found != models_.end()) return &*found;
+  if (name.ends_with(kLatest)) return find(name.substr(0, name.size() - kLatest.size()));
   return takes_any_name_ ? &first() : nullptr;
 }
 

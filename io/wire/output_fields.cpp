@@ -19,9 +19,8 @@ void write_finish(JsonWriter& json, const SequenceResult& output) {
   }
 }
 
-void write_token(JsonWriter& json, const std::string& token, float logprob) {
-  json.field("token", token).key("logprob").logprob(logprob);
-  json.key("bytes").array(token, [](JsonWriter& list, char byte) { list.value(static_cast<unsigned char>(byte)); });
+void write_bytes(JsonWriter& json, const std::string& bytes) {
+  json.key("bytes").array(bytes, [](JsonWriter& list, char byte) { list.value(static_cast<unsigned char>(byte)); });
 }
 
 void write_timing(JsonWriter& json, const RequestResult& result) {

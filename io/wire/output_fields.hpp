@@ -15,8 +15,15 @@ void write_token_ids(JsonWriter& json, const TokenIds& ids);
 /// finish_reason (stop, length or abort) and stop_reason (the token id or string that ended it, or null).
 void write_finish(JsonWriter& json, const SequenceResult& output);
 
-/// token, logprob, and the token's bytes, which need not be whole characters.
-void write_token(JsonWriter& json, const std::string& token, float logprob);
+/// bytes: those of a token, which need not be whole characters.
+void write_bytes(JsonWriter& json, const std::string& bytes);
+
+/// token, logprob and bytes of a LogprobEntry or TokenLogprob.
+template <class Entry>
+void write_token(JsonWriter& json, const Entry& entry) {
+  json.field("token", entry.token).key("logprob").logprob(entry.logprob);
+  write_bytes(json, bytes_of(entry));
+}
 
 /// The value of `timing` in the answer to a request that said "timing": true: times, and what took them.
 void write_timing(JsonWriter& json, const RequestResult& result);

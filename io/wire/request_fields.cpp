@@ -65,6 +65,7 @@ void read_request_fields(FieldReader& fields, GenerateRequest& request, Ranges r
   fields.read("include_stop_str_in_output", sampling.include_stop_str_in_output);
   fields.read("presence_penalty", sampling.presence_penalty);
   fields.read("frequency_penalty", sampling.frequency_penalty);
+  fields.read("repeat_last_n", sampling.repeat_last_n);
   fields.read_bias("logit_bias", sampling.logit_bias);
   fields.read("prompt_logprobs", sampling.prompt_logprobs);
   fields.read("skip_special_tokens", sampling.skip_special_tokens);

@@ -340,7 +340,7 @@ def conversations():
 LINE_FIELDS = {
     "prompt", "max_tokens", "min_tokens", "temperature", "top_p", "top_k", "min_p", "n", "best_of", "seed", "stop",
     "stop_token_ids", "ignore_eos", "include_stop_str_in_output", "presence_penalty", "frequency_penalty",
-    "repetition_penalty", "logit_bias", "logprobs", "prompt_logprobs", "skip_special_tokens", "use_beam_search",
+    "repetition_penalty", "repeat_last_n", "logit_bias", "logprobs", "prompt_logprobs", "skip_special_tokens", "use_beam_search",
     "length_penalty", "early_stopping", "thinking_token_budget", "structured_outputs", "priority", "user", "cache_salt",
 }
 

@@ -150,12 +150,12 @@ class Writer final : public GenerationWriter {
     if (!options_.logprobs || entries.empty()) return;
     json.key("logprobs").array(entries, [this](JsonWriter& list, const LogprobEntry& entry) {
       list.open_object();
-      write_token(list, entry.token, entry.logprob);
+      write_token(list, entry);
       if (options_.num_top > 0) {
         list.key("top_logprobs").open_array();
         for (std::size_t i = 0; i < std::min(options_.num_top, entry.top.size()); ++i) {
           list.open_object();
-          write_token(list, entry.top[i].token, entry.top[i].logprob);
+          write_token(list, entry.top[i]);
           list.close_object();
         }
         list.close_array();

@@ -37,6 +37,13 @@ void read_messages(FieldReader& fields, chat::ChatInput& chat) {
   chat.messages = std::move(*read);
 }
 
+/// Clients look for "does not support tools".
+Error in_ollamas_words(Error error, const std::string& model) {
+  const bool is_of_tools = error.code == ErrorCode::unsupported && error.param == "tools";
+  if (is_of_tools) error.message.insert(0, "\"" + model + "\" does not support tools: ");
+  return error;
+}
+
 }  // namespace
 
 ParsedTurn parse_chat(const Json& body, const chat::ChatPrompts& prompts, std::string model) {
@@ -46,7 +53,7 @@ ParsedTurn parse_chat(const Json& body, const chat::ChatPrompts& prompts, std::s
   fields.skip("name");
   read_common(fields, turn);
   wire::read_tools(fields, turn.chat, turn.tools);
-  read_think(fields, &prompts, turn.chat);
+  read_think(fields, &prompts, turn);
   read_messages(fields, turn.chat);
   if (auto status = fields.finish(); !status) return tl::unexpected(error_answer(status.error()));
   if (turn.chat.messages.empty())
@@ -54,7 +61,7 @@ ParsedTurn parse_chat(const Json& body, const chat::ChatPrompts& prompts, std::s
   turn.request.add_special_tokens = false;  // the template writes them
   const bool names_tools = !turn.tools.tools.empty() && !turn.request.sampling.structured_outputs;
   auto reading = chat::prepare(prompts, std::move(turn.chat), turn.tools, turn.request);
-  if (!reading) return tl::unexpected(error_answer(reading.error()));
+  if (!reading) return tl::unexpected(error_answer(in_ollamas_words(std::move(reading.error()), turn.answer.model)));
   turn.answer.reading = std::move(*reading);
   GenerationJob job = make_job(std::move(turn), "messages");
   if (names_tools) job.names.insert(job.names.begin(), {"structured_outputs", "tools"});

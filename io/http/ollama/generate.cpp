@@ -13,7 +13,7 @@ ParsedTurn parse_generate(const wire::Json& body, const chat::ChatPrompts* promp
   fields.skip("model");
   fields.skip("name");
   read_common(fields, turn);
-  read_think(fields, prompts, turn.chat);
+  read_think(fields, prompts, turn);
   fields.read("prompt", prompt);
   fields.read("system", system);
   fields.read("raw", raw);

@@ -10,11 +10,6 @@ namespace {
 
 constexpr std::string_view kLatest = ":latest";
 
-std::string_view without_latest(std::string_view name) {
-  if (name.ends_with(kLatest)) name.remove_suffix(kLatest.size());
-  return name;
-}
-
 }  // namespace
 
 std::string with_tag(const std::string& name) {
@@ -30,8 +25,6 @@ tl::expected<NamedModel, ErrorAnswer> read_model_name(const ApiContext& context,
   if (!model->is_string()) return tl::unexpected(invalid_request("model must be a string", "model"));
   auto name = model->get<std::string>();
   const auto* served = context.models.find(name);
-  const bool is_exact = served != nullptr && served->serves(name);
-  if (!is_exact) served = context.models.find(without_latest(name));
   if (served != nullptr) return NamedModel{served, std::move(name)};
   return tl::unexpected(ErrorAnswer{404,
                                     "model '" + name + "' not found." +

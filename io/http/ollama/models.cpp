@@ -1,11 +1,17 @@
 #include "io/http/ollama/models.hpp"
 
+#include <algorithm>
 #include <chrono>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "io/http/ollama/answers.hpp"
 #include "io/http/ollama/model_names.hpp"
+#include "io/serving/key_ring.hpp"
 #include "io/version.hpp"
 #include "io/wire/json_writer.hpp"
 
@@ -15,8 +21,16 @@ namespace {
 using serving::ServedModel;
 using wire::JsonWriter;
 
-constexpr const char* kApiVersion = "0.12.11";          // the first whose generate and chat have logprobs
+constexpr const char* kApiVersion = "0.14.0";           // the first with all that is here: /v1/messages came last
 constexpr const char* kNever = "2318-01-01T00:00:00Z";  // what Ollama says of a model that stays
+
+/// Sizes of a model, and what GGUF files and so Ollama's clients call them.
+constexpr std::pair<std::string_view, const char*> kSizes[] = {{"hidden_size", "embedding_length"},
+                                                               {"intermediate_size", "feed_forward_length"},
+                                                               {"num_layers", "block_count"},
+                                                               {"num_heads", "attention.head_count"},
+                                                               {"num_kv_heads", "attention.head_count_kv"},
+                                                               {"head_dim", "attention.key_length"}};
 
 std::string loaded_at(const ApiContext& context) {
   return timestamp(std::chrono::system_clock::time_point(std::chrono::seconds(context.created)));
@@ -29,6 +43,38 @@ std::string parameter_size(std::int64_t num_parameters) {
   return count >= 1e6 ? fmt::format("{:.2f}M", count / 1e6) : fmt::format("{:.2f}K", count / 1e3);
 }
 
+/// What a model can do, as Ollama's clients ask for it.
+std::vector<std::string_view> capabilities_of(const ServedModel& model) {
+  std::vector<std::string_view> capabilities{"completion"};
+  if (model.chat == nullptr) return capabilities;
+  const auto dialect = model.chat->dialect();
+  if (dialect->calls) capabilities.emplace_back("tools");
+  if (dialect->thinking) capabilities.emplace_back("thinking");
+  return capabilities;
+}
+
+void write_capabilities(JsonWriter& json, const ServedModel& model) {
+  json.key("capabilities").array(capabilities_of(model), [](JsonWriter& list, std::string_view one) {
+    list.value(one);
+  });
+}
+
+/// The chat template; of a model without one what Ollama has then.
+std::string template_of(const ServedModel& model) {
+  return model.chat == nullptr ? "{{ .Prompt }}" : model.chat->source();
+}
+
+/// Clients keep what they know of a model under its digest, and take names with the same digest for one model.
+std::string model_digest(const ServedModel& served) {
+  const auto& model = served.info;
+  std::string facts = model.name + '\n' + model.architecture + '\n' + model.quantization + '\n' + template_of(served);
+  for (const auto number : {model.num_parameters, model.weight_bytes, model.max_model_len}) {
+    facts += '\n' + std::to_string(number);
+  }
+  for (const auto one : capabilities_of(served)) facts.append(1, '\n').append(one);
+  return serving::to_hex(serving::digest_of(facts));
+}
+
 void write_details(JsonWriter& json, const ModelInfo& model) {
   json.key("details").open_object();
   json.field("parent_model", "").field("format", model.format).field("family", model.architecture);
@@ -37,14 +83,11 @@ void write_details(JsonWriter& json, const ModelInfo& model) {
   json.field("quantization_level", model.quantization.empty() ? model.dtype : model.quantization).close_object();
 }
 
-/// The members that both lists have, of an open object. Clients cut the digest to twelve digits without a look at it.
-void write_model(JsonWriter& json, const ModelInfo& model, const std::string& name) {
+/// The members that both lists have, of an open object.
+void write_model(JsonWriter& json, const ServedModel& model, const std::string& name, const std::string& digest) {
   const auto tagged = with_tag(name);
-  json.field("name", tagged)
-      .field("model", tagged)
-      .field("size", model.weight_bytes)
-      .field("digest", std::string(64, '0'));
-  write_details(json, model);
+  json.field("name", tagged).field("model", tagged).field("size", model.info.weight_bytes).field("digest", digest);
+  write_details(json, model.info);
 }
 
 /// Those that are listed, under each of their names.
@@ -55,9 +98,10 @@ std::string listed(const ApiContext& context, IsListed is_listed, WriteRest writ
   json.open_object().key("models").open_array();
   for (const auto& model : context.models.all()) {
     if (!is_listed(model)) continue;
+    const auto digest = model_digest(model);
     for (const auto& name : model.names()) {
       json.open_object();
-      write_model(json, model.info, name);
+      write_model(json, model, name, digest);
       write_rest(json, model);
       json.close_object();
     }
@@ -78,7 +122,10 @@ std::string expiry_of(const ServedModel& model) {
 std::string list_models(const ApiContext& context) {
   return listed(
       context, [](const ServedModel&) { return true; },
-      [&](JsonWriter& json, const ServedModel&) { json.field("modified_at", loaded_at(context)); });
+      [&](JsonWriter& json, const ServedModel& model) {
+        json.field("modified_at", loaded_at(context));
+        write_capabilities(json, model);
+      });
 }
 
 std::string list_running(const ApiContext& context) {
@@ -94,14 +141,18 @@ std::string show_model(const ApiContext& context, const ServedModel& served) {
   const auto& model = served.info;
   std::string out;
   JsonWriter json(out);
-  json.open_object().field("modelfile", "").field("parameters", "").field("template", "");
+  json.open_object().field("modelfile", "").field("parameters", "").field("template", template_of(served));
   write_details(json, model);
   json.key("model_info").open_object();
   json.field("general.architecture", model.architecture).field("general.basename", model.name);
   json.field("general.parameter_count", model.num_parameters);
   json.text_key(model.architecture + ".context_length").value(model.max_model_len);
+  for (const auto& [size, name] : kSizes) {
+    const auto known = std::ranges::find(model.sizes, size, &std::pair<std::string, std::int64_t>::first);
+    if (known != model.sizes.end()) json.text_key(model.architecture + "." + name).value(known->second);
+  }
   json.text_key(model.architecture + ".vocab_size").value(model.vocab_size).close_object();
-  json.key("capabilities").open_array().value("completion").close_array();
+  write_capabilities(json, served);
   json.field("modified_at", loaded_at(context)).close_object();
   return out;
 }

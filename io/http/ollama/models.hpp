@@ -1,6 +1,6 @@
 #pragma once
 
-/// What is told of the served models, whose bytes, digest and number of parameters nobody asks for here: they are 0.
+/// Answers about the served models. Their digest is made of what is known of the model, not of its files.
 
 #include <string>
 
@@ -14,7 +14,7 @@ std::string list_models(const ApiContext& context);
 /// GET /api/ps: those that are loaded.
 std::string list_running(const ApiContext& context);
 
-/// POST /api/show. The template is left out: it is Jinja, where Ollama's clients expect Go's language.
+/// POST /api/show. The template is the model's own, in Jinja: clients look whether it has tools, and do not run it.
 std::string show_model(const ApiContext& context, const serving::ServedModel& model);
 
 /// GET /api/version: of Ollama's API, by which clients tell what they may send. Our own stands beside it.

@@ -1,5 +1,6 @@
 #include "io/http/ollama/options.hpp"
 
+#include <cmath>
 #include <limits>
 #include <string>
 #include <utility>
@@ -35,6 +36,27 @@ void read_seed(FieldReader& options, SamplingParams& sampling) {
   options.read("seed", sampling.seed);
 }
 
+/// The penalties look at as many last tokens as Ollama's do where the client asks for one of them. A penalty that the
+/// model recommends looks at all tokens, as its maker's own programs do.
+void read_repeat_last_n(FieldReader& options, SamplingParams& sampling) {
+  constexpr std::int64_t kOllamaWindow = 64;
+  const bool asks_for_penalty =
+      options.has("repeat_penalty") || options.has("presence_penalty") || options.has("frequency_penalty");
+  if (asks_for_penalty) sampling.repeat_last_n = kOllamaWindow;
+  options.read("repeat_last_n", sampling.repeat_last_n);
+}
+
+/// The options with 40.0 as 40: some clients write every number with a fraction.
+wire::Json with_whole_numbers(wire::Json options) {
+  constexpr double kExact = 9007199254740992.0;  // 2^53
+  for (auto& value : options) {
+    if (!value.is_number_float()) continue;
+    const auto number = value.get<double>();
+    if (std::abs(number) <= kExact && number == std::trunc(number)) value = static_cast<std::int64_t>(number);
+  }
+  return options;
+}
+
 /// A sampler that is not here must be switched off: have one of the two values that mean so.
 void refuse_unless(FieldReader& options, const char* name, double off, double also_off) {
   if (!options.has(name)) return;
@@ -56,7 +78,8 @@ GenerateRequest request_with_defaults() {
 void read_options(FieldReader& fields, GenerateRequest& request) {
   const auto* object = fields.read_object("options");
   if (object == nullptr) return;
-  FieldReader options(*object, FieldReader::Nulls::absent, "options.");
+  const auto whole = with_whole_numbers(*object);
+  FieldReader options(whole, FieldReader::Nulls::absent, "options.");
   auto& sampling = request.sampling;
   auto& open = request.open;
   read_num_predict(options, sampling);
@@ -69,7 +92,7 @@ void read_options(FieldReader& fields, GenerateRequest& request) {
   options.read("presence_penalty", sampling.presence_penalty);
   options.read("frequency_penalty", sampling.frequency_penalty);
   options.read_strings("stop", sampling.stop);
-  refuse_unless(options, "repeat_last_n", -1, -1);
+  read_repeat_last_n(options, sampling);
   refuse_unless(options, "typical_p", 1, 0);
   refuse_unless(options, "tfs_z", 1, 0);
   refuse_unless(options, "mirostat", 0, 0);

@@ -99,6 +99,26 @@ tl::expected<std::string, ErrorAnswer> show(const ApiContext& context, std::stri
   return show_model(context, *named->model);
 }
 
+/// A model that is served is there: nothing is pulled. Another cannot be had from this server.
+void pull(const ApiContext& context, Exchange& exchange, std::string_view text) {
+  const auto body = read_object(text);
+  if (!body) return exchange.respond_error(body.error());
+  wire::FieldReader fields(*body, wire::FieldReader::Nulls::absent);
+  bool stream = true;
+  for (const char* name : {"model", "name", "insecure", "username", "password"}) fields.skip(name);
+  fields.read("stream", stream);
+  if (auto status = fields.finish(); !status) return exchange.respond_error(error_answer(status.error()));
+  const auto named = read_model_name(context, *body);
+  if (!named && named.error().status == 404) {
+    return exchange.respond_error({404, "pull model manifest: file does not exist", "model", "model_not_found"});
+  }
+  if (!named) return exchange.respond_error(named.error());
+  constexpr const char* kSuccess = R"({"status":"success"})";
+  if (!stream) return answer(exchange, kSuccess);
+  exchange.respond(200, "application/x-ndjson",
+                   std::string(R"({"status":"pulling manifest"})") + "\n" + kSuccess + "\n");
+}
+
 }  // namespace
 
 void answer_is_running(Exchange& exchange) {
@@ -127,6 +147,8 @@ void add_routes(Routes& routes, const ApiContext& context) {
           shown ? answer(*answering, std::move(*shown)) : answering->respond_error(shown.error());
         });
   });
+  routes.add(Verb::post, "/api/pull", Access::key,
+             [&context](const auto& exchange, const Request& request) { pull(context, *exchange, request.body); });
   routes.add(Verb::get, "/api/tags", Access::key,
              [&context](const auto& exchange, const Request&) { answer(*exchange, list_models(context)); });
   routes.add(Verb::get, "/api/ps", Access::key,

@@ -46,7 +46,9 @@ void read_common(FieldReader& fields, Turn& turn) {
   refuse_if_true(fields, "shift", "an answer ends where the context does");
 }
 
-void read_think(FieldReader& fields, const chat::ChatPrompts* prompts, chat::ChatInput& chat) {
+void read_think(FieldReader& fields, const chat::ChatPrompts* prompts, Turn& turn) {
+  auto& chat = turn.chat;
+  const auto& model = turn.answer.model;
   const auto* think = fields.find("think");
   if (think == nullptr) return;
   const bool is_level = *think == "low" || *think == "medium" || *think == "high";
@@ -60,7 +62,7 @@ void read_think(FieldReader& fields, const chat::ChatPrompts* prompts, chat::Cha
   } else if (knows("enable_thinking")) {
     chat.chat_template_kwargs["enable_thinking"] = wanted;
   } else if (wanted && !(prompts != nullptr && prompts->dialect()->thinking)) {
-    fields.refuse("think", "think: this model does not support thinking");
+    fields.refuse("think", "think: \"" + model + "\" does not support thinking");
   }
 }
 
@@ -81,6 +83,7 @@ GenerationJob make_job(Turn turn, const char* prompt_param) {
                                          {"stop", "options.stop"},
                                          {"presence_penalty", "options.presence_penalty"},
                                          {"frequency_penalty", "options.frequency_penalty"},
+                                         {"repeat_last_n", "options.repeat_last_n"},
                                          {"logprobs", "top_logprobs"},
                                          {"structured_outputs", "format"}});
   job.requests.push_back(std::move(turn.request));

@@ -44,7 +44,7 @@ void read_common(wire::FieldReader& fields, Turn& turn);
 
 /// Reads `think`: a switch, or how much. A model whose template knows neither can be told only not to. `prompts` is
 /// null where the model has no template.
-void read_think(wire::FieldReader& fields, const chat::ChatPrompts* prompts, chat::ChatInput& chat);
+void read_think(wire::FieldReader& fields, const chat::ChatPrompts* prompts, Turn& turn);
 
 /// Refuses a field that is there and not empty: not null, "", [] or {}.
 void refuse_unless_empty(wire::FieldReader& fields, const char* name, const char* why);

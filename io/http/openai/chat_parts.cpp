@@ -42,11 +42,11 @@ void read_thinking_switches(wire::FieldReader& fields, const chat::ChatPrompts& 
 void write_token_logprobs(wire::JsonWriter& json, const std::vector<LogprobEntry>& entries, std::size_t num_top) {
   json.array(entries, [num_top](wire::JsonWriter& list, const LogprobEntry& entry) {
     list.open_object();
-    wire::write_token(list, entry.token, entry.logprob);
+    wire::write_token(list, entry);
     list.key("top_logprobs").open_array();
     for (std::size_t i = 0; i < std::min(num_top, entry.top.size()); ++i) {
       list.open_object();
-      wire::write_token(list, entry.top[i].token, entry.top[i].logprob);
+      wire::write_token(list, entry.top[i]);
       list.close_object();
     }
     list.close_array().close_object();

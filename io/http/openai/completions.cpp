@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "io/wire/foreign_fields.hpp"
@@ -102,18 +103,17 @@ std::int64_t num_characters(std::string_view text) {
                        [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; });
 }
 
-/// `logprobs` of this API: lists beside each other, with the offset of each token in the text, in characters.
+/// `logprobs` of this API: lists beside each other, with the place of each token in the choice's text, in characters.
 class LogprobLists {
  public:
-  /// The first token of a prompt, which has no probability. Before all others. One that the tokenizer added is not in
-  /// the text.
-  void add_first(std::string_view token, bool is_in_text) {
-    add(token, nullptr);
-    tokens_.back().is_in_text = is_in_text;
+  /// Adds the first token of a prompt, which has no probability.
+  void add_first(std::string_view token) { tokens_.push_back({token, nullptr, 0}); }
+  /// Adds a token of a prompt or of an output that stands at `begin` of the choice's text.
+  void add(const LogprobEntry& entry, std::int64_t begin) {
+    tokens_.push_back({entry.token, &entry, begin + entry.text_offset});
   }
-  void add(const LogprobEntry& entry) { add(entry.token, &entry); }
 
-  void write(JsonWriter& json, std::int64_t num_top, std::int64_t first_offset) const {
+  void write(JsonWriter& json, std::int64_t num_top) const {
     json.open_object();
     json.key("tokens").array(tokens_, [](JsonWriter& list, const Token& token) { list.value(token.text); });
     json.key("token_logprobs").array(tokens_, [](JsonWriter& list, const Token& token) {
@@ -126,11 +126,7 @@ class LogprobLists {
         write_top(list, *token.entry, num_top);
       }
     });
-    auto offset = first_offset;
-    json.key("text_offset").array(tokens_, [&](JsonWriter& list, const Token& token) {
-      list.value(offset);
-      if (token.is_in_text) offset += num_characters(token.text);
-    });
+    json.key("text_offset").array(tokens_, [](JsonWriter& list, const Token& token) { list.value(token.offset); });
     json.close_object();
   }
 
@@ -138,10 +134,8 @@ class LogprobLists {
   struct Token {
     std::string_view text;
     const LogprobEntry* entry;
-    bool is_in_text = true;
+    std::int64_t offset;
   };
-
-  void add(std::string_view text, const LogprobEntry* entry) { tokens_.push_back({text, entry}); }
 
   /// An object has each text once: of tokens with the same text the likeliest stands.
   static void write_top(JsonWriter& json, const LogprobEntry& entry, std::int64_t num_top) {
@@ -175,7 +169,6 @@ class CompletionWriter final : public GenerationWriter {
   void delta(std::string& out, std::size_t prompt, const SequenceDelta& delta) override {
     if (options_.no_tokens) return;
     chunk_usage_.add(delta.token_ids.size());
-    auto& sequence = sequence_of(prompt, delta.index);
     const bool echoes = owes_echo(prompt, delta.index);
     append_event(out, [&](JsonWriter& json) {
       write_head(json, head_, "text_completion");
@@ -185,8 +178,8 @@ class CompletionWriter final : public GenerationWriter {
       json.key("logprobs");
       if (options_.logprobs) {
         LogprobLists lists;
-        for (const auto& entry : delta.logprobs) lists.add(entry);
-        lists.write(json, *options_.logprobs, sequence.num_characters);
+        for (const auto& entry : delta.logprobs) lists.add(entry, 0);
+        lists.write(json, *options_.logprobs);
       } else {
         json.null();
       }
@@ -195,7 +188,6 @@ class CompletionWriter final : public GenerationWriter {
       json.close_object().close_array();
       chunk_usage_.write(json);
     });
-    sequence.num_characters += num_characters(delta.text);
   }
 
   void done(std::string& out, std::size_t prompt, const RequestResult& result) override {
@@ -255,25 +247,14 @@ class CompletionWriter final : public GenerationWriter {
     std::string text;
     std::string first_token;
   };
-  struct Sequence {
-    std::int64_t num_characters = 0;  ///< streamed so far
-    bool echoed = false;
-  };
 
   std::size_t choice_of(std::size_t prompt, std::int64_t index) const {
     return prompt * static_cast<std::size_t>(options_.n) + static_cast<std::size_t>(index);
   }
 
-  /// Made when it is first heard of: `n` is the client's word until the engine has accepted it.
-  Sequence& sequence_of(std::size_t prompt, std::int64_t index) {
-    const auto choice = choice_of(prompt, index);
-    if (choice >= sequences_.size()) sequences_.resize(choice + 1);
-    return sequences_[choice];
-  }
-
   /// True once for each choice of an echo: what comes first says the prompt.
   bool owes_echo(std::size_t prompt, std::int64_t index) {
-    return options_.echo && !std::exchange(sequence_of(prompt, index).echoed, true);
+    return options_.echo && echoed_.insert(choice_of(prompt, index)).second;
   }
 
   void add(const RequestResult& result) {
@@ -282,12 +263,14 @@ class CompletionWriter final : public GenerationWriter {
     add_usage(usage_, usage);
   }
 
+  /// A first token that the tokenizer added is not in the text.
   void add_prompt(LogprobLists& lists, std::size_t prompt, const RequestResult& result) const {
     if (!options_.echo || !result.prompt_logprobs) return;
     const auto& [text, first_token] = prompts_[prompt];
-    lists.add_first(first_token, text.starts_with(first_token));
+    lists.add_first(first_token);
+    const auto begin = text.starts_with(first_token) ? 0 : -num_characters(first_token);
     for (const auto& entry : *result.prompt_logprobs) {
-      if (entry) lists.add(*entry);
+      if (entry) lists.add(*entry, begin);
     }
   }
 
@@ -300,10 +283,11 @@ class CompletionWriter final : public GenerationWriter {
     if (options_.logprobs) {
       LogprobLists lists;
       add_prompt(lists, prompt, result);
+      const auto begin = options_.echo ? num_characters(prompts_[prompt].text) : 0;
       if (output.logprobs && !options_.no_tokens) {
-        for (const auto& entry : *output.logprobs) lists.add(entry);
+        for (const auto& entry : *output.logprobs) lists.add(entry, begin);
       }
-      lists.write(json, *options_.logprobs, 0);
+      lists.write(json, *options_.logprobs);
     } else {
       json.null();
     }
@@ -314,7 +298,7 @@ class CompletionWriter final : public GenerationWriter {
   CompletionOptions options_;
   ChunkUsage chunk_usage_{options_.stream};
   std::vector<Prompt> prompts_;
-  std::vector<Sequence> sequences_;  ///< by choice
+  std::set<std::size_t> echoed_;  ///< choices whose prompt is written
   Usage usage_;
 };
 

@@ -2,9 +2,12 @@
 
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "io/http/body.hpp"
 #include "io/http/gate.hpp"
+#include "io/http/inquiry.hpp"
+#include "io/http/openai/render.hpp"
 #include "io/http/openai/responses.hpp"
 #include "io/serving/small_text.hpp"
 #include "io/wire/json_writer.hpp"
@@ -48,12 +51,38 @@ void cancel(const ResponseStore& store, Exchange& exchange, const Request& reque
   exchange.respond_error(invalid_request("Cannot cancel a synchronous response."));
 }
 
+void answer_input_tokens(Exchange& exchange, serving::Answer& ids) {
+  std::string out;
+  wire::JsonWriter json(out);
+  json.open_object().field("object", "response.input_tokens");
+  json.field("input_tokens", std::get<TokenIds>(ids).size()).close_object();
+  exchange.respond(200, "application/json", std::move(out));
+}
+
 /// A conversation that was stored may be long, however short what is added to it. The name may be written with escapes.
 /// A long body is not looked through: it goes to the worker anyway.
 bool may_go_on_from_another(const Request& request) {
   if (request.body.size() > serving::kSmallTextBytes) return false;
   return request.body.find("previous_response_id") != std::string::npos ||
          request.body.find("\\u") != std::string::npos;
+}
+
+/// POST /v1/responses/input_tokens: the tokens of the prompt that a body of /v1/responses makes.
+void add_input_tokens(Routes& routes, const ApiContext& context, ParseJob parse) {
+  const auto parse_question = [parse = std::move(parse)](
+                                  const serving::ServedModel& model, const wire::Json& body,
+                                  const Request& request) -> tl::expected<actors::TokenizeRequest, ErrorAnswer> {
+    auto job = parse(model, body, request);
+    if (!job) return tl::unexpected(std::move(job.error()));
+    return tokens_of_prompt(std::move(job->requests.front()));
+  };
+  routes.add(Verb::post, "/v1/responses/input_tokens", Access::key,
+             reading_request(
+                 context, parse_question,
+                 [&context](const serving::ServedModel& model, auto exchange, auto question) {
+                   inquire(context, model, std::move(exchange), std::move(question), answer_input_tokens);
+                 },
+                 may_go_on_from_another));
 }
 
 }  // namespace
@@ -72,6 +101,7 @@ void add_response_routes(Routes& routes, const ApiContext& context, ResponseStor
   };
   routes.add(Verb::post, "/v1/responses", Access::key,
              generating(context, "/v1/responses", parse, may_go_on_from_another));
+  add_input_tokens(routes, context, parse);
   routes.add(Verb::get, "/v1/responses/{id}", Access::key,
              [&store](const auto& exchange, const Request& request) { show(store, *exchange, request); });
   routes.add(Verb::delete_, "/v1/responses/{id}", Access::key,

@@ -6,6 +6,7 @@
 #include "io/http/body.hpp"
 #include "io/http/openai/chat.hpp"
 #include "io/http/openai/completions.hpp"
+#include "io/http/openai/render.hpp"
 #include "io/http/openai/tokens.hpp"
 
 namespace pagoda::http::openai {
@@ -48,17 +49,17 @@ void show_model(const ApiContext& context, Exchange& exchange, const std::string
 
 void add_routes(Routes& routes, const ApiContext& context) {
   using serving::ServedModel;
-  routes.add(Verb::post, "/v1/completions", Access::key,
-             generating(context, "/v1/completions",
-                        [](const ServedModel& model, const wire::Json& body, const Request& request) {
-                          return parse_completion(body, head_of(model, "cmpl-", request), model.max_queued_requests);
-                        }));
-  routes.add(Verb::post, "/v1/chat/completions", Access::key,
-             generating(context, "/v1/chat/completions",
-                        [](const ServedModel& model, const wire::Json& body, const Request& request) -> ParsedJob {
-                          if (!model.chat) return tl::unexpected(no_chat_template());
-                          return parse_chat(body, *model.chat, head_of(model, "chatcmpl-", request));
-                        }));
+  const ParseJob completion = [](const ServedModel& model, const wire::Json& body, const Request& request) {
+    return parse_completion(body, head_of(model, "cmpl-", request), model.max_queued_requests);
+  };
+  const ParseJob chat = [](const ServedModel& model, const wire::Json& body, const Request& request) -> ParsedJob {
+    if (!model.chat) return tl::unexpected(no_chat_template());
+    return parse_chat(body, *model.chat, head_of(model, "chatcmpl-", request));
+  };
+  routes.add(Verb::post, "/v1/completions", Access::key, generating(context, "/v1/completions", completion));
+  routes.add(Verb::post, "/v1/chat/completions", Access::key, generating(context, "/v1/chat/completions", chat));
+  add_render_route(routes, context, "/v1/completions", completion, "cmpl-", /*is_list=*/true);
+  add_render_route(routes, context, "/v1/chat/completions", chat, "chatcmpl-", /*is_list=*/false);
   routes.add(Verb::get, "/v1/models", Access::key,
              [&context](const auto& exchange, const Request&) { list_models(context, *exchange); });
   routes.add(Verb::get, "/v1/models/{id*}", Access::key, [&context](const auto& exchange, const Request& request) {

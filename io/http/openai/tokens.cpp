@@ -85,6 +85,27 @@ void answer_prompt(Exchange& exchange, const std::string& prompt) {
   exchange.respond(200, "application/json", std::move(out));
 }
 
+/// The names and settings of a model's tokenizer, in those of tokenizer_config.json.
+void answer_tokenizer_info(const serving::ServedModel& model, Exchange& exchange) {
+  std::string out;
+  JsonWriter json(out);
+  const auto& info = model.info;
+  json.open_object();
+  json.field("tokenizer_class", info.tokenizer_class.empty() ? "PreTrainedTokenizerFast" : info.tokenizer_class);
+  json.field("model_max_length", info.max_model_len).field("vocab_size", info.vocab_size);
+  for (const char* name : {"bos_token", "eos_token", "pad_token"}) {
+    const auto token = info.special_tokens.find(name);
+    json.key(name).value_or_null(token == info.special_tokens.end() ? std::string_view() : token->second);
+  }
+  for (const auto& [name, token] : info.special_tokens) {
+    if (name != "bos_token" && name != "eos_token" && name != "pad_token") json.text_key(name).value(token);
+  }
+  json.key("chat_template");
+  model.chat ? json.value(model.chat->source()) : json.null();
+  json.close_object();
+  exchange.respond(200, "application/json", std::move(out));
+}
+
 }  // namespace
 
 void add_token_routes(Routes& routes, const ApiContext& context) {
@@ -104,6 +125,10 @@ void add_token_routes(Routes& routes, const ApiContext& context) {
                 inquire(context, model, std::move(exchange), std::move(question),
                         [](auto& answering, auto& answer) { answer_prompt(answering, std::get<std::string>(answer)); });
               }));
+  routes.add(Verb::get, "/tokenizer_info", Access::key, [&context](const auto& exchange, const Request& request) {
+    const auto model = model_of_query(context, request);
+    model ? answer_tokenizer_info(**model, *exchange) : exchange->respond_error(model.error());
+  });
   routes.add(Verb::post, "/apply_template", Access::key,
              reading(context, parse_template,
                      [](const ServedModel&, const std::shared_ptr<Exchange>& exchange, const std::string& prompt) {

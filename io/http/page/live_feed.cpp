@@ -37,7 +37,7 @@ void LiveFeed::join(const std::shared_ptr<Exchange>& watcher) {
   }
   watchers_.push_back(watcher);
   watcher->on_closed([self = shared_from_this(), who = watcher.get()] { self->leave(who); });
-  watcher->begin_stream(200, "text/event-stream", {{"cache-control", "no-store"}, {"x-accel-buffering", "no"}});
+  watcher->begin_stream(200, "text/event-stream", {{"cache-control", "no-store"}});
   if (watchers_.size() == 1) tick();
 }
 

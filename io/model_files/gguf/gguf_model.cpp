@@ -35,6 +35,12 @@ class GgufModel final : public ModelFiles {
 
   Result<std::shared_ptr<const text::Tokenizer>> tokenizer() const override { return load_gguf_tokenizer(*file_); }
 
+  Result<TokenizerNames> tokenizer_names() const override {
+    auto special_tokens = gguf_special_tokens(*file_);
+    if (!special_tokens) return fail(std::move(special_tokens.error()));
+    return TokenizerNames{{}, std::move(*special_tokens)};
+  }
+
   Result<SamplingDefaults> sampling_defaults() const override { return read_gguf_sampling_defaults(*file_); }
 
   Result<std::shared_ptr<const chat::ChatPrompts>> chat_prompts(

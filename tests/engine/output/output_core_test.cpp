@@ -322,6 +322,101 @@ TEST_F(OutputCoreTest, LogprobEntriesCarryTokenTextAndSumUp) {
   EXPECT_NEAR(*result.cumulative_logprob, -0.5 * static_cast<double>(result.token_ids.size()), 1e-9);
 }
 
+TEST_F(OutputCoreTest, BytesOfPartsOfACharacterAreThoseOfTheText) {
+  const std::string text = " caf\xc3\xa9 \xf0\x9f\x98\x80!";
+  open(1, [](RequestSpec& s) { s.sampling.logprobs = 1; });
+  feed(1, text);
+  const auto effects = step({}, {RequestEnd{1, std::nullopt}});
+  std::string bytes;
+  std::size_t num_parts = 0;
+  for (const LogprobEntry& entry : *effects.outputs.at(0).done->outputs.at(0).logprobs) {
+    bytes += bytes_of(entry);
+    if (!entry.partial_bytes.empty()) ++num_parts;
+  }
+  EXPECT_EQ(bytes, text);
+  EXPECT_GE(num_parts, 2U) << "the smile is more than one token";
+}
+
+TEST_F(OutputCoreTest, TokensHaveTheirPlaceInTheText) {
+  open(1, [](RequestSpec& s) {
+    s.sampling.logprobs = 0;
+    s.sampling.stop = {"\xf0\x9f\x98\x80 never"};  // it holds text back, which changes no place
+  });
+  const auto outputs = feed(1, " caf\xc3\xa9 \xf0\x9f\x98\x80 now");
+  const auto effects = step({}, {RequestEnd{1, std::nullopt}});
+  const SequenceResult& result = effects.outputs.at(0).done->outputs.at(0);
+  std::vector<std::int64_t> streamed;
+  for (const RequestOutput& output : outputs) {
+    for (const SequenceDelta& delta : output.deltas) {
+      for (const LogprobEntry& entry : delta.logprobs) streamed.push_back(entry.text_offset);
+    }
+  }
+  text::IncrementalDetokenizer detokenizer(tokenizer(), true, *tokenizer()->encode("Once", false));
+  std::vector<std::int64_t> places;
+  std::string text;
+  for (const TokenId id : result.token_ids) {
+    places.push_back(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+    text += detokenizer.push(id);
+  }
+  EXPECT_EQ(streamed, places);
+  std::vector<std::int64_t> whole;
+  for (const LogprobEntry& entry : *result.logprobs) whole.push_back(entry.text_offset);
+  EXPECT_EQ(whole, places);
+  EXPECT_EQ(std::ranges::count(places, 6), 3) << "the bytes of the smile have one place: " << text;
+}
+
+TEST_F(OutputCoreTest, TokensOfAPromptHaveTheirPlaceInIt) {
+  const auto spec = open(1, [](RequestSpec& s) {
+    s.prompt = std::make_shared<const TokenIds>(*tokenizer()->encode("caf\xc3\xa9 \xf0\x9f\x98\x80 now", false));
+    s.sampling.prompt_logprobs = 0;
+  });
+  StepOutputs known;
+  known.finished_us = 3000;
+  known.prompt_logprobs = {{1, {}}};
+  for (std::size_t i = 1; i < spec->prompt->size(); ++i) {
+    known.prompt_logprobs[0].tokens.push_back(TokenReport{(*spec->prompt)[i], -0.5F, 1, {}});
+  }
+  known.ends = {{1, std::nullopt}};
+  const auto effects = core_.process(known, 5000);
+  std::int64_t last = 0;
+  std::size_t at_smile = 0;
+  for (const auto& entry : *effects.outputs.at(0).done->prompt_logprobs) {
+    if (!entry) continue;
+    EXPECT_GE(entry->text_offset, last);
+    last = entry->text_offset;
+    if (!entry->partial_bytes.empty() && entry->text_offset == 5) ++at_smile;
+  }
+  EXPECT_GE(at_smile, 2U);
+  EXPECT_LE(last, 9) << "places are characters of the text, not of the tokens' texts";
+}
+
+TEST_F(OutputCoreTest, AStopStringCountsInTheAnswerAlone) {
+  open(1, [](RequestSpec& s) {
+    s.sampling.stop = {"fox"};
+    s.sampling.answer_marks = AnswerMarks{.thinking_begin = "<think>", .thinking_end = "</think>"};
+  });
+  const auto outputs = feed(1, "<think> a fox</think> was a fox and");
+  ASSERT_TRUE(outputs.back().done);
+  EXPECT_EQ(outputs.back().done->outputs.at(0).text, "<think> a fox</think> was a ");
+  EXPECT_EQ(text_of(outputs), outputs.back().done->outputs.at(0).text);
+  EXPECT_EQ(stop_hits_.size(), 1U);
+}
+
+TEST_F(OutputCoreTest, AStopStringThatOnlyTheEndDecidesCountsWhereTheSequenceIsCut) {
+  const auto ends_with = [&](RequestId id, FinishReason reason) {
+    open(id, [](RequestSpec& s) {
+      s.sampling.stop = {"\n"};
+      s.sampling.answer_marks = AnswerMarks{.thinking_begin = "<think>", .thinking_end = "</think>"};
+    });
+    SequenceOutput last = token(id, tokenizer()->encode("\n", false)->at(0));
+    last.finished = reason;
+    return step({last}).outputs.at(0).done->outputs.at(0);
+  };
+  const SequenceResult cut = ends_with(1, FinishReason::length);
+  EXPECT_EQ(cut.text, "");
+  EXPECT_EQ(std::get<std::string>(cut.stop_reason), "\n");
+}
+
 TEST_F(OutputCoreTest, TimesCountFromArrival) {
   open(1);
   StepOutputs started;

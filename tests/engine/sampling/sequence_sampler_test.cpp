@@ -55,6 +55,24 @@ TEST(SequenceSampler, PassesTheParametersAndThePositionOn) {
   EXPECT_THAT(row.banned_tokens, IsEmpty());
 }
 
+TEST(SequenceSampler, PenaltiesLookAtTheLastTokensOfPromptAndOutput) {
+  const TokenIds output{20, 21};
+  const auto row_with = [&](std::int64_t repeat_last_n) {
+    SamplingParams params;
+    params.repeat_last_n = repeat_last_n;
+    return SequenceSampler(row_sampling(params, kSamplerEos), 0, 0, kSamplerVocab).row(0, kPrompt, output);
+  };
+  EXPECT_THAT(row_with(-1).prompt_tokens, ElementsAre(10, 11, 12));
+  EXPECT_THAT(row_with(100).prompt_tokens, ElementsAre(10, 11, 12));
+  EXPECT_THAT(row_with(3).prompt_tokens, ElementsAre(12));
+  EXPECT_THAT(row_with(3).output_tokens, ElementsAre(20, 21));
+  EXPECT_THAT(row_with(1).prompt_tokens, IsEmpty());
+  EXPECT_THAT(row_with(1).output_tokens, ElementsAre(21));
+  EXPECT_THAT(row_with(0).prompt_tokens, IsEmpty());
+  EXPECT_THAT(row_with(0).output_tokens, IsEmpty());
+  EXPECT_EQ(row_with(1).position, 5U) << "the token's place does not depend on the window";
+}
+
 TEST(SequenceSampler, BansEosAndStopTokensUntilMinTokensAreThere) {
   SamplingParams params;
   params.min_tokens = 2;

@@ -164,7 +164,27 @@ TEST(OllamaOptions, WhatIsDecidedAtLoadTimePassesAndWhatNobodyKnowsDoesNot) {
             "no error");
   EXPECT_THAT(error_of(generate(R"({"prompt":"a","options":{"colour":1}})")), HasSubstr("options.colour"));
   EXPECT_THAT(error_of(generate(R"({"prompt":"a","options":{"mirostat":1}})")), HasSubstr("mirostat"));
-  EXPECT_THAT(error_of(generate(R"({"prompt":"a","options":{"repeat_last_n":64}})")), HasSubstr("repeat_last_n"));
+}
+
+TEST(OllamaOptions, PenaltiesLookAtAsManyTokensAsOllamasDo) {
+  const auto window = [](const std::string& options) {
+    return request_of(generate(R"({"prompt":"a","options":)" + options + "}")).sampling.repeat_last_n;
+  };
+  EXPECT_EQ(window("{}"), -1) << "a penalty that the model recommends looks at all tokens";
+  EXPECT_EQ(window(R"({"repeat_penalty":1.1})"), 64);
+  EXPECT_EQ(window(R"({"frequency_penalty":0.5})"), 64);
+  EXPECT_EQ(window(R"({"repeat_penalty":1.1,"repeat_last_n":-1})"), -1);
+  EXPECT_EQ(window(R"({"repeat_penalty":1.1,"repeat_last_n":0})"), 0);
+  EXPECT_EQ(window(R"({"repeat_last_n":33.0})"), 33);
+}
+
+TEST(OllamaOptions, WholeNumbersMayBeWrittenWithAFraction) {
+  const auto request = request_of(
+      generate(R"({"prompt":"a","options":{"num_predict":2.0,"top_k":40.0,"seed":7.0,"num_ctx":4096.0,"mirostat":0.0}})"));
+  EXPECT_EQ(request.sampling.max_tokens, 2);
+  EXPECT_EQ(request.sampling.top_k, 40);
+  EXPECT_EQ(request.sampling.seed, 7);
+  EXPECT_THAT(error_of(generate(R"({"prompt":"a","options":{"num_predict":2.5}})")), HasSubstr("options.num_predict"));
 }
 
 TEST(OllamaChat, MessagesGoThroughTheTemplate) {
@@ -235,6 +255,16 @@ TEST(OllamaAnswers, LogprobsStandBesideTheText) {
   writer->delta(out, 0, {0, "a", {1}, {{1, -0.5F, 2, "a", {{2, -0.25F, "b"}, {1, -0.5F, "a"}}}}});
   EXPECT_EQ(Json::parse(out)["logprobs"], Json::parse(R"([{"token":"a","logprob":-0.5,"bytes":[97],
                              "top_logprobs":[{"token":"b","logprob":-0.25,"bytes":[98]}]}])"));
+}
+
+TEST(OllamaAnswers, BytesAreThoseOfThePartOfACharacter) {
+  const auto writer = make_writer({AnswerKind::generate, "m", true, 1});
+  std::string out;
+  LogprobEntry entry{1, -0.5F, 1, "\xef\xbf\xbd", {{1, -0.5F, "\xef\xbf\xbd", "\x9f\x98"}}, "\xf0"};
+  writer->delta(out, 0, {0, "", {1}, {entry}});
+  const auto written = Json::parse(out)["logprobs"][0];
+  EXPECT_EQ(written["bytes"], Json::array({0xf0}));
+  EXPECT_EQ(written["top_logprobs"][0]["bytes"], Json::array({0x9f, 0x98}));
 }
 
 TEST(OllamaAnswers, AnErrorInAStreamIsALine) {

@@ -303,7 +303,8 @@ TEST(Events, ADeltaCarriesTextIdsAndLogprobsOnlyWhenAsked) {
   line.clear();
   append_delta(line, "a", {0, "t", {7}, {entry(7, -0.5F)}});
   EXPECT_EQ(written(line)["logprobs"], json::parse(R"([{"token_id":7,"logprob":-0.5,"rank":1,"token":"t",
-    "top":[{"token_id":7,"logprob":-0.5,"token":"t"},{"token_id":9,"logprob":-2.5,"token":"u"}]}])"));
+    "bytes":[116],"top":[{"token_id":7,"logprob":-0.5,"token":"t","bytes":[116]},
+                         {"token_id":9,"logprob":-2.5,"token":"u","bytes":[117]}]}])"));
 }
 
 TEST(Events, DoneCarriesEveryOutputUsageAndTiming) {

@@ -1,8 +1,8 @@
-#include "io/chat/marks.hpp"
+#include "engine/text/marks.hpp"
 
 #include <algorithm>
 
-namespace pagoda::chat {
+namespace pagoda::text {
 namespace {
 
 constexpr std::string_view kWhite = " \t\n\r\f\v";
@@ -71,4 +71,4 @@ MarkSet::Found MarkSet::find(std::string_view text, bool over) const {
   return {.at = text.size()};
 }
 
-}  // namespace pagoda::chat
+}  // namespace pagoda::text
