@@ -2,12 +2,14 @@
 
 #include <memory>
 #include <optional>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "engine/text/answer_stop_matcher.hpp"
 #include "tests/io/chat/known_dialects.hpp"
 
 namespace pagoda::chat {
@@ -79,6 +81,58 @@ TEST(ThinkingTokens, AreThoseOfAllOutputs) {
   result.outputs.push_back(output_of({"<think>", "a", "</think>", "x"}));
   result.outputs.push_back(output_of({"<think>", "a", "b"}));
   EXPECT_EQ(num_thinking_tokens(thinking(), result), 3);
+}
+
+GenerateRequest scoped(const AnswerDialect& dialect, const std::string& prompt) {
+  GenerateRequest request;
+  request.prompt = prompt;
+  request.sampling.stop = {"STOP"};
+  scope_stop_strings(dialect, request);
+  return request;
+}
+
+TEST(ScopeOfStopStrings, IsTheWholeTextOfModelsThatDoNotThink) {
+  EXPECT_FALSE(scoped({}, "a").sampling.answer_marks);
+}
+
+TEST(ScopeOfStopStrings, BeginsInTheThinkingWhereThePromptDoes) {
+  AnswerDialect dialect;
+  dialect.thinking = Marks{"<think>", "</think>"};
+  EXPECT_TRUE(scoped(dialect, "user: a\n<think>\n").sampling.answer_marks->begins_in_thinking);
+  EXPECT_FALSE(scoped(dialect, "user: a\n").sampling.answer_marks->begins_in_thinking);
+  EXPECT_FALSE(scoped(dialect, "user: a\n<think>\n\n</think>\n\n").sampling.answer_marks->begins_in_thinking);
+}
+
+TEST(ScopeOfStopStrings, IsWhatAnswersHaveAsContent) {
+  AnswerDialect plain;
+  plain.thinking = Marks{"<think>\n", "\n</think>\n\n"};
+  std::mt19937 random(11);
+  std::size_t num_stopped = 0;
+  std::size_t num_rounds = 0;
+  for (const AnswerDialect& known : {plain, testing::harmony(), testing::command_r7b()}) {
+    AnswerDialect dialect = known;
+    dialect.calls.reset();  // stop strings count in calls, too
+    std::vector<std::string> parts{"STOP", "a", " ", "\n", dialect.thinking->begin, dialect.thinking->end};
+    if (!dialect.glue.empty()) parts.push_back(dialect.glue);
+    for (const Marks& marks : dialect.content) parts.insert(parts.end(), {marks.begin, marks.end});
+    std::erase(parts, "");
+    for (int round = 0; round < 2000; ++round, ++num_rounds) {
+      std::string text;
+      for (std::size_t n = random() % 9; n > 0; --n) text += parts[random() % parts.size()];
+      const bool in_thinking = random() % 2 == 0;
+      AnswerMarks marks = *scoped(dialect, "a").sampling.answer_marks;
+      marks.begins_in_thinking = in_thinking;
+      text::AnswerStopMatcher matcher(std::make_shared<const text::StopStrings>(std::vector<std::string>{"STOP"}),
+                                      false, std::make_shared<const text::AnswerScope>(marks));
+      const bool has_stopped = matcher.push(text).stop || matcher.finish(true).stop;
+      const bool is_content =
+          read_answer(reading_of(dialect, in_thinking), text).content().find("STOP") != std::string::npos;
+      EXPECT_EQ(has_stopped, is_content) << text;
+      num_stopped += has_stopped ? 1 : 0;
+    }
+  }
+  EXPECT_GT(num_stopped, num_rounds / 10);
+  EXPECT_LT(num_stopped, num_rounds * 9 / 10);
 }
 
 TEST(ThinkingTokens, AreNotToldOfModelsThatDoNotThink) {
