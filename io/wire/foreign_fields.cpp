@@ -87,19 +87,6 @@ void refuse_value(FieldReader& fields, const char* name, const auto& off, std::s
   fields.refuse(name, std::string(name) + " is not supported" + std::string(why));
 }
 
-/// llama-server's window of its penalties, in tokens: -1 is the whole context, which is what penalties see here.
-void read_repeat_last_n(FieldReader& fields, const GenerateRequest& request) {
-  constexpr std::int64_t kWhole = -1;
-  const auto& sampling = request.sampling;
-  std::int64_t window = kWhole;
-  fields.read("repeat_last_n", window);
-  if (window == kWhole) return;
-  const bool has_penalty =
-      sampling.repetition_penalty != 1 || sampling.presence_penalty != 0 || sampling.frequency_penalty != 0;
-  if (has_penalty) fields.refuse("repeat_last_n", "repeat_last_n is supported as -1 only: penalties see all tokens");
-  if (request.open.repetition_penalty) fields.ignore("repeat_last_n");
-}
-
 }  // namespace
 
 void refuse_unless(FieldReader& fields, const char* name, std::initializer_list<Json> off, std::string_view why) {
@@ -116,7 +103,6 @@ void read_foreign_fields(FieldReader& fields, GenerateRequest& request) {
   bool keeps_stop = false;
   fields.read("no_stop_trim", keeps_stop);
   sampling.include_stop_str_in_output = sampling.include_stop_str_in_output || keeps_stop;
-  read_repeat_last_n(fields, request);
   for (const auto& [name, off] : neutral_fields()) refuse_value(fields, name, off, {});
   for (const char* name : kWithoutEffect) fields.skip(name);
   for (const char* name : kOfOthers) fields.ignore(name);

@@ -14,9 +14,11 @@ import tempfile
 FLOORS = [
     ["kernels"],
     ["engine/types.hpp"],
-    ["engine/stats.hpp", "engine/step"],
+    ["engine/step"],
+    ["engine/request"],
+    ["engine/stats.hpp"],
     ["engine/metrics", "engine/trace"],
-    ["engine/request", "engine/view"],
+    ["engine/view"],
     ["engine/config.hpp", "engine/config.cpp"],
     ["engine/text", "engine/sampling", "engine/weights"],
     ["engine/layers", "engine/grammar"],

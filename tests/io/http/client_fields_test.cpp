@@ -109,9 +109,12 @@ TEST(ClientFields, ThePenaltyHasTwoNames) {
   EXPECT_FALSE(of_chat(R"("repeat_penalty":1.25)").request().open.repetition_penalty);
   EXPECT_EQ(of_chat(R"("repeat_penalty":1.25,"repetition_penalty":1.25)").param(), "");
   EXPECT_EQ(of_chat(R"("repeat_penalty":1.25,"repetition_penalty":1.5)").param(), "repeat_penalty");
-  EXPECT_EQ(of_chat(R"("repeat_last_n":64,"repeat_penalty":1.25)").param(), "repeat_last_n");
-  EXPECT_THAT(of_chat(R"("repeat_last_n":64,"repeat_penalty":1)").ignored, IsEmpty());
-  EXPECT_THAT(of_chat(R"("repeat_last_n":64)").ignored, ElementsAre("repeat_last_n"));
+}
+
+TEST(ClientFields, ThePenaltiesHaveAWindow) {
+  EXPECT_EQ(of_chat(R"("repeat_penalty":1.25)").request().sampling.repeat_last_n, -1);
+  EXPECT_EQ(of_chat(R"("repeat_last_n":64)").request().sampling.repeat_last_n, 64);
+  EXPECT_EQ(of_completion(R"("repeat_last_n":0)").request().sampling.repeat_last_n, 0);
 }
 
 TEST(ClientFields, SeedsMayBeNegativeAndTopPZero) {
