@@ -34,8 +34,8 @@ class ArrayReader {
     } else {
       item_ = prefix_.empty();
     }
-    min_ = static_cast<std::int32_t>(converter_.count(s_, "minItems").value_or(0));
-    max_ = static_cast<std::int32_t>(converter_.count(s_, "maxItems").value_or(kUnbounded));
+    min_ = converter_.least(s_, "minItems");
+    max_ = converter_.most(s_, "maxItems");
     if (item_ == false && (max_ == kUnbounded || max_ > std::ssize(prefix_))) {
       max_ = static_cast<std::int32_t>(prefix_.size());
       if (max_ < min_) return nothing();
@@ -135,8 +135,8 @@ class ArrayReader {
 
   /// Items of which some are to be accepted by `contains`: by place, and by how many there were.
   Expr containing() {
-    least_ = static_cast<std::int32_t>(converter_.count(s_, "minContains").value_or(1));
-    most_ = static_cast<std::int32_t>(converter_.count(s_, "maxContains").value_or(kUnbounded));
+    least_ = converter_.least(s_, "minContains", 1);
+    most_ = converter_.most(s_, "maxContains");
     if (least_ == 0 && most_ == kUnbounded) return items();
     last_place_ = std::max(max_ == kUnbounded ? min_ : max_, num_prefix());
     last_count_ = most_ == kUnbounded ? least_ : most_;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "engine/grammar/limits.hpp"
+#include "engine/grammar/search_nodes.hpp"
 #include "kernels/result.hpp"
 
 namespace pagoda::grammar {
@@ -126,6 +127,11 @@ class Automaton::Builder {
       case ExpressionKind::free_text:
         PAGODA_ASSERT(next == kEnd, "free text is the whole body of its rule");
         return build_text(e);
+      case ExpressionKind::automaton:
+        return build_automaton(*e.automaton, next);
+      case ExpressionKind::assertion:
+        PAGODA_ASSERT(false, "assertions are resolved before");
+        break;
     }
     return next;
   }
@@ -133,7 +139,7 @@ class Automaton::Builder {
   StateId build_repeat(const Expression& e, StateId next) {
     const Expression& part = *e.parts.front();
     if (e.max == 0 || !ends(part, ends_)) return next;
-    if (part.kind == Expression::Kind::characters) return build_characters(pattern_of(part), e.min, e.max, next);
+    if (part.kind == Expression::Kind::characters) return build_characters(e, next);
     if (e.max == kUnbounded && e.min <= 1) {
       const StateId again = add({});
       const StateId once = build(part, again);
@@ -148,14 +154,29 @@ class Automaton::Builder {
     const auto rule = static_cast<RuleId>(made_.starts_.size());
     made_.starts_.push_back(start);
     made_.may_be_empty_.push_back(grammar::may_be_empty(part, may_be_empty_));
-    return add_call(Kind::counted_call, {.rule = rule, .next = next, .min = e.min, .max = e.max});
+    const StateId call = add_call(Kind::counted_call, {.rule = rule, .next = next, .min = e.min, .max = e.max});
+    made_.states_[call].counting = add_counting(e.min, e.max);
+    return call;
   }
 
-  StateId build_characters(const Pattern& pattern, std::int32_t min, std::int32_t max, StateId next) {
-    const auto loop = [&](std::int32_t most) {
-      made_.loops_.push_back({pattern.character_class, most});
-      return static_cast<std::int32_t>(made_.loops_.size() - 1);
-    };
+  std::int32_t add_counting(std::int32_t min, std::int32_t far) {
+    made_.countings_.push_back({min, far});
+    return static_cast<std::int32_t>(made_.countings_.size() - 1);
+  }
+
+  StateId build_characters(const Expression& e, StateId next) {
+    constexpr std::int32_t kMaxCopies = 8;
+    if (std::max(e.min, e.max) > kMaxCopies) {
+      CharacterAutomaton one{.states = {{.accepts = true, .edges = {{.characters = e.parts.front()}}}},
+                             .min_length = e.min,
+                             .max_length = e.max};
+      return build_automaton(one, next);
+    }
+    return copy_characters(pattern_of(*e.parts.front()), e.min, e.max, next);
+  }
+
+  StateId copy_characters(const Pattern& pattern, std::int32_t min, std::int32_t max, StateId next) {
+    const auto loop = [&](std::int32_t most) { return add_loop(pattern.character_class, most); };
     std::int32_t count = max == kUnbounded ? kUnbounded : 0;  // of characters from here on
     if (max == kUnbounded) {
       const StateId again = add({});
@@ -186,6 +207,154 @@ class Automaton::Builder {
     return add_bytes(edges, loop);
   }
 
+  // --- automata of characters, which may be counted
+
+  class CharacterStates {
+   public:
+    CharacterStates(Builder& builder, const CharacterAutomaton& of, StateId next)
+        : builder_(builder), of_(of), next_(next), distances_(distances()) {}
+
+    StateId build() {
+      if (of_.is_counted()) {
+        const std::int32_t far =
+            of_.max_length == kUnbounded ? kUnbounded : of_.max_length - *std::ranges::max_element(distances_);
+        counting_ = builder_.add_counting(of_.min_length, far);
+      }
+      for (std::size_t i = 0; i < of_.states.size(); ++i) states_.push_back(add({}));
+      behind_.assign(states_.size(), kNone);
+      const StateId end = of_.is_counted() ? add_step(Kind::at_least, next_, of_.min_length) : next_;
+      for (std::size_t i = 0; i < of_.states.size() && !builder_.is_too_large(); ++i) {
+        std::vector<StateId> targets;
+        if (of_.states[i].accepts) targets.push_back(end);
+        add_edges(i, targets);
+        builder_.set_split(states_[i], targets);
+      }
+      return states_.front();
+    }
+
+   private:
+    /// How many characters it takes at least from each state to one that accepts.
+    std::vector<std::int32_t> distances() const {
+      std::vector<std::vector<std::uint32_t>> before(of_.states.size());
+      std::vector<std::int32_t> result(of_.states.size(), -1);
+      std::deque<std::uint32_t> pending;
+      for (std::uint32_t i = 0; i < of_.states.size(); ++i) {
+        for (const auto& edge : of_.states[i].edges) before[edge.target].push_back(i);
+        if (!of_.states[i].accepts) continue;
+        result[i] = 0;
+        pending.push_back(i);
+      }
+      while (!pending.empty()) {
+        const std::uint32_t state = pending.front();
+        pending.pop_front();
+        for (const std::uint32_t from : before[state]) {
+          if (result[from] >= 0) continue;
+          result[from] = result[state] + 1;
+          pending.push_back(from);
+        }
+      }
+      return result;
+    }
+
+    StateId add(State state) {
+      state.counting = counting_;
+      return builder_.add(state);
+    }
+
+    StateId add_step(Kind kind, StateId next, std::int32_t limit) {
+      builder_.made_.count_steps_.push_back({next, limit});
+      return add({.kind = kind, .index = static_cast<std::uint32_t>(builder_.made_.count_steps_.size() - 1)});
+    }
+
+    /// Where a character leads.
+    StateId behind(std::uint32_t target) {
+      if (!of_.is_counted()) return states_[target];
+      if (behind_[target] == kNone) {
+        const std::int32_t limit = of_.max_length == kUnbounded ? of_.min_length : kUnbounded;
+        behind_[target] = add_step(Kind::count, states_[target], limit);
+      }
+      return behind_[target];
+    }
+
+    /// So many characters may come before one that leads to the state: the rest of a text has room behind them.
+    std::int32_t limit_of(const CharacterAutomaton::Edge& edge) const {
+      return of_.max_length == kUnbounded ? kUnbounded : std::max(0, of_.max_length - distances_[edge.target]);
+    }
+
+    void add_edges(std::size_t state, std::vector<StateId>& targets) {
+      std::map<std::int32_t, std::vector<const CharacterAutomaton::Edge*>> by_limit;
+      for (const auto& edge : of_.states[state].edges) by_limit[limit_of(edge)].push_back(&edge);
+      for (const auto& [limit, edges] : by_limit) {
+        if (limit == 0) continue;  // the text would be too long
+        const StateId bytes = add_bytes(edges, state, limit);
+        targets.push_back(limit == kUnbounded ? bytes : add_step(Kind::fewer_than, bytes, limit));
+      }
+    }
+
+    StateId add_bytes(const std::vector<const CharacterAutomaton::Edge*>& edges, std::size_t state,
+                      std::int32_t limit) {
+      std::vector<ByteEdge> all;
+      std::int32_t loop = kNoLoop;
+      for (const auto* edge : edges) {
+        if (edge->characters) {
+          const Pattern& pattern = builder_.pattern_of(*edge->characters);
+          const StateId inner = inner_of(pattern, edge->target);
+          for (const Edge& first : pattern.first) {
+            all.push_back({first.bytes, first.target == kBehind ? behind(edge->target)
+                                                                : inner + static_cast<StateId>(first.target)});
+          }
+          if (edge->target == state) loop = builder_.add_loop(pattern.character_class, limit);
+        }
+        if (edge->escapes >= 0) all.push_back({{'\\', '\\'}, escapes_of(edge->escapes, edge->target)});
+      }
+      std::ranges::sort(all, {}, [](const ByteEdge& edge) { return std::pair(edge.bytes.last, edge.bytes.first); });
+      const StateId made = builder_.add_bytes(all, loop);
+      builder_.made_.states_[made].counting = counting_;
+      return made;
+    }
+
+    /// The first of the states that a pattern has inside, from whichever state.
+    StateId inner_of(const Pattern& pattern, std::uint32_t target) {
+      const auto [known, is_new] = inner_.try_emplace({&pattern, target}, kNone);
+      if (!is_new || pattern.inner.empty()) return known->second;
+      const StateId end = behind(target);
+      const auto first = static_cast<StateId>(builder_.made_.states_.size());
+      for (const Edge& edge : pattern.inner) {
+        const StateId to = edge.target == kBehind ? end : first + static_cast<StateId>(edge.target);
+        const StateId made = builder_.add_bytes({{ByteEdge{edge.bytes, to}}});
+        builder_.made_.states_[made].counting = counting_;
+      }
+      return known->second = first;
+    }
+
+    StateId escapes_of(RuleId rule, std::uint32_t target) {
+      const auto [known, is_new] = escapes_.try_emplace({rule, target}, kNone);
+      if (!is_new) return known->second;
+      const StateId made = builder_.add_call(Kind::call, {.rule = rule, .next = behind(target)});
+      builder_.made_.states_[made].counting = counting_;
+      return known->second = made;
+    }
+
+    Builder& builder_;
+    const CharacterAutomaton& of_;
+    StateId next_;
+    std::vector<std::int32_t> distances_;
+    std::int32_t counting_ = kNotCounted;
+    std::vector<StateId> states_;
+    std::vector<StateId> behind_;  ///< where a character that leads to each state is counted
+    std::map<std::pair<const Pattern*, std::uint32_t>, StateId> inner_;
+    std::map<std::pair<RuleId, std::uint32_t>, StateId> escapes_;
+  };
+
+  StateId build_automaton(const CharacterAutomaton& of, StateId next) {
+    return CharacterStates(*this, of, next).build();
+  }
+
+  std::int32_t add_loop(std::int32_t character_class, std::int32_t max_characters) {
+    made_.loops_.push_back({character_class, max_characters});
+    return static_cast<std::int32_t>(made_.loops_.size() - 1);
+  }
+
   const Pattern& pattern_of(const Expression& characters) {
     const auto [known, is_new] = patterns_.try_emplace(&characters);
     Pattern& pattern = known->second;
@@ -211,62 +380,13 @@ class Automaton::Builder {
 
   // --- free text
 
-  struct Node {
-    std::map<std::uint8_t, std::size_t> children;
-    std::size_t on_failure = 0;
-    bool is_excluded = false;
-    std::optional<RuleId> rule;  ///< of the trigger that is complete here
-  };
-
-  std::vector<Node> text_nodes(const Expression& e) {
-    std::vector<Node> nodes(1);
-    const auto node_of = [&](const std::string& text) -> Node& {
-      std::size_t node = 0;
-      for (const char c : text) {
-        const auto [child, is_new] = nodes[node].children.try_emplace(static_cast<std::uint8_t>(c), nodes.size());
-        node = child->second;
-        if (is_new) nodes.emplace_back();
-      }
-      return nodes[node];
-    };
-    for (const std::string& text : e.excluded) node_of(text).is_excluded = true;
-    for (const Trigger& trigger : e.triggers) {
-      Node& node = node_of(trigger.text);
-      if (!ends_[static_cast<std::size_t>(trigger.rule)]) {
-        node.is_excluded = true;  // nothing could follow it
-      } else {
-        node.rule = trigger.rule;
-      }
-    }
-    std::deque<std::size_t> pending{0};
-    while (!pending.empty()) {
-      const std::size_t id = pending.front();
-      pending.pop_front();
-      for (const auto& [byte, child] : nodes[id].children) {
-        std::size_t suffix = id;
-        do {
-          if (suffix == 0) break;
-          suffix = nodes[suffix].on_failure;
-        } while (!nodes[suffix].children.contains(byte));
-        const auto found = nodes[suffix].children.find(byte);
-        Node& node = nodes[child];
-        node.on_failure = found == nodes[suffix].children.end() || found->second == child ? 0 : found->second;
-        // What ends in an excluded text is one, and in a trigger likewise.
-        node.is_excluded |= nodes[node.on_failure].is_excluded;
-        if (!node.rule) node.rule = nodes[node.on_failure].rule;
-        pending.push_back(child);
-      }
-    }
-    return nodes;
-  }
-
   StateId build_text(const Expression& e) {
-    const std::vector<Node> nodes = text_nodes(e);
+    const std::vector<SearchNode> nodes = search_nodes(e, ends_);
     const auto first = static_cast<StateId>(made_.states_.size());
     const auto first_node = static_cast<std::uint32_t>(made_.text_nodes_.size());
     const auto state_of = [&](std::size_t node) { return first + static_cast<StateId>(node); };
     for (std::size_t id = 0; id < nodes.size(); ++id) {
-      const Node& node = nodes[id];
+      const SearchNode& node = nodes[id];
       made_.text_nodes_.push_back({state_of(node.on_failure), first});
       if (node.rule) {
         add_call(Kind::call, {.rule = *node.rule, .next = e.goes_on ? first : kEnd});
@@ -284,7 +404,7 @@ class Automaton::Builder {
   }
 
   /// The characters that no excluded text and no trigger begins with.
-  std::int32_t text_loop(const Node& root) {
+  std::int32_t text_loop(const SearchNode& root) {
     CharacterClass characters{.ascii = {~std::uint64_t{0}, ~std::uint64_t{0}}, .has_all_others = true};
     for (const auto& [byte, child] : root.children) {
       if (byte >= kAsciiCharacters) {
@@ -294,8 +414,7 @@ class Automaton::Builder {
       }
     }
     made_.character_classes_.push_back(characters);
-    made_.loops_.push_back({static_cast<std::int32_t>(made_.character_classes_.size() - 1), kUnbounded});
-    return static_cast<std::int32_t>(made_.loops_.size() - 1);
+    return add_loop(static_cast<std::int32_t>(made_.character_classes_.size() - 1), kUnbounded);
   }
 
   void set_classes() {
@@ -336,7 +455,8 @@ StateId Automaton::next_in_text(StateId state, std::uint8_t byte) const {
 
 std::size_t Automaton::num_bytes() const {
   return states_.size() * sizeof(State) + edges_.size() * sizeof(ByteEdge) + targets_.size() * sizeof(StateId) +
-         starts_.size() * sizeof(StateId) + calls_.size() * sizeof(Call) + text_nodes_.size() * sizeof(TextNode) +
+         starts_.size() * sizeof(StateId) + calls_.size() * sizeof(Call) + count_steps_.size() * sizeof(CountStep) +
+         countings_.size() * sizeof(Counting) + text_nodes_.size() * sizeof(TextNode) +
          loops_.size() * sizeof(CharacterLoop) + character_classes_.size() * sizeof(CharacterClass);
 }
 

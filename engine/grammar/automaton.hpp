@@ -23,7 +23,20 @@ struct CharacterClass {
 };
 struct CharacterLoop {
   std::int32_t character_class = 0;
-  std::int32_t max_characters = 0;  ///< kUnbounded = any number
+  std::int32_t max_characters = 0;  ///< those counted so far included; kUnbounded = any number
+};
+
+/// States among which something is counted. Whether a text goes on depends on the count only below `min` and above
+/// `far`.
+struct Counting {
+  std::int32_t min = 0;
+  std::int32_t far = kUnbounded;  ///< kUnbounded: there is no maximum
+};
+
+/// What a state does with the count of characters.
+struct CountStep {
+  StateId next = 0;
+  std::int32_t limit = 0;
 };
 
 /// What comes behind a rule, which comes from `min` to `max` times (kUnbounded: any number).
@@ -54,16 +67,21 @@ class Automaton {
     split,         ///< is all of its targets
     call,          ///< goes on behind a rule
     counted_call,  ///< goes on behind a rule that comes several times
-    free_text      ///< any byte, as the nodes of an Aho-Corasick automaton; its rule may end here
+    free_text,     ///< any byte, as the nodes of an Aho-Corasick automaton; its rule may end here
+    count,         ///< one more character has come; the limit is where counting stops, kUnbounded: nowhere
+    fewer_than,    ///< goes on where fewer characters than the limit have come
+    at_least       ///< goes on, and counts no more, where as many characters as the limit have come
   };
   struct State {
     Kind kind = Kind::end;
     std::uint32_t begin = 0;  ///< of bytes and free_text: their edges; of split: its targets
     std::uint32_t end = 0;
-    std::uint32_t index = 0;      ///< of calls: which of them; of free_text: its node
+    std::uint32_t index = 0;      ///< of calls and count steps: which of them; of free_text: its node
     std::int32_t loop = kNoLoop;  ///< of bytes and free_text
+    std::int32_t counting = kNotCounted;
   };
   static constexpr std::int32_t kNoLoop = -1;
+  static constexpr std::int32_t kNotCounted = -1;
   static constexpr StateId kEnd = 0;
   static constexpr StateId kNone = ~StateId{0};
 
@@ -86,6 +104,9 @@ class Automaton {
   /// Where a state of free text goes with a byte; kNone where nothing may follow.
   StateId next_in_text(StateId state, std::uint8_t byte) const;
   const Call& call(const State& state) const { return calls_[state.index]; }
+  const CountStep& count_step(const State& state) const { return count_steps_[state.index]; }
+  bool counts() const { return !countings_.empty(); }
+  const Counting& counting(const State& state) const { return countings_[static_cast<std::size_t>(state.counting)]; }
   const CharacterLoop& loop(std::int32_t index) const { return loops_[static_cast<std::size_t>(index)]; }
   const CharacterClass& character_class(const CharacterLoop& loop) const {
     return character_classes_[static_cast<std::size_t>(loop.character_class)];
@@ -108,6 +129,8 @@ class Automaton {
   std::vector<StateId> starts_;
   std::vector<bool> may_be_empty_;
   std::vector<Call> calls_;
+  std::vector<CountStep> count_steps_;
+  std::vector<Counting> countings_;
   std::vector<TextNode> text_nodes_;
   std::vector<CharacterLoop> loops_;
   std::vector<CharacterClass> character_classes_;

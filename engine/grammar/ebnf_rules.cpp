@@ -167,9 +167,10 @@ class Parser {
       skip_space();
     }
     if (!min || !max || !take("}")) return refuse("a repetition is written {m}, {m,} or {m,n}");
-    if (*min > kMaxRepetitions || *max > kMaxRepetitions) {
+    if (*min > kMaxRepetitions) {
       return refuse("more than " + std::to_string(kMaxRepetitions) + " repetitions are not supported");
     }
+    if (*max > kMaxRepetitions) max = kUnbounded;  // which no text tells apart
     if (*max != kUnbounded && *max < *min) return refuse("the bounds of a repetition are swapped");
     return repeat(std::move(part), static_cast<std::int32_t>(*min), static_cast<std::int32_t>(*max));
   }

@@ -5,6 +5,8 @@
 
 #include "engine/grammar/ebnf_rules.hpp"
 #include "engine/grammar/json_rules.hpp"
+#include "engine/grammar/lark_rules.hpp"
+#include "engine/grammar/lark_syntax.hpp"
 #include "engine/grammar/limits.hpp"
 #include "engine/grammar/regex_rules.hpp"
 #include "engine/grammar/rules.hpp"
@@ -54,13 +56,13 @@ Result<Rules> rules_of(const StructuredOutput& wish) {
     case GrammarKind::choice:
       return choice_rules(wish.choices);
     case GrammarKind::grammar:
-      return ebnf_rules(wish.text);
+      return is_lark(wish.text) ? lark_rules(wish.text) : ebnf_rules(wish.text);
     case GrammarKind::structural_tag:
       return structural_tag_rules(wish.text);
     case GrammarKind::regex:
       break;
   }
-  auto expression = regex_expression(wish.text, RegexPlace::whole_text);
+  auto expression = regex_expression(wish.text);
   if (!expression) return fail(std::move(expression.error()));
   Rules rules;
   rules.add(std::move(*expression));

@@ -121,11 +121,11 @@ void ItemSets::follow_reached() {
       case StateKind::bytes:
         break;
       case StateKind::split:
-        for (const StateId target : automaton_->targets(state)) reach({target, 0, item.context});
+        for (const StateId target : automaton_->targets(state)) reach({target, item.count, item.context});
         break;
       case StateKind::call: {
         const Call& call = automaton_->call(state);
-        if (automaton_->may_be_empty(call.rule)) reach({call.next, 0, item.context});
+        if (automaton_->may_be_empty(call.rule)) reach({call.next, item.count, item.context});
         break;
       }
       case StateKind::counted_call: {
@@ -136,7 +136,24 @@ void ItemSets::follow_reached() {
       case StateKind::free_text:
         reach({Automaton::kEnd, 0, item.context});
         break;
+      case StateKind::count:
+      case StateKind::fewer_than:
+      case StateKind::at_least:
+        follow_count(item, state, &ItemSets::reach);
+        break;
     }
+  }
+}
+
+void ItemSets::follow_count(const Item& item, const Automaton::State& state, void (ItemSets::*follow)(const Item&)) {
+  const auto [next, limit] = automaton_->count_step(state);
+  if (state.kind == StateKind::count) {
+    const bool is_enough = limit != kUnbounded && item.count >= limit;
+    (this->*follow)({next, item.count + (is_enough ? 0 : 1), item.context});
+  } else if (state.kind == StateKind::fewer_than) {
+    if (item.count < limit) (this->*follow)({next, item.count, item.context});
+  } else if (item.count >= limit) {
+    (this->*follow)({next, 0, item.context});
   }
 }
 
@@ -149,7 +166,7 @@ void ItemSets::predict_call(const Item& item) {
     predict({begin, 0, item.context});  // what comes behind the rule is what comes behind the one that calls it
     return;
   }
-  Item caller{call.next, 0, item.context};
+  Item caller{call.next, item.count, item.context};
   if (state.kind == StateKind::counted_call) {
     if (call.max != kUnbounded && item.count >= call.max) return;
     const bool is_counted = call.max != kUnbounded || item.count < call.min;
@@ -177,16 +194,23 @@ void ItemSets::follow_predicted() {
       case StateKind::free_text:
         break;
       case StateKind::split:
-        for (const StateId target : automaton_->targets(state)) predict({target, 0, item.context});
+        for (const StateId target : automaton_->targets(state)) predict({target, item.count, item.context});
         break;
       case StateKind::call:
       case StateKind::counted_call: {
         const Call& call = automaton_->call(state);
-        const std::int32_t least = state.kind == StateKind::call ? 1 : call.min;
-        if (least <= item.count || automaton_->may_be_empty(call.rule)) predict({call.next, 0, item.context});
+        const bool is_counted = state.kind == StateKind::counted_call;
+        if ((is_counted && call.min <= item.count) || automaton_->may_be_empty(call.rule)) {
+          predict({call.next, is_counted ? 0 : item.count, item.context});
+        }
         predict_call(item);
         break;
       }
+      case StateKind::count:
+      case StateKind::fewer_than:
+      case StateKind::at_least:
+        follow_count(item, state, &ItemSets::predict);
+        break;
     }
   }
 }
@@ -200,6 +224,7 @@ void ItemSets::add_context(std::vector<Item>& all_callers, bool is_shared, Conte
   std::ranges::sort(all_callers);
   const auto repeated = std::ranges::unique(all_callers);
   all_callers.erase(repeated.begin(), repeated.end());
+  drop_covered(all_callers);
   const Context context{static_cast<std::uint32_t>(callers_.size()),
                         static_cast<std::uint32_t>(callers_.size() + all_callers.size()), is_shared};
   callers_.insert(callers_.end(), all_callers.begin(), all_callers.end());
@@ -277,6 +302,7 @@ SetId ItemSets::finish_set() {
   std::ranges::sort(made_);
   const auto repeated = std::ranges::unique(made_);
   made_.erase(repeated.begin(), repeated.end());
+  drop_covered(made_);
   return intern(made_, is_complete_);
 }
 
@@ -309,13 +335,86 @@ SetId ItemSets::make_next(SetId set, std::size_t byte_class) {
     }
     const auto edges = automaton_->edges(state);
     auto edge = std::ranges::lower_bound(edges, byte, {}, [](const ByteEdge& e) { return e.bytes.last; });
-    for (; edge != edges.end() && edge->bytes.first <= byte; ++edge) reach({edge->target, 0, item.context});
+    for (; edge != edges.end() && edge->bytes.first <= byte; ++edge) reach({edge->target, item.count, item.context});
     ++work_;
   }
   follow_reached();
   const SetId made = finish_set();
   next_[set * num_classes_ + byte_class] = made;
   return made;
+}
+
+void ItemSets::drop_covered(std::vector<Item>& sorted) const {
+  constexpr std::size_t kMaxContexts = 32;
+  if (!automaton_->counts() || sorted.size() < 2) return;
+  std::vector<ContextId> covered;  // of the state, behind fewer and enough characters
+  StateId state = Automaton::kNone;
+  std::erase_if(sorted, [&](const Item& item) {
+    if (item.state != state) covered.clear();
+    state = item.state;
+    const Automaton::State& of = automaton_->state(state);
+    if (of.counting == Automaton::kNotCounted || item.count < automaton_->counting(of).min) return false;
+    if (std::ranges::find(covered, item.context) != covered.end()) return true;
+    if (covered.size() < kMaxContexts) covered.push_back(item.context);
+    return false;
+  });
+}
+
+std::int32_t ItemSets::count_alike(const Item& item, std::int32_t num_bytes) const {
+  const Automaton::State& state = automaton_->state(item.state);
+  if (item.count == 0 || state.counting == Automaton::kNotCounted) return item.count;
+  const auto [min, far] = automaton_->counting(state);
+  if (far != kUnbounded && item.count > far - num_bytes) return item.count;
+  if (item.count >= min) return min;
+  return item.count < min - num_bytes ? 0 : item.count;
+}
+
+ContextId ItemSets::context_alike(ContextId first, std::int32_t num_bytes) {
+  context_alike_.resize(contexts_.size(), kLocal);
+  if (context_alike_[first] != kLocal) return context_alike_[first];
+  std::vector<ContextId> path{first};
+  std::vector<Item> made;
+  while (!path.empty()) {
+    const ContextId context = path.back();
+    if (!contexts_[context].is_shared) {  // it may name itself
+      context_alike_[context] = context;
+      path.pop_back();
+      continue;
+    }
+    const auto all = callers(context);
+    work_ += all.size();
+    const auto unknown =
+        std::ranges::find_if(all, [&](const Item& item) { return context_alike_[item.context] == kLocal; });
+    if (unknown != all.end()) {
+      path.push_back(unknown->context);
+      continue;
+    }
+    made.assign(all.begin(), all.end());
+    for (Item& item : made) item = {item.state, count_alike(item, num_bytes), context_alike_[item.context]};
+    ContextId id = context;
+    if (!std::ranges::equal(made, all)) add_context(made, true, &id);
+    context_alike_.resize(contexts_.size(), kLocal);
+    context_alike_[context] = id;
+    context_alike_[id] = id;
+    path.pop_back();
+  }
+  return context_alike_[first];
+}
+
+SetId ItemSets::alike(SetId set, std::int32_t num_bytes) {
+  if (!automaton_->counts()) return set;
+  alike_.resize(sets_.size(), kUnknown);
+  if (alike_[set] != kUnknown) return alike_[set];
+  made_.assign(items(set).begin(), items(set).end());
+  for (Item& item : made_) item = {item.state, count_alike(item, num_bytes), context_alike(item.context, num_bytes)};
+  std::ranges::sort(made_);
+  const auto repeated = std::ranges::unique(made_);
+  made_.erase(repeated.begin(), repeated.end());
+  drop_covered(made_);
+  const SetId id = intern(made_, is_complete(set));
+  alike_.resize(sets_.size(), kUnknown);
+  alike_[id] = id;
+  return alike_[set] = id;
 }
 
 SetId ItemSets::copy(const ItemSets& from, SetId set) {
@@ -358,7 +457,8 @@ std::size_t ItemSets::num_bytes() const {
   constexpr std::size_t kBytesOfEntry = 32;  // of a hash table, about
   return items_.size() * sizeof(Item) + callers_.size() * sizeof(Item) + next_.size() * sizeof(SetId) +
          sets_.size() * (sizeof(Set) + kBytesOfEntry) + contexts_.size() * (sizeof(Context) + kBytesOfEntry) +
-         local_of_rule_.size() * sizeof(std::uint32_t);
+         local_of_rule_.size() * sizeof(std::uint32_t) + alike_.size() * sizeof(SetId) +
+         context_alike_.size() * sizeof(ContextId);
 }
 
 }  // namespace pagoda::grammar

@@ -17,7 +17,7 @@ using ContextId = std::uint32_t;
 /// A state of some rule's automaton, and what goes on when the rule has ended.
 struct Item {
   StateId state = 0;
-  std::int32_t count = 0;  ///< of counted calls: how often their rule has come
+  std::int32_t count = 0;  ///< of counted calls: how often their rule has come; else of characters that are counted
   ContextId context = 0;
 
   auto operator<=>(const Item&) const = default;
@@ -49,6 +49,9 @@ class ItemSets {
   std::span<const Item> items(SetId set) const {
     return std::span(items_).subspan(sets_[set].begin, sets_[set].end - sets_[set].begin);
   }
+  /// A set from which texts of up to `num_bytes`, one number for all calls, go on as they do from `set`: counts that
+  /// are far from where they matter are replaced, so that a few sets stand for those of all counts.
+  SetId alike(SetId set, std::int32_t num_bytes);
   /// The same set among these, of sets of the same automaton.
   SetId copy(const ItemSets& from, SetId set);
 
@@ -130,6 +133,11 @@ class ItemSets {
   SetId finish_set();
 
   bool may_go_on_behind(const Call& call, std::int32_t count) const;
+  void follow_count(const Item& item, const Automaton::State& state, void (ItemSets::*follow)(const Item&));
+  /// Leaves out what goes on only as another item does of which fewer have come.
+  void drop_covered(std::vector<Item>& sorted) const;
+  std::int32_t count_alike(const Item& item, std::int32_t num_bytes) const;
+  ContextId context_alike(ContextId context, std::int32_t num_bytes);
   void add_context(std::vector<Item>& callers, bool is_shared, ContextId* id);
   void resolve_contexts();
   bool resolve_in_order();
@@ -141,8 +149,10 @@ class ItemSets {
   std::size_t num_classes_;
   SetId start_ = kNothing;
   std::vector<Set> sets_;
-  std::vector<Item> items_;  ///< of all sets
-  std::vector<SetId> next_;  ///< [set, class of bytes]
+  std::vector<Item> items_;               ///< of all sets
+  std::vector<SetId> next_;               ///< [set, class of bytes]
+  std::vector<SetId> alike_;              ///< [set], as far as it was asked for
+  std::vector<ContextId> context_alike_;  ///< [context], likewise
   std::vector<Context> contexts_;
   std::vector<Item> callers_;  ///< of all contexts
   std::unordered_set<SetId, SetHash, SetEqual> known_sets_;

@@ -16,23 +16,77 @@ const CharacterRanges& plain_characters() {
   return ranges;
 }
 
-Expr hex_digit() {
-  return characters({{'0', '9'}, {'a', 'f'}, {'A', 'F'}});
+/// The short escapes, and what they stand for.
+constexpr std::string_view kShortEscapes = "\"\"\\\\//b\bf\fn\nr\rt\t";
+
+constexpr std::uint32_t kHexDigits = 4;
+
+/// Hexadecimal numbers of so many digits from `first` to `last`.
+Expr hex_between(std::uint32_t first, std::uint32_t last, std::uint32_t num_digits) {
+  if (num_digits == 0) return empty();
+  const auto digits = [](std::uint32_t from, std::uint32_t to) {
+    CharacterRanges ranges;
+    for (std::uint32_t digit = from; digit <= to; ++digit) {
+      const auto letter = static_cast<char32_t>(digit);
+      if (digit < 10) ranges.push_back({'0' + letter, '0' + letter});
+      if (digit >= 10)
+        ranges.insert(ranges.end(), {{'a' + letter - 10, 'a' + letter - 10}, {'A' + letter - 10, 'A' + letter - 10}});
+    }
+    return characters(std::move(ranges));
+  };
+  const std::uint32_t unit = 1U << (4 * (num_digits - 1));
+  std::uint32_t from = first / unit;
+  std::uint32_t to = last / unit;
+  if (from == to) return sequence({digits(from, to), hex_between(first % unit, last % unit, num_digits - 1)});
+  std::vector<Expr> parts;
+  if (first % unit != 0) {
+    parts.push_back(sequence({digits(from, from), hex_between(first % unit, unit - 1, num_digits - 1)}));
+    ++from;
+  }
+  if (last % unit != unit - 1) {
+    parts.push_back(sequence({digits(to, to), hex_between(0, last % unit, num_digits - 1)}));
+    --to;
+  }
+  if (from <= to) parts.push_back(sequence({digits(from, to), hex_between(0, unit - 1, num_digits - 1)}));
+  return choice(std::move(parts));
 }
 
-/// An escape of one character, which is no half of a pair.
-Expr escape() {
-  const Expr hex = hex_digit();
-  const Expr first_three =
-      choice({sequence({characters({{'0', '9'}, {'a', 'c'}, {'e', 'f'}, {'A', 'C'}, {'E', 'F'}}), hex}),
-              sequence({one_of("dD"), characters({{'0', '7'}})})});
-  return sequence({literal("\\"), choice({one_of("\"\\/bfnrt"), sequence({literal("u"), first_three, hex, hex})})});
+/// What follows the backslash of a surrogate pair for a character of the range, which is beyond U+FFFF.
+void add_surrogates(CharacterRange range, std::vector<Expr>& parts) {
+  constexpr std::uint32_t kLows = 0x400;
+  const std::uint32_t first = range.first - 0x10000;
+  const std::uint32_t last = range.last - 0x10000;
+  const auto add = [&](std::uint32_t from, std::uint32_t to, std::uint32_t low, std::uint32_t high) {
+    parts.push_back(sequence({literal("u"), hex_between(0xD800 + from, 0xD800 + to, kHexDigits), literal("\\u"),
+                              hex_between(0xDC00 + low, 0xDC00 + high, kHexDigits)}));
+  };
+  std::uint32_t from = first / kLows;
+  std::uint32_t to = last / kLows;
+  if (from == to) return add(from, to, first % kLows, last % kLows);
+  if (first % kLows != 0) add(from, from, first % kLows, kLows - 1), ++from;
+  if (last % kLows != kLows - 1) add(to, to, 0, last % kLows), --to;
+  if (from <= to) add(from, to, 0, kLows - 1);
 }
 
-Expr surrogates() {
-  const Expr hex = hex_digit();
-  return sequence({literal("\\u"), one_of("dD"), one_of("89abAB"), hex, hex, literal("\\u"), one_of("dD"),
-                   characters({{'c', 'f'}, {'C', 'F'}}), hex, hex});
+/// Without the backslash.
+Expr escapes_of(const CharacterRanges& ranges) {
+  constexpr char32_t kFirstOfPairs = 0x10000;
+  const bool are_all = ranges == complement({});
+  std::vector<Expr> parts;
+  std::string letters;
+  for (std::size_t i = 0; i < kShortEscapes.size(); i += 2) {
+    const auto meant = static_cast<char32_t>(kShortEscapes[i + 1]);
+    if (!intersection(ranges, {{meant, meant}}).empty()) letters += kShortEscapes[i];
+  }
+  if (!letters.empty()) parts.push_back(one_of(letters));
+  const CharacterRanges single = are_all ? intersection(ranges, {{0, kFirstOfPairs - 1}})
+                                         : intersection(ranges, {{1, 0x1F}, {0x7F, kFirstOfPairs - 1}});
+  for (const auto [first, last] : single) {
+    const bool has_nul = are_all && first == 1;
+    parts.push_back(sequence({literal("u"), hex_between(has_nul ? 0 : first, last, kHexDigits)}));
+  }
+  for (const CharacterRange& range : intersection(ranges, {{kFirstOfPairs, 0x10FFFF}})) add_surrogates(range, parts);
+  return choice(std::move(parts));
 }
 
 /// Names as a tree of their characters.
@@ -76,6 +130,7 @@ Expr JsonRules::once(std::optional<RuleId>& id, Expr (JsonRules::*make)()) {
 }
 
 Expr JsonRules::space() {
+  if (!spacing_.is_free) return empty();
   return once(space_, &JsonRules::make_space);
 }
 Expr JsonRules::value() {
@@ -134,16 +189,32 @@ Expr JsonRules::make_string() {
   // One rule goes from the opening quote to the closing one, and over plain characters in itself: what tokens of many
   // characters do is known of each of its places once and for all.
   const RuleId rest = rules_.add();
-  const Expr escaped = sequence({choice({escape(), surrogates()}), rule(rest)});
+  const Expr escaped = sequence({literal("\\"), rule(escapes(complement({}))), rule(rest)});
   rules_.set(rest, sequence({repeat(characters(plain_characters()), 0, kUnbounded), choice({literal("\""), escaped})}));
   return sequence({literal("\""), rule(rest)});
 }
 
+CharacterRanges JsonRules::plain(const CharacterRanges& ranges) {
+  return intersection(ranges, plain_characters());
+}
+
+RuleId JsonRules::escapes(const CharacterRanges& ranges) {
+  std::vector<std::pair<char32_t, char32_t>> key;
+  for (const auto [first, last] : ranges) key.emplace_back(first, last);
+  const auto [known, is_new] = escapes_.try_emplace(std::move(key), -1);
+  if (!is_new) return known->second;
+  Expr all = escapes_of(ranges);
+  if (!all->parts.empty() || all->kind != Expression::Kind::choice) known->second = rules_.add(std::move(all));
+  return known->second;
+}
+
 Expr JsonRules::string(std::int32_t min_length, std::int32_t max_length) {
-  // Without escapes: of characters alone masks know the tokens as a whole (CharacterLoop).
   const auto [known, is_new] = counted_strings_.try_emplace({min_length, max_length});
   if (is_new) {
-    const Expr rest = repeat(characters(plain_characters()), min_length, max_length);
+    const CharacterAutomaton::Edge any{.characters = characters(plain_characters()),
+                                       .escapes = escapes(complement({}))};
+    const Expr rest =
+        automaton({.states = {{.accepts = true, .edges = {any}}}, .min_length = min_length, .max_length = max_length});
     known->second = rules_.add(sequence({literal("\""), rest, literal("\"")}));
   }
   return rule(known->second);
@@ -166,11 +237,11 @@ Expr JsonRules::braces(Expr members) {
 }
 
 Expr JsonRules::member(Expr name, Expr value) {
-  return sequence({std::move(name), space(), literal(":"), space(), std::move(value)});
+  return sequence({std::move(name), space(), literal(spacing_.key_separator), space(), std::move(value)});
 }
 
 Expr JsonRules::comma() {
-  return sequence({space(), literal(","), space()});
+  return sequence({space(), literal(spacing_.item_separator), space()});
 }
 
 Expr JsonRules::brackets(Expr items) {

@@ -14,9 +14,10 @@ inline constexpr std::size_t kMaxMembers = 4'000;    ///< of one object of a sch
 inline constexpr std::int64_t kMaxCopiedNodes =
     1'000'000;                                    ///< values of JSON that joining and converting a schema copies
 inline constexpr std::size_t kMaxRules = 50'000;  ///< of a grammar
-inline constexpr std::int64_t kMaxExpressions = 200'000;       ///< in all its rules
-inline constexpr std::size_t kMaxChoices = 2'000;              ///< of choice, and of one enum
-inline constexpr std::int64_t kMaxRepetitions = 1'000;         ///< minLength, maxItems, {m,n} and their like
+inline constexpr std::int64_t kMaxExpressions = 200'000;  ///< in all its rules
+inline constexpr std::size_t kMaxChoices = 2'000;         ///< of choice, and of one enum
+/// minLength, minItems, {m,} and their like; a maximum beyond it is none, since no text is as long.
+inline constexpr std::int64_t kMaxRepetitions = std::int64_t{1} << 30;
 inline constexpr std::size_t kMaxProperties = 500;             ///< declared in one object
 inline constexpr std::size_t kMaxPropertyNameBytes = 256;      ///< of one declared property
 inline constexpr std::size_t kMaxLanguageStates = 4'096;       ///< of patterns and lengths that are joined

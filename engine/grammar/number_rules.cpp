@@ -87,10 +87,47 @@ Expr magnitudes(const std::string& low, const std::optional<std::string>& high) 
   return choice({same_length(low, true), of_length(low_length + 1, high_length - 1), same_length(*high, false)});
 }
 
-std::string next_integer(std::string number, int step) {
-  std::int64_t value = 0;
-  std::from_chars(number.data(), number.data() + number.size(), value);
-  return std::to_string(value + step);
+/// `digits` and one.
+std::string one_more(std::string digits) {
+  std::size_t i = digits.size();
+  while (i > 0 && digits[i - 1] == '9') digits[--i] = '0';
+  if (i == 0) return "1" + digits;
+  ++digits[i - 1];
+  return digits;
+}
+
+/// `digits`, which are not 0, less one.
+std::string one_less(std::string digits) {
+  std::size_t i = digits.size();
+  while (digits[i - 1] == '0') digits[--i] = '9';
+  --digits[i - 1];
+  return digits.size() > 1 && digits.front() == '0' ? digits.substr(1) : digits;
+}
+
+std::string next_integer(const std::string& number, int step) {
+  return step > 0 ? one_more(number) : one_less(number);
+}
+
+/// The digits of a number that is not negative.
+std::string fixed(double value) {
+  std::array<char, 400> buffer{};
+  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value, std::chars_format::fixed);
+  return {buffer.data(), end.ptr};
+}
+
+WholeNumber whole_number(const nlohmann::ordered_json& number, double (*round)(double)) {
+  std::string digits;
+  bool negative = false;
+  if (number.is_number_integer()) {
+    digits = number.dump();
+    negative = digits.starts_with('-');
+    if (negative) digits.erase(0, 1);
+  } else {
+    const double value = round(number.get<double>());
+    negative = value < 0;
+    digits = fixed(std::abs(value));
+  }
+  return {negative, std::move(digits)};
 }
 
 /// At most so many digits that are not all 0.
@@ -190,8 +227,16 @@ Expr decimal_magnitudes(const DecimalBound& low, const std::optional<DecimalBoun
     parts.push_back(sequence({magnitudes(above, std::nullopt), any_fraction()}));
     return choice(std::move(parts));
   }
+  // Behind few digits there is room for a fraction, whatever the bound.
   const std::string below = next_integer(high->integer, -1);
-  parts.push_back(sequence({magnitudes(above, below), any_fraction(fraction_digits(below))}));
+  const std::string few(10, '9');
+  const auto is_longer = [](const std::string& a, const std::string& b) { return a.size() > b.size(); };
+  if (is_longer(below, few) && !is_longer(above, few)) {
+    parts.push_back(sequence({magnitudes(above, few), any_fraction(fraction_digits(few))}));
+    parts.push_back(sequence({magnitudes(one_more(few), below), any_fraction(fraction_digits(below))}));
+  } else {
+    parts.push_back(sequence({magnitudes(above, below), any_fraction(fraction_digits(below))}));
+  }
   parts.push_back(sequence({literal(high->integer), fractions(high->integer, false, true)}));
   return choice(std::move(parts));
 }
@@ -241,33 +286,63 @@ Expr decimal_value(const DecimalBound& value) {
   return sequence(std::move(parts));
 }
 
-Expr integer_range(std::optional<std::int64_t> min, std::optional<std::int64_t> max) {
+std::strong_ordering WholeNumber::operator<=>(const WholeNumber& other) const {
+  if (negative != other.negative) return negative ? std::strong_ordering::less : std::strong_ordering::greater;
+  const std::strong_ordering by_length = digits.size() <=> other.digits.size();
+  const std::strong_ordering order = by_length != 0 ? by_length : digits.compare(other.digits) <=> 0;
+  return negative ? 0 <=> order : order;
+}
+
+WholeNumber WholeNumber::next() const {
+  if (!negative) return {false, one_more(digits)};
+  const std::string nearer = one_less(digits);
+  return {nearer != "0", nearer};
+}
+
+WholeNumber WholeNumber::previous() const {
+  if (negative || digits == "0") return {true, one_more(digits)};
+  return {false, one_less(digits)};
+}
+
+WholeNumber whole_number_from(const nlohmann::ordered_json& number) {
+  return whole_number(number, std::ceil);
+}
+WholeNumber whole_number_to(const nlohmann::ordered_json& number) {
+  return whole_number(number, std::floor);
+}
+
+Expr integer_range(const std::optional<WholeNumber>& min, const std::optional<WholeNumber>& max) {
   std::vector<Expr> parts;
-  const auto text = [](std::int64_t value) { return std::to_string(value < 0 ? -value : value); };
-  if (!max || *max >= 0) {
-    parts.push_back(magnitudes(min && *min > 0 ? text(*min) : "0", max ? std::optional(text(*max)) : std::nullopt));
+  const auto digits_of = [](const std::optional<WholeNumber>& number) {
+    return number ? std::optional(number->digits) : std::nullopt;
+  };
+  if (!max || !max->negative) {
+    parts.push_back(magnitudes(min && !min->negative ? min->digits : "0", digits_of(max)));
   }
-  if (!min || *min < 0) {
-    const std::string nearest = max && *max < 0 ? text(*max) : "1";
-    parts.push_back(sequence({literal("-"), magnitudes(nearest, min ? std::optional(text(*min)) : std::nullopt)}));
+  if (!min || min->negative) {
+    const std::string nearest = max && max->negative ? max->digits : "1";
+    parts.push_back(sequence({literal("-"), magnitudes(nearest, digits_of(min))}));
   }
   return choice(std::move(parts));
 }
 
-std::optional<DecimalBound> decimal_bound(double value, bool included) {
-  if (!std::isfinite(value) || std::abs(value) >= 1e15) return std::nullopt;
-  std::array<char, 400> buffer{};
-  const auto end =
-      std::to_chars(buffer.data(), buffer.data() + buffer.size(), std::abs(value), std::chars_format::fixed);
-  const std::string text(buffer.data(), end.ptr);
-  const std::size_t point = text.find('.');
+std::optional<DecimalBound> decimal_bound(const nlohmann::ordered_json& number, bool included) {
+  const double value = number.get<double>();
   DecimalBound bound;
+  bound.included = included;
   bound.negative = value < 0;
+  std::string text;
+  if (number.is_number_integer()) {
+    text = number.dump();
+    if (bound.negative) text.erase(0, 1);
+  } else {
+    text = fixed(std::abs(value));
+  }
+  const std::size_t point = text.find('.');
   bound.integer = text.substr(0, point);
   if (point != std::string::npos) bound.fraction = text.substr(point + 1);
   while (bound.fraction.ends_with('0')) bound.fraction.pop_back();
-  bound.included = included;
-  if (std::ssize(bound.fraction) >= kMaxDigits) return std::nullopt;
+  if (bound.integer.size() > kMaxBoundDigits || std::ssize(bound.fraction) >= kMaxDigits) return std::nullopt;
   return bound;
 }
 

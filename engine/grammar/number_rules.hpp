@@ -1,8 +1,12 @@
 #pragma once
 
+#include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
+
+#include <nlohmann/json.hpp>
 
 #include "engine/grammar/rules.hpp"
 
@@ -17,22 +21,41 @@ inline constexpr std::int32_t kExactDigits = 15;
 Expr any_integer();
 Expr any_number();
 
-/// The integers from `min` to `max`, both included; an absent one is open. Bounds of at most kMaxDigits digits.
-Expr integer_range(std::optional<std::int64_t> min, std::optional<std::int64_t> max);
+/// Bounds with more digits before the point are no numbers of 64 bits by far.
+inline constexpr std::size_t kMaxBoundDigits = 40;
+
+/// A whole number of any size.
+struct WholeNumber {
+  bool negative = false;     ///< not of 0
+  std::string digits = "0";  ///< without leading zeros
+
+  std::strong_ordering operator<=>(const WholeNumber& other) const;
+  bool operator==(const WholeNumber&) const = default;
+  /// One more, or one less.
+  WholeNumber next() const;
+  WholeNumber previous() const;
+};
+/// The least whole number that is at least `number`, and the greatest that is at most `number`: finite JSON numbers.
+WholeNumber whole_number_from(const nlohmann::ordered_json& number);
+WholeNumber whole_number_to(const nlohmann::ordered_json& number);
+
+/// The integers from `min` to `max`, both included; an absent one is open. An open side has kMaxDigits digits at most,
+/// or as many as the bound on the other side.
+Expr integer_range(const std::optional<WholeNumber>& min, const std::optional<WholeNumber>& max);
 
 /// A bound as it is written: "-", digits, "." and digits, without what need not be there.
 struct DecimalBound {
   bool negative = false;
-  std::string integer = "0";  ///< at most kMaxDigits digits
+  std::string integer = "0";  ///< at most kMaxBoundDigits digits
   std::string fraction;       ///< at most kMaxDigits digits; the last is not 0
   bool included = true;
 
   bool is_zero() const { return integer == "0" && fraction.empty(); }
 };
-/// The bound at `value`; nothing where that takes more digits.
-std::optional<DecimalBound> decimal_bound(double value, bool included);
+/// The bound at `value`, a finite JSON number; nothing where that takes more digits.
+std::optional<DecimalBound> decimal_bound(const nlohmann::ordered_json& value, bool included);
 
-/// The decimals from `min` to `max`, without exponents; at most kExactDigits digits in all.
+/// The decimals from `min` to `max`, without exponents; at most kExactDigits digits in all, but for whole numbers.
 Expr decimal_range(const std::optional<DecimalBound>& min, const std::optional<DecimalBound>& max);
 
 /// The decimals without exponents that have at most kExactDigits digits in all.

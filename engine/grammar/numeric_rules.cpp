@@ -12,7 +12,6 @@
 namespace pagoda::grammar {
 namespace {
 
-constexpr double kMostBound = 1e15;
 constexpr std::uint32_t kMostMultiple = 1'000;
 
 /// Reads the keywords of one number.
@@ -21,24 +20,21 @@ class NumberReader {
   NumberReader(const SchemaAt& s, SchemaRules& converter) : s_(s), converter_(converter) {}
 
   Expr integer() {
-    const auto above = [](std::optional<double> value, bool is_exclusive) -> std::optional<std::int64_t> {
-      if (!value) return std::nullopt;
-      const double least = is_exclusive ? std::floor(*value) + 1 : std::ceil(*value);
-      return static_cast<std::int64_t>(least);
-    };
-    const auto below = [](std::optional<double> value, bool is_exclusive) -> std::optional<std::int64_t> {
-      if (!value) return std::nullopt;
-      const double most = is_exclusive ? std::ceil(*value) - 1 : std::floor(*value);
-      return static_cast<std::int64_t>(most);
-    };
-    const auto strictest = [](auto a, auto b, auto choose) {
-      return a && b ? std::optional(choose(*a, *b)) : (a ? a : b);
-    };
-    const auto min = strictest(above(bound("minimum"), false), above(bound("exclusiveMinimum"), true),
-                               [](auto a, auto b) { return std::max(a, b); });
-    const auto max = strictest(below(bound("maximum"), false), below(bound("exclusiveMaximum"), true),
-                               [](auto a, auto b) { return std::min(a, b); });
+    std::optional<WholeNumber> min;
+    std::optional<WholeNumber> max;
+    const auto raise = [&](const WholeNumber& least) { min = min ? std::max(*min, least) : least; };
+    const auto lower = [&](const WholeNumber& most) { max = max ? std::min(*max, most) : most; };
+    if (const Schema* bound = number_at("minimum")) raise(whole_number_from(*bound));
+    if (const Schema* bound = number_at("exclusiveMinimum")) raise(whole_number_to(*bound).next());
+    if (const Schema* bound = number_at("maximum")) lower(whole_number_to(*bound));
+    if (const Schema* bound = number_at("exclusiveMaximum")) lower(whole_number_from(*bound).previous());
     if (min && max && *min > *max) return converter_.contradiction(s_, "", "no integer lies between its bounds");
+    // Numbers with as many digits as a bound has would be of no use to anybody.
+    if (min && min->digits.size() > kMaxBoundDigits && min->negative) min.reset();
+    if (max && max->digits.size() > kMaxBoundDigits && !max->negative) max.reset();
+    for (const auto& bound : {min, max}) {
+      if (bound && bound->digits.size() > kMaxBoundDigits) return too_far(bound == min);
+    }
     const bool is_bounded = min || max;
     Expr all = is_bounded ? integer_range(min, max) : any_integer();
     if (!is_narrower()) return all;
@@ -53,11 +49,14 @@ class NumberReader {
       if (first == second) return a->included ? b : a;
       return (first > second) == takes_greater ? a : b;
     };
-    const auto number_of = [&](const char* keyword) { return bound(keyword).value_or(0); };
-    const auto min = stricter(decimal("minimum", true), decimal("exclusiveMinimum", false), number_of("minimum"),
-                              number_of("exclusiveMinimum"), true);
-    const auto max = stricter(decimal("maximum", true), decimal("exclusiveMaximum", false), number_of("maximum"),
-                              number_of("exclusiveMaximum"), false);
+    const auto value_of = [&](const char* keyword) {
+      const Schema* const bound = number_at(keyword);
+      return bound != nullptr ? bound->get<double>() : 0;
+    };
+    const auto min = stricter(decimal("minimum", true), decimal("exclusiveMinimum", false), value_of("minimum"),
+                              value_of("exclusiveMinimum"), true);
+    const auto max = stricter(decimal("maximum", true), decimal("exclusiveMaximum", false), value_of("maximum"),
+                              value_of("exclusiveMaximum"), false);
     const bool is_bounded = min || max;
     if (!is_narrower()) return is_bounded ? decimal_range(min, max) : any_number();
     // Without the exponents, and with so few digits that readers of doubles do not round them to others.
@@ -67,25 +66,47 @@ class NumberReader {
   }
 
  private:
-  /// The keyword's number.
-  std::optional<double> bound(const char* keyword) {
-    if (!s_.schema.contains(keyword)) return std::nullopt;
-    const Schema& value = s_.schema[keyword];
-    if (!value.is_number()) return converter_.refuse(at(s_.path, keyword), "it is no number"), std::nullopt;
-    if (std::abs(value.get<double>()) >= kMostBound) {
-      return converter_.refuse(at(s_.path, keyword), "bounds of 1e15 and beyond are not supported"), std::nullopt;
-    }
-    return value.get<double>();
+  /// The keyword's number; null where it is absent or, which is refused, no number.
+  const Schema* number_at(const char* keyword) {
+    const auto found = s_.schema.find(keyword);
+    if (found == s_.schema.end()) return nullptr;
+    if (found->is_number()) return &*found;
+    converter_.refuse(at(s_.path, keyword), "it is no number");
+    return nullptr;
+  }
+
+  Expr too_far(bool is_lower) {
+    const bool is_inclusive = s_.schema.contains(is_lower ? "minimum" : "maximum");
+    const char* const keyword =
+        is_lower ? (is_inclusive ? "minimum" : "exclusiveMinimum") : (is_inclusive ? "maximum" : "exclusiveMaximum");
+    return converter_.refuse(at(s_.path, keyword), "numbers beyond a bound of more than " +
+                                                       std::to_string(kMaxBoundDigits) + " digits are not supported");
   }
 
   std::optional<DecimalBound> decimal(const char* keyword, bool is_included) {
-    const auto value = bound(keyword);
-    if (!value) return std::nullopt;
-    auto result = decimal_bound(*value, is_included);
-    if (!result) {
-      converter_.refuse(at(s_.path, keyword), "bounds with more than 15 digits behind the point are not supported");
+    const Schema* const bound = number_at(keyword);
+    if (bound == nullptr) return std::nullopt;
+    const bool is_lower = keyword == std::string_view("minimum") || keyword == std::string_view("exclusiveMinimum");
+    constexpr double kTwoTo53 = 9007199254740992;  // from here on whole numbers are rounded, as doubles
+    const double value = bound->get<double>();
+    Schema number = *bound;
+    if (!is_included && std::abs(value) >= kTwoTo53) {
+      number = std::nextafter(value, is_lower ? HUGE_VAL : -HUGE_VAL);
+      is_included = true;
     }
-    return result;
+    auto result = decimal_bound(number, is_included);
+    if (result) return result;
+    if (std::abs(value) < kTwoTo53) {
+      converter_.refuse(at(s_.path, keyword), "bounds with more than 15 digits behind the point are not supported");
+    } else if (is_lower == (value > 0)) {
+      static_cast<void>(too_far(is_lower));
+    } else {
+      DecimalBound farthest;
+      farthest.negative = value < 0;
+      farthest.integer = std::string(kMaxDigits, '9');
+      return farthest;
+    }
+    return std::nullopt;
   }
 
   bool is_narrower() const {
@@ -108,7 +129,7 @@ class NumberReader {
         all = all && other ? all->and_in(*other, budget) : std::nullopt;
       }
     };
-    for (const Expr& language : languages) join(TextLanguage::of(language, budget));
+    for (const Expr& language : languages) join(TextLanguage::of(language, Matching::whole, budget));
     std::vector<Schema> multiples;
     if (s_.schema.contains("multipleOf")) multiples.push_back(s_.schema["multipleOf"]);
     if (s_.schema.contains(kMoreMultiples)) {
@@ -126,27 +147,27 @@ class NumberReader {
     if (s_.schema.contains(kFraction)) {
       const Expr digits = repeat(one_of("0123456789"), 0, kUnbounded);
       join(TextLanguage::of(sequence({optional(literal("-")), digits, literal("."), digits, one_of("123456789")}),
-                            budget));
+                            Matching::whole, budget));
     }
     if (s_.schema.contains(kExcludedValues)) {
       path = at(s_.path, "not");
       for (const Schema& value : s_.schema[kExcludedValues]) {
         if (!value.is_number()) continue;
-        const auto number = decimal_bound(value.get<double>(), true);
+        const auto number = decimal_bound(value, true);
         if (!number) return converter_.refuse(path, "numbers with as many digits cannot be excluded");
-        const auto texts = TextLanguage::of(decimal_value(*number), budget);
+        const auto texts = TextLanguage::of(decimal_value(*number), Matching::whole, budget);
         all = all && texts ? all->but_not(*texts, budget) : std::nullopt;
       }
     }
     if (!all) return converter_.refuse(path, "together with what else is said of the number it is too large");
     if (all->is_empty()) return converter_.contradiction(s_, "multipleOf", "no number is such a multiple");
-    return all->expression(converter_.rules(), false, empty());
+    return all->expression(nullptr);
   }
 
   /// A number as its digits and how many of them are behind the point; 0 where it is none that is supported.
   static std::pair<std::uint32_t, std::uint32_t> parts_of(const Schema& multiple) {
     if (!multiple.is_number() || !(multiple.get<double>() > 0)) return {};
-    const auto number = decimal_bound(multiple.get<double>(), true);
+    const auto number = decimal_bound(multiple, true);
     if (!number) return {};
     const std::string digits = number->integer + number->fraction;
     std::uint32_t numerator = 0;

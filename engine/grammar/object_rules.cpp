@@ -36,6 +36,7 @@ class Members {
   /// What comes from property `i` on.
   Expr from(std::size_t i, bool is_first, Counts counts) {
     if (i == properties_.size()) return others(is_first, counts);
+    if (!other_ && counts.max >= std::ssize(properties_) - static_cast<std::ptrdiff_t>(i)) counts.max = kUnbounded;
     const auto [known, is_new] = known_.try_emplace({i, is_first, counts}, 0);
     if (is_new) {
       if (std::ssize(known_) > kMaxSchemas || converter_.rules().are_too_many())
@@ -91,8 +92,7 @@ class ObjectReader {
     is_open_ = std::ranges::all_of(properties_, [](const Schema& schema) { return schema == false; });
     add_declared();
     std::optional<Expr> other = read_other();
-    const Counts counts{static_cast<std::int32_t>(converter_.count(s_, "minProperties").value_or(0)),
-                        static_cast<std::int32_t>(converter_.count(s_, "maxProperties").value_or(kUnbounded))};
+    const Counts counts{converter_.least(s_, "minProperties"), converter_.most(s_, "maxProperties")};
     if (counts.max != kUnbounded && counts.max < counts.min) {
       return converter_.contradiction(s_, "maxProperties", "it is less than minProperties");
     }

@@ -24,8 +24,10 @@ class SchemaRules {
   virtual Expr contradiction(const SchemaAt& schema, const char* keyword, const std::string& problem) = 0;
   /// Does a schema accept the value? Nothing where that is not certain.
   virtual std::optional<bool> accepts(const Schema& schema, const Schema& value) = 0;
-  /// A keyword that counts something; absent, or refused.
-  virtual std::optional<std::int64_t> count(const SchemaAt& schema, const char* keyword) = 0;
+  /// The count that a keyword asks for at least; `absent` where it is absent, or refused.
+  virtual std::int32_t least(const SchemaAt& schema, const char* keyword, std::int32_t absent = 0) = 0;
+  /// The count that it allows at most; kUnbounded where it is absent, refused, or more than any text has.
+  virtual std::int32_t most(const SchemaAt& schema, const char* keyword) = 0;
   virtual LanguageBudget& languages() = 0;
   virtual JsonRules& json() = 0;
   virtual Rules& rules() = 0;

@@ -23,11 +23,11 @@ bool PropertyNames::read() {
   for (const auto& [regex, schema] : patterns.items()) {
     if (is_one_pattern_) continue;
     const std::string own = at(path, regex);
-    auto part = regex_language(regex, RegexPlace::any_part, own, converter_);
+    auto part = pattern_language(regex, CharacterClasses::certain, own, converter_);
     if (!part) return false;
-    auto possible = regex_language(regex, RegexPlace::possible_part, own, converter_);
+    auto possible = pattern_language(regex, CharacterClasses::possible, own, converter_);
     if (!possible) return false;
-    patterns_.push_back({regex, own, schema, std::move(*part), std::move(*possible)});
+    patterns_.push_back({own, schema, std::move(*part), std::move(*possible)});
   }
   return true;
 }
@@ -77,11 +77,9 @@ std::optional<Expr> PropertyNames::other_members(const std::vector<std::string>&
 /// Names that match, and names that do not.
 bool PropertyNames::split(std::vector<NameClass>& classes, const Pattern& pattern) {
   LanguageBudget& budget = converter_.languages();
-  const auto whole = regex_language(pattern.regex, RegexPlace::string, pattern.path, converter_);
-  if (!whole) return false;
   std::vector<NameClass> all;
   for (NameClass& one : classes) {
-    auto matching = one.names.and_in(*whole, budget);
+    auto matching = one.names.and_in(pattern.part, budget);
     auto others = one.names.but_not(pattern.possible, budget);
     if (!matching || !others || all.size() > kMaxNameClasses) {
       return converter_.refuse(pattern.path, "telling apart the names that it matches takes too much"), false;
@@ -100,7 +98,7 @@ bool PropertyNames::split(std::vector<NameClass>& classes, const Pattern& patter
 /// Names that propertyNames accepts and that are not declared.
 std::optional<TextLanguage> PropertyNames::allowed(const std::vector<std::string>& declared) {
   LanguageBudget& budget = converter_.languages();
-  auto all = TextLanguage::of_length(0, std::nullopt, budget);
+  std::optional<TextLanguage> all = TextLanguage::of_any_text();
   const std::string path = at(s_.path, has_names() ? "propertyNames" : "patternProperties");
   if (has_names()) {
     auto schema = name_schema();
@@ -145,9 +143,7 @@ std::optional<Expr> PropertyNames::member_of_names(const Schema& other) {
 std::optional<Expr> PropertyNames::member_of_one_pattern() {
   const auto entry = s_.schema["patternProperties"].items().begin();
   const std::string path = at(at(s_.path, "patternProperties"), entry.key());
-  auto name = regex_expression(entry.key(), RegexPlace::json_string);
-  if (!name) return converter_.refuse(path, name.error().message), std::nullopt;
-  return converter_.json().member(sequence({literal("\""), std::move(*name), literal("\"")}),
+  return converter_.json().member(string_with_pattern(entry.key(), path, converter_),
                                   converter_.value(entry.value(), path));
 }
 

@@ -11,9 +11,7 @@
 namespace pagoda::grammar {
 
 /// What patternProperties and propertyNames say of an object's names: which there may be, and which schemas their
-/// values have. A name that a pattern matches for some readers only, or only in a part where the pattern has neither
-/// `^` nor
-/// `$`, is not written unless it is declared.
+/// values have. A name that a pattern matches for some readers only is not written unless it is declared.
 class PropertyNames {
  public:
   PropertyNames(const SchemaAt& schema, SchemaRules& converter) : s_(schema), converter_(converter) {}
@@ -30,7 +28,6 @@ class PropertyNames {
 
  private:
   struct Pattern {
-    std::string regex;
     std::string path;
     Schema schema;
     TextLanguage part;      ///< what it certainly matches

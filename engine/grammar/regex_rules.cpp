@@ -1,10 +1,14 @@
 #include "engine/grammar/regex_rules.hpp"
 
+#include <algorithm>
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "engine/grammar/limits.hpp"
+#include "engine/grammar/text_language.hpp"
 #include "engine/text/unicode.hpp"
 
 namespace pagoda::grammar {
@@ -75,7 +79,8 @@ std::optional<char32_t> control_of(char32_t letter) {
 
 class RegexParser {
  public:
-  RegexParser(std::string_view regex, RegexPlace place) : regex_(regex), place_(place) {}
+  RegexParser(std::string_view regex, CharacterClasses classes, RegexFlags flags)
+      : regex_(regex), classes_(classes), flags_(flags) {}
 
   Result<Expr> parse() {
     if (regex_.size() > kMaxRegexBytes) {
@@ -85,14 +90,15 @@ class RegexParser {
     if (text::find_invalid_utf8(regex_) != std::string_view::npos) {
       return fail(ErrorCode::invalid_request, "the regex is not UTF-8");
     }
-    Expr whole = alternatives(0, true);
+    read_flags();
+    Expr whole = alternatives(0);
     if (!error_ && position_ < regex_.size()) refuse("an unmatched )");
     if (error_) return fail(std::move(*error_));
     return whole;
   }
 
  private:
-  bool takes_possible() const { return place_ == RegexPlace::possible_part; }
+  bool takes_possible() const { return classes_ == CharacterClasses::possible; }
   bool at_end() const { return error_ || position_ >= regex_.size(); }
   bool next_is(char c) const { return !at_end() && regex_[position_] == c; }
   bool take(std::string_view text) {
@@ -110,38 +116,43 @@ class RegexParser {
     return nothing();
   }
 
-  Expr any_of(const CharacterRanges& ranges) const {
-    return place_ == RegexPlace::json_string ? json_character(ranges) : characters(ranges);
+  /// (?is) at the begin.
+  void read_flags() {
+    const std::size_t end = regex_.find_first_not_of("is", 2);
+    if (!regex_.starts_with("(?") || end == 2 || end == std::string_view::npos || regex_[end] != ')') return;
+    set_flags(regex_.substr(2, end - 2));
+    position_ = end + 1;
   }
 
-  Expr alternatives(int depth, bool is_whole) {
+  void set_flags(std::string_view letters) {
+    flags_.ignores_case |= letters.find('i') != std::string_view::npos;
+    flags_.dot_is_any |= letters.find('s') != std::string_view::npos;
+  }
+
+  Expr any_of(CharacterRanges ranges) const {
+    if (!flags_.ignores_case) return characters(std::move(ranges));
+    constexpr char32_t kToLower = 'a' - 'A';
+    CharacterRanges others;
+    for (const auto [first, last] : intersection(ranges, {{'A', 'Z'}}))
+      others.push_back({first + kToLower, last + kToLower});
+    for (const auto [first, last] : intersection(ranges, {{'a', 'z'}}))
+      others.push_back({first - kToLower, last - kToLower});
+    ranges.insert(ranges.end(), others.begin(), others.end());
+    return characters(std::move(ranges));
+  }
+
+  Expr alternatives(int depth) {
     if (depth > kMaxDepth) return refuse("groups in groups deeper than " + std::to_string(kMaxDepth));
     std::vector<Expr> all;
     do {
-      all.push_back(is_whole ? anchored() : terms(depth));
+      all.push_back(terms(depth));
     } while (take("|"));
     return choice(std::move(all));
-  }
-
-  Expr anchored() {
-    const bool from_start = take("^");
-    Expr middle = terms(0);
-    const bool to_end = take("$");
-    if (place_ == RegexPlace::whole_text) return middle;
-    const bool is_any_part = place_ == RegexPlace::any_part || place_ == RegexPlace::possible_part;
-    if (from_start == to_end && (from_start || !is_any_part)) return middle;
-    const Expr anything = repeat(any_of(complement({})), 0, kUnbounded);
-    std::vector<Expr> parts;
-    if (!from_start) parts.push_back(anything);
-    parts.push_back(std::move(middle));
-    if (!to_end) parts.push_back(anything);
-    return sequence(std::move(parts));
   }
 
   Expr terms(int depth) {
     std::vector<Expr> all;
     while (!at_end() && !next_is('|') && !next_is(')')) {
-      if (depth == 0 && next_is('$') && (position_ + 1 == regex_.size() || regex_[position_ + 1] == '|')) break;
       all.push_back(quantified(atom(depth)));
     }
     return all.empty() ? empty() : sequence(std::move(all));
@@ -161,6 +172,7 @@ class RegexParser {
     } else {
       return part;
     }
+    if (part->kind == Expression::Kind::assertion) return refuse("a quantifier of an assertion");
     if (take("?")) {
       // A lazy quantifier: the same texts.
     } else if (next_is('+')) {
@@ -186,9 +198,8 @@ class RegexParser {
     }
     if (!take("}")) return refuse("a { that begins no quantifier"), false;
     if (max != kUnbounded && max < min) return refuse("a quantifier whose bounds are swapped"), false;
-    if (min > kMaxRepetitions || max > kMaxRepetitions) {
-      return refuse("more than " + std::to_string(kMaxRepetitions) + " repetitions"), false;
-    }
+    if (min > kMaxRepetitions) return refuse("more than " + std::to_string(kMaxRepetitions) + " repetitions"), false;
+    if (max > kMaxRepetitions) max = kUnbounded;  // which no text tells apart
     return true;
   }
 
@@ -205,29 +216,54 @@ class RegexParser {
     if (next_is('(')) return group(depth);
     if (next_is('[')) return any_of(bracket());
     if (next_is('\\')) return escape();
-    if (next_is('^') || next_is('$')) return refuse(std::string("a ") + regex_[position_] + " inside");
+    if (take("^")) return assertion(Expression::Assertion::text_begins);
+    if (take("$")) return assertion(Expression::Assertion::text_ends);
     if (next_is('*') || next_is('+') || next_is('?') || next_is('{')) {
       return refuse("a quantifier without anything before it");
     }
-    if (take(".")) return any_of(complement(takes_possible() ? CharacterRanges{{'\n', '\n'}} : line_ends()));
+    if (take(".")) {
+      if (flags_.dot_is_any) return characters(complement({}));
+      return characters(complement(takes_possible() ? CharacterRanges{{'\n', '\n'}} : line_ends()));
+    }
     const char32_t character = take_character();
     return any_of({{character, character}});
   }
 
   Expr group(int depth) {
     take("(");
+    if (take("?=")) return look_ahead(Expression::Assertion::ahead, depth);
+    if (take("?!")) return look_ahead(Expression::Assertion::not_ahead, depth);
+    const std::size_t flags_end = regex_.find_first_not_of("is", position_ + 1);
+    if (next_is('?') && flags_end > position_ + 1 && flags_end < regex_.size() && regex_[flags_end] == ':') {
+      const RegexFlags outside = flags_;
+      set_flags(regex_.substr(position_ + 1, flags_end - position_ - 1));
+      position_ = flags_end + 1;
+      Expr inside = group_end(depth);
+      flags_ = outside;
+      return inside;
+    }
     if (next_is('?') && !take("?:")) {
       const bool is_named = regex_.substr(position_).starts_with("?P<") || regex_.substr(position_).starts_with("?<");
       const bool looks_behind =
           regex_.substr(position_).starts_with("?<=") || regex_.substr(position_).starts_with("?<!");
       const std::size_t end = regex_.find('>', position_);
       if (!is_named || looks_behind || end == std::string_view::npos)
-        return refuse("look-around, flags or a like group");
+        return refuse("look-behind, flags or a like group");
       position_ = end + 1;
     }
-    Expr inside = alternatives(depth + 1, false);
+    return group_end(depth);
+  }
+
+  /// Behind the parenthesis.
+  Expr group_end(int depth) {
+    Expr inside = alternatives(depth + 1);
     if (!take(")")) return refuse("a group without its end");
     return inside;
+  }
+
+  Expr look_ahead(Expression::Assertion kind, int depth) {
+    Expr inside = group_end(depth);
+    return error_ ? nothing() : assertion(kind, std::move(inside));
   }
 
   Expr escape() {
@@ -320,7 +356,8 @@ class RegexParser {
   }
 
   std::string_view regex_;
-  RegexPlace place_;
+  CharacterClasses classes_;
+  RegexFlags flags_;
   std::size_t position_ = 0;
   std::optional<Error> error_;
 };
@@ -335,8 +372,6 @@ std::string json_escape(char32_t character) {
   return std::string("\\u00") + kDigits[character >> 4] + kDigits[character & 0xF];
 }
 
-}  // namespace
-
 Expr json_character(const CharacterRanges& ranges) {
   static const CharacterRanges escaped{{1, 0x1F}, {'"', '"'}, {'\\', '\\'}};
   std::vector<Expr> parts;
@@ -348,8 +383,76 @@ Expr json_character(const CharacterRanges& ranges) {
   return choice(std::move(parts));
 }
 
-Result<Expr> regex_expression(std::string_view regex, RegexPlace place) {
-  return RegexParser(regex, place).parse();
+bool is_assertion(const Expr& e, Expression::Assertion kind) {
+  return e->kind == Expression::Kind::assertion && e->assertion == kind;
+}
+
+bool has_assertions(const Expression& e) {
+  return e.kind == Expression::Kind::assertion ||
+         std::ranges::any_of(e.parts, [](const Expr& part) { return has_assertions(*part); });
+}
+
+}  // namespace
+
+Result<Expr> parse_regex(std::string_view regex, CharacterClasses classes, RegexFlags flags) {
+  return RegexParser(regex, classes, flags).parse();
+}
+
+std::optional<std::vector<Unanchored>> without_anchors(const Expr& expression) {
+  const bool is_choice = expression->kind == Expression::Kind::choice;
+  std::vector<Unanchored> all;
+  for (const Expr& alternative : is_choice ? expression->parts : std::vector<Expr>{expression}) {
+    const bool is_sequence = alternative->kind == Expression::Kind::sequence;
+    std::vector<Expr> parts = is_sequence ? alternative->parts : std::vector<Expr>{alternative};
+    Unanchored one;
+    one.begins = !parts.empty() && is_assertion(parts.front(), Expression::Assertion::text_begins);
+    if (one.begins) parts.erase(parts.begin());
+    one.ends = !parts.empty() && is_assertion(parts.back(), Expression::Assertion::text_ends);
+    if (one.ends) parts.pop_back();
+    one.expression = parts.empty() ? empty() : sequence(std::move(parts));
+    if (has_assertions(*one.expression)) return std::nullopt;
+    all.push_back(std::move(one));
+  }
+  return all;
+}
+
+Result<Expr> regex_expression(std::string_view regex, RegexFlags flags) {
+  auto parsed = parse_regex(regex, CharacterClasses::certain, flags);
+  if (!parsed || !has_assertions(**parsed)) return parsed;
+  if (const auto alternatives = without_anchors(*parsed)) {
+    std::vector<Expr> all;
+    for (const Unanchored& one : *alternatives) all.push_back(one.expression);
+    return choice(std::move(all));
+  }
+  LanguageBudget budget;
+  const auto language = TextLanguage::of(*parsed, Matching::whole, budget);
+  if (!language) {
+    return fail(ErrorCode::invalid_request, "the regex takes too many states together with what it looks ahead for");
+  }
+  return language->expression(nullptr);
+}
+
+Expr in_json_string(const Expr& expression) {
+  std::map<const Expression*, Expr> known;
+  const auto convert = [&](const auto& self, const Expr& e) -> Expr {
+    const auto [place, is_new] = known.try_emplace(e.get(), e);
+    if (!is_new) return place->second;
+    Expr made = e;
+    if (e->kind == Expression::Kind::characters) {
+      made = json_character(e->ranges);
+    } else if (!e->parts.empty()) {
+      Expression copy = *e;
+      copy.size = 1;
+      for (Expr& part : copy.parts) {
+        part = self(self, part);
+        copy.size += part->size;
+      }
+      made = std::make_shared<const Expression>(std::move(copy));
+    }
+    known[e.get()] = made;
+    return made;
+  };
+  return convert(convert, expression);
 }
 
 }  // namespace pagoda::grammar

@@ -29,6 +29,12 @@ using Kind = Expression::Kind;
 void list_rules(const Expression& e, RuleId from, std::vector<std::vector<RuleId>>& named_by) {
   if (e.kind == Kind::rule) named_by[static_cast<std::size_t>(e.rule)].push_back(from);
   for (const Expr& part : e.parts) list_rules(*part, from, named_by);
+  if (e.kind != Kind::automaton) return;
+  for (const auto& state : e.automaton->states) {
+    for (const auto& edge : state.edges) {
+      if (edge.escapes >= 0) named_by[static_cast<std::size_t>(edge.escapes)].push_back(from);
+    }
+  }
 }
 
 /// The rules of which `is` tells so, given those of which it is known. Each rule is looked at again only when one that
@@ -133,6 +139,19 @@ Expr rule(RuleId id) {
   return make({.kind = Kind::rule, .rule = id});
 }
 
+Expr automaton(CharacterAutomaton of) {
+  std::int64_t size = 1;
+  for (const auto& state : of.states) size += static_cast<std::int64_t>(1 + state.edges.size());
+  return make(
+      {.kind = Kind::automaton, .automaton = std::make_shared<const CharacterAutomaton>(std::move(of)), .size = size});
+}
+
+Expr assertion(Expression::Assertion of, Expr part) {
+  Expression made{.kind = Kind::assertion, .assertion = of};
+  if (part) made.parts.push_back(std::move(part));
+  return make(std::move(made));
+}
+
 Expr empty() {
   return literal({});
 }
@@ -161,6 +180,13 @@ Expr Rules::include(const Rules& other) {
     copy.rule += offset;
     for (Trigger& trigger : copy.triggers) trigger.rule += offset;
     for (Expr& part : copy.parts) part = self(self, part);
+    if (copy.automaton) {
+      CharacterAutomaton own = *copy.automaton;
+      for (auto& state : own.states) {
+        for (auto& edge : state.edges) edge.escapes += edge.escapes >= 0 ? offset : 0;
+      }
+      copy.automaton = std::make_shared<const CharacterAutomaton>(std::move(own));
+    }
     return moved[e.get()] = std::make_shared<const Expression>(std::move(copy));
   };
   for (const Expr& body : other.bodies_) add(move(move, body));
@@ -182,6 +208,8 @@ bool ends(const Expression& e, const std::vector<bool>& rule_ends) {
     case Kind::rule:
       return rule_ends[static_cast<std::size_t>(e.rule)];
     case Kind::free_text:
+    case Kind::automaton:
+    case Kind::assertion:
       return true;
   }
   return false;
@@ -201,7 +229,10 @@ bool may_be_empty(const Expression& e, const std::vector<bool>& rule_may_be_empt
       return e.min == 0 || may_be_empty(*e.parts.front(), rule_may_be_empty);
     case Kind::rule:
       return rule_may_be_empty[static_cast<std::size_t>(e.rule)];
+    case Kind::automaton:
+      return e.automaton->states.front().accepts && e.automaton->min_length == 0;
     case Kind::free_text:
+    case Kind::assertion:
       return true;
   }
   return false;

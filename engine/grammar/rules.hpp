@@ -32,6 +32,28 @@ struct Expression;
 /// Immutable, and shared where it occurs more than once.
 using Expr = std::shared_ptr<const Expression>;
 
+inline constexpr std::int32_t kUnbounded = -1;
+
+/// A deterministic automaton over characters, whose texts have a length between two bounds. From every state some text
+/// within the bounds ends in a state that accepts.
+struct CharacterAutomaton {
+  struct Edge {
+    Expr characters;      ///< one of them; null: none
+    RuleId escapes = -1;  ///< what follows a backslash in an escape of such a character; -1: none
+    std::uint32_t target = 0;
+  };
+  struct State {
+    bool accepts = false;
+    std::vector<Edge> edges;  ///< their characters are apart
+  };
+
+  std::vector<State> states;    ///< the start first
+  std::int32_t min_length = 0;  ///< in characters; an escape is one
+  std::int32_t max_length = kUnbounded;
+
+  bool is_counted() const { return min_length > 0 || max_length != kUnbounded; }
+};
+
 /// A text in free text, behind which a rule goes on.
 struct Trigger {
   std::string text;  ///< not empty
@@ -39,7 +61,20 @@ struct Trigger {
 };
 
 struct Expression {
-  enum class Kind : std::uint8_t { literal, characters, sequence, choice, repeat, rule, free_text };
+  enum class Kind : std::uint8_t {
+    literal,
+    characters,
+    sequence,
+    choice,
+    repeat,
+    rule,
+    free_text,
+    automaton,
+    assertion
+  };
+  /// What holds between two characters: the text begins or ends there, or the part matches, or does not match, what
+  /// comes next.
+  enum class Assertion : std::uint8_t { text_begins, text_ends, ahead, not_ahead };
 
   Kind kind = Kind::literal;
   std::string text = {};         ///< of literal; UTF-8
@@ -51,11 +86,11 @@ struct Expression {
   // Of free_text, which is the whole body of its rule:
   std::vector<Trigger> triggers = {};
   std::vector<std::string> excluded = {};
-  bool goes_on = false;   ///< behind a trigger's rule; else the text ends there
-  std::int64_t size = 1;  ///< with its parts, each as often as it is written
+  bool goes_on = false;  ///< behind a trigger's rule; else the text ends there
+  std::shared_ptr<const CharacterAutomaton> automaton = nullptr;
+  Assertion assertion = Assertion::text_begins;  ///< of assertion, which rules do not have: languages resolve it
+  std::int64_t size = 1;                         ///< with its parts, each as often as it is written
 };
-
-inline constexpr std::int32_t kUnbounded = -1;
 
 Expr literal(std::string_view text);
 Expr characters(CharacterRanges ranges);
@@ -66,6 +101,9 @@ Expr choice(std::vector<Expr> parts);
 Expr repeat(Expr part, std::int32_t min, std::int32_t max);
 Expr optional(Expr part);
 Expr rule(RuleId id);
+Expr automaton(CharacterAutomaton of);
+/// `part` is null but of look-ahead.
+Expr assertion(Expression::Assertion of, Expr part = nullptr);
 /// The empty text.
 Expr empty();
 /// No text at all.

@@ -8,6 +8,7 @@
 
 #include "engine/grammar/limits.hpp"
 #include "engine/grammar/schema_rewriting.hpp"
+#include "engine/grammar/string_formats.hpp"
 
 namespace pagoda::grammar {
 namespace {
@@ -107,6 +108,13 @@ std::optional<JsonType> subject_of(std::string_view keyword) {
   return std::nullopt;
 }
 
+/// Whether the keyword restricts values, alone or beside others, and is read here.
+bool is_assertion(std::string_view keyword) {
+  static const Keywords words{"enum",        "const", "anyOf", "oneOf",    "type",         "minContains",
+                              "maxContains", "then",  "else",  kRewritten, kExcludedValues};
+  return is_one_of(keyword, words) || subject_of(keyword);
+}
+
 /// Compared by value: 1 is 1.0, and the order of properties is none.
 using Values = std::vector<nlohmann::json>;
 
@@ -177,26 +185,18 @@ std::string at(const std::string& path, std::string_view part) {
   return result;
 }
 
-bool is_annotation(std::string_view keyword) {
-  static const Keywords words{"title",           "description", "default",       "examples",
-                              "deprecated",      "readOnly",    "writeOnly",     "$comment",
-                              "$schema",         "$id",         "$defs",         "definitions",
-                              "discriminator",   "$anchor",     "contentSchema", "contentMediaType",
-                              "contentEncoding", "example"};
+bool is_refused(std::string_view keyword) {
+  static const Keywords words{"$dynamicRef", "$recursiveRef", "dependencies", "disallow", "extends", "divisibleBy"};
   return is_one_of(keyword, words);
+}
+
+bool is_annotation(std::string_view keyword) {
+  return !is_assertion(keyword) && !is_joined(keyword) && !is_refused(keyword);
 }
 
 bool is_joined(std::string_view keyword) {
   static const Keywords words{"$ref", "allOf", "not", "if", "dependentRequired", "dependentSchemas"};
   return is_one_of(keyword, words);
-}
-
-bool is_known(std::string_view keyword) {
-  // Those that say something only beside others, which look for them, and those that are turned into others.
-  static const Keywords words{
-      "enum", "const", "anyOf", "oneOf", "allOf",    "type",          "minContains",       "maxContains",
-      "then", "else",  "not",   "if",    kRewritten, kExcludedValues, "dependentRequired", "dependentSchemas"};
-  return is_one_of(keyword, words) || subject_of(keyword) || is_annotation(keyword);
 }
 
 Schema without_annotations(const Schema& schema) {
@@ -324,7 +324,7 @@ Result<SchemaAt> SchemaDocument::flattened(SchemaAt schema, SchemaBudget& budget
       if (!rewritten) return fail(rewritten.error());
       if (!budget.take(*rewritten)) return too_large();
       if (*rewritten != true) parts.push_back({std::move(*rewritten), path});
-    } else if (!is_known(keyword)) {
+    } else if (is_refused(keyword)) {
       return fail(schema_error(path, "the keyword is not supported"));
     } else if (!is_annotation(keyword) && keyword != "then" && keyword != "else") {
       own.schema[keyword] = value;
@@ -420,7 +420,10 @@ Result<std::optional<JsonTypes>> types_of(const SchemaAt& schema) {
     return types;
   }
   for (const auto& [keyword, value] : schema.schema.items()) {
-    if (const auto subject = subject_of(keyword)) types.insert(*subject);
+    const bool is_unknown_format =
+        keyword == "format" && (!value.is_string() || !string_format(value.get<std::string>()));
+    const auto subject = subject_of(keyword);
+    if (subject && !is_unknown_format) types.insert(*subject);
   }
   if (types.empty()) return std::nullopt;
   return types;

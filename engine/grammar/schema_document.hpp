@@ -42,12 +42,12 @@ Error schema_error(const std::string& path, const std::string& problem);
 /// The path of a part, whose name is escaped.
 std::string at(const std::string& path, std::string_view part);
 
-/// Does the keyword say nothing of which values are valid?
+/// Whether the keyword restricts no value. A keyword that JSON Schema does not have is such an annotation (core 6.5).
 bool is_annotation(std::string_view keyword);
 /// Does flattening turn it into other keywords?
 bool is_joined(std::string_view keyword);
-/// Is it a keyword of a flattened schema that is supported, or an annotation?
-bool is_known(std::string_view keyword);
+/// Whether the keyword restricts values and is not supported.
+bool is_refused(std::string_view keyword);
 /// An object without its annotations, or what else it is.
 Schema without_annotations(const Schema& schema);
 
@@ -89,7 +89,7 @@ class SchemaDocument {
   Result<SchemaAt> resolve(const Schema& reference, const std::string& path) const;
   /// Without $ref and allOf: what they and the keywords beside them ask for, in one schema.
   Result<SchemaAt> flattened(SchemaAt schema, SchemaBudget& budget, int depth = 0) const;
-  /// What accepts a value that both accept. `a` and `b` are flattened, and `a` has only known keywords.
+  /// What accepts a value that both accept. `a` and `b` are flattened, and `a` has no refused keyword.
   Result<SchemaAt> merged(SchemaAt a, const SchemaAt& b, SchemaBudget& budget) const;
   /// Is there certainly no value that both accept?
   bool disjoint(const Schema& a, const Schema& b, SchemaBudget& budget, int depth = 0) const;

@@ -85,8 +85,8 @@ Result<Schema> merged_keyword(const std::string& keyword, Schema a, const Schema
   static const Words least{"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"};
   const auto too_large = [&] { return fail(schema_error(at(path, keyword), "it is too large")); };
   const bool are_numbers = a.is_number() && b.is_number();
-  if (is_among(keyword, greatest) && are_numbers) return a.get<double>() < b.get<double>() ? b : a;
-  if (is_among(keyword, least) && are_numbers) return a.get<double>() > b.get<double>() ? b : a;
+  if (is_among(keyword, greatest) && are_numbers) return a < b ? b : a;
+  if (is_among(keyword, least) && are_numbers) return b < a ? b : a;
   if (keyword == "required" && a.is_array() && b.is_array()) {
     if (a.size() > kMaxProperties || b.size() > kMaxProperties || !budget.take_comparisons(a.size() * b.size())) {
       return too_large();
@@ -269,7 +269,7 @@ Result<SchemaAt> SchemaDocument::merged(SchemaAt a, const SchemaAt& b, SchemaBud
     return fail(schema_error(b.path, "it is too large"));
   }
   for (const auto& [keyword, value] : other.items()) {
-    if (!is_known(keyword)) return fail(schema_error(at(b.path, keyword), "the keyword is not supported"));
+    if (is_refused(keyword)) return fail(schema_error(at(b.path, keyword), "the keyword is not supported"));
     if (is_annotation(keyword) || (keyword == "type" && a.schema.contains("type"))) continue;
     if (keyword == "items" || keyword == "prefixItems") continue;
     const char* const more = name_of_more(keyword);

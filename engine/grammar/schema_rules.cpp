@@ -41,6 +41,21 @@ class Converter final : public SchemaRules {
     return root;
   }
 
+  /// The strings that the schema accepts.
+  Result<TextLanguage> convert_strings() {
+    const auto flat = flattened({document_.root(), ""});
+    std::optional<TextLanguage> language;
+    if (flat && !is_of_strings(flat->schema)) {
+      refuse({}, "a text is held to enum, const, minLength, maxLength, pattern and format alone");
+    } else if (flat) {
+      const bool is_listed = flat->schema.contains("enum") || flat->schema.contains("const");
+      language = is_listed ? listed_texts(*flat) : string_language(*flat, *this);
+    }
+    if (error_) return fail(std::move(*error_));
+    if (!language) return fail(schema_error({}, "it is too large"));
+    return std::move(*language);
+  }
+
   // -- for the parts of a schema
 
   Expr value(const Schema& schema, const std::string& path) override {
@@ -72,15 +87,16 @@ class Converter final : public SchemaRules {
   JsonRules& json() override { return json_; }
   Rules& rules() override { return rules_; }
 
-  std::optional<std::int64_t> count(const SchemaAt& s, const char* keyword) override {
-    if (!s.schema.contains(keyword)) return std::nullopt;
-    const Schema& value = s.schema[keyword];
-    const bool is_count = value.is_number() && value.get<double>() >= 0 && has_type(value, {JsonType::integer});
-    if (!is_count) return refuse(at(s.path, keyword), "it is no whole number"), std::nullopt;
-    if (value.get<double>() > static_cast<double>(kMaxRepetitions)) {
-      return refuse(at(s.path, keyword), "at most " + std::to_string(kMaxRepetitions) + " is supported"), std::nullopt;
-    }
-    return static_cast<std::int64_t>(value.get<double>());
+  std::int32_t least(const SchemaAt& s, const char* keyword, std::int32_t absent) override {
+    const auto number = count(s, keyword);
+    if (!number || *number <= static_cast<double>(kMaxRepetitions))
+      return number ? static_cast<std::int32_t>(*number) : absent;
+    refuse(at(s.path, keyword), "at most " + std::to_string(kMaxRepetitions) + " is supported");
+    return absent;
+  }
+  std::int32_t most(const SchemaAt& s, const char* keyword) override {
+    const auto number = count(s, keyword);
+    return number && *number <= static_cast<double>(kMaxRepetitions) ? static_cast<std::int32_t>(*number) : kUnbounded;
   }
 
  private:
@@ -89,6 +105,15 @@ class Converter final : public SchemaRules {
     SchemaAt schema;
   };
 
+  /// A keyword that counts something; absent, or refused.
+  std::optional<double> count(const SchemaAt& s, const char* keyword) {
+    if (!s.schema.contains(keyword)) return std::nullopt;
+    const Schema& value = s.schema[keyword];
+    const bool is_count = value.is_number() && value.get<double>() >= 0 && has_type(value, {JsonType::integer});
+    if (!is_count) return refuse(at(s.path, keyword), "it is no whole number"), std::nullopt;
+    return value.get<double>();
+  }
+
   Expr body(SchemaAt stated) {
     auto flat = document_.flattened(std::move(stated), budget_);
     if (!flat) return error_ = flat.error(), nothing();
@@ -96,7 +121,7 @@ class Converter final : public SchemaRules {
     if (s.schema.is_boolean()) return s.schema.get<bool>() ? json_.value() : nothing();
     if (!s.schema.is_object()) return refuse(s.path, "a schema is an object, true or false");
     for (const auto& [keyword, unused] : s.schema.items()) {
-      if (!is_known(keyword)) return refuse(at(s.path, keyword), "the keyword is not supported");
+      if (is_refused(keyword)) return refuse(at(s.path, keyword), "the keyword is not supported");
     }
     if (s.schema.contains("const") || s.schema.contains("enum")) return listed_values(s);
     if (s.schema.contains("anyOf")) return alternatives(s, "anyOf");
@@ -172,29 +197,56 @@ class Converter final : public SchemaRules {
 
   /// The values of const or enum that all other keywords accept.
   Expr listed_values(const SchemaAt& s) {
+    std::vector<Expr> parts;
+    for (const Schema& value : accepted_values(s)) parts.push_back(literal(json_.constant(value)));
+    return choice(std::move(parts));
+  }
+
+  std::optional<TextLanguage> listed_texts(const SchemaAt& s) {
+    std::vector<std::string> texts;
+    for (const Schema& value : accepted_values(s)) {
+      if (value.is_string()) texts.push_back(value.get<std::string>());
+    }
+    return TextLanguage::of_texts(texts, languages_);
+  }
+
+  /// Empty after a refusal, or where it may be.
+  std::vector<Schema> accepted_values(const SchemaAt& s) {
     if (s.schema.contains("enum") && (!s.schema["enum"].is_array() || s.schema["enum"].empty())) {
-      return contradiction(s, "enum", "it is no list of values");
+      contradiction(s, "enum", "it is no list of values");
+      return {};
     }
     const char* const keyword = s.schema.contains("const") ? "const" : "enum";
     const Schema values = s.schema.contains("const") ? Schema::array({s.schema["const"]}) : s.schema["enum"];
     if (values.size() > kMaxChoices) {
-      return refuse(at(s.path, "enum"), "at most " + std::to_string(kMaxChoices) + " values are supported");
+      refuse(at(s.path, "enum"), "at most " + std::to_string(kMaxChoices) + " values are supported");
+      return {};
     }
     SchemaAt rest{Schema::object(), s.path};
     for (const auto& [other, value] : s.schema.items()) {
       if (other != keyword) rest.schema[other] = value;
     }
-    std::vector<Expr> parts;
+    std::vector<Schema> accepted;
     for (const Schema& value : values) {
       const auto is_valid = checker_.accepts(rest.schema, value);
       if (!is_valid) {
-        return refuse(at(s.path, keyword),
-                      "whether the keywords beside it accept " + value.dump().substr(0, 100) + " is not certain");
+        refuse(at(s.path, keyword),
+               "whether the keywords beside it accept " + value.dump().substr(0, 100) + " is not certain");
+        return {};
       }
-      if (*is_valid) parts.push_back(literal(json_.constant(value)));
+      if (*is_valid) accepted.push_back(value);
     }
-    if (parts.empty()) return contradiction(s, keyword, "the keywords beside it accept none of its values");
-    return choice(std::move(parts));
+    if (accepted.empty()) contradiction(s, keyword, "the keywords beside it accept none of its values");
+    return accepted;
+  }
+
+  static bool is_of_strings(const Schema& schema) {
+    if (!schema.is_object()) return false;
+    const bool is_listed = schema.contains("enum") || schema.contains("const");
+    if (!is_listed && (!schema.contains("type") || schema["type"] != "string")) return false;
+    return std::ranges::none_of(schema.items(), [](const auto& member) {
+      return is_refused(member.key()) || member.key() == "anyOf" || member.key() == "oneOf";
+    });
   }
 
   static Schema exclusions(const SchemaAt& s) {
@@ -254,6 +306,23 @@ Result<Rules> schema_rules(std::string_view schema) {
   // Its first rule is the schema's own: the start.
   if (const auto root = schema_expression(schema, rules, json); !root) return fail(root.error());
   return rules;
+}
+
+Result<Expr> schema_text_expression(std::string_view schema, const std::vector<std::string>& excluded) {
+  auto document = SchemaDocument::parse(schema);
+  if (!document) return fail(document.error());
+  Rules rules;
+  JsonRules json(rules);
+  auto language = Converter(std::move(*document), rules, json).convert_strings();
+  if (!language) return fail(language.error());
+  LanguageBudget budget;
+  std::optional<TextLanguage> made = std::move(*language);
+  for (const std::string& text : excluded) {
+    const auto with_text = TextLanguage::of(literal(text), Matching::anywhere, budget);
+    made = made && with_text ? made->but_not(*with_text, budget) : std::nullopt;
+  }
+  if (!made) return fail(schema_error({}, "together with what ends the text it is too large"));
+  return made->expression(nullptr);
 }
 
 Result<Expr> schema_expression(std::string_view schema, Rules& rules, JsonRules& json) {

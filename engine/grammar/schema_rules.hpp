@@ -1,6 +1,8 @@
 #pragma once
 
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "engine/grammar/json_rules.hpp"
 #include "engine/grammar/rules.hpp"
@@ -21,5 +23,9 @@ Result<Rules> schema_rules(std::string_view schema);
 /// The same as an expression among other rules; `json` is of these. What the texts of JSON are made of, and how they
 /// are written, is `json`'s.
 Result<Expr> schema_expression(std::string_view schema, Rules& rules, JsonRules& json);
+
+/// The characters of the strings that the schema accepts, without quotes and escapes, and without texts in which one of
+/// `excluded` occurs. Error: as above, and where it accepts other values than strings.
+Result<Expr> schema_text_expression(std::string_view schema, const std::vector<std::string>& excluded);
 
 }  // namespace pagoda::grammar

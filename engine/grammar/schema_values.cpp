@@ -48,8 +48,15 @@ Verdict count(std::size_t actual, const Schema& of, bool at_least) {
   return at_least ? number >= of.get<double>() : number <= of.get<double>();
 }
 
-Verdict of_number(const std::string& name, const Schema& of, double value) {
+Verdict of_number(const std::string& name, const Schema& of, const Schema& number) {
   if (!of.is_number()) return std::nullopt;
+  if (name != "multipleOf" && of.type() == number.type()) {  // integers of 64 bits, too
+    return name == "minimum"            ? !(number < of)
+           : name == "maximum"          ? !(of < number)
+           : name == "exclusiveMinimum" ? of < number
+                                        : number < of;
+  }
+  const double value = number.get<double>();
   const double other = of.get<double>();
   if (name == "minimum") return value >= other;
   if (name == "maximum") return value <= other;
@@ -108,12 +115,12 @@ Verdict ValueChecker::keyword(const std::string& name, const Schema& of, const S
   }
   if (is_for(name, {"then", "else", "minContains", "maxContains"})) return true;  // if and contains tell of them
   if (is_for(name, {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})) {
-    return value.is_number() ? of_number(name, of, value.get<double>()) : true;
+    return value.is_number() ? of_number(name, of, value) : true;
   }
   if (name == kFraction) return value.is_number() ? Verdict(!has_type(value, {JsonType::integer})) : true;
   if (name == kMoreMultiples) {
     All all;
-    for (const Schema& one : of) all.add(value.is_number() ? of_number("multipleOf", one, value.get<double>()) : true);
+    for (const Schema& one : of) all.add(value.is_number() ? of_number("multipleOf", one, value) : true);
     return all.result();
   }
   if (is_for(name, {"minLength", "maxLength", "pattern", "format", kMorePatterns, kMoreFormats, kExcludedPatterns})) {
@@ -163,11 +170,11 @@ Verdict ValueChecker::matches(const Schema& regex, const std::string& text) {
   const auto& pattern = regex.get_ref<const std::string&>();
   const auto [known, is_new] = matches_.try_emplace(pattern);
   if (is_new) {
-    const auto language = [&](RegexPlace place) -> std::optional<TextLanguage> {
-      const auto parsed = regex_expression(pattern, place);
-      return parsed ? TextLanguage::of(*parsed, languages_) : std::nullopt;
+    const auto language = [&](CharacterClasses classes) -> std::optional<TextLanguage> {
+      const auto parsed = parse_regex(pattern, classes);
+      return parsed ? TextLanguage::of(*parsed, Matching::anywhere, languages_) : std::nullopt;
     };
-    known->second = {language(RegexPlace::any_part), language(RegexPlace::possible_part)};
+    known->second = {language(CharacterClasses::certain), language(CharacterClasses::possible)};
   }
   const auto& [certain, possible] = known->second;
   if (!certain || !possible) return std::nullopt;
@@ -182,7 +189,8 @@ Verdict ValueChecker::of_string(const std::string& name, const Schema& of, const
   if (name == "format") {
     // What is not of the format as it is written here may be of it for others.
     const auto regex = of.is_string() ? string_format(of.get_ref<const std::string&>()) : std::nullopt;
-    const auto certain = regex ? matches("^(" + std::string(*regex) + ")$", text) : std::nullopt;
+    if (!regex) return true;  // an annotation
+    const auto certain = matches("^(" + std::string(*regex) + ")$", text);
     return certain == true ? certain : std::nullopt;
   }
   if (!of.is_array()) return std::nullopt;

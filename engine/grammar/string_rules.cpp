@@ -19,14 +19,31 @@ struct Wanted {
   bool is_pattern = false;  ///< else it is a format, which is about the whole string
 };
 
+/// The texts in which the regex matches something. Characters that are repeated alone are counted, however often.
+std::optional<TextLanguage> language_of_pattern(const Expr& regex, LanguageBudget& budget) {
+  constexpr std::int32_t kFew = 64;
+  const auto alternatives = without_anchors(regex);
+  if (alternatives && alternatives->size() == 1) {
+    const auto& [expression, begins, ends] = alternatives->front();
+    const bool is_counted = begins && ends && expression->kind == Expression::Kind::repeat &&
+                            expression->parts.front()->kind == Expression::Kind::characters &&
+                            std::max(expression->min, expression->max) > kFew;
+    if (is_counted) {
+      const auto any = TextLanguage::of(repeat(expression->parts.front(), 0, kUnbounded), Matching::whole, budget);
+      return any ? any->of_length(expression->min, expression->max, budget) : std::nullopt;
+    }
+  }
+  return TextLanguage::of(regex, Matching::anywhere, budget);
+}
+
 /// Reads the keywords of one string.
 class StringReader {
  public:
   StringReader(const SchemaAt& s, SchemaRules& converter) : s_(s), converter_(converter) {}
 
   bool read() {
-    min_ = converter_.count(s_, "minLength").value_or(0);
-    max_ = converter_.count(s_, "maxLength");
+    min_ = converter_.least(s_, "minLength");
+    max_ = converter_.most(s_, "maxLength");
     for (const char* keyword : {"format", kMoreFormats}) read_each(keyword, &StringReader::read_format);
     for (const char* keyword : {"pattern", kMorePatterns}) read_each(keyword, &StringReader::read_pattern);
     if (s_.schema.contains(kExcludedValues)) {
@@ -34,22 +51,22 @@ class StringReader {
         if (value.is_string()) excluded_.push_back(value.get<std::string>());
       }
     }
-    if (max_ && *max_ < min_) contradicts("maxLength", "it is less than minLength");
+    if (max_ != kUnbounded && max_ < min_) contradicts("maxLength", "it is less than minLength");
     return !is_refused_;
   }
 
   Expr expression() {
     if (!read()) return nothing();
-    const bool has_length = min_ > 0 || max_;
+    const bool has_length = min_ > 0 || max_ != kUnbounded;
     const bool excludes = !excluded_.empty() || s_.schema.contains(kExcludedPatterns);
     if (!excludes && wanted_.empty()) {
-      if (!has_length) return converter_.json().string();
-      return converter_.json().string(static_cast<std::int32_t>(min_),
-                                      max_ ? static_cast<std::int32_t>(*max_) : kUnbounded);
+      return has_length ? converter_.json().string(min_, max_) : converter_.json().string();
     }
     if (!excludes && !has_length && wanted_.size() == 1) {
-      auto inside = regex_expression(wanted_.front().regex, RegexPlace::json_string);
-      if (!inside) return converter_.refuse(wanted_.front().path, inside.error().message);
+      const Wanted& only = wanted_.front();
+      if (only.is_pattern) return string_with_pattern(only.regex, only.path, converter_);
+      auto inside = regex_expression(only.regex);
+      if (!inside) return converter_.refuse(only.path, inside.error().message);
       return sequence({literal("\""), std::move(*inside), literal("\"")});
     }
     const auto all = language();
@@ -58,10 +75,39 @@ class StringReader {
 
   /// After read.
   std::optional<TextLanguage> language() {
-    auto whole = joined(RegexPlace::string);
-    // A pattern without ^ and $ is about the whole string unless other keywords say that there is more in it.
-    if (whole && whole->is_empty()) whole = joined(RegexPlace::any_part);
-    return whole;
+    LanguageBudget& budget = converter_.languages();
+    std::optional<TextLanguage> all = TextLanguage::of_any_text();
+    std::string path = s_.path;
+    for (const Wanted& wanted : wanted_) {
+      if (!all) break;
+      path = wanted.path;
+      const auto one = wanted.is_pattern
+                           ? pattern_language(wanted.regex, CharacterClasses::certain, wanted.path, converter_)
+                           : format_language(wanted);
+      if (!one) return std::nullopt;
+      all = all->and_in(*one, budget);
+    }
+    if (all && s_.schema.contains(kExcludedPatterns)) {
+      path = at(s_.path, "not");
+      for (const Schema& pattern : s_.schema[kExcludedPatterns]) {
+        if (!pattern.is_string()) return refuse(path, "a pattern in it is no text"), std::nullopt;
+        const auto one =
+            pattern_language(pattern.get_ref<const std::string&>(), CharacterClasses::possible, path, converter_);
+        if (!one) return std::nullopt;
+        if (all) all = all->but_not(*one, budget);
+      }
+    }
+    if (all && !excluded_.empty()) {
+      path = at(s_.path, "not");
+      const auto texts = TextLanguage::of_texts(excluded_, budget);
+      all = texts ? all->but_not(*texts, budget) : std::nullopt;
+    }
+    if (all && (min_ > 0 || max_ != kUnbounded)) {
+      path = at(s_.path, max_ != kUnbounded ? "maxLength" : "minLength");
+      all = all->of_length(min_, max_, budget);
+    }
+    if (!all) refuse(path, kTooLarge);
+    return all;
   }
 
  private:
@@ -88,8 +134,7 @@ class StringReader {
 
   void read_format(const Schema& format, const std::string& path) {
     const auto known = format.is_string() ? string_format(format.get_ref<const std::string&>()) : std::nullopt;
-    if (!known) return refuse(path, "the format " + format.dump().substr(0, 100) + " is not supported");
-    wanted_.push_back({*known, path, false});
+    if (known) wanted_.push_back({*known, path, false});  // another format is an annotation
   }
 
   void read_pattern(const Schema& pattern, const std::string& path) {
@@ -97,41 +142,18 @@ class StringReader {
     wanted_.push_back({pattern.get_ref<const std::string&>(), path, true});
   }
 
-  std::optional<TextLanguage> joined(RegexPlace place) {
-    LanguageBudget& budget = converter_.languages();
-    std::optional<TextLanguage> all = TextLanguage::of_length(min_, max_, budget);
-    std::string path = at(s_.path, max_ ? "maxLength" : "minLength");
-    for (const Wanted& wanted : wanted_) {
-      if (!all) break;
-      path = wanted.path;
-      const auto one =
-          regex_language(wanted.regex, wanted.is_pattern ? place : RegexPlace::string, wanted.path, converter_);
-      if (!one) return std::nullopt;
-      all = all->and_in(*one, budget);
-    }
-    if (all && s_.schema.contains(kExcludedPatterns)) {
-      path = at(s_.path, "not");
-      for (const Schema& pattern : s_.schema[kExcludedPatterns]) {
-        if (!pattern.is_string()) return refuse(path, "a pattern in it is no text"), std::nullopt;
-        const auto one =
-            regex_language(pattern.get_ref<const std::string&>(), RegexPlace::possible_part, path, converter_);
-        if (!one) return std::nullopt;
-        if (all) all = all->but_not(*one, budget);
-      }
-    }
-    if (all && !excluded_.empty()) {
-      path = at(s_.path, "not");
-      const auto texts = TextLanguage::of_texts(excluded_, budget);
-      all = texts ? all->but_not(*texts, budget) : std::nullopt;
-    }
-    if (!all) refuse(path, kTooLarge);
-    return all;
+  std::optional<TextLanguage> format_language(const Wanted& wanted) {
+    const auto parsed = regex_expression(wanted.regex);
+    if (!parsed) return refuse(wanted.path, parsed.error().message), std::nullopt;
+    auto language = TextLanguage::of(*parsed, Matching::whole, converter_.languages());
+    if (!language) refuse(wanted.path, kTooLarge);
+    return language;
   }
 
   const SchemaAt& s_;
   SchemaRules& converter_;
-  std::int64_t min_ = 0;
-  std::optional<std::int64_t> max_;
+  std::int32_t min_ = 0;
+  std::int32_t max_ = kUnbounded;
   std::vector<Wanted> wanted_;
   std::vector<std::string> excluded_;
   bool is_refused_ = false;
@@ -148,17 +170,39 @@ std::optional<TextLanguage> string_language(const SchemaAt& schema, SchemaRules&
   return reader.read() ? reader.language() : std::nullopt;
 }
 
-std::optional<TextLanguage> regex_language(std::string_view regex, RegexPlace place, const std::string& path,
-                                           SchemaRules& converter) {
-  const auto parsed = regex_expression(regex, place);
+std::optional<TextLanguage> pattern_language(std::string_view regex, CharacterClasses classes, const std::string& path,
+                                             SchemaRules& converter) {
+  const auto parsed = parse_regex(regex, classes);
   if (!parsed) return converter.refuse(path, parsed.error().message), std::nullopt;
-  auto language = TextLanguage::of(*parsed, converter.languages());
+  auto language = language_of_pattern(*parsed, converter.languages());
   if (!language) converter.refuse(path, kTooLarge);
   return language;
 }
 
+Expr string_with_pattern(std::string_view regex, const std::string& path, SchemaRules& converter) {
+  const auto parsed = parse_regex(regex, CharacterClasses::certain);
+  if (!parsed) return converter.refuse(path, parsed.error().message);
+  if (const auto language = language_of_pattern(*parsed, converter.languages())) {
+    if (language->is_empty()) return converter.refuse(path, "no text matches it");
+    return string_in(*language, converter);
+  }
+  // As it is written, where an automaton for it is too large.
+  const auto alternatives = without_anchors(*parsed);
+  if (!alternatives) return converter.refuse(path, "together with what it looks ahead for it is too large");
+  const Expr anything = repeat(characters(complement({})), 0, kUnbounded);
+  std::vector<Expr> all;
+  for (const Unanchored& one : *alternatives) {
+    std::vector<Expr> parts;
+    if (!one.begins) parts.push_back(anything);
+    parts.push_back(one.expression);
+    if (!one.ends) parts.push_back(anything);
+    all.push_back(sequence(std::move(parts)));
+  }
+  return sequence({literal("\""), in_json_string(choice(std::move(all))), literal("\"")});
+}
+
 Expr string_in(const TextLanguage& language, SchemaRules& converter) {
-  return sequence({literal("\""), language.expression(converter.rules(), true, literal("\""))});
+  return sequence({literal("\""), language.expression(&converter.json()), literal("\"")});
 }
 
 }  // namespace pagoda::grammar

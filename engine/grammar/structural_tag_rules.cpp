@@ -8,6 +8,8 @@
 
 #include "engine/grammar/ebnf_rules.hpp"
 #include "engine/grammar/json_rules.hpp"
+#include "engine/grammar/lark_rules.hpp"
+#include "engine/grammar/lark_syntax.hpp"
 #include "engine/grammar/limits.hpp"
 #include "engine/grammar/regex_rules.hpp"
 #include "engine/grammar/schema_document.hpp"
@@ -79,7 +81,7 @@ class TagConverter {
     const std::string type = text(f, path, "type");
     if (error_) return nothing();
     if (type == "const_string") return constant(f, path);
-    if (type == "json_schema") return json_schema(f, path);
+    if (type == "json_schema") return json_schema(f, path, ends);
     if (type == "regex") return regex(f, path);
     if (type == "grammar") return grammar(f, path);
     if (type == "any_text") return any_text(f, path, ends);
@@ -171,24 +173,27 @@ class TagConverter {
     return literal(text(f, path, "value"));
   }
 
-  Expr json_schema(const Json& f, const std::string& path) {
+  Expr json_schema(const Json& f, const std::string& path, const Texts& ends) {
     check_members(f, path, {"json_schema", "style", "label"});
-    auto style = JsonStyle::json;
-    if (f.contains("style")) {
-      if (f["style"] == "python") {
-        style = JsonStyle::python;
-      } else if (f["style"] != "json") {
-        return refuse(at(path, "style"), "only json and python are supported");
-      }
+    const std::string style = f.contains("style") ? text(f, path, "style") : "json";
+    if (style != "json" && style != "python" && style != "text") {
+      return refuse(at(path, "style"), "only json, python and text are supported");
     }
     const std::string label = f.contains("label") ? text(f, path, "label").substr(0, kMaxLabelBytes) : std::string();
-    return schema(member(f, path, "json_schema"), at(path, "json_schema"), style, label);
+    const Json& value = member(f, path, "json_schema");
+    const std::string here = at(path, "json_schema");
+    if (style != "text") return schema(value, here, style == "python" ? JsonStyle::python : JsonStyle::json, label);
+    if (error_) return nothing();
+    return checked(schema_text_expression(value.dump(), ends), here, label);
+  }
+
+  Expr schema(const Json& value, const std::string& path, JsonStyle style, const std::string& label = {}) {
+    if (error_) return nothing();
+    return checked(schema_expression(value.dump(), rules_, style == JsonStyle::json ? json_ : python_), path, label);
   }
 
   /// Errors are of the label, where there is one, rather than of the place in the tag.
-  Expr schema(const Json& value, const std::string& path, JsonStyle style, const std::string& label = {}) {
-    if (error_) return nothing();
-    auto expression = schema_expression(value.dump(), rules_, style == JsonStyle::json ? json_ : python_);
+  Expr checked(const Result<Expr>& expression, const std::string& path, const std::string& label) {
     if (expression) return *expression;
     if (label.empty()) return refuse(path, expression.error());
     error_ = Error{ErrorCode::invalid_request, label + ": " + expression.error().message};
@@ -197,13 +202,14 @@ class TagConverter {
 
   Expr regex(const Json& f, const std::string& path) {
     check_members(f, path, {"pattern"});
-    auto expression = regex_expression(text(f, path, "pattern"), RegexPlace::whole_text);
+    auto expression = regex_expression(text(f, path, "pattern"));
     return expression ? *expression : refuse(at(path, "pattern"), expression.error());
   }
 
   Expr grammar(const Json& f, const std::string& path) {
     check_members(f, path, {"grammar"});
-    const auto other = ebnf_rules(text(f, path, "grammar"));
+    const std::string own = text(f, path, "grammar");
+    const auto other = is_lark(own) ? lark_rules(own) : ebnf_rules(own);
     return other ? rules_.include(*other) : refuse(at(path, "grammar"), other.error());
   }
 
@@ -251,17 +257,22 @@ class TagConverter {
   }
 
   Expr repeated(const Json& f, const std::string& path) {
+    constexpr auto kMaxCount = static_cast<std::uint64_t>(kMaxRepetitions) + 1;
     check_members(f, path, {"content", "min", "max"});
-    const auto count = [&](const char* name) -> std::int32_t {
+    const auto count = [&](const char* name) -> std::int64_t {
       const Json& value = member(f, path, name);
-      const bool is_count = value.is_number_unsigned() && value.get<std::uint64_t>() <= kMaxRepetitions;
-      if (!is_count) refuse(at(path, name), "it is no number from 0 to " + std::to_string(kMaxRepetitions));
-      return is_count ? value.get<std::int32_t>() : 0;
+      if (value.is_number_unsigned()) return static_cast<std::int64_t>(std::min(value.get<std::uint64_t>(), kMaxCount));
+      refuse(at(path, name), "it is no whole number");
+      return 0;
     };
-    const std::int32_t min = count("min");
-    const std::int32_t max = count("max");
+    const std::int64_t min = count("min");
+    const std::int64_t max = count("max");
     if (max < min) return refuse(at(path, "max"), "it is less than min");
-    return repeat(format(member(f, path, "content"), at(path, "content"), {}), min, max);
+    if (min > kMaxRepetitions) {
+      return refuse(at(path, "min"), "at most " + std::to_string(kMaxRepetitions) + " is supported");
+    }
+    return repeat(format(member(f, path, "content"), at(path, "content"), {}), static_cast<std::int32_t>(min),
+                  max > kMaxRepetitions ? kUnbounded : static_cast<std::int32_t>(max));
   }
 
   Tag tag(const Json& f, const std::string& path) {

@@ -1,196 +1,37 @@
 #include "engine/grammar/text_language.hpp"
 
 #include <algorithm>
+#include <deque>
 #include <map>
-#include <span>
 #include <utility>
 
-#include "engine/grammar/regex_rules.hpp"
+#include "engine/grammar/json_rules.hpp"
 #include "engine/text/unicode.hpp"
 
 namespace pagoda::grammar {
-namespace {
-
-constexpr std::uint32_t kNowhere = ~std::uint32_t{0};
-
-/// Of Thompson's: a state goes on with a character, or is both of two others.
-struct NfaState {
-  CharacterRanges ranges = {};
-  std::uint32_t next = kNowhere;   ///< behind a character, where there are ranges; else without one
-  std::uint32_t other = kNowhere;  ///< without a character
-};
-
-class Nfa {
- public:
-  static constexpr std::uint32_t kEnd = 0;
-
-  Nfa() : states_(1) {}
-
-  /// The begin of `e`, behind which comes `next`.
-  std::uint32_t build(const Expression& e, std::uint32_t next) {
-    using Kind = Expression::Kind;
-    if (is_too_large()) return next;
-    switch (e.kind) {
-      case Kind::literal: {
-        std::vector<char32_t> text;
-        for (std::size_t i = 0; i < e.text.size();) text.push_back(text::next_character(e.text, i));
-        for (std::size_t i = text.size(); i-- > 0;) next = add({.ranges = {{text[i], text[i]}}, .next = next});
-        return next;
-      }
-      case Kind::characters:
-        return e.ranges.empty() ? add({}) : add({.ranges = e.ranges, .next = next});
-      case Kind::sequence:
-        for (std::size_t i = e.parts.size(); i-- > 0;) next = build(*e.parts[i], next);
-        return next;
-      case Kind::choice: {
-        std::uint32_t all = add({});
-        for (const Expr& part : e.parts) all = add({.next = build(*part, next), .other = all});
-        return all;
-      }
-      case Kind::repeat: {
-        const Expression& part = *e.parts.front();
-        if (e.max == kUnbounded) {
-          const std::uint32_t again = add({});
-          const std::uint32_t once = build(part, again);
-          states_[again] = {.next = once, .other = next};
-          next = again;
-        } else {
-          const std::uint32_t behind = next;
-          for (std::int32_t i = e.min; i < e.max && !is_too_large(); ++i) {
-            next = add({.next = build(part, next), .other = behind});
-          }
-        }
-        for (std::int32_t i = 0; i < e.min && !is_too_large(); ++i) next = build(part, next);
-        return next;
-      }
-      case Kind::rule:
-      case Kind::free_text:
-        break;
-    }
-    is_regular_ = false;
-    return next;
-  }
-
-  bool is_too_large() const { return !is_regular_ || states_.size() > kMaxStates; }
-  const NfaState& state(std::uint32_t id) const { return states_[id]; }
-  std::span<const NfaState> states() const { return states_; }
-
- private:
-  static constexpr std::size_t kMaxStates = 4 * kMaxLanguageStates;
-
-  std::uint32_t add(NfaState state) {
-    states_.push_back(std::move(state));
-    return static_cast<std::uint32_t>(states_.size() - 1);
-  }
-
-  std::vector<NfaState> states_;  ///< kEnd first
-  bool is_regular_ = true;
-};
-
-/// Where intervals begin, so that no range ends inside of one.
-std::vector<char32_t> begins_of(std::span<const NfaState> states) {
-  std::vector<char32_t> begins{0};
-  for (const NfaState& state : states) {
-    for (const auto [first, last] : state.ranges) begins.insert(begins.end(), {first, static_cast<char32_t>(last + 1)});
-  }
-  std::ranges::sort(begins);
-  const auto repeated = std::ranges::unique(begins);
-  begins.erase(repeated.begin(), repeated.end());
-  return begins;
-}
-
-std::size_t interval_in(const std::vector<char32_t>& begins, char32_t character) {
-  return static_cast<std::size_t>(std::ranges::upper_bound(begins, character) - begins.begin()) - 1;
-}
-
-/// States that are reached without a character, sorted: those that go on with one, and the end.
-class Closure {
- public:
-  explicit Closure(const Nfa& nfa) : nfa_(nfa), seen_(nfa.states().size()) {}
-
-  /// False when the budget is spent.
-  bool close(std::vector<std::uint32_t>& states, LanguageBudget& budget) {
-    ++round_;
-    std::vector<std::uint32_t> pending = std::move(states);
-    states.clear();
-    while (!pending.empty()) {
-      const std::uint32_t id = pending.back();
-      pending.pop_back();
-      if (id == kNowhere || seen_[id] == round_) continue;
-      seen_[id] = round_;
-      if (!budget.take(1)) return false;
-      const NfaState& state = nfa_.state(id);
-      if (!state.ranges.empty() || id == Nfa::kEnd) {
-        states.push_back(id);
-      } else {
-        pending.push_back(state.next);
-        pending.push_back(state.other);
-      }
-    }
-    std::ranges::sort(states);
-    return true;
-  }
-
- private:
-  const Nfa& nfa_;
-  std::vector<std::uint32_t> seen_;
-  std::uint32_t round_ = 0;
-};
-
-}  // namespace
-
-std::optional<TextLanguage> TextLanguage::of(const Expr& expression, LanguageBudget& budget) {
-  Nfa nfa;
-  const std::uint32_t start = nfa.build(*expression, Nfa::kEnd);
-  if (nfa.is_too_large() || !budget.take(nfa.states().size())) return std::nullopt;
+std::optional<TextLanguage> TextLanguage::of(const Expr& expression, Matching matching, LanguageBudget& budget) {
+  auto automaton = determinized(*expression, matching, true, budget);
+  if (!automaton) return std::nullopt;
   TextLanguage made;
-  made.begins_ = begins_of(nfa.states());
-  const std::size_t num_intervals = made.begins_.size();
-  Closure closure(nfa);
-  std::map<std::vector<std::uint32_t>, std::uint32_t> known;
-  std::vector<std::vector<std::uint32_t>> sets;
-  const auto state_of = [&](std::vector<std::uint32_t> states) -> std::optional<std::uint32_t> {
-    if (!closure.close(states, budget)) return std::nullopt;
-    const auto [place, is_new] = known.try_emplace(states, static_cast<std::uint32_t>(sets.size()));
-    if (is_new) sets.push_back(std::move(states));
-    if (sets.size() > kMaxLanguageStates) return std::nullopt;
-    return place->second;
-  };
-  if (!state_of({start})) return std::nullopt;
-  for (std::size_t i = 0; i < sets.size(); ++i) {
-    std::vector<std::vector<std::uint32_t>> targets(num_intervals);
-    if (!budget.take(num_intervals)) return std::nullopt;
-    for (const std::uint32_t id : sets[i]) {
-      const NfaState& state = nfa.state(id);
-      for (const auto [first, last] : state.ranges) {
-        const std::size_t end = interval_in(made.begins_, last);
-        for (std::size_t k = interval_in(made.begins_, first); k <= end; ++k) {
-          if (!budget.take(1)) return std::nullopt;
-          targets[k].push_back(state.next);
-        }
-      }
-    }
-    made.states_.push_back({.accepts = !sets[i].empty() && sets[i].front() == Nfa::kEnd});
-    for (auto& target : targets) {
-      const auto next = state_of(std::move(target));
-      if (!next) return std::nullopt;
-      made.next_.push_back(*next);
-    }
-  }
+  made.begins_ = std::move(automaton->begins);
+  made.next_ = std::move(automaton->next);
+  for (const bool accepts : automaton->accepts) made.states_.push_back({.accepts = accepts});
   made.find_dead();
-  return made;
+  return made.settled(budget);
 }
 
-std::optional<TextLanguage> TextLanguage::of_length(std::int64_t min, std::optional<std::int64_t> max,
-                                                    LanguageBudget& budget) {
-  const Expr any = characters(complement({}));
-  return of(repeat(any, static_cast<std::int32_t>(min), max ? static_cast<std::int32_t>(*max) : kUnbounded), budget);
+TextLanguage TextLanguage::of_any_text() {
+  TextLanguage made;
+  made.begins_ = {0};
+  made.states_ = {{.accepts = true}};
+  made.next_ = {kStart};
+  return made;
 }
 
 std::optional<TextLanguage> TextLanguage::of_texts(const std::vector<std::string>& texts, LanguageBudget& budget) {
   std::vector<Expr> all;
   for (const std::string& text : texts) all.push_back(literal(text));
-  return of(choice(std::move(all)), budget);
+  return of(choice(std::move(all)), Matching::whole, budget);
 }
 
 std::optional<TextLanguage> TextLanguage::of_multiples(std::uint32_t numerator, std::uint32_t digits,
@@ -238,7 +79,12 @@ std::optional<TextLanguage> TextLanguage::of_multiples(std::uint32_t numerator, 
 
 std::optional<TextLanguage> TextLanguage::product(const TextLanguage& other, bool is_excluded,
                                                   LanguageBudget& budget) const {
+  if (is_excluded && (other.min_length_ > 0 || other.max_length_ != kUnbounded)) return std::nullopt;
   TextLanguage made;
+  made.min_length_ = std::max(min_length_, other.min_length_);
+  made.max_length_ = max_length_ == kUnbounded         ? other.max_length_
+                     : other.max_length_ == kUnbounded ? max_length_
+                                                       : std::min(max_length_, other.max_length_);
   std::ranges::set_union(begins_, other.begins_, std::back_inserter(made.begins_));
   std::vector<std::pair<std::size_t, std::size_t>> intervals;
   for (const char32_t begin : made.begins_) intervals.emplace_back(interval_of(begin), other.interval_of(begin));
@@ -258,7 +104,7 @@ std::optional<TextLanguage> TextLanguage::product(const TextLanguage& other, boo
     }
   }
   made.find_dead();
-  return made;
+  return made.settled(budget);
 }
 
 std::optional<TextLanguage> TextLanguage::minimal(LanguageBudget& budget) const {
@@ -281,6 +127,8 @@ std::optional<TextLanguage> TextLanguage::minimal(LanguageBudget& budget) const 
   }
   TextLanguage made;
   made.begins_ = begins_;
+  made.min_length_ = min_length_;
+  made.max_length_ = max_length_;
   for (std::uint32_t i = 0; i < states_.size(); ++i) {
     if (group_of[i] != made.states_.size()) continue;  // not the first of its group
     made.states_.push_back({.accepts = states_[i].accepts});
@@ -288,6 +136,99 @@ std::optional<TextLanguage> TextLanguage::minimal(LanguageBudget& budget) const 
   }
   made.find_dead();
   return made;
+}
+
+std::optional<TextLanguage> TextLanguage::of_length(std::int32_t min, std::int32_t max, LanguageBudget& budget) const {
+  TextLanguage made = *this;
+  made.min_length_ = std::max(min_length_, min);
+  if (max != kUnbounded) made.max_length_ = max_length_ == kUnbounded ? max : std::min(max_length_, max);
+  return made.settled(budget);
+}
+
+TextLanguage TextLanguage::shortest() const {
+  TextLanguage made = *this;
+  const auto dead = static_cast<std::uint32_t>(states_.size());
+  for (std::uint32_t i = 0; i < states_.size(); ++i) {
+    if (states_[i].accepts)
+      std::fill_n(made.next_.begin() + static_cast<std::ptrdiff_t>(i * begins_.size()), begins_.size(), dead);
+  }
+  made.states_.push_back({});
+  made.next_.insert(made.next_.end(), begins_.size(), dead);
+  made.find_dead();
+  return made;
+}
+
+std::vector<std::int32_t> TextLanguage::distances() const {
+  std::vector<std::vector<std::uint32_t>> before(states_.size());
+  std::vector<std::int32_t> result(states_.size(), -1);
+  std::deque<std::uint32_t> pending;
+  for (std::uint32_t i = 0; i < states_.size(); ++i) {
+    for (std::size_t k = 0; k < begins_.size(); ++k) before[next(i, k)].push_back(i);
+    if (!states_[i].accepts) continue;
+    result[i] = 0;
+    pending.push_back(i);
+  }
+  while (!pending.empty()) {
+    const std::uint32_t state = pending.front();
+    pending.pop_front();
+    for (const std::uint32_t from : before[state]) {
+      if (result[from] >= 0) continue;
+      result[from] = result[state] + 1;
+      pending.push_back(from);
+    }
+  }
+  return result;
+}
+
+/// Whether a text that is accepted behind any state can be one character longer. Then, by induction, a state that is so
+/// many characters away from one that accepts has texts of that length and of all greater ones.
+bool TextLanguage::can_be_prolonged() const {
+  for (std::uint32_t i = 0; i < states_.size(); ++i) {
+    if (!states_[i].accepts) continue;
+    bool goes_on = false;
+    for (std::size_t k = 0; k < begins_.size() && !goes_on; ++k) goes_on = states_[next(i, k)].accepts;
+    if (!goes_on) return false;
+  }
+  return true;
+}
+
+std::optional<TextLanguage> TextLanguage::of_lengths(std::int32_t min, std::int32_t max) {
+  const std::int32_t last = max == kUnbounded ? min : max;
+  if (last >= static_cast<std::int32_t>(kMaxLanguageStates)) return std::nullopt;
+  TextLanguage made;
+  made.begins_ = {0};
+  for (std::int32_t i = 0; i <= last; ++i) {
+    made.states_.push_back({.accepts = i >= min});
+    made.next_.push_back(static_cast<std::uint32_t>(i == last && max == kUnbounded ? i : i + 1));
+  }
+  if (max != kUnbounded) {
+    made.states_.push_back({});
+    made.next_.push_back(static_cast<std::uint32_t>(last + 1));
+  }
+  made.find_dead();
+  return made;
+}
+
+std::optional<TextLanguage> TextLanguage::settled(LanguageBudget& budget) const {
+  constexpr std::size_t kFewStates = 256;
+  constexpr std::size_t kFewEdges = 8'192;
+  TextLanguage made = *this;
+  if (states_.size() > 1 && states_.size() <= kFewStates && next_.size() <= kFewEdges) {
+    auto few = minimal(budget);
+    if (!few) return std::nullopt;
+    made = std::move(*few);
+  }
+  if (made.min_length_ == 0 && made.max_length_ == kUnbounded) return made;
+  const std::int32_t shortest = made.is_empty() ? 0 : made.distances()[kStart];
+  const bool none_fits = made.max_length_ != kUnbounded && std::max(made.min_length_, shortest) > made.max_length_;
+  if (made.is_empty() || none_fits) return of_texts({}, budget);
+  if (made.min_length_ <= shortest) made.min_length_ = 0;
+  if (made.min_length_ == 0 || made.can_be_prolonged()) return made;
+  // The texts have to be told apart by their lengths, then.
+  const auto lengths = of_lengths(made.min_length_, made.max_length_);
+  made.min_length_ = 0;
+  made.max_length_ = kUnbounded;
+  return lengths ? made.product(*lengths, false, budget) : std::nullopt;
 }
 
 std::size_t TextLanguage::interval_of(char32_t character) const {
@@ -317,22 +258,16 @@ void TextLanguage::find_dead() {
 
 bool TextLanguage::holds(std::string_view text) const {
   std::uint32_t state = kStart;
-  for (std::size_t i = 0; i < text.size();) state = next(state, interval_of(text::next_character(text, i)));
-  return states_[state].accepts;
+  std::int32_t length = 0;
+  for (std::size_t i = 0; i < text.size(); ++length) state = next(state, interval_of(text::next_character(text, i)));
+  return states_[state].accepts && length >= min_length_ && (max_length_ == kUnbounded || length <= max_length_);
 }
 
-Expr TextLanguage::expression(Rules& rules, bool in_json_string, const Expr& end) const {
+Expr TextLanguage::expression(JsonRules* json) const {
   if (is_empty()) return nothing();
-  static const CharacterRanges escaped{{1, 0x1F}, {'"', '"'}, {'\\', '\\'}};
-  static const CharacterRanges with_short_escape{{'\b', '\n'}, {'\f', '\r'}, {'"', '"'}, {'\\', '\\'}};
-  const CharacterRanges plain_ones = in_json_string ? complement(escaped) : complement({});
   // Characters that are the same are one expression: their bytes are found once.
-  struct Characters {
-    Expr plain;  ///< absent: there are none
-    std::vector<Expr> escapes;
-  };
-  std::map<std::vector<std::size_t>, Characters> known;  // by their intervals
-  const auto characters_of = [&](const std::vector<std::size_t>& intervals) -> const Characters& {
+  std::map<std::vector<std::size_t>, CharacterAutomaton::Edge> known;  // by their intervals
+  const auto edge_of = [&](const std::vector<std::size_t>& intervals) {
     const auto [place, is_new] = known.try_emplace(intervals);
     if (!is_new) return place->second;
     CharacterRanges ranges;
@@ -340,43 +275,30 @@ Expr TextLanguage::expression(Rules& rules, bool in_json_string, const Expr& end
       ranges.push_back({begins_[i], i + 1 < begins_.size() ? begins_[i + 1] - 1 : 0x10FFFF});
     }
     ranges = normalized(std::move(ranges));
-    CharacterRanges plain = intersection(ranges, plain_ones);
-    if (!plain.empty()) place->second.plain = characters(std::move(plain));
-    if (in_json_string) {
-      for (const auto [first, last] : intersection(ranges, with_short_escape)) {
-        for (char32_t c = first; c <= last; ++c) place->second.escapes.push_back(json_character({{c, c}}));
-      }
-    }
+    CharacterRanges plain = json != nullptr ? JsonRules::plain(ranges) : ranges;
+    if (!plain.empty()) place->second.characters = characters(std::move(plain));
+    if (json != nullptr) place->second.escapes = json->escapes(ranges);
     return place->second;
   };
-  std::vector<RuleId> of_state(states_.size(), -1);
-  for (std::size_t i = 0; i < states_.size() && !rules.are_too_many(); ++i) {
-    if (!states_[i].is_dead) of_state[i] = rules.add(nothing());
-  }
-  for (std::uint32_t i = 0; i < states_.size() && !rules.are_too_many(); ++i) {
-    if (of_state[i] < 0) continue;
+  std::vector<std::uint32_t> place_of(states_.size());
+  std::uint32_t num_live = 0;
+  for (std::size_t i = 0; i < states_.size(); ++i) place_of[i] = states_[i].is_dead ? 0 : num_live++;
+  CharacterAutomaton made{.states = {}, .min_length = min_length_, .max_length = max_length_};
+  for (std::uint32_t i = 0; i < states_.size(); ++i) {
+    if (states_[i].is_dead) continue;
     std::map<std::uint32_t, std::vector<std::size_t>> targets;
     for (std::size_t k = 0; k < begins_.size(); ++k) {
-      const std::uint32_t target = next(i, k);
-      if (of_state[target] >= 0) targets[target].push_back(k);
+      if (!states_[next(i, k)].is_dead) targets[next(i, k)].push_back(k);
     }
-    Expr loop;
-    std::vector<Expr> parts;
+    auto& state = made.states.emplace_back();
+    state.accepts = states_[i].accepts;
     for (const auto& [target, intervals] : targets) {
-      const Characters& on = characters_of(intervals);
-      const Expr behind = rule(of_state[target]);
-      if (on.plain && target == i) {
-        loop = repeat(on.plain, 0, kUnbounded);  // of which masks know the tokens as a whole
-      } else if (on.plain) {
-        parts.push_back(sequence({on.plain, behind}));
-      }
-      for (const Expr& escape : on.escapes) parts.push_back(sequence({escape, behind}));
+      auto edge = edge_of(intervals);
+      edge.target = place_of[target];
+      if (edge.characters || edge.escapes >= 0) state.edges.push_back(std::move(edge));
     }
-    if (states_[i].accepts) parts.push_back(end);
-    Expr body = choice(std::move(parts));
-    rules.set(of_state[i], loop ? sequence({std::move(loop), std::move(body)}) : std::move(body));
   }
-  return rule(of_state[kStart]);
+  return automaton(std::move(made));
 }
 
 }  // namespace pagoda::grammar

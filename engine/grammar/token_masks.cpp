@@ -42,8 +42,9 @@ TokenMasks::Kept& TokenMasks::place() {
   return oldest;
 }
 
-std::span<const std::uint32_t> TokenMasks::mask(SetId set, std::uint64_t max_work) {
+std::span<const std::uint32_t> TokenMasks::mask(SetId stated, std::uint64_t max_work) {
   ++now_;
+  const SetId set = sets_.alike(stated, static_cast<std::int32_t>(vocabulary_.trie().height()));
   if (const auto found = place_of_.find(set); found != place_of_.end()) {
     kept_[found->second].last_used = now_;
     return kept_[found->second].mask;
@@ -64,6 +65,7 @@ std::span<const std::uint32_t> TokenMasks::mask(SetId set, std::uint64_t max_wor
 TokenMasks::Shortcut TokenMasks::shortcut(SetId set) const {
   const Automaton& automaton = sets_.automaton();
   const CharacterLoop* best = nullptr;
+  std::int32_t best_left = 0;
   for (const Item& item : sets_.items(set)) {
     const std::int32_t index = automaton.state(item.state).loop;
     if (index == Automaton::kNoLoop) continue;
@@ -71,13 +73,15 @@ TokenMasks::Shortcut TokenMasks::shortcut(SetId set) const {
     const CharacterClass& characters = automaton.character_class(loop);
     const int num_ascii = std::popcount(characters.ascii[0]) + std::popcount(characters.ascii[1]);
     if (!characters.has_all_others || num_ascii < kLeastAsciiOfSlice) continue;
-    if (loop.max_characters != kUnbounded && loop.max_characters < kLeastCharacters) continue;
-    const bool is_better = best == nullptr || loop.max_characters == kUnbounded ||
-                           (best->max_characters != kUnbounded && loop.max_characters > best->max_characters);
-    if (is_better) best = &loop;
+    const std::int32_t left = loop.max_characters == kUnbounded ? kUnbounded : loop.max_characters - item.count;
+    if (left != kUnbounded && left < kLeastCharacters) continue;
+    const bool is_better = best == nullptr || left == kUnbounded || (best_left != kUnbounded && left > best_left);
+    if (!is_better) continue;
+    best = &loop;
+    best_left = left;
   }
   if (best == nullptr) return {};
-  return {vocabulary_.slice(automaton.character_class(*best)), best->max_characters};
+  return {vocabulary_.slice(automaton.character_class(*best)), best_left};
 }
 
 bool TokenMasks::compute(SetId set, std::span<std::uint32_t> mask) {

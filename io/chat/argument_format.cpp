@@ -163,10 +163,13 @@ class Converter {
   /// A text as it is.
   Json text_value(const std::string& key, const Json& schema) {
     static constexpr std::array<std::string_view, 3> kKnown{"type", "enum", "const"};
-    for (const auto& [keyword, unused] : schema.items()) {
-      if (std::ranges::find(kKnown, keyword) == kKnown.end() && !grammar::is_annotation(keyword)) {
-        return refuse(key, keyword.substr(0, 100) + " of a text");
-      }
+    const auto restricts = [&](const auto& member) {
+      return std::ranges::find(kKnown, member.key()) == kKnown.end() && !grammar::is_annotation(member.key());
+    };
+    if (std::ranges::any_of(schema.items(), restricts)) {
+      Json format = json_format(schema, named(key));
+      format["style"] = "text";
+      return format;
     }
     if (schema.contains("enum") && schema.contains("const")) return refuse(key, "const beside enum");
     const Json values = schema.contains("const")  ? Json::array({schema["const"]})

@@ -13,8 +13,9 @@ namespace pagoda::wire {
 /// structural_tag (an object, or its text).
 void read_structured_outputs(FieldReader& fields, std::optional<StructuredOutput>& out);
 
-/// vLLM's older names for the same: guided_json, guided_regex, guided_grammar, guided_choice and guided_json_object.
-/// One of them at most, and not beside structured_outputs. The name of the one that was read; null: none.
+/// vLLM's older names for the same: guided_json, guided_regex, guided_grammar, guided_choice and guided_json_object;
+/// and SGLang's and llama-server's: json_schema, regex, ebnf and grammar. One of them at most, and beside
+/// structured_outputs only where that asks for the same. The name of the one that was read; null: none.
 const char* read_guided(FieldReader& fields, std::optional<StructuredOutput>& out);
 
 /// OpenAI's format of an answer, the field `name`: {"type": "text"}, {"type": "json_object"}, {"type":

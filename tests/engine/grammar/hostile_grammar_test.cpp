@@ -216,6 +216,64 @@ std::vector<Hostile> hostiles() {
                                             "\n") +
                                         "\nr200 ::= \"b\" | \"\"\n"));
   add("ambiguous_grammar", test::ebnf("root ::= root root | \"a\" | \"\""));
+  add("counts_that_are_multiplied",
+      test::schema(
+          R"({"type":"array","maxItems":524288,"items":{"type":"array","maxItems":524288,"items":{"type":"string","maxLength":524288}}})"));
+  add("count_within_a_text", test::schema(R"({"type":"string","pattern":".{5000}"})"));
+  add("counts_in_a_pattern", test::schema(R"({"type":"string","pattern":"^(a{3000}b{3000}){3000}$"})"));
+  add("pattern_that_counts_below_a_length",
+      test::schema(R"({"type":"string","pattern":"(a|b)*a(a|b){10}","minLength":100000,"maxLength":524288})"));
+  add("lengths_that_few_texts_have",
+      test::schema(R"({"type":"string","pattern":"^(a{7}|b{11}|c{13})*$","minLength":4000,"maxLength":524288})"));
+  add("least_counts", test::regex("[a-c]*(a[a-c]{100000,}b|b[a-c]{50000,}c)"));
+  add("look_aheads", test::regex(times(60,
+                                       "(?=.*"
+                                       "[a-c]{2}d)") +
+                                 ".*"));
+  add("look_aheads_in_a_loop", test::regex("(?:(?=a.*b)(?!.*c.{8}d)(?=.{5}e)[a-e])*"));
+  add("nested_look_aheads", test::regex(times(60, "(?!a") + "b" + times(60, ")") + ".*"));
+  add("many_patterns_with_escapes",
+      test::schema(
+          R"({"type":"array","prefixItems":[)" +
+          many(400, [](auto i) { return R"({"type":"string","pattern":"[^a]x)" + i + R"([\\x80-\\uffff]+"})"; }) +
+          "]}"));
+  add("lark_of_brackets", test::ebnf("start: " + times(100'000, "(")));
+  add("lark_of_quantifiers", test::ebnf("start: \"a\"" + times(60, "?") + "\n" + "b: \"a\"" + times(100'000, "*")));
+  add("lark_of_joined_terminals", test::ebnf("start: A\nA: \"a\"" + times(50'000, " & /a+/")));
+  add("lark_of_doubling_terminals", test::ebnf("start: A0\n" +
+                                               many(
+                                                   50,
+                                                   [](const std::string& i) {
+                                                     const std::string next = std::to_string(std::stoi(i) + 1);
+                                                     return "A" + i + ": A" + next + " A" + next;
+                                                   },
+                                                   "\n") +
+                                               "\nA50: \"a\"\n"));
+  add("lark_of_many_rules",
+      test::ebnf("start: r0\n" +
+                 many(
+                     15'000,
+                     [](const std::string& i) { return "r" + i + ": \"a\" r" + std::to_string(std::stoi(i) + 1); },
+                     "\n") +
+                 "\nr15000: \"b\"\n"));
+  add("lark_of_many_terminals",
+      test::ebnf("start: A0\n" +
+                 many(
+                     10'000,
+                     [](const std::string& i) { return "A" + i + ": \"a\" A" + std::to_string(std::stoi(i) + 1); },
+                     "\n") +
+                 "\nA10000: \"b\"\n"));
+  add("lark_that_ignores_nothing", test::ebnf("start: (\"a\" \"b\"?)*\n%ignore /x*/\n%ignore (\"\"|/y?/)\n"));
+  add("lark_of_many_schemas",
+      test::ebnf(
+          "start: a\n" +
+          many(
+              2'000,
+              [](auto i) { return "a" + i + R"(: %json {"type":"object","properties":{"a":{"pattern":"x+y"}}})"; },
+              "\n") +
+          "\na: a0" +
+          many(
+              1'999, [](auto i) { return " a" + std::to_string(std::stoi(i) + 1); }, "")));
   add("many_choices", test::one_of(std::vector<std::string>(100'000, "a")));
   const auto tag = [](const std::string& format) {
     return StructuredOutput{GrammarKind::structural_tag, R"({"type":"structural_tag","format":)" + format + "}", {}};

@@ -80,12 +80,52 @@ TEST_F(TextRules, WhatIsNoWhiteSpaceIsNoneToAnyReader) {
 }
 
 TEST_F(TextRules, RegexesThatAreNotSupportedAreRefusedByWhatTheyHave) {
-  for (const char* regex : {"a(?=b)", "a(?!b)", "(?<=a)b", "(a)\\1", "\\bfoo", "\\p{L}", "a**", "(", ")", "[z-a]", "[a",
-                            "a{3,1}", "a{0,100000}", "(?i)a", "\\"}) {
+  for (const char* regex : {"a(?=b)", "(?<=a)b", "(?<!a)b", "(a)\\1", "\\bfoo", "\\p{L}", "a**", "(", ")", "[z-a]",
+                            "[a", "a{3,1}", "a{9999999999}", "(?m)a", "(?x:a)", "^*a", "(?=a)+a", "(?=a", "\\"}) {
     EXPECT_NE(test::refusal(test::regex(regex)), "") << regex;
   }
-  EXPECT_NE(test::refusal(test::regex("ab(?=c)")).find("at byte 3"), std::string::npos)
-      << test::refusal(test::regex("ab(?=c)"));
+  EXPECT_NE(test::refusal(test::regex("ab(?<=c)")).find("at byte 3"), std::string::npos)
+      << test::refusal(test::regex("ab(?<=c)"));
+}
+
+TEST_F(TextRules, RegexesThatLookAheadAcceptWhatStdRegexMatches) {
+  const std::vector<std::string> regexes{"a(?!b)[a-c]",     "(?=ab)[a-c]{2,3}", "(?!a$)[ab]+", "(a(?=b)|b)+",
+                                         "(?:(?!aa)[ab])*", "(?=(?!b)a)ab?",    "a(?=$)",      "(^a|b)c?",
+                                         "(?!^a)[ab]*",     "[ab]*(?![ab])"};
+  std::vector<std::string> texts{""};
+  for (std::size_t i = 0; i < texts.size() && texts[i].size() < 4; ++i) {
+    for (const char c : {'a', 'b', 'c'}) texts.push_back(texts[i] + c);
+  }
+  for (const std::string& regex : regexes) {
+    const auto grammar = compile(test::regex(regex));
+    ASSERT_NE(grammar, nullptr) << regex;
+    const std::regex oracle(regex, std::regex::ECMAScript);
+    for (const std::string& text : texts) {
+      EXPECT_EQ(test::takes(grammar, text), std::regex_match(text, oracle)) << regex << " on " << text;
+    }
+  }
+}
+
+TEST_F(TextRules, RegexesMayHaveFlagsForLettersAndLineEnds) {
+  const auto letters = compile(test::regex("(?i)a[b-c]1"));
+  for (const char* text : {"ab1", "AC1", "aB1"}) EXPECT_TRUE(test::takes(letters, text)) << text;
+  EXPECT_FALSE(test::takes(letters, "ad1"));
+  const auto within = compile(test::regex("a(?i:b)c(?s:.)."));
+  EXPECT_TRUE(test::takes(within, "aBc\nx"));
+  EXPECT_FALSE(test::takes(within, "ABcxx"));
+  EXPECT_FALSE(test::takes(within, "abcx\n"));
+}
+
+TEST_F(TextRules, IsbnsAreFoundByLookingAhead) {
+  const auto grammar = compile(test::regex(
+      "(?:ISBN(?:-1[03])?:? )?(?=[0-9X]{10}$|(?=(?:[0-9]+[- ]){3})[- 0-9X]{13}$|97[89][0-9]{10}$|(?=(?:[0-9]+[- ]){4})"
+      "[- 0-9]{17}$)(?:97[89][- ]?)?[0-9]{1,5}[- ]?[0-9]+[- ]?[0-9]+[- ]?[0-9X]"));
+  for (const char* text : {"ISBN 978-0-596-52068-7", "9780596520687", "0-596-52068-9", "ISBN-10: 0596520689"}) {
+    EXPECT_TRUE(test::takes(grammar, text)) << text;
+  }
+  for (const char* text : {"978-0-596-52068", "05965206891", "ISBN 12", "978059652068X"}) {
+    EXPECT_FALSE(test::takes(grammar, text)) << text;
+  }
 }
 
 TEST_F(TextRules, ChoicesAreTakenAsTheyAreWritten) {

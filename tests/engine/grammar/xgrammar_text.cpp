@@ -1,6 +1,8 @@
 #include "tests/engine/grammar/xgrammar_text.hpp"
 
+#include <algorithm>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/text/unicode.hpp"
@@ -42,6 +44,7 @@ class Writer {
     out += " ::= ";
     write(body);
     out += '\n';
+    write_automata();
   }
 
   std::string out;
@@ -80,7 +83,65 @@ class Writer {
       case Kind::free_text:
         write_free_text(e);
         break;
+      case Kind::automaton:
+        out += "a" + std::to_string(num_automata_) + "_0_0";
+        pending_.emplace_back(num_automata_++, e.automaton.get());
+        break;
+      case Kind::assertion:
+        break;
     }
+  }
+
+  /// One rule for each state and each count that matters in it. Expands counts: they are few here.
+  void write_automata() {
+    for (const auto& [id, automaton] : std::exchange(pending_, {})) {
+      const std::int32_t last = std::max(automaton->min_length, automaton->max_length);
+      for (std::size_t state = 0; state < automaton->states.size(); ++state) {
+        for (std::int32_t count = 0; count <= last; ++count) write_state(id, *automaton, state, count, last);
+      }
+    }
+  }
+
+  /// Whether a text may go on from the state behind so many characters.
+  static bool has_room(const CharacterAutomaton& automaton, std::size_t state, std::int32_t count) {
+    std::vector<bool> reached(automaton.states.size());
+    reached[state] = true;
+    for (std::int32_t length = count; automaton.max_length == kUnbounded || length <= automaton.max_length; ++length) {
+      for (std::size_t i = 0; i < reached.size(); ++i) {
+        if (reached[i] && automaton.states[i].accepts) return true;
+      }
+      std::vector<bool> next(reached.size());
+      for (std::size_t i = 0; i < reached.size(); ++i) {
+        for (const auto& edge : automaton.states[i].edges) next[edge.target] = next[edge.target] || reached[i];
+      }
+      reached = std::move(next);
+    }
+    return false;
+  }
+
+  void write_state(std::size_t id, const CharacterAutomaton& automaton, std::size_t state, std::int32_t count,
+                   std::int32_t last) {
+    const auto name = [&](std::size_t of, std::int32_t at) {
+      return "a" + std::to_string(id) + "_" + std::to_string(of) + "_" + std::to_string(at);
+    };
+    std::vector<std::string> parts;
+    std::string before = std::exchange(out, {});
+    if (automaton.states[state].accepts && count >= automaton.min_length) parts.emplace_back("\"\"");
+    const std::int32_t next = automaton.max_length == kUnbounded ? std::min(count + 1, last) : count + 1;
+    for (const auto& edge : automaton.states[state].edges) {
+      if (!has_room(automaton, edge.target, next)) continue;
+      if (edge.characters) {
+        write(*edge.characters);
+        parts.push_back(std::exchange(out, {}) + " " + name(edge.target, next));
+      }
+      if (edge.escapes < 0) continue;
+      out = "\"\\\\\" ";
+      write_name(static_cast<std::size_t>(edge.escapes));
+      parts.push_back(std::exchange(out, {}) + " " + name(edge.target, next));
+    }
+    out = std::move(before) + name(state, count) + " ::= ";
+    for (std::size_t i = 0; i < parts.size(); ++i) out += (i > 0 ? " | " : "") + parts[i];
+    out += parts.empty() ? "\"\"\n" : "\n";  // a rule that has no text is not named
   }
 
   void write_free_text(const Expression& e) {
@@ -142,6 +203,8 @@ class Writer {
   }
 
   const std::vector<bool>& rule_ends_;
+  std::vector<std::pair<std::size_t, const CharacterAutomaton*>> pending_;
+  std::size_t num_automata_ = 0;
 };
 
 }  // namespace

@@ -234,17 +234,44 @@ std::string refusal_of(const AnswerDialect& dialect, const std::string& paramete
   return grammar.error().message;
 }
 
+/// Arguments that are no JSON: the characters of a string are written as they are.
+TEST(ArgumentForms, HoldTextsToTheirLengthsAndPatterns) {
+  const AnswerDialect dialect = testing::qwen3_coder();
+  const ToolUse use{
+      {{"f", Json::parse(R"({"properties":{"a":{"type":"string","minLength":2,"maxLength":5000,"pattern":"[0-9]"},
+                             "b":{"enum":["x","yyy"],"maxLength":2}},"required":["a","b"]})")}},
+      ToolChoice::required,
+      false};
+  const auto wish = answer_grammar(dialect, use, Thinking::none, {});
+  ASSERT_TRUE(wish) << wish.error().message;
+  const auto grammar = test::word_compiler()->compile(**wish);
+  ASSERT_TRUE(grammar) << grammar.error().message;
+  const auto call = [](const std::string& a, const std::string& b) {
+    return "<tool_call>\n<function=f>\n<parameter=a>\n" + a + "\n</parameter>\n<parameter=b>\n" + b +
+           "\n</parameter>\n</function>\n</tool_call>";
+  };
+  EXPECT_TRUE(test::takes(*grammar, call("7\n\"", "x")));
+  EXPECT_FALSE(test::takes(*grammar, call("7", "x")));
+  EXPECT_FALSE(test::takes(*grammar, call("ab", "x")));
+  EXPECT_FALSE(test::takes(*grammar, call("7a", "yyy")));
+  EXPECT_TRUE(test::takes(*grammar, call("7" + std::string(4999, 'a'), "x")));
+  EXPECT_FALSE(test::takes(*grammar, call("7" + std::string(5000, 'a'), "x")));
+}
+
 TEST(ArgumentForms, RefuseByNameWhatTheyCannotBeHeldTo) {
   const auto tagged = [](const std::string& parameters) { return refusal_of(testing::qwen3_coder(), parameters); };
   const auto python = [](const std::string& parameters) { return refusal_of(testing::lfm2(), parameters); };
   const std::string tail = " is not supported with this model's form of calls";
-  EXPECT_EQ(tagged(R"({"properties":{"a":{"type":"string","maxLength":3}}})"),
-            "tool f, argument a: maxLength of a text" + tail);
-  EXPECT_EQ(tagged(R"({"properties":{"a":{"type":"string","not":{}}}})"), "tool f, argument a: not of a text" + tail);
+  EXPECT_EQ(tagged(R"({"properties":{"a":{"type":"string","maxLength":524288,"format":"uuid4"}}})"), "");
+  EXPECT_NE(tagged(R"({"properties":{"a":{"type":"string","anyOf":[{"minLength":2}]}}})").find("argument a"),
+            std::string::npos);
+  EXPECT_NE(tagged(R"({"properties":{"a":{"type":"string","pattern":"(a)\\1"}}})").find("argument a"),
+            std::string::npos);
   EXPECT_EQ(tagged(R"({"$ref":"#/$defs/A","$defs":{"A":{}}})"), "tool f: $ref of all arguments" + tail);
   EXPECT_EQ(tagged(R"({"type":"array"})"), "tool f: a type other than object" + tail);
   EXPECT_EQ(tagged(R"({"anyOf":[]})"), "tool f: anyOf of all arguments" + tail);
-  EXPECT_EQ(tagged(R"({"nonsense":5})"), "tool f: nonsense of all arguments" + tail);
+  EXPECT_EQ(tagged(R"({"patternProperties":{}})"), "tool f: patternProperties of all arguments" + tail);
+  EXPECT_EQ(tagged(R"({"nonsense":5,"x-order":["a"]})"), "");
   EXPECT_EQ(tagged(R"({"required":["x"]})"), "tool f, argument x: a required argument that is not described" + tail);
   EXPECT_EQ(tagged(R"({"properties":{"a":{"$ref":"#"}}})"), "tool f: a $ref to the whole" + tail);
   EXPECT_EQ(tagged(R"({"properties":{"a>b":{}}})"), "tool f, argument a>b: the name" + tail);

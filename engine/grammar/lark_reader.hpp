@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "kernels/result.hpp"
+
+namespace pagoda::grammar {
+
+/// "line 3 of the grammar: ..." as an invalid_request.
+Error lark_error(std::int64_t line, const std::string& problem);
+
+/// Takes the parts of a Lark grammar's text one after the other. After the first problem it is at the end.
+class LarkReader {
+ public:
+  explicit LarkReader(std::string_view text) : text_(text) {}
+
+  bool at_end() const { return error_ || position_ >= text_.size(); }
+  bool next_is(char c) const { return !at_end() && text_[position_] == c; }
+  std::string_view rest() const { return text_.substr(position_); }
+  bool take(std::string_view what);
+  std::int64_t line() const;
+  void refuse(const std::string& what);
+
+  /// Blanks and comments; in groups line ends, too.
+  void skip_blanks();
+  void skip_line_ends();
+  /// Empty: there is none.
+  std::string name();
+  /// kMaxRepetitions + 1 where it is greater.
+  std::optional<std::int64_t> number();
+  /// A text between double quotes, without its escapes.
+  std::string quoted();
+  /// An object or array of JSON as it is written.
+  std::string json_text();
+
+ protected:
+  std::string_view text_;
+  std::size_t position_ = 0;
+  int depth_ = 0;  ///< of groups
+  std::optional<Error> error_;
+
+ private:
+  bool escape(std::string& text);
+  bool hex(int num_digits, std::string& text);
+};
+
+}  // namespace pagoda::grammar
