@@ -165,7 +165,7 @@ class Automaton::Builder {
   }
 
   StateId build_characters(const Expression& e, StateId next) {
-    constexpr std::int32_t kMaxCopies = 8;
+    constexpr std::int32_t kMaxCopies = 32;
     if (std::max(e.min, e.max) > kMaxCopies) {
       CharacterAutomaton one{.states = {{.accepts = true, .edges = {{.characters = e.parts.front()}}}},
                              .min_length = e.min,
