@@ -217,6 +217,7 @@ struct ConnectWorker {
 struct DeviceReplaced {
   std::vector<WorkerActor> workers;  ///< by rank
   bool memory_lost = false;          ///< the cache engines' memory is new as well
+  bool crashed = true;               ///< what ran may be the reason; not where a process was killed from outside
 };
 /// What became of the devices of a replica, for its stats.
 struct DeviceStatus {

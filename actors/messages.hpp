@@ -218,9 +218,10 @@ struct DeviceFailed {
   bool in_vain = false;      ///< the stream had not ended a single step or plan
   bool memory_lost = false;  ///< it is the cache engine's, or a process's whose memory has not outlived it
   ProcessEnd process = ProcessEnd::none;
+  bool crashed = true;  ///< what it computed may be the reason; not where it was killed from outside
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
-    return visit(self.error, self.in_vain, self.memory_lost, self.process);
+    return visit(self.error, self.in_vain, self.memory_lost, self.process, self.crashed);
   }
 };
 

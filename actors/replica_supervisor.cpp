@@ -13,16 +13,18 @@ namespace pagoda::actors {
 namespace {
 
 /// So many devices of this process, one after the other, whose stream failed before it had ended anything: the device
-/// has failed, even if it gives out new streams. More than a request may lose (scheduling::kMaxWorkersLost), so that
-/// one that makes streams fail ends alone, also when it is made again.
-constexpr int kMaxDevicesInVain = 4 * scheduling::kMaxWorkersLost;
+/// has failed, even if it gives out new streams. More than it takes to find the request that makes streams fail among
+/// the most that may run (scheduling::Quarantine).
+constexpr int kMaxDevicesInVain = 24;
+/// So many may end in vain before the next one is started after a pause.
+constexpr int kMinDevicesForPause = 3;
 
 /// With a process of its own a device begins anew as far as it ever can, so it is tried for ever: what fails is each
 /// request that is to blame, not the engine. Between starts in vain the pauses grow.
 std::chrono::milliseconds pause_between_starts(int devices_in_vain) {
   constexpr std::chrono::milliseconds kFirst{20};
   constexpr std::chrono::milliseconds kLongest{1000};
-  const int doublings = devices_in_vain - scheduling::kMaxWorkersLost;
+  const int doublings = devices_in_vain - kMinDevicesForPause;
   if (doublings < 0) return {};
   return doublings < 10 ? std::min(kFirst * (1 << doublings), kLongest) : kLongest;
 }
@@ -44,6 +46,7 @@ struct ReplicaSupervisorState {
   std::unordered_set<caf::actor_id> gone;  ///< of the present devices' actors
   bool memory_lost = false;
   std::optional<Error> device_error;  ///< why the present devices end, when a stream is the reason
+  bool crashed = false;               ///< what ran may be the reason
   bool in_vain = true;                ///< none of those who told an error had ended anything
   int devices_in_vain = 0;
   TimeUs last_start_us = 0;
@@ -179,12 +182,13 @@ void replace_devices(Self self) {
   if (state.memory_lost || are_processes) {
     send(self, replica.block_manager, CacheEnginesReplaced{replica.devices.cache_engines, state.memory_lost});
   }
-  send(self, replica.scheduler, DeviceReplaced{replica.devices.workers, state.memory_lost});
+  send(self, replica.scheduler, DeviceReplaced{replica.devices.workers, state.memory_lost, state.crashed});
   state.status.health = DeviceStatus{}.health;
   send(self, replica.scheduler, state.status);
   state.gone.clear();
   state.memory_lost = false;
   state.device_error.reset();
+  state.crashed = false;
   state.in_vain = true;
 }
 
@@ -217,6 +221,7 @@ void on_device_failed(Self self, const DeviceFailed& failed) {
   spdlog::error("the device has failed: {}", failed.error.message);
   if (!state.device_error) state.device_error = failed.error;  // its sender ends now
   state.in_vain &= failed.in_vain;
+  state.crashed |= failed.crashed;
   state.memory_lost |= failed.memory_lost;
   state.status.deaths += failed.process == ProcessEnd::died ? 1 : 0;
   state.status.hangs += failed.process == ProcessEnd::hung ? 1 : 0;
@@ -250,6 +255,7 @@ void on_child_gone(Self self, const caf::actor_addr& child) {
     return fail_replica(self, ErrorCode::internal, "an actor of the engine has ended");
   }
   state.gone.insert(child.id());
+  state.crashed |= !state.device_error;
   // A process has told before its end whether its memory is lost; who ends without a word may have left anything in it.
   state.memory_lost |= is_cache_engine && !(live_in_processes(state.factories) && state.device_error);
   tell_of_loss(self, is_cache_engine ? "the cache engine is being replaced" : "the worker is being replaced");

@@ -136,7 +136,7 @@ SchedulerActor::behavior_type behavior(Self self, const scheduling::SchedulerCon
       [self](const DeviceReplaced& message) {
         auto& state = state_of(self);
         state.workers = message.workers;
-        state.core->device_replaced(message.memory_lost);
+        state.core->device_replaced(message.memory_lost, message.crashed);
         advance(self);
       },
       [self](const DeviceStatus& status) { state_of(self).devices = status; },

@@ -30,13 +30,14 @@
 namespace pagoda {
 namespace {
 
-/// So many processes, one after the other, that cannot start or end while they load: it is no accident.
-constexpr int kMostStarts = 8;
-/// Between two such starts, and before a process that takes the place of one that did not live for kShortLife: that
-/// long at first, twice as long each time.
+/// Starts of an engine's first process, and starts that fail with an error, before the engine gives up. A later process
+/// that ends while it loads is replaced without limit.
+constexpr int kMaxStarts = 8;
+/// Pauses between two such starts, and before a process that takes the place of one that lived shorter than kShortLife:
+/// kFirstPause, then twice as long each time.
 constexpr auto kFirstPause = std::chrono::milliseconds(100);
-constexpr auto kLongestPause = std::chrono::milliseconds(10'000);
-constexpr auto kShortLife = std::chrono::seconds(2);
+constexpr auto kLongestPause = std::chrono::milliseconds(1000);
+constexpr auto kShortLife = std::chrono::seconds(1);
 
 /// What another start may mend: the first one of an engine is not made again for it, since there its user is told.
 bool may_pass(ErrorCode code) {
@@ -204,7 +205,8 @@ class WorkerStarts {
   bool may_start_again(ErrorCode code, bool is_first, int failures) const {
     // Whose host lacks something is not the engine's fault: others may join.
     if (process_.joins != nullptr) return code != ErrorCode::shutting_down;
-    return failures < kMostStarts && (code == ErrorCode::device_failed || (!is_first && may_pass(code)));
+    if (!is_first && code == ErrorCode::device_failed) return true;
+    return failures < kMaxStarts && (code == ErrorCode::device_failed || (!is_first && may_pass(code)));
   }
 
   /// Before the next start. give_up() ends it.

@@ -33,7 +33,17 @@ class StepDeadlines {
     is_first_ = true;
   }
 
-  void sent(StepId step, const StepSize& size, TimeUs now) { in_flight_.push_back({step, size, now}); }
+  /// A step that waits for masks has no deadline before they are sent: making them takes time that is not the device's.
+  void sent(StepId step, const StepSize& size, TimeUs now, bool waits_for_masks = false) {
+    in_flight_.push_back({step, size, now, waits_for_masks});
+  }
+  void masks_sent(StepId step, TimeUs now) {
+    for (InFlight& one : in_flight_) {
+      if (one.step != step) continue;
+      one.sent_us = now;
+      one.waits_for_masks = false;
+    }
+  }
 
   /// Its result has come.
   void ended(StepId step, TimeUs now) {
@@ -63,9 +73,9 @@ class StepDeadlines {
     TimeUs at_us = 0;
     TimeUs allowed_us = 0;
   };
-  /// Of the oldest step in flight; none when there is none.
+  /// Of the oldest step in flight; none when there is none, or it waits for masks.
   std::optional<Deadline> next() const {
-    if (in_flight_.empty()) return std::nullopt;
+    if (in_flight_.empty() || in_flight_.front().waits_for_masks) return std::nullopt;
     const InFlight& oldest = in_flight_.front();
     const TimeUs allowed = allowed_us(oldest);
     return Deadline{oldest.step, begun(oldest) + allowed, allowed};
@@ -91,6 +101,7 @@ class StepDeadlines {
     StepId step = 0;
     StepSize size;
     TimeUs sent_us = 0;
+    bool waits_for_masks = false;
   };
   /// What steps of a class took.
   struct Measured {

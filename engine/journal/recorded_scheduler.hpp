@@ -89,9 +89,10 @@ class RecordedScheduler {
     run(
         SchedulerInput::swap_measured, [&](auto& core) { core.swap_measured(measured); }, measured);
   }
-  void device_replaced(bool memory_lost) {
+  void device_replaced(bool memory_lost, bool crashed) {
     run(
-        SchedulerInput::device_replaced, [&](auto& core) { core.device_replaced(memory_lost); }, memory_lost);
+        SchedulerInput::device_replaced, [&](auto& core) { core.device_replaced(memory_lost, crashed); }, memory_lost,
+        crashed);
   }
   std::optional<PlanStep> next_plan(TimeUs now) {
     if (!core_.plan_outstanding()) recorder_.begin_segment_if_full();

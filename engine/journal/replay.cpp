@@ -274,9 +274,10 @@ bool Replay::enter_scheduler(std::uint8_t input, Decoder& in) {
     }
     case SchedulerInput::device_replaced: {
       bool memory_lost = false;
-      if (!read(in, memory_lost)) return false;
+      bool crashed = false;
+      if (!read(in, memory_lost, crashed)) return false;
       if (watcher_.device_replaced) watcher_.device_replaced(memory_lost);
-      scheduler_->device_replaced(memory_lost);
+      scheduler_->device_replaced(memory_lost, crashed);
       return true;
     }
     case SchedulerInput::next_plan: {

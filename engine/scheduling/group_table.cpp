@@ -45,6 +45,7 @@ Sequence* GroupTable::find(SequenceGroup* group, SequenceId id) {
 std::optional<RequestId> GroupTable::head_of_queue() const {
   std::optional<RequestId> head;
   waiting->visit_in_order([&](RequestId id) {
+    if (quarantine.holds_back(id)) return true;
     head = id;
     return false;
   });
@@ -66,7 +67,7 @@ void GroupTable::add(std::unique_ptr<SequenceGroup> group) {
 void GroupTable::erase(SequenceGroup& group) {
   for (const Sequence& s : group.sequences) group_of.erase(s.id);
   if (group.rows_reserved > 0) rows_reserved -= std::exchange(group.rows_reserved, 0);
-  std::erase(suspects, group.entry.id);
+  quarantine.forget(group.entry.id);
   groups.erase(group.entry.id);
 }
 
@@ -278,11 +279,6 @@ std::optional<std::string> GroupTable::check_invariants(std::int32_t pipeline_de
       if (s.num_placeholders < 0 || s.num_placeholders > pipeline_depth) return name + " has bad placeholders";
     }
     if (rows_used > group->rows_reserved) return name + " uses more rows than it reserved";
-  }
-  if (const SequenceGroup* alone = suspect()) {
-    const auto is_other = [alone](const SequenceGroup* group) { return group != alone; };
-    if (std::ranges::any_of(running, is_other) || std::ranges::any_of(swapped, is_other))
-      return "a group runs beside one that is to run alone";
   }
   if (static_cast<std::int32_t>(rows.size()) != max_rows) return "a row was lost";
   if (num_waiting != waiting->size()) return "the waiting queue disagrees with the groups";

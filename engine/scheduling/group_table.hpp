@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "engine/scheduling/quarantine.hpp"
 #include "engine/scheduling/scheduler_config.hpp"
 #include "engine/scheduling/sequence_group.hpp"
 #include "engine/scheduling/waiting_queue.hpp"
@@ -56,14 +57,16 @@ struct GroupTable {
   std::vector<RowId> rows_gone;  ///< to be told with the next ExecuteStep
   PlanNews news;
   SequenceId next_sequence = 1;
-  /// Groups that may have killed workers. The first one runs alone, so that it is known; the others wait.
-  std::vector<RequestId> suspects;
+  Quarantine quarantine;
 
   SequenceGroup* find(RequestId id) const;
   static Sequence* find(SequenceGroup* group, SequenceId id);
   /// The group that runs alone, if one does.
-  SequenceGroup* suspect() const { return suspects.empty() ? nullptr : find(suspects.front()); }
-  /// The group that is served first of those that wait.
+  SequenceGroup* alone() const {
+    const auto id = quarantine.runs_alone();
+    return id ? find(*id) : nullptr;
+  }
+  /// The group that is served first of those that wait and may run.
   std::optional<RequestId> head_of_queue() const;
   std::int32_t num_free_rows() const { return max_rows - rows_reserved; }
 
@@ -109,7 +112,7 @@ struct GroupTable {
  private:
   /// What is not of one group. Queues, rows that are reserved and owners of sequences follow from the groups.
   static constexpr auto visit_fields(auto& self, auto&& visit) {
-    return visit(self.free_rows, self.rows_gone, self.news, self.next_sequence, self.suspects);
+    return visit(self.free_rows, self.rows_gone, self.news, self.next_sequence, self.quarantine);
   }
 
   void give_row_back(Sequence& sequence);

@@ -51,7 +51,7 @@ std::optional<ExecuteStep> SchedulerCore::on_step_plan(const StepPlan& plan, Tim
     building.step.rows_gone = std::exchange(table_.rows_gone, {});
     in_flight_.push_back(std::move(building.in_flight));
   }
-  clear_suspect();
+  end_passed_trial();
   return anything_scheduled ? std::optional(std::move(building.step)) : std::nullopt;
 }
 

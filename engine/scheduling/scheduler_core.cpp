@@ -18,10 +18,6 @@ std::span<const T> part(const std::vector<T>& all, Range range) {
   return std::span(all).subspan(static_cast<std::size_t>(range.first), static_cast<std::size_t>(range.count));
 }
 
-bool contains(const std::vector<RequestId>& ids, RequestId id) {
-  return std::ranges::find(ids, id) != ids.end();
-}
-
 }  // namespace
 
 SchedulerCore::SchedulerCore(SchedulerConfig config)
@@ -100,15 +96,17 @@ void SchedulerCore::swap_measured(const SwapMeasured& measured) {
   stats_.swap_bytes_per_s = planning_.measured_swap_bytes_per_s();
 }
 
-void SchedulerCore::device_replaced(bool memory_lost) {
+void SchedulerCore::device_replaced(bool memory_lost, bool crashed) {
   std::set<RequestId> in_last_steps;
   for (const InFlightStep& step : in_flight_) {
-    for (const WorkRef& work : step.work) in_last_steps.insert(work.group);
+    for (const WorkRef& work : step.work) {
+      if (table_.find(work.group) != nullptr) in_last_steps.insert(work.group);
+    }
   }
   for (const RequestId id : in_last_steps) {
-    // Known before anything is lost: one of the steps behind these tokens has killed the worker.
+    if (!crashed) break;
+    // Known before anything is lost: one of the steps behind these tokens has crashed the worker.
     SequenceGroup* group = table_.find(id);
-    if (group == nullptr) continue;
     group->cleared_length = group->longest_output() + config_.pipeline_depth;
     for (const Sequence& s : group->sequences) {
       if (s.state != SequenceState::finished)
@@ -134,7 +132,7 @@ void SchedulerCore::device_replaced(bool memory_lost) {
   }
   table_.rows_gone.clear();
   ++stats_.worker_restarts_total;
-  suspect(in_last_steps);
+  if (crashed) find_culprit(in_last_steps);
   planning_.something_was_freed();
 }
 
@@ -160,37 +158,23 @@ void SchedulerCore::restart_readers(StepId first_failed) {
   }
 }
 
-/// What was running when one worker after the other died is not run again and again: one of them may be why.
-void SchedulerCore::suspect(const std::set<RequestId>& running) {
-  bool one_was_found = false;
-  for (const RequestId id : running) {
-    SequenceGroup* group = table_.find(id);
-    if (group == nullptr) continue;
-    if (++group->workers_lost >= kMaxWorkersLost) {
-      one_was_found = true;
-      ++stats_.requests_failed_total;
-      end_group(*group, Error{ErrorCode::internal,
-                              "the request was running each time that one of " + std::to_string(kMaxWorkersLost) +
-                                  " devices died",
-                              {},
-                              -1});
-    } else if (group->workers_lost == kMaxWorkersLost - 1 && !contains(table_.suspects, id)) {
-      table_.suspects.push_back(id);
-    }
-  }
-  if (!one_was_found) return;
-  for (const auto& [id, group] : table_.groups) group->times_cleared = 0;  // it may have been why each time
+void SchedulerCore::find_culprit(const std::set<RequestId>& ran) {
+  const auto culprit = table_.quarantine.crashed(ran);
+  if (!culprit) return;
+  ++stats_.requests_failed_total;
+  end_group(*table_.find(*culprit),
+            Error{ErrorCode::internal, "the request crashes workers: it ran alone when the last one crashed", {}, -1});
 }
 
-/// The suspect has run behind where it was, and no worker has died of it.
-void SchedulerCore::clear_suspect() {
-  SequenceGroup* group = table_.suspect();
-  // A plan may have offered it.
-  if (group == nullptr || planning_.pending() || group->longest_output() < group->cleared_length) return;
-  if (++group->times_cleared < kMaxTimesCleared) group->workers_lost = 1;
-  table_.suspects.erase(table_.suspects.begin());
-  // The next one has all memory.
-  if (!table_.suspects.empty()) restart(*group);
+/// Once every request on trial has run behind the token at which a worker crashed.
+void SchedulerCore::end_passed_trial() {
+  Quarantine& quarantine = table_.quarantine;
+  if (quarantine.is_empty() || planning_.pending()) return;  // a plan may have offered them
+  for (const RequestId id : quarantine.on_trial()) {
+    const SequenceGroup* group = table_.find(id);
+    if (group != nullptr && group->longest_output() < group->cleared_length) return;
+  }
+  quarantine.trial_passed();
   planning_.something_was_freed();
 }
 
@@ -222,7 +206,7 @@ void SchedulerCore::on_step_result(const StepResult& result) {
     table_.news.steps_failed(result.step);
     restart_readers(result.step);
   }
-  clear_suspect();
+  end_passed_trial();
 }
 
 /// The group of a row whose part in a step has ended; null when it has ended itself, or the result means nothing.
@@ -393,6 +377,8 @@ std::optional<std::string> SchedulerCore::check_invariants() const {
   for (const InFlightStep& step : in_flight_) {
     for (const WorkRef& work : step.work) ++in_steps[work.group];
   }
+  const auto alone = table_.quarantine.runs_alone();
+  if (alone && in_steps.contains(*alone) && in_steps.size() > 1) return "a group runs beside one that is to run alone";
   for (const auto& [id, group] : table_.groups) {
     const auto counted = in_steps.find(id);
     if (group->num_in_flight != (counted == in_steps.end() ? 0 : counted->second))

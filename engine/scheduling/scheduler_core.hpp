@@ -29,13 +29,6 @@
 
 namespace pagoda::scheduling {
 
-/// A group that was running when so many workers died fails. Of the last one it is the reason: groups that were running
-/// when all but one had died run alone, one after the other, until each has come behind where it was.
-inline constexpr std::int32_t kMaxWorkersLost = 3;
-/// Who was cleared so often, and nobody was found meanwhile, is so no more: it may kill workers only together with
-/// others.
-inline constexpr std::int32_t kMaxTimesCleared = 16;
-
 /// Decides what runs in each step: keeps the groups (GroupTable), has the next step asked for (StepPlanning), and says
 /// what answers and results mean. A deterministic state machine: events in, PlanStep / ExecuteStep / StepOutputs out;
 /// no actor, no clock, no randomness. Not thread-safe: one owner.
@@ -67,8 +60,9 @@ class SchedulerCore final : private GroupEffects {
   /// The swaps of a plan have passed; says what swapping costs.
   void swap_measured(const SwapMeasured& measured);
   /// New workers took the place of dead ones: they have no rows, and every step in flight is lost, so what ran must be
-  /// recomputed from the tokens it has. With `memory_lost` the KV memory is new as well.
-  void device_replaced(bool memory_lost);
+  /// recomputed from the tokens it has. With `memory_lost` the KV memory is new as well. `crashed`: what ran may be the
+  /// reason, as it cannot be where a worker was killed from outside.
+  void device_replaced(bool memory_lost, bool crashed);
   /// What look_ahead() has said, of this core or of another with the same state.
   void jump_ahead(const std::vector<ForeseenTokens>& foreseen);
   /// The next plan has the block manager forget its prefix cache.
@@ -107,8 +101,8 @@ class SchedulerCore final : private GroupEffects {
   std::size_t num_groups() const { return table_.groups.size(); }
   /// The group that is served first of those that wait.
   std::optional<RequestId> head_of_queue() const { return table_.head_of_queue(); }
-  /// True while a group runs alone because it may have killed workers.
-  bool tries_a_suspect() const { return !table_.suspects.empty(); }
+  /// Whether requests are held back because one of those that ran may have crashed workers.
+  bool holds_a_trial() const { return !table_.quarantine.is_empty(); }
   std::int32_t num_rows_for_new() const { return planning_.num_rows_for_new(); }
   bool plan_outstanding() const { return planning_.pending().has_value(); }
   /// True when no group is left and the block manager has been told of every release.
@@ -165,8 +159,8 @@ class SchedulerCore final : private GroupEffects {
   void interrupted(const SequenceGroup& group, Interruption what);
   void restart(SequenceGroup& group);
   void restart_readers(StepId first_failed);
-  void suspect(const std::set<RequestId>& running);
-  void clear_suspect();
+  void find_culprit(const std::set<RequestId>& ran);
+  void end_passed_trial();
   void end_group(SequenceGroup& group, std::optional<Error> error);
   /// Ends the sequences that have outgrown the pool and await no result.
   void cut_outgrown(SequenceGroup& group);

@@ -50,8 +50,8 @@ bool GroupTable::load(Decoder& in, const SchedulerConfig& config) {
   const auto is_given = [&](const auto& owned) { return owned.first < next_sequence; };
   const auto is_group = [&](RequestId id) { return groups.contains(id); };
   return rows_reserved <= max_rows && std::ranges::all_of(free_rows, is_row) &&
-         std::ranges::all_of(rows_gone, is_row) && std::ranges::all_of(group_of, is_given) &&
-         std::ranges::all_of(suspects, is_group);
+         std::ranges::all_of(rows_gone, is_row) && std::ranges::all_of(group_of, is_given) && quarantine.is_sound() &&
+         std::ranges::all_of(quarantine.quarantined(), is_group);
 }
 
 bool GroupTable::load_group(Decoder& in, const SchedulerConfig& config) {

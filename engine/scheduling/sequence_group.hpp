@@ -101,16 +101,14 @@ struct SequenceGroup {
   /// prompt's end when none are wanted.
   std::int32_t next_prompt_logprob = 0;
   std::int32_t first_unknown_prompt_logprob = 0;
-  std::int32_t workers_lost = 0;    ///< workers that died while a step of it was in flight
-  std::int32_t times_cleared = 0;   ///< that it ran alone and no worker died
-  std::int64_t cleared_length = 0;  ///< generated tokens of its longest sequence with which it is behind the last death
+  std::int64_t cleared_length = 0;  ///< generated tokens of its longest sequence with which it is behind the last crash
   TimeUs first_scheduled_us = -1;
 
   /// But for what follows from the spec, as `matchers` and `thinking` do, and `decoding`, which saves itself.
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.spec, self.sequences, self.num_in_flight, self.rows_reserved, self.forked,
-                 self.next_prompt_logprob, self.first_unknown_prompt_logprob, self.workers_lost, self.times_cleared,
-                 self.cleared_length, self.first_scheduled_us);
+                 self.next_prompt_logprob, self.first_unknown_prompt_logprob, self.cleared_length,
+                 self.first_scheduled_us);
   }
 
   /// Its entry and its strategy are those of the spec.

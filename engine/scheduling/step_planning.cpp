@@ -69,13 +69,17 @@ std::optional<PlanStep> StepPlanning::next(TimeUs now, StepId last_completed, bo
   const bool in_own_steps = !config_.enable_chunked_prefill && table_.swapped.empty();
   const bool may_admit =
       admission_wanted(now, steps_in_flight) && !(in_own_steps && decodes_first_ && !table_.running.empty());
-  bool prompts_only = in_own_steps && may_admit;
+  const SequenceGroup* alone = table_.alone();
+  bool prompts_only = in_own_steps && may_admit && alone == nullptr;
   std::int32_t used = prompts_only ? 0 : add_running_candidates(plan, decoding, may_admit);
   // Who is to run alone begins when what was in flight before it has ended.
-  const SequenceGroup* alone = table_.suspect();
   const bool alone_waits = alone != nullptr && !alone->in_running && steps_in_flight;
   add_incoming_candidates(plan, used, may_admit && !alone_waits);
-  if (!prompts_only) let_less_urgent_give_way(plan);
+  if (alone != nullptr) {
+    let_all_give_way_to(*alone, plan);
+  } else if (!prompts_only) {
+    let_less_urgent_give_way(plan);
+  }
   if (prompts_only && plan.waiting.empty()) {
     prompts_only = false;
     used = add_running_candidates(plan, decoding, may_admit);
@@ -115,12 +119,14 @@ void StepPlanning::drop_drafts() {
 
 bool StepPlanning::admission_wanted(TimeUs now, bool steps_in_flight) const {
   if (!table_.head_of_queue() || !delay_has_passed(now, steps_in_flight)) return false;
-  return table_.suspect() != nullptr || rows_wanted_by(*first_of_queue()) <= num_rows_for_new();
+  return table_.alone() != nullptr || rows_wanted_by(*first_of_queue()) <= num_rows_for_new();
 }
 
 const SequenceGroup* StepPlanning::first_of_queue() const {
-  // A suspect goes first, wherever it stands.
-  if (const SequenceGroup* suspect = table_.suspect(); suspect != nullptr && suspect->in_waiting) return suspect;
+  // A group on trial goes first, wherever it stands.
+  for (const RequestId id : table_.quarantine.on_trial()) {
+    if (const SequenceGroup* group = table_.find(id); group != nullptr && group->in_waiting) return group;
+  }
   const auto head = table_.head_of_queue();
   return head ? table_.groups.at(*head).get() : nullptr;
 }
@@ -199,10 +205,15 @@ std::int32_t StepPlanning::add_running_candidates(PlanStep& plan, std::int32_t d
   const std::int32_t kept_for_prompts = runs_prompts() ? kLeastChunk : 0;
   std::int32_t for_short =
       num_long_prompts() > 0 ? tokens_for_short_prompts(chunk_budget, /*of_running=*/true, may_admit) : 0;
+  const SequenceGroup* alone = table_.alone();
   std::int32_t decode = 0;  // number of the next one
   std::int32_t used = 0;
   bool pauses = false;
   const auto tokens_of = [&](const SequenceGroup& group, const Sequence& s) {
+    if (alone != nullptr && &group != alone) {
+      pauses = true;
+      return 0;
+    }
     std::int32_t tokens = s.outgrew ? 0 : group.runnable_tokens(s);
     const bool runs_prompt = tokens > 1 && !group.decodes(s);
     const bool runs_long_prompt = runs_prompt && is_long(tokens);
@@ -246,15 +257,17 @@ std::int32_t StepPlanning::add_running_candidates(PlanStep& plan, std::int32_t d
     used += granted;
     plan.running.push_back({group.entry.id, {first, count}, preemption_of(group)});
   };
-  for (const SequenceGroup* group : table_.running) {
-    const std::span<const Sequence> sequences(group->sequences);
-    if (!group->decoding->has_independent_sequences()) {
-      add_candidate(*group, sequences);
-      continue;
-    }
+  const auto add_group = [&](const SequenceGroup& group) {
+    const std::span<const Sequence> sequences(group.sequences);
+    if (!group.decoding->has_independent_sequences()) return add_candidate(group, sequences);
     for (std::size_t i = 0; i < sequences.size(); ++i) {
-      if (sequences[i].state == SequenceState::running) add_candidate(*group, sequences.subspan(i, 1));
+      if (sequences[i].state == SequenceState::running) add_candidate(group, sequences.subspan(i, 1));
     }
+  };
+  // A group that runs alone is served before those that pause for it.
+  if (alone != nullptr && alone->in_running) add_group(*alone);
+  for (const SequenceGroup* group : table_.running) {
+    if (group != alone) add_group(*group);
   }
   return used;
 }
@@ -320,20 +333,26 @@ void StepPlanning::add_incoming_candidates(PlanStep& plan, std::int32_t used, bo
   room.free_rows = table_.num_free_rows();
   room.rows_for_new = num_rows_for_new();
   room.used_tokens = used;
-  const SequenceGroup* alone = table_.suspect();
-  if (alone != nullptr && !alone->in_waiting) with_waiting = false;
   const auto swapped = swapped_in_order();
   auto next = swapped.begin();
   bool is_open = true;
   const auto add_swapped_before = [&](const SequenceGroup* waiting) {
     for (; is_open && next != swapped.end(); ++next) {
       if (waiting != nullptr && !table_.waiting->comes_in_before((*next)->entry, waiting->entry)) return;
+      if (table_.quarantine.holds_back((*next)->entry.id)) continue;
       is_open = add_swapped_group(**next, plan, room);
     }
   };
   if (with_waiting) {
+    const auto on_trial = table_.quarantine.on_trial();
+    for (const RequestId id : on_trial) {
+      SequenceGroup* group = table_.find(id);
+      if (group != nullptr && group->in_waiting && is_open) is_open = add_waiting_group(*group, plan, room);
+    }
     table_.waiting->visit_in_order([&](RequestId id) {
-      if (alone != nullptr && alone->entry.id != id) return true;
+      if (!is_open) return false;
+      const bool has_been = std::ranges::find(on_trial, id) != on_trial.end();
+      if (has_been || table_.quarantine.holds_back(id)) return true;
       SequenceGroup& group = *table_.groups.at(id);
       add_swapped_before(&group);
       is_open = is_open && add_waiting_group(group, plan, room);
@@ -403,7 +422,7 @@ bool StepPlanning::add_waiting_group(SequenceGroup& group, PlanStep& plan, Room&
     const std::int32_t length = group.length(s);
     const std::int32_t left = plan.token_budget - room.used_tokens;
     const bool is_long_prompt = is_long(length) && length > left - room.num_offered;
-    if (is_long_prompt && num_partial_long_prompts_ >= config_.max_partial_long_prompts && table_.suspect() == nullptr)
+    if (is_long_prompt && num_partial_long_prompts_ >= config_.max_partial_long_prompts && table_.quarantine.is_empty())
       continue;
     const std::int32_t rows_wanted = rows_wanted_by(group);
     if (room.num_offered >= left || room.rows_for_new < rows_wanted || plan.waiting.size() >= most_offers_)
@@ -427,9 +446,26 @@ bool StepPlanning::add_waiting_group(SequenceGroup& group, PlanStep& plan, Room&
   return true;
 }
 
+void StepPlanning::let_all_give_way_to(const SequenceGroup& alone, PlanStep& plan) const {
+  const std::int32_t rows_lacking = rows_wanted_by(alone) - table_.num_free_rows();
+  std::int32_t rows_freed = 0;
+  for (auto candidate = plan.running.rbegin(); candidate != plan.running.rend(); ++candidate) {
+    if (candidate->group == alone.entry.id) return;
+    ++plan.num_giving_way;
+    if (rows_freed >= rows_lacking) continue;
+    ++plan.num_preempted_for_rows;
+    rows_freed += rows_freed_by(*candidate);
+  }
+}
+
+std::int32_t StepPlanning::rows_freed_by(const RunningCandidate& candidate) const {
+  const SequenceGroup& group = *table_.groups.at(candidate.group);
+  return group.forked && group.decoding->has_independent_sequences() ? 1 : group.rows_reserved;
+}
+
 void StepPlanning::let_less_urgent_give_way(PlanStep& plan) const {
-  if (config_.policy != SchedulingPolicy::priority || !config_.preempts_for_priority || table_.suspect() != nullptr)
-    return;
+  if (config_.policy != SchedulingPolicy::priority || !config_.preempts_for_priority) return;
+  if (!table_.quarantine.is_empty()) return;
   const SequenceGroup* head = first_of_queue();
   const auto swapped = swapped_in_order();
   if (!swapped.empty() && (head == nullptr || table_.waiting->comes_in_before(swapped.front()->entry, head->entry))) {
@@ -450,7 +486,7 @@ void StepPlanning::let_less_urgent_give_way(PlanStep& plan) const {
     plan.num_giving_way += is_offered ? 1 : 0;
     if (rows_freed >= rows_lacking) continue;
     ++plan.num_preempted_for_rows;
-    rows_freed += group.forked && group.decoding->has_independent_sequences() ? 1 : group.rows_reserved;
+    rows_freed += rows_freed_by(*candidate);
   }
 }
 

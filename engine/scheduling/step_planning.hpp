@@ -148,6 +148,9 @@ class StepPlanning {
   AdmissionCandidate admission_of(const SequenceGroup& group, Sequence& sequence) const;
   /// Says which running candidates give way to the first group that waits or is swapped out.
   void let_less_urgent_give_way(PlanStep& plan) const;
+  /// Likewise to the group that runs alone.
+  void let_all_give_way_to(const SequenceGroup& alone, PlanStep& plan) const;
+  std::int32_t rows_freed_by(const RunningCandidate& candidate) const;
   std::vector<const SequenceGroup*> swapped_in_order() const;
   PreemptionMode preemption_of(const SequenceGroup& group) const;
   void expect_answer(const PlanStep& plan, bool prompts_only);

@@ -14,6 +14,7 @@
 
 #include "actors/insist.hpp"
 #include "io/device_link/frame_channel.hpp"
+#include "kernels/cpu/oom_kills.hpp"
 
 namespace pagoda::device_link {
 namespace {
@@ -57,9 +58,18 @@ int spawn(const std::vector<std::string>& command, const std::vector<int>& inher
   return error;
 }
 
-PeerEnd end_of(const siginfo_t& info) {
+/// Signals that somebody sends; others tell of what a program did.
+bool comes_from_outside(int signal) {
+  return signal == SIGKILL || signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGQUIT;
+}
+
+/// `ran_out_of_memory`: the kernel has killed a process for lack of memory since the child began. The child's own work
+/// may be why.
+PeerEnd end_of(const siginfo_t& info, bool ran_out_of_memory) {
   if (info.si_code == CLD_EXITED) return {"ended with exit code " + std::to_string(info.si_status)};
-  return {"was killed by signal " + std::to_string(info.si_status), info.si_status == SIGKILL};
+  const std::string how = "was killed by signal " + std::to_string(info.si_status);
+  if (info.si_status == SIGKILL && ran_out_of_memory) return {how + ", when memory had run out", false};
+  return {how, comes_from_outside(info.si_status)};
 }
 
 }  // namespace
@@ -96,6 +106,7 @@ void ChildProcess::kill() {
 
 void ChildProcess::wait_for_end() {
   bool has_stopped = false;
+  const std::int64_t oom_kills_before = kernels::num_oom_kills();
   for (;;) {
     siginfo_t info{};
     // Reaped only under the lock, below: until then the id is the child's.
@@ -114,7 +125,8 @@ void ChildProcess::wait_for_end() {
       siginfo_t reaped{};
       ::waitid(P_PID, static_cast<id_t>(pid_), &reaped, WEXITED);
     }
-    if (events_.on_ended) actors::insist([&] { events_.on_ended(end_of(info)); });
+    if (events_.on_ended)
+      actors::insist([&] { events_.on_ended(end_of(info, kernels::num_oom_kills() > oom_kills_before)); });
     return;
   }
 }

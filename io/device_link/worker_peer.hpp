@@ -7,7 +7,7 @@ namespace pagoda::device_link {
 
 struct PeerEnd {
   std::string how;          ///< "was killed by signal 9"
-  bool was_killed = false;  ///< with SIGKILL: it has done nothing wrong itself
+  bool was_killed = false;  ///< from outside, by a signal that a program does not get for what it does itself
 };
 
 /// Who is at the other end of a worker's link: a child of this process, or a worker that has joined from elsewhere.

@@ -134,11 +134,20 @@ void WorkerProcess::send(ExecuteStep step) {
     was_idle = deadlines_->num_in_flight() == 0;
     checks_.sent(step);
     size.moved_bytes = std::exchange(moved_bytes_, 0);
-    deadlines_->sent(step.step, size, actors::now_us());
+    deadlines_->sent(step.step, size, actors::now_us(), step.wait_for_masks);
     sent_.push_back({std::ssize(step.work), size.num_tokens});
   }
   channel_->send(ToWorker(std::move(step)));
   if (was_idle) channel_->wake();  // there is a deadline now
+}
+
+void WorkerProcess::send(StepMasks masks) {
+  {
+    const std::lock_guard lock(mutex_);
+    deadlines_->masks_sent(masks.step, actors::now_us());
+  }
+  channel_->send(ToWorker(std::move(masks)));
+  channel_->wake();  // there is a deadline now
 }
 
 void WorkerProcess::send(CachePlan plan) {
@@ -185,7 +194,8 @@ bool WorkerProcess::on_result(StepResult result) {
   {
     const std::lock_guard lock(mutex_);
     if (Status sound = checks_.check(result); !sound) {
-      problem_ = actors::DeviceFailed{std::move(sound.error()), !has_ended_a_step_, true, actors::ProcessEnd::died};
+      problem_ =
+          actors::DeviceFailed{std::move(sound.error()), !has_ended_a_step_, true, actors::ProcessEnd::died, true};
       return false;
     }
     deadlines_->ended(result.step, actors::now_us());
@@ -219,7 +229,8 @@ std::optional<TimeUs> WorkerProcess::before_wait() {
                                      std::to_string(deadline->allowed_us / 1000) + " ms"},
       !has_ended_a_step_,
       config_.memory == nullptr,
-      actors::ProcessEnd::hung};
+      actors::ProcessEnd::hung,
+      true};
   channel_->close();
   return std::nullopt;
 }
@@ -238,10 +249,11 @@ actors::DeviceFailed WorkerProcess::why_it_ended(FrameChannel::End end) {
   if (problem_) return *problem_;
   // What a process has written that did something wrong itself may be wrong, too.
   const auto failed = [&](const std::string& what, actors::ProcessEnd process, bool was_sound) {
-    // Who dies without having been asked for anything may have been killed; else it may die again and again.
-    const bool in_vain = !has_ended_a_step_ && !sent_.empty();
+    // A process that ends before it is asked for anything, or is killed from outside, does not end again for it.
+    const bool in_vain = !has_ended_a_step_ && !sent_.empty() && !was_sound;
     const bool memory_lost = config_.memory == nullptr || !was_sound;
-    return actors::DeviceFailed{{ErrorCode::device_failed, name() + " " + what}, in_vain, memory_lost, process};
+    return actors::DeviceFailed{
+        {ErrorCode::device_failed, name() + " " + what}, in_vain, memory_lost, process, !was_sound};
   };
   if (is_stopped_) return failed("hangs: it was stopped by a signal", actors::ProcessEnd::hung, true);
   if (end == FrameChannel::End::closed) {

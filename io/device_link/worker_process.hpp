@@ -77,7 +77,7 @@ class WorkerProcess {
   void listen(Listener listener);
   /// One thread.
   void send(ExecuteStep step);
-  void send(StepMasks masks) { channel_->send(ToWorker(std::move(masks))); }
+  void send(StepMasks masks);
   void send(CachePlan plan);
 
  private:

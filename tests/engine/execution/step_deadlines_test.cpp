@@ -27,6 +27,14 @@ TEST(StepDeadlines, NothingInFlightHasNoDeadline) {
   EXPECT_FALSE(deadlines.next());
 }
 
+TEST(StepDeadlines, AStepHasNoDeadlineBeforeItsMasksAreSent) {
+  StepDeadlines deadlines(2 * kSecond);
+  deadlines.sent(1, {.num_tokens = 10}, 0, /*waits_for_masks=*/true);
+  EXPECT_FALSE(deadlines.next());
+  deadlines.masks_sent(1, 5 * kSecond);
+  EXPECT_EQ(deadlines.next()->at_us, 7 * kSecond);
+}
+
 TEST(StepDeadlines, AStepHasTenTimesWhatStepsOfItsSizeTookButASecondAtLeast) {
   StepDeadlines deadlines(0);
   TimeUs now = 0;

@@ -102,12 +102,12 @@ class Service {
     }
   }
 
-  /// The worker dies with what is in flight, and a step more if there can be one.
-  void lose_worker() {
+  /// The worker crashes, or is killed from outside, with what is in flight, and a step more if there can be one.
+  void lose_worker(bool crashes = true) {
     plan();
     ASSERT_FALSE(in_flight_.empty());
     in_flight_.clear();
-    scheduler_.device_replaced(false);
+    scheduler_.device_replaced(false, crashes);
     check();
     take_outputs();
   }
@@ -115,6 +115,7 @@ class Service {
   void swap_measured(std::int64_t bytes, TimeUs duration_us) { scheduler_.swap_measured({bytes, duration_us}); }
   view::Queues queues() const { return scheduler_.queues(); }
   EngineStats stats() const { return scheduler_.stats(); }
+  bool holds_a_trial() const { return scheduler_.holds_a_trial(); }
   std::optional<RequestId> head_of_queue() const { return scheduler_.head_of_queue(); }
   std::int32_t blocks_owned() const {
     const MemoryStats memory = blocks_.stats();

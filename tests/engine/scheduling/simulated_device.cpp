@@ -291,7 +291,7 @@ void SimulatedDevice::run_row(const RowWork& work, StepResult& result, std::vect
 
 std::optional<StepResult> SimulatedDevice::complete_step() {
   if (deadly_.contains(running_.front().step)) {
-    kill_worker();
+    kill_worker(/*crashes=*/true);
     return std::nullopt;
   }
   StepResult result = std::move(running_.front());
@@ -311,7 +311,8 @@ void SimulatedDevice::spoil(StepResult& result) const {
   }
 }
 
-void SimulatedDevice::kill_worker() {
+void SimulatedDevice::kill_worker(bool crashes) {
+  has_crashed_ |= crashes;
   if (!running_.empty()) device_.complete(running_.back().step);
   if (unsampled_) device_.complete(unsampled_->step);
   unsampled_.reset();
@@ -332,7 +333,7 @@ void SimulatedDevice::kill_cache_engine() {
 }
 
 bool SimulatedDevice::replace() {
-  if (worker_lives_) kill_worker();
+  if (worker_lives_) kill_worker(/*crashes=*/false);
   const bool memory_lost = !cache_engine_lives_;
   if (memory_lost) {
     device_.synchronize();
@@ -343,6 +344,7 @@ bool SimulatedDevice::replace() {
     num_swapped_ = 0;
   }
   worker_lives_ = cache_engine_lives_ = true;
+  has_crashed_ = false;
   tell_cache_engine(ConnectWorker{});
   return memory_lost;
 }

@@ -58,7 +58,10 @@ class SimulatedDevice {
   /// A step that runs tokens of the request at `position`, or behind it, kills the worker.
   void poison(RequestId request, std::int32_t position) { poisoned_[request] = position; }
   /// The worker dies: what it has enqueued passes, what it was told is lost.
-  void kill_worker();
+  /// The worker dies: by a crash of its own, or because it is killed from outside.
+  void kill_worker(bool crashes);
+  /// Whether a worker has crashed since the last replacement.
+  bool has_crashed() const { return has_crashed_; }
   /// The cache engine dies. The worker does not know.
   void kill_cache_engine();
   bool is_broken() const { return !worker_lives_ || !cache_engine_lives_; }
@@ -148,7 +151,8 @@ class SimulatedDevice {
 
   std::set<RequestId> awaiting_;
   std::map<RequestId, std::int32_t> poisoned_;  ///< where
-  std::set<StepId> deadly_;                     ///< steps that run such a token
+  bool has_crashed_ = false;
+  std::set<StepId> deadly_;  ///< steps that run such a token
   std::optional<std::string> error_;
 };
 

@@ -148,7 +148,7 @@ void Simulation::check_head_is_offered(const PlanStep& plan) {
   const auto is_long = [&](const RequestSpec& spec) {  // and may wait for another long prompt
     return scheduler.enable_chunked_prefill && std::ssize(*spec.prompt) + spec.sampling.max_tokens > most_of_short;
   };
-  const bool has_reason = !head || is_long(*told_.at(*head).spec) || scheduler_.core().tries_a_suspect() ||
+  const bool has_reason = !head || is_long(*told_.at(*head).spec) || scheduler_.core().holds_a_trial() ||
                           !plan.waiting.empty() || !plan.swapped.empty() || used >= plan.token_budget ||
                           config_.scheduler.delay_factor > 0 ||
                           scheduler_.core().num_rows_for_new() < rows_wanted(*told_.at(*head).spec);
@@ -201,9 +201,10 @@ void Simulation::listen(const StepOutputs& outputs) {
 /// The supervisor has seen that somebody is dead. Block manager and scheduler hear of the others in their time, and
 /// until then talk to who is gone.
 void Simulation::replace_devices() {
+  const bool crashed = device_.has_crashed();
   const bool memory_lost = device_.replace();
   if (memory_lost) block_manager_mail_.emplace_back(CacheEngineReplaced{});
-  scheduler_mail_.emplace_back(DeviceReplaced{memory_lost});
+  scheduler_mail_.emplace_back(DeviceReplaced{memory_lost, crashed});
 }
 
 void Simulation::run_block_manager() {
@@ -233,7 +234,8 @@ void Simulation::run_scheduler() {
   } else if (const auto* result = std::get_if<StepResult>(&message)) {
     scheduler_.on_step_result(*result);
   } else {
-    scheduler_.device_replaced(std::get<DeviceReplaced>(message).memory_lost);
+    const auto& [memory_lost, crashed] = std::get<DeviceReplaced>(message);
+    scheduler_.device_replaced(memory_lost, crashed);
   }
   after_scheduler_event();
 }
@@ -301,7 +303,9 @@ std::optional<std::string> Simulation::run() {
       if (now_ / 10 % 4 == 0) scheduler_.forget_prefixes();
       after_scheduler_event();
     }
-    if (config_.crash_chance > 0 && chance(random_) < config_.crash_chance) device_.kill_worker();
+    if (config_.crash_chance > 0 && chance(random_) < config_.crash_chance) {
+      device_.kill_worker(config_.kills_are_crashes);
+    }
     if (config_.memory_loss_chance > 0 && chance(random_) < config_.memory_loss_chance) device_.kill_cache_engine();
   }
   if (error_) return error_;
@@ -329,7 +333,8 @@ std::optional<std::string> Simulation::run() {
 
 std::optional<std::string> Simulation::judge(const Told& told) const {
   if (!told.ended) return "never ended";
-  const bool only_poison_kills = config_.crash_chance == 0 && config_.memory_loss_chance == 0 &&
+  // Who is killed from outside says nothing of a request.
+  const bool only_poison_kills = (config_.crash_chance == 0 || !config_.kills_are_crashes) &&
                                  config_.failure_chance == 0 && config_.abort_chance == 0;
   if (told.aborted && only_poison_kills && !told.is_poison) return "failed for another";
   const RequestSpec& spec = *told.spec;

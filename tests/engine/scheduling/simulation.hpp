@@ -48,6 +48,7 @@ class Simulation {
  private:
   struct DeviceReplaced {
     bool memory_lost = false;
+    bool crashed = false;
   };
   struct CacheEngineReplaced {};
   struct Told {  ///< what the output processor has heard of a request

@@ -53,6 +53,7 @@ SimulationConfig random_simulation(std::uint64_t seed) {
   config.scheduler.preempts_for_priority = pick(0, 1) == 1;
   config.scheduler.long_prefill_tokens = pick(0, 0, 3, 12);
   config.scheduler.max_partial_long_prompts = pick(1, 1, 2);
+  config.kills_are_crashes = pick(0, 1) == 1;
   const KvGroup& kv = config.blocks.layout.only();
   const std::int32_t fewest_blocks = kv.peak_blocks(tokens_for_one, 1) + pick(0, 1, 4);
   const bool is_small = pick(0, 0, 1) == 1;  // smaller than a prompt

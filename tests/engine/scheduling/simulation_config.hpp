@@ -26,6 +26,7 @@ struct SimulationConfig {
   bool alike = false;             ///< every prompt begins like every other
   std::int32_t burst = 1;         ///< requests that arrive together
   double crash_chance = 0;        ///< per delivered message: the worker dies and is replaced
+  bool kills_are_crashes = true;  ///< else they come from outside, and no request may be the reason
   double memory_loss_chance = 0;  ///< likewise: the cache engine dies, and with it what the device's memory held
   double poison_chance = 0;       ///< per request: the worker dies when it comes to some token of it
 };

@@ -45,6 +45,9 @@ TEST(ChildProcess, ItsEndIsToldHoweverItComes) {
   Told killed;
   const auto dies = start("kill -9 $$", killed);
   EXPECT_EQ(killed.ended.get_future().get(), "was killed by signal 9");
+  Told crashed;
+  const auto crashes = start("kill -SEGV $$", crashed);
+  EXPECT_EQ(crashed.ended.get_future().get(), "was killed by signal 11");
 }
 
 TEST(ChildProcess, AStopIsToldAndAStoppedOneCanBeKilled) {
