@@ -41,7 +41,7 @@ void answer_model_info(const ServedModel& model, Exchange& exchange) {
   exchange.respond(200, "application/json", std::move(out));
 }
 
-void answer_load(const ApiContext& context, const std::shared_ptr<Exchange>& exchange) {
+void answer_loads(const ApiContext& context, const std::shared_ptr<Exchange>& exchange) {
   inquire_of_all(
       context, exchange, actors::GetStats{},
       [](Exchange& answering, std::vector<serving::Answer>& answers) {
@@ -73,7 +73,7 @@ void add_sglang_routes(Routes& routes, const ApiContext& context) {
   routes.add(Verb::get, "/server_info", Access::key, answering(context, answer_server_info));
   routes.add(Verb::get, "/model_info", Access::key, answering(context, answer_model_info));
   routes.add(Verb::get, "/get_load", Access::key,
-             [&context](const auto& exchange, const Request&) { answer_load(context, exchange); });
+             [&context](const auto& exchange, const Request&) { answer_loads(context, exchange); });
 }
 
 }  // namespace pagoda::http

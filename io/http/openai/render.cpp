@@ -26,7 +26,7 @@ struct Rendering {
   std::vector<TokenIds> prompts = {};  ///< by request; those of texts are known last
 };
 
-void write_optional(JsonWriter& json, const char* name, const std::optional<std::int64_t>& value) {
+void write_value_or_null(JsonWriter& json, const char* name, const std::optional<std::int64_t>& value) {
   json.key(name);
   value ? json.value(*value) : json.null();
 }
@@ -49,8 +49,8 @@ void write_sampling_params(JsonWriter& json, const GenerateRequest& request, std
   json.field("ignore_eos", sampling.ignore_eos);
   if (!open.max_tokens) json.field("max_tokens", std::min(sampling.max_tokens, max_tokens));
   json.field("min_tokens", sampling.min_tokens);
-  write_optional(json, "logprobs", sampling.logprobs);
-  write_optional(json, "prompt_logprobs", sampling.prompt_logprobs);
+  write_value_or_null(json, "logprobs", sampling.logprobs);
+  write_value_or_null(json, "prompt_logprobs", sampling.prompt_logprobs);
   json.field("skip_special_tokens", sampling.skip_special_tokens);
   json.field("include_stop_str_in_output", sampling.include_stop_str_in_output).close_object();
 }
