@@ -215,24 +215,42 @@ class Automaton::Builder {
         : builder_(builder), of_(of), next_(next), distances_(distances()) {}
 
     StateId build() {
-      if (of_.is_counted()) {
+      if (of_.max_tokens != kUnbounded) {
+        counting_ = builder_.add_counting(0, kUnbounded);
+        builder_.made_.countings_.back().max_tokens = of_.max_tokens;
+        builder_.made_.countings_.back().next = next_;
+        builder_.made_.counts_tokens_ = true;
+      } else if (of_.is_counted()) {
         const std::int32_t far =
             of_.max_length == kUnbounded ? kUnbounded : of_.max_length - *std::ranges::max_element(distances_);
         counting_ = builder_.add_counting(of_.min_length, far);
       }
       for (std::size_t i = 0; i < of_.states.size(); ++i) states_.push_back(add({}));
       behind_.assign(states_.size(), kNone);
-      const StateId end = of_.is_counted() ? add_step(Kind::at_least, next_, of_.min_length) : next_;
+      const bool is_counted = of_.is_counted() || of_.max_tokens != kUnbounded;
+      const StateId end = is_counted ? add_step(Kind::at_least, next_, of_.min_length) : next_;
       for (std::size_t i = 0; i < of_.states.size() && !builder_.is_too_large(); ++i) {
         std::vector<StateId> targets;
         if (of_.states[i].accepts) targets.push_back(end);
         add_edges(i, targets);
         builder_.set_split(states_[i], targets);
       }
-      return states_.front();
+      return of_.max_tokens == kUnbounded ? states_.front() : token_start(end);
     }
 
    private:
+    /// Like the first state, but a token that ends here has ended before the text.
+    StateId token_start(StateId end) {
+      std::vector<StateId> targets;
+      if (of_.states.front().accepts) targets.push_back(end);
+      const std::int32_t counting = std::exchange(counting_, kNotCounted);
+      add_edges(0, targets);
+      const StateId made = add({});
+      counting_ = counting;
+      builder_.set_split(made, targets);
+      return made;
+    }
+
     /// How many characters it takes at least from each state to one that accepts.
     std::vector<std::int32_t> distances() const {
       std::vector<std::vector<std::uint32_t>> before(of_.states.size());
@@ -322,7 +340,8 @@ class Automaton::Builder {
       for (const Edge& edge : pattern.inner) {
         const StateId to = edge.target == kBehind ? end : first + static_cast<StateId>(edge.target);
         const StateId made = builder_.add_bytes({{ByteEdge{edge.bytes, to}}});
-        builder_.made_.states_[made].counting = counting_;
+        // A token that ends inside of a character does not end the text.
+        if (of_.max_tokens == kUnbounded) builder_.made_.states_[made].counting = counting_;
       }
       return known->second = first;
     }

@@ -31,6 +31,9 @@ struct CharacterLoop {
 struct Counting {
   std::int32_t min = 0;
   std::int32_t far = kUnbounded;  ///< kUnbounded: there is no maximum
+  // Where tokens are counted instead, the masks do not depend on the count:
+  std::int32_t max_tokens = kUnbounded;
+  StateId next = 0;  ///< behind the last token
 };
 
 /// What a state does with the count of characters.
@@ -106,6 +109,7 @@ class Automaton {
   const Call& call(const State& state) const { return calls_[state.index]; }
   const CountStep& count_step(const State& state) const { return count_steps_[state.index]; }
   bool counts() const { return !countings_.empty(); }
+  bool counts_tokens() const { return counts_tokens_; }
   const Counting& counting(const State& state) const { return countings_[static_cast<std::size_t>(state.counting)]; }
   const CharacterLoop& loop(std::int32_t index) const { return loops_[static_cast<std::size_t>(index)]; }
   const CharacterClass& character_class(const CharacterLoop& loop) const {
@@ -131,6 +135,7 @@ class Automaton {
   std::vector<Call> calls_;
   std::vector<CountStep> count_steps_;
   std::vector<Counting> countings_;
+  bool counts_tokens_ = false;
   std::vector<TextNode> text_nodes_;
   std::vector<CharacterLoop> loops_;
   std::vector<CharacterClass> character_classes_;

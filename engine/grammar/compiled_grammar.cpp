@@ -95,6 +95,7 @@ bool Matcher::accept(TokenId token) {
   const std::string_view bytes = vocabulary.bytes(token);
   SetId set = bytes.empty() ? ItemSets::kNothing : set_;
   for (const char c : bytes) set = memo_->sets.next(set, static_cast<std::uint8_t>(c));
+  set = memo_->sets.behind_token(set);
   grammar_->impl().update_size();
   if (set == ItemSets::kNothing) return false;
   set_ = set;

@@ -363,10 +363,35 @@ void ItemSets::drop_covered(std::vector<Item>& sorted) const {
 std::int32_t ItemSets::count_alike(const Item& item, std::int32_t num_bytes) const {
   const Automaton::State& state = automaton_->state(item.state);
   if (item.count == 0 || state.counting == Automaton::kNotCounted) return item.count;
-  const auto [min, far] = automaton_->counting(state);
+  const auto& [min, far, max_tokens, next] = automaton_->counting(state);
+  if (max_tokens != kUnbounded) return 0;
   if (far != kUnbounded && item.count > far - num_bytes) return item.count;
   if (item.count >= min) return min;
   return item.count < min - num_bytes ? 0 : item.count;
+}
+
+SetId ItemSets::behind_token(SetId set) {
+  if (!automaton_->counts_tokens() || set == kNothing) return set;
+  behind_token_.resize(sets_.size(), kUnknown);
+  if (behind_token_[set] != kUnknown) return behind_token_[set];
+  begin_set();
+  is_complete_ = is_complete(set);
+  for (const Item& item : items(set)) {
+    const Automaton::State& state = automaton_->state(item.state);
+    const bool is_counted =
+        state.counting != Automaton::kNotCounted && automaton_->counting(state).max_tokens != kUnbounded;
+    if (!is_counted) {
+      reach(item);
+    } else if (item.count + 1 < automaton_->counting(state).max_tokens) {
+      reach({item.state, item.count + 1, item.context});
+    } else {
+      reach({automaton_->counting(state).next, 0, item.context});
+    }
+  }
+  follow_reached();
+  const SetId made = finish_set();
+  behind_token_.resize(sets_.size(), kUnknown);
+  return behind_token_[set] = made;
 }
 
 ContextId ItemSets::context_alike(ContextId first, std::int32_t num_bytes) {
@@ -457,7 +482,7 @@ std::size_t ItemSets::num_bytes() const {
   constexpr std::size_t kBytesOfEntry = 32;  // of a hash table, about
   return items_.size() * sizeof(Item) + callers_.size() * sizeof(Item) + next_.size() * sizeof(SetId) +
          sets_.size() * (sizeof(Set) + kBytesOfEntry) + contexts_.size() * (sizeof(Context) + kBytesOfEntry) +
-         local_of_rule_.size() * sizeof(std::uint32_t) + alike_.size() * sizeof(SetId) +
+         local_of_rule_.size() * sizeof(std::uint32_t) + (alike_.size() + behind_token_.size()) * sizeof(SetId) +
          context_alike_.size() * sizeof(ContextId);
 }
 

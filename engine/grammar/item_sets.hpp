@@ -43,6 +43,8 @@ class ItemSets {
     const SetId known = next_[set * num_classes_ + byte_class];
     return known != kUnknown ? known : make_next(set, byte_class);
   }
+  /// The set where a token ends, which counts where tokens are counted.
+  SetId behind_token(SetId set);
   /// May the text end here?
   bool is_complete(SetId set) const { return sets_[set].is_complete; }
   /// What may go on with a byte. Not empty, except where the text can only end.
@@ -151,6 +153,7 @@ class ItemSets {
   std::vector<Set> sets_;
   std::vector<Item> items_;               ///< of all sets
   std::vector<SetId> next_;               ///< [set, class of bytes]
+  std::vector<SetId> behind_token_;       ///< [set], as far as it was asked for
   std::vector<SetId> alike_;              ///< [set], as far as it was asked for
   std::vector<ContextId> context_alike_;  ///< [context], likewise
   std::vector<Context> contexts_;

@@ -121,24 +121,27 @@ class LarkConverter {
   }
 
   Expr body(const LarkDefinition& definition) {
-    if (!definition.is_lazy && definition.stop.empty()) return expression(definition.body);
+    if (!definition.ends_by_itself()) return expression(definition.body);
     // llguidance's rules that end by themselves are of one terminal each.
-    const Expr all = terminal(definition.body);
+    Expr all = terminal(definition.body);
+    std::optional<TextLanguage> with_stop;
+    if (!definition.stop.empty() && !error_) {
+      // As far as the first stop.
+      const Expr stop = terminal(definition.stop.front());
+      all = sequence({all, stop});
+      if (!error_) with_stop = TextLanguage::of(stop, Matching::anywhere, budget_);
+    }
     if (error_) return nothing();
     auto language = TextLanguage::of(all, Matching::whole, budget_);
-    std::vector<Expr> parts;
-    if (language && !definition.stop.empty()) {
-      const Expr stop = terminal(definition.stop.front());
-      if (error_) return nothing();
-      const auto with_stop = TextLanguage::of(stop, Matching::anywhere, budget_);
-      language = with_stop ? language->but_not(*with_stop, budget_) : std::nullopt;
-      parts.push_back(stop);
+    if (!definition.stop.empty()) {
+      language = language && with_stop ? language->and_in(with_stop->shortest(), budget_) : std::nullopt;
     }
-    if (!language)
-      return refuse(definition.line, "a rule that is lazy or has a stop is of one terminal, not too large");
+    if (!language) {
+      return refuse(definition.line,
+                    "a rule that is lazy, or has a stop or max_tokens, is of one terminal, not too large");
+    }
     if (definition.is_lazy) language = language->shortest();
-    parts.insert(parts.begin(), language->expression(nullptr));
-    return with_ignored(sequence(std::move(parts)));
+    return with_ignored(language->expression(nullptr, definition.max_tokens));
   }
 
   /// Of a rule.
@@ -212,7 +215,7 @@ class LarkConverter {
     if (!open_.insert(name.text).second) return refuse(name.line, "the terminal " + name.text + " names itself");
     if (open_.size() > kMaxDepth) return refuse(name.line, "terminals that name each other are nested too deep");
     const LarkDefinition& definition = found->second;
-    if (definition.is_lazy || !definition.stop.empty()) return refuse(definition.line, "attributes are those of rules");
+    if (definition.ends_by_itself()) return refuse(definition.line, "attributes are those of rules");
     Expr all = terminal(definition.body);
     if (all->size > kMaxExpressions) return refuse(definition.line, "the terminal is too large");
     open_.erase(name.text);

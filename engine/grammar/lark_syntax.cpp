@@ -94,7 +94,7 @@ class LarkParser : private LarkReader {
     if (grammar_.definitions.size() > kMaxRules) refuse("too many rules");
   }
 
-  /// llguidance's: [capture], [capture="name"], [lazy], [stop="..."], [suffix=/.../].
+  /// llguidance's: [capture], [capture="name"], [lazy], [stop="..."], [suffix=/.../], [max_tokens=n].
   void attributes(LarkDefinition& made) {
     ++depth_;
     do {
@@ -104,6 +104,11 @@ class LarkParser : private LarkReader {
       std::optional<LarkNode> value;
       if (take("=")) {
         skip_blanks();
+        if (attribute == "max_tokens") {
+          made.max_tokens = max_tokens();
+          skip_blanks();
+          continue;
+        }
         value = attribute_value();
       }
       if (attribute == "lazy" && !value) {
@@ -117,6 +122,12 @@ class LarkParser : private LarkReader {
     } while (take(","));
     if (!take("]")) refuse("a [ without its ]");
     --depth_;
+  }
+
+  std::int32_t max_tokens() {
+    const auto max = number();
+    if (!max || *max == 0) refuse("max_tokens is a number above 0");
+    return max && *max <= kMaxRepetitions ? static_cast<std::int32_t>(*max) : kUnbounded;
   }
 
   LarkNode attribute_value() {

@@ -37,9 +37,12 @@ struct LarkNode {
 
 struct LarkDefinition {
   LarkNode body;
-  bool is_lazy = false;             ///< llguidance: it ends as soon as it can
-  std::vector<LarkNode> stop = {};  ///< llguidance: what ends it, of which it has none inside; one at most
+  bool is_lazy = false;                  ///< llguidance: it ends as soon as it can
+  std::int32_t max_tokens = kUnbounded;  ///< llguidance: behind so many tokens it is over
+  std::vector<LarkNode> stop = {};       ///< llguidance: what ends it, of which it has none inside; one at most
   std::int64_t line = 0;
+
+  bool ends_by_itself() const { return is_lazy || max_tokens != kUnbounded || !stop.empty(); }
 };
 
 struct LarkGrammar {

@@ -50,6 +50,9 @@ struct CharacterAutomaton {
   std::vector<State> states;    ///< the start first
   std::int32_t min_length = 0;  ///< in characters; an escape is one
   std::int32_t max_length = kUnbounded;
+  /// Tokens that may end inside such a text; behind the last of them it is over, whatever it is. Of texts of any
+  /// length.
+  std::int32_t max_tokens = kUnbounded;
 
   bool is_counted() const { return min_length > 0 || max_length != kUnbounded; }
 };

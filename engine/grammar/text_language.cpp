@@ -263,7 +263,7 @@ bool TextLanguage::holds(std::string_view text) const {
   return states_[state].accepts && length >= min_length_ && (max_length_ == kUnbounded || length <= max_length_);
 }
 
-Expr TextLanguage::expression(JsonRules* json) const {
+Expr TextLanguage::expression(JsonRules* json, std::int32_t max_tokens) const {
   if (is_empty()) return nothing();
   // Characters that are the same are one expression: their bytes are found once.
   std::map<std::vector<std::size_t>, CharacterAutomaton::Edge> known;  // by their intervals
@@ -283,7 +283,7 @@ Expr TextLanguage::expression(JsonRules* json) const {
   std::vector<std::uint32_t> place_of(states_.size());
   std::uint32_t num_live = 0;
   for (std::size_t i = 0; i < states_.size(); ++i) place_of[i] = states_[i].is_dead ? 0 : num_live++;
-  CharacterAutomaton made{.states = {}, .min_length = min_length_, .max_length = max_length_};
+  CharacterAutomaton made{.states = {}, .min_length = min_length_, .max_length = max_length_, .max_tokens = max_tokens};
   for (std::uint32_t i = 0; i < states_.size(); ++i) {
     if (states_[i].is_dead) continue;
     std::map<std::uint32_t, std::vector<std::size_t>> targets;

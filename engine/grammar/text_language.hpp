@@ -43,8 +43,9 @@ class TextLanguage {
   bool holds(std::string_view text) const;
 
   /// The texts or, of `json`, what stands for them between the quotes of a string: with escapes, of which none is of a
-  /// printable character of ASCII but where JSON has a short one.
-  Expr expression(JsonRules* json) const;
+  /// printable character of ASCII but where JSON has a short one. `max_tokens`: of any length, each text is over behind
+  /// so many tokens.
+  Expr expression(JsonRules* json, std::int32_t max_tokens = kUnbounded) const;
 
  private:
   static constexpr std::uint32_t kStart = 0;

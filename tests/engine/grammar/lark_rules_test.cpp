@@ -170,7 +170,8 @@ TEST(LarkRules, RefusalsNameTheLineAndWhatIsNotSupported) {
       {"start: %json {\"type\": \"nothing\"}", "type"},
       {"start: %json {\"type\"", "JSON"},
       {"%llguidance {\"lexer_stack\": 5}\nstart: \"a\"", "lexer_stack"},
-      {"start: x\nx[max_tokens=5]: /a*/", "max_tokens"},
+      {"start: x\nx[max_tokens=0]: /a*/", "max_tokens"},
+      {"start: x\nx[max_tokens=5]: y\ny: \"a\"", "rule y"},
       {"start: x\nx[temperature=0.5]: /a*/", "temperature"},
       {"start: x\nx[lazy]: y\ny: \"a\"", "rule y"},
       {"start: a & b\na: \"x\"\nb: \"x\"", "&"},
@@ -183,6 +184,31 @@ TEST(LarkRules, RefusalsNameTheLineAndWhatIsNotSupported) {
     const std::string refusal = test::refusal(test::ebnf(grammar));
     EXPECT_NE(refusal.find(reason), std::string::npos) << grammar << ": " << refusal;
   }
+}
+
+/// A rule with max_tokens is over behind so many tokens, whether or not what it has is one of its texts.
+TEST(LarkRules, AreOverBehindTheirMostTokens) {
+  const auto grammar =
+      test::word_compiler()->compile(test::ebnf("%llguidance {}\nstart: \"<\" x \">\" y\nx[capture, max_tokens=3]: "
+                                                "/[a-z]*/\ny[max_tokens=2, stop=\";\"]: /(?s:.*)/"));
+  ASSERT_TRUE(grammar) << grammar.error().message;
+  const auto accepts = [&](const TokenIds& tokens) {
+    Matcher matcher(*grammar);
+    return std::ranges::all_of(tokens, [&](TokenId token) { return matcher.accept(token); });
+  };
+  const TokenId ab = test::kWordEnd + 13;  // "ab"
+  ASSERT_EQ((*grammar)->bytes_of(ab), "ab");
+  EXPECT_TRUE(accepts({'<', '>', ';', test::kWordEnd}));
+  EXPECT_TRUE(accepts({'<', 'a', ab, 'b', '>'}));
+  EXPECT_FALSE(accepts({'<', 'a', ab, 'b', 'c'}));
+  EXPECT_TRUE(accepts({'<', 'a', '>', 'x', 'y', test::kWordEnd}));  // over without its stop
+  EXPECT_FALSE(accepts({'<', 'a', '>', 'x', test::kWordEnd}));      // neither
+  EXPECT_TRUE(accepts({'<', 'a', '>', 'x', ';', test::kWordEnd}));
+  EXPECT_FALSE(accepts({'<', 'a', '>', 'x', 'y', 'z'}));
+  EXPECT_TRUE(accepts({'<', 'a', '>', 0xC3, 0xA9, 'y', test::kWordEnd}));  // a token inside of a character is no end
+  Matcher matcher(*grammar);
+  for (const TokenId token : {TokenId{'<'}, TokenId{'a'}, ab, TokenId{'b'}}) ASSERT_TRUE(matcher.accept(token));
+  EXPECT_EQ(test::allowed(matcher), TokenIds{'>'});
 }
 
 /// Whatever a text is, it is read or refused, and what is read gives texts.
