@@ -9,6 +9,7 @@
 
 #include "engine/grammar/schema_document.hpp"
 #include "io/chat/argument_format.hpp"
+#include "io/wire/exact_json.hpp"
 
 namespace pagoda::chat {
 namespace {
@@ -317,7 +318,7 @@ Result<std::optional<StructuredOutput>> answer_grammar(const AnswerDialect& dial
   if (knows_calls && use.choice != ToolChoice::none) {
     std::size_t num_bytes = 0;
     for (const Tool& tool : use.tools) {
-      num_bytes += tool.name.size() + tool.parameters.dump(-1, ' ', false, Json::error_handler_t::replace).size();
+      num_bytes += tool.name.size() + wire::json_text(tool.parameters).size();
     }
     if (num_bytes > kMaxStructuredOutputBytes) {
       return fail(ErrorCode::invalid_request,
@@ -338,8 +339,7 @@ Result<std::optional<StructuredOutput>> answer_grammar(const AnswerDialect& dial
   auto whole = AnswerFormat(dialect, use).whole(thinking, format);
   if (!whole) return fail(std::move(whole.error()));
   const Json document{{"type", "structural_tag"}, {"format", std::move(*whole)}};
-  return StructuredOutput{
-      GrammarKind::structural_tag, document.dump(-1, ' ', false, Json::error_handler_t::replace), {}};
+  return StructuredOutput{GrammarKind::structural_tag, wire::json_text(document), {}};
 }
 
 }  // namespace pagoda::chat

@@ -10,6 +10,7 @@
 
 #include "engine/grammar/limits.hpp"
 #include "engine/grammar/schema_document.hpp"
+#include "io/wire/exact_json.hpp"
 
 namespace pagoda::chat {
 namespace {
@@ -137,7 +138,7 @@ class Converter {
     if (!property.is_object() || !names_a_schema(property)) return schema;
     for (const char* name : {"$defs", "definitions"}) {
       if (!parameters.contains(name)) continue;
-      num_definition_bytes_ += parameters[name].dump(-1, ' ', false, Json::error_handler_t::replace).size();
+      num_definition_bytes_ += wire::json_text(parameters[name]).size();
       if (num_definition_bytes_ > kMaxDefinitionBytes) return refuse("", "so much of definitions");
       schema[name] = parameters[name];
     }

@@ -2,38 +2,44 @@
 
 #include <cstddef>
 
+#include "io/wire/exact_json.hpp"
+
 namespace pagoda::chat {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// With ", " and ": " between values, as Python's json.dumps has them, and templates their tojson.
-std::string spaced(const Json& value, bool is_python) {
-  if (is_python && value.is_null()) return "None";
-  if (is_python && value.is_boolean()) return value.get<bool>() ? "True" : "False";
-  if (!value.is_structured()) return value.dump();
+/// A value in Python's syntax, with its names of null and booleans.
+std::string python_text(const Json& value) {
+  if (value.is_null()) return "None";
+  if (value.is_boolean()) return value.get<bool>() ? "True" : "False";
+  if (!value.is_structured()) return wire::json_text(value);
   std::string text(1, value.is_object() ? '{' : '[');
   for (const auto& [key, member] : value.items()) {
     if (text.size() > 1) text += ", ";
-    if (value.is_object()) text += Json(key).dump() + ": ";
-    text += spaced(member, is_python);
+    if (value.is_object()) text += wire::json_text(key) + ": ";
+    text += python_text(member);
   }
   return text + (value.is_object() ? '}' : ']');
 }
 
+std::string spaced(const Json& value) {
+  return wire::json_text(value, wire::JsonSpacing::python);
+}
+
 std::string argument_text(const ToolCallForm& form, const Json& arguments) {
-  if (form.arguments == ArgumentForm::json) return spaced(arguments, false);
+  if (form.arguments == ArgumentForm::json) return spaced(arguments);
   const bool is_python = form.arguments == ArgumentForm::python;
   std::string text;
   for (const auto& [key, value] : arguments.items()) {
     if (!text.empty()) text += is_python ? ", " : form.argument_separator;
     if (is_python) {
-      text += key + "=" + spaced(value, true);
+      text += key + "=" + python_text(value);
       continue;
     }
     const bool is_text = value.is_string();
     text += form.key_begin + key + form.key_end_of(is_text);
-    text += (is_text ? value.get_ref<const std::string&>() : spaced(value, false)) + form.value_end;
+    text += (is_text ? value.get_ref<const std::string&>() : spaced(value)) + form.value_end;
   }
   return text;
 }

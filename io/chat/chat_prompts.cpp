@@ -8,6 +8,9 @@
 
 #include "io/chat/call_text.hpp"
 #include "io/chat/dialect_probe.hpp"
+#include "io/chat/history.hpp"
+#include "io/chat/known_dialects.hpp"
+#include "io/wire/exact_json.hpp"
 
 namespace pagoda::chat {
 namespace {
@@ -21,7 +24,7 @@ ordered_json joined(const ordered_json& parts) {
   std::string text;
   for (const auto& part : parts) {
     if (!text.empty()) text += '\n';
-    text += part.at("text").get_ref<const std::string&>();
+    text += part.value("text", "");
   }
   return text;
 }
@@ -72,7 +75,7 @@ void move_tools_to_system(ChatInput& chat) {
     const ordered_json made{{"role", "system"}, {"content", "You are a helpful assistant with some tools."}};
     system = messages.insert(messages.begin(), made);
   }
-  (*system)["tools"] = functions.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+  (*system)["tools"] = wire::json_text(functions);
   chat.tools = nullptr;
 }
 
@@ -169,38 +172,44 @@ bool ChatPrompts::shows_tools_of_system_only(const Variant& variant) const {
   return shows_probe(kProbe, nullptr) && !shows_probe(nullptr, ordered_json::array({tool}));
 }
 
-/// Into the contents of messages, where the template would leave them out.
-void ChatPrompts::write_calls(ChatInput& chat) const {
-  const auto has_calls = [](const ordered_json& message) {
-    const auto calls = message.find("tool_calls");
-    return calls != message.end() && is_nonempty(*calls);
-  };
-  if (knows("tool_calls", chat) || std::ranges::none_of(chat.messages, has_calls)) return;
+/// Calls as the model writes them, for a template that leaves them out; in Hermes' form where that is not known.
+std::string ChatPrompts::write_calls(const ordered_json& tool_calls) const {
   const auto known = dialect();
-  if (!known->calls) return;
-  for (auto& message : chat.messages) {
-    if (!has_calls(message)) continue;
-    auto& content = message["content"];
-    const std::string text = call_text(*known->calls, message["tool_calls"]);
-    if (content.is_array()) {
-      content.push_back(as_parts(text).front());
-    } else {
-      content = (content.is_string() ? content.get<std::string>() : "") + text;
-    }
-  }
+  return call_text(known->calls ? *known->calls : hermes_calls(), tool_calls);
 }
 
-Result<RenderedPrompt> ChatPrompts::rendered(ChatInput chat) const {
+const HistoryForm& ChatPrompts::history_form(const Variant& variant) const {
+  std::call_once(variant.history->once, [&] {
+    variant.history->form = probe_history([&](ChatInput chat) -> std::optional<std::string> {
+      auto made = rendered(variant, std::move(chat));
+      if (!made) return std::nullopt;
+      return std::move(made->text);
+    });
+  });
+  return variant.history->form;
+}
+
+const HistoryForm& ChatPrompts::history_form(const ChatInput& chat) const {
+  return history_form(chosen(chat));
+}
+
+Result<RenderedPrompt> ChatPrompts::prompt(ChatInput chat) const {
   const auto& variant = chosen(chat);
+  if (has_history(chat.messages)) {
+    link_results(chat.messages);
+    shape_history(chat.messages, history_form(variant),
+                  [this](const ordered_json& tool_calls) { return write_calls(tool_calls); });
+  }
   return rendered(variant, std::move(chat));
 }
 
 Result<RenderedPrompt> ChatPrompts::rendered(const Variant& variant, ChatInput chat) const {
   const bool takes_developer = variant.source.find("developer") != std::string::npos;
   for (auto& message : chat.messages) {
-    auto& content = message["content"];
-    if (content.is_array() && !variant.takes_parts) content = joined(content);
-    if (content.is_string() && !variant.takes_texts) content = as_parts(content);
+    if (const auto content = message.find("content"); content != message.end()) {
+      if (content->is_array() && !variant.takes_parts) *content = joined(*content);
+      if (content->is_string() && !variant.takes_texts) *content = as_parts(*content);
+    }
     if (!takes_developer && message.at("role") == "developer") message["role"] = "system";
   }
   if (variant.takes_tools_of_system && is_nonempty(chat.tools)) move_tools_to_system(chat);
@@ -214,19 +223,25 @@ Result<RenderedPrompt> ChatPrompts::rendered(const Variant& variant, ChatInput c
 }
 
 Status ChatPrompts::apply(ChatInput chat, GenerateRequest& request) const {
-  write_calls(chat);
-  auto prompt = rendered(std::move(chat));
-  if (!prompt) return fail(std::move(prompt.error()));
-  request.prompt = std::move(prompt->text);
+  auto made = prompt(std::move(chat));
+  if (!made) return fail(std::move(made.error()));
+  request.prompt = std::move(made->text);
   request.prompt_literals.clear();
-  for (const auto& range : prompt->inserted) request.prompt_literals.push_back({range.begin, range.end});
+  for (const auto& range : made->inserted) request.prompt_literals.push_back({range.begin, range.end});
   return {};
 }
 
 Result<std::string> ChatPrompts::render(ChatInput chat) const {
-  auto prompt = rendered(std::move(chat));
-  if (!prompt) return fail(std::move(prompt.error()));
-  return std::move(prompt->text);
+  auto made = prompt(std::move(chat));
+  if (!made) return fail(std::move(made.error()));
+  return std::move(made->text);
+}
+
+Result<std::string> ChatPrompts::render_plain(ChatInput chat) const {
+  const auto& variant = chosen(chat);
+  auto made = rendered(variant, std::move(chat));
+  if (!made) return fail(std::move(made.error()));
+  return std::move(made->text);
 }
 
 }  // namespace pagoda::chat

@@ -11,6 +11,7 @@
 #include "engine/request/generate_request.hpp"
 #include "io/chat/answer_dialect.hpp"
 #include "io/chat/chat_template.hpp"
+#include "io/chat/history_form.hpp"
 #include "kernels/result.hpp"
 
 namespace pagoda::chat {
@@ -40,12 +41,19 @@ class ChatPrompts {
   static constexpr std::array<const char*, 2> kSpecialNames{"tool_use", "rag"};
 
   /// Sets the prompt of `request` and marks in it what the client wrote, which is never read as special tokens.
-  /// The special tokens and the time of `chat` are filled in here. Where the template leaves calls out, those of
-  /// earlier answers stand in their contents, as the dialect has them. Errors: as ChatTemplate::render.
+  /// Fills in the special tokens and the time of `chat`. Brings earlier answers into the form that the template takes
+  /// (HistoryForm); where it leaves calls out, these stand in the contents, as the dialect has them. Errors: as
+  /// ChatTemplate::render.
   Status apply(ChatInput chat, GenerateRequest& request) const;
 
-  /// The text alone.
+  /// Returns the text of the same prompt.
   Result<std::string> render(ChatInput chat) const;
+
+  /// Renders earlier answers as they are given, for probing what the template makes of them.
+  Result<std::string> render_plain(ChatInput chat) const;
+
+  /// Returns what the template for this conversation takes of earlier answers.
+  const HistoryForm& history_form(const ChatInput& chat) const;
 
   /// Whether the template that is for this conversation looks at a variable of this name.
   bool knows(std::string_view variable, const ChatInput& chat) const;
@@ -62,6 +70,11 @@ class ChatPrompts {
   const std::map<std::string, std::string>& special_tokens() const { return special_tokens_; }
 
  private:
+  struct LazyHistoryForm {
+    std::once_flag once;
+    HistoryForm form;
+  };
+
   /// One template and what it makes of contents.
   struct Variant {
     std::string name;
@@ -70,17 +83,19 @@ class ChatPrompts {
     bool takes_texts = true;             ///< a content may be a string
     bool takes_parts = true;             ///< a content may be a list of parts
     bool takes_tools_of_system = false;  ///< tools stand in the system's message, as a text, and only there
+    std::shared_ptr<LazyHistoryForm> history = std::make_shared<LazyHistoryForm>();
   };
 
   explicit ChatPrompts(std::map<std::string, std::string> special_tokens)
       : special_tokens_(std::move(special_tokens)) {}
   const Variant* find(std::string_view name) const;
   const Variant& chosen(const ChatInput& chat) const;
-  Result<RenderedPrompt> rendered(ChatInput chat) const;
+  Result<RenderedPrompt> prompt(ChatInput chat) const;
   Result<RenderedPrompt> rendered(const Variant& variant, ChatInput chat) const;
   bool shows(const Variant& variant, const nlohmann::ordered_json& content) const;
   bool shows_tools_of_system_only(const Variant& variant) const;
-  void write_calls(ChatInput& chat) const;
+  const HistoryForm& history_form(const Variant& variant) const;
+  std::string write_calls(const nlohmann::ordered_json& tool_calls) const;
 
   struct LazyDialect {
     std::once_flag once;

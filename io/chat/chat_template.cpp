@@ -51,7 +51,7 @@ const Json* find_reasoning(const Json& message) {
   return nullptr;
 }
 
-// Templates read reasoning_content, or thinking; clients may have used another of the names.
+// Templates read one of the names; clients may have used another.
 void alias_reasoning(Json& message) {
   const Json* found = find_reasoning(message);
   if (found == nullptr) return;
@@ -59,7 +59,7 @@ void alias_reasoning(Json& message) {
   Json aliased = Json::object();
   aliased["thinking"] = reasoning;
   for (auto& [name, value] : message.items()) aliased[name] = std::move(value);
-  aliased["reasoning_content"] = reasoning;
+  for (const char* name : {"reasoning_content", "reasoning"}) aliased[name] = reasoning;
   message = std::move(aliased);
 }
 

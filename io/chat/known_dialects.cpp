@@ -80,18 +80,6 @@ ToolCallForm deepseek_r1() {
   };
 }
 
-ToolCallForm hermes() {
-  return {
-      .separator = "\n",
-      .call = {literal("<tool_call>\n{\"name\": \""),
-               {kName},
-               literal(R"(", "arguments": )"),
-               {kArguments},
-               literal("}\n</tool_call>")},
-      .trigger = "<tool_call>",
-  };
-}
-
 /// NAME\n{...}, and the turn is over. Contents have a line end in front.
 ToolCallForm glm_4() {
   return {.call = {{kName}, literal("\n"), {kArguments}}, .takes_several = false};
@@ -121,11 +109,23 @@ std::optional<ToolCallForm> known_calls(const ProbeRenderer& renderer) {
     return list_of_objects("<|tool_call|>[", "]<|/tool_call|>", "<|tool_call|>");
   // SmolLM3 tells the model how to call in Hermes' words, and leaves calls out.
   if (renderer.names("<function-name>") && renderer.names("<args-json-object>}") && renderer.names("</tool_call>"))
-    return hermes();
+    return hermes_calls();
   if (renderer.names("<｜tool▁calls▁begin｜>") && renderer.names("```json")) return deepseek_r1();
   // GLM-4 9B and 0414; those that follow have marks.
   if (renderer.names("[gMASK]") && renderer.names("<|observation|>") && !renderer.names("<tool_call>")) return glm_4();
   return std::nullopt;
+}
+
+ToolCallForm hermes_calls() {
+  return {
+      .separator = "\n",
+      .call = {literal("<tool_call>\n{\"name\": \""),
+               {kName},
+               literal(R"(", "arguments": )"),
+               {kArguments},
+               literal("}\n</tool_call>")},
+      .trigger = "<tool_call>",
+  };
 }
 
 }  // namespace pagoda::chat

@@ -15,4 +15,7 @@ std::optional<AnswerDialect> known_dialect(const ProbeRenderer& renderer);
 /// Calls of models whose template leaves them out, or cannot be rendered with them.
 std::optional<ToolCallForm> known_calls(const ProbeRenderer& renderer);
 
+/// Calls of Hermes, which many models have learned: <tool_call>, an object, </tool_call>.
+ToolCallForm hermes_calls();
+
 }  // namespace pagoda::chat

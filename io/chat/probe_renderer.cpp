@@ -48,10 +48,14 @@ ProbeRenderer::ProbeRenderer(const ChatPrompts& prompts)
     return is_usable_;
   };
   if (try_it()) return;
-  variables_ = {{"functions", "[]"}, {"datetime", "2026-01-01"}};  // of firefunction
+  variables_ = unusual_variables();
   if (try_it()) return;
   tools_ = nullptr;
   try_it();
+}
+
+ordered_json ProbeRenderer::unusual_variables() {
+  return {{"functions", "[]"}, {"datetime", "2026-01-01"}};  // of firefunction
 }
 
 std::vector<std::string> ProbeRenderer::special_tokens() const {
@@ -90,7 +94,7 @@ std::optional<std::string> ProbeRenderer::behind_user(ordered_json messages, con
   chat.chat_template_kwargs.update(kwargs);
   chat.add_generation_prompt = add_generation_prompt;
   const double begun = thread_cpu_seconds();
-  auto prompt = prompts_.render(std::move(chat));
+  auto prompt = prompts_.render_plain(std::move(chat));
   cpu_seconds_left_ -= thread_cpu_seconds() - begun;
   if (!prompt) return std::nullopt;
   const auto at = prompt->rfind(kUser);

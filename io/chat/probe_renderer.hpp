@@ -30,6 +30,9 @@ class ProbeRenderer {
   static constexpr const char* kNumberKey = "kq7_number";
   static constexpr const char* kId = "qzxwvkjhg";  ///< of 9 letters, which Mistral's templates demand
 
+  /// Variables that some templates fail without.
+  static nlohmann::ordered_json unusual_variables();
+
   explicit ProbeRenderer(const ChatPrompts& prompts);
 
   /// The template renders something.

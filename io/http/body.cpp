@@ -18,7 +18,7 @@ constexpr std::size_t kMaxDepth = 64;
 }  // namespace
 
 tl::expected<wire::Json, ErrorAnswer> read_object(std::string_view body) {
-  auto object = wire::read_json(body, kMaxDepth);
+  auto object = wire::read_json(body, kMaxDepth, wire::Integers::exact);
   if (!object) return tl::unexpected(error_answer(object.error()));
   if (!object->is_object()) return tl::unexpected(invalid_request("the body must be one JSON object"));
   return std::move(*object);

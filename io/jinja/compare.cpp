@@ -4,6 +4,7 @@
 #include <compare>
 
 #include "io/jinja/iterate.hpp"
+#include "io/jinja/numbers.hpp"
 
 namespace pagoda::jinja {
 namespace {
@@ -27,7 +28,29 @@ std::partial_ordering reversed(std::partial_ordering order) {
   return 0 <=> order;
 }
 
+bool is_negative_big(const Value& big) {
+  return big.text.view().starts_with('-');
+}
+
+/// At least one of both is big: all others but a real are nearer to 0.
+std::partial_ordering order_big(const Value& a, const Value& b) {
+  if (a.is(Kind::real) || b.is(Kind::real)) return to_real(a) <=> to_real(b);
+  if (!a.is(Kind::big_integer)) return reversed(order_big(b, a));
+  const auto away_from_zero = is_negative_big(a) ? std::partial_ordering::less : std::partial_ordering::greater;
+  if (!b.is(Kind::big_integer) || is_negative_big(a) != is_negative_big(b)) return away_from_zero;
+  const auto left = a.text.view();
+  const auto right = b.text.view();
+  const auto digits = left.size() != right.size() ? left.size() <=> right.size() : left <=> right;
+  if (digits == 0) return std::partial_ordering::equivalent;
+  return digits > 0 ? away_from_zero : reversed(away_from_zero);
+}
+
+bool is_any_number(const Value& value) {
+  return value.is_number() || value.is(Kind::big_integer);
+}
+
 std::partial_ordering order_numbers(const Value& a, const Value& b) {
+  if (a.is(Kind::big_integer) || b.is(Kind::big_integer)) return order_big(a, b);
   if (a.is(Kind::real)) {
     return b.is(Kind::real) ? a.real <=> b.real : reversed(order_with_real(integer_of(b), a.real));
   }
@@ -79,7 +102,7 @@ bool equal_views(const DictView& a, const DictView& b, Heap& heap) {
 
 std::partial_ordering order(std::string_view op, const Value& a, const Value& b, Heap& heap) {
   heap.step();
-  if (a.is_number() && b.is_number()) return order_numbers(a, b);
+  if (is_any_number(a) && is_any_number(b)) return order_numbers(a, b);
   if (a.is_text() && b.is_text()) {
     heap.look_at(std::min(a.text.size(), b.text.size()));
     return a.text.view() <=> b.text.view();  // the order of UTF-8 is that of characters
@@ -108,7 +131,7 @@ bool contains_text(const Value& container, const Value& item, Heap& heap) {
 
 bool equal(const Value& a, const Value& b, Heap& heap) {
   heap.step();
-  if (a.is_number() && b.is_number()) return order_numbers(a, b) == std::partial_ordering::equivalent;
+  if (is_any_number(a) && is_any_number(b)) return order_numbers(a, b) == std::partial_ordering::equivalent;
   if (a.kind != b.kind) return false;
   switch (a.kind) {
     case Kind::undefined:

@@ -181,6 +181,7 @@ class BraceFormatter {
     const FormatSpec spec = parse_spec(spec_text);
     if (value.is_text()) return format_text(value.text, spec);
     if (value.is_number()) return format_number(value, spec);
+    if (value.is(Kind::big_integer)) fail_overflow();
     throw Failure("unsupported format string passed to " + std::string(type_name(value)) + ".__format__");
   }
 

@@ -154,7 +154,9 @@ class PercentFormatter {
     if (std::string_view("dxXoeEfFgG").find(type) == std::string_view::npos) {
       throw Failure(std::string("unsupported format character '") + type + "'");
     }
+    if (value.is(Kind::big_integer) && type == 'd') return pad_and_write(conversion, value.text);
     if (!value.is_number()) {
+      if (value.is(Kind::big_integer)) fail_overflow();
       if (value.is_undefined()) throw Failure(undefined_message(value));
       throw Failure(std::string("%") + type + " format: a number is required, not " + std::string(type_name(value)));
     }

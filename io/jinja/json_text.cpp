@@ -66,6 +66,7 @@ class JsonWriter {
       case Kind::none:
       case Kind::boolean:
       case Kind::integer:
+      case Kind::big_integer:
       case Kind::real:
         out_.append(scalar(value), is_inserted);
         break;
@@ -91,6 +92,7 @@ class JsonWriter {
     if (value.is_none()) return "null";
     if (value.is(Kind::boolean)) return value.boolean ? "true" : "false";
     if (value.is(Kind::integer)) return std::to_string(value.integer);
+    if (value.is(Kind::big_integer)) return std::string(value.text.view());
     if (std::isnan(value.real)) return "NaN";
     if (std::isinf(value.real)) return value.real > 0 ? "Infinity" : "-Infinity";
     return real_text(value.real);
@@ -167,7 +169,7 @@ class JsonWriter {
   void write_key(const Value& key, bool is_inserted) {
     if (key.is_text()) {
       write_text(key.text);
-    } else if (key.is_number() || key.is_none()) {
+    } else if (key.is_number() || key.is(Kind::big_integer) || key.is_none()) {
       out_.append("\"" + scalar(key) + "\"", is_inserted);
     } else {
       throw Failure("keys must be str, int, float, bool or None, not " + std::string(type_name(key)));

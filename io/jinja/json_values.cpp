@@ -1,6 +1,7 @@
 #include "io/jinja/json_values.hpp"
 
 #include "engine/text/unicode.hpp"
+#include "io/wire/exact_json.hpp"
 
 namespace pagoda::jinja {
 namespace {
@@ -20,7 +21,8 @@ Value convert(Heap& heap, const nlohmann::ordered_json& json, bool from_input, i
       return Value::of(json.get<std::int64_t>());
     case Type::number_unsigned: {
       const auto number = json.get<std::uint64_t>();
-      if (number > std::numeric_limits<std::int64_t>::max()) throw Failure("an integer of more than 64 bits");
+      if (number > std::numeric_limits<std::int64_t>::max())
+        return Value::of_big(make_text(heap, std::to_string(number)));
       return Value::of(static_cast<std::int64_t>(number));
     }
     case Type::number_float:
@@ -43,6 +45,8 @@ Value convert(Heap& heap, const nlohmann::ordered_json& json, bool from_input, i
       }
       return {Kind::dict, dict};
     }
+    case Type::binary:
+      return Value::of_big(make_text(heap, wire::big_integer_digits(json)));
     default:
       return {};
   }

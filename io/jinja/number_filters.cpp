@@ -46,13 +46,14 @@ Value to_integer_filter(Interpreter&, const Value& input, const Arguments& argum
     return integer_or(parse_real(input.text.view()), otherwise);
   }
   if (input.is(Kind::real)) return integer_or(input.real, otherwise);
+  if (input.is(Kind::big_integer)) return input;
   return input.is_number() ? Value::of(to_integer(input)) : otherwise;
 }
 
 Value to_real_filter(Interpreter&, const Value& input, const Arguments& arguments) {
   const Bound bound("float", arguments, {"default"}, 0);
   if (input.is_undefined()) throw Failure(undefined_message(input));
-  if (input.is_number()) return Value::of(to_real(input));
+  if (input.is_number() || input.is(Kind::big_integer)) return Value::of(to_real(input));
   if (input.is_text()) {
     if (const auto number = parse_real(input.text.view())) return Value::of(*number);
   }

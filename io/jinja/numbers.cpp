@@ -12,10 +12,6 @@
 namespace pagoda::jinja {
 namespace {
 
-[[noreturn]] void fail_overflow() {
-  throw Failure("an integer of more than 64 bits");
-}
-
 // Without white space at its ends and without the underscores between digits; nothing when one stands elsewhere.
 std::optional<std::string> plain_digits(std::string_view text) {
   std::size_t begin = 0;
@@ -146,6 +142,10 @@ Value calculate_integers(Operator op, std::int64_t a, std::int64_t b) {
 
 }  // namespace
 
+void fail_overflow() {
+  throw Failure("an integer of more than 64 bits");
+}
+
 std::string real_text(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
@@ -238,7 +238,9 @@ std::int64_t truncate_real(double value) {
 }
 
 double to_real(const Value& number) {
-  return number.is(Kind::real) ? number.real : static_cast<double>(to_integer(number));
+  if (number.is(Kind::real)) return number.real;
+  if (number.is(Kind::big_integer)) return std::strtod(std::string(number.text.view()).c_str(), nullptr);
+  return static_cast<double>(to_integer(number));
 }
 
 std::int64_t to_integer(const Value& number) {

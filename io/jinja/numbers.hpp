@@ -10,6 +10,9 @@
 /// Numbers as Python reads, writes and computes them.
 namespace pagoda::jinja {
 
+/// Fails: there is no computing with integers of more than 64 bits.
+[[noreturn]] void fail_overflow();
+
 /// The shortest decimal that reads back as the same number: repr(float).
 std::string real_text(double value);
 
@@ -21,7 +24,7 @@ std::optional<double> parse_real(std::string_view text);
 /// The integer that a real number has before its point; fails for what has none, or one of more than 64 bits.
 std::int64_t truncate_real(double value);
 
-double to_real(const Value& number);
+double to_real(const Value& number);  ///< also of a big integer, rounded
 /// Of an integer or a boolean.
 std::int64_t to_integer(const Value& number);
 

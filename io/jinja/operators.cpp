@@ -64,6 +64,8 @@ bool is_integral(const Value& value) {
 }  // namespace
 
 Value apply(Heap& heap, Operator op, const Value& left, const Value& right) {
+  const bool is_text_format = op == Operator::remainder && left.is_text();
+  if ((left.is(Kind::big_integer) || right.is(Kind::big_integer)) && !is_text_format) fail_overflow();
   if (left.is_number() && right.is_number()) return calculate(op, left, right);
   if (op == Operator::add) {
     if (left.is_text() && right.is_text()) return concatenate_texts(heap, left, right);

@@ -118,6 +118,9 @@ void append_repr(TextBuilder& out, const Value& value, Heap& heap) {
     case Kind::integer:
       out.append(std::to_string(value.integer), false);
       break;
+    case Kind::big_integer:
+      out.append(value.text.view(), false);
+      break;
     case Kind::real:
       out.append(real_text(value.real), false);
       break;

@@ -38,13 +38,13 @@ bool is_exactly_false(const Value& value) {
   return value.is(Kind::boolean) && !value.boolean;
 }
 bool is_integer(const Value& value) {
-  return value.is(Kind::integer);
+  return value.is(Kind::integer) || value.is(Kind::big_integer);
 }
 bool is_real(const Value& value) {
   return value.is(Kind::real);
 }
 bool is_number(const Value& value) {
-  return value.is_number();
+  return value.is_number() || value.is(Kind::big_integer);
 }
 bool is_string(const Value& value) {
   return value.is_text();

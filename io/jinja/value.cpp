@@ -5,6 +5,7 @@
 
 #include "io/jinja/callable.hpp"
 #include "io/jinja/compare.hpp"
+#include "io/jinja/numbers.hpp"
 
 namespace pagoda::jinja {
 namespace {
@@ -51,6 +52,13 @@ Value Value::of(double value) {
   Value made;
   made.kind = Kind::real;
   made.real = value;
+  return made;
+}
+
+Value Value::of_big(Text digits) {
+  Value made;
+  made.kind = Kind::big_integer;
+  made.text = digits;
   return made;
 }
 
@@ -176,6 +184,7 @@ std::string_view type_name(const Value& value) {
     case Kind::boolean:
       return "bool";
     case Kind::integer:
+    case Kind::big_integer:
       return "int";
     case Kind::real:
       return "float";
@@ -281,7 +290,8 @@ std::size_t hash(const Value& key, Heap& heap) {
     case Kind::integer:
       return std::hash<double>()(static_cast<double>(key.integer));
     case Kind::real:
-      return std::hash<double>()(key.real);
+    case Kind::big_integer:
+      return std::hash<double>()(to_real(key));
     case Kind::tuple: {
       std::size_t mixed = 0x9E3779B9;
       for (const Value& item : key.list().items) mixed = mixed * 1000003 + hash(item, heap);

@@ -16,6 +16,7 @@ enum class Kind : std::uint8_t {
   none,
   boolean,
   integer,
+  big_integer,  ///< of more than 64 bits: may be printed, compared and converted, not computed with
   real,
   text,
   list,
@@ -50,7 +51,7 @@ struct Value {
     bool boolean;
     std::int64_t integer;
     double real;
-    Text text;  ///< of undefined: the name, or the description
+    Text text;  ///< of undefined: the name, or the description; of big_integer: its decimal digits
     Object* object;
   };
 
@@ -60,6 +61,8 @@ struct Value {
   static Value of(bool value);
   static Value of(std::int64_t value);
   static Value of(double value);
+  /// `digits`: with a minus sign or none.
+  static Value of_big(Text digits);
   static Value undefined(Missing missing, Text name, Kind owner = Kind::none);
 
   /// The same; a text of a marked-up text is marked up too.
@@ -69,6 +72,7 @@ struct Value {
   bool is_undefined() const { return kind == Kind::undefined; }
   bool is_none() const { return kind == Kind::none; }
   bool is_text() const { return kind == Kind::text; }
+  /// What can be computed with.
   bool is_number() const { return kind == Kind::integer || kind == Kind::real || kind == Kind::boolean; }
   bool is_sequence() const { return kind == Kind::list || kind == Kind::tuple; }
 

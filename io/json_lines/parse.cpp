@@ -188,7 +188,7 @@ Parsed read_message(std::string_view op, const Json& object, LineModels models) 
 
 /// The line as an object.
 tl::expected<Json, WireError> read_object(std::string_view line) {
-  auto value = read_json(line, kMaxDepth);
+  auto value = read_json(line, kMaxDepth, Integers::exact);
   if (value && !value->is_object()) {
     return tl::unexpected(WireError{WireCode::invalid_request, "a line must be one JSON object"});
   }

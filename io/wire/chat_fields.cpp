@@ -6,13 +6,14 @@
 #include <string>
 #include <utility>
 
+#include "io/wire/call_arguments.hpp"
+
 namespace pagoda::wire {
 namespace {
 
 constexpr std::array<std::string_view, 5> kRoles = {"system", "developer", "user", "assistant", "tool"};
 constexpr std::size_t kMaxMessages = 65536;
 constexpr std::size_t kMaxTemplateKwargs = 256;
-constexpr std::size_t kMaxArgumentDepth = 64;
 
 /// Members that templates read, and that pass as they are when they are texts.
 constexpr std::array<const char*, 6> kTextMembers = {"name",     "tool_call_id", "refusal",
@@ -100,15 +101,14 @@ tl::expected<Json, WireError> read_tool_calls(const Json& calls, const std::stri
     const auto name = function->find("name");
     if (name == function->end() || !name->is_string()) return refuse(here + ".function.name", "must be a string");
     const auto given = function->find("arguments");
-    auto arguments = read_arguments(given == function->end() ? Json("") : *given, here + ".function.arguments");
-    if (!arguments) return arguments;
+    auto arguments = read_call_arguments(given == function->end() ? Json() : *given);
     Json read;
     if (const auto id = call.find("id"); id != call.end()) {
       if (!id->is_string()) return refuse(here + ".id", "must be a string");
       read["id"] = *id;
     }
     read["type"] = "function";
-    read["function"] = Json{{"name", *name}, {"arguments", std::move(*arguments)}};
+    read["function"] = Json{{"name", *name}, {"arguments", std::move(arguments)}};
     all.push_back(std::move(read));
   }
   return all;
@@ -149,18 +149,6 @@ tl::expected<Json, WireError> read_message(const Json& message, const std::strin
 }
 
 }  // namespace
-
-tl::expected<Json, WireError> read_arguments(const Json& arguments, const std::string& where) {
-  if (!arguments.is_string()) {
-    if (arguments.is_object()) return arguments;
-    return refuse(where, "must be a JSON object, as text");
-  }
-  const auto& text = arguments.get_ref<const std::string&>();
-  if (text.empty()) return Json::object();
-  auto object = read_json(text, kMaxArgumentDepth);
-  if (!object || !object->is_object()) return refuse(where, "must be a JSON object, as text");
-  return object;
-}
 
 tl::expected<Json, WireError> read_messages(const Json& messages) {
   const std::string name = "messages";

@@ -25,8 +25,4 @@ tl::expected<Json, WireError> read_messages(const Json& messages);
 /// A message's content in that form, of the texts of its parts: one is the content itself, none is null.
 Json text_content(std::vector<std::string> texts);
 
-/// The arguments of a tool call, given as an object or as its text, as templates expect them: an object. Error:
-/// invalid_request with param `where`.
-tl::expected<Json, WireError> read_arguments(const Json& arguments, const std::string& where);
-
 }  // namespace pagoda::wire

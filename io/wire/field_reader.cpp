@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "io/nearest_name.hpp"
+#include "io/wire/exact_json.hpp"
 
 namespace pagoda::wire {
 namespace {
@@ -41,7 +42,7 @@ std::string describe(const Json& value) {
     case Json::value_t::number_unsigned:
       return value.dump();
     default:
-      return "something else";
+      return std::string(big_integer_digits(value));
   }
 }
 
@@ -94,8 +95,9 @@ void FieldReader::read(const char* name, std::int64_t& out) {
 void FieldReader::read(const char* name, double& out) {
   const auto* value = find(name);
   if (value == nullptr) return;
-  if (!value->is_number()) return expect(name, "a number", *value);
-  out = value->get<double>();
+  const auto number = to_double(*value);
+  if (!number) return expect(name, "a number", *value);
+  out = *number;
 }
 
 void FieldReader::read(const char* name, std::string& out) {
@@ -185,8 +187,9 @@ void FieldReader::read_bias(const char* name, std::vector<std::pair<std::int64_t
     std::int64_t id = 0;
     if (!to_integer(key, id))
       return refuse(name, std::string(name) + " has a key that is no token id: \"" + key + "\"");
-    if (!bias.is_number()) return expect(name, "an object from token ids to numbers", bias);
-    out.emplace_back(id, bias.get<double>());
+    const auto number = to_double(bias);
+    if (!number) return expect(name, "an object from token ids to numbers", bias);
+    out.emplace_back(id, *number);
   }
 }
 

@@ -1,8 +1,11 @@
 #include "io/wire/json_reader.hpp"
 
+#include <algorithm>
 #include <string>
 #include <unordered_set>
 #include <vector>
+
+#include "io/wire/exact_json.hpp"
 
 namespace pagoda::wire {
 namespace {
@@ -12,13 +15,18 @@ constexpr std::size_t kKeysFoundByLooking = 16;  // in an object with more of th
 /// Builds the value from parser events, so that depth and repeated keys are seen before memory is spent on them.
 class TreeBuilder : public nlohmann::json_sax<Json> {
  public:
-  explicit TreeBuilder(std::size_t max_depth) : max_depth_(max_depth) {}
+  enum class Keys : std::uint8_t { unique, last_counts };
+  TreeBuilder(std::size_t max_depth, Integers integers, Keys keys)
+      : max_depth_(max_depth), integers_(integers), keys_(keys) {}
 
   bool null() override { return add(nullptr) != nullptr; }
   bool boolean(bool value) override { return add(value) != nullptr; }
   bool number_integer(number_integer_t value) override { return add(value) != nullptr; }
   bool number_unsigned(number_unsigned_t value) override { return add(value) != nullptr; }
-  bool number_float(number_float_t value, const string_t&) override { return add(value) != nullptr; }
+  bool number_float(number_float_t value, const string_t& text) override {
+    const bool is_integer = integers_ == Integers::exact && text.find_first_of(".eE") == std::string::npos;
+    return add(is_integer ? big_integer(text) : Json(value)) != nullptr;
+  }
   bool string(string_t& value) override { return add(std::move(value)) != nullptr; }
   bool binary(binary_t&) override { return false; }
   bool start_object(std::size_t) override { return open(Json::object()); }
@@ -29,7 +37,12 @@ class TreeBuilder : public nlohmann::json_sax<Json> {
   bool key(string_t& name) override {
     if (open_.size() == 1) field_ = name;
     auto& object = open_.back();
+    awaits_value_ = true;
     if (object.has(name)) {
+      if (keys_ == Keys::last_counts) {
+        slot_ = &(*object.value)[name];
+        return true;
+      }
       error_ = {WireCode::invalid_request, "key \"" + name + "\" appears twice in one object", field_};
       return false;
     }
@@ -39,8 +52,13 @@ class TreeBuilder : public nlohmann::json_sax<Json> {
 
   bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception& cause) override {
     constexpr int kNumberOutOfRange = 406;  // nlohmann_json's number of this error
+    error_position_ = position;
+    const bool has_surrogate = std::string_view(cause.what()).find("surrogate") != std::string_view::npos;
     if (cause.id == kNumberOutOfRange) {
       error_ = {WireCode::invalid_request, "a number is too large", field_};
+    } else if (has_surrogate) {
+      error_ = {WireCode::invalid_json, "not valid JSON at byte " + std::to_string(position) +
+                                            ": a lone surrogate (\\uD800 to \\uDFFF) is no character"};
     } else {
       error_ = {WireCode::invalid_json, "not valid JSON at byte " + std::to_string(position)};
     }
@@ -49,6 +67,14 @@ class TreeBuilder : public nlohmann::json_sax<Json> {
 
   Json& root() { return root_; }
   WireError& error() { return error_; }
+  std::size_t error_position() const { return error_position_; }
+
+  /// Takes the last key away where the text ended before its value.
+  void drop_key_without_value() {
+    if (!awaits_value_ || open_.empty()) return;
+    auto& entries = static_cast<Json::object_t::Container&>(open_.back().value->get_ref<Json::object_t&>());
+    if (&entries.back().second == slot_) entries.pop_back();
+  }
 
  private:
   /// An array or object that is not closed yet.
@@ -86,6 +112,7 @@ class TreeBuilder : public nlohmann::json_sax<Json> {
       parent.push_back(std::forward<T>(value));
       return &parent.back();
     }
+    awaits_value_ = false;
     *slot_ = std::forward<T>(value);
     return slot_;
   }
@@ -105,23 +132,66 @@ class TreeBuilder : public nlohmann::json_sax<Json> {
   }
 
   std::size_t max_depth_;
+  Integers integers_;
+  Keys keys_;
   Json root_;
-  Json* slot_ = nullptr;    ///< where the value of the last key goes
-  std::vector<Open> open_;  ///< a child is finished before its parent grows again
-  std::string field_;       ///< the last key of the outermost object
+  Json* slot_ = nullptr;       ///< where the value of the last key goes
+  std::vector<Open> open_;     ///< a child is finished before its parent grows again
+  std::string field_;          ///< the last key of the outermost object
+  bool awaits_value_ = false;  ///< a key has come, its value not yet
+  std::size_t error_position_ = 0;
   WireError error_;
 };
 
+/// Whether the escape "\\uXXXX" at `at` is the first half of a surrogate pair.
+bool is_high_surrogate(std::string_view text, std::size_t at) {
+  return at + 3 < text.size() && text[at + 1] == 'u' && (text[at + 2] == 'd' || text[at + 2] == 'D') &&
+         std::string_view("89abAB").find(text[at + 3]) != std::string_view::npos;
+}
+
+/// Closes a string that the text ends in, behind the last character that is whole.
+std::string with_closed_string(std::string_view text) {
+  bool is_inside = false;
+  auto end = text.size();
+  auto half = std::string_view::npos;  // where the first half of a surrogate pair stands whose second one is missing
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (!is_inside || text[i] != '\\') {
+      if (text[i] == '"') is_inside = !is_inside;
+      half = std::string_view::npos;
+      continue;
+    }
+    const std::size_t length = i + 1 < text.size() && text[i + 1] == 'u' ? 6 : 2;
+    if (i + length > text.size()) {
+      end = i;
+      break;
+    }
+    half = is_high_surrogate(text, i) ? i : std::string_view::npos;
+    i += length - 1;
+  }
+  if (!is_inside) return std::string(text);
+  return std::string(text.substr(0, std::min(end, half))) + '"';
+}
+
 }  // namespace
 
-tl::expected<Json, WireError> read_json(std::string_view text, std::size_t max_depth) {
+tl::expected<Json, WireError> read_json(std::string_view text, std::size_t max_depth, Integers integers) {
   // nlohmann's lexer takes a raw NUL for the end of the text and would accept what stands before it.
   if (const auto nul = text.find('\0'); nul != std::string_view::npos) {
     return tl::unexpected(
         WireError{WireCode::invalid_json, "not valid JSON at byte " + std::to_string(nul + 1) + ": a NUL byte"});
   }
-  TreeBuilder builder(max_depth);
+  TreeBuilder builder(max_depth, integers, TreeBuilder::Keys::unique);
   if (!Json::sax_parse(text.begin(), text.end(), &builder)) return tl::unexpected(std::move(builder.error()));
+  return std::move(builder.root());
+}
+
+Json read_cut_json(std::string_view text, std::size_t max_depth) {
+  if (text.find('\0') != std::string_view::npos) return nullptr;
+  const auto closed = with_closed_string(text);
+  TreeBuilder builder(max_depth, Integers::exact, TreeBuilder::Keys::last_counts);
+  if (Json::sax_parse(closed.begin(), closed.end(), &builder)) return std::move(builder.root());
+  if (builder.error_position() <= closed.size()) return nullptr;
+  builder.drop_key_without_value();
   return std::move(builder.root());
 }
 

@@ -4,11 +4,13 @@
 #include <utility>
 #include <vector>
 
+#include "io/wire/exact_json.hpp"
+
 namespace pagoda::wire {
 namespace {
 
 StructuredOutput schema_output(const Json& schema) {
-  return {GrammarKind::json_schema, schema.dump(), {}};
+  return {GrammarKind::json_schema, json_text(schema), {}};
 }
 
 bool is_schema(const Json& value) {
@@ -61,7 +63,7 @@ class KindReader {
       if (!value.is_string() && !value.is_object()) {
         return fields_.refuse(name, std::string(name) + " must be an object, or its text");
       }
-      wish_ = {GrammarKind::structural_tag, value.is_string() ? value.get<std::string>() : value.dump(), {}};
+      wish_ = {GrammarKind::structural_tag, value.is_string() ? value.get<std::string>() : json_text(value), {}};
     });
   }
 
@@ -163,7 +165,7 @@ void read_format(FieldReader& fields, const char* name, FormatPlace place, std::
   if (type == "json_object") {
     wish.emplace();
   } else if (type == "structural_tag" && place == FormatPlace::inside) {
-    wish = StructuredOutput{GrammarKind::structural_tag, format->dump(), {}};
+    wish = StructuredOutput{GrammarKind::structural_tag, json_text(*format), {}};
     for (const char* member : {"format", "structures", "triggers"}) inner.skip(member);  // the grammar's to read
   } else if (type == "json_schema" && place == FormatPlace::beside) {
     wish = read_named_schema(inner);

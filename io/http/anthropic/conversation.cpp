@@ -114,6 +114,8 @@ Done read_assistant(const Json& content, const std::string& where, Json& message
       block.read_required("thinking", thought);
       block.skip("signature");  // proves to Anthropic that the thought is its model's
       thinking += thought;
+    } else if (type == "redacted_thinking") {
+      block.skip("data");  // a thought of another model, which only its maker can read
     } else if (type == "tool_use") {
       calls.push_back(read_tool_use(block));
     } else {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "engine/model_pool/model_pool_core.hpp"
+#include "io/wire/exact_json.hpp"
 
 namespace pagoda::http::ollama {
 namespace {
@@ -49,7 +50,7 @@ std::optional<double> seconds_of(std::string_view text) {
 tl::expected<std::optional<TimeUs>, ErrorAnswer> read_keep_alive(const wire::Json& body) {
   const auto field = body.find("keep_alive");
   if (field == body.end() || field->is_null()) return std::optional<TimeUs>();
-  if (field->is_number()) return of_seconds(field->get<double>());
+  if (const auto seconds = wire::to_double(*field)) return of_seconds(*seconds);
   if (field->is_string()) {
     std::string_view text = field->get_ref<const std::string&>();
     const bool is_negative = text.starts_with('-');

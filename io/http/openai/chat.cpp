@@ -7,10 +7,8 @@
 #include "io/chat/answer_reading.hpp"
 #include "io/http/openai/chat_parts.hpp"
 #include "io/http/openai/chat_writer.hpp"
-#include "io/wire/chat_fields.hpp"
 #include "io/wire/foreign_fields.hpp"
 #include "io/wire/request_fields.hpp"
-#include "io/wire/tool_fields.hpp"
 
 namespace pagoda::http::openai {
 namespace {
@@ -52,16 +50,13 @@ ParsedJob parse_chat(const wire::Json& body, const chat::ChatPrompts& prompts, H
   fields.skip("model");
   read_noise(fields);
   fields.skip("prediction");  // makes answers faster elsewhere, and no others
-  wire::read_chat(fields, chat);
+  chat::ToolUse tools;
+  read_chat_prompt(fields, prompts, chat, tools);
   options.stream = read_stream(fields);
   // Absent: what the model's maker recommends, or the rest of the context, to which the engine lowers what is more.
   request.sampling.max_tokens = std::numeric_limits<std::int32_t>::max();
   read_max_tokens(fields, request);
   read_logprobs(fields, options, request.sampling);
-  chat::ToolUse tools;
-  wire::read_tool_use(fields, /*is_flat=*/false, chat, tools);
-  read_thinking_switches(fields, prompts, chat);  // of the template that is for these tools
-  read_effort(fields, "reasoning_effort", prompts, chat);
   fields.read("return_token_ids", options.return_token_ids);
   fields.read("timing", options.timing);
   wire::read_api_fields(fields, request);

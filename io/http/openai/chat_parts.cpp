@@ -3,7 +3,19 @@
 #include <algorithm>
 #include <string>
 
+#include "io/wire/chat_fields.hpp"
+#include "io/wire/tool_fields.hpp"
+
 namespace pagoda::http::openai {
+
+void read_chat_prompt(wire::FieldReader& fields, const chat::ChatPrompts& prompts, chat::ChatInput& chat,
+                      chat::ToolUse& tools) {
+  wire::read_chat(fields, chat);
+  wire::read_tool_use(fields, /*is_flat=*/false, chat, tools);
+  read_thinking_switches(fields, prompts, chat);  // of the template that is for these tools
+  read_effort(fields, "reasoning_effort", prompts, chat);
+}
+
 void read_effort(wire::FieldReader& fields, const char* name, const chat::ChatPrompts& prompts, chat::ChatInput& chat) {
   std::string effort;
   fields.read(name, effort);

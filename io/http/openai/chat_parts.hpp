@@ -7,11 +7,17 @@
 
 #include "engine/request/output.hpp"
 #include "io/chat/chat_prompts.hpp"
+#include "io/chat/tools.hpp"
 #include "io/wire/field_reader.hpp"
 #include "io/wire/json_writer.hpp"
 #include "io/wire/output_fields.hpp"
 
 namespace pagoda::http::openai {
+
+/// Reads what the prompt of a conversation is made of in the chat API, for all routes that make such prompts: messages
+/// and their options, tools and reasoning_effort.
+void read_chat_prompt(wire::FieldReader& fields, const chat::ChatPrompts& prompts, chat::ChatInput& chat,
+                      chat::ToolUse& tools);
 
 /// Reads how much to think, from the field `name`. That is the template's business: its variable reasoning_effort, or a
 /// switch that turns thinking off; ignored where it has neither.

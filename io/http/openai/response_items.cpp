@@ -1,9 +1,12 @@
 #include "io/http/openai/response_items.hpp"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "io/http/openai/opaque_thought.hpp"
+#include "io/wire/call_arguments.hpp"
 #include "io/wire/chat_fields.hpp"
 #include "io/wire/content_blocks.hpp"
 
@@ -41,7 +44,19 @@ tl::expected<Json, wire::WireError> read_content(const Json& content, const std:
   return wire::text_content(std::move(texts));
 }
 
-void read_message(FieldReader& item, const std::string& where, Json& messages) {
+/// Returns the assistant's message that an item belongs to, or null. `first`: where the messages of this input begin.
+/// What an assistant says, thinks and calls without an answer in between is one message, as in the chat API.
+Json* open_answer(Json& messages, std::size_t first) {
+  if (messages.size() == first || messages.back()["role"] != "assistant") return nullptr;
+  return &messages.back();
+}
+
+Json& open_or_new_answer(Json& messages, std::size_t first) {
+  if (open_answer(messages, first) == nullptr) messages.push_back(Json{{"role", "assistant"}, {"content", ""}});
+  return messages.back();
+}
+
+void read_message(FieldReader& item, const std::string& where, std::size_t first, Json& messages) {
   std::string role;
   item.read_required("role", role);
   if (role != "user" && role != "assistant" && role != "system" && role != "developer") {
@@ -52,24 +67,51 @@ void read_message(FieldReader& item, const std::string& where, Json& messages) {
   if (given == nullptr) return item.refuse("content", "content is required");
   auto content = read_content(*given, where + ".content");
   if (!content) return item.refuse(std::move(content.error()));
-  messages.push_back(Json{{"role", std::move(role)}, {"content", std::move(*content)}});
+  auto* answer = role == "assistant" ? open_answer(messages, first) : nullptr;
+  if (answer != nullptr && (*answer)["content"] == "") {
+    (*answer)["content"] = std::move(*content);
+  } else {
+    messages.push_back(Json{{"role", std::move(role)}, {"content", std::move(*content)}});
+  }
 }
 
-/// `first`: where the messages of this input begin. A call belongs to what the assistant said in the same input.
-void read_call(FieldReader& item, const std::string& where, std::size_t first, Json& messages) {
+/// Appends the texts of `name`, a list of objects with a text.
+void read_texts(FieldReader& item, const char* name, const std::string& where, std::string& text) {
+  const auto* given = item.find(name);
+  if (given == nullptr) return;
+  auto status =
+      wire::read_blocks(*given, where + "." + name, "reasoning_text", [&](std::string_view, FieldReader& part) {
+        std::string piece;
+        part.read_required("text", piece);
+        text += piece;
+      });
+  if (!status) item.refuse(std::move(status.error()));
+}
+
+/// A thought of the answer that follows it. Of other models there may be only a summary.
+void read_reasoning(FieldReader& item, const std::string& where, std::size_t first, Json& messages) {
+  std::string thought;
+  std::string opaque;
+  std::string summary;
+  read_texts(item, "content", where, thought);
+  item.read("encrypted_content", opaque);
+  read_texts(item, "summary", where, summary);
+  if (thought.empty()) thought = thought_of(opaque).value_or("");
+  if (thought.empty()) thought = std::move(summary);
+  auto& answer = open_or_new_answer(messages, first);
+  if (thought.empty()) return;
+  answer["reasoning_content"] = answer.value("reasoning_content", "") + thought;
+}
+
+void read_call(FieldReader& item, std::size_t first, Json& messages) {
   std::string id;
   std::string name;
   std::string text;
   item.read_required("call_id", id);
   item.read_required("name", name);
   item.read_required("arguments", text);
-  auto arguments = wire::read_arguments(text, where + ".arguments");
-  if (!arguments) return item.refuse(std::move(arguments.error()));
-  if (messages.size() == first || messages.back()["role"] != "assistant") {
-    messages.push_back(Json{{"role", "assistant"}, {"content", nullptr}});
-  }
-  auto function = Json{{"name", std::move(name)}, {"arguments", std::move(*arguments)}};
-  messages.back()["tool_calls"].push_back(
+  auto function = Json{{"name", std::move(name)}, {"arguments", wire::read_call_arguments(text)}};
+  open_or_new_answer(messages, first)["tool_calls"].push_back(
       Json{{"id", std::move(id)}, {"type", "function"}, {"function", std::move(function)}});
 }
 
@@ -91,13 +133,15 @@ Done read_item(const Json& given, const std::string& where, std::size_t first, J
   item.skip("id");
   item.skip("status");
   if (type == "message") {
-    read_message(item, where, messages);
+    read_message(item, where, first, messages);
   } else if (type == "function_call") {
-    read_call(item, where, first, messages);
+    read_call(item, first, messages);
   } else if (type == "function_call_output") {
     read_call_output(item, where, messages);
+  } else if (type == "reasoning") {
+    read_reasoning(item, where, first, messages);
   } else {
-    wire::refuse_type(item, type, "this model takes message, function_call and function_call_output items");
+    wire::refuse_type(item, type, "this model takes message, reasoning, function_call and function_call_output items");
   }
   return item.finish();
 }
@@ -115,6 +159,13 @@ Done read_items(const Json& input, Json& messages) {
 }
 
 }  // namespace
+
+bool has_thoughts(const Json& body) {
+  const auto input = body.find("input");
+  return input != body.end() && input->is_array() && std::ranges::any_of(*input, [](const Json& item) {
+           return item.is_object() && item.contains("type") && item["type"] == "reasoning";
+         });
+}
 
 void read_input(FieldReader& fields, Json& messages) {
   const auto* input = fields.find("input");

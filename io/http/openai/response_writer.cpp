@@ -7,6 +7,7 @@
 #include "io/http/named_event.hpp"
 #include "io/http/openai/chat_parts.hpp"
 #include "io/http/openai/opaque_thought.hpp"
+#include "io/wire/exact_json.hpp"
 
 namespace pagoda::http::openai {
 namespace {
@@ -68,7 +69,7 @@ void ResponseWriter::write_request(JsonWriter& json) const {
   write_optional(json, "instructions", options_.instructions);
   write_optional(json, "max_output_tokens", options_.max_output_tokens);
   json.key("max_tool_calls").null();
-  json.key("metadata").raw(options_.metadata.dump());
+  json.key("metadata").raw(wire::json_text(options_.metadata));
   json.field("model", head_.model).field("parallel_tool_calls", options_.parallel_tool_calls);
   write_optional(json, "previous_response_id", options_.previous_response_id);
   json.key("reasoning").open_object();
@@ -76,8 +77,8 @@ void ResponseWriter::write_request(JsonWriter& json) const {
   write_optional(json, "summary", options_.summary);
   json.close_object();
   json.field("service_tier", "default").field("store", options_.store).field("temperature", options_.temperature);
-  json.key("text").open_object().key("format").raw(options_.format.dump()).close_object();
-  json.key("tool_choice").raw(options_.tool_choice.dump()).key("tools").raw(options_.tools.dump());
+  json.key("text").open_object().key("format").raw(wire::json_text(options_.format)).close_object();
+  json.key("tool_choice").raw(wire::json_text(options_.tool_choice)).key("tools").raw(wire::json_text(options_.tools));
   json.field("top_logprobs", options_.top_logprobs).field("top_p", options_.top_p).field("truncation", "disabled");
   json.key("user").value_or_null(options_.user);
 }

@@ -13,7 +13,9 @@
 #include "io/http/openai/chat_parts.hpp"
 #include "io/http/openai/response_items.hpp"
 #include "io/http/openai/response_writer.hpp"
+#include "io/wire/call_arguments.hpp"
 #include "io/wire/chat_fields.hpp"
+#include "io/wire/exact_json.hpp"
 #include "io/wire/foreign_fields.hpp"
 #include "io/wire/request_fields.hpp"
 #include "io/wire/structured_fields.hpp"
@@ -25,6 +27,7 @@ namespace {
 using wire::FieldReader;
 using wire::Json;
 
+constexpr std::size_t kMaxStoredDepth = 256;  // of what is written here: arguments of calls are 64 deep at most
 constexpr std::int64_t kMaxTopLogprobs = 20;
 /// What `include` asks for of items that are in no answer of this server.
 constexpr std::string_view kIncludesOfOtherItems[] = {
@@ -135,6 +138,13 @@ void read_ways(FieldReader& fields) {
   fields.skip("client_metadata");  // for those who look at requests
 }
 
+/// Names the reasoning items of a conversation that began with another model, where this one has no place for them.
+void tell_dropped_thoughts(const Json& body, const chat::ChatPrompts& prompts, const chat::ChatInput& chat) {
+  auto* ignored = wire::IgnoredFields::current();
+  if (ignored == nullptr || !has_thoughts(body) || prompts.dialect()->thinking) return;
+  if (!prompts.history_form(chat).shows_thoughts) ignored->add("input[].type=reasoning");
+}
+
 ErrorAnswer no_previous_response(const std::string& id) {
   return {400, "Previous response with id '" + id + "' not found.", "previous_response_id",
           "previous_response_not_found"};
@@ -148,7 +158,7 @@ tl::expected<Json, ErrorAnswer> read_conversation(FieldReader& fields, const Res
   if (options.previous_response_id) {
     const auto previous = store.find(owner, *options.previous_response_id);
     if (!previous) return tl::unexpected(no_previous_response(*options.previous_response_id));
-    messages = Json::parse(previous->messages);
+    messages = wire::read_json(previous->messages, kMaxStoredDepth, wire::Integers::exact).value();
   }
   read_input(fields, messages);
   return messages;
@@ -159,9 +169,7 @@ Json answered(const chat::Answer& answer, const std::string& id) {
   Json message{{"role", "assistant"}, {"content", answer.content()}};
   if (auto thinking = answer.thinking(); !thinking.empty()) message["reasoning_content"] = std::move(thinking);
   for (const auto& call : answer.calls()) {
-    auto arguments = wire::read_arguments(Json(call.text), "arguments");
-    if (!arguments) continue;  // a limit cut it off
-    const Json function{{"name", call.name}, {"arguments", std::move(*arguments)}};
+    const Json function{{"name", call.name}, {"arguments", wire::read_call_arguments(call.text)}};
     message["tool_calls"].push_back(
         Json{{"id", chat::tool_call_id(id, 0, call.call)}, {"type", "function"}, {"function", function}});
   }
@@ -170,10 +178,11 @@ Json answered(const chat::Answer& answer, const std::string& id) {
 
 ResponseWriter::Keep keeper(ResponseStore& store, const ResponseStore::Owner& owner, const Head& head,
                             const Json& conversation) {
-  return [&store, owner, head, messages = conversation.dump()](const std::string& body, const chat::Answer& answer) {
+  return [&store, owner, head, messages = wire::json_text(conversation)](const std::string& body,
+                                                                         const chat::Answer& answer) {
     auto all = messages;
     all.back() = ',';  // in the place of the list's end
-    all += answered(answer, head.id).dump();
+    all += wire::json_text(answered(answer, head.id));
     all += ']';
     store.put(owner, ResponseWriter::id_of(head), {body, std::move(all)});
   };
@@ -202,6 +211,7 @@ ParsedJob parse_response(const wire::Json& body, const chat::ChatPrompts& prompt
   chat::ToolUse tools;
   read_tools(fields, chat, tools, options);
   read_reasoning(fields, prompts, chat, options);  // of the template that is for these tools
+  tell_dropped_thoughts(body, prompts, chat);
   read_metadata(fields, options.metadata);
   refuse_functions(fields);
   read_ways(fields);

@@ -4,10 +4,9 @@
 
 #include "io/http/body.hpp"
 #include "io/http/inquiry.hpp"
-#include "io/wire/chat_fields.hpp"
+#include "io/http/openai/chat_parts.hpp"
 #include "io/wire/field_reader.hpp"
 #include "io/wire/json_writer.hpp"
-#include "io/wire/tool_fields.hpp"
 
 namespace pagoda::http::openai {
 namespace {
@@ -23,8 +22,8 @@ Parsed<std::string> parse_template(const serving::ServedModel& model, const wire
   FieldReader fields(body, FieldReader::Nulls::absent);
   chat::ChatInput chat;
   fields.skip("model");
-  wire::read_chat(fields, chat);
-  wire::read_tools(fields, chat);
+  chat::ToolUse tools;
+  read_chat_prompt(fields, *model.chat, chat, tools);
   if (auto status = fields.finish(); !status) return tl::unexpected(error_answer(status.error()));
   auto text = model.chat->render(std::move(chat));
   if (!text) return tl::unexpected(error_answer(text.error()));
@@ -46,8 +45,8 @@ Parsed<actors::TokenizeRequest> parse_tokenize(const serving::ServedModel& model
   if (request.prompt) fields.refuse("messages", "prompt and messages exclude each other");
   if (!model.chat) return tl::unexpected(no_chat_template());
   chat::ChatInput chat;
-  wire::read_chat(fields, chat);
-  wire::read_tools(fields, chat);
+  chat::ToolUse tools;
+  read_chat_prompt(fields, *model.chat, chat, tools);
   request.add_special_tokens = false;
   fields.read("add_special_tokens", request.add_special_tokens);
   if (auto status = fields.finish(); !status) return tl::unexpected(error_answer(status.error()));

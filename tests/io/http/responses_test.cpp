@@ -123,7 +123,6 @@ INSTANTIATE_TEST_SUITE_P(
         RefusedField{"item_that_is_none", R"("input":["x"])", "input[0]"},
         RefusedField{"reference", R"("input":[{"type":"item_reference","id":"msg_1"}])", "input[0].type"},
         RefusedField{"reference_without_a_type", R"("input":[{"id":"msg_1"}])", "input[0].type"},
-        RefusedField{"reasoning_item", R"("input":[{"type":"reasoning","summary":[]}])", "input[0].type"},
         RefusedField{"computer_item", R"("input":[{"type":"computer_call"}])", "input[0].type"},
         RefusedField{"role", R"("input":[{"role":"tool","content":"x"}])", "input[0].role"},
         RefusedField{"no_content", R"("input":[{"role":"user"}])", "input[0].content"},
@@ -133,8 +132,8 @@ INSTANTIATE_TEST_SUITE_P(
         RefusedField{"text_of_nothing", message_part(R"({"type":"input_text"})"), "input[0].content[0].text"},
         RefusedField{"call_without_an_id", R"("input":[{"type":"function_call","name":"f","arguments":"{}"}])",
                      "input[0].call_id"},
-        RefusedField{"arguments", R"("input":[{"type":"function_call","call_id":"c","name":"f","arguments":"["}])",
-                     "input[0].arguments"},
+        RefusedField{"thought_of_nothing", R"("input":[{"type":"reasoning","content":[{"type":"reasoning_text"}]}])",
+                     "input[0].content[0].text"},
         RefusedField{"no_output", R"("input":[{"type":"function_call_output","call_id":"c"}])", "input[0].output"},
         RefusedField{"image_of_a_call",
                      R"("input":[{"type":"function_call_output","call_id":"c","output":[{"type":"input_image"}]}])",
@@ -190,11 +189,46 @@ TEST(ResponsesInput, calls_belong_to_the_assistants_message_before_them) {
     {"type":"function_call_output","call_id":"c2","output":[{"type":"input_text","text":"noon"}]}])"),
             Json::parse(R"([
     {"role":"user","content":"Weather?"},
-    {"role":"assistant","content":null,"tool_calls":[
+    {"role":"assistant","content":"","tool_calls":[
       {"id":"c1","type":"function","function":{"name":"weather","arguments":{"city":"Rome"}}},
       {"id":"c2","type":"function","function":{"name":"time","arguments":{}}}]},
     {"role":"tool","content":"sunny","tool_call_id":"c1"},
     {"role":"tool","content":"noon","tool_call_id":"c2"}])"));
+}
+
+TEST(ResponsesInput, what_an_assistant_thinks_says_and_calls_is_one_message) {
+  const auto thought = [](const std::string& text) {
+    return R"({"type":"reasoning","id":"rs_1","status":"completed","encrypted_content":null,"summary":[],
+      "content":[{"type":"reasoning_text","text":")" +
+           text + R"("}]},)";
+  };
+  const std::string call =
+      R"({"type":"function_call","id":"fc_1","call_id":"c1","name":"f","arguments":"{\"a\": [1,"},)";
+  EXPECT_EQ(
+      messages_of(R"([{"role":"user","content":"Go"},)" + thought("Hm") + thought("m.") +
+                  R"({"type":"message","role":"assistant","content":[{"type":"output_text","text":"I look."}]},)" +
+                  call + R"({"type":"function_call_output","call_id":"c1","output":"done"},)" + thought("So.") +
+                  R"({"role":"user","content":"And?"},)" + thought("Well.") + R"({"role":"assistant","content":"Yes."},
+                        {"role":"assistant","content":"Indeed."}])"),
+      Json::parse(R"([
+    {"role":"user","content":"Go"},
+    {"role":"assistant","content":"I look.","reasoning_content":"Hmm.","tool_calls":[
+      {"id":"c1","type":"function","function":{"name":"f","arguments":{"a":[1]}}}]},
+    {"role":"tool","content":"done","tool_call_id":"c1"},
+    {"role":"assistant","content":"","reasoning_content":"So."},
+    {"role":"user","content":"And?"},
+    {"role":"assistant","content":"Yes.","reasoning_content":"Well."},
+    {"role":"assistant","content":"Indeed."}])"));
+}
+
+TEST(ResponsesInput, a_thought_without_content_is_its_summary) {
+  EXPECT_EQ(messages_of(R"([{"role":"user","content":"Go"},
+    {"type":"reasoning","id":"rs_1","summary":[{"type":"summary_text","text":"Short."}],"encrypted_content":"x"},
+    {"role":"assistant","content":"Yes."},{"role":"user","content":"And?"},
+    {"type":"reasoning","id":"rs_2","summary":[]},{"role":"assistant","content":"No."}])"),
+            Json::parse(R"([{"role":"user","content":"Go"},
+    {"role":"assistant","content":"Yes.","reasoning_content":"Short."},{"role":"user","content":"And?"},
+    {"role":"assistant","content":"No."}])"));
 }
 
 TEST(ResponsesWriter, a_response_repeats_what_was_asked) {
@@ -327,6 +361,19 @@ TEST(ResponsesStored, a_conversation_goes_on_from_what_was_kept) {
   EXPECT_EQ(events.back()["response"]["previous_response_id"], "resp_1");
   EXPECT_EQ(json::parse(store.find(kResponseOwner, "resp_2")->body), events.back()["response"]);
   EXPECT_EQ(json::parse(store.find(kResponseOwner, "resp_2")->messages).size(), 4u);
+}
+
+TEST(ResponsesStored, integers_of_any_size_keep_their_digits) {
+  ResponseStore store;
+  constexpr auto kInput =
+      R"("store":true,"input":[{"role":"user","content":"One"},{"type":"function_call","call_id":"c","name":"f","arguments":
+      "{\"n\": 18446744073709551616}"},{"type":"function_call_output","call_id":"c","output":"done"}])";
+  whole(*job_of(kInput, store).writer, result_of("Two"));
+  const auto stored = store.find(kResponseOwner, "resp_1");
+  ASSERT_NE(stored, nullptr);
+  EXPECT_THAT(stored->messages, HasSubstr(R"({"n":18446744073709551616})"));
+  const auto second = job_of(R"("input":"Three","previous_response_id":"resp_1")", store, "2");
+  EXPECT_THAT(*second.requests[0].prompt, HasSubstr(R"({"n": 18446744073709551616})"));
 }
 
 TEST(ResponsesStored, nothing_is_kept_unasked_nor_of_failures) {

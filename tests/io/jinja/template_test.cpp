@@ -1,5 +1,6 @@
 // The language, by examples; differential_test.py compares far more of it with Jinja2 itself.
 
+#include "io/wire/exact_json.hpp"
 #include "tests/io/jinja/render_text.hpp"
 
 namespace pagoda::jinja {
@@ -23,6 +24,28 @@ TEST(Templates, ComputeAsPythonDoes) {
   EXPECT_EQ(text_of("{{ [1, 'a', None, (1,), {'k': 2.0}] }}"), "[1, 'a', None, (1,), {'k': 2.0}]");
   EXPECT_EQ(text_of("{{ 'Straße'|upper }} {{ 'ΑΣ'|lower }} {{ '日本語'[1:] }} {{ '日本語'|length }}"),
             "STRASSE ας 本語 3");
+}
+
+TEST(Templates, KeepTheDigitsOfIntegersOfAnySize) {
+  const Json context{{"u", std::uint64_t{18446744073709551615U}},
+                     {"b", wire::big_integer("36893488147419103232")},
+                     {"n", wire::big_integer("-36893488147419103232")},
+                     {"l", Json::array({wire::big_integer("36893488147419103232"), 1})}};
+  EXPECT_EQ(text_of("{{ u }} {{ b }} {{ n }} {{ l }} {{ l | tojson }} {{ b | string }} {{ b ~ '' }}", context),
+            "18446744073709551615 36893488147419103232 -36893488147419103232 [36893488147419103232, 1] "
+            "[36893488147419103232, 1] 36893488147419103232 36893488147419103232");
+  EXPECT_EQ(
+      text_of("{{ b is number }} {{ b is integer }} {{ b is float }} {{ b is string }} {{ b | int }} {{ b | float }}",
+              context),
+      "True True False False 36893488147419103232 3.6893488147419103e+19");
+  EXPECT_EQ(
+      text_of(
+          "{{ b == b }} {{ b == u }} {{ n < 0 }} {{ b > 1e19 }} {{ u < b }} {{ n < b }} {{ b in l }} {{ 'y' if b }}",
+          context),
+      "True False True True True True True y");
+  EXPECT_EQ(text_of("{{ '%s %d' % (b, b) }} {{ '{}'.format(b) }} {{ {b: 1} }}", context),
+            "36893488147419103232 36893488147419103232 36893488147419103232 {36893488147419103232: 1}");
+  EXPECT_EQ(text_of("{{ b + 1 }}", context), "error: chat template, line 1: an integer of more than 64 bits");
 }
 
 TEST(Templates, KnowWhatIsNotDefined) {

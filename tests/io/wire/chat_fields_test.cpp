@@ -54,8 +54,8 @@ TEST(ChatFields, WhatIsWrongIsNamedByItsPlace) {
   EXPECT_EQ(param_of(R"([{"role":"user","content":[{"type":"image_url","image_url":{}}]}])"),
             "messages[0].content[0].type");
   EXPECT_EQ(param_of(R"([{"role":"user","content":[{"type":"text"}]}])"), "messages[0].content[0].text");
-  EXPECT_EQ(param_of(R"([{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":"{"}}]}])"),
-            "messages[0].tool_calls[0].function.arguments");
+  EXPECT_EQ(param_of(R"([{"role":"assistant","tool_calls":[{"function":{"arguments":"{}"}}]}])"),
+            "messages[0].tool_calls[0].function.name");
 }
 
 TEST(ChatFields, VariablesForTheTemplateAreFew) {

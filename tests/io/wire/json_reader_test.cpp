@@ -1,8 +1,12 @@
 #include "io/wire/json_reader.hpp"
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
+
+#include "io/wire/exact_json.hpp"
 
 namespace pagoda::wire {
 namespace {
@@ -33,6 +37,71 @@ TEST(JsonReader, ARepeatedKeyIsFoundInShortAndLongObjects) {
       EXPECT_EQ(value.error().code, WireCode::invalid_request);
       EXPECT_EQ(value.error().param, "k" + std::to_string(repeated));
     }
+  }
+}
+
+TEST(JsonReader, IntegersKeepTheirDigitsWhereThatIsAskedFor) {
+  for (const auto* text : {"0", "-7", "9007199254740993", "9223372036854775807", "9223372036854775808",
+                           "18446744073709551615", "18446744073709551616", "-9223372036854775809",
+                           "-170141183460469231731687303715884105728", R"([1,{"a":36893488147419103232}])"}) {
+    const auto value = read_json(text, kDepth, Integers::exact);
+    ASSERT_TRUE(value.has_value()) << text;
+    EXPECT_EQ(json_text(*value), text);
+  }
+  EXPECT_EQ(read_json("18446744073709551616", kDepth)->get<double>(), 18446744073709551616.0);
+  const auto exact = read_json("18446744073709551616", kDepth, Integers::exact);
+  EXPECT_EQ(big_integer_digits(*exact), "18446744073709551616");
+  EXPECT_EQ(to_double(*exact), 18446744073709551616.0);
+  for (const auto* text : {"1.5", "1e3", "18446744073709551616.0", "2E20"})
+    EXPECT_TRUE(read_json(text, kDepth, Integers::exact)->is_number_float()) << text;
+}
+
+TEST(JsonReader, ALoneSurrogateIsNamed) {
+  for (const auto* text : {R"(["\ud83d"])", R"(["\ud83dx"])", R"(["\ude00"])", R"(["\ud83d\ud83d"])"}) {
+    const auto value = read_json(text, kDepth);
+    ASSERT_FALSE(value.has_value()) << text;
+    EXPECT_EQ(value.error().code, WireCode::invalid_json);
+    EXPECT_NE(value.error().message.find("surrogate"), std::string::npos) << value.error().message;
+  }
+  EXPECT_EQ(read_json(R"("\ud83d\ude00")", kDepth)->get<std::string>(), "\xF0\x9F\x98\x80");
+  EXPECT_EQ(read_json(R"("\x")", kDepth).error().message.find("surrogate"), std::string::npos);
+}
+
+TEST(JsonReader, WhatIsCutOffIsClosedWhereItEnds) {
+  const std::string whole = R"({"a":"x\"\\y","b":[1,{"c":true}],"d":12,"e":null})";
+  EXPECT_EQ(json_text(read_cut_json(whole, kDepth)), whole);
+  EXPECT_EQ(read_cut_json("{", kDepth), Json::object());
+  EXPECT_EQ(read_cut_json("  ", kDepth), nullptr);
+  for (const auto& [cut, closed] : std::vector<std::pair<std::string, std::string>>{
+           {R"({"city": "Par)", R"({"city":"Par"})"},
+           {R"({"city": "Par\)", R"({"city":"Par"})"},
+           {R"({"city": "Par\u00e)", R"({"city":"Par"})"},
+           {R"({"city": "Par\u00e9)", "{\"city\":\"Par\xC3\xA9\"}"},
+           {R"({"city": "a\ud83d)", R"({"city":"a"})"},
+           {R"({"city": "a\ud83d\ude)", R"({"city":"a"})"},
+           {R"({"city": "a\\)", R"({"city":"a\\"})"},
+           {R"({"city": "Paris")", R"({"city":"Paris"})"},
+           {R"({"city": "Paris", )", R"({"city":"Paris"})"},
+           {R"({"city": "Paris", "da)", R"({"city":"Paris"})"},
+           {R"({"city": "Paris", "days")", R"({"city":"Paris"})"},
+           {R"({"city": "Paris", "days": )", R"({"city":"Paris"})"},
+           {R"({"days": 12)", R"({"days":12})"},
+           {R"({"days": 18446744073709551616)", R"({"days":18446744073709551616})"},
+           {R"({"days": 12.)", R"({})"},
+           {R"({"wet": tru)", R"({})"},
+           {R"({"a": [1, {"b": "c)", R"({"a":[1,{"b":"c"}]})"},
+           {R"({"a": [1, {"b": )", R"({"a":[1,{}]})"},
+           {R"({"a": [[], )", R"({"a":[[]]})"},
+           {R"({"a": 1, "b": 2, "a": 3})", R"({"a":3,"b":2})"}}) {
+    EXPECT_EQ(json_text(read_cut_json(cut, kDepth)), closed) << cut;
+  }
+  // Wrong before its end.
+  for (const auto* wrong : {"just words", "{'city': 'Paris'}", R"({"a": 1} more)", R"({"a" 1, "b")", R"([[[[[[[[[)"}) {
+    EXPECT_EQ(read_cut_json(wrong, kDepth), nullptr) << wrong;
+  }
+  // Each beginning of a text can be closed.
+  for (std::size_t size = 1; size < whole.size(); ++size) {
+    EXPECT_TRUE(read_cut_json(whole.substr(0, size), kDepth).is_object()) << whole.substr(0, size);
   }
 }
 
