@@ -21,14 +21,22 @@ class All {
  public:
   /// False: it is decided.
   bool add(Verdict verdict) {
-    if (verdict == false) result_ = false;
-    if (!verdict && result_) result_ = std::nullopt;
-    return result_ != false;
+    if (!verdict) {
+      is_open_ = true;
+    } else if (!*verdict) {
+      is_refused_ = true;
+    }
+    return !is_refused_;
   }
-  Verdict result() const { return result_; }
+  Verdict result() const {
+    if (is_refused_) return false;
+    if (is_open_) return std::nullopt;
+    return true;
+  }
 
  private:
-  Verdict result_ = true;
+  bool is_open_ = false;     ///< whether a part has no verdict
+  bool is_refused_ = false;  ///< whether a part is refused
 };
 
 bool are_equal(const Schema& a, const Schema& b) {

@@ -17,6 +17,10 @@ def find():
     return next((path for path in map(shutil.which, NAMES) if path), None)
 
 
+class Navigated(AssertionError):
+    """The page went away while it was asked."""
+
+
 class Browser:
     """`with Browser() as browser`: one tab, and what it told: `problems`, `requests`."""
 
@@ -77,6 +81,8 @@ class Browser:
         while number not in self.answers:
             self.read(deadline - time.monotonic(), method)
         answer = self.answers.pop(number)
+        if "navigated" in answer.get("error", {}).get("message", ""):
+            raise Navigated(method)
         if "error" in answer:
             raise AssertionError(f"{method}: {answer['error']}")
         return answer["result"]
@@ -134,7 +140,10 @@ class Browser:
         """Waits until it is true, and returns what it is."""
         deadline = time.monotonic() + seconds
         while True:
-            value = self.value(expression)
+            try:
+                value = self.value(expression)
+            except Navigated:
+                value = None
             if value:
                 return value
             if time.monotonic() > deadline:

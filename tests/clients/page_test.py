@@ -7,20 +7,15 @@ PAGODA_SCREENSHOTS=FOLDER: keeps pictures of what the tests see there.
 """
 import itertools
 import json
-import os
 import signal
-import sys
 import tempfile
 import time
-import unittest
 
-import browser as browsers
+import page_case
+from page_case import MARKUP, SLOWNESS, Case
 from raw_stream import RawStream
 from server import Server, slow_model
 
-SKIPPED = 77
-SLOWNESS = int(os.environ.get("PAGODA_SLOWNESS", "1"))
-MARKUP = "<img src=x onerror=alert(1)><script>alert(2)</script>"
 # A copy of a canvas, of which pixels are read: the page's own would become slow.
 COPY = """(selector) => {
     const canvas = document.querySelector(selector);
@@ -29,62 +24,6 @@ COPY = """(selector) => {
     context.drawImage(canvas, 0, 0);
     return context;
 }"""
-pagoda = model = None
-
-
-class Case(unittest.TestCase):
-    is_slow = False  # whether the model is slow enough to be watched
-
-    @classmethod
-    def setUpClass(cls):
-        cls.log = tempfile.NamedTemporaryFile("r")
-        flags = ("--access-log", cls.log.name)
-        served = model
-        if cls.is_slow:
-            served = cls.enterClassContext(tempfile.TemporaryDirectory())
-            flags += slow_model(model, served)
-        cls.server = Server(pagoda, served, *flags)
-        cls.server.__enter__()
-        cls.addClassCleanup(cls.server.__exit__)
-        cls.browser = browsers.Browser()
-        cls.browser.__enter__()
-        cls.addClassCleanup(cls.browser.__exit__)
-
-    def setUp(self):
-        self.browser.prefer("light")
-        self.browser.resize(1280, 860)
-
-    def open(self, view="playground", server=None):
-        """A page that knows nothing of the tests before."""
-        server = server or self.server
-        self.browser.open(f"{server.url}/health")
-        self.browser.value("sessionStorage.clear(), localStorage.clear()")
-        self.browser.problems.clear()
-        self.browser.requests.clear()
-        self.browser.open(f"{server.url}/#{view}")
-        return self.browser
-
-    def keep(self, name):
-        if folder := os.environ.get("PAGODA_SCREENSHOTS"):
-            self.browser.screenshot(os.path.join(folder, f"{name}.png"))
-
-    def until(self, expression, seconds=60):
-        return self.browser.until(expression, seconds * SLOWNESS)
-
-    def connected(self):
-        self.until("document.querySelector('#health').classList.contains('ok')")
-
-    def set_field(self, name, value):
-        self.browser.value(f"document.querySelector('#request [name={name}]').value = {json.dumps(value)}")
-
-    def send(self, text):
-        self.browser.click("#prompt")
-        self.browser.type(text)
-        self.browser.press("Enter", 13)
-
-    def answer_ends(self):
-        self.until("document.querySelector('#stop').hidden && document.querySelectorAll('.meta').length > 0")
-        return self.browser.text(".message:last-child .text")
 
 
 class Page(Case):
@@ -130,7 +69,7 @@ class Playground(Case):
     def test_an_answer_streams_and_says_what_it_took(self):
         page = self.open()
         self.connected()
-        self.set_field("max_tokens", "400")
+        self.set_field("max_tokens", "900")
         self.set_field("more", '{"ignore_eos": true}')
         page.value("""
             window.lengths = new Set();
@@ -141,7 +80,7 @@ class Playground(Case):
         self.assertGreater(len(self.answer_ends()), 100)
         self.assertGreater(page.value("lengths.size"), 3, "the text came at once")
         meta = page.text(".meta")
-        self.assertIn("400 generated", meta)
+        self.assertIn("900 generated", meta)
         self.assertIn("first token", meta)
         self.assertIn("length", meta)
         self.keep("chat")
@@ -209,7 +148,7 @@ class Playground(Case):
         self.send("Hello")
         self.until("!!document.querySelector('.error')")
         self.assertIn("More fields", page.text(".error"))
-        page.click("#clear")
+        page.click("#new")
         self.set_field("more", '{"temprature": 1}')
         self.send("Hello")
         self.until("!!document.querySelector('.error')")
@@ -438,11 +377,11 @@ class Drawing(Case):
 class SeveralModels(Case):
     def test_a_model_is_chosen_for_a_request_and_for_the_engine(self):
         with tempfile.TemporaryDirectory() as slow, tempfile.NamedTemporaryFile("w", suffix=".json") as models:
-            slow_model(model, slow)
-            json.dump({"tales": {"model": model, "num_device_blocks": 64},
+            slow_model(page_case.model, slow)
+            json.dump({"tales": {"model": page_case.model, "num_device_blocks": 64},
                        "slow": {"model": slow, "load_format": "dummy", "num_device_blocks": 32}}, models)
             models.flush()
-            server = Server(pagoda, model)
+            server = Server(page_case.pagoda, page_case.model)
             at = server.command.index("--model")
             server.command[at:at + 2] = ["--models", models.name]
             with server:
@@ -476,7 +415,7 @@ class Keys(Case):
             admins.write("admin-key\n")
             users.flush()
             admins.flush()
-            with Server(pagoda, model, "--api-key-file", users.name, "--admin-key-file", admins.name) as server:
+            with Server(page_case.pagoda, page_case.model, "--api-key-file", users.name, "--admin-key-file", admins.name) as server:
                 page = self.open(server=server)
                 self.until("document.querySelector('#key-dialog').open")
                 self.assertIn("asks for an API key", page.text("#key-why"))
@@ -505,10 +444,4 @@ class Keys(Case):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 3:
-        sys.exit(f"usage: {sys.argv[0]} PAGODA MODEL_DIR [unittest arguments]")
-    if not browsers.find():
-        print("skipped: there is no Chromium here (Debian: chromium)")
-        sys.exit(SKIPPED)
-    pagoda, model = sys.argv[1:3]
-    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])
+    page_case.main()

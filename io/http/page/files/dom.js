@@ -14,6 +14,35 @@ export function make(name, attributes = {}, ...children) {
   return element;
 }
 
+/** Copies a text to the clipboard; returns whether it did. Browsers offer `navigator.clipboard` only over https and on localhost. */
+async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    const field = make("textarea", { class: "hidden" });
+    field.value = text;
+    const focused = document.activeElement;
+    document.body.append(field);
+    field.select();
+    const isCopied = document.execCommand("copy");
+    field.remove();
+    focused?.focus();
+    return isCopied;
+  }
+}
+
+/** Makes a button that copies what `text` returns. */
+export function copyButton(label, text) {
+  const button = make("button", { type: "button", class: "quiet copy", "aria-label": label, title: label }, "Copy");
+  button.addEventListener("click", async () => {
+    button.textContent = (await copy(text())) ? "Copied" : "Not copied";
+    $("said").textContent = button.textContent;
+    setTimeout(() => (button.textContent = "Copy"), 1500);
+  });
+  return button;
+}
+
 const tip = $("tip");
 
 /** Shows `nodes` beside the point (x, y) of the window. */

@@ -1,27 +1,35 @@
-// The playground: what the form says becomes a request; what streams back becomes messages.
+// The playground: sends questions as requests and shows the answers as messages of a conversation.
 
-import { $, make, duration, number } from "./dom.js";
+import { $, make } from "./dom.js";
 import { ask, jsonEvents } from "./api.js";
-import { TokenText } from "./tokens.js";
-import { whySlow } from "./why_slow.js";
+import * as conversations from "./conversations.js";
+import { Message } from "./message.js";
+import { RequestForm } from "./request_form.js";
 
-const NUMBERS = ["max_tokens", "seed", "temperature", "top_p", "top_k", "min_p", "presence_penalty", "repetition_penalty"];
-const NUM_ALTERNATIVES = 5;
 const EMPTY = {
   chat: "Write a message below. The answer streams as the engine makes it.",
   completion: "Write the beginning of a text below, and the model goes on with it.",
 };
 
+const isQuestion = ({ entry }) => entry.kind === "user" || entry.kind === "prompt";
+
 export class Playground {
   #ui;
-  #form = $("request");
+  #form;
   #transcript = $("transcript");
   #prompt = $("prompt");
-  #messages = []; // of the conversation, as they are sent
-  #running = null; // an AbortController
+  #conversation; // the kept conversation; #keep() takes its entries from the messages
+  #messages = [];
+  #running = null; // {controller, answer}
+  #asked = null; // a promise for the end of the last question
+  #notice = null; // the message that says why nothing was sent or kept
 
   constructor(ui) {
     this.#ui = ui;
+    this.#form = new RequestForm(() => {
+      this.#onSettings();
+      this.#keep();
+    });
     $("composer").addEventListener("submit", (event) => {
       event.preventDefault();
       this.#send();
@@ -33,233 +41,219 @@ export class Playground {
       }
     });
     document.addEventListener("keydown", (event) => {
-      if (event.key === "Escape") this.#running?.abort();
+      if (event.key === "Escape") this.#running?.controller.abort();
     });
-    $("stop").addEventListener("click", () => this.#running?.abort());
-    $("clear").addEventListener("click", () => this.#clear());
-    this.#form.addEventListener("change", () => this.#onSettings());
+    $("stop").addEventListener("click", () => this.#running?.controller.abort());
+    $("new").addEventListener("click", () => this.#change(conversations.begun()));
+    $("conversations").addEventListener("change", (event) => {
+      this.#change(conversations.load(event.target.value) ?? conversations.begun());
+    });
+    $("delete").addEventListener("click", () => {
+      $("delete-dialog").returnValue = "";
+      $("delete-dialog").showModal();
+    });
+    $("delete-dialog").addEventListener("close", () => this.#delete($("delete-dialog").returnValue));
+    addEventListener("pagehide", () => this.#running && this.#keep());
     if (matchMedia("(max-width: 760px)").matches) $("settings").open = false;
-    this.#onSettings();
+    this.#form.fill(conversations.settings());
+    this.#open(conversations.current());
   }
 
   setModels(models) {
-    const chosen = this.#form.model.value;
-    this.#form.model.replaceChildren(...models.map(({ id }) => make("option", { value: id }, id)));
-    if (models.some(({ id }) => id === chosen)) this.#form.model.value = chosen;
-  }
-
-  get #isChat() {
-    return this.#form.kind.value === "chat";
+    this.#form.setModels(models);
   }
 
   #onSettings() {
-    this.#form.classList.toggle("kind-completion", !this.#isChat);
-    this.#prompt.placeholder = this.#isChat ? "Write a message" : "Once upon a time";
-    $("prompt-label").textContent = this.#isChat ? "Message" : "Beginning of the text";
-    this.#transcript.dataset.empty = EMPTY[this.#isChat ? "chat" : "completion"];
-    $("legend").hidden = !this.#form.show_tokens.checked;
+    const { isChat } = this.#form;
+    this.#prompt.placeholder = isChat ? "Write a message" : "Once upon a time";
+    $("prompt-label").textContent = isChat ? "Message" : "Beginning of the text";
+    this.#transcript.dataset.empty = EMPTY[isChat ? "chat" : "completion"];
   }
 
-  #clear() {
-    this.#running?.abort();
-    this.#messages = [];
+  // -- conversations ---------------------------------------------------------------------------------------------------
+
+  #open(conversation) {
+    this.#conversation = conversation;
+    this.#form.fill(conversation.settings);
     this.#transcript.replaceChildren();
+    this.#notice = null;
+    this.#messages = conversation.entries.map((entry) => new Message(entry, this.#transcript));
+    conversations.setCurrent(conversation.entries.length > 0 ? conversation.id : "");
+    this.#onSettings();
+    this.#showActions();
+    this.#showList();
+    this.#transcript.scrollTop = this.#transcript.scrollHeight;
+  }
+
+  async #change(conversation) {
+    await this.#stop();
+    this.#open(conversation);
     this.#prompt.focus();
   }
 
-  /** The fields of a request but for its prompt. Throws an Error that names what cannot be read. */
-  #fields() {
-    const form = this.#form;
-    const fields = { model: form.model.value, stream: true, stream_options: { include_usage: true }, timing: true };
-    for (const name of NUMBERS) {
-      const input = form[name];
-      if (!input.checkValidity()) throw new Error(`${input.labels[0].firstChild.textContent}: ${input.validationMessage}`);
-      if (input.value !== "") fields[name] = Number(input.value);
-    }
-    const stop = form.stop.value.split("\n").filter((line) => line !== "");
-    if (stop.length > 0) fields.stop = stop;
-    if (form.show_tokens.checked) {
-      Object.assign(fields, this.#isChat ? { logprobs: true, top_logprobs: NUM_ALTERNATIVES } : { logprobs: NUM_ALTERNATIVES });
-    }
-    if (form.more.value.trim() === "") return fields;
-    let more;
-    try {
-      more = JSON.parse(form.more.value);
-    } catch (error) {
-      throw new Error(`More fields: ${error.message}`);
-    }
-    if (more === null || typeof more !== "object" || Array.isArray(more)) throw new Error("More fields must be a JSON object");
-    return { ...fields, ...more };
+  async #delete(choice) {
+    if (choice === "") return;
+    await this.#stop();
+    if (choice === "all") conversations.removeAll();
+    else conversations.remove(this.#conversation.id);
+    this.#open(conversations.begun());
+    this.#prompt.focus();
   }
+
+  #showList() {
+    const kept = conversations.listed();
+    const option = ({ id, title }) => make("option", { value: id }, title);
+    const isKept = kept.some(({ id }) => id === this.#conversation.id);
+    const first = isKept ? [] : [make("option", { value: "" }, "New conversation")];
+    $("conversations").replaceChildren(...first, ...kept.map(option));
+    $("conversations").value = isKept ? this.#conversation.id : "";
+    $("delete").disabled = kept.length === 0;
+    $("delete-one").hidden = !isKept;
+    $("delete-all").textContent = `All ${kept.length}`;
+  }
+
+  /** Keeps the conversation, with the part of a running answer that has come; returns whether it is kept. */
+  #keep() {
+    const messages = this.#running ? [...this.#messages, this.#running.answer] : this.#messages;
+    this.#conversation.entries = messages.filter((message) => !message.isEmpty).map(({ entry }) => entry);
+    this.#conversation.settings = this.#form.values;
+    conversations.saveSettings(this.#form.values);
+    return conversations.save(this.#conversation);
+  }
+
+  // -- questions -------------------------------------------------------------------------------------------------------
 
   async #send() {
     const text = this.#prompt.value;
     if (this.#running || text.trim() === "") return;
-    let fields;
-    try {
-      fields = this.#fields();
-    } catch (error) {
-      this.#add("error").fail(error.message);
-      return;
-    }
-    const isChat = this.#isChat;
-    const system = this.#form.system.value.trim();
-    const asked = [...this.#messages, { role: "user", content: text }];
-    const body = isChat
-      ? { ...fields, messages: system ? [{ role: "system", content: system }, ...asked] : asked }
-      : { ...fields, prompt: text };
-    this.#add(isChat ? "user" : "prompt").write(text);
     this.#prompt.value = "";
-    const answer = this.#add(isChat ? "assistant" : "completion");
-    const content = await this.#run(isChat ? "v1/chat/completions" : "v1/completions", body, answer);
-    if (isChat && content !== null) this.#messages = [...asked, { role: "assistant", content }];
-    if (content === null) this.#prompt.value ||= text;
+    this.#asked = this.#ask(this.#messages, text);
+    if (!(await this.#asked)) this.#prompt.value ||= text;
   }
 
-  /** The text of the answer; null when there is none, for an error. */
+  /** Asks `text` after `before`, the first of the messages, and drops the others; an error without an answer restores them.
+   *  Returns whether there is an answer. */
+  async #ask(before, text) {
+    this.#notice?.element.remove();
+    this.#notice = null;
+    let fields;
+    try {
+      fields = this.#form.fields();
+    } catch (error) {
+      this.#notify("error", error.message);
+      return false;
+    }
+    const { isChat } = this.#form;
+    const after = this.#messages.slice(before.length);
+    for (const { element } of after) element.remove();
+    const question = new Message({ kind: isChat ? "user" : "prompt", text }, this.#transcript);
+    const answer = new Message({ kind: isChat ? "assistant" : "completion", text: "" }, this.#transcript);
+    this.#messages = [...before, question];
+    const body = isChat ? { ...fields, messages: this.#history() } : { ...fields, prompt: text };
+    const error = await this.#run(isChat ? "v1/chat/completions" : "v1/completions", body, answer);
+    const isAnswered = error === null || !answer.isEmpty;
+    if (isAnswered) {
+      this.#messages = [...before, question, answer];
+    } else {
+      for (const { element } of [question, answer]) element.remove();
+      this.#transcript.append(...after.map(({ element }) => element));
+      this.#messages = [...before, ...after];
+      this.#notify("error", error);
+    }
+    this.#showActions();
+    if (!this.#keep()) this.#notify("unkept", "The browser does not keep this conversation: it is too long, or storage is off.");
+    this.#showList();
+    return isAnswered;
+  }
+
+  #notify(kind, message) {
+    this.#notice?.element.remove();
+    this.#notice = new Message({ kind, text: "" }, this.#transcript);
+    this.#notice.fail(message);
+  }
+
+  /** Returns the messages of a chat request. Questions without an answer are left out, except for the last. */
+  #history() {
+    const messages = this.#form.system ? [{ role: "system", content: this.#form.system }] : [];
+    this.#messages.forEach((message, i) => {
+      const next = this.#messages[i + 1];
+      const { kind, text, reasoning, calls } = message.entry;
+      if (message.isEmpty || (next && isQuestion(message) && (next.isEmpty || isQuestion(next)))) return;
+      if (kind === "user") messages.push({ role: "user", content: text });
+      if (kind !== "assistant") return;
+      const answer = { role: "assistant", content: text };
+      if (reasoning) answer.reasoning = reasoning;
+      if (calls?.length) answer.tool_calls = calls.map(({ id, name, arguments: args }) => ({ id, type: "function", function: { name, arguments: args } }));
+      messages.push(answer);
+    });
+    return messages;
+  }
+
+  /** Runs a request and shows its answer; returns the error that ended it, or null. */
   async #run(path, body, answer) {
-    const controller = (this.#running = new AbortController());
+    const controller = new AbortController();
+    this.#running = { controller, answer };
     this.#setRunning(true);
     answer.begin();
     try {
       const response = await ask(path, { body, signal: controller.signal });
       for await (const event of jsonEvents(response)) answer.take(event);
       answer.end();
+      return null;
     } catch (error) {
       if (controller.signal.aborted) {
         answer.end("stopped");
-      } else {
-        answer.fail(error.message);
-        if (error.needsKey) this.#ui.askForKey(error.message);
-        if (answer.content === "") return null;
+        return null;
       }
+      answer.fail(error.message);
+      if (error.needsKey) this.#ui.askForKey(error.message);
+      return error.message;
     } finally {
       this.#running = null;
       this.#setRunning(false);
     }
-    return answer.content;
+  }
+
+  /** Stops the running request, and waits until its answer is kept. */
+  async #stop() {
+    this.#running?.controller.abort();
+    await this.#asked;
   }
 
   #setRunning(isRunning) {
     $("send").hidden = isRunning;
     $("stop").hidden = !isRunning;
+    this.#transcript.classList.toggle("running", isRunning);
     $("progress").textContent = isRunning ? "The model answers" : "The answer has ended";
   }
 
-  #add(kind) {
-    const message = new Message(kind, this.#transcript);
-    message.scroll(true);
-    return message;
-  }
-}
+  // -- actions ---------------------------------------------------------------------------------------------------------
 
-const ROLES = { user: "You", assistant: "Model", prompt: "Prompt", completion: "Completion", error: "Not sent" };
-
-/** One entry of the transcript. */
-class Message {
-  content = "";
-  #transcript;
-  #element;
-  #text = make("div", { class: "text" });
-  #thinking = null;
-  #calls = new Map();
-  #tokens = null;
-  #usage = null;
-  #timing = null;
-  #reason = null;
-
-  constructor(kind, transcript) {
-    this.#transcript = transcript;
-    this.#element = make("li", { class: `message ${kind}` }, make("div", { class: "role" }, ROLES[kind]), this.#text);
-    transcript.append(this.#element);
+  /** Gives every question a button that edits it, and the last message one that asks again. */
+  #showActions() {
+    for (const button of this.#transcript.querySelectorAll(".again-button, .edit-button")) button.remove();
+    this.#messages.forEach((message, i) => {
+      const isLast = i === this.#messages.length - 1;
+      if (isQuestion(message)) this.#addEdit(message, i);
+      if (isLast && (isQuestion(message) || i > 0)) this.#addAgain(message, isQuestion(message) ? i : i - 1);
+    });
   }
 
-  write(text) {
-    this.content += text;
-    this.#text.append(text);
+  #addEdit(message, i) {
+    const button = message.addAction(make("button", { type: "button", class: "quiet edit-button" }, "Edit"));
+    button.addEventListener("click", () => message.edit((text) => this.#askAgain(i, text)));
   }
 
-  begin() {
-    this.#element.classList.add("live");
+  #addAgain(message, i) {
+    const button = message.addAction(make("button", { type: "button", class: "quiet again-button" }, "Ask again"));
+    button.addEventListener("click", () => this.#askAgain(i, this.#messages[i].entry.text));
   }
 
-  /** One event of the stream, of either API. */
-  take({ choices, usage, timing }) {
-    if (usage) this.#usage = usage;
-    if (timing) this.#timing = timing;
-    const follows = this.#isAtEnd();
-    for (const choice of choices ?? []) {
-      if (choice.index !== 0) continue; // n > 1: the first is shown
-      if (choice.finish_reason) this.#reason = choice.finish_reason;
-      const { delta } = choice;
-      if (delta?.reasoning) this.#think(delta.reasoning);
-      for (const call of delta?.tool_calls ?? []) this.#call(call);
-      const text = delta ? delta.content : choice.text;
-      if (choice.logprobs) this.#showTokens(choice.logprobs);
-      if (text && this.#tokens) this.content += text;
-      else if (text) this.write(text);
-    }
-    this.scroll(follows);
-  }
-
-  #showTokens(logprobs) {
-    if (!this.#tokens) {
-      this.#text.replaceChildren();
-      this.#tokens = new TokenText(this.#text);
-    }
-    this.#tokens.add(logprobs);
-  }
-
-  #think(text) {
-    if (!this.#thinking) {
-      this.#thinking = make("div", { class: "text" });
-      this.#text.before(make("details", { class: "thinking", open: true }, make("summary", {}, "Thinking"), this.#thinking));
-    }
-    this.#thinking.append(text);
-  }
-
-  #call({ index, function: { name, arguments: args } }) {
-    if (!this.#calls.has(index)) {
-      this.#calls.set(index, make("div", { class: "call" }, `${name ?? ""} `));
-      this.#text.after(this.#calls.get(index));
-    }
-    if (args) this.#calls.get(index).append(args);
-  }
-
-  end(reason = this.#reason) {
-    this.#element.classList.remove("live");
-    const follows = this.#isAtEnd();
-    const facts = [];
-    if (this.#usage) {
-      const cached = this.#usage.prompt_tokens_details?.cached_tokens;
-      facts.push(`${number(this.#usage.prompt_tokens)} prompt tokens${cached ? ` (${number(cached)} cached)` : ""}`);
-      facts.push(`${number(this.#usage.completion_tokens)} generated`);
-    }
-    if (this.#timing) {
-      const { ttft_ms: ttft, total_ms: total } = this.#timing;
-      const decoded = (this.#usage?.completion_tokens ?? 0) - 1;
-      if (decoded > 0 && total > ttft) facts.push(`${number((1000 * decoded) / (total - ttft), 1)} tokens/s`);
-      facts.push(`first token ${duration(ttft)}`, `total ${duration(total)}`);
-    }
-    if (reason) facts.push(reason);
-    const why = this.#timing ? whySlow({ ...this.#timing, prompt_tokens: this.#usage?.prompt_tokens }) : "";
-    const spans = facts.map((fact) => make("span", {}, fact));
-    this.#element.append(make("div", { class: "meta" }, ...spans, why ? make("span", { class: "why" }, why) : null));
-    this.scroll(follows);
-  }
-
-  fail(message) {
-    this.#element.classList.remove("live");
-    this.#element.append(make("div", { class: "error", role: "alert" }, message));
-    this.scroll(true);
-  }
-
-  #isAtEnd() {
-    const { scrollHeight, scrollTop, clientHeight } = this.#transcript;
-    return scrollHeight - scrollTop - clientHeight < 60;
-  }
-
-  scroll(follows) {
-    if (follows) this.#transcript.scrollTop = this.#transcript.scrollHeight;
+  #askAgain(i, text) {
+    if (this.#running) return;
+    this.#form.fill({ kind: this.#messages[i].entry.kind === "user" ? "chat" : "completion" });
+    this.#onSettings();
+    this.#prompt.focus();
+    this.#asked = this.#ask(this.#messages.slice(0, i), text);
   }
 }
