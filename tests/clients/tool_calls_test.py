@@ -168,7 +168,7 @@ class OpenAi(unittest.TestCase):
             with self.assertRaises(openai.BadRequestError) as refused:
                 self.ask(**fields)
             self.assertEqual(refused.exception.param, param)
-        limited = {"type": "object", "properties": {"a": {"type": "string", "pattern": "(?=x)"}}}
+        limited = {"type": "object", "properties": {"a": {"type": "string", "pattern": "(?<=x)"}}}
         with self.assertRaises(openai.BadRequestError) as refused:
             self.ask(tools=[{"type": "function", "function": {"name": "f", "parameters": limited}}])
         self.assertEqual(refused.exception.param, "tools")

@@ -11,20 +11,20 @@
 namespace pagoda::grammar {
 namespace {
 
-using Texts = std::vector<std::string>;
+using LarkTexts = std::vector<std::string>;
 
-struct Case {
+struct LarkCase {
   const char* name;
   const char* grammar;
-  Texts accepted;
-  Texts refused;
+  LarkTexts accepted;
+  LarkTexts refused;
 };
 
-void PrintTo(const Case& c, std::ostream* out) {
+void PrintTo(const LarkCase& c, std::ostream* out) {
   *out << c.name;
 }
 
-std::vector<Case> cases() {
+std::vector<LarkCase> lark_cases() {
   return {
       {"sums",
        R"x(// a calculator
@@ -110,8 +110,8 @@ args[capture]: %json {
   };
 }
 
-class LarkGrammars : public testing::TestWithParam<Case> {};
-INSTANTIATE_TEST_SUITE_P(All, LarkGrammars, testing::ValuesIn(cases()),
+class LarkGrammars : public testing::TestWithParam<LarkCase> {};
+INSTANTIATE_TEST_SUITE_P(All, LarkGrammars, testing::ValuesIn(lark_cases()),
                          [](const auto& one) { return std::string(one.param.name); });
 
 TEST_P(LarkGrammars, AcceptWhatTheTableSays) {
@@ -132,13 +132,13 @@ TEST(LarkRules, AreToldFromEbnf) {
   }
 }
 
-struct Refused {
+struct LarkRefusal {
   const char* grammar;
   const char* reason;
 };
 
 TEST(LarkRules, RefusalsNameTheLineAndWhatIsNotSupported) {
-  const std::vector<Refused> all{
+  const std::vector<LarkRefusal> all{
       {"a: \"b\"\n", "no rule start"},
       {"start: b\n", "no rule b"},
       {"start: \"a\"\n  B\n", "line 2"},
@@ -216,7 +216,7 @@ TEST(LarkRules, AnyTextIsReadOrRefused) {
   std::mt19937 random(7);
   const auto below = [&](std::size_t end) { return random() % end; };
   std::vector<std::string> seeds;
-  for (const Case& one : cases()) seeds.emplace_back(one.grammar);
+  for (const LarkCase& one : lark_cases()) seeds.emplace_back(one.grammar);
   constexpr std::array kParts{"start: ",
                               "\n",
                               "|",

@@ -7,7 +7,7 @@ namespace {
 
 using test::SchemaCase;
 
-std::vector<SchemaCase> cases() {
+std::vector<SchemaCase> number_cases() {
   return {
       {"integer", R"({"type":"integer"})", {"0", "-7", "1234567890"}, {"1.5", "00", "-", "1e"}},
       {"integers_between",
@@ -67,7 +67,7 @@ std::vector<SchemaCase> cases() {
 }
 
 class SchemaNumbers : public testing::TestWithParam<SchemaCase> {};
-INSTANTIATE_TEST_SUITE_P(All, SchemaNumbers, testing::ValuesIn(cases()), test::name_of);
+INSTANTIATE_TEST_SUITE_P(All, SchemaNumbers, testing::ValuesIn(number_cases()), test::name_of);
 
 TEST_P(SchemaNumbers, AcceptWhatTheTableSays) {
   test::expect_what_the_table_says(GetParam());

@@ -16,7 +16,7 @@ using nlohmann::json;
 
 using test::SchemaCase;
 
-std::vector<SchemaCase> cases() {
+std::vector<SchemaCase> schema_cases() {
   return {
       {"anything", "true", {"1", "null", R"({"a":[1,{"b":"c"}]})", R"(["x", 1.5e3])"}, {"", "nul", "{,}", "01", "'a'"}},
       {"empty_schema", "{}", {"-0.5", "\"\xC3\xA9\"", "{}"}, {"+1", "\"\x01\"", "\"\xC3\""}},
@@ -272,7 +272,7 @@ std::vector<SchemaCase> cases() {
 }
 
 class SchemaCases : public testing::TestWithParam<SchemaCase> {};
-INSTANTIATE_TEST_SUITE_P(All, SchemaCases, testing::ValuesIn(cases()), test::name_of);
+INSTANTIATE_TEST_SUITE_P(All, SchemaCases, testing::ValuesIn(schema_cases()), test::name_of);
 
 TEST_P(SchemaCases, AcceptWhatTheTableSays) {
   test::expect_what_the_table_says(GetParam());

@@ -21,7 +21,7 @@ std::string with_pattern(const std::string& regex, const char* more = "") {
   return R"({"type":"string","pattern":)" + json(regex).dump() + more + "}";
 }
 
-std::vector<SchemaCase> cases() {
+std::vector<SchemaCase> string_cases() {
   return {
       {"searched_for",
        with_pattern(R"(\d+)"),
@@ -115,7 +115,7 @@ std::vector<SchemaCase> cases() {
 }
 
 class SchemaStrings : public testing::TestWithParam<SchemaCase> {};
-INSTANTIATE_TEST_SUITE_P(All, SchemaStrings, testing::ValuesIn(cases()), test::name_of);
+INSTANTIATE_TEST_SUITE_P(All, SchemaStrings, testing::ValuesIn(string_cases()), test::name_of);
 
 TEST_P(SchemaStrings, AcceptWhatTheTableSays) {
   test::expect_what_the_table_says(GetParam());
