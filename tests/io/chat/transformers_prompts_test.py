@@ -42,6 +42,9 @@ LOSSY = {"HuggingFaceTB-SmolLM3-3B", "LFM2-8B-A1B", "LFM2.5-Instruct", "ibm-gran
          # list.append, which the sandbox of transformers refuses
          "Kimi-K2-Instruct", "Kimi-K2-Thinking"}
 
+# Those that read thoughts in the content.
+THINKING_PARTS = {"mistralai-Ministral-3-14B-Reasoning-2512"}
+
 
 class Generation(jinja2.ext.Extension):
     """{% generation %}, which transformers has for training."""
@@ -88,11 +91,23 @@ def conversation(content, arguments, thought, goes_on):
     return messages
 
 
-def by_transformers(template, thought, goes_on):
+def with_thinking_parts(messages):
+    for message in messages:
+        if thought := message.pop("reasoning_content", None):
+            parts = [{"type": "thinking", "thinking": thought}]
+            if message.get("content"):
+                parts.append({"type": "text", "text": message["content"]})
+            message["content"] = parts
+    return messages
+
+
+def by_transformers(template, thought, goes_on, has_thinking_parts):
     """What transformers makes of the conversation in the first form whose call and result it shows; None: of none."""
     found = []
     for arguments, content in itertools.product((ARGUMENTS, json.dumps(ARGUMENTS, ensure_ascii=False)), ("", None, "absent")):
         messages = conversation(content, arguments, thought, goes_on)
+        if has_thinking_parts:
+            messages = with_thinking_parts(messages)
         try:
             prompt = template.render(messages=messages, tools=copy.deepcopy(TOOLS), documents=None, add_generation_prompt=True,
                                      bos_token="<BOS>", eos_token="<EOS>", **VARIABLES)
@@ -138,7 +153,7 @@ class Prompts(unittest.TestCase):
             for has_thought, goes_on in itertools.product((False, True), (True, False)):
                 thought = {"reasoning_content": "A thought.", "thinking": "A thought.", "reasoning": "A thought."} if has_thought else {}
                 with self.subTest(template=name, has_thought=has_thought, goes_on=goes_on):
-                    wanted = by_transformers(template, thought, goes_on)
+                    wanted = by_transformers(template, thought, goes_on, name in THINKING_PARTS)
                     for content, text in itertools.product((None, "", "absent"), (json.dumps(ARGUMENTS), ARGUMENTS)):
                         prompt = self.ours(source, conversation(content, text, thought, goes_on))
                         if wanted is not None:
