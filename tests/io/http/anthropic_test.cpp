@@ -117,8 +117,6 @@ INSTANTIATE_TEST_SUITE_P(
         RefusedField{"block_that_is_none", user_block("1"), "messages[0].content[0]"},
         RefusedField{"use_by_users", user_block(R"({"type":"tool_use","id":"t","name":"f","input":{}})"),
                      "messages[0].content[0].type"},
-        RefusedField{"redacted_thinking", assistant_block(R"({"type":"redacted_thinking","data":"x"})"),
-                     "messages[0].content[0].type"},
         RefusedField{"input_that_is_none", assistant_block(R"({"type":"tool_use","id":"t","name":"f","input":1})"),
                      "messages[0].content[0].input"},
         RefusedField{"use_at_the_end", assistant_block(R"({"type":"tool_use","id":"t","name":"f","input":{}})"),
@@ -247,6 +245,14 @@ TEST(AnthropicConversation, tools_and_thoughts_take_openais_form) {
     {"role":"tool","content":"noon","tool_call_id":"t2"},
     {"role":"user","content":"And?"}])"));
   EXPECT_FALSE(chat.continue_final_message);
+}
+
+TEST(AnthropicConversation, thoughts_that_only_another_model_can_read_are_dropped) {
+  EXPECT_EQ(conversation_of(R"("messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":[
+      {"type":"redacted_thinking","data":"x"},{"type":"text","text":"Yes."}]},{"role":"user","content":"And?"}])")
+                .messages,
+            Json::parse(R"([{"role":"user","content":"Hi"},{"role":"assistant","content":"Yes."},
+      {"role":"user","content":"And?"}])"));
 }
 
 TEST(AnthropicConversation, an_assistants_message_at_the_end_is_continued) {
