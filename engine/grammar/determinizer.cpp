@@ -152,7 +152,7 @@ class Determinizer {
       const Expression* const e = state.assertion;
       if (e == nullptr || e->parts.empty() || ahead_of_.contains(e)) continue;
       std::array<std::uint32_t, 2> both{};
-      const bool differ = asserts_begin(*e->parts.front());
+      const bool differ = at_begin_ && asserts_begin(*e->parts.front());
       for (const bool at_begin : {false, true}) {
         if (at_begin && !differ) {
           both[1] = both[0];
