@@ -21,10 +21,17 @@ std::optional<TextLanguage> TextLanguage::of(const Expr& expression, Matching ma
 }
 
 TextLanguage TextLanguage::of_any_text() {
+  constexpr std::uint32_t kDead = 1;
+  const CharacterRanges all = complement({});
   TextLanguage made;
+  made.states_ = {{.accepts = true}, {.is_dead = true}};
   made.begins_ = {0};
-  made.states_ = {{.accepts = true}};
-  made.next_ = {kStart};
+  made.next_ = {kDead};
+  for (const auto [first, last] : all) {
+    made.begins_.insert(made.begins_.end(), {first, static_cast<char32_t>(last + 1)});
+    made.next_.insert(made.next_.end(), {kStart, kDead});
+  }
+  made.next_.insert(made.next_.end(), made.begins_.size(), kDead);
   return made;
 }
 
