@@ -22,7 +22,7 @@ SCHEMA = {"type": "object", "properties": {"room": {"enum": ["cellar", "attic"]}
           "required": ["room", "key"], "additionalProperties": False}
 FUNCTION = {"name": "open_door", "description": "Opens a door.", "parameters": SCHEMA}
 QUESTION, RESULT, NEXT = "Where is the key?", "it is open", "And then?"
-TURNS = 3
+TURNS = 2
 
 
 class Agent:
@@ -58,7 +58,7 @@ class Chat(Agent):
     def body(self):
         return {"messages": self.items, "tools": [{"type": "function", "function": FUNCTION}]}
 
-    def ask(self, has_to_call, max_tokens=120):
+    def ask(self, has_to_call, max_tokens=200):
         choice = "required" if has_to_call else "none"
         return self.server.json("POST", self.path, {**self.body(), "tool_choice": choice, "parallel_tool_calls": False,
                                                     "temperature": 0, "max_tokens": max_tokens if has_to_call else 4})
@@ -80,7 +80,7 @@ class Responses(Chat):
     def body(self):
         return {"input": self.items, "tools": [{"type": "function", **FUNCTION}]}
 
-    def ask(self, has_to_call, max_tokens=120):
+    def ask(self, has_to_call, max_tokens=200):
         choice = "required" if has_to_call else "none"
         return self.server.json("POST", self.path, {**self.body(), "tool_choice": choice, "parallel_tool_calls": False,
                                                     "temperature": 0, "max_output_tokens": max_tokens if has_to_call else 4})
@@ -102,7 +102,7 @@ class Messages(Chat):
         tool = {"name": FUNCTION["name"], "description": FUNCTION["description"], "input_schema": SCHEMA}
         return {"messages": self.items, "tools": [tool]}
 
-    def ask(self, has_to_call, max_tokens=120):
+    def ask(self, has_to_call, max_tokens=200):
         choice = {"type": "any", "disable_parallel_tool_use": True} if has_to_call else {"type": "none"}
         return self.server.json("POST", self.path, {**self.body(), "tool_choice": choice, "temperature": 0,
                                                     "max_tokens": max_tokens if has_to_call else 4})
