@@ -221,8 +221,9 @@ class Automaton::Builder {
         builder_.made_.countings_.back().next = next_;
         builder_.made_.counts_tokens_ = true;
       } else if (of_.is_counted()) {
-        const std::int32_t far =
-            of_.max_length == kUnbounded ? kUnbounded : of_.max_length - *std::ranges::max_element(distances_);
+        const std::int32_t far = of_.max_length == kUnbounded
+                                     ? kUnbounded
+                                     : std::max(0, of_.max_length - *std::ranges::max_element(distances_));
         counting_ = builder_.add_counting(of_.min_length, far);
       }
       for (std::size_t i = 0; i < of_.states.size(); ++i) states_.push_back(add({}));
