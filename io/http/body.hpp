@@ -46,7 +46,7 @@ ErrorAnswer no_chat_template();
 /// The answer to a request on which the server itself failed: 500, and a line in the log.
 void respond_failure(Exchange& exchange, const std::string& why);
 
-/// What `prepare` has made of a body, with the fields that it ignored.
+/// The result of `prepare`, with the fields that it ignored.
 template <class Prepare>
 struct Prepared {
   std::invoke_result_t<Prepare&> result;

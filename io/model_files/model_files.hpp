@@ -67,8 +67,8 @@ Result<std::shared_ptr<const chat::ChatPrompts>> load_chat_prompts(const EngineC
 /// The same of files that are open.
 Result<std::shared_ptr<const chat::ChatPrompts>> load_chat_prompts(const EngineConfig& config, const ModelFiles& files);
 
-/// What the model's maker recommends, as config.generation_config chooses: that of the model's files (auto), nothing
-/// (vllm), or that of another folder. Errors: as ModelFiles::sampling_defaults, and bad_config for a folder without a
+/// Returns the sampling defaults that config.generation_config chooses: those of the model's files (auto), none (vllm),
+/// or those of another folder. Errors: as ModelFiles::sampling_defaults, and bad_config for a folder without a
 /// generation_config.json.
 Result<SamplingDefaults> load_sampling_defaults(const EngineConfig& config, const ModelFiles& files);
 

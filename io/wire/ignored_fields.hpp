@@ -8,7 +8,7 @@
 
 namespace pagoda::wire {
 
-/// What an API does with a field that its parser does not know.
+/// The rule of an API for fields that its parser does not know.
 enum class UnknownFields : std::uint8_t { refused, ignored };
 
 /// Names of the fields of one request that do not act on its answer, and the rule by which a field becomes one.

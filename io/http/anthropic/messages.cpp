@@ -155,8 +155,8 @@ void read_tool_use(FieldReader& fields, chat::ChatInput& chat, chat::ToolUse& us
   wire::set_tools(fields, tools, choice, named, chat, use);
 }
 
-/// What the server is to leave out of a long conversation. clear_thinking with keep "all" asks for nothing; others are
-/// ignored by their type, since nothing is left out here.
+/// Reads context_management, edits by which a server shortens a long conversation. clear_thinking with keep "all" asks
+/// for nothing; other edits are ignored by their type, since this server shortens no conversation.
 void read_context_management(FieldReader& fields) {
   constexpr const char* kName = "context_management";
   const auto* management = fields.read_object(kName);

@@ -29,7 +29,7 @@ using wire::Json;
 
 constexpr std::size_t kMaxStoredDepth = 256;  // of what is written here: arguments of calls are 64 deep at most
 constexpr std::int64_t kMaxTopLogprobs = 20;
-/// What `include` asks for of items that are in no answer of this server.
+/// Values of `include` for items that no answer of this server has.
 constexpr std::string_view kIncludesOfOtherItems[] = {
     "web_search_call.action.sources",        "web_search_call.results",  "code_interpreter_call.outputs",
     "computer_call_output.output.image_url", "file_search_call.results", "message.input_image.image_url",
@@ -134,8 +134,8 @@ void read_ways(FieldReader& fields) {
   if (truncation != "disabled") fields.refuse("truncation", "truncation is supported as \"disabled\" only");
   wire::refuse_unless(fields, "conversation", {}, ": send its items as input");
   wire::refuse_unless(fields, "prompt", {}, ": there are no stored prompts");
-  fields.skip("max_tool_calls");   // of tools that the server runs
-  fields.skip("client_metadata");  // for those who look at requests
+  fields.skip("max_tool_calls");   // limits tools that the server runs: there are none
+  fields.skip("client_metadata");  // has no effect on the answer
 }
 
 /// Names the reasoning items of a conversation that began with another model, where this one has no place for them.

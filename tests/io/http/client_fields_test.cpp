@@ -20,7 +20,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-/// What a parser makes of a body, and the fields that it ignores.
+/// The job that a parser makes of a body, and the fields that it ignores.
 struct ParsedFields {
   ParsedJob job;
   std::vector<std::string> ignored;
@@ -37,13 +37,13 @@ ParsedFields parsed_fields(Parse parse) {
   return {std::move(job), ignored.names()};
 }
 
-/// Of a model that neither thinks nor calls.
+/// Asks a model that neither thinks nor calls tools.
 ParsedFields of_chat(const std::string& fields) {
   return parsed_fields([&] {
     return openai::parse_chat(body_of(kMessages + "," + fields), chat_prompts(), {"1", "m", 7});
   });
 }
-/// Of a model that does both.
+/// Asks a model that thinks and calls tools.
 ParsedFields of_tool_chat(const std::string& fields) {
   return parsed_fields([&] { return chat_job(fields); });
 }

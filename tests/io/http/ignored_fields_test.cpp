@@ -1,4 +1,4 @@
-// What becomes of fields that no route knows: ignored by name, unless they are misspelled or --strict-fields is on.
+// Fields that no route knows are ignored by name, unless they are misspelled or --strict-fields is on.
 
 #include <array>
 #include <string>
