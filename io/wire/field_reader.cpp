@@ -232,7 +232,7 @@ bool FieldReader::ignores_unknown() const {
 WireError FieldReader::unknown_field(const std::string& key) const {
   auto message = "unknown field \"" + within_ + key + "\"";
   const auto nearest = io::nearest_name(key, known_);
-  if (!nearest.empty()) message += ": did you mean \"" + within_ + std::string(nearest) + "\"?";
+  if (!nearest.empty()) message += "; did you mean \"" + within_ + std::string(nearest) + "\"?";
   return {WireCode::invalid_request, std::move(message), within_ + key};
 }
 

@@ -70,7 +70,7 @@ TEST(DialectFile, FieldsThatAreAbsentHaveTheirDefaults) {
 
 TEST(DialectFile, NamesTheFieldThatIsWrong) {
   EXPECT_EQ(dialect_error("[]"), "d.json: must hold one JSON object");
-  EXPECT_EQ(dialect_error(R"({"thinkin": 1})"), "d.json: unknown field \"thinkin\": did you mean \"thinking\"?");
+  EXPECT_EQ(dialect_error(R"({"thinkin": 1})"), "d.json: unknown field \"thinkin\"; did you mean \"thinking\"?");
   EXPECT_EQ(dialect_error(R"({"thinking": {"begin": "a", "end": "b", "of": 1}})"),
             "d.json: unknown field \"thinking.of\"");
   EXPECT_EQ(dialect_error(R"({"thinking": {"begin": "a"}})"), "d.json: thinking.end is required");

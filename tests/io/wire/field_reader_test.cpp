@@ -27,7 +27,7 @@ TEST(FieldReader, WithoutAScopeAnUnknownFieldIsRefused) {
   EXPECT_EQ(problem_of({{"colour", 1}}), "unknown field \"options.colour\" / options.colour");
   EXPECT_EQ(problem_of({{"colour", nullptr}}), "unknown field \"options.colour\" / options.colour");
   EXPECT_EQ(problem_of({{"temprature", 1}}),
-            "unknown field \"options.temprature\": did you mean \"options.temperature\"? / options.temprature");
+            "unknown field \"options.temprature\"; did you mean \"options.temperature\"? / options.temprature");
 }
 
 TEST(FieldReader, AScopeMayIgnoreUnknownFieldsByName) {
@@ -47,9 +47,9 @@ TEST(FieldReader, AMisspellingIsRefusedWhateverTheScopeSays) {
     IgnoredFields ignored(rule);
     const IgnoredFields::Scope scope(ignored);
     EXPECT_EQ(problem_of({{"temprature", 1}}),
-              "unknown field \"options.temprature\": did you mean \"options.temperature\"? / options.temprature");
+              "unknown field \"options.temprature\"; did you mean \"options.temperature\"? / options.temprature");
     EXPECT_EQ(problem_of({{"temperature", 0.5}, {"topP", 1}}),
-              "unknown field \"options.topP\": did you mean \"options.top_p\"? / options.topP");
+              "unknown field \"options.topP\"; did you mean \"options.top_p\"? / options.topP");
   }
 }
 
