@@ -14,9 +14,11 @@ TEST(TokenizerConfigFile, ReadsFlagsAndTokensOfBothForms) {
   const Result<TokenizerConfig> config = parse_tokenizer_config(
       R"({"add_bos_token": true, "add_eos_token": false, "bos_token": "<s>",
           "eos_token": {"__type": "AddedToken", "content": "</s>", "lstrip": false},
-          "pad_token": null, "model_max_length": 1e30, "chat_template": "{{ messages }}"})",
+          "pad_token": null, "model_max_length": 1e30, "tokenizer_class": "LlamaTokenizerFast",
+          "chat_template": "{{ messages }}"})",
       "tokenizer_config.json");
   ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->tokenizer_class, "LlamaTokenizerFast");
   EXPECT_EQ(config->add_bos_token, true);
   EXPECT_EQ(config->add_eos_token, false);
   ASSERT_NE(config->special_token("bos_token"), nullptr);
