@@ -14,6 +14,7 @@
 #include "actors/insist.hpp"
 #include "io/http/api_parts.hpp"
 #include "io/http/exchange.hpp"
+#include "io/serving/or_close.hpp"
 #include "io/serving/run_io.hpp"
 
 namespace pagoda::http {
@@ -53,13 +54,34 @@ class LocalCall final : public AnswerPeer, public std::enable_shared_from_this<L
     if (auto* const exchange = std::exchange(exchange_, nullptr)) exchange->close();
   }
 
+  /// The answer breaks off.
+  void close_now() {
+    auto* const exchange = std::exchange(exchange_, nullptr);
+    if (exchange == nullptr) return;
+    exchange->close();
+    end();
+  }
+
   boost::asio::io_context& io() override { return io_; }
   serving::Telemetry& telemetry() override { return telemetry_; }
   std::string& output() override { return output_; }
   std::size_t unsent_bytes() const override { return 0; }
   bool may_keep_alive() const override { return false; }
-  void send_soon() override {}
   void check_reader(std::size_t) override {}
+
+  /// Takes what has been written of a stream, so that its writer goes on.
+  void send_soon() override {
+    if (std::exchange(send_is_posted_, true)) return;
+    boost::asio::post(io_, [self = shared_from_this()] {
+      self->send_is_posted_ = false;
+      serving::or_close(*self, [&] {
+        if (self->exchange_ == nullptr) return;
+        self->exchange_->take_unframed(self->output_);
+        const auto on_drained = self->exchange_->on_drained_;  // it may put another in its place
+        if (on_drained) on_drained();
+      });
+    });
+  }
 
   void on_answer_end(bool) override {
     const auto& record = std::exchange(exchange_, nullptr)->record();
@@ -77,18 +99,10 @@ class LocalCall final : public AnswerPeer, public std::enable_shared_from_this<L
   }
 
   void close_soon() override {
-    boost::asio::post(io_, [self = shared_from_this()] { self->cut(); });
+    boost::asio::post(io_, [self = shared_from_this()] { self->close_now(); });
   }
 
  private:
-  /// The answer breaks off.
-  void cut() {
-    auto* const exchange = std::exchange(exchange_, nullptr);
-    if (exchange == nullptr) return;
-    exchange->close();
-    end();
-  }
-
   void end() {
     actors::insist([this] {
       boost::asio::post(io_, [self = shared_from_this()] {
@@ -101,6 +115,7 @@ class LocalCall final : public AnswerPeer, public std::enable_shared_from_this<L
   serving::Telemetry& telemetry_;
   std::function<void(LocalAnswer)> on_end_;
   Exchange* exchange_ = nullptr;  ///< the one that answers, until it has
+  bool send_is_posted_ = false;
   std::string output_;
   LocalAnswer answer_;
 };
