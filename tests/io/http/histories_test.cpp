@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <ostream>
 #include <set>
 #include <string>
@@ -241,11 +242,18 @@ std::string test_name(const ::testing::TestParamInfo<Model>& info) {
   return name;
 }
 
+/// Parsed once for all tests.
+const chat::ChatPrompts& prompts_of(const Model& model) {
+  static std::map<std::string, chat::ChatPrompts> known;
+  const auto found = known.find(model.name);
+  if (found != known.end()) return found->second;
+  auto parsed = chat::ChatPrompts::parse(model.source, {{"bos_token", "<BOS>"}, {"eos_token", "<EOS>"}});
+  return known.emplace(model.name, std::move(parsed).value()).first->second;
+}
+
 class Histories : public ::testing::TestWithParam<Model> {
  protected:
-  Histories()
-      : prompts_(
-            chat::ChatPrompts::parse(GetParam().source, {{"bos_token", "<BOS>"}, {"eos_token", "<EOS>"}}).value()) {
+  Histories() : prompts_(prompts_of(GetParam())) {
     has_tools_ = prompts_.dialect()->calls.has_value();
     if (GetParam().source.find("functions") != std::string::npos &&
         GetParam().source.find("datetime") != std::string::npos)
@@ -273,7 +281,7 @@ class Histories : public ::testing::TestWithParam<Model> {
     EXPECT_EQ(text.find("None"), std::string::npos) << text;
   }
 
-  chat::ChatPrompts prompts_;
+  const chat::ChatPrompts& prompts_;
   bool has_tools_ = false;
   Json kwargs_ = Json::object();
 };
