@@ -63,7 +63,7 @@ class HistoryProbe {
   /// Of forms that differ only in how nothing is said, the one with the shortest prompt counts: others show "None", or
   /// a second, empty answer.
   std::optional<HistoryForm> best_call_form(bool has_result) {
-    std::optional<HistoryForm> best;
+    HistoryForm best;
     int best_quality = 0;
     std::size_t length = 0;
     for (const bool has_text_arguments : {false, true}) {
@@ -72,14 +72,14 @@ class HistoryProbe {
         const auto prompt = has_result ? render({answer("", {0}), result(0)}) : render({answer("", {0})});
         const int quality = prompt ? quality_of(*prompt) : 0;
         const bool is_shorter = quality > 0 && quality == best_quality &&
-                                has_text_arguments == best->has_text_arguments && prompt->size() < length;
+                                has_text_arguments == best.has_text_arguments && prompt->size() < length;
         if (quality <= best_quality && !is_shorter) continue;
         best = form_;
         best_quality = quality;
         length = prompt->size();
       }
     }
-    return best;
+    return best_quality > 0 ? std::optional(best) : std::nullopt;
   }
 
   /// 0: the call is not shown; 1: its arguments are, in quotes or as Python prints them; 2: as they are.
