@@ -244,8 +244,10 @@ tl::expected<void, WireError> FieldReader::finish() {
     if (is_absent) continue;
     if (!ignores_unknown()) return tl::unexpected(unknown_field(key));
     // The names are bounded, and a name is compared once, so that many fields take no more time than few.
-    const bool is_new = ignored_->add(IgnoredFields::listed_name(within_, key));
-    if (is_new && !io::nearest_name(key, known_).empty()) return tl::unexpected(unknown_field(key));
+    auto listed = IgnoredFields::listed_name(within_, key);
+    if (ignored_->is_full() || std::ranges::find(ignored_->names(), listed) != ignored_->names().end()) continue;
+    if (!io::nearest_name(key, known_).empty()) return tl::unexpected(unknown_field(key));
+    ignored_->add(std::move(listed));
   }
   return {};
 }

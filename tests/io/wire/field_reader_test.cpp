@@ -50,6 +50,7 @@ TEST(FieldReader, AMisspellingIsRefusedWhateverTheScopeSays) {
               "unknown field \"options.temprature\"; did you mean \"options.temperature\"? / options.temprature");
     EXPECT_EQ(problem_of({{"temperature", 0.5}, {"topP", 1}}),
               "unknown field \"options.topP\"; did you mean \"options.top_p\"? / options.topP");
+    EXPECT_THAT(ignored.names(), ElementsAre()) << "a refused field is not ignored";
   }
 }
 
