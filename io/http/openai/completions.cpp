@@ -263,12 +263,13 @@ class CompletionWriter final : public GenerationWriter {
     add_usage(usage_, usage);
   }
 
-  /// A first token that the tokenizer added is not in the text.
+  /// A first token that the tokenizer added is not in the text; a part of a character is.
   void add_prompt(LogprobLists& lists, std::size_t prompt, const RequestResult& result) const {
     if (!options_.echo || !result.prompt_logprobs) return;
     const auto& [text, first_token] = prompts_[prompt];
     lists.add_first(first_token);
-    const auto begin = text.starts_with(first_token) ? 0 : -num_characters(first_token);
+    const bool is_in_text = text.starts_with(first_token) || first_token.find("\uFFFD") != std::string::npos;
+    const auto begin = is_in_text ? 0 : -num_characters(first_token);
     for (const auto& entry : *result.prompt_logprobs) {
       if (entry) lists.add(*entry, begin);
     }
