@@ -76,6 +76,7 @@ Expr escapes_of(const CharacterRanges& ranges) {
   std::string letters;
   for (std::size_t i = 0; i < kShortEscapes.size(); i += 2) {
     const auto meant = static_cast<char32_t>(kShortEscapes[i + 1]);
+    if (meant == '/' && !are_all) continue;  // it stands for itself
     if (!intersection(ranges, {{meant, meant}}).empty()) letters += kShortEscapes[i];
   }
   if (!letters.empty()) parts.push_back(one_of(letters));
