@@ -70,7 +70,8 @@ backend pagoda
   admin off
   auto_https off
 }
-http://127.0.0.1:PORT {
+http://:PORT {
+  bind 127.0.0.1
   handle_path /llm/* {
     reverse_proxy UPSTREAM
   }
