@@ -214,6 +214,7 @@ class Translator {
     const auto& name = argument.name;
     if (takes_switch(name)) return true;
     if (name == "--http") is_http_given_ = true;
+    if (is_in("--gpu-memory-utilization,--enforce-eager", name) && is_for_cpu()) return drop_of_gpu(argument);
     if (is_in("-np,--parallel", name)) return keep(argument, parallel_);
     if (is_in("-c,--ctx-size", name)) return keep(argument, context_);
     if (is_in("-kvu,--kv-unified", name)) shares_context_ = true;
@@ -238,6 +239,19 @@ class Translator {
     } else {
       take_companion(name, *value);
     }
+    return true;
+  }
+
+  /// Whether the command line leaves the model on the CPU. A config file may name another device.
+  bool is_for_cpu() const {
+    return std::ranges::none_of(arguments_, [](const std::string& argument) {
+      return argument.starts_with("--config") || argument.starts_with("cuda") || argument.starts_with("--device=cuda");
+    });
+  }
+
+  bool drop_of_gpu(const Argument& argument) {
+    note(argument.name, "it is for --device cuda, and the model runs on the CPU");
+    if (argument.name == "--gpu-memory-utilization") value_of(argument);
     return true;
   }
 

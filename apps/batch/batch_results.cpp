@@ -59,16 +59,16 @@ Status BatchResults::skip_done(LineReader& lines, BatchParser& parser) {
   off_t whole_bytes = 0;
   LineReader::Line line;
   for (std::string result; std::getline(file, result);) {
-    const bool is_torn = file.eof();  // an interrupted run has not written its end
+    const bool is_cut = file.eof();  // an interrupted run has not written its end
     if (!lines.wait_for_next(line)) {
       return refused(" has more results than the input file has requests");
     }
-    const auto begin = result_begin(parser.id_of_next(line)).substr(0, is_torn ? result.size() : std::string::npos);
-    if (!result.starts_with(begin) || (!is_torn && !result.ends_with('}'))) {
+    const auto begin = result_begin(parser.id_of_next(line)).substr(0, is_cut ? result.size() : std::string::npos);
+    if (!result.starts_with(begin) || (!is_cut && !result.ends_with('}'))) {
       return refused(" line " + std::to_string(num_done_ + 1) + " is not the result of line " +
                      std::to_string(line.number) + " of the input file");
     }
-    if (is_torn) {
+    if (is_cut) {
       lines.put_back(std::move(line));
       break;
     }
@@ -76,7 +76,9 @@ Status BatchResults::skip_done(LineReader& lines, BatchParser& parser) {
     count(result);
     whole_bytes += static_cast<off_t>(result.size() + 1);
   }
-  if (::ftruncate(fd_, whole_bytes) != 0) {
+  struct stat facts {};
+  const bool is_torn = ::fstat(fd_, &facts) != 0 || facts.st_size != whole_bytes;
+  if (is_torn && ::ftruncate(fd_, whole_bytes) != 0) {
     return fail(ErrorCode::io_failed, "cannot write the output file " + path_ + ": " + std::strerror(errno),
                 "output_file");
   }

@@ -137,6 +137,19 @@ TEST(ForeignFlags, that_change_nothing_are_noted_and_their_values_go_with_them) 
   EXPECT_THAT(rest, IsEmpty());
 }
 
+TEST(ForeignFlags, of_a_gpu_are_noted_where_the_model_runs_on_the_cpu) {
+  std::vector<std::string> rest;
+  EXPECT_THAT(noted({"model", "--gpu-memory-utilization", "0.5", "--enforce-eager"}, rest),
+              ElementsAre("--gpu-memory-utilization", "--enforce-eager"));
+  EXPECT_THAT(rest, ElementsAre("model"));
+  const std::vector<std::string> gpu{"--device", "cuda:1", "--gpu-memory-utilization", "0.5", "--enforce-eager"};
+  EXPECT_THAT(noted(gpu, rest), IsEmpty());
+  EXPECT_EQ(rest, gpu);
+  const std::vector<std::string> file{"--config", "f", "--gpu-memory-utilization=0.5"};
+  EXPECT_THAT(noted(file, rest), IsEmpty());
+  EXPECT_EQ(rest, file);
+}
+
 TEST(ForeignFlags, the_http_apis_are_off_is_said_to_users_of_other_servers) {
   const auto notes = [](const std::vector<std::string>& arguments) { return translate_flags(arguments).notes; };
   EXPECT_THAT(notes({"-m", "model"}), ElementsAre("the HTTP APIs are off: --port 8000 turns them on"));
