@@ -30,8 +30,16 @@ bool LarkReader::take(std::string_view what) {
   return true;
 }
 
-std::int64_t LarkReader::line() const {
-  return 1 + std::count(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(position_), '\n');
+std::int64_t LarkReader::line() {
+  // From the place that was asked for last, so that a text of many lines is read once.
+  const auto at = [&](std::size_t place) { return text_.begin() + static_cast<std::ptrdiff_t>(place); };
+  if (position_ >= line_place_) {
+    line_ += std::count(at(line_place_), at(position_), '\n');
+  } else {
+    line_ -= std::count(at(position_), at(line_place_), '\n');
+  }
+  line_place_ = position_;
+  return line_;
 }
 void LarkReader::refuse(const std::string& what) {
   if (!error_) error_ = lark_error(line(), what);

@@ -22,7 +22,7 @@ class LarkReader {
   bool next_is(char c) const { return !at_end() && text_[position_] == c; }
   std::string_view rest() const { return text_.substr(position_); }
   bool take(std::string_view what);
-  std::int64_t line() const;
+  std::int64_t line();
   void refuse(const std::string& what);
 
   /// Blanks and comments; in groups line ends, too.
@@ -46,6 +46,9 @@ class LarkReader {
  private:
   bool escape(std::string& text);
   bool hex(int num_digits, std::string& text);
+
+  std::int64_t line_ = 1;
+  std::size_t line_place_ = 0;  ///< of which line_ is
 };
 
 }  // namespace pagoda::grammar

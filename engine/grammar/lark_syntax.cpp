@@ -41,11 +41,11 @@ class LarkParser : private LarkReader {
  private:
   using Kind = LarkNode::Kind;
 
-  LarkNode node(Kind kind) const { return {.kind = kind, .line = line_}; }
+  LarkNode node(Kind kind) const { return {.kind = kind, .line = statement_line_}; }
 
   void skip_lines() {
     skip_line_ends();
-    line_ = line();
+    statement_line_ = line();
   }
   LarkNode refuse(const std::string& what) {
     LarkReader::refuse(what);
@@ -65,7 +65,7 @@ class LarkParser : private LarkReader {
 
   void definition() {
     LarkDefinition made;
-    made.line = line_;
+    made.line = statement_line_;
     while (take("!") || take("?")) {
     }
     const std::string defined = name();
@@ -380,7 +380,7 @@ class LarkParser : private LarkReader {
     return made;
   }
 
-  std::int64_t line_ = 1;  ///< of the statement
+  std::int64_t statement_line_ = 1;
   std::size_t num_nodes_ = 0;
   LarkGrammar grammar_;
 };
