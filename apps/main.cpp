@@ -15,6 +15,7 @@
 
 #include "apps/command.hpp"
 #include "apps/flag_values.hpp"
+#include "apps/flags.hpp"
 #include "apps/foreign_flags.hpp"
 #include "apps/lost_file.hpp"
 #include "apps/unknown_words.hpp"
@@ -35,6 +36,8 @@ apps::Translation arguments_of(int argc, char** argv) {
 }
 
 int run(int argc, char** argv) {
+  // Standard output is for results, whatever a command logs before it knows --log-level, or without having that flag.
+  static_cast<void>(apps::start_logging("warn"));
   CLI::App pagoda("Pagoda: runs and serves large language models", "pagoda");
   pagoda.formatter(apps::help_format());
   pagoda.require_subcommand(1);

@@ -85,6 +85,16 @@ class Location(unittest.TestCase):
             self.assertIn("/nowhere/hub/models--acme--other", out + err, command)
             self.assertIn("local cache only", out + err, command)
 
+    def test_warnings_about_files_go_to_standard_error(self):
+        model = shutil.copytree(MODEL, os.path.join(self.folder, "model"))
+        with open(os.path.join(model, "added_tokens.json"), "w", encoding="utf-8") as file:
+            json.dump({"<new>": 100000}, file)
+        code, out, err = self.run_command("tokenize", "--model", model, stdin="Once<new>")
+        self.assertEqual(code, 0, err)
+        self.assertEqual(len(out.splitlines()), 1, out)
+        self.assertIn("added token \"<new>\"", err)
+        self.assertLess(json.loads(out)[-1], 100000)
+
     def test_a_server_calls_the_model_by_its_name_in_the_hub(self):
         self.add_to_cache(os.path.join(self.folder, "hub"))
         models = os.path.join(self.folder, "models.json")
