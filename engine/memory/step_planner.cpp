@@ -12,6 +12,7 @@ StepPlanner::StepPlanner(SequenceStore& store, const PlanStep& request, PlannedS
       request_(request),
       plan_(result.plan),
       tokens_left_(request.token_budget),
+      partial_long_prompts_left_(request.max_partial_long_prompts),
       num_kept_(request.running.size()) {
   plan_.running.resize(request.running.size(), RunningOutcome::skipped);
   plan_.swapped.resize(request.swapped.size(), AllocStatus::later);
@@ -163,10 +164,10 @@ StepPlanner::Entry StepPlanner::find_room(const SwapInCandidate& candidate) {
   for (const Growth& row : rows_) store_.trim(*row.sequence, *row.need);
   const SwapInNeed need = store_.find_swapped(group);
   const std::int32_t num_fetched = need.num_copied + store_.count_missing(rows_);
-  if (need.lost || need.num_found + num_fetched > store_.device().size()) return {AllocStatus::never, 0};
+  if (need.lost || need.num_found + num_fetched > store_.device().size()) return {AllocStatus::never, 0, false};
   if (need.waits || num_new_tokens(rows_) > tokens_left_) return {};
   const std::int32_t lacking = need.num_revived + num_fetched - room_for_newcomers();
-  return lacking > 0 ? Entry{AllocStatus::later, lacking} : Entry{AllocStatus::ok, 0};
+  return lacking > 0 ? Entry{AllocStatus::later, lacking, false} : Entry{AllocStatus::ok, 0, false};
 }
 
 AllocStatus StepPlanner::swap_in(const SwapInCandidate& candidate) {
@@ -180,7 +181,8 @@ AllocStatus StepPlanner::swap_in(const SwapInCandidate& candidate) {
 bool StepPlanner::serve_waiting(std::size_t& next, std::size_t end) {
   for (; next < end; ++next) {
     plan_.waiting[next] = admit(request_.waiting[next]);
-    if (plan_.waiting[next].status == AllocStatus::later) return false;
+    const AdmissionOutcome& outcome = plan_.waiting[next];
+    if (outcome.status == AllocStatus::later && !outcome.is_passed_over) return false;
   }
   return true;
 }
@@ -205,7 +207,7 @@ StepPlanner::Entry StepPlanner::find_room(const AdmissionCandidate& candidate) {
   const auto num_tokens = static_cast<std::int32_t>(candidate.tokens->size());
   // Without room for its next token, a sequence can still sample one; so that token's slot is not asked for.
   const std::int32_t least = kv.peak_blocks(num_tokens, candidate.may_chunk ? 1 : num_tokens);
-  if (least > device.size()) return {AllocStatus::never, 0};
+  if (least > device.size()) return {AllocStatus::never, 0, false};
   if (tokens_left_ <= 0) return {};
 
   store_.find_prefix(candidate, hit_);
@@ -213,6 +215,9 @@ StepPlanner::Entry StepPlanner::find_room(const AdmissionCandidate& candidate) {
   const std::int32_t num_cached = num_hits * kv.block_size;
   chunk_ = first_chunk(candidate, num_tokens - num_cached);
   if (chunk_ == 0) return {};
+  const std::int32_t uncached = num_tokens - num_cached;
+  is_partial_long_ = request_.long_prompt_tokens > 0 && uncached > request_.long_prompt_tokens && chunk_ < uncached;
+  if (is_partial_long_ && partial_long_prompts_left_ <= 0) return {AllocStatus::later, 0, /*is_passed_over=*/true};
 
   const std::int32_t first_visible = kv.first_visible_block(num_cached);
   const std::int32_t now = kv.blocks_for(num_cached + chunk_) - num_hits;
@@ -222,12 +227,13 @@ StepPlanner::Entry StepPlanner::find_room(const AdmissionCandidate& candidate) {
   for (std::int32_t i = first_visible; i < num_hits; ++i)
     num_revived += device.is_evictable(hit_.blocks[static_cast<std::size_t>(i)]);
   const std::int32_t lacking = num_revived + num_fetched_ - room_for_newcomers();
-  return lacking > 0 ? Entry{AllocStatus::later, lacking} : Entry{AllocStatus::ok, 0};
+  return lacking > 0 ? Entry{AllocStatus::later, lacking, false} : Entry{AllocStatus::ok, 0, false};
 }
 
 AdmissionOutcome StepPlanner::admit(const AdmissionCandidate& candidate) {
-  const AllocStatus status = find_room(candidate).status;
-  if (status != AllocStatus::ok) return {status, 0, 0, 0};
+  const Entry entry = find_room(candidate);
+  if (entry.status != AllocStatus::ok) return {entry.status, 0, 0, 0, entry.is_passed_over};
+  partial_long_prompts_left_ -= is_partial_long_ ? 1 : 0;
   const std::int32_t num_cached = static_cast<std::int32_t>(hit_.blocks.size()) * store_.kv_group().block_size;
   Sequence& sequence = store_.admit(candidate, hit_);
   store_.set_reserved(sequence, num_fetched_);
@@ -239,7 +245,7 @@ AdmissionOutcome StepPlanner::admit(const AdmissionCandidate& candidate) {
     prefix_tokens_asked_ += static_cast<std::int64_t>(candidate.tokens->size());
     prefix_tokens_found_ += num_cached;
   }
-  return {AllocStatus::ok, num_cached, chunk_, hit_.awaits_step};
+  return {AllocStatus::ok, num_cached, chunk_, hit_.awaits_step, false};
 }
 
 }  // namespace pagoda::memory

@@ -56,6 +56,7 @@ class StepPlanner {
   struct Entry {
     AllocStatus status = AllocStatus::later;
     std::int32_t num_blocks_lacking = 0;  ///< of `later`: 0 = memory is not what it waits for
+    bool is_passed_over = false;          ///< see AdmissionOutcome
   };
   void serve_incoming();
   Entry find_room(const SwapInCandidate& candidate);
@@ -79,6 +80,7 @@ class StepPlanner {
   const PlanStep& request_;
   StepPlan& plan_;
   std::int32_t tokens_left_;
+  std::int32_t partial_long_prompts_left_;
   std::size_t num_kept_;  ///< running candidates from here on were preempted
   bool preempted_any_ = false;
   std::vector<Growth> rows_;
@@ -86,6 +88,7 @@ class StepPlanner {
   PrefixHit hit_;
   std::int32_t chunk_ = 0;        ///< tokens to run now
   std::int32_t num_fetched_ = 0;  ///< blocks to fetch or reserve
+  bool is_partial_long_ = false;  ///< it begins a long prompt in chunks
   std::int64_t prefix_tokens_asked_ = 0;
   std::int64_t prefix_tokens_found_ = 0;
 };

@@ -150,6 +150,7 @@ void SchedulerCore::apply_waiting(const PendingPlan& pending, const StepPlan& pl
       if (outcome.status == AllocStatus::ok) leave_out(ref.sequence, plan.step);
       continue;
     }
+    s->is_passed_over = outcome.is_passed_over;
     if (outcome.status == AllocStatus::later) continue;
     const bool awaits_failed_step =
         table_.news.first_failed_step > 0 && outcome.awaits_step >= table_.news.first_failed_step;

@@ -43,9 +43,10 @@ struct Sequence {
   std::int32_t num_reported = 0;          ///< computed tokens that the block manager was told of
   std::size_t num_reported_tokens = 0;    ///< output tokens that the block manager knows
   std::int32_t num_admitted_tokens =
-      0;                   ///< of its last admission; others may share them as soon as a step is to compute them
-  StepId awaits_step = 0;  ///< see AdmissionOutcome: it must be recomputed should that step fail
-  std::int32_t epoch = 0;  ///< raised when its KV is thrown away; results of older epochs bring only tokens
+      0;                        ///< of its last admission; others may share them as soon as a step is to compute them
+  StepId awaits_step = 0;       ///< see AdmissionOutcome: it must be recomputed should that step fail
+  std::int32_t epoch = 0;       ///< raised when its KV is thrown away; results of older epochs bring only tokens
+  bool is_passed_over = false;  ///< as a long prompt: see AdmissionOutcome
   bool outgrew = false;  ///< does not fit the pool any more: ends with finish reason length once its results are known
   bool waits = false;    ///< for results of others of its group (Decoding), or for what becomes of its drafts
   RowId row = -1;
@@ -59,8 +60,8 @@ struct Sequence {
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.id, self.index, self.output, self.num_placeholders, self.forced, self.drafts, self.will_end,
                  self.state, self.num_scheduled_tokens, self.num_computed_tokens, self.num_reported,
-                 self.num_reported_tokens, self.num_admitted_tokens, self.awaits_step, self.epoch, self.outgrew,
-                 self.waits, self.row, self.num_row_tokens, self.most_drafts, self.num_charged_tokens);
+                 self.num_reported_tokens, self.num_admitted_tokens, self.awaits_step, self.epoch, self.is_passed_over,
+                 self.outgrew, self.waits, self.row, self.num_row_tokens, self.most_drafts, self.num_charged_tokens);
   }
 
   /// Tokens that it has generated, or will have when what is in flight has ended.

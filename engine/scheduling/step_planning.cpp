@@ -74,6 +74,10 @@ std::optional<PlanStep> StepPlanning::next(TimeUs now, StepId last_completed, bo
   std::int32_t used = prompts_only ? 0 : add_running_candidates(plan, decoding, may_admit);
   // Who is to run alone begins when what was in flight before it has ended.
   const bool alone_waits = alone != nullptr && !alone->in_running && steps_in_flight;
+  if (config_.enable_chunked_prefill && table_.quarantine.is_empty()) {
+    plan.long_prompt_tokens = most_of_short_prompt();
+    plan.max_partial_long_prompts = std::max(0, config_.max_partial_long_prompts - num_partial_long_prompts_);
+  }
   add_incoming_candidates(plan, used, may_admit && !alone_waits);
   if (alone != nullptr) {
     let_all_give_way_to(*alone, plan);
@@ -86,8 +90,9 @@ std::optional<PlanStep> StepPlanning::next(TimeUs now, StepId last_completed, bo
   }
 
   const bool decodes_alone = plan.swapped.empty() && plan.waiting.empty();
-  const bool waits = decodes_alone && (used == 0 ? !table_.news.must_be_told()
-                                                 : steps_in_flight && should_join_those_in_flight(table_.running));
+  const bool changes_nothing = used == 0 && !table_.news.must_be_told() && plan.num_preempted_for_rows == 0;
+  const bool joins_others = used > 0 && steps_in_flight && should_join_those_in_flight(table_.running);
+  const bool waits = decodes_alone && (changes_nothing || joins_others);
   if (waits) {
     changed_ = false;
     return std::nullopt;
@@ -278,9 +283,11 @@ void StepPlanning::add_need(PlanStep& plan, const Sequence& sequence, std::int32
 }
 
 bool StepPlanning::is_long(std::int32_t num_tokens) const {
-  const std::int32_t most =
-      config_.long_prefill_tokens > 0 ? config_.long_prefill_tokens : config_.max_num_batched_tokens / 2;
-  return config_.enable_chunked_prefill && num_tokens > most;
+  return config_.enable_chunked_prefill && num_tokens > most_of_short_prompt();
+}
+
+std::int32_t StepPlanning::most_of_short_prompt() const {
+  return config_.long_prefill_tokens > 0 ? config_.long_prefill_tokens : config_.max_num_batched_tokens / 2;
 }
 
 std::int32_t StepPlanning::num_long_prompts() const {
@@ -410,7 +417,8 @@ AdmissionCandidate StepPlanning::admission_of(const SequenceGroup& group, Sequen
   return candidate;
 }
 
-/// False where nothing behind the group may come in. A long prompt, of which too many run in chunks, is passed over.
+/// False where nothing behind the group may come in. Long prompts that the block manager has passed over are offered
+/// again when one may begin.
 bool StepPlanning::add_waiting_group(SequenceGroup& group, PlanStep& plan, Room& room) {
   // Preempted with results still to come: nothing may overtake it. Of several sequences that go on by themselves, some
   // may run meanwhile.
@@ -421,17 +429,15 @@ bool StepPlanning::add_waiting_group(SequenceGroup& group, PlanStep& plan, Room&
     if (s.num_placeholders > 0) return false;
     const std::int32_t length = group.length(s);
     const std::int32_t left = plan.token_budget - room.used_tokens;
-    const bool is_long_prompt = is_long(length) && length > left - room.num_offered;
-    if (is_long_prompt && num_partial_long_prompts_ >= config_.max_partial_long_prompts && table_.quarantine.is_empty())
-      continue;
+    const bool is_long_prompt = is_long(length);
+    if (is_long_prompt && s.is_passed_over && plan.max_partial_long_prompts == 0) continue;
     const std::int32_t rows_wanted = rows_wanted_by(group);
     if (room.num_offered >= left || room.rows_for_new < rows_wanted || plan.waiting.size() >= most_offers_)
       return false;
     AdmissionCandidate candidate = admission_of(group, s);
     if (is_long_prompt) {
-      ++num_partial_long_prompts_;
-      const std::int32_t budget = left - room.num_offered;
-      candidate.max_chunk = std::max(1, budget - tokens_for_short_prompts(budget, /*of_running=*/false, true));
+      if (!room.short_tokens) room.short_tokens = tokens_for_short_prompts(left, /*of_running=*/false, true);
+      candidate.max_chunk = std::max(1, left - room.num_offered - *room.short_tokens);
       if (config_.long_prefill_tokens > 0)
         candidate.max_chunk = std::min(candidate.max_chunk, config_.long_prefill_tokens);
     }
@@ -539,7 +545,7 @@ void StepPlanning::limit_offers(const PendingPlan& pending, const StepPlan& answ
   for (const AdmissionOutcome& outcome : answer.waiting) {
     used += outcome.num_new_tokens;
     admitted += outcome.status == AllocStatus::ok ? 1 : 0;
-    all_answered &= outcome.status != AllocStatus::later;
+    all_answered &= outcome.status != AllocStatus::later || outcome.is_passed_over;
   }
   most_offers_ = all_answered || used >= pending.token_budget ? kAllOffers : std::max<std::size_t>(1, 2 * admitted);
 }

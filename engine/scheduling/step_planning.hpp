@@ -124,6 +124,7 @@ class StepPlanning {
 
   /// Tokens that are left to compute of a prompt make it a long one.
   bool is_long(std::int32_t num_tokens) const;
+  std::int32_t most_of_short_prompt() const;
   /// Long prompts that run.
   std::int32_t num_long_prompts() const;
   /// Tokens of a step that long prompts leave to other prompts that run, and that wait: at most half of `budget`.
@@ -131,10 +132,11 @@ class StepPlanning {
 
   /// Rows and tokens of a step that are left for those that come in.
   struct Room {
-    std::int32_t free_rows = 0;     ///< for those that are swapped in
-    std::int32_t rows_for_new = 0;  ///< for those that wait
-    std::int32_t used_tokens = 0;   ///< of the step's budget
-    std::int32_t num_offered = 0;   ///< waiting sequences; each computes a token at least
+    std::int32_t free_rows = 0;                ///< for those that are swapped in
+    std::int32_t rows_for_new = 0;             ///< for those that wait
+    std::int32_t used_tokens = 0;              ///< of the step's budget
+    std::int32_t num_offered = 0;              ///< waiting sequences; each computes a token at least
+    std::optional<std::int32_t> short_tokens;  ///< that long prompts leave to others that wait
 
     void take_rows(std::int32_t count) {
       free_rows -= count;
@@ -158,9 +160,10 @@ class StepPlanning {
   const SchedulerConfig& config_;
   GroupTable& table_;
 
-  std::vector<bool> shares_;                   ///< of the plan that is made: see PendingPlan
-  std::vector<std::int32_t> rows_;             ///< likewise: WaitingRef::num_rows
-  std::int32_t num_partial_long_prompts_ = 0;  ///< likewise: long prompts of which the plan runs a part
+  std::vector<bool> shares_;        ///< of the plan that is made: see PendingPlan
+  std::vector<std::int32_t> rows_;  ///< likewise: WaitingRef::num_rows
+  std::int32_t num_partial_long_prompts_ =
+      0;  ///< likewise: long prompts of which it runs a part, and that run on behind it
   std::optional<PendingPlan> pending_;
   StepId next_step_ = 1;
   bool changed_ = true;         ///< something happened since a plan that ran nothing

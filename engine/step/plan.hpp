@@ -158,6 +158,10 @@ struct PlanStep {
   /// The last so many running candidates give way, from the back, while the first swapped or waiting candidate lacks
   /// memory: it is more urgent than they are.
   std::int32_t num_giving_way = 0;
+  /// Prompts of which more tokens are left to compute are long: at most max_partial_long_prompts of those admitted
+  /// begin in chunks, others are passed over. 0 = no prompt is long.
+  std::int32_t long_prompt_tokens = 0;
+  std::int32_t max_partial_long_prompts = 0;
   PreemptionCosts costs;
 
   std::vector<Fork> forks;
@@ -171,9 +175,9 @@ struct PlanStep {
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.step, self.last_completed_step, self.first_failed_step, self.device_memory_lost,
-                 self.forget_prefixes, self.token_budget, self.num_preempted_for_rows, self.num_giving_way, self.costs,
-                 self.forks, self.sampled, self.progress, self.releases, self.running, self.swapped, self.waiting,
-                 self.needs);
+                 self.forget_prefixes, self.token_budget, self.num_preempted_for_rows, self.num_giving_way,
+                 self.long_prompt_tokens, self.max_partial_long_prompts, self.costs, self.forks, self.sampled,
+                 self.progress, self.releases, self.running, self.swapped, self.waiting, self.needs);
   }
 };
 
@@ -204,9 +208,10 @@ struct AdmissionOutcome {
   /// The last step that computes any of the cached tokens and has not passed yet, possibly the planned one; 0 = all are
   /// computed. If it, or a step before it that is still in flight, fails, they are not there.
   StepId awaits_step = 0;
+  bool is_passed_over = false;  ///< `later`, as a long prompt, and those behind it were served
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
-    return visit(self.status, self.num_cached_tokens, self.num_new_tokens, self.awaits_step);
+    return visit(self.status, self.num_cached_tokens, self.num_new_tokens, self.awaits_step, self.is_passed_over);
   }
 };
 
