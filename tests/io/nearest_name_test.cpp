@@ -22,7 +22,7 @@ TEST(NearestName, ALetterMoreLessOrElseAndASwapAreMisspellings) {
 }
 
 TEST(NearestName, ThreeLettersAreTooManyAndShortNamesHaveFewer) {
-  EXPECT_FALSE(is_misspelling("tempratur_", "temperature"));
+  EXPECT_FALSE(is_misspelling("tempratr", "temperature"));
   EXPECT_FALSE(is_misspelling("temp", "temperature"));
   EXPECT_FALSE(is_misspelling("spots", "stop"));
   EXPECT_FALSE(is_misspelling("rid", "id"));

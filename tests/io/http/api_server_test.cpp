@@ -121,7 +121,8 @@ TEST_F(ApiServerTest, AnyModelNameMeansTheFirstModelWhereThatIsAskedFor) {
   EXPECT_EQ(json::parse(answer.body)["model"], "fake");
   for (const auto* name : {"fake:latest", "llama3", "llama3:8b"}) {
     const auto ollama =
-        post("/api/generate", R"({"prompt": "p", "stream": false, "model": ")" + std::string(name) + "\"}");
+        post("/api/generate", R"({"prompt": "p", "stream": false, "options": {"num_predict": 1}, "model": ")" +
+                                  std::string(name) + "\"}");
     ASSERT_EQ(ollama.status, 200) << ollama.body;
     EXPECT_EQ(json::parse(ollama.body)["model"], name);
   }

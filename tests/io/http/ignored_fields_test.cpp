@@ -20,12 +20,13 @@ struct RouteAndFields {
 
 const std::array<RouteAndFields, 6>& routes_with_bodies() {
   static const std::string messages = R"("messages": [{"role": "user", "content": "p"}])";
-  static const std::array<RouteAndFields, 6> routes{{{"/v1/completions", R"("prompt": "p")"},
-                                                     {"/v1/chat/completions", messages},
-                                                     {"/v1/responses", R"("input": "p")"},
-                                                     {"/v1/messages", messages + R"(, "max_tokens": 3)"},
-                                                     {"/api/chat", messages + R"(, "model": "fake", "stream": false)"},
-                                                     {"/apply_template", messages}}};
+  static const std::array<RouteAndFields, 6> routes{
+      {{"/v1/completions", R"("prompt": "p", "max_tokens": 1)"},
+       {"/v1/chat/completions", messages + R"(, "max_tokens": 1)"},
+       {"/v1/responses", R"("input": "p", "max_output_tokens": 1)"},
+       {"/v1/messages", messages + R"(, "max_tokens": 1)"},
+       {"/api/chat", messages + R"(, "model": "fake", "stream": false, "options": {"num_predict": 1})"},
+       {"/apply_template", messages}}};
   return routes;
 }
 
