@@ -99,20 +99,25 @@ tl::expected<std::string, ErrorAnswer> show(const ApiContext& context, std::stri
   return show_model(context, *named->model);
 }
 
-/// A model that is served is there: nothing is pulled. Another cannot be had from this server.
-void pull(const ApiContext& context, Exchange& exchange, std::string_view text) {
+/// Returns whether the answer to a pull is a stream. A model that is served is there: nothing is pulled. Another cannot
+/// be had from this server.
+tl::expected<bool, ErrorAnswer> read_pull(const ApiContext& context, std::string_view text) {
   const auto body = read_object(text);
-  if (!body) return exchange.respond_error(body.error());
+  if (!body) return tl::unexpected(body.error());
   wire::FieldReader fields(*body, wire::FieldReader::Nulls::absent);
   bool stream = true;
   for (const char* name : {"model", "name", "insecure", "username", "password"}) fields.skip(name);
   fields.read("stream", stream);
-  if (auto status = fields.finish(); !status) return exchange.respond_error(error_answer(status.error()));
+  if (auto status = fields.finish(); !status) return tl::unexpected(error_answer(status.error()));
   const auto named = read_model_name(context, *body);
   if (!named && named.error().status == 404) {
-    return exchange.respond_error({404, "pull model manifest: file does not exist", "model", "model_not_found"});
+    return tl::unexpected(ErrorAnswer{404, "pull model manifest: file does not exist", "model", "model_not_found"});
   }
-  if (!named) return exchange.respond_error(named.error());
+  if (!named) return tl::unexpected(named.error());
+  return stream;
+}
+
+void answer_pull(Exchange& exchange, bool stream) {
   constexpr const char* kSuccess = R"({"status":"success"})";
   if (!stream) return answer(exchange, kSuccess);
   exchange.respond(200, "application/x-ndjson",
@@ -147,8 +152,17 @@ void add_routes(Routes& routes, const ApiContext& context) {
           shown ? answer(*answering, std::move(*shown)) : answering->respond_error(shown.error());
         });
   });
-  routes.add(Verb::post, "/api/pull", Access::key,
-             [&context](const auto& exchange, const Request& request) { pull(context, *exchange, request.body); });
+  routes.add(Verb::post, "/api/pull", Access::key, [&context](std::shared_ptr<Exchange> exchange, Request request) {
+    const auto body_bytes = request.body.size();
+    prepared(
+        context, body_bytes, std::move(exchange),
+        [&context, text = std::move(request.body), metered = std::move(request.body_bytes)] {
+          return read_pull(context, text);
+        },
+        [](const auto& answering, auto stream) {
+          stream ? answer_pull(*answering, *stream) : answering->respond_error(stream.error());
+        });
+  });
   routes.add(Verb::get, "/api/tags", Access::key,
              [&context](const auto& exchange, const Request&) { answer(*exchange, list_models(context)); });
   routes.add(Verb::get, "/api/ps", Access::key,
