@@ -1,4 +1,4 @@
-"""Writes tests/data/text/added_tokens.json: the added tokens that transformers finds in folders whose tokenizer.json is
+"""Writes tests/data/text/added_token_cases.json: the added tokens that transformers finds in folders whose tokenizer.json is
 completed by tokenizer_config.json, special_tokens_map.json and added_tokens.json.
 
 python tools/make_added_token_goldens.py
@@ -107,7 +107,7 @@ def main():
     cases = [golden(name, case) for name, case in CASES.items()]
     lines = ",\n".join(json.dumps(case) for case in cases)
     head = json.dumps({"transformers": transformers.__version__, "text": TEXT})[:-1]
-    (DATA / "added_tokens.json").write_text(f'{head}, "cases": [\n{lines}\n]}}\n')
+    (DATA / "added_token_cases.json").write_text(f'{head}, "cases": [\n{lines}\n]}}\n')
 
 
 main()

@@ -64,7 +64,7 @@ class FolderOfGolden {
 };
 
 TEST(AddedTokensBesideTokenizerJson, AreThoseOfTransformers) {
-  const json goldens = read_json(kTextDataDir / "added_tokens.json");
+  const json goldens = read_json(kTextDataDir / "added_token_cases.json");
   ASSERT_GT(goldens.at("cases").size(), 20U);
   for (const json& golden : goldens.at("cases")) {
     SCOPED_TRACE(golden.at("name").get<std::string>());
