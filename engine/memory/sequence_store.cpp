@@ -40,7 +40,6 @@ void SequenceStore::begin_step(StepId step, StepId last_completed_step, CachePla
   step_ = step;
   last_completed_step_ = last_completed_step;
   cache_plan_ = cache_plan;
-  while (!uncomputed_.empty() && uncomputed_.front().first <= last_completed_step) uncomputed_.pop_front();
 }
 
 void SequenceStore::end_step() {
@@ -59,6 +58,8 @@ void SequenceStore::end_step() {
     device_.touch(move.to, step_);
   }
   cache_plan_ = nullptr;
+  // A plan names failed steps together with their end.
+  while (!uncomputed_.empty() && uncomputed_.front().first <= last_completed_step_) uncomputed_.pop_front();
 }
 
 StepId SequenceStore::stamp(StepId first, StepId second, StepId third) const {

@@ -238,8 +238,8 @@ class SequenceStore {
     StepId awaits_step = 0;     ///< the last step that computes any of them
   };
   AskedPrompt asked_;
-  /// Findable blocks and the steps that compute them, in the order of the steps; without those that had passed when the
-  /// current plan began.
+  /// Findable blocks and the steps that compute them, in the order of the steps; without steps that had passed when the
+  /// last plan was made.
   std::deque<std::pair<StepId, BlockId>> uncomputed_;
 
   TokenIds scratch_tokens_;

@@ -76,16 +76,15 @@ RunningOutcome StepPlanner::serve(std::size_t index) {
   collect_rows(candidate.sequences);
   if (num_new_tokens(rows_) > tokens_left_) return RunningOutcome::skipped;
   for (const Growth& row : rows_) store_.trim(*row.sequence, *row.need);
-  const std::int32_t missing = store_.count_missing(rows_);
-  if (missing > store_.device().num_available()) {
-    Group& group = group_of(candidate);
+  if (store_.count_missing(rows_) > store_.device().num_available()) {
     for (const Growth& row : rows_) store_.drop_lookahead(*row.sequence, store_.end_block(*row.need));
-    if (store_.count_owned(group) + missing > store_.device().size()) {
+    Group& group = group_of(candidate);
+    if (store_.count_owned(group) + count_missing_alone(group) > store_.device().size()) {
       if (waits_for_its_window()) return RunningOutcome::skipped;
       store_.forget(group);
       return RunningOutcome::never;
     }
-    if (!make_room(index, missing)) return preempt(candidate);
+    if (!make_room(index)) return preempt(candidate);
   }
   run_rows();
   return RunningOutcome::scheduled;
@@ -97,9 +96,18 @@ bool StepPlanner::waits_for_its_window() const {
          });
 }
 
-bool StepPlanner::make_room(std::size_t index, std::int32_t num_blocks) {
-  while (store_.device().num_available() < num_blocks && num_kept_ > index + 1) preempt_last();
-  return store_.device().num_available() >= num_blocks;
+std::int32_t StepPlanner::count_missing_alone(const Group& group) {
+  if (group.sequences.size() > 1)
+    return store_.count_missing(rows_);  // its sequences write what they share with each other
+  std::int32_t missing = 0;
+  for (const auto& [sequence, need] : rows_) missing += std::max(0, store_.end_block(*need) - sequence->table.size());
+  return missing;
+}
+
+bool StepPlanner::make_room(std::size_t index) {
+  // A block that a victim shares need not be copied any more.
+  while (store_.count_missing(rows_) > store_.device().num_available() && num_kept_ > index + 1) preempt_last();
+  return store_.count_missing(rows_) <= store_.device().num_available();
 }
 
 void StepPlanner::preempt_last() {

@@ -40,9 +40,11 @@ class StepPlanner {
   RunningOutcome serve(std::size_t index);
   /// Blocks will leave the sliding window when the steps in flight are reported.
   bool waits_for_its_window() const;
-  /// Preempts candidates behind `index`, from the back, until `num_blocks` are available. False when that is not
-  /// enough.
-  bool make_room(std::size_t index, std::int32_t num_blocks);
+  /// Blocks that the rows of a group would have to fetch if it shared its blocks with no other group.
+  std::int32_t count_missing_alone(const Group& group);
+  /// Preempts candidates behind `index`, from the back, until the rows find the blocks that they miss. False when that
+  /// is not enough.
+  bool make_room(std::size_t index);
   RunningOutcome preempt(const RunningCandidate& victim);
   void preempt_last();
   Group& group_of(const RunningCandidate& candidate);

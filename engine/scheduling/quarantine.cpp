@@ -6,28 +6,27 @@ namespace pagoda::scheduling {
 
 std::optional<RequestId> Quarantine::crashed(const std::set<RequestId>& ran) {
   const auto has_run = [&](RequestId request) { return ran.contains(request); };
-  if (const auto alone = runs_alone(); alone && ran.size() == 1 && has_run(*alone)) {
+  const auto alone = runs_alone();
+  if (alone && ran.size() == 1 && has_run(*alone)) {
     forget(*alone);
-    begin_trial();
     return alone;
   }
-  if (std::ranges::any_of(on_trial(), has_run)) {
-    // Requests that wait were not running. Those that ran beside the trial are not suspected as long as the trial is.
-    std::erase_if(quarantined_, [&](RequestId request) { return !has_run(request); });
-  } else {
-    for (const RequestId request : ran) {
-      if (++num_crashes_[request] < kMinCrashes) continue;
-      num_crashes_.erase(request);
-      quarantined_.push_back(request);
-    }
+  if (std::ranges::any_of(on_trial(), has_run)) num_on_trial_ = (num_on_trial_ + 1) / 2;
+  for (const RequestId request : ran) {
+    const bool is_quarantined = std::ranges::find(quarantined_, request) != quarantined_.end();
+    if (is_quarantined || ++num_crashes_[request] < kMinCrashes) continue;
+    num_crashes_.erase(request);
+    quarantined_.push_back(request);
   }
-  begin_trial();
+  if (num_on_trial_ == 0) begin_trial();
   return std::nullopt;
 }
 
 void Quarantine::trial_passed() {
+  // Where a half has passed, the next as many have the culprit among them, as far as there is only one.
+  const std::size_t num_next = std::max<std::size_t>(num_on_trial_, 2);
   quarantined_.erase(quarantined_.begin(), quarantined_.begin() + static_cast<std::ptrdiff_t>(num_on_trial_));
-  begin_trial();
+  num_on_trial_ = std::min(num_next, quarantined_.size());
 }
 
 void Quarantine::forget(RequestId request) {
@@ -40,12 +39,12 @@ void Quarantine::forget(RequestId request) {
 }
 
 std::optional<RequestId> Quarantine::runs_alone() const {
-  if (quarantined_.size() != 1) return std::nullopt;
+  if (num_on_trial_ != 1) return std::nullopt;
   return quarantined_.front();
 }
 
 bool Quarantine::holds_back(RequestId request) const {
-  if (quarantined_.size() == 1) return request != quarantined_.front();
+  if (num_on_trial_ == 1) return request != quarantined_.front();
   return std::find(quarantined_.begin() + static_cast<std::ptrdiff_t>(num_on_trial_), quarantined_.end(), request) !=
          quarantined_.end();
 }

@@ -14,11 +14,11 @@ namespace pagoda::scheduling {
 
 /// Finds the request that crashes workers, by bisection of the requests that ran when one crashed.
 ///
-/// A request that ran in two crashes is quarantined. Half of the quarantined requests are on trial: they run, beside
-/// all requests that are not quarantined, until each is behind the token at which it ran in the last crash. The others
-/// wait. A trial without a crash clears the requests on trial; a crash clears the others. A request that is left on
-/// trial by itself runs alone: if a worker crashes then, the request is the culprit. So n requests take about log2(n)
-/// crashes, and only a request that was alone is ever blamed.
+/// A request that ran in two crashes is quarantined. The first half of the quarantined requests is on trial: they run,
+/// beside all requests that are not quarantined, until each is behind the token at which it ran in the last crash. The
+/// others wait. A trial without a crash clears the requests on trial, and as many others are on trial next; a crash
+/// leaves half of them on trial. A single request on trial runs alone: if a worker crashes then, the request is the
+/// culprit. So n requests take about 2 log2(n) trials, and only a request that was alone is ever blamed.
 class Quarantine {
  public:
   /// A worker crashed while these requests ran in steps in flight. Returns the culprit, when it is known.

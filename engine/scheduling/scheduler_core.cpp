@@ -326,6 +326,7 @@ void SchedulerCore::erase_group(SequenceGroup& group) {
     if (s.state != SequenceState::finished) finish(group, s);
   }
   table_.erase(group);
+  planning_.something_was_freed();  // also those that were held back for it
 }
 
 std::optional<PlanStep> SchedulerCore::next_plan(TimeUs now) {
@@ -377,8 +378,6 @@ std::optional<std::string> SchedulerCore::check_invariants() const {
   for (const InFlightStep& step : in_flight_) {
     for (const WorkRef& work : step.work) ++in_steps[work.group];
   }
-  const auto alone = table_.quarantine.runs_alone();
-  if (alone && in_steps.contains(*alone) && in_steps.size() > 1) return "a group runs beside one that is to run alone";
   for (const auto& [id, group] : table_.groups) {
     const auto counted = in_steps.find(id);
     if (group->num_in_flight != (counted == in_steps.end() ? 0 : counted->second))

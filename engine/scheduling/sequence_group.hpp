@@ -74,8 +74,9 @@ struct Sequence {
     const std::size_t before = output.size() + static_cast<std::size_t>(num_placeholders);
     return num_row_tokens <= before ? 0 : std::min(num_row_tokens - before, forced.size());
   }
-  /// What steps in flight sample will not come.
+  /// What steps in flight sample will not come. Whether it has outgrown the pool is seen anew.
   void forget_samples() {
+    outgrew = false;
     waits &= drafts.empty();
     num_placeholders = 0;
     forced.clear();

@@ -123,8 +123,9 @@ void StepPlanning::drop_drafts() {
 }
 
 bool StepPlanning::admission_wanted(TimeUs now, bool steps_in_flight) const {
-  if (!table_.head_of_queue() || !delay_has_passed(now, steps_in_flight)) return false;
-  return table_.alone() != nullptr || rows_wanted_by(*first_of_queue()) <= num_rows_for_new();
+  if (!table_.head_of_queue()) return false;
+  if (table_.alone() != nullptr) return true;  // what runs pauses, so no delay would ever end
+  return delay_has_passed(now, steps_in_flight) && rows_wanted_by(*first_of_queue()) <= num_rows_for_new();
 }
 
 const SequenceGroup* StepPlanning::first_of_queue() const {
@@ -430,7 +431,8 @@ bool StepPlanning::add_waiting_group(SequenceGroup& group, PlanStep& plan, Room&
     const std::int32_t length = group.length(s);
     const std::int32_t left = plan.token_budget - room.used_tokens;
     const bool is_long_prompt = is_long(length);
-    if (is_long_prompt && s.is_passed_over && plan.max_partial_long_prompts == 0) continue;
+    const bool may_begin = plan.long_prompt_tokens == 0 || plan.max_partial_long_prompts > 0;
+    if (is_long_prompt && s.is_passed_over && !may_begin) continue;
     const std::int32_t rows_wanted = rows_wanted_by(group);
     if (room.num_offered >= left || room.rows_for_new < rows_wanted || plan.waiting.size() >= most_offers_)
       return false;

@@ -170,7 +170,7 @@ TEST(SchedulerAdmission, DecodesPauseOnlyWhereTheyFillTheStep) {
 }
 
 TEST(SchedulerAdmission, NobodyPausesForAHeadThatLacksRows) {
-  SchedulerConfig config = config_of(SchedulingPolicy::fcfs, 32);
+  SchedulerConfig config = config_of(SchedulingPolicy::fcfs, 30);
   config.max_num_batched_tokens = 32;
   Service service(config, {.layout = KvLayout::uniform(4), .num_device_blocks = 1000});
   service.add(1, count_from(0, 8), 20, 0, {}, 30);

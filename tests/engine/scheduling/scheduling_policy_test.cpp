@@ -100,8 +100,8 @@ TEST(WorkerCrashes, OfManyThatAreFoundFailNoneThatRanBesideThem) {
 TEST(WorkerCrashes, OfNoRequestInParticularFailNone) {
   Service service(config_of(SchedulingPolicy::fcfs, 4));
   for (RequestId id = 1; id <= 3; ++id) service.add(id, 8, 30, 0, {}, 2);
-  for (int crashes = 0; crashes < 6; ++crashes) {
-    for (int i = 0; i < 12; ++i) service.step();  // those of which one may be the reason are tried meanwhile
+  for (int crashes = 0; crashes < 5; ++crashes) {
+    for (int i = 0; i < 9; ++i) service.step();  // those of which one may be the reason are tried meanwhile
     service.lose_worker();
   }
   service.run();
