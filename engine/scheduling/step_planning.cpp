@@ -66,11 +66,11 @@ std::optional<PlanStep> StepPlanning::next(TimeUs now, StepId last_completed, bo
   const std::int32_t decoding = num_decoding();
   plan.token_budget = step_budget(decoding);
   // Without chunked prefill whole prompts go first, in steps of their own.
-  const bool in_own_steps = !config_.enable_chunked_prefill && table_.swapped.empty();
+  const SequenceGroup* alone = table_.alone();
+  const bool in_own_steps = !config_.enable_chunked_prefill && table_.swapped.empty() && alone == nullptr;
   const bool may_admit =
       admission_wanted(now, steps_in_flight) && !(in_own_steps && decodes_first_ && !table_.running.empty());
-  const SequenceGroup* alone = table_.alone();
-  bool prompts_only = in_own_steps && may_admit && alone == nullptr;
+  bool prompts_only = in_own_steps && may_admit;
   std::int32_t used = prompts_only ? 0 : add_running_candidates(plan, decoding, may_admit);
   // Who is to run alone begins when what was in flight before it has ended.
   const bool alone_waits = alone != nullptr && !alone->in_running && steps_in_flight;

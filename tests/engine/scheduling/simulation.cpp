@@ -148,10 +148,10 @@ void Simulation::check_head_is_offered(const PlanStep& plan) {
   const auto is_long = [&](const RequestSpec& spec) {  // and may wait for another long prompt
     return scheduler.enable_chunked_prefill && std::ssize(*spec.prompt) + spec.sampling.max_tokens > most_of_short;
   };
-  const bool has_reason = !head || is_long(*told_.at(*head).spec) || scheduler_.core().holds_a_trial() ||
-                          !plan.waiting.empty() || !plan.swapped.empty() || used >= plan.token_budget ||
-                          config_.scheduler.delay_factor > 0 ||
-                          scheduler_.core().num_rows_for_new() < rows_wanted(*told_.at(*head).spec);
+  const bool has_reason =
+      !head || is_long(*told_.at(*head).spec) || scheduler_.core().holds_a_trial() || !plan.waiting.empty() ||
+      !plan.swapped.empty() || scheduler_.core().stats().requests_swapped > 0 || used >= plan.token_budget ||
+      config_.scheduler.delay_factor > 0 || scheduler_.core().num_rows_for_new() < rows_wanted(*told_.at(*head).spec);
   plans_without_head_ = has_reason ? 0 : plans_without_head_ + 1;
   // It may wait for its own results in flight, or, where prompts have steps of their own, for its turn.
   if (plans_without_head_ > config_.scheduler.pipeline_depth + 2) fail("the head of the queue is not offered");

@@ -51,12 +51,14 @@ SimulationConfig random_simulation(std::uint64_t seed) {
   config.budget_chance = pick(0, 30, 100) / 100.0;
   if (config.scheduler.enable_chunked_prefill) config.scheduler.target_step_us = pick(0, 0, 0, 1, 3000);
   config.scheduler.preempts_for_priority = pick(0, 1) == 1;
-  config.scheduler.long_prefill_tokens = pick(0, 0, 3, 12);
+  config.scheduler.long_prefill_tokens = pick(0, 0, 16, 40);
   config.scheduler.max_partial_long_prompts = pick(1, 1, 2);
   config.kills_are_crashes = pick(0, 1) == 1;
   const KvGroup& kv = config.blocks.layout.only();
   const std::int32_t fewest_blocks = kv.peak_blocks(tokens_for_one, 1) + pick(0, 1, 4);
-  const bool is_small = pick(0, 0, 1) == 1;  // smaller than a prompt
+  // Smaller than a prompt, which then runs a token or two a step: it would never end between two deaths of workers.
+  const bool workers_die = config.crash_chance > 0 || config.memory_loss_chance > 0;
+  const bool is_small = pick(0, 0, 1) == 1 && !workers_die;
   if (kv.has_window() && config.scheduler.enable_chunked_prefill && is_small) {
     config.blocks.num_device_blocks = std::min(config.blocks.num_device_blocks, fewest_blocks);
   }
