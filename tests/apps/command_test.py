@@ -96,7 +96,7 @@ class Usage(unittest.TestCase):
             self.assertIn("foo", err)
 
     def test_a_negative_number_does_not_wrap_around(self):
-        for flag in ("--seed", "--max-stop-strings", "--max-stop-string-bytes", "--max-logit-bias"):
+        for flag in ("--max-stop-strings", "--max-stop-string-bytes", "--max-logit-bias"):
             err = self.assert_bad_usage(flag, "serve", "--model", MODEL, flag, "-1")
             self.assertEqual(err, f"pagoda: {flag} must be at least 0, not -1\n")
         for key in ("seed", "max_stop_strings"):
