@@ -183,6 +183,7 @@ void GroupTable::drop_unreported_forks(SequenceGroup& group, SequenceId parent) 
     if (Sequence* child = find(&group, fork.child)) preempt_one(group, *child, SequenceState::waiting);
     return true;
   });
+  place(group);
 }
 
 void GroupTable::tell_strategy_of_lost_kv(SequenceGroup& group) {

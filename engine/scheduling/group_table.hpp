@@ -92,6 +92,9 @@ struct GroupTable {
   /// Moves the KV of a sequence to the host (`to` = swapped), or forgets it (waiting), as the block manager has done;
   /// where sequences are not independent, that of the whole group.
   void preempt(SequenceGroup& group, Sequence& sequence, SequenceState to);
+  /// The block manager has preempted an independent sequence before it heard of these forks: the children have no KV
+  /// and wait. The sequence itself may have ended meanwhile.
+  void drop_unreported_forks(SequenceGroup& group, SequenceId parent);
   /// Forgets the KV of a sequence, or of the whole group where sequences are not independent, and has the block manager
   /// do so.
   void recompute(SequenceGroup& group, Sequence& sequence);
@@ -117,8 +120,6 @@ struct GroupTable {
 
   void give_row_back(Sequence& sequence);
   void preempt_one(SequenceGroup& group, Sequence& sequence, SequenceState to);
-  /// The block manager has preempted the sequence before it heard of these forks: their children have no KV.
-  void drop_unreported_forks(SequenceGroup& group, SequenceId parent);
   void tell_strategy_of_lost_kv(SequenceGroup& group);
   bool load_group(Decoder& in, const SchedulerConfig& config);
   bool is_sound(const SequenceGroup& group) const;

@@ -50,7 +50,8 @@ class ServedModels {
 
   /// From now on a name that no model has is the first model's.
   void take_any_name() { takes_any_name_ = true; }
-  /// The model of that name or alias, or of NAME where `name` is "NAME:latest", as Ollama lists it; null: there is none.
+  /// The model of that name or alias, or of NAME where `name` is "NAME:latest", as Ollama lists it; null: there is
+  /// none.
   const ServedModel* find(std::string_view name) const;
 
   /// "`a`, `b`": every name, in the marks of an API.

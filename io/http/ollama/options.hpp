@@ -13,8 +13,8 @@ namespace pagoda::http::ollama {
 GenerateRequest request_with_defaults();
 
 /// Reads `options`, Ollama's names for how tokens are chosen. What Ollama reads when it loads a model (num_ctx,
-/// num_gpu, num_thread, ...) is known and changes nothing: the server's flags say it. Samplers that this server does not
-/// have (mirostat, typical_p, tfs_z) are refused unless they are switched off. Whole numbers may be written with a
+/// num_gpu, num_thread, ...) is known and changes nothing: the server's flags say it. Samplers that this server does
+/// not have (mirostat, typical_p, tfs_z) are refused unless they are switched off. Whole numbers may be written with a
 /// fraction (40.0).
 void read_options(wire::FieldReader& fields, GenerateRequest& request);
 

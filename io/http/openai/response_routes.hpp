@@ -6,8 +6,8 @@
 
 namespace pagoda::http::openai {
 
-/// POST /v1/responses and /v1/responses/input_tokens, GET and DELETE /v1/responses/{id}, POST /v1/responses/{id}/cancel. The context and the store
-/// must outlive the routes.
+/// POST /v1/responses and /v1/responses/input_tokens, GET and DELETE /v1/responses/{id}, POST
+/// /v1/responses/{id}/cancel. The context and the store must outlive the routes.
 void add_response_routes(Routes& routes, const ApiContext& context, ResponseStore& store);
 
 }  // namespace pagoda::http::openai

@@ -179,8 +179,8 @@ TEST(OllamaOptions, PenaltiesLookAtAsManyTokensAsOllamasDo) {
 }
 
 TEST(OllamaOptions, WholeNumbersMayBeWrittenWithAFraction) {
-  const auto request = request_of(
-      generate(R"({"prompt":"a","options":{"num_predict":2.0,"top_k":40.0,"seed":7.0,"num_ctx":4096.0,"mirostat":0.0}})"));
+  const auto request = request_of(generate(
+      R"({"prompt":"a","options":{"num_predict":2.0,"top_k":40.0,"seed":7.0,"num_ctx":4096.0,"mirostat":0.0}})"));
   EXPECT_EQ(request.sampling.max_tokens, 2);
   EXPECT_EQ(request.sampling.top_k, 40);
   EXPECT_EQ(request.sampling.seed, 7);

@@ -157,7 +157,8 @@ TEST(TokenizerFolder, TakesSpecialTokensOfAllItsFiles) {
   folder.write("vocab.json", R"({"a": 0, "<s>": 1})");
   folder.write("merges.txt", "#version: 0.2\n");
   folder.write("tokenizer_config.json", R"({"bos_token": "a", "add_bos_token": true})");
-  folder.write("special_tokens_map.json", R"({"bos_token": "<s>", "eos_token": "</s>"})");  // wins, as in transformers 5
+  folder.write("special_tokens_map.json",
+               R"({"bos_token": "<s>", "eos_token": "</s>"})");  // wins, as in transformers 5
   folder.write("added_tokens.json", R"({"</s>": 2, "<mask>": 3})");
   const Result<Tokenizer> tokenizer = load_tokenizer(folder.path());
   ASSERT_TRUE(tokenizer) << tokenizer.error().message;
