@@ -82,21 +82,6 @@ TEST_F(Swap, LetsThoseInFirstThatComeBeforeASwappedGroup) {
   EXPECT_EQ(planned.plan.waiting[1].status, AllocStatus::later);
 }
 
-TEST_F(Swap, MovesOneOfTwoIndependentSequencesAndLeavesTheOther) {
-  planning_.plan(planning_.step().admit_group(1, count_from(0, 6)));
-  Step fork = planning_.step();
-  fork.fork_from(1, 2).sample(1, 6).sample(2, 60);
-  fork.forks[0].is_independent = true;
-  planning_.plan(fork);
-  const auto out = push_out({{2, 6, 1, 0}});
-  ASSERT_EQ(out.plan.running[1], RunningOutcome::preempted_swap);
-  EXPECT_EQ(out.cache_plan.swap_out.size(), 1U) << "the full block is left with the other sequence";
-  const auto in = planning_.plan(planning_.step().release(9).run(1, {{1, 6, 1, 0}}).swap_in(2, {{2, 6, 1, 0}}));
-  EXPECT_EQ(in.plan.running[0], RunningOutcome::scheduled);
-  EXPECT_EQ(in.plan.swapped[0], AllocStatus::ok);
-  EXPECT_EQ(planning_.table(1)[0], planning_.table(2)[0]);
-}
-
 TEST_F(Swap, SaysNeverWhenAGroupHasOutgrownThePoolAndGoesOn) {
   planning_.plan(planning_.step().admit_group(1, count_from(0, 8)));
   push_out({{1, 8, 1, 0}});

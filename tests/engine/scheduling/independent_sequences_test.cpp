@@ -58,7 +58,10 @@ TEST(IndependentSequences, ThatDoNotFitThePoolTogetherTakeTurns) {
     SchedulerConfig config = config_of(SchedulingPolicy::fcfs, 16);
     config.preemption = preemption;
     config.can_swap = true;
-    Service service(config, {.layout = KvLayout::uniform(16), .num_device_blocks = 60, .num_host_blocks = 60});
+    Service service(config, {.layout = KvLayout::uniform(16),
+                             .num_device_blocks = 60,
+                             .num_host_blocks = 60,
+                             .enable_prefix_caching = false});
     service.add(1, 20, 200, 0, {}, 16);
     service.run();
     EXPECT_EQ(service.num_tokens[1], 16 * 200);

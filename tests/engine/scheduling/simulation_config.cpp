@@ -54,6 +54,8 @@ SimulationConfig random_simulation(std::uint64_t seed) {
   config.scheduler.long_prefill_tokens = pick(0, 0, 16, 40);
   config.scheduler.max_partial_long_prompts = pick(1, 1, 2);
   config.kills_are_crashes = pick(0, 1) == 1;
+  // Without prefix cache all is computed anew behind each death: more of them would leave no time for it.
+  if (!config.blocks.enable_prefix_caching) config.crash_chance = std::min(config.crash_chance, 0.01);
   const KvGroup& kv = config.blocks.layout.only();
   const std::int32_t fewest_blocks = kv.peak_blocks(tokens_for_one, 1) + pick(0, 1, 4);
   // Smaller than a prompt, which then runs a token or two a step: it would never end between two deaths of workers.
