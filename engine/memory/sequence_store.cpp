@@ -80,10 +80,14 @@ Sequence& SequenceStore::get(SequenceId id) {
 
 void SequenceStore::forget_steps_from(StepId first) {
   if (first == 0) return;
-  for (; !uncomputed_.empty() && uncomputed_.back().first >= first; uncomputed_.pop_back()) {
-    const auto [step, block] = uncomputed_.back();
+  const auto failed = std::ranges::lower_bound(uncomputed_, first, {}, &std::pair<StepId, BlockId>::first);
+  // In the order of their ids: what was saved and loaded frees them in the same order.
+  std::sort(failed, uncomputed_.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  std::for_each(failed, uncomputed_.end(), [&](const auto& entry) {
+    const auto [step, block] = entry;
     if (device_.cache().contains(block) && device_.cache().computed_by(block) == step) device_.hide(block);
-  }
+  });
+  uncomputed_.erase(failed, uncomputed_.end());
 }
 
 bool SequenceStore::make_findable(BlockId block, const BlockKey& key, std::span<const TokenId> tokens,

@@ -35,7 +35,7 @@ TEST(ServeOptionsTest, AModelOnAGpuHasAProcessOfItsOwnUnlessTold) {
   const test::TemporaryFolder folder;
   folder.write("config.json", R"({"device": "cuda", "worker_processes": false})");
   EXPECT_FALSE(has_worker_process("model --config " + (folder.path() / "config.json").string()));
-  folder.write("models.json", R"({"a": {"model": "some/model"}})");
+  folder.write("models.json", R"({"a": {"model": "model"}})");
   EXPECT_FALSE(has_worker_process("--device cuda --models " + (folder.path() / "models.json").string()));
 }
 
@@ -73,7 +73,7 @@ TEST(ServeOptionsTest, AConfigFileMayBeThatOfSeveralServers) {
   const test::TemporaryFolder folder;
   folder.write("config.json", R"({"page": false, "max_line_bytes": 1000, "models_kept_memory": 1})");
   const auto file = (folder.path() / "config.json").string();
-  folder.write("models.json", R"({"a": {"model": "some/model"}})");
+  folder.write("models.json", R"({"a": {"model": "model"}})");
   const auto models = (folder.path() / "models.json").string();
   EXPECT_THAT(problems_of("--models " + models + " --config " + file), IsEmpty());
   EXPECT_THAT(problems_of("--models " + models + " --http 127.0.0.1:0 --listen none --config " + file), IsEmpty());

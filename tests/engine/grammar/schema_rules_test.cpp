@@ -360,7 +360,7 @@ TEST(SchemaRules, RefusalsNameKeywordAndPath) {
       {R"({"$ref":"#/$defs/a","$defs":{"a":{"$id":"http://example.com/a","$ref":"#/$defs/b","$defs":{"b":{"type":"null"}}},"b":{"type":"integer"}}})",
        "/$defs/a/$id"},
       {R"({"type":"string","pagoda:patterns":["a"]})", "pagoda:patterns"},
-      {R"({"type":"string","pattern":"^.{900}$","minLength":3,"not":{"pattern":"(a|b)c.{12}d"}})", "not"},
+      {R"({"type":"string","pattern":"^.{900}$","minLength":3,"not":{"pattern":"(a|b)c.{20}d"}})", "not"},
       {R"({"type":"object","properties":{"a":true},"patternProperties":{"(a)\\1":{}}})", "patternProperties"},
       {R"({"type":"array","items":{"type":"string"},"uniqueItems":true})", "uniqueItems"},
       {R"({"type":"array","not":{"uniqueItems":true}})", "uniqueItems"},

@@ -7,6 +7,8 @@
 #include <set>
 #include <string>
 
+#include "engine/text/unicode.hpp"
+
 namespace pagoda::test {
 namespace {
 
@@ -31,8 +33,15 @@ std::size_t num_characters(const std::string& text) {
       std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
 }
 
+std::wstring characters_of(const std::string& text) {
+  std::wstring made;
+  for (std::size_t i = 0; i < text.size();) made += static_cast<wchar_t>(text::next_character(text, i));
+  return made;
+}
+
 bool matches(const std::string& text, const json& pattern) {
-  return std::regex_search(text, std::regex(pattern.get<std::string>(), std::regex::ECMAScript));
+  const std::wregex regex(characters_of(pattern.get<std::string>()), std::regex::ECMAScript);
+  return std::regex_search(characters_of(text), regex);
 }
 
 /// Of the Gregorian calendar, "2024-02-29".

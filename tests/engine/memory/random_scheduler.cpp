@@ -117,7 +117,8 @@ void RandomScheduler::fork_some(PlanStep& request) {
   std::vector<Tokens> children;
   for (const auto& [id, parent] : sequences_) {
     const bool holds_blocks = parent.place == Place::running || parent.place == Place::swapped;
-    if (!holds_blocks || parent.is_doomed || !chance(8)) continue;
+    const bool is_doomed = parent.is_doomed || std::ranges::find(doomed_, parent.group) != doomed_.end();
+    if (!holds_blocks || is_doomed || !chance(8)) continue;
     Tokens child = parent;
     child.id = next_id_++;
     child.num_flights = 0;
@@ -254,15 +255,18 @@ void RandomScheduler::check_first(const PlanStep& request, const StepPlan& plan)
       plan.running[0] == RunningOutcome::preempted_recompute || plan.running[0] == RunningOutcome::preempted_swap;
   const auto num_running = static_cast<std::int32_t>(request.running.size());
   const bool gives_way = request.num_preempted_for_rows >= num_running || request.num_giving_way >= num_running;
-  if (is_preempted && !gives_way) fail("the first group of the line was preempted");
+  // A sequence alone is preempted where the copy of its last block does not fit beside the blocks that it reads.
+  const bool has_no_room_for_a_copy = range.count == 1 && most_blocks(request.needs[0]) > config_.num_device_blocks;
+  if (is_preempted && !gives_way && !has_no_room_for_a_copy) fail("the first group of the line was preempted");
   if (plan.running[0] == RunningOutcome::skipped && tokens <= request.token_budget && window() == 0)
     fail("the first group of the line was skipped");
   if (plan.running[0] != RunningOutcome::never || range.count > 1 || window() > 0) return;
-  const SequenceNeed& need = request.needs[0];
+  if (most_blocks(request.needs[0]) <= config_.num_device_blocks) fail("a sequence that fits the pool was given up");
+}
+
+int RandomScheduler::most_blocks(const SequenceNeed& need) const {
   const int slots = need.num_scheduled_tokens + need.num_new_tokens + need.num_lookahead_slots;
-  // One block more when its last block has to be copied first.
-  if ((slots + block_size() - 1) / block_size() < config_.num_device_blocks)
-    fail("a sequence that fits the pool was given up");
+  return (slots + block_size() - 1) / block_size() + 1;
 }
 
 void RandomScheduler::check_order(const PlanStep& request, const StepPlan& plan) {

@@ -86,6 +86,8 @@ class RandomScheduler {
   void take_running(const PlanStep& request, const StepPlan& plan, std::vector<FakeRow>& rows);
   void take_waiting(const PlanStep& request, const StepPlan& plan, std::vector<FakeRow>& rows);
   void check_first(const PlanStep& request, const StepPlan& plan);
+  /// The blocks that a row of a sequence alone can take: all of the sequence, and one for a copy.
+  int most_blocks(const SequenceNeed& need) const;
   void check_order(const PlanStep& request, const StepPlan& plan);
   void check_budgets(const PlanStep& request, const std::vector<FakeRow>& rows);
   void run_row(Tokens& sequence, const SequenceNeed& need, std::vector<FakeRow>& rows);

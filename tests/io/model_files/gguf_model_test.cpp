@@ -187,14 +187,12 @@ TEST(GgufModel, HasTheNamedChatTemplatesOfItsKeys) {
   EXPECT_THAT(prompts_of(with_tokens().add(key, "\n{% oops")), HasSubstr("chat.gguf: tokenizer.chat_template: "));
 }
 
-TEST(GgufModel, IsToldOfInAFolderThatHasNothingElse) {
+TEST(GgufModel, IsFoundInAFolderThatHasNothingElse) {
   const test::TemporaryFolder folder;
   GgufWriter().write(folder.path() / "model.gguf");
   const auto files = open_model_files(folder.path());
   ASSERT_FALSE(files);
-  EXPECT_EQ(files.error().code, ErrorCode::bad_config);
-  EXPECT_THAT(files.error().message, HasSubstr("name it: "));
-  EXPECT_THAT(files.error().message, HasSubstr("model.gguf"));
+  EXPECT_THAT(files.error().message, HasSubstr("model.gguf")) << "it is opened, and says nothing of a model";
   const auto missing = open_model_files(folder.path() / "elsewhere");
   ASSERT_FALSE(missing);
   EXPECT_EQ(missing.error().code, ErrorCode::bad_config);

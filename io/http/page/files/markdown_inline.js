@@ -393,7 +393,8 @@ function placeOf(link) {
 /** Returns whether the text of a link is its own address. */
 function isAddress(link) {
   const text = link.textContent.trim();
-  return [text, `http://${text}`, `https://${text}`, `mailto:${text}`].some((each) => linkTo(each)?.href === link.href);
+  const addresses = [text, `mailto:${text}`, ...["http", "https"].map((scheme) => `${scheme}://${text}`)];
+  return addresses.some((each) => linkTo(each)?.href === link.href);
 }
 
 function decoded(text) {
