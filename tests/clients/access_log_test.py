@@ -101,7 +101,7 @@ class AccessLog(unittest.TestCase):
     def test_what_is_refused(self):
         server = self.start("--api-key-file", self.keys)
         server.request("POST", "/v1/completions", {"prompt": PROMPT})
-        server.request("POST", "/v1/completions", {"prompt": PROMPT, "secret-of-the-field": 1}, HEADERS)
+        server.request("POST", "/v1/completions", {"prompt": PROMPT, "temperature": "secret-of-the-field"}, HEADERS)
         server.request("GET", "/v1/models/secret-of-the-path", None, HEADERS)
         server.request("GET", "/secret-of-the-path?secret-of-the-query", None, HEADERS)
         server.request("POST", "/v1/completions", {"prompt": [1] * 100_000}, HEADERS)

@@ -52,7 +52,9 @@ wire::Json with_whole_numbers(wire::Json options) {
   for (auto& value : options) {
     if (!value.is_number_float()) continue;
     const auto number = value.get<double>();
-    if (std::abs(number) <= kExact && number == std::trunc(number)) value = static_cast<std::int64_t>(number);
+    if (std::abs(number) > kExact || number != std::trunc(number)) continue;
+    // As read_json makes them: only what is below zero has a sign.
+    value = number < 0 ? wire::Json(static_cast<std::int64_t>(number)) : wire::Json(static_cast<std::uint64_t>(number));
   }
   return options;
 }

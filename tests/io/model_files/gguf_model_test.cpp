@@ -190,9 +190,7 @@ TEST(GgufModel, HasTheNamedChatTemplatesOfItsKeys) {
 TEST(GgufModel, IsFoundInAFolderThatHasNothingElse) {
   const test::TemporaryFolder folder;
   GgufWriter().write(folder.path() / "model.gguf");
-  const auto files = open_model_files(folder.path());
-  ASSERT_FALSE(files);
-  EXPECT_THAT(files.error().message, HasSubstr("model.gguf")) << "it is opened, and says nothing of a model";
+  EXPECT_TRUE(open_model_files(folder.path()));
   const auto missing = open_model_files(folder.path() / "elsewhere");
   ASSERT_FALSE(missing);
   EXPECT_EQ(missing.error().code, ErrorCode::bad_config);
