@@ -87,6 +87,7 @@ class Location(unittest.TestCase):
 
     def test_warnings_about_files_go_to_standard_error(self):
         model = shutil.copytree(MODEL, os.path.join(self.folder, "model"))
+        os.remove(os.path.join(model, "tokenizer_config.json"))  # its added_tokens_decoder would be all that counts
         with open(os.path.join(model, "added_tokens.json"), "w", encoding="utf-8") as file:
             json.dump({"<new>": 100000}, file)
         code, out, err = self.run_command("tokenize", "--model", model, stdin="Once<new>")

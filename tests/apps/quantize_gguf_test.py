@@ -205,7 +205,7 @@ class QuantizeGguf(unittest.TestCase):
         model = self.changed_model("tokenizer.json", lambda t: t["pre_tokenizer"]["pretokenizers"][0]["pattern"].update(Regex="a+"))
         self.refused("tokenizer.json: pre_tokenizer: ", model=model)
         shutil.rmtree(model)
-        model = self.changed_model("tokenizer.json", lambda t: t["added_tokens"][1].update(rstrip=True))
+        model = self.changed_model("tokenizer_config.json", lambda t: t["added_tokens_decoder"]["1"].update(rstrip=True))
         self.refused("tokenizer.json: added_tokens: ", "<|end_of_text|>", model=model)
         shutil.rmtree(model)
         model = self.changed_model("generation_config.json", lambda t: t.update(eos_token_id=[1, 2, 3, 4]))

@@ -163,9 +163,9 @@ def documents():
     yield raw("objects 100,000 deep", CHAT, '{"messages": ' + '{"a":' * 100_000 + "1" + "}" * 100_000 + "}")
     yield raw("arrays that never end", COMPLETIONS, "[" * 4_000_000)
     yield raw("a million keys", COMPLETIONS,
-              '{"prompt": "Hi", ' + ",".join(f'"k{i}": 0' for i in range(1_000_000)) + "}")
+              '{"prompt": "Hi", "max_tokens": 4, ' + ",".join(f'"k{i}": 0' for i in range(1_000_000)) + "}", 200)
     yield raw("100,000 times the same key", COMPLETIONS, '{"prompt": "Hi"' + ', "n": 1' * 100_000 + "}")
-    yield raw("a key of a megabyte", COMPLETIONS, '{"prompt": "Hi", "' + "k" * (1 << 20) + '": 1}')
+    yield raw("a key of a megabyte", COMPLETIONS, '{"prompt": "Hi", "max_tokens": 4, "' + "k" * (1 << 20) + '": 1}', 200)
     yield raw("two bodies", COMPLETIONS, '{"prompt": "Hi"}{"prompt": "Hi"}')
     yield raw("prototype pollution", COMPLETIONS, '{"prompt": "Hi", "__proto__": {"n": 9}, "constructor": 1}')
     yield raw("a mark of byte order", COMPLETIONS, b'\xef\xbb\xbf{"prompt": "Hi", "max_tokens": 1}', 200, 400)
@@ -213,8 +213,8 @@ def grammars():
                      structured_outputs={"regex": "^(|.*)$"})
     yield completion("a regex that matches nothing", 200, 400, structured_outputs={"regex": "a{0}b{0}"})
     yield completion("a regex of 60,000 groups", structured_outputs={"regex": "(" * DEEP + "a" + ")" * DEEP})
-    yield completion("repetitions of repetitions", structured_outputs={"regex": "((((a{1,1000}){1,1000}){1,1000}){1,1000})"})
-    yield completion("a repetition of 2^31", structured_outputs={"regex": f"a{{1,{2**31}}}"})
+    yield completion("repetitions of repetitions", 200, structured_outputs={"regex": "((((a{1,1000}){1,1000}){1,1000}){1,1000})"})
+    yield completion("a repetition of 2^31", 200, structured_outputs={"regex": f"a{{1,{2**31}}}"})
     yield completion("a regex on which others backtrack for ever", 200, 400, structured_outputs={"regex": "(a+)+(a+)+$"})
     yield completion("a regex of alternatives without end", 200, 400,
                      structured_outputs={"regex": "|".join("w%d" % i for i in range(5000))})
@@ -271,7 +271,7 @@ def conversations():
         yield chat(f"llama.cpp #17071: a schema behind a prompt that is cached, time {number}", 200, 400, max_tokens=24,
                    messages=[{"role": "user", "content": "Tell of a bear. " * 20}], temperature=0.8, top_k=40, min_p=0.05,
                    response_format=schema({"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}))
-    yield chat("llama.cpp #17071: its fields that are nobody else's", cache_prompt=True, samplers="edkypmxt",
+    yield chat("llama.cpp #17071: its fields that are nobody else's", 200, cache_prompt=True, samplers="edkypmxt",
                reasoning_format="none", json_schema={"type": "object"}, dynatemp_range=0)
     yield chat("no messages", messages=[])
     yield chat("messages that are none", messages=[None, 1, "x"])

@@ -343,8 +343,9 @@ class Counts(Case):
         rows = re.findall(r"^\| `([a-z0-9_:]+)` \| (\w+) \| ([^|]*)\|", text, re.MULTILINE)
         listed = {name: (kind, set(re.findall(r"`(\w+)`", labels))) for name, kind, labels in rows}
         self.assertEqual(len(listed), len(rows), "a metric is listed twice")
-        # json_lines_requests_total has no samples before the first request.
+        # json_lines_requests_total has no samples before the first request, ignored_fields_total before the first field.
         self.server.ask({"op": "generate", "id": "a", "prompt": PROMPT, "max_tokens": 1})
+        self.server.json("POST", "/v1/completions", {"prompt": PROMPT, "max_tokens": 1, "field_of_others": 1})
         metrics = scrape(self.server)
         for always in ("pagoda:access_log_dropped_total", *OTLP_METRICS):
             self.assertIn(always, listed)
