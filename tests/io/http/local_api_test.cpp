@@ -42,8 +42,8 @@ TEST_F(LocalApiTest, AnAnswerIsThatOfTheServer) {
   start();
   const std::vector<std::pair<std::string, std::string>> requests{
       {"/v1/completions", R"({"prompt": "p"})"},
-      {"/v1/chat/completions", R"({"messages": [{"role": "user", "content": "p"}]})"},
-      {"/v1/responses", R"({"input": "p"})"},
+      {"/v1/chat/completions", R"({"messages": [{"role": "user", "content": "p"}], "max_tokens": 3})"},
+      {"/v1/responses", R"({"input": "p", "max_output_tokens": 3})"},
       {"/v1/completions", R"({"prompt": 1.5})"},
       {"/v1/chat/completions", R"({"messages": [)"},
       {"/v1/no/such", R"({})"}};
@@ -58,9 +58,10 @@ TEST_F(LocalApiTest, AnAnswerIsThatOfTheServer) {
       actual.erase(changing);
     }
     EXPECT_EQ(actual.contains("output"), expected.contains("output"));
-    if (expected.contains("output")) {  // items have ids of their own
-      for (auto* items : {&expected["output"], &actual["output"]}) {
-        for (auto& item : *items) item.erase("id");
+    if (expected.contains("output")) {  // responses and their items have ids of their own
+      for (auto* response : {&expected, &actual}) {
+        response->erase("id");
+        for (auto& item : (*response)["output"]) item.erase("id");
       }
     }
     EXPECT_EQ(actual, expected) << path;
