@@ -25,7 +25,9 @@ import time
 from server import Server
 
 BODY = {"prompt": "Once upon a time", "max_tokens": 3, "temperature": 0}
-FRONT_END = 80  # so many allocations of a request are the front end's own
+FRONT_END = 30  # so many allocations of a request of at least SMALLEST_OF_FRONT_END bytes are the front end's own
+# Smaller are the list with which nlohmann's destructor takes a small object apart: it must not fail, and has no way out.
+SMALLEST_OF_FRONT_END = 64
 SMALLEST = 256  # bytes; without the reserve what is smaller are the nodes of lists in CAF itself
 RESERVE = 16 << 20  # io::MemoryReserve::kBytes
 PATIENCE_S = 60
@@ -301,8 +303,7 @@ class Walk:
                 self.check_without_memory()
             self.allocations.choose(has_reserve=False)
             self.check_accepting()
-            if stride is not None:
-                self.allocations.choose(has_reserve=False, smallest=SMALLEST)
+            self.allocations.choose(has_reserve=False, smallest=SMALLEST_OF_FRONT_END if stride is None else SMALLEST)
             number = 1
             while (stride is not None or number <= FRONT_END) and self.try_one(number):
                 number += stride or 1
