@@ -167,12 +167,12 @@ def documents():
     yield raw("100,000 times the same key", COMPLETIONS, '{"prompt": "Hi"' + ', "n": 1' * 100_000 + "}")
     yield raw("a key of a megabyte", COMPLETIONS, '{"prompt": "Hi", "max_tokens": 4, "' + "k" * (1 << 20) + '": 1}', 200)
     yield raw("two bodies", COMPLETIONS, '{"prompt": "Hi"}{"prompt": "Hi"}')
-    yield raw("prototype pollution", COMPLETIONS, '{"prompt": "Hi", "__proto__": {"n": 9}, "constructor": 1}')
+    yield raw("prototype pollution", COMPLETIONS, '{"prompt": "Hi", "__proto__": {"n": 9}, "constructor": 1}', 200)
     yield raw("a mark of byte order", COMPLETIONS, b'\xef\xbb\xbf{"prompt": "Hi", "max_tokens": 1}', 200, 400)
     yield completion("vLLM CVE-2025-62164: a tensor for a prompt", prompt=None,
                      prompt_embeds=base64.b64encode(b"PK\x03\x04" + b"\0" * 4096).decode())
-    yield completion("llama.cpp CVE-2026-21869: n_discard below 0", n_discard=-100)
-    yield completion("llama.cpp #25959: a parser of the client's that refers to itself",
+    yield completion("llama.cpp CVE-2026-21869: n_discard below 0", 200, n_discard=-100)
+    yield completion("llama.cpp #25959: a parser of the client's that refers to itself", 200,
                      chat_parser='{"type":"sequence","children":[0]}')
     yield completion("a path for a model", 404, model="../../../../etc/passwd")
     yield completion("a model's name of a megabyte", 404, model="m" * (1 << 20))
