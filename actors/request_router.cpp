@@ -6,6 +6,8 @@
 #include <unordered_set>
 #include <vector>
 
+#include <spdlog/spdlog.h>
+
 #include "actors/clock.hpp"
 #include "actors/engine_actors.hpp"
 #include "actors/grammar_desk.hpp"
@@ -44,6 +46,7 @@ struct RequestRouterState {
   metrics::RefusalCounts refusals;
   std::optional<TimeUs> next_look;  ///< when a DeadlineDue is on its way that comes first
   trace::SharedTracer trace;
+  journal::SharedJournal journal;
 };
 
 using Self = RequestRouterActor::stateful_pointer<RequestRouterState>;
@@ -319,6 +322,19 @@ void on_outputs_gone(Self self) {
   }
 }
 
+/// Resumable requests stay in the journal as they are, as if the process had been killed: the next server goes on with
+/// them.
+void on_drain_timeout(Self self) {
+  auto& state = state_of(self);
+  const bool leaves_resumable = state.journal != nullptr && !state.journal->token_key();
+  if (leaves_resumable) state.journal->stop(journal::Source::output);
+  auto effects = state.core->abort_all(now_us(), leaves_resumable);
+  if (const auto count = effects.expired.size(); count > 0) {
+    spdlog::info("{} resumable requests are left in the journal, for a server with --recover", count);
+  }
+  apply(self, std::move(effects));
+}
+
 RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLimits& limits, const ModelInfo& info,
                                            const TokenizerActor& tokenizer, const Grammars& grammars,
                                            const std::vector<SchedulerActor>& schedulers,
@@ -332,6 +348,7 @@ RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLi
   initial.schedulers = schedulers;
   initial.outputs = outputs;
   initial.trace = instruments.trace;
+  initial.journal = instruments.journal;
   watch(caf::actor_cast<RequestRouterActor>(self), outputs);
   return {
       [self](const SubmitRequest& message) {
@@ -385,7 +402,7 @@ RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLi
         state_of(self).watched_clients.erase(message.sink.id());
         apply(self, state_of(self).core->client_gone(message.sink.id(), now_us()));
       },
-      [self](const DrainTimeout&) { apply(self, state_of(self).core->abort_all(now_us())); },
+      [self](const DrainTimeout&) { on_drain_timeout(self); },
       [self](const DeadlineDue&) { on_deadline(self); },
       [self](const RequestClosed& message) { close(self, message.request, message.work); },
       [self](const ChildGone&) { on_outputs_gone(self); },

@@ -101,7 +101,8 @@ SchedulerActor::behavior_type behavior(Self self, const scheduling::SchedulerCon
   initial.trace = instruments.trace;
   return {
       [self](const AddGroup& message) {
-        PAGODA_ASSERT(message.spec->grammar || !message.spec->sampling.structured_outputs,
+        PAGODA_ASSERT(message.spec->grammar || !message.spec->sampling.structured_outputs ||
+                          (message.spec->progress && message.spec->progress->has_ended()),
                       "no text goes on without the grammar that it is held to");
         state_of(self).core->add_group(message.spec);
         advance(self);

@@ -19,6 +19,7 @@
 #include "apps/service_loop.hpp"
 #include "io/http/api_server.hpp"
 #include "io/journal/journal_file.hpp"
+#include "io/journal/journal_lock.hpp"
 #include "io/json_lines/server.hpp"
 #include "io/memory_reserve.hpp"
 #include "io/serving/access_log.hpp"
@@ -72,11 +73,11 @@ struct Service {
   std::optional<EngineHandle> engine = std::nullopt;  ///< of one that is there before anybody is served
 };
 
-/// One model, whose engine is there before anybody is served. `journal_waits`: its journal takes the place of another
-/// once what that has is recovered.
+/// One model, whose engine is there before anybody is served. `journal`: its place, where another journal is read
+/// first.
 tl::expected<Service, std::vector<Error>> start_engine(caf::actor_system& system, const ServeOptions& options,
-                                                       bool journal_waits) {
-  auto served = start_served_engine(system, options.engine, journal_waits);
+                                                       const JournalPlace& journal) {
+  auto served = start_served_engine(system, options.engine, journal);
   if (!served) return tl::unexpected(std::vector<Error>{std::move(served.error())});
   const auto supervisor = served->engine.supervisor;
   return Service{{std::move(served->model)}, supervisor, std::move(served->engine)};
@@ -120,17 +121,26 @@ Result<std::shared_ptr<serving::Telemetry>> make_telemetry(const ServeOptions& o
   return telemetry;
 }
 
-/// What --recover asks for; null: nothing.
-Result<std::shared_ptr<serving::Recovery>> read_recovery(const ServeOptions& options) {
-  if (options.recover.empty()) return nullptr;
-  auto requests = recover_requests(options.recover, options.engine.config);
-  if (!requests) return fail(std::move(requests.error()));
-  return std::make_shared<serving::Recovery>(std::move(*requests));
-}
-
 bool is_same_file(const std::filesystem::path& one, const std::filesystem::path& other) {
   std::error_code error;
   return std::filesystem::weakly_canonical(one, error) == std::filesystem::weakly_canonical(other, error);
+}
+
+/// What --recover asks for.
+struct RecoveryOfServer {
+  std::shared_ptr<serving::Recovery> requests;  ///< null: nothing
+  /// Of the journal that is read, until the requests are in the engine's own: the server that wrote it has ended. Where
+  /// that is the journal to write as well, the engine has the lock.
+  std::shared_ptr<io::JournalLock> lock;
+};
+
+Result<RecoveryOfServer> read_recovery(const ServeOptions& options) {
+  if (options.recover.empty()) return RecoveryOfServer{};
+  auto lock = io::JournalLock::take(options.recover, "recover");
+  if (!lock) return fail(std::move(lock.error()));
+  auto requests = recover_requests(options.recover, options.engine.config);
+  if (!requests) return fail(std::move(requests.error()));
+  return RecoveryOfServer{std::make_shared<serving::Recovery>(std::move(*requests)), std::move(*lock)};
 }
 
 /// Waits until the engine's own journal has all that is to be recovered; only then does the old one leave its place.
@@ -195,19 +205,24 @@ int run_serve(ServeOptions& options) {
   caf::actor_system_config system_config;
   actors::configure_pool(system_config, kPoolThreads);
   caf::actor_system system(system_config);
-  const bool journal_waits = *recovery != nullptr && !options.engine.config.journal.empty();
-  const auto service = options.has_pool() ? start_pool(system, options) : start_engine(system, options, journal_waits);
+  const auto& journal = options.engine.config.journal;
+  JournalPlace place{.is_taken_later = recovery->requests != nullptr && !journal.empty()};
+  if (place.is_taken_later && is_same_file(options.recover, journal)) place.lock = std::move(recovery->lock);
+  const auto service = options.has_pool() ? start_pool(system, options) : start_engine(system, options, place);
   if (!service) return exit_with(service.error());
   compare_parsers(options, service->models);
   options.http.reserve = options.lines.reserve = std::make_shared<io::MemoryReserve>();
   int code = kExitFailure;
   if (const auto front_ends =
-          start_front_ends(system, serving::ServedModels(service->models), options, *telemetry, *recovery);
+          start_front_ends(system, serving::ServedModels(service->models), options, *telemetry, recovery->requests);
       !front_ends) {
     code = exit_with(front_ends.error());
-  } else if (const auto done = *recovery ? complete(**recovery, system, *service->engine, options) : Status(); !done) {
+  } else if (const auto done =
+                 recovery->requests ? complete(*recovery->requests, system, *service->engine, options) : Status();
+             !done) {
     code = exit_with(done.error());
   } else {
+    recovery->lock.reset();
     const auto manager = ServiceManager::of_environment();
     ServedEngines engines{.supervisor = service->supervisor};
     for (const auto& model : service->models) {

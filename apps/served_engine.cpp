@@ -6,12 +6,14 @@
 
 namespace pagoda::apps {
 
-Result<ServedEngine> start_served_engine(caf::actor_system& system, const EngineFlags& flags, bool journal_waits) {
+Result<ServedEngine> start_served_engine(caf::actor_system& system, const EngineFlags& flags,
+                                         const JournalPlace& journal) {
   const auto& config = flags.config;
   auto chat = io::load_chat_prompts(config);
   if (!chat) return fail(std::move(chat.error()));
   auto setup = flags.setup();
-  setup.journal_takes_place_later = journal_waits;
+  setup.journal_takes_place_later = journal.is_taken_later;
+  setup.journal_lock = journal.lock;
   auto engine = spawn_engine(system, config, setup);
   if (!engine) return fail(std::move(engine.error()));
   serving::ServedModel model{.info = engine->model,

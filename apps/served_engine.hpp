@@ -1,6 +1,9 @@
 #pragma once
 
+#include <memory>
+
 #include "apps/flags.hpp"
+#include "io/journal/journal_lock.hpp"
 #include "io/serving/served_models.hpp"
 #include "kernels/result.hpp"
 #include "pagoda/spawn_engine.hpp"
@@ -13,9 +16,15 @@ struct ServedEngine {
   EngineHandle engine;
 };
 
-/// Loads the model and its chat template, and starts the engine. Blocks while the model loads. `journal_waits`: see
-/// EngineSetup::journal_takes_place_later. Errors as spawn_engine; those of the template.
+/// See EngineSetup::journal_takes_place_later and journal_lock.
+struct JournalPlace {
+  bool is_taken_later = false;
+  std::shared_ptr<io::JournalLock> lock = nullptr;
+};
+
+/// Loads the model and its chat template, and starts the engine. Blocks while the model loads. Errors as spawn_engine;
+/// those of the template.
 Result<ServedEngine> start_served_engine(caf::actor_system& system, const EngineFlags& flags,
-                                         bool journal_waits = false);
+                                         const JournalPlace& journal = {});
 
 }  // namespace pagoda::apps

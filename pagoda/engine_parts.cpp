@@ -18,6 +18,7 @@
 #include "io/trace_file.hpp"
 #include "pagoda/engine_configs.hpp"
 #include "pagoda/engine_plan.hpp"
+#include "pagoda/journal_size.hpp"
 #include "pagoda/model_loader.hpp"
 #include "pagoda/worker_process.hpp"
 
@@ -41,9 +42,22 @@ Result<std::array<std::uint64_t, 2>> random_key() {
   }
 }
 
-Result<std::shared_ptr<io::JournalFile>> open_journal(const EngineConfig& config, const EngineSetup& setup) {
+/// Before the model is loaded: who may not write the journal learns it at once. An engine of this process that has
+/// ended, as a model of --models does to be loaded anew, keeps its journal until its last actor has gone.
+Result<std::shared_ptr<io::JournalLock>> lock_journal(const EngineConfig& config, const EngineSetup& setup) {
+  if (config.journal.empty() || setup.journal_lock) return setup.journal_lock;
+  constexpr std::int64_t kWaitForOwnMs = 10'000;
+  return io::JournalLock::take(config.journal, "journal", kWaitForOwnMs);
+}
+
+Result<std::shared_ptr<io::JournalFile>> open_journal(const EngineConfig& config, const EngineSetup& setup,
+                                                      std::shared_ptr<io::JournalLock> lock,
+                                                      std::shared_ptr<const text::Tokenizer> tokenizer) {
   if (config.journal.empty()) return nullptr;
-  io::JournalFile::Options options{.takes_place_later = setup.journal_takes_place_later};
+  io::JournalFile::Options options{.takes_place_later = setup.journal_takes_place_later,
+                                   .lock = std::move(lock),
+                                   .follows = true,
+                                   .tokenizer = std::move(tokenizer)};
   if (!config.journal_tokens) {
     const auto key = random_key();
     if (!key) return fail(key.error());
@@ -170,13 +184,15 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSe
   const auto dialect = answer_dialect(config, *plan);
   if (!dialect) return fail(dialect.error());
   const ThinkingMarks thinking = thinking_marks(**tokenizer, *dialect);
+  auto lock = lock_journal(config, setup);
+  if (!lock) return fail(std::move(lock.error()));
   auto trace = open_trace(config);
   if (!trace) return fail(trace.error());
   auto loaded = make_device(config, *plan, setup, *trace);
   if (!loaded) return fail(std::move(loaded.error()));
   plan->num_device_blocks = loaded->num_device_blocks;
   plan->num_host_blocks = loaded->num_host_blocks;
-  auto journal = open_journal(config, setup);
+  auto journal = open_journal(config, setup, std::move(*lock), *tokenizer);
   if (!journal) return fail(journal.error());
   // Drawn for each engine: a client that knew it could construct prompts whose blocks have equal hashes.
   const auto prefix_hash_key = random_key();
@@ -193,6 +209,9 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSe
                     .journal_file = std::move(*journal)};
   for (const std::string& remark : plan->files->remarks()) spdlog::warn("{}", remark);
   warn_of_small_pool(parts.limits, parts.info);
+  for (const std::string& warning : journal_size_warnings(config, parts.blocks, parts.limits)) {
+    spdlog::warn("{}", warning);
+  }
   return parts;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/weights/kept_copies.hpp"
+#include "io/journal/journal_lock.hpp"
 #include "kernels/device.hpp"
 
 namespace pagoda {
@@ -30,6 +31,8 @@ struct EngineSetup {
   /// The journal that is at EngineConfig::journal stays there until EngineHandle::take_journal_place: for one who is
   /// still to take up what it holds.
   bool journal_takes_place_later = false;
+  /// The lock of the journal at EngineConfig::journal, where the creator has it already; null: the engine takes it.
+  std::shared_ptr<io::JournalLock> journal_lock = nullptr;
 };
 
 }  // namespace pagoda

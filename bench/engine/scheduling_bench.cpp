@@ -39,7 +39,7 @@ journal::SharedJournal journal_for(const Load& load) {
   const auto path = std::filesystem::temp_directory_path() / "pagoda-bench-journal";
   std::optional<io::JournalFile::Key> token_key;
   if (load.journal == Journal::without_tokens) token_key = {1, 2};
-  auto journal = io::JournalFile::create(path.string(), 64 << 20, "", {.token_key = token_key});
+  auto journal = io::JournalFile::create(path.string(), 64 << 20, "", {.token_key = token_key, .follows = true});
   PAGODA_ASSERT(journal, journal.error().message);
   std::filesystem::remove(path);
   return *journal;

@@ -21,23 +21,27 @@ Encoder Recorder::begin(std::uint8_t what) {
   return out;
 }
 
-/// A core that finds a new segment begins it with its state.
+/// A core that finds a new segment begins it with its state, unless a follower does.
 void Recorder::append_input() {
   while (!journal_->append(segment_, record_)) {
     const std::uint64_t segment = journal_->segment();
+    if (segment_ != 0 && journal_->follows(source_)) {
+      segment_ = segment;
+      continue;
+    }
     std::vector<std::byte> state;
     Encoder out(state);
     out.put(source_);
     out.put(kState);
     save_(out);
-    if (journal_->append(segment, state)) segment_ = segment;
+    if (journal_->append_state(segment, state)) segment_ = segment;
   }
 }
 
 /// An effect of what entered in the segment before is left out: the state that this one begins with tells as much.
 void Recorder::append_effect() {
-  const std::uint64_t value = digest(std::span(record_).subspan(kHeaderBytes));
-  record_.resize(kHeaderBytes);
+  const std::uint64_t value = digest(std::span(record_).subspan(kRecordHeaderBytes));
+  record_.resize(kRecordHeaderBytes);
   Encoder(record_).put(value);
   journal_->append(segment_, record_);
 }

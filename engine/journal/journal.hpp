@@ -3,9 +3,12 @@
 /// The record of everything that the cores of a running engine are told and do, from which they can be run again.
 ///
 /// Each core has records of its own: its state, what entered it, and a digest of each effect. Records lie in segments,
-/// and in each of them every core that has any begins with its state, so any segment can be replayed without those
-/// before it, and a journal of bounded size drops its oldest. What enters a core is recorded before the core sees it: a
-/// journal of a process that has died ends with what it died of.
+/// and a segment holds the state that each of its cores had at the segment's beginning, so any segment can be replayed
+/// without those before it, and a journal of bounded size drops its oldest. What enters a core is recorded before the
+/// core sees it: a journal of a process that has died ends with what it died of.
+///
+/// A core writes its state itself when its recording begins. Later states come from a StateFollower, which runs copies
+/// of the cores on another thread: a large state takes many milliseconds, and no step waits for it.
 
 #include <array>
 #include <cstddef>
@@ -31,6 +34,10 @@ constexpr Source last_value(Source) {
 inline constexpr std::uint8_t kState = 0;
 inline constexpr std::uint8_t kEffect = 1;
 inline constexpr std::uint8_t kFirstInput = 2;
+/// A state of the output core that lacks requests that a recovery does not need: no replay begins with it.
+inline constexpr std::uint8_t kRecoveryState = 127;
+
+inline constexpr std::size_t kRecordHeaderBytes = 2;  ///< Source, and what the record holds
 
 /// Takes records. Thread-safe.
 class Journal {
@@ -41,6 +48,17 @@ class Journal {
   virtual std::uint64_t segment() const = 0;
   /// Appends to a segment. False, and nothing happens, when that is not the one that is written any more.
   virtual bool append(std::uint64_t segment, std::span<const std::byte> record) = 0;
+  /// Appends the state of a core, from which its next records go on. False as append. A state for which the segment has
+  /// no room is left out.
+  virtual bool append_state(std::uint64_t segment, std::span<const std::byte> record) {
+    return append(segment, record);
+  }
+  /// Whether a follower writes the states of this core, so that the core writes none when a segment begins.
+  virtual bool follows(Source) const { return false; }
+  /// From now on records of this core are left out.
+  virtual void stop(Source) {}
+  /// How much of the requests that have ended the output core may keep (OutputCore), so that its state fits a segment.
+  virtual std::size_t max_ended_bytes() const { return std::size_t{4} << 20; }
   /// Secret; set when neither prompts nor outputs may be in the journal (hidden_tokens.hpp).
   virtual std::optional<std::array<std::uint64_t, 2>> token_key() const { return std::nullopt; }
   /// Begins a new segment when this one has little room left. The scheduler calls it between two plans, so that the
@@ -89,8 +107,6 @@ class Recorder {
   }
 
  private:
-  static constexpr std::size_t kHeaderBytes = 2;
-
   Encoder begin(std::uint8_t what);
   void append_input();
   void append_effect();

@@ -18,7 +18,7 @@ constexpr OutputInput last_value(OutputInput) {
 class RecordedOutput {
  public:
   RecordedOutput(std::shared_ptr<const text::Tokenizer> tokenizer, SharedJournal journal)
-      : core_(std::move(tokenizer)),
+      : core_(std::move(tokenizer), journal ? journal->max_ended_bytes() : output::OutputCore::kMaxEndedBytes),
         recorder_(unless_tokens_are_hidden(std::move(journal)), Source::output,
                   [this](Encoder& out) { core_.save(out); }) {}
   RecordedOutput(const RecordedOutput&) = delete;

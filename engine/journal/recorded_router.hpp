@@ -106,9 +106,9 @@ class RecordedRouter {
     recorder_.input(RouterInput::drain);
     return noted(core_.drain());
   }
-  Effects abort_all(TimeUs now) {
-    recorder_.input(RouterInput::abort_all, now);
-    return noted(core_.abort_all(now));
+  Effects abort_all(TimeUs now, bool leave_resumable = false) {
+    recorder_.input(RouterInput::abort_all, now, leave_resumable);
+    return noted(core_.abort_all(now, leave_resumable));
   }
   Effects engine_failed(const Error& error) {
     recorder_.input(RouterInput::engine_failed, error);

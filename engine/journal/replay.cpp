@@ -88,6 +88,7 @@ const char* to_string(Source source) {
 void Replay::begin_segment(std::uint64_t number) {
   // Records before the first state belong to what was lost with an older segment.
   if (number != segment_ + 1) courses_ = {};
+  for (Course& its : courses_) its.effect.reset();  // effects of what entered in the segment before are left out
   segment_ = number;
   record_ = 0;
   ++report_.num_segments;
@@ -105,7 +106,7 @@ void Replay::record(std::span<const std::byte> bytes) {
   std::uint8_t what = 0;
   if (!in.get(source) || !in.get(what)) {
     differs(Source::setup, "a record names no core");
-  } else if (source == Source::output && tokenizer_ == nullptr) {
+  } else if (source == Source::output && (tokenizer_ == nullptr || what == kRecoveryState)) {
     ++report_.num_not_replayed;
   } else if (what == kState) {
     if (!load_state(source, in)) differs(source, "its state cannot be read");
@@ -185,6 +186,34 @@ bool Replay::load_state(Source source, Decoder& in) {
   }
   course(source).is_known = true;
   return true;
+}
+
+void Replay::save(Source source, Encoder& out) const {
+  PAGODA_ASSERT(is_right(source), "a state is saved of a core that did otherwise than is recorded");
+  switch (source) {
+    case Source::setup:
+      return;
+    case Source::scheduler:
+      out.put(scheduler_config_);
+      return scheduler_->save(out);
+    case Source::block_manager: {
+      out.put(block_config_);
+      std::vector<Offered> offered;
+      for (const auto& [sequence, tokens] : offered_) offered.push_back({sequence, tokens});
+      out.put(offered);
+      return block_manager_->save(out);
+    }
+    case Source::step_order:
+      return out.put(step_order_);
+    case Source::cache_order:
+      return out.put(cache_order_);
+    case Source::router:
+      out.put(router_limits_);
+      out.put(router_started_us_);
+      return router_->save(out);
+    case Source::output:
+      return output_->save(out);
+  }
 }
 
 bool Replay::enter(Source source, std::uint8_t input, Decoder& in) {

@@ -69,7 +69,17 @@ class Replay {
   void record(std::span<const std::byte> bytes);
   const ReplayReport& report() const { return report_; }
 
+  /// Whether the core is known, and has done all that is recorded of it.
+  bool is_right(Source source) const { return courses_[static_cast<std::size_t>(source)].is_known; }
+  /// Writes what a record of the core's state has behind its header. The core must be right.
+  void save(Source source, Encoder& out) const;
+  /// The core is not known any more, until its next state.
+  void forget(Source source) { course(source) = {}; }
+  /// The digest of an effect that is still to come is left out: another segment has begun.
+  void forget_effect(Source source) { course(source).effect.reset(); }
+
   /// The core as it is now; null before its first state.
+  const output::OutputCore* output() const { return output_.get(); }
   const scheduling::SchedulerCore* scheduler() const { return scheduler_.get(); }
   const memory::BlockSpaceManager* block_manager() const { return block_manager_.get(); }
   const scheduling::SchedulerConfig& scheduler_config() const { return scheduler_config_; }
@@ -134,6 +144,8 @@ class Replay {
   std::map<SequenceId, SharedTokens> offered_;  ///< in the last plan
   execution::StepOrder step_order_;
   execution::CacheOrder cache_order_;
+  routing::AdmissionLimits router_limits_;
+  TimeUs router_started_us_ = 0;
   std::unique_ptr<routing::RouterCore> router_;
   std::unique_ptr<output::OutputCore> output_;
 };

@@ -40,11 +40,9 @@ std::string of_request(const char* what, RequestId id) {
 }  // namespace
 
 bool Replay::load_router(bool went_on, Decoder& in) {
-  routing::AdmissionLimits limits;
-  TimeUs started_us = 0;
-  if (!in.get(limits) || !in.get(started_us) || !is_sound(limits)) return false;
+  if (!in.get(router_limits_) || !in.get(router_started_us_) || !is_sound(router_limits_)) return false;
   if (went_on) compare_state(Source::router, *router_, in);
-  router_ = std::make_unique<routing::RouterCore>(limits, started_us);
+  router_ = std::make_unique<routing::RouterCore>(router_limits_, router_started_us_);
   return router_->load(in) && in.num_left() == 0;
 }
 
@@ -120,10 +118,12 @@ bool Replay::enter_router(std::uint8_t input, Decoder& in) {
       if (!read(in)) return false;
       effects(router_->drain(), "drain");
       return true;
-    case RouterInput::abort_all:
-      if (!read(in, now) || !is_sound_time(now)) return false;
-      effects(router_->abort_all(now), "abort of all requests");
+    case RouterInput::abort_all: {
+      bool leave_resumable = false;
+      if (!read(in, now, leave_resumable) || !is_sound_time(now)) return false;
+      effects(router_->abort_all(now, leave_resumable), "abort of all requests");
       return true;
+    }
     case RouterInput::engine_failed: {
       Error error;
       if (!read(in, error)) return false;

@@ -44,13 +44,7 @@ void ResumableRequests::record(std::span<const std::byte> bytes) {
 }
 
 bool ResumableRequests::enter(std::uint8_t what, Decoder& in) {
-  if (what == kState) {
-    auto core = std::make_unique<output::OutputCore>(tokenizer_);
-    // Where it is damaged, what was known before is what it says.
-    if (!core->load(in) || in.num_left() > 0) return false;
-    core_ = std::move(core);
-    return true;
-  }
+  if (what == kState || what == kRecoveryState) return load(in);
   auto record = read_output_record(static_cast<std::uint8_t>(what - kFirstInput), in);
   if (!record) return false;
   if (core_ == nullptr) return true;  // its state was in a segment that is gone
@@ -58,11 +52,35 @@ bool ResumableRequests::enter(std::uint8_t what, Decoder& in) {
   const auto& [step, now] = std::get<std::pair<StepOutputs, TimeUs>>(*record);
   if (!core_->takes(step)) return false;
   core_->process(step, now);
+  now_ = std::max(now_, now);
+  return true;
+}
+
+/// Where the state is damaged, what was known before it counts.
+bool ResumableRequests::load(Decoder& in) {
+  auto core = std::make_unique<output::OutputCore>(tokenizer_);
+  if (!core->load(in) || in.num_left() > 0) return false;
+  core->keep_all_ended();
+  if (core_) {
+    for (auto& request : core_->resumable()) {
+      if (request.progress->has_ended()) ended_before_.emplace(request.spec->id, std::move(request));
+    }
+  }
+  core_ = std::move(core);
   return true;
 }
 
 std::vector<output::OutputCore::Resumable> ResumableRequests::take() const {
-  return core_ ? core_->resumable() : std::vector<output::OutputCore::Resumable>();
+  std::map<RequestId, output::OutputCore::Resumable> all;
+  for (const auto& [id, request] : ended_before_) {
+    if (request.until_us > now_) all.emplace(id, request);
+  }
+  if (core_) {
+    for (auto& request : core_->resumable()) all.insert_or_assign(request.spec->id, std::move(request));
+  }
+  std::vector<output::OutputCore::Resumable> in_order;
+  for (auto& [id, request] : all) in_order.push_back(std::move(request));
+  return in_order;
 }
 
 std::vector<SequenceDelta> told_deltas(const std::shared_ptr<const text::Tokenizer>& tokenizer, const RequestSpec& spec,

@@ -35,7 +35,11 @@ namespace pagoda::output {
 /// the terminal output; the usage counts the tokens of all best_of. Without best_of outputs come by index.
 class OutputCore {
  public:
-  explicit OutputCore(std::shared_ptr<const text::Tokenizer> tokenizer) : tokenizer_(std::move(tokenizer)) {}
+  static constexpr std::size_t kMaxEndedBytes = std::size_t{4} << 20;
+
+  /// `max_ended_bytes`: of resumable requests that have ended, the last are kept that take no more than this together.
+  explicit OutputCore(std::shared_ptr<const text::Tokenizer> tokenizer, std::size_t max_ended_bytes = kMaxEndedBytes)
+      : tokenizer_(std::move(tokenizer)), max_ended_bytes_(max_ended_bytes) {}
 
   /// A request will produce outputs. Before its first StepOutputs. False, and it is not, where it is to go on from what
   /// no request with this tokenizer comes to.
@@ -61,13 +65,12 @@ class OutputCore {
   struct Resumable {
     SharedSpec spec;
     std::shared_ptr<const RequestProgress> progress;
+    TimeUs until_us = 0;  ///< when one that has ended is forgotten
   };
   /// Those that are open, and those that have ended and may still be asked for; by their ids.
   std::vector<Resumable> resumable() const;
-
-  /// Of those that have ended the last are kept, as many and as much of them as this.
-  static constexpr std::size_t kMaxEndedRequests = 1024;
-  static constexpr std::size_t kMaxEndedBytes = std::size_t{4} << 20;
+  /// From now on all that have ended are kept for their time, however many bytes they take.
+  void keep_all_ended();
 
   /// What it has counted since it was made. Not part of its state: nothing follows from it.
   const metrics::RequestMetrics& metrics() const { return metrics_; }
@@ -77,7 +80,10 @@ class OutputCore {
 
   /// The state as bytes (output_state.cpp): of each sequence what it has produced, from which its detokenizer and its
   /// stop matcher are made again.
-  void save(Encoder& out) const;
+  void save(Encoder& out) const { save(out, Saved::all); }
+  /// Which requests a state has: those that a replay needs, or no more than a recovery needs.
+  enum class Saved : std::uint8_t { all, resumable, live_resumable };
+  void save(Encoder& out, Saved which) const;
   /// Of a core that has been told nothing. False for bytes that no core with this tokenizer has saved; it cannot be
   /// used then.
   bool load(Decoder& in);
@@ -149,6 +155,7 @@ class OutputCore {
   bool restore(const RequestSpec& spec, SequenceResult result, bool ended, SequenceState& sequence) const;
 
   std::shared_ptr<const text::Tokenizer> tokenizer_;
+  std::size_t max_ended_bytes_;
   std::unordered_map<RequestId, RequestState> requests_;
   std::deque<Ended> ended_to_resume_;  ///< in the order of their ends
   std::size_t ended_bytes_ = 0;        ///< about what they take

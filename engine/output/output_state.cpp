@@ -2,6 +2,7 @@
 // checked here.
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -17,7 +18,8 @@ std::size_t estimated_bytes(const OutputCore::Resumable& request) {
   constexpr std::size_t kTextEndBytes = 2;
   constexpr std::size_t kLogprobBytes = 16;
   const auto entry_bytes = [](const LogprobEntry& entry) { return kLogprobBytes * (1 + entry.top.size()); };
-  std::size_t bytes = request.spec->prompt->size() * kTokenBytes + request.spec->resume->text.size();
+  constexpr std::size_t kRequestBytes = 256;
+  std::size_t bytes = kRequestBytes + request.spec->prompt->size() * kTokenBytes + request.spec->resume->text.size();
   for (const auto& [result, ended] : request.progress->sequences) {
     bytes += result.text.size() + result.token_ids.size() * (kTokenBytes + kTextEndBytes);
     for (const LogprobEntry& entry : result.logprobs.value_or(std::vector<LogprobEntry>())) bytes += entry_bytes(entry);
@@ -28,9 +30,12 @@ std::size_t estimated_bytes(const OutputCore::Resumable& request) {
 
 }  // namespace
 
-void OutputCore::save(Encoder& out) const {
+void OutputCore::save(Encoder& out, Saved which) const {
   std::vector<const RequestState*> in_order;
-  for (const auto& [id, request] : requests_) in_order.push_back(&request);
+  for (const auto& [id, request] : requests_) {
+    if (which == Saved::all || request.spec->resume) in_order.push_back(&request);
+  }
+  out.put(max_ended_bytes_);
   std::ranges::sort(in_order, {}, [](const RequestState* request) { return request->spec->id; });
   out.put(in_order.size());
   for (const RequestState* request : in_order) {
@@ -42,6 +47,7 @@ void OutputCore::save(Encoder& out) const {
       out.put(sequence.ended);
     }
   }
+  if (which == Saved::live_resumable) return out.put(std::size_t{0});
   out.put(ended_to_resume_.size());
   for (const Ended& ended : ended_to_resume_) {
     out.put(ended.spec);
@@ -53,7 +59,7 @@ void OutputCore::save(Encoder& out) const {
 
 bool OutputCore::load(Decoder& in) {
   std::size_t num_requests = 0;
-  if (!in.get(num_requests)) return false;
+  if (!in.get(max_ended_bytes_) || !in.get(num_requests)) return false;
   for (; num_requests > 0; --num_requests) {
     if (!load_request(in)) return false;
   }
@@ -99,7 +105,7 @@ bool OutputCore::load_request(Decoder& in) {
 
 bool OutputCore::load_ended(Decoder& in) {
   std::size_t num_ended = 0;
-  if (!in.get(num_ended) || num_ended > kMaxEndedRequests) return false;
+  if (!in.get(num_ended)) return false;
   for (; num_ended > 0; --num_ended) {
     Ended ended;
     if (!get_spec(in, ended.spec) || !ended.spec->resume || !in.get(ended.progress) || !in.get(ended.until_us)) {
@@ -161,7 +167,7 @@ std::vector<OutputCore::Resumable> OutputCore::resumable() const {
     if (!request.spec->resume) continue;
     all.push_back({request.spec, std::make_shared<const RequestProgress>(progress_of(request))});
   }
-  for (const Ended& ended : ended_to_resume_) all.push_back({ended.spec, ended.progress});
+  for (const Ended& ended : ended_to_resume_) all.push_back({ended.spec, ended.progress, ended.until_us});
   std::ranges::sort(all, {}, [](const Resumable& request) { return request.spec->id; });
   return all;
 }
@@ -174,7 +180,11 @@ void OutputCore::keep_ended(const RequestState& request, const std::optional<Err
   Ended ended{request.spec, std::move(progress), now + request.spec->resume->keep_ms * 1000};
   ended_bytes_ += estimated_bytes({ended.spec, ended.progress});
   ended_to_resume_.push_back(std::move(ended));
-  while (ended_to_resume_.size() > kMaxEndedRequests || ended_bytes_ > kMaxEndedBytes) drop_oldest_ended();
+  while (ended_bytes_ > max_ended_bytes_) drop_oldest_ended();
+}
+
+void OutputCore::keep_all_ended() {
+  max_ended_bytes_ = std::numeric_limits<std::size_t>::max();
 }
 
 void OutputCore::forget_ended(TimeUs now) {

@@ -143,13 +143,16 @@ Result<SharedSpec> make_spec(const Arrival& arrival, const GenerateRequest& requ
     if (error.param.empty()) error.param = field;
     return fail(std::move(error));
   }
-  if (Status valid = check_prompt(*prompt, field, limits); !valid) return fail(valid.error());
+  const bool has_to_fit = !has_ended(request);
+  if (Status valid = has_to_fit ? check_prompt(*prompt, field, limits) : Status(); !valid) return fail(valid.error());
   auto spec = std::make_shared<RequestSpec>();
   spec->id = arrival.id;
   spec->tag = arrival.tag;
   spec->prompt = std::make_shared<const TokenIds>(std::move(*prompt));
   spec->sampling = sampling_of(request, limits);
-  spec->sampling.max_tokens = std::min(spec->sampling.max_tokens, limits.max_model_len - std::ssize(*spec->prompt));
+  if (has_to_fit) {
+    spec->sampling.max_tokens = std::min(spec->sampling.max_tokens, limits.max_model_len - std::ssize(*spec->prompt));
+  }
   spec->seed = request.sampling.seed ? *request.sampling.seed : derived_seed(limits.seed, arrival.id);
   spec->stream = request.stream;
   spec->priority = request.priority;

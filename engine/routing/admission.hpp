@@ -47,6 +47,11 @@ struct Arrival {
   static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.id, self.tag, self.at_us); }
 };
 
+/// Whether the request goes on from an engine in which it has ended: only its end is still to be sent.
+inline bool has_ended(const GenerateRequest& request) {
+  return request.progress && request.progress->has_ended() && request.prompt_token_ids;
+}
+
 /// Everything that can be told before the prompt is tokenized.
 /// Errors: invalid_request (param = the field), context_too_long.
 Status check_request(const GenerateRequest& request, const AdmissionLimits& limits);

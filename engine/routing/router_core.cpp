@@ -48,6 +48,20 @@ constexpr double kTtftMargin = 0.8;
 /// However long the queue is, who was refused may look again after so long.
 constexpr double kMostRetryAfterS = 600;
 
+Error goes_on_later() {
+  return {ErrorCode::shutting_down, "the server is shutting down; the request goes on when it has restarted", {}};
+}
+
+/// Whether another engine had admitted the request: no limit of the queue refuses it here.
+bool is_recovered(const GenerateRequest& request) {
+  return request.progress != nullptr;
+}
+
+/// Whether the engine samples tokens for the request that a grammar restricts.
+bool needs_grammar(const GenerateRequest& request) {
+  return request.sampling.structured_outputs && !has_ended(request);
+}
+
 Error out_of_time(std::int64_t timeout_ms) {
   return {ErrorCode::timeout,
           "the request was not done within its timeout of " + std::to_string(timeout_ms) + " ms, waiting included"};
@@ -84,13 +98,15 @@ Status RouterCore::check(ClientId client, std::uint64_t tag, const GenerateReque
   }
   if (failure_) return fail(*failure_);
   if (draining_) return fail(ErrorCode::shutting_down, "the server is shutting down");
+  if (has_ended(request)) return {};
   if (Status valid = check_request(request, limits_); !valid) return valid;
-  const auto& wish = request.sampling.structured_outputs;
-  if (wish && !has_grammar && !shared_grammar_job(client, *wish)) {
-    if (Status waits = grammar_queue_.check(client, kGrammarBytes); !waits) return waits;
+  if (!is_recovered(request)) {
+    if (needs_grammar(request) && !has_grammar && !shared_grammar_job(client, *request.sampling.structured_outputs)) {
+      if (Status waits = grammar_queue_.check(client, kGrammarBytes); !waits) return waits;
+    }
+    if (is_full()) return fail(queue_full());
+    if (Status in_time = check_ttft(std::ssize(live_), estimated_prompt_tokens(request)); !in_time) return in_time;
   }
-  if (is_full()) return fail(queue_full());
-  if (Status in_time = check_ttft(std::ssize(live_), estimated_prompt_tokens(request)); !in_time) return in_time;
   return request.prompt ? tokenizer_queue_.check(client, text_bytes(request)) : Status();
 }
 
@@ -132,10 +148,11 @@ Result<RouterCore::Submitted> RouterCore::submit(ClientId client, std::uint64_t 
     submitted.job = *job;
   }
   std::optional<JobId> grammar_job;
-  if (const auto& wish = request.sampling.structured_outputs; wish && !grammar) {
-    grammar_job = shared_grammar_job(client, *wish);
+  if (needs_grammar(request) && !grammar) {
+    grammar_job = shared_grammar_job(client, *request.sampling.structured_outputs);
     if (!grammar_job) {
-      const auto job = grammar_queue_.add(client, kGrammarBytes);
+      const auto job = is_recovered(request) ? grammar_queue_.add_beyond_limits(client, kGrammarBytes)
+                                             : grammar_queue_.add(client, kGrammarBytes);
       if (!job) return fail(job.error());
       submitted.grammar_job = grammar_job = *job;
     }
@@ -155,6 +172,7 @@ Result<RouterCore::Submitted> RouterCore::submit(ClientId client, std::uint64_t 
                 .waited_us = waited_us,
                 .request_id = request.request_id,
                 .user = request.user,
+                .resumable = request.resumable,
                 .grammar = grammar.value_or(nullptr)};
   if (entry.timeout_ms > 0) {
     entry.deadline_us = entry.arrival.at_us + entry.timeout_ms * 1000;
@@ -180,7 +198,8 @@ RouterCore::Effects RouterCore::prompt_encoded(RequestId id, Result<TokenIds> pr
     return with_end_of_drain(std::move(effects));
   }
   const std::int64_t num_prompt_tokens = std::ssize(*(*spec)->prompt);
-  if (Status in_time = check_ttft(request.num_before, num_prompt_tokens); !in_time) {
+  const bool has_limit = !is_recovered(*request.outside);
+  if (Status in_time = has_limit ? check_ttft(request.num_before, num_prompt_tokens) : Status(); !in_time) {
     refuse(found, std::move(in_time.error()), effects);
     return with_end_of_drain(std::move(effects));
   }
@@ -330,12 +349,21 @@ RouterCore::Effects RouterCore::drain() {
   return with_end_of_drain({});
 }
 
-RouterCore::Effects RouterCore::abort_all(TimeUs now) {
+RouterCore::Effects RouterCore::abort_all(TimeUs now, bool leave_resumable) {
   std::vector<RequestId> ids;
   for (const auto& [id, request] : live_) ids.push_back(id);
-  aborted_by_drain_ += std::ssize(ids);
   Effects effects;
-  for (const RequestId id : ids) abort(id, now, effects);
+  for (const RequestId id : ids) {
+    const auto found = live_.find(id);
+    if (!leave_resumable || !found->second.resumable) {
+      ++aborted_by_drain_;
+      abort(id, now, effects);
+    } else if (found->second.outside) {
+      refuse(found, goes_on_later(), effects);
+    } else {
+      effects.expired.push_back({id, goes_on_later()});
+    }
+  }
   return with_end_of_drain(std::move(effects));
 }
 

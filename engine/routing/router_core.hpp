@@ -80,9 +80,11 @@ class RouterCore {
   Status check(ClientId client, std::uint64_t tag, const GenerateRequest& request, bool has_grammar) const;
   /// Takes a request in, or refuses it before anything is allocated.
   /// Errors: duplicate_id (the client has a live request with this tag), invalid_request (param = the field),
-  /// context_too_long, queue_full, shutting_down, or why the engine failed.
-  /// `grammar`: of its structured_outputs, when that is known already. `waited_us`: time since the request's arrival,
-  /// for example until its model was loaded; it counts in timings and in the request's timeout.
+  /// context_too_long, queue_full, shutting_down, or why the engine failed. A request that goes on from another engine
+  /// (GenerateRequest::progress) passes the limits of the queue, of target_ttft_ms and of the grammar compiler; one
+  /// that has ended there needs no grammar. `grammar`: of its structured_outputs, when that is known already.
+  /// `waited_us`: time since the request's arrival, for example until its model was loaded; it counts in timings and in
+  /// the request's timeout.
   Result<Submitted> submit(ClientId client, std::uint64_t tag, const GenerateRequest& request, TimeUs now,
                            const std::optional<grammar::SharedGrammar>& grammar = std::nullopt, TimeUs waited_us = 0);
   /// The ids of a request's prompt, or why it has none. Nothing when the request has ended meanwhile.
@@ -125,9 +127,11 @@ class RouterCore {
 
   /// From now on requests are refused with shutting_down.
   Effects drain();
-  /// The drain's time is over.
-  Effects abort_all(TimeUs now);
-  /// How many requests a drain had to abort. Error: the engine failed under it.
+  /// The drain's time is over: ends all live requests. `leave_resumable`: the next server goes on with those that are
+  /// resumable; they end here with the error shutting_down.
+  Effects abort_all(TimeUs now, bool leave_resumable = false);
+  /// How many requests a drain had to abort, without those that it left to the next server. Error: the engine failed
+  /// under it.
   Result<std::int64_t> drained() const;
   /// From now on everything is refused with `error`. Requests outside end here; those inside, the engine tells.
   Effects engine_failed(Error error);
@@ -167,12 +171,13 @@ class RouterCore {
     TimeUs waited_us = 0;                      ///< between its arrival and its submission
     std::string request_id;
     std::string user;
+    bool resumable = false;
     grammar::SharedGrammar grammar;  ///< of an outside one; not among the fields, as RequestSpec's
 
     static constexpr auto visit_fields(auto& self, auto&& visit) {
       return visit(self.client, self.arrival, self.outside, self.job, self.grammar_job, self.encoded,
                    self.num_prompt_tokens, self.estimated_prompt_tokens, self.deadline_us, self.timeout_ms,
-                   self.num_before, self.waited_us, self.request_id, self.user);
+                   self.num_before, self.waited_us, self.request_id, self.user, self.resumable);
     }
   };
   using Requests = std::map<RequestId, Request>;  // in order: so are the effects of what concerns many

@@ -29,8 +29,7 @@ bool RouterCore::load(Decoder& in) {
   if (!visit_fields(*this, [&](auto&... fields) { return (in.get(fields) && ...); })) return false;
   if (!placement_.load(in) || !tokenizer_queue_.load(in) || !grammar_queue_.load(in)) return false;
   if (next_id_ > kMostRequests || !is_count(aborted_by_drain_) || !is_count(aborted_outside_)) return false;
-  if (std::ssize(live_) > limits_.max_queued_requests || !work_rate_.is_sound()) return false;
-  if (!ttft_forecast_.is_sound()) return false;
+  if (!work_rate_.is_sound() || !ttft_forecast_.is_sound()) return false;
   for (const auto& [id, request] : live_) {
     if (!is_sound(id, request)) return false;
     if (!of_client_[request.client].emplace(request.arrival.tag, id).second) return false;
@@ -54,10 +53,12 @@ bool RouterCore::is_sound(RequestId id, const Request& request) const {
   const bool waits_for_grammar = request.grammar_job && request.outside && request.outside->sampling.structured_outputs;
   if (request.grammar_job && !waits_for_grammar) return false;
   if (request.encoded && (!waits_for_grammar || request.job || !pagoda::is_sound(request.encoded))) return false;
-  const bool has_prompt = request.num_prompt_tokens > 0 && request.num_prompt_tokens <= limits_.max_model_len;
+  // Another engine, which may have had other limits, admitted a resumable request that has ended.
+  const std::int64_t most_tokens = request.resumable ? kMostTokens : limits_.max_model_len;
+  const bool has_prompt = request.num_prompt_tokens > 0 && request.num_prompt_tokens <= most_tokens;
   if (!request.outside) return has_prompt;
   if (request.encoded ? !has_prompt : request.num_prompt_tokens != 0) return false;
-  return check_request(*request.outside, limits_).has_value();
+  return has_ended(*request.outside) || check_request(*request.outside, limits_).has_value();
 }
 
 }  // namespace pagoda::routing

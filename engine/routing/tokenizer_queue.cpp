@@ -20,6 +20,10 @@ Status TokenizerQueue::check(ClientId client_id, std::int64_t text_bytes) const 
 
 Result<TokenizerQueue::JobId> TokenizerQueue::add(ClientId client_id, std::int64_t text_bytes) {
   if (Status status = check(client_id, text_bytes); !status) return fail(std::move(status.error()));
+  return add_beyond_limits(client_id, text_bytes);
+}
+
+TokenizerQueue::JobId TokenizerQueue::add_beyond_limits(ClientId client_id, std::int64_t text_bytes) {
   const std::int64_t job_bytes = text_bytes + kJobBytes;
   Client& client = clients_[client_id];
   const JobId id = next_job_++;

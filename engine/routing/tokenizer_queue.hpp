@@ -38,6 +38,8 @@ class TokenizerQueue {
   Status check(ClientId client, std::int64_t text_bytes) const;
   /// Error: as check.
   Result<JobId> add(ClientId client, std::int64_t text_bytes);
+  /// Adds a job that was admitted before, whatever is in the queue.
+  JobId add_beyond_limits(ClientId client, std::int64_t text_bytes);
 
   /// The job that goes to the tokenizer now, if one may.
   std::optional<JobId> next();

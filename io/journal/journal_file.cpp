@@ -1,70 +1,52 @@
 #include "io/journal/journal_file.hpp"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <exception>
 #include <filesystem>
-#include <fstream>
 #include <system_error>
 #include <utility>
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <spdlog/spdlog.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
+#include "io/journal/journal_format.hpp"
 #include "io/journal/record_layout.hpp"
 #include "io/version.hpp"
 
 namespace pagoda::io {
 namespace {
 
-constexpr std::string_view kMagic = "PAGODA-J";
-constexpr std::uint32_t kFormat = 2;
-constexpr std::size_t kHeaderBytes = 4096;
-// Where things stand in it:
-constexpr std::size_t kFormatAt = 8;
-constexpr std::size_t kNumSegmentsAt = 12;
-constexpr std::size_t kSegmentBytesAt = 16;
-constexpr std::size_t kLayoutAt = 24;
-constexpr std::size_t kVersionAt = 32;
-constexpr std::size_t kMaxVersionBytes = 256;
-constexpr std::size_t kResumableLayoutAt = 296;
-constexpr std::uint32_t kNumSegments = 4;
-constexpr std::size_t kSegmentHeaderBytes = 8;
-constexpr std::size_t kRecordHeaderBytes = 8;
-constexpr std::size_t kLeastSegmentBytes = 64 << 10;
-/// A segment that was full with fewer records than this held little but states, and the engine would write states most
-/// of the time: then so many records are left out.
-constexpr std::int64_t kLeastRecords = 64;
-constexpr std::int64_t kSkippedRecords = 10'000;
+using namespace journal_format;
+
 constexpr int kKeptJournals = 3;
+constexpr std::size_t kStatePieceBytes = 64 << 10;   ///< of a state; the lock is free between two pieces
+constexpr std::size_t kBatchBytes = 256 << 10;       ///< of records that wait for the follower
+constexpr std::size_t kMaxQueueBytes = 128U << 20U;  ///< likewise; a follower that is so far behind begins anew
+constexpr std::size_t kQueueHeaderBytes = 12;
+constexpr std::size_t kMaxSpareBatches = 16;
+constexpr int kFollowerNice = 5;
 
-std::size_t aligned(std::size_t bytes) {
-  return (bytes + 7) & ~std::size_t{7};
+std::size_t segment_bytes_of(std::int64_t bytes) {
+  return static_cast<std::size_t>(bytes) / kNumSegments / 4096 * 4096;
 }
 
-template <class T>
-void put(std::span<std::byte> to, std::size_t at, T value) {
-  for (std::size_t i = 0; i < sizeof(T); ++i) to[at + i] = static_cast<std::byte>(value >> (8 * i));
+/// A segment is full when it is used up to here.
+std::size_t full_at(std::size_t segment_bytes) {
+  return segment_bytes / 4 * 3;
 }
 
-template <class T>
-T get(std::span<const std::byte> from, std::size_t at) {
-  T value = 0;
-  for (std::size_t i = 0; i < sizeof(T); ++i) value |= static_cast<T>(static_cast<T>(from[at + i]) << (8 * i));
-  return value;
-}
-
-std::uint32_t checksum(std::span<const std::byte> bytes, std::uint64_t segment) {
-  return static_cast<std::uint32_t>(XXH3_64bits_withSeed(bytes.data(), bytes.size(), segment));
+/// States leave an eighth of a segment to the records that come while they are written, and another to those behind.
+std::size_t states_end_at(std::size_t segment_bytes) {
+  return segment_bytes / 8 * 5;
 }
 
 tl::unexpected<Error> refused(const char* what, const std::string& path, int error) {
@@ -103,18 +85,18 @@ Result<std::string> keep_unread(const std::string& path) {
   return fail(ErrorCode::bad_config, "journal: cannot keep " + path + " as " + name + ": " + error.message());
 }
 
-bool is_journal(const std::string& path) {
-  std::array<char, kMagic.size()> begin{};
-  std::ifstream(path, std::ios::binary).read(begin.data(), begin.size());
-  return std::string_view(begin.data(), begin.size()) == kMagic;
-}
-
 Result<std::shared_ptr<JournalFile>> JournalFile::create(const std::string& place, std::int64_t bytes,
                                                          std::string setup, const Options& options) {
   const std::string path = options.takes_place_later ? place + kLaterSuffix : place;
-  const std::size_t segment_bytes = static_cast<std::size_t>(bytes) / kNumSegments / 4096 * 4096;
+  const std::size_t segment_bytes = segment_bytes_of(bytes);
   if (segment_bytes < kLeastSegmentBytes) {
     return fail(ErrorCode::bad_config, "journal_mib is too small for a journal", "journal_mib");
+  }
+  Options all = options;
+  if (all.lock == nullptr) {
+    auto lock = JournalLock::take(place);
+    if (!lock) return fail(std::move(lock.error()));
+    all.lock = std::move(*lock);
   }
   struct stat before {};
   if (::stat(path.c_str(), &before) == 0) {
@@ -150,7 +132,7 @@ Result<std::shared_ptr<JournalFile>> JournalFile::create(const std::string& plac
   // Last: who dies before it leaves a file of which nothing is said.
   std::atomic_signal_fence(std::memory_order_seq_cst);
   std::memcpy(map.data(), kMagic.data(), kMagic.size());
-  return std::shared_ptr<JournalFile>(new JournalFile(place, map, segment_bytes, std::move(setup), options));
+  return std::shared_ptr<JournalFile>(new JournalFile(place, map, segment_bytes, std::move(setup), std::move(all)));
 }
 
 JournalFile::JournalFile(std::string path, std::span<std::byte> file, std::size_t segment_bytes, std::string setup,
@@ -161,6 +143,7 @@ JournalFile::JournalFile(std::string path, std::span<std::byte> file, std::size_
       setup_(std::move(setup)),
       options_(std::move(options)) {
   begin_segment();
+  if (options_.follows) follower_ = std::thread([this] { follow(); });
 }
 
 Status JournalFile::take_place() {
@@ -177,6 +160,14 @@ Status JournalFile::take_place() {
 }
 
 JournalFile::~JournalFile() {
+  if (follower_.joinable()) {
+    {
+      const std::lock_guard lock(mutex_);
+      ends_ = true;
+    }
+    work_.notify_one();
+    follower_.join();
+  }
   ::munmap(file_.data(), file_.size());
 }
 
@@ -185,7 +176,11 @@ std::span<std::byte> JournalFile::current() const {
   return file_.subspan(kHeaderBytes + index * segment_bytes_, segment_bytes_);
 }
 
+/// Where the follower has not written the output core's state in time, the core itself begins the next segment with it:
+/// the requests to recover are never further back than a segment.
 void JournalFile::begin_segment() {
+  FollowedSource& output = sources_[static_cast<std::size_t>(journal::Source::output)];
+  if (output.with_state != segment_) output.is_followed = false;
   segment_ += is_torn_ ? 2 : 1;
   const std::span<std::byte> segment = current();
   // What was in its place ends before its number changes.
@@ -193,7 +188,6 @@ void JournalFile::begin_segment() {
   std::atomic_signal_fence(std::memory_order_seq_cst);
   put(segment, 0, segment_);
   used_ = kSegmentHeaderBytes;
-  num_records_ = 0;
   is_torn_ = false;
   std::vector<std::byte> record;
   Encoder out(record);
@@ -216,7 +210,6 @@ bool JournalFile::write(std::span<const std::byte> record) {
   std::atomic_signal_fence(std::memory_order_seq_cst);
   put(segment, used_, static_cast<std::uint32_t>(record.size()));
   used_ = end;
-  ++num_records_;
   return true;
 }
 
@@ -228,135 +221,175 @@ std::uint64_t JournalFile::segment() const {
 bool JournalFile::append(std::uint64_t segment, std::span<const std::byte> record) {
   PAGODA_ASSERT(!record.empty(), "a record of length 0 would be the end");
   const std::lock_guard lock(mutex_);
-  if (num_to_skip_ > 0) {
-    --num_to_skip_;
-    return true;
-  }
+  const auto source = static_cast<std::size_t>(record[0]);
+  if (source < sources_.size() && sources_[source].is_stopped) return true;
   if (segment != segment_) return false;
+  if (source < sources_.size() && sources_[source].is_followed) queue(record);
   if (!is_torn_) is_torn_ = !write(record);
   return true;
 }
 
-void JournalFile::begin_segment_if_full() {
+bool JournalFile::append_state(std::uint64_t segment, std::span<const std::byte> record) {
   const std::lock_guard lock(mutex_);
-  if (num_to_skip_ > 0 || (!is_torn_ && used_ < segment_bytes_ / 4 * 3)) return;
-  if (num_records_ < kLeastRecords && segment_ != last_skipped_) {
-    last_skipped_ = segment_;
-    num_to_skip_ = kSkippedRecords;
-    is_torn_ = true;
-    if (!std::exchange(has_warned_, true)) {
-      spdlog::warn(
-          "journal: the state of what runs takes most of a segment of {} KiB, so much is left out; raise "
-          "journal_mib",
-          segment_bytes_ >> 10U);
-    }
-    return;
-  }
-  begin_segment();
-}
-
-namespace {
-
-/// The records of a segment up to its end, or to the first that is not whole.
-bool read_segment(std::span<const std::byte> bytes, JournalContents::Segment& segment) {
-  std::size_t at = kSegmentHeaderBytes;
-  while (at + kRecordHeaderBytes <= bytes.size()) {
-    const auto length = get<std::uint32_t>(bytes, at);
-    if (length == 0) return true;
-    if (length > bytes.size() - at - kRecordHeaderBytes) return false;
-    const auto record = bytes.subspan(at + kRecordHeaderBytes, length);
-    if (get<std::uint32_t>(bytes, at + 4) != checksum(record, segment.number)) return false;
-    segment.records.push_back(record);
-    at += aligned(kRecordHeaderBytes + length);
-  }
+  const auto source = static_cast<journal::Source>(record[0]);
+  FollowedSource& its = sources_.at(static_cast<std::size_t>(source));
+  if (its.is_stopped) return true;
+  if (segment != segment_) return false;
+  its.is_followed = options_.follows && journal::StateFollower::can_follow(source) &&
+                    (source != journal::Source::output || options_.tokenizer != nullptr);
+  if (its.is_followed) queue(record);
+  if (!is_torn_ && used_ + record.size() <= states_end_at(segment_bytes_) && write(record)) its.with_state = segment;
   return true;
 }
 
-/// What the header says of the program that wrote the file, for a message.
-std::string writer_of(std::span<const std::byte> header) {
-  const auto length = std::min<std::size_t>(get<std::uint32_t>(header, kVersionAt), kMaxVersionBytes);
-  std::string name(reinterpret_cast<const char*>(header.data() + kVersionAt + 4), length);
-  std::erase_if(name, [](char c) { return c < '!' || c > '~'; });
-  return name.empty() ? "of unknown version" : "of version " + name;
+bool JournalFile::follows(journal::Source source) const {
+  const std::lock_guard lock(mutex_);
+  return sources_.at(static_cast<std::size_t>(source)).is_followed;
 }
 
-/// What is left of a program that died before the header was written.
-bool says_nothing(std::span<const std::byte> file) {
-  return std::ranges::all_of(file.first(std::min(file.size(), kMagic.size())),
-                             [](std::byte byte) { return byte == std::byte{0}; });
+void JournalFile::stop(journal::Source source) {
+  const std::lock_guard lock(mutex_);
+  sources_.at(static_cast<std::size_t>(source)) = {};
+  sources_.at(static_cast<std::size_t>(source)).is_stopped = true;
 }
 
-/// Whether the records that are wanted are this build's. Builds before the second digest left its place empty.
-bool has_layout(std::span<const std::byte> header, Records wanted) {
-  const auto of_resumable = get<std::uint64_t>(header, kResumableLayoutAt);
-  if (wanted == Records::of_resumable_requests && of_resumable != 0) {
-    return of_resumable == layout_of_resumable_requests();
-  }
-  return get<std::uint64_t>(header, kLayoutAt) == layout_of_records();
+void JournalFile::begin_segment_if_full() {
+  const std::lock_guard lock(mutex_);
+  if (is_torn_ || used_ >= full_at(segment_bytes_)) begin_segment();
 }
 
-}  // namespace
-
-Result<JournalContents> parse_journal(std::vector<std::byte> bytes, const std::string& path, Records wanted) {
-  const auto bad = [&](const std::string& what) { return fail(ErrorCode::bad_file, path + " " + what); };
-  JournalContents contents;
-  contents.bytes = std::move(bytes);
-  const std::span<const std::byte> file(contents.bytes);
-  if (says_nothing(file)) return contents;
-  if (file.size() < kHeaderBytes || std::memcmp(file.data(), kMagic.data(), kMagic.size()) != 0) {
-    return bad("is not a journal");
-  }
-  const std::string by_another =
-      "it was written by a build " + writer_of(file) + ", this one is of version " + std::string(version());
-  if (const auto format = get<std::uint32_t>(file, kFormatAt); format != kFormat) {
-    return bad("is a journal of format " + std::to_string(format) + ", this program reads " + std::to_string(kFormat) +
-               ": " + by_another);
-  }
-  const auto num_segments = get<std::uint32_t>(file, kNumSegmentsAt);
-  const auto segment_bytes = get<std::uint64_t>(file, kSegmentBytesAt);
-  const auto version_bytes = get<std::uint32_t>(file, kVersionAt);
-  if (version_bytes > kMaxVersionBytes || segment_bytes < kLeastSegmentBytes ||
-      segment_bytes > (file.size() - kHeaderBytes) || num_segments > (file.size() - kHeaderBytes) / segment_bytes) {
-    return bad("is cut short, or its header is damaged");
-  }
-  contents.version.assign(reinterpret_cast<const char*>(file.data() + kVersionAt + 4), version_bytes);
-  if (!has_layout(file, wanted)) {
-    return bad("has records of another layout: " + by_another + "; another build's journal is read by that one");
-  }
-  for (std::uint32_t i = 0; i < num_segments; ++i) {
-    const auto part = file.subspan(kHeaderBytes + i * segment_bytes, segment_bytes);
-    JournalContents::Segment segment{get<std::uint64_t>(part, 0), {}};
-    if (segment.number == 0) continue;
-    contents.num_damaged += read_segment(part, segment) ? 0 : 1;
-    if (!segment.records.empty()) contents.segments.push_back(std::move(segment));
-  }
-  std::ranges::sort(contents.segments, {}, &JournalContents::Segment::number);
-  return contents;
+std::size_t JournalFile::max_state_bytes(std::int64_t bytes) {
+  return states_end_at(segment_bytes_of(bytes));
 }
 
-std::optional<JournalContents::Setup> setup_of(const JournalContents& journal) {
-  if (journal.segments.empty()) return std::nullopt;
-  Decoder in(journal.segments.back().records.front());
-  journal::Source source{};
-  std::uint8_t what = 0;
-  JournalContents::Setup setup;
-  const bool is_setup = in.get(source) && in.get(what) && source == journal::Source::setup && what == journal::kState;
-  if (!is_setup || !in.get(setup.config) || !in.get(setup.model) || in.num_left() > 0) return std::nullopt;
-  return setup;
+/// Live requests, and the other cores, have more than that beside them.
+std::size_t JournalFile::max_ended_bytes(std::int64_t bytes) {
+  return segment_bytes_of(bytes) / 4;
 }
 
-Result<JournalContents> read_journal(const std::string& path, Records wanted) {
-  constexpr std::uintmax_t kMostBytes = std::uintmax_t{1} << 36U;
-  std::error_code error;
-  const auto size = std::filesystem::file_size(path, error);
-  if (error) return fail(ErrorCode::io_failed, "cannot read " + path + ": " + error.message());
-  if (size > kMostBytes) return fail(ErrorCode::bad_file, path + " is not a journal");
-  std::vector<std::byte> bytes(size);
-  std::ifstream file(path, std::ios::binary);
-  if (!file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(size))) {
-    return fail(ErrorCode::io_failed, "cannot read " + path + ": " + std::strerror(errno));
+std::int64_t JournalFile::mib_for_states(std::size_t bytes) {
+  constexpr std::size_t kMiB = std::size_t{1} << 20U;
+  return static_cast<std::int64_t>((bytes / 5 * 8 * kNumSegments + 2 * kMiB - 1) / kMiB);
+}
+
+/// With the lock. The follower need not hurry but where a segment has begun: a step wakes it seldom. A batch never
+/// grows beyond the memory that it begins with, unless by one large record: no step copies what waits.
+void JournalFile::queue(std::span<const std::byte> record) {
+  const std::size_t bytes = kQueueHeaderBytes + record.size();
+  if (queue_bytes_ + bytes > kMaxQueueBytes) return follow_none();
+  if (queue_.empty() || queue_.back().size() + bytes > kBatchBytes) {
+    queue_.emplace_back();
+    if (!spare_batches_.empty()) {
+      queue_.back().swap(spare_batches_.back());
+      spare_batches_.pop_back();
+    }
+    queue_.back().reserve(std::max(kBatchBytes, bytes));
   }
-  return parse_journal(std::move(bytes), path, wanted);
+  std::vector<std::byte>& batch = queue_.back();
+  const std::size_t at = batch.size();
+  batch.resize(at + kQueueHeaderBytes);
+  put(batch, at, segment_);
+  put(batch, at + 8, static_cast<std::uint32_t>(record.size()));
+  batch.insert(batch.end(), record.begin(), record.end());
+  queue_bytes_ += bytes;
+  FollowedSource& its = sources_[static_cast<std::size_t>(record[0])];
+  const bool is_first = std::exchange(its.segment, segment_) != segment_;
+  if ((!is_first && queue_bytes_ < kBatchBytes) || std::exchange(has_work_, true)) return;
+  work_.notify_one();
+}
+
+/// With the lock. Each core writes its next state itself, and is followed from there.
+void JournalFile::follow_none() {
+  for (FollowedSource& its : sources_) its.is_followed = false;
+  queue_.clear();
+  queue_bytes_ = 0;
+}
+
+void JournalFile::follow() {
+  ::pthread_setname_np(::pthread_self(), "pagoda-journal");
+  ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kFollowerNice);  // it is never waited for
+  try {
+    journal::StateFollower follower(*this, options_.tokenizer);
+    std::deque<std::vector<std::byte>> batches;
+    for (;;) {
+      if (batches.size() > kMaxSpareBatches) batches.resize(kMaxSpareBatches);
+      {
+        std::unique_lock lock(mutex_);
+        for (; !batches.empty() && spare_batches_.size() < kMaxSpareBatches; batches.pop_front()) {
+          batches.front().clear();
+          spare_batches_.push_back(std::move(batches.front()));
+        }
+        work_.wait(lock, [this] { return has_work_ || ends_; });
+        if (ends_) return;
+        has_work_ = false;
+        batches.clear();
+        batches.swap(queue_);
+        queue_bytes_ = 0;
+      }
+      for (const std::vector<std::byte>& batch : batches) {
+        for (std::size_t at = 0; at < batch.size();) {
+          const auto segment = get<std::uint64_t>(batch, at);
+          const auto length = get<std::uint32_t>(batch, at + 8);
+          follower.record(segment, std::span(batch).subspan(at + kQueueHeaderBytes, length));
+          at += kQueueHeaderBytes + length;
+        }
+      }
+    }
+  } catch (const std::exception& error) {
+    spdlog::warn("journal: states are written in the steps from now on: {}", error.what());
+    const std::lock_guard lock(mutex_);
+    options_.follows = false;
+    follow_none();
+  }
+}
+
+std::optional<std::size_t> JournalFile::room(std::uint64_t segment) const {
+  const std::lock_guard lock(mutex_);
+  if (segment != segment_ || is_torn_) return std::nullopt;
+  const std::size_t end = states_end_at(segment_bytes_);
+  return end - std::min(end, used_);
+}
+
+void JournalFile::put_first_state(std::uint64_t segment, std::span<const std::byte> record) {
+  const bool is_for_recovery = record[1] == static_cast<std::byte>(journal::kRecoveryState);
+  const std::byte kind = is_for_recovery ? kForRecovery : std::byte{0};
+  auto left = record.subspan(journal::kRecordHeaderBytes);
+  std::vector<std::byte> piece;
+  for (bool is_first = true; is_first || !left.empty(); is_first = false) {
+    const auto bytes = left.first(std::min(left.size(), kStatePieceBytes));
+    left = left.subspan(bytes.size());
+    const std::byte place = (is_first ? kFirstPiece : std::byte{0}) | (left.empty() ? kLastPiece : std::byte{0});
+    piece = {record[0], kStatePiece, place | kind};
+    piece.insert(piece.end(), bytes.begin(), bytes.end());
+    const std::lock_guard lock(mutex_);
+    if (segment != segment_ || is_torn_ || !write(piece)) return;
+    if (left.empty()) sources_.at(static_cast<std::size_t>(record[0])).with_state = segment;
+  }
+}
+
+bool JournalFile::has_state(std::uint64_t segment, journal::Source source) const {
+  const std::lock_guard lock(mutex_);
+  return sources_.at(static_cast<std::size_t>(source)).with_state == segment;
+}
+
+void JournalFile::left_out(std::uint64_t segment, journal::Source source, std::size_t bytes) {
+  {
+    const std::lock_guard lock(mutex_);
+    sources_.at(static_cast<std::size_t>(source)).with_state = segment;
+  }
+  if (std::exchange(has_warned_.at(static_cast<std::size_t>(source)), true)) return;
+  const bool is_output = source == journal::Source::output;
+  spdlog::warn(
+      "journal: the state of the {} takes {} KiB, a segment takes {} KiB of states: {}; raise journal_mib to {}",
+      journal::to_string(source), bytes >> 10U, max_room() >> 10U,
+      is_output ? "resumable requests may be lost if the server dies"
+                : "pagoda replay cannot begin there, resumable requests are recovered all the same",
+      mib_for_states(bytes));
+}
+
+void JournalFile::lost(journal::Source source) {
+  const std::lock_guard lock(mutex_);
+  sources_.at(static_cast<std::size_t>(source)).is_followed = false;
 }
 
 }  // namespace pagoda::io

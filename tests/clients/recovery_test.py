@@ -83,7 +83,8 @@ class KilledServer:
 class HttpStream:
     """A resumable stream over HTTP: its client comes back until it has all of it, whatever happens."""
 
-    def __init__(self, server, path, body, request_id, key=None, num_connections=0, leave_after=None):
+    def __init__(self, server, path, body, request_id, key=None, num_connections=0, leave_after=None,
+                 stays_away=False):
         self.server, self.path, self.request_id = server, path, request_id
         self.body = dict(body, stream=True, resumable=True)
         self.headers = {"Authorization": f"Bearer {key}"} if key else {}
@@ -91,6 +92,8 @@ class HttpStream:
         self.problem = None
         self.num_connections = num_connections
         self.leave_after = leave_after  # events, after which the client goes away once
+        self.stays_away = stays_away  # once it has left
+        self.is_away = False
         self.ended = threading.Event()
         self.thread = threading.Thread(target=self.run, daemon=True)
         self.thread.start()
@@ -101,9 +104,11 @@ class HttpStream:
             while not self.ended.is_set():
                 assert time.monotonic() < deadline, f"the stream did not end: {len(self.events)} events"
                 try:
-                    self.read_once()
+                    if not self.is_away:
+                        self.read_once()
                 except (ConnectionError, EOFError, socket.timeout):
-                    time.sleep(0.01)  # the server is gone, or we have left it
+                    pass  # the server is gone, or we have left it
+                time.sleep(0.01)
         except Exception as error:  # noqa: told by the test
             self.problem = f"{type(error).__name__}: {error}"
             self.ended.set()
@@ -153,6 +158,7 @@ class HttpStream:
                     self.take(event.decode())
                     if self.leave_after is not None and len(self.events) >= self.leave_after:
                         self.leave_after = None
+                        self.is_away = self.stays_away
                         raise EOFError
 
     def take(self, event):
@@ -462,6 +468,178 @@ class KilledServers(Case):
             self.assertEqual(server.request("GET", "/v1/streams/mine")[0], 401)
         self.finish([stream])
         self.assertEqual(len([e for e in stream.events if "token_ids" not in e and "[DONE]" in e]), 1)
+
+
+def read_event(file):
+    line = file.readline()
+    if not line:
+        raise EOFError
+    return json.loads(line)
+
+
+class Limits(Case):
+    """What is recovered was admitted once: no limit of the new server refuses it."""
+
+    def lines(self, server):
+        connection = socket.create_connection((server.host, server.lines_port), timeout=120 * SLOWNESS)
+        self.addCleanup(connection.close)
+        file = connection.makefile("rb")
+
+        def say(*lines):
+            connection.sendall(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+        return say, file
+
+    def end_some(self, server, count, at_once=20, **body):
+        """So many requests that have ended, and whose clients could still ask for them."""
+        say, file = self.lines(server)
+        for first in range(0, count, at_once):
+            names = range(first, min(first + at_once, count))
+            say(*({"id": f"ended-{i}", "prompt": PROMPTS[0], "max_tokens": 2, "temperature": 0, "resumable": True,
+                   **body} for i in names))
+            left = len(names)
+            while left:
+                event = read_event(file)
+                self.assertNotEqual(event["event"], "error", event)
+                left -= event["event"] == "done"
+
+    def run_live(self, server, count, **body):
+        """The number of events of each live request that its client has seen before the server is killed."""
+        say, file = self.lines(server)
+        say(*({"id": f"live-{i}", "prompt": PROMPTS[i % 4], "max_tokens": 300, "ignore_eos": True, "temperature": 0,
+               "resumable": True, **body} for i in range(count)))
+        seen = {f"live-{i}": 0 for i in range(count)}
+        while min(seen.values()) < 3:
+            event = read_event(file)
+            self.assertEqual(event["event"], "delta", event)
+            seen[event["id"]] += 1
+        return seen
+
+    def outcomes(self, server, seen):
+        """How each request ends for a client that asks for the rest of it."""
+        say, file = self.lines(server)
+        say(*({"op": "attach", "id": name, "from": number} for name, number in seen.items()))
+        ends = {}
+        while len(ends) < len(seen):
+            event = read_event(file)
+            if event["event"] != "delta":
+                ends[event["id"]] = event["event"] if event["event"] == "done" else event["error"]
+        return ends
+
+    def check_all_end(self, *more, num_ended, ended=None, live=None):
+        journal = os.path.join(self.folder(), "j")
+        server = self.server(*more, journal=journal)
+        self.end_some(server, num_ended, **(ended or {}))
+        seen = self.run_live(server, 3, **(live or {}))
+        server.kill()
+        server.start()
+        seen |= {f"ended-{i}": 0 for i in range(num_ended)}
+        ends = self.outcomes(server, seen)
+        self.assertEqual({name: end for name, end in ends.items() if end != "done"}, {})
+
+    def test_more_requests_than_the_queue_takes_are_recovered(self):
+        self.check_all_end("--max-queued-requests", "4", num_ended=40, ended={"at_once": 1})
+
+    def test_more_prompt_tokens_than_the_queue_takes_are_recovered(self):
+        self.check_all_end("--max-queued-prompt-tokens", "60", num_ended=40, ended={"at_once": 1})
+
+    def test_more_grammars_than_the_compiler_takes_are_recovered(self):
+        schema = {"type": "object", "properties": {"name": {"type": "string"}, "age": {"type": "integer"}},
+                  "required": ["name", "age"]}
+        ended = {"structured_outputs": {"json": schema}, "max_tokens": 1}
+        live = {"structured_outputs": {"regex": "[a-z ]{400,900}"}, "ignore_eos": False}
+        self.check_all_end(num_ended=300, ended=ended, live=live)
+
+    def test_all_that_ended_within_the_window_is_recovered_with_its_log_probabilities(self):
+        """More than the output core keeps, and less than the journal."""
+        journal = os.path.join(self.folder(), "j")
+        server = self.server("--journal-mib", "16", "--resume-window", "600", journal=journal)
+        self.end_some(server, 120, max_tokens=100, ignore_eos=True, logprobs=20)
+        server.kill()
+        server.start()
+        ends = self.outcomes(server, {f"ended-{i}": 0 for i in range(120)})
+        self.assertEqual({name: end for name, end in ends.items() if end != "done"}, {})
+
+
+class PlannedRestarts(Case):
+    def test_streams_that_outlast_the_drain_go_on_after_a_restart(self):
+        journal = os.path.join(self.folder(), "j")
+        body = {"prompt": PROMPTS[0], "max_tokens": 150, "temperature": 0.9, "seed": 3, "ignore_eos": True, "n": 2}
+        undisturbed = self.server()
+        expected = HttpStream(undisturbed, "/v1/completions", body, "same")
+        self.finish([expected])
+        server = self.server("--drain-timeout", "0.1", journal=journal)
+        stream = HttpStream(server, "/v1/completions", body, "same", leave_after=20, stays_away=True)
+        lines = socket.create_connection((server.host, server.lines_port), timeout=120 * SLOWNESS)
+        self.addCleanup(lines.close)
+        file = lines.makefile("rb")
+        for line in ({"id": "line", "prompt": PROMPTS[1], "max_tokens": 400, "ignore_eos": True, "temperature": 0,
+                      "resumable": True},
+                     {"id": "plain", "prompt": PROMPTS[1], "max_tokens": 400, "ignore_eos": True, "temperature": 0}):
+            lines.sendall(json.dumps(line).encode() + b"\n")
+        numbers = 0
+        while numbers < 10:
+            numbers += read_event(file)["id"] == "line"
+        self.wait_for(lambda: stream.is_away, "nothing is streamed")
+        server.end()
+        ends = {}
+        while len(ends) < 2:
+            event = read_event(file)
+            if event["event"] == "delta":
+                numbers += event["id"] == "line"
+            else:
+                ends[event["id"]] = event
+        self.assertEqual(ends["plain"]["outputs"][0]["finish_reason"], "abort")
+        self.assertEqual(ends["line"]["error"]["code"], "shutting_down")
+        self.assertIn("2 resumable requests are left in the journal", server.said())
+        self.assertIn("1 requests were aborted", server.said())
+        server.start()
+        self.assertIn("recovering 2 live requests", server.said())
+        lines = socket.create_connection((server.host, server.lines_port), timeout=120 * SLOWNESS)
+        self.addCleanup(lines.close)
+        file = lines.makefile("rb")
+        lines.sendall(json.dumps({"op": "attach", "id": "line", "from": numbers}).encode() + b"\n")
+        while (event := read_event(file))["event"] == "delta":
+            self.assertEqual(event["number"], numbers)
+            numbers += 1
+        self.assertEqual((event["event"], event["number"], numbers), ("done", 400, 400))
+        stream.is_away = False
+        self.finish([stream])
+        self.assertEqual(stream.content(), expected.content())
+
+    def test_what_ends_within_the_drain_is_told_its_end(self):
+        journal = os.path.join(self.folder(), "j")
+        server = self.server("--drain-timeout", "120", journal=journal)
+        stream = HttpStream(server, "/v1/completions", {"prompt": PROMPTS[0], "max_tokens": 60, "ignore_eos": True},
+                            "short")
+        self.wait_for(lambda: len(stream.events) > 3, "nothing is streamed")
+        server.end()
+        self.finish([stream], 10)
+        self.assertNotIn("left in the journal", server.said())
+
+
+class Locks(Case):
+    def refused(self, *more):
+        result = subprocess.run([pagoda, "serve", "--model", model, "--listen", "127.0.0.1:0", *flags, *more],
+                                capture_output=True, text=True, timeout=120 * SLOWNESS)
+        self.assertEqual(result.returncode, 2, result.stderr)
+        return result.stderr
+
+    def test_a_journal_of_a_live_server_is_neither_written_nor_recovered(self):
+        folder = self.folder()
+        journal = os.path.join(folder, "j")
+        server = self.server(journal=journal)
+        stream = HttpStream(server, "/v1/completions", {"prompt": PROMPTS[0], "max_tokens": 100, "ignore_eos": True},
+                            "mine")
+        in_use = f"{journal} is in use by process {server.process.pid}"
+        self.assertIn("journal: " + in_use, self.refused("--journal", journal))
+        other = os.path.join(folder, "other")
+        for names in (("--journal", journal), ("--journal", other), ()):
+            self.assertIn("recover: " + in_use, self.refused("--recover", journal, *names))
+        self.assertEqual(sorted(os.listdir(folder)), ["j", "j.lock"])
+        self.finish([stream])
+        server.kill()
+        server.start()
+        self.assertIn("recovering 0 live requests and 1 that had just ended", server.said())
 
 
 class Refusals(Case):

@@ -141,7 +141,7 @@ TEST_F(RecoveryOfJournals, OfABuildWithOtherConfigKeysGivesItsRequests) {
 TEST_F(RecoveryOfJournals, ThatCannotBeReadAreKept) {
   change(kFormatAt, 8);
   expect_kept();
-  EXPECT_THAT(said_, HasSubstr("is a journal of format 10, this program reads 2"));
+  EXPECT_THAT(said_, HasSubstr("is a journal of format 11, this program reads 3"));
   change(kFormatAt, 8);
   change(kResumableLayoutAt, 1);
   expect_kept();

@@ -338,7 +338,7 @@ TEST(ResumableRequests, DamagedRecordsArePassedOverAndWhatIsReadCanGoOn) {
 }
 
 TEST(ResumableRequests, ThoseThatHaveEndedAreForgottenInTimeAndAreBounded) {
-  OutputCore core(demo_tokenizer());
+  OutputCore core(demo_tokenizer(), /*max_ended_bytes=*/100'000);
   const auto note = std::make_shared<ResumeNote>(ResumeNote{"note", 10});
   const auto end = [&](RequestId id, TimeUs now) {
     auto spec = std::make_shared<RequestSpec>();
@@ -356,8 +356,45 @@ TEST(ResumableRequests, ThoseThatHaveEndedAreForgottenInTimeAndAreBounded) {
   core.process({}, 10'000);
   ASSERT_EQ(core.resumable().size(), 1U);
   EXPECT_EQ(core.resumable().front().spec->id, 2U);
-  for (RequestId id = 3; id < 3 + 2 * OutputCore::kMaxEndedRequests; ++id) end(id, 6'000);
-  EXPECT_EQ(core.resumable().size(), OutputCore::kMaxEndedRequests);
+  for (RequestId id = 3; id < 2003; ++id) end(id, 6'000);
+  const auto kept = core.resumable();
+  EXPECT_EQ(kept.back().spec->id, 2002U);
+  EXPECT_LT(kept.size(), 500U);
+  std::vector<std::byte> state;
+  Encoder out(state);
+  core.save(out);
+  EXPECT_LT(state.size(), 100'000U);
+  EXPECT_GT(state.size(), 10'000U);
+}
+
+/// A request that ends at a time and may be asked for until another.
+void end_request(RecordedOutput& output, RequestId id, TimeUs now, std::int64_t keep_ms) {
+  auto spec = std::make_shared<RequestSpec>();
+  spec->id = id;
+  spec->prompt = std::make_shared<const TokenIds>(1000, 5);
+  spec->resume = std::make_shared<ResumeNote>(ResumeNote{"note", keep_ms});
+  ASSERT_TRUE(output.open(std::move(spec)));
+  StepOutputs step;
+  step.ends.push_back({id, std::nullopt});
+  output.process(step, now);
+}
+
+TEST(ResumableRequests, ThoseThatHaveEndedAreFoundWhileTheJournalHasThem) {
+  const auto journal = std::make_shared<MemoryJournal>(40);
+  RecordedOutput output(demo_tokenizer(), journal);
+  const auto time_of = [](RequestId id) { return static_cast<TimeUs>(id) * 1000; };
+  for (RequestId id = 1; id <= 2000; ++id) {
+    end_request(output, id, time_of(id), 1500);
+    journal->begin_segment_if_full();
+  }
+  const auto kept = output.core().resumable();
+  ASSERT_LT(kept.size(), 1200U) << "the core keeps all of them";
+  const auto found = read(journal->segments());
+  EXPECT_EQ(found.size(), 1500U) << "those whose time is not over";
+  EXPECT_EQ(found.front().spec->id, 501U);
+  const auto segments = journal->segments();
+  const std::vector<MemoryJournal::Segment> last(segments.end() - 2, segments.end());
+  EXPECT_GE(read(last).size(), kept.size());
 }
 
 }  // namespace

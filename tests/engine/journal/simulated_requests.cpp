@@ -79,6 +79,11 @@ GenerateRequest SimulatedRequests::some_request() {
   request.stream = !one_in(3);
   if (one_in(3)) request.timeout_ms = 1 + static_cast<std::int64_t>(below(3));
   request.user = one_in(2) ? "tenant" : "";
+  // Steps here tell more of beams and of prompts than those of an engine.
+  if (!sampling.use_beam_search && !sampling.prompt_logprobs && one_in(2)) {
+    request.resumable = true;
+    request.resume = std::make_shared<const ResumeNote>(ResumeNote{"note", 60'000});
+  }
   return request;
 }
 
@@ -94,6 +99,37 @@ void SimulatedRequests::submit() {
     apply(router_.prompt_encoded(submitted->id,
                                  TokenIds(request.prompt_token_ids->begin(), request.prompt_token_ids->end())));
   }
+}
+
+bool SimulatedRequests::recover(const std::vector<output::OutputCore::Resumable>& requests) {
+  routing::ClientId client = 1000;  // each has a session of its own
+  for (const auto& [spec, progress, until] : requests) {
+    GenerateRequest request;
+    request.prompt_token_ids.emplace(spec->prompt->begin(), spec->prompt->end());
+    request.sampling = spec->sampling;
+    request.stream = spec->stream;
+    request.resumable = true;
+    request.resume = spec->resume;
+    request.progress = progress;
+    const auto submitted = router_.submit(client++, 1, request, now_);
+    if (!submitted || submitted->job) return false;
+    const auto effects = router_.prompt_encoded(submitted->id, *spec->prompt);
+    apply(effects);
+    if (!inside_.contains(submitted->id)) return false;
+    for (const auto& sequence : progress->sequences) {
+      std::int64_t& num_steps = num_steps_[submitted->id];
+      num_steps = std::max<std::int64_t>(num_steps, std::ssize(sequence.result.token_ids));
+    }
+    if (!progress->has_ended()) continue;
+    StepOutputs end;
+    end.ends.push_back({submitted->id, progress->error});
+    for (const RequestOutput& output : output_.process(end, now_).outputs) {
+      inside_.erase(output.request_id);
+      apply(router_.closed(output.request_id, some_work(), now_));
+    }
+    if (inside_.contains(submitted->id)) return false;
+  }
+  return true;
 }
 
 void SimulatedRequests::run_tokenizer() {
@@ -204,10 +240,11 @@ void SimulatedRequests::run(int num_events) {
         run_step();
     }
   }
+  left_ = output_.core().resumable();
   apply(router_.drain());
   submit();
   if (one_in(2)) apply(router_.engine_failed({ErrorCode::device_failed, "the device is gone"}));
-  apply(router_.abort_all(now_));
+  apply(router_.abort_all(now_, one_in(2)));
 }
 
 }  // namespace pagoda::test

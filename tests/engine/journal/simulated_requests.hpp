@@ -21,7 +21,13 @@ class SimulatedRequests {
  public:
   SimulatedRequests(std::uint64_t seed, const journal::SharedJournal& journal);
 
+  /// Events, and then a drain, which ends all that is live.
   void run(int num_events);
+  /// Before anything else: goes on with what another run has left, whatever the limits of the queue. False when the
+  /// router refuses a request, or it does not come to where it was.
+  bool recover(const std::vector<output::OutputCore::Resumable>& requests);
+  /// What was resumable before the drain.
+  const std::vector<output::OutputCore::Resumable>& left() const { return left_; }
 
   std::int64_t num_ended() const { return num_ended_; }
   std::int64_t num_stop_hits() const { return num_stop_hits_; }
@@ -51,6 +57,7 @@ class SimulatedRequests {
   std::vector<routing::JobId> at_tokenizer_;     ///< in the order in which they were given
   std::map<RequestId, SharedSpec> inside_;       ///< the engine's
   std::map<RequestId, std::int64_t> num_steps_;  ///< of them
+  std::vector<output::OutputCore::Resumable> left_;
   std::int64_t num_ended_ = 0;
   std::int64_t num_stop_hits_ = 0;
   std::int64_t num_refused_ = 0;

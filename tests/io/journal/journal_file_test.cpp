@@ -33,6 +33,12 @@ std::string record_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
+std::vector<std::byte> bytes_of(const std::string& path) {
+  const auto contents = read_journal(path);
+  EXPECT_TRUE(contents) << contents.error().message;
+  return {contents->bytes.begin(), contents->bytes.end()};
+}
+
 class JournalFileTest : public ::testing::Test {
  protected:
   std::shared_ptr<JournalFile> make(std::int64_t bytes = kSmall) {
@@ -125,7 +131,7 @@ TEST_F(JournalFileTest, ARecordThatIsNotWholeEndsItsSegment) {
   journal.reset();
   auto contents = read_journal(path_);
   ASSERT_TRUE(contents);
-  auto bytes = contents->bytes;
+  std::vector bytes(contents->bytes.begin(), contents->bytes.end());
   const auto* second = contents->segments.at(0).records.at(2).data();
   bytes[static_cast<std::size_t>(second - contents->bytes.data())] ^= std::byte{1};
   const auto damaged = parse_journal(bytes, "journal");
@@ -147,22 +153,32 @@ TEST_F(JournalFileTest, ARecordThatDoesNotFitEndsItsSegmentAndTheNextBegins) {
   EXPECT_EQ(texts(contents->segments.at(0)).size(), 100U);
 }
 
-TEST_F(JournalFileTest, PausesWhereASegmentHoldsLittleMoreThanTheStatesItBeginsWith) {
+TEST_F(JournalFileTest, AStateThatLeavesNoRoomForRecordsIsLeftOut) {
   const auto journal = make();
-  EXPECT_TRUE(journal->append(1, std::vector<std::byte>(60 << 10)));
-  journal->begin_segment_if_full();
-  EXPECT_EQ(journal->segment(), 1U);
-  for (int i = 0; i < 10'000; ++i) {
-    EXPECT_TRUE(journal->append(7, record_of("nobody is kept from going on")));
-    journal->begin_segment_if_full();
-  }
-  EXPECT_EQ(journal->segment(), 3U);
-  EXPECT_FALSE(journal->append(1, record_of("the state comes first")));
-  EXPECT_TRUE(journal->append(3, record_of("a smaller state")));
+  std::vector<std::byte> state(60 << 10);
+  state[0] = std::byte{1};  // the scheduler's
+  EXPECT_TRUE(journal->append_state(1, state));
+  EXPECT_TRUE(journal->append(1, record_of("what came to pass")));
+  EXPECT_FALSE(journal->append_state(2, state)) << "that segment has not begun";
+  state.resize(30 << 10);
+  EXPECT_TRUE(journal->append_state(1, state));
   const auto contents = read_journal(path_);
   ASSERT_TRUE(contents);
-  ASSERT_EQ(contents->segments.size(), 2U);
-  EXPECT_EQ(texts(contents->segments.at(1)), std::vector<std::string>{"a smaller state"});
+  ASSERT_EQ(contents->segments.size(), 1U);
+  EXPECT_EQ(texts(contents->segments.at(0)),
+            (std::vector<std::string>{"what came to pass", record_text(std::span(state))}));
+  EXPECT_EQ(journal->segment(), 1U);
+}
+
+TEST_F(JournalFileTest, NothingMoreIsRecordedOfACoreThatIsStopped) {
+  const auto journal = make();
+  EXPECT_TRUE(journal->append(1, record_of("\x06 of the output core")));
+  journal->stop(journal::Source::output);
+  for (const std::uint64_t segment : {1, 2}) EXPECT_TRUE(journal->append(segment, record_of("\x06 left out")));
+  EXPECT_TRUE(journal->append_state(1, record_of("\x06 left out")));
+  EXPECT_TRUE(journal->append(1, record_of("\x05 of the router")));
+  EXPECT_EQ(texts(read_journal(path_)->segments.at(0)),
+            (std::vector<std::string>{"\x06 of the output core", "\x05 of the router"}));
 }
 
 TEST_F(JournalFileTest, ManyThreadsMayAppend) {
@@ -201,7 +217,7 @@ std::pair<std::string, std::string> refusals(const std::vector<std::byte>& bytes
 
 TEST_F(JournalFileTest, OfABuildThatHasOtherRecordsIsReadForResumableRequestsAlone) {
   make()->append(1, record_of("one"));
-  auto bytes = read_journal(path_)->bytes;
+  auto bytes = bytes_of(path_);
   bytes[kLayoutAt] ^= std::byte{1};
   const auto [all, resumable] = refusals(bytes);
   EXPECT_NE(all.find("it was written by a build of version " + std::string(version())), std::string::npos) << all;
@@ -217,7 +233,7 @@ TEST_F(JournalFileTest, OfABuildThatHasOtherRecordsIsReadForResumableRequestsAlo
 
 TEST_F(JournalFileTest, OfABuildBeforeTheLayoutOfResumableRequestsIsReadWhereAllRecordsAreAlike) {
   make()->append(1, record_of("one"));
-  auto bytes = read_journal(path_)->bytes;
+  auto bytes = bytes_of(path_);
   std::fill(bytes.begin() + kResumableLayoutAt, bytes.begin() + kBehindHeader, std::byte{0});
   EXPECT_EQ(refusals(bytes), std::pair(std::string(), std::string()));
   bytes[kLayoutAt] ^= std::byte{1};
@@ -227,7 +243,7 @@ TEST_F(JournalFileTest, OfABuildBeforeTheLayoutOfResumableRequestsIsReadWhereAll
 
 TEST_F(JournalFileTest, OfAnotherFormatSaysWhichAndWhoWroteIt) {
   make();
-  auto bytes = read_journal(path_)->bytes;
+  auto bytes = bytes_of(path_);
   bytes[kFormatAt] = std::byte{7};
   const std::string other = "9.8.7";
   bytes[kVersionAt] = static_cast<std::byte>(other.size());
@@ -235,7 +251,7 @@ TEST_F(JournalFileTest, OfAnotherFormatSaysWhichAndWhoWroteIt) {
   const auto [all, resumable] = refusals(bytes);
   EXPECT_EQ(all, resumable);
   EXPECT_EQ(all,
-            "journal is a journal of format 7, this program reads 2: it was written by a build of version 9.8.7, "
+            "journal is a journal of format 7, this program reads 3: it was written by a build of version 9.8.7, "
             "this one is of version " +
                 std::string(version()));
   std::memset(bytes.data() + kVersionAt, 0xFF, 200);
@@ -245,7 +261,7 @@ TEST_F(JournalFileTest, OfAnotherFormatSaysWhichAndWhoWroteIt) {
 TEST_F(JournalFileTest, WhoseHeaderWasNeverWrittenIsEmpty) {
   for (const std::size_t size : {std::size_t{0}, std::size_t{3}, std::size_t{100'000}}) {
     std::vector<std::byte> bytes(size);
-    if (size > kFormatAt) bytes[kFormatAt] = std::byte{2};  // what comes before the magic
+    if (size > kFormatAt) bytes[kFormatAt] = std::byte{3};  // what comes before the magic
     const auto contents = parse_journal(bytes, "journal");
     ASSERT_TRUE(contents) << contents.error().message;
     EXPECT_TRUE(contents->segments.empty());
@@ -293,7 +309,7 @@ TEST_F(JournalFileTest, NamesWhatIsNoJournal) {
   EXPECT_EQ(other.error().code, ErrorCode::bad_file);
   EXPECT_EQ(other.error().message, path_ + " is not a journal");
   make()->append(1, record_of("x"));
-  auto bytes = read_journal(path_)->bytes;
+  auto bytes = bytes_of(path_);
   bytes.resize(bytes.size() / 2);
   EXPECT_NE(parse_journal(bytes, "half").error().message.find("cut short"), std::string::npos);
   EXPECT_FALSE(JournalFile::create(path_, 1000, ""));
@@ -304,7 +320,7 @@ TEST_F(JournalFileTest, AnyBytesAreAJournalOrAnError) {
   auto journal = make();
   for (int i = 0; i < 50; ++i) journal->append(1, record_of("record " + std::to_string(i)));
   journal.reset();
-  const auto right = read_journal(path_)->bytes;
+  const auto right = bytes_of(path_);
   std::mt19937_64 random(7);
   for (int i = 0; i < 400; ++i) {
     auto bytes = right;

@@ -1,0 +1,96 @@
+#include "io/journal/journal_lock.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace pagoda::io {
+namespace {
+
+/// Whether the file that is open is still the one at the path: its last holder may have removed it.
+bool is_still_at(int file, const std::string& path) {
+  struct stat open {};
+  struct stat there {};
+  return ::fstat(file, &open) == 0 && ::stat(path.c_str(), &there) == 0 && open.st_dev == there.st_dev &&
+         open.st_ino == there.st_ino;
+}
+
+/// The process id that the holder has written; empty where it has not yet.
+std::string holder_of(int file) {
+  std::array<char, 16> text{};
+  const auto length = ::pread(file, text.data(), text.size() - 1, 0);
+  return {text.data(), length > 0 ? std::strspn(text.data(), "0123456789") : 0};
+}
+
+/// errno says why not. A reader that looks whether the lock is held has it for a moment.
+bool try_lock(int file, std::int64_t wait_for_own_ms) {
+  constexpr std::int64_t kReadersMs = 50;
+  constexpr std::int64_t kPauseMs = 10;
+  for (std::int64_t waited_ms = 0; ::flock(file, LOCK_EX | LOCK_NB) != 0; waited_ms += kPauseMs) {
+    const int error = errno;
+    const bool is_own = holder_of(file) == std::to_string(::getpid());
+    errno = error;
+    if (error != EWOULDBLOCK || waited_ms >= std::max(kReadersMs, is_own ? wait_for_own_ms : 0)) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(kPauseMs));
+  }
+  return true;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<JournalLock>> JournalLock::take(const std::string& journal, const std::string& param,
+                                                       std::int64_t wait_for_own_ms) {
+  const std::string path = journal + kSuffix;
+  for (;;) {
+    const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (file < 0) {
+      return fail(ErrorCode::bad_config, param + ": cannot make " + path + ": " + std::strerror(errno), param);
+    }
+    std::shared_ptr<JournalLock> lock(new JournalLock(path, file));
+    if (!try_lock(file, wait_for_own_ms)) {
+      const int error = errno;
+      lock->path_.clear();  // it is another's
+      if (error != EWOULDBLOCK) {
+        return fail(ErrorCode::bad_config, param + ": cannot lock " + path + ": " + std::strerror(error), param);
+      }
+      const std::string holder = holder_of(file);
+      return fail(ErrorCode::bad_config,
+                  param + ": " + journal + " is in use" + (holder.empty() ? "" : " by process " + holder) +
+                      "; two servers cannot write one journal or go on with the requests of a live one",
+                  param);
+    }
+    if (!is_still_at(file, path)) {
+      lock->path_.clear();
+      continue;
+    }
+    const std::string id = std::to_string(::getpid()) + "\n";
+    if (::ftruncate(file, 0) != 0 || ::pwrite(file, id.data(), id.size(), 0) < 0) {
+      // Only a message lacks the id then.
+    }
+    return lock;
+  }
+}
+
+bool JournalLock::is_held(const std::string& journal) {
+  const int file = ::open((journal + kSuffix).c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return false;
+  const bool is_held = ::flock(file, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  ::close(file);
+  return is_held;
+}
+
+JournalLock::~JournalLock() {
+  if (!path_.empty()) ::unlink(path_.c_str());  // while it is locked: nobody else has it
+  ::close(file_);
+}
+
+}  // namespace pagoda::io

@@ -1,0 +1,172 @@
+// Requests that go on from an engine that has ended: they were admitted there.
+
+#include <memory>
+#include <string>
+#include <variant>
+
+#include <gtest/gtest.h>
+
+#include "engine/routing/router_core.hpp"
+
+namespace pagoda::routing {
+namespace {
+
+constexpr TimeUs kNow = 5'000'000;
+
+AdmissionLimits limits_of_two() {
+  AdmissionLimits limits;
+  limits.vocab_size = 100;
+  limits.max_model_len = 32;
+  limits.max_kv_tokens = 24;
+  limits.max_num_seqs = 4;
+  limits.max_queued_requests = 2;
+  limits.max_queued_prompt_tokens = 10;
+  return limits;
+}
+
+GenerateRequest new_request() {
+  GenerateRequest request;
+  request.prompt_token_ids = {1, 2, 3};
+  return request;
+}
+
+GenerateRequest recovered_request(bool has_ended) {
+  GenerateRequest request = new_request();
+  request.resumable = true;
+  request.sampling.max_tokens = 10;
+  RequestProgress progress;
+  auto& sequence = progress.sequences.emplace_back();
+  sequence.result.token_ids = {7, 8};
+  sequence.result.text_ends = {1, 2};
+  sequence.result.text = "ab";
+  sequence.ended = has_ended;
+  request.progress = std::make_shared<const RequestProgress>(std::move(progress));
+  return request;
+}
+
+/// Submits a request whose prompt is known, each from a client of its own. The spec that enters the engine; null when
+/// it waits for a grammar.
+SharedSpec admit(RouterCore& core, const GenerateRequest& request) {
+  static ClientId next_client = 100;
+  const auto submitted = core.submit(next_client++, 1, request, kNow);
+  EXPECT_TRUE(submitted) << submitted.error().message;
+  if (!submitted) return nullptr;
+  const auto& ids = *request.prompt_token_ids;
+  const auto effects = core.prompt_encoded(submitted->id, TokenIds(ids.begin(), ids.end()));
+  if (effects.settled.empty()) return nullptr;
+  const auto* spec = std::get_if<SharedSpec>(&effects.settled.front().outcome);
+  EXPECT_NE(spec, nullptr);
+  return spec == nullptr ? nullptr : *spec;
+}
+
+TEST(RecoveredRequests, PassPlacesAndTokensOfTheQueueHoweverManyTheyAre) {
+  RouterCore core(limits_of_two(), 0);
+  for (int i = 0; i < 40; ++i) EXPECT_NE(admit(core, recovered_request(i % 2 == 0)), nullptr) << i;
+  const auto refused = core.submit(1, 1, new_request(), kNow);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::queue_full) << "they count for who comes new";
+}
+
+TEST(RecoveredRequests, AStateWithMoreThanTheQueueTakesLoads) {
+  RouterCore core(limits_of_two(), 0);
+  for (int i = 0; i < 40; ++i) admit(core, recovered_request(false));
+  std::vector<std::byte> bytes;
+  Encoder out(bytes);
+  core.save(out);
+  RouterCore loaded(limits_of_two(), 0);
+  Decoder in(bytes);
+  EXPECT_TRUE(loaded.load(in));
+  EXPECT_EQ(loaded.num_live(), 40U);
+}
+
+TEST(RecoveredRequests, PassTheTimeToTheFirstTokenThatIsForeseen) {
+  AdmissionLimits limits = limits_of_two();
+  limits.max_queued_requests = 1000;
+  limits.max_queued_prompt_tokens = 1 << 30;
+  limits.target_ttft_ms = 1;
+  RouterCore core(limits, 0);
+  TimeUs now = kNow;
+  // Each takes a second, so that the next one is refused.
+  for (std::uint64_t tag = 1; tag < 30; ++tag) {
+    const auto submitted = core.submit(1, tag, new_request(), now);
+    if (!submitted) break;
+    core.prompt_encoded(submitted->id, TokenIds{1, 2, 3});
+    core.closed(submitted->id, {3, 5, 0, 1'000'000}, now += 1'000'000);
+  }
+  for (std::uint64_t tag = 100; tag < 108; ++tag) core.submit(2, tag, new_request(), now);
+  const auto refused = core.submit(3, 1, new_request(), now);
+  ASSERT_FALSE(refused) << "the target refuses nothing";
+  EXPECT_EQ(refused.error().code, ErrorCode::queue_full);
+  EXPECT_NE(admit(core, recovered_request(false)), nullptr);
+}
+
+TEST(RecoveredRequests, ThatHaveEndedNeedNoGrammarAndLiveOnesWaitBeyondTheCompilersQueue) {
+  RouterCore core(limits_of_two(), 0);
+  GenerateRequest ended = recovered_request(true);
+  ended.sampling.structured_outputs.emplace();
+  for (int i = 0; i < 300; ++i) EXPECT_NE(admit(core, ended), nullptr) << i;
+  EXPECT_EQ(core.next_grammar(), std::nullopt);
+  GenerateRequest live = recovered_request(false);
+  live.sampling.structured_outputs.emplace();
+  for (ClientId client = 1001; client <= 1300; ++client) {
+    const auto submitted = core.submit(client, 1, live, kNow);
+    ASSERT_TRUE(submitted) << client << ": " << submitted.error().message;
+    ASSERT_TRUE(submitted->grammar_job);
+    EXPECT_TRUE(core.prompt_encoded(submitted->id, TokenIds{1, 2, 3}).settled.empty());
+    if (client % 100 != 0) continue;
+    EXPECT_EQ(core.grammar_compiled(*submitted->grammar_job, grammar::SharedGrammar()).settled.size(), 1U);
+  }
+}
+
+TEST(RecoveredRequests, ThatHaveEndedPassTheLimitsThatTheyHadNotBefore) {
+  AdmissionLimits limits = limits_of_two();
+  GenerateRequest ended = recovered_request(true);
+  ended.prompt_token_ids->assign(100, 5);  // as long as the engine before took
+  RouterCore core(limits, 0);
+  const auto spec = admit(core, ended);
+  ASSERT_NE(spec, nullptr);
+  EXPECT_EQ(spec->prompt->size(), 100U);
+  EXPECT_TRUE(spec->progress->has_ended());
+  GenerateRequest live = recovered_request(false);
+  live.prompt_token_ids->assign(100, 5);
+  const auto refused = core.submit(1, 1, live, kNow);
+  ASSERT_FALSE(refused) << "what goes on has to fit";
+  EXPECT_EQ(refused.error().code, ErrorCode::context_too_long);
+}
+
+TEST(RecoveredRequests, ADrainThatLeavesThemEndsThemWithAnErrorAndAbortsTheOthers) {
+  RouterCore core(limits_of_two(), 0);
+  const auto plain = admit(core, new_request());
+  GenerateRequest resumable = new_request();
+  resumable.resumable = true;
+  const auto left = admit(core, resumable);
+  GenerateRequest waits = recovered_request(false);
+  waits.sampling.structured_outputs.emplace();
+  const auto outside = core.submit(1, 1, waits, kNow);
+  ASSERT_TRUE(outside);
+  core.drain();
+  const auto effects = core.abort_all(kNow, /*leave_resumable=*/true);
+  EXPECT_EQ(effects.aborted, std::vector<RequestId>{plain->id});
+  ASSERT_EQ(effects.expired.size(), 1U);
+  EXPECT_EQ(effects.expired[0].id, left->id);
+  EXPECT_EQ(effects.expired[0].error.code, ErrorCode::shutting_down);
+  ASSERT_EQ(effects.settled.size(), 1U);
+  EXPECT_EQ(std::get<Error>(effects.settled[0].outcome).code, ErrorCode::shutting_down);
+  EXPECT_FALSE(effects.drained);
+  core.closed(plain->id, {}, kNow);
+  EXPECT_TRUE(core.closed(left->id, {}, kNow).drained);
+  EXPECT_EQ(core.drained(), 1);
+}
+
+TEST(RecoveredRequests, ADrainWithoutAJournalAbortsThemToo) {
+  RouterCore core(limits_of_two(), 0);
+  GenerateRequest resumable = new_request();
+  resumable.resumable = true;
+  const auto spec = admit(core, resumable);
+  core.drain();
+  EXPECT_EQ(core.abort_all(kNow).aborted, std::vector<RequestId>{spec->id});
+  EXPECT_EQ(core.drained(), 1);
+}
+
+}  // namespace
+}  // namespace pagoda::routing
