@@ -126,6 +126,10 @@ using SchedulerActor = Interface<
     caf::result<void>(StopHit),
     // (private) cache engine: what the swaps of one plan took.
     caf::result<void>(SwapMeasured),
+    // (private) its mask threads: they have answers.
+    caf::result<void>(MasksAnswered),
+    // (private) itself: a step goes on without the masks that are not made.
+    caf::result<void>(MasksDue),
     // (private) supervisor: workers without rows took the place of dead ones.
     caf::result<void>(DeviceReplaced),
     // (private) supervisor: what the stats tell of the devices from now on.
@@ -315,6 +319,8 @@ PAGODA_LOCAL(pagoda::actors::CompileReply)
 PAGODA_LOCAL(pagoda::actors::SinkGone)
 PAGODA_LOCAL(pagoda::actors::DrainTimeout)
 PAGODA_LOCAL(pagoda::actors::DeadlineDue)
+PAGODA_LOCAL(pagoda::actors::MasksAnswered)
+PAGODA_LOCAL(pagoda::actors::MasksDue)
 PAGODA_LOCAL(pagoda::actors::OpenOutput)
 PAGODA_LOCAL(pagoda::actors::RequestClosed)
 PAGODA_LOCAL(pagoda::actors::FlushOutputs)
