@@ -5,25 +5,27 @@ namespace pagoda::scheduling {
 void MaskQueue::push(MaskJob job) {
   const auto spent = work_of_requests_.find(job.request);
   const std::uint64_t work = spent == work_of_requests_.end() ? 0 : spent->second;
-  users_[job.masks->spec().user].jobs.emplace(work, std::move(job));
-  ++num_jobs_;
+  User& user = users_[job.masks->spec().user];
+  user.jobs.emplace(work, std::move(job));
+  waiting_.insert(&user);
 }
 
 std::optional<MaskJob> MaskQueue::pop(const std::set<const void*>& busy) {
   User* least = nullptr;
   std::multimap<std::uint64_t, MaskJob>::iterator next;
-  for (auto& [name, user] : users_) {
-    if (least != nullptr && least->work <= user.work) continue;
-    for (auto job = user.jobs.begin(); job != user.jobs.end(); ++job) {
+  for (User* user : waiting_) {
+    if (least != nullptr && least->work <= user->work) continue;
+    for (auto job = user->jobs.begin(); job != user->jobs.end(); ++job) {
       if (busy.contains(job->second.key())) continue;
-      least = &user;
+      least = user;
       next = job;
       break;
     }
   }
   if (least == nullptr) return std::nullopt;
-  --num_jobs_;
-  return std::move(least->jobs.extract(next).mapped());
+  MaskJob job = std::move(least->jobs.extract(next).mapped());
+  if (least->jobs.empty()) waiting_.erase(least);
+  return job;
 }
 
 void MaskQueue::charge(const MaskJob& job, std::uint64_t work, Time now) {

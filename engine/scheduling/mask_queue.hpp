@@ -24,7 +24,7 @@ class MaskQueue {
   std::optional<MaskJob> pop(const std::set<const void*>& busy);
   /// A job has taken `work`.
   void charge(const MaskJob& job, std::uint64_t work, Time now);
-  bool empty() const { return num_jobs_ == 0; }
+  bool empty() const { return waiting_.empty(); }
 
  private:
   struct User {
@@ -33,8 +33,8 @@ class MaskQueue {
   };
 
   std::map<std::string, User> users_;
+  std::set<User*> waiting_;                              ///< users with jobs
   std::map<RequestId, std::uint64_t> work_of_requests_;  ///< likewise
-  std::size_t num_jobs_ = 0;
   Time halved_at_{};
 };
 

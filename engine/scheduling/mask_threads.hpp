@@ -17,8 +17,8 @@ namespace pagoda::scheduling {
 
 struct MaskThreadsConfig {
   std::int32_t num_threads = 1;  ///< of each kind
-  /// Items of a grammar that a job may look at while a step waits for it: about two milliseconds.
-  std::uint64_t quick_work = 80'000;
+  /// Items of a grammar that a job may look at while a step waits for it: about a millisecond.
+  std::uint64_t quick_work = 40'000;
 };
 
 /// What became of a job.

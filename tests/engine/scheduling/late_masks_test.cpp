@@ -56,7 +56,8 @@ class Server {
     spec->sampling.max_tokens = max_tokens;
     spec->sampling.n = n;
     if (regex != nullptr) {
-      spec->grammar = test::word_compiler()->compile(test::regex(regex)).value();
+      static const auto compiler = test::word_compiler();
+      spec->grammar = compiler->compile(test::regex(regex)).value();
       spec->sampling.structured_outputs.emplace();
     }
     scheduler_.add_group(std::move(spec));

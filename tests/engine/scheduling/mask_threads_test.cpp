@@ -86,7 +86,7 @@ TEST(MaskQueues, PassOverGrammarsThatAreInUse) {
 
 TEST(MaskJobs, MakeTheSameMaskWhateverTheirTurnsAre) {
   const MadeMask whole = made_at_once(kHostile);
-  for (const std::uint64_t turn : {100U, 700U}) {
+  for (const std::uint64_t turn : {50U, 300U}) {
     MaskJob job = job_of(1, "", kHostile);
     int num_turns = 1;
     for (std::uint64_t work = turn; !job.run(work); work = turn) ASSERT_LT(++num_turns, 100'000);
