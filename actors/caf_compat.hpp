@@ -145,7 +145,7 @@ void send_anonymously(const Handle& receiver, Message&& message) {
 }
 
 template <class Self, class Handle, class Message>
-void send_later(Self* self, const Handle& receiver, std::chrono::milliseconds delay, Message&& message) {
+void send_later(Self* self, const Handle& receiver, std::chrono::microseconds delay, Message&& message) {
   happens_before::sent();
 #ifdef CAF_VERSION_MAJOR
   self->mail(std::forward<Message>(message)).delay(delay).send(receiver);

@@ -126,6 +126,10 @@ using SchedulerActor = Interface<
     caf::result<void>(StopHit),
     // (private) cache engine: what the swaps of one plan took.
     caf::result<void>(SwapMeasured),
+    // (private) its mask threads: they have answers.
+    caf::result<void>(MasksAnswered),
+    // (private) itself: a step goes on without the masks that are not made.
+    caf::result<void>(MasksDue),
     // (private) supervisor: workers without rows took the place of dead ones.
     caf::result<void>(DeviceReplaced),
     // (private) supervisor: what the stats tell of the devices from now on.
@@ -336,6 +340,8 @@ PAGODA_LOCAL(pagoda::actors::ChildGone)
 PAGODA_LOCAL(pagoda::actors::ReplaceDevices)
 PAGODA_LOCAL(pagoda::actors::ReplicaFailed)
 PAGODA_LOCAL(pagoda::actors::EngineFailed)
+PAGODA_LOCAL(pagoda::actors::MasksAnswered)
+PAGODA_LOCAL(pagoda::actors::MasksDue)
 CAF_END_TYPE_ID_BLOCK(pagoda)
 #undef PAGODA_VALUE
 #undef PAGODA_LOCAL

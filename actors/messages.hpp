@@ -131,6 +131,15 @@ struct DrainTimeout {};
 /// Private: the time of a request may be over.
 struct DeadlineDue {};
 
+// -- scheduler, to itself
+
+/// Private: its mask threads have answers.
+struct MasksAnswered {};
+/// Private: a step has waited for its masks as long as it may.
+struct MasksDue {
+  StepId step = 0;
+};
+
 // -- router -> scheduler and output processor
 // --------------------------------------------------------------------------
 

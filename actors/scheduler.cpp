@@ -4,6 +4,8 @@
 #include "actors/engine_actors.hpp"
 #include "actors/trace_span.hpp"
 #include "engine/journal/recorded_scheduler.hpp"
+#include "engine/scheduling/mask_threads.hpp"
+#include "kernels/cpu/cpu_count.hpp"
 
 namespace pagoda::actors {
 namespace {
@@ -18,6 +20,8 @@ struct SchedulerState {
   OutputProcessorActor outputs;
   trace::SharedTracer trace;
   DeviceStatus devices;
+  StepId last_step_asked = 0;                             ///< for masks
+  std::unique_ptr<scheduling::MaskThreads> mask_threads;  ///< made for the first grammar: many engines never see one
 };
 
 using Self = SchedulerActor::stateful_pointer<SchedulerState>;
@@ -51,6 +55,63 @@ void on_step_plan(Self self, const StepPlan& plan) {
   advance(self);
 }
 
+scheduling::MaskThreads& mask_threads(Self self) {
+  auto& state = state_of(self);
+  if (!state.mask_threads) {
+    constexpr int kCpusOfThread = 4;
+    constexpr int kMostThreads = 8;
+    const int num_threads = std::clamp(kernels::usable_cpus().default_threads() / kCpusOfThread, 1, kMostThreads);
+    const auto notify = [me = caf::actor_cast<caf::actor_addr>(self)] {
+      insist([&] {
+        if (const auto alive = caf::actor_cast<SchedulerActor>(me)) send_anonymously(alive, MasksAnswered{});
+      });
+    };
+    state.mask_threads =
+        std::make_unique<scheduling::MaskThreads>(scheduling::MaskThreadsConfig{.num_threads = num_threads}, notify);
+  }
+  return *state.mask_threads;
+}
+
+/// Has the masks made that the next step waits for. It does not wait long for those of grammars.
+void ask_for_masks(Self self) {
+  auto& state = state_of(self);
+  std::vector<scheduling::MaskJob> jobs = state.core->take_mask_jobs();
+  std::vector<scheduling::MadeMask> made;
+  std::erase_if(jobs, [&](scheduling::MaskJob& job) {
+    if (job.has_grammar()) return false;
+    std::uint64_t no_work = 0;
+    job.run(no_work);
+    made.push_back(std::move(job.made));
+    return true;
+  });
+  state.core->masks_made(std::move(made));
+  if (!jobs.empty()) mask_threads(self).submit(std::move(jobs));
+  const auto& core = state.core->core();
+  const StepId step = core.step_awaiting_masks();
+  if (step == state.last_step_asked) return;
+  state.last_step_asked = step;
+  if (step == 0 || core.has_masks_to_tell()) return;
+  send_later(self, caf::actor_cast<SchedulerActor>(self), std::chrono::microseconds(core.mask_wait_us()),
+             MasksDue{step});
+}
+
+void on_mask_answers(Self self) {
+  auto& state = state_of(self);
+  std::vector<scheduling::MadeMask> made;
+  std::vector<SequenceId> late;
+  for (scheduling::MaskAnswer& answer : state.mask_threads->take_answers()) {
+    if (answer.made) {
+      made.push_back(std::move(*answer.made));
+    } else if (answer.error) {
+      state.core->expire_group(answer.request, *answer.error);
+    } else {
+      late.push_back(answer.sequence);
+    }
+  }
+  state.core->masks_made(std::move(made));
+  state.core->masks_late(late);
+}
+
 /// After each event: tell masks that are due, plan the next step if the pipeline has room, and pass outputs on.
 void advance(Self self) {
   auto& state = state_of(self);
@@ -58,12 +119,12 @@ void advance(Self self) {
   const auto broken = state.core->core().check_invariants();
   PAGODA_ASSERT(!broken, *broken);
 #endif
+  ask_for_masks(self);
   if (state.core->core().has_masks_to_tell()) {  // first: the worker may wait for them
     const TraceSpan span(state.trace, trace::Row::scheduler, "masks");
     StepMasks masks = *state.core->take_masks();
     span.end({arg("step", masks.step), arg("rows", masks.work.size())});
     send_to_all(self, state.workers, std::move(masks));
-    state.core->look_ahead();
   }
   StepOutputs outputs = state.core->take_outputs();
   const TraceSpan span(state.trace, trace::Row::scheduler, "plan step");
@@ -131,6 +192,16 @@ SchedulerActor::behavior_type behavior(Self self, const scheduling::SchedulerCon
       },
       [self](const StopHit& hit) {
         state_of(self).core->stop_hit(hit);
+        advance(self);
+      },
+      [self](const MasksAnswered&) {
+        on_mask_answers(self);
+        advance(self);
+      },
+      [self](const MasksDue& due) {
+        auto& core = *state_of(self).core;
+        if (core.core().step_awaiting_masks() != due.step) return;
+        core.masks_late(core.core().missing_masks());
         advance(self);
       },
       [self](const SwapMeasured& measured) { state_of(self).core->swap_measured(measured); },

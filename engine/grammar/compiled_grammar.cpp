@@ -87,15 +87,24 @@ void Matcher::renew() {
 }
 
 bool Matcher::accept(TokenId token) {
+  std::uint64_t ignored = 0;
+  return accept(token, ignored);
+}
+
+bool Matcher::accept(TokenId token, std::uint64_t& max_work) {
+  constexpr std::uint64_t kWorkOfToken = 10;
   if (has_ended_ || token < 0 || token >= grammar_->vocab_size()) return false;
   const Vocabulary& vocabulary = *grammar_->impl().vocabulary;
   const std::lock_guard lock(grammar_->impl().mutex);
+  is_making_ = false;
   if (vocabulary.is_end(token)) return has_ended_ = memo_->sets.is_complete(set_);
   renew();
+  const std::uint64_t work_before = memo_->sets.work();
   const std::string_view bytes = vocabulary.bytes(token);
   SetId set = bytes.empty() ? ItemSets::kNothing : set_;
   for (const char c : bytes) set = memo_->sets.next(set, static_cast<std::uint8_t>(c));
   set = memo_->sets.behind_token(set);
+  max_work -= std::min(max_work, kWorkOfToken + memo_->sets.work() - work_before);
   grammar_->impl().update_size();
   if (set == ItemSets::kNothing) return false;
   set_ = set;
@@ -103,15 +112,31 @@ bool Matcher::accept(TokenId token) {
 }
 
 void Matcher::fill_mask(std::span<std::uint32_t> mask) {
+  std::uint64_t max_work = kMaxMaskWork;
+  fill_mask(mask, max_work);
+}
+
+bool Matcher::fill_mask(std::span<std::uint32_t> mask, std::uint64_t& max_work) {
   PAGODA_ASSERT(!has_ended_, "nothing follows an end");
   const std::lock_guard lock(grammar_->impl().mutex);
-  renew();
+  if (!is_making_) {
+    renew();
+    budget_->work = std::min(budget_->work + budget_->more_per_mask, kMaxMaskWork);
+    bytes_made_ = 0;
+  }
+  is_making_ = false;
   std::span<const std::uint32_t> found;
   if (set_ != ItemSets::kNothing) {
-    const std::uint64_t may_take = std::min(budget_->work + budget_->more_per_mask, kMaxMaskWork);
-    const std::uint64_t before = memo_->sets.work();
-    found = memo_->masks.mask(set_, may_take);
-    budget_->work = may_take - std::min(may_take, memo_->sets.work() - before);
+    const ItemSets& sets = memo_->sets;
+    const std::uint64_t may_take = std::min(budget_->work, max_work);
+    const std::uint64_t work_before = sets.work();
+    const std::size_t bytes_before = sets.num_bytes();
+    found = memo_->masks.mask(set_, may_take, kMaxWalkBytes - std::min(bytes_made_, kMaxWalkBytes));
+    const std::uint64_t work = sets.work() - work_before;
+    bytes_made_ += sets.num_bytes() - bytes_before;
+    is_making_ = found.empty() && work > may_take && may_take < budget_->work;
+    budget_->work -= std::min(budget_->work, work);
+    max_work -= std::min(max_work, work);
   }
   grammar_->impl().update_size();
   if (found.empty()) {
@@ -119,6 +144,7 @@ void Matcher::fill_mask(std::span<std::uint32_t> mask) {
   } else {
     std::ranges::copy(found, mask.begin());
   }
+  return !is_making_;
 }
 
 Result<std::unique_ptr<Compiler>> Compiler::create(const text::Tokenizer& tokenizer, Config config) {

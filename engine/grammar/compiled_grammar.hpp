@@ -56,11 +56,16 @@ class Matcher {
   Matcher fork() const;
   /// The sequence goes on with `token`. False where the grammar does not allow it, or it has ended: nothing changes.
   bool accept(TokenId token);
+  /// Does the same, and lowers `max_work` by what it took.
+  bool accept(TokenId token, std::uint64_t& max_work);
   /// The end was accepted: nothing may follow.
   bool has_ended() const { return has_ended_; }
   /// Sets `mask`, kernels::mask_words(vocab_size) words, to the tokens that may follow. End tokens are among them where
   /// the text so far is complete. None is where finding out would take more than the budget. Not when it has ended.
   void fill_mask(std::span<std::uint32_t> mask);
+  /// Does the same with about `max_work` items looked at, and lowers `max_work` by those. Returns whether that was
+  /// enough; if not, another call goes on from there. What becomes of the mask does not depend on how it is divided.
+  bool fill_mask(std::span<std::uint32_t> mask, std::uint64_t& max_work);
 
  private:
   struct Memo;
@@ -73,6 +78,9 @@ class Matcher {
   std::shared_ptr<Memo> memo_;  ///< what set_ is one of
   std::uint32_t set_;           ///< SetId
   bool has_ended_ = false;
+  // Of a mask that is not finished:
+  bool is_making_ = false;
+  std::size_t bytes_made_ = 0;
 };
 
 /// Compiles grammars for one vocabulary, in milliseconds. Not thread-safe: one owner.

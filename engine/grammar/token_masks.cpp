@@ -42,7 +42,7 @@ TokenMasks::Kept& TokenMasks::place() {
   return oldest;
 }
 
-std::span<const std::uint32_t> TokenMasks::mask(SetId stated, std::uint64_t max_work) {
+std::span<const std::uint32_t> TokenMasks::mask(SetId stated, std::uint64_t max_work, std::size_t max_bytes) {
   ++now_;
   const SetId set = sets_.alike(stated, static_cast<std::int32_t>(vocabulary_.trie().height()));
   if (const auto found = place_of_.find(set); found != place_of_.end()) {
@@ -53,7 +53,7 @@ std::span<const std::uint32_t> TokenMasks::mask(SetId stated, std::uint64_t max_
   kept.set = ItemSets::kNothing;
   kept.last_used = 0;
   max_work_ = sets_.work() + max_work;
-  max_bytes_ = sets_.num_bytes() + kMaxWalkBytes;
+  max_bytes_ = sets_.num_bytes() + max_bytes;
   if (!compute(set, kept.mask)) return {};
   kept.set = set;
   kept.last_used = now_;

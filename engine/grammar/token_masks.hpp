@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/grammar/item_sets.hpp"
+#include "engine/grammar/limits.hpp"
 #include "engine/grammar/vocabulary.hpp"
 
 namespace pagoda::grammar {
@@ -18,8 +19,8 @@ class TokenMasks {
   TokenMasks(ItemSets& sets, const Vocabulary& vocabulary);
 
   /// Of the tokens that go on from `set`, and the ends where it is complete; kept until the next call. Empty when it
-  /// would take more work than `max_work`, or more than kMaxWalkBytes of item sets.
-  std::span<const std::uint32_t> mask(SetId set, std::uint64_t max_work);
+  /// would take more work than `max_work`, or more than `max_bytes` of item sets; what was found of these stays known.
+  std::span<const std::uint32_t> mask(SetId set, std::uint64_t max_work, std::size_t max_bytes = kMaxWalkBytes);
 
   std::size_t num_bytes() const { return kept_.size() * num_words_ * sizeof(std::uint32_t); }
 

@@ -34,18 +34,19 @@ StepResult RecordedScheduler::blank_result(StepResult result) const {
   return result;
 }
 
-std::vector<scheduling::ForeseenTokens> RecordedScheduler::blank_foreseen(
-    std::vector<scheduling::ForeseenTokens> foreseen) const {
-  for (scheduling::ForeseenTokens& one : foreseen) {
-    const RequestSpec* spec = core_.spec_of(one.sequence);
-    PAGODA_ASSERT(spec != nullptr, "what is foreseen goes on with a live sequence");
-    for (TokenId& token : one.tokens) {
+std::vector<scheduling::MadeMask> RecordedScheduler::blank_masks(const std::vector<scheduling::MadeMask>& made) const {
+  std::vector<scheduling::MadeMask> blanked;
+  for (const scheduling::MadeMask& mask : made) {
+    const RequestSpec* spec = core_.spec_of(mask.sequence);
+    if (spec == nullptr) continue;
+    blanked.push_back({mask.sequence, mask.course, mask.num_tokens, mask.num_masks, mask.foreseen, {}});
+    for (TokenId& token : blanked.back().foreseen.tokens) {
       TokenReport report{token, 0, 0, {}};
       blank(report, *spec, config_.eos_token_ids);
       token = report.token;
     }
   }
-  return foreseen;
+  return blanked;
 }
 
 }  // namespace pagoda::journal

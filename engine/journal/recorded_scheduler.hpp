@@ -26,10 +26,11 @@ enum class SchedulerInput : std::uint8_t {
   take_outputs,
   expire_group,
   forget_prefixes,
-  jump_ahead,
+  masks_made,
+  masks_late,
 };
 constexpr SchedulerInput last_value(SchedulerInput) {
-  return SchedulerInput::jump_ahead;
+  return SchedulerInput::masks_late;
 }
 
 /// A plan as its effect is compared: with the tokens of those that wait it would be long, and the block manager's
@@ -94,28 +95,34 @@ class RecordedScheduler {
         SchedulerInput::device_replaced, [&](auto& core) { core.device_replaced(memory_lost, crashed); }, memory_lost,
         crashed);
   }
+  /// None while a step waits for masks.
   std::optional<PlanStep> next_plan(TimeUs now) {
+    if (core_.step_awaiting_masks() != 0) return std::nullopt;
     if (!core_.plan_outstanding()) recorder_.begin_segment_if_full();
     return run(
         SchedulerInput::next_plan, [&](auto& core) { return core.next_plan(now); }, now);
   }
-  /// As its effect is compared, it lacks the masks themselves: they follow from the tokens, and replays may lack the
-  /// grammars.
+  /// Not recorded: a core does the same whether its jobs are taken or not.
+  std::vector<scheduling::MaskJob> take_mask_jobs() { return core_.take_mask_jobs(); }
+  /// Recorded without the words of masks: they follow from the tokens, and replays may lack the grammars.
+  void masks_made(std::vector<scheduling::MadeMask> made) {
+    if (made.empty()) return;
+    if (twin_) {
+      const auto blanked = blank_masks(made);
+      recorder_.input(SchedulerInput::masks_made, blanked);
+      twin_->masks_made(blanked);
+    } else {
+      recorder_.input(SchedulerInput::masks_made, made);
+    }
+    core_.masks_made(std::move(made));
+  }
+  void masks_late(const std::vector<SequenceId>& sequences) {
+    if (sequences.empty() || core_.step_awaiting_masks() == 0) return;
+    run(
+        SchedulerInput::masks_late, [&](auto& core) { core.masks_late(sequences); }, sequences);
+  }
   std::optional<StepMasks> take_masks() {
     return run(SchedulerInput::take_masks, [](auto& core) { return core.take_masks(); });
-  }
-  /// Behind the masks. What follows from them is an input, for the same reason.
-  void look_ahead() {
-    const auto foreseen = core_.look_ahead();
-    if (foreseen.empty()) return;
-    if (twin_) {
-      const auto blanked = blank_foreseen(foreseen);
-      recorder_.input(SchedulerInput::jump_ahead, blanked);
-      twin_->jump_ahead(blanked);
-    } else {
-      recorder_.input(SchedulerInput::jump_ahead, foreseen);
-    }
-    core_.jump_ahead(foreseen);
   }
   StepOutputs take_outputs() {
     return run(SchedulerInput::take_outputs, [](auto& core) { return core.take_outputs(); });
@@ -123,7 +130,7 @@ class RecordedScheduler {
 
  private:
   StepResult blank_result(StepResult result) const;
-  std::vector<scheduling::ForeseenTokens> blank_foreseen(std::vector<scheduling::ForeseenTokens> foreseen) const;
+  std::vector<scheduling::MadeMask> blank_masks(const std::vector<scheduling::MadeMask>& made) const;
   template <class Call, class... Fields>
   std::invoke_result_t<Call, scheduling::SchedulerCore&> run(SchedulerInput input, Call call, const Fields&... fields) {
     recorder_.input(input, fields...);

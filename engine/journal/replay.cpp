@@ -243,6 +243,17 @@ SharedSpec Replay::with_grammar(SharedSpec spec) const {
   return complete;
 }
 
+/// Makes the masks that were recorded as made, where their grammars are known.
+void Replay::add_words(std::vector<scheduling::MadeMask>& made) {
+  for (scheduling::MadeMask& mask : made) {
+    auto job = scheduler_->mask_job_of(mask.sequence);
+    if (!job) continue;
+    job->looks_ahead = false;
+    for (std::uint64_t work = grammar::kMaxMaskWork; !job->run(work);) work = grammar::kMaxMaskWork;
+    mask.words = std::move(job->made.words);
+  }
+}
+
 bool Replay::enter_scheduler(std::uint8_t input, Decoder& in) {
   if (input > static_cast<std::uint8_t>(last_value(SchedulerInput{}))) return false;
   TimeUs now = 0;
@@ -324,10 +335,17 @@ bool Replay::enter_scheduler(std::uint8_t input, Decoder& in) {
       }
       return true;
     }
-    case SchedulerInput::jump_ahead: {
-      std::vector<scheduling::ForeseenTokens> foreseen;
-      if (!read(in, foreseen)) return false;
-      scheduler_->jump_ahead(foreseen);
+    case SchedulerInput::masks_made: {
+      std::vector<scheduling::MadeMask> made;
+      if (!read(in, made)) return false;
+      if (watcher_.masks) add_words(made);
+      scheduler_->masks_made(std::move(made));
+      return true;
+    }
+    case SchedulerInput::masks_late: {
+      std::vector<SequenceId> sequences;
+      if (!read(in, sequences)) return false;
+      scheduler_->masks_late(sequences);
       return true;
     }
     case SchedulerInput::take_outputs: {

@@ -96,6 +96,7 @@ class Replay {
   bool load_state(Source source, Decoder& in);
   bool enter(Source source, std::uint8_t input, Decoder& in);
   SharedSpec with_grammar(SharedSpec spec) const;
+  void add_words(std::vector<scheduling::MadeMask>& made);
   bool enter_scheduler(std::uint8_t input, Decoder& in);
   bool enter_block_manager(std::uint8_t input, Decoder& in);
   bool enter_step_order(std::uint8_t input, Decoder& in);

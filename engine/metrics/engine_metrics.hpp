@@ -54,6 +54,7 @@ struct StepMetrics {
   std::int64_t drafts = 0;                  ///< runs of tokens of one sequence, in a step
   std::int64_t draft_tokens = 0;            ///< that ran because they would probably follow
   std::int64_t accepted_draft_tokens = 0;   ///< of them, those that did
+  std::int64_t late_masks = 0;              ///< rows of steps that sampled nothing, since their masks were not made yet
 };
 
 struct SchedulerMetrics {

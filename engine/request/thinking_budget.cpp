@@ -35,25 +35,38 @@ bool ends_in_thinking(std::span<const TokenId> prompt, const ThinkingMarks& mark
 ThinkingBudget::ThinkingBudget(ThinkingMarks marks, std::int64_t budget, std::span<const TokenId> prompt)
     : marks_(std::move(marks)), budget_(budget), prompt_thinks_(ends_in_thinking(prompt, marks_)) {}
 
-std::optional<std::span<const TokenId>> ThinkingBudget::thoughts_of(std::span<const TokenId> output) const {
-  auto thoughts = output;
-  if (!prompt_thinks_) {
-    const auto head = output.first(std::min(output.size(), kMostBefore + marks_.begin.size()));
+std::optional<std::span<const TokenId>> ThinkingBudget::thoughts_of(std::span<const TokenId> output,
+                                                                    ThinkingProgress& progress) const {
+  if (progress.is_over) return std::nullopt;
+  if (prompt_thinks_) progress.first_thought = 0;
+  if (!progress.first_thought) {
+    const std::size_t head_size = kMostBefore + marks_.begin.size();
+    const auto head = output.first(std::min(output.size(), head_size));
     const auto begin = std::search(head.begin(), head.end(), marks_.begin.begin(), marks_.begin.end());
-    if (marks_.begin.empty() || begin == head.end()) return std::nullopt;
-    thoughts = behind(output, output.begin() + std::distance(head.begin(), begin), marks_.begin);
+    if (marks_.begin.empty() || begin == head.end()) {
+      progress.is_over = head.size() == head_size;
+      return std::nullopt;
+    }
+    progress.first_thought = static_cast<std::size_t>(std::distance(head.begin(), begin)) + marks_.begin.size();
   }
-  if (contains(thoughts, marks_.end)) return std::nullopt;
-  return thoughts;
+  // An end may begin in what was read before.
+  const std::size_t read = progress.num_read - std::min(progress.num_read, marks_.end.size() - 1);
+  if (contains(output.subspan(std::max(*progress.first_thought, read)), marks_.end)) {
+    progress.is_over = true;
+    return std::nullopt;
+  }
+  progress.num_read = output.size();
+  return output.subspan(*progress.first_thought);
 }
 
-bool ThinkingBudget::may_be_spent(std::span<const TokenId> output, std::int64_t num_generated) const {
+bool ThinkingBudget::may_be_spent(std::span<const TokenId> output, std::int64_t num_generated,
+                                  ThinkingProgress& progress) const {
   const bool may_begin = !prompt_thinks_ && output.size() < kMostBefore + marks_.begin.size();
-  return num_generated >= budget_ && (may_begin || thoughts_of(output));
+  return num_generated >= budget_ && (may_begin || thoughts_of(output, progress));
 }
 
-std::optional<TokenId> ThinkingBudget::next(std::span<const TokenId> output) const {
-  const auto thoughts = thoughts_of(output);
+std::optional<TokenId> ThinkingBudget::next(std::span<const TokenId> output, ThinkingProgress& progress) const {
+  const auto thoughts = thoughts_of(output, progress);
   if (!thoughts || std::ssize(*thoughts) < budget_) return std::nullopt;
   const auto written = thoughts->size() - static_cast<std::size_t>(budget_);
   return written < marks_.close.size() ? std::optional(marks_.close[written]) : std::nullopt;

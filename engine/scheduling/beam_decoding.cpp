@@ -88,7 +88,7 @@ class Beams final : public Decoding {
     for (std::size_t i = 1; i < group.sequences.size(); ++i) gone.push_back(group.sequences[i].id);
     group.sequences.erase(group.sequences.begin() + 1, group.sequences.end());
     Sequence& trunk = group.sequences.front();
-    trunk.output = common_beginning(search_);
+    trunk.replace_output(common_beginning(search_));
     trunk.num_placeholders = 0;
     trunk.waits = false;
     candidates_.assign(1, {});
@@ -180,7 +180,7 @@ class Beams final : public Decoding {
       group.sequences.back().index = static_cast<std::int32_t>(i);
     }
     for (std::size_t i = 0; i < running.size(); ++i) {
-      group.sequences[i].output = search_.tokens(running[i].node);
+      group.sequences[i].replace_output(search_.tokens(running[i].node));
       effects.has_news(group.sequences[i]);
     }
     candidates_.assign(running.size(), {});

@@ -45,7 +45,7 @@ Sequence* GroupTable::find(SequenceGroup* group, SequenceId id) {
 std::optional<RequestId> GroupTable::head_of_queue() const {
   std::optional<RequestId> head;
   waiting->visit_in_order([&](RequestId id) {
-    if (quarantine.holds_back(id)) return true;
+    if (quarantine.holds_back(id) || groups.at(id)->awaits_masks()) return true;
     head = id;
     return false;
   });
@@ -68,6 +68,7 @@ void GroupTable::erase(SequenceGroup& group) {
   for (const Sequence& s : group.sequences) group_of.erase(s.id);
   if (group.rows_reserved > 0) rows_reserved -= std::exchange(group.rows_reserved, 0);
   quarantine.forget(group.entry.id);
+  if (group.masks) group.masks->forget();
   groups.erase(group.entry.id);
 }
 
@@ -124,7 +125,11 @@ Sequence GroupTable::fork_of(const Sequence& parent, const SequenceGroup& group)
   child.row = -1;
   child.num_reported = 0;  // the block manager lets it begin with what it knows of its tokens
   group_of[child.id] = group.entry.id;
-  if (group.matchers) group.matchers->fork(parent.id, child.id);
+  child.parent = parent.id;
+  child.num_followed = 0;
+  child.awaits_mask = false;
+  child.asked_mask.reset();
+  child.made_mask.reset();
   const bool is_independent = group.decoding->has_independent_sequences();
   if (is_independent && parent.state == SequenceState::swapped) {
     child.state = SequenceState::waiting;
@@ -160,7 +165,7 @@ void GroupTable::let_go(Sequence& sequence) {
 void GroupTable::finish(SequenceGroup& group, Sequence& sequence) {
   const bool had_row = sequence.state == SequenceState::running || !group.decoding->has_independent_sequences();
   let_go(sequence);
-  if (group.matchers) group.matchers->forget(sequence.id);
+  if (group.masks) group.ended_sequences.push_back(sequence.id);
   if (had_row && group.rows_reserved > 0) reserve_rows(group, -1);
   place(group);
 }
@@ -191,7 +196,7 @@ void GroupTable::tell_strategy_of_lost_kv(SequenceGroup& group) {
   group.decoding->on_kv_lost(group, gone);
   for (const SequenceId id : gone) {
     group_of.erase(id);
-    if (group.matchers) group.matchers->forget(id);
+    if (group.masks) group.ended_sequences.push_back(id);
   }
 }
 

@@ -238,6 +238,15 @@ void SchedulerCore::accept(const WorkRef& work, const RowResult& row, const Step
   const std::span<const TokenReport> samples = part(result.samples, row.samples);
   Sequence* s = table_.find(group, work.sequence);
   const bool is_current = s != nullptr && work.epoch == s->epoch;
+  if (work.late) {
+    if (is_current) {
+      // Its last known token runs once more.
+      s->num_computed_tokens =
+          std::min(row.num_computed_tokens, group->prompt_len() + static_cast<std::int32_t>(s->output.size()) - 1);
+      has_news(*s);
+    }
+    return cut_outgrown(*group);
+  }
   if (is_current) {
     s->num_computed_tokens = row.num_computed_tokens;
     if (work.num_drafts > 0) s->num_scheduled_tokens = row.num_computed_tokens;  // nothing is planned behind drafts
@@ -272,8 +281,8 @@ void SchedulerCore::has_news(const Sequence& sequence) {
 void SchedulerCore::drop(Sequence& sequence) {
   table_.let_go(sequence);
   const auto owner = table_.group_of.extract(sequence.id);
-  const SequenceGroup* group = owner ? table_.find(owner.mapped()) : nullptr;
-  if (group != nullptr && group->matchers) group->matchers->forget(sequence.id);
+  SequenceGroup* group = owner ? table_.find(owner.mapped()) : nullptr;
+  if (group != nullptr && group->masks) group->ended_sequences.push_back(sequence.id);
   planning_.something_was_freed();
 }
 

@@ -35,8 +35,10 @@ namespace pagoda::scheduling {
 ///
 ///   next_plan()      -> PlanStep     to the block manager; at most one is unanswered
 ///   on_step_plan()   -> ExecuteStep  to the workers, when anything runs
-///   take_masks()     -> StepMasks    to the workers, of a step that waits for them, when those before it have ended
-///   look_ahead()     -> jump_ahead() what follows these masks, back to the core
+///   take_mask_jobs() -> MaskJobs     to threads, when the steps before one that waits for masks have ended; what
+///   becomes
+///                                    of them comes back as masks_made(), or else masks_late()
+///   take_masks()     -> StepMasks    to the workers, when has_masks_to_tell(); until then no next_plan() is asked for
 ///   on_step_result()                 frees the step's place in the pipeline; new tokens gather for take_outputs()
 ///
 /// With step k in flight, step k+1 counts one placeholder token for each sequence that k samples. A sequence that turns
@@ -63,24 +65,40 @@ class SchedulerCore final : private GroupEffects {
   /// recomputed from the tokens it has. With `memory_lost` the KV memory is new as well. `crashed`: what ran may be the
   /// reason, as it cannot be where a worker was killed from outside.
   void device_replaced(bool memory_lost, bool crashed);
-  /// What look_ahead() has said, of this core or of another with the same state.
-  void jump_ahead(const std::vector<ForeseenTokens>& foreseen);
+  /// Masks of take_mask_jobs(), of this core or of another with the same state; those that nobody waits for are
+  /// ignored. Their words are passed on by take_masks(); a core that lacks them (a replay's) does the same as one that
+  /// has them.
+  void masks_made(std::vector<MadeMask> made);
+  /// The masks of these sequences are not made in time for the first step in flight: they sample nothing in it, and run
+  /// again when their masks are made. No tokens change by that.
+  void masks_late(std::span<const SequenceId> sequences);
   /// The next plan has the block manager forget its prefix cache.
   void forget_prefixes() { table_.news.forget_prefixes = true; }
 
   // -- effects -------------------------------------------------------------------------------------------------------
   /// The next PlanStep, when the pipeline has room and there is something to plan.
   std::optional<PlanStep> next_plan(TimeUs now);
-  /// The masks of the first step in flight, if it waits for them: all tokens that they depend on are known.
-  bool has_masks_to_tell() const { return !in_flight_.empty() && in_flight_.front().waits_for_masks; }
+  /// Jobs for the masks that the first step in flight waits for, each once: all tokens that they depend on are known.
+  /// Not part of the state.
+  std::vector<MaskJob> take_mask_jobs();
+  /// A job for the next mask of any sequence; none where its request has no grammar. For replays.
+  std::optional<MaskJob> mask_job_of(SequenceId sequence);
+  /// The masks of the first step in flight, which waits for them: those that are made.
   std::optional<StepMasks> take_masks();
-  /// What follows the samples that the last masks are for; once. Told by whoever has the grammars, and back as an event
-  /// of its own: a core that lacks them (a replay's) does the same as one that has them.
-  std::vector<ForeseenTokens> look_ahead();
   /// What the output processor must be told since the last call.
   StepOutputs take_outputs();
 
   // -- facts ---------------------------------------------------------------------------------------------------------
+  /// The first step in flight if it waits for masks; 0 = it does not.
+  StepId step_awaiting_masks() const {
+    return !in_flight_.empty() && in_flight_.front().waits_for_masks ? in_flight_.front().step : 0;
+  }
+  /// Whether it waits for masks, and each is made or late.
+  bool has_masks_to_tell() const { return step_awaiting_masks() != 0 && missing_masks().empty(); }
+  /// The sequences of that step whose masks are neither made nor late.
+  std::vector<SequenceId> missing_masks() const;
+  /// How long that step may wait for masks without a delay of the steps behind it.
+  TimeUs mask_wait_us() const;
   EngineStats stats() const;
   /// What it has counted beside its stats since it was made. Not part of its state: nothing follows from it.
   const metrics::StepMetrics& metrics() const { return metrics_; }
@@ -148,11 +166,12 @@ class SchedulerCore final : private GroupEffects {
   void report_prompt_logprobs(SequenceGroup& group, std::span<const TokenReport> reports);
 
   // masks
-  void add_masks(SequenceGroup& group, const Sequence& sequence, const WorkRef& work, StepMasks& masks);
-  /// Which tokens may follow `output`: what the sequence has generated, or else (`is_ahead`) may come to.
-  void fill_mask(SequenceGroup& group, const Sequence& sequence, std::span<const TokenId> output, bool is_ahead,
-                 std::span<std::uint32_t> mask) const;
-  ForeseenTokens foresee(SequenceGroup& group, const Sequence& sequence, TokenIds alternatives) const;
+  Sequence* sequence_of(const WorkRef& work) const;
+  Sequence* missing_mask(const WorkRef& work) const;
+  MaskJob mask_job(SequenceGroup& group, Sequence& sequence, std::int32_t most_drafts) const;
+  void add_masks(std::size_t place, const Sequence& sequence, StepMasks& masks) const;
+  void jump_ahead(Sequence& sequence, const ForeseenTokens& foreseen);
+  void be_late(WorkRef& work, SequenceGroup& group, Sequence& sequence);
 
   // how groups stop
   void preempt(SequenceGroup& group, Sequence& sequence, SequenceState to);
@@ -185,8 +204,7 @@ class SchedulerCore final : private GroupEffects {
   StepOutputs outputs_;
   EngineStats stats_;
   metrics::StepMetrics metrics_;
-  /// Of the last masks those that leave few tokens, for look_ahead(); no state.
-  std::vector<std::pair<SequenceId, TokenIds>> alternatives_;
+  StepId masks_asked_ = 0;  ///< the last step of which take_mask_jobs() has returned the jobs; no state
   // For the metrics.
   TimeUs asked_us_ = 0;               ///< when the last plan was asked for
   std::optional<TimeUs> lost_at_us_;  ///< when the steps began that a worker was lost over, until another ends a step

@@ -1,144 +1,168 @@
-// Which tokens may be sampled, and what follows from that.
+// Which tokens may be sampled, and what follows from that. The masks themselves are made by MaskJobs, elsewhere.
 
 #include <algorithm>
 #include <span>
-#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "engine/request/ending_tokens.hpp"
 #include "engine/scheduling/scheduler_core.hpp"
 #include "kernels/sample.hpp"
 
 namespace pagoda::scheduling {
 
+/// The sequence that the work samples for, if it goes on; null where the sample is not needed, or late.
+Sequence* SchedulerCore::sequence_of(const WorkRef& work) const {
+  if (work.num_samples == 0 || work.dropped || work.late) return nullptr;
+  Sequence* s = GroupTable::find(table_.find(work.group), work.sequence);
+  return s == nullptr || s->state == SequenceState::finished ? nullptr : s;
+}
+
+/// Likewise, where the work waits for a mask that is not made.
+Sequence* SchedulerCore::missing_mask(const WorkRef& work) const {
+  Sequence* s = work.has_mask ? sequence_of(work) : nullptr;
+  return s == nullptr || s->has_mask() ? nullptr : s;
+}
+
+std::vector<SequenceId> SchedulerCore::missing_masks() const {
+  std::vector<SequenceId> missing;
+  if (step_awaiting_masks() == 0) return missing;
+  for (const WorkRef& work : in_flight_.front().work) {
+    if (missing_mask(work) != nullptr) missing.push_back(work.sequence);
+  }
+  return missing;
+}
+
+/// The step behind is planned when the masks are told, in some tenths of a millisecond: while this one still runs.
+TimeUs SchedulerCore::mask_wait_us() const {
+  constexpr TimeUs kLeastUs = 1'000;
+  constexpr TimeUs kMostUs = 100'000;
+  constexpr TimeUs kUnknownUs = 10'000;
+  const double step_us = step_awaiting_masks() == 0 ? 0 : planning_.step_us(in_flight_.front().num_tokens);
+  return step_us > 0 ? std::clamp(static_cast<TimeUs>(step_us / 2), kLeastUs, kMostUs) : kUnknownUs;
+}
+
+std::vector<MaskJob> SchedulerCore::take_mask_jobs() {
+  std::vector<MaskJob> jobs;
+  const StepId step = step_awaiting_masks();
+  if (step == 0 || std::exchange(masks_asked_, step) == step) return jobs;
+  const std::int32_t most_drafts = planning_.may_draft() ? kMaxDrafts : 0;
+  for (const WorkRef& work : in_flight_.front().work) {
+    Sequence* s = missing_mask(work);
+    SequenceGroup* group = s == nullptr ? nullptr : table_.find(work.group);
+    if (group == nullptr || !group->masks || s->asked_mask == s->output.size()) continue;
+    jobs.push_back(mask_job(*group, *s, std::min(s->most_drafts, most_drafts)));
+  }
+  // Those of forks first, while their parents still are where they were forked.
+  std::ranges::stable_partition(jobs, [](const MaskJob& job) { return job.begins_anew; });
+  return jobs;
+}
+
+std::optional<MaskJob> SchedulerCore::mask_job_of(SequenceId sequence) {
+  const auto owner = table_.group_of.find(sequence);
+  SequenceGroup* group = owner == table_.group_of.end() ? nullptr : table_.find(owner->second);
+  Sequence* s = table_.find(group, sequence);
+  return s == nullptr || !group->masks ? std::nullopt : std::optional(mask_job(*group, *s, 0));
+}
+
+MaskJob SchedulerCore::mask_job(SequenceGroup& group, Sequence& sequence, std::int32_t most_drafts) const {
+  const TokenIds& output = sequence.output;
+  MaskJob job;
+  job.request = group.entry.id;
+  job.sequence = sequence.id;
+  job.course = sequence.course;
+  job.parent = sequence.parent;
+  job.masks = group.masks;
+  job.begins_anew = sequence.num_followed == 0;  // so it does again where there is no token
+  job.num_known = sequence.num_followed;
+  job.tokens.assign(output.begin() + static_cast<std::ptrdiff_t>(sequence.num_followed), output.end());
+  if (sequence.waits) job.drafts = sequence.drafts;
+  job.looks_ahead = group.forked && !group.decoding->chooses_tokens();
+  job.most_drafts = most_drafts;
+  job.ended = std::exchange(group.ended_sequences, {});
+  sequence.num_followed = output.size();
+  sequence.asked_mask = output.size();
+  return job;
+}
+
+void SchedulerCore::masks_made(std::vector<MadeMask> made) {
+  for (MadeMask& mask : made) {
+    const auto owner = table_.group_of.find(mask.sequence);
+    Sequence* s = owner == table_.group_of.end() ? nullptr : table_.find(table_.find(owner->second), mask.sequence);
+    if (s == nullptr || mask.course != s->course || mask.num_tokens != s->output.size()) continue;
+    s->asked_mask.reset();
+    s->made_mask = std::move(mask);
+    if (std::exchange(s->awaits_mask, false)) planning_.something_changed();
+  }
+}
+
+void SchedulerCore::masks_late(std::span<const SequenceId> sequences) {
+  if (step_awaiting_masks() == 0) return;
+  for (WorkRef& work : in_flight_.front().work) {
+    Sequence* s = sequence_of(work);
+    const bool is_late = s != nullptr && !s->has_mask() && std::ranges::find(sequences, s->id) != sequences.end();
+    if (is_late) be_late(work, *table_.find(work.group), *s);
+  }
+}
+
+/// The sequence goes back to before the sample, and by one token, so that the token is run and sampled behind again. At
+/// the end of a prompt, whose blocks others may share by now, it is admitted again.
+void SchedulerCore::be_late(WorkRef& work, SequenceGroup& group, Sequence& sequence) {
+  work.late = true;
+  ++metrics_.late_masks;
+  const std::int32_t num_known = group.prompt_len() + static_cast<std::int32_t>(sequence.output.size());
+  const std::int32_t course = sequence.course;
+  sequence.forget_samples();
+  sequence.num_row_tokens = std::min(sequence.num_row_tokens, sequence.output.size());
+  const bool holds_kv = sequence.state == SequenceState::running || sequence.state == SequenceState::swapped;
+  if (holds_kv && num_known <= sequence.num_admitted_tokens) {
+    table_.recompute(group, sequence);
+    planning_.something_was_freed();
+  } else {
+    sequence.num_scheduled_tokens = std::min(sequence.num_scheduled_tokens, num_known - 1);
+    sequence.num_computed_tokens = std::min(sequence.num_computed_tokens, sequence.num_scheduled_tokens);
+  }
+  sequence.awaits_mask = sequence.course == course;  // else it is another mask that it will need
+  planning_.something_changed();
+}
+
 std::optional<StepMasks> SchedulerCore::take_masks() {
-  if (!has_masks_to_tell()) return std::nullopt;
-  alternatives_.clear();
+  if (step_awaiting_masks() == 0) return std::nullopt;
   InFlightStep& step = in_flight_.front();
   step.waits_for_masks = false;
   StepMasks masks;
   masks.step = step.step;
   for (std::size_t i = 0; i < step.work.size(); ++i) {
-    const WorkRef& work = step.work[i];
-    SequenceGroup* group = work.has_mask && !work.dropped ? table_.find(work.group) : nullptr;
-    const Sequence* s = table_.find(group, work.sequence);
-    if (s == nullptr || s->state == SequenceState::finished) continue;
-    const bool is_forced = group->thinking && group->thinking->next(s->output);
-    if (!group->spec->sampling.structured_outputs && !is_forced && work.num_drafts == 0) continue;
-    add_masks(*group, *s, work, masks);
-    masks.work.resize(masks.words.size() / kernels::mask_words(config_.vocab_size), static_cast<std::int32_t>(i));
+    Sequence* s = step.work[i].has_mask ? sequence_of(step.work[i]) : nullptr;
+    if (s == nullptr || !s->has_mask()) continue;
+    add_masks(i, *s, masks);
+    jump_ahead(*s, std::exchange(s->made_mask, std::nullopt)->foreseen);
   }
   return masks;
 }
 
 /// One, or with drafts one for each place; of a place that the drafts before it do not lead to there is no token.
-void SchedulerCore::add_masks(SequenceGroup& group, const Sequence& sequence, const WorkRef& work, StepMasks& masks) {
-  const std::size_t num_words = kernels::mask_words(config_.vocab_size);
-  const auto add = [&](std::span<const TokenId> output, bool is_ahead) {
-    masks.words.resize(masks.words.size() + num_words);
-    const auto mask = std::span(masks.words).last(num_words);
-    fill_mask(group, sequence, output, is_ahead, mask);
-    return mask;
-  };
-  const auto mask = add(sequence.output, false);
-  if (work.num_drafts == 0) {
-    if (!group.forked || group.decoding->chooses_tokens()) return;
-    if (TokenIds tokens = few_tokens(mask); !tokens.empty()) alternatives_.emplace_back(sequence.id, std::move(tokens));
-    return;
-  }
-  TokenIds output = sequence.output;
-  for (const TokenId draft : sequence.drafts) {
-    output.push_back(draft);
-    add(output, true);
+void SchedulerCore::add_masks(std::size_t place, const Sequence& sequence, StepMasks& masks) const {
+  const MadeMask& made = *sequence.made_mask;
+  if (made.num_masks == 0) return;
+  const std::size_t num_masks = 1 + (sequence.waits ? sequence.drafts.size() : 0);
+  const std::size_t num_words = num_masks * kernels::mask_words(config_.vocab_size);
+  masks.work.insert(masks.work.end(), num_masks, static_cast<std::int32_t>(place));
+  if (made.words.size() >= num_words) {
+    masks.words.insert(masks.words.end(), made.words.begin(),
+                       made.words.begin() + static_cast<std::ptrdiff_t>(num_words));
+  } else {  // a replay may lack the grammar
+    masks.words.resize(masks.words.size() + num_words, ~std::uint32_t{0});
   }
 }
 
-/// A grammar counts for more than the end of a budget: it knows how a thinking ends.
-void SchedulerCore::fill_mask(SequenceGroup& group, const Sequence& sequence, std::span<const TokenId> output,
-                              bool is_ahead, std::span<std::uint32_t> mask) const {
-  std::ranges::fill(mask, ~std::uint32_t{0});
-  // A replay may lack the grammar, or be told of another vocabulary.
-  if (group.matchers && group.spec->grammar->vocab_size() == config_.vocab_size) {
-    if (is_ahead) {
-      group.matchers->fill_mask_ahead(sequence.id, output, mask);
-    } else {
-      group.matchers->fill_mask(sequence.id, output, mask);
-    }
-  }
-  const auto forced = group.thinking ? group.thinking->next(output) : std::nullopt;
-  if (!forced) return;
-  const auto word = static_cast<std::size_t>(*forced) / 32;
-  const auto bit = std::uint32_t{1} << static_cast<std::uint32_t>(*forced) % 32;
-  if (word >= mask.size() || (mask[word] & bit) == 0) return;
-  std::ranges::fill(mask, 0U);
-  mask[word] = bit;
-}
-
-std::vector<ForeseenTokens> SchedulerCore::look_ahead() {
-  std::vector<ForeseenTokens> all;
-  for (auto& [sequence, alternatives] : std::exchange(alternatives_, {})) {
-    const auto owner = table_.group_of.find(sequence);
-    SequenceGroup* group = owner == table_.group_of.end() ? nullptr : table_.find(owner->second);
-    const Sequence* s = table_.find(group, sequence);
-    if (s == nullptr) continue;
-    ForeseenTokens foreseen = foresee(*group, *s, std::move(alternatives));
-    if (foreseen.ends || !foreseen.tokens.empty()) all.push_back(std::move(foreseen));
-  }
-  return all;
-}
-
-/// `alternatives`: for the sample in flight. Where log-probabilities are asked for, nothing goes unsampled.
-ForeseenTokens SchedulerCore::foresee(SequenceGroup& group, const Sequence& sequence, TokenIds alternatives) const {
-  const SamplingParams& sampling = group.spec->sampling;
-  const EndingTokens ends(sampling, config_.eos_token_ids);
-  const std::int32_t most_drafts = planning_.may_draft() ? std::min(sequence.most_drafts, kMaxDrafts) : 0;
-  const auto bytes_of = [matchers = group.matchers.get()](TokenId token) {
-    return matchers == nullptr ? std::string_view() : matchers->bytes_of(token);
-  };
-  const TokenIds& prompt = *group.spec->prompt;
-  const std::size_t num_before = std::min(prompt.size(), kMostLookedBack);
-  TokenIds tokens(prompt.end() - static_cast<std::ptrdiff_t>(num_before), prompt.end());  // and what is generated
-  tokens.insert(tokens.end(), sequence.output.begin(), sequence.output.end());
-  std::vector<std::uint32_t> mask(kernels::mask_words(config_.vocab_size));
-  ForeseenTokens foreseen{sequence.id, {}, 0, false};
-  bool is_sample = true;
-  bool is_certain = true;
-  while (foreseen.tokens.size() < kMaxForeseenTokens) {
-    is_certain &= alternatives.size() == 1 && (is_sample || !sampling.tells_cumulative_logprob());
-    if (!is_certain && (most_drafts < kLeastDrafts || foreseen.num_drafts == most_drafts)) break;
-    const auto next = likely_token(alternatives, tokens, bytes_of);
-    const std::int64_t num_generated = std::ssize(tokens) + 1 - static_cast<std::int64_t>(num_before);
-    if (!next || ends.is_banned(*next, num_generated)) break;
-    const bool is_end = ends.end_of(*next, num_generated).has_value();
-    if (is_end && !is_certain) break;  // how it ends is left to the sampling
-    tokens.push_back(*next);
-    if (!is_sample) foreseen.tokens.push_back(*next);
-    foreseen.num_drafts += !is_sample && !is_certain ? 1 : 0;
-    foreseen.ends = is_end;
-    if (is_end) break;
-    fill_mask(group, sequence, std::span(tokens).subspan(num_before), true, mask);
-    alternatives = few_tokens(mask);
-    is_sample = false;
-  }
-  if (foreseen.num_drafts < kLeastDrafts) {
-    foreseen.tokens.resize(foreseen.tokens.size() - static_cast<std::size_t>(foreseen.num_drafts));
-    foreseen.num_drafts = 0;
-  }
-  return foreseen;
-}
-
-void SchedulerCore::jump_ahead(const std::vector<ForeseenTokens>& foreseen) {
-  for (const ForeseenTokens& one : foreseen) {
-    const auto owner = table_.group_of.find(one.sequence);
-    Sequence* s = owner == table_.group_of.end() ? nullptr : table_.find(table_.find(owner->second), one.sequence);
-    if (s == nullptr || s->num_placeholders != 1 || s->waits) continue;
-    const auto num_drafts = std::clamp<std::ptrdiff_t>(one.num_drafts, 0, std::ssize(one.tokens));
-    s->forced.assign(one.tokens.begin(), one.tokens.end() - num_drafts);
-    s->drafts.assign(one.tokens.end() - num_drafts, one.tokens.end());
-    s->will_end = one.ends;
-    metrics_.forced_tokens += std::ssize(s->forced);
-  }
+void SchedulerCore::jump_ahead(Sequence& sequence, const ForeseenTokens& foreseen) {
+  if (foreseen.tokens.empty() && !foreseen.ends) return;
+  if (sequence.num_placeholders != 1 || sequence.waits) return;
+  const auto num_drafts = std::clamp<std::ptrdiff_t>(foreseen.num_drafts, 0, std::ssize(foreseen.tokens));
+  sequence.forced.assign(foreseen.tokens.begin(), foreseen.tokens.end() - num_drafts);
+  sequence.drafts.assign(foreseen.tokens.end() - num_drafts, foreseen.tokens.end());
+  sequence.will_end = foreseen.ends;
+  metrics_.forced_tokens += std::ssize(sequence.forced);
 }
 
 }  // namespace pagoda::scheduling

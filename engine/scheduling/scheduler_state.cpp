@@ -125,8 +125,8 @@ void SchedulerCore::compile_grammars(const std::function<grammar::SharedGrammar(
     if (!group->spec->sampling.structured_outputs) continue;
     auto spec = std::make_shared<RequestSpec>(*group->spec);
     spec->grammar = compile(*spec->sampling.structured_outputs);
-    if (spec->grammar) group->matchers = std::make_unique<SequenceMatchers>(spec->grammar);
     group->spec = std::move(spec);
+    if (group->spec->grammar) group->masks = std::make_shared<RequestMasks>(group->spec, config_);
   }
 }
 

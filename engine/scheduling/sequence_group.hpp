@@ -9,9 +9,8 @@
 #include "engine/request/request_spec.hpp"
 #include "engine/request/thinking_budget.hpp"
 #include "engine/scheduling/decoding.hpp"
-#include "engine/scheduling/foreseen_tokens.hpp"
+#include "engine/scheduling/request_masks.hpp"
 #include "engine/scheduling/scheduler_config.hpp"
-#include "engine/scheduling/sequence_matchers.hpp"
 #include "engine/scheduling/waiting_queue.hpp"
 #include "engine/step/result.hpp"
 #include "engine/types.hpp"
@@ -49,30 +48,52 @@ struct Sequence {
   bool is_passed_over = false;  ///< as a long prompt: see AdmissionOutcome
   bool outgrew = false;  ///< does not fit the pool any more: ends with finish reason length once its results are known
   bool waits = false;    ///< for results of others of its group (Decoding), or for what becomes of its drafts
+  bool awaits_mask = false;           ///< its mask came too late for a step: it runs again when the mask is made
+  std::optional<MadeMask> made_mask;  ///< of its next sample
+  std::int32_t course = 0;            ///< raised when tokens of `output` are replaced, which else only grows
   RowId row = -1;
   SharedTokens recompute_tokens;          ///< prompt and output, made once per preemption; null = the prompt alone
   std::size_t num_row_tokens = 0;         ///< output tokens that its row has: sampled, told, or to be sampled in flight
   std::int32_t most_drafts = kMaxDrafts;  ///< that it gets at once: fewer where many were wrong
   std::int32_t num_charged_tokens = 0;    ///< tokens up to this position were charged to the tenant
   std::int32_t num_lost_tokens = 0;       ///< computed ones whose KV was thrown away since it ran; for the metrics
+  ThinkingProgress thinking;              ///< in `output`
+  SequenceId parent = 0;                  ///< that it has forked from; for RequestMasks, likewise the next two
+  std::size_t num_followed = 0;           ///< tokens of `output` that MaskJobs have brought
+  std::optional<std::size_t> asked_mask;  ///< a job is under way, for the mask behind so many tokens
 
-  /// But for recompute_tokens, which are made where they are missing, and what is counted only.
+  /// But for recompute_tokens, which are made where they are missing, what is counted only, and what is known of masks
+  /// that are to be made.
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.id, self.index, self.output, self.num_placeholders, self.forced, self.drafts, self.will_end,
                  self.state, self.num_scheduled_tokens, self.num_computed_tokens, self.num_reported,
                  self.num_reported_tokens, self.num_admitted_tokens, self.awaits_step, self.epoch, self.is_passed_over,
-                 self.outgrew, self.waits, self.row, self.num_row_tokens, self.most_drafts, self.num_charged_tokens);
+                 self.outgrew, self.waits, self.awaits_mask, self.made_mask, self.course, self.row, self.num_row_tokens,
+                 self.most_drafts, self.num_charged_tokens);
   }
 
   /// Tokens that it has generated, or will have when what is in flight has ended.
   std::int64_t num_generated() const {
     return std::ssize(output) + num_placeholders + std::ssize(forced) + std::ssize(drafts);
   }
+  /// Whether the mask of the sample behind all of `output` is made.
+  bool has_mask() const { return made_mask && made_mask->num_tokens == output.size(); }
   bool awaits_drafts() const { return waits && !drafts.empty(); }
   /// Forced tokens that its row was told.
   std::size_t num_forced_told() const {
     const std::size_t before = output.size() + static_cast<std::size_t>(num_placeholders);
     return num_row_tokens <= before ? 0 : std::min(num_row_tokens - before, forced.size());
+  }
+  /// Its tokens are others from now on.
+  void replace_output(TokenIds tokens) {
+    if (tokens == output) return;
+    output = std::move(tokens);
+    ++course;
+    thinking = {};
+    num_followed = 0;
+    awaits_mask = false;
+    asked_mask.reset();
+    made_mask.reset();
   }
   /// What steps in flight sample will not come. Whether it has outgrown the pool is seen anew.
   void forget_samples() {
@@ -96,9 +117,10 @@ struct SequenceGroup {
   bool in_swapped = false;
   bool in_waiting = false;
   std::unique_ptr<Decoding> decoding;
-  std::unique_ptr<SequenceMatchers> matchers;  ///< of the spec's grammar, if it has one
-  std::optional<ThinkingBudget> thinking;      ///< of the spec's thinking_token_budget, likewise
-  bool forked = false;                         ///< the prompt's one sequence has become as many as the request wants
+  std::shared_ptr<RequestMasks> masks;      ///< of a request with a grammar or a thinking_token_budget
+  std::optional<ThinkingBudget> thinking;   ///< of the spec's thinking_token_budget, if it has one
+  std::vector<SequenceId> ended_sequences;  ///< of which `masks` is to hear with the next job
+  bool forked = false;                      ///< the prompt's one sequence has become as many as the request wants
   /// The prompt position whose logprob is to be asked of a worker next, and the first that is not known; both at the
   /// prompt's end when none are wanted.
   std::int32_t next_prompt_logprob = 0;
@@ -106,7 +128,7 @@ struct SequenceGroup {
   std::int64_t cleared_length = 0;  ///< generated tokens of its longest sequence with which it is behind the last crash
   TimeUs first_scheduled_us = -1;
 
-  /// But for what follows from the spec, as `matchers` and `thinking` do, and `decoding`, which saves itself.
+  /// But for what follows from the spec, as `masks` and `thinking` do, and `decoding`, which saves itself.
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.spec, self.sequences, self.num_in_flight, self.rows_reserved, self.forked,
                  self.next_prompt_logprob, self.first_unknown_prompt_logprob, self.cleared_length,
@@ -117,9 +139,8 @@ struct SequenceGroup {
   void follow_spec(const SchedulerConfig& config) {
     entry = {spec->id, spec->priority, spec->user, static_cast<std::int64_t>(spec->prompt->size()), spec->arrival_us};
     decoding = make_decoding(*spec, config.eos_token_ids);
-    if (spec->grammar) matchers = std::make_unique<SequenceMatchers>(spec->grammar);
-    const auto& budget = spec->sampling.thinking_token_budget;
-    if (budget && config.thinking.are_known()) thinking.emplace(config.thinking, *budget, *spec->prompt);
+    thinking = thinking_budget_of(*spec, config);
+    if (spec->grammar || thinking) masks = std::make_shared<RequestMasks>(spec, config);
   }
 
   std::int32_t num_samples() const { return static_cast<std::int32_t>(spec->sampling.num_sequences()); }
@@ -133,13 +154,14 @@ struct SequenceGroup {
     return depends_on_results() || std::ranges::any_of(sequences, &Sequence::awaits_drafts);
   }
   /// Whether which tokens may be sampled behind all of `s` is to be said when they are known.
-  bool wants_mask(const Sequence& s) const {
-    return spec->sampling.structured_outputs || (thinking && thinking->may_be_spent(s.output, s.num_generated()));
+  bool wants_mask(Sequence& s) const {
+    return spec->sampling.structured_outputs ||
+           (thinking && thinking->may_be_spent(s.output, s.num_generated(), s.thinking));
   }
   /// Tokens that may be run now: 0 while the next step depends on a result in flight or nothing is left to generate.
   std::int32_t runnable_tokens(const Sequence& s) const {
     if (s.state == SequenceState::finished || s.num_generated() >= spec->sampling.max_tokens) return 0;
-    if (s.waits || s.will_end || (s.num_placeholders > 0 && depends_on_results())) return 0;
+    if (s.waits || s.awaits_mask || s.will_end || (s.num_placeholders > 0 && depends_on_results())) return 0;
     return length(s) - s.num_scheduled_tokens;
   }
   /// Whether it is through with what it was admitted with: what it runs then is its next token, and what is known
@@ -160,6 +182,11 @@ struct SequenceGroup {
     std::int32_t count = 0;
     for (const Sequence& s : sequences) count += s.state == SequenceState::finished ? 0 : 1;
     return count;
+  }
+  /// Whether nothing of it may come in now, since the masks of those that wait are still to be made.
+  bool awaits_masks() const {
+    return std::ranges::none_of(sequences,
+                                [](const Sequence& s) { return s.state == SequenceState::waiting && !s.awaits_mask; });
   }
   bool any(SequenceState state) const {
     for (const Sequence& s : sequences) {

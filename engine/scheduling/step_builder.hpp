@@ -19,10 +19,12 @@ struct WorkRef {
   std::int32_t num_samples = 0;
   std::int32_t num_drafts = 0;
   bool has_mask = false;
+  bool late = false;     ///< its mask was not made in time: what it samples is not the sequence's
   bool dropped = false;  ///< it read what a failed step was to compute: the result means nothing
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
-    return visit(self.group, self.sequence, self.epoch, self.num_samples, self.num_drafts, self.has_mask, self.dropped);
+    return visit(self.group, self.sequence, self.epoch, self.num_samples, self.num_drafts, self.has_mask, self.late,
+                 self.dropped);
   }
 };
 

@@ -216,7 +216,7 @@ std::int32_t StepPlanning::add_running_candidates(PlanStep& plan, std::int32_t d
   std::int32_t used = 0;
   bool pauses = false;
   const auto tokens_of = [&](const SequenceGroup& group, const Sequence& s) {
-    if (alone != nullptr && &group != alone) {
+    if ((alone != nullptr && &group != alone) || s.awaits_mask) {
       pauses = true;
       return 0;
     }
@@ -426,7 +426,7 @@ bool StepPlanning::add_waiting_group(SequenceGroup& group, PlanStep& plan, Room&
   const bool goes_on_together = group.sequences.size() == 1 || !group.decoding->has_independent_sequences();
   if (group.num_in_flight > 0 && goes_on_together) return false;
   for (Sequence& s : group.sequences) {
-    if (s.state != SequenceState::waiting) continue;
+    if (s.state != SequenceState::waiting || s.awaits_mask) continue;
     if (s.num_placeholders > 0) return false;
     const std::int32_t length = group.length(s);
     const std::int32_t left = plan.token_budget - room.used_tokens;

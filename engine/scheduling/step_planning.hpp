@@ -88,6 +88,8 @@ class StepPlanning {
   /// A step ran `num_tokens`, `num_prompt_tokens` of them in chunks of prompts.
   void step_measured(std::int64_t num_tokens, std::int64_t num_prompt_tokens, TimeUs duration_us);
   void swap_measured(const SwapMeasured& measured) { cost_.swap_measured(measured.bytes, measured.duration_us); }
+  /// What a step of so many tokens takes on average; 0 before the first measurement.
+  double step_us(std::int64_t num_tokens) const { return step_time_curve_.us_of(num_tokens); }
   double measured_swap_bytes_per_s() const { return cost_.measured_swap_bytes_per_s(); }
 
   void save(Encoder& out) const;

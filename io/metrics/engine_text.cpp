@@ -84,6 +84,9 @@ class Writer {
     counter("pagoda:spec_decode_num_draft_tokens_total", "Their tokens.", metrics_.steps.draft_tokens);
     counter("pagoda:spec_decode_num_accepted_tokens_total", "Of them, tokens that were sampled then.",
             metrics_.steps.accepted_draft_tokens);
+    counter("pagoda:late_masks_total",
+            "Rows of structured outputs that sat a step out, since their grammar took longer than the step could wait.",
+            metrics_.steps.late_masks);
   }
 
   void write_requests() {

@@ -241,6 +241,34 @@ TEST_F(StructuredOutputs, AreTheSameHoweverTheyAreScheduled) {
              std::make_shared<test::SplitMemoryDevice>(test::SplitMemoryDevice::Options{.isa = test::exact_isa()})});
 }
 
+TEST_F(StructuredOutputs, OfGrammarsThatTakeLongHaveTheTokensThatTheyHaveAlone) {
+  const auto engine = StructuredOutputs::engine([](EngineConfig& c) {
+    c.max_num_seqs = 32;
+    c.enable_prefix_caching = false;
+  });
+  ASSERT_TRUE(engine);
+  std::vector<GenerateRequest> requests;
+  for (int k = 0; k < 24; ++k) {
+    requests.push_back(request(GrammarKind::regex, "(.{0," + std::to_string(12 + k) + "}[aeiou]){2," +
+                                                       std::to_string(4 + k % 7) + "}[x-z]{0," + std::to_string(1 + k) +
+                                                       "}"));
+    requests.back().sampling.max_tokens = 20;
+    requests.back().sampling.seed = static_cast<std::uint64_t>(k);
+    if (k % 4 == 0) requests.back().sampling.structured_outputs.reset();
+  }
+  std::vector<TokenIds> alone;
+  for (const GenerateRequest& one : requests) {
+    const auto result = engine->generate(one);
+    ASSERT_TRUE(result) << result.error().message;
+    alone.push_back(result->outputs.at(0).token_ids);
+  }
+  const auto together = engine->generate(requests);
+  for (std::size_t i = 0; i < together.size(); ++i) {
+    ASSERT_TRUE(together[i]) << together[i].error().message;
+    EXPECT_EQ(together[i]->outputs.at(0).token_ids, alone[i]) << i;
+  }
+}
+
 TEST_F(StructuredOutputs, TakeFewerStepsWhereATextIsCertain) {
   // The model's vocabulary has no token of two of these characters; of the letters it has many.
   auto wish = request(GrammarKind::regex, R"(\{[a-z]{3}#@%#@%#@%#@%[ab]#@%#@%#@%#@%once upon a time\})");

@@ -9,11 +9,17 @@ const ThinkingMarks kMarks{.begin = {1}, .end = {2}, .close = {10, 2}};
 
 /// What follows is 5 wherever it is free, until the thinking has ended.
 TokenIds output_of(const ThinkingBudget& budget, TokenIds output, std::size_t length) {
+  ThinkingProgress progress;
   while (output.size() < length) {
-    const auto next = budget.next(output);
-    EXPECT_TRUE(!next || budget.may_be_spent(output, std::ssize(output)));
-    EXPECT_TRUE(!next || output.empty() ||
-                budget.may_be_spent(std::span(output).first(output.size() - 1), std::ssize(output)));
+    ThinkingProgress anew;
+    const auto next = budget.next(output, progress);
+    EXPECT_EQ(next, budget.next(output, anew));
+    const auto may_be_spent = [&](std::size_t num_known) {
+      ThinkingProgress its;
+      return budget.may_be_spent(std::span(output).first(num_known), std::ssize(output), its);
+    };
+    EXPECT_TRUE(!next || may_be_spent(output.size()));
+    EXPECT_TRUE(!next || output.empty() || may_be_spent(output.size() - 1));
     output.push_back(next.value_or(5));
   }
   return output;
@@ -40,15 +46,46 @@ TEST(ThinkingBudget, LeavesAloneWhoEndsOrDoesNotBegin) {
     tokens.push_back(1);
     return tokens;
   }();
-  EXPECT_FALSE(ThinkingBudget(kMarks, 0, TokenIds{3}).next(late)) << "a begin in the middle of a text is text";
-  EXPECT_FALSE(ThinkingBudget(kMarks, 0, TokenIds{3}).may_be_spent(late, std::ssize(late)));
+  ThinkingProgress progress;
+  EXPECT_FALSE(ThinkingBudget(kMarks, 0, TokenIds{3}).next(late, progress))
+      << "a begin in the middle of a text is text";
+  EXPECT_FALSE(ThinkingBudget(kMarks, 0, TokenIds{3}).may_be_spent(late, std::ssize(late), progress));
 }
 
 TEST(ThinkingBudget, NeedsNoMaskBeforeItCanBeSpent) {
   const ThinkingBudget budget(kMarks, 3, TokenIds{1});
-  EXPECT_FALSE(budget.may_be_spent(TokenIds{5}, 2));
-  EXPECT_TRUE(budget.may_be_spent(TokenIds{5, 5}, 3));
-  EXPECT_FALSE(budget.may_be_spent(TokenIds{5, 2}, 3));
+  const auto may_be_spent = [&](const TokenIds& output, std::int64_t num_generated) {
+    ThinkingProgress progress;
+    return budget.may_be_spent(output, num_generated, progress);
+  };
+  EXPECT_FALSE(may_be_spent({5}, 2));
+  EXPECT_TRUE(may_be_spent({5, 5}, 3));
+  EXPECT_FALSE(may_be_spent({5, 2}, 3));
+}
+
+TEST(ThinkingBudget, FindsAnEndThatComesTokenByToken) {
+  const ThinkingBudget budget({.begin = {1}, .end = {2, 2, 3}, .close = {2, 2, 3}}, 100, TokenIds{1});
+  ThinkingProgress progress;
+  TokenIds output(200, 5);
+  EXPECT_FALSE(budget.next(TokenIds(), progress));
+  EXPECT_EQ(budget.next(TokenIds(100, 5), progress), 2);
+  for (const TokenId token : {2, 2, 2}) {
+    output.push_back(token);
+    EXPECT_TRUE(budget.may_be_spent(output, std::ssize(output), progress));
+  }
+  output.push_back(3);
+  EXPECT_FALSE(budget.may_be_spent(output, std::ssize(output), progress));
+}
+
+TEST(ThinkingBudget, ReadsEachTokenOnce) {
+  const ThinkingBudget budget(kMarks, 10, TokenIds{1});
+  ThinkingProgress progress;
+  TokenIds output(1000, 5);
+  EXPECT_TRUE(budget.may_be_spent(output, 1000, progress));
+  output[500] = 2;  // an end in what was read before
+  EXPECT_TRUE(budget.may_be_spent(output, 1000, progress));
+  output.push_back(2);
+  EXPECT_FALSE(budget.may_be_spent(output, 1001, progress));
 }
 
 }  // namespace

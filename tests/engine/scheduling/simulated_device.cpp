@@ -154,7 +154,9 @@ void SimulatedDevice::enqueue(const ExecuteStep& step, StepId last_plan) {
   std::int64_t num_samples = 0;
   for (const RowWork& work : step.work) {
     num_samples += work.num_samples + work.num_drafts;
-    const Row& row = rows_.at(work.row);
+    Row& row = rows_.at(work.row);
+    if (std::exchange(row.unmasked, false) && work.end_position() < std::ssize(row.tokens))
+      row.tokens.resize(static_cast<std::size_t>(work.end_position()));
     tokens_of_rows_.push_back(row.tokens);
     const bool samples = work.num_samples > 0 && !row.failed && row.sequence == work.sequence;
     for (std::int32_t k = 0; samples && !work.has_mask && k <= work.num_drafts; ++k) {
@@ -181,6 +183,7 @@ void SimulatedDevice::sample(const ExecuteStep& step, const StepMasks& masks) {
   for (std::size_t i = 0; i < step.work.size(); ++i) {
     const RowWork& work = step.work[i];
     Row& row = rows_.at(work.row);
+    row.unmasked = work.has_mask && (next == masks.work.size() || masks.work[next] != static_cast<std::int32_t>(i));
     if (next < masks.work.size() && masks.work[next] == static_cast<std::int32_t>(i)) {
       if (!work.has_mask) fail("a mask comes for a row that has none");
       for (std::int32_t k = work.num_drafts; k >= 0; --k, ++next) {

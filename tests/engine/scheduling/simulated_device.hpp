@@ -84,8 +84,9 @@ class SimulatedDevice {
     std::int32_t index = 0;
     SharedSpec spec;
     TokenIds tokens;
-    bool failed = false;  ///< what it samples means nothing from now on
-    bool fresh = true;    ///< it has not run yet
+    bool failed = false;    ///< what it samples means nothing from now on
+    bool fresh = true;      ///< it has not run yet
+    bool unmasked = false;  ///< its last sample had no mask: its last token may run again
   };
   struct CacheReady {
     StepId step = 0;

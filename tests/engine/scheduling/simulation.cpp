@@ -122,10 +122,10 @@ void Simulation::resume(RequestSpec& spec, Told& told) const {
 
 void Simulation::after_scheduler_event() {
   if (const auto broken = scheduler_.core().check_invariants()) fail("scheduler: " + *broken);
+  for (scheduling::MaskJob& job : scheduler_.take_mask_jobs()) mask_jobs_.push_back(std::move(job));
   if (scheduler_.core().has_masks_to_tell()) {
     auto masks = scheduler_.take_masks();
     if (!is_still_to_hear<DeviceReplaced>(scheduler_mail_)) device_.execute(std::move(*masks));
-    scheduler_.look_ahead();
   }
   listen(scheduler_.take_outputs());
   if (auto plan = scheduler_.next_plan(now_)) {
@@ -240,8 +240,35 @@ void Simulation::run_scheduler() {
   after_scheduler_event();
 }
 
+void Simulation::run_mask_job() {
+  const auto job = mask_jobs_.begin() + static_cast<std::ptrdiff_t>(random_() % mask_jobs_.size());
+  std::uint64_t work = 1 + random_() % 1000;
+  if (!job->run(work)) return;
+  std::vector<scheduling::MadeMask> made;
+  made.push_back(std::move(job->made));
+  mask_jobs_.erase(job);
+  scheduler_.masks_made(std::move(made));
+  after_scheduler_event();
+}
+
+void Simulation::end_wait_for_masks() {
+  scheduler_.masks_late(scheduler_.core().missing_masks());
+  after_scheduler_event();
+}
+
 bool Simulation::deliver_one() {
-  enum class Actor : std::uint8_t { client, stop, scheduler, block_manager, worker, cache_engine, device, supervisor };
+  enum class Actor : std::uint8_t {
+    client,
+    stop,
+    scheduler,
+    block_manager,
+    worker,
+    cache_engine,
+    device,
+    supervisor,
+    mask_thread,
+    mask_timer
+  };
   std::vector<Actor> choices;
   if (!block_manager_mail_.empty()) choices.push_back(Actor::block_manager);
   if (!scheduler_mail_.empty()) choices.push_back(Actor::scheduler);
@@ -251,6 +278,8 @@ bool Simulation::deliver_one() {
   if (arrived_ < config_.num_requests) choices.push_back(Actor::client);
   if (!stops_.empty()) choices.push_back(Actor::stop);
   if (device_.is_broken()) choices.push_back(Actor::supervisor);
+  if (!mask_jobs_.empty()) choices.push_back(Actor::mask_thread);
+  if (config_.masks_are_late && scheduler_.core().step_awaiting_masks() != 0) choices.push_back(Actor::mask_timer);
   if (choices.empty()) return false;
   device_.now = now_;
   switch (choices[random_() % choices.size()]) {
@@ -272,6 +301,12 @@ bool Simulation::deliver_one() {
       break;
     case Actor::supervisor:
       replace_devices();
+      break;
+    case Actor::mask_thread:
+      run_mask_job();
+      break;
+    case Actor::mask_timer:
+      end_wait_for_masks();
       break;
     case Actor::client:
       arrive();

@@ -74,6 +74,9 @@ class Simulation {
   void check_head_is_offered(const PlanStep& plan);
   void run_block_manager();
   void run_scheduler();
+  /// Some mask becomes further made, or all that a step waits for are late.
+  void run_mask_job();
+  void end_wait_for_masks();
   void replace_devices();
   void listen(const StepOutputs& outputs);
   void fail(std::string what) {
@@ -92,6 +95,7 @@ class Simulation {
   std::deque<std::variant<PlanStep, CacheEngineReplaced>> block_manager_mail_;
   std::deque<std::variant<StepPlan, StepResult, DeviceReplaced>> scheduler_mail_;
   std::deque<StopHit> stops_;
+  std::vector<scheduling::MaskJob> mask_jobs_;
   std::map<RequestId, Told> told_;
   std::int64_t beams_completed_ = 0;
   std::int64_t num_early_shares_ = 0;

@@ -18,6 +18,7 @@ struct SimulationConfig {
   double beam_chance = 0.2;       ///< per request
   double grammar_chance = 0;      ///< likewise: its text must be what simulated_grammar says
   double budget_chance = 0;       ///< likewise: it has a thinking_token_budget
+  bool masks_are_late = false;    ///< steps go on without masks that are not made
   double resume_chance = 0;       ///< likewise: it comes with tokens that another engine has told
   double eos_chance = 0.03;       ///< per sampled token
   std::int32_t most_samples = 3;  ///< n and best_of

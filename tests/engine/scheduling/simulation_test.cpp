@@ -22,6 +22,7 @@ TEST(Simulation, EverySeedEndsEveryRequestWithItsOwnTokens) {
   std::int64_t forced_tokens = 0;
   std::int64_t right_drafts = 0;
   std::int64_t wrong_drafts = 0;
+  std::int64_t late_masks = 0;
   std::int64_t early_shares = 0;
   std::int64_t misled_readers = 0;
   std::int64_t overtaken_groups = 0;
@@ -40,6 +41,7 @@ TEST(Simulation, EverySeedEndsEveryRequestWithItsOwnTokens) {
     forced_tokens += simulation.metrics().forced_tokens;
     right_drafts += simulation.metrics().accepted_draft_tokens;
     wrong_drafts += simulation.metrics().draft_tokens - simulation.metrics().accepted_draft_tokens;
+    late_masks += simulation.metrics().late_masks;
     early_shares += simulation.early_shares();
     misled_readers += simulation.misled_readers();
     overtaken_groups += simulation.overtaken_groups();
@@ -55,6 +57,7 @@ TEST(Simulation, EverySeedEndsEveryRequestWithItsOwnTokens) {
   EXPECT_GT(forced_tokens, kOften) << "the seeds must have tokens without an alternative";
   EXPECT_GT(right_drafts, kOften / 4) << "the seeds must have drafts that are sampled";
   EXPECT_GT(wrong_drafts, kOften) << "the seeds must have drafts that are not";
+  EXPECT_GT(late_masks, kOften) << "steps must go on without masks";
   EXPECT_GT(early_shares, kOften) << "prompts must share what no step has computed yet";
   EXPECT_GT(misled_readers, kSometimes) << "steps must fail that others count on";
   EXPECT_GT(poisons_found, kOften) << "workers must die of requests";

@@ -1,0 +1,211 @@
+#include "engine/scheduling/request_masks.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+
+#include "engine/request/ending_tokens.hpp"
+#include "kernels/sample.hpp"
+
+namespace pagoda::scheduling {
+namespace {
+
+bool is_prefix(std::span<const TokenId> prefix, std::span<const TokenId> tokens) {
+  return prefix.size() <= tokens.size() && std::ranges::equal(prefix, tokens.first(prefix.size()));
+}
+
+std::span<const TokenId> last(std::span<const TokenId> tokens, std::size_t count) {
+  return tokens.last(std::min(tokens.size(), count));
+}
+
+}  // namespace
+
+std::optional<ThinkingBudget> thinking_budget_of(const RequestSpec& spec, const SchedulerConfig& config) {
+  const auto& budget = spec.sampling.thinking_token_budget;
+  if (!budget || !config.thinking.are_known()) return std::nullopt;
+  return ThinkingBudget(config.thinking, *budget, *spec.prompt);
+}
+
+bool MaskJob::run(std::uint64_t& max_work) {
+  return masks->make(*this, max_work);
+}
+
+bool MaskJob::has_grammar() const {
+  return masks->grammar() != nullptr;
+}
+
+const void* MaskJob::key() const {
+  return has_grammar() ? static_cast<const void*>(masks->grammar().get()) : masks.get();
+}
+
+RequestMasks::RequestMasks(SharedSpec spec, const SchedulerConfig& config)
+    : spec_(std::move(spec)),
+      thinking_(thinking_budget_of(*spec_, config)),
+      eos_token_ids_(config.eos_token_ids),
+      num_words_(kernels::mask_words(config.vocab_size)) {
+  if (spec_->grammar && spec_->grammar->vocab_size() == config.vocab_size) grammar_ = spec_->grammar;
+}
+
+RequestMasks::Place RequestMasks::Place::fork() const {
+  return {matcher ? std::optional(matcher->fork()) : std::nullopt, tokens, num_accepted, thinking};
+}
+
+RequestMasks::Place RequestMasks::begin(const MaskJob& job) const {
+  const auto parent = sequences_.find(job.parent);
+  if (parent != sequences_.end() && is_prefix(parent->second.place.tokens, job.tokens)) {
+    return parent->second.place.fork();
+  }
+  Place place;
+  if (grammar_) place.matcher.emplace(grammar_, budget_);
+  return place;
+}
+
+void RequestMasks::FollowedSequence::append(std::span<const TokenId> tokens) {
+  place.tokens.insert(place.tokens.end(), tokens.begin(), tokens.end());
+  const std::size_t size = place.tokens.size();
+  const bool goes_there =
+      ahead && ahead->tokens.size() >= size &&
+      std::ranges::equal(tokens, std::span(ahead->tokens).subspan(size - tokens.size(), tokens.size()));
+  if (ahead && !goes_there) {
+    ahead.reset();
+    masks_ahead.clear();
+  }
+  masks_ahead.erase(masks_ahead.begin(), masks_ahead.lower_bound(size));
+}
+
+RequestMasks::FollowedSequence* RequestMasks::follow(MaskJob& job) {
+  for (const SequenceId id : std::exchange(job.ended, {})) sequences_.erase(id);
+  const auto known = sequences_.find(job.sequence);
+  const bool is_newer = known == sequences_.end() || known->second.course <= job.course;
+  if (std::exchange(job.begins_anew, false) && is_newer) {
+    sequences_.insert_or_assign(job.sequence, FollowedSequence{job.course, begin(job), {}, {}});
+  }
+  const auto followed = sequences_.find(job.sequence);
+  if (followed == sequences_.end() || followed->second.course != job.course) return nullptr;
+  FollowedSequence& sequence = followed->second;
+  const std::size_t size = sequence.place.tokens.size();  // a fork has what its parent had
+  const std::size_t num_followed = size > job.num_known ? std::min(size - job.num_known, job.tokens.size()) : 0;
+  job.num_known += job.tokens.size();
+  sequence.append(std::span(job.tokens).subspan(num_followed));
+  job.tokens.clear();
+  return &sequence;
+}
+
+bool RequestMasks::make(MaskJob& job, std::uint64_t& max_work) {
+  MadeMask& made = job.made;
+  made.sequence = job.sequence;
+  made.course = job.course;
+  FollowedSequence* const followed = follow(job);
+  if (followed == nullptr) return true;  // nobody waits for it any more
+  FollowedSequence& sequence = *followed;
+  made.num_tokens = job.num_known;
+  const bool is_free =
+      !grammar_ && job.drafts.empty() && !thinking_->next(sequence.place.tokens, sequence.place.thinking);
+  if (is_free) return true;
+  for (auto k = static_cast<std::size_t>(made.num_masks); k <= job.drafts.size(); ++k) {
+    made.words.resize((k + 1) * num_words_);
+    const auto mask = std::span(made.words).last(num_words_);
+    const bool is_made = k == 0 ? fill_next_mask(sequence, mask, max_work)
+                                : fill_mask_ahead(sequence, std::span(job.drafts).first(k), mask, max_work);
+    if (!is_made) return false;
+    ++made.num_masks;
+  }
+  if (!job.looks_ahead || !job.drafts.empty()) return true;
+  TokenIds alternatives = few_tokens(made.words);
+  if (!alternatives.empty()) made.foreseen = foresee(job, sequence, std::move(alternatives), max_work);
+  return true;
+}
+
+bool RequestMasks::fill_next_mask(FollowedSequence& sequence, std::span<std::uint32_t> mask,
+                                  std::uint64_t& max_work) const {
+  const auto known = sequence.masks_ahead.find(sequence.place.tokens.size());
+  if (known == sequence.masks_ahead.end()) return fill_mask(sequence.place, mask, max_work);
+  std::ranges::copy(known->second, mask.begin());
+  return true;
+}
+
+/// A grammar counts for more than the end of a budget: it knows how a thinking ends.
+bool RequestMasks::fill_mask(Place& place, std::span<std::uint32_t> mask, std::uint64_t& max_work) const {
+  std::ranges::fill(mask, ~std::uint32_t{0});
+  if (place.matcher) {
+    const TokenIds& tokens = place.tokens;
+    while (place.num_accepted < tokens.size() && place.matcher->accept(tokens[place.num_accepted], max_work)) {
+      ++place.num_accepted;
+      if (max_work == 0) return false;
+    }
+    if (place.num_accepted < tokens.size() || place.matcher->has_ended()) {
+      std::ranges::fill(mask, 0U);
+    } else if (!place.matcher->fill_mask(mask, max_work)) {
+      return false;
+    }
+  }
+  const auto forced = thinking_ ? thinking_->next(place.tokens, place.thinking) : std::nullopt;
+  if (!forced) return true;
+  const auto word = static_cast<std::size_t>(*forced) / 32;
+  const auto bit = std::uint32_t{1} << static_cast<std::uint32_t>(*forced) % 32;
+  if (word >= mask.size() || (mask[word] & bit) == 0) return true;
+  std::ranges::fill(mask, 0U);
+  mask[word] = bit;
+  return true;
+}
+
+bool RequestMasks::fill_mask_ahead(FollowedSequence& sequence, std::span<const TokenId> path,
+                                   std::span<std::uint32_t> mask, std::uint64_t& max_work) const {
+  auto& [course, place, ahead, masks] = sequence;
+  const std::size_t num_tokens = place.tokens.size() + path.size();
+  const auto tokens_ahead =
+      ahead ? std::span<const TokenId>(ahead->tokens).subspan(place.tokens.size()) : std::span<const TokenId>();
+  if (const auto known = masks.find(num_tokens); known != masks.end() && is_prefix(path, tokens_ahead)) {
+    std::ranges::copy(known->second, mask.begin());
+    return true;
+  }
+  if (!ahead || !is_prefix(tokens_ahead, path)) {
+    ahead = place.fork();
+    masks.clear();
+  }
+  const auto missing = path.subspan(ahead->tokens.size() - place.tokens.size());
+  ahead->tokens.insert(ahead->tokens.end(), missing.begin(), missing.end());
+  if (!fill_mask(*ahead, mask, max_work)) return false;
+  masks.insert_or_assign(num_tokens, std::vector<std::uint32_t>(mask.begin(), mask.end()));
+  return true;
+}
+
+/// `alternatives`: for the sample in flight. Where log-probabilities are asked for, nothing goes unsampled.
+ForeseenTokens RequestMasks::foresee(const MaskJob& job, FollowedSequence& sequence, TokenIds alternatives,
+                                     std::uint64_t& max_work) const {
+  const SamplingParams& sampling = spec_->sampling;
+  const EndingTokens ends(sampling, eos_token_ids_);
+  const auto bytes_of = [this](TokenId token) { return grammar_ ? grammar_->bytes_of(token) : std::string_view(); };
+  const auto prompt_end = last(*spec_->prompt, kMostLookedBack);
+  const auto output_end = last(sequence.place.tokens, kMostLookedBack);
+  TokenIds context(prompt_end.begin(), prompt_end.end());  // and what is generated
+  context.insert(context.end(), output_end.begin(), output_end.end());
+  TokenIds path;
+  std::vector<std::uint32_t> mask(num_words_);
+  ForeseenTokens foreseen{job.sequence, {}, 0, false};
+  bool is_certain = true;
+  while (foreseen.tokens.size() < kMaxForeseenTokens) {
+    const bool is_sample = path.empty();
+    is_certain &= alternatives.size() == 1 && (is_sample || !sampling.tells_cumulative_logprob());
+    if (!is_certain && (job.most_drafts < kLeastDrafts || foreseen.num_drafts == job.most_drafts)) break;
+    const auto next = likely_token(alternatives, context, bytes_of);
+    const std::int64_t num_generated = std::ssize(sequence.place.tokens) + std::ssize(path) + 1;
+    if (!next || ends.is_banned(*next, num_generated)) break;
+    const bool is_end = ends.end_of(*next, num_generated).has_value();
+    if (is_end && !is_certain) break;  // how it ends is left to the sampling
+    context.push_back(*next);
+    path.push_back(*next);
+    if (!is_sample) foreseen.tokens.push_back(*next);
+    foreseen.num_drafts += !is_sample && !is_certain ? 1 : 0;
+    foreseen.ends = is_end;
+    if (is_end || !fill_mask_ahead(sequence, path, mask, max_work)) break;
+    alternatives = few_tokens(mask);
+  }
+  if (foreseen.num_drafts < kLeastDrafts) {
+    foreseen.tokens.resize(foreseen.tokens.size() - static_cast<std::size_t>(foreseen.num_drafts));
+    foreseen.num_drafts = 0;
+  }
+  return foreseen;
+}
+
+}  // namespace pagoda::scheduling
