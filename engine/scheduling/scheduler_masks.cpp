@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/request/ending_tokens.hpp"
+#include "engine/request/token_bans.hpp"
 #include "engine/scheduling/scheduler_core.hpp"
 #include "kernels/sample.hpp"
 
@@ -54,7 +55,8 @@ void SchedulerCore::add_masks(SequenceGroup& group, const Sequence& sequence, co
   }
 }
 
-/// A grammar counts for more than the end of a budget: it knows how a thinking ends.
+/// A grammar, allowed_token_ids and bad_words count for more than the end of a budget: a grammar knows how a thinking
+/// ends.
 void SchedulerCore::fill_mask(SequenceGroup& group, const Sequence& sequence, std::span<const TokenId> output,
                               bool is_ahead, std::span<std::uint32_t> mask) const {
   std::ranges::fill(mask, ~std::uint32_t{0});
@@ -66,6 +68,10 @@ void SchedulerCore::fill_mask(SequenceGroup& group, const Sequence& sequence, st
       group.matchers->fill_mask(sequence.id, output, mask);
     }
   }
+  if (group.allowed_tokens.size() == mask.size()) {
+    for (std::size_t i = 0; i < mask.size(); ++i) mask[i] &= group.allowed_tokens[i];
+  }
+  ban_bad_words(group.spec->bad_words, output, mask);
   const auto forced = group.thinking ? group.thinking->next(output) : std::nullopt;
   if (!forced) return;
   const auto word = static_cast<std::size_t>(*forced) / 32;

@@ -8,6 +8,7 @@
 
 #include "engine/request/request_spec.hpp"
 #include "engine/request/thinking_budget.hpp"
+#include "engine/request/token_bans.hpp"
 #include "engine/scheduling/decoding.hpp"
 #include "engine/scheduling/foreseen_tokens.hpp"
 #include "engine/scheduling/scheduler_config.hpp"
@@ -98,6 +99,7 @@ struct SequenceGroup {
   std::unique_ptr<Decoding> decoding;
   std::unique_ptr<SequenceMatchers> matchers;  ///< of the spec's grammar, if it has one
   std::optional<ThinkingBudget> thinking;      ///< of the spec's thinking_token_budget, likewise
+  std::vector<std::uint32_t> allowed_tokens;   ///< a mask of its allowed_token_ids; empty = all
   bool forked = false;                         ///< the prompt's one sequence has become as many as the request wants
   /// The prompt position whose logprob is to be asked of a worker next, and the first that is not known; both at the
   /// prompt's end when none are wanted.
@@ -118,6 +120,9 @@ struct SequenceGroup {
     entry = {spec->id, spec->priority, spec->user, static_cast<std::int64_t>(spec->prompt->size()), spec->arrival_us};
     decoding = make_decoding(*spec, config.eos_token_ids);
     if (spec->grammar) matchers = std::make_unique<SequenceMatchers>(spec->grammar);
+    if (const auto& allowed = spec->sampling.allowed_token_ids) {
+      allowed_tokens = token_mask(TokenIds(allowed->begin(), allowed->end()), config.vocab_size);
+    }
     const auto& budget = spec->sampling.thinking_token_budget;
     if (budget && config.thinking.are_known()) thinking.emplace(config.thinking, *budget, *spec->prompt);
   }
@@ -135,6 +140,11 @@ struct SequenceGroup {
   /// Whether which tokens may be sampled behind all of `s` is to be said when they are known.
   bool wants_mask(const Sequence& s) const {
     return spec->sampling.structured_outputs || (thinking && thinking->may_be_spent(s.output, s.num_generated()));
+  }
+  /// Log-probabilities that come back with each token of its prompt that runs. 0 where these are none or few.
+  std::int64_t logprobs_of_prompt_token() const {
+    const std::int64_t count = spec->sampling.prompt_logprobs.value_or(0);
+    return next_prompt_logprob >= prompt_len() || count <= SamplingLimits{}.max_logprobs ? 0 : count + 1;
   }
   /// Tokens that may be run now: 0 while the next step depends on a result in flight or nothing is left to generate.
   std::int32_t runnable_tokens(const Sequence& s) const {
