@@ -86,6 +86,7 @@ struct TokenizeRequest {
 };
 struct TokenizeReply {
   Result<TokenIds> token_ids;
+  std::vector<TokenIds> bad_words = {};  ///< of an EncodePrompt
 };
 struct DetokenizeRequest {
   std::vector<std::int64_t> token_ids;
@@ -111,9 +112,10 @@ struct Idle {};
 
 // -- router <-> tokenizer --------------------------------------------------------------------------------------------
 
-/// Private: a submitted prompt on its way through the tokenizer; answered with TokenizeReply.
+/// Private: the texts of a submitted request on their way through the tokenizer; answered with TokenizeReply.
 struct EncodePrompt {
   std::shared_ptr<const GenerateRequest> generate;
+  std::optional<std::int64_t> max_tokens = {};  ///< the last tokens of its prompt that are kept; absent: all
 };
 /// Private, router -> grammar compiler: a request with structured_outputs.
 struct CompileGrammar {

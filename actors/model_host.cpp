@@ -180,6 +180,10 @@ void pass_on(Self self, const Question& question, caf::typed_response_promise<An
 std::int64_t bytes_of(const GenerateRequest& request) {
   std::int64_t bytes = request.prompt ? std::ssize(*request.prompt) : 0;
   if (request.prompt_token_ids) bytes += std::ssize(*request.prompt_token_ids) * std::int64_t{sizeof(std::int64_t)};
+  for (const std::string& word : request.sampling.bad_words) bytes += std::ssize(word);
+  if (const auto& ids = request.sampling.allowed_token_ids) {
+    bytes += std::ssize(*ids) * std::int64_t{sizeof(std::int64_t)};
+  }
   return bytes + std::ssize(request.prompt_literals) * std::int64_t{sizeof(ByteRange)};
 }
 

@@ -136,11 +136,11 @@ void on_deadline(Self self) {
   watch_deadlines(self);
 }
 
-void on_prompt_encoded(Self self, RequestId id, Result<TokenIds> prompt) {
+void on_prompt_encoded(Self self, RequestId id, Result<TokenIds> prompt, std::vector<TokenIds> bad_words = {}) {
   auto& state = state_of(self);
   const auto num_tokens = prompt ? prompt->size() : 0;
   const TraceSpan span(state.trace, trace::Row::router, "admit");
-  auto effects = state.core->prompt_encoded(id, std::move(prompt));
+  auto effects = state.core->prompt_encoded(id, std::move(prompt), std::move(bad_words));
   if (!effects.settled.empty()) span.end({arg("request", id), arg("prompt_tokens", num_tokens)});
   apply(self, std::move(effects));
 }
@@ -172,8 +172,8 @@ void submit(Self self, const SubmitRequest& message, SubmitPromise& promise) {
   }
   if (submitted->job) {
     state.tokenizer->ask<TokenizeReply>(
-        *submitted->job, EncodePrompt{request},
-        [self, id](const TokenizeReply& answer) { on_prompt_encoded(self, id, answer.token_ids); });
+        *submitted->job, EncodePrompt{request, state.core->core().prompt_tokens_kept(*request)},
+        [self, id](const TokenizeReply& answer) { on_prompt_encoded(self, id, answer.token_ids, answer.bad_words); });
   } else {
     on_prompt_encoded(self, id, TokenIds(request->prompt_token_ids->begin(), request->prompt_token_ids->end()));
   }

@@ -1,6 +1,7 @@
 #include <new>
 
 #include "actors/engine_actors.hpp"
+#include "engine/text/bad_words.hpp"
 
 namespace pagoda::actors {
 namespace {
@@ -30,6 +31,22 @@ TokenizeReply encode(const text::Tokenizer& tokenizer, const std::string& text, 
       [&]() -> TokenizeReply { return {tokenizer.encode(text, add_special_tokens, literals)}; }));
 }
 
+Result<TokenIds> encode_prompt(const text::Tokenizer& tokenizer, const EncodePrompt& message) {
+  const GenerateRequest& request = *message.generate;
+  if (!request.prompt) return TokenIds(request.prompt_token_ids->begin(), request.prompt_token_ids->end());
+  if (!message.max_tokens) {
+    return tokenizer.encode(*request.prompt, request.add_special_tokens, request.prompt_literals);
+  }
+  return tokenizer.encode_end(*request.prompt, request.add_special_tokens, request.prompt_literals,
+                              static_cast<std::size_t>(*message.max_tokens));
+}
+
+TokenizeReply encode(const text::Tokenizer& tokenizer, const EncodePrompt& message) {
+  auto bad_words = text::bad_word_tokens(tokenizer, message.generate->sampling.bad_words);
+  if (!bad_words) return {fail(bad_words.error())};
+  return {encode_prompt(tokenizer, message), std::move(*bad_words)};
+}
+
 DetokenizeReply decode(const text::Tokenizer& tokenizer, const DetokenizeRequest& message) {
   TokenIds ids;
   for (const std::int64_t id : message.token_ids) {
@@ -48,9 +65,7 @@ TokenizerActor::behavior_type behavior(Self self, const std::shared_ptr<const te
   state_of(self).tokenizer = tokenizer;
   return {
       [self](const EncodePrompt& message) {
-        const text::Tokenizer& encoder = *state_of(self).tokenizer;
-        const GenerateRequest& request = *message.generate;
-        return encode(encoder, *request.prompt, request.add_special_tokens, request.prompt_literals);
+        return reply(unless_out_of_memory<TokenizeReply>([&] { return encode(*state_of(self).tokenizer, message); }));
       },
       [self](const TokenizeRequest& message) {
         return encode(*state_of(self).tokenizer, message.text, message.add_special_tokens, message.literals);

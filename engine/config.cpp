@@ -228,18 +228,22 @@ std::vector<Error> EngineConfig::validate() const {
   }
   check.in_range("max_queued_requests", max_queued_requests, std::int64_t{1}, std::int64_t{1} << 24);
   check.in_range("max_queued_prompt_tokens", max_queued_prompt_tokens, std::int64_t{1}, std::int64_t{1} << 40);
+  check.in_range("stream_interval", stream_interval, std::int64_t{1}, std::int64_t{1} << 20);
   check.in_range("request_timeout", request_timeout, 0.0, static_cast<double>(kMaxTimeoutMs) / 1000);
   check.in_range("max_queued_prompt_bytes", max_queued_prompt_bytes, std::int64_t{1}, std::int64_t{1} << 40);
   check.in_range("journal_mib", journal_mib, std::int64_t{1}, std::int64_t{1} << 20);
   check.in_range("trace_max_events", trace_max_events, std::int64_t{1}, std::int64_t{1} << 32);
-  // Limits can be lowered, not raised: memory is planned for these.
+  // Limits can be lowered, not raised, but for max_logprobs.
   const auto& most = defaults.limits;
   check.in_range("max_sequences", limits.max_sequences, std::int64_t{1}, most.max_sequences);
-  check.in_range("max_logprobs", limits.max_logprobs, std::int64_t{0}, most.max_logprobs);
+  check.in_range("max_logprobs", limits.max_logprobs, std::int64_t{-1}, std::int64_t{1} << 31);
   check.in_range("max_stop_strings", limits.max_stop_strings, std::size_t{0}, most.max_stop_strings);
   check.in_range("max_stop_string_bytes", limits.max_stop_string_bytes, std::size_t{1}, most.max_stop_string_bytes);
   check.in_range("max_stop_token_ids", limits.max_stop_token_ids, std::size_t{0}, most.max_stop_token_ids);
   check.in_range("max_logit_bias", limits.max_logit_bias, std::size_t{0}, most.max_logit_bias);
+  check.in_range("max_logprob_token_ids", limits.max_logprob_token_ids, std::size_t{0}, most.max_logprob_token_ids);
+  check.in_range("max_bad_words", limits.max_bad_words, std::size_t{0}, most.max_bad_words);
+  check.in_range("max_bad_word_bytes", limits.max_bad_word_bytes, std::size_t{1}, most.max_bad_word_bytes);
   return std::move(check).problems();
 }
 

@@ -82,6 +82,7 @@ struct EngineConfig {
   std::int64_t max_queued_requests = 4096;  ///< admitted and not finished
   std::int64_t max_queued_prompt_tokens = 4'194'304;
   std::int64_t max_queued_prompt_bytes = 64 << 20;  ///< texts that wait for the tokenizer; a client gets a quarter
+  std::int64_t stream_interval = 1;                 ///< least tokens in each delta of a stream but the first
   double request_timeout = 0;  ///< seconds that a request may take from its arrival, if it does not say; 0 = for ever
   std::string trace;           ///< file for a trace of every step, in Chrome's trace-event format; empty = none
   std::int64_t trace_max_events = 1'000'000;  ///< spans in that file, about 130 bytes each; later ones are counted

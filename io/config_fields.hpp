@@ -133,6 +133,8 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
   visit("max_queued_requests", config.max_queued_requests, "Most requests admitted and not finished");
   visit("max_queued_prompt_tokens", config.max_queued_prompt_tokens, "Most prompt tokens of those requests");
   visit("max_queued_prompt_bytes", config.max_queued_prompt_bytes, "Most bytes of text that wait for the tokenizer");
+  visit("stream_interval", config.stream_interval,
+        "Tokens in each event of a stream but the first, which has one; a request may ask for more");
   visit("request_timeout", config.request_timeout,
         "Seconds that a request may take in all, waiting included, unless it brings a timeout of its own; 0: no limit");
   visit("trace", config.trace, "File to write a trace of every step to (opens in Perfetto); empty: none");
@@ -142,11 +144,15 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
         "Keep prompts and outputs in the journal; else hashes of them, which tell only what was equal");
   visit("journal_mib", config.journal_mib, "MiB of that file; what is oldest is overwritten");
   visit("max_sequences", config.limits.max_sequences, "Largest n and best_of of a request");
-  visit("max_logprobs", config.limits.max_logprobs, "Largest logprobs and prompt_logprobs of a request");
+  visit("max_logprobs", config.limits.max_logprobs,
+        "Largest logprobs and prompt_logprobs of a request; -1: the vocabulary");
   visit("max_stop_strings", config.limits.max_stop_strings, "Most stop strings of a request");
   visit("max_stop_string_bytes", config.limits.max_stop_string_bytes, "Longest stop string, in bytes");
   visit("max_stop_token_ids", config.limits.max_stop_token_ids, "Most stop_token_ids of a request");
   visit("max_logit_bias", config.limits.max_logit_bias, "Most logit_bias entries of a request");
+  visit("max_logprob_token_ids", config.limits.max_logprob_token_ids, "Most logprob_token_ids of a request");
+  visit("max_bad_words", config.limits.max_bad_words, "Most bad_words of a request");
+  visit("max_bad_word_bytes", config.limits.max_bad_word_bytes, "Longest of its bad_words, in bytes");
 }
 
 /// Keys that only the pagoda command reads.

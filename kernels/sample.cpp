@@ -1,6 +1,7 @@
 #include "kernels/sample.hpp"
 
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <string>
 
@@ -8,6 +9,15 @@
 
 namespace pagoda::kernels {
 namespace {
+
+bool are_words(std::span<const std::int32_t> ends, std::int64_t num_tokens) {
+  std::int32_t before = 0;
+  for (const std::int32_t end : ends) {
+    if (end <= before) return false;
+    before = end;
+  }
+  return before == num_tokens;
+}
 
 /// What is wrong with a row's parameters; empty when nothing is.
 std::string check_row(const SampleRow& row, const SampleParams& params) {
@@ -22,6 +32,13 @@ std::string check_row(const SampleRow& row, const SampleParams& params) {
            std::to_string(mask_words(params.vocab));
   }
   if (row.bias_tokens.size() != row.bias_values.size()) return "bias_tokens and bias_values differ in size";
+  if (!row.logprob_tokens.empty() && std::ssize(row.logprob_tokens) != row.num_logprobs) {
+    return "num_logprobs is " + std::to_string(row.num_logprobs) + ", logprob_tokens has " +
+           std::to_string(row.logprob_tokens.size());
+  }
+  if (!are_words(row.bad_word_ends, std::ssize(row.bad_word_tokens))) {
+    return "bad_word_ends does not part bad_word_tokens into words";
+  }
   const bool in_range = row.temperature >= 0.0F && row.temperature < std::numeric_limits<float>::infinity() &&
                         row.top_p > 0.0F && row.top_p <= 1.0F && row.min_p >= 0.0F && row.min_p <= 1.0F &&
                         row.repetition_penalty > 0.0F && std::isfinite(row.repetition_penalty) &&
@@ -36,7 +53,8 @@ bool has_penalty(const SampleRow& row) {
 }
 
 bool changes_logits(const SampleRow& row) {
-  return has_penalty(row) || !row.allowed_tokens.empty() || !row.banned_tokens.empty() || !row.bias_tokens.empty();
+  return has_penalty(row) || !row.allowed_tokens.empty() || !row.banned_tokens.empty() || !row.bad_word_ends.empty() ||
+         !row.bias_tokens.empty();
 }
 
 const char* describe(SampleProblem problem) {
@@ -48,7 +66,7 @@ const char* describe(SampleProblem problem) {
     case SampleProblem::nothing_left:
       return "no token is left to choose from (every logit is -inf)";
     case SampleProblem::token_out_of_range:
-      return "a penalised, biased, banned or forced token is not in the vocabulary";
+      return "a penalised, biased, banned, reported or forced token is not in the vocabulary";
   }
   return "?";
 }

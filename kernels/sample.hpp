@@ -16,8 +16,8 @@ constexpr std::size_t mask_words(std::int64_t vocab) {
 }
 
 /// How one row of logits becomes a token. Order of operations as vLLM's (v1/sample/sampler.py): (1) log-probabilities
-/// for the report are taken from the raw logits; (2) tokens that are not allowed and banned
-/// ones (min_tokens), then logit bias; (3) penalties:
+/// for the report are taken from the raw logits; (2) tokens that are not allowed, banned
+/// ones (min_tokens) and ends of bad words, then logit bias; (3) penalties:
 /// repetition (prompt and output: x > 0 ? x / r : x * r), frequency (x -= f * count in the output), presence (x -= p if
 /// in the output); (4) temperature; (5) min_p, top_k, top_p, each over what the one before left, renormalised; (6) one
 /// draw with a counter-based random number keyed by (seed, sequence index, position).
@@ -29,8 +29,10 @@ struct SampleRow {
   float min_p = 0.0F;
   std::uint64_t seed = 0;
   std::uint32_t sequence_index = 0;
-  std::uint32_t position = 0;       ///< index of the sampled token in the sequence (prompt included)
-  std::int32_t num_logprobs = -1;   ///< -1 = none; 0 = the sampled token's; k = the top k beside it
+  std::uint32_t position = 0;      ///< index of the sampled token in the sequence (prompt included)
+  std::int32_t num_logprobs = -1;  ///< -1 = none; 0 = the sampled token's; k = the top k beside it
+  /// num_logprobs tokens whose log-probabilities are listed in place of the top k, in this order; empty: the top k.
+  std::span<const std::int32_t> logprob_tokens{};
   std::int32_t forced_token = -1;   ///< >= 0: nothing is drawn, `token` is this one (prompt logprobs)
   bool processed_logprobs = false;  ///< logprobs after steps 2 and 3 instead of the raw ones (beam search)
 
@@ -43,6 +45,14 @@ struct SampleRow {
   /// mask_words(vocab) words, or empty: all are allowed. Of the others logit = -inf.
   std::span<const std::uint32_t> allowed_tokens{};
   std::span<const std::int32_t> banned_tokens{};  ///< logit = -inf (eos and stop ids before min_tokens)
+  /// Tokens of the bad words, one word behind the other. The last token of a word has the logit -inf where the word's
+  /// other tokens are the end of the output.
+  std::span<const std::int32_t> bad_word_tokens{};
+  /// Where each word ends in bad_word_tokens; no word is empty.
+  std::span<const std::int32_t> bad_word_ends{};
+  /// End of the output: as many tokens as the longest bad word has before its last, or the whole output. Only read for
+  /// bad words.
+  std::span<const std::int32_t> last_tokens{};
   std::span<const std::int32_t> bias_tokens{};
   std::span<const float> bias_values{};  ///< parallel to bias_tokens
 };

@@ -85,7 +85,8 @@ routing::AdmissionLimits admission_limits(const EngineConfig& config, const Engi
           .seed = config.seed,
           .knows_thinking = thinking.are_known(),
           .default_timeout_ms = default_timeout_ms(config),
-          .target_ttft_ms = config.target_ttft_ms};
+          .target_ttft_ms = config.target_ttft_ms,
+          .stream_interval = config.stream_interval};
 }
 
 Result<chat::AnswerDialect> answer_dialect(const EngineConfig& config, const EnginePlan& plan) {

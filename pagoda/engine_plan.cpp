@@ -5,7 +5,9 @@
 #include <string>
 #include <utility>
 
+#include "engine/scheduling/scheduler_config.hpp"
 #include "engine/weights/measured_weights.hpp"
+#include "io/device_link/frame_channel.hpp"
 #include "kernels/cpu/cpu_memory.hpp"
 #include "kernels/cuda/cuda_device.hpp"
 
@@ -100,6 +102,29 @@ Result<MeasuredModel> measure_model(const EnginePlan& plan, const kernels::Devic
       .memory = (*model)->memory(plan.limits, device.ops().takes_narrow_rows())};
 }
 
+/// The results of a step of a worker process, with all the log-probabilities that requests may ask for, fit one
+/// message.
+Status check_step_results(const EngineConfig& config, const EnginePlan& plan) {
+  if (!config.worker_processes) return {};
+  constexpr std::int64_t kLogprobBytes = 8;  // of a token's id and its log-probability, at most
+  // A row that ends its prompt lists candidates of a prompt token and of its sample.
+  const std::int64_t of_token = num_logprobs(config.limits.max_logprobs, plan.model.vocab_size) * kLogprobBytes;
+  const std::int64_t of_row = 2 * of_token;
+  const std::int64_t of_prompts = config.enable_chunked_prefill ? scheduling::kMaxPromptLogprobsOfStep * kLogprobBytes
+                                                                : plan.limits.max_tokens * of_token;
+  const auto most = static_cast<std::int64_t>(config.worker_listen.empty() ? device_link::kMostFrameBytes
+                                                                           : device_link::kMostFrameBytesOfWorkers);
+  if (of_row <= 2 * SamplingLimits{}.max_logprobs * kLogprobBytes || config.num_rows() * of_row + of_prompts <= most) {
+    return {};
+  }
+  return fail(
+      ErrorCode::bad_config,
+      "max_logprobs " + std::to_string(config.limits.max_logprobs) + " of " + std::to_string(config.num_rows()) +
+          " sequences (max_num_seqs) are more than one message of a worker process holds; lower max_num_seqs or "
+          "max_logprobs",
+      "max_logprobs");
+}
+
 }  // namespace
 
 Result<std::shared_ptr<kernels::Device>> create_host_device(const EngineConfig& config) {
@@ -162,6 +187,7 @@ execution::RunnerConfig runner_config(const EngineConfig& config, const EnginePl
           .max_num_batched_tokens = plan.limits.max_tokens,
           .max_model_len = plan.limits.max_model_len,
           .vocab_size = plan.model.vocab_size,
+          .max_logprobs = num_logprobs(config.limits.max_logprobs, plan.model.vocab_size),
           .layout = plan.layout,
           .max_steps_in_flight = config.pipeline_depth};
 }
@@ -193,6 +219,7 @@ Result<EnginePlan> plan_model(const EngineConfig& config) {
                 "max_num_batched_tokens");
   }
   plan.limits = {max_tokens, config.num_rows(), *max_model_len};
+  if (Status fits = check_step_results(config, plan); !fits) return fail(std::move(fits.error()));
 
   auto checkpoint = plan.files->weights();
   if (!checkpoint) return fail(checkpoint.error());

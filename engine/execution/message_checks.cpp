@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -35,6 +37,15 @@ bool DeviceMessageChecks::knows_tokens(const TokenIds& tokens) const {
   return std::ranges::all_of(tokens, [&](TokenId token) { return lies_in(token, limits_.vocab_size); });
 }
 
+bool DeviceMessageChecks::are_words(const std::vector<TokenIds>& words) const {
+  std::size_t num_tokens = 0;
+  for (const TokenIds& word : words) {
+    if (word.empty() || !knows_tokens(word)) return false;
+    num_tokens += word.size();
+  }
+  return num_tokens <= static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max());
+}
+
 bool DeviceMessageChecks::is_sound(const RowSampling& sampling) const {
   const auto is_number = [](double value) { return std::isfinite(value); };
   const auto is_known = [&](const auto& entry) { return lies_in(entry.first, limits_.vocab_size); };
@@ -42,7 +53,9 @@ bool DeviceMessageChecks::is_sound(const RowSampling& sampling) const {
          is_number(sampling.min_p) && is_number(sampling.presence_penalty) && is_number(sampling.frequency_penalty) &&
          is_number(sampling.repetition_penalty) && sampling.penalty_window >= -1 &&
          std::ranges::all_of(sampling.logit_bias, is_known) && knows_tokens(sampling.banned_before_min_tokens) &&
-         sampling.num_logprobs >= -1 && sampling.num_logprobs <= limits_.vocab_size &&
+         knows_tokens(sampling.allowed_tokens) && are_words(sampling.bad_words) && sampling.num_logprobs >= -1 &&
+         sampling.num_logprobs <= limits_.vocab_size && knows_tokens(sampling.logprob_tokens) &&
+         (sampling.logprob_tokens.empty() || std::ssize(sampling.logprob_tokens) == sampling.num_logprobs) &&
          sampling.num_prompt_logprobs >= -1 && sampling.num_prompt_logprobs <= limits_.vocab_size;
 }
 

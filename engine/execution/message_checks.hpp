@@ -46,6 +46,7 @@ class DeviceMessageChecks {
   /// The row, if there can be one of that id.
   Row* row_at(RowId row);
   bool knows_tokens(const TokenIds& tokens) const;
+  bool are_words(const std::vector<TokenIds>& words) const;
   bool is_sound(const RowSampling& sampling) const;
   bool take(const NewRow& fresh);
   bool take(const ChosenToken& chosen);

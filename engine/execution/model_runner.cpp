@@ -270,8 +270,9 @@ void ModelRunner::plan_samples(const ExecuteStep& step, const Batch& batch, Issu
   for (const RowWork& work : step.work) {
     const BatchRow& row = rows_[work.row];
     const bool has_logits = batch.decode || work.num_samples > 0;
-    IssuedStep::Row& issued_row = issued.rows.emplace_back(IssuedStep::Row{
-        work.sequence, work.end_position(), work.num_samples, work.num_prompt_logprobs, work.has_mask, false});
+    IssuedStep::Row& issued_row = issued.rows.emplace_back(
+        IssuedStep::Row{work.sequence, work.end_position(), work.num_samples, work.num_prompt_logprobs, work.has_mask,
+                        false, row.sampler->restricts_tokens()});
     const auto sample_behind = [&](std::int32_t end) {
       const std::span<const TokenId> tokens(token_table_.as<TokenId>() + token_slot(work.row, 0),
                                             static_cast<std::size_t>(end));

@@ -27,6 +27,8 @@ struct RunnerConfig {
   std::int32_t max_num_batched_tokens = 0;
   std::int64_t max_model_len = 0;
   std::int64_t vocab_size = 0;
+  std::int64_t max_logprobs =
+      20;  ///< likeliest tokens that a sample may list; the results of a step have room for them
   KvLayout layout;
   std::int32_t max_steps_in_flight = 2;  ///< issued and not collected
   /// Steps that only decode are padded to the sizes of DecodeBatches and given to Stream::replay.

@@ -1,6 +1,7 @@
 // What a ModelRunner reads when a step has run.
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "engine/execution/model_runner.hpp"
@@ -18,6 +19,13 @@ std::vector<std::pair<TokenId, float>> top_of(const kernels::SampleOutput& outpu
 
 /// What a sequence whose row could not be sampled fails with.
 Error error_of(kernels::SampleProblem problem, const IssuedStep::Row& row) {
+  if (problem == kernels::SampleProblem::nothing_left && row.restricts_tokens) {
+    return {ErrorCode::invalid_request,
+            std::string("no token is left to sample: allowed_token_ids and bad_words") +
+                (row.has_mask ? ", with structured_outputs or thinking_token_budget," : "") +
+                (row.bans_tokens ? ", with min_tokens," : "") + " leave none that the model does not rule out",
+            "allowed_token_ids"};
+  }
   if (problem == kernels::SampleProblem::nothing_left && row.has_mask) {
     return {ErrorCode::invalid_request,
             "no token is left to sample: none of the vocabulary that the model does not rule out goes on with the text "

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "engine/execution/model_runner.hpp"
-#include "engine/request/sampling_params.hpp"
 
 namespace pagoda::execution {
 namespace {
@@ -79,7 +78,7 @@ Status ModelRunner::run_alone(kernels::Stream& stream, Batch batch, std::int64_t
     shape.max_blocks = kv().blocks_for(batch.max_context_len);
   }
   shape.num_samples = num_samples;
-  const std::int64_t max_top = num_samples == 0 ? 0 : std::min(SamplingLimits{}.max_logprobs, config_.vocab_size);
+  const std::int64_t max_top = num_samples == 0 ? 0 : std::min(config_.max_logprobs, config_.vocab_size);
   IssuedStep issued;
   issued.inputs = shape;
   issued.shape = {num_samples, max_top, 0, 0};

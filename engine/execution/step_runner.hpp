@@ -20,9 +20,10 @@ struct IssuedStep {
     std::int32_t end_position = 0;
     std::int32_t num_samples = 0;
     std::int32_t num_prompt_logprobs = 0;
-    bool has_mask = false;     ///< its grammar leaves out some tokens
-    bool bans_tokens = false;  ///< so do the request's parameters
-    TokenIds drafts = {};      ///< the last tokens that it runs, which samples are held against
+    bool has_mask = false;          ///< its grammar leaves out some tokens
+    bool bans_tokens = false;       ///< so does min_tokens
+    bool restricts_tokens = false;  ///< so do allowed_token_ids or bad_words
+    TokenIds drafts = {};           ///< the last tokens that it runs, which samples are held against
   };
 
   StepId step = 0;

@@ -20,10 +20,10 @@ std::shared_ptr<const RequestProgress> blank_progress(const RequestProgress& pro
     result.stop_reason = {};
     result.token_ids.assign(result.token_ids.size(), 0);
     result.text_ends.assign(result.text_ends.size(), 0);
-    if (result.logprobs) result.logprobs->assign(result.logprobs->size(), {});
+    if (result.logprobs) result.logprobs->blank();
     if (result.cumulative_logprob) result.cumulative_logprob = 0;
   }
-  blank->prompt_logprobs.assign(progress.prompt_logprobs.size(), std::nullopt);
+  blank->prompt_logprobs.blank();
   return blank;
 }
 
@@ -36,6 +36,10 @@ SharedSpec blank(const RequestSpec& spec) {
   blank->sampling.stop.clear();
   blank->sampling.answer_marks.reset();
   blank->sampling.logit_bias.clear();
+  blank->sampling.bad_words.clear();
+  blank->bad_words.clear();
+  blank->sampling.allowed_token_ids.reset();
+  if (auto& ids = blank->sampling.logprob_token_ids) ids->assign(ids->size(), 0);
   if (blank->sampling.structured_outputs) blank->sampling.structured_outputs.emplace();
   blank->sampling.thinking_token_budget.reset();
   blank->grammar = nullptr;

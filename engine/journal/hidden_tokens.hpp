@@ -17,8 +17,8 @@
 
 namespace pagoda::journal {
 
-/// A request without prompt, stop strings, bias, salt, and what its text must be. Its lengths, stop_token_ids and user
-/// stay.
+/// A request without prompt, stop strings, bad words, bias, allowed tokens, salt, and what its text must be. Its
+/// lengths, stop_token_ids and user stay.
 SharedSpec blank(const RequestSpec& spec);
 
 /// A token report for the scheduler, which only asks whether a token ends a sequence, and in a beam search which

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "engine/journal/journal.hpp"
 #include "engine/routing/router_core.hpp"
@@ -58,9 +59,9 @@ class RecordedRouter {
     recorder_.input(RouterInput::submit, client, tag, request, now, grammar.has_value(), waited_us);
     return noted(core_.submit(client, tag, request, now, grammar, waited_us));
   }
-  Effects prompt_encoded(RequestId id, Result<TokenIds> prompt) {
-    recorder_.input(RouterInput::prompt_encoded, id, prompt);
-    return noted(core_.prompt_encoded(id, std::move(prompt)));
+  Effects prompt_encoded(RequestId id, Result<TokenIds> prompt, std::vector<TokenIds> bad_words = {}) {
+    recorder_.input(RouterInput::prompt_encoded, id, prompt, bad_words);
+    return noted(core_.prompt_encoded(id, std::move(prompt), std::move(bad_words)));
   }
   Effects grammar_compiled(routing::JobId job, const Result<grammar::SharedGrammar>& grammar) {
     recorder_.input(RouterInput::grammar_compiled, job, grammar ? std::nullopt : std::optional(grammar.error()));

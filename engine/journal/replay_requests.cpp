@@ -3,6 +3,7 @@
 #include <limits>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "engine/journal/output_records.hpp"
 #include "engine/journal/recorded_router.hpp"
@@ -29,7 +30,7 @@ bool is_sound(const routing::AdmissionLimits& limits) {
          is_up_to(kMostReplicas, limits.num_replicas) &&
          is_up_to(SamplingLimits{}.max_sequences, limits.sampling.max_sequences) &&
          (limits.max_model_len + 1) * limits.max_num_seqs <= kMostTokens / limits.max_queued_requests &&
-         limits.default_timeout_ms >= 0 && limits.default_timeout_ms <= kMaxTimeoutMs &&
+         limits.stream_interval >= 1 && limits.default_timeout_ms >= 0 && limits.default_timeout_ms <= kMaxTimeoutMs &&
          (!limits.max_bytes_per_token || *limits.max_bytes_per_token > 0);
 }
 
@@ -76,8 +77,9 @@ bool Replay::enter_router(std::uint8_t input, Decoder& in) {
     }
     case RouterInput::prompt_encoded: {
       Result<TokenIds> prompt;
-      if (!read(in, id, prompt)) return false;
-      effects(router_->prompt_encoded(id, std::move(prompt)), of_request("admission", id));
+      std::vector<TokenIds> bad_words;
+      if (!read(in, id, prompt, bad_words)) return false;
+      effects(router_->prompt_encoded(id, std::move(prompt), std::move(bad_words)), of_request("admission", id));
       return true;
     }
     case RouterInput::abort:

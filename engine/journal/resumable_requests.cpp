@@ -15,7 +15,7 @@ TokenReport report_of(const SequenceResult& result, std::size_t i) {
   TokenReport report;
   report.token = result.token_ids[i];
   if (!result.logprobs) return report;
-  const LogprobEntry& entry = (*result.logprobs)[i];
+  const LogprobEntry entry = (*result.logprobs)[i];
   report.logprob = entry.logprob;
   report.rank = entry.rank;
   for (const TokenLogprob& candidate : entry.top) report.top.emplace_back(candidate.token_id, candidate.logprob);

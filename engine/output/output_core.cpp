@@ -50,24 +50,25 @@ bool OutputCore::open(SharedSpec spec) {
   const auto scope = sampling.answer_marks && !sampling.stop.empty()
                          ? std::make_shared<const text::AnswerScope>(*sampling.answer_marks)
                          : nullptr;
-  const text::IncrementalDetokenizer detokenizer(tokenizer_, skips_special_tokens(sampling), *spec->prompt);
+  const text::IncrementalDetokenizer detokenizer(tokenizer_, skips_special_tokens(sampling), *spec->prompt,
+                                                 sampling.spaces_between_special_tokens);
   // A beam search is told when it has ended, and only what it returns.
   const std::int64_t num_sequences = sampling.use_beam_search ? sampling.n : sampling.num_sequences();
   for (std::int32_t index = 0; index < num_sequences; ++index) {
     SequenceState sequence{detokenizer, {stop_strings, sampling.include_stop_str_in_output, scope}, {}, {}};
     sequence.result.index = sequence.delta.index = index;
-    if (sampling.logprobs) sequence.result.logprobs.emplace();
+    if (sampling.tells_logprobs()) sequence.result.logprobs.emplace(tokenizer_);
     if (sampling.tells_cumulative_logprob()) sequence.result.cumulative_logprob = 0.0;
     request.sequences.push_back(std::move(sequence));
   }
-  if (sampling.prompt_logprobs) request.prompt_logprobs.emplace_back();
+  request.prompt_logprobs.set_texts(tokenizer_);
   if (const auto& progress = spec->progress) {
     for (std::size_t i = 0; i < request.sequences.size(); ++i) {
       const RequestProgress::Sequence& before = progress->sequences[i];
       if (!restore(*spec, before.result, before.ended, request.sequences[i])) return false;
       request.num_ended += before.ended ? 1 : 0;
     }
-    if (!progress->prompt_logprobs.empty()) request.prompt_logprobs = progress->prompt_logprobs;
+    request.prompt_logprobs.add(progress->prompt_logprobs);
     request.cached_tokens = progress->cached_tokens;
     request.preemptions = progress->preemptions;
     request.restarts = progress->restarts + 1;
@@ -168,7 +169,7 @@ void OutputCore::take_facts(const StepOutputs& step) {
   for (const PromptLogprobsOutput& output : step.prompt_logprobs) {
     const auto found = requests_.find(output.request);
     if (found == requests_.end()) continue;
-    for (const TokenReport& report : output.tokens) found->second.prompt_logprobs.push_back(logprob_entry(report));
+    for (const TokenReport& report : output.tokens) found->second.prompt_logprobs.add(report, 0);
   }
 }
 
@@ -268,6 +269,7 @@ void OutputCore::take_deltas(RequestState& request, RequestOutput& output) {
     auto told = std::exchange(sequence.told, {});
     if (request.spec->stream) std::ranges::move(told, std::back_inserter(output.deltas));
     if (sequence.delta.token_ids.empty() && sequence.delta.text.empty()) continue;
+    if (!sequence.ended && !is_delta_complete(*request.spec, sequence)) continue;
     const std::int32_t index = sequence.delta.index;
     sequence.delta.ended = sequence.ended;
     if (request.spec->stream) output.deltas.push_back(std::move(sequence.delta));
@@ -281,7 +283,7 @@ void OutputCore::take_token(RequestState& request, SequenceState& sequence, cons
   const SamplingParams& sampling = request.spec->sampling;
   const TokenReport& token = *output.token;
   const bool is_told_at_end = sampling.use_beam_search || sampling.chooses_at_end();
-  if (!is_told_at_end && !sequence.delta.token_ids.empty()) {
+  if (!is_told_at_end && !sequence.delta.token_ids.empty() && is_delta_complete(*request.spec, sequence)) {
     sequence.told.push_back(std::exchange(sequence.delta, {}));
     sequence.delta.index = sequence.result.index;
   }
@@ -290,11 +292,12 @@ void OutputCore::take_token(RequestState& request, SequenceState& sequence, cons
   if (sequence.result.cumulative_logprob) {
     *sequence.result.cumulative_logprob += static_cast<double>(token.logprob);
   }
-  if (sampling.logprobs) {
-    LogprobEntry entry = logprob_entry(token);
-    entry.text_offset = sequence.num_characters;
-    sequence.delta.logprobs.push_back(entry);
-    sequence.result.logprobs->push_back(std::move(entry));
+  if (sampling.tells_logprobs()) {
+    if (request.spec->stream) {
+      sequence.delta.logprobs.set_texts(tokenizer_);
+      sequence.delta.logprobs.add(token, sequence.num_characters);
+    }
+    sequence.result.logprobs->add(token, sequence.num_characters);
   }
   // The text of the token that stops a sequence is left out unless the stop is asked for in the output.
   const bool is_skipped = sampling.skip_special_tokens && tokenizer_->is_special(token.token);
@@ -309,6 +312,7 @@ void OutputCore::take_token(RequestState& request, SequenceState& sequence, cons
 
 text::AnswerStopMatcher::Output OutputCore::push_token(const RequestSpec& spec, SequenceState& sequence, TokenId token,
                                                        bool may_stop) const {
+  if (!spec.sampling.detokenize) return {};
   if (skips_special_tokens(spec.sampling) && spec.sampling.answer_marks) {
     if (const auto hidden = tokenizer_->special_text(token))
       return sequence.stop_matcher.push_hidden(*hidden, may_stop);
@@ -316,6 +320,11 @@ text::AnswerStopMatcher::Output OutputCore::push_token(const RequestSpec& spec, 
   const std::string text = sequence.detokenizer.push(token);
   sequence.num_characters += num_characters(text);
   return text.empty() ? text::AnswerStopMatcher::Output{} : sequence.stop_matcher.push(text, may_stop);
+}
+
+bool OutputCore::is_delta_complete(const RequestSpec& spec, const SequenceState& sequence) {
+  const std::int64_t num_behind_first = std::ssize(sequence.result.token_ids) - 1;
+  return num_behind_first % spec.sampling.stream_interval.value_or(1) == 0;
 }
 
 void OutputCore::take_text(SequenceState& sequence, text::AnswerStopMatcher::Output matched, const RequestSpec& spec,
@@ -341,35 +350,14 @@ void OutputCore::end_sequence(RequestState& request, SequenceState& sequence, Fi
   take_text(sequence, sequence.stop_matcher.finish(may_stop), *request.spec, ignored);
 }
 
-LogprobEntry OutputCore::logprob_entry(const TokenReport& reported) const {
-  TokenLogprob chosen = token_logprob(reported.token, reported.logprob);
-  LogprobEntry entry{.token_id = chosen.token_id,
-                     .logprob = chosen.logprob,
-                     .rank = reported.rank,
-                     .token = std::move(chosen.token),
-                     .partial_bytes = std::move(chosen.partial_bytes)};
-  entry.top.reserve(reported.top.size());
-  for (const auto& [token, logprob] : reported.top) entry.top.push_back(token_logprob(token, logprob));
-  return entry;
-}
-
-TokenLogprob OutputCore::token_logprob(TokenId token, float logprob) const {
-  TokenLogprob entry{token, logprob, tokenizer_->token_piece_text(token)};
-  if (entry.token.find(text::kReplacementCharacter) == std::string::npos) return entry;
-  auto bytes = tokenizer_->token_bytes(token);
-  if (bytes && *bytes != entry.token) entry.partial_bytes = std::move(*bytes);
-  return entry;
-}
-
 /// The prompt is decoded as a text of its own behind a special token that it begins with.
 void OutputCore::set_prompt_offsets(RequestState& request) const {
   const TokenIds& prompt = *request.spec->prompt;
   text::IncrementalDetokenizer detokenizer(tokenizer_, /*skip_special_tokens=*/false, {});
   const auto first = tokenizer_->special_text(prompt.front());
   std::int64_t offset = first ? num_characters(*first) : 0;
-  for (std::size_t i = 0; i < request.prompt_logprobs.size() && i < prompt.size(); ++i) {
-    auto& entry = request.prompt_logprobs[i];
-    if (entry) entry->text_offset = offset;
+  for (std::size_t i = 0; i <= request.prompt_logprobs.size() && i < prompt.size(); ++i) {
+    if (i > 0) request.prompt_logprobs.set_text_offset(i - 1, offset);
     if (i > 0 || !first) offset += num_characters(detokenizer.push(prompt[i]));
   }
 }

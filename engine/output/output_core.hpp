@@ -23,11 +23,12 @@
 
 namespace pagoda::output {
 
-/// Turns sampled tokens into what clients see: detokenized text, stop strings, logprob entries, and exactly one
+/// Turns sampled tokens into what clients see: detokenized text, stop strings, log-probabilities, and exactly one
 /// terminal output per request. A plain state machine without actors or clocks. Not thread-safe: one owner.
 ///
-/// Each token has a delta of its own, however many a step brings, so streams do not depend on that; but what is told at
-/// the end of a request alone is one delta for each sequence.
+/// The first token of a sequence has a delta of its own, the next ones have one for each stream_interval of them, and
+/// the end of the sequence brings the rest: streams do not depend on how many tokens a step brings. What is told at the
+/// end of a request alone is one delta for each sequence.
 ///
 /// best_of > 1: outputs are returned best first, by the sum of the logprobs of their tokens, as vLLM ranks them. With
 /// best_of == n deltas come as the tokens do, and an output's `index` stays that of its deltas. With best_of > n the n
@@ -110,8 +111,8 @@ class OutputCore {
     std::int64_t preemptions = 0;
     std::int64_t restarts = 0;
     std::int64_t discarded_tokens = 0;  ///< of sequences that best_of did not choose: they were computed all the same
-    std::vector<std::optional<LogprobEntry>> prompt_logprobs;  ///< empty when they were not asked
-    bool touched = false;                                      ///< has something to tell in this step
+    Logprobs prompt_logprobs = Logprobs();  ///< empty when they were not asked
+    bool touched = false;                   ///< has something to tell in this step
 
     /// What is not told by its sequences, between two steps.
     static constexpr auto visit_fields(auto& self, auto&& visit) {
@@ -142,8 +143,8 @@ class OutputCore {
   static void take_text(SequenceState& sequence, text::AnswerStopMatcher::Output matched, const RequestSpec& spec,
                         Effects& effects);
   static void end_sequence(RequestState& request, SequenceState& sequence, FinishReason reason);
-  LogprobEntry logprob_entry(const TokenReport& reported) const;
-  TokenLogprob token_logprob(TokenId token, float logprob) const;
+  /// Whether the delta that ends with the last token of a sequence, which has not ended, is complete.
+  static bool is_delta_complete(const RequestSpec& spec, const SequenceState& sequence);
   void set_prompt_offsets(RequestState& request) const;
   static void put_best_first(RequestState& request);
   static void keep_best(RequestState& request);
@@ -153,6 +154,7 @@ class OutputCore {
   bool load_ended(Decoder& in);
   /// Makes of a new sequence one that has come to `result`. False when none of this request comes to that.
   bool restore(const RequestSpec& spec, SequenceResult result, bool ended, SequenceState& sequence) const;
+  static void set_untold(const RequestSpec& spec, SequenceState& sequence);
 
   std::shared_ptr<const text::Tokenizer> tokenizer_;
   std::size_t max_ended_bytes_;

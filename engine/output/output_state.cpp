@@ -17,15 +17,13 @@ std::size_t estimated_bytes(const OutputCore::Resumable& request) {
   constexpr std::size_t kTokenBytes = 4;
   constexpr std::size_t kTextEndBytes = 2;
   constexpr std::size_t kLogprobBytes = 16;
-  const auto entry_bytes = [](const LogprobEntry& entry) { return kLogprobBytes * (1 + entry.top.size()); };
   constexpr std::size_t kRequestBytes = 256;
   std::size_t bytes = kRequestBytes + request.spec->prompt->size() * kTokenBytes + request.spec->resume->text.size();
   for (const auto& [result, ended] : request.progress->sequences) {
     bytes += result.text.size() + result.token_ids.size() * (kTokenBytes + kTextEndBytes);
-    for (const LogprobEntry& entry : result.logprobs.value_or(std::vector<LogprobEntry>())) bytes += entry_bytes(entry);
+    if (result.logprobs) bytes += result.logprobs->num_logprobs() * kLogprobBytes;
   }
-  for (const auto& entry : request.progress->prompt_logprobs) bytes += entry ? entry_bytes(*entry) : 1;
-  return bytes;
+  return bytes + request.progress->prompt_logprobs.num_logprobs() * kLogprobBytes;
 }
 
 }  // namespace
@@ -90,7 +88,8 @@ bool OutputCore::load_request(Decoder& in) {
     return false;
   }
   if (!is_sound_count(request.cached_tokens) || !is_sound_count(request.preemptions) ||
-      !is_sound_count(request.restarts)) {
+      !is_sound_count(request.restarts) || !request.prompt_logprobs.is_sound() ||
+      request.prompt_logprobs.size() >= spec->prompt->size()) {
     return false;
   }
   for (SequenceState& sequence : request.sequences) {
@@ -122,20 +121,23 @@ bool OutputCore::load_ended(Decoder& in) {
 bool OutputCore::restore(const RequestSpec& spec, SequenceResult result, bool ended, SequenceState& sequence) const {
   const SequenceResult begun = std::exchange(sequence.result, std::move(result));
   const SequenceResult& come_to = sequence.result;
+  const bool is_sound =
+      !come_to.logprobs || (come_to.logprobs->is_sound() && come_to.logprobs->size() == come_to.token_ids.size());
+  if (!is_sound) return false;
+  if (come_to.logprobs) sequence.result.logprobs->set_texts(tokenizer_);
   sequence.ended = ended;
   if (come_to.index != begun.index || come_to.logprobs.has_value() != begun.logprobs.has_value() ||
       come_to.cumulative_logprob.has_value() != begun.cumulative_logprob.has_value()) {
     return false;
   }
-  // Nothing of it has been told yet. What others have said was told with the step that brought it.
-  if (spec.sampling.chooses_at_end()) {
-    sequence.delta = {come_to.index, come_to.text, come_to.token_ids,
-                      come_to.logprobs.value_or(sequence.delta.logprobs)};
-  }
   if (ended) {
     const auto& ends = come_to.text_ends;
-    return ends.size() == come_to.token_ids.size() && std::ranges::is_sorted(ends) &&
-           (ends.empty() || ends.back() <= come_to.text.size());
+    if (ends.size() != come_to.token_ids.size() || !std::ranges::is_sorted(ends) ||
+        (!ends.empty() && ends.back() > come_to.text.size())) {
+      return false;
+    }
+    set_untold(spec, sequence);
+    return true;
   }
   std::string text;
   std::vector<std::uint64_t> text_ends;
@@ -146,7 +148,28 @@ bool OutputCore::restore(const RequestSpec& spec, SequenceResult result, bool en
     text += matched.text;
     text_ends.push_back(text.size());
   }
-  return text == come_to.text && text_ends == come_to.text_ends;
+  if (text != come_to.text || text_ends != come_to.text_ends) return false;
+  set_untold(spec, sequence);
+  return true;
+}
+
+/// The delta of what no delta has told yet: all of an output that is chosen at the end, else what is behind the last
+/// complete delta.
+void OutputCore::set_untold(const RequestSpec& spec, SequenceState& sequence) {
+  const SequenceResult& result = sequence.result;
+  const std::size_t num_tokens = result.token_ids.size();
+  std::size_t num_told = 0;
+  if (!spec.sampling.chooses_at_end()) {
+    if (sequence.ended || num_tokens == 0) return;
+    const auto interval = static_cast<std::size_t>(spec.sampling.stream_interval.value_or(1));
+    num_told = num_tokens - (num_tokens - 1) % interval;
+  }
+  const std::size_t text_told = num_told == 0 ? 0 : static_cast<std::size_t>(result.text_ends[num_told - 1]);
+  SequenceDelta& delta = sequence.delta;
+  delta.text = result.text.substr(text_told);
+  delta.token_ids.assign(result.token_ids.begin() + static_cast<std::ptrdiff_t>(num_told), result.token_ids.end());
+  delta.logprobs.clear();
+  if (result.logprobs && spec.stream) delta.logprobs.add(*result.logprobs, num_told, num_tokens);
 }
 
 RequestProgress OutputCore::progress_of(const RequestState& request) {

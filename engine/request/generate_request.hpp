@@ -29,10 +29,13 @@ struct GenerateRequest {
   /// order and apart.
   std::vector<ByteRange> prompt_literals;
   SamplingParams sampling;
-  OpenSamplingFields open;                 ///< fields of `sampling` that the model's defaults may fill
-  bool may_drop_thinking_budget = false;   ///< where the model's thinking is not known; else such a budget is refused
-  bool stream = true;                      ///< false: no deltas, only the terminal event
-  bool add_special_tokens = true;          ///< let the tokenizer's post-processor add its tokens (BOS)
+  OpenSamplingFields open;                ///< fields of `sampling` that the model's defaults may fill
+  bool may_drop_thinking_budget = false;  ///< where the model's thinking is not known; else such a budget is refused
+  bool stream = true;                     ///< false: no deltas, only the terminal event
+  bool add_special_tokens = true;         ///< let the tokenizer's post-processor add its tokens (BOS)
+  /// Of a longer prompt only the last tokens are kept, this many; -1: as many as the context has room for beside
+  /// max_tokens. Absent: a prompt that is too long is refused.
+  std::optional<std::int64_t> truncate_prompt_tokens;
   std::int64_t priority = 0;               ///< lower first
   std::string user;                        ///< tenant, for fair scheduling; at most kMaxUserBytes
   std::string cache_salt;                  ///< separates prefix-cache entries of clients that must not share;
@@ -46,8 +49,9 @@ struct GenerateRequest {
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.prompt, self.prompt_token_ids, self.prompt_literals, self.sampling, self.open,
-                 self.may_drop_thinking_budget, self.stream, self.add_special_tokens, self.priority, self.user,
-                 self.cache_salt, self.timeout_ms, self.request_id, self.resumable, self.progress);
+                 self.may_drop_thinking_budget, self.stream, self.add_special_tokens, self.truncate_prompt_tokens,
+                 self.priority, self.user, self.cache_salt, self.timeout_ms, self.request_id, self.resumable,
+                 self.progress);
   }
 };
 

@@ -7,54 +7,20 @@
 #include <variant>
 #include <vector>
 
+#include "engine/request/logprobs.hpp"
 #include "engine/step/outputs.hpp"
 #include "engine/types.hpp"
 #include "kernels/result.hpp"
 
 namespace pagoda {
 
-/// One candidate of a logprobs entry. `token` is the token's text alone (bytes that are no UTF-8 are replaced).
-struct TokenLogprob {
-  TokenId token_id = 0;
-  float logprob = 0;
-  std::string token;
-  std::string partial_bytes = {};  ///< bytes of the token, where they are not whole characters; else empty
-
-  static constexpr auto visit_fields(auto& self, auto&& visit) {
-    return visit(self.token_id, self.logprob, self.token, self.partial_bytes);
-  }
-};
-
-/// Log-probabilities at one position, of the model's distribution before temperature and truncation.
-struct LogprobEntry {
-  TokenId token_id = 0;
-  float logprob = 0;
-  std::int32_t rank = 0;  ///< 1 = the most likely token
-  std::string token;
-  std::vector<TokenLogprob> top = {};  ///< the k best, best first
-  std::string partial_bytes = {};      ///< as in TokenLogprob
-  /// Number of characters in front of the token in the text of its sequence, or of its prompt; a stop string that ends
-  /// the text counts. Of the tokens that make one character all have the place of that character.
-  std::int64_t text_offset = 0;
-
-  static constexpr auto visit_fields(auto& self, auto&& visit) {
-    return visit(self.token_id, self.logprob, self.rank, self.token, self.top, self.partial_bytes, self.text_offset);
-  }
-};
-
-/// The bytes of the token of a LogprobEntry or TokenLogprob; those of tokens in a row make the text.
-template <class Entry>
-const std::string& bytes_of(const Entry& entry) {
-  return entry.partial_bytes.empty() ? entry.token : entry.partial_bytes;
-}
-
 /// New text and tokens of one sequence. Text is always whole UTF-8 characters.
 struct SequenceDelta {
   std::int32_t index = 0;
   std::string text;
   TokenIds token_ids;
-  std::vector<LogprobEntry> logprobs;  ///< one per token id when logprobs were asked
-  bool ended = false;                  ///< it is the sequence's last
+  Logprobs logprobs = Logprobs();  ///< one entry for each token id when logprobs were asked
+  bool ended = false;              ///< it is the sequence's last
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.index, self.text, self.token_ids, self.logprobs, self.ended);
@@ -72,7 +38,7 @@ struct SequenceResult {
   FinishReason finish_reason = FinishReason::abort;
   std::variant<std::monostate, TokenId, std::string> stop_reason;  ///< the stop token id or stop string that ended it
   std::optional<double> cumulative_logprob;  ///< sum over the tokens; when logprobs were asked or it chose the output
-  std::optional<std::vector<LogprobEntry>> logprobs;
+  std::optional<Logprobs> logprobs;
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.index, self.text, self.token_ids, self.text_ends, self.finish_reason, self.stop_reason,
@@ -107,7 +73,7 @@ struct Timing {
 /// The end of a request, with every sequence it returns.
 struct RequestResult {
   std::vector<SequenceResult> outputs;
-  std::optional<std::vector<std::optional<LogprobEntry>>> prompt_logprobs;  ///< first entry is empty
+  std::optional<Logprobs> prompt_logprobs;  ///< of the prompt's tokens from the second on
   Usage usage;
   Timing timing;
 

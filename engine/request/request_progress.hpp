@@ -30,7 +30,7 @@ struct RequestProgress {
     static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.result, self.ended); }
   };
   std::vector<Sequence> sequences;
-  std::vector<std::optional<LogprobEntry>> prompt_logprobs;  ///< empty when they were not asked
+  Logprobs prompt_logprobs = Logprobs();  ///< as RequestResult's; empty when they were not asked
   std::int64_t cached_tokens = 0;
   std::int64_t preemptions = 0;
   std::int64_t restarts = 0;

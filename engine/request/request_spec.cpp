@@ -1,6 +1,9 @@
 #include "engine/request/request_spec.hpp"
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <optional>
 #include <utility>
 
 namespace pagoda {
@@ -11,8 +14,8 @@ bool is_sound(const RequestProgress& progress, const RequestSpec& spec) {
   const SamplingParams& sampling = spec.sampling;
   const std::int64_t num_sequences = sampling.use_beam_search ? sampling.n : sampling.num_sequences();
   if (std::ssize(progress.sequences) != num_sequences) return false;
-  const std::size_t most_prompt_logprobs = sampling.prompt_logprobs ? spec.prompt->size() : 0;
-  if (progress.prompt_logprobs.size() > most_prompt_logprobs) return false;
+  const std::size_t most_prompt_logprobs = sampling.prompt_logprobs ? spec.prompt->size() - 1 : 0;
+  if (progress.prompt_logprobs.size() > most_prompt_logprobs || !progress.prompt_logprobs.is_sound()) return false;
   if (!is_sound_count(progress.cached_tokens) || !is_sound_count(progress.preemptions) ||
       !is_sound_count(progress.restarts)) {
     return false;
@@ -23,11 +26,11 @@ bool is_sound(const RequestProgress& progress, const RequestSpec& spec) {
     const SequenceResult& result = sequence.result;
     const std::int64_t num_tokens = std::ssize(result.token_ids);
     if (result.index != index++ || num_tokens > sampling.max_tokens) return false;
-    if (result.logprobs.has_value() != sampling.logprobs.has_value() ||
+    if (result.logprobs.has_value() != sampling.tells_logprobs() ||
         result.cumulative_logprob.has_value() != sampling.tells_cumulative_logprob()) {
       return false;
     }
-    if (result.logprobs && std::ssize(*result.logprobs) != num_tokens) return false;
+    if (result.logprobs && (!result.logprobs->is_sound() || std::ssize(*result.logprobs) != num_tokens)) return false;
     const auto is_id = [](TokenId token) { return token >= 0; };
     if (!std::ranges::all_of(result.token_ids, is_id)) return false;
     if (sequence.ended || progress.error) return true;
@@ -40,6 +43,13 @@ bool is_sound(const RequestProgress& progress, const RequestSpec& spec) {
 bool is_sound(const SharedSpec& spec) {
   if (spec == nullptr || spec->prompt == nullptr || spec->prompt->empty()) return false;
   const SamplingParams& sampling = spec->sampling;
+  constexpr std::int64_t kMostLogprobs = std::numeric_limits<std::int32_t>::max();
+  const auto is_number = [](const std::optional<std::int64_t>& count) {
+    return !count || (*count >= 0 && *count <= kMostLogprobs);
+  };
+  if (!is_number(sampling.logprobs) || !is_number(sampling.prompt_logprobs)) return false;
+  if (sampling.stream_interval.value_or(1) < 1) return false;
+  if (std::ranges::any_of(spec->bad_words, &TokenIds::empty)) return false;
   return sampling.n >= 1 && sampling.n <= sampling.num_sequences() &&
          sampling.num_sequences() <= SamplingLimits{}.max_sequences && sampling.max_tokens >= 1 &&
          sampling.thinking_token_budget.value_or(0) >= 0 && is_sound_time(spec->arrival_us) &&

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "engine/request/request_progress.hpp"
 #include "engine/request/sampling_params.hpp"
@@ -17,10 +18,11 @@ namespace pagoda {
 /// What never changes during a request's life. Shared by router, scheduler and output processor.
 struct RequestSpec {
   RequestId id = 0;
-  std::uint64_t tag = 0;    ///< the sink owner's
-  SharedTokens prompt;      ///< not empty
-  SamplingParams sampling;  ///< max_tokens already cut to what max_model_len leaves
-  std::uint64_t seed = 0;   ///< the effective seed: the request's own or one drawn by the router
+  std::uint64_t tag = 0;                 ///< the sink owner's
+  SharedTokens prompt;                   ///< not empty
+  SamplingParams sampling;               ///< max_tokens already cut to what max_model_len leaves
+  std::vector<TokenIds> bad_words = {};  ///< the tokens of sampling.bad_words; none is empty
+  std::uint64_t seed = 0;                ///< the effective seed: the request's own or one drawn by the router
   bool stream = true;
   std::int64_t priority = 0;
   std::string user;
@@ -34,8 +36,8 @@ struct RequestSpec {
   std::shared_ptr<const grammar::CompiledGrammar> grammar;
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
-    return visit(self.id, self.tag, self.prompt, self.sampling, self.seed, self.stream, self.priority, self.user,
-                 self.cache_salt, self.arrival_us, self.progress);
+    return visit(self.id, self.tag, self.prompt, self.sampling, self.bad_words, self.seed, self.stream, self.priority,
+                 self.user, self.cache_salt, self.arrival_us, self.progress);
   }
 };
 

@@ -1,5 +1,6 @@
 #include "engine/request/sampling_params.hpp"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -95,11 +96,20 @@ Status check_counts(const SamplingParams& params, const SamplingLimits& limits) 
   return {};
 }
 
+/// "logprobs must be between 0 and 20, or -1, but is 21".
+Status check_num_logprobs(std::string_view param, std::int64_t value, std::int64_t limit, std::int64_t vocab_size) {
+  if (value >= 0 && num_logprobs(value, vocab_size) <= num_logprobs(limit, vocab_size)) return {};
+  if (value == -1 && num_logprobs(limit, vocab_size) == vocab_size) return {};
+  const std::string all = limit < 0 ? ", or -1" : "";
+  const std::string why = value == -1 ? " (max_logprobs; -1 asks for the whole vocabulary)" : "";
+  return refuse(param, range_text(std::int64_t{0}, num_logprobs(limit, vocab_size)) + all + why, value);
+}
+
 Status check_penalties(const SamplingParams& params) {
   if (Status s = check_range("presence_penalty", params.presence_penalty, -2.0, 2.0); !s) return s;
   if (Status s = check_range("frequency_penalty", params.frequency_penalty, -2.0, 2.0); !s) return s;
-  if (!(params.repetition_penalty > 0.0 && params.repetition_penalty <= 2.0)) {
-    return refuse("repetition_penalty", "greater than 0 and at most 2", params.repetition_penalty);
+  if (!(params.repetition_penalty > 0.0) || !std::isfinite(params.repetition_penalty)) {
+    return refuse("repetition_penalty", "a finite number greater than 0", params.repetition_penalty);
   }
   return check_range("repeat_last_n", params.repeat_last_n, -1, kMaxTokens);
 }
@@ -136,12 +146,63 @@ Status check_logit_bias(const SamplingParams& params, const SamplingLimits& limi
   return {};
 }
 
-Status check_logprobs(const SamplingParams& params, const SamplingLimits& limits) {
-  if (params.logprobs) {
-    if (Status s = check_range("logprobs", *params.logprobs, 0, limits.max_logprobs); !s) return s;
+Status check_bad_words(const SamplingParams& params, const SamplingLimits& limits) {
+  if (Status s = check_count("bad_words", "strings", params.bad_words.size(), limits.max_bad_words); !s) return s;
+  for (const std::string& word : params.bad_words) {
+    if (!word.empty() && word.size() <= limits.max_bad_word_bytes) continue;
+    return fail(ErrorCode::invalid_request,
+                "bad_words: each string must have between 1 and " + text_of(limits.max_bad_word_bytes) +
+                    " bytes, but one has " + text_of(word.size()),
+                "bad_words");
   }
-  if (!params.prompt_logprobs) return {};
-  return check_range("prompt_logprobs", *params.prompt_logprobs, 0, limits.max_logprobs);
+  return {};
+}
+
+Status check_allowed_tokens(const SamplingParams& params, std::int64_t vocab_size) {
+  if (!params.allowed_token_ids) return {};
+  constexpr const char* kParam = "allowed_token_ids";
+  if (params.allowed_token_ids->empty()) {
+    return fail(ErrorCode::invalid_request, "allowed_token_ids is empty: no token is left to sample", kParam);
+  }
+  if (Status s = check_count(kParam, "entries", params.allowed_token_ids->size(), static_cast<std::size_t>(vocab_size));
+      !s) {
+    return s;
+  }
+  for (const std::int64_t token : *params.allowed_token_ids) {
+    if (Status s = check_token(kParam, token, vocab_size); !s) return s;
+  }
+  return {};
+}
+
+Status check_logprobs(const SamplingParams& params, const SamplingLimits& limits, std::int64_t vocab_size) {
+  const std::int64_t limit = limits.max_logprobs;
+  if (params.logprobs) {
+    if (Status s = check_num_logprobs("logprobs", *params.logprobs, limit, vocab_size); !s) return s;
+  }
+  if (params.prompt_logprobs) {
+    if (Status s = check_num_logprobs("prompt_logprobs", *params.prompt_logprobs, limit, vocab_size); !s) return s;
+  }
+  if (!params.logprob_token_ids) return {};
+  constexpr const char* kParam = "logprob_token_ids";
+  const auto& ids = *params.logprob_token_ids;
+  if (ids.empty()) return fail(ErrorCode::invalid_request, "logprob_token_ids is empty; leave it out", kParam);
+  if (Status s = check_count(kParam, "entries", ids.size(), limits.max_logprob_token_ids); !s) return s;
+  for (const std::int64_t token : ids) {
+    if (Status s = check_token(kParam, token, vocab_size); !s) return s;
+  }
+  if (!params.use_beam_search) return {};
+  return fail(ErrorCode::invalid_request,
+              "logprob_token_ids cannot be used with use_beam_search, which lists the candidates of its beams; use "
+              "logprobs",
+              kParam);
+}
+
+Status check_text_output(const SamplingParams& params) {
+  if (params.stream_interval) {
+    if (Status s = check_range("stream_interval", *params.stream_interval, 1, kMaxTokens); !s) return s;
+  }
+  if (params.detokenize || params.stop.empty()) return {};
+  return fail(ErrorCode::invalid_request, "stop needs detokenize: a stop string is looked for in the text", "stop");
 }
 
 /// Beam search takes the likeliest continuations, so what only shapes a random draw would be ignored; and its own two
@@ -197,10 +258,20 @@ Status check_structured_outputs(const SamplingParams& params) {
 /// Until min_tokens tokens are generated, neither a stop id nor an end token of the model is sampled.
 Status check_something_is_left(const SamplingParams& params, std::int64_t vocab_size,
                                std::span<const TokenId> eos_token_ids) {
+  if (params.min_tokens == 0) return {};
   const std::size_t most_banned = params.stop_token_ids.size() + eos_token_ids.size();
-  if (params.min_tokens == 0 || static_cast<std::int64_t>(most_banned) < vocab_size) return {};
+  if (!params.allowed_token_ids && static_cast<std::int64_t>(most_banned) < vocab_size) return {};
   std::unordered_set<std::int64_t> banned(params.stop_token_ids.begin(), params.stop_token_ids.end());
   banned.insert(eos_token_ids.begin(), eos_token_ids.end());
+  if (params.allowed_token_ids) {
+    const auto is_banned = [&](std::int64_t token) { return banned.contains(token); };
+    if (!std::ranges::all_of(*params.allowed_token_ids, is_banned)) return {};
+    return fail(ErrorCode::invalid_request,
+                "min_tokens " + text_of(params.min_tokens) +
+                    " bans stop_token_ids and the model's end tokens, which are all of allowed_token_ids: no token is "
+                    "left to sample",
+                "min_tokens");
+  }
   if (std::ssize(banned) < vocab_size) return {};
   return fail(
       ErrorCode::invalid_request,
@@ -220,8 +291,11 @@ Status validate(const SamplingParams& params, const SamplingLimits& limits, std:
   if (Status s = check_penalties(params); !s) return s;
   if (Status s = check_stops(params, limits, vocab_size); !s) return s;
   if (Status s = check_logit_bias(params, limits, vocab_size); !s) return s;
+  if (Status s = check_bad_words(params, limits); !s) return s;
+  if (Status s = check_allowed_tokens(params, vocab_size); !s) return s;
   if (Status s = check_something_is_left(params, vocab_size, eos_token_ids); !s) return s;
-  if (Status s = check_logprobs(params, limits); !s) return s;
+  if (Status s = check_logprobs(params, limits, vocab_size); !s) return s;
+  if (Status s = check_text_output(params); !s) return s;
   if (Status s = check_structured_outputs(params); !s) return s;
   return check_beam_search(params);
 }

@@ -37,14 +37,23 @@ struct SamplingParams {
   bool include_stop_str_in_output = false;
   double presence_penalty = 0.0;    ///< [-2, 2]
   double frequency_penalty = 0.0;   ///< [-2, 2]
-  double repetition_penalty = 1.0;  ///< (0, 2]
+  double repetition_penalty = 1.0;  ///< above 0
   /// Number of last tokens, of prompt and output together, that the penalties look at; -1 = all, 0 = none. The name is
   /// Ollama's.
   std::int64_t repeat_last_n = -1;
   std::vector<std::pair<std::int64_t, double>> logit_bias;  ///< (token id, bias in [-100, 100])
-  std::optional<std::int64_t> logprobs;                     ///< top-k beside the sampled token's
+  /// Texts that are not generated: where the output ends with all tokens of a word but the last, the last is not
+  /// sampled. A word counts with a space before it and without.
+  std::vector<std::string> bad_words;
+  std::optional<std::vector<std::int64_t>> allowed_token_ids;  ///< only these are sampled; absent = all
+  std::optional<std::int64_t> logprobs;  ///< top-k beside the sampled token's; -1 = those of the whole vocabulary
   std::optional<std::int64_t> prompt_logprobs;
+  /// Tokens whose log-probabilities are reported beside the sampled token's, in place of the top-k; absent = the top-k.
+  std::optional<std::vector<std::int64_t>> logprob_token_ids;
+  bool detokenize = true;  ///< false: tokens only, no text
   bool skip_special_tokens = true;
+  bool spaces_between_special_tokens = true;    ///< false: special tokens in a row are written as they are
+  std::optional<std::int64_t> stream_interval;  ///< tokens in each delta but the first, which has one; absent = 1
   bool use_beam_search = false;
   double length_penalty = 1.0;
   EarlyStopping early_stopping = EarlyStopping::no;
@@ -59,9 +68,11 @@ struct SamplingParams {
     return visit(self.max_tokens, self.min_tokens, self.temperature, self.top_p, self.top_k, self.min_p, self.n,
                  self.best_of, self.seed, self.stop, self.stop_token_ids, self.ignore_eos,
                  self.include_stop_str_in_output, self.presence_penalty, self.frequency_penalty,
-                 self.repetition_penalty, self.logit_bias, self.logprobs, self.prompt_logprobs,
-                 self.skip_special_tokens, self.use_beam_search, self.length_penalty, self.early_stopping,
-                 self.structured_outputs, self.thinking_token_budget, self.repeat_last_n, self.answer_marks);
+                 self.repetition_penalty, self.logit_bias, self.bad_words, self.allowed_token_ids, self.logprobs,
+                 self.prompt_logprobs, self.logprob_token_ids, self.detokenize, self.skip_special_tokens,
+                 self.spaces_between_special_tokens, self.stream_interval, self.use_beam_search, self.length_penalty,
+                 self.early_stopping, self.structured_outputs, self.thinking_token_budget, self.repeat_last_n,
+                 self.answer_marks);
   }
 
   bool greedy() const { return temperature == 0.0; }
@@ -71,13 +82,22 @@ struct SamplingParams {
   bool chooses_at_end() const { return use_beam_search || num_sequences() > n; }
   /// The outputs are returned best first, by the sum of the log-probabilities of their tokens.
   bool ranks_outputs() const { return best_of.value_or(1) > 1 && !use_beam_search; }
-  bool tells_cumulative_logprob() const { return logprobs || use_beam_search || ranks_outputs(); }
+  /// Whether each token of an output comes with log-probabilities.
+  bool tells_logprobs() const { return logprobs || logprob_token_ids; }
+  bool tells_cumulative_logprob() const { return tells_logprobs() || use_beam_search || ranks_outputs(); }
 };
 
-/// Upper limits of the fields above. A config can lower them.
+/// Most log-probabilities of one request whose logprobs or prompt_logprobs are above SamplingLimits{}.max_logprobs,
+/// which a config must allow: of its prompt, and of its outputs.
+constexpr std::int64_t kMaxRequestLogprobs = std::int64_t{1} << 24;
+
+/// Upper limits of the fields above. A config can lower them, and raise max_logprobs.
 struct SamplingLimits {
-  std::int64_t max_sequences = 64;  ///< n and best_of
-  std::int64_t max_logprobs = 20;   ///< logprobs and prompt_logprobs
+  std::int64_t max_sequences = 16384;  ///< n and best_of
+  std::int64_t max_logprobs = 20;      ///< logprobs and prompt_logprobs; -1 = the vocabulary
+  std::size_t max_logprob_token_ids = 128;
+  std::size_t max_bad_words = 1024;
+  std::size_t max_bad_word_bytes = 1024;
   std::size_t max_stop_strings = 64;
   std::size_t max_stop_string_bytes = 1024;
   std::size_t max_stop_token_ids = 1024;
@@ -85,9 +105,15 @@ struct SamplingLimits {
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.max_sequences, self.max_logprobs, self.max_stop_strings, self.max_stop_string_bytes,
-                 self.max_stop_token_ids, self.max_logit_bias);
+                 self.max_stop_token_ids, self.max_logit_bias, self.max_logprob_token_ids, self.max_bad_words,
+                 self.max_bad_word_bytes);
   }
 };
+
+/// How many log-probabilities `count`, a valid logprobs or prompt_logprobs, asks for.
+constexpr std::int64_t num_logprobs(std::int64_t count, std::int64_t vocab_size) {
+  return count < 0 || count > vocab_size ? vocab_size : count;
+}
 
 /// The one validator. Checks every field against its range, the limits and the vocabulary, and every combination.
 /// Returns the first problem as invalid_request with `param` = the field's wire name.
@@ -95,9 +121,10 @@ struct SamplingLimits {
 /// Refused combinations: min_tokens > max_tokens; best_of < n; use_beam_search with temperature, top_p, top_k or min_p
 /// that would shape a random draw, or with stop (the search compares token ids; stop_token_ids end a beam);
 /// length_penalty or early_stopping other than the default without use_beam_search; min_tokens > 0 where
-/// stop_token_ids and `eos_token_ids`, which it bans, are the whole vocabulary; structured_outputs with ignore_eos or
-/// min_tokens, since its grammar says where a text may end, and must.
-/// n or best_of > 1 with temperature 0 is allowed and gives equal sequences.
+/// stop_token_ids and `eos_token_ids`, which it bans, are the whole vocabulary or all allowed_token_ids;
+/// structured_outputs with ignore_eos or min_tokens, since its grammar says where a text may end, and must; stop
+/// without detokenize; logprob_token_ids with use_beam_search, which lists the candidates of its beams. n or best_of >
+/// 1 with temperature 0 is allowed and gives equal sequences.
 Status validate(const SamplingParams& params, const SamplingLimits& limits, std::int64_t vocab_size,
                 std::span<const TokenId> eos_token_ids = {});
 

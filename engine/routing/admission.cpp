@@ -34,6 +34,7 @@ Status check_length(const char* field, const std::string& value, std::size_t max
 
 SamplingParams sampling_of(const GenerateRequest& request, const AdmissionLimits& limits) {
   SamplingParams sampling = with_defaults(request.sampling, request.open, limits.defaults);
+  if (limits.stream_interval > sampling.stream_interval.value_or(1)) sampling.stream_interval = limits.stream_interval;
   if (request.may_drop_thinking_budget && !limits.knows_thinking) sampling.thinking_token_budget.reset();
   return sampling;
 }
@@ -54,6 +55,67 @@ Status check_text(const std::string& prompt, const AdmissionLimits& limits) {
   return too_long("prompt", "at least " + std::to_string(least_tokens), max_tokens - 1,
                   "it has " + std::to_string(num_bytes) + " bytes, the model and its KV cache take " +
                       tokens(max_tokens) + " with at least one to generate");
+}
+
+/// Most tokens that a prompt may have, with one to generate.
+std::int64_t max_prompt_tokens(const AdmissionLimits& limits) {
+  return std::min(limits.max_model_len, limits.max_kv_tokens) - 1;
+}
+
+/// As vLLM: -1 leaves room for max_tokens. One that a client has left open takes what is left.
+Status check_truncation(const GenerateRequest& request, const AdmissionLimits& limits) {
+  if (!request.truncate_prompt_tokens) return {};
+  constexpr const char* kParam = "truncate_prompt_tokens";
+  const std::int64_t tokens_kept = *request.truncate_prompt_tokens;
+  const std::int64_t most = max_prompt_tokens(limits);
+  if (tokens_kept == -1) {
+    if (*prompt_tokens_kept(request, limits) > 0) return {};
+    return fail(ErrorCode::invalid_request,
+                "truncate_prompt_tokens is -1, but max_tokens " + std::to_string(request.sampling.max_tokens) +
+                    " leaves no room for a prompt within " + tokens(most + 1) + ": give a smaller max_tokens",
+                kParam);
+  }
+  if (tokens_kept >= 1 && tokens_kept <= most) return {};
+  return fail(ErrorCode::invalid_request,
+              "truncate_prompt_tokens must be -1 or from 1 to " + std::to_string(most) +
+                  ", what a prompt has room for, not " + std::to_string(tokens_kept),
+              kParam);
+}
+
+/// Log-probabilities that no config allows by default are counted, so that one request cannot take all memory. Those of
+/// the outputs cut max_tokens.
+Status bound_logprobs(std::int64_t prompt_len, std::int64_t vocab_size, SamplingParams& sampling) {
+  const auto asked_for = [&](std::optional<std::int64_t>& count) {
+    if (count) count = num_logprobs(*count, vocab_size);
+    return count.value_or(0) <= SamplingLimits{}.max_logprobs ? 0 : *count + 1;
+  };
+  const std::int64_t of_prompt = asked_for(sampling.prompt_logprobs);
+  if (of_prompt > 0 && prompt_len > kMaxRequestLogprobs / of_prompt) {
+    return fail(ErrorCode::invalid_request,
+                "prompt_logprobs " + std::to_string(*sampling.prompt_logprobs) + " of " + tokens(prompt_len) +
+                    " are too many: a request may have " + std::to_string(kMaxRequestLogprobs) +
+                    " log-probabilities of its prompt",
+                "prompt_logprobs");
+  }
+  const std::int64_t of_output = asked_for(sampling.logprobs) * sampling.num_sequences();
+  if (of_output == 0) return {};
+  sampling.max_tokens = std::min(sampling.max_tokens, kMaxRequestLogprobs / of_output);
+  if (sampling.max_tokens >= std::max<std::int64_t>(1, sampling.min_tokens)) return {};
+  return fail(ErrorCode::invalid_request,
+              "logprobs " + std::to_string(*sampling.logprobs) + " of " + std::to_string(sampling.num_sequences()) +
+                  " sequences are too many: a request may have " + std::to_string(kMaxRequestLogprobs) +
+                  " log-probabilities of its outputs",
+              "logprobs");
+}
+
+Status check_bad_words(const std::vector<TokenIds>& words, const AdmissionLimits& limits) {
+  const auto is_known = [&](TokenId token) { return token >= 0 && token < limits.vocab_size; };
+  for (const TokenIds& word : words) {
+    if (!word.empty() && std::ranges::all_of(word, is_known)) continue;
+    return fail(ErrorCode::invalid_request, "bad_words: one of them has no tokens in the model's vocabulary",
+                "bad_words");
+  }
+  return {};
 }
 
 Status check_num_tokens(std::int64_t length, const char* field, const AdmissionLimits& limits) {
@@ -113,15 +175,17 @@ Status check_request(const GenerateRequest& request, const AdmissionLimits& limi
                 "between tokens of its own",
                 "thinking_token_budget");
   }
-  if (sampling.num_sequences() > limits.max_num_seqs) {
+  // Sampled sequences wait for each other; beams run together.
+  if (sampling.use_beam_search && sampling.num_sequences() > limits.max_num_seqs) {
     const char* const field = request.sampling.best_of ? "best_of" : "n";
     return fail(ErrorCode::invalid_request,
                 std::string(field) + " is " + std::to_string(request.sampling.num_sequences()) +
-                    ", this engine runs at most " + std::to_string(limits.max_num_seqs) +
-                    " sequences at once (max_num_seqs)",
+                    ", this engine searches with at most " + std::to_string(limits.max_num_seqs) +
+                    " beams at once (max_num_seqs)",
                 field);
   }
-  if (request.prompt) return check_text(*request.prompt, limits);
+  if (Status fits = check_truncation(request, limits); !fits) return fits;
+  if (request.prompt) return request.truncate_prompt_tokens ? Status() : check_text(*request.prompt, limits);
   const auto& ids = *request.prompt_token_ids;
   if (ids.empty()) return fail(ErrorCode::invalid_request, "prompt_token_ids is empty", "prompt_token_ids");
   for (const std::int64_t id : ids) {
@@ -132,11 +196,18 @@ Status check_request(const GenerateRequest& request, const AdmissionLimits& limi
                   "prompt_token_ids");
     }
   }
-  return check_num_tokens(std::ssize(ids), "prompt_token_ids", limits);
+  const std::int64_t num_kept = prompt_tokens_kept(request, limits).value_or(std::ssize(ids));
+  return check_num_tokens(std::min<std::int64_t>(num_kept, std::ssize(ids)), "prompt_token_ids", limits);
+}
+
+std::optional<std::int64_t> prompt_tokens_kept(const GenerateRequest& request, const AdmissionLimits& limits) {
+  if (request.truncate_prompt_tokens != -1) return request.truncate_prompt_tokens;
+  const std::int64_t max_tokens = request.open.max_tokens ? 1 : std::max<std::int64_t>(1, request.sampling.max_tokens);
+  return max_prompt_tokens(limits) + 1 - max_tokens;
 }
 
 Result<SharedSpec> make_spec(const Arrival& arrival, const GenerateRequest& request, Result<TokenIds> prompt,
-                             const AdmissionLimits& limits) {
+                             const AdmissionLimits& limits, std::vector<TokenIds> bad_words) {
   const char* const field = request.prompt ? "prompt" : "prompt_token_ids";
   if (!prompt) {
     Error error = prompt.error();
@@ -144,15 +215,25 @@ Result<SharedSpec> make_spec(const Arrival& arrival, const GenerateRequest& requ
     return fail(std::move(error));
   }
   const bool has_to_fit = !has_ended(request);
-  if (Status valid = has_to_fit ? check_prompt(*prompt, field, limits) : Status(); !valid) return fail(valid.error());
+  if (const auto num_kept = prompt_tokens_kept(request, limits); num_kept && std::ssize(*prompt) > *num_kept) {
+    prompt->erase(prompt->begin(), prompt->end() - *num_kept);
+  }
+  if (has_to_fit) {
+    if (Status valid = check_prompt(*prompt, field, limits); !valid) return fail(valid.error());
+    if (Status valid = check_bad_words(bad_words, limits); !valid) return fail(valid.error());
+  }
   auto spec = std::make_shared<RequestSpec>();
   spec->id = arrival.id;
   spec->tag = arrival.tag;
   spec->prompt = std::make_shared<const TokenIds>(std::move(*prompt));
   spec->sampling = sampling_of(request, limits);
+  if (spec->sampling.logprob_token_ids) spec->sampling.logprobs.reset();  // they are listed in its place
   if (has_to_fit) {
     spec->sampling.max_tokens = std::min(spec->sampling.max_tokens, limits.max_model_len - std::ssize(*spec->prompt));
+    Status bounded = bound_logprobs(std::ssize(*spec->prompt), limits.vocab_size, spec->sampling);
+    if (!bounded) return fail(bounded.error());
   }
+  spec->bad_words = std::move(bad_words);
   spec->seed = request.sampling.seed ? *request.sampling.seed : derived_seed(limits.seed, arrival.id);
   spec->stream = request.stream;
   spec->priority = request.priority;
@@ -180,10 +261,10 @@ RequestResult result_before_start(const Arrival& arrival, const GenerateRequest&
   for (std::int32_t index = 0; index < sampling.n; ++index) {
     SequenceResult& output = result.outputs.emplace_back();
     output.index = index;
-    if (sampling.logprobs) output.logprobs.emplace();
+    if (sampling.tells_logprobs()) output.logprobs.emplace();
     if (sampling.tells_cumulative_logprob()) output.cumulative_logprob = 0.0;
   }
-  if (sampling.prompt_logprobs) result.prompt_logprobs.emplace(1);  // of the first token, which has none
+  if (sampling.prompt_logprobs) result.prompt_logprobs.emplace();
   result.timing.total_ms = static_cast<double>(now - arrival.at_us) / 1000.0;
   return result;
 }

@@ -17,7 +17,7 @@ struct AdmissionLimits {
   std::vector<TokenId> eos_token_ids;
   std::int64_t max_model_len = 0;        ///< tokens of prompt and output together
   std::int64_t max_kv_tokens = 0;        ///< that the KV cache can take of one prompt
-  std::int32_t max_num_seqs = 0;         ///< batch rows: the largest n or best_of
+  std::int32_t max_num_seqs = 0;         ///< batch rows: the widest beam search
   std::int64_t max_queued_requests = 0;  ///< live requests
   std::int64_t max_queued_prompt_tokens = 0;
   std::int64_t max_queued_prompt_bytes = 64 << 20;  ///< texts that wait for the tokenizer (TokenizerQueue)
@@ -29,12 +29,13 @@ struct AdmissionLimits {
   bool knows_thinking = false;          ///< thinking_token_budget is supported
   std::int64_t default_timeout_ms = 0;  ///< of requests that bring none; 0: they may take for ever
   std::int64_t target_ttft_ms = 0;      ///< whose first token would come later are refused; 0: none is
+  std::int64_t stream_interval = 1;     ///< the least stream_interval of a request
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.vocab_size, self.eos_token_ids, self.max_model_len, self.max_kv_tokens, self.max_num_seqs,
                  self.max_queued_requests, self.max_queued_prompt_tokens, self.max_queued_prompt_bytes,
                  self.max_bytes_per_token, self.sampling, self.defaults, self.seed, self.num_replicas,
-                 self.knows_thinking, self.default_timeout_ms, self.target_ttft_ms);
+                 self.knows_thinking, self.default_timeout_ms, self.target_ttft_ms, self.stream_interval);
   }
 };
 
@@ -56,10 +57,14 @@ inline bool has_ended(const GenerateRequest& request) {
 /// Errors: invalid_request (param = the field), context_too_long.
 Status check_request(const GenerateRequest& request, const AdmissionLimits& limits);
 
-/// What the engine runs: defaults filled in, max_tokens cut, seed chosen. `prompt` is what the tokenizer, or the
-/// client, gave. Errors: the prompt's own, invalid_request, context_too_long; param = the field of the prompt.
+/// How many tokens of its prompt a request wants to keep (truncate_prompt_tokens); absent: all.
+std::optional<std::int64_t> prompt_tokens_kept(const GenerateRequest& request, const AdmissionLimits& limits);
+
+/// What the engine runs: defaults filled in, the prompt truncated, max_tokens cut, seed chosen. `prompt` and
+/// `bad_words` are what the tokenizer, or the client, gave. Errors: the prompt's own, invalid_request,
+/// context_too_long; param = the field of the prompt, or bad_words, or prompt_logprobs.
 Result<SharedSpec> make_spec(const Arrival& arrival, const GenerateRequest& request, Result<TokenIds> prompt,
-                             const AdmissionLimits& limits);
+                             const AdmissionLimits& limits, std::vector<TokenIds> bad_words = {});
 
 /// How a request ends that is aborted before its prompt is tokenized: n outputs without tokens.
 RequestResult result_before_start(const Arrival& arrival, const GenerateRequest& request, TimeUs now,

@@ -23,6 +23,7 @@ std::shared_ptr<const GenerateRequest> without_prompt(const GenerateRequest& req
   without.timeout_ms = request.timeout_ms;
   without.request_id = request.request_id;
   without.resumable = request.resumable;
+  without.truncate_prompt_tokens = request.truncate_prompt_tokens;
   without.resume = request.resume;
   without.progress = request.progress;
   if (request.prompt) {
@@ -33,14 +34,25 @@ std::shared_ptr<const GenerateRequest> without_prompt(const GenerateRequest& req
   return std::make_shared<const GenerateRequest>(std::move(without));
 }
 
-/// What the tokenizer gets of a request with a text.
+/// Whether a request has texts for the tokenizer.
+bool has_texts(const GenerateRequest& request) {
+  return request.prompt || !request.sampling.bad_words.empty();
+}
+
+/// Bytes that the tokenizer reads of a request. It reads bad words twice: with a space before them and without.
 std::int64_t text_bytes(const GenerateRequest& request) {
-  return static_cast<std::int64_t>(request.prompt->size() + request.prompt_literals.size() * sizeof(ByteRange));
+  std::size_t num_bytes = request.prompt_literals.size() * sizeof(ByteRange);
+  if (request.prompt) num_bytes += request.prompt->size();
+  for (const std::string& word : request.sampling.bad_words) num_bytes += 2 * word.size() + 1;
+  return static_cast<std::int64_t>(num_bytes);
 }
 
 /// So many grammars may wait for their turn. Each counts for as much as keeps the compiler busy.
 constexpr std::int64_t kMostGrammars = 256;
 constexpr std::int64_t kGrammarBytes = TokenizerQueue::kBytesAtTokenizer;
+
+/// Live requests may have this many sequences on average, whatever their n.
+constexpr std::int64_t kSequencesPerRequest = 64;
 
 /// What is foretold is about the mean: with so much of the target most come in time.
 constexpr double kTtftMargin = 0.8;
@@ -79,6 +91,7 @@ RouterCore::RouterCore(const AdmissionLimits& limits, TimeUs started_us)
 
 bool RouterCore::is_full() const {
   return std::ssize(live_) >= limits_.max_queued_requests ||
+         live_sequences_ >= limits_.max_queued_requests * kSequencesPerRequest ||
          live_prompt_tokens_ + estimated_prompt_tokens_ >= limits_.max_queued_prompt_tokens;
 }
 
@@ -107,7 +120,7 @@ Status RouterCore::check(ClientId client, std::uint64_t tag, const GenerateReque
     if (is_full()) return fail(queue_full());
     if (Status in_time = check_ttft(std::ssize(live_), estimated_prompt_tokens(request)); !in_time) return in_time;
   }
-  return request.prompt ? tokenizer_queue_.check(client, text_bytes(request)) : Status();
+  return has_texts(request) ? tokenizer_queue_.check(client, text_bytes(request)) : Status();
 }
 
 Error RouterCore::queue_full() const {
@@ -142,7 +155,7 @@ Result<RouterCore::Submitted> RouterCore::submit(ClientId client, std::uint64_t 
                                                  TimeUs waited_us) {
   if (Status checked = check(client, tag, request, grammar.has_value()); !checked) return fail(checked.error());
   Submitted submitted{next_id_++, std::nullopt, std::nullopt};
-  if (request.prompt) {
+  if (has_texts(request)) {
     const auto job = tokenizer_queue_.add(client, text_bytes(request));
     if (!job) return fail(job.error());
     submitted.job = *job;
@@ -169,6 +182,7 @@ Result<RouterCore::Submitted> RouterCore::submit(ClientId client, std::uint64_t 
                 .deadline_us = std::nullopt,
                 .timeout_ms = request.timeout_ms.value_or(limits_.default_timeout_ms),
                 .num_before = std::ssize(live_),
+                .num_sequences = request.sampling.num_sequences(),
                 .waited_us = waited_us,
                 .request_id = request.request_id,
                 .user = request.user,
@@ -180,18 +194,19 @@ Result<RouterCore::Submitted> RouterCore::submit(ClientId client, std::uint64_t 
   }
   if (live_.empty()) work_rate_.begin(now);
   estimated_prompt_tokens_ += entry.estimated_prompt_tokens;
+  live_sequences_ += entry.num_sequences;
   live_.emplace(submitted.id, std::move(entry));
   ttft_forecast_.began(std::ssize(live_), now);
   of_client_[client].emplace(tag, submitted.id);
   return submitted;
 }
 
-RouterCore::Effects RouterCore::prompt_encoded(RequestId id, Result<TokenIds> prompt) {
+RouterCore::Effects RouterCore::prompt_encoded(RequestId id, Result<TokenIds> prompt, std::vector<TokenIds> bad_words) {
   const auto found = live_.find(id);
   if (found == live_.end() || !found->second.outside) return {};
   Request& request = found->second;
   request.job.reset();
-  auto spec = make_spec(request.arrival, *request.outside, std::move(prompt), limits_);
+  auto spec = make_spec(request.arrival, *request.outside, std::move(prompt), limits_, std::move(bad_words));
   Effects effects;
   if (!spec) {
     refuse(found, std::move(spec.error()), effects);
@@ -427,6 +442,7 @@ void RouterCore::forget(Requests::iterator request) {
   if (tags->second.empty()) of_client_.erase(tags);
   live_prompt_tokens_ -= entry.num_prompt_tokens;
   estimated_prompt_tokens_ -= entry.estimated_prompt_tokens;
+  live_sequences_ -= entry.num_sequences;
   if (entry.deadline_us) deadlines_.erase({*entry.deadline_us, id});
   placement_.ended(id);
   live_.erase(request);

@@ -66,7 +66,7 @@ class RouterCore {
   };
   struct Submitted {
     RequestId id = 0;
-    std::optional<JobId> job;          ///< of its text; absent: the client gave the ids, which go to prompt_encoded
+    std::optional<JobId> job;          ///< of its texts; absent: the client gave the ids, which go to prompt_encoded
     std::optional<JobId> grammar_job;  ///< of what its text must be, where nobody of the client asks that already
 
     static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.id, self.job, self.grammar_job); }
@@ -87,8 +87,13 @@ class RouterCore {
   /// the request's timeout.
   Result<Submitted> submit(ClientId client, std::uint64_t tag, const GenerateRequest& request, TimeUs now,
                            const std::optional<grammar::SharedGrammar>& grammar = std::nullopt, TimeUs waited_us = 0);
-  /// The ids of a request's prompt, or why it has none. Nothing when the request has ended meanwhile.
-  Effects prompt_encoded(RequestId id, Result<TokenIds> prompt);
+  /// The ids of a request's prompt, or why it has none, and those of its bad words. Nothing when the request has ended
+  /// meanwhile.
+  Effects prompt_encoded(RequestId id, Result<TokenIds> prompt, std::vector<TokenIds> bad_words = {});
+  /// As routing::prompt_tokens_kept: what the tokenizer need not give back of a request's text.
+  std::optional<std::int64_t> prompt_tokens_kept(const GenerateRequest& request) const {
+    return routing::prompt_tokens_kept(request, limits_);
+  }
   /// What came of a job of the grammar compiler: the grammar of all requests that wait for it, or why they have none.
   Effects grammar_compiled(JobId job, const Result<grammar::SharedGrammar>& grammar);
   std::optional<RequestId> live_request(ClientId client, std::uint64_t tag) const;
@@ -160,7 +165,7 @@ class RouterCore {
     ClientId client = 0;
     Arrival arrival;
     std::shared_ptr<const GenerateRequest> outside;  ///< without its prompt; null once it is in the engine
-    std::optional<JobId> job;                        ///< of its text, until it is encoded
+    std::optional<JobId> job;                        ///< of its texts, until they are encoded
     std::optional<JobId> grammar_job;                ///< of its grammar, until it is compiled
     SharedSpec encoded;                              ///< what waits for the grammar alone
     std::int64_t num_prompt_tokens = 0;
@@ -168,6 +173,7 @@ class RouterCore {
     std::optional<TimeUs> deadline_us;         ///< until it has passed
     std::int64_t timeout_ms = 0;               ///< the time that it had; 0: for ever
     std::int64_t num_before = 0;               ///< live ones when it came
+    std::int64_t num_sequences = 1;            ///< that it generates
     TimeUs waited_us = 0;                      ///< between its arrival and its submission
     std::string request_id;
     std::string user;
@@ -177,7 +183,7 @@ class RouterCore {
     static constexpr auto visit_fields(auto& self, auto&& visit) {
       return visit(self.client, self.arrival, self.outside, self.job, self.grammar_job, self.encoded,
                    self.num_prompt_tokens, self.estimated_prompt_tokens, self.deadline_us, self.timeout_ms,
-                   self.num_before, self.waited_us, self.request_id, self.user, self.resumable);
+                   self.num_before, self.num_sequences, self.waited_us, self.request_id, self.user, self.resumable);
     }
   };
   using Requests = std::map<RequestId, Request>;  // in order: so are the effects of what concerns many
@@ -214,6 +220,7 @@ class RouterCore {
   Requests live_;
   std::unordered_map<ClientId, TagMap> of_client_;            ///< live requests by tag
   std::map<JobId, std::vector<RequestId>> wait_for_grammar_;  ///< rising; of one client each
+  std::int64_t live_sequences_ = 0;
   std::int64_t live_prompt_tokens_ = 0;
   std::int64_t estimated_prompt_tokens_ = 0;  ///< of live prompts that are not tokenized
   std::set<std::pair<TimeUs, RequestId>> deadlines_;

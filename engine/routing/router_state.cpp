@@ -35,6 +35,7 @@ bool RouterCore::load(Decoder& in) {
     if (!of_client_[request.client].emplace(request.arrival.tag, id).second) return false;
     live_prompt_tokens_ += request.num_prompt_tokens;
     estimated_prompt_tokens_ += request.estimated_prompt_tokens;
+    live_sequences_ += request.num_sequences;
     if (request.grammar_job) wait_for_grammar_[*request.grammar_job].push_back(id);
     if (request.deadline_us) deadlines_.emplace(*request.deadline_us, id);
   }
@@ -46,6 +47,7 @@ bool RouterCore::is_sound(RequestId id, const Request& request) const {
   if (id >= next_id_ || request.arrival.id != id || !is_sound_time(request.arrival.at_us)) return false;
   if (request.timeout_ms < 0 || request.timeout_ms > kMaxTimeoutMs) return false;
   if (request.deadline_us && !is_sound_time(*request.deadline_us)) return false;
+  if (request.num_sequences < 1 || request.num_sequences > SamplingLimits{}.max_sequences) return false;
   if (!is_count(request.num_before) || !is_sound_time(request.waited_us)) return false;
   const auto most_estimated = request.num_prompt_tokens > 0 ? 0 : kMostTokens;
   if (request.estimated_prompt_tokens < 0 || request.estimated_prompt_tokens > most_estimated) return false;

@@ -27,6 +27,9 @@ class SequenceSampler {
   kernels::SampleRow row(std::int32_t logits_row, std::span<const TokenId> prompt,
                          std::span<const TokenId> output) const;
 
+  /// Whether the request's allowed_token_ids or bad_words leave some tokens out.
+  bool restricts_tokens() const { return !allowed_tokens_.empty() || !bad_word_ends_.empty(); }
+
   /// The row that reports on `token`, which follows `position - 1` in the prompt (prompt_logprobs); nothing is drawn.
   kernels::SampleRow prompt_logprobs_row(std::int32_t logits_row, TokenId token, std::uint32_t position) const;
 
@@ -36,6 +39,11 @@ class SequenceSampler {
   std::int64_t min_tokens_ = 0;
   std::size_t penalty_window_ = 0;
   TokenIds banned_before_min_tokens_;
+  std::vector<std::uint32_t> allowed_tokens_;  // a mask of the vocabulary; empty = all
+  TokenIds logprob_tokens_;
+  TokenIds bad_word_tokens_;  // as SampleRow's
+  std::vector<std::int32_t> bad_word_ends_;
+  std::size_t longest_bad_word_ = 0;
   TokenIds bias_tokens_;
   std::vector<float> bias_values_;
 };

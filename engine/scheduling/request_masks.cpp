@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "engine/request/ending_tokens.hpp"
+#include "engine/request/token_bans.hpp"
 #include "kernels/sample.hpp"
 
 namespace pagoda::scheduling {
@@ -44,6 +45,9 @@ RequestMasks::RequestMasks(SharedSpec spec, const SchedulerConfig& config)
       eos_token_ids_(config.eos_token_ids),
       num_words_(kernels::mask_words(config.vocab_size)) {
   if (spec_->grammar && spec_->grammar->vocab_size() == config.vocab_size) grammar_ = spec_->grammar;
+  if (const auto& allowed = spec_->sampling.allowed_token_ids) {
+    allowed_tokens_ = token_mask(TokenIds(allowed->begin(), allowed->end()), config.vocab_size);
+  }
 }
 
 RequestMasks::Place RequestMasks::Place::fork() const {
@@ -124,7 +128,8 @@ bool RequestMasks::fill_next_mask(FollowedSequence& sequence, std::span<std::uin
   return true;
 }
 
-/// A grammar counts for more than the end of a budget: it knows how a thinking ends.
+/// A grammar, allowed_token_ids and bad_words count for more than the end of a budget: a grammar knows how a thinking
+/// ends.
 bool RequestMasks::fill_mask(Place& place, std::span<std::uint32_t> mask, std::uint64_t& max_work) const {
   std::ranges::fill(mask, ~std::uint32_t{0});
   if (place.matcher) {
@@ -139,6 +144,8 @@ bool RequestMasks::fill_mask(Place& place, std::span<std::uint32_t> mask, std::u
       return false;
     }
   }
+  for (std::size_t i = 0; i < allowed_tokens_.size(); ++i) mask[i] &= allowed_tokens_[i];
+  ban_bad_words(spec_->bad_words, place.tokens, mask);
   const auto forced = thinking_ ? thinking_->next(place.tokens, place.thinking) : std::nullopt;
   if (!forced) return true;
   const auto word = static_cast<std::size_t>(*forced) / 32;

@@ -111,7 +111,8 @@ class RequestMasks {
                          std::uint64_t& max_work) const;
 
   SharedSpec spec_;
-  grammar::SharedGrammar grammar_;  ///< null where the vocabulary is another than the model's, too
+  grammar::SharedGrammar grammar_;             ///< null where the vocabulary is another than the model's, too
+  std::vector<std::uint32_t> allowed_tokens_;  ///< a mask of the request's allowed_token_ids; empty = all
   std::optional<ThinkingBudget> thinking_;
   std::vector<TokenId> eos_token_ids_;
   std::size_t num_words_ = 0;

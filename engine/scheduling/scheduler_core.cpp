@@ -47,8 +47,9 @@ void SchedulerCore::add_group(SharedSpec spec) {
 /// As if the group had been preempted with the tokens that it had: beams, of which none were told, begin anew.
 void SchedulerCore::go_on_from(const RequestProgress& progress, SequenceGroup& group) {
   if (group.spec->sampling.prompt_logprobs) {
-    const auto known = static_cast<std::int32_t>(progress.prompt_logprobs.size());
-    group.next_prompt_logprob = group.first_unknown_prompt_logprob = std::max(1, known);
+    // The first token has none.
+    const auto known = static_cast<std::int32_t>(progress.prompt_logprobs.size()) + 1;
+    group.next_prompt_logprob = group.first_unknown_prompt_logprob = known;
   }
   if (!progress.has_ended() && (group.decoding->chooses_tokens() || !progress.has_tokens())) return;
   group.forked = true;

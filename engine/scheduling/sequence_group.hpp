@@ -158,6 +158,11 @@ struct SequenceGroup {
     return spec->sampling.structured_outputs ||
            (thinking && thinking->may_be_spent(s.output, s.num_generated(), s.thinking));
   }
+  /// Log-probabilities that come back with each token of its prompt that runs. 0 where these are none or few.
+  std::int64_t logprobs_of_prompt_token() const {
+    const std::int64_t count = spec->sampling.prompt_logprobs.value_or(0);
+    return next_prompt_logprob >= prompt_len() || count <= SamplingLimits{}.max_logprobs ? 0 : count + 1;
+  }
   /// Tokens that may be run now: 0 while the next step depends on a result in flight or nothing is left to generate.
   std::int32_t runnable_tokens(const Sequence& s) const {
     if (s.state == SequenceState::finished || s.num_generated() >= spec->sampling.max_tokens) return 0;

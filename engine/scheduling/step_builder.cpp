@@ -100,6 +100,7 @@ void StepBuilder::add_table_deltas(const StepPlan& plan) {
 
 RowSpec row_spec(const SequenceGroup& group, std::span<const TokenId> eos_token_ids) {
   RowSpec row{group.spec->prompt, row_sampling(group.spec->sampling, eos_token_ids), group.spec->seed, 0};
+  row.sampling.bad_words = group.spec->bad_words;
   row.sampling.appends_samples = !group.decoding->chooses_tokens();
   return row;
 }

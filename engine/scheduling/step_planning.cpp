@@ -60,6 +60,7 @@ std::optional<PlanStep> StepPlanning::next(TimeUs now, StepId last_completed, bo
   shares_.clear();
   rows_.clear();
   num_partial_long_prompts_ = 0;
+  logprobs_left_ = kMaxPromptLogprobsOfStep;
   plan.step = next_step_;
   plan.last_completed_step = last_completed;
   plan.costs = {cost_.recompute_us(1), cost_.swap_us(config_.block_bytes)};
@@ -227,6 +228,7 @@ std::int32_t StepPlanning::add_running_candidates(PlanStep& plan, std::int32_t d
     if (runs_prompt) {
       if (runs_long_prompt && config_.long_prefill_tokens > 0) tokens = std::min(tokens, config_.long_prefill_tokens);
       tokens = std::min(tokens, std::max(0, runs_long_prompt ? chunk_budget - for_short : chunk_budget));
+      tokens = within_logprobs(group, tokens);
       chunk_budget -= tokens;
       if (!runs_long_prompt) for_short = std::max(0, for_short - tokens);
       num_partial_long_prompts_ += runs_long_prompt && tokens < group.runnable_tokens(s) ? 1 : 0;
@@ -285,6 +287,16 @@ void StepPlanning::add_need(PlanStep& plan, const Sequence& sequence, std::int32
 
 bool StepPlanning::is_long(std::int32_t num_tokens) const {
   return config_.enable_chunked_prefill && num_tokens > most_of_short_prompt();
+}
+
+/// Of `tokens` of a prompt, those whose log-probabilities have room in the results of this step, and at least one;
+/// takes that room.
+std::int32_t StepPlanning::within_logprobs(const SequenceGroup& group, std::int32_t tokens) {
+  const std::int64_t each = group.logprobs_of_prompt_token();
+  if (each == 0 || tokens == 0) return tokens;
+  tokens = static_cast<std::int32_t>(std::min<std::int64_t>(tokens, std::max<std::int64_t>(1, logprobs_left_ / each)));
+  logprobs_left_ -= std::min(logprobs_left_, tokens * each);
+  return tokens;
 }
 
 std::int32_t StepPlanning::most_of_short_prompt() const {
@@ -442,6 +454,10 @@ bool StepPlanning::add_waiting_group(SequenceGroup& group, PlanStep& plan, Room&
       candidate.max_chunk = std::max(1, left - room.num_offered - *room.short_tokens);
       if (config_.long_prefill_tokens > 0)
         candidate.max_chunk = std::min(candidate.max_chunk, config_.long_prefill_tokens);
+    }
+    if (group.logprobs_of_prompt_token() > 0) {
+      const std::int32_t most = within_logprobs(group, length);
+      candidate.max_chunk = candidate.max_chunk > 0 ? std::min(candidate.max_chunk, most) : most;
     }
     ++room.num_offered;
     // A prompt samples as many sequences as there are rows; the others come in one by one.

@@ -149,6 +149,7 @@ class StepPlanning {
   void add_incoming_candidates(PlanStep& plan, std::int32_t used, bool with_waiting);
   bool add_swapped_group(const SequenceGroup& group, PlanStep& plan, Room& room);
   bool add_waiting_group(SequenceGroup& group, PlanStep& plan, Room& room);
+  std::int32_t within_logprobs(const SequenceGroup& group, std::int32_t tokens);
   AdmissionCandidate admission_of(const SequenceGroup& group, Sequence& sequence) const;
   /// Says which running candidates give way to the first group that waits or is swapped out.
   void let_less_urgent_give_way(PlanStep& plan) const;
@@ -165,7 +166,8 @@ class StepPlanning {
   std::vector<bool> shares_;        ///< of the plan that is made: see PendingPlan
   std::vector<std::int32_t> rows_;  ///< likewise: WaitingRef::num_rows
   std::int32_t num_partial_long_prompts_ =
-      0;  ///< likewise: long prompts of which it runs a part, and that run on behind it
+      0;                            ///< likewise: long prompts of which it runs a part, and that run on behind it
+  std::int64_t logprobs_left_ = 0;  ///< likewise: log-probabilities of prompts that its results have room for
   std::optional<PendingPlan> pending_;
   StepId next_step_ = 1;
   bool changed_ = true;         ///< something happened since a plan that ran nothing

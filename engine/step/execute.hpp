@@ -25,18 +25,21 @@ struct RowSampling {
   double repetition_penalty = 1.0;
   std::int64_t penalty_window = -1;  ///< last tokens, prompt included, that the penalties look at; -1 = all
   std::vector<std::pair<TokenId, float>> logit_bias;
+  TokenIds allowed_tokens;            ///< only these are sampled; empty = all
+  std::vector<TokenIds> bad_words;    ///< the last token of each is not sampled behind the others; none is empty
   std::int64_t min_tokens = 0;        ///< until a sequence has so many, it does not get ...
   TokenIds banned_before_min_tokens;  ///< ... any of these
   std::int32_t num_logprobs = -1;     ///< likeliest tokens to report beside each sampled one; -1 = nothing
+  TokenIds logprob_tokens;            ///< num_logprobs tokens to report in place of the likeliest; empty = these
   std::int32_t num_prompt_logprobs = -1;
   bool processed_logprobs = false;  ///< logprobs after penalties and bias, not of the model's own distribution
   bool appends_samples = true;      ///< the row goes on with what it samples; else it is told (ChosenToken)
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.temperature, self.top_p, self.top_k, self.min_p, self.presence_penalty, self.frequency_penalty,
-                 self.repetition_penalty, self.penalty_window, self.logit_bias, self.min_tokens,
-                 self.banned_before_min_tokens, self.num_logprobs, self.num_prompt_logprobs, self.processed_logprobs,
-                 self.appends_samples);
+                 self.repetition_penalty, self.penalty_window, self.logit_bias, self.allowed_tokens, self.bad_words,
+                 self.min_tokens, self.banned_before_min_tokens, self.num_logprobs, self.logprob_tokens,
+                 self.num_prompt_logprobs, self.processed_logprobs, self.appends_samples);
   }
 };
 

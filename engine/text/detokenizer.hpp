@@ -16,9 +16,11 @@ namespace pagoda::text {
 /// A push gives whole characters only, and is O(1) amortised per byte of text.
 class IncrementalDetokenizer {
  public:
-  /// `prompt` is the prompt's ids or their end; only the last few that are not skipped count.
+  /// `prompt` is the prompt's ids or their end; only the last few that are not skipped count. Without
+  /// `spaces_between_special_tokens`, as vLLM has it, an added token right behind another is written as it stands in
+  /// the vocabulary, without the space that the decoder may put before it.
   IncrementalDetokenizer(std::shared_ptr<const Tokenizer> tokenizer, bool skip_special_tokens,
-                         std::span<const TokenId> prompt);
+                         std::span<const TokenId> prompt, bool spaces_between_special_tokens = true);
 
   /// The text that `id` completes; may be empty. An id that no token has adds nothing.
   std::string push(TokenId id);
@@ -28,6 +30,8 @@ class IncrementalDetokenizer {
  private:
   std::shared_ptr<const Tokenizer> tokenizer_;
   bool skip_special_tokens_;
+  bool spaces_between_special_tokens_;
+  bool is_behind_added_ = false;  ///< the last token was an added one; without spaces_between_special_tokens only
   TokenDecoder::State state_;
 };
 

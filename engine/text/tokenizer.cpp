@@ -108,6 +108,21 @@ Status Tokenizer::check_templates(const std::vector<TemplateSpec>& templates) co
 
 Result<TokenIds> Tokenizer::encode(std::string_view text, bool add_special_tokens,
                                    std::span<const ByteRange> literals) const {
+  Result<TokenIds> ids = encode_text(text, literals);
+  return ids && add_special_tokens ? post_process(std::move(*ids)) : ids;
+}
+
+Result<TokenIds> Tokenizer::encode_end(std::string_view text, bool add_special_tokens,
+                                       std::span<const ByteRange> literals, std::size_t max_tokens) const {
+  Result<TokenIds> ids = encode_text(text, literals);
+  if (!ids) return ids;
+  const std::size_t num_added = add_special_tokens ? post_process({}).size() : 0;
+  const std::size_t num_kept = std::min(ids->size(), max_tokens - std::min(max_tokens, num_added));
+  ids->erase(ids->begin(), ids->end() - static_cast<std::ptrdiff_t>(num_kept));
+  return add_special_tokens ? post_process(std::move(*ids)) : ids;
+}
+
+Result<TokenIds> Tokenizer::encode_text(std::string_view text, std::span<const ByteRange> literals) const {
   if (text.size() > kMaxTextBytes) {
     return fail(ErrorCode::invalid_request,
                 "the text has " + std::to_string(text.size()) + " bytes; at most " + std::to_string(kMaxTextBytes));
@@ -127,7 +142,10 @@ Result<TokenIds> Tokenizer::encode(std::string_view text, bool add_special_token
     const Status status = encode_segment(part, segment.span.begin == 0, literals_within(segment.span, filled), ids);
     if (!status) return fail(status.error());
   }
-  if (!add_special_tokens) return ids;
+  return ids;
+}
+
+TokenIds Tokenizer::post_process(TokenIds ids) const {
   for (const TemplateSpec& pieces : templates_) {
     TokenIds whole;
     for (const TemplatePiece& piece : pieces) {
@@ -213,6 +231,12 @@ bool Tokenizer::is_special(TokenId id) const {
 std::optional<std::string> Tokenizer::special_text(TokenId id) const {
   if (!is_special(id)) return std::nullopt;
   return added_.find(id)->second.token.content;
+}
+
+std::optional<std::string_view> Tokenizer::added_text(TokenId id) const {
+  const auto found = added_.find(id);
+  if (found == added_.end()) return std::nullopt;
+  return found->second.token.content;
 }
 
 std::optional<TokenId> Tokenizer::token_id(std::string_view token) const {

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "engine/request/logprobs.hpp"
 #include "engine/text/added_tokens.hpp"
 #include "engine/text/normalizer.hpp"
 #include "engine/text/pre_tokenizer.hpp"
@@ -22,7 +23,7 @@ namespace pagoda::text {
 /// Text to token ids and back, with the results of the Hugging Face `tokenizers` package (with a SentencePiece model,
 /// those of the `sentencepiece` package). Immutable after create: any
 /// number of threads may use one object.
-class Tokenizer {
+class Tokenizer final : public TokenTexts {
  public:
   /// Longest text that encode takes.
   static constexpr std::size_t kMaxTextBytes = std::size_t{1} << 28;
@@ -41,6 +42,11 @@ class Tokenizer {
   Result<TokenIds> encode(std::string_view text, bool add_special_tokens,
                           std::span<const ByteRange> literals = {}) const;
 
+  /// As encode, but of a text with more tokens than `max_tokens` only its last ones: so many of them that there are
+  /// `max_tokens` with those that the post-processor adds.
+  Result<TokenIds> encode_end(std::string_view text, bool add_special_tokens, std::span<const ByteRange> literals,
+                              std::size_t max_tokens) const;
+
   /// The text of `ids`, always valid UTF-8. Ids that no token has are left out.
   std::string decode(std::span<const TokenId> ids, bool skip_special_tokens) const;
 
@@ -48,10 +54,10 @@ class Tokenizer {
   std::string_view token_text(TokenId id) const;
   /// What a reader should see for one token: its text in the middle of a sentence, with its space; bytes that are no
   /// character alone are U+FFFD.
-  std::string token_piece_text(TokenId id) const;
+  std::string token_piece_text(TokenId id) const override;
   /// The bytes of a text that the token stands for, where others are before it; nothing for special tokens, for ids
   /// that no token has, and where it depends on the others.
-  std::optional<std::string> token_bytes(TokenId id) const;
+  std::optional<std::string> token_bytes(TokenId id) const override;
   /// One more than the highest id.
   std::size_t vocab_size() const { return static_cast<std::size_t>(end_id_); }
   /// As max_bytes_per_token of text_bound.hpp: a longer text than n times this has more than n tokens.
@@ -59,6 +65,8 @@ class Tokenizer {
   bool is_special(TokenId id) const;
   /// What a special token is written as; nothing for all others.
   std::optional<std::string> special_text(TokenId id) const;
+  /// What an added token, special or not, is written as; nothing for all others.
+  std::optional<std::string_view> added_text(TokenId id) const;
   std::optional<TokenId> token_id(std::string_view token) const;
 
   /// Decoding one token at a time; see TokenDecoder, whose rules apply.
@@ -76,6 +84,8 @@ class Tokenizer {
   std::optional<std::string_view> decoded_string(TokenId id) const;
   Status add_tokens(const std::vector<AddedToken>& tokens);
   Status check_templates(const std::vector<TemplateSpec>& templates) const;
+  Result<TokenIds> encode_text(std::string_view text, std::span<const ByteRange> literals) const;
+  TokenIds post_process(TokenIds ids) const;
   Status encode_segment(std::string_view text, bool at_text_start, std::span<const ByteRange> literals,
                         TokenIds& ids) const;
 

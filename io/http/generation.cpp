@@ -212,7 +212,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     if (is_new) return;
     it->second.text += delta.text;
     append(it->second.token_ids, delta.token_ids);
-    append(it->second.logprobs, delta.logprobs);
+    it->second.logprobs.add(delta.logprobs);
   }
 
   void write_held(std::size_t prompt) {

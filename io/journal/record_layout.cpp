@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -60,7 +61,9 @@ std::uint64_t layout_of_records() {
   out.put(ResumeNote{});
   RequestProgress progress;
   progress.sequences.emplace_back();
-  progress.prompt_logprobs.emplace_back();
+  const TokenLogprob candidate;
+  const LogprobEntry entry{.top = std::span(&candidate, 1)};
+  progress.prompt_logprobs.add(entry);
   out.put(progress);
   out.put(result);
   out.put(step_with_everything());
@@ -86,7 +89,7 @@ std::uint64_t layout_of_records() {
   router.save(out);
   RequestResult end;
   end.prompt_logprobs.emplace();
-  end.outputs.emplace_back().logprobs.emplace(1).front().top.emplace_back();
+  end.outputs.emplace_back().logprobs.emplace().add(entry);
   RequestOutput output{1, 1, {}, std::move(end), Error{}};
   output.deltas.emplace_back();
   out.put(output);

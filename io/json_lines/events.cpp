@@ -35,17 +35,21 @@ class Line {
   JsonWriter json_;
 };
 
-void write_logprob_entry(JsonWriter& json, const LogprobEntry& entry) {
+void write_logprob_entry(JsonWriter& json, const Logprobs& logprobs, const LogprobEntry& entry) {
   json.open_object().field("token_id", entry.token_id).key("logprob").logprob(entry.logprob);
-  json.field("rank", entry.rank).field("token", entry.token);
-  write_bytes(json, bytes_of(entry));
-  json.key("top").array(entry.top, [](JsonWriter& list, const TokenLogprob& candidate) {
+  json.field("rank", entry.rank).field("token", logprobs.text_of(entry.token_id));
+  write_bytes(json, logprobs.bytes_of(entry.token_id));
+  json.key("top").array(entry.top, [&](JsonWriter& list, const TokenLogprob& candidate) {
     list.open_object().field("token_id", candidate.token_id).key("logprob").logprob(candidate.logprob);
-    list.field("token", candidate.token);
-    write_bytes(list, bytes_of(candidate));
+    list.field("token", logprobs.text_of(candidate.token_id));
+    write_bytes(list, logprobs.bytes_of(candidate.token_id));
     list.close_object();
   });
   json.close_object();
+}
+
+void write_entries(JsonWriter& json, const Logprobs& logprobs) {
+  for (const LogprobEntry& entry : logprobs) write_logprob_entry(json, logprobs, entry);
 }
 
 void write_output(JsonWriter& json, std::string_view id, const SequenceResult& output,
@@ -59,7 +63,10 @@ void write_output(JsonWriter& json, std::string_view id, const SequenceResult& o
   } else {
     json.null();
   }
-  if (output.logprobs) json.key("logprobs").array(*output.logprobs, write_logprob_entry);
+  if (output.logprobs) {
+    write_entries(json.key("logprobs").open_array(), *output.logprobs);
+    json.close_array();
+  }
   if (reading != nullptr) {
     write_answer_message(json.key("message"), chat::read_answer(*reading, output.text), id, output.index);
   }
@@ -78,7 +85,9 @@ void append_delta(std::string& out, std::string_view id, const SequenceDelta& de
   Line line(out, "delta");
   auto& json = line.json(id, number).field("index", delta.index).field("text", delta.text);
   write_token_ids(json, delta.token_ids);
-  if (!delta.logprobs.empty()) json.key("logprobs").array(delta.logprobs, write_logprob_entry);
+  if (delta.logprobs.empty()) return;
+  write_entries(json.key("logprobs").open_array(), delta.logprobs);
+  json.close_array();
 }
 
 void append_tool_call(std::string& out, std::string_view id, std::int32_t index, const chat::Answer::Part& call) {
@@ -93,14 +102,8 @@ void append_done(std::string& out, std::string_view id, const RequestResult& res
   json.key("outputs").array(
       result.outputs, [&](JsonWriter& list, const SequenceResult& output) { write_output(list, id, output, reading); });
   if (result.prompt_logprobs) {
-    json.key("prompt_logprobs")
-        .array(*result.prompt_logprobs, [](JsonWriter& list, const std::optional<LogprobEntry>& entry) {
-          if (entry) {
-            write_logprob_entry(list, *entry);
-          } else {
-            list.null();
-          }
-        });
+    write_entries(json.key("prompt_logprobs").open_array().null(), *result.prompt_logprobs);
+    json.close_array();
   }
   json.key("usage").open_object().field("prompt_tokens", result.usage.prompt_tokens);
   json.field("completion_tokens", result.usage.completion_tokens);

@@ -11,8 +11,7 @@ constexpr std::size_t kLogprobBytes = 80;  // one candidate
 
 std::size_t estimated_bytes(const SequenceDelta& delta) {
   std::size_t bytes = delta.text.size() + delta.token_ids.size() * kTokenIdBytes;
-  for (const auto& entry : delta.logprobs) bytes += (1 + entry.top.size()) * kLogprobBytes;
-  return bytes;
+  return bytes + delta.logprobs.num_logprobs() * kLogprobBytes;
 }
 
 template <class T>
@@ -42,7 +41,7 @@ void OutputQueue::add_delta(std::uint64_t tag, std::string_view id, const Sequen
   auto& merged = chunks_[it->second].delta;
   merged.text += delta.text;
   append(merged.token_ids, delta.token_ids);
-  append(merged.logprobs, delta.logprobs);
+  merged.logprobs.add(delta.logprobs);
   chunk_bytes_ += estimated_bytes(delta);
 }
 

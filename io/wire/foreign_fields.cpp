@@ -19,11 +19,7 @@ const std::vector<NeutralField>& neutral_fields() {
   static const Json no_list = Json::array();
   static const std::vector<NeutralField> fields{
       // vLLM
-      {"allowed_token_ids", {no_list}},
-      {"bad_words", {no_list}},
       {"logits_processors", {no_list}},
-      {"prompt_embeds", {no_list}},
-      {"truncate_prompt_tokens", {}},
       {"return_tokens_as_token_ids", {false}},
       {"chat_template", {""}},
       // SGLang
@@ -69,8 +65,7 @@ constexpr const char* kWithoutEffect[] = {
     "dynatemp_low",
     "dynatemp_high",
     "smoothing_curve",
-    // Both are on in every text of this server.
-    "spaces_between_special_tokens",
+    // Is on in every text of this server.
     "cache_prompt",
 };
 

@@ -18,11 +18,11 @@ void write_finish(JsonWriter& json, const SequenceResult& output);
 /// bytes: those of a token, which need not be whole characters.
 void write_bytes(JsonWriter& json, const std::string& bytes);
 
-/// token, logprob and bytes of a LogprobEntry or TokenLogprob.
+/// token, logprob and bytes of a LogprobEntry or TokenLogprob of `logprobs`.
 template <class Entry>
-void write_token(JsonWriter& json, const Entry& entry) {
-  json.field("token", entry.token).key("logprob").logprob(entry.logprob);
-  write_bytes(json, bytes_of(entry));
+void write_token(JsonWriter& json, const Logprobs& logprobs, const Entry& entry) {
+  json.field("token", logprobs.text_of(entry.token_id)).key("logprob").logprob(entry.logprob);
+  write_bytes(json, logprobs.bytes_of(entry.token_id));
 }
 
 /// The value of `timing` in the answer to a request that said "timing": true: times, and what took them.

@@ -42,6 +42,7 @@ void read_seed(FieldReader& fields, std::optional<std::uint64_t>& seed, Ranges r
 
 void read_request_fields(FieldReader& fields, GenerateRequest& request, Ranges ranges) {
   fields.read("add_special_tokens", request.add_special_tokens);
+  fields.read("truncate_prompt_tokens", request.truncate_prompt_tokens);
   fields.read("priority", request.priority);
   fields.read("user", request.user);
   fields.read("cache_salt", request.cache_salt);
@@ -67,8 +68,19 @@ void read_request_fields(FieldReader& fields, GenerateRequest& request, Ranges r
   fields.read("frequency_penalty", sampling.frequency_penalty);
   fields.read("repeat_last_n", sampling.repeat_last_n);
   fields.read_bias("logit_bias", sampling.logit_bias);
+  fields.read_strings("bad_words", sampling.bad_words);
+  fields.read("allowed_token_ids", sampling.allowed_token_ids);
+  if (ranges == Ranges::apis && sampling.allowed_token_ids && sampling.allowed_token_ids->empty()) {
+    sampling.allowed_token_ids.reset();
+  }
   fields.read("prompt_logprobs", sampling.prompt_logprobs);
+  fields.read("logprob_token_ids", sampling.logprob_token_ids);
+  fields.read("detokenize", sampling.detokenize);
   fields.read("skip_special_tokens", sampling.skip_special_tokens);
+  fields.read("spaces_between_special_tokens", sampling.spaces_between_special_tokens);
+  fields.read("stream_interval", sampling.stream_interval);
+  refuse_unless(fields, "prompt_embeds", {Json::array()},
+                ": no model of this server takes embeddings in place of tokens");
   fields.read("use_beam_search", sampling.use_beam_search);
   fields.read("length_penalty", sampling.length_penalty);
   fields.read("early_stopping", sampling.early_stopping);
@@ -84,6 +96,7 @@ void read_api_fields(FieldReader& fields, GenerateRequest& request) {
 void read_single_answer_fields(FieldReader& fields, GenerateRequest& request) {
   read_api_fields(fields, request);
   if (request.sampling.n != 1) fields.refuse("n", "n must be 1: the answer is one message");
+  if (!request.sampling.detokenize) fields.refuse("detokenize", "detokenize must be true: the answer is read as text");
   if (request.sampling.prompt_logprobs) {
     fields.refuse("prompt_logprobs", "prompt_logprobs is not supported: the answer has no place for them");
   }

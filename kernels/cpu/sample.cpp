@@ -51,6 +51,7 @@ class RowSampler {
 
  private:
   void copy_allowed(const float* raw, std::span<const std::uint32_t> mask);
+  bool ban_bad_words(const SampleRow& row);
   SampleProblem process(const float* raw, const SampleRow& row);
   SampleProblem penalise(const SampleRow& row);
   SampleProblem measure(const float* logits, Row& out);
@@ -104,6 +105,10 @@ SampleProblem RowSampler::sample(const SamplePasses& passes, const SampleParams&
     out.token = draw(current, row);
   }
   if (row.num_logprobs < 0) return SampleProblem::none;
+  const auto is_known = [this](std::int32_t token) { return in_vocab(token); };
+  if (!std::all_of(row.logprob_tokens.begin(), row.logprob_tokens.end(), is_known)) {
+    return SampleProblem::token_out_of_range;
+  }
 
   if (!row.processed_logprobs && current.logits != raw) {
     if (const SampleProblem problem = measure(raw, current); problem != SampleProblem::none) return problem;
@@ -132,6 +137,24 @@ void RowSampler::copy_allowed(const float* raw, std::span<const std::uint32_t> m
   }
 }
 
+/// Bans the last token of each bad word of which all but that is the end of the output. Returns whether all these
+/// tokens are in the vocabulary.
+bool RowSampler::ban_bad_words(const SampleRow& row) {
+  std::int32_t begin = 0;
+  for (const std::int32_t end : row.bad_word_ends) {
+    const auto before =
+        row.bad_word_tokens.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin - 1));
+    const std::int32_t last = row.bad_word_tokens[static_cast<std::size_t>(end - 1)];
+    begin = end;
+    if (before.size() > row.last_tokens.size()) continue;
+    const auto output = row.last_tokens.last(before.size());
+    if (!std::equal(before.begin(), before.end(), output.begin())) continue;
+    if (!in_vocab(last)) return false;
+    processed_[last] = -kInf;
+  }
+  return true;
+}
+
 /// processed_ = the raw logits after mask, bans, bias and penalties.
 SampleProblem RowSampler::process(const float* raw, const SampleRow& row) {
   copy_allowed(raw, row.allowed_tokens);
@@ -139,6 +162,7 @@ SampleProblem RowSampler::process(const float* raw, const SampleRow& row) {
     if (!in_vocab(token)) return SampleProblem::token_out_of_range;
     processed_[token] = -kInf;
   }
+  if (!ban_bad_words(row)) return SampleProblem::token_out_of_range;
   for (std::size_t i = 0; i < row.bias_tokens.size(); ++i) {
     if (!in_vocab(row.bias_tokens[i])) return SampleProblem::token_out_of_range;
     processed_[row.bias_tokens[i]] += row.bias_values[i];
@@ -312,6 +336,14 @@ void RowSampler::report(const Row& logits, const SampleRow& row, const SamplePar
   out.rank = static_cast<std::int32_t>(1 + passes_->count_greater(logits.logits, vocab_, chosen));
   out.num_top = static_cast<std::int32_t>(std::min<std::int64_t>(row.num_logprobs, vocab_));
   if (out.num_top == 0) return;
+  const std::size_t first = index * static_cast<std::size_t>(params.max_top);
+  if (!row.logprob_tokens.empty()) {
+    for (std::size_t i = 0; i < row.logprob_tokens.size(); ++i) {
+      params.top_tokens[first + i] = row.logprob_tokens[i];
+      params.top_logprobs[first + i] = logprob(logits.logits[row.logprob_tokens[i]]);
+    }
+    return;
+  }
 
   collect_at_least(logits.logits, vocab_, block_maxima_, top_k_bound(logits.logits, vocab_, block_maxima_, out.num_top),
                    candidates_);
@@ -321,7 +353,6 @@ void RowSampler::report(const Row& logits, const SampleRow& row, const SamplePar
   std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
     return candidates_.logits[a] > candidates_.logits[b];  // stable, so the lower id first among equals
   });
-  const std::size_t first = index * static_cast<std::size_t>(params.max_top);
   for (std::int32_t i = 0; i < out.num_top; ++i) {
     params.top_tokens[first + i] = candidates_.ids[order[i]];
     params.top_logprobs[first + i] = logprob(candidates_.logits[order[i]]);

@@ -129,6 +129,15 @@ __device__ void report(SampleShared& shared, const RowView& row, const DeviceSam
   out.rank = static_cast<std::int32_t>(larger) + 1;
   out.num_top = min(params.num_logprobs, row.count);
   if (out.num_top == 0) return;
+  if (params.logprob_tokens != nullptr) {
+    for (int i = static_cast<int>(threadIdx.x); i < out.num_top; i += kSampleThreads) {
+      const std::int32_t listed = params.logprob_tokens[i];
+      params.top_tokens[i] = listed;
+      params.top_logprobs[i] = logprob(row.logits[listed]);
+    }
+    return;
+  }
+  if (out.num_top > kMostCandidates) return;  // rank_tokens_kernel lists them
 
   // Among the candidates, the place of each in descending order; the lower id comes first among equals.
   const int count = collect_top(shared, row, out.num_top);
@@ -154,6 +163,13 @@ __device__ SampleProblem sample_row(SampleShared& shared, const DeviceSampleRow&
   if (params.forced_token >= vocab) return SampleProblem::token_out_of_range;
   out.token = choose_token(shared, row, params, measured);
   if (params.num_logprobs < 0) return SampleProblem::none;
+  if (params.logprob_tokens != nullptr) {
+    bool out_of_range = false;
+    for (int i = static_cast<int>(threadIdx.x); i < params.num_logprobs; i += kSampleThreads) {
+      out_of_range = out_of_range || params.logprob_tokens[i] < 0 || params.logprob_tokens[i] >= vocab;
+    }
+    if (__syncthreads_or(out_of_range) != 0) return SampleProblem::token_out_of_range;
+  }
 
   RowView reported = row;
   if (changed && !params.processed_logprobs) {
@@ -181,6 +197,40 @@ __global__ __launch_bounds__(kSampleThreads) void sample_rows_kernel(const Devic
   *row.output = out;
 }
 
+constexpr int kRankThreads = 256;
+
+// Block (b, r): lists those of tokens 256 * b + [0, 256) that are among the num_top likeliest of row r, each at its
+// place. A token's place is the number of tokens before it, which each thread counts; the logits go through shared
+// memory. Of rows whose tokens sample_rows_kernel has left to it.
+__global__ __launch_bounds__(kRankThreads) void rank_tokens_kernel(const DeviceSampleRow* rows, int vocab) {
+  __shared__ float tile[kRankThreads];
+  const DeviceSampleRow& row = rows[blockIdx.y];
+  const SampleOutput& out = *row.output;
+  const bool is_left =
+      out.problem == SampleProblem::none && out.num_top > kMostCandidates && row.logprob_tokens == nullptr;
+  if (!is_left) return;
+  const float* logits = row.processed_logprobs && row.changed != nullptr ? row.changed : row.logits;
+  const int token = static_cast<int>(blockIdx.x) * kRankThreads + static_cast<int>(threadIdx.x);
+  const float logit = token < vocab ? logits[token] : 0.0F;
+  int place = 0;
+  for (int first = 0; first < vocab; first += kRankThreads) {
+    const int mine = first + static_cast<int>(threadIdx.x);
+    __syncthreads();
+    tile[threadIdx.x] = mine < vocab ? logits[mine] : -INFINITY;
+    __syncthreads();
+    const int count = min(kRankThreads, vocab - first);
+    for (int i = 0; i < count; ++i) {
+      const float other = tile[i];
+      place += other > logit || (other == logit && first + i < token) ? 1 : 0;
+    }
+  }
+  if (token >= vocab || place >= out.num_top) return;
+  // The logarithm of the total, as far as a float has it; exact for the sampled token itself.
+  const double log_total = static_cast<double>(logits[out.token]) - static_cast<double>(out.logprob);
+  row.top_tokens[place] = token;
+  row.top_logprobs[place] = static_cast<float>(static_cast<double>(logit) - log_total);
+}
+
 Status change_logits(cudaStream_t stream, const DeviceSampleRow* rows, const std::int32_t* changed_rows,
                      std::size_t count, std::int64_t vocab) {
   constexpr std::int64_t kPerBlock = std::int64_t{kCopyThreads} * kCopyPerThread;
@@ -197,19 +247,19 @@ Status check_limits(const SampleParams& p) {
     return fail(ErrorCode::unsupported, "sample: the CUDA device samples from at most " + std::to_string(kMostVocab) +
                                             " tokens, not " + std::to_string(p.vocab));
   }
-  for (const SampleRow& row : p.rows) {
-    if (std::min<std::int64_t>(row.num_logprobs, p.vocab) > kMostTopTokens) {
-      return fail(ErrorCode::unsupported, "sample: the CUDA device lists at most " + std::to_string(kMostTopTokens) +
-                                              " tokens of a row, not " + std::to_string(row.num_logprobs));
-    }
-  }
   return {};
+}
+
+bool lists_many_tokens(const SampleParams& p, const SampleUpload::Pass& pass) {
+  const auto rows = p.rows.subspan(pass.first_row, pass.num_rows);
+  return std::any_of(rows.begin(), rows.end(), [&](const SampleRow& row) {
+    return row.logprob_tokens.empty() && std::min<std::int64_t>(row.num_logprobs, p.vocab) > kMostCandidates;
+  });
 }
 
 }  // namespace
 
 Status cuda_sample(CudaStream& stream, const SampleParams& p) {
-  static_assert(kMostTopTokens <= kMostCandidates);
   if (p.rows.empty()) return {};
   if (Status status = check_limits(p); !status) return status;
 
@@ -240,6 +290,12 @@ Status cuda_sample(CudaStream& stream, const SampleParams& p) {
         launch("sample_rows", sample_rows_kernel, dim3(static_cast<unsigned>(pass.num_rows)), dim3(kSampleThreads),
                sizeof(SampleShared), stream.get(), rows + pass.first_row, static_cast<int>(p.vocab));
     if (!status) return status;
+    if (!lists_many_tokens(p, pass)) continue;
+    const dim3 grid(static_cast<unsigned>(ceil_divide(p.vocab, std::int64_t{kRankThreads})),
+                    static_cast<unsigned>(pass.num_rows));
+    const Status ranked = launch("rank_tokens", rank_tokens_kernel, grid, dim3(kRankThreads), 0, stream.get(),
+                                 rows + pass.first_row, static_cast<int>(p.vocab));
+    if (!ranked) return ranked;
   }
   return {};
 }

@@ -56,6 +56,17 @@ __global__ __launch_bounds__(kChangeThreads) void change_logits_kernel(const Dev
   for_list(row.num_banned, [&](int i) {
     if (in_vocab(row.banned_tokens[i])) row.changed[row.banned_tokens[i]] = -INFINITY;
   });
+  for_list(row.num_bad_words, [&](int i) {
+    const std::int32_t begin = i == 0 ? 0 : row.bad_word_ends[i - 1];
+    const std::int32_t num_before = row.bad_word_ends[i] - 1 - begin;
+    if (num_before > row.num_last) return;
+    const std::int32_t* output = row.last_tokens + row.num_last - num_before;
+    for (int k = 0; k < num_before; ++k) {
+      if (output[k] != row.bad_word_tokens[begin + k]) return;
+    }
+    const std::int32_t last = row.bad_word_tokens[begin + num_before];
+    if (in_vocab(last)) row.changed[last] = -INFINITY;
+  });
   __syncthreads();
   for_list(row.num_bias, [&](int i) {
     const std::int32_t token = row.bias_tokens[i];

@@ -10,7 +10,8 @@ namespace pagoda::kernels::cuda {
 namespace {
 
 std::size_t list_bytes(const SampleRow& row) {
-  return row.allowed_tokens.size_bytes() + row.banned_tokens.size_bytes() + row.bias_tokens.size_bytes() +
+  return row.allowed_tokens.size_bytes() + row.banned_tokens.size_bytes() + row.bad_word_tokens.size_bytes() +
+         row.bad_word_ends.size_bytes() + row.logprob_tokens.size_bytes() + row.bias_tokens.size_bytes() +
          row.bias_values.size_bytes();
 }
 
@@ -67,6 +68,14 @@ DeviceSampleRow device_row(const SampleParams& params, std::size_t index, ListWr
   on_device.allowed_tokens = lists.write(row.allowed_tokens);
   on_device.banned_tokens = lists.write(row.banned_tokens);
   on_device.num_banned = static_cast<std::int32_t>(row.banned_tokens.size());
+  on_device.bad_word_tokens = lists.write(row.bad_word_tokens);
+  on_device.bad_word_ends = lists.write(row.bad_word_ends);
+  on_device.num_bad_words = static_cast<std::int32_t>(row.bad_word_ends.size());
+  if (on_device.num_bad_words > 0) {
+    on_device.last_tokens = row.last_tokens.data();
+    on_device.num_last = static_cast<std::int32_t>(row.last_tokens.size());
+  }
+  on_device.logprob_tokens = lists.write(row.logprob_tokens);
   on_device.bias_tokens = lists.write(row.bias_tokens);
   on_device.bias_values = lists.write(row.bias_values);
   on_device.num_bias = static_cast<std::int32_t>(row.bias_tokens.size());

@@ -21,12 +21,18 @@ struct DeviceSampleRow {
   const std::int32_t* output_tokens = nullptr;
   const std::uint32_t* allowed_tokens = nullptr;  ///< a mask of the vocabulary; null = all
   const std::int32_t* banned_tokens = nullptr;
+  const std::int32_t* bad_word_tokens = nullptr;
+  const std::int32_t* bad_word_ends = nullptr;
+  const std::int32_t* last_tokens = nullptr;
+  const std::int32_t* logprob_tokens = nullptr;  ///< num_logprobs of them; null: the likeliest are listed
   const std::int32_t* bias_tokens = nullptr;
   const float* bias_values = nullptr;
   double uniform = 0;  ///< in [0, 1): draws the token
   std::int32_t num_prompt = 0;
   std::int32_t num_output = 0;
   std::int32_t num_banned = 0;
+  std::int32_t num_bad_words = 0;
+  std::int32_t num_last = 0;
   std::int32_t num_bias = 0;
   float temperature = 1.0F;
   float inverse_temperature = 1.0F;

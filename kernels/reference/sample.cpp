@@ -23,6 +23,16 @@ std::vector<float> processed_logits(const SampleParams& params, const SampleRow&
     if ((row.allowed_tokens[i / 32] >> (i % 32) & 1U) == 0) logits[i] = -kInf;
   }
   for (const std::int32_t token : row.banned_tokens) logits[token] = -kInf;
+  for (std::size_t word = 0; word < row.bad_word_ends.size(); ++word) {
+    const std::int32_t begin = word == 0 ? 0 : row.bad_word_ends[word - 1];
+    const std::vector<std::int32_t> tokens(row.bad_word_tokens.begin() + begin,
+                                           row.bad_word_tokens.begin() + row.bad_word_ends[word]);
+    const std::size_t num_before = tokens.size() - 1;
+    if (num_before > row.last_tokens.size()) continue;
+    const std::vector<std::int32_t> end(row.last_tokens.end() - static_cast<std::ptrdiff_t>(num_before),
+                                        row.last_tokens.end());
+    if (std::equal(end.begin(), end.end(), tokens.begin())) logits[tokens.back()] = -kInf;
+  }
   for (std::size_t i = 0; i < row.bias_tokens.size(); ++i) logits[row.bias_tokens[i]] += row.bias_values[i];
 
   std::vector<std::int32_t> output_count(logits.size(), 0);
@@ -71,7 +81,8 @@ void report(const std::vector<float>& logits, const SampleRow& row, const Sample
   out.rank = static_cast<std::int32_t>(
       1 + std::count_if(logits.begin(), logits.end(), [&](float x) { return x > logits[out.token]; }));
   out.num_top = static_cast<std::int32_t>(std::min<std::int64_t>(row.num_logprobs, params.vocab));
-  const std::vector<std::int32_t> order = descending_order(logits);
+  std::vector<std::int32_t> order(row.logprob_tokens.begin(), row.logprob_tokens.end());
+  if (order.empty()) order = descending_order(logits);
   for (std::int32_t i = 0; i < out.num_top; ++i) {
     const std::size_t at = index * static_cast<std::size_t>(params.max_top) + static_cast<std::size_t>(i);
     params.top_tokens[at] = order[i];

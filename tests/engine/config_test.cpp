@@ -108,12 +108,16 @@ TEST(EngineConfig, EachWrongValueIsNamed) {
       {"max_queued_prompt_tokens", [](EngineConfig& c) { c.max_queued_prompt_tokens = 0; }},
       {"max_queued_prompt_bytes", [](EngineConfig& c) { c.max_queued_prompt_bytes = 0; }},
       {"trace_max_events", [](EngineConfig& c) { c.trace_max_events = 0; }},
-      {"max_sequences", [](EngineConfig& c) { c.limits.max_sequences = 65; }},
-      {"max_logprobs", [](EngineConfig& c) { c.limits.max_logprobs = -1; }},
+      {"max_sequences", [](EngineConfig& c) { c.limits.max_sequences = 16385; }},
+      {"max_logprobs", [](EngineConfig& c) { c.limits.max_logprobs = -2; }},
       {"max_stop_strings", [](EngineConfig& c) { c.limits.max_stop_strings = 65; }},
       {"max_stop_string_bytes", [](EngineConfig& c) { c.limits.max_stop_string_bytes = 0; }},
       {"max_stop_token_ids", [](EngineConfig& c) { c.limits.max_stop_token_ids = 1025; }},
       {"max_logit_bias", [](EngineConfig& c) { c.limits.max_logit_bias = 1025; }},
+      {"max_logprob_token_ids", [](EngineConfig& c) { c.limits.max_logprob_token_ids = 129; }},
+      {"max_bad_words", [](EngineConfig& c) { c.limits.max_bad_words = 1025; }},
+      {"max_bad_word_bytes", [](EngineConfig& c) { c.limits.max_bad_word_bytes = 1025; }},
+      {"stream_interval", [](EngineConfig& c) { c.stream_interval = 0; }},
   };
   for (const auto& [key, change] : cases) {
     auto config = good();

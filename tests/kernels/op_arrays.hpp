@@ -197,6 +197,7 @@ void visit(SampleParams& p, V& v) {
   v.structs(p.rows, [&](SampleRow& row) {
     v.elements(row.prompt_tokens);
     v.elements(row.output_tokens);
+    v.elements(row.last_tokens);
   });
   v.out(p.outputs, count);
   v.out(p.top_tokens, count * p.max_top);

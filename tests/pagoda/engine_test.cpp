@@ -101,11 +101,11 @@ std::vector<std::string> run_all(Engine& engine, const std::vector<GenerateReque
       for (const TokenId id : output.token_ids) line += std::to_string(id) + " ";
       line += std::string(to_string(output.finish_reason)) + "|" + output.text + "|";
       if (output.cumulative_logprob) line += std::to_string(*output.cumulative_logprob) + "|";
-      for (const LogprobEntry& entry : output.logprobs.value_or(std::vector<LogprobEntry>{})) line += text_of(entry);
+      for (const LogprobEntry& entry : output.logprobs.value_or(Logprobs())) line += text_of(entry);
     }
     if (result->prompt_logprobs) {
       line += "prompt ";
-      for (const auto& entry : *result->prompt_logprobs) line += entry ? text_of(*entry) : "null ";
+      for (const LogprobEntry& entry : *result->prompt_logprobs) line += text_of(entry);
     }
     all.push_back(std::move(line));
   }
@@ -382,7 +382,7 @@ TEST(Engine, RefusesWhatItCannotServeByTheNameOfTheField) {
     r.prompt_token_ids.emplace();
   });
   refused("prompt_literals", [](GenerateRequest& r) { r.prompt_literals = {{0, 2}}; });
-  refused("n", [](GenerateRequest& r) { r.sampling.n = 65; });
+  refused("n", [](GenerateRequest& r) { r.sampling.n = 16385; });
   refused("top_p", [](GenerateRequest& r) { r.sampling.top_p = 0; });
 }
 

@@ -173,9 +173,9 @@ class GoldenSchedules : public testing::TestWithParam<std::tuple<std::string, Sc
     }
     if (!result.prompt_logprobs) return;
     const auto prompt = golden.at("prompt_logprobs").get<std::vector<double>>();
-    ASSERT_EQ(result.prompt_logprobs->size(), prompt.size() + 1);
+    ASSERT_EQ(result.prompt_logprobs->size(), prompt.size());
     for (std::size_t i = 0; i < prompt.size(); ++i) {
-      EXPECT_NEAR((*result.prompt_logprobs)[i + 1]->logprob, prompt[i], tolerance) << "prompt position " << i + 1;
+      EXPECT_NEAR((*result.prompt_logprobs)[i].logprob, prompt[i], tolerance) << "prompt position " << i + 1;
     }
   }
 

@@ -74,9 +74,7 @@ class KvCacheTypes : public testing::TestWithParam<std::tuple<std::string, std::
     if (!result) throw std::runtime_error(result.error().message);
     Output output{result->outputs.at(0).token_ids, {}};
     if (result->prompt_logprobs) {
-      for (std::size_t i = 1; i < result->prompt_logprobs->size(); ++i) {
-        output.logprobs.push_back((*result->prompt_logprobs)[i]->logprob);
-      }
+      for (const auto& entry : *result->prompt_logprobs) output.logprobs.push_back(entry.logprob);
     }
     for (const auto& entry : *result->outputs.at(0).logprobs) output.logprobs.push_back(entry.logprob);
     return output;

@@ -59,7 +59,7 @@ std::vector<double> logprobs_of(Engine& engine, const std::vector<std::string>& 
     EXPECT_TRUE(result) << result.error().message;
     if (!result) return {};
     for (const auto& entry : *result->prompt_logprobs) {
-      if (entry) all.push_back(entry->logprob);
+      all.push_back(entry.logprob);
     }
   }
   return all;

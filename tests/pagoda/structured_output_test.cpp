@@ -324,7 +324,7 @@ double logprob_of(Engine& engine, const TokenIds& prompt, TokenId token) {
   request.sampling.prompt_logprobs = 0;
   const auto result = engine.generate(std::move(request));
   EXPECT_TRUE(result);
-  return result->prompt_logprobs->back()->logprob;
+  return result->prompt_logprobs->back().logprob;
 }
 
 TEST_F(StructuredOutputs, TokensAreDrawnFromTheRenormalisedDistribution) {
@@ -361,7 +361,7 @@ TEST_F(StructuredOutputs, TokensAreDrawnFromTheRenormalisedDistribution) {
       ++counts[token];
       ASSERT_TRUE(weights.contains(token));
       // What is told is the model's own, not the renormalised one.
-      EXPECT_NEAR(output.logprobs->at(0).logprob, 2 * std::log(weights[token]), 1e-3);
+      EXPECT_NEAR(output.logprobs->front().logprob, 2 * std::log(weights[token]), 1e-3);
     }
   }
   double chi_square = 0;

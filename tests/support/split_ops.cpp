@@ -259,7 +259,7 @@ Status SplitOps::move_blocks(Stream& stream, const MoveBlocksParams& params) con
 
 Status SplitOps::sample(Stream& stream, const SampleParams& params) const {
   struct HostLists {
-    std::vector<std::int32_t> banned, bias_tokens;
+    std::vector<std::int32_t> banned, bias_tokens, bad_word_tokens, bad_word_ends, logprob_tokens;
     std::vector<float> bias_values;
     std::vector<std::uint32_t> allowed;
   };
@@ -277,11 +277,18 @@ Status SplitOps::sample(Stream& stream, const SampleParams& params) const {
     HostLists& lists = kept->lists[i];
     t.device(row.prompt_tokens);
     t.device(row.output_tokens);
+    t.device(row.last_tokens);
     lists.banned.assign(row.banned_tokens.begin(), row.banned_tokens.end());
     lists.bias_tokens.assign(row.bias_tokens.begin(), row.bias_tokens.end());
     lists.bias_values.assign(row.bias_values.begin(), row.bias_values.end());
     lists.allowed.assign(row.allowed_tokens.begin(), row.allowed_tokens.end());
+    lists.bad_word_tokens.assign(row.bad_word_tokens.begin(), row.bad_word_tokens.end());
+    lists.bad_word_ends.assign(row.bad_word_ends.begin(), row.bad_word_ends.end());
+    lists.logprob_tokens.assign(row.logprob_tokens.begin(), row.logprob_tokens.end());
     row.banned_tokens = lists.banned;
+    row.bad_word_tokens = lists.bad_word_tokens;
+    row.bad_word_ends = lists.bad_word_ends;
+    row.logprob_tokens = lists.logprob_tokens;
     row.allowed_tokens = lists.allowed;
     row.bias_tokens = lists.bias_tokens;
     row.bias_values = lists.bias_values;

@@ -87,7 +87,7 @@ class Writer final : public GenerationWriter {
   }
 
   /// What has come since the last piece. A call is kept until it is complete.
-  void write_piece(std::string& out, const std::vector<LogprobEntry>* logprobs) {
+  void write_piece(std::string& out, const Logprobs* logprobs) {
     chat::Answer piece;
     for (const auto& event : events_) {
       using Kind = chat::AnswerEvent::Kind;
@@ -146,22 +146,24 @@ class Writer final : public GenerationWriter {
     json.field("eval_count", result.usage.completion_tokens).field("eval_duration", rest);
   }
 
-  void write_logprobs(JsonWriter& json, const std::vector<LogprobEntry>& entries) const {
-    if (!options_.logprobs || entries.empty()) return;
-    json.key("logprobs").array(entries, [this](JsonWriter& list, const LogprobEntry& entry) {
-      list.open_object();
-      write_token(list, entry);
+  void write_logprobs(JsonWriter& json, const Logprobs& logprobs) const {
+    if (!options_.logprobs || logprobs.empty()) return;
+    json.key("logprobs").open_array();
+    for (const LogprobEntry& entry : logprobs) {
+      json.open_object();
+      write_token(json, logprobs, entry);
       if (options_.num_top > 0) {
-        list.key("top_logprobs").open_array();
-        for (std::size_t i = 0; i < std::min(options_.num_top, entry.top.size()); ++i) {
-          list.open_object();
-          write_token(list, entry.top[i]);
-          list.close_object();
-        }
-        list.close_array();
+        json.key("top_logprobs")
+            .array(entry.top.first(std::min(options_.num_top, entry.top.size())),
+                   [&](JsonWriter& list, const TokenLogprob& candidate) {
+                     list.open_object();
+                     write_token(list, logprobs, candidate);
+                     list.close_object();
+                   });
       }
-      list.close_object();
-    });
+      json.close_object();
+    }
+    json.close_array();
   }
 
   AnswerOptions options_;

@@ -33,10 +33,11 @@ void read_logprobs(FieldReader& fields, ChatOptions& options, SamplingParams& sa
   std::int64_t num_top = 0;
   fields.read("logprobs", options.logprobs);
   fields.read("top_logprobs", num_top);
-  if (num_top < 0) fields.refuse("top_logprobs", "top_logprobs must be at least 0");
-  if (num_top > 0 && !options.logprobs) fields.refuse("top_logprobs", "top_logprobs needs logprobs: true");
+  if (num_top < -1) fields.refuse("top_logprobs", "top_logprobs must be at least 0, or -1: the whole vocabulary");
+  if (num_top != 0 && !options.logprobs) fields.refuse("top_logprobs", "top_logprobs needs logprobs: true");
   if (options.logprobs) sampling.logprobs = num_top;
-  options.num_top = static_cast<std::size_t>(std::max<std::int64_t>(num_top, 0));
+  check_logprob_token_ids(fields, sampling, "logprobs: true");
+  options.num_top = num_top_of(num_top, sampling);
 }
 
 }  // namespace
@@ -56,10 +57,10 @@ ParsedJob parse_chat(const wire::Json& body, const chat::ChatPrompts& prompts, H
   // Absent: what the model's maker recommends, or the rest of the context, to which the engine lowers what is more.
   request.sampling.max_tokens = std::numeric_limits<std::int32_t>::max();
   read_max_tokens(fields, request);
-  read_logprobs(fields, options, request.sampling);
   fields.read("return_token_ids", options.return_token_ids);
   fields.read("timing", options.timing);
   wire::read_api_fields(fields, request);
+  read_logprobs(fields, options, request.sampling);
   refuse_functions(fields);
   refuse_other_answers(fields);
   bool is_reasoning_separate = true;

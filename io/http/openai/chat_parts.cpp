@@ -51,18 +51,21 @@ void read_thinking_switches(wire::FieldReader& fields, const chat::ChatPrompts& 
   set("thinking", type != "disabled");
 }
 
-void write_token_logprobs(wire::JsonWriter& json, const std::vector<LogprobEntry>& entries, std::size_t num_top) {
-  json.array(entries, [num_top](wire::JsonWriter& list, const LogprobEntry& entry) {
-    list.open_object();
-    wire::write_token(list, entry);
-    list.key("top_logprobs").open_array();
-    for (std::size_t i = 0; i < std::min(num_top, entry.top.size()); ++i) {
-      list.open_object();
-      wire::write_token(list, entry.top[i]);
-      list.close_object();
-    }
-    list.close_array().close_object();
-  });
+void write_token_logprobs(wire::JsonWriter& json, const Logprobs& logprobs, std::size_t num_top) {
+  json.open_array();
+  for (const LogprobEntry& entry : logprobs) {
+    json.open_object();
+    wire::write_token(json, logprobs, entry);
+    json.key("top_logprobs")
+        .array(entry.top.first(std::min(num_top, entry.top.size())),
+               [&](wire::JsonWriter& list, const TokenLogprob& candidate) {
+                 list.open_object();
+                 wire::write_token(list, logprobs, candidate);
+                 list.close_object();
+               });
+    json.close_object();
+  }
+  json.close_array();
 }
 
 }  // namespace pagoda::http::openai

@@ -28,6 +28,6 @@ void read_effort(wire::FieldReader& fields, const char* name, const chat::ChatPr
 void read_thinking_switches(wire::FieldReader& fields, const chat::ChatPrompts& prompts, chat::ChatInput& chat);
 
 /// A list with {token, logprob, bytes, top_logprobs} for each entry; at most `num_top` of its top.
-void write_token_logprobs(wire::JsonWriter& json, const std::vector<LogprobEntry>& entries, std::size_t num_top);
+void write_token_logprobs(wire::JsonWriter& json, const Logprobs& logprobs, std::size_t num_top);
 
 }  // namespace pagoda::http::openai

@@ -15,9 +15,9 @@ using wire::JsonWriter;
 
 constexpr std::string_view kChunk = "chat.completion.chunk";
 
-void write_logprobs(JsonWriter& json, const std::vector<LogprobEntry>& entries, std::size_t num_top) {
+void write_logprobs(JsonWriter& json, const Logprobs& logprobs, std::size_t num_top) {
   json.open_object();
-  write_token_logprobs(json.key("content"), entries, num_top);
+  write_token_logprobs(json.key("content"), logprobs, num_top);
   json.key("refusal").null().close_object();
 }
 

@@ -1,5 +1,7 @@
 #include "io/http/openai/common.hpp"
 
+#include <limits>
+
 #include "io/wire/request_fields.hpp"
 #include "io/wire/structured_fields.hpp"
 
@@ -109,28 +111,33 @@ void add_usage(Usage& total, const Usage& usage) {
   total.cached_tokens += usage.cached_tokens;
 }
 
-void write_prompt_logprobs(wire::JsonWriter& json, const std::vector<std::optional<LogprobEntry>>& entries) {
-  const auto write = [](wire::JsonWriter& object, TokenId id, float logprob, std::int64_t rank,
-                        const std::string& token) {
-    object.key(std::to_string(id)).open_object().key("logprob").logprob(logprob);
-    object.field("rank", rank).field("decoded_token", token).close_object();
+void write_prompt_logprobs(wire::JsonWriter& json, const Logprobs& logprobs) {
+  const auto write = [&](TokenId id, float logprob, std::int64_t rank) {
+    json.key(std::to_string(id)).open_object().key("logprob").logprob(logprob);
+    json.field("rank", rank).field("decoded_token", logprobs.text_of(id)).close_object();
   };
-  json.key("prompt_logprobs").array(entries, [&](wire::JsonWriter& list, const std::optional<LogprobEntry>& entry) {
-    if (!entry) {
-      list.null();
-      return;
-    }
-    list.open_object();
-    write(list, entry->token_id, entry->logprob, entry->rank, entry->token);
+  json.key("prompt_logprobs").open_array().null();
+  for (const LogprobEntry& entry : logprobs) {
+    json.open_object();
+    write(entry.token_id, entry.logprob, entry.rank);
     std::int64_t rank = 0;
-    for (const auto& candidate : entry->top) {
+    for (const TokenLogprob& candidate : entry.top) {
       ++rank;
-      if (candidate.token_id != entry->token_id) {
-        write(list, candidate.token_id, candidate.logprob, rank, candidate.token);
-      }
+      if (candidate.token_id != entry.token_id) write(candidate.token_id, candidate.logprob, rank);
     }
-    list.close_object();
-  });
+    json.close_object();
+  }
+  json.close_array();
+}
+
+std::size_t num_top_of(std::int64_t count, const SamplingParams& sampling) {
+  const bool is_all = count < 0 || sampling.logprob_token_ids;
+  return is_all ? std::numeric_limits<std::size_t>::max() : static_cast<std::size_t>(count);
+}
+
+void check_logprob_token_ids(wire::FieldReader& fields, const SamplingParams& sampling, const char* logprobs) {
+  if (!sampling.logprob_token_ids || sampling.logprobs) return;
+  fields.refuse("logprob_token_ids", std::string("logprob_token_ids needs ") + logprobs);
 }
 
 void append_last_events(std::string& out, const Head& head, std::string_view object, const Usage* usage,

@@ -80,7 +80,12 @@ void write_usage(wire::JsonWriter& json, const Usage& usage, std::optional<std::
 void add_usage(Usage& total, const Usage& usage);
 
 /// The member prompt_logprobs: as vLLM, an object from token ids to {logprob, rank, decoded_token} for each position.
-void write_prompt_logprobs(wire::JsonWriter& json, const std::vector<std::optional<LogprobEntry>>& entries);
+void write_prompt_logprobs(wire::JsonWriter& json, const Logprobs& logprobs);
+
+/// How many candidates of each position are written where `count` are asked for; -1, or logprob_token_ids: all.
+std::size_t num_top_of(std::int64_t count, const SamplingParams& sampling);
+/// Refuses logprob_token_ids where no logprobs are asked for, as vLLM does.
+void check_logprob_token_ids(wire::FieldReader& fields, const SamplingParams& sampling, const char* logprobs);
 
 /// data: JSON, blank line.
 template <class Write>

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <string>
+#include <unordered_set>
 #include <utility>
 
 #include "io/wire/foreign_fields.hpp"
@@ -22,14 +24,18 @@ struct CompletionOptions {
   bool return_token_ids = false;
   bool timing = false;
   std::optional<std::int64_t> logprobs;
+  std::size_t num_top = 0;  ///< candidates of each token that are written
   std::int64_t n = 1;
 };
 
-/// Each prompt has a copy of the wish, the one field that may be long.
+/// Each prompt has a copy of the fields that may be long.
 bool is_too_much(const GenerateRequest& common, std::size_t num_prompts) {
   constexpr std::size_t kMaxCopiedBytes = std::size_t{16} << 20;
-  const auto& wish = common.sampling.structured_outputs;
-  return wish && wish->num_bytes() * num_prompts > kMaxCopiedBytes;
+  const SamplingParams& sampling = common.sampling;
+  std::size_t num_bytes = sampling.structured_outputs ? sampling.structured_outputs->num_bytes() : 0;
+  if (sampling.allowed_token_ids) num_bytes += sampling.allowed_token_ids->size() * sizeof(std::int64_t);
+  for (const std::string& word : sampling.bad_words) num_bytes += word.size();
+  return num_bytes * num_prompts > kMaxCopiedBytes;
 }
 
 /// A string, a list of ids, or a list of either.
@@ -63,7 +69,8 @@ void read_prompts(FieldReader& fields, std::vector<GenerateRequest>& requests, c
   }
   if (is_too_much(common, prompt->size())) {
     return fields.refuse("prompt", "prompt has " + std::to_string(prompt->size()) +
-                                       " prompts, too many for structured outputs of this length");
+                                       " prompts, too many for structured_outputs, allowed_token_ids and bad_words "
+                                       "of this length");
   }
   for (std::size_t i = 0; i < prompt->size(); ++i) {
     const auto& item = (*prompt)[i];
@@ -93,6 +100,13 @@ void refuse_large_fields(FieldReader& fields, const GenerateRequest& request) {
   }
   refuse_above("stop_token_ids", request.sampling.stop_token_ids.size(), kLimits.max_stop_token_ids, "ids");
   refuse_above("logit_bias", request.sampling.logit_bias.size(), kLimits.max_logit_bias, "entries");
+  refuse_above("bad_words", request.sampling.bad_words.size(), kLimits.max_bad_words, "strings");
+  for (const auto& word : request.sampling.bad_words) {
+    refuse_above("bad_words", word.size(), kLimits.max_bad_word_bytes, "bytes in a string");
+  }
+  if (const auto& ids = request.sampling.logprob_token_ids) {
+    refuse_above("logprob_token_ids", ids->size(), kLimits.max_logprob_token_ids, "ids");
+  }
   if (const auto& wish = request.sampling.structured_outputs) {
     refuse_above("structured_outputs", wish->num_bytes(), kMaxStructuredOutputBytes, "bytes");
   }
@@ -104,26 +118,29 @@ std::int64_t num_characters(std::string_view text) {
 }
 
 /// `logprobs` of this API: lists beside each other, with the place of each token in the choice's text, in characters.
+/// What is added must outlive it.
 class LogprobLists {
  public:
   /// Adds the first token of a prompt, which has no probability.
-  void add_first(std::string_view token) { tokens_.push_back({token, nullptr, 0}); }
-  /// Adds a token of a prompt or of an output that stands at `begin` of the choice's text.
-  void add(const LogprobEntry& entry, std::int64_t begin) {
-    tokens_.push_back({entry.token, &entry, begin + entry.text_offset});
+  void add_first(std::string token) { tokens_.push_back({std::move(token), nullptr, {}, 0}); }
+  /// Adds the tokens of a prompt or of an output that begins at `begin` of the choice's text.
+  void add(const Logprobs& logprobs, std::int64_t begin) {
+    for (const LogprobEntry& entry : logprobs) {
+      tokens_.push_back({logprobs.text_of(entry.token_id), &logprobs, entry, begin + entry.text_offset});
+    }
   }
 
-  void write(JsonWriter& json, std::int64_t num_top) const {
+  void write(JsonWriter& json, std::size_t num_top) const {
     json.open_object();
     json.key("tokens").array(tokens_, [](JsonWriter& list, const Token& token) { list.value(token.text); });
     json.key("token_logprobs").array(tokens_, [](JsonWriter& list, const Token& token) {
-      token.entry == nullptr ? list.null() : list.logprob(token.entry->logprob);
+      token.logprobs == nullptr ? list.null() : list.logprob(token.entry.logprob);
     });
     json.key("top_logprobs").array(tokens_, [&](JsonWriter& list, const Token& token) {
-      if (token.entry == nullptr) {
+      if (token.logprobs == nullptr) {
         list.null();
       } else {
-        write_top(list, *token.entry, num_top);
+        write_top(list, token, num_top);
       }
     });
     json.key("text_offset").array(tokens_, [](JsonWriter& list, const Token& token) { list.value(token.offset); });
@@ -132,23 +149,24 @@ class LogprobLists {
 
  private:
   struct Token {
-    std::string_view text;
-    const LogprobEntry* entry;
+    std::string text;
+    const Logprobs* logprobs;  ///< null: it has none
+    LogprobEntry entry;
     std::int64_t offset;
   };
 
   /// An object has each text once: of tokens with the same text the likeliest stands.
-  static void write_top(JsonWriter& json, const LogprobEntry& entry, std::int64_t num_top) {
+  static void write_top(JsonWriter& json, const Token& token, std::size_t num_top) {
     json.open_object();
-    std::vector<std::string_view> written;
-    const auto write = [&](const std::string& token, float logprob) {
-      if (std::find(written.begin(), written.end(), token) != written.end()) return;
-      written.push_back(token);
-      json.text_key(token).logprob(logprob);
+    std::unordered_set<std::string> written;
+    const auto write = [&](std::string text, float logprob) {
+      const auto [known, is_new] = written.insert(std::move(text));
+      if (is_new) json.text_key(*known).logprob(logprob);
     };
-    const auto shown = std::min(entry.top.size(), static_cast<std::size_t>(num_top));
-    for (std::size_t i = 0; i < shown; ++i) write(entry.top[i].token, entry.top[i].logprob);
-    write(entry.token, entry.logprob);
+    for (const auto& [id, logprob] : token.entry.top.first(std::min(token.entry.top.size(), num_top))) {
+      write(token.logprobs->text_of(id), logprob);
+    }
+    write(token.text, token.entry.logprob);
     json.close_object();
   }
 
@@ -178,8 +196,8 @@ class CompletionWriter final : public GenerationWriter {
       json.key("logprobs");
       if (options_.logprobs) {
         LogprobLists lists;
-        for (const auto& entry : delta.logprobs) lists.add(entry, 0);
-        lists.write(json, *options_.logprobs);
+        lists.add(delta.logprobs, 0);
+        lists.write(json, options_.num_top);
       } else {
         json.null();
       }
@@ -270,9 +288,7 @@ class CompletionWriter final : public GenerationWriter {
     lists.add_first(first_token);
     const bool is_in_text = text.starts_with(first_token) || first_token.find("\uFFFD") != std::string::npos;
     const auto begin = is_in_text ? 0 : -num_characters(first_token);
-    for (const auto& entry : *result.prompt_logprobs) {
-      if (entry) lists.add(*entry, begin);
-    }
+    lists.add(*result.prompt_logprobs, begin);
   }
 
   /// text and logprobs of a whole answer.
@@ -285,10 +301,8 @@ class CompletionWriter final : public GenerationWriter {
       LogprobLists lists;
       add_prompt(lists, prompt, result);
       const auto begin = options_.echo ? num_characters(prompts_[prompt].text) : 0;
-      if (output.logprobs && !options_.no_tokens) {
-        for (const auto& entry : *output.logprobs) lists.add(entry, begin);
-      }
-      lists.write(json, *options_.logprobs);
+      if (output.logprobs && !options_.no_tokens) lists.add(*output.logprobs, begin);
+      lists.write(json, options_.num_top);
     } else {
       json.null();
     }
@@ -321,7 +335,9 @@ ParsedJob parse_completion(const Json& body, Head head, std::int64_t max_queued_
   wire::read_api_fields(fields, request);
   wire::refuse_unless(fields, "suffix", {""}, ": this model does not fill in");
   wire::refuse_unless(fields, "continue_final_message", {false}, ": there are no messages");
-  if (options.logprobs && *options.logprobs < 0) fields.refuse("logprobs", "logprobs must be at least 0");
+  if (options.logprobs && *options.logprobs < -1) {
+    fields.refuse("logprobs", "logprobs must be at least 0, or -1: the whole vocabulary");
+  }
   FieldNames names = field_names("prompt");
   read_response_format(fields, sampling, names);
 
@@ -336,6 +352,8 @@ ParsedJob parse_completion(const Json& body, Head head, std::int64_t max_queued_
     fields.refuse("prompt_logprobs", "prompt_logprobs is not supported with stream");
   }
   sampling.logprobs = options.logprobs;
+  check_logprob_token_ids(fields, sampling, "logprobs");
+  options.num_top = num_top_of(options.logprobs.value_or(0), sampling);
   options.n = sampling.n;
 
   GenerationJob job;

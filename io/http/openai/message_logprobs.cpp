@@ -1,16 +1,16 @@
 #include "io/http/openai/message_logprobs.hpp"
 
-#include <iterator>
+#include <string>
 #include <utility>
 
 #include "io/chat/marks.hpp"
 
 namespace pagoda::http::openai {
 
-void MessageLogprobs::add(const std::vector<LogprobEntry>& entries) {
-  for (const LogprobEntry& entry : entries) {
-    undecided_.push_back(entry);
-    parser_.feed(entry.token, events_);
+void MessageLogprobs::add(const Logprobs& logprobs) {
+  for (std::size_t i = 0; i < logprobs.size(); ++i) {
+    undecided_.add(logprobs, i, i + 1);
+    parser_.feed(logprobs.text_of(logprobs[i].token_id), events_);
     sort_events(/*is_over=*/false);
   }
 }
@@ -21,8 +21,8 @@ void MessageLogprobs::finish() {
   undecided_.clear();
 }
 
-std::vector<LogprobEntry> MessageLogprobs::take(std::size_t message) {
-  return message < messages_.size() ? std::exchange(messages_[message], {}) : std::vector<LogprobEntry>();
+Logprobs MessageLogprobs::take(std::size_t message) {
+  return message < messages_.size() ? std::exchange(messages_[message], Logprobs()) : Logprobs();
 }
 
 /// Content that has become known ends with the last token, but for white space that waits: it is of as many of the last
@@ -34,14 +34,14 @@ void MessageLogprobs::sort_events(bool is_over) {
       continue;
     }
     if (!std::exchange(in_message_, true)) messages_.emplace_back();
-    auto first = undecided_.end();
-    for (std::size_t bytes = 0; first != undecided_.begin() && bytes < event.text.size();) {
+    std::size_t first = undecided_.size();
+    for (std::size_t bytes = 0; first > 0 && bytes < event.text.size();) {
       --first;
-      const bool has_waiting = !is_over && std::next(first) == undecided_.end();
-      bytes += first->token.size() - (has_waiting ? chat::trailing_white(first->token) : 0);
+      const std::string token = undecided_.text_of(undecided_[first].token_id);
+      const bool has_waiting = !is_over && first + 1 == undecided_.size();
+      bytes += token.size() - (has_waiting ? chat::trailing_white(token) : 0);
     }
-    auto& message = messages_.back();
-    message.insert(message.end(), std::make_move_iterator(first), std::make_move_iterator(undecided_.end()));
+    messages_.back().add(undecided_, first, undecided_.size());
     undecided_.clear();
   }
   // What is no text is over with the event.

@@ -15,19 +15,19 @@ class MessageLogprobs {
  public:
   explicit MessageLogprobs(const chat::AnswerReading& reading) : parser_(reading.parser()) {}
 
-  void add(const std::vector<LogprobEntry>& entries);
+  void add(const Logprobs& logprobs);
   /// No more come.
   void finish();
   /// Those of a message, counted from 0, that were not taken yet.
-  std::vector<LogprobEntry> take(std::size_t message);
+  Logprobs take(std::size_t message);
 
  private:
   void sort_events(bool is_over);
 
   chat::AnswerParser parser_;
   std::vector<chat::AnswerEvent> events_;
-  std::vector<LogprobEntry> undecided_;  ///< of tokens that nothing was said of yet
-  std::vector<std::vector<LogprobEntry>> messages_;
+  Logprobs undecided_;  ///< of tokens that nothing was said of yet
+  std::vector<Logprobs> messages_;
   bool in_message_ = false;
 };
 

@@ -181,13 +181,12 @@ void ResponseWriter::write_item(JsonWriter& json, std::string_view status, const
 
 void ResponseWriter::write_part(JsonWriter& json, const Item& item, bool is_begun) const {
   json.open_object().field("type", "output_text").key("annotations").open_array().close_array();
-  write_logprobs(json, is_begun ? item.logprobs : std::vector<LogprobEntry>());
+  write_logprobs(json, is_begun ? item.logprobs : Logprobs());
   json.field("text", is_begun ? std::string_view(item.part.text) : std::string_view()).close_object();
 }
 
-void ResponseWriter::write_logprobs(JsonWriter& json, const std::vector<LogprobEntry>& entries) const {
-  write_token_logprobs(json.key("logprobs"), options_.logprobs ? entries : std::vector<LogprobEntry>(),
-                       static_cast<std::size_t>(options_.top_logprobs));
+void ResponseWriter::write_logprobs(JsonWriter& json, const Logprobs& logprobs) const {
+  write_token_logprobs(json.key("logprobs"), options_.logprobs ? logprobs : Logprobs(), options_.num_top);
 }
 
 // -- the events of a stream
@@ -260,9 +259,9 @@ void ResponseWriter::close_item(std::string& out, std::string_view status) {
   item_.reset();
 }
 
-void ResponseWriter::write_text(std::string& out, const std::string& text, const std::vector<LogprobEntry>& logprobs) {
+void ResponseWriter::write_text(std::string& out, const std::string& text, const Logprobs& logprobs) {
   item_->part.text += text;
-  item_->logprobs.insert(item_->logprobs.end(), logprobs.begin(), logprobs.end());
+  item_->logprobs.add(logprobs);
   item_event(out, "response.output_text.delta", [&](JsonWriter& json) {
     json.field("delta", text);
     write_logprobs(json, logprobs);

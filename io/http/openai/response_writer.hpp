@@ -29,6 +29,7 @@ struct ResponseOptions {
   wire::Json tools = wire::Json::array();
   bool logprobs = false;
   std::int64_t top_logprobs = 0;
+  std::size_t num_top = 0;           ///< candidates of each token that are written
   bool encrypted_reasoning = false;  ///< items of reasoning have an encrypted_content
   double top_p = 1;
   wire::Json format = wire::Json{{"type", "text"}};
@@ -72,7 +73,7 @@ class ResponseWriter final : public GenerationWriter {
   struct Item {
     chat::Answer::Part part = {};
     std::size_t index = 0;
-    std::vector<LogprobEntry> logprobs = {};  ///< of a message
+    Logprobs logprobs;  ///< of a message
   };
 
   template <class Write>
@@ -83,7 +84,7 @@ class ResponseWriter final : public GenerationWriter {
   void response_event(std::string& out, std::string_view name, std::string_view response);
   void write_events(std::string& out);
   /// A piece of the open message, with the logprobs that are known of it and were not told yet.
-  void write_text(std::string& out, const std::string& text, const std::vector<LogprobEntry>& logprobs);
+  void write_text(std::string& out, const std::string& text, const Logprobs& logprobs);
   /// Those of the open item that wait for a text.
   void write_late_logprobs(std::string& out);
   /// Makes the item of an event the open one, unless it is.
@@ -98,7 +99,7 @@ class ResponseWriter final : public GenerationWriter {
   /// Not `is_begun`: as it is added.
   void write_item(wire::JsonWriter& json, std::string_view status, const Item& item, bool is_begun) const;
   void write_part(wire::JsonWriter& json, const Item& item, bool is_begun) const;
-  void write_logprobs(wire::JsonWriter& json, const std::vector<LogprobEntry>& entries) const;
+  void write_logprobs(wire::JsonWriter& json, const Logprobs& logprobs) const;
 
   Head head_;
   ResponseOptions options_;

@@ -28,7 +28,6 @@ using wire::FieldReader;
 using wire::Json;
 
 constexpr std::size_t kMaxStoredDepth = 256;  // of what is written here: arguments of calls are 64 deep at most
-constexpr std::int64_t kMaxTopLogprobs = 20;
 /// Values of `include` for items that no answer of this server has.
 constexpr std::string_view kIncludesOfOtherItems[] = {
     "web_search_call.action.sources",        "web_search_call.results",  "code_interpreter_call.outputs",
@@ -93,13 +92,15 @@ void read_logprobs(FieldReader& fields, ResponseOptions& options, SamplingParams
     }
   }
   fields.read("top_logprobs", options.top_logprobs);
-  if (options.top_logprobs < 0 || options.top_logprobs > kMaxTopLogprobs) {
-    fields.refuse("top_logprobs", "top_logprobs must be from 0 to 20");
+  if (options.top_logprobs < -1) {
+    fields.refuse("top_logprobs", "top_logprobs must be at least 0, or -1: the whole vocabulary");
   }
-  if (options.top_logprobs > 0 && !options.logprobs) {
+  if (options.top_logprobs != 0 && !options.logprobs) {
     fields.refuse("top_logprobs", "top_logprobs needs include: [\"message.output_text.logprobs\"]");
   }
   if (options.logprobs) sampling.logprobs = options.top_logprobs;
+  check_logprob_token_ids(fields, sampling, "include: [\"message.output_text.logprobs\"]");
+  options.num_top = num_top_of(options.top_logprobs, sampling);
 }
 
 void read_max_tokens(FieldReader& fields, ResponseOptions& options, GenerateRequest& request) {
@@ -207,7 +208,6 @@ ParsedJob parse_response(const wire::Json& body, const chat::ChatPrompts& prompt
   fields.read("store", options.store);
   fields.read("timing", options.timing);
   read_max_tokens(fields, options, request);
-  read_logprobs(fields, options, request.sampling);
   chat::ToolUse tools;
   read_tools(fields, chat, tools, options);
   read_reasoning(fields, prompts, chat, options);  // of the template that is for these tools
@@ -216,6 +216,7 @@ ParsedJob parse_response(const wire::Json& body, const chat::ChatPrompts& prompt
   refuse_functions(fields);
   read_ways(fields);
   wire::read_single_answer_fields(fields, request);
+  read_logprobs(fields, options, request.sampling);
   FieldNames names = field_names("input", {{"max_tokens", "max_output_tokens"}, {"logprobs", "top_logprobs"}});
   if (!request.sampling.structured_outputs) names.emplace_back("structured_outputs", "text.format");
   read_text_form(fields, options, request.sampling);

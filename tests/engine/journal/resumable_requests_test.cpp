@@ -41,6 +41,7 @@ class Requests {
     if (below(4) == 0) sampling.prompt_logprobs = 1;
     if (below(3) == 0) sampling.stop = {"a", "the"};
     if (below(4) == 0) sampling.min_tokens = 4;
+    if (below(3) == 0) sampling.stream_interval = 1 + below(6);
     if (below(5) > 0) spec->resume = std::make_shared<ResumeNote>(ResumeNote{"note " + std::to_string(id), 60'000});
     ASSERT_TRUE(output_.open(spec));
     live_.emplace(id, Live{spec, std::vector<std::int64_t>(static_cast<std::size_t>(sampling.num_sequences()), 0)});
@@ -195,7 +196,10 @@ TEST(ResumableRequests, WhatTheyHadToldIsTheBeginningOfAllThatIsTold) {
       }
       if (request.spec->sampling.chooses_at_end()) continue;
       for (const auto& [result, ended] : request.progress->sequences) {
-        EXPECT_EQ(next[result.index], result.token_ids.size());
+        const auto interval = static_cast<std::size_t>(request.spec->sampling.stream_interval.value_or(1));
+        const std::size_t num_tokens = result.token_ids.size();
+        const std::size_t num_behind_first = num_tokens == 0 ? 0 : num_tokens - 1 + (ended ? interval - 1 : 0);
+        EXPECT_EQ(next[result.index], num_tokens == 0 ? 0 : 1 + num_behind_first / interval);
       }
     }
   }
@@ -233,24 +237,23 @@ TEST(ResumableRequests, ACoreThatGoesOnTellsTheRestAndTheSameEnd) {
       // What was told of the whole says which tokens are still to come.
       for (std::size_t i = 0; !done && i < 100; ++i) {
         StepOutputs step;
-        for (const auto& [index, all] : whole.deltas) {
-          const auto known = request.progress->sequences[static_cast<std::size_t>(index)].result.token_ids.size();
-          const auto& before = request.progress->sequences[static_cast<std::size_t>(index)];
-          if (before.ended || known + i >= all.size() || all[known + i].token_ids.empty()) continue;
-          const SequenceDelta& delta = all[known + i];
+        for (const auto& before : request.progress->sequences) {
+          const std::int32_t index = before.result.index;
           const auto& outputs = whole.done->outputs;
           const auto result = std::ranges::find(outputs, index, &SequenceResult::index);
+          const std::size_t at = before.result.token_ids.size() + i;
+          if (before.ended || at >= result->token_ids.size()) continue;
           SequenceOutput& output = step.outputs.emplace_back();
           output.request = spec->id;
           output.sequence_index = index;
-          output.token = TokenReport{delta.token_ids.front(), 0, 0, {}};
-          if (!delta.logprobs.empty()) {
-            const LogprobEntry& entry = delta.logprobs.front();
+          output.token = TokenReport{result->token_ids[at], 0, 0, {}};
+          if (result->logprobs) {
+            const LogprobEntry entry = (*result->logprobs)[at];
             *output.token = {entry.token_id, entry.logprob, entry.rank, {}};
             for (const auto& top : entry.top) output.token->top.emplace_back(top.token_id, top.logprob);
           }
           const bool is_text_end = std::holds_alternative<std::string>(result->stop_reason);
-          if (delta.ended && !is_text_end && result->finish_reason != FinishReason::abort) {
+          if (at + 1 == result->token_ids.size() && !is_text_end && result->finish_reason != FinishReason::abort) {
             output.finished = result->finish_reason;
           }
         }

@@ -315,10 +315,10 @@ TEST_F(OutputCoreTest, LogprobEntriesCarryTokenTextAndSumUp) {
   const auto effects = step({}, {RequestEnd{1, std::nullopt}});
   const SequenceResult& result = effects.outputs.at(0).done->outputs.at(0);
   ASSERT_EQ(result.logprobs->size(), result.token_ids.size());
-  const LogprobEntry& entry = result.logprobs->at(0);
-  EXPECT_EQ(entry.token, tokenizer()->token_piece_text(entry.token_id));
+  const LogprobEntry entry = result.logprobs->front();
+  EXPECT_EQ(result.logprobs->text_of(entry.token_id), tokenizer()->token_piece_text(entry.token_id));
   EXPECT_EQ(entry.rank, 2);
-  EXPECT_EQ(entry.top.at(0).token_id, entry.token_id + 1);
+  EXPECT_EQ(entry.top[0].token_id, entry.token_id + 1);
   EXPECT_NEAR(*result.cumulative_logprob, -0.5 * static_cast<double>(result.token_ids.size()), 1e-9);
 }
 
@@ -329,9 +329,10 @@ TEST_F(OutputCoreTest, BytesOfPartsOfACharacterAreThoseOfTheText) {
   const auto effects = step({}, {RequestEnd{1, std::nullopt}});
   std::string bytes;
   std::size_t num_parts = 0;
-  for (const LogprobEntry& entry : *effects.outputs.at(0).done->outputs.at(0).logprobs) {
-    bytes += bytes_of(entry);
-    if (!entry.partial_bytes.empty()) ++num_parts;
+  const Logprobs& logprobs = effects.outputs.at(0).done->outputs.at(0).logprobs.value();
+  for (const LogprobEntry& entry : logprobs) {
+    bytes += logprobs.bytes_of(entry.token_id);
+    if (logprobs.bytes_of(entry.token_id) != logprobs.text_of(entry.token_id)) ++num_parts;
   }
   EXPECT_EQ(bytes, text);
   EXPECT_GE(num_parts, 2U) << "the smile is more than one token";
@@ -380,11 +381,12 @@ TEST_F(OutputCoreTest, TokensOfAPromptHaveTheirPlaceInIt) {
   const auto effects = core_.process(known, 5000);
   std::int64_t last = 0;
   std::size_t at_smile = 0;
-  for (const auto& entry : *effects.outputs.at(0).done->prompt_logprobs) {
-    if (!entry) continue;
-    EXPECT_GE(entry->text_offset, last);
-    last = entry->text_offset;
-    if (!entry->partial_bytes.empty() && entry->text_offset == 5) ++at_smile;
+  const Logprobs& logprobs = effects.outputs.at(0).done->prompt_logprobs.value();
+  for (const LogprobEntry& entry : logprobs) {
+    EXPECT_GE(entry.text_offset, last);
+    last = entry.text_offset;
+    const bool is_part = logprobs.bytes_of(entry.token_id) != logprobs.text_of(entry.token_id);
+    if (is_part && entry.text_offset == 5) ++at_smile;
   }
   EXPECT_GE(at_smile, 2U);
   EXPECT_LE(last, 9) << "places are characters of the text, not of the tokens' texts";

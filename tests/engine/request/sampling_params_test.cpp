@@ -69,19 +69,33 @@ std::vector<Case> field_cases() {
               "greater than 0 and at most 1");
   add<std::int64_t>(cases, "top_k", &P::top_k, {-1, 0, 1, 5000, kMax}, {-2, -5, kMin}, "-1 or 0");
   add<double>(cases, "min_p", &P::min_p, {0.0, 0.3, 1.0}, {-0.01, 1.01, kNan}, "between 0 and 1");
-  add<std::int64_t>(cases, "n", &P::n, {1, 64}, {0, -1, 65, 1000000000}, "between 1 and 64");
-  add<std::optional<std::int64_t>>(cases, "best_of", &P::best_of, {std::nullopt, 1, 64}, {0, -1, 65, 1000000000},
-                                   "between 1 and 64");
+  add<std::int64_t>(cases, "n", &P::n, {1, 16384}, {0, -1, 16385, 1000000000}, "between 1 and 16384");
+  add<std::optional<std::int64_t>>(cases, "best_of", &P::best_of, {std::nullopt, 1, 16384}, {0, -1, 16385, 1000000000},
+                                   "between 1 and 16384");
   add<double>(cases, "presence_penalty", &P::presence_penalty, {-2.0, 0.0, 2.0}, {-2.1, 2.1, 1e9, kNan},
               "between -2 and 2");
   add<double>(cases, "frequency_penalty", &P::frequency_penalty, {-2.0, 0.0, 2.0}, {-2.1, 2.1, -1e9, kNan},
               "between -2 and 2");
-  add<double>(cases, "repetition_penalty", &P::repetition_penalty, {1e-6, 1.0, 2.0}, {0.0, -1.0, 2.01, kNan},
-              "greater than 0 and at most 2");
+  add<double>(cases, "repetition_penalty", &P::repetition_penalty, {1e-6, 1.0, 2.01, 1e9}, {0.0, -1.0, kInf, kNan},
+              "a finite number greater than 0");
   add<std::optional<std::int64_t>>(cases, "logprobs", &P::logprobs, {std::nullopt, 0, 20}, {-1, 21, 10000000},
                                    "between 0 and 20");
-  add<std::optional<std::int64_t>>(cases, "prompt_logprobs", &P::prompt_logprobs, {std::nullopt, 0, 20}, {-1, 21},
+  add<std::optional<std::int64_t>>(cases, "prompt_logprobs", &P::prompt_logprobs, {std::nullopt, 0, 20}, {-1, 21, kMin},
                                    "between 0 and 20");
+  using Ids = std::optional<std::vector<std::int64_t>>;
+  add<Ids>(cases, "logprob_token_ids", &P::logprob_token_ids, {std::nullopt, {{0, 999}}}, {{{1000}}, {{-1}}},
+           "not in the vocabulary");
+  add<Ids>(cases, "logprob_token_ids", &P::logprob_token_ids, {std::vector<std::int64_t>(128, 1)},
+           {std::vector<std::int64_t>(129, 1)}, "at most 128 entries");
+  add<Ids>(cases, "allowed_token_ids", &P::allowed_token_ids, {std::nullopt, {{0, 999}}}, {{{1000}}, {{-1}}},
+           "not in the vocabulary");
+  add<Ids>(cases, "allowed_token_ids", &P::allowed_token_ids, {}, {Ids(std::in_place)}, "is empty");
+  add<std::vector<std::string>>(cases, "bad_words", &P::bad_words, {{}, {"a"}, {std::string(1024, 'x')}},
+                                {{"a", ""}, {std::string(1025, 'x')}}, "between 1 and 1024 bytes");
+  add<std::vector<std::string>>(cases, "bad_words", &P::bad_words, {std::vector<std::string>(1024, "x")},
+                                {std::vector<std::string>(1025, "x")}, "at most 1024 strings");
+  add<std::optional<std::int64_t>>(cases, "stream_interval", &P::stream_interval, {std::nullopt, 1, 1000}, {0, -1},
+                                   "between 1");
   add<std::vector<std::string>>(cases, "stop", &P::stop, {{}, {"a"}, {std::string(1024, 'x')}},
                                 {{"a", ""}, {std::string(1025, 'x')}}, "between 1 and 1024 bytes");
   add<std::vector<std::string>>(cases, "stop", &P::stop, {std::vector<std::string>(64, "x")},
@@ -116,6 +130,20 @@ std::vector<Case> combination_cases() {
       {"best_of_below_n", [](SamplingParams& p) { p.n = 3, p.best_of = 2; }, "best_of", "at least n (3), but is 2"},
       {"best_of_equal_n", [](SamplingParams& p) { p.n = 3, p.best_of = 3; }, "", ""},
       {"several_greedy_sequences", [](SamplingParams& p) { p.n = 3, p.temperature = 0.0; }, "", ""},
+      {"stop_without_text", [](SamplingParams& p) { p.stop = {"x"}, p.detokenize = false; }, "stop", "detokenize"},
+      {"tokens_alone", [](SamplingParams& p) { p.stop_token_ids = {1}, p.detokenize = false; }, "", ""},
+      {"logprob_token_ids_of_beams", beam([](SamplingParams& p) { p.logprob_token_ids = {{1}}; }), "logprob_token_ids",
+       "use_beam_search"},
+      {"bans_all_that_is_allowed",
+       [](SamplingParams& p) {
+         p.allowed_token_ids = {{5, 6}}, p.stop_token_ids = {6, 5, 7}, p.min_tokens = 1;
+       },
+       "min_tokens", "all of allowed_token_ids"},
+      {"bans_some_that_are_allowed",
+       [](SamplingParams& p) {
+         p.allowed_token_ids = {{5, 6}}, p.stop_token_ids = {5}, p.min_tokens = 1;
+       },
+       "", ""},
       {"length_penalty_alone", [](SamplingParams& p) { p.length_penalty = 2.0; }, "length_penalty", "use_beam_search"},
       {"length_penalty_nan", [](SamplingParams& p) { p.length_penalty = kNan; }, "length_penalty", "finite"},
       {"early_stopping_alone", [](SamplingParams& p) { p.early_stopping = EarlyStopping::yes; }, "early_stopping",
@@ -163,6 +191,25 @@ TEST(ValidateSamplingParams, KeepsToLimitsThatAConfigLowers) {
   params.n = 2;
   params.logprobs = 1;
   EXPECT_EQ(validate(params, limits, kModelVocab).error().param, "logprobs");
+}
+
+TEST(ValidateSamplingParams, LogprobsGoUpToTheVocabularyWhereAConfigLetsThem) {
+  SamplingLimits limits;
+  SamplingParams params;
+  for (const std::int64_t count : {std::int64_t{-1}, std::int64_t{21}, kModelVocab}) {
+    limits.max_logprobs = 20;
+    params.logprobs = params.prompt_logprobs = count;
+    EXPECT_EQ(validate(params, limits, kModelVocab).error().param, "logprobs");
+    limits.max_logprobs = -1;
+    EXPECT_TRUE(validate(params, limits, kModelVocab)) << count;
+    limits.max_logprobs = kModelVocab;
+    EXPECT_TRUE(validate(params, limits, kModelVocab)) << count;
+  }
+  params.prompt_logprobs = -2;
+  EXPECT_EQ(validate(params, limits, kModelVocab).error().param, "prompt_logprobs");
+  EXPECT_EQ(num_logprobs(-1, kModelVocab), kModelVocab);
+  EXPECT_EQ(num_logprobs(kModelVocab + 5, kModelVocab), kModelVocab);
+  EXPECT_EQ(num_logprobs(7, kModelVocab), 7);
 }
 
 TEST(ValidateSamplingParams, MinTokensMustLeaveATokenToSample) {

@@ -1,6 +1,9 @@
 #include "engine/routing/admission.hpp"
 
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -166,7 +169,109 @@ TEST(Admission, NamesTheFieldThatIsWrong) {
   EXPECT_EQ(param(ids), "prompt_token_ids");
   GenerateRequest many = hello_request();
   many.sampling.n = 5;
-  EXPECT_EQ(param(many), "n");
+  EXPECT_EQ(param(many), "") << "sampled sequences wait for each other";
+  many.sampling.use_beam_search = true;
+  many.sampling.temperature = 0;
+  EXPECT_EQ(param(many), "n") << "beams run together";
+}
+
+/// The length of the prompt that is left of `num_tokens`, or the error's param.
+std::string truncated(std::optional<std::int64_t> truncate, std::size_t num_tokens,
+                      std::optional<std::int64_t> max_tokens = {}) {
+  GenerateRequest request;
+  request.prompt_token_ids.emplace(num_tokens, 5);
+  request.truncate_prompt_tokens = truncate;
+  request.open.max_tokens = !max_tokens;
+  request.sampling.max_tokens = max_tokens.value_or(1 << 30);
+  if (const Status checked = check_request(request, admission_limits()); !checked) return checked.error().param;
+  TokenIds prompt(num_tokens);
+  for (std::size_t i = 0; i < num_tokens; ++i) prompt[i] = static_cast<TokenId>(i);
+  const auto spec = make_spec({.id = 1}, request, prompt, admission_limits());
+  if (!spec) return spec.error().param;
+  EXPECT_EQ((*spec)->prompt->back(), prompt.back()) << "the last tokens are kept";
+  EXPECT_EQ((*spec)->prompt->size() + static_cast<std::size_t>((*spec)->prompt->front()), num_tokens);
+  return std::to_string((*spec)->prompt->size());
+}
+
+TEST(Admission, KeepsTheLastTokensOfAPromptThatIsToBeTruncated) {
+  EXPECT_EQ(truncated({}, 10), "10");
+  EXPECT_EQ(truncated({}, 50), "prompt_token_ids");
+  EXPECT_EQ(truncated(7, 50), "7");
+  EXPECT_EQ(truncated(7, 7), "7");
+  EXPECT_EQ(truncated(7, 3), "3");
+  EXPECT_EQ(truncated(23, 50), "23");
+  // The KV cache has room for 24 tokens: -1 leaves room for max_tokens, or for one.
+  EXPECT_EQ(truncated(-1, 50), "23");
+  EXPECT_EQ(truncated(-1, 50, 10), "14");
+  EXPECT_EQ(truncated(-1, 10, 10), "10");
+  for (const std::int64_t unusable : {-2, 0, 24, 1000}) {
+    EXPECT_EQ(truncated(unusable, 5), "truncate_prompt_tokens") << unusable;
+  }
+  EXPECT_EQ(truncated(-1, 5, 24), "truncate_prompt_tokens") << "no room for a prompt";
+}
+
+TEST(Admission, ATextThatIsToBeTruncatedMayBeOfAnyLength) {
+  AdmissionLimits limits = admission_limits();
+  limits.max_bytes_per_token = 4;
+  GenerateRequest request;
+  request.prompt = std::string(10'000, 'a');
+  EXPECT_EQ(check_request(request, limits).error().code, ErrorCode::context_too_long);
+  request.truncate_prompt_tokens = 5;
+  EXPECT_TRUE(check_request(request, limits));
+}
+
+TEST(Admission, CountsTheLogprobsOfARequestThatWantsMany) {
+  AdmissionLimits limits = admission_limits();
+  limits.vocab_size = 1 << 20;
+  limits.max_model_len = limits.max_kv_tokens = 1 << 20;
+  limits.sampling.max_logprobs = -1;
+  const auto spec_of = [&](auto change) {
+    GenerateRequest request = hello_request();
+    request.sampling.max_tokens = 1000;
+    change(request.sampling);
+    EXPECT_TRUE(check_request(request, limits));
+    return make_spec({.id = 1}, request, prompt_of(40), limits);
+  };
+  const auto whole = spec_of([](SamplingParams& s) { s.logprobs = -1; });
+  ASSERT_TRUE(whole);
+  EXPECT_EQ((*whole)->sampling.logprobs, 1 << 20) << "what follows knows numbers only";
+  EXPECT_EQ((*whole)->sampling.max_tokens, 15) << "2^24 log-probabilities, with those of the sampled tokens";
+  EXPECT_EQ((*spec_of([](SamplingParams& s) { s.logprobs = 20; }))->sampling.max_tokens, 1000);
+  EXPECT_EQ((*spec_of([](SamplingParams& s) { s.logprobs = -1, s.n = 3; }))->sampling.max_tokens, 5);
+  const auto several = spec_of([](SamplingParams& s) { s.logprobs = -1, s.n = 16; });
+  ASSERT_FALSE(several);
+  EXPECT_EQ(several.error().param, "logprobs");
+  const auto of_prompt = spec_of([](SamplingParams& s) { s.prompt_logprobs = -1; });
+  ASSERT_FALSE(of_prompt);
+  EXPECT_EQ(of_prompt.error().param, "prompt_logprobs");
+  const auto few = spec_of([](SamplingParams& s) { s.logprobs = -1, s.logprob_token_ids = {{1, 2}}; });
+  ASSERT_TRUE(few);
+  EXPECT_EQ((*few)->sampling.max_tokens, 1000) << "the two tokens are listed in place of the vocabulary";
+  EXPECT_FALSE((*few)->sampling.logprobs);
+}
+
+TEST(Admission, RefusesBadWordsThatTheModelDoesNotKnow) {
+  const auto with_words = [](std::vector<TokenIds> words) {
+    return make_spec({.id = 1}, hello_request(), prompt_of(3), admission_limits(), std::move(words));
+  };
+  EXPECT_EQ((*with_words({{1, 2}, {99}}))->bad_words, (std::vector<TokenIds>{{1, 2}, {99}}));
+  EXPECT_EQ(with_words({{1}, {100}}).error().param, "bad_words");
+  EXPECT_EQ(with_words({{1}, {}}).error().param, "bad_words");
+}
+
+TEST(Admission, AStreamHasAtLeastTheServersInterval) {
+  AdmissionLimits limits = admission_limits();
+  const auto interval = [&](std::optional<std::int64_t> asked) {
+    GenerateRequest request = hello_request();
+    request.sampling.stream_interval = asked;
+    return (*make_spec({.id = 1}, request, prompt_of(3), limits))->sampling.stream_interval.value_or(1);
+  };
+  EXPECT_EQ(interval({}), 1);
+  EXPECT_EQ(interval(5), 5);
+  limits.stream_interval = 4;
+  EXPECT_EQ(interval({}), 4);
+  EXPECT_EQ(interval(2), 4);
+  EXPECT_EQ(interval(5), 5);
 }
 
 }  // namespace

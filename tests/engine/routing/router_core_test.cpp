@@ -295,6 +295,16 @@ TEST(RouterCore, SaysQueueFullWithATimeToTryAgainAndTakesMoreWhenOneEnds) {
   router.submit(kBob, 1, text_request());
 }
 
+TEST(RouterCore, IsFullWithManySequencesOfFewRequests) {
+  Router router;  // which has room for 5 requests
+  const auto many = text_request();
+  many->sampling.n = 16'000;
+  router.submit(kAlice, 1, many);
+  EXPECT_EQ(router.refusal(kBob, 1), ErrorCode::queue_full);
+  router.core.client_gone(kAlice, kNow);
+  router.submit(kBob, 1, text_request());
+}
+
 AdmissionLimits limits_of_20_tokens() {
   AdmissionLimits few = limits();
   few.max_queued_prompt_tokens = 20;

@@ -122,5 +122,28 @@ TEST(LongPrompts, RunNoMoreTokensAStepThanTheirThresholdAllows) {
   EXPECT_EQ(service.finished.size(), 3U);
 }
 
+TEST(PromptLogprobs, OfManyTokensComeWithManySteps) {
+  for (const bool shared : {false, true}) {
+    Service service(config_of(SchedulingPolicy::fcfs));
+    const auto wants_many = [&](RequestId id, std::int64_t logprobs) {
+      service.add(id, TokenIds(100, static_cast<TokenId>(id)), 5, 0, {}, 1, logprobs);
+    };
+    wants_many(1, kMaxPromptLogprobsOfStep / 10 - 1);  // a step has room for those of ten tokens
+    if (shared) wants_many(2, kMaxPromptLogprobsOfStep / 10 - 1);
+    service.add(3, 100, 5);
+    service.run();
+    EXPECT_EQ(service.finished.size(), shared ? 3U : 2U);
+    EXPECT_LE(*std::ranges::max_element(service.prompt_logprobs_of_steps), 12);
+    EXPECT_LE(service.first_token_in[3], 3) << "others do not wait for the whole prompt";
+    EXPECT_GE(service.first_token_in[1], 10);
+  }
+  Service service(config_of(SchedulingPolicy::fcfs));
+  service.add(1, TokenIds(100, 7), 5, 0, {}, 1, 3 * kMaxPromptLogprobsOfStep);  // one token's are more than a step's
+  service.add(2, TokenIds(100, 8), 5, 0, {}, 1, 20);                            // few
+  service.run();
+  EXPECT_EQ(service.finished.size(), 2U);
+  EXPECT_EQ(*std::ranges::max_element(service.prompt_logprobs_of_steps), 100);
+}
+
 }  // namespace
 }  // namespace pagoda::scheduling

@@ -70,9 +70,9 @@ TEST(ResumedGroup, MustFitItsRequest) {
     p.sequences[0].ended = true;
   }));
   EXPECT_FALSE(with([](auto&, auto& p) { p.sequences[0].result.token_ids.resize(17); }));
-  EXPECT_FALSE(with([](auto&, auto& p) { p.sequences[0].result.logprobs.emplace(2); })) << "nobody asked";
+  EXPECT_FALSE(with([](auto&, auto& p) { p.sequences[0].result.logprobs.emplace(); })) << "nobody asked";
   EXPECT_FALSE(with([](auto& s, auto&) { s.sampling.logprobs = 1; }));
-  EXPECT_FALSE(with([](auto&, auto& p) { p.prompt_logprobs.resize(1); }));
+  EXPECT_FALSE(with([](auto&, auto& p) { p.prompt_logprobs.add(LogprobEntry{}); }));
   EXPECT_FALSE(with([](auto& s, auto&) {
     s.sampling.use_beam_search = true;
     s.sampling.best_of = 2;

@@ -31,12 +31,13 @@ class Service {
   }
 
   void add(RequestId id, TokenIds prompt, std::int64_t max_tokens, std::int64_t priority = 0, std::string user = {},
-           std::int32_t n = 1) {
+           std::int32_t n = 1, std::optional<std::int64_t> prompt_logprobs = {}) {
     auto spec = std::make_shared<RequestSpec>();
     spec->id = id;
     spec->prompt = std::make_shared<const TokenIds>(std::move(prompt));
     spec->sampling.max_tokens = max_tokens;
     spec->sampling.n = n;
+    spec->sampling.prompt_logprobs = prompt_logprobs;
     spec->priority = priority;
     spec->user = std::move(user);
     spec->arrival_us = now;
@@ -83,13 +84,20 @@ class Service {
     result.step = execute.step;
     result.started_us = now;
     tokens_of_steps.push_back(0);
-    for (const RowWork& work : execute.work) tokens_of_steps.back() += work.num_tokens;
+    prompt_logprobs_of_steps.push_back(0);
+    for (const RowWork& work : execute.work) {
+      tokens_of_steps.back() += work.num_tokens;
+      prompt_logprobs_of_steps.back() += work.num_prompt_logprobs;
+    }
     result.finished_us = now += step_us + tokens_of_steps.back() * token_us;
     if (fails) result.error = Error{ErrorCode::internal, "the step has failed", {}, -1};
     for (const RowWork& work : execute.work) {
       if (fails) break;
       const auto first = static_cast<std::int32_t>(result.samples.size());
-      result.rows.push_back({work.sequence, work.end_position(), {first, work.num_samples}, {}});
+      const auto first_report = static_cast<std::int32_t>(result.prompt_logprobs.size());
+      result.rows.push_back(
+          {work.sequence, work.end_position(), {first, work.num_samples}, {first_report, work.num_prompt_logprobs}});
+      result.prompt_logprobs.resize(result.prompt_logprobs.size() + static_cast<std::size_t>(work.num_prompt_logprobs));
       result.samples.resize(result.samples.size() + static_cast<std::size_t>(work.num_samples), {5, 0, 0, {}});
     }
     scheduler_.on_step_result(result);
@@ -132,6 +140,7 @@ class Service {
   TimeUs token_us = 0;
   int num_steps = 0;  ///< completed
   std::vector<std::int64_t> tokens_of_steps;
+  std::vector<std::int64_t> prompt_logprobs_of_steps;  ///< prompt tokens that they report on
   std::vector<RequestId> started;
   std::vector<RequestId> finished;
   std::vector<RequestId> failed;

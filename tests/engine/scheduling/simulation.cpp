@@ -68,7 +68,9 @@ void Simulation::add_request() {
   };
   spec->sampling.n = random_() % 3 == 0 ? up_to(most) : 1;
   if (random_() % 4 == 0) spec->sampling.best_of = spec->sampling.n + up_to(most - spec->sampling.n + 1) - 1;
-  if (random_() % 5 == 0) spec->sampling.prompt_logprobs = 0;
+  // Some want so many that a step has room for those of a few tokens alone.
+  if (random_() % 5 == 0)
+    spec->sampling.prompt_logprobs = spec->id % 3 == 0 ? scheduling::kMaxPromptLogprobsOfStep / 7 : 0;
   if (static_cast<double>(random_() % 1000) < config_.beam_chance * 1000) {
     spec->sampling.use_beam_search = true;
     spec->sampling.best_of = up_to(most);
@@ -114,7 +116,7 @@ void Simulation::resume(RequestSpec& spec, Told& told) const {
     if (ended) told.finished[result.index] = FinishReason::stop;
   }
   if (spec.sampling.prompt_logprobs) {
-    progress->prompt_logprobs.resize(spec.prompt->size());
+    for (std::size_t i = 1; i < spec.prompt->size(); ++i) progress->prompt_logprobs.add(LogprobEntry{});
     told.prompt_logprobs.assign(spec.prompt->begin() + 1, spec.prompt->end());
   }
   spec.progress = std::move(progress);

@@ -152,5 +152,32 @@ TEST(Encoding, RefusesTextThatIsNotUtf8) {
   EXPECT_EQ(ids.error().message, "the text is not valid UTF-8 at byte 2");
 }
 
+/// Tokens that are joined by spaces, as WordPiece's are: 0 and 1 are special, 2 is added, 3 and 4 are words.
+TokenizerPtr joined_by_spaces() {
+  TokenizerSpec spec;
+  spec.model.vocab = {{"[CLS]", 0}, {"[SEP]", 1}, {"[TOOL]", 2}, {"a", 3}, {"b", 4}};
+  for (TokenId id : {0, 1, 2}) {
+    AddedToken& token = spec.added_tokens.emplace_back();
+    token.id = id;
+    token.content = id == 0 ? "[CLS]" : id == 1 ? "[SEP]" : "[TOOL]";
+    token.special = id < 2;
+  }
+  return Tokenizer::create(spec).value();
+}
+
+TEST(SpacesBetweenSpecialTokens, AreLeftOutOfAddedTokensInARow) {
+  const TokenizerPtr tokenizer = joined_by_spaces();
+  const auto text_of = [&](bool skip, bool spaces) {
+    IncrementalDetokenizer detokenizer(tokenizer, skip, {}, spaces);
+    std::string text;
+    for (const TokenId id : {3, 0, 1, 2, 4, 3, 1}) text += detokenizer.push(id);
+    return text + detokenizer.flush();
+  };
+  EXPECT_EQ(text_of(false, true), "a [CLS] [SEP] [TOOL] b a [SEP]");
+  EXPECT_EQ(text_of(false, false), "a [CLS][SEP][TOOL] b a [SEP]");
+  EXPECT_EQ(text_of(true, true), "a [TOOL] b a");
+  EXPECT_EQ(text_of(true, false), "a [TOOL] b a") << "as in vLLM nothing changes where special tokens are skipped";
+}
+
 }  // namespace
 }  // namespace pagoda::text

@@ -78,9 +78,9 @@ TEST(ClientFields, WhatRoutersWriteAsksForNothing) {
 
 TEST(ClientFields, WhatWouldChangeTheAnswerIsRefused) {
   for (const char* fields :
-       {R"("return_hidden_states":true)", R"("truncate_prompt_tokens":5)", R"("bad_words":["a"])",
-        R"("allowed_token_ids":[1])", R"("mirostat":2)", R"("tfs_z":0.5)", R"("typical_p":0.5)", R"("top_a":0.5)",
-        R"("xtc_probability":0.5)", R"("dry_multiplier":0.8)", R"("chat_template":"x")", R"("stop_regex":"a")"}) {
+       {R"("return_hidden_states":true)", R"("prompt_embeds":"AAAA")", R"("logits_processors":["a"])",
+        R"("mirostat":2)", R"("tfs_z":0.5)", R"("typical_p":0.5)", R"("top_a":0.5)", R"("xtc_probability":0.5)",
+        R"("dry_multiplier":0.8)", R"("chat_template":"x")", R"("stop_regex":"a")"}) {
     const std::string name(fields + 1, std::string(fields).find('"', 1) - 1);
     EXPECT_EQ(of_chat(fields).param(), name);
     EXPECT_EQ(of_completion(fields).param(), name);
@@ -95,6 +95,36 @@ TEST(ClientFields, WhatWouldChangeTheAnswerIsRefused) {
   EXPECT_EQ(of_response(R"("max_tokens":5)").param(), "max_tokens");
   EXPECT_EQ(of_messages(R"("mcp_servers":[{"type":"url"}])").param(), "mcp_servers");
   EXPECT_EQ(of_messages(R"("container":"c")").param(), "container");
+}
+
+TEST(ClientFields, EveryApiTakesTheSamplingFieldsOfVllm) {
+  constexpr const char* kFields =
+      R"("bad_words":["a"," b"],"allowed_token_ids":[5,6],"truncate_prompt_tokens":7,"spaces_between_special_tokens":false,
+         "stream_interval":4,"repetition_penalty":3.5)";
+  for (const auto& read : {of_chat(kFields), of_completion(kFields), of_messages(kFields), of_response(kFields)}) {
+    ASSERT_EQ(read.param(), "");
+    const GenerateRequest& request = read.request();
+    EXPECT_EQ(request.sampling.bad_words, (std::vector<std::string>{"a", " b"}));
+    EXPECT_EQ(request.sampling.allowed_token_ids, (std::vector<std::int64_t>{5, 6}));
+    EXPECT_EQ(request.truncate_prompt_tokens, 7);
+    EXPECT_FALSE(request.sampling.spaces_between_special_tokens);
+    EXPECT_EQ(request.sampling.stream_interval, 4);
+    EXPECT_EQ(request.sampling.repetition_penalty, 3.5);
+    EXPECT_THAT(read.ignored, IsEmpty());
+  }
+  EXPECT_FALSE(of_completion(R"("detokenize":false)").request().sampling.detokenize);
+  EXPECT_EQ(of_messages(R"("detokenize":false)").param(), "detokenize");
+}
+
+TEST(ClientFields, TokensWhoseLogprobsAreAskedForNeedLogprobs) {
+  EXPECT_EQ(of_chat(R"("logprob_token_ids":[3])").param(), "logprob_token_ids");
+  EXPECT_EQ(of_completion(R"("logprob_token_ids":[3])").param(), "logprob_token_ids");
+  const std::vector<std::int64_t> ids{3, 4};
+  EXPECT_EQ(of_chat(R"("logprobs":true,"logprob_token_ids":[3,4])").request().sampling.logprob_token_ids, ids);
+  EXPECT_EQ(of_completion(R"("logprobs":0,"logprob_token_ids":[3,4])").request().sampling.logprob_token_ids, ids);
+  EXPECT_EQ(of_chat(R"("logprobs":true,"top_logprobs":-1)").request().sampling.logprobs, -1);
+  EXPECT_EQ(of_completion(R"("logprobs":-1)").request().sampling.logprobs, -1);
+  EXPECT_EQ(of_completion(R"("logprobs":-2)").param(), "logprobs");
 }
 
 TEST(ClientFields, SamplersThatAreOffAskForNothing) {

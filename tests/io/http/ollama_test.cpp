@@ -12,6 +12,7 @@
 #include "io/http/ollama/generate.hpp"
 #include "io/http/ollama/model_names.hpp"
 #include "io/wire/json_reader.hpp"
+#include "tests/support/listed_texts.hpp"
 
 namespace pagoda::http::ollama {
 namespace {
@@ -252,7 +253,10 @@ TEST(OllamaAnswers, AChatAnswersWithAMessage) {
 TEST(OllamaAnswers, LogprobsStandBesideTheText) {
   const auto writer = make_writer({AnswerKind::generate, "m", true, 1});
   std::string out;
-  writer->delta(out, 0, {0, "a", {1}, {{1, -0.5F, 2, "a", {{2, -0.25F, "b"}, {1, -0.5F, "a"}}}}});
+  const auto texts = std::make_shared<test::ListedTexts>();
+  const TokenId a = texts->add("a");
+  const TokenId b = texts->add("b");
+  writer->delta(out, 0, {0, "a", {a}, test::one_logprob(texts, a, -0.5F, 2, {{b, -0.25F}, {a, -0.5F}})});
   EXPECT_EQ(Json::parse(out)["logprobs"], Json::parse(R"([{"token":"a","logprob":-0.5,"bytes":[97],
                              "top_logprobs":[{"token":"b","logprob":-0.25,"bytes":[98]}]}])"));
 }
@@ -260,8 +264,10 @@ TEST(OllamaAnswers, LogprobsStandBesideTheText) {
 TEST(OllamaAnswers, BytesAreThoseOfThePartOfACharacter) {
   const auto writer = make_writer({AnswerKind::generate, "m", true, 1});
   std::string out;
-  LogprobEntry entry{1, -0.5F, 1, "\xef\xbf\xbd", {{1, -0.5F, "\xef\xbf\xbd", "\x9f\x98"}}, "\xf0"};
-  writer->delta(out, 0, {0, "", {1}, {entry}});
+  const auto texts = std::make_shared<test::ListedTexts>();
+  const TokenId begin = texts->add("\xef\xbf\xbd", "\xf0");
+  const TokenId rest = texts->add("\xef\xbf\xbd", "\x9f\x98");
+  writer->delta(out, 0, {0, "", {begin}, test::one_logprob(texts, begin, -0.5F, 1, {{rest, -0.5F}})});
   const auto written = Json::parse(out)["logprobs"][0];
   EXPECT_EQ(written["bytes"], Json::array({0xf0}));
   EXPECT_EQ(written["top_logprobs"][0]["bytes"], Json::array({0x9f, 0x98}));

@@ -7,6 +7,7 @@
 #include "io/http/openai/response_store.hpp"
 #include "io/http/openai/response_writer.hpp"
 #include "tests/io/http/writer_driver.hpp"
+#include "tests/support/listed_texts.hpp"
 
 namespace pagoda::http::openai {
 namespace {
@@ -152,8 +153,10 @@ INSTANTIATE_TEST_SUITE_P(
         RefusedField{"background", R"("background":true)", "background"},
         RefusedField{"include", R"("include":["message.text"])", "include"},
         RefusedField{"top_logprobs", R"("top_logprobs":2)", "top_logprobs"},
-        RefusedField{"top_logprobs_too_many", R"("top_logprobs":21,"include":["message.output_text.logprobs"])",
+        RefusedField{"top_logprobs_below_minus_1", R"("top_logprobs":-2,"include":["message.output_text.logprobs"])",
                      "top_logprobs"},
+        RefusedField{"logprob_token_ids", R"("logprob_token_ids":[1])", "logprob_token_ids"},
+        RefusedField{"detokenize", R"("detokenize":false)", "detokenize"},
         RefusedField{"max_output_tokens", R"("max_output_tokens":0)", "max_output_tokens"},
         RefusedField{"metadata_of_numbers", R"("metadata":{"a":1})", "metadata"},
         RefusedField{"conversation", R"("conversation":"c")", "conversation"},
@@ -277,16 +280,18 @@ TEST(ResponsesWriter, says_how_it_ended) {
 }
 
 TEST(ResponsesWriter, tells_logprobs_where_they_are_included) {
-  const LogprobEntry entry{5, -0.5F, 1, "He", {{5, -0.5F, "He"}, {6, -1.5F, "X"}}};
+  const auto texts = std::make_shared<test::ListedTexts>();
+  const TokenId he = texts->add("He");
+  const Logprobs entry = test::one_logprob(texts, he, -0.5F, 1, {{he, -0.5F}, {texts->add("X"), -1.5F}});
   ResponseStore store;
   auto result = result_of("He");
-  result.outputs[0].logprobs = {entry};
+  result.outputs[0].logprobs = entry;
   auto job = job_of(R"("top_logprobs":1,"include":["message.output_text.logprobs"])", store);
   const auto expected = json::parse(R"([{"token":"He","logprob":-0.5,"bytes":[72,101],
     "top_logprobs":[{"token":"He","logprob":-0.5,"bytes":[72,101]}]}])");
   EXPECT_EQ(whole(*job.writer, result)["output"][0]["content"][0]["logprobs"], expected);
   auto streaming = job_of(R"("top_logprobs":1,"include":["message.output_text.logprobs"])", store);
-  const auto events = events_of(streamed(*streaming.writer, {text_delta("He", {entry})}, result));
+  const auto events = events_of(streamed(*streaming.writer, {text_delta("He", entry)}, result));
   EXPECT_EQ(events.at(4)["logprobs"], expected);
   EXPECT_EQ(events.at(5)["logprobs"], expected);
 }

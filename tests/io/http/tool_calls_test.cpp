@@ -11,6 +11,7 @@
 #include "io/http/openai/response_store.hpp"
 #include "io/http/openai/responses.hpp"
 #include "tests/io/http/tool_requests.hpp"
+#include "tests/support/listed_texts.hpp"
 
 namespace pagoda::http {
 namespace {
@@ -171,10 +172,9 @@ TEST(ToolCalls, ThinkingThatIsSwitchedOffIsNotExpected) {
 TEST(ToolCalls, EveryTokenHasItsLogprob) {
   auto job = chat_job(openai_tools(R"(,"stream":true,"logprobs":true)"));
   std::vector<SequenceDelta> deltas;
+  const auto texts = std::make_shared<test::ListedTexts>();
   for (const auto& delta : cut(kAnswer, 4)) {
-    LogprobEntry entry;
-    entry.token = delta.text;
-    deltas.push_back(text_delta(delta.text, {entry}));
+    deltas.push_back(text_delta(delta.text, test::one_logprob(texts, texts->add(delta.text), -1, 1, {})));
   }
   std::string text;
   for (const auto& chunk : data_of(streamed(*job->writer, deltas, result_of(kAnswer)))) {
@@ -338,12 +338,9 @@ TEST(ToolCalls, OfResponsesLeaveTheMessageItsOwnLogprobsHoweverTheyCome) {
   // What the tokens of the message say, with white space and half marks that are none.
   const std::string said = "I  look\n<here>.";
   for (std::size_t token_size = 1; token_size <= 12; ++token_size) {
-    std::vector<LogprobEntry> entries;
-    for (const auto& token : cut(answer, token_size)) {
-      LogprobEntry entry;
-      entry.token = token.text;
-      entries.push_back(std::move(entry));
-    }
+    const auto texts = std::make_shared<test::ListedTexts>();
+    Logprobs entries(texts);
+    for (const auto& token : cut(answer, token_size)) entries.add(LogprobEntry{texts->add(token.text)});
     auto result = result_of(answer);
     result.outputs[0].logprobs = entries;
     const auto item = whole(*response_job(fields, store)->writer, result)["output"][1];
@@ -358,8 +355,8 @@ TEST(ToolCalls, OfResponsesLeaveTheMessageItsOwnLogprobsHoweverTheyCome) {
       for (std::size_t i = 0; i < entries.size(); i += per_delta) {
         SequenceDelta& delta = deltas.emplace_back();
         for (std::size_t k = i; k < std::min(i + per_delta, entries.size()); ++k) {
-          delta.text += entries[k].token;
-          delta.logprobs.push_back(entries[k]);
+          delta.text += entries.text_of(entries[k].token_id);
+          delta.logprobs.add(entries, k, k + 1);
         }
       }
       auto job = response_job(fields + R"(,"stream":true)", store);

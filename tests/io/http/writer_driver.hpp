@@ -21,7 +21,7 @@ inline chat::ChatPrompts chat_prompts() {
   return chat::ChatPrompts::parse(kChatMl, {}).value();
 }
 
-inline SequenceDelta text_delta(std::string text, std::vector<LogprobEntry> logprobs = {}) {
+inline SequenceDelta text_delta(std::string text, Logprobs logprobs = Logprobs()) {
   SequenceDelta delta;
   delta.text = std::move(text);
   delta.token_ids = {1};

@@ -7,6 +7,8 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "tests/support/listed_texts.hpp"
+
 namespace pagoda::json_lines {
 namespace {
 
@@ -183,7 +185,9 @@ TEST(Protocol, EveryFieldOfGenerateReachesTheRequest) {
       R"("logprobs":4,"prompt_logprobs":0,"skip_special_tokens":false,"add_special_tokens":false,)"
       R"("use_beam_search":true,"length_penalty":0.75,"early_stopping":"never","priority":-2,"user":"u",)"
       R"("cache_salt":"s","timing":true,"structured_outputs":{"choice":["a","b"]},)"
-      R"("thinking_token_budget":6})");
+      R"("thinking_token_budget":6,"bad_words":["x","y z"],"allowed_token_ids":[8,9],"logprob_token_ids":[7],)"
+      R"("truncate_prompt_tokens":-1,"detokenize":false,"spaces_between_special_tokens":false,"stream_interval":5,)"
+      R"("prompt_embeds":[]})");
   EXPECT_TRUE(op.timing);
   const auto& request = *op.request;
   EXPECT_FALSE(request.prompt.has_value());
@@ -212,6 +216,13 @@ TEST(Protocol, EveryFieldOfGenerateReachesTheRequest) {
   EXPECT_EQ(params.frequency_penalty, 0.5);
   EXPECT_EQ(params.repetition_penalty, 1.25);
   EXPECT_EQ(params.logit_bias, (std::vector<std::pair<std::int64_t, double>>{{4, -1.5}, {-3, 2.0}}));
+  EXPECT_EQ(params.bad_words, (std::vector<std::string>{"x", "y z"}));
+  EXPECT_EQ(params.allowed_token_ids, (std::vector<std::int64_t>{8, 9}));
+  EXPECT_EQ(params.logprob_token_ids, (std::vector<std::int64_t>{7}));
+  EXPECT_EQ(request.truncate_prompt_tokens, -1);
+  EXPECT_FALSE(params.detokenize);
+  EXPECT_FALSE(params.spaces_between_special_tokens);
+  EXPECT_EQ(params.stream_interval, 5);
   EXPECT_EQ(params.logprobs, 4);
   EXPECT_EQ(params.prompt_logprobs, 0);
   EXPECT_FALSE(params.skip_special_tokens);
@@ -292,16 +303,24 @@ json written(const std::string& line) {
   return json::parse(line);
 }
 
-LogprobEntry entry(TokenId id, float logprob) {
-  return {id, logprob, 1, "t", {{id, logprob, "t"}, {9, -2.5F, "u"}}};
+/// One entry: "u" is token 9, all others are "t".
+Logprobs entry(TokenId id, float logprob) {
+  static const auto texts = [] {
+    const auto listed = std::make_shared<test::ListedTexts>();
+    while (listed->add("t") < 8) {
+    }
+    listed->add("u");
+    return listed;
+  }();
+  return test::one_logprob(texts, id, logprob, 1, {{id, logprob}, {9, -2.5F}});
 }
 
 TEST(Events, ADeltaCarriesTextIdsAndLogprobsOnlyWhenAsked) {
   std::string line;
-  append_delta(line, "a\"b", {1, "é\n\"", {7, -1}, {}});
+  append_delta(line, "a\"b", {1, "é\n\"", {7, -1}});
   EXPECT_EQ(written(line), json::parse(R"({"event":"delta","id":"a\"b","index":1,"text":"é\n\"","token_ids":[7,-1]})"));
   line.clear();
-  append_delta(line, "a", {0, "t", {7}, {entry(7, -0.5F)}});
+  append_delta(line, "a", {0, "t", {7}, entry(7, -0.5F)});
   EXPECT_EQ(written(line)["logprobs"], json::parse(R"([{"token_id":7,"logprob":-0.5,"rank":1,"token":"t",
     "bytes":[116],"top":[{"token_id":7,"logprob":-0.5,"token":"t","bytes":[116]},
                          {"token_id":9,"logprob":-2.5,"token":"u","bytes":[117]}]}])"));
@@ -310,9 +329,9 @@ TEST(Events, ADeltaCarriesTextIdsAndLogprobsOnlyWhenAsked) {
 TEST(Events, DoneCarriesEveryOutputUsageAndTiming) {
   RequestResult result;
   result.outputs.push_back({0, "x", {1, 2}, {}, FinishReason::stop, std::string("x"), -1.5, std::nullopt});
-  result.outputs.push_back({1, "", {}, {}, FinishReason::abort, {}, 0, std::vector<LogprobEntry>{entry(3, -1)}});
+  result.outputs.push_back({1, "", {}, {}, FinishReason::abort, {}, 0, entry(3, -1)});
   result.outputs.push_back({2, "", {2}, {}, FinishReason::stop, TokenId{2}, 0, std::nullopt});
-  result.prompt_logprobs = std::vector<std::optional<LogprobEntry>>{std::nullopt, entry(4, -3)};
+  result.prompt_logprobs = entry(4, -3);
   result.usage = {5, 2, 4};
   result.timing = {.queue_ms = 0.5, .ttft_ms = 1.25, .total_ms = 10, .cache_miss = 1, .preemptions = 3, .restarts = 2};
   std::string line;
