@@ -422,8 +422,11 @@ class Logs(WithKeys):
                 path, body = bodies[i // 10 % len(bodies)]
                 body = dict(body)
                 if i % 10 == 2:
-                    body["secret-of-the-field"] = PROMPT
-                if i % 10 == 3 and "max_tokens" in body:
+                    body["field-of-others"] = PROMPT  # its name is logged
+                if i % 10 == 3:
+                    field = next(name for name in ("prompt", "messages", "input") if name in body)
+                    body[field] = {"secret-of-the-field": PROMPT}
+                if i % 10 == 8 and "max_tokens" in body:
                     body["max_tokens"] = PROMPT
                 if i % 10 == 6 and path == "/v1/completions":
                     body["prompt"] = [10**12]

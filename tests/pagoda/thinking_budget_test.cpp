@@ -1,7 +1,6 @@
 // thinking_token_budget through the whole engine, with a model whose thinking stands between "?" and "!".
 
 #include <algorithm>
-#include <fstream>
 #include <functional>
 
 #include <gtest/gtest.h>
@@ -9,6 +8,7 @@
 #include "engine/grammar/compiled_grammar.hpp"
 #include "pagoda/engine.hpp"
 #include "tests/pagoda/test_models.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 namespace pagoda {
 namespace {
@@ -22,8 +22,9 @@ std::unique_ptr<Engine> engine_that_thinks(const std::function<void(EngineConfig
   config.kv_cache_dtype = "float32";
   config.cpu_isa = "scalar";
   config.chat_template = PAGODA_SOURCE_DIR "/examples/templates/chatml-tools.jinja";
-  config.answer_dialect = testing::TempDir() + "thinking_dialect.json";
-  std::ofstream(config.answer_dialect) << R"({"thinking": {"begin": "?", "end": "!\n"}})";
+  const test::TemporaryFolder folder;
+  folder.write("dialect.json", R"({"thinking": {"begin": "?", "end": "!\n"}})");
+  config.answer_dialect = (folder.path() / "dialect.json").string();
   if (change) change(config);
   auto engine = Engine::create(config);
   EXPECT_TRUE(engine) << engine.error().message;
