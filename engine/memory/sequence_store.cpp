@@ -81,12 +81,11 @@ Sequence& SequenceStore::get(SequenceId id) {
 void SequenceStore::forget_steps_from(StepId first) {
   if (first == 0) return;
   const auto failed = std::ranges::lower_bound(uncomputed_, first, {}, &std::pair<StepId, BlockId>::first);
-  // In the order of their ids: what was saved and loaded frees them in the same order.
+  // By block id: a manager that was saved and loaded knows the blocks in this order only, and must free them alike.
   std::sort(failed, uncomputed_.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-  std::for_each(failed, uncomputed_.end(), [&](const auto& entry) {
-    const auto [step, block] = entry;
+  for (const auto& [step, block] : std::ranges::subrange(failed, uncomputed_.end())) {
     if (device_.cache().contains(block) && device_.cache().computed_by(block) == step) device_.hide(block);
-  });
+  }
   uncomputed_.erase(failed, uncomputed_.end());
 }
 

@@ -26,7 +26,7 @@ from server import Server
 
 BODY = {"prompt": "Once upon a time", "max_tokens": 3, "temperature": 0}
 FRONT_END = 30  # so many allocations of a request of at least SMALLEST_OF_FRONT_END bytes are the front end's own
-# Smaller are the list with which nlohmann's destructor takes a small object apart: it must not fail, and has no way out.
+# The destructor of nlohmann's JSON allocates a list, and the process ends if that fails. For a small object the list is smaller.
 SMALLEST_OF_FRONT_END = 64
 SMALLEST = 256  # bytes; without the reserve what is smaller are the nodes of lists in CAF itself
 RESERVE = 16 << 20  # io::MemoryReserve::kBytes

@@ -271,7 +271,7 @@ def conversations():
         yield chat(f"llama.cpp #17071: a schema behind a prompt that is cached, time {number}", 200, 400, max_tokens=24,
                    messages=[{"role": "user", "content": "Tell of a bear. " * 20}], temperature=0.8, top_k=40, min_p=0.05,
                    response_format=schema({"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}))
-    yield chat("llama.cpp #17071: its fields that are nobody else's", 200, cache_prompt=True, samplers="edkypmxt",
+    yield chat("llama.cpp #17071: fields that only llama.cpp knows", 200, cache_prompt=True, samplers="edkypmxt",
                reasoning_format="none", json_schema={"type": "object"}, dynatemp_range=0)
     yield chat("no messages", messages=[])
     yield chat("messages that are none", messages=[None, 1, "x"])

@@ -193,6 +193,20 @@ TEST(DeviceFailure, StreamsThatFailOneAfterTheOtherFailTheRequestsThatRanAlone) 
   EXPECT_EQ(engine->stats().health, "ok");
 }
 
+TEST(DeviceFailure, StreamsThatFailOneAfterTheOtherEndTheEngine) {
+  const auto device = std::make_shared<test::SplitMemoryDevice>();
+  const auto engine = engine_on(device);
+  ASSERT_TRUE(engine);
+  constexpr int kAlways = 1000;
+  device->break_after("pagoda-step", 0, true, kAlways);
+  Result<RequestResult> refused;
+  for (int i = 0; i < 60; ++i) refused = engine->generate(request(1, 5));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::device_failed);
+  EXPECT_LT(device->num_streams_broken(), 30);
+  EXPECT_NE(engine->stats().health, "ok");
+}
+
 TEST(DeviceFailure, BlocksThatWereNotMovedAreComputedAgainAndTheTokensStayTheSame) {
   constexpr int kRequests = 8;
   constexpr std::int64_t kTokens = 100;

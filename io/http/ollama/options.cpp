@@ -53,7 +53,7 @@ wire::Json with_whole_numbers(wire::Json options) {
     if (!value.is_number_float()) continue;
     const auto number = value.get<double>();
     if (std::abs(number) > kExact || number != std::trunc(number)) continue;
-    // As read_json makes them: only what is below zero has a sign.
+    // Like read_json, this makes a signed integer of a negative number and an unsigned integer of every other one.
     value = number < 0 ? wire::Json(static_cast<std::int64_t>(number)) : wire::Json(static_cast<std::uint64_t>(number));
   }
   return options;

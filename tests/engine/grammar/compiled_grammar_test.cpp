@@ -88,7 +88,7 @@ TEST(CompiledGrammars, ForksGoOnByThemselves) {
 }
 
 TEST(CompiledGrammars, NothingFollowsWhereTheMasksOfARequestTakeMoreThanTheirBudget) {
-  // As many items as characters have come: written out, because repetitions are counted, which takes few.
+  // The work of a mask grows with the length of the text. A counted repetition would take little, so it is written out.
   std::string regex = "[ab]*a";
   for (int i = 0; i < 900; ++i) regex += "[ab]";
   const auto grammar = test::word_compiler()->compile(test::regex(regex)).value();

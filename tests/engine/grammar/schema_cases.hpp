@@ -18,6 +18,7 @@ struct SchemaCase {
   std::string schema;
   std::vector<std::string> accepted;
   std::vector<std::string> refused;
+  int least_texts = 11;  ///< of 300 random texts, so many end
 };
 
 inline void PrintTo(const SchemaCase& one, std::ostream* out) {
@@ -49,7 +50,7 @@ inline void expect_only_valid_texts(const SchemaCase& one) {
     ASSERT_FALSE(value.is_discarded()) << *text;
     ASSERT_TRUE(is_valid(value, stated, stated)) << *text;
   }
-  EXPECT_GT(num_texts, 0);
+  EXPECT_GE(num_texts, one.least_texts);
 }
 
 }  // namespace pagoda::test

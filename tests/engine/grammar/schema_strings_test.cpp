@@ -35,7 +35,8 @@ std::vector<SchemaCase> string_cases() {
       {"anchors_in_groups",
        with_pattern("(^|,)x($|,)"),
        {R"("x")", R"("a,x")", R"("x,b")", R"("q,x,q")"},
-       {R"("ax")", R"("xb")", R"(",ax,")"}},
+       {R"("ax")", R"("xb")", R"(",ax,")"},
+       1},
       {"anchors_of_every_branch", with_pattern("(?:^a$|^b)"), {R"("a")", R"("bc")"}, {R"("ac")", R"("xb")"}},
       {"email_of_zod",
        with_pattern(
@@ -189,6 +190,9 @@ TEST(SchemaCounts, BelowAPatternAreHeldExactly) {
   EXPECT_FALSE(test::takes(*compiled, text(199)));
   EXPECT_TRUE(test::takes(*compiled, text(900)));
   EXPECT_FALSE(test::takes(*compiled, text(901)));
+  const auto refusal =
+      test::refusal(test::schema(R"({"type":"string","pattern":"^(a|b)*c$","minLength":2000,"maxLength":9000})"));
+  EXPECT_NE(refusal.find("/maxLength"), std::string::npos) << refusal;
 }
 
 /// A mask costs no more work the greater a bound is, nor the farther a text has come.
