@@ -80,6 +80,32 @@ TEST(GivingWay, ASwappedRequestLetsAMoreUrgentOneInFirst) {
   }
 }
 
+/// Steps from the request of a third tenant to its first token. A tenant's request was preempted and does not fit
+/// beside the one that runs; the new tenant is served as much, and comes first by its name.
+int steps_to_first_token_of_the_next_tenant(bool swaps) {
+  SchedulerConfig config = config_of(SchedulingPolicy::fair, 16);
+  config.max_num_batched_tokens = 512;
+  config.can_swap = swaps;
+  config.preemption = swaps ? PreemptionPolicy::swap : PreemptionPolicy::recompute;
+  Service service(config,
+                  {.layout = KvLayout::uniform(16), .num_device_blocks = 100, .num_host_blocks = swaps ? 100 : 0});
+  service.add(1, 800, 600, 0, "a");
+  service.add(2, 600, 600, 0, "c");
+  while (service.num_preemptions[2] == 0 && service.step()) {
+  }
+  EXPECT_EQ(service.stats().preemptions_swap_total > 0, swaps);
+  const int before = service.num_steps;
+  service.add(3, 40, 20, 0, "b");
+  service.run();
+  EXPECT_EQ(service.finished.size(), 3U);
+  return service.first_token_in[3] - before;
+}
+
+TEST(GivingWay, ASwappedRequestHoldsBackNoTenantThatARecomputedOneLetsPass) {
+  EXPECT_LE(steps_to_first_token_of_the_next_tenant(/*swaps=*/false), 3);
+  EXPECT_LE(steps_to_first_token_of_the_next_tenant(/*swaps=*/true), 3);
+}
+
 TEST(LongPrompts, LetShortOnesPassWithinAFewSteps) {
   for (const int num_long : {1, 3}) {
     SchedulerConfig config = config_of(SchedulingPolicy::fcfs, 256);
@@ -96,6 +122,20 @@ TEST(LongPrompts, LetShortOnesPassWithinAFewSteps) {
     }
     EXPECT_LE(last, 4);
     // 64 short prompts of 1,280 tokens delay the long one by a step.
+    EXPECT_LE(service.first_token_in[1], 100'000 / 2048 + 3);
+  }
+}
+
+TEST(LongPrompts, LetMoreUrgentShortOnesPassWithinAFewSteps) {
+  for (const bool preempts : {true, false}) {
+    SchedulerConfig config = by_priority(256, preempts);
+    config.max_num_batched_tokens = 2048;
+    Service service(config, {.layout = KvLayout::uniform(16), .num_device_blocks = 40'000});
+    service.add(1, 100'000, 10, 5);
+    service.step();
+    service.add(2, 20, 10, -5);
+    service.run();
+    EXPECT_LE(service.first_token_in[2], 4);
     EXPECT_LE(service.first_token_in[1], 100'000 / 2048 + 3);
   }
 }

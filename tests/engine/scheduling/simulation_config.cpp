@@ -7,6 +7,18 @@
 #include <vector>
 
 namespace pagoda::test {
+namespace {
+
+/// Bounds what begins anew with each death of a worker, so that every run comes to its end.
+void bound_deaths(SimulationConfig& config) {
+  // Many sequences that each wait for masks, and begin anew with each death, would come to no end.
+  const bool workers_often_die = config.crash_chance > 0.01 || config.memory_loss_chance > 0;
+  if (workers_often_die && config.most_samples > 4) config.masks_are_late = false;
+  // Without prefix cache all is computed anew behind each death: more of them would leave no time for it.
+  if (!config.blocks.enable_prefix_caching) config.crash_chance = std::min(config.crash_chance, 0.01);
+}
+
+}  // namespace
 
 SimulationConfig random_simulation(std::uint64_t seed) {
   std::mt19937_64 random(seed * 0x9E3779B97F4A7C15U + 1);
@@ -55,11 +67,7 @@ SimulationConfig random_simulation(std::uint64_t seed) {
   config.scheduler.max_partial_long_prompts = pick(1, 1, 2);
   config.kills_are_crashes = pick(0, 1) == 1;
   config.masks_are_late = pick(0, 1) == 1;
-  // Many sequences that each wait for masks, and begin anew with each death, would come to no end.
-  const bool workers_often_die = config.crash_chance > 0.01 || config.memory_loss_chance > 0;
-  if (workers_often_die && config.most_samples > 4) config.masks_are_late = false;
-  // Without prefix cache all is computed anew behind each death: more of them would leave no time for it.
-  if (!config.blocks.enable_prefix_caching) config.crash_chance = std::min(config.crash_chance, 0.01);
+  bound_deaths(config);
   const KvGroup& kv = config.blocks.layout.only();
   const std::int32_t fewest_blocks = kv.peak_blocks(tokens_for_one, 1) + pick(0, 1, 4);
   // Smaller than a prompt, which then runs a token or two a step: it would never end between two deaths of workers.
@@ -72,6 +80,37 @@ SimulationConfig random_simulation(std::uint64_t seed) {
   return config;
 }
 
+SimulationConfig wide_simulation(std::uint64_t seed) {
+  SimulationConfig config = random_simulation(seed);
+  std::mt19937_64 random(seed * 0x9E3779B97F4A7C15U + 2);
+  const auto pick = [&](auto... values) {
+    const std::vector<std::int32_t> all{values...};
+    return all[random() % all.size()];
+  };
+  config.most_prompt_tokens = pick(3, 40, 90);
+  config.most_new_tokens = pick(2, 24, 60);
+  const std::int32_t tokens_for_one = config.most_prompt_tokens + config.most_new_tokens;
+  const std::int32_t block_size = pick(1, 3, 5, 7, 16, 32);
+  config.blocks.layout = KvLayout::uniform(block_size, pick(0, 0, 1, 2, 5, 64));
+  config.blocks.num_device_blocks = tokens_for_one * pick(1, 1, 2, 3, 6) / block_size + 2;
+  config.blocks.num_host_blocks = config.blocks.num_device_blocks * pick(0, 1, 3, 20) / 10;
+  config.blocks.watermark = pick(0, 1, 10, 30, 50) / 100.0;
+  auto& scheduler = config.scheduler;
+  scheduler.can_swap = config.blocks.num_host_blocks > 0;
+  scheduler.max_num_seqs = pick(1, 2, 3, 8, 64);
+  scheduler.max_num_batched_tokens =
+      std::max(scheduler.max_num_seqs, scheduler.enable_chunked_prefill ? pick(1, 3, 16, 400) : tokens_for_one);
+  const KvGroup& kv = config.blocks.layout.only();
+  scheduler.max_chunk_tokens = kv.has_window() ? kv.largest_chunk(config.blocks.num_device_blocks) : 0;
+  config.most_samples = pick(1, 2, 8, 64);
+  config.burst = pick(1, 6, 30);
+  config.beam_chance = pick(0, 20, 100) / 100.0;
+  config.eos_chance = pick(0, 3, 20) / 100.0;
+  config.resume_chance = pick(0, 30, 100) / 100.0;
+  bound_deaths(config);
+  return config;
+}
+
 std::string describe(const SimulationConfig& config) {
   const auto& scheduler = config.scheduler;
   const auto& blocks = config.blocks;
@@ -79,6 +118,7 @@ std::string describe(const SimulationConfig& config) {
                                                   {"device_blocks", blocks.num_device_blocks},
                                                   {"host_blocks", blocks.num_host_blocks},
                                                   {"prefix_caching", blocks.enable_prefix_caching},
+                                                  {"watermark", blocks.watermark},
                                                   {"window", blocks.layout.only().window},
                                                   {"chunked", scheduler.enable_chunked_prefill},
                                                   {"seqs", scheduler.max_num_seqs},
@@ -94,6 +134,9 @@ std::string describe(const SimulationConfig& config) {
                                                   {"samples", config.most_samples},
                                                   {"aborts", config.abort_chance},
                                                   {"stops", config.stop_chance},
+                                                  {"beams", config.beam_chance},
+                                                  {"eos", config.eos_chance},
+                                                  {"resumed", config.resume_chance},
                                                   {"grammars", config.grammar_chance},
                                                   {"budgets", config.budget_chance},
                                                   {"late_masks", config.masks_are_late},

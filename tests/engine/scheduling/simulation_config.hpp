@@ -34,6 +34,9 @@ struct SimulationConfig {
 
 /// A configuration drawn from the seed: every combination of features, with memory from ample to far too little.
 SimulationConfig random_simulation(std::uint64_t seed);
+/// Beyond what random_simulation draws: blocks of odd sizes, windows down to one token, a row or two, high watermarks,
+/// beams and resumed requests alone, prompts of two or three tokens, bursts of all requests.
+SimulationConfig wide_simulation(std::uint64_t seed);
 /// In one line.
 std::string describe(const SimulationConfig& config);
 

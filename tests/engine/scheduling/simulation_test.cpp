@@ -65,6 +65,14 @@ TEST(Simulation, EverySeedEndsEveryRequestWithItsOwnTokens) {
   EXPECT_GT(giving_way, kSometimes) << "groups must give way to more urgent ones";
 }
 
+TEST(Simulation, ConfigurationsThatFewHaveEndEveryRequestWithItsOwnTokens) {
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    const auto config = wide_simulation(seed);
+    const auto error = Simulation(config, seed).run();
+    ASSERT_FALSE(error) << "seed " << seed << ": " << *error << " (" << describe(config) << ")";
+  }
+}
+
 TEST(Simulation, RequestsThatComeFromElsewhereGoOnWithTheTokensThatTheyHave) {
   for (std::uint64_t seed = 0; seed < 1500; ++seed) {
     SimulationConfig config = random_simulation(seed);
