@@ -73,7 +73,8 @@ class DecodeLoad {
   BlockSpaceManager manager_;
 };
 
-/// One plan of 256 decoding sequences. Arguments: context length, waiting groups offered.
+/// One plan of 256 decoding sequences. Arguments: context length, waiting groups offered, whose prompts begin with the
+/// context of a running sequence.
 void plan_decode(benchmark::State& state, bool prefix_caching) {
   DecodeLoad load(static_cast<std::int32_t>(state.range(0)), prefix_caching);
   // Too large for what is left, so the head of the line is looked at in each plan and stays.
@@ -103,6 +104,28 @@ void contexts_and_waiting(benchmark::internal::Benchmark* bench) {
 }
 BENCHMARK(plan_decode_with_prefix_cache)->Apply(contexts_and_waiting);
 BENCHMARK(plan_decode_without_prefix_cache)->Apply(contexts_and_waiting);
+
+/// Contexts that make the prefix of the head long: it waits for memory, and its prefix is looked up in each plan.
+BENCHMARK(plan_decode_with_prefix_cache)
+    ->ArgsProduct({{1'024, 8'192, 32'768}, {1}})
+    ->ArgNames({"context", "waiting"})
+    ->UseManualTime()
+    ->Iterations(kNumSteps)
+    ->Unit(benchmark::kMicrosecond);
+
+/// An empty plan whose step counts as failed, as where a request is aborted between a plan and its answer. Argument:
+/// context length of 256 sequences, whose blocks are all in the prefix cache.
+void plan_behind_failed_step(benchmark::State& state) {
+  DecodeLoad load(static_cast<std::int32_t>(state.range(0)), true);
+  StepId step = load.decode_step().step;
+  for (auto _ : state) {
+    PlanStep request = next_step(++step);
+    request.first_failed_step = step;
+    benchmark::DoNotOptimize(load.manager().plan(request));
+  }
+  state.counters["blocks"] = load.manager().stats().device_blocks_total;
+}
+BENCHMARK(plan_behind_failed_step)->Arg(128)->Arg(32'768)->ArgName("context")->Unit(benchmark::kMicrosecond);
 
 /// Admission of a prompt of which all but the last token is cached, and its release: what a prefix hit costs in memory
 /// management. Argument: prompt tokens.

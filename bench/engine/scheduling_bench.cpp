@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <memory>
@@ -20,7 +21,7 @@ namespace {
 constexpr std::int32_t kBlockSize = 16;
 constexpr std::int32_t kNumRunning = 256;
 constexpr std::int32_t kNumSteps = 512;
-constexpr std::int32_t kNumTenants = 16;
+constexpr std::int32_t kCachedPromptTokens = 2000;
 
 enum class Journal : std::uint8_t { none, all, without_tokens };
 
@@ -30,7 +31,12 @@ struct Load {
   SchedulingPolicy policy = SchedulingPolicy::fcfs;
   bool churn = false;    ///< in each step one request ends and the next of the queue takes its place
   bool prompts = false;  ///< nobody decodes yet: a small budget goes to one prompt after the other
+  bool scarce = false;   ///< all prompts fit, but not what is decoded: requests are preempted all the time
   Journal journal = Journal::none;
+  std::int32_t num_samples = 1;         ///< n of each request
+  std::int32_t num_tenants = 16;        ///< whose requests alternate
+  std::int32_t num_cached_prompts = 0;  ///< of kCachedPromptTokens, in the prefix cache and used no more
+  std::int32_t num_steps = kNumSteps;   ///< that are measured
 };
 
 /// In a file of the usual size, which is gone when the benchmark is.
@@ -58,7 +64,9 @@ SchedulerConfig scheduler_config(const Load& load) {
 memory::BlockSpaceConfig block_config(const Load& load) {
   memory::BlockSpaceConfig config;
   config.layout = KvLayout::uniform(kBlockSize);
-  config.num_device_blocks = (kNumRunning + 2) * ((load.context + 2 * kNumSteps) / kBlockSize + 2);
+  const std::int32_t most_new_tokens = load.scarce ? 0 : 2 * load.num_steps;
+  config.num_device_blocks = (kNumRunning + 2) * ((load.context + most_new_tokens) / kBlockSize + 2) +
+                             load.num_cached_prompts * (kCachedPromptTokens / kBlockSize + 1);
   return config;
 }
 
@@ -67,8 +75,12 @@ class Service {
  public:
   explicit Service(const Load& load, const journal::SharedJournal& journal)
       : load_(load), scheduler_(scheduler_config(load), journal), blocks_(block_config(load), journal) {
+    for (int i = 0; i < load.num_cached_prompts; ++i) {
+      add(kCachedPromptTokens, 1);
+      step();
+    }
     if (!load.prompts) {
-      for (int i = 0; i < kNumRunning; ++i) add();
+      for (int i = 0; i < kNumRunning; i += load.num_samples) add();
       step();  // the prompts
       step();  // their blocks are computed
     }
@@ -76,17 +88,21 @@ class Service {
   }
 
   void add() {
+    // The first ones end one after the other, the later ones when their turn comes again.
+    const RequestId id = last_id_ + 1;
+    add(load_.context, !load_.churn ? 1 << 20 : id <= kNumRunning ? static_cast<std::int64_t>(id) + 1 : kNumRunning);
+  }
+
+  void add(std::int32_t num_prompt_tokens, std::int64_t max_tokens) {
     auto spec = std::make_shared<RequestSpec>();
     spec->id = ++last_id_;
-    auto prompt = std::make_shared<TokenIds>(static_cast<std::size_t>(load_.context));
+    auto prompt = std::make_shared<TokenIds>(static_cast<std::size_t>(num_prompt_tokens));
     for (std::size_t i = 0; i < prompt->size(); ++i) (*prompt)[i] = static_cast<TokenId>(spec->id * 31 + i);
     spec->prompt = std::move(prompt);
-    // The first ones end one after the other, the later ones when their turn comes again.
-    spec->sampling.max_tokens = !load_.churn              ? 1 << 20
-                                : spec->id <= kNumRunning ? static_cast<std::int64_t>(spec->id) + 1
-                                                          : kNumRunning;
+    spec->sampling.max_tokens = max_tokens;
+    spec->sampling.n = load_.num_samples;
     spec->priority = static_cast<std::int64_t>(spec->id % 5);
-    spec->user = "tenant-" + std::to_string(spec->id % kNumTenants);
+    spec->user = "tenant-" + std::to_string(spec->id % static_cast<RequestId>(load_.num_tenants));
     spec->arrival_us = static_cast<TimeUs>(spec->id);
     scheduler_.add_group(std::move(spec));
   }
@@ -104,7 +120,7 @@ class Service {
                              work.end_position(),
                              {static_cast<std::int32_t>(result.samples.size()), work.num_samples},
                              {}});
-      if (work.num_samples > 0) result.samples.push_back({static_cast<TokenId>(now_), 0, 0, {}});
+      for (int i = 0; i < work.num_samples; ++i) result.samples.push_back({static_cast<TokenId>(now_), 0, 0, {}});
     }
     rows_ += static_cast<std::int64_t>(execute->work.size());
     const auto ran = std::chrono::steady_clock::now();
@@ -114,6 +130,7 @@ class Service {
   }
 
   std::int64_t rows() const { return rows_; }
+  EngineStats stats() const { return scheduler_.core().stats(); }
 
  private:
   Load load_;
@@ -129,8 +146,15 @@ void plan_steps(benchmark::State& state, Load load) {
   load.num_waiting = static_cast<std::int32_t>(state.range(1));
   Service service(load, journal_for(load));
   const std::int64_t before = service.rows();
-  for (auto _ : state) state.SetIterationTime(service.step());
+  double longest = 0;
+  for (auto _ : state) {
+    const double seconds = service.step();
+    longest = std::max(longest, seconds);
+    state.SetIterationTime(seconds);
+  }
   state.counters["rows"] = static_cast<double>(service.rows() - before) / static_cast<double>(state.iterations());
+  state.counters["max_us"] = longest * 1e6;
+  if (load.scarce) state.counters["preemptions"] = static_cast<double>(service.stats().preemptions_recompute_total);
 }
 
 void waiting_and_contexts(benchmark::internal::Benchmark* bench) {
@@ -154,6 +178,32 @@ BENCHMARK_CAPTURE(plan_steps, churn_fcfs, Load{.policy = SchedulingPolicy::fcfs,
 BENCHMARK_CAPTURE(plan_steps, churn_priority, Load{.policy = SchedulingPolicy::priority, .churn = true})
     ->Apply(waiting_alone);
 BENCHMARK_CAPTURE(plan_steps, churn_fair, Load{.policy = SchedulingPolicy::fair, .churn = true})->Apply(waiting_alone);
+
+BENCHMARK_CAPTURE(plan_steps, decode_fair_of_10000_tenants,
+                  Load{.policy = SchedulingPolicy::fair, .num_tenants = 10'000})
+    ->Apply(waiting_alone);
+BENCHMARK_CAPTURE(plan_steps, churn_fair_of_10000_tenants,
+                  Load{.policy = SchedulingPolicy::fair, .churn = true, .num_tenants = 10'000})
+    ->Apply(waiting_alone);
+
+void nothing_waits(benchmark::internal::Benchmark* bench) {
+  bench->Args({608, 0})->ArgNames({"context", "waiting"})->UseManualTime();
+  bench->Iterations(kNumSteps)->Unit(benchmark::kMicrosecond);
+}
+BENCHMARK_CAPTURE(plan_steps, decode_of_4_requests, Load{.num_samples = 64})->Apply(nothing_waits);
+BENCHMARK_CAPTURE(plan_steps, preemptions, Load{.scarce = true})->Apply(nothing_waits);
+
+/// Long enough for several segments of the journal, each of which has the state of a large prefix cache.
+constexpr std::int32_t kStepsOfSegments = 6'000;
+void several_segments(benchmark::internal::Benchmark* bench) {
+  bench->Args({128, 0})->ArgNames({"context", "waiting"})->UseManualTime();
+  bench->Iterations(kStepsOfSegments)->Unit(benchmark::kMicrosecond);
+}
+BENCHMARK_CAPTURE(plan_steps, decode_beside_large_cache, Load{.num_cached_prompts = 300, .num_steps = kStepsOfSegments})
+    ->Apply(several_segments);
+BENCHMARK_CAPTURE(plan_steps, decode_beside_large_cache_recorded,
+                  Load{.journal = Journal::all, .num_cached_prompts = 300, .num_steps = kStepsOfSegments})
+    ->Apply(several_segments);
 
 /// At the end of the steps every row has been taken.
 void prompts_of_many(benchmark::internal::Benchmark* bench) {
