@@ -9,6 +9,7 @@ import contextlib
 import http.client
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -24,7 +25,7 @@ from server import CHATML, Server, slow_model
 
 SLOWNESS = float(os.environ.get("PAGODA_SLOWNESS", "1"))  # of a build with sanitizers
 
-pagoda = model = None
+pagoda = model = demo = None
 flags = ()
 
 PROMPTS = ["Once upon a time there was a little", "The old bear sat in his house and looked",
@@ -39,11 +40,11 @@ def free_port():
 class KilledServer:
     """A server that is killed and started again at its addresses."""
 
-    def __init__(self, *more, journal=None):
+    def __init__(self, *more, journal=None, is_fast=False):
         self.http_port, self.lines_port = free_port(), free_port()
-        self.command = [pagoda, "serve", "--model", model, "--http", f"127.0.0.1:{self.http_port}", "--listen",
-                        f"127.0.0.1:{self.lines_port}", "--kv-cache-memory", "0.1", "--log-level", "info",
-                        "--chat-template", CHATML, *flags, *more]
+        self.command = [pagoda, "serve", "--model", demo if is_fast else model, "--http", f"127.0.0.1:{self.http_port}",
+                        "--listen", f"127.0.0.1:{self.lines_port}", "--kv-cache-memory", "0.1", "--log-level", "info",
+                        "--chat-template", CHATML, *(() if is_fast else flags), *more]
         if journal:
             self.command += ["--journal", journal, "--recover", journal]
         self.host, self.port = "127.0.0.1", self.http_port
@@ -78,6 +79,7 @@ class KilledServer:
     request = Server.request
     json = Server.json
     stats = Server.stats
+    wait_until_idle = Server.wait_until_idle
 
 
 class HttpStream:
@@ -287,8 +289,8 @@ def line_bodies(max_tokens):
 
 
 class Case(unittest.TestCase):
-    def server(self, *more, journal=None):
-        server = KilledServer(*more, journal=journal)
+    def server(self, *more, **kind):
+        server = KilledServer(*more, **kind)
         server.start()
         self.addCleanup(server.log.close)
         self.addCleanup(server.end)
@@ -376,6 +378,41 @@ class KilledServers(Case):
         self.assertEqual([e.replace("cmpl-again", "cmpl-same") for e in stream.content()], expected.content())
         # It went on with the tokens that it had.
         self.assertLess(server.stats()["generation_tokens_total"], 60 - 5)
+
+    def test_a_server_with_little_memory_that_is_killed_again_and_again_loses_nothing(self):
+        """Also while it starts, and with a journal whose segments are overwritten."""
+        bodies = [dict(body, id=f"{body['id']}-{i}", seed=100 * i + body["seed"]) for i in range(2)
+                  for body in line_bodies(200)]
+        undisturbed = self.server(is_fast=True)
+        expected = LineClient(undisturbed, bodies)
+        self.finish([expected])
+        undisturbed.end()
+        for seed, more in ((1, ("--preemption-mode", "recompute")),
+                           (2, ("--preemption-mode", "swap", "--num-host-blocks", "50", "--worker-processes"))):
+            chance = random.Random(seed)
+            journal = os.path.join(self.folder(), "j")
+            server = self.server("--num-device-blocks", "80", "--block-size", "16", "--max-num-seqs", "8",
+                                 "--journal-mib", "1", *more, journal=journal, is_fast=True)
+            client = LineClient(server, bodies)
+            num_kills = 0
+            while num_kills < 8 and not client.ended.is_set():
+                told = sum(len(events) for events in client.events.values())
+                self.wait_for(lambda: sum(len(events) for events in client.events.values()) > told + 100 or
+                              client.ended.is_set(), "nothing is streamed")
+                server.kill()
+                num_kills += 1
+                for _ in range(chance.choice((0, 1, 2))):
+                    server.process = subprocess.Popen(server.command, stdout=subprocess.PIPE, stderr=server.log, text=True)
+                    time.sleep(chance.random() * 0.3)
+                    server.kill()
+                server.start()
+            self.finish([client])
+            self.assertGreaterEqual(num_kills, 4, "all was done too early")
+            for name, events in expected.content().items():
+                self.assertEqual(client.content()[name], events, f"{name}, seed {seed}")
+            stats = server.stats()
+            self.assertEqual((stats["requests_running"], stats["requests_waiting"]), (0, 0))
+            server.end()
 
     def test_what_had_ended_is_kept_for_who_had_not_read_its_end(self):
         journal = os.path.join(self.folder(), "j")
@@ -502,13 +539,13 @@ class Limits(Case):
                 self.assertNotEqual(event["event"], "error", event)
                 left -= event["event"] == "done"
 
-    def run_live(self, server, count, **body):
-        """The number of events of each live request that its client has seen before the server is killed."""
+    def run_live(self, server, count, at_least=3, **body):
+        """The number of events of each live request that its client has seen: so many at least."""
         say, file = self.lines(server)
         say(*({"id": f"live-{i}", "prompt": PROMPTS[i % 4], "max_tokens": 300, "ignore_eos": True, "temperature": 0,
                "resumable": True, **body} for i in range(count)))
         seen = {f"live-{i}": 0 for i in range(count)}
-        while min(seen.values()) < 3:
+        while min(seen.values()) < at_least:
             event = read_event(file)
             self.assertEqual(event["event"], "delta", event)
             seen[event["id"]] += 1
@@ -558,6 +595,29 @@ class Limits(Case):
         server.start()
         ends = self.outcomes(server, {f"ended-{i}": 0 for i in range(120)})
         self.assertEqual({name: end for name, end in ends.items() if end != "done"}, {})
+
+
+    def test_a_large_prefix_cache_leaves_room_for_live_requests_in_a_small_journal(self):
+        """The state of the cache's blocks is larger than a segment of the journal, of which several are begun."""
+        journal = os.path.join(self.folder(), "j")
+        server = self.server("--block-size", "1", "--num-device-blocks", "12000", "--max-num-seqs", "16", "--journal-mib",
+                             "1", journal=journal, is_fast=True)
+        say, file = self.lines(server)
+        prompts = [[0] + [300 + (i * i + 7 * k * i) % 700 for i in range(480)] for k in range(12)]
+        say(*({"id": f"cached-{k}", "prompt_token_ids": prompt, "max_tokens": 1, "stream": False}
+              for k, prompt in enumerate(prompts)))
+        self.assertEqual({read_event(file)["event"] for _ in prompts}, {"done"})
+        self.assertGreater(server.wait_until_idle(60)["device_blocks_cached"], 5000)
+        for i in range(2):
+            say(*({"id": f"plain-{i}-{k}", "prompt": PROMPTS[k % 4], "max_tokens": 500, "ignore_eos": True,
+                   "temperature": 0, "stream": False} for k in range(8)))
+            if i == 0:
+                self.assertEqual({read_event(file)["event"] for _ in range(8)}, {"done"})
+        seen = self.run_live(server, 3, at_least=150)
+        server.kill()
+        server.start()
+        self.assertIn("recovering 3 live requests", server.said())
+        self.assertEqual(self.outcomes(server, seen), dict.fromkeys(seen, "done"))
 
 
 class PlannedRestarts(Case):

@@ -10,6 +10,7 @@ import unittest
 
 from raw_stream import RawStream
 from server import Server
+from worker_load import Connection, run
 
 PROMPT = "Once upon a time there was a little"
 LONG = {"prompt": PROMPT, "max_tokens": 900, "ignore_eos": True, "stream": True}
@@ -17,8 +18,8 @@ pagoda = model = None
 
 
 class Service(unittest.TestCase):
-    def start(self, *flags):
-        server = Server(pagoda, model, *flags)
+    def start(self, *flags, **more):
+        server = Server(pagoda, model, *flags, **more)
         server.__enter__()
         self.addCleanup(server.__exit__)
         return server
@@ -51,6 +52,18 @@ class Service(unittest.TestCase):
             stream.close()
         server.wait_until_idle(5)
         self.assertEqual(self.status(server, "GET", "/ready"), 200)
+
+    def test_idle_time_behind_refused_texts_says_nothing_of_the_next_requests(self):
+        server = self.start("--max-num-seqs", "4", "--target-ttft-ms", "1000", json_lines=True)
+        connection = Connection((server.host, server.json_lines_port))
+        self.addCleanup(connection.close)
+        too_long = {"op": "generate", "prompt": PROMPT * 300, "max_tokens": 2, "stream": False}
+        codes = {outcome.error["code"] for outcome in run(connection, [too_long] * 40)}  # more at once than there are rows
+        self.assertEqual(codes, {"context_too_long"})
+        time.sleep(4)
+        short = {"op": "generate", "prompt": PROMPT, "max_tokens": 2, "stream": False}
+        for _ in range(10):
+            self.assertEqual([outcome.error for outcome in run(connection, [short] * 12)], [None] * 12)
 
     def test_a_drain_is_told_to_whoever_comes(self):
         server = self.start()

@@ -5,10 +5,13 @@ what. Standard library only.
 
 usage: several_models_test.py PAGODA MODEL_DIR MODELS_DIR [unittest arguments]
 """
+import collections
 import contextlib
 import http.client
+import itertools
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -21,6 +24,7 @@ import time
 import unittest
 
 import exposition
+import worker_load
 from server import CHATML, Server, slow_model
 
 PROMPT = "Once upon a time"
@@ -377,6 +381,29 @@ class LoadingTest(Several):
         self.open_gate()
         eventually(lambda: server.states()["gate"] == "loaded", "the load has gone on")
 
+    def test_the_wait_for_a_model_counts_in_the_time_that_its_requests_have(self):
+        gate = {**self.gated(), "request_timeout": 0.3}
+        server = self.start({"gate": gate, "a": {"model": model}}, "--model-load-timeout", "60")
+        status, _, body = server.request("POST", "/v1/completions", {**SHORT, "model": "gate"})
+        self.assertEqual((status, json.loads(body)["error"]["code"]), (504, "timeout"))
+        self.assertEqual(self.waiting(server), 0)
+        self.open_gate()
+        eventually(lambda: server.states()["gate"] == "loaded", "the load has gone on")
+        self.assertEqual(server.complete("gate")["model"], "gate")
+
+    def test_the_wait_for_a_model_is_time_in_the_queue(self):
+        server = self.start({"gate": self.gated()}, json_lines=True)
+        with socket.create_connection((server.host, server.json_lines_port), timeout=PATIENCE) as connection:
+            lines = connection.makefile("rw")
+            lines.write(json.dumps({**SHORT, "id": "x", "model": "gate", "stream": False}) + "\n")
+            lines.flush()
+            eventually(lambda: self.waiting(server) == 1, "it waits")
+            time.sleep(0.3)
+            self.open_gate()
+            timing = json.loads(lines.readline())["timing"]
+        self.assertGreaterEqual(timing["queue_ms"], 300)
+        self.assertGreaterEqual(timing["total_ms"], timing["queue_ms"])
+
     def test_a_client_that_goes_away_waits_no_longer(self):
         server = self.start({"gate": self.gated(), "a": {"model": model}})
         connection = http.client.HTTPConnection(server.host, server.port, timeout=PATIENCE)
@@ -529,6 +556,91 @@ class WorkerProcessTest(Several):
         self.assertEqual(server.complete("a")["choices"][0]["text"], before)
         self.assertEqual(server.facts("a")["worker_deaths_total"], 1)
         self.assertEqual(server.facts("b")["worker_deaths_total"], 0)
+
+
+class ChaosTest(Several):
+    """Models come and go under load, while clients cancel and leave, workers die and files are not there for a while."""
+
+    SECONDS = 3
+    NAMES = ("moves", "in-a-process", "goes-at-once")
+    BODY = {"prompt": PROMPT, "temperature": 0, "ignore_eos": True}
+    ERRORS = {"timeout", "queue_full", "internal"}  # of a load that failed, say
+
+    def setUp(self):
+        super().setUp()
+        self.problems, self.ends = [], collections.Counter()
+        self.until = time.monotonic() + self.SECONDS
+
+    def client(self, server, seed):
+        chance = random.Random(seed)
+        for number in itertools.count():
+            if time.monotonic() > self.until:
+                return
+            with socket.create_connection((server.host, server.json_lines_port), timeout=PATIENCE) as connection:
+                lines = connection.makefile("rw")
+                live = {}
+                for k in range(chance.choice((1, 3, 8))):
+                    body = {**self.BODY, "id": f"{number}-{k}", "model": chance.choice(self.NAMES), "stream": False,
+                            "max_tokens": chance.choice((1, 5, 60)), "n": chance.choice((1, 1, 3))}
+                    if chance.random() < 0.2:
+                        body["timeout_ms"] = chance.choice((1, 50, 500))
+                    live[body["id"]] = body
+                    lines.write(json.dumps(body) + "\n")
+                cancelled = {name for name in live if chance.random() < 0.15}
+                for name in cancelled:
+                    lines.write(json.dumps({"op": "cancel", "id": name}) + "\n")
+                lines.flush()
+                if chance.random() < 0.2:
+                    time.sleep(chance.random() * 0.05)
+                    continue  # it leaves
+                while live:
+                    event = json.loads(lines.readline())
+                    if event["event"] == "error" and event["error"]["code"] == "unknown_id":
+                        continue  # what was to be cancelled has ended
+                    self.judge(live.pop(event["id"]), event, event["id"] in cancelled)
+
+    def judge(self, body, event, is_cancelled):
+        self.ends[event["event"]] += 1
+        if event["event"] == "error":
+            if event["error"]["code"] not in self.ERRORS:
+                self.problems.append(event)
+            return
+        for output in event["outputs"]:
+            ids = output["token_ids"]
+            if ids != self.tokens[:len(ids)] or len(ids) < body["max_tokens"] and not is_cancelled:
+                self.problems.append((body, event))
+
+    def disturb(self, server, folder):
+        chance = random.Random(5)
+        while time.monotonic() < self.until:
+            time.sleep(chance.random() * 0.4)
+            if chance.random() < 0.4:
+                os.rename(folder, folder + "-away")
+                time.sleep(chance.random() * 0.2)
+                os.rename(folder + "-away", folder)
+            else:
+                for pid, _ in worker_load.children(server.process.pid):
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, chance.choice((signal.SIGKILL, signal.SIGKILL, signal.SIGSTOP)))
+
+    def test_every_request_ends_with_its_own_tokens_or_an_error(self):
+        folder = self.path("moves")
+        shutil.copytree(model, folder)
+        models = {"moves": {"model": folder}, "in-a-process": {"model": model, "worker_processes": True},
+                  "goes-at-once": {"model": model, "keep_alive": 0}}
+        server = self.start(models, "--max-loaded-models", "1", "--model-load-timeout", "20", json_lines=True)
+        body = {**self.BODY, "model": "goes-at-once", "max_tokens": 60, "return_token_ids": True}
+        self.tokens = server.json("POST", "/v1/completions", body)["choices"][0]["token_ids"]
+        self.assertEqual(len(self.tokens), 60)
+        self.until = time.monotonic() + self.SECONDS
+        joins = [self.in_background(lambda seed=seed: self.client(server, seed)) for seed in range(4)]
+        joins.append(self.in_background(lambda: self.disturb(server, folder)))
+        for join in joins:
+            join()
+        self.assertEqual(self.problems, [])
+        self.assertGreater(self.ends["done"], 20, self.ends)
+        for name in self.NAMES:
+            self.assertEqual(server.complete(name)["usage"]["completion_tokens"], SHORT["max_tokens"])
 
 
 if __name__ == "__main__":

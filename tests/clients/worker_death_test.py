@@ -216,20 +216,34 @@ class Workers(unittest.TestCase):
         self.expect_undisturbed(outcomes)
         self.assertEqual(server.process.wait(30), 0)
 
-    def test_workers_that_are_killed_again_and_again_leave_nothing_behind(self):
-        server = self.start()
-        self.expect_undisturbed(self.submit(80), 80)
-        descriptors = server.num_descriptors()
-        for _ in range(8):
-            outcomes = self.submit(80)
-            server.wait_for(lambda s: s["requests_running"] > 0)
-            server.kill_worker()
-            self.expect_undisturbed(outcomes, 80)
-        stats = server.wait_for(lambda s: s["health"] == "ok")
-        self.assertEqual((stats["worker_deaths_total"], stats["requests_failed_total"]), (8, 0))
-        self.assertEqual(server.workers(), stats["worker_pids"])
-        self.assertEqual(server.zombies(), [])
-        self.assertLessEqual(server.num_descriptors(), descriptors)
+    def test_workers_that_die_again_and_again_leave_nothing_behind(self):
+        signals = (signal.SIGKILL, signal.SIGSEGV, signal.SIGKILL, signal.SIGSTOP, signal.SIGKILL, signal.SIGSEGV)
+        for flags in ((), ("--standby-worker",)):
+            server = self.start(*flags)
+            self.expect_undisturbed(self.submit(80), 80)
+            before = self.held_by(server)
+            for sig in signals:
+                outcomes = self.submit(80)
+                server.wait_for(lambda s: s["requests_running"] > 0)
+                server.kill_worker(sig)
+                self.expect_undisturbed(outcomes, 80)
+            if flags:
+                self.standby(server)
+            stats = server.wait_for(lambda s: s["health"] == "ok" and s["worker_pids"])
+            self.assertEqual((stats["worker_deaths_total"], stats["worker_hangs_total"]), (len(signals) - 1, 1))
+            self.assertEqual(stats["requests_failed_total"], 0)
+            self.assertEqual(len(server.workers()), 2 if flags else 1)
+            self.assertEqual(server.zombies(), [])
+            held = self.held_by(server)
+            self.assertLessEqual(held["descriptors"], before["descriptors"])
+            self.assertLessEqual(held["threads"], before["threads"])
+            self.assertLess(held["resident"], before["resident"] + (32 << 20))  # the KV cache has more
+
+    def held_by(self, server):
+        with open(f"/proc/{server.process.pid}/statm") as file:
+            resident = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        return {"descriptors": server.num_descriptors(), "resident": resident,
+                "threads": len(os.listdir(f"/proc/{server.process.pid}/task"))}
 
     def test_a_stopped_worker_is_told_by_health_and_replaced(self):
         server = self.start()
