@@ -603,13 +603,13 @@ class Limits(Case):
         server = self.server("--block-size", "1", "--num-device-blocks", "12000", "--max-num-seqs", "16", "--journal-mib",
                              "1", journal=journal, is_fast=True)
         say, file = self.lines(server)
-        prompts = [[0] + [300 + (i * i + 7 * k * i) % 700 for i in range(480)] for k in range(12)]
+        prompts = [[0] + [300 + (i * i + 7 * k * i) % 700 for i in range(480)] for k in range(16)]
         say(*({"id": f"cached-{k}", "prompt_token_ids": prompt, "max_tokens": 1, "stream": False}
               for k, prompt in enumerate(prompts)))
         self.assertEqual({read_event(file)["event"] for _ in prompts}, {"done"})
-        self.assertGreater(server.wait_until_idle(60)["device_blocks_cached"], 5000)
+        self.assertGreater(server.wait_until_idle(60)["device_blocks_cached"], 7000)
         for i in range(2):
-            say(*({"id": f"plain-{i}-{k}", "prompt": PROMPTS[k % 4], "max_tokens": 500, "ignore_eos": True,
+            say(*({"id": f"plain-{i}-{k}", "prompt": PROMPTS[k % 4], "max_tokens": 300, "ignore_eos": True, "logprobs": 20,
                    "temperature": 0, "stream": False} for k in range(8)))
             if i == 0:
                 self.assertEqual({read_event(file)["event"] for _ in range(8)}, {"done"})
