@@ -188,6 +188,10 @@ struct SequenceGroup {
     for (const Sequence& s : sequences) count += s.state == SequenceState::finished ? 0 : 1;
     return count;
   }
+  /// Rows that must be free for some of its sequences to begin.
+  std::int32_t rows_wanted() const {
+    return rows_reserved > 0 && !decoding->has_independent_sequences() ? 0 : decoding->num_rows(*this);
+  }
   /// Whether nothing of it may come in now, since the masks of those that wait are still to be made.
   bool awaits_masks() const {
     return std::ranges::none_of(sequences,
