@@ -113,6 +113,7 @@ AdmissionCandidate StepPlanning::admission_of(const SequenceGroup& group, Sequen
 /// False where nothing behind the group may come in. Long prompts that the block manager has passed over are offered
 /// again when one may begin.
 bool StepPlanning::add_waiting_group(SequenceGroup& group, PlanStep& plan, Room& room) {
+  if (group.awaits_masks()) return true;
   // Preempted with results still to come: nothing may overtake it. Of several sequences that go on by themselves, some
   // may run meanwhile.
   const bool goes_on_together = group.sequences.size() == 1 || !group.decoding->has_independent_sequences();
