@@ -7,18 +7,6 @@
 #include <vector>
 
 namespace pagoda::test {
-namespace {
-
-/// Bounds what begins anew with each death of a worker, so that every run comes to its end.
-void bound_deaths(SimulationConfig& config) {
-  // Many sequences that each wait for masks, and begin anew with each death, would come to no end.
-  const bool workers_often_die = config.crash_chance > 0.01 || config.memory_loss_chance > 0;
-  if (workers_often_die && config.most_samples > 4) config.masks_are_late = false;
-  // Without prefix cache all is computed anew behind each death: more of them would leave no time for it.
-  if (!config.blocks.enable_prefix_caching) config.crash_chance = std::min(config.crash_chance, 0.01);
-}
-
-}  // namespace
 
 SimulationConfig random_simulation(std::uint64_t seed) {
   std::mt19937_64 random(seed * 0x9E3779B97F4A7C15U + 1);
@@ -67,7 +55,8 @@ SimulationConfig random_simulation(std::uint64_t seed) {
   config.scheduler.max_partial_long_prompts = pick(1, 1, 2);
   config.kills_are_crashes = pick(0, 1) == 1;
   config.masks_are_late = pick(0, 1) == 1;
-  bound_deaths(config);
+  // Without prefix cache all is computed anew behind each death: more of them would leave no time for it.
+  if (!config.blocks.enable_prefix_caching) config.crash_chance = std::min(config.crash_chance, 0.01);
   const KvGroup& kv = config.blocks.layout.only();
   const std::int32_t fewest_blocks = kv.peak_blocks(tokens_for_one, 1) + pick(0, 1, 4);
   // Smaller than a prompt, which then runs a token or two a step: it would never end between two deaths of workers.
@@ -107,7 +96,8 @@ SimulationConfig wide_simulation(std::uint64_t seed) {
   config.beam_chance = pick(0, 20, 100) / 100.0;
   config.eos_chance = pick(0, 3, 20) / 100.0;
   config.resume_chance = pick(0, 30, 100) / 100.0;
-  bound_deaths(config);
+  // As random_simulation bounds them.
+  if (!config.blocks.enable_prefix_caching) config.crash_chance = std::min(config.crash_chance, 0.01);
   return config;
 }
 
