@@ -60,9 +60,9 @@ TEST(FairPolicy, WhatAPreemptionCostsIsNotChargedToTheTenantThatLosesItsMemory) 
   while (service.finished.size() < 8 || service.num_tokens[kLate] < 60) ASSERT_TRUE(service.step());
   ASSERT_GT(service.num_preemptions[kLate], 0);
   // Served: 8 * (16 + 60) tokens of one tenant, 300 + 60 of the other, which computed its 300 and more twice.
-  service.add(10, 100, 1, 0, "early");
-  service.add(11, 100, 1, 0, "late");
-  EXPECT_EQ(service.head_of_queue(), 11U);
+  service.add(10, 100, 1, 0, "late");
+  service.add(11, 100, 1, 0, "early");  // on a level, it would come first by its name
+  EXPECT_EQ(service.head_of_queue(), 10U);
 }
 
 }  // namespace

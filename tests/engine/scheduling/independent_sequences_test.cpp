@@ -94,25 +94,24 @@ TEST(IndependentSequences, StartWhenARowIsFreeAsASingleSequenceDoes) {
 }
 
 TEST(IndependentSequences, TakeRowsOneByOneSoThatNoneIsIdleWhileRequestsWait) {
-  // 256 requests end one after the other; 64 sequences wait behind them, and 200 requests behind these.
+  // 64 requests end one after the other; 16 sequences wait behind them, and 50 requests behind these.
   const auto run = [](std::int32_t n) {
-    constexpr std::int32_t kRows = 256;
-    constexpr RequestId kMany = 1000;
-    SchedulerConfig config = config_of(SchedulingPolicy::fcfs, kRows);
-    config.max_num_batched_tokens = 2048;
-    Service service(config, {.layout = KvLayout::uniform(16), .num_device_blocks = 20'000});
+    constexpr std::int32_t kRows = 64;
+    constexpr RequestId kMany = 100;
+    Service service(config_of(SchedulingPolicy::fcfs, kRows),
+                    {.layout = KvLayout::uniform(16), .num_device_blocks = 600});
     for (RequestId id = 1; id <= kRows; ++id) service.add(id, 10, 20 + static_cast<std::int64_t>(id));
-    for (int i = 0; i < 5; ++i) service.step();
-    for (RequestId id = kMany; id < kMany + 64; id += static_cast<RequestId>(n)) service.add(id, 10, 50, 0, {}, n);
-    for (RequestId id = 2000; id < 2200; ++id) service.add(id, 10, 50);
-    for (int i = 0; i < 120; ++i) {
+    while (service.num_tokens[kRows] < 5) service.step();
+    for (RequestId id = kMany; id < kMany + 16; id += static_cast<RequestId>(n)) service.add(id, 10, 50, 0, {}, n);
+    for (RequestId id = 200; id < 250; ++id) service.add(id, 10, 50);
+    for (int i = 0; i < 50; ++i) {
       service.step();
-      EXPECT_GE(service.tokens_of_steps.back(), kRows - 2) << "step " << service.num_steps << ", n = " << n;
+      EXPECT_GE(service.tokens_of_steps.back(), kRows - 1) << "step " << service.num_steps << ", n = " << n;
     }
     EXPECT_GT(service.stats().requests_waiting, 0) << "the rows must be scarce all the time";
     return service.first_token_in[kMany];
   };
-  EXPECT_EQ(run(64), run(1));
+  EXPECT_EQ(run(16), run(1));
 }
 
 TEST(IndependentSequences, MayBeMoreThanThereAreRows) {
