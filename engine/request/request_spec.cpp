@@ -9,7 +9,7 @@
 namespace pagoda {
 namespace {
 
-/// Sampled sequences have their first tokens together, and beams are told at their end.
+/// Sampled sequences begin one after the other, as rows are free; of beams nothing is told before their end.
 bool is_sound(const RequestProgress& progress, const RequestSpec& spec) {
   const SamplingParams& sampling = spec.sampling;
   const std::int64_t num_sequences = sampling.use_beam_search ? sampling.n : sampling.num_sequences();
@@ -34,7 +34,7 @@ bool is_sound(const RequestProgress& progress, const RequestSpec& spec) {
     const auto is_id = [](TokenId token) { return token >= 0; };
     if (!std::ranges::all_of(result.token_ids, is_id)) return false;
     if (sequence.ended || progress.error) return true;
-    return sampling.use_beam_search ? !has_begun : num_tokens < sampling.max_tokens && has_begun == (num_tokens > 0);
+    return sampling.use_beam_search ? !has_begun : num_tokens < sampling.max_tokens;
   });
 }
 

@@ -134,6 +134,18 @@ TEST(RecoveredRequests, ThatHaveEndedPassTheLimitsThatTheyHadNotBefore) {
   EXPECT_EQ(refused.error().code, ErrorCode::context_too_long);
 }
 
+TEST(RecoveredRequests, MayHaveSequencesThatHadNotBegun) {
+  GenerateRequest request = recovered_request(false);
+  request.sampling.n = 3;
+  auto progress = std::make_shared<RequestProgress>(*request.progress);
+  for (std::int32_t index = 1; index < 3; ++index) progress->sequences.emplace_back().result.index = index;
+  request.progress = std::move(progress);
+  RouterCore core(limits_of_two(), 0);
+  const auto spec = admit(core, request);
+  ASSERT_NE(spec, nullptr);
+  EXPECT_EQ(spec->progress->sequences.size(), 3U);
+}
+
 TEST(RecoveredRequests, ADrainThatLeavesThemEndsThemWithAnErrorAndAbortsTheOthers) {
   RouterCore core(limits_of_two(), 0);
   const auto plain = admit(core, new_request());

@@ -104,7 +104,9 @@ void Simulation::resume(RequestSpec& spec, Told& told) const {
     // The first goes on, unless its first token is its last.
     const std::size_t most = index == 0 ? right.size() - 1 : right.size();
     if (most == 0) return;
-    const std::size_t known = 1 + (spec.seed >> static_cast<unsigned>(index)) % most;
+    // Others may not have begun yet.
+    const bool waits = index > 0 && (spec.seed >> static_cast<unsigned>(index % 32 + 16)) % 3 == 0;
+    const std::size_t known = waits ? 0 : 1 + (spec.seed >> static_cast<unsigned>(index)) % most;
     auto& sequence = progress->sequences.emplace_back();
     sequence.result.index = index;
     sequence.result.token_ids.assign(right.begin(), right.begin() + static_cast<std::ptrdiff_t>(known));
