@@ -36,10 +36,15 @@ void StepPlanning::add_incoming_candidates(PlanStep& plan, std::span<const Seque
   room.used_tokens = used;
   auto next = swapped.begin();
   bool is_open = true;
+  // Others would only pause until the group that runs alone has passed.
+  const SequenceGroup* alone = table_.alone();
+  const auto stays_out = [&](RequestId id) {
+    return table_.quarantine.holds_back(id) || (alone != nullptr && id != alone->entry.id);
+  };
   const auto add_swapped_before = [&](const SequenceGroup* waiting) {
     for (; is_open && next != swapped.end(); ++next) {
       if (waiting != nullptr && !table_.waiting->comes_in_before((*next)->entry, waiting->entry)) return;
-      if (table_.quarantine.holds_back((*next)->entry.id)) continue;
+      if (stays_out((*next)->entry.id)) continue;
       is_open = add_swapped_group(**next, plan, room);
     }
   };
@@ -52,7 +57,7 @@ void StepPlanning::add_incoming_candidates(PlanStep& plan, std::span<const Seque
     table_.waiting->visit_in_order([&](RequestId id) {
       if (!is_open) return false;
       const bool has_been = std::ranges::find(on_trial, id) != on_trial.end();
-      if (has_been || table_.quarantine.holds_back(id)) return true;
+      if (has_been || stays_out(id)) return true;
       SequenceGroup& group = *table_.groups.at(id);
       add_swapped_before(&group);
       is_open = is_open && add_waiting_group(group, plan, room);

@@ -139,7 +139,7 @@ double StepPlanning::tokens_in_stretch(std::int32_t decoding) const {
 std::int32_t StepPlanning::num_rows_for_new() const {
   const std::int32_t free = table_.num_free_rows();
   const SequenceGroup* first = first_of_queue();
-  if (config_.target_step_us == 0 || first == nullptr) return free;
+  if (config_.target_step_us == 0 || first == nullptr || table_.alone() != nullptr) return free;
   const double tokens = tokens_in_target();
   const double rows = std::min<double>(config_.max_num_seqs, tokens * (kPromptShare - 1) / kPromptShare);
   const std::int32_t more = std::max(0, static_cast<std::int32_t>(rows) - table_.rows_reserved);
