@@ -217,7 +217,7 @@ class Workers(unittest.TestCase):
         self.assertEqual(server.process.wait(30), 0)
 
     def test_workers_that_die_again_and_again_leave_nothing_behind(self):
-        signals = (signal.SIGKILL, signal.SIGSEGV, signal.SIGSTOP, signal.SIGKILL)
+        signals = (signal.SIGSEGV, signal.SIGSTOP, signal.SIGKILL)
         for flags in ((), ("--standby-worker",)):
             server = self.start(*flags)
             self.expect_undisturbed(self.submit(80), 80)
