@@ -613,7 +613,6 @@ class Limits(Case):
         ends = self.outcomes(server, {f"ended-{i}": 0 for i in range(120)})
         self.assertEqual({name: end for name, end in ends.items() if end != "done"}, {})
 
-
     def test_a_large_prefix_cache_leaves_room_for_live_requests_in_a_small_journal(self):
         """The state of the cache's blocks is larger than a segment of the journal, of which several are begun."""
         journal = os.path.join(self.folder(), "j")
