@@ -68,7 +68,7 @@ TEST(JournalSize, SaysWhatTheJournalIsTooSmallForAndWhatIsEnough) {
               ElementsAre(AllOf(HasSubstr("the state of 250000 KV blocks takes up to 41 MiB"),
                                 HasSubstr("with journal_mib 64 there are 10240 KiB for states"),
                                 HasSubstr("resumable requests are recovered all the same"),
-                                HasSubstr("raise journal_mib to 26"))));
+                                HasSubstr("raise journal_mib to 258"))));
   EXPECT_THAT(journal_size_warnings(config, blocks_of(10'000), limits_of(2'000'000)),
               ElementsAre(AllOf(HasSubstr("a resumable request of max_model_len 2000000 tokens takes up to 22 MiB"),
                                 HasSubstr("may not be recovered; raise journal_mib to 14"))));
