@@ -114,6 +114,7 @@ Result<Requests> recover_requests(const std::string& path, const EngineConfig& c
   if (!tokenizer) return fail(tokenizer.error());
   journal::ResumableRequests reader(*tokenizer);
   for (const auto& segment : journal->segments) {
+    if (segment.is_behind_gap) reader.on_gap();
     for (const auto& record : segment.records) reader.record(record);
   }
   Requests recovered;

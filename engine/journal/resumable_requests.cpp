@@ -38,9 +38,20 @@ void ResumableRequests::record(std::span<const std::byte> bytes) {
   std::uint8_t what = 0;
   if (!in.get(source) || !in.get(what)) {
     ++num_damaged_;
-  } else if (source == Source::output && what != kEffect) {
-    if (!enter(what, in)) ++num_damaged_;
+  } else if (source == Source::output && what != kEffect && !enter(what, in)) {
+    ++num_damaged_;
+    if (what >= kFirstInput && what != kRecoveryState) on_gap();
   }
+}
+
+void ResumableRequests::on_gap() {
+  if (core_ == nullptr) return;
+  for (auto& request : core_->resumable()) {
+    auto& those = request.progress->has_ended() ? ended_before_ : live_before_gap_;
+    those.insert_or_assign(request.spec->id, std::move(request));
+  }
+  core_ = std::make_unique<output::OutputCore>(tokenizer_);
+  core_->keep_all_ended();
 }
 
 bool ResumableRequests::enter(std::uint8_t what, Decoder& in) {
@@ -67,11 +78,12 @@ bool ResumableRequests::load(Decoder& in) {
     }
   }
   core_ = std::move(core);
+  live_before_gap_.clear();
   return true;
 }
 
 std::vector<output::OutputCore::Resumable> ResumableRequests::take() const {
-  std::map<RequestId, output::OutputCore::Resumable> all;
+  auto all = live_before_gap_;
   for (const auto& [id, request] : ended_before_) {
     if (request.until_us > now_) all.emplace(id, request);
   }

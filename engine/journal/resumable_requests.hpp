@@ -14,7 +14,7 @@ namespace pagoda::journal {
 /// had come when the engine died. Requests that have ended are found while any record or state of the journal has them,
 /// also where the engine's own core had no room for them any more. Only the output core is run, which knows all that
 /// clients were told; what is damaged, or was written half, is passed over. Tokens that are missing for that come out
-/// the same when they are computed again.
+/// the same when they are computed again: a request that lacks a record goes on from the tokens before it.
 class ResumableRequests {
  public:
   /// `tokenizer`: of the model that was served.
@@ -22,6 +22,9 @@ class ResumableRequests {
 
   /// The records of all segments in their order.
   void record(std::span<const std::byte> bytes);
+  /// Call where records are missing before the next one. The requests that are live stay as they are, for what comes
+  /// next would leave a hole in their texts; those that begin later are followed.
+  void on_gap();
 
   /// As far as the records go, by their ids.
   std::vector<output::OutputCore::Resumable> take() const;
@@ -33,6 +36,8 @@ class ResumableRequests {
 
   std::shared_ptr<const text::Tokenizer> tokenizer_;
   std::unique_ptr<output::OutputCore> core_;  ///< null before its first state
+  /// Requests that were live where records are missing; the next state tells which of them still are.
+  std::map<RequestId, output::OutputCore::Resumable> live_before_gap_;
   /// Requests that had ended before the last state, which the core dropped for want of room.
   std::map<RequestId, output::OutputCore::Resumable> ended_before_;
   TimeUs now_ = 0;                ///< of the last step

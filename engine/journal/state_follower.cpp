@@ -33,8 +33,9 @@ void StateFollower::record(std::uint64_t segment, std::span<const std::byte> byt
   if (!replay_.is_right(source)) {
     followed(source) = {};
     sink_.lost(source);
-  } else if (what == kState && source == Source::output && !sink_.has_state(segment, source)) {
-    write_output(segment);  // the segment has no room for the core's own
+  } else if (what == kState && source == Source::output) {
+    if (!sink_.has_state(segment, source)) write_output(segment);  // the segment has no room for the core's own
+    write_due(segment);
   }
 }
 

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -153,16 +154,23 @@ Result<JournalContents> parse(std::shared_ptr<const void> memory, std::span<cons
   if (!has_layout(file, wanted)) {
     return bad("has records of another layout: " + by_another + "; another build's journal is read by that one");
   }
+  std::set<std::uint64_t> whole;
   for (std::uint32_t i = 0; i < num_segments; ++i) {
     const auto part = file.subspan(kHeaderBytes + i * segment_bytes, segment_bytes);
-    JournalContents::Segment segment{get<std::uint64_t>(part, 0), {}};
+    JournalContents::Segment segment;
+    segment.number = get<std::uint64_t>(part, 0);
     if (segment.number == 0) continue;
     SegmentRecords records(wanted);
-    contents.num_damaged += read_segment(part, segment.number, records) ? 0 : 1;
+    if (read_segment(part, segment.number, records)) {
+      whole.insert(segment.number);
+    } else {
+      ++contents.num_damaged;
+    }
     records.take(segment, contents);
     if (!segment.records.empty()) contents.segments.push_back(std::move(segment));
   }
   std::ranges::sort(contents.segments, {}, &JournalContents::Segment::number);
+  for (auto& segment : contents.segments) segment.is_behind_gap = !whole.contains(segment.number - 1);
   return contents;
 }
 

@@ -16,6 +16,8 @@ namespace pagoda::io {
 struct JournalContents {
   struct Segment {
     std::uint64_t number = 0;
+    /// Whether records are missing between the segment before and this one: that one is not there, or is damaged.
+    bool is_behind_gap = true;
     /// The setup, the states that cores had at the segment's beginning, then all else in the order in which it was
     /// recorded.
     std::vector<std::span<const std::byte>> records;

@@ -177,10 +177,11 @@ std::span<std::byte> JournalFile::current() const {
 }
 
 /// Where the follower has not written the output core's state in time, the core itself begins the next segment with it:
-/// the requests to recover are never further back than a segment.
+/// the requests to recover are never further back than a segment. So it does behind a record that did not fit: without
+/// a state the records of the next segment are of no use.
 void JournalFile::begin_segment() {
   FollowedSource& output = sources_[static_cast<std::size_t>(journal::Source::output)];
-  if (output.with_state != segment_) output.is_followed = false;
+  if (is_torn_ || output.with_state != segment_) output.is_followed = false;
   segment_ += is_torn_ ? 2 : 1;
   const std::span<std::byte> segment = current();
   // What was in its place ends before its number changes.

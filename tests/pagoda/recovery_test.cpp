@@ -36,6 +36,32 @@ constexpr std::size_t kNumSegmentsAt = 12;
 constexpr std::size_t kLayoutAt = 24;
 constexpr std::size_t kResumableLayoutAt = 296;
 
+/// A journal file whose follower has not written any state yet.
+class LateFollower final : public journal::Journal {
+ public:
+  explicit LateFollower(std::shared_ptr<io::JournalFile> file) : file_(std::move(file)) {}
+
+  std::uint64_t segment() const override { return file_->segment(); }
+  bool append(std::uint64_t segment, std::span<const std::byte> record) override {
+    return file_->append(segment, record);
+  }
+  bool append_state(std::uint64_t segment, std::span<const std::byte> record) override {
+    return file_->append_state(segment, record);
+  }
+  bool follows(journal::Source) const override { return true; }
+  void begin_segment_if_full() override { file_->begin_segment_if_full(); }
+
+ private:
+  std::shared_ptr<io::JournalFile> file_;
+};
+
+void bring(journal::RecordedOutput& output, TokenId token) {
+  StepOutputs step;
+  step.outputs.emplace_back().request = 1;
+  step.outputs.back().token.emplace().token = token;
+  output.process(step, 1000);
+}
+
 /// A journal with one resumable request that has brought two tokens.
 class RecoveryOfJournals : public ::testing::Test {
  protected:
@@ -49,6 +75,10 @@ class RecoveryOfJournals : public ::testing::Test {
         io::JournalFile::create(path_, 1 << 20, setup, {.model = io::model_fingerprint(config_.model).value()});
     ASSERT_TRUE(file) << file.error().message;
     journal::RecordedOutput output(io::load_tokenizer(config_.model).value(), *file);
+    begin(output);
+  }
+
+  static void begin(journal::RecordedOutput& output) {
     serving::RequestOrigin origin;
     origin.name.id = "mine";
     auto spec = std::make_shared<RequestSpec>();
@@ -59,12 +89,7 @@ class RecoveryOfJournals : public ::testing::Test {
     spec->resume = serving::note_of(origin, {.is_recorded = true});
     ASSERT_NE(spec->resume, nullptr);
     ASSERT_TRUE(output.open(spec));
-    for (const TokenId token : {TokenId{300}, TokenId{301}}) {
-      StepOutputs step;
-      step.outputs.emplace_back().request = 1;
-      step.outputs.back().token.emplace().token = token;
-      output.process(step, 1000);
-    }
+    for (const TokenId token : {300, 301}) bring(output, token);
   }
 
   std::vector<char> bytes() const {
@@ -114,6 +139,23 @@ class RecoveryOfJournals : public ::testing::Test {
 TEST_F(RecoveryOfJournals, OfThisBuildGivesItsRequests) {
   EXPECT_EQ(recover(), 1) << said_;
   EXPECT_FALSE(is_kept());
+}
+
+TEST_F(RecoveryOfJournals, WithoutSomeRecordsGivesNoTextWithAHole) {
+  std::filesystem::remove(path_);
+  const auto file = io::JournalFile::create(path_, 1 << 20, io::to_text(config_),
+                                            {.model = io::model_fingerprint(config_.model).value()});
+  ASSERT_TRUE(file) << file.error().message;
+  journal::RecordedOutput output(io::load_tokenizer(config_.model).value(), std::make_shared<LateFollower>(*file));
+  begin(output);
+  (*file)->append(1, std::vector<std::byte>(1 << 20, static_cast<std::byte>(journal::Source::scheduler)));
+  bring(output, 302);  // nothing more fits the segment
+  (*file)->begin_segment_if_full();
+  bring(output, 303);
+  const auto requests = recover_requests(path_, config_);
+  ASSERT_TRUE(requests) << requests.error().message;
+  ASSERT_EQ(requests->size(), 1U);
+  EXPECT_EQ(requests->front().request->progress->sequences.front().result.token_ids, (TokenIds{300, 301}));
 }
 
 TEST_F(RecoveryOfJournals, OfABuildBeforeRecordsOfResumableRequestsHadALayoutGivesThem) {

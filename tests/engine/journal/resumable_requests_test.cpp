@@ -174,6 +174,62 @@ TEST(ResumableRequests, AreThoseThatTheCoreHadFromWhateverSegmentOn) {
   EXPECT_GT(num_ended, 100U);
 }
 
+TEST(ResumableRequests, WhereRecordsAreMissingGoOnFromBeforeThemAndLaterOnesAreFollowed) {
+  constexpr RequestId kFirstLost = 13;
+  constexpr RequestId kFirstBehind = 16;
+  std::size_t num_before = 0;
+  std::size_t num_behind = 0;
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    const auto journal = std::make_shared<MemoryJournal>(1'000'000);
+    Requests requests(seed, journal);
+    const auto open = [&](RequestId first, RequestId end) {
+      for (RequestId id = first; id < end; ++id) {
+        requests.open(id);
+        for (std::int64_t steps = requests.below(4); steps >= 0; --steps) requests.step();
+      }
+      return journal->segments().front().size();
+    };
+    const std::size_t gap = open(1, kFirstLost);
+    auto expected = requests.core().resumable();
+    num_before += expected.size();
+    const std::size_t behind = open(kFirstLost, kFirstBehind);
+    open(kFirstBehind, 28);
+    for (const auto& request : requests.core().resumable()) {
+      if (request.spec->id < kFirstBehind) continue;
+      expected.push_back(request);
+      ++num_behind;
+    }
+    ResumableRequests reader(demo_tokenizer());
+    const auto records = journal->segments().front();
+    for (std::size_t i = 0; i < records.size(); ++i) {
+      if (i == gap) reader.on_gap();
+      if (i < gap || i >= behind) reader.record(records[i]);
+    }
+    EXPECT_EQ(reader.num_damaged(), 0);
+    EXPECT_EQ(bytes_of(reader.take()), bytes_of(expected)) << "seed " << seed;
+  }
+  EXPECT_GT(num_before, 100U);
+  EXPECT_GT(num_behind, 100U);
+}
+
+TEST(ResumableRequests, AStateBehindMissingRecordsTellsAllThatIsLive) {
+  const auto journal = std::make_shared<MemoryJournal>(10);
+  Requests requests(3, journal);
+  for (RequestId id = 1; id < 12; ++id) {
+    requests.open(id);
+    requests.step();
+  }
+  const auto segments = journal->segments();
+  ASSERT_GT(segments.size(), 3U);
+  ResumableRequests reader(demo_tokenizer());
+  for (std::size_t s = 0; s < segments.size(); ++s) {
+    if (s + 2 == segments.size()) continue;
+    if (s + 1 == segments.size()) reader.on_gap();
+    for (const auto& record : segments[s]) reader.record(record);
+  }
+  EXPECT_EQ(bytes_of(reader.take()), bytes_of(requests.core().resumable()));
+}
+
 TEST(ResumableRequests, WhatTheyHadToldIsTheBeginningOfAllThatIsTold) {
   std::int64_t num_compared = 0;
   for (std::uint64_t seed = 0; seed < 30; ++seed) {

@@ -165,6 +165,7 @@ class FollowedJournalFile : public ::testing::Test {
     EXPECT_TRUE(contents);
     journal::ResumableRequests reader(test::demo_tokenizer());
     for (const auto& segment : contents->segments) {
+      if (segment.is_behind_gap) reader.on_gap();
       for (const auto& record : segment.records) reader.record(record);
     }
     EXPECT_EQ(reader.num_damaged(), 0);
@@ -209,6 +210,33 @@ TEST_F(FollowedJournalFile, NoCoreWritesItsStateInAStepButTheFirst) {
   RecordedEngine engine(1000, journal);
   while (file->segment() < 8) fill_segment(engine, *file);
   EXPECT_EQ(journal->num_states(), 3) << "of scheduler, block manager and output core";
+}
+
+TEST_F(FollowedJournalFile, BehindARecordThatDidNotFitTheOutputCoreWritesItsStateItself) {
+  const auto file = make(1 << 20);
+  const auto journal = std::make_shared<CountsStates>(file);
+  journal::RecordedOutput output(test::demo_tokenizer(), journal);
+  auto spec = std::make_shared<RequestSpec>();
+  spec->id = 1;
+  spec->prompt = std::make_shared<const TokenIds>(3, 5);
+  spec->sampling.max_tokens = 100;
+  spec->resume = std::make_shared<ResumeNote>(ResumeNote{"note", 60'000});
+  ASSERT_TRUE(output.open(spec));
+  const auto bring = [&](TokenId token) {
+    StepOutputs step;
+    step.outputs.push_back({1, 0, TokenReport{token, -1, 1, {}}, std::nullopt, std::nullopt});
+    output.process(step, 1000);
+  };
+  bring(300);
+  file->append(file->segment(), std::vector<std::byte>(1 << 20, static_cast<std::byte>(journal::Source::setup)));
+  bring(301);  // which is not recorded
+  ASSERT_EQ(journal->num_states(), 1);
+  file->begin_segment_if_full();
+  bring(302);
+  EXPECT_EQ(journal->num_states(), 2);
+  const auto found = resumable();
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found.front().progress->sequences.front().result.token_ids, (TokenIds{300, 301, 302}));
 }
 
 double cpu_ms() {

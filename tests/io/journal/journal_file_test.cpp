@@ -91,6 +91,7 @@ TEST_F(JournalFileTest, KeepsTheLastSegmentsInAFileOfFixedSize) {
   std::vector<std::string> kept;
   for (std::size_t i = 0; i < 4; ++i) {
     EXPECT_EQ(contents->segments[i].number, 6 + i);
+    EXPECT_EQ(contents->segments[i].is_behind_gap, i == 0);
     for (const auto& text : texts(contents->segments[i])) kept.push_back(text);
   }
   ASSERT_GT(kept.size(), 1000U);
@@ -140,6 +141,25 @@ TEST_F(JournalFileTest, ARecordThatIsNotWholeEndsItsSegment) {
   EXPECT_EQ(texts(damaged->segments.at(0)), std::vector<std::string>{"first"});
 }
 
+TEST_F(JournalFileTest, ASegmentBehindADamagedOneIsBehindAGap) {
+  auto journal = make();
+  while (journal->segment() < 3) {
+    journal->append(journal->segment(), record_of("record"));
+    journal->begin_segment_if_full();
+  }
+  journal.reset();
+  const auto contents = read_journal(path_);
+  ASSERT_TRUE(contents);
+  std::vector bytes(contents->bytes.begin(), contents->bytes.end());
+  const auto* record = contents->segments.at(0).records.at(1).data();
+  bytes[static_cast<std::size_t>(record - contents->bytes.data())] ^= std::byte{1};
+  const auto damaged = parse_journal(bytes, "journal");
+  ASSERT_TRUE(damaged);
+  std::vector<bool> behind_gap;
+  for (const auto& segment : damaged->segments) behind_gap.push_back(segment.is_behind_gap);
+  EXPECT_EQ(behind_gap, (std::vector{true, true, false}));
+}
+
 TEST_F(JournalFileTest, ARecordThatDoesNotFitEndsItsSegmentAndTheNextBegins) {
   const auto journal = make();
   for (int i = 0; i < 100; ++i) journal->append(1, record_of("small"));
@@ -151,6 +171,7 @@ TEST_F(JournalFileTest, ARecordThatDoesNotFitEndsItsSegmentAndTheNextBegins) {
   ASSERT_TRUE(contents);
   EXPECT_EQ(contents->num_damaged, 0);
   EXPECT_EQ(texts(contents->segments.at(0)).size(), 100U);
+  EXPECT_TRUE(contents->segments.at(1).is_behind_gap);
 }
 
 TEST_F(JournalFileTest, AStateThatLeavesNoRoomForRecordsIsLeftOut) {
