@@ -32,9 +32,11 @@ Status check_length(const char* field, const std::string& value, std::size_t max
               field);
 }
 
+/// A request that goes on from another engine keeps its interval: its client counts the deltas.
 SamplingParams sampling_of(const GenerateRequest& request, const AdmissionLimits& limits) {
   SamplingParams sampling = with_defaults(request.sampling, request.open, limits.defaults);
-  if (limits.stream_interval > sampling.stream_interval.value_or(1)) sampling.stream_interval = limits.stream_interval;
+  const bool is_shorter = sampling.stream_interval.value_or(1) < limits.stream_interval;
+  if (is_shorter && !request.progress) sampling.stream_interval = limits.stream_interval;
   if (request.may_drop_thinking_budget && !limits.knows_thinking) sampling.thinking_token_budget.reset();
   return sampling;
 }

@@ -274,5 +274,20 @@ TEST(Admission, AStreamHasAtLeastTheServersInterval) {
   EXPECT_EQ(interval(5), 5);
 }
 
+TEST(Admission, AStreamThatGoesOnFromAnotherServerKeepsItsInterval) {
+  AdmissionLimits limits = admission_limits();
+  limits.stream_interval = 4;
+  GenerateRequest request = hello_request();
+  RequestProgress progress;
+  progress.sequences.emplace_back();
+  request.progress = std::make_shared<const RequestProgress>(std::move(progress));
+  for (const auto interval : {std::optional<std::int64_t>(), std::optional<std::int64_t>(2)}) {
+    request.sampling.stream_interval = interval;
+    const auto spec = make_spec({.id = 1}, request, prompt_of(3), limits);
+    ASSERT_TRUE(spec) << spec.error().message;
+    EXPECT_EQ((*spec)->sampling.stream_interval, interval);
+  }
+}
+
 }  // namespace
 }  // namespace pagoda::routing
