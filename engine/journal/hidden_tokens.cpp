@@ -40,7 +40,9 @@ SharedSpec blank(const RequestSpec& spec) {
   blank->bad_words.clear();
   blank->sampling.allowed_token_ids.reset();
   if (auto& ids = blank->sampling.logprob_token_ids) ids->assign(ids->size(), 0);
-  if (blank->sampling.structured_outputs) blank->sampling.structured_outputs.emplace();
+  // Where a thinking ends depends on the tokens. Rows that may have a mask are planned as rows of a grammar are.
+  const bool has_masks = spec.sampling.structured_outputs || spec.sampling.thinking_token_budget;
+  if (has_masks) blank->sampling.structured_outputs.emplace();
   blank->sampling.thinking_token_budget.reset();
   blank->grammar = nullptr;
   blank->resume = nullptr;

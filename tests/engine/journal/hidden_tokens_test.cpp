@@ -27,6 +27,16 @@ TEST(HiddenTokens, ABlankRequestHasNothingOfWhatWasSaid) {
   EXPECT_EQ(hidden->sampling.max_tokens, 12);
 }
 
+TEST(HiddenTokens, ABlankRequestHasMasksWhereItsThinkingEndsBehindABudget) {
+  RequestSpec spec;
+  spec.prompt = std::make_shared<const TokenIds>(TokenIds{7, 8, 9});
+  EXPECT_FALSE(blank(spec)->sampling.structured_outputs);
+  spec.sampling.thinking_token_budget = 12;
+  const SharedSpec hidden = blank(spec);
+  EXPECT_FALSE(hidden->sampling.thinking_token_budget);
+  EXPECT_TRUE(hidden->sampling.structured_outputs);
+}
+
 TEST(HiddenTokens, OnlyWhatEndsASequenceOfTheRequestStays) {
   RequestSpec spec;
   spec.sampling.stop_token_ids = {500};

@@ -65,6 +65,33 @@ TEST(Replay, EveryCoreDoesAgainWhatItDidFromWhateverSegmentOn) {
   EXPECT_GT(giving_way, 30);
 }
 
+/// The recorded core may do something else than the engine's where it lacks tokens; then nothing more is recorded.
+TEST(Replay, AJournalWithoutTokensHasTheWholeRun) {
+  double forced = 0;
+  double late = 0;
+  for (const std::uint64_t seed : seeds()) {
+    test::SimulationConfig config = test::random_simulation(seed);
+    if (seed % 2 == 0) config.budget_chance = 1;
+    SCOPED_TRACE("seed " + std::to_string(seed) + " (" + test::describe(config) + ")");
+    const auto journal = std::make_shared<MemoryJournal>(150, /*keeps_tokens=*/false);
+    Simulation simulation(config, seed, journal);
+    ASSERT_EQ(simulation.run(), std::nullopt);
+    Replay replay;
+    const auto segments = journal->segments();
+    for (std::size_t i = 0; i < segments.size(); ++i) {
+      replay.begin_segment(i + 1);
+      for (const auto& record : segments[i]) replay.record(record);
+    }
+    ASSERT_TRUE(replay.report().differences.empty()) << differences_of(replay.report());
+    ASSERT_NE(replay.scheduler(), nullptr);
+    EXPECT_TRUE(replay.scheduler()->idle()) << "the record ends before the run";
+    forced += static_cast<double>(simulation.metrics().forced_tokens);
+    late += static_cast<double>(simulation.metrics().late_masks);
+  }
+  EXPECT_GT(forced, 500);
+  EXPECT_GT(late, 100);
+}
+
 /// A run of which one effect was recorded otherwise.
 TEST(Replay, NamesTheFirstRecordThatDiffers) {
   const test::SimulationConfig config = test::random_simulation(3);
