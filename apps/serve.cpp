@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include "apps/command.hpp"
 #include "apps/parser_names.hpp"
@@ -126,19 +127,32 @@ bool is_same_file(const std::filesystem::path& one, const std::filesystem::path&
   return std::filesystem::weakly_canonical(one, error) == std::filesystem::weakly_canonical(other, error);
 }
 
+bool is_in_writable_folder(const std::filesystem::path& path) {
+  const auto folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+  return ::access(folder.c_str(), W_OK) == 0;
+}
+
 /// What --recover asks for.
 struct RecoveryOfServer {
   std::shared_ptr<serving::Recovery> requests;  ///< null: nothing
-  /// Of the journal that is read, until the requests are in the engine's own: the server that wrote it has ended. Where
-  /// that is the journal to write as well, the engine has the lock.
+  /// Lock of the journal that is read, until the requests are in the engine's own: the server that wrote it has ended.
+  /// Where that is the journal to write as well, the engine has the lock. Null also where there is no such journal, or
+  /// its folder is read-only.
   std::shared_ptr<io::JournalLock> lock;
 };
 
+Result<std::shared_ptr<io::JournalLock>> lock_to_recover(const ServeOptions& options) {
+  if (std::error_code none; !std::filesystem::exists(options.recover, none)) return nullptr;
+  const bool is_written = is_same_file(options.recover, options.engine.config.journal);
+  return is_written ? io::JournalLock::take(options.recover, "recover")
+                    : io::JournalLock::take_to_read(options.recover, "recover");
+}
+
 Result<RecoveryOfServer> read_recovery(const ServeOptions& options) {
   if (options.recover.empty()) return RecoveryOfServer{};
-  auto lock = io::JournalLock::take(options.recover, "recover");
+  auto lock = lock_to_recover(options);
   if (!lock) return fail(std::move(lock.error()));
-  auto requests = recover_requests(options.recover, options.engine.config);
+  auto requests = recover_requests(options.recover, options.engine.config, lock->get());
   if (!requests) return fail(std::move(requests.error()));
   return RecoveryOfServer{std::make_shared<serving::Recovery>(std::move(*requests)), std::move(*lock)};
 }
@@ -161,7 +175,14 @@ Status complete(serving::Recovery& recovery, caf::actor_system& system, const En
   const bool is_same = is_same_file(options.recover, options.engine.config.journal);
   if (auto placed = engine.take_journal_place(); !placed) return placed;
   if (std::error_code none; !is_same && std::filesystem::exists(options.recover, none)) {
-    if (auto kept = io::keep_journal(options.recover); !kept) return kept;
+    if (!is_in_writable_folder(options.recover)) {
+      spdlog::warn(
+          "recover: {} stays at its place, since its folder cannot be written: start without --recover {} next "
+          "time, or its requests are taken up again",
+          options.recover, options.recover);
+    } else if (auto kept = io::keep_journal(options.recover); !kept) {
+      return kept;
+    }
   }
   recovery.complete();
   return {};

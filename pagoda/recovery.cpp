@@ -93,12 +93,12 @@ std::shared_ptr<GenerateRequest> request_of(const Resumable& resumable, const se
 
 }  // namespace
 
-Result<Requests> recover_requests(const std::string& path, const EngineConfig& config) {
+Result<Requests> recover_requests(const std::string& path, const EngineConfig& config, const io::JournalLock* lock) {
   if (std::error_code error; !std::filesystem::exists(path, error)) {
     spdlog::info("nothing to recover: there is no {}", path);
     return Requests();
   }
-  const auto journal = io::read_journal(path, io::Records::of_resumable_requests);
+  const auto journal = io::read_journal(path, io::Records::of_resumable_requests, lock);
   if (!journal && journal.error().code == ErrorCode::bad_file && io::is_journal(path))
     return without_journal(path, journal.error().message);
   if (!journal) return fail(journal.error());

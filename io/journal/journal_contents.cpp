@@ -198,13 +198,13 @@ std::optional<JournalContents::Setup> setup_of(const JournalContents& journal) {
   return setup;
 }
 
-Result<JournalContents> read_journal(const std::string& path, Records wanted) {
+Result<JournalContents> read_journal(const std::string& path, Records wanted, const JournalLock* lock) {
   constexpr std::uintmax_t kMostBytes = std::uintmax_t{1} << 36U;
   std::error_code error;
   const auto size = std::filesystem::file_size(path, error);
   if (error) return fail(ErrorCode::io_failed, "cannot read " + path + ": " + error.message());
   if (size > kMostBytes) return fail(ErrorCode::bad_file, path + " is not a journal");
-  if (!JournalLock::is_held(path)) {
+  if (lock != nullptr || !JournalLock::is_held(path)) {
     auto map = MappedFile::open(path);
     if (!map) return fail(std::move(map.error()));
     const auto memory = std::make_shared<const MappedFile>(std::move(*map));

@@ -12,6 +12,8 @@
 
 namespace pagoda::io {
 
+class JournalLock;
+
 /// The segments of a journal, oldest first.
 struct JournalContents {
   struct Segment {
@@ -45,9 +47,11 @@ bool is_journal(const std::string& path);
 enum class Records : std::uint8_t { all, of_resumable_requests };
 
 /// Maps a journal, or reads it where a server still writes it. One whose header is not written yet has no segments.
+/// `lock`: the caller's own lock of this journal; null: the caller has none.
 /// Errors: io_failed; bad_file (no journal; one of another format or layout: with the version that wrote it; a damaged
 /// header).
-Result<JournalContents> read_journal(const std::string& path, Records wanted = Records::all);
+Result<JournalContents> read_journal(const std::string& path, Records wanted = Records::all,
+                                     const JournalLock* lock = nullptr);
 /// The same of bytes; `path` names them in errors.
 Result<JournalContents> parse_journal(std::vector<std::byte> bytes, const std::string& path,
                                       Records wanted = Records::all);

@@ -49,9 +49,22 @@ bool try_lock(int file, std::int64_t wait_for_own_ms) {
 
 Result<std::shared_ptr<JournalLock>> JournalLock::take(const std::string& journal, const std::string& param,
                                                        std::int64_t wait_for_own_ms) {
+  return take(journal, param, wait_for_own_ms, /*only_reads=*/false);
+}
+
+Result<std::shared_ptr<JournalLock>> JournalLock::take_to_read(const std::string& journal, const std::string& param) {
+  return take(journal, param, 0, /*only_reads=*/true);
+}
+
+Result<std::shared_ptr<JournalLock>> JournalLock::take(const std::string& journal, const std::string& param,
+                                                       std::int64_t wait_for_own_ms, bool only_reads) {
   const std::string path = journal + kSuffix;
   for (;;) {
-    const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (file < 0 && only_reads && (errno == EROFS || errno == EACCES)) {
+      file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+      if (file < 0 && errno == ENOENT) return nullptr;
+    }
     if (file < 0) {
       return fail(ErrorCode::bad_config, param + ": cannot make " + path + ": " + std::strerror(errno), param);
     }

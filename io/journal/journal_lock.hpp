@@ -19,6 +19,8 @@ class JournalLock {
   /// Errors: bad_config (another holds it: with that process's id; the file cannot be made), param `param`.
   static Result<std::shared_ptr<JournalLock>> take(const std::string& journal, const std::string& param = "journal",
                                                    std::int64_t wait_for_own_ms = 0);
+  /// Of a journal that is only read: as take, but nothing where its folder is read-only and nobody holds the lock.
+  static Result<std::shared_ptr<JournalLock>> take_to_read(const std::string& journal, const std::string& param);
   /// Whether somebody, of this process too, holds the lock of a journal.
   static bool is_held(const std::string& journal);
 
@@ -28,6 +30,8 @@ class JournalLock {
 
  private:
   JournalLock(std::string path, int file) : path_(std::move(path)), file_(file) {}
+  static Result<std::shared_ptr<JournalLock>> take(const std::string& journal, const std::string& param,
+                                                   std::int64_t wait_for_own_ms, bool only_reads);
 
   std::string path_;
   int file_;

@@ -788,6 +788,9 @@ class Refusals(Case):
         server = self.server(journal=journal)
         self.assertIn("nothing to recover: there is no", server.said())
         server.end()
+        there = self.server("--recover", os.path.join(self.folder(), "no", "folder", "j"))
+        self.assertIn("nothing to recover: there is no", there.said())
+        there.end()
         server.start()
         self.assertIn("nothing to recover: no resumable request", server.said())
 

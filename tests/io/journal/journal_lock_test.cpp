@@ -127,5 +127,35 @@ TEST_F(JournalLockTest, AJournalIsMappedToBeReadAndCopiedWhileAServerWritesIt) {
   EXPECT_FALSE(is_mapped(path_));
 }
 
+TEST_F(JournalLockTest, WhoHasTheLockMapsTheJournalToReadIt) {
+  ASSERT_TRUE(JournalFile::create(path_, kBytes, ""));
+  const auto lock = JournalLock::take(path_, "recover");
+  ASSERT_TRUE(lock);
+  const auto contents = read_journal(path_, Records::of_resumable_requests, lock->get());
+  ASSERT_TRUE(contents);
+  EXPECT_TRUE(is_mapped(path_));
+}
+
+TEST_F(JournalLockTest, OfAJournalInAReadOnlyFolderIsNotNeededToReadIt) {
+  std::filesystem::permissions(folder_.path(), static_cast<std::filesystem::perms>(0555));
+  const pid_t child = fork();
+  if (child == 0) {
+    constexpr uid_t kNobody = 65534;
+    if (::geteuid() == 0 && ::seteuid(kNobody) != 0) _exit(3);
+    const auto lock = JournalLock::take_to_read(path_, "recover");
+    if (!lock || *lock != nullptr) _exit(1);
+    _exit(JournalLock::take(path_, "recover") ? 2 : 0);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  std::filesystem::permissions(folder_.path(), static_cast<std::filesystem::perms>(0755));
+  const auto held = JournalLock::take(path_);
+  ASSERT_TRUE(held);
+  const auto second = JournalLock::take_to_read(path_, "recover");
+  ASSERT_FALSE(second);
+  EXPECT_THAT(second.error().message, HasSubstr("is in use"));
+}
+
 }  // namespace
 }  // namespace pagoda::io
