@@ -34,9 +34,9 @@ std::shared_ptr<const GenerateRequest> without_prompt(const GenerateRequest& req
   return std::make_shared<const GenerateRequest>(std::move(without));
 }
 
-/// Whether a request has texts for the tokenizer.
+/// Whether a request has texts for the tokenizer. No token is sampled for one that has ended: bad words do not count.
 bool has_texts(const GenerateRequest& request) {
-  return request.prompt || !request.sampling.bad_words.empty();
+  return request.prompt || (!request.sampling.bad_words.empty() && !has_ended(request));
 }
 
 /// Bytes that the tokenizer reads of a request. It reads bad words twice: with a space before them and without.
@@ -113,13 +113,12 @@ Status RouterCore::check(ClientId client, std::uint64_t tag, const GenerateReque
   if (draining_) return fail(ErrorCode::shutting_down, "the server is shutting down");
   if (has_ended(request)) return {};
   if (Status valid = check_request(request, limits_); !valid) return valid;
-  if (!is_recovered(request)) {
-    if (needs_grammar(request) && !has_grammar && !shared_grammar_job(client, *request.sampling.structured_outputs)) {
-      if (Status waits = grammar_queue_.check(client, kGrammarBytes); !waits) return waits;
-    }
-    if (is_full()) return fail(queue_full());
-    if (Status in_time = check_ttft(std::ssize(live_), estimated_prompt_tokens(request)); !in_time) return in_time;
+  if (is_recovered(request)) return {};
+  if (needs_grammar(request) && !has_grammar && !shared_grammar_job(client, *request.sampling.structured_outputs)) {
+    if (Status waits = grammar_queue_.check(client, kGrammarBytes); !waits) return waits;
   }
+  if (is_full()) return fail(queue_full());
+  if (Status in_time = check_ttft(std::ssize(live_), estimated_prompt_tokens(request)); !in_time) return in_time;
   return has_texts(request) ? tokenizer_queue_.check(client, text_bytes(request)) : Status();
 }
 
@@ -155,8 +154,12 @@ Result<RouterCore::Submitted> RouterCore::submit(ClientId client, std::uint64_t 
                                                  TimeUs waited_us) {
   if (Status checked = check(client, tag, request, grammar.has_value()); !checked) return fail(checked.error());
   Submitted submitted{next_id_++, std::nullopt, std::nullopt};
+  const auto add_to = [&](TokenizerQueue& queue, std::int64_t num_bytes) -> Result<JobId> {
+    if (is_recovered(request)) return queue.add_beyond_limits(client, num_bytes);
+    return queue.add(client, num_bytes);
+  };
   if (has_texts(request)) {
-    const auto job = tokenizer_queue_.add(client, text_bytes(request));
+    const auto job = add_to(tokenizer_queue_, text_bytes(request));
     if (!job) return fail(job.error());
     submitted.job = *job;
   }
@@ -164,8 +167,7 @@ Result<RouterCore::Submitted> RouterCore::submit(ClientId client, std::uint64_t 
   if (needs_grammar(request) && !grammar) {
     grammar_job = shared_grammar_job(client, *request.sampling.structured_outputs);
     if (!grammar_job) {
-      const auto job = is_recovered(request) ? grammar_queue_.add_beyond_limits(client, kGrammarBytes)
-                                             : grammar_queue_.add(client, kGrammarBytes);
+      const auto job = add_to(grammar_queue_, kGrammarBytes);
       if (!job) return fail(job.error());
       submitted.grammar_job = grammar_job = *job;
     }

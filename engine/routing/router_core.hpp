@@ -81,8 +81,8 @@ class RouterCore {
   /// Takes a request in, or refuses it before anything is allocated.
   /// Errors: duplicate_id (the client has a live request with this tag), invalid_request (param = the field),
   /// context_too_long, queue_full, shutting_down, or why the engine failed. A request that goes on from another engine
-  /// (GenerateRequest::progress) passes the limits of the queue, of target_ttft_ms and of the grammar compiler; one
-  /// that has ended there needs no grammar. `grammar`: of its structured_outputs, when that is known already.
+  /// (GenerateRequest::progress) passes the limits of all queues and of target_ttft_ms; one that has ended there needs
+  /// neither grammar nor bad words. `grammar`: of its structured_outputs, when that is known already.
   /// `waited_us`: time since the request's arrival, for example until its model was loaded; it counts in timings and in
   /// the request's timeout.
   Result<Submitted> submit(ClientId client, std::uint64_t tag, const GenerateRequest& request, TimeUs now,

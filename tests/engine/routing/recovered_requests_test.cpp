@@ -118,6 +118,26 @@ TEST(RecoveredRequests, ThatHaveEndedNeedNoGrammarAndLiveOnesWaitBeyondTheCompil
   }
 }
 
+TEST(RecoveredRequests, WithBadWordsWaitForTheTokenizerBeyondItsQueueAndEndedOnesDoNotWait) {
+  AdmissionLimits limits = limits_of_two();
+  limits.max_queued_prompt_bytes = 1000;
+  RouterCore core(limits, 0);
+  GenerateRequest ended = recovered_request(true);
+  ended.sampling.bad_words = {"word"};
+  GenerateRequest live = recovered_request(false);
+  live.sampling.bad_words = {std::string(200, 'a')};
+  for (std::uint64_t tag = 1; tag <= 20; ++tag) {
+    const auto submitted = core.submit(1, tag, live, kRestart);
+    ASSERT_TRUE(submitted) << tag << ": " << submitted.error().message;
+    EXPECT_TRUE(submitted->job);
+    EXPECT_NE(admit(core, ended), nullptr);
+    EXPECT_NE(admit(core, ended), nullptr);
+  }
+  const auto in_queue = core.submit(1, 21, ended, kRestart);
+  ASSERT_TRUE(in_queue);
+  EXPECT_FALSE(in_queue->job);
+}
+
 TEST(RecoveredRequests, ThatHaveEndedPassTheLimitsThatTheyHadNotBefore) {
   AdmissionLimits limits = limits_of_two();
   GenerateRequest ended = recovered_request(true);
