@@ -201,6 +201,8 @@ using OutputProcessorActor = Interface<
     caf::result<void>(ConnectOutputs),
     // (private) router: answered behind the outputs of what was closed.
     caf::result<OutputsFlushed>(FlushOutputs),
+    // (private) router: the journal keeps its requests as they are.
+    caf::result<void>(StopRecording),
     // (private) router: what it counts.
     caf::result<metrics::RequestMetrics>(GetMetrics),
     // (private) router: what it knows of requests.
@@ -323,6 +325,7 @@ PAGODA_LOCAL(pagoda::actors::OpenOutput)
 PAGODA_LOCAL(pagoda::actors::RequestClosed)
 PAGODA_LOCAL(pagoda::actors::FlushOutputs)
 PAGODA_LOCAL(pagoda::actors::OutputsFlushed)
+PAGODA_LOCAL(pagoda::actors::StopRecording)
 PAGODA_LOCAL(pagoda::actors::ConnectOutputs)
 PAGODA_LOCAL(pagoda::actors::ConnectRoot)
 PAGODA_LOCAL(pagoda::actors::GetReplica)

@@ -255,6 +255,10 @@ struct GetRequestFacts {
   std::vector<RequestId> requests;
 };
 
+/// Private, router -> output processor: nothing more is recorded of its core. The journal keeps all requests that it
+/// was sent before, as they are.
+struct StopRecording {};
+
 /// Private, router -> output processor: answered once the outputs of every request that was closed have been sent.
 struct FlushOutputs {};
 struct OutputsFlushed {};

@@ -110,6 +110,7 @@ OutputProcessorActor::behavior_type behavior(Self self, const std::shared_ptr<co
         state_of(self);
         return reply(OutputsFlushed{});
       },
+      [self](const StopRecording&) { state_of(self).core->stop_recording(); },
       [self](const GetMetrics&) { return reply(state_of(self).core->core().metrics()); },
       [self](const GetRequestFacts& message) { return reply(state_of(self).core->core().facts(message.requests)); },
       [self](const EngineFailed& failed) {

@@ -322,12 +322,12 @@ void on_outputs_gone(Self self) {
   }
 }
 
-/// Resumable requests stay in the journal as they are, as if the process had been killed: the next server goes on with
-/// them.
+/// Resumable requests in the engine stay in the journal as they are, as if the process had been killed: the next server
+/// goes on with them. The output processor records each that it was sent before it stops to record.
 void on_drain_timeout(Self self) {
   auto& state = state_of(self);
   const bool leaves_resumable = state.journal != nullptr && !state.journal->token_key();
-  if (leaves_resumable) state.journal->stop(journal::Source::output);
+  if (leaves_resumable) send(self, state.outputs, StopRecording{});
   auto effects = state.core->abort_all(now_us(), leaves_resumable);
   if (const auto count = effects.expired.size(); count > 0) {
     spdlog::info("{} resumable requests are left in the journal, for a server with --recover", count);

@@ -55,8 +55,6 @@ class Journal {
   }
   /// Whether a follower writes the states of this core, so that the core writes none when a segment begins.
   virtual bool follows(Source) const { return false; }
-  /// From now on records of this core are left out.
-  virtual void stop(Source) {}
   /// How much of the requests that have ended the output core may keep (OutputCore), so that its state fits a segment.
   virtual std::size_t max_ended_bytes() const { return std::size_t{4} << 20; }
   /// Secret; set when neither prompts nor outputs may be in the journal (hidden_tokens.hpp).

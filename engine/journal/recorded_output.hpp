@@ -34,6 +34,8 @@ class RecordedOutput {
     if (!effects.empty()) recorder_.effect(effects);
     return effects;
   }
+  /// Nothing more is recorded: the journal keeps the requests as they are now.
+  void stop_recording() { recorder_.stop(); }
   const output::OutputCore& core() const { return core_; }
 
  private:

@@ -60,6 +60,10 @@ constexpr double kTtftMargin = 0.8;
 /// However long the queue is, who was refused may look again after so long.
 constexpr double kMostRetryAfterS = 600;
 
+Error shutting_down() {
+  return {ErrorCode::shutting_down, "the server is shutting down", {}};
+}
+
 Error goes_on_later() {
   return {ErrorCode::shutting_down, "the server is shutting down; the request goes on when it has restarted", {}};
 }
@@ -110,7 +114,7 @@ Status RouterCore::check(ClientId client, std::uint64_t tag, const GenerateReque
     return fail(ErrorCode::duplicate_id, "the sink has a live request with this tag");
   }
   if (failure_) return fail(*failure_);
-  if (draining_) return fail(ErrorCode::shutting_down, "the server is shutting down");
+  if (draining_) return fail(shutting_down());
   if (has_ended(request)) return {};
   if (Status valid = check_request(request, limits_); !valid) return valid;
   if (is_recovered(request)) return {};
@@ -372,13 +376,16 @@ RouterCore::Effects RouterCore::abort_all(TimeUs now, bool leave_resumable) {
   Effects effects;
   for (const RequestId id : ids) {
     const auto found = live_.find(id);
-    if (!leave_resumable || !found->second.resumable) {
-      ++aborted_by_drain_;
-      abort(id, now, effects);
-    } else if (found->second.outside) {
-      refuse(found, goes_on_later(), effects);
-    } else {
+    const bool is_left = leave_resumable && found->second.resumable;
+    if (is_left && !found->second.outside) {
       effects.expired.push_back({id, goes_on_later()});
+      continue;
+    }
+    ++aborted_by_drain_;
+    if (is_left) {
+      refuse(found, shutting_down(), effects);  // it is not in the journal yet: its client sends it again
+    } else {
+      abort(id, now, effects);
     }
   }
   return with_end_of_drain(std::move(effects));

@@ -133,7 +133,7 @@ class RouterCore {
   /// From now on requests are refused with shutting_down.
   Effects drain();
   /// The drain's time is over: ends all live requests. `leave_resumable`: the next server goes on with those that are
-  /// resumable; they end here with the error shutting_down.
+  /// resumable and in the engine; here all resumable requests end with the error shutting_down.
   Effects abort_all(TimeUs now, bool leave_resumable = false);
   /// How many requests a drain had to abort, without those that it left to the next server. Error: the engine failed
   /// under it.

@@ -223,7 +223,6 @@ bool JournalFile::append(std::uint64_t segment, std::span<const std::byte> recor
   PAGODA_ASSERT(!record.empty(), "a record of length 0 would be the end");
   const std::lock_guard lock(mutex_);
   const auto source = static_cast<std::size_t>(record[0]);
-  if (source < sources_.size() && sources_[source].is_stopped) return true;
   if (segment != segment_) return false;
   if (source < sources_.size() && sources_[source].is_followed) queue(record);
   if (!is_torn_) is_torn_ = !write(record);
@@ -234,7 +233,6 @@ bool JournalFile::append_state(std::uint64_t segment, std::span<const std::byte>
   const std::lock_guard lock(mutex_);
   const auto source = static_cast<journal::Source>(record[0]);
   FollowedSource& its = sources_.at(static_cast<std::size_t>(source));
-  if (its.is_stopped) return true;
   if (segment != segment_) return false;
   its.is_followed = options_.follows && journal::StateFollower::can_follow(source) &&
                     (source != journal::Source::output || options_.tokenizer != nullptr);
@@ -246,12 +244,6 @@ bool JournalFile::append_state(std::uint64_t segment, std::span<const std::byte>
 bool JournalFile::follows(journal::Source source) const {
   const std::lock_guard lock(mutex_);
   return sources_.at(static_cast<std::size_t>(source)).is_followed;
-}
-
-void JournalFile::stop(journal::Source source) {
-  const std::lock_guard lock(mutex_);
-  sources_.at(static_cast<std::size_t>(source)) = {};
-  sources_.at(static_cast<std::size_t>(source)).is_stopped = true;
 }
 
 void JournalFile::begin_segment_if_full() {

@@ -61,7 +61,6 @@ class JournalFile final : public journal::Journal, private journal::StateSink {
   bool append(std::uint64_t segment, std::span<const std::byte> record) override;
   bool append_state(std::uint64_t segment, std::span<const std::byte> record) override;
   bool follows(journal::Source source) const override;
-  void stop(journal::Source source) override;
   std::size_t max_ended_bytes() const override { return max_ended_bytes(static_cast<std::int64_t>(file_.size())); }
   void begin_segment_if_full() override;
   std::optional<Key> token_key() const override { return options_.token_key; }
@@ -79,7 +78,6 @@ class JournalFile final : public journal::Journal, private journal::StateSink {
  private:
   struct FollowedSource {
     bool is_followed = false;
-    bool is_stopped = false;
     std::uint64_t segment = 0;     ///< of the last record for the follower
     std::uint64_t with_state = 0;  ///< the last segment that has a state of the core, or can have none
   };

@@ -10,6 +10,7 @@
 
 #include "actors/engine_actors.hpp"
 #include "io/model_files/model_files.hpp"
+#include "tests/support/memory_journal.hpp"
 
 namespace pagoda::actors {
 namespace {
@@ -62,7 +63,7 @@ class OutputProcessor : public ::testing::Test {
     peer_ = system_->spawn(router_and_sink, received_);
     const auto tokenizer =
         io::load_tokenizer(std::string(PAGODA_SOURCE_DIR) + "/examples/models/pagoda-stories").value();
-    outputs_ = spawn_output_processor(*system_, tokenizer, {});
+    outputs_ = spawn_output_processor(*system_, tokenizer, {.trace = nullptr, .journal = journal_});
     send_anonymously(outputs_, ConnectOutputs{caf::actor_cast<RequestRouterActor>(peer_)});
   }
   ~OutputProcessor() override {
@@ -80,6 +81,7 @@ class OutputProcessor : public ::testing::Test {
   caf::actor_system_config config_;
   std::unique_ptr<caf::actor_system> system_;
   std::shared_ptr<ReceivedMessages> received_ = std::make_shared<ReceivedMessages>();
+  std::shared_ptr<test::MemoryJournal> journal_ = std::make_shared<test::MemoryJournal>(1'000'000);
   caf::actor peer_;
   OutputProcessorActor outputs_;
 };
@@ -105,6 +107,21 @@ TEST_F(OutputProcessor, EveryLiveRequestEndsOnceWithTheReasonWhenTheEngineFails)
   auto messages = received_->first(4);
   std::sort(messages.begin(), messages.end());
   EXPECT_EQ(messages, (std::vector<std::string>{"closed 1", "closed 2", "error 1", "error 2"}));
+}
+
+TEST_F(OutputProcessor, RequestsThatItWasSentBeforeItStopsToRecordStayInTheJournalAsTheyAre) {
+  open(1);
+  open(2);
+  send_anonymously(outputs_, StopRecording{});
+  StepOutputs step;
+  step.ends = {{1, std::nullopt}, {2, std::nullopt}};
+  send_anonymously(outputs_, std::move(step));
+  EXPECT_EQ(received_->first(4).size(), 4U) << "clients are told of their ends";
+  const auto records = journal_->segments().front();
+  ASSERT_EQ(records.size(), 3U) << "a state and two requests";
+  for (std::size_t i = 1; i < records.size(); ++i) {
+    EXPECT_EQ(records[i][1], static_cast<std::byte>(journal::kFirstInput));
+  }
 }
 
 }  // namespace

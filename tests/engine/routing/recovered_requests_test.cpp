@@ -166,7 +166,7 @@ TEST(RecoveredRequests, MayHaveSequencesThatHadNotBegun) {
   EXPECT_EQ(spec->progress->sequences.size(), 3U);
 }
 
-TEST(RecoveredRequests, ADrainThatLeavesThemEndsThemWithAnErrorAndAbortsTheOthers) {
+TEST(RecoveredRequests, ADrainLeavesThoseInTheEngineWithAnErrorAndEndsTheOthers) {
   RouterCore core(limits_of_two(), 0);
   const auto plain = admit(core, new_request());
   GenerateRequest resumable = new_request();
@@ -182,12 +182,15 @@ TEST(RecoveredRequests, ADrainThatLeavesThemEndsThemWithAnErrorAndAbortsTheOther
   ASSERT_EQ(effects.expired.size(), 1U);
   EXPECT_EQ(effects.expired[0].id, left->id);
   EXPECT_EQ(effects.expired[0].error.code, ErrorCode::shutting_down);
+  EXPECT_NE(effects.expired[0].error.message.find("goes on"), std::string::npos);
   ASSERT_EQ(effects.settled.size(), 1U);
-  EXPECT_EQ(std::get<Error>(effects.settled[0].outcome).code, ErrorCode::shutting_down);
+  const Error& refused = std::get<Error>(effects.settled[0].outcome);
+  EXPECT_EQ(refused.code, ErrorCode::shutting_down);
+  EXPECT_EQ(refused.message, "the server is shutting down") << "it is not in the journal";
   EXPECT_FALSE(effects.drained);
   core.closed(plain->id, {}, kRestart);
   EXPECT_TRUE(core.closed(left->id, {}, kRestart).drained);
-  EXPECT_EQ(core.drained(), 1);
+  EXPECT_EQ(core.drained(), 2);
 }
 
 TEST(RecoveredRequests, ADrainWithoutAJournalAbortsThemToo) {

@@ -37,7 +37,6 @@ class CountsStates final : public journal::Journal {
     return file_->append_state(segment, record);
   }
   bool follows(journal::Source source) const override { return file_->follows(source); }
-  void stop(journal::Source source) override { file_->stop(source); }
   std::size_t max_ended_bytes() const override { return file_->max_ended_bytes(); }
   void begin_segment_if_full() override { file_->begin_segment_if_full(); }
 

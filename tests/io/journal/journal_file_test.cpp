@@ -191,17 +191,6 @@ TEST_F(JournalFileTest, AStateThatLeavesNoRoomForRecordsIsLeftOut) {
   EXPECT_EQ(journal->segment(), 1U);
 }
 
-TEST_F(JournalFileTest, NothingMoreIsRecordedOfACoreThatIsStopped) {
-  const auto journal = make();
-  EXPECT_TRUE(journal->append(1, record_of("\x06 of the output core")));
-  journal->stop(journal::Source::output);
-  for (const std::uint64_t segment : {1, 2}) EXPECT_TRUE(journal->append(segment, record_of("\x06 left out")));
-  EXPECT_TRUE(journal->append_state(1, record_of("\x06 left out")));
-  EXPECT_TRUE(journal->append(1, record_of("\x05 of the router")));
-  EXPECT_EQ(texts(read_journal(path_)->segments.at(0)),
-            (std::vector<std::string>{"\x06 of the output core", "\x05 of the router"}));
-}
-
 TEST_F(JournalFileTest, ManyThreadsMayAppend) {
   const auto journal = make();
   std::vector<std::thread> threads;
