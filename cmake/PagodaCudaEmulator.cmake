@@ -41,8 +41,7 @@ pagoda_compile_options(pagoda_emulated_device)
 if(emulator_tests)
   add_executable(pagoda_cuda_emulator_test ${emulator_tests})
   target_link_libraries(pagoda_cuda_emulator_test PRIVATE pagoda_cuda_emulated GTest::gmock GTest::gtest
-                                                          GTest::gtest_main)
+                                                          pagoda_test_main)
   pagoda_compile_options(pagoda_cuda_emulator_test)
-  gtest_discover_tests(pagoda_cuda_emulator_test TEST_PREFIX "cuda_emulator." PROPERTIES TIMEOUT 600
-                                                                                         DISCOVERY_TIMEOUT 60)
+  pagoda_discover_suites(pagoda_cuda_emulator_test cuda_emulator)
 endif()

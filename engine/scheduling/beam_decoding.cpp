@@ -52,7 +52,8 @@ BeamSearchParams params_of(const SamplingParams& sampling, const EndingTokens& e
 
 /// The sequences of the group are its running beams, in their order. No beam runs again before all of them have their
 /// result. The group starts as one sequence, the trunk: the prompt alone. After a preemption by recompute it is one
-/// again: the tokens that all beams have in common. Once those are computed, the trunk forks into the beams.
+/// again: the tokens that all beams have in common. Once those are computed, the trunk forks into the beams. A beam
+/// whose candidates were known before waits for the others, and its tokens run with those that follow them.
 class Beams final : public Decoding {
  public:
   Beams(const RequestSpec& spec, std::span<const TokenId> eos_token_ids)
@@ -91,7 +92,6 @@ class Beams final : public Decoding {
     trunk.replace_output(common_beginning(search_));
     trunk.num_placeholders = 0;
     trunk.waits = false;
-    candidates_.assign(1, {});
     group.forked = false;
   }
 
@@ -110,7 +110,7 @@ class Beams final : public Decoding {
     if (!in.get(search_) || !in.get(candidates_) || !in.get(reports_)) return false;
     if (!search_.is_sound() || search_.done()) return false;  // with its end the group is gone
     const std::size_t num_sequences = group.forked ? search_.running().size() : 1;
-    return group.sequences.size() == num_sequences && candidates_.size() == num_sequences &&
+    return group.sequences.size() == num_sequences && candidates_.size() == search_.running().size() &&
            reports_.size() == search_.num_nodes();
   }
 
@@ -181,9 +181,9 @@ class Beams final : public Decoding {
     }
     for (std::size_t i = 0; i < running.size(); ++i) {
       group.sequences[i].replace_output(search_.tokens(running[i].node));
+      group.sequences[i].waits = !candidates_[i].empty();
       effects.has_news(group.sequences[i]);
     }
-    candidates_.assign(running.size(), {});
     group.forked = true;
   }
 
@@ -214,7 +214,7 @@ class Beams final : public Decoding {
 
   EndingTokens ends_;
   BeamSearch search_;
-  std::vector<Candidates> candidates_;  ///< by sequence: what may follow; empty while its result is awaited
+  std::vector<Candidates> candidates_;  ///< by running beam: what may follow; empty while its result is awaited
   std::vector<TokenReport> reports_;    ///< by BeamNode; `top` only when logprobs were asked
 };
 

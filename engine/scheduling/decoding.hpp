@@ -21,13 +21,11 @@ class GroupEffects {
  public:
   /// Makes a sequence with the parent's tokens and, where that holds KV, its blocks. It has no row yet.
   virtual Sequence fork_of(const Sequence& parent, const SequenceGroup& group) = 0;
-  /// Makes a sequence that has the prompt alone and waits.
-  virtual Sequence add_sequence(const SequenceGroup& group) = 0;
   /// The sequence has new tokens, or more that are computed, for the block manager to hear of.
   virtual void has_news(const Sequence& sequence) = 0;
   /// The sequence is no longer one of the group's: it gives back what it holds.
   virtual void drop(Sequence& sequence) = 0;
-  /// It stays one of them, and runs no more.
+  /// It runs no more; the caller still has it.
   virtual void finish(SequenceGroup& group, Sequence& sequence) = 0;
   virtual void tell(SequenceOutput output) = 0;
   /// So many tokens were generated; for the counters.

@@ -36,10 +36,11 @@ SequenceGroup* GroupTable::find(RequestId id) const {
 
 Sequence* GroupTable::find(SequenceGroup* group, SequenceId id) {
   if (group == nullptr) return nullptr;
-  for (Sequence& s : group->sequences) {
-    if (s.id == id) return &s;
-  }
-  return nullptr;
+  std::vector<Sequence>& all = group->sequences;
+  const bool is_sorted = group->decoding->has_independent_sequences();
+  const auto found =
+      is_sorted ? std::ranges::lower_bound(all, id, {}, &Sequence::id) : std::ranges::find(all, id, &Sequence::id);
+  return found == all.end() || found->id != id ? nullptr : &*found;
 }
 
 std::optional<RequestId> GroupTable::head_of_queue() const {
@@ -139,13 +140,6 @@ Sequence GroupTable::fork_of(const Sequence& parent, const SequenceGroup& group)
   return child;
 }
 
-Sequence GroupTable::add_sequence(const SequenceGroup& group) {
-  Sequence added;
-  added.id = next_sequence++;
-  group_of[added.id] = group.entry.id;
-  return added;
-}
-
 void GroupTable::let_go(Sequence& sequence) {
   if (sequence.state == SequenceState::running) {
     // Its last tokens may still serve the prefix cache.
@@ -165,8 +159,28 @@ void GroupTable::let_go(Sequence& sequence) {
 void GroupTable::finish(SequenceGroup& group, Sequence& sequence) {
   const bool had_row = sequence.state == SequenceState::running || !group.decoding->has_independent_sequences();
   let_go(sequence);
+  group.has_finished = true;
   if (group.masks) group.ended_sequences.push_back(sequence.id);
   if (had_row && group.rows_reserved > 0) reserve_rows(group, -1);
+  place(group);
+}
+
+void GroupTable::replace_finished(SequenceGroup& group) {
+  if (!group.forked || !group.decoding->has_independent_sequences()) return;
+  const bool others_begin = group.num_to_begin > 0 && std::ssize(group.sequences) < max_rows;
+  if (!std::exchange(group.has_finished, false) && !others_begin) return;
+  std::erase_if(group.sequences, [&](const Sequence& s) {
+    if (s.state != SequenceState::finished) return false;
+    group.num_finished_tokens += std::ssize(s.output);
+    group_of.erase(s.id);
+    return true;
+  });
+  for (; group.num_to_begin > 0 && std::ssize(group.sequences) < max_rows; --group.num_to_begin) {
+    Sequence& added = group.sequences.emplace_back();
+    added.id = next_sequence++;
+    added.index = group.num_samples() - group.num_to_begin;
+    group_of[added.id] = group.entry.id;
+  }
   place(group);
 }
 

@@ -82,13 +82,15 @@ struct GroupTable {
   /// A row for a sequence of a group that has reserved it.
   void take_row(Sequence& sequence);
 
-  /// As GroupEffects::fork_of and GroupEffects::add_sequence.
+  /// As GroupEffects::fork_of.
   Sequence fork_of(const Sequence& parent, const SequenceGroup& group);
-  Sequence add_sequence(const SequenceGroup& group);
   /// The sequence runs no more: gives back its row and its blocks.
   void let_go(Sequence& sequence);
-  /// It is let go and stays one of the group's.
+  /// It is let go and stays one of the group's until replace_finished().
   void finish(SequenceGroup& group, Sequence& sequence);
+  /// Independent sequences that have finished are gone, and in their place others begin: a group keeps no more than may
+  /// run, however many samples its request wants.
+  void replace_finished(SequenceGroup& group);
   /// Moves the KV of a sequence to the host (`to` = swapped), or forgets it (waiting), as the block manager has done;
   /// where sequences are not independent, that of the whole group.
   void preempt(SequenceGroup& group, Sequence& sequence, SequenceState to);

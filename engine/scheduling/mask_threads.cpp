@@ -13,9 +13,6 @@
 namespace pagoda::scheduling {
 namespace {
 
-/// Turns of jobs on slow threads: some ten milliseconds.
-constexpr std::uint64_t kSlowTurn = 400'000;
-
 void name_thread(bool is_slow) {
 #ifdef __linux__
   pthread_setname_np(pthread_self(), is_slow ? "pagoda-masks-sl" : "pagoda-masks");
@@ -29,8 +26,8 @@ void name_thread(bool is_slow) {
 }  // namespace
 
 MaskThreads::MaskThreads(MaskThreadsConfig config, std::function<void()> notify) : notify_(std::move(notify)) {
-  quick_.work = config.quick_work;
-  slow_.work = kSlowTurn;
+  // Turns on slow threads are short, too: jobs of others wait for the grammar that a turn has.
+  quick_.work = slow_.work = config.quick_work;
   slow_.is_slow = true;
   for (std::int32_t i = 0; i < config.num_threads; ++i) {
     threads_.emplace_back([this] { work(quick_); });

@@ -78,7 +78,11 @@ void RequestMasks::FollowedSequence::append(std::span<const TokenId> tokens) {
 }
 
 RequestMasks::FollowedSequence* RequestMasks::follow(MaskJob& job) {
-  for (const SequenceId id : std::exchange(job.ended, {})) sequences_.erase(id);
+  for (const SequenceId id : std::exchange(job.ended, {})) {
+    sequences_.erase(id);
+    ended_.insert(id);
+  }
+  if (ended_.contains(job.sequence)) return nullptr;
   const auto known = sequences_.find(job.sequence);
   const bool is_newer = known == sequences_.end() || known->second.course <= job.course;
   if (std::exchange(job.begins_anew, false) && is_newer) {
@@ -103,8 +107,8 @@ bool RequestMasks::make(MaskJob& job, std::uint64_t& max_work) {
   if (followed == nullptr) return true;  // nobody waits for it any more
   FollowedSequence& sequence = *followed;
   made.num_tokens = job.num_known;
-  const bool is_free =
-      !grammar_ && job.drafts.empty() && !thinking_->next(sequence.place.tokens, sequence.place.thinking);
+  const bool is_free = !grammar_ && job.drafts.empty() &&
+                       (!thinking_ || !thinking_->next(sequence.place.tokens, sequence.place.thinking));
   if (is_free) return true;
   for (auto k = static_cast<std::size_t>(made.num_masks); k <= job.drafts.size(); ++k) {
     made.words.resize((k + 1) * num_words_);

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -118,6 +119,7 @@ class RequestMasks {
   std::size_t num_words_ = 0;
   std::shared_ptr<grammar::MaskBudget> budget_ = std::make_shared<grammar::MaskBudget>();
   std::unordered_map<SequenceId, FollowedSequence> sequences_;
+  std::unordered_set<SequenceId> ended_;
   std::atomic<bool> is_wanted_ = true;
 };
 

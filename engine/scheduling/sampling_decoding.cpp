@@ -79,12 +79,10 @@ class Sampling final : public Decoding {
 
   static void fork(SequenceGroup& group, std::size_t num_sampled, GroupEffects& effects) {
     group.forked = true;
-    const auto num_samples = static_cast<std::size_t>(group.num_samples());
-    group.sequences.reserve(num_samples);
-    const Sequence parent = group.sequences.front();
-    while (group.sequences.size() < num_samples) {
-      const std::size_t index = group.sequences.size();
-      group.sequences.push_back(index < num_sampled ? effects.fork_of(parent, group) : effects.add_sequence(group));
+    group.num_to_begin = group.num_samples() - static_cast<std::int32_t>(num_sampled);
+    group.sequences.reserve(num_sampled);
+    for (std::size_t index = 1; index < num_sampled; ++index) {
+      group.sequences.push_back(effects.fork_of(group.sequences.front(), group));
       group.sequences.back().index = static_cast<std::int32_t>(index);
     }
   }

@@ -57,8 +57,8 @@ inline constexpr std::int32_t kLeastBatch = 24;
 /// Prompts have an eighth of a step, however many decode; and as many rows of one that target_step_us bounds are kept
 /// for them.
 inline constexpr std::int32_t kPromptShare = 8;
-/// Log-probabilities of prompt tokens that the results of one step have room for; of each prompt in it one token runs all
-/// the same.
+/// Log-probabilities of prompt tokens that the results of one step have room for; of each prompt in it one token runs
+/// all the same.
 inline constexpr std::int64_t kMaxPromptLogprobsOfStep = std::int64_t{1} << 20;
 
 }  // namespace pagoda::scheduling

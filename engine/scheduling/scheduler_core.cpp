@@ -1,6 +1,7 @@
 #include "engine/scheduling/scheduler_core.hpp"
 
 #include <algorithm>
+#include <ranges>
 #include <set>
 #include <span>
 #include <unordered_map>
@@ -40,7 +41,11 @@ void SchedulerCore::add_group(SharedSpec spec) {
   if (progress) go_on_from(*progress, *group);
   SequenceGroup& added = *group;
   table_.add(std::move(group));
-  if (progress && progress->has_ended()) end_group(added, progress->error);
+  if (progress && progress->has_ended()) {
+    end_group(added, progress->error);
+  } else if (progress) {
+    table_.replace_finished(added);
+  }
   planning_.something_changed();
 }
 
@@ -53,12 +58,21 @@ void SchedulerCore::go_on_from(const RequestProgress& progress, SequenceGroup& g
   }
   if (!progress.has_ended() && (group.decoding->chooses_tokens() || !progress.has_tokens())) return;
   group.forked = true;
-  for (const RequestProgress::Sequence& before : progress.sequences) {
+  // Samples begin in the order of their indices.
+  const auto has_tokens = [](const RequestProgress::Sequence& s) { return s.ended || !s.result.token_ids.empty(); };
+  const auto last = std::ranges::find_if(progress.sequences | std::views::reverse, has_tokens);
+  const std::span begun =
+      std::span(progress.sequences)
+          .first(progress.error ? progress.sequences.size()
+                                : static_cast<std::size_t>(last.base() - progress.sequences.begin()));
+  group.num_to_begin = static_cast<std::int32_t>(progress.sequences.size() - begun.size());
+  for (const RequestProgress::Sequence& before : begun) {
     Sequence& sequence = group.sequences.emplace_back();
     sequence.index = before.result.index;
     sequence.output = before.result.token_ids;
     if (before.ended || progress.error) {
       sequence.state = SequenceState::finished;
+      group.has_finished = true;
     } else {
       sequence.num_lost_tokens = group.length(sequence);
     }
@@ -85,7 +99,7 @@ void SchedulerCore::stop_hit(const StopHit& hit) {
   for (Sequence& s : group->sequences) {
     if (s.index == hit.sequence_index && s.state != SequenceState::finished) finish(*group, s);
   }
-  if (!group->forked || !group->all_finished()) return;
+  if (!group->forked || !group->all_finished()) return table_.replace_finished(*group);
   ++stats_.requests_finished_total;
   erase_group(*group);
 }
@@ -263,6 +277,7 @@ void SchedulerCore::accept(const WorkRef& work, const RowResult& row, const Step
       erase_group(*group);
       return;
     }
+    table_.replace_finished(*group);
     // A prompt's samples may have made sequences for which there was no row.
     if (!group->in_waiting && group->any(SequenceState::waiting)) table_.place(*group);
   }
@@ -329,6 +344,7 @@ void SchedulerCore::cut_outgrown(SequenceGroup& group) {
     ++stats_.requests_finished_total;
     return erase_group(group);
   }
+  table_.replace_finished(group);
 }
 
 void SchedulerCore::erase_group(SequenceGroup& group) {
@@ -367,6 +383,7 @@ std::vector<GroupProgress> SchedulerCore::progress() const {
     } else if (group->any(SequenceState::swapped)) {
       progress.state = pagoda::RequestState::swapped;
     }
+    progress.generated_tokens = group->num_finished_tokens;
     for (const Sequence& s : group->sequences) progress.generated_tokens += std::ssize(s.output);
     all.push_back(progress);
   }

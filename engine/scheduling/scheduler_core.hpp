@@ -35,8 +35,7 @@ namespace pagoda::scheduling {
 ///
 ///   next_plan()      -> PlanStep     to the block manager; at most one is unanswered
 ///   on_step_plan()   -> ExecuteStep  to the workers, when anything runs
-///   take_mask_jobs() -> MaskJobs     to threads, when the steps before one that waits for masks have ended; what
-///   becomes
+///   take_mask_jobs() -> MaskJobs     to threads, when the tokens are known that a step's masks depend on; what becomes
 ///                                    of them comes back as masks_made(), or else masks_late()
 ///   take_masks()     -> StepMasks    to the workers, when has_masks_to_tell(); until then no next_plan() is asked for
 ///   on_step_result()                 frees the step's place in the pipeline; new tokens gather for take_outputs()
@@ -78,8 +77,8 @@ class SchedulerCore final : private GroupEffects {
   // -- effects -------------------------------------------------------------------------------------------------------
   /// The next PlanStep, when the pipeline has room and there is something to plan.
   std::optional<PlanStep> next_plan(TimeUs now);
-  /// Jobs for the masks that the first step in flight waits for, each once: all tokens that they depend on are known.
-  /// Not part of the state.
+  /// Jobs for the masks that the first step in flight waits for, and those that the prompts in flight will need at
+  /// their ends, each once: all tokens that they depend on are known. Not part of the state.
   std::vector<MaskJob> take_mask_jobs();
   /// A job for the next mask of any sequence; none where its request has no grammar. For replays.
   std::optional<MaskJob> mask_job_of(SequenceId sequence);
@@ -168,6 +167,7 @@ class SchedulerCore final : private GroupEffects {
   // masks
   Sequence* sequence_of(const WorkRef& work) const;
   Sequence* missing_mask(const WorkRef& work) const;
+  Sequence* unsampled_prompt(const WorkRef& work) const;
   MaskJob mask_job(SequenceGroup& group, Sequence& sequence, std::int32_t most_drafts) const;
   void add_masks(std::size_t place, const Sequence& sequence, StepMasks& masks) const;
   void jump_ahead(Sequence& sequence, const ForeseenTokens& foreseen);
@@ -181,7 +181,7 @@ class SchedulerCore final : private GroupEffects {
   void find_culprit(const std::set<RequestId>& ran);
   void end_passed_trial();
   void end_group(SequenceGroup& group, std::optional<Error> error);
-  /// Ends the sequences that have outgrown the pool and await no result.
+  /// Ends the sequences that have outgrown the pool and await no result. The group may end with them.
   void cut_outgrown(SequenceGroup& group);
   void erase_group(SequenceGroup& group);
 
@@ -189,7 +189,6 @@ class SchedulerCore final : private GroupEffects {
   Sequence fork_of(const Sequence& parent, const SequenceGroup& group) override {
     return table_.fork_of(parent, group);
   }
-  Sequence add_sequence(const SequenceGroup& group) override { return table_.add_sequence(group); }
   void has_news(const Sequence& sequence) override;
   void drop(Sequence& sequence) override;
   void finish(SequenceGroup& group, Sequence& sequence) override;
@@ -204,7 +203,8 @@ class SchedulerCore final : private GroupEffects {
   StepOutputs outputs_;
   EngineStats stats_;
   metrics::StepMetrics metrics_;
-  StepId masks_asked_ = 0;  ///< the last step of which take_mask_jobs() has returned the jobs; no state
+  StepId masks_asked_ = 0;     ///< the last step of which take_mask_jobs() has returned the jobs; no state
+  StepId last_step_seen_ = 0;  ///< the last whose prompts it has looked at; likewise
   // For the metrics.
   TimeUs asked_us_ = 0;               ///< when the last plan was asked for
   std::optional<TimeUs> lost_at_us_;  ///< when the steps began that a worker was lost over, until another ends a step

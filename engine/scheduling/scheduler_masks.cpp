@@ -23,6 +23,15 @@ Sequence* SchedulerCore::missing_mask(const WorkRef& work) const {
   return s == nullptr || s->has_mask() ? nullptr : s;
 }
 
+/// The sequence of which the work runs a part of the prompt, and whose first sample needs a mask that is not made: its
+/// tokens are known already.
+Sequence* SchedulerCore::unsampled_prompt(const WorkRef& work) const {
+  if (work.num_samples > 0) return nullptr;
+  SequenceGroup* group = table_.find(work.group);
+  Sequence* s = GroupTable::find(group, work.sequence);
+  return s == nullptr || s->num_placeholders > 0 || s->has_mask() || !group->wants_mask(*s) ? nullptr : s;
+}
+
 std::vector<SequenceId> SchedulerCore::missing_masks() const {
   std::vector<SequenceId> missing;
   if (step_awaiting_masks() == 0) return missing;
@@ -43,14 +52,20 @@ TimeUs SchedulerCore::mask_wait_us() const {
 
 std::vector<MaskJob> SchedulerCore::take_mask_jobs() {
   std::vector<MaskJob> jobs;
-  const StepId step = step_awaiting_masks();
-  if (step == 0 || std::exchange(masks_asked_, step) == step) return jobs;
   const std::int32_t most_drafts = planning_.may_draft() ? kMaxDrafts : 0;
-  for (const WorkRef& work : in_flight_.front().work) {
-    Sequence* s = missing_mask(work);
+  const auto ask = [&](const WorkRef& work, Sequence* s) {
     SequenceGroup* group = s == nullptr ? nullptr : table_.find(work.group);
-    if (group == nullptr || !group->masks || s->asked_mask == s->output.size()) continue;
+    if (group == nullptr || !group->masks || s->asked_mask == s->output.size()) return;
     jobs.push_back(mask_job(*group, *s, std::min(s->most_drafts, most_drafts)));
+  };
+  for (const InFlightStep& step : in_flight_) {
+    if (step.step <= last_step_seen_) continue;
+    last_step_seen_ = step.step;
+    for (const WorkRef& work : step.work) ask(work, unsampled_prompt(work));
+  }
+  const StepId step = step_awaiting_masks();
+  if (step != 0 && std::exchange(masks_asked_, step) != step) {
+    for (const WorkRef& work : in_flight_.front().work) ask(work, missing_mask(work));
   }
   // Those of forks first, while their parents still are where they were forked.
   std::ranges::stable_partition(jobs, [](const MaskJob& job) { return job.begins_anew; });

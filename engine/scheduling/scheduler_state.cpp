@@ -68,8 +68,12 @@ bool GroupTable::load_group(Decoder& in, const SchedulerConfig& config) {
 
 bool GroupTable::is_sound(const SequenceGroup& group) const {
   const auto is_prompt_position = [&](std::int32_t at) { return at >= 0 && at <= group.prompt_len(); };
-  return group.rows_reserved >= 0 && group.rows_reserved <= max_rows - rows_reserved &&
-         is_prompt_position(group.next_prompt_logprob) && is_prompt_position(group.first_unknown_prompt_logprob) &&
+  const bool is_sorted = !group.forked || group.spec->sampling.use_beam_search ||
+                         std::ranges::is_sorted(group.sequences, {}, &Sequence::id);
+  return is_sorted && group.num_to_begin >= 0 && group.num_to_begin <= group.num_samples() &&
+         group.num_finished_tokens >= 0 && group.rows_reserved >= 0 &&
+         group.rows_reserved <= max_rows - rows_reserved && is_prompt_position(group.next_prompt_logprob) &&
+         is_prompt_position(group.first_unknown_prompt_logprob) &&
          std::ranges::all_of(group.sequences, [&](const Sequence& s) {
            return s.row >= -1 && s.row < max_rows && s.num_computed_tokens >= 0 && s.num_placeholders >= 0 &&
                   s.num_placeholders <= kMostPlaceholders;

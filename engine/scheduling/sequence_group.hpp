@@ -110,10 +110,14 @@ struct Sequence {
 struct SequenceGroup {
   SharedSpec spec;
   QueueEntry entry;
-  std::vector<Sequence> sequences;  ///< one until the prompt is done, then one per sample
-  std::int32_t num_in_flight = 0;   ///< steps in flight that include it
+  /// One until the prompt is done. Then the beams; or those of the samples that have begun and go on, by ids that rise.
+  std::vector<Sequence> sequences;
+  std::int32_t num_to_begin = 0;         ///< samples that have no Sequence yet
+  std::int64_t num_finished_tokens = 0;  ///< that samples had generated which are gone from `sequences`
+  std::int32_t num_in_flight = 0;        ///< steps in flight that include it
   std::int32_t rows_reserved = 0;
-  bool in_running = false;  ///< listed in the running queue; likewise below
+  bool has_finished = false;  ///< some of `sequences`, since GroupTable::replace_finished
+  bool in_running = false;    ///< listed in the running queue; likewise below
   bool in_swapped = false;
   bool in_waiting = false;
   std::unique_ptr<Decoding> decoding;
@@ -130,9 +134,9 @@ struct SequenceGroup {
 
   /// But for what follows from the spec, as `masks` and `thinking` do, and `decoding`, which saves itself.
   static constexpr auto visit_fields(auto& self, auto&& visit) {
-    return visit(self.spec, self.sequences, self.num_in_flight, self.rows_reserved, self.forked,
-                 self.next_prompt_logprob, self.first_unknown_prompt_logprob, self.cleared_length,
-                 self.first_scheduled_us);
+    return visit(self.spec, self.sequences, self.num_to_begin, self.num_finished_tokens, self.num_in_flight,
+                 self.rows_reserved, self.forked, self.next_prompt_logprob, self.first_unknown_prompt_logprob,
+                 self.cleared_length, self.first_scheduled_us);
   }
 
   /// Its entry and its strategy are those of the spec.
@@ -184,9 +188,13 @@ struct SequenceGroup {
     return longest;
   }
   std::int32_t num_unfinished() const {
-    std::int32_t count = 0;
+    std::int32_t count = num_to_begin;
     for (const Sequence& s : sequences) count += s.state == SequenceState::finished ? 0 : 1;
     return count;
+  }
+  /// Rows that must be free for some of its sequences to begin.
+  std::int32_t rows_wanted() const {
+    return rows_reserved > 0 && !decoding->has_independent_sequences() ? 0 : decoding->num_rows(*this);
   }
   /// Whether nothing of it may come in now, since the masks of those that wait are still to be made.
   bool awaits_masks() const {
@@ -200,6 +208,7 @@ struct SequenceGroup {
     return false;
   }
   bool all_finished() const {
+    if (num_to_begin > 0) return false;
     for (const Sequence& s : sequences) {
       if (s.state != SequenceState::finished) return false;
     }

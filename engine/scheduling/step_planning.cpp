@@ -1,7 +1,6 @@
 #include "engine/scheduling/step_planning.hpp"
 
 #include <algorithm>
-#include <memory>
 #include <span>
 #include <utility>
 
@@ -15,18 +14,6 @@ std::int32_t num_decoding_of(const SequenceGroup& group) {
   std::int32_t count = 0;
   for (const Sequence& s : group.sequences) count += s.state == SequenceState::running && group.decodes(s) ? 1 : 0;
   return count;
-}
-
-/// Rows that must be free for some of its sequences to begin.
-std::int32_t rows_wanted_by(const SequenceGroup& group) {
-  const bool has_rows = group.rows_reserved > 0 && !group.decoding->has_independent_sequences();
-  return has_rows ? 0 : group.decoding->num_rows(group);
-}
-
-/// Nothing of the sequence is in a step in flight.
-bool is_at_rest(const SequenceGroup& group, const Sequence& s) {
-  if (!group.decoding->has_independent_sequences()) return group.num_in_flight == 0;
-  return s.num_placeholders == 0 && s.num_computed_tokens == s.num_scheduled_tokens;
 }
 
 bool runs_prompt(const SequenceGroup& group) {
@@ -79,11 +66,12 @@ std::optional<PlanStep> StepPlanning::next(TimeUs now, StepId last_completed, bo
     plan.long_prompt_tokens = most_of_short_prompt();
     plan.max_partial_long_prompts = std::max(0, config_.max_partial_long_prompts - num_partial_long_prompts_);
   }
-  add_incoming_candidates(plan, used, may_admit && !alone_waits);
+  const auto swapped = swapped_in_order();
+  add_incoming_candidates(plan, swapped, used, may_admit && !alone_waits);
   if (alone != nullptr) {
     let_all_give_way_to(*alone, plan);
   } else if (!prompts_only) {
-    let_less_urgent_give_way(plan);
+    let_less_urgent_give_way(plan, swapped);
   }
   if (prompts_only && plan.waiting.empty()) {
     prompts_only = false;
@@ -126,7 +114,7 @@ void StepPlanning::drop_drafts() {
 bool StepPlanning::admission_wanted(TimeUs now, bool steps_in_flight) const {
   if (!table_.head_of_queue()) return false;
   if (table_.alone() != nullptr) return true;  // what runs pauses, so no delay would ever end
-  return delay_has_passed(now, steps_in_flight) && rows_wanted_by(*first_of_queue()) <= num_rows_for_new();
+  return delay_has_passed(now, steps_in_flight) && first_of_queue()->rows_wanted() <= num_rows_for_new();
 }
 
 const SequenceGroup* StepPlanning::first_of_queue() const {
@@ -151,11 +139,11 @@ double StepPlanning::tokens_in_stretch(std::int32_t decoding) const {
 std::int32_t StepPlanning::num_rows_for_new() const {
   const std::int32_t free = table_.num_free_rows();
   const SequenceGroup* first = first_of_queue();
-  if (config_.target_step_us == 0 || first == nullptr) return free;
+  if (config_.target_step_us == 0 || first == nullptr || table_.alone() != nullptr) return free;
   const double tokens = tokens_in_target();
   const double rows = std::min<double>(config_.max_num_seqs, tokens * (kPromptShare - 1) / kPromptShare);
   const std::int32_t more = std::max(0, static_cast<std::int32_t>(rows) - table_.rows_reserved);
-  return std::min(free, table_.rows_reserved == 0 ? std::max(more, rows_wanted_by(*first)) : more);
+  return std::min(free, table_.rows_reserved == 0 ? std::max(more, first->rows_wanted()) : more);
 }
 
 bool StepPlanning::delay_has_passed(TimeUs now, bool steps_in_flight) const {
@@ -338,180 +326,6 @@ std::int32_t StepPlanning::tokens_for_short_prompts(std::int32_t budget, bool of
     return tokens < most && ++visited < kMaxVisited;
   });
   return std::min(tokens, most);
-}
-
-std::vector<const SequenceGroup*> StepPlanning::swapped_in_order() const {
-  std::vector<const SequenceGroup*> groups(table_.swapped.begin(), table_.swapped.end());
-  std::ranges::sort(groups, [&](const SequenceGroup* a, const SequenceGroup* b) {
-    return table_.waiting->comes_in_before(a->entry, b->entry);
-  });
-  return groups;
-}
-
-void StepPlanning::add_incoming_candidates(PlanStep& plan, std::int32_t used, bool with_waiting) {
-  Room room;
-  room.free_rows = table_.num_free_rows();
-  room.rows_for_new = num_rows_for_new();
-  room.used_tokens = used;
-  const auto swapped = swapped_in_order();
-  auto next = swapped.begin();
-  bool is_open = true;
-  const auto add_swapped_before = [&](const SequenceGroup* waiting) {
-    for (; is_open && next != swapped.end(); ++next) {
-      if (waiting != nullptr && !table_.waiting->comes_in_before((*next)->entry, waiting->entry)) return;
-      if (table_.quarantine.holds_back((*next)->entry.id)) continue;
-      is_open = add_swapped_group(**next, plan, room);
-    }
-  };
-  if (with_waiting) {
-    const auto on_trial = table_.quarantine.on_trial();
-    for (const RequestId id : on_trial) {
-      SequenceGroup* group = table_.find(id);
-      if (group != nullptr && group->in_waiting && is_open) is_open = add_waiting_group(*group, plan, room);
-    }
-    table_.waiting->visit_in_order([&](RequestId id) {
-      if (!is_open) return false;
-      const bool has_been = std::ranges::find(on_trial, id) != on_trial.end();
-      if (has_been || table_.quarantine.holds_back(id)) return true;
-      SequenceGroup& group = *table_.groups.at(id);
-      add_swapped_before(&group);
-      is_open = is_open && add_waiting_group(group, plan, room);
-      return is_open;
-    });
-  }
-  add_swapped_before(nullptr);
-}
-
-/// False where nothing behind the group may come in: some of it has no row, or awaits results.
-bool StepPlanning::add_swapped_group(const SequenceGroup& group, PlanStep& plan, Room& room) {
-  const bool is_independent = group.decoding->has_independent_sequences();
-  const auto first_of_all = static_cast<std::int32_t>(plan.needs.size());
-  auto first = first_of_all;
-  const auto add_candidate = [&] {
-    const auto count = static_cast<std::int32_t>(plan.needs.size()) - first;
-    plan.swapped.push_back({group.entry.id, {first, count}, static_cast<std::int32_t>(plan.waiting.size())});
-    // What comes back is not a prompt: it fits whatever prompts there are.
-    plan.token_budget = std::min(plan.token_budget + count, config_.max_num_batched_tokens);
-    room.used_tokens += count;
-    first += count;
-  };
-  if (!is_independent) {
-    const std::int32_t rows = rows_wanted_by(group);
-    if (group.num_in_flight > 0 || room.free_rows < rows) return false;
-    room.take_rows(rows);
-  }
-  for (const Sequence& s : group.sequences) {
-    if (s.state != SequenceState::swapped) continue;
-    if (is_independent && (room.free_rows < 1 || !is_at_rest(group, s))) return false;
-    // A chunk continues in the next step; what comes back now runs one token at most.
-    add_need(plan, s, std::min(group.runnable_tokens(s), 1));
-    if (!is_independent) continue;
-    room.take_rows(1);
-    add_candidate();
-  }
-  if (!is_independent) add_candidate();
-  return true;
-}
-
-AdmissionCandidate StepPlanning::admission_of(const SequenceGroup& group, Sequence& sequence) const {
-  if (!sequence.output.empty() && !sequence.recompute_tokens) {
-    auto all = std::make_shared<TokenIds>(*group.spec->prompt);
-    all->insert(all->end(), sequence.output.begin(), sequence.output.end());
-    sequence.recompute_tokens = std::move(all);
-  }
-  AdmissionCandidate candidate;
-  candidate.group = group.entry.id;
-  candidate.sequence = sequence.id;
-  candidate.tokens = sequence.recompute_tokens ? sequence.recompute_tokens : group.spec->prompt;
-  candidate.cache_salt = group.spec->cache_salt;
-  // With what it has generated a sequence may be longer than a step that its window and the pool have room for.
-  candidate.may_chunk = config_.enable_chunked_prefill || (config_.max_chunk_tokens > 0 && !sequence.output.empty());
-  candidate.use_prefix_cache = group.next_prompt_logprob >= group.prompt_len();
-  return candidate;
-}
-
-/// False where nothing behind the group may come in. Long prompts that the block manager has passed over are offered
-/// again when one may begin.
-bool StepPlanning::add_waiting_group(SequenceGroup& group, PlanStep& plan, Room& room) {
-  // Preempted with results still to come: nothing may overtake it. Of several sequences that go on by themselves, some
-  // may run meanwhile.
-  const bool goes_on_together = group.sequences.size() == 1 || !group.decoding->has_independent_sequences();
-  if (group.num_in_flight > 0 && goes_on_together) return false;
-  for (Sequence& s : group.sequences) {
-    if (s.state != SequenceState::waiting || s.awaits_mask) continue;
-    if (s.num_placeholders > 0) return false;
-    const std::int32_t length = group.length(s);
-    const std::int32_t left = plan.token_budget - room.used_tokens;
-    const bool is_long_prompt = is_long(length);
-    const bool may_begin = plan.long_prompt_tokens == 0 || plan.max_partial_long_prompts > 0;
-    if (is_long_prompt && s.is_passed_over && !may_begin) continue;
-    const std::int32_t rows_wanted = rows_wanted_by(group);
-    if (room.num_offered >= left || room.rows_for_new < rows_wanted || plan.waiting.size() >= most_offers_)
-      return false;
-    AdmissionCandidate candidate = admission_of(group, s);
-    if (is_long_prompt) {
-      if (!room.short_tokens) room.short_tokens = tokens_for_short_prompts(left, /*of_running=*/false, true);
-      candidate.max_chunk = std::max(1, left - room.num_offered - *room.short_tokens);
-      if (config_.long_prefill_tokens > 0)
-        candidate.max_chunk = std::min(candidate.max_chunk, config_.long_prefill_tokens);
-    }
-    if (group.logprobs_of_prompt_token() > 0) {
-      const std::int32_t most = within_logprobs(group, length);
-      candidate.max_chunk = candidate.max_chunk > 0 ? std::min(candidate.max_chunk, most) : most;
-    }
-    ++room.num_offered;
-    // A prompt samples as many sequences as there are rows; the others come in one by one.
-    const bool samples_several = group.decoding->has_independent_sequences() && !group.forked;
-    const std::int32_t rows = samples_several ? std::min(group.num_samples(), room.rows_for_new) : rows_wanted;
-    room.take_rows(rows);
-    rows_.push_back(rows);
-    plan.waiting.push_back(std::move(candidate));
-  }
-  return true;
-}
-
-void StepPlanning::let_all_give_way_to(const SequenceGroup& alone, PlanStep& plan) const {
-  const std::int32_t rows_lacking = rows_wanted_by(alone) - table_.num_free_rows();
-  std::int32_t rows_freed = 0;
-  for (auto candidate = plan.running.rbegin(); candidate != plan.running.rend(); ++candidate) {
-    if (candidate->group == alone.entry.id) return;
-    ++plan.num_giving_way;
-    if (rows_freed >= rows_lacking) continue;
-    ++plan.num_preempted_for_rows;
-    rows_freed += rows_freed_by(*candidate);
-  }
-}
-
-std::int32_t StepPlanning::rows_freed_by(const RunningCandidate& candidate) const {
-  const SequenceGroup& group = *table_.groups.at(candidate.group);
-  return group.forked && group.decoding->has_independent_sequences() ? 1 : group.rows_reserved;
-}
-
-void StepPlanning::let_less_urgent_give_way(PlanStep& plan) const {
-  if (config_.policy != SchedulingPolicy::priority || !config_.preempts_for_priority) return;
-  if (!table_.quarantine.is_empty()) return;
-  const SequenceGroup* head = first_of_queue();
-  const auto swapped = swapped_in_order();
-  if (!swapped.empty() && (head == nullptr || table_.waiting->comes_in_before(swapped.front()->entry, head->entry))) {
-    head = swapped.front();
-  }
-  if (head == nullptr) return;
-  // A head that is not offered now, because it has no row or awaits a result, does not take memory yet.
-  const bool swapped_first = !plan.swapped.empty() && plan.swapped.front().num_waiting_before == 0;
-  const bool is_offered = swapped_first ? plan.swapped.front().group == head->entry.id
-                                        : !plan.waiting.empty() && plan.waiting.front().group == head->entry.id;
-  const std::int32_t rows_lacking = rows_wanted_by(*head) - table_.num_free_rows();
-  std::int32_t rows_freed = 0;
-  for (auto candidate = plan.running.rbegin(); candidate != plan.running.rend(); ++candidate) {
-    const SequenceGroup& group = *table_.groups.at(candidate->group);
-    const bool is_less_urgent =
-        group.entry.priority > head->entry.priority && table_.waiting->runs_before(head->entry, group.entry);
-    if (!is_less_urgent) return;
-    plan.num_giving_way += is_offered ? 1 : 0;
-    if (rows_freed >= rows_lacking) continue;
-    ++plan.num_preempted_for_rows;
-    rows_freed += rows_freed_by(*candidate);
-  }
 }
 
 PreemptionMode StepPlanning::preemption_of(const SequenceGroup& group) const {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "engine/scheduling/group_table.hpp"
@@ -146,16 +147,18 @@ class StepPlanning {
     }
   };
   /// Offers swapped and waiting groups in one order, as far as there are rows and tokens.
-  void add_incoming_candidates(PlanStep& plan, std::int32_t used, bool with_waiting);
+  void add_incoming_candidates(PlanStep& plan, std::span<const SequenceGroup* const> swapped, std::int32_t used,
+                               bool with_waiting);
   bool add_swapped_group(const SequenceGroup& group, PlanStep& plan, Room& room);
   bool add_waiting_group(SequenceGroup& group, PlanStep& plan, Room& room);
   std::int32_t within_logprobs(const SequenceGroup& group, std::int32_t tokens);
   AdmissionCandidate admission_of(const SequenceGroup& group, Sequence& sequence) const;
   /// Says which running candidates give way to the first group that waits or is swapped out.
-  void let_less_urgent_give_way(PlanStep& plan) const;
+  void let_less_urgent_give_way(PlanStep& plan, std::span<const SequenceGroup* const> swapped) const;
   /// Likewise to the group that runs alone.
   void let_all_give_way_to(const SequenceGroup& alone, PlanStep& plan) const;
   std::int32_t rows_freed_by(const RunningCandidate& candidate) const;
+  /// Swapped groups, in the order in which they come back.
   std::vector<const SequenceGroup*> swapped_in_order() const;
   PreemptionMode preemption_of(const SequenceGroup& group) const;
   void expect_answer(const PlanStep& plan, bool prompts_only);

@@ -234,6 +234,9 @@ void read_sampling(FieldReader& fields, GenerateRequest& request) {
     fields.refuse("stop_sequences", "stop_sequences and stop exclude each other");
   }
   wire::read_single_answer_fields(fields, request);
+  if (request.sampling.logprob_token_ids) {
+    fields.refuse("logprob_token_ids", "logprob_token_ids is not supported: a message has no place for logprobs");
+  }
   fields.read_strings("stop_sequences", request.sampling.stop);
 }
 

@@ -70,6 +70,9 @@ ParsedJob parse_chat(const wire::Json& body, const chat::ChatPrompts& prompts, H
   if (request.sampling.prompt_logprobs && options.stream.stream) {
     fields.refuse("prompt_logprobs", "prompt_logprobs is not supported with stream");
   }
+  if (!request.sampling.detokenize && !tools.tools.empty()) {
+    fields.refuse("detokenize", "detokenize must be true with tools: calls are read from the text");
+  }
   if (auto status = fields.finish(); !status) return tl::unexpected(error_answer(status.error()));
   if (!tools.tools.empty() && !request.sampling.structured_outputs) {
     names.insert(names.begin(), {"structured_outputs", "tools"});

@@ -73,7 +73,7 @@ class ResponseWriter final : public GenerationWriter {
   struct Item {
     chat::Answer::Part part = {};
     std::size_t index = 0;
-    Logprobs logprobs;  ///< of a message
+    Logprobs logprobs = {};  ///< of a message
   };
 
   template <class Write>

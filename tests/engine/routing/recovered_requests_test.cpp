@@ -11,7 +11,7 @@
 namespace pagoda::routing {
 namespace {
 
-constexpr TimeUs kNow = 5'000'000;
+constexpr TimeUs kRestart = 5'000'000;
 
 AdmissionLimits limits_of_two() {
   AdmissionLimits limits;
@@ -48,7 +48,7 @@ GenerateRequest recovered_request(bool has_ended) {
 /// it waits for a grammar.
 SharedSpec admit(RouterCore& core, const GenerateRequest& request) {
   static ClientId next_client = 100;
-  const auto submitted = core.submit(next_client++, 1, request, kNow);
+  const auto submitted = core.submit(next_client++, 1, request, kRestart);
   EXPECT_TRUE(submitted) << submitted.error().message;
   if (!submitted) return nullptr;
   const auto& ids = *request.prompt_token_ids;
@@ -62,7 +62,7 @@ SharedSpec admit(RouterCore& core, const GenerateRequest& request) {
 TEST(RecoveredRequests, PassPlacesAndTokensOfTheQueueHoweverManyTheyAre) {
   RouterCore core(limits_of_two(), 0);
   for (int i = 0; i < 40; ++i) EXPECT_NE(admit(core, recovered_request(i % 2 == 0)), nullptr) << i;
-  const auto refused = core.submit(1, 1, new_request(), kNow);
+  const auto refused = core.submit(1, 1, new_request(), kRestart);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::queue_full) << "they count for who comes new";
 }
@@ -85,7 +85,7 @@ TEST(RecoveredRequests, PassTheTimeToTheFirstTokenThatIsForeseen) {
   limits.max_queued_prompt_tokens = 1 << 30;
   limits.target_ttft_ms = 1;
   RouterCore core(limits, 0);
-  TimeUs now = kNow;
+  TimeUs now = kRestart;
   // Each takes a second, so that the next one is refused.
   for (std::uint64_t tag = 1; tag < 30; ++tag) {
     const auto submitted = core.submit(1, tag, new_request(), now);
@@ -109,7 +109,7 @@ TEST(RecoveredRequests, ThatHaveEndedNeedNoGrammarAndLiveOnesWaitBeyondTheCompil
   GenerateRequest live = recovered_request(false);
   live.sampling.structured_outputs.emplace();
   for (ClientId client = 1001; client <= 1300; ++client) {
-    const auto submitted = core.submit(client, 1, live, kNow);
+    const auto submitted = core.submit(client, 1, live, kRestart);
     ASSERT_TRUE(submitted) << client << ": " << submitted.error().message;
     ASSERT_TRUE(submitted->grammar_job);
     EXPECT_TRUE(core.prompt_encoded(submitted->id, TokenIds{1, 2, 3}).settled.empty());
@@ -129,7 +129,7 @@ TEST(RecoveredRequests, ThatHaveEndedPassTheLimitsThatTheyHadNotBefore) {
   EXPECT_TRUE(spec->progress->has_ended());
   GenerateRequest live = recovered_request(false);
   live.prompt_token_ids->assign(100, 5);
-  const auto refused = core.submit(1, 1, live, kNow);
+  const auto refused = core.submit(1, 1, live, kRestart);
   ASSERT_FALSE(refused) << "what goes on has to fit";
   EXPECT_EQ(refused.error().code, ErrorCode::context_too_long);
 }
@@ -142,10 +142,10 @@ TEST(RecoveredRequests, ADrainThatLeavesThemEndsThemWithAnErrorAndAbortsTheOther
   const auto left = admit(core, resumable);
   GenerateRequest waits = recovered_request(false);
   waits.sampling.structured_outputs.emplace();
-  const auto outside = core.submit(1, 1, waits, kNow);
+  const auto outside = core.submit(1, 1, waits, kRestart);
   ASSERT_TRUE(outside);
   core.drain();
-  const auto effects = core.abort_all(kNow, /*leave_resumable=*/true);
+  const auto effects = core.abort_all(kRestart, /*leave_resumable=*/true);
   EXPECT_EQ(effects.aborted, std::vector<RequestId>{plain->id});
   ASSERT_EQ(effects.expired.size(), 1U);
   EXPECT_EQ(effects.expired[0].id, left->id);
@@ -153,8 +153,8 @@ TEST(RecoveredRequests, ADrainThatLeavesThemEndsThemWithAnErrorAndAbortsTheOther
   ASSERT_EQ(effects.settled.size(), 1U);
   EXPECT_EQ(std::get<Error>(effects.settled[0].outcome).code, ErrorCode::shutting_down);
   EXPECT_FALSE(effects.drained);
-  core.closed(plain->id, {}, kNow);
-  EXPECT_TRUE(core.closed(left->id, {}, kNow).drained);
+  core.closed(plain->id, {}, kRestart);
+  EXPECT_TRUE(core.closed(left->id, {}, kRestart).drained);
   EXPECT_EQ(core.drained(), 1);
 }
 
@@ -164,7 +164,7 @@ TEST(RecoveredRequests, ADrainWithoutAJournalAbortsThemToo) {
   resumable.resumable = true;
   const auto spec = admit(core, resumable);
   core.drain();
-  EXPECT_EQ(core.abort_all(kNow).aborted, std::vector<RequestId>{spec->id});
+  EXPECT_EQ(core.abort_all(kRestart).aborted, std::vector<RequestId>{spec->id});
   EXPECT_EQ(core.drained(), 1);
 }
 

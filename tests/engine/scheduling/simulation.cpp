@@ -243,6 +243,9 @@ void Simulation::run_scheduler() {
 }
 
 void Simulation::run_mask_job() {
+  // A death leaves jobs behind of sequences that are no more.
+  std::erase_if(mask_jobs_, [&](const auto& job) { return scheduler_.core().spec_of(job.sequence) == nullptr; });
+  if (mask_jobs_.empty()) return;
   const auto job = mask_jobs_.begin() + static_cast<std::ptrdiff_t>(random_() % mask_jobs_.size());
   std::uint64_t work = 1 + random_() % 1000;
   if (!job->run(work)) return;

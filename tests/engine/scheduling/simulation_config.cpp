@@ -55,9 +55,6 @@ SimulationConfig random_simulation(std::uint64_t seed) {
   config.scheduler.max_partial_long_prompts = pick(1, 1, 2);
   config.kills_are_crashes = pick(0, 1) == 1;
   config.masks_are_late = pick(0, 1) == 1;
-  // Many sequences that each wait for masks, and begin anew with each death, would come to no end.
-  const bool workers_often_die = config.crash_chance > 0.01 || config.memory_loss_chance > 0;
-  if (workers_often_die && config.most_samples > 4) config.masks_are_late = false;
   // Without prefix cache all is computed anew behind each death: more of them would leave no time for it.
   if (!config.blocks.enable_prefix_caching) config.crash_chance = std::min(config.crash_chance, 0.01);
   const KvGroup& kv = config.blocks.layout.only();

@@ -114,6 +114,9 @@ TEST(ClientFields, EveryApiTakesTheSamplingFieldsOfVllm) {
   }
   EXPECT_FALSE(of_completion(R"("detokenize":false)").request().sampling.detokenize);
   EXPECT_EQ(of_messages(R"("detokenize":false)").param(), "detokenize");
+  EXPECT_EQ(of_messages(R"("logprob_token_ids":[3])").param(), "logprob_token_ids");
+  constexpr const char* kTool = R"("tools":[{"type":"function","function":{"name":"f","parameters":{}}}],)";
+  EXPECT_EQ(of_tool_chat(std::string(kTool) + R"("detokenize":false)").param(), "detokenize");
 }
 
 TEST(ClientFields, TokensWhoseLogprobsAreAskedForNeedLogprobs) {
