@@ -89,8 +89,18 @@ class ChoiceStream:
     def __init__(self):
         self.choices = {}
         self.usage = {"prompt_tokens": None, "completion_tokens": None}
+        self.next_number = 0  # behind the event of a resumable stream whose number was read last
+        self.num_events = 0  # of it that are here whole
+        self.problems = []
+
+    def number(self, number):
+        """The next event has this number."""
+        if number != self.num_events:
+            self.problems.append(f"event {number} comes where {self.num_events} is due")
+        self.next_number = number + 1
 
     def take(self, chunk):
+        self.num_events = self.next_number
         self.usage = chunk.get("usage") or self.usage
         for piece in chunk["choices"]:
             choice = self.choices.setdefault(piece["index"], {"index": piece["index"], "token_ids": []})

@@ -180,14 +180,30 @@ class LineClient(Client):
 
 
 class HttpClient(Client):
-    """One request over HTTP, asked again where a server is gone."""
+    """One request over HTTP. Where a server is gone the next one is asked again, or for the rest of a resumable stream."""
+
+    def __init__(self, slot, requests, rng):
+        super().__init__(slot, requests, rng)
+        (self.request,) = requests
+        self.stream = ChoiceStream()
 
     def talk(self, server):
-        (request,) = self.requests
-        with contextlib.closing(send_http(server, request)) as connection:
-            answer = read_answer(connection.getresponse())
+        answer = self.read(self.ask(server))
+        if answer.error and answer.error.get("code") == "duplicate_request_id":  # a server has taken it, unheard
+            answer = self.read(rest_of_stream(server, self.request, 0))
         if not (self.slot.may_end(server) and is_of_stopped_server(answer)):
-            self.answers[request.id] = answer
+            self.answers[self.request.id] = answer
+
+    def read(self, connection):
+        with contextlib.closing(connection):
+            return read_answer(connection.getresponse(), self.stream)
+
+    def ask(self, server):
+        """The connection that brings the answer."""
+        if self.request.is_resumable and self.stream.num_events > 0:
+            return rest_of_stream(server, self.request, self.stream.num_events)
+        self.stream = ChoiceStream()
+        return send_http(server, self.request)
 
 
 def is_of_stopped_server(answer):
@@ -203,9 +219,16 @@ def send_http(server, request):
     return connection
 
 
-def read_answer(response):
+def rest_of_stream(server, request, number):
+    """The connection that brings the events of a resumable stream from a number on."""
+    connection = http.client.HTTPConnection(server.host, server.port, timeout=PATIENCE_S)
+    connection.request("GET", f"/v1/streams/{request.id}?from={number}")
+    return connection
+
+
+def read_answer(response, stream):
     if response.getheader("Content-Type", "").startswith("text/event-stream"):
-        return read_stream(response)
+        return read_stream(response, stream)
     value = json.loads(response.read())
     answer = Answer()
     if response.status == 200:
@@ -217,19 +240,20 @@ def read_answer(response):
     return answer
 
 
-def read_stream(response):
+def read_stream(response, stream):
     answer = Answer()
-    stream = ChoiceStream()
     while (line := response.readline()) and line != b"data: [DONE]\n":
-        if not line.startswith(b"data: "):
-            continue
-        chunk = json.loads(line[len(b"data: "):])
-        if "error" in chunk:
-            answer.error = chunk["error"]
-            return answer
-        stream.take(chunk)
+        if line.startswith(b"id: "):
+            stream.number(int(line[len(b"id: "):]))
+        elif line.startswith(b"data: "):
+            chunk = json.loads(line[len(b"data: "):])
+            if "error" in chunk:
+                answer.error = chunk["error"]
+                return answer
+            stream.take(chunk)
     if not line:
         raise EOFError
+    answer.problems = stream.problems
     answer.end(stream.choices.values(), None, stream.usage)
     return answer
 

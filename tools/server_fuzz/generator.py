@@ -243,3 +243,5 @@ def turn_to_http(draft, request):
         draft.maybe(0.5, "stream", True)
     if "stream" in body:
         body["stream_options"] = {"include_usage": True}
+        if draft.limits.resumes:
+            draft.maybe(0.7, "resumable", True)

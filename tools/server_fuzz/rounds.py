@@ -217,7 +217,7 @@ def ask_http(server, request):
     """The whole answer to one request."""
     slot = ServerSlot()
     slot.set(server)
-    body = {name: value for name, value in request.body.items() if name not in ("stream", "stream_options")}
+    body = {name: value for name, value in request.body.items() if name not in ("stream", "stream_options", "resumable")}
     client = HttpClient(slot, [type(request)(request.id, body, request.path)], random.Random(0))
     client.talk(server)
     return client.answers[request.id]
