@@ -85,14 +85,14 @@ void ask_for_masks(Self self) {
     return true;
   });
   state.core->masks_made(std::move(made));
-  if (!jobs.empty()) mask_threads(self).submit(std::move(jobs));
   const auto& core = state.core->core();
+  const std::chrono::microseconds wait(core.mask_wait_us());
+  if (!jobs.empty()) mask_threads(self).submit(std::move(jobs), wait);
   const StepId step = core.step_awaiting_masks();
   if (step == state.last_step_asked) return;
   state.last_step_asked = step;
   if (step == 0 || core.has_masks_to_tell()) return;
-  send_later(self, caf::actor_cast<SchedulerActor>(self), std::chrono::microseconds(core.mask_wait_us()),
-             MasksDue{step});
+  send_later(self, caf::actor_cast<SchedulerActor>(self), wait, MasksDue{step});
 }
 
 void on_mask_answers(Self self) {

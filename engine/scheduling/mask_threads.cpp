@@ -1,5 +1,6 @@
 #include "engine/scheduling/mask_threads.hpp"
 
+#include <algorithm>
 #include <exception>
 #include <string>
 #include <utility>
@@ -13,6 +14,9 @@
 namespace pagoda::scheduling {
 namespace {
 
+/// Items of a grammar that are looked at in a microsecond.
+constexpr std::uint64_t kWorkPerUs = 40;
+
 void name_thread(bool is_slow) {
 #ifdef __linux__
   pthread_setname_np(pthread_self(), is_slow ? "pagoda-masks-sl" : "pagoda-masks");
@@ -25,9 +29,8 @@ void name_thread(bool is_slow) {
 
 }  // namespace
 
-MaskThreads::MaskThreads(MaskThreadsConfig config, std::function<void()> notify) : notify_(std::move(notify)) {
-  // Turns on slow threads are short, too: jobs of others wait for the grammar that a turn has.
-  quick_.work = slow_.work = config.quick_work;
+MaskThreads::MaskThreads(MaskThreadsConfig config, std::function<void()> notify)
+    : config_(config), notify_(std::move(notify)) {
   slow_.is_slow = true;
   for (std::int32_t i = 0; i < config.num_threads; ++i) {
     threads_.emplace_back([this] { work(quick_); });
@@ -45,9 +48,11 @@ MaskThreads::~MaskThreads() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-void MaskThreads::submit(std::vector<MaskJob> jobs) {
+void MaskThreads::submit(std::vector<MaskJob> jobs, std::chrono::microseconds wait) {
   {
     const std::lock_guard lock(mutex_);
+    quick_work_left_ =
+        kWorkPerUs * static_cast<std::uint64_t>(wait.count()) * static_cast<std::uint64_t>(config_.num_threads);
     for (MaskJob& job : jobs) quick_.queue.push(std::move(job));
   }
   quick_.wakes.notify_all();
@@ -83,8 +88,13 @@ void MaskThreads::run(MaskJob job, Lane& lane, std::unique_lock<std::mutex>& loc
   if (!job.masks->is_wanted()) return;
   const void* const key = job.key();
   busy_.insert(key);
+  std::uint64_t may_take = config_.work_of_turn;
+  if (!lane.is_slow) {
+    may_take = std::min(may_take, quick_work_left_);
+    quick_work_left_ -= may_take;
+  }
   lock.unlock();
-  std::uint64_t left = lane.work;
+  std::uint64_t left = may_take;
   bool is_made = false;
   std::optional<Error> error;
   try {
@@ -95,8 +105,9 @@ void MaskThreads::run(MaskJob job, Lane& lane, std::unique_lock<std::mutex>& loc
   const auto now = std::chrono::steady_clock::now();
   lock.lock();
   busy_.erase(key);
+  if (!lane.is_slow) quick_work_left_ += left;
   for (Lane* each : {&quick_, &slow_}) {
-    each->queue.charge(job, lane.work - left, now);
+    each->queue.charge(job, may_take - left, now);
     if (!each->queue.empty()) each->wakes.notify_one();  // a job may have waited for this key
   }
   MaskAnswer answer{job.request, job.sequence, std::nullopt, std::move(error)};

@@ -106,7 +106,9 @@ class Answers {
           wakes_.notify_all();
         }) {}
 
-  void submit(std::vector<MaskJob> jobs) { threads_.submit(std::move(jobs)); }
+  void submit(std::vector<MaskJob> jobs, std::chrono::microseconds wait = std::chrono::milliseconds(100)) {
+    threads_.submit(std::move(jobs), wait);
+  }
   /// Waits for so many more.
   std::vector<MaskAnswer> next(std::size_t count) {
     std::vector<MaskAnswer> all;
@@ -129,7 +131,7 @@ class Answers {
 };
 
 TEST(MaskThreads, SayWhichJobsTakeLongAndMakeThemAllTheSame) {
-  Answers answers({.num_threads = 1, .quick_work = 200});
+  Answers answers({.num_threads = 1, .work_of_turn = 200});
   std::vector<MaskJob> jobs;
   jobs.push_back(job_of(1, "a", kHostile));
   jobs.push_back(job_of(2, "a", "[a-d]{4}ef"));
@@ -150,7 +152,7 @@ TEST(MaskThreads, SayWhichJobsTakeLongAndMakeThemAllTheSame) {
 }
 
 TEST(MaskThreads, AnotherUsersMaskComesBehindOneHostileGrammarAtMost) {
-  Answers answers({.num_threads = 1, .quick_work = 200});
+  Answers answers({.num_threads = 1, .work_of_turn = 200});
   std::vector<MaskJob> jobs;
   for (RequestId id = 1; id <= 60; ++id) jobs.push_back(job_of(id, "hostile", kHostile));
   jobs.push_back(job_of(100, "other", "[a-d]{4}ef"));
@@ -162,6 +164,26 @@ TEST(MaskThreads, AnotherUsersMaskComesBehindOneHostileGrammarAtMost) {
     num_before += answer.made ? 0 : 1;
   }
   EXPECT_LE(num_before, 1U);
+}
+
+TEST(MaskThreads, HurryNoLongerThanTheStepWaits) {
+  const auto late_of = [](std::chrono::microseconds wait) {
+    Answers answers({.num_threads = 1, .work_of_turn = 100'000});
+    std::vector<MaskJob> jobs;
+    for (RequestId id = 1; id <= 20; ++id) jobs.push_back(job_of(id, "a", kHostile));
+    answers.submit(std::move(jobs), wait);
+    std::size_t num_made = 0;
+    std::size_t num_late = 0;
+    while (num_made < 20) {
+      for (const MaskAnswer& answer : answers.next(1)) ++(answer.made ? num_made : num_late);
+    }
+    return num_late;
+  };
+  EXPECT_EQ(late_of(std::chrono::seconds(1)), 0U);
+  EXPECT_EQ(late_of(std::chrono::microseconds(0)), 20U);
+  const std::size_t some = late_of(std::chrono::microseconds(50));
+  EXPECT_GT(some, 0U);
+  EXPECT_LT(some, 20U);
 }
 
 TEST(MaskThreads, LeaveOutJobsOfRequestsThatHaveEnded) {
