@@ -138,7 +138,7 @@ def add_sequences(draft):
     draft.maybe(0.3, "n", 2, 3, 5)
     if draft.chance(0.12):
         draft.body["best_of"] = draft.body.get("n", 1) + draft.rng.choice([0, 1, 2])
-    if draft.chance(0.02):
+    if draft.chance(0.02) and not draft.has("best_of"):
         draft.body |= {"n": 24, "max_tokens": 8}
 
 
@@ -162,12 +162,12 @@ def add_end(draft):
 
 
 def add_form(draft):
-    """Holds the answer to a form, in place of other rules of where it ends."""
-    if not draft.chance(0.22) or draft.has("tools"):
-        return
-    for name in ("ignore_eos", "min_tokens"):
-        draft.body.pop(name, None)
-    draft.body["structured_outputs"] = draft.rng.choice(texts.FORMS)
+    """Holds the answer to a form. That, or a call, takes the place of other rules of where it ends."""
+    if draft.chance(0.22) and not draft.has("tools"):
+        draft.body["structured_outputs"] = draft.rng.choice(texts.FORMS)
+    if draft.has("structured_outputs", "tools"):
+        for name in ("ignore_eos", "min_tokens"):
+            draft.body.pop(name, None)
 
 
 def add_token_choice(draft):
