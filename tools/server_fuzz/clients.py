@@ -180,7 +180,7 @@ class LineClient(Client):
 
 
 class HttpClient(Client):
-    """One request over HTTP. Where a server is gone the next one is asked again, or for the rest of a resumable stream."""
+    """One request over HTTP. Asks the next server where one is gone, for the rest of a stream if that is resumable."""
 
     def __init__(self, slot, requests, rng):
         super().__init__(slot, requests, rng)

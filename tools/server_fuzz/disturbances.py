@@ -8,14 +8,15 @@ import time
 from worker_load import children, lives
 
 FROM_OUTSIDE = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP)
+WITH_CRASHES = (*FROM_OUTSIDE, *[signal.SIGSEGV] * 4)
 
 
 class WorkerKiller(threading.Thread):
-    """Sends signals to the worker processes of a server, those that load or stand by included."""
+    """Sends signals to the worker processes of the server of a slot, those that load or stand by included."""
 
-    def __init__(self, server, rng, signals, most):
+    def __init__(self, slot, rng, signals, most):
         super().__init__(daemon=True)
-        self.server, self.rng, self.signals, self.most = server, rng, signals, most
+        self.slot, self.rng, self.signals, self.most = slot, rng, signals, most
         self.stopped = threading.Event()
         self.sent = []
 
@@ -24,7 +25,8 @@ class WorkerKiller(threading.Thread):
             self.kill_one()
 
     def kill_one(self):
-        workers = [pid for pid, state in children(self.server.process.pid) if state != "Z"]
+        server = self.slot.server
+        workers = [pid for pid, state in children(server.process.pid) if state != "Z"] if server else []
         if not workers:
             return
         name = self.rng.choice(self.signals)
@@ -83,7 +85,7 @@ def end(server):
     try:
         server.__exit__()
     except Exception as problem:  # noqa: the round reports it
-        return [f"a server that was to end: {problem!r}"]
+        return [f"when the server was to end: {problem!r}"]
     return []
 
 

@@ -1,15 +1,13 @@
-"""One round: requests of an undisturbed server one by one, the same ones of a disturbed server at once, and what differs."""
-import contextlib
+"""One round: asks an undisturbed server one by one, a disturbed one for the same at once, and finds what differs."""
 import json
 import os
 import random
-import signal
 import subprocess
 import time
 from dataclasses import dataclass, field
 
 from .clients import PATIENCE_S, HttpClient, LineClient, LineConnection, ServerSlot, ask_lines, leave_early
-from .disturbances import FROM_OUTSIDE, Restarts, WorkerKiller
+from .disturbances import FROM_OUTSIDE, WITH_CRASHES, Restarts, WorkerKiller, end
 from .generator import Limits, draw_request
 from .judge import Judge
 from .setups import AMPLE_FLAGS, KINDS, VARIANTS, add_files, draw_setup, make_variant, variants_of
@@ -17,7 +15,8 @@ from server import Server
 from worker_load import children
 
 NUM_CONNECTIONS = 4
-MAX_CRASHES = 6  # a process that crashes more often before it has ended anything ends the engine
+MAX_KILLS = 15
+MAX_CRASHES = 10  # signals where workers crash: behind each crash requests run in turns
 
 
 @dataclass
@@ -88,9 +87,18 @@ class Round:
             self.run_disturbed()
             self.replay()
         except Exception as problem:  # noqa: a finding like others
-            self.problems.append(f"the round ended early: {problem!r}")
+            self.problems.append(f"the round ended early: {problem!r}; {self.end_of_logs()}")
         self.report.seconds = time.monotonic() - begin
         return self.report
+
+    def end_of_logs(self):
+        texts = []
+        for name in ("ample.log", "disturbed.log"):
+            path = os.path.join(self.folder, name)
+            if os.path.exists(path):
+                with open(path) as file:
+                    texts.append(f"{name}: ... {file.read()[-300:]}")
+        return "\n".join(texts)
 
     # The undisturbed server.
 
@@ -118,22 +126,14 @@ class Round:
     # The disturbed server.
 
     def run_disturbed(self):
-        with contextlib.ExitStack() as kept:
-            server = kept.enter_context(self.disturbed_server())
-            kept.pop_all()  # a server that others take the place of is not ended here
-            self.slot.set(server, is_final=self.setup.kind != "recovery")
-            try:
-                clients = self.disturb()
-                self.judge(clients)
-                self.check_rest()
-            finally:
-                self.end_server()
-
-    def end_server(self):
+        self.slot.set(self.disturbed_server().__enter__(), is_final=self.setup.kind != "recovery")
         try:
-            self.slot.server.__exit__()
-        except Exception as problem:  # noqa: a finding like others
-            self.problems.append(f"at its end: {problem!r}")
+            clients = self.disturb()
+            self.judge(clients)
+            self.check_rest()
+        finally:
+            if self.slot.server:
+                self.problems += end(self.slot.server)
 
     def disturb(self):
         clients = self.make_clients()
@@ -165,11 +165,11 @@ class Round:
         return clients + http
 
     def make_killer(self):
-        if self.setup.kind == "kills":
-            return WorkerKiller(self.slot.server, self.rng("kills"), FROM_OUTSIDE, most=15)
+        if not self.setup.has("--worker-processes") or self.setup.kind == "calm":
+            return None
         if self.setup.kind == "crashes":
-            return WorkerKiller(self.slot.server, self.rng("kills"), [*FROM_OUTSIDE, *[signal.SIGSEGV] * 4], MAX_CRASHES)
-        return None
+            return WorkerKiller(self.slot, self.rng("kills"), WITH_CRASHES, MAX_CRASHES)
+        return WorkerKiller(self.slot, self.rng("kills"), FROM_OUTSIDE, MAX_KILLS)
 
     def leave_early(self):
         rng = self.rng("leaving")
@@ -207,8 +207,8 @@ class Round:
         journal = os.path.join(self.folder, "journal")
         if not self.setup.has("--journal"):
             return
-        done = subprocess.run([self.options.pagoda, "replay", journal, "--model", self.model], capture_output=True,
-                              text=True)
+        command = [self.options.pagoda, "replay", journal, "--model", self.model]
+        done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:
             self.problems.append(f"replay ends with {done.returncode}: {done.stdout[-800:]} {done.stderr[-800:]}")
 
@@ -217,7 +217,8 @@ def ask_http(server, request):
     """The whole answer to one request."""
     slot = ServerSlot()
     slot.set(server)
-    body = {name: value for name, value in request.body.items() if name not in ("stream", "stream_options", "resumable")}
+    of_streams = ("stream", "stream_options", "resumable")
+    body = {name: value for name, value in request.body.items() if name not in of_streams}
     client = HttpClient(slot, [type(request)(request.id, body, request.path)], random.Random(0))
     client.talk(server)
     return client.answers[request.id]

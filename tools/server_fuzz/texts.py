@@ -17,7 +17,8 @@ SCHEMA = {"type": "object", "properties": {"name": {"type": "string", "maxLength
                                            "kind": {"enum": ["animal", "person", "thing"]}},
           "required": ["name", "kind"], "additionalProperties": False}
 LIST_SCHEMA = {"type": "array", "minItems": 1, "maxItems": 4,
-               "items": {"anyOf": [{"type": "boolean"}, {"type": "null"}, {"type": "string", "pattern": "^[a-z]{1,8}$"}]}}
+               "items": {"anyOf": [{"type": "boolean"}, {"type": "null"},
+                                   {"type": "string", "pattern": "^[a-z]{1,8}$"}]}}
 TREE_SCHEMA = {"$ref": "#/$defs/tree", "$defs": {"tree": {
     "type": "object", "properties": {"value": {"type": "number"},
                                      "next": {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/tree"}]}},
