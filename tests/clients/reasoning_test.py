@@ -8,7 +8,6 @@ usage: reasoning_test.py PAGODA MODEL_DIR [unittest arguments]
 import contextlib
 import json
 import os
-import shutil
 import sys
 import tempfile
 import unittest
@@ -17,6 +16,7 @@ import anthropic
 import openai
 
 from server import Server
+from thinking_model import MARKS, thinking_model, write_template
 
 MESSAGES = [{"role": "user", "content": "How warm is it?"}]
 SCHEMA = {"type": "object", "properties": {"degrees": {"type": "integer", "minimum": -40, "maximum": 50}},
@@ -27,31 +27,6 @@ MAX_TOKENS = 80
 server = None
 model = None
 marks = None  # what the model writes around its thinking: one token each
-
-TEMPLATE = r"""
-{%- if tools %}<|im_start|>system
-{% for tool in tools %}{{ tool['function'] | tojson }}
-{% endfor %}<|im_end|>
-{% endif %}
-{%- for message in messages %}<|im_start|>{{ message['role'] }}
-{% if message['reasoning_content'] %}BEGIN
-{{ message['reasoning_content'] }}
-END
-
-{% endif %}{{ message['content'] or '' }}
-{%- for call in message['tool_calls'] or [] %}
-<tool_call>
-{"name": "{{ call['function']['name'] }}", "arguments": {{ call['function']['arguments'] | tojson }}}
-</tool_call>
-{%- endfor %}<|im_end|>
-{% endfor %}
-{%- if add_generation_prompt %}<|im_start|>assistant
-{% if enable_thinking is defined and not enable_thinking %}BEGIN
-
-END
-
-{% else %}BEGIN
-{% endif %}{% endif %}"""
 
 
 def is_report(text):
@@ -274,27 +249,6 @@ class Refusals(unittest.TestCase):
         self.assertEqual((status, json.loads(answer)["error"]["param"]), (400, "thinking_token_budget"))
 
 
-def thinking_model(given, folder):
-    """A copy of a model's folder with <think> and </think> as tokens of their own and, for these have no weights, random
-    ones. Returns the flags that a server needs besides."""
-    for name in os.listdir(given):
-        if not name.endswith(".safetensors"):
-            shutil.copy(os.path.join(given, name), folder)
-    with open(os.path.join(folder, "config.json")) as file:
-        config = json.load(file)
-    with open(os.path.join(folder, "tokenizer.json")) as file:
-        tokenizer = json.load(file)
-    for mark in ("<think>", "</think>"):
-        tokenizer["added_tokens"].append({"id": config["vocab_size"], "content": mark, "single_word": False,
-                                          "lstrip": False, "rstrip": False, "normalized": False, "special": False})
-        config["vocab_size"] += 1
-    with open(os.path.join(folder, "config.json"), "w") as file:
-        json.dump(config, file)
-    with open(os.path.join(folder, "tokenizer.json"), "w") as file:
-        json.dump(tokenizer, file)
-    return "--load-format", "dummy"
-
-
 def main():
     global server, model, marks, MAX_TOKENS
     pagoda, path, *arguments = sys.argv[1:]
@@ -305,12 +259,11 @@ def main():
             marks = "<issue_start>", "<issue_closed>"  # tokens of SmolLM2's that it has no use for
             MAX_TOKENS = 40
         else:
-            marks = "<think>", "</think>"
+            marks = MARKS
             flags = thinking_model(path, folder)
             path = folder
         template = os.path.join(folder, "thinking.jinja")
-        with open(template, "w") as file:
-            file.write(TEMPLATE.replace("BEGIN", marks[0]).replace("END", marks[1]))
+        write_template(template, marks)
         server = kept.enter_context(Server(pagoda, path, "--chat-template", template, *flags))
         model = server.json("GET", "/v1/models")["data"][0]["id"]
         ok = unittest.main(argv=[sys.argv[0], *arguments], exit=False).result.wasSuccessful()

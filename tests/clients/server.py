@@ -17,18 +17,19 @@ CHATML = os.path.join(HERE, "chatml.jinja")
 
 class Server:
     """`with Server(pagoda, model, *flags) as server`: server.url, server.host, server.port, server.model; with
-    json_lines also server.json_lines_port."""
+    json_lines also server.json_lines_port. `log` is an open file for its log."""
 
-    def __init__(self, pagoda, model, *flags, json_lines=False):
+    def __init__(self, pagoda, model, *flags, json_lines=False, log=None):
         self.command = [pagoda, "serve", "--model", model, "--http", "127.0.0.1:0", "--listen",
-                        "127.0.0.1:0" if json_lines else "none", "--log-level", "warn", *flags]
+                        "127.0.0.1:0" if json_lines else "none", "--log-level", "info" if log else "warn", *flags]
         self.json_lines = json_lines
         self.flags = flags
-        if not has_chat_template(model):
+        self.log = log
+        if "--chat-template" not in flags and not has_chat_template(model):
             self.command += ["--chat-template", CHATML]
 
     def __enter__(self):
-        self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=self.log, text=True)
         line = self.process.stdout.readline()
         if self.json_lines and (listening := re.fullmatch(r"listening on .*:(\d+)\n", line)):
             self.json_lines_port = int(listening[1])
