@@ -293,7 +293,9 @@ TEST_F(EngineOfFakes, ServesMoreThanItsMemoryHoldsBySwapping) {
   for (std::uint64_t tag = 1; tag <= 12; ++tag) expect_right(tag, kTokens);
   const auto stats = ask<EngineStats>(shared_.router, GetStats{});
   EXPECT_GT(stats.preemptions_swap_total, 0);
-  EXPECT_EQ(sum_of(&Timing::preemptions), stats.preemptions_swap_total + stats.preemptions_recompute_total);
+  // Sequences of one request that are preempted together are one preemption of the request.
+  EXPECT_GT(sum_of(&Timing::preemptions), 0);
+  EXPECT_LE(sum_of(&Timing::preemptions), stats.preemptions_swap_total + stats.preemptions_recompute_total);
   EXPECT_EQ(sum_of(&Timing::restarts), 0);
 }
 
