@@ -6,7 +6,9 @@
 #include <optional>
 #include <queue>
 #include <set>
+#include <string>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -61,14 +63,14 @@ class FairQueue final : public WaitingQueue {
   void push(const QueueEntry& entry) override {
     settle();
     if (tenants_.size() >= prune_at_) prune();
-    Tenant& tenant = tenants_[entry.user];
-    if (tenant.waiting.empty()) tenant.served = std::max(tenant.served, served_by_now());
-    insert(entry, tenant);
+    const auto tenant = tenants_.try_emplace(entry.user).first;
+    if (tenant->second.waiting.empty()) tenant->second.served = std::max(tenant->second.served, served_by_now());
+    insert(entry, *tenant);
   }
 
   void put_back(const QueueEntry& entry) override {
     settle();
-    insert(entry, tenants_[entry.user]);
+    insert(entry, *tenants_.try_emplace(entry.user).first);
   }
 
   void erase(const QueueEntry& entry) override {
@@ -81,7 +83,7 @@ class FairQueue final : public WaitingQueue {
     tenant.waiting.erase(waiting);
     --size_;
     if (!tenant.waiting.empty()) return;
-    order_.erase({tenant.served, entry.user});
+    order_.erase(tenant.place);
     last_to_leave_ = &tenant;
   }
 
@@ -102,12 +104,12 @@ class FairQueue final : public WaitingQueue {
     while (true) {
       const bool opens =
           unopened != order_.end() &&
-          (open.empty() || std::tie(unopened->first, unopened->second) < std::tie(open.top().served, *open.top().user));
+          (open.empty() || std::tie(unopened->served, *unopened->user) < std::tie(open.top().served, *open.top().user));
       if (!opens && open.empty()) return;
       Cursor cursor{};
       if (opens) {
-        const auto& waiting = tenants_.at(unopened->second).waiting;
-        cursor = {unopened->first, &unopened->second, waiting.begin(), waiting.end()};
+        const auto& waiting = unopened->tenant->waiting;
+        cursor = {unopened->served, unopened->user, waiting.begin(), waiting.end()};
         ++unopened;
       } else {
         cursor = open.top();
@@ -144,6 +146,7 @@ class FairQueue final : public WaitingQueue {
       served.emplace_back(user, tenant.served);
       if (&tenant == last_to_leave_) last_to_leave = user;
     }
+    std::ranges::sort(served);
     out.put(served);
     out.put(last_to_leave);
     out.put(prune_at_);
@@ -154,7 +157,9 @@ class FairQueue final : public WaitingQueue {
     std::optional<std::string> last_to_leave;
     if (!in.get(served) || !in.get(last_to_leave) || !in.get(prune_at_)) return false;
     for (const auto& [user, tokens] : served) {
-      if (!tenants_.try_emplace(user, Tenant{tokens, 0, {}}).second) return false;
+      const auto [tenant, is_new] = tenants_.try_emplace(user);
+      if (!is_new) return false;
+      tenant->second.served = tokens;
     }
     for (const QueueEntry& entry : waiting) {
       const auto tenant = tenants_.find(entry.user);
@@ -162,8 +167,8 @@ class FairQueue final : public WaitingQueue {
       tenant->second.waiting.insert({entry.id, entry.num_prompt_tokens});
     }
     size_ = waiting.size();
-    for (const auto& [user, tenant] : tenants_) {
-      if (!tenant.waiting.empty()) order_.insert({tenant.served, user});
+    for (auto& [user, tenant] : tenants_) {
+      if (!tenant.waiting.empty()) tenant.place = order_.insert({tenant.served, &user, &tenant}).first;
     }
     if (!last_to_leave) return true;
     const auto last = tenants_.find(*last_to_leave);
@@ -173,27 +178,39 @@ class FairQueue final : public WaitingQueue {
   }
 
  private:
+  struct Tenant;
+  struct Place {
+    std::int64_t served = 0;
+    const std::string* user = nullptr;
+    const Tenant* tenant = nullptr;
+
+    bool operator<(const Place& other) const { return std::tie(served, *user) < std::tie(other.served, *other.user); }
+  };
+  using Order = std::set<Place>;
   struct Tenant {
     std::int64_t served = 0;
-    std::int64_t unsettled =
-        0;  ///< to be added to `served`: a step charges a tenant for many rows, the order moves once
+    /// To be added to `served`: a step charges a tenant for many rows, the order moves once.
+    std::int64_t unsettled = 0;
     std::map<RequestId, std::int64_t> waiting;  ///< id -> prompt tokens
+    Order::iterator place;                      ///< where `waiting` has any
   };
-  using Tenants = std::map<std::string, Tenant, std::less<>>;
+  using Tenants = std::unordered_map<std::string, Tenant>;
 
-  void insert(const QueueEntry& entry, Tenant& tenant) {
-    if (tenant.waiting.empty()) order_.insert({tenant.served, entry.user});
+  void insert(const QueueEntry& entry, Tenants::value_type& named) {
+    auto& [user, tenant] = named;
+    if (tenant.waiting.empty()) tenant.place = order_.insert({tenant.served, &user, &tenant}).first;
     tenant.waiting.insert({entry.id, entry.num_prompt_tokens});
     ++size_;
   }
 
   void settle() const {
     for (auto* entry : unsettled_) {
-      auto& [user, tenant] = *entry;
-      const bool present = !tenant.waiting.empty();
-      if (present) order_.erase({tenant.served, user});
+      Tenant& tenant = entry->second;
       tenant.served += std::exchange(tenant.unsettled, 0);
-      if (present) order_.insert({tenant.served, user});
+      if (tenant.waiting.empty()) continue;
+      auto node = order_.extract(tenant.place);
+      node.value().served = tenant.served;
+      tenant.place = order_.insert(std::move(node)).position;
     }
     unsettled_.clear();
   }
@@ -201,7 +218,7 @@ class FairQueue final : public WaitingQueue {
   /// What a tenant that was away, or is new, is taken to have been served: as much as the least served of those that
   /// wait; when none does, as much as the one that waited last.
   std::int64_t served_by_now() const {
-    if (!order_.empty()) return order_.begin()->first;
+    if (!order_.empty()) return order_.begin()->served;
     return last_to_leave_ == nullptr ? 0 : last_to_leave_->served;
   }
 
@@ -234,7 +251,7 @@ class FairQueue final : public WaitingQueue {
   static constexpr std::size_t kMostTenants = 65536;  ///< remembered, beside those with waiting requests
   mutable Tenants tenants_;
   mutable std::vector<Tenants::value_type*> unsettled_;
-  mutable std::set<std::pair<std::int64_t, std::string>> order_;  ///< tenants with waiting requests, least served first
+  mutable Order order_;                    ///< tenants with waiting requests, least served first
   const Tenant* last_to_leave_ = nullptr;  ///< the one whose last waiting request was served or taken back last
   std::size_t prune_at_ = kFewTenants;
   std::size_t size_ = 0;
