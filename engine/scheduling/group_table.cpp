@@ -196,13 +196,13 @@ void GroupTable::preempt_one(SequenceGroup& group, Sequence& sequence, SequenceS
   }
 }
 
-void GroupTable::drop_unreported_forks(SequenceGroup& group, SequenceId parent) {
+void GroupTable::drop_unreported_forks(SequenceGroup* group, SequenceId parent) {
   std::erase_if(news.forks, [&](const Fork& fork) {
     if (fork.parent != parent) return false;
-    if (Sequence* child = find(&group, fork.child)) preempt_one(group, *child, SequenceState::waiting);
+    if (Sequence* child = find(group, fork.child)) preempt_one(*group, *child, SequenceState::waiting);
     return true;
   });
-  place(group);
+  if (group != nullptr) place(*group);
 }
 
 void GroupTable::tell_strategy_of_lost_kv(SequenceGroup& group) {
@@ -217,7 +217,7 @@ void GroupTable::tell_strategy_of_lost_kv(SequenceGroup& group) {
 void GroupTable::preempt(SequenceGroup& group, Sequence& sequence, SequenceState to) {
   if (group.decoding->has_independent_sequences()) {
     preempt_one(group, sequence, to);
-    drop_unreported_forks(group, sequence.id);
+    drop_unreported_forks(&group, sequence.id);
   } else {
     for (Sequence& s : group.sequences) preempt_one(group, s, to);
     if (to == SequenceState::waiting) tell_strategy_of_lost_kv(group);

@@ -95,8 +95,8 @@ struct GroupTable {
   /// where sequences are not independent, that of the whole group.
   void preempt(SequenceGroup& group, Sequence& sequence, SequenceState to);
   /// The block manager has preempted an independent sequence before it heard of these forks: the children have no KV
-  /// and wait. The sequence itself may have ended meanwhile.
-  void drop_unreported_forks(SequenceGroup& group, SequenceId parent);
+  /// and wait. The sequence itself, or the group (null), may have ended meanwhile.
+  void drop_unreported_forks(SequenceGroup* group, SequenceId parent);
   /// Forgets the KV of a sequence, or of the whole group where sequences are not independent, and has the block manager
   /// do so.
   void recompute(SequenceGroup& group, Sequence& sequence);

@@ -93,9 +93,9 @@ void SchedulerCore::apply_running(const PendingPlan& pending, const StepPlan& pl
     SequenceGroup* group = table_.find(candidate.group);
     Sequence* s = first_running(group, pending, candidate.sequences);
     if (s == nullptr) {
-      if (group == nullptr || !group->decoding->has_independent_sequences()) continue;
+      if (group != nullptr && !group->decoding->has_independent_sequences()) continue;
       const auto first = static_cast<std::size_t>(candidate.sequences.first);
-      table_.drop_unreported_forks(*group, pending.needs[first].sequence);
+      table_.drop_unreported_forks(group, pending.needs[first].sequence);
       planning_.something_was_freed();
       continue;
     }

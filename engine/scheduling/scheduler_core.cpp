@@ -133,6 +133,9 @@ void SchedulerCore::device_replaced(bool memory_lost, bool crashed) {
   if (const auto& pending = planning_.pending()) table_.news.steps_failed(pending->step);
   planning_.discard_pending(memory_lost);
   table_.news.device_memory_lost |= memory_lost;
+  // All that ran is admitted anew. The block manager may have moved parents to the host, in a plan of which nothing
+  // runs.
+  table_.news.forks.clear();
   in_flight_.clear();
   last_completed_step_ = planning_.last_planned();
   std::vector<SequenceGroup*> affected = table_.running;

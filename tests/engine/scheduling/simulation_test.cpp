@@ -90,6 +90,10 @@ TEST(Simulation, SeedsThatHaveFoundSomethingFindNothingMore) {
     const auto error = Simulation(config, seed).run();
     EXPECT_FALSE(error) << "seed " << seed << ": " << *error;
   }
+  for (const std::uint64_t seed : {100534U}) {
+    const auto error = Simulation(random_simulation(seed), seed).run();
+    EXPECT_FALSE(error) << "seed " << seed << ": " << *error;
+  }
 }
 
 }  // namespace
