@@ -4,10 +4,10 @@
 
 namespace pagoda::scheduling {
 
-std::optional<RequestId> Quarantine::crashed(const std::set<RequestId>& ran) {
+std::optional<RequestId> Quarantine::crashed(const std::set<RequestId>& ran, bool ended_ran) {
   const auto has_run = [&](RequestId request) { return ran.contains(request); };
   const auto alone = runs_alone();
-  if (alone && ran.size() == 1 && has_run(*alone)) {
+  if (alone && !ended_ran && ran.size() == 1 && has_run(*alone)) {
     forget(*alone);
     return alone;
   }

@@ -21,8 +21,9 @@ namespace pagoda::scheduling {
 /// culprit. So n requests take about 2 log2(n) trials, and only a request that was alone is ever blamed.
 class Quarantine {
  public:
-  /// A worker crashed while these requests ran in steps in flight. Returns the culprit, when it is known.
-  std::optional<RequestId> crashed(const std::set<RequestId>& ran);
+  /// A worker crashed while these requests ran in steps in flight, and, if `ended_ran`, requests that have ended since:
+  /// then no request was alone. Returns the culprit, when it is known.
+  std::optional<RequestId> crashed(const std::set<RequestId>& ran, bool ended_ran = false);
   /// All requests on trial have passed: they are cleared, and the next ones are on trial.
   void trial_passed();
   /// The request has ended.

@@ -113,9 +113,14 @@ void SchedulerCore::swap_measured(const SwapMeasured& measured) {
 
 void SchedulerCore::device_replaced(bool memory_lost, bool crashed) {
   std::set<RequestId> in_last_steps;
+  bool ended_ran = false;
   for (const InFlightStep& step : in_flight_) {
     for (const WorkRef& work : step.work) {
-      if (table_.find(work.group) != nullptr) in_last_steps.insert(work.group);
+      if (table_.find(work.group) != nullptr) {
+        in_last_steps.insert(work.group);
+      } else {
+        ended_ran = true;
+      }
     }
   }
   for (const RequestId id : in_last_steps) {
@@ -150,7 +155,7 @@ void SchedulerCore::device_replaced(bool memory_lost, bool crashed) {
   }
   table_.rows_gone.clear();
   ++stats_.worker_restarts_total;
-  if (crashed) find_culprit(in_last_steps);
+  if (crashed) find_culprit(in_last_steps, ended_ran);
   planning_.something_was_freed();
 }
 
@@ -176,8 +181,8 @@ void SchedulerCore::restart_readers(StepId first_failed) {
   }
 }
 
-void SchedulerCore::find_culprit(const std::set<RequestId>& ran) {
-  const auto culprit = table_.quarantine.crashed(ran);
+void SchedulerCore::find_culprit(const std::set<RequestId>& ran, bool ended_ran) {
+  const auto culprit = table_.quarantine.crashed(ran, ended_ran);
   if (!culprit) return;
   ++stats_.requests_failed_total;
   end_group(*table_.find(*culprit),

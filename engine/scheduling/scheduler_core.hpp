@@ -178,7 +178,7 @@ class SchedulerCore final : private GroupEffects {
   void interrupted(const SequenceGroup& group, Interruption what);
   void restart(SequenceGroup& group);
   void restart_readers(StepId first_failed);
-  void find_culprit(const std::set<RequestId>& ran);
+  void find_culprit(const std::set<RequestId>& ran, bool ended_ran);
   void end_passed_trial();
   void end_group(SequenceGroup& group, std::optional<Error> error);
   /// Ends the sequences that have outgrown the pool and await no result. The group may end with them.

@@ -89,6 +89,15 @@ TEST(Quarantine, HalfOfTheQuarantinedRequestsRunAndOthersRunBesideThem) {
   for (const RequestId id : {1U, 4U, 5U}) EXPECT_TRUE(quarantine.holds_back(id));
 }
 
+TEST(Quarantine, ARequestThatRanBesideOneThatHasEndedWasNotAlone) {
+  Quarantine quarantine;
+  quarantine.crashed({1});
+  quarantine.crashed({1});
+  EXPECT_EQ(quarantine.runs_alone(), RequestId{1});
+  EXPECT_FALSE(quarantine.crashed({1}, /*ended_ran=*/true));
+  EXPECT_EQ(quarantine.crashed({1}), RequestId{1});
+}
+
 TEST(Quarantine, ARequestThatEndsMakesPlaceForTheNext) {
   Quarantine quarantine;
   quarantine.crashed({1, 2, 3, 4});

@@ -97,6 +97,23 @@ TEST(WorkerCrashes, OfManyThatAreFoundFailNoneThatRanBesideThem) {
   EXPECT_EQ(service.finished, std::vector<RequestId>{kLong});
 }
 
+TEST(WorkerCrashes, AreNotBlamedOnTheOtherRequestOfAStepWhenTheCulpritHasEndedMeanwhile) {
+  Service service(config_of(SchedulingPolicy::fcfs, 4));
+  for (RequestId id = 1; id <= 4; ++id) service.add(id, 8, 30);
+  for (int crash = 0; crash < 2; ++crash) {
+    while (service.num_tokens[4] == 0) service.step();
+    service.lose_worker();
+  }
+  ASSERT_TRUE(service.holds_a_trial()) << "of requests 1 and 2";
+  ASSERT_TRUE(service.plan());
+  ASSERT_EQ(service.newest_step().work.size(), 2U);
+  service.abort(2);  // it may be what crashes this step, though request 1 is the only one that is left
+  service.lose_worker();
+  EXPECT_TRUE(service.failed.empty());
+  service.run();
+  EXPECT_EQ(service.finished, (std::vector<RequestId>{1, 3, 4}));
+}
+
 TEST(WorkerCrashes, OfNoRequestInParticularFailNone) {
   Service service(config_of(SchedulingPolicy::fcfs, 4));
   for (RequestId id = 1; id <= 3; ++id) service.add(id, 8, 30, 0, {}, 2);

@@ -55,6 +55,12 @@ SimulationConfig random_simulation(std::uint64_t seed) {
   config.scheduler.max_partial_long_prompts = pick(1, 1, 2);
   config.kills_are_crashes = pick(0, 1) == 1;
   config.masks_are_late = pick(0, 1) == 1;
+  // Prompts whose log-probabilities leave room for a few tokens a step only would not end between two deaths, and beams
+  // of many sequences would not be computed again.
+  if (config.crash_chance > 0.01 || config.memory_loss_chance > 0) {
+    config.most_prompt_tokens = 40;
+    config.most_samples = std::min(config.most_samples, 8);
+  }
   // Without prefix cache all is computed anew behind each death: more of them would leave no time for it.
   if (!config.blocks.enable_prefix_caching) config.crash_chance = std::min(config.crash_chance, 0.01);
   const KvGroup& kv = config.blocks.layout.only();
