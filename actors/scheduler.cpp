@@ -59,8 +59,8 @@ scheduling::MaskThreads& mask_threads(Self self) {
   auto& state = state_of(self);
   if (!state.mask_threads) {
     constexpr int kCpusOfThread = 4;
-    constexpr int kMostThreads = 8;
-    const int num_threads = std::clamp(kernels::usable_cpus().default_threads() / kCpusOfThread, 1, kMostThreads);
+    constexpr int kMaxThreads = 8;
+    const int num_threads = std::clamp(kernels::usable_cpus().default_threads() / kCpusOfThread, 1, kMaxThreads);
     const auto notify = [me = caf::actor_cast<caf::actor_addr>(self)] {
       insist([&] {
         if (const auto alive = caf::actor_cast<SchedulerActor>(me)) send_anonymously(alive, MasksAnswered{});

@@ -31,9 +31,9 @@ requires std::is_integral_v<T> std::string shown(T value) {
 }
 
 template <class T>
-inline constexpr T kLeastOf = std::numeric_limits<T>::lowest();
+inline constexpr T kMinOf = std::numeric_limits<T>::lowest();
 template <class T>
-inline constexpr T kMostOf = std::numeric_limits<T>::max();
+inline constexpr T kMaxOf = std::numeric_limits<T>::max();
 
 /// An integer from `least` to `most`; no hexadecimal or octal, and no negative number that wraps around.
 template <class T>
@@ -55,7 +55,7 @@ double read_number(const std::string& flag, const std::string& text, double leas
 /// A flag with a number that sets `field`, whose value now is shown as the default.
 template <class T>
 CLI::Option* add_number(CLI::App& app, const std::string& flag, T& field, const std::string& help,
-                        T least = kLeastOf<T>, T most = kMostOf<T>) {
+                        T least = kMinOf<T>, T most = kMaxOf<T>) {
   const auto set = [=, &field](const CLI::results_t& given) {
     field = read_number(flag, given.back(), least, most);
     return true;
@@ -67,7 +67,7 @@ CLI::Option* add_number(CLI::App& app, const std::string& flag, T& field, const 
 template <class T>
 CLI::Option* add_number(CLI::App& app, const std::string& flag, std::optional<T>& field, const std::string& help) {
   const auto set = [=, &field](const CLI::results_t& given) {
-    field = read_number(flag, given.back(), kLeastOf<T>, kMostOf<T>);
+    field = read_number(flag, given.back(), kMinOf<T>, kMaxOf<T>);
     return true;
   };
   return app.add_option(flag, set, help)->type_name(CLI::detail::type_name<T>());

@@ -274,8 +274,8 @@ class Translator {
     if (parallel_) give("--max-num-seqs", *parallel_);
     if (!context_) return;
     const bool is_divided = parallel_ && !shares_context_ && is_number(*context_) && is_above_1(*parallel_);
-    constexpr std::size_t kMostDigits = 9;
-    if (!is_divided || context_->size() > kMostDigits || parallel_->size() > kMostDigits) {
+    constexpr std::size_t kMaxDigits = 9;
+    if (!is_divided || context_->size() > kMaxDigits || parallel_->size() > kMaxDigits) {
       return give("--max-model-len", *context_);
     }
     give("--max-model-len", std::to_string(std::stoll(*context_) / std::stoll(*parallel_)));

@@ -16,7 +16,7 @@
 namespace pagoda::apps {
 namespace {
 
-constexpr std::size_t kLeastKeyBytes = 16;  // of one that somebody else has made
+constexpr std::size_t kMinKeyBytes = 16;  // of one that somebody else has made
 
 struct KeyOptions {
   std::string name;
@@ -31,9 +31,9 @@ Result<std::string> key_of(const KeyOptions& options) {
   std::string key;
   std::getline(std::cin, key);
   if (!key.empty() && key.back() == '\r') key.pop_back();
-  if (key.size() < kLeastKeyBytes || key.find_first_of(" \t") != std::string::npos) {
+  if (key.size() < kMinKeyBytes || key.find_first_of(" \t") != std::string::npos) {
     return fail(ErrorCode::bad_config,
-                "the key on standard input must have " + std::to_string(kLeastKeyBytes) +
+                "the key on standard input must have " + std::to_string(kMinKeyBytes) +
                     " characters or more and no spaces: what is short can be guessed from its digest",
                 "from_stdin");
   }
@@ -108,13 +108,13 @@ Command add_key(CLI::App& pagoda) {
   app->add_flag("--admin", options->admin, "It opens the admin routes too");
   app->add_flag("--from-stdin", options->from_stdin, "Takes the key from standard input instead of making one");
   add_number(*app, "--requests-per-minute", limits.requests_per_minute, "0: as many as it likes", std::int64_t{0},
-             serving::kMostPerMinute);
+             serving::kMaxPerMinute);
   add_number(*app, "--tokens-per-minute", limits.tokens_per_minute, "Of prompts and outputs; 0: as many as it likes",
-             std::int64_t{0}, serving::kMostPerMinute);
+             std::int64_t{0}, serving::kMaxPerMinute);
   add_number(*app, "--max-concurrent-requests", limits.max_concurrent_requests, "0: as many as it likes",
-             std::int64_t{0}, serving::kMostPerMinute);
+             std::int64_t{0}, serving::kMaxPerMinute);
   add_number(*app, "--priority", options->tenant.priority, "Of its requests, for the priority policy; lower goes first",
-             -serving::kMostPriority, serving::kMostPriority);
+             -serving::kMaxPriority, serving::kMaxPriority);
   app->add_flag("--share-prefix-cache", options->tenant.share_prefix_cache,
                 "It finds what others have computed, and they find what it has");
   return {app, [options] { return run_new(*options); }};

@@ -16,7 +16,7 @@ using wire::Json;
 
 constexpr std::size_t kMaxDepth = 8;
 constexpr std::size_t kMaxModels = 1024;
-constexpr double kMostSeconds = 1e9;
+constexpr double kMaxSeconds = 1e9;
 
 /// Keys of an entry that are no engine's.
 constexpr std::array<std::string_view, 4> kOwnKeys{"name", "aliases", "keep_alive", "preload"};
@@ -64,8 +64,8 @@ class Entry {
   double seconds(const char* key, double otherwise) {
     const auto field = object_.find(key);
     if (field == object_.end()) return otherwise;
-    const double value = field->is_number() ? field->get<double>() : kMostSeconds + 1;
-    if (!(value <= kMostSeconds)) refuse(std::string(key) + " must be seconds; below 0: for ever", key);
+    const double value = field->is_number() ? field->get<double>() : kMaxSeconds + 1;
+    if (!(value <= kMaxSeconds)) refuse(std::string(key) + " must be seconds; below 0: for ever", key);
     return value;
   }
 

@@ -13,9 +13,9 @@ namespace pagoda::apps {
 namespace {
 
 constexpr double kMaxDrainTimeout = 86400;
-constexpr double kLeastStatsInterval = 0.1;
-constexpr std::int32_t kMostLoadedModels = 1024;
-constexpr double kMostModelsMemory = 1 << 20;  // GiB
+constexpr double kMinStatsInterval = 0.1;
+constexpr std::int32_t kMaxLoadedModels = 1024;
+constexpr double kMaxModelsMemory = 1 << 20;  // GiB
 
 /// Keys of http::ServerConfig that the server of JSON lines heeds too.
 constexpr std::array<std::string_view, 5> kKeysOfBoth{"allow_unauthenticated", "log_prompts", "resume_window",
@@ -113,7 +113,7 @@ std::vector<Error> ServeOptions::finish() {
     problems.push_back(
         {ErrorCode::bad_config, "recover needs a resume_window: nobody could come back for what it holds", "recover"});
   }
-  const bool has_interval = log_stats_interval >= kLeastStatsInterval && log_stats_interval <= kMaxDrainTimeout;
+  const bool has_interval = log_stats_interval >= kMinStatsInterval && log_stats_interval <= kMaxDrainTimeout;
   if (!has_interval && log_stats_interval != 0) {
     problems.push_back(
         {ErrorCode::bad_config, "log_stats_interval must be 0, or from 0.1 to 86400 seconds", "log_stats_interval"});
@@ -174,9 +174,9 @@ void ServeOptions::finish_pool(std::vector<Error>& problems) {
   const auto check = [&](bool is_fine, const char* key, const char* what) {
     if (!is_fine) problems.push_back({ErrorCode::bad_config, std::string(key) + " must be " + what, key});
   };
-  check(pool.max_loaded >= 1 && pool.max_loaded <= kMostLoadedModels, "max_loaded_models", "from 1 to 1024");
-  check(pool.memory >= 0 && pool.memory <= kMostModelsMemory, "models_memory", "GiB, or 0");
-  check(pool.kept_memory <= kMostModelsMemory, "models_kept_memory", "GiB, or below 0");
+  check(pool.max_loaded >= 1 && pool.max_loaded <= kMaxLoadedModels, "max_loaded_models", "from 1 to 1024");
+  check(pool.memory >= 0 && pool.memory <= kMaxModelsMemory, "models_memory", "GiB, or 0");
+  check(pool.kept_memory <= kMaxModelsMemory, "models_kept_memory", "GiB, or below 0");
   check(model_keep_alive <= kMaxDrainTimeout * 365, "model_keep_alive", "seconds; below 0: for ever");
   check(pool.load_timeout > 0 && pool.load_timeout <= kMaxDrainTimeout, "model_load_timeout",
         "above 0 and up to 86400 seconds");

@@ -65,7 +65,7 @@ constexpr std::int32_t kMaxBlockSize = 1024;
 constexpr std::int32_t kMaxBlocks = 1 << 30;
 constexpr double kMaxGib = 1 << 20;
 constexpr std::int64_t kMaxModelLen = std::int64_t{1} << 30;
-constexpr std::int32_t kMostTokensPerStep = 1 << 24;
+constexpr std::int32_t kMaxTokensPerStep = 1 << 24;
 
 /// N of "cuda:N", 0 of "cuda"; none of anything else.
 std::optional<int> cuda_index_of(std::string_view device) {
@@ -116,7 +116,7 @@ std::int32_t EngineConfig::tokens_per_step(std::int64_t longest_prompt) const {
   const std::int64_t rows = num_rows();
   std::int64_t tokens = device == "cpu" ? rows + kCpuPromptTokens : std::max(kGpuTokens, rows + kGpuPromptTokens);
   if (!enable_chunked_prefill) tokens = std::max(tokens, longest_prompt);
-  return static_cast<std::int32_t>(std::min<std::int64_t>(tokens, kMostTokensPerStep));
+  return static_cast<std::int32_t>(std::min<std::int64_t>(tokens, kMaxTokensPerStep));
 }
 
 std::int32_t EngineConfig::chunk_ms() const {
@@ -140,9 +140,9 @@ std::int32_t EngineConfig::slots_per_block() const {
 
 std::int64_t EngineConfig::swap_bytes(std::int64_t free_host_bytes) const {
   constexpr double kBytesPerGib = 1 << 30;
-  constexpr std::int64_t kMostOfGpu = std::int64_t{4} << 30;
+  constexpr std::int64_t kMaxOfGpu = std::int64_t{4} << 30;
   if (swap_space >= 0) return static_cast<std::int64_t>(swap_space * kBytesPerGib);
-  return device == "cpu" ? 0 : std::clamp<std::int64_t>(free_host_bytes / 4, 0, kMostOfGpu);
+  return device == "cpu" ? 0 : std::clamp<std::int64_t>(free_host_bytes / 4, 0, kMaxOfGpu);
 }
 
 std::vector<Error> EngineConfig::validate() const {
@@ -189,7 +189,7 @@ std::vector<Error> EngineConfig::validate() const {
     check.refuse("touch_memory", "is for --device cpu; a GPU's memory is taken when it is allocated");
   }
   check.in_range("max_num_seqs", max_num_seqs, 0, 1 << 16);
-  check.in_range("max_num_batched_tokens", max_num_batched_tokens, 0, kMostTokensPerStep);
+  check.in_range("max_num_batched_tokens", max_num_batched_tokens, 0, kMaxTokensPerStep);
   if (max_num_batched_tokens > 0 && max_num_batched_tokens < max_num_seqs) {
     check.refuse("max_num_batched_tokens", "must be at least max_num_seqs (" + std::to_string(max_num_seqs) +
                                                "), not " + std::to_string(max_num_batched_tokens));
@@ -205,7 +205,7 @@ std::vector<Error> EngineConfig::validate() const {
   if (target_itl_ms > 0 && !enable_chunked_prefill) check.refuse("target_itl_ms", "needs enable_chunked_prefill");
   check.in_range("long_prefill_token_threshold", long_prefill_token_threshold, 0, 1 << 30);
   check.in_range("max_num_partial_prefills", max_num_partial_prefills, 1, 65536);
-  check.number("priority_aging_s", priority_aging_s, 0, true, kMostAgingSeconds);
+  check.number("priority_aging_s", priority_aging_s, 0, true, kMaxAgingSeconds);
   check.number("scheduler_delay_factor", scheduler_delay_factor, 0, true, 1000);
   check.number("watermark", watermark, 0, true, 0.5);
   check.in_range("pipeline_depth", pipeline_depth, 1, 2);

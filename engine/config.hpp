@@ -21,7 +21,7 @@ constexpr SchedulingPolicy last_value(SchedulingPolicy) {
 }
 
 /// Of priority_aging_s. Larger ones would overflow the times that priorities turn into.
-inline constexpr double kMostAgingSeconds = 86400;
+inline constexpr double kMaxAgingSeconds = 86400;
 
 /// Everything an engine is told at start. Field names are the keys of a config file and, with dashes, the flags.
 /// Byte counts are bytes; the flags that take GiB say so.

@@ -76,7 +76,7 @@ void on_no_memory() {
 MemoryReserve::MemoryReserve(std::size_t bytes) {
   const std::lock_guard lock(state.mutex);
   PAGODA_ASSERT(state.bytes == 0, "a process has one new-handler");
-  for (state.bytes = bytes; !state.put_aside() && state.bytes > kLeastBytes;) state.bytes /= 2;
+  for (state.bytes = bytes; !state.put_aside() && state.bytes > kMinBytes;) state.bytes /= 2;
   if (state.bytes < bytes)
     spdlog::warn("memory is short: {} MiB are put aside, not {}", state.bytes >> 20, bytes >> 20);
   previous_ = std::set_new_handler(on_no_memory);

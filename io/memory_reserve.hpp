@@ -18,7 +18,7 @@ namespace pagoda::io {
 class MemoryReserve {
  public:
   static constexpr std::size_t kBytes = std::size_t{16} << 20;
-  static constexpr std::size_t kLeastBytes = std::size_t{1} << 20;
+  static constexpr std::size_t kMinBytes = std::size_t{1} << 20;
 
   /// There is one of a process. Where so much cannot be put aside it is smaller, or begins as one that is out.
   explicit MemoryReserve(std::size_t bytes = kBytes);

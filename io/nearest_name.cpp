@@ -8,7 +8,7 @@
 namespace pagoda::io {
 namespace {
 
-constexpr std::size_t kMostLetters = 64;  ///< of a name that is compared
+constexpr std::size_t kMaxLetters = 64;  ///< of a name that is compared
 constexpr std::size_t kFar = std::numeric_limits<std::size_t>::max();
 
 char plain_letter(char c) {
@@ -26,7 +26,7 @@ std::size_t letters_allowed(std::string_view known) {
 
 /// The distance of optimal string alignment, computed row by row.
 std::size_t letters_between(std::string_view a, std::string_view b) {
-  std::array<std::array<std::size_t, kMostLetters + 1>, 3> rows{};
+  std::array<std::array<std::size_t, kMaxLetters + 1>, 3> rows{};
   for (std::size_t j = 0; j <= b.size(); ++j) rows[0][j] = j;
   for (std::size_t i = 1; i <= a.size(); ++i) {
     auto& row = rows[i % 3];
@@ -47,7 +47,7 @@ std::size_t letters_between(std::string_view a, std::string_view b) {
 std::size_t misspelled_letters(std::string_view name, std::string_view known) {
   const auto allowed = letters_allowed(known);
   const auto longer = std::max(name.size(), known.size());
-  if (longer > kMostLetters || longer - std::min(name.size(), known.size()) > allowed) return kFar;
+  if (longer > kMaxLetters || longer - std::min(name.size(), known.size()) > allowed) return kFar;
   const auto letters = letters_between(name, known);
   return letters <= allowed ? letters : kFar;
 }

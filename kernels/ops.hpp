@@ -177,10 +177,10 @@ struct RotaryParams {
 ///
 /// fp8_e4m3: a cast with scale 1 (to_fp8_e4m3), which saturates. int8: with h the highest magnitude of a token's
 /// head_dim values, the scale is h / 127 and the integers are x * (127 / h), rounded to nearest even; if h is below
-/// kLeastInt8Highest all are zero; if a value is not finite, the scale is NaN and the integers are zero.
+/// kMinInt8Highest all are zero; if a value is not finite, the scale is NaN and the integers are zero.
 struct KvCacheView {
   static constexpr std::int64_t kKvAlignment = 16;
-  static constexpr float kLeastInt8Highest = 0x1p-100F;  ///< 127 / h must be finite
+  static constexpr float kMinInt8Highest = 0x1p-100F;  ///< 127 / h must be finite
 
   std::byte* base = nullptr;     ///< of block 0, already moved to this layer's part
   std::int64_t block_bytes = 0;  ///< from one block to the next (all layers)

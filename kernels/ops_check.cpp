@@ -96,8 +96,8 @@ void check_format(Checker& checker, const QuantizedFormat& format) {
                format.group_size)
       .require(format.codebook == Codebook::none || (format.bits == 4 && !format.asymmetric),
                "a codebook is of 4 bits in a symmetric format; bits", format.bits)
-      .require(format.group_size >= 16 && format.group_size % 16 == 0 && format.group_size <= kMostGroupSize,
-               "group_size must be a multiple of 16 up to " + std::to_string(kMostGroupSize), format.group_size)
+      .require(format.group_size >= 16 && format.group_size % 16 == 0 && format.group_size <= kMaxGroupSize,
+               "group_size must be a multiple of 16 up to " + std::to_string(kMaxGroupSize), format.group_size)
       .require(!format.factored || format.bits < 8, "bits must be less than 8 in a factored format", format.bits)
       .require(!format.factored || kFactoredColumns % format.group_size == 0,
                "group_size must divide 256 in a factored format", format.group_size)
@@ -208,11 +208,11 @@ void check_linear_weight(Checker& checker, const WeightMatrix& weight, const Wei
 }  // namespace
 
 Status check(const LinearParams& p) {
-  constexpr std::size_t kMostParts = 4;
+  constexpr std::size_t kMaxParts = 4;
   Checker checker("linear");
   checker.require(p.num_tokens >= 0, "num_tokens must not be negative", p.num_tokens)
       .require(p.in >= 1, "in must be at least 1", p.in)
-      .require(!p.weights.empty() && p.weights.size() <= kMostParts, "the number of weights must be 1 to 4",
+      .require(!p.weights.empty() && p.weights.size() <= kMaxParts, "the number of weights must be 1 to 4",
                static_cast<std::int64_t>(p.weights.size()))
       .require(p.biases.empty() || p.biases.size() == p.weights.size(),
                "the number of biases must be 0 or that of the weights (" + std::to_string(p.weights.size()) + ")",
@@ -237,11 +237,11 @@ Status check(const LinearParams& p) {
 }
 
 Status check(const QuantizedLinearParams& p) {
-  constexpr std::size_t kMostParts = 4;
+  constexpr std::size_t kMaxParts = 4;
   Checker checker("quantized_linear");
   checker.require(p.num_tokens >= 0, "num_tokens must not be negative", p.num_tokens)
       .require(p.in >= 1, "in must be at least 1", p.in)
-      .require(!p.weights.empty() && p.weights.size() <= kMostParts, "the number of weights must be 1 to 4",
+      .require(!p.weights.empty() && p.weights.size() <= kMaxParts, "the number of weights must be 1 to 4",
                static_cast<std::int64_t>(p.weights.size()))
       .require(p.biases.empty() || p.biases.size() == p.weights.size(),
                "the number of biases must be 0 or that of the weights (" + std::to_string(p.weights.size()) + ")",

@@ -36,7 +36,7 @@ constexpr std::array<std::int8_t, 16> values_of(Codebook codebook) {
 /// How weights are stored as small integers.
 struct QuantizedFormat {
   int bits = 8;  ///< 2, 3, 4, 5, 6 or 8; of 2 and 3 on a CPU only
-  /// Columns that share a scale: a multiple of 16, with 5 bits of 32; at most kMostGroupSize.
+  /// Columns that share a scale: a multiple of 16, with 5 bits of 32; at most kMaxGroupSize.
   std::int64_t group_size = 64;
   bool asymmetric = false;  ///< they also share a minimum
   /// The integers are those of rotated columns, and x is rotated before it is quantised (kernels/rotation.hpp). The
@@ -68,7 +68,7 @@ struct QuantizedFormat {
   }
 };
 
-constexpr std::int64_t kMostGroupSize = 256;
+constexpr std::int64_t kMaxGroupSize = 256;
 constexpr std::int64_t kFactoredColumns = 256;
 
 /// The formats of `--quantize`.

@@ -188,7 +188,7 @@ void pack_panel(const QuantizedMatrix& shape, std::span<const QuantizedRow> rows
   const std::int64_t groups = shape.groups();
   const std::int64_t num_scales = shape.panel_scales() / kQuantizedPanel;
   const std::int64_t whole = shape.columns / format.group_size * format.group_size;
-  std::array<std::uint8_t, kMostGroupSize> rest;
+  std::array<std::uint8_t, kMaxGroupSize> rest;
   for (std::int64_t r = 0; r < kQuantizedPanel; ++r) {
     const QuantizedRow row = r < std::ssize(rows) ? rows[static_cast<std::size_t>(r)] : QuantizedRow{};
     rest.fill(static_cast<std::uint8_t>(format.filling()));
@@ -256,7 +256,7 @@ void unpack_group(const QuantizedMatrix& matrix, std::int64_t row, std::int64_t 
 void dequantize_group(const QuantizedMatrix& matrix, std::int64_t row, std::int64_t group, float* out) {
   const QuantizedFormat& format = matrix.format;
   const auto [scale, min] = grid_of_group(matrix, row, group);
-  std::array<std::uint8_t, kMostGroupSize> q;
+  std::array<std::uint8_t, kMaxGroupSize> q;
   unpack_group(matrix, row, group, q.data());
   for (std::int64_t i = 0; i < format.group_size; ++i) {
     // The product is exact: of 11 and 8 bits, or of 18 and 6.

@@ -112,8 +112,8 @@ Status check_step_results(const EngineConfig& config, const EnginePlan& plan) {
   const std::int64_t of_row = 2 * of_token;
   const std::int64_t of_prompts = config.enable_chunked_prefill ? scheduling::kMaxPromptLogprobsOfStep * kLogprobBytes
                                                                 : plan.limits.max_tokens * of_token;
-  const auto most = static_cast<std::int64_t>(config.worker_listen.empty() ? device_link::kMostFrameBytes
-                                                                           : device_link::kMostFrameBytesOfWorkers);
+  const auto most = static_cast<std::int64_t>(config.worker_listen.empty() ? device_link::kMaxFrameBytes
+                                                                           : device_link::kMaxFrameBytesOfWorkers);
   if (of_row <= 2 * SamplingLimits{}.max_logprobs * kLogprobBytes || config.num_rows() * of_row + of_prompts <= most) {
     return {};
   }

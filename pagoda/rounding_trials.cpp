@@ -17,10 +17,10 @@ Error not_finite() {
 }  // namespace
 
 RoundingTrials::RoundingTrials(TokenLogits& model, const std::vector<TokenIds>& texts) : model_(model) {
-  const auto count = std::min<std::int64_t>(kMostTexts, std::ssize(texts));
+  const auto count = std::min<std::int64_t>(kMaxTexts, std::ssize(texts));
   for (std::int64_t i = 0; i < count; ++i) {
     const TokenIds& text = texts[static_cast<std::size_t>(i * std::ssize(texts) / count)];
-    const auto tokens = std::min<std::int64_t>(kMostTokens / count, std::ssize(text));
+    const auto tokens = std::min<std::int64_t>(kMaxTokens / count, std::ssize(text));
     if (tokens > 0) texts_.emplace_back(text.begin(), text.begin() + tokens);
   }
 }

@@ -15,8 +15,8 @@ namespace pagoda {
 /// from what it said with its own, behind tokens of a few texts.
 class RoundingTrials {
  public:
-  static constexpr std::int64_t kMostTokens = 512;
-  static constexpr std::int64_t kMostTexts = 4;
+  static constexpr std::int64_t kMaxTokens = 512;
+  static constexpr std::int64_t kMaxTexts = 4;
   /// `model` must outlive this. So many tokens are looked at, the first of so many of the `texts` to calibrate with.
   RoundingTrials(TokenLogits& model, const std::vector<TokenIds>& texts);
 

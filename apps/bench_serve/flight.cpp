@@ -39,9 +39,9 @@ void Flight::on_head(const ReplyHead& head) {
 }
 
 void Flight::on_body(std::string_view bytes) {
-  constexpr std::size_t kMostErrorBytes = 4096;
+  constexpr std::size_t kMaxErrorBytes = 4096;
   if (record_.status != kOk) {
-    error_body_ += bytes.substr(0, kMostErrorBytes - std::min(kMostErrorBytes, error_body_.size()));
+    error_body_ += bytes.substr(0, kMaxErrorBytes - std::min(kMaxErrorBytes, error_body_.size()));
     return;
   }
   const double now = now_s();

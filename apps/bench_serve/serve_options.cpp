@@ -12,9 +12,9 @@ namespace {
 
 using apps::add_number;
 
-constexpr std::int64_t kMostTokens = 1 << 24;
-constexpr std::int64_t kMostRequests = 1 << 30;
-constexpr double kMostSeconds = 1e7;
+constexpr std::int64_t kMaxTokens = 1 << 24;
+constexpr std::int64_t kMaxRequests = 1 << 30;
+constexpr double kMaxSeconds = 1e7;
 
 void add_texts(CLI::App& app, const char* flag, std::vector<std::string>& texts, const char* help) {
   const auto set = [&texts](const CLI::results_t& given) {
@@ -39,7 +39,7 @@ void add_server_flags(CLI::App& app, ServeOptions& options) {
   app.add_option("--api-key", options.api_key, "Key that is sent as Authorization: Bearer");
   add_texts(app, "--header", options.headers, "NAME=VALUE of a header of every request; several times");
   app.add_flag("--insecure", options.insecure, "Take any certificate of a server with HTTPS");
-  add_number(app, "--timeout", options.timeout_s, "Seconds that one request may take", 0.001, kMostSeconds);
+  add_number(app, "--timeout", options.timeout_s, "Seconds that one request may take", 0.001, kMaxSeconds);
 }
 
 void add_workload_flags(CLI::App& app, ServeOptions& options) {
@@ -50,18 +50,18 @@ void add_workload_flags(CLI::App& app, ServeOptions& options) {
   app.add_flag_callback(
       "--disable-shuffle", [&options] { options.shuffle = false; }, "Prompts in the order of the file");
   add_number(app, "--random-input-len", options.input_len, "Words of a prompt, or tokens with --random-vocab-size",
-             std::int64_t{1}, kMostTokens);
-  add_number(app, "--random-output-len", options.output_len, "Most tokens of an answer", std::int64_t{1}, kMostTokens);
+             std::int64_t{1}, kMaxTokens);
+  add_number(app, "--random-output-len", options.output_len, "Most tokens of an answer", std::int64_t{1}, kMaxTokens);
   app.add_option("--random-mix", options.mix,
                  "Sizes that are mixed, INPUT_LEN:OUTPUT_LEN:WEIGHT with commas between, instead of these two");
   add_number(app, "--random-range-ratio", options.range_ratio,
              "Lengths vary evenly by this share of themselves, up and down", 0.0, 0.999);
   add_number(app, "--random-prefix-len", options.prefix_len, "Words or tokens before those, the same in all prompts",
-             std::int64_t{0}, kMostTokens);
+             std::int64_t{0}, kMaxTokens);
   add_number(app, "--random-vocab-size", options.vocab_size,
-             "Prompts are lists of token ids below this; 0: texts of random words", std::int64_t{0}, kMostTokens);
+             "Prompts are lists of token ids below this; 0: texts of random words", std::int64_t{0}, kMaxTokens);
   const auto set_output_len = [&options](const CLI::results_t& given) {
-    options.own_output_len = apps::read_number("--output-len", given.back(), std::int64_t{1}, kMostTokens);
+    options.own_output_len = apps::read_number("--output-len", given.back(), std::int64_t{1}, kMaxTokens);
     options.has_output_len = true;
     return true;
   };
@@ -72,7 +72,7 @@ void add_workload_flags(CLI::App& app, ServeOptions& options) {
 
 void add_load_flags(CLI::App& app, ServeOptions& options) {
   const auto set_num_prompts = [&options](const CLI::results_t& given) {
-    options.num_prompts = apps::read_number("--num-prompts", given.back(), std::int64_t{1}, kMostRequests);
+    options.num_prompts = apps::read_number("--num-prompts", given.back(), std::int64_t{1}, kMaxRequests);
     options.has_num_prompts = true;
     return true;
   };
@@ -80,7 +80,7 @@ void add_load_flags(CLI::App& app, ServeOptions& options) {
       ->type_name("INT")
       ->default_str(std::to_string(options.num_prompts));
   add_number(app, "--duration", options.duration_s, "Seconds in which requests come, instead of --num-prompts", 0.0,
-             kMostSeconds);
+             kMaxSeconds);
   app.add_option("--request-rate", options.request_rate,
                  "Requests a second; several with commas between: a run for each; inf: as soon as --max-concurrency "
                  "allows")
@@ -89,9 +89,9 @@ void add_load_flags(CLI::App& app, ServeOptions& options) {
                  "1: arrivals are a Poisson process; less: in bursts; more: more even; inf: at a fixed rate")
       ->capture_default_str();
   add_number(app, "--max-concurrency", options.max_concurrency, "Most requests at a time; 0: no limit", std::int64_t{0},
-             kMostRequests);
+             kMaxRequests);
   add_number(app, "--num-warmups", options.num_warmups, "Requests before that, which do not count", std::int64_t{0},
-             kMostRequests);
+             kMaxRequests);
   add_number(app, "--slow-fraction", options.slow_fraction, "Share of the requests whose clients read slowly", 0.0,
              1.0);
   add_number(app, "--slow-bytes-per-s", options.slow_bytes_per_s, "How fast those read", 1.0, 1e9);

@@ -92,8 +92,8 @@ class Forward {
     p.num_sequences = sequences_;
     p.num_tokens = tokens_;
     p.max_query_len = static_cast<std::int32_t>(rows_);
-    constexpr std::int64_t kLeastBound = 2048;  // as the engine records decode steps
-    p.max_context_len = static_cast<std::int32_t>(rows_ == 1 ? std::max(context_, kLeastBound) : context_);
+    constexpr std::int64_t kMinBound = 2048;  // as the engine records decode steps
+    p.max_context_len = static_cast<std::int32_t>(rows_ == 1 ? std::max(context_, kMinBound) : context_);
     p.cache = layer_cache(layer);
     p.scale = 1.0F / std::sqrt(static_cast<float>(shape_.head_dim));
     p.narrow_out = narrow(attended_).narrow;

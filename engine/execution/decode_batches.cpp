@@ -17,17 +17,17 @@ std::int32_t least_that_holds(const std::vector<std::int32_t>& sizes, std::int32
 }  // namespace
 
 DecodeBatches::DecodeBatches(std::int32_t max_num_seqs, std::int64_t max_model_len) {
-  constexpr std::int64_t kLeastContext = 2048;
+  constexpr std::int64_t kMinContext = 2048;
   constexpr std::int64_t kContextFactor = 4;
-  constexpr std::int32_t kLeastStep = 8;
+  constexpr std::int32_t kMinStep = 8;
   constexpr std::uint32_t kShare = 8;
   for (std::int32_t rows = 1; rows < max_num_seqs;) {
     rows_.push_back(rows);
     const auto eighth = static_cast<std::int32_t>(std::bit_floor(static_cast<std::uint32_t>(rows)) / kShare);
-    rows += std::min(rows, std::max(kLeastStep, eighth));
+    rows += std::min(rows, std::max(kMinStep, eighth));
   }
   rows_.push_back(max_num_seqs);
-  for (std::int64_t context = kLeastContext; context < max_model_len; context *= kContextFactor) {
+  for (std::int64_t context = kMinContext; context < max_model_len; context *= kContextFactor) {
     contexts_.push_back(static_cast<std::int32_t>(context));
   }
   contexts_.push_back(static_cast<std::int32_t>(max_model_len));

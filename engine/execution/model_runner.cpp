@@ -16,7 +16,7 @@ static_assert(offsetof(kernels::SampleOutput, token) == 0 && sizeof(kernels::Sam
 constexpr std::int64_t kTokenStride = sizeof(kernels::SampleOutput) / sizeof(TokenId);
 
 /// A longer piece of a block table is copied to the device by itself.
-constexpr std::int32_t kMostScatteredEntries = 8;
+constexpr std::int32_t kMaxScatteredEntries = 8;
 
 /// Entries of a block table on the device: whole packs of 16 bytes.
 std::int64_t blocks_of_row(const RunnerConfig& config) {
@@ -38,7 +38,7 @@ TokenIds drafts_of(const ExecuteStep& step, const RowWork& work) {
 
 /// Of one step; what is more is copied.
 std::int64_t most_scattered_entries(const RunnerConfig& config) {
-  return std::int64_t{config.max_num_seqs} * kMostScatteredEntries;
+  return std::int64_t{config.max_num_seqs} * kMaxScatteredEntries;
 }
 
 }  // namespace
@@ -204,7 +204,7 @@ Status ModelRunner::upload_rows(kernels::Stream& stream, const ExecuteStep& step
     const auto entries = std::ssize(rows_[delta.row].block_table) - delta.first_block;
     PAGODA_ASSERT(entries >= 0 && delta.first_block + entries <= blocks_of_row_, "a row's blocks hold its positions");
     const bool is_long =
-        entries > kMostScatteredEntries || num_changed_entries_ + entries > most_scattered_entries(config_);
+        entries > kMaxScatteredEntries || num_changed_entries_ + entries > most_scattered_entries(config_);
     (is_long ? long_changes : table_changes_).push_back({delta.row, delta.first_block});
     if (is_long) {
       count += static_cast<std::size_t>(entries);

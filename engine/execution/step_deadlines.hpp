@@ -84,7 +84,7 @@ class StepDeadlines {
   std::size_t num_in_flight() const { return in_flight_.size(); }
 
  private:
-  static constexpr TimeUs kLeastUs = 1'000'000;
+  static constexpr TimeUs kMinUs = 1'000'000;
   static constexpr TimeUs kTimesMeasured = 10;
   /// Of a step that nothing is known of: a device's first, which may also read its weights from a disk.
   static constexpr TimeUs kUnknownUs = 60'000'000;
@@ -94,7 +94,7 @@ class StepDeadlines {
   static constexpr std::int64_t kSlowestRead = 200;
   static constexpr std::int64_t kSlowestProduct = 5'000;
   /// Longest contexts grow by and by; of a step with many times those that were measured no more than this is believed.
-  static constexpr TimeUs kMostGuessedUs = 600'000'000;
+  static constexpr TimeUs kMaxGuessedUs = 600'000'000;
   static constexpr std::size_t kNumClasses = 32;
 
   struct InFlight {
@@ -142,7 +142,7 @@ class StepDeadlines {
     const double pairs = static_cast<double>(std::max<std::int64_t>(known.most_pairs, 1)) * static_cast<double>(factor);
     const double times = static_cast<double>(factor) * std::max(1.0, static_cast<double>(size.num_pairs) / pairs);
     const double guessed = static_cast<double>(known.longest_us) * times;
-    const TimeUs most = std::max(known.longest_us, kMostGuessedUs / kTimesMeasured);
+    const TimeUs most = std::max(known.longest_us, kMaxGuessedUs / kTimesMeasured);
     return guessed < static_cast<double>(most) ? static_cast<TimeUs>(guessed) : most;
   }
 
@@ -150,7 +150,7 @@ class StepDeadlines {
     if (fixed_us_ > 0) return fixed_us_;
     const TimeUs expected = expected_us(step.size);
     const TimeUs moves_us = step.size.moved_bytes / kSlowestMove;
-    const TimeUs allowed = std::max(kLeastUs, kTimesMeasured * expected) + moves_us;
+    const TimeUs allowed = std::max(kMinUs, kTimesMeasured * expected) + moves_us;
     if (!is_first_ && expected > 0) return allowed;
     const TimeUs unknown =
         kUnknownUs + weight_bytes_ / kSlowestRead + step.size.num_tokens * (weight_bytes_ / kSlowestProduct);

@@ -40,8 +40,8 @@ Result<std::unique_ptr<StepMemory>> StepMemory::create(kernels::Device& device, 
 
 Status StepMemory::grow(kernels::Buffer& buffer, std::size_t bytes, kernels::MemoryKind kind) {
   if (bytes <= buffer.bytes()) return {};
-  constexpr std::size_t kLeastBytes = std::size_t{16} << 10;
-  auto larger = device_.allocate(std::max({bytes, 2 * buffer.bytes(), kLeastBytes}), kind);
+  constexpr std::size_t kMinBytes = std::size_t{16} << 10;
+  auto larger = device_.allocate(std::max({bytes, 2 * buffer.bytes(), kMinBytes}), kind);
   if (!larger) return fail(std::move(larger.error()));
   buffer = std::move(*larger);
   return {};

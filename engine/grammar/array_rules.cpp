@@ -10,7 +10,7 @@
 namespace pagoda::grammar {
 namespace {
 
-constexpr std::size_t kMostCounted = 4'000;  ///< places of an array with contains or uniqueItems
+constexpr std::size_t kMaxCounted = 4'000;  ///< places of an array with contains or uniqueItems
 
 std::int32_t after(std::int32_t count, std::int32_t num) {
   return count == kUnbounded ? count : std::max(count - num, 0);
@@ -106,15 +106,15 @@ class ArrayReader {
       known.emplace_back(value);
       values_.push_back(literal(converter_.json().constant(value)));
     }
-    if (values_.size() * (values_.size() + 1) > kMostCounted) return refuse();
+    if (values_.size() * (values_.size() + 1) > kMaxCounted) return refuse();
     return unique_from(0, 0);
   }
 
   /// Behind `count` items: `used` has a bit for each value that cannot come or, of many values, is how many of the
   /// first ones cannot.
   Expr unique_from(std::int32_t used, std::int32_t count) {
-    constexpr std::size_t kMostInAnyOrder = 8;
-    const bool in_any_order = values_.size() <= kMostInAnyOrder;
+    constexpr std::size_t kMaxInAnyOrder = 8;
+    const bool in_any_order = values_.size() <= kMaxInAnyOrder;
     const auto [place, is_new] = known_.try_emplace({used, count, count == 0});
     if (!is_new) return rule(place->second);
     const RuleId id = place->second = converter_.rules().add(nothing());
@@ -140,7 +140,7 @@ class ArrayReader {
     if (least_ == 0 && most_ == kUnbounded) return items();
     last_place_ = std::max(max_ == kUnbounded ? min_ : max_, num_prefix());
     last_count_ = most_ == kUnbounded ? least_ : most_;
-    if (static_cast<std::size_t>(last_place_ + 1) * static_cast<std::size_t>(last_count_ + 1) > kMostCounted) {
+    if (static_cast<std::size_t>(last_place_ + 1) * static_cast<std::size_t>(last_count_ + 1) > kMaxCounted) {
       return converter_.refuse(at(s_.path, "contains"), "together with the counts beside it it is too large");
     }
     return from(0, 0, true);

@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kTrialBytes = 4096;
 constexpr std::uint64_t kMaxQuarterWork = 5'000'000;  ///< some hundredths of a second
 constexpr std::uint64_t kMaxGrowth = 8;               ///< of the last quarter over the first, where that is no noise
-constexpr std::uint64_t kLeastQuarterWork = 1'000'000;
+constexpr std::uint64_t kMinQuarterWork = 1'000'000;
 constexpr std::size_t kTrialTokens = 4;
 
 /// Numbers that look random, and are the same ones each time.
@@ -55,7 +55,7 @@ bool is_too_ambiguous(ItemSets& sets) {
     quarter += sets.work() - before;
     if (quarter > kMaxQuarterWork) return true;
   }
-  return quarters.back() > kLeastQuarterWork && quarters.back() > kMaxGrowth * quarters.front();
+  return quarters.back() > kMinQuarterWork && quarters.back() > kMaxGrowth * quarters.front();
 }
 
 /// A token of the mask, from a word on and then from the beginning.

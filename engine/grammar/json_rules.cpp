@@ -9,7 +9,7 @@
 namespace pagoda::grammar {
 namespace {
 
-constexpr std::int32_t kMostIndent = 20;
+constexpr std::int32_t kMaxIndent = 20;
 
 const CharacterRanges& plain_characters() {
   static const CharacterRanges ranges = complement({{1, 0x1F}, {'"', '"'}, {'\\', '\\'}});
@@ -170,7 +170,7 @@ std::string JsonRules::constant(const nlohmann::ordered_json& value) const {
 }
 
 Expr JsonRules::make_space() {
-  return choice({empty(), literal(" "), sequence({literal("\n"), repeat(one_of(" \t"), 0, kMostIndent)})});
+  return choice({empty(), literal(" "), sequence({literal("\n"), repeat(one_of(" \t"), 0, kMaxIndent)})});
 }
 
 Expr JsonRules::make_value() {

@@ -12,7 +12,7 @@
 namespace pagoda::grammar {
 namespace {
 
-constexpr std::uint32_t kMostMultiple = 1'000;
+constexpr std::uint32_t kMaxMultiple = 1'000;
 
 /// Reads the keywords of one number.
 class NumberReader {
@@ -139,7 +139,7 @@ class NumberReader {
       path = at(s_.path, "multipleOf");
       const auto [numerator, digits] = parts_of(multiple);
       if (numerator == 0) {
-        return converter_.refuse(path, "only numbers whose digits are up to " + std::to_string(kMostMultiple) +
+        return converter_.refuse(path, "only numbers whose digits are up to " + std::to_string(kMaxMultiple) +
                                            " are supported, as 5, 0.25 or 0.01");
       }
       join(TextLanguage::of_multiples(numerator, digits, budget));
@@ -172,7 +172,7 @@ class NumberReader {
     const std::string digits = number->integer + number->fraction;
     std::uint32_t numerator = 0;
     const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), numerator);
-    if (read.ec != std::errc() || numerator > kMostMultiple) return {};
+    if (read.ec != std::errc() || numerator > kMaxMultiple) return {};
     return {numerator, static_cast<std::uint32_t>(number->fraction.size())};
   }
 

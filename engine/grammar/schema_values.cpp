@@ -70,9 +70,9 @@ Verdict of_number(const std::string& name, const Schema& of, const Schema& numbe
   if (name == "maximum") return value <= other;
   if (name == "exclusiveMinimum") return value > other;
   if (name == "exclusiveMaximum") return value < other;
-  constexpr double kMostParts = 1e9;
+  constexpr double kMaxParts = 1e9;
   const double parts = value / other;
-  if (!(other > 0) || !(std::abs(parts) < kMostParts)) return std::nullopt;
+  if (!(other > 0) || !(std::abs(parts) < kMaxParts)) return std::nullopt;
   const double away = std::abs(parts - std::round(parts));
   constexpr double kRounded = 1e-6;  // of what readers of doubles may say either
   if (away == 0) return true;

@@ -10,9 +10,9 @@ namespace pagoda::grammar {
 namespace {
 
 /// Slices of classes with fewer would hardly spare anything.
-constexpr int kLeastAsciiOfSlice = 64;
+constexpr int kMinAsciiOfSlice = 64;
 /// Of a loop that ends sooner too many tokens would have to be looked at one by one.
-constexpr std::int32_t kLeastCharacters = 16;
+constexpr std::int32_t kMinCharacters = 16;
 
 void set_bit(std::span<std::uint32_t> mask, TokenId token) {
   mask[static_cast<std::size_t>(token) / 32] |= std::uint32_t{1} << (static_cast<std::uint32_t>(token) % 32);
@@ -30,8 +30,8 @@ TokenMasks::TokenMasks(ItemSets& sets, const Vocabulary& vocabulary)
     : sets_(sets), vocabulary_(vocabulary), num_words_(kernels::mask_words(vocabulary.size())) {}
 
 TokenMasks::Kept& TokenMasks::place() {
-  constexpr std::size_t kLeastMasks = 16;
-  const std::size_t most = std::max(kLeastMasks, kMaxMaskBytes / (num_words_ * sizeof(std::uint32_t)));
+  constexpr std::size_t kMinMasks = 16;
+  const std::size_t most = std::max(kMinMasks, kMaxMaskBytes / (num_words_ * sizeof(std::uint32_t)));
   if (kept_.size() < most) {
     Kept kept;
     kept.mask.resize(num_words_);
@@ -72,9 +72,9 @@ TokenMasks::Shortcut TokenMasks::shortcut(SetId set) const {
     const CharacterLoop& loop = automaton.loop(index);
     const CharacterClass& characters = automaton.character_class(loop);
     const int num_ascii = std::popcount(characters.ascii[0]) + std::popcount(characters.ascii[1]);
-    if (!characters.has_all_others || num_ascii < kLeastAsciiOfSlice) continue;
+    if (!characters.has_all_others || num_ascii < kMinAsciiOfSlice) continue;
     const std::int32_t left = loop.max_characters == kUnbounded ? kUnbounded : loop.max_characters - item.count;
-    if (left != kUnbounded && left < kLeastCharacters) continue;
+    if (left != kUnbounded && left < kMinCharacters) continue;
     const bool is_better = best == nullptr || left == kUnbounded || (best_left != kUnbounded && left > best_left);
     if (!is_better) continue;
     best = &loop;

@@ -40,12 +40,12 @@ bool is_sound(const PlanStep& plan) {
          plan.num_preempted_for_rows >= 0 && plan.num_giving_way >= 0;
 }
 
-constexpr std::int32_t kMostRows = 1 << 20;
+constexpr std::int32_t kMaxRows = 1 << 20;
 constexpr std::int64_t kLargestVocab = 1 << 24;
 
 bool is_sound(const scheduling::SchedulerConfig& config) {
   return config.max_num_seqs > 0 && config.max_num_seqs <= config.max_num_batched_tokens &&
-         config.max_num_seqs <= kMostRows && config.vocab_size >= 0 && config.vocab_size <= kLargestVocab &&
+         config.max_num_seqs <= kMaxRows && config.vocab_size >= 0 && config.vocab_size <= kLargestVocab &&
          (config.pipeline_depth == 1 || config.pipeline_depth == 2);
 }
 
@@ -53,7 +53,7 @@ bool is_sound(const scheduling::SchedulerConfig& config) {
 bool is_sound(const memory::BlockSpaceConfig& config, std::size_t state_bytes) {
   if (config.layout.groups.size() != 1) return false;
   const KvGroup& kv = config.layout.only();
-  return kv.block_size > 0 && kv.block_size <= kMostRows && kv.window >= 0 && config.num_device_blocks > 0 &&
+  return kv.block_size > 0 && kv.block_size <= kMaxRows && kv.window >= 0 && config.num_device_blocks > 0 &&
          config.num_host_blocks >= 0 &&
          std::int64_t{config.num_device_blocks} + config.num_host_blocks <= static_cast<std::int64_t>(state_bytes) &&
          config.watermark >= 0 && config.watermark < 1;

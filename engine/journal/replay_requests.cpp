@@ -12,10 +12,10 @@
 namespace pagoda::journal {
 namespace {
 
-constexpr std::int64_t kMostSequences = 1 << 20;
-constexpr std::int64_t kMostReplicas = 1 << 10;
-constexpr std::int64_t kMostRequests = 1 << 24;
-constexpr std::size_t kMostTextBytes = std::size_t{1} << 32U;
+constexpr std::int64_t kMaxSequences = 1 << 20;
+constexpr std::int64_t kMaxReplicas = 1 << 10;
+constexpr std::int64_t kMaxRequests = 1 << 24;
+constexpr std::size_t kMaxTextBytes = std::size_t{1} << 32U;
 
 bool is_up_to(std::int64_t most, std::int64_t value) {
   return value >= 1 && value <= most;
@@ -23,13 +23,13 @@ bool is_up_to(std::int64_t most, std::int64_t value) {
 
 /// Tokens of all requests together, with what they may generate, can be counted.
 bool is_sound(const routing::AdmissionLimits& limits) {
-  constexpr std::int64_t kMostTokens = std::numeric_limits<std::int64_t>::max() / 4;
+  constexpr std::int64_t kMaxTokens = std::numeric_limits<std::int64_t>::max() / 4;
   return is_up_to(std::numeric_limits<std::int32_t>::max(), limits.vocab_size) &&
          is_up_to(std::numeric_limits<std::int32_t>::max(), limits.max_model_len) &&
-         is_up_to(kMostSequences, limits.max_num_seqs) && is_up_to(kMostRequests, limits.max_queued_requests) &&
-         is_up_to(kMostReplicas, limits.num_replicas) &&
+         is_up_to(kMaxSequences, limits.max_num_seqs) && is_up_to(kMaxRequests, limits.max_queued_requests) &&
+         is_up_to(kMaxReplicas, limits.num_replicas) &&
          is_up_to(SamplingLimits{}.max_sequences, limits.sampling.max_sequences) &&
-         (limits.max_model_len + 1) * limits.max_num_seqs <= kMostTokens / limits.max_queued_requests &&
+         (limits.max_model_len + 1) * limits.max_num_seqs <= kMaxTokens / limits.max_queued_requests &&
          limits.stream_interval >= 1 && limits.default_timeout_ms >= 0 && limits.default_timeout_ms <= kMaxTimeoutMs &&
          (!limits.max_bytes_per_token || *limits.max_bytes_per_token > 0);
 }
@@ -102,7 +102,7 @@ bool Replay::enter_router(std::uint8_t input, Decoder& in) {
       return true;
     case RouterInput::ask: {
       std::size_t num_bytes = 0;
-      if (!read(in, client, num_bytes) || num_bytes > kMostTextBytes) return false;
+      if (!read(in, client, num_bytes) || num_bytes > kMaxTextBytes) return false;
       effect(Source::router, router_->ask(client, num_bytes), "answer to client " + std::to_string(client));
       return true;
     }

@@ -13,12 +13,12 @@ namespace pagoda::metrics {
 /// How many observations fell into each of a few fixed buckets, and their sum. A plain value without locks.
 class Histogram {
  public:
-  static constexpr std::size_t kMostBounds = 24;
+  static constexpr std::size_t kMaxBounds = 24;
 
   /// `bounds`: the largest value of each bucket but the last, which has no bound. Rising, and alive as long as the
   /// histogram is.
   explicit Histogram(std::span<const double> bounds) : bounds_(bounds) {
-    PAGODA_ASSERT(bounds.size() <= kMostBounds && std::ranges::is_sorted(bounds),
+    PAGODA_ASSERT(bounds.size() <= kMaxBounds && std::ranges::is_sorted(bounds),
                   "bounds of buckets are few, and rise");
   }
 
@@ -39,7 +39,7 @@ class Histogram {
 
  private:
   std::span<const double> bounds_;
-  std::array<std::uint64_t, kMostBounds + 1> counts_{};
+  std::array<std::uint64_t, kMaxBounds + 1> counts_{};
   double sum_ = 0;
 };
 

@@ -84,11 +84,11 @@ void PlacementCore::save(Encoder& out) const {
 bool PlacementCore::load(Decoder& in) {
   std::size_t num_pieces = 0;
   if (!in.get(placed_) || !in.get(num_pieces)) return false;
-  constexpr std::int64_t kMostTokens = std::numeric_limits<std::int64_t>::max() / 4;
+  constexpr std::int64_t kMaxTokens = std::numeric_limits<std::int64_t>::max() / 4;
   for (const auto& [id, placed] : placed_) {
     if (placed.replica < 0 || placed.replica >= config_.num_replicas) return false;
     std::int64_t& its_load = loads_[static_cast<std::size_t>(placed.replica)];
-    if (placed.tokens < 0 || placed.tokens > kMostTokens - its_load) return false;
+    if (placed.tokens < 0 || placed.tokens > kMaxTokens - its_load) return false;
     its_load += placed.tokens;
   }
   for (; num_pieces > 0; --num_pieces) {

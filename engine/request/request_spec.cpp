@@ -43,9 +43,9 @@ bool is_sound(const RequestProgress& progress, const RequestSpec& spec) {
 bool is_sound(const SharedSpec& spec) {
   if (spec == nullptr || spec->prompt == nullptr || spec->prompt->empty()) return false;
   const SamplingParams& sampling = spec->sampling;
-  constexpr std::int64_t kMostLogprobs = std::numeric_limits<std::int32_t>::max();
+  constexpr std::int64_t kMaxLogprobs = std::numeric_limits<std::int32_t>::max();
   const auto is_number = [](const std::optional<std::int64_t>& count) {
-    return !count || (*count >= 0 && *count <= kMostLogprobs);
+    return !count || (*count >= 0 && *count <= kMaxLogprobs);
   };
   if (!is_number(sampling.logprobs) || !is_number(sampling.prompt_logprobs)) return false;
   if (sampling.stream_interval.value_or(1) < 1) return false;

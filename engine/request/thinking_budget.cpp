@@ -9,9 +9,9 @@ namespace pagoda {
 namespace {
 
 /// A thinking that does not begin within so many tokens, of line ends perhaps, does not begin at all.
-constexpr std::size_t kMostBefore = 8;
+constexpr std::size_t kMaxBefore = 8;
 /// A prompt whose last begin is farther from its end does not think: somebody wrote of it.
-constexpr std::size_t kMostBehind = 2;
+constexpr std::size_t kMaxBehind = 2;
 
 bool contains(std::span<const TokenId> tokens, const TokenIds& part) {
   return !part.empty() && std::search(tokens.begin(), tokens.end(), part.begin(), part.end()) != tokens.end();
@@ -25,7 +25,7 @@ std::span<const TokenId> behind(std::span<const TokenId> tokens, std::span<const
 
 /// Whether a begin is the last thing in the prompt but for white space.
 bool ends_in_thinking(std::span<const TokenId> prompt, const ThinkingMarks& marks) {
-  const auto tail = prompt.last(std::min(prompt.size(), marks.begin.size() + kMostBehind));
+  const auto tail = prompt.last(std::min(prompt.size(), marks.begin.size() + kMaxBehind));
   const auto begin = std::find_end(tail.begin(), tail.end(), marks.begin.begin(), marks.begin.end());
   return begin != tail.end() && !contains(behind(tail, begin, marks.begin), marks.end);
 }
@@ -40,7 +40,7 @@ std::optional<std::span<const TokenId>> ThinkingBudget::thoughts_of(std::span<co
   if (progress.is_over) return std::nullopt;
   if (prompt_thinks_) progress.first_thought = 0;
   if (!progress.first_thought) {
-    const std::size_t head_size = kMostBefore + marks_.begin.size();
+    const std::size_t head_size = kMaxBefore + marks_.begin.size();
     const auto head = output.first(std::min(output.size(), head_size));
     const auto begin = std::search(head.begin(), head.end(), marks_.begin.begin(), marks_.begin.end());
     if (marks_.begin.empty() || begin == head.end()) {
@@ -61,7 +61,7 @@ std::optional<std::span<const TokenId>> ThinkingBudget::thoughts_of(std::span<co
 
 bool ThinkingBudget::may_be_spent(std::span<const TokenId> output, std::int64_t num_generated,
                                   ThinkingProgress& progress) const {
-  const bool may_begin = !prompt_thinks_ && output.size() < kMostBefore + marks_.begin.size();
+  const bool may_begin = !prompt_thinks_ && output.size() < kMaxBefore + marks_.begin.size();
   return num_generated >= budget_ && (may_begin || thoughts_of(output, progress));
 }
 

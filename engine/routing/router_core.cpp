@@ -48,7 +48,7 @@ std::int64_t text_bytes(const GenerateRequest& request) {
 }
 
 /// So many grammars may wait for their turn. Each counts for as much as keeps the compiler busy.
-constexpr std::int64_t kMostGrammars = 256;
+constexpr std::int64_t kMaxGrammars = 256;
 constexpr std::int64_t kGrammarBytes = TokenizerQueue::kBytesAtTokenizer;
 
 /// Live requests may have this many sequences on average, whatever their n.
@@ -58,7 +58,7 @@ constexpr std::int64_t kSequencesPerRequest = 64;
 constexpr double kTtftMargin = 0.8;
 
 /// However long the queue is, who was refused may look again after so long.
-constexpr double kMostRetryAfterS = 600;
+constexpr double kMaxRetryAfterS = 600;
 
 Error shutting_down() {
   return {ErrorCode::shutting_down, "the server is shutting down", {}};
@@ -90,7 +90,7 @@ RouterCore::RouterCore(const AdmissionLimits& limits, TimeUs started_us)
       started_us_(started_us),
       placement_({.num_replicas = limits.num_replicas}),
       tokenizer_queue_(limits.max_queued_prompt_bytes),
-      grammar_queue_(kMostGrammars * (kGrammarBytes + TokenizerQueue::kJobBytes), "the grammar compiler"),
+      grammar_queue_(kMaxGrammars * (kGrammarBytes + TokenizerQueue::kJobBytes), "the grammar compiler"),
       ttft_forecast_(limits.max_num_seqs) {}
 
 bool RouterCore::is_full() const {
@@ -134,7 +134,7 @@ Error RouterCore::queue_full() const {
   const double seconds = work_rate_.seconds_for(std::ssize(live_), prompt_tokens);
   if (seconds <= 0) return {ErrorCode::queue_full, std::move(message), {}, kRetryAfterMs};
   constexpr double kRounding = 1e-6;
-  const double told = std::clamp(std::ceil(seconds - kRounding), 1.0, kMostRetryAfterS);
+  const double told = std::clamp(std::ceil(seconds - kRounding), 1.0, kMaxRetryAfterS);
   message += ", at " + std::to_string(std::llround(work_rate_.tokens_per_s())) + " tokens/s work for about " +
              std::to_string(std::llround(told)) + " s";
   return {ErrorCode::queue_full, std::move(message), {}, static_cast<int>(told) * 1000};
@@ -145,7 +145,7 @@ Status RouterCore::check_ttft(std::int64_t num_before, std::int64_t prompt_token
   const double foretold_s = ttft_forecast_.seconds(num_before, prompt_tokens);
   const double late_s = foretold_s - kTtftMargin * static_cast<double>(limits_.target_ttft_ms) / 1e3;
   if (late_s <= 0) return {};
-  const double retry_after_s = std::clamp(std::ceil(late_s), 1.0, kMostRetryAfterS);
+  const double retry_after_s = std::clamp(std::ceil(late_s), 1.0, kMaxRetryAfterS);
   return fail(Error{ErrorCode::queue_full,
                     "the first token would come after about " + std::to_string(std::llround(foretold_s * 1e3)) +
                         " ms, and the server's target_ttft_ms is " + std::to_string(limits_.target_ttft_ms),

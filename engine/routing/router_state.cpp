@@ -9,11 +9,11 @@
 namespace pagoda::routing {
 namespace {
 
-constexpr std::uint64_t kMostRequests = std::uint64_t{1} << 62U;
-constexpr std::int64_t kMostTokens = std::int64_t{1} << 40U;  // of a prompt; so many of them can be added up
+constexpr std::uint64_t kMaxRequestId = std::uint64_t{1} << 62U;
+constexpr std::int64_t kMaxTokens = std::int64_t{1} << 40U;  // of a prompt; so many of them can be added up
 
 bool is_count(std::int64_t value) {
-  return value >= 0 && value <= static_cast<std::int64_t>(kMostRequests);
+  return value >= 0 && value <= static_cast<std::int64_t>(kMaxRequestId);
 }
 
 }  // namespace
@@ -28,7 +28,7 @@ void RouterCore::save(Encoder& out) const {
 bool RouterCore::load(Decoder& in) {
   if (!visit_fields(*this, [&](auto&... fields) { return (in.get(fields) && ...); })) return false;
   if (!placement_.load(in) || !tokenizer_queue_.load(in) || !grammar_queue_.load(in)) return false;
-  if (next_id_ > kMostRequests || !is_count(aborted_by_drain_) || !is_count(aborted_outside_)) return false;
+  if (next_id_ > kMaxRequestId || !is_count(aborted_by_drain_) || !is_count(aborted_outside_)) return false;
   if (!work_rate_.is_sound() || !ttft_forecast_.is_sound()) return false;
   for (const auto& [id, request] : live_) {
     if (!is_sound(id, request)) return false;
@@ -49,14 +49,14 @@ bool RouterCore::is_sound(RequestId id, const Request& request) const {
   if (request.deadline_us && !is_sound_time(*request.deadline_us)) return false;
   if (request.num_sequences < 1 || request.num_sequences > SamplingLimits{}.max_sequences) return false;
   if (!is_count(request.num_before) || !is_sound_time(request.waited_us)) return false;
-  const auto most_estimated = request.num_prompt_tokens > 0 ? 0 : kMostTokens;
+  const auto most_estimated = request.num_prompt_tokens > 0 ? 0 : kMaxTokens;
   if (request.estimated_prompt_tokens < 0 || request.estimated_prompt_tokens > most_estimated) return false;
   if (placement_.is_placed(id) != (request.outside == nullptr)) return false;
   const bool waits_for_grammar = request.grammar_job && request.outside && request.outside->sampling.structured_outputs;
   if (request.grammar_job && !waits_for_grammar) return false;
   if (request.encoded && (!waits_for_grammar || request.job || !pagoda::is_sound(request.encoded))) return false;
   // Another engine, which may have had other limits, admitted a resumable request that has ended.
-  const std::int64_t most_tokens = request.resumable ? kMostTokens : limits_.max_model_len;
+  const std::int64_t most_tokens = request.resumable ? kMaxTokens : limits_.max_model_len;
   const bool has_prompt = request.num_prompt_tokens > 0 && request.num_prompt_tokens <= most_tokens;
   if (!request.outside) return has_prompt;
   if (request.encoded ? !has_prompt : request.num_prompt_tokens != 0) return false;

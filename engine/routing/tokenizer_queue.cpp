@@ -104,17 +104,17 @@ void TokenizerQueue::save(Encoder& out) const {
 
 bool TokenizerQueue::load(Decoder& in) {
   if (!in.get(jobs_) || !in.get(clients_) || !in.get(least_taken_) || !in.get(next_job_)) return false;
-  constexpr std::int64_t kMostBytes = std::int64_t{1} << 60;
-  constexpr JobId kMostJobs = JobId{1} << 62U;
-  const auto is_count = [](std::int64_t bytes) { return bytes >= 0 && bytes <= kMostBytes; };
+  constexpr std::int64_t kMaxBytes = std::int64_t{1} << 60;
+  constexpr JobId kMaxJobs = JobId{1} << 62U;
+  const auto is_count = [](std::int64_t bytes) { return bytes >= 0 && bytes <= kMaxBytes; };
   const auto is_sound = [&](const auto& client) {
-    return is_count(client.second.taken) && client.second.bytes >= -kMostBytes && client.second.bytes <= kMostBytes;
+    return is_count(client.second.taken) && client.second.bytes >= -kMaxBytes && client.second.bytes <= kMaxBytes;
   };
   const JobId last_job = jobs_.empty() ? 0 : jobs_.rbegin()->first;
   if (!is_count(least_taken_) || !std::ranges::all_of(clients_, is_sound)) return false;
-  if (next_job_ <= last_job || next_job_ > kMostJobs) return false;
+  if (next_job_ <= last_job || next_job_ > kMaxJobs) return false;
   for (const auto& [id, job] : jobs_) {
-    if (job.bytes < 0 || job.bytes > kMostBytes - bytes_) return false;
+    if (job.bytes < 0 || job.bytes > kMaxBytes - bytes_) return false;
     bytes_ += job.bytes;
     if (job.given) {
       bytes_given_ += job.bytes;

@@ -9,7 +9,7 @@ TokenIds few_tokens(std::span<const std::uint32_t> mask) {
   TokenIds tokens;
   for (std::size_t i = 0; i < mask.size(); ++i) {
     for (std::uint32_t word = mask[i]; word != 0; word &= word - 1) {
-      if (tokens.size() == kMostAlternatives) return {};
+      if (tokens.size() == kMaxAlternatives) return {};
       tokens.push_back(static_cast<TokenId>(i * 32) + std::countr_zero(word));
     }
   }
@@ -26,7 +26,7 @@ std::optional<TokenId> likely_token(std::span<const TokenId> tokens, std::span<c
     return !beginning.empty() && text.starts_with(beginning);
   });
   if (are_alike || tokens.size() == 1) return longest;
-  const auto looked_at = context.last(std::min(context.size(), kMostLookedBack));
+  const auto looked_at = context.last(std::min(context.size(), kMaxLookedBack));
   for (std::size_t next = looked_at.size(); next-- > 1;) {
     const bool is_allowed = std::ranges::find(tokens, looked_at[next]) != tokens.end();
     if (is_allowed && looked_at[next - 1] == looked_at.back()) return looked_at[next];

@@ -15,11 +15,11 @@ namespace pagoda::scheduling {
 inline constexpr std::size_t kMaxForeseenTokens = 64;
 /// Most of them that are drafts. Fewer than the least are not worth a step that nothing can be planned behind.
 inline constexpr std::int32_t kMaxDrafts = 16;
-inline constexpr std::int32_t kLeastDrafts = 2;
+inline constexpr std::int32_t kMinDrafts = 2;
 /// A mask that leaves more tokens says too little of what follows.
-inline constexpr std::size_t kMostAlternatives = 32;
+inline constexpr std::size_t kMaxAlternatives = 32;
 /// So many tokens are looked at for what has followed a token before.
-inline constexpr std::size_t kMostLookedBack = 1024;
+inline constexpr std::size_t kMaxLookedBack = 1024;
 
 /// What follows the sample of a step in flight, as the masks of its sequence tell.
 ///
@@ -37,7 +37,7 @@ struct ForeseenTokens {
   }
 };
 
-/// The tokens that a mask leaves; none where they are more than kMostAlternatives.
+/// The tokens that a mask leaves; none where they are more than kMaxAlternatives.
 TokenIds few_tokens(std::span<const std::uint32_t> mask);
 
 /// The likeliest of these tokens behind `context`: the longest, if it begins with each of the others, since they all

@@ -187,8 +187,8 @@ ForeseenTokens RequestMasks::foresee(const MaskJob& job, FollowedSequence& seque
   const SamplingParams& sampling = spec_->sampling;
   const EndingTokens ends(sampling, eos_token_ids_);
   const auto bytes_of = [this](TokenId token) { return grammar_ ? grammar_->bytes_of(token) : std::string_view(); };
-  const auto prompt_end = last(*spec_->prompt, kMostLookedBack);
-  const auto output_end = last(sequence.place.tokens, kMostLookedBack);
+  const auto prompt_end = last(*spec_->prompt, kMaxLookedBack);
+  const auto output_end = last(sequence.place.tokens, kMaxLookedBack);
   TokenIds context(prompt_end.begin(), prompt_end.end());  // and what is generated
   context.insert(context.end(), output_end.begin(), output_end.end());
   TokenIds path;
@@ -198,7 +198,7 @@ ForeseenTokens RequestMasks::foresee(const MaskJob& job, FollowedSequence& seque
   while (foreseen.tokens.size() < kMaxForeseenTokens) {
     const bool is_sample = path.empty();
     is_certain &= alternatives.size() == 1 && (is_sample || !sampling.tells_cumulative_logprob());
-    if (!is_certain && (job.most_drafts < kLeastDrafts || foreseen.num_drafts == job.most_drafts)) break;
+    if (!is_certain && (job.most_drafts < kMinDrafts || foreseen.num_drafts == job.most_drafts)) break;
     const auto next = likely_token(alternatives, context, bytes_of);
     const std::int64_t num_generated = std::ssize(sequence.place.tokens) + std::ssize(path) + 1;
     if (!next || ends.is_banned(*next, num_generated)) break;
@@ -212,7 +212,7 @@ ForeseenTokens RequestMasks::foresee(const MaskJob& job, FollowedSequence& seque
     if (is_end || !fill_mask_ahead(sequence, path, mask, max_work)) break;
     alternatives = few_tokens(mask);
   }
-  if (foreseen.num_drafts < kLeastDrafts) {
+  if (foreseen.num_drafts < kMinDrafts) {
     foreseen.tokens.resize(foreseen.tokens.size() - static_cast<std::size_t>(foreseen.num_drafts));
     foreseen.num_drafts = 0;
   }

@@ -51,8 +51,8 @@ struct SchedulerConfig {
 /// Tokens of prompts, and of prompts and decodes together, that a step has room for whatever max_chunk_us and
 /// most_stretch are, unless target_step_us says less: fewer would not make use of the weights, and prompts would wait
 /// for each other while rows are free (docs/benchmarks.md).
-inline constexpr std::int32_t kLeastChunk = 8;
-inline constexpr std::int32_t kLeastBatch = 24;
+inline constexpr std::int32_t kMinChunk = 8;
+inline constexpr std::int32_t kMinBatch = 24;
 
 /// Prompts have an eighth of a step, however many decode; and as many rows of one that target_step_us bounds are kept
 /// for them.

@@ -43,11 +43,11 @@ std::vector<SequenceId> SchedulerCore::missing_masks() const {
 
 /// The step behind is planned when the masks are told, in some tenths of a millisecond: while this one still runs.
 TimeUs SchedulerCore::mask_wait_us() const {
-  constexpr TimeUs kLeastUs = 1'000;
-  constexpr TimeUs kMostUs = 100'000;
+  constexpr TimeUs kMinUs = 1'000;
+  constexpr TimeUs kMaxUs = 100'000;
   constexpr TimeUs kUnknownUs = 10'000;
   const double step_us = step_awaiting_masks() == 0 ? 0 : planning_.step_us(in_flight_.front().num_tokens);
-  return step_us > 0 ? std::clamp(static_cast<TimeUs>(step_us / 2), kLeastUs, kMostUs) : kUnknownUs;
+  return step_us > 0 ? std::clamp(static_cast<TimeUs>(step_us / 2), kMinUs, kMaxUs) : kUnknownUs;
 }
 
 std::vector<MaskJob> SchedulerCore::take_mask_jobs() {

@@ -11,7 +11,7 @@
 namespace pagoda::scheduling {
 namespace {
 
-constexpr std::int32_t kMostPlaceholders = 2;  ///< of any pipeline_depth
+constexpr std::int32_t kMaxPlaceholders = 2;  ///< of any pipeline_depth
 
 bool is_sound(const PendingPlan& plan) {
   const auto is_in_needs = [&](const auto& candidate) {
@@ -76,7 +76,7 @@ bool GroupTable::is_sound(const SequenceGroup& group) const {
          is_prompt_position(group.first_unknown_prompt_logprob) &&
          std::ranges::all_of(group.sequences, [&](const Sequence& s) {
            return s.row >= -1 && s.row < max_rows && s.num_computed_tokens >= 0 && s.num_placeholders >= 0 &&
-                  s.num_placeholders <= kMostPlaceholders;
+                  s.num_placeholders <= kMaxPlaceholders;
          });
 }
 

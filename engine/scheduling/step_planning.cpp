@@ -171,8 +171,8 @@ std::int32_t StepPlanning::step_budget(std::int32_t decoding) const {
     const double in_time =
         std::min(decoding + chunk, table_.head_of_queue() || runs_prompts() ? tokens_in_stretch(decoding) : budget);
     const double for_prompts =
-        std::max<double>(kLeastChunk, decoding / (kPromptShare - 1) + 1);  // so that nobody pauses
-    budget = std::min(budget, std::max({double{kLeastBatch}, decoding + for_prompts, in_time}));
+        std::max<double>(kMinChunk, decoding / (kPromptShare - 1) + 1);  // so that nobody pauses
+    budget = std::min(budget, std::max({double{kMinBatch}, decoding + for_prompts, in_time}));
   }
   if (config_.target_step_us > 0) {
     budget = std::min(budget, std::max<double>(decoding + 1, tokens_in_target()));
@@ -197,7 +197,7 @@ std::int32_t StepPlanning::add_running_candidates(PlanStep& plan, std::int32_t d
   const std::int32_t first_pausing = pausing == 0 ? 0 : next_to_pause_ % decoding;
   if (pausing > 0) next_to_pause_ = first_pausing + pausing;
   std::int32_t chunk_budget = plan.token_budget - (decoding - pausing);
-  const std::int32_t kept_for_prompts = runs_prompts() ? kLeastChunk : 0;
+  const std::int32_t kept_for_prompts = runs_prompts() ? kMinChunk : 0;
   std::int32_t for_short =
       num_long_prompts() > 0 ? tokens_for_short_prompts(chunk_budget, /*of_running=*/true, may_admit) : 0;
   const SequenceGroup* alone = table_.alone();

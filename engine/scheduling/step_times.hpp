@@ -31,7 +31,7 @@ class StepTimes {
     const double variance = xx_ / n_ - mean_x * mean_x;
     const double covariance = xy_ / n_ - mean_x * mean_y;
     const double slope = (covariance + kPull * mean_x * mean_y) / (variance + kPull * mean_x * mean_x);
-    return std::max(slope, kLeastShare * mean_y / mean_x);
+    return std::max(slope, kMinShare * mean_y / mean_x);
   }
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
@@ -43,7 +43,7 @@ class StepTimes {
   /// Towards the line through the origin: as strong as the measurements when sizes vary by a seventh.
   static constexpr double kPull = 0.02;
   /// Of the average time of a token: noise is not taken for tokens that cost nothing.
-  static constexpr double kLeastShare = 0.1;
+  static constexpr double kMinShare = 0.1;
 
   double n_ = 0;
   double x_ = 0;

@@ -47,8 +47,8 @@ class OrderedQueue final : public WaitingQueue {
   };
   Key key(const QueueEntry& entry) const {
     if (!by_priority_) return {0, 0, entry.id};
-    constexpr std::int64_t kMostPriority = 10'000'000;
-    const std::int64_t priority = std::clamp(entry.priority, -kMostPriority, kMostPriority);
+    constexpr std::int64_t kMaxPriority = 10'000'000;
+    const std::int64_t priority = std::clamp(entry.priority, -kMaxPriority, kMaxPriority);
     return {aging_us_ == 0 ? 0 : priority * aging_us_ + entry.arrival_us, entry.priority, entry.id};
   }
 
@@ -231,8 +231,8 @@ class FairQueue final : public WaitingQueue {
   void prune() {
     const std::int64_t lift = served_by_now();
     std::erase_if(tenants_, [&](const auto& t) { return may_forget(t.second, lift); });
-    if (tenants_.size() >= kMostTenants) forget_less_served_half();
-    prune_at_ = std::max(kFewTenants, tenants_.size() + std::min(tenants_.size(), kMostTenants / 2));
+    if (tenants_.size() >= kMaxTenants) forget_less_served_half();
+    prune_at_ = std::max(kFewTenants, tenants_.size() + std::min(tenants_.size(), kMaxTenants / 2));
   }
 
   /// Of those away. They come back as new tenants, as anybody could who takes another name.
@@ -248,7 +248,7 @@ class FairQueue final : public WaitingQueue {
   }
 
   static constexpr std::size_t kFewTenants = 1024;
-  static constexpr std::size_t kMostTenants = 65536;  ///< remembered, beside those with waiting requests
+  static constexpr std::size_t kMaxTenants = 65536;  ///< remembered, beside those with waiting requests
   mutable Tenants tenants_;
   mutable std::vector<Tenants::value_type*> unsettled_;
   mutable Order order_;                    ///< tenants with waiting requests, least served first

@@ -13,7 +13,7 @@ namespace {
 
 /// A Unicode form or a lower case makes UTF-8 at most 4 times shorter (a mathematical letter of 4 bytes becomes one of
 /// ASCII); twice that, to be generous.
-constexpr std::int64_t kMostShortening = 8;
+constexpr std::int64_t kMaxShortening = 8;
 
 /// By how much the normalizers may shorten a text; nothing when they may drop any part of it.
 std::optional<std::int64_t> shortening(const std::vector<NormalizerSpec>& normalizers) {
@@ -23,9 +23,9 @@ std::optional<std::int64_t> shortening(const std::vector<NormalizerSpec>& normal
     if (const auto* replace = std::get_if<ReplaceNormalizer>(&normalizer)) {
       if (replace->pattern.is_regex || replace->content.size() < replace->pattern.text.size()) return std::nullopt;
     } else if (!std::holds_alternative<PrependNormalizer>(normalizer)) {
-      factor *= kMostShortening;
+      factor *= kMaxShortening;
     }
-    if (factor > kMostShortening * kMostShortening) return std::nullopt;
+    if (factor > kMaxShortening * kMaxShortening) return std::nullopt;
   }
   return factor;
 }

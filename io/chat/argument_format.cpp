@@ -33,11 +33,11 @@ bool is_digit(char c) {
 
 /// What both the grammar writes and a parser of arguments reads as one.
 bool is_key(const std::string& key, ArgumentForm form) {
-  constexpr std::size_t kMostBytes = 128;
+  constexpr std::size_t kMaxBytes = 128;
   const auto may_come = [form](char c) {
     return is_letter(c) || is_digit(c) || (form == ArgumentForm::tagged && (c == '-' || c == '.' || c == '$'));
   };
-  if (key.empty() || key.size() > kMostBytes || !std::ranges::all_of(key, may_come)) return false;
+  if (key.empty() || key.size() > kMaxBytes || !std::ranges::all_of(key, may_come)) return false;
   return form == ArgumentForm::tagged || !is_digit(key.front());
 }
 

@@ -44,7 +44,7 @@ ordered_json text_part(std::string text) {
   return {{"type", "text"}, {"text", std::move(text)}};
 }
 
-constexpr std::size_t kMostUnnamedResults = 1024;  // of a message's calls may have results without an id
+constexpr std::size_t kMaxUnnamedResults = 1024;  // of a message's calls may have results without an id
 
 /// A call that may have results behind it.
 struct LinkedCall {
@@ -84,7 +84,7 @@ class LinkedCalls {
       const auto found = by_id_.find(id);
       return found == by_id_.end() ? nullptr : &calls_[found->second];
     }
-    const auto end = std::min(calls_.size(), last_ + kMostUnnamedResults);
+    const auto end = std::min(calls_.size(), last_ + kMaxUnnamedResults);
     for (std::size_t i = last_; i < end; ++i) {
       if (!calls_[i].is_answered && (name.empty() || calls_[i].name == name)) return &calls_[i];
     }

@@ -9,7 +9,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kMostReferences = 16;
+constexpr int kMaxReferences = 16;
 
 /// The schema that a local $ref points at; null where there is none.
 const Json* target_of(const Json& root, const Json& reference) {
@@ -35,7 +35,7 @@ const Json* text_schema(const Json& parameters, const Json& property) {
     const bool is_alone = std::ranges::all_of(schema->items(), [](const auto& member) {
       return member.key() == "$ref" || grammar::is_annotation(member.key());
     });
-    if (!is_alone || depth == kMostReferences) return nullptr;
+    if (!is_alone || depth == kMaxReferences) return nullptr;
     schema = target_of(parameters, (*schema)["$ref"]);
   }
   if (schema == nullptr || !schema->is_object()) return nullptr;

@@ -63,7 +63,7 @@ Result<std::unique_ptr<FrameChannel>> FrameChannel::create(Descriptor socket, st
 
 void FrameChannel::send_frame(std::vector<std::byte> frame) {
   const std::size_t length = frame.size() - kHeaderBytes;
-  if (length > kMostFrameBytes) {
+  if (length > kMaxFrameBytes) {
     spdlog::error("a message between processes of {} bytes is longer than one may be", length);
     return close();
   }

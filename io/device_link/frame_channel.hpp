@@ -32,9 +32,9 @@ class Descriptor {
 };
 
 /// The longest frame: a step that starts requests carries their prompts. Who would send a longer one ends the link.
-inline constexpr std::size_t kMostFrameBytes = std::size_t{256} << 20;
+inline constexpr std::size_t kMaxFrameBytes = std::size_t{256} << 20;
 /// And of those that workers send, whose results are short.
-inline constexpr std::size_t kMostFrameBytesOfWorkers = std::size_t{32} << 20;
+inline constexpr std::size_t kMaxFrameBytesOfWorkers = std::size_t{32} << 20;
 
 /// One end of a stream socket that carries frames: the length in 4 bytes, little-endian, then so many bytes. Both ends
 /// are of one build, but memory grows with what has come, and a frame is no longer than the longest.
@@ -53,7 +53,7 @@ class FrameChannel {
   };
 
   /// `longest`: that is taken from the other end. Errors: io_failed.
-  static Result<std::unique_ptr<FrameChannel>> create(Descriptor socket, std::size_t longest = kMostFrameBytes);
+  static Result<std::unique_ptr<FrameChannel>> create(Descriptor socket, std::size_t longest = kMaxFrameBytes);
 
   /// Writes, or keeps what does not fit the socket now until run() can write it; never waits. What is sent after the
   /// end is dropped. Any thread.

@@ -96,7 +96,7 @@ void JoinListener::shake_hands(boost::asio::ip::tcp::socket socket) {
   const auto from = socket.remote_endpoint(gone);
   if (gone) return;
   set_link_options(socket);
-  if (handshakes_.size() >= kMostHandshakes) handshakes_.front()->give_up();
+  if (handshakes_.size() >= kMaxHandshakes) handshakes_.front()->give_up();
   const auto place =
       handshakes_.insert(handshakes_.end(), std::make_shared<Handshake>(std::move(socket), tls_, text_of(from)));
   const std::shared_ptr<Handshake> handshake = *place;
@@ -115,7 +115,7 @@ void JoinListener::shake_hands(boost::asio::ip::tcp::socket socket) {
 
 void JoinListener::has_joined(TlsStream stream, const std::string& address) {
   const std::lock_guard lock(mutex_);
-  if (waiting_.size() >= kMostWaiting) {
+  if (waiting_.size() >= kMaxWaiting) {
     spdlog::warn("{} workers wait already: the one at {} is sent away", waiting_.size(), address);
     return;
   }

@@ -26,8 +26,8 @@ namespace pagoda::device_link {
 class JoinListener {
  public:
   /// At once: of more, handshakes end for the oldest, and workers are sent away.
-  static constexpr std::size_t kMostHandshakes = 64;
-  static constexpr std::size_t kMostWaiting = 16;
+  static constexpr std::size_t kMaxHandshakes = 64;
+  static constexpr std::size_t kMaxWaiting = 16;
 
   /// `listen`: HOST:PORT. Errors name worker_listen, worker_tls_cert, worker_tls_key or worker_tls_ca as their param:
   /// bad_config, io_failed.

@@ -18,7 +18,7 @@
 namespace pagoda::device_link {
 namespace {
 
-constexpr std::size_t kMostCopies = 65'536;
+constexpr std::size_t kMaxCopies = 65'536;
 constexpr std::uint64_t kAlignment = 64;
 
 struct Copy {
@@ -32,7 +32,7 @@ struct Directory {
   std::atomic<std::uint32_t> is_sealed;
   std::uint32_t num_copies = 0;
   std::uint64_t used = 0;
-  std::array<Copy, kMostCopies> copies;
+  std::array<Copy, kMaxCopies> copies;
 };
 constexpr std::size_t kDataOffset = kernels::kFileAlignment;
 static_assert(sizeof(Directory) <= kDataOffset && std::atomic<std::uint32_t>::is_always_lock_free);
@@ -46,7 +46,7 @@ std::size_t whole_pages(std::int64_t bytes) {
 
 Result<std::unique_ptr<KeptWeights>> KeptWeights::create(std::int64_t bytes) {
   // Each copy is aligned.
-  const std::int64_t with_gaps = bytes + static_cast<std::int64_t>(kMostCopies * kAlignment);
+  const std::int64_t with_gaps = bytes + static_cast<std::int64_t>(kMaxCopies * kAlignment);
   Descriptor file(::memfd_create("pagoda-weights", MFD_CLOEXEC));
   if (file.get() < 0 || ::ftruncate(file.get(), static_cast<off_t>(kDataOffset + whole_pages(with_gaps))) < 0) {
     return fail(
@@ -104,7 +104,7 @@ std::optional<weights::KeptCopies::Place> MappedWeights::find(std::string_view k
   };
   if (mapping_->is_sealed) {
     for (const Copy& copy :
-         std::span(directory.copies).first(std::min<std::size_t>(directory.num_copies, kMostCopies))) {
+         std::span(directory.copies).first(std::min<std::size_t>(directory.num_copies, kMaxCopies))) {
       if (copy.key == hash && copy.bytes == bytes && copy.offset + bytes <= mapping_->data.bytes())
         return place(copy.offset, true);
     }
@@ -115,7 +115,7 @@ std::optional<weights::KeptCopies::Place> MappedWeights::find(std::string_view k
     if (!device->touch(mapping_->data, [](double) {})) return std::nullopt;
   }
   const std::uint64_t offset = (directory.used + kAlignment - 1) / kAlignment * kAlignment;
-  if (directory.num_copies == kMostCopies || offset + bytes > mapping_->data.bytes()) return std::nullopt;
+  if (directory.num_copies == kMaxCopies || offset + bytes > mapping_->data.bytes()) return std::nullopt;
   directory.copies[directory.num_copies++] = {hash, offset, bytes};
   directory.used = offset + bytes;
   return place(offset, false);

@@ -59,7 +59,7 @@ Status WorkerProcess::await(WorkerPeer::Events events, const Progress& progress,
   auto joined = config_.joins->wait_for_worker(std::move(events), stop);
   if (!joined) return fail(std::move(joined.error()));
   peer_ = std::move(joined->peer);
-  auto channel = FrameChannel::create(std::move(joined->link), kMostFrameBytesOfWorkers);
+  auto channel = FrameChannel::create(std::move(joined->link), kMaxFrameBytesOfWorkers);
   if (!channel) return fail(std::move(channel.error()));
   channel_ = std::move(*channel);
   return {};
@@ -209,11 +209,11 @@ bool WorkerProcess::on_result(StepResult result) {
 }
 
 std::optional<TimeUs> WorkerProcess::before_wait() {
-  constexpr TimeUs kMostLateUs = 500'000;
+  constexpr TimeUs kMaxLateUs = 500'000;
   const std::lock_guard lock(mutex_);
   const TimeUs now = actors::now_us();
   // Woken so much later, this process was stopped, and the other perhaps with it.
-  if (waits_until_ && now > *waits_until_ + kMostLateUs) deadlines_->paused(now - waits_since_);
+  if (waits_until_ && now > *waits_until_ + kMaxLateUs) deadlines_->paused(now - waits_since_);
   waits_since_ = now;
   waits_until_.reset();
   const auto deadline = deadlines_->next();

@@ -6,7 +6,7 @@
 namespace pagoda::http {
 namespace {
 
-constexpr std::size_t kMostUnsentBytes = 64 << 10;  // beyond which events wait in the stream's history
+constexpr std::size_t kMaxUnsentEventBytes = 64 << 10;  // beyond which events wait in the stream's history
 
 /// Held by its exchange, which it holds until the answer is complete or the client has gone.
 class StreamFollower final : public serving::StreamReader, public std::enable_shared_from_this<StreamFollower> {
@@ -30,7 +30,7 @@ class StreamFollower final : public serving::StreamReader, public std::enable_sh
     if (next_ < history.first())
       return exchange_->cut_off("events are dropped before its client reads them: see resume_buffer_mib");
     std::string out;
-    while (next_ < history.next() && exchange_->unsent_bytes() + out.size() < kMostUnsentBytes) {
+    while (next_ < history.next() && exchange_->unsent_bytes() + out.size() < kMaxUnsentEventBytes) {
       out += history.at(next_++);
     }
     exchange_->write(out);

@@ -146,7 +146,7 @@ Result<JournalContents> parse(std::shared_ptr<const void> memory, std::span<cons
   const auto num_segments = get<std::uint32_t>(file, kNumSegmentsAt);
   const auto segment_bytes = get<std::uint64_t>(file, kSegmentBytesAt);
   const auto version_bytes = get<std::uint32_t>(file, kVersionAt);
-  if (version_bytes > kMaxVersionBytes || segment_bytes < kLeastSegmentBytes ||
+  if (version_bytes > kMaxVersionBytes || segment_bytes < kMinSegmentBytes ||
       segment_bytes > (file.size() - kHeaderBytes) || num_segments > (file.size() - kHeaderBytes) / segment_bytes) {
     return bad("is cut short, or its header is damaged");
   }
@@ -199,11 +199,11 @@ std::optional<JournalContents::Setup> setup_of(const JournalContents& journal) {
 }
 
 Result<JournalContents> read_journal(const std::string& path, Records wanted, const JournalLock* lock) {
-  constexpr std::uintmax_t kMostBytes = std::uintmax_t{1} << 36U;
+  constexpr std::uintmax_t kMaxBytes = std::uintmax_t{1} << 36U;
   std::error_code error;
   const auto size = std::filesystem::file_size(path, error);
   if (error) return fail(ErrorCode::io_failed, "cannot read " + path + ": " + error.message());
-  if (size > kMostBytes) return fail(ErrorCode::bad_file, path + " is not a journal");
+  if (size > kMaxBytes) return fail(ErrorCode::bad_file, path + " is not a journal");
   if (lock != nullptr || !JournalLock::is_held(path)) {
     auto map = MappedFile::open(path);
     if (!map) return fail(std::move(map.error()));

@@ -89,7 +89,7 @@ Result<std::shared_ptr<JournalFile>> JournalFile::create(const std::string& plac
                                                          std::string setup, const Options& options) {
   const std::string path = options.takes_place_later ? place + kLaterSuffix : place;
   const std::size_t segment_bytes = segment_bytes_of(bytes);
-  if (segment_bytes < kLeastSegmentBytes) {
+  if (segment_bytes < kMinSegmentBytes) {
     return fail(ErrorCode::bad_config, "journal_mib is too small for a journal", "journal_mib");
   }
   Options all = options;

@@ -35,7 +35,7 @@ inline constexpr std::size_t kResumableLayoutAt = 296;
 inline constexpr std::uint32_t kNumSegments = 4;
 inline constexpr std::size_t kSegmentHeaderBytes = 8;
 inline constexpr std::size_t kRecordHeaderBytes = 8;
-inline constexpr std::size_t kLeastSegmentBytes = 64 << 10;
+inline constexpr std::size_t kMinSegmentBytes = 64 << 10;
 
 inline constexpr std::byte kStatePiece{126};  ///< beside kState and the others of engine/journal/journal.hpp
 inline constexpr std::size_t kPieceHeaderBytes = 3;

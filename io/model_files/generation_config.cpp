@@ -12,7 +12,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t kMostGenerationConfigBytes = std::size_t{16} << 20;
+constexpr std::size_t kMaxGenerationConfigBytes = std::size_t{16} << 20;
 
 template <class T>
 Status read(const json& root, const char* key, std::optional<T>& out) {
@@ -63,7 +63,7 @@ Result<SamplingDefaults> parse_sampling_defaults(std::string_view text, std::str
 Result<SamplingDefaults> load_sampling_defaults(const std::filesystem::path& model_dir) {
   const std::filesystem::path path = model_dir / "generation_config.json";
   if (!has_entry(path)) return SamplingDefaults{};
-  const auto root = read_json_file(path, kMostGenerationConfigBytes, ErrorCode::bad_config);
+  const auto root = read_json_file(path, kMaxGenerationConfigBytes, ErrorCode::bad_config);
   if (!root) return fail(root.error());
   return named(read_defaults(*root), path.string());
 }

@@ -15,11 +15,11 @@
 namespace pagoda::io {
 namespace {
 
-constexpr std::size_t kMostVocabularyBytes = std::size_t{256} << 20;
+constexpr std::size_t kMaxVocabularyBytes = std::size_t{256} << 20;
 constexpr const char* kEndOfText = "<|endoftext|>";
 
 Status read_vocab(const std::filesystem::path& path, text::BpeSpec& bpe) {
-  const auto root = read_json_file(path, kMostVocabularyBytes, ErrorCode::bad_config);
+  const auto root = read_json_file(path, kMaxVocabularyBytes, ErrorCode::bad_config);
   if (!root) return fail(root.error());
   if (!root->is_object()) return fail(ErrorCode::bad_config, path.string() + ": is not an object");
   tokenizer_file::JsonFields fields(*root, "");
@@ -31,7 +31,7 @@ Status read_vocab(const std::filesystem::path& path, text::BpeSpec& bpe) {
 
 // One merge a line, best first; lines with "#version" are notes.
 Status read_merges(const std::filesystem::path& path, text::BpeSpec& bpe) {
-  const Result<std::string> bytes = tokenizer_file::read_file(path, kMostVocabularyBytes);
+  const Result<std::string> bytes = tokenizer_file::read_file(path, kMaxVocabularyBytes);
   if (!bytes) return fail(bytes.error());
   std::string_view rest = *bytes;
   for (std::size_t number = 1; !rest.empty(); ++number) {

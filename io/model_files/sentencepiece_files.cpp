@@ -14,7 +14,7 @@ namespace {
 
 using text::SentencePieceModel;
 
-constexpr std::size_t kMostSentencePieceBytes = std::size_t{256} << 20;
+constexpr std::size_t kMaxSentencePieceBytes = std::size_t{256} << 20;
 
 SpecialTokenDefaults defaults_of(const SentencePieceModel& model) {
   SpecialTokenDefaults defaults;
@@ -41,7 +41,7 @@ SentencePieceModel::SpaceBefore sentencepiece_space_before(const TokenizerConfig
 }
 
 Result<std::string> read_sentencepiece_model(const std::filesystem::path& file) {
-  Result<std::string> bytes = tokenizer_file::read_file(file, kMostSentencePieceBytes);
+  Result<std::string> bytes = tokenizer_file::read_file(file, kMaxSentencePieceBytes);
   if (!bytes) return bytes;
   const Result<SentencePieceProto> proto = parse_sentencepiece_proto(*bytes);
   if (!proto) return fail(proto.error().code, file.string() + ": " + proto.error().message);

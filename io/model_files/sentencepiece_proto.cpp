@@ -86,11 +86,11 @@ class ProtoFields {
   /// Goes to the next field; false at the end of the message, and where it is damaged.
   bool next() {
     if (rest_.empty() || damaged_) return false;
-    constexpr std::uint64_t kMostFields = std::uint64_t{1} << 29;
+    constexpr std::uint64_t kMaxFields = std::uint64_t{1} << 29;
     const std::uint64_t tag = varint();
     field_ = tag >> 3;
     type_ = static_cast<WireType>(tag & 7);
-    if (field_ == 0 || field_ >= kMostFields) damaged_ = true;
+    if (field_ == 0 || field_ >= kMaxFields) damaged_ = true;
     switch (type_) {
       case WireType::varint:
         number_ = varint();
@@ -284,7 +284,7 @@ class LongestPath {
 
 bool is_sound_charsmap(std::string_view charsmap) {
   // The library keeps so many values of a path on its stack, and then reads as many as there were.
-  constexpr int kMostValuesOfAPath = 32;
+  constexpr int kMaxValuesOfAPath = 32;
   constexpr std::size_t kSizeBytes = 4;
   if (charsmap.size() < kSizeBytes) return false;
   const std::size_t array_bytes = read_u32(charsmap, 0);
@@ -303,7 +303,7 @@ bool is_sound_charsmap(std::string_view charsmap) {
     if (DoubleArray::has_value(unit) && (array.unit(base) & ~DoubleArray::kIsValue) >= text_bytes) return false;
   }
   const auto most = LongestPath(array).from(DoubleArray::base(0, array.unit(0)));
-  return most && *most <= kMostValuesOfAPath;
+  return most && *most <= kMaxValuesOfAPath;
 }
 
 }  // namespace pagoda::io

@@ -17,7 +17,7 @@ namespace {
 using nlohmann::json;
 using tokenizer_file::JsonFields;
 
-constexpr std::size_t kMostTokenizerConfigBytes = std::size_t{64} << 20;
+constexpr std::size_t kMaxTokenizerConfigBytes = std::size_t{64} << 20;
 constexpr int kMaxDepth = 64;
 
 // A token is written as its string, or as an object with its string under "content" and how to find it.
@@ -162,7 +162,7 @@ Result<json> parse_object(std::string_view text, std::string_view file_name) {
 /// The text of a file; nothing when there is no such file.
 Result<std::optional<std::string>> read_if_present(const std::filesystem::path& path) {
   if (!has_entry(path)) return std::nullopt;
-  Result<std::string> bytes = tokenizer_file::read_file(path, kMostTokenizerConfigBytes);
+  Result<std::string> bytes = tokenizer_file::read_file(path, kMaxTokenizerConfigBytes);
   if (!bytes) return fail(std::move(bytes.error()));
   return std::move(*bytes);
 }

@@ -14,7 +14,7 @@ namespace {
 using nlohmann::json;
 using tokenizer_file::JsonFields;
 
-constexpr std::size_t kMostTokenizerBytes = std::size_t{512} << 20;
+constexpr std::size_t kMaxTokenizerBytes = std::size_t{512} << 20;
 
 void reject_type(JsonFields& fields, const std::string& type, const std::string& supported) {
   fields.reject("type", "\"" + type + "\" is not supported; " + supported + " are", ErrorCode::unsupported);
@@ -324,7 +324,7 @@ Result<text::TokenizerSpec> parse_tokenizer_json(std::string_view json_text, std
 }
 
 Result<text::TokenizerSpec> read_tokenizer_json(const std::filesystem::path& path) {
-  const Result<std::string> bytes = tokenizer_file::read_file(path, kMostTokenizerBytes);
+  const Result<std::string> bytes = tokenizer_file::read_file(path, kMaxTokenizerBytes);
   if (!bytes) return fail(bytes.error());
   return parse_tokenizer_json(*bytes, path.string());
 }

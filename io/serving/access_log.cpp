@@ -17,7 +17,7 @@
 namespace pagoda::serving {
 namespace {
 
-constexpr std::size_t kMostWaitingLines = 8192;
+constexpr std::size_t kMaxWaitingLines = 8192;
 
 std::string utc(std::chrono::system_clock::time_point time) {
   const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch()).count();
@@ -49,7 +49,7 @@ void write_generation(wire::JsonWriter& json, const GenerationRecord& generation
 class AccessLog::State {
  public:
   explicit State(const spdlog::sink_ptr& sink)
-      : pool(std::make_shared<spdlog::details::thread_pool>(kMostWaitingLines, 1)),
+      : pool(std::make_shared<spdlog::details::thread_pool>(kMaxWaitingLines, 1)),
         logger(std::make_shared<spdlog::async_logger>("access", sink, pool,
                                                       spdlog::async_overflow_policy::overrun_oldest)) {
     logger->set_error_handler([this](const std::string& why) {

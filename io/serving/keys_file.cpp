@@ -36,8 +36,8 @@ std::optional<KeyDigest> digest_from_hex(std::string_view text) {
 
 void read_limit(wire::FieldReader& fields, const char* name, std::int64_t& limit) {
   fields.read(name, limit);
-  if (limit < 0 || limit > kMostPerMinute) {
-    fields.refuse(name, std::string(name) + " must be from 0 (no limit) to " + std::to_string(kMostPerMinute));
+  if (limit < 0 || limit > kMaxPerMinute) {
+    fields.refuse(name, std::string(name) + " must be from 0 (no limit) to " + std::to_string(kMaxPerMinute));
   }
 }
 
@@ -69,7 +69,7 @@ tl::expected<KeySet::Entry, std::string> parse_line(std::string_view line) {
   read_limit(fields, "tokens_per_minute", tenant.limits.tokens_per_minute);
   read_limit(fields, "max_concurrent_requests", tenant.limits.max_concurrent_requests);
   fields.read("priority", tenant.priority);
-  if (tenant.priority < -kMostPriority || tenant.priority > kMostPriority) {
+  if (tenant.priority < -kMaxPriority || tenant.priority > kMaxPriority) {
     fields.refuse("priority", "priority must be from -1000000 to 1000000");
   }
   fields.read("share_prefix_cache", tenant.share_prefix_cache);
@@ -113,7 +113,7 @@ Result<std::size_t> read_keys_file(const std::string& path, KeySet& keys) {
     const auto refuse = [&](const std::string& why) {
       return fail(ErrorCode::bad_config, path + ":" + std::to_string(number) + ": " + why, kSource);
     };
-    if (++count > kMostKeys) return refuse("there are more than " + std::to_string(kMostKeys) + " keys");
+    if (++count > kMaxKeys) return refuse("there are more than " + std::to_string(kMaxKeys) + " keys");
     auto entry = parse_line(line);
     if (!entry) return refuse(entry.error());
     auto added = keys.add(entry->digest, std::move(entry->tenant));

@@ -17,10 +17,10 @@ namespace pagoda::serving {
 /// `name` and `sha256`, the key's digest in hexadecimal digits, must be there. Blank lines and lines that start with #
 /// are skipped. The keys themselves are in no file.
 
-inline constexpr std::size_t kMostKeys = 10'000;
+inline constexpr std::size_t kMaxKeys = 10'000;
 inline constexpr std::size_t kMaxTenantNameBytes = 64;
-inline constexpr std::int64_t kMostPerMinute = 1'000'000'000;  ///< of any limit
-inline constexpr std::int64_t kMostPriority = 1'000'000;       ///< forward or back
+inline constexpr std::int64_t kMaxPerMinute = 1'000'000'000;  ///< of any limit
+inline constexpr std::int64_t kMaxPriority = 1'000'000;       ///< forward or back
 
 /// Adds the keys of a file, and says how many they are. Errors: bad_config, whose message begins with the path and the
 /// line; io_failed. `keys` is of no use then.

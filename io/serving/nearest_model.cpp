@@ -12,7 +12,7 @@
 namespace pagoda::serving {
 namespace {
 
-constexpr std::size_t kMostLetters = 256;
+constexpr std::size_t kMaxLetters = 256;
 
 /// What counts in a model's name: its last part, without the tag, in small letters.
 std::string essence_of(std::string_view name) {
@@ -43,17 +43,17 @@ std::size_t letters_that_differ(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string_view nearest_model(std::string_view name, std::span<const std::string> served) {
-  constexpr std::size_t kLeastPart = 4;  // letters of a part that says something
+  constexpr std::size_t kMinPart = 4;  // letters of a part that says something
   const std::string wanted = essence_of(name);
   std::string_view nearest;
   auto fewest = std::numeric_limits<std::size_t>::max();
-  if (wanted.empty() || wanted.size() > kMostLetters) return nearest;
+  if (wanted.empty() || wanted.size() > kMaxLetters) return nearest;
   for (const std::string& candidate : served) {
     const std::string known = essence_of(candidate);
-    if (known.empty() || known.size() > kMostLetters) continue;
+    if (known.empty() || known.size() > kMaxLetters) continue;
     const auto& [shorter, longer] =
         std::minmax(wanted, known, [](const auto& a, const auto& b) { return a.size() < b.size(); });
-    const bool contains = shorter.size() >= kLeastPart && longer.find(shorter) != std::string::npos;
+    const bool contains = shorter.size() >= kMinPart && longer.find(shorter) != std::string::npos;
     const std::size_t letters = letters_that_differ(wanted, known);
     if ((!contains && letters > longer.size() / 4) || letters >= fewest) continue;
     fewest = letters;

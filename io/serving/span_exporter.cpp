@@ -131,7 +131,7 @@ class SpanExporter::State {
   void add(const RequestRecord& record) {
     {
       const std::lock_guard lock(mutex);
-      if (waiting.size() >= kMostWaiting) {
+      if (waiting.size() >= kMaxWaiting) {
         ++num_dropped;
         return;
       }

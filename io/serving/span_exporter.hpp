@@ -30,7 +30,7 @@ std::string otlp_traces(std::span<const RequestRecord> records);
 /// nothing else.
 class SpanExporter final : public RequestObserver {
  public:
-  static constexpr std::size_t kMostWaiting = 4096;
+  static constexpr std::size_t kMaxWaiting = 4096;
   static constexpr std::size_t kBatch = 512;
 
   explicit SpanExporter(TracesEndpoint endpoint);

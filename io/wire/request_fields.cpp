@@ -9,7 +9,7 @@
 namespace pagoda::wire {
 namespace {
 
-constexpr double kLeastTopP = 1e-9;  ///< below the probability of the likeliest token of any vocabulary
+constexpr double kMinTopP = 1e-9;  ///< below the probability of the likeliest token of any vocabulary
 
 /// In seconds as `timeout`, or as `timeout_ms`.
 void read_timeout(FieldReader& fields, std::optional<std::int64_t>& timeout_ms) {
@@ -19,8 +19,8 @@ void read_timeout(FieldReader& fields, std::optional<std::int64_t>& timeout_ms) 
   fields.read("timeout", seconds);
   if (!has_seconds) return;
   if (fields.has("timeout_ms")) return fields.refuse("timeout", "give either timeout or timeout_ms, not both");
-  constexpr double kMostSeconds = static_cast<double>(kMaxTimeoutMs) / 1000;
-  if (!(seconds > 0 && seconds <= kMostSeconds)) {
+  constexpr double kMaxSeconds = static_cast<double>(kMaxTimeoutMs) / 1000;
+  if (!(seconds > 0 && seconds <= kMaxSeconds)) {
     return fields.refuse("timeout",
                          "timeout must be above 0 and at most " + std::to_string(kMaxTimeoutMs / 1000) + " seconds");
   }
@@ -52,7 +52,7 @@ void read_request_fields(FieldReader& fields, GenerateRequest& request, Ranges r
   auto& sampling = request.sampling;
   read_open(fields, "temperature", sampling.temperature, request.open.temperature);
   read_open(fields, "top_p", sampling.top_p, request.open.top_p);
-  if (ranges == Ranges::apis && sampling.top_p == 0) sampling.top_p = kLeastTopP;
+  if (ranges == Ranges::apis && sampling.top_p == 0) sampling.top_p = kMinTopP;
   read_open(fields, "top_k", sampling.top_k, request.open.top_k);
   read_open(fields, "min_p", sampling.min_p, request.open.min_p);
   read_open(fields, "repetition_penalty", sampling.repetition_penalty, request.open.repetition_penalty);

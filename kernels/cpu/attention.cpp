@@ -23,10 +23,10 @@ namespace {
 
 /// Query rows of one KV head that a task takes: all its heads, for as many positions as fit. Each key and value is then
 /// widened once for all of them.
-constexpr std::int64_t kMostTaskRows = 56;
+constexpr std::int64_t kMaxTaskRows = 56;
 
 /// The most sums of a register tile of scores, of any instruction set.
-constexpr std::int64_t kMostTileSums = 128;
+constexpr std::int64_t kMaxTileSums = 128;
 
 constexpr float kNothingSeen = -std::numeric_limits<float>::infinity();
 
@@ -44,7 +44,7 @@ class PagedAttention {
         heads_per_kv_(p.num_heads / p.cache.num_kv_heads),
         padded_dim_(round_up(p.cache.head_dim, kLinearPadding)),
         width_(round_up(p.cache.head_dim, kernels.panel)),
-        max_rows_(std::max(heads_per_kv_, kMostTaskRows / heads_per_kv_ * heads_per_kv_)) {}
+        max_rows_(std::max(heads_per_kv_, kMaxTaskRows / heads_per_kv_ * heads_per_kv_)) {}
 
   Status run(ScratchPool& pool) {
     const AttentionTasks tasks = attention_tasks(p_, {max_rows_, kernels_.stream_rows}, threads_.num_threads());
@@ -119,7 +119,7 @@ class PagedAttention {
 
   std::int64_t tile() const { return kernels_.score_tile; }
   std::int64_t lanes() const { return kernels_.lanes; }
-  std::int64_t padded_rows() const { return round_up(tile_rows_, kMostLanes); }
+  std::int64_t padded_rows() const { return round_up(tile_rows_, kMaxLanes); }
   std::int64_t sums_floats() const { return padded_rows() * (width_ + 2); }
   Sums sums_at(float* p) const { return {p, p + padded_rows(), p + 2 * padded_rows()}; }
 
@@ -317,7 +317,7 @@ class PagedAttention {
   /// One register tile of queries against a panel of packed keys.
   void score_tile(const Workspace& work, const RowTiles& tiles, std::int64_t t, std::int64_t at) const {
     const std::int64_t keys = kernels_.linear_panel;
-    std::array<float, kMostTileSums> sums;
+    std::array<float, kMaxTileSums> sums;
     for (std::int64_t k = 0; k < padded_dim_; k += kLinearBlock) {
       kernels_.linear_tile(
           {.x = work.queries + tiles.first_row(t) * padded_dim_ +
@@ -407,7 +407,7 @@ class PagedAttention {
 
   /// probabilities[i, r] = scores[first_row + r, i]; or pairs of them
   void pack_probabilities(std::int64_t first_row, std::int64_t rows, const Workspace& work) const {
-    std::array<const float*, kMostLanes> score_rows;
+    std::array<const float*, kMaxLanes> score_rows;
     for (std::int64_t r = 0; r < lanes(); ++r) {
       score_rows[static_cast<std::size_t>(r)] = work.scores + (first_row + std::min(r, rows - 1)) * tile();
     }

@@ -8,7 +8,7 @@
 namespace pagoda::kernels {
 
 /// The largest score_tile of any instruction set.
-constexpr std::int64_t kMostScoreTile = 64;
+constexpr std::int64_t kMaxScoreTile = 64;
 
 /// The positions of one tile that some row sees, and where the keys and values of one head lie.
 struct Positions {
@@ -17,7 +17,7 @@ struct Positions {
   std::int64_t end = 0;
   std::int64_t tile = 0;  ///< its length
   /// The keys of the whole tile and then its values; those that are not seen repeat one that is.
-  std::array<const void*, 2 * kMostScoreTile> rows;
+  std::array<const void*, 2 * kMaxScoreTile> rows;
 
   const void* const* keys() const { return rows.data(); }
   const void* const* values() const { return rows.data() + tile; }
@@ -36,8 +36,8 @@ Positions positions_at(const KvCacheView& cache, const std::int32_t* table, cons
 
 /// Of int8 keys and values of a tile; zero where a position is not seen.
 struct Scales {
-  std::array<float, kMostScoreTile> keys;
-  std::array<float, kMostScoreTile> values;
+  std::array<float, kMaxScoreTile> keys;
+  std::array<float, kMaxScoreTile> values;
 };
 
 Scales scales_at(const KvCacheView& cache, const std::int32_t* table, std::int64_t kv_head, const Positions& positions);

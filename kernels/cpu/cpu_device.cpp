@@ -22,7 +22,7 @@
 namespace pagoda::kernels {
 namespace {
 
-constexpr int kMostThreads = 1024;
+constexpr int kMaxThreads = 1024;
 
 /// The cores that threads are bound to.
 class Binding {
@@ -178,9 +178,9 @@ Result<std::pair<Binding, int>> bind_threads(const CpuDeviceOptions& options) {
 }  // namespace
 
 Result<std::shared_ptr<Device>> create_cpu_device(const CpuDeviceOptions& options) {
-  if (options.num_threads < 0 || options.num_threads > kMostThreads) {
+  if (options.num_threads < 0 || options.num_threads > kMaxThreads) {
     return fail(ErrorCode::bad_config,
-                "number of CPU threads must be between 0 (one per core) and " + std::to_string(kMostThreads) +
+                "number of CPU threads must be between 0 (one per core) and " + std::to_string(kMaxThreads) +
                     ", not " + std::to_string(options.num_threads),
                 "num_threads");
   }

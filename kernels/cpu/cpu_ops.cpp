@@ -45,7 +45,7 @@ Status check_on_cpu(const Params& p) {
 void embed_quantized(const QuantizedMatrix& table, std::int64_t row, bool accumulate, float* out) {
   const std::int64_t group_size = table.format.group_size;
   for (std::int64_t first = 0; first < table.columns; first += group_size, out += group_size) {
-    float weights[kMostGroupSize];
+    float weights[kMaxGroupSize];
     dequantize_group(table, row, first / group_size, weights);
     const std::int64_t columns = std::min(group_size, table.columns - first);
     for (std::int64_t i = 0; i < columns; ++i) out[i] = accumulate ? out[i] + weights[i] : weights[i];

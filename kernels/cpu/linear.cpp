@@ -168,14 +168,14 @@ class Linear {
   }
 
   void choose_tasks() {
-    constexpr std::int64_t kMostRows = 256;
-    constexpr std::int64_t kMostColumns = 256;
+    constexpr std::int64_t kMaxRows = 256;
+    constexpr std::int64_t kMaxColumns = 256;
     constexpr std::int64_t kColumnsAtOnce = 64;
     constexpr std::int64_t kTasksPerThread = 4;
-    const std::int64_t row_blocks = ceil_div(p_.num_tokens, kMostRows);
+    const std::int64_t row_blocks = ceil_div(p_.num_tokens, kMaxRows);
     const std::int64_t wanted_chunks = ceil_div(threads_.num_threads() * kTasksPerThread, row_blocks);
     tasks_.tiles = ceil_div(tiles_.count(), row_blocks);
-    tasks_.panels = std::clamp<std::int64_t>(num_panels_ / wanted_chunks, 1, kMostColumns / kernels_.linear_panel);
+    tasks_.panels = std::clamp<std::int64_t>(num_panels_ / wanted_chunks, 1, kMaxColumns / kernels_.linear_panel);
     constexpr std::int64_t kSmaller = 4;
     tasks_.large_chunks = row_blocks > 1 ? num_panels_ / tasks_.panels : num_panels_ * 3 / 4 / tasks_.panels;
     tasks_.small_panels = row_blocks > 1 ? tasks_.panels : ceil_div(tasks_.panels, kSmaller);

@@ -14,8 +14,8 @@
 namespace pagoda::kernels {
 namespace {
 
-constexpr std::int64_t kLeastGroup = 16;
-constexpr std::int64_t kMostColumns = std::max(kFactoredColumns, kMostGroupSize);  ///< that share a scale in float16
+constexpr std::int64_t kMinGroup = 16;
+constexpr std::int64_t kMaxColumns = std::max(kFactoredColumns, kMaxGroupSize);  ///< that share a scale in float16
 
 /// The grids of a group of a panel: a weight is scale * integer + min, as they will be stored. A scale of 0: all
 /// integers are 0.
@@ -25,7 +25,7 @@ struct Grids {
 };
 
 /// Groups that share scales in float16.
-using SharedGrids = std::array<Grids, kFactoredColumns / kLeastGroup>;
+using SharedGrids = std::array<Grids, kFactoredColumns / kMinGroup>;
 
 /// q[k] = zero_point + the integer nearest to weight k, of those from `lowest` to `highest`.
 void integers_of(const float* w, std::int64_t count, float scale, float min, float lowest, float highest,
@@ -58,13 +58,13 @@ class WeightQuantizer {
 
  private:
   /// Of groups that share scales in float16; columns behind the end are zeros.
-  using Weights = std::array<std::array<float, kMostColumns>, kQuantizedPanel>;
+  using Weights = std::array<std::array<float, kMaxColumns>, kQuantizedPanel>;
 
   /// Columns [first, first + scale_columns()) of a panel.
   void load(std::int64_t panel, std::int64_t first, Weights& weights) const {
     const auto element_bytes = static_cast<std::int64_t>(size_of(p_.from.dtype));
     for (std::int64_t r = 0; r < kQuantizedPanel; ++r) {
-      std::array<float, kMostColumns>& w = weights[static_cast<std::size_t>(r)];
+      std::array<float, kMaxColumns>& w = weights[static_cast<std::size_t>(r)];
       w.fill(0.0F);
       const std::int64_t row = panel * kQuantizedPanel + r;
       if (row >= to_.rows) continue;
@@ -105,7 +105,7 @@ class WeightQuantizer {
 
   /// False when a weight is not finite, or the grid's numbers would not be.
   bool fit(const Weights& weights, std::int64_t first, std::int64_t group, Grids& grids) const {
-    alignas(64) std::array<float, kMostGroupSize * kQuantizedPanel> columns_first;
+    alignas(64) std::array<float, kMaxGroupSize * kQuantizedPanel> columns_first;
     const std::int64_t count = columns_of(group);
     for (std::int64_t r = 0; r < kQuantizedPanel; ++r) {
       const float* const w = weights[static_cast<std::size_t>(r)].data() + (group - first) * p_.format.group_size;
@@ -160,7 +160,7 @@ class WeightQuantizer {
     const QuantizedFormat& format = p_.format;
     std::uint8_t* const data = to.data + group * format.group_size * kQuantizedPanel * format.bits / 8;
     for (std::int64_t r = 0; r < kQuantizedPanel; ++r) {
-      std::array<std::uint8_t, kMostGroupSize> q;
+      std::array<std::uint8_t, kMaxGroupSize> q;
       q.fill(static_cast<std::uint8_t>(format.zero_point()));
       const auto row = static_cast<std::size_t>(r);
       integers_of(weights[row].data() + (group - first) * format.group_size, columns_of(group), grids.scales[row],

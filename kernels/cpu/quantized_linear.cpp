@@ -18,7 +18,7 @@ constexpr std::int64_t kBlockColumns = 512;
 constexpr std::int64_t kOneTileBlockColumns = 2048;
 static_assert(kBlockColumns % kFactoredColumns == 0 && kOneTileBlockColumns % kFactoredColumns == 0);
 /// Rows of x in a task: their block stays in the second-level cache.
-constexpr std::int64_t kMostRows = 512;
+constexpr std::int64_t kMaxRows = 512;
 constexpr std::int64_t kTasksPerThread = 4;
 constexpr std::int64_t kLine = 64;
 
@@ -40,7 +40,7 @@ class QuantizedLinear {
         one_tile_(p.num_tokens <= kernels.quantized.rows),
         groups_per_block_((one_tile_ ? kOneTileBlockColumns : kBlockColumns) / format_.group_size),
         num_blocks_(ceil_div(groups_, groups_per_block_)),
-        row_blocks_(p.num_tokens, kMostRows) {
+        row_blocks_(p.num_tokens, kMaxRows) {
     for (const QuantizedMatrix& weight : p.weights) {
       const RowTiles bands(weight.panels(), kernels.quantized.panels);
       for (std::int64_t i = 0; i < bands.count(); ++i) {

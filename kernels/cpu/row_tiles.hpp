@@ -6,7 +6,7 @@
 namespace pagoda::kernels {
 
 /// The most lanes of any instruction set.
-constexpr int kMostLanes = 16;
+constexpr int kMaxLanes = 16;
 
 /// Rows split into register tiles of at most `max_rows`, as even as can be: 16 rows are 8 + 8, not 14 + 2. Tiles are of
 /// whole units (which divide max_rows); the last one may lack some rows.

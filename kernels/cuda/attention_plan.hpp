@@ -39,23 +39,23 @@ inline constexpr std::int64_t kAttentionCounters = 32768;
 inline constexpr std::int64_t kSplitBlocks = 8192;
 /// A block takes several neighbouring partitions, but not so many that one long context would take long, where that
 /// many blocks remain.
-inline constexpr std::int32_t kMostRun = 8;
+inline constexpr std::int32_t kMaxRun = 8;
 inline constexpr std::int64_t kBusyBlocks = 396;
 
 /// Thread blocks of a whole launch that keep any GPU busy: two for each processor of the largest.
 inline constexpr std::int64_t kWholeBlocks = 264;
 /// A whole tile's positions are divided into shares of about so many at least, and so many shares at most.
-inline constexpr std::int32_t kLeastShareTokens = 256;
-inline constexpr std::int32_t kMostShares = 64;
+inline constexpr std::int32_t kMinShareTokens = 256;
+inline constexpr std::int32_t kMaxShares = 64;
 
 /// Packed rows of the tile that split sequences use (one tensor core row tile), where a group fits.
 inline constexpr std::int32_t kNarrowRows = 16;
 
 /// Largest grid extents in y and z.
-inline constexpr std::int64_t kMostGridYZ = 65535;
+inline constexpr std::int64_t kMaxGridYZ = 65535;
 
 /// Shared memory that every supported GPU gives one thread block.
-inline constexpr std::size_t kMostSharedBytes = 99 * 1024;
+inline constexpr std::size_t kMaxSharedBytes = 99 * 1024;
 
 PAGODA_HOST_DEVICE constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
@@ -172,7 +172,7 @@ constexpr std::size_t plain_shared_bytes(std::int64_t head_dim, std::int32_t row
 /// Packed rows of a plain tile: as many of 16, 8, 4, 2, 1 as shared memory holds; 0: head_dim is too large.
 constexpr std::int32_t plain_rows(std::int64_t head_dim) {
   for (std::int32_t rows = kNarrowRows; rows > 0; rows /= 2) {
-    if (plain_shared_bytes(head_dim, rows) <= kMostSharedBytes) return rows;
+    if (plain_shared_bytes(head_dim, rows) <= kMaxSharedBytes) return rows;
   }
   return 0;
 }
@@ -272,7 +272,7 @@ constexpr void plan_split(const AttentionShape& shape, std::size_t scratch_bytes
   plan.split_rows = rows;
   plan.max_partitions = partitions;
   plan.split_row_tiles = row_tiles;
-  std::int64_t at_once = std::min(shape.num_sequences, kMostGridYZ / std::max<std::int64_t>(1, row_tiles));
+  std::int64_t at_once = std::min(shape.num_sequences, kMaxGridYZ / std::max<std::int64_t>(1, row_tiles));
   if (sequence_bytes > 0) {
     at_once = std::min({at_once, static_cast<std::int64_t>((scratch_bytes - kScratchPadding) / sequence_bytes),
                         kAttentionCounters / tiles_of_sequence});
@@ -281,7 +281,7 @@ constexpr void plan_split(const AttentionShape& shape, std::size_t scratch_bytes
   plan.split_sequences_at_once = at_once;
   const std::int64_t tiles = std::max<std::int64_t>(1, at_once * tiles_of_sequence);
   plan.split_run =
-      static_cast<std::int32_t>(std::clamp<std::int64_t>(divide_up(tiles * partitions, kBusyBlocks), 1, kMostRun));
+      static_cast<std::int32_t>(std::clamp<std::int64_t>(divide_up(tiles * partitions, kBusyBlocks), 1, kMaxRun));
   plan.split_grid_x = std::clamp<std::int64_t>(divide_up(kSplitBlocks, tiles), 1,
                                                std::max<std::int64_t>(1, divide_up(partitions, plan.split_run)));
 }
@@ -299,7 +299,7 @@ constexpr void plan_whole(const AttentionShape& shape, std::size_t scratch_bytes
       shape.window > 0 ? std::min<std::int64_t>(shape.max_context_len, std::int64_t{shape.window} + plan.whole_rows)
                        : shape.max_context_len;
   const std::int64_t shares =
-      std::min({kWholeBlocks / busy, seen / kLeastShareTokens, std::int64_t{kMostShares},
+      std::min({kWholeBlocks / busy, seen / kMinShareTokens, std::int64_t{kMaxShares},
                 static_cast<std::int64_t>((scratch_bytes - std::min(scratch_bytes, kScratchPadding)) /
                                           std::max<std::size_t>(1, bytes_of_share))});
   if (shares <= 1) return;

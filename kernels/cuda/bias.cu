@@ -30,9 +30,9 @@ Status widen_bias(cudaStream_t stream, const void* bias, DType dtype, std::int64
 }
 
 Status add_bias(cudaStream_t stream, const GemmParams& params) {
-  constexpr std::int64_t kMostRows = 65535;  // of a grid's second dimension
-  for (std::int64_t first = 0; first < params.rows; first += kMostRows) {
-    const auto rows = static_cast<unsigned>(params.rows - first < kMostRows ? params.rows - first : kMostRows);
+  constexpr std::int64_t kMaxRows = 65535;  // of a grid's second dimension
+  for (std::int64_t first = 0; first < params.rows; first += kMaxRows) {
+    const auto rows = static_cast<unsigned>(params.rows - first < kMaxRows ? params.rows - first : kMaxRows);
     const Status status =
         launch("add_bias", add_bias_kernel, dim3(blocks_for(params.columns), rows), dim3(kThreads), 0, stream,
                params.bias, params.columns, params.out_stride, params.out + first * params.out_stride);

@@ -92,7 +92,7 @@ Status CudaStream::replay(std::uint64_t key, const std::function<Status()>& issu
   const auto found = graphs_.find(key);
   if (found == graphs_.end()) {
     Status issued = issue();
-    if (issued && graphs_.size() < kMostGraphs) graphs_.emplace(key, Graph{});
+    if (issued && graphs_.size() < kMaxGraphs) graphs_.emplace(key, Graph{});
     return issued;
   }
   Graph& graph = found->second;

@@ -38,10 +38,10 @@ class CudaStream final : public Stream {
 
   /// The first call for a key issues directly, so that scratch memory and libraries are in place; the second captures
   /// the ops into a graph, which it and all later calls launch. A failure while capturing ends the capture and is
-  /// returned; the next call captures again. Beyond kMostGraphs keys ops are issued directly. Captured ops must not use
+  /// returned; the next call captures again. Beyond kMaxGraphs keys ops are issued directly. Captured ops must not use
   /// staged memory.
   Status replay(std::uint64_t key, const std::function<Status()>& issue) override;
-  static constexpr std::size_t kMostGraphs = 512;
+  static constexpr std::size_t kMaxGraphs = 512;
 
   void on_complete(std::function<void()> callback) override;
   Status status() const override;

@@ -65,7 +65,7 @@ Status multiply_dequantized_piece(CudaStream& stream, Gemm& gemm, const Params& 
 /// passes of at most `most_bytes` each, or one tile.
 template <class Params, class NarrowX, class Dequantize>
 Status multiply_dequantized(CudaStream& stream, const Params& p, const NarrowX& narrow_x, const Dequantize& dequantize,
-                            std::size_t most_bytes = kMostScratchBytes) {
+                            std::size_t most_bytes = kMaxScratchBytes) {
   constexpr std::int64_t kElementBytes = 2;
   constexpr std::size_t kAlignment = 256;
   const auto area = [](std::int64_t bytes) {

@@ -69,7 +69,7 @@ Status widen(cudaStream_t stream, const WeightMatrix& w, std::int64_t first, std
 }  // namespace
 
 Status float8_linear(CudaStream& stream, const LinearParams& p, std::size_t most_bytes) {
-  if (p.num_tokens <= kMostSkinnyFloat8Rows || !reads_in_vectors(p) || !fits_gemm(p)) {
+  if (p.num_tokens <= kMaxSkinnyFloat8Rows || !reads_in_vectors(p) || !fits_gemm(p)) {
     return skinny_linear(stream.get(), p);
   }
   return multiply_dequantized(

@@ -25,10 +25,10 @@ constexpr bool compiled_for_it() {
 bool starts_early() {
   if constexpr (!compiled_for_it()) return false;
   enum : signed char { unknown, no, yes };
-  constexpr int kMostDevices = 64;
-  static std::array<std::atomic<signed char>, kMostDevices> known{};
+  constexpr int kMaxDevices = 64;
+  static std::array<std::atomic<signed char>, kMaxDevices> known{};
   int device = 0;
-  if (cudaGetDevice(&device) != cudaSuccess || device >= kMostDevices) return false;
+  if (cudaGetDevice(&device) != cudaSuccess || device >= kMaxDevices) return false;
   auto& answer = known[static_cast<std::size_t>(device)];
   if (answer.load(std::memory_order_relaxed) == unknown) {
     int major = 0;

@@ -73,7 +73,7 @@ Status multiply_piece(CudaStream& stream, Gemm& gemm, const LinearParams& p, std
   constexpr std::size_t kAlignment = 256;
   const DType dtype = p.weights.front().dtype;
   const std::int64_t row_bytes = dtype == DType::f32 || p.narrow_x ? 0 : p.in * 2;
-  const std::int64_t rows = rows_per_pass(p.num_tokens, row_bytes, kMostScratchBytes);
+  const std::int64_t rows = rows_per_pass(p.num_tokens, row_bytes, kMaxScratchBytes);
   const std::size_t bias_bytes =
       has_bias(p) ? ceil_divide(static_cast<std::size_t>(columns) * sizeof(float), kAlignment) * kAlignment : 0;
   const Result<std::byte*> scratch = stream.scratch(bias_bytes + static_cast<std::size_t>(rows * row_bytes));
@@ -154,7 +154,7 @@ std::int64_t rows_per_pass(std::int64_t rows, std::int64_t row_bytes, std::size_
 
 Status cuda_linear(CudaStream& stream, const LinearParams& p) {
   if (p.weights.front().scales != nullptr) return float8_linear(stream, p);
-  if (p.num_tokens <= kMostSkinnyRows || !reads_in_vectors(p)) return stream_weights(stream.get(), p);
+  if (p.num_tokens <= kMaxSkinnyRows || !reads_in_vectors(p)) return stream_weights(stream.get(), p);
   const Result<Gemm*> gemm = stream.gemm();
   if (!gemm) return fail(gemm.error());
   for (const LinearPiece& piece : linear_pieces(p)) {

@@ -10,9 +10,9 @@
 namespace pagoda::kernels::cuda {
 
 /// Most scratch memory that an op over many rows asks for; it takes the rows in passes instead.
-constexpr std::size_t kMostScratchBytes = std::size_t{64} << 20;
+constexpr std::size_t kMaxScratchBytes = std::size_t{64} << 20;
 
-/// Ops::linear. Up to kMostSkinnyRows rows of x, and weights that are not aligned to 16 bytes, are multiplied in
+/// Ops::linear. Up to kMaxSkinnyRows rows of x, and weights that are not aligned to 16 bytes, are multiplied in
 /// float32 (skinny_linear.hpp). More rows are rounded to the type of the weights and multiplied on tensor cores with
 /// float32 sums; parts whose weights lie behind each other are one product. Within each of the two ways an output has
 /// the same bits for any number of rows, as far as cuBLASLt's algorithm does not change. 8-bit floats:

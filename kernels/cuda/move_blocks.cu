@@ -14,7 +14,7 @@ namespace {
 constexpr int kThreads = 256;
 /// Pieces of a block, so that few large blocks fill the device too.
 constexpr std::int64_t kPieceBytes = std::int64_t{16} << 10;
-constexpr std::int64_t kMostPieces = 1024;
+constexpr std::int64_t kMaxPieces = 1024;
 
 /// moves[2 i] -> moves[2 i + 1]: one block of threads per move and piece. T: what one thread moves at a time.
 template <class T>
@@ -90,7 +90,7 @@ Status move_blocks_by_kernel(CudaStream& stream, const MoveBlocksParams& p) {
     moves[2 * i + 1] = p.to[i];
   }
   Status status = stream.upload(*staged);
-  const std::int64_t pieces = std::min(kMostPieces, ceil_divide(p.block_bytes, kPieceBytes));
+  const std::int64_t pieces = std::min(kMaxPieces, ceil_divide(p.block_bytes, kPieceBytes));
   const bool packed = all_aligned_16(p.from_base, p.to_base, p.block_bytes);
   const auto kernel = packed ? move_kernel<uint4> : move_kernel<std::byte>;
   for_each_unordered_batch(p.from, p.to, p.from_base == p.to_base, [&](std::size_t first, std::size_t end) {

@@ -13,11 +13,11 @@ namespace {
 /// The tensor core kernels read rows of keys and values in pieces of 16 bytes and write pairs of floats.
 bool fits_tensor_cores(const PagedAttentionParams& p) {
   constexpr std::int64_t kPieceBytes = 16;
-  constexpr std::int64_t kMostDim = 256;
+  constexpr std::int64_t kMaxDim = 256;
   const KvCacheView& cache = p.cache;
   const void* out = p.narrow_out ? p.narrow_out.data : p.out;
   const std::int64_t row_bytes = cache.head_dim * static_cast<std::int64_t>(size_of(cache.dtype));
-  return cache.dtype != DType::f32 && cache.head_dim <= kMostDim && row_bytes % kPieceBytes == 0 &&
+  return cache.dtype != DType::f32 && cache.head_dim <= kMaxDim && row_bytes % kPieceBytes == 0 &&
          all_aligned_16(cache.base, cache.block_bytes) && reinterpret_cast<std::uintptr_t>(out) % sizeof(float2) == 0;
 }
 

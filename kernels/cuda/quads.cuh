@@ -89,8 +89,8 @@ auto with_packed(bool packed, const F& f) {
 /// A grid of blocks for `rows` rows, each in pieces of `threads` quads.
 inline dim3 row_grid(std::int64_t rows, std::int64_t count, int threads) {
   const std::int64_t pieces = ceil_divide<std::int64_t>(ceil_divide<std::int64_t>(count, kQuad), threads);
-  constexpr std::int64_t kMostPieces = 65535;
-  return dim3(static_cast<unsigned>(rows), static_cast<unsigned>(pieces < kMostPieces ? pieces : kMostPieces));
+  constexpr std::int64_t kMaxPieces = 65535;
+  return dim3(static_cast<unsigned>(rows), static_cast<unsigned>(pieces < kMaxPieces ? pieces : kMaxPieces));
 }
 
 }  // namespace pagoda::kernels::cuda

@@ -35,7 +35,7 @@ template <bool kOrdered>
 __global__ __launch_bounds__(kQuantizeWarps * 32) void quantize_x_kernel(const __grid_constant__ QuantizeArgs args) {
   wait_for_stream();
   constexpr float kLeast = 1e-30F;  // below this all integers are 0, so that 1 / scale has a value
-  constexpr int kPerLane = static_cast<int>(kMostGroupSize) / 32;
+  constexpr int kPerLane = static_cast<int>(kMaxGroupSize) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int group = static_cast<int>(blockIdx.x) * kQuantizeWarps + static_cast<int>(threadIdx.x) / 32;
   const int token = static_cast<int>(blockIdx.y);
@@ -135,15 +135,15 @@ QuantizedX quantized_x(std::int64_t num_tokens, const QuantizedMatrix& weight) {
 
 Status cuda_quantized_linear(CudaStream& stream, const QuantizedLinearParams& p) {
   if (p.num_tokens == 0) return {};
-  if (p.num_tokens >= kLeastDequantizedRows) {
+  if (p.num_tokens >= kMinDequantizedRows) {
     Status status = dequantized_linear(stream, p);
     if (status || status.error().code != ErrorCode::unsupported) return status;
   }
-  constexpr std::int64_t kMostRows = 32768;  // of a grid
+  constexpr std::int64_t kMaxRows = 32768;  // of a grid
   const QuantizedMatrix& front = p.weights.front();
   const auto multiply = multiplier_of(front.format).multiply;
   const std::int64_t row_bytes = quantized_x(kTokenTile, front).bytes() / kTokenTile;
-  const std::int64_t rows = std::min(kMostRows, rows_per_pass(p.num_tokens, row_bytes, kMostScratchBytes));
+  const std::int64_t rows = std::min(kMaxRows, rows_per_pass(p.num_tokens, row_bytes, kMaxScratchBytes));
   const Result<std::byte*> scratch = stream.scratch(static_cast<std::size_t>(quantized_x(rows, front).bytes()));
   if (!scratch) return fail(scratch.error());
   for (std::int64_t first = 0; first < p.num_tokens; first += rows) {

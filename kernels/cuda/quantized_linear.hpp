@@ -8,14 +8,14 @@
 namespace pagoda::kernels::cuda {
 
 /// Ops::quantized_linear: x is rounded to 8-bit integers in the scratch, then multiplied on integer tensor cores. Up to
-/// kMostStreamedRows rows stream the weights once; more go in tiles of 128 rows, many more through dequantized_linear
+/// kMaxStreamedRows rows stream the weights once; more go in tiles of 128 rows, many more through dequantized_linear
 /// where their alignment allows it. Products of a group are exact; the groups are added in one fixed order in each way,
 /// whatever the number of rows. To the product of a group of asymmetric weights, whose integers are taken from their
 /// middle, comes what q in the middle stands for times the sum of x.
 Status cuda_quantized_linear(CudaStream& stream, const QuantizedLinearParams& p);
 
 /// Up to this many rows of x the weights are streamed once.
-constexpr std::int64_t kMostStreamedRows = 16;
+constexpr std::int64_t kMaxStreamedRows = 16;
 
 /// Tokens are handled in eights, as the tensor cores take them.
 constexpr std::int64_t kTokenTile = 8;

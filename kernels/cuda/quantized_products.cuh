@@ -9,7 +9,7 @@
 
 namespace pagoda::kernels::cuda {
 
-constexpr int kMostParts = 4;
+constexpr int kMaxParts = 4;
 
 struct QuantizedPart {
   const std::uint8_t* data = nullptr;
@@ -40,7 +40,7 @@ struct QuantizedArgs {
   DType bias_dtype = DType::f32;
   bool accumulate = false;
   CodebookWords table = {};  ///< of places
-  QuantizedPart parts[kMostParts];
+  QuantizedPart parts[kMaxParts];
 };
 
 /// Panels per block are counted part by part: a block never crosses a part.
@@ -296,7 +296,7 @@ template <Coding coding, Grouping kGrouping, bool kAsymmetric, bool kFactored>
 Status multiply(cudaStream_t stream, const QuantizedProduct& product) {
   // Fixed for all tokens of an op, so that each is summed up in one way.
   const std::int64_t tokens = product.params.num_tokens;
-  if (tokens <= kMostStreamedRows) {
+  if (tokens <= kMaxStreamedRows) {
     const QuantizedArgs args = args_for(product, 1);
     const dim3 grid(static_cast<unsigned>(args.num_blocks));
     const auto kernel = tokens <= kTokenTile ? stream_panels_kernel<coding, kGrouping, kAsymmetric, kFactored, 1>

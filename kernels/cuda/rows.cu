@@ -65,9 +65,9 @@ Status cuda_scatter_tokens(cudaStream_t stream, const ScatterTokensParams& p) {
 
 Status cuda_convert(cudaStream_t stream, const ConvertParams& p) {
   if (p.count == 0) return {};
-  constexpr std::int64_t kMostBlocks = std::int64_t{1} << 16;
+  constexpr std::int64_t kMaxBlocks = std::int64_t{1} << 16;
   const std::int64_t blocks = ceil_divide<std::int64_t>(p.count, kQuad * kThreads);
-  const dim3 grid(static_cast<unsigned>(blocks < kMostBlocks ? blocks : kMostBlocks));
+  const dim3 grid(static_cast<unsigned>(blocks < kMaxBlocks ? blocks : kMaxBlocks));
   return with_element(p.from_dtype, [&](auto from) {
     return with_element(p.to_dtype, [&](auto to) {
       return with_packed(may_pack(p.count, p.from, p.to), [&](auto packed) {

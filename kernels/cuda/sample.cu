@@ -44,14 +44,14 @@ __device__ Measured measure_row(SampleShared& shared, const RowView& view) {
 /// The row's k largest logits and some more become the candidates, if they fit: at least k threads have seen a logit as
 /// large as the k-th largest of their maxima. measure_row() came last. Returns their number, or 0.
 __device__ int collect_top(SampleShared& shared, const RowView& row, int k) {
-  if (k >= row.count && row.count <= kMostCandidates) return collect(shared, row, {});
+  if (k >= row.count && row.count <= kMaxCandidates) return collect(shared, row, {});
   if (k <= kSampleThreads) {
     const RowView maxima{shared.thread_maxima, nullptr, kSampleThreads};
     const Cut bound{cut_at_top_k(shared, maxima, k).key, kAllTies};
     const int count = collect(shared, row, bound);
-    if (count <= kMostCandidates) return count;
+    if (count <= kMaxCandidates) return count;
   }
-  if (k > kMostCandidates) return 0;
+  if (k > kMaxCandidates) return 0;
   return collect(shared, row, cut_at_top_k(shared, row, k));
 }
 
@@ -66,7 +66,7 @@ __device__ int collect_nucleus(SampleShared& shared, const RowView& row, Cut cut
   for (const double bound : bounds) {
     const Cut heavy = narrower(cut, cut_at_weight(weigher, static_cast<float>(bound < 1.0 ? bound : 1.0)));
     const int count = collect(shared, row, heavy);
-    if (count > kMostCandidates) return 0;
+    if (count > kMaxCandidates) return 0;
     if (measure_kept(shared, candidates(shared, count), {}, weigher).mass >= needed) return count;
   }
   return 0;
@@ -137,7 +137,7 @@ __device__ void report(SampleShared& shared, const RowView& row, const DeviceSam
     }
     return;
   }
-  if (out.num_top > kMostCandidates) return;  // rank_tokens_kernel lists them
+  if (out.num_top > kMaxCandidates) return;  // rank_tokens_kernel lists them
 
   // Among the candidates, the place of each in descending order; the lower id comes first among equals.
   const int count = collect_top(shared, row, out.num_top);
@@ -207,7 +207,7 @@ __global__ __launch_bounds__(kRankThreads) void rank_tokens_kernel(const DeviceS
   const DeviceSampleRow& row = rows[blockIdx.y];
   const SampleOutput& out = *row.output;
   const bool is_left =
-      out.problem == SampleProblem::none && out.num_top > kMostCandidates && row.logprob_tokens == nullptr;
+      out.problem == SampleProblem::none && out.num_top > kMaxCandidates && row.logprob_tokens == nullptr;
   if (!is_left) return;
   const float* logits = row.processed_logprobs && row.changed != nullptr ? row.changed : row.logits;
   const int token = static_cast<int>(blockIdx.x) * kRankThreads + static_cast<int>(threadIdx.x);
@@ -243,8 +243,8 @@ Status change_logits(cudaStream_t stream, const DeviceSampleRow* rows, const std
 }
 
 Status check_limits(const SampleParams& p) {
-  if (p.vocab > kMostVocab) {
-    return fail(ErrorCode::unsupported, "sample: the CUDA device samples from at most " + std::to_string(kMostVocab) +
+  if (p.vocab > kMaxVocab) {
+    return fail(ErrorCode::unsupported, "sample: the CUDA device samples from at most " + std::to_string(kMaxVocab) +
                                             " tokens, not " + std::to_string(p.vocab));
   }
   return {};
@@ -253,7 +253,7 @@ Status check_limits(const SampleParams& p) {
 bool lists_many_tokens(const SampleParams& p, const SampleUpload::Pass& pass) {
   const auto rows = p.rows.subspan(pass.first_row, pass.num_rows);
   return std::any_of(rows.begin(), rows.end(), [&](const SampleRow& row) {
-    return row.logprob_tokens.empty() && std::min<std::int64_t>(row.num_logprobs, p.vocab) > kMostCandidates;
+    return row.logprob_tokens.empty() && std::min<std::int64_t>(row.num_logprobs, p.vocab) > kMaxCandidates;
   });
 }
 
@@ -266,7 +266,7 @@ Status cuda_sample(CudaStream& stream, const SampleParams& p) {
   const SampleUpload upload(p);
   const std::size_t row_bytes = changed_row_bytes(p.vocab);
   const std::size_t most_changed =
-      std::min(upload.num_changed(), std::max<std::size_t>(1, kMostScratchBytes / row_bytes));
+      std::min(upload.num_changed(), std::max<std::size_t>(1, kMaxScratchBytes / row_bytes));
   std::byte* changed = nullptr;
   if (most_changed > 0) {
     const Result<std::byte*> scratch = stream.scratch(most_changed * row_bytes);

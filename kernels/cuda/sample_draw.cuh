@@ -11,7 +11,7 @@ constexpr int kWarpChunk = 4 * kWarpSize;  ///< logits that a warp reads at a ti
 /// Chunks of a warp in each segment of the row.
 __device__ inline int chunks_per_segment(const RowView& view) {
   const int warp_chunks = ceil_divide(num_chunks(view), kWarpSize);
-  return ceil_divide(warp_chunks, kMostSegments);
+  return ceil_divide(warp_chunks, kMaxSegments);
 }
 
 /// Masses and ties of every segment, in shared memory. Segment s is of warp s % kSampleWarps. Returns how many there
@@ -97,7 +97,7 @@ __device__ inline int find_in_segment(const RowView& view, Cut cut, const Weighe
 /// The id of the token that `uniform` draws from what the cut keeps, which has mass.
 __device__ inline std::int32_t draw_token(SampleShared& shared, const RowView& view, Cut cut, const Weigher& weigher,
                                           double uniform) {
-  constexpr int kPerThread = kMostSegments / kSampleThreads;
+  constexpr int kPerThread = kMaxSegments / kSampleThreads;
   const int segments = measure_segments(shared, view, cut, weigher);
   const std::uint64_t tie_mass = cut.ties > 0 ? weigher.mass(logit_of(cut.key)) : 0;
   const int first = static_cast<int>(threadIdx.x) * kPerThread;

@@ -13,7 +13,7 @@ namespace pagoda::kernels::cuda {
 
 constexpr int kMassBits = 42;
 /// So that the masses of a row fit 63 bits.
-constexpr std::int64_t kMostVocab = std::int64_t{1} << 21;
+constexpr std::int64_t kMaxVocab = std::int64_t{1} << 21;
 
 constexpr int kAllTies = 0x7FFFFFFF;
 constexpr std::uint32_t kMinusInfKey = 0x007FFFFFU;
@@ -185,7 +185,7 @@ __device__ inline Cut cut_at_mass(SampleShared& shared, const RowView& view, Cut
 }
 
 /// Writes what the cut keeps to the candidates, in ascending order of ids. Returns how much that is; when it is more
-/// than kMostCandidates, the candidates are not to be used. `view` is not the candidates.
+/// than kMaxCandidates, the candidates are not to be used. `view` is not the candidates.
 __device__ inline int collect(SampleShared& shared, const RowView& view, Cut cut) {
   constexpr std::uint32_t kTie = 1U << 16;  // ties are counted in the upper half
   int above_so_far = 0;
@@ -220,7 +220,7 @@ __device__ inline int collect(SampleShared& shared, const RowView& view, Cut cut
         if (key < cut.key) return;
         const bool kept = key > cut.key || ties < cut.ties;
         const int at = above + min(ties, cut.ties);
-        if (kept && at < kMostCandidates) {
+        if (kept && at < kMaxCandidates) {
           shared.candidate_logits[at] = logit;
           shared.candidate_ids[at] = view.id(i);
         }

@@ -11,9 +11,9 @@ namespace pagoda::kernels::cuda {
 constexpr int kSampleThreads = 1024;
 constexpr int kSampleWarps = kSampleThreads / kWarpSize;
 /// Tokens that a row may be cut down to in shared memory.
-constexpr int kMostCandidates = 8192;
+constexpr int kMaxCandidates = 8192;
 /// Contiguous parts of a row whose masses a draw adds up.
-constexpr int kMostSegments = 2048;
+constexpr int kMaxSegments = 2048;
 
 /// Of a radix selection: 8 bits at a time. Neighbouring lanes add to copies of their own, since many logits share the
 /// upper bits.
@@ -22,8 +22,8 @@ constexpr int kDigits = 1 << kDigitBits;
 constexpr int kDigitCopies = 8;
 
 struct SampleShared {
-  float candidate_logits[kMostCandidates];
-  std::int32_t candidate_ids[kMostCandidates];
+  float candidate_logits[kMaxCandidates];
+  std::int32_t candidate_ids[kMaxCandidates];
   float thread_maxima[kSampleThreads];
   union {
     struct {
@@ -32,8 +32,8 @@ struct SampleShared {
       std::uint64_t total[kDigits];
     } digits;
     struct {
-      std::uint64_t mass[kMostSegments];
-      std::uint32_t ties[kMostSegments];
+      std::uint64_t mass[kMaxSegments];
+      std::uint32_t ties[kMaxSegments];
     } segments;
   };
   std::uint64_t of_warp[kSampleWarps];

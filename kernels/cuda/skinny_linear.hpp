@@ -10,7 +10,7 @@ namespace pagoda::kernels::cuda {
 
 /// Up to this many rows of x, streaming the weights once beats a matrix multiplication on tensor cores
 /// (docs/benchmarks.md).
-constexpr std::int64_t kMostSkinnyRows = 2;
+constexpr std::int64_t kMaxSkinnyRows = 2;
 
 /// How the outputs of one part lie in the grid of the kernel.
 struct SkinnyPart {
@@ -25,7 +25,7 @@ struct SkinnyPart {
 
 /// What the kernel of skinny_linear() is given.
 struct SkinnyArgs {
-  static constexpr int kMostParts = 4;
+  static constexpr int kMaxParts = 4;
 
   const void* x = nullptr;  ///< float32, or narrow: of the type of the weights
   bool narrow_x = false;
@@ -39,7 +39,7 @@ struct SkinnyArgs {
   bool accumulate = false;
   std::int32_t scale_shift = 31;   ///< column k has scale k >> scale_shift of its row ...
   std::int32_t scales_of_row = 1;  ///< ... among these
-  SkinnyPart parts[kMostParts];
+  SkinnyPart parts[kMaxParts];
 };
 
 /// Outputs of a block: the rows of the weights that its warps stream side by side.

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kThreads = 128;
 constexpr int kWarps = kThreads / kWarpSize;
-constexpr float kMostInt8 = 127.0F;
+constexpr float kMaxInt8 = 127.0F;
 
 __device__ std::uint8_t fp8_of(float x) {
   constexpr std::uint8_t kNan = 0x7F;
@@ -34,8 +34,8 @@ __device__ void store_int8(const float* row, std::int64_t count, int lane, std::
   }
   finite = __all_sync(kFullWarp, finite ? 1 : 0) != 0;
   highest = warp_max(highest);
-  const bool zero = !finite || highest < KvCacheView::kLeastInt8Highest;
-  const float inverse = zero ? 0.0F : __fdiv_rn(kMostInt8, highest);
+  const bool zero = !finite || highest < KvCacheView::kMinInt8Highest;
+  const float inverse = zero ? 0.0F : __fdiv_rn(kMaxInt8, highest);
   for (std::int64_t i = lane; i < count; i += kWarpSize) {
     to[i] = zero ? std::int8_t{0} : static_cast<std::int8_t>(__float2int_rn(__fmul_rn(row[i], inverse)));
   }
@@ -43,7 +43,7 @@ __device__ void store_int8(const float* row, std::int64_t count, int lane, std::
   if (!finite) {
     *scale = __int_as_float(0x7FC00000);  // NaN
   } else {
-    *scale = zero ? 0.0F : __fdiv_rn(highest, kMostInt8);
+    *scale = zero ? 0.0F : __fdiv_rn(highest, kMaxInt8);
   }
 }
 

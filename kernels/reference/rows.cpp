@@ -52,14 +52,14 @@ struct Int8Scale {
 };
 
 Int8Scale int8_scale(const float* x, std::int64_t count) {
-  constexpr float kMostInt8 = 127.0F;
+  constexpr float kMaxInt8 = 127.0F;
   if (!std::all_of(x, x + count, [](float v) { return std::isfinite(v); })) {
     return {std::numeric_limits<float>::quiet_NaN(), 0.0F};
   }
   float highest = 0.0F;
   for (std::int64_t i = 0; i < count; ++i) highest = std::max(highest, std::abs(x[i]));
-  if (highest < KvCacheView::kLeastInt8Highest) return {0.0F, 0.0F};
-  return {highest / kMostInt8, kMostInt8 / highest};
+  if (highest < KvCacheView::kMinInt8Highest) return {0.0F, 0.0F};
+  return {highest / kMaxInt8, kMaxInt8 / highest};
 }
 
 // x [head_dim] -> to [kv_heads, block_size, head_dim] and scales [kv_heads, block_size] at (row = head * block_size +

@@ -19,7 +19,7 @@ using testing_support::rounded_to;
 using testing_support::TypedArray;
 
 /// On a GPU more rows go to tensor cores, which take x in the type of the weights.
-constexpr std::int64_t kMostExactRows = 2;
+constexpr std::int64_t kMaxExactRows = 2;
 
 /// One linear call with weights of its own.
 struct LinearCase {
@@ -94,7 +94,7 @@ class LinearTest : public testing_support::OpTest<testing_support::BackendAndDTy
     linear.dtype = dtype();
     linear.fill();
     std::vector<float> x = random_floats(num_tokens * linear.in, 9);
-    const bool rounds = on_cuda() ? num_tokens > kMostExactRows : dots_bf16() && dtype() == DType::bf16;
+    const bool rounds = on_cuda() ? num_tokens > kMaxExactRows : dots_bf16() && dtype() == DType::bf16;
     if (rounds) x = rounded_to(dtype(), x);
     const std::vector<float> actual = run_on(runner_, linear, x);
     const std::vector<float> expected = linear.multiply(x, [](const LinearParams& p) { reference::linear(p); });
@@ -202,7 +202,7 @@ TEST_P(LinearTest, TakesWeightsOfDifferentTypesSideBySide) {
 }
 
 TEST_P(LinearTest, GivesARowTheSameBitsAmongUpToTwoRowsAndToEightThatAreNotAligned) {
-  for (const auto& [in, rows] : {std::pair<std::int64_t, std::int64_t>{523, 8}, {2048, kMostExactRows}}) {
+  for (const auto& [in, rows] : {std::pair<std::int64_t, std::int64_t>{523, 8}, {2048, kMaxExactRows}}) {
     LinearCase linear{.in = in, .out_features = {70, 33}, .dtype = dtype(), .with_bias = true};
     linear.fill();
     const std::int64_t stride = linear.columns() + 3;

@@ -25,7 +25,7 @@ using testing::ContainsRegex;
 using testing::HasSubstr;
 
 constexpr std::int64_t kGib = std::int64_t{1} << 30;
-constexpr auto kMostBlocks = std::numeric_limits<BlockId>::max();
+constexpr auto kMaxBlocks = std::numeric_limits<BlockId>::max();
 
 EngineConfig demo() {
   EngineConfig config;
@@ -49,8 +49,8 @@ TEST(EnginePlan, ASwapSpaceOfMoreBlocksThanCanBeCountedIsBounded) {
     ASSERT_TRUE(config.validate().empty());
     const auto plan = plan_of(config);
     ASSERT_TRUE(plan) << plan.error().message;
-    ASSERT_GT((kGib << 20) / plan->memory.kv_bytes_per_block, kMostBlocks);
-    EXPECT_EQ(plan->num_host_blocks, kMostBlocks);
+    ASSERT_GT((kGib << 20) / plan->memory.kv_bytes_per_block, kMaxBlocks);
+    EXPECT_EQ(plan->num_host_blocks, kMaxBlocks);
   }
 }
 

@@ -14,10 +14,10 @@ namespace pagoda::http::ollama {
 namespace {
 
 constexpr double kUsPerS = 1e6;
-constexpr double kMostSeconds = 10.0 * 365 * 86400;  // longer is for ever
+constexpr double kMaxSeconds = 10.0 * 365 * 86400;  // longer is for ever
 
 TimeUs of_seconds(double seconds) {
-  if (seconds < 0 || seconds > kMostSeconds) return model_pool::kForever;
+  if (seconds < 0 || seconds > kMaxSeconds) return model_pool::kForever;
   return std::llround(seconds * kUsPerS);
 }
 

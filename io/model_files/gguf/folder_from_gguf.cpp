@@ -53,7 +53,7 @@ const char* safetensors_type(GgmlType type) {
 std::optional<ordered_json> llama3_scaling(const json& config, const std::vector<double>& factors) {
   constexpr double kTolerance = 1e-5;  // files have what was computed in float64 or float32
   constexpr std::int64_t kUsualPositions = 8192;
-  constexpr std::int64_t kMostPositions = std::int64_t{1} << 24;
+  constexpr std::int64_t kMaxPositions = std::int64_t{1} << 24;
   const double most = *std::ranges::max_element(factors);
   if (most == 1.0) return ordered_json();
   layers::RotaryShape shape{.rotary_dim = 2 * std::ssize(factors),
@@ -67,7 +67,7 @@ std::optional<ordered_json> llama3_scaling(const json& config, const std::vector
   };
   std::int64_t positions = kUsualPositions;
   for (std::int64_t other = 2; !fits(positions); other *= 2) {
-    if (other > kMostPositions) return std::nullopt;
+    if (other > kMaxPositions) return std::nullopt;
     positions = other;
   }
   return ordered_json{{"rope_type", "llama3"},

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kBlock = 32;        ///< elements of the older types' blocks
 constexpr int kSuperBlock = 256;  ///< of the others
-constexpr int kMostGroups = 16;   ///< of a block
+constexpr int kMaxGroups = 16;   ///< of a block
 
 /// Unsigned integers of a few bits in the bytes of a block, which come in runs: the lowest bits of a run's bytes are
 /// its first integers, one byte after the other, then come the next bits.
@@ -53,8 +53,8 @@ float float_at(const std::uint8_t* block, int offset) {
 struct Grids {
   float scale = 0;
   float min = 0;
-  std::array<std::int8_t, kMostGroups> factors;      ///< per group, of a factored format
-  std::array<std::int8_t, kMostGroups> min_factors;  ///< likewise
+  std::array<std::int8_t, kMaxGroups> factors;      ///< per group, of a factored format
+  std::array<std::int8_t, kMaxGroups> min_factors;  ///< likewise
 };
 
 // Readers of Grids, by the place and the kind of a block's scales.
@@ -82,7 +82,7 @@ void read_q2_k(const std::uint8_t* block, Grids& grids) {
 void read_signed_six_bits(const std::uint8_t* block, float d, const Fields& low, const Fields& high, int count,
                           Grids& grids) {
   grids.scale = d;
-  std::array<std::uint8_t, kMostGroups> factors{};
+  std::array<std::uint8_t, kMaxGroups> factors{};
   add_fields(block, low, count, 0, factors.data());
   add_fields(block, high, count, 4, factors.data());
   for (std::size_t i = 0; i < factors.size(); ++i) grids.factors[i] = static_cast<std::int8_t>(factors[i] - 32);
@@ -243,8 +243,8 @@ std::string supported_ggml_types() {
 }
 
 ScaleRange range_of_scales(GgmlType type, std::span<const std::byte> blocks) {
-  constexpr float kLeastFloat16 = 0x1p-24F;  // and above it all powers of two up to the next
-  constexpr float kMostFloat16 = 0x1p15F;
+  constexpr float kMinFloat16 = 0x1p-24F;  // and above it all powers of two up to the next
+  constexpr float kMaxFloat16 = 0x1p15F;
   constexpr float kLargestValue = 12;
   constexpr std::uint8_t kNotANumber = 255;
   const Layout& layout = checked_layout(type, 0);
@@ -255,7 +255,7 @@ ScaleRange range_of_scales(GgmlType type, std::span<const std::byte> blocks) {
   for (std::size_t left = blocks.size(); left > 0; left -= block_bytes, block += block_bytes) {
     Grids grids;
     read_power_of_two(block, grids);
-    if (grids.scale == 0 || (grids.scale >= kLeastFloat16 && grids.scale <= kMostFloat16)) continue;
+    if (grids.scale == 0 || (grids.scale >= kMinFloat16 && grids.scale <= kMaxFloat16)) continue;
     range = ScaleRange::float32;
     if (block[0] == kNotANumber) return ScaleRange::none;
     if (std::isfinite(grids.scale * kLargestValue)) continue;

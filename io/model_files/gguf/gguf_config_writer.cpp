@@ -22,7 +22,7 @@ using layers::RopeScaling;
 using models::GatedDecoderConfig;
 using models::PlainDecoderConfig;
 
-constexpr std::size_t kMostBytesOfConfig = std::size_t{16} << 20;
+constexpr std::size_t kMaxBytesOfConfig = std::size_t{16} << 20;
 
 using ReadGated = GatedDecoderConfig (*)(models::ConfigSource& config);
 constexpr std::array<std::pair<std::string_view, ReadGated>, 7> kGatedFamilies{{
@@ -183,7 +183,7 @@ class ConfigWriter {
 
 Result<GgufConfig> write_gguf_config(const std::filesystem::path& folder, GgufMetadata& metadata) {
   const std::filesystem::path path = folder / "config.json";
-  const auto root = read_json_file(path, kMostBytesOfConfig, ErrorCode::bad_config);
+  const auto root = read_json_file(path, kMaxBytesOfConfig, ErrorCode::bad_config);
   if (!root) return fail(root.error());
   if (!root->is_object()) return fail(ErrorCode::bad_config, path.string() + ": is not a JSON object");
   ConfigReader reader(*root, path.string());

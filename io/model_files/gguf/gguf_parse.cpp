@@ -29,7 +29,7 @@ struct As {
   using Stored = StoredType;
   using Kept = KeptType;
   /// Of a string that is its length, the least that it takes.
-  static constexpr std::size_t kLeastBytes =
+  static constexpr std::size_t kMinBytes =
       std::is_same_v<Stored, std::string_view> ? sizeof(std::uint64_t) : sizeof(Stored);
 };
 
@@ -233,7 +233,7 @@ class Parser {
     std::uint64_t count = 0;
     if (!read(type) || !read(count)) return false;
     return visit_type(type, [&]<class Type>(Type) {
-      if (!has(count, Type::kLeastBytes)) return false;
+      if (!has(count, Type::kMinBytes)) return false;
       auto& items = value.emplace<std::vector<typename Type::Kept>>();
       items.reserve(static_cast<std::size_t>(count));
       for (std::uint64_t i = 0; i < count; ++i) {

@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kMostConfigBytes = std::size_t{16} << 20;
+constexpr std::size_t kMaxPartConfigBytes = std::size_t{16} << 20;
 constexpr std::string_view kModelConfig = "config.json";
 
 /// Whether a file of the model's folder is neither weights nor config.json.
@@ -59,7 +59,7 @@ Result<FolderParts> folder_parts_of_folder(const fs::path& model, const Checkpoi
   }
   const fs::path path = model / kModelConfig;
   // Checked as JSON is checked everywhere; then read again in its own order.
-  const auto checked = read_json_file(path, kMostConfigBytes, ErrorCode::bad_config);
+  const auto checked = read_json_file(path, kMaxPartConfigBytes, ErrorCode::bad_config);
   if (!checked) return fail(checked.error());
   FolderParts parts;
   std::ifstream file(path);

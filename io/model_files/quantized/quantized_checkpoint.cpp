@@ -30,14 +30,14 @@ bool is_attention_scale(std::string_view name) {
 /// such tensor, or it says more than they hold.
 std::optional<std::int64_t> packed_elements(const Checkpoint& checkpoint, std::string_view packed_name,
                                             std::int64_t num_words) {
-  constexpr std::int64_t kMostOfWord = 8;
+  constexpr std::int64_t kMaxOfWord = 8;
   const auto shape = checkpoint.stored(std::string(module_of(packed_name, ".weight_packed")) + ".weight_shape");
   if (!shape || shape->dtype != "I64" || shape->data.size() != 2 * sizeof(std::int64_t)) return std::nullopt;
   std::array<std::int64_t, 2> sizes{};
   std::memcpy(sizes.data(), shape->data.data(), sizeof sizes);
   std::int64_t product = 0;
   const bool fits = sizes[0] >= 0 && sizes[1] >= 0 && !__builtin_mul_overflow(sizes[0], sizes[1], &product) &&
-                    product <= num_words * kMostOfWord;
+                    product <= num_words * kMaxOfWord;
   return fits ? std::optional(product) : std::nullopt;
 }
 

@@ -361,7 +361,7 @@ struct TableState {
 };
 
 TableState read_table_state(ModuleReader& module, const char* ending) {
-  constexpr std::int64_t kMostBlock = 1 << 20;
+  constexpr std::int64_t kMaxBlockWidth = 1 << 20;
   const auto stored = module.find(ending);
   const std::string_view text(reinterpret_cast<const char*>(stored->data.data()), stored->data.size());
   const auto json = parse_json(text, ending, ErrorCode::bad_file);
@@ -372,8 +372,8 @@ TableState read_table_state(ModuleReader& module, const char* ending) {
   ConfigReader reader(*json, "JSON");
   const bool is_nested = reader.has("nested_blocksize");
   TableState state;
-  state.block = reader.integer("blocksize", 1, kMostBlock);
-  state.scale_block = reader.integer("nested_blocksize", 1, kMostBlock, 256);
+  state.block = reader.integer("blocksize", 1, kMaxBlockWidth);
+  state.scale_block = reader.integer("nested_blocksize", 1, kMaxBlockWidth, 256);
   if (is_nested) state.scale_offset = reader.number("nested_offset", -1e30);
   const auto shape = nlohmann::json::array({module.rows, module.columns});
   if (const auto* value = reader.find("shape"); value != nullptr && *value != shape) {

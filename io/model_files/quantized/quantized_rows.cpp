@@ -17,9 +17,9 @@ constexpr std::int64_t kPreferredGroup = 128;  // where groups have to be cut
 
 /// Columns that share a scale in kernels when `group` of `columns` do in the file.
 std::optional<std::int64_t> kernel_group(std::int64_t group, std::int64_t columns) {
-  if (group % kGroupStep == 0 && group <= kernels::kMostGroupSize) return group;
+  if (group % kGroupStep == 0 && group <= kernels::kMaxGroupSize) return group;
   if (group % kPreferredGroup == 0) return kPreferredGroup;
-  for (std::int64_t size = kernels::kMostGroupSize; size >= kGroupStep; size -= kGroupStep) {
+  for (std::int64_t size = kernels::kMaxGroupSize; size >= kGroupStep; size -= kGroupStep) {
     if (group % size == 0) return size;
   }
   // A group of the whole row may be cut anywhere: what is filled up belongs to no other group.
@@ -29,9 +29,9 @@ std::optional<std::int64_t> kernel_group(std::int64_t group, std::int64_t column
 
 /// Whether float16 has the scale with the relative error of its rounding, 2^-11, or exactly.
 bool fits_float16(float scale) {
-  constexpr float kLeastNormal = 0x1p-14F;
+  constexpr float kMinNormal = 0x1p-14F;
   const float rounded = to_float(to_f16(scale));
-  return rounded == scale || (std::isfinite(rounded) && std::abs(scale) >= kLeastNormal);
+  return rounded == scale || (std::isfinite(rounded) && std::abs(scale) >= kMinNormal);
 }
 
 /// Columns sorted by their groups. Empty unless all groups but the last have group_size columns.
@@ -220,11 +220,11 @@ MicroscaledRows::MicroscaledRows(const MicroscaledMatrix& matrix) : matrix_(matr
   bool fits = true;
   // Of half of 2^(exponent - 127). Only beyond these is there anything to know of the weights, which may not be in
   // memory.
-  constexpr int kLeastOfFloat16 = 127 + 1 - 24;
-  constexpr int kMostOfFloat16 = 127 + 1 + 15;
+  constexpr int kMinOfFloat16 = 127 + 1 - 24;
+  constexpr int kMaxOfFloat16 = 127 + 1 + 15;
   for (std::int64_t group = 0; group < matrix_.rows * matrix_.columns / kGroup; ++group) {
     const int exponent = std::to_integer<int>(matrix_.exponents[group]);
-    if (exponent >= kLeastOfFloat16 && exponent <= kMostOfFloat16) continue;
+    if (exponent >= kMinOfFloat16 && exponent <= kMaxOfFloat16) continue;
     const float scale = step(group);
     is_finite_ = is_finite_ && std::isfinite(scale * kLargestValue);
     fits = fits && to_float(to_f16(scale)) == scale;

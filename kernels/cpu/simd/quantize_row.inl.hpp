@@ -99,7 +99,7 @@ void quantize_group(const float* x, std::int64_t size, std::int8_t* q, float& sc
 inline const float* group_at(const QuantizeRowArgs& args, std::int64_t k, float* copy) {
   const float* x = args.x + k;
   const std::int64_t columns = std::min(args.columns - k, args.group_size);
-  if (columns < args.group_size) std::memset(copy, 0, kMostGroupSize * sizeof(float));
+  if (columns < args.group_size) std::memset(copy, 0, kMaxGroupSize * sizeof(float));
   if (args.order != nullptr) {
     for (std::int64_t i = 0; i < columns; ++i) copy[i] = args.x[args.order[k + i]];
     x = copy;
@@ -117,7 +117,7 @@ void quantize_row_of(const QuantizeRowArgs& args) {
   std::int64_t group = 0;
   std::int32_t sum_of_q = 0;
   for (std::int64_t k = 0; k < args.columns; k += args.group_size, ++group) {
-    float copy[kMostGroupSize];
+    float copy[kMaxGroupSize];
     const float* const x = group_at(args, k, copy);
     quantize_group<D, bounds_pairs>(x, args.group_size, args.q + k * D::kXBytes, args.scales[group], sum_of_q);
     // Unsigned: in a row that is not finite the sum is any integer, and the scale makes every result NaN.

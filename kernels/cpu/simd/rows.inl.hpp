@@ -120,7 +120,7 @@ void narrow(const float* src, std::int64_t count, DType dtype, void* dst) {
 }
 
 float quantize(const float* src, std::int64_t count, std::int8_t* dst) {
-  constexpr float kMostInt8 = 127.0F;
+  constexpr float kMaxInt8 = 127.0F;
   Vec magnitudes = zero();
   Vec not_finite = zero();  // NaN in a lane that has seen a value that is not finite
   for (std::int64_t i = 0; i < count; i += kLanes) {
@@ -130,11 +130,11 @@ float quantize(const float* src, std::int64_t count, std::int8_t* dst) {
   }
   const float largest = highest(magnitudes);
   const bool is_finite = sum(not_finite) == 0.0F;
-  if (!is_finite || largest < KvCacheView::kLeastInt8Highest) {
+  if (!is_finite || largest < KvCacheView::kMinInt8Highest) {
     std::memset(dst, 0, static_cast<std::size_t>(count));
     return is_finite ? 0.0F : __builtin_nanf("");
   }
-  const Vec inverse = set1(kMostInt8 / largest);
+  const Vec inverse = set1(kMaxInt8 / largest);
   std::int64_t i = 0;
   for (; i + kLanes <= count; i += kLanes) store_int8(dst + i, load(src + i) * inverse);
   if (i < count) {
@@ -142,7 +142,7 @@ float quantize(const float* src, std::int64_t count, std::int8_t* dst) {
     store_int8(rest, load_first(src + i, count - i) * inverse);
     std::memcpy(dst + i, rest, static_cast<std::size_t>(count - i));
   }
-  return largest / kMostInt8;
+  return largest / kMaxInt8;
 }
 
 /// out[i] = f(i-th vectors of a row), whole vectors and the rest alike. `f(load)` gets a function that loads a

@@ -145,7 +145,7 @@ inline void add_values(const ValuesStreamArgs& args, std::int64_t column) {
 /// The widest piece of a value whose sums for all rows stay in registers.
 constexpr int value_vectors(int rows) {
   int vectors = 8;
-  while (vectors > 1 && rows * vectors > kMostSums) vectors /= 2;
+  while (vectors > 1 && rows * vectors > kMaxSums) vectors /= 2;
   return vectors;
 }
 
@@ -164,9 +164,9 @@ void values_stream_columns(const ValuesStreamArgs& args) {
 /// from the first-level cache.
 template <DType dtype, int rows, int vectors>
 void values_stream_rows(const ValuesStreamArgs& args) {
-  constexpr int kPasses = (rows * vectors + kMostSums - 1) / kMostSums;
+  constexpr int kPasses = (rows * vectors + kMaxSums - 1) / kMaxSums;
   constexpr int kAtOnce = (rows + kPasses - 1) / kPasses;
-  static_assert(kAtOnce * vectors <= kMostSums);
+  static_assert(kAtOnce * vectors <= kMaxSums);
   const auto some_rows = [&](int first, int count) {
     ValuesStreamArgs some = args;
     some.p = args.p + first * args.p_pitch;

@@ -20,7 +20,7 @@ constexpr int kPackingRows = 0;
 constexpr int kTallRows = 0;
 constexpr int kTallTile = 0;
 constexpr int kWideStreamRows = 4;
-constexpr int kMostSums = 12;  // that stay in registers beside a few other vectors
+constexpr int kMaxSums = 12;  // that stay in registers beside a few other vectors
 constexpr bool kDotsBf16 = false;
 constexpr CpuIsa kIsa = CpuIsa::avx2;
 

@@ -20,7 +20,7 @@ constexpr int kStreamVectors = 2;
 constexpr int kPackingRows = 5;
 constexpr int kTallTile = 16;  // 16 sums, 4 vectors of w, 1 widened, 1 broadcast
 constexpr int kWideStreamRows = 5;
-constexpr int kMostSums = 24;  // that stay in registers beside a few other vectors
+constexpr int kMaxSums = 24;  // that stay in registers beside a few other vectors
 #if defined(__AVX512BF16__)
 constexpr bool kDotsBf16 = true;
 constexpr int kTallRows = 96;

@@ -21,7 +21,7 @@ constexpr int kPackingRows = 0;
 constexpr int kTallRows = 0;
 constexpr int kTallTile = 0;
 constexpr int kWideStreamRows = 5;
-constexpr int kMostSums = 24;  // that stay in registers beside a few other vectors
+constexpr int kMaxSums = 24;  // that stay in registers beside a few other vectors
 constexpr bool kDotsBf16 = false;
 constexpr CpuIsa kIsa = CpuIsa::neon;
 

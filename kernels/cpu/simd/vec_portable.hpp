@@ -22,7 +22,7 @@ constexpr int kPackingRows = 0;
 constexpr int kTallRows = 0;
 constexpr int kTallTile = 0;
 constexpr int kWideStreamRows = 4;
-constexpr int kMostSums = 8;  // that stay in registers beside a few other vectors
+constexpr int kMaxSums = 8;  // that stay in registers beside a few other vectors
 constexpr bool kDotsBf16 = false;
 constexpr CpuIsa kIsa = CpuIsa::scalar;
 

@@ -16,7 +16,7 @@ std::string_view bytes_of(TokenId token) {
 TEST(FewTokens, AreAllOfAMaskOrNone) {
   EXPECT_EQ(few_tokens(std::vector<std::uint32_t>{0, 0}), TokenIds());
   EXPECT_EQ(few_tokens(std::vector<std::uint32_t>{0, 1U << 31U | 1U}), (TokenIds{32, 63}));
-  EXPECT_EQ(few_tokens(std::vector<std::uint32_t>{0, ~0U}).size(), kMostAlternatives);
+  EXPECT_EQ(few_tokens(std::vector<std::uint32_t>{0, ~0U}).size(), kMaxAlternatives);
   EXPECT_EQ(few_tokens(std::vector<std::uint32_t>{1, ~0U}), TokenIds());
 }
 
@@ -34,7 +34,7 @@ TEST(LikelyToken, IsElseTheOneThatHasFollowedBefore) {
   EXPECT_EQ(likely_token(TokenIds{5, 7}, TokenIds{3, 5, 3, 7, 3}, bytes_of), 7) << "the last time";
   EXPECT_EQ(likely_token(TokenIds{5, 7}, TokenIds{3, 5, 3, 4, 3}, bytes_of), 5) << "of those that may follow now";
   EXPECT_EQ(likely_token(TokenIds{5, 7}, TokenIds{5, 3}, bytes_of), std::nullopt);
-  TokenIds far(kMostLookedBack, 1);
+  TokenIds far(kMaxLookedBack, 1);
   far.insert(far.begin(), {3, 5});
   far.back() = 3;
   EXPECT_EQ(likely_token(TokenIds{5, 7}, far, bytes_of), std::nullopt) << "too far back";

@@ -207,14 +207,14 @@ class Server {
 };
 
 TEST(LateMasks, AStreamBesideSixtyHostileGrammarsHasATokenInEachStep) {
-  constexpr std::int64_t kMostTokens = 100;
+  constexpr std::int64_t kMaxTokens = 100;
   Server alone;
-  alone.add(1, nullptr, kMostTokens);
+  alone.add(1, nullptr, kMaxTokens);
   alone.run();
   Server beside;
   beside.steps_of_late_job = 1'000'000;  // the threads come to nothing
-  for (RequestId k = 0; k < 60; ++k) beside.add(2 + k, hostile_regex(static_cast<int>(k)).c_str(), kMostTokens);
-  beside.add(1, nullptr, kMostTokens);
+  for (RequestId k = 0; k < 60; ++k) beside.add(2 + k, hostile_regex(static_cast<int>(k)).c_str(), kMaxTokens);
+  beside.add(1, nullptr, kMaxTokens);
   while (beside.num_ended[1] == 0) ASSERT_TRUE(beside.step());
   EXPECT_GT(beside.num_late_jobs(), 30U) << "the grammars must take long";
   EXPECT_LE(beside.num_steps, alone.num_steps + 1);

@@ -202,7 +202,7 @@ TEST(PriorityQueue, WaitingLongEnoughOvertakesABetterPriority) {
 }
 
 TEST(PriorityQueue, TheWidestPrioritiesAndTheLongestIntervalDoNotOverflow) {
-  const auto queue = make_waiting_queue(SchedulingPolicy::priority, kMostAgingSeconds);
+  const auto queue = make_waiting_queue(SchedulingPolicy::priority, kMaxAgingSeconds);
   queue->push(entry(1, std::numeric_limits<std::int64_t>::max()));
   queue->push(entry(2, std::numeric_limits<std::int64_t>::max() - 1));
   queue->push(entry(3, std::numeric_limits<std::int64_t>::min()));
@@ -293,9 +293,9 @@ TEST(Scheduling, PromptsTakeALimitedTimeOfAStepInWhichOthersDecode) {
   EXPECT_EQ(tokens_of_a_mixed_step(0, 20), 520) << "no limit";
   EXPECT_NEAR(static_cast<double>(tokens_of_a_mixed_step(100'000, 20)), 120, 10)
       << "what every step takes does not count";
-  EXPECT_EQ(tokens_of_a_mixed_step(1'000, 30), 30 + kLeastChunk);
+  EXPECT_EQ(tokens_of_a_mixed_step(1'000, 30), 30 + kMinChunk);
   EXPECT_EQ(tokens_of_a_mixed_step(1'000, 60), 60 + 60 / (kPromptShare - 1) + 1) << "nobody pauses";
-  EXPECT_EQ(tokens_of_a_mixed_step(1'000, 3), kLeastBatch);
+  EXPECT_EQ(tokens_of_a_mixed_step(1'000, 3), kMinBatch);
   EXPECT_EQ(tokens_of_a_mixed_step(1'000'000, 20), 520) << "all in time";
   EXPECT_NEAR(static_cast<double>(tokens_of_a_mixed_step(1'000'000, 20, true, 2)), 90, 15)
       << "20 decodes take 120 ms, so 200 ms have room for being late";

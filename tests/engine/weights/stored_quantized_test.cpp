@@ -176,7 +176,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(StoredQuantizedWeights, AreNeverDequantisedAsAWhole) {
   constexpr std::int64_t kManyRows = 16392;  // 64 MiB as float32, the last panel not full
   constexpr std::int64_t kManyColumns = 1024;
-  constexpr std::size_t kMostBeside = std::size_t{34} << 20;  // what is dequantised, and a piece of WeightMemory's
+  constexpr std::size_t kMaxBeside = std::size_t{34} << 20;  // what is dequantised, and a piece of WeightMemory's
   const QuantizedFormat format{.bits = 4, .group_size = 32};
   const QuantizedWaves stored(format);
   for (const char* quantize : {"none", "int8"}) {
@@ -184,7 +184,7 @@ TEST(StoredQuantizedWeights, AreNeverDequantisedAsAWhole) {
     const LoadedWeights weights(stored, weight_policy("bfloat16", quantize), device);
     const auto linear = weights.linear("up_proj", kManyRows, kManyColumns);
     ASSERT_TRUE(linear) << linear.error().message;
-    EXPECT_LT(device->peak_bytes(), static_cast<std::size_t>(weights.copied_bytes()) + kMostBeside) << quantize;
+    EXPECT_LT(device->peak_bytes(), static_cast<std::size_t>(weights.copied_bytes()) + kMaxBeside) << quantize;
     for (const std::int64_t row : {std::int64_t{0}, std::int64_t{2047}, std::int64_t{2048}, kManyRows - 1}) {
       for (const std::int64_t column : {std::int64_t{0}, kManyColumns - 1}) {
         const float wanted = QuantizedWaves::weight(format, row, column);

@@ -82,9 +82,9 @@ std::optional<std::string> random_answer(const grammar::SharedGrammar& grammar, 
       return std::nullopt;
     }
   }
-  constexpr std::size_t kMostBytes = 3000;
+  constexpr std::size_t kMaxBytes = 3000;
   std::string text = begin;
-  while (text.size() < kMostBytes) {
+  while (text.size() < kMaxBytes) {
     const TokenIds ids = test::allowed(matcher);
     if (ids.empty()) return std::nullopt;
     const bool may_end = std::ranges::find(ids, test::kWordEnd) != ids.end();

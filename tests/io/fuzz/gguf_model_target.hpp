@@ -49,7 +49,7 @@ class DescribedGgufs {
   }
 
  private:
-  static constexpr std::size_t kMostFiles = 4;
+  static constexpr std::size_t kMaxFiles = 4;
 
   static std::string_view take_word(std::string_view& line) {
     const std::size_t end = std::min(line.find(' '), line.size());
@@ -94,7 +94,7 @@ class DescribedGgufs {
         return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '.';
       };
       std::erase_if(name, [&](char c) { return !is_plain(c); });
-      if (files_.size() < kMostFiles && !name.empty() && name.front() != '.') files_.emplace_back(name, GgufWriter());
+      if (files_.size() < kMaxFiles && !name.empty() && name.front() != '.') files_.emplace_back(name, GgufWriter());
       return;
     }
     if (files_.empty()) files_.emplace_back("m.gguf", GgufWriter());
@@ -117,16 +117,16 @@ class DescribedGgufs {
   }
 
   static void add_tensor(std::string_view line, GgufWriter& file) {
-    constexpr std::uint64_t kMostBytes = 64 << 10;
+    constexpr std::uint64_t kMaxBytes = 64 << 10;
     const std::string name = text_of(take_word(line));
     const auto type = number_of<std::uint32_t>(take_word(line));
     std::vector<std::uint64_t> shape;
     std::uint64_t bytes = sizeof(float);
     while (!line.empty() && shape.size() < 5) {
       shape.push_back(number_of<std::uint64_t>(take_word(line)));
-      bytes = shape.back() > kMostBytes ? kMostBytes + 1 : std::min(bytes * shape.back(), kMostBytes + 1);
+      bytes = shape.back() > kMaxBytes ? kMaxBytes + 1 : std::min(bytes * shape.back(), kMaxBytes + 1);
     }
-    file.add_tensor(name, type, shape, std::string(bytes > kMostBytes ? 0 : bytes, '\0'));
+    file.add_tensor(name, type, shape, std::string(bytes > kMaxBytes ? 0 : bytes, '\0'));
   }
 
   std::vector<std::pair<std::string, GgufWriter>> files_;
@@ -151,9 +151,9 @@ inline void try_as_folder(const std::shared_ptr<const GgufFile>& file) {
 /// Reads the files that `description` tells of as a model. Whatever they are, there are one-line errors or parts of a
 /// model that work.
 inline void try_gguf_model(std::string_view description) {
-  constexpr std::size_t kMostBytes = std::size_t{1} << 18;
+  constexpr std::size_t kMaxBytes = std::size_t{1} << 18;
   static const FuzzFolder folder;
-  if (description.empty() || description.size() > kMostBytes) return;
+  if (description.empty() || description.size() > kMaxBytes) return;
   folder.clear();
   const DescribedGgufs described(description);
   const auto file = GgufFile::open(described.write(folder));

@@ -18,7 +18,7 @@ namespace pagoda::io::testing {
 /// the next such line is its content, or for NAME.safetensors its header, which SIZE zeros follow.
 inline void write_described_files(std::string_view description, const FuzzFolder& folder) {
   constexpr std::string_view kMark = "=== ";
-  constexpr std::size_t kMostZeros = 1 << 16;
+  constexpr std::size_t kMaxZeros = 1 << 16;
   const auto is_plain = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
            c == '.';
@@ -37,7 +37,7 @@ inline void write_described_files(std::string_view description, const FuzzFolder
     description.remove_prefix(std::min(next == description.npos ? next : next + 1, description.size()));
     if (name.empty() || name.front() == '.' || !std::ranges::all_of(name, is_plain)) continue;
     if (name.ends_with(".safetensors")) {
-      folder.write(name, test::safetensors_file(content, std::min(zeros, kMostZeros)));
+      folder.write(name, test::safetensors_file(content, std::min(zeros, kMaxZeros)));
     } else {
       folder.write(name, content);
     }

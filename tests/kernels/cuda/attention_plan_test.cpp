@@ -136,7 +136,7 @@ TEST(AttentionPlan, FewQueryRowsOfALongContextAreSharedAmongThreadBlocks) {
   EXPECT_LE(plan.scratch_bytes, kAttentionScratchBytes);
   EXPECT_EQ(plan_attention(shape, 1000).whole_shares, 1) << "without scratch";
 
-  shape.max_context_len = kLeastShareTokens;
+  shape.max_context_len = kMinShareTokens;
   EXPECT_EQ(plan_attention(shape, kAttentionScratchBytes).whole_shares, 1);
   shape.num_tokens = shape.max_query_len = shape.max_context_len = 4096;
   EXPECT_EQ(plan_attention(shape, kAttentionScratchBytes).whole_shares, 1);
@@ -190,9 +190,9 @@ TEST(AttentionPlan, SharedMemoryFitsEveryGpuAndPartitionsAreWholeTiles) {
     EXPECT_EQ(padded_head_dim(dim - 8), dim);
     for (const std::size_t stored_bytes : {1, 2}) {
       for (std::int32_t rows = 1; rows <= kNarrowRows; ++rows) {
-        EXPECT_LE(narrow_shared_bytes(dim, stored_bytes, rows), kMostSharedBytes) << dim << " " << rows;
+        EXPECT_LE(narrow_shared_bytes(dim, stored_bytes, rows), kMaxSharedBytes) << dim << " " << rows;
       }
-      EXPECT_LE(wide_shared_bytes(dim, stored_bytes), kMostSharedBytes);
+      EXPECT_LE(wide_shared_bytes(dim, stored_bytes), kMaxSharedBytes);
     }
   }
   const std::int32_t least = 1 << partition_shift(1);
@@ -208,7 +208,7 @@ TEST(AttentionPlan, ThePlainKernelTakesFewerRowsOfLargerHeadsUntilNoneFits) {
   EXPECT_EQ(plain_rows(100000), 0);
   for (std::int64_t dim = 1; dim < 12000; dim += 97) {
     if (plain_rows(dim) > 0) {
-      EXPECT_LE(plain_shared_bytes(dim, plain_rows(dim)), kMostSharedBytes);
+      EXPECT_LE(plain_shared_bytes(dim, plain_rows(dim)), kMaxSharedBytes);
     }
   }
 }

@@ -83,7 +83,7 @@ TEST(LinearShapes, QuantisedRowsAreFilledUpToTilesAndSteps) {
 }
 
 TEST(LinearShapes, PiecesOfColumnsFindTheirGroupWithoutADivision) {
-  for (std::int64_t size = 16; size <= kMostGroupSize; size += 16) {
+  for (std::int64_t size = 16; size <= kMaxGroupSize; size += 16) {
     const Groups groups = groups_of(size, 1);
     const bool halves = grouping_of(size) == Grouping::by_halves;
     EXPECT_EQ(halves, size % 32 != 0);

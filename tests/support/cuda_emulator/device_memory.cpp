@@ -26,7 +26,7 @@ class Memory {
     if (type == cudaMemoryTypeDevice && device_bytes_ + bytes > options().memory_bytes) {
       return cudaErrorMemoryAllocation;
     }
-    if (bytes > kMostBytes) return cudaErrorMemoryAllocation;
+    if (bytes > kMaxBytes) return cudaErrorMemoryAllocation;
     auto block = std::make_unique<GuardedBlock>(bytes);
     if (block->data() == nullptr) return cudaErrorMemoryAllocation;
     *data = block->data();
@@ -82,7 +82,7 @@ class Memory {
   }
 
  private:
-  static constexpr std::size_t kMostBytes = std::size_t{1} << 40;
+  static constexpr std::size_t kMaxBytes = std::size_t{1} << 40;
 
   std::mutex mutex_;
   std::map<const std::byte*, Allocation> allocations_;

@@ -18,8 +18,8 @@ namespace cuda_emulator {
 namespace {
 
 constexpr std::size_t kSharedBytes = std::size_t{48} << 10;
-constexpr std::size_t kMostSharedBytes = std::size_t{227} << 10;
-constexpr unsigned int kMostThreads = 1024;
+constexpr std::size_t kMaxSharedBytes = std::size_t{227} << 10;
+constexpr unsigned int kMaxThreads = 1024;
 constexpr int kNumMultiprocessors = 4;
 
 struct Device {
@@ -120,11 +120,11 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int index) {
   std::snprintf(properties->name, sizeof(properties->name), "emulated");
   properties->totalGlobalMem = options().memory_bytes;
   properties->sharedMemPerBlock = kSharedBytes;
-  properties->sharedMemPerBlockOptin = kMostSharedBytes;
+  properties->sharedMemPerBlockOptin = kMaxSharedBytes;
   properties->major = 9;
   properties->minor = 0;
   properties->multiProcessorCount = kNumMultiprocessors;
-  properties->maxThreadsPerBlock = kMostThreads;
+  properties->maxThreadsPerBlock = kMaxThreads;
   properties->l2CacheSize = 1 << 20;
   return result(cudaSuccess);
 }
@@ -134,7 +134,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
       *value = static_cast<int>(kSharedBytes);
       break;
     case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-      *value = static_cast<int>(kMostSharedBytes);
+      *value = static_cast<int>(kMaxSharedBytes);
       break;
     case cudaDevAttrMultiProcessorCount:
       *value = kNumMultiprocessors;
@@ -306,8 +306,8 @@ cudaError_t enqueue_kernel(const cudaLaunchConfig_t& config, const void* kernel,
     return shape.x >= 1 && shape.y >= 1 && shape.z >= 1 && shape.x <= x && shape.y <= y && shape.z <= z;
   };
   const dim3 block = config.blockDim;
-  if (!fits(config.gridDim, 0x7FFFFFFF, 65535, 65535) || !fits(block, kMostThreads, kMostThreads, 64) ||
-      block.x * block.y * block.z > kMostThreads) {
+  if (!fits(config.gridDim, 0x7FFFFFFF, 65535, 65535) || !fits(block, kMaxThreads, kMaxThreads, 64) ||
+      block.x * block.y * block.z > kMaxThreads) {
     return result(cudaErrorInvalidConfiguration);
   }
   Options run_options;
@@ -335,7 +335,7 @@ cudaError_t enqueue_kernel(const cudaLaunchConfig_t& config, const void* kernel,
 
 cudaError_t set_function_attribute(const void* kernel, cudaFuncAttribute attribute, int value) {
   if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return result(cudaSuccess);
-  if (value < 0 || static_cast<std::size_t>(value) > kMostSharedBytes) return result(cudaErrorInvalidValue);
+  if (value < 0 || static_cast<std::size_t>(value) > kMaxSharedBytes) return result(cudaErrorInvalidValue);
   {
     const std::lock_guard lock(device().mutex);
     device().shared_limits[kernel] = static_cast<std::size_t>(value);
@@ -344,9 +344,9 @@ cudaError_t set_function_attribute(const void* kernel, cudaFuncAttribute attribu
 }
 
 cudaError_t count_active_blocks(int* blocks, const void*, int block_threads, std::size_t dynamic_bytes) {
-  if (block_threads < 1 || dynamic_bytes > kMostSharedBytes) return result(cudaErrorInvalidValue);
+  if (block_threads < 1 || dynamic_bytes > kMaxSharedBytes) return result(cudaErrorInvalidValue);
   *blocks = std::max(
-      1, std::min(2048 / block_threads, dynamic_bytes == 0 ? 16 : static_cast<int>(kMostSharedBytes / dynamic_bytes)));
+      1, std::min(2048 / block_threads, dynamic_bytes == 0 ? 16 : static_cast<int>(kMaxSharedBytes / dynamic_bytes)));
   return result(cudaSuccess);
 }
 
