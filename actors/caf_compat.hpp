@@ -23,7 +23,7 @@
 #include <caf/typed_event_based_actor.hpp>
 #include <caf/typed_response_promise.hpp>
 
-#include "actors/insist.hpp"
+#include "actors/retry_on_bad_alloc.hpp"
 #ifdef CAF_VERSION_MAJOR
 #include <caf/anon_mail.hpp>
 #include <caf/init_global_meta_objects.hpp>
@@ -203,7 +203,7 @@ void end_now(const Handle& whom) {
   const auto receiver = caf::actor_cast<caf::actor>(whom);
   if (!receiver) return;
   happens_before::sent();
-  insist([&] {
+  retry_on_bad_alloc([&] {
     caf::exit_msg message{receiver.address(), caf::exit_reason::user_shutdown};
 #ifdef CAF_VERSION_MAJOR
     caf::anon_mail(std::move(message)).urgent().send(receiver);

@@ -11,7 +11,7 @@ namespace pagoda::actors {
 /// There may be no memory for it at once.
 template <class Owner, class MakeError>
 void tell_of_failure(const caf::actor_addr& owner, const MakeError& make_error, bool in_vain, bool memory_lost) {
-  insist([&] {
+  retry_on_bad_alloc([&] {
     if (const auto alive = caf::actor_cast<Owner>(owner)) {
       send_anonymously(alive, DeviceFailed{make_error(), in_vain, memory_lost});
     }

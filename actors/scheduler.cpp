@@ -62,7 +62,7 @@ scheduling::MaskThreads& mask_threads(Self self) {
     constexpr int kMaxThreads = 8;
     const int num_threads = std::clamp(kernels::usable_cpus().default_threads() / kCpusOfThread, 1, kMaxThreads);
     const auto notify = [me = caf::actor_cast<caf::actor_addr>(self)] {
-      insist([&] {
+      retry_on_bad_alloc([&] {
         if (const auto alive = caf::actor_cast<SchedulerActor>(me)) send_anonymously(alive, MasksAnswered{});
       });
     };

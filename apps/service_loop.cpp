@@ -45,7 +45,7 @@ void ServiceLoop::log_stats_every(double seconds) {
 int ServiceLoop::run() {
   await_signal();
   actors::when_ended(engines_.supervisor, [this, loop = loop_] {
-    actors::insist([&] { boost::asio::post(*loop, [this] { on_engine_down(); }); });
+    actors::retry_on_bad_alloc([&] { boost::asio::post(*loop, [this] { on_engine_down(); }); });
   });
   keep_alive();
   serving::run_io(*loop_);

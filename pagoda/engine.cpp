@@ -203,7 +203,7 @@ std::vector<Result<RequestResult>> Engine::generate(std::vector<GenerateRequest>
     requests[i].stream = false;
     const auto request = std::make_shared<const GenerateRequest>(std::move(requests[i]));
     const auto deliver = [end, i](const RequestOutput& output) {
-      actors::insist([&] {
+      actors::retry_on_bad_alloc([&] {
         if (output.done) end(i, *output.done);
         if (output.error) end(i, fail(*output.error));
       });

@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "actors/insist.hpp"
+#include "actors/retry_on_bad_alloc.hpp"
 #include "io/device_link/frame_channel.hpp"
 #include "kernels/cpu/oom_kills.hpp"
 
@@ -126,7 +126,7 @@ void ChildProcess::wait_for_end() {
       ::waitid(P_PID, static_cast<id_t>(pid_), &reaped, WEXITED);
     }
     if (events_.on_ended)
-      actors::insist([&] { events_.on_ended(end_of(info, kernels::num_oom_kills() > oom_kills_before)); });
+      actors::retry_on_bad_alloc([&] { events_.on_ended(end_of(info, kernels::num_oom_kills() > oom_kills_before)); });
     return;
   }
 }

@@ -168,7 +168,7 @@ void WorkerProcess::run() {
   } catch (const std::exception& problem) {  // as for want of memory: what it has sent is not known, so it is ended
     spdlog::error("{} is given up: {}", name(), problem.what());
   }
-  actors::insist([&] { listener_.on_end(why_it_ended(end)); });
+  actors::retry_on_bad_alloc([&] { listener_.on_end(why_it_ended(end)); });
 }
 
 bool WorkerProcess::on_frame(std::span<const std::byte> frame) {

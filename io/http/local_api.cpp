@@ -11,7 +11,7 @@
 #include <boost/asio/post.hpp>
 #include <spdlog/spdlog.h>
 
-#include "actors/insist.hpp"
+#include "actors/retry_on_bad_alloc.hpp"
 #include "io/http/api_parts.hpp"
 #include "io/http/exchange.hpp"
 #include "io/serving/or_close.hpp"
@@ -104,7 +104,7 @@ class LocalCall final : public AnswerPeer, public std::enable_shared_from_this<L
 
  private:
   void end() {
-    actors::insist([this] {
+    actors::retry_on_bad_alloc([this] {
       boost::asio::post(io_, [self = shared_from_this()] {
         if (const auto on_end = std::exchange(self->on_end_, nullptr)) on_end(std::move(self->answer_));
       });
@@ -130,7 +130,7 @@ class LocalApi::State {
 
   ~State() {
     parts.context.is_draining = parts.context.is_ending = true;
-    actors::insist([&] {  // the join waits for it
+    actors::retry_on_bad_alloc([&] {  // the join waits for it
       boost::asio::post(io, [this] { close_all(); });
     });
     thread.join();

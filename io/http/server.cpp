@@ -11,7 +11,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <spdlog/spdlog.h>
 
-#include "actors/insist.hpp"
+#include "actors/retry_on_bad_alloc.hpp"
 #include "io/http/connection.hpp"
 #include "io/http/gate.hpp"
 #include "io/http/tls.hpp"
@@ -157,9 +157,9 @@ void Server::begin_drain() {
 
 void Server::shutdown(std::chrono::milliseconds grace) {
   if (!state_->thread.joinable()) return;
-  actors::insist([&] {  // the join waits for it
+  actors::retry_on_bad_alloc([&] {  // the join waits for it
     boost::asio::post(state_->io,
-                      [state = state_.get(), grace] { actors::insist([&] { state->end_connections(grace); }); });
+                      [state = state_.get(), grace] { actors::retry_on_bad_alloc([&] { state->end_connections(grace); }); });
   });
   state_->thread.join();
 }

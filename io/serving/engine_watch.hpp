@@ -13,7 +13,7 @@ class EngineWatch {
  public:
   EngineWatch(boost::asio::io_context& io, const actors::RequestRouterActor& router, std::function<void()> on_gone)
       : outbox_(std::make_shared<Outbox<Gone>>(io, [on_gone = std::move(on_gone)](std::vector<Gone>&) { on_gone(); })) {
-    actors::when_ended(router, [outbox = outbox_] { actors::insist([&] { outbox->push(Gone{}); }); });
+    actors::when_ended(router, [outbox = outbox_] { actors::retry_on_bad_alloc([&] { outbox->push(Gone{}); }); });
   }
   ~EngineWatch() { outbox_->close(); }
   EngineWatch(const EngineWatch&) = delete;

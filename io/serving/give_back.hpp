@@ -6,7 +6,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 
-#include "actors/insist.hpp"
+#include "actors/retry_on_bad_alloc.hpp"
 
 namespace pagoda::serving {
 
@@ -14,7 +14,7 @@ namespace pagoda::serving {
 /// it, so it is not lost for want of memory.
 template <class Job, class Then>
 void give_back(boost::asio::io_context& io, const std::shared_ptr<Job>& job, Then then) {
-  actors::insist([&] {
+  actors::retry_on_bad_alloc([&] {
     boost::asio::post(io, [job, then] {
       Job done = std::move(*job);
       then(done);

@@ -122,7 +122,7 @@ const SessionActor& Session::actor() {
   if (actor_) return actor_;
   actor_ = system_.spawn(session, outbox_);
   // Nothing comes of it once the session was closed.
-  when_ended(actor_, [outbox = outbox_] { insist([&] { outbox->push(SessionFailed{}); }); });
+  when_ended(actor_, [outbox = outbox_] { retry_on_bad_alloc([&] { outbox->push(SessionFailed{}); }); });
   return actor_;
 }
 

@@ -9,7 +9,7 @@ namespace pagoda::actors {
 /// What must not be lost for want of memory, and does no harm when it is done twice, as telling that somebody has
 /// ended: tries again while others give some back, for seconds; then std::bad_alloc. Any thread, which waits.
 template <class What>
-void insist(const What& what) {
+void retry_on_bad_alloc(const What& what) {
   constexpr int kTries = 500;
   constexpr auto kPause = std::chrono::milliseconds(10);
   for (int attempt = 1;; ++attempt) {
