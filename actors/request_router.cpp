@@ -10,9 +10,9 @@
 
 #include "actors/clock.hpp"
 #include "actors/engine_actors.hpp"
-#include "actors/grammar_desk.hpp"
+#include "actors/grammar_client.hpp"
 #include "actors/promise.hpp"
-#include "actors/tokenizer_desk.hpp"
+#include "actors/tokenizer_client.hpp"
 #include "actors/trace_span.hpp"
 #include "actors/watch.hpp"
 #include "engine/journal/recorded_router.hpp"
@@ -35,8 +35,8 @@ struct RequestRouterState {
 
   std::unique_ptr<journal::RecordedRouter> core;
   ModelInfo info;
-  std::optional<TokenizerDesk> tokenizer;
-  std::optional<GrammarDesk> grammars;
+  std::optional<TokenizerClient> tokenizer;
+  std::optional<GrammarClient> grammars;
   std::vector<SchedulerActor> schedulers;  ///< by replica; one today
   OutputProcessorActor outputs;
   std::unordered_map<RequestId, Client> clients;

@@ -6,18 +6,18 @@
 #include <utility>
 
 #include "actors/interfaces.hpp"
-#include "actors/turns.hpp"
+#include "actors/pending_jobs.hpp"
 #include "engine/grammar/grammar_cache.hpp"
 #include "engine/journal/recorded_router.hpp"
 
 namespace pagoda::actors {
 
-/// The router's questions to the grammar compiler, as TokenizerDesk. What was compiled before is there at once.
-class GrammarDesk {
+/// The router's questions to the grammar compiler, as TokenizerClient. What was compiled before is there at once.
+class GrammarClient {
  public:
-  GrammarDesk(RequestRouterActor::pointer self, journal::RecordedRouter& core, GrammarCompilerActor compiler,
+  GrammarClient(RequestRouterActor::pointer self, journal::RecordedRouter& core, GrammarCompilerActor compiler,
               std::shared_ptr<grammar::GrammarCache> cache)
-      : self_(self), core_(core), compiler_(std::move(compiler)), cache_(std::move(cache)), turns_([&core] {
+      : self_(self), core_(core), compiler_(std::move(compiler)), cache_(std::move(cache)), pending_jobs_([&core] {
           return core.next_grammar();
         }) {}
 
@@ -32,12 +32,12 @@ class GrammarDesk {
   /// Exactly one answer comes, an error if the compiler has ended, unless the job is taken back before its turn.
   void ask(routing::JobId job, std::shared_ptr<const GenerateRequest> asked,
            std::function<void(const CompileReply&)> on_answer) {
-    turns_.add(job, [this, job, asked = std::move(asked), on_answer = std::move(on_answer)] {
+    pending_jobs_.add(job, [this, job, asked = std::move(asked), on_answer = std::move(on_answer)] {
       request(
           self_, compiler_, CompileGrammar{asked},
           [this, job, on_answer](const CompileReply& answer) {
             core_.grammar_finished(job);
-            turns_.feed();
+            pending_jobs_.feed();
             ++(answer.grammar ? counted_.compiled : counted_.refused);
             on_answer(answer);
           },
@@ -48,8 +48,8 @@ class GrammarDesk {
     });
   }
 
-  void take_back(routing::JobId job) { turns_.take_back(job); }
-  void ask_all() { turns_.ask_all(); }
+  void take_back(routing::JobId job) { pending_jobs_.take_back(job); }
+  void ask_all() { pending_jobs_.ask_all(); }
 
   metrics::GrammarMetrics metrics() const {
     auto metrics = counted_;
@@ -63,7 +63,7 @@ class GrammarDesk {
   GrammarCompilerActor compiler_;
   std::shared_ptr<grammar::GrammarCache> cache_;
   metrics::GrammarMetrics counted_;
-  Turns turns_;
+  PendingJobs pending_jobs_;
 };
 
 }  // namespace pagoda::actors

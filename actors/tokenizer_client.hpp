@@ -6,27 +6,27 @@
 
 #include "actors/interfaces.hpp"
 #include "actors/promise.hpp"
-#include "actors/turns.hpp"
+#include "actors/pending_jobs.hpp"
 #include "engine/journal/recorded_router.hpp"
 
 namespace pagoda::actors {
 
 /// The router's questions to the tokenizer: each is asked when RouterCore says that it is its turn. Part of the
 /// router's state.
-class TokenizerDesk {
+class TokenizerClient {
  public:
-  TokenizerDesk(RequestRouterActor::pointer self, journal::RecordedRouter& core, TokenizerActor tokenizer)
-      : self_(self), core_(core), tokenizer_(std::move(tokenizer)), turns_([&core] { return core.next_job(); }) {}
+  TokenizerClient(RequestRouterActor::pointer self, journal::RecordedRouter& core, TokenizerActor tokenizer)
+      : self_(self), core_(core), tokenizer_(std::move(tokenizer)), pending_jobs_([&core] { return core.next_job(); }) {}
 
   /// Exactly one answer comes, an error if the tokenizer has ended, unless the job is taken back before its turn.
   template <class Answer, class Question>
   void ask(routing::JobId job, Question question, std::function<void(const Answer&)> on_answer) {
-    turns_.add(job, [this, job, question = std::move(question), on_answer = std::move(on_answer)] {
+    pending_jobs_.add(job, [this, job, question = std::move(question), on_answer = std::move(on_answer)] {
       request(
           self_, tokenizer_, question,
           [this, job, on_answer](const Answer& answer) {
             core_.job_finished(job);
-            turns_.feed();
+            pending_jobs_.feed();
             on_answer(answer);
           },
           [this, on_answer](caf::error&) {
@@ -47,16 +47,16 @@ class TokenizerDesk {
     }
   }
 
-  void take_back(routing::JobId job) { turns_.take_back(job); }
+  void take_back(routing::JobId job) { pending_jobs_.take_back(job); }
 
   /// The tokenizer has ended: each that waits is told so.
-  void ask_all() { turns_.ask_all(); }
+  void ask_all() { pending_jobs_.ask_all(); }
 
  private:
   RequestRouterActor::pointer self_;
   journal::RecordedRouter& core_;
   TokenizerActor tokenizer_;
-  Turns turns_;
+  PendingJobs pending_jobs_;
 };
 
 }  // namespace pagoda::actors

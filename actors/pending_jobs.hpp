@@ -10,9 +10,9 @@
 namespace pagoda::actors {
 
 /// How to ask what waits for its turn, which RouterCore gives. Part of the router's state.
-class Turns {
+class PendingJobs {
  public:
-  explicit Turns(std::function<std::optional<routing::JobId>()> next) : next_(std::move(next)) {}
+  explicit PendingJobs(std::function<std::optional<routing::JobId>()> next) : next_(std::move(next)) {}
 
   void add(routing::JobId job, std::function<void()> ask) {
     waiting_.emplace(job, std::move(ask));
