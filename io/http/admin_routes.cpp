@@ -18,7 +18,7 @@ namespace {
 
 /// Who did it, for the log.
 std::string_view name_of(const Request& request) {
-  const auto& name = request.holder->tenant.name;
+  const auto& name = request.principal->tenant.name;
   return name.empty() ? std::string_view("an admin key") : std::string_view(name);
 }
 

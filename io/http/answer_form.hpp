@@ -19,7 +19,7 @@ struct AnswerForm {
   bool is_http10 = false;     ///< knows no chunks, and keeps no connection without saying so
   bool keep_alive = false;    ///< the connection is kept after the answer
   Pairs cors;                 ///< headers for a page of the allowed origin
-  Pairs limits;               ///< headers that tell a key's holder what is left to it
+  Pairs limits;               ///< headers that tell a key's principal what is left to it
   std::string ignored;        ///< names of the request's fields that were ignored; empty: none
 };
 

@@ -93,7 +93,7 @@ ParsedJob with_origin(const ApiContext& context, GenerationJob job, const std::s
   }
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   job.origin = serving::RequestOrigin{.api = serving::Api::http,
-                                      .name = serving::stream_name(request.holder, request.request_id),
+                                      .name = serving::stream_name(request.principal, request.request_id),
                                       .came_ms = std::chrono::duration_cast<std::chrono::milliseconds>(now).count(),
                                       .timeout_ms = job.requests.front().timeout_ms,
                                       .path = path,
@@ -113,7 +113,7 @@ Handler generating(const ApiContext& context, std::string path, ParseJob parse,
     if (refuses_new_work(context, *exchange)) return;
     const bool takes_long = may_take_long != nullptr && may_take_long(request);
     const auto body_bytes = takes_long ? std::numeric_limits<std::size_t>::max() : request.body.size();
-    auto holder = request.holder;
+    auto principal = request.principal;
     request.own_id = new_request_id();
     request.created = static_cast<std::int64_t>(std::time(nullptr));
     auto prepare = [&context, path, parse, request = std::move(request)]() mutable -> ParsedJob {
@@ -126,9 +126,9 @@ Handler generating(const ApiContext& context, std::string path, ParseJob parse,
       return with_origin(context, std::move(*job), path, std::move(request));
     };
     prepared(context, body_bytes, std::move(exchange), std::move(prepare),
-             [&context, holder = std::move(holder)](auto answering, auto job) {
+             [&context, principal = std::move(principal)](auto answering, auto job) {
                if (job) {
-                 run_generation(context, std::move(answering), std::move(*job), holder);
+                 run_generation(context, std::move(answering), std::move(*job), principal);
                } else {
                  answering->respond_error(job.error());
                }

@@ -234,7 +234,7 @@ void Connection::begin_request() {
   record_ = new_record(admission_->form.request_id);
   record_.method = name_of(admission_->request.verb);
   if (admission_->route != nullptr) record_.route = admission_->route->path;
-  if (admission_->request.holder) record_.tenant = admission_->request.holder->tenant.name;
+  if (admission_->request.principal) record_.tenant = admission_->request.principal->tenant.name;
   record_.trace = serving::TraceParent::parse(admission_->request.header("traceparent"));
   if (is_too_many_) {
     // A body could hold the place for long.

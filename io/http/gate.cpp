@@ -150,8 +150,8 @@ void Gate::check_page(Admission& out) const {
 void Gate::check_key(Admission& out) const {
   const auto key = key_of(out.request);
   const auto& keys = *config_.keys;
-  if (!key.empty()) out.request.holder = keys.find(key);
-  const bool is_known = out.request.holder != nullptr;
+  if (!key.empty()) out.request.principal = keys.find(key);
+  const bool is_known = out.request.principal != nullptr;
   const auto access = out.route->access;
   const bool is_closed = access == Access::admin || (access == Access::key && keys.asks_for_keys()) ||
                          (access == Access::watcher && (keys.asks_for_keys() || keys.has_admins()));

@@ -34,9 +34,9 @@ void append(std::vector<T>& to, const std::vector<T>& from) {
 class Generation : public std::enable_shared_from_this<Generation> {
  public:
   Generation(const ApiContext& context, std::shared_ptr<Exchange> exchange, GenerationJob job,
-             serving::SharedHolder holder)
+             serving::SharedPrincipal principal)
       : context_(context),
-        charges_(std::move(holder)),
+        charges_(std::move(principal)),
         engine_end_(context.engine_end),
         exchange_(std::move(exchange)),
         head_deadline_(exchange_->io()),
@@ -67,7 +67,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
  private:
   using Key = std::pair<std::size_t, std::int32_t>;  ///< (prompt, sequence)
 
-  // -- the limits of the key's holder
+  // -- the limits of the key's principal
 
   bool is_admitted() {
     for (auto& request : job_.requests) request.request_id = exchange_->request_id();
@@ -80,7 +80,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     return false;
   }
 
-  void tell_limits() { http::tell_limits(*exchange_, charges_.holder()); }
+  void tell_limits() { http::tell_limits(*exchange_, charges_.principal()); }
 
   const actors::RequestRouterActor& router() const { return job_.model->router; }
 
@@ -322,10 +322,10 @@ FieldNames field_names(std::string_view prompt, FieldNames others) {
 }
 
 void run_generation(const ApiContext& context, std::shared_ptr<Exchange> exchange, GenerationJob job,
-                    serving::SharedHolder holder) {
+                    serving::SharedPrincipal principal) {
   if (!exchange->is_open()) return;  // its client has gone meanwhile
-  if (job.origin) return run_resumable(context, std::move(exchange), std::move(job), std::move(holder));
-  std::make_shared<Generation>(context, std::move(exchange), std::move(job), std::move(holder))->start();
+  if (job.origin) return run_resumable(context, std::move(exchange), std::move(job), std::move(principal));
+  std::make_shared<Generation>(context, std::move(exchange), std::move(job), std::move(principal))->start();
 }
 
 }  // namespace pagoda::http

@@ -74,9 +74,9 @@ Error in_words_of(const FieldNames& names, Error error);
 /// What the parser of an API makes of a body.
 using ParsedJob = tl::expected<GenerationJob, ErrorAnswer>;
 
-/// Runs the job as one of the key's holder (null: of nobody), within its limits, and answers the exchange; a client
+/// Runs the job as one of the key's principal (null: of nobody), within its limits, and answers the exchange; a client
 /// that goes away cancels it. I/O thread.
 void run_generation(const ApiContext& context, std::shared_ptr<Exchange> exchange, GenerationJob job,
-                    serving::SharedHolder holder);
+                    serving::SharedPrincipal principal);
 
 }  // namespace pagoda::http

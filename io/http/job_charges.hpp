@@ -15,31 +15,31 @@
 
 namespace pagoda::http {
 
-/// What a job's requests cost the holder of its key.
+/// What a job's requests cost the principal of its key.
 class JobCharges {
  public:
-  explicit JobCharges(serving::SharedHolder holder) : holder_(std::move(holder)) {}
+  explicit JobCharges(serving::SharedPrincipal principal) : principal_(std::move(principal)) {}
 
-  const serving::SharedHolder& holder() const { return holder_; }
+  const serving::SharedPrincipal& principal() const { return principal_; }
   /// What a client left behind would be free, were it told only at its end.
   bool counts_tokens() const { return ticket_.counts_tokens(); }
 
-  /// Makes the requests those of the holder. Or why they are not admitted.
+  /// Makes the requests those of the principal. Or why they are not admitted.
   std::optional<serving::LimitRefusal> admit(const serving::KeyRing& keys, std::vector<GenerateRequest>& requests) {
     std::int64_t prompt_tokens = 0;
     charges_.resize(requests.size());
     for (std::size_t i = 0; i < requests.size(); ++i) {
-      serving::apply_tenant(keys, holder_, requests[i]);
+      serving::apply_tenant(keys, principal_, requests[i]);
       prompt_tokens += charges_[i].prompt_tokens = routing::estimated_prompt_tokens(requests[i]);
     }
-    if (!holder_) return std::nullopt;
-    return ticket_.admit(holder_->usage, std::ssize(requests), prompt_tokens);
+    if (!principal_) return std::nullopt;
+    return ticket_.admit(principal_->usage, std::ssize(requests), prompt_tokens);
   }
 
   /// Of one request that was admitted, and paid for its prompt, by a process before.
   void go_on() {
     charges_.assign(1, Charge{.is_exact = true});
-    if (holder_) ticket_.go_on(holder_->usage, 1);
+    if (principal_) ticket_.go_on(principal_->usage, 1);
   }
 
   /// The engine has told the tokens of a prompt; 0: not yet.
@@ -68,7 +68,7 @@ class JobCharges {
     bool is_exact = false;              ///< the engine has told the prompt's tokens
   };
 
-  serving::SharedHolder holder_;
+  serving::SharedPrincipal principal_;
   serving::TenantTicket ticket_;
   std::vector<Charge> charges_;  ///< by prompt
 };

@@ -35,8 +35,8 @@ Pairs limit_headers(const serving::LimitLevels& levels) {
   return headers;
 }
 
-void tell_limits(Exchange& exchange, const serving::SharedHolder& holder) {
-  if (holder) exchange.set_limit_headers(limit_headers(holder->usage->levels(serving::LimitClock::now())));
+void tell_limits(Exchange& exchange, const serving::SharedPrincipal& principal) {
+  if (principal) exchange.set_limit_headers(limit_headers(principal->usage->levels(serving::LimitClock::now())));
 }
 
 ErrorAnswer limit_answer(const serving::LimitRefusal& refusal) {

@@ -11,8 +11,8 @@ namespace pagoda::http {
 /// x-ratelimit-limit-requests, -remaining-requests and -reset-requests, and the same of tokens, as OpenAI writes them.
 Pairs limit_headers(const serving::LimitLevels& levels);
 
-/// Sets those of the holder (null: nobody, who has no limits) as headers of the exchange's answer.
-void tell_limits(Exchange& exchange, const serving::SharedHolder& holder);
+/// Sets those of the principal (null: nobody, who has no limits) as headers of the exchange's answer.
+void tell_limits(Exchange& exchange, const serving::SharedPrincipal& principal);
 
 /// 429, or 400 of what no waiting will bring.
 ErrorAnswer limit_answer(const serving::LimitRefusal& refusal);

@@ -39,9 +39,9 @@ struct Request {
   std::string request_id;   ///< the client's X-Request-Id where it is 1 to 128 visible ASCII characters, else a new one
   std::string own_id = {};  ///< an id of the server's alone, for what has no right to the client's
   std::int64_t created = 0;           ///< when it came, in seconds since 1970
-  serving::SharedHolder holder = {};  ///< of the key that it came with; null: none that is known
+  serving::SharedPrincipal principal = {};  ///< of the key that it came with; null: none that is known
 
-  bool is_admin() const { return holder && holder->is_admin(); }
+  bool is_admin() const { return principal && principal->is_admin(); }
   std::string_view header(std::string_view lower_case_name) const { return find(headers, lower_case_name); }
 };
 

@@ -29,10 +29,10 @@ class ResumableGeneration final : public serving::StreamReader,
                                   public std::enable_shared_from_this<ResumableGeneration> {
  public:
   ResumableGeneration(const ApiContext& context, boost::asio::io_context& io, GenerationJob job,
-                      serving::SharedHolder holder, std::shared_ptr<serving::ResumableStream> stream)
+                      serving::SharedPrincipal principal, std::shared_ptr<serving::ResumableStream> stream)
       : context_(context),
         job_(std::move(job)),
-        charges_(std::move(holder)),
+        charges_(std::move(principal)),
         stream_(std::move(stream)),
         order_(job_.requests.front().sampling.n),
         session_(io, context.system, [this](std::vector<serving::Event>& events) { on_events(events); }) {
@@ -48,7 +48,7 @@ class ResumableGeneration final : public serving::StreamReader,
     first_ = exchange;
     record_ = exchange->record();
     const auto refusal = charges_.admit(*context_.keys, job_.requests);
-    tell_limits(*exchange, charges_.holder());
+    tell_limits(*exchange, charges_.principal());
     if (refusal) {
       generation_.finish_reason = "error";
       tell_record();
@@ -70,7 +70,7 @@ class ResumableGeneration final : public serving::StreamReader,
     is_told_ = recovered.request->progress->has_ended();  // by the process before
     const auto& origin = recovered.origin;
     record_ = {.request_id = origin.name.id, .method = "POST", .route = origin.path};
-    if (const auto& holder = charges_.holder()) record_.tenant = holder->tenant.name;
+    if (const auto& principal = charges_.principal()) record_.tenant = principal->tenant.name;
     recovered_ = std::move(recovered);
     charges_.go_on();
     stream_->await_reader();
@@ -222,7 +222,7 @@ class ResumableGeneration final : public serving::StreamReader,
     job_.writer->begin(out, prompt_tokens);
     publish(out);
     if (const auto exchange = std::exchange(waiting_, nullptr)) {
-      tell_limits(*exchange, charges_.holder());
+      tell_limits(*exchange, charges_.principal());
       follow_stream(exchange, stream_, 0);
     }
   }
@@ -316,10 +316,10 @@ class ResumableGeneration final : public serving::StreamReader,
 }  // namespace
 
 void run_resumable(const ApiContext& context, std::shared_ptr<Exchange> exchange, GenerationJob job,
-                   serving::SharedHolder holder) {
+                   serving::SharedPrincipal principal) {
   auto stream = context.streams.open(exchange->io(), job.origin->name);
   if (!stream) return exchange->respond_error(error_answer(stream.error()));
-  std::make_shared<ResumableGeneration>(context, exchange->io(), std::move(job), std::move(holder), std::move(*stream))
+  std::make_shared<ResumableGeneration>(context, exchange->io(), std::move(job), std::move(principal), std::move(*stream))
       ->start(exchange);
 }
 
@@ -330,8 +330,8 @@ void take_up(const ApiContext& context, boost::asio::io_context& io, serving::Re
     serving::log_dropped(origin, why);
     settled();
   };
-  auto holder = context.keys->holder_of(origin.name.owner);
-  if (holder == nullptr && (!origin.name.owner.empty() || context.keys->asks_for_keys())) {
+  auto principal = context.keys->find_principal(origin.name.owner);
+  if (principal == nullptr && (!origin.name.owner.empty() || context.keys->asks_for_keys())) {
     return drop("the key that it came with is not known any more");
   }
   Request request;
@@ -341,13 +341,13 @@ void take_up(const ApiContext& context, boost::asio::io_context& io, serving::Re
   request.request_id = origin.name.id;
   request.own_id = origin.own_id;
   request.created = origin.created;
-  request.holder = holder;
+  request.principal = principal;
   auto job = parse_again(context, request);
   if (!job) return drop(job.error().message);
   auto stream = context.streams.open(io, origin.name, /*is_recovered=*/true);
   if (!stream) return drop(stream.error().message);
   job->origin = origin;
-  std::make_shared<ResumableGeneration>(context, io, std::move(*job), std::move(holder), std::move(*stream))
+  std::make_shared<ResumableGeneration>(context, io, std::move(*job), std::move(principal), std::move(*stream))
       ->go_on(std::move(recovered), std::move(settled));
 }
 

@@ -46,7 +46,7 @@ std::string id_of(const Request& request) {
 }
 
 SharedStream stream_of(const ApiContext& context, const Request& request) {
-  return context.streams.find(serving::stream_name(request.holder, id_of(request)));
+  return context.streams.find(serving::stream_name(request.principal, id_of(request)));
 }
 
 ErrorAnswer no_such_stream(const Request& request) {

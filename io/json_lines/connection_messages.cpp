@@ -15,8 +15,8 @@
 namespace pagoda::json_lines {
 
 bool Connection::is_authorized() {
-  if (holder_ && holder_->is_outdated) holder_ = context_.config.keys->find(*key_);
-  return holder_ || !context_.config.keys->asks_for_keys();
+  if (principal_ && principal_->is_outdated) principal_ = context_.config.keys->find(*key_);
+  return principal_ || !context_.config.keys->asks_for_keys();
 }
 
 LineModels Connection::line_models() {
@@ -70,11 +70,11 @@ std::optional<WireError> Connection::admit(GenerateRequest& request, serving::Re
     record.error = to_string(told.code);
     return told;
   }
-  serving::apply_tenant(*context_.config.keys, holder_, request);
-  if (holder_) {
-    record.tenant = holder_->tenant.name;
+  serving::apply_tenant(*context_.config.keys, principal_, request);
+  if (principal_) {
+    record.tenant = principal_->tenant.name;
     prompt_tokens = routing::estimated_prompt_tokens(request);
-    if (const auto refusal = ticket.admit(holder_->usage, 1, prompt_tokens)) {
+    if (const auto refusal = ticket.admit(principal_->usage, 1, prompt_tokens)) {
       const auto wait = static_cast<int>(refusal->retry_after.count());
       const auto code = wait == 0 ? WireCode::invalid_request : WireCode::rate_limited;
       record.error = to_string(code);
@@ -100,12 +100,12 @@ void Connection::run(PingOp& op) {
 
 void Connection::run(AuthOp& op) {
   const auto digest = serving::digest_of(op.key);
-  auto holder = context_.config.keys->find(digest);
-  if (!holder && context_.config.keys->asks_for_keys()) {
+  auto principal = context_.config.keys->find(digest);
+  if (!principal && context_.config.keys->asks_for_keys()) {
     return refuse(op.id, WireCode::unauthorized, "this key is not known", "key");
   }
   key_ = digest;
-  holder_ = std::move(holder);
+  principal_ = std::move(principal);
   append_ok(queue_.line(), op.id);
 }
 

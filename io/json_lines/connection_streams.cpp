@@ -21,7 +21,7 @@ void Connection::run_resumable(GenerateOp& op) {
   }
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   const serving::RequestOrigin origin{.api = serving::Api::json_lines,
-                                      .name = serving::stream_name(holder_, op.id),
+                                      .name = serving::stream_name(principal_, op.id),
                                       .came_ms = std::chrono::duration_cast<std::chrono::milliseconds>(now).count(),
                                       .timeout_ms = request.timeout_ms,
                                       .timing = op.timing,
@@ -52,7 +52,7 @@ void Connection::run(AttachOp& op) {
   if (tags_.contains(op.id)) {
     return refuse(op.id, WireCode::duplicate_id, "a request with this id is live on this connection", "id");
   }
-  auto stream = context_.streams.find(serving::stream_name(holder_, op.id));
+  auto stream = context_.streams.find(serving::stream_name(principal_, op.id));
   if (!stream) {
     return refuse(op.id, WireCode::unknown_id, "no resumable request with this id is live or has just ended", "id");
   }

@@ -183,8 +183,8 @@ void take_up(ConnectionContext& context, serving::RecoveredRequest recovered, st
     settled();
   };
   const auto& keys = *context.config.keys;
-  const auto holder = keys.holder_of(origin.name.owner);
-  if (holder == nullptr && (!origin.name.owner.empty() || keys.asks_for_keys())) {
+  const auto principal = keys.find_principal(origin.name.owner);
+  if (principal == nullptr && (!origin.name.owner.empty() || keys.asks_for_keys())) {
     return drop("the key that it came with is not known any more");
   }
   auto stream = context.streams.open(context.io, origin.name, /*is_recovered=*/true);
@@ -193,9 +193,9 @@ void take_up(ConnectionContext& context, serving::RecoveredRequest recovered, st
   serving::RequestRecord record{.api = serving::kJsonLines, .request_id = origin.name.id, .route = "generate"};
   record.generation.emplace().model = context.models.first().info.name;
   record.generation->asked(recovered.request->sampling, recovered.request->open);
-  if (holder) {
-    ticket.go_on(holder->usage, 1);
-    record.tenant = holder->tenant.name;
+  if (principal) {
+    ticket.go_on(principal->usage, 1);
+    record.tenant = principal->tenant.name;
   }
   const ResumableRequest::Facts facts{origin.timing, origin.stream, recovered.request->sampling.n,
                                       std::ssize(*recovered.request->prompt_token_ids)};

@@ -63,50 +63,50 @@ Status KeySet::add(const KeyDigest& digest, Tenant tenant) {
 
 void KeyRing::replace(const KeySet& keys) {
   const auto old = state();
-  std::map<std::string, std::shared_ptr<KeyHolder>> before;
-  for (const auto& known : old->known) before.emplace(known.holder->id, known.holder);
-  std::map<std::string, std::shared_ptr<KeyHolder>> holders;
+  std::map<std::string, std::shared_ptr<Principal>> before;
+  for (const auto& known : old->known) before.emplace(known.principal->id, known.principal);
+  std::map<std::string, std::shared_ptr<Principal>> principals;
   auto next = std::make_shared<State>();
   const auto now = LimitClock::now();
   for (const auto& entry : keys.entries) {
     const auto id = id_of(entry);
-    auto& holder = holders[id];
-    if (!holder) {
-      holder = std::make_shared<KeyHolder>();
-      holder->tenant = entry.tenant;
-      holder->id = id;
+    auto& principal = principals[id];
+    if (!principal) {
+      principal = std::make_shared<Principal>();
+      principal->tenant = entry.tenant;
+      principal->id = id;
       if (const auto was = before.find(id); was != before.end()) {
-        holder->usage = was->second->usage;
-        holder->usage->set_limits(entry.tenant.limits, now);
+        principal->usage = was->second->usage;
+        principal->usage->set_limits(entry.tenant.limits, now);
       } else {
-        holder->usage = std::make_shared<TenantUsage>(entry.tenant.limits, now);
+        principal->usage = std::make_shared<TenantUsage>(entry.tenant.limits, now);
       }
     }
-    next->known.push_back({entry.digest, holder});
-    next->asks_for_keys |= !holder->is_admin();
-    next->has_admins |= holder->is_admin();
-    next->has_names |= !holder->tenant.name.empty();
+    next->known.push_back({entry.digest, principal});
+    next->asks_for_keys |= !principal->is_admin();
+    next->has_admins |= principal->is_admin();
+    next->has_names |= !principal->tenant.name.empty();
   }
   {
     const std::lock_guard lock(mutex_);
     state_ = std::move(next);
   }
-  for (const auto& known : old->known) known.holder->is_outdated = true;
+  for (const auto& known : old->known) known.principal->is_outdated = true;
 }
 
-SharedHolder KeyRing::find(const KeyDigest& digest) const {
+SharedPrincipal KeyRing::find(const KeyDigest& digest) const {
   const auto state = this->state();
   const Known* found = nullptr;
   for (const auto& known : state->known) {
     if (CRYPTO_memcmp(known.digest.data(), digest.data(), digest.size()) == 0) found = &known;
   }
-  return found == nullptr ? nullptr : found->holder;
+  return found == nullptr ? nullptr : found->principal;
 }
 
-SharedHolder KeyRing::holder_of(std::string_view id) const {
+SharedPrincipal KeyRing::find_principal(std::string_view id) const {
   const auto state = this->state();
   for (const auto& known : state->known) {
-    if (known.holder->id == id) return known.holder;
+    if (known.principal->id == id) return known.principal;
   }
   return nullptr;
 }

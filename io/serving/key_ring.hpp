@@ -49,10 +49,10 @@ class KeyRing {
   void replace(const KeySet& keys);
 
   /// Whose key it is; null: nobody's. The time that it takes says nothing about the keys but how many there are.
-  SharedHolder find(std::string_view key) const { return find(digest_of(key)); }
-  SharedHolder find(const KeyDigest& digest) const;
-  /// The holder of this id (KeyHolder::id); null: there is none.
-  SharedHolder holder_of(std::string_view id) const;
+  SharedPrincipal find(std::string_view key) const { return find(digest_of(key)); }
+  SharedPrincipal find(const KeyDigest& digest) const;
+  /// The principal of this id (Principal::id); null: there is none.
+  SharedPrincipal find_principal(std::string_view id) const;
 
   /// There are users' keys: who brings none is refused.
   bool asks_for_keys() const;
@@ -63,7 +63,7 @@ class KeyRing {
  private:
   struct Known {
     KeyDigest digest{};
-    std::shared_ptr<KeyHolder> holder;
+    std::shared_ptr<Principal> principal;
   };
   struct State {
     std::vector<Known> known;

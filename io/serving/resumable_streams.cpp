@@ -38,8 +38,8 @@ std::string StreamName::quoted_id() const {
   return text;
 }
 
-StreamName stream_name(const SharedHolder& holder, std::string_view id) {
-  return {holder ? holder->id : std::string(), std::string(id)};
+StreamName stream_name(const SharedPrincipal& principal, std::string_view id) {
+  return {principal ? principal->id : std::string(), std::string(id)};
 }
 
 // -- one stream

@@ -37,7 +37,7 @@ class StreamReader {
 
 /// Whose a stream is, and what its client calls its request.
 struct StreamName {
-  std::string owner;  ///< KeyHolder::id; empty: of nobody's key
+  std::string owner;  ///< Principal::id; empty: of nobody's key
   std::string id;
 
   /// For logs: no text of a client makes a line of its own.
@@ -47,7 +47,7 @@ struct StreamName {
   static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.owner, self.id); }
 };
 
-StreamName stream_name(const SharedHolder& holder, std::string_view id);
+StreamName stream_name(const SharedPrincipal& principal, std::string_view id);
 
 class ResumableStreams;
 

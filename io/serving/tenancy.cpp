@@ -8,11 +8,11 @@ namespace pagoda::serving {
 namespace {
 
 /// Every salt is made here, so none that a client writes is that of another tenant.
-std::string salt_of(const KeyHolder* holder, const std::string& wished) {
-  const bool shares = holder == nullptr || holder->tenant.share_prefix_cache;
+std::string salt_of(const Principal* principal, const std::string& wished) {
+  const bool shares = principal == nullptr || principal->tenant.share_prefix_cache;
   if (shares && wished.empty()) return {};
   // No id has a line end.
-  return to_hex(digest_of((shares ? std::string("shared") : holder->id) + "\n" + wished));
+  return to_hex(digest_of((shares ? std::string("shared") : principal->id) + "\n" + wished));
 }
 
 /// Further back by what the request asks for, not further to the front.
@@ -23,12 +23,12 @@ std::int64_t priority_of(std::int64_t best, std::int64_t wished) {
 
 }  // namespace
 
-void apply_tenant(const KeyRing& keys, const SharedHolder& holder, GenerateRequest& request) {
+void apply_tenant(const KeyRing& keys, const SharedPrincipal& principal, GenerateRequest& request) {
   if (!keys.has_names()) return;
-  const bool has_name = holder && !holder->tenant.name.empty();
-  request.user = has_name ? holder->tenant.name : std::string();
-  request.cache_salt = salt_of(holder.get(), request.cache_salt);
-  request.priority = priority_of(holder ? holder->tenant.priority : 0, request.priority);
+  const bool has_name = principal && !principal->tenant.name.empty();
+  request.user = has_name ? principal->tenant.name : std::string();
+  request.cache_salt = salt_of(principal.get(), request.cache_salt);
+  request.priority = priority_of(principal ? principal->tenant.priority : 0, request.priority);
 }
 
 }  // namespace pagoda::serving

@@ -26,7 +26,7 @@ struct Tenant {
 };
 
 /// What a key opens. Servers hold it for as long as somebody uses the key, also when the keys have been read anew.
-struct KeyHolder {
+struct Principal {
   Tenant tenant;
   std::string id;  ///< never that of another tenant, and the same for ever; no key, and nothing that leads to one
   std::shared_ptr<TenantUsage> usage;
@@ -35,6 +35,6 @@ struct KeyHolder {
   bool is_admin() const { return tenant.role == KeyRole::admin; }
 };
 
-using SharedHolder = std::shared_ptr<const KeyHolder>;
+using SharedPrincipal = std::shared_ptr<const Principal>;
 
 }  // namespace pagoda::serving

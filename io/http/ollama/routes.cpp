@@ -51,7 +51,7 @@ void load(const ApiContext& context, const std::shared_ptr<Exchange>& exchange, 
 }
 
 void take_turn(const ApiContext& context, std::shared_ptr<Exchange> exchange, Asked asked,
-               const serving::SharedHolder& holder) {
+               const serving::SharedPrincipal& principal) {
   if (!asked.turn) return exchange->respond_error(asked.turn.error());
   if (auto* loaded = std::get_if<Loaded>(&*asked.turn)) {
     load(context, exchange, asked, std::move(*loaded));
@@ -59,7 +59,7 @@ void take_turn(const ApiContext& context, std::shared_ptr<Exchange> exchange, As
     auto job = std::get<GenerationJob>(std::move(*asked.turn));
     job.model = asked.model;
     job.behind = keeping_alive(asked);
-    run_generation(context, std::move(exchange), std::move(job), holder);
+    run_generation(context, std::move(exchange), std::move(job), principal);
   }
 }
 
@@ -69,7 +69,7 @@ Handler taking_turns(const ApiContext& context, Parse parse) {
   return [&context, parse](std::shared_ptr<Exchange> exchange, Request request) {
     if (refuses_new_work(context, *exchange)) return;
     const auto body_bytes = request.body.size();
-    auto holder = request.holder;
+    auto principal = request.principal;
     auto prepare = [&context, parse, text = std::move(request.body),
                     metered = std::move(request.body_bytes)]() -> Asked {
       const auto body = read_object(text);
@@ -81,8 +81,8 @@ Handler taking_turns(const ApiContext& context, Parse parse) {
       return {parse(*named->model, *body, std::move(named->name)), named->model, *keep_alive};
     };
     prepared(context, body_bytes, std::move(exchange), std::move(prepare),
-             [&context, holder = std::move(holder)](auto answering, auto asked) {
-               take_turn(context, std::move(answering), std::move(asked), holder);
+             [&context, principal = std::move(principal)](auto answering, auto asked) {
+               take_turn(context, std::move(answering), std::move(asked), principal);
              });
   };
 }

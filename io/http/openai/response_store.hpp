@@ -23,7 +23,7 @@ class ResponseStore {
 
   /// The tenant whose key an answer was asked for with: nobody else sees it. Empty: whoever brings none.
   using Owner = std::string;
-  static Owner owner_of(const Request& request) { return request.holder ? request.holder->id : Owner(); }
+  static Owner owner_of(const Request& request) { return request.principal ? request.principal->id : Owner(); }
 
   struct Stored {
     std::string body;      ///< the response as it was answered

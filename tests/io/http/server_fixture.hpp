@@ -56,7 +56,7 @@ class HttpServerTest : public testing::Test {
     get("/v1/models/{id*}", Access::key, [](auto exchange, Request request) {
       exchange->respond(200, "text/plain",
                         std::string(find(request.params, "id")) + "?" + std::string(find(request.query, "q")) + "#" +
-                            (request.holder ? request.holder->id : std::string()));
+                            (request.principal ? request.principal->id : std::string()));
     });
     get("/throw", Access::key, [](auto, Request) { throw std::runtime_error("a bug"); });
     get("/throw_late", Access::key, [this](auto exchange, Request) {
