@@ -165,7 +165,7 @@ class Beams final : public Decoding {
       s.index = static_cast<std::int32_t>(i);
       s.output.push_back(running[i].token);
       s.waits = false;
-      effects.has_news(s);
+      effects.mark_dirty(s);
     }
     candidates_.assign(running.size(), {});
     group.forked = true;
@@ -182,7 +182,7 @@ class Beams final : public Decoding {
     for (std::size_t i = 0; i < running.size(); ++i) {
       group.sequences[i].replace_output(search_.tokens(running[i].node));
       group.sequences[i].waits = !candidates_[i].empty();
-      effects.has_news(group.sequences[i]);
+      effects.mark_dirty(group.sequences[i]);
     }
     group.forked = true;
   }
@@ -193,7 +193,7 @@ class Beams final : public Decoding {
     for (std::int64_t i = 0; i < group.spec->sampling.n; ++i) {
       const auto index = static_cast<std::int32_t>(i);
       if (i >= num_found) {  // fewer continuations were possible
-        effects.tell(length_end(group.spec->id, index));
+        effects.emit(length_end(group.spec->id, index));
         continue;
       }
       const BeamHypothesis& hypothesis = search_.hypotheses()[static_cast<std::size_t>(i)];
@@ -207,7 +207,7 @@ class Beams final : public Decoding {
           output.finished = hypothesis.finish_reason;
           if (hypothesis.finish_reason == FinishReason::stop) output.stop_token = ends_.stop_token(output.token->token);
         }
-        effects.tell(std::move(output));
+        effects.emit(std::move(output));
       }
     }
   }

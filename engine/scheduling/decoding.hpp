@@ -22,12 +22,12 @@ class GroupEffects {
   /// Makes a sequence with the parent's tokens and, where that holds KV, its blocks. It has no row yet.
   virtual Sequence fork_of(const Sequence& parent, const SequenceGroup& group) = 0;
   /// The sequence has new tokens, or more that are computed, for the block manager to hear of.
-  virtual void has_news(const Sequence& sequence) = 0;
+  virtual void mark_dirty(const Sequence& sequence) = 0;
   /// The sequence is no longer one of the group's: it gives back what it holds.
   virtual void drop(Sequence& sequence) = 0;
   /// It runs no more; the caller still has it.
   virtual void finish(SequenceGroup& group, Sequence& sequence) = 0;
-  virtual void tell(SequenceOutput output) = 0;
+  virtual void emit(SequenceOutput output) = 0;
   /// So many tokens were generated; for the counters.
   virtual void generated(std::int64_t num_tokens) = 0;
 

@@ -19,7 +19,7 @@ void drop_kv(Sequence& sequence) {
 
 }  // namespace
 
-void PlanNews::steps_failed(StepId first) {
+void PendingUpdates::steps_failed(StepId first) {
   first_failed_step = first_failed_step == 0 ? first : std::min(first_failed_step, first);
 }
 
@@ -136,7 +136,7 @@ Sequence GroupTable::fork_of(const Sequence& parent, const SequenceGroup& group)
     child.state = SequenceState::waiting;
     drop_kv(child);
   }
-  if (child.state != SequenceState::waiting) news.forks.push_back({parent.id, child.id, is_independent});
+  if (child.state != SequenceState::waiting) pending_updates.forks.push_back({parent.id, child.id, is_independent});
   return child;
 }
 
@@ -144,13 +144,13 @@ void GroupTable::let_go(Sequence& sequence) {
   if (sequence.state == SequenceState::running) {
     // Its last tokens may still serve the prefix cache.
     for (; sequence.num_reported_tokens < sequence.output.size(); ++sequence.num_reported_tokens) {
-      news.sampled.push_back({sequence.id, sequence.output[sequence.num_reported_tokens]});
+      pending_updates.sampled.push_back({sequence.id, sequence.output[sequence.num_reported_tokens]});
     }
     if (sequence.num_computed_tokens > sequence.num_reported)
-      news.progress.push_back({sequence.id, sequence.num_computed_tokens});
+      pending_updates.progress.push_back({sequence.id, sequence.num_computed_tokens});
   }
   if (sequence.state == SequenceState::running || sequence.state == SequenceState::swapped) {
-    news.releases.push_back(sequence.id);
+    pending_updates.releases.push_back(sequence.id);
   }
   give_row_back(sequence);
   sequence.state = SequenceState::finished;
@@ -197,7 +197,7 @@ void GroupTable::preempt_one(SequenceGroup& group, Sequence& sequence, SequenceS
 }
 
 void GroupTable::drop_unreported_forks(SequenceGroup* group, SequenceId parent) {
-  std::erase_if(news.forks, [&](const Fork& fork) {
+  std::erase_if(pending_updates.forks, [&](const Fork& fork) {
     if (fork.parent != parent) return false;
     if (Sequence* child = find(group, fork.child)) preempt_one(*group, *child, SequenceState::waiting);
     return true;
@@ -228,42 +228,42 @@ void GroupTable::preempt(SequenceGroup& group, Sequence& sequence, SequenceState
 void GroupTable::recompute(SequenceGroup& group, Sequence& sequence) {
   if (!group.decoding->has_independent_sequences()) return recompute(group);
   if (sequence.state == SequenceState::running || sequence.state == SequenceState::swapped) {
-    news.releases.push_back(sequence.id);
+    pending_updates.releases.push_back(sequence.id);
   }
   preempt(group, sequence, SequenceState::waiting);
 }
 
 void GroupTable::recompute(SequenceGroup& group) {
   for (Sequence& s : group.sequences) {
-    if (s.state == SequenceState::running || s.state == SequenceState::swapped) news.releases.push_back(s.id);
+    if (s.state == SequenceState::running || s.state == SequenceState::swapped) pending_updates.releases.push_back(s.id);
     preempt_one(group, s, SequenceState::waiting);
   }
   tell_strategy_of_lost_kv(group);
   place(group);
 }
 
-void GroupTable::tell(PlanStep& plan) {
-  for (const SequenceId id : news.to_report) {
+void GroupTable::move_updates_into(PlanStep& plan) {
+  for (const SequenceId id : pending_updates.to_report) {
     const auto group = group_of.find(id);
     if (group == group_of.end()) continue;
     Sequence* s = find(find(group->second), id);
     if (s == nullptr || s->state != SequenceState::running) continue;
     for (; s->num_reported_tokens < s->output.size(); ++s->num_reported_tokens) {
-      news.sampled.push_back({id, s->output[s->num_reported_tokens]});
+      pending_updates.sampled.push_back({id, s->output[s->num_reported_tokens]});
     }
     if (s->num_computed_tokens > s->num_reported) {
       s->num_reported = s->num_computed_tokens;
-      news.progress.push_back({id, s->num_computed_tokens});
+      pending_updates.progress.push_back({id, s->num_computed_tokens});
     }
   }
-  news.to_report.clear();
-  plan.sampled = std::exchange(news.sampled, {});
-  plan.progress = std::exchange(news.progress, {});
-  plan.forks = std::exchange(news.forks, {});
-  plan.releases = std::exchange(news.releases, {});
-  plan.first_failed_step = std::exchange(news.first_failed_step, 0);
-  plan.device_memory_lost = std::exchange(news.device_memory_lost, false);
-  plan.forget_prefixes = std::exchange(news.forget_prefixes, false);
+  pending_updates.to_report.clear();
+  plan.sampled = std::exchange(pending_updates.sampled, {});
+  plan.progress = std::exchange(pending_updates.progress, {});
+  plan.forks = std::exchange(pending_updates.forks, {});
+  plan.releases = std::exchange(pending_updates.releases, {});
+  plan.first_failed_step = std::exchange(pending_updates.first_failed_step, 0);
+  plan.device_memory_lost = std::exchange(pending_updates.device_memory_lost, false);
+  plan.forget_prefixes = std::exchange(pending_updates.forget_prefixes, false);
 }
 
 std::optional<std::string> GroupTable::check_invariants(std::int32_t pipeline_depth) const {

@@ -19,7 +19,7 @@
 namespace pagoda::scheduling {
 
 /// What the next PlanStep tells the block manager of what has happened since the last one.
-struct PlanNews {
+struct PendingUpdates {
   std::vector<SequenceId> to_report;  ///< sequences that run and have new tokens, or more that are computed
   std::vector<SampledToken> sampled;
   std::vector<SequenceProgress> progress;
@@ -35,7 +35,7 @@ struct PlanNews {
   }
 
   /// Whether there is something that the block manager hears of although nothing can run.
-  bool must_be_told() const { return !releases.empty() || forget_prefixes; }
+  bool must_be_sent() const { return !releases.empty() || forget_prefixes; }
 
   /// What the steps from `first` on were to compute is not there.
   void steps_failed(StepId first);
@@ -55,7 +55,7 @@ struct GroupTable {
   std::int32_t rows_reserved = 0;
   std::vector<RowId> free_rows;
   std::vector<RowId> rows_gone;  ///< to be told with the next ExecuteStep
-  PlanNews news;
+  PendingUpdates pending_updates;
   SequenceId next_sequence = 1;
   Quarantine quarantine;
 
@@ -103,8 +103,8 @@ struct GroupTable {
   /// Likewise of all sequences of the group.
   void recompute(SequenceGroup& group);
 
-  /// Moves the news into the plan.
-  void tell(PlanStep& plan);
+  /// Moves the pending_updates into the plan.
+  void move_updates_into(PlanStep& plan);
 
   /// Each live sequence is in one state and its group in that state's queue, rows are used once, counters agree. The
   /// first broken one, or nothing.
@@ -117,7 +117,7 @@ struct GroupTable {
  private:
   /// What is not of one group. Queues, rows that are reserved and owners of sequences follow from the groups.
   static constexpr auto visit_fields(auto& self, auto&& visit) {
-    return visit(self.free_rows, self.rows_gone, self.news, self.next_sequence, self.quarantine);
+    return visit(self.free_rows, self.rows_gone, self.pending_updates, self.next_sequence, self.quarantine);
   }
 
   void give_row_back(Sequence& sequence);

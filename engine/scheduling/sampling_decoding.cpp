@@ -44,11 +44,11 @@ class Sampling final : public Decoding {
   void on_kv_lost(SequenceGroup&, std::vector<SequenceId>&) override {}
 
   bool cut(SequenceGroup& group, std::size_t index, GroupEffects& effects) override {
-    effects.tell(length_end(group.spec->id, group.sequences[index].index));
+    effects.emit(length_end(group.spec->id, group.sequences[index].index));
     effects.finish(group, group.sequences[index]);
     if (!group.forked) {
       for (std::int32_t other = 1; other < group.num_samples(); ++other) {
-        effects.tell(length_end(group.spec->id, other));
+        effects.emit(length_end(group.spec->id, other));
       }
     }
     return group.all_finished();
@@ -90,7 +90,7 @@ class Sampling final : public Decoding {
   void append(SequenceGroup& group, Sequence& sequence, const TokenReport& sample, GroupEffects& effects) const {
     if (sequence.state == SequenceState::finished) return;
     sequence.output.push_back(sample.token);
-    effects.has_news(sequence);
+    effects.mark_dirty(sequence);
     effects.generated(1);
     SequenceOutput output;
     output.request = group.spec->id;
@@ -101,7 +101,7 @@ class Sampling final : public Decoding {
       output.finished = end->reason;
       output.stop_token = end->stop_token;
     }
-    effects.tell(std::move(output));
+    effects.emit(std::move(output));
     if (end) effects.finish(group, sequence);
   }
 

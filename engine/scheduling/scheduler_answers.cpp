@@ -27,7 +27,7 @@ std::optional<ExecuteStep> SchedulerCore::on_step_plan(const StepPlan& plan, Tim
   stats_.prefix_cache_hits_total = plan.memory.prefix_cache_hits;
 
   if (pending.discarded) {
-    for (const WaitingRef& ref : pending.waiting) table_.news.releases.push_back(ref.sequence);
+    for (const WaitingRef& ref : pending.waiting) table_.pending_updates.releases.push_back(ref.sequence);
     planning_.something_changed();
     if (!plan.has_cache_plan || pending.memory_lost) return std::nullopt;
   }
@@ -66,7 +66,7 @@ void SchedulerCore::run_rows(const PendingPlan& pending, RequestId id, Range row
     if (s != nullptr && s->state == SequenceState::running) {
       building.run(*group, *s, need.num_new_tokens);
     } else if (pending.shares[index]) {
-      table_.news.steps_failed(pending.step);
+      table_.pending_updates.steps_failed(pending.step);
     }
   }
 }
@@ -137,7 +137,7 @@ void SchedulerCore::come_back(const PendingPlan& pending, const SwapInCandidate&
       continue;
     }
     s->state = SequenceState::running;
-    table_.news.to_report.push_back(s->id);
+    table_.pending_updates.to_report.push_back(s->id);
     ++num_back;
   }
   if (num_back == 0) return;
@@ -159,7 +159,7 @@ void SchedulerCore::apply_waiting(const PendingPlan& pending, const StepPlan& pl
     s->is_passed_over = outcome.is_passed_over;
     if (outcome.status == AllocStatus::later) continue;
     const bool awaits_failed_step =
-        table_.news.first_failed_step > 0 && outcome.awaits_step >= table_.news.first_failed_step;
+        table_.pending_updates.first_failed_step > 0 && outcome.awaits_step >= table_.pending_updates.first_failed_step;
     if (outcome.status == AllocStatus::ok && awaits_failed_step) {
       leave_out(ref.sequence, plan.step);
       continue;
@@ -197,8 +197,8 @@ void SchedulerCore::apply_waiting(const PendingPlan& pending, const StepPlan& pl
 
 /// It was admitted, but does not run: nobody may count on what it was to compute.
 void SchedulerCore::leave_out(SequenceId admitted, StepId step) {
-  table_.news.releases.push_back(admitted);
-  table_.news.steps_failed(step);
+  table_.pending_updates.releases.push_back(admitted);
+  table_.pending_updates.steps_failed(step);
 }
 
 /// The sequence ends with what it has, once its results in flight are known.

@@ -134,13 +134,13 @@ void SchedulerCore::device_replaced(bool memory_lost, bool crashed) {
     }
   }
   if (!in_flight_.empty() && !lost_at_us_) lost_at_us_ = asked_us_;
-  if (!in_flight_.empty()) table_.news.steps_failed(in_flight_.front().step);
-  if (const auto& pending = planning_.pending()) table_.news.steps_failed(pending->step);
+  if (!in_flight_.empty()) table_.pending_updates.steps_failed(in_flight_.front().step);
+  if (const auto& pending = planning_.pending()) table_.pending_updates.steps_failed(pending->step);
   planning_.discard_pending(memory_lost);
-  table_.news.device_memory_lost |= memory_lost;
+  table_.pending_updates.device_memory_lost |= memory_lost;
   // All that ran is admitted anew. The block manager may have moved parents to the host, in a plan of which nothing
   // runs.
-  table_.news.forks.clear();
+  table_.pending_updates.forks.clear();
   in_flight_.clear();
   last_completed_step_ = planning_.last_planned();
   std::vector<SequenceGroup*> affected = table_.running;
@@ -226,7 +226,7 @@ void SchedulerCore::on_step_result(const StepResult& result) {
     }
   }
   if (result.error) {
-    table_.news.steps_failed(result.step);
+    table_.pending_updates.steps_failed(result.step);
     restart_readers(result.step);
   }
   end_passed_trial();
@@ -266,14 +266,14 @@ void SchedulerCore::accept(const WorkRef& work, const RowResult& row, const Step
       // Its last known token runs once more.
       s->num_computed_tokens =
           std::min(row.num_computed_tokens, group->prompt_len() + static_cast<std::int32_t>(s->output.size()) - 1);
-      has_news(*s);
+      mark_dirty(*s);
     }
     return cut_outgrown(*group);
   }
   if (is_current) {
     s->num_computed_tokens = row.num_computed_tokens;
     if (work.num_drafts > 0) s->num_scheduled_tokens = row.num_computed_tokens;  // nothing is planned behind drafts
-    has_news(*s);
+    mark_dirty(*s);
   }
   metrics_.draft_tokens += work.num_drafts;
   metrics_.drafts += work.num_drafts > 0 ? 1 : 0;
@@ -298,8 +298,8 @@ void SchedulerCore::report_prompt_logprobs(SequenceGroup& group, std::span<const
   outputs_.prompt_logprobs.push_back({group.entry.id, {reports.begin(), reports.end()}});
 }
 
-void SchedulerCore::has_news(const Sequence& sequence) {
-  if (sequence.state == SequenceState::running) table_.news.to_report.push_back(sequence.id);
+void SchedulerCore::mark_dirty(const Sequence& sequence) {
+  if (sequence.state == SequenceState::running) table_.pending_updates.to_report.push_back(sequence.id);
 }
 
 void SchedulerCore::drop(Sequence& sequence) {

@@ -72,7 +72,7 @@ class SchedulerCore final : private GroupEffects {
   /// again when their masks are made. No tokens change by that.
   void masks_late(std::span<const SequenceId> sequences);
   /// The next plan has the block manager forget its prefix cache.
-  void forget_prefixes() { table_.news.forget_prefixes = true; }
+  void forget_prefixes() { table_.pending_updates.forget_prefixes = true; }
 
   // -- effects -------------------------------------------------------------------------------------------------------
   /// The next PlanStep, when the pipeline has room and there is something to plan.
@@ -124,7 +124,7 @@ class SchedulerCore final : private GroupEffects {
   bool plan_outstanding() const { return planning_.pending().has_value(); }
   /// True when no group is left and the block manager has been told of every release.
   bool idle() const {
-    return table_.groups.empty() && !table_.news.must_be_told() && !plan_outstanding() && in_flight_.empty();
+    return table_.groups.empty() && !table_.pending_updates.must_be_sent() && !plan_outstanding() && in_flight_.empty();
   }
   /// Those of GroupTable, and that steps in flight are not too many and counted right. The first broken one, or
   /// nothing.
@@ -189,10 +189,10 @@ class SchedulerCore final : private GroupEffects {
   Sequence fork_of(const Sequence& parent, const SequenceGroup& group) override {
     return table_.fork_of(parent, group);
   }
-  void has_news(const Sequence& sequence) override;
+  void mark_dirty(const Sequence& sequence) override;
   void drop(Sequence& sequence) override;
   void finish(SequenceGroup& group, Sequence& sequence) override;
-  void tell(SequenceOutput output) override { outputs_.outputs.push_back(std::move(output)); }
+  void emit(SequenceOutput output) override { outputs_.outputs.push_back(std::move(output)); }
   void generated(std::int64_t num_tokens) override { stats_.generation_tokens_total += num_tokens; }
 
   SchedulerConfig config_;

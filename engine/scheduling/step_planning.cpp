@@ -40,7 +40,7 @@ bool should_join_those_in_flight(const std::vector<SequenceGroup*>& running) {
 }  // namespace
 
 std::optional<PlanStep> StepPlanning::next(TimeUs now, StepId last_completed, bool steps_in_flight) {
-  if (pending_ || (!changed_ && !table_.news.must_be_told())) return std::nullopt;
+  if (pending_ || (!changed_ && !table_.pending_updates.must_be_sent())) return std::nullopt;
 
   drop_drafts();
   PlanStep plan;
@@ -79,14 +79,14 @@ std::optional<PlanStep> StepPlanning::next(TimeUs now, StepId last_completed, bo
   }
 
   const bool decodes_alone = plan.swapped.empty() && plan.waiting.empty();
-  const bool changes_nothing = used == 0 && !table_.news.must_be_told() && plan.num_preempted_for_rows == 0;
+  const bool changes_nothing = used == 0 && !table_.pending_updates.must_be_sent() && plan.num_preempted_for_rows == 0;
   const bool joins_others = used > 0 && steps_in_flight && should_join_those_in_flight(table_.running);
   const bool waits = decodes_alone && (changes_nothing || joins_others);
   if (waits) {
     changed_ = false;
     return std::nullopt;
   }
-  table_.tell(plan);
+  table_.move_updates_into(plan);
   ++next_step_;
   changed_ = false;
   expect_answer(plan, prompts_only);

@@ -78,7 +78,7 @@ class ResumableGeneration final : public serving::StreamReader,
     ask();
   }
 
-  void on_news() override {}  // its client's answer begins with the first
+  void on_events() override {}  // its client's answer begins with the first
   void on_replaced() override {
     const auto exchange = std::exchange(waiting_, nullptr);
     if (exchange) exchange->respond_error({409, "another connection reads the stream of this request", {}, "replaced"});

@@ -18,13 +18,13 @@ class StreamFollower final : public serving::StreamReader, public std::enable_sh
 
   void start() {
     exchange_->on_closed([self = shared_from_this()] { self->stream_->detach(*self); });
-    exchange_->on_drained([this] { on_news(); });
+    exchange_->on_drained([this] { on_events(); });
     exchange_->begin_stream(200, "text/event-stream", {{"cache-control", "no-cache"}});
     stream_->attach(*this);
-    on_news();
+    on_events();
   }
 
-  void on_news() override {
+  void on_events() override {
     const auto self = shared_from_this();  // the end of the answer drops it
     const auto& history = stream_->history();
     if (next_ < history.first())

@@ -95,7 +95,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     Attached(Connection& owner, std::shared_ptr<serving::ResumableStream> followed, std::uint64_t from)
         : connection(owner), stream(std::move(followed)), next(from) {}
     ~Attached() { stream->detach(*this); }
-    void on_news() override { connection.pump(); }
+    void on_events() override { connection.pump(); }
     void on_replaced() override { connection.on_replaced(stream->name().id); }
     std::uint64_t next_event() const override { return next; }
 

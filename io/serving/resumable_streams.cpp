@@ -57,7 +57,7 @@ void ResumableStream::add(std::string event) {
 
 void ResumableStream::tell() {
   told_ = history_.next();
-  if (reader_ != nullptr) reader_->on_news();
+  if (reader_ != nullptr) reader_->on_events();
 }
 
 void ResumableStream::end() {

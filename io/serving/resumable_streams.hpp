@@ -25,7 +25,7 @@ namespace pagoda::serving {
 class StreamReader {
  public:
   /// There are more events, or the stream has ended.
-  virtual void on_news() = 0;
+  virtual void on_events() = 0;
   /// Another has come to read in its place; it is not a reader any more.
   virtual void on_replaced() = 0;
   /// The number of the event that it is to take next.

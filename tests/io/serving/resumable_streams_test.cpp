@@ -20,14 +20,14 @@ void add_all(ResumableStream& stream, int num_events, std::size_t num_bytes) {
 
 /// Whose client takes nothing.
 struct StalledReader final : StreamReader {
-  void on_news() override {}
+  void on_events() override {}
   void on_replaced() override {}
   std::uint64_t next_event() const override { return 0; }
 };
 
 struct Reader final : StreamReader {
   explicit Reader(ResumableStream& of) : stream(of) {}
-  void on_news() override {
+  void on_events() override {
     for (; next < stream.history().next(); ++next) text += stream.history().at(next);
   }
   void on_replaced() override { is_replaced = true; }
