@@ -28,7 +28,7 @@ std::optional<ExecuteStep> SchedulerCore::on_step_plan(const StepPlan& plan, Tim
 
   if (pending.discarded) {
     for (const WaitingRef& ref : pending.waiting) table_.pending_updates.releases.push_back(ref.sequence);
-    planning_.something_changed();
+    planning_.invalidate_plan();
     if (!plan.has_cache_plan || pending.memory_lost) return std::nullopt;
   }
   StepBuilder building(plan, config_.eos_token_ids, table_);
@@ -96,7 +96,7 @@ void SchedulerCore::apply_running(const PendingPlan& pending, const StepPlan& pl
       if (group != nullptr && !group->decoding->has_independent_sequences()) continue;
       const auto first = static_cast<std::size_t>(candidate.sequences.first);
       table_.drop_unreported_forks(group, pending.needs[first].sequence);
-      planning_.something_was_freed();
+      planning_.on_capacity_freed();
       continue;
     }
     if (plan.running[i] == RunningOutcome::preempted_recompute) {
@@ -105,7 +105,7 @@ void SchedulerCore::apply_running(const PendingPlan& pending, const StepPlan& pl
       preempt(*group, *s, SequenceState::swapped);
     } else {
       table_.preempt(*group, *s, SequenceState::waiting);
-      planning_.something_was_freed();
+      planning_.on_capacity_freed();
       outgrew(*group, *s);
     }
   }
@@ -132,7 +132,7 @@ void SchedulerCore::come_back(const PendingPlan& pending, const SwapInCandidate&
     if (s == nullptr || s->state != SequenceState::swapped) continue;
     if (status == AllocStatus::never) {
       table_.recompute(group, *s);
-      planning_.something_was_freed();
+      planning_.on_capacity_freed();
       if (!group.decoding->has_independent_sequences()) return;
       continue;
     }

@@ -46,7 +46,7 @@ void SchedulerCore::add_group(SharedSpec spec) {
   } else if (progress) {
     table_.replace_finished(added);
   }
-  planning_.something_changed();
+  planning_.invalidate_plan();
 }
 
 /// As if the group had been preempted with the tokens that it had: beams, of which none were told, begin anew.
@@ -156,7 +156,7 @@ void SchedulerCore::device_replaced(bool memory_lost, bool crashed) {
   table_.rows_gone.clear();
   ++stats_.worker_restarts_total;
   if (crashed) find_culprit(in_last_steps, ended_ran);
-  planning_.something_was_freed();
+  planning_.on_capacity_freed();
 }
 
 /// Groups that were admitted with blocks that only the failed steps computed, and were not in these steps themselves,
@@ -198,7 +198,7 @@ void SchedulerCore::end_passed_trial() {
     if (group != nullptr && group->longest_output() < group->cleared_length) return;
   }
   quarantine.trial_passed();
-  planning_.something_was_freed();
+  planning_.on_capacity_freed();
 }
 
 void SchedulerCore::on_step_result(const StepResult& result) {
@@ -216,7 +216,7 @@ void SchedulerCore::on_step_result(const StepResult& result) {
   planning_.step_measured(step.num_tokens, step.num_prompt_tokens, result.finished_us - result.started_us);
   outputs_.step = result.step;
   outputs_.finished_us = result.finished_us;
-  planning_.something_changed();
+  planning_.invalidate_plan();
   PAGODA_ASSERT(result.error || result.rows.size() == step.work.size(), "each row of a step has a result");
   for (std::size_t i = 0; i < step.work.size(); ++i) {
     if (result.error) {
@@ -238,7 +238,7 @@ SequenceGroup* SchedulerCore::ended_work(const WorkRef& work) {
   if (group == nullptr) return nullptr;
   --group->num_in_flight;
   if (!work.dropped) return group;
-  planning_.something_changed();
+  planning_.invalidate_plan();
   cut_outgrown(*group);
   return nullptr;
 }
@@ -307,25 +307,25 @@ void SchedulerCore::drop(Sequence& sequence) {
   const auto owner = table_.group_of.extract(sequence.id);
   SequenceGroup* group = owner ? table_.find(owner.mapped()) : nullptr;
   if (group != nullptr && group->masks) group->ended_sequences.push_back(sequence.id);
-  planning_.something_was_freed();
+  planning_.on_capacity_freed();
 }
 
 void SchedulerCore::finish(SequenceGroup& group, Sequence& sequence) {
   table_.finish(group, sequence);
-  planning_.something_was_freed();
+  planning_.on_capacity_freed();
 }
 
 void SchedulerCore::preempt(SequenceGroup& group, Sequence& sequence, SequenceState to) {
   ++(to == SequenceState::swapped ? stats_.preemptions_swap_total : stats_.preemptions_recompute_total);
   interrupted(group, Interruption::preempted);
   table_.preempt(group, sequence, to);
-  planning_.something_was_freed();
+  planning_.on_capacity_freed();
 }
 
 void SchedulerCore::restart(SequenceGroup& group) {
   interrupted(group, Interruption::restarted);
   table_.recompute(group);
-  planning_.something_was_freed();
+  planning_.on_capacity_freed();
 }
 
 /// Tells of it once, however many sequences of the group it meets at a time.
@@ -360,7 +360,7 @@ void SchedulerCore::erase_group(SequenceGroup& group) {
     if (s.state != SequenceState::finished) finish(group, s);
   }
   table_.erase(group);
-  planning_.something_was_freed();  // also those that were held back for it
+  planning_.on_capacity_freed();  // also those that were held back for it
 }
 
 std::optional<PlanStep> SchedulerCore::next_plan(TimeUs now) {

@@ -106,7 +106,7 @@ void SchedulerCore::masks_made(std::vector<MadeMask> made) {
     if (s == nullptr || mask.course != s->course || mask.num_tokens != s->output.size()) continue;
     s->asked_mask.reset();
     s->made_mask = std::move(mask);
-    if (std::exchange(s->awaits_mask, false)) planning_.something_changed();
+    if (std::exchange(s->awaits_mask, false)) planning_.invalidate_plan();
   }
 }
 
@@ -131,13 +131,13 @@ void SchedulerCore::be_late(WorkRef& work, SequenceGroup& group, Sequence& seque
   const bool holds_kv = sequence.state == SequenceState::running || sequence.state == SequenceState::swapped;
   if (holds_kv && num_known <= sequence.num_admitted_tokens) {
     table_.recompute(group, sequence);
-    planning_.something_was_freed();
+    planning_.on_capacity_freed();
   } else {
     sequence.num_scheduled_tokens = std::min(sequence.num_scheduled_tokens, num_known - 1);
     sequence.num_computed_tokens = std::min(sequence.num_computed_tokens, sequence.num_scheduled_tokens);
   }
   sequence.awaits_mask = sequence.course == course;  // else it is another mask that it will need
-  planning_.something_changed();
+  planning_.invalidate_plan();
 }
 
 std::optional<StepMasks> SchedulerCore::take_masks() {

@@ -394,7 +394,7 @@ void StepPlanning::discard_pending(bool memory_lost) {
   pending_->memory_lost |= memory_lost;
 }
 
-void StepPlanning::something_was_freed() {
+void StepPlanning::on_capacity_freed() {
   most_offers_ = kAllOffers;
   decodes_first_ = false;
   changed_ = true;

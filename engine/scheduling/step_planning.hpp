@@ -78,9 +78,9 @@ class StepPlanning {
   void discard_pending(bool memory_lost);
 
   /// A plan that would have run nothing is to be made again.
-  void something_changed() { changed_ = true; }
+  void invalidate_plan() { changed_ = true; }
   /// Rows or memory became free: there may be room for everybody again.
-  void something_was_freed();
+  void on_capacity_freed();
 
   /// Rows that sequences of the queue may take: those that are free, or fewer where more would decode than
   /// target_step_us has time for. Who is first always has rows when nothing else runs.
