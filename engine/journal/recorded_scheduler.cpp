@@ -39,8 +39,8 @@ std::vector<scheduling::MadeMask> RecordedScheduler::blank_masks(const std::vect
   for (const scheduling::MadeMask& mask : made) {
     const RequestSpec* spec = core_.spec_of(mask.sequence);
     if (spec == nullptr) continue;
-    blanked.push_back({mask.sequence, mask.course, mask.num_tokens, mask.num_masks, mask.foreseen, {}});
-    for (TokenId& token : blanked.back().foreseen.tokens) {
+    blanked.push_back({mask.sequence, mask.course, mask.num_tokens, mask.num_masks, mask.jump_forward, {}});
+    for (TokenId& token : blanked.back().jump_forward.tokens) {
       TokenReport report{token, 0, 0, {}};
       blank(report, *spec, config_.eos_token_ids);
       token = report.token;

@@ -248,7 +248,7 @@ void Replay::add_words(std::vector<scheduling::MadeMask>& made) {
   for (scheduling::MadeMask& mask : made) {
     auto job = scheduler_->mask_job_of(mask.sequence);
     if (!job) continue;
-    job->looks_ahead = false;
+    job->wants_jump_forward = false;
     for (std::uint64_t work = grammar::kMaxMaskWork; !job->run(work);) work = grammar::kMaxMaskWork;
     mask.words = std::move(job->made.words);
   }

@@ -42,7 +42,7 @@ class Decoding {
   virtual ~Decoding() = default;
 
   /// Whether a step of the group may be planned before the result of the last one is known.
-  virtual bool looks_ahead(const SequenceGroup& group) const = 0;
+  virtual bool wants_jump_forward(const SequenceGroup& group) const = 0;
   /// Samples to draw when a sequence has run all its tokens.
   virtual std::int32_t num_samples_at_end(const SequenceGroup& group) const = 0;
   /// Whether each sequence is admitted, preempted and resumed by itself; else all of the group are together.

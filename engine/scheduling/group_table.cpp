@@ -289,8 +289,8 @@ std::optional<std::string> GroupTable::check_invariants(std::int32_t pipeline_de
         if (s.state != SequenceState::running) return name + " keeps a row without running";
         if (!rows.insert(s.row).second) return "row " + std::to_string(s.row) + " is used twice";
       }
-      const bool is_foreseen = !s.forced.empty() || !s.drafts.empty() || s.will_end;
-      if (s.state != SequenceState::finished && is_foreseen && s.num_placeholders == 0)
+      const bool jumps = !s.forced.empty() || !s.drafts.empty() || s.will_end;
+      if (s.state != SequenceState::finished && jumps && s.num_placeholders == 0)
         return name + " knows what follows a sample that is not in flight";
       // One that has finished may lose its placeholders with a worker.
       if (s.state != SequenceState::finished && s.num_scheduled_tokens > group->length(s))

@@ -118,9 +118,9 @@ bool RequestMasks::make(MaskJob& job, std::uint64_t& max_work) {
     if (!is_made) return false;
     ++made.num_masks;
   }
-  if (!job.looks_ahead || !job.drafts.empty()) return true;
+  if (!job.wants_jump_forward || !job.drafts.empty()) return true;
   TokenIds alternatives = few_tokens(made.words);
-  if (!alternatives.empty()) made.foreseen = foresee(job, sequence, std::move(alternatives), max_work);
+  if (!alternatives.empty()) made.jump_forward = propose(job, sequence, std::move(alternatives), max_work);
   return true;
 }
 
@@ -182,7 +182,7 @@ bool RequestMasks::fill_mask_ahead(FollowedSequence& sequence, std::span<const T
 }
 
 /// `alternatives`: for the sample in flight. Where log-probabilities are asked for, nothing goes unsampled.
-ForeseenTokens RequestMasks::foresee(const MaskJob& job, FollowedSequence& sequence, TokenIds alternatives,
+JumpForwardTokens RequestMasks::propose(const MaskJob& job, FollowedSequence& sequence, TokenIds alternatives,
                                      std::uint64_t& max_work) const {
   const SamplingParams& sampling = spec_->sampling;
   const EndingTokens ends(sampling, eos_token_ids_);
@@ -193,12 +193,12 @@ ForeseenTokens RequestMasks::foresee(const MaskJob& job, FollowedSequence& seque
   context.insert(context.end(), output_end.begin(), output_end.end());
   TokenIds path;
   std::vector<std::uint32_t> mask(num_words_);
-  ForeseenTokens foreseen{job.sequence, {}, 0, false};
+  JumpForwardTokens jump_forward{job.sequence, {}, 0, false};
   bool is_certain = true;
-  while (foreseen.tokens.size() < kMaxForeseenTokens) {
+  while (jump_forward.tokens.size() < kMaxJumpForwardTokens) {
     const bool is_sample = path.empty();
     is_certain &= alternatives.size() == 1 && (is_sample || !sampling.tells_cumulative_logprob());
-    if (!is_certain && (job.most_drafts < kMinDrafts || foreseen.num_drafts == job.most_drafts)) break;
+    if (!is_certain && (job.most_drafts < kMinDrafts || jump_forward.num_drafts == job.most_drafts)) break;
     const auto next = likely_token(alternatives, context, bytes_of);
     const std::int64_t num_generated = std::ssize(sequence.place.tokens) + std::ssize(path) + 1;
     if (!next || ends.is_banned(*next, num_generated)) break;
@@ -206,17 +206,17 @@ ForeseenTokens RequestMasks::foresee(const MaskJob& job, FollowedSequence& seque
     if (is_end && !is_certain) break;  // how it ends is left to the sampling
     context.push_back(*next);
     path.push_back(*next);
-    if (!is_sample) foreseen.tokens.push_back(*next);
-    foreseen.num_drafts += !is_sample && !is_certain ? 1 : 0;
-    foreseen.ends = is_end;
+    if (!is_sample) jump_forward.tokens.push_back(*next);
+    jump_forward.num_drafts += !is_sample && !is_certain ? 1 : 0;
+    jump_forward.ends = is_end;
     if (is_end || !fill_mask_ahead(sequence, path, mask, max_work)) break;
     alternatives = few_tokens(mask);
   }
-  if (foreseen.num_drafts < kMinDrafts) {
-    foreseen.tokens.resize(foreseen.tokens.size() - static_cast<std::size_t>(foreseen.num_drafts));
-    foreseen.num_drafts = 0;
+  if (jump_forward.num_drafts < kMinDrafts) {
+    jump_forward.tokens.resize(jump_forward.tokens.size() - static_cast<std::size_t>(jump_forward.num_drafts));
+    jump_forward.num_drafts = 0;
   }
-  return foreseen;
+  return jump_forward;
 }
 
 }  // namespace pagoda::scheduling

@@ -15,7 +15,7 @@
 #include "engine/grammar/compiled_grammar.hpp"
 #include "engine/request/request_spec.hpp"
 #include "engine/request/thinking_budget.hpp"
-#include "engine/scheduling/foreseen_tokens.hpp"
+#include "engine/scheduling/jump_forward_tokens.hpp"
 #include "engine/scheduling/scheduler_config.hpp"
 #include "engine/types.hpp"
 
@@ -28,12 +28,12 @@ struct MadeMask {
   std::size_t num_tokens = 0;
   /// One, and one more behind each draft; 0 where any token may be sampled.
   std::int32_t num_masks = 0;
-  ForeseenTokens foreseen;
+  JumpForwardTokens jump_forward;
   std::vector<std::uint32_t> words;  ///< kernels::mask_words of the vocabulary for each mask
 
   /// Without the words: they follow from the tokens, and a replay may lack the grammar.
   static constexpr auto visit_fields(auto& self, auto&& visit) {
-    return visit(self.sequence, self.course, self.num_tokens, self.num_masks, self.foreseen);
+    return visit(self.sequence, self.course, self.num_tokens, self.num_masks, self.jump_forward);
   }
 };
 
@@ -50,7 +50,7 @@ struct MaskJob {
   std::size_t num_known = 0;      ///< generated tokens of the sequence that earlier jobs brought
   TokenIds tokens;                ///< those behind
   TokenIds drafts;                ///< that run in the same step
-  bool looks_ahead = false;       ///< ForeseenTokens are of use
+  bool wants_jump_forward = false;       ///< JumpForwardTokens are of use
   std::int32_t most_drafts = 0;   ///< of these
   std::vector<SequenceId> ended;  ///< sequences of the request that need no more masks
   MadeMask made;                  ///< as far as it is
@@ -108,7 +108,7 @@ class RequestMasks {
   /// Likewise of the tokens that follow the sequence's by `path`. What is found is kept for when it comes to them.
   bool fill_mask_ahead(FollowedSequence& sequence, std::span<const TokenId> path, std::span<std::uint32_t> mask,
                        std::uint64_t& max_work) const;
-  ForeseenTokens foresee(const MaskJob& job, FollowedSequence& sequence, TokenIds alternatives,
+  JumpForwardTokens propose(const MaskJob& job, FollowedSequence& sequence, TokenIds alternatives,
                          std::uint64_t& max_work) const;
 
   SharedSpec spec_;

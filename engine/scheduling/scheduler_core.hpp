@@ -12,7 +12,7 @@
 #include "engine/metrics/engine_metrics.hpp"
 #include "engine/request/live_request.hpp"
 #include "engine/scheduling/decoding.hpp"
-#include "engine/scheduling/foreseen_tokens.hpp"
+#include "engine/scheduling/jump_forward_tokens.hpp"
 #include "engine/scheduling/group_table.hpp"
 #include "engine/scheduling/scheduler_config.hpp"
 #include "engine/scheduling/sequence_group.hpp"
@@ -170,7 +170,7 @@ class SchedulerCore final : private GroupEffects {
   Sequence* unsampled_prompt(const WorkRef& work) const;
   MaskJob mask_job(SequenceGroup& group, Sequence& sequence, std::int32_t most_drafts) const;
   void add_masks(std::size_t place, const Sequence& sequence, StepMasks& masks) const;
-  void jump_ahead(Sequence& sequence, const ForeseenTokens& foreseen);
+  void apply_jump_forward(Sequence& sequence, const JumpForwardTokens& jump_forward);
   void be_late(WorkRef& work, SequenceGroup& group, Sequence& sequence);
 
   // how groups stop

@@ -91,7 +91,7 @@ MaskJob SchedulerCore::mask_job(SequenceGroup& group, Sequence& sequence, std::i
   job.num_known = sequence.num_followed;
   job.tokens.assign(output.begin() + static_cast<std::ptrdiff_t>(sequence.num_followed), output.end());
   if (sequence.waits) job.drafts = sequence.drafts;
-  job.looks_ahead = group.forked && !group.decoding->chooses_tokens();
+  job.wants_jump_forward = group.forked && !group.decoding->chooses_tokens();
   job.most_drafts = most_drafts;
   job.ended = std::exchange(group.ended_sequences, {});
   sequence.num_followed = output.size();
@@ -150,7 +150,7 @@ std::optional<StepMasks> SchedulerCore::take_masks() {
     Sequence* s = step.work[i].has_mask ? sequence_of(step.work[i]) : nullptr;
     if (s == nullptr || !s->has_mask()) continue;
     add_masks(i, *s, masks);
-    jump_ahead(*s, std::exchange(s->made_mask, std::nullopt)->foreseen);
+    apply_jump_forward(*s, std::exchange(s->made_mask, std::nullopt)->jump_forward);
   }
   return masks;
 }
@@ -170,13 +170,13 @@ void SchedulerCore::add_masks(std::size_t place, const Sequence& sequence, StepM
   }
 }
 
-void SchedulerCore::jump_ahead(Sequence& sequence, const ForeseenTokens& foreseen) {
-  if (foreseen.tokens.empty() && !foreseen.ends) return;
+void SchedulerCore::apply_jump_forward(Sequence& sequence, const JumpForwardTokens& jump_forward) {
+  if (jump_forward.tokens.empty() && !jump_forward.ends) return;
   if (sequence.num_placeholders != 1 || sequence.waits) return;
-  const auto num_drafts = std::clamp<std::ptrdiff_t>(foreseen.num_drafts, 0, std::ssize(foreseen.tokens));
-  sequence.forced.assign(foreseen.tokens.begin(), foreseen.tokens.end() - num_drafts);
-  sequence.drafts.assign(foreseen.tokens.end() - num_drafts, foreseen.tokens.end());
-  sequence.will_end = foreseen.ends;
+  const auto num_drafts = std::clamp<std::ptrdiff_t>(jump_forward.num_drafts, 0, std::ssize(jump_forward.tokens));
+  sequence.forced.assign(jump_forward.tokens.begin(), jump_forward.tokens.end() - num_drafts);
+  sequence.drafts.assign(jump_forward.tokens.end() - num_drafts, jump_forward.tokens.end());
+  sequence.will_end = jump_forward.ends;
   metrics_.forced_tokens += std::ssize(sequence.forced);
 }
 

@@ -33,7 +33,7 @@ struct Sequence {
   std::int32_t index = 0;             ///< within the request
   TokenIds output;                    ///< sampled and known
   std::int32_t num_placeholders = 0;  ///< samples of steps in flight
-  TokenIds forced;                    ///< must follow the sample in flight (ForeseenTokens); not in `output` yet
+  TokenIds forced;                    ///< must follow the sample in flight (JumpForwardTokens); not in `output` yet
   TokenIds drafts;                    ///< behind these; until their step is planned, and then until it has ended
   bool will_end = false;              ///< with these, or with the sample
   SequenceState state = SequenceState::waiting;
@@ -152,7 +152,7 @@ struct SequenceGroup {
   /// Tokens of the sequence; those that it will have with what is in flight, and drafts, included.
   std::int32_t length(const Sequence& s) const { return prompt_len() + static_cast<std::int32_t>(s.num_generated()); }
   /// What runs next is known only when the last result is: the group is not looked ahead.
-  bool depends_on_results() const { return !decoding->looks_ahead(*this); }
+  bool depends_on_results() const { return !decoding->wants_jump_forward(*this); }
   /// Some of it does not run until a result is known.
   bool waits_for_results() const {
     return depends_on_results() || std::ranges::any_of(sequences, &Sequence::awaits_drafts);

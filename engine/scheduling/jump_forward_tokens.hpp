@@ -11,8 +11,8 @@
 
 namespace pagoda::scheduling {
 
-/// Most tokens of one ForeseenTokens; what follows is looked for when these are known.
-inline constexpr std::size_t kMaxForeseenTokens = 64;
+/// Most tokens of one JumpForwardTokens; what follows is looked for when these are known.
+inline constexpr std::size_t kMaxJumpForwardTokens = 64;
 /// Most of them that are drafts. Fewer than the least are not worth a step that nothing can be planned behind.
 inline constexpr std::int32_t kMaxDrafts = 16;
 inline constexpr std::int32_t kMinDrafts = 2;
@@ -26,7 +26,7 @@ inline constexpr std::size_t kMaxLookedBack = 1024;
 /// Where each mask leaves one token, the sample's too, the tokens are certain: they need not be sampled. Where masks
 /// leave a few, as of a text that is certain but may be cut into tokens in several ways, the likely ones are drafts:
 /// they run at once, and each is sampled all the same, so that what is kept is what would have been sampled one by one.
-struct ForeseenTokens {
+struct JumpForwardTokens {
   SequenceId sequence = 0;
   TokenIds tokens;              ///< behind the sample
   std::int32_t num_drafts = 0;  ///< so many of them, the last

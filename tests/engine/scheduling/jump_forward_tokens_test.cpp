@@ -1,4 +1,4 @@
-#include "engine/scheduling/foreseen_tokens.hpp"
+#include "engine/scheduling/jump_forward_tokens.hpp"
 
 #include <string>
 #include <vector>

@@ -48,7 +48,7 @@ TokenId longest(const TokenIds& allowed) {
   return *std::ranges::max_element(allowed, {}, [](TokenId token) { return test::simulated_text(token).size(); });
 }
 
-SchedulerConfig jump_ahead_config(std::int32_t pipeline_depth) {
+SchedulerConfig jump_forward_config(std::int32_t pipeline_depth) {
   SchedulerConfig config;
   config.max_num_seqs = 8;
   config.max_num_batched_tokens = 64;
@@ -60,12 +60,12 @@ SchedulerConfig jump_ahead_config(std::int32_t pipeline_depth) {
 }
 
 /// A scheduler with a device that keeps the tokens of rows, and chooses among those that masks allow.
-class JumpAhead : public testing::Test {
+class JumpForward : public testing::Test {
  protected:
   void SetUp() override {}
 
   void start(std::int32_t pipeline_depth) {
-    scheduler_ = std::make_unique<SchedulerCore>(jump_ahead_config(pipeline_depth));
+    scheduler_ = std::make_unique<SchedulerCore>(jump_forward_config(pipeline_depth));
     blocks_ = std::make_unique<memory::BlockSpaceManager>(
         memory::BlockSpaceConfig{.layout = KvLayout::uniform(4), .num_device_blocks = 100});
   }
@@ -213,7 +213,7 @@ class JumpAhead : public testing::Test {
   std::set<TokenId> banned_;  ///< the device samples none of these
 };
 
-TEST_F(JumpAhead, ATextWithoutAChoiceTakesOneStep) {
+TEST_F(JumpForward, ATextWithoutAChoiceTakesOneStep) {
   for (const std::int32_t depth : {1, 2}) {
     start(depth);
     tokens_.clear();
@@ -228,7 +228,7 @@ TEST_F(JumpAhead, ATextWithoutAChoiceTakesOneStep) {
   }
 }
 
-TEST_F(JumpAhead, WhatFollowsAChoiceForCertainRunsWithIt) {
+TEST_F(JumpForward, WhatFollowsAChoiceForCertainRunsWithIt) {
   start(2);
   run(request("A(befhik|k)[nb]o{3}"));
   EXPECT_EQ(text(), "Abefhikbooo.");
@@ -238,7 +238,7 @@ TEST_F(JumpAhead, WhatFollowsAChoiceForCertainRunsWithIt) {
   EXPECT_EQ(finished_.at(0), FinishReason::stop);
 }
 
-TEST_F(JumpAhead, NothingRunsBehindAnEndThatIsCertain) {
+TEST_F(JumpForward, NothingRunsBehindAnEndThatIsCertain) {
   start(2);
   run(request("A(n|k)"));
   EXPECT_EQ(text(), "Ak.");
@@ -246,7 +246,7 @@ TEST_F(JumpAhead, NothingRunsBehindAnEndThatIsCertain) {
   EXPECT_EQ(metrics().forced_tokens, 0);
 }
 
-TEST_F(JumpAhead, WhoAsksForLogprobsHasEachTokenSampled) {
+TEST_F(JumpForward, WhoAsksForLogprobsHasEachTokenSampled) {
   start(2);
   auto spec = request("Abefhikm");
   spec->sampling.logprobs = 0;
@@ -257,7 +257,7 @@ TEST_F(JumpAhead, WhoAsksForLogprobsHasEachTokenSampled) {
   EXPECT_EQ(metrics().accepted_draft_tokens, 7);
 }
 
-TEST_F(JumpAhead, TokensBeyondTheLimitAreNotAppended) {
+TEST_F(JumpForward, TokensBeyondTheLimitAreNotAppended) {
   for (const bool are_sampled : {false, true}) {
     start(2);
     tokens_.clear();
@@ -271,7 +271,7 @@ TEST_F(JumpAhead, TokensBeyondTheLimitAreNotAppended) {
   }
 }
 
-TEST_F(JumpAhead, AnEndThatIsBannedIsLeftToTheSampling) {
+TEST_F(JumpForward, AnEndThatIsBannedIsLeftToTheSampling) {
   start(2);
   auto spec = request("Abef");
   spec->sampling.min_tokens = 10;
@@ -282,7 +282,7 @@ TEST_F(JumpAhead, AnEndThatIsBannedIsLeftToTheSampling) {
   EXPECT_EQ(error_->message, "nothing is left");
 }
 
-TEST_F(JumpAhead, ATokenOfStopTokenIdsEndsWhatIsCertain) {
+TEST_F(JumpForward, ATokenOfStopTokenIdsEndsWhatIsCertain) {
   for (const bool are_sampled : {false, true}) {
     start(2);
     tokens_.clear();
@@ -296,7 +296,7 @@ TEST_F(JumpAhead, ATokenOfStopTokenIdsEndsWhatIsCertain) {
   }
 }
 
-TEST_F(JumpAhead, SequencesOfARequestJumpOnceTheyAreApart) {
+TEST_F(JumpForward, SequencesOfARequestJumpOnceTheyAreApart) {
   start(2);
   auto spec = request("[ab]efhikm");
   spec->sampling.n = 3;
@@ -305,7 +305,7 @@ TEST_F(JumpAhead, SequencesOfARequestJumpOnceTheyAreApart) {
   EXPECT_EQ(samples_of_steps_, std::vector<std::int64_t>({3, 3}));
 }
 
-TEST_F(JumpAhead, TheEndOfAThinkingBudgetIsCertainToo) {
+TEST_F(JumpForward, TheEndOfAThinkingBudgetIsCertainToo) {
   start(2);
   auto spec = request(nullptr);
   spec->prompt = std::make_shared<const TokenIds>(TokenIds{1, 2, test::kThinking.begin.front()});
@@ -317,7 +317,7 @@ TEST_F(JumpAhead, TheEndOfAThinkingBudgetIsCertainToo) {
   EXPECT_EQ(metrics().forced_tokens, 2);
 }
 
-TEST_F(JumpAhead, TextThatMayBeCutInSeveralWaysIsDraftedAndSampled) {
+TEST_F(JumpForward, TextThatMayBeCutInSeveralWaysIsDraftedAndSampled) {
   start(2);
   choose_ = longest;
   run(request("[AB]cdefghilm"));
@@ -330,7 +330,7 @@ TEST_F(JumpAhead, TextThatMayBeCutInSeveralWaysIsDraftedAndSampled) {
   EXPECT_EQ(metrics().forced_tokens, 0);
 }
 
-TEST_F(JumpAhead, DraftsThatAreSampledOtherwiseLeaveNothingBehind) {
+TEST_F(JumpForward, DraftsThatAreSampledOtherwiseLeaveNothingBehind) {
   start(2);
   choose_ = shortest;
   run(request("[AB]cdefghilm"));
@@ -340,7 +340,7 @@ TEST_F(JumpAhead, DraftsThatAreSampledOtherwiseLeaveNothingBehind) {
   EXPECT_EQ(metrics().accepted_draft_tokens, 0);
 }
 
-TEST_F(JumpAhead, OfDraftsThoseBeforeTheFirstWrongOneAreKept) {
+TEST_F(JumpForward, OfDraftsThoseBeforeTheFirstWrongOneAreKept) {
   start(2);
   choose_ = [](const TokenIds& allowed) {
     return allowed.front() == token_of('l') ? allowed.front() : longest(allowed);
@@ -351,7 +351,7 @@ TEST_F(JumpAhead, OfDraftsThoseBeforeTheFirstWrongOneAreKept) {
   EXPECT_EQ(metrics().accepted_draft_tokens, 1);
 }
 
-TEST_F(JumpAhead, WhatHasFollowedBeforeIsDraftedWhereFewTokensMayFollow) {
+TEST_F(JumpForward, WhatHasFollowedBeforeIsDraftedWhereFewTokensMayFollow) {
   for (const bool is_right : {false, true}) {
     start(2);
     tokens_.clear();
