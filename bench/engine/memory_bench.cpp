@@ -161,7 +161,7 @@ void find_cached_prefix(benchmark::State& state) {
   const SequenceNeed need{1, 0, length, 0};
   store.grow(store.admit(candidate, hit), need);
   store.end_step();
-  store.confirm({1, length});
+  store.mark_computed({1, length});
   for (auto _ : state) store.find_prefix(candidate, hit);
   state.counters["cached_blocks"] = static_cast<double>(hit.blocks.size());
 }

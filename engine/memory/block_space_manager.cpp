@@ -52,7 +52,7 @@ PlannedStep BlockSpaceManager::plan(const PlanStep& request) {
   store.forget_steps_from(request.first_failed_step);
   for (const Fork& fork : request.forks) store.fork(fork);
   for (const SampledToken& sampled : request.sampled) store.append(sampled);
-  for (const SequenceProgress& progress : request.progress) store.confirm(progress);
+  for (const SequenceProgress& progress : request.progress) store.mark_computed(progress);
   for (const SequenceId sequence : request.releases) store.release(sequence);
   StepPlanner planner(store, request, result);
   planner.run();

@@ -38,12 +38,12 @@ void DeviceBlocks::release(BlockId block, StepId last_run, StepId now) {
   }
 }
 
-bool DeviceBlocks::make_findable(BlockId block, const BlockHash& hash, const BlockHash& parent,
+bool DeviceBlocks::insert(BlockId block, const BlockHash& hash, const BlockHash& parent,
                                  std::span<const TokenId> tokens, std::int32_t prefix_blocks, StepId computed_by) {
   return !cache_.contains(block) && cache_.insert(block, hash, parent, tokens, prefix_blocks, computed_by);
 }
 
-void DeviceBlocks::hide(BlockId block) {
+void DeviceBlocks::remove_from_cache(BlockId block) {
   cache_.erase(block);
   if (!evictor_.contains(block)) return;
   evictor_.remove(block);

@@ -37,10 +37,10 @@ class DeviceBlocks {
   void release(BlockId block, StepId last_run, StepId now);
   void touch(BlockId block, StepId step) { pool_.touch(block, step); }
   /// See PrefixCache::insert. False when it, or another block of its content, is findable already.
-  bool make_findable(BlockId block, const BlockHash& hash, const BlockHash& parent, std::span<const TokenId> tokens,
+  bool insert(BlockId block, const BlockHash& hash, const BlockHash& parent, std::span<const TokenId> tokens,
                      std::int32_t prefix_blocks, StepId computed_by);
   /// Nobody finds the block any more; its owners keep it.
-  void hide(BlockId block);
+  void remove_from_cache(BlockId block);
 
   /// The first `num_slots` slots of an owned block hold a token, or will after a planned step.
   void fill(BlockId block, std::int32_t num_slots);

@@ -118,8 +118,8 @@ Broken check_sequences(const SequenceStore& store) {
     if (sequence.table.size() < store.kv_group().blocks_for(sequence.num_scheduled_tokens))
       return name + " has tokens without a block";
     const std::set<BlockId> distinct(sequence.table.owned().begin(), sequence.table.owned().end());
-    const auto left_behind = std::ranges::count(sequence.table.owned(), kNoBlock);
-    if (std::ssize(distinct) != sequence.table.num_owned() - std::max<std::ptrdiff_t>(0, left_behind - 1))
+    const auto num_shared_kept = std::ranges::count(sequence.table.owned(), kNoBlock);
+    if (std::ssize(distinct) != sequence.table.num_owned() - std::max<std::ptrdiff_t>(0, num_shared_kept - 1))
       return name + " holds a block twice";
     if (Broken broken = check_left_behind(sequence, name)) return broken;
     if (Broken broken = check_chain(store, sequence, name)) return broken;

@@ -32,7 +32,7 @@ void SequenceStore::forget_everything() {
 
 void SequenceStore::forget_prefixes() {
   for (BlockId block = 0; block < device_.size(); ++block) {
-    if (device_.cache().contains(block)) device_.hide(block);
+    if (device_.cache().contains(block)) device_.remove_from_cache(block);
   }
 }
 
@@ -84,14 +84,14 @@ void SequenceStore::forget_steps_from(StepId first) {
   // By block id: a manager that was saved and loaded knows the blocks in this order only, and must free them alike.
   std::sort(failed, uncomputed_.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   for (const auto& [step, block] : std::ranges::subrange(failed, uncomputed_.end())) {
-    if (device_.cache().contains(block) && device_.cache().computed_by(block) == step) device_.hide(block);
+    if (device_.cache().contains(block) && device_.cache().computed_by(block) == step) device_.remove_from_cache(block);
   }
   uncomputed_.erase(failed, uncomputed_.end());
 }
 
-bool SequenceStore::make_findable(BlockId block, const BlockKey& key, std::span<const TokenId> tokens,
+bool SequenceStore::insert_in_cache(BlockId block, const BlockKey& key, std::span<const TokenId> tokens,
                                   StepId computed_by) {
-  if (!device_.make_findable(block, key.hash, key.parent, tokens, key.index + 1, computed_by)) return false;
+  if (!device_.insert(block, key.hash, key.parent, tokens, key.index + 1, computed_by)) return false;
   if (computed_by > 0) uncomputed_.emplace_back(computed_by, block);
   return true;
 }
@@ -124,7 +124,7 @@ void SequenceStore::append(const SampledToken& sampled) {
   if (Sequence* sequence = find(sampled.sequence)) sequence->sampled.push_back(sampled.token);
 }
 
-void SequenceStore::confirm(const SequenceProgress& progress) {
+void SequenceStore::mark_computed(const SequenceProgress& progress) {
   Sequence* sequence = find(progress.sequence);
   if (sequence == nullptr) return;
   PAGODA_ASSERT(progress.num_computed_tokens <= sequence->num_scheduled_tokens,
@@ -132,7 +132,7 @@ void SequenceStore::confirm(const SequenceProgress& progress) {
   sequence->num_computed_tokens = std::max(sequence->num_computed_tokens, progress.num_computed_tokens);
   if (!caches_ || sequence->on_host) return;
   const std::int32_t num_known = std::min(sequence->num_computed_tokens, sequence->num_known_tokens());
-  offer_blocks(*sequence, num_known / kv_.block_size, 0);
+  cache_full_blocks(*sequence, num_known / kv_.block_size, 0);
   merge_duplicates(*sequence);
 }
 
@@ -146,14 +146,14 @@ std::span<const TokenId> SequenceStore::block_tokens(const Sequence& sequence, s
   return scratch_tokens_;
 }
 
-void SequenceStore::offer_blocks(Sequence& sequence, std::int32_t num_full, StepId computed_by) {
+void SequenceStore::cache_full_blocks(Sequence& sequence, std::int32_t num_full, StepId computed_by) {
   for (std::int32_t i = sequence.num_hashed_blocks; i < num_full; ++i) {
     const std::span<const TokenId> tokens = block_tokens(sequence, i);
     const BlockHash hash = chain_hash(config_.prefix_hash_key, sequence.hash, tokens);
     if (i >= sequence.table.first_owned()) {
       const BlockId block = sequence.table[i];
       const BlockKey key{i, hash, sequence.hash};
-      if (!device_.cache().contains(block) && !make_findable(block, key, tokens, computed_by))
+      if (!device_.cache().contains(block) && !insert_in_cache(block, key, tokens, computed_by))
         sequence.duplicates.push_back(key);
     }
     sequence.hash = hash;
@@ -170,7 +170,7 @@ void SequenceStore::merge_duplicates(Sequence& sequence) {
     const std::span<const TokenId> tokens = block_tokens(sequence, key.index);
     const BlockId other = device_.cache().find(key.hash, key.parent, tokens);
     if (other == kNoBlock) {
-      make_findable(own, key, tokens, 0);
+      insert_in_cache(own, key, tokens, 0);
       return true;
     }
     if (!is_computed(other)) return false;
@@ -335,7 +335,7 @@ void SequenceStore::grow(Sequence& sequence, const SequenceNeed& need) {
   // attention reads any. Generated tokens are not known yet.
   const auto num_prompt_tokens = static_cast<std::int32_t>(sequence.prompt->size());
   if (caches_)
-    offer_blocks(sequence, std::min(sequence.num_scheduled_tokens, num_prompt_tokens) / kv_.block_size, step_);
+    cache_full_blocks(sequence, std::min(sequence.num_scheduled_tokens, num_prompt_tokens) / kv_.block_size, step_);
 }
 
 void SequenceStore::set_reserved(Sequence& sequence, std::int32_t num_blocks) {

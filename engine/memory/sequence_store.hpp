@@ -84,7 +84,7 @@ struct PrefixHit {
 struct SwapInNeed {
   std::int32_t num_copied = 0;   ///< blocks to fetch for content that only the host has
   std::int32_t num_found = 0;    ///< device blocks that hold its content already
-  std::int32_t num_revived = 0;  ///< of them, those that nobody owns
+  std::int32_t num_reactivated = 0;  ///< of them, those that nobody owns
   bool lost = false;             ///< a block that it left with others is not there any more
   bool waits = false;            ///< such a block will be there when a step in flight has passed
 };
@@ -138,7 +138,7 @@ class SequenceStore {
   void forget_everything();
   void fork(const Fork& fork);
   void append(const SampledToken& sampled);
-  void confirm(const SequenceProgress& progress);
+  void mark_computed(const SequenceProgress& progress);
   void release(SequenceId id);
 
   // --- admission
@@ -195,9 +195,9 @@ class SequenceStore {
   void copy_on_write(Sequence& sequence, std::int32_t index);
   void remove(Sequence& sequence);
   /// Makes the block findable, which the step `computed_by` fills; 0 = it is computed. False as DeviceBlocks says.
-  bool make_findable(BlockId block, const BlockKey& key, std::span<const TokenId> tokens, StepId computed_by);
+  bool insert_in_cache(BlockId block, const BlockKey& key, std::span<const TokenId> tokens, StepId computed_by);
   /// Makes the full blocks up to `num_full` findable, which `computed_by` fills.
-  void offer_blocks(Sequence& sequence, std::int32_t num_full, StepId computed_by);
+  void cache_full_blocks(Sequence& sequence, std::int32_t num_full, StepId computed_by);
   void merge_duplicates(Sequence& sequence);
   StepId last_step_computing(std::span<const BlockId> blocks) const;
   bool is_computed(BlockId cached) const { return device_.cache().computed_by(cached) <= last_completed_step_; }

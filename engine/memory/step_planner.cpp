@@ -149,7 +149,7 @@ bool StepPlanner::swap_is_cheaper(const Group& group) {
          static_cast<double>(need.num_tokens) * request_.costs.recompute_us_per_token;
 }
 
-std::int32_t StepPlanner::room_for_newcomers() const {
+std::int32_t StepPlanner::blocks_available_for_admission() const {
   const DeviceBlocks& device = store_.device();
   const auto watermark = static_cast<std::int32_t>(store_.config().watermark * device.size());
   return device.num_available() - store_.num_reserved() - (device.pool().num_owned() > 0 ? watermark : 0);
@@ -174,7 +174,7 @@ StepPlanner::Entry StepPlanner::find_room(const SwapInCandidate& candidate) {
   const std::int32_t num_fetched = need.num_copied + store_.count_missing(rows_);
   if (need.lost || need.num_found + num_fetched > store_.device().size()) return {AllocStatus::never, 0, false};
   if (need.waits || num_new_tokens(rows_) > tokens_left_) return {};
-  const std::int32_t lacking = need.num_revived + num_fetched - room_for_newcomers();
+  const std::int32_t lacking = need.num_reactivated + num_fetched - blocks_available_for_admission();
   return lacking > 0 ? Entry{AllocStatus::later, lacking, false} : Entry{AllocStatus::ok, 0, false};
 }
 
@@ -231,10 +231,10 @@ StepPlanner::Entry StepPlanner::find_room(const AdmissionCandidate& candidate) {
   const std::int32_t now = kv.blocks_for(num_cached + chunk_) - num_hits;
   const std::int32_t whole_prompt = kv.peak_blocks(num_tokens, chunk_) - (num_hits - first_visible);
   num_fetched_ = std::max(now, whole_prompt);
-  std::int32_t num_revived = 0;
+  std::int32_t num_reactivated = 0;
   for (std::int32_t i = first_visible; i < num_hits; ++i)
-    num_revived += device.is_evictable(hit_.blocks[static_cast<std::size_t>(i)]);
-  const std::int32_t lacking = num_revived + num_fetched_ - room_for_newcomers();
+    num_reactivated += device.is_evictable(hit_.blocks[static_cast<std::size_t>(i)]);
+  const std::int32_t lacking = num_reactivated + num_fetched_ - blocks_available_for_admission();
   return lacking > 0 ? Entry{AllocStatus::later, lacking, false} : Entry{AllocStatus::ok, 0, false};
 }
 

@@ -76,7 +76,7 @@ class StepPlanner {
   void run_rows();
   void emit_table_delta(Sequence& sequence);
   /// Blocks that may be taken by groups that come in.
-  std::int32_t room_for_newcomers() const;
+  std::int32_t blocks_available_for_admission() const;
 
   SequenceStore& store_;
   const PlanStep& request_;

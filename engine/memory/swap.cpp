@@ -130,7 +130,7 @@ SwapInNeed SequenceStore::find_swapped(Group& group) {
   };
   need.num_copied = count_distinct(copied);
   need.num_found = count_distinct(found);
-  for (const BlockId block : found) need.num_revived += device_.is_evictable(block);
+  for (const BlockId block : found) need.num_reactivated += device_.is_evictable(block);
   return need;
 }
 
@@ -172,7 +172,7 @@ void SequenceStore::move_in(Group& group, Sequence& sequence) {
     table.replace(i, target);
     release_host(group, block);
     // Its content is there before the step computes anything.
-    if (has_key && !device_.cache().contains(target) && !make_findable(target, *key, block_tokens(sequence, i), step_))
+    if (has_key && !device_.cache().contains(target) && !insert_in_cache(target, *key, block_tokens(sequence, i), step_))
       sequence.duplicates.push_back(*key);
   }
   table.mark_all_changed();

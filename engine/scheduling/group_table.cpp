@@ -62,7 +62,7 @@ void GroupTable::add(std::unique_ptr<SequenceGroup> group) {
   }
   const bool fresh = groups.emplace(added.entry.id, std::move(group)).second;
   PAGODA_ASSERT(fresh, "request ids are unique");
-  place(added);
+  enqueue(added);
 }
 
 void GroupTable::erase(SequenceGroup& group) {
@@ -73,7 +73,7 @@ void GroupTable::erase(SequenceGroup& group) {
   groups.erase(group.entry.id);
 }
 
-void GroupTable::place(SequenceGroup& group) {
+void GroupTable::enqueue(SequenceGroup& group) {
   const auto set_membership = [&](std::vector<SequenceGroup*>& list, bool wanted, bool& present) {
     if (wanted == present) return;
     present = wanted;
@@ -140,7 +140,7 @@ Sequence GroupTable::fork_of(const Sequence& parent, const SequenceGroup& group)
   return child;
 }
 
-void GroupTable::let_go(Sequence& sequence) {
+void GroupTable::release(Sequence& sequence) {
   if (sequence.state == SequenceState::running) {
     // Its last tokens may still serve the prefix cache.
     for (; sequence.num_reported_tokens < sequence.output.size(); ++sequence.num_reported_tokens) {
@@ -158,11 +158,11 @@ void GroupTable::let_go(Sequence& sequence) {
 
 void GroupTable::finish(SequenceGroup& group, Sequence& sequence) {
   const bool had_row = sequence.state == SequenceState::running || !group.decoding->has_independent_sequences();
-  let_go(sequence);
+  release(sequence);
   group.has_finished = true;
   if (group.masks) group.ended_sequences.push_back(sequence.id);
   if (had_row && group.rows_reserved > 0) reserve_rows(group, -1);
-  place(group);
+  enqueue(group);
 }
 
 void GroupTable::replace_finished(SequenceGroup& group) {
@@ -181,7 +181,7 @@ void GroupTable::replace_finished(SequenceGroup& group) {
     added.index = group.num_samples() - group.num_to_begin;
     group_of[added.id] = group.entry.id;
   }
-  place(group);
+  enqueue(group);
 }
 
 void GroupTable::preempt_one(SequenceGroup& group, Sequence& sequence, SequenceState to) {
@@ -202,7 +202,7 @@ void GroupTable::drop_unreported_forks(SequenceGroup* group, SequenceId parent) 
     if (Sequence* child = find(group, fork.child)) preempt_one(*group, *child, SequenceState::waiting);
     return true;
   });
-  if (group != nullptr) place(*group);
+  if (group != nullptr) enqueue(*group);
 }
 
 void GroupTable::tell_strategy_of_lost_kv(SequenceGroup& group) {
@@ -222,7 +222,7 @@ void GroupTable::preempt(SequenceGroup& group, Sequence& sequence, SequenceState
     for (Sequence& s : group.sequences) preempt_one(group, s, to);
     if (to == SequenceState::waiting) tell_strategy_of_lost_kv(group);
   }
-  place(group);
+  enqueue(group);
 }
 
 void GroupTable::recompute(SequenceGroup& group, Sequence& sequence) {
@@ -239,7 +239,7 @@ void GroupTable::recompute(SequenceGroup& group) {
     preempt_one(group, s, SequenceState::waiting);
   }
   tell_strategy_of_lost_kv(group);
-  place(group);
+  enqueue(group);
 }
 
 void GroupTable::move_updates_into(PlanStep& plan) {

@@ -76,7 +76,7 @@ struct GroupTable {
   void erase(SequenceGroup& group);
   /// Puts the group into the queues that its sequences' states ask for, and only into those. A group of which nothing
   /// runs keeps no rows.
-  void place(SequenceGroup& group);
+  void enqueue(SequenceGroup& group);
 
   void reserve_rows(SequenceGroup& group, std::int32_t count);
   /// A row for a sequence of a group that has reserved it.
@@ -85,7 +85,7 @@ struct GroupTable {
   /// As GroupEffects::fork_of.
   Sequence fork_of(const Sequence& parent, const SequenceGroup& group);
   /// The sequence runs no more: gives back its row and its blocks.
-  void let_go(Sequence& sequence);
+  void release(Sequence& sequence);
   /// It is let go and stays one of the group's until replace_finished().
   void finish(SequenceGroup& group, Sequence& sequence);
   /// Independent sequences that have finished are gone, and in their place others begin: a group keeps no more than may

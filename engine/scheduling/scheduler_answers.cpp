@@ -142,7 +142,7 @@ void SchedulerCore::come_back(const PendingPlan& pending, const SwapInCandidate&
   }
   if (num_back == 0) return;
   table_.reserve_rows(group, group.decoding->has_independent_sequences() ? num_back : group.decoding->num_rows(group));
-  table_.place(group);
+  table_.enqueue(group);
 }
 
 void SchedulerCore::apply_waiting(const PendingPlan& pending, const StepPlan& plan, StepBuilder& building, TimeUs now) {
@@ -190,7 +190,7 @@ void SchedulerCore::apply_waiting(const PendingPlan& pending, const StepPlan& pl
     s->awaits_step = outcome.awaits_step;
     s->recompute_tokens.reset();
     table_.reserve_rows(*group, ref.num_rows);
-    table_.place(*group);
+    table_.enqueue(*group);
     building.run(*group, *s, outcome.num_new_tokens);
   }
 }

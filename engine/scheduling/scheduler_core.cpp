@@ -287,7 +287,7 @@ void SchedulerCore::accept(const WorkRef& work, const RowResult& row, const Step
     }
     table_.replace_finished(*group);
     // A prompt's samples may have made sequences for which there was no row.
-    if (!group->in_waiting && group->any(SequenceState::waiting)) table_.place(*group);
+    if (!group->in_waiting && group->any(SequenceState::waiting)) table_.enqueue(*group);
   }
   cut_outgrown(*group);
 }
@@ -303,7 +303,7 @@ void SchedulerCore::mark_dirty(const Sequence& sequence) {
 }
 
 void SchedulerCore::drop(Sequence& sequence) {
-  table_.let_go(sequence);
+  table_.release(sequence);
   const auto owner = table_.group_of.extract(sequence.id);
   SequenceGroup* group = owner ? table_.find(owner.mapped()) : nullptr;
   if (group != nullptr && group->masks) group->ended_sequences.push_back(sequence.id);

@@ -36,7 +36,7 @@ TEST(Admission, TakesAPromptThatFillsThePoolForItCanStillSampleOneToken) {
   Planning planning(small_pool(4));
   const auto planned = planning.plan(planning.step().admit_group(1, count_from(0, 16)));
   EXPECT_EQ(planned.plan.waiting[0].status, AllocStatus::ok);
-  const auto next = planning.plan(planning.step().sample(1, 3).confirm(1, 16).run(1, {{1, 16, 1, 0}}));
+  const auto next = planning.plan(planning.step().sample(1, 3).mark_computed(1, 16).run(1, {{1, 16, 1, 0}}));
   EXPECT_EQ(next.plan.running[0], RunningOutcome::never);
   EXPECT_EQ(planning.num_owned(), 0);
 }

@@ -19,7 +19,7 @@ TEST(BlockMap, ShowsWhatIsFreeOwnedSharedAndCached) {
   EXPECT_EQ(count(map, {}), 10);
 
   planning.plan(planning.step().admit_group(1, count_from(0, 6)));
-  planning.plan(planning.step().fork_from(1, 2).confirm(1, 6));
+  planning.plan(planning.step().fork_from(1, 2).mark_computed(1, 6));
   map = planning.block_map();
   EXPECT_EQ(map.step, 2U);
   ASSERT_EQ(map.owners.size(), 2U);
@@ -58,7 +58,7 @@ TEST(BlockMap, SwappedSequencesAreNamedWithoutBlocksOfTheDevice) {
   Planning planning(small_pool(4));
   planning.plan(planning.step().admit_group(1, count_from(0, 8)).admit_group(2, count_from(50, 8)));
   const auto planned = planning.plan(
-      planning.step().confirm(1, 8).confirm(2, 8).run(1, {{1, 8, 1, 0}}).run(2, {{2, 8, 1, 0}}, PreemptionMode::swap));
+      planning.step().mark_computed(1, 8).mark_computed(2, 8).run(1, {{1, 8, 1, 0}}).run(2, {{2, 8, 1, 0}}, PreemptionMode::swap));
   ASSERT_EQ(planned.plan.running[1], RunningOutcome::preempted_swap);
   const auto map = planning.block_map();
   ASSERT_EQ(map.owners.size(), 2U);

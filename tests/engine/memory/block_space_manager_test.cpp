@@ -23,7 +23,7 @@ TEST(BlockSpaceManager, CountsSharedSlotsOnce) {
 TEST(BlockSpaceManager, HasEverythingFreeOrCachedWhenAllSequencesAreGone) {
   Planning planning(small_pool());
   planning.plan(planning.step().admit_group(1, count_from(0, 6)).admit_group(2, count_from(50, 6)));
-  planning.plan(planning.step().fork_from(1, 3).confirm(1, 6));
+  planning.plan(planning.step().fork_from(1, 3).mark_computed(1, 6));
   const auto planned = planning.plan(planning.step().release(1).release(2).release(3).release(3));
   EXPECT_EQ(planned.plan.memory.device_blocks_free, 8);
   EXPECT_EQ(planned.plan.memory.device_blocks_cached, 2);
@@ -56,7 +56,7 @@ TEST(BlockSpaceManagerDeathTest, StopsOnASchedulerThatBreaksTheContract) {
   EXPECT_DEATH(planning.plan(PlanStep{}), "increasing order");
   EXPECT_DEATH(planning.plan(planning.step().run(7, {{7, 1, 1, 0}})), "holds no memory");
   EXPECT_DEATH(planning.plan(planning.step().admit_group(1, {1})), "holds memory already");
-  EXPECT_DEATH(planning.plan(planning.step().confirm(1, 7)), "no step was planned for");
+  EXPECT_DEATH(planning.plan(planning.step().mark_computed(1, 7)), "no step was planned for");
   EXPECT_DEATH(planning.plan(planning.step().run(1, {{1, 9, 1, 0}})), "behind the tokens that were planned");
   EXPECT_DEATH(planning.plan(planning.step().admit_group(2, {})), "at least one token");
 }

@@ -10,7 +10,7 @@ class CopyOnWrite : public testing::Test {
  protected:
   void SetUp() override {
     planning_.plan(planning_.step().admit_group(1, count_from(0, 6)));
-    const auto planned = planning_.plan(planning_.step().fork_from(1, 2).sample(1, 6).sample(2, 60).confirm(1, 6));
+    const auto planned = planning_.plan(planning_.step().fork_from(1, 2).sample(1, 6).sample(2, 60).mark_computed(1, 6));
     ASSERT_EQ(planned.plan.memory.allocated_slots, 8) << "a fork takes no blocks";
   }
 
@@ -64,9 +64,9 @@ TEST_F(CopyOnWrite, DoesNothingForASequenceThatSitsOutAndSendsItsTableWhenItRuns
 TEST_F(CopyOnWrite, TakesANewBlockWithoutACopyWhereNothingIsComputedYet) {
   planning_.plan(planning_.step().run(1, {{1, 6, 1, 0}, {2, 6, 1, 0}}));
   planning_.plan(
-      planning_.step().sample(1, 7).sample(2, 70).confirm(1, 7).confirm(2, 7).run(1, {{1, 7, 1, 0}, {2, 7, 1, 0}}));
+      planning_.step().sample(1, 7).sample(2, 70).mark_computed(1, 7).mark_computed(2, 7).run(1, {{1, 7, 1, 0}, {2, 7, 1, 0}}));
   // The step in flight writes position 8 of sequence 1 in a block of its own; the child starts there afresh.
-  planning_.plan(planning_.step().sample(1, 8).confirm(1, 8).run(1, {{1, 8, 1, 0}}));
+  planning_.plan(planning_.step().sample(1, 8).mark_computed(1, 8).run(1, {{1, 8, 1, 0}}));
   planning_.plan(planning_.step().fork_from(1, 3).sample(3, 80));
   const auto planned = planning_.plan(planning_.step().run(1, {{3, 8, 1, 0}}));
   EXPECT_TRUE(planned.cache_plan.copies.empty());
@@ -77,7 +77,7 @@ TEST_F(CopyOnWrite, NeverWritesIntoABlockThatOthersCanFind) {
   planning_.plan(planning_.step().run(1, {{1, 6, 2, 0}}));
   // Child 4 knows 7 tokens; then the parent fills and confirms the block that both still share, and goes.
   const auto shared = planning_.table(1);
-  planning_.plan(planning_.step().fork_from(1, 4).sample(4, 70).sample(1, 7).confirm(1, 8));
+  planning_.plan(planning_.step().fork_from(1, 4).sample(4, 70).sample(1, 7).mark_computed(1, 8));
   const auto planned = planning_.plan(planning_.step().release(1).release(2).run(1, {{4, 7, 1, 0}}));
   ASSERT_EQ(planned.cache_plan.copies.size(), 1U);
   EXPECT_EQ(planned.cache_plan.copies[0].from, shared[1]);

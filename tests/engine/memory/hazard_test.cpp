@@ -77,7 +77,7 @@ TEST(Hazards, ACachedBlockThatIsTheSourceOfACopyIsNotSwappedOverInTheSamePlan) {
   // Group 2 goes to the host; of group 1 a child is left whose last block is full, cached, and only its own.
   planning.plan(planning.step().admit_group(1, count_from(0, 7)).admit_group(2, {50}));
   planning.plan(planning.step().run(1, {{1, 7, 1, 4}}).run(2, {{2, 1, 1, 0}}, PreemptionMode::swap));
-  planning.plan(planning.step().fork_from(1, 3).sample(3, 70).sample(1, 7).confirm(1, 8));
+  planning.plan(planning.step().fork_from(1, 3).sample(3, 70).sample(1, 7).mark_computed(1, 8));
   auto planned = planning.plan(planning.step().release(1).run(1, {{3, 7, 1, 0}}).swap_in(2, {{2, 1, 1, 0}}));
   EXPECT_EQ(planned.plan.running[0], RunningOutcome::scheduled)
       << "in place of lookahead slots it does not ask for now";

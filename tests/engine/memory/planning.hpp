@@ -28,7 +28,7 @@ struct Step : PlanStep {
     sampled.push_back({sequence, token});
     return *this;
   }
-  Step& confirm(SequenceId sequence, std::int32_t num_computed) {
+  Step& mark_computed(SequenceId sequence, std::int32_t num_computed) {
     progress.push_back({sequence, num_computed});
     return *this;
   }

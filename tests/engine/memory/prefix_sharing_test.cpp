@@ -10,7 +10,7 @@ class PrefixSharing : public testing::Test {
   /// Group 1 with tokens 0, 1, ... computed.
   void compute_prompt(std::int32_t length) {
     planning_.plan(planning_.step().admit_group(1, count_from(0, length)));
-    planning_.plan(planning_.step().confirm(1, length));
+    planning_.plan(planning_.step().mark_computed(1, length));
   }
   std::int32_t cached_tokens(AdmissionCandidate candidate) {
     Step step = planning_.step();
@@ -110,9 +110,9 @@ TEST_F(PrefixSharing, MergesEqualBlocksOnceBothAreComputed) {
   step.offer(2, count_from(0, 9)).use_prefix_cache = false;
   planning_.plan(step);
   EXPECT_EQ(planning_.num_owned(), 6);
-  planning_.plan(planning_.step().wait_for(0).confirm(2, 9));
+  planning_.plan(planning_.step().wait_for(0).mark_computed(2, 9));
   EXPECT_EQ(planning_.num_owned(), 6) << "the one that would stay is not computed yet";
-  planning_.plan(planning_.step().sample(1, 7).sample(2, 8).confirm(1, 9).confirm(2, 9));
+  planning_.plan(planning_.step().sample(1, 7).sample(2, 8).mark_computed(1, 9).mark_computed(2, 9));
   EXPECT_EQ(planning_.num_owned(), 4);
   planning_.plan(planning_.step().run(1, {{1, 9, 1, 0}}).run(2, {{2, 9, 1, 0}}));
   EXPECT_EQ(planning_.table(2)[0], planning_.table(1)[0]);
@@ -147,25 +147,25 @@ TEST_F(PrefixSharing, ComputesEveryTokenOfAGroupThatAsksForIt) {
 TEST_F(PrefixSharing, FindsGeneratedTokensToo) {
   compute_prompt(6);
   planning_.plan(planning_.step().sample(1, 6).run(1, {{1, 6, 1, 0}}));
-  planning_.plan(planning_.step().sample(1, 7).confirm(1, 7).run(1, {{1, 7, 1, 0}}));
-  planning_.plan(planning_.step().sample(1, 8).confirm(1, 8));
+  planning_.plan(planning_.step().sample(1, 7).mark_computed(1, 7).run(1, {{1, 7, 1, 0}}));
+  planning_.plan(planning_.step().sample(1, 8).mark_computed(1, 8));
   EXPECT_EQ(cached_tokens(prompt(count_from(0, 9))), 8);
 }
 
 TEST_F(PrefixSharing, WaitsWithABlockUntilItsTokensAreKnown) {
   compute_prompt(7);
   planning_.plan(planning_.step().run(1, {{1, 7, 1, 0}}));
-  planning_.plan(planning_.step().confirm(1, 8));
+  planning_.plan(planning_.step().mark_computed(1, 8));
   EXPECT_EQ(cached_tokens(prompt(count_from(0, 9))), 4);
-  planning_.plan(planning_.step().sample(1, 7).confirm(1, 8));
+  planning_.plan(planning_.step().sample(1, 7).mark_computed(1, 8));
   EXPECT_EQ(cached_tokens(prompt(count_from(0, 9))), 8);
 }
 
 TEST_F(PrefixSharing, TakesNothingOfAChildForComputedThatOnlyItsParentHasComputed) {
   compute_prompt(7);
   planning_.plan(planning_.step().run(1, {{1, 7, 1, 0}}));
-  planning_.plan(planning_.step().confirm(1, 8));
-  planning_.plan(planning_.step().fork_from(1, 2).sample(1, 7).sample(2, 70).confirm(2, 7));
+  planning_.plan(planning_.step().mark_computed(1, 8));
+  planning_.plan(planning_.step().fork_from(1, 2).sample(1, 7).sample(2, 70).mark_computed(2, 7));
   TokenIds of_child = count_from(0, 7);
   of_child.insert(of_child.end(), {70, 71});
   EXPECT_EQ(cached_tokens(prompt(of_child)), 4);
@@ -186,7 +186,7 @@ TEST_F(PrefixSharing, KeepsTheBlocksOfFinishedSequencesUntilOthersNeedThem) {
 TEST_F(PrefixSharing, EvictsTheChainUsedLongestAgoFirst) {
   compute_prompt(8);
   planning_.plan(planning_.step().admit_group(2, count_from(100, 8)));
-  planning_.plan(planning_.step().confirm(2, 8).release(1));
+  planning_.plan(planning_.step().mark_computed(2, 8).release(1));
   planning_.plan(planning_.step().release(2));
   EXPECT_EQ(cached_tokens(prompt(count_from(0, 9))), 8) << "used again: now the younger of the two";
   planning_.plan(planning_.step().admit_group(3, count_from(500, 14 * 4)));
@@ -212,7 +212,7 @@ TEST(PrefixSharingOff, FindsAndKeepsNothing) {
   config.enable_prefix_caching = false;
   Planning planning(config);
   planning.plan(planning.step().admit_group(1, count_from(0, 8)));
-  planning.plan(planning.step().confirm(1, 8));
+  planning.plan(planning.step().mark_computed(1, 8));
   EXPECT_EQ(planning.plan(planning.step().admit_group(2, count_from(0, 9))).plan.waiting[0].num_cached_tokens, 0);
   planning.plan(planning.step().release(1).release(2));
   EXPECT_EQ(planning.stats().device_blocks_free, 10);

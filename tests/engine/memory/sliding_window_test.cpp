@@ -21,7 +21,7 @@ TEST(SlidingWindow, HoldsNoMoreBlocksThanTheWindowHoweverLongTheSequenceGets) {
     std::set<BlockId> used;
     for (std::int32_t computed = 1; computed < 100; ++computed) {
       const auto planned = planning.plan(
-          planning.step().sample(1, computed).confirm(1, computed - in_flight).run(1, {{1, computed, 1, 0}}));
+          planning.step().sample(1, computed).mark_computed(1, computed - in_flight).run(1, {{1, computed, 1, 0}}));
       ASSERT_EQ(planned.plan.running[0], RunningOutcome::scheduled);
       ASSERT_LE(planning.num_owned(), 4) << "ceil(10 / 4) + 1";
       ASSERT_EQ(std::ssize(planning.table(1)), computed / 4 + 1) << "indices stay logical";
@@ -35,7 +35,7 @@ TEST(SlidingWindow, TurnsTheOldestBlockIntoTheNewest) {
   Planning planning(config);
   planning.plan(planning.step().admit_group(1, count_from(0, 8)));
   const BlockId oldest = planning.table(1)[0];
-  planning.plan(planning.step().confirm(1, 8).run(1, {{1, 8, 1, 0}}));
+  planning.plan(planning.step().mark_computed(1, 8).run(1, {{1, 8, 1, 0}}));
   EXPECT_EQ(planning.table(1)[2], oldest);
 }
 
@@ -49,7 +49,7 @@ TEST(SlidingWindow, AdmitsAPromptLongerThanThePoolWhenItsChunksFit) {
   ASSERT_GE(computed, 1);
   while (computed < 40) {
     const std::int32_t chunk = std::min(40 - computed, 5);
-    planned = planning.plan(planning.step().confirm(1, computed).run(1, {{1, computed, chunk, 0}}));
+    planned = planning.plan(planning.step().mark_computed(1, computed).run(1, {{1, computed, chunk, 0}}));
     ASSERT_EQ(planned.plan.running[0], RunningOutcome::scheduled);
     computed += chunk;
   }
@@ -63,14 +63,14 @@ TEST(SlidingWindow, WaitsForStepsInFlightBeforeItCallsAGroupTooLarge) {
   planning.plan(planning.step().admit_group(1, count_from(0, 8)));
   const auto planned = planning.plan(planning.step().wait_for(0).run(1, {{1, 8, 5, 0}}));
   EXPECT_EQ(planned.plan.running[0], RunningOutcome::skipped);
-  const auto next = planning.plan(planning.step().confirm(1, 8).run(1, {{1, 8, 5, 0}}));
+  const auto next = planning.plan(planning.step().mark_computed(1, 8).run(1, {{1, 8, 5, 0}}));
   EXPECT_EQ(next.plan.running[0], RunningOutcome::scheduled);
 }
 
 TEST(SlidingWindow, FindsPrefixesWhoseBlocksHaveLeftTheWindow) {
   Planning planning(window_of(4));
   planning.plan(planning.step().admit_group(1, count_from(0, 16)));
-  planning.plan(planning.step().confirm(1, 16).run(1, {{1, 16, 1, 0}}));
+  planning.plan(planning.step().mark_computed(1, 16).run(1, {{1, 16, 1, 0}}));
   const std::int32_t owned = planning.num_owned();
   const auto planned = planning.plan(planning.step().admit_group(2, count_from(0, 17)));
   EXPECT_EQ(planned.plan.waiting[0].num_cached_tokens, 16);

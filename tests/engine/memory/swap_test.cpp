@@ -102,7 +102,7 @@ TEST_F(Swap, ForgetsASwappedGroupThatIsAborted) {
 TEST_F(Swap, ForksAndHearsOfTokensWhileAGroupIsOut) {
   planning_.plan(planning_.step().admit_group(1, count_from(0, 6)));
   push_out({{1, 6, 1, 0}});
-  planning_.plan(planning_.step().fork_from(1, 2).sample(1, 6).sample(2, 60).confirm(1, 6));
+  planning_.plan(planning_.step().fork_from(1, 2).sample(1, 6).sample(2, 60).mark_computed(1, 6));
   const auto in = planning_.plan(planning_.step().release(9).swap_in(1, {{1, 6, 1, 0}, {2, 6, 1, 0}}));
   EXPECT_EQ(in.cache_plan.swap_in.size(), 2U);
   EXPECT_EQ(in.cache_plan.copies.size(), 1U);
@@ -125,7 +125,7 @@ class SwapAndCache : public Swap {
 
 TEST_F(SwapAndCache, MakesBlocksFindableAgainAfterTheyCameBack) {
   planning_.plan(planning_.step().admit_group(1, count_from(0, 8)));
-  planning_.plan(planning_.step().confirm(1, 8));
+  planning_.plan(planning_.step().mark_computed(1, 8));
   push_out({{1, 8, 1, 0}});
   planning_.plan(planning_.step().release(9).admit_group(5, count_from(500, 32)));  // evicts the old blocks
   planning_.plan(planning_.step().release(5).swap_in(1, {{1, 8, 1, 0}}));
