@@ -7,7 +7,7 @@
 namespace pagoda::actors {
 namespace {
 
-/// Answers each PlanStep with a StepPlan; what must be moved goes straight to the cache engine of every rank.
+/// Answers each MemoryRequest with a MemoryGrant; what must be moved goes straight to the cache engine of every rank.
 struct BlockManagerState {
   BlockManagerState() {}
 
@@ -33,10 +33,10 @@ void on_replaced(Self self, const CacheEnginesReplaced& message) {
   for (const CachePlan& plan : state.unfinished) send_to_all(self, state.cache_engines, CachePlan(plan));
 }
 
-StepPlan plan(Self self, const PlanStep& message) {
+MemoryGrant plan(Self self, const MemoryRequest& message) {
   auto& state = state_of(self);
   const TraceSpan span(state.trace, trace::Row::block_manager, "plan memory");
-  memory::PlannedStep planned = state.blocks->plan(message);
+  memory::GrantedStep planned = state.blocks->plan(message);
 #ifdef PAGODA_CHECK_INVARIANTS
   const auto broken = state.blocks->core().check_invariants();
   PAGODA_ASSERT(!broken, *broken);
@@ -59,7 +59,7 @@ BlockManagerActor::behavior_type behavior(Self self, const memory::BlockSpaceCon
   state_of(self).plans_done = plans_done;
   state_of(self).trace = instruments.trace;
   return {
-      [self](const PlanStep& message) { return plan(self, message); },
+      [self](const MemoryRequest& message) { return plan(self, message); },
       [self](const CacheEnginesReplaced& message) { on_replaced(self, message); },
       [self](const GetView&) { return reply(state_of(self).blocks->core().block_map()); },
   };

@@ -144,7 +144,7 @@ using SchedulerActor = Interface<
 /// Owns every block id, reference count, block table, prefix-cache entry and swap mapping.
 using BlockManagerActor = Interface<
     // Message 3, answered with message 5; message 4 goes to the cache engines before the answer.
-    caf::result<StepPlan>(PlanStep),
+    caf::result<MemoryGrant>(MemoryRequest),
     // (private) supervisor: cache engines took the place of dead ones. The scheduler is told behind it
     // (DeviceReplaced), so a plan with device_memory_lost comes later; plans that the dead have left come before.
     caf::result<void>(CacheEnginesReplaced),
@@ -268,8 +268,8 @@ struct GetReplica {};
 #define PAGODA_VALUE(type) CAF_ADD_TYPE_ID(pagoda, (type))
 #define PAGODA_LOCAL(type) CAF_ADD_TYPE_ID(pagoda, (type)) CAF_ALLOW_UNSAFE_MESSAGE_TYPE(type)
 CAF_BEGIN_TYPE_ID_BLOCK(pagoda, caf::first_custom_type_id)
-PAGODA_VALUE(pagoda::PlanStep)
-PAGODA_VALUE(pagoda::StepPlan)
+PAGODA_VALUE(pagoda::MemoryRequest)
+PAGODA_VALUE(pagoda::MemoryGrant)
 PAGODA_VALUE(pagoda::CachePlan)
 PAGODA_VALUE(pagoda::ExecuteStep)
 PAGODA_VALUE(pagoda::StepMasks)

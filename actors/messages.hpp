@@ -1,6 +1,6 @@
 #pragma once
 
-/// Message types that name actors or cross the engine's border. The step messages themselves (PlanStep, StepPlan,
+/// Message types that name actors or cross the engine's border. The step messages themselves (MemoryRequest, MemoryGrant,
 /// CachePlan, ExecuteStep, StepResult, StepOutputs, StopHit) are plain values of engine/step/.
 
 #include <cstdint>

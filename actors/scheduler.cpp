@@ -39,16 +39,16 @@ EngineStats stats_of(const SchedulerState& state) {
   return stats;
 }
 
-std::int64_t num_preempted(const StepPlan& plan) {
+std::int64_t num_preempted(const MemoryGrant& plan) {
   return std::ranges::count_if(plan.running, [](RunningOutcome outcome) {
     return outcome == RunningOutcome::preempted_recompute || outcome == RunningOutcome::preempted_swap;
   });
 }
 
-void on_step_plan(Self self, const StepPlan& plan) {
+void on_memory_grant(Self self, const MemoryGrant& plan) {
   auto& state = state_of(self);
   const TraceSpan span(state.trace, trace::Row::scheduler, "apply plan");
-  auto step = state.core->on_step_plan(plan, now_us());
+  auto step = state.core->on_memory_grant(plan, now_us());
   span.end({arg("step", plan.step), arg("runs", step.has_value()), arg("rows", step ? step->work.size() : 0),
             arg("preempted", trace::is_on(state.trace) ? num_preempted(plan) : 0)});
   if (step) send_to_all(self, state.workers, std::move(*step));
@@ -128,11 +128,11 @@ void advance(Self self) {
   }
   StepOutputs outputs = state.core->take_outputs();
   const TraceSpan span(state.trace, trace::Row::scheduler, "plan step");
-  if (auto plan = state.core->next_plan(now_us())) {
+  if (auto plan = state.core->next_memory_request(now_us())) {
     span.end({arg("step", plan->step), arg("running", plan->running.size()), arg("swapped", plan->swapped.size()),
               arg("waiting", plan->waiting.size())});
     request(
-        self, state.block_manager, std::move(*plan), [self](const StepPlan& answer) { on_step_plan(self, answer); },
+        self, state.block_manager, std::move(*plan), [self](const MemoryGrant& answer) { on_memory_grant(self, answer); },
         [self](caf::error& reason) { self->quit(std::move(reason)); });
   }
   if (!outputs.empty()) send(self, state.outputs, std::move(outputs));

@@ -30,8 +30,8 @@ AdmissionCandidate waiting_group(RequestId id, const SharedTokens& tokens) {
   return candidate;
 }
 
-PlanStep next_step(StepId step) {
-  PlanStep request;
+MemoryRequest next_step(StepId step) {
+  MemoryRequest request;
   request.step = step;
   request.last_completed_step = step - 1;
   request.token_budget = 1 << 30;
@@ -46,15 +46,15 @@ class DecodeLoad {
         manager_({.layout = KvLayout::uniform(kBlockSize),
                   .num_device_blocks = kNumRunning * ((context + kNumSteps) / kBlockSize + 2),
                   .enable_prefix_caching = prefix_caching}) {
-    PlanStep request = next_step(++step_);
+    MemoryRequest request = next_step(++step_);
     for (SequenceId id = 1; id <= kNumRunning; ++id)
       request.waiting.push_back(waiting_group(id, some_tokens(context, static_cast<TokenId>(id))));
     benchmark::DoNotOptimize(manager_.plan(request));
     benchmark::DoNotOptimize(manager_.plan(decode_step()));  // the prompts' blocks become findable
   }
 
-  PlanStep decode_step() {
-    PlanStep request = next_step(++step_);
+  MemoryRequest decode_step() {
+    MemoryRequest request = next_step(++step_);
     for (SequenceId id = 1; id <= kNumRunning; ++id) {
       request.sampled.push_back({id, static_cast<TokenId>(step_)});
       request.progress.push_back({id, computed_});
@@ -80,11 +80,11 @@ void plan_decode(benchmark::State& state, bool prefix_caching) {
   // Too large for what is left, so the head of the line is looked at in each plan and stays.
   const SharedTokens prompt = some_tokens(static_cast<std::int32_t>(state.range(0)) + 2 * kNumSteps * kNumRunning, 7);
   for (auto _ : state) {
-    PlanStep request = load.decode_step();
+    MemoryRequest request = load.decode_step();
     for (SequenceId id = 0; id < static_cast<SequenceId>(state.range(1)); ++id)
       request.waiting.push_back(waiting_group(1000 + id, prompt));
     const auto start = std::chrono::steady_clock::now();
-    const PlannedStep planned = load.manager().plan(request);
+    const GrantedStep planned = load.manager().plan(request);
     state.SetIterationTime(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     benchmark::DoNotOptimize(planned.plan.running.data());
   }
@@ -119,7 +119,7 @@ void plan_behind_failed_step(benchmark::State& state) {
   DecodeLoad load(static_cast<std::int32_t>(state.range(0)), true);
   StepId step = load.decode_step().step;
   for (auto _ : state) {
-    PlanStep request = next_step(++step);
+    MemoryRequest request = next_step(++step);
     request.first_failed_step = step;
     benchmark::DoNotOptimize(load.manager().plan(request));
   }
@@ -138,7 +138,7 @@ void admit_cached_prompt(benchmark::State& state) {
   SequenceId id = 0;
   std::int32_t cached = 0;
   for (auto _ : state) {
-    PlanStep request = next_step(++step);
+    MemoryRequest request = next_step(++step);
     if (id > 0) request.progress.push_back({id, length});
     if (id > 0) request.releases.push_back(id);
     ++id;

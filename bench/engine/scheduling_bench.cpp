@@ -110,8 +110,8 @@ class Service {
   /// One step through scheduler and block manager; the seconds that they took.
   double step() {
     const auto start = std::chrono::steady_clock::now();
-    const auto plan = scheduler_.next_plan(now_ += 1000);
-    const auto execute = scheduler_.on_step_plan(blocks_.plan(*plan).plan, now_);
+    const auto plan = scheduler_.next_memory_request(now_ += 1000);
+    const auto execute = scheduler_.on_memory_grant(blocks_.plan(*plan).plan, now_);
     const auto planned = std::chrono::steady_clock::now();
     StepResult result;
     result.step = execute->step;

@@ -98,7 +98,7 @@ SharedTokens HashedTokens::hash(const SharedTokens& tokens) const {
   return hashed;
 }
 
-PlanStep HashedTokens::hash(PlanStep plan, const memory::BlockSpaceManager& blocks) {
+MemoryRequest HashedTokens::hash(MemoryRequest plan, const memory::BlockSpaceManager& blocks) {
   std::map<SequenceId, std::pair<SharedTokens, SharedTokens>> offered;
   for (AdmissionCandidate& candidate : plan.waiting) {
     const auto before = offered_.find(candidate.sequence);

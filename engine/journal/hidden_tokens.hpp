@@ -34,7 +34,7 @@ class HashedTokens {
   explicit HashedTokens(const Key& key) : key_(key) {}
 
   /// `blocks`: the manager that the plan is for, before it.
-  PlanStep hash(PlanStep plan, const memory::BlockSpaceManager& blocks);
+  MemoryRequest hash(MemoryRequest plan, const memory::BlockSpaceManager& blocks);
   TokenId hash(std::int32_t position, TokenId token) const;
 
  private:

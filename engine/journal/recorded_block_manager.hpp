@@ -44,13 +44,13 @@ class RecordedBlockManager {
 
   const memory::BlockSpaceManager& core() const { return core_; }
 
-  memory::PlannedStep plan(const PlanStep& request) {
+  memory::GrantedStep plan(const MemoryRequest& request) {
     if (!recorder_->is_on()) return core_.plan(request);
     return plan_recorded(hashed_tokens_ ? hashed_tokens_->hash(request, core_) : request);
   }
 
  private:
-  memory::PlannedStep plan_recorded(PlanStep request) {
+  memory::GrantedStep plan_recorded(MemoryRequest request) {
     // Whoever waits is offered in plan after plan: the tokens are recorded once.
     std::map<SequenceId, SharedTokens> offered;
     for (AdmissionCandidate& candidate : request.waiting) {
@@ -61,7 +61,7 @@ class RecordedBlockManager {
     recorder_->input(BlockManagerInput::plan_step, request);
     for (AdmissionCandidate& candidate : request.waiting) candidate.tokens = offered.at(candidate.sequence);
     offered_ = std::move(offered);
-    memory::PlannedStep planned = core_.plan(request);
+    memory::GrantedStep planned = core_.plan(request);
     recorder_->effect(planned);
     return planned;
   }

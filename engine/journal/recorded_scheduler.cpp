@@ -4,8 +4,8 @@
 
 namespace pagoda::journal {
 
-PlanStep without_tokens(const PlanStep& plan) {
-  PlanStep without = plan;
+MemoryRequest without_tokens(const MemoryRequest& plan) {
+  MemoryRequest without = plan;
   for (AdmissionCandidate& candidate : without.waiting) candidate.tokens.reset();
   return without;
 }

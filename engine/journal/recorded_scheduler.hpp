@@ -17,11 +17,11 @@ enum class SchedulerInput : std::uint8_t {
   add_group,
   abort_group,
   stop_hit,
-  step_plan,
+  memory_grant,
   step_result,
   swap_measured,
   device_replaced,
-  next_plan,
+  next_memory_request,
   take_masks,
   take_outputs,
   expire_group,
@@ -35,7 +35,7 @@ constexpr SchedulerInput last_value(SchedulerInput) {
 
 /// A plan as its effect is compared: with the tokens of those that wait it would be long, and the block manager's
 /// records have them.
-PlanStep without_tokens(const PlanStep& plan);
+MemoryRequest without_tokens(const MemoryRequest& plan);
 
 /// A SchedulerCore that is recorded where there is a journal. For one that hides tokens it is a twin that is recorded:
 /// it is told the same, but for the tokens.
@@ -82,9 +82,9 @@ class RecordedScheduler {
     run(
         SchedulerInput::stop_hit, [&](auto& core) { core.stop_hit(hit); }, hit);
   }
-  std::optional<ExecuteStep> on_step_plan(const StepPlan& plan, TimeUs now) {
+  std::optional<ExecuteStep> on_memory_grant(const MemoryGrant& plan, TimeUs now) {
     return run(
-        SchedulerInput::step_plan, [&](auto& core) { return core.on_step_plan(plan, now); }, plan, now);
+        SchedulerInput::memory_grant, [&](auto& core) { return core.on_memory_grant(plan, now); }, plan, now);
   }
   void swap_measured(const SwapMeasured& measured) {
     run(
@@ -96,11 +96,11 @@ class RecordedScheduler {
         crashed);
   }
   /// None while a step waits for masks.
-  std::optional<PlanStep> next_plan(TimeUs now) {
+  std::optional<MemoryRequest> next_memory_request(TimeUs now) {
     if (core_.step_awaiting_masks() != 0) return std::nullopt;
     if (!core_.plan_outstanding()) recorder_.begin_segment_if_full();
     return run(
-        SchedulerInput::next_plan, [&](auto& core) { return core.next_plan(now); }, now);
+        SchedulerInput::next_memory_request, [&](auto& core) { return core.next_memory_request(now); }, now);
   }
   /// Not recorded: a core does the same whether its jobs are taken or not.
   std::vector<scheduling::MaskJob> take_mask_jobs() { return core_.take_mask_jobs(); }
@@ -149,7 +149,7 @@ class RecordedScheduler {
       return effect;
     }
   }
-  void note(const std::optional<PlanStep>& plan) {
+  void note(const std::optional<MemoryRequest>& plan) {
     if (plan && recorder_.is_on()) recorder_.effect(without_tokens(*plan));
   }
   void note(const std::optional<ExecuteStep>& step) {
@@ -161,7 +161,7 @@ class RecordedScheduler {
   void note(const StepOutputs& outputs) {
     if (!outputs.empty()) recorder_.effect(outputs);
   }
-  static bool is_alike(const std::optional<PlanStep>& a, const std::optional<PlanStep>& b) {
+  static bool is_alike(const std::optional<MemoryRequest>& a, const std::optional<MemoryRequest>& b) {
     if (!a || !b) return a.has_value() == b.has_value();
     return a->step == b->step && a->running.size() == b->running.size() && a->swapped.size() == b->swapped.size() &&
            a->waiting.size() == b->waiting.size() && a->needs.size() == b->needs.size();

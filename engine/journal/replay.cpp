@@ -22,12 +22,12 @@ bool is_sound(const StepResult& result) {
   });
 }
 
-bool is_sound(const StepPlan& plan) {
+bool is_sound(const MemoryGrant& plan) {
   return std::ranges::all_of(plan.table_deltas,
                              [&](const TableDelta& delta) { return is_part(delta.blocks, plan.blocks.size()); });
 }
 
-bool is_sound(const PlanStep& plan) {
+bool is_sound(const MemoryRequest& plan) {
   const auto has_needs = [&](const auto& candidate) { return is_part(candidate.sequences, plan.needs.size()); };
   const auto has_tokens = [](const AdmissionCandidate& candidate) {
     return candidate.tokens != nullptr && !candidate.tokens->empty();
@@ -287,10 +287,10 @@ bool Replay::enter_scheduler(std::uint8_t input, Decoder& in) {
       scheduler_->stop_hit(hit);
       return true;
     }
-    case SchedulerInput::step_plan: {
-      StepPlan plan;
+    case SchedulerInput::memory_grant: {
+      MemoryGrant plan;
       if (!read(in, plan, now) || !is_sound(plan)) return false;
-      const auto step = scheduler_->on_step_plan(plan, now);
+      const auto step = scheduler_->on_memory_grant(plan, now);
       if (!step) return true;
       effect(Source::scheduler, *step, of_step("rows", step->step));
       ++report_.num_steps;
@@ -320,9 +320,9 @@ bool Replay::enter_scheduler(std::uint8_t input, Decoder& in) {
       scheduler_->device_replaced(memory_lost, crashed);
       return true;
     }
-    case SchedulerInput::next_plan: {
+    case SchedulerInput::next_memory_request: {
       if (!read(in, now)) return false;
-      if (const auto plan = scheduler_->next_plan(now)) {
+      if (const auto plan = scheduler_->next_memory_request(now)) {
         effect(Source::scheduler, without_tokens(*plan), of_step("plan", plan->step));
       }
       return true;
@@ -360,7 +360,7 @@ bool Replay::enter_scheduler(std::uint8_t input, Decoder& in) {
 
 bool Replay::enter_block_manager(std::uint8_t input, Decoder& in) {
   if (input > static_cast<std::uint8_t>(last_value(BlockManagerInput{}))) return false;
-  PlanStep request;
+  MemoryRequest request;
   if (!read(in, request)) return false;
   std::map<SequenceId, SharedTokens> offered;
   for (AdmissionCandidate& candidate : request.waiting) {
@@ -369,7 +369,7 @@ bool Replay::enter_block_manager(std::uint8_t input, Decoder& in) {
   }
   offered_ = std::move(offered);
   if (!is_sound(request)) return false;
-  const memory::PlannedStep planned = block_manager_->plan(request);
+  const memory::GrantedStep planned = block_manager_->plan(request);
   effect(Source::block_manager, planned, of_step("answer to the plan", request.step));
   if (!planned.cache_plan.empty() && watcher_.cache_plan) watcher_.cache_plan(planned.cache_plan);
   return true;

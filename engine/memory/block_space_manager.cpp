@@ -3,7 +3,7 @@
 #include "engine/memory/block_map.hpp"
 #include "engine/memory/invariants.hpp"
 #include "engine/memory/sequence_store.hpp"
-#include "engine/memory/step_planner.hpp"
+#include "engine/memory/block_allocation_pass.hpp"
 #include "engine/view/last.hpp"
 #include "kernels/result.hpp"
 
@@ -37,12 +37,12 @@ BlockSpaceManager::BlockSpaceManager(const BlockSpaceConfig& config) : state_(st
 
 BlockSpaceManager::~BlockSpaceManager() = default;
 
-PlannedStep BlockSpaceManager::plan(const PlanStep& request) {
+GrantedStep BlockSpaceManager::plan(const MemoryRequest& request) {
   PAGODA_ASSERT(request.step > state_->last_step, "steps are planned in increasing order");
   PAGODA_ASSERT(request.last_completed_step < request.step, "a step cannot have passed before it is planned");
   state_->last_step = request.step;
   SequenceStore& store = state_->store;
-  PlannedStep result;
+  GrantedStep result;
   result.plan.step = request.step;
   result.cache_plan.step = request.step;
 
@@ -54,7 +54,7 @@ PlannedStep BlockSpaceManager::plan(const PlanStep& request) {
   for (const SampledToken& sampled : request.sampled) store.append(sampled);
   for (const SequenceProgress& progress : request.progress) store.mark_computed(progress);
   for (const SequenceId sequence : request.releases) store.release(sequence);
-  StepPlanner planner(store, request, result);
+  BlockAllocationPass planner(store, request, result);
   planner.run();
   store.end_step();
 

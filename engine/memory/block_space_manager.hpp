@@ -30,8 +30,8 @@ struct BlockSpaceConfig {
   }
 };
 
-struct PlannedStep {
-  StepPlan plan;
+struct GrantedStep {
+  MemoryGrant plan;
   CachePlan cache_plan;
 
   static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.plan, self.cache_plan); }
@@ -46,8 +46,8 @@ class BlockSpaceManager {
   BlockSpaceManager(const BlockSpaceManager&) = delete;
   BlockSpaceManager& operator=(const BlockSpaceManager&) = delete;
 
-  /// Applies one PlanStep. Steps must come in increasing order.
-  PlannedStep plan(const PlanStep& request);
+  /// Applies one MemoryRequest. Steps must come in increasing order.
+  GrantedStep plan(const MemoryRequest& request);
 
   MemoryStats stats() const;
 

@@ -102,7 +102,7 @@ struct Growth {
   const SequenceNeed* need = nullptr;
 };
 
-/// Who holds which block: sequences, their tables, both pools. Carries out what StepPlanner decides; each operation
+/// Who holds which block: sequences, their tables, both pools. Carries out what BlockAllocationPass decides; each operation
 /// keeps every memory invariant. Blocks to fetch must be available, the caller has counted them.
 class SequenceStore {
  public:

@@ -242,7 +242,7 @@ void GroupTable::recompute(SequenceGroup& group) {
   enqueue(group);
 }
 
-void GroupTable::move_updates_into(PlanStep& plan) {
+void GroupTable::move_updates_into(MemoryRequest& plan) {
   for (const SequenceId id : pending_updates.to_report) {
     const auto group = group_of.find(id);
     if (group == group_of.end()) continue;

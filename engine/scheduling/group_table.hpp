@@ -18,7 +18,7 @@
 
 namespace pagoda::scheduling {
 
-/// What the next PlanStep tells the block manager of what has happened since the last one.
+/// What the next MemoryRequest tells the block manager of what has happened since the last one.
 struct PendingUpdates {
   std::vector<SequenceId> to_report;  ///< sequences that run and have new tokens, or more that are computed
   std::vector<SampledToken> sampled;
@@ -42,7 +42,7 @@ struct PendingUpdates {
 };
 
 /// Where every group and sequence stands: its queue, its batch row, and what the block manager is still to hear of it.
-/// What is asked for and what results mean is for others (StepPlanning, SchedulerCore).
+/// What is asked for and what results mean is for others (BatchPlanner, SchedulerCore).
 struct GroupTable {
   explicit GroupTable(const SchedulerConfig& config);
 
@@ -104,7 +104,7 @@ struct GroupTable {
   void recompute(SequenceGroup& group);
 
   /// Moves the pending_updates into the plan.
-  void move_updates_into(PlanStep& plan);
+  void move_updates_into(MemoryRequest& plan);
 
   /// Each live sequence is in one state and its group in that state's queue, rows are used once, counters agree. The
   /// first broken one, or nothing.

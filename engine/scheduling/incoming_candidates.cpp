@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/scheduling/step_planning.hpp"
+#include "engine/scheduling/batch_planner.hpp"
 
 namespace pagoda::scheduling {
 namespace {
@@ -20,7 +20,7 @@ bool is_at_rest(const SequenceGroup& group, const Sequence& s) {
 
 }  // namespace
 
-std::vector<const SequenceGroup*> StepPlanning::swapped_in_order() const {
+std::vector<const SequenceGroup*> BatchPlanner::swapped_in_order() const {
   std::vector<const SequenceGroup*> groups(table_.swapped.begin(), table_.swapped.end());
   std::ranges::sort(groups, [&](const SequenceGroup* a, const SequenceGroup* b) {
     return table_.waiting->comes_in_before(a->entry, b->entry);
@@ -28,7 +28,7 @@ std::vector<const SequenceGroup*> StepPlanning::swapped_in_order() const {
   return groups;
 }
 
-void StepPlanning::add_incoming_candidates(PlanStep& plan, std::span<const SequenceGroup* const> swapped,
+void BatchPlanner::add_incoming_candidates(MemoryRequest& plan, std::span<const SequenceGroup* const> swapped,
                                            std::int32_t used, bool with_waiting) {
   Room room;
   room.free_rows = table_.num_free_rows();
@@ -68,7 +68,7 @@ void StepPlanning::add_incoming_candidates(PlanStep& plan, std::span<const Seque
 }
 
 /// False where nothing behind the group may come in: some of it has no row, or awaits results.
-bool StepPlanning::add_swapped_group(const SequenceGroup& group, PlanStep& plan, Room& room) {
+bool BatchPlanner::add_swapped_group(const SequenceGroup& group, MemoryRequest& plan, Room& room) {
   const bool is_independent = group.decoding->has_independent_sequences();
   const auto first_of_all = static_cast<std::int32_t>(plan.needs.size());
   auto first = first_of_all;
@@ -98,7 +98,7 @@ bool StepPlanning::add_swapped_group(const SequenceGroup& group, PlanStep& plan,
   return true;
 }
 
-AdmissionCandidate StepPlanning::admission_of(const SequenceGroup& group, Sequence& sequence) const {
+AdmissionCandidate BatchPlanner::admission_of(const SequenceGroup& group, Sequence& sequence) const {
   if (!sequence.output.empty() && !sequence.recompute_tokens) {
     auto all = std::make_shared<TokenIds>(*group.spec->prompt);
     all->insert(all->end(), sequence.output.begin(), sequence.output.end());
@@ -117,7 +117,7 @@ AdmissionCandidate StepPlanning::admission_of(const SequenceGroup& group, Sequen
 
 /// False where nothing behind the group may come in. Long prompts that the block manager has passed over are offered
 /// again when one may begin.
-bool StepPlanning::add_waiting_group(SequenceGroup& group, PlanStep& plan, Room& room) {
+bool BatchPlanner::add_waiting_group(SequenceGroup& group, MemoryRequest& plan, Room& room) {
   if (group.awaits_masks()) return true;
   // Preempted with results still to come: nothing may overtake it. Of several sequences that go on by themselves, some
   // may run meanwhile.
@@ -156,7 +156,7 @@ bool StepPlanning::add_waiting_group(SequenceGroup& group, PlanStep& plan, Room&
   return true;
 }
 
-void StepPlanning::let_all_give_way_to(const SequenceGroup& alone, PlanStep& plan) const {
+void BatchPlanner::let_all_give_way_to(const SequenceGroup& alone, MemoryRequest& plan) const {
   const std::int32_t rows_lacking = alone.rows_wanted() - table_.num_free_rows();
   std::int32_t rows_freed = 0;
   for (auto candidate = plan.running.rbegin(); candidate != plan.running.rend(); ++candidate) {
@@ -168,12 +168,12 @@ void StepPlanning::let_all_give_way_to(const SequenceGroup& alone, PlanStep& pla
   }
 }
 
-std::int32_t StepPlanning::rows_freed_by(const RunningCandidate& candidate) const {
+std::int32_t BatchPlanner::rows_freed_by(const RunningCandidate& candidate) const {
   const SequenceGroup& group = *table_.groups.at(candidate.group);
   return group.forked && group.decoding->has_independent_sequences() ? 1 : group.rows_reserved;
 }
 
-void StepPlanning::let_less_urgent_give_way(PlanStep& plan, std::span<const SequenceGroup* const> swapped) const {
+void BatchPlanner::let_less_urgent_give_way(MemoryRequest& plan, std::span<const SequenceGroup* const> swapped) const {
   if (config_.policy != SchedulingPolicy::priority || !config_.preempts_for_priority) return;
   if (!table_.quarantine.is_empty()) return;
   const SequenceGroup* head = first_of_queue();

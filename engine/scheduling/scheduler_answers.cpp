@@ -8,14 +8,14 @@
 
 namespace pagoda::scheduling {
 
-std::optional<ExecuteStep> SchedulerCore::on_step_plan(const StepPlan& plan, TimeUs now) {
-  PAGODA_ASSERT(planning_.pending() && planning_.pending()->step == plan.step,
-                "a StepPlan answers the one outstanding PlanStep");
+std::optional<ExecuteStep> SchedulerCore::on_memory_grant(const MemoryGrant& plan, TimeUs now) {
+  PAGODA_ASSERT(batch_planner_.pending() && batch_planner_.pending()->step == plan.step,
+                "a MemoryGrant answers the one outstanding MemoryRequest");
   metrics_.plan_seconds.observe(static_cast<double>(now - asked_us_) / 1e6);
-  const PendingPlan pending = planning_.take_pending();
+  const PendingGrant pending = batch_planner_.take_pending();
   PAGODA_ASSERT(plan.running.size() == pending.running.size() && plan.swapped.size() == pending.swapped.size() &&
                     plan.waiting.size() == pending.waiting.size(),
-                "a StepPlan answers every candidate");
+                "a MemoryGrant answers every candidate");
   stats_.device_blocks_total = plan.memory.device_blocks_total;
   stats_.device_blocks_free = plan.memory.device_blocks_free;
   stats_.device_blocks_cached = plan.memory.device_blocks_cached;
@@ -28,7 +28,7 @@ std::optional<ExecuteStep> SchedulerCore::on_step_plan(const StepPlan& plan, Tim
 
   if (pending.discarded) {
     for (const WaitingRef& ref : pending.waiting) table_.pending_updates.releases.push_back(ref.sequence);
-    planning_.invalidate_plan();
+    batch_planner_.invalidate_plan();
     if (!plan.has_cache_plan || pending.memory_lost) return std::nullopt;
   }
   StepBuilder building(plan, config_.eos_token_ids, table_);
@@ -45,7 +45,7 @@ std::optional<ExecuteStep> SchedulerCore::on_step_plan(const StepPlan& plan, Tim
     apply_waiting(pending, plan, building, now);
     building.add_table_deltas(plan);
   }
-  planning_.was_applied(pending, anything_scheduled);
+  batch_planner_.was_applied(pending, anything_scheduled);
   // A step whose sequences have all ended meanwhile is still run, empty: its blocks are stamped with it.
   if (anything_scheduled) {
     building.step.rows_gone = std::exchange(table_.rows_gone, {});
@@ -57,7 +57,7 @@ std::optional<ExecuteStep> SchedulerCore::on_step_plan(const StepPlan& plan, Tim
 
 /// Runs the rows of a group that is served. A sequence that has ended meanwhile is left out; if others may count on
 /// what it was to compute, they must not: readers come behind it in every plan.
-void SchedulerCore::run_rows(const PendingPlan& pending, RequestId id, Range rows, StepBuilder& building) {
+void SchedulerCore::run_rows(const PendingGrant& pending, RequestId id, Range rows, StepBuilder& building) {
   SequenceGroup* group = table_.find(id);
   for (std::int32_t i = rows.first; i < rows.first + rows.count; ++i) {
     const auto index = static_cast<std::size_t>(i);
@@ -72,7 +72,7 @@ void SchedulerCore::run_rows(const PendingPlan& pending, RequestId id, Range row
 }
 
 /// The sequence of a candidate that stands for it; null when none of it runs any more.
-Sequence* SchedulerCore::first_running(SequenceGroup* group, const PendingPlan& pending, Range sequences) {
+Sequence* SchedulerCore::first_running(SequenceGroup* group, const PendingGrant& pending, Range sequences) {
   if (group == nullptr) return nullptr;
   // Beams may have forked, or gone, since the plan was made.
   if (!group->decoding->has_independent_sequences()) {
@@ -82,7 +82,7 @@ Sequence* SchedulerCore::first_running(SequenceGroup* group, const PendingPlan& 
   return s != nullptr && s->state == SequenceState::running ? s : nullptr;
 }
 
-void SchedulerCore::apply_running(const PendingPlan& pending, const StepPlan& plan, StepBuilder& building) {
+void SchedulerCore::apply_running(const PendingGrant& pending, const MemoryGrant& plan, StepBuilder& building) {
   for (std::size_t i = 0; i < pending.running.size(); ++i) {
     const RunningCandidate& candidate = pending.running[i];
     if (plan.running[i] == RunningOutcome::scheduled) {
@@ -96,7 +96,7 @@ void SchedulerCore::apply_running(const PendingPlan& pending, const StepPlan& pl
       if (group != nullptr && !group->decoding->has_independent_sequences()) continue;
       const auto first = static_cast<std::size_t>(candidate.sequences.first);
       table_.drop_unreported_forks(group, pending.needs[first].sequence);
-      planning_.on_capacity_freed();
+      batch_planner_.on_capacity_freed();
       continue;
     }
     if (plan.running[i] == RunningOutcome::preempted_recompute) {
@@ -105,13 +105,13 @@ void SchedulerCore::apply_running(const PendingPlan& pending, const StepPlan& pl
       preempt(*group, *s, SequenceState::swapped);
     } else {
       table_.preempt(*group, *s, SequenceState::waiting);
-      planning_.on_capacity_freed();
+      batch_planner_.on_capacity_freed();
       outgrew(*group, *s);
     }
   }
 }
 
-void SchedulerCore::apply_swapped(const PendingPlan& pending, const StepPlan& plan, StepBuilder& building) {
+void SchedulerCore::apply_swapped(const PendingGrant& pending, const MemoryGrant& plan, StepBuilder& building) {
   for (std::size_t i = 0; i < pending.swapped.size(); ++i) {
     const SwapInCandidate& candidate = pending.swapped[i];
     SequenceGroup* group = table_.find(candidate.group);
@@ -123,7 +123,7 @@ void SchedulerCore::apply_swapped(const PendingPlan& pending, const StepPlan& pl
 }
 
 /// Sequences of a group that are swapped in, or cannot be and must be recomputed.
-void SchedulerCore::come_back(const PendingPlan& pending, const SwapInCandidate& candidate, AllocStatus status,
+void SchedulerCore::come_back(const PendingGrant& pending, const SwapInCandidate& candidate, AllocStatus status,
                               SequenceGroup& group) {
   std::int32_t num_back = 0;
   for (std::int32_t i = 0; i < candidate.sequences.count; ++i) {
@@ -132,7 +132,7 @@ void SchedulerCore::come_back(const PendingPlan& pending, const SwapInCandidate&
     if (s == nullptr || s->state != SequenceState::swapped) continue;
     if (status == AllocStatus::never) {
       table_.recompute(group, *s);
-      planning_.on_capacity_freed();
+      batch_planner_.on_capacity_freed();
       if (!group.decoding->has_independent_sequences()) return;
       continue;
     }
@@ -145,8 +145,8 @@ void SchedulerCore::come_back(const PendingPlan& pending, const SwapInCandidate&
   table_.enqueue(group);
 }
 
-void SchedulerCore::apply_waiting(const PendingPlan& pending, const StepPlan& plan, StepBuilder& building, TimeUs now) {
-  planning_.limit_offers(pending, plan);
+void SchedulerCore::apply_waiting(const PendingGrant& pending, const MemoryGrant& plan, StepBuilder& building, TimeUs now) {
+  batch_planner_.limit_offers(pending, plan);
   for (std::size_t i = 0; i < pending.waiting.size(); ++i) {
     const WaitingRef& ref = pending.waiting[i];
     const AdmissionOutcome& outcome = plan.waiting[i];

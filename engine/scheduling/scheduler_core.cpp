@@ -22,7 +22,7 @@ std::span<const T> part(const std::vector<T>& all, Range range) {
 }  // namespace
 
 SchedulerCore::SchedulerCore(SchedulerConfig config)
-    : config_(std::move(config)), table_(config_), planning_(config_, table_) {
+    : config_(std::move(config)), table_(config_), batch_planner_(config_, table_) {
   PAGODA_ASSERT(config_.max_num_seqs > 0 && config_.max_num_seqs <= config_.max_num_batched_tokens,
                 "every row must fit into a step");
   PAGODA_ASSERT(config_.pipeline_depth == 1 || config_.pipeline_depth == 2, "pipeline_depth is 1 or 2");
@@ -46,7 +46,7 @@ void SchedulerCore::add_group(SharedSpec spec) {
   } else if (progress) {
     table_.replace_finished(added);
   }
-  planning_.invalidate_plan();
+  batch_planner_.invalidate_plan();
 }
 
 /// As if the group had been preempted with the tokens that it had: beams, of which none were told, begin anew.
@@ -105,10 +105,10 @@ void SchedulerCore::stop_hit(const StopHit& hit) {
 }
 
 void SchedulerCore::swap_measured(const SwapMeasured& measured) {
-  planning_.swap_measured(measured);
+  batch_planner_.swap_measured(measured);
   metrics_.copy_seconds.observe(static_cast<double>(measured.duration_us) / 1e6);
   stats_.swap_bytes_total += measured.bytes;
-  stats_.swap_bytes_per_s = planning_.measured_swap_bytes_per_s();
+  stats_.swap_bytes_per_s = batch_planner_.measured_swap_bytes_per_s();
 }
 
 void SchedulerCore::device_replaced(bool memory_lost, bool crashed) {
@@ -135,14 +135,14 @@ void SchedulerCore::device_replaced(bool memory_lost, bool crashed) {
   }
   if (!in_flight_.empty() && !lost_at_us_) lost_at_us_ = asked_us_;
   if (!in_flight_.empty()) table_.pending_updates.steps_failed(in_flight_.front().step);
-  if (const auto& pending = planning_.pending()) table_.pending_updates.steps_failed(pending->step);
-  planning_.discard_pending(memory_lost);
+  if (const auto& pending = batch_planner_.pending()) table_.pending_updates.steps_failed(pending->step);
+  batch_planner_.discard_pending(memory_lost);
   table_.pending_updates.device_memory_lost |= memory_lost;
   // All that ran is admitted anew. The block manager may have moved parents to the host, in a plan of which nothing
   // runs.
   table_.pending_updates.forks.clear();
   in_flight_.clear();
-  last_completed_step_ = planning_.last_planned();
+  last_completed_step_ = batch_planner_.last_planned();
   std::vector<SequenceGroup*> affected = table_.running;
   affected.insert(affected.end(), table_.swapped.begin(), table_.swapped.end());
   for (const auto& [id, group] : table_.groups) group->num_in_flight = 0;
@@ -156,7 +156,7 @@ void SchedulerCore::device_replaced(bool memory_lost, bool crashed) {
   table_.rows_gone.clear();
   ++stats_.worker_restarts_total;
   if (crashed) find_culprit(in_last_steps, ended_ran);
-  planning_.on_capacity_freed();
+  batch_planner_.on_capacity_freed();
 }
 
 /// Groups that were admitted with blocks that only the failed steps computed, and were not in these steps themselves,
@@ -192,13 +192,13 @@ void SchedulerCore::find_culprit(const std::set<RequestId>& ran, bool ended_ran)
 /// Once every request on trial has run behind the token at which a worker crashed.
 void SchedulerCore::end_passed_trial() {
   Quarantine& quarantine = table_.quarantine;
-  if (quarantine.is_empty() || planning_.pending()) return;  // a plan may have offered them
+  if (quarantine.is_empty() || batch_planner_.pending()) return;  // a plan may have offered them
   for (const RequestId id : quarantine.on_trial()) {
     const SequenceGroup* group = table_.find(id);
     if (group != nullptr && group->longest_output() < group->cleared_length) return;
   }
   quarantine.trial_passed();
-  planning_.on_capacity_freed();
+  batch_planner_.on_capacity_freed();
 }
 
 void SchedulerCore::on_step_result(const StepResult& result) {
@@ -213,10 +213,10 @@ void SchedulerCore::on_step_result(const StepResult& result) {
   if (const auto lost = std::exchange(lost_at_us_, std::nullopt)) {
     metrics_.worker_pause.observe(static_cast<double>(result.finished_us - *lost) / 1e6);
   }
-  planning_.step_measured(step.num_tokens, step.num_prompt_tokens, result.finished_us - result.started_us);
+  batch_planner_.step_measured(step.num_tokens, step.num_prompt_tokens, result.finished_us - result.started_us);
   outputs_.step = result.step;
   outputs_.finished_us = result.finished_us;
-  planning_.invalidate_plan();
+  batch_planner_.invalidate_plan();
   PAGODA_ASSERT(result.error || result.rows.size() == step.work.size(), "each row of a step has a result");
   for (std::size_t i = 0; i < step.work.size(); ++i) {
     if (result.error) {
@@ -238,7 +238,7 @@ SequenceGroup* SchedulerCore::ended_work(const WorkRef& work) {
   if (group == nullptr) return nullptr;
   --group->num_in_flight;
   if (!work.dropped) return group;
-  planning_.invalidate_plan();
+  batch_planner_.invalidate_plan();
   cut_outgrown(*group);
   return nullptr;
 }
@@ -307,25 +307,25 @@ void SchedulerCore::drop(Sequence& sequence) {
   const auto owner = table_.group_of.extract(sequence.id);
   SequenceGroup* group = owner ? table_.find(owner.mapped()) : nullptr;
   if (group != nullptr && group->masks) group->ended_sequences.push_back(sequence.id);
-  planning_.on_capacity_freed();
+  batch_planner_.on_capacity_freed();
 }
 
 void SchedulerCore::finish(SequenceGroup& group, Sequence& sequence) {
   table_.finish(group, sequence);
-  planning_.on_capacity_freed();
+  batch_planner_.on_capacity_freed();
 }
 
 void SchedulerCore::preempt(SequenceGroup& group, Sequence& sequence, SequenceState to) {
   ++(to == SequenceState::swapped ? stats_.preemptions_swap_total : stats_.preemptions_recompute_total);
   interrupted(group, Interruption::preempted);
   table_.preempt(group, sequence, to);
-  planning_.on_capacity_freed();
+  batch_planner_.on_capacity_freed();
 }
 
 void SchedulerCore::restart(SequenceGroup& group) {
   interrupted(group, Interruption::restarted);
   table_.recompute(group);
-  planning_.on_capacity_freed();
+  batch_planner_.on_capacity_freed();
 }
 
 /// Tells of it once, however many sequences of the group it meets at a time.
@@ -360,13 +360,13 @@ void SchedulerCore::erase_group(SequenceGroup& group) {
     if (s.state != SequenceState::finished) finish(group, s);
   }
   table_.erase(group);
-  planning_.on_capacity_freed();  // also those that were held back for it
+  batch_planner_.on_capacity_freed();  // also those that were held back for it
 }
 
-std::optional<PlanStep> SchedulerCore::next_plan(TimeUs now) {
+std::optional<MemoryRequest> SchedulerCore::next_memory_request(TimeUs now) {
   if (static_cast<std::int32_t>(in_flight_.size()) >= config_.pipeline_depth) return std::nullopt;
   asked_us_ = plan_outstanding() ? asked_us_ : now;
-  return planning_.next(now, last_completed_step_, !in_flight_.empty());
+  return batch_planner_.next(now, last_completed_step_, !in_flight_.empty());
 }
 
 StepOutputs SchedulerCore::take_outputs() {

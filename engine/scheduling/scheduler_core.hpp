@@ -17,7 +17,7 @@
 #include "engine/scheduling/scheduler_config.hpp"
 #include "engine/scheduling/sequence_group.hpp"
 #include "engine/scheduling/step_builder.hpp"
-#include "engine/scheduling/step_planning.hpp"
+#include "engine/scheduling/batch_planner.hpp"
 #include "engine/stats.hpp"
 #include "engine/step/codec.hpp"
 #include "engine/step/execute.hpp"
@@ -29,15 +29,15 @@
 
 namespace pagoda::scheduling {
 
-/// Decides what runs in each step: keeps the groups (GroupTable), has the next step asked for (StepPlanning), and says
-/// what answers and results mean. A deterministic state machine: events in, PlanStep / ExecuteStep / StepOutputs out;
+/// Decides what runs in each step: keeps the groups (GroupTable), has the next step asked for (BatchPlanner), and says
+/// what answers and results mean. A deterministic state machine: events in, MemoryRequest / ExecuteStep / StepOutputs out;
 /// no actor, no clock, no randomness. Not thread-safe: one owner.
 ///
-///   next_plan()      -> PlanStep     to the block manager; at most one is unanswered
-///   on_step_plan()   -> ExecuteStep  to the workers, when anything runs
+///   next_memory_request()      -> MemoryRequest     to the block manager; at most one is unanswered
+///   on_memory_grant()   -> ExecuteStep  to the workers, when anything runs
 ///   take_mask_jobs() -> MaskJobs     to threads, when the tokens are known that a step's masks depend on; what becomes
 ///                                    of them comes back as masks_made(), or else masks_late()
-///   take_masks()     -> StepMasks    to the workers, when has_masks_to_tell(); until then no next_plan() is asked for
+///   take_masks()     -> StepMasks    to the workers, when has_masks_to_tell(); until then no next_memory_request() is asked for
 ///   on_step_result()                 frees the step's place in the pipeline; new tokens gather for take_outputs()
 ///
 /// With step k in flight, step k+1 counts one placeholder token for each sequence that k samples. A sequence that turns
@@ -54,8 +54,8 @@ class SchedulerCore final : private GroupEffects {
   void expire_group(RequestId request, const Error& error);
   /// A stop string ended a sequence; its tokens in flight are dropped.
   void stop_hit(const StopHit& hit);
-  /// The answer to the PlanStep of next_plan(). Empty when nothing runs in the step.
-  std::optional<ExecuteStep> on_step_plan(const StepPlan& plan, TimeUs now);
+  /// The answer to the MemoryRequest of next_memory_request(). Empty when nothing runs in the step.
+  std::optional<ExecuteStep> on_memory_grant(const MemoryGrant& plan, TimeUs now);
   /// Results come in the order of the steps. Those of a worker that was replaced are ignored.
   void on_step_result(const StepResult& result);
   /// The swaps of a plan have passed; says what swapping costs.
@@ -75,8 +75,8 @@ class SchedulerCore final : private GroupEffects {
   void forget_prefixes() { table_.pending_updates.forget_prefixes = true; }
 
   // -- effects -------------------------------------------------------------------------------------------------------
-  /// The next PlanStep, when the pipeline has room and there is something to plan.
-  std::optional<PlanStep> next_plan(TimeUs now);
+  /// The next MemoryRequest, when the pipeline has room and there is something to plan.
+  std::optional<MemoryRequest> next_memory_request(TimeUs now);
   /// Jobs for the masks that the first step in flight waits for, and those that the prompts in flight will need at
   /// their ends, each once: all tokens that they depend on are known. Not part of the state.
   std::vector<MaskJob> take_mask_jobs();
@@ -120,8 +120,8 @@ class SchedulerCore final : private GroupEffects {
   std::optional<RequestId> head_of_queue() const { return table_.head_of_queue(); }
   /// Whether requests are held back because one of those that ran may have crashed workers.
   bool holds_a_trial() const { return !table_.quarantine.is_empty(); }
-  std::int32_t num_rows_for_new() const { return planning_.num_rows_for_new(); }
-  bool plan_outstanding() const { return planning_.pending().has_value(); }
+  std::int32_t num_rows_for_new() const { return batch_planner_.num_rows_for_new(); }
+  bool plan_outstanding() const { return batch_planner_.pending().has_value(); }
   /// True when no group is left and the block manager has been told of every release.
   bool idle() const {
     return table_.groups.empty() && !table_.pending_updates.must_be_sent() && !plan_outstanding() && in_flight_.empty();
@@ -148,15 +148,15 @@ class SchedulerCore final : private GroupEffects {
   static void go_on_from(const RequestProgress& progress, SequenceGroup& group);
 
   // answers
-  void run_rows(const PendingPlan& pending, RequestId group, Range rows, StepBuilder& building);
+  void run_rows(const PendingGrant& pending, RequestId group, Range rows, StepBuilder& building);
   void leave_out(SequenceId admitted, StepId step);
   void outgrew(SequenceGroup& group, Sequence& sequence);
-  Sequence* first_running(SequenceGroup* group, const PendingPlan& pending, Range sequences);
-  void come_back(const PendingPlan& pending, const SwapInCandidate& candidate, AllocStatus status,
+  Sequence* first_running(SequenceGroup* group, const PendingGrant& pending, Range sequences);
+  void come_back(const PendingGrant& pending, const SwapInCandidate& candidate, AllocStatus status,
                  SequenceGroup& group);
-  void apply_running(const PendingPlan& pending, const StepPlan& plan, StepBuilder& building);
-  void apply_swapped(const PendingPlan& pending, const StepPlan& plan, StepBuilder& building);
-  void apply_waiting(const PendingPlan& pending, const StepPlan& plan, StepBuilder& building, TimeUs now);
+  void apply_running(const PendingGrant& pending, const MemoryGrant& plan, StepBuilder& building);
+  void apply_swapped(const PendingGrant& pending, const MemoryGrant& plan, StepBuilder& building);
+  void apply_waiting(const PendingGrant& pending, const MemoryGrant& plan, StepBuilder& building, TimeUs now);
 
   // results
   SequenceGroup* ended_work(const WorkRef& work);
@@ -197,7 +197,7 @@ class SchedulerCore final : private GroupEffects {
 
   SchedulerConfig config_;
   GroupTable table_;
-  StepPlanning planning_;
+  BatchPlanner batch_planner_;
   std::vector<InFlightStep> in_flight_;
   StepId last_completed_step_ = 0;
   StepOutputs outputs_;

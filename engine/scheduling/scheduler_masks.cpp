@@ -46,13 +46,13 @@ TimeUs SchedulerCore::mask_wait_us() const {
   constexpr TimeUs kMinUs = 1'000;
   constexpr TimeUs kMaxUs = 100'000;
   constexpr TimeUs kUnknownUs = 10'000;
-  const double step_us = step_awaiting_masks() == 0 ? 0 : planning_.step_us(in_flight_.front().num_tokens);
+  const double step_us = step_awaiting_masks() == 0 ? 0 : batch_planner_.step_us(in_flight_.front().num_tokens);
   return step_us > 0 ? std::clamp(static_cast<TimeUs>(step_us / 2), kMinUs, kMaxUs) : kUnknownUs;
 }
 
 std::vector<MaskJob> SchedulerCore::take_mask_jobs() {
   std::vector<MaskJob> jobs;
-  const std::int32_t most_drafts = planning_.may_draft() ? kMaxDrafts : 0;
+  const std::int32_t most_drafts = batch_planner_.may_draft() ? kMaxDrafts : 0;
   const auto ask = [&](const WorkRef& work, Sequence* s) {
     SequenceGroup* group = s == nullptr ? nullptr : table_.find(work.group);
     if (group == nullptr || !group->masks || s->asked_mask == s->output.size()) return;
@@ -106,7 +106,7 @@ void SchedulerCore::masks_made(std::vector<MadeMask> made) {
     if (s == nullptr || mask.course != s->course || mask.num_tokens != s->output.size()) continue;
     s->asked_mask.reset();
     s->made_mask = std::move(mask);
-    if (std::exchange(s->awaits_mask, false)) planning_.invalidate_plan();
+    if (std::exchange(s->awaits_mask, false)) batch_planner_.invalidate_plan();
   }
 }
 
@@ -131,13 +131,13 @@ void SchedulerCore::be_late(WorkRef& work, SequenceGroup& group, Sequence& seque
   const bool holds_kv = sequence.state == SequenceState::running || sequence.state == SequenceState::swapped;
   if (holds_kv && num_known <= sequence.num_admitted_tokens) {
     table_.recompute(group, sequence);
-    planning_.on_capacity_freed();
+    batch_planner_.on_capacity_freed();
   } else {
     sequence.num_scheduled_tokens = std::min(sequence.num_scheduled_tokens, num_known - 1);
     sequence.num_computed_tokens = std::min(sequence.num_computed_tokens, sequence.num_scheduled_tokens);
   }
   sequence.awaits_mask = sequence.course == course;  // else it is another mask that it will need
-  planning_.invalidate_plan();
+  batch_planner_.invalidate_plan();
 }
 
 std::optional<StepMasks> SchedulerCore::take_masks() {

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int32_t kMaxPlaceholders = 2;  ///< of any pipeline_depth
 
-bool is_sound(const PendingPlan& plan) {
+bool is_sound(const PendingGrant& plan) {
   const auto is_in_needs = [&](const auto& candidate) {
     const std::int64_t first = candidate.sequences.first;
     const std::int64_t count = candidate.sequences.count;
@@ -98,11 +98,11 @@ bool GroupTable::load_queues(Decoder& in) {
   return waiting->load(in, entries);
 }
 
-void StepPlanning::save(Encoder& out) const {
+void BatchPlanner::save(Encoder& out) const {
   visit_fields(*this, [&](const auto&... fields) { (out.put(fields), ...); });
 }
 
-bool StepPlanning::load(Decoder& in) {
+bool BatchPlanner::load(Decoder& in) {
   if (!visit_fields(*this, [&](auto&... fields) { return (in.get(fields) && ...); })) return false;
   if (next_step_ == 0 || next_to_pause_ < 0) return false;
   return !pending_ || (pending_->step == last_planned() && is_sound(*pending_));
@@ -110,18 +110,18 @@ bool StepPlanning::load(Decoder& in) {
 
 void SchedulerCore::save(Encoder& out) const {
   table_.save(out);
-  planning_.save(out);
+  batch_planner_.save(out);
   visit_fields(*this, [&](const auto&... fields) { (out.put(fields), ...); });
 }
 
 bool SchedulerCore::load(Decoder& in) {
-  if (!table_.load(in, config_) || !planning_.load(in)) return false;
+  if (!table_.load(in, config_) || !batch_planner_.load(in)) return false;
   if (!visit_fields(*this, [&](auto&... fields) { return (in.get(fields) && ...); })) return false;
   StepId before = 0;
   for (const InFlightStep& step : in_flight_) {
     if (step.step <= std::exchange(before, step.step)) return false;
   }
-  return std::max(before, last_completed_step_) <= planning_.last_planned() && !check_invariants();
+  return std::max(before, last_completed_step_) <= batch_planner_.last_planned() && !check_invariants();
 }
 
 void SchedulerCore::compile_grammars(const std::function<grammar::SharedGrammar(const StructuredOutput&)>& compile) {

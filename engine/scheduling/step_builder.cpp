@@ -7,7 +7,7 @@
 
 namespace pagoda::scheduling {
 
-StepBuilder::StepBuilder(const StepPlan& plan, std::span<const TokenId> eos_token_ids, GroupTable& table)
+StepBuilder::StepBuilder(const MemoryGrant& plan, std::span<const TokenId> eos_token_ids, GroupTable& table)
     : eos_token_ids_(eos_token_ids), table_(table) {
   step.step = in_flight.step = plan.step;
   step.wait_for_cache = plan.has_cache_plan;
@@ -85,7 +85,7 @@ void StepBuilder::tell_tokens(Sequence& sequence, std::int32_t prompt_len) {
   }
 }
 
-void StepBuilder::add_table_deltas(const StepPlan& plan) {
+void StepBuilder::add_table_deltas(const MemoryGrant& plan) {
   for (const TableDelta& delta : plan.table_deltas) {
     const auto owner = table_.group_of.find(delta.sequence);
     if (owner == table_.group_of.end()) continue;

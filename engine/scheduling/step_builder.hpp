@@ -48,12 +48,12 @@ RowSpec row_spec(const SequenceGroup& group, std::span<const TokenId> eos_token_
 class StepBuilder {
  public:
   /// `plan` is the block manager's answer for the step.
-  StepBuilder(const StepPlan& plan, std::span<const TokenId> eos_token_ids, GroupTable& table);
+  StepBuilder(const MemoryGrant& plan, std::span<const TokenId> eos_token_ids, GroupTable& table);
 
   /// The next tokens of a sequence that is in state running; none when `num_tokens` is 0.
   void run(SequenceGroup& group, Sequence& sequence, std::int32_t num_tokens);
   /// What changed in the block tables of those that run.
-  void add_table_deltas(const StepPlan& plan);
+  void add_table_deltas(const MemoryGrant& plan);
 
   ExecuteStep step;
   InFlightStep in_flight;

@@ -26,7 +26,7 @@ struct Range {
 enum class PreemptionMode : std::uint8_t {
   recompute,
   swap,
-  cheaper,  ///< whichever PlanStep::costs says takes less time for this group, now that it is known who holds its
+  cheaper,  ///< whichever MemoryRequest::costs says takes less time for this group, now that it is known who holds its
             ///< blocks
 };
 constexpr PreemptionMode last_value(PreemptionMode) {
@@ -60,7 +60,7 @@ struct SequenceNeed {
 /// come in priority order; victims are taken from the back.
 struct RunningCandidate {
   RequestId group = 0;
-  Range sequences;                                        ///< of PlanStep::needs; all that share the candidate's fate
+  Range sequences;                                        ///< of MemoryRequest::needs; all that share the candidate's fate
   PreemptionMode preemption = PreemptionMode::recompute;  ///< how to preempt them if they are chosen as victims
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
@@ -71,7 +71,7 @@ struct RunningCandidate {
 /// Swapped-out sequences that want to come back, and to run in this step.
 struct SwapInCandidate {
   RequestId group = 0;
-  Range sequences;                      ///< of PlanStep::needs
+  Range sequences;                      ///< of MemoryRequest::needs
   std::int32_t num_waiting_before = 0;  ///< waiting candidates that are served before it
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
@@ -140,7 +140,7 @@ struct SequenceProgress {
 /// Swapped and waiting candidates are served in one order (SwapInCandidate::num_waiting_before), up to the first that
 /// is answered `later`. Of the waiting only as many should be offered as could start, were their prompts cached: the
 /// answer has an entry for each.
-struct PlanStep {
+struct MemoryRequest {
   StepId step = 0;
   StepId last_completed_step = 0;  ///< every step up to here has passed on the device
   /// The steps from here on that were planned before did not compute what they were to (they failed, their worker died,
@@ -219,7 +219,7 @@ struct AdmissionOutcome {
 struct TableDelta {
   SequenceId sequence = 0;
   std::int32_t first_block = 0;  ///< logical index in the table; entries from here on are replaced
-  Range blocks;                  ///< of StepPlan::blocks
+  Range blocks;                  ///< of MemoryGrant::blocks
   KvGroupId group = 0;           ///< whose table
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
@@ -246,11 +246,11 @@ struct MemoryStats {
 };
 
 /// Message 5, block manager -> scheduler.
-struct StepPlan {
+struct MemoryGrant {
   StepId step = 0;
-  std::vector<RunningOutcome> running;    ///< parallel to PlanStep::running
-  std::vector<AllocStatus> swapped;       ///< parallel to PlanStep::swapped
-  std::vector<AdmissionOutcome> waiting;  ///< parallel to PlanStep::waiting
+  std::vector<RunningOutcome> running;    ///< parallel to MemoryRequest::running
+  std::vector<AllocStatus> swapped;       ///< parallel to MemoryRequest::swapped
+  std::vector<AdmissionOutcome> waiting;  ///< parallel to MemoryRequest::waiting
   std::vector<TableDelta> table_deltas;   ///< of every sequence that runs in this step and whose table changed
   std::vector<BlockId> blocks;
   bool has_cache_plan = false;  ///< workers must wait for CacheReady of this step

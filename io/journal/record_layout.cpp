@@ -40,14 +40,14 @@ std::uint64_t layout_of_records() {
   StepResult result;
   result.rows.emplace_back();
   result.samples.emplace_back();
-  StepPlan answer;
+  MemoryGrant answer;
   answer.waiting.emplace_back();
   answer.table_deltas.emplace_back();
   ExecuteStep step;
   step.new_rows.emplace_back();
   step.table_deltas.emplace_back();
   step.work.emplace_back();
-  PlanStep plan;
+  MemoryRequest plan;
   plan.forks.emplace_back();
   plan.sampled.emplace_back();
   plan.progress.emplace_back();

@@ -58,7 +58,7 @@ class Wire : public ::testing::Test {
   std::unique_ptr<caf::actor_system> system_;
 };
 
-using Messages = ::testing::Types<PlanStep, StepPlan, CachePlan, ExecuteStep, StepMasks, StepResult, SwapMeasured,
+using Messages = ::testing::Types<MemoryRequest, MemoryGrant, CachePlan, ExecuteStep, StepMasks, StepResult, SwapMeasured,
                                   StepOutputs, StopHit, AddGroup, AbortGroup, DeviceFailed>;
 TYPED_TEST_SUITE(Wire, Messages);
 

@@ -41,7 +41,7 @@ TEST(JournalSize, BoundsTheStateOfAPoolThatIsFullOfCachedAndHeldBlocks) {
     for (std::int32_t i = 0; i < kPromptTokens; ++i) {
       prompt.push_back(static_cast<TokenId>((id * 7919 + static_cast<std::uint64_t>(i) * 104'729) % kVocabSize));
     }
-    PlanStep plan;
+    MemoryRequest plan;
     plan.step = ++step;
     plan.token_budget = kPromptTokens;
     AdmissionCandidate candidate;

@@ -57,7 +57,7 @@ void FakeDevice::check_moves(const CachePlan& plan) {
   for (const BlockMove& move : plan.copies) check(move, copy_to.insert(move.to).second && !in_to.contains(move.to));
 }
 
-void FakeDevice::apply_delta(const TableDelta& delta, const StepPlan& plan) {
+void FakeDevice::apply_delta(const TableDelta& delta, const MemoryGrant& plan) {
   std::vector<BlockId>& table = tables_[delta.sequence];
   if (delta.first_block > std::ssize(table))
     return fail("the delta of sequence " + std::to_string(delta.sequence) + " leaves a gap in its table");
@@ -68,7 +68,7 @@ void FakeDevice::apply_delta(const TableDelta& delta, const StepPlan& plan) {
     if (block < 0 || block >= config_.num_device_blocks) fail("a table holds an id outside the pool");
 }
 
-void FakeDevice::submit(const memory::PlannedStep& planned, std::vector<FakeRow> rows) {
+void FakeDevice::submit(const memory::GrantedStep& planned, std::vector<FakeRow> rows) {
   enqueue_operations(planned.cache_plan, [](const BlockMove& move) { return move.last_touched_step; });
   enqueue_step(planned.plan, planned.plan.step, std::move(rows));
 }
@@ -90,7 +90,7 @@ void FakeDevice::enqueue_operations(const CachePlan& plan, After after) {
   enqueue(Kind::copy, plan.copies);
 }
 
-void FakeDevice::enqueue_step(const StepPlan& plan, StepId last_plan, std::vector<FakeRow> rows) {
+void FakeDevice::enqueue_step(const MemoryGrant& plan, StepId last_plan, std::vector<FakeRow> rows) {
   for (const TableDelta& delta : plan.table_deltas) apply_delta(delta, plan);
   Step queued{plan.step, last_plan, {}};
   for (FakeRow& row : rows) {

@@ -51,11 +51,11 @@ class FakeDevice {
 
   /// Enqueues a planned step, and each of its cache operations to run as early as its own stamp allows. Rows of
   /// sequences that are unknown need their whole table in the plan.
-  void submit(const memory::PlannedStep& planned, std::vector<FakeRow> rows);
+  void submit(const memory::GrantedStep& planned, std::vector<FakeRow> rows);
   /// The two streams by themselves: a plan's operations behind the end of step `after`, a step behind all operations of
   /// plans up to `last_plan`.
   void enqueue_plan(const CachePlan& plan, StepId after);
-  void enqueue_step(const StepPlan& plan, StepId last_plan, std::vector<FakeRow> rows);
+  void enqueue_step(const MemoryGrant& plan, StepId last_plan, std::vector<FakeRow> rows);
   /// The row of a sequence is gone: it finished, or was preempted.
   void drop(SequenceId sequence) { tables_.erase(sequence); }
   /// What has failed will be computed anew, by a worker without rows.
@@ -103,7 +103,7 @@ class FakeDevice {
   template <class After>
   void enqueue_operations(const CachePlan& plan, After after);
   void check_moves(const CachePlan& plan);
-  void apply_delta(const TableDelta& delta, const StepPlan& plan);
+  void apply_delta(const TableDelta& delta, const MemoryGrant& plan);
   bool may_run_operation() const;
   bool may_run_step() const;
   void run_operation();

@@ -53,7 +53,7 @@ TEST(BlockSpaceManager, KeepsTheBlocksOfGroupsThatAStepDoesNotMention) {
 TEST(BlockSpaceManagerDeathTest, StopsOnASchedulerThatBreaksTheContract) {
   Planning planning(small_pool());
   planning.plan(planning.step().admit_group(1, count_from(0, 6)));
-  EXPECT_DEATH(planning.plan(PlanStep{}), "increasing order");
+  EXPECT_DEATH(planning.plan(MemoryRequest{}), "increasing order");
   EXPECT_DEATH(planning.plan(planning.step().run(7, {{7, 1, 1, 0}})), "holds no memory");
   EXPECT_DEATH(planning.plan(planning.step().admit_group(1, {1})), "holds memory already");
   EXPECT_DEATH(planning.plan(planning.step().mark_computed(1, 7)), "no step was planned for");

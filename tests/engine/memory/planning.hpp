@@ -14,8 +14,8 @@
 
 namespace pagoda::memory {
 
-/// A PlanStep in the words of a test.
-struct Step : PlanStep {
+/// A MemoryRequest in the words of a test.
+struct Step : MemoryRequest {
   Step& wait_for(StepId completed) {
     last_completed_step = completed;
     return *this;
@@ -85,8 +85,8 @@ class Planning {
     return step;
   }
 
-  PlannedStep plan(const PlanStep& request) {
-    PlannedStep planned = manager_.plan(request);
+  GrantedStep plan(const MemoryRequest& request) {
+    GrantedStep planned = manager_.plan(request);
     EXPECT_EQ(manager_.check_invariants().value_or(""), "");
     for (const TableDelta& delta : planned.plan.table_deltas) {
       std::vector<BlockId>& table = tables_[delta.sequence];

@@ -60,7 +60,7 @@ void RandomScheduler::add_request() {
   sequences_[sequence.id] = std::move(sequence);
 }
 
-void RandomScheduler::complete_oldest(PlanStep& request) {
+void RandomScheduler::complete_oldest(MemoryRequest& request) {
   const StepInFlight step = std::move(in_flight_.front());
   in_flight_.pop_front();
   device_->complete(step.step);
@@ -92,7 +92,7 @@ void RandomScheduler::complete_oldest(PlanStep& request) {
   }
 }
 
-void RandomScheduler::end_group(RequestId group, PlanStep& request) {
+void RandomScheduler::end_group(RequestId group, MemoryRequest& request) {
   std::erase_if(sequences_, [&](const auto& entry) {
     if (entry.second.group != group) return false;
     request.releases.push_back(entry.first);
@@ -101,7 +101,7 @@ void RandomScheduler::end_group(RequestId group, PlanStep& request) {
   });
 }
 
-void RandomScheduler::end_some(PlanStep& request) {
+void RandomScheduler::end_some(MemoryRequest& request) {
   for (const RequestId group : std::exchange(doomed_, {})) end_group(group, request);
   std::vector<SequenceId> ended;
   for (const auto& [id, sequence] : sequences_)
@@ -113,7 +113,7 @@ void RandomScheduler::end_some(PlanStep& request) {
   }
 }
 
-void RandomScheduler::fork_some(PlanStep& request) {
+void RandomScheduler::fork_some(MemoryRequest& request) {
   std::vector<Tokens> children;
   for (const auto& [id, parent] : sequences_) {
     const bool holds_blocks = parent.place == Place::running || parent.place == Place::swapped;
@@ -155,7 +155,7 @@ std::vector<RequestId> RandomScheduler::groups_at(Place place) const {
   return groups;
 }
 
-Range RandomScheduler::add_needs(RequestId group, Place place, PlanStep& request) {
+Range RandomScheduler::add_needs(RequestId group, Place place, MemoryRequest& request) {
   Range range{static_cast<std::int32_t>(request.needs.size()), 0};
   for (const auto& [id, sequence] : sequences_)
     if (sequence.group == group && sequence.place == place) request.needs.push_back(need_for(sequence));
@@ -163,7 +163,7 @@ Range RandomScheduler::add_needs(RequestId group, Place place, PlanStep& request
   return range;
 }
 
-void RandomScheduler::offer_candidates(PlanStep& request) {
+void RandomScheduler::offer_candidates(MemoryRequest& request) {
   std::vector<RequestId> running = groups_at(Place::running);
   if (chance(10)) std::ranges::shuffle(running, random_);
   for (const RequestId group : running) {
@@ -190,7 +190,7 @@ void RandomScheduler::offer_candidates(PlanStep& request) {
 }
 
 void RandomScheduler::plan_step(bool drain) {
-  PlanStep request;
+  MemoryRequest request;
   while (!in_flight_.empty() && (drain || std::ssize(in_flight_) >= depth_ || chance(20))) complete_oldest(request);
   if (!drain) {
     while (sequences_.size() < 12 && chance(40)) add_request();
@@ -209,7 +209,7 @@ void RandomScheduler::plan_step(bool drain) {
                    std::ssize(request.waiting);
 
   if (before_plan) before_plan(*manager_, config_);
-  const memory::PlannedStep planned = manager_->plan(request);
+  const memory::GrantedStep planned = manager_->plan(request);
   if (const auto broken = manager_->check_invariants()) return fail(*broken);
   if (on_planned) on_planned(request, planned);
   take_answer(request, planned);
@@ -244,7 +244,7 @@ void RandomScheduler::set_back(RequestId group) {
   }
 }
 
-void RandomScheduler::check_first(const PlanStep& request, const StepPlan& plan) {
+void RandomScheduler::check_first(const MemoryRequest& request, const MemoryGrant& plan) {
   // Whatever it takes, the first group of the line gets on: unless it was too large, or others that are not in the line
   // hold blocks.
   if (plan.running.empty() || groups_at(Place::running).size() != request.running.size()) return;
@@ -269,7 +269,7 @@ int RandomScheduler::most_blocks(const SequenceNeed& need) const {
   return (slots + block_size() - 1) / block_size() + 1;
 }
 
-void RandomScheduler::check_order(const PlanStep& request, const StepPlan& plan) {
+void RandomScheduler::check_order(const MemoryRequest& request, const MemoryGrant& plan) {
   const auto is_preempted = [](RunningOutcome outcome) {
     return outcome == RunningOutcome::preempted_recompute || outcome == RunningOutcome::preempted_swap;
   };
@@ -300,13 +300,13 @@ void RandomScheduler::check_order(const PlanStep& request, const StepPlan& plan)
   if (first_in != incoming.end() && *first_in == AllocStatus::later) fail("a group is kept out of an empty pool");
 }
 
-void RandomScheduler::check_budgets(const PlanStep& request, const std::vector<FakeRow>& rows) {
+void RandomScheduler::check_budgets(const MemoryRequest& request, const std::vector<FakeRow>& rows) {
   std::int64_t tokens = 0;
   for (const FakeRow& row : rows) tokens += std::ssize(row.marks) - row.num_computed_tokens;
   if (tokens > request.token_budget && rows.size() > 1) fail("the step runs more tokens than the budget");
 }
 
-void RandomScheduler::take_running(const PlanStep& request, const StepPlan& plan, std::vector<FakeRow>& rows) {
+void RandomScheduler::take_running(const MemoryRequest& request, const MemoryGrant& plan, std::vector<FakeRow>& rows) {
   const auto take_rows = [&](Range range) {
     for (std::int32_t i = range.first; i < range.first + range.count; ++i) {
       const SequenceNeed& need = request.needs[static_cast<std::size_t>(i)];
@@ -344,7 +344,7 @@ void RandomScheduler::take_running(const PlanStep& request, const StepPlan& plan
   }
 }
 
-void RandomScheduler::take_waiting(const PlanStep& request, const StepPlan& plan, std::vector<FakeRow>& rows) {
+void RandomScheduler::take_waiting(const MemoryRequest& request, const MemoryGrant& plan, std::vector<FakeRow>& rows) {
   for (std::size_t i = 0; i < plan.waiting.size(); ++i) {
     const AdmissionCandidate& candidate = request.waiting[i];
     const AdmissionOutcome& outcome = plan.waiting[i];
@@ -374,7 +374,7 @@ void RandomScheduler::take_waiting(const PlanStep& request, const StepPlan& plan
   }
 }
 
-void RandomScheduler::take_answer(const PlanStep& request, const memory::PlannedStep& planned) {
+void RandomScheduler::take_answer(const MemoryRequest& request, const memory::GrantedStep& planned) {
   check_order(request, planned.plan);
   in_flight_.push_back({step_, {}});
   std::vector<FakeRow> rows;
@@ -384,7 +384,7 @@ void RandomScheduler::take_answer(const PlanStep& request, const memory::Planned
   device_->submit(planned, std::move(rows));
 }
 
-void RandomScheduler::count(const memory::PlannedStep& planned) {
+void RandomScheduler::count(const memory::GrantedStep& planned) {
   const CachePlan& plan = planned.cache_plan;
   coverage_.copies += std::ssize(plan.copies);
   for (const auto* moves : {&plan.swap_out, &plan.swap_in, &plan.copies})

@@ -14,7 +14,7 @@
 
 namespace pagoda::test {
 
-/// A scheduler that does anything the contract of PlanStep allows, at random, and knows nothing of blocks: its model is
+/// A scheduler that does anything the contract of MemoryRequest allows, at random, and knows nothing of blocks: its model is
 /// a map from each sequence to its tokens. A fake device checks that every row that runs sees exactly those tokens.
 class RandomScheduler {
  public:
@@ -25,7 +25,7 @@ class RandomScheduler {
 
   /// Called around each plan, where they are set.
   std::function<void(const memory::BlockSpaceManager&, const memory::BlockSpaceConfig&)> before_plan;
-  std::function<void(const PlanStep&, const memory::PlannedStep&)> on_planned;
+  std::function<void(const MemoryRequest&, const memory::GrantedStep&)> on_planned;
 
   /// Candidates, forks, tokens, reports and releases sent in all.
   std::int64_t num_commands() const { return num_commands_; }
@@ -73,26 +73,26 @@ class RandomScheduler {
 
   TokenId random_token() { return pick(0, 2); }
   void add_request();
-  void complete_oldest(PlanStep& request);
-  void end_group(RequestId group, PlanStep& request);
-  void end_some(PlanStep& request);
-  void fork_some(PlanStep& request);
+  void complete_oldest(MemoryRequest& request);
+  void end_group(RequestId group, MemoryRequest& request);
+  void end_some(MemoryRequest& request);
+  void fork_some(MemoryRequest& request);
   SequenceNeed need_for(const Tokens& sequence);
   std::vector<RequestId> groups_at(Place place) const;
-  Range add_needs(RequestId group, Place place, PlanStep& request);
-  void offer_candidates(PlanStep& request);
+  Range add_needs(RequestId group, Place place, MemoryRequest& request);
+  void offer_candidates(MemoryRequest& request);
 
-  void take_answer(const PlanStep& request, const memory::PlannedStep& planned);
-  void take_running(const PlanStep& request, const StepPlan& plan, std::vector<FakeRow>& rows);
-  void take_waiting(const PlanStep& request, const StepPlan& plan, std::vector<FakeRow>& rows);
-  void check_first(const PlanStep& request, const StepPlan& plan);
+  void take_answer(const MemoryRequest& request, const memory::GrantedStep& planned);
+  void take_running(const MemoryRequest& request, const MemoryGrant& plan, std::vector<FakeRow>& rows);
+  void take_waiting(const MemoryRequest& request, const MemoryGrant& plan, std::vector<FakeRow>& rows);
+  void check_first(const MemoryRequest& request, const MemoryGrant& plan);
   /// The blocks that a row of a sequence alone can take: all of the sequence, and one for a copy.
   int most_blocks(const SequenceNeed& need) const;
-  void check_order(const PlanStep& request, const StepPlan& plan);
-  void check_budgets(const PlanStep& request, const std::vector<FakeRow>& rows);
+  void check_order(const MemoryRequest& request, const MemoryGrant& plan);
+  void check_budgets(const MemoryRequest& request, const std::vector<FakeRow>& rows);
   void run_row(Tokens& sequence, const SequenceNeed& need, std::vector<FakeRow>& rows);
   void set_back(RequestId group);
-  void count(const memory::PlannedStep& planned);
+  void count(const memory::GrantedStep& planned);
   void plan_step(bool drain);
   void check_at_rest();
 

@@ -39,7 +39,7 @@ TEST(SavedMemory, ALoadedManagerAnswersEveryLaterPlanAsTheSavedOneDoes) {
       ASSERT_EQ(saved_manager(*twin), bytes) << "seed " << seed;
       ++num_loaded;
     };
-    scheduler.on_planned = [&](const PlanStep& request, const memory::PlannedStep& planned) {
+    scheduler.on_planned = [&](const MemoryRequest& request, const memory::GrantedStep& planned) {
       if (twin == nullptr) return;
       ASSERT_EQ(encode(twin->plan(request)), encode(planned)) << "seed " << seed << ", step " << request.step;
       num_moves += std::ssize(planned.cache_plan.swap_out) + std::ssize(planned.cache_plan.copies);

@@ -15,7 +15,7 @@ class Swap : public testing::Test {
  protected:
   explicit Swap(const BlockSpaceConfig& config = without_cache(small_pool(8, 4))) : planning_(config) {}
 
-  PlannedStep push_out(std::initializer_list<SequenceNeed> needs_of_group_1) {
+  GrantedStep push_out(std::initializer_list<SequenceNeed> needs_of_group_1) {
     planning_.plan(planning_.step().admit_group(9, {900}));
     return planning_.plan(
         planning_.step().run(9, {{9, 1, 27, 0}}, PreemptionMode::swap).run(1, needs_of_group_1, PreemptionMode::swap));
@@ -114,7 +114,7 @@ class SwapAndCache : public Swap {
   SwapAndCache() : Swap(small_pool(8, 6)) {}
 
   /// Group 2 joins group 1 with the same 8 tokens and its own behind them; then group 1 goes out.
-  PlannedStep push_out_sharing() {
+  GrantedStep push_out_sharing() {
     planning_.plan(planning_.step().admit_group(1, count_from(0, 10)));
     planning_.plan(planning_.step().admit_group(2, count_from(0, 9)));
     EXPECT_EQ(planning_.num_owned(), 4);

@@ -239,7 +239,7 @@ TEST(EarlySharing, AReaderIsNotAdmittedWhenTheWriterWasAbortedBetweenPlanAndAnsw
   Service service(config_of(SchedulingPolicy::fcfs, 16));
   service.add(1, count_from(0, 20), 8);
   service.add(2, count_from(0, 20), 8);
-  const StepPlan plan = service.ask();
+  const MemoryGrant plan = service.ask();
   ASSERT_EQ(plan.waiting[1].num_cached_tokens, 16);
   service.abort(1);
   service.answer(plan);

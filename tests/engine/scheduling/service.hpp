@@ -60,16 +60,16 @@ class Service {
 
   /// Plans a step. False when the pipeline is full or there is nothing to plan.
   bool plan() {
-    const auto request = scheduler_.next_plan(now);
+    const auto request = scheduler_.next_memory_request(now);
     if (!request) return false;
     answer(blocks_.plan(*request).plan);
     return true;
   }
 
   /// The block manager's answer to the plan that is made now; for what happens before the scheduler hears of it.
-  StepPlan ask() { return blocks_.plan(*scheduler_.next_plan(now)).plan; }
-  void answer(const StepPlan& plan) {
-    auto execute = scheduler_.on_step_plan(plan, now);
+  MemoryGrant ask() { return blocks_.plan(*scheduler_.next_memory_request(now)).plan; }
+  void answer(const MemoryGrant& plan) {
+    auto execute = scheduler_.on_memory_grant(plan, now);
     if (execute) in_flight_.push_back(std::move(*execute));
     check();
     take_outputs();

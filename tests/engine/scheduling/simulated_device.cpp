@@ -134,7 +134,7 @@ bool SimulatedDevice::apply_rows(const ExecuteStep& step) {
 
 void SimulatedDevice::enqueue(const ExecuteStep& step, StepId last_plan) {
   if (!apply_rows(step)) return;
-  StepPlan plan;
+  MemoryGrant plan;
   plan.step = step.step;
   plan.blocks = step.blocks;
   for (const RowTableDelta& delta : step.table_deltas) {

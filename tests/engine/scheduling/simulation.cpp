@@ -132,14 +132,14 @@ void Simulation::after_scheduler_event() {
     if (!is_still_to_hear<DeviceReplaced>(scheduler_mail_)) device_.execute(std::move(*masks));
   }
   listen(scheduler_.take_outputs());
-  if (auto plan = scheduler_.next_plan(now_)) {
+  if (auto plan = scheduler_.next_memory_request(now_)) {
     check_head_is_offered(*plan);
     block_manager_mail_.push_back(std::move(*plan));
   }
 }
 
 /// Whether it fits is the block manager's to say, anew in each plan: memory may have appeared without anybody's end.
-void Simulation::check_head_is_offered(const PlanStep& plan) {
+void Simulation::check_head_is_offered(const MemoryRequest& plan) {
   const auto head = scheduler_.core().head_of_queue();
   std::int64_t used = 0;
   for (const SequenceNeed& need : plan.needs) used += need.num_new_tokens;
@@ -215,8 +215,8 @@ void Simulation::run_block_manager() {
   const auto message = std::move(block_manager_mail_.front());
   block_manager_mail_.pop_front();
   if (std::holds_alternative<CacheEngineReplaced>(message)) return;
-  const PlanStep& request = std::get<PlanStep>(message);
-  memory::PlannedStep planned = blocks_.plan(request);
+  const MemoryRequest& request = std::get<MemoryRequest>(message);
+  memory::GrantedStep planned = blocks_.plan(request);
   if (const auto broken = blocks_.core().check_invariants()) fail("block manager: " + *broken);
   for (std::size_t i = 0; i < planned.plan.waiting.size(); ++i) {
     if (planned.plan.waiting[i].awaits_step == 0) continue;
@@ -232,8 +232,8 @@ void Simulation::run_block_manager() {
 void Simulation::run_scheduler() {
   const auto message = std::move(scheduler_mail_.front());
   scheduler_mail_.pop_front();
-  if (const auto* plan = std::get_if<StepPlan>(&message)) {
-    auto step = scheduler_.on_step_plan(*plan, now_);
+  if (const auto* plan = std::get_if<MemoryGrant>(&message)) {
+    auto step = scheduler_.on_memory_grant(*plan, now_);
     if (step && !is_still_to_hear<DeviceReplaced>(scheduler_mail_)) device_.execute(std::move(*step));
   } else if (const auto* result = std::get_if<StepResult>(&message)) {
     scheduler_.on_step_result(*result);

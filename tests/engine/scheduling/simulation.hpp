@@ -71,7 +71,7 @@ class Simulation {
   void resume(RequestSpec& spec, Told& told) const;
   bool deliver_one();
   void after_scheduler_event();
-  void check_head_is_offered(const PlanStep& plan);
+  void check_head_is_offered(const MemoryRequest& plan);
   void run_block_manager();
   void run_scheduler();
   /// Some mask becomes further made, or all that a step waits for are late.
@@ -92,8 +92,8 @@ class Simulation {
   std::int32_t arrived_ = 0;
   std::int64_t num_stop_hits_ = 0;
   TimeUs now_ = 0;
-  std::deque<std::variant<PlanStep, CacheEngineReplaced>> block_manager_mail_;
-  std::deque<std::variant<StepPlan, StepResult, DeviceReplaced>> scheduler_mail_;
+  std::deque<std::variant<MemoryRequest, CacheEngineReplaced>> block_manager_mail_;
+  std::deque<std::variant<MemoryGrant, StepResult, DeviceReplaced>> scheduler_mail_;
   std::deque<StopHit> stops_;
   std::vector<scheduling::MaskJob> mask_jobs_;
   std::map<RequestId, Told> told_;

@@ -25,7 +25,7 @@ class CodecOfMessages : public ::testing::Test {};
 
 using Messages =
     ::testing::Types<Range, PreemptionCosts, SequenceNeed, RunningCandidate, SwapInCandidate, AdmissionCandidate, Fork,
-                     SampledToken, SequenceProgress, PlanStep, AdmissionOutcome, TableDelta, MemoryStats, StepPlan,
+                     SampledToken, SequenceProgress, MemoryRequest, AdmissionOutcome, TableDelta, MemoryStats, MemoryGrant,
                      BlockMove, CachePlan, RowSampling, RowSpec, NewRow, RowTableDelta, RowWork, ChosenToken,
                      ExecuteStep, StepMasks, TokenReport, RowResult, StepResult, SwapMeasured, SequenceOutput,
                      PromptLogprobsOutput, RequestEnd, RequestStarted, RequestInterrupted, StepOutputs, StopHit,

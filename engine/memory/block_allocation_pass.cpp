@@ -1,4 +1,4 @@
-#include "engine/memory/step_planner.hpp"
+#include "engine/memory/block_allocation_pass.hpp"
 
 #include <algorithm>
 #include <span>
@@ -7,7 +7,7 @@
 
 namespace pagoda::memory {
 
-StepPlanner::StepPlanner(SequenceStore& store, const PlanStep& request, PlannedStep& result)
+BlockAllocationPass::BlockAllocationPass(SequenceStore& store, const MemoryRequest& request, GrantedStep& result)
     : store_(store),
       request_(request),
       plan_(result.plan),
@@ -20,7 +20,7 @@ StepPlanner::StepPlanner(SequenceStore& store, const PlanStep& request, PlannedS
   plan_.table_deltas.reserve(request.needs.size());
 }
 
-void StepPlanner::run() {
+void BlockAllocationPass::run() {
   const std::size_t num_running = request_.running.size();
   for (std::int32_t i = 0; i < request_.num_preempted_for_rows && num_kept_ > 0; ++i) preempt_last();
   const auto num_giving_way = std::min(static_cast<std::size_t>(request_.num_giving_way), num_running);
@@ -32,7 +32,7 @@ void StepPlanner::run() {
   serve_incoming();
 }
 
-void StepPlanner::collect_rows(Range range) {
+void BlockAllocationPass::collect_rows(Range range) {
   rows_.clear();
   for (std::int32_t i = range.first; i < range.first + range.count; ++i) {
     const SequenceNeed& need = request_.needs[static_cast<std::size_t>(i)];
@@ -40,7 +40,7 @@ void StepPlanner::collect_rows(Range range) {
   }
 }
 
-void StepPlanner::run_rows() {
+void BlockAllocationPass::run_rows() {
   for (const Growth& row : rows_) {
     store_.grow(*row.sequence, *row.need);
     emit_table_delta(*row.sequence);
@@ -48,7 +48,7 @@ void StepPlanner::run_rows() {
   }
 }
 
-void StepPlanner::emit_table_delta(Sequence& sequence) {
+void BlockAllocationPass::emit_table_delta(Sequence& sequence) {
   const std::span<const BlockId> changed = sequence.table.changed();
   if (changed.empty()) return;
   const Range range{static_cast<std::int32_t>(plan_.blocks.size()), static_cast<std::int32_t>(changed.size())};
@@ -67,11 +67,11 @@ std::int32_t num_new_tokens(std::span<const Growth> rows) {
 
 }  // namespace
 
-void StepPlanner::serve_running(std::size_t first, std::size_t end) {
+void BlockAllocationPass::serve_running(std::size_t first, std::size_t end) {
   for (std::size_t i = first; i < std::min(end, num_kept_); ++i) plan_.running[i] = serve(i);
 }
 
-RunningOutcome StepPlanner::serve(std::size_t index) {
+RunningOutcome BlockAllocationPass::serve(std::size_t index) {
   const RunningCandidate& candidate = request_.running[index];
   collect_rows(candidate.sequences);
   if (num_new_tokens(rows_) > tokens_left_) return RunningOutcome::skipped;
@@ -90,13 +90,13 @@ RunningOutcome StepPlanner::serve(std::size_t index) {
   return RunningOutcome::scheduled;
 }
 
-bool StepPlanner::waits_for_its_window() const {
+bool BlockAllocationPass::waits_for_its_window() const {
   return store_.kv_group().has_window() && std::ranges::any_of(rows_, [](const Growth& row) {
            return row.sequence->num_computed_tokens < row.need->num_scheduled_tokens;
          });
 }
 
-std::int32_t StepPlanner::count_missing_alone(const Group& group) {
+std::int32_t BlockAllocationPass::count_missing_alone(const Group& group) {
   if (group.sequences.size() > 1)
     return store_.count_missing(rows_);  // its sequences write what they share with each other
   std::int32_t missing = 0;
@@ -104,18 +104,18 @@ std::int32_t StepPlanner::count_missing_alone(const Group& group) {
   return missing;
 }
 
-bool StepPlanner::make_room(std::size_t index) {
+bool BlockAllocationPass::make_room(std::size_t index) {
   // A block that a victim shares need not be copied any more.
   while (store_.count_missing(rows_) > store_.device().num_available() && num_kept_ > index + 1) preempt_last();
   return store_.count_missing(rows_) <= store_.device().num_available();
 }
 
-void StepPlanner::preempt_last() {
+void BlockAllocationPass::preempt_last() {
   --num_kept_;
   plan_.running[num_kept_] = preempt(request_.running[num_kept_]);
 }
 
-void StepPlanner::make_way_for_head(std::size_t first) {
+void BlockAllocationPass::make_way_for_head(std::size_t first) {
   std::int32_t lacking = num_blocks_head_lacks();
   std::int32_t held = 0;
   for (std::size_t i = first; i < num_kept_; ++i) held += store_.count_owned(group_of(request_.running[i]));
@@ -123,17 +123,17 @@ void StepPlanner::make_way_for_head(std::size_t first) {
   for (; lacking > 0 && num_kept_ > first; lacking = num_blocks_head_lacks()) preempt_last();
 }
 
-std::int32_t StepPlanner::num_blocks_head_lacks() {
+std::int32_t BlockAllocationPass::num_blocks_head_lacks() {
   const bool is_swapped = !request_.swapped.empty() && request_.swapped.front().num_waiting_before == 0;
   if (is_swapped) return find_room(request_.swapped.front()).num_blocks_lacking;
   return request_.waiting.empty() ? 0 : find_room(request_.waiting.front()).num_blocks_lacking;
 }
 
-Group& StepPlanner::group_of(const RunningCandidate& candidate) {
+Group& BlockAllocationPass::group_of(const RunningCandidate& candidate) {
   return store_.group_of(request_.needs[static_cast<std::size_t>(candidate.sequences.first)].sequence);
 }
 
-RunningOutcome StepPlanner::preempt(const RunningCandidate& victim) {
+RunningOutcome BlockAllocationPass::preempt(const RunningCandidate& victim) {
   preempted_any_ = true;
   Group& group = group_of(victim);
   const bool swaps = victim.preemption == PreemptionMode::swap ||
@@ -143,19 +143,19 @@ RunningOutcome StepPlanner::preempt(const RunningCandidate& victim) {
   return RunningOutcome::preempted_recompute;
 }
 
-bool StepPlanner::swap_is_cheaper(const Group& group) {
+bool BlockAllocationPass::swap_is_cheaper(const Group& group) {
   const RecoveryNeed need = store_.count_recovery(group);
   return static_cast<double>(need.num_blocks) * request_.costs.swap_us_per_block <
          static_cast<double>(need.num_tokens) * request_.costs.recompute_us_per_token;
 }
 
-std::int32_t StepPlanner::blocks_available_for_admission() const {
+std::int32_t BlockAllocationPass::blocks_available_for_admission() const {
   const DeviceBlocks& device = store_.device();
   const auto watermark = static_cast<std::int32_t>(store_.config().watermark * device.size());
   return device.num_available() - store_.num_reserved() - (device.pool().num_owned() > 0 ? watermark : 0);
 }
 
-void StepPlanner::serve_incoming() {
+void BlockAllocationPass::serve_incoming() {
   std::size_t next_waiting = 0;
   for (std::size_t i = 0; i < request_.swapped.size(); ++i) {
     if (!serve_waiting(next_waiting, static_cast<std::size_t>(request_.swapped[i].num_waiting_before))) return;
@@ -165,7 +165,7 @@ void StepPlanner::serve_incoming() {
   serve_waiting(next_waiting, request_.waiting.size());
 }
 
-StepPlanner::Entry StepPlanner::find_room(const SwapInCandidate& candidate) {
+BlockAllocationPass::Entry BlockAllocationPass::find_room(const SwapInCandidate& candidate) {
   collect_rows(candidate.sequences);
   Group& group = store_.group_of(request_.needs[static_cast<std::size_t>(candidate.sequences.first)].sequence);
   PAGODA_ASSERT(group.sequences.front()->on_host, "only a swapped-out group can be swapped in");
@@ -178,7 +178,7 @@ StepPlanner::Entry StepPlanner::find_room(const SwapInCandidate& candidate) {
   return lacking > 0 ? Entry{AllocStatus::later, lacking, false} : Entry{AllocStatus::ok, 0, false};
 }
 
-AllocStatus StepPlanner::swap_in(const SwapInCandidate& candidate) {
+AllocStatus BlockAllocationPass::swap_in(const SwapInCandidate& candidate) {
   const AllocStatus status = find_room(candidate).status;
   if (status != AllocStatus::ok) return status;
   store_.swap_in(store_.group_of(request_.needs[static_cast<std::size_t>(candidate.sequences.first)].sequence));
@@ -186,7 +186,7 @@ AllocStatus StepPlanner::swap_in(const SwapInCandidate& candidate) {
   return AllocStatus::ok;
 }
 
-bool StepPlanner::serve_waiting(std::size_t& next, std::size_t end) {
+bool BlockAllocationPass::serve_waiting(std::size_t& next, std::size_t end) {
   for (; next < end; ++next) {
     plan_.waiting[next] = admit(request_.waiting[next]);
     const AdmissionOutcome& outcome = plan_.waiting[next];
@@ -195,7 +195,7 @@ bool StepPlanner::serve_waiting(std::size_t& next, std::size_t end) {
   return true;
 }
 
-std::int32_t StepPlanner::first_chunk(const AdmissionCandidate& candidate, std::int32_t uncached) const {
+std::int32_t BlockAllocationPass::first_chunk(const AdmissionCandidate& candidate, std::int32_t uncached) const {
   if (!candidate.may_chunk) {
     // A prompt beyond the whole budget runs in a step of its own.
     const bool fits = uncached <= tokens_left_ || tokens_left_ == request_.token_budget;
@@ -208,7 +208,7 @@ std::int32_t StepPlanner::first_chunk(const AdmissionCandidate& candidate, std::
   return std::max(chunk, 0);
 }
 
-StepPlanner::Entry StepPlanner::find_room(const AdmissionCandidate& candidate) {
+BlockAllocationPass::Entry BlockAllocationPass::find_room(const AdmissionCandidate& candidate) {
   PAGODA_ASSERT(candidate.tokens != nullptr && !candidate.tokens->empty(), "a waiting sequence has at least one token");
   const KvGroup& kv = store_.kv_group();
   const DeviceBlocks& device = store_.device();
@@ -238,7 +238,7 @@ StepPlanner::Entry StepPlanner::find_room(const AdmissionCandidate& candidate) {
   return lacking > 0 ? Entry{AllocStatus::later, lacking, false} : Entry{AllocStatus::ok, 0, false};
 }
 
-AdmissionOutcome StepPlanner::admit(const AdmissionCandidate& candidate) {
+AdmissionOutcome BlockAllocationPass::admit(const AdmissionCandidate& candidate) {
   const Entry entry = find_room(candidate);
   if (entry.status != AllocStatus::ok) return {entry.status, 0, 0, 0, entry.is_passed_over};
   partial_long_prompts_left_ -= is_partial_long_ ? 1 : 0;

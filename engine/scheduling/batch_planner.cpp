@@ -1,4 +1,4 @@
-#include "engine/scheduling/step_planning.hpp"
+#include "engine/scheduling/batch_planner.hpp"
 
 #include <algorithm>
 #include <span>
@@ -39,11 +39,11 @@ bool should_join_those_in_flight(const std::vector<SequenceGroup*>& running) {
 
 }  // namespace
 
-std::optional<PlanStep> StepPlanning::next(TimeUs now, StepId last_completed, bool steps_in_flight) {
+std::optional<MemoryRequest> BatchPlanner::next(TimeUs now, StepId last_completed, bool steps_in_flight) {
   if (pending_ || (!changed_ && !table_.pending_updates.must_be_sent())) return std::nullopt;
 
   drop_drafts();
-  PlanStep plan;
+  MemoryRequest plan;
   shares_.clear();
   rows_.clear();
   num_partial_long_prompts_ = 0;
@@ -93,14 +93,14 @@ std::optional<PlanStep> StepPlanning::next(TimeUs now, StepId last_completed, bo
   return plan;
 }
 
-bool StepPlanning::may_draft() const {
+bool BatchPlanner::may_draft() const {
   const std::int64_t most_needed = std::int64_t{config_.max_num_batched_tokens} + config_.max_num_seqs;
   return config_.pipeline_depth == 2 && !table_.head_of_queue() && table_.swapped.empty() &&
          available_blocks_ >= most_needed;
 }
 
 /// Each draft takes the place that one more row would have in a step's samples.
-void StepPlanning::drop_drafts() {
+void BatchPlanner::drop_drafts() {
   auto room = static_cast<std::size_t>(may_draft() ? table_.num_free_rows() : 0);
   for (SequenceGroup* group : table_.running) {
     for (Sequence& s : group->sequences) {
@@ -111,13 +111,13 @@ void StepPlanning::drop_drafts() {
   }
 }
 
-bool StepPlanning::admission_wanted(TimeUs now, bool steps_in_flight) const {
+bool BatchPlanner::admission_wanted(TimeUs now, bool steps_in_flight) const {
   if (!table_.head_of_queue()) return false;
   if (table_.alone() != nullptr) return true;  // what runs pauses, so no delay would ever end
   return delay_has_passed(now, steps_in_flight) && first_of_queue()->rows_wanted() <= num_rows_for_new();
 }
 
-const SequenceGroup* StepPlanning::first_of_queue() const {
+const SequenceGroup* BatchPlanner::first_of_queue() const {
   // A group on trial goes first, wherever it stands.
   for (const RequestId id : table_.quarantine.on_trial()) {
     if (const SequenceGroup* group = table_.find(id); group != nullptr && group->in_waiting) return group;
@@ -126,17 +126,17 @@ const SequenceGroup* StepPlanning::first_of_queue() const {
   return head ? table_.groups.at(*head).get() : nullptr;
 }
 
-double StepPlanning::tokens_in_target() const {
+double BatchPlanner::tokens_in_target() const {
   return step_time_curve_.tokens_within(static_cast<double>(config_.target_step_us) / step_lateness_.times_the_mean());
 }
 
-double StepPlanning::tokens_in_stretch(std::int32_t decoding) const {
+double BatchPlanner::tokens_in_stretch(std::int32_t decoding) const {
   if (config_.most_stretch == 0) return config_.max_num_batched_tokens;
   const double times = config_.most_stretch / step_lateness_.times_the_mean();
   return step_time_curve_.tokens_within(times * step_time_curve_.us_of(decoding));
 }
 
-std::int32_t StepPlanning::num_rows_for_new() const {
+std::int32_t BatchPlanner::num_rows_for_new() const {
   const std::int32_t free = table_.num_free_rows();
   const SequenceGroup* first = first_of_queue();
   if (config_.target_step_us == 0 || first == nullptr || table_.alone() != nullptr) return free;
@@ -146,23 +146,23 @@ std::int32_t StepPlanning::num_rows_for_new() const {
   return std::min(free, table_.rows_reserved == 0 ? std::max(more, first->rows_wanted()) : more);
 }
 
-bool StepPlanning::delay_has_passed(TimeUs now, bool steps_in_flight) const {
+bool BatchPlanner::delay_has_passed(TimeUs now, bool steps_in_flight) const {
   if (config_.delay_factor == 0 || (table_.running.empty() && !steps_in_flight)) return true;
   const TimeUs arrival = table_.groups.at(*table_.head_of_queue())->entry.arrival_us;
   return static_cast<double>(now - arrival) > config_.delay_factor * static_cast<double>(last_prompt_step_us_);
 }
 
-std::int32_t StepPlanning::num_decoding() const {
+std::int32_t BatchPlanner::num_decoding() const {
   std::int32_t count = 0;
   for (const SequenceGroup* group : table_.running) count += num_decoding_of(*group);
   return count;
 }
 
-bool StepPlanning::runs_prompts() const {
+bool BatchPlanner::runs_prompts() const {
   return std::ranges::any_of(table_.running, [](const SequenceGroup* group) { return runs_prompt(*group); });
 }
 
-std::int32_t StepPlanning::step_budget(std::int32_t decoding) const {
+std::int32_t BatchPlanner::step_budget(std::int32_t decoding) const {
   double budget = config_.max_num_batched_tokens;
   if (decoding == 0 || !config_.enable_chunked_prefill) return config_.max_num_batched_tokens;
   if (config_.max_chunk_us > 0) {
@@ -181,14 +181,14 @@ std::int32_t StepPlanning::step_budget(std::int32_t decoding) const {
 }
 
 /// Decodes that make room in this step for prompts that run, or may start.
-std::int32_t StepPlanning::num_pausing(std::int32_t token_budget, std::int32_t decoding, bool may_admit) const {
+std::int32_t BatchPlanner::num_pausing(std::int32_t token_budget, std::int32_t decoding, bool may_admit) const {
   const std::int32_t too_many = decoding - (token_budget - token_budget / kPromptShare);
   if (too_many <= 0 || !config_.enable_chunked_prefill) return 0;
   const bool head_waits_for_memory = most_offers_ == 1;
   return (may_admit && !head_waits_for_memory) || runs_prompts() ? too_many : 0;
 }
 
-std::int32_t StepPlanning::add_running_candidates(PlanStep& plan, std::int32_t decoding, bool may_admit) {
+std::int32_t BatchPlanner::add_running_candidates(MemoryRequest& plan, std::int32_t decoding, bool may_admit) {
   // Decodes come before prompt chunks, but for those whose turn it is to pause.
   // Nobody pauses for time's sake: the pause is what a target forbids.
   const bool has_target = config_.target_step_us > 0;
@@ -268,18 +268,18 @@ std::int32_t StepPlanning::add_running_candidates(PlanStep& plan, std::int32_t d
   return used;
 }
 
-void StepPlanning::add_need(PlanStep& plan, const Sequence& sequence, std::int32_t num_tokens) {
+void BatchPlanner::add_need(MemoryRequest& plan, const Sequence& sequence, std::int32_t num_tokens) {
   plan.needs.push_back({sequence.id, sequence.num_scheduled_tokens, num_tokens, 0});
   shares_.push_back(num_tokens > 0 && sequence.num_scheduled_tokens < sequence.num_admitted_tokens);
 }
 
-bool StepPlanning::is_long(std::int32_t num_tokens) const {
+bool BatchPlanner::is_long(std::int32_t num_tokens) const {
   return config_.enable_chunked_prefill && num_tokens > most_of_short_prompt();
 }
 
 /// Of `tokens` of a prompt, those whose log-probabilities have room in the results of this step, and at least one;
 /// takes that room.
-std::int32_t StepPlanning::within_logprobs(const SequenceGroup& group, std::int32_t tokens) {
+std::int32_t BatchPlanner::within_logprobs(const SequenceGroup& group, std::int32_t tokens) {
   const std::int64_t each = group.logprobs_of_prompt_token();
   if (each == 0 || tokens == 0) return tokens;
   tokens = static_cast<std::int32_t>(std::min<std::int64_t>(tokens, std::max<std::int64_t>(1, logprobs_left_ / each)));
@@ -287,11 +287,11 @@ std::int32_t StepPlanning::within_logprobs(const SequenceGroup& group, std::int3
   return tokens;
 }
 
-std::int32_t StepPlanning::most_of_short_prompt() const {
+std::int32_t BatchPlanner::most_of_short_prompt() const {
   return config_.long_prefill_tokens > 0 ? config_.long_prefill_tokens : config_.max_num_batched_tokens / 2;
 }
 
-std::int32_t StepPlanning::num_long_prompts() const {
+std::int32_t BatchPlanner::num_long_prompts() const {
   std::int32_t count = 0;
   for (const SequenceGroup* group : table_.running) {
     for (const Sequence& s : group->sequences) {
@@ -302,7 +302,7 @@ std::int32_t StepPlanning::num_long_prompts() const {
   return count;
 }
 
-std::int32_t StepPlanning::tokens_for_short_prompts(std::int32_t budget, bool of_running, bool of_waiting) const {
+std::int32_t BatchPlanner::tokens_for_short_prompts(std::int32_t budget, bool of_running, bool of_waiting) const {
   constexpr int kMaxVisited = 64;
   const std::int32_t most = std::max(0, budget / 2);
   std::int32_t tokens = 0;
@@ -328,15 +328,15 @@ std::int32_t StepPlanning::tokens_for_short_prompts(std::int32_t budget, bool of
   return std::min(tokens, most);
 }
 
-PreemptionMode StepPlanning::preemption_of(const SequenceGroup& group) const {
+PreemptionMode BatchPlanner::preemption_of(const SequenceGroup& group) const {
   if (!config_.can_swap || config_.preemption == PreemptionPolicy::recompute) return PreemptionMode::recompute;
   const bool is_search = !group.decoding->has_independent_sequences() && group.sequences.size() > 1;
   if (config_.preemption == PreemptionPolicy::swap || is_search) return PreemptionMode::swap;
   return PreemptionMode::cheaper;
 }
 
-void StepPlanning::expect_answer(const PlanStep& plan, bool prompts_only) {
-  PendingPlan pending;
+void BatchPlanner::expect_answer(const MemoryRequest& plan, bool prompts_only) {
+  PendingGrant pending;
   pending.step = plan.step;
   pending.token_budget = plan.token_budget;
   pending.running = plan.running;
@@ -350,8 +350,8 @@ void StepPlanning::expect_answer(const PlanStep& plan, bool prompts_only) {
   pending_ = std::move(pending);
 }
 
-PendingPlan StepPlanning::take_pending() {
-  PendingPlan pending = std::move(*pending_);
+PendingGrant BatchPlanner::take_pending() {
+  PendingGrant pending = std::move(*pending_);
   pending_.reset();
   // A plan that runs nothing need not be made again, unless it asked for prompts alone or something happens meanwhile.
   changed_ |= pending.prompts_only && !table_.running.empty();
@@ -359,7 +359,7 @@ PendingPlan StepPlanning::take_pending() {
 }
 
 /// Where the memory had no room for more, offering many again costs time for nothing.
-void StepPlanning::limit_offers(const PendingPlan& pending, const StepPlan& answer) {
+void BatchPlanner::limit_offers(const PendingGrant& pending, const MemoryGrant& answer) {
   available_blocks_ = answer.memory.device_blocks_free + answer.memory.device_blocks_cached;
   std::int32_t used = 0;
   const auto add = [&](Range range) {
@@ -382,25 +382,25 @@ void StepPlanning::limit_offers(const PendingPlan& pending, const StepPlan& answ
   most_offers_ = all_answered || used >= pending.token_budget ? kAllOffers : std::max<std::size_t>(1, 2 * admitted);
 }
 
-void StepPlanning::was_applied(const PendingPlan& pending, bool anything_runs) {
+void BatchPlanner::was_applied(const PendingGrant& pending, bool anything_runs) {
   // Where prompts have steps of their own, they take turns with what runs when nothing came of them.
   decodes_first_ = pending.prompts_only && !anything_runs;
   changed_ |= anything_runs;
 }
 
-void StepPlanning::discard_pending(bool memory_lost) {
+void BatchPlanner::discard_pending(bool memory_lost) {
   if (!pending_) return;
   pending_->discarded = true;
   pending_->memory_lost |= memory_lost;
 }
 
-void StepPlanning::on_capacity_freed() {
+void BatchPlanner::on_capacity_freed() {
   most_offers_ = kAllOffers;
   decodes_first_ = false;
   changed_ = true;
 }
 
-void StepPlanning::step_measured(std::int64_t num_tokens, std::int64_t num_prompt_tokens, TimeUs duration_us) {
+void BatchPlanner::step_measured(std::int64_t num_tokens, std::int64_t num_prompt_tokens, TimeUs duration_us) {
   if (num_prompt_tokens > 0) last_prompt_step_us_ = duration_us;
   step_times_.step_measured(num_tokens, duration_us);
   // Steps of prompts alone hold up nobody, and take longer the more lies before them.

@@ -29,8 +29,8 @@ struct WaitingRef {
   }
 };
 
-/// What a PlanStep has asked for, until it is answered.
-struct PendingPlan {
+/// What a MemoryRequest has asked for, until it is answered.
+struct PendingGrant {
   StepId step = 0;
   std::int32_t token_budget = 0;
   std::vector<RunningCandidate> running;
@@ -50,17 +50,17 @@ struct PendingPlan {
 
 /// Decides what the block manager is asked to fit into the next step: the budget, who runs and who pauses, who comes
 /// back, how many of those that wait are offered. Learns from what became of it. One plan is unanswered at most.
-class StepPlanning {
+class BatchPlanner {
  public:
-  StepPlanning(const SchedulerConfig& config, GroupTable& table) : config_(config), table_(table) {}
-  StepPlanning(const StepPlanning&) = delete;
-  StepPlanning& operator=(const StepPlanning&) = delete;
+  BatchPlanner(const SchedulerConfig& config, GroupTable& table) : config_(config), table_(table) {}
+  BatchPlanner(const BatchPlanner&) = delete;
+  BatchPlanner& operator=(const BatchPlanner&) = delete;
 
-  /// The next PlanStep, unless one is unanswered or there is nothing to plan. Steps up to `last_completed` have passed;
+  /// The next MemoryRequest, unless one is unanswered or there is nothing to plan. Steps up to `last_completed` have passed;
   /// others may be in flight.
-  std::optional<PlanStep> next(TimeUs now, StepId last_completed, bool steps_in_flight);
+  std::optional<MemoryRequest> next(TimeUs now, StepId last_completed, bool steps_in_flight);
   /// The plan that is unanswered.
-  const std::optional<PendingPlan>& pending() const { return pending_; }
+  const std::optional<PendingGrant>& pending() const { return pending_; }
   /// The last step that was planned; 0 = none.
   StepId last_planned() const { return next_step_ - 1; }
 
@@ -69,11 +69,11 @@ class StepPlanning {
   bool may_draft() const;
 
   /// The plan is answered.
-  PendingPlan take_pending();
+  PendingGrant take_pending();
   /// How much of the plan had room says how many to offer in the next one.
-  void limit_offers(const PendingPlan& pending, const StepPlan& answer);
+  void limit_offers(const PendingGrant& pending, const MemoryGrant& answer);
   /// All of the answer is applied.
-  void was_applied(const PendingPlan& pending, bool anything_runs);
+  void was_applied(const PendingGrant& pending, bool anything_runs);
   /// The workers were replaced: nothing of the unanswered plan will run.
   void discard_pending(bool memory_lost);
 
@@ -122,8 +122,8 @@ class StepPlanning {
   /// Tokens of the next step: while somebody decodes, prompts get a limited time, and at least a token.
   std::int32_t step_budget(std::int32_t decoding) const;
   std::int32_t num_pausing(std::int32_t token_budget, std::int32_t decoding, bool may_admit) const;
-  std::int32_t add_running_candidates(PlanStep& plan, std::int32_t decoding, bool may_admit);
-  void add_need(PlanStep& plan, const Sequence& sequence, std::int32_t num_tokens);
+  std::int32_t add_running_candidates(MemoryRequest& plan, std::int32_t decoding, bool may_admit);
+  void add_need(MemoryRequest& plan, const Sequence& sequence, std::int32_t num_tokens);
 
   /// Tokens that are left to compute of a prompt make it a long one.
   bool is_long(std::int32_t num_tokens) const;
@@ -147,31 +147,31 @@ class StepPlanning {
     }
   };
   /// Offers swapped and waiting groups in one order, as far as there are rows and tokens.
-  void add_incoming_candidates(PlanStep& plan, std::span<const SequenceGroup* const> swapped, std::int32_t used,
+  void add_incoming_candidates(MemoryRequest& plan, std::span<const SequenceGroup* const> swapped, std::int32_t used,
                                bool with_waiting);
-  bool add_swapped_group(const SequenceGroup& group, PlanStep& plan, Room& room);
-  bool add_waiting_group(SequenceGroup& group, PlanStep& plan, Room& room);
+  bool add_swapped_group(const SequenceGroup& group, MemoryRequest& plan, Room& room);
+  bool add_waiting_group(SequenceGroup& group, MemoryRequest& plan, Room& room);
   std::int32_t within_logprobs(const SequenceGroup& group, std::int32_t tokens);
   AdmissionCandidate admission_of(const SequenceGroup& group, Sequence& sequence) const;
   /// Says which running candidates give way to the first group that waits or is swapped out.
-  void let_less_urgent_give_way(PlanStep& plan, std::span<const SequenceGroup* const> swapped) const;
+  void let_less_urgent_give_way(MemoryRequest& plan, std::span<const SequenceGroup* const> swapped) const;
   /// Likewise to the group that runs alone.
-  void let_all_give_way_to(const SequenceGroup& alone, PlanStep& plan) const;
+  void let_all_give_way_to(const SequenceGroup& alone, MemoryRequest& plan) const;
   std::int32_t rows_freed_by(const RunningCandidate& candidate) const;
   /// Swapped groups, in the order in which they come back.
   std::vector<const SequenceGroup*> swapped_in_order() const;
   PreemptionMode preemption_of(const SequenceGroup& group) const;
-  void expect_answer(const PlanStep& plan, bool prompts_only);
+  void expect_answer(const MemoryRequest& plan, bool prompts_only);
 
   const SchedulerConfig& config_;
   GroupTable& table_;
 
-  std::vector<bool> shares_;        ///< of the plan that is made: see PendingPlan
+  std::vector<bool> shares_;        ///< of the plan that is made: see PendingGrant
   std::vector<std::int32_t> rows_;  ///< likewise: WaitingRef::num_rows
   std::int32_t num_partial_long_prompts_ =
       0;                            ///< likewise: long prompts of which it runs a part, and that run on behind it
   std::int64_t logprobs_left_ = 0;  ///< likewise: log-probabilities of prompts that its results have room for
-  std::optional<PendingPlan> pending_;
+  std::optional<PendingGrant> pending_;
   StepId next_step_ = 1;
   bool changed_ = true;         ///< something happened since a plan that ran nothing
   bool decodes_first_ = false;  ///< a step of prompts alone came to nothing: what runs has its turn

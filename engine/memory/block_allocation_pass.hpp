@@ -26,9 +26,9 @@ namespace pagoda::memory {
 /// be there when it is admitted, and stay reserved: no later admission or swap-in takes them. So prompts in progress
 /// cannot block one another, while the reserved blocks go on serving prefix hits, and the slots of chunks to come are
 /// not counted as used up. Running groups may eat into the reserve, they have priority and preempt if it comes to that.
-class StepPlanner {
+class BlockAllocationPass {
  public:
-  StepPlanner(SequenceStore& store, const PlanStep& request, PlannedStep& result);
+  BlockAllocationPass(SequenceStore& store, const MemoryRequest& request, GrantedStep& result);
   void run();
 
   std::int64_t prefix_tokens_asked() const { return prefix_tokens_asked_; }
@@ -79,8 +79,8 @@ class StepPlanner {
   std::int32_t blocks_available_for_admission() const;
 
   SequenceStore& store_;
-  const PlanStep& request_;
-  StepPlan& plan_;
+  const MemoryRequest& request_;
+  MemoryGrant& plan_;
   std::int32_t tokens_left_;
   std::int32_t partial_long_prompts_left_;
   std::size_t num_kept_;  ///< running candidates from here on were preempted
