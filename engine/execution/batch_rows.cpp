@@ -26,7 +26,7 @@ void BatchRows::apply(const ExecuteStep& step) {
   }
   for (const ChosenToken& chosen : step.chosen_tokens) at(chosen.row).num_tokens = chosen.position + 1;
   for (const RowTableDelta& delta : step.table_deltas) {
-    PAGODA_ASSERT(delta.group == 0, "one group of layers is served");
+    PAGODA_ASSERT(delta.kv_group == 0, "one group of layers is served");
     auto& table = at(delta.row).block_table;
     table.resize(static_cast<std::size_t>(delta.first_block));
     const auto begin = step.blocks.begin() + delta.blocks.first;

@@ -83,7 +83,7 @@ bool DeviceMessageChecks::take(const ChosenToken& chosen) {
 
 bool DeviceMessageChecks::take(const RowTableDelta& delta, const std::vector<BlockId>& blocks) {
   Row* const row = row_at(delta.row);
-  if (row == nullptr || row->prompt_len == 0 || delta.group != 0 || !lies_in(delta.blocks, blocks.size()) ||
+  if (row == nullptr || row->prompt_len == 0 || delta.kv_group != 0 || !lies_in(delta.blocks, blocks.size()) ||
       delta.first_block < 0 || delta.first_block > row->num_blocks) {
     return false;
   }
@@ -167,7 +167,7 @@ Status DeviceMessageChecks::check(const StepMasks& masks) {
 Status DeviceMessageChecks::check(const CachePlan& plan) const {
   const auto all_lie = [&](const std::vector<BlockMove>& moves, std::int32_t num_from, std::int32_t num_to) {
     return std::ranges::all_of(moves, [&](const BlockMove& move) {
-      return lies_in(move.from, num_from) && lies_in(move.to, num_to) && move.group == 0 &&
+      return lies_in(move.from, num_from) && lies_in(move.to, num_to) && move.kv_group == 0 &&
              move.last_touched_step <= plan.step;
     });
   };

@@ -94,7 +94,7 @@ void StepBuilder::add_table_deltas(const MemoryGrant& plan) {
     const auto first = static_cast<std::int32_t>(step.blocks.size());
     const auto begin = plan.blocks.begin() + delta.blocks.first;
     step.blocks.insert(step.blocks.end(), begin, begin + delta.blocks.count);
-    step.table_deltas.push_back({s->row, delta.first_block, {first, delta.blocks.count}, delta.group});
+    step.table_deltas.push_back({s->row, delta.first_block, {first, delta.blocks.count}, delta.kv_group});
   }
 }
 

@@ -74,10 +74,10 @@ struct RowTableDelta {
   RowId row = 0;
   std::int32_t first_block = 0;
   Range blocks;         ///< of ExecuteStep::blocks
-  KvGroupId group = 0;  ///< whose table
+  KvGroupId kv_group = 0;  ///< whose table
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
-    return visit(self.row, self.first_block, self.blocks, self.group);
+    return visit(self.row, self.first_block, self.blocks, self.kv_group);
   }
 };
 

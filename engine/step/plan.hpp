@@ -220,10 +220,10 @@ struct TableDelta {
   SequenceId sequence = 0;
   std::int32_t first_block = 0;  ///< logical index in the table; entries from here on are replaced
   Range blocks;                  ///< of MemoryGrant::blocks
-  KvGroupId group = 0;           ///< whose table
+  KvGroupId kv_group = 0;           ///< whose table
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
-    return visit(self.sequence, self.first_block, self.blocks, self.group);
+    return visit(self.sequence, self.first_block, self.blocks, self.kv_group);
   }
 };
 
@@ -268,10 +268,10 @@ struct BlockMove {
   BlockId from = 0;
   BlockId to = 0;
   StepId last_touched_step = 0;
-  KvGroupId group = 0;  ///< whose table names `to`
+  KvGroupId kv_group = 0;  ///< whose table names `to`
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
-    return visit(self.from, self.to, self.last_touched_step, self.group);
+    return visit(self.from, self.to, self.last_touched_step, self.kv_group);
   }
 };
 

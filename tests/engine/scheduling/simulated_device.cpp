@@ -138,7 +138,7 @@ void SimulatedDevice::enqueue(const ExecuteStep& step, StepId last_plan) {
   plan.step = step.step;
   plan.blocks = step.blocks;
   for (const RowTableDelta& delta : step.table_deltas) {
-    plan.table_deltas.push_back({rows_.at(delta.row).sequence, delta.first_block, delta.blocks, delta.group});
+    plan.table_deltas.push_back({rows_.at(delta.row).sequence, delta.first_block, delta.blocks, delta.kv_group});
   }
   StepResult result;
   result.step = step.step;
