@@ -226,13 +226,13 @@ constexpr ProcessEnd last_value(ProcessEnd) {
 /// which ends, and tells the supervisor of its replica before.
 struct DeviceFailed {
   Error error;
-  bool in_vain = false;      ///< the stream had not ended a single step or plan
+  bool without_progress = false;      ///< the stream had not ended a single step or plan
   bool memory_lost = false;  ///< it is the cache engine's, or a process's whose memory has not outlived it
   ProcessEnd process = ProcessEnd::none;
   bool crashed = true;  ///< what it computed may be the reason; not where it was killed from outside
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
-    return visit(self.error, self.in_vain, self.memory_lost, self.process, self.crashed);
+    return visit(self.error, self.without_progress, self.memory_lost, self.process, self.crashed);
   }
 };
 

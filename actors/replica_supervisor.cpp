@@ -21,10 +21,10 @@ constexpr int kMinDevicesForPause = 3;
 
 /// With a process of its own a device begins anew as far as it ever can, so it is tried for ever: what fails is each
 /// request that is to blame, not the engine. Between starts in vain the pauses grow.
-std::chrono::milliseconds pause_between_starts(int devices_in_vain) {
+std::chrono::milliseconds pause_between_starts(int devices_without_progress) {
   constexpr std::chrono::milliseconds kFirst{20};
   constexpr std::chrono::milliseconds kLongest{1000};
-  const int doublings = devices_in_vain - kMinDevicesForPause;
+  const int doublings = devices_without_progress - kMinDevicesForPause;
   if (doublings < 0) return {};
   return doublings < 10 ? std::min(kFirst * (1 << doublings), kLongest) : kLongest;
 }
@@ -47,8 +47,8 @@ struct ReplicaSupervisorState {
   bool memory_lost = false;
   std::optional<Error> device_error;  ///< why the present devices end, when a stream is the reason
   bool crashed = false;               ///< what ran may be the reason
-  bool in_vain = true;                ///< none of those who told an error had ended anything
-  int devices_in_vain = 0;
+  bool without_progress = true;                ///< none of those who told an error had ended anything
+  int devices_without_progress = 0;
   TimeUs last_start_us = 0;
   DeviceStatus status;
   std::optional<Error> failure;  ///< why the replica cannot go on; from then on it waits for its end
@@ -189,21 +189,21 @@ void replace_devices(Self self) {
   state.memory_lost = false;
   state.device_error.reset();
   state.crashed = false;
-  state.in_vain = true;
+  state.without_progress = true;
 }
 
 /// Now, after a pause, or never.
 void plan_replacement(Self self) {
   auto& state = state_of(self);
-  if (state.device_error) state.devices_in_vain = state.in_vain ? state.devices_in_vain + 1 : 0;
+  if (state.device_error) state.devices_without_progress = state.without_progress ? state.devices_without_progress + 1 : 0;
   const bool are_processes = live_in_processes(state.factories);
-  if (!are_processes && state.device_error && state.devices_in_vain >= kMaxDevicesInVain) {
+  if (!are_processes && state.device_error && state.devices_without_progress >= kMaxDevicesInVain) {
     return fail_replica(self, ErrorCode::device_failed,
                         "the device has failed again and again: " + state.device_error->message);
   }
   using std::chrono::milliseconds;
   const milliseconds since((now_us() - state.last_start_us) / 1000);
-  const milliseconds pause = are_processes ? pause_between_starts(state.devices_in_vain) - since : milliseconds(0);
+  const milliseconds pause = are_processes ? pause_between_starts(state.devices_without_progress) - since : milliseconds(0);
   if (pause <= milliseconds(0)) return replace_devices(self);
   send_later(self, caf::actor_cast<ReplicaSupervisorActor>(self), pause, ReplaceDevices{});
 }
@@ -220,7 +220,7 @@ void on_device_failed(Self self, const DeviceFailed& failed) {
   auto& state = state_of(self);
   spdlog::error("the device has failed: {}", failed.error.message);
   if (!state.device_error) state.device_error = failed.error;  // its sender ends now
-  state.in_vain &= failed.in_vain;
+  state.without_progress &= failed.without_progress;
   state.crashed |= failed.crashed;
   state.memory_lost |= failed.memory_lost;
   state.status.deaths += failed.process == ProcessEnd::died ? 1 : 0;

@@ -340,10 +340,10 @@ class EngineOfFakeProcesses : public EngineOfFakes {
   std::int64_t num_recomputed() {
     return ask<metrics::EngineMetrics>(shared_.router, GetMetrics{}).steps.recomputed_tokens;
   }
-  void fail_process(bool memory_lost, bool in_vain = false) {
+  void fail_process(bool memory_lost, bool without_progress = false) {
     const auto process = caf::actor_cast<DeviceKeeperActor>(replica().devices.workers.front());
     send_anonymously(process,
-                     DeviceFailed{{ErrorCode::device_failed, "it was killed"}, in_vain, memory_lost, ProcessEnd::died});
+                     DeviceFailed{{ErrorCode::device_failed, "it was killed"}, without_progress, memory_lost, ProcessEnd::died});
   }
 };
 
