@@ -24,7 +24,7 @@ void BatchRows::apply(const ExecuteStep& step) {
     row.prompt = spec.prompt;
     row.appends_samples = spec.sampling.appends_samples;
   }
-  for (const ChosenToken& chosen : step.chosen_tokens) at(chosen.row).num_tokens = chosen.position + 1;
+  for (const ForcedToken& forced : step.forced_tokens) at(forced.row).num_tokens = forced.position + 1;
   for (const RowTableDelta& delta : step.table_deltas) {
     PAGODA_ASSERT(delta.kv_group == 0, "one group of layers is served");
     auto& table = at(delta.row).block_table;

@@ -72,12 +72,12 @@ bool DeviceMessageChecks::take(const NewRow& fresh) {
   return true;
 }
 
-bool DeviceMessageChecks::take(const ChosenToken& chosen) {
-  Row* const row = row_at(chosen.row);
-  const bool is_sound = row != nullptr && row->prompt_len > 0 && chosen.position >= row->prompt_len &&
-                        chosen.position <= std::min(row->num_tokens, limits_.max_model_len) &&
-                        lies_in(chosen.token, limits_.vocab_size);
-  if (is_sound) row->num_tokens = std::int64_t{chosen.position} + 1;
+bool DeviceMessageChecks::take(const ForcedToken& forced) {
+  Row* const row = row_at(forced.row);
+  const bool is_sound = row != nullptr && row->prompt_len > 0 && forced.position >= row->prompt_len &&
+                        forced.position <= std::min(row->num_tokens, limits_.max_model_len) &&
+                        lies_in(forced.token, limits_.vocab_size);
+  if (is_sound) row->num_tokens = std::int64_t{forced.position} + 1;
   return is_sound;
 }
 
@@ -114,8 +114,8 @@ Status DeviceMessageChecks::check(const ExecuteStep& step) {
   for (const NewRow& fresh : step.new_rows) {
     if (!take(fresh)) return refuse(step.step, "a new row that cannot be");
   }
-  for (const ChosenToken& chosen : step.chosen_tokens) {
-    if (!take(chosen)) return refuse(step.step, "a chosen token that cannot be");
+  for (const ForcedToken& forced : step.forced_tokens) {
+    if (!take(forced)) return refuse(step.step, "a forced token that cannot be");
   }
   for (const BlockId block : step.blocks) {
     if (!lies_in(block, limits_.num_device_blocks)) return refuse(step.step, "a block that is not in the pool");
@@ -179,11 +179,11 @@ Status DeviceMessageChecks::check(const CachePlan& plan) const {
 }
 
 bool DeviceMessageChecks::tells_drafts(const ExecuteStep& step, const RowWork& work) {
-  const auto is_draft = [&](const ChosenToken& chosen) {
-    return chosen.row == work.row && chosen.position >= work.end_position() - work.num_drafts &&
-           chosen.position < work.end_position();
+  const auto is_draft = [&](const ForcedToken& forced) {
+    return forced.row == work.row && forced.position >= work.end_position() - work.num_drafts &&
+           forced.position < work.end_position();
   };
-  return std::ranges::count_if(step.chosen_tokens, is_draft) == work.num_drafts;
+  return std::ranges::count_if(step.forced_tokens, is_draft) == work.num_drafts;
 }
 
 void ResultChecks::sent(const ExecuteStep& step) {

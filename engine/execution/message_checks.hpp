@@ -49,7 +49,7 @@ class DeviceMessageChecks {
   bool are_words(const std::vector<TokenIds>& words) const;
   bool is_sound(const RowSampling& sampling) const;
   bool take(const NewRow& fresh);
-  bool take(const ChosenToken& chosen);
+  bool take(const ForcedToken& forced);
   bool take(const RowTableDelta& delta, const std::vector<BlockId>& blocks);
   bool is_sound(const RowWork& work);
   static bool tells_drafts(const ExecuteStep& step, const RowWork& work);

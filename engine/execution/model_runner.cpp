@@ -27,10 +27,10 @@ std::int64_t blocks_of_row(const RunnerConfig& config) {
 /// The tokens that the work runs last, of those that its row is told.
 TokenIds drafts_of(const ExecuteStep& step, const RowWork& work) {
   TokenIds drafts(static_cast<std::size_t>(work.num_drafts));
-  for (const ChosenToken& chosen : step.chosen_tokens) {
-    const std::int32_t place = chosen.position - (work.end_position() - work.num_drafts);
-    if (chosen.row == work.row && place >= 0 && place < work.num_drafts) {
-      drafts[static_cast<std::size_t>(place)] = chosen.token;
+  for (const ForcedToken& forced : step.forced_tokens) {
+    const std::int32_t place = forced.position - (work.end_position() - work.num_drafts);
+    if (forced.row == work.row && place >= 0 && place < work.num_drafts) {
+      drafts[static_cast<std::size_t>(place)] = forced.token;
     }
   }
   return drafts;
@@ -186,7 +186,7 @@ Status ModelRunner::issue_ops(kernels::Stream& stream, const ExecuteStep& step, 
 
 Status ModelRunner::bring_row_changes(kernels::Stream& stream, const ExecuteStep& step, const StepMemory& memory) {
   const StepShape changes{.num_block_table_entries = num_changed_entries_,
-                          .num_chosen = std::ssize(step.chosen_tokens)};
+                          .num_chosen = std::ssize(step.forced_tokens)};
   if (changes.num_block_table_entries == 0 && changes.num_chosen == 0) return {};
   fill_row_changes(step, StepInputs(memory.inputs(), StepLayout(changes)));
   return bring_inputs(stream, changes, memory);
@@ -242,7 +242,7 @@ ModelRunner::Batch ModelRunner::plan_batch(const ExecuteStep& step) const {
   Batch batch;
   StepShape& shape = batch.shape;
   shape.num_sequences = std::ssize(step.work);
-  shape.num_chosen = std::ssize(step.chosen_tokens);
+  shape.num_chosen = std::ssize(step.forced_tokens);
   for (const RowWork& work : step.work) {
     shape.num_tokens += work.num_tokens;
     shape.num_logit_rows += work.num_samples > 0 ? 1 + work.num_drafts : 0;
@@ -369,9 +369,9 @@ void ModelRunner::fill_inputs(const ExecuteStep& step, const Batch& batch, const
 }
 
 void ModelRunner::fill_row_changes(const ExecuteStep& step, const StepInputs& inputs) const {
-  for (std::size_t i = 0; i < step.chosen_tokens.size(); ++i) {
-    inputs.chosen_tokens[i] = step.chosen_tokens[i].token;
-    inputs.chosen_slots[i] = token_slot(step.chosen_tokens[i].row, step.chosen_tokens[i].position);
+  for (std::size_t i = 0; i < step.forced_tokens.size(); ++i) {
+    inputs.forced_tokens[i] = step.forced_tokens[i].token;
+    inputs.chosen_slots[i] = token_slot(step.forced_tokens[i].row, step.forced_tokens[i].position);
   }
   std::int64_t entry = 0;
   for (const TableChange& change : table_changes_) {
@@ -392,7 +392,7 @@ Status ModelRunner::bring_inputs(kernels::Stream& stream, const StepShape& shape
     status = ops.copy(stream, {.from = memory.inputs(), .to = device_inputs_.data(), .bytes = layout.bytes()});
   }
   if (status && shape.num_chosen > 0) {
-    status = ops.scatter_tokens(stream, {.tokens = inputs.chosen_tokens,
+    status = ops.scatter_tokens(stream, {.tokens = inputs.forced_tokens,
                                          .slots = inputs.chosen_slots,
                                          .count = shape.num_chosen,
                                          .table = token_table_.as<TokenId>()});

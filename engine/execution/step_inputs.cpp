@@ -38,7 +38,7 @@ StepInputs::StepInputs(std::byte* base, const StepLayout& layout)
       block_table_rows(reinterpret_cast<std::int32_t*>(base + layout.block_table_rows_)),
       block_table_entries(reinterpret_cast<std::int32_t*>(base + layout.block_table_entries_)),
       block_table_slots(reinterpret_cast<std::int64_t*>(base + layout.block_table_slots_)),
-      chosen_tokens(reinterpret_cast<std::int32_t*>(base + layout.chosen_tokens_)),
+      forced_tokens(reinterpret_cast<std::int32_t*>(base + layout.chosen_tokens_)),
       chosen_slots(reinterpret_cast<std::int64_t*>(base + layout.chosen_slots_)),
       sample_slots(reinterpret_cast<std::int64_t*>(base + layout.sample_slots_)),
       report_rows(reinterpret_cast<std::int32_t*>(base + layout.report_rows_)) {}

@@ -55,7 +55,7 @@ class StepInputs {
   std::int32_t* block_table_rows;     ///< [num_block_table_rows]: of each sequence's block table
   std::int32_t* block_table_entries;  ///< [num_block_table_entries]
   std::int64_t* block_table_slots;    ///< [num_block_table_entries]: row * entries of a row + index
-  std::int32_t* chosen_tokens;        ///< [num_chosen]
+  std::int32_t* forced_tokens;        ///< [num_chosen]
   std::int64_t* chosen_slots;         ///< [num_chosen], of the token table
   std::int64_t* sample_slots;         ///< [num_samples]: where in the token table a sample goes; -1 = nowhere
   std::int32_t* report_rows;          ///< [num_reports]: the token rows that tell of the prompt tokens

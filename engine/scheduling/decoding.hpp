@@ -49,7 +49,7 @@ class Decoding {
   virtual bool has_independent_sequences() const = 0;
   /// Batch rows that the group must have to be admitted: for a sequence that comes in, or for all that may come of it.
   virtual std::int32_t num_rows(const SequenceGroup& group) const = 0;
-  /// Whether rows are told their tokens (ChosenToken) rather than to go on with what they sample.
+  /// Whether rows are told their tokens (ForcedToken) rather than to go on with what they sample.
   virtual bool chooses_tokens() const = 0;
 
   /// The sequence at `index` has run; `samples` are of its end, none where it has not reached that. True when the group

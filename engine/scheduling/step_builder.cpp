@@ -81,7 +81,7 @@ void StepBuilder::tell_tokens(Sequence& sequence, std::int32_t prompt_len) {
     } else {
       return;
     }
-    step.chosen_tokens.push_back({sequence.row, prompt_len + static_cast<std::int32_t>(next), token});
+    step.forced_tokens.push_back({sequence.row, prompt_len + static_cast<std::int32_t>(next), token});
   }
 }
 

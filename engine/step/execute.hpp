@@ -33,7 +33,7 @@ struct RowSampling {
   TokenIds logprob_tokens;            ///< num_logprobs tokens to report in place of the likeliest; empty = these
   std::int32_t num_prompt_logprobs = -1;
   bool processed_logprobs = false;  ///< logprobs after penalties and bias, not of the model's own distribution
-  bool appends_samples = true;      ///< the row goes on with what it samples; else it is told (ChosenToken)
+  bool appends_samples = true;      ///< the row goes on with what it samples; else it is told (ForcedToken)
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.temperature, self.top_p, self.top_k, self.min_p, self.presence_penalty, self.frequency_penalty,
@@ -56,7 +56,7 @@ struct RowSpec {
 };
 
 /// A sequence enters a worker's persistent batch. The worker keeps the row's tokens from here on: `tokens_so_far` are
-/// those generated before (by a preempted or forked sequence); later ones it samples itself, or is told (ChosenToken).
+/// those generated before (by a preempted or forked sequence); later ones it samples itself, or is told (ForcedToken).
 struct NewRow {
   RowId row = 0;
   SequenceId sequence = 0;
@@ -110,7 +110,7 @@ struct RowWork {
 /// A token of a row that the row has not sampled itself: the scheduler has chosen it (of a row that does not append its
 /// samples), its grammar leaves no other, or it is a draft. Work of the same step runs it. The row's tokens reach up to
 /// it from then on, whatever they did before.
-struct ChosenToken {
+struct ForcedToken {
   RowId row = 0;
   std::int32_t position = 0;  ///< behind the prompt, and not behind the row's end
   TokenId token = 0;
@@ -125,13 +125,13 @@ struct ExecuteStep {
   bool wait_for_masks = false;  ///< some work has a mask: StepMasks of this step must come before its samples are drawn
   std::vector<RowId> rows_gone;
   std::vector<NewRow> new_rows;
-  std::vector<ChosenToken> chosen_tokens;
+  std::vector<ForcedToken> forced_tokens;
   std::vector<RowTableDelta> table_deltas;
   std::vector<BlockId> blocks;
   std::vector<RowWork> work;
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
-    return visit(self.step, self.wait_for_cache, self.wait_for_masks, self.rows_gone, self.new_rows, self.chosen_tokens,
+    return visit(self.step, self.wait_for_cache, self.wait_for_masks, self.rows_gone, self.new_rows, self.forced_tokens,
                  self.table_deltas, self.blocks, self.work);
   }
 };

@@ -31,10 +31,10 @@ void FakeRunner::apply(const ExecuteStep& step) {
     row.tokens.insert(row.tokens.end(), fresh.tokens_so_far.begin(), fresh.tokens_so_far.end());
     check(rows_.emplace(fresh.row, std::move(row)).second, "a row comes that was there already");
   }
-  for (const ChosenToken& chosen : step.chosen_tokens) {
-    TokenIds& tokens = rows_.at(chosen.row).tokens;
-    tokens.resize(static_cast<std::size_t>(chosen.position));
-    tokens.push_back(chosen.token);
+  for (const ForcedToken& forced : step.forced_tokens) {
+    TokenIds& tokens = rows_.at(forced.row).tokens;
+    tokens.resize(static_cast<std::size_t>(forced.position));
+    tokens.push_back(forced.token);
   }
   for (const RowTableDelta& delta : step.table_deltas) {
     auto& table = rows_.at(delta.row).table;

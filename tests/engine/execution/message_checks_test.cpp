@@ -139,19 +139,19 @@ TEST(DeviceMessageChecks, WhatADeviceDoesNotHaveIsRefused) {
       {"an adapter", [](ExecuteStep& s) { s.new_rows[0].spec.adapter = 1; }},
       {"a chosen token of no row",
        [](ExecuteStep& s) {
-         s.chosen_tokens = {{2, 0, 1}};
+         s.forced_tokens = {{2, 0, 1}};
        }},
       {"a chosen token that is none",
        [](ExecuteStep& s) {
-         s.chosen_tokens = {{0, 20, 100}};
+         s.forced_tokens = {{0, 20, 100}};
        }},
       {"a chosen token behind a hole",
        [](ExecuteStep& s) {
-         s.chosen_tokens = {{0, 21, 1}};
+         s.forced_tokens = {{0, 21, 1}};
        }},
       {"a chosen token in a prompt",
        [](ExecuteStep& s) {
-         s.chosen_tokens = {{0, 19, 1}};
+         s.forced_tokens = {{0, 19, 1}};
        }},
       {"a block above", [](ExecuteStep& s) { s.blocks[1] = 10; }},
       {"a block below", [](ExecuteStep& s) { s.blocks[1] = -1; }},
@@ -196,7 +196,7 @@ TEST(DeviceMessageChecks, WhatADeviceDoesNotHaveIsRefused) {
 /// The second row decodes with two drafts.
 ExecuteStep step_with_drafts() {
   ExecuteStep step = second_step();
-  step.chosen_tokens = {{3, 6, 50}, {3, 7, 51}};
+  step.forced_tokens = {{3, 6, 50}, {3, 7, 51}};
   step.work[0].num_tokens = 3;
   step.work[0].num_drafts = 2;
   step.work[0].has_mask = step.wait_for_masks = true;
@@ -211,8 +211,8 @@ TEST(DeviceMessageChecks, DraftsAreToldWithTheStepThatRunsThem) {
   };
   EXPECT_TRUE(passes(step_with_drafts()));
   const std::vector<std::pair<std::string, std::function<void(ExecuteStep&)>>> changes{
-      {"one that is not told", [](ExecuteStep& s) { s.chosen_tokens.pop_back(); }},
-      {"one that is told for another row", [](ExecuteStep& s) { s.chosen_tokens[1].row = 0; }},
+      {"one that is not told", [](ExecuteStep& s) { s.forced_tokens.pop_back(); }},
+      {"one that is told for another row", [](ExecuteStep& s) { s.forced_tokens[1].row = 0; }},
       {"nothing but drafts", [](ExecuteStep& s) { s.work[0].num_tokens = 2; }},
       {"fewer than none", [](ExecuteStep& s) { s.work[0].num_drafts = -1; }},
       {"drafts without end", [](ExecuteStep& s) { s.work[0].num_drafts = kMost; }},
@@ -240,7 +240,7 @@ TEST(DeviceMessageChecks, ARowGoesOnFromWhereItsDraftsWereWrong) {
   step.work[0].first_position = 6;
   EXPECT_TRUE(checks.check(step));
   step.step = 4;
-  step.chosen_tokens = {{3, 9, 1}};
+  step.forced_tokens = {{3, 9, 1}};
   EXPECT_FALSE(checks.check(step)) << "the row ends before it";
 }
 
@@ -250,7 +250,7 @@ TEST(DeviceMessageChecks, AStepSamplesNoMoreThanThereAreRows) {
   ExecuteStep step = second_step();
   step.work[0].num_tokens = 5;
   step.work[0].num_drafts = 4;
-  for (std::int32_t i = 0; i < 4; ++i) step.chosen_tokens.push_back({3, 6 + i, 1});
+  for (std::int32_t i = 0; i < 4; ++i) step.forced_tokens.push_back({3, 6 + i, 1});
   EXPECT_FALSE(checks.check(step));
 }
 

@@ -129,11 +129,11 @@ class JumpForward : public testing::Test {
       tokens.insert(tokens.end(), fresh.tokens_so_far.begin(), fresh.tokens_so_far.end());
       rows_[fresh.row] = {fresh.sequence_index, std::move(tokens)};
     }
-    for (const ChosenToken& chosen : step.chosen_tokens) {
-      TokenIds& tokens = rows_.at(chosen.row).tokens;
-      EXPECT_LE(chosen.position, std::ssize(tokens));
-      tokens.resize(static_cast<std::size_t>(chosen.position));
-      tokens.push_back(chosen.token);
+    for (const ForcedToken& forced : step.forced_tokens) {
+      TokenIds& tokens = rows_.at(forced.row).tokens;
+      EXPECT_LE(forced.position, std::ssize(tokens));
+      tokens.resize(static_cast<std::size_t>(forced.position));
+      tokens.push_back(forced.token);
     }
     StepResult result;
     result.step = step.step;

@@ -135,10 +135,10 @@ class Server {
       row_tokens.insert(row_tokens.end(), fresh.tokens_so_far.begin(), fresh.tokens_so_far.end());
       rows_[fresh.row] = {fresh.sequence_index, std::move(row_tokens)};
     }
-    for (const ChosenToken& chosen : step.chosen_tokens) {
-      TokenIds& row_tokens = rows_.at(chosen.row).tokens;
-      row_tokens.resize(static_cast<std::size_t>(chosen.position));
-      row_tokens.push_back(chosen.token);
+    for (const ForcedToken& forced : step.forced_tokens) {
+      TokenIds& row_tokens = rows_.at(forced.row).tokens;
+      row_tokens.resize(static_cast<std::size_t>(forced.position));
+      row_tokens.push_back(forced.token);
     }
     StepResult result;
     result.step = step.step;

@@ -123,11 +123,11 @@ bool SimulatedDevice::apply_rows(const ExecuteStep& step) {
     row.tokens.insert(row.tokens.end(), fresh.tokens_so_far.begin(), fresh.tokens_so_far.end());
     rows_.emplace(fresh.row, std::move(row));
   }
-  for (const ChosenToken& chosen : step.chosen_tokens) {
-    TokenIds& tokens = rows_.at(chosen.row).tokens;
-    if (chosen.position > std::ssize(tokens)) fail("a row is told a token behind its end");
-    tokens.resize(static_cast<std::size_t>(chosen.position), kWrong);
-    tokens.push_back(chosen.token);
+  for (const ForcedToken& forced : step.forced_tokens) {
+    TokenIds& tokens = rows_.at(forced.row).tokens;
+    if (forced.position > std::ssize(tokens)) fail("a row is told a token behind its end");
+    tokens.resize(static_cast<std::size_t>(forced.position), kWrong);
+    tokens.push_back(forced.token);
   }
   return true;
 }

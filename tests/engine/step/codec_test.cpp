@@ -26,7 +26,7 @@ class CodecOfMessages : public ::testing::Test {};
 using Messages =
     ::testing::Types<Range, PreemptionCosts, SequenceNeed, RunningCandidate, SwapInCandidate, AdmissionCandidate, Fork,
                      SampledToken, SequenceProgress, MemoryRequest, AdmissionOutcome, TableDelta, MemoryStats, MemoryGrant,
-                     BlockMove, CachePlan, RowSampling, RowSpec, NewRow, RowTableDelta, RowWork, ChosenToken,
+                     BlockMove, CachePlan, RowSampling, RowSpec, NewRow, RowTableDelta, RowWork, ForcedToken,
                      ExecuteStep, StepMasks, TokenReport, RowResult, StepResult, SwapMeasured, SequenceOutput,
                      PromptLogprobsOutput, RequestEnd, RequestStarted, RequestInterrupted, StepOutputs, StopHit,
                      KvGroup, KvLayout, SamplingParams, RequestSpec, Error>;
