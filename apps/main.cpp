@@ -17,7 +17,7 @@
 #include "apps/flag_values.hpp"
 #include "apps/flags.hpp"
 #include "apps/foreign_flags.hpp"
-#include "apps/lost_file.hpp"
+#include "apps/sigbus_reporter.hpp"
 #include "apps/unknown_words.hpp"
 #include "io/version.hpp"
 
@@ -86,7 +86,7 @@ void share_arenas_of_limited_address_space() {
 /// What could not be written is a failure, whichever subcommand wrote it: the stream remembers.
 int main(int argc, char** argv) {
   share_arenas_of_limited_address_space();
-  apps::tell_of_lost_files();
+  apps::install_sigbus_reporter();
   int code = apps::kExitFailure;
   try {
     code = run(argc, argv);

@@ -105,15 +105,15 @@ Result<std::shared_ptr<execution::KvMemory>> take_kv_memory(const EngineConfig& 
   if (device->shares_host_memory()) {
     if (const Status fits = check_host_memory(config, plan); !fits) return fail(fits.error());
   }
-  auto brought = pools ? pools() : execution::KvPools{};
-  if (!brought) return fail(std::move(brought.error()));
-  if (brought->host.data() == nullptr) {
+  auto external = pools ? pools() : execution::KvPools{};
+  if (!external) return fail(std::move(external.error()));
+  if (external->host.data() == nullptr) {
     auto file = swap_file(config, plan);
     if (!file) return fail(file.error());
-    brought->host = std::move(*file);
+    external->host = std::move(*file);
   }
   auto memory = execution::KvMemory::create(device, plan.memory.kv_bytes_per_block, plan.num_device_blocks,
-                                            plan.num_host_blocks, std::move(*brought));
+                                            plan.num_host_blocks, std::move(*external));
   if (!memory || !takes_it_now) return memory;
   const auto report = [&](double done) {
     if (progress) progress("taking memory for the KV cache", done);
@@ -154,20 +154,20 @@ Result<LoadedDevice> make_device(const EngineConfig& config, EnginePlan& plan, c
 
 Result<LoadedDevice> load_device(const EngineConfig& config, const EnginePlan& planned,
                                  const std::shared_ptr<kernels::Device>& device, const StartProgress& progress,
-                                 const BroughtMemory& brought) {
+                                 const ExternalMemory& external) {
   EnginePlan plan = planned;
-  if (brought.weights != nullptr) {
-    plan.copied_weight_bytes = std::max<std::int64_t>(0, plan.copied_weight_bytes - brought.weights->made_bytes());
+  if (external.weights != nullptr) {
+    plan.copied_weight_bytes = std::max<std::int64_t>(0, plan.copied_weight_bytes - external.weights->made_bytes());
   }
   const auto available_bytes = static_cast<std::int64_t>(device->available_bytes(kernels::MemoryKind::device));
-  const auto loader = ModelLoader::create(config, plan, device, progress, brought.weights);
+  const auto loader = ModelLoader::create(config, plan, device, progress, external.weights);
   if (!loader) return fail(loader.error());
   if (plan.measures_kv_cache) {
     const auto num_blocks = measured_blocks(config, plan, **loader, available_bytes);
     if (!num_blocks) return fail(num_blocks.error());
     plan.num_device_blocks = *num_blocks;
   }
-  const auto memory = take_kv_memory(config, plan, device, progress, brought.pools);
+  const auto memory = take_kv_memory(config, plan, device, progress, external.pools);
   if (!memory) return fail(memory.error());
   return LoadedDevice{device_factory(device, *loader, *memory, plan.num_device_blocks), device->description(),
                       plan.num_device_blocks, plan.num_host_blocks};

@@ -36,14 +36,14 @@ struct LoadedDevice {
   std::int32_t num_host_blocks = 0;
 };
 /// Memory that a device does not take itself.
-struct BroughtMemory {
+struct ExternalMemory {
   std::function<Result<execution::KvPools>()> pools;  ///< null: none
   std::shared_ptr<weights::KeptCopies> weights;       ///< likewise
 };
 /// Loads weights as far as they are needed and takes the KV memory. Errors as Engine::create.
 Result<LoadedDevice> load_device(const EngineConfig& config, const EnginePlan& plan,
                                  const std::shared_ptr<kernels::Device>& device, const StartProgress& progress,
-                                 const BroughtMemory& brought = {});
+                                 const ExternalMemory& external = {});
 
 /// The actors of one running engine.
 struct RunningEngine {

@@ -20,7 +20,7 @@
 #include "io/http/generation.hpp"
 #include "io/http/routes.hpp"
 #include "io/memory_reserve.hpp"
-#include "io/serving/give_back.hpp"
+#include "io/serving/post_result.hpp"
 #include "io/serving/small_text.hpp"
 #include "io/wire/ignored_fields.hpp"
 #include "io/wire/json_reader.hpp"
@@ -93,7 +93,7 @@ void prepared(const ApiContext& context, std::size_t body_bytes, std::shared_ptr
     } catch (...) {
       job->failure = std::current_exception();
     }
-    serving::give_back(io, job, [](Job& done) {
+    serving::post_result(io, job, [](Job& done) {
       try {
         if (done.failure) std::rethrow_exception(done.failure);
         tell_ignored(done.context, *done.exchange, done.made->ignored);

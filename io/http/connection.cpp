@@ -12,7 +12,7 @@
 #include "io/http/exchange.hpp"
 #include "io/memory_reserve.hpp"
 #include "io/serving/client_name.hpp"
-#include "io/serving/or_close.hpp"
+#include "io/serving/close_on_exception.hpp"
 #include "io/serving/small_text.hpp"
 
 namespace pagoda::http {
@@ -20,7 +20,7 @@ namespace {
 
 using boost::asio::ip::tcp;
 using boost::system::error_code;
-using serving::or_close;
+using serving::close_on_exception;
 
 /// Thrown away at once while a request is answered. What comes beyond is thrown away a few reads at a time: to close
 /// would reset the connection, and the client might lose its answer.
@@ -100,7 +100,7 @@ void Connection::wait_for_input() {
     self->waiting_for_input_ = false;
     if (self->phase_ == Phase::closed) return;
     if (error) return self->close_now();
-    or_close(*self, [&] { self->on_input(); });
+    close_on_exception(*self, [&] { self->on_input(); });
   });
   waiting_for_input_ = true;
 }
@@ -117,7 +117,7 @@ void Connection::on_input() {
   }
   if (is_flooded()) return read_flood_later();
   if (!stream_.has_buffered_input()) return wait_for_input();
-  boost::asio::post(context_.io, [self = shared_from_this()] { or_close(*self, [&] { self->on_input(); }); });
+  boost::asio::post(context_.io, [self = shared_from_this()] { close_on_exception(*self, [&] { self->on_input(); }); });
 }
 
 void Connection::go_on_with_handshake() {
@@ -155,7 +155,7 @@ void Connection::read_flood_later() {
   next_read_.expires_after(kFloodPause);
   next_read_.async_wait([self = shared_from_this()](const error_code& cancelled) {
     // A flood that has ended with its answer is read on as any input.
-    if (!cancelled && self->is_flooded()) or_close(*self, [&] { self->on_input(); });
+    if (!cancelled && self->is_flooded()) close_on_exception(*self, [&] { self->on_input(); });
   });
 }
 
@@ -326,7 +326,7 @@ void Connection::send_soon() {
   if (send_is_posted_) return;
   boost::asio::post(context_.io, [self = shared_from_this()] {
     self->send_is_posted_ = false;
-    or_close(*self, [&] { self->send(); });
+    close_on_exception(*self, [&] { self->send(); });
   });
   send_is_posted_ = true;
 }
@@ -388,7 +388,7 @@ void Connection::wait_for_output() {
     self->waiting_for_output_ = false;
     if (self->phase_ == Phase::closed) return;
     if (error) return self->close_now();
-    or_close(*self, [&] { self->phase_ == Phase::handshake ? self->go_on_with_handshake() : self->send(); });
+    close_on_exception(*self, [&] { self->phase_ == Phase::handshake ? self->go_on_with_handshake() : self->send(); });
   });
   waiting_for_output_ = true;
 }
@@ -463,7 +463,7 @@ void Connection::arm(std::int64_t timeout_ms) {
   deadline_.async_wait([self = shared_from_this()](const error_code& cancelled) {
     const bool is_stale = self->deadline_.expiry() > std::chrono::steady_clock::now();  // armed anew just before
     if (cancelled || is_stale || self->phase_ == Phase::closed) return;
-    or_close(*self, [&] { self->on_deadline(); });
+    close_on_exception(*self, [&] { self->on_deadline(); });
   });
 }
 

@@ -14,7 +14,7 @@
 #include "actors/retry_on_bad_alloc.hpp"
 #include "io/http/api_parts.hpp"
 #include "io/http/exchange.hpp"
-#include "io/serving/or_close.hpp"
+#include "io/serving/close_on_exception.hpp"
 #include "io/serving/run_io.hpp"
 
 namespace pagoda::http {
@@ -74,7 +74,7 @@ class LocalCall final : public AnswerPeer, public std::enable_shared_from_this<L
     if (std::exchange(send_is_posted_, true)) return;
     boost::asio::post(io_, [self = shared_from_this()] {
       self->send_is_posted_ = false;
-      serving::or_close(*self, [&] {
+      serving::close_on_exception(*self, [&] {
         if (self->exchange_ == nullptr) return;
         self->exchange_->take_unframed(self->output_);
         const auto on_drained = self->exchange_->on_drained_;  // it may put another in its place

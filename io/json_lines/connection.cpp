@@ -14,8 +14,8 @@
 #include "io/json_lines/other_protocol.hpp"
 #include "io/memory_reserve.hpp"
 #include "io/serving/client_name.hpp"
-#include "io/serving/give_back.hpp"
-#include "io/serving/or_close.hpp"
+#include "io/serving/post_result.hpp"
+#include "io/serving/close_on_exception.hpp"
 #include "io/serving/small_text.hpp"
 
 namespace pagoda::json_lines {
@@ -23,7 +23,7 @@ namespace {
 
 using boost::asio::ip::tcp;
 using boost::system::error_code;
-using serving::or_close;
+using serving::close_on_exception;
 
 constexpr std::size_t kMaxQuestions = 256;
 constexpr std::size_t kMaxLineBytesWithoutKey = 4 << 10;
@@ -95,7 +95,7 @@ void Connection::read_more() {
     self->reading_ = false;
     if (self->closed_ || self->closing_) return;
     if (error) return self->close_now();
-    or_close(*self, [&] { self->on_readable(); });
+    close_on_exception(*self, [&] { self->on_readable(); });
   });
   reading_ = true;
 }
@@ -159,7 +159,7 @@ void Connection::probe() {
   }
   next_probe_.expires_after(kProbeInterval);
   next_probe_.async_wait([self = shared_from_this()](const error_code& error) {
-    if (!error && !self->closed_) or_close(*self, [&] { self->probe(); });
+    if (!error && !self->closed_) close_on_exception(*self, [&] { self->probe(); });
   });
 }
 
@@ -236,8 +236,8 @@ void Connection::prepare(std::string line) {
     } catch (const std::exception& error) {
       spdlog::error("a line of {} bytes failed: {}", job->line.size(), error.what());
     }
-    serving::give_back(io, job, [](Job& done) {
-      or_close(*done.connection, [&] { done.connection->on_prepared(std::move(done.parsed)); });
+    serving::post_result(io, job, [](Job& done) {
+      close_on_exception(*done.connection, [&] { done.connection->on_prepared(std::move(done.parsed)); });
     });
   });
   preparing_ = true;
@@ -283,7 +283,7 @@ void Connection::refuse_input(WireCode code, std::string message) {
 
 void Connection::on_events(std::vector<serving::Event>& events) {
   const auto self = shared_from_this();
-  or_close(*this, [&] {
+  close_on_exception(*this, [&] {
     for (auto& event : events) {
       if (closed_) return;
       const auto limit = static_cast<std::size_t>(context_.config.max_buffered_bytes);
@@ -428,7 +428,7 @@ void Connection::write() {
   };
   boost::asio::async_write(socket_, boost::asio::buffer(writing_text_), go_on,
                            [self = shared_from_this()](const error_code& error, std::size_t) {
-                             or_close(*self, [&] { self->on_written(error); });
+                             close_on_exception(*self, [&] { self->on_written(error); });
                            });
   writing_ = true;
 }
@@ -497,7 +497,7 @@ void Connection::linger() {
     if (self->closed_) return;
     if (!error) self->socket_.read_some(boost::asio::buffer(self->context_.read_chunk), error);
     if (error && error != boost::asio::error::would_block) return self->close_now();
-    or_close(*self, [&] { self->linger(); });
+    close_on_exception(*self, [&] { self->linger(); });
   });
 }
 

@@ -5,7 +5,7 @@
 #include <spdlog/spdlog.h>
 
 #include "io/json_lines/connection.hpp"
-#include "io/serving/or_close.hpp"
+#include "io/serving/close_on_exception.hpp"
 
 namespace pagoda::json_lines {
 
@@ -50,7 +50,7 @@ void Connection::arm() {
   deadline_.async_wait([self = shared_from_this()](const boost::system::error_code& cancelled) {
     if (cancelled || self->closed_) return;
     self->deadline_is_armed_ = false;
-    serving::or_close(*self, [&] {
+    serving::close_on_exception(*self, [&] {
       if (std::chrono::steady_clock::now() < self->due_) return self->arm();
       self->on_deadline();
     });

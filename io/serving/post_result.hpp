@@ -13,7 +13,7 @@ namespace pagoda::serving {
 /// From a worker thread: runs `then(job)` on the I/O thread, where what the job holds also ends. Its client waits for
 /// it, so it is not lost for want of memory.
 template <class Job, class Then>
-void give_back(boost::asio::io_context& io, const std::shared_ptr<Job>& job, Then then) {
+void post_result(boost::asio::io_context& io, const std::shared_ptr<Job>& job, Then then) {
   actors::retry_on_bad_alloc([&] {
     boost::asio::post(io, [job, then] {
       Job done = std::move(*job);

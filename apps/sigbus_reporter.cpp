@@ -1,4 +1,4 @@
-#include "apps/lost_file.hpp"
+#include "apps/sigbus_reporter.hpp"
 
 #include <array>
 #include <csignal>
@@ -74,7 +74,7 @@ void on_bus_error(int, siginfo_t* info, void*) {
 
 }  // namespace
 
-void tell_of_lost_files() {
+void install_sigbus_reporter() {
   struct sigaction action {};
   action.sa_sigaction = on_bus_error;
   action.sa_flags = SA_SIGINFO | static_cast<int>(SA_RESETHAND);

@@ -9,7 +9,7 @@ namespace pagoda::serving {
 /// Does what a connection does on an event. Where that throws, as for want of memory, the connection is closed, for its
 /// client must not wait for what will not come.
 template <class Connection, class What>
-void or_close(Connection& connection, const What& what) {
+void close_on_exception(Connection& connection, const What& what) {
   try {
     what();
   } catch (const std::exception& error) {
