@@ -141,7 +141,7 @@ struct QuantizeWeightsParams {
   std::uint8_t* data = nullptr;  ///< laid out as QuantizedMatrix says
   Float16* scales = nullptr;
   Float16* mins = nullptr;         ///< of an asymmetric format
-  std::int8_t* factors = nullptr;  ///< of a factored format
+  std::int8_t* factors = nullptr;  ///< of a format with two-level scales
 };
 
 /// to[i] = from[i] in another type, rounded to nearest even; what is too large for float16 becomes infinite.

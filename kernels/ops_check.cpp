@@ -98,9 +98,9 @@ void check_format(Checker& checker, const QuantizedFormat& format) {
                "a codebook is of 4 bits in a symmetric format; bits", format.bits)
       .require(format.group_size >= 16 && format.group_size % 16 == 0 && format.group_size <= kMaxGroupSize,
                "group_size must be a multiple of 16 up to " + std::to_string(kMaxGroupSize), format.group_size)
-      .require(!format.factored || format.bits < 8, "bits must be less than 8 in a factored format", format.bits)
-      .require(!format.factored || kFactoredColumns % format.group_size == 0,
-               "group_size must divide 256 in a factored format", format.group_size)
+      .require(!format.two_level_scales || format.bits < 8, "bits must be less than 8 in a format with two-level scales", format.bits)
+      .require(!format.two_level_scales || kTwoLevelColumns % format.group_size == 0,
+               "group_size must divide 256 in a format with two-level scales", format.group_size)
       .require(!format.rotated || format.group_size % kRotationBlock == 0,
                "group_size must be a multiple of 32 in a rotated format", format.group_size);
 }
@@ -114,12 +114,12 @@ void check_mins(Checker& checker, const QuantizedFormat& format, const void* min
   }
 }
 
-/// Null exactly when the format is not factored.
+/// Null exactly when the format is not two_level_scales.
 void check_factors(Checker& checker, const QuantizedFormat& format, const void* factors, std::string_view name) {
-  if (format.factored) {
+  if (format.two_level_scales) {
     checker.require_pointer(factors, name);
   } else {
-    checker.require(factors == nullptr, std::string(name) + " are for factored formats only; factored", 0);
+    checker.require(factors == nullptr, std::string(name) + " are for formats with two-level scales only; two_level_scales", 0);
   }
 }
 
@@ -279,7 +279,7 @@ Status check(const QuantizeWeightsParams& p) {
       .require_pointer(p.scales, "scales");
   check_mins(checker, p.format, p.mins, "mins");
   check_factors(checker, p.format, p.factors, "factors");
-  checker.require(p.format.codebook == Codebook::none, "weights are not quantised into places of a codebook; bits",
+  checker.require(p.format.codebook == Codebook::none, "weights are not quantised into indices of a codebook; bits",
                   p.format.bits);
   return checker.status();
 }

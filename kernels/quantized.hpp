@@ -7,7 +7,7 @@
 
 namespace pagoda::kernels {
 
-/// Tables of 16 values that integers of 4 bits are places in.
+/// Tables of 16 values that integers of 4 bits are indices into.
 enum class Codebook : std::uint8_t {
   none,    ///< the integers are values themselves
   iq4_nl,  ///< GGUF's IQ4_NL and IQ4_XS (kvalues_iq4nl of ggml-common.h)
@@ -16,7 +16,7 @@ enum class Codebook : std::uint8_t {
   e2m1,    ///< floats of 4 bits with 2 of exponent (OCP Microscaling formats, section 5.3.3), in halves
 };
 
-/// The values in the order of their places.
+/// The values in the order of their indices.
 constexpr std::array<std::int8_t, 16> values_of(Codebook codebook) {
   switch (codebook) {
     case Codebook::none:
@@ -43,9 +43,9 @@ struct QuantizedFormat {
   /// group size is a multiple of kRotationBlock then.
   bool rotated = false;
   Codebook codebook = Codebook::none;  ///< of 4 bits in a symmetric format
-  /// kFactoredColumns share a float16 scale (and minimum), and each group multiplies it with a factor, a signed byte.
-  /// The group size divides kFactoredColumns, and the bits are less than 8.
-  bool factored = false;
+  /// kTwoLevelColumns share a float16 scale (and minimum), and each group multiplies it with a factor, a signed byte.
+  /// The group size divides kTwoLevelColumns, and the bits are less than 8.
+  bool two_level_scales = false;
 
   bool operator==(const QuantizedFormat&) const = default;
 
@@ -63,18 +63,18 @@ struct QuantizedFormat {
     return codebook == Codebook::none ? q - zero_point() : values_of(codebook)[static_cast<std::size_t>(q)];
   }
   /// The stored integer of columns that fill up a row: 0 where there is one, and x is 0 there.
-  constexpr int filling() const {
+  constexpr int padding_value() const {
     return codebook == Codebook::none ? zero_point() : codebook == Codebook::nf4 ? 7 : 0;
   }
 };
 
 constexpr std::int64_t kMaxGroupSize = 256;
-constexpr std::int64_t kFactoredColumns = 256;
+constexpr std::int64_t kTwoLevelColumns = 256;
 
 /// The formats of `--quantize`.
 constexpr QuantizedFormat kInt8Weights{8, 128, false, true};
 constexpr QuantizedFormat kPlainInt4Weights{4, 32};  ///< of --quantize int4 on a GPU
-constexpr QuantizedFormat kInt4Weights{.bits = 4, .group_size = 32, .asymmetric = true, .factored = true};
+constexpr QuantizedFormat kInt4Weights{.bits = 4, .group_size = 32, .asymmetric = true, .two_level_scales = true};
 
 /// Rows that lie interleaved.
 constexpr std::int64_t kQuantizedPanel = 16;
@@ -85,17 +85,17 @@ constexpr std::int64_t kQuantizedPanel = 16;
 ///     symmetric:   w[n, k] = scales[n, k / group_size] * (q[n, k] - zero_point)
 ///     asymmetric:  w[n, k] = scales[n, k / group_size] * q[n, k] + mins[n, k / group_size]
 ///     codebook:    w[n, k] = scales[n, k / group_size] * values[q[n, k]]
-///     factored:    scales[n, k / 256] * factors[n, k / group_size] in place of the scale, minimums likewise
+///     two_level_scales:    scales[n, k / 256] * factors[n, k / group_size] in place of the scale, minimums likewise
 ///
 /// Any file format with this arithmetic can be brought into this layout: GGUF's Q8_0, Q6_K, Q5_0 and Q4_0 are
 /// symmetric, Q4_1, Q5_1, Q5_K and Q4_K (which subtracts its minimum) asymmetric; AWQ and GPTQ with zero points of
 /// their own have the minimum -scale * zero, whose rounding to float16 moves a group by at most zero / 2048 of a step.
-/// GGUF's blocks of 256 weights are factored. Not owned.
+/// GGUF's blocks of 256 weights are two_level_scales. Not owned.
 ///
 /// Where the format is rotated, w stands for the rotated weights.
 ///
 /// Rows lie in panels of kQuantizedPanel, of which the last is filled up with rows of scale and minimum 0; columns are
-/// filled up with filling() to a multiple of the group size (rotated ones from the end of the last block on).
+/// filled up with padding_value() to a multiple of the group size (rotated ones from the end of the last block on).
 ///   8 bits: data is [panel, columns / 4, row, 4 columns]
 ///   2 bits: data is [panel, columns / 16, row, 4 bytes]; bits 2 s and 2 s + 1 of byte i are column 4 s + i of 16
 ///   3 bits: data is [panel, columns / 16, 96 bytes]; of 16 columns the lowest 2 bits as above, then [row, 2 bytes], a
@@ -107,7 +107,7 @@ constexpr std::int64_t kQuantizedPanel = 16;
 ///           above; then bit s of byte i is the highest of column 4 s + i
 ///   6 bits: data is [panel, columns / 16, 3, row, 4 bytes]; the first two of 16 columns are their lowest 4 bits as
 ///           above; then bits 2 s and 2 s + 1 of byte i are the highest of column 4 s + i
-///   scales and mins are [panel, group, row]; in a factored format [panel, column / kFactoredColumns, row]
+///   scales and mins are [panel, group, row]; in a format with two-level scales [panel, column / kTwoLevelColumns, row]
 ///   factors are [panel, group, row], in an asymmetric format [panel, group, 2, row]: of the scale, of the minimum
 struct QuantizedMatrix {
   const std::uint8_t* data = nullptr;  ///< aligned to 64 bytes
@@ -116,7 +116,7 @@ struct QuantizedMatrix {
   std::int64_t columns = 0;            ///< input features
   QuantizedFormat format = {};
   const Float16* mins = nullptr;         ///< aligned likewise; of an asymmetric format, null in a symmetric one
-  const std::int8_t* factors = nullptr;  ///< of a factored format, else null
+  const std::int8_t* factors = nullptr;  ///< of a format with two-level scales, else null
   /// [columns]: column k of the matrix meets column order[k] of x (GPTQ's act-order sorts columns into groups). Null =
   /// it meets column k; so it is where the format is rotated.
   const std::int32_t* order = nullptr;
@@ -126,9 +126,9 @@ struct QuantizedMatrix {
   std::int64_t panels() const { return (rows + kQuantizedPanel - 1) / kQuantizedPanel; }
   std::int64_t panel_bytes() const { return kQuantizedPanel * padded_columns() * format.bits / 8; }
   /// Columns that share a scale in float16.
-  std::int64_t scale_columns() const { return format.factored ? kFactoredColumns : format.group_size; }
+  std::int64_t scale_columns() const { return format.two_level_scales ? kTwoLevelColumns : format.group_size; }
   std::int64_t panel_scales() const { return kQuantizedPanel * ((columns + scale_columns() - 1) / scale_columns()); }
-  std::int64_t group_factors() const { return format.factored ? kQuantizedPanel * (format.asymmetric ? 2 : 1) : 0; }
+  std::int64_t group_factors() const { return format.two_level_scales ? kQuantizedPanel * (format.asymmetric ? 2 : 1) : 0; }
   std::int64_t panel_factors() const { return groups() * group_factors(); }
   std::int64_t data_bytes() const { return panels() * panel_bytes(); }
   std::int64_t scale_bytes() const { return panels() * panel_scales() * static_cast<std::int64_t>(sizeof(Float16)); }

@@ -191,7 +191,7 @@ void pack_panel(const QuantizedMatrix& shape, std::span<const QuantizedRow> rows
   std::array<std::uint8_t, kMaxGroupSize> rest;
   for (std::int64_t r = 0; r < kQuantizedPanel; ++r) {
     const QuantizedRow row = r < std::ssize(rows) ? rows[static_cast<std::size_t>(r)] : QuantizedRow{};
-    rest.fill(static_cast<std::uint8_t>(format.filling()));
+    rest.fill(static_cast<std::uint8_t>(format.padding_value()));
     if (row.q == nullptr) {  // fills up the panel
       for (std::int64_t g = 0; g < groups; ++g) {
         pack_columns(format.bits, rest.data(), format.group_size, r,
@@ -207,7 +207,7 @@ void pack_panel(const QuantizedMatrix& shape, std::span<const QuantizedRow> rows
       to.scales[i * kQuantizedPanel + r] = row.q == nullptr ? Float16{} : row.scales[i];
       if (format.asymmetric) to.mins[i * kQuantizedPanel + r] = row.q == nullptr ? Float16{} : row.mins[i];
     }
-    if (!format.factored) continue;
+    if (!format.two_level_scales) continue;
     for (std::int64_t g = 0; g < groups; ++g) {
       std::int8_t* const of_group = to.factors + g * shape.group_factors() + r;
       of_group[0] = row.q == nullptr ? std::int8_t{0} : row.factors[g];
@@ -222,7 +222,7 @@ GroupGrid grid_of_group(const QuantizedMatrix& matrix, std::int64_t row, std::in
   const std::int64_t place = panel * matrix.panel_scales() + in_panel +
                              group * matrix.format.group_size / matrix.scale_columns() * kQuantizedPanel;
   GroupGrid grid{to_float(matrix.scales[place]), matrix.format.asymmetric ? to_float(matrix.mins[place]) : 0.0F};
-  if (matrix.format.factored) {
+  if (matrix.format.two_level_scales) {
     const std::int8_t* const factors =
         matrix.factors + panel * matrix.panel_factors() + group * matrix.group_factors() + in_panel;
     grid.scale *= static_cast<float>(factors[0]);

@@ -13,9 +13,9 @@ namespace pagoda::kernels {
 /// A row of a QuantizedMatrix that is not yet in a panel.
 struct QuantizedRow {
   const std::uint8_t* q = nullptr;           ///< [columns], as they are stored: one integer a byte, less than 2^bits
-  const Float16* scales = nullptr;           ///< [groups]; [columns / kFactoredColumns] of a factored format
+  const Float16* scales = nullptr;           ///< [groups]; [columns / kTwoLevelColumns] of a format with two-level scales
   const Float16* mins = nullptr;             ///< likewise, of an asymmetric format
-  const std::int8_t* factors = nullptr;      ///< [groups] of a factored format
+  const std::int8_t* factors = nullptr;      ///< [groups] of a format with two-level scales
   const std::int8_t* min_factors = nullptr;  ///< likewise, where it is asymmetric, too
 };
 
@@ -24,7 +24,7 @@ struct PanelPlace {
   std::uint8_t* data = nullptr;    ///< panel_bytes()
   Float16* scales = nullptr;       ///< panel_scales()
   Float16* mins = nullptr;         ///< as many, of an asymmetric format
-  std::int8_t* factors = nullptr;  ///< panel_factors(), of a factored format
+  std::int8_t* factors = nullptr;  ///< panel_factors(), of a format with two-level scales
 };
 
 /// Panel `panel` of `matrix`, whose memory begins at these places (null where it has none).

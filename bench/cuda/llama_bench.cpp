@@ -318,7 +318,7 @@ void quantized_gate_up(benchmark::State& state, QuantizedFormat format) {
   const Buffer data = random_memory(weight.data_bytes());
   const Buffer scales = random_memory(weight.scale_bytes());
   const Buffer mins = format.asymmetric ? random_memory(weight.min_bytes()) : Buffer();
-  const Buffer factors = format.factored ? random_memory(weight.factor_bytes()) : Buffer();
+  const Buffer factors = format.two_level_scales ? random_memory(weight.factor_bytes()) : Buffer();
   weight.data = data.as<std::uint8_t>();
   weight.scales = scales.as<Float16>();
   weight.mins = mins.as<Float16>();
@@ -345,11 +345,11 @@ BENCHMARK_CAPTURE(quantized_gate_up, int8, kInt8Weights)->Apply(row_counts);
 BENCHMARK_CAPTURE(quantized_gate_up, int4, kPlainInt4Weights)->Apply(row_counts);
 // Formats of GGUF.
 BENCHMARK_CAPTURE(quantized_gate_up, q4_k, kInt4Weights)->Apply(row_counts);
-BENCHMARK_CAPTURE(quantized_gate_up, q5_k, {.bits = 5, .group_size = 32, .asymmetric = true, .factored = true})
+BENCHMARK_CAPTURE(quantized_gate_up, q5_k, {.bits = 5, .group_size = 32, .asymmetric = true, .two_level_scales = true})
     ->Apply(row_counts);
-BENCHMARK_CAPTURE(quantized_gate_up, q6_k, {.bits = 6, .group_size = 16, .factored = true})->Apply(row_counts);
+BENCHMARK_CAPTURE(quantized_gate_up, q6_k, {.bits = 6, .group_size = 16, .two_level_scales = true})->Apply(row_counts);
 BENCHMARK_CAPTURE(quantized_gate_up, iq4_xs,
-                  {.bits = 4, .group_size = 32, .codebook = Codebook::iq4_nl, .factored = true})
+                  {.bits = 4, .group_size = 32, .codebook = Codebook::iq4_nl, .two_level_scales = true})
     ->Apply(row_counts);
 BENCHMARK_CAPTURE(
     one_op, gate_up, [](const Forward& f, const Ops& ops, Stream& stream) { return f.gate_up(ops, stream); },

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kHead = "lm_head";
 
-constexpr kernels::QuantizedFormat kInt6Weights{.bits = 6, .group_size = 16, .factored = true};
+constexpr kernels::QuantizedFormat kInt6Weights{.bits = 6, .group_size = 16, .two_level_scales = true};
 
 /// The N of "model.layers.N.mlp.down_proj"; none where no part of the name is a number.
 std::optional<int> layer_of(std::string_view module) {

@@ -56,8 +56,8 @@ class PanelOfRows {
       row.q.resize(columns);
       row.scales.resize(num_scales);
       if (matrix.format.asymmetric) row.mins.resize(num_scales);
-      if (matrix.format.factored) row.factors.resize(groups);
-      if (matrix.format.factored && matrix.format.asymmetric) row.min_factors.resize(groups);
+      if (matrix.format.two_level_scales) row.factors.resize(groups);
+      if (matrix.format.two_level_scales && matrix.format.asymmetric) row.min_factors.resize(groups);
       from.unpack(first + i,
                   {row.q.data(), row.scales.data(), row.mins.data(), row.factors.data(), row.min_factors.data()});
       // Of more bits than the file has: the zero is in another place.

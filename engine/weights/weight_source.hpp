@@ -19,9 +19,9 @@ namespace pagoda::weights {
 /// One row in the arithmetic of kernels::QuantizedMatrix, not yet in panels.
 struct UnpackedRow {
   std::uint8_t* q = nullptr;           ///< [columns]
-  Float16* scales = nullptr;           ///< [columns / group_size], of a factored format [columns / 256]; rounded up
+  Float16* scales = nullptr;           ///< [columns / group_size], of a format with two-level scales [columns / 256]; rounded up
   Float16* mins = nullptr;             ///< likewise, of an asymmetric format
-  std::int8_t* factors = nullptr;      ///< [columns / group_size] of a factored format
+  std::int8_t* factors = nullptr;      ///< [columns / group_size] of a format with two-level scales
   std::int8_t* min_factors = nullptr;  ///< likewise, of one that is asymmetric, too
 };
 
@@ -76,7 +76,7 @@ struct QuantizedWeights {
   kernels::Buffer data;
   kernels::Buffer scales;
   kernels::Buffer mins;     ///< of an asymmetric format
-  kernels::Buffer factors;  ///< of a factored format
+  kernels::Buffer factors;  ///< of a format with two-level scales
   kernels::Buffer order;    ///< where columns are not in order
 };
 

@@ -250,11 +250,11 @@ class PagedAttention {
   void attend_tile(const HeadTile& part, const Workspace& work, const Sums& sums) const {
     if (streams(part.query)) {
       score_from_memory(part, work);
-      soften(part, work, sums);
+      softmax(part, work, sums);
       add_values_from_memory(part, work, sums);
     } else {
       score_packed(part, work);
-      soften(part, work, sums);
+      softmax(part, work, sums);
       add_widened_values(part, work, sums);
     }
   }
@@ -334,7 +334,7 @@ class PagedAttention {
     }
   }
 
-  void soften(const HeadTile& part, const Workspace& work, const Sums& sums) const {
+  void softmax(const HeadTile& part, const Workspace& work, const Sums& sums) const {
     const QueryTile& query = part.query;
     Scales scales;
     if (scaled()) scales = scales_at(cache_, table_of(query), query.first_kv_head + part.head, part.positions);

@@ -47,9 +47,9 @@ struct GemmTileArgs {
 // vector of weights holds one quad of each of lanes / 4 rows and meets a broadcast quad of x, so that weights need
 // little rearranging. Quads are of consecutive elements; in bfloat16 of every second one: first the even, then the odd
 // ones of eight. Where the machine multiplies pairs of bfloat16 (bf16_quad), x is rounded to them, and a quad is of
-// four such pairs. There are three kernels with the same sums: linear_stream and linear_tall take weights as they lie
+// four such pairs. There are three kernels with the same sums: linear_stream and linear_register_tiled take weights as they lie
 // in memory, for few rows of x and for a few more; linear_tile takes packed weights, for many.
-// 8-bit floats have scales for blocks of columns, which are kLinearBlock or less then; linear_tall does not take them.
+// 8-bit floats have scales for blocks of columns, which are kLinearBlock or less then; linear_register_tiled does not take them.
 
 constexpr std::int64_t kLinearBlock = 512;
 /// Columns are padded with zeros to a multiple of this where they are packed.
@@ -104,12 +104,12 @@ struct NextRows {
   std::int64_t row_bytes = 0;
 };
 
-/// linear_tile, and linear_stream when it packs, prefetch once per kPrefetchStride steps; linear_tall in strides of its
+/// linear_tile, and linear_stream when it packs, prefetch once per kPrefetchStride steps; linear_register_tiled in strides of its
 /// own.
 constexpr std::int64_t kPrefetchStride = 8;
 
-/// Strides of a whole block of columns that linear_tall prefetches.
-constexpr std::int64_t kTallStrides = 64;
+/// Strides of a whole block of columns that linear_register_tiled prefetches.
+constexpr std::int64_t kRegisterTiledStrides = 64;
 
 /// Lines that they prefetch while they compute: a column of 64-byte pieces down the rows of a block, then the next.
 /// Rows of 64 bytes make one stretch of memory of it.
@@ -139,11 +139,11 @@ struct LinearStreamArgs {
 /// One block of columns of a panel, as it lies in memory, against more rows of x than linear_stream takes.
 struct LinearTallArgs {
   const float* x = nullptr;  ///< [steps, rows, 4], from PackRowsArgs; stays in the first-level cache
-  std::int64_t rows = 0;     ///< up to tall_tile; more than stream_rows, with bf16_quad 8 more than 4
+  std::int64_t rows = 0;     ///< up to register_tiled_tile; more than stream_rows, with bf16_quad 8 more than 4
   WeightPiece piece = {};    ///< at most linear_panel rows and kLinearBlock columns
   /// sums.sums is [rows rounded up to 4, linear_panel] in an order of the kernel's own.
   LinearSums sums = {};
-  PrefetchBlock prefetch = {};  ///< kTallStrides of its strides
+  PrefetchBlock prefetch = {};  ///< kRegisterTiledStrides of its strides
 };
 
 /// One block of columns.
@@ -228,8 +228,8 @@ struct CpuKernels {
   int stream_rows = 0;
   int wide_stream_rows = 0;  ///< up to so many rows of x, linear_stream takes linear_panel rows of w instead
   int packing_rows = 0;      ///< up to so many, linear_stream packs in passing; 0 = it does not pay
-  int tall_tile = 0;         ///< most rows of x that linear_tall takes at once: better up to there; 0 = never
-  int tall_rows = 0;         ///< up to so many rows, it is better with bfloat16 weights, in several tiles
+  int register_tiled_tile = 0;         ///< most rows of x that linear_register_tiled takes at once: better up to there; 0 = never
+  int register_tiled_rows = 0;         ///< up to so many rows, it is better with bfloat16 weights, in several tiles
   int bf16_quad = 0;         ///< elements of a quad of bfloat16: 4, widened to float32, or 8, as they are
 
   void (*pack_rows)(const PackRowsArgs& args);
@@ -237,7 +237,7 @@ struct CpuKernels {
   void (*pack_weights)(const WeightPiece& piece, float* dst);
   void (*linear_tile)(const LinearTileArgs& args);
   void (*linear_stream)(const LinearStreamArgs& args);
-  void (*linear_tall)(const LinearTallArgs& args);
+  void (*linear_register_tiled)(const LinearTallArgs& args);
 
   void (*pack)(const PackArgs& args);
   void (*gemm_tile)(const GemmTileArgs& args);

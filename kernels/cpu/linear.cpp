@@ -17,7 +17,7 @@ namespace {
 /// columns), while the next panel is fetched: it meets the register tiles of x one after the other. With many, a block
 /// is packed into scratch that stays in the cache (where it pays, in passing: while the first rows of x are
 /// multiplied), and meets all rows of x of the task before it is overwritten.
-enum class Way { stream, tall, packed };
+enum class Strategy { stream, register_tiled, packed };
 
 struct Tasks {
   std::int64_t tiles = 0;   ///< register tiles of x in a task: their part of a block stays in the second-level cache
@@ -27,8 +27,8 @@ struct Tasks {
   std::int64_t panels_at_once = 0;  ///< panels whose sums are kept at once, so that x is read once per block for all
 };
 
-/// linear_tall keeps sums of a multiple of this many rows.
-constexpr std::int64_t kTallUnit = 4;
+/// linear_register_tiled keeps sums of a multiple of this many rows.
+constexpr std::int64_t kRegisterTiledUnit = 4;
 
 /// Up to this many rows all of x stays in the cache: one panel after the other keeps reads of the weights together.
 constexpr std::int64_t kFewRows = 56;
@@ -46,7 +46,7 @@ class Linear {
       : kernels_(kernels),
         threads_(threads),
         p_(p),
-        way_(choose_way(kernels, p)),
+        strategy_(choose_strategy(kernels, p)),
         tiles_(choose_tiles()),
         padded_in_(ceil_div(p.in, kLinearPadding) * kLinearPadding),
         has_scales_(p.weights.front().scales != nullptr) {
@@ -63,7 +63,7 @@ class Linear {
     const std::int64_t x_floats = p_.num_tokens * padded_in_;
     const std::int64_t packed_floats = kLinearBlock * kernels_.linear_panel;
     const std::int64_t rows = tiles_.most_rows();
-    const std::int64_t tile_rows = way_ == Way::tall ? ceil_div(rows, kTallUnit) * kTallUnit : rows;
+    const std::int64_t tile_rows = strategy_ == Strategy::register_tiled ? ceil_div(rows, kRegisterTiledUnit) * kRegisterTiledUnit : rows;
     const std::int64_t sums_floats = tasks_.panels_at_once * tasks_.tiles * tile_rows * kernels_.linear_panel;
     const int num_threads = threads_.num_threads();
     const std::int64_t scales_floats =
@@ -98,8 +98,8 @@ class Linear {
  private:
   struct Workspace {
     float* packed = nullptr;  ///< [steps of kLinearBlock, 4 * linear_panel]
-    /// [panels_at_once, rows of the task's tiles, linear_panel]; for linear_tall each tile has as many rows as the
-    /// largest, rounded up to kTallUnit.
+    /// [panels_at_once, rows of the task's tiles, linear_panel]; for linear_register_tiled each tile has as many rows as the
+    /// largest, rounded up to kRegisterTiledUnit.
     float* sums = nullptr;
     float* scales = nullptr;  ///< [blocks of columns, linear_panel] of 8-bit floats
   };
@@ -150,19 +150,19 @@ class Linear {
     }
   };
 
-  static Way choose_way(const CpuKernels& kernels, const LinearParams& p) {
-    if (p.num_tokens <= kernels.stream_rows) return Way::stream;
-    if (p.weights.front().scales != nullptr) return Way::packed;
+  static Strategy choose_strategy(const CpuKernels& kernels, const LinearParams& p) {
+    if (p.num_tokens <= kernels.stream_rows) return Strategy::stream;
+    if (p.weights.front().scales != nullptr) return Strategy::packed;
     const bool all_bf16 = std::all_of(p.weights.begin(), p.weights.end(),
                                       [](const WeightMatrix& weight) { return weight.dtype == DType::bf16; });
     // Several tiles of x would each widen the weights.
-    const std::int64_t most_rows = all_bf16 ? kernels.tall_rows : kernels.tall_tile;
-    return p.num_tokens <= most_rows ? Way::tall : Way::packed;
+    const std::int64_t most_rows = all_bf16 ? kernels.register_tiled_rows : kernels.register_tiled_tile;
+    return p.num_tokens <= most_rows ? Strategy::register_tiled : Strategy::packed;
   }
 
   RowTiles choose_tiles() const {
-    if (way_ == Way::stream) return {p_.num_tokens, p_.num_tokens};
-    if (way_ == Way::tall) return {p_.num_tokens, kernels_.tall_tile, kTallUnit};
+    if (strategy_ == Strategy::stream) return {p_.num_tokens, p_.num_tokens};
+    if (strategy_ == Strategy::register_tiled) return {p_.num_tokens, kernels_.register_tiled_tile, kRegisterTiledUnit};
     if (p_.num_tokens > kFewRows || kernels_.packing_rows == 0) return {p_.num_tokens, kernels_.linear_rows};
     return {p_.num_tokens, kernels_.packing_rows};
   }
@@ -179,7 +179,7 @@ class Linear {
     constexpr std::int64_t kSmaller = 4;
     tasks_.large_chunks = row_blocks > 1 ? num_panels_ / tasks_.panels : num_panels_ * 3 / 4 / tasks_.panels;
     tasks_.small_panels = row_blocks > 1 ? tasks_.panels : ceil_div(tasks_.panels, kSmaller);
-    tasks_.panels_at_once = way_ == Way::tall || p_.num_tokens <= kFewRows
+    tasks_.panels_at_once = strategy_ == Strategy::register_tiled || p_.num_tokens <= kFewRows
                                 ? 1
                                 : std::min<std::int64_t>(tasks_.panels, kColumnsAtOnce / kernels_.linear_panel);
   }
@@ -258,14 +258,14 @@ class Linear {
 
   void multiply_panels(const Tiles& tiles, std::int64_t first_panel, std::int64_t end_panel,
                        const Workspace& work) const {
-    if (way_ == Way::stream) {
+    if (strategy_ == Strategy::stream) {
       for (std::int64_t index = first_panel; index < end_panel; ++index) {
         const Panel panel = panel_at(index);
         stream_panel(panel, work, scales_of(panel, 0, p_.in, work));
       }
       return;
     }
-    if (way_ == Way::tall) return multiply_tall(tiles, first_panel, end_panel, work);
+    if (strategy_ == Strategy::register_tiled) return multiply_register_tiled(tiles, first_panel, end_panel, work);
     for (std::int64_t panel = first_panel; panel < end_panel; panel += tasks_.panels_at_once) {
       multiply_packed(tiles, panel, std::min(end_panel, panel + tasks_.panels_at_once), work);
     }
@@ -289,9 +289,9 @@ class Linear {
 
   /// Panel by panel, of which the next one, one stretch of memory, is prefetched meanwhile. Block by block, so that
   /// what a register tile of x has of a block stays in the first-level cache.
-  void multiply_tall(const Tiles& tiles, std::int64_t first_panel, std::int64_t end_panel,
+  void multiply_register_tiled(const Tiles& tiles, std::int64_t first_panel, std::int64_t end_panel,
                      const Workspace& work) const {
-    const std::int64_t tile_sums = ceil_div(tiles_.most_rows(), kTallUnit) * kTallUnit * kernels_.linear_panel;
+    const std::int64_t tile_sums = ceil_div(tiles_.most_rows(), kRegisterTiledUnit) * kRegisterTiledUnit * kernels_.linear_panel;
     const std::int64_t calls = ceil_div(p_.in, kLinearBlock) * (tiles.end - tiles.first);
     for (std::int64_t index = first_panel; index < end_panel; ++index) {
       const Panel panel = panel_at(index);
@@ -300,7 +300,7 @@ class Linear {
         float* sums = work.sums;
         for (std::int64_t tile = tiles.first; tile < tiles.end; ++tile, ++call, sums += tile_sums) {
           const std::int64_t count = std::min(kLinearBlock, p_.in - k);
-          kernels_.linear_tall({.x = packed_x(panel.dtype, tile, k),
+          kernels_.linear_register_tiled({.x = packed_x(panel.dtype, tile, k),
                                 .rows = tiles_.rows(tile),
                                 .piece = piece_of(panel, k, count),
                                 .sums = sums_of(sums, k, count, panel, tiles_.first_row(tile)),
@@ -310,13 +310,13 @@ class Linear {
     }
   }
 
-  /// The lines of a panel that the given one of `calls` calls of linear_tall prefetches, one behind the other.
+  /// The lines of a panel that the given one of `calls` calls of linear_register_tiled prefetches, one behind the other.
   PrefetchBlock share_of_panel(std::int64_t index, std::int64_t call, std::int64_t calls) const {
     if (index >= num_panels_) return {};
     const Panel panel = panel_at(index);
     const std::int64_t lines = ceil_div(panel.rows * panel.row_bytes, kLine);
-    const std::int64_t lines_per_stride = ceil_div(lines, calls * kTallStrides);
-    const std::int64_t first_line = call * kTallStrides * lines_per_stride;
+    const std::int64_t lines_per_stride = ceil_div(lines, calls * kRegisterTiledStrides);
+    const std::int64_t first_line = call * kRegisterTiledStrides * lines_per_stride;
     if (first_line >= lines) return {};
     return {.first = panel.data + first_line * kLine,
             .column_end = panel.data + panel.rows * panel.row_bytes,
@@ -440,7 +440,7 @@ class Linear {
   const CpuKernels& kernels_;
   ThreadPool& threads_;
   const LinearParams& p_;
-  Way way_;
+  Strategy strategy_;
   RowTiles tiles_;
   std::int64_t padded_in_;
   bool has_scales_;

@@ -15,7 +15,7 @@ namespace pagoda::kernels {
 namespace {
 
 constexpr std::int64_t kMinGroup = 16;
-constexpr std::int64_t kMaxColumns = std::max(kFactoredColumns, kMaxGroupSize);  ///< that share a scale in float16
+constexpr std::int64_t kMaxColumns = std::max(kTwoLevelColumns, kMaxGroupSize);  ///< that share a scale in float16
 
 /// The grids of a group of a panel: a weight is scale * integer + min, as they will be stored. A scale of 0: all
 /// integers are 0.
@@ -25,7 +25,7 @@ struct Grids {
 };
 
 /// Groups that share scales in float16.
-using SharedGrids = std::array<Grids, kFactoredColumns / kMinGroup>;
+using SharedGrids = std::array<Grids, kTwoLevelColumns / kMinGroup>;
 
 /// q[k] = zero_point + the integer nearest to weight k, of those from `lowest` to `highest`.
 void integers_of(const float* w, std::int64_t count, float scale, float min, float lowest, float highest,
@@ -124,13 +124,13 @@ class WeightQuantizer {
     return std::ranges::all_of(grids.scales, finite) && std::ranges::all_of(grids.mins, finite);
   }
 
-  /// Writes scales and minimums from `place` on; of a factored format they are what the grids share, and the grids
+  /// Writes scales and minimums from `place` on; of a format with two-level scales they are what the grids share, and the grids
   /// become what these and their factors give.
   void store(std::span<Grids> grids, std::int64_t place, std::int64_t first, const PanelPlace& to) const {
     const auto store_row = [&](std::array<float, kQuantizedPanel> Grids::*of, std::int64_t r, Float16& stored,
                                std::int64_t kind) {
       const auto row = static_cast<std::size_t>(r);
-      if (!p_.format.factored) {
+      if (!p_.format.two_level_scales) {
         stored = to_f16((grids[0].*of)[row]);
         return;
       }

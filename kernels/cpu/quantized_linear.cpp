@@ -16,7 +16,7 @@ namespace {
 constexpr std::int64_t kBlockColumns = 512;
 /// Where there is one tile, nothing needs to stay there, and longer blocks are fewer calls.
 constexpr std::int64_t kOneTileBlockColumns = 2048;
-static_assert(kBlockColumns % kFactoredColumns == 0 && kOneTileBlockColumns % kFactoredColumns == 0);
+static_assert(kBlockColumns % kTwoLevelColumns == 0 && kOneTileBlockColumns % kTwoLevelColumns == 0);
 /// Rows of x in a task: their block stays in the second-level cache.
 constexpr std::int64_t kMaxRows = 512;
 constexpr std::int64_t kTasksPerThread = 4;
@@ -146,7 +146,7 @@ class QuantizedLinear {
   }
 
   const std::int8_t* factors_of(const Band& band, std::int64_t group) const {
-    if (!format_.factored) return nullptr;
+    if (!format_.two_level_scales) return nullptr;
     return band.weight->factors + band.first_panel * band.weight->panel_factors() +
            group * band.weight->group_factors();
   }

@@ -317,7 +317,7 @@ struct RunningSoftmax {
   }
 
   /// Scores become powers relative to the highest score so far, to which the sums are moved, times `shrink`.
-  __device__ __forceinline__ void soften(float power_factor, float shrink, Scores& scores) {
+  __device__ __forceinline__ void softmax(float power_factor, float shrink, Scores& scores) {
     float factors[kRowTiles][2];
     bool moved = shrink != 1.0F;
 #pragma unroll
@@ -369,10 +369,10 @@ struct RunningSoftmax {
       const float inverse = higher > 0.0F ? __int_as_float(0x7F000000 - __float_as_int(higher)) : 0.0F;
       const float shrink = higher == unit ? 1.0F : unit * inverse;
       unit = higher;
-      soften(power_factor, shrink, scores);
+      softmax(power_factor, shrink, scores);
       scale_columns(value_scales, inverse, lane, scores);
     } else {
-      soften(power_factor, 1.0F, scores);
+      softmax(power_factor, 1.0F, scores);
     }
   }
 

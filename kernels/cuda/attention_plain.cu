@@ -121,7 +121,7 @@ class PlainAttention {
 #pragma unroll
     for (int i = 0; i < kRowsOfWarp; ++i) {
       const int r = warp_ + i * kPlainWarps;
-      if (r < tile_.num_packed) soften(r, score(r, first_token + lane_, dots[i]));
+      if (r < tile_.num_packed) softmax(r, score(r, first_token + lane_, dots[i]));
     }
     __syncthreads();
     add_values();
@@ -168,7 +168,7 @@ class PlainAttention {
   }
 
   /// A warp's scores of one row become powers relative to the highest score so far, to which the sums are moved.
-  __device__ void soften(int r, float score) {
+  __device__ void softmax(int r, float score) {
     const SoftmaxState state = memory_.states[r];
     const float highest = fmaxf(state.highest, warp_max(score));
     const float base = finite_highest(highest);

@@ -47,7 +47,7 @@ __device__ __forceinline__ uint2 eight_integers(const std::uint32_t* row, int pi
 }
 
 // Panels of integers -> [rows, in]. Block (panel, piece of its columns): read as they lie, written row by row.
-template <Coding coding, bool kFactored>
+template <Coding coding, bool kTwoLevel>
 __global__ __launch_bounds__(kThreads) void dequantize_kernel(const DequantizeArgs args) {
   constexpr int kPitch = kPanelRows + 1;
   constexpr int kWords = kTileWords<coding>;
@@ -74,7 +74,7 @@ __global__ __launch_bounds__(kThreads) void dequantize_kernel(const DequantizeAr
     const int to_row = panel * kPanelRows + row;
     if (to_row >= args.rows || column >= args.in) continue;
     const uint2 quads = eight_integers<coding>(tile + row, kPitch, store, args.table);
-    const float2 grid = args.grids.grid<kFactored>(first_scale, first_factor, column, row);
+    const float2 grid = args.grids.grid<kTwoLevel>(first_scale, first_factor, column, row);
     float values[kStore];
 #pragma unroll
     for (int k = 0; k < kStore; ++k) {
@@ -90,13 +90,13 @@ __global__ __launch_bounds__(kThreads) void dequantize_kernel(const DequantizeAr
 }
 
 template <Coding coding>
-Status launch_dequantize(cudaStream_t stream, const DequantizeArgs& args, bool factored) {
+Status launch_dequantize(cudaStream_t stream, const DequantizeArgs& args, bool two_level_scales) {
   constexpr std::int64_t kColumns = std::int64_t{kTileStores<coding>} * kStore;
   const dim3 grid(static_cast<unsigned>(ceil_divide(args.rows, kPanelRows)),
                   static_cast<unsigned>(ceil_divide<std::int64_t>(args.in, kColumns)));
   auto* kernel = dequantize_kernel<coding, false>;
-  if constexpr (kMayBeFactored<coding>) {
-    if (factored) kernel = dequantize_kernel<coding, true>;
+  if constexpr (kMayBeTwoLevel<coding>) {
+    if (two_level_scales) kernel = dequantize_kernel<coding, true>;
   }
   return launch(Start::early, "dequantize", kernel, grid, dim3(kThreads), 0, stream, args);
 }
@@ -117,7 +117,7 @@ Status dequantize(cudaStream_t stream, const QuantizedMatrix& w, std::int64_t fi
   args.table = words_of(format.codebook);
   args.to = static_cast<__nv_bfloat16*>(to);
   return with_coding(format,
-                     [&](auto coding) { return launch_dequantize<coding.value>(stream, args, format.factored); });
+                     [&](auto coding) { return launch_dequantize<coding.value>(stream, args, format.two_level_scales); });
 }
 
 // x -> rotated, as bfloat16; count is a multiple of kRotationBlock.

@@ -21,7 +21,7 @@ struct PlainTable {
   }
 };
 
-template <Coding coding, bool kFactored>
+template <Coding coding, bool kTwoLevel>
 struct QuantizedTable {
   const std::uint32_t* data = nullptr;
   GridMemory grids;
@@ -45,7 +45,7 @@ struct QuantizedTable {
     const std::uint32_t high = kHighBits<coding> == 0 ? 0U : data[first + (kBlockWords<coding> - 1) * kPanelRows];
     const std::uint32_t bytes = one_quad<coding>(low, high, in_block, codebook);
     const float2 grid =
-        grids.grid<kFactored>(panel * panel_scales, panel * panel_factors, static_cast<int>(quad) * kQuad, place);
+        grids.grid<kTwoLevel>(panel * panel_scales, panel * panel_factors, static_cast<int>(quad) * kQuad, place);
     const auto weight = [&](int i) { return fmaf(byte_of<coding>(bytes, i, zero_point), grid.x, grid.y); };
     return make_float4(weight(0), weight(1), weight(2), weight(3));
   }
@@ -79,10 +79,10 @@ Status embed(cudaStream_t stream, const EmbeddingParams& p, const Table& table, 
   });
 }
 
-template <Coding coding, bool kFactored>
+template <Coding coding, bool kTwoLevel>
 Status embed_quantized(cudaStream_t stream, const EmbeddingParams& p) {
   const QuantizedMatrix& w = p.quantized;
-  QuantizedTable<coding, kFactored> table;
+  QuantizedTable<coding, kTwoLevel> table;
   table.data = reinterpret_cast<const std::uint32_t*>(w.data);
   table.grids = grids_of(w, 0);
   table.vocab = w.rows;
@@ -100,8 +100,8 @@ Status embed_quantized(cudaStream_t stream, const EmbeddingParams& p) {
 Status cuda_embedding(cudaStream_t stream, const EmbeddingParams& p) {
   if (p.quantized.data != nullptr) {
     return with_coding(p.quantized.format, [&](auto coding) {
-      if constexpr (kMayBeFactored<coding.value>) {
-        if (p.quantized.format.factored) return embed_quantized<coding.value, true>(stream, p);
+      if constexpr (kMayBeTwoLevel<coding.value>) {
+        if (p.quantized.format.two_level_scales) return embed_quantized<coding.value, true>(stream, p);
       }
       return embed_quantized<coding.value, false>(stream, p);
     });

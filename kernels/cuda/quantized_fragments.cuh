@@ -52,14 +52,14 @@ struct BatchShape {
   static constexpr Coding kCoding = coding;
   static constexpr int kSteps = kNumSteps;
   static constexpr bool kHasMins = kAsymmetric;
-  static constexpr bool kFactored = kTwoLevels;
+  static constexpr bool kTwoLevel = kTwoLevels;
   static constexpr int kColumns = kSteps * kStepColumns;
   static constexpr int kLoads = kBitsOf<coding> == 4 ? 1 : 2;  ///< of each step
   static constexpr int kPieces = kGrouping == Grouping::by_halves ? 2 : 1;
   static constexpr int kFlushes = kGrouping == Grouping::by_fours ? kSteps / 4 : kSteps * kPieces;
-  static constexpr int kScales = kFactored ? 1 : kFlushes;
+  static constexpr int kScales = kTwoLevel ? 1 : kFlushes;
   static_assert(kGrouping != Grouping::by_fours || kSteps % 4 == 0);
-  static_assert(!kFactored || kFactoredColumns % kColumns == 0, "one scale is of the whole batch");
+  static_assert(!kTwoLevel || kTwoLevelColumns % kColumns == 0, "one scale is of the whole batch");
 
   /// The group of flush f of the batch that begins at column `first`.
   __device__ static int group_of(int first, int f, Groups groups) {
@@ -89,8 +89,8 @@ struct PanelBatch {
   uint2 words[Shape::kSteps][Shape::kLoads];
   std::uint32_t scales[Shape::kScales];  ///< two float16: of rows 2g and 2g + 1
   Words<Shape::kHasMins ? Shape::kScales : 0> mins;
-  Words<Shape::kFactored ? Shape::kFlushes : 0> factors;  ///< two signed bytes: likewise
-  Words<Shape::kFactored && Shape::kHasMins ? Shape::kFlushes : 0> min_factors;
+  Words<Shape::kTwoLevel ? Shape::kFlushes : 0> factors;  ///< two signed bytes: likewise
+  Words<Shape::kTwoLevel && Shape::kHasMins ? Shape::kFlushes : 0> min_factors;
 };
 
 /// Where a panel begins.
@@ -98,7 +98,7 @@ struct PanelMemory {
   const std::uint8_t* data = nullptr;
   const __half* scales = nullptr;
   const __half* mins = nullptr;          ///< when the shape has minimums
-  const std::int8_t* factors = nullptr;  ///< when it is factored
+  const std::int8_t* factors = nullptr;  ///< when it is two_level_scales
 };
 
 /// Which word of a row holds the lowest 4 bits of the eight columns from `column` on (load 0), and which what is above
@@ -128,8 +128,8 @@ __device__ __forceinline__ PanelBatch<Shape> load_panel(const PanelMemory& panel
       batch.words[s][i] = load_once(reinterpret_cast<const uint2*>(panel.data + word * 4), column < padded_columns);
     }
   }
-  if constexpr (Shape::kFactored) {
-    const int place = first / static_cast<int>(kFactoredColumns);
+  if constexpr (Shape::kTwoLevel) {
+    const int place = first / static_cast<int>(kTwoLevelColumns);
     const std::int64_t at = static_cast<std::int64_t>(place) * kPanelRows + 2 * g;
     const bool valid = first < padded_columns;
     batch.scales[0] = load_word(reinterpret_cast<const std::uint32_t*>(panel.scales + at), valid);
@@ -141,7 +141,7 @@ __device__ __forceinline__ PanelBatch<Shape> load_panel(const PanelMemory& panel
   for (int f = 0; f < Shape::kFlushes; ++f) {
     const int group = Shape::group_of(first, f, groups);
     const bool valid = group < groups.count;
-    if constexpr (Shape::kFactored) {
+    if constexpr (Shape::kTwoLevel) {
       constexpr int kKinds = Shape::kHasMins ? 2 : 1;
       const std::int8_t* factors = panel.factors + static_cast<std::int64_t>(group) * (kKinds * kPanelRows) + 2 * g;
       batch.factors.words[f] = load_half_word(reinterpret_cast<const std::uint16_t*>(factors), valid);
@@ -163,7 +163,7 @@ __device__ __forceinline__ PanelBatch<Shape> load_panel(const PanelMemory& panel
 /// The scales of rows 2g and 2g + 1 for flush f of a batch.
 template <class Shape>
 __device__ __forceinline__ float2 scales_of(const PanelBatch<Shape>& batch, int f) {
-  if constexpr (Shape::kFactored) {
+  if constexpr (Shape::kTwoLevel) {
     const float2 scales = two_floats<__half>(batch.scales[0]);
     const float2 factors = two_signed_bytes(batch.factors.words[f]);
     return {scales.x * factors.x, scales.y * factors.y};
@@ -175,7 +175,7 @@ __device__ __forceinline__ float2 scales_of(const PanelBatch<Shape>& batch, int 
 /// Their minimums.
 template <class Shape>
 __device__ __forceinline__ float2 mins_of(const PanelBatch<Shape>& batch, int f) {
-  if constexpr (Shape::kFactored) {
+  if constexpr (Shape::kTwoLevel) {
     const float2 mins = two_floats<__half>(batch.mins.words[0]);
     const float2 factors = two_signed_bytes(batch.min_factors.words[f]);
     return {mins.x * factors.x, mins.y * factors.y};
@@ -186,11 +186,11 @@ __device__ __forceinline__ float2 mins_of(const PanelBatch<Shape>& batch, int f)
 
 /// The middle of the stored integers: what symmetric formats have for zero_point. Places have their values.
 template <Coding coding>
-constexpr float kMiddle = coding == Coding::places ? 0.0F : static_cast<float>(1 << (kBitsOf<coding> - 1));
+constexpr float kMiddle = coding == Coding::codebook ? 0.0F : static_cast<float>(1 << (kBitsOf<coding> - 1));
 
 /// What the integers of a fragment are multiplied by on top of q - kMiddle.
 template <Coding coding>
-constexpr float kFragmentFactor = coding == Coding::places ? 1.0F : static_cast<float>(1 << (8 - kBitsOf<coding>));
+constexpr float kFragmentFactor = coding == Coding::codebook ? 1.0F : static_cast<float>(1 << (8 - kBitsOf<coding>));
 
 /// The fragment of a step: signed bytes (q - kMiddle) * kFragmentFactor, of places the values.
 template <Coding coding, int kLoads>
@@ -211,7 +211,7 @@ __device__ __forceinline__ void fragment_of(const uint2 (&words)[kLoads], int t,
     a[1] = (first.y << 4 & kUpperHalves) ^ kSigns;
     a[2] = (first.x & kUpperHalves) ^ kSigns;
     a[3] = (first.y & kUpperHalves) ^ kSigns;
-  } else if constexpr (coding == Coding::places) {
+  } else if constexpr (coding == Coding::codebook) {
     const uint2 of_row = values_at(first.x, table);
     const uint2 of_next_row = values_at(first.y, table);
     a[0] = of_row.x;

@@ -94,8 +94,8 @@ Multiplier multiplier_of(const QuantizedFormat& format) {
       return {multiply_int5, kFragmentFactor<Coding::int5>};
     case Coding::int6:
       return {multiply_int6, kFragmentFactor<Coding::int6>};
-    case Coding::places:
-      return {multiply_places, kFragmentFactor<Coding::places>};
+    case Coding::codebook:
+      return {multiply_codebook, kFragmentFactor<Coding::codebook>};
     case Coding::int8:
       break;
   }

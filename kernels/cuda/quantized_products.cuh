@@ -15,7 +15,7 @@ struct QuantizedPart {
   const std::uint8_t* data = nullptr;
   const __half* scales = nullptr;
   const __half* mins = nullptr;          ///< null = symmetric
-  const std::int8_t* factors = nullptr;  ///< of factored weights
+  const std::int8_t* factors = nullptr;  ///< of weights with two-level scales
   const void* bias = nullptr;
   int rows = 0;
   int panels = 0;
@@ -54,13 +54,13 @@ __device__ inline int part_of_block(const QuantizedArgs& args, int block) {
 template <class Shape>
 __device__ PanelMemory panel_of(const QuantizedArgs& args, const QuantizedPart& part, std::int64_t index) {
   constexpr int kKinds = Shape::kHasMins ? 2 : 1;
-  constexpr int kScaleColumns = static_cast<int>(kFactoredColumns);
-  const int scales = Shape::kFactored ? ceil_divide(args.padded_columns, kScaleColumns) : args.groups.count;
+  constexpr int kScaleColumns = static_cast<int>(kTwoLevelColumns);
+  const int scales = Shape::kTwoLevel ? ceil_divide(args.padded_columns, kScaleColumns) : args.groups.count;
   const std::int64_t first_scale = index * kPanelRows * scales;
   const std::int64_t first_factor = index * kKinds * kPanelRows * args.groups.count;
   return {part.data + index * (kPanelRows * std::int64_t{args.padded_columns} * kBitsOf<Shape::kCoding> / 8),
           part.scales + first_scale, part.mins == nullptr ? nullptr : part.mins + first_scale,
-          Shape::kFactored ? part.factors + first_factor : nullptr};
+          Shape::kTwoLevel ? part.factors + first_factor : nullptr};
 }
 
 __device__ inline float bias_of(const QuantizedArgs& args, const QuantizedPart& part, int row) {
@@ -85,15 +85,15 @@ constexpr int resident_blocks(Grouping grouping) {
 
 /// Steps of a batch: as many as the registers hold.
 template <Coding coding>
-constexpr int stream_steps(Grouping grouping, bool factored) {
-  return kBitsOf<coding> > 4 || (factored && grouping == Grouping::by_halves) ? 4 : 8;
+constexpr int stream_steps(Grouping grouping, bool two_level_scales) {
+  return kBitsOf<coding> > 4 || (two_level_scales && grouping == Grouping::by_halves) ? 4 : 8;
 }
 
 // Block b: one panel of its part, all tokens.
-template <Coding coding, Grouping kGrouping, bool kAsymmetric, bool kFactored, int kTiles>
+template <Coding coding, Grouping kGrouping, bool kAsymmetric, bool kTwoLevel, int kTiles>
 __global__ __launch_bounds__(kStreamWarps * 32, resident_blocks(kGrouping)) void stream_panels_kernel(
     const __grid_constant__ QuantizedArgs args) {
-  using Shape = BatchShape<coding, kGrouping, stream_steps<coding>(kGrouping, kFactored), kAsymmetric, kFactored>;
+  using Shape = BatchShape<coding, kGrouping, stream_steps<coding>(kGrouping, kTwoLevel), kAsymmetric, kTwoLevel>;
   constexpr int kEight = static_cast<int>(kTokenTile);
   constexpr int kTokens = kTiles * kEight;
   __shared__ float partial[kStreamWarps][kTokens][kPanelRows];
@@ -179,9 +179,9 @@ __device__ inline void stage_x(const QuantizedArgs& args, int first_token, int f
 }
 
 // Block (m, b): 8 (or 4) panels of a part, 128 tokens. Warps: 4 by 2, each 2 (or 1) panels by 64 tokens.
-template <Coding coding, Grouping kGrouping, bool kAsymmetric, bool kFactored>
+template <Coding coding, Grouping kGrouping, bool kAsymmetric, bool kTwoLevel>
 __global__ __launch_bounds__(kTileThreads, 1) void multiply_tiles_kernel(const __grid_constant__ QuantizedArgs args) {
-  using Shape = BatchShape<coding, kGrouping, kTileSteps, kAsymmetric, kFactored>;
+  using Shape = BatchShape<coding, kGrouping, kTileSteps, kAsymmetric, kTwoLevel>;
   __shared__ __align__(16) std::int8_t staged[2][kTileTokens * kSharedStride];
   constexpr int kWarpPanels = panels_of_warp<coding>(kGrouping, kAsymmetric);
   constexpr int kEight = static_cast<int>(kTokenTile);
@@ -292,44 +292,44 @@ inline QuantizedArgs args_for(const QuantizedProduct& product, int panels_per_bl
   return args;
 }
 
-template <Coding coding, Grouping kGrouping, bool kAsymmetric, bool kFactored>
+template <Coding coding, Grouping kGrouping, bool kAsymmetric, bool kTwoLevel>
 Status multiply(cudaStream_t stream, const QuantizedProduct& product) {
   // Fixed for all tokens of an op, so that each is summed up in one way.
   const std::int64_t tokens = product.params.num_tokens;
   if (tokens <= kMaxStreamedRows) {
     const QuantizedArgs args = args_for(product, 1);
     const dim3 grid(static_cast<unsigned>(args.num_blocks));
-    const auto kernel = tokens <= kTokenTile ? stream_panels_kernel<coding, kGrouping, kAsymmetric, kFactored, 1>
-                                             : stream_panels_kernel<coding, kGrouping, kAsymmetric, kFactored, 2>;
+    const auto kernel = tokens <= kTokenTile ? stream_panels_kernel<coding, kGrouping, kAsymmetric, kTwoLevel, 1>
+                                             : stream_panels_kernel<coding, kGrouping, kAsymmetric, kTwoLevel, 2>;
     return launch(Start::early, "stream_panels", kernel, grid, dim3(kStreamWarps * 32), 0, stream, args);
   }
   const QuantizedArgs args = args_for(product, kTileRowWarps * panels_of_warp<coding>(kGrouping, kAsymmetric));
   const dim3 grid(static_cast<unsigned>(ceil_divide<std::int64_t>(product.count, kTileTokens)),
                   static_cast<unsigned>(args.num_blocks));
-  return launch("multiply_tiles", multiply_tiles_kernel<coding, kGrouping, kAsymmetric, kFactored>, grid,
+  return launch("multiply_tiles", multiply_tiles_kernel<coding, kGrouping, kAsymmetric, kTwoLevel>, grid,
                 dim3(kTileThreads), 0, stream, args);
 }
 
-template <Coding coding, bool kAsymmetric, bool kFactored>
+template <Coding coding, bool kAsymmetric, bool kTwoLevel>
 Status multiply_grouped(cudaStream_t stream, const QuantizedProduct& product) {
   const Grouping grouping = grouping_of(product.params.weights.front().format.group_size);
   // Groups of 128 columns have kernels of their own where they are usual.
-  if constexpr (!kFactored && (coding == Coding::int4 || coding == Coding::int8)) {
+  if constexpr (!kTwoLevel && (coding == Coding::int4 || coding == Coding::int8)) {
     if (grouping == Grouping::by_fours)
       return multiply<coding, Grouping::by_fours, kAsymmetric, false>(stream, product);
   }
   if constexpr (kBlockColumns<coding> < kStepColumns) {
     if (grouping == Grouping::by_halves) {
-      return multiply<coding, Grouping::by_halves, kAsymmetric, kFactored>(stream, product);
+      return multiply<coding, Grouping::by_halves, kAsymmetric, kTwoLevel>(stream, product);
     }
   }
-  return multiply<coding, Grouping::by_steps, kAsymmetric, kFactored>(stream, product);
+  return multiply<coding, Grouping::by_steps, kAsymmetric, kTwoLevel>(stream, product);
 }
 
 template <Coding coding, bool kAsymmetric>
 Status multiply_leveled(cudaStream_t stream, const QuantizedProduct& product) {
-  if constexpr (kMayBeFactored<coding>) {
-    if (product.params.weights.front().format.factored) {
+  if constexpr (kMayBeTwoLevel<coding>) {
+    if (product.params.weights.front().format.two_level_scales) {
       return multiply_grouped<coding, kAsymmetric, true>(stream, product);
     }
   }
@@ -339,7 +339,7 @@ Status multiply_leveled(cudaStream_t stream, const QuantizedProduct& product) {
 /// The product of weights whose integers are stored as `coding` says.
 template <Coding coding>
 Status multiply_coded(cudaStream_t stream, const QuantizedProduct& product) {
-  if constexpr (coding != Coding::places) {
+  if constexpr (coding != Coding::codebook) {
     if (product.params.weights.front().format.asymmetric) return multiply_leveled<coding, true>(stream, product);
   }
   return multiply_leveled<coding, false>(stream, product);

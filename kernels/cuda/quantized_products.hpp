@@ -24,6 +24,6 @@ Status multiply_int4(cudaStream_t stream, const QuantizedProduct& product);
 Status multiply_int5(cudaStream_t stream, const QuantizedProduct& product);
 Status multiply_int6(cudaStream_t stream, const QuantizedProduct& product);
 Status multiply_int8(cudaStream_t stream, const QuantizedProduct& product);
-Status multiply_places(cudaStream_t stream, const QuantizedProduct& product);
+Status multiply_codebook(cudaStream_t stream, const QuantizedProduct& product);
 
 }  // namespace pagoda::kernels::cuda

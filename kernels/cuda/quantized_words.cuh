@@ -17,11 +17,11 @@ enum class Coding : std::uint8_t {
   int5,
   int6,
   int8,
-  places,  ///< of 4 bits, in a codebook
+  codebook,  ///< indices of 4 bits
 };
 
 constexpr Coding coding_of(const QuantizedFormat& format) {
-  if (format.codebook != Codebook::none) return Coding::places;
+  if (format.codebook != Codebook::none) return Coding::codebook;
   return format.bits == 4   ? Coding::int4
          : format.bits == 5 ? Coding::int5
          : format.bits == 6 ? Coding::int6
@@ -35,7 +35,7 @@ constexpr int kBitsOf = coding == Coding::int8   ? 8
                                                  : 4;
 
 template <Coding coding>
-constexpr bool kMayBeFactored = coding != Coding::int8;
+constexpr bool kMayBeTwoLevel = coding != Coding::int8;
 
 /// Bits of an integer in the last word of its block, where the others hold the lowest 4.
 template <Coding coding>
@@ -73,11 +73,11 @@ constexpr CodebookWords words_of(Codebook codebook) {
   return table;
 }
 
-/// The values at eight places, as signed bytes: of the low halves of a word's bytes (x), and of their high halves (y).
-__device__ __forceinline__ uint2 values_at(std::uint32_t places, const CodebookWords& table) {
+/// The values at eight indices, as signed bytes: of the low halves of a word's bytes (x), and of their high halves (y).
+__device__ __forceinline__ uint2 values_at(std::uint32_t indices, const CodebookWords& table) {
   // A selector of 3 bits chooses among 8 values: so both halves of the table are asked, and the fourth bit chooses.
-  const std::uint32_t in_half = places & 0x77777777U;
-  const std::uint32_t half = 0x32103210U | (places >> 1 & 0x44444444U);
+  const std::uint32_t in_half = indices & 0x77777777U;
+  const std::uint32_t half = 0x32103210U | (indices >> 1 & 0x44444444U);
   const auto four = [&](int shift) {
     const std::uint32_t lower = __byte_perm(table.words[0], table.words[1], in_half >> shift);
     const std::uint32_t upper = __byte_perm(table.words[2], table.words[3], in_half >> shift);
@@ -88,13 +88,13 @@ __device__ __forceinline__ uint2 values_at(std::uint32_t places, const CodebookW
   return {__byte_perm(first, second, 0x6420U), __byte_perm(first, second, 0x7531U)};
 }
 
-/// Quads 2 `pair` and 2 `pair` + 1 of a block, a byte each: integers as they are stored, of places the values. `low` is
+/// Quads 2 `pair` and 2 `pair` + 1 of a block, a byte each: integers as they are stored, of indices the values. `low` is
 /// the word of their lowest 4 bits and `high` the block's last one; of 8 bits, the words of the quads.
 template <Coding coding>
 __device__ __forceinline__ uint2 two_quads(std::uint32_t low, std::uint32_t high, int pair,
                                            const CodebookWords& table) {
   constexpr std::uint32_t kBytes = 0x01010101U;
-  if constexpr (coding == Coding::places) return values_at(low, table);
+  if constexpr (coding == Coding::codebook) return values_at(low, table);
   if constexpr (coding == Coding::int8) return {low, high};
   uint2 quads{low & 0x0F * kBytes, low >> 4 & 0x0F * kBytes};
   if constexpr (kHighBits<coding> != 0) {
@@ -113,7 +113,7 @@ __device__ __forceinline__ std::uint32_t one_quad(std::uint32_t low, std::uint32
                                                   const CodebookWords& table) {
   constexpr std::uint32_t kBytes = 0x01010101U;
   if constexpr (coding == Coding::int8) return low;
-  if constexpr (coding == Coding::places) {
+  if constexpr (coding == Coding::codebook) {
     const uint2 both = values_at(low, table);
     return quad % 2 == 0 ? both.x : both.y;
   }
@@ -128,7 +128,7 @@ __device__ __forceinline__ std::uint32_t one_quad(std::uint32_t low, std::uint32
 template <Coding coding>
 __device__ __forceinline__ float byte_of(std::uint32_t quad, int i, int zero_point) {
   const std::uint32_t byte = quad >> 8 * i & 0xFFU;
-  if constexpr (coding == Coding::places) return static_cast<float>(static_cast<std::int8_t>(byte));
+  if constexpr (coding == Coding::codebook) return static_cast<float>(static_cast<std::int8_t>(byte));
   return static_cast<float>(static_cast<int>(byte) - zero_point);
 }
 
@@ -136,19 +136,19 @@ __device__ __forceinline__ float byte_of(std::uint32_t quad, int i, int zero_poi
 struct GridMemory {
   const __half* scales = nullptr;
   const __half* mins = nullptr;          ///< null = symmetric
-  const std::int8_t* factors = nullptr;  ///< of a factored format
+  const std::int8_t* factors = nullptr;  ///< of a format with two-level scales
   int group_size = 0;
 
   /// Of the group of `column` in row `row` of a panel that begins at scale `first_scale` and factor `first_factor`.
-  template <bool kFactored>
+  template <bool kTwoLevel>
   __device__ __forceinline__ float2 grid(std::int64_t first_scale, std::int64_t first_factor, int column,
                                          int row) const {
     const int group = column / group_size;
-    if constexpr (!kFactored) {
+    if constexpr (!kTwoLevel) {
       const std::int64_t at = first_scale + group * kPanelRows + row;
       return {to_float(scales[at]), mins == nullptr ? 0.0F : to_float(mins[at])};
     }
-    const std::int64_t at = first_scale + column / static_cast<int>(kFactoredColumns) * kPanelRows + row;
+    const std::int64_t at = first_scale + column / static_cast<int>(kTwoLevelColumns) * kPanelRows + row;
     const auto factor = [&](int place) { return static_cast<float>(factors[first_factor + place * kPanelRows + row]); };
     if (mins == nullptr) return {to_float(scales[at]) * factor(group), 0.0F};
     return {to_float(scales[at]) * factor(2 * group), to_float(mins[at]) * factor(2 * group + 1)};
@@ -160,7 +160,7 @@ inline GridMemory grids_of(const QuantizedMatrix& w, std::int64_t panel) {
   GridMemory grids;
   grids.scales = reinterpret_cast<const __half*>(w.scales) + panel * w.panel_scales();
   if (w.format.asymmetric) grids.mins = reinterpret_cast<const __half*>(w.mins) + panel * w.panel_scales();
-  if (w.format.factored) grids.factors = w.factors + panel * w.panel_factors();
+  if (w.format.two_level_scales) grids.factors = w.factors + panel * w.panel_factors();
   grids.group_size = static_cast<int>(w.format.group_size);
   return grids;
 }
@@ -175,8 +175,8 @@ auto with_coding(const QuantizedFormat& format, const F& f) {
       return f(std::integral_constant<Coding, Coding::int5>{});
     case Coding::int6:
       return f(std::integral_constant<Coding, Coding::int6>{});
-    case Coding::places:
-      return f(std::integral_constant<Coding, Coding::places>{});
+    case Coding::codebook:
+      return f(std::integral_constant<Coding, Coding::codebook>{});
     case Coding::int8:
       break;
   }

@@ -43,7 +43,7 @@ inline double load(const QuantizedMatrix& w, std::int64_t n, std::int64_t k) {
   const std::int64_t scale = panel * w.panel_scales() + k / w.scale_columns() * kQuantizedPanel + row;
   double of_scale = 1;
   double of_min = 1;
-  if (w.format.factored) {
+  if (w.format.two_level_scales) {
     const std::int8_t* factors = w.factors + panel * w.panel_factors() + k / w.format.group_size * w.group_factors();
     of_scale = factors[row];
     of_min = w.format.asymmetric ? factors[kQuantizedPanel + row] : 0;

@@ -51,8 +51,8 @@ struct CodebookRow {
     for (std::size_t g = 0; g < wanted.size(); g += groups_of_scale) {
       const auto end = wanted.begin() + static_cast<std::ptrdiff_t>(std::min(wanted.size(), g + groups_of_scale));
       const float most = *std::max_element(wanted.begin() + static_cast<std::ptrdiff_t>(g), end);
-      scales.push_back(to_f16(shape.format.factored ? most / 100 : most));
-      if (!shape.format.factored) continue;
+      scales.push_back(to_f16(shape.format.two_level_scales ? most / 100 : most));
+      if (!shape.format.two_level_scales) continue;
       for (auto scale = wanted.begin() + static_cast<std::ptrdiff_t>(g); scale != end; ++scale) {
         factors.push_back(static_cast<std::int8_t>(std::lround(*scale / to_float(scales.back()))));
       }
@@ -104,7 +104,7 @@ OwnedMatrix quantized(const OpRunner& runner, const TypedArray& weights, std::in
   matrix.data = allocate(matrix.view.data_bytes());
   matrix.scales = allocate(matrix.view.scale_bytes());
   if (format.asymmetric) matrix.mins = allocate(matrix.view.min_bytes());
-  if (format.factored) matrix.factors = allocate(matrix.view.factor_bytes());
+  if (format.two_level_scales) matrix.factors = allocate(matrix.view.factor_bytes());
   matrix.view.factors = matrix.factors.as<std::int8_t>();
   matrix.view.data = matrix.data.as<std::uint8_t>();
   matrix.view.scales = matrix.scales.as<Float16>();
@@ -158,7 +158,7 @@ double weight(const QuantizedMatrix& w, std::int64_t n, std::int64_t k) {
   const std::int64_t place = panel * w.panel_scales() + k / w.scale_columns() * kQuantizedPanel + row;
   double scale = to_float(w.scales[place]);
   double min = w.format.asymmetric ? to_float(w.mins[place]) : 0.0F;
-  if (w.format.factored) {
+  if (w.format.two_level_scales) {
     const std::int64_t kinds = w.format.asymmetric ? 2 : 1;
     const std::int8_t* factors =
         w.factors + (panel * w.groups() + k / w.format.group_size) * kinds * kQuantizedPanel + row;
@@ -308,7 +308,7 @@ constexpr QuantizedFormat kFormats[] = {kInt8Weights,
 std::string format_name(const QuantizedFormat& format) {
   return "int" + std::to_string(format.bits) + "_group" + std::to_string(format.group_size) +
          (format.asymmetric ? "_asymmetric" : "") + (format.rotated ? "_rotated" : "") +
-         (format.factored ? "_factored" : "") +
+         (format.two_level_scales ? "_factored" : "") +
          (format.codebook == Codebook::none ? "" : "_codebook" + std::to_string(static_cast<int>(format.codebook)));
 }
 
@@ -701,8 +701,8 @@ TEST(QuantizeWeights, AsymmetricGroupsAreNoWorseThanTheirRangeDividedEvenly) {
         const std::int64_t end = std::min(kColumns, k + format.group_size);
         const double error = squared_error(matrix.view, values, n, k, end);
         const double of_range = squared_error_of_range(values, n * kColumns + k, n * kColumns + end, format.bits);
-        // A factored format rounds scales and minimums to bytes, which is more of a step of 6 bits.
-        const double allowed = !format.factored ? 1.0001 : format.bits == 6 ? 2.2 : 1.3;
+        // A two_level_scales format rounds scales and minimums to bytes, which is more of a step of 6 bits.
+        const double allowed = !format.two_level_scales ? 1.0001 : format.bits == 6 ? 2.2 : 1.3;
         EXPECT_LE(error, of_range * allowed) << "row " << n << ", column " << k;
         all += error;
         all_of_range += of_range;

@@ -38,7 +38,7 @@ constexpr QuantizedFormat kPackFormats[] = {{8, 32},
 std::string name_of(const QuantizedFormat& format) {
   return "int" + std::to_string(format.bits) + " " + std::to_string(format.group_size) +
          (format.asymmetric ? " asymmetric" : "") + (format.codebook == Codebook::none ? "" : " codebook") +
-         (format.factored ? " factored" : "");
+         (format.two_level_scales ? " two_level_scales" : "");
 }
 
 /// Random rows, and the matrix that they are packed into.
@@ -64,7 +64,7 @@ struct Packed {
       for (auto& factor : *of) factor = static_cast<std::int8_t>(random());
     }
     const PanelPlace memory{data.data(), scales.data(), format.asymmetric ? mins.data() : nullptr,
-                            format.factored ? factors.data() : nullptr};
+                            format.two_level_scales ? factors.data() : nullptr};
     for (std::int64_t panel = 0; panel < matrix.panels(); ++panel) pack(panel, memory);
     matrix.data = data.data();
     matrix.scales = scales.data();
@@ -87,8 +87,8 @@ struct Packed {
     const auto group = static_cast<std::size_t>(n * matrix.groups() + k / matrix.format.group_size);
     const auto place = static_cast<std::size_t>(n * num_scales + k / matrix.scale_columns());
     const int integer = matrix.format.value_of(q[static_cast<std::size_t>(n * matrix.columns + k)]);
-    const double factor = matrix.format.factored ? row_factors[group] : 1;
-    const double min_factor = matrix.format.factored ? row_min_factors[group] : 1;
+    const double factor = matrix.format.two_level_scales ? row_factors[group] : 1;
+    const double min_factor = matrix.format.two_level_scales ? row_min_factors[group] : 1;
     return factor * double{to_float(row_scales[place])} * integer +
            (matrix.format.asymmetric ? min_factor * double{to_float(row_mins[place])} : 0.0);
   }

@@ -88,7 +88,7 @@ struct RandomTable {
     view.scales = scales.data();
     if (format.asymmetric) view.mins = mins.data();
     for (std::int64_t i = 0; i < view.factor_bytes(); ++i) factors.push_back(static_cast<std::int8_t>(random()));
-    if (format.factored) view.factors = factors.data();
+    if (format.two_level_scales) view.factors = factors.data();
   }
 
   struct alignas(64) Line {
@@ -131,7 +131,7 @@ TEST_P(RowOpsTest, EmbeddingTakesRowsOfQuantizedTables) {
     for (const std::int64_t hidden : kOddWidths) {
       SCOPED_TRACE(testing::Message() << format.bits << " bits, groups of " << format.group_size << " of " << hidden
                                       << (format.asymmetric ? ", asymmetric" : "")
-                                      << (format.factored ? ", factored" : "") << ", codebook "
+                                      << (format.two_level_scales ? ", two_level_scales" : "") << ", codebook "
                                       << static_cast<int>(format.codebook));
       const RandomTable table(37, hidden, format);
       const std::vector<float> before = random_floats(std::ssize(ids) * hidden, 8);

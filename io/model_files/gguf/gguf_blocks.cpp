@@ -53,7 +53,7 @@ float float_at(const std::uint8_t* block, int offset) {
 struct Grids {
   float scale = 0;
   float min = 0;
-  std::array<std::int8_t, kMaxGroups> factors;      ///< per group, of a factored format
+  std::array<std::int8_t, kMaxGroups> factors;      ///< per group, of a format with two-level scales
   std::array<std::int8_t, kMaxGroups> min_factors;  ///< likewise
 };
 
@@ -151,9 +151,9 @@ constexpr GgmlTypeInfo blocks(const char* name, int elements, int bytes, kernels
 
 constexpr kernels::QuantizedFormat kIq4{.bits = 4, .group_size = 32, .codebook = kernels::Codebook::iq4_nl};
 constexpr kernels::QuantizedFormat kFactoredIq4{
-    .bits = 4, .group_size = 32, .codebook = kernels::Codebook::iq4_nl, .factored = true};
-constexpr kernels::QuantizedFormat factored(int bits, std::int64_t group_size, bool asymmetric = false) {
-  return {.bits = bits, .group_size = group_size, .asymmetric = asymmetric, .factored = true};
+    .bits = 4, .group_size = 32, .codebook = kernels::Codebook::iq4_nl, .two_level_scales = true};
+constexpr kernels::QuantizedFormat two_level_scales(int bits, std::int64_t group_size, bool asymmetric = false) {
+  return {.bits = bits, .group_size = group_size, .asymmetric = asymmetric, .two_level_scales = true};
 }
 constexpr kernels::QuantizedFormat kMxfp4{.bits = 4, .group_size = 32, .codebook = kernels::Codebook::e2m1};
 
@@ -166,11 +166,11 @@ constexpr std::array kLayouts{
     Layout{number(3), blocks("Q4_1", kBlock, 20, {4, 32, true}), read_scale_and_min, {4, 4, 16}},
     Layout{number(6), blocks("Q5_0", kBlock, 22, {5, 32}), read_scale, {6, 4, 16}, {2, 1, 1}},
     Layout{number(7), blocks("Q5_1", kBlock, 24, {5, 32, true}), read_scale_and_min, {8, 4, 16}, {4, 1, 1}},
-    Layout{number(10), blocks("Q2_K", kSuperBlock, 84, factored(2, 16, true)), read_q2_k, {16, 2, 32}},
-    Layout{number(11), blocks("Q3_K", kSuperBlock, 110, factored(3, 16)), read_q3_k, {32, 2, 32}, {0, 1, 32}},
-    Layout{number(12), blocks("Q4_K", kSuperBlock, 144, factored(4, 32, true)), read_q4_k, {16, 4, 32}},
-    Layout{number(13), blocks("Q5_K", kSuperBlock, 176, factored(5, 32, true)), read_q4_k, {48, 4, 32}, {16, 1, 32}},
-    Layout{number(14), blocks("Q6_K", kSuperBlock, 210, factored(6, 16)), read_q6_k, {0, 4, 64}, {128, 2, 32}},
+    Layout{number(10), blocks("Q2_K", kSuperBlock, 84, two_level_scales(2, 16, true)), read_q2_k, {16, 2, 32}},
+    Layout{number(11), blocks("Q3_K", kSuperBlock, 110, two_level_scales(3, 16)), read_q3_k, {32, 2, 32}, {0, 1, 32}},
+    Layout{number(12), blocks("Q4_K", kSuperBlock, 144, two_level_scales(4, 32, true)), read_q4_k, {16, 4, 32}},
+    Layout{number(13), blocks("Q5_K", kSuperBlock, 176, two_level_scales(5, 32, true)), read_q4_k, {48, 4, 32}, {16, 1, 32}},
+    Layout{number(14), blocks("Q6_K", kSuperBlock, 210, two_level_scales(6, 16)), read_q6_k, {0, 4, 64}, {128, 2, 32}},
     Layout{number(20), blocks("IQ4_NL", kBlock, 18, kIq4), read_scale, {2, 4, 16}},
     Layout{number(23), blocks("IQ4_XS", kSuperBlock, 136, kFactoredIq4), read_iq4_xs, {8, 4, 16}},
     Layout{number(39), blocks("MXFP4", kBlock, 17, kMxfp4), read_power_of_two, {1, 4, 16}},
@@ -277,7 +277,7 @@ void unpack_row(GgmlType type, const std::byte* blocks, std::int64_t columns, co
     unpack_block(layout, block, to.q + i * info.block_elements, grids);
     to.scales[i] = to_f16(grids.scale);
     if (info.format.asymmetric) to.mins[i] = to_f16(grids.min);
-    if (!info.format.factored) continue;
+    if (!info.format.two_level_scales) continue;
     std::copy_n(grids.factors.begin(), groups, to.factors + i * groups);
     if (info.format.asymmetric) std::copy_n(grids.min_factors.begin(), groups, to.min_factors + i * groups);
   }
@@ -320,8 +320,8 @@ void dequantize_row(GgmlType type, const std::byte* blocks, std::int64_t columns
     unpack_block(layout, block, q.data(), grids);
     const std::uint8_t* integer = q.data();
     for (std::size_t g = 0; g < static_cast<std::size_t>(groups); ++g) {
-      const float scale = info.format.factored ? grids.scale * static_cast<float>(grids.factors[g]) : grids.scale;
-      const float min = info.format.factored ? grids.min * static_cast<float>(grids.min_factors[g]) : grids.min;
+      const float scale = info.format.two_level_scales ? grids.scale * static_cast<float>(grids.factors[g]) : grids.scale;
+      const float min = info.format.two_level_scales ? grids.min * static_cast<float>(grids.min_factors[g]) : grids.min;
       // Scales of at most 19 bits times integers of at most 7, together no more than 24: the product is exact. So a
       // fused multiply-add gives the same sum, and the order of ggml's factors does not matter.
       for (std::int64_t i = 0; i < info.format.group_size; ++i, ++integer, ++out) {

@@ -72,8 +72,8 @@ inline Bytes bits_of(Bytes x, int left) {
 inline Bytes repeated(const void* table) {
   return {_mm256_broadcastsi128_si256(_mm_loadu_si128(static_cast<const __m128i*>(table)))};
 }
-inline Bytes look_up(Bytes table, Bytes places) {
-  return {_mm256_shuffle_epi8(table.v, places.v)};
+inline Bytes look_up(Bytes table, Bytes indices) {
+  return {_mm256_shuffle_epi8(table.v, indices.v)};
 }
 inline __m256i broadcast_four(const std::int8_t* p) {
   std::int32_t four;

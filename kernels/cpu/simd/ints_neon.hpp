@@ -74,8 +74,8 @@ inline Bytes bits_of(Bytes x, int left) {
 inline Bytes repeated(const void* table) {
   return load_bytes(table);
 }
-inline Bytes look_up(Bytes table, Bytes places) {
-  return {vqtbl1q_u8(table.v, places.v)};
+inline Bytes look_up(Bytes table, Bytes indices) {
+  return {vqtbl1q_u8(table.v, indices.v)};
 }
 inline int8x16_t broadcast_four(const std::int8_t* p) {
   std::uint32_t four;

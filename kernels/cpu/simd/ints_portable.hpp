@@ -86,9 +86,9 @@ inline Bytes bits_of(Bytes x, int left) {
 inline Bytes repeated(const void* table) {
   return load_bytes(table);
 }
-inline Bytes look_up(Bytes table, Bytes places) {
-  for (int i = 0; i < 16; ++i) places.v[i] = table.v[places.v[i]];
-  return places;
+inline Bytes look_up(Bytes table, Bytes indices) {
+  for (int i = 0; i < 16; ++i) indices.v[i] = table.v[indices.v[i]];
+  return indices;
 }
 
 template <int bits>

@@ -5,7 +5,7 @@
 #include "kernels/cpu/simd/fit_grids.inl.hpp"
 #include "kernels/cpu/simd/gemm.inl.hpp"
 #include "kernels/cpu/simd/linear.inl.hpp"
-#include "kernels/cpu/simd/linear_tall.inl.hpp"
+#include "kernels/cpu/simd/linear_register_tiled.inl.hpp"
 #include "kernels/cpu/simd/math.inl.hpp"
 #include "kernels/cpu/simd/quantize_row.inl.hpp"
 #include "kernels/cpu/simd/quantized.inl.hpp"

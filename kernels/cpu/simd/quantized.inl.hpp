@@ -101,7 +101,7 @@ struct BytesInPanel {
 template <>
 struct InPanel<8> : BytesInPanel<PAGODA_SIMD::Dots<8>> {};
 
-/// Halves that are places in a codebook.
+/// Halves that are indices in a codebook.
 struct InCodebook {
   using Dots = PAGODA_SIMD::Dots<8>;
   static constexpr int kSteps = 4;
@@ -286,7 +286,7 @@ inline void prefetch_group(const std::uint8_t* group, std::int64_t stride, std::
 template <bool has_mins, int vectors>
 [[gnu::always_inline]] inline void load_scales(const QuantizedTileArgs& args, std::int64_t group,
                                                Vec (&scales)[vectors], Vec (&mins)[vectors]) {
-  const std::int64_t scale = args.w_factors == nullptr ? group : group * args.group_size / kFactoredColumns;
+  const std::int64_t scale = args.w_factors == nullptr ? group : group * args.group_size / kTwoLevelColumns;
 #pragma GCC unroll 4
   for (int v = 0; v < vectors; ++v) {
     const std::int64_t at =

@@ -1,5 +1,5 @@
 // Scores of a tile of attention, with keys straight from memory. Included once per instruction set, behind
-// linear_tall.inl.hpp; PAGODA_SIMD names the namespace.
+// linear_register_tiled.inl.hpp; PAGODA_SIMD names the namespace.
 
 #include <cstdint>
 

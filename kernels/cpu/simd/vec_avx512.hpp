@@ -18,16 +18,16 @@ constexpr int kLinearVectors = 4;
 constexpr int kStreamRows = 8;  // 16 sums, 8 vectors of w, 2 widened, 1 broadcast
 constexpr int kStreamVectors = 2;
 constexpr int kPackingRows = 5;
-constexpr int kTallTile = 16;  // 16 sums, 4 vectors of w, 1 widened, 1 broadcast
+constexpr int kRegisterTiledTile = 16;  // 16 sums, 4 vectors of w, 1 widened, 1 broadcast
 constexpr int kWideStreamRows = 5;
 constexpr int kMaxSums = 24;  // that stay in registers beside a few other vectors
 #if defined(__AVX512BF16__)
 constexpr bool kDotsBf16 = true;
-constexpr int kTallRows = 96;
+constexpr int kRegisterTiledRows = 96;
 constexpr CpuIsa kIsa = CpuIsa::avx512_bf16;
 #else
 constexpr bool kDotsBf16 = false;
-constexpr int kTallRows = kTallTile;
+constexpr int kRegisterTiledRows = kRegisterTiledTile;
 constexpr CpuIsa kIsa = CpuIsa::avx512;
 #endif
 

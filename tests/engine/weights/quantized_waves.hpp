@@ -27,10 +27,10 @@ class QuantizedWaves final : public weights::WeightSource {
 
   static float weight(const kernels::QuantizedFormat& format, std::int64_t row, std::int64_t column) {
     const std::int64_t group = column / format.group_size;
-    const auto place = format.factored ? column / kernels::kFactoredColumns : group;
-    const float factor = format.factored ? factor_of(row, group) : 1.0F;
+    const auto place = format.two_level_scales ? column / kernels::kTwoLevelColumns : group;
+    const float factor = format.two_level_scales ? factor_of(row, group) : 1.0F;
     const auto value = static_cast<float>(format.value_of(integer(format, row, column)));
-    const float min = format.asymmetric ? to_float(min_of(row, place)) * (format.factored ? -factor : 1.0F) : 0.0F;
+    const float min = format.asymmetric ? to_float(min_of(row, place)) * (format.two_level_scales ? -factor : 1.0F) : 0.0F;
     return to_float(scale_of(row, place)) * factor * value + min;
   }
   void spoil_scales() { bad_scale_ = true; }
@@ -54,12 +54,12 @@ class QuantizedWaves final : public weights::WeightSource {
     std::optional<kernels::QuantizedFormat> format() const override { return format_; }
     void unpack(std::int64_t row, const weights::UnpackedRow& to) const override {
       for (std::int64_t i = 0; i < columns_; ++i) to.q[i] = static_cast<std::uint8_t>(integer(format_, row, i));
-      const std::int64_t columns_of_scale = format_.factored ? kernels::kFactoredColumns : format_.group_size;
+      const std::int64_t columns_of_scale = format_.two_level_scales ? kernels::kTwoLevelColumns : format_.group_size;
       for (std::int64_t place = 0; place * columns_of_scale < columns_; ++place) {
         to.scales[place] = bad_scale_ ? to_f16(INFINITY) : scale_of(row, place);
         if (format_.asymmetric) to.mins[place] = min_of(row, place);
       }
-      if (!format_.factored) return;
+      if (!format_.two_level_scales) return;
       for (std::int64_t group = 0; group * format_.group_size < columns_; ++group) {
         to.factors[group] = factor_of(row, group);
         if (format_.asymmetric) to.min_factors[group] = static_cast<std::int8_t>(-factor_of(row, group));

@@ -160,15 +160,15 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(QuantizedFormat{8, 32}, QuantizedFormat{8, 16}, QuantizedFormat{8, 32, true},
                     QuantizedFormat{4, 32}, QuantizedFormat{4, 16, true}, QuantizedFormat{5, 32, true},
                     QuantizedFormat{6, 16}, QuantizedFormat{3, 16},
-                    QuantizedFormat{.bits = 2, .group_size = 16, .asymmetric = true, .factored = true},
-                    QuantizedFormat{.bits = 3, .group_size = 16, .factored = true},
+                    QuantizedFormat{.bits = 2, .group_size = 16, .asymmetric = true, .two_level_scales = true},
+                    QuantizedFormat{.bits = 3, .group_size = 16, .two_level_scales = true},
                     QuantizedFormat{.bits = 4, .group_size = 32, .codebook = Codebook::iq4_nl},
-                    QuantizedFormat{.bits = 6, .group_size = 16, .factored = true},
-                    QuantizedFormat{.bits = 5, .group_size = 32, .asymmetric = true, .factored = true}),
+                    QuantizedFormat{.bits = 6, .group_size = 16, .two_level_scales = true},
+                    QuantizedFormat{.bits = 5, .group_size = 32, .asymmetric = true, .two_level_scales = true}),
     [](const auto& test) {
       const QuantizedFormat& format = test.param;
       return "Bits" + std::to_string(format.bits) + "Group" + std::to_string(format.group_size) +
-             (format.asymmetric ? "Asymmetric" : "") + (format.factored ? "Factored" : "") +
+             (format.asymmetric ? "Asymmetric" : "") + (format.two_level_scales ? "Factored" : "") +
              (format.codebook == Codebook::none ? "" : "Codebook");
     });
 

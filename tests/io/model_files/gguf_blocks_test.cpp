@@ -55,16 +55,16 @@ std::vector<BlockGolden> read_goldens() {
 struct Unpacked {
   Unpacked(GgmlType type, const std::vector<std::byte>& blocks, std::int64_t columns)
       : format(ggml_type_info(type)->format),
-        scale_columns(static_cast<std::size_t>(format.factored ? 256 : format.group_size)),
+        scale_columns(static_cast<std::size_t>(format.two_level_scales ? 256 : format.group_size)),
         q(static_cast<std::size_t>(columns), 0xFF),
         scales(q.size() / scale_columns),
         mins(format.asymmetric ? scales.size() : 0),
-        factors(format.factored ? q.size() / static_cast<std::size_t>(format.group_size) : 0),
+        factors(format.two_level_scales ? q.size() / static_cast<std::size_t>(format.group_size) : 0),
         min_factors(format.asymmetric ? factors.size() : 0) {
     unpack_row(
         type, blocks.data(), columns,
-        {q.data(), scales.data(), format.asymmetric ? mins.data() : nullptr, format.factored ? factors.data() : nullptr,
-         format.factored && format.asymmetric ? min_factors.data() : nullptr});
+        {q.data(), scales.data(), format.asymmetric ? mins.data() : nullptr, format.two_level_scales ? factors.data() : nullptr,
+         format.two_level_scales && format.asymmetric ? min_factors.data() : nullptr});
   }
 
   double factor(const std::vector<std::int8_t>& of, std::size_t column) const {
@@ -166,7 +166,7 @@ TEST(GgufBlocks, HaveNamesSizesAndFormats) {
   EXPECT_EQ(ggml_type_info(kQ8_0)->format, (kernels::QuantizedFormat{8, 32}));
   EXPECT_EQ(ggml_type_info(kQ4_0)->format, (kernels::QuantizedFormat{4, 32}));
   EXPECT_EQ(ggml_type_info(kQ4_K)->format,
-            (kernels::QuantizedFormat{.bits = 4, .group_size = 32, .asymmetric = true, .factored = true}));
+            (kernels::QuantizedFormat{.bits = 4, .group_size = 32, .asymmetric = true, .two_level_scales = true}));
   EXPECT_EQ(ggml_type_info(kMxfp4)->format,
             (kernels::QuantizedFormat{.bits = 4, .group_size = 32, .codebook = kernels::Codebook::e2m1}));
   EXPECT_EQ(ggml_type_info(kQ4_K)->block_elements, 256);

@@ -41,11 +41,11 @@ TEST(QuantizedWords, EightPlacesHaveTheValuesOfTheCodebook) {
   for (const Codebook codebook : {Codebook::iq4_nl, Codebook::nf4, Codebook::fp4, Codebook::e2m1}) {
     const CodebookWords table = words_of(codebook);
     for (int n = 0; n < 1000; ++n) {
-      const auto places = static_cast<std::uint32_t>(random());
-      const uint2 values = values_at(places, table);
+      const auto indices = static_cast<std::uint32_t>(random());
+      const uint2 values = values_at(indices, table);
       for (int i = 0; i < 4; ++i) {
-        ASSERT_EQ(signed_byte(values.x, i), values_of(codebook)[places >> 8 * i & 15U]);
-        ASSERT_EQ(signed_byte(values.y, i), values_of(codebook)[places >> (8 * i + 4) & 15U]);
+        ASSERT_EQ(signed_byte(values.x, i), values_of(codebook)[indices >> 8 * i & 15U]);
+        ASSERT_EQ(signed_byte(values.y, i), values_of(codebook)[indices >> (8 * i + 4) & 15U]);
       }
     }
   }
@@ -113,7 +113,7 @@ TEST(QuantizedWords, FragmentsHaveTheIntegersFromTheirMiddleOn) {
   expect_fragments_of_integers<Coding::int5>();
   expect_fragments_of_integers<Coding::int6>();
   expect_fragments_of_integers<Coding::int8>();
-  expect_fragments<Coding::places>(words_of(Codebook::nf4),
+  expect_fragments<Coding::codebook>(words_of(Codebook::nf4),
                                    [](int q) { return int{values_of(Codebook::nf4)[static_cast<std::size_t>(q)]}; });
 }
 

@@ -1,4 +1,4 @@
-// linear_tall takes one vector of weights, of kRowsPerVector rows, for all rows of a tile of x: each is widened once,
+// linear_register_tiled takes one vector of weights, of kRowsPerVector rows, for all rows of a tile of x: each is widened once,
 // memory is read at an even rate, and the next panel arrives meanwhile. Included once per instruction set, behind
 // linear.inl.hpp; PAGODA_SIMD names the namespace.
 
@@ -46,7 +46,7 @@ inline void write_tall(const float* sums, const LinearOut& to) {
 }
 
 template <DType dtype, int rows>
-void linear_tall_of(const LinearTallArgs& args) {
+void linear_register_tiled_of(const LinearTallArgs& args) {
   constexpr auto kSize = static_cast<std::int64_t>(size_of(dtype));
   constexpr std::int64_t kChunk = chunk_of(dtype);
   constexpr int kGroups = (rows + kSumsAtOnce - 1) / kSumsAtOnce;
@@ -79,7 +79,7 @@ void linear_tall_of(const LinearTallArgs& args) {
   if (args.sums.last) write_tall<rows, kPaddedRows>(args.sums.sums, args.sums.out);
 }
 
-/// Sums of linear_tall_dots and scores_dots: chains of `vectors` times four rows of x and of some rows of weights.
+/// Sums of linear_register_tiled_dots and scores_dots: chains of `vectors` times four rows of x and of some rows of weights.
 template <int vectors, int weight_rows>
 struct DotChains {
   DotChains() {
@@ -142,10 +142,10 @@ inline void write_dots(const float* sums, const LinearOut& to) {
   }
 }
 
-/// As linear_tall_of, with the parts changed: a vector holds quads of four rows of x and meets a broadcast quad of one
+/// As linear_register_tiled_of, with the parts changed: a vector holds quads of four rows of x and meets a broadcast quad of one
 /// row of weights, as it lies in memory.
 template <int rows>
-void linear_tall_dots(const LinearTallArgs& args) {
+void linear_register_tiled_dots(const LinearTallArgs& args) {
   static_assert(!kDotsBf16 || kLinearPanel == kLanes);
   constexpr int kVectors = (rows + kQuad - 1) / kQuad;
   constexpr int kWeightRows = kVectors > 2 ? 4 : 8;
@@ -171,25 +171,25 @@ void linear_tall_dots(const LinearTallArgs& args) {
 }
 
 template <DType dtype, int rows>
-void linear_tall_up_to(const LinearTallArgs& args) {
+void linear_register_tiled_up_to(const LinearTallArgs& args) {
   if (args.rows == rows) {
-    if constexpr (is_dotted(dtype)) return linear_tall_dots<rows>(args);
-    return linear_tall_of<dtype, rows>(args);
+    if constexpr (is_dotted(dtype)) return linear_register_tiled_dots<rows>(args);
+    return linear_register_tiled_of<dtype, rows>(args);
   }
   constexpr int kFewestRows = is_dotted(dtype) ? kFewestDotRows : kStreamRows + 1;
-  if constexpr (rows > kFewestRows) linear_tall_up_to<dtype, rows - 1>(args);
+  if constexpr (rows > kFewestRows) linear_register_tiled_up_to<dtype, rows - 1>(args);
 }
 
 template <int most_rows>
-void linear_tall_if(const LinearTallArgs& args) {
+void linear_register_tiled_if(const LinearTallArgs& args) {
   if constexpr (most_rows > 0) {
     switch (args.piece.dtype) {
       case DType::f32:
-        return linear_tall_up_to<DType::f32, most_rows>(args);
+        return linear_register_tiled_up_to<DType::f32, most_rows>(args);
       case DType::f16:
-        return linear_tall_up_to<DType::f16, most_rows>(args);
+        return linear_register_tiled_up_to<DType::f16, most_rows>(args);
       case DType::bf16:
-        return linear_tall_up_to<DType::bf16, most_rows>(args);
+        return linear_register_tiled_up_to<DType::bf16, most_rows>(args);
       case DType::fp8_e4m3:
       case DType::int8:
         return;  // not weights
@@ -197,8 +197,8 @@ void linear_tall_if(const LinearTallArgs& args) {
   }
 }
 
-void linear_tall(const LinearTallArgs& args) {
-  linear_tall_if<kTallTile>(args);
+void linear_register_tiled(const LinearTallArgs& args) {
+  linear_register_tiled_if<kRegisterTiledTile>(args);
 }
 
 }  // namespace
