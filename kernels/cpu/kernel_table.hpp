@@ -137,7 +137,7 @@ struct LinearStreamArgs {
 };
 
 /// One block of columns of a panel, as it lies in memory, against more rows of x than linear_stream takes.
-struct LinearTallArgs {
+struct LinearRegisterTiledArgs {
   const float* x = nullptr;  ///< [steps, rows, 4], from PackRowsArgs; stays in the first-level cache
   std::int64_t rows = 0;     ///< up to register_tiled_tile; more than stream_rows, with bf16_quad 8 more than 4
   WeightPiece piece = {};    ///< at most linear_panel rows and kLinearBlock columns
@@ -237,7 +237,7 @@ struct CpuKernels {
   void (*pack_weights)(const WeightPiece& piece, float* dst);
   void (*linear_tile)(const LinearTileArgs& args);
   void (*linear_stream)(const LinearStreamArgs& args);
-  void (*linear_register_tiled)(const LinearTallArgs& args);
+  void (*linear_register_tiled)(const LinearRegisterTiledArgs& args);
 
   void (*pack)(const PackArgs& args);
   void (*gemm_tile)(const GemmTileArgs& args);

@@ -15,7 +15,7 @@ constexpr int kSumsAtOnce = 4;
 constexpr int kFewestDotRows = 5;
 
 template <DType dtype, int rows, int groups>
-inline void tall_chunk(const char* const* w, std::int64_t at_bytes, const float* x,
+inline void register_tiled_chunk(const char* const* w, std::int64_t at_bytes, const float* x,
                        Vec (&chains)[groups][kSumsAtOnce]) {
   constexpr int kSteps = steps_per_quad(dtype);
   Vec quads[kRowsPerVector];
@@ -33,7 +33,7 @@ inline void tall_chunk(const char* const* w, std::int64_t at_bytes, const float*
 
 /// sums: [linear_panel / kRowsPerVector, padded_rows, kRowsPerVector].
 template <int rows, int padded_rows>
-inline void write_tall(const float* sums, const LinearOut& to) {
+inline void write_register_tiled(const float* sums, const LinearOut& to) {
   for (int m = 0; m < rows; ++m) {
     float results[kLinearPanel];
 #pragma GCC unroll 4
@@ -46,7 +46,7 @@ inline void write_tall(const float* sums, const LinearOut& to) {
 }
 
 template <DType dtype, int rows>
-void linear_register_tiled_of(const LinearTallArgs& args) {
+void linear_register_tiled_of(const LinearRegisterTiledArgs& args) {
   constexpr auto kSize = static_cast<std::int64_t>(size_of(dtype));
   constexpr std::int64_t kChunk = chunk_of(dtype);
   constexpr int kGroups = (rows + kSumsAtOnce - 1) / kSumsAtOnce;
@@ -62,12 +62,12 @@ void linear_register_tiled_of(const LinearTallArgs& args) {
     for (int m = 0; m < kPaddedRows; ++m) chains[m / kSumsAtOnce][m % kSumsAtOnce] = zero();
     for (std::int64_t k = 0; k < whole; k += kChunk) {
       if (k % kLinearPadding == 0) prefetcher.take(args.prefetch.lines_per_stride);
-      tall_chunk<dtype, rows>(w_rows, k * kSize, args.x + floats_of(dtype, k) * rows, chains);
+      register_tiled_chunk<dtype, rows>(w_rows, k * kSize, args.x + floats_of(dtype, k) * rows, chains);
     }
     if (whole < piece.count) {
       const PanelTail<kRowsPerVector> tail(w_rows, whole * kSize, (piece.count - whole) * kSize);
       for (std::int64_t k = 0; k < kLinearPadding; k += kChunk) {
-        tall_chunk<dtype, rows>(tail.rows, k * kSize, args.x + floats_of(dtype, whole + k) * rows, chains);
+        register_tiled_chunk<dtype, rows>(tail.rows, k * kSize, args.x + floats_of(dtype, whole + k) * rows, chains);
       }
     }
     float* sums = args.sums.sums + v * kPaddedRows * kRowsPerVector;
@@ -76,7 +76,7 @@ void linear_register_tiled_of(const LinearTallArgs& args) {
       add_quad_sums(chains[group], args.sums.first, sums + group * kSumsAtOnce * kRowsPerVector);
     }
   }
-  if (args.sums.last) write_tall<rows, kPaddedRows>(args.sums.sums, args.sums.out);
+  if (args.sums.last) write_register_tiled<rows, kPaddedRows>(args.sums.sums, args.sums.out);
 }
 
 /// Sums of linear_register_tiled_dots and scores_dots: chains of `vectors` times four rows of x and of some rows of weights.
@@ -145,7 +145,7 @@ inline void write_dots(const float* sums, const LinearOut& to) {
 /// As linear_register_tiled_of, with the parts changed: a vector holds quads of four rows of x and meets a broadcast quad of one
 /// row of weights, as it lies in memory.
 template <int rows>
-void linear_register_tiled_dots(const LinearTallArgs& args) {
+void linear_register_tiled_dots(const LinearRegisterTiledArgs& args) {
   static_assert(!kDotsBf16 || kLinearPanel == kLanes);
   constexpr int kVectors = (rows + kQuad - 1) / kQuad;
   constexpr int kWeightRows = kVectors > 2 ? 4 : 8;
@@ -171,7 +171,7 @@ void linear_register_tiled_dots(const LinearTallArgs& args) {
 }
 
 template <DType dtype, int rows>
-void linear_register_tiled_up_to(const LinearTallArgs& args) {
+void linear_register_tiled_up_to(const LinearRegisterTiledArgs& args) {
   if (args.rows == rows) {
     if constexpr (is_dotted(dtype)) return linear_register_tiled_dots<rows>(args);
     return linear_register_tiled_of<dtype, rows>(args);
@@ -181,7 +181,7 @@ void linear_register_tiled_up_to(const LinearTallArgs& args) {
 }
 
 template <int most_rows>
-void linear_register_tiled_if(const LinearTallArgs& args) {
+void linear_register_tiled_if(const LinearRegisterTiledArgs& args) {
   if constexpr (most_rows > 0) {
     switch (args.piece.dtype) {
       case DType::f32:
@@ -197,7 +197,7 @@ void linear_register_tiled_if(const LinearTallArgs& args) {
   }
 }
 
-void linear_register_tiled(const LinearTallArgs& args) {
+void linear_register_tiled(const LinearRegisterTiledArgs& args) {
   linear_register_tiled_if<kRegisterTiledTile>(args);
 }
 
