@@ -23,8 +23,8 @@ class GrammarClient {
 
   /// The grammar of a request, if it is known, or if it has none.
   std::optional<grammar::SharedGrammar> find(const GenerateRequest& request) {
-    const auto& wish = request.sampling.structured_outputs;
-    const auto known = wish ? cache_->find(*wish) : nullptr;
+    const auto& constraint = request.sampling.structured_outputs;
+    const auto known = constraint ? cache_->find(*constraint) : nullptr;
     if (known) ++counted_.cache_hits;
     return known ? std::optional(known) : std::nullopt;
   }

@@ -15,15 +15,15 @@ struct GrammarCompilerState {
 
 using Self = GrammarCompilerActor::stateful_pointer<GrammarCompilerState>;
 
-Result<grammar::SharedGrammar> compile(GrammarCompilerState& state, const StructuredOutput& wish) {
-  if (auto known = state.cache->find(wish)) return known;
+Result<grammar::SharedGrammar> compile(GrammarCompilerState& state, const StructuredOutput& constraint) {
+  if (auto known = state.cache->find(constraint)) return known;
   if (!state.compiler) {
     auto compiler = grammar::Compiler::create(*state.tokenizer, state.config);
     if (!compiler) return fail(std::move(compiler.error()));
     state.compiler = std::move(*compiler);
   }
-  auto compiled = state.compiler->compile(wish);
-  if (compiled) state.cache->keep(wish, *compiled);
+  auto compiled = state.compiler->compile(constraint);
+  if (compiled) state.cache->keep(constraint, *compiled);
   return compiled;
 }
 

@@ -20,14 +20,14 @@ namespace pagoda::apps {
 namespace {
 
 /// The field structured_outputs of a request, as requests have it.
-void read_wish(const std::string& flag, const std::string& text, std::optional<StructuredOutput>& wish) {
-  const auto refuse = [&](const std::string& why) { refuse_value(flag, "a wish in JSON (" + why + ")", text); };
+void read_constraint(const std::string& flag, const std::string& text, std::optional<StructuredOutput>& constraint) {
+  const auto refuse = [&](const std::string& why) { refuse_value(flag, "a constraint in JSON (" + why + ")", text); };
   constexpr std::size_t kMaxDepth = 64;
   auto json = wire::read_json(text, kMaxDepth);
   if (!json) return refuse(json.error().message);
   const wire::Json body{{"structured_outputs", std::move(*json)}};
   wire::FieldReader fields(body, wire::FieldReader::Nulls::absent);
-  wire::read_structured_outputs(fields, wish);
+  wire::read_structured_outputs(fields, constraint);
   if (const auto status = fields.finish(); !status) refuse(status.error().message);
 }
 
@@ -197,7 +197,7 @@ void add_sampling_flags(CLI::App& app, GenerateRequest& request) {
   group
       .add_option_function<std::string>(
           "--structured-outputs",
-          [&params](const std::string& text) { read_wish("--structured-outputs", text, params.structured_outputs); },
+          [&params](const std::string& text) { read_constraint("--structured-outputs", text, params.structured_outputs); },
           R"(What the text must be, for example {"choice": ["yes", "no"]} or {"json": SCHEMA})")
       ->type_name("JSON");
   add_number(group, "--thinking-token-budget", params.thinking_token_budget,
@@ -224,7 +224,7 @@ EngineFlags::EngineFlags(CLI::App& app, std::string default_log_level, const Eng
 std::vector<Error> EngineFlags::finish() {
   if (auto status = flags.read_file(); !status) return {std::move(status.error())};
   if (auto status = start_logging(log_level); !status) return {std::move(status.error())};
-  // A command's own default is of a CPU; a GPU refuses a wish that somebody has.
+  // A command's own default is of a CPU; a GPU refuses a constraint that somebody has.
   if (config.device != "cpu" && config.touch_memory == default_touch_memory) config.touch_memory = true;
   if (gpu_has_worker_process && config.device != "cpu" && !flags.is_given("worker_processes")) {
     config.worker_processes = true;

@@ -25,7 +25,7 @@ enum class ErrorCode : std::uint8_t {
   bad_file,       ///< a checkpoint or tokenizer file that is damaged or does not fit its config
   io_failed,      ///< the operating system refused (no such file, no permission, address in use)
   out_of_memory,  ///< an allocation did not fit; the message says how much was asked and what to lower
-  unsupported,    ///< a valid wish that this build or this machine cannot fulfil
+  unsupported,    ///< a valid option that this build or this machine cannot fulfil
 
   device_failed,  ///< the device failed while it ran and cannot be used again; the message says why
 };

@@ -58,17 +58,17 @@ Result<EngineConfig> config_of(const std::string& setup, const ExecuteOptions& o
 class JournalGrammars {
  public:
   /// Null where it cannot; `status` says why.
-  grammar::SharedGrammar compile(const StructuredOutput& wish, const Result<EngineConfig>& config, Status& status) {
+  grammar::SharedGrammar compile(const StructuredOutput& constraint, const Result<EngineConfig>& config, Status& status) {
     if (!compiler_) {
       if (Status prepared = prepare(config); !prepared) {
         status = std::move(prepared);
         return nullptr;
       }
     }
-    if (auto known = cache_.find(wish)) return known;
-    auto compiled = compiler_->compile(wish);
+    if (auto known = cache_.find(constraint)) return known;
+    auto compiled = compiler_->compile(constraint);
     if (compiled) {
-      cache_.keep(wish, *compiled);
+      cache_.keep(constraint, *compiled);
       return *compiled;
     }
     status = fail(std::move(compiled.error()));
@@ -128,8 +128,8 @@ Result<ExecutionReport> execute_journal(const io::JournalContents& journal, cons
     if (execution) status = execution->device_replaced();
   };
   JournalGrammars grammars;
-  watcher.grammar = [&](const StructuredOutput& wish) {
-    return grammars.compile(wish, config_of(setup, options), status);
+  watcher.grammar = [&](const StructuredOutput& constraint) {
+    return grammars.compile(constraint, config_of(setup, options), status);
   };
   journal::Replay replay(std::move(watcher));
   const auto begin = [&]() -> Status {

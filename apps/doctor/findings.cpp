@@ -100,9 +100,9 @@ void Examination::of_processor() {
                "--cpu-isa asks for them; left out, the fastest are taken");
   }
   if (cpu.chosen_set == "scalar") {
-    const std::string wish = cpu.is_x86 ? "AVX2, FMA and F16C" : "NEON";
-    return add("processor", Severity::slow, what, "without " + wish + " a model runs several times slower",
-               "take a machine with " + wish + ", or let the virtual machine show the processor of its host");
+    const std::string wanted = cpu.is_x86 ? "AVX2, FMA and F16C" : "NEON";
+    return add("processor", Severity::slow, what, "without " + wanted + " a model runs several times slower",
+               "take a machine with " + wanted + ", or let the virtual machine show the processor of its host");
   }
   const bool passes_over = cpu.chosen_set != cpu.kernel_sets.back();
   add("processor", Severity::good, what,

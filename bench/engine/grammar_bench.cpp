@@ -27,7 +27,7 @@ constexpr const char* kTool =
     R"("when":{"type":"string","format":"date-time"},"note":{"anyOf":[{"type":"string","maxLength":80},{"type":"null"}]}},)"
     R"("required":["location","unit"],"additionalProperties":false})";
 
-const StructuredOutput& wish(std::int64_t index) {
+const StructuredOutput& constraint(std::int64_t index) {
   static const std::vector<StructuredOutput> all{
       {GrammarKind::json_schema, kTool, {}},
       {GrammarKind::json_object, {}, {}},
@@ -72,14 +72,14 @@ BENCHMARK(prepare_vocabulary)->Unit(benchmark::kMillisecond);
 
 void compile(benchmark::State& state) {
   compiler();
-  for (auto _ : state) benchmark::DoNotOptimize(compiler().compile(wish(state.range(0))));
+  for (auto _ : state) benchmark::DoNotOptimize(compiler().compile(constraint(state.range(0))));
 }
 BENCHMARK(compile)->DenseRange(0, 2)->Unit(benchmark::kMillisecond);
 
 /// Random tokens of the grammar; the mask alone is measured.
 void mask(benchmark::State& state) {
   using Clock = std::chrono::steady_clock;
-  const SharedGrammar grammar = compiler().compile(wish(state.range(0))).value();
+  const SharedGrammar grammar = compiler().compile(constraint(state.range(0))).value();
   std::vector<std::uint32_t> words(kernels::mask_words(grammar->vocab_size()));
   std::vector<double> us;
   std::mt19937 random(1);

@@ -172,8 +172,8 @@ Result<std::unique_ptr<Compiler>> Compiler::create(const text::Tokenizer& tokeni
       new Compiler(std::make_shared<const Vocabulary>(bytes, std::move(config.eos_token_ids))));
 }
 
-Result<SharedGrammar> Compiler::compile(const StructuredOutput& wish) const {
-  const auto rules = grammar_rules(wish);
+Result<SharedGrammar> Compiler::compile(const StructuredOutput& constraint) const {
+  const auto rules = grammar_rules(constraint);
   if (!rules) return fail(rules.error());
   auto automaton = Automaton::of(*rules);
   if (!automaton) return fail(ErrorCode::invalid_request, "the grammar is too large", "structured_outputs");

@@ -99,7 +99,7 @@ class Compiler {
 
   /// Errors: invalid_request, param = "structured_outputs": those of grammar_rules, and what is too large or too
   /// ambiguous.
-  Result<SharedGrammar> compile(const StructuredOutput& wish) const;
+  Result<SharedGrammar> compile(const StructuredOutput& constraint) const;
 
  private:
   explicit Compiler(std::shared_ptr<const Vocabulary> vocabulary) : vocabulary_(std::move(vocabulary)) {}

@@ -6,7 +6,7 @@
 namespace pagoda::grammar {
 
 std::size_t GrammarCache::bytes_of(const Kept& kept) {
-  return sizeof(Kept) + kept.wish.num_bytes() + kept.wish.choices.size() * sizeof(std::string) +
+  return sizeof(Kept) + kept.constraint.num_bytes() + kept.constraint.choices.size() * sizeof(std::string) +
          kept.grammar->num_bytes();
 }
 
@@ -16,8 +16,8 @@ std::size_t GrammarCache::bytes_of_all() const {
   return bytes;
 }
 
-std::list<GrammarCache::Kept>::iterator GrammarCache::look_up(const StructuredOutput& wish) {
-  return std::ranges::find(kept_, wish, &Kept::wish);
+std::list<GrammarCache::Kept>::iterator GrammarCache::look_up(const StructuredOutput& constraint) {
+  return std::ranges::find(kept_, constraint, &Kept::constraint);
 }
 
 void GrammarCache::drop_oldest() {
@@ -29,9 +29,9 @@ void GrammarCache::drop_oldest() {
   }
 }
 
-SharedGrammar GrammarCache::find(const StructuredOutput& wish) {
+SharedGrammar GrammarCache::find(const StructuredOutput& constraint) {
   const std::lock_guard lock(mutex_);
-  const auto found = look_up(wish);
+  const auto found = look_up(constraint);
   if (found == kept_.end()) return nullptr;
   kept_.splice(kept_.begin(), kept_, found);
   SharedGrammar grammar = kept_.front().grammar;
@@ -39,10 +39,10 @@ SharedGrammar GrammarCache::find(const StructuredOutput& wish) {
   return grammar;
 }
 
-void GrammarCache::keep(const StructuredOutput& wish, const SharedGrammar& grammar) {
+void GrammarCache::keep(const StructuredOutput& constraint, const SharedGrammar& grammar) {
   const std::lock_guard lock(mutex_);
-  if (look_up(wish) != kept_.end()) return;
-  kept_.push_front({wish, grammar});
+  if (look_up(constraint) != kept_.end()) return;
+  kept_.push_front({constraint, grammar});
   drop_oldest();
 }
 

@@ -16,18 +16,18 @@ class GrammarCache {
   explicit GrammarCache(std::size_t max_bytes = std::size_t{256} << 20) : max_bytes_(max_bytes) {}
 
   /// Null when it is not there.
-  SharedGrammar find(const StructuredOutput& wish);
-  void keep(const StructuredOutput& wish, const SharedGrammar& grammar);
+  SharedGrammar find(const StructuredOutput& constraint);
+  void keep(const StructuredOutput& constraint, const SharedGrammar& grammar);
   std::size_t num_bytes() const;
 
  private:
   struct Kept {
-    StructuredOutput wish;
+    StructuredOutput constraint;
     SharedGrammar grammar;
   };
   static std::size_t bytes_of(const Kept& kept);
   std::size_t bytes_of_all() const;
-  std::list<Kept>::iterator look_up(const StructuredOutput& wish);
+  std::list<Kept>::iterator look_up(const StructuredOutput& constraint);
   void drop_oldest();
 
   mutable std::mutex mutex_;

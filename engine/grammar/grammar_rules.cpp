@@ -47,34 +47,34 @@ Result<Rules> choice_rules(const std::vector<std::string>& choices) {
   return rules;
 }
 
-Result<Rules> rules_of(const StructuredOutput& wish) {
-  switch (wish.kind) {
+Result<Rules> rules_of(const StructuredOutput& constraint) {
+  switch (constraint.kind) {
     case GrammarKind::json_schema:
-      return schema_rules(wish.text);
+      return schema_rules(constraint.text);
     case GrammarKind::json_object:
       return any_object();
     case GrammarKind::choice:
-      return choice_rules(wish.choices);
+      return choice_rules(constraint.choices);
     case GrammarKind::grammar:
-      return is_lark(wish.text) ? lark_rules(wish.text) : ebnf_rules(wish.text);
+      return is_lark(constraint.text) ? lark_rules(constraint.text) : ebnf_rules(constraint.text);
     case GrammarKind::structural_tag:
-      return structural_tag_rules(wish.text);
+      return structural_tag_rules(constraint.text);
     case GrammarKind::regex:
       break;
   }
-  auto expression = regex_expression(wish.text);
+  auto expression = regex_expression(constraint.text);
   if (!expression) return fail(std::move(expression.error()));
   Rules rules;
   rules.add(std::move(*expression));
   return rules;
 }
 
-Result<Rules> checked_rules_of(const StructuredOutput& wish) {
-  if (wish.num_bytes() > kMaxStructuredOutputBytes) {
-    return refuse("the grammar has " + std::to_string(wish.num_bytes()) + " bytes; at most " +
+Result<Rules> checked_rules_of(const StructuredOutput& constraint) {
+  if (constraint.num_bytes() > kMaxStructuredOutputBytes) {
+    return refuse("the grammar has " + std::to_string(constraint.num_bytes()) + " bytes; at most " +
                   std::to_string(kMaxStructuredOutputBytes) + " are supported");
   }
-  auto rules = rules_of(wish);
+  auto rules = rules_of(constraint);
   if (!rules) return rules;
   if (rules->are_too_many()) return refuse("the grammar is too large");
   if (!rules_that_end(*rules).front()) return refuse("no text at all satisfies it");
@@ -83,8 +83,8 @@ Result<Rules> checked_rules_of(const StructuredOutput& wish) {
 
 }  // namespace
 
-Result<Rules> grammar_rules(const StructuredOutput& wish) {
-  auto rules = checked_rules_of(wish);
+Result<Rules> grammar_rules(const StructuredOutput& constraint) {
+  auto rules = checked_rules_of(constraint);
   if (!rules) rules.error().param = "structured_outputs";
   return rules;
 }

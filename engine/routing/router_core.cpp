@@ -99,12 +99,12 @@ bool RouterCore::is_full() const {
          live_prompt_tokens_ + estimated_prompt_tokens_ >= limits_.max_queued_prompt_tokens;
 }
 
-std::optional<JobId> RouterCore::shared_grammar_job(ClientId client, const StructuredOutput& wish) const {
+std::optional<JobId> RouterCore::shared_grammar_job(ClientId client, const StructuredOutput& constraint) const {
   const auto tags = of_client_.find(client);
   if (tags == of_client_.end()) return std::nullopt;
   for (const auto& [job, waiting] : wait_for_grammar_) {
     const Request& request = live_.at(waiting.front());
-    if (request.client == client && request.outside->sampling.structured_outputs == wish) return job;
+    if (request.client == client && request.outside->sampling.structured_outputs == constraint) return job;
   }
   return std::nullopt;
 }

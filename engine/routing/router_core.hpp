@@ -197,8 +197,8 @@ class RouterCore {
   Status check_ttft(std::int64_t num_before, std::int64_t prompt_tokens) const;
   void abort(RequestId id, TimeUs now, Effects& effects);
   void take_back(RequestId id, const Request& request, Effects& effects);
-  /// The job that a request of the client with the same wish waits for.
-  std::optional<JobId> shared_grammar_job(ClientId client, const StructuredOutput& wish) const;
+  /// The job that a request of the client with the same constraint waits for.
+  std::optional<JobId> shared_grammar_job(ClientId client, const StructuredOutput& constraint) const;
   void refuse(Requests::iterator request, Error error, Effects& effects);
   void enter(Requests::iterator request, SharedSpec spec, Effects& effects);
   void forget(Requests::iterator request);

@@ -263,21 +263,21 @@ Json of_structures(const Json& document) {
   return format;
 }
 
-/// The format of a client's wish.
-Result<Json> format_of(const StructuredOutput& wish) {
+/// The format of a client's constraint.
+Result<Json> format_of(const StructuredOutput& constraint) {
   const auto refuse = [](std::string problem) {
     return fail(ErrorCode::invalid_request, std::move(problem), "structured_outputs");
   };
-  if (wish.num_bytes() > kMaxStructuredOutputBytes) {
-    return refuse("the grammar has " + std::to_string(wish.num_bytes()) + " bytes; at most " +
+  if (constraint.num_bytes() > kMaxStructuredOutputBytes) {
+    return refuse("the grammar has " + std::to_string(constraint.num_bytes()) + " bytes; at most " +
                   std::to_string(kMaxStructuredOutputBytes) + " are supported");
   }
   const auto parsed = [&]() -> Result<Json> {
-    auto value = grammar::parse_bounded(wish.text);
+    auto value = grammar::parse_bounded(constraint.text);
     if (!value) return refuse("the structured output: " + value.error());
     return std::move(*value);
   };
-  switch (wish.kind) {
+  switch (constraint.kind) {
     case GrammarKind::json_schema: {
       auto schema = parsed();
       if (!schema) return schema;
@@ -286,14 +286,14 @@ Result<Json> format_of(const StructuredOutput& wish) {
     case GrammarKind::json_object:
       return schema_format({{"type", "object"}});
     case GrammarKind::regex:
-      return regex(wish.text);
+      return regex(constraint.text);
     case GrammarKind::choice: {
       std::vector<Json> texts;
-      for (const std::string& text : wish.choices) texts.push_back(constant(text));
+      for (const std::string& text : constraint.choices) texts.push_back(constant(text));
       return one_of(std::move(texts));
     }
     case GrammarKind::grammar:
-      return Json{{"type", "grammar"}, {"grammar", wish.text}};
+      return Json{{"type", "grammar"}, {"grammar", constraint.text}};
     case GrammarKind::structural_tag: {
       auto document = parsed();
       if (!document) return document;

@@ -20,7 +20,7 @@ enum class Thinking : std::uint8_t {
 /// calls whose names and arguments are those of `use`. Nothing where anything goes.
 ///
 /// Error: invalid_request, param = "tools", where a tool's parameters cannot be held to in the dialect's form of
-/// arguments; param = "structured_outputs" for a wish that is no JSON.
+/// arguments; param = "structured_outputs" for a constraint that is no JSON.
 Result<std::optional<StructuredOutput>> answer_grammar(const AnswerDialect& dialect, const ToolUse& use,
                                                        Thinking thinking,
                                                        const std::optional<StructuredOutput>& content);

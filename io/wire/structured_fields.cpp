@@ -25,9 +25,9 @@ class KindReader {
   void schema(const char* name) {
     with(name, [&](const Json& value) {
       if (value.is_string()) {
-        wish_ = {GrammarKind::json_schema, value.get<std::string>(), {}};
+        constraint_ = {GrammarKind::json_schema, value.get<std::string>(), {}};
       } else if (is_schema(value)) {
-        wish_ = schema_output(value);
+        constraint_ = schema_output(value);
       } else {
         fields_.refuse(name, std::string(name) + " must be a schema, or its text");
       }
@@ -35,8 +35,8 @@ class KindReader {
   }
   void text(const char* name, GrammarKind kind) {
     with(name, [&](const Json&) {
-      wish_ = {kind, {}, {}};
-      fields_.read(name, wish_.text);
+      constraint_ = {kind, {}, {}};
+      fields_.read(name, constraint_.text);
     });
   }
   void text_unless_empty(const char* name, GrammarKind kind) {
@@ -47,14 +47,14 @@ class KindReader {
   }
   void choice(const char* name) {
     with(name, [&](const Json& value) {
-      wish_ = {GrammarKind::choice, {}, {}};
+      constraint_ = {GrammarKind::choice, {}, {}};
       if (!value.is_array()) return fields_.refuse(name, std::string(name) + " must be a list of strings");
-      fields_.read_strings(name, wish_.choices);
+      fields_.read_strings(name, constraint_.choices);
     });
   }
   void json_object(const char* name) {
     with(name, [&](const Json& value) {
-      wish_ = {GrammarKind::json_object, {}, {}};
+      constraint_ = {GrammarKind::json_object, {}, {}};
       if (value != true) fields_.refuse(name, std::string(name) + " must be true");
     });
   }
@@ -63,14 +63,14 @@ class KindReader {
       if (!value.is_string() && !value.is_object()) {
         return fields_.refuse(name, std::string(name) + " must be an object, or its text");
       }
-      wish_ = {GrammarKind::structural_tag, value.is_string() ? value.get<std::string>() : json_text(value), {}};
+      constraint_ = {GrammarKind::structural_tag, value.is_string() ? value.get<std::string>() : json_text(value), {}};
     });
   }
 
   /// The fields that are there, in the order in which they were read.
   const std::vector<const char*>& names() const { return names_; }
   /// Of the last of them.
-  StructuredOutput& wish() { return wish_; }
+  StructuredOutput& constraint() { return constraint_; }
 
  private:
   void with(const char* name, auto&& read) {
@@ -82,7 +82,7 @@ class KindReader {
 
   FieldReader& fields_;
   std::vector<const char*> names_;
-  StructuredOutput wish_;
+  StructuredOutput constraint_;
 };
 
 std::string exclude_each_other(const std::string& name, const std::string& other = "structured_outputs") {
@@ -118,7 +118,7 @@ void read_structured_outputs(FieldReader& fields, std::optional<StructuredOutput
   kinds.choice("choice");
   kinds.json_object("json_object");
   kinds.structural_tag("structural_tag");
-  out = std::move(kinds.wish());
+  out = std::move(kinds.constraint());
   if (auto status = inner.finish(); !status) fields.refuse(std::move(status.error()));
   if (kinds.names().size() != 1) {
     fields.refuse(kName,
@@ -146,10 +146,10 @@ const char* read_guided(FieldReader& fields, std::optional<StructuredOutput>& ou
   if (names.empty()) return nullptr;
   if (names.size() > 1) {
     fields.refuse(names[1], exclude_each_other(names[1], names[0]));
-  } else if (out && *out != kinds.wish()) {  // guidance says one thing in both
+  } else if (out && *out != kinds.constraint()) {  // guidance says one thing in both
     fields.refuse(names[0], exclude_each_other(names[0]));
   }
-  out = std::move(kinds.wish());
+  out = std::move(kinds.constraint());
   return names[0];
 }
 
@@ -157,33 +157,33 @@ void read_format(FieldReader& fields, const char* name, FormatPlace place, std::
                  const std::string& within) {
   const Json* format = fields.read_object(name);
   if (format == nullptr) return;
-  std::optional<StructuredOutput> wish;
+  std::optional<StructuredOutput> constraint;
   const std::string here = within + name + ".";
   FieldReader inner(*format, FieldReader::Nulls::absent, here);
   std::string type;
   inner.read_required("type", type);
   if (type == "json_object") {
-    wish.emplace();
+    constraint.emplace();
   } else if (type == "structural_tag" && place == FormatPlace::inside) {
-    wish = StructuredOutput{GrammarKind::structural_tag, json_text(*format), {}};
+    constraint = StructuredOutput{GrammarKind::structural_tag, json_text(*format), {}};
     for (const char* member : {"format", "structures", "triggers"}) inner.skip(member);  // the grammar's to read
   } else if (type == "json_schema" && place == FormatPlace::beside) {
-    wish = read_named_schema(inner);
+    constraint = read_named_schema(inner);
   } else if (type == "json_schema") {
     const Json* object = inner.read_object("json_schema");
     if (object == nullptr) {
       inner.refuse("json_schema", "json_schema is required");
     } else {
       FieldReader schema(*object, FieldReader::Nulls::absent, here + "json_schema.");
-      wish = read_named_schema(schema);
+      constraint = read_named_schema(schema);
       if (auto status = schema.finish(); !status) inner.refuse(std::move(status.error()));
     }
   } else if (type != "text") {
     inner.refuse("type", "type must be \"text\", \"json_object\" or \"json_schema\"");
   }
   if (auto status = inner.finish(); !status) fields.refuse(std::move(status.error()));
-  if (wish && out) fields.refuse(name, exclude_each_other(name));
-  if (wish) out = std::move(wish);
+  if (constraint && out) fields.refuse(name, exclude_each_other(name));
+  if (constraint) out = std::move(constraint);
 }
 
 void read_schema_format(FieldReader& fields, const char* name, std::optional<StructuredOutput>& out,

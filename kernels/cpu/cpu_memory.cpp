@@ -54,7 +54,7 @@ std::byte* map_huge_pages(std::size_t whole) {
   return begin + before;
 }
 
-void wish_for_huge_pages(std::byte* data, std::size_t whole) {
+void advise_huge_pages(std::byte* data, std::size_t whole) {
 #if defined(MADV_HUGEPAGE)
   madvise(data, whole, MADV_HUGEPAGE);  // without them the memory is only slower
 #else
@@ -72,7 +72,7 @@ Result<Buffer> allocate_large(std::size_t bytes) {
   const std::size_t whole = round_up(bytes, kHugePageBytes);
   std::byte* data = map_huge_pages(whole);
   if (data == nullptr) return does_not_fit(bytes);
-  wish_for_huge_pages(data, whole);
+  advise_huge_pages(data, whole);
   return large_buffer(data, bytes);
 }
 
@@ -114,7 +114,7 @@ Result<Buffer> map_cpu_memory(int file, std::size_t offset, std::size_t bytes,
     if (reserved != nullptr) munmap(reserved, whole);
     return fail(ErrorCode::io_failed, "cannot map " + in_mib(bytes) + " of a file: " + std::strerror(error));
   }
-  wish_for_huge_pages(reserved, whole);
+  advise_huge_pages(reserved, whole);
   if (place) place(data, bytes);
   return large_buffer(reserved, bytes);
 }

@@ -68,10 +68,10 @@ class Replay(unittest.TestCase):
         self.assertEqual(facts["tokens_computed_before"], 0)
 
     def test_structured_outputs_are_replayed_and_executed(self):
-        wishes = [{"json": {"type": "object", "properties": {"a": {"enum": ["cat", "dog"]}, "b": {"type": "integer"}},
+        constraints = [{"json": {"type": "object", "properties": {"a": {"enum": ["cat", "dog"]}, "b": {"type": "integer"}},
                             "required": ["a"]}}, {"regex": "[a-z]{30,90}"}, {"choice": ["left", "right"]}, None]
         lines = [json.dumps({"prompt": f"Story {i}", "max_tokens": 60, "temperature": 1.3, "seed": i, "n": 1 + i % 3,
-                             "structured_outputs": wishes[i % 4]}) for i in range(40)]
+                             "structured_outputs": constraints[i % 4]}) for i in range(40)]
         for flags in (CROWDED, RECOMPUTED, [*CROWDED, "--journal-mib=1"], [*CROWDED, "--no-journal-tokens"]):
             with self.subTest(flags=flags):
                 done = self.run_pagoda("generate", "--prompts=-", "--journal", self.path, *flags, stdin="\n".join(lines))

@@ -148,12 +148,12 @@ class OpenAi(unittest.TestCase):
         calling = self.client.chat.completions.parse(messages=messages, tool_choice="required", **fields)
         message = calling.choices[0].message
         [call] = message.tool_calls
-        wish = call.function.parsed_arguments
-        self.assertIsInstance(wish, GetWeather)
+        constraint = call.function.parsed_arguments
+        self.assertIsInstance(constraint, GetWeather)
         self.assertIsNone(message.parsed)
         messages += [{"role": "assistant", "tool_calls": [call.model_dump(include={"id", "type", "function"}, exclude={
                           "function": {"parsed_arguments"}})]},
-                     {"role": "tool", "tool_call_id": call.id, "content": weather_of(wish.city, wish.days)}]
+                     {"role": "tool", "tool_call_id": call.id, "content": weather_of(constraint.city, constraint.days)}]
         answer = self.client.chat.completions.parse(messages=messages, tool_choice="none", **fields)
         self.assertIsInstance(answer.choices[0].message.parsed, Report)
 
@@ -168,11 +168,11 @@ class OpenAi(unittest.TestCase):
                   "extra_body": {"seed": 3}}
         calling = self.client.responses.parse(input=QUESTION, tool_choice="required", store=True, **fields)
         [call] = calling.output
-        wish = GetWeather.model_validate_json(call.arguments)
+        constraint = GetWeather.model_validate_json(call.arguments)
         answer = self.client.responses.parse(
             previous_response_id=calling.id, tool_choice="none",
             input=[{"type": "function_call_output", "call_id": call.call_id,
-                    "output": weather_of(wish.city, wish.days)}], **fields)
+                    "output": weather_of(constraint.city, constraint.days)}], **fields)
         self.assertIsInstance(answer.output_parsed, Report)
 
 

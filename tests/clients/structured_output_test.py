@@ -79,9 +79,9 @@ class OpenAi(Structured):
                 self.assertRegex(choice["message"]["content"], r"^\{")
 
     def test_the_kinds_of_structured_outputs(self):
-        def complete(**wish):
+        def complete(**constraint):
             answer = server.json("POST", "/v1/completions", {"model": model, "prompt": PROMPT, "max_tokens": 100, "n": 3,
-                                                             "temperature": 1.5, "structured_outputs": wish})
+                                                             "temperature": 1.5, "structured_outputs": constraint})
             self.assertEqual({choice["finish_reason"] for choice in answer["choices"]}, {"stop"})
             return [choice["text"] for choice in answer["choices"]]
 
@@ -181,9 +181,9 @@ class Others(Structured):
         with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
             lines = connection.makefile("rw", encoding="utf-8", newline="\n")
 
-            def ask(request_id, wish):
+            def ask(request_id, constraint):
                 lines.write(json.dumps({"id": request_id, "prompt": PROMPT, "stream": False, "max_tokens": 200, "n": 2,
-                                        "structured_outputs": wish}) + "\n")
+                                        "structured_outputs": constraint}) + "\n")
                 lines.flush()
                 return json.loads(lines.readline())
 

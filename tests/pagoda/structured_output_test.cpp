@@ -139,9 +139,9 @@ TEST_F(StructuredOutputs, NobodyWaitsForASlowGrammar) {
   std::atomic<bool> has_ended = false;
   const std::jthread slow([&] {
     for (int i = 0; i < 20; ++i) {
-      auto wish = request(GrammarKind::regex, std::to_string(i) + "([a-z]{1,400} [0-9]{1,400}){1,2}");
-      wish.sampling.max_tokens = 1;
-      EXPECT_TRUE(engine->generate(std::move(wish)));
+      auto constraint = request(GrammarKind::regex, std::to_string(i) + "([a-z]{1,400} [0-9]{1,400}){1,2}");
+      constraint.sampling.max_tokens = 1;
+      EXPECT_TRUE(engine->generate(std::move(constraint)));
     }
     has_ended = true;
   });
@@ -206,9 +206,9 @@ TEST_F(StructuredOutputs, AreTheSameHoweverTheyAreScheduled) {
       for (const auto& output : results[i]->outputs) {
         outcome.tokens.push_back(output.token_ids);
         outcome.texts.push_back(output.text);
-        const auto& wish = requests[i].sampling.structured_outputs;
-        if (wish && wish->kind == GrammarKind::json_schema) expect_pet(output.text);
-        if (wish && wish->kind == GrammarKind::regex) {
+        const auto& constraint = requests[i].sampling.structured_outputs;
+        if (constraint && constraint->kind == GrammarKind::json_schema) expect_pet(output.text);
+        if (constraint && constraint->kind == GrammarKind::regex) {
           EXPECT_TRUE(std::regex_match(output.text, std::regex("[a-z]{40,60}"))) << output.text;
         }
       }
@@ -271,12 +271,12 @@ TEST_F(StructuredOutputs, OfGrammarsThatTakeLongHaveTheTokensThatTheyHaveAlone) 
 
 TEST_F(StructuredOutputs, TakeFewerStepsWhereATextIsCertain) {
   // The model's vocabulary has no token of two of these characters; of the letters it has many.
-  auto wish = request(GrammarKind::regex, R"(\{[a-z]{3}#@%#@%#@%#@%[ab]#@%#@%#@%#@%once upon a time\})");
+  auto constraint = request(GrammarKind::regex, R"(\{[a-z]{3}#@%#@%#@%#@%[ab]#@%#@%#@%#@%once upon a time\})");
   const auto run = [&](std::int32_t pipeline_depth, std::optional<std::int64_t> logprobs, bool is_streamed) {
     const auto engine = StructuredOutputs::engine([&](EngineConfig& c) { c.pipeline_depth = pipeline_depth; });
-    wish.stream = is_streamed;
-    wish.sampling.logprobs = logprobs;
-    const auto result = engine->generate(wish);
+    constraint.stream = is_streamed;
+    constraint.sampling.logprobs = logprobs;
+    const auto result = engine->generate(constraint);
     EXPECT_TRUE(result) << result.error().message;
     return std::pair(result->outputs.at(0), engine->stats().steps_total);
   };

@@ -20,13 +20,13 @@ namespace {
 
 using wire::FieldReader;
 
-struct ThinkingWish {
+struct ThinkingFields {
   bool is_asked_for = false;
   std::optional<std::int64_t> budget = std::nullopt;
 };
 
 /// The switch is the template's.
-ThinkingWish read_thinking(FieldReader& fields, const chat::ChatPrompts& prompts, chat::ChatInput& chat) {
+ThinkingFields read_thinking(FieldReader& fields, const chat::ChatPrompts& prompts, chat::ChatInput& chat) {
   const auto* thinking = fields.read_object("thinking");
   if (thinking == nullptr) return {};
   FieldReader inner(*thinking, FieldReader::Nulls::absent, "thinking.");
@@ -54,16 +54,16 @@ ThinkingWish read_thinking(FieldReader& fields, const chat::ChatPrompts& prompts
 }
 
 /// What an answer is held to, and the name of the field that says so; null: nothing is said.
-struct FormatWish {
-  std::optional<StructuredOutput> wish = std::nullopt;
+struct FormatFields {
+  std::optional<StructuredOutput> constraint = std::nullopt;
   const char* name = nullptr;
 };
 
 /// output_config, and output_format, which betas had in its place.
-FormatWish read_output_config(FieldReader& fields, const chat::ChatPrompts& prompts, chat::ChatInput& chat) {
-  FormatWish format;
-  wire::read_schema_format(fields, "output_format", format.wish);
-  if (format.wish) format.name = "output_format";
+FormatFields read_output_config(FieldReader& fields, const chat::ChatPrompts& prompts, chat::ChatInput& chat) {
+  FormatFields format;
+  wire::read_schema_format(fields, "output_format", format.constraint);
+  if (format.constraint) format.name = "output_format";
   const auto* config = fields.read_object("output_config");
   if (config == nullptr) return format;
   FieldReader inner(*config, FieldReader::Nulls::absent, "output_config.");
@@ -76,10 +76,10 @@ FormatWish read_output_config(FieldReader& fields, const chat::ChatPrompts& prom
   }
   const auto* inner_format = inner.find("format");
   const bool is_given = inner_format != nullptr && !inner_format->is_null();
-  if (is_given && format.wish) {
+  if (is_given && format.constraint) {
     inner.refuse("format", "format and output_format exclude each other");
   } else if (is_given) {
-    wire::read_schema_format(inner, "format", format.wish, "output_config.");
+    wire::read_schema_format(inner, "format", format.constraint, "output_config.");
     format.name = "output_config.format";
   }
   if (auto status = inner.finish(); !status) fields.refuse(std::move(status.error()));
@@ -208,8 +208,8 @@ ErrorAnswer no_threads() {
 struct Prompt {
   chat::ChatInput chat;
   chat::ToolUse tools;
-  ThinkingWish thinking;
-  FormatWish format;
+  ThinkingFields thinking;
+  FormatFields format;
 };
 
 /// What a prompt is made of: all that count_tokens takes.
@@ -256,7 +256,7 @@ ParsedJob parse_messages(const wire::Json& body, const chat::ChatPrompts& prompt
     const bool has_both = request.sampling.structured_outputs.has_value();
     if (has_both)
       fields.refuse(prompt.format.name, std::string(prompt.format.name) + " and structured_outputs exclude each other");
-    request.sampling.structured_outputs = std::move(prompt.format.wish);
+    request.sampling.structured_outputs = std::move(prompt.format.constraint);
     job.names.emplace_back("structured_outputs", prompt.format.name);
   } else if (!prompt.tools.tools.empty() && !request.sampling.structured_outputs) {
     job.names.emplace_back("structured_outputs", "tools");

@@ -107,8 +107,8 @@ void refuse_large_fields(FieldReader& fields, const GenerateRequest& request) {
   if (const auto& ids = request.sampling.logprob_token_ids) {
     refuse_above("logprob_token_ids", ids->size(), kLimits.max_logprob_token_ids, "ids");
   }
-  if (const auto& wish = request.sampling.structured_outputs) {
-    refuse_above("structured_outputs", wish->num_bytes(), kMaxStructuredOutputBytes, "bytes");
+  if (const auto& constraint = request.sampling.structured_outputs) {
+    refuse_above("structured_outputs", constraint->num_bytes(), kMaxStructuredOutputBytes, "bytes");
   }
 }
 

@@ -13,7 +13,7 @@
 namespace pagoda::grammar {
 namespace {
 
-std::vector<StructuredOutput> wishes() {
+std::vector<StructuredOutput> constraints() {
   return {{},
           test::schema(R"({"type":"object","properties":{"name":{"type":"string"},"n":{"type":"integer"}}})"),
           test::schema(R"({"type":"array","items":{"enum":["ab","abc",true,null]},"maxItems":5})"),
@@ -28,8 +28,8 @@ std::vector<StructuredOutput> wishes() {
 TEST(CompiledGrammars, MasksHoldTheTokensThatAreAccepted) {
   const auto compiler = test::word_compiler();
   std::mt19937 random(3);
-  for (const StructuredOutput& wish : wishes()) {
-    const SharedGrammar grammar = compiler->compile(wish).value();
+  for (const StructuredOutput& constraint : constraints()) {
+    const SharedGrammar grammar = compiler->compile(constraint).value();
     for (int walk = 0; walk < 8; ++walk) {
       Matcher matcher(grammar);
       for (int step = 0; step < 40 && !matcher.has_ended(); ++step) {
@@ -173,18 +173,18 @@ TEST(CompiledGrammars, ASmallerVocabularyThanTheTokenizersIsTheModels) {
 
 TEST(CompiledGrammars, TheCacheKeepsWhatWasUsedLast) {
   const auto compiler = test::word_compiler();
-  const auto wish = [](int i) { return test::one_of({"yes" + std::to_string(i)}); };
-  const auto grammar = [&](int i) { return compiler->compile(wish(i)).value(); };
+  const auto constraint = [](int i) { return test::one_of({"yes" + std::to_string(i)}); };
+  const auto grammar = [&](int i) { return compiler->compile(constraint(i)).value(); };
   const std::size_t most_bytes = 5 * grammar(0)->num_bytes();
   GrammarCache cache(most_bytes);
-  EXPECT_EQ(cache.find(wish(0)), nullptr);
+  EXPECT_EQ(cache.find(constraint(0)), nullptr);
   for (int i = 0; i < 30; ++i) {
-    cache.keep(wish(i), grammar(i));
-    EXPECT_NE(cache.find(wish(0)), nullptr) << i;  // used again each time: it stays
-    EXPECT_NE(cache.find(wish(i)), nullptr);
+    cache.keep(constraint(i), grammar(i));
+    EXPECT_NE(cache.find(constraint(0)), nullptr) << i;  // used again each time: it stays
+    EXPECT_NE(cache.find(constraint(i)), nullptr);
     EXPECT_LE(cache.num_bytes(), most_bytes);
   }
-  EXPECT_EQ(cache.find(wish(1)), nullptr);
+  EXPECT_EQ(cache.find(constraint(1)), nullptr);
 }
 
 TEST(CompiledGrammars, SpecialTokensStandForTheirTextOnlyWhereTheyAreMarks) {
@@ -206,14 +206,14 @@ TEST(CompiledGrammars, SpecialTokensStandForTheirTextOnlyWhereTheyAreMarks) {
   const auto tokenizer = text::Tokenizer::create(spec).value();
   EXPECT_EQ(tokenizer->special_text(kCall), "<call>");
   EXPECT_EQ(tokenizer->special_text('a'), std::nullopt);
-  const StructuredOutput wish{GrammarKind::structural_tag,
+  const StructuredOutput constraint{GrammarKind::structural_tag,
                               R"({"format":{"type":"triggered_tags","triggers":["<call>"],
     "tags":[{"begin":"<call>","content":{"type":"const_string","value":"f"},"end":""}],"stop_after_first":true}})",
                               {}};
   const auto matcher_with = [&](std::vector<TokenId> marks) {
     auto compiler =
         Compiler::create(*tokenizer, {.vocab_size = 259, .eos_token_ids = {kEnd}, .marks = std::move(marks)});
-    return Matcher((*compiler)->compile(wish).value());
+    return Matcher((*compiler)->compile(constraint).value());
   };
   Matcher with = matcher_with({kCall});
   EXPECT_TRUE(with.accept('a'));

@@ -75,8 +75,8 @@ std::optional<std::string> random_text(const grammar::SharedGrammar& grammar, st
   return std::nullopt;
 }
 
-std::string refusal(const StructuredOutput& wish) {
-  const auto compiled = word_compiler()->compile(wish);
+std::string refusal(const StructuredOutput& constraint) {
+  const auto compiled = word_compiler()->compile(constraint);
   return compiled ? "" : compiled.error().message;
 }
 

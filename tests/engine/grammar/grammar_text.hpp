@@ -35,8 +35,8 @@ inline StructuredOutput one_of(std::vector<std::string> choices) {
   return {GrammarKind::choice, {}, std::move(choices)};
 }
 
-inline grammar::Automaton automaton_of(const StructuredOutput& wish) {
-  return grammar::Automaton::of(grammar::grammar_rules(wish).value()).value();
+inline grammar::Automaton automaton_of(const StructuredOutput& constraint) {
+  return grammar::Automaton::of(grammar::grammar_rules(constraint).value()).value();
 }
 
 /// Does the grammar take the whole text, byte by byte?
@@ -48,6 +48,6 @@ std::optional<std::string> random_text(const grammar::SharedGrammar& grammar, st
                                        std::size_t max_bytes = 4000);
 
 /// What the message of a refusal says; empty where the grammar is compiled.
-std::string refusal(const StructuredOutput& wish);
+std::string refusal(const StructuredOutput& constraint);
 
 }  // namespace pagoda::test

@@ -27,7 +27,7 @@ std::string many(std::size_t count, const auto& of, const char* between = ",") {
 
 struct Hostile {
   const char* name;
-  std::shared_ptr<const StructuredOutput> wish;  ///< shared: it is large, and GoogleTest copies it many times
+  std::shared_ptr<const StructuredOutput> constraint;  ///< shared: it is large, and GoogleTest copies it many times
 };
 
 void PrintTo(const Hostile& hostile, std::ostream* out) {
@@ -36,8 +36,8 @@ void PrintTo(const Hostile& hostile, std::ostream* out) {
 
 std::vector<Hostile> hostiles() {
   std::vector<Hostile> all;
-  const auto add = [&](const char* name, StructuredOutput wish) {
-    all.push_back({name, std::make_shared<const StructuredOutput>(std::move(wish))});
+  const auto add = [&](const char* name, StructuredOutput constraint) {
+    all.push_back({name, std::make_shared<const StructuredOutput>(std::move(constraint))});
   };
   add("nested_groups", test::regex(times(60'000, "(") + "a" + times(60'000, ")")));
   add("nested_groups_within_limits", test::regex(times(2'000, "(") + "a" + times(2'000, ")")));
@@ -320,7 +320,7 @@ TEST_P(HostileGrammars, AreConvertedInBoundedTimeAndMemory) {
     return usage;
   };
   const rusage before = used();
-  const auto rules = grammar_rules(*GetParam().wish);
+  const auto rules = grammar_rules(*GetParam().constraint);
   const rusage after = used();
   const double ms = static_cast<double>(after.ru_utime.tv_sec - before.ru_utime.tv_sec) * 1e3 +
                     static_cast<double>(after.ru_utime.tv_usec - before.ru_utime.tv_usec) / 1e3;
@@ -342,7 +342,7 @@ TEST_P(HostileGrammars, EndInBoundedTime) {
   };
   const double start = cpu_seconds();
   const auto seconds = [&] { return cpu_seconds() - start; };
-  const auto compiled = compiler->compile(*GetParam().wish);
+  const auto compiled = compiler->compile(*GetParam().constraint);
   const double compile_s = seconds();
   if (!compiled) {
     EXPECT_FALSE(compiled.error().message.empty());

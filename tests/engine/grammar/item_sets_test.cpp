@@ -50,11 +50,11 @@ TEST(ItemSets, ReadRulesThatBeginWithThemselves) {
 
 TEST(ItemSets, CopiesGoOnAsTheirOriginals) {
   std::mt19937 random(4);
-  for (const StructuredOutput& wish :
+  for (const StructuredOutput& constraint :
        {StructuredOutput{GrammarKind::json_object, {}, {}}, test::regex("(ab|a){2,9}c{3,40}"),
         test::ebnf("root ::= e\ne ::= e \"+\" t | t | \"\"\nt ::= \"(\" e \")\" | [0-9]"),
         test::ebnf("root ::= a a?\na ::= b \"x\" | \"y\"\nb ::= a root \"z\" | \"\"")}) {
-    const Automaton of = automaton_of(wish);
+    const Automaton of = automaton_of(constraint);
     for (int walk = 0; walk < 20; ++walk) {
       ItemSets sets(of);
       auto copies = std::make_unique<ItemSets>(of);

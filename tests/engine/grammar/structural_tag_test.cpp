@@ -93,11 +93,11 @@ TEST_F(StructuralTags, PartsMayComeInOrder) {
 }
 
 TEST_F(StructuralTags, HaveAnOlderFormToo) {
-  const StructuredOutput wish{
+  const StructuredOutput constraint{
       GrammarKind::structural_tag,
       R"({"structures":[{"begin":"<f>","schema":{"type":"integer"},"end":"</f>"}],"triggers":["<f"]})",
       {}};
-  const auto grammar = test::word_compiler()->compile(wish).value();
+  const auto grammar = test::word_compiler()->compile(constraint).value();
   EXPECT_TRUE(test::takes(grammar, "a <f>1</f> b"));
   EXPECT_FALSE(test::takes(grammar, "a <f"));
   EXPECT_FALSE(test::takes(grammar, "a <f>x</f>"));

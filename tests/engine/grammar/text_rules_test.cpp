@@ -13,8 +13,8 @@ namespace {
 
 class TextRules : public testing::Test {
  protected:
-  static SharedGrammar compile(const StructuredOutput& wish) {
-    const auto compiled = test::word_compiler()->compile(wish);
+  static SharedGrammar compile(const StructuredOutput& constraint) {
+    const auto compiled = test::word_compiler()->compile(constraint);
     EXPECT_TRUE(compiled) << compiled.error().message;
     return compiled.value_or(nullptr);
   }

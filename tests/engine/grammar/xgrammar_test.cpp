@@ -65,10 +65,10 @@ Words mask_of(Matcher& matcher) {
 }
 
 /// Random walks by both; how many masks were compared.
-int compare(const StructuredOutput& wish, std::mt19937& random, int num_walks, int num_steps) {
-  const auto rules = grammar_rules(wish);
+int compare(const StructuredOutput& constraint, std::mt19937& random, int num_walks, int num_steps) {
+  const auto rules = grammar_rules(constraint);
   if (!rules) return 0;
-  const auto compiled = test::word_compiler()->compile(wish);
+  const auto compiled = test::word_compiler()->compile(constraint);
   if (!compiled) return 0;
   static XGrammar reference;
   int num_compared = 0;
@@ -147,7 +147,7 @@ TEST(MasksAreXGrammars, OfSchemasRegexesAndTags) {
   const auto tag = [](const std::string& format) {
     return StructuredOutput{GrammarKind::structural_tag, R"({"type":"structural_tag","format":)" + format + "}", {}};
   };
-  const std::vector<StructuredOutput> wishes{
+  const std::vector<StructuredOutput> constraints{
       {},
       {GrammarKind::json_object, {}, {}},
       test::schema(
@@ -172,7 +172,7 @@ TEST(MasksAreXGrammars, OfSchemasRegexesAndTags) {
       tag(R"({"type":"sequence","elements":[{"type":"any_text","excludes":["aab"]},{"type":"const_string","value":"aab"},
           {"type":"json_schema","json_schema":{}}]})")};
   int num_compared = 0;
-  for (const StructuredOutput& wish : wishes) num_compared += compare(wish, random, 6, 60);
+  for (const StructuredOutput& constraint : constraints) num_compared += compare(constraint, random, 6, 60);
   EXPECT_GT(num_compared, 2000);
 }
 

@@ -49,9 +49,9 @@ TEST(ModelPoolCore, TheLeastRecentlyUsedIdleModelMakesRoom) {
   load(pool, 1, 2);
   pool.busy(0, 3);
   pool.idle(0, 4);
-  const auto wish = pool.want(2, 5);
-  EXPECT_EQ(released(wish), Models{1});
-  EXPECT_FALSE(wish.releases.front().hold);
+  const auto constraint = pool.want(2, 5);
+  EXPECT_EQ(released(constraint), Models{1});
+  EXPECT_FALSE(constraint.releases.front().hold);
   EXPECT_TRUE(pool.released(1, true, 6).loads.empty()) << "its memory is not free yet";
   EXPECT_EQ(pool.gone(1, 7).loads, Models{2});
 }

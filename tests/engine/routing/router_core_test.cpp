@@ -366,7 +366,7 @@ TEST(RouterCore, AddsToTheEnginesCountersWhatOnlyItKnows) {
   EXPECT_EQ(failed.health, "no device");
 }
 
-/// Each with a wish of its own, or all with the same.
+/// Each with a constraint of its own, or all with the same.
 std::shared_ptr<GenerateRequest> with_grammar(std::shared_ptr<GenerateRequest> request, const char* regex = nullptr) {
   static int next = 0;
   const std::string text = regex != nullptr ? regex : "a" + std::to_string(++next);

@@ -40,11 +40,11 @@ class AnswerGrammars : public ::testing::TestWithParam<testing::KnownDialect> {
 
   static grammar::SharedGrammar compile(const ToolUse& use, Thinking thinking,
                                         const std::optional<StructuredOutput>& content = std::nullopt) {
-    auto wish = answer_grammar(dialect(), use, thinking, content);
-    EXPECT_TRUE(wish && *wish) << wish.error().message;
-    if (!wish || !*wish) return nullptr;
-    auto compiled = test::word_compiler()->compile(**wish);
-    EXPECT_TRUE(compiled) << compiled.error().message << "\n" << (*wish)->text;
+    auto constraint = answer_grammar(dialect(), use, thinking, content);
+    EXPECT_TRUE(constraint && *constraint) << constraint.error().message;
+    if (!constraint || !*constraint) return nullptr;
+    auto compiled = test::word_compiler()->compile(**constraint);
+    EXPECT_TRUE(compiled) << compiled.error().message << "\n" << (*constraint)->text;
     return compiled ? *compiled : nullptr;
   }
 
@@ -199,9 +199,9 @@ TEST_P(AnswerGrammars, ThinkingIsFreeAndWhatFollowsItIsHeld) {
 }
 
 TEST_P(AnswerGrammars, ContentIsHeldToItsSchemaBehindTheThinking) {
-  const StructuredOutput wish{GrammarKind::json_schema, R"({"type":"boolean"})", {}};
+  const StructuredOutput constraint{GrammarKind::json_schema, R"({"type":"boolean"})", {}};
   const Thinking thinking = dialect().thinking ? Thinking::open : Thinking::none;
-  const auto grammar = compile({}, thinking, wish);
+  const auto grammar = compile({}, thinking, constraint);
   ASSERT_NE(grammar, nullptr);
   const std::string begin = dialect().thinking ? "Hm." + dialect().thinking->end + dialect().glue : "";
   const Marks marks = dialect().content.empty() ? Marks{} : dialect().content.front();
@@ -220,8 +220,8 @@ INSTANTIATE_TEST_SUITE_P(Known, AnswerGrammars, ::testing::ValuesIn(testing::kno
 TEST(AnswerGrammar, IsNoneWhereAnythingGoes) {
   EXPECT_EQ(answer_grammar({}, {}, Thinking::none, std::nullopt), std::nullopt);
   EXPECT_EQ(answer_grammar(testing::hermes(), {}, Thinking::none, std::nullopt), std::nullopt);
-  const StructuredOutput wish{GrammarKind::regex, "a+", {}};
-  EXPECT_EQ(answer_grammar(testing::hermes(), {}, Thinking::none, wish), wish);
+  const StructuredOutput constraint{GrammarKind::regex, "a+", {}};
+  EXPECT_EQ(answer_grammar(testing::hermes(), {}, Thinking::none, constraint), constraint);
 }
 
 /// What is said of a tool with such parameters; empty where it is taken.
@@ -242,9 +242,9 @@ TEST(ArgumentForms, HoldTextsToTheirLengthsAndPatterns) {
                              "b":{"enum":["x","yyy"],"maxLength":2}},"required":["a","b"]})")}},
       ToolChoice::required,
       false};
-  const auto wish = answer_grammar(dialect, use, Thinking::none, {});
-  ASSERT_TRUE(wish) << wish.error().message;
-  const auto grammar = test::word_compiler()->compile(**wish);
+  const auto constraint = answer_grammar(dialect, use, Thinking::none, {});
+  ASSERT_TRUE(constraint) << constraint.error().message;
+  const auto grammar = test::word_compiler()->compile(**constraint);
   ASSERT_TRUE(grammar) << grammar.error().message;
   const auto call = [](const std::string& a, const std::string& b) {
     return "<tool_call>\n<function=f>\n<parameter=a>\n" + a + "\n</parameter>\n<parameter=b>\n" + b +
@@ -303,8 +303,8 @@ TEST(ArgumentForms, OfManyArgumentsAreNoLarger) {
 
 TEST(AnswerGrammar, WishesBesideToolsAreBounded) {
   const ToolUse use{all_tools(), ToolChoice::automatic, true};
-  const auto refusal = [&](const StructuredOutput& wish) {
-    const auto grammar = answer_grammar(testing::hermes(), use, Thinking::none, wish);
+  const auto refusal = [&](const StructuredOutput& constraint) {
+    const auto grammar = answer_grammar(testing::hermes(), use, Thinking::none, constraint);
     return grammar ? std::string() : grammar.error().message;
   };
   const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
@@ -325,9 +325,9 @@ TEST(AnswerGrammar, RefusesAToolsSchemaByTheToolsName) {
   for (const auto& [dialect, name] : {std::pair{testing::hermes(), "tool f: "},
                                       {testing::qwen3_coder(), "tool f, argument city: "},
                                       {testing::lfm2(), "tool f, argument city: "}}) {
-    const auto wish = answer_grammar(dialect, {{{"f", parameters}}, ToolChoice::automatic, true}, Thinking::none, {});
-    ASSERT_TRUE(wish && *wish);
-    const auto rules = grammar::grammar_rules(**wish);
+    const auto constraint = answer_grammar(dialect, {{{"f", parameters}}, ToolChoice::automatic, true}, Thinking::none, {});
+    ASSERT_TRUE(constraint && *constraint);
+    const auto rules = grammar::grammar_rules(**constraint);
     ASSERT_FALSE(rules);
     EXPECT_EQ(rules.error().message.find(name), 0U) << rules.error().message;
     EXPECT_NE(rules.error().message.find("uniqueItems"), std::string::npos) << rules.error().message;
@@ -341,9 +341,9 @@ TEST(AnswerGrammar, AStructuralTagBesideToolsMayHaveTheOlderForm) {
           "triggers":["<n"]})",
       {}};
   const auto compiled = [&](const StructuredOutput& content) {
-    const auto wish =
+    const auto constraint =
         answer_grammar(testing::hermes(), {all_tools(), ToolChoice::automatic, true}, Thinking::none, content);
-    return wish && *wish ? test::word_compiler()->compile(**wish) : fail(wish.error());
+    return constraint && *constraint ? test::word_compiler()->compile(**constraint) : fail(constraint.error());
   };
   const auto grammar = compiled(older);
   ASSERT_TRUE(grammar) << grammar.error().message;
@@ -360,8 +360,8 @@ TEST(AnswerGrammar, AStructuralTagBesideToolsMayHaveTheOlderForm) {
 }
 
 TEST(AnswerGrammar, HeldContentInMarksHasNothingFreeBesideIt) {
-  const StructuredOutput wish{GrammarKind::json_schema, R"({"type":"boolean"})", {}};
-  const auto grammar = answer_grammar(testing::harmony(), {}, Thinking::chosen, wish);
+  const StructuredOutput constraint{GrammarKind::json_schema, R"({"type":"boolean"})", {}};
+  const auto grammar = answer_grammar(testing::harmony(), {}, Thinking::chosen, constraint);
   const auto compiled = test::word_compiler()->compile(**grammar).value();
   EXPECT_TRUE(test::takes(compiled, "<|channel|>final<|message|>true"));
   EXPECT_FALSE(test::takes(

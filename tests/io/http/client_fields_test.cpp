@@ -222,9 +222,9 @@ TEST(ClientFields, ThinkingThatIsNotStreamedComesInOneChunk) {
 }
 
 TEST(ClientFields, UsageMayBeInEveryChunk) {
-  const std::string wish = R"("stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true})";
+  const std::string constraint = R"("stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true})";
   for (const bool is_chat : {true, false}) {
-    auto read = is_chat ? of_chat(wish) : of_completion(wish);
+    auto read = is_chat ? of_chat(constraint) : of_completion(constraint);
     ASSERT_EQ(read.param(), "");
     const auto text = streamed(*read.job->writer, {text_delta("a"), text_delta("b")}, result_of("ab"));
     for (const char* usage : {R"("usage":{"prompt_tokens":20,"completion_tokens":1,"total_tokens":21})",

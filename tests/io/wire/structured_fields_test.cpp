@@ -6,7 +6,7 @@ namespace pagoda::wire {
 namespace {
 
 struct Read {
-  std::optional<StructuredOutput> wish;
+  std::optional<StructuredOutput> constraint;
   std::optional<WireError> error;
 };
 
@@ -15,46 +15,46 @@ Read read(const std::string& text, ReadFields read_fields) {
   const Json body = read_json(text, 64).value();
   FieldReader fields(body, FieldReader::Nulls::absent);
   Read result;
-  read_fields(fields, result.wish);
+  read_fields(fields, result.constraint);
   if (auto status = fields.finish(); !status) result.error = status.error();
   return result;
 }
 
 Read structured(const std::string& value) {
   return read("{\"structured_outputs\":" + value + "}",
-              [](FieldReader& fields, auto& wish) { read_structured_outputs(fields, wish); });
+              [](FieldReader& fields, auto& constraint) { read_structured_outputs(fields, constraint); });
 }
 Read format(const std::string& value, FormatPlace place = FormatPlace::inside) {
   return read("{\"format\":" + value + "}",
-              [&](FieldReader& fields, auto& wish) { read_format(fields, "format", place, wish); });
+              [&](FieldReader& fields, auto& constraint) { read_format(fields, "format", place, constraint); });
 }
 Read ollama(const std::string& value) {
   return read("{\"format\":" + value + "}",
-              [](FieldReader& fields, auto& wish) { read_json_format(fields, "format", wish); });
+              [](FieldReader& fields, auto& constraint) { read_json_format(fields, "format", constraint); });
 }
 
 Read guided(const std::string& fields) {
-  return read("{" + fields + "}", [](FieldReader& reader, auto& wish) {
-    read_structured_outputs(reader, wish);
-    read_guided(reader, wish);
+  return read("{" + fields + "}", [](FieldReader& reader, auto& constraint) {
+    read_structured_outputs(reader, constraint);
+    read_guided(reader, constraint);
   });
 }
 
-StructuredOutput wish(GrammarKind kind, std::string text = {}, std::vector<std::string> choices = {}) {
+StructuredOutput constraint(GrammarKind kind, std::string text = {}, std::vector<std::string> choices = {}) {
   return {kind, std::move(text), std::move(choices)};
 }
 
 TEST(StructuredOutputs, HaveOneOfTheirKinds) {
-  EXPECT_EQ(structured(R"({"json":{"type":"object","properties":{"z":{},"a":{}}}})").wish,
-            wish(GrammarKind::json_schema, R"({"type":"object","properties":{"z":{},"a":{}}})"));
-  EXPECT_EQ(structured(R"({"json":"{\"type\": \"null\"}"})").wish,
-            wish(GrammarKind::json_schema, R"({"type": "null"})"));
-  EXPECT_EQ(structured(R"({"json":true})").wish, wish(GrammarKind::json_schema, "true"));
-  EXPECT_EQ(structured(R"({"regex":"a+"})").wish, wish(GrammarKind::regex, "a+"));
-  EXPECT_EQ(structured(R"({"grammar":"root ::= \"a\""})").wish, wish(GrammarKind::grammar, "root ::= \"a\""));
-  EXPECT_EQ(structured(R"({"choice":["a","b"]})").wish, wish(GrammarKind::choice, {}, {"a", "b"}));
-  EXPECT_EQ(structured(R"({"json_object":true,"regex":null})").wish, wish(GrammarKind::json_object));
-  EXPECT_EQ(structured("null").wish, std::nullopt);
+  EXPECT_EQ(structured(R"({"json":{"type":"object","properties":{"z":{},"a":{}}}})").constraint,
+            constraint(GrammarKind::json_schema, R"({"type":"object","properties":{"z":{},"a":{}}})"));
+  EXPECT_EQ(structured(R"({"json":"{\"type\": \"null\"}"})").constraint,
+            constraint(GrammarKind::json_schema, R"({"type": "null"})"));
+  EXPECT_EQ(structured(R"({"json":true})").constraint, constraint(GrammarKind::json_schema, "true"));
+  EXPECT_EQ(structured(R"({"regex":"a+"})").constraint, constraint(GrammarKind::regex, "a+"));
+  EXPECT_EQ(structured(R"({"grammar":"root ::= \"a\""})").constraint, constraint(GrammarKind::grammar, "root ::= \"a\""));
+  EXPECT_EQ(structured(R"({"choice":["a","b"]})").constraint, constraint(GrammarKind::choice, {}, {"a", "b"}));
+  EXPECT_EQ(structured(R"({"json_object":true,"regex":null})").constraint, constraint(GrammarKind::json_object));
+  EXPECT_EQ(structured("null").constraint, std::nullopt);
 }
 
 TEST(StructuredOutputs, ThatAreWrongNameTheirField) {
@@ -81,25 +81,25 @@ TEST(StructuredOutputs, ThatAreWrongNameTheirField) {
 
 TEST(StructuredOutputs, HaveVllmsOlderNames) {
   const std::pair<const char*, StructuredOutput> all[] = {
-      {R"("guided_json":{"type":"null"})", wish(GrammarKind::json_schema, R"({"type":"null"})")},
-      {R"("guided_json":"{\"type\": \"null\"}")", wish(GrammarKind::json_schema, R"({"type": "null"})")},
-      {R"("guided_regex":"a+","guided_json":null)", wish(GrammarKind::regex, "a+")},
-      {R"("guided_grammar":"root ::= \"a\"")", wish(GrammarKind::grammar, "root ::= \"a\"")},
-      {R"("guided_choice":["a","b"])", wish(GrammarKind::choice, {}, {"a", "b"})},
-      {R"("guided_json_object":true)", wish(GrammarKind::json_object)},
-      {R"("regex":"a+","guided_decoding_backend":"outlines")", wish(GrammarKind::regex, "a+")},
-      {R"("guided_regex":"a","structured_outputs":{"regex":"a"})", wish(GrammarKind::regex, "a")},
-      {R"("ebnf":"root ::= \"a\"")", wish(GrammarKind::grammar, "root ::= \"a\"")},
-      {R"("grammar":"root ::= \"a\"","json_schema":"")", wish(GrammarKind::grammar, "root ::= \"a\"")},
-      {R"("json_schema":"{\"type\": \"null\"}")", wish(GrammarKind::json_schema, R"({"type": "null"})")}};
+      {R"("guided_json":{"type":"null"})", constraint(GrammarKind::json_schema, R"({"type":"null"})")},
+      {R"("guided_json":"{\"type\": \"null\"}")", constraint(GrammarKind::json_schema, R"({"type": "null"})")},
+      {R"("guided_regex":"a+","guided_json":null)", constraint(GrammarKind::regex, "a+")},
+      {R"("guided_grammar":"root ::= \"a\"")", constraint(GrammarKind::grammar, "root ::= \"a\"")},
+      {R"("guided_choice":["a","b"])", constraint(GrammarKind::choice, {}, {"a", "b"})},
+      {R"("guided_json_object":true)", constraint(GrammarKind::json_object)},
+      {R"("regex":"a+","guided_decoding_backend":"outlines")", constraint(GrammarKind::regex, "a+")},
+      {R"("guided_regex":"a","structured_outputs":{"regex":"a"})", constraint(GrammarKind::regex, "a")},
+      {R"("ebnf":"root ::= \"a\"")", constraint(GrammarKind::grammar, "root ::= \"a\"")},
+      {R"("grammar":"root ::= \"a\"","json_schema":"")", constraint(GrammarKind::grammar, "root ::= \"a\"")},
+      {R"("json_schema":"{\"type\": \"null\"}")", constraint(GrammarKind::json_schema, R"({"type": "null"})")}};
   for (const auto& [fields, expected] : all) {
     const Read read = guided(fields);
     EXPECT_FALSE(read.error) << fields << ": " << read.error->message;
-    EXPECT_EQ(read.wish, expected) << fields;
+    EXPECT_EQ(read.constraint, expected) << fields;
   }
   for (const char* nothing : {R"("guided_json":null)", R"("guided_json_object":false)"}) {
     EXPECT_FALSE(guided(nothing).error);
-    EXPECT_EQ(guided(nothing).wish, std::nullopt);
+    EXPECT_EQ(guided(nothing).constraint, std::nullopt);
   }
 }
 
@@ -119,19 +119,19 @@ TEST(StructuredOutputs, OfOlderNamesThatAreWrongNameTheirField) {
 }
 
 TEST(Formats, AreOpenAis) {
-  EXPECT_EQ(format(R"({"type":"text"})").wish, std::nullopt);
-  EXPECT_EQ(format("null").wish, std::nullopt);
-  EXPECT_EQ(format(R"({"type":"json_object"})").wish, wish(GrammarKind::json_object));
-  const auto schema = wish(GrammarKind::json_schema, R"({"type":"integer"})");
+  EXPECT_EQ(format(R"({"type":"text"})").constraint, std::nullopt);
+  EXPECT_EQ(format("null").constraint, std::nullopt);
+  EXPECT_EQ(format(R"({"type":"json_object"})").constraint, constraint(GrammarKind::json_object));
+  const auto schema = constraint(GrammarKind::json_schema, R"({"type":"integer"})");
   EXPECT_EQ(format(R"({"type":"json_schema","json_schema":{"name":"n","strict":true,"description":"d",
                       "schema":{"type":"integer"}}})")
-                .wish,
+                .constraint,
             schema);
   EXPECT_EQ(
       format(R"({"type":"json_schema","name":"n","schema":{"type":"integer"},"strict":null})", FormatPlace::beside)
-          .wish,
+          .constraint,
       schema);
-  EXPECT_EQ(format(R"({"type":"json_schema","json_schema":{"name":"n"}})").wish, wish(GrammarKind::json_object));
+  EXPECT_EQ(format(R"({"type":"json_schema","json_schema":{"name":"n"}})").constraint, constraint(GrammarKind::json_object));
 }
 
 TEST(Formats, ThatAreWrongNameTheirField) {
@@ -164,10 +164,10 @@ TEST(Formats, ExcludeStructuredOutputs) {
 }
 
 TEST(Formats, AreOllamas) {
-  EXPECT_EQ(ollama("\"json\"").wish, wish(GrammarKind::json_object));
-  EXPECT_EQ(ollama(R"({"type":"null"})").wish, wish(GrammarKind::json_schema, R"({"type":"null"})"));
+  EXPECT_EQ(ollama("\"json\"").constraint, constraint(GrammarKind::json_object));
+  EXPECT_EQ(ollama(R"({"type":"null"})").constraint, constraint(GrammarKind::json_schema, R"({"type":"null"})"));
   for (const char* nothing : {"null", "\"\""}) {
-    EXPECT_EQ(ollama(nothing).wish, std::nullopt);
+    EXPECT_EQ(ollama(nothing).constraint, std::nullopt);
     EXPECT_FALSE(ollama(nothing).error);
   }
   for (const char* wrong : {"\"xml\"", "1", "[]"}) EXPECT_EQ(ollama(wrong).error.value_or(WireError{}).param, "format");
