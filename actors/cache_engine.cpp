@@ -29,7 +29,7 @@ struct CacheEngineState {
   std::map<StepId, std::shared_ptr<const CachePlan>> plans;       ///< not enqueued yet
   std::map<StepId, std::shared_ptr<kernels::Event>> step_events;  ///< of steps that have not been seen to end
   std::shared_ptr<std::atomic<bool>> has_ended_a_plan = std::make_shared<std::atomic<bool>>(false);
-  std::shared_ptr<CallbackTeller<CacheEngineActor>> teller = std::make_shared<CallbackTeller<CacheEngineActor>>();
+  std::shared_ptr<CallbackSender<CacheEngineActor>> sender = std::make_shared<CallbackSender<CacheEngineActor>>();
 };
 
 using Self = CacheEngineActor::stateful_pointer<CacheEngineState>;
@@ -41,7 +41,7 @@ struct PlanRun {
   TimeUs finished_us = 0;
   Error error;  ///< written before failed
   std::atomic<bool> failed = false;
-  std::atomic<bool> was_told = false;  ///< the worker, that its steps may run
+  std::atomic<bool> was_notified = false;  ///< the worker, that its steps may run
 };
 
 /// Error: it is known to have failed.
@@ -55,7 +55,7 @@ Status issue(Self self, const std::shared_ptr<const CachePlan>& plan) {
       run->error = status.error();
       run->failed = true;
       spdlog::error("cache plan of step {}: {}", plan->step, status.error().message);
-      PAGODA_ASSERT(!run->was_told, "a cache plan names blocks of the pools");
+      PAGODA_ASSERT(!run->was_notified, "a cache plan names blocks of the pools");
     });
   };
   // Times are taken in stream order, so they are those of the moves, on a device of whatever kind.
@@ -65,11 +65,11 @@ Status issue(Self self, const std::shared_ptr<const CachePlan>& plan) {
   submit(&execution::KvMemory::issue_copies);
   state.parts.stream->on_complete([run, plan, scheduler = state.scheduler, trace = state.trace,
                                    block_bytes = state.parts.memory->block_bytes(), stream = state.parts.stream.get(),
-                                   has_ended_a_plan = state.has_ended_a_plan, teller = state.teller,
+                                   has_ended_a_plan = state.has_ended_a_plan, sender = state.sender,
                                    me = caf::actor_cast<caf::actor_addr>(self)] {
-    teller->tell(me, true, [&] {
+    sender->tell(me, true, [&] {
       if (const Status status = stream->status(); !status) {
-        return tell_of_failure<CacheEngineActor>(
+        return report_failure<CacheEngineActor>(
             me, [&] { return status.error(); }, !*has_ended_a_plan, true);
       }
       *has_ended_a_plan = true;
@@ -86,7 +86,7 @@ Status issue(Self self, const std::shared_ptr<const CachePlan>& plan) {
       }
     });
   });
-  run->was_told = true;
+  run->was_notified = true;
   return run->failed ? Status(fail(run->error)) : Status();
 }
 

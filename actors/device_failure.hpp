@@ -10,7 +10,7 @@ namespace pagoda::actors {
 /// From a callback of a stream: `owner`, if it is still there, hears that the device has failed, and with what error.
 /// There may be no memory for it at once.
 template <class Owner, class MakeError>
-void tell_of_failure(const caf::actor_addr& owner, const MakeError& make_error, bool without_progress, bool memory_lost) {
+void report_failure(const caf::actor_addr& owner, const MakeError& make_error, bool without_progress, bool memory_lost) {
   retry_on_bad_alloc([&] {
     if (const auto alive = caf::actor_cast<Owner>(owner)) {
       send_anonymously(alive, DeviceFailed{make_error(), without_progress, memory_lost});
@@ -22,7 +22,7 @@ void tell_of_failure(const caf::actor_addr& owner, const MakeError& make_error, 
 /// lost: its owner has failed, so that what runs comes back from what is known of it, and the callbacks behind it,
 /// which nobody could make sense of, tell nothing.
 template <class Owner>
-class CallbackTeller {
+class CallbackSender {
  public:
   /// `memory_lost`: as DeviceFailed.
   template <class Tell>
@@ -35,7 +35,7 @@ class CallbackTeller {
       const auto lost = [&] {
         return Error{ErrorCode::internal, std::string("what the device has done is not known: ") + problem.what()};
       };
-      tell_of_failure<Owner>(owner, lost, false, memory_lost);
+      report_failure<Owner>(owner, lost, false, memory_lost);
     }
   }
 

@@ -48,8 +48,8 @@ class GrammarClient {
     });
   }
 
-  void take_back(routing::JobId job) { pending_jobs_.take_back(job); }
-  void ask_all() { pending_jobs_.ask_all(); }
+  void withdraw(routing::JobId job) { pending_jobs_.withdraw(job); }
+  void resend_all() { pending_jobs_.resend_all(); }
 
   metrics::GrammarMetrics metrics() const {
     auto metrics = counted_;

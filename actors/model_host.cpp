@@ -52,12 +52,12 @@ struct ModelHostState {
 
 using Self = ModelHostActor::stateful_pointer<ModelHostState>;
 
-void tell_pool(Self self, ModelUse::Kind kind) {
+void notify_pool(Self self, ModelUse::Kind kind) {
   auto& state = state_of(self);
   send(self, state.pool, ModelUse{state.index, kind});
 }
 
-void tell_keep_alive(Self self, TimeUs keep_alive_us) {
+void send_keep_alive(Self self, TimeUs keep_alive_us) {
   auto& state = state_of(self);
   send(self, state.pool, SetKeepAlive{state.index, keep_alive_us});
 }
@@ -68,7 +68,7 @@ void look_at_line(Self self) {
   auto& state = state_of(self);
   state.model.residency->waiting = static_cast<std::int64_t>(state.line.size());
   if (state.line.empty()) state.keep_alive_us.reset();
-  if (state.line.empty() && std::exchange(state.is_wanted, false)) tell_pool(self, ModelUse::Kind::unwanted);
+  if (state.line.empty() && std::exchange(state.is_wanted, false)) notify_pool(self, ModelUse::Kind::unwanted);
   const auto next = state.line.next_expiry();
   if (!next || (state.next_look && *state.next_look <= *next)) return;
   state.next_look = next;
@@ -80,7 +80,7 @@ void look_at_line(Self self) {
 void want_model(Self self) {
   auto& state = state_of(self);
   if (state.line.empty() || state.router || std::exchange(state.is_wanted, true)) return;
-  tell_pool(self, ModelUse::Kind::wanted);
+  notify_pool(self, ModelUse::Kind::wanted);
 }
 
 void wait(Self self, const WaitingLine::Arrival& arrival, Waiting what) {
@@ -121,7 +121,7 @@ void look_for_end_of_work(Self self) {
     deliver(promise, ModelReleased{true});
     want_model(self);  // behind the answer
   } else {
-    tell_pool(self, ModelUse::Kind::idle);
+    notify_pool(self, ModelUse::Kind::idle);
   }
 }
 
@@ -140,7 +140,7 @@ void await_idle(Self self) {
 }
 
 void begin_work(Self self) {
-  if (!std::exchange(state_of(self).is_busy, true)) tell_pool(self, ModelUse::Kind::busy);
+  if (!std::exchange(state_of(self).is_busy, true)) notify_pool(self, ModelUse::Kind::busy);
 }
 
 void pass_on(Self self, const SubmitRequest& message, SubmitPromise promise) {
@@ -289,7 +289,7 @@ void serve(Self self, const RequestRouterActor& router) {
   state.questions = 0;
   state.is_busy = true;  // as the pool counts it
   if (state.is_draining) send_anonymously(router, Drain{Drain::kNoTimeout});
-  if (state.keep_alive_us) tell_keep_alive(self, *std::exchange(state.keep_alive_us, std::nullopt));
+  if (state.keep_alive_us) send_keep_alive(self, *std::exchange(state.keep_alive_us, std::nullopt));
   while (const auto ticket = state.line.take()) state.waiting.extract(*ticket).mapped().go();
   look_at_line(self);
   look_for_end_of_work(self);
@@ -331,7 +331,7 @@ caf::typed_response_promise<ModelReleased> release(Self self, const ReleaseModel
 /// What waits runs on another engine than there may be now.
 void keep_alive(Self self, TimeUs keep_alive_us) {
   auto& state = state_of(self);
-  if (state.serves() || state.line.empty()) return tell_keep_alive(self, keep_alive_us);
+  if (state.serves() || state.line.empty()) return send_keep_alive(self, keep_alive_us);
   state.keep_alive_us = keep_alive_us;
 }
 

@@ -73,7 +73,7 @@ Result<SharedEngine> loaded(const PoolModel& model) {
 }
 
 /// Runs on a thread of its own, which may take its time.
-void load_and_tell(caf::event_based_actor*, const PoolModel& model, ModelIndex index, const caf::actor_addr& whom) {
+void load_and_report(caf::event_based_actor*, const PoolModel& model, ModelIndex index, const caf::actor_addr& whom) {
   const TimeUs begun = now_us();
   auto engine = loaded(model);
   // Without a pool the engine ends with this message.
@@ -90,7 +90,7 @@ void begin_load(Self self, ModelIndex index) {
   spdlog::info("loading the model {}", model.name);
   const auto me = caf::actor_cast<ModelPoolActor>(self);
   try {
-    self->system().template spawn<caf::detached>(load_and_tell, model, index, caf::actor_cast<caf::actor_addr>(me));
+    self->system().template spawn<caf::detached>(load_and_report, model, index, caf::actor_cast<caf::actor_addr>(me));
   } catch (const std::exception& error) {  // there is no thread for it
     send_anonymously(me, ModelLoadEnded{index, load_failed(model.name, error.what())});
   }
@@ -125,7 +125,7 @@ void release(Self self, const ModelPoolCore::Release& what) {
 }
 
 /// For those who look at the models from other threads.
-void tell_residency(ModelPoolState& state) {
+void send_residency(ModelPoolState& state) {
   const auto now = now_us();
   const auto unix_s =
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -147,7 +147,7 @@ void apply(Self self, const ModelPoolCore::Effects& effects) {
   auto& state = state_of(self);
   for (const auto index : effects.loads) begin_load(self, index);
   for (const auto& what : effects.releases) release(self, what);
-  tell_residency(state);
+  send_residency(state);
   const auto next = state.core->next_look();
   if (!next || (state.next_look && *state.next_look <= *next)) return;
   state.next_look = next;

@@ -18,13 +18,13 @@ class PendingJobs {
     waiting_.emplace(job, std::move(ask));
     feed();
   }
-  void take_back(routing::JobId job) { waiting_.erase(job); }
+  void withdraw(routing::JobId job) { waiting_.erase(job); }
   /// Asks those whose turn it is.
   void feed() {
     while (const auto job = next_()) waiting_.extract(*job).mapped()();
   }
   /// Nobody will have a turn any more: each that waits is asked, and hears that there is no answer.
-  void ask_all() {
+  void resend_all() {
     for (auto& [job, ask] : std::exchange(waiting_, {})) ask();
   }
 

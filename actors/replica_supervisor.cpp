@@ -60,7 +60,7 @@ bool live_in_processes(const std::vector<DeviceFactory>& factories) {
   return factories.front().start_process != nullptr;
 }
 
-std::string who_has_ended(const ReplicaSupervisorState& state) {
+std::string ended_device(const ReplicaSupervisorState& state) {
   if (live_in_processes(state.factories)) return "the worker process";
   return state.memory_lost ? "the cache engine" : "the worker";
 }
@@ -83,7 +83,7 @@ void fail_devices(Self self, const Error& problem) {
   const auto& state = state_of(self);
   if (!state.device_error) {
     return fail_replica(self, ErrorCode::internal,
-                        who_has_ended(state) + " has ended and cannot be replaced: " + problem.message);
+                        ended_device(state) + " has ended and cannot be replaced: " + problem.message);
   }
   fail_replica(
       self, ErrorCode::device_failed,
@@ -175,7 +175,7 @@ void replace_devices(Self self) {
     if (made) made = spawn_workers(self);
   }
   if (!made) return fail_devices(self, made.error());
-  spdlog::warn("{} has ended; a new one takes its place, and what was running is recomputed{}", who_has_ended(state),
+  spdlog::warn("{} has ended; a new one takes its place, and what was running is recomputed{}", ended_device(state),
                state.memory_lost ? "" : " where it is not in the KV cache");
   const Replica& replica = *state.replica;
   connect_devices(replica, self->address());
@@ -209,7 +209,7 @@ void plan_replacement(Self self) {
 }
 
 /// No step can run until devices are replaced.
-void tell_of_loss(Self self, std::string why) {
+void log_loss(Self self, std::string why) {
   auto& state = state_of(self);
   if (state.status.health == DeviceStatus{}.health) state.status.health = std::move(why);
   state.status.pids.clear();  // all of a group end with the first
@@ -225,7 +225,7 @@ void on_device_failed(Self self, const DeviceFailed& failed) {
   state.memory_lost |= failed.memory_lost;
   state.status.deaths += failed.process == ProcessEnd::died ? 1 : 0;
   state.status.hangs += failed.process == ProcessEnd::hung ? 1 : 0;
-  tell_of_loss(self, failed.error.message + "; it is being replaced");
+  log_loss(self, failed.error.message + "; it is being replaced");
 }
 
 /// Ends those that must be replaced too. True when all of them have ended.
@@ -258,7 +258,7 @@ void on_child_gone(Self self, const caf::actor_addr& child) {
   state.crashed |= !state.device_error;
   // A process has told before its end whether its memory is lost; who ends without a word may have left anything in it.
   state.memory_lost |= is_cache_engine && !(live_in_processes(state.factories) && state.device_error);
-  tell_of_loss(self, is_cache_engine ? "the cache engine is being replaced" : "the worker is being replaced");
+  log_loss(self, is_cache_engine ? "the cache engine is being replaced" : "the worker is being replaced");
   const bool workers_ended = all_ended(state.gone, devices.workers);
   const bool all_end = state.memory_lost || live_in_processes(state.factories);
   const bool rest_ended = !all_end || all_ended(state.gone, devices.cache_engines);

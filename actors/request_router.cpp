@@ -107,8 +107,8 @@ void answer_if_idle(RequestRouterState& state) {
 
 void apply(Self self, routing::RouterCore::Effects effects) {
   auto& state = state_of(self);
-  for (const auto job : effects.taken_back) state.tokenizer->take_back(job);
-  for (const auto job : effects.grammars_taken_back) state.grammars->take_back(job);
+  for (const auto job : effects.taken_back) state.tokenizer->withdraw(job);
+  for (const auto job : effects.grammars_taken_back) state.grammars->withdraw(job);
   for (auto& settled : effects.settled) settle(self, std::move(settled));
   for (const RequestId id : effects.aborted) send(self, scheduler_of(state, id), AbortGroup{id});
   for (auto& expired : effects.expired) {
@@ -297,8 +297,8 @@ void on_engine_failed(Self self, const EngineFailed& failed) {
   auto effects = state.core->engine_failed(failed.error);
   send(self, state.outputs, failed);
   apply(self, std::move(effects));
-  state.tokenizer->ask_all();
-  state.grammars->ask_all();
+  state.tokenizer->resend_all();
+  state.grammars->resend_all();
 }
 
 void close(Self self, RequestId id, const routing::WorkDone& work) {

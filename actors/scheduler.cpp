@@ -91,7 +91,7 @@ void ask_for_masks(Self self) {
   const StepId step = core.step_awaiting_masks();
   if (step == state.last_step_asked) return;
   state.last_step_asked = step;
-  if (step == 0 || core.has_masks_to_tell()) return;
+  if (step == 0 || core.has_masks_to_send()) return;
   send_later(self, caf::actor_cast<SchedulerActor>(self), wait, MasksDue{step});
 }
 
@@ -120,7 +120,7 @@ void advance(Self self) {
   PAGODA_ASSERT(!broken, *broken);
 #endif
   ask_for_masks(self);
-  if (state.core->core().has_masks_to_tell()) {  // first: the worker may wait for them
+  if (state.core->core().has_masks_to_send()) {  // first: the worker may wait for them
     const TraceSpan span(state.trace, trace::Row::scheduler, "masks");
     StepMasks masks = *state.core->take_masks();
     span.end({arg("step", masks.step), arg("rows", masks.work.size())});

@@ -47,10 +47,10 @@ class TokenizerClient {
     }
   }
 
-  void take_back(routing::JobId job) { pending_jobs_.take_back(job); }
+  void withdraw(routing::JobId job) { pending_jobs_.withdraw(job); }
 
   /// The tokenizer has ended: each that waits is told so.
-  void ask_all() { pending_jobs_.ask_all(); }
+  void resend_all() { pending_jobs_.resend_all(); }
 
  private:
   RequestRouterActor::pointer self_;

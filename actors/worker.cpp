@@ -11,7 +11,7 @@ namespace pagoda::actors {
 namespace {
 
 /// A step that is told and not enqueued, or not whole.
-struct ToldStep {
+struct ReceivedStep {
   std::shared_ptr<const ExecuteStep> step;
   std::shared_ptr<const StepMasks> masks;  ///< if they have come
   std::shared_ptr<execution::IssuedStep> issued = std::make_shared<execution::IssuedStep>();
@@ -33,11 +33,11 @@ struct WorkerState {
   caf::actor_addr supervisor;
   trace::SharedTracer trace;
   std::unique_ptr<journal::RecordedStepOrder> order;
-  std::map<StepId, ToldStep> steps;
+  std::map<StepId, ReceivedStep> steps;
   std::map<StepId, std::shared_ptr<kernels::Event>> ends_of_plans;  ///< of plans that steps wait for
   std::shared_ptr<const kernels::Stream> copy_stream;               ///< of the cache engine
   std::shared_ptr<std::atomic<bool>> has_ended_a_step = std::make_shared<std::atomic<bool>>(false);
-  std::shared_ptr<CallbackTeller<WorkerActor>> teller = std::make_shared<CallbackTeller<WorkerActor>>();
+  std::shared_ptr<CallbackSender<WorkerActor>> sender = std::make_shared<CallbackSender<WorkerActor>>();
 };
 
 using Self = WorkerActor::stateful_pointer<WorkerState>;
@@ -50,7 +50,7 @@ void trace_step(trace::Tracer& trace, const ExecuteStep& step, const StepResult&
               arg("failed", result.error.has_value())});
 }
 
-void enqueue(Self self, const ToldStep& told, execution::StepOrder::Part part) {
+void enqueue(Self self, const ReceivedStep& told, execution::StepOrder::Part part) {
   using Part = execution::StepOrder::Part;
   auto& state = state_of(self);
   kernels::Stream* stream = state.parts.stream.get();
@@ -62,13 +62,13 @@ void enqueue(Self self, const ToldStep& told, execution::StepOrder::Part part) {
   // The state waits for the stream before it lets go of the runner.
   stream->on_complete([runner = state.parts.runner.get(), stream, copy_stream = state.copy_stream,
                        me = caf::actor_cast<caf::actor_addr>(self), scheduler = state.scheduler, trace = state.trace,
-                       has_ended_a_step = state.has_ended_a_step, teller = state.teller, step = told.step,
+                       has_ended_a_step = state.has_ended_a_step, sender = state.sender, step = told.step,
                        issued = told.issued] {
-    teller->tell(me, true, [&] {
+    sender->tell(me, true, [&] {
       const Status moved = copy_stream->status();  // else the step may have read blocks that were never moved
       const Status status = stream->status() ? moved : stream->status();
       if (!status) {
-        return tell_of_failure<WorkerActor>(
+        return report_failure<WorkerActor>(
             me, [&] { return status.error(); }, !*has_ended_a_step, !moved);
       }
       *has_ended_a_step = true;
@@ -102,7 +102,7 @@ WorkerActor::behavior_type behavior(Self self, const WorkerParts& parts, const C
         auto& state = state_of(self);
         const StepId id = step.step;
         const bool is_first = state.order->step_arrived(id, step.wait_for_cache, step.wait_for_masks);
-        state.steps.emplace(id, ToldStep{std::make_shared<const ExecuteStep>(std::move(step)), nullptr});
+        state.steps.emplace(id, ReceivedStep{std::make_shared<const ExecuteStep>(std::move(step)), nullptr});
         if (is_first) send(self, state.cache_engine, ConnectCache{id});
         enqueue_ready_steps(self);
       },

@@ -99,17 +99,17 @@ PooledModelConfig read_entry(const Json& object, std::string name, std::string w
   }
   entry.read_engine(model.config);
   if (model.config.device == "cpu") {
-    if (!defaults.says_touch_memory && !object.contains("touch_memory")) model.config.touch_memory = false;
-    if (!defaults.says_weight_memory && !object.contains("weight_memory")) model.config.weight_memory = "mapped";
-  } else if (!defaults.says_touch_memory && !object.contains("touch_memory")) {
+    if (!defaults.sets_touch_memory && !object.contains("touch_memory")) model.config.touch_memory = false;
+    if (!defaults.sets_weight_memory && !object.contains("weight_memory")) model.config.weight_memory = "mapped";
+  } else if (!defaults.sets_touch_memory && !object.contains("touch_memory")) {
     model.config.touch_memory = EngineConfig().touch_memory;  // the command's own default is for CPUs
   }
   model.config.served_model_name = std::move(name);
   model.aliases = entry.names("aliases");
   model.keep_alive = entry.seconds("keep_alive", defaults.keep_alive);
   model.preload = entry.flag("preload");
-  const bool is_told_already = object.contains("model") && !object["model"].is_string();
-  if (model.config.model.empty() && !is_told_already) {
+  const bool sets_model = object.contains("model") && !object["model"].is_string();
+  if (model.config.model.empty() && !sets_model) {
     entry.refuse("model is required: its folder, or GGUF file", "model");
   }
   if (const Status status = locate_model(model.config.model); !status) entry.refuse(status.error().message, "model");

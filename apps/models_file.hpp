@@ -14,8 +14,8 @@ namespace pagoda::apps {
 struct ModelDefaults {
   EngineConfig config;
   double keep_alive = -1;
-  bool says_touch_memory = false;
-  bool says_weight_memory = false;
+  bool sets_touch_memory = false;
+  bool sets_weight_memory = false;
 };
 
 /// The models of `pagoda serve --models` (docs/several-models.md): a JSON list of objects with `name`, `model` and

@@ -192,8 +192,8 @@ void ServeOptions::finish_pool(std::vector<Error>& problems) {
   if (!engine.flags.is_given("worker_processes")) engine.config.worker_processes = false;
   const ModelDefaults defaults{.config = engine.config,
                                .keep_alive = model_keep_alive,
-                               .says_touch_memory = engine.flags.is_given("touch_memory"),
-                               .says_weight_memory = engine.flags.is_given("weight_memory")};
+                               .sets_touch_memory = engine.flags.is_given("touch_memory"),
+                               .sets_weight_memory = engine.flags.is_given("weight_memory")};
   pool.models = read_models_file(models, defaults, problems);
 }
 

@@ -140,8 +140,8 @@ void read_form(FieldReader& fields, ToolCallForm& form) {
   form.id_length = static_cast<std::size_t>(id_length);
   fields.read("trigger", form.trigger);
   if (!fields.is_fine()) return;
-  const bool tells_calls = form.begins_with_name() ? has_line_end_behind_name(form) : !is_white(form.begin());
-  if (!tells_calls) {
+  const bool frames_calls = form.begins_with_name() ? has_line_end_behind_name(form) : !is_white(form.begin());
+  if (!frames_calls) {
     fields.refuse("call",
                   "call must begin with a text, or with the name and a text behind it that begins with a line end, or "
                   "section_begin not be empty");

@@ -24,7 +24,7 @@ struct State {
   std::size_t bytes = 0;  ///< 0: there is no reserve
   void* memory = nullptr;
   std::uint64_t times_given_back = 0;
-  bool is_told = false;  ///< that it is out
+  bool is_reported = false;  ///< that it is out
   std::chrono::steady_clock::time_point next_trim;
 
   bool put_aside() {
@@ -95,8 +95,8 @@ bool MemoryReserve::is_short() {
   {
     const std::lock_guard lock(state.mutex);
     is_out = !state.put_aside() && !state.put_aside_after_trim();
-    is_news = is_out != state.is_told;
-    state.is_told = is_out;
+    is_news = is_out != state.is_reported;
+    state.is_reported = is_out;
   }
   if (is_news && is_out) spdlog::warn("memory is out: what runs goes on with a reserve, new requests are refused");
   if (is_news && !is_out) spdlog::info("there is memory again");

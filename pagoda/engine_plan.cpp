@@ -146,13 +146,13 @@ Result<std::int32_t> size_kv_cache(const EngineConfig& config, const EnginePlan&
   const std::int64_t num_blocks =
       std::min(std::max<std::int64_t>(0, kv_bytes) / plan.memory.kv_bytes_per_block, kMaxBlocks);
   if (num_blocks * block_size < tokens_held(config, plan)) {
-    const bool was_told = config.kv_cache_memory > 0;  // else the device is too small
-    const std::string key = !was_told && config.device != "cpu" ? "gpu_memory_utilization" : "kv_cache_memory";
-    return fail(was_told ? ErrorCode::bad_config : ErrorCode::out_of_memory,
+    const bool was_configured = config.kv_cache_memory > 0;  // else the device is too small
+    const std::string key = !was_configured && config.device != "cpu" ? "gpu_memory_utilization" : "kv_cache_memory";
+    return fail(was_configured ? ErrorCode::bad_config : ErrorCode::out_of_memory,
                 "the KV cache would hold " + std::to_string(num_blocks * block_size) +
                     " tokens, less than one sequence of max_model_len " + std::to_string(max_model_len) + ": raise " +
                     key + " or lower max_model_len" +
-                    (was_told || config.device != "cpu" ? "" : "; " + kernels::memory_that_is_available()),
+                    (was_configured || config.device != "cpu" ? "" : "; " + kernels::memory_that_is_available()),
                 key);
   }
   return static_cast<std::int32_t>(std::min(num_blocks, blocks_for_all_rows(config, plan)));

@@ -132,7 +132,7 @@ Result<Requests> recover_requests(const std::string& path, const EngineConfig& c
       return other.origin.api == origin->api && other.origin.name == origin->name;
     });
     recovered.push_back({std::move(*origin), std::move(request),
-                         journal::told_deltas(*tokenizer, *resumable.spec, *resumable.progress)});
+                         journal::sent_deltas(*tokenizer, *resumable.spec, *resumable.progress)});
   }
   if (journal->num_damaged > 0 || reader.num_damaged() > 0) {
     spdlog::warn("{}: {} segments end at a record that is not whole, {} records could not be read", path,

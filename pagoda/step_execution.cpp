@@ -70,7 +70,7 @@ Status StepExecution::make_worker() {
 void StepExecution::begin(const scheduling::SchedulerCore& scheduler) {
   last_before_ = scheduler.last_step_in_flight();
   for (NewRow& row : scheduler.sequences_with_kv()) {
-    forced_.emplace(row.sequence, scheduler.forced_told_to_row(row.sequence));
+    forced_.emplace(row.sequence, scheduler.forced_sent_to_row(row.sequence));
     sequences_.emplace(row.sequence, std::move(row));
   }
 }

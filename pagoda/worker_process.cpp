@@ -83,8 +83,8 @@ bool are_sound(const device_link::LoadedDeviceFacts& device, const EngineConfig&
   const std::int64_t block_bytes = plan.layout.block_bytes();
   const std::int64_t all_rows = blocks_for_all_rows(config, plan);
   const std::int64_t most_device = std::max<std::int64_t>(config.num_device_blocks, all_rows);
-  const auto told_swap = static_cast<std::int64_t>(std::max(0.0, config.swap_space) * kBytesPerGib) / block_bytes;
-  const std::int64_t most_host = std::max({std::int64_t{config.num_host_blocks}, all_rows, told_swap});
+  const auto configured_swap = static_cast<std::int64_t>(std::max(0.0, config.swap_space) * kBytesPerGib) / block_bytes;
+  const std::int64_t most_host = std::max({std::int64_t{config.num_host_blocks}, all_rows, configured_swap});
   return device.num_device_blocks > 0 && device.num_device_blocks <= most_device && device.num_host_blocks >= 0 &&
          device.num_host_blocks <= most_host;
 }

@@ -138,7 +138,7 @@ Status DeviceMessageChecks::check(const ExecuteStep& step) {
       row.num_tokens = std::int64_t{work.end_position()} + 1;
     }
     num_samples += work.num_samples + work.num_drafts;
-    if (work.num_drafts > 0 && !tells_drafts(step, work)) return refuse(step.step, "drafts that are not told");
+    if (work.num_drafts > 0 && !has_drafts_of(step, work)) return refuse(step.step, "drafts without tokens");
   }
   if (num_samples > limits_.max_num_seqs) return refuse(step.step, "more samples than there are rows");
   if (num_tokens > limits_.max_num_batched_tokens) return refuse(step.step, "more tokens than a step may run");
@@ -178,7 +178,7 @@ Status DeviceMessageChecks::check(const CachePlan& plan) const {
   return is_sound ? Status() : Status(refuse(plan.step, "a move of a block that is not in the pools"));
 }
 
-bool DeviceMessageChecks::tells_drafts(const ExecuteStep& step, const RowWork& work) {
+bool DeviceMessageChecks::has_drafts_of(const ExecuteStep& step, const RowWork& work) {
   const auto is_draft = [&](const ForcedToken& forced) {
     return forced.row == work.row && forced.position >= work.end_position() - work.num_drafts &&
            forced.position < work.end_position();

@@ -52,7 +52,7 @@ class DeviceMessageChecks {
   bool take(const ForcedToken& forced);
   bool take(const RowTableDelta& delta, const std::vector<BlockId>& blocks);
   bool is_sound(const RowWork& work);
-  static bool tells_drafts(const ExecuteStep& step, const RowWork& work);
+  static bool has_drafts_of(const ExecuteStep& step, const RowWork& work);
 
   DeviceLimits limits_;
   std::vector<Row> rows_;

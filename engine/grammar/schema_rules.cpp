@@ -20,7 +20,7 @@ namespace pagoda::grammar {
 namespace {
 
 /// Schemas of a oneOf, each of which is held to what the others do not accept.
-constexpr std::size_t kMaxToldApart = 8;
+constexpr std::size_t kMaxAlternativesApart = 8;
 
 /// Turns schemas into rules: one for each that differs, and those that it needs later in turn, so that schemas may name
 /// themselves.
@@ -158,8 +158,8 @@ class Converter final : public SchemaRules {
     }
     if (keyword == std::string_view("oneOf") && !are_disjoint(branches)) {
       if (budget_.is_spent()) return refuse(path, "it is too large");
-      if (schemas.size() > kMaxToldApart) {
-        return refuse(path, "of more than " + std::to_string(kMaxToldApart) +
+      if (schemas.size() > kMaxAlternativesApart) {
+        return refuse(path, "of more than " + std::to_string(kMaxAlternativesApart) +
                                 " schemas the keyword is supported where types, constants or enums tell them apart; "
                                 "anyOf takes any");
       }

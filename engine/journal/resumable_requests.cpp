@@ -95,7 +95,7 @@ std::vector<output::OutputCore::Resumable> ResumableRequests::take() const {
   return in_order;
 }
 
-std::vector<SequenceDelta> told_deltas(const std::shared_ptr<const text::Tokenizer>& tokenizer, const RequestSpec& spec,
+std::vector<SequenceDelta> sent_deltas(const std::shared_ptr<const text::Tokenizer>& tokenizer, const RequestSpec& spec,
                                        const RequestProgress& progress) {
   if (!spec.stream || spec.sampling.chooses_at_end() || spec.sampling.use_beam_search) return {};
   output::OutputCore core(tokenizer);

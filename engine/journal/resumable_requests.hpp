@@ -46,7 +46,7 @@ class ResumableRequests {
 
 /// What a request that had come to `progress` has told of it: the deltas of each sequence in their order, one for each
 /// token. Nothing of one that tells all at its end.
-std::vector<SequenceDelta> told_deltas(const std::shared_ptr<const text::Tokenizer>& tokenizer, const RequestSpec& spec,
+std::vector<SequenceDelta> sent_deltas(const std::shared_ptr<const text::Tokenizer>& tokenizer, const RequestSpec& spec,
                                        const RequestProgress& progress);
 
 }  // namespace pagoda::journal

@@ -57,8 +57,8 @@ bool OutputCore::open(SharedSpec spec) {
   for (std::int32_t index = 0; index < num_sequences; ++index) {
     SequenceState sequence{detokenizer, {stop_strings, sampling.include_stop_str_in_output, scope}, {}, {}};
     sequence.result.index = sequence.delta.index = index;
-    if (sampling.tells_logprobs()) sequence.result.logprobs.emplace(tokenizer_);
-    if (sampling.tells_cumulative_logprob()) sequence.result.cumulative_logprob = 0.0;
+    if (sampling.reports_logprobs()) sequence.result.logprobs.emplace(tokenizer_);
+    if (sampling.reports_cumulative_logprob()) sequence.result.cumulative_logprob = 0.0;
     request.sequences.push_back(std::move(sequence));
   }
   request.prompt_logprobs.set_texts(tokenizer_);
@@ -282,8 +282,8 @@ void OutputCore::take_token(RequestState& request, SequenceState& sequence, cons
                             Effects& effects) {
   const SamplingParams& sampling = request.spec->sampling;
   const TokenReport& token = *output.token;
-  const bool is_told_at_end = sampling.use_beam_search || sampling.chooses_at_end();
-  if (!is_told_at_end && !sequence.delta.token_ids.empty() && is_delta_complete(*request.spec, sequence)) {
+  const bool is_sent_at_end = sampling.use_beam_search || sampling.chooses_at_end();
+  if (!is_sent_at_end && !sequence.delta.token_ids.empty() && is_delta_complete(*request.spec, sequence)) {
     sequence.told.push_back(std::exchange(sequence.delta, {}));
     sequence.delta.index = sequence.result.index;
   }
@@ -292,7 +292,7 @@ void OutputCore::take_token(RequestState& request, SequenceState& sequence, cons
   if (sequence.result.cumulative_logprob) {
     *sequence.result.cumulative_logprob += static_cast<double>(token.logprob);
   }
-  if (sampling.tells_logprobs()) {
+  if (sampling.reports_logprobs()) {
     if (request.spec->stream) {
       sequence.delta.logprobs.set_texts(tokenizer_);
       sequence.delta.logprobs.add(token, sequence.num_characters);

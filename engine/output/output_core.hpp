@@ -154,7 +154,7 @@ class OutputCore {
   bool load_ended(Decoder& in);
   /// Makes of a new sequence one that has come to `result`. False when none of this request comes to that.
   bool restore(const RequestSpec& spec, SequenceResult result, bool ended, SequenceState& sequence) const;
-  static void set_untold(const RequestSpec& spec, SequenceState& sequence);
+  static void set_unsent(const RequestSpec& spec, SequenceState& sequence);
 
   std::shared_ptr<const text::Tokenizer> tokenizer_;
   std::size_t max_ended_bytes_;

@@ -136,7 +136,7 @@ bool OutputCore::restore(const RequestSpec& spec, SequenceResult result, bool en
         (!ends.empty() && ends.back() > come_to.text.size())) {
       return false;
     }
-    set_untold(spec, sequence);
+    set_unsent(spec, sequence);
     return true;
   }
   std::string text;
@@ -149,27 +149,27 @@ bool OutputCore::restore(const RequestSpec& spec, SequenceResult result, bool en
     text_ends.push_back(text.size());
   }
   if (text != come_to.text || text_ends != come_to.text_ends) return false;
-  set_untold(spec, sequence);
+  set_unsent(spec, sequence);
   return true;
 }
 
 /// The delta of what no delta has told yet: all of an output that is chosen at the end, else what is behind the last
 /// complete delta.
-void OutputCore::set_untold(const RequestSpec& spec, SequenceState& sequence) {
+void OutputCore::set_unsent(const RequestSpec& spec, SequenceState& sequence) {
   const SequenceResult& result = sequence.result;
   const std::size_t num_tokens = result.token_ids.size();
-  std::size_t num_told = 0;
+  std::size_t num_sent = 0;
   if (!spec.sampling.chooses_at_end()) {
     if (sequence.ended || num_tokens == 0) return;
     const auto interval = static_cast<std::size_t>(spec.sampling.stream_interval.value_or(1));
-    num_told = num_tokens - (num_tokens - 1) % interval;
+    num_sent = num_tokens - (num_tokens - 1) % interval;
   }
-  const std::size_t text_told = num_told == 0 ? 0 : static_cast<std::size_t>(result.text_ends[num_told - 1]);
+  const std::size_t text_sent = num_sent == 0 ? 0 : static_cast<std::size_t>(result.text_ends[num_sent - 1]);
   SequenceDelta& delta = sequence.delta;
-  delta.text = result.text.substr(text_told);
-  delta.token_ids.assign(result.token_ids.begin() + static_cast<std::ptrdiff_t>(num_told), result.token_ids.end());
+  delta.text = result.text.substr(text_sent);
+  delta.token_ids.assign(result.token_ids.begin() + static_cast<std::ptrdiff_t>(num_sent), result.token_ids.end());
   delta.logprobs.clear();
-  if (result.logprobs && spec.stream) delta.logprobs.add(*result.logprobs, num_told, num_tokens);
+  if (result.logprobs && spec.stream) delta.logprobs.add(*result.logprobs, num_sent, num_tokens);
 }
 
 RequestProgress OutputCore::progress_of(const RequestState& request) {

@@ -26,8 +26,8 @@ bool is_sound(const RequestProgress& progress, const RequestSpec& spec) {
     const SequenceResult& result = sequence.result;
     const std::int64_t num_tokens = std::ssize(result.token_ids);
     if (result.index != index++ || num_tokens > sampling.max_tokens) return false;
-    if (result.logprobs.has_value() != sampling.tells_logprobs() ||
-        result.cumulative_logprob.has_value() != sampling.tells_cumulative_logprob()) {
+    if (result.logprobs.has_value() != sampling.reports_logprobs() ||
+        result.cumulative_logprob.has_value() != sampling.reports_cumulative_logprob()) {
       return false;
     }
     if (result.logprobs && (!result.logprobs->is_sound() || std::ssize(*result.logprobs) != num_tokens)) return false;

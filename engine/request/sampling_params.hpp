@@ -83,8 +83,8 @@ struct SamplingParams {
   /// The outputs are returned best first, by the sum of the log-probabilities of their tokens.
   bool ranks_outputs() const { return best_of.value_or(1) > 1 && !use_beam_search; }
   /// Whether each token of an output comes with log-probabilities.
-  bool tells_logprobs() const { return logprobs || logprob_token_ids; }
-  bool tells_cumulative_logprob() const { return tells_logprobs() || use_beam_search || ranks_outputs(); }
+  bool reports_logprobs() const { return logprobs || logprob_token_ids; }
+  bool reports_cumulative_logprob() const { return reports_logprobs() || use_beam_search || ranks_outputs(); }
 };
 
 /// Most log-probabilities of one request whose logprobs or prompt_logprobs are above SamplingLimits{}.max_logprobs,

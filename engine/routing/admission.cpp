@@ -263,8 +263,8 @@ RequestResult result_before_start(const Arrival& arrival, const GenerateRequest&
   for (std::int32_t index = 0; index < sampling.n; ++index) {
     SequenceResult& output = result.outputs.emplace_back();
     output.index = index;
-    if (sampling.tells_logprobs()) output.logprobs.emplace();
-    if (sampling.tells_cumulative_logprob()) output.cumulative_logprob = 0.0;
+    if (sampling.reports_logprobs()) output.logprobs.emplace();
+    if (sampling.reports_cumulative_logprob()) output.cumulative_logprob = 0.0;
   }
   if (sampling.prompt_logprobs) result.prompt_logprobs.emplace();
   result.timing.total_ms = static_cast<double>(now - arrival.at_us) / 1000.0;

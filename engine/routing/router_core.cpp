@@ -142,12 +142,12 @@ Error RouterCore::queue_full() const {
 
 Status RouterCore::check_ttft(std::int64_t num_before, std::int64_t prompt_tokens) const {
   if (limits_.target_ttft_ms == 0 || num_before == 0) return {};  // alone it cannot be served sooner
-  const double foretold_s = ttft_forecast_.seconds(num_before, prompt_tokens);
-  const double late_s = foretold_s - kTtftMargin * static_cast<double>(limits_.target_ttft_ms) / 1e3;
+  const double forecast_s = ttft_forecast_.seconds(num_before, prompt_tokens);
+  const double late_s = forecast_s - kTtftMargin * static_cast<double>(limits_.target_ttft_ms) / 1e3;
   if (late_s <= 0) return {};
   const double retry_after_s = std::clamp(std::ceil(late_s), 1.0, kMaxRetryAfterS);
   return fail(Error{ErrorCode::queue_full,
-                    "the first token would come after about " + std::to_string(std::llround(foretold_s * 1e3)) +
+                    "the first token would come after about " + std::to_string(std::llround(forecast_s * 1e3)) +
                         " ms, and the server's target_ttft_ms is " + std::to_string(limits_.target_ttft_ms),
                     {},
                     static_cast<int>(retry_after_s) * 1000});
@@ -253,7 +253,7 @@ RouterCore::Effects RouterCore::grammar_compiled(JobId job, const Result<grammar
 }
 
 void RouterCore::refuse(Requests::iterator request, Error error, Effects& effects) {
-  take_back(request->first, request->second, effects);
+  withdraw(request->first, request->second, effects);
   effects.settled.push_back({request->first, std::move(error)});
   leave_outside(request);
 }
@@ -292,7 +292,7 @@ void RouterCore::abort(RequestId id, TimeUs now, Effects& effects) {
     effects.aborted.push_back(id);
     return;
   }
-  take_back(id, request, effects);
+  withdraw(id, request, effects);
   ++aborted_outside_;
   auto result = result_before_start(request.arrival, *request.outside, now, limits_);
   effects.settled.push_back({id, RequestOutput{id, request.arrival.tag, {}, std::move(result), std::nullopt}});
@@ -402,7 +402,7 @@ RouterCore::Effects RouterCore::engine_failed(Error error) {
   for (auto next = live_.begin(); next != live_.end();) {
     const auto request = next++;
     if (!request->second.outside) continue;
-    take_back(request->first, request->second, effects);
+    withdraw(request->first, request->second, effects);
     effects.settled.push_back({request->first, *failure_});
     leave_outside(request);
   }
@@ -430,9 +430,9 @@ metrics::EngineMetrics RouterCore::metrics_with_own(metrics::EngineMetrics metri
 }
 
 /// Its text is not tokenized any more, nor its grammar compiled, unless that has begun or is for others too.
-void RouterCore::take_back(RequestId id, const Request& request, Effects& effects) {
+void RouterCore::withdraw(RequestId id, const Request& request, Effects& effects) {
   if (request.job) {
-    tokenizer_queue_.take_back(*request.job);
+    tokenizer_queue_.withdraw(*request.job);
     effects.taken_back.push_back(*request.job);
   }
   if (!request.grammar_job) return;
@@ -440,7 +440,7 @@ void RouterCore::take_back(RequestId id, const Request& request, Effects& effect
   std::erase(waiting->second, id);
   if (!waiting->second.empty()) return;
   wait_for_grammar_.erase(waiting);
-  grammar_queue_.take_back(*request.grammar_job);
+  grammar_queue_.withdraw(*request.grammar_job);
   effects.grammars_taken_back.push_back(*request.grammar_job);
 }
 

@@ -196,7 +196,7 @@ class RouterCore {
   /// The refusal of a request with so many live ones before it whose first token would come too late.
   Status check_ttft(std::int64_t num_before, std::int64_t prompt_tokens) const;
   void abort(RequestId id, TimeUs now, Effects& effects);
-  void take_back(RequestId id, const Request& request, Effects& effects);
+  void withdraw(RequestId id, const Request& request, Effects& effects);
   /// The job that a request of the client with the same constraint waits for.
   std::optional<JobId> shared_grammar_job(ClientId client, const StructuredOutput& constraint) const;
   void refuse(Requests::iterator request, Error error, Effects& effects);

@@ -64,7 +64,7 @@ void TokenizerQueue::finished(JobId id) {
   remove(job);
 }
 
-void TokenizerQueue::take_back(JobId id) {
+void TokenizerQueue::withdraw(JobId id) {
   const auto job = jobs_.find(id);
   if (job == jobs_.end() || job->second.given) return;
   const ClientId client_id = job->second.client;

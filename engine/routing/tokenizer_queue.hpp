@@ -48,7 +48,7 @@ class TokenizerQueue {
   void finished(JobId job);
 
   /// Takes a job back that `next` has not given yet. One that it has given, or that is not there, is left alone.
-  void take_back(JobId job);
+  void withdraw(JobId job);
 
   /// The client has gone: its jobs that `next` has not given are taken back. These are they.
   std::vector<JobId> forget(ClientId client);

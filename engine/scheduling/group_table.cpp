@@ -205,7 +205,7 @@ void GroupTable::drop_unreported_forks(SequenceGroup* group, SequenceId parent) 
   if (group != nullptr) enqueue(*group);
 }
 
-void GroupTable::tell_strategy_of_lost_kv(SequenceGroup& group) {
+void GroupTable::notify_lost_kv(SequenceGroup& group) {
   std::vector<SequenceId> gone;
   group.decoding->on_kv_lost(group, gone);
   for (const SequenceId id : gone) {
@@ -220,7 +220,7 @@ void GroupTable::preempt(SequenceGroup& group, Sequence& sequence, SequenceState
     drop_unreported_forks(&group, sequence.id);
   } else {
     for (Sequence& s : group.sequences) preempt_one(group, s, to);
-    if (to == SequenceState::waiting) tell_strategy_of_lost_kv(group);
+    if (to == SequenceState::waiting) notify_lost_kv(group);
   }
   enqueue(group);
 }
@@ -238,7 +238,7 @@ void GroupTable::recompute(SequenceGroup& group) {
     if (s.state == SequenceState::running || s.state == SequenceState::swapped) pending_updates.releases.push_back(s.id);
     preempt_one(group, s, SequenceState::waiting);
   }
-  tell_strategy_of_lost_kv(group);
+  notify_lost_kv(group);
   enqueue(group);
 }
 

@@ -122,7 +122,7 @@ struct GroupTable {
 
   void give_row_back(Sequence& sequence);
   void preempt_one(SequenceGroup& group, Sequence& sequence, SequenceState to);
-  void tell_strategy_of_lost_kv(SequenceGroup& group);
+  void notify_lost_kv(SequenceGroup& group);
   bool load_group(Decoder& in, const SchedulerConfig& config);
   bool is_sound(const SequenceGroup& group) const;
   /// Lists those that were loaded in the queues of their states.

@@ -197,7 +197,7 @@ JumpForwardTokens RequestMasks::propose(const MaskJob& job, FollowedSequence& se
   bool is_certain = true;
   while (jump_forward.tokens.size() < kMaxJumpForwardTokens) {
     const bool is_sample = path.empty();
-    is_certain &= alternatives.size() == 1 && (is_sample || !sampling.tells_cumulative_logprob());
+    is_certain &= alternatives.size() == 1 && (is_sample || !sampling.reports_cumulative_logprob());
     if (!is_certain && (job.most_drafts < kMinDrafts || jump_forward.num_drafts == job.most_drafts)) break;
     const auto next = likely_token(alternatives, context, bytes_of);
     const std::int64_t num_generated = std::ssize(sequence.place.tokens) + std::ssize(path) + 1;

@@ -37,7 +37,7 @@ namespace pagoda::scheduling {
 ///   on_memory_grant()   -> ExecuteStep  to the workers, when anything runs
 ///   take_mask_jobs() -> MaskJobs     to threads, when the tokens are known that a step's masks depend on; what becomes
 ///                                    of them comes back as masks_made(), or else masks_late()
-///   take_masks()     -> StepMasks    to the workers, when has_masks_to_tell(); until then no next_memory_request() is asked for
+///   take_masks()     -> StepMasks    to the workers, when has_masks_to_send(); until then no next_memory_request() is asked for
 ///   on_step_result()                 frees the step's place in the pipeline; new tokens gather for take_outputs()
 ///
 /// With step k in flight, step k+1 counts one placeholder token for each sequence that k samples. A sequence that turns
@@ -93,7 +93,7 @@ class SchedulerCore final : private GroupEffects {
     return !in_flight_.empty() && in_flight_.front().waits_for_masks ? in_flight_.front().step : 0;
   }
   /// Whether it waits for masks, and each is made or late.
-  bool has_masks_to_tell() const { return step_awaiting_masks() != 0 && missing_masks().empty(); }
+  bool has_masks_to_send() const { return step_awaiting_masks() != 0 && missing_masks().empty(); }
   /// The sequences of that step whose masks are neither made nor late.
   std::vector<SequenceId> missing_masks() const;
   /// How long that step may wait for masks without a delay of the steps behind it.
@@ -112,7 +112,7 @@ class SchedulerCore final : private GroupEffects {
   /// none. `tokens_so_far` lack what steps in flight sample.
   std::vector<NewRow> sequences_with_kv() const;
   /// What the row of such a sequence was told that follows its first sample in flight.
-  TokenIds forced_told_to_row(SequenceId sequence) const;
+  TokenIds forced_sent_to_row(SequenceId sequence) const;
   /// Where every group is; in the order of their ids.
   std::vector<GroupProgress> progress() const;
   std::size_t num_groups() const { return table_.groups.size(); }

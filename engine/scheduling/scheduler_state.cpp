@@ -140,11 +140,11 @@ const RequestSpec* SchedulerCore::spec_of(SequenceId sequence) const {
   return group == nullptr ? nullptr : group->spec.get();
 }
 
-TokenIds SchedulerCore::forced_told_to_row(SequenceId sequence) const {
+TokenIds SchedulerCore::forced_sent_to_row(SequenceId sequence) const {
   const auto owner = table_.group_of.find(sequence);
   const Sequence* s = owner == table_.group_of.end() ? nullptr : table_.find(table_.find(owner->second), sequence);
   if (s == nullptr) return {};
-  return {s->forced.begin(), s->forced.begin() + static_cast<std::ptrdiff_t>(s->num_forced_told())};
+  return {s->forced.begin(), s->forced.begin() + static_cast<std::ptrdiff_t>(s->num_forced_sent())};
 }
 
 std::vector<NewRow> SchedulerCore::sequences_with_kv() const {

@@ -80,7 +80,7 @@ struct Sequence {
   bool has_mask() const { return made_mask && made_mask->num_tokens == output.size(); }
   bool awaits_drafts() const { return waits && !drafts.empty(); }
   /// Forced tokens that its row was told.
-  std::size_t num_forced_told() const {
+  std::size_t num_forced_sent() const {
     const std::size_t before = output.size() + static_cast<std::size_t>(num_placeholders);
     return num_row_tokens <= before ? 0 : std::min(num_row_tokens - before, forced.size());
   }

@@ -24,7 +24,7 @@ void StepBuilder::run(SequenceGroup& group, Sequence& sequence, std::int32_t num
   }
   RowWork work{sequence.row, sequence.id, sequence.num_scheduled_tokens, num_tokens, 0, 0, 0};
   sequence.num_scheduled_tokens += num_tokens;
-  tell_tokens(sequence, group.prompt_len());
+  send_tokens(sequence, group.prompt_len());
   if (sequence.num_scheduled_tokens == group.length(sequence)) {
     work.num_samples = group.decoding->num_samples_at_end(group);
     work.has_mask = work.num_samples > 0 && group.wants_mask(sequence);
@@ -64,7 +64,7 @@ std::int32_t StepBuilder::drop_drafts(const SequenceGroup& group, Sequence& sequ
 }
 
 /// Those up to where it is scheduled that the row has not sampled itself.
-void StepBuilder::tell_tokens(Sequence& sequence, std::int32_t prompt_len) {
+void StepBuilder::send_tokens(Sequence& sequence, std::int32_t prompt_len) {
   const auto& [output, forced, drafts] = std::tie(sequence.output, sequence.forced, sequence.drafts);
   const std::size_t first_forced = output.size() + static_cast<std::size_t>(sequence.num_placeholders);
   const std::size_t first_draft = first_forced + forced.size();

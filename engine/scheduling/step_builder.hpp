@@ -60,7 +60,7 @@ class StepBuilder {
 
  private:
   static std::int32_t drop_drafts(const SequenceGroup& group, Sequence& sequence, std::int32_t num_granted);
-  void tell_tokens(Sequence& sequence, std::int32_t prompt_len);
+  void send_tokens(Sequence& sequence, std::int32_t prompt_len);
 
   std::span<const TokenId> eos_token_ids_;
   GroupTable& table_;

@@ -28,11 +28,11 @@ std::string text_of(const boost::asio::ip::tcp::endpoint& endpoint) {
 
 struct JoinListener::Life {
   std::function<void(const PeerEnd&)> on_ended;  // set when the engine takes it, before it is no longer one that waits
-  std::promise<void> told_end;                   // after on_ended
+  std::promise<void> reported_end;                   // after on_ended
 
   void end() {
     if (on_ended) on_ended({"has gone", true});
-    told_end.set_value();
+    reported_end.set_value();
   }
 };
 
@@ -58,7 +58,7 @@ class JoinListener::JoinedWorker final : public WorkerPeer {
 
   ~JoinedWorker() override {
     kill();
-    life_->told_end.get_future().wait();
+    life_->reported_end.get_future().wait();
   }
 
   std::string name() const override { return name_; }

@@ -26,7 +26,7 @@ Result<std::unique_ptr<WorkerProcess>> WorkerProcess::start(WorkerProcessConfig 
                                   self->is_stopped_ = true;
                                   self->channel_->close();
                                 },
-                            .on_ended = [self = process.get()](const PeerEnd& end) { self->told_end_.set_value(end); }};
+                            .on_ended = [self = process.get()](const PeerEnd& end) { self->reported_end_.set_value(end); }};
   Status status = process->config_.joins == nullptr ? process->spawn(std::move(events))
                                                     : process->await(std::move(events), progress, stop);
   if (status) status = process->load(progress, stop);
@@ -74,13 +74,13 @@ Status WorkerProcess::load(const Progress& progress, const std::stop_token& stop
   const std::stop_callback when_stopped(stop, [this] { channel_->close(); });
   std::optional<Status> loaded;
   const TimeUs began = actors::now_us();
-  TimeUs last_heard = began;
+  TimeUs last_received = began;
   channel_->send(ToWorker(config_.start));
   const auto on_frame = [&](std::span<const std::byte> frame) {
     FromWorker message;
     if (!decode(frame, message)) return false;
     if (const auto* report = std::get_if<LoadProgress>(&message)) {
-      last_heard = actors::now_us();
+      last_received = actors::now_us();
       if (progress) progress(report->what, report->done);
       return true;
     }
@@ -96,7 +96,7 @@ Status WorkerProcess::load(const Progress& progress, const std::stop_token& stop
     return false;
   };
   const auto before_wait = [&]() -> std::optional<TimeUs> {
-    if (actors::now_us() < last_heard + kLongestSilenceUs) return last_heard + kLongestSilenceUs;
+    if (actors::now_us() < last_received + kLongestSilenceUs) return last_received + kLongestSilenceUs;
     loaded = fail(ErrorCode::device_failed, name() + " hangs: it tells of no progress while it loads the model");
     channel_->close();
     return std::nullopt;

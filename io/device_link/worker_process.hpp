@@ -102,8 +102,8 @@ class WorkerProcess {
   WorkerProcessConfig config_;
   Listener listener_;  // as long as thread_ runs
   std::unique_ptr<FrameChannel> channel_;
-  std::promise<PeerEnd> told_end_;
-  std::shared_future<PeerEnd> end_ = told_end_.get_future().share();
+  std::promise<PeerEnd> reported_end_;
+  std::shared_future<PeerEnd> end_ = reported_end_.get_future().share();
   std::atomic<bool> is_stopped_ = false;
   std::unique_ptr<WorkerPeer> peer_;  // its events use what stands before it
   std::int64_t pid_ = 0;

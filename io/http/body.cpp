@@ -67,7 +67,7 @@ void respond_failure(Exchange& exchange, const std::string& why) {
   exchange.respond_error({500, "the server failed on this request"});
 }
 
-void tell_ignored(const ApiContext& context, Exchange& exchange, const wire::IgnoredFields& ignored) {
+void report_ignored(const ApiContext& context, Exchange& exchange, const wire::IgnoredFields& ignored) {
   if (ignored.names().empty()) return;
   context.telemetry->ignored_fields.add(ignored.names(), exchange.request_id());
   exchange.set_ignored_fields(ignored.header());

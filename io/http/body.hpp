@@ -63,7 +63,7 @@ Prepared<Prepare> prepare_body(const ApiContext& context, Prepare& prepare) {
 }
 
 /// Names the ignored fields in the answer's header, the log and the metrics.
-void tell_ignored(const ApiContext& context, Exchange& exchange, const wire::IgnoredFields& ignored);
+void report_ignored(const ApiContext& context, Exchange& exchange, const wire::IgnoredFields& ignored);
 
 /// Runs `prepare` and, back on the I/O thread, `then(exchange, what it returned)`: at once for a small body, on the
 /// context's worker thread for one that would hold up the I/O thread. An exception becomes a 500 there too, no
@@ -73,7 +73,7 @@ void prepared(const ApiContext& context, std::size_t body_bytes, std::shared_ptr
               Then then) {
   if (body_bytes <= serving::kSmallTextBytes) {
     auto [result, ignored] = prepare_body(context, prepare);
-    tell_ignored(context, *exchange, ignored);
+    report_ignored(context, *exchange, ignored);
     return then(std::move(exchange), std::move(result));
   }
   struct Job {
@@ -96,7 +96,7 @@ void prepared(const ApiContext& context, std::size_t body_bytes, std::shared_ptr
     serving::post_result(io, job, [](Job& done) {
       try {
         if (done.failure) std::rethrow_exception(done.failure);
-        tell_ignored(done.context, *done.exchange, done.made->ignored);
+        report_ignored(done.context, *done.exchange, done.made->ignored);
         done.then(done.exchange, std::move(done.made->result));
       } catch (const std::bad_alloc& error) {
         if (done.exchange->has_begun()) return done.exchange->cut_off(error.what());

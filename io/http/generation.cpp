@@ -72,7 +72,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   bool is_admitted() {
     for (auto& request : job_.requests) request.request_id = exchange_->request_id();
     const auto refusal = charges_.admit(*context_.keys, job_.requests);
-    tell_limits();
+    add_limit_headers();
     if (!refusal) return true;
     ended_ = true;
     record().finish_reason = "error";
@@ -80,13 +80,13 @@ class Generation : public std::enable_shared_from_this<Generation> {
     return false;
   }
 
-  void tell_limits() { http::tell_limits(*exchange_, charges_.principal()); }
+  void add_limit_headers() { http::add_limit_headers(*exchange_, charges_.principal()); }
 
   const actors::RequestRouterActor& router() const { return job_.model->router; }
 
   void on_event(serving::Answered& answered) {
     if (auto error = echo_->on_answer(answered)) return fail_with(std::move(*error));
-    if (echo_->is_told()) submit_all();
+    if (echo_->is_sent()) submit_all();
   }
 
   // -- the engine's part
@@ -185,7 +185,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void begin_stream() {
     if (exchange_->has_begun()) return;
     head_deadline_.cancel();
-    tell_limits();
+    add_limit_headers();
     exchange_->begin_stream(200, job_.writer->stream_content_type(), {{"cache-control", "no-cache"}});
   }
 
@@ -250,7 +250,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
       exchange->end_stream();
     } else {
       job_.writer->whole(out_, results_);
-      tell_limits();
+      add_limit_headers();
       exchange->respond(200, "application/json", std::move(out_));
     }
     session_.close();
@@ -261,7 +261,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     ended_ = true;
     charges_.end();
     record().finish_reason = "error";
-    tell_limits();
+    add_limit_headers();
     if (!exchange_->has_begun()) {
       exchange_->respond_error(answer);
     } else {

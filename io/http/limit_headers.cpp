@@ -35,7 +35,7 @@ Pairs limit_headers(const serving::LimitLevels& levels) {
   return headers;
 }
 
-void tell_limits(Exchange& exchange, const serving::SharedPrincipal& principal) {
+void add_limit_headers(Exchange& exchange, const serving::SharedPrincipal& principal) {
   if (principal) exchange.set_limit_headers(limit_headers(principal->usage->levels(serving::LimitClock::now())));
 }
 

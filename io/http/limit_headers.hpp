@@ -12,7 +12,7 @@ namespace pagoda::http {
 Pairs limit_headers(const serving::LimitLevels& levels);
 
 /// Sets those of the principal (null: nobody, who has no limits) as headers of the exchange's answer.
-void tell_limits(Exchange& exchange, const serving::SharedPrincipal& principal);
+void add_limit_headers(Exchange& exchange, const serving::SharedPrincipal& principal);
 
 /// 429, or 400 of what no waiting will bring.
 ErrorAnswer limit_answer(const serving::LimitRefusal& refusal);

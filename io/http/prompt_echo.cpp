@@ -50,7 +50,7 @@ std::optional<Error> PromptEcho::on_answer(serving::Answered& answered) {
   (answered.tag % kTags == kText ? texts.text : texts.first_token) = std::get<std::string>(std::move(answered.answer));
   if (--texts.questions > 0) return std::nullopt;
   writer_.prompt(i, std::move(texts.text), std::move(texts.first_token));
-  ++num_told_;
+  ++num_sent_;
   return std::nullopt;
 }
 

@@ -25,7 +25,7 @@ class PromptEcho {
   }
   /// Error: why the engine does not tell.
   std::optional<Error> on_answer(serving::Answered& answered);
-  bool is_told() const { return num_told_ == requests_.size(); }
+  bool is_sent() const { return num_sent_ == requests_.size(); }
 
  private:
   struct Texts {
@@ -41,7 +41,7 @@ class PromptEcho {
   const actors::RequestRouterActor& router_;
   serving::Session& session_;
   std::map<std::size_t, Texts> texts_;
-  std::size_t num_told_ = 0;
+  std::size_t num_sent_ = 0;
 };
 
 }  // namespace pagoda::http

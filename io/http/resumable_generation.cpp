@@ -48,10 +48,10 @@ class ResumableGeneration final : public serving::StreamReader,
     first_ = exchange;
     record_ = exchange->record();
     const auto refusal = charges_.admit(*context_.keys, job_.requests);
-    tell_limits(*exchange, charges_.principal());
+    add_limit_headers(*exchange, charges_.principal());
     if (refusal) {
       generation_.finish_reason = "error";
-      tell_record();
+      complete_record();
       stream_->withdraw();
       return exchange->respond_error(limit_answer(*refusal));
     }
@@ -67,7 +67,7 @@ class ResumableGeneration final : public serving::StreamReader,
 
   void go_on(serving::RecoveredRequest recovered, std::function<void()> settled) {
     settled_ = std::move(settled);
-    is_told_ = recovered.request->progress->has_ended();  // by the process before
+    is_reported_ = recovered.request->progress->has_ended();  // by the process before
     const auto& origin = recovered.origin;
     record_ = {.request_id = origin.name.id, .method = "POST", .route = origin.path};
     if (const auto& principal = charges_.principal()) record_.tenant = principal->tenant.name;
@@ -155,7 +155,7 @@ class ResumableGeneration final : public serving::StreamReader,
 
   void on_event(serving::Answered& answered) {
     if (auto error = echo_->on_answer(answered)) return fail_with(std::move(*error));
-    if (echo_->is_told()) submit();
+    if (echo_->is_sent()) submit();
   }
 
   void on_event(serving::Accepted& accepted) {
@@ -222,7 +222,7 @@ class ResumableGeneration final : public serving::StreamReader,
     job_.writer->begin(out, prompt_tokens);
     publish(out);
     if (const auto exchange = std::exchange(waiting_, nullptr)) {
-      tell_limits(*exchange, charges_.principal());
+      add_limit_headers(*exchange, charges_.principal());
       follow_stream(exchange, stream_, 0);
     }
   }
@@ -263,7 +263,7 @@ class ResumableGeneration final : public serving::StreamReader,
     const auto self = shared_from_this();
     if (std::exchange(ended_, true)) return;
     charges_.end();
-    tell_record();
+    complete_record();
     session_.close();
     settle();
     stop_waiting();
@@ -280,8 +280,8 @@ class ResumableGeneration final : public serving::StreamReader,
   }
 
   /// With the first exchange's record, or, where that has been told of without it, by itself.
-  void tell_record() {
-    if (is_told_) return;
+  void complete_record() {
+    if (is_reported_) return;
     if (generation_.finish_reason.empty()) generation_.finish_reason = "abort";
     if (const auto exchange = first_.lock(); exchange && !exchange->is_reported()) {
       exchange->record().generation = generation_;
@@ -307,7 +307,7 @@ class ResumableGeneration final : public serving::StreamReader,
   bool is_accepted_ = false;
   bool is_cancelled_ = false;
   bool has_begun_ = false;
-  bool is_told_ = false;  ///< what it has generated
+  bool is_reported_ = false;  ///< what it has generated
   bool ended_ = false;
   serving::Session session_;  ///< last but for who asks it: its events use the rest
   std::optional<PromptEcho> echo_;

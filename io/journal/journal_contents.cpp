@@ -113,7 +113,7 @@ std::string writer_of(std::span<const std::byte> header) {
 }
 
 /// What is left of a program that died before the header was written.
-bool says_nothing(std::span<const std::byte> file) {
+bool is_blank(std::span<const std::byte> file) {
   return std::ranges::all_of(file.first(std::min(file.size(), kMagic.size())),
                              [](std::byte byte) { return byte == std::byte{0}; });
 }
@@ -133,7 +133,7 @@ Result<JournalContents> parse(std::shared_ptr<const void> memory, std::span<cons
   JournalContents contents;
   contents.bytes = file;
   contents.memory.push_back(std::move(memory));
-  if (says_nothing(file)) return contents;
+  if (is_blank(file)) return contents;
   if (file.size() < kHeaderBytes || std::memcmp(file.data(), kMagic.data(), kMagic.size()) != 0) {
     return bad("is not a journal");
   }

@@ -43,7 +43,7 @@ class ResumableRequest : public std::enable_shared_from_this<ResumableRequest> {
   /// What was told is there before anybody can ask for it.
   void go_on(serving::RecoveredRequest recovered, std::function<void()> settled) {
     settled_ = std::move(settled);
-    is_told_ = recovered.request->progress->has_ended();  // by the process before
+    is_reported_ = recovered.request->progress->has_ended();  // by the process before
     stream_->await_reader();
     live_with_stream();
     std::vector<SequenceDelta> told;
@@ -141,7 +141,7 @@ class ResumableRequest : public std::enable_shared_from_this<ResumableRequest> {
     ticket_.end();
     auto& generation = *record_.generation;
     if (generation.finish_reason.empty()) generation.finish_reason = record_.error.empty() ? "abort" : "error";
-    if (!is_told_) context_.telemetry.ended(record_);
+    if (!is_reported_) context_.telemetry.ended(record_);
     session_.close();
     settle();
     stream_->end();
@@ -160,7 +160,7 @@ class ResumableRequest : public std::enable_shared_from_this<ResumableRequest> {
   serving::DeltaOrder order_;
   std::function<void()> settled_;
   std::int64_t generated_tokens_ = 0;
-  bool is_told_ = false;  ///< the observers know its end
+  bool is_reported_ = false;  ///< the observers know its end
   bool ended_ = false;
   serving::Session session_;  ///< last: its events use the rest
 };

@@ -56,7 +56,7 @@ void ResumableStream::add(std::string event) {
 }
 
 void ResumableStream::tell() {
-  told_ = history_.next();
+  delivered_ = history_.next();
   if (reader_ != nullptr) reader_->on_events();
 }
 
@@ -119,8 +119,8 @@ void ResumableStream::give_up() {
 
 /// Its beginning goes, but not the newest event, nor what a reader that keeps up has had no chance to take.
 void ResumableStream::drop_down_to(std::size_t num_bytes) {
-  const bool keeps_up = reader_ == nullptr || reader_->next_event() >= told_;
-  const auto kept = keeps_up ? told_ : history_.next();
+  const bool keeps_up = reader_ == nullptr || reader_->next_event() >= delivered_;
+  const auto kept = keeps_up ? delivered_ : history_.next();
   const auto before = history_.bytes();
   while (history_.bytes() > num_bytes && history_.first() < kept && history_.first() + 1 < history_.next()) {
     history_.drop_oldest();

@@ -93,7 +93,7 @@ class ResumableStream : public std::enable_shared_from_this<ResumableStream> {
   StreamName name_;
   EventHistory history_;
   StreamReader* reader_ = nullptr;
-  std::uint64_t told_ = 0;  ///< events that its reader has heard of
+  std::uint64_t delivered_ = 0;  ///< events that its reader has heard of
   boost::asio::steady_timer window_;
   std::function<void()> cancel_;
   std::function<void()> give_up_;

@@ -140,7 +140,7 @@ void read_ways(FieldReader& fields) {
 }
 
 /// Names the reasoning items of a conversation that began with another model, where this one has no place for them.
-void tell_dropped_thoughts(const Json& body, const chat::ChatPrompts& prompts, const chat::ChatInput& chat) {
+void report_dropped_thoughts(const Json& body, const chat::ChatPrompts& prompts, const chat::ChatInput& chat) {
   auto* ignored = wire::IgnoredFields::current();
   if (ignored == nullptr || !has_thoughts(body) || prompts.dialect()->thinking) return;
   if (!prompts.history_form(chat).shows_thoughts) ignored->add("input[].type=reasoning");
@@ -211,7 +211,7 @@ ParsedJob parse_response(const wire::Json& body, const chat::ChatPrompts& prompt
   chat::ToolUse tools;
   read_tools(fields, chat, tools, options);
   read_reasoning(fields, prompts, chat, options);  // of the template that is for these tools
-  tell_dropped_thoughts(body, prompts, chat);
+  report_dropped_thoughts(body, prompts, chat);
   read_metadata(fields, options.metadata);
   refuse_functions(fields);
   read_ways(fields);

@@ -424,7 +424,7 @@ class Interpreter {
     if (!integers(values[2], "a tensor's size", tensor.shape) ||
         !integers(values[3], "a tensor's stride", tensor.strides))
       return false;
-    if (values.size() > needed && !says_nothing(values.back())) {
+    if (values.size() > needed && !is_empty_value(values.back())) {
       return stop(where() + ": a tensor with metadata is not read", ErrorCode::unsupported);
     }
     tensors_.push_back(std::move(tensor));
@@ -448,7 +448,7 @@ class Interpreter {
     return true;
   }
 
-  bool says_nothing(const Value& value) {
+  bool is_empty_value(const Value& value) {
     return value.kind == Kind::none || (value.kind == Kind::dict && dict(value).items.empty());
   }
 

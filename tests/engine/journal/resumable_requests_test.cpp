@@ -244,7 +244,7 @@ TEST(ResumableRequests, WhatTheyHadToldIsTheBeginningOfAllThatIsTold) {
       // Tokens of a step that failed were not told, and the text behind one that was aborted came with it or alone.
       if (request.progress->error || is_aborted(*request.progress)) continue;
       std::map<std::int32_t, std::size_t> next;
-      for (const SequenceDelta& delta : told_deltas(demo_tokenizer(), *request.spec, *request.progress)) {
+      for (const SequenceDelta& delta : sent_deltas(demo_tokenizer(), *request.spec, *request.progress)) {
         const auto& all = requests.told(id).deltas.at(delta.index);
         ASSERT_LT(next[delta.index], all.size());
         EXPECT_EQ(encode(delta), encode(all[next[delta.index]++])) << "request " << id << ", seed " << seed;
@@ -279,7 +279,7 @@ TEST(ResumableRequests, ACoreThatGoesOnTellsTheRestAndTheSameEnd) {
       ASSERT_TRUE(is_sound(spec));
       ASSERT_TRUE(core.open(spec));
       std::map<std::int32_t, std::vector<SequenceDelta>> deltas;
-      for (auto& delta : told_deltas(demo_tokenizer(), *spec, *request.progress)) deltas[delta.index].push_back(delta);
+      for (auto& delta : sent_deltas(demo_tokenizer(), *spec, *request.progress)) deltas[delta.index].push_back(delta);
       std::optional<RequestResult> done;
       const auto take = [&](OutputCore::Effects effects) {
         for (auto& output : effects.outputs) {
@@ -389,7 +389,7 @@ TEST(ResumableRequests, DamagedRecordsArePassedOverAndWhatIsReadCanGoOn) {
       OutputCore core(demo_tokenizer());
       if (!core.open(going_on_from(*request.spec, request.progress))) continue;
       ++num_read;
-      EXPECT_LE(told_deltas(demo_tokenizer(), *request.spec, *request.progress).size(), 10'000U);
+      EXPECT_LE(sent_deltas(demo_tokenizer(), *request.spec, *request.progress).size(), 10'000U);
     }
   }
   EXPECT_GT(num_damaged, 1000);

@@ -108,9 +108,9 @@ TEST(TokenizerQueue, WhatIsTakenBackIsNotGivenAndFreesItsBytes) {
   const auto waiting = add(queue, 1, kBig);
   const auto kept = add(queue, 1, kBig);
   ASSERT_EQ(queue.next(), given);
-  queue.take_back(waiting);
-  queue.take_back(given);  // too late: its bytes stay until it is finished
-  queue.take_back(given);
+  queue.withdraw(waiting);
+  queue.withdraw(given);  // too late: its bytes stay until it is finished
+  queue.withdraw(given);
   EXPECT_EQ(queue.num_waiting(), 1);
   EXPECT_GT(queue.bytes(), 2 * kBig);
   queue.finished(given);

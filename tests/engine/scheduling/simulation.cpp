@@ -110,7 +110,7 @@ void Simulation::resume(RequestSpec& spec, Told& told) const {
     auto& sequence = progress->sequences.emplace_back();
     sequence.result.index = index;
     sequence.result.token_ids.assign(right.begin(), right.begin() + static_cast<std::ptrdiff_t>(known));
-    if (spec.sampling.tells_cumulative_logprob()) sequence.result.cumulative_logprob = 0;
+    if (spec.sampling.reports_cumulative_logprob()) sequence.result.cumulative_logprob = 0;
     sequence.ended = known == right.size();
   }
   for (const auto& [result, ended] : progress->sequences) {
@@ -127,7 +127,7 @@ void Simulation::resume(RequestSpec& spec, Told& told) const {
 void Simulation::after_scheduler_event() {
   if (const auto broken = scheduler_.core().check_invariants()) fail("scheduler: " + *broken);
   for (scheduling::MaskJob& job : scheduler_.take_mask_jobs()) mask_jobs_.push_back(std::move(job));
-  if (scheduler_.core().has_masks_to_tell()) {
+  if (scheduler_.core().has_masks_to_send()) {
     auto masks = scheduler_.take_masks();
     if (!is_still_to_hear<DeviceReplaced>(scheduler_mail_)) device_.execute(std::move(*masks));
   }
