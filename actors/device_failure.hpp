@@ -10,7 +10,8 @@ namespace pagoda::actors {
 /// From a callback of a stream: `owner`, if it is still there, hears that the device has failed, and with what error.
 /// There may be no memory for it at once.
 template <class Owner, class MakeError>
-void report_failure(const caf::actor_addr& owner, const MakeError& make_error, bool without_progress, bool memory_lost) {
+void report_failure(const caf::actor_addr& owner, const MakeError& make_error, bool without_progress,
+                    bool memory_lost) {
   retry_on_bad_alloc([&] {
     if (const auto alive = caf::actor_cast<Owner>(owner)) {
       send_anonymously(alive, DeviceFailed{make_error(), without_progress, memory_lost});

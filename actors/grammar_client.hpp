@@ -16,7 +16,7 @@ namespace pagoda::actors {
 class GrammarClient {
  public:
   GrammarClient(RequestRouterActor::pointer self, journal::RecordedRouter& core, GrammarCompilerActor compiler,
-              std::shared_ptr<grammar::GrammarCache> cache)
+                std::shared_ptr<grammar::GrammarCache> cache)
       : self_(self), core_(core), compiler_(std::move(compiler)), cache_(std::move(cache)), pending_jobs_([&core] {
           return core.next_grammar();
         }) {}

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Message types that name actors or cross the engine's border. The step messages themselves (MemoryRequest, MemoryGrant,
-/// CachePlan, ExecuteStep, StepResult, StepOutputs, StopHit) are plain values of engine/step/.
+/// Message types that name actors or cross the engine's border. The step messages themselves (MemoryRequest,
+/// MemoryGrant, CachePlan, ExecuteStep, StepResult, StepOutputs, StopHit) are plain values of engine/step/.
 
 #include <cstdint>
 #include <memory>
@@ -226,8 +226,8 @@ constexpr ProcessEnd last_value(ProcessEnd) {
 /// which ends, and tells the supervisor of its replica before.
 struct DeviceFailed {
   Error error;
-  bool without_progress = false;      ///< the stream had not ended a single step or plan
-  bool memory_lost = false;  ///< it is the cache engine's, or a process's whose memory has not outlived it
+  bool without_progress = false;  ///< the stream had not ended a single step or plan
+  bool memory_lost = false;       ///< it is the cache engine's, or a process's whose memory has not outlived it
   ProcessEnd process = ProcessEnd::none;
   bool crashed = true;  ///< what it computed may be the reason; not where it was killed from outside
 

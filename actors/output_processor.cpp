@@ -32,7 +32,9 @@ struct OutputProcessorState {
   void end_all(const Error& error) {
     for (const auto& [id, to] : sinks) {
       if (router) retry_on_bad_alloc([&] { send_anonymously(router, RequestClosed{id}); });
-      retry_on_bad_alloc([&] { send_anonymously(to.sink, OutputBatch{{RequestOutput{id, to.tag, {}, std::nullopt, error}}}); });
+      retry_on_bad_alloc([&] {
+        send_anonymously(to.sink, OutputBatch{{RequestOutput{id, to.tag, {}, std::nullopt, error}}});
+      });
     }
     sinks.clear();
   }

@@ -36,7 +36,8 @@ class Promise {
       if (!promise.pending()) return;
       try {
         happens_before::sent();
-        retry_on_bad_alloc([this] { promise.deliver(caf::make_error(caf::sec::runtime_error, "who was asked has ended")); });
+        retry_on_bad_alloc(
+            [this] { promise.deliver(caf::make_error(caf::sec::runtime_error, "who was asked has ended")); });
       } catch (const std::bad_alloc&) {  // then nobody can be told anything
       }
     }

@@ -47,7 +47,7 @@ struct ReplicaSupervisorState {
   bool memory_lost = false;
   std::optional<Error> device_error;  ///< why the present devices end, when a stream is the reason
   bool crashed = false;               ///< what ran may be the reason
-  bool without_progress = true;                ///< none of those who told an error had ended anything
+  bool without_progress = true;       ///< none of those who told an error had ended anything
   int devices_without_progress = 0;
   TimeUs last_start_us = 0;
   DeviceStatus status;
@@ -195,7 +195,8 @@ void replace_devices(Self self) {
 /// Now, after a pause, or never.
 void plan_replacement(Self self) {
   auto& state = state_of(self);
-  if (state.device_error) state.devices_without_progress = state.without_progress ? state.devices_without_progress + 1 : 0;
+  if (state.device_error)
+    state.devices_without_progress = state.without_progress ? state.devices_without_progress + 1 : 0;
   const bool are_processes = live_in_processes(state.factories);
   if (!are_processes && state.device_error && state.devices_without_progress >= kMaxDevicesInVain) {
     return fail_replica(self, ErrorCode::device_failed,
@@ -203,7 +204,8 @@ void plan_replacement(Self self) {
   }
   using std::chrono::milliseconds;
   const milliseconds since((now_us() - state.last_start_us) / 1000);
-  const milliseconds pause = are_processes ? pause_between_starts(state.devices_without_progress) - since : milliseconds(0);
+  const milliseconds pause =
+      are_processes ? pause_between_starts(state.devices_without_progress) - since : milliseconds(0);
   if (pause <= milliseconds(0)) return replace_devices(self);
   send_later(self, caf::actor_cast<ReplicaSupervisorActor>(self), pause, ReplaceDevices{});
 }

@@ -317,7 +317,9 @@ void on_outputs_gone(Self self) {
   const Error error = state.core->core().no_answer();
   while (!state.clients.empty()) {
     const auto& [id, client] = *state.clients.begin();
-    retry_on_bad_alloc([&] { send(self, client.sink, OutputBatch{{RequestOutput{id, client.tag, {}, std::nullopt, error}}}); });
+    retry_on_bad_alloc([&] {
+      send(self, client.sink, OutputBatch{{RequestOutput{id, client.tag, {}, std::nullopt, error}}});
+    });
     close(self, id, {});
   }
 }

@@ -132,7 +132,8 @@ void advance(Self self) {
     span.end({arg("step", plan->step), arg("running", plan->running.size()), arg("swapped", plan->swapped.size()),
               arg("waiting", plan->waiting.size())});
     request(
-        self, state.block_manager, std::move(*plan), [self](const MemoryGrant& answer) { on_memory_grant(self, answer); },
+        self, state.block_manager, std::move(*plan),
+        [self](const MemoryGrant& answer) { on_memory_grant(self, answer); },
         [self](caf::error& reason) { self->quit(std::move(reason)); });
   }
   if (!outputs.empty()) send(self, state.outputs, std::move(outputs));

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "actors/interfaces.hpp"
-#include "actors/promise.hpp"
 #include "actors/pending_jobs.hpp"
+#include "actors/promise.hpp"
 #include "engine/journal/recorded_router.hpp"
 
 namespace pagoda::actors {
@@ -16,7 +16,10 @@ namespace pagoda::actors {
 class TokenizerClient {
  public:
   TokenizerClient(RequestRouterActor::pointer self, journal::RecordedRouter& core, TokenizerActor tokenizer)
-      : self_(self), core_(core), tokenizer_(std::move(tokenizer)), pending_jobs_([&core] { return core.next_job(); }) {}
+      : self_(self),
+        core_(core),
+        tokenizer_(std::move(tokenizer)),
+        pending_jobs_([&core] { return core.next_job(); }) {}
 
   /// Exactly one answer comes, an error if the tokenizer has ended, unless the job is taken back before its turn.
   template <class Answer, class Question>

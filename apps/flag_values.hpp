@@ -54,8 +54,8 @@ double read_number(const std::string& flag, const std::string& text, double leas
 
 /// A flag with a number that sets `field`, whose value now is shown as the default.
 template <class T>
-CLI::Option* add_number(CLI::App& app, const std::string& flag, T& field, const std::string& help,
-                        T least = kMinOf<T>, T most = kMaxOf<T>) {
+CLI::Option* add_number(CLI::App& app, const std::string& flag, T& field, const std::string& help, T least = kMinOf<T>,
+                        T most = kMaxOf<T>) {
   const auto set = [=, &field](const CLI::results_t& given) {
     field = read_number(flag, given.back(), least, most);
     return true;

@@ -197,7 +197,9 @@ void add_sampling_flags(CLI::App& app, GenerateRequest& request) {
   group
       .add_option_function<std::string>(
           "--structured-outputs",
-          [&params](const std::string& text) { read_constraint("--structured-outputs", text, params.structured_outputs); },
+          [&params](const std::string& text) {
+            read_constraint("--structured-outputs", text, params.structured_outputs);
+          },
           R"(What the text must be, for example {"choice": ["yes", "no"]} or {"json": SCHEMA})")
       ->type_name("JSON");
   add_number(group, "--thinking-token-budget", params.thinking_token_budget,

@@ -98,7 +98,8 @@ void check_format(Checker& checker, const QuantizedFormat& format) {
                "a codebook is of 4 bits in a symmetric format; bits", format.bits)
       .require(format.group_size >= 16 && format.group_size % 16 == 0 && format.group_size <= kMaxGroupSize,
                "group_size must be a multiple of 16 up to " + std::to_string(kMaxGroupSize), format.group_size)
-      .require(!format.two_level_scales || format.bits < 8, "bits must be less than 8 in a format with two-level scales", format.bits)
+      .require(!format.two_level_scales || format.bits < 8,
+               "bits must be less than 8 in a format with two-level scales", format.bits)
       .require(!format.two_level_scales || kTwoLevelColumns % format.group_size == 0,
                "group_size must divide 256 in a format with two-level scales", format.group_size)
       .require(!format.rotated || format.group_size % kRotationBlock == 0,
@@ -119,7 +120,8 @@ void check_factors(Checker& checker, const QuantizedFormat& format, const void* 
   if (format.two_level_scales) {
     checker.require_pointer(factors, name);
   } else {
-    checker.require(factors == nullptr, std::string(name) + " are for formats with two-level scales only; two_level_scales", 0);
+    checker.require(factors == nullptr,
+                    std::string(name) + " are for formats with two-level scales only; two_level_scales", 0);
   }
 }
 

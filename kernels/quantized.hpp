@@ -128,7 +128,9 @@ struct QuantizedMatrix {
   /// Columns that share a scale in float16.
   std::int64_t scale_columns() const { return format.two_level_scales ? kTwoLevelColumns : format.group_size; }
   std::int64_t panel_scales() const { return kQuantizedPanel * ((columns + scale_columns() - 1) / scale_columns()); }
-  std::int64_t group_factors() const { return format.two_level_scales ? kQuantizedPanel * (format.asymmetric ? 2 : 1) : 0; }
+  std::int64_t group_factors() const {
+    return format.two_level_scales ? kQuantizedPanel * (format.asymmetric ? 2 : 1) : 0;
+  }
   std::int64_t panel_factors() const { return groups() * group_factors(); }
   std::int64_t data_bytes() const { return panels() * panel_bytes(); }
   std::int64_t scale_bytes() const { return panels() * panel_scales() * static_cast<std::int64_t>(sizeof(Float16)); }

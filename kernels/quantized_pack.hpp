@@ -12,10 +12,10 @@ namespace pagoda::kernels {
 
 /// A row of a QuantizedMatrix that is not yet in a panel.
 struct QuantizedRow {
-  const std::uint8_t* q = nullptr;           ///< [columns], as they are stored: one integer a byte, less than 2^bits
-  const Float16* scales = nullptr;           ///< [groups]; [columns / kTwoLevelColumns] of a format with two-level scales
-  const Float16* mins = nullptr;             ///< likewise, of an asymmetric format
-  const std::int8_t* factors = nullptr;      ///< [groups] of a format with two-level scales
+  const std::uint8_t* q = nullptr;       ///< [columns], as they are stored: one integer a byte, less than 2^bits
+  const Float16* scales = nullptr;       ///< [groups]; [columns / kTwoLevelColumns] of a format with two-level scales
+  const Float16* mins = nullptr;         ///< likewise, of an asymmetric format
+  const std::int8_t* factors = nullptr;  ///< [groups] of a format with two-level scales
   const std::int8_t* min_factors = nullptr;  ///< likewise, where it is asymmetric, too
 };
 

@@ -58,7 +58,8 @@ Result<EngineConfig> config_of(const std::string& setup, const ExecuteOptions& o
 class JournalGrammars {
  public:
   /// Null where it cannot; `status` says why.
-  grammar::SharedGrammar compile(const StructuredOutput& constraint, const Result<EngineConfig>& config, Status& status) {
+  grammar::SharedGrammar compile(const StructuredOutput& constraint, const Result<EngineConfig>& config,
+                                 Status& status) {
     if (!compiler_) {
       if (Status prepared = prepare(config); !prepared) {
         status = std::move(prepared);

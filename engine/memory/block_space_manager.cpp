@@ -1,9 +1,9 @@
 #include "engine/memory/block_space_manager.hpp"
 
+#include "engine/memory/block_allocation_pass.hpp"
 #include "engine/memory/block_map.hpp"
 #include "engine/memory/invariants.hpp"
 #include "engine/memory/sequence_store.hpp"
-#include "engine/memory/block_allocation_pass.hpp"
 #include "engine/view/last.hpp"
 #include "kernels/result.hpp"
 

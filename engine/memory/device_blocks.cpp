@@ -39,7 +39,7 @@ void DeviceBlocks::release(BlockId block, StepId last_run, StepId now) {
 }
 
 bool DeviceBlocks::insert(BlockId block, const BlockHash& hash, const BlockHash& parent,
-                                 std::span<const TokenId> tokens, std::int32_t prefix_blocks, StepId computed_by) {
+                          std::span<const TokenId> tokens, std::int32_t prefix_blocks, StepId computed_by) {
   return !cache_.contains(block) && cache_.insert(block, hash, parent, tokens, prefix_blocks, computed_by);
 }
 

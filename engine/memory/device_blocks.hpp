@@ -38,7 +38,7 @@ class DeviceBlocks {
   void touch(BlockId block, StepId step) { pool_.touch(block, step); }
   /// See PrefixCache::insert. False when it, or another block of its content, is findable already.
   bool insert(BlockId block, const BlockHash& hash, const BlockHash& parent, std::span<const TokenId> tokens,
-                     std::int32_t prefix_blocks, StepId computed_by);
+              std::int32_t prefix_blocks, StepId computed_by);
   /// Nobody finds the block any more; its owners keep it.
   void remove_from_cache(BlockId block);
 

@@ -90,7 +90,7 @@ void SequenceStore::forget_steps_from(StepId first) {
 }
 
 bool SequenceStore::insert_in_cache(BlockId block, const BlockKey& key, std::span<const TokenId> tokens,
-                                  StepId computed_by) {
+                                    StepId computed_by) {
   if (!device_.insert(block, key.hash, key.parent, tokens, key.index + 1, computed_by)) return false;
   if (computed_by > 0) uncomputed_.emplace_back(computed_by, block);
   return true;

@@ -82,11 +82,11 @@ struct PrefixHit {
 
 /// What the return of a swapped-out group takes.
 struct SwapInNeed {
-  std::int32_t num_copied = 0;   ///< blocks to fetch for content that only the host has
-  std::int32_t num_found = 0;    ///< device blocks that hold its content already
+  std::int32_t num_copied = 0;       ///< blocks to fetch for content that only the host has
+  std::int32_t num_found = 0;        ///< device blocks that hold its content already
   std::int32_t num_reactivated = 0;  ///< of them, those that nobody owns
-  bool lost = false;             ///< a block that it left with others is not there any more
-  bool waits = false;            ///< such a block will be there when a step in flight has passed
+  bool lost = false;                 ///< a block that it left with others is not there any more
+  bool waits = false;                ///< such a block will be there when a step in flight has passed
 };
 
 /// What bringing a group back would take, were it preempted now. Blocks that others hold too cost nothing either way.
@@ -102,8 +102,8 @@ struct Growth {
   const SequenceNeed* need = nullptr;
 };
 
-/// Who holds which block: sequences, their tables, both pools. Carries out what BlockAllocationPass decides; each operation
-/// keeps every memory invariant. Blocks to fetch must be available, the caller has counted them.
+/// Who holds which block: sequences, their tables, both pools. Carries out what BlockAllocationPass decides; each
+/// operation keeps every memory invariant. Blocks to fetch must be available, the caller has counted them.
 class SequenceStore {
  public:
   explicit SequenceStore(const BlockSpaceConfig& config);

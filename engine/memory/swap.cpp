@@ -172,7 +172,8 @@ void SequenceStore::move_in(Group& group, Sequence& sequence) {
     table.replace(i, target);
     release_host(group, block);
     // Its content is there before the step computes anything.
-    if (has_key && !device_.cache().contains(target) && !insert_in_cache(target, *key, block_tokens(sequence, i), step_))
+    if (has_key && !device_.cache().contains(target) &&
+        !insert_in_cache(target, *key, block_tokens(sequence, i), step_))
       sequence.duplicates.push_back(*key);
   }
   table.mark_all_changed();

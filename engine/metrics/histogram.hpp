@@ -18,8 +18,7 @@ class Histogram {
   /// `bounds`: the largest value of each bucket but the last, which has no bound. Rising, and alive as long as the
   /// histogram is.
   explicit Histogram(std::span<const double> bounds) : bounds_(bounds) {
-    PAGODA_ASSERT(bounds.size() <= kMaxBounds && std::ranges::is_sorted(bounds),
-                  "bounds of buckets are few, and rise");
+    PAGODA_ASSERT(bounds.size() <= kMaxBounds && std::ranges::is_sorted(bounds), "bounds of buckets are few, and rise");
   }
 
   void observe(double value) {

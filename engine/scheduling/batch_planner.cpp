@@ -170,8 +170,7 @@ std::int32_t BatchPlanner::step_budget(std::int32_t decoding) const {
     const double chunk = token_us > 0 ? static_cast<double>(config_.max_chunk_us) / token_us : 0;
     const double in_time =
         std::min(decoding + chunk, table_.head_of_queue() || runs_prompts() ? tokens_in_stretch(decoding) : budget);
-    const double for_prompts =
-        std::max<double>(kMinChunk, decoding / (kPromptShare - 1) + 1);  // so that nobody pauses
+    const double for_prompts = std::max<double>(kMinChunk, decoding / (kPromptShare - 1) + 1);  // so that nobody pauses
     budget = std::min(budget, std::max({double{kMinBatch}, decoding + for_prompts, in_time}));
   }
   if (config_.target_step_us > 0) {

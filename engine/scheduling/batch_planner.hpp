@@ -56,8 +56,8 @@ class BatchPlanner {
   BatchPlanner(const BatchPlanner&) = delete;
   BatchPlanner& operator=(const BatchPlanner&) = delete;
 
-  /// The next MemoryRequest, unless one is unanswered or there is nothing to plan. Steps up to `last_completed` have passed;
-  /// others may be in flight.
+  /// The next MemoryRequest, unless one is unanswered or there is nothing to plan. Steps up to `last_completed` have
+  /// passed; others may be in flight.
   std::optional<MemoryRequest> next(TimeUs now, StepId last_completed, bool steps_in_flight);
   /// The plan that is unanswered.
   const std::optional<PendingGrant>& pending() const { return pending_; }

@@ -235,7 +235,8 @@ void GroupTable::recompute(SequenceGroup& group, Sequence& sequence) {
 
 void GroupTable::recompute(SequenceGroup& group) {
   for (Sequence& s : group.sequences) {
-    if (s.state == SequenceState::running || s.state == SequenceState::swapped) pending_updates.releases.push_back(s.id);
+    if (s.state == SequenceState::running || s.state == SequenceState::swapped)
+      pending_updates.releases.push_back(s.id);
     preempt_one(group, s, SequenceState::waiting);
   }
   notify_lost_kv(group);

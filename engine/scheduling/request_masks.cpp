@@ -183,7 +183,7 @@ bool RequestMasks::fill_mask_ahead(FollowedSequence& sequence, std::span<const T
 
 /// `alternatives`: for the sample in flight. Where log-probabilities are asked for, nothing goes unsampled.
 JumpForwardTokens RequestMasks::propose(const MaskJob& job, FollowedSequence& sequence, TokenIds alternatives,
-                                     std::uint64_t& max_work) const {
+                                        std::uint64_t& max_work) const {
   const SamplingParams& sampling = spec_->sampling;
   const EndingTokens ends(sampling, eos_token_ids_);
   const auto bytes_of = [this](TokenId token) { return grammar_ ? grammar_->bytes_of(token) : std::string_view(); };

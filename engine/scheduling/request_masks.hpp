@@ -46,14 +46,14 @@ struct MaskJob {
   std::int32_t course = 0;
   SequenceId parent = 0;  ///< that the sequence has forked from; 0 = none
   std::shared_ptr<RequestMasks> masks;
-  bool begins_anew = false;       ///< `tokens` are all that the sequence has generated
-  std::size_t num_known = 0;      ///< generated tokens of the sequence that earlier jobs brought
-  TokenIds tokens;                ///< those behind
-  TokenIds drafts;                ///< that run in the same step
-  bool wants_jump_forward = false;       ///< JumpForwardTokens are of use
-  std::int32_t most_drafts = 0;   ///< of these
-  std::vector<SequenceId> ended;  ///< sequences of the request that need no more masks
-  MadeMask made;                  ///< as far as it is
+  bool begins_anew = false;         ///< `tokens` are all that the sequence has generated
+  std::size_t num_known = 0;        ///< generated tokens of the sequence that earlier jobs brought
+  TokenIds tokens;                  ///< those behind
+  TokenIds drafts;                  ///< that run in the same step
+  bool wants_jump_forward = false;  ///< JumpForwardTokens are of use
+  std::int32_t most_drafts = 0;     ///< of these
+  std::vector<SequenceId> ended;    ///< sequences of the request that need no more masks
+  MadeMask made;                    ///< as far as it is
 
   /// Looks at about `max_work` items of the grammar and lowers `max_work` by those. Returns whether `made` is complete;
   /// if not, another call goes on.
@@ -109,7 +109,7 @@ class RequestMasks {
   bool fill_mask_ahead(FollowedSequence& sequence, std::span<const TokenId> path, std::span<std::uint32_t> mask,
                        std::uint64_t& max_work) const;
   JumpForwardTokens propose(const MaskJob& job, FollowedSequence& sequence, TokenIds alternatives,
-                         std::uint64_t& max_work) const;
+                            std::uint64_t& max_work) const;
 
   SharedSpec spec_;
   grammar::SharedGrammar grammar_;             ///< null where the vocabulary is another than the model's, too

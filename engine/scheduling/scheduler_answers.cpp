@@ -145,7 +145,8 @@ void SchedulerCore::come_back(const PendingGrant& pending, const SwapInCandidate
   table_.enqueue(group);
 }
 
-void SchedulerCore::apply_waiting(const PendingGrant& pending, const MemoryGrant& plan, StepBuilder& building, TimeUs now) {
+void SchedulerCore::apply_waiting(const PendingGrant& pending, const MemoryGrant& plan, StepBuilder& building,
+                                  TimeUs now) {
   batch_planner_.limit_offers(pending, plan);
   for (std::size_t i = 0; i < pending.waiting.size(); ++i) {
     const WaitingRef& ref = pending.waiting[i];

@@ -11,13 +11,13 @@
 
 #include "engine/metrics/engine_metrics.hpp"
 #include "engine/request/live_request.hpp"
+#include "engine/scheduling/batch_planner.hpp"
 #include "engine/scheduling/decoding.hpp"
-#include "engine/scheduling/jump_forward_tokens.hpp"
 #include "engine/scheduling/group_table.hpp"
+#include "engine/scheduling/jump_forward_tokens.hpp"
 #include "engine/scheduling/scheduler_config.hpp"
 #include "engine/scheduling/sequence_group.hpp"
 #include "engine/scheduling/step_builder.hpp"
-#include "engine/scheduling/batch_planner.hpp"
 #include "engine/stats.hpp"
 #include "engine/step/codec.hpp"
 #include "engine/step/execute.hpp"
@@ -30,15 +30,16 @@
 namespace pagoda::scheduling {
 
 /// Decides what runs in each step: keeps the groups (GroupTable), has the next step asked for (BatchPlanner), and says
-/// what answers and results mean. A deterministic state machine: events in, MemoryRequest / ExecuteStep / StepOutputs out;
-/// no actor, no clock, no randomness. Not thread-safe: one owner.
+/// what answers and results mean. A deterministic state machine: events in, MemoryRequest / ExecuteStep / StepOutputs
+/// out; no actor, no clock, no randomness. Not thread-safe: one owner.
 ///
 ///   next_memory_request()      -> MemoryRequest     to the block manager; at most one is unanswered
 ///   on_memory_grant()   -> ExecuteStep  to the workers, when anything runs
 ///   take_mask_jobs() -> MaskJobs     to threads, when the tokens are known that a step's masks depend on; what becomes
 ///                                    of them comes back as masks_made(), or else masks_late()
-///   take_masks()     -> StepMasks    to the workers, when has_masks_to_send(); until then no next_memory_request() is asked for
-///   on_step_result()                 frees the step's place in the pipeline; new tokens gather for take_outputs()
+///   take_masks()     -> StepMasks    to the workers, when has_masks_to_send(); until then no next_memory_request() is
+///   asked for on_step_result()                 frees the step's place in the pipeline; new tokens gather for
+///   take_outputs()
 ///
 /// With step k in flight, step k+1 counts one placeholder token for each sequence that k samples. A sequence that turns
 /// out to have ended in k wastes one row of k+1, whose result is dropped.

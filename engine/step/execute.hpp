@@ -73,7 +73,7 @@ struct NewRow {
 struct RowTableDelta {
   RowId row = 0;
   std::int32_t first_block = 0;
-  Range blocks;         ///< of ExecuteStep::blocks
+  Range blocks;            ///< of ExecuteStep::blocks
   KvGroupId kv_group = 0;  ///< whose table
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {

@@ -60,7 +60,7 @@ struct SequenceNeed {
 /// come in priority order; victims are taken from the back.
 struct RunningCandidate {
   RequestId group = 0;
-  Range sequences;                                        ///< of MemoryRequest::needs; all that share the candidate's fate
+  Range sequences;  ///< of MemoryRequest::needs; all that share the candidate's fate
   PreemptionMode preemption = PreemptionMode::recompute;  ///< how to preempt them if they are chosen as victims
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
@@ -220,7 +220,7 @@ struct TableDelta {
   SequenceId sequence = 0;
   std::int32_t first_block = 0;  ///< logical index in the table; entries from here on are replaced
   Range blocks;                  ///< of MemoryGrant::blocks
-  KvGroupId kv_group = 0;           ///< whose table
+  KvGroupId kv_group = 0;        ///< whose table
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.sequence, self.first_block, self.blocks, self.kv_group);

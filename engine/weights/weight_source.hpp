@@ -18,9 +18,9 @@ namespace pagoda::weights {
 
 /// One row in the arithmetic of kernels::QuantizedMatrix, not yet in panels.
 struct UnpackedRow {
-  std::uint8_t* q = nullptr;           ///< [columns]
-  Float16* scales = nullptr;           ///< [columns / group_size], of a format with two-level scales [columns / 256]; rounded up
-  Float16* mins = nullptr;             ///< likewise, of an asymmetric format
+  std::uint8_t* q = nullptr;  ///< [columns]
+  Float16* scales = nullptr;  ///< [columns / group_size], of a format with two-level scales [columns / 256]; rounded up
+  Float16* mins = nullptr;    ///< likewise, of an asymmetric format
   std::int8_t* factors = nullptr;      ///< [columns / group_size] of a format with two-level scales
   std::int8_t* min_factors = nullptr;  ///< likewise, of one that is asymmetric, too
 };

@@ -28,7 +28,7 @@ std::string text_of(const boost::asio::ip::tcp::endpoint& endpoint) {
 
 struct JoinListener::Life {
   std::function<void(const PeerEnd&)> on_ended;  // set when the engine takes it, before it is no longer one that waits
-  std::promise<void> reported_end;                   // after on_ended
+  std::promise<void> reported_end;               // after on_ended
 
   void end() {
     if (on_ended) on_ended({"has gone", true});

@@ -21,12 +21,13 @@ WorkerProcess::WorkerProcess(WorkerProcessConfig config, SharedDeadlines deadlin
 Result<std::unique_ptr<WorkerProcess>> WorkerProcess::start(WorkerProcessConfig config, SharedDeadlines deadlines,
                                                             const Progress& progress, const std::stop_token& stop) {
   std::unique_ptr<WorkerProcess> process(new WorkerProcess(std::move(config), std::move(deadlines)));
-  WorkerPeer::Events events{.on_stopped =
-                                [self = process.get()] {
-                                  self->is_stopped_ = true;
-                                  self->channel_->close();
-                                },
-                            .on_ended = [self = process.get()](const PeerEnd& end) { self->reported_end_.set_value(end); }};
+  WorkerPeer::Events events{
+      .on_stopped =
+          [self = process.get()] {
+            self->is_stopped_ = true;
+            self->channel_->close();
+          },
+      .on_ended = [self = process.get()](const PeerEnd& end) { self->reported_end_.set_value(end); }};
   Status status = process->config_.joins == nullptr ? process->spawn(std::move(events))
                                                     : process->await(std::move(events), progress, stop);
   if (status) status = process->load(progress, stop);

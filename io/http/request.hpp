@@ -38,7 +38,7 @@ struct Request {
   serving::MeteredBytes body_bytes = {};  ///< goes with the body
   std::string request_id;   ///< the client's X-Request-Id where it is 1 to 128 visible ASCII characters, else a new one
   std::string own_id = {};  ///< an id of the server's alone, for what has no right to the client's
-  std::int64_t created = 0;           ///< when it came, in seconds since 1970
+  std::int64_t created = 0;                 ///< when it came, in seconds since 1970
   serving::SharedPrincipal principal = {};  ///< of the key that it came with; null: none that is known
 
   bool is_admin() const { return principal && principal->is_admin(); }

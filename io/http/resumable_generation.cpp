@@ -319,7 +319,8 @@ void run_resumable(const ApiContext& context, std::shared_ptr<Exchange> exchange
                    serving::SharedPrincipal principal) {
   auto stream = context.streams.open(exchange->io(), job.origin->name);
   if (!stream) return exchange->respond_error(error_answer(stream.error()));
-  std::make_shared<ResumableGeneration>(context, exchange->io(), std::move(job), std::move(principal), std::move(*stream))
+  std::make_shared<ResumableGeneration>(context, exchange->io(), std::move(job), std::move(principal),
+                                        std::move(*stream))
       ->start(exchange);
 }
 

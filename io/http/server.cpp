@@ -158,8 +158,9 @@ void Server::begin_drain() {
 void Server::shutdown(std::chrono::milliseconds grace) {
   if (!state_->thread.joinable()) return;
   actors::retry_on_bad_alloc([&] {  // the join waits for it
-    boost::asio::post(state_->io,
-                      [state = state_.get(), grace] { actors::retry_on_bad_alloc([&] { state->end_connections(grace); }); });
+    boost::asio::post(state_->io, [state = state_.get(), grace] {
+      actors::retry_on_bad_alloc([&] { state->end_connections(grace); });
+    });
   });
   state_->thread.join();
 }

@@ -14,8 +14,8 @@
 #include "io/json_lines/other_protocol.hpp"
 #include "io/memory_reserve.hpp"
 #include "io/serving/client_name.hpp"
-#include "io/serving/post_result.hpp"
 #include "io/serving/close_on_exception.hpp"
+#include "io/serving/post_result.hpp"
 #include "io/serving/small_text.hpp"
 
 namespace pagoda::json_lines {

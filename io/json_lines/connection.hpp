@@ -212,7 +212,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool preparing_ = false;   ///< the worker thread has a line
   bool input_ended_ = false;
   std::optional<serving::KeyDigest> key_;  ///< that the client has given
-  serving::SharedPrincipal principal_;           ///< whose it is
+  serving::SharedPrincipal principal_;     ///< whose it is
 
   std::unordered_map<std::uint64_t, Live> live_;               ///< by tag
   std::unordered_map<std::string, std::uint64_t> tags_;        ///< client id -> tag

@@ -180,8 +180,8 @@ Result<std::pair<Binding, int>> bind_threads(const CpuDeviceOptions& options) {
 Result<std::shared_ptr<Device>> create_cpu_device(const CpuDeviceOptions& options) {
   if (options.num_threads < 0 || options.num_threads > kMaxThreads) {
     return fail(ErrorCode::bad_config,
-                "number of CPU threads must be between 0 (one per core) and " + std::to_string(kMaxThreads) +
-                    ", not " + std::to_string(options.num_threads),
+                "number of CPU threads must be between 0 (one per core) and " + std::to_string(kMaxThreads) + ", not " +
+                    std::to_string(options.num_threads),
                 "num_threads");
   }
   const auto isa = choose_isa(options.isa);

@@ -47,9 +47,9 @@ struct GemmTileArgs {
 // vector of weights holds one quad of each of lanes / 4 rows and meets a broadcast quad of x, so that weights need
 // little rearranging. Quads are of consecutive elements; in bfloat16 of every second one: first the even, then the odd
 // ones of eight. Where the machine multiplies pairs of bfloat16 (bf16_quad), x is rounded to them, and a quad is of
-// four such pairs. There are three kernels with the same sums: linear_stream and linear_register_tiled take weights as they lie
-// in memory, for few rows of x and for a few more; linear_tile takes packed weights, for many.
-// 8-bit floats have scales for blocks of columns, which are kLinearBlock or less then; linear_register_tiled does not take them.
+// four such pairs. There are three kernels with the same sums: linear_stream and linear_register_tiled take weights as
+// they lie in memory, for few rows of x and for a few more; linear_tile takes packed weights, for many. 8-bit floats
+// have scales for blocks of columns, which are kLinearBlock or less then; linear_register_tiled does not take them.
 
 constexpr std::int64_t kLinearBlock = 512;
 /// Columns are padded with zeros to a multiple of this where they are packed.
@@ -104,8 +104,8 @@ struct NextRows {
   std::int64_t row_bytes = 0;
 };
 
-/// linear_tile, and linear_stream when it packs, prefetch once per kPrefetchStride steps; linear_register_tiled in strides of its
-/// own.
+/// linear_tile, and linear_stream when it packs, prefetch once per kPrefetchStride steps; linear_register_tiled in
+/// strides of its own.
 constexpr std::int64_t kPrefetchStride = 8;
 
 /// Strides of a whole block of columns that linear_register_tiled prefetches.
@@ -228,9 +228,10 @@ struct CpuKernels {
   int stream_rows = 0;
   int wide_stream_rows = 0;  ///< up to so many rows of x, linear_stream takes linear_panel rows of w instead
   int packing_rows = 0;      ///< up to so many, linear_stream packs in passing; 0 = it does not pay
-  int register_tiled_tile = 0;         ///< most rows of x that linear_register_tiled takes at once: better up to there; 0 = never
-  int register_tiled_rows = 0;         ///< up to so many rows, it is better with bfloat16 weights, in several tiles
-  int bf16_quad = 0;         ///< elements of a quad of bfloat16: 4, widened to float32, or 8, as they are
+  int register_tiled_tile =
+      0;  ///< most rows of x that linear_register_tiled takes at once: better up to there; 0 = never
+  int register_tiled_rows = 0;  ///< up to so many rows, it is better with bfloat16 weights, in several tiles
+  int bf16_quad = 0;            ///< elements of a quad of bfloat16: 4, widened to float32, or 8, as they are
 
   void (*pack_rows)(const PackRowsArgs& args);
   /// Packs one block of columns; dst: [steps, 4 * linear_panel].

@@ -63,7 +63,8 @@ class Linear {
     const std::int64_t x_floats = p_.num_tokens * padded_in_;
     const std::int64_t packed_floats = kLinearBlock * kernels_.linear_panel;
     const std::int64_t rows = tiles_.most_rows();
-    const std::int64_t tile_rows = strategy_ == Strategy::register_tiled ? ceil_div(rows, kRegisterTiledUnit) * kRegisterTiledUnit : rows;
+    const std::int64_t tile_rows =
+        strategy_ == Strategy::register_tiled ? ceil_div(rows, kRegisterTiledUnit) * kRegisterTiledUnit : rows;
     const std::int64_t sums_floats = tasks_.panels_at_once * tasks_.tiles * tile_rows * kernels_.linear_panel;
     const int num_threads = threads_.num_threads();
     const std::int64_t scales_floats =
@@ -98,8 +99,8 @@ class Linear {
  private:
   struct Workspace {
     float* packed = nullptr;  ///< [steps of kLinearBlock, 4 * linear_panel]
-    /// [panels_at_once, rows of the task's tiles, linear_panel]; for linear_register_tiled each tile has as many rows as the
-    /// largest, rounded up to kRegisterTiledUnit.
+    /// [panels_at_once, rows of the task's tiles, linear_panel]; for linear_register_tiled each tile has as many rows
+    /// as the largest, rounded up to kRegisterTiledUnit.
     float* sums = nullptr;
     float* scales = nullptr;  ///< [blocks of columns, linear_panel] of 8-bit floats
   };
@@ -290,8 +291,9 @@ class Linear {
   /// Panel by panel, of which the next one, one stretch of memory, is prefetched meanwhile. Block by block, so that
   /// what a register tile of x has of a block stays in the first-level cache.
   void multiply_register_tiled(const Tiles& tiles, std::int64_t first_panel, std::int64_t end_panel,
-                     const Workspace& work) const {
-    const std::int64_t tile_sums = ceil_div(tiles_.most_rows(), kRegisterTiledUnit) * kRegisterTiledUnit * kernels_.linear_panel;
+                               const Workspace& work) const {
+    const std::int64_t tile_sums =
+        ceil_div(tiles_.most_rows(), kRegisterTiledUnit) * kRegisterTiledUnit * kernels_.linear_panel;
     const std::int64_t calls = ceil_div(p_.in, kLinearBlock) * (tiles.end - tiles.first);
     for (std::int64_t index = first_panel; index < end_panel; ++index) {
       const Panel panel = panel_at(index);
@@ -301,16 +303,17 @@ class Linear {
         for (std::int64_t tile = tiles.first; tile < tiles.end; ++tile, ++call, sums += tile_sums) {
           const std::int64_t count = std::min(kLinearBlock, p_.in - k);
           kernels_.linear_register_tiled({.x = packed_x(panel.dtype, tile, k),
-                                .rows = tiles_.rows(tile),
-                                .piece = piece_of(panel, k, count),
-                                .sums = sums_of(sums, k, count, panel, tiles_.first_row(tile)),
-                                .prefetch = share_of_panel(index + 1, call, calls)});
+                                          .rows = tiles_.rows(tile),
+                                          .piece = piece_of(panel, k, count),
+                                          .sums = sums_of(sums, k, count, panel, tiles_.first_row(tile)),
+                                          .prefetch = share_of_panel(index + 1, call, calls)});
         }
       }
     }
   }
 
-  /// The lines of a panel that the given one of `calls` calls of linear_register_tiled prefetches, one behind the other.
+  /// The lines of a panel that the given one of `calls` calls of linear_register_tiled prefetches, one behind the
+  /// other.
   PrefetchBlock share_of_panel(std::int64_t index, std::int64_t call, std::int64_t calls) const {
     if (index >= num_panels_) return {};
     const Panel panel = panel_at(index);

@@ -124,8 +124,8 @@ class WeightQuantizer {
     return std::ranges::all_of(grids.scales, finite) && std::ranges::all_of(grids.mins, finite);
   }
 
-  /// Writes scales and minimums from `place` on; of a format with two-level scales they are what the grids share, and the grids
-  /// become what these and their factors give.
+  /// Writes scales and minimums from `place` on; of a format with two-level scales they are what the grids share, and
+  /// the grids become what these and their factors give.
   void store(std::span<Grids> grids, std::int64_t place, std::int64_t first, const PanelPlace& to) const {
     const auto store_row = [&](std::array<float, kQuantizedPanel> Grids::*of, std::int64_t r, Float16& stored,
                                std::int64_t kind) {

@@ -116,8 +116,8 @@ Status dequantize(cudaStream_t stream, const QuantizedMatrix& w, std::int64_t fi
   args.zero_point = format.zero_point();
   args.table = words_of(format.codebook);
   args.to = static_cast<__nv_bfloat16*>(to);
-  return with_coding(format,
-                     [&](auto coding) { return launch_dequantize<coding.value>(stream, args, format.two_level_scales); });
+  return with_coding(
+      format, [&](auto coding) { return launch_dequantize<coding.value>(stream, args, format.two_level_scales); });
 }
 
 // x -> rotated, as bfloat16; count is a multiple of kRotationBlock.

@@ -88,8 +88,8 @@ __device__ __forceinline__ uint2 values_at(std::uint32_t indices, const Codebook
   return {__byte_perm(first, second, 0x6420U), __byte_perm(first, second, 0x7531U)};
 }
 
-/// Quads 2 `pair` and 2 `pair` + 1 of a block, a byte each: integers as they are stored, of indices the values. `low` is
-/// the word of their lowest 4 bits and `high` the block's last one; of 8 bits, the words of the quads.
+/// Quads 2 `pair` and 2 `pair` + 1 of a block, a byte each: integers as they are stored, of indices the values. `low`
+/// is the word of their lowest 4 bits and `high` the block's last one; of 8 bits, the words of the quads.
 template <Coding coding>
 __device__ __forceinline__ uint2 two_quads(std::uint32_t low, std::uint32_t high, int pair,
                                            const CodebookWords& table) {

@@ -342,8 +342,9 @@ class EngineOfFakeProcesses : public EngineOfFakes {
   }
   void fail_process(bool memory_lost, bool without_progress = false) {
     const auto process = caf::actor_cast<DeviceKeeperActor>(replica().devices.workers.front());
-    send_anonymously(process,
-                     DeviceFailed{{ErrorCode::device_failed, "it was killed"}, without_progress, memory_lost, ProcessEnd::died});
+    send_anonymously(
+        process,
+        DeviceFailed{{ErrorCode::device_failed, "it was killed"}, without_progress, memory_lost, ProcessEnd::died});
   }
 };
 

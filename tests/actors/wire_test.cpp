@@ -58,8 +58,8 @@ class Wire : public ::testing::Test {
   std::unique_ptr<caf::actor_system> system_;
 };
 
-using Messages = ::testing::Types<MemoryRequest, MemoryGrant, CachePlan, ExecuteStep, StepMasks, StepResult, SwapMeasured,
-                                  StepOutputs, StopHit, AddGroup, AbortGroup, DeviceFailed>;
+using Messages = ::testing::Types<MemoryRequest, MemoryGrant, CachePlan, ExecuteStep, StepMasks, StepResult,
+                                  SwapMeasured, StepOutputs, StopHit, AddGroup, AbortGroup, DeviceFailed>;
 TYPED_TEST_SUITE(Wire, Messages);
 
 TYPED_TEST(Wire, AMessageIsTheSameOnTheOtherSide) {

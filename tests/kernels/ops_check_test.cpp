@@ -202,7 +202,8 @@ TEST_F(OpsCheckTest, RefusesQuantizedTablesThatAreNotWhole) {
   refused([](auto& p) { p.quantized.mins = p.quantized.scales; }, "quantized mins are for asymmetric formats only");
   refused([](auto& p) { p.quantized.format.bits = 1; }, "bits must be 2 to 6 or 8, not 1");
   refused([](auto& p) { p.quantized.format.group_size = 24; }, "group_size must be a multiple of 16");
-  refused([](auto& p) { p.quantized.format.two_level_scales = true; }, "bits must be less than 8 in a format with two-level scales, not 8");
+  refused([](auto& p) { p.quantized.format.two_level_scales = true; },
+          "bits must be less than 8 in a format with two-level scales, not 8");
   refused([](auto& p) { p.quantized.rows = 0; }, "quantized rows must be at least 1");
   refused([](auto& p) { p.quantized.columns = 0; }, "quantized columns must be at least 1");
   refused([](auto& p) { p.quantized.rows = 7; }, "token_ids[1] must be in [0, 7), not 7");

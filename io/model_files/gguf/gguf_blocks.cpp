@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kBlock = 32;        ///< elements of the older types' blocks
 constexpr int kSuperBlock = 256;  ///< of the others
-constexpr int kMaxGroups = 16;   ///< of a block
+constexpr int kMaxGroups = 16;    ///< of a block
 
 /// Unsigned integers of a few bits in the bytes of a block, which come in runs: the lowest bits of a run's bytes are
 /// its first integers, one byte after the other, then come the next bits.
@@ -169,7 +169,11 @@ constexpr std::array kLayouts{
     Layout{number(10), blocks("Q2_K", kSuperBlock, 84, two_level_scales(2, 16, true)), read_q2_k, {16, 2, 32}},
     Layout{number(11), blocks("Q3_K", kSuperBlock, 110, two_level_scales(3, 16)), read_q3_k, {32, 2, 32}, {0, 1, 32}},
     Layout{number(12), blocks("Q4_K", kSuperBlock, 144, two_level_scales(4, 32, true)), read_q4_k, {16, 4, 32}},
-    Layout{number(13), blocks("Q5_K", kSuperBlock, 176, two_level_scales(5, 32, true)), read_q4_k, {48, 4, 32}, {16, 1, 32}},
+    Layout{number(13),
+           blocks("Q5_K", kSuperBlock, 176, two_level_scales(5, 32, true)),
+           read_q4_k,
+           {48, 4, 32},
+           {16, 1, 32}},
     Layout{number(14), blocks("Q6_K", kSuperBlock, 210, two_level_scales(6, 16)), read_q6_k, {0, 4, 64}, {128, 2, 32}},
     Layout{number(20), blocks("IQ4_NL", kBlock, 18, kIq4), read_scale, {2, 4, 16}},
     Layout{number(23), blocks("IQ4_XS", kSuperBlock, 136, kFactoredIq4), read_iq4_xs, {8, 4, 16}},
@@ -320,7 +324,8 @@ void dequantize_row(GgmlType type, const std::byte* blocks, std::int64_t columns
     unpack_block(layout, block, q.data(), grids);
     const std::uint8_t* integer = q.data();
     for (std::size_t g = 0; g < static_cast<std::size_t>(groups); ++g) {
-      const float scale = info.format.two_level_scales ? grids.scale * static_cast<float>(grids.factors[g]) : grids.scale;
+      const float scale =
+          info.format.two_level_scales ? grids.scale * static_cast<float>(grids.factors[g]) : grids.scale;
       const float min = info.format.two_level_scales ? grids.min * static_cast<float>(grids.min_factors[g]) : grids.min;
       // Scales of at most 19 bits times integers of at most 7, together no more than 24: the product is exact. So a
       // fused multiply-add gives the same sum, and the order of ggml's factors does not matter.

@@ -1,6 +1,6 @@
-// linear_register_tiled takes one vector of weights, of kRowsPerVector rows, for all rows of a tile of x: each is widened once,
-// memory is read at an even rate, and the next panel arrives meanwhile. Included once per instruction set, behind
-// linear.inl.hpp; PAGODA_SIMD names the namespace.
+// linear_register_tiled takes one vector of weights, of kRowsPerVector rows, for all rows of a tile of x: each is
+// widened once, memory is read at an even rate, and the next panel arrives meanwhile. Included once per instruction
+// set, behind linear.inl.hpp; PAGODA_SIMD names the namespace.
 
 #include <cstdint>
 #include <cstring>
@@ -16,7 +16,7 @@ constexpr int kFewestDotRows = 5;
 
 template <DType dtype, int rows, int groups>
 inline void register_tiled_chunk(const char* const* w, std::int64_t at_bytes, const float* x,
-                       Vec (&chains)[groups][kSumsAtOnce]) {
+                                 Vec (&chains)[groups][kSumsAtOnce]) {
   constexpr int kSteps = steps_per_quad(dtype);
   Vec quads[kRowsPerVector];
   load_quads<dtype>(w, at_bytes, quads);
@@ -79,7 +79,8 @@ void linear_register_tiled_of(const LinearRegisterTiledArgs& args) {
   if (args.sums.last) write_register_tiled<rows, kPaddedRows>(args.sums.sums, args.sums.out);
 }
 
-/// Sums of linear_register_tiled_dots and scores_dots: chains of `vectors` times four rows of x and of some rows of weights.
+/// Sums of linear_register_tiled_dots and scores_dots: chains of `vectors` times four rows of x and of some rows of
+/// weights.
 template <int vectors, int weight_rows>
 struct DotChains {
   DotChains() {
@@ -142,8 +143,8 @@ inline void write_dots(const float* sums, const LinearOut& to) {
   }
 }
 
-/// As linear_register_tiled_of, with the parts changed: a vector holds quads of four rows of x and meets a broadcast quad of one
-/// row of weights, as it lies in memory.
+/// As linear_register_tiled_of, with the parts changed: a vector holds quads of four rows of x and meets a broadcast
+/// quad of one row of weights, as it lies in memory.
 template <int rows>
 void linear_register_tiled_dots(const LinearRegisterTiledArgs& args) {
   static_assert(!kDotsBf16 || kLinearPanel == kLanes);

@@ -207,9 +207,9 @@ TEST(CompiledGrammars, SpecialTokensStandForTheirTextOnlyWhereTheyAreMarks) {
   EXPECT_EQ(tokenizer->special_text(kCall), "<call>");
   EXPECT_EQ(tokenizer->special_text('a'), std::nullopt);
   const StructuredOutput constraint{GrammarKind::structural_tag,
-                              R"({"format":{"type":"triggered_tags","triggers":["<call>"],
+                                    R"({"format":{"type":"triggered_tags","triggers":["<call>"],
     "tags":[{"begin":"<call>","content":{"type":"const_string","value":"f"},"end":""}],"stop_after_first":true}})",
-                              {}};
+                                    {}};
   const auto matcher_with = [&](std::vector<TokenId> marks) {
     auto compiler =
         Compiler::create(*tokenizer, {.vocab_size = 259, .eos_token_ids = {kEnd}, .marks = std::move(marks)});

@@ -120,10 +120,12 @@ TEST(Replay, SeesAnEffectWhoseCauseIsMissing) {
   const auto journal = std::make_shared<MemoryJournal>(1'000'000);
   ASSERT_EQ(Simulation(config, 5, journal).run(), std::nullopt);
   const auto records = journal->segments().front();
-  const auto next_memory_request = static_cast<std::byte>(kFirstInput + static_cast<std::uint8_t>(SchedulerInput::next_memory_request));
+  const auto next_memory_request =
+      static_cast<std::byte>(kFirstInput + static_cast<std::uint8_t>(SchedulerInput::next_memory_request));
   int tried = 0;
   for (std::size_t i = 10; i + 1 < records.size() && tried < 10; ++i) {
-    const bool is_plan = records[i][0] == static_cast<std::byte>(Source::scheduler) && records[i][1] == next_memory_request;
+    const bool is_plan =
+        records[i][0] == static_cast<std::byte>(Source::scheduler) && records[i][1] == next_memory_request;
     if (!is_plan || records[i + 1][1] != static_cast<std::byte>(kEffect)) continue;
     ++tried;
     Replay replay;

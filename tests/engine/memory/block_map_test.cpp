@@ -57,8 +57,11 @@ TEST(BlockMap, TellsCopiesOnWrite) {
 TEST(BlockMap, SwappedSequencesAreNamedWithoutBlocksOfTheDevice) {
   Planning planning(small_pool(4));
   planning.plan(planning.step().admit_group(1, count_from(0, 8)).admit_group(2, count_from(50, 8)));
-  const auto planned = planning.plan(
-      planning.step().mark_computed(1, 8).mark_computed(2, 8).run(1, {{1, 8, 1, 0}}).run(2, {{2, 8, 1, 0}}, PreemptionMode::swap));
+  const auto planned = planning.plan(planning.step()
+                                         .mark_computed(1, 8)
+                                         .mark_computed(2, 8)
+                                         .run(1, {{1, 8, 1, 0}})
+                                         .run(2, {{2, 8, 1, 0}}, PreemptionMode::swap));
   ASSERT_EQ(planned.plan.running[1], RunningOutcome::preempted_swap);
   const auto map = planning.block_map();
   ASSERT_EQ(map.owners.size(), 2U);

@@ -10,7 +10,8 @@ class CopyOnWrite : public testing::Test {
  protected:
   void SetUp() override {
     planning_.plan(planning_.step().admit_group(1, count_from(0, 6)));
-    const auto planned = planning_.plan(planning_.step().fork_from(1, 2).sample(1, 6).sample(2, 60).mark_computed(1, 6));
+    const auto planned =
+        planning_.plan(planning_.step().fork_from(1, 2).sample(1, 6).sample(2, 60).mark_computed(1, 6));
     ASSERT_EQ(planned.plan.memory.allocated_slots, 8) << "a fork takes no blocks";
   }
 
@@ -63,8 +64,8 @@ TEST_F(CopyOnWrite, DoesNothingForASequenceThatSitsOutAndSendsItsTableWhenItRuns
 
 TEST_F(CopyOnWrite, TakesANewBlockWithoutACopyWhereNothingIsComputedYet) {
   planning_.plan(planning_.step().run(1, {{1, 6, 1, 0}, {2, 6, 1, 0}}));
-  planning_.plan(
-      planning_.step().sample(1, 7).sample(2, 70).mark_computed(1, 7).mark_computed(2, 7).run(1, {{1, 7, 1, 0}, {2, 7, 1, 0}}));
+  planning_.plan(planning_.step().sample(1, 7).sample(2, 70).mark_computed(1, 7).mark_computed(2, 7).run(
+      1, {{1, 7, 1, 0}, {2, 7, 1, 0}}));
   // The step in flight writes position 8 of sequence 1 in a block of its own; the child starts there afresh.
   planning_.plan(planning_.step().sample(1, 8).mark_computed(1, 8).run(1, {{1, 8, 1, 0}}));
   planning_.plan(planning_.step().fork_from(1, 3).sample(3, 80));

@@ -91,8 +91,8 @@ TEST_F(Preemption, SkipsGroupsBeyondTheTokenBudgetAndKeepsTheirBlocks) {
 TEST_F(Preemption, PassesOverResultsAndReleasesOfGroupsThatWereRecomputedMeanwhile) {
   fill_pool();
   planning_.plan(decode(PreemptionMode::recompute));
-  const auto planned =
-      planning_.plan(planning_.step().fork_from(3, 30).sample(3, 9).mark_computed(3, 8).release(3).release(30).release(77));
+  const auto planned = planning_.plan(
+      planning_.step().fork_from(3, 30).sample(3, 9).mark_computed(3, 8).release(3).release(30).release(77));
   EXPECT_EQ(planned.plan.memory.device_blocks_free, 0);
   EXPECT_EQ(planning_.num_owned(), 6);
 }

@@ -14,8 +14,9 @@
 
 namespace pagoda::test {
 
-/// A scheduler that does anything the contract of MemoryRequest allows, at random, and knows nothing of blocks: its model is
-/// a map from each sequence to its tokens. A fake device checks that every row that runs sees exactly those tokens.
+/// A scheduler that does anything the contract of MemoryRequest allows, at random, and knows nothing of blocks: its
+/// model is a map from each sequence to its tokens. A fake device checks that every row that runs sees exactly those
+/// tokens.
 class RandomScheduler {
  public:
   explicit RandomScheduler(std::uint64_t seed);

@@ -25,11 +25,11 @@ class CodecOfMessages : public ::testing::Test {};
 
 using Messages =
     ::testing::Types<Range, PreemptionCosts, SequenceNeed, RunningCandidate, SwapInCandidate, AdmissionCandidate, Fork,
-                     SampledToken, SequenceProgress, MemoryRequest, AdmissionOutcome, TableDelta, MemoryStats, MemoryGrant,
-                     BlockMove, CachePlan, RowSampling, RowSpec, NewRow, RowTableDelta, RowWork, ForcedToken,
-                     ExecuteStep, StepMasks, TokenReport, RowResult, StepResult, SwapMeasured, SequenceOutput,
-                     PromptLogprobsOutput, RequestEnd, RequestStarted, RequestInterrupted, StepOutputs, StopHit,
-                     KvGroup, KvLayout, SamplingParams, RequestSpec, Error>;
+                     SampledToken, SequenceProgress, MemoryRequest, AdmissionOutcome, TableDelta, MemoryStats,
+                     MemoryGrant, BlockMove, CachePlan, RowSampling, RowSpec, NewRow, RowTableDelta, RowWork,
+                     ForcedToken, ExecuteStep, StepMasks, TokenReport, RowResult, StepResult, SwapMeasured,
+                     SequenceOutput, PromptLogprobsOutput, RequestEnd, RequestStarted, RequestInterrupted, StepOutputs,
+                     StopHit, KvGroup, KvLayout, SamplingParams, RequestSpec, Error>;
 TYPED_TEST_SUITE(CodecOfMessages, Messages);
 
 /// Fields that have no bytes.

@@ -30,7 +30,8 @@ class QuantizedWaves final : public weights::WeightSource {
     const auto place = format.two_level_scales ? column / kernels::kTwoLevelColumns : group;
     const float factor = format.two_level_scales ? factor_of(row, group) : 1.0F;
     const auto value = static_cast<float>(format.value_of(integer(format, row, column)));
-    const float min = format.asymmetric ? to_float(min_of(row, place)) * (format.two_level_scales ? -factor : 1.0F) : 0.0F;
+    const float min =
+        format.asymmetric ? to_float(min_of(row, place)) * (format.two_level_scales ? -factor : 1.0F) : 0.0F;
     return to_float(scale_of(row, place)) * factor * value + min;
   }
   void spoil_scales() { bad_scale_ = true; }

@@ -325,7 +325,8 @@ TEST(AnswerGrammar, RefusesAToolsSchemaByTheToolsName) {
   for (const auto& [dialect, name] : {std::pair{testing::hermes(), "tool f: "},
                                       {testing::qwen3_coder(), "tool f, argument city: "},
                                       {testing::lfm2(), "tool f, argument city: "}}) {
-    const auto constraint = answer_grammar(dialect, {{{"f", parameters}}, ToolChoice::automatic, true}, Thinking::none, {});
+    const auto constraint =
+        answer_grammar(dialect, {{{"f", parameters}}, ToolChoice::automatic, true}, Thinking::none, {});
     ASSERT_TRUE(constraint && *constraint);
     const auto rules = grammar::grammar_rules(**constraint);
     ASSERT_FALSE(rules);

@@ -222,7 +222,8 @@ TEST(ClientFields, ThinkingThatIsNotStreamedComesInOneChunk) {
 }
 
 TEST(ClientFields, UsageMayBeInEveryChunk) {
-  const std::string constraint = R"("stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true})";
+  const std::string constraint =
+      R"("stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true})";
   for (const bool is_chat : {true, false}) {
     auto read = is_chat ? of_chat(constraint) : of_completion(constraint);
     ASSERT_EQ(read.param(), "");

@@ -61,10 +61,10 @@ struct Unpacked {
         mins(format.asymmetric ? scales.size() : 0),
         factors(format.two_level_scales ? q.size() / static_cast<std::size_t>(format.group_size) : 0),
         min_factors(format.asymmetric ? factors.size() : 0) {
-    unpack_row(
-        type, blocks.data(), columns,
-        {q.data(), scales.data(), format.asymmetric ? mins.data() : nullptr, format.two_level_scales ? factors.data() : nullptr,
-         format.two_level_scales && format.asymmetric ? min_factors.data() : nullptr});
+    unpack_row(type, blocks.data(), columns,
+               {q.data(), scales.data(), format.asymmetric ? mins.data() : nullptr,
+                format.two_level_scales ? factors.data() : nullptr,
+                format.two_level_scales && format.asymmetric ? min_factors.data() : nullptr});
   }
 
   double factor(const std::vector<std::int8_t>& of, std::size_t column) const {

@@ -51,7 +51,8 @@ TEST(StructuredOutputs, HaveOneOfTheirKinds) {
             constraint(GrammarKind::json_schema, R"({"type": "null"})"));
   EXPECT_EQ(structured(R"({"json":true})").constraint, constraint(GrammarKind::json_schema, "true"));
   EXPECT_EQ(structured(R"({"regex":"a+"})").constraint, constraint(GrammarKind::regex, "a+"));
-  EXPECT_EQ(structured(R"({"grammar":"root ::= \"a\""})").constraint, constraint(GrammarKind::grammar, "root ::= \"a\""));
+  EXPECT_EQ(structured(R"({"grammar":"root ::= \"a\""})").constraint,
+            constraint(GrammarKind::grammar, "root ::= \"a\""));
   EXPECT_EQ(structured(R"({"choice":["a","b"]})").constraint, constraint(GrammarKind::choice, {}, {"a", "b"}));
   EXPECT_EQ(structured(R"({"json_object":true,"regex":null})").constraint, constraint(GrammarKind::json_object));
   EXPECT_EQ(structured("null").constraint, std::nullopt);
@@ -131,7 +132,8 @@ TEST(Formats, AreOpenAis) {
       format(R"({"type":"json_schema","name":"n","schema":{"type":"integer"},"strict":null})", FormatPlace::beside)
           .constraint,
       schema);
-  EXPECT_EQ(format(R"({"type":"json_schema","json_schema":{"name":"n"}})").constraint, constraint(GrammarKind::json_object));
+  EXPECT_EQ(format(R"({"type":"json_schema","json_schema":{"name":"n"}})").constraint,
+            constraint(GrammarKind::json_object));
 }
 
 TEST(Formats, ThatAreWrongNameTheirField) {

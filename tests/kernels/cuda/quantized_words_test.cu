@@ -114,7 +114,7 @@ TEST(QuantizedWords, FragmentsHaveTheIntegersFromTheirMiddleOn) {
   expect_fragments_of_integers<Coding::int6>();
   expect_fragments_of_integers<Coding::int8>();
   expect_fragments<Coding::codebook>(words_of(Codebook::nf4),
-                                   [](int q) { return int{values_of(Codebook::nf4)[static_cast<std::size_t>(q)]}; });
+                                     [](int q) { return int{values_of(Codebook::nf4)[static_cast<std::size_t>(q)]}; });
 }
 
 }  // namespace
