@@ -159,6 +159,11 @@ bool Replay::load_state(Source source, Decoder& in) {
       scheduler_ = std::make_unique<scheduling::SchedulerCore>(scheduler_config_);
       if (!scheduler_->load(in) || in.num_left() > 0) return false;
       if (watcher_.grammar) scheduler_->compile_grammars(watcher_.grammar);
+      if (watcher_.masks) {
+        auto made = scheduler_->made_masks();
+        add_words(made);
+        scheduler_->masks_made(std::move(made));
+      }
       break;
     }
     case Source::block_manager: {
@@ -243,7 +248,7 @@ SharedSpec Replay::with_grammar(SharedSpec spec) const {
   return complete;
 }
 
-/// Makes the masks that were recorded as made, where their grammars are known.
+/// Makes the words of masks that were recorded or saved as made, where their grammars are known.
 void Replay::add_words(std::vector<scheduling::MadeMask>& made) {
   for (scheduling::MadeMask& mask : made) {
     auto job = scheduler_->mask_job_of(mask.sequence);

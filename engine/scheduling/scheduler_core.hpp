@@ -83,6 +83,8 @@ class SchedulerCore final : private GroupEffects {
   std::vector<MaskJob> take_mask_jobs();
   /// A job for the next mask of any sequence; none where its request has no grammar. For replays.
   std::optional<MaskJob> mask_job_of(SequenceId sequence);
+  /// The masks that are made and that no step has taken. For replays, whose states lack the words of masks.
+  std::vector<MadeMask> made_masks() const;
   /// The masks of the first step in flight, which waits for them: those that are made.
   std::optional<StepMasks> take_masks();
   /// What the output processor must be told since the last call.

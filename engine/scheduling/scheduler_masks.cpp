@@ -79,6 +79,16 @@ std::optional<MaskJob> SchedulerCore::mask_job_of(SequenceId sequence) {
   return s == nullptr || !group->masks ? std::nullopt : std::optional(mask_job(*group, *s, 0));
 }
 
+std::vector<MadeMask> SchedulerCore::made_masks() const {
+  std::vector<MadeMask> made;
+  for (const auto& [id, group] : table_.groups) {
+    for (const Sequence& s : group->sequences) {
+      if (s.has_mask()) made.push_back(*s.made_mask);
+    }
+  }
+  return made;
+}
+
 MaskJob SchedulerCore::mask_job(SequenceGroup& group, Sequence& sequence, std::int32_t most_drafts) const {
   const TokenIds& output = sequence.output;
   MaskJob job;

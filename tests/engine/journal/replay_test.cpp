@@ -2,14 +2,17 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "engine/journal/recorded_scheduler.hpp"
+#include "tests/engine/scheduling/simulated_grammar.hpp"
 #include "tests/engine/scheduling/simulation.hpp"
 #include "tests/support/memory_journal.hpp"
 
@@ -90,6 +93,40 @@ TEST(Replay, AJournalWithoutTokensHasTheWholeRun) {
   }
   EXPECT_GT(forced, 500);
   EXPECT_GT(late, 100);
+}
+
+/// The words of the masks of each step, as a replay gives them to the steps that it executes.
+std::map<StepId, std::vector<std::uint32_t>> masks_of(const MemoryJournal& journal) {
+  std::map<StepId, std::vector<std::uint32_t>> masks;
+  ReplayWatcher watcher;
+  watcher.grammar = [](const StructuredOutput& output) { return test::simulated_grammar(std::stoull(output.text)); };
+  watcher.masks = [&](const StepMasks& made) { masks[made.step] = made.words; };
+  Replay replay(std::move(watcher));
+  const auto segments = journal.segments();
+  for (std::size_t i = 0; i < segments.size(); ++i) {
+    replay.begin_segment(i + 1);
+    for (const auto& record : segments[i]) replay.record(record);
+  }
+  EXPECT_TRUE(replay.report().differences.empty()) << differences_of(replay.report());
+  return masks;
+}
+
+/// A mask may be made in one segment and taken by a step in the next, whose state has masks without their words.
+TEST(Replay, MasksAreAlikeWhereverSegmentsBegin) {
+  std::size_t num_masks = 0;
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    test::SimulationConfig config = test::random_simulation(seed);
+    config.grammar_chance = 1;
+    SCOPED_TRACE("seed " + std::to_string(seed) + " (" + test::describe(config) + ")");
+    const auto whole = std::make_shared<MemoryJournal>(100'000'000);
+    const auto parts = std::make_shared<MemoryJournal>(30);
+    ASSERT_EQ(Simulation(config, seed, whole).run(), std::nullopt);
+    ASSERT_EQ(Simulation(config, seed, parts).run(), std::nullopt);
+    const auto masks = masks_of(*whole);
+    ASSERT_EQ(masks_of(*parts), masks);
+    num_masks += masks.size();
+  }
+  EXPECT_GT(num_masks, 500U);
 }
 
 /// A run of which one effect was recorded otherwise.

@@ -87,7 +87,9 @@ void Simulation::add_request() {
   // Not drawn, so that seeds go on as they did.
   if (static_cast<double>(spec->seed % 1000) < config_.grammar_chance * 1000) {
     spec->grammar = simulated_grammar(spec->seed / 1'000'000'000'000);
-    if (spec->grammar) spec->sampling.structured_outputs.emplace();
+    // So that a replay can compile it.
+    if (spec->grammar)
+      spec->sampling.structured_outputs.emplace().text = std::to_string(spec->seed / 1'000'000'000'000);
   }
   if (static_cast<double>(spec->seed / 1000 % 1000) < config_.budget_chance * 1000) {
     spec->sampling.thinking_token_budget = static_cast<std::int64_t>(spec->seed / 1'000'000 % 8);
