@@ -2,22 +2,35 @@
 // clang-format off: the rest is written in terms of this one
 #include "kernels/cpu/simd/ints_avx512.hpp"
 // clang-format on
-#include "kernels/cpu/simd/fit_grids.inl.hpp"
 #include "kernels/cpu/simd/gemm.inl.hpp"
 #include "kernels/cpu/simd/linear.inl.hpp"
 #include "kernels/cpu/simd/linear_register_tiled.inl.hpp"
 #include "kernels/cpu/simd/math.inl.hpp"
-#include "kernels/cpu/simd/quantize_row.inl.hpp"
-#include "kernels/cpu/simd/quantized.inl.hpp"
 #include "kernels/cpu/simd/rows.inl.hpp"
 #include "kernels/cpu/simd/scores.inl.hpp"
 #include "kernels/cpu/simd/softmax.inl.hpp"
+
+namespace pagoda::kernels::avx512_bf16 {
+namespace {
+
+/// The products of quantised weights use no bfloat16: see avx512_bf16_kernels().
+constexpr QuantizedKernels kQuantizedTable{};
+
+}  // namespace
+}  // namespace pagoda::kernels::avx512_bf16
+
 #include "kernels/cpu/simd/table.inl.hpp"
 
 namespace pagoda::kernels {
 
+/// The products of quantised weights are those of avx512_vnni, which every processor with AVX512-BF16 has.
 const CpuKernels& avx512_bf16_kernels() {
-  return avx512_bf16::kTable;
+  static const CpuKernels table = [] {
+    CpuKernels kernels = avx512_bf16::kTable;
+    kernels.quantized = avx512_vnni_kernels().quantized;
+    return kernels;
+  }();
+  return table;
 }
 
 }  // namespace pagoda::kernels
