@@ -277,15 +277,16 @@ def model_card(args, config, parameters, documents, held_out, facts, samples) ->
     tokens = sum(map(len, documents))
     lines = [
         "# pagoda-stories", "",
-        f"A Llama of {parameters / 1e6:.2f} million parameters that writes short, simple English stories and then stops.",
+        f"This is a Llama of {parameters / 1e6:.2f} million parameters that writes short, simple English stories and then "
+        "stops.",
         "It is there so that a fresh checkout can generate text, be benchmarked and be tested end to end without a "
         "download.", "",
-        "Good for: demos, tests, the examples of this repository. Not good for: facts, questions, or anything that is "
-        "not a short story; its world is the few hundred words of its grammar. Names it keeps; a thing or an animal it may "
-        "confuse with another before the story ends.", "",
+        "It is good for demos, tests and the examples of this repository. It is not good for facts, questions, or anything "
+        "that is not a short story, because it knows only the few hundred words of its grammar. It keeps names, but it may "
+        "confuse a thing or an animal with another one before the story ends.", "",
         "Try `Once upon a time`, `One day, a shy bear named Bruno`, or `Tell me a story about a brave rabbit named Momo.` "
-        "followed by an empty line. Characters, places and things that it knows are the word lists of "
-        "`tools/demo_corpus.py`. Temperature 0.8 gives a different story for each seed.", "",
+        "followed by an empty line. The word lists of `tools/demo_corpus.py` are the characters, places and things that it "
+        "knows. Temperature 0.8 gives a different story for each seed.", "",
         "## How it was made", "",
         "```", *[f"python tools/make_demo_model.py {arguments}" for arguments in facts["runs"]], "```", "",
         "| | |", "|---|---|",
