@@ -13,7 +13,7 @@
 namespace pagoda {
 namespace {
 
-/// Collects every problem; each check names the key it is about.
+/// Collects all problems. Each check takes the key that it checks.
 class Checker {
  public:
   void refuse(const char* key, const std::string& what) {
@@ -28,7 +28,7 @@ class Checker {
     }
   }
 
-  /// (`above`, `most`] for numbers; `closed` lets the lower end in.
+  /// Requires a value in (`lower`, `most`], or in [`lower`, `most`] when `closed`.
   void number(const char* key, double value, double lower, bool closed, double most) {
     if (!std::isfinite(value) || value < lower || (!closed && value == lower) || value > most) {
       refuse(key, std::string("must be ") + (closed ? "at least " : "above ") + shown(lower) + " and at most " +
@@ -67,7 +67,7 @@ constexpr double kMaxGib = 1 << 20;
 constexpr std::int64_t kMaxModelLen = std::int64_t{1} << 30;
 constexpr std::int32_t kMaxTokensPerStep = 1 << 24;
 
-/// N of "cuda:N", 0 of "cuda"; none of anything else.
+/// Returns N of "cuda:N", 0 of "cuda", and nothing for another text.
 std::optional<int> cuda_index_of(std::string_view device) {
   constexpr std::string_view kCuda = "cuda";
   if (device == kCuda) return 0;
@@ -233,7 +233,7 @@ std::vector<Error> EngineConfig::validate() const {
   check.in_range("max_queued_prompt_bytes", max_queued_prompt_bytes, std::int64_t{1}, std::int64_t{1} << 40);
   check.in_range("journal_mib", journal_mib, std::int64_t{1}, std::int64_t{1} << 20);
   check.in_range("trace_max_events", trace_max_events, std::int64_t{1}, std::int64_t{1} << 32);
-  // Limits can be lowered, not raised, but for max_logprobs.
+  // Limits can only be lowered, except max_logprobs.
   const auto& most = defaults.limits;
   check.in_range("max_sequences", limits.max_sequences, std::int64_t{1}, most.max_sequences);
   check.in_range("max_logprobs", limits.max_logprobs, std::int64_t{-1}, std::int64_t{1} << 31);

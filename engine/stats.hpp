@@ -11,7 +11,7 @@
 
 namespace pagoda {
 
-/// A snapshot of counters and gauges. Names are the wire names of the `stats` event.
+/// A snapshot of counters and gauges. Field names are the wire names of the `stats` event.
 struct EngineStats {
   std::int64_t requests_waiting = 0;
   std::int64_t requests_running = 0;
@@ -21,30 +21,30 @@ struct EngineStats {
   std::int64_t device_blocks_cached = 0;
   std::int64_t host_blocks_total = 0;
   std::int64_t host_blocks_free = 0;
-  std::int64_t prompt_tokens_total = 0;      ///< prompt tokens of requests admitted, cached ones included
-  std::int64_t generation_tokens_total = 0;  ///< sampled tokens kept
+  std::int64_t prompt_tokens_total = 0;      ///< number of prompt tokens of admitted requests, cached tokens included
+  std::int64_t generation_tokens_total = 0;  ///< number of sampled tokens that were kept
   std::int64_t steps_total = 0;
   std::int64_t preemptions_recompute_total = 0;
   std::int64_t preemptions_swap_total = 0;
-  std::int64_t prefix_cache_queries_total = 0;  ///< tokens
-  std::int64_t prefix_cache_hits_total = 0;     ///< tokens
-  std::int64_t allocated_slots = 0;             ///< token slots of the KV blocks that sequences own
-  std::int64_t used_slots = 0;                  ///< of them, slots that hold a token
-  std::int64_t swap_bytes_total = 0;            ///< moved to the host pool and back
-  double swap_bytes_per_s = 0;                  ///< measured lately; 0 = nothing was swapped yet
+  std::int64_t prefix_cache_queries_total = 0;  ///< number of tokens
+  std::int64_t prefix_cache_hits_total = 0;     ///< number of tokens
+  std::int64_t allocated_slots = 0;             ///< number of token slots in the KV blocks that sequences own
+  std::int64_t used_slots = 0;                  ///< number of these slots that hold a token
+  std::int64_t swap_bytes_total = 0;            ///< bytes moved to the host pool and back
+  double swap_bytes_per_s = 0;                  ///< speed of recent swaps; 0 = nothing was swapped yet
   std::int64_t requests_finished_total = 0;
   std::int64_t requests_aborted_total = 0;
   std::int64_t requests_failed_total = 0;
-  std::int64_t recomputed_tokens_total = 0;    ///< whose KV was lost, by preemption or with a worker
-  std::int64_t worker_restarts_total = 0;      ///< new workers, alone or with a new cache engine
-  std::int64_t worker_deaths_total = 0;        ///< worker processes that ended by themselves or were killed
-  std::int64_t worker_hangs_total = 0;         ///< worker processes that did nothing any more, and were ended
-  double worker_pause_s_total = 0;             ///< in which what ran waited for workers to be replaced
-  std::vector<std::int64_t> worker_pids = {};  ///< of the worker processes that live; none without --worker-processes
+  std::int64_t recomputed_tokens_total = 0;    ///< number of tokens computed again after a preemption or a lost worker
+  std::int64_t worker_restarts_total = 0;      ///< number of new workers, with or without a new cache engine
+  std::int64_t worker_deaths_total = 0;        ///< number of worker processes that ended by themselves or were killed
+  std::int64_t worker_hangs_total = 0;         ///< number of worker processes that hung and were ended
+  double worker_pause_s_total = 0;             ///< seconds in which running requests waited for new workers
+  std::vector<std::int64_t> worker_pids = {};  ///< ids of live worker processes; empty without --worker-processes
   double uptime_s = 0;
-  bool overloaded = false;  ///< new requests are refused with queue_full for now
-  /// Or why no step can run until workers are replaced, or why the engine has stopped; then only uptime_s stands beside
-  /// it.
+  bool overloaded = false;  ///< whether new requests are refused with queue_full at present
+  /// "ok", or the reason why no step can run until workers are replaced, or why the engine has stopped. A stopped
+  /// engine sets only uptime_s beside it.
   std::string health = "ok";
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
@@ -60,7 +60,7 @@ struct EngineStats {
   }
 };
 
-/// What a client may know of the served model (`model` event).
+/// Facts about the served model that clients may know (`model` event).
 struct ModelInfo {
   std::string name;
   std::string architecture;
@@ -75,16 +75,16 @@ struct ModelInfo {
   std::int64_t max_num_seqs = 0;
   std::int64_t max_num_batched_tokens = 0;
   std::int64_t pipeline_depth = 0;
-  std::string format;        ///< of its files: safetensors, pytorch or gguf
-  std::string quantization;  ///< of its matrices; empty: none
+  std::string format;        ///< format of its files: safetensors, pytorch or gguf
+  std::string quantization;  ///< quantization of its matrices; empty = none
   std::int64_t num_parameters = 0;
-  std::int64_t weight_bytes = 0;  ///< of its files
+  std::int64_t weight_bytes = 0;  ///< size of its files
   bool enable_prefix_caching = false;
-  SamplingDefaults sampling_defaults = {};  ///< what the model's maker recommends
+  SamplingDefaults sampling_defaults = {};  ///< values that the model's maker recommends
   /// Sizes of the model by name: hidden_size, num_layers, num_heads, ... (ModelSpec::facts)
   std::vector<std::pair<std::string, std::int64_t>> sizes;
-  std::string tokenizer_class;  ///< as its files call it; empty: they do not
-  /// Texts of the tokens with a part to play: bos_token, eos_token, pad_token, ...
+  std::string tokenizer_class;  ///< name in the model's files; empty = they state none
+  /// Texts of special tokens by their role: bos_token, eos_token, pad_token, ...
   std::map<std::string, std::string> special_tokens;
 };
 

@@ -12,8 +12,8 @@ using TokenIds = std::vector<TokenId>;
 /// An immutable token list that travels between actors without a copy.
 using SharedTokens = std::shared_ptr<const TokenIds>;
 
-using RequestId = std::uint64_t;   ///< given by the request router; also the id of the request's sequence group
-using SequenceId = std::uint64_t;  ///< given by the scheduler; unique for the life of the engine
+using RequestId = std::uint64_t;   ///< set by the request router; also the id of the request's sequence group
+using SequenceId = std::uint64_t;  ///< set by the scheduler; unique for the life of the engine
 using StepId = std::uint64_t;      ///< 1, 2, 3, ... in the order in which steps are planned; 0 = no step
 using BlockId = std::int32_t;      ///< physical block id in one pool, 0 .. blocks - 1
 using ReplicaId = std::int32_t;    ///< 0 .. replicas - 1
@@ -29,16 +29,16 @@ struct ByteRange {
   static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.begin, self.end); }
 };
 
-/// Microseconds on the engine's monotonic clock. Pure cores receive it, they never read it.
+/// Microseconds on the engine's monotonic clock. Pure cores receive times as arguments and never read a clock.
 using TimeUs = std::int64_t;
 
-/// Whether a time that was read may be computed with.
+/// Returns whether a time that was read from bytes is small enough for arithmetic without overflow.
 constexpr bool is_sound_time(TimeUs time) {
   constexpr TimeUs kMost = TimeUs{1} << 61U;
   return time >= -kMost && time <= kMost;
 }
 
-/// The same of a count of what has happened.
+/// Returns whether a count that was read from bytes is not negative and small enough for arithmetic.
 constexpr bool is_sound_count(std::int64_t count) {
   return count >= 0 && is_sound_time(count);
 }
