@@ -1,13 +1,12 @@
 #pragma once
 
-/// Bytes of plain values, for what leaves the process: messages to other processes and the journal. A value is a
-/// number, an enum with last_value(), a string, a container of values, a result, or a struct whose visit_fields names
-/// its fields.
+/// Converts values to bytes and back, for messages to other processes and for the journal. A value is a number, an enum
+/// with last_value(), a string, a container of values, a result, or a struct whose visit_fields names its fields.
 ///
-/// Integers are variable in length (LEB128; signed ones zigzag first), floating-point numbers their bits,
-/// little-endian. There are no tags: both sides must be of the same version, which whoever connects them checks. A
-/// value that decodes has the right types, no more: whether ranges lie in their lists and pointers are set is for its
-/// receiver to check.
+/// Integers have variable length (LEB128; signed integers use zigzag first). Floating-point numbers are stored as their
+/// bits, little-endian. There are no tags: both sides must have the same version, and the code that connects them
+/// checks this. A decoded value has the right types and nothing more: the receiver checks whether ranges lie in their
+/// lists and whether pointers are set.
 
 #include <array>
 #include <bit>
@@ -36,12 +35,13 @@ concept HasFields = requires(T& value) {
   T::visit_fields(value, [](auto&...) {});
 };
 
-/// Holds any number of values.
+/// A container of any number of values.
 template <class T>
 concept SequenceContainer = std::same_as<T, std::vector<typename T::value_type>> ||
     std::same_as<T, std::deque<typename T::value_type>> || std::same_as<T, std::set<typename T::value_type>>;
 
-/// The most bytes that a T takes; 0 when there is no such number. Scalars, and structs and optionals of them, have one.
+/// Returns the maximum number of bytes of an encoded T, or 0 when there is no maximum. Scalars, and structs of scalars,
+/// have a maximum.
 template <class T>
 consteval std::size_t most_bytes() {
   if constexpr (std::same_as<T, bool> || std::is_enum_v<T>) {
@@ -74,7 +74,7 @@ class Encoder {
   }
   void put(std::monostate) {}
 
-  /// In one piece: most of what there is to write is small and comes in thousands.
+  /// Writes the value in one piece: most values are small, and a message has thousands of them.
   template <class T>
   requires(most_bytes<T>() > 0) void put(const T& value) {
     std::array<unsigned char, most_bytes<T>()> piece;
@@ -128,7 +128,7 @@ class Encoder {
  private:
   void append(const unsigned char* begin, const unsigned char* end);
 
-  // Write a value of most_bytes() at `to`; return its end.
+  // Each function writes a value that has a most_bytes() at `to`, and returns the end of the written bytes.
   static unsigned char* write(unsigned char* to, bool value) { return write_byte(to, value ? 1 : 0); }
   template <std::integral T>
   static unsigned char* write(unsigned char* to, T value) {
@@ -171,8 +171,8 @@ class Encoder {
   std::vector<std::byte>& out_;
 };
 
-/// Reads values from bytes that may be anything: every get() is false once something was not as an Encoder writes it,
-/// and memory grows only with what was read. The value is unspecified then.
+/// Reads values from untrusted bytes. Every get() returns false when the bytes are not as an Encoder writes them; the
+/// value is unspecified then. Memory grows only with the bytes that were read.
 class Decoder {
  public:
   explicit Decoder(std::span<const std::byte> bytes) : bytes_(bytes) {}
@@ -233,7 +233,7 @@ class Decoder {
   template <SequenceContainer T>
   bool get(T& values) {
     std::uint64_t size = 0;
-    // Each value takes a byte at least.
+    // Each value takes at least one byte.
     if (!varint(size) || size > bytes_.size()) return false;
     values.clear();
     for (; size > 0; --size) {
@@ -353,7 +353,7 @@ std::vector<std::byte> encode(const T& value) {
   return bytes;
 }
 
-/// False when the bytes are not exactly one value.
+/// Returns false when the bytes are not exactly one value.
 template <class T>
 bool decode(std::span<const std::byte> bytes, T& value) {
   Decoder decoder(bytes);

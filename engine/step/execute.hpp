@@ -1,6 +1,6 @@
 #pragma once
 
-/// What the workers run in a step (docs/architecture.md, message 6).
+/// Messages that contain the work of the workers in a step (docs/architecture.md, message 6).
 
 #include <cstddef>
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace pagoda {
 
-/// How the tokens of a row are drawn: what a device must know of a request's sampling parameters. Their meaning is that
-/// of SamplingParams; what is derived is derived already.
+/// How the tokens of a row are drawn: the sampling parameters that a device needs, with the meaning that they have in
+/// SamplingParams. Values that follow from other parameters are computed already.
 struct RowSampling {
   double temperature = 1.0;  ///< 0 = greedy
   double top_p = 1.0;
@@ -23,17 +23,21 @@ struct RowSampling {
   double presence_penalty = 0.0;
   double frequency_penalty = 0.0;
   double repetition_penalty = 1.0;
-  std::int64_t penalty_window = -1;  ///< last tokens, prompt included, that the penalties look at; -1 = all
+  std::int64_t penalty_window = -1;  ///< number of last tokens, prompt included, that the penalties look at; -1 = all
   std::vector<std::pair<TokenId, float>> logit_bias;
-  TokenIds allowed_tokens;            ///< only these are sampled; empty = all
-  std::vector<TokenIds> bad_words;    ///< the last token of each is not sampled behind the others; none is empty
-  std::int64_t min_tokens = 0;        ///< until a sequence has so many, it does not get ...
-  TokenIds banned_before_min_tokens;  ///< ... any of these
-  std::int32_t num_logprobs = -1;     ///< likeliest tokens to report beside each sampled one; -1 = nothing
-  TokenIds logprob_tokens;            ///< num_logprobs tokens to report in place of the likeliest; empty = these
+  TokenIds allowed_tokens;  ///< tokens that may be sampled; empty = all
+  /// Words that must not be sampled: the last token of a word is not sampled behind its other tokens. No word is empty.
+  std::vector<TokenIds> bad_words;
+  std::int64_t min_tokens = 0;        ///< number of tokens before which a sequence does not get ..
+  TokenIds banned_before_min_tokens;  ///< ... any of these tokens
+  std::int32_t num_logprobs = -1;     ///< number of likeliest tokens to report beside each sampled one; -1 = no report
+  /// Tokens (num_logprobs of them) to report in place of the likeliest; empty = the likeliest.
+  TokenIds logprob_tokens;
   std::int32_t num_prompt_logprobs = -1;
-  bool processed_logprobs = false;  ///< logprobs after penalties and bias, not of the model's own distribution
-  bool appends_samples = true;      ///< the row goes on with what it samples; else it is told (ForcedToken)
+  /// Whether logprobs are of the distribution after penalties and bias; false = of the model's own distribution.
+  bool processed_logprobs = false;
+  /// Whether the row continues with the tokens that it samples; false = the scheduler sends its tokens (ForcedToken).
+  bool appends_samples = true;
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.temperature, self.top_p, self.top_k, self.min_p, self.presence_penalty, self.frequency_penalty,
@@ -43,7 +47,7 @@ struct RowSampling {
   }
 };
 
-/// What a device must know of the request that a row belongs to.
+/// The facts that a device needs about the request of a row.
 struct RowSpec {
   SharedTokens prompt;  ///< not empty
   RowSampling sampling;
@@ -55,12 +59,13 @@ struct RowSpec {
   }
 };
 
-/// A sequence enters a worker's persistent batch. The worker keeps the row's tokens from here on: `tokens_so_far` are
-/// those generated before (by a preempted or forked sequence); later ones it samples itself, or is told (ForcedToken).
+/// A sequence enters a worker's persistent batch. From here on the worker keeps the row's tokens. `tokens_so_far` are
+/// the tokens that were generated before, by a preempted or forked sequence. The worker samples later tokens itself, or
+/// receives them (ForcedToken).
 struct NewRow {
   RowId row = 0;
   SequenceId sequence = 0;
-  std::int32_t sequence_index = 0;  ///< 0 .. n - 1 within the request
+  std::int32_t sequence_index = 0;  ///< index within the request, 0 .. n - 1
   RowSpec spec;
   TokenIds tokens_so_far;
 
@@ -69,34 +74,36 @@ struct NewRow {
   }
 };
 
-/// A change of a row's block table: entries from first_block on are replaced.
+/// A change of a row's block table: `blocks` replace the entries from first_block on.
 struct RowTableDelta {
   RowId row = 0;
   std::int32_t first_block = 0;
-  Range blocks;            ///< of ExecuteStep::blocks
-  KvGroupId kv_group = 0;  ///< whose table
+  Range blocks;            ///< range of ExecuteStep::blocks
+  KvGroupId kv_group = 0;  ///< KV group of the table
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.row, self.first_block, self.blocks, self.kv_group);
   }
 };
 
-/// Tokens [first_position, first_position + num_tokens) of the row run in this step. A position beyond what the worker
-/// knows is a placeholder: the token that an earlier step in flight samples for this row, known by then in stream
-/// order.
+/// Work of one row: tokens [first_position, first_position + num_tokens) run in this step. A position beyond the tokens
+/// that the worker knows is a placeholder. It stands for the token that an earlier step in flight samples for this row;
+/// stream order ensures that the token is known when this step runs.
 struct RowWork {
   RowId row = 0;
   SequenceId sequence = 0;
   std::int32_t first_position = 0;
   std::int32_t num_tokens = 0;
-  std::int32_t num_samples = 0;  ///< 0: a chunk that does not reach the end; 1: one token; n: the first of n sequences
-  /// Prompt tokens to report on, from `first_prompt_logprob` on: each follows a token that this work runs.
+  /// 0 = a chunk that does not reach the end; 1 = one token; n = the first tokens of n sequences.
+  std::int32_t num_samples = 0;
+  /// First position of the prompt tokens to report on. Each of them follows a token that this work runs.
   std::int32_t first_prompt_logprob = 0;
   std::int32_t num_prompt_logprobs = 0;
-  bool has_mask = false;  ///< StepMasks says which tokens its samples may be; else any
-  /// The last so many tokens are drafts: what the row will probably sample, told with this step. Each place before one
-  /// is sampled too, as if the tokens ran one by one, and what stands behind the first draft that was sampled otherwise
-  /// is not the row's. With one sample at the end; 0 for n.
+  /// Whether StepMasks restricts the tokens that its samples may be; false = any token may be sampled.
+  bool has_mask = false;
+  /// Number of drafts: the last tokens of this work are guesses of the row's next samples, sent with this step as
+  /// ForcedTokens. The worker also samples at the position before each draft, as if the tokens ran one by one. Tokens
+  /// behind the first wrong draft do not belong to the row. Drafts require num_samples 1.
   std::int32_t num_drafts = 0;
 
   std::int32_t end_position() const { return first_position + num_tokens; }
@@ -107,22 +114,23 @@ struct RowWork {
   }
 };
 
-/// A token of a row that the row has not sampled itself: the scheduler has chosen it (of a row that does not append its
-/// samples), its grammar leaves no other, or it is a draft. Work of the same step runs it. The row's tokens reach up to
-/// it from then on, whatever they did before.
+/// A token of a row that the row has not sampled itself. Either the scheduler chose it (for a row that does not append
+/// its samples), or the grammar allows no other token, or it is a draft. Work of the same step runs it. Afterwards the
+/// row's tokens end with this token, whatever they were before.
 struct ForcedToken {
   RowId row = 0;
-  std::int32_t position = 0;  ///< behind the prompt, and not behind the row's end
+  std::int32_t position = 0;  ///< position behind the prompt, and at most one behind the row's last token
   TokenId token = 0;
 
   static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.row, self.position, self.token); }
 };
 
-/// Message 6, scheduler -> workers: deltas only. Applied in the order of the fields.
+/// Message 6, scheduler -> workers: deltas only. The worker applies the fields in their order.
 struct ExecuteStep {
   StepId step = 0;
-  bool wait_for_cache = false;  ///< a CachePlan exists: CacheReady of this step must come first
-  bool wait_for_masks = false;  ///< some work has a mask: StepMasks of this step must come before its samples are drawn
+  bool wait_for_cache = false;  ///< whether a CachePlan exists: then CacheReady of this step must come first
+  /// Whether some work has a mask: then StepMasks of this step must come before its samples are drawn.
+  bool wait_for_masks = false;
   std::vector<RowId> rows_gone;
   std::vector<NewRow> new_rows;
   std::vector<ForcedToken> forced_tokens;
@@ -136,16 +144,17 @@ struct ExecuteStep {
   }
 };
 
-/// Scheduler -> workers, behind an ExecuteStep that waits for it: which tokens may be sampled. That depends on the
-/// tokens of the step before, while all but the sampling does not: the worker computes meanwhile.
+/// Scheduler -> workers, after an ExecuteStep with wait_for_masks: the tokens that may be sampled. Masks depend on the
+/// tokens of the step before; only the sampling needs them, so the worker runs the model meanwhile.
 struct StepMasks {
   StepId step = 0;
-  /// Those of ExecuteStep::work with a mask, by their place there; with drafts up to one more than these, in their
-  /// order. What is not among them may sample any token: its sequence has ended meanwhile, or nobody will look at it.
+  /// Indices into ExecuteStep::work of the work that each mask belongs to, ascending. Work with drafts has up to
+  /// num_drafts + 1 masks, in the order of its positions. Work that is missing here may sample any token: either all
+  /// tokens are allowed, or its sample will not be used (the sequence has ended, or the mask is late).
   std::vector<std::int32_t> work;
-  std::vector<std::uint32_t> words;  ///< kernels::mask_words(vocabulary) for each of `work`
+  std::vector<std::uint32_t> words;  ///< words of all masks, kernels::mask_words(vocabulary) for each entry of `work`
 
-  /// Of the work at place `i` of `work`.
+  /// Returns the mask of `work[i]`.
   std::span<const std::uint32_t> mask(std::size_t i) const {
     const std::size_t count = words.size() / work.size();
     return std::span(words).subspan(i * count, count);

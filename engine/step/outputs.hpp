@@ -1,6 +1,6 @@
 #pragma once
 
-/// What a step has given the requests (docs/architecture.md, messages 9 and 11).
+/// The outputs of a step for the requests (docs/architecture.md, messages 9 and 11).
 
 #include <cstdint>
 #include <optional>
@@ -13,7 +13,7 @@
 
 namespace pagoda {
 
-/// From the best to the worst.
+/// Reasons in order from the best to the worst.
 enum class FinishReason : std::uint8_t { stop, length, abort };
 constexpr FinishReason last_value(FinishReason) {
   return FinishReason::abort;
@@ -31,20 +31,20 @@ constexpr std::string_view to_string(FinishReason reason) {
   return "abort";
 }
 
-/// The next token of one sequence, and its end when ids tell it.
+/// The next token of one sequence, and its end when token ids determine it.
 struct SequenceOutput {
   RequestId request = 0;
   std::int32_t sequence_index = 0;
-  std::optional<TokenReport> token;  ///< absent: only the end is told
+  std::optional<TokenReport> token;  ///< absent = this output only reports the end
   std::optional<FinishReason> finished;
-  std::optional<TokenId> stop_token;  ///< the stop id that ended it
+  std::optional<TokenId> stop_token;  ///< stop token that ended the sequence
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.request, self.sequence_index, self.token, self.finished, self.stop_token);
   }
 };
 
-/// The next prompt tokens of a request that asked for prompt_logprobs; in order, from its second token on.
+/// The next prompt tokens of a request with prompt_logprobs, in order, from the second prompt token on.
 struct PromptLogprobsOutput {
   RequestId request = 0;
   std::vector<TokenReport> tokens;
@@ -52,15 +52,15 @@ struct PromptLogprobsOutput {
   static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.request, self.tokens); }
 };
 
-/// The end of a request that produced nothing more: aborted, refused after admission, or failed.
+/// The end of a request that gets no more tokens: it was aborted, refused after admission, or has failed.
 struct RequestEnd {
   RequestId request = 0;
-  std::optional<Error> error;  ///< absent: aborted
+  std::optional<Error> error;  ///< absent = aborted
 
   static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.request, self.error); }
 };
 
-/// Facts the output processor reports with the end of a request.
+/// Facts that the output processor reports at the end of a request.
 struct RequestStarted {
   RequestId request = 0;
   TimeUs first_scheduled_us = 0;
@@ -71,16 +71,16 @@ struct RequestStarted {
   }
 };
 
-/// What makes a request that has run compute again, or wait for memory.
+/// The reason why a running request must compute tokens again, or wait for memory.
 enum class Interruption : std::uint8_t {
-  preempted,  ///< others took its memory, by recompute or by swap
-  restarted,  ///< a device was replaced, or a step failed whose KV it counted on
+  preempted,  ///< other requests took its memory; it is recomputed or swapped
+  restarted,  ///< a device was replaced, or a step failed whose KV the request uses
 };
 constexpr Interruption last_value(Interruption) {
   return Interruption::restarted;
 }
 
-/// Once for all sequences of a request.
+/// Reported once for all sequences of a request.
 struct RequestInterrupted {
   RequestId request = 0;
   Interruption what = Interruption::preempted;

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What a step has brought (docs/architecture.md, message 8).
+/// The result of a step (docs/architecture.md, message 8).
 
 #include <cstdint>
 #include <optional>
@@ -13,12 +13,12 @@
 
 namespace pagoda {
 
-/// A token, sampled or of a prompt, and what the model thought of it.
+/// A token that was sampled, or a prompt token, with its log-probability.
 struct TokenReport {
   TokenId token = 0;
   float logprob = 0;
   std::int32_t rank = 0;  ///< 1 = the most likely
-  /// The likeliest tokens, best first: when logprobs were asked, and for beam search its candidates.
+  /// The likeliest tokens, best first: filled when logprobs are requested; for beam search these are its candidates.
   std::vector<std::pair<TokenId, float>> top;
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
@@ -26,14 +26,16 @@ struct TokenReport {
   }
 };
 
-/// What one RowWork has brought.
+/// The result of one RowWork.
 struct RowResult {
   SequenceId sequence = 0;
-  std::int32_t num_computed_tokens = 0;  ///< tokens of the sequence whose KV is computed now, without wrong drafts
-  Range samples;  ///< of StepResult::samples: RowWork::num_samples of them, and one for each draft that was sampled so
-  Range prompt_logprobs;  ///< of StepResult::prompt_logprobs
-  /// Of StepResult::row_errors, when its logits or parameters left no token to sample: its samples and reports are in
-  /// their places, and mean nothing. -1 = none.
+  /// Number of the sequence's tokens whose KV is computed now, without wrong drafts.
+  std::int32_t num_computed_tokens = 0;
+  /// Range of StepResult::samples: RowWork::num_samples entries, and one more for each correct draft.
+  Range samples;
+  Range prompt_logprobs;  ///< range of StepResult::prompt_logprobs
+  /// Index into StepResult::row_errors, set when the logits or parameters of the row left no token to sample. Its
+  /// samples and reports are present, but have no meaning. -1 = no error.
   std::int32_t error = -1;
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
@@ -44,13 +46,13 @@ struct RowResult {
 /// Message 8, worker -> scheduler.
 struct StepResult {
   StepId step = 0;
-  std::vector<RowResult> rows;  ///< one for each ExecuteStep::work, in its order; none with `error`
+  std::vector<RowResult> rows;  ///< one for each ExecuteStep::work, in its order; empty with `error`
   std::vector<TokenReport> samples;
   std::vector<TokenReport> prompt_logprobs;
   std::vector<Error> row_errors;
-  std::optional<Error> error;  ///< nothing of the step was computed
-  TimeUs started_us = 0;       ///< when the device began the step
-  TimeUs finished_us = 0;      ///< when it ended
+  std::optional<Error> error;  ///< set when nothing of the step was computed
+  TimeUs started_us = 0;       ///< time when the device began the step
+  TimeUs finished_us = 0;      ///< time when the device ended the step
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.step, self.rows, self.samples, self.prompt_logprobs, self.row_errors, self.error, self.started_us,
@@ -58,9 +60,9 @@ struct StepResult {
   }
 };
 
-/// Cache engine -> scheduler: what the swaps of one plan took.
+/// Cache engine -> scheduler: size and duration of the swaps of one plan.
 struct SwapMeasured {
-  std::int64_t bytes = 0;  ///< out and in together
+  std::int64_t bytes = 0;  ///< bytes moved out and in together
   TimeUs duration_us = 0;
 
   static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.bytes, self.duration_us); }
