@@ -18,10 +18,10 @@ struct AnswerMarks {
     static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.begin, self.end); }
   };
 
-  std::string glue = {};              ///< may stand before each part; mostly empty
-  std::string thinking_begin = {};    ///< of a thinking that the output itself may begin
-  std::string thinking_end = {};      ///< empty: the model does not think
-  std::vector<Content> content = {};  ///< empty: the answer stands bare
+  std::string glue = {};              ///< text that may stand before each part; usually empty
+  std::string thinking_begin = {};    ///< mark before a thinking that the output itself may begin
+  std::string thinking_end = {};      ///< mark behind the thinking; empty = the model does not think
+  std::vector<Content> content = {};  ///< marks around the answer; empty = the answer has no marks
   bool begins_in_thinking = false;    ///< whether the prompt ends within the thinking
 
   bool operator==(const AnswerMarks&) const = default;

@@ -13,39 +13,43 @@
 
 namespace pagoda {
 
-/// Longest `user` and `cache_salt`, in bytes: the engine keeps tenants' names and hashes salts.
+/// Maximum lengths of `user` and `cache_salt` in bytes: the engine keeps tenants' names and hashes salts.
 inline constexpr std::size_t kMaxUserBytes = 256;
 inline constexpr std::size_t kMaxCacheSaltBytes = 256;
-/// Longest `request_id`, in bytes, and the longest time that a request may have.
+/// Maximum length of `request_id` in bytes, and maximum timeout of a request.
 inline constexpr std::size_t kMaxRequestIdBytes = 128;
 inline constexpr std::int64_t kMaxTimeoutMs = 7 * 24 * 60 * 60 * std::int64_t{1000};
 
-/// One generate request as a client states it, before it is validated and tokenized. Exactly one of prompt and
+/// A generate request as a client states it, before validation and tokenization. Exactly one of prompt and
 /// prompt_token_ids is set.
 struct GenerateRequest {
   std::optional<std::string> prompt;
   std::optional<std::vector<std::int64_t>> prompt_token_ids;
-  /// Where text of special tokens in `prompt` stays text: what a client wrote in a prompt that a chat template made. In
-  /// order and apart.
+  /// Byte ranges of `prompt` in which the text of special tokens stays plain text: the parts that a client wrote in a
+  /// prompt that a chat template made. Sorted and without overlap.
   std::vector<ByteRange> prompt_literals;
   SamplingParams sampling;
-  OpenSamplingFields open;                ///< fields of `sampling` that the model's defaults may fill
-  bool may_drop_thinking_budget = false;  ///< where the model's thinking is not known; else such a budget is refused
-  bool stream = true;                     ///< false: no deltas, only the terminal event
-  bool add_special_tokens = true;         ///< let the tokenizer's post-processor add its tokens (BOS)
-  /// Of a longer prompt only the last tokens are kept, this many; -1: as many as the context has room for beside
-  /// max_tokens. Absent: a prompt that is too long is refused.
+  OpenSamplingFields open;  ///< fields of `sampling` that the model's defaults may fill
+  /// Whether thinking_token_budget is dropped when the model's thinking marks are unknown; false = the request is
+  /// refused.
+  bool may_drop_thinking_budget = false;
+  bool stream = true;              ///< whether deltas are sent; false = only the terminal event
+  bool add_special_tokens = true;  ///< whether the tokenizer's post-processor adds its tokens (BOS)
+  /// Number of last tokens of a longer prompt that are kept; -1 = as many as the context has room for beside
+  /// max_tokens. Absent = a prompt that is too long is refused.
   std::optional<std::int64_t> truncate_prompt_tokens;
-  std::int64_t priority = 0;               ///< lower first
-  std::string user;                        ///< tenant, for fair scheduling; at most kMaxUserBytes
-  std::string cache_salt;                  ///< separates prefix-cache entries of clients that must not share;
-                                           ///< at most kMaxCacheSaltBytes
-  std::optional<std::int64_t> timeout_ms;  ///< from its arrival to its end, else it fails; absent: the engine's default
-  std::string request_id;                  ///< what its client calls it, for those who list requests; at most
-                                           ///< kMaxRequestIdBytes
-  bool resumable = false;                  ///< who serves it keeps its events for a client that comes back
-  std::shared_ptr<const ResumeNote> resume;         ///< as RequestSpec's, and no field either
-  std::shared_ptr<const RequestProgress> progress;  ///< as RequestSpec's
+  std::int64_t priority = 0;  ///< a lower value is served first
+  std::string user;           ///< tenant, for fair scheduling; at most kMaxUserBytes
+  /// Separates prefix-cache entries of clients that must not share; at most kMaxCacheSaltBytes.
+  std::string cache_salt;
+  /// Time from arrival to end after which the request fails; absent = the engine's default.
+  std::optional<std::int64_t> timeout_ms;
+  /// Name that the client gives the request, shown in lists of requests; at most kMaxRequestIdBytes.
+  std::string request_id;
+  /// Whether the server keeps the request's events for a client that comes back.
+  bool resumable = false;
+  std::shared_ptr<const ResumeNote> resume;         ///< see RequestSpec; not in visit_fields either
+  std::shared_ptr<const RequestProgress> progress;  ///< see RequestSpec
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.prompt, self.prompt_token_ids, self.prompt_literals, self.sampling, self.open,

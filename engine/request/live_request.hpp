@@ -8,10 +8,10 @@
 
 namespace pagoda {
 
-/// How far a live request has come.
+/// State of a live request.
 enum class RequestState : std::uint8_t {
-  preparing,  ///< its prompt is tokenized, or its grammar compiled
-  waiting,    ///< for its turn, or to be computed again
+  preparing,  ///< the prompt is being tokenized, or the grammar compiled
+  waiting,    ///< the request waits for its turn, or to be computed again
   running,
   swapped,
 };
@@ -30,22 +30,22 @@ constexpr std::string_view to_string(RequestState state) {
   return "";
 }
 
-/// What the scheduler knows of a group.
+/// The scheduler's facts about a group.
 struct GroupProgress {
   RequestId id = 0;
   RequestState state = RequestState::waiting;
-  std::int64_t generated_tokens = 0;  ///< of its sequences that are there
+  std::int64_t generated_tokens = 0;  ///< number of generated tokens, finished sequences included
 };
 
-/// A live request, for whoever runs the engine: nothing of its prompt or its output.
+/// A live request, for operators of the engine. It contains nothing of the prompt or the output.
 struct LiveRequest {
-  RequestId id = 0;        ///< the engine's
-  std::string request_id;  ///< what its client calls it; empty: nothing
-  std::string user;        ///< its tenant
+  RequestId id = 0;        ///< the engine's id
+  std::string request_id;  ///< name that the client gives the request; empty = none
+  std::string user;        ///< tenant
   RequestState state = RequestState::preparing;
-  std::int64_t prompt_tokens = 0;  ///< 0 while it is prepared
+  std::int64_t prompt_tokens = 0;  ///< number of tokens; 0 while the request is being prepared
   std::int64_t generated_tokens = 0;
-  double age_s = 0;  ///< since it came
+  double age_s = 0;  ///< seconds since arrival
 };
 
 }  // namespace pagoda

@@ -15,13 +15,13 @@
 
 namespace pagoda {
 
-/// The texts of single tokens; the tokenizer knows them. Thread-safe.
+/// The texts of single tokens, implemented by the tokenizer. Thread-safe.
 class TokenTexts {
  public:
   virtual ~TokenTexts() = default;
-  /// What a reader sees for the token alone; bytes that are no whole characters are U+FFFD.
+  /// Returns the text that a reader sees for the token alone; bytes that are not whole characters become U+FFFD.
   virtual std::string token_piece_text(TokenId token) const = 0;
-  /// The bytes that the token stands for behind others; nothing where that depends on the others.
+  /// Returns the bytes that the token stands for behind other tokens; nothing where they depend on the other tokens.
   virtual std::optional<std::string> token_bytes(TokenId token) const = 0;
 };
 
@@ -34,24 +34,24 @@ struct TokenLogprob {
   bool operator==(const TokenLogprob&) const = default;
 };
 
-/// Log-probabilities at one position, of the model's distribution before temperature and truncation. Valid while the
-/// Logprobs that it is of is not changed.
+/// Log-probabilities at one position, of the model's distribution before temperature and truncation. Valid until its
+/// Logprobs is changed.
 struct LogprobEntry {
   TokenId token_id = 0;
   float logprob = 0;
   std::int32_t rank = 0;  ///< 1 = the most likely token
-  /// Number of characters in front of the token in the text of its sequence, or of its prompt; a stop string that ends
-  /// the text counts. Of the tokens that make one character all have the place of that character.
+  /// Number of characters before the token in the text of its sequence or its prompt. A stop string that ends the text
+  /// counts. Tokens that make one character together all have the position of that character.
   std::int64_t text_offset = 0;
-  std::span<const TokenLogprob> top = {};  ///< the k best, best first; or logprob_token_ids, in their order
+  std::span<const TokenLogprob> top = {};  ///< the k best tokens, best first; or logprob_token_ids, in their order
 };
 
-/// The log-probabilities of tokens in a row. They are arrays of numbers: the texts of tokens are made when somebody
-/// writes them.
+/// The log-probabilities of consecutive tokens, as arrays of numbers. The texts of tokens are made only when a caller
+/// asks for them.
 class Logprobs {
  public:
   Logprobs() = default;
-  /// `texts`: where the tokens' texts come from. May be null where nobody asks for texts.
+  /// `texts`: source of the tokens' texts. May be null if no caller asks for texts.
   explicit Logprobs(std::shared_ptr<const TokenTexts> texts) : texts_(std::move(texts)) {}
 
   std::size_t size() const { return positions_.size(); }
@@ -86,12 +86,12 @@ class Logprobs {
   Iterator begin() const { return {this, 0}; }
   Iterator end() const { return {this, size()}; }
 
-  /// Number of log-probabilities, those of the tokens themselves included.
+  /// Returns the number of log-probabilities; the tokens' own are included.
   std::size_t num_logprobs() const { return positions_.size() + top_.size(); }
 
   void add(const TokenReport& report, std::int64_t text_offset);
   void add(const LogprobEntry& entry);
-  /// Adds the entries [first, last) of others; takes over their texts where it has none.
+  /// Adds the entries [first, last) of `others`. Takes over the source of texts if this object has none.
   void add(const Logprobs& others, std::size_t first, std::size_t last);
   void add(const Logprobs& others) { add(others, 0, others.size()); }
   void set_text_offset(std::size_t i, std::int64_t offset) { positions_[i].text_offset = offset; }
@@ -99,18 +99,18 @@ class Logprobs {
     positions_.clear();
     top_.clear();
   }
-  /// As many positions, which tell nothing.
+  /// Replaces each position by an empty entry; the number of positions stays.
   void blank();
 
-  /// What a reader sees for a token; bytes that are no UTF-8 are replaced.
+  /// Returns the text that a reader sees for a token; invalid UTF-8 is replaced. Empty without a source of texts.
   std::string text_of(TokenId token) const;
-  /// The bytes of a token; those of tokens in a row make the text.
+  /// Returns the bytes of a token; the bytes of consecutive tokens make the text.
   std::string bytes_of(TokenId token) const;
 
   void set_texts(std::shared_ptr<const TokenTexts> texts) { texts_ = std::move(texts); }
   const std::shared_ptr<const TokenTexts>& texts() const { return texts_; }
 
-  /// Whether one that was read from bytes holds what it says.
+  /// Returns whether an object that was read from bytes is consistent.
   bool is_sound() const;
 
   static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.positions_, self.top_); }
@@ -121,7 +121,7 @@ class Logprobs {
     float logprob = 0;
     std::int32_t rank = 0;
     std::int64_t text_offset = 0;
-    std::uint64_t top_end = 0;  ///< of top_: where this position's entries end
+    std::uint64_t top_end = 0;  ///< end of this position's entries in top_
 
     static constexpr auto visit_fields(auto& self, auto&& visit) {
       return visit(self.token_id, self.logprob, self.rank, self.text_offset, self.top_end);

@@ -14,30 +14,30 @@
 
 namespace pagoda {
 
-/// New text and tokens of one sequence. Text is always whole UTF-8 characters.
+/// New text and tokens of one sequence. Text always consists of whole UTF-8 characters.
 struct SequenceDelta {
   std::int32_t index = 0;
   std::string text;
   TokenIds token_ids;
-  Logprobs logprobs = Logprobs();  ///< one entry for each token id when logprobs were asked
-  bool ended = false;              ///< it is the sequence's last
+  Logprobs logprobs = Logprobs();  ///< one entry for each token id if logprobs are requested
+  bool ended = false;              ///< whether it is the last delta of its sequence
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.index, self.text, self.token_ids, self.logprobs, self.ended);
   }
 };
 
-/// The end of one sequence, with everything it produced.
+/// The end of one sequence, with its whole output.
 struct SequenceResult {
   std::int32_t index = 0;
   std::string text;
   TokenIds token_ids;
-  /// How much of `text` there was, in bytes, when each of the tokens had come. The rest, if any, was held back until
-  /// the end.
+  /// Length of `text` in bytes after each token. Text behind the last of these lengths was held back until the end.
   std::vector<std::uint64_t> text_ends;
   FinishReason finish_reason = FinishReason::abort;
-  std::variant<std::monostate, TokenId, std::string> stop_reason;  ///< the stop token id or stop string that ended it
-  std::optional<double> cumulative_logprob;  ///< sum over the tokens; when logprobs were asked or it chose the output
+  std::variant<std::monostate, TokenId, std::string> stop_reason;  ///< token or string that ended the sequence
+  /// Sum over the tokens; set if logprobs are requested, or if it ranks the outputs.
+  std::optional<double> cumulative_logprob;
   std::optional<Logprobs> logprobs;
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
@@ -49,31 +49,34 @@ struct SequenceResult {
 struct Usage {
   std::int64_t prompt_tokens = 0;
   std::int64_t completion_tokens = 0;
-  std::int64_t cached_tokens = 0;  ///< prompt tokens whose KV came from the prefix cache
+  std::int64_t cached_tokens = 0;  ///< number of prompt tokens whose KV came from the prefix cache
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.prompt_tokens, self.completion_tokens, self.cached_tokens);
   }
 };
 
-/// Why a request took as long as it did.
+/// Times of a request, and the reasons for them.
 struct Timing {
-  double queue_ms = 0;           ///< arrival to first step
-  double ttft_ms = 0;            ///< arrival to first token
-  double total_ms = 0;           ///< arrival to this event
-  std::int64_t cache_miss = 0;   ///< prompt tokens that the prefix cache did not have when the request began to run
-  std::int64_t preemptions = 0;  ///< times that others took its memory, by recompute or by swap
-  std::int64_t restarts = 0;     ///< times that it was computed again since a device was replaced or a step had failed
+  double queue_ms = 0;  ///< from arrival to the first step
+  double ttft_ms = 0;   ///< from arrival to the first token
+  double total_ms = 0;  ///< from arrival to this event
+  /// Number of prompt tokens that the prefix cache did not have when the request began to run.
+  std::int64_t cache_miss = 0;
+  /// Number of times that other requests took its memory, by recompute or by swap.
+  std::int64_t preemptions = 0;
+  /// Number of times that it was computed again after a device was replaced or a step failed.
+  std::int64_t restarts = 0;
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.queue_ms, self.ttft_ms, self.total_ms, self.cache_miss, self.preemptions, self.restarts);
   }
 };
 
-/// The end of a request, with every sequence it returns.
+/// The end of a request, with all sequences that it returns.
 struct RequestResult {
   std::vector<SequenceResult> outputs;
-  std::optional<Logprobs> prompt_logprobs;  ///< of the prompt's tokens from the second on
+  std::optional<Logprobs> prompt_logprobs;  ///< entries for the prompt's tokens from the second token on
   Usage usage;
   Timing timing;
 
@@ -82,11 +85,11 @@ struct RequestResult {
   }
 };
 
-/// What one step gave one request. `done` and `error` are terminal: exactly one of them ends each request, and nothing
-/// follows it.
+/// The output of one step for one request. `done` and `error` are terminal: each request ends with exactly one of them,
+/// and nothing follows it.
 struct RequestOutput {
   RequestId request_id = 0;
-  std::uint64_t tag = 0;  ///< chosen by the sink's owner at submission, echoed here
+  std::uint64_t tag = 0;  ///< chosen by the sink's owner at submission, and returned here
   std::vector<SequenceDelta> deltas;
   std::optional<RequestResult> done;
   std::optional<Error> error;
@@ -96,7 +99,7 @@ struct RequestOutput {
   }
 };
 
-/// One message per sink and step.
+/// One message for each sink and step.
 struct OutputBatch {
   std::vector<RequestOutput> outputs;
 };

@@ -12,29 +12,29 @@
 
 namespace pagoda {
 
-/// That a request may be taken up again when its engine has died: what whoever asked for it needs to know of it then.
+/// Marks a request that can be resumed after its engine has died. Holds the facts that the server needs then.
 struct ResumeNote {
-  std::string text;          ///< its own, and opaque to the engine
-  std::int64_t keep_ms = 0;  ///< how long after its end the request may be asked for
+  std::string text;          ///< text of the server; opaque to the engine
+  std::int64_t keep_ms = 0;  ///< time after its end during which the request can be resumed
 
   static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.text, self.keep_ms); }
 };
 
-/// What a request has come to, for another engine to go on from. Its sequences are those that sample, or those that a
-/// beam search returns, by their indices.
+/// The progress of a request, from which another engine can continue. Its sequences are the sampled sequences, or those
+/// that a beam search returns, in the order of their indices.
 struct RequestProgress {
   struct Sequence {
-    SequenceResult result;  ///< so far; its text lacks what a stop string might still take away
+    SequenceResult result;  ///< result so far; its text lacks the part that a stop string might still remove
     bool ended = false;
 
     static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.result, self.ended); }
   };
   std::vector<Sequence> sequences;
-  Logprobs prompt_logprobs = Logprobs();  ///< as RequestResult's; empty when they were not asked
+  Logprobs prompt_logprobs = Logprobs();  ///< as in RequestResult; empty if not requested
   std::int64_t cached_tokens = 0;
   std::int64_t preemptions = 0;
   std::int64_t restarts = 0;
-  std::optional<Error> error;  ///< that it has ended with
+  std::optional<Error> error;  ///< error that the request has ended with
 
   bool has_ended() const { return error || std::ranges::all_of(sequences, &Sequence::ended); }
   bool has_tokens() const {

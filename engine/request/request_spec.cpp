@@ -9,7 +9,8 @@
 namespace pagoda {
 namespace {
 
-/// Sampled sequences begin one after the other, as rows are free; of beams nothing is told before their end.
+/// Returns whether `progress` is possible for the request. Sampled sequences begin one after the other, when rows are
+/// free. Beams have no tokens before the search has ended.
 bool is_sound(const RequestProgress& progress, const RequestSpec& spec) {
   const SamplingParams& sampling = spec.sampling;
   const std::int64_t num_sequences = sampling.use_beam_search ? sampling.n : sampling.num_sequences();

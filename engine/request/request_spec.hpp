@@ -15,24 +15,26 @@ class CompiledGrammar;
 
 namespace pagoda {
 
-/// What never changes during a request's life. Shared by router, scheduler and output processor.
+/// The part of a request that never changes. Shared by router, scheduler and output processor.
 struct RequestSpec {
   RequestId id = 0;
-  std::uint64_t tag = 0;                 ///< the sink owner's
+  std::uint64_t tag = 0;                 ///< tag of the sink's owner
   SharedTokens prompt;                   ///< not empty
-  SamplingParams sampling;               ///< max_tokens already cut to what max_model_len leaves
-  std::vector<TokenIds> bad_words = {};  ///< the tokens of sampling.bad_words; none is empty
+  SamplingParams sampling;               ///< max_tokens is already limited to the space that max_model_len leaves
+  std::vector<TokenIds> bad_words = {};  ///< tokens of sampling.bad_words; no word is empty
   std::uint64_t seed = 0;                ///< the effective seed: the request's own or one drawn by the router
   bool stream = true;
   std::int64_t priority = 0;
   std::string user;
   std::string cache_salt;
   TimeUs arrival_us = 0;
-  /// Set: it comes from an engine that has died, and goes on from there. Nothing of it is told again.
+  /// Set when the request comes from an engine that has died: it continues from there. Earlier outputs are not sent
+  /// again.
   std::shared_ptr<const RequestProgress> progress;
-  /// Not among the fields, as it may be long and the output core alone keeps it.
+  /// Set when the request is resumable. Not in visit_fields, because it may be long and only the output core keeps it.
   std::shared_ptr<const ResumeNote> resume;
-  /// Of sampling.structured_outputs. Not among the fields, for it has no bytes: who reads a spec may compile it anew.
+  /// Grammar of sampling.structured_outputs. Not in visit_fields, because it cannot be encoded: a reader of the spec
+  /// may compile it again.
   std::shared_ptr<const grammar::CompiledGrammar> grammar;
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
@@ -43,10 +45,10 @@ struct RequestSpec {
 
 using SharedSpec = std::shared_ptr<const RequestSpec>;
 
-/// Whether one that was read from bytes is as admission makes them, as far as whoever runs it relies on that.
+/// Returns whether a spec that was read from bytes fulfils the conditions of admission that the engine relies on.
 bool is_sound(const SharedSpec& spec);
 
-/// The same request with a note, or with what it has come to.
+/// Return a copy of the spec with a note, or with its progress.
 SharedSpec with_note(const RequestSpec& spec, std::shared_ptr<const ResumeNote> note);
 SharedSpec going_on_from(const RequestSpec& spec, std::shared_ptr<const RequestProgress> progress);
 

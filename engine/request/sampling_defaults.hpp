@@ -7,7 +7,7 @@
 
 namespace pagoda {
 
-/// What a model's maker recommends (generation_config.json) for the sampling fields that a client left open.
+/// Values that a model's maker recommends (generation_config.json) for the sampling fields that a client left open.
 struct SamplingDefaults {
   std::optional<std::int64_t> max_tokens;  ///< max_new_tokens in the file
   std::optional<double> temperature;
@@ -21,7 +21,7 @@ struct SamplingDefaults {
   }
 };
 
-/// The fields, of those above, that a client left open. What is not marked counts as the client's choice.
+/// Marks the fields above that a client left open. The value of an unmarked field counts as the client's choice.
 struct OpenSamplingFields {
   bool max_tokens = false;
   bool temperature = false;
@@ -37,8 +37,8 @@ struct OpenSamplingFields {
   }
 };
 
-/// `params` with the open fields filled from `defaults` where it has a value. Beam search, which draws nothing, takes
-/// only max_tokens.
+/// Returns `params` with the open fields filled from `defaults` where these have a value. Beam search draws nothing and
+/// takes only max_tokens.
 SamplingParams with_defaults(SamplingParams params, const OpenSamplingFields& open, const SamplingDefaults& defaults);
 
 }  // namespace pagoda

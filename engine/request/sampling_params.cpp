@@ -26,7 +26,7 @@ std::string text_of(std::size_t value) {
   return std::to_string(value);
 }
 
-/// "temperature must be at least 0, but is -1".
+/// Returns an error like "temperature must be at least 0, but is -1".
 template <class Value>
 Status refuse(std::string_view param, std::string_view rule, Value value) {
   return fail(ErrorCode::invalid_request,
@@ -43,7 +43,7 @@ Status check_range(std::string_view param, std::int64_t value, std::int64_t low,
   return {};
 }
 
-/// NaN fails every range.
+/// NaN is in no range.
 Status check_range(std::string_view param, double value, double low, double high) {
   if (!(value >= low && value <= high)) return refuse(param, range_text(low, high), value);
   return {};
@@ -96,7 +96,7 @@ Status check_counts(const SamplingParams& params, const SamplingLimits& limits) 
   return {};
 }
 
-/// "logprobs must be between 0 and 20, or -1, but is 21".
+/// Returns an error like "logprobs must be between 0 and 20, or -1, but is 21".
 Status check_num_logprobs(std::string_view param, std::int64_t value, std::int64_t limit, std::int64_t vocab_size) {
   if (value >= 0 && num_logprobs(value, vocab_size) <= num_logprobs(limit, vocab_size)) return {};
   if (value == -1 && num_logprobs(limit, vocab_size) == vocab_size) return {};
@@ -205,8 +205,8 @@ Status check_text_output(const SamplingParams& params) {
   return fail(ErrorCode::invalid_request, "stop needs detokenize: a stop string is looked for in the text", "stop");
 }
 
-/// Beam search takes the likeliest continuations, so what only shapes a random draw would be ignored; and its own two
-/// fields would be ignored without it.
+/// Refuses parameters that would have no effect. Beam search takes the likeliest continuations, so parameters of a
+/// random draw would be ignored; its own two fields would be ignored without it.
 Status check_beam_search(const SamplingParams& params) {
   if (!std::isfinite(params.length_penalty)) return refuse("length_penalty", "a finite number", params.length_penalty);
   if (!params.use_beam_search) {
@@ -255,7 +255,8 @@ Status check_structured_outputs(const SamplingParams& params) {
               kParam);
 }
 
-/// Until min_tokens tokens are generated, neither a stop id nor an end token of the model is sampled.
+/// Checks that a token is left to sample. Before min_tokens tokens are generated, neither a stop id nor an end token of
+/// the model may be sampled.
 Status check_something_is_left(const SamplingParams& params, std::int64_t vocab_size,
                                std::span<const TokenId> eos_token_ids) {
   if (params.min_tokens == 0) return {};

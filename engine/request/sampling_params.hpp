@@ -14,13 +14,13 @@
 
 namespace pagoda {
 
-/// When beam search may stop before every beam is done (vLLM's and transformers' meaning).
+/// Condition for beam search to stop before every beam is done (as in vLLM and transformers).
 enum class EarlyStopping : std::uint8_t { no, yes, never };
 constexpr EarlyStopping last_value(EarlyStopping) {
   return EarlyStopping::never;
 }
 
-/// How tokens are chosen. Names, defaults and meanings are vLLM's; docs of each field in PROTOCOL order.
+/// How tokens are chosen. Names, defaults and meanings of the fields are vLLM's.
 struct SamplingParams {
   std::int64_t max_tokens = 16;
   std::int64_t min_tokens = 0;
@@ -39,29 +39,33 @@ struct SamplingParams {
   double frequency_penalty = 0.0;   ///< [-2, 2]
   double repetition_penalty = 1.0;  ///< above 0
   /// Number of last tokens, of prompt and output together, that the penalties look at; -1 = all, 0 = none. The name is
-  /// Ollama's.
+  /// from Ollama.
   std::int64_t repeat_last_n = -1;
   std::vector<std::pair<std::int64_t, double>> logit_bias;  ///< (token id, bias in [-100, 100])
-  /// Texts that are not generated: where the output ends with all tokens of a word but the last, the last is not
+  /// Texts that are not generated: where the output ends with all tokens of a word but the last, the last token is not
   /// sampled. A word counts with a space before it and without.
   std::vector<std::string> bad_words;
-  std::optional<std::vector<std::int64_t>> allowed_token_ids;  ///< only these are sampled; absent = all
-  std::optional<std::int64_t> logprobs;  ///< top-k beside the sampled token's; -1 = those of the whole vocabulary
+  std::optional<std::vector<std::int64_t>> allowed_token_ids;  ///< tokens that may be sampled; absent = all
+  /// Number of likeliest tokens to report beside the sampled token; -1 = the whole vocabulary.
+  std::optional<std::int64_t> logprobs;
   std::optional<std::int64_t> prompt_logprobs;
-  /// Tokens whose log-probabilities are reported beside the sampled token's, in place of the top-k; absent = the top-k.
+  /// Tokens whose log-probabilities are reported beside the sampled token's; absent = the likeliest tokens are
+  /// reported.
   std::optional<std::vector<std::int64_t>> logprob_token_ids;
-  bool detokenize = true;  ///< false: tokens only, no text
+  bool detokenize = true;  ///< whether text is made; false = tokens only
   bool skip_special_tokens = true;
-  bool spaces_between_special_tokens = true;    ///< false: special tokens in a row are written as they are
-  std::optional<std::int64_t> stream_interval;  ///< tokens in each delta but the first, which has one; absent = 1
+  /// Whether spaces separate consecutive special tokens; false = they are written as they are.
+  bool spaces_between_special_tokens = true;
+  /// Number of tokens in each delta but the first, which has one; absent = 1.
+  std::optional<std::int64_t> stream_interval;
   bool use_beam_search = false;
   double length_penalty = 1.0;
   EarlyStopping early_stopping = EarlyStopping::no;
-  std::optional<StructuredOutput> structured_outputs;  ///< what the text must be
-  /// Tokens of thinking, behind which its end is written for the model; absent = as many as it likes.
+  std::optional<StructuredOutput> structured_outputs;  ///< constraint of the text
+  /// Maximum number of thinking tokens; then the engine writes the end of the thinking. Absent = no limit.
   std::optional<std::int64_t> thinking_token_budget;
-  /// Marks of the answer, where alone `stop` counts; absent = in the whole text. Set with the prompt that a chat
-  /// template makes; not a field of clients.
+  /// Marks of the answer: `stop` counts only inside the answer. Absent = it counts in the whole text. Set together with
+  /// a prompt that a chat template makes; clients cannot set it.
   std::optional<AnswerMarks> answer_marks;
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
@@ -76,22 +80,23 @@ struct SamplingParams {
   }
 
   bool greedy() const { return temperature == 0.0; }
-  /// Sequences that are generated; the n best of them are returned. With use_beam_search the width of the search.
+  /// Returns the number of sequences that are generated; the n best are returned. With use_beam_search it is the width
+  /// of the search.
   std::int64_t num_sequences() const { return best_of.value_or(n); }
-  /// The engine chooses what it returns, so nothing can be told before the end.
+  /// Returns whether the engine chooses the outputs at the end, so that none can be sent before.
   bool chooses_at_end() const { return use_beam_search || num_sequences() > n; }
-  /// The outputs are returned best first, by the sum of the log-probabilities of their tokens.
+  /// Returns whether the outputs come best first, by the sum of the log-probabilities of their tokens.
   bool ranks_outputs() const { return best_of.value_or(1) > 1 && !use_beam_search; }
-  /// Whether each token of an output comes with log-probabilities.
+  /// Returns whether each token of an output comes with log-probabilities.
   bool reports_logprobs() const { return logprobs || logprob_token_ids; }
   bool reports_cumulative_logprob() const { return reports_logprobs() || use_beam_search || ranks_outputs(); }
 };
 
-/// Most log-probabilities of one request whose logprobs or prompt_logprobs are above SamplingLimits{}.max_logprobs,
-/// which a config must allow: of its prompt, and of its outputs.
+/// Maximum number of log-probabilities of one request's prompt, and of its outputs. It applies to a request whose
+/// logprobs or prompt_logprobs are above SamplingLimits{}.max_logprobs, which a config must allow.
 constexpr std::int64_t kMaxRequestLogprobs = std::int64_t{1} << 24;
 
-/// Upper limits of the fields above. A config can lower them, and raise max_logprobs.
+/// Upper limits of the fields above. A config can lower the limits, and raise max_logprobs.
 struct SamplingLimits {
   std::int64_t max_sequences = 16384;  ///< n and best_of
   std::int64_t max_logprobs = 20;      ///< logprobs and prompt_logprobs; -1 = the vocabulary
@@ -110,21 +115,21 @@ struct SamplingLimits {
   }
 };
 
-/// How many log-probabilities `count`, a valid logprobs or prompt_logprobs, asks for.
+/// Returns the number of log-probabilities that `count`, a valid logprobs or prompt_logprobs, asks for.
 constexpr std::int64_t num_logprobs(std::int64_t count, std::int64_t vocab_size) {
   return count < 0 || count > vocab_size ? vocab_size : count;
 }
 
-/// The one validator. Checks every field against its range, the limits and the vocabulary, and every combination.
-/// Returns the first problem as invalid_request with `param` = the field's wire name.
+/// Checks every field against its range, the limits and the vocabulary, and every combination of fields. Returns the
+/// first problem as invalid_request with `param` = the wire name of the field.
 ///
 /// Refused combinations: min_tokens > max_tokens; best_of < n; use_beam_search with temperature, top_p, top_k or min_p
 /// that would shape a random draw, or with stop (the search compares token ids; stop_token_ids end a beam);
-/// length_penalty or early_stopping other than the default without use_beam_search; min_tokens > 0 where
-/// stop_token_ids and `eos_token_ids`, which it bans, are the whole vocabulary or all allowed_token_ids;
-/// structured_outputs with ignore_eos or min_tokens, since its grammar says where a text may end, and must; stop
-/// without detokenize; logprob_token_ids with use_beam_search, which lists the candidates of its beams. n or best_of >
-/// 1 with temperature 0 is allowed and gives equal sequences.
+/// length_penalty or early_stopping other than the default without use_beam_search; min_tokens > 0 where stop_token_ids
+/// and `eos_token_ids`, which min_tokens bans, are the whole vocabulary or all allowed_token_ids; structured_outputs
+/// with ignore_eos or min_tokens, since the grammar decides where a text may and must end; stop without detokenize;
+/// logprob_token_ids with use_beam_search, which lists the candidates of its beams. n or best_of > 1 with temperature 0
+/// is allowed and gives equal sequences.
 Status validate(const SamplingParams& params, const SamplingLimits& limits, std::int64_t vocab_size,
                 std::span<const TokenId> eos_token_ids = {});
 

@@ -8,22 +8,23 @@
 namespace pagoda {
 namespace {
 
-/// A thinking that does not begin within so many tokens, of line ends perhaps, does not begin at all.
+/// Maximum number of tokens before the begin mark in an output, for example line ends. A later mark does not count.
 constexpr std::size_t kMaxBefore = 8;
-/// A prompt whose last begin is farther from its end does not think: somebody wrote of it.
+/// Maximum number of tokens behind the last begin mark of a prompt. With more tokens the mark is part of the prompt's
+/// text, and the prompt does not end in thinking.
 constexpr std::size_t kMaxBehind = 2;
 
 bool contains(std::span<const TokenId> tokens, const TokenIds& part) {
   return !part.empty() && std::search(tokens.begin(), tokens.end(), part.begin(), part.end()) != tokens.end();
 }
 
-/// What is behind `part`, which begins at `begin`.
+/// Returns the tokens behind `part`, which begins at `begin`.
 std::span<const TokenId> behind(std::span<const TokenId> tokens, std::span<const TokenId>::iterator begin,
                                 const TokenIds& part) {
   return tokens.subspan(static_cast<std::size_t>(std::distance(tokens.begin(), begin)) + part.size());
 }
 
-/// Whether a begin is the last thing in the prompt but for white space.
+/// Returns whether the prompt ends with a begin mark, apart from white space.
 bool ends_in_thinking(std::span<const TokenId> prompt, const ThinkingMarks& marks) {
   const auto tail = prompt.last(std::min(prompt.size(), marks.begin.size() + kMaxBehind));
   const auto begin = std::find_end(tail.begin(), tail.end(), marks.begin.begin(), marks.begin.end());
@@ -49,7 +50,7 @@ std::optional<std::span<const TokenId>> ThinkingBudget::thoughts_of(std::span<co
     }
     progress.first_thought = static_cast<std::size_t>(std::distance(head.begin(), begin)) + marks_.begin.size();
   }
-  // An end may begin in what was read before.
+  // The end mark may begin in the tokens that were read before.
   const std::size_t read = progress.num_read - std::min(progress.num_read, marks_.end.size() - 1);
   if (contains(output.subspan(std::max(*progress.first_thought, read)), marks_.end)) {
     progress.is_over = true;
