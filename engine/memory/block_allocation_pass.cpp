@@ -27,7 +27,7 @@ void BlockAllocationPass::run() {
   serve_running(0, num_running - num_giving_way);
   if (num_giving_way > 0) make_way_for_head(num_running - num_giving_way);
   serve_running(num_running - num_giving_way, num_running);
-  // Nothing comes in while a candidate goes out, or has to end.
+  // No candidate is admitted in a step that preempts or ends another one.
   if (preempted_any_ || std::ranges::find(plan_.running, RunningOutcome::never) != plan_.running.end()) return;
   serve_incoming();
 }
@@ -98,14 +98,15 @@ bool BlockAllocationPass::waits_for_its_window() const {
 
 std::int32_t BlockAllocationPass::count_missing_alone(const Group& group) {
   if (group.sequences.size() > 1)
-    return store_.count_missing(rows_);  // its sequences write what they share with each other
+    // The sequences of a group write blocks that they share with each other.
+    return store_.count_missing(rows_);
   std::int32_t missing = 0;
   for (const auto& [sequence, need] : rows_) missing += std::max(0, store_.end_block(*need) - sequence->table.size());
   return missing;
 }
 
 bool BlockAllocationPass::make_room(std::size_t index) {
-  // A block that a victim shares need not be copied any more.
+  // A preempted victim may make copies unnecessary, when it was the other owner of a block.
   while (store_.count_missing(rows_) > store_.device().num_available() && num_kept_ > index + 1) preempt_last();
   return store_.count_missing(rows_) <= store_.device().num_available();
 }
@@ -197,7 +198,7 @@ bool BlockAllocationPass::serve_waiting(std::size_t& next, std::size_t end) {
 
 std::int32_t BlockAllocationPass::first_chunk(const AdmissionCandidate& candidate, std::int32_t uncached) const {
   if (!candidate.may_chunk) {
-    // A prompt beyond the whole budget runs in a step of its own.
+    // A prompt that is larger than the whole budget runs in a step of its own.
     const bool fits = uncached <= tokens_left_ || tokens_left_ == request_.token_budget;
     return fits ? uncached : 0;
   }
@@ -213,7 +214,7 @@ BlockAllocationPass::Entry BlockAllocationPass::find_room(const AdmissionCandida
   const KvGroup& kv = store_.kv_group();
   const DeviceBlocks& device = store_.device();
   const auto num_tokens = static_cast<std::int32_t>(candidate.tokens->size());
-  // Without room for its next token, a sequence can still sample one; so that token's slot is not asked for.
+  // The slot of the next token is not required: without it a sequence can still sample one token.
   const std::int32_t least = kv.peak_blocks(num_tokens, candidate.may_chunk ? 1 : num_tokens);
   if (least > device.size()) return {AllocStatus::never, 0, false};
   if (tokens_left_ <= 0) return {};

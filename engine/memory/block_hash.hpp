@@ -9,7 +9,7 @@
 
 namespace pagoda::memory {
 
-/// Names the content of a full block: its tokens and everything before them.
+/// Identifies the content of a full block: its tokens and all tokens before them.
 struct BlockHash {
   std::uint64_t low = 0;
   std::uint64_t high = 0;
@@ -20,8 +20,8 @@ struct BlockHash {
 
 using HashKey = std::array<std::uint64_t, 2>;
 
-/// SipHash-2-4 with 128 bits of output (Aumasson and Bernstein, 2012) over 64-bit little-endian words. Keyed, so that
-/// nobody who does not know the key can construct two prompts with one hash.
+/// SipHash-2-4 with 128 bits of output (Aumasson and Bernstein, 2012) over 64-bit little-endian words. The key prevents
+/// attackers from constructing two prompts with one hash.
 class SipHash128 {
  public:
   explicit SipHash128(const HashKey& key);
@@ -34,10 +34,11 @@ class SipHash128 {
   std::uint64_t num_words_ = 0;
 };
 
-/// The parent of a sequence's first block: what must be equal before any token is looked at.
+/// Returns the parent of a sequence's first block: a hash of the values that must be equal besides the tokens.
 BlockHash root_hash(const HashKey& key, std::string_view cache_salt, std::uint64_t adapter);
 
-/// The hash of a full block behind `parent`. Each part of the key starts with a tag of its type and its length.
+/// Returns the hash of a full block behind `parent`. Each part of the hashed words starts with a tag of its type and
+/// its length.
 BlockHash chain_hash(const HashKey& key, const BlockHash& parent, std::span<const TokenId> tokens);
 
 }  // namespace pagoda::memory

@@ -7,7 +7,7 @@
 namespace pagoda::memory {
 namespace {
 
-/// Blocks of a cell that are looked up in the prefix cache.
+/// Number of blocks of a cell that are looked up in the prefix cache.
 constexpr std::int32_t kLooksPerCell = 8;
 
 std::vector<const Sequence*> by_id(const SequenceStore& store) {

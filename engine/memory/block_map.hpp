@@ -5,8 +5,8 @@
 
 namespace pagoda::memory {
 
-/// Who holds which block of the device pool: cells and owners, in at most view::kMaxCells cells. Takes a look at each
-/// entry that the block tables own and at a few blocks of each cell, however large the pool.
+/// Returns which sequence holds which block of the device pool: cells and owners, in at most view::kMaxCells cells.
+/// Reads each entry that the block tables own, and a few blocks of each cell, whatever the size of the pool.
 view::BlockMap map_blocks(const SequenceStore& store);
 
 }  // namespace pagoda::memory

@@ -14,8 +14,8 @@ namespace pagoda::memory {
 
 constexpr BlockId kNoBlock = -1;
 
-/// The blocks of one pool (device or host). The discipline of references: each entry that a block table owns is one
-/// reference. A block without an owner is either free, or kept by the prefix cache for its content.
+/// The blocks of one pool (device or host). Each entry that a block table owns is one reference. A block without an
+/// owner is either free, or kept by the prefix cache for its content.
 class BlockPool {
  public:
   explicit BlockPool(std::int32_t num_blocks) : blocks_(static_cast<std::size_t>(num_blocks)) {
@@ -32,7 +32,7 @@ class BlockPool {
   std::int32_t num_owners(BlockId id) const { return at(id).num_owners; }
   const std::vector<BlockId>& free_list() const { return free_; }
 
-  /// A free block with one owner. There must be one.
+  /// Returns a free block with one owner. There must be a free block.
   BlockId allocate() {
     PAGODA_ASSERT(!free_.empty(), "allocating from a pool without free blocks");
     const BlockId id = free_.back();
@@ -42,7 +42,7 @@ class BlockPool {
     return id;
   }
 
-  /// The first owner of a block that was kept without one.
+  /// Adds the first owner of a block that was kept without an owner.
   void adopt(BlockId id) {
     PAGODA_ASSERT(at(id).num_owners == 0 && !at(id).is_free, "only a kept block can be adopted");
     at(id).num_owners = 1;
@@ -54,7 +54,8 @@ class BlockPool {
     ++at(id).num_owners;
   }
 
-  /// One owner less. True when that was the last one: the caller keeps the block, or gives it to put_free().
+  /// Removes one owner. Returns whether it was the last one: then the caller keeps the block, or passes it to
+  /// put_free().
   bool release(BlockId id) {
     PAGODA_ASSERT(at(id).num_owners > 0, "releasing a block that nobody owns");
     if (--at(id).num_owners > 0) return false;
@@ -68,14 +69,15 @@ class BlockPool {
     free_.push_back(id);
   }
 
-  /// The last step known to have read or written the block. Steps of its present owners are added when they let go.
+  /// Returns the last step known to have read or written the block. Steps of its present owners are added when these
+  /// release it.
   StepId last_touched(BlockId id) const { return at(id).last_touched; }
   void touch(BlockId id, StepId step) { at(id).last_touched = std::max(at(id).last_touched, step); }
 
-  /// A pool between two steps, but for the owners of its blocks.
+  /// The state of a pool between two steps, without the owners of its blocks.
   struct Saved {
-    std::vector<StepId> last_touched;  ///< by block
-    std::vector<BlockId> free;         ///< the next to be given out last
+    std::vector<StepId> last_touched;  ///< last step by block
+    std::vector<BlockId> free;         ///< the last one is handed out next
 
     static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.last_touched, self.free); }
   };
@@ -84,7 +86,7 @@ class BlockPool {
     for (const Block& block : blocks_) saved.last_touched.push_back(block.last_touched);
     return saved;
   }
-  /// Whether a pool of this size can have been saved so, with so many owners of each block.
+  /// Returns whether a pool of this size can have been saved as `saved`, with these numbers of owners.
   bool can_load(const Saved& saved, std::span<const std::int32_t> num_owners) const {
     if (num_owners.size() != blocks_.size() || saved.last_touched.size() != blocks_.size()) return false;
     std::vector<bool> is_free(blocks_.size(), false);
@@ -96,7 +98,7 @@ class BlockPool {
       return !is_twice && num_owners[index] == 0;
     });
   }
-  /// Makes a pool that was never used the one that was saved.
+  /// Restores a saved state. The pool must be unused.
   void load(Saved saved, std::span<const std::int32_t> num_owners) {
     PAGODA_ASSERT(can_load(saved, num_owners), "a pool is loaded that was not saved so");
     for (std::size_t i = 0; i < blocks_.size(); ++i) blocks_[i] = {num_owners[i], false, saved.last_touched[i]};
@@ -117,7 +119,7 @@ class BlockPool {
   const Block& at(BlockId id) const { return blocks_[static_cast<std::size_t>(id)]; }
 
   std::vector<Block> blocks_;
-  std::vector<BlockId> free_;  ///< a stack: the block freed last is warm and goes out first
+  std::vector<BlockId> free_;  ///< stack: the block freed last is warm and is handed out first
   std::int32_t num_owned_ = 0;
 };
 

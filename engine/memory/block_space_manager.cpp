@@ -16,7 +16,7 @@ struct BlockSpaceManager::State {
   StepId last_step = 0;
   std::int64_t prefix_cache_queries = 0;
   std::int64_t prefix_cache_hits = 0;
-  view::Last<view::Move, view::kMaxMoves> moves;  ///< for who watches; no part of the state that is saved
+  view::Last<view::Move, view::kMaxMoves> moves;  ///< last moves, for observers; not part of the saved state
 
   void remember(const CachePlan& plan) {
     const auto add = [&](const std::vector<BlockMove>& all, view::MoveKind kind) {

@@ -16,12 +16,12 @@
 namespace pagoda::memory {
 
 struct BlockSpaceConfig {
-  KvLayout layout;  ///< of one group
+  KvLayout layout;  ///< one KV group
   std::int32_t num_device_blocks = 0;
   std::int32_t num_host_blocks = 0;
-  double watermark = 0.01;  ///< share of the device blocks kept free when groups are admitted
+  double watermark = 0.01;  ///< share of the device blocks that stays free at admission
   bool enable_prefix_caching = true;
-  /// Key of the prefix hashes. Give a random one where clients must not be able to construct equal hashes.
+  /// Key of the prefix hashes. Use a random key where clients must not be able to construct equal hashes.
   std::array<std::uint64_t, 2> prefix_hash_key = {0x7061676f6461U, 0x6b762d626c6f636bU};
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
@@ -37,8 +37,8 @@ struct GrantedStep {
   static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.plan, self.cache_plan); }
 };
 
-/// Decides who gets KV memory in a step: block tables, reference counts, copy-on-write, prefix cache, swap maps.
-/// A deterministic state machine without actors, clocks or randomness. Not thread-safe: one owner.
+/// Decides which sequences get KV memory in a step, with block tables, reference counts, copy-on-write, prefix cache
+/// and swap maps. A deterministic state machine without actors, clocks or randomness. Not thread-safe: one owner.
 class BlockSpaceManager {
  public:
   explicit BlockSpaceManager(const BlockSpaceConfig& config);
@@ -51,19 +51,19 @@ class BlockSpaceManager {
 
   MemoryStats stats() const;
 
-  /// Every memory invariant of docs/architecture.md; the first that is broken, or nothing.
+  /// Checks every memory invariant of docs/architecture.md. Returns the first broken one, or nothing.
   std::optional<std::string> check_invariants() const;
 
   KvContent content() const;
-  /// Who holds which block, and what was moved last.
+  /// Returns the owners of the blocks, and the last moves.
   view::BlockMap block_map() const;
-  /// Tokens that are known of a sequence that holds blocks; 0 of another.
+  /// Returns the number of known tokens of a sequence that holds blocks; 0 for another sequence.
   std::int32_t num_known_tokens(SequenceId sequence) const;
 
-  /// All that later plans depend on, config apart.
+  /// Writes all state that later plans depend on, except the config.
   void save(Encoder& out) const;
-  /// Makes a manager that has planned nothing, of the same config, the one that was saved: it plans as that would. When
-  /// the bytes are no such state it is false, and the manager must not be used.
+  /// Restores a saved state. The manager must not have planned anything, and must have the same config; it then plans
+  /// as the saved one would. Returns false if the bytes are no such state; the manager must not be used then.
   bool load(Decoder& in);
 
  private:

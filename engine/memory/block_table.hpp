@@ -11,9 +11,9 @@
 
 namespace pagoda::memory {
 
-/// Logical to physical blocks of one sequence: entry i holds the positions [i * block_size, (i + 1) * block_size). The
-/// sequence owns the entries from first_owned() on; those before have left the sliding window. Ids are of the host pool
-/// while the sequence is swapped out. Changing references in the pools is the caller's part.
+/// Maps logical to physical blocks of one sequence: entry i holds the positions [i * block_size, (i + 1) * block_size).
+/// The sequence owns the entries from first_owned() on; earlier blocks have left the sliding window. While the sequence
+/// is swapped out, the ids belong to the host pool. The caller changes the references in the pools.
 class BlockTable {
  public:
   std::int32_t size() const { return static_cast<std::int32_t>(blocks_.size()); }
@@ -30,7 +30,7 @@ class BlockTable {
     first_changed_ = std::min(first_changed_, index);
     blocks_[static_cast<std::size_t>(index)] = block;
   }
-  /// Gives up the oldest owned entry; its id stays in the table, stale.
+  /// Gives up the oldest owned entry and returns its block. The stale id stays in the table.
   BlockId drop_first() {
     PAGODA_ASSERT(num_owned() > 0, "the table owns no block");
     return blocks_[static_cast<std::size_t>(first_owned_++)];
@@ -43,13 +43,13 @@ class BlockTable {
     return block;
   }
 
-  /// What the worker's row does not have yet: the entries from first_changed() on.
+  /// Returns the first entry that the worker's row does not have yet.
   std::int32_t first_changed() const { return first_changed_; }
   std::span<const BlockId> changed() const {
     return std::span(blocks_).subspan(static_cast<std::size_t>(first_changed_));
   }
   void mark_sent() { first_changed_ = size(); }
-  /// The row is gone or new: it needs the whole table.
+  /// Call when the row is gone or new, so that it needs the whole table.
   void mark_all_changed() { first_changed_ = 0; }
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {

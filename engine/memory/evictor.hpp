@@ -8,21 +8,21 @@
 
 namespace pagoda::memory {
 
-/// The order in which cached blocks that nobody owns are given up: least recently used first; of blocks last used in
-/// the same step the one with the longest prefix first, so that a chain loses its tail before its head.
-/// A binary heap that knows where each block stands: O(log n), no allocation after construction.
+/// The order in which cached blocks without an owner are evicted: least recently used first. Among blocks last used in
+/// one step, the block with the longest prefix comes first, so that a chain loses its tail before its head. A binary
+/// heap with an index of positions: O(log n), no allocation after construction.
 class Evictor {
  public:
   explicit Evictor(std::int32_t num_blocks);
 
   void add(BlockId block, StepId last_used, std::int32_t prefix_blocks);
   void remove(BlockId block);
-  /// Removes and returns the block to give up next. Must not be empty.
+  /// Removes and returns the block to evict next. The evictor must not be empty.
   BlockId pop();
 
   bool contains(BlockId block) const { return positions_[static_cast<std::size_t>(block)] >= 0; }
   std::int32_t size() const { return static_cast<std::int32_t>(heap_.size()); }
-  /// The step that the block, which must be contained, was last used in.
+  /// Returns the step in which the block was last used. The evictor must contain the block.
   StepId last_used(BlockId block) const {
     return heap_[static_cast<std::size_t>(positions_[static_cast<std::size_t>(block)])].last_used;
   }

@@ -41,7 +41,8 @@ Broken check_references(const BlockPool& pool, const Counts& owners, const std::
   return std::nullopt;
 }
 
-/// Every block is exactly one of free, evictable and owned; only cached blocks are kept without an owner.
+/// Checks that every block is exactly one of free, evictable and owned, and that only cached blocks are kept without an
+/// owner.
 Broken check_states(const SequenceStore& store, const Counts& device_owners) {
   const DeviceBlocks& device = store.device();
   std::vector<bool> is_free(device_owners.size(), false);
@@ -75,7 +76,7 @@ Broken check_cache(const SequenceStore& store) {
   return std::nullopt;
 }
 
-/// The hash chain of the sequence's own tokens, against the chain it carries and the cached blocks in its table.
+/// Checks the hash chain of the sequence's own tokens against its stored hash and the cached blocks in its table.
 Broken check_chain(const SequenceStore& store, const Sequence& sequence, const std::string& name) {
   if (!store.config().enable_prefix_caching) return std::nullopt;
   const std::int32_t size = store.kv_group().block_size;
@@ -96,7 +97,7 @@ Broken check_chain(const SequenceStore& store, const Sequence& sequence, const s
   return std::nullopt;
 }
 
-/// What a sequence on the host has left on the device is known by its hash.
+/// Checks that a sequence on the host knows the hash of each block that it left on the device.
 Broken check_left_behind(const Sequence& sequence, const std::string& name) {
   for (std::int32_t i = sequence.table.first_owned(); i < sequence.table.size(); ++i) {
     if (sequence.table[i] != kNoBlock) continue;
@@ -128,7 +129,7 @@ Broken check_sequences(const SequenceStore& store) {
   return std::nullopt;
 }
 
-/// Each sequence is in exactly one group, each group on one side, and no host block belongs to two groups.
+/// Checks that each sequence is in exactly one group, each group on one side, and no host block in two groups.
 Broken check_groups(const SequenceStore& store) {
   std::set<const Sequence*> grouped;
   std::set<BlockId> host_blocks;
@@ -150,7 +151,7 @@ Broken check_groups(const SequenceStore& store) {
   return std::nullopt;
 }
 
-/// Slots are counted once per block, by the owner that fills most of it.
+/// Checks the counts of filled slots: a block counts once, by the owner that fills most of it.
 Broken check_slots(const SequenceStore& store) {
   std::map<BlockId, std::int32_t> filled;
   for (const auto& [id, sequence] : store.sequences()) {

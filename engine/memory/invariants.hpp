@@ -7,8 +7,8 @@
 
 namespace pagoda::memory {
 
-/// Recounts everything that the store maintains incrementally, from the tables alone. The first contradiction, in
-/// words.
+/// Counts everything again, from the block tables alone, that the store maintains incrementally. Returns the first
+/// contradiction as a text.
 std::optional<std::string> find_broken_invariant(const SequenceStore& store);
 
 }  // namespace pagoda::memory

@@ -10,24 +10,26 @@
 
 namespace pagoda::memory {
 
-/// Finds full blocks by the hash of their prefix, from the step on that is to compute them. Knows nothing of owners.
-/// O(1) operations; all memory is taken at construction (a block has at most one entry, a hash at most one block).
+/// Finds full blocks by the hash of their prefix, from the step on that will compute them. It does not know owners. All
+/// operations are O(1). All memory is allocated at construction: a block has at most one entry, a hash at most one
+/// block.
 class PrefixCache {
  public:
   PrefixCache(std::int32_t num_blocks, std::int32_t block_size);
 
-  /// The block that holds `tokens` behind `parent`, or kNoBlock. The hash alone is not believed.
+  /// Returns the block that holds `tokens` behind `parent`, or kNoBlock. Compares parent and tokens as well as the
+  /// hash.
   BlockId find(const BlockHash& hash, const BlockHash& parent, std::span<const TokenId> tokens) const;
 
-  /// Makes a block findable. False, and nothing happens, when the hash is taken already: the first block of equal
-  /// content stays the one that is shared. `prefix_blocks`: blocks up to and with this one. `computed_by`: the step
-  /// that fills it.
+  /// Makes a block findable. Returns false and changes nothing if the hash is in the cache: the first block of equal
+  /// content stays the shared one. `prefix_blocks`: number of blocks up to and including this one. `computed_by`: the
+  /// step that computes it.
   bool insert(BlockId block, const BlockHash& hash, const BlockHash& parent, std::span<const TokenId> tokens,
               std::int32_t prefix_blocks, StepId computed_by);
   void erase(BlockId block);
 
-  /// Remembers the blocks of a prefix, from the first one on. remembered() is what is still findable of it: it ends
-  /// before the first block that was erased meanwhile.
+  /// Remembers the blocks of a prefix, from the first one on. remembered() returns the part that is still findable: it
+  /// ends before the first block that was erased meanwhile.
   void remember(std::span<const BlockId> prefix) { remembered_.assign(prefix.begin(), prefix.end()); }
   std::span<const BlockId> remembered() const { return remembered_; }
 
@@ -44,7 +46,7 @@ class PrefixCache {
     BlockHash hash;
     BlockHash parent;
     std::int32_t prefix_blocks = 0;  ///< 0 = the block is not in the cache
-    BlockId next = kNoBlock;         ///< in its bucket
+    BlockId next = kNoBlock;         ///< next block in its bucket
     StepId computed_by = 0;
   };
 
@@ -55,8 +57,8 @@ class PrefixCache {
 
   std::int32_t block_size_;
   std::int32_t size_ = 0;
-  std::vector<Entry> entries_;    ///< by block
-  std::vector<BlockId> buckets_;  ///< first block of each chain; a power of two
+  std::vector<Entry> entries_;    ///< entry by block
+  std::vector<BlockId> buckets_;  ///< first block of each chain; the size is a power of two
   std::vector<TokenId> tokens_;   ///< [num_blocks, block_size]
   std::vector<BlockId> remembered_;
 };

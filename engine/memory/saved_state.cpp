@@ -1,5 +1,5 @@
-// The state of the memory between two steps, as bytes. What can be counted from the block tables is not saved but
-// counted again: owners, slots in use, reserves. So a state that loads cannot contradict itself there.
+// Writes and reads the state of the memory between two steps. Values that follow from the block tables are not saved
+// but counted again: owners, used slots, reserves. So these values are consistent in every state that loads.
 
 #include <algorithm>
 #include <map>
@@ -37,7 +37,7 @@ KvContent SequenceStore::content() const {
     content.held.push_back(std::move(held));
   }
   std::ranges::sort(content.held, {}, &KvContent::Held::sequence);
-  // From each cached block that no other continues back to its head.
+  // Follow each chain from a cached block without a successor back to its first block.
   const PrefixCache& cache = device_.cache();
   std::map<std::pair<std::uint64_t, std::uint64_t>, BlockId> by_hash;
   std::set<std::pair<std::uint64_t, std::uint64_t>> parents;
@@ -103,7 +103,7 @@ bool SequenceStore::load_sequences(Decoder& in) {
   return true;
 }
 
-/// False when a table names a block that is in no pool.
+/// Returns false if a table contains a block that is in no pool.
 bool SequenceStore::count_owners(std::vector<std::int32_t>& device, std::vector<std::int32_t>& host) const {
   for (const auto& [id, sequence] : sequences_) {
     auto& owners = sequence.on_host ? host : device;

@@ -22,7 +22,7 @@ SequenceStore::~SequenceStore() {
 }
 
 void SequenceStore::forget_everything() {
-  // In an order that does not depend on the map's: it becomes that of the free blocks.
+  // Sorted, because the order becomes that of the free blocks and must not depend on the map.
   std::vector<SequenceId> ids;
   for (const auto& [id, group] : groups_) ids.push_back(id);
   std::ranges::sort(ids);
@@ -58,7 +58,7 @@ void SequenceStore::end_step() {
     device_.touch(move.to, step_);
   }
   cache_plan_ = nullptr;
-  // A plan names failed steps together with their end.
+  // The plan that reports a step as passed also reports whether it failed, so entries of passed steps are not needed.
   while (!uncomputed_.empty() && uncomputed_.front().first <= last_completed_step_) uncomputed_.pop_front();
 }
 
@@ -81,7 +81,7 @@ Sequence& SequenceStore::get(SequenceId id) {
 void SequenceStore::forget_steps_from(StepId first) {
   if (first == 0) return;
   const auto failed = std::ranges::lower_bound(uncomputed_, first, {}, &std::pair<StepId, BlockId>::first);
-  // By block id: a manager that was saved and loaded knows the blocks in this order only, and must free them alike.
+  // Sorted by block id: a manager that was saved and loaded has this order, and must free the blocks in the same order.
   std::sort(failed, uncomputed_.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   for (const auto& [step, block] : std::ranges::subrange(failed, uncomputed_.end())) {
     if (device_.cache().contains(block) && device_.cache().computed_by(block) == step) device_.remove_from_cache(block);
@@ -258,7 +258,8 @@ void SequenceStore::trim(Sequence& sequence, const SequenceNeed& need) {
   PAGODA_ASSERT(need.num_scheduled_tokens >= sequence.num_hashed_blocks * kv_.block_size,
                 "a row goes back into a block that others may share");
   BlockTable& table = sequence.table;
-  // A fork may start before the end of its parent; then all behind is the parent's. Else it is lookahead slots.
+  // A fork may start before the end of its parent; then all blocks behind belong to the parent. Otherwise they are
+  // lookahead slots.
   const bool goes_back = need.num_scheduled_tokens < sequence.num_scheduled_tokens;
   std::int32_t keep = kv_.blocks_for(need.num_scheduled_tokens);
   while (!goes_back && keep < table.size() && is_writable(sequence, table[keep], 0)) ++keep;
@@ -266,16 +267,17 @@ void SequenceStore::trim(Sequence& sequence, const SequenceNeed& need) {
   sequence.num_scheduled_tokens = std::min(sequence.num_scheduled_tokens, keep * kv_.block_size);
 
   if (!kv_.has_window()) return;
-  // Counted from what is computed for sure: a fork or the repetition of a failed step may start there.
+  // The window counts from the computed tokens: a fork, or the repetition of a failed step, may start there.
   const std::int32_t first_visible = kv_.first_visible_block(sequence.num_computed_tokens);
   while (table.first_owned() < first_visible && table.num_owned() > 0) {
     release_block(sequence, table.drop_first());
-    if (sequence.on_host) table.replace(table.first_owned() - 1, 0);  // stale entries are ids of the device pool
+    // Stale entries are ids of the device pool.
+    if (sequence.on_host) table.replace(table.first_owned() - 1, 0);
   }
 }
 
 std::int32_t SequenceStore::count_missing(std::span<const Growth> rows) {
-  // Of several owners that write, all but the last need a copy.
+  // Of several owners that write a block, all but the last need a copy.
   const auto leaving = [&](const Sequence& sequence, BlockId block) -> std::int32_t& {
     return (sequence.on_host ? leaving_host_ : leaving_device_)[static_cast<std::size_t>(block)];
   };
@@ -331,8 +333,8 @@ void SequenceStore::grow(Sequence& sequence, const SequenceNeed& need) {
   fill(sequence, first);
   set_reserved(sequence, std::max(0, sequence.reserved_blocks - num_fetched));
   sequence.last_run = step_;
-  // Whoever runs in this step or a later one may read what it writes: in each layer, all KV of a step is stored before
-  // attention reads any. Generated tokens are not known yet.
+  // A sequence that runs in this step or a later one may read the KV that this row writes: in each layer, all KV of a
+  // step is stored before attention reads any. Generated tokens are not known yet.
   const auto num_prompt_tokens = static_cast<std::int32_t>(sequence.prompt->size());
   if (caches_)
     cache_full_blocks(sequence, std::min(sequence.num_scheduled_tokens, num_prompt_tokens) / kv_.block_size, step_);
@@ -358,7 +360,7 @@ void SequenceStore::release_block(Sequence& sequence, BlockId block) {
 }
 
 void SequenceStore::release_table(Sequence& sequence) {
-  // From the back, so that the blocks freed last (and used first) are the head of the sequence.
+  // From the back, so that the blocks freed last, which are used first, are the head of the sequence.
   while (sequence.table.num_owned() > 0) release_block(sequence, sequence.table.pop_back());
   set_reserved(sequence, 0);
 }

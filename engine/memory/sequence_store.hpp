@@ -18,12 +18,12 @@
 
 namespace pagoda::memory {
 
-/// What the prefix cache knows, or knew, the block at `index` of a sequence's table by.
+/// The key by which the prefix cache knows, or knew, the block at `index` of a sequence's table.
 struct BlockKey {
   std::int32_t index = 0;
   BlockHash hash;
   BlockHash parent;
-  BlockId found = kNoBlock;  ///< during a swap-in: the device block of this content
+  BlockId found = kNoBlock;  ///< during a swap-in: the device block with this content
 
   static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.index, self.hash, self.parent); }
 };
@@ -31,27 +31,32 @@ struct BlockKey {
 /// A sequence that holds blocks, on the device or (swapped out) on the host.
 struct Sequence {
   SequenceId id = 0;
-  RequestId request = 0;  ///< for those who view the blocks
-  SequenceId group = 0;   ///< the Group that it is in, by the id of the first sequence of it
+  RequestId request = 0;  ///< request, for views of the blocks
+  SequenceId group = 0;   ///< group of the sequence: the id of the group's first sequence
   bool on_host = false;
   BlockTable table;
 
-  SharedTokens prompt;                    ///< the tokens it was admitted with
-  TokenIds sampled;                       ///< the tokens behind them; not kept when there is no prefix cache
-  std::int32_t num_scheduled_tokens = 0;  ///< tokens whose KV is computed, or will be by a planned step
-  std::int32_t num_computed_tokens = 0;   ///< tokens whose KV was computed by steps that succeeded
-  StepId last_run = 0;                    ///< the last step that it runs in
+  SharedTokens prompt;  ///< tokens that it was admitted with
+  TokenIds sampled;     ///< tokens behind these; not kept without a prefix cache
+  /// Number of tokens whose KV is computed, or will be computed by a planned step.
+  std::int32_t num_scheduled_tokens = 0;
+  /// Number of tokens whose KV was computed by steps that succeeded.
+  std::int32_t num_computed_tokens = 0;
+  StepId last_run = 0;  ///< last step that it runs in
 
-  std::int32_t num_hashed_blocks = 0;  ///< full blocks that were offered to the prefix cache
-  BlockHash hash;                      ///< of the last of them; of the root when there is none
-  BlockHash root;                      ///< the parent of its first block
-  /// Blocks whose content another block had first when they were offered: one of the two can go once both are computed.
+  /// Number of full blocks that were offered to the prefix cache.
+  std::int32_t num_hashed_blocks = 0;
+  BlockHash hash;  ///< hash of the last of these blocks; the root if there is none
+  BlockHash root;  ///< parent of its first block
+  /// Blocks whose content another block already had when they were offered. When both are computed, one of the two is
+  /// released.
   std::vector<BlockKey> duplicates;
-  /// While it is on the host: its blocks that could be found when it went, in the order of the table. Those that others
-  /// held as well were left with them; their entries of the table are kNoBlock.
+  /// While the sequence is on the host: keys of its blocks that were cached when it was swapped out, in the order of
+  /// the table. Blocks with other owners stayed on the device; their entries in the table are kNoBlock.
   std::vector<BlockKey> keys;
 
-  std::int32_t reserved_blocks = 0;  ///< blocks that its prompt will still need and that no admission may take
+  /// Number of blocks that its prompt will still need and that no admission may take.
+  std::int32_t reserved_blocks = 0;
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.id, self.request, self.group, self.on_host, self.table, self.prompt, self.sampled,
@@ -69,10 +74,10 @@ struct Sequence {
 /// Sequences that are preempted and swapped together.
 struct Group {
   std::vector<Sequence*> sequences;  ///< all on the device, or all on the host
-  std::int32_t num_host_blocks = 0;  ///< distinct host blocks of a swapped-out group
+  std::int32_t num_host_blocks = 0;  ///< number of distinct host blocks of a swapped-out group
 };
 
-/// The blocks of a prompt that the prefix cache holds: blocks [0, blocks.size()) and the hash of the last.
+/// The cached blocks of a prompt, from its first block on, and the hash of the last.
 struct PrefixHit {
   std::vector<BlockId> blocks;
   BlockHash root;
@@ -80,30 +85,31 @@ struct PrefixHit {
   StepId awaits_step = 0;  ///< see AdmissionOutcome
 };
 
-/// What the return of a swapped-out group takes.
+/// The blocks that the return of a swapped-out group needs.
 struct SwapInNeed {
-  std::int32_t num_copied = 0;       ///< blocks to fetch for content that only the host has
-  std::int32_t num_found = 0;        ///< device blocks that hold its content already
-  std::int32_t num_reactivated = 0;  ///< of them, those that nobody owns
-  bool lost = false;                 ///< a block that it left with others is not there any more
-  bool waits = false;                ///< such a block will be there when a step in flight has passed
+  std::int32_t num_copied = 0;       ///< number of blocks to fetch for content that only the host has
+  std::int32_t num_found = 0;        ///< number of device blocks that hold its content already
+  std::int32_t num_reactivated = 0;  ///< number of these blocks that have no owner
+  bool lost = false;                 ///< whether a block that it left with other owners is gone
+  bool waits = false;                ///< whether such a block exists, but a step in flight still computes it
 };
 
-/// What bringing a group back would take, were it preempted now. Blocks that others hold too cost nothing either way.
-/// What the prefix cache alone would keep is not counted on: it gives way first.
+/// The cost of bringing a group back if it were preempted now. Blocks with other owners cost nothing either way. Blocks
+/// that only the prefix cache would keep count as lost, since they are evicted first.
 struct RecoveryNeed {
-  std::int64_t num_tokens = 0;  ///< to compute again
-  std::int32_t num_blocks = 0;  ///< to move to the host and back
+  std::int64_t num_tokens = 0;  ///< number of tokens to compute again
+  std::int32_t num_blocks = 0;  ///< number of blocks to move to the host and back
 };
 
-/// One row of a group that wants to run.
+/// One row of a group that is to run.
 struct Growth {
   Sequence* sequence = nullptr;
   const SequenceNeed* need = nullptr;
 };
 
-/// Who holds which block: sequences, their tables, both pools. Carries out what BlockAllocationPass decides; each
-/// operation keeps every memory invariant. Blocks to fetch must be available, the caller has counted them.
+/// Holds the sequences, their tables, and both pools, and so knows the owners of all blocks. Carries out the decisions
+/// of BlockAllocationPass; each operation keeps every memory invariant. The caller must have checked that blocks to
+/// fetch are available.
 class SequenceStore {
  public:
   explicit SequenceStore(const BlockSpaceConfig& config);
@@ -111,9 +117,9 @@ class SequenceStore {
   SequenceStore(const SequenceStore&) = delete;
   SequenceStore& operator=(const SequenceStore&) = delete;
 
-  /// Opens the planning of a step: the time of the LRU order and of the hazard stamps.
+  /// Call before the planning of a step. `step` is the time of the LRU order and of the hazard stamps.
   void begin_step(StepId step, StepId last_completed_step, CachePlan* cache_plan);
-  /// Closes it: the blocks of the step's cache operations count as touched by it.
+  /// Call after the planning of a step: the blocks of the step's cache operations then count as touched by it.
   void end_step();
 
   const BlockSpaceConfig& config() const { return config_; }
@@ -122,19 +128,19 @@ class SequenceStore {
   const BlockPool& host() const { return host_; }
   const std::unordered_map<SequenceId, Sequence>& sequences() const { return sequences_; }
   const std::unordered_map<SequenceId, Group>& groups() const { return groups_; }
-  /// Device blocks that prompts in progress will still need.
+  /// Returns the number of device blocks that prompts in progress will still need.
   std::int32_t num_reserved() const { return num_reserved_; }
 
   Sequence* find(SequenceId id);
-  Sequence& get(SequenceId id);  ///< must be there
+  Sequence& get(SequenceId id);  ///< the sequence must exist
   Group& group_of(SequenceId id) { return groups_.at(get(id).group); }
 
-  // --- what happened to sequences since the last plan; unknown ones are ignored, they were preempted or released
-  /// Blocks that the steps from here on were to compute hold nothing: they are not found any more.
+  // --- events since the last plan; unknown sequences are ignored: they were preempted or released
+  /// Removes from the prefix cache the blocks that the steps from `first` on should have computed; 0 = no step failed.
   void forget_steps_from(StepId first);
-  /// Nothing is found any more of what is there; sequences keep what they hold.
+  /// Removes all blocks from the prefix cache; sequences keep their blocks.
   void forget_prefixes();
-  /// The content of both pools is lost, and who held it.
+  /// Forgets all sequences, and the content of both pools.
   void forget_everything();
   void fork(const Fork& fork);
   void append(const SampledToken& sampled);
@@ -142,24 +148,24 @@ class SequenceStore {
   void release(SequenceId id);
 
   // --- admission
-  /// Looks up all full blocks before the last token, which is always computed.
+  /// Looks up all full blocks before the last token; the last token is always computed.
   void find_prefix(const AdmissionCandidate& candidate, PrefixHit& hit);
   Sequence& admit(const AdmissionCandidate& candidate, const PrefixHit& hit);
 
   // --- growth in a step
-  /// The table's size that the row needs.
+  /// Returns the size of the table that the row needs.
   std::int32_t end_block(const SequenceNeed& need) const {
     return kv_.blocks_for(need.num_scheduled_tokens + need.num_new_tokens + need.num_lookahead_slots);
   }
-  /// Gives back what the row has no use for: blocks that have left its sliding window for good, and blocks behind its
-  /// computed tokens that are not its own.
+  /// Releases blocks that the row does not need: blocks that have left its sliding window for good, and blocks behind
+  /// the scheduled tokens of `need`, except its own lookahead slots.
   void trim(Sequence& sequence, const SequenceNeed& need);
-  /// Blocks that have to be fetched for trimmed rows: behind their tables, and for copies of partly filled blocks that
-  /// they may not write. Exact.
+  /// Returns the exact number of blocks to fetch for trimmed rows: blocks behind their tables, and copies of partly
+  /// filled blocks that the rows may not write.
   std::int32_t count_missing(std::span<const Growth> rows);
-  /// Gives back lookahead slots behind the first `num_blocks` blocks; blocks of planned tokens stay.
+  /// Releases lookahead slots behind the first `num_blocks` blocks; blocks of planned tokens stay.
   void drop_lookahead(Sequence& sequence, std::int32_t num_blocks);
-  /// Gives a trimmed row the blocks it needs, with copy-on-write, and marks it as run.
+  /// Gives a trimmed row the blocks that it needs, with copy-on-write, and records that it runs in this step.
   void grow(Sequence& sequence, const SequenceNeed& need);
   void set_reserved(Sequence& sequence, std::int32_t num_blocks);
 
@@ -167,26 +173,27 @@ class SequenceStore {
   std::int32_t count_owned(const Group& group);
   RecoveryNeed count_recovery(const Group& group);
   void forget(Group& group);
-  /// False when the host pool is too full; then the group stays as it is, but for its lookahead slots.
+  /// Returns false if the host pool has too little room; then the group stays on the device, but loses its lookahead
+  /// slots.
   bool swap_out(Group& group);
-  /// Looks up which blocks of a group on the host the device has already.
+  /// Looks up which blocks of a swapped-out group the device still has.
   SwapInNeed find_swapped(Group& group);
-  /// Takes what find_swapped() has found in this step, and fetches the rest.
+  /// Takes the blocks that find_swapped() has found in this step, and fetches the others.
   void swap_in(Group& group);
 
   // --- between steps
   KvContent content() const;
   void save(Encoder& out) const;
-  /// Makes a store that was never used the one that was saved. False when the bytes are no store of this config; then
-  /// the store must not be used.
+  /// Restores a saved state. The store must be unused. Returns false if the bytes are no store of this config; the
+  /// store must not be used then.
   bool load(Decoder& in);
 
  private:
-  bool is_possible(const Sequence& sequence) const;  ///< whether it can have been saved
+  bool is_possible(const Sequence& sequence) const;  ///< whether a valid store can have saved it
   bool load_sequences(Decoder& in);
   bool count_owners(std::vector<std::int32_t>& device, std::vector<std::int32_t>& host) const;
 
-  /// last_touched_step of an operation over two blocks and what the mover itself last ran in.
+  /// Returns last_touched_step of an operation on two blocks whose sequence ran last in a third step.
   StepId stamp(StepId first, StepId second, StepId third) const;
   void release_device(BlockId block, StepId last_run) { device_.release(block, last_run, step_); }
   void release_host(Group& group, BlockId block);
@@ -194,9 +201,10 @@ class SequenceStore {
   void release_table(Sequence& sequence);
   void copy_on_write(Sequence& sequence, std::int32_t index);
   void remove(Sequence& sequence);
-  /// Makes the block findable, which the step `computed_by` fills; 0 = it is computed. False as DeviceBlocks says.
+  /// Makes the block findable. `computed_by` is the step that computes it; 0 = it is computed. Returns false as
+  /// DeviceBlocks::insert.
   bool insert_in_cache(BlockId block, const BlockKey& key, std::span<const TokenId> tokens, StepId computed_by);
-  /// Makes the full blocks up to `num_full` findable, which `computed_by` fills.
+  /// Makes the full blocks up to `num_full` findable. `computed_by` as above.
   void cache_full_blocks(Sequence& sequence, std::int32_t num_full, StepId computed_by);
   void merge_duplicates(Sequence& sequence);
   StepId last_step_computing(std::span<const BlockId> blocks) const;
@@ -204,7 +212,8 @@ class SequenceStore {
   /// Calls visit(block, owners in the group) for each distinct block of a group on the device.
   template <class Visit>
   void visit_owned(const Group& group, Visit visit);
-  /// Sets moved_to_ of the blocks that a swap-out would leave with others. How many it would move.
+  /// Marks in moved_to_ the blocks that a swap-out would leave with other owners. Returns the number of blocks it would
+  /// move.
   std::int32_t mark_left_behind(const Group& group);
   void move_out(Group& group, Sequence& sequence);
   void move_in(Group& group, Sequence& sequence);
@@ -224,28 +233,29 @@ class SequenceStore {
   StepId step_ = 0;
   StepId last_completed_step_ = 0;
   CachePlan* cache_plan_ = nullptr;
-  /// Cached blocks that lost their owner while they are the source of a copy in this step: kept until its plan is done,
-  /// for a swap-in into them would run before the copy.
+  /// Cached blocks that lost their owner while they are the source of a copy in this step. They are kept until the plan
+  /// is complete. Otherwise a swap-in could take such a block, and swap-ins run before copies.
   std::vector<std::pair<BlockId, StepId>> copy_sources_;
 
-  /// The prompt that was looked up last: the head of the queue is asked for in plan after plan. The prefix cache
-  /// remembers its blocks.
+  /// The prompt of the last lookup: the head of the queue is looked up in plan after plan. The prefix cache remembers
+  /// its blocks.
   struct AskedPrompt {
     SharedTokens tokens;
     BlockHash root;
     std::vector<BlockHash> hashes;
-    std::size_t num_found = 0;  ///< blocks
-    StepId awaits_step = 0;     ///< the last step that computes any of them
+    std::size_t num_found = 0;  ///< number of blocks
+    StepId awaits_step = 0;     ///< last step that computes any of these blocks
   };
   AskedPrompt asked_;
-  /// Findable blocks and the steps that compute them, in the order of the steps; without steps that had passed when the
-  /// last plan was made.
+  /// Findable blocks and the steps that compute them, in the order of the steps. Steps that had passed at the last plan
+  /// are removed.
   std::deque<std::pair<StepId, BlockId>> uncomputed_;
 
   TokenIds scratch_tokens_;
-  std::vector<std::int32_t> leaving_device_;  ///< count_missing: owners that will copy away; zero between calls
+  /// For count_missing: number of owners of a block that will copy it; zero between calls.
+  std::vector<std::int32_t> leaving_device_;
   std::vector<std::int32_t> leaving_host_;
-  std::vector<BlockId> moved_to_;  ///< swaps, by source block: where it goes; kNoBlock between calls
+  std::vector<BlockId> moved_to_;  ///< for swaps, by source block: its target; kNoBlock between calls
 };
 
 }  // namespace pagoda::memory

@@ -5,13 +5,13 @@
 #include "kernels/result.hpp"
 
 // Swapping moves a whole group between the pools. A block that several of its sequences share moves once and stays
-// shared. Blocks that others hold too are left with them, and found again by their hash when the group comes back; so
-// are blocks that went to the host and are still in the prefix cache.
+// shared. Blocks with other owners stay on the device, and are found by their hash when the group comes back. The same
+// lookup finds blocks that went to the host and are still in the prefix cache.
 
 namespace pagoda::memory {
 namespace {
 
-constexpr BlockId kLeftBehind = -2;  // in moved_to_
+constexpr BlockId kLeftBehind = -2;  // value of moved_to_
 
 }  // namespace
 
@@ -40,7 +40,7 @@ std::int32_t SequenceStore::mark_left_behind(const Group& group) {
     const bool is_held_elsewhere = device_.pool().num_owners(block) > owners && device_.cache().contains(block);
     if (is_held_elsewhere) moved_to_[static_cast<std::size_t>(block)] = kLeftBehind;
   });
-  // A fork that has not run yet may hold a block that is full for its parent, not for itself.
+  // A fork that has not run yet may hold a block that is full for its parent, but not for itself.
   for (const Sequence* sequence : group.sequences)
     for (std::int32_t i = std::max(sequence->table.first_owned(), sequence->num_hashed_blocks);
          i < sequence->table.size(); ++i)
@@ -135,7 +135,7 @@ SwapInNeed SequenceStore::find_swapped(Group& group) {
 }
 
 void SequenceStore::swap_in(Group& group) {
-  // All that was found first: fetching a block may evict one.
+  // Take all found blocks first, because fetching a block may evict one of them.
   for (Sequence* sequence : group.sequences) {
     for (const BlockKey& key : sequence->keys)
       if (key.found != kNoBlock) device_.share(key.found);
@@ -171,7 +171,7 @@ void SequenceStore::move_in(Group& group, Sequence& sequence) {
     }
     table.replace(i, target);
     release_host(group, block);
-    // Its content is there before the step computes anything.
+    // The content is there before the step computes anything.
     if (has_key && !device_.cache().contains(target) &&
         !insert_in_cache(target, *key, block_tokens(sequence, i), step_))
       sequence.duplicates.push_back(*key);
