@@ -11,38 +11,41 @@
 
 namespace pagoda::scheduling {
 
-/// Most tokens of one JumpForwardTokens; what follows is looked for when these are known.
+/// Maximum number of tokens of one JumpForwardTokens. Later tokens are looked for when these are known.
 inline constexpr std::size_t kMaxJumpForwardTokens = 64;
-/// Most of them that are drafts. Fewer than the least are not worth a step that nothing can be planned behind.
+/// Maximum and minimum number of drafts. With fewer drafts the step is not worth it, since nothing can be planned
+/// behind it.
 inline constexpr std::int32_t kMaxDrafts = 16;
 inline constexpr std::int32_t kMinDrafts = 2;
-/// A mask that leaves more tokens says too little of what follows.
+/// Maximum number of tokens that a mask may allow. With more, the next token is too uncertain.
 inline constexpr std::size_t kMaxAlternatives = 32;
-/// So many tokens are looked at for what has followed a token before.
+/// Number of last tokens that are searched for earlier followers of a token.
 inline constexpr std::size_t kMaxLookedBack = 1024;
 
-/// What follows the sample of a step in flight, as the masks of its sequence tell.
+/// Tokens that follow the sample of a step in flight. They follow from the masks of its sequence.
 ///
-/// Where each mask leaves one token, the sample's too, the tokens are certain: they need not be sampled. Where masks
-/// leave a few, as of a text that is certain but may be cut into tokens in several ways, the likely ones are drafts:
-/// they run at once, and each is sampled all the same, so that what is kept is what would have been sampled one by one.
+/// If each mask allows one token, and the sample's mask too, the tokens are certain: they need not be sampled. If masks
+/// allow a few tokens, the likely ones are drafts. This is so for a certain text that can be cut into tokens in several
+/// ways. Drafts run at once, but each is sampled all the same, so the kept tokens are those that would be sampled one
+/// by one.
 struct JumpForwardTokens {
   SequenceId sequence = 0;
-  TokenIds tokens;              ///< behind the sample
-  std::int32_t num_drafts = 0;  ///< so many of them, the last
-  bool ends = false;  ///< the sequence ends with the last of them, or with the sample where there are none; for certain
+  TokenIds tokens;              ///< tokens behind the sample
+  std::int32_t num_drafts = 0;  ///< number of drafts: the last ones of `tokens`
+  /// Whether the sequence certainly ends with the last of `tokens`, or with the sample if there are none.
+  bool ends = false;
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.sequence, self.tokens, self.num_drafts, self.ends);
   }
 };
 
-/// The tokens that a mask leaves; none where they are more than kMaxAlternatives.
+/// Returns the tokens that a mask allows; empty if they are more than kMaxAlternatives.
 TokenIds few_tokens(std::span<const std::uint32_t> mask);
 
-/// The likeliest of these tokens behind `context`: the longest, if it begins with each of the others, since they all
-/// write the same text then; else the one that has followed the context's last token before. `bytes_of` a token: empty
-/// where it has none.
+/// Returns the likeliest of `tokens` behind `context`. If the longest token begins with each of the others, returns the
+/// longest, since all of them write the same text. Otherwise returns the one that followed the last token of `context`
+/// at its latest earlier occurrence, or nothing. `bytes_of` a token is empty if the token has no bytes.
 std::optional<TokenId> likely_token(std::span<const TokenId> tokens, std::span<const TokenId> context,
                                     const std::function<std::string_view(TokenId)>& bytes_of);
 

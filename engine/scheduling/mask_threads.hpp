@@ -17,35 +17,37 @@
 namespace pagoda::scheduling {
 
 struct MaskThreadsConfig {
-  std::int32_t num_threads = 1;  ///< of each kind
-  /// Items of a grammar that a turn of a job may look at: about a millisecond.
+  std::int32_t num_threads = 1;  ///< number of quick threads, and of slow threads
+  /// Maximum number of grammar items that one turn of a job reads: about a millisecond.
   std::uint64_t work_of_turn = 40'000;
 };
 
-/// What became of a job.
+/// The answer to a job.
 struct MaskAnswer {
   RequestId request = 0;
   SequenceId sequence = 0;
-  std::optional<MadeMask> made;  ///< none: it takes long, and another answer follows
-  std::optional<Error> error;    ///< it cannot be made
+  /// Empty without an error: the job takes long, and another answer follows.
+  std::optional<MadeMask> made;
+  std::optional<Error> error;  ///< set if the mask cannot be made
 };
 
-/// Threads that make masks, so that neither the scheduler nor a step waits for those that take long. A job has its
-/// first turn on a quick thread and goes on, in turns with others, on a slow one, which gives way to everything else
-/// that the CPU has to do. Jobs of one grammar run one at a time, since they share what is known of it.
+/// Threads that make masks, so that neither the scheduler nor a step waits for slow masks. A job has its first turn on
+/// a quick thread. It continues, in turns with others, on a slow thread, which has a low priority on the CPU. Jobs of
+/// one grammar run one at a time, since they share state of the grammar.
 class MaskThreads {
  public:
-  /// `notify`: called from any thread when take_answers() has something after it had nothing.
+  /// `notify` is called from any thread when take_answers() has answers after it had none, or when a thread has failed.
   MaskThreads(MaskThreadsConfig config, std::function<void()> notify);
-  /// Waits for the jobs that run; those that wait are dropped.
+  /// Waits for running jobs, and drops waiting jobs.
   ~MaskThreads();
   MaskThreads(const MaskThreads&) = delete;
   MaskThreads& operator=(const MaskThreads&) = delete;
 
-  /// `wait`: how long the step waits for these jobs and those before. All of them together have so much time on each
-  /// quick thread, estimated by their work: what is not made then is late for the step and need not hurry.
+  /// Adds jobs. `wait` is how long the step waits for these jobs and earlier ones. All of them together have this time
+  /// on each quick thread, estimated by their work. Jobs that are not done then are late for the step, and continue on
+  /// slow threads.
   void submit(std::vector<MaskJob> jobs, std::chrono::microseconds wait);
-  /// Throws where a thread has failed.
+  /// Throws if a thread has failed.
   std::vector<MaskAnswer> take_answers();
 
  private:
@@ -61,13 +63,13 @@ class MaskThreads {
   const MaskThreadsConfig config_;
   std::function<void()> notify_;
   std::mutex mutex_;
-  std::uint64_t quick_work_left_ = 0;  ///< of the jobs that were submitted
+  std::uint64_t quick_work_left_ = 0;  ///< work that is left to the submitted jobs
   Lane quick_;
   Lane slow_;
-  std::set<const void*> busy_;  ///< keys of the jobs that run
+  std::set<const void*> busy_;  ///< keys of running jobs
   std::vector<MaskAnswer> answers_;
   bool stops_ = false;
-  std::exception_ptr failure_;  ///< of a thread
+  std::exception_ptr failure_;  ///< exception of a thread
   std::vector<std::thread> threads_;
 };
 

@@ -6,16 +6,16 @@
 
 namespace pagoda::scheduling {
 
-/// What it costs to take a sequence's KV away and bring it back: computing its tokens again, or moving its blocks to
-/// the host pool and back. Averages over what was measured, in which each measurement weighs by its size and older ones
-/// fade; before the first, guesses for a small model on a CPU.
+/// The cost of taking a sequence's KV away and bringing it back: by computing its tokens again, or by moving its blocks
+/// to the host pool and back. Costs are averages of measurements, weighted by size, in which older measurements fade.
+/// Before the first measurement they are guesses for a small model on a CPU.
 class PreemptionCost {
  public:
   static constexpr double kGuessedUsPerToken = 100.0;
   static constexpr double kGuessedSwapBytesPerUs = 2000.0;
 
-  /// A step ran `num_tokens`, `num_prompt_tokens` of them in chunks of prompts. Steps that mostly decode say nothing
-  /// about computing prompts.
+  /// Records a step of `num_tokens` tokens, `num_prompt_tokens` of them in chunks of prompts. Steps that mostly decode
+  /// are ignored, since they do not show the cost of prompts.
   void step_measured(std::int64_t num_tokens, std::int64_t num_prompt_tokens, TimeUs duration_us) {
     if (2 * num_prompt_tokens < num_tokens || num_prompt_tokens == 0 || duration_us <= 0) return;
     us_ = kFade * us_ + static_cast<double>(duration_us);
@@ -29,11 +29,11 @@ class PreemptionCost {
   }
 
   double us_per_token() const { return tokens_ > 0 ? us_ / tokens_ : kGuessedUsPerToken; }
-  /// 0 until a swap was measured.
+  /// Returns 0 before the first measured swap.
   double measured_swap_bytes_per_s() const { return swap_bytes_ > 0 ? swap_bytes_per_us() * 1e6 : 0.0; }
 
   double recompute_us(std::int64_t num_tokens) const { return static_cast<double>(num_tokens) * us_per_token(); }
-  /// Out and in again.
+  /// Returns the time for moving out and in again.
   double swap_us(std::int64_t num_bytes) const { return 2.0 * static_cast<double>(num_bytes) / swap_bytes_per_us(); }
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {

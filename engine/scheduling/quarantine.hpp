@@ -31,9 +31,9 @@ class Quarantine {
 
   bool is_empty() const { return quarantined_.empty(); }
   std::span<const RequestId> quarantined() const { return quarantined_; }
-  /// The requests on trial. None when no request is quarantined.
+  /// Returns the requests on trial. Empty when no request is quarantined.
   std::span<const RequestId> on_trial() const { return std::span(quarantined_).first(num_on_trial_); }
-  /// The request that runs alone, if one does.
+  /// Returns the request that runs alone, if there is one.
   std::optional<RequestId> runs_alone() const;
   /// Whether the request must wait for the end of the trial.
   bool holds_back(RequestId request) const;

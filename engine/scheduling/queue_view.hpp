@@ -5,7 +5,7 @@
 
 namespace pagoda::scheduling {
 
-/// The live requests of a table, without what the output core knows of them.
+/// Returns the live requests of a table, without the facts of the output core.
 std::vector<view::LiveRequest> list_requests(const GroupTable& table);
 
 }  // namespace pagoda::scheduling

@@ -21,17 +21,17 @@
 
 namespace pagoda::scheduling {
 
-/// The masks of a sequence behind its first `num_tokens` generated tokens, and what follows from them.
+/// The masks of a sequence behind its first `num_tokens` generated tokens, and the tokens that follow from them.
 struct MadeMask {
   SequenceId sequence = 0;
-  std::int32_t course = 0;  ///< Sequence::course when it was asked for
+  std::int32_t course = 0;  ///< sequence::course when the mask was requested
   std::size_t num_tokens = 0;
-  /// One, and one more behind each draft; 0 where any token may be sampled.
+  /// One mask, and one more behind each draft; 0 = any token may be sampled.
   std::int32_t num_masks = 0;
   JumpForwardTokens jump_forward;
   std::vector<std::uint32_t> words;  ///< kernels::mask_words of the vocabulary for each mask
 
-  /// Without the words: they follow from the tokens, and a replay may lack the grammar.
+  /// The words are not visited: they follow from the tokens, and a replay may lack the grammar.
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.sequence, self.course, self.num_tokens, self.num_masks, self.jump_forward);
   }
@@ -39,81 +39,84 @@ struct MadeMask {
 
 class RequestMasks;
 
-/// Asks for the masks of one sequence. Plain values: any thread may run it, but jobs with the same key one at a time.
+/// A job that makes the masks of one sequence. It holds plain values: any thread may run it, but jobs with the same key
+/// must run one at a time.
 struct MaskJob {
   RequestId request = 0;
   SequenceId sequence = 0;
   std::int32_t course = 0;
-  SequenceId parent = 0;  ///< that the sequence has forked from; 0 = none
+  SequenceId parent = 0;  ///< sequence that this one was forked from; 0 = none
   std::shared_ptr<RequestMasks> masks;
-  bool begins_anew = false;         ///< `tokens` are all that the sequence has generated
-  std::size_t num_known = 0;        ///< generated tokens of the sequence that earlier jobs brought
-  TokenIds tokens;                  ///< those behind
-  TokenIds drafts;                  ///< that run in the same step
-  bool wants_jump_forward = false;  ///< JumpForwardTokens are of use
-  std::int32_t most_drafts = 0;     ///< of these
+  bool begins_anew = false;         ///< whether `tokens` are all tokens that the sequence has generated
+  std::size_t num_known = 0;        ///< number of generated tokens that earlier jobs brought
+  TokenIds tokens;                  ///< generated tokens behind these
+  TokenIds drafts;                  ///< drafts that run in the same step
+  bool wants_jump_forward = false;  ///< whether JumpForwardTokens are useful
+  std::int32_t most_drafts = 0;     ///< maximum number of drafts in these
   std::vector<SequenceId> ended;    ///< sequences of the request that need no more masks
-  MadeMask made;                    ///< as far as it is
+  MadeMask made;                    ///< result so far
 
-  /// Looks at about `max_work` items of the grammar and lowers `max_work` by those. Returns whether `made` is complete;
-  /// if not, another call goes on.
+  /// Reads about `max_work` items of the grammar, and subtracts their number from `max_work`. Returns whether `made` is
+  /// complete; if not, another call continues.
   bool run(std::uint64_t& max_work);
   bool has_grammar() const;
   const void* key() const;
 };
 
-/// Which tokens the sequences of a request may sample, by its grammar and its thinking budget, and which ones follow
-/// for certain. Used by its jobs alone, one at a time: it follows each sequence by the tokens that they bring.
+/// Decides which tokens the sequences of a request may sample, by its grammar and its thinking budget, and which tokens
+/// follow for certain. Only its jobs use it, one at a time. It follows each sequence by the tokens that the jobs bring.
 class RequestMasks {
  public:
   RequestMasks(SharedSpec spec, const SchedulerConfig& config);
 
   const RequestSpec& spec() const { return *spec_; }
   const grammar::SharedGrammar& grammar() const { return grammar_; }
-  /// The request has ended: jobs that wait need not be run.
+  /// Call when the request has ended: then waiting jobs need not run.
   void forget() { is_wanted_ = false; }
   bool is_wanted() const { return is_wanted_; }
 
  private:
   friend struct MaskJob;
 
-  /// A text, and where it is in the grammar.
+  /// A text and its position in the grammar.
   struct Place {
     std::optional<grammar::Matcher> matcher;
     TokenIds tokens;
-    std::size_t num_accepted = 0;  ///< of them, by the matcher
+    std::size_t num_accepted = 0;  ///< number of `tokens` that the matcher has accepted
     ThinkingProgress thinking;
 
     Place fork() const;
   };
   struct FollowedSequence {
-    std::int32_t course = 0;  ///< of the last job
+    std::int32_t course = 0;  ///< course of the last job
     Place place;
-    /// A text that goes on from there and was looked at ahead, and the masks behind so many of its tokens.
+    /// A continuation of the text that was examined ahead, and its masks by their number of tokens.
     std::optional<Place> ahead;
     std::map<std::size_t, std::vector<std::uint32_t>> masks_ahead;
 
     void append(std::span<const TokenId> tokens);
   };
 
-  /// Returns where the texts of all sequences begin, or as far as the parent of a sequence has come on its way.
+  /// Returns the beginning of a text, or a copy of the parent's place if the sequence continues from there.
   Place begin(const MaskJob& job) const;
-  /// Brings the job's tokens to its sequence; null where that has taken another course since.
+  /// Appends the job's tokens to its sequence. Returns null if the sequence has ended or has taken another course
+  /// since.
   FollowedSequence* follow(MaskJob& job);
   bool make(MaskJob& job, std::uint64_t& max_work);
-  /// Sets `mask` to the tokens that may follow all of the sequence's; false where that takes more work.
+  /// Sets `mask` to the tokens that may follow all tokens of the sequence. Returns false if that takes more work.
   bool fill_next_mask(FollowedSequence& sequence, std::span<std::uint32_t> mask, std::uint64_t& max_work) const;
-  /// Sets `mask` to the tokens that may follow the place's; false where that takes more work.
+  /// Sets `mask` to the tokens that may follow the tokens of `place`. Returns false if that takes more work.
   bool fill_mask(Place& place, std::span<std::uint32_t> mask, std::uint64_t& max_work) const;
-  /// Likewise of the tokens that follow the sequence's by `path`. What is found is kept for when it comes to them.
+  /// Sets `mask` to the tokens that may follow the sequence's tokens and `path`, and keeps the result for later use.
+  /// Returns false if that takes more work.
   bool fill_mask_ahead(FollowedSequence& sequence, std::span<const TokenId> path, std::span<std::uint32_t> mask,
                        std::uint64_t& max_work) const;
   JumpForwardTokens propose(const MaskJob& job, FollowedSequence& sequence, TokenIds alternatives,
                             std::uint64_t& max_work) const;
 
   SharedSpec spec_;
-  grammar::SharedGrammar grammar_;             ///< null where the vocabulary is another than the model's, too
-  std::vector<std::uint32_t> allowed_tokens_;  ///< a mask of the request's allowed_token_ids; empty = all
+  grammar::SharedGrammar grammar_;             ///< null if there is none, or if its vocabulary is not the model's
+  std::vector<std::uint32_t> allowed_tokens_;  ///< mask of the request's allowed_token_ids; empty = all
   std::optional<ThinkingBudget> thinking_;
   std::vector<TokenId> eos_token_ids_;
   std::size_t num_words_ = 0;
@@ -123,7 +126,7 @@ class RequestMasks {
   std::atomic<bool> is_wanted_ = true;
 };
 
-/// The ThinkingBudget of a request that has one.
+/// Returns the ThinkingBudget of a request, if it has one and the marks are known.
 std::optional<ThinkingBudget> thinking_budget_of(const RequestSpec& spec, const SchedulerConfig& config);
 
 }  // namespace pagoda::scheduling

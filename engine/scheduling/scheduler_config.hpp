@@ -10,33 +10,39 @@
 namespace pagoda::scheduling {
 
 struct SchedulerConfig {
-  std::int32_t max_num_seqs = 256;             ///< batch rows; at most max_num_batched_tokens
-  std::int32_t max_num_batched_tokens = 2048;  ///< tokens per step; without chunked prefill at least the longest prompt
-  /// Most tokens that a step runs of a sequence, so that its sliding window and the step fit the pool
+  std::int32_t max_num_seqs = 256;  ///< number of batch rows; at most max_num_batched_tokens
+  /// Number of tokens per step; without chunked prefill at least the length of the longest prompt.
+  std::int32_t max_num_batched_tokens = 2048;
+  /// Maximum number of tokens of one sequence in a step, so that its sliding window and the step fit the pool
   /// (KvGroup::largest_chunk); 0 = no limit.
   std::int32_t max_chunk_tokens = 0;
   std::int32_t pipeline_depth = 2;
   bool enable_chunked_prefill = true;
-  bool can_swap = false;               ///< there is a host pool
-  std::int64_t block_bytes = 0;        ///< what a swap moves per block
-  std::int32_t num_device_blocks = 0;  ///< told in stats before the first step
-  std::int32_t num_host_blocks = 0;    ///< likewise
+  bool can_swap = false;               ///< whether there is a host pool
+  std::int64_t block_bytes = 0;        ///< bytes that a swap moves per block
+  std::int32_t num_device_blocks = 0;  ///< value in stats before the first step
+  std::int32_t num_host_blocks = 0;    ///< value in stats before the first step
   SchedulingPolicy policy = SchedulingPolicy::fcfs;
   double priority_aging_s = 0;  ///< see make_waiting_queue
-  TimeUs max_chunk_us = 0;      ///< prompts add about so much to a step in which others decode; 0 = no limit
-  double most_stretch = 0;      ///< beside max_chunk_us: how many times as long they make the step; 0 = no limit
-  TimeUs target_step_us = 0;    ///< a step in which others decode is to take no longer; 0 = no target
-  /// Prompts with more tokens left are long: no more than max_partial_long_prompts run in chunks at a time, and they
-  /// leave room in a step for those that are not. 0 = half of max_num_batched_tokens, and else their largest chunk too.
+  /// Time that prompts may add to a step in which others decode, about; 0 = no limit.
+  TimeUs max_chunk_us = 0;
+  /// Factor by which prompts may lengthen such a step, beside max_chunk_us; 0 = no limit.
+  double most_stretch = 0;
+  /// Target for the duration of a step in which others decode; 0 = no target.
+  TimeUs target_step_us = 0;
+  /// Prompts with more tokens left are long: at most max_partial_long_prompts of them run in chunks at a time, and they
+  /// leave room in a step for prompts that are not long. If it is set, it is their largest chunk too. 0 = half of
+  /// max_num_batched_tokens.
   std::int32_t long_prefill_tokens = 0;
   std::int32_t max_partial_long_prompts = 1;
-  /// With the priority policy: running requests of a lower priority give way to one that waits.
+  /// Whether, with the priority policy, running requests give way to a waiting request of higher priority.
   bool preempts_for_priority = true;
-  double delay_factor = 0;  ///< prompts wait so many times the last prompt step's time while others run
+  /// Factor of the last prompt step's duration: while others run, a new prompt waits this long; 0 = no wait.
+  double delay_factor = 0;
   PreemptionPolicy preemption = PreemptionPolicy::recompute;
   std::vector<TokenId> eos_token_ids;
-  std::int64_t vocab_size = 0;  ///< of masks
-  ThinkingMarks thinking;       ///< known where requests have a thinking_token_budget
+  std::int64_t vocab_size = 0;  ///< vocabulary of the masks
+  ThinkingMarks thinking;       ///< known if requests may have a thinking_token_budget
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.max_num_seqs, self.max_num_batched_tokens, self.max_chunk_tokens, self.pipeline_depth,
@@ -48,17 +54,17 @@ struct SchedulerConfig {
   }
 };
 
-/// Tokens of prompts, and of prompts and decodes together, that a step has room for whatever max_chunk_us and
-/// most_stretch are, unless target_step_us says less: fewer would not make use of the weights, and prompts would wait
-/// for each other while rows are free (docs/benchmarks.md).
+/// Minimum number of prompt tokens (kMinChunk), and of prompt and decode tokens together (kMinBatch), that a step has
+/// room for, whatever max_chunk_us and most_stretch are. Only target_step_us may set less. With fewer tokens a step
+/// would not use the weights well, and prompts would wait for each other while rows are free (docs/benchmarks.md).
 inline constexpr std::int32_t kMinChunk = 8;
 inline constexpr std::int32_t kMinBatch = 24;
 
-/// Prompts have an eighth of a step, however many decode; and as many rows of one that target_step_us bounds are kept
-/// for them.
+/// Prompts get one eighth of a step, however many sequences decode. If target_step_us limits a step, the same share of
+/// its rows is kept for them.
 inline constexpr std::int32_t kPromptShare = 8;
-/// Log-probabilities of prompt tokens that the results of one step have room for; of each prompt in it one token runs
-/// all the same.
+/// Maximum number of prompt log-probabilities in the results of one step. Each prompt in the step still runs at least
+/// one token.
 inline constexpr std::int64_t kMaxPromptLogprobsOfStep = std::int64_t{1} << 20;
 
 }  // namespace pagoda::scheduling

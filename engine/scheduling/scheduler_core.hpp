@@ -29,121 +29,123 @@
 
 namespace pagoda::scheduling {
 
-/// Decides what runs in each step: keeps the groups (GroupTable), has the next step asked for (BatchPlanner), and says
-/// what answers and results mean. A deterministic state machine: events in, MemoryRequest / ExecuteStep / StepOutputs
+/// Decides what runs in each step. Keeps the groups (GroupTable), requests memory for the next step (BatchPlanner), and
+/// applies answers and results. A deterministic state machine: events in, MemoryRequest / ExecuteStep / StepOutputs
 /// out; no actor, no clock, no randomness. Not thread-safe: one owner.
 ///
-///   next_memory_request()      -> MemoryRequest     to the block manager; at most one is unanswered
-///   on_memory_grant()   -> ExecuteStep  to the workers, when anything runs
-///   take_mask_jobs() -> MaskJobs     to threads, when the tokens are known that a step's masks depend on; what becomes
-///                                    of them comes back as masks_made(), or else masks_late()
-///   take_masks()     -> StepMasks    to the workers, when has_masks_to_send(); until then no next_memory_request() is
-///   asked for on_step_result()                 frees the step's place in the pipeline; new tokens gather for
-///   take_outputs()
+///   next_memory_request() -> MemoryRequest  to the block manager; at most one is unanswered
+///   on_memory_grant()     -> ExecuteStep    to the workers, when anything runs
+///   take_mask_jobs()      -> MaskJobs       to threads, when the tokens that the masks depend on are known;
+///                                           the masks come back by masks_made(), or else masks_late() is called
+///   take_masks()          -> StepMasks      to the workers, when has_masks_to_send(); do not call
+///                                           next_memory_request() before
+///   on_step_result()                        frees the step's place in the pipeline and adds outputs for take_outputs()
 ///
-/// With step k in flight, step k+1 counts one placeholder token for each sequence that k samples. A sequence that turns
-/// out to have ended in k wastes one row of k+1, whose result is dropped.
+/// With step k in flight, step k+1 counts one placeholder token for each sequence that k samples. If a sequence has
+/// ended in k, its row of k+1 is wasted, and the result of this row is dropped.
 class SchedulerCore final : private GroupEffects {
  public:
   explicit SchedulerCore(SchedulerConfig config);
 
   // -- events --------------------------------------------------------------------------------------------------------
   void add_group(SharedSpec spec);
-  /// Ends the group wherever it is; a group that has ended or never was is ignored.
+  /// Ends the group in any state. A group that has ended or never existed is ignored.
   void abort_group(RequestId request);
-  /// Likewise, and the request's time is over: it fails with `error`.
+  /// Ends the group because its time is over: it fails with `error`. An unknown group is ignored.
   void expire_group(RequestId request, const Error& error);
-  /// A stop string ended a sequence; its tokens in flight are dropped.
+  /// Ends a sequence because of a stop string; its tokens in flight are dropped.
   void stop_hit(const StopHit& hit);
-  /// The answer to the MemoryRequest of next_memory_request(). Empty when nothing runs in the step.
+  /// Takes the answer to the MemoryRequest of next_memory_request(). Returns nothing when nothing runs in the step.
   std::optional<ExecuteStep> on_memory_grant(const MemoryGrant& plan, TimeUs now);
-  /// Results come in the order of the steps. Those of a worker that was replaced are ignored.
+  /// Takes the results of a step, in the order of the steps. Results of a worker that was replaced are ignored.
   void on_step_result(const StepResult& result);
-  /// The swaps of a plan have passed; says what swapping costs.
+  /// Records the duration of the swaps of a plan, to estimate the cost of swapping.
   void swap_measured(const SwapMeasured& measured);
-  /// New workers took the place of dead ones: they have no rows, and every step in flight is lost, so what ran must be
-  /// recomputed from the tokens it has. With `memory_lost` the KV memory is new as well. `crashed`: what ran may be the
-  /// reason, as it cannot be where a worker was killed from outside.
+  /// Call when new workers have replaced dead ones. New workers have no rows, and every step in flight is lost, so
+  /// running sequences must be recomputed from their tokens. `memory_lost`: the KV memory is new as well. `crashed`: a
+  /// running request may be the reason; false if a worker was killed from outside.
   void device_replaced(bool memory_lost, bool crashed);
-  /// Masks of take_mask_jobs(), of this core or of another with the same state; those that nobody waits for are
-  /// ignored. Their words are passed on by take_masks(); a core that lacks them (a replay's) does the same as one that
-  /// has them.
+  /// Takes masks of take_mask_jobs(), of this core or of another core with the same state. Masks that are not needed
+  /// any more are ignored. take_masks() passes on their words. A core without the words (in a replay) behaves like one
+  /// with them.
   void masks_made(std::vector<MadeMask> made);
-  /// The masks of these sequences are not made in time for the first step in flight: they sample nothing in it, and run
-  /// again when their masks are made. No tokens change by that.
+  /// Call when the masks of these sequences are not made in time for the first step in flight. The sequences sample
+  /// nothing in this step, and run again when their masks are made. Their tokens stay the same.
   void masks_late(std::span<const SequenceId> sequences);
-  /// The next plan has the block manager forget its prefix cache.
+  /// Makes the next plan clear the block manager's prefix cache.
   void forget_prefixes() { table_.pending_updates.forget_prefixes = true; }
 
   // -- effects -------------------------------------------------------------------------------------------------------
-  /// The next MemoryRequest, when the pipeline has room and there is something to plan.
+  /// Returns the next MemoryRequest when the pipeline has room and there is something to plan.
   std::optional<MemoryRequest> next_memory_request(TimeUs now);
-  /// Jobs for the masks that the first step in flight waits for, and those that the prompts in flight will need at
-  /// their ends, each once: all tokens that they depend on are known. Not part of the state.
+  /// Returns jobs for the masks that the first step in flight waits for, and for the masks that prompts in flight will
+  /// need at their ends. Each job is returned once, and all tokens that it depends on are known. Not part of the state.
   std::vector<MaskJob> take_mask_jobs();
-  /// A job for the next mask of any sequence; none where its request has no grammar. For replays.
+  /// Returns a job for the next mask of any sequence; nothing if its request needs no masks. For replays.
   std::optional<MaskJob> mask_job_of(SequenceId sequence);
-  /// The masks that are made and that no step has taken. For replays, whose states lack the words of masks.
+  /// Returns the masks that are made and that no step has taken. For replays, whose states lack the words of masks.
   std::vector<MadeMask> made_masks() const;
-  /// The masks of the first step in flight, which waits for them: those that are made.
+  /// Returns the masks of the first step in flight that are made; nothing if the step does not wait for masks.
   std::optional<StepMasks> take_masks();
-  /// What the output processor must be told since the last call.
+  /// Returns the outputs since the last call, for the output processor.
   StepOutputs take_outputs();
 
   // -- facts ---------------------------------------------------------------------------------------------------------
-  /// The first step in flight if it waits for masks; 0 = it does not.
+  /// Returns the first step in flight if it waits for masks; else 0.
   StepId step_awaiting_masks() const {
     return !in_flight_.empty() && in_flight_.front().waits_for_masks ? in_flight_.front().step : 0;
   }
-  /// Whether it waits for masks, and each is made or late.
+  /// Returns whether the first step in flight waits for masks, and each mask is made or late.
   bool has_masks_to_send() const { return step_awaiting_masks() != 0 && missing_masks().empty(); }
-  /// The sequences of that step whose masks are neither made nor late.
+  /// Returns the sequences of that step whose masks are neither made nor late.
   std::vector<SequenceId> missing_masks() const;
-  /// How long that step may wait for masks without a delay of the steps behind it.
+  /// Returns how long that step may wait for masks without a delay of later steps.
   TimeUs mask_wait_us() const;
   EngineStats stats() const;
-  /// What it has counted beside its stats since it was made. Not part of its state: nothing follows from it.
+  /// Returns counts beside the stats, since this core was made. They are not part of its state: no decision depends on
+  /// them.
   const metrics::StepMetrics& metrics() const { return metrics_; }
-  /// The live requests and the steps in flight.
+  /// Returns the live requests and the steps in flight.
   view::Queues queues() const;
   std::size_t steps_in_flight() const { return in_flight_.size(); }
-  /// What the sequence's request asks for; null when its group has ended. Valid as long as that lives.
+  /// Returns the spec of the sequence's request; null when its group has ended. Valid while the group lives.
   const RequestSpec* spec_of(SequenceId sequence) const;
-  /// The last of them; 0 = none.
+  /// Returns the last step in flight; 0 = none.
   StepId last_step_in_flight() const { return in_flight_.empty() ? 0 : in_flight_.back().step; }
-  /// Every sequence that holds KV, as a worker that knows nothing would be told of it; `row` is -1 of those that have
-  /// none. `tokens_so_far` lack what steps in flight sample.
+  /// Returns every sequence that holds KV, in the form in which a new worker receives it. `row` is -1 for a sequence
+  /// without a row. `tokens_so_far` lack the samples of steps in flight.
   std::vector<NewRow> sequences_with_kv() const;
-  /// What the row of such a sequence was told that follows its first sample in flight.
+  /// Returns the forced tokens behind the first sample in flight that were sent to the row of such a sequence.
   TokenIds forced_sent_to_row(SequenceId sequence) const;
-  /// Where every group is; in the order of their ids.
+  /// Returns the state of every group, sorted by id.
   std::vector<GroupProgress> progress() const;
   std::size_t num_groups() const { return table_.groups.size(); }
-  /// The group that is served first of those that wait.
+  /// Returns the first group, in serving order, of those that wait and may run.
   std::optional<RequestId> head_of_queue() const { return table_.head_of_queue(); }
-  /// Whether requests are held back because one of those that ran may have crashed workers.
+  /// Returns whether requests are held back because one of the running requests may have crashed workers.
   bool holds_a_trial() const { return !table_.quarantine.is_empty(); }
   std::int32_t num_rows_for_new() const { return batch_planner_.num_rows_for_new(); }
   bool plan_outstanding() const { return batch_planner_.pending().has_value(); }
-  /// True when no group is left and the block manager has been told of every release.
+  /// Returns whether no group, plan or step is left, and the block manager has received every release.
   bool idle() const {
     return table_.groups.empty() && !table_.pending_updates.must_be_sent() && !plan_outstanding() && in_flight_.empty();
   }
-  /// Those of GroupTable, and that steps in flight are not too many and counted right. The first broken one, or
+  /// Checks the invariants of GroupTable, and the numbers of steps in flight. Returns the first broken invariant, or
   /// nothing.
   std::optional<std::string> check_invariants() const;
 
   // -- state ---------------------------------------------------------------------------------------------------------
-  /// All that later effects depend on, between any two events. A core that has loaded it goes on as this one does.
+  /// Writes all state that later effects depend on, between any two events. A core that loads it continues as this one.
   void save(Encoder& out) const;
-  /// Of a new core with the config of the one that was saved. False when the bytes are no such state; the core is of no
-  /// use then.
+  /// Restores a saved state. The core must be new and have the config of the saved one. Returns false if the bytes are
+  /// no such state; the core must not be used then.
   bool load(Decoder& in);
-  /// Specs have no grammars when they were read from bytes: `compile` brings them, or null. Before anything else.
+  /// Sets the grammars of specs that were read from bytes: `compile` returns a grammar, or null. Call before any other
+  /// function.
   void compile_grammars(const std::function<grammar::SharedGrammar(const StructuredOutput&)>& compile);
 
  private:
-  /// What is neither the table's nor the planning's.
+  /// The state outside of table_ and batch_planner_.
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.in_flight_, self.last_completed_step_, self.outputs_, self.stats_);
   }
@@ -206,11 +208,12 @@ class SchedulerCore final : private GroupEffects {
   StepOutputs outputs_;
   EngineStats stats_;
   metrics::StepMetrics metrics_;
-  StepId masks_asked_ = 0;     ///< the last step of which take_mask_jobs() has returned the jobs; no state
-  StepId last_step_seen_ = 0;  ///< the last whose prompts it has looked at; likewise
+  StepId masks_asked_ = 0;     ///< last step whose jobs take_mask_jobs() has returned; not saved
+  StepId last_step_seen_ = 0;  ///< last step whose prompts take_mask_jobs() has looked at; not saved
   // For the metrics.
-  TimeUs asked_us_ = 0;               ///< when the last plan was asked for
-  std::optional<TimeUs> lost_at_us_;  ///< when the steps began that a worker was lost over, until another ends a step
+  TimeUs asked_us_ = 0;  ///< time of the last MemoryRequest
+  /// Time of the last MemoryRequest before a worker was lost with steps in flight; set until another step ends.
+  std::optional<TimeUs> lost_at_us_;
 };
 
 }  // namespace pagoda::scheduling

@@ -20,50 +20,58 @@ namespace pagoda::scheduling {
 enum class SequenceState : std::uint8_t {
   waiting,   ///< holds no KV; must be admitted
   running,   ///< holds KV on the device and, while it takes part in steps, a batch row
-  swapped,   ///< its KV is in the host pool
-  finished,  ///< will never run again; results in flight are dropped
+  swapped,   ///< holds its KV in the host pool
+  finished,  ///< does not run again; its results in flight are dropped
 };
 constexpr SequenceState last_value(SequenceState) {
   return SequenceState::finished;
 }
 
-/// One sequence of a request, as the scheduler sees it. Positions count from the prompt's first token.
+/// One sequence of a request, in the scheduler's view. Positions count from the first token of the prompt.
 struct Sequence {
   SequenceId id = 0;
-  std::int32_t index = 0;             ///< within the request
-  TokenIds output;                    ///< sampled and known
-  std::int32_t num_placeholders = 0;  ///< samples of steps in flight
-  TokenIds forced;                    ///< must follow the sample in flight (JumpForwardTokens); not in `output` yet
-  TokenIds drafts;                    ///< behind these; until their step is planned, and then until it has ended
-  bool will_end = false;              ///< with these, or with the sample
+  std::int32_t index = 0;             ///< index within the request
+  TokenIds output;                    ///< sampled tokens that are known
+  std::int32_t num_placeholders = 0;  ///< number of steps in flight that sample a token of it
+  /// Tokens that must follow the sample in flight (JumpForwardTokens); they are not in `output` yet.
+  TokenIds forced;
+  /// Drafts behind these. Set until their step is planned, and, if it is planned with them, until it has ended.
+  TokenIds drafts;
+  /// Whether the sequence ends with the last forced token, or with the sample in flight if there are none.
+  bool will_end = false;
   SequenceState state = SequenceState::waiting;
-  std::int32_t num_scheduled_tokens = 0;  ///< tokens that were planned into steps
-  std::int32_t num_computed_tokens = 0;   ///< of them, those whose steps have succeeded
-  std::int32_t num_reported = 0;          ///< computed tokens that the block manager was told of
-  std::size_t num_reported_tokens = 0;    ///< output tokens that the block manager knows
-  std::int32_t num_admitted_tokens =
-      0;                        ///< of its last admission; others may share them as soon as a step is to compute them
-  StepId awaits_step = 0;       ///< see AdmissionOutcome: it must be recomputed should that step fail
-  std::int32_t epoch = 0;       ///< raised when its KV is thrown away; results of older epochs bring only tokens
-  bool is_passed_over = false;  ///< as a long prompt: see AdmissionOutcome
-  bool outgrew = false;  ///< does not fit the pool any more: ends with finish reason length once its results are known
-  bool waits = false;    ///< for results of others of its group (Decoding), or for what becomes of its drafts
-  bool awaits_mask = false;           ///< its mask came too late for a step: it runs again when the mask is made
-  std::optional<MadeMask> made_mask;  ///< of its next sample
-  std::int32_t course = 0;            ///< raised when tokens of `output` are replaced, which else only grows
+  std::int32_t num_scheduled_tokens = 0;  ///< number of tokens that were planned into steps
+  std::int32_t num_computed_tokens = 0;   ///< number of these tokens whose steps have succeeded
+  std::int32_t num_reported = 0;          ///< number of computed tokens that were reported to the block manager
+  std::size_t num_reported_tokens = 0;    ///< number of output tokens that the block manager knows
+  /// Number of tokens at its last admission. Other sequences may share their blocks as soon as a step is to compute
+  /// them.
+  std::int32_t num_admitted_tokens = 0;
+  StepId awaits_step = 0;       ///< see AdmissionOutcome: if that step fails, the sequence must be recomputed
+  std::int32_t epoch = 0;       ///< raised when its KV is dropped; results of older epochs bring only tokens
+  bool is_passed_over = false;  ///< whether it was passed over as a long prompt: see AdmissionOutcome
+  /// Whether it does not fit the pool any more: it ends with finish reason length once its results are known.
+  bool outgrew = false;
+  bool waits = false;  ///< whether it waits for results of other sequences (Decoding), or of its drafts
+  /// Whether its mask was too late for a step: it runs again when the mask is made.
+  bool awaits_mask = false;
+  std::optional<MadeMask> made_mask;  ///< mask of its next sample
+  std::int32_t course = 0;            ///< raised when tokens of `output` are replaced; otherwise `output` only grows
   RowId row = -1;
-  SharedTokens recompute_tokens;          ///< prompt and output, made once per preemption; null = the prompt alone
-  std::size_t num_row_tokens = 0;         ///< output tokens that its row has: sampled, told, or to be sampled in flight
-  std::int32_t most_drafts = kMaxDrafts;  ///< that it gets at once: fewer where many were wrong
-  std::int32_t num_charged_tokens = 0;    ///< tokens up to this position were charged to the tenant
-  std::int32_t num_lost_tokens = 0;       ///< computed ones whose KV was thrown away since it ran; for the metrics
-  ThinkingProgress thinking;              ///< in `output`
-  SequenceId parent = 0;                  ///< that it has forked from; for RequestMasks, likewise the next two
-  std::size_t num_followed = 0;           ///< tokens of `output` that MaskJobs have brought
-  std::optional<std::size_t> asked_mask;  ///< a job is under way, for the mask behind so many tokens
+  /// Prompt and output together, made once per preemption; null = the prompt alone.
+  SharedTokens recompute_tokens;
+  /// Number of output tokens that its row has: sampled, sent, or to be sampled by a step in flight.
+  std::size_t num_row_tokens = 0;
+  std::int32_t most_drafts = kMaxDrafts;  ///< maximum number of drafts in a step; lower when many drafts were wrong
+  std::int32_t num_charged_tokens = 0;    ///< number of first tokens that were charged to the tenant
+  std::int32_t num_lost_tokens = 0;       ///< number of computed tokens whose KV was dropped since it ran; for metrics
+  ThinkingProgress thinking;              ///< progress in `output`
+  SequenceId parent = 0;                  ///< sequence that it was forked from; for RequestMasks, as the next two
+  std::size_t num_followed = 0;           ///< number of tokens of `output` that MaskJobs have brought
+  std::optional<std::size_t> asked_mask;  ///< set while a job makes the mask behind this many tokens
 
-  /// But for recompute_tokens, which are made where they are missing, what is counted only, and what is known of masks
-  /// that are to be made.
+  /// All fields except recompute_tokens, which are made when they are missing, fields for counts only, and the state of
+  /// masks that are being made.
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.id, self.index, self.output, self.num_placeholders, self.forced, self.drafts, self.will_end,
                  self.state, self.num_scheduled_tokens, self.num_computed_tokens, self.num_reported,
@@ -72,19 +80,19 @@ struct Sequence {
                  self.most_drafts, self.num_charged_tokens);
   }
 
-  /// Tokens that it has generated, or will have when what is in flight has ended.
+  /// Returns the number of tokens that it has generated, or will have generated when its steps in flight have ended.
   std::int64_t num_generated() const {
     return std::ssize(output) + num_placeholders + std::ssize(forced) + std::ssize(drafts);
   }
-  /// Whether the mask of the sample behind all of `output` is made.
+  /// Returns whether the mask of the sample behind all of `output` is made.
   bool has_mask() const { return made_mask && made_mask->num_tokens == output.size(); }
   bool awaits_drafts() const { return waits && !drafts.empty(); }
-  /// Forced tokens that its row was told.
+  /// Returns the number of forced tokens that were sent to its row.
   std::size_t num_forced_sent() const {
     const std::size_t before = output.size() + static_cast<std::size_t>(num_placeholders);
     return num_row_tokens <= before ? 0 : std::min(num_row_tokens - before, forced.size());
   }
-  /// Its tokens are others from now on.
+  /// Replaces its tokens.
   void replace_output(TokenIds tokens) {
     if (tokens == output) return;
     output = std::move(tokens);
@@ -95,7 +103,7 @@ struct Sequence {
     asked_mask.reset();
     made_mask.reset();
   }
-  /// What steps in flight sample will not come. Whether it has outgrown the pool is seen anew.
+  /// Forgets the samples of steps in flight, which will not come. Whether it has outgrown the pool is decided again.
   void forget_samples() {
     outgrew = false;
     waits &= drafts.empty();
@@ -110,36 +118,40 @@ struct Sequence {
 struct SequenceGroup {
   SharedSpec spec;
   QueueEntry entry;
-  /// One until the prompt is done. Then the beams; or those of the samples that have begun and go on, by ids that rise.
+  /// One sequence until the prompt is done. Then the beams, or the samples that have begun and go on, sorted by id.
   std::vector<Sequence> sequences;
-  std::int32_t num_to_begin = 0;         ///< samples that have no Sequence yet
-  std::int64_t num_finished_tokens = 0;  ///< that samples had generated which are gone from `sequences`
-  std::int32_t num_in_flight = 0;        ///< steps in flight that include it
+  std::int32_t num_to_begin = 0;  ///< number of samples that have no Sequence yet
+  /// Number of tokens generated by samples that are not in `sequences` any more.
+  std::int64_t num_finished_tokens = 0;
+  std::int32_t num_in_flight = 0;  ///< number of its WorkRefs in steps in flight
   std::int32_t rows_reserved = 0;
-  bool has_finished = false;  ///< some of `sequences`, since GroupTable::replace_finished
-  bool in_running = false;    ///< listed in the running queue; likewise below
+  bool has_finished = false;  ///< whether a sequence has finished since the last replace_finished()
+  bool in_running = false;    ///< whether it is in the running queue; the next two correspond
   bool in_swapped = false;
   bool in_waiting = false;
   std::unique_ptr<Decoding> decoding;
-  std::shared_ptr<RequestMasks> masks;      ///< of a request with a grammar or a thinking_token_budget
-  std::optional<ThinkingBudget> thinking;   ///< of the spec's thinking_token_budget, if it has one
-  std::vector<SequenceId> ended_sequences;  ///< of which `masks` is to hear with the next job
-  bool forked = false;                      ///< the prompt's one sequence has become as many as the request wants
-  /// The prompt position whose logprob is to be asked of a worker next, and the first that is not known; both at the
-  /// prompt's end when none are wanted.
+  std::shared_ptr<RequestMasks> masks;      ///< for a request with a grammar or a thinking_token_budget
+  std::optional<ThinkingBudget> thinking;   ///< for a request with a thinking_token_budget
+  std::vector<SequenceId> ended_sequences;  ///< sequences to report as ended to `masks` with the next job
+  /// Whether the prompt's one sequence has become as many as the request wants.
+  bool forked = false;
+  /// The prompt position whose logprob is the next to request from a worker, and the first whose logprob is not known.
+  /// Both are at the prompt's end if no logprobs are wanted.
   std::int32_t next_prompt_logprob = 0;
   std::int32_t first_unknown_prompt_logprob = 0;
-  std::int64_t cleared_length = 0;  ///< generated tokens of its longest sequence with which it is behind the last crash
+  /// Number of generated tokens that its longest sequence must reach to be behind the last crash.
+  std::int64_t cleared_length = 0;
   TimeUs first_scheduled_us = -1;
 
-  /// But for what follows from the spec, as `masks` and `thinking` do, and `decoding`, which saves itself.
+  /// All fields except those that follow from the spec, such as `masks` and `thinking`, and `decoding`, which saves
+  /// itself.
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.spec, self.sequences, self.num_to_begin, self.num_finished_tokens, self.num_in_flight,
                  self.rows_reserved, self.forked, self.next_prompt_logprob, self.first_unknown_prompt_logprob,
                  self.cleared_length, self.first_scheduled_us);
   }
 
-  /// Its entry and its strategy are those of the spec.
+  /// Sets the fields that follow from the spec.
   void follow_spec(const SchedulerConfig& config) {
     entry = {spec->id, spec->priority, spec->user, static_cast<std::int64_t>(spec->prompt->size()), spec->arrival_us};
     decoding = make_decoding(*spec, config.eos_token_ids);
@@ -149,37 +161,39 @@ struct SequenceGroup {
 
   std::int32_t num_samples() const { return static_cast<std::int32_t>(spec->sampling.num_sequences()); }
   std::int32_t prompt_len() const { return static_cast<std::int32_t>(spec->prompt->size()); }
-  /// Tokens of the sequence; those that it will have with what is in flight, and drafts, included.
+  /// Returns the number of tokens of the sequence, including those that steps in flight will add, and drafts.
   std::int32_t length(const Sequence& s) const { return prompt_len() + static_cast<std::int32_t>(s.num_generated()); }
-  /// What runs next is known only when the last result is: the group is not looked ahead.
+  /// Returns whether the next tokens to run are known only when the last result is, so that no step is planned ahead.
   bool depends_on_results() const { return !decoding->wants_jump_forward(*this); }
-  /// Some of it does not run until a result is known.
+  /// Returns whether some of its sequences do not run before a result is known.
   bool waits_for_results() const {
     return depends_on_results() || std::ranges::any_of(sequences, &Sequence::awaits_drafts);
   }
-  /// Whether which tokens may be sampled behind all of `s` is to be said when they are known.
+  /// Returns whether the sample behind all tokens of `s` needs a mask, which is made when these tokens are known.
   bool wants_mask(Sequence& s) const {
     return spec->sampling.structured_outputs ||
            (thinking && thinking->may_be_spent(s.output, s.num_generated(), s.thinking));
   }
-  /// Log-probabilities that come back with each token of its prompt that runs. 0 where these are none or few.
+  /// Returns the number of log-probabilities that come back with each prompt token that runs; 0 if there are none or
+  /// few.
   std::int64_t logprobs_of_prompt_token() const {
     const std::int64_t count = spec->sampling.prompt_logprobs.value_or(0);
     return next_prompt_logprob >= prompt_len() || count <= SamplingLimits{}.max_logprobs ? 0 : count + 1;
   }
-  /// Tokens that may be run now: 0 while the next step depends on a result in flight or nothing is left to generate.
+  /// Returns the number of tokens that may run now; 0 while the next step depends on a result in flight, or if nothing
+  /// is left to generate.
   std::int32_t runnable_tokens(const Sequence& s) const {
     if (s.state == SequenceState::finished || s.num_generated() >= spec->sampling.max_tokens) return 0;
     if (s.waits || s.awaits_mask || s.will_end || (s.num_placeholders > 0 && depends_on_results())) return 0;
     return length(s) - s.num_scheduled_tokens;
   }
-  /// Whether it is through with what it was admitted with: what it runs then is its next token, and what is known
-  /// ahead.
+  /// Returns whether the sequence has run all tokens of its admission. Then it runs its next token, and tokens that are
+  /// known ahead.
   bool decodes(const Sequence& s) const {
     const std::int32_t runnable = runnable_tokens(s);
     return runnable == 1 || (runnable > 1 && s.num_scheduled_tokens >= s.num_admitted_tokens);
   }
-  /// Known tokens that its longest sequence of those that go on has generated.
+  /// Returns the number of known generated tokens of its longest unfinished sequence.
   std::int64_t longest_output() const {
     std::int64_t longest = 0;
     for (const Sequence& s : sequences) {
@@ -192,11 +206,11 @@ struct SequenceGroup {
     for (const Sequence& s : sequences) count += s.state == SequenceState::finished ? 0 : 1;
     return count;
   }
-  /// Rows that must be free for some of its sequences to begin.
+  /// Returns the number of free rows that it needs for some of its sequences to begin.
   std::int32_t rows_wanted() const {
     return rows_reserved > 0 && !decoding->has_independent_sequences() ? 0 : decoding->num_rows(*this);
   }
-  /// Whether nothing of it may come in now, since the masks of those that wait are still to be made.
+  /// Returns whether none of it may be admitted now, because the masks of its waiting sequences are not made.
   bool awaits_masks() const {
     return std::ranges::none_of(sequences,
                                 [](const Sequence& s) { return s.state == SequenceState::waiting && !s.awaits_mask; });

@@ -19,8 +19,8 @@ struct WorkRef {
   std::int32_t num_samples = 0;
   std::int32_t num_drafts = 0;
   bool has_mask = false;
-  bool late = false;     ///< its mask was not made in time: what it samples is not the sequence's
-  bool dropped = false;  ///< it read what a failed step was to compute: the result means nothing
+  bool late = false;     ///< whether its mask was not made in time: its samples are not used
+  bool dropped = false;  ///< whether it read KV that a failed step should have computed: its result is not used
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.group, self.sequence, self.epoch, self.num_samples, self.num_drafts, self.has_mask, self.late,
@@ -28,31 +28,31 @@ struct WorkRef {
   }
 };
 
-/// What is remembered of a step until its result comes.
+/// A step in flight, kept until its result comes.
 struct InFlightStep {
   StepId step = 0;
   std::vector<WorkRef> work;
   std::int64_t num_tokens = 0;
-  std::int64_t num_prompt_tokens = 0;  ///< of them, in chunks of prompts
-  bool waits_for_masks = false;        ///< they were not told yet
+  std::int64_t num_prompt_tokens = 0;  ///< number of these tokens that are in chunks of prompts
+  bool waits_for_masks = false;        ///< whether its masks are not sent yet
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.step, self.work, self.num_tokens, self.num_prompt_tokens, self.waits_for_masks);
   }
 };
 
-/// What the workers must know of a group's request.
+/// Returns the facts about a group's request that workers need.
 RowSpec row_spec(const SequenceGroup& group, std::span<const TokenId> eos_token_ids);
 
-/// Writes down what the workers run in one step. A sequence is told its row, and counts as scheduled what it is given.
+/// Builds the work of one step. Assigns rows to sequences, and counts the tokens that it gives them as scheduled.
 class StepBuilder {
  public:
   /// `plan` is the block manager's answer for the step.
   StepBuilder(const MemoryGrant& plan, std::span<const TokenId> eos_token_ids, GroupTable& table);
 
-  /// The next tokens of a sequence that is in state running; none when `num_tokens` is 0.
+  /// Adds the next tokens of a sequence in state running; none when `num_tokens` is 0.
   void run(SequenceGroup& group, Sequence& sequence, std::int32_t num_tokens);
-  /// What changed in the block tables of those that run.
+  /// Adds the changed block tables of the sequences that have a row.
   void add_table_deltas(const MemoryGrant& plan);
 
   ExecuteStep step;

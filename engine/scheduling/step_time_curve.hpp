@@ -10,11 +10,11 @@
 
 namespace pagoda::scheduling {
 
-/// What steps of so many tokens take: a mean for each power of two, in which older steps of that size fade. Those of
-/// other sizes change nothing, but a size that has not been run in the last kRemembered steps is not known any more: it
-/// may have been slow once, and what is not run because of that would never be measured again. Between the means lie
-/// straight lines; beyond the largest, tokens cost what they cost there on average, which is more than they will, for
-/// the weights are read once a step.
+/// The duration of steps by their number of tokens: a mean for each power of two, in which older steps of that size
+/// fade. Steps of other sizes do not change a mean. But a size that was not run in the last kRemembered steps is
+/// forgotten: it may have been slow once, and a size that is avoided for that would never be measured again. Between
+/// the means the curve is linear. Beyond the largest mean, a token costs the average of that mean. This is more than
+/// the real cost, because a step reads the weights once.
 class StepTimeCurve {
  public:
   void step_measured(std::int64_t num_tokens, TimeUs duration_us) {
@@ -28,8 +28,8 @@ class StepTimeCurve {
     point.us += weight * (static_cast<double>(duration_us) - point.us);
   }
 
-  /// Of the largest step that takes no longer than `limit_us`; less than 1 where none does; 0 before the first
-  /// measurement.
+  /// Returns the number of tokens of the largest step that takes at most `limit_us`; less than 1 if no step does; 0
+  /// before the first measurement.
   double tokens_within(double limit_us) const {
     Point below;
     for (const Point& point : points_) {
@@ -44,8 +44,8 @@ class StepTimeCurve {
     return below.tokens == 0 ? 0 : below.tokens * limit_us / below.us;
   }
 
-  /// What a step of so many tokens takes on average; of less than the smallest size that is known as long as that; 0
-  /// before the first measurement.
+  /// Returns the average duration of a step of `num_tokens`. A step below the smallest known size takes as long as that
+  /// size. 0 before the first measurement.
   double us_of(std::int64_t num_tokens) const {
     const auto tokens = static_cast<double>(num_tokens);
     Point below;
@@ -65,14 +65,14 @@ class StepTimeCurve {
 
  private:
   static constexpr double kWeightOfNewest = 0.2;
-  static constexpr std::size_t kSizes = 18;  ///< up to 2^17 tokens, and more
+  static constexpr std::size_t kSizes = 18;  ///< the last size also includes larger steps
 
   static constexpr std::int64_t kRemembered = 4096;
 
   struct Point {
     double tokens = 0;
     double us = 0;
-    std::int64_t step = 0;  ///< that measured it last; 0 = none
+    std::int64_t step = 0;  ///< last step that measured it; 0 = none
 
     static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.tokens, self.us, self.step); }
   };
@@ -83,8 +83,8 @@ class StepTimeCurve {
   std::int64_t steps_ = 0;
 };
 
-/// How many times their mean steps take at most, but for one in 200: a quantile that goes up with each that took longer
-/// and down a little with each that did not (Robbins and Monro, 1951).
+/// The factor of the mean duration that all but one of 200 steps stay below. A quantile that rises with each step that
+/// took longer, and falls a little with each other step (Robbins and Monro, 1951).
 class StepLateness {
  public:
   void step_measured(double expected_us, TimeUs duration_us) {
@@ -102,7 +102,7 @@ class StepLateness {
   static constexpr double kStep = 0.04;
   static constexpr double kMost = 2;
 
-  double times_ = 1.2;  // what the processors of the benchmarks have
+  double times_ = 1.2;  // value of the processors in the benchmarks
 };
 
 }  // namespace pagoda::scheduling

@@ -7,9 +7,10 @@
 
 namespace pagoda::scheduling {
 
-/// What one more token costs a step: the slope of a line through the times of steps over their tokens, in which older
-/// steps fade. The line's offset is what a step takes however few its tokens are, such as reading the weights. While
-/// the steps have much the same size they tell no slope, and it is that of a line through the origin.
+/// The cost of one more token in a step: the slope of a line through the durations of steps over their tokens, in which
+/// older steps fade. The line's offset is the time that a step takes for any number of tokens, such as reading the
+/// weights. While all steps have nearly one size, they determine no slope; then it is the slope of a line through the
+/// origin.
 class StepTimes {
  public:
   void step_measured(std::int64_t num_tokens, TimeUs duration_us) {
@@ -23,7 +24,7 @@ class StepTimes {
     xy_ = kFade * xy_ + x * y;
   }
 
-  /// 0 before the first measurement.
+  /// Returns 0 before the first measurement.
   double us_per_token() const {
     if (n_ == 0) return 0;
     const double mean_x = x_ / n_;
@@ -40,9 +41,9 @@ class StepTimes {
 
  private:
   static constexpr double kFade = 0.95;
-  /// Towards the line through the origin: as strong as the measurements when sizes vary by a seventh.
+  /// Weight of the line through the origin: as strong as the measurements when sizes vary by a seventh.
   static constexpr double kPull = 0.02;
-  /// Of the average time of a token: noise is not taken for tokens that cost nothing.
+  /// Minimum slope, as a share of the average time of a token: noise must not make tokens free.
   static constexpr double kMinShare = 0.1;
 
   double n_ = 0;

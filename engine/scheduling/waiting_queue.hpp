@@ -12,7 +12,7 @@
 
 namespace pagoda::scheduling {
 
-/// What an order of service may look at.
+/// The facts that an order of service may depend on.
 struct QueueEntry {
   RequestId id = 0;  ///< rises with arrival
   std::int64_t priority = 0;
@@ -21,38 +21,39 @@ struct QueueEntry {
   TimeUs arrival_us = 0;
 };
 
-/// The order in which groups are served: who is admitted next, and who keeps memory when it runs short. Holds the
-/// waiting groups; a preempted group comes back with its old entry and so its old place. Not thread-safe.
+/// The order in which groups are served: which one is admitted next, and which ones keep memory when it runs short.
+/// Holds the waiting groups. A preempted group returns with its old entry, and so to its old place. Not thread-safe.
 class WaitingQueue {
  public:
   virtual ~WaitingQueue() = default;
   virtual void push(const QueueEntry& entry) = 0;
-  /// Puts a group back that was served before and lost its memory. Its tenant was never away.
+  /// Puts back a group that was served before and lost its memory. Its tenant does not count as away meanwhile.
   virtual void put_back(const QueueEntry& entry) = 0;
   virtual void erase(const QueueEntry& entry) = 0;
   /// Calls `visit` in serving order until it returns false. `visit` must not change the queue.
   virtual void visit_in_order(const std::function<bool(RequestId)>& visit) const = 0;
   virtual std::size_t size() const = 0;
-  /// Strict weak order over running groups: memory is taken from the last.
+  /// Returns whether running group `a` is served before `b`; memory is taken from the last. A strict weak order.
   virtual bool runs_before(const QueueEntry& a, const QueueEntry& b) const = 0;
-  /// Whether a group that waits, or is swapped out, comes in before another one.
+  /// Returns whether `a`, which waits or is swapped out, is admitted before `b`.
   virtual bool comes_in_before(const QueueEntry& a, const QueueEntry& b) const = 0;
-  /// Counts tokens that were computed for the user's requests; tokens that are computed again are not charged.
+  /// Counts tokens that were computed for the user's requests. Do not count tokens that are computed again.
   virtual void charge(const QueueEntry& entry, std::int64_t num_tokens) = 0;
 
-  /// What the order depends on beside the entries.
+  /// Writes the state that the order depends on beside the entries.
   virtual void save(Encoder& out) const = 0;
-  /// Of a new queue of the same policy. `waiting`: the entries it had. False when the two do not fit.
+  /// Restores a saved state. The queue must be new and have the same policy. `waiting`: the entries that it had.
+  /// Returns false if the two do not fit.
   virtual bool load(Decoder& in, std::span<const QueueEntry> waiting) = 0;
 };
 
-/// fcfs: by arrival. priority: lower first, arrival within a priority; with `priority_aging_s` above 0 by
-/// priority * priority_aging_s + arrival time (priorities beyond +-10 million count as these there), so whoever has
-/// waited long enough overtakes better priorities that come later, and nobody starves. fair: the tenant (`user`) that
-/// was served the fewest tokens comes first, arrival within a tenant (virtual token counters, Sheng et al. 2024,
-/// "Fairness in Serving Large Language Models"); a tenant that was away, or is new, is lifted to the least
-/// counter of those whose requests wait, or when none waits to that of the tenant that waited last: absence earns
-/// nothing, nor does another name.
+/// fcfs: by arrival. priority: lower values first, and by arrival within a priority. With `priority_aging_s` above 0
+/// the order is by priority * priority_aging_s + arrival time (priorities beyond +-10 million count as +-10 million
+/// there). So a request that has waited long enough overtakes later requests of better priority, and none starves.
+/// fair: the tenant (`user`) that was served the fewest tokens comes first, and by arrival within a tenant (virtual
+/// token counters, Sheng et al. 2024, "Fairness in Serving Large Language Models"). The counter of a new or returning
+/// tenant is raised to the lowest counter of the waiting tenants, or, if none waits, to the counter of the tenant that
+/// waited last. So a tenant gains nothing by absence or by another name.
 std::unique_ptr<WaitingQueue> make_waiting_queue(SchedulingPolicy policy, double priority_aging_s = 0);
 
 }  // namespace pagoda::scheduling
