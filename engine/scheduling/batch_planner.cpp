@@ -9,7 +9,8 @@
 namespace pagoda::scheduling {
 namespace {
 
-/// Running sequences that may run their next token: not those that wait for a result.
+/// Returns the number of running sequences that may run their next token. Sequences that wait for a result do not
+/// count.
 std::int32_t num_decoding_of(const SequenceGroup& group) {
   std::int32_t count = 0;
   for (const Sequence& s : group.sequences) count += s.state == SequenceState::running && group.decodes(s) ? 1 : 0;
@@ -22,8 +23,8 @@ bool runs_prompt(const SequenceGroup& group) {
   });
 }
 
-/// Whether all that could decode now are groups that wait for each result, while others of the kind are in flight:
-/// taking turns they would each have half a step's rows in every other step; together they have whole ones.
+/// Returns whether all groups that could decode now wait for each result, while others of this kind are in flight. In
+/// turns, each group would have half of a step's rows in every other step; together they have full steps.
 bool should_join_those_in_flight(const std::vector<SequenceGroup*>& running) {
   bool joins = false;
   for (const SequenceGroup* group : running) {
@@ -53,14 +54,14 @@ std::optional<MemoryRequest> BatchPlanner::next(TimeUs now, StepId last_complete
   plan.costs = {cost_.recompute_us(1), cost_.swap_us(config_.block_bytes)};
   const std::int32_t decoding = num_decoding();
   plan.token_budget = step_budget(decoding);
-  // Without chunked prefill whole prompts go first, in steps of their own.
+  // Without chunked prefill, whole prompts go first, in steps of their own.
   const SequenceGroup* alone = table_.alone();
   const bool in_own_steps = !config_.enable_chunked_prefill && table_.swapped.empty() && alone == nullptr;
   const bool may_admit =
       admission_wanted(now, steps_in_flight) && !(in_own_steps && decodes_first_ && !table_.running.empty());
   bool prompts_only = in_own_steps && may_admit;
   std::int32_t used = prompts_only ? 0 : add_running_candidates(plan, decoding, may_admit);
-  // Who is to run alone begins when what was in flight before it has ended.
+  // A group that is to run alone begins when the steps that were in flight before have ended.
   const bool alone_waits = alone != nullptr && !alone->in_running && steps_in_flight;
   if (config_.enable_chunked_prefill && table_.quarantine.is_empty()) {
     plan.long_prompt_tokens = most_of_short_prompt();
@@ -99,7 +100,7 @@ bool BatchPlanner::may_draft() const {
          available_blocks_ >= most_needed;
 }
 
-/// Each draft takes the place that one more row would have in a step's samples.
+/// Drops drafts that have no room: each takes the place of one more row in a step's samples.
 void BatchPlanner::drop_drafts() {
   auto room = static_cast<std::size_t>(may_draft() ? table_.num_free_rows() : 0);
   for (SequenceGroup* group : table_.running) {
@@ -113,12 +114,13 @@ void BatchPlanner::drop_drafts() {
 
 bool BatchPlanner::admission_wanted(TimeUs now, bool steps_in_flight) const {
   if (!table_.head_of_queue()) return false;
-  if (table_.alone() != nullptr) return true;  // what runs pauses, so no delay would ever end
+  // Running sequences pause, so no delay would ever end.
+  if (table_.alone() != nullptr) return true;
   return delay_has_passed(now, steps_in_flight) && first_of_queue()->rows_wanted() <= num_rows_for_new();
 }
 
 const SequenceGroup* BatchPlanner::first_of_queue() const {
-  // A group on trial goes first, wherever it stands.
+  // A group on trial goes first, at whatever place of the queue it is.
   for (const RequestId id : table_.quarantine.on_trial()) {
     if (const SequenceGroup* group = table_.find(id); group != nullptr && group->in_waiting) return group;
   }
@@ -170,7 +172,8 @@ std::int32_t BatchPlanner::step_budget(std::int32_t decoding) const {
     const double chunk = token_us > 0 ? static_cast<double>(config_.max_chunk_us) / token_us : 0;
     const double in_time =
         std::min(decoding + chunk, table_.head_of_queue() || runs_prompts() ? tokens_in_stretch(decoding) : budget);
-    const double for_prompts = std::max<double>(kMinChunk, decoding / (kPromptShare - 1) + 1);  // so that nobody pauses
+    // So that no decode pauses.
+    const double for_prompts = std::max<double>(kMinChunk, decoding / (kPromptShare - 1) + 1);
     budget = std::min(budget, std::max({double{kMinBatch}, decoding + for_prompts, in_time}));
   }
   if (config_.target_step_us > 0) {
@@ -179,7 +182,7 @@ std::int32_t BatchPlanner::step_budget(std::int32_t decoding) const {
   return static_cast<std::int32_t>(budget);
 }
 
-/// Decodes that make room in this step for prompts that run, or may start.
+/// Returns the number of decodes that pause in this step for prompts that run, or may start.
 std::int32_t BatchPlanner::num_pausing(std::int32_t token_budget, std::int32_t decoding, bool may_admit) const {
   const std::int32_t too_many = decoding - (token_budget - token_budget / kPromptShare);
   if (too_many <= 0 || !config_.enable_chunked_prefill) return 0;
@@ -188,8 +191,8 @@ std::int32_t BatchPlanner::num_pausing(std::int32_t token_budget, std::int32_t d
 }
 
 std::int32_t BatchPlanner::add_running_candidates(MemoryRequest& plan, std::int32_t decoding, bool may_admit) {
-  // Decodes come before prompt chunks, but for those whose turn it is to pause.
-  // Nobody pauses for time's sake: the pause is what a target forbids.
+  // Decodes come before prompt chunks, except the decodes whose turn it is to pause. None pauses to save time if there
+  // is a target: the target forbids such a pause.
   const bool has_target = config_.target_step_us > 0;
   const std::int32_t pausing =
       num_pausing(has_target ? config_.max_num_batched_tokens : plan.token_budget, decoding, may_admit);
@@ -200,7 +203,7 @@ std::int32_t BatchPlanner::add_running_candidates(MemoryRequest& plan, std::int3
   std::int32_t for_short =
       num_long_prompts() > 0 ? tokens_for_short_prompts(chunk_budget, /*of_running=*/true, may_admit) : 0;
   const SequenceGroup* alone = table_.alone();
-  std::int32_t decode = 0;  // number of the next one
+  std::int32_t decode = 0;  // number of the next decode
   std::int32_t used = 0;
   bool pauses = false;
   const auto tokens_of = [&](const SequenceGroup& group, const Sequence& s) {
@@ -223,14 +226,14 @@ std::int32_t BatchPlanner::add_running_candidates(MemoryRequest& plan, std::int3
     } else if (tokens > 0 && pausing > 0 && (decode++ + decoding - first_pausing) % decoding < pausing) {
       tokens = 0;
       pauses = true;
-    } else if (tokens > 1) {  // what is known ahead shares the time of prompts
+    } else if (tokens > 1) {  // tokens that are known ahead share the time of prompts
       tokens = 1 + std::min(tokens - 1, std::max(0, chunk_budget - kept_for_prompts));
       chunk_budget -= tokens - 1;
     }
     return tokens;
   };
-  // Those that run nothing now but pause, or wait for their results, may lose their memory to those that are served
-  // before them. Else two such groups could preempt themselves for each other's sake forever.
+  // A candidate that runs nothing now is offered if it pauses or waits for its results: it may lose its memory to
+  // candidates that are served before it. Otherwise two such groups could preempt themselves for each other forever.
   const auto add_candidate = [&](const SequenceGroup& group, std::span<const Sequence> sequences) {
     const auto first = static_cast<std::int32_t>(plan.needs.size());
     std::int32_t granted = 0;
@@ -259,7 +262,7 @@ std::int32_t BatchPlanner::add_running_candidates(MemoryRequest& plan, std::int3
       if (sequences[i].state == SequenceState::running) add_candidate(group, sequences.subspan(i, 1));
     }
   };
-  // A group that runs alone is served before those that pause for it.
+  // A group that runs alone is served before the groups that pause for it.
   if (alone != nullptr && alone->in_running) add_group(*alone);
   for (const SequenceGroup* group : table_.running) {
     if (group != alone) add_group(*group);
@@ -276,8 +279,8 @@ bool BatchPlanner::is_long(std::int32_t num_tokens) const {
   return config_.enable_chunked_prefill && num_tokens > most_of_short_prompt();
 }
 
-/// Of `tokens` of a prompt, those whose log-probabilities have room in the results of this step, and at least one;
-/// takes that room.
+/// Limits `tokens` of a prompt to those whose log-probabilities have room in the results of this step, but to at least
+/// one. Takes that room.
 std::int32_t BatchPlanner::within_logprobs(const SequenceGroup& group, std::int32_t tokens) {
   const std::int64_t each = group.logprobs_of_prompt_token();
   if (each == 0 || tokens == 0) return tokens;
@@ -352,12 +355,12 @@ void BatchPlanner::expect_answer(const MemoryRequest& plan, bool prompts_only) {
 PendingGrant BatchPlanner::take_pending() {
   PendingGrant pending = std::move(*pending_);
   pending_.reset();
-  // A plan that runs nothing need not be made again, unless it asked for prompts alone or something happens meanwhile.
+  // A plan that runs nothing is not made again, unless it offered prompts alone or an event happens meanwhile.
   changed_ |= pending.prompts_only && !table_.running.empty();
   return pending;
 }
 
-/// Where the memory had no room for more, offering many again costs time for nothing.
+/// Where memory had no room for more sequences, offering many of them again would cost time without success.
 void BatchPlanner::limit_offers(const PendingGrant& pending, const MemoryGrant& answer) {
   available_blocks_ = answer.memory.device_blocks_free + answer.memory.device_blocks_cached;
   std::int32_t used = 0;
@@ -382,7 +385,7 @@ void BatchPlanner::limit_offers(const PendingGrant& pending, const MemoryGrant& 
 }
 
 void BatchPlanner::was_applied(const PendingGrant& pending, bool anything_runs) {
-  // Where prompts have steps of their own, they take turns with what runs when nothing came of them.
+  // When a step of prompts alone ran nothing, running sequences have their turn.
   decodes_first_ = pending.prompts_only && !anything_runs;
   changed_ |= anything_runs;
 }
@@ -402,7 +405,7 @@ void BatchPlanner::on_capacity_freed() {
 void BatchPlanner::step_measured(std::int64_t num_tokens, std::int64_t num_prompt_tokens, TimeUs duration_us) {
   if (num_prompt_tokens > 0) last_prompt_step_us_ = duration_us;
   step_times_.step_measured(num_tokens, duration_us);
-  // Steps of prompts alone hold up nobody, and take longer the more lies before them.
+  // Steps of prompts alone delay no decode, and take longer the more tokens the prompts already have.
   if (num_tokens > num_prompt_tokens) step_lateness_.step_measured(step_time_curve_.us_of(num_tokens), duration_us);
   step_time_curve_.step_measured(num_tokens, duration_us);
   cost_.step_measured(num_tokens, num_prompt_tokens, duration_us);

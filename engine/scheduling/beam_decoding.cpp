@@ -1,4 +1,4 @@
-// Beam search: how the beams of a group advance, fork, shrink to a trunk, grow again and end.
+// Beam search: how the beams of a group advance, fork, shrink to a trunk, grow again, and end.
 
 #include <algorithm>
 #include <utility>
@@ -14,7 +14,7 @@ namespace {
 
 using Candidates = std::vector<std::pair<TokenId, float>>;
 
-/// How a kept token is reported: as the candidate of its beam that it was.
+/// Returns the report of a kept token: the candidate of its beam with this token.
 TokenReport report_of(TokenId token, const Candidates& candidates, std::size_t num_top) {
   const auto found = std::ranges::find(candidates, token, &std::pair<TokenId, float>::first);
   PAGODA_ASSERT(found != candidates.end(), "a beam goes on with one of its candidates");
@@ -27,7 +27,8 @@ TokenReport report_of(TokenId token, const Candidates& candidates, std::size_t n
           {candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(num_top)}};
 }
 
-/// The tokens that all beams start with, but at most all but the last of each: a beam must have a token left to run.
+/// Returns the tokens that all beams start with, without the last token of any beam: a beam must have a token left to
+/// run.
 TokenIds common_beginning(const BeamSearch& search) {
   const auto running = search.running();
   TokenIds common = search.tokens(running.front().node);
@@ -51,20 +52,21 @@ BeamSearchParams params_of(const SamplingParams& sampling, const EndingTokens& e
 }
 
 /// The sequences of the group are its running beams, in their order. No beam runs again before all of them have their
-/// result. The group starts as one sequence, the trunk: the prompt alone. After a preemption by recompute it is one
-/// again: the tokens that all beams have in common. Once those are computed, the trunk forks into the beams. A beam
-/// whose candidates were known before waits for the others, and its tokens run with those that follow them.
+/// results. The group starts as one sequence, the trunk: the prompt alone. After a preemption by recompute it is one
+/// sequence again: the tokens that all beams have in common. When these are computed, the trunk forks into the beams. A
+/// beam whose candidates were known before the preemption waits for the others. Its own tokens run together with the
+/// tokens that follow them.
 class Beams final : public Decoding {
  public:
   Beams(const RequestSpec& spec, std::span<const TokenId> eos_token_ids)
       : ends_(spec.sampling, eos_token_ids), search_(params_of(spec.sampling, ends_)), candidates_(1) {}
 
   bool wants_jump_forward(const SequenceGroup&) const override { return false; }
-  /// None where the trunk of a preempted search ends.
+  /// Returns 0 where the trunk of a preempted search ends.
   std::int32_t num_samples_at_end(const SequenceGroup& group) const override {
     return group.forked || search_.length() == 0 ? 1 : 0;
   }
-  /// It may always grow to its width.
+  /// The group may always grow to its width.
   std::int32_t num_rows(const SequenceGroup& group) const override { return group.num_samples(); }
   bool chooses_tokens() const override { return true; }
   bool has_independent_sequences() const override { return false; }
@@ -85,7 +87,8 @@ class Beams final : public Decoding {
   }
 
   void on_kv_lost(SequenceGroup& group, std::vector<SequenceId>& gone) override {
-    // What remains to be computed first is what the beams share: each by itself would take more memory than they had.
+    // The common tokens of the beams are computed first: each beam by itself would take more memory than all had
+    // together.
     for (std::size_t i = 1; i < group.sequences.size(); ++i) gone.push_back(group.sequences[i].id);
     group.sequences.erase(group.sequences.begin() + 1, group.sequences.end());
     Sequence& trunk = group.sequences.front();
@@ -108,14 +111,15 @@ class Beams final : public Decoding {
   }
   bool load(Decoder& in, const SequenceGroup& group) override {
     if (!in.get(search_) || !in.get(candidates_) || !in.get(reports_)) return false;
-    if (!search_.is_sound() || search_.done()) return false;  // with its end the group is gone
+    // A group does not outlive its search.
+    if (!search_.is_sound() || search_.done()) return false;
     const std::size_t num_sequences = group.forked ? search_.running().size() : 1;
     return group.sequences.size() == num_sequences && candidates_.size() == search_.running().size() &&
            reports_.size() == search_.num_nodes();
   }
 
  private:
-  /// Every beam has its candidates: the search takes one token. True when that ended it.
+  /// Advances the search by one token, when every beam has its candidates. Returns true if this ends the search.
   bool advance(SequenceGroup& group, GroupEffects& effects) {
     std::vector<BeamCandidate> all;
     for (std::size_t i = 0; i < candidates_.size(); ++i) {
@@ -138,8 +142,8 @@ class Beams final : public Decoding {
     return false;
   }
 
-  /// Makes the sequences those of the running beams: the first child of a beam keeps its sequence, others fork from it,
-  /// a beam without children is dropped.
+  /// Makes the sequences equal to the running beams: the first child of a beam keeps its sequence, other children fork
+  /// from it, and a beam without children is dropped.
   void fork(SequenceGroup& group, GroupEffects& effects) {
     const auto running = search_.running();
     std::vector<Sequence> parents = std::exchange(group.sequences, {});
@@ -171,7 +175,7 @@ class Beams final : public Decoding {
     group.forked = true;
   }
 
-  /// The trunk's KV is computed: it forks into the beams, which run the tokens that they do not share.
+  /// Forks the trunk, whose KV is computed, into the beams. They run the tokens that they do not share.
   void regrow(SequenceGroup& group, GroupEffects& effects) {
     const auto running = search_.running();
     group.sequences.reserve(running.size());
@@ -187,7 +191,7 @@ class Beams final : public Decoding {
     group.forked = true;
   }
 
-  /// The n best hypotheses, best first, all their tokens at once.
+  /// Emits the n best hypotheses, best first, with all their tokens.
   void tell(const SequenceGroup& group, GroupEffects& effects) const {
     const auto num_found = static_cast<std::int64_t>(search_.hypotheses().size());
     for (std::int64_t i = 0; i < group.spec->sampling.n; ++i) {
@@ -214,8 +218,8 @@ class Beams final : public Decoding {
 
   EndingTokens ends_;
   BeamSearch search_;
-  std::vector<Candidates> candidates_;  ///< by running beam: what may follow; empty while its result is awaited
-  std::vector<TokenReport> reports_;    ///< by BeamNode; `top` only when logprobs were asked
+  std::vector<Candidates> candidates_;  ///< next tokens by running beam; empty while its result is awaited
+  std::vector<TokenReport> reports_;    ///< reports by BeamNode; `top` is filled only if logprobs are requested
 };
 
 }  // namespace

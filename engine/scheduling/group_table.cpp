@@ -124,7 +124,7 @@ Sequence GroupTable::fork_of(const Sequence& parent, const SequenceGroup& group)
   Sequence child = parent;
   child.id = next_sequence++;
   child.row = -1;
-  child.num_reported = 0;  // the block manager lets it begin with what it knows of its tokens
+  child.num_reported = 0;  // the block manager starts the child with the tokens that it knows of the parent
   group_of[child.id] = group.entry.id;
   child.parent = parent.id;
   child.num_followed = 0;
@@ -142,7 +142,7 @@ Sequence GroupTable::fork_of(const Sequence& parent, const SequenceGroup& group)
 
 void GroupTable::release(Sequence& sequence) {
   if (sequence.state == SequenceState::running) {
-    // Its last tokens may still serve the prefix cache.
+    // The prefix cache may still use its last tokens.
     for (; sequence.num_reported_tokens < sequence.output.size(); ++sequence.num_reported_tokens) {
       pending_updates.sampled.push_back({sequence.id, sequence.output[sequence.num_reported_tokens]});
     }
@@ -190,7 +190,7 @@ void GroupTable::preempt_one(SequenceGroup& group, Sequence& sequence, SequenceS
   give_row_back(sequence);
   sequence.state = to;
   if (to == SequenceState::waiting) drop_kv(sequence);
-  // What is not reserved for sequences that go on.
+  // Release rows that are not reserved for sequences that go on.
   if (was_running && group.decoding->has_independent_sequences()) {
     reserve_rows(group, group.forked ? -1 : -group.rows_reserved);
   }
@@ -293,7 +293,7 @@ std::optional<std::string> GroupTable::check_invariants(std::int32_t pipeline_de
       const bool jumps = !s.forced.empty() || !s.drafts.empty() || s.will_end;
       if (s.state != SequenceState::finished && jumps && s.num_placeholders == 0)
         return name + " knows what follows a sample that is not in flight";
-      // One that has finished may lose its placeholders with a worker.
+      // A finished sequence may lose its placeholders with a worker.
       if (s.state != SequenceState::finished && s.num_scheduled_tokens > group->length(s))
         return name + " has scheduled more tokens than it has";
       if (s.num_computed_tokens > s.num_scheduled_tokens) return name + " has computed more tokens than were scheduled";

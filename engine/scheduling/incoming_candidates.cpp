@@ -1,5 +1,5 @@
-// Sequences that the next plan brings into the batch: swapped and waiting ones, and which running ones give way to
-// them.
+// Sequences that the next plan brings into the batch, swapped and waiting ones; and the running sequences that give way
+// to them.
 
 #include <algorithm>
 #include <memory>
@@ -12,7 +12,7 @@
 namespace pagoda::scheduling {
 namespace {
 
-/// Nothing of the sequence is in a step in flight.
+/// Returns whether no step in flight contains the sequence.
 bool is_at_rest(const SequenceGroup& group, const Sequence& s) {
   if (!group.decoding->has_independent_sequences()) return group.num_in_flight == 0;
   return s.num_placeholders == 0 && s.num_computed_tokens == s.num_scheduled_tokens;
@@ -36,7 +36,7 @@ void BatchPlanner::add_incoming_candidates(MemoryRequest& plan, std::span<const 
   room.used_tokens = used;
   auto next = swapped.begin();
   bool is_open = true;
-  // Others would only pause until the group that runs alone has passed.
+  // Other groups would only pause until the group that runs alone has passed.
   const SequenceGroup* alone = table_.alone();
   const auto stays_out = [&](RequestId id) {
     return table_.quarantine.holds_back(id) || (alone != nullptr && id != alone->entry.id);
@@ -67,7 +67,7 @@ void BatchPlanner::add_incoming_candidates(MemoryRequest& plan, std::span<const 
   add_swapped_before(nullptr);
 }
 
-/// False where nothing behind the group may come in: some of it has no row, or awaits results.
+/// Returns false if no group behind this one may be admitted: a sequence of it has no row, or awaits results.
 bool BatchPlanner::add_swapped_group(const SequenceGroup& group, MemoryRequest& plan, Room& room) {
   const bool is_independent = group.decoding->has_independent_sequences();
   const auto first_of_all = static_cast<std::int32_t>(plan.needs.size());
@@ -75,7 +75,7 @@ bool BatchPlanner::add_swapped_group(const SequenceGroup& group, MemoryRequest& 
   const auto add_candidate = [&] {
     const auto count = static_cast<std::int32_t>(plan.needs.size()) - first;
     plan.swapped.push_back({group.entry.id, {first, count}, static_cast<std::int32_t>(plan.waiting.size())});
-    // What comes back is not a prompt: it fits whatever prompts there are.
+    // A group that comes back is not a prompt: it gets room besides all prompts.
     plan.token_budget = std::min(plan.token_budget + count, config_.max_num_batched_tokens);
     room.used_tokens += count;
     first += count;
@@ -88,7 +88,7 @@ bool BatchPlanner::add_swapped_group(const SequenceGroup& group, MemoryRequest& 
   for (const Sequence& s : group.sequences) {
     if (s.state != SequenceState::swapped) continue;
     if (is_independent && (room.free_rows < 1 || !is_at_rest(group, s))) return false;
-    // A chunk continues in the next step; what comes back now runs one token at most.
+    // A chunk continues in the next step; a sequence that comes back runs at most one token now.
     add_need(plan, s, std::min(group.runnable_tokens(s), 1));
     if (!is_independent) continue;
     room.take_rows(1);
@@ -109,18 +109,18 @@ AdmissionCandidate BatchPlanner::admission_of(const SequenceGroup& group, Sequen
   candidate.sequence = sequence.id;
   candidate.tokens = sequence.recompute_tokens ? sequence.recompute_tokens : group.spec->prompt;
   candidate.cache_salt = group.spec->cache_salt;
-  // With what it has generated a sequence may be longer than a step that its window and the pool have room for.
+  // With its generated tokens, a sequence may be longer than a step for which its window and the pool have room.
   candidate.may_chunk = config_.enable_chunked_prefill || (config_.max_chunk_tokens > 0 && !sequence.output.empty());
   candidate.use_prefix_cache = group.next_prompt_logprob >= group.prompt_len();
   return candidate;
 }
 
-/// False where nothing behind the group may come in. Long prompts that the block manager has passed over are offered
-/// again when one may begin.
+/// Returns false if no group behind this one may be admitted. Long prompts that the block manager has passed over are
+/// offered again when a long prompt may begin.
 bool BatchPlanner::add_waiting_group(SequenceGroup& group, MemoryRequest& plan, Room& room) {
   if (group.awaits_masks()) return true;
-  // Preempted with results still to come: nothing may overtake it. Of several sequences that go on by themselves, some
-  // may run meanwhile.
+  // The group was preempted and results are still to come: no other group may overtake it. Independent sequences do not
+  // all wait: some of them may run meanwhile.
   const bool goes_on_together = group.sequences.size() == 1 || !group.decoding->has_independent_sequences();
   if (group.num_in_flight > 0 && goes_on_together) return false;
   for (Sequence& s : group.sequences) {
@@ -146,7 +146,7 @@ bool BatchPlanner::add_waiting_group(SequenceGroup& group, MemoryRequest& plan, 
       candidate.max_chunk = candidate.max_chunk > 0 ? std::min(candidate.max_chunk, most) : most;
     }
     ++room.num_offered;
-    // A prompt samples as many sequences as there are rows; the others come in one by one.
+    // A prompt samples as many sequences as there are rows; the other sequences are admitted one by one.
     const bool samples_several = group.decoding->has_independent_sequences() && !group.forked;
     const std::int32_t rows = samples_several ? std::min(group.num_samples(), room.rows_for_new) : rows_wanted;
     room.take_rows(rows);

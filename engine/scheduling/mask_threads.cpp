@@ -14,7 +14,7 @@
 namespace pagoda::scheduling {
 namespace {
 
-/// Items of a grammar that are looked at in a microsecond.
+/// Number of grammar items that a thread reads in a microsecond.
 constexpr std::uint64_t kWorkPerUs = 40;
 
 void name_thread(bool is_slow) {
@@ -75,7 +75,7 @@ void MaskThreads::work(Lane& lane) {
         lane.wakes.wait(lock);
       }
     }
-  } catch (const std::exception&) {  // there is no memory for what is kept of jobs
+  } catch (const std::exception&) {  // memory is short for the state of jobs
     if (!lock.owns_lock()) lock.lock();
     failure_ = std::current_exception();
     stops_ = true;
@@ -108,7 +108,7 @@ void MaskThreads::run(MaskJob job, Lane& lane, std::unique_lock<std::mutex>& loc
   if (!lane.is_slow) quick_work_left_ += left;
   for (Lane* each : {&quick_, &slow_}) {
     each->queue.charge(job, may_take - left, now);
-    if (!each->queue.empty()) each->wakes.notify_one();  // a job may have waited for this key
+    if (!each->queue.empty()) each->wakes.notify_one();  // a job may wait for this key
   }
   MaskAnswer answer{job.request, job.sequence, std::nullopt, std::move(error)};
   const bool goes_on = !answer.error && !is_made;

@@ -23,7 +23,7 @@ std::optional<RequestId> Quarantine::crashed(const std::set<RequestId>& ran, boo
 }
 
 void Quarantine::trial_passed() {
-  // Where a half has passed, the next as many have the culprit among them, as far as there is only one.
+  // If half of the quarantined requests have passed, the culprit is among the next as many, if there is only one.
   const std::size_t num_next = std::max<std::size_t>(num_on_trial_, 2);
   quarantined_.erase(quarantined_.begin(), quarantined_.begin() + static_cast<std::ptrdiff_t>(num_on_trial_));
   num_on_trial_ = std::min(num_next, quarantined_.size());

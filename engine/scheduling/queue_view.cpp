@@ -34,7 +34,7 @@ view::LiveRequest seen(const SequenceGroup& group, RequestState state) {
 
 std::vector<view::LiveRequest> list_requests(const GroupTable& table) {
   std::vector<view::LiveRequest> requests;
-  // One of which a part runs is running.
+  // A request with a running sequence counts as running.
   for (const SequenceGroup* group : first_of(table.running)) requests.push_back(seen(*group, RequestState::running));
   for (const SequenceGroup* group : first_of(table.swapped)) {
     if (!group->in_running) requests.push_back(seen(*group, RequestState::swapped));

@@ -91,7 +91,7 @@ RequestMasks::FollowedSequence* RequestMasks::follow(MaskJob& job) {
   const auto followed = sequences_.find(job.sequence);
   if (followed == sequences_.end() || followed->second.course != job.course) return nullptr;
   FollowedSequence& sequence = followed->second;
-  const std::size_t size = sequence.place.tokens.size();  // a fork has what its parent had
+  const std::size_t size = sequence.place.tokens.size();  // a fork has the tokens that its parent had
   const std::size_t num_followed = size > job.num_known ? std::min(size - job.num_known, job.tokens.size()) : 0;
   job.num_known += job.tokens.size();
   sequence.append(std::span(job.tokens).subspan(num_followed));
@@ -104,7 +104,7 @@ bool RequestMasks::make(MaskJob& job, std::uint64_t& max_work) {
   made.sequence = job.sequence;
   made.course = job.course;
   FollowedSequence* const followed = follow(job);
-  if (followed == nullptr) return true;  // nobody waits for it any more
+  if (followed == nullptr) return true;  // the mask is not needed any more
   FollowedSequence& sequence = *followed;
   made.num_tokens = job.num_known;
   const bool is_free = !grammar_ && job.drafts.empty() &&
@@ -132,8 +132,8 @@ bool RequestMasks::fill_next_mask(FollowedSequence& sequence, std::span<std::uin
   return true;
 }
 
-/// A grammar, allowed_token_ids and bad_words count for more than the end of a budget: a grammar knows how a thinking
-/// ends.
+/// A grammar, allowed_token_ids and bad_words have priority over the end of a thinking budget: a grammar defines how a
+/// thinking ends.
 bool RequestMasks::fill_mask(Place& place, std::span<std::uint32_t> mask, std::uint64_t& max_work) const {
   std::ranges::fill(mask, ~std::uint32_t{0});
   if (place.matcher) {
@@ -181,7 +181,8 @@ bool RequestMasks::fill_mask_ahead(FollowedSequence& sequence, std::span<const T
   return true;
 }
 
-/// `alternatives`: for the sample in flight. Where log-probabilities are asked for, nothing goes unsampled.
+/// Proposes the tokens that follow the sample in flight. `alternatives` are the possible tokens of this sample. If
+/// log-probabilities are requested, all tokens are sampled.
 JumpForwardTokens RequestMasks::propose(const MaskJob& job, FollowedSequence& sequence, TokenIds alternatives,
                                         std::uint64_t& max_work) const {
   const SamplingParams& sampling = spec_->sampling;
@@ -189,7 +190,7 @@ JumpForwardTokens RequestMasks::propose(const MaskJob& job, FollowedSequence& se
   const auto bytes_of = [this](TokenId token) { return grammar_ ? grammar_->bytes_of(token) : std::string_view(); };
   const auto prompt_end = last(*spec_->prompt, kMaxLookedBack);
   const auto output_end = last(sequence.place.tokens, kMaxLookedBack);
-  TokenIds context(prompt_end.begin(), prompt_end.end());  // and what is generated
+  TokenIds context(prompt_end.begin(), prompt_end.end());  // prompt and generated tokens
   context.insert(context.end(), output_end.begin(), output_end.end());
   TokenIds path;
   std::vector<std::uint32_t> mask(num_words_);
@@ -203,7 +204,7 @@ JumpForwardTokens RequestMasks::propose(const MaskJob& job, FollowedSequence& se
     const std::int64_t num_generated = std::ssize(sequence.place.tokens) + std::ssize(path) + 1;
     if (!next || ends.is_banned(*next, num_generated)) break;
     const bool is_end = ends.end_of(*next, num_generated).has_value();
-    if (is_end && !is_certain) break;  // how it ends is left to the sampling
+    if (is_end && !is_certain) break;  // sampling decides how the sequence ends
     context.push_back(*next);
     path.push_back(*next);
     if (!is_sample) jump_forward.tokens.push_back(*next);

@@ -1,6 +1,6 @@
-// Sampling: every sequence goes on with what it samples, and is admitted and preempted by itself. The first tokens of n
-// sequences are drawn from one prompt, as far as there are batch rows for them; the others compute the prompt again, of
-// which the prefix cache has most.
+// Sampling: every sequence continues with its own samples, and is admitted and preempted by itself. The first tokens of
+// n sequences are drawn from one prompt, as far as there are batch rows. The other sequences compute the prompt again,
+// and find most of it in the prefix cache.
 
 #include <algorithm>
 #include <utility>
@@ -31,12 +31,13 @@ class Sampling final : public Decoding {
     if (samples.empty()) return false;
     if (is_of_drafts(group.sequences[index])) return take_drafts(group, group.sequences[index], samples, effects);
     --group.sequences[index].num_placeholders;
-    if (!group.forked) fork(group, samples.size(), effects);  // moves the sequences; the prompt's own is the first
+    // This moves the sequences; the prompt's own is the first.
+    if (!group.forked) fork(group, samples.size(), effects);
     for (std::size_t k = 0; k < samples.size(); ++k) append(group, group.sequences[index + k], samples[k], effects);
     Sequence& sequence = group.sequences[index];
     sequence.will_end = false;
     for (const TokenId token : std::exchange(sequence.forced, {})) append(group, sequence, {token, 0, 0, {}}, effects);
-    // Their step was not planned, and now it is known better what follows.
+    // The drafts were not planned, and better ones are known now.
     if (!sequence.waits) sequence.drafts.clear();
     return group.all_finished();
   }
@@ -58,12 +59,13 @@ class Sampling final : public Decoding {
   bool load(Decoder&, const SequenceGroup&) override { return true; }
 
  private:
-  /// Of the samples in flight, those of drafts are the last: nothing is planned behind them.
+  /// Returns whether the next result is that of drafts. It is the last in flight, since nothing is planned behind
+  /// drafts.
   static bool is_of_drafts(const Sequence& sequence) {
     return sequence.awaits_drafts() && sequence.num_placeholders == 1;
   }
 
-  /// The samples that are the sequence's: each but the last was a draft.
+  /// Takes the samples that belong to the sequence: each but the last was a correct draft.
   bool take_drafts(SequenceGroup& group, Sequence& sequence, std::span<const TokenReport> samples,
                    GroupEffects& effects) const {
     const auto num_right = static_cast<std::int32_t>(samples.size()) - 1;
@@ -72,7 +74,7 @@ class Sampling final : public Decoding {
                                                    : std::max(num_right, sequence.most_drafts / 2);
     sequence.forget_samples();
     for (const TokenReport& sample : samples) append(group, sequence, sample, effects);
-    // What the row was told behind these is not its own.
+    // Tokens of the row behind these are wrong drafts.
     sequence.num_row_tokens = sequence.output.size();
     return group.all_finished();
   }

@@ -1,4 +1,4 @@
-// What the block manager's answer means: who runs, who was preempted, who cannot be served.
+// Applies the block manager's answer: which sequences run, which were preempted, which cannot be served.
 
 #include <algorithm>
 #include <utility>
@@ -46,7 +46,7 @@ std::optional<ExecuteStep> SchedulerCore::on_memory_grant(const MemoryGrant& pla
     building.add_table_deltas(plan);
   }
   batch_planner_.was_applied(pending, anything_scheduled);
-  // A step whose sequences have all ended meanwhile is still run, empty: its blocks are stamped with it.
+  // A step whose sequences have all ended meanwhile still runs, empty, because its blocks are stamped with it.
   if (anything_scheduled) {
     building.step.rows_gone = std::exchange(table_.rows_gone, {});
     in_flight_.push_back(std::move(building.in_flight));
@@ -55,8 +55,9 @@ std::optional<ExecuteStep> SchedulerCore::on_memory_grant(const MemoryGrant& pla
   return anything_scheduled ? std::optional(std::move(building.step)) : std::nullopt;
 }
 
-/// Runs the rows of a group that is served. A sequence that has ended meanwhile is left out; if others may count on
-/// what it was to compute, they must not: readers come behind it in every plan.
+/// Runs the rows of a group that is served. A sequence that has ended meanwhile is left out. If others rely on the
+/// blocks that it should have computed, the step counts as failed for them: readers come behind the sequence in every
+/// plan.
 void SchedulerCore::run_rows(const PendingGrant& pending, RequestId id, Range rows, StepBuilder& building) {
   SequenceGroup* group = table_.find(id);
   for (std::int32_t i = rows.first; i < rows.first + rows.count; ++i) {
@@ -71,10 +72,10 @@ void SchedulerCore::run_rows(const PendingGrant& pending, RequestId id, Range ro
   }
 }
 
-/// The sequence of a candidate that stands for it; null when none of it runs any more.
+/// Returns the sequence that represents a candidate; null if none of the candidate runs any more.
 Sequence* SchedulerCore::first_running(SequenceGroup* group, const PendingGrant& pending, Range sequences) {
   if (group == nullptr) return nullptr;
-  // Beams may have forked, or gone, since the plan was made.
+  // Beams may have forked or been dropped since the plan was made.
   if (!group->decoding->has_independent_sequences()) {
     return group->any(SequenceState::running) ? &group->sequences.front() : nullptr;
   }
@@ -122,7 +123,7 @@ void SchedulerCore::apply_swapped(const PendingGrant& pending, const MemoryGrant
   }
 }
 
-/// Sequences of a group that are swapped in, or cannot be and must be recomputed.
+/// Marks swapped sequences of a group as running again, or as to be recomputed if they cannot be swapped in.
 void SchedulerCore::come_back(const PendingGrant& pending, const SwapInCandidate& candidate, AllocStatus status,
                               SequenceGroup& group) {
   std::int32_t num_back = 0;
@@ -196,13 +197,13 @@ void SchedulerCore::apply_waiting(const PendingGrant& pending, const MemoryGrant
   }
 }
 
-/// It was admitted, but does not run: nobody may count on what it was to compute.
+/// Undoes an admission whose sequence does not run: no sequence may rely on the blocks that it should have computed.
 void SchedulerCore::leave_out(SequenceId admitted, StepId step) {
   table_.pending_updates.releases.push_back(admitted);
   table_.pending_updates.steps_failed(step);
 }
 
-/// The sequence ends with what it has, once its results in flight are known.
+/// Ends the sequence with its present tokens, when its results in flight are known.
 void SchedulerCore::outgrew(SequenceGroup& group, Sequence& sequence) {
   sequence.outgrew = true;
   cut_outgrown(group);

@@ -49,10 +49,11 @@ void SchedulerCore::add_group(SharedSpec spec) {
   batch_planner_.invalidate_plan();
 }
 
-/// As if the group had been preempted with the tokens that it had: beams, of which none were told, begin anew.
+/// Restores the tokens of the group as if it had been preempted. Beams begin again, since none of their tokens were
+/// sent.
 void SchedulerCore::go_on_from(const RequestProgress& progress, SequenceGroup& group) {
   if (group.spec->sampling.prompt_logprobs) {
-    // The first token has none.
+    // The first token has no log-probability.
     const auto known = static_cast<std::int32_t>(progress.prompt_logprobs.size()) + 1;
     group.next_prompt_logprob = group.first_unknown_prompt_logprob = known;
   }
@@ -125,7 +126,7 @@ void SchedulerCore::device_replaced(bool memory_lost, bool crashed) {
   }
   for (const RequestId id : in_last_steps) {
     if (!crashed) break;
-    // Known before anything is lost: one of the steps behind these tokens has crashed the worker.
+    // Set before any state is lost: a step behind these tokens has crashed the worker.
     SequenceGroup* group = table_.find(id);
     group->cleared_length = group->longest_output() + config_.pipeline_depth;
     for (const Sequence& s : group->sequences) {
@@ -138,8 +139,8 @@ void SchedulerCore::device_replaced(bool memory_lost, bool crashed) {
   if (const auto& pending = batch_planner_.pending()) table_.pending_updates.steps_failed(pending->step);
   batch_planner_.discard_pending(memory_lost);
   table_.pending_updates.device_memory_lost |= memory_lost;
-  // All that ran is admitted anew. The block manager may have moved parents to the host, in a plan of which nothing
-  // runs.
+  // All running sequences are admitted again. The block manager may have moved parents to the host, in a plan that runs
+  // nothing.
   table_.pending_updates.forks.clear();
   in_flight_.clear();
   last_completed_step_ = batch_planner_.last_planned();
@@ -147,7 +148,7 @@ void SchedulerCore::device_replaced(bool memory_lost, bool crashed) {
   affected.insert(affected.end(), table_.swapped.begin(), table_.swapped.end());
   for (const auto& [id, group] : table_.groups) group->num_in_flight = 0;
   for (SequenceGroup* group : affected) {
-    if (group->in_running || group->in_swapped) restart(*group);  // it may be in both lists
+    if (group->in_running || group->in_swapped) restart(*group);  // the group may be in both lists
   }
   for (const auto& [id, group] : table_.groups) {
     group->next_prompt_logprob = group->first_unknown_prompt_logprob;
@@ -159,8 +160,8 @@ void SchedulerCore::device_replaced(bool memory_lost, bool crashed) {
   batch_planner_.on_capacity_freed();
 }
 
-/// Groups that were admitted with blocks that only the failed steps computed, and were not in these steps themselves,
-/// start anew: they have told nothing that came of it.
+/// Restarts groups that were admitted with blocks that only the failed steps computed. The groups were not in these
+/// steps themselves, and have sent no output that depends on these blocks.
 void SchedulerCore::restart_readers(StepId first_failed) {
   std::vector<SequenceGroup*> readers;
   for (const auto* groups : {&table_.running, &table_.swapped}) {
@@ -189,10 +190,11 @@ void SchedulerCore::find_culprit(const std::set<RequestId>& ran, bool ended_ran)
             Error{ErrorCode::internal, "the request crashes workers: it ran alone when the last one crashed", {}, -1});
 }
 
-/// Once every request on trial has run behind the token at which a worker crashed.
+/// Ends the trial when every request on trial has run behind the token at which a worker crashed.
 void SchedulerCore::end_passed_trial() {
   Quarantine& quarantine = table_.quarantine;
-  if (quarantine.is_empty() || batch_planner_.pending()) return;  // a plan may have offered them
+  // A plan may have offered these requests.
+  if (quarantine.is_empty() || batch_planner_.pending()) return;
   for (const RequestId id : quarantine.on_trial()) {
     const SequenceGroup* group = table_.find(id);
     if (group != nullptr && group->longest_output() < group->cleared_length) return;
@@ -202,7 +204,7 @@ void SchedulerCore::end_passed_trial() {
 }
 
 void SchedulerCore::on_step_result(const StepResult& result) {
-  if (in_flight_.empty() || result.step < in_flight_.front().step) return;  // of a worker that was replaced
+  if (in_flight_.empty() || result.step < in_flight_.front().step) return;  // result of a worker that was replaced
   PAGODA_ASSERT(in_flight_.front().step == result.step, "results come in the order of the steps");
   const InFlightStep step = std::move(in_flight_.front());
   in_flight_.erase(in_flight_.begin());
@@ -232,7 +234,7 @@ void SchedulerCore::on_step_result(const StepResult& result) {
   end_passed_trial();
 }
 
-/// The group of a row whose part in a step has ended; null when it has ended itself, or the result means nothing.
+/// Returns the group of a row whose part in a step has ended; null if the group has ended, or the result is not used.
 SequenceGroup* SchedulerCore::ended_work(const WorkRef& work) {
   SequenceGroup* group = table_.find(work.group);
   if (group == nullptr) return nullptr;
@@ -272,7 +274,8 @@ void SchedulerCore::accept(const WorkRef& work, const RowResult& row, const Step
   }
   if (is_current) {
     s->num_computed_tokens = row.num_computed_tokens;
-    if (work.num_drafts > 0) s->num_scheduled_tokens = row.num_computed_tokens;  // nothing is planned behind drafts
+    // Nothing is planned behind drafts.
+    if (work.num_drafts > 0) s->num_scheduled_tokens = row.num_computed_tokens;
     mark_dirty(*s);
   }
   metrics_.draft_tokens += work.num_drafts;
@@ -286,7 +289,7 @@ void SchedulerCore::accept(const WorkRef& work, const RowResult& row, const Step
       return;
     }
     table_.replace_finished(*group);
-    // A prompt's samples may have made sequences for which there was no row.
+    // The samples of a prompt may have made sequences without rows.
     if (!group->in_waiting && group->any(SequenceState::waiting)) table_.enqueue(*group);
   }
   cut_outgrown(*group);
@@ -328,7 +331,7 @@ void SchedulerCore::restart(SequenceGroup& group) {
   batch_planner_.on_capacity_freed();
 }
 
-/// Tells of it once, however many sequences of the group it meets at a time.
+/// Reports the interruption once, however many sequences of the group it affects.
 void SchedulerCore::interrupted(const SequenceGroup& group, Interruption what) {
   const bool is_known = std::ranges::any_of(outputs_.interrupted, [&](const RequestInterrupted& one) {
     return one.request == group.entry.id && one.what == what;
@@ -360,7 +363,7 @@ void SchedulerCore::erase_group(SequenceGroup& group) {
     if (s.state != SequenceState::finished) finish(group, s);
   }
   table_.erase(group);
-  batch_planner_.on_capacity_freed();  // also those that were held back for it
+  batch_planner_.on_capacity_freed();  // this also frees requests that were held back
 }
 
 std::optional<MemoryRequest> SchedulerCore::next_memory_request(TimeUs now) {

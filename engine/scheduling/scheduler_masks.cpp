@@ -1,4 +1,5 @@
-// Which tokens may be sampled, and what follows from that. The masks themselves are made by MaskJobs, elsewhere.
+// Decides which masks are needed, and applies them and the tokens that follow from them. MaskJobs make the masks
+// elsewhere.
 
 #include <algorithm>
 #include <span>
@@ -10,21 +11,21 @@
 
 namespace pagoda::scheduling {
 
-/// The sequence that the work samples for, if it goes on; null where the sample is not needed, or late.
+/// Returns the unfinished sequence that the work samples for; null if the sample is not needed, or is late.
 Sequence* SchedulerCore::sequence_of(const WorkRef& work) const {
   if (work.num_samples == 0 || work.dropped || work.late) return nullptr;
   Sequence* s = GroupTable::find(table_.find(work.group), work.sequence);
   return s == nullptr || s->state == SequenceState::finished ? nullptr : s;
 }
 
-/// Likewise, where the work waits for a mask that is not made.
+/// Returns the sequence of the work if the work waits for a mask that is not made; else null.
 Sequence* SchedulerCore::missing_mask(const WorkRef& work) const {
   Sequence* s = work.has_mask ? sequence_of(work) : nullptr;
   return s == nullptr || s->has_mask() ? nullptr : s;
 }
 
-/// The sequence of which the work runs a part of the prompt, and whose first sample needs a mask that is not made: its
-/// tokens are known already.
+/// Returns the sequence if the work runs a part of its prompt, and its first sample needs a mask that is not made. All
+/// tokens before this sample are known already. Else returns null.
 Sequence* SchedulerCore::unsampled_prompt(const WorkRef& work) const {
   if (work.num_samples > 0) return nullptr;
   SequenceGroup* group = table_.find(work.group);
@@ -41,7 +42,7 @@ std::vector<SequenceId> SchedulerCore::missing_masks() const {
   return missing;
 }
 
-/// The step behind is planned when the masks are told, in some tenths of a millisecond: while this one still runs.
+/// The next step is planned when the masks are sent. Planning takes some tenths of a millisecond, while this step runs.
 TimeUs SchedulerCore::mask_wait_us() const {
   constexpr TimeUs kMinUs = 1'000;
   constexpr TimeUs kMaxUs = 100'000;
@@ -67,7 +68,7 @@ std::vector<MaskJob> SchedulerCore::take_mask_jobs() {
   if (step != 0 && std::exchange(masks_asked_, step) != step) {
     for (const WorkRef& work : in_flight_.front().work) ask(work, missing_mask(work));
   }
-  // Those of forks first, while their parents still are where they were forked.
+  // Jobs of forks come first, while their parents are still where they were forked.
   std::ranges::stable_partition(jobs, [](const MaskJob& job) { return job.begins_anew; });
   return jobs;
 }
@@ -97,7 +98,8 @@ MaskJob SchedulerCore::mask_job(SequenceGroup& group, Sequence& sequence, std::i
   job.course = sequence.course;
   job.parent = sequence.parent;
   job.masks = group.masks;
-  job.begins_anew = sequence.num_followed == 0;  // so it does again where there is no token
+  // The job begins anew again as long as there are no tokens.
+  job.begins_anew = sequence.num_followed == 0;
   job.num_known = sequence.num_followed;
   job.tokens.assign(output.begin() + static_cast<std::ptrdiff_t>(sequence.num_followed), output.end());
   if (sequence.waits) job.drafts = sequence.drafts;
@@ -129,8 +131,8 @@ void SchedulerCore::masks_late(std::span<const SequenceId> sequences) {
   }
 }
 
-/// The sequence goes back to before the sample, and by one token, so that the token is run and sampled behind again. At
-/// the end of a prompt, whose blocks others may share by now, it is admitted again.
+/// Moves the sequence back to before the sample, and by one more token, so that this token runs again and is sampled
+/// behind. At the end of a prompt, whose blocks others may share already, the sequence is admitted again.
 void SchedulerCore::be_late(WorkRef& work, SequenceGroup& group, Sequence& sequence) {
   work.late = true;
   ++metrics_.late_masks;
@@ -146,7 +148,8 @@ void SchedulerCore::be_late(WorkRef& work, SequenceGroup& group, Sequence& seque
     sequence.num_scheduled_tokens = std::min(sequence.num_scheduled_tokens, num_known - 1);
     sequence.num_computed_tokens = std::min(sequence.num_computed_tokens, sequence.num_scheduled_tokens);
   }
-  sequence.awaits_mask = sequence.course == course;  // else it is another mask that it will need
+  // Otherwise it needs another mask.
+  sequence.awaits_mask = sequence.course == course;
   batch_planner_.invalidate_plan();
 }
 
@@ -165,7 +168,8 @@ std::optional<StepMasks> SchedulerCore::take_masks() {
   return masks;
 }
 
-/// One, or with drafts one for each place; of a place that the drafts before it do not lead to there is no token.
+/// Adds one mask, or with drafts one mask for each position. A position that the drafts before it cannot reach allows
+/// no token.
 void SchedulerCore::add_masks(std::size_t place, const Sequence& sequence, StepMasks& masks) const {
   const MadeMask& made = *sequence.made_mask;
   if (made.num_masks == 0) return;

@@ -1,5 +1,5 @@
-// The scheduler's state as bytes. What is read may be anything: what would be followed later (ids, ranges, rows) is
-// checked here.
+// The scheduler's state as bytes. The bytes may be anything, so all values that later code relies on (ids, ranges,
+// rows) are checked here.
 
 #include <algorithm>
 #include <utility>
@@ -11,7 +11,7 @@
 namespace pagoda::scheduling {
 namespace {
 
-constexpr std::int32_t kMaxPlaceholders = 2;  ///< of any pipeline_depth
+constexpr std::int32_t kMaxPlaceholders = 2;  ///< limit for every pipeline_depth
 
 bool is_sound(const PendingGrant& plan) {
   const auto is_in_needs = [&](const auto& candidate) {
@@ -153,7 +153,7 @@ std::vector<NewRow> SchedulerCore::sequences_with_kv() const {
     for (const Sequence& s : group->sequences) {
       if (s.state != SequenceState::running && s.state != SequenceState::swapped) continue;
       NewRow row{s.row, s.id, s.index, row_spec(*group, config_.eos_token_ids), s.output};
-      // Of tokens that it does not sample itself, a row hears with its next work.
+      // A row receives tokens that it does not sample itself with its next work.
       if (s.row >= 0) row.tokens_so_far.resize(std::min(s.num_row_tokens, s.output.size()));
       rows.push_back(std::move(row));
     }

@@ -34,7 +34,7 @@ void StepBuilder::run(SequenceGroup& group, Sequence& sequence, std::int32_t num
     sequence.num_placeholders += work.num_samples > 0 ? 1 : 0;
     sequence.num_row_tokens += work.num_samples > 0 && !group.decoding->chooses_tokens() ? 1 : 0;
   }
-  // The token at position p tells the log-probability of the one at p + 1.
+  // The token at position p determines the log-probability of the token at p + 1.
   const std::int32_t end_prompt_logprob = std::min(sequence.num_scheduled_tokens + 1, group.prompt_len());
   if (group.next_prompt_logprob < end_prompt_logprob) {
     work.first_prompt_logprob = group.next_prompt_logprob;
@@ -53,8 +53,8 @@ void StepBuilder::run(SequenceGroup& group, Sequence& sequence, std::int32_t num
   step.work.push_back(work);
 }
 
-/// Of what was planned there are no more drafts than tokens were granted for; others may have been dropped since. What
-/// is left to run.
+/// Drops drafts for which no tokens were granted; other drafts may have been dropped since the plan. Returns the number
+/// of tokens left to run.
 std::int32_t StepBuilder::drop_drafts(const SequenceGroup& group, Sequence& sequence, std::int32_t num_granted) {
   const std::int32_t num_left = group.length(sequence) - sequence.num_scheduled_tokens;
   const std::int64_t num_fewer =
@@ -63,7 +63,7 @@ std::int32_t StepBuilder::drop_drafts(const SequenceGroup& group, Sequence& sequ
   return std::min(num_granted, num_left);
 }
 
-/// Those up to where it is scheduled that the row has not sampled itself.
+/// Adds the tokens, up to the last scheduled one, that the row has not sampled itself.
 void StepBuilder::send_tokens(Sequence& sequence, std::int32_t prompt_len) {
   const auto& [output, forced, drafts] = std::tie(sequence.output, sequence.forced, sequence.drafts);
   const std::size_t first_forced = output.size() + static_cast<std::size_t>(sequence.num_placeholders);

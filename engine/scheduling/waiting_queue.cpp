@@ -15,7 +15,7 @@
 namespace pagoda::scheduling {
 namespace {
 
-/// In the order of a key that never changes: arrival, or priority and arrival.
+/// Orders by a key that never changes: arrival, or priority and arrival.
 class OrderedQueue final : public WaitingQueue {
  public:
   OrderedQueue(bool by_priority, TimeUs aging_us) : by_priority_(by_priority), aging_us_(aging_us) {}
@@ -40,7 +40,7 @@ class OrderedQueue final : public WaitingQueue {
 
  private:
   struct Key {
-    TimeUs aged = 0;  ///< arrival, moved by the priority
+    TimeUs aged = 0;  ///< arrival time, shifted by the priority
     std::int64_t priority = 0;
     RequestId id = 0;
     auto operator<=>(const Key&) const = default;
@@ -53,7 +53,7 @@ class OrderedQueue final : public WaitingQueue {
   }
 
   bool by_priority_;
-  TimeUs aging_us_;  ///< 0 = strict
+  TimeUs aging_us_;  ///< 0 = strict priorities
   std::set<Key> entries_;
 };
 
@@ -89,8 +89,8 @@ class FairQueue final : public WaitingQueue {
 
   void visit_in_order(const std::function<bool(RequestId)>& visit) const override {
     settle();
-    // A merge over tenants: each visited request raises its tenant's counter by its prompt, as serving it will. A
-    // tenant joins the merge when its turn comes, so the head costs the same however many tenants wait.
+    // Merges the tenants: each visited request raises its tenant's counter by its prompt, as serving it will. A tenant
+    // joins the merge when its turn comes, so the head costs the same for any number of waiting tenants.
     struct Cursor {
       std::int64_t served;
       const std::string* user;
@@ -189,10 +189,10 @@ class FairQueue final : public WaitingQueue {
   using Order = std::set<Place>;
   struct Tenant {
     std::int64_t served = 0;
-    /// To be added to `served`: a step charges a tenant for many rows, the order moves once.
+    /// Tokens to add to `served`. A step charges a tenant for many rows, but its place in the order changes once.
     std::int64_t unsettled = 0;
     std::map<RequestId, std::int64_t> waiting;  ///< id -> prompt tokens
-    Order::iterator place;                      ///< where `waiting` has any
+    Order::iterator place;                      ///< valid if `waiting` is not empty
   };
   using Tenants = std::unordered_map<std::string, Tenant>;
 
@@ -215,19 +215,19 @@ class FairQueue final : public WaitingQueue {
     unsettled_.clear();
   }
 
-  /// What a tenant that was away, or is new, is taken to have been served: as much as the least served of those that
-  /// wait; when none does, as much as the one that waited last.
+  /// Returns the counter for a new or returning tenant: the lowest counter of the waiting tenants, or, if none waits,
+  /// the counter of the tenant that waited last.
   std::int64_t served_by_now() const {
     if (!order_.empty()) return order_.begin()->served;
     return last_to_leave_ == nullptr ? 0 : last_to_leave_->served;
   }
 
-  /// Not remembered any longer: it is away, and comes back as a new tenant.
+  /// Returns whether the tenant may be forgotten: it is away, and would return as a new tenant.
   bool may_forget(const Tenant& tenant, std::int64_t most_served) const {
     return tenant.waiting.empty() && tenant.served <= most_served && &tenant != last_to_leave_;
   }
 
-  /// Tenants that are away and would be lifted on their return anyway need not be remembered.
+  /// Forgets tenants that are away and would be raised on their return anyway.
   void prune() {
     const std::int64_t lift = served_by_now();
     std::erase_if(tenants_, [&](const auto& t) { return may_forget(t.second, lift); });
@@ -235,7 +235,8 @@ class FairQueue final : public WaitingQueue {
     prune_at_ = std::max(kFewTenants, tenants_.size() + std::min(tenants_.size(), kMaxTenants / 2));
   }
 
-  /// Of those away. They come back as new tenants, as anybody could who takes another name.
+  /// Forgets the half of the absent tenants that were served less. They return as new tenants, as any tenant can with
+  /// another name.
   void forget_less_served_half() {
     std::vector<std::int64_t> served;
     for (const auto& [user, tenant] : tenants_) {
@@ -248,11 +249,13 @@ class FairQueue final : public WaitingQueue {
   }
 
   static constexpr std::size_t kFewTenants = 1024;
-  static constexpr std::size_t kMaxTenants = 65536;  ///< remembered, beside those with waiting requests
+  /// Maximum number of remembered tenants, beside those with waiting requests.
+  static constexpr std::size_t kMaxTenants = 65536;
   mutable Tenants tenants_;
   mutable std::vector<Tenants::value_type*> unsettled_;
-  mutable Order order_;                    ///< tenants with waiting requests, least served first
-  const Tenant* last_to_leave_ = nullptr;  ///< the one whose last waiting request was served or taken back last
+  mutable Order order_;  ///< tenants with waiting requests, least served first
+  /// The tenant whose last waiting request was served or removed most recently.
+  const Tenant* last_to_leave_ = nullptr;
   std::size_t prune_at_ = kFewTenants;
   std::size_t size_ = 0;
 };
