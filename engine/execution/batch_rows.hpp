@@ -11,37 +11,38 @@
 
 namespace pagoda::execution {
 
-/// One row of the persistent batch, as the host knows it. The tokens themselves lie in the device's token table, since
-/// an earlier step in flight may be about to sample the last of them; here they are only counted.
+/// One row of the persistent batch, in the host's view. The tokens themselves are in the device's token table, since an
+/// earlier step in flight may be about to sample the last of them. The host only counts them.
 struct BatchRow {
   SequenceId sequence = 0;
   std::int32_t prompt_len = 0;
-  std::int32_t num_tokens = 0;  ///< prompt and generated, those being sampled included; fewer if drafts were wrong
+  /// Number of prompt and generated tokens, including those being sampled; fewer if drafts were wrong.
+  std::int32_t num_tokens = 0;
   std::vector<BlockId> block_table;
   std::unique_ptr<SequenceSampler> sampler;
   SharedTokens prompt;
   bool appends_samples = true;  ///< see RowSampling
 };
 
-/// The rows of a worker. Changed as steps are issued, in their order.
+/// The rows of a worker. They change as steps are issued, in the order of the steps.
 class BatchRows {
  public:
   BatchRows(std::int32_t max_num_seqs, std::int64_t vocab_size);
 
-  /// Takes in which rows are gone, new, told a token, or have other blocks.
+  /// Applies the row changes of a step: rows that are gone or new, forced tokens, and changed block tables.
   void apply(const ExecuteStep& step);
 
   const BatchRow& operator[](RowId row) const { return rows_[static_cast<std::size_t>(row)]; }
 
-  /// An internal error when a row of the work does not hold the tokens and blocks that it is to run, or these are more
-  /// than `max_model_len`.
+  /// Returns an internal error if a row does not hold the tokens and blocks that its work runs, or if these tokens are
+  /// more than `max_model_len`.
   Status check(const ExecuteStep& step, const KvGroup& kv, std::int64_t max_model_len) const;
 
-  /// Whether the row goes on with its first sample by itself.
+  /// Returns whether the row appends the first sample of the work to its tokens.
   bool appends_sample(const RowWork& work) const { return work.num_samples > 0 && (*this)[work.row].appends_samples; }
 
-  /// Counts the token that the work samples at its end for its row, which ends with it. Also after the step has failed,
-  /// so that a step already queued behind it can run the row; the scheduler drops what comes of it.
+  /// Counts the token that work samples for its row; the row ends with this token. Call it also after the step has
+  /// failed, so that a step already queued behind it can run the row; the scheduler drops the results of that step.
   void append_samples(const ExecuteStep& step);
 
  private:

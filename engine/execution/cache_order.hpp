@@ -9,7 +9,7 @@
 
 namespace pagoda::execution {
 
-/// The last step that touches any block of the plan's moves; 0 = none.
+/// Returns the last step that touches any block of the plan's moves; 0 = none.
 inline StepId last_touched_step(const CachePlan& plan) {
   StepId last = 0;
   for (const auto* moves : {&plan.swap_out, &plan.swap_in, &plan.copies}) {
@@ -18,34 +18,36 @@ inline StepId last_touched_step(const CachePlan& plan) {
   return last;
 }
 
-/// When a cache engine may enqueue the plans it was told: in their order, and each only once the last step that touches
-/// its blocks is enqueued on the compute stream, so that the copy stream can wait for its end. A deterministic state
-/// machine; events and plans themselves are its owner's.
+/// Decides when a cache engine may enqueue the plans that it has received. Plans are enqueued in their order, each
+/// after the last step that touches its blocks is enqueued on the compute stream, so that the copy stream can wait for
+/// the end of that step. A deterministic state machine; its owner keeps the events and the plans.
 class CacheOrder {
  public:
   /// A plan that may be enqueued now.
   struct Ready {
     StepId plan = 0;
-    StepId after = 0;  ///< first the copy stream must wait for the end of this step, if the end is not behind already
+    StepId after = 0;  ///< step whose end the copy stream must wait for first, if it has not passed already
 
     static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.plan, self.after); }
   };
 
-  /// Message 4 has come: the plan of `step`, whose moves wait for `last_touched` (last_touched_step). Plans come in
-  /// their order.
+  /// Call when message 4 has arrived: the plan of `step`, whose moves wait for `last_touched` (see last_touched_step).
+  /// Plans arrive in their order.
   void plan_arrived(StepId step, StepId last_touched) { plans_.push_back({step, last_touched}); }
 
-  /// The worker has enqueued the step. Steps are enqueued in their order, so the last one covers the others.
+  /// Call when the worker has enqueued the step. Steps are enqueued in their order, so the last step covers the others.
   void step_enqueued(StepId step) { last_enqueued_ = std::max(last_enqueued_, step); }
 
-  /// A worker is about to enqueue its first step: all before it have passed, or never will. Every plan of a step before
-  /// it has come by now, and may be enqueued. Take these, then tell the worker where they end, and last_plan().
+  /// Call when a worker is about to enqueue its first step: all earlier steps have passed, or never will. Every plan of
+  /// an earlier step has arrived by now, and may be enqueued. Take these plans with next(). Then send the worker their
+  /// end and last_plan().
   void connect(StepId first_step) {
     step_enqueued(first_step - 1);
     last_plan_ = std::max(last_plan_, first_step - 1);
   }
 
-  /// No plan up to here is still to be enqueued. Some that are may have been told to a worker that has ended.
+  /// Returns the last step up to which no plan is left to enqueue. Some of the enqueued plans may have been reported to
+  /// a worker that has ended.
   StepId last_plan() const { return last_plan_; }
 
   /// Takes the next plan that may be enqueued, if there is one.
@@ -57,7 +59,7 @@ class CacheOrder {
     return ready;
   }
 
-  /// Its state.
+  /// The whole state.
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.plans_, self.last_enqueued_, self.last_plan_);
   }

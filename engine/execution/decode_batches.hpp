@@ -5,13 +5,13 @@
 
 namespace pagoda::execution {
 
-/// The sizes that decode steps are rounded up to where a device records them and replays the records: with few sizes
-/// there are few records.
+/// A size that decode steps are rounded up to on a device that records steps and replays the records. A small number of
+/// sizes needs a small number of records.
 struct DecodeBatch {
-  std::int32_t num_rows = 0;         ///< sequences, padding included
-  std::int32_t max_context_len = 0;  ///< tokens that the longest of them may have
+  std::int32_t num_rows = 0;         ///< number of sequences, padding included
+  std::int32_t max_context_len = 0;  ///< maximum number of tokens of the longest sequence
 
-  /// Names the record; different for different batches.
+  /// Returns the name of the record; it differs between different batches.
   std::uint64_t key() const {
     return static_cast<std::uint64_t>(num_rows) << 32U | static_cast<std::uint32_t>(max_context_len);
   }
@@ -20,14 +20,14 @@ struct DecodeBatch {
 
 class DecodeBatches {
  public:
-  /// Rows: 1, 2, 4, 8, then multiples of 8 in steps of at most an eighth, and max_num_seqs. Contexts: 2k, 8k, 32k, ...
-  /// up to max_model_len.
+  /// Row sizes: 1, 2, 4, 8, then multiples of 8 in steps of at most an eighth, and max_num_seqs. Context sizes: 2k, 8k,
+  /// 32k, ... up to max_model_len.
   DecodeBatches(std::int32_t max_num_seqs, std::int64_t max_model_len);
 
-  /// The smallest that holds as much. num_rows from 1 to max_num_seqs, context_len up to max_model_len.
+  /// Returns the smallest batch that has room. num_rows is from 1 to max_num_seqs, context_len up to max_model_len.
   DecodeBatch around(std::int32_t num_rows, std::int32_t context_len) const;
 
-  /// All of them, the largest first.
+  /// Returns all batches, the largest first.
   std::vector<DecodeBatch> all() const;
 
  private:

@@ -196,7 +196,7 @@ bool ResultChecks::is_sound(const TokenReport& report) const {
 }
 
 bool ResultChecks::is_sound(const StepResult& result, const RowResult& row, const RowWork& work) const {
-  const std::int64_t num_right = std::int64_t{row.samples.count} - work.num_samples;  // drafts
+  const std::int64_t num_right = std::int64_t{row.samples.count} - work.num_samples;  // number of correct drafts
   if (row.sequence != work.sequence || num_right < 0 || num_right > work.num_drafts ||
       row.num_computed_tokens != work.end_position() - work.num_drafts + num_right ||
       !lies_in(row.samples, result.samples.size()) || !lies_in(row.prompt_logprobs, result.prompt_logprobs.size()) ||
@@ -204,7 +204,7 @@ bool ResultChecks::is_sound(const StepResult& result, const RowResult& row, cons
       row.error >= std::ssize(result.row_errors)) {
     return false;
   }
-  if (row.error >= 0) return true;  // its reports mean nothing
+  if (row.error >= 0) return true;  // its reports have no meaning
   const auto all_sound = [this](const std::vector<TokenReport>& reports, Range range) {
     const auto first = reports.begin() + range.first;
     return std::all_of(first, first + range.count, [this](const TokenReport& report) { return is_sound(report); });

@@ -13,7 +13,7 @@
 
 namespace pagoda::execution {
 
-/// What a device has: what messages about it may name.
+/// The sizes of a device, which limit the ids that messages may contain.
 struct DeviceLimits {
   std::int32_t max_num_seqs = 0;
   std::int32_t max_num_batched_tokens = 0;
@@ -24,13 +24,14 @@ struct DeviceLimits {
   KvLayout layout;
 };
 
-/// Holds what another process tells a device against what the device has, before anything follows an index in it. Keeps
-/// which rows there are, and how long their tokens and block tables.
+/// Checks messages of another process to a device against the device's sizes, before any index in them is used. Keeps
+/// the set of rows, with the lengths of their tokens and block tables.
 class DeviceMessageChecks {
  public:
   explicit DeviceMessageChecks(DeviceLimits limits);
 
-  /// Steps come in their order. After an error the device cannot go on: its rows are not those of the scheduler.
+  /// Checks a step. Steps come in their order. After an error the device cannot continue, because its rows differ from
+  /// the scheduler's.
   Status check(const ExecuteStep& step);
   Status check(const StepMasks& masks);
   Status check(const CachePlan& plan) const;
@@ -43,7 +44,7 @@ class DeviceMessageChecks {
     std::int64_t num_blocks = 0;
     bool appends_samples = true;
   };
-  /// The row, if there can be one of that id.
+  /// Returns the row, or null if the id is out of range.
   Row* row_at(RowId row);
   bool knows_tokens(const TokenIds& tokens) const;
   bool are_words(const std::vector<TokenIds>& words) const;
@@ -57,16 +58,17 @@ class DeviceMessageChecks {
   DeviceLimits limits_;
   std::vector<Row> rows_;
   StepId last_step_ = 0;
-  std::map<StepId, std::vector<std::int32_t>> waiting_for_masks_;  ///< steps, and the most masks of each of their work
+  /// Maximum number of masks of each work, by steps that wait for masks.
+  std::map<StepId, std::vector<std::int32_t>> waiting_for_masks_;
 };
 
-/// Holds the results that another process sends against the steps that it was sent.
+/// Checks results of another process against the steps that were sent to it.
 class ResultChecks {
  public:
   explicit ResultChecks(DeviceLimits limits) : limits_(std::move(limits)) {}
 
   void sent(const ExecuteStep& step);
-  /// Each step has one result, in their order.
+  /// Checks a result. Each step has one result, in the order of the steps.
   Status check(const StepResult& result);
 
  private:

@@ -15,16 +15,16 @@ static_assert(offsetof(kernels::SampleOutput, token) == 0 && sizeof(kernels::Sam
               "samples can be read as tokens that lie kTokenStride apart");
 constexpr std::int64_t kTokenStride = sizeof(kernels::SampleOutput) / sizeof(TokenId);
 
-/// A longer piece of a block table is copied to the device by itself.
+/// Maximum number of entries in a change of a block table that is scattered. A longer change is copied by itself.
 constexpr std::int32_t kMaxScatteredEntries = 8;
 
-/// Entries of a block table on the device: whole packs of 16 bytes.
+/// Returns the entries of a block table on the device: whole packs of 16 bytes.
 std::int64_t blocks_of_row(const RunnerConfig& config) {
   constexpr std::int64_t kPack = 4;
   return (config.layout.only().blocks_for(config.max_model_len) + kPack - 1) / kPack * kPack;
 }
 
-/// The tokens that the work runs last, of those that its row is told.
+/// Returns the drafts that the work runs: the last of the forced tokens of its row.
 TokenIds drafts_of(const ExecuteStep& step, const RowWork& work) {
   TokenIds drafts(static_cast<std::size_t>(work.num_drafts));
   for (const ForcedToken& forced : step.forced_tokens) {
@@ -36,7 +36,7 @@ TokenIds drafts_of(const ExecuteStep& step, const RowWork& work) {
   return drafts;
 }
 
-/// Of one step; what is more is copied.
+/// Returns the maximum number of scattered entries in one step. Further changes are copied.
 std::int64_t most_scattered_entries(const RunnerConfig& config) {
   return std::int64_t{config.max_num_seqs} * kMaxScatteredEntries;
 }
@@ -136,7 +136,8 @@ IssuedStep ModelRunner::issue(kernels::Stream& stream, const ExecuteStep& step) 
   issued.step = step.step;
   issued.issued_us = clock_();
   Status status;
-  rows_.apply(step);  // where that throws, rows are not what steps believe: the stream fails, and so does the worker
+  // If this throws, the rows are not in the state that steps expect: the stream fails, and so does the worker.
+  rows_.apply(step);
   try {
     status = issue_ops(stream, step, issued);
   } catch (const std::exception& problem) {
@@ -172,7 +173,7 @@ Status ModelRunner::issue_ops(kernels::Stream& stream, const ExecuteStep& step, 
     plan_samples(step, batch, issued);
     status = memory.reserve_results(issued.shape.bytes());
   }
-  if (!status) {  // what the step tells of rows holds for later steps all the same
+  if (!status) {  // the step's changes of rows are still needed by later steps
     static_cast<void>(bring_row_changes(stream, step, memory));
     return status;
   }
@@ -286,7 +287,7 @@ void ModelRunner::plan_samples(const ExecuteStep& step, const Batch& batch, Issu
     if (work.num_samples > 0) {
       kernels::SampleRow sample_row = sample_behind(work.end_position());
       issued_row.bans_tokens = !sample_row.banned_tokens.empty();
-      // The first tokens of n sequences differ by the sequence index alone.
+      // The first tokens of n sequences differ only by the sequence index.
       for (std::int32_t k = 0; k < work.num_samples; ++k) {
         sample_rows_.push_back(sample_row);
         ++sample_row.sequence_index;
@@ -339,20 +340,20 @@ void ModelRunner::fill_inputs(const ExecuteStep& step, const Batch& batch, const
     inputs.context_len[sequence] = end;
     inputs.query_start[++sequence] = static_cast<std::int32_t>(token);
     if (work.num_samples == 0) continue;
-    // What is sampled before a draft is a draft's token, or takes its place.
+    // The sample before a draft is the draft's token, or replaces it.
     for (std::int32_t k = work.num_drafts; k > 0; --k) {
       inputs.logit_rows[logit_row++] = static_cast<std::int32_t>(token) - 1 - k;
       inputs.sample_slots[sample++] = token_slot(work.row, end - k);
     }
     if (!batch.decode) inputs.logit_rows[logit_row++] = static_cast<std::int32_t>(token) - 1;
-    // The row goes on with the first sample; forks get rows of their own with theirs.
+    // The row continues with the first sample. Forks get rows of their own, with their samples.
     inputs.sample_slots[sample] = rows_.appends_sample(work) ? token_slot(work.row, end) : -1;
     std::fill_n(inputs.sample_slots + sample + 1, work.num_samples - 1, -1);
     sample += work.num_samples;
   }
   if (batch.decode) {
     for (; token < shape.num_tokens; ++token, ++sequence) {
-      inputs.token_slots[token] = 0;  // any token: nobody looks at what comes of it
+      inputs.token_slots[token] = 0;  // any token: the result is not used
       inputs.positions[token] = 0;
       inputs.slot_mapping[token] = -1;
       inputs.context_len[sequence] = 0;
@@ -427,7 +428,8 @@ Status ModelRunner::run_model(kernels::Stream& stream, const Batch& batch, const
                                                           .slots = inputs.token_slots,
                                                           .count = batch.shape.num_tokens,
                                                           .out = token_ids_.as<TokenId>()});
-    if (status && keeps_block_tables()) {  // entries of tables are moved like floats, bit by bit
+    // gather_rows moves floats; table entries have their size, and are moved bit by bit.
+    if (status && keeps_block_tables()) {
       status = device_->ops().gather_rows(stream, {.x = block_tables_of_rows_.as<float>(),
                                                    .rows = inputs.block_table_rows,
                                                    .num_rows = batch.shape.num_sequences,
@@ -443,13 +445,13 @@ Status ModelRunner::run_model(kernels::Stream& stream, const Batch& batch, const
 
 void ModelRunner::apply(const StepMasks& masks, const IssuedStep& issued) {
   std::size_t first_sample = 0;
-  std::size_t next = 0;  // of the masks
+  std::size_t next = 0;  // index of the next mask
   for (std::size_t i = 0; i < issued.rows.size() && next < masks.work.size(); ++i) {
     const std::size_t num_drafts = issued.rows[i].drafts.size();
     const auto samples = std::span(sample_rows_)
                              .subspan(first_sample, num_drafts + static_cast<std::size_t>(issued.rows[i].num_samples));
     first_sample += samples.size();
-    // One for all n first tokens, or one for each place of drafts, as far as these go.
+    // There is one mask for all n first tokens, or one for each position of drafts, as far as these masks go.
     for (std::size_t k = 0; next < masks.work.size() && masks.work[next] == static_cast<std::int32_t>(i); ++k) {
       const auto mask = masks.mask(next++);
       for (kernels::SampleRow& row : num_drafts > 0 ? samples.subspan(k, 1) : samples) row.allowed_tokens = mask;
@@ -486,7 +488,7 @@ Status ModelRunner::draw_samples(kernels::Stream& stream, const StepInputs& inpu
                                                 .table = token_table_.as<TokenId>()});
 }
 
-/// In pieces of as many logit rows as the model's limit allows.
+/// Reports in pieces of at most max_num_seqs logit rows.
 Status ModelRunner::report_prompts(kernels::Stream& stream, const StepInputs& inputs, const StepResults& results,
                                    const ResultShape& shape) {
   const std::int64_t max_top = shape.max_report_top;

@@ -27,22 +27,23 @@ struct RunnerConfig {
   std::int32_t max_num_batched_tokens = 0;
   std::int64_t max_model_len = 0;
   std::int64_t vocab_size = 0;
-  std::int64_t max_logprobs =
-      20;  ///< likeliest tokens that a sample may list; the results of a step have room for them
+  /// Maximum number of likeliest tokens that a sample lists; results have room for them.
+  std::int64_t max_logprobs = 20;
   KvLayout layout;
-  std::int32_t max_steps_in_flight = 2;  ///< issued and not collected
-  /// Steps that only decode are padded to the sizes of DecodeBatches and given to Stream::replay.
+  std::int32_t max_steps_in_flight = 2;  ///< number of steps that are issued and not collected
+  /// Whether steps that only decode are padded to the sizes of DecodeBatches and passed to Stream::replay.
   bool replay_decode = false;
 };
 
-/// Runs steps on one device. `issue` enqueues a step's work and never looks at what the device computes, so a step can
-/// be issued while those before it still run: the tokens of a row lie in the device's memory, where the samples of one
-/// step are the inputs of the next, and the host only counts them.
+/// Runs steps on one device. `issue` enqueues the work of a step without reading device results, so a step can be
+/// issued while earlier steps run. The tokens of a row are in the device's memory, where the samples of one step are
+/// the inputs of the next. The host only counts the tokens.
 class ModelRunner final : public StepRunner {
  public:
   using Clock = std::function<TimeUs()>;  ///< the engine's time in microseconds
 
-  /// Device memory that create takes for the tokens of all rows and the inputs of a step, beside logits and the model.
+  /// Returns the bytes of device memory that create takes for the tokens of all rows and the inputs of a step, without
+  /// logits and the model.
   static std::int64_t batch_bytes(const RunnerConfig& config, bool keeps_block_tables);
 
   /// Errors: out_of_memory.
@@ -54,55 +55,55 @@ class ModelRunner final : public StepRunner {
   void sample(kernels::Stream& stream, const StepMasks& masks, IssuedStep& issued) override;
   StepResult collect(IssuedStep issued) override;
 
-  /// Runs the largest steps there can be, on no sequence's blocks, so that every op has taken the memory it will need.
-  /// Call before the first step, not inside submit; blocks.
+  /// Runs the largest possible steps, without blocks of any sequence, so that every op allocates the memory that it
+  /// will need. Call before the first step, and not inside submit. Waits until the steps have run.
   Status run_largest_steps(kernels::Stream& stream);
 
-  /// With replay_decode: has the stream record every decode batch. `progress` is told the share that is done. Call as
+  /// With replay_decode: lets the stream record every decode batch. `progress` receives the share that is done. Call as
   /// run_largest_steps.
   Status record_decode_batches(kernels::Stream& stream, const std::function<void(double)>& progress);
 
  private:
-  /// What the model runs in a step.
+  /// The batch that the model runs in a step.
   struct Batch {
     StepShape shape;
     std::int32_t max_query_len = 0;
     std::int32_t max_context_len = 0;
-    std::optional<DecodeBatch> decode;  ///< padded to it
+    std::optional<DecodeBatch> decode;  ///< the size that the batch is padded to
   };
 
   ModelRunner(RunnerConfig config, std::unique_ptr<models::Model> model, std::shared_ptr<kernels::Device> device,
               const layers::KvCache& cache, Clock clock);
   static StepShape largest_shape(const RunnerConfig& config, bool keeps_block_tables);
   Status allocate();
-  /// Sets all block tables on the device to block 0, so that whatever goes wrong no entry lies outside of the cache.
+  /// Sets all block tables on the device to block 0, so that even after errors no entry is outside of the cache.
   Status clear_block_tables();
 
   Status issue_ops(kernels::Stream& stream, const ExecuteStep& step, IssuedStep& issued);
-  /// Brings the tokens of new rows to the device, and where it keeps block tables, long pieces of these; notes short
-  /// ones in table_changes_.
+  /// Copies the tokens of new rows to the device. If the device keeps block tables, also copies long changes of block
+  /// tables, and adds short changes to table_changes_.
   Status upload_rows(kernels::Stream& stream, const ExecuteStep& step, StepMemory& memory);
-  /// Chosen tokens and changes of block tables.
+  /// Writes forced tokens and changes of block tables into `inputs`.
   void fill_row_changes(const ExecuteStep& step, const StepInputs& inputs) const;
-  /// fill_row_changes, and to the device.
+  /// Calls fill_row_changes, and brings the changes to the device.
   Status bring_row_changes(kernels::Stream& stream, const ExecuteStep& step, const StepMemory& memory);
-  /// Takes the inputs to the device and its tokens and block tables up to date.
+  /// Copies the inputs to the device, and updates its tokens and block tables.
   Status bring_inputs(kernels::Stream& stream, const StepShape& shape, const StepMemory& memory);
   Batch plan_batch(const ExecuteStep& step) const;
   void plan_samples(const ExecuteStep& step, const Batch& batch, IssuedStep& issued);
   void fill_inputs(const ExecuteStep& step, const Batch& batch, const StepInputs& inputs) const;
-  /// The inputs, which have been filled in, and the model.
+  /// Brings the filled inputs to the device, and runs the model.
   Status run_model(kernels::Stream& stream, const Batch& batch, const StepMemory& memory);
-  /// Has the rows of sample_rows_ sample nothing but what `masks` allow.
+  /// Restricts the rows of sample_rows_ to the tokens that `masks` allow.
   void apply(const StepMasks& masks, const IssuedStep& issued);
-  /// All that follows the model: draws the samples of sample_rows_ and report_rows_.
+  /// Issues all work behind the model: draws the samples of sample_rows_, and reports on report_rows_.
   Status draw(kernels::Stream& stream, const IssuedStep& issued);
   Status draw_samples(kernels::Stream& stream, const StepInputs& inputs, const StepResults& results,
                       const IssuedStep& issued);
   Status report_prompts(kernels::Stream& stream, const StepInputs& inputs, const StepResults& results,
                         const ResultShape& shape);
-  /// Runs a batch of sequences that have no KV blocks, each of `tokens_each` new tokens (the last of fewer) at the end
-  /// of `context_len`, with `num_samples` samples, and waits for it.
+  /// Runs a batch of sequences without KV blocks, and waits for it. Each sequence has `tokens_each` new tokens (the
+  /// last sequence fewer) at the end of `context_len`. Draws `num_samples` samples.
   Status run_alone(kernels::Stream& stream, Batch batch, std::int64_t tokens_each, std::int32_t context_len,
                    std::int64_t num_samples);
 
@@ -110,7 +111,7 @@ class ModelRunner final : public StepRunner {
     return device_->shares_host_memory() ? memory.inputs() : device_inputs_.as<std::byte>();
   }
   const KvGroup& kv() const { return config_.layout.only(); }
-  /// Whether block tables lie on the device from step to step, and steps bring what changes.
+  /// Returns whether block tables stay on the device from step to step, so that steps bring only changes.
   bool keeps_block_tables() const { return !device_->shares_host_memory(); }
   std::int64_t block_table_slot(RowId row, std::int32_t index) const { return row * blocks_of_row_ + index; }
   std::int64_t token_slot(RowId row, std::int32_t position) const {
@@ -125,25 +126,26 @@ class ModelRunner final : public StepRunner {
   DecodeBatches decode_batches_;
 
   BatchRows rows_;
-  kernels::Buffer token_table_;            // [max_num_seqs, max_model_len + 1]
-  kernels::Buffer token_ids_;              // [max_num_batched_tokens], of the step
-  kernels::Buffer logits_;                 // [max_num_seqs, vocab_size]
-  kernels::Buffer device_inputs_;          // none where the device reads the host's memory, nor what follows
-  std::int64_t blocks_of_row_;             // entries of a block table on the device
+  kernels::Buffer token_table_;  // [max_num_seqs, max_model_len + 1]
+  kernels::Buffer token_ids_;    // [max_num_batched_tokens], of the step
+  kernels::Buffer logits_;       // [max_num_seqs, vocab_size]
+  // Empty if the device reads the host's memory; then the block tables below are empty too.
+  kernels::Buffer device_inputs_;
+  std::int64_t blocks_of_row_;             // number of entries of a block table on the device
   kernels::Buffer block_tables_of_rows_;   // [max_num_seqs, blocks_of_row_]: the block tables of all rows
-  kernels::Buffer block_tables_of_batch_;  // [max_num_seqs, blocks_of_row_]: those of the step's sequences
+  kernels::Buffer block_tables_of_batch_;  // [max_num_seqs, blocks_of_row_]: the block tables of the step's sequences
   StepMemoryPool memory_pool_;
-  // of the step being issued, kept for their memory
+  // State of the step being issued; members, so that their memory is reused.
   struct TableChange {
     RowId row = 0;
     std::int32_t first_block = 0;
   };
   std::vector<TableChange> table_changes_;
-  std::int64_t num_changed_entries_ = 0;         // of table_changes_
-  std::vector<kernels::SampleRow> sample_rows_;  // until it is sampled, likewise report_rows_
+  std::int64_t num_changed_entries_ = 0;         // number of entries in table_changes_
+  std::vector<kernels::SampleRow> sample_rows_;  // used until the step is sampled, as report_rows_
   std::vector<kernels::SampleRow> report_rows_;
 
-  TimeUs last_finished_us_ = 0;  // of collect
+  TimeUs last_finished_us_ = 0;  // used by collect
 };
 
 }  // namespace pagoda::execution

@@ -1,4 +1,4 @@
-// What a ModelRunner reads when a step has run.
+// The results that a ModelRunner reads when a step has run.
 
 #include <algorithm>
 #include <string>
@@ -17,7 +17,7 @@ std::vector<std::pair<TokenId, float>> top_of(const kernels::SampleOutput& outpu
   return top;
 }
 
-/// What a sequence whose row could not be sampled fails with.
+/// Returns the error of a sequence whose row could not be sampled.
 Error error_of(kernels::SampleProblem problem, const IssuedStep::Row& row) {
   if (problem == kernels::SampleProblem::nothing_left && row.restricts_tokens) {
     return {ErrorCode::invalid_request,
@@ -54,14 +54,14 @@ class ReportReader {
         reports_(reports),
         errors_(errors) {}
 
-  /// Reads the next `count`; notes in the row when one of them is none.
+  /// Reads the next `count` reports. Sets the row's error if one of them has a problem.
   Range read(std::int32_t count, const IssuedStep::Row& issued, RowResult& row) {
     const Range range{static_cast<std::int32_t>(reports_.size()), count};
     for (std::int32_t i = 0; i < count; ++i) read_one(issued, row);
     return range;
   }
 
-  /// Reads what was sampled in the places of drafts and at their end: up to the first that is not its draft.
+  /// Reads the samples at the positions of drafts and behind them, up to the first sample that differs from its draft.
   Range read_drafts(const IssuedStep::Row& issued, RowResult& row) {
     Range range{static_cast<std::int32_t>(reports_.size()), 0};
     const std::int64_t end = next_ + std::ssize(issued.drafts) + 1;
@@ -129,7 +129,7 @@ StepResult ModelRunner::collect(IssuedStep issued) {
   result.error = std::move(issued.error);
   if (!result.error && issued.memory != nullptr) read_results(issued, result);
   if (issued.memory != nullptr) memory_pool_.put(std::move(issued.memory));
-  // Steps run one after the other, so this one began when it was issued or when the one before it had ended.
+  // Steps run one after the other, so this step began when it was issued, or when the step before it had ended.
   result.started_us = std::max(issued.issued_us, last_finished_us_);
   result.finished_us = last_finished_us_ = clock_();
   return result;

@@ -1,4 +1,4 @@
-// What a ModelRunner does before its first step, so that no step is the first of its kind.
+// Work of a ModelRunner before its first step, so that no real step is the first of its kind.
 
 #include <algorithm>
 #include <utility>
@@ -8,10 +8,10 @@
 namespace pagoda::execution {
 namespace {
 
-/// A stream may issue a key directly the first time.
+/// Number of runs that record a batch: a stream may issue a key directly the first time.
 constexpr int kRunsToRecord = 2;
 
-/// A sampled row that asks for everything that needs memory.
+/// Returns a sampled row that uses everything that needs memory.
 kernels::SampleRow demanding_row(std::int32_t logits_row, std::span<const TokenId> tokens, std::int64_t num_logprobs) {
   kernels::SampleRow row;
   row.logits_row = logits_row;

@@ -7,18 +7,18 @@
 
 namespace pagoda::execution {
 
-/// How far cache plans have come, in memory that outlives the process that carries them out: whoever takes its place
-/// does the rest. Plans are carried out in their order, and each part of one behind the part before. Zeroed memory is
-/// one: no plan has begun. One thread writes; others may read, in other processes too.
+/// The progress of cache plans, in memory that outlives the process that executes them: the process that replaces it
+/// executes the rest. Plans are executed in their order, and the parts of a plan one behind the other. Zeroed memory is
+/// a valid object: no plan has begun. One thread writes; other threads may read, also in other processes.
 class PlanProgress {
  public:
   enum class Part : std::uint8_t { swap_out, swap_in, copies };
 
-  /// What the part has written is to be seen by whoever sees that it is done.
+  /// Marks the part as done. A reader that sees this mark also sees the memory that the part has written.
   void set_done(StepId plan, Part part) { done_.store(mark(plan, part), std::memory_order_release); }
   bool is_done(StepId plan, Part part) const { return done_.load(std::memory_order_acquire) >= mark(plan, part); }
 
-  /// All parts of every plan up to this one are done; 0 = none.
+  /// Returns the last plan whose parts, and all parts of earlier plans, are done; 0 = none.
   StepId last_plan() const {
     const std::uint64_t next = (done_.load(std::memory_order_acquire) + 1) / 4;
     return next == 0 ? 0 : next - 1;

@@ -11,29 +11,32 @@
 
 namespace pagoda::execution {
 
-/// What a step has to do, as far as its time follows from it.
+/// The size of a step, from which its duration follows.
 struct StepSize {
   std::int64_t num_tokens = 0;
-  std::int64_t num_pairs = 0;    ///< of a query and a key: the sum over its tokens of their positions, about
-  std::int64_t moved_bytes = 0;  ///< by the cache plans before it
+  /// Number of pairs of a query and a key: about the sum of the positions of the step's tokens.
+  std::int64_t num_pairs = 0;
+  std::int64_t moved_bytes = 0;  ///< bytes that the cache plans before it move
 };
 
-/// Until when each step in flight must have ended: ten times what steps of as many tokens were measured to take, but at
-/// least a second; or a fixed time. A device that misses it hangs. A plain state machine that is told the time.
+/// The deadline of each step in flight: ten times the measured duration of steps with a similar number of tokens, but
+/// at least a second; or a fixed time. A device that misses a deadline counts as hung. A plain state machine that
+/// receives the time as an argument.
 class StepDeadlines {
  public:
-  /// `fixed_us`: every step has so long; 0 = by measured times. `weight_bytes`: of the model, by which a step is judged
-  /// that nothing was measured of.
+  /// `fixed_us`: time of every step; 0 = by measured durations. `weight_bytes`: size of the model's weights, for the
+  /// estimate of a step without measurements.
   explicit StepDeadlines(TimeUs fixed_us, std::int64_t weight_bytes = 0)
       : fixed_us_(fixed_us), weight_bytes_(weight_bytes) {}
 
-  /// A device begins, with no step in flight. What was measured of the one before it stays.
+  /// Call when a device begins, with no step in flight. The measurements of the device before it stay.
   void begin() {
     in_flight_.clear();
     is_first_ = true;
   }
 
-  /// A step that waits for masks has no deadline before they are sent: making them takes time that is not the device's.
+  /// Adds a step. If it waits for masks, it has no deadline before they are sent, since making masks is not the
+  /// device's time.
   void sent(StepId step, const StepSize& size, TimeUs now, bool waits_for_masks = false) {
     in_flight_.push_back({step, size, now, waits_for_masks});
   }
@@ -45,24 +48,26 @@ class StepDeadlines {
     }
   }
 
-  /// Its result has come.
+  /// Call when the result of the step has arrived.
   void ended(StepId step, TimeUs now) {
     if (in_flight_.empty() || in_flight_.front().step != step) return;
     const InFlight ended = in_flight_.front();
     in_flight_.pop_front();
-    // A first step also reads weights and takes memory, one behind moves waits for them: neither tells what steps take.
+    // A first step also reads weights and allocates memory, and a step behind moves waits for them: neither shows the
+    // duration of steps.
     if (!is_first_ && ended.size.moved_bytes == 0) measured(ended.size, now - begun(ended));
     is_first_ = false;
     last_ended_us_ = now;
   }
 
-  /// Nobody could look for so long: it does not count for the steps in flight.
+  /// Call when the deadlines could not be checked for this time: it does not count for the steps in flight.
   void paused(TimeUs duration_us) {
     for (InFlight& step : in_flight_) step.sent_us += duration_us;
     last_ended_us_ += duration_us;
   }
 
-  /// The oldest step in flight is given up. The next one like it has twice the time: it may have needed it.
+  /// Call when the oldest step in flight is given up. The next step like it gets twice the time, which this one may
+  /// have needed.
   void gave_up() {
     const InFlight& oldest = in_flight_.front();
     measured(oldest.size, 2 * allowed_us(oldest) / kTimesMeasured);
@@ -73,7 +78,7 @@ class StepDeadlines {
     TimeUs at_us = 0;
     TimeUs allowed_us = 0;
   };
-  /// Of the oldest step in flight; none when there is none, or it waits for masks.
+  /// Returns the deadline of the oldest step in flight; nothing when there is none, or when it waits for masks.
   std::optional<Deadline> next() const {
     if (in_flight_.empty() || in_flight_.front().waits_for_masks) return std::nullopt;
     const InFlight& oldest = in_flight_.front();
@@ -86,14 +91,15 @@ class StepDeadlines {
  private:
   static constexpr TimeUs kMinUs = 1'000'000;
   static constexpr TimeUs kTimesMeasured = 10;
-  /// Of a step that nothing is known of: a device's first, which may also read its weights from a disk.
+  /// Time of a step without measurements, such as a device's first step, which may also read weights from a disk.
   static constexpr TimeUs kUnknownUs = 60'000'000;
-  /// What no device of use stays below: bytes per microsecond of a disk to swap to and of one to read weights from, and
-  /// bytes of weights by which tokens are multiplied.
+  /// Minimum speeds of usable devices, per microsecond: bytes of a disk to swap to, bytes of a disk to read weights
+  /// from, and bytes of weights that one token is multiplied by.
   static constexpr std::int64_t kSlowestMove = 20;
   static constexpr std::int64_t kSlowestRead = 200;
   static constexpr std::int64_t kSlowestProduct = 5'000;
-  /// Longest contexts grow by and by; of a step with many times those that were measured no more than this is believed.
+  /// Limit of an estimate from measurements. Contexts grow slowly, so a step with many times the measured pairs gets no
+  /// more.
   static constexpr TimeUs kMaxGuessedUs = 600'000'000;
   static constexpr std::size_t kNumClasses = 32;
 
@@ -103,16 +109,16 @@ class StepDeadlines {
     TimeUs sent_us = 0;
     bool waits_for_masks = false;
   };
-  /// What steps of a class took.
+  /// The measured durations of a class of steps.
   struct Measured {
-    TimeUs longest_us = 0;        ///< slowly forgotten; 0 = nothing is known
-    std::int64_t most_pairs = 0;  ///< likewise
+    TimeUs longest_us = 0;        ///< falls slowly; 0 = nothing is known
+    std::int64_t most_pairs = 0;  ///< falls slowly too
   };
 
-  /// Steps run one after the other.
+  /// Returns when the step began. Steps run one after the other.
   TimeUs begun(const InFlight& step) const { return std::max(step.sent_us, last_ended_us_); }
 
-  /// Steps whose numbers of tokens have equally many bits are alike.
+  /// Returns the class of steps with `num_tokens`: numbers of tokens with equally many bits are one class.
   static std::size_t class_of(std::int64_t num_tokens) {
     return std::min<std::size_t>(std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(num_tokens, 0))),
                                  kNumClasses - 1);
@@ -124,7 +130,8 @@ class StepDeadlines {
     known.most_pairs = std::max(size.num_pairs, known.most_pairs - known.most_pairs / 64);
   }
 
-  /// By steps of that class, larger ones, or smaller ones as if each token took its time. 0 = nothing is known.
+  /// Estimates by measured steps of the class, of larger classes, or of smaller ones as if each token took the same
+  /// time. 0 = nothing is known.
   TimeUs expected_us(const StepSize& size) const {
     const std::size_t own = class_of(size.num_tokens);
     for (std::size_t i = own; i < kNumClasses; ++i) {
@@ -136,8 +143,8 @@ class StepDeadlines {
     return 0;
   }
 
-  /// What was measured, with `factor` times the tokens: a part of the time is in proportion to the pairs, so all of it
-  /// is at most.
+  /// Scales a measurement to `factor` times the tokens. A part of the time is proportional to the pairs; to be safe all
+  /// of it is scaled.
   static TimeUs with_pairs(const Measured& known, std::int64_t factor, const StepSize& size) {
     const double pairs = static_cast<double>(std::max<std::int64_t>(known.most_pairs, 1)) * static_cast<double>(factor);
     const double times = static_cast<double>(factor) * std::max(1.0, static_cast<double>(size.num_pairs) / pairs);
@@ -160,7 +167,7 @@ class StepDeadlines {
   TimeUs fixed_us_;
   std::int64_t weight_bytes_;
   std::deque<InFlight> in_flight_;
-  bool is_first_ = true;  ///< no step of this device has ended
+  bool is_first_ = true;  ///< whether no step of this device has ended
   TimeUs last_ended_us_ = 0;
   std::array<Measured, kNumClasses> measured_{};  ///< by class
 };

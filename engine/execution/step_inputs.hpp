@@ -5,22 +5,24 @@
 
 namespace pagoda::execution {
 
-/// How many entries the arrays of one step have.
+/// The numbers of entries in the arrays of one step.
 struct StepShape {
   std::int64_t num_tokens = 0;
   std::int64_t num_sequences = 0;
   std::int64_t num_logit_rows = 0;
-  std::int64_t max_blocks = 0;  ///< entries of each sequence's block table; 0 where the device keeps the tables
-  std::int64_t num_block_table_rows = 0;     ///< num_sequences where the device keeps the block tables, else 0
-  std::int64_t num_block_table_entries = 0;  ///< of these tables that change
-  std::int64_t num_chosen = 0;               ///< tokens that rows are told
-  std::int64_t num_samples = 0;              ///< tokens to sample
-  std::int64_t num_reports = 0;              ///< prompt tokens to report on
+  /// Entries of each sequence's block table; 0 if the device keeps the tables.
+  std::int64_t max_blocks = 0;
+  std::int64_t num_block_table_rows = 0;     ///< num_sequences if the device keeps the block tables, else 0
+  std::int64_t num_block_table_entries = 0;  ///< number of changed entries in these tables
+  std::int64_t num_chosen = 0;               ///< number of tokens that are sent to rows
+  std::int64_t num_samples = 0;              ///< number of tokens to sample
+  std::int64_t num_reports = 0;              ///< number of prompt tokens to report on
 };
 
-/// Where the arrays lie that a step brings to the device: one behind the other in one piece of memory, so that one copy
-/// takes them there. Equal shapes lie equally; what the model reads comes first, so that its addresses depend on
-/// num_tokens, num_sequences, num_logit_rows, max_blocks and num_block_table_rows alone.
+/// The positions of the arrays that a step brings to the device. The arrays lie behind each other in one piece of
+/// memory, so that one copy brings them all. Equal shapes have equal layouts. The arrays that the model reads come
+/// first, so that their addresses depend only on num_tokens, num_sequences, num_logit_rows, max_blocks and
+/// num_block_table_rows.
 class StepLayout {
  public:
   explicit StepLayout(const StepShape& shape);
@@ -45,20 +47,20 @@ class StepInputs {
   /// `base`: StepLayout::bytes() bytes, aligned to 64.
   StepInputs(std::byte* base, const StepLayout& layout);
 
-  std::int64_t* token_slots;          ///< [num_tokens]: where in the token table the tokens are
+  std::int64_t* token_slots;          ///< [num_tokens]: slots of the tokens in the token table
   std::int32_t* positions;            ///< [num_tokens]
-  std::int64_t* slot_mapping;         ///< [num_tokens], of the KV cache; -1 = padding
+  std::int64_t* slot_mapping;         ///< [num_tokens]: slots of the KV cache; -1 = padding
   std::int32_t* query_start;          ///< [num_sequences + 1]
   std::int32_t* context_len;          ///< [num_sequences]
   std::int32_t* logit_rows;           ///< [num_logit_rows]
   std::int32_t* block_tables;         ///< [num_sequences, max_blocks]
-  std::int32_t* block_table_rows;     ///< [num_block_table_rows]: of each sequence's block table
+  std::int32_t* block_table_rows;     ///< [num_block_table_rows]: row of each sequence's block table
   std::int32_t* block_table_entries;  ///< [num_block_table_entries]
   std::int64_t* block_table_slots;    ///< [num_block_table_entries]: row * entries of a row + index
   std::int32_t* forced_tokens;        ///< [num_chosen]
-  std::int64_t* chosen_slots;         ///< [num_chosen], of the token table
-  std::int64_t* sample_slots;         ///< [num_samples]: where in the token table a sample goes; -1 = nowhere
-  std::int32_t* report_rows;          ///< [num_reports]: the token rows that tell of the prompt tokens
+  std::int64_t* chosen_slots;         ///< [num_chosen]: slots of the token table
+  std::int64_t* sample_slots;         ///< [num_samples]: slots of the token table that samples go to; -1 = none
+  std::int32_t* report_rows;          ///< [num_reports]: token rows whose logits report on the prompt tokens
 };
 
 }  // namespace pagoda::execution

@@ -12,17 +12,17 @@
 
 namespace pagoda::execution {
 
-/// How many results one step has.
+/// The numbers of results in one step.
 struct ResultShape {
   std::int64_t num_samples = 0;
-  std::int64_t max_sample_top = 0;  ///< the most likely tokens that a sample lists
-  std::int64_t num_reports = 0;     ///< prompt tokens reported on
-  std::int64_t max_report_top = 0;
+  std::int64_t max_sample_top = 0;  ///< maximum number of likeliest tokens that a sample lists
+  std::int64_t num_reports = 0;     ///< number of prompt tokens that are reported on
+  std::int64_t max_report_top = 0;  ///< maximum number of likeliest tokens that a report lists
 
   std::size_t bytes() const;
 };
 
-/// A step's results at one base address: where the device writes them, or where the host reads them.
+/// The results of a step at one base address: where the device writes them, or where the host reads them.
 class StepResults {
  public:
   /// `base`: ResultShape::bytes() bytes.
@@ -31,28 +31,28 @@ class StepResults {
   kernels::SampleOutput* samples;   ///< [num_samples]
   kernels::SampleOutput* reports;   ///< [num_reports]
   std::int32_t* sample_top_tokens;  ///< [num_samples, max_sample_top]
-  float* sample_top_logprobs;       ///< likewise
+  float* sample_top_logprobs;       ///< [num_samples, max_sample_top]
   std::int32_t* report_top_tokens;  ///< [num_reports, max_report_top]
-  float* report_top_logprobs;       ///< likewise
+  float* report_top_logprobs;       ///< [num_reports, max_report_top]
 };
 
-/// What one step needs from when it is issued until its results have been read: memory that the host writes and the
-/// device reads later, and the other way round. On a device that shares the host's memory one piece serves both.
+/// The memory that one step needs from its issue until its results are read: memory that the host writes and the device
+/// reads, and memory in the other direction. On a device that shares the host's memory one piece serves both.
 class StepMemory {
  public:
   /// Errors: out_of_memory.
   static Result<std::unique_ptr<StepMemory>> create(kernels::Device& device, std::size_t input_bytes);
 
   std::byte* inputs() const { return inputs_.as<std::byte>(); }  ///< host memory
-  /// Host memory for the tokens of new rows. Errors: out_of_memory.
+  /// Returns host memory for the tokens of new rows. Errors: out_of_memory.
   Result<std::int32_t*> tokens(std::size_t count);
-  /// Makes room for the results. Errors: out_of_memory.
+  /// Allocates room for the results. Errors: out_of_memory.
   Status reserve_results(std::size_t bytes);
   std::byte* results() const { return results_.as<std::byte>(); }  ///< host memory
   std::byte* results_on_device() const {
     return device_.shares_host_memory() ? results() : device_results_.as<std::byte>();
   }
-  /// Takes the first `bytes` of the results to the host.
+  /// Copies the first `bytes` of the results to the host.
   Status download_results(kernels::Stream& stream, std::size_t bytes) const;
 
  private:
@@ -66,11 +66,11 @@ class StepMemory {
   kernels::Buffer device_results_;
 };
 
-/// The memory of steps that are not in flight. Thread-safe: steps are issued and collected on different threads.
+/// The memory of steps that are not in flight. Thread-safe: different threads issue and collect steps.
 class StepMemoryPool {
  public:
   void put(std::unique_ptr<StepMemory> memory);
-  /// Null when all of it is in flight.
+  /// Returns null when all of the memory is in flight.
   std::unique_ptr<StepMemory> take();
 
  private:

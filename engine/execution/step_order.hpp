@@ -9,24 +9,24 @@
 
 namespace pagoda::execution {
 
-/// When a worker may enqueue the steps it was told: in their order, and each with a cache plan only once that plan is
-/// enqueued on the cache engine's stream, so that the compute stream can wait for its end. A step that waits for masks
-/// may be enqueued without them but for its sampling, which comes before the next step. A deterministic state machine;
-/// events and steps themselves are its owner's.
+/// Decides when a worker may enqueue the steps that it has received. Steps are enqueued in their order. A step with a
+/// cache plan is enqueued only after that plan is enqueued on the cache engine's stream, so that the compute stream can
+/// wait for the plan's end. A step that waits for masks may be enqueued without them, except for its sampling, which
+/// comes before the next step. A deterministic state machine; its owner keeps the events and the steps.
 ///
-/// A worker may take the place of one that has ended. What that had enqueued has passed, and what it had not never
-/// will; but cache plans of such steps may still be to come. So a worker begins with its first step by asking the cache
-/// engine to connect (CacheOrder::connect), and enqueues nothing before it has.
+/// A worker may replace one that has ended. The steps that the old worker had enqueued have passed, and its other steps
+/// never will; but cache plans of these steps may still arrive. So at its first step a worker asks the cache engine to
+/// connect (CacheOrder::connect), and enqueues nothing before the cache engine has connected.
 class StepOrder {
  public:
-  /// What of a step may be enqueued: everything, or what comes before and behind its masks.
+  /// The part of a step that may be enqueued: everything, or only the part before or behind its masks.
   enum class Part : std::uint8_t { all, model, sampling };
   friend constexpr Part last_value(Part) { return Part::sampling; }
 
   /// A step that may be enqueued now.
   struct Ready {
     StepId step = 0;
-    bool waits_for_plan = false;  ///< first the compute stream must wait for the end of the step's cache plan
+    bool waits_for_plan = false;  ///< whether the compute stream must first wait for the end of the step's cache plan
     Part part = Part::all;
 
     static constexpr auto visit_fields(auto& self, auto&& visit) {
@@ -34,7 +34,8 @@ class StepOrder {
     }
   };
 
-  /// Message 6 has come. Steps come in their order. True for the first: the cache engine must be asked to connect.
+  /// Call when message 6 has arrived. Steps arrive in their order. Returns true for the first step: then the cache
+  /// engine must be asked to connect.
   bool step_arrived(StepId step, bool wait_for_cache, bool wait_for_masks) {
     steps_.push_back({step, wait_for_cache, wait_for_masks ? Part::model : Part::all});
     const bool is_first = !asked_;
@@ -42,20 +43,20 @@ class StepOrder {
     return is_first;
   }
 
-  /// The masks of a step that has arrived and waits for them have come.
+  /// Call when the masks of a step have arrived, after the step itself. The step must wait for masks.
   void masks_arrived(StepId step) { masks_.insert(step); }
 
-  /// Message 7 has come: the step's cache plan is enqueued.
+  /// Call when message 7 has arrived: the step's cache plan is enqueued.
   void plan_enqueued(StepId step) { plans_.insert(step); }
 
-  /// The cache engine has connected: the compute stream waits already for all its plans up to `last_plan`.
+  /// Call when the cache engine has connected: the compute stream already waits for all its plans up to `last_plan`.
   void connected(StepId last_plan) {
     is_connected_ = true;
     plans_passed_to_ = last_plan;
     plans_.erase(plans_.begin(), plans_.upper_bound(last_plan));
   }
 
-  /// Takes the next step, or part of one, that may be enqueued, if there is one.
+  /// Takes the next step, or the part of it, that may be enqueued, if there is one.
   std::optional<Ready> next() {
     if (!is_connected_ || steps_.empty()) return std::nullopt;
     Ready ready = steps_.front();
@@ -75,15 +76,15 @@ class StepOrder {
     return ready;
   }
 
-  /// Its state.
+  /// The whole state.
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.steps_, self.plans_, self.masks_, self.asked_, self.is_connected_, self.plans_passed_to_);
   }
 
  private:
-  std::deque<Ready> steps_;  ///< the first may have its sampling left
-  std::set<StepId> plans_;   ///< enqueued, of steps that are not
-  std::set<StepId> masks_;   ///< of steps whose sampling is not enqueued
+  std::deque<Ready> steps_;  ///< of the first step, only the sampling may be left
+  std::set<StepId> plans_;   ///< enqueued plans of steps that are not enqueued
+  std::set<StepId> masks_;   ///< arrived masks of steps whose sampling is not enqueued
   bool asked_ = false;
   bool is_connected_ = false;
   StepId plans_passed_to_ = 0;

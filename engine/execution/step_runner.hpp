@@ -13,43 +13,43 @@
 
 namespace pagoda::execution {
 
-/// A step between StepRunner::issue, sample and collect.
+/// A step between StepRunner::issue and StepRunner::collect.
 struct IssuedStep {
   struct Row {
     SequenceId sequence = 0;
     std::int32_t end_position = 0;
     std::int32_t num_samples = 0;
     std::int32_t num_prompt_logprobs = 0;
-    bool has_mask = false;          ///< its grammar leaves out some tokens
-    bool bans_tokens = false;       ///< so does min_tokens
-    bool restricts_tokens = false;  ///< so do allowed_token_ids or bad_words
-    TokenIds drafts = {};           ///< the last tokens that it runs, which samples are held against
+    bool has_mask = false;          ///< whether a mask restricts its tokens
+    bool bans_tokens = false;       ///< whether min_tokens bans some tokens
+    bool restricts_tokens = false;  ///< whether allowed_token_ids or bad_words restrict its tokens
+    TokenIds drafts = {};           ///< last tokens that it runs, to be compared with its samples
   };
 
   StepId step = 0;
   TimeUs issued_us = 0;
   std::optional<Error> error;
-  std::vector<Row> rows;  ///< of ExecuteStep::work
+  std::vector<Row> rows;  ///< one for each ExecuteStep::work
   StepShape inputs;
   ResultShape shape;
   std::unique_ptr<StepMemory> memory;
 };
 
-/// What a worker runs steps with.
+/// Runs the steps of a worker.
 class StepRunner {
  public:
   virtual ~StepRunner() = default;
 
-  /// Enqueues a step; but for its sampling where it waits for masks. Call inside Stream::submit, steps in their order.
-  /// An op's error comes back with the result.
+  /// Enqueues a step, without its sampling if it waits for masks. Call inside Stream::submit, steps in their order. The
+  /// error of an op comes back with the result.
   virtual IssuedStep issue(kernels::Stream& stream, const ExecuteStep& step) = 0;
 
-  /// Enqueues what issue has left of a step that waits for masks. Call likewise, before the next step. The masks may
-  /// go when it returns.
+  /// Enqueues the sampling of a step that waits for masks. Call inside Stream::submit, before the next step. The masks
+  /// need not outlive the call.
   virtual void sample(kernels::Stream& stream, const StepMasks& masks, IssuedStep& issued) = 0;
 
-  /// The result of a step. Call once everything it enqueued has finished, in Stream::on_complete, while the stream's
-  /// status is well: uses no device. May run while another thread issues a later step.
+  /// Returns the result of a step. Call in Stream::on_complete, when everything that the step enqueued has finished,
+  /// and only while the stream's status is well. Uses no device. May run while another thread issues a later step.
   virtual StepResult collect(IssuedStep issued) = 0;
 };
 
