@@ -10,7 +10,7 @@
 namespace pagoda::output {
 namespace {
 
-/// What best_of compares, as vLLM does. A sequence without tokens is worse than any other.
+/// Returns the value that best_of compares, as vLLM does. A sequence without tokens is worse than any other.
 double rank_of(const SequenceResult& result) {
   return result.token_ids.empty() ? -std::numeric_limits<double>::infinity() : *result.cumulative_logprob;
 }
@@ -19,7 +19,7 @@ double seconds_between(TimeUs from, TimeUs to) {
   return static_cast<double>(to - from) / 1e6;
 }
 
-/// What a grammar lets be written is all of it the text.
+/// Special tokens are text if a grammar allows them.
 bool skips_special_tokens(const SamplingParams& sampling) {
   return sampling.skip_special_tokens && !sampling.structured_outputs;
 }
@@ -28,7 +28,7 @@ std::int64_t num_characters(std::string_view text) {
   return std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; });
 }
 
-/// As the worst of a request's sequences has ended.
+/// Returns the ending of a request from that of its worst sequence.
 metrics::RequestEnding ending_of(FinishReason worst) {
   switch (worst) {
     case FinishReason::stop:
@@ -52,7 +52,7 @@ bool OutputCore::open(SharedSpec spec) {
                          : nullptr;
   const text::IncrementalDetokenizer detokenizer(tokenizer_, skips_special_tokens(sampling), *spec->prompt,
                                                  sampling.spaces_between_special_tokens);
-  // A beam search is told when it has ended, and only what it returns.
+  // The outputs of a beam search come when it has ended, and only for the sequences that it returns.
   const std::int64_t num_sequences = sampling.use_beam_search ? sampling.n : sampling.num_sequences();
   for (std::int32_t index = 0; index < num_sequences; ++index) {
     SequenceState sequence{detokenizer, {stop_strings, sampling.include_stop_str_in_output, scope}, {}, {}};
@@ -105,7 +105,8 @@ OutputCore::Effects OutputCore::process(const StepOutputs& step, TimeUs now) {
     PAGODA_ASSERT(output.sequence_index >= 0 && output.sequence_index < std::ssize(request->sequences),
                   "outputs are of a request's own sequences");
     SequenceState& sequence = request->sequences[static_cast<std::size_t>(output.sequence_index)];
-    if (sequence.ended) continue;  // a stop string ended it; the scheduler has not heard of it yet
+    // A stop string ended it; the scheduler has not received this yet.
+    if (sequence.ended) continue;
     if (output.token) {
       count_token(*request, sequence, step.finished_us);
       if (request->first_token_us < 0) request->first_token_us = step.finished_us;
@@ -140,7 +141,7 @@ OutputCore::Effects OutputCore::process(const StepOutputs& step, TimeUs now) {
     request.touched = false;
     RequestOutput output{id, request.spec->tag, {}, std::nullopt, std::nullopt};
     const bool done = request.num_ended == request.sequences.size();
-    // Deltas come in the order of the sequences, also beside a result that has them best first.
+    // Deltas come in the order of the sequences, also beside a result that is sorted best first.
     const bool chooses_at_end = request.spec->sampling.chooses_at_end();
     if (done) keep_ended(request, std::nullopt, now);
     if (done && chooses_at_end) keep_best(request);
@@ -153,7 +154,7 @@ OutputCore::Effects OutputCore::process(const StepOutputs& step, TimeUs now) {
   return effects;
 }
 
-/// What is told with the end of a request.
+/// Stores the facts that are sent with the end of a request.
 void OutputCore::take_facts(const StepOutputs& step) {
   for (const RequestStarted& started : step.started) {
     const auto found = requests_.find(started.request);
@@ -182,7 +183,7 @@ void OutputCore::count_token(RequestState& request, SequenceState& sequence, Tim
   sequence.last_token_us = request.last_token_us = sampled;
 }
 
-/// Before its results are handed out.
+/// Counts the end of a request. Call before its results are moved out.
 void OutputCore::count_end(const RequestState& request, TimeUs now) {
   auto worst = FinishReason::stop;
   std::int64_t num_tokens = request.discarded_tokens;
@@ -196,7 +197,7 @@ void OutputCore::count_end(const RequestState& request, TimeUs now) {
   remember_end(request, worst, now);
   if (worst == FinishReason::abort) return;
   const RequestSpec& spec = *request.spec;
-  // One without tokens has its prompt computed at its end.
+  // A request without tokens counts as if its prompt was computed at its end.
   const TimeUs scheduled = request.first_scheduled_us < 0 ? now : request.first_scheduled_us;
   const TimeUs first = request.first_token_us < 0 ? now : request.first_token_us;
   const TimeUs last = std::max(first, request.last_token_us);
@@ -215,7 +216,7 @@ void OutputCore::count_end(const RequestState& request, TimeUs now) {
   metrics_.max_tokens.observe(static_cast<double>(spec.sampling.max_tokens));
 }
 
-/// Before its results are handed out.
+/// Stores the end of a request for observers. Call before its results are moved out.
 void OutputCore::remember_end(const RequestState& request, std::optional<FinishReason> reason, TimeUs now) {
   std::int64_t num_tokens = request.discarded_tokens;
   for (const SequenceState& sequence : request.sequences) num_tokens += std::ssize(sequence.result.token_ids);
@@ -299,10 +300,10 @@ void OutputCore::take_token(RequestState& request, SequenceState& sequence, cons
     }
     sequence.result.logprobs->add(token, sequence.num_characters);
   }
-  // The text of the token that stops a sequence is left out unless the stop is asked for in the output.
+  // The text of the token that stops a sequence is left out, unless the request wants it in the output.
   const bool is_skipped = sampling.skip_special_tokens && tokenizer_->is_special(token.token);
   if (output.finished != FinishReason::stop || (!is_skipped && sampling.include_stop_str_in_output)) {
-    // As in vLLM, unlike end tokens: a stop string counts only behind min_tokens.
+    // As in vLLM, and unlike end tokens, a stop string counts only behind min_tokens.
     const bool may_stop = static_cast<std::int64_t>(sequence.result.token_ids.size()) > sampling.min_tokens;
     take_text(sequence, push_token(*request.spec, sequence, token.token, may_stop), *request.spec, effects);
     if (sequence.ended) ++request.num_ended;
@@ -342,7 +343,8 @@ void OutputCore::end_sequence(RequestState& request, SequenceState& sequence, Fi
   sequence.result.finish_reason = reason;
   sequence.ended = true;
   ++request.num_ended;
-  Effects ignored;  // the scheduler knows already that the sequence has ended
+  // The scheduler already knows that the sequence has ended.
+  Effects ignored;
   const bool may_stop = reason == FinishReason::length;
   const std::string last = sequence.detokenizer.flush();
   if (!last.empty()) take_text(sequence, sequence.stop_matcher.push(last, may_stop), *request.spec, ignored);
@@ -350,7 +352,8 @@ void OutputCore::end_sequence(RequestState& request, SequenceState& sequence, Fi
   take_text(sequence, sequence.stop_matcher.finish(may_stop), *request.spec, ignored);
 }
 
-/// The prompt is decoded as a text of its own behind a special token that it begins with.
+/// Sets the text offsets of the prompt's log-probabilities. Behind a special token at its beginning, the prompt is
+/// decoded as a text of its own.
 void OutputCore::set_prompt_offsets(RequestState& request) const {
   const TokenIds& prompt = *request.spec->prompt;
   text::IncrementalDetokenizer detokenizer(tokenizer_, /*skip_special_tokens=*/false, {});

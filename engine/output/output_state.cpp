@@ -1,5 +1,5 @@
-// The state of open requests as bytes. What is read may be anything: what would be followed or computed with later is
-// checked here.
+// The state of open requests as bytes. The bytes may be anything, so all values that later code relies on or computes
+// with are checked here.
 
 #include <algorithm>
 #include <limits>
@@ -12,7 +12,7 @@
 namespace pagoda::output {
 namespace {
 
-/// About what it takes, as bytes of a state.
+/// Returns about the number of bytes of the request in a state.
 std::size_t estimated_bytes(const OutputCore::Resumable& request) {
   constexpr std::size_t kTokenBytes = 4;
   constexpr std::size_t kTextEndBytes = 2;
@@ -66,7 +66,7 @@ bool OutputCore::load(Decoder& in) {
 
 namespace {
 
-/// A spec, and behind it what is not among its fields.
+/// Reads a spec, and behind it the note that is not among its fields.
 bool get_spec(Decoder& in, SharedSpec& spec) {
   std::shared_ptr<const ResumeNote> resume;
   if (!in.get(spec) || !is_sound(spec) || !in.get(resume)) return false;
@@ -80,7 +80,8 @@ bool OutputCore::load_request(Decoder& in) {
   SharedSpec spec;
   if (!get_spec(in, spec) || requests_.contains(spec->id)) return false;
   auto begun = std::make_shared<RequestSpec>(*spec);
-  begun->progress = nullptr;  // what it has come to since follows
+  // The progress since then follows in the bytes.
+  begun->progress = nullptr;
   open(std::move(begun));
   RequestState& request = requests_.at(spec->id);
   request.spec = spec;
@@ -98,7 +99,7 @@ bool OutputCore::load_request(Decoder& in) {
     if (!in.get(result) || !in.get(ended) || !restore(*spec, std::move(result), ended, sequence)) return false;
     request.num_ended += ended ? 1 : 0;
   }
-  // One that goes on from its end is told of that.
+  // A request that continues from its end stays open until this end is sent.
   return request.num_ended < request.sequences.size() || (spec->progress && spec->progress->has_ended());
 }
 
@@ -153,8 +154,8 @@ bool OutputCore::restore(const RequestSpec& spec, SequenceResult result, bool en
   return true;
 }
 
-/// The delta of what no delta has told yet: all of an output that is chosen at the end, else what is behind the last
-/// complete delta.
+/// Sets the delta of the text and tokens that no delta contains yet: the whole output if it is chosen at the end,
+/// otherwise the part behind the last complete delta.
 void OutputCore::set_unsent(const RequestSpec& spec, SequenceState& sequence) {
   const SequenceResult& result = sequence.result;
   const std::size_t num_tokens = result.token_ids.size();
@@ -195,7 +196,8 @@ std::vector<OutputCore::Resumable> OutputCore::resumable() const {
   return all;
 }
 
-/// Before its results are handed out, and those that best_of leaves out are dropped.
+/// Keeps a resumable request that has ended. Call before its results are moved out, and before sequences that best_of
+/// leaves out are dropped.
 void OutputCore::keep_ended(const RequestState& request, const std::optional<Error>& error, TimeUs now) {
   if (!request.spec->resume) return;
   auto progress = std::make_shared<RequestProgress>(progress_of(request));

@@ -12,7 +12,7 @@
 namespace pagoda::routing {
 namespace {
 
-/// The seed of a request that brings none: a draw of the engine's own, one per request id.
+/// Returns the seed of a request that states none: a random number of the engine for each request id.
 std::uint64_t derived_seed(std::uint64_t engine_seed, RequestId id) {
   const auto words =
       kernels::philox4x32({static_cast<std::uint32_t>(id), static_cast<std::uint32_t>(id >> 32), 0, 1},
@@ -32,7 +32,8 @@ Status check_length(const char* field, const std::string& value, std::size_t max
               field);
 }
 
-/// A request that goes on from another engine keeps its interval: its client counts the deltas.
+/// Returns the request's sampling parameters with the engine's defaults and limits. A request that continues from
+/// another engine keeps its stream_interval, because its client counts the deltas.
 SamplingParams sampling_of(const GenerateRequest& request, const AdmissionLimits& limits) {
   SamplingParams sampling = with_defaults(request.sampling, request.open, limits.defaults);
   const bool is_shorter = sampling.stream_interval.value_or(1) < limits.stream_interval;
@@ -41,13 +42,14 @@ SamplingParams sampling_of(const GenerateRequest& request, const AdmissionLimits
   return sampling;
 }
 
-/// The error begins with Anthropic's words, by which agents know that they must shorten a conversation.
+/// Returns the error of a prompt that is too long. It begins with Anthropic's words, by which agents know that they
+/// must shorten a conversation.
 Status too_long(const char* field, const std::string& num_tokens, std::int64_t most, const std::string& why) {
   return fail(ErrorCode::context_too_long,
               "prompt is too long: " + num_tokens + " tokens > " + std::to_string(most) + " maximum: " + why, field);
 }
 
-/// Refuses what is too long whatever its tokens are: nobody waits while it is tokenized.
+/// Refuses a text that is too long for any tokenization, so that no client waits for its tokenization.
 Status check_text(const std::string& prompt, const AdmissionLimits& limits) {
   if (!limits.max_bytes_per_token) return {};
   const std::int64_t max_tokens = std::min(limits.max_model_len, limits.max_kv_tokens);
@@ -59,12 +61,13 @@ Status check_text(const std::string& prompt, const AdmissionLimits& limits) {
                       tokens(max_tokens) + " with at least one to generate");
 }
 
-/// Most tokens that a prompt may have, with one to generate.
+/// Returns the maximum number of tokens of a prompt, with one token to generate.
 std::int64_t max_prompt_tokens(const AdmissionLimits& limits) {
   return std::min(limits.max_model_len, limits.max_kv_tokens) - 1;
 }
 
-/// As vLLM: -1 leaves room for max_tokens. One that a client has left open takes what is left.
+/// As in vLLM, -1 leaves room for max_tokens. If the client left max_tokens open, the prompt gets all room but one
+/// token.
 Status check_truncation(const GenerateRequest& request, const AdmissionLimits& limits) {
   if (!request.truncate_prompt_tokens) return {};
   constexpr const char* kParam = "truncate_prompt_tokens";
@@ -84,8 +87,8 @@ Status check_truncation(const GenerateRequest& request, const AdmissionLimits& l
               kParam);
 }
 
-/// Log-probabilities that no config allows by default are counted, so that one request cannot take all memory. Those of
-/// the outputs cut max_tokens.
+/// Limits the log-probabilities of requests that ask for more than the default limit, so that one request cannot take
+/// all memory. Those of the outputs limit max_tokens.
 Status bound_logprobs(std::int64_t prompt_len, std::int64_t vocab_size, SamplingParams& sampling) {
   const auto asked_for = [&](std::optional<std::int64_t>& count) {
     if (count) count = num_logprobs(*count, vocab_size);

@@ -11,25 +11,27 @@
 
 namespace pagoda::routing {
 
-/// What the router must know of the engine to refuse a request before anything is allocated.
+/// The facts about the engine by which the router can refuse a request before anything is allocated.
 struct AdmissionLimits {
   std::int64_t vocab_size = 0;
   std::vector<TokenId> eos_token_ids;
-  std::int64_t max_model_len = 0;        ///< tokens of prompt and output together
-  std::int64_t max_kv_tokens = 0;        ///< that the KV cache can take of one prompt
-  std::int32_t max_num_seqs = 0;         ///< batch rows: the widest beam search
-  std::int64_t max_queued_requests = 0;  ///< live requests
+  std::int64_t max_model_len = 0;        ///< number of tokens of prompt and output together
+  std::int64_t max_kv_tokens = 0;        ///< number of tokens of one prompt that the KV cache has room for
+  std::int32_t max_num_seqs = 0;         ///< number of batch rows: the maximum width of a beam search
+  std::int64_t max_queued_requests = 0;  ///< number of live requests
   std::int64_t max_queued_prompt_tokens = 0;
-  std::int64_t max_queued_prompt_bytes = 64 << 20;  ///< texts that wait for the tokenizer (TokenizerQueue)
-  std::optional<std::int64_t> max_bytes_per_token;  ///< of text, as the tokenizer tells it
+  /// Bytes of texts that wait for the tokenizer (TokenizerQueue).
+  std::int64_t max_queued_prompt_bytes = 64 << 20;
+  std::optional<std::int64_t> max_bytes_per_token;  ///< bytes of text, as the tokenizer reports it
   SamplingLimits sampling;
-  SamplingDefaults defaults;  ///< of the model, for fields that a client left open
-  std::uint64_t seed = 0;     ///< of requests that bring none
+  SamplingDefaults defaults;  ///< the model's values for fields that a client left open
+  std::uint64_t seed = 0;     ///< seed for requests that state none
   std::int32_t num_replicas = 1;
-  bool knows_thinking = false;          ///< thinking_token_budget is supported
-  std::int64_t default_timeout_ms = 0;  ///< of requests that bring none; 0: they may take for ever
-  std::int64_t target_ttft_ms = 0;      ///< whose first token would come later are refused; 0: none is
-  std::int64_t stream_interval = 1;     ///< the least stream_interval of a request
+  bool knows_thinking = false;          ///< whether thinking_token_budget is supported
+  std::int64_t default_timeout_ms = 0;  ///< for requests that state none; 0 = no timeout
+  /// Requests whose first token would come later are refused; 0 = none is refused.
+  std::int64_t target_ttft_ms = 0;
+  std::int64_t stream_interval = 1;  ///< minimum stream_interval of a request
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.vocab_size, self.eos_token_ids, self.max_model_len, self.max_kv_tokens, self.max_num_seqs,
@@ -39,7 +41,7 @@ struct AdmissionLimits {
   }
 };
 
-/// Whose request it is.
+/// The identity of a request and the time of its arrival.
 struct Arrival {
   RequestId id = 0;
   std::uint64_t tag = 0;
@@ -48,25 +50,25 @@ struct Arrival {
   static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.id, self.tag, self.at_us); }
 };
 
-/// Whether the request goes on from an engine in which it has ended: only its end is still to be sent.
+/// Returns whether the request continues from an engine in which it has ended: only its end must still be sent.
 inline bool has_ended(const GenerateRequest& request) {
   return request.progress && request.progress->has_ended() && request.prompt_token_ids;
 }
 
-/// Everything that can be told before the prompt is tokenized.
-/// Errors: invalid_request (param = the field), context_too_long.
+/// Makes all checks that are possible before the prompt is tokenized. Errors: invalid_request (param = the field),
+/// context_too_long, unsupported (thinking_token_budget).
 Status check_request(const GenerateRequest& request, const AdmissionLimits& limits);
 
-/// How many tokens of its prompt a request wants to keep (truncate_prompt_tokens); absent: all.
+/// Returns the number of prompt tokens that a request wants to keep (truncate_prompt_tokens); absent = all.
 std::optional<std::int64_t> prompt_tokens_kept(const GenerateRequest& request, const AdmissionLimits& limits);
 
-/// What the engine runs: defaults filled in, the prompt truncated, max_tokens cut, seed chosen. `prompt` and
-/// `bad_words` are what the tokenizer, or the client, gave. Errors: the prompt's own, invalid_request,
-/// context_too_long; param = the field of the prompt, or bad_words, or prompt_logprobs.
+/// Makes the spec that the engine runs: defaults are filled in, the prompt is truncated, max_tokens is limited, a seed
+/// is chosen. `prompt` and `bad_words` come from the tokenizer or the client. Errors: the prompt's own,
+/// invalid_request, context_too_long; param = the field of the prompt, or bad_words, prompt_logprobs or logprobs.
 Result<SharedSpec> make_spec(const Arrival& arrival, const GenerateRequest& request, Result<TokenIds> prompt,
                              const AdmissionLimits& limits, std::vector<TokenIds> bad_words = {});
 
-/// How a request ends that is aborted before its prompt is tokenized: n outputs without tokens.
+/// Returns the result of a request that is aborted before its prompt is tokenized: n outputs without tokens.
 RequestResult result_before_start(const Arrival& arrival, const GenerateRequest& request, TimeUs now,
                                   const AdmissionLimits& limits);
 

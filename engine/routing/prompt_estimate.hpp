@@ -7,7 +7,8 @@
 
 namespace pagoda::routing {
 
-/// Prompt tokens of a request, a text's by its bytes while it is not tokenized.
+/// Returns the number of prompt tokens of a request. For a text that is not tokenized yet it is an estimate by its
+/// bytes.
 inline std::int64_t estimated_prompt_tokens(const GenerateRequest& request) {
   constexpr std::size_t kBytesPerToken = 4;
   std::int64_t num_tokens = request.prompt ? static_cast<std::int64_t>(1 + request.prompt->size() / kBytesPerToken) : 0;

@@ -7,7 +7,7 @@
 
 namespace pagoda::routing {
 
-/// When to try again what was refused for want of a place.
+/// Time after which a client may retry a request that was refused because a queue was full.
 inline constexpr int kRetryAfterMs = 1000;
 
 inline tl::unexpected<Error> fail_queue_full(std::string message) {

@@ -11,7 +11,7 @@
 namespace pagoda::routing {
 namespace {
 
-/// What is still needed of a request whose prompt is on its way: the text may be long, and the tokenizer has it.
+/// Returns the request without its prompt, which may be long and which the tokenizer has.
 std::shared_ptr<const GenerateRequest> without_prompt(const GenerateRequest& request) {
   GenerateRequest without;
   without.sampling = request.sampling;
@@ -34,12 +34,14 @@ std::shared_ptr<const GenerateRequest> without_prompt(const GenerateRequest& req
   return std::make_shared<const GenerateRequest>(std::move(without));
 }
 
-/// Whether a request has texts for the tokenizer. No token is sampled for one that has ended: bad words do not count.
+/// Returns whether a request has texts for the tokenizer. A request that has ended samples no token, so its bad words
+/// do not count.
 bool has_texts(const GenerateRequest& request) {
   return request.prompt || (!request.sampling.bad_words.empty() && !has_ended(request));
 }
 
-/// Bytes that the tokenizer reads of a request. It reads bad words twice: with a space before them and without.
+/// Returns the bytes that the tokenizer reads of a request. It reads bad words twice: with a space before them and
+/// without.
 std::int64_t text_bytes(const GenerateRequest& request) {
   std::size_t num_bytes = request.prompt_literals.size() * sizeof(ByteRange);
   if (request.prompt) num_bytes += request.prompt->size();
@@ -47,17 +49,17 @@ std::int64_t text_bytes(const GenerateRequest& request) {
   return static_cast<std::int64_t>(num_bytes);
 }
 
-/// So many grammars may wait for their turn. Each counts for as much as keeps the compiler busy.
+/// Maximum number of grammars that wait. Each counts as many bytes as keep the compiler busy.
 constexpr std::int64_t kMaxGrammars = 256;
 constexpr std::int64_t kGrammarBytes = TokenizerQueue::kBytesAtTokenizer;
 
-/// Live requests may have this many sequences on average, whatever their n.
+/// Average number of sequences that live requests may have, whatever their n.
 constexpr std::int64_t kSequencesPerRequest = 64;
 
-/// What is foretold is about the mean: with so much of the target most come in time.
+/// Share of the target that the forecast may use. The forecast is a mean; with this margin most requests come in time.
 constexpr double kTtftMargin = 0.8;
 
-/// However long the queue is, who was refused may look again after so long.
+/// Maximum time after which a refused client may retry, whatever the length of the queue.
 constexpr double kMaxRetryAfterS = 600;
 
 Error shutting_down() {
@@ -68,12 +70,12 @@ Error goes_on_later() {
   return {ErrorCode::shutting_down, "the server is shutting down; the request goes on when it has restarted", {}};
 }
 
-/// Whether another engine had admitted the request: no limit of the queue refuses it here.
+/// Returns whether another engine had admitted the request: then no limit of the queue refuses it here.
 bool is_recovered(const GenerateRequest& request) {
   return request.progress != nullptr;
 }
 
-/// Whether the engine samples tokens for the request that a grammar restricts.
+/// Returns whether the engine samples tokens for the request that a grammar restricts.
 bool needs_grammar(const GenerateRequest& request) {
   return request.sampling.structured_outputs && !has_ended(request);
 }
@@ -141,7 +143,8 @@ Error RouterCore::queue_full() const {
 }
 
 Status RouterCore::check_ttft(std::int64_t num_before, std::int64_t prompt_tokens) const {
-  if (limits_.target_ttft_ms == 0 || num_before == 0) return {};  // alone it cannot be served sooner
+  // Without requests before it, it cannot be served sooner.
+  if (limits_.target_ttft_ms == 0 || num_before == 0) return {};
   const double forecast_s = ttft_forecast_.seconds(num_before, prompt_tokens);
   const double late_s = forecast_s - kTtftMargin * static_cast<double>(limits_.target_ttft_ms) / 1e3;
   if (late_s <= 0) return {};
@@ -258,7 +261,7 @@ void RouterCore::refuse(Requests::iterator request, Error error, Effects& effect
   leave_outside(request);
 }
 
-/// All that the engine needs of the request is there.
+/// Passes a request to the engine when its prompt and its grammar are ready.
 void RouterCore::enter(Requests::iterator entry, SharedSpec spec, Effects& effects) {
   auto& [id, request] = *entry;
   if (request.grammar) {
@@ -337,7 +340,7 @@ RouterCore::Effects RouterCore::expire(TimeUs now) {
 RouterCore::Effects RouterCore::client_gone(ClientId client, TimeUs now) {
   Effects effects;
   if (const auto tags = of_client_.find(client); tags != of_client_.end()) {
-    const TagMap requests = tags->second;  // which abort takes them out of
+    const TagMap requests = tags->second;  // abort removes them from the original
     for (const auto& [tag, id] : requests) abort(id, now, effects);
   }
   for (const JobId job : tokenizer_queue_.forget(client)) effects.taken_back.push_back(job);
@@ -383,7 +386,8 @@ RouterCore::Effects RouterCore::abort_all(TimeUs now, bool leave_resumable) {
     }
     ++aborted_by_drain_;
     if (is_left) {
-      refuse(found, shutting_down(), effects);  // it is not in the journal yet: its client sends it again
+      // It is not in the journal yet: its client sends it again.
+      refuse(found, shutting_down(), effects);
     } else {
       abort(id, now, effects);
     }
@@ -429,7 +433,7 @@ metrics::EngineMetrics RouterCore::metrics_with_own(metrics::EngineMetrics metri
   return metrics;
 }
 
-/// Its text is not tokenized any more, nor its grammar compiled, unless that has begun or is for others too.
+/// Takes back the jobs of a request. A job that has begun, or that other requests need too, continues.
 void RouterCore::withdraw(RequestId id, const Request& request, Effects& effects) {
   if (request.job) {
     tokenizer_queue_.withdraw(*request.job);

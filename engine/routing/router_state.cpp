@@ -1,5 +1,5 @@
-// The router's state as bytes. What is read may be anything: what would be followed or computed with later is checked
-// here.
+// The router's state as bytes. The bytes may be anything, so all values that later code relies on or computes with are
+// checked here.
 
 #include <algorithm>
 
@@ -10,7 +10,8 @@ namespace pagoda::routing {
 namespace {
 
 constexpr std::uint64_t kMaxRequestId = std::uint64_t{1} << 62U;
-constexpr std::int64_t kMaxTokens = std::int64_t{1} << 40U;  // of a prompt; so many of them can be added up
+// Maximum length of a prompt; sums of this many fit their type.
+constexpr std::int64_t kMaxTokens = std::int64_t{1} << 40U;
 
 bool is_count(std::int64_t value) {
   return value >= 0 && value <= static_cast<std::int64_t>(kMaxRequestId);
@@ -55,7 +56,7 @@ bool RouterCore::is_sound(RequestId id, const Request& request) const {
   const bool waits_for_grammar = request.grammar_job && request.outside && request.outside->sampling.structured_outputs;
   if (request.grammar_job && !waits_for_grammar) return false;
   if (request.encoded && (!waits_for_grammar || request.job || !pagoda::is_sound(request.encoded))) return false;
-  // Another engine, which may have had other limits, admitted a resumable request that has ended.
+  // A resumable request that has ended was admitted by another engine, which may have had other limits.
   const std::int64_t most_tokens = request.resumable ? kMaxTokens : limits_.max_model_len;
   const bool has_prompt = request.num_prompt_tokens > 0 && request.num_prompt_tokens <= most_tokens;
   if (!request.outside) return has_prompt;

@@ -88,7 +88,7 @@ std::vector<TokenizerQueue::JobId> TokenizerQueue::forget(ClientId client_id) {
 
 void TokenizerQueue::remove(std::map<JobId, Job>::iterator job) {
   bytes_ -= job->second.bytes;
-  // Its client may be forgotten by now.
+  // Its client may be forgotten already.
   if (const auto client = clients_.find(job->second.client); client != clients_.end()) {
     client->second.bytes -= job->second.bytes;
   }

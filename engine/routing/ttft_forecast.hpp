@@ -9,15 +9,15 @@
 
 namespace pagoda::routing {
 
-/// When a request that comes now would have its first token: by Little's law it waits for as many ends as there are
-/// requests too many before it, at the rate at which they end while there are too many; then its own prompt is
-/// computed. How many run at once is seen from how long those waited that have ended, for KV memory may hold fewer than
-/// there are rows. A plain state machine.
+/// Forecasts the time to the first token of a request that arrives now. By Little's law the request waits until enough
+/// earlier requests have ended, at the rate at which requests end while all rows are taken. Then its own prompt is
+/// computed. The number of requests that run at once is estimated by the waiting times of requests that have ended,
+/// because KV memory may hold fewer requests than there are rows. A plain state machine.
 class TtftForecast {
  public:
   explicit TtftForecast(std::int64_t max_rows) : max_rows_(static_cast<double>(max_rows)) {}
 
-  /// Seconds; 0 where nothing is known yet. `num_before`: live requests that came before it.
+  /// Returns seconds; 0 where nothing is known yet. `num_before`: number of live requests that came before it.
   double seconds(std::int64_t num_before, std::int64_t prompt_tokens) const {
     const double too_many = static_cast<double>(num_before) + 1 - rows();
     const double wait = too_many > 0 && ends_ > 0 ? too_many * busy_s_ / ends_ : 0;
@@ -25,13 +25,13 @@ class TtftForecast {
     return wait + prompt;
   }
 
-  /// A request is live, the last of so many.
+  /// Call when a request has become live. `num_live` includes it.
   void began(std::int64_t num_live, TimeUs now) {
     if (static_cast<double>(num_live) < rows() || busy_since_us_) return;
     busy_since_us_ = now;
   }
 
-  /// A request is live no more; so many are left.
+  /// Call when a request has ended. `num_live` are left.
   void ended(std::int64_t num_live, TimeUs now) {
     if (!busy_since_us_) return;
     const double seconds = static_cast<double>(std::max<TimeUs>(0, now - *busy_since_us_)) / 1e6;
@@ -42,20 +42,20 @@ class TtftForecast {
     if (static_cast<double>(num_live) < rows()) busy_since_us_.reset();
   }
 
-  /// A request has left before it ran, which says nothing of the rate; `num_live` are left. Once rows are free, the
-  /// time until they are taken again is idle.
+  /// Call when a request has left before it ran; this shows nothing about the rate. `num_live` are left. When rows are
+  /// free, the time until they are taken again counts as idle.
   void left(std::int64_t num_live) {
     if (static_cast<double>(num_live) < rows()) busy_since_us_.reset();
   }
 
-  /// What came of a request that had so many before it. Times since its arrival.
+  /// Records the times, since its arrival, of a request that had `num_before` requests before it.
   void came(std::int64_t num_before, TimeUs queue_us, TimeUs ttft_us, std::int64_t prompt_tokens) {
     prompt_s_ = (1 - kShare) * prompt_s_ + kShare * static_cast<double>(std::max<TimeUs>(0, ttft_us - queue_us)) / 1e6;
     prompt_tokens_ = (1 - kShare) * prompt_tokens_ + kShare * static_cast<double>(prompt_tokens);
     if (busy_s_ <= 0) return;
-    const double overtook = static_cast<double>(queue_us) / 1e6 * ends_ / busy_s_;  // ends that it waited for
+    const double overtook = static_cast<double>(queue_us) / 1e6 * ends_ / busy_s_;  // number of ends that it waited for
     const double seen = std::clamp(static_cast<double>(num_before) + 1 - overtook, 1.0, max_rows_);
-    // Who came to a row that was free says only that there are so many.
+    // A request that found a free row shows only that there are at least so many rows.
     if (overtook < 1 && seen < rows()) return;
     rows_ = (1 - kShare) * rows() + kShare * seen;
   }
@@ -70,18 +70,19 @@ class TtftForecast {
   }
 
  private:
-  static constexpr double kWindowSeconds = 30;  ///< busy time that is older by so much counts for 1/e
-  static constexpr double kShare = 1.0 / 16;    ///< that one request has in an average
+  static constexpr double kWindowSeconds = 30;  ///< busy time of this age counts 1/e
+  static constexpr double kShare = 1.0 / 16;    ///< weight of one request in an average
 
   double rows() const { return rows_ > 0 ? rows_ : max_rows_; }
 
   double max_rows_;
-  std::optional<TimeUs> busy_since_us_;  ///< since then, or the last end after it, all rows are taken
+  /// Time since which all rows are taken, or of the last end after it.
+  std::optional<TimeUs> busy_since_us_;
   double busy_s_ = 0;
-  double ends_ = 0;  ///< in these
+  double ends_ = 0;  ///< number of ends in busy_s_
   double prompt_s_ = 0;
   double prompt_tokens_ = 0;
-  double rows_ = 0;  ///< that run at once; 0: not known yet
+  double rows_ = 0;  ///< number of rows that run at once; 0 = not known yet
 };
 
 }  // namespace pagoda::routing

@@ -8,12 +8,12 @@
 
 namespace pagoda::routing {
 
-/// What a request has cost that has ended.
+/// The work for a request that has ended.
 struct WorkDone {
   std::int64_t prompt_tokens = 0;
   std::int64_t generated_tokens = 0;
-  TimeUs queue_us = 0;  ///< from its arrival to its first step
-  TimeUs ttft_us = 0;   ///< from its arrival to its first token; 0: there was none
+  TimeUs queue_us = 0;  ///< time from its arrival to its first step
+  TimeUs ttft_us = 0;   ///< time from its arrival to its first token; 0 = there was none
 
   bool is_sound() const {
     return is_sound_count(prompt_tokens) && is_sound_count(generated_tokens) && is_sound_time(queue_us) &&
@@ -24,16 +24,16 @@ struct WorkDone {
   }
 };
 
-/// How fast requests are worked off, measured over about the last minute in which there were any. A plain state
-/// machine.
+/// The rate at which the engine works off requests, measured over about the last minute in which there were any. A
+/// plain state machine.
 class WorkRate {
  public:
-  static constexpr double kWindowSeconds = 30;  ///< what is older by so much counts for 1/e
+  static constexpr double kWindowSeconds = 30;  ///< work of this age counts 1/e
 
-  /// There is work again.
+  /// Call when there is work again.
   void begin(TimeUs now) { since_us_ = now; }
 
-  /// A request has ended.
+  /// Call when a request has ended.
   void ended(const WorkDone& work, TimeUs now) {
     const double seconds = std::max(0.0, static_cast<double>(now - since_us_) / 1e6);
     since_us_ = now;
@@ -44,11 +44,11 @@ class WorkRate {
     requests_ = requests_ * kept + 1;
   }
 
-  /// Of prompts and outputs; 0: not known yet.
+  /// Returns tokens of prompts and outputs per second; 0 = not known yet.
   double tokens_per_s() const { return seconds_ > 0 ? tokens_ / seconds_ : 0; }
 
-  /// How long so many requests with so many prompt tokens take to be worked off, if each generates as much as those
-  /// before them; 0: not known yet.
+  /// Returns the time to work off `num_requests` requests with `prompt_tokens` in total, if each generates as much as
+  /// the requests before; 0 = not known yet.
   double seconds_for(std::int64_t num_requests, std::int64_t prompt_tokens) const {
     const double rate = tokens_per_s();
     if (rate <= 0 || requests_ <= 0) return 0;
@@ -56,7 +56,7 @@ class WorkRate {
     return (static_cast<double>(prompt_tokens) + generated) / rate;
   }
 
-  /// Whether one that was read may be computed with.
+  /// Returns whether an object that was read from bytes is valid for arithmetic.
   bool is_sound() const {
     const auto is_amount = [](double value) { return std::isfinite(value) && value >= 0 && value < 1e18; };
     return is_amount(seconds_) && is_amount(tokens_) && is_amount(generated_) && is_amount(requests_) &&

@@ -20,7 +20,7 @@ BeamSearch::BeamSearch(BeamSearchParams params) : params_(std::move(params)) {
 
 void BeamSearch::step(std::span<const BeamCandidate> candidates) {
   PAGODA_ASSERT(!done(), "the beam search is over");
-  // The parent of a continuation is still an index into running_, its node the parent's.
+  // In these continuations `parent` is an index into running_, and `node` is the node of the parent.
   std::vector<RunningBeam> ending, going_on;
   going_on.reserve(candidates.size());
   for (const BeamCandidate& candidate : candidates) {
@@ -108,7 +108,7 @@ double BeamSearch::score(double cumulative_logprob, std::int64_t length) const {
   return cumulative_logprob / std::pow(static_cast<double>(length), params_.length_penalty);
 }
 
-/// Could a running beam still enter the full list of hypotheses?
+/// Returns whether a running beam could still enter the full list of hypotheses.
 bool BeamSearch::can_improve() const {
   if (running_.empty()) return false;
   const bool at_its_longest = params_.early_stopping == EarlyStopping::never && params_.length_penalty > 0.0;

@@ -9,7 +9,7 @@
 namespace pagoda {
 namespace {
 
-/// Log-probabilities the engine itself needs are asked beside those the client asked.
+/// Returns the number of log-probabilities that the client or the engine itself needs.
 std::int32_t num_logprobs(const SamplingParams& params, const EndingTokens& ends) {
   std::int64_t count = params.logprobs.value_or(-1);
   if (params.logprob_token_ids) count = std::ssize(*params.logprob_token_ids);

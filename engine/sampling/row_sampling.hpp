@@ -8,9 +8,9 @@
 
 namespace pagoda {
 
-/// What a device must know of validated parameters; whether rows append their samples is the strategy's to say, and the
-/// tokens of bad_words are RequestSpec's. Until
-/// the output has min_tokens tokens, eos and stop_token_ids are banned; as in vLLM with ignore_eos too.
+/// Returns the sampling parameters that a device needs. The caller sets appends_samples, by the strategy of the
+/// request, and bad_words, by RequestSpec. Before the output has min_tokens tokens, the model's end tokens and
+/// stop_token_ids are banned; as in vLLM also with ignore_eos.
 RowSampling row_sampling(const SamplingParams& params, std::span<const TokenId> eos_token_ids);
 
 }  // namespace pagoda

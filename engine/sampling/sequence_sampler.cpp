@@ -12,7 +12,7 @@ std::span<const TokenId> last_of(std::span<const TokenId> tokens, std::size_t co
   return tokens.last(std::min(tokens.size(), count));
 }
 
-/// A validated number as float32, kept above 0 and finite where the double is.
+/// Returns a validated number as float32, kept above 0 and finite where the double is.
 float positive_float(double value) {
   using Limits = std::numeric_limits<float>;
   return static_cast<float>(std::clamp(value, static_cast<double>(Limits::min()), static_cast<double>(Limits::max())));

@@ -11,37 +11,38 @@
 
 namespace pagoda {
 
-/// Turns how a row is sampled and its tokens into rows of the sampling op.
-/// A worker keeps one per sequence; what does not change from step to step is prepared once. Not thread-safe to move
-/// while rows of it are in use.
+/// Makes the rows of the sampling op from the RowSampling and the tokens of a row. A worker keeps one object per
+/// sequence, which holds all values that stay equal from step to step. It must not be moved while rows of it are in
+/// use.
 class SequenceSampler {
  public:
-  /// `seed`: the request's, or the one the engine chose for it.
+  /// `seed`: the seed of the request, or one that the engine chose for it.
   SequenceSampler(const RowSampling& sampling, std::uint64_t seed, std::uint32_t sequence_index,
                   std::int64_t vocab_size);
 
-  /// The row that samples the token after prompt and output.
+  /// Returns the row that samples the token behind prompt and output.
   ///
-  /// The row's spans point into this object and into `prompt` and `output`: they must stay as they are until the op
-  /// ran.
+  /// The spans of the row point into this object and into `prompt` and `output`, which must not change until the op has
+  /// run.
   kernels::SampleRow row(std::int32_t logits_row, std::span<const TokenId> prompt,
                          std::span<const TokenId> output) const;
 
-  /// Whether the request's allowed_token_ids or bad_words leave some tokens out.
+  /// Returns whether allowed_token_ids or bad_words of the request exclude some tokens.
   bool restricts_tokens() const { return !allowed_tokens_.empty() || !bad_word_ends_.empty(); }
 
-  /// The row that reports on `token`, which follows `position - 1` in the prompt (prompt_logprobs); nothing is drawn.
+  /// Returns the row that reports on `token`, which follows the position `position` - 1 of the prompt
+  /// (prompt_logprobs). It draws nothing.
   kernels::SampleRow prompt_logprobs_row(std::int32_t logits_row, TokenId token, std::uint32_t position) const;
 
  private:
-  kernels::SampleRow fixed_;  // all that is the same at each step
+  kernels::SampleRow fixed_;  // values that are equal at each step
   std::int32_t num_prompt_logprobs_ = -1;
   std::int64_t min_tokens_ = 0;
   std::size_t penalty_window_ = 0;
   TokenIds banned_before_min_tokens_;
-  std::vector<std::uint32_t> allowed_tokens_;  // a mask of the vocabulary; empty = all
+  std::vector<std::uint32_t> allowed_tokens_;  // mask of the vocabulary; empty = all tokens
   TokenIds logprob_tokens_;
-  TokenIds bad_word_tokens_;  // as SampleRow's
+  TokenIds bad_word_tokens_;  // see SampleRow
   std::vector<std::int32_t> bad_word_ends_;
   std::size_t longest_bad_word_ = 0;
   TokenIds bias_tokens_;
