@@ -24,7 +24,7 @@ constexpr SchedulingPolicy last_value(SchedulingPolicy) {
 inline constexpr double kMaxAgingSeconds = 86400;
 
 /// Everything that configures an engine at start. Field names are the keys of a config file and, with dashes, the
-/// flags. Sizes are in bytes where the comment does not say GiB.
+/// flags. Sizes are in bytes unless the comment states GiB.
 struct EngineConfig {
   std::string model;              ///< path of a folder in Hugging Face format, or of a GGUF file
   std::string served_model_name;  ///< name, or names with commas between; empty = name of the folder or file

@@ -16,7 +16,7 @@ namespace pagoda::memory {
 /// preempted; if there is no other, the candidate itself is preempted. Served candidates never give way, so no decision
 /// has to be undone.
 ///
-/// If the request says so, the last running candidates give their batch rows or their memory to the head: the first
+/// If the request asks for it, the last running candidates give their batch rows or their memory to the head: the first
 /// swapped or waiting candidate. The head is admitted by a later plan.
 ///
 /// Swapped and waiting candidates are admitted, in one order, up to the first that finds no room. None is admitted in a

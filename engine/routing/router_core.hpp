@@ -193,7 +193,7 @@ class RouterCore {
   using Requests = std::map<RequestId, Request>;  // sorted, so that effects on several requests come in this order
   using TagMap = std::map<std::uint64_t, RequestId>;
 
-  /// Returns whether so many requests, sequences or tokens are queued that no more requests are accepted.
+  /// Returns whether the queue holds the maximum of requests, sequences or tokens, so that no more are accepted.
   bool is_full() const;
   /// Returns the error for a request while the queue is full, with an estimate of the time that the queue needs.
   Error queue_full() const;

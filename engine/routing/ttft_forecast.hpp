@@ -55,7 +55,7 @@ class TtftForecast {
     if (busy_s_ <= 0) return;
     const double overtook = static_cast<double>(queue_us) / 1e6 * ends_ / busy_s_;  // number of ends that it waited for
     const double seen = std::clamp(static_cast<double>(num_before) + 1 - overtook, 1.0, max_rows_);
-    // A request that found a free row shows only that there are at least so many rows.
+    // A request that found a free row shows only that there are at least this many rows.
     if (overtook < 1 && seen < rows()) return;
     rows_ = (1 - kShare) * rows() + kShare * seen;
   }

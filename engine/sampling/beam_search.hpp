@@ -65,13 +65,12 @@ struct BeamHypothesis {
 /// equal:
 ///  - continuations of all beams are ranked by cumulative logprob; ties go to the lower beam, then to the lower token;
 ///  - the best `width` continuations that do not end go on;
-///  - continuations among the first `width` that end (an ending token, or max_new_tokens) become hypotheses. The
-///  `width`
-///    hypotheses with the best scores are kept, the older first among equals;
-///  - the search ends at max_new_tokens. It also ends when `width` hypotheses are kept, and early_stopping is `yes` or
-///  no
-///    running beam can beat the worst hypothesis any more. A beam is judged by its score at its present length (`no`),
-///    or with `never` and a positive length_penalty by its score at max_new_tokens, where the penalty helps it most.
+///  - continuations among the first `width` that end (an ending token, or max_new_tokens) become hypotheses;
+///  - the `width` hypotheses with the best scores are kept, the older first among equals;
+///  - the search ends at max_new_tokens. It also ends when `width` hypotheses are kept and early_stopping is `yes`, or
+///    when none of the running beams can beat the worst of these hypotheses any more. A beam is judged by its score at
+///    its present length (`no`). With `never` and a positive length_penalty it is judged by its score at
+///    max_new_tokens, where the penalty helps it most.
 class BeamSearch {
  public:
   explicit BeamSearch(BeamSearchParams params);

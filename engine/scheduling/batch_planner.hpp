@@ -84,7 +84,7 @@ class BatchPlanner {
   void on_capacity_freed();
 
   /// Returns the number of rows that sequences of the queue may take: the free rows, or fewer if target_step_us has no
-  /// time for so many decodes. If no rows are reserved, the first group of the queue always gets its rows.
+  /// time for more decodes. If no rows are reserved, the first group of the queue always gets its rows.
   std::int32_t num_rows_for_new() const;
 
   /// Records the duration of a step of `num_tokens` tokens, `num_prompt_tokens` of them in chunks of prompts.

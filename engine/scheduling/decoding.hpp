@@ -36,8 +36,8 @@ class GroupEffects {
   ~GroupEffects() = default;
 };
 
-/// The strategy of a sequence group: it decides which tokens may run and what results mean. Each group has one object,
-/// of the kind that its request asks for. The scheduler decides when and where the tokens run.
+/// The strategy of a sequence group: it decides which tokens may run, and applies their results. Each group has one
+/// object, of the kind that its request asks for. The scheduler decides when and where the tokens run.
 class Decoding {
  public:
   virtual ~Decoding() = default;

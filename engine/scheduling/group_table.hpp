@@ -42,7 +42,7 @@ struct PendingUpdates {
 };
 
 /// The state of every group and sequence: its queue, its batch row, and the updates that the block manager has not
-/// received yet. Other classes decide what is planned and what results mean (BatchPlanner, SchedulerCore).
+/// received yet. Other classes make plans and apply results (BatchPlanner, SchedulerCore).
 struct GroupTable {
   explicit GroupTable(const SchedulerConfig& config);
 

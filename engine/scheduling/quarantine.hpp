@@ -21,12 +21,12 @@ namespace pagoda::scheduling {
 /// culprit. So n requests take about 2 log2(n) trials, and only a request that was alone is ever blamed.
 class Quarantine {
  public:
-  /// A worker crashed while these requests ran in steps in flight, and, if `ended_ran`, requests that have ended since:
-  /// then no request was alone. Returns the culprit, when it is known.
+  /// Call when a worker has crashed. `ran`: the requests that ran in steps in flight. `ended_ran`: whether requests
+  /// that have ended since also ran; then no request was alone. Returns the culprit, if it is known.
   std::optional<RequestId> crashed(const std::set<RequestId>& ran, bool ended_ran = false);
-  /// All requests on trial have passed: they are cleared, and the next ones are on trial.
+  /// Call when all requests on trial have passed: they are cleared, and the next ones are on trial.
   void trial_passed();
-  /// The request has ended.
+  /// Call when the request has ended.
   void forget(RequestId request);
 
   bool is_empty() const { return quarantined_.empty(); }
@@ -35,7 +35,7 @@ class Quarantine {
   std::span<const RequestId> on_trial() const { return std::span(quarantined_).first(num_on_trial_); }
   /// Returns the request that runs alone, if there is one.
   std::optional<RequestId> runs_alone() const;
-  /// Whether the request must wait for the end of the trial.
+  /// Returns whether the request must wait for the end of the trial.
   bool holds_back(RequestId request) const;
   bool is_sound() const { return num_on_trial_ <= quarantined_.size(); }
 
@@ -44,14 +44,14 @@ class Quarantine {
   }
 
  private:
-  /// Crashes in which a request must have run to be quarantined: one alone may have had another reason.
+  /// Number of crashes in which a request must have run to be quarantined. A single crash may have another reason.
   static constexpr std::int32_t kMinCrashes = 2;
 
   void begin_trial() { num_on_trial_ = (quarantined_.size() + 1) / 2; }
 
-  std::vector<RequestId> quarantined_;  ///< those on trial first
+  std::vector<RequestId> quarantined_;  ///< requests on trial first
   std::size_t num_on_trial_ = 0;
-  std::map<RequestId, std::int32_t> num_crashes_;  ///< of requests that are not quarantined and have run in one
+  std::map<RequestId, std::int32_t> num_crashes_;  ///< number of crashes by request that is not quarantined
 };
 
 }  // namespace pagoda::scheduling

@@ -274,8 +274,7 @@ void SchedulerCore::accept(const WorkRef& work, const RowResult& row, const Step
   }
   if (is_current) {
     s->num_computed_tokens = row.num_computed_tokens;
-    // Nothing is planned behind drafts.
-    if (work.num_drafts > 0) s->num_scheduled_tokens = row.num_computed_tokens;
+    if (work.num_drafts > 0) s->num_scheduled_tokens = row.num_computed_tokens;  // nothing is planned behind drafts
     mark_dirty(*s);
   }
   metrics_.draft_tokens += work.num_drafts;

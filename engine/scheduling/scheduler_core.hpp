@@ -29,9 +29,9 @@
 
 namespace pagoda::scheduling {
 
-/// Decides what runs in each step. Keeps the groups (GroupTable), requests memory for the next step (BatchPlanner), and
-/// applies answers and results. A deterministic state machine: events in, MemoryRequest / ExecuteStep / StepOutputs
-/// out; no actor, no clock, no randomness. Not thread-safe: one owner.
+/// Decides which tokens run in each step. Keeps the groups (GroupTable), requests memory for the next step
+/// (BatchPlanner), and applies answers and results. A deterministic state machine: events in, MemoryRequest /
+/// ExecuteStep / StepOutputs out; no actor, no clock, no randomness. Not thread-safe: one owner.
 ///
 ///   next_memory_request() -> MemoryRequest  to the block manager; at most one is unanswered
 ///   on_memory_grant()     -> ExecuteStep    to the workers, when anything runs
@@ -190,7 +190,7 @@ class SchedulerCore final : private GroupEffects {
   void cut_outgrown(SequenceGroup& group);
   void erase_group(SequenceGroup& group);
 
-  // what strategies do to their groups
+  // operations of strategies on their groups
   Sequence fork_of(const Sequence& parent, const SequenceGroup& group) override {
     return table_.fork_of(parent, group);
   }
