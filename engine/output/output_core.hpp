@@ -38,7 +38,7 @@ class OutputCore {
  public:
   static constexpr std::size_t kMaxEndedBytes = std::size_t{4} << 20;
 
-  /// `max_ended_bytes`: limit of the resumable requests that have ended; the last ones that fit are kept.
+  /// `max_ended_bytes`: maximum size of all resumable requests that have ended; the last ones that fit are kept.
   explicit OutputCore(std::shared_ptr<const text::Tokenizer> tokenizer, std::size_t max_ended_bytes = kMaxEndedBytes)
       : tokenizer_(std::move(tokenizer)), max_ended_bytes_(max_ended_bytes) {}
 

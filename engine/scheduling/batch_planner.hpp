@@ -144,7 +144,7 @@ class BatchPlanner {
     std::int32_t used_tokens = 0;   ///< number of tokens used of the step's budget
     /// Number of waiting sequences offered; each computes at least one token.
     std::int32_t num_offered = 0;
-    std::optional<std::int32_t> short_tokens;  ///< number that long prompts leave to other waiting prompts
+    std::optional<std::int32_t> short_tokens;  ///< number of tokens left to short waiting prompts
 
     void take_rows(std::int32_t count) {
       free_rows -= count;
@@ -188,7 +188,7 @@ class BatchPlanner {
   std::int32_t next_to_pause_ = 0;  ///< index among the sequences that decode
 
   PreemptionCost cost_;
-  std::int64_t available_blocks_ = 0;  ///< number at the answer to the last plan
+  std::int64_t available_blocks_ = 0;  ///< number of available blocks at the last answer
   StepTimes step_times_;
   StepTimeCurve step_time_curve_;
   StepLateness step_lateness_;
