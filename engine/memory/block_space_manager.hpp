@@ -51,7 +51,7 @@ class BlockSpaceManager {
 
   MemoryStats stats() const;
 
-  /// Checks every memory invariant of docs/architecture.md. Returns the first broken one, or nothing.
+  /// Checks every memory invariant of docs/architecture/memory.md. Returns the first broken one, or nothing.
   std::optional<std::string> check_invariants() const;
 
   KvContent content() const;

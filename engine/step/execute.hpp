@@ -1,6 +1,6 @@
 #pragma once
 
-/// Messages that contain the work of the workers in a step (docs/architecture.md, message 6).
+/// Messages that contain the work of the workers in a step (docs/architecture/step.md, message 6).
 
 #include <cstddef>
 #include <cstdint>

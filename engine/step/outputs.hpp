@@ -1,6 +1,6 @@
 #pragma once
 
-/// The outputs of a step for the requests (docs/architecture.md, messages 9 and 11).
+/// The outputs of a step for the requests (docs/architecture/step.md, messages 9 and 11).
 
 #include <cstdint>
 #include <optional>

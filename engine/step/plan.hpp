@@ -1,8 +1,8 @@
 #pragma once
 
-/// The messages of one step between scheduler, block manager and cache engines (docs/architecture.md, messages 3 to 5).
-/// Lists of lists are flattened: a group's sequences are a range of one shared vector. So a plan of 256 rows needs only
-/// a few allocations.
+/// The messages of one step between scheduler, block manager and cache engines (docs/architecture/step.md, messages 3
+/// to 5). Lists of lists are flattened: a group's sequences are a range of one shared vector. So a plan of 256 rows
+/// needs only a few allocations.
 ///
 /// A token is `scheduled` when it was planned into a step, and `computed` when that step has succeeded. Every message
 /// names its fields once, in visit_fields, for the codec (codec.hpp).

@@ -1,6 +1,6 @@
 #pragma once
 
-/// The result of a step (docs/architecture.md, message 8).
+/// The result of a step (docs/architecture/step.md, message 8).
 
 #include <cstdint>
 #include <optional>

@@ -33,7 +33,7 @@ struct WeightPolicy {
   /// The format of a linear layer [rows, columns]. The head has 8 bits: its errors go straight into the logits. Beside
   /// 4 bits it has 6 on a CPU, and so have the projections to values that several heads share, which are a few per cent
   /// of the weights, and every third layer's way down: measured, they give the most for their bytes
-  /// (docs/benchmarks.md).
+  /// (docs/benchmarks/quantisation.md).
   std::optional<kernels::QuantizedFormat> format_of(std::string_view module, std::int64_t rows,
                                                     std::int64_t columns) const;
   /// The format in which `tensor` is used as the checkpoint has it; none where it is not.
