@@ -53,7 +53,7 @@ struct ToolCallForm {
   // For tagged arguments; key_begin, key_end and value_end are not empty:
   std::string key_begin = {};
   std::string key_end = {};
-  std::string json_key_end = {};  ///< key_end of arguments whose value is JSON; empty: key_end for all values
+  std::string json_key_end = {};  ///< text after the key of arguments whose value is JSON; empty: key_end is used
   std::string value_end = {};
   std::string argument_separator = {};  ///< text between two arguments
   std::size_t id_length = 0;            ///< length of a call's id; 0: any from 1 to 64

@@ -9,7 +9,8 @@
 namespace pagoda::chat {
 namespace {
 
-/// Returns whether thinking may follow the prompt. A prompt that ends with the end mark of thinking has closed it.
+/// Returns whether an answer to the prompt may have thinking. A prompt that ends with thinking's end mark has closed
+/// it.
 Thinking thinking_after(const AnswerDialect& dialect, std::string_view prompt) {
   if (!dialect.thinking) return Thinking::none;
   if (ends_in_thinking(dialect, prompt)) return Thinking::open;

@@ -64,7 +64,8 @@ std::optional<std::int64_t> num_thinking_tokens(const AnswerReading& reading, co
 /// Sets where the stop strings of `request` apply: in the answer, not in the thinking. The prompt must be set.
 /// `dialect` is the dialect of the answer.
 void scope_stop_strings(const AnswerDialect& dialect, GenerateRequest& request);
-/// Does this with the dialect of `prompts`. `continues`: whether the prompt ends within the last message.
+/// Calls scope_stop_strings with the dialect of `prompts`. `continues`: whether the prompt ends within the last
+/// message.
 void scope_stop_strings(const ChatPrompts& prompts, bool continues, GenerateRequest& request);
 
 /// Sets the prompt of `request` and the constraints of its answer: its structured_outputs for content, `use` for calls.

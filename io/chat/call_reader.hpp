@@ -30,8 +30,7 @@ class CallReader {
     std::size_t bytes = 0;  ///< number of bytes up to the end of the name
     std::string_view name = {};
   };
-  /// `text` begins where the call begins. While the match is undecided, call again with the same text and more after
-  /// it.
+  /// `text` begins where the call begins. While the match is undecided, call again with this text and more after it.
   Head read_head(std::string_view text);
 
   /// `text` continues after the head or after the bytes consumed so far. Appends the arguments known now.
@@ -41,7 +40,7 @@ class CallReader {
   const std::vector<CallPart>& parts() const { return begins_section_ ? first_call_ : later_call_; }
   /// Returns whether `text` begins with the part at `part_`, and sets `bytes` to its size.
   Match match_part(std::string_view text, std::size_t& bytes) const;
-  /// Does this for a name, an id or an index.
+  /// Returns whether `text` begins with a name, an id or an index, and sets `bytes` to its size.
   Match match_run(std::string_view text, std::size_t& bytes) const;
   Taken read_arguments(std::string_view text, std::string& json);
   void start_arguments();

@@ -12,7 +12,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::array<const char*, 4> kReserved = {"messages", "tools", "documents", "add_generation_prompt"};
-// Names of a message's reasoning; the one that most templates read is the first.
+// Names of a message's reasoning, in the order in which they are looked for.
 constexpr std::array<const char*, 3> kReasoningNames = {"reasoning_content", "thinking", "reasoning"};
 
 tl::unexpected<Error> refuse(std::string message, std::string param) {

@@ -40,12 +40,10 @@ class ChatTemplate {
   /// Errors: invalid_request, param chat_template, when `source` is no template or exceeds the limits.
   static Result<ChatTemplate> parse(std::string_view source, const jinja::Limits& limits = {});
 
-  /// Errors: invalid_request,
-  ///   - with param messages and the template's own message, when the template refuses the messages
-  ///     (jinja::refused_by_template is true),
-  ///   - with param messages, tools, documents, chat_template_kwargs or continue_final_message when these have a wrong
-  ///   form,
-  ///   - with param chat_template when the template fails or exceeds its limits; the message names the line.
+  /// Errors: invalid_request. With param messages and the template's own message, when the template refuses the
+  /// messages (jinja::refused_by_template is true). With param messages, tools, documents, chat_template_kwargs or
+  /// continue_final_message, when these have a wrong form. With param chat_template and the line in the message, when
+  /// the template fails or exceeds its limits.
   Result<RenderedPrompt> render(const ChatInput& input) const;
 
  private:

@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// Names of a message's reasoning; the one that most templates read is the first.
+// Names of a message's reasoning, in the order in which they are looked for.
 constexpr std::array<const char*, 3> kThoughtNames = {"reasoning_content", "thinking", "reasoning"};
 
 bool has_calls(const ordered_json& message) {

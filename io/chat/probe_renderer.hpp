@@ -48,7 +48,7 @@ class ProbeRenderer {
   /// variables. Nothing where the template fails, or the probes have taken too long.
   std::optional<std::string> render(nlohmann::ordered_json message,
                                     const nlohmann::ordered_json& kwargs = nlohmann::ordered_json::object());
-  /// Does this with another user message after it; returns the text up to the text of that message.
+  /// Renders `message` with another user message after it; returns the text up to the text of that user message.
   std::optional<std::string> render_before_user(nlohmann::ordered_json message);
 
   /// Returns a call of the first tool with one string.

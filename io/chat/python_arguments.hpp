@@ -43,7 +43,7 @@ class PythonArguments {
   bool is_over_ = false;
   bool owes_comma_ = false;  // whether the next element, if any, needs a comma before it
   char quote_ = 0;           // quote of the current string
-  // The current number:
+  // State of the current number:
   char last_ = 0;  // last character written
   bool has_point_ = false;
   bool has_exponent_ = false;

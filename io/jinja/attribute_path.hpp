@@ -21,7 +21,7 @@ class AttributePath {
   std::vector<Value> parts_;
 };
 
-/// Returns a text in lower case, so that comparisons ignore case; other values unchanged.
+/// Returns a text in lower case, so that comparisons ignore case. Returns other values unchanged.
 Value ignore_case(Heap& heap, const Value& value);
 
 }  // namespace pagoda::jinja

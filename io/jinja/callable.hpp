@@ -57,7 +57,6 @@ Value make_callable(Heap& heap, std::string_view name, Function function) {
 
 /// Arguments bound to the names of a function's parameters, as in Python. A name that starts with '/' is positional
 /// only.
-/// given by its place.
 class Bound {
  public:
   /// Throws Failure when one of the first `required` arguments is missing, or an argument matches no name.

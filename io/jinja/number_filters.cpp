@@ -30,7 +30,7 @@ Value length_filter(Interpreter& interpreter, const Value& input, const Argument
   return Value::of(static_cast<std::int64_t>(require_length(input)));
 }
 
-// Returns int(number), or the default for no number or an infinite one.
+// Returns int(number), or the default for a missing, infinite or NaN number.
 Value integer_or(std::optional<double> number, const Value& otherwise) {
   if (!number || !std::isfinite(*number)) return otherwise;
   return Value::of(truncate_real(*number));

@@ -15,7 +15,7 @@
 namespace pagoda::io {
 namespace {
 
-/// Whether the folder holds a head, plain or quantised.
+/// Returns whether the folder holds a head, plain or quantised.
 bool has_head(const Checkpoint& checkpoint) {
   constexpr std::array kWeights{"lm_head.weight", "lm_head.qweight", "lm_head.weight_packed"};
   return std::ranges::any_of(kWeights, [&](const char* name) { return checkpoint.contains(name); });

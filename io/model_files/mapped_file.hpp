@@ -25,7 +25,7 @@ class MappedFile {
   /// Returns the memory of the pages that lie wholly in `part` to the system. Their contents do not change: a page that
   /// is touched again is read again.
   void drop_pages(std::span<const std::byte> part) const;
-  /// The path as it was given, for messages.
+  /// Returns the path as it was given, for messages.
   const std::string& path() const { return path_; }
 
  private:

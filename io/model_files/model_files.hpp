@@ -64,7 +64,7 @@ Result<std::shared_ptr<const chat::ChatPrompts>> load_chat_prompts(const std::fi
 
 /// Returns the chat templates that an engine with this configuration uses, with its answer dialect.
 Result<std::shared_ptr<const chat::ChatPrompts>> load_chat_prompts(const EngineConfig& config);
-/// Does this for files that are open.
+/// Returns these chat templates from files that are open.
 Result<std::shared_ptr<const chat::ChatPrompts>> load_chat_prompts(const EngineConfig& config, const ModelFiles& files);
 
 /// Returns the sampling defaults that config.generation_config chooses: those of the model's files (auto), none (vllm),

@@ -201,7 +201,8 @@ std::optional<std::string> check_entry(const RawEntry& raw, std::uint64_t data_b
   return std::nullopt;
 }
 
-/// The tensors must follow each other without overlap and without a gap, from the first byte of the data to the last.
+/// Checks that the tensors follow each other without overlap and without a gap, from the first byte of the data to the
+/// last. Returns the error, if any.
 std::optional<std::string> check_cover(const SafetensorsHeader& header, std::size_t data_begin, std::size_t file_end) {
   std::vector<decltype(header.tensors)::const_iterator> by_offset;
   by_offset.reserve(header.tensors.size());

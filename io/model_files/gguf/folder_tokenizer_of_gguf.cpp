@@ -36,7 +36,7 @@ Result<ordered_json> chat_templates(const GgufFile& file) {
   for (const auto& [key, value] : file.metadata()) {
     if (!key.starts_with(kTemplateKey)) continue;
     const std::string_view behind = std::string_view(key).substr(kTemplateKey.size());
-    if (!behind.empty() && !behind.starts_with('.')) continue;  // as tokenizer.chat_templates
+    if (!behind.empty() && !behind.starts_with('.')) continue;  // another key, for example tokenizer.chat_templates
     const auto text = file.get<std::string_view>(key);
     if (!text) return fail(text.error());
     if (text::find_invalid_utf8(**text) != std::string_view::npos) {

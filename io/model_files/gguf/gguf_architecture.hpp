@@ -96,12 +96,13 @@ struct GgufPackedTensor {
 };
 std::optional<GgufPackedTensor> packed_tensor_of(const GgufArchitecture& architecture, std::string_view name);
 
-/// Whether the matrix that GGUF calls `name` lies transposed in Hugging Face's files.
+/// Returns whether the matrix that GGUF calls `name` is transposed in Hugging Face's files.
 bool is_transposed_in_folders(const GgufArchitecture& architecture, std::string_view name);
 
-/// How many heads have their rows interleaved in the tensor that GGUF calls `name`; 0 when rows are in order.
+/// Returns the number of heads whose rows are interleaved in the tensor that GGUF calls `name`; 0 when rows are in
+/// order.
 std::int64_t interleaved_heads(const GgufArchitecture& architecture, std::string_view name, const GgufHeads& heads);
-/// Where row `row` of Hugging Face's order lies in a tensor whose heads are interleaved.
+/// Returns the row, in a tensor whose heads are interleaved, of row `row` in Hugging Face's order.
 std::int64_t interleaved_row(std::int64_t row, std::int64_t head_dim);
 
 }  // namespace pagoda::io

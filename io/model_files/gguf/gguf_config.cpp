@@ -233,8 +233,8 @@ class ConfigOfGguf {
   }
 
   /// YaRN's parameters in a file, without its factor. Converters copy the values of transformers, and here they have
-  /// the meaning that they have there; llama.cpp always uses the default values for the architectures that this file
-  /// reads. It multiplies by attn_factor.
+  /// transformers' meaning. llama.cpp always uses the default values for the architectures that this file reads, and
+  /// multiplies by attn_factor.
   struct Yarn {
     json in_config(double factor) const {
       json config = json::object();

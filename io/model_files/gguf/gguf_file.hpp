@@ -17,8 +17,7 @@
 
 namespace pagoda::io {
 
-/// Types of tensors, with their numbers in the file. A type that gguf_blocks.hpp does not know is an error that names
-/// it.
+/// Types of tensors, with their numbers in the file. A type that gguf_blocks.hpp does not know is an error.
 enum class GgmlType : std::uint32_t {};
 
 /// Types of values in metadata, with their numbers in the file.
@@ -58,20 +57,17 @@ struct GgufTensor {
 class GgufFile {
  public:
   /// Opens `path`. If its metadata has split.count > 1, `path` must be the first part (NAME-00001-of-0000N.gguf), and
-  /// the other parts are opened beside it. Names of keys and tensors are UTF-8. Errors, one line that names file, key
-  /// or tensor, and reason:
-  ///   io_failed    no such file
-  ///   bad_file     damaged or hostile: counts, strings and arrays beyond the end of the file or the limits, unknown
-  ///   value
-  ///                types, arrays of arrays, duplicate keys or tensors, an alignment that is no power of two from 8 to
-  ///                1 MiB, sizes that are 0 or whose product overflows, rows that are not whole blocks, data that is
-  ///                misaligned, overlaps or lies beyond the end, parts that do not belong together
-  ///   unsupported  a version that is not 2 or 3, big-endian, an unknown type of tensor: the message has its name and
-  ///   the
-  ///                known types
+  /// the other parts are opened beside it. Names of keys and tensors are UTF-8.
   ///
   /// The metadata is that of the first part. The other parts must not contradict it, except in split.no and
   /// general.alignment, which each part has for itself.
+  ///
+  /// Errors, one line that names file, key or tensor, and reason: io_failed (no such file), bad_file (damaged or
+  /// hostile: counts, strings and arrays beyond the end of the file or the limits, unknown value types, arrays of
+  /// arrays, duplicate keys or tensors, an alignment that is no power of two from 8 to 1 MiB, sizes that are 0 or whose
+  /// product overflows, rows that are not whole blocks, data that is misaligned, overlaps or lies beyond the end, parts
+  /// that do not belong together), unsupported (a version that is not 2 or 3, big-endian, an unknown type of tensor:
+  /// the message has its name and the known types).
   static Result<std::shared_ptr<const GgufFile>> open(const std::filesystem::path& path);
 
   /// Returns the path of the first part, for messages.

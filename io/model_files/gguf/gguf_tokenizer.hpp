@@ -32,7 +32,8 @@ struct GgufTokenizer {
 };
 Result<GgufTokenizer> read_gguf_tokenizer_and_model(const GgufFile& file);
 
-/// Makes the tokenizer of read_gguf_tokenizer. Errors: also bad_file where the parts do not fit together.
+/// Makes the tokenizer of read_gguf_tokenizer. Errors: those of reading it; bad_file where its parts do not fit
+/// together.
 Result<std::shared_ptr<const text::Tokenizer>> load_gguf_tokenizer(const GgufFile& file);
 
 /// Returns the id in tokenizer.ggml.NAME_token_id; nothing when the key is missing or holds -1 (also as 32 bits, as

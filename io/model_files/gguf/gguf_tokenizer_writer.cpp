@@ -208,8 +208,8 @@ class TokenizerWriter {
     return check_words_of_user(proto);
   }
 
-  /// GGUF's readers cut a text at user-defined tokens. SentencePiece's BPE does so too, but if it puts a space before a
-  /// text, GGUF's readers would put a space before each of the pieces.
+  /// GGUF's readers cut a text at user-defined tokens. SentencePiece's BPE does so too. But if the model puts a space
+  /// before a text, GGUF's readers would put a space before each of the pieces.
   Status check_words_of_user(const SentencePieceProto& proto) const {
     const bool are_cut_out = proto.algorithm == SentencePieceProto::Algorithm::bpe && !puts_space_before(proto);
     const std::set<TokenId> added = ids_of(spec_.added_tokens);  // added tokens are cut out in any case

@@ -13,8 +13,8 @@ namespace {
 /// Rows of a quantised matrix, or of a plain matrix whose rows are not in Hugging Face's order.
 class GgufRows final : public weights::QuantizedRows {
  public:
-  /// `head_dim`: size of interleaved heads, or 0. `fits`: whether kernels can hold the scales. `tensor` must outlive
-  /// this.
+  /// `head_dim`: size of interleaved heads, or 0. `fits`: whether kernels can hold the scales. Keeps a reference to
+  /// `tensor`.
   GgufRows(const GgufTensor& tensor, std::int64_t head_dim, bool fits)
       : tensor_(tensor), info_(*ggml_type_info(tensor.type)), head_dim_(head_dim), fits_(fits) {}
 
