@@ -17,8 +17,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t kMaxDefinitionBytes =
-    1 << 20;  ///< all copies together: each property that needs the definitions has a copy
+/// Limit on all copies of definitions together: each property that needs them has a copy.
+constexpr std::size_t kMaxDefinitionBytes = 1 << 20;
 
 /// `label`: name of the value in error messages.
 Json json_format(Json schema, std::string label) {

@@ -20,8 +20,8 @@ constexpr auto& kKeys = ProbeRenderer::kKeys;
 
 /// Properties of a made-up call on which templates differ.
 struct CallStyle {
-  bool has_function_ids =
-      false;  ///< whether ids are functions.NAME:0; else ids have 9 letters, which Mistral's templates demand
+  /// Whether ids are functions.NAME:0; else ids have 9 letters, which Mistral's templates demand.
+  bool has_function_ids = false;
   bool has_text_arguments = false;
 };
 

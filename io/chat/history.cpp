@@ -44,8 +44,8 @@ ordered_json text_part(std::string text) {
   return {{"type", "text"}, {"text", std::move(text)}};
 }
 
-constexpr std::size_t kMaxUnnamedResults =
-    1024;  // number of a message's first calls that results without an id are matched with
+// Number of a message's first calls that results without an id are matched with.
+constexpr std::size_t kMaxUnnamedResults = 1024;
 
 /// A call that may have results after it.
 struct LinkedCall {

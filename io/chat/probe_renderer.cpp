@@ -10,8 +10,8 @@ using nlohmann::ordered_json;
 
 constexpr int kMaxProbes = 64;
 constexpr double kMaxProbeCpuSeconds = 2;  // usual templates take some milliseconds
-constexpr std::size_t kMaxProbeBytes =
-    16384;  // limit on the text after the user's text: finding calls may take quadratic time
+// Limit on the text after the user's text: finding calls may take quadratic time.
+constexpr std::size_t kMaxProbeBytes = 16384;
 constexpr const char* kNextUser = "uq7next";
 
 ordered_json probe_tools() {

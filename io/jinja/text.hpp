@@ -19,8 +19,8 @@ struct TextBuffer : Object {
   std::string bytes;
   std::vector<TextRange> inserted;  ///< ascending, not adjacent
   std::size_t first_non_ascii = std::string::npos;
-  bool frozen =
-      false;  ///< whether the buffer belongs to a template, which several threads may render: nothing may be appended
+  /// Whether the buffer belongs to a template, which several threads may render: nothing may be appended.
+  bool frozen = false;
 
   void append(std::string_view more, bool is_inserted);
   void append(const Text& more);

@@ -89,8 +89,8 @@ struct Value {
 struct List : Object {
   std::vector<Value> items;
   int depth = 1;  ///< depth of lists in lists
-  bool from_input =
-      false;  ///< whether it comes from the input; its brackets and commas in the output then count as input too
+  /// Whether it comes from the input; its brackets and commas in the output then count as input too.
+  bool from_input = false;
   bool is_group = false;  ///< whether it is a tuple with the names grouper and list
 };
 

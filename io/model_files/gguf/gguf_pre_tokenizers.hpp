@@ -13,8 +13,8 @@ struct GgufPreTokenizer {
   std::vector<text::NormalizerSpec> normalizers;
   std::vector<text::PreTokenizerSpec> pre_tokenizers;
   bool ignore_merges = false;
-  bool add_bos_token =
-      false;  ///< whether a text begins with the beginning-of-sequence token where the file has no add_bos_token
+  /// Whether a text begins with the beginning-of-sequence token where the file has no add_bos_token.
+  bool add_bos_token = false;
 };
 
 /// Returns null for an unknown name. The regular expressions are those of the models' tokenizer.json; names,

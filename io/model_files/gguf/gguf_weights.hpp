@@ -55,8 +55,8 @@ class GgufWeights final : public ModelWeights {
   mutable std::mutex mutex_;                                             // guards the members below
   mutable std::set<std::string, std::less<>> taken_;                     // by the file's names
   mutable std::map<std::string, ScaleRange, std::less<>> scale_ranges_;  // ranges of quantised tensors
-  mutable std::map<std::string, std::unique_ptr<std::byte[]>, std::less<>>
-      copies_;  // copies of tensors with interleaved rows
+  // Copies of tensors with interleaved rows.
+  mutable std::map<std::string, std::unique_ptr<std::byte[]>, std::less<>> copies_;
 };
 
 }  // namespace pagoda::io

@@ -23,8 +23,8 @@ enum class QuantizationMethod : std::uint8_t {
 struct QuantizationConfig {
   QuantizationMethod method = QuantizationMethod::awq;
   std::string name;  ///< name for people: "GPTQ int4"
-  int bits =
-      4;  ///< bits of integers packed into words: 4 or 8; where groups of modules differ, those of the last group
+  /// Bits of integers packed into words: 4 or 8; where groups of modules differ, those of the last group.
+  int bits = 4;
   std::int64_t group_size = 128;   ///< awq and gptq: number of columns that share a scale; 0: all
   bool zeros_lack_one = false;     ///< gptq: whether stored zero points are one less than their values
   std::int64_t block_rows = 0;     ///< rows of a block of 8-bit floats with a common scale, else 0

@@ -171,8 +171,8 @@ void Float8Rows::dequantize(std::int64_t row, float* to) const {
 
 TableRows::TableRows(const TableMatrix& matrix) : matrix_(matrix) {
   const auto known = known_table(matrix_.values);
-  const auto group =
-      kernel_group(matrix_.block, matrix_.block + 1);  // never the whole row, because other blocks follow in the row
+  // Never the whole row, because other blocks follow in the row.
+  const auto group = kernel_group(matrix_.block, matrix_.block + 1);
   if (!known || !group || matrix_.columns % matrix_.block != 0 || !scales_fit_float16(known->step)) return;
   codebook_step_ = known->step;
   format_ = {.bits = 4, .group_size = *group, .codebook = known->codebook};

@@ -22,8 +22,8 @@ struct IntegerMatrix {
   /// [rows, groups]; without zeros, the zero of all groups is the middle of the integers.
   std::optional<StoredIntegers> zeros = std::nullopt;
   std::int64_t group_size = 0;  ///< number of columns of a group; groups are in order unless group_of is set
-  std::vector<std::int32_t> group_of =
-      {};  ///< [columns], the group of each column, where groups are not in the order of columns; else empty
+  /// [columns], the group of each column, where groups are not in the order of columns; else empty.
+  std::vector<std::int32_t> group_of = {};
   /// Whether the integers are those of rotated columns (kernels/rotation.hpp, with an orthogonal map). Groups are in
   /// order then, and the groups and the row consist of whole blocks.
   bool rotated = false;

@@ -16,8 +16,8 @@ struct StoredIntegers {
   const std::byte* data = nullptr;
   int bits = 4;
   int word_bits = 32;  ///< 32, or 8 for integers of 8 bits
-  bool along_rows =
-      false;  ///< whether a word holds neighbouring rows of one column; else neighbouring columns of one row
+  /// Whether a word holds neighbouring rows of one column; else neighbouring columns of one row.
+  bool along_rows = false;
   std::int64_t row_step = 0;  ///< bytes from a word to the word of the next rows
   std::int64_t column_step = 0;
   /// Positions in a word of neighbours, in multiples of `bits`.
