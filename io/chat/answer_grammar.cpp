@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// White space that models write behind their thinking.
+/// White space that models write after their thinking.
 constexpr const char* kSpace = "[ \\n]{0,4}";
 
 // -- formats of a structural tag
@@ -46,7 +46,7 @@ Json one_of(std::vector<Json> formats) {
   return {{"type", "or"}, {"elements", std::move(formats)}};
 }
 
-/// Formats one behind the other; constants that meet are joined.
+/// A sequence of formats; adjacent constants are joined.
 class Sequence {
  public:
   Sequence& add(Json format) {
@@ -76,10 +76,10 @@ std::string escaped_class(char c) {
   return kSpecial.find(c) == std::string_view::npos ? std::string(1, c) : std::string{'\\', c};
 }
 
-/// Texts that do not, behind white space, begin with one of `begins`. Of one that is not in ASCII, with what it has of
-/// that.
+/// Returns a format of texts that do not, after white space, begin with one of `begins`. Only the ASCII characters at
+/// the start of each of `begins` count.
 Json not_beginning_with(const std::vector<std::string>& begins) {
-  std::map<std::string, std::string> next;  // characters that go on with one of them, behind each of their beginnings
+  std::map<std::string, std::string> next;  // for each prefix of one of `begins`, the characters that continue it
   std::set<std::string> shunned;
   for (std::string begin : begins) {
     begin.erase(0, std::min(begin.find_first_not_of(" \t\n\r\f\v"), begin.size()));
@@ -119,7 +119,7 @@ class AnswerFormat {
   }
 
  private:
-  /// Whether white space in front is no part of what follows the thinking.
+  /// Returns whether the text after the thinking is constrained, so that it must not include leading white space.
   bool is_held(const std::optional<Json>& content) const { return content || use_.choice == ToolChoice::required; }
 
   Json thought(Thinking thinking, bool is_held) const {
@@ -132,7 +132,7 @@ class AnswerFormat {
     return is_open ? parts.format() : wrapped("optional", parts.format());
   }
 
-  /// Content without marks.
+  /// Returns the format of content without marks.
   Json bare(const std::optional<Json>& content) {
     const ToolCallForm* calls = dialect_.calls ? &*dialect_.calls : nullptr;
     const bool may_call = calls != nullptr && use_.choice != ToolChoice::none;
@@ -144,12 +144,12 @@ class AnswerFormat {
     return shuns_calls ? any_text({calls->trigger}) : any_text();
   }
 
-  /// Content between marks. The first of these are those of what ends the answer; the others stand around what may come
-  /// before that.
+  /// Returns the format of content between marks. The first marks are those of the content that ends the answer; the
+  /// other marks stand around content that may come before it.
   Json marked(const std::optional<Json>& content) {
     Sequence parts;
     const bool may_call = dialect_.calls && use_.choice != ToolChoice::none;
-    std::vector<std::string> excluded;  // a call begins with it wherever it stands
+    std::vector<std::string> excluded;  // a call begins with the trigger anywhere
     if (may_call && !dialect_.calls->trigger.empty()) excluded.push_back(dialect_.calls->trigger);
     std::vector<Json> before;
     for (std::size_t i = 1; i < dialect_.content.size() && !content; ++i) {
@@ -167,7 +167,7 @@ class AnswerFormat {
     return parts.add(one_of(std::move(ends))).format();
   }
 
-  /// Thinking that comes is thinking: it is no text in which a call may hide.
+  /// A text that begins with thinking is excluded as well: it must be read as thinking, in which no call can hide.
   Json first_or_never(const ToolCallForm& calls) {
     std::vector<std::string> names;
     for (const Tool& tool : use_.tools) names.push_back(tool.name);
@@ -178,7 +178,7 @@ class AnswerFormat {
 
   bool takes_several(const ToolCallForm& calls) const { return use_.parallel && calls.takes_several; }
 
-  /// Free text with calls in it.
+  /// Returns the format of free text with calls in it.
   Json triggered(const ToolCallForm& calls) {
     const bool is_wrapped = !calls.section_begin.empty() || !calls.section_end.empty();
     Json one = tag(calls.begin(), is_wrapped ? rest_of_section(calls) : call(calls, /*without_first_text=*/true), "");
@@ -192,7 +192,7 @@ class AnswerFormat {
     return Sequence().add_text(calls.begin()).add(rest_of_section(calls)).format();
   }
 
-  /// What follows the begin of all.
+  /// Returns the format after the begin of the section.
   Json rest_of_section(const ToolCallForm& calls) {
     Sequence parts;
     parts.add(call(calls, /*without_first_text=*/true));
@@ -248,7 +248,7 @@ class AnswerFormat {
   std::optional<Error> error_;
 };
 
-/// The format of a structural tag in the older form. What is wrong with it is left for the grammar to refuse.
+/// Converts the older form of a structural tag. Errors in it are left for the grammar to report.
 Json of_structures(const Json& document) {
   Json tags = document["structures"];
   for (Json& tag : tags) {
@@ -263,7 +263,7 @@ Json of_structures(const Json& document) {
   return format;
 }
 
-/// The format of a client's constraint.
+/// Returns the format of a client's constraint.
 Result<Json> format_of(const StructuredOutput& constraint) {
   const auto refuse = [](std::string problem) {
     return fail(ErrorCode::invalid_request, std::move(problem), "structured_outputs");

@@ -9,17 +9,17 @@
 
 namespace pagoda::chat {
 
-/// What an answer's thinking may be.
+/// Whether an answer may have thinking.
 enum class Thinking : std::uint8_t {
-  none,    ///< the prompt has closed it, or the model knows none
-  open,    ///< the prompt ends within it
-  chosen,  ///< the model may begin with it
+  none,    ///< the prompt has closed the thinking, or the model has none
+  open,    ///< the prompt ends within the thinking
+  chosen,  ///< the model may begin with thinking
 };
 
-/// The grammar of an answer: thinking that is free, and behind it content held to `content`, where that is given, and
-/// calls whose names and arguments are those of `use`. Nothing where anything goes.
+/// Returns the grammar of an answer: free thinking, followed by content that `content`, if given, constrains, and by
+/// calls with the names and arguments of `use`. Nothing where the answer has no constraint.
 ///
-/// Error: invalid_request, param = "tools", where a tool's parameters cannot be held to in the dialect's form of
+/// Errors: invalid_request, param = "tools", where a tool's parameters cannot be enforced in the dialect's form of
 /// arguments; param = "structured_outputs" for a constraint that is no JSON.
 Result<std::optional<StructuredOutput>> answer_grammar(const AnswerDialect& dialect, const ToolUse& use,
                                                        Thinking thinking,

@@ -5,7 +5,7 @@
 
 namespace pagoda::chat {
 
-/// The events of one feed. Pieces of the same text become one.
+/// Collects the events of one feed. Adjacent pieces of one text are joined.
 class AnswerParser::Output {
  public:
   explicit Output(std::vector<AnswerEvent>& events) : events_(events), begin_(events.size()) {}
@@ -193,7 +193,7 @@ bool AnswerParser::step_head(Output& output) {
   return true;
 }
 
-/// Of what may still become the head of a call, where the answer is over.
+/// Returns whether the rest of the answer, which may be the head of a call and is cut off, must be a call.
 bool AnswerParser::is_surely_a_call() const {
   const bool has_trigger = !form_->trigger.empty() && rest().starts_with(without_leading_white(form_->trigger));
   if (has_trigger) return true;
@@ -287,7 +287,7 @@ void AnswerParser::end_call(Output& output) {
   if (!form_->takes_several && std::exchange(may_call_, false)) collect_marks();
 }
 
-// White space at the end waits for what comes: it may be all that is in front of a mark.
+// White space at the end is held: a mark may follow it.
 void AnswerParser::write(AnswerEvent::Kind kind, std::string_view text, Output& output) {
   const std::size_t size = text.size() - trailing_white(text);
   if (size > 0) {

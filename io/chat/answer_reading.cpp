@@ -9,7 +9,8 @@
 namespace pagoda::chat {
 namespace {
 
-/// How the prompt leaves the thinking. One that ends with the end of a thinking has had it.
+/// Returns whether an answer to the prompt may have thinking. A prompt that ends with thinking's end mark has closed
+/// it.
 Thinking thinking_after(const AnswerDialect& dialect, std::string_view prompt) {
   if (!dialect.thinking) return Thinking::none;
   if (ends_in_thinking(dialect, prompt)) return Thinking::open;
@@ -18,7 +19,7 @@ Thinking thinking_after(const AnswerDialect& dialect, std::string_view prompt) {
   return is_closed ? Thinking::none : Thinking::chosen;
 }
 
-/// Of an answer that goes on with a message: what stands around its parts has been written.
+/// Returns the dialect of an answer that continues a message: the text around its parts is already written.
 AnswerDialect inside_message(AnswerDialect dialect) {
   dialect.thinking.reset();
   dialect.glue.clear();
@@ -32,7 +33,7 @@ std::int64_t num_thinking_tokens(const AnswerReading& reading, const SequenceRes
   std::string_view text = output.text;
   std::size_t at = 0;
   std::int64_t count = 0;
-  std::int64_t num_open = 0;  // that may be the begin of the mark that ends it
+  std::int64_t num_open = 0;  // tokens that may be the begin of the end mark
   for (const std::uint64_t end : output.text_ends) {
     const std::size_t size = end - at;
     const bool has_begun = parser.is_thinking();
@@ -158,7 +159,7 @@ Result<AnswerReading> prepare(const ChatPrompts& prompts, ChatInput chat, const 
   auto grammar = answer_grammar(dialect, use, thinking, request.sampling.structured_outputs);
   if (!grammar) return fail(std::move(grammar.error()));
   request.sampling.structured_outputs = std::move(*grammar);
-  // The marks may be special tokens.
+  // Marks may be special tokens.
   if (may_call || dialect.thinking || !dialect.content.empty()) request.sampling.skip_special_tokens = false;
   reading.options.in_thinking = thinking == Thinking::open;
   reading.options.takes_calls = may_call;

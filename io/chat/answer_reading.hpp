@@ -15,7 +15,7 @@
 
 namespace pagoda::chat {
 
-/// How the answers to one request are read.
+/// How to parse the answers to one request.
 struct AnswerReading {
   std::shared_ptr<const AnswerDialect> dialect = std::make_shared<const AnswerDialect>();
   AnswerParser::Options options = {};
@@ -23,22 +23,22 @@ struct AnswerReading {
   AnswerParser parser() const { return AnswerParser(*dialect, options); }
 };
 
-/// An answer taken apart.
+/// A parsed answer.
 class Answer {
  public:
   using Kind = AnswerEvent::Kind;
   struct Part {
     Kind kind = Kind::content;  ///< thinking, content, or call_begin for a call
-    std::string text = {};      ///< of a call its arguments, as JSON
-    std::string name = {};      ///< of a call
+    std::string text = {};      ///< for a call its arguments, as JSON
+    std::string name = {};      ///< name of the tool of a call
     std::size_t call = 0;
   };
 
-  /// Takes what the next event says.
+  /// Adds the next event.
   void add(const AnswerEvent& event);
-  /// Takes a part of another answer.
+  /// Adds a part of another answer.
   void add(Part part);
-  /// In their order; no two of thinking or of content in a row.
+  /// Returns the parts in order. Two parts of thinking, or two of content, are never adjacent.
   const std::vector<Part>& parts() const { return parts_; }
 
   std::string thinking() const { return joined(Kind::thinking); }
@@ -54,22 +54,23 @@ class Answer {
 /// Returns a reading to which the thinking is content, with its marks as the model writes them.
 AnswerReading without_thinking(AnswerReading reading);
 
-/// The whole text of an answer.
+/// Parses the whole text of an answer.
 Answer read_answer(const AnswerReading& reading, std::string_view text);
 
-/// How many tokens of the outputs are of the thinking, without those of its marks. Nothing where the model does not
-/// think.
+/// Returns the number of tokens of the thinking in all outputs, without its marks. Nothing for a model without
+/// thinking.
 std::optional<std::int64_t> num_thinking_tokens(const AnswerReading& reading, const RequestResult& result);
 
-/// Where the stop strings of `request` count, whose prompt is set: in the answer, not in the thinking. `dialect` is
-/// that of the answer.
+/// Sets where the stop strings of `request` apply: in the answer, not in the thinking. The prompt must be set.
+/// `dialect` is the dialect of the answer.
 void scope_stop_strings(const AnswerDialect& dialect, GenerateRequest& request);
-/// The same for a prompt that ends within the last message, where `continues` says so.
+/// Calls scope_stop_strings with the dialect of `prompts`. `continues`: whether the prompt ends within the last
+/// message.
 void scope_stop_strings(const ChatPrompts& prompts, bool continues, GenerateRequest& request);
 
-/// Sets the prompt of `request`, and what its answer is held to: content to its structured_outputs, calls to `use`.
-/// Errors: as ChatPrompts::apply and answer_grammar, and unsupported, param = "tools", where the model's template shows
-/// no form of calls.
+/// Sets the prompt of `request` and the constraints of its answer: its structured_outputs for content, `use` for calls.
+/// Errors: as ChatPrompts::apply and answer_grammar, and unsupported, param = "tools", where the model's template has
+/// no known form of calls.
 Result<AnswerReading> prepare(const ChatPrompts& prompts, ChatInput chat, const ToolUse& use, GenerateRequest& request);
 
 }  // namespace pagoda::chat

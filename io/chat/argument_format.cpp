@@ -17,9 +17,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t kMaxDefinitionBytes = 1 << 20;  ///< with as many copies as there are properties that need them
+/// Limit on all copies of definitions together: each property that needs them has a copy.
+constexpr std::size_t kMaxDefinitionBytes = 1 << 20;
 
-/// `label`: what errors of it call it.
+/// `label`: name of the value in error messages.
 Json json_format(Json schema, std::string label) {
   return {{"type", "json_schema"}, {"json_schema", std::move(schema)}, {"label", std::move(label)}};
 }
@@ -31,7 +32,7 @@ bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
-/// What both the grammar writes and a parser of arguments reads as one.
+/// Returns whether both the grammar can write `key` and a parser of arguments reads it as one key.
 bool is_key(const std::string& key, ArgumentForm form) {
   constexpr std::size_t kMaxBytes = 128;
   const auto may_come = [form](char c) {
@@ -70,7 +71,7 @@ class Converter {
   }
 
  private:
-  /// An argument, or with "" all of them.
+  /// Returns the name of an argument, or with "" of all arguments, for messages.
   std::string named(const std::string& argument) const {
     return "tool " + tool_.name + (argument.empty() ? "" : ", argument " + argument.substr(0, 100));
   }
@@ -83,7 +84,7 @@ class Converter {
     return nullptr;
   }
 
-  /// One argument after the other.
+  /// Returns the format of the arguments one after the other.
   Json listed(const Json& schema) {
     static constexpr std::array<std::string_view, 6> kKnown{
         "type", "properties", "required", "additionalProperties", "definitions", "$defs"};
@@ -132,7 +133,7 @@ class Converter {
     return names;
   }
 
-  /// A property's schema, with what it may refer to.
+  /// Returns a property's schema with the definitions that it may refer to.
   Json schema_of(const Json& parameters, const Json& property) {
     Json schema = property;
     if (!property.is_object() || !names_a_schema(property)) return schema;
@@ -161,7 +162,7 @@ class Converter {
             {"end", calls_.value_end}};
   }
 
-  /// A text as it is.
+  /// Returns the format of an unquoted string.
   Json text_value(const std::string& key, const Json& schema) {
     static constexpr std::array<std::string_view, 3> kKnown{"type", "enum", "const"};
     const auto restricts = [&](const auto& member) {

@@ -8,12 +8,12 @@
 
 namespace pagoda::chat {
 
-/// What a tool's arguments are held to in the form that the dialect writes them: the format of a structural tag. A tool
-/// that lists no properties takes none; in the json form one that says nothing of them takes any.
+/// Returns the format, of a structural tag, of a tool's arguments in the dialect's form. A tool that lists no
+/// properties takes no arguments; in the json form a tool without a word about properties takes any.
 ///
-/// Error: invalid_request, param = "tools", for what cannot be held to in that form: of tagged and python arguments,
-/// what says more of the whole than its properties and which are required, names that the form has no place for, and of
-/// texts that are written as they are, all but their values.
+/// Errors: invalid_request, param = "tools", for a schema that this form cannot enforce. Tagged and python arguments:
+/// constraints on the whole object other than its properties and which of them are required, and names that the form
+/// cannot hold. Strings without quotes: a value that contains the text which ends values.
 Result<nlohmann::ordered_json> argument_format(const ToolCallForm& calls, const Tool& tool);
 
 }  // namespace pagoda::chat

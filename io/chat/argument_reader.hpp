@@ -10,20 +10,19 @@
 
 namespace pagoda::chat {
 
-/// How far a reader of a part got with the text it was given.
+/// Result of a reader's step: how much of the text it consumed.
 struct Taken {
   enum class State : std::uint8_t {
-    more,      ///< wants what was not taken again, with more behind it
-    over,      ///< the part is complete; what was not taken is behind it
-    mismatch,  ///< what was not taken is no such thing
+    more,      ///< call again with the text that was not consumed and more text after it
+    over,      ///< the part is complete; the text that was not consumed follows it
+    mismatch,  ///< the text that was not consumed does not fit
   };
 
   State state = State::more;
-  std::size_t bytes = 0;  ///< of the text, from its begin, that were taken
+  std::size_t bytes = 0;  ///< number of bytes consumed, from the begin of the text
 };
 
-/// Takes steps of a reader, each at the begin of the text that is left and `over` where another may follow, until the
-/// reader `is_over`, or a step is not.
+/// Calls `step` with the remaining text, while its result is `over`, until the reader `is_over`.
 template <class Step>
 Taken take_steps(std::string_view text, const bool& is_over, Step step) {
   Taken all{Taken::State::over, 0};
@@ -34,13 +33,13 @@ Taken take_steps(std::string_view text, const bool& is_over, Step step) {
   return all;
 }
 
-/// A key or a name is no longer than this.
+/// Limit on the bytes of a key or a name.
 inline constexpr std::size_t kMaxNameBytes = 256;
 
-/// Arguments that are a JSON object already.
+/// Reads arguments that are a JSON object already.
 class JsonArguments {
  public:
-  /// Appends to `json` what `text` makes known.
+  /// Appends to `json` the part of the object in `text`.
   Taken take(std::string_view text, std::string& json) {
     const std::size_t begin = has_begun_ ? 0 : leading_white(text);
     if (begin == text.size()) return {Taken::State::more, begin};

@@ -10,7 +10,7 @@
 namespace pagoda::chat {
 namespace {
 
-// They stand for what differs from call to call.
+// Placeholders for texts that differ from call to call.
 constexpr char kIdSlot = '\x01';
 constexpr char kIndexSlot = '\x02';
 constexpr char kNameSlot = '\x03';
@@ -26,8 +26,8 @@ void replace_all(std::string& text, const std::string& what, char slot) {
     text.replace(at, what.size(), 1, slot);
 }
 
-/// The texts before, between and behind the names and arguments of the calls: 2 of each call and 1 more, with slots for
-/// ids. Empty where the text does not have them all.
+/// Returns the texts before, between and after the names and arguments of the calls: 2 per call and 1 more, with slots
+/// for ids. Empty where the text does not have all names and arguments.
 std::vector<std::string> texts_between(std::string_view text, const std::vector<ProbeCall>& calls,
                                        const ToolCallForm& form) {
   if (has_slot(text)) return {};
@@ -52,7 +52,7 @@ std::vector<std::string> texts_between(std::string_view text, const std::vector<
   return texts;
 }
 
-/// Where the last difference of both is the index of a call, 0 in the first and 1 in the second: puts a slot there.
+/// If the last difference of both texts is a call's index, 0 in the first and 1 in the second, puts a slot there.
 void mark_index(std::string& first, std::string& second) {
   const auto most = std::min(first.size(), second.size());
   std::size_t length = 0;
@@ -109,7 +109,7 @@ bool cut_calls(const std::string& one_text, const std::vector<ProbeCall>& one,
   if (middle != both[3]) return false;
   mark_index(head, between);
 
-  // Whitespace between calls is the separator's, that before the end of the section the end's.
+  // White space between calls belongs to the separator, white space before the end of the section to this end.
   const std::string_view whole = head;
   const auto call_begin = marks::without_left_space(whole.substr(whole.size() - marks::common_end(whole, between)));
   const auto behind_call = std::string_view(between).substr(0, between.size() - call_begin.size());
@@ -125,7 +125,7 @@ std::optional<ToolCallForm> cut_tagged_arguments(const std::string& text, const 
   const std::string_view all = text;
   const auto name = all.find(call.name);
   if (name == std::string_view::npos) return std::nullopt;
-  // Before, between and behind both keys and values.
+  // Texts before, between and after both keys and values.
   std::vector<std::string_view> texts;
   auto at = name + call.name.size();
   for (const auto& [key, value] : call.arguments.items()) {

@@ -18,16 +18,17 @@ using nlohmann::ordered_json;
 constexpr auto& kTools = ProbeRenderer::kTools;
 constexpr auto& kKeys = ProbeRenderer::kKeys;
 
-/// What of a made-up call templates differ in.
+/// Properties of a made-up call on which templates differ.
 struct CallStyle {
-  bool has_function_ids = false;  ///< of the form functions.NAME:0; else 9 letters, which Mistral's templates demand
+  /// Whether ids are functions.NAME:0; else ids have 9 letters, which Mistral's templates demand.
+  bool has_function_ids = false;
   bool has_text_arguments = false;
 };
 
 constexpr std::array<const char*, 4> kIds{ProbeRenderer::kId, "gjkqvwxzh", "hqgzjxkwv", "vkwqhzgxj"};
 constexpr std::size_t kMistralIdLength = 9;
 
-/// What of a message is the answer: without the assistant's header, an empty thinking and whitespace.
+/// Returns the answer in a message: the text after the assistant's header, an empty thinking and white space.
 std::string_view behind_header(std::string_view message, const ProbeRenderer& renderer, const TurnEnd& turn_end,
                                const std::optional<Marks>& thinking) {
   std::size_t length = 0;
@@ -45,7 +46,7 @@ class CallProbe {
   CallProbe(ProbeRenderer& renderer, const TurnEnd& turn_end, const std::optional<Marks>& thinking, CallStyle style)
       : renderer_(renderer), turn_end_(turn_end), thinking_(thinking), style_(style) {}
 
-  /// The template has written the call.
+  /// Returns whether the template has written the call.
   bool is_written() const { return is_written_; }
 
   std::optional<ToolCallForm> derive() {
@@ -81,8 +82,8 @@ class CallProbe {
     return {kTools[tool], std::move(id), ordered_json::object(arguments)};
   }
 
-  /// What the template makes of the calls, if it shows the first, without what stands around all answers. Of the two
-  /// ways to have no content the one that shows less is meant: others show "None", or a second, empty answer.
+  /// Returns the template's text of the calls, without the text around all answers, if it shows the first call. Of the
+  /// two ways to have no content, the shorter text counts: the longer one shows "None", or a second, empty answer.
   std::optional<std::string> section(const std::vector<ProbeCall>& calls) {
     std::optional<std::string> shortest;
     for (const auto& content : {ordered_json(nullptr), ordered_json("")}) {
@@ -96,7 +97,7 @@ class CallProbe {
     return std::string(behind_header(answer, renderer_, turn_end_, thinking_));
   }
 
-  /// A form of which only the arguments are known.
+  /// Returns a form of which only the fields of the arguments are set.
   std::optional<ToolCallForm> form_of_arguments(const std::string& text, const std::vector<ProbeCall>& calls) {
     for (const auto kind : {ArgumentForm::json, ArgumentForm::python}) {
       ToolCallForm form{.arguments = kind};
@@ -109,13 +110,13 @@ class CallProbe {
     if (!form) return std::nullopt;
     form->json_key_end = json_key_end(*form, 17);
     if (form->json_key_end.empty()) return form;
-    // Where tags say more than whether a value is a text, nothing is known of the others.
+    // Where the key's tag depends on more than whether the value is a string, the tags of other values are unknown.
     const bool is_of_all = json_key_end(*form, true) == form->json_key_end &&
                            json_key_end(*form, ordered_json::array({17})) == form->json_key_end;
     return is_of_all ? std::move(form) : std::nullopt;
   }
 
-  /// What stands between a key and such a value, where that is not what stands before texts.
+  /// Returns the text between a key and `value`, where it differs from the text before strings; else empty.
   std::string json_key_end(const ToolCallForm& form, const ordered_json& value) {
     const auto text = section({call(0, 0, {{kKeys[0], "vq7a"}, {ProbeRenderer::kNumberKey, value}})});
     const std::string begin = form.key_begin + ProbeRenderer::kNumberKey;
@@ -127,7 +128,7 @@ class CallProbe {
     return std::string(behind_key.substr(0, end));
   }
 
-  /// Whether what the form says of other calls is what the template makes of them.
+  /// Returns whether the template writes other calls as `form` predicts.
   bool is_confirmed(const ToolCallForm& form) {
     std::vector<ProbeCall> others{
         call(2, 0, {{kKeys[2], "two words"}, {ProbeRenderer::kNumberKey, 17}, {kKeys[0], "vq7c"}}),
@@ -163,7 +164,7 @@ std::optional<ToolCallForm> probe_calls(ProbeRenderer& renderer, const TurnEnd& 
     for (const bool has_function_ids : {false, true}) {
       CallProbe probe(renderer, turn_end, thinking, {has_function_ids, has_text_arguments});
       auto form = probe.derive();
-      // What is written but not understood is not to be shown in another way until it is.
+      // A call that is written in an unknown form would be unknown in other styles too.
       if (form || probe.is_written()) return form;
     }
   }
@@ -173,9 +174,9 @@ std::optional<ToolCallForm> probe_calls(ProbeRenderer& renderer, const TurnEnd& 
 std::string trigger_of(const ToolCallForm& form) {
   const auto begin = form.begin();
   if (const auto mark = marks::first(begin); !mark.empty()) return std::string(mark);
-  // "<function=" of a mark that has the tool's name in it
+  // Begin of a mark that contains the tool's name: "<function="
   if (begin.starts_with('<') && begin.size() > 1) return begin;
-  // "functools["
+  // A word with a bracket: "functools["
   const auto word = std::ranges::find_if_not(begin, [](char c) { return c == '_' || (c >= 'a' && c <= 'z'); });
   const auto length = static_cast<std::size_t>(word - begin.begin());
   return length > 1 && word != begin.end() && *word == '[' ? begin.substr(0, length + 1) : std::string();

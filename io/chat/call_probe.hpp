@@ -9,12 +9,13 @@
 
 namespace pagoda::chat {
 
-/// How the template writes tool calls, cut out of what it makes of made-up ones, and checked with further ones.
-/// Nothing where it writes none, or in a form that ToolCallForm cannot say. `thinking` may stand empty before them.
+/// Derives the form of tool calls from the template's text for made-up calls, and checks it with further calls. Returns
+/// nothing where the template writes no calls, or a form that ToolCallForm cannot express. `thinking` may stand empty
+/// before the calls.
 std::optional<ToolCallForm> probe_calls(ProbeRenderer& renderer, const TurnEnd& turn_end,
                                         const std::optional<Marks>& thinking);
 
-/// The begin of form.begin() that is a sign of its own; empty for none.
+/// Returns the begin of form.begin() that does not occur in content; empty where there is none.
 std::string trigger_of(const ToolCallForm& form);
 
 }  // namespace pagoda::chat

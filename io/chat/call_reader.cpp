@@ -20,7 +20,7 @@ bool is_id_byte(char byte) {
          byte == '-';
 }
 
-/// Not white space, and nothing that may end a name in one of the forms.
+/// Returns whether a byte may be in a name: it is not white space, and it ends a name in none of the forms.
 bool is_name_byte(char byte) {
   constexpr std::string_view kNot = "\"'`<>{}()[],;=\x7f";
   return static_cast<unsigned char>(byte) > 0x20 && kNot.find(byte) == std::string_view::npos;
@@ -44,7 +44,7 @@ CallReader::CallReader(std::shared_ptr<const ToolCallForm> form, IsText is_text)
   const bool has_tags =
       !without_leading_white(form_->key_begin).empty() && !form_->key_end.empty() && !form_->value_end.empty();
   PAGODA_ASSERT(form_->arguments != ArgumentForm::tagged || has_tags, "tagged arguments have tags");
-  // White space behind the arguments and around calls says nothing.
+  // White space after the arguments and around calls has no meaning.
   const auto arguments = std::ranges::find(later_call_, CallPart::Kind::arguments, &CallPart::kind);
   for (auto part = arguments; part != later_call_.end(); ++part) part->text = without_leading_white(part->text);
   if (!later_call_.empty()) later_call_.back().text = without_outer_white(later_call_.back().text);
@@ -92,7 +92,7 @@ Match CallReader::match_run(std::string_view text, std::size_t& bytes) const {
   const Run run = run_of(part.kind, form_->id_length);
   const bool has_fixed_size = part.kind == CallPart::Kind::id && form_->id_length > 0;
   const std::string_view behind = part_ + 1 < parts().size() ? parts()[part_ + 1].text : std::string_view();
-  // Where no trigger says that this is a call, only a name with all of the text behind it does.
+  // Without a trigger, a name counts as the begin of a call only if all of the text after it follows.
   const bool wants_all = part.kind == CallPart::Kind::name && form_->trigger.empty();
   for (bytes = 0; bytes < text.size(); ++bytes) {
     if (has_fixed_size && bytes == run.max_bytes) return Match::yes;

@@ -9,7 +9,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// A value in Python's syntax, with its names of null and booleans.
+/// Returns a value in Python's syntax, with its names of null and booleans.
 std::string python_text(const Json& value) {
   if (value.is_null()) return "None";
   if (value.is_boolean()) return value.get<bool>() ? "True" : "False";

@@ -8,7 +8,7 @@
 
 namespace pagoda::chat {
 
-/// The calls of a message (its tool_calls, with arguments that are objects), as the model writes them.
+/// Returns the calls of a message (its tool_calls, with arguments that are objects) as the model writes them.
 std::string call_text(const ToolCallForm& form, const nlohmann::ordered_json& tool_calls);
 
 }  // namespace pagoda::chat

@@ -19,7 +19,7 @@ using nlohmann::ordered_json;
 
 constexpr const char* kProbe = "probe-7f3a";
 
-/// The texts of the parts, one below the other.
+/// Returns the texts of the parts, joined by line ends.
 ordered_json joined(const ordered_json& parts) {
   std::string text;
   for (const auto& part : parts) {
@@ -40,7 +40,8 @@ std::tm local_time() {
   return local;
 }
 
-/// Gives every tool, and each of its parameters, an empty description where it has none. False: all have one.
+/// Gives every tool, and each of its parameters, an empty description where it has none. Returns whether any was
+/// missing.
 bool fill_descriptions(ordered_json& tools) {
   bool is_changed = false;
   const auto fill = [&](ordered_json& one) {
@@ -62,7 +63,8 @@ bool fill_descriptions(ordered_json& tools) {
   return is_changed;
 }
 
-/// Tools as Phi-4 was trained with them: the functions alone, in the system's message, of which there is one then.
+/// Moves tools to where Phi-4 was trained to find them: the functions alone, in the system's message, which is added if
+/// it is missing.
 void move_tools_to_system(ChatInput& chat) {
   auto functions = ordered_json::array();
   for (const auto& tool : chat.tools) {
@@ -125,7 +127,7 @@ const std::string& ChatPrompts::source() const {
   return find(kDefault)->source;
 }
 
-/// As transformers chooses; documents choose too, which there is left to the caller.
+/// Chooses a template as transformers does. There the caller chooses "rag"; here documents do.
 const ChatPrompts::Variant& ChatPrompts::chosen(const ChatInput& chat) const {
   const auto* variant = is_nonempty(chat.tools) ? find(kToolUse) : nullptr;
   if (variant == nullptr && is_nonempty(chat.documents)) variant = find(kRag);
@@ -147,7 +149,8 @@ void ChatPrompts::set_dialect(AnswerDialect dialect) const {
                  [&] { dialect_->dialect = std::make_shared<const AnswerDialect>(std::move(dialect)); });
 }
 
-/// Whether a user's content shows in the prompt as text. A template that knows no parts prints the list itself.
+/// Returns whether a user's content appears in the prompt as text. A template without support for parts prints the list
+/// itself.
 bool ChatPrompts::shows(const Variant& variant, const ordered_json& content) const {
   ChatInput chat;
   chat.messages.push_back({{"role", "user"}, {"content", content}});
@@ -172,7 +175,8 @@ bool ChatPrompts::shows_tools_of_system_only(const Variant& variant) const {
   return shows_probe(kProbe, nullptr) && !shows_probe(nullptr, ordered_json::array({tool}));
 }
 
-/// Calls as the model writes them, for a template that leaves them out; in Hermes' form where that is not known.
+/// Returns calls as the model writes them, for a template that does not show calls; in Hermes' form if the model's form
+/// is unknown.
 std::string ChatPrompts::write_calls(const ordered_json& tool_calls) const {
   const auto known = dialect();
   return call_text(known->calls ? *known->calls : hermes_calls(), tool_calls);
@@ -217,7 +221,7 @@ Result<RenderedPrompt> ChatPrompts::rendered(const Variant& variant, ChatInput c
   chat.now = local_time();
   auto prompt = variant.chat_template.render(chat);
   if (prompt || !fill_descriptions(chat.tools)) return prompt;
-  // Some templates take for granted that there are descriptions.
+  // Some templates fail without descriptions.
   auto filled = variant.chat_template.render(chat);
   return filled ? std::move(filled) : std::move(prompt);
 }

@@ -16,57 +16,58 @@
 
 namespace pagoda::chat {
 
-/// The Jinja source of a chat template, under the name that the model gives it.
+/// The Jinja source of a chat template, with the name that the model gives it.
 struct NamedTemplate {
   std::string name = "default";
   std::string source = {};
-  std::string origin = {};  ///< the file that it comes from, which errors begin with; may be empty
+  std::string origin = {};  ///< file that holds the template, for messages; may be empty
 };
 
-/// Makes prompts of conversations, with the model's chat template. Of several, the one named "tool_use" is for
-/// conversations with tools, "rag" for those with documents, and "default" for all others and where there is no such
-/// one. Immutable; thread-safe.
+/// Makes prompts from conversations, with the model's chat template. Among several templates, "tool_use" is for
+/// conversations with tools, "rag" for conversations with documents, and "default" for all others and where the model
+/// has no such template. Immutable; thread-safe.
 class ChatPrompts {
  public:
-  /// `special_tokens` are the variables that templates know tokens by: bos_token, eos_token, ... Error: as
+  /// `special_tokens` are the variables that hold special tokens in templates: bos_token, eos_token, ... Errors: as
   /// ChatTemplate::parse.
   static Result<ChatPrompts> parse(std::string source, std::map<std::string, std::string> special_tokens);
 
-  /// The same of several, each with a name of its own, one of them "default". Another that cannot be read is left out,
-  /// with a warning in the log.
+  /// Parses several templates with different names, one of them "default". A template of another name that cannot be
+  /// parsed is left out, with a warning in the log.
   static Result<ChatPrompts> parse(std::vector<NamedTemplate> templates,
                                    std::map<std::string, std::string> special_tokens);
 
-  /// The names of the templates that are for some conversations only.
+  /// Names of the templates that are for some conversations only.
   static constexpr std::array<const char*, 2> kSpecialNames{"tool_use", "rag"};
 
-  /// Sets the prompt of `request` and marks in it what the client wrote, which is never read as special tokens.
-  /// Fills in the special tokens and the time of `chat`. Brings earlier answers into the form that the template takes
-  /// (HistoryForm); where it leaves calls out, these stand in the contents, as the dialect has them. Errors: as
-  /// ChatTemplate::render.
+  /// Sets the prompt of `request` and marks the client's text in it, which is never read as special tokens. Sets the
+  /// special tokens and the time of `chat`. Converts earlier answers to the form that the template supports
+  /// (HistoryForm). Where the template does not show calls, the calls are added to the contents, in the dialect's form.
+  /// Errors: as ChatTemplate::render.
   Status apply(ChatInput chat, GenerateRequest& request) const;
 
-  /// Returns the text of the same prompt.
+  /// Returns the text of the prompt that apply() would set.
   Result<std::string> render(ChatInput chat) const;
 
-  /// Renders earlier answers as they are given, for probing what the template makes of them.
+  /// Renders earlier answers as they are given, to probe what the template does with them.
   Result<std::string> render_plain(ChatInput chat) const;
 
-  /// Returns what the template for this conversation takes of earlier answers.
+  /// Returns the form of earlier answers that the template for this conversation supports.
   const HistoryForm& history_form(const ChatInput& chat) const;
 
-  /// Whether the template that is for this conversation looks at a variable of this name.
+  /// Returns whether the source of the template for this conversation contains this text, the name of a variable.
   bool knows(std::string_view variable, const ChatInput& chat) const;
 
-  /// How the model writes its answers: as derive_dialect makes it out the first time that it is asked for, or as told.
+  /// Returns the form of the model's answers: that of set_dialect, or the one that derive_dialect finds at the first
+  /// call.
   std::shared_ptr<const AnswerDialect> dialect() const;
-  /// Before anybody asks for it.
+  /// Call before the first call of dialect(); later calls have no effect.
   void set_dialect(AnswerDialect dialect) const;
 
-  /// The Jinja source of the template that is for all conversations.
+  /// Returns the Jinja source of the default template.
   const std::string& source() const;
 
-  /// As given to parse.
+  /// Returns the special tokens given to parse.
   const std::map<std::string, std::string>& special_tokens() const { return special_tokens_; }
 
  private:
@@ -75,14 +76,14 @@ class ChatPrompts {
     HistoryForm form;
   };
 
-  /// One template and what it makes of contents.
+  /// One template and the forms of messages that it supports.
   struct Variant {
     std::string name;
     std::string source;
     ChatTemplate chat_template;
-    bool takes_texts = true;             ///< a content may be a string
-    bool takes_parts = true;             ///< a content may be a list of parts
-    bool takes_tools_of_system = false;  ///< tools stand in the system's message, as a text, and only there
+    bool takes_texts = true;             ///< whether a content may be a string
+    bool takes_parts = true;             ///< whether a content may be a list of parts
+    bool takes_tools_of_system = false;  ///< whether tools must be a text in the system's message, and nowhere else
     std::shared_ptr<LazyHistoryForm> history = std::make_shared<LazyHistoryForm>();
   };
 

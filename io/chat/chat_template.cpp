@@ -12,7 +12,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::array<const char*, 4> kReserved = {"messages", "tools", "documents", "add_generation_prompt"};
-// The names that a message's reasoning goes by, the one that templates read first.
+// Names of a message's reasoning, in the order in which they are looked for.
 constexpr std::array<const char*, 3> kReasoningNames = {"reasoning_content", "thinking", "reasoning"};
 
 tl::unexpected<Error> refuse(std::string message, std::string param) {
@@ -51,7 +51,7 @@ const Json* find_reasoning(const Json& message) {
   return nullptr;
 }
 
-// Templates read one of the names; clients may have used another.
+// Sets all names of the reasoning: a template reads one of them, and clients may have used another.
 void alias_reasoning(Json& message) {
   const Json* found = find_reasoning(message);
   if (found == nullptr) return;
@@ -77,7 +77,7 @@ Result<ChatTemplate> ChatTemplate::parse(std::string_view source, const jinja::L
 Result<RenderedPrompt> ChatTemplate::render(const ChatInput& input) const {
   if (Status status = check(input); !status) return fail(std::move(status.error()));
 
-  // Messages are copied only when they are to be changed: they may be long.
+  // Messages may be long, so they are copied only when they change.
   const bool has_reasoning = std::any_of(input.messages.begin(), input.messages.end(),
                                          [](const Json& message) { return find_reasoning(message) != nullptr; });
   Json changed;

@@ -3,7 +3,7 @@
 namespace pagoda::chat {
 namespace {
 
-// What transformers uses, with a space behind it: a template that trims messages takes that away.
+// The tag of transformers, with a space after it: templates that trim messages remove the space.
 constexpr std::string_view kTag = "CONTINUE_FINAL_MESSAGE_TAG";
 constexpr std::string_view kSpace = " \t\n\r\f\v";
 
@@ -17,7 +17,7 @@ std::string_view trim(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
 }
 
-// The text that is to be continued; null when there is none.
+// Returns the text to continue; null when there is none.
 std::string* last_text(nlohmann::ordered_json& message) {
   const auto content = message.find("content");
   if (content == message.end()) return nullptr;

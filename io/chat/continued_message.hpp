@@ -8,19 +8,19 @@
 
 namespace pagoda::chat {
 
-/// Finds where the last message ends in a prompt, by a tag behind its text.
+/// Finds the end of the last message in a prompt, with a tag after its text.
 class ContinuedMessage {
  public:
-  /// Puts the tag behind the last text of the last message. Fails when there is none.
+  /// Puts the tag after the last text of the last message. Errors: there is no such text.
   static Result<ContinuedMessage> mark(nlohmann::ordered_json& messages);
 
-  /// Ends the prompt where the tag stands. Fails when the template left the message out.
+  /// Ends the prompt at the tag. Errors: the template does not show the message.
   Status cut(jinja::Rendered& prompt) const;
 
  private:
   explicit ContinuedMessage(std::string text) : text_(std::move(text)) {}
 
-  std::string text_;  // of the message
+  std::string text_;  // text of the message
 };
 
 }  // namespace pagoda::chat

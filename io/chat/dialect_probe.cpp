@@ -13,7 +13,8 @@
 namespace pagoda::chat {
 namespace {
 
-/// What the template writes around contents beyond the header and the end of turns, where that begins with a mark.
+/// Returns the marks that the template writes around contents, besides the header and the end of turns, if there is a
+/// begin mark.
 std::optional<Marks> probe_content(ProbeRenderer& renderer, const TurnEnd& turn_end,
                                    const std::optional<Marks>& thinking) {
   const std::string_view header = turn_end.content_header();
@@ -30,7 +31,7 @@ std::optional<Marks> probe_content(ProbeRenderer& renderer, const TurnEnd& turn_
   return content;
 }
 
-/// What stands between a thinking and the begin of the content.
+/// Returns the text between thinking and the begin of the content.
 std::string glue_of(std::string_view behind_thinking, const Marks& content) {
   auto text = marks::without_space(behind_thinking);
   if (!text.ends_with(content.begin)) return {};

@@ -7,11 +7,12 @@
 
 namespace pagoda::chat {
 
-/// How a model writes its answers, made out of what its chat template makes of made-up conversations. What cannot be
-/// made out is absent. Renders a few dozen prompts, and begins no more after two seconds of work.
+/// Derives the form of a model's answers from its chat template's text for made-up conversations. Parts that cannot be
+/// derived are absent. Renders a few dozen prompts, and starts no further ones after two seconds of work.
 AnswerDialect derive_dialect(const ChatPrompts& prompts);
 
-/// The prompt ends within the thinking, which the answer goes on with: only whitespace follows its last begin.
+/// Returns whether the prompt ends within thinking, which the answer continues: it ends with the begin mark of thinking
+/// and white space.
 bool ends_in_thinking(const AnswerDialect& dialect, std::string_view prompt);
 
 }  // namespace pagoda::chat

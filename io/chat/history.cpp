@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// The names that a message's reasoning goes by, the one that templates read first.
+// Names of a message's reasoning, in the order in which they are looked for.
 constexpr std::array<const char*, 3> kThoughtNames = {"reasoning_content", "thinking", "reasoning"};
 
 bool has_calls(const ordered_json& message) {
@@ -44,16 +44,17 @@ ordered_json text_part(std::string text) {
   return {{"type", "text"}, {"text", std::move(text)}};
 }
 
-constexpr std::size_t kMaxUnnamedResults = 1024;  // of a message's calls may have results without an id
+// Number of a message's first calls that results without an id are matched with.
+constexpr std::size_t kMaxUnnamedResults = 1024;
 
-/// A call that may have results behind it.
+/// A call that may have results after it.
 struct LinkedCall {
   std::string id;
   std::string name;
   bool is_answered = false;
 };
 
-/// The calls of a conversation so far.
+/// The calls of the conversation so far.
 class LinkedCalls {
  public:
   void add(ordered_json& message, std::size_t index) {
@@ -92,11 +93,11 @@ class LinkedCalls {
   }
 
   std::vector<LinkedCall> calls_;
-  std::unordered_map<std::string, std::size_t> by_id_;  ///< the last call of each id
-  std::size_t last_ = 0;                                ///< where those of the last message begin
+  std::unordered_map<std::string, std::size_t> by_id_;  ///< index of the last call with each id
+  std::size_t last_ = 0;                                ///< index of the first call of the last message with calls
 };
 
-/// Takes a message's thought away, whichever of its names it goes by.
+/// Removes a message's thinking, under all of its names, and returns it.
 std::string take_thought(ordered_json& message) {
   std::string thought;
   for (const char* name : kThoughtNames) {
@@ -106,7 +107,7 @@ std::string take_thought(ordered_json& message) {
   return thought;
 }
 
-/// The text of a content, which is a text or a list of parts.
+/// Returns the text of a content, which is a text or a list of parts.
 std::string content_text(const ordered_json& message) {
   const auto content = message.find("content");
   if (content == message.end() || content->is_null()) return {};
@@ -133,7 +134,7 @@ class HistoryShaper {
   }
 
  private:
-  /// Returns how many messages behind it were taken as well: results of its calls.
+  /// Returns the number of further messages that were consumed: results of the message's calls.
   std::size_t add_answer(ordered_json message, ordered_json& messages, std::size_t index) {
     ends_with_result_ = false;
     shape_thought(message);
@@ -150,11 +151,11 @@ class HistoryShaper {
     return add_one_by_one(std::move(message), messages, index);
   }
 
-  /// Adds each call in a message of its own, with its results behind it.
+  /// Adds each call in its own message, followed by its results.
   std::size_t add_one_by_one(ordered_json message, ordered_json& messages, std::size_t index) {
     auto calls = std::move(message["tool_calls"]);
     auto end = index + 1;
-    std::unordered_map<std::string, std::vector<std::size_t>> results;  // by the id of their call
+    std::unordered_map<std::string, std::vector<std::size_t>> results;  // indices of messages by the id of their call
     for (; end < messages.size() && is_of(messages[end], "tool"); ++end)
       results[text_member(messages[end], "tool_call_id")].push_back(end);
     for (auto& call : calls) {
@@ -200,7 +201,7 @@ class HistoryShaper {
       return;
     }
     if (!stands_alone && !form_.takes_thinking_with_content) {
-      // What the model says before a call is as good as a thought to such templates.
+      // For such templates, text before a call counts as thinking.
       thought += "\n\n" + content_text(message);
       message["content"] = nullptr;
     }
@@ -219,8 +220,9 @@ class HistoryShaper {
     return message;
   }
 
-  /// Adds a message of anyone but the assistant. To a template without results of tools these are what a user says, and
-  /// what a user says behind them is the same message: such templates want users and assistants to take turns.
+  /// Adds a message that is not the assistant's. For a template without results of tools, a result becomes a user's
+  /// message, and a user's message after it is joined to it, because such templates demand that users and assistants
+  /// take turns.
   void add(ordered_json message) {
     const bool is_result = is_of(message, "tool") && !form_.shows_results;
     if (is_result) {

@@ -9,18 +9,18 @@
 
 namespace pagoda::chat {
 
-/// Writes a message's calls as the model writes them.
+/// Returns the calls of a message as the model writes them.
 using WriteCalls = std::function<std::string(const nlohmann::ordered_json& tool_calls)>;
 
-/// Returns whether messages have something that a HistoryForm is about: calls, their results or thoughts.
+/// Returns whether messages have something that HistoryForm describes: calls, their results or thinking.
 bool has_history(const nlohmann::ordered_json& messages);
 
-/// Names what belongs together: gives calls without an id one, and results of calls the id and the name of their call.
-/// Results without an id belong to the first call of that name, or the first one at all, that has no result yet.
+/// Links calls and results: gives calls without an id an id, and results the id and the name of their call. A result
+/// without an id belongs to the first call of its name, or the first call if it has no name, that has no result yet.
 void link_results(nlohmann::ordered_json& messages);
 
-/// Brings messages, as clients send them, into the form that a template takes. Content that is null, absent or ""
-/// beside calls is one and the same. `write_calls` is asked where the template does not show calls.
+/// Converts messages, as clients send them, to the form that a template supports. Content that is null, absent or ""
+/// beside calls means no content. `write_calls` is used where the template does not show calls.
 void shape_history(nlohmann::ordered_json& messages, const HistoryForm& form, const WriteCalls& write_calls);
 
 }  // namespace pagoda::chat

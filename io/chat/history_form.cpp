@@ -39,7 +39,7 @@ class HistoryProbe {
   HistoryForm derive() {
     choose_call_form();
     if (form_.shows_calls) {
-      // A conversation is changed only where that helps.
+      // The form of a conversation is changed only where this helps.
       form_.shows_content_calls = shows({answer(kSaid, {0}), result(0)}, {kValues[0]}) ||
                                   !shows({answer(kSaid, {}), answer("", {0}), result(0)}, {kSaid, kValues[0]});
       form_.shows_several_calls =
@@ -52,16 +52,16 @@ class HistoryProbe {
   }
 
  private:
-  /// Some templates want calls answered, and some know no results.
+  /// Some templates demand that calls are answered, and some fail on results.
   void choose_call_form() {
     auto form = best_call_form(/*has_result=*/true);
     if (!form) form = best_call_form(/*has_result=*/false);
     form_ = form.value_or(HistoryForm{.shows_calls = false});
   }
 
-  /// Returns the form that shows a call best, with arguments as objects where text is no better.
-  /// Of forms that differ only in how nothing is said, the one with the shortest prompt counts: others show "None", or
-  /// a second, empty answer.
+  /// Returns the form that shows a call best, with arguments as objects where text is not better. Among forms that
+  /// differ in empty_content only, the one with the shortest prompt counts: the others show "None", or a second, empty
+  /// answer.
   std::optional<HistoryForm> best_call_form(bool has_result) {
     HistoryForm best;
     int best_quality = 0;
@@ -82,7 +82,7 @@ class HistoryProbe {
     return best_quality > 0 ? std::optional(best) : std::nullopt;
   }
 
-  /// 0: the call is not shown; 1: its arguments are, in quotes or as Python prints them; 2: as they are.
+  /// Returns 0: the call is not shown; 1: its arguments are quoted or printed as Python does; 2: they are unchanged.
   static int quality_of(const std::string& prompt) {
     if (!has_all(prompt, {ProbeRenderer::kTools[0], kValues[0]})) return 0;
     const std::string key = kProbeKey;
@@ -93,12 +93,12 @@ class HistoryProbe {
 
   void choose_thinking_form() {
     const auto thinks = [](ordered_json message) {
-      message["reasoning_content"] = ProbeRenderer::kReasoning;  // templates see it by all of its names
+      message["reasoning_content"] = ProbeRenderer::kReasoning;  // rendering adds the other names
       return message;
     };
     const auto said = answer(kSaid, {});
     const auto called = form_.shows_calls ? answer("", {0}) : said;
-    // The thought of an answer that a call follows is shown by templates that leave those of earlier turns out.
+    // Some templates show the thinking of an answer with a call, although they leave out the thinking of earlier turns.
     const bool is_member = shows({thinks(said)}, {ProbeRenderer::kReasoning}) ||
                            shows({thinks(called), result(0)}, {ProbeRenderer::kReasoning});
     if (!is_member) {
@@ -148,7 +148,7 @@ class HistoryProbe {
     return prompt && has_all(*prompt, words);
   }
 
-  /// Returns what stands behind a user's text for these messages.
+  /// Returns the text after a user's message for these messages.
   std::optional<std::string> render(std::vector<ordered_json> messages) {
     ChatInput chat;
     chat.messages.push_back({{"role", "user"}, {"content", ProbeRenderer::kUser}});

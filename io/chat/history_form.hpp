@@ -11,8 +11,8 @@
 
 namespace pagoda::chat {
 
-/// What a chat template takes of earlier answers. Templates differ in it, and clients send one form: that of our
-/// answers.
+/// The form of earlier answers that a chat template supports. Templates differ in it, while clients send one form: the
+/// form of our answers.
 struct HistoryForm {
   enum class Empty : std::uint8_t { text, null, absent };
   enum class Thinking : std::uint8_t {
@@ -20,23 +20,23 @@ struct HistoryForm {
     part,    ///< {"type": "thinking", "thinking": ...}, the first part of the content
   };
 
-  Empty empty_content = Empty::text;  ///< the content beside calls where nothing was said
-  bool has_text_arguments = false;    ///< arguments of calls are JSON text, else objects
-  bool shows_calls = true;            ///< shows the calls of `tool_calls`
-  bool shows_content_calls = true;    ///< shows calls beside a content; false: they need a message of their own
-  bool shows_several_calls = true;    ///< shows all calls of a message; false: each needs a message of its own
-  bool shows_results = true;          ///< shows messages of the role tool
+  Empty empty_content = Empty::text;  ///< content beside calls in a message without content
+  bool has_text_arguments = false;    ///< whether arguments of calls are JSON text; else objects
+  bool shows_calls = true;            ///< whether the template shows `tool_calls`
+  bool shows_content_calls = true;    ///< whether it shows calls beside a content; else calls need their own message
+  bool shows_several_calls = true;    ///< whether it shows all calls of a message; else each call needs its own message
+  bool shows_results = true;          ///< whether it shows messages of the role tool
   Thinking thinking = Thinking::member;
-  bool shows_thoughts = true;               ///< shows any, if only those behind the last question
-  bool takes_thinking_with_content = true;  ///< both may stand beside calls
+  bool shows_thoughts = true;  ///< whether it shows any thinking, even if only that after the last question
+  bool takes_thinking_with_content = true;  ///< whether thinking and content may both stand beside calls
 
   bool operator==(const HistoryForm&) const = default;
 };
 
-/// Renders a conversation with the template that is looked at, messages as they are given; nothing where that fails.
+/// Renders a conversation with the probed template, messages as they are given; returns nothing where this fails.
 using RenderPlain = std::function<std::optional<std::string>(ChatInput)>;
 
-/// Finds out what the template takes by rendering about a dozen made-up conversations.
+/// Finds the form that the template supports by rendering about a dozen made-up conversations.
 HistoryForm probe_history(const RenderPlain& render);
 
 }  // namespace pagoda::chat

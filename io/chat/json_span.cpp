@@ -5,7 +5,7 @@ namespace {
 
 constexpr std::string_view kHexDigits = "0123456789abcdef";
 
-/// What stands behind the backslash; 0 where there is no short form.
+/// Returns the character after the backslash; 0 where there is no short form.
 char short_escape(char byte) {
   switch (byte) {
     case '"':

@@ -6,14 +6,15 @@
 
 namespace pagoda::chat {
 
-/// Finds where a JSON object, array or string ends that comes piece by piece. Looks at its structure only: strings,
-/// escapes and how many brackets are open.
+/// Finds the end of a JSON object, array or string that arrives in pieces. Checks only its structure: strings, escapes
+/// and the number of open brackets.
 class JsonSpan {
  public:
-  /// Whether a value that begins with `byte` is one of these.
+  /// Returns whether `byte` begins such a value.
   static bool begins_with(char byte) { return byte == '{' || byte == '[' || byte == '"'; }
 
-  /// How many bytes of `piece` belong to the value: all of them until it ends. The first piece begins with it.
+  /// Returns how many bytes of `piece` belong to the value: all of them until it ends. The first piece must begin with
+  /// the value.
   std::size_t take(std::string_view piece);
   bool is_over() const { return is_over_; }
 
@@ -24,7 +25,7 @@ class JsonSpan {
   bool is_over_ = false;
 };
 
-/// Appends `text` as it stands within a JSON string.
+/// Appends `text`, escaped as within a JSON string.
 void append_json_escaped(std::string& out, std::string_view text);
 
 }  // namespace pagoda::chat

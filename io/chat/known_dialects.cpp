@@ -80,7 +80,7 @@ ToolCallForm deepseek_r1() {
   };
 }
 
-/// NAME\n{...}, and the turn is over. Contents have a line end in front.
+/// A call is NAME\n{...} and ends the turn. Contents begin with a line end.
 ToolCallForm glm_4() {
   return {.call = {{kName}, literal("\n"), {kArguments}}, .takes_several = false};
 }
@@ -91,7 +91,7 @@ std::optional<AnswerDialect> known_dialect(const ProbeRenderer& renderer) {
   const bool is_harmony =
       renderer.names("<|channel|>") && renderer.names("<|message|>") && renderer.names("<|start|>assistant");
   if (is_harmony) return harmony();
-  // vLLM's template for Phi-4-mini, which tells the model one form and shows calls in another.
+  // vLLM's template for Phi-4-mini, which describes one form to the model and shows calls in another form.
   if (renderer.names("prefix function calls with functools marker"))
     return AnswerDialect{.calls = list_of_objects("functools[", "]", "functools[")};
   return std::nullopt;
@@ -107,11 +107,11 @@ std::optional<ToolCallForm> known_calls(const ProbeRenderer& renderer) {
     return list_of_objects("<|tool_call|>[", "]", "<|tool_call|>");
   if (renderer.names("<|tool|>") && renderer.names("<|/tool|>"))  // Phi-4-mini
     return list_of_objects("<|tool_call|>[", "]<|/tool_call|>", "<|tool_call|>");
-  // SmolLM3 tells the model how to call in Hermes' words, and leaves calls out.
+  // SmolLM3's template describes calls in Hermes' form, and leaves calls out.
   if (renderer.names("<function-name>") && renderer.names("<args-json-object>}") && renderer.names("</tool_call>"))
     return hermes_calls();
   if (renderer.names("<｜tool▁calls▁begin｜>") && renderer.names("```json")) return deepseek_r1();
-  // GLM-4 9B and 0414; those that follow have marks.
+  // GLM-4 9B and 0414; later models have marks.
   if (renderer.names("[gMASK]") && renderer.names("<|observation|>") && !renderer.names("<tool_call>")) return glm_4();
   return std::nullopt;
 }

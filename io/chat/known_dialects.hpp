@@ -7,15 +7,16 @@
 
 namespace pagoda::chat {
 
-/// The dialects that templates do not show but name marks of.
+/// Dialects that templates do not show, but whose marks they name.
 
-/// gpt-oss (harmony) and Phi-4-mini with vLLM's template: theirs show calls in another form than the model writes.
+/// Returns the dialect of gpt-oss (harmony), or of Phi-4-mini with vLLM's template: these templates show calls in a
+/// form that the model does not write.
 std::optional<AnswerDialect> known_dialect(const ProbeRenderer& renderer);
 
-/// Calls of models whose template leaves them out, or cannot be rendered with them.
+/// Returns the calls of models whose template leaves calls out, or cannot be rendered with calls.
 std::optional<ToolCallForm> known_calls(const ProbeRenderer& renderer);
 
-/// Calls of Hermes, which many models have learned: <tool_call>, an object, </tool_call>.
+/// Returns the calls of Hermes, which many models use: <tool_call>, an object, </tool_call>.
 ToolCallForm hermes_calls();
 
 }  // namespace pagoda::chat

@@ -15,7 +15,7 @@ bool is_within_character(char byte) {
   return (static_cast<unsigned char>(byte) & 0xC0U) == 0x80U;
 }
 
-/// How long the mark is that the text begins with, from `begin` to `end` with none of `stops` between.
+/// Returns the length of the mark that the text begins with, from `begin` to `end` without `stops` between them.
 std::size_t length_of_mark(std::string_view text, std::string_view begin, std::string_view end,
                            std::string_view stops) {
   if (!text.starts_with(begin)) return 0;
@@ -32,7 +32,7 @@ std::size_t length_of_bracketed(std::string_view text) {
   return inside.find_first_not_of(kCapitals) == std::string_view::npos ? length : 0;
 }
 
-/// Where a mark that is not finished begins; the text's size for none.
+/// Returns the begin of a mark that is not finished; the text's size for none.
 std::size_t begin_of_open_mark(std::string_view text) {
   const auto angle = text.find_last_of("<>");
   if (angle != std::string_view::npos && text[angle] == '<' && text.find('\n', angle) == std::string_view::npos) {
@@ -43,7 +43,7 @@ std::size_t begin_of_open_mark(std::string_view text) {
   return text.size();
 }
 
-/// Where the rest of a mark ends that the text begins within; 0 for none.
+/// Returns the end of a mark whose begin is in `before`; 0 for none.
 std::size_t end_of_cut_mark(std::string_view text, std::string_view before) {
   const auto angle = text.find_first_of("<>\n");
   if (angle != std::string_view::npos && text[angle] == '>') return angle + 1;

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Marks in answers are found as the engine finds them (engine/text/marks.hpp).
+/// Marks in answers are found with the engine's functions (engine/text/marks.hpp).
 
 #include "engine/text/marks.hpp"
 

@@ -9,8 +9,9 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr int kMaxProbes = 64;
-constexpr double kMaxProbeCpuSeconds = 2;      // of which usual templates take some milliseconds
-constexpr std::size_t kMaxProbeBytes = 16384;  // behind the user's text: finding calls in it may take its square
+constexpr double kMaxProbeCpuSeconds = 2;  // usual templates take some milliseconds
+// Limit on the text after the user's text: finding calls may take quadratic time.
+constexpr std::size_t kMaxProbeBytes = 16384;
 constexpr const char* kNextUser = "uq7next";
 
 ordered_json probe_tools() {
@@ -55,7 +56,7 @@ ProbeRenderer::ProbeRenderer(const ChatPrompts& prompts)
 }
 
 ordered_json ProbeRenderer::unusual_variables() {
-  return {{"functions", "[]"}, {"datetime", "2026-01-01"}};  // of firefunction
+  return {{"functions", "[]"}, {"datetime", "2026-01-01"}};  // variables of firefunction
 }
 
 std::vector<std::string> ProbeRenderer::special_tokens() const {

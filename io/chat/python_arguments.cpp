@@ -43,7 +43,7 @@ std::string four_hex_digits(std::uint32_t unit) {
   return text;
 }
 
-/// The character of these digits as JSON escapes; empty where Unicode has none.
+/// Returns the character with this code as JSON escapes; empty where Unicode has no such character.
 std::string unicode_escape(std::string_view digits) {
   std::uint32_t character = 0;
   for (const char digit : digits) {
@@ -85,7 +85,7 @@ Taken PythonArguments::end(std::string& json) {
   return {Taken::State::over, 0};
 }
 
-// Nothing is taken before the equals sign: what has none is no key.
+// Nothing is consumed before the equals sign: without it, the text is no key.
 Taken PythonArguments::take_key(std::string_view text, std::string& json) {
   if (const std::size_t white = leading_white(text)) return {Taken::State::over, white};
   const std::size_t size = std::min(text.find_first_of(kNoKey), text.size());
@@ -171,7 +171,7 @@ Taken PythonArguments::take_word(std::string_view text, std::string& json) {
   return {Taken::State::mismatch, 0};
 }
 
-// JSON wants digits on both sides of a point, and knows neither a plus in front nor "_" between digits.
+// JSON demands digits on both sides of a point, and allows neither a leading plus nor "_" between digits.
 Taken PythonArguments::take_number(std::string_view text, std::string& json) {
   const auto write = [&](char byte) {
     json += byte;
@@ -216,7 +216,7 @@ Taken PythonArguments::take_string(std::string_view text, std::string& json) {
   return {Taken::State::over, 1};
 }
 
-// As in Python, a backslash in front of anything else stands for itself.
+// As in Python, a backslash before any other character stands for itself.
 Taken PythonArguments::take_escape(std::string_view text, std::string& json) {
   if (text.size() < 2) return {};
   const auto* const found = std::ranges::find(kEscapes, text[1], &Escape::python);

@@ -9,18 +9,18 @@
 
 namespace pagoda::chat {
 
-/// Makes a JSON object of keyword arguments with Python's literals: city="Paris", days=3, exact=True. Tuples become
-/// arrays, keys of dictionaries strings.
+/// Makes a JSON object from keyword arguments with Python's literals: city="Paris", days=3, exact=True. Tuples become
+/// arrays, keys of dictionaries become strings.
 class PythonArguments {
  public:
-  /// Appends to `json` what `text` makes known. They are over where neither a comma nor a key comes.
+  /// Appends to `json` the arguments in `text`. They are over where neither a comma nor a key follows.
   Taken take(std::string_view text, std::string& json);
 
  private:
   enum class State : std::uint8_t { key, value, number, string, behind_value };
   enum class Container : std::uint8_t { list, tuple, dict_key, dict_value };
 
-  /// One step at the begin of `text`; over is meant of the step.
+  /// Takes one step at the begin of `text`; `over` means that the step is complete.
   Taken step(std::string_view text, std::string& json);
   Taken take_key(std::string_view text, std::string& json);
   Taken take_value(std::string_view text, std::string& json);
@@ -41,10 +41,10 @@ class PythonArguments {
   std::vector<Container> open_;
   bool has_key_ = false;
   bool is_over_ = false;
-  bool owes_comma_ = false;  // in front of the next element, unless there is none
-  char quote_ = 0;           // of the string
-  // Of the number:
-  char last_ = 0;  // what was written of it last
+  bool owes_comma_ = false;  // whether the next element, if any, needs a comma before it
+  char quote_ = 0;           // quote of the current string
+  // State of the current number:
+  char last_ = 0;  // last character written
   bool has_point_ = false;
   bool has_exponent_ = false;
 };

@@ -79,7 +79,7 @@ Taken TaggedArguments::take_text(std::string_view text, std::string& json) {
   return {Taken::State::over, size + form_->value_end.size()};
 }
 
-// A value_end that begins with white space must not be lost in that before a value.
+// A value_end that begins with white space must not be skipped as white space before a value.
 Taken TaggedArguments::begin_json(std::string_view text, std::string& json) {
   const Match match = chat::begins_with(text, form_->value_end);
   if (match == Match::maybe) return {};

@@ -10,31 +10,31 @@
 
 namespace pagoda::chat {
 
-/// Makes a JSON object of arguments that stand between tags: key_begin KEY key_end VALUE value_end. Where the form has
-/// a json_key_end, that or key_end says what the value is.
+/// Makes a JSON object from arguments between tags: key_begin KEY key_end VALUE value_end. If the form has a
+/// json_key_end, the tag after the key shows whether the value is JSON.
 class TaggedArguments {
  public:
-  /// Says whether the value of a key is written as text; else it is JSON.
+  /// Returns whether the value of a key is written as text; else it is JSON.
   using IsText = std::function<bool(std::string_view key)>;
 
   TaggedArguments(std::shared_ptr<const ToolCallForm> form, IsText is_text)
       : form_(std::move(form)), is_text_(std::move(is_text)) {}
 
-  /// Appends to `json` what `text` makes known. They are over where neither a key nor its possible begin comes.
+  /// Appends to `json` the arguments in `text`. They are over where neither a key nor a possible begin of one follows.
   Taken take(std::string_view text, std::string& json);
 
  private:
   enum class State : std::uint8_t { key, text, json_begin, json_span, json_rest, behind_value };
 
-  /// One step at the begin of `text`; over is meant of the step.
+  /// Takes one step at the begin of `text`; `over` means that the step is complete.
   Taken step(std::string_view text, std::string& json);
   struct KeyEnd {
     Match match = Match::no;
-    std::size_t at = 0;  ///< of the key's bytes
+    std::size_t at = 0;  ///< number of the key's bytes
     std::size_t size = 0;
     bool is_text = false;
   };
-  /// Where the key ends that `text` begins with.
+  /// Finds the end of the key that `text` begins with.
   KeyEnd end_of_key(std::string_view text) const;
   Taken take_key(std::string_view text, std::string& json);
   Taken take_text(std::string_view text, std::string& json);
@@ -49,7 +49,7 @@ class TaggedArguments {
   bool has_key_ = false;
   bool is_over_ = false;
   JsonSpan span_;
-  std::string white_;  // behind a JSON value so far: no part of it unless it goes on
+  std::string white_;  // white space after a JSON value, which belongs to the value only if it continues
 };
 
 }  // namespace pagoda::chat

@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-/// Marks of thinking that are known of models.
+/// Marks of thinking of known models.
 constexpr std::array<std::pair<const char*, const char*>, 9> kKnownThinking{{
     {"<seed:think>", "</seed:think>"},
     {"<mm:think>", "</mm:think>"},
@@ -24,22 +24,22 @@ constexpr std::array<std::pair<const char*, const char*>, 9> kKnownThinking{{
     {"◁think▷", "◁/think▷"},
 }};
 
-/// A message with reasoning and the same without: what stands around the reasoning, and before what follows it.
+/// Texts of a message with reasoning and of the same message without.
 struct ReasoningTexts {
   std::string_view header;  ///< without reasoning: from the user's text to the content or call
   std::string_view before;  ///< from the user's text to the reasoning
   std::string_view behind;  ///< from the reasoning to the content or call
 };
 
-/// The length that both begin with, up to whitespace or a mark: no word is cut.
+/// Returns the length that both texts begin with, up to white space or a mark: no word is cut.
 std::size_t common_words(std::string_view left, std::string_view right) {
   const auto length = marks::common_begin(left, right);
   if (length == left.size() || length == right.size()) return length;
   return left.substr(0, length).find_last_of(" \t\n>]") + 1;
 }
 
-/// The thinking's begin: what the header does not have; else what the template opens answers with; else the mark that
-/// stands before an empty thinking too.
+/// Returns the begin mark of thinking: the text that the header lacks; else the text with which the template opens
+/// answers; else the mark before an empty thinking.
 std::string_view begin_of_thinking(const ReasoningTexts& texts, std::string_view end,
                                    std::string_view generation_prompt) {
   const auto added = marks::without_space(texts.before.substr(common_words(texts.header, texts.before)));
@@ -73,7 +73,7 @@ class ThinkingProbe {
 
   std::optional<ProbedThinking> derive(ordered_json message, std::string_view anchor, const ordered_json& kwargs) {
     const auto plain = renderer_.render(message, kwargs);
-    message["reasoning_content"] = ProbeRenderer::kReasoning;  // templates see it by all of its names
+    message["reasoning_content"] = ProbeRenderer::kReasoning;  // rendering adds the other names
     const auto thoughtful = renderer_.render(std::move(message), kwargs);
     if (!plain || !thoughtful) return std::nullopt;
     const std::string_view without = *plain;

@@ -11,14 +11,14 @@ namespace pagoda::chat {
 
 struct ProbedThinking {
   Marks marks = {};
-  std::string follows = {};  ///< what stands between the thinking and the content, or a call, without thinking too
+  std::string follows = {};  ///< text between the thinking and the content or a call, also present without thinking
 };
 
-/// How the template writes what an assistant thought; where it shows none, the marks that its source names.
+/// Returns the form in which the template writes thinking; if it shows none, the known marks that its source contains.
 std::optional<ProbedThinking> probe_thinking(ProbeRenderer& renderer);
 
-/// The text behind a thinking that it begins with and that is empty, or of which it has the end alone; without
-/// whitespace at the left.
+/// Returns `text` without white space at its left, and without an empty thinking, or the end mark of one, that it
+/// begins with.
 std::string_view behind_empty_thinking(std::string_view text, const std::optional<Marks>& thinking);
 
 }  // namespace pagoda::chat

@@ -7,8 +7,8 @@
 
 namespace pagoda::chat {
 
-/// The id of a call: 9 letters and digits, which is what some chat templates retry_on_bad_alloc on when it is given
-/// back. The same of the same request, answer and call.
+/// Returns the id of a call: 9 letters and digits, because some chat templates demand this form when the call is sent
+/// back. Equal arguments give equal ids.
 inline std::string tool_call_id(std::string_view request_id, std::int64_t answer, std::size_t call) {
   std::uint64_t hash = 14695981039346656037U;  // FNV-1a
   const auto mix = [&hash](std::uint8_t byte) { hash = (hash ^ byte) * 1099511628211U; };

@@ -11,7 +11,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kMaxReferences = 16;
 
-/// The schema that a local $ref points at; null where there is none.
+/// Returns the schema that a local $ref points at; null where there is none.
 const Json* target_of(const Json& root, const Json& reference) {
   if (!reference.is_string() || !reference.get_ref<const std::string&>().starts_with("#/")) return nullptr;
   try {

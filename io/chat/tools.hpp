@@ -12,28 +12,28 @@ namespace pagoda::chat {
 /// A function that the model may call.
 struct Tool {
   std::string name;
-  nlohmann::ordered_json parameters;  ///< a JSON schema of an object
+  nlohmann::ordered_json parameters;  ///< JSON schema of an object
 };
 
 enum class ToolChoice : std::uint8_t {
   none,       ///< no calls
-  automatic,  ///< as the model likes
+  automatic,  ///< the model decides
   required,   ///< at least one call
 };
 
-/// What calls a request allows.
+/// Calls that a request allows.
 struct ToolUse {
-  std::vector<Tool> tools;  ///< those that may be called: of a named one, that one
+  std::vector<Tool> tools;  ///< tools that may be called; for a named tool only this one
   ToolChoice choice = ToolChoice::none;
-  bool parallel = true;  ///< an answer may have several calls
+  bool parallel = true;  ///< whether an answer may have several calls
 };
 
-/// The schema of an argument that is written as it is where arguments are tagged, rather than as JSON, because it takes
-/// texts only: `property`, or what it refers to in `parameters`. Else null.
+/// Returns the schema of an argument that is written as unquoted text where arguments are tagged, because it takes
+/// strings only: `property`, or the schema in `parameters` that it refers to. Null for an argument that is JSON.
 const nlohmann::ordered_json* text_schema(const nlohmann::ordered_json& parameters,
                                           const nlohmann::ordered_json& property);
 
-/// Whether an argument of that name is such a one.
+/// Returns whether the argument of this name is written as unquoted text.
 bool is_text_argument(const nlohmann::ordered_json& parameters, std::string_view key);
 
 }  // namespace pagoda::chat

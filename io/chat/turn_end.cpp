@@ -11,7 +11,7 @@ TurnEnd::TurnEnd(ProbeRenderer& renderer) : tokens_(renderer.special_tokens()) {
   if (at == std::string::npos) return;
   content_header_ = text->substr(0, at);
   content_tail_ = text->substr(at + ProbeRenderer::kContent.size());
-  // Some templates end only turns that others follow.
+  // Some templates end a turn only when another turn follows.
   const auto followed = renderer.render_before_user(plain);
   const auto begin = followed ? followed->find(ProbeRenderer::kContent) : std::string::npos;
   if (begin == std::string::npos) return;

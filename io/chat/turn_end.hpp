@@ -9,17 +9,17 @@
 
 namespace pagoda::chat {
 
-/// What ends the turns of an assistant, and is no part of answers.
+/// The text that ends the turns of an assistant, which is no part of answers.
 class TurnEnd {
  public:
   explicit TurnEnd(ProbeRenderer& renderer);
 
-  /// What stands before the content of a plain message, and behind it.
+  /// Return the text before the content of a plain message, and the text after it.
   const std::string& content_header() const { return content_header_; }
   const std::string& content_tail() const { return content_tail_; }
 
-  /// How many bytes of the end of a message that has calls are no part of it: those that a plain message ends with
-  /// too; else a token that ends the model's turns; else a mark that looks like what ends a plain message.
+  /// Returns how many bytes at the end of a message with calls are no part of it: those that a plain message also ends
+  /// with; else a token that ends the model's turns; else a mark similar to the end of a plain message.
   std::size_t length_in(std::string_view message) const;
 
  private:

@@ -12,12 +12,12 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-/// Objects are equal in whatever order.
+/// Returns whether the values are equal. The order of an object's members does not count.
 bool is_same(const json& value, const ordered_json& other) {
   return value == json::parse(other.dump());
 }
 
-/// Where the object, list or text ends that begins here; 0 where it does not end.
+/// Returns the end of the object, list or string that begins at `begin`; 0 where it does not end.
 std::size_t end_of_value(std::string_view text, std::size_t begin) {
   int depth = 0;
   char quote = 0;
@@ -38,7 +38,7 @@ std::size_t end_of_value(std::string_view text, std::size_t begin) {
   return 0;
 }
 
-/// Where these arguments end, that begin here as a JSON object.
+/// Returns the end of these arguments if they begin at `begin` as a JSON object; else 0.
 std::size_t end_of_json(std::string_view text, std::size_t begin, const ordered_json& arguments) {
   if (!text.substr(begin).starts_with('{')) return 0;
   const auto end = end_of_value(text, begin);
@@ -47,7 +47,7 @@ std::size_t end_of_json(std::string_view text, std::size_t begin, const ordered_
   return !value.is_discarded() && is_same(value, arguments) ? end : 0;
 }
 
-/// A literal of Python; discarded where it is none. Texts have no escapes, for the probes need none.
+/// Parses a literal of Python; a discarded value for other texts. The strings of probes need no escapes.
 json python_value(std::string_view literal) {
   if (literal == "True") return true;
   if (literal == "False") return false;
@@ -100,7 +100,7 @@ std::size_t end_of_arguments(std::string_view text, std::size_t begin, const Too
   return 0;
 }
 
-/// Takes from the front of a text what is expected there.
+/// Checks a text against the expected parts, from its begin.
 class Expectation {
  public:
   explicit Expectation(std::string_view text) : text_(text) {}

@@ -10,18 +10,18 @@
 
 namespace pagoda::chat {
 
-/// Where the arguments of a call stand in a text.
+/// Range of the arguments of a call in a text.
 struct ArgumentRange {
   std::size_t begin = 0;
   std::size_t end = 0;
 };
 
-/// The first place from `from` on where exactly these arguments are written in the form's way, whatever whitespace
-/// their JSON has.
+/// Returns the first place, at or after `from`, where the text has exactly these arguments in the form's syntax, with
+/// any white space in their JSON.
 std::optional<ArgumentRange> find_arguments(std::string_view text, std::size_t from, const ToolCallForm& form,
                                             const nlohmann::ordered_json& arguments);
 
-/// Whether the text is these calls, and nothing but whitespace around them, as the form says that they are written.
+/// Returns whether the text is exactly these calls in the syntax of `form`, with white space around them at most.
 bool is_written(std::string_view text, const ToolCallForm& form, const std::vector<ProbeCall>& calls);
 
 }  // namespace pagoda::chat

@@ -19,9 +19,9 @@ struct Expr;
 struct Stmt;
 using ExprPtr = std::unique_ptr<Expr>;
 using Body = std::vector<Stmt>;
-/// A variable's name, as its place in Ast::symbols.
+/// Index of a variable's name in Ast::symbols.
 using Symbol = std::uint32_t;
-/// Those that every template has.
+/// Names that every template has.
 inline constexpr Symbol kLoop = 0;
 inline constexpr Symbol kVarargs = 1;
 inline constexpr Symbol kKwargs = 2;
@@ -40,13 +40,13 @@ enum class ExprKind : std::uint8_t {
   subscript,    // children: object, key
   slice,        // children: object, start, stop, step; each of the last three may be null
   call,         // children: callee; arguments
-  filter,       // children: input (null: what the block around it captured); arguments; value: name; filter
+  filter,       // children: input (null: the text captured by the surrounding block); arguments; value: name; filter
   test,         // children: input; arguments; value: name; test
   logical_not,  // children: operand
   negative,     // children: operand
   positive,     // children: operand
   arithmetic,   // children: left, right; op
-  compare,      // children: first, second, third ...; comparisons between them
+  compare,      // children: first, second, third ...; comparisons: those between them
   concatenate,  // children
   logical_and,  // children: left, right
   logical_or,   // children: left, right
@@ -66,27 +66,27 @@ struct Expr {
   ExprKind kind = ExprKind::constant;
   Operator op = Operator::add;
   int line = 0;
-  int height = 1;  ///< of this tree
+  int height = 1;  ///< height of this tree
   Symbol symbol = 0;
   Value value = {};
   std::vector<ExprPtr> children = {};
   std::vector<Comparison> comparisons = {};
   std::unique_ptr<CallArguments> arguments = {};
-  Filter filter = nullptr;  ///< null for a name that is unknown: fails when it runs
+  Filter filter = nullptr;  ///< null for an unknown name, which fails when it is evaluated
   Test test = nullptr;
 };
 
-/// Where an assignment puts its value.
+/// Target of an assignment.
 struct Target {
   enum class Kind : std::uint8_t { name, attribute, tuple };
   Kind kind = Kind::name;
   int line = 0;
-  Symbol symbol = 0;               ///< of the name, or of the namespace
-  Text name = kEmptyText;          ///< of the name, or of the attribute
-  std::vector<Target> parts = {};  ///< of a tuple
+  Symbol symbol = 0;               ///< symbol of the name, or of the namespace
+  Text name = kEmptyText;          ///< the name, or the attribute's name
+  std::vector<Target> parts = {};  ///< targets of a tuple
 };
 
-/// The parameters of a macro or a call block; the last ones have defaults.
+/// Parameters of a macro or a call block; the last ones have defaults.
 struct Signature {
   std::vector<Symbol> symbols;
   std::vector<Text> names;
@@ -99,12 +99,12 @@ enum class StmtKind : std::uint8_t {
   branch,        // an if: expression, body, otherwise (an elif is an if in there)
   loop,          // target, expression: the items, condition (may be null), body, otherwise, is_recursive
   set,           // target, expression
-  set_block,     // target, body, expression: filters of what it captures (may be null)
+  set_block,     // target, body, expression: filters of the captured text (may be null)
   macro,         // symbol, text: name, signature, body
   call_block,    // expression: the call, signature, body
   filter_block,  // expression: the filters, body
   with,          // assignments, body
-  scope,         // body, with variables of its own
+  scope,         // body with its own variables
   loop_break,
   loop_continue,
 };
@@ -113,7 +113,7 @@ struct Stmt {
   StmtKind kind = StmtKind::data;
   int line = 0;
   bool is_recursive = false;
-  bool uses_varargs = false;  ///< of a macro: its body names them
+  bool uses_varargs = false;  ///< for a macro: whether its body uses this name
   bool uses_kwargs = false;
   bool uses_caller = false;
   Symbol symbol = 0;
@@ -130,7 +130,7 @@ struct Stmt {
 struct Ast {
   explicit Ast(const Limits& limits) : heap(limits) {}
 
-  Heap heap;  ///< of the constants
+  Heap heap;  ///< owns the constants
   std::vector<std::string> symbols;
   std::vector<Text> symbol_texts;
   Body body;

@@ -8,20 +8,20 @@ namespace pagoda::jinja {
 
 class Interpreter;
 
-/// The `attribute` of a filter: names and indices with dots between them, or an index.
+/// The `attribute` argument of a filter: names and indices separated by dots, or an index.
 class AttributePath {
  public:
-  /// Null or None: the item itself.
+  /// `attribute`: null or None means the item itself.
   explicit AttributePath(const Value* attribute);
 
-  /// Where something on the way is not there: `otherwise`, unless it is null.
+  /// Returns the value at the path. A missing value on the way is replaced by `otherwise`, unless `otherwise` is null.
   Value of(Interpreter& interpreter, const Value& item, const Value* otherwise = nullptr) const;
 
  private:
   std::vector<Value> parts_;
 };
 
-/// Lower case for texts, so that comparisons do not look at it.
+/// Returns a text in lower case, so that comparisons ignore case. Returns other values unchanged.
 Value ignore_case(Heap& heap, const Value& value);
 
 }  // namespace pagoda::jinja

@@ -11,31 +11,31 @@ namespace pagoda::jinja {
 
 class Interpreter;
 
-/// What a call, a filter or a test is given.
+/// Arguments of a call, a filter or a test.
 struct Arguments {
   std::vector<Value> positional;
   std::vector<std::pair<Text, Value>> named;
 
   const Value* find(std::string_view name) const;
-  /// Removes and returns the first positional argument, which must be there.
+  /// Removes and returns the first positional argument, which must exist.
   Value take_first();
 };
 
-/// Whatever a template can call.
+/// Any value that a template can call.
 struct Callable : Object {
   virtual Value call(Interpreter& interpreter, const Arguments& arguments) = 0;
   virtual std::string describe() const = 0;
-  /// Null when there is no such attribute.
+  /// Returns null when there is no such attribute.
   virtual const Value* attribute(std::string_view) { return nullptr; }
 };
 
-/// A namespace, the loop of a `for`, a cycler: attributes of its own, and no items.
+/// A namespace, the loop of a `for`, or a cycler: has its own attributes and no items.
 struct SpecialObject : Object {
-  /// False when there is no such attribute.
+  /// Returns false when there is no such attribute.
   virtual bool attribute(Interpreter& interpreter, const Text& name, Value& found) = 0;
   virtual std::string describe() const = 0;
   virtual Callable* as_callable() { return nullptr; }
-  /// Reads on, as an iterator does; null when it is none.
+  /// Returns an iterator that continues where the last read ended; null for an object that is no iterator.
   virtual Iterator* as_iterator() { return nullptr; }
 };
 
@@ -49,36 +49,36 @@ struct FunctionCallable : Callable {
   Function function;
 };
 
-/// A callable value whose call(Interpreter&, const Arguments&) is `function`.
+/// Makes a callable value; `function` implements call(Interpreter&, const Arguments&).
 template <class Function>
 Value make_callable(Heap& heap, std::string_view name, Function function) {
   return {Kind::callable, heap.make<FunctionCallable<Function>>(name, std::move(function))};
 }
 
-/// Arguments by the names of a function's parameters, as Python binds them. A name that starts with '/' can only be
-/// given by its place.
+/// Arguments bound to the names of a function's parameters, as in Python. A name that starts with '/' is positional
+/// only.
 class Bound {
  public:
-  /// Fails when `required` of them are not there, or some that are not among the names.
+  /// Throws Failure when one of the first `required` arguments is missing, or an argument matches no name.
   Bound(std::string_view function, const Arguments& arguments, std::initializer_list<std::string_view> names,
         std::size_t required);
 
-  /// Null when it was not given.
+  /// Returns null for an argument that is not given.
   const Value* find(std::size_t index) const { return given_[index]; }
   const Value& operator[](std::size_t index) const { return *given_[index]; }
 
   bool boolean(std::size_t index, bool otherwise) const;
   std::int64_t integer(std::size_t index, std::int64_t otherwise) const;
-  /// Not given, or None.
+  /// Returns whether the argument is None or not given.
   bool is_none(std::size_t index) const { return given_[index] == nullptr || given_[index]->is_none(); }
-  const Text& text(std::size_t index) const;  ///< fails when it is no text
+  const Text& text(std::size_t index) const;  ///< fails for a value that is no text
 
  private:
   std::string_view function_;
   const Value* given_[8] = {};
 };
 
-/// The integer that a value is; fails naming `what`.
+/// Returns the integer of a value. Throws Failure, with `what` in the message, for other values.
 std::int64_t to_index(const Value& value, std::string_view what);
 
 }  // namespace pagoda::jinja

@@ -15,7 +15,7 @@ utf8proc_category_t category(char32_t character) {
   return utf8proc_category(static_cast<utf8proc_int32_t>(character));
 }
 
-// Superscripts and numbers in circles: digits that are no decimal ones.
+// Superscripts and numbers in circles: digits that are not decimal.
 bool is_other_digit(char32_t c) {
   return c == 0xB2 || c == 0xB3 || c == 0xB9 || c == 0x2070 || (c >= 0x2074 && c <= 0x2079) ||
          (c >= 0x2080 && c <= 0x2089) || (c >= 0x1369 && c <= 0x1371) || c == 0x19DA || (c >= 0x2460 && c <= 0x2468) ||
@@ -41,7 +41,7 @@ bool is_cased(char32_t character) {
   return is_lower(character) || is_upper(character) || is_title(character);
 }
 
-// Does not matter for where a word ends: marks, joiners, apostrophes and the like.
+// Returns whether a character is ignored when the end of a word is searched: marks, joiners, apostrophes and the like.
 bool is_case_ignorable(char32_t c) {
   switch (category(c)) {
     case UTF8PROC_CATEGORY_MN:
@@ -138,7 +138,7 @@ void append_case(std::string& out, char32_t character, LetterCase wanted) {
   }
   if (wanted == LetterCase::lower) {
     text::append_utf8(out, static_cast<char32_t>(utf8proc_tolower(code)));
-    if (character == 0x130) text::append_utf8(out, 0x307);  // the only lower case of two characters
+    if (character == 0x130) text::append_utf8(out, 0x307);  // the only lower case that is two characters
     return;
   }
   if (const SpecialCase* special = find_special(character)) {

@@ -13,7 +13,7 @@ std::int64_t integer_of(const Value& value) {
   return value.is(Kind::boolean) ? static_cast<std::int64_t>(value.boolean) : value.integer;
 }
 
-// Exact, where a conversion of the integer to double would round.
+// Compares exactly, where a conversion of the integer to double would round.
 std::partial_ordering order_with_real(std::int64_t a, double b) {
   if (std::isnan(b)) return std::partial_ordering::unordered;
   if (b >= 9223372036854775808.0) return std::partial_ordering::less;
@@ -32,7 +32,7 @@ bool is_negative_big(const Value& big) {
   return big.text.view().starts_with('-');
 }
 
-/// At least one of both is big: all others but a real are nearer to 0.
+/// Orders two numbers of which one is big: numbers of other kinds, except a real, are nearer to 0.
 std::partial_ordering order_big(const Value& a, const Value& b) {
   if (a.is(Kind::real) || b.is(Kind::real)) return to_real(a) <=> to_real(b);
   if (!a.is(Kind::big_integer)) return reversed(order_big(b, a));
@@ -81,7 +81,7 @@ bool equal_ranges(const Range& a, const Range& b) {
   return a.start == b.start && (a.size() == 1 || a.step == b.step);
 }
 
-// Views of keys and items are equal as sets; views of values only when they are the same.
+// Views of keys and items are equal as sets; views of values are equal only when they are one object.
 bool equal_views(const DictView& a, const DictView& b, Heap& heap) {
   if (a.part == DictView::Part::values || b.part == DictView::Part::values) return &a == &b;
   if (a.dict->entries.size() != b.dict->entries.size()) return false;
@@ -105,7 +105,7 @@ std::partial_ordering order(std::string_view op, const Value& a, const Value& b,
   if (is_any_number(a) && is_any_number(b)) return order_numbers(a, b);
   if (a.is_text() && b.is_text()) {
     heap.look_at(std::min(a.text.size(), b.text.size()));
-    return a.text.view() <=> b.text.view();  // the order of UTF-8 is that of characters
+    return a.text.view() <=> b.text.view();  // UTF-8 has the order of characters
   }
   if (a.is_sequence() && a.kind == b.kind) {
     const auto& left = a.list().items;
@@ -173,7 +173,7 @@ bool contains(const Value& container, const Value& item, Heap& heap) {
       if (container.view().part == DictView::Part::keys) return container.view().dict->find(item, heap) != nullptr;
       break;
     case Kind::undefined:
-      return false;  // iterates as nothing
+      return false;  // iterates without items
     case Kind::list:
     case Kind::tuple:
     case Kind::range:

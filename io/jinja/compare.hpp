@@ -4,14 +4,14 @@
 
 namespace pagoda::jinja {
 
-/// a == b, as Python has it.
+/// Returns a == b, as in Python.
 bool equal(const Value& a, const Value& b, Heap& heap);
 
-/// a < b; fails for values that have no order.
+/// Returns a < b. Throws Failure for values that have no order.
 bool less(const Value& a, const Value& b, Heap& heap);
 bool less_or_equal(const Value& a, const Value& b, Heap& heap);
 
-/// item in container.
+/// Returns whether item is in container.
 bool contains(const Value& container, const Value& item, Heap& heap);
 
 }  // namespace pagoda::jinja

@@ -1,4 +1,4 @@
-// Methods of list, tuple and dict: those that change nothing.
+// Methods of list, tuple and dict that do not change their object.
 
 #include <algorithm>
 #include <array>
@@ -28,7 +28,7 @@ Value get(Interpreter& interpreter, const Value& self, const Arguments& argument
 
 Value copy(Interpreter&, const Value& self, const Arguments& arguments) {
   const Bound bound("copy", arguments, {}, 0);
-  return self;  // which never changes
+  return self;  // values never change
 }
 
 Value count(Interpreter& interpreter, const Value& self, const Arguments& arguments) {

@@ -73,7 +73,7 @@ ExprPtr ExpressionParser::add_child(ExprPtr parent, ExprPtr child) {
   return finish(std::move(parent));
 }
 
-// The tree's height, after it got its children or arguments.
+// Sets the tree's height, after its children or arguments are set.
 ExprPtr ExpressionParser::finish(ExprPtr expression) {
   const auto cover = [&](const ExprPtr& child) {
     if (child) expression->height = std::max(expression->height, child->height + 1);

@@ -11,13 +11,13 @@
 
 namespace pagoda::jinja {
 
-/// Reads expressions and assignment targets from tokens. Throws Failure.
+/// Parses expressions and assignment targets from tokens. Throws Failure.
 class ExpressionParser {
  public:
   ExpressionParser(std::vector<Token> tokens, Ast& ast, const Limits& limits);
 
  protected:
-  /// Counts how deep brackets and blocks nest while it lives.
+  /// Counts the nesting of brackets and blocks during its lifetime.
   class Nesting {
    public:
     explicit Nesting(ExpressionParser& parser);
@@ -31,7 +31,7 @@ class ExpressionParser {
 
   struct TupleRules {
     bool with_conditional = true;
-    std::string_view end_name = {};  ///< a name that ends it, beside the ends of tags and brackets
+    std::string_view end_name = {};  ///< a name that ends the tuple, besides the ends of tags and brackets
     bool may_be_empty = false;
   };
 
@@ -44,17 +44,17 @@ class ExpressionParser {
   const Limits& limits() const { return limits_; }
 
   ExprPtr parse_expression(bool with_conditional = true);
-  /// An expression, or several with commas between them.
+  /// Parses an expression, or several separated by commas.
   ExprPtr parse_tuple(const TupleRules& rules);
-  /// | name(...) | name(...): on `input`, which may be null; it is returned when there is no filter.
+  /// Parses filters "| name(...) | name(...)" on `input`, which may be null. Returns `input` when there is no filter.
   ExprPtr parse_filters(ExprPtr input);
-  /// The filters of a filter block, whose first has no `|`.
+  /// Parses the filters of a filter block, whose first filter has no `|`.
   ExprPtr parse_first_filter();
   Target parse_target(bool with_namespace);
   Target parse_name_target();
 
   Text constant_text(std::string_view text);
-  /// How often varargs, kwargs and caller were named so far.
+  /// Returns how often varargs, kwargs and caller were used so far.
   const std::array<int, 3>& special_uses() const { return special_uses_; }
 
  private:

@@ -6,7 +6,7 @@
 
 namespace pagoda::jinja {
 
-/// Null when there is no filter of that name.
+/// Returns null when there is no filter of this name.
 Filter find_filter(std::string_view name);
 
 struct NamedFilter {
@@ -14,7 +14,7 @@ struct NamedFilter {
   Filter filter;
 };
 
-// The filters, by what they work on.
+// The filters, by the kind of their input.
 const std::vector<NamedFilter>& text_filters();
 const std::vector<NamedFilter>& number_filters();
 const std::vector<NamedFilter>& item_filters();

@@ -13,7 +13,7 @@
 namespace pagoda::jinja {
 namespace {
 
-// [[fill]align][sign][#][0][width][,][.precision][type]
+// Form: [[fill]align][sign][#][0][width][,][.precision][type]
 struct FormatSpec {
   std::string fill = " ";
   char align = 0;
@@ -102,7 +102,7 @@ class BraceFormatter {
     throw Failure("expected '}' before end of string");
   }
 
-  // name!conversion:spec
+  // Form of a field: name!conversion:spec
   Text format_field(const Text& field, int depth) {
     heap_.step();
     const std::string_view bytes = field.view();
@@ -188,7 +188,7 @@ class BraceFormatter {
   Text aligned(const Text& text, const FormatSpec& spec, char align) {
     const Text fill = make_text(heap_, spec.is_zero_padded && spec.align == 0 ? "0" : spec.fill);
     if (align != '^') return pad(heap_, text, spec.width, align == '<' ? Align::left : Align::right, fill);
-    // As much at both sides, one more at the right: str.center may have it at the left.
+    // The odd fill character goes to the right; in str.center it may go to the left.
     const auto missing = spec.width - static_cast<std::int64_t>(count_characters(text));
     if (missing <= 0) return text;
     return join(heap_, kEmptyText,

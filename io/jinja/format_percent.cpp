@@ -41,7 +41,7 @@ std::string real_digits(double value, const NumberFormat& format) {
   return {buffer.data(), static_cast<std::size_t>(size)};
 }
 
-// One conversion of a % format.
+// A conversion of a % format.
 struct Conversion {
   bool is_left = false;
   bool is_zero_padded = false;

@@ -10,7 +10,7 @@
 namespace pagoda::jinja {
 namespace {
 
-constexpr std::size_t kLongestRange = 100'000;  // as the sandbox has it
+constexpr std::size_t kLongestRange = 100'000;  // the sandbox's limit
 
 void check_attribute_name(const Value& name) {
   if (name.is_text() && name.text.view().starts_with('_')) {
@@ -59,7 +59,7 @@ struct Cycler : SpecialObject {
   std::size_t at = 0;
 };
 
-// dict(mapping or pairs, name=value ...)
+// Fills a dict as dict(mapping or pairs, name=value ...) does.
 void fill_dict(Heap& heap, Dict& dict, const Arguments& arguments) {
   if (arguments.positional.size() > 1) throw Failure("dict expected at most 1 argument");
   if (!arguments.positional.empty()) {
@@ -128,7 +128,7 @@ Value call_strftime_now(Interpreter& interpreter, const Arguments& arguments) {
   const Bound bound("strftime_now", arguments, {"format"}, 1);
   std::string format(bound.text(0).view());
   if (format.size() > 1000) throw Failure("strftime_now() takes a format of at most 1000 bytes");
-  for (std::size_t i = 0; i + 1 < format.size(); ++i) {  // %f is Python's own
+  for (std::size_t i = 0; i + 1 < format.size(); ++i) {  // %f exists in Python only
     if (format[i] != '%') continue;
     if (format[i + 1] == 'f') format.replace(i, 2, "000000");
     ++i;

@@ -6,10 +6,10 @@
 
 namespace pagoda::jinja {
 
-/// The functions that every template knows: range, namespace, raise_exception ... False for other names.
+/// Finds a function that every template has: range, namespace, raise_exception ... Returns false for other names.
 bool find_global(Heap& heap, std::string_view name, Value& found);
 
-/// {% set object.name = value %}; fails for what is no namespace.
+/// Performs {% set object.name = value %}. Throws Failure when `object` is no namespace.
 void set_namespace_attribute(Heap& heap, const Value& object, const Text& name, const Value& value);
 
 }  // namespace pagoda::jinja

@@ -10,9 +10,9 @@
 
 namespace pagoda::jinja {
 
-/// Owns what one template, or one render, makes, until its end: values are plain pointers into it, so that cycles and
-/// deep nests cost nothing. Counts work and bytes, and stops (Failure) whoever takes more than the limits allow.
-/// For one thread at a time.
+/// Owns all objects that one template or one render creates, until it is destroyed: values are plain pointers into it,
+/// so that cycles and deep nesting cost nothing. Counts work and bytes, and throws Failure beyond the limits. Not
+/// thread-safe.
 class Heap {
  public:
   explicit Heap(const Limits& limits)
@@ -27,7 +27,7 @@ class Heap {
     return made;
   }
 
-  /// Call before the memory is taken.
+  /// Call before memory is allocated.
   void take(std::size_t bytes) {
     if (bytes > bytes_left_) throw Failure("the template makes more values than it may");
     bytes_left_ -= bytes;
@@ -37,7 +37,7 @@ class Heap {
     if (steps > steps_left_) throw Failure("the template runs for longer than it may");
     steps_left_ -= steps;
   }
-  /// Work on so many bytes.
+  /// Call before work on `bytes` bytes.
   void look_at(std::size_t bytes) { step(bytes / 64); }
 
   const Limits& limits() const { return limits_; }

@@ -167,7 +167,7 @@ Arguments Interpreter::evaluate_arguments(const CallArguments* arguments) {
 
 Value Interpreter::evaluate_call(const Expr& expression, const Value* caller) {
   const Expr& callee = *expression.children[0];
-  // A method that is called at once needs no value of its own.
+  // A method that is called directly needs no callable value.
   if (callee.kind == ExprKind::attribute && caller == nullptr) {
     const Value object = evaluate(*callee.children[0]);
     const Method method = find_method(object.kind, callee.value.text.view());

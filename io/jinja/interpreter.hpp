@@ -9,11 +9,12 @@
 
 namespace pagoda::jinja {
 
-/// Variables of a block; those of the blocks around it are behind `parent`, the template's own in the Interpreter.
+/// Variables of a block. `parent` is the scope of the block around it; the template's own variables are in the
+/// Interpreter.
 struct Scope : Object {
   Scope* parent = nullptr;
   std::vector<std::pair<Symbol, Value>> variables;
-  bool is_captured = false;  ///< by a macro, which may run after the block
+  bool is_captured = false;  ///< whether a macro, which may run after the block, has captured the scope
 
   void set(Symbol symbol, const Value& value);
 };
@@ -30,33 +31,33 @@ struct Macro : Callable {
   Value name;
 };
 
-/// One render of one template. For one thread.
+/// One render of one template. Not thread-safe.
 class Interpreter {
  public:
   Interpreter(const Ast& ast, Heap& heap, const std::tm& now);
 
-  /// A variable of the template's outermost scope.
+  /// Sets a variable of the template's outermost scope.
   void define(Symbol symbol, const Value& value) { root_[symbol] = value; }
   Text run();
-  /// That runs, or that failed.
+  /// Returns the line that runs, or that failed.
   int line() const { return line_; }
 
   Heap& heap() { return heap_; }
   const std::tm& now() const { return now_; }
   Value call(const Value& callee, const Arguments& arguments);
   Value call_macro(const Macro& macro, const Arguments& arguments);
-  /// The body of a recursive loop, on other items.
+  /// Runs the body of a recursive loop on other items.
   Text run_recursive_loop(const Stmt& loop, const Value& items, Scope* around, int depth);
 
  private:
   enum class Flow : std::uint8_t { next, leave_loop, next_item };
 
-  /// Counts nested evaluation while it lives; stops it before the stack ends.
+  /// Counts nested evaluation during its lifetime, and stops it before the stack overflows.
   class Depth;
-  /// Runs what happens while it lives in another scope.
+  /// Changes the current scope during its lifetime.
   class ScopeChange;
 
-  // interpreter.cpp: expressions
+  // Expressions, in interpreter.cpp.
   Value evaluate(const Expr& expression);
   Value evaluate_name(const Expr& expression) const;
   Value evaluate_dict(const Expr& expression);
@@ -70,7 +71,7 @@ class Interpreter {
   std::vector<Value> evaluate_children(const Expr& expression);
   Arguments evaluate_arguments(const CallArguments* arguments);
 
-  // statements.cpp
+  // Statements, in statements.cpp.
   Flow execute(const Body& body);
   Flow execute(const Stmt& statement);
   Flow execute_loop(const Stmt& statement, const Value& items, Scope* around, int depth);
@@ -84,16 +85,16 @@ class Interpreter {
   void assign_name(Symbol symbol, const Value& value);
   Value lookup(Symbol symbol) const;
   Scope* make_scope(Scope* parent);
-  /// What the body writes.
+  /// Executes the body and captures its output.
   Flow capture(const Body& body, Text& captured);
 
   const Ast& ast_;
   Heap& heap_;
   std::tm now_;
   std::vector<Value> root_;
-  Scope* scope_ = nullptr;  // null: the outermost
+  Scope* scope_ = nullptr;  // null for the outermost scope
   TextBuilder* out_ = nullptr;
-  Value captured_;  // the input of a block's filters
+  Value captured_;  // input of a block's filters
   int depth_ = 0;
   int line_ = 1;
 };

@@ -1,4 +1,4 @@
-// Filters on items as they come: none of them orders or chooses by a test.
+// Filters on items in their order: none of them sorts, or selects by a test.
 
 #include <algorithm>
 
@@ -27,7 +27,7 @@ Value default_filter(Interpreter&, const Value& input, const Arguments& argument
 Value attribute(Interpreter& interpreter, const Value& input, const Arguments& arguments) {
   const Bound bound("attr", arguments, {"name"}, 1);
   const Text& name = bound.text(0);
-  // Not the items of a dict.
+  // The items of a dict are no attributes.
   const bool is_item = input.is(Kind::dict) && input.dict().find(name.view()) != nullptr;
   const Value found = get_attribute(interpreter, input, name);
   return is_item && !found.is(Kind::callable) ? Value::undefined(Missing::attribute, name, input.kind) : found;
@@ -40,7 +40,7 @@ Value first(Interpreter& interpreter, const Value& input, const Arguments& argum
   return described(interpreter.heap(), "No first item, sequence was empty.");
 }
 
-// The items from the last to the first. Fails for what is read in one direction.
+// Returns the items from last to first. Throws Failure for values that cannot be iterated over.
 std::vector<Value> reversed(const Value& input, Heap& heap) {
   std::vector<Value> items = to_vector(input, heap);
   std::reverse(items.begin(), items.end());
@@ -100,8 +100,7 @@ Value batch(Interpreter& interpreter, const Value& input, const Arguments& argum
                          if (is_over) return false;
                          std::vector<Value> items;
                          Value item;
-                         // A size below 1 is never reached, so that all the items are one batch, behind an empty one
-                         // for 0.
+                         // A size below 1 is never reached, so all items form one batch.
                          while (static_cast<std::int64_t>(items.size()) != size || items.empty()) {
                            if (!source->next(item)) {
                              is_over = true;

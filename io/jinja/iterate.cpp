@@ -6,7 +6,7 @@
 namespace pagoda::jinja {
 namespace {
 
-// get(i) for all i below size.
+// Iterates over get(i) for all i below size.
 template <class Get>
 Iterator& iterate_indices(Heap& heap, std::size_t size, Get get) {
   return make_iterator(heap,

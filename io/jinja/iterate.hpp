@@ -8,13 +8,14 @@
 
 namespace pagoda::jinja {
 
-/// What gives a value's items one by one; fails for what cannot be iterated over. An iterator gives itself.
+/// Returns an iterator over a value's items; an iterator is returned itself. Throws Failure for a value that is not
+/// iterable.
 Iterator& iterate(const Value& value, Heap& heap);
-/// len(value), or nothing for what has no length.
+/// Returns len(value), or nothing for a value without a length.
 std::optional<std::size_t> length(const Value& value);
-/// len(value); fails for what has no length.
+/// Returns len(value). Throws Failure for a value without a length.
 std::size_t require_length(const Value& value);
-/// The number of characters, or the byte at which the character of that number starts (npos behind the end).
+/// Return the number of characters, and the byte offset of the character with this index (npos beyond the end).
 std::size_t count_characters(const Text& text);
 std::size_t character_offset(const Text& text, std::size_t index);
 

@@ -112,7 +112,7 @@ class JsonWriter {
     out_.append("\"", is_inserted);
   }
 
-  // The punctuation of a container of the input came from there too.
+  // The punctuation of a container of the input counts as input too.
   void write_style(const Text& text, bool is_inserted) {
     if (is_inserted) {
       out_.append(text.view(), true);

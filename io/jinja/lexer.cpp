@@ -15,7 +15,7 @@ namespace {
 constexpr std::array<std::string_view, 6> kLongOperators = {"//", "**", "==", "!=", ">=", "<="};
 constexpr std::string_view kOperators = "+-/*%~[](){}><=.:|,;";
 
-// Line ends as \n, and without the one at the end.
+// Converts line ends to \n, and removes the one at the end.
 std::string normalize_lines(std::string_view source) {
   std::string text;
   text.reserve(source.size());
@@ -68,7 +68,7 @@ class Lexer {
     advance(end - at_);
   }
 
-  // Template text up to the next tag, and the tag.
+  // Reads template text up to the next tag, and the tag.
   void read_data() {
     const std::size_t begin = at_;
     std::size_t open = source_.find('{', begin);
@@ -101,7 +101,7 @@ class Lexer {
     if (!text.empty()) push(TokenKind::data, std::string(text));
   }
 
-  // What stays of the text before a tag: `-` takes all white space, a block or comment that of its own line.
+  // Removes white space before a tag: `-` removes all of it, a block or comment removes that of its own line.
   std::string_view strip_before_tag(std::string_view text, char sign, bool is_block) const {
     std::size_t end = text.size();
     const std::size_t line = text.rfind('\n') == std::string_view::npos ? 0 : text.rfind('\n') + 1;
@@ -117,7 +117,7 @@ class Lexer {
     return text;
   }
 
-  // Behind the end of a block or comment: `-` takes white space, without a sign the line's end goes.
+  // Removes white space after a block or comment: `-` removes all of it; without a sign the line end is removed.
   void trim_after_tag(char sign) {
     if (sign == '-') {
       skip_space();
@@ -134,7 +134,7 @@ class Lexer {
     trim_after_tag(sign);
   }
 
-  // {% raw %}: text up to {% endraw %}. False, with nothing read, when this block is another one.
+  // Reads {% raw %}: text up to {% endraw %}. Returns false, with nothing consumed, for another block.
   bool read_raw() {
     const std::size_t begin = at_;
     const int line = line_;
@@ -182,7 +182,7 @@ class Lexer {
     return end;
   }
 
-  // Tokens up to the tag's end, which is none inside brackets.
+  // Reads tokens up to the tag's end. Inside brackets this text does not end the tag.
   void read_expression(std::string_view end) {
     const bool is_block = end == "%}";
     std::string brackets;
@@ -207,12 +207,12 @@ class Lexer {
     return true;
   }
 
-  // The end of digits that underscores may stand between; `at` when there is none.
+  // Returns the end of digits, which single underscores may separate; `at` when there are none.
   std::size_t behind_digits(std::size_t at) const {
     std::size_t end = at;
     while (end < source_.size() && (is_digit_byte(source_[end]) || (source_[end] == '_' && end > at))) ++end;
     while (end > at && source_[end - 1] == '_') --end;
-    // Two underscores beside each other end the number.
+    // Two adjacent underscores end the number.
     const std::size_t twice = std::string_view(source_).substr(at, end - at).find("__");
     return twice == std::string_view::npos ? end : at + twice;
   }

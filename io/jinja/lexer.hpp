@@ -24,14 +24,15 @@ enum class TokenKind : std::uint8_t {
 struct Token {
   TokenKind kind = TokenKind::end;
   int line = 1;
-  std::string text = {};  ///< of data, names, operators, and strings without their quotes and escapes
+  std::string text = {};  ///< text of data, names, operators, and strings (without quotes and escapes)
   std::int64_t integer = 0;
   double real = 0;
 
   bool is(TokenKind wanted, std::string_view wanted_text) const { return kind == wanted && text == wanted_text; }
 };
 
-/// The tokens of a template, with trim_blocks and lstrip_blocks on, ended by one of kind `end`. Throws Failure.
+/// Returns the tokens of a template, with trim_blocks and lstrip_blocks on; the last one is of kind `end`. Throws
+/// Failure.
 std::vector<Token> tokenize(std::string_view source);
 
 }  // namespace pagoda::jinja

@@ -9,7 +9,7 @@
 namespace pagoda::jinja {
 namespace {
 
-// What Python calls an attribute: all but the items of a dict. False when there is none.
+// Finds an attribute in Python's sense: not an item of a dict. Returns false when there is none.
 bool find_attribute(Interpreter& interpreter, const Value& object, const Text& name, Value& found) {
   const std::string_view view = name.view();
   if (view.starts_with("__") && view.ends_with("__")) {
@@ -40,7 +40,7 @@ bool find_attribute(Interpreter& interpreter, const Value& object, const Text& n
   return false;
 }
 
-// The item at an index that may count from the end. False when it is outside.
+// Finds the item at an index, which may count from the end. Returns false when the index is out of range.
 bool find_index(Heap& heap, const Value& object, std::int64_t index, Value& found) {
   if (object.is_text()) heap.look_at(object.text.is_ascii() ? 0 : object.text.size());
   const auto size = static_cast<std::int64_t>(require_length(object));

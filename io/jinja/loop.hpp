@@ -7,13 +7,13 @@
 
 namespace pagoda::jinja {
 
-/// The variable `loop` of a for: goes through the items, and knows where it is.
+/// The variable `loop` of a for: iterates over the items, and knows the position.
 class Loop : public SpecialObject {
  public:
-  /// `recursive` is the for that can be called again, or null.
+  /// `recursive` is the for that can be called recursively, or null.
   Loop(Heap& heap, Iterator& items, std::optional<std::size_t> size, const Stmt* recursive, Scope* around, int depth);
 
-  /// Goes to the next item; false at the end.
+  /// Goes to the next item; returns false at the end.
   bool advance(Value& item);
   bool is_before_first() const { return index0_ < 0; }
 
@@ -22,7 +22,7 @@ class Loop : public SpecialObject {
   Callable* as_callable() override { return &recursion_; }
 
  private:
-  /// loop(items): the body once more.
+  /// Implements loop(items): runs the body again.
   struct Recursion : Callable {
     explicit Recursion(Loop& l) : loop(l) {}
     Value call(Interpreter& interpreter, const Arguments& arguments) override;

@@ -1,4 +1,4 @@
-// Filters that make numbers.
+// Filters that return numbers.
 
 #include <cmath>
 
@@ -30,7 +30,7 @@ Value length_filter(Interpreter& interpreter, const Value& input, const Argument
   return Value::of(static_cast<std::int64_t>(require_length(input)));
 }
 
-// What int() makes of a real number, or the default.
+// Returns int(number), or the default for a missing, infinite or NaN number.
 Value integer_or(std::optional<double> number, const Value& otherwise) {
   if (!number || !std::isfinite(*number)) return otherwise;
   return Value::of(truncate_real(*number));
@@ -60,7 +60,7 @@ Value to_real_filter(Interpreter&, const Value& input, const Arguments& argument
   return bound.find(0) != nullptr ? bound[0] : Value::of(0.0);
 }
 
-// round() of an integer: to tens, hundreds ..., ties to even.
+// Implements round() of an integer: to tens, hundreds ..., ties to even.
 Value round_integer(std::int64_t value, std::int64_t precision) {
   if (precision >= 0) return Value::of(value);
   if (precision < -18) return Value::of(std::int64_t{0});

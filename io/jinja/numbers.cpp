@@ -12,7 +12,7 @@
 namespace pagoda::jinja {
 namespace {
 
-// Without white space at its ends and without the underscores between digits; nothing when one stands elsewhere.
+// Removes white space at the ends and underscores between digits; returns nothing when an underscore is elsewhere.
 std::optional<std::string> plain_digits(std::string_view text) {
   std::size_t begin = 0;
   for (std::size_t at = 0; at < text.size() && is_space(text::next_character(text, at));) begin = at;
@@ -223,7 +223,7 @@ std::optional<double> parse_real(std::string_view text) {
   double number = 0;
   const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), number);
   if (parsed.ptr != digits.data() + digits.size() || parsed.ec == std::errc::invalid_argument) return std::nullopt;
-  // "nan(...)" is C's, not Python's.
+  // "nan(...)" is valid in C, not in Python.
   if (digits.find('(') != std::string_view::npos) return std::nullopt;
   if (parsed.ec == std::errc::result_out_of_range) number = std::strtod(std::string(digits).c_str(), nullptr);
   return number;
@@ -252,7 +252,7 @@ double round_real(double value, std::int64_t precision) {
   if (precision < -308) return std::copysign(0.0, value);
   if (precision >= 0) {
     std::array<char, 1024> buffer{};
-    // The nearest decimal of the exact value.
+    // Prints the nearest decimal of the exact value.
     const int size = std::snprintf(buffer.data(), buffer.size(), "%.*f", static_cast<int>(precision), value);
     double rounded = value;
     std::from_chars(buffer.data(), buffer.data() + size, rounded);

@@ -5,7 +5,7 @@
 
 namespace pagoda::jinja {
 
-/// Whatever lives on a Heap.
+/// Base of all objects on a Heap.
 struct Object {
   Object() = default;
   Object(const Object&) = delete;
@@ -13,14 +13,15 @@ struct Object {
   virtual ~Object() = default;
 };
 
-/// How lexer, parser and interpreter stop. It never leaves this folder: Template turns it into an Error, with the line.
+/// Exception of lexer, parser and interpreter. Only this folder sees it: Template turns it into an Error, with the
+/// line.
 struct Failure {
   explicit Failure(std::string text, bool by_template = false, int at_line = 0)
       : message(std::move(text)), refused_by_template(by_template), line(at_line) {}
 
   std::string message;
-  bool refused_by_template;  ///< the template called raise_exception
-  int line;                  ///< 0: the line that runs
+  bool refused_by_template;  ///< whether the template called raise_exception
+  int line;                  ///< 0: the current line
 };
 
 }  // namespace pagoda::jinja

@@ -22,8 +22,8 @@ constexpr std::array<std::string_view, 7> kSigns = {"+", "-", "*", "/", "//", "%
                 left_type + "' and '" + right_type + "'");
 }
 
-// Beside marked-up text, which is HTML to Jinja, plain text is escaped. Few templates want that, but some have `safe`
-// in a sum, and models were trained on what it gives.
+// Plain text beside marked-up text, which is HTML for Jinja, is escaped. Few templates intend this, but some have
+// `safe` in a sum, and models were trained on the result.
 Value concatenate_texts(Heap& heap, const Value& left, const Value& right) {
   if (!left.is_markup && !right.is_markup) return concatenate(heap, left.text, right.text);
   const auto escaped = [&](const Value& value) { return value.is_markup ? value.text : escape_html(heap, value.text); };

@@ -5,9 +5,9 @@
 
 namespace pagoda::jinja {
 
-/// left op right for values of any kind, as Python has it; fails for those that do not fit.
+/// Returns left op right for values of any kind, as Python does. Throws Failure for unsuitable operands.
 Value apply(Heap& heap, Operator op, const Value& left, const Value& right);
 Value negate(const Value& value);
-Value plus(const Value& value);  ///< the sign
+Value plus(const Value& value);  ///< unary plus
 
 }  // namespace pagoda::jinja

@@ -11,13 +11,13 @@
 namespace pagoda::jinja {
 namespace {
 
-// An item, and what it is compared by.
+// An item and the keys by which it is compared.
 struct Keyed {
   std::vector<Value> keys;
   Value item;
 };
 
-// How keys are compared: as they are, or as lists of keys, which look for the first that differs.
+// Way to compare keys: directly, or as lists of keys, in which the first difference decides.
 enum class KeyOrder { plain, lists };
 
 bool less_keys(const std::vector<Value>& a, const std::vector<Value>& b, Heap& heap) {
@@ -60,7 +60,7 @@ std::vector<Keyed> keyed_items(Interpreter& interpreter, const Value& input, con
   return items;
 }
 
-// Paths with commas between them.
+// Splits paths at commas.
 std::vector<AttributePath> split_paths(const Value* attribute) {
   std::vector<AttributePath> paths;
   if (attribute == nullptr || !attribute->is_text()) {
@@ -134,7 +134,7 @@ Value groupby(Interpreter& interpreter, const Value& input, const Arguments& arg
     for (; end < items.size() && equal(items[end].keys[0], items[begin].keys[0], heap); ++end) {
       members.push_back(items[end].item);
     }
-    if (end == begin) members.push_back(items[end++].item);  // a NaN, which is not even equal to itself
+    if (end == begin) members.push_back(items[end++].item);  // NaN is not equal to itself
     const Value key = is_case_sensitive ? items[begin].keys[0] : path.of(interpreter, items[begin].item, bound.find(1));
     const Value group = make_pair(heap, key, make_list(heap, std::move(members)));
     static_cast<List*>(group.object)->is_group = true;

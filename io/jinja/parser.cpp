@@ -9,7 +9,7 @@
 namespace pagoda::jinja {
 namespace {
 
-// Statements: {% ... %}, and what stands between them.
+// Parses statements, {% ... %}, and the text between them.
 class Parser : ExpressionParser {
  public:
   using ExpressionParser::ExpressionParser;
@@ -20,8 +20,8 @@ class Parser : ExpressionParser {
   }
 
  private:
-  // Reads up to a block that starts with one of `ends`, and returns it, read up to behind its name. Without ends: up
-  // to the template's end.
+  // Reads up to a block that starts with one of `ends`, consumes its name and returns it. Without `ends`, reads up to
+  // the template's end.
   std::string parse_body(Body& body, const std::vector<std::string_view>& ends) {
     const Nesting nesting(*this);
     while (current().kind != TokenKind::end) {
@@ -45,7 +45,7 @@ class Parser : ExpressionParser {
     return {};
   }
 
-  // A body of a statement whose opening block still has to be closed.
+  // Reads the body of a statement whose opening block is still open.
   std::string parse_block(Body& body, const std::vector<std::string_view>& ends) {
     skip_if(TokenKind::op, ":");
     expect(TokenKind::block_end);
@@ -112,7 +112,8 @@ class Parser : ExpressionParser {
   }
 
   void parse_if(Stmt& branch) {
-    // Each elif is an if in the otherwise of the one before: a loop here, so that many of them need no deep recursion.
+    // Each elif becomes an if in the `otherwise` of the one before. This is a loop, so that many elifs need no deep
+    // recursion.
     Stmt* innermost = &branch;
     int num_elifs = 0;
     while (true) {
@@ -205,7 +206,7 @@ class Parser : ExpressionParser {
 
   void parse_print(Stmt& print) { print.expression = parse_tuple({}); }
 
-  int num_loops_ = 0;  // around the current statement
+  int num_loops_ = 0;  // number of loops around the current statement
 };
 
 }  // namespace

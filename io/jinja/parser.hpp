@@ -7,7 +7,7 @@
 
 namespace pagoda::jinja {
 
-/// Throws Failure, with the line, for what is no template or passes the limits.
+/// Parses a template. Throws Failure, with the line, for an invalid template or one beyond the limits.
 std::unique_ptr<Ast> parse(std::string_view source, const Limits& limits);
 
 }  // namespace pagoda::jinja

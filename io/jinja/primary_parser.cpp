@@ -1,4 +1,4 @@
-// The parts of expressions that bind tightest: names and literals, and what may stand behind them.
+// Parses the parts of expressions that bind tightest: names and literals, and the operators after them.
 
 #include <algorithm>
 
@@ -126,11 +126,11 @@ ExprPtr ExpressionParser::parse_subscript(ExprPtr object) {
   return add_child(add_child(make(ExprKind::subscript, line), std::move(object)), std::move(key));
 }
 
-// What stands in brackets: a key, or start:stop:step.
+// Parses the content of brackets: a key, or start:stop:step.
 ExprPtr ExpressionParser::parse_key(ExprPtr object) {
   const int line = current().line;
   ExprPtr start;
-  if (current().is(TokenKind::op, "]")) {  // Jinja takes it for an empty tuple
+  if (current().is(TokenKind::op, "]")) {  // for Jinja this is an empty tuple
     return add_child(add_child(make(ExprKind::subscript, line), std::move(object)), make(ExprKind::tuple, line));
   }
   if (!current().is(TokenKind::op, ":")) start = parse_expression();

@@ -37,7 +37,7 @@ void append_text_repr(TextBuilder& out, const Text& text, Heap& heap) {
   const bool has_single = text.view().find('\'') != std::string_view::npos;
   const char quote = has_single && text.view().find('"') == std::string_view::npos ? '"' : '\'';
   const std::string_view quote_text(&quote, 1);
-  // A quote belongs to the text beside it, so that what is inserted stays in one piece.
+  // A quote has the provenance of the text beside it, so that inserted text stays in one piece.
   const bool is_inserted = !text.empty() && text.is_inserted(0);
   out.append(quote_text, is_inserted);
   std::string escaped;

@@ -5,10 +5,10 @@
 
 namespace pagoda::jinja {
 
-/// str(value).
+/// Returns str(value).
 Text to_text(const Value& value, Heap& heap);
 void append_text(TextBuilder& out, const Value& value, Heap& heap);
-/// repr(value).
+/// Appends repr(value).
 void append_repr(TextBuilder& out, const Value& value, Heap& heap);
 
 }  // namespace pagoda::jinja

@@ -1,4 +1,4 @@
-// map, select and reject: filters that apply others to each item, as it is asked for.
+// map, select and reject: filters that apply other filters or tests to each item, when it is asked for.
 
 #include "io/jinja/attribute_path.hpp"
 #include "io/jinja/compare.hpp"
@@ -15,7 +15,7 @@ std::string_view name_of(const Value& value, std::string_view what) {
   return value.text.view();
 }
 
-// function(item) for each item; nothing for what is false, such as None.
+// Iterates over function(item) for each item; an input that is false, such as None, has no items.
 template <class Function>
 Value map_items(Heap& heap, const Value& input, Function function) {
   return make_iterator(heap, [&heap, input, function, source = static_cast<Iterator*>(nullptr)](Value& item) mutable {

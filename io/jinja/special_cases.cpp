@@ -1,5 +1,5 @@
 // Generated from Python's str.upper and str.title: the characters whose upper or title case is more than one character
-// (Unicode's SpecialCasing.txt), which utf8proc does not know.
+// (Unicode's SpecialCasing.txt), which utf8proc does not support.
 
 #include "io/jinja/characters.hpp"
 

@@ -145,7 +145,7 @@ Interpreter::Flow Interpreter::execute_loop(const Stmt& statement, const Value& 
   Scope* scope = make_scope(around);
   Iterator* source = &iterate(items, heap_);
   if (statement.condition) {
-    // Asked for each item as the loop comes to it, with variables of its own.
+    // The condition is evaluated when the loop reaches an item, in a separate scope.
     source = &make_iterator(heap_, [this, &statement, around, unfiltered = source](Value& item) {
                 const ScopeChange inner(*this, make_scope(around));
                 while (unfiltered->next(item)) {
@@ -185,7 +185,7 @@ Text Interpreter::run_recursive_loop(const Stmt& loop, const Value& items, Scope
 }
 
 Interpreter::Flow Interpreter::execute_with(const Stmt& statement) {
-  std::vector<Value> values;  // all of them as seen from outside
+  std::vector<Value> values;  // all are evaluated in the outer scope
   for (const auto& [target, expression] : statement.assignments) values.push_back(evaluate(*expression));
   const ScopeChange inner(*this, make_scope(scope_));
   for (std::size_t i = 0; i < values.size(); ++i) assign(statement.assignments[i].first, values[i]);

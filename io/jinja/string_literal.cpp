@@ -11,7 +11,7 @@ namespace {
 constexpr std::string_view kLetters = "abfnrtv\\'\"";
 constexpr std::string_view kMeanings = "\a\b\f\n\r\t\v\\'\"";
 
-// The character that `size` hexadecimal digits stand for.
+// Returns the character for `size` hexadecimal digits.
 char32_t hexadecimal(std::string_view digits, std::size_t size, int line) {
   std::uint32_t code = 0;
   digits = digits.substr(0, size);
@@ -32,7 +32,7 @@ std::string unescape(std::string_view literal, int line) {
       text += literal[i];
       continue;
     }
-    const char letter = literal[++i];  // the lexer has seen that something follows
+    const char letter = literal[++i];  // the lexer has checked that a character follows
     const std::string_view rest = literal.substr(i + 1);
     if (const std::size_t known = kLetters.find(letter); known != std::string_view::npos) {
       text += kMeanings[known];
@@ -50,7 +50,7 @@ std::string unescape(std::string_view literal, int line) {
       i += size - 1;
     } else if (letter == 'N') {
       throw Failure("\\N escapes are not supported", false, line);
-    } else if (letter != '\n') {  // which joins two lines
+    } else if (letter != '\n') {  // a backslash before a line end joins two lines
       text += '\\';
       text += letter;
     }

@@ -5,7 +5,7 @@
 
 namespace pagoda::jinja {
 
-/// What the escapes of a string literal of a template stand for. Throws Failure, at `line`.
+/// Returns a template's string literal with its escapes replaced. Throws Failure, at `line`.
 std::string unescape(std::string_view literal, int line);
 
 }  // namespace pagoda::jinja

@@ -38,7 +38,7 @@ Result<Rendered> Template::render(const std::vector<Variable>& variables, const 
     Interpreter interpreter(*ast_, heap, now);
     for (const Variable& variable : variables) {
       const auto symbol = std::find(ast_->symbols.begin(), ast_->symbols.end(), variable.name);
-      if (symbol == ast_->symbols.end()) continue;  // which the template does not name
+      if (symbol == ast_->symbols.end()) continue;  // the template does not use it
       interpreter.define(static_cast<Symbol>(symbol - ast_->symbols.begin()),
                          to_value(heap, *variable.value, variable.from_input));
     }

@@ -16,32 +16,31 @@ namespace pagoda::jinja {
 
 struct Ast;
 
-/// A value that a template sees under a name.
+/// A value that a template sees as a variable.
 struct Variable {
   std::string name;
-  const nlohmann::ordered_json* value = nullptr;  ///< lives until the render's end
-  /// From a client: its strings count as inserted, wherever they end up.
+  const nlohmann::ordered_json* value = nullptr;  ///< must live until the end of the render
+  /// Whether the value comes from a client: its strings count as inserted, wherever they appear in the output.
   bool from_input = true;
 };
 
 struct Rendered {
   std::string text;
-  /// Which bytes of the text came from variables of the input, as opposed to the template's own; ascending, apart
-  /// from each other.
+  /// Ranges of the text that come from variables of the input and not from the template; ascending and not adjacent.
   std::vector<TextRange> inserted;
 };
 
-/// A parsed template of the Jinja language as Hugging Face sets it up for chats: sandboxed, without autoescape and
+/// A parsed template of the Jinja language as Hugging Face configures it for chats: sandboxed, without autoescape and
 /// other templates, with trim_blocks, lstrip_blocks and loop controls.
 ///
-/// Immutable: may be rendered by any number of threads at a time.
+/// Immutable: any number of threads may render at the same time.
 class Template {
  public:
-  /// Fails with invalid_request, for param chat_template; the message names the line.
+  /// Errors: invalid_request, param chat_template; the message names the line.
   static Result<Template> parse(std::string_view source, const Limits& limits = {});
 
-  /// `now` is what strftime_now tells. Fails with invalid_request: when the template calls raise_exception, with its
-  /// message, for param messages (see refused_by_template); else for param chat_template, the message naming the line.
+  /// `now` is the time for strftime_now. Errors: invalid_request, param messages, with the template's message, when the
+  /// template calls raise_exception (see refused_by_template); else param chat_template, with the line in the message.
   Result<Rendered> render(const std::vector<Variable>& variables, const std::tm& now) const;
 
  private:
@@ -51,7 +50,7 @@ class Template {
   Limits limits_;
 };
 
-/// The template itself refused what it was given (raise_exception), and the error's message is its own.
+/// Returns whether the template itself refused its input (raise_exception), so that the error's message is its own.
 bool refused_by_template(const Error& error);
 
 }  // namespace pagoda::jinja

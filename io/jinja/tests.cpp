@@ -64,10 +64,10 @@ bool is_callable(const Value& value) {
   return value.is(Kind::callable) || value.is_undefined();
 }
 bool is_escaped(const Value&) {
-  return false;  // there is no marked-up text
+  return false;  // also for marked-up text
 }
 
-// value % divisor == rest
+// Returns whether value % divisor == rest.
 bool has_rest(Interpreter& interpreter, const Value& value, const Value& divisor, std::int64_t rest) {
   return equal(apply(interpreter.heap(), Operator::remainder, value, divisor), Value::of(rest), interpreter.heap());
 }

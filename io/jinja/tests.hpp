@@ -6,7 +6,7 @@
 
 namespace pagoda::jinja {
 
-/// What stands behind `is`; null when there is no test of that name.
+/// Finds the test after `is`; null when there is no test of this name.
 Test find_test(std::string_view name);
 
 }  // namespace pagoda::jinja

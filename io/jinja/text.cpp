@@ -28,7 +28,7 @@ void TextBuffer::append(std::string_view more, bool is_inserted) {
 
 void TextBuffer::append(const Text& more) {
   if (more.buffer == this) {
-    // Its own runs move while it grows.
+    // The buffer's own runs move while it grows.
     TextBuffer copy;
     more.for_each_run([&](std::string_view run, bool is_inserted) { copy.append(run, is_inserted); });
     append(Text{&copy, 0, static_cast<std::uint32_t>(copy.bytes.size())});

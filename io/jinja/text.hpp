@@ -13,19 +13,20 @@ namespace pagoda::jinja {
 
 struct Text;
 
-/// Bytes (valid UTF-8) that only grow, and which of them came from the input. Texts are views into one: what is
-/// behind a view does not concern it.
+/// Bytes (valid UTF-8) that only grow, and the ranges that come from the input. Texts are views of a buffer; bytes
+/// after a view do not belong to it.
 struct TextBuffer : Object {
   std::string bytes;
-  std::vector<TextRange> inserted;  ///< ascending, apart from each other
+  std::vector<TextRange> inserted;  ///< ascending, not adjacent
   std::size_t first_non_ascii = std::string::npos;
-  bool frozen = false;  ///< of a template, which several threads may render: never to be appended to
+  /// Whether the buffer belongs to a template, which several threads may render: nothing may be appended.
+  bool frozen = false;
 
   void append(std::string_view more, bool is_inserted);
   void append(const Text& more);
 };
 
-/// A string value with its provenance. Valid as long as the heap that has its buffer.
+/// A string value with its provenance. Valid as long as the heap that owns its buffer.
 struct Text {
   TextBuffer* buffer;  ///< null: empty
   std::uint32_t begin;
@@ -38,17 +39,17 @@ struct Text {
   bool empty() const { return begin == end; }
   bool is_ascii() const { return buffer == nullptr || end <= buffer->first_non_ascii; }
 
-  /// The bytes [from, to) of this text, without a copy.
+  /// Returns the bytes [from, to) of this text, without a copy.
   Text slice(std::size_t from, std::size_t to) const {
     return {buffer, static_cast<std::uint32_t>(begin + from), static_cast<std::uint32_t>(begin + to)};
   }
-  /// The same for a piece of view().
+  /// Returns the slice for a piece of view().
   Text slice(std::string_view piece) const {
     const auto from = static_cast<std::size_t>(piece.data() - view().data());
     return slice(from, from + piece.size());
   }
 
-  /// Whether the byte at `offset` came from the input.
+  /// Returns whether the byte at `offset` comes from the input.
   bool is_inserted(std::size_t offset) const;
   /// Calls visit(std::string_view, bool inserted) for the longest pieces of one provenance, in order.
   template <class Visit>
@@ -57,7 +58,7 @@ struct Text {
 
 inline constexpr Text kEmptyText{nullptr, 0, 0};
 
-/// Makes a text piece by piece.
+/// Builds a text piece by piece.
 class TextBuilder {
  public:
   explicit TextBuilder(Heap& heap) : heap_(heap), buffer_(heap.make<TextBuffer>()) {}
@@ -83,7 +84,8 @@ class TextBuilder {
 };
 
 Text make_text(Heap& heap, std::string_view bytes, bool is_inserted = false);
-/// Appends in place where `left` ends its buffer, so that a text that grows piece by piece takes linear time.
+/// Returns left + right. Appends in place where `left` ends its buffer, so that a text that grows piece by piece takes
+/// linear time.
 Text concatenate(Heap& heap, const Text& left, const Text& right);
 
 template <class Visit>
@@ -92,7 +94,7 @@ void Text::for_each_run(Visit&& visit) const {
   std::size_t at = begin;
   const std::string_view bytes = buffer->bytes;
   const auto& ranges = buffer->inserted;
-  // The first range that ends behind the text's begin.
+  // Finds the first range that ends after the text's begin.
   std::size_t low = 0;
   for (std::size_t high = ranges.size(); low < high;) {
     const std::size_t middle = (low + high) / 2;

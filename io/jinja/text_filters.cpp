@@ -1,4 +1,4 @@
-// Filters that make texts.
+// Filters that return texts.
 
 #include "engine/text/unicode.hpp"
 #include "io/jinja/attribute_path.hpp"
@@ -24,7 +24,8 @@ Text as_text(Heap&, const Text& text) {
   return text;
 }
 
-// A word's first letter is upper case, the others lower; words start behind white space, hyphens and opening brackets.
+// Makes the first letter of each word upper case, the others lower; words start after white space, hyphens and opening
+// brackets.
 Text title_words(Heap& heap, const Text& text) {
   const auto is_break = [](char32_t c) {
     return is_space(c) || std::u32string_view(U"-({[<").find(c) != std::u32string_view::npos;
@@ -32,7 +33,7 @@ Text title_words(Heap& heap, const Text& text) {
   TextBuilder out(heap);
   const std::string_view bytes = text.view();
   for (std::size_t begin = 0; begin < bytes.size();) {
-    // A run of breaks, or of others.
+    // A run of breaks, or of other characters.
     std::size_t at = begin;
     std::size_t end = begin;
     const bool breaks = is_break(text::next_character(bytes, at));
@@ -47,7 +48,7 @@ Text title_words(Heap& heap, const Text& text) {
   return out.finish();
 }
 
-// `safe` and `escape`: what they give is marked up.
+// `safe` and `escape` return marked-up text.
 Value mark(Interpreter& interpreter, const Value& input, const Arguments& arguments) {
   const Bound bound("safe", arguments, {}, 0);
   Value marked = to_text(input, interpreter.heap());
@@ -102,7 +103,7 @@ const Text& require_text(const Value& value, std::string_view who) {
   return value.text;
 }
 
-// A text, or so many spaces.
+// Returns the text `width`, or `width` spaces.
 Text indentation(Heap& heap, const Value* width) {
   if (width == nullptr) return make_text(heap, "    ");
   return width->is_text() ? width->text : repeat(heap, make_text(heap, " "), to_index(*width, "indent"));
@@ -114,7 +115,7 @@ Value indent(Interpreter& interpreter, const Value& input, const Arguments& argu
   const Text text = require_text(input, "indent");
   const Text indentation_text = indentation(heap, bound.find(0));
   const bool blank = bound.boolean(2, false);
-  // One more line end makes the last line one too, even when it is empty.
+  // With one more line end, the text after the last line end is a line too, even when it is empty.
   const std::vector<Text> lines =
       split_lines(heap, concatenate(heap, concatenate(heap, make_text(heap, ""), text), make_text(heap, "\n")), false);
   TextBuilder out(heap);

@@ -8,7 +8,8 @@
 namespace pagoda::jinja {
 namespace {
 
-// append(std::string& out, char32_t, std::size_t offset) for each character; what it appends is of the same provenance.
+// Calls append(std::string& out, char32_t, std::size_t offset) for each character; the appended bytes have the
+// character's provenance.
 template <class Append>
 Text map_characters(Heap& heap, const Text& text, Append append) {
   heap.look_at(8 * text.size());
@@ -64,7 +65,7 @@ std::vector<Value> split_at_space(Heap& heap, const Text& text, std::size_t limi
 std::vector<Value> split_at_space_from_right(Heap& heap, const Text& text, std::size_t limit) {
   const std::string_view bytes = text.view();
   std::vector<Value> words;
-  // Moves `end` before the characters that are space, or are not.
+  // Moves `end` back over characters that are space, or that are not.
   const auto skip_back = [&](std::size_t end, bool space) {
     while (end > 0) {
       const std::size_t offset = text::last_character_offset(bytes.substr(0, end));
@@ -225,7 +226,7 @@ Text replace(Heap& heap, const Text& text, const Text& old, const Text& replacem
   heap.look_at(text.size());
   const std::string_view bytes = text.view();
   TextBuilder builder(heap);
-  if (old.empty()) {  // before each character, and at the end
+  if (old.empty()) {  // insert before each character, and at the end
     std::size_t at = 0;
     for (; count > 0; --count) {
       heap.step();
@@ -255,7 +256,7 @@ Text replace(Heap& heap, const Text& text, const Text& old, const Text& replacem
 Text repeat(Heap& heap, const Text& text, std::int64_t times) {
   if (times <= 0 || text.empty()) return kEmptyText;
   if (times == 1) return text;
-  // Before anything is made: the whole may be far too much.
+  // Checked before anything is built, because the result may be far too large.
   if (static_cast<std::uint64_t>(times) > heap.limits().max_bytes_made / text.size()) {
     throw Failure("the template makes more values than it may");
   }
@@ -283,7 +284,7 @@ Text pad(Heap& heap, const Text& text, std::int64_t width, Align align, const Te
   if (width <= size) return text;
   const std::int64_t missing = width - size;
   std::int64_t left = align == Align::left ? 0 : missing;
-  if (align == Align::center) left = missing / 2 + (missing & width & 1);  // as CPython rounds it
+  if (align == Align::center) left = missing / 2 + (missing & width & 1);  // rounds as CPython does
   return join(heap, kEmptyText, {repeat(heap, fill, left), text, repeat(heap, fill, missing - left)});
 }
 
@@ -351,7 +352,7 @@ Text slice_characters(Heap& heap, const Text& text, std::optional<std::int64_t> 
     const Text rest = text.slice(begin, text.size());
     return rest.slice(0, character_offset(rest, indices.count));
   }
-  std::vector<std::uint32_t> offsets;  // of the characters, and of the end
+  std::vector<std::uint32_t> offsets;  // offsets of the characters, and of the end
   heap.take((text.size() + 1) * sizeof(std::uint32_t));
   heap.look_at(8 * text.size());
   for (std::size_t at = 0; at < text.size(); text::next_character(text.view(), at)) {

@@ -8,13 +8,13 @@
 #include "io/jinja/text.hpp"
 #include "io/jinja/value.hpp"
 
-/// What Python's str can do, on texts that keep their provenance.
+/// Functions of Python's str, on texts that keep their provenance.
 namespace pagoda::jinja {
 
 inline constexpr std::size_t kNoLimit = std::numeric_limits<std::size_t>::max();
 
 enum class Side { left, right, both };
-/// Without white space, or without the characters of `characters`, at its ends.
+/// Removes white space, or the characters of `characters`, at the ends.
 Text strip(Heap& heap, const Text& text, Side side, const Text* characters);
 
 Text to_lower(Heap& heap, const Text& text);
@@ -25,22 +25,23 @@ Text capitalize(Heap& heap, const Text& text);
 Text title(Heap& heap, const Text& text);
 Text escape_html(Heap& heap, const Text& text);
 
-/// At most `count` times.
+/// Replaces at most `count` times.
 Text replace(Heap& heap, const Text& text, const Text& old, const Text& replacement, std::size_t count);
 Text repeat(Heap& heap, const Text& text, std::int64_t times);
 Text join(Heap& heap, const Text& separator, const std::vector<Text>& pieces);
-/// `width` characters, with `fill` at the side where the text is too short.
+/// Pads the text to `width` characters with `fill`.
 enum class Align { left, right, center };
 Text pad(Heap& heap, const Text& text, std::int64_t width, Align align, const Text& fill);
 
-/// At most `limit` splits; at runs of white space when there is no separator. From the right: the last ones.
+/// Splits at most `limit` times: at `separator`, or at runs of white space if it is null. `from_right`: the last splits
+/// count.
 std::vector<Value> split(Heap& heap, const Text& text, const Text* separator, std::size_t limit, bool from_right);
 std::vector<Text> split_lines(Heap& heap, const Text& text, bool keep_ends);
 
-/// The characters [start, stop) in steps, None being absent, as Python's slices have it.
+/// Returns the characters [start, stop) in steps, as in Python's slices; nothing stands for None.
 Text slice_characters(Heap& heap, const Text& text, std::optional<std::int64_t> start, std::optional<std::int64_t> stop,
                       std::int64_t step);
-/// The indices that such a slice of `size` items takes: the first, how many, one from the next.
+/// Indices of a slice of `size` items: the first one, and their number.
 struct SliceIndices {
   std::int64_t first = 0;
   std::size_t count = 0;

@@ -66,8 +66,8 @@ Value replace_text(Interpreter& interpreter, const Value& self, const Arguments&
   return replace(interpreter.heap(), self.text, bound.text(0), bound.text(1), to_limit(bound.integer(2, -1)));
 }
 
-// The part of a text that the arguments behind `first` choose, as start and end; its first character's number.
-// Nothing when it begins behind the text's end, where not even an empty text is found.
+// Returns the part of a text between the arguments `first` (start) and `first` + 1 (end), and sets `begin` to the index
+// of its first character. Returns nothing when the start is after the end, where not even an empty text is found.
 std::optional<Text> search_part(Heap& heap, const Text& text, const Bound& bound, std::size_t first,
                                 std::int64_t& begin) {
   begin = 0;

@@ -1,4 +1,4 @@
-// isdigit() and the other methods of str that ask for the kind of its characters.
+// isdigit() and the other methods of str that test the kind of its characters.
 
 #include "io/jinja/text_questions.hpp"
 
@@ -27,7 +27,7 @@ bool is_alphanumeric(char32_t c) {
   return is_letter(c) || is_decimal(c) || is_digit(c) || is_numeric(c);
 }
 
-// Letters that have a case are all of this one, and there is at least one.
+// Returns whether all letters that have a case have the wanted one, and there is at least one such letter.
 template <bool (*is_wanted)(char32_t), bool (*is_other)(char32_t)>
 bool is_cased(const Text& text) {
   bool has_one = false;

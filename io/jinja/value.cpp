@@ -10,7 +10,7 @@
 namespace pagoda::jinja {
 namespace {
 
-constexpr std::size_t kFewEntries = 8;  // are searched one by one
+constexpr std::size_t kFewEntries = 8;  // up to this many entries are searched one by one
 
 int depth_of(const Value& value) {
   if (value.is_sequence()) return value.list().depth;
@@ -24,7 +24,7 @@ int depth_around(int depth, const Value& inner, const Heap& heap) {
   return depth;
 }
 
-// What Undefined says of the value that lacks something.
+// Returns the name, in messages, of the value that lacks an attribute or element.
 std::string owner_name(const Value& value) {
   if (value.owner == Kind::none) return "None";
   Value owner;
@@ -146,7 +146,7 @@ const Value* Dict::find(std::string_view key) const {
 void Dict::set(Heap& heap, const Value& key, const Value& value) {
   depth = depth_around(depth_around(depth, value, heap), key, heap);
   if (const Value* there = find(key, heap)) {
-    *const_cast<Value*>(there) = value;  // an entry of this dict, which is being made
+    *const_cast<Value*>(there) = value;  // an entry of this dict, which is still being built
     return;
   }
   heap.take(sizeof(entries[0]));
@@ -161,7 +161,7 @@ void Dict::set(Heap& heap, const Value& key, const Value& value) {
 
 std::size_t Range::size() const {
   if (step > 0 ? start >= stop : start <= stop) return 0;
-  // Unsigned: the distance of two int64 may not fit one.
+  // Unsigned: the distance of two int64 may exceed int64.
   const auto from = static_cast<std::uint64_t>(start);
   const auto to = static_cast<std::uint64_t>(stop);
   const std::uint64_t distance = step > 0 ? to - from : from - to;
@@ -284,7 +284,7 @@ std::size_t hash(const Value& key, Heap& heap) {
     case Kind::text:
       heap.look_at(key.text.size());
       return std::hash<std::string_view>()(key.text.view());
-    // Equal numbers have equal hashes whatever their types: integers that a double can hold hash as doubles.
+    // Equal numbers of different types must have equal hashes: all are hashed as doubles.
     case Kind::boolean:
       return std::hash<double>()(key.boolean ? 1.0 : 0.0);
     case Kind::integer:

@@ -16,17 +16,17 @@ enum class Kind : std::uint8_t {
   none,
   boolean,
   integer,
-  big_integer,  ///< of more than 64 bits: may be printed, compared and converted, not computed with
+  big_integer,  ///< integer of more than 64 bits: it can be printed, compared and converted, but not computed with
   real,
   text,
   list,
   tuple,
   dict,
   range,
-  view,      ///< of a dict: keys, values or items
-  iterator,  ///< read once
+  view,      ///< view of a dict: keys, values or items
+  iterator,  ///< can be read once
   callable,
-  special_object,  ///< with attributes of its own: namespace, loop, cycler
+  special_object,  ///< has its own attributes: namespace, loop, cycler
 };
 
 struct List;
@@ -37,21 +37,21 @@ struct Iterator;
 struct Callable;
 struct SpecialObject;
 
-/// Why something is not defined; decides what is said when it is used.
+/// Reason for an undefined value; determines the message when the value is used.
 enum class Missing : std::uint8_t { variable, attribute, element, described, unsafe };
 
-/// A value of the template language. Cheap to copy; what it points to never changes (but for a namespace's attributes
-/// and what has been read of an iterator) and lives as long as its Heap.
+/// A value of the template language. Cheap to copy. The object it points to never changes (except a namespace's
+/// attributes and the position of an iterator) and lives as long as its Heap.
 struct Value {
   Kind kind = Kind::none;
-  Missing missing = Missing::variable;  ///< of undefined
-  Kind owner = Kind::none;              ///< of undefined: of which an attribute or element is missing
-  bool is_markup = false;  ///< of text: went through `safe` or `escape`, so plain text is escaped beside it
+  Missing missing = Missing::variable;  ///< for undefined
+  Kind owner = Kind::none;              ///< for undefined: kind of the value that lacks an attribute or element
+  bool is_markup = false;  ///< for text: whether it went through `safe` or `escape`; plain text beside it is escaped
   union {
     bool boolean;
     std::int64_t integer;
     double real;
-    Text text;  ///< of undefined: the name, or the description; of big_integer: its decimal digits
+    Text text;  ///< for undefined: the name or the description; for big_integer: its decimal digits
     Object* object;
   };
 
@@ -61,22 +61,22 @@ struct Value {
   static Value of(bool value);
   static Value of(std::int64_t value);
   static Value of(double value);
-  /// `digits`: with a minus sign or none.
+  /// `digits`: decimal digits, with an optional minus sign.
   static Value of_big(Text digits);
   static Value undefined(Missing missing, Text name, Kind owner = Kind::none);
 
-  /// The same; a text of a marked-up text is marked up too.
+  /// Returns this value; a text is marked up if `source` is a marked-up text.
   Value marked_as(const Value& source) const;
 
   bool is(Kind wanted) const { return kind == wanted; }
   bool is_undefined() const { return kind == Kind::undefined; }
   bool is_none() const { return kind == Kind::none; }
   bool is_text() const { return kind == Kind::text; }
-  /// What can be computed with.
+  /// Returns whether the value can be computed with.
   bool is_number() const { return kind == Kind::integer || kind == Kind::real || kind == Kind::boolean; }
   bool is_sequence() const { return kind == Kind::list || kind == Kind::tuple; }
 
-  const List& list() const;  ///< of a list or a tuple
+  const List& list() const;  ///< for a list or a tuple
   const Dict& dict() const;
   const Range& range() const;
   const DictView& view() const;
@@ -88,9 +88,10 @@ struct Value {
 /// A list or a tuple.
 struct List : Object {
   std::vector<Value> items;
-  int depth = 1;            ///< of lists in lists
-  bool from_input = false;  ///< so are its brackets and commas when it is printed
-  bool is_group = false;    ///< a tuple with the names grouper and list
+  int depth = 1;  ///< depth of lists in lists
+  /// Whether it comes from the input; its brackets and commas in the output then count as input too.
+  bool from_input = false;
+  bool is_group = false;  ///< whether it is a tuple with the names grouper and list
 };
 
 /// Keeps the order of insertion. Keys are unique and hashable.
@@ -101,14 +102,14 @@ struct Dict : Object {
 
   const Value* find(const Value& key, Heap& heap) const;
   const Value* find(std::string_view key) const;
-  /// Only while the dict is made.
+  /// Call only while the dict is being built.
   void set(Heap& heap, const Value& key, const Value& value);
 
  private:
   std::size_t slot_of(const Value& key, Heap& heap) const;
   void rebuild_index(Heap& heap);
 
-  std::vector<std::uint32_t> index_;  // open addressing: an entry's number plus 1, or 0; empty for few entries
+  std::vector<std::uint32_t> index_;  // open addressing: an entry's index plus 1, or 0; empty for few entries
 };
 
 struct Range : Object {
@@ -128,9 +129,9 @@ struct DictView : Object {
   Value at(std::size_t index, Heap& heap) const;
 };
 
-/// Gives its items once, computing each when it is asked for.
+/// Returns each item once, computed when it is asked for.
 struct Iterator : Object {
-  virtual bool next(Value& item) = 0;  ///< false at the end
+  virtual bool next(Value& item) = 0;  ///< returns false at the end
 };
 
 template <class Next>
@@ -142,22 +143,22 @@ struct FunctionIterator : Iterator {
   Next next_;
 };
 
-/// An iterator whose next(Value&) is `function`.
+/// Makes an iterator; `function` implements next(Value&).
 template <class Next>
 Value make_iterator(Heap& heap, Next function) {
   return {Kind::iterator, heap.make<FunctionIterator<Next>>(std::move(function))};
 }
 
-/// Python's name of a value's type, for messages.
+/// Returns Python's name of a value's type, for messages.
 std::string_view type_name(const Value& value);
-/// What is said of an undefined value when it is used.
+/// Returns the message for the use of an undefined value.
 std::string undefined_message(const Value& value);
 
 bool is_true(const Value& value);
 
 Value make_list(Heap& heap, std::vector<Value> items, Kind kind = Kind::list);
-Value make_pair(Heap& heap, const Value& first, const Value& second);  ///< a tuple
-/// Fails for a key that Python cannot hash.
+Value make_pair(Heap& heap, const Value& first, const Value& second);  ///< makes a tuple
+/// Throws Failure for a key that Python cannot hash.
 void check_hashable(const Value& key);
 std::size_t hash(const Value& key, Heap& heap);
 

@@ -48,7 +48,7 @@ class MergeMaker {
         return not_bpe("the user-defined " + quote(piece.text) + " has a space");
       }
       if (is_one_of_unicode(piece.text)) return not_bpe(quote(piece.text) + " is a character without a meaning");
-      // The library joins to a token that is not used, and then takes it apart.
+      // The library merges characters into an unused token and splits that token again afterwards.
       if (piece.type == PieceType::unused && !cuts(piece.text).empty()) {
         return not_bpe(quote(piece.text) + " is not used, but is made of others");
       }
@@ -83,7 +83,7 @@ class MergeMaker {
   }
 
  private:
-  /// Where `token` falls into two tokens, those with a longer left half first.
+  /// Returns the offsets at which `token` splits into two tokens, those with a longer left half first.
   std::vector<std::size_t> cuts(std::string_view token) const {
     std::vector<std::size_t> found;
     for (std::size_t cut = token.size(); cut-- > 1;) {
@@ -93,11 +93,11 @@ class MergeMaker {
     return found;
   }
 
-  /// The library joins what a text consists of, also characters that are no tokens.
+  /// The library merges all characters of a text, also characters that are no tokens.
   bool is_part(std::string_view part) const { return ids_.contains(part) || is_one_of_unicode(part); }
 
   const SentencePieceProto& proto_;
-  std::unordered_map<std::string_view, std::size_t> ids_;  // of tokens that stand for text
+  std::unordered_map<std::string_view, std::size_t> ids_;  // ids of normal pieces
 };
 
 }  // namespace

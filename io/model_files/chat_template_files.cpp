@@ -29,7 +29,7 @@ Result<NamedTemplate> read_json_template(const fs::path& path) {
   return NamedTemplate{.source = found->get<std::string>(), .origin = std::move(origin)};
 }
 
-/// What stands in a file that is there for the template.
+/// Finds the templates of a folder, without those of additional_chat_templates.
 Result<std::vector<NamedTemplate>> find_main_templates(const fs::path& model_dir, const TokenizerConfig& config) {
   const auto alone = [](Result<NamedTemplate> read) -> Result<std::vector<NamedTemplate>> {
     if (!read) return fail(std::move(read.error()));
@@ -87,7 +87,7 @@ Result<std::shared_ptr<const chat::ChatPrompts>> make_chat_prompts(std::vector<N
                                                                    std::map<std::string, std::string> special_tokens) {
   const auto is_default = [](const NamedTemplate& each) { return each.name == NamedTemplate().name; };
   if (std::ranges::none_of(templates, is_default)) return std::shared_ptr<const chat::ChatPrompts>();
-  // A template that is never chosen need not be one that can be read.
+  // A template that is never chosen is not parsed, so that its errors do no harm.
   std::erase_if(templates, [&](const NamedTemplate& each) {
     return !is_default(each) &&
            std::ranges::find(chat::ChatPrompts::kSpecialNames, each.name) == chat::ChatPrompts::kSpecialNames.end();

@@ -27,7 +27,8 @@ std::optional<DType> weight_dtype(std::string_view name) {
   return std::nullopt;
 }
 
-/// A shard must be a plain file name: the index of a downloaded model must not make us read elsewhere.
+/// Returns whether a shard is a plain file name: the index of a downloaded model must not make the engine read files
+/// elsewhere.
 bool is_plain_file_name(std::string_view name) {
   return !name.empty() && name != "." && name != ".." && name.find_first_of(std::string_view("/\\\0", 3)) == name.npos;
 }
@@ -41,8 +42,8 @@ Status no_weights(const std::filesystem::path& folder) {
               folder.string() + ": no model.safetensors and no pytorch_model.bin, nor the index.json of shards");
 }
 
-/// Copies the elements of a tensor that does not lie row-major: those of each row one by one, the rows by counting
-/// through the other dimensions.
+/// Copies the elements of a tensor that is not row-major, row by row. `index` counts through all dimensions but the
+/// last.
 void copy_strided(const TensorEntry& entry, const std::byte* from, std::size_t element_bytes, std::byte* to) {
   const std::size_t rank = entry.shape.size();
   const auto row_elements = static_cast<std::size_t>(entry.shape.back());
@@ -63,7 +64,7 @@ void copy_strided(const TensorEntry& entry, const std::byte* from, std::size_t e
 
 }  // namespace
 
-/// How the files of a format are called and read.
+/// Names and parser of a format's files.
 struct Checkpoint::Format {
   const char* name;
   const char* single;

@@ -20,58 +20,59 @@
 
 namespace pagoda::io {
 
-/// A tensor of whatever type as its file has it: row-major, at any address. Valid as long as the checkpoint.
+/// A tensor of any type as its file has it: row-major, at any address. Valid as long as the checkpoint.
 struct StoredTensor {
-  std::string_view dtype;  ///< as safetensors calls it, for example "I32"
+  std::string_view dtype;  ///< element type in safetensors' notation, for example "I32"
   std::span<const std::int64_t> shape;
   std::span<const std::byte> data;
 };
 
 /// The weights of a Hugging Face model folder: model.safetensors, or the shards that model.safetensors.index.json
-/// names, or, in a folder without both, pytorch_model.bin, or the shards that pytorch_model.bin.index.json names (their
-/// pickles are read, not executed). Files are mapped and tensors point into them; nothing is copied, except a tensor
-/// that lies at an address its element type cannot be read from (files of early safetensors versions) or not row-major
-/// (a transposed view in a file of PyTorch), which is copied once when asked for. Tensors have the names that models
-/// ask for (canonical_tensor_names), whatever prefixes the files have. Thread-safe after open.
+/// names; in a folder without both: pytorch_model.bin, or the shards that pytorch_model.bin.index.json names (their
+/// pickles are read, not executed). The files are mapped and tensors point into them without a copy. Two kinds of
+/// tensors are copied once, when they are first asked for: those at an address that their element type cannot be read
+/// from (files of early safetensors versions), and those that are not row-major (a transposed view in a file of
+/// PyTorch). Tensors have the names that models ask for (canonical_tensor_names), whatever prefixes the files have.
+/// Thread-safe after open.
 class Checkpoint final : public ModelWeights {
  public:
   /// Maps the files and checks every header. Errors: io_failed (no such folder or file), bad_file and unsupported (see
-  /// parse_safetensors and parse_torch_file; an index that names a file outside the folder, a shard that is missing, or
-  /// a tensor that its shard does not hold; two tensors with one name but for their prefixes).
+  /// parse_safetensors and parse_torch_file; an index that names a file outside the folder, a missing shard, or a
+  /// tensor that its shard does not hold; two tensors whose names differ in their prefixes only).
   static Result<std::unique_ptr<Checkpoint>> open(const std::filesystem::path& folder);
 
   Result<weights::WeightTensor> tensor(std::string_view name, const std::vector<std::int64_t>& shape) const override;
   Result<weights::WeightTensor> describe(std::string_view name, const std::vector<std::int64_t>& shape) const override;
   bool contains(std::string_view name) const override { return tensors_.contains(name); }
-  /// Takes the tensor's pages out of this process's memory; they are read again from the file, or from the system's
-  /// cache of it.
+  /// Drops the tensor's pages from this process's memory. A later access reads them again from the file or from the
+  /// system's page cache.
   void copied(const weights::WeightTensor& tensor) const override;
   std::string file_of(const weights::WeightTensor& tensor) const override { return path_of(tensor.name); }
 
-  /// For those who read tensors that are no weights by themselves; nothing when there is none that lies row-major.
-  /// Reading it does not count as taking it.
+  /// Returns a tensor that is not a weight by itself; nothing when the tensor is missing or not row-major. The call
+  /// does not count the tensor as taken.
   std::optional<StoredTensor> stored(std::string_view name) const;
-  /// The first tensor, by name, that does not lie row-major; empty when all do.
+  /// Returns the first tensor, by name, that is not row-major; empty when all are row-major.
   std::string first_strided() const;
-  /// Counts the tensor, which may be missing, as taken.
+  /// Counts the tensor as taken. The tensor may be missing.
   void take(std::string_view name) const;
-  /// The file that holds the tensor, or the first one where it is missing.
+  /// Returns the file that holds the tensor, or the first file where the tensor is missing.
   const std::string& path_of(std::string_view name) const;
 
-  /// The name that the file has for a tensor that is there.
+  /// Returns the name that the file has for a tensor. The tensor must exist.
   std::string_view stored_name(std::string_view name) const;
 
-  /// Whether both tensors are there and have the same type, shape and elements.
+  /// Returns whether both tensors exist and have the same type, shape and elements.
   bool same_bytes(std::string_view one, std::string_view other) const;
-  /// Whether the files hold a head and no embedding, which then is the head's tensor: programs that write tied tensors
-  /// once may keep either name.
+  /// Returns whether the files hold a head and no embedding. The head's tensor then serves as the embedding: programs
+  /// that write tied tensors once may keep either name.
   bool embedding_is_head() const { return embedding_is_head_; }
 
   CheckpointFacts facts() const override;
-  /// The names of all tensors, sorted.
+  /// Returns the names of all tensors, sorted.
   std::vector<std::string> tensor_names() const;
-  /// Tensors that cannot matter do not count as left: buffers that a model computes, heads and parts that a causal
-  /// language model has no use for, biases of zeros, and a head that is tied to the embedding.
+  /// Tensors that cannot matter do not count as left over: buffers that a model computes, heads and parts that a causal
+  /// language model does not use, biases of zeros, and a head that is tied to the embedding.
   Status check_all_taken(const models::ModelSpec& spec) const override;
 
  private:
@@ -84,7 +85,7 @@ class Checkpoint final : public ModelWeights {
   struct Format;
 
   Checkpoint() = default;
-  /// Maps one file; returns its tensors. Its index in files_ is files_.size() - 1 afterwards.
+  /// Maps one file and returns its tensors. Afterwards the file's index in files_ is files_.size() - 1.
   Result<TensorEntries> map_file(const std::filesystem::path& path, const Format& format);
   Status open_shards(const std::filesystem::path& folder, const Format& format);
   /// Gives the tensors the names that models ask for.
@@ -92,17 +93,17 @@ class Checkpoint final : public ModelWeights {
   void share_head_with_embedding();
   bool is_zero_bias(std::string_view name, const Location& location) const;
   std::span<const std::byte> bytes_of(const Location& location) const;
-  /// The elements of a tensor in row-major order: where they lie, or in a copy. Errors: out_of_memory.
+  /// Returns the elements of a tensor in row-major order, in the file or in a copy. Errors: out_of_memory.
   Result<const void*> elements_of(std::string_view name, const Location& location, std::size_t element_bytes) const;
 
   std::string format_;  ///< CheckpointFacts::format
   std::vector<MappedFile> files_;
   bool embedding_is_head_ = false;
   std::map<std::string, Location, std::less<>> tensors_;
-  mutable std::mutex mutex_;  // of what follows
+  mutable std::mutex mutex_;  // guards taken_ and copies_
   mutable std::set<std::string, std::less<>> taken_;
   mutable std::map<std::string, std::unique_ptr<std::byte[]>, std::less<>>
-      copies_;  // of tensors that cannot be read in place
+      copies_;  // copies of tensors that cannot be read in place
 };
 
 }  // namespace pagoda::io

@@ -19,10 +19,10 @@ namespace pagoda::io {
 /// Reads typed keys from one JSON object.
 class ConfigReader final : public models::ConfigSource {
  public:
-  /// Keys under the names that messages give them, where those are others.
+  /// Maps a key to the name that messages give it, for the keys where the two differ.
   using Names = std::map<std::string, std::string, std::less<>>;
 
-  /// `object`, and `names` where there are any, must outlive the reader.
+  /// `object` and `names`, unless null, must outlive the reader.
   ConfigReader(const nlohmann::json& object, std::string file_name, const Names* names = nullptr)
       : object_(object), file_(std::move(file_name)), names_(names) {}
 
@@ -41,9 +41,9 @@ class ConfigReader final : public models::ConfigSource {
   void reject(std::string_view key, std::string_view reason, ErrorCode code = ErrorCode::bad_config) override;
   const Status& status() const override { return status_; }
 
-  /// object() for those who need a whole reader.
+  /// Does what object() does, with the whole interface of a ConfigReader.
   void nested(const char* key, const std::function<void(ConfigReader&)>& read);
-  /// The raw value, or null when absent.
+  /// Returns the raw value, or null when it is absent or null.
   const nlohmann::json* find(const char* key) const;
 
  private:
@@ -53,7 +53,7 @@ class ConfigReader final : public models::ConfigSource {
   Status status_;
 };
 
-/// `value` as it is written in JSON, shortened for a message.
+/// Returns `value` as JSON for a message: strings are shortened, and arrays and objects are only named.
 std::string shown_value(const nlohmann::json& value);
 
 }  // namespace pagoda::io

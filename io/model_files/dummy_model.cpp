@@ -26,10 +26,10 @@ namespace pagoda::io {
 namespace {
 
 constexpr double kStandardDeviation = 0.02;
-/// A prime: neighbouring rows of a matrix begin at other places of the table.
+/// A prime number, so that neighbouring rows of a matrix begin at different places of the table.
 constexpr std::uint32_t kTableElements = 1'000'003;
 
-/// Element `i` of the table that all matrices are filled from, by the Box-Muller transform.
+/// Returns element `i` of the table that all matrices are filled from, by the Box-Muller transform.
 float table_element(std::uint32_t i) {
   constexpr std::uint64_t kSeed = 0;
   const double radius = std::sqrt(-2.0 * std::log(1.0 - kernels::sampling_uniform(kSeed, 0, i)));
@@ -87,7 +87,7 @@ class DummyWeights final : public ModelWeights {
 
   bool is_mapped() const override { return false; }
 
-  /// Of the tensors that were asked for.
+  /// Counts only the tensors that were asked for.
   CheckpointFacts facts() const override {
     const std::lock_guard lock(mutex_);
     CheckpointFacts facts{.format = "dummy", .num_tensors = std::ssize(tensors_)};
@@ -101,9 +101,9 @@ class DummyWeights final : public ModelWeights {
  private:
   struct Tensor {
     std::int64_t bytes = 0;
-    kernels::Buffer memory;  ///< empty before it is read, and after it was copied
+    kernels::Buffer memory;  ///< empty before the tensor is read and after it was copied
   };
-  /// `to` is zeroed.
+  /// Fills `to`, which holds zeros.
   void fill(const weights::WeightTensor& tensor, std::byte* to) const {
     const std::size_t element = size_of(dtype_);
     const auto bytes = static_cast<std::size_t>(tensor.bytes());
@@ -127,7 +127,7 @@ class DummyWeights final : public ModelWeights {
   mutable std::map<std::string, Tensor, std::less<>> tensors_;  ///< by name
 };
 
-/// The i-th word: " aa", " ab", ..., " zz", " aaa", ... in the characters of byte-level tokens.
+/// Returns the i-th word: " aa", " ab", ..., " zz", " aaa", ... in the characters of byte-level tokens.
 std::string word(std::int64_t i) {
   constexpr std::int64_t kLetters = 26;
   std::size_t length = 2;

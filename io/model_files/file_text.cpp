@@ -38,7 +38,7 @@ bool has_entry(const std::filesystem::path& path) {
 }
 
 Result<nlohmann::json> parse_json(std::string_view text, std::string_view file_name, ErrorCode code) {
-  constexpr int kMaxDepth = 64;  // what is deeper could not be written out again on a thread's stack
+  constexpr int kMaxDepth = 64;  // deeper values could not be written out again on a thread's stack
   bool too_deep = false;
   const auto limit_depth = [&](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
     too_deep = too_deep || depth > kMaxDepth;

@@ -13,15 +13,15 @@
 
 namespace pagoda::io {
 
-/// `text` from a file, in double quotes, fit for one line of a message: control characters and quotes escaped, bytes
-/// beyond ASCII kept, cut after 120 bytes.
+/// Quotes `text` from a file for one line of a message: control characters and quotes are escaped, bytes beyond ASCII
+/// are kept, and the text is cut after 120 bytes.
 std::string quote(std::string_view text);
 
-/// "[4096, 11008]", for a message.
+/// Returns "[4096, 11008]", for a message.
 std::string shape_text(std::span<const std::int64_t> shape);
 
-/// Whether a folder has an entry of this name, be it a link to nothing: that is told when it is opened, and not taken
-/// for a file that is left out.
+/// Returns whether a folder has an entry of this name. A link to a missing file counts: opening it reports the error,
+/// and it is not mistaken for a file that is left out.
 bool has_entry(const std::filesystem::path& path);
 
 /// Parses `text` as JSON of at most 64 levels. Errors: `code`, with the file's name and the place of the first mistake.

@@ -15,7 +15,7 @@
 namespace pagoda::io {
 namespace {
 
-/// Whether the folder holds a head, plain or quantised.
+/// Returns whether the folder holds a head, plain or quantised.
 bool has_head(const Checkpoint& checkpoint) {
   constexpr std::array kWeights{"lm_head.weight", "lm_head.qweight", "lm_head.weight_packed"};
   return std::ranges::any_of(kWeights, [&](const char* name) { return checkpoint.contains(name); });
@@ -28,7 +28,7 @@ bool head_is_embedding(const Checkpoint& checkpoint) {
                              [&](const char* name) { return checkpoint.same_bytes("lm_head.weight", name); });
 }
 
-/// The tensors that are left out, if there are any.
+/// Returns a sentence that lists the tensors that are left out; empty when there are none.
 std::string left_out(const Checkpoint& checkpoint) {
   constexpr std::size_t kMaxNamed = 4;
   std::vector<std::string> names;
@@ -42,10 +42,10 @@ std::string left_out(const Checkpoint& checkpoint) {
   return "tensors that generating has no use for are left out: " + text;
 }
 
-/// A folder as its config and its tensors say it.
+/// Facts from a folder's config and its tensors.
 struct FolderFacts {
   bool config_ties_head = false;
-  bool has_own_head = false;  ///< one that is not the embedding
+  bool has_own_head = false;  ///< whether there is a head that differs from the embedding
   std::unique_ptr<Checkpoint> checkpoint = nullptr;
 
   bool agrees() const { return checkpoint == nullptr || has_own_head != config_ties_head; }
@@ -54,7 +54,7 @@ struct FolderFacts {
 FolderFacts facts_of(const std::filesystem::path& folder, const models::ModelSpec& spec) {
   FolderFacts facts{.config_ties_head = spec.tie_word_embeddings};
   auto checkpoint = Checkpoint::open(folder);
-  if (!checkpoint) return facts;  // its error is that of the weights
+  if (!checkpoint) return facts;  // loading the weights reports the error
   facts.checkpoint = std::move(*checkpoint);
   facts.has_own_head = has_head(*facts.checkpoint) && !(facts.config_ties_head && head_is_embedding(*facts.checkpoint));
   return facts;

@@ -37,7 +37,7 @@ Result<SamplingDefaults> read_defaults(const json& root) {
   if (status) status = read(root, "min_p", defaults.min_p);
   if (status) status = read(root, "repetition_penalty", defaults.repetition_penalty);
   if (!status) return fail(status.error());
-  // The validator of requests knows the ranges; none of these fields looks at the vocabulary.
+  // The validator of requests knows the ranges; none of these fields depends on the vocabulary.
   constexpr std::int64_t kAnyVocabulary = std::numeric_limits<std::int32_t>::max();
   status = validate(with_defaults({}, OpenSamplingFields::all(), defaults), SamplingLimits{}, kAnyVocabulary);
   if (!status) return fail(std::move(status.error()));

@@ -29,7 +29,7 @@ Status read_vocab(const std::filesystem::path& path, text::BpeSpec& bpe) {
   return fail(ErrorCode::bad_config, tokenizer_file::one_line(path.string() + ": " + status.error().message));
 }
 
-// One merge a line, best first; lines with "#version" are notes.
+// Each line is one merge, best first; lines that begin with "#version" are skipped.
 Status read_merges(const std::filesystem::path& path, text::BpeSpec& bpe) {
   const Result<std::string> bytes = tokenizer_file::read_file(path, kMaxVocabularyBytes);
   if (!bytes) return fail(bytes.error());

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t kMaxConfigBytes = 16LL << 20;
 
-/// Null when it is missing or not known.
+/// Returns null when the architecture is missing or unknown.
 const models::Family* read_family(ConfigReader& reader) {
   const auto* value = reader.find("architectures");
   if (value == nullptr) {
@@ -55,7 +55,7 @@ std::optional<TokenId> read_token(ConfigReader& reader, const char* key, const n
   return static_cast<TokenId>(value.get<std::int64_t>());
 }
 
-/// eos_token_id: one id, or a list of them; nothing when the key is absent.
+/// Reads eos_token_id, one id or a list of ids; nothing when the key is absent.
 std::optional<std::vector<TokenId>> read_eos(ConfigReader& reader) {
   constexpr std::size_t kMaxEosTokens = 64;
   const auto* value = reader.find("eos_token_id");

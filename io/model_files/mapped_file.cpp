@@ -34,7 +34,7 @@ class FileDescriptor {
 
 Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
   std::string name = path.string();
-  // O_NONBLOCK: opening a pipe that somebody put in the folder must not hang.
+  // O_NONBLOCK: the open call must not hang if the path is a pipe.
   const FileDescriptor file(::open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.get() < 0) return os_failure(name, "cannot open", errno);
   struct stat info {};
@@ -62,7 +62,7 @@ void MappedFile::drop_pages(std::span<const std::byte> part) const {
   const auto first = static_cast<std::size_t>(part.data() - bytes().data());
   const std::size_t begin = (first + page - 1) / page * page;
   const std::size_t end = (first + part.size()) / page * page;
-  // A hint that fails costs memory, nothing else.
+  // A hint that fails only costs memory.
   if (begin < end) ::madvise(static_cast<std::byte*>(data_) + begin, end - begin, MADV_DONTNEED);
 }
 

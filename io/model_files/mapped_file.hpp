@@ -10,8 +10,8 @@
 namespace pagoda::io {
 
 /// A whole file mapped read-only into memory. Movable; unmapped when destroyed. Pages are read when first touched, so
-/// mapping a large checkpoint costs nothing by itself. The file must not be cut short while it is mapped: touching a
-/// page that is gone raises SIGBUS.
+/// mapping a large checkpoint costs nothing by itself. The file must not be truncated while it is mapped: touching a
+/// page that no longer exists raises SIGBUS.
 class MappedFile {
  public:
   /// Errors: io_failed when the file is missing, unreadable or not a regular file; the message names it.
@@ -22,10 +22,10 @@ class MappedFile {
   ~MappedFile();
 
   std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(data_), size_}; }
-  /// Gives the memory of the pages that lie wholly in `part` back to the system. What they hold does not change: a page
-  /// that is touched again is read again.
+  /// Returns the memory of the pages that lie wholly in `part` to the system. Their contents do not change: a page that
+  /// is touched again is read again.
   void drop_pages(std::span<const std::byte> part) const;
-  /// The path as it was given, for messages.
+  /// Returns the path as it was given, for messages.
   const std::string& path() const { return path_; }
 
  private:

@@ -20,7 +20,7 @@ bool is_gguf(const std::filesystem::path& path) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) return false;
   if (path.extension() == ".gguf") return true;
-  if (!std::filesystem::is_regular_file(path, ignored)) return false;  // opening a pipe would wait
+  if (!std::filesystem::is_regular_file(path, ignored)) return false;  // opening a pipe would block
   constexpr std::string_view kMagic = "GGUF";
   std::array<char, kMagic.size()> first{};
   std::ifstream(path, std::ios::binary).read(first.data(), first.size());

@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uintmax_t kEndBytes = 64 << 10;  // of each end of a file
+constexpr std::uintmax_t kEndBytes = 64 << 10;  // bytes that are read at each end of a file
 
 bool is_part_of_model(const fs::path& file) {
   constexpr std::array<std::string_view, 4> kEndings{".safetensors", ".bin", ".gguf", ".model"};
@@ -30,7 +30,7 @@ bool is_part_of_model(const fs::path& file) {
          std::ranges::find(kNames, file.filename().string()) != kNames.end();
 }
 
-/// What is read of a file, behind its size.
+/// Returns the size of a file and the bytes at its two ends.
 Result<std::string> ends_of(const fs::path& path) {
   std::error_code error;
   const auto size = fs::file_size(path, error);

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kHubPrefix = "models--";
 
-/// `path` as it is, but for slashes behind it.
+/// Removes slashes at the end of `path`.
 fs::path without_trailing_slash(const fs::path& path) {
   return path.has_filename() || !path.has_relative_path() ? path : path.parent_path();
 }
@@ -36,7 +36,7 @@ std::vector<fs::path> entries_of(const fs::path& folder) {
   return entries;
 }
 
-/// "a", "b" and 2 more.
+/// Returns "a, b and 2 more".
 std::string list_of(const std::vector<fs::path>& paths) {
   constexpr std::size_t kMaxNamed = 4;
   std::string text;
@@ -65,7 +65,7 @@ Result<fs::path> snapshot_of(const fs::path& repository) {
                                       list_of(all) + ")");
 }
 
-/// Whether the file is "NAME-00002-of-00003.gguf", or a later part.
+/// Returns whether `name` is "NAME-00002-of-00003.gguf" or that of a later part.
 bool is_later_part(std::string_view name) {
   constexpr std::string_view kPattern = "-00000-of-00000.gguf";
   if (name.size() < kPattern.size()) return false;
@@ -74,7 +74,8 @@ bool is_later_part(std::string_view name) {
   return std::ranges::equal(name, kPattern, fits) && !name.starts_with("-00001");
 }
 
-/// The file to open of each GGUF model in the folder: for one in parts the first. Projectors of images are no models.
+/// Returns the file to open for each GGUF model in the folder: of a split model the first part. Image projectors are no
+/// models.
 std::vector<fs::path> gguf_models_in(const fs::path& folder) {
   auto files = entries_of(folder);
   std::erase_if(files, [](const fs::path& path) {
@@ -84,7 +85,7 @@ std::vector<fs::path> gguf_models_in(const fs::path& folder) {
   return files;
 }
 
-/// ORG/NAME, or NAME alone as the hub's first models have it.
+/// Returns whether `name` is ORG/NAME, or NAME alone as for the hub's first models.
 bool is_repository_name(std::string_view name) {
   constexpr std::size_t kMaxSize = 192;
   if (name.empty() || name.size() > kMaxSize || std::ranges::count(name, '/') > 1) return false;

@@ -14,7 +14,7 @@ Result<PartFile> PartFile::create(const std::filesystem::path& path) {
   errno = 0;
   file.file_.open(file.part_, std::ios::binary | std::ios::trunc);
   if (Status status = file.check(); !status) {
-    file.part_.clear();  // what is there is not this one's
+    file.part_.clear();  // a file that could not be opened is not removed
     return fail(std::move(status.error()));
   }
   return file;

@@ -11,13 +11,13 @@
 
 namespace pagoda::io {
 
-/// A file that is called PATH.part until it is finished, so that nobody takes a part of it for the whole; one that is
-/// never finished is removed. Errors are io_failed, name the file, and have `out` as their parameter.
+/// A file that is named PATH.part until it is finished, so that no reader takes an incomplete file for a whole one. An
+/// unfinished file is removed. Errors are io_failed, name the file, and have `out` as their parameter.
 class PartFile {
  public:
   static constexpr std::string_view kEnding = ".part";
 
-  /// Makes PATH.part, or empties the one that is there.
+  /// Creates PATH.part; an existing one is truncated.
   static Result<PartFile> create(const std::filesystem::path& path);
   ~PartFile();
   PartFile(PartFile&& other) noexcept
@@ -26,11 +26,11 @@ class PartFile {
 
   const std::filesystem::path& part() const { return part_; }
 
-  /// They are in the file then, for others to read.
+  /// Writes and flushes the bytes, so that other readers see them.
   Status write_at(std::size_t offset, std::span<const std::byte> bytes);
-  /// Makes the file at least `size` bytes long: what is not written is zeros.
+  /// Makes the file at least `size` bytes long; bytes that are not written are zeros.
   Status reach(std::size_t size);
-  /// Gives the file its name.
+  /// Renames the file to PATH.
   Status finish();
 
  private:
@@ -38,7 +38,7 @@ class PartFile {
   Status check() const;
 
   std::filesystem::path path_;
-  std::filesystem::path part_;  // empty once it is finished
+  std::filesystem::path part_;  // empty after finish()
   std::ofstream file_;
 };
 

@@ -14,7 +14,7 @@
 namespace pagoda::io {
 namespace {
 
-/// Bits per element of every dtype that the format knows; nothing for another name.
+/// Returns the bits per element of a dtype of the format; nothing for an unknown dtype.
 std::optional<std::uint64_t> bits_of(std::string_view dtype) {
   static constexpr std::array<std::pair<std::string_view, std::uint64_t>, 22> kBits{{
       {"BOOL", 8},    {"U8", 8},      {"I8", 8},          {"F8_E5M2", 8},     {"F8_E4M3", 8}, {"F8_E8M0", 8},
@@ -28,14 +28,14 @@ std::optional<std::uint64_t> bits_of(std::string_view dtype) {
   return std::nullopt;
 }
 
-/// A tensor's facts while the JSON is being read; offsets relative to the data part.
+/// A tensor's fields while the JSON is being read; offsets are relative to the data part.
 struct RawEntry {
   std::optional<std::string> dtype;
   std::optional<std::vector<std::uint64_t>> shape;
   std::optional<std::vector<std::uint64_t>> offsets;
 };
 
-/// Reads the header's JSON event by event, so that repeated keys are seen (a DOM would hide them) and nothing but the
+/// Reads the header's JSON event by event, so that repeated keys are detected (a DOM would hide them) and only the
 /// expected form is ever stored.
 class HeaderReader {
  public:
@@ -43,7 +43,7 @@ class HeaderReader {
 
   std::map<std::string, RawEntry, std::less<>> entries;
   std::map<std::string, std::string, std::less<>> metadata;
-  /// The first thing that is wrong.
+  /// The first error.
   std::string error;
 
   bool null() { return unexpected("null"); }
@@ -165,7 +165,7 @@ class HeaderReader {
   bool has_metadata_ = false;
 };
 
-/// Bytes that `shape` takes; nothing when that does not fit 63 bits or is no whole number of bytes.
+/// Returns the bytes of `shape`; nothing when the number does not fit 63 bits or is no whole number of bytes.
 std::optional<std::uint64_t> tensor_bytes(const std::vector<std::uint64_t>& shape, std::uint64_t bits) {
   constexpr auto kMax = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
   std::uint64_t total = bits;
@@ -177,7 +177,7 @@ std::optional<std::uint64_t> tensor_bytes(const std::vector<std::uint64_t>& shap
   return total / 8;
 }
 
-/// Checks one tensor by itself. `data_bytes` is the length of the data part. Returns what is wrong.
+/// Checks one tensor by itself. `data_bytes` is the length of the data part. Returns the error, if any.
 std::optional<std::string> check_entry(const RawEntry& raw, std::uint64_t data_bytes) {
   if (!raw.dtype) return "\"dtype\" is missing";
   if (!raw.shape) return "\"shape\" is missing";
@@ -201,7 +201,8 @@ std::optional<std::string> check_entry(const RawEntry& raw, std::uint64_t data_b
   return std::nullopt;
 }
 
-/// The tensors must follow each other without overlap and without a gap, from the first byte of the data to the last.
+/// Checks that the tensors follow each other without overlap and without a gap, from the first byte of the data to the
+/// last. Returns the error, if any.
 std::optional<std::string> check_cover(const SafetensorsHeader& header, std::size_t data_begin, std::size_t file_end) {
   std::vector<decltype(header.tensors)::const_iterator> by_offset;
   by_offset.reserve(header.tensors.size());

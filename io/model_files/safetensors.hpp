@@ -18,14 +18,14 @@ struct SafetensorsHeader {
   std::map<std::string, std::string, std::less<>> metadata;
 };
 
-/// Limit on what is believed of a file, beyond what the format itself demands.
+/// Limit on the header, in addition to the format's own.
 inline constexpr std::size_t kMaxSafetensorsHeaderBytes = 100'000'000;
 
 /// Parses and checks the header of a whole safetensors file (format: 8 bytes little-endian header length N, N bytes of
 /// JSON, then the data). `file` is the complete file, mapped or not; only its header is read. `file_name` goes into
 /// messages.
 ///
-/// Refused with bad_file and one line that names file, tensor and reason: a header that is longer than the file or the
+/// Errors: bad_file, one line that names file, tensor and reason, for a header that is longer than the file or the
 /// limit, or is not a JSON object of the right form; a name that appears twice; an unknown dtype; offsets that lie
 /// outside the data, do not match shape and dtype, overlap, or leave bytes of the data part that no tensor covers.
 Result<SafetensorsHeader> parse_safetensors(std::span<const std::byte> file, std::string_view file_name);

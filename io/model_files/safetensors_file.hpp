@@ -11,16 +11,16 @@
 
 namespace pagoda::io {
 
-/// A tensor of a safetensors file, as its header tells of it.
+/// A tensor's entry in the header of a safetensors file.
 struct SafetensorsTensor {
   std::string name;
-  std::string dtype;  ///< in the words of safetensors, for example "BF16"
+  std::string dtype;  ///< element type in safetensors' notation, for example "BF16"
   std::vector<std::int64_t> shape;
   std::size_t bytes = 0;
 };
 
-/// Begins a safetensors file. Tensors of wide elements come first, so that each lies at a multiple of its element size.
-/// Errors: io_failed.
+/// Begins a safetensors file. Tensors with wide elements come first, so that each lies at a multiple of its element
+/// size. Errors: io_failed.
 Result<TensorFile> create_safetensors_file(const std::filesystem::path& path, std::vector<SafetensorsTensor> tensors);
 
 }  // namespace pagoda::io

@@ -14,7 +14,7 @@
 namespace pagoda::io {
 namespace {
 
-// Protobuf's encoding: a field is its number and wire type, then the value.
+// Protobuf's encoding: a field is its number and wire type, followed by the value.
 void append_varint(std::string& out, std::uint64_t value) {
   for (; value >= 0x80; value >>= 7) out += static_cast<char>((value & 0x7F) | 0x80);
   out += static_cast<char>(value);
@@ -69,7 +69,7 @@ std::string serialize(const SentencePieceProto& proto) {
 
 namespace {
 
-/// The fields of one message in protobuf's encoding, one after the other.
+/// Iterates over the fields of one message in protobuf's encoding.
 class ProtoFields {
  public:
   enum class WireType : std::uint8_t {
@@ -83,7 +83,7 @@ class ProtoFields {
 
   explicit ProtoFields(std::string_view message) : rest_(message) {}
 
-  /// Goes to the next field; false at the end of the message, and where it is damaged.
+  /// Goes to the next field. Returns false at the end of the message, and where it is damaged.
   bool next() {
     if (rest_.empty() || damaged_) return false;
     constexpr std::uint64_t kMaxFields = std::uint64_t{1} << 29;
@@ -105,7 +105,7 @@ class ProtoFields {
         take(4);
         break;
       case WireType::group:
-      case WireType::group_end:  // ModelProto has none
+      case WireType::group_end:  // ModelProto has no groups
       default:
         damaged_ = true;
     }
@@ -147,7 +147,7 @@ class ProtoFields {
 
 using WireType = ProtoFields::WireType;
 
-/// The value that an enum of `last` values from 1 on has now; unknown ones count as absent.
+/// Reads an enum with the values 1 to `last`; an unknown value counts as absent.
 template <class Enum>
 void read_enum(std::uint64_t number, Enum last, Enum& value) {
   if (number >= 1 && number <= static_cast<std::uint64_t>(last)) value = static_cast<Enum>(number);
@@ -198,7 +198,7 @@ bool read_denormalizer_spec(std::string_view message, SentencePieceProto& proto)
 
 Result<SentencePieceProto> parse_sentencepiece_proto(std::string_view bytes) {
   SentencePieceProto proto;
-  proto.algorithm = SentencePieceProto::Algorithm::unigram;  // what is meant where nothing is said
+  proto.algorithm = SentencePieceProto::Algorithm::unigram;  // defaults of the message
   proto.remove_extra_whitespaces = true;
   ProtoFields fields(bytes);
   bool whole = true;
@@ -226,8 +226,9 @@ Status check_sentencepiece_proto(const SentencePieceProto& proto) {
 
 namespace {
 
-/// The double array of darts-clone. A unit is a value (highest bit set), or has a byte as its label and leads to those
-/// at base ^ byte, where base = index ^ offset; at its base itself lies the value of the path to it, if it has one.
+/// The double array of darts-clone. A unit is a value (highest bit set), or it has a byte as its label and leads to the
+/// units at base ^ byte, where base = index ^ offset. The unit at the base holds the value of the path, if the path has
+/// one.
 class DoubleArray {
  public:
   static constexpr std::uint32_t kIsValue = 1U << 31;
@@ -249,12 +250,12 @@ class DoubleArray {
   std::string_view bytes_;
 };
 
-/// The most values that lie on any path through a double array whose units all lead within it.
+/// Computes the largest number of values on a path through a double array whose units all lead to indices within it.
 class LongestPath {
  public:
   explicit LongestPath(const DoubleArray& array) : array_(array), most_(array.size(), kUnknown) {}
 
-  /// Nothing when a path runs in a circle or is longer than any text that is worth replacing.
+  /// Returns nothing when a path is circular or longer than kMaxDepth.
   std::optional<int> from(std::size_t base, int depth = 0) {
     constexpr int kMaxDepth = 512;
     if (most_[base] == kOnThePath || depth > kMaxDepth) return std::nullopt;
@@ -283,7 +284,7 @@ class LongestPath {
 }  // namespace
 
 bool is_sound_charsmap(std::string_view charsmap) {
-  // The library keeps so many values of a path on its stack, and then reads as many as there were.
+  // The library keeps at most this many values of a path on its stack, and then reads as many as there were.
   constexpr int kMaxValuesOfAPath = 32;
   constexpr std::size_t kSizeBytes = 4;
   if (charsmap.size() < kSizeBytes) return false;
@@ -294,7 +295,7 @@ bool is_sound_charsmap(std::string_view charsmap) {
   }
   const DoubleArray array(charsmap.substr(kSizeBytes, array_bytes));
   const std::size_t text_bytes = charsmap.size() - kSizeBytes - array_bytes;
-  if (array.size() == 0 || DoubleArray::is_value(array.unit(0))) return false;  // the first one is where paths begin
+  if (array.size() == 0 || DoubleArray::is_value(array.unit(0))) return false;  // paths begin at the first unit
   for (std::size_t index = 0; index < array.size(); ++index) {
     const std::uint32_t unit = array.unit(index);
     if (DoubleArray::is_value(unit)) continue;

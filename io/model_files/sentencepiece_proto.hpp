@@ -9,7 +9,7 @@
 
 namespace pagoda::io {
 
-/// SentencePiece's ModelProto, as far as what it does to texts can be told in a GGUF file. Numbers are those of
+/// The parts of SentencePiece's ModelProto that determine how texts are tokenized. Numbers of enums are those of
 /// sentencepiece_model.proto.
 struct SentencePieceProto {
   enum class Algorithm : std::uint8_t { unigram = 1, bpe = 2, word = 3, character = 4 };
@@ -23,28 +23,27 @@ struct SentencePieceProto {
   Algorithm algorithm = Algorithm::bpe;
   std::vector<Piece> pieces;  ///< by id
   bool byte_fallback = false;
-  std::string_view precompiled_charsmap;  ///< empty: characters stay as they are
+  std::string_view precompiled_charsmap;  ///< empty: characters are not changed
   bool add_dummy_prefix = true;
   bool remove_extra_whitespaces = false;
   bool escape_whitespaces = true;           ///< a space becomes U+2581
-  bool treat_whitespace_as_suffix = false;  ///< and ends a token
-  std::string_view denormalizer_charsmap;   ///< what decoded texts go through; empty: nothing
+  bool treat_whitespace_as_suffix = false;  ///< whether a space ends a token; else it begins one
+  std::string_view denormalizer_charsmap;   ///< charsmap for decoded texts; empty: they are not changed
 };
 
-/// The bytes of a tokenizer.model. Options that a GGUF file has no words for have their usual values there.
+/// Returns the bytes of a tokenizer.model. Options that a GGUF file cannot express have their default values there.
 std::string serialize(const SentencePieceProto& proto);
 
-/// What the bytes of a tokenizer.model say; it points into them. What is not known is passed over, as protobuf does.
+/// Parses the bytes of a tokenizer.model; the result points into them. Unknown fields are skipped, as in protobuf.
 /// Errors: bad_config (the bytes are not such a message).
 Result<SentencePieceProto> parse_sentencepiece_proto(std::string_view bytes);
 
-/// Whether the sentencepiece library can be given a model that says this: sound tables, finite scores. Errors:
-/// bad_config.
+/// Checks that the sentencepiece library can load such a model: sound tables, finite scores. Errors: bad_config.
 Status check_sentencepiece_proto(const SentencePieceProto& proto);
 
-/// Whether the sentencepiece library can use `charsmap` without reading outside of it: it follows what is written there
-/// without a check. The format is that of its normalizer: the size of a double array (u32), that array as darts-clone
-/// has it, and the texts that it points to, each with a zero behind.
+/// Returns whether the sentencepiece library can use `charsmap` without reading outside of it: the library does not
+/// check it. The format is that of its normalizer: the size of a double array (u32), the double array of darts-clone,
+/// and the texts that it points to, each with a zero byte at its end.
 bool is_sound_charsmap(std::string_view charsmap);
 
 }  // namespace pagoda::io

@@ -36,7 +36,8 @@ bool same_flags(const text::AddedToken& one, text::AddedToken other) {
   return one == other;
 }
 
-/// The tokens that transformers adds to a tokenizer.json, in its order. Their ids are those of the config, or -1.
+/// Returns the tokens that transformers adds to a tokenizer.json, in its order. Their ids are those of the config, or
+/// -1.
 Tokens tokens_to_add(const TokenizerConfig& config, const text::TokenizerSpec& spec) {
   Tokens tokens;
   const auto is_named = [&](const text::AddedToken& token) {
@@ -50,7 +51,7 @@ Tokens tokens_to_add(const TokenizerConfig& config, const text::TokenizerSpec& s
     if (known == spec.added_tokens.end() || !same_flags(*known, token)) tokens.push_back(std::move(token));
   };
   for (const text::AddedToken& token : config.added_tokens) add_named(token);
-  // Without an added_tokens_decoder, transformers takes the tokens of tokenizer.json for one.
+  // Without an added_tokens_decoder, transformers uses the tokens of tokenizer.json in its place.
   if (!config.has_added_tokens_decoder) {
     std::erase_if(tokens, [&](const text::AddedToken& token) {
       return find_content(spec.added_tokens, token.content) != spec.added_tokens.end();

@@ -10,15 +10,15 @@
 
 namespace pagoda::io {
 
-/// One tensor as the header of a weights file describes it.
+/// A tensor as the header of a weights file describes it.
 struct TensorEntry {
-  std::string dtype;  ///< in the words of safetensors, for example "BF16"
+  std::string dtype;  ///< element type in safetensors' notation, for example "BF16"
   std::vector<std::int64_t> shape;
-  /// Of the first to the last byte that the tensor uses, from the start of the file.
+  /// Range of the bytes that the tensor uses, from the start of the file; `end` is exclusive.
   std::size_t begin = 0;
   std::size_t end = 0;
-  /// Steps between elements along each dimension, in elements; empty for a tensor that lies row-major. Never negative,
-  /// and never out of [begin, end); with a step of 0 a tensor may have more elements than these bytes hold.
+  /// Steps between elements along each dimension, in elements; empty for a row-major tensor. Steps are never negative
+  /// and never lead out of [begin, end). With a step of 0 a tensor may have more elements than these bytes hold.
   std::vector<std::int64_t> strides = {};
 };
 
@@ -28,10 +28,10 @@ inline std::int64_t num_elements(std::span<const std::int64_t> shape) {
   return elements;
 }
 
-/// The tensors of a file by name.
+/// Tensors of a file by name.
 using TensorEntries = std::map<std::string, TensorEntry, std::less<>>;
 
-/// Limit on the dimensions of a tensor, beyond what the formats themselves demand.
+/// Limit on the dimensions of a tensor, in addition to the limits of the formats.
 inline constexpr std::size_t kMaxTensorRank = 16;
 
 }  // namespace pagoda::io

@@ -13,27 +13,27 @@
 
 namespace pagoda::io {
 
-/// A file of named tensors behind a header that tells where each lies; it is a PartFile until it is finished. Errors
-/// are a PartFile's.
+/// A file of named tensors after a header with the place of each. The file is a PartFile until it is finished, and
+/// errors are those of a PartFile.
 class TensorFile {
  public:
   struct Place {
-    std::size_t offset = 0;  ///< behind the header
+    std::size_t offset = 0;  ///< from the end of the header
     std::size_t bytes = 0;
   };
   using Places = std::map<std::string, Place, std::less<>>;
 
-  /// Writes the header. `data_bytes`: how far the data behind it reach, which are zeros until they are written.
+  /// Writes the header. `data_bytes`: size of the data after the header, which are zeros until they are written.
   static Result<TensorFile> create(const std::filesystem::path& path, std::string_view header, Places places,
                                    std::size_t data_bytes);
 
-  /// The file as it is so far.
+  /// Returns the path of the file before it is finished.
   const std::filesystem::path& part() const { return file_.part(); }
 
-  /// The data of one of the tensors, all of it; each is written once.
+  /// Writes all data of one tensor. Each tensor is written once.
   Status write(std::string_view name, std::span<const std::byte> data);
 
-  /// All tensors are written.
+  /// Call after all tensors are written: gives the file its name.
   Status finish();
 
  private:
@@ -41,7 +41,7 @@ class TensorFile {
       : file_(std::move(file)), left_(std::move(places)), header_bytes_(header_bytes) {}
 
   PartFile file_;
-  Places left_;  // to write
+  Places left_;  // tensors that are not written yet
   std::size_t header_bytes_;
 };
 

@@ -10,7 +10,7 @@ bool starts_with_any(std::string_view name, auto... prefixes) {
   return (name.starts_with(prefixes) || ...);
 }
 
-/// Without the prefix that stands in front of a whole model.
+/// Removes the prefixes of the whole model.
 std::string_view without_wrappers(std::string_view name) {
   constexpr std::array<std::string_view, 4> kWrappers{"module.", "_orig_mod.", "base_model.model.", "language_model."};
   const auto strip = [&] {

@@ -20,7 +20,7 @@ using tokenizer_file::JsonFields;
 constexpr std::size_t kMaxTokenizerConfigBytes = std::size_t{64} << 20;
 constexpr int kMaxDepth = 64;
 
-// A token is written as its string, or as an object with its string under "content" and how to find it.
+// A token is written as its string, or as an object with its string under "content" and flags that say how it is found.
 std::optional<text::AddedToken> parse_token(const json& value) {
   text::AddedToken token;
   token.id = -1;
@@ -45,7 +45,7 @@ std::optional<text::AddedToken> parse_token(const json& value) {
 constexpr std::array kNamedTokens{"bos_token", "eos_token", "unk_token", "sep_token",
                                   "pad_token", "cls_token", "mask_token"};
 
-/// The special tokens that a model names beside the usual ones: "image_token": "<image>".
+/// Reads the special tokens that a model names beside the usual ones: "image_token": "<image>".
 void parse_tokens_of_model(const json& root, TokenizerConfig& config) {
   for (const auto& [key, value] : root.items()) {
     if (!key.ends_with("_token") || !value.is_string() || std::ranges::find(kNamedTokens, key) != kNamedTokens.end()) {
@@ -55,7 +55,7 @@ void parse_tokens_of_model(const json& root, TokenizerConfig& config) {
   }
 }
 
-/// `key` is a list of special tokens without names, or an object of tokens by their names.
+/// Reads `key`: a list of special tokens without names, or an object of tokens by their names.
 void parse_extra_tokens(JsonFields& fields, const char* key, TokenizerConfig& config) {
   const json* tokens = fields.find(key);
   if (tokens == nullptr) return;
@@ -159,7 +159,7 @@ Result<json> parse_object(std::string_view text, std::string_view file_name) {
   return root;
 }
 
-/// The text of a file; nothing when there is no such file.
+/// Returns the text of a file; nothing when there is no such file.
 Result<std::optional<std::string>> read_if_present(const std::filesystem::path& path) {
   if (!has_entry(path)) return std::nullopt;
   Result<std::string> bytes = tokenizer_file::read_file(path, kMaxTokenizerConfigBytes);
@@ -167,7 +167,7 @@ Result<std::optional<std::string>> read_if_present(const std::filesystem::path& 
   return std::move(*bytes);
 }
 
-/// added_tokens.json: {"token": id}.
+/// Reads added_tokens.json: {"token": id}.
 Status read_token_ids(const std::filesystem::path& path, TokenizerConfig& config) {
   const auto text = read_if_present(path);
   if (!text) return fail(text.error());
@@ -189,7 +189,8 @@ Status read_token_ids(const std::filesystem::path& path, TokenizerConfig& config
   return {};
 }
 
-/// Tokens with a key replace those of the config; tokens without one count only if the config has none.
+/// Replaces tokens of the config by tokens with an equal key. Tokens without a key are added only if the config has
+/// none.
 void override_special_tokens(std::vector<std::pair<std::string, text::AddedToken>> tokens, TokenizerConfig& config) {
   using Named = std::pair<std::string, text::AddedToken>;
   const bool has_extra = config.special_token("") != nullptr;
@@ -199,7 +200,7 @@ void override_special_tokens(std::vector<std::pair<std::string, text::AddedToken
       std::erase_if(config.special_tokens, [&](const Named& t) { return t.first == token.first; });
     config.special_tokens.push_back(std::move(token));
   }
-  // The order decides the ids of tokens that the vocabulary lacks.
+  // The order determines the ids of tokens that the vocabulary lacks.
   std::ranges::stable_sort(config.special_tokens, {}, [](const Named& token) {
     return token.first.empty() ? kNamedTokens.size() + 1
                                : std::ranges::find(kNamedTokens, token.first) - kNamedTokens.begin();

@@ -13,22 +13,23 @@
 
 namespace pagoda::io {
 
-/// What an engine needs from a tokenizer_config.json. The file has many more keys, for other programs; they are left
-/// alone.
+/// The keys of a tokenizer_config.json that the engine uses. The file has many more keys, for other programs; they are
+/// ignored.
 struct TokenizerConfig {
   std::optional<bool> add_bos_token;
   std::optional<bool> add_eos_token;
   std::optional<bool> add_prefix_space;
   std::optional<bool> legacy;
-  /// Tokens with a role under their keys ("bos_token", ..., then a model's own such as "image_token"), and then those
-  /// of extra_special_tokens or additional_special_tokens (no key). All are special; their ids are not known here (-1).
+  /// Tokens with a role under their keys ("bos_token", ..., then a model's own such as "image_token"), followed by the
+  /// tokens of extra_special_tokens or additional_special_tokens, whose key is empty if they have no name. All are
+  /// special; their ids are not known here (-1).
   std::vector<std::pair<std::string, text::AddedToken>> special_tokens;
   bool has_added_tokens_decoder = false;
   std::vector<text::AddedToken> added_tokens;         ///< added_tokens_decoder or added_tokens.json, by id
   std::string tokenizer_class;                        ///< empty where the file names none
   std::map<std::string, std::string> chat_templates;  ///< Jinja sources by name; a single one is "default"
 
-  /// The special token under a key; null when there is none.
+  /// Returns the special token under a key; null when there is none.
   const text::AddedToken* special_token(std::string_view key) const;
 };
 

@@ -111,7 +111,7 @@ Status parse_pre_tokenizer(const json& value, const std::string& path, std::vect
   const std::string type = fields.string("type");
   if (type == "Sequence") return parse_list(fields, "pretokenizers", parse_pre_tokenizer, out);
   if (type == "ByteLevel") {
-    fields.find("trim_offsets");  // concerns offsets, which are not computed
+    fields.find("trim_offsets");  // affects offsets only, which are not computed
     const bool add_prefix_space = fields.boolean("add_prefix_space");
     out.emplace_back(text::ByteLevelPreTokenizer{add_prefix_space, fields.boolean("use_regex", true)});
   } else if (type == "Split") {
@@ -144,7 +144,7 @@ Status parse_decoder(const json& value, const std::string& path, std::vector<tex
   const std::string type = fields.string("type");
   if (type == "Sequence") return parse_list(fields, "decoders", parse_decoder, out);
   if (type == "ByteLevel") {
-    // These concern encoding only; the package writes them here too.
+    // These keys affect encoding only; the tokenizers library writes them here too.
     for (const char* key : {"add_prefix_space", "trim_offsets", "use_regex"}) fields.boolean(key, true);
     out.emplace_back(text::ByteLevelDecoder{});
   } else if (type == "Replace") {
@@ -160,7 +160,7 @@ Status parse_decoder(const json& value, const std::string& path, std::vector<tex
     out.emplace_back(std::move(strip));
   } else if (type == "Metaspace") {
     fields.find("str_rep");
-    fields.boolean("split", true);  // concerns encoding only
+    fields.boolean("split", true);  // affects encoding only
     std::string replacement = fields.character("replacement");
     out.emplace_back(text::MetaspaceDecoder{std::move(replacement), parse_prepend_scheme(fields)});
   } else {
@@ -169,7 +169,7 @@ Status parse_decoder(const json& value, const std::string& path, std::vector<tex
   return fields.finish();
 }
 
-// The ids that a template's special_tokens give for one of its names.
+// Appends the ids that a template's special_tokens have for one of its names.
 Status parse_special_token(const json& specials, const std::string& name, const std::string& path, TokenIds& out) {
   const auto special = specials.find(name);
   const std::string key = path + ".special_tokens." + name;
@@ -217,7 +217,7 @@ Status parse_post_processor(const json& value, const std::string& path, std::vec
   const std::string type = fields.string("type");
   if (type == "Sequence") return parse_list(fields, "processors", parse_post_processor, out);
   if (type == "ByteLevel") {
-    // Trims offsets, which are not computed; ids stay as they are.
+    // Trims offsets, which are not computed; ids do not change.
     for (const char* key : {"add_prefix_space", "trim_offsets", "use_regex"}) fields.boolean(key, true);
     return fields.finish();
   }
@@ -225,7 +225,7 @@ Status parse_post_processor(const json& value, const std::string& path, std::vec
     reject_type(fields, type, "Sequence, ByteLevel and TemplateProcessing");
     return fields.finish();
   }
-  fields.find("pair");  // for pairs of texts, of which there are none here
+  fields.find("pair");  // for pairs of texts, which this engine does not have
   const json* specials = fields.require("special_tokens");
   if (specials != nullptr && !specials->is_object()) fields.reject("special_tokens", "is not an object");
   text::TemplateSpec pieces;
@@ -252,11 +252,11 @@ Status parse_added_token(const json& value, const std::string& path, std::vector
   return fields.finish();
 }
 
-// The model's settings; its vocabulary and merges are in `document` already.
+// Reads the model's settings; its vocabulary and merges are in `document` already.
 Status parse_model(const json& value, tokenizer_file::TokenizerDocument& document) {
   JsonFields fields(value, "model");
   if (!value.is_object()) return fields.finish();
-  // Files of the format's first years have no type; they are BPE when they have merges.
+  // Files from the format's first years have no type; with merges they are BPE.
   const std::string type = fields.optional_string("type").value_or(document.has_merges ? "BPE" : "");
   if (type != "BPE") {
     return fail(ErrorCode::unsupported, "model.type: \"" + type + "\" is not supported; only BPE is", "model.type");
@@ -286,7 +286,7 @@ Result<text::TokenizerSpec> parse_document(std::string_view text) {
   if (const auto version = fields.optional_string("version"); version && *version != "1.0") {
     fields.reject("version", "\"" + *version + "\" is not supported; only \"1.0\" is", ErrorCode::unsupported);
   }
-  // Both belong to batches for training. Transformers and vLLM turn them off, too.
+  // Both are for training batches. Transformers and vLLM turn them off too.
   for (const char* key : {"truncation", "padding"}) fields.find(key);
   const json* added_tokens = fields.find("added_tokens");
   if (added_tokens != nullptr && !added_tokens->is_array()) fields.reject("added_tokens", "is not a list");

@@ -13,31 +13,31 @@
 
 namespace pagoda::io::tokenizer_file {
 
-/// Reads the fields of one JSON object and remembers the first thing that is wrong with it, so that a reader can take
-/// all its fields and ask once, with finish(). The object must outlive the reader.
+/// Reads the fields of one JSON object and keeps the first error, so that a reader can read all its fields and check
+/// once, with finish(). The object must outlive the reader.
 class JsonFields {
  public:
   /// `path` names the object in messages: "model" or "pre_tokenizer.pretokenizers[0]"; empty for the whole file.
   JsonFields(const nlohmann::json& object, std::string path);
 
-  /// The value under `key`; null when it is missing or null.
+  /// Returns the value under `key`; null when it is missing or null.
   const nlohmann::json* find(const std::string& key);
-  /// Like find, but it is an error when there is none.
+  /// Like find, but a missing value is an error.
   const nlohmann::json* require(const std::string& key);
 
   std::string string(const std::string& key);
   std::optional<std::string> optional_string(const std::string& key);
   bool boolean(const std::string& key);
   bool boolean(const std::string& key, bool otherwise);
-  /// An integer in 0..2^31 - 1.
+  /// Reads an integer in 0..2^31 - 1.
   std::int32_t natural(const std::string& key);
   std::int32_t natural(const std::string& key, std::int32_t otherwise);
-  /// A string of exactly one character.
+  /// Reads a string of exactly one character.
   std::string character(const std::string& key);
 
-  /// Notes that `key` is wrong; the first note counts.
+  /// Records an error for `key`; only the first error is kept.
   void reject(const std::string& key, const std::string& reason, ErrorCode code = ErrorCode::bad_config);
-  /// What was wrong with a field that was read, or else a field that nobody read: that is an error too.
+  /// Returns the first error. A field that was not read is an error too.
   Status finish();
 
   const std::string& path() const { return path_; }
@@ -53,11 +53,11 @@ class JsonFields {
   std::optional<Error> error_;
 };
 
-/// The message on one line: control characters are written as \xNN, what is not UTF-8 as U+FFFD, and a very long
+/// Returns the message on one line: control characters become \xNN, invalid UTF-8 becomes U+FFFD, and a very long
 /// message is cut.
 std::string one_line(std::string_view message);
 
-/// The whole of a file. Error: bad_config that names the file when it cannot be read or is larger than `max_bytes`.
+/// Reads a whole file. Errors: bad_config, with the file's name, when it cannot be read or is larger than `max_bytes`.
 Result<std::string> read_file(const std::filesystem::path& path, std::size_t max_bytes);
 
 }  // namespace pagoda::io::tokenizer_file

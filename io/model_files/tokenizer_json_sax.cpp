@@ -13,7 +13,7 @@ using nlohmann::json;
 
 constexpr std::size_t kMaxDepth = 64;
 
-// A handler stops the parse by returning false; `error` then says why.
+// A handler stops the parse by returning false; `error` is then the reason.
 class Handler : public nlohmann::json_sax<json> {
  public:
   explicit Handler(TokenizerDocument& document) : document_(document) {}
@@ -110,7 +110,7 @@ class Handler : public nlohmann::json_sax<json> {
   bool at_model_key(std::string_view name) const {
     return open_.size() == 2 && open_.back()->is_object() && keys_.back() == "model" && key_ == name;
   }
-  // The key `last` within the open objects, as "pre_tokenizer.pretokenizers[0].type".
+  // Returns the path of the key `last` within the open objects, as "pre_tokenizer.pretokenizers[0].type".
   std::string path(const std::string& last) const {
     std::string text;
     for (std::size_t i = 1; i < open_.size(); ++i) {
@@ -178,7 +178,7 @@ class Handler : public nlohmann::json_sax<json> {
   Mode mode_ = Mode::rest;
   std::string key_;
   std::vector<json*> open_;
-  std::vector<std::string> keys_;  // the key under which each open value stands
+  std::vector<std::string> keys_;  // key of each open value
   std::vector<std::string> pair_;
   std::optional<Error> error_;
 };

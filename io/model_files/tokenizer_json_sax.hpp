@@ -9,8 +9,8 @@
 
 namespace pagoda::io::tokenizer_file {
 
-/// A tokenizer.json taken apart in one pass: the hundreds of thousands of tokens and merges go straight into `bpe`, and
-/// only the few other values become a JSON tree (in which model.vocab and model.merges are missing).
+/// A tokenizer.json, read in one pass: the hundreds of thousands of tokens and merges go directly into `bpe`, and only
+/// the few other values become a JSON tree, without model.vocab and model.merges.
 struct TokenizerDocument {
   nlohmann::json rest;
   text::BpeSpec bpe;
@@ -18,7 +18,7 @@ struct TokenizerDocument {
   bool has_merges = false;
 };
 
-/// Error: bad_config without the file's name; `param` is the key.
+/// Errors: bad_config without the file's name; `param` is the key.
 Result<TokenizerDocument> read_tokenizer_document(std::string_view json);
 
 }  // namespace pagoda::io::tokenizer_file

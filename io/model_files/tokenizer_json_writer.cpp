@@ -53,7 +53,7 @@ const char* name_of(text::UnicodeForm form) {
   return "NFKD";
 }
 
-/// What each part is in the file.
+/// Writes a part of the spec as the file's JSON.
 struct PartWriter {
   ordered_json operator()(const text::PrependNormalizer& part) const {
     return {{"type", "Prepend"}, {"prepend", part.text}};
@@ -113,7 +113,7 @@ struct PartWriter {
   }
 };
 
-/// Null without parts, the part itself where there is one.
+/// Returns null without parts, and the part itself where there is only one.
 template <class Part>
 ordered_json sequence(const std::vector<Part>& parts, const char* list) {
   if (parts.empty()) return nullptr;
@@ -181,7 +181,7 @@ ordered_json added_tokens(const text::TokenizerSpec& spec) {
 ordered_json bpe(const text::BpeSpec& spec) {
   ordered_json::object_t vocab;
   vocab.reserve(spec.vocab.size());
-  // Behind its back, as it looks through all keys for one that it is given.
+  // The items go directly into the vector: the object's own insertion searches all keys each time.
   for (const auto& [token, id] : spec.vocab) vocab.emplace_back(token, id);
   ordered_json merges = ordered_json::array();
   for (const auto& [left, right] : spec.merges) merges.push_back(ordered_json::array({left, right}));

@@ -26,7 +26,7 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-/// What config.json says of a model that its GGUF file leaves unsaid.
+/// Values of config.json that a GGUF file does not contain.
 struct FolderModel {
   std::string_view architecture;
   const char* type;
@@ -48,10 +48,11 @@ const char* safetensors_type(GgmlType type) {
   return type == ggml::kF16 ? "F16" : "BF16";
 }
 
-/// The scaling "llama3" that `config`'s factors say, as all models of Llama 3.1 and later have it: with their limits of
-/// 1 and 4, and a power of two of original positions. Null where all factors are 1; nothing where there is none.
+/// Finds the "llama3" scaling that gives `factors`, with the limits 1 and 4 that all models of Llama 3.1 and later
+/// have, and a power of two of original positions. Returns null where all factors are 1, and nothing where no such
+/// scaling exists.
 std::optional<ordered_json> llama3_scaling(const json& config, const std::vector<double>& factors) {
-  constexpr double kTolerance = 1e-5;  // files have what was computed in float64 or float32
+  constexpr double kTolerance = 1e-5;  // files have factors that were computed in float64 or float32
   constexpr std::int64_t kUsualPositions = 8192;
   constexpr std::int64_t kMaxPositions = std::int64_t{1} << 24;
   const double most = *std::ranges::max_element(factors);
@@ -77,10 +78,11 @@ std::optional<ordered_json> llama3_scaling(const json& config, const std::vector
                       {"original_max_position_embeddings", positions}};
 }
 
-/// Other programs tell positions by the model's name, where its sizes were never published, and look for the longest
-/// text of a model with ALiBi where its makers wrote it.
+/// Adapts `config` to the keys that other programs read for Baichuan: for a model with rotary positions they decide by
+/// the architecture's name "BaiChuanForCausalLM"; for a model with ALiBi they read the longest text from
+/// model_max_length.
 void say_as_baichuan(ordered_json& config) {
-  config.erase("packed_qkv");  // which is how the file lies
+  config.erase("packed_qkv");  // which only describes the GGUF file
   if (config.at("position_embedding") == "ROPE") {
     config["architectures"] = {"BaiChuanForCausalLM"};
   } else if (const auto longest = config.find("max_position_embeddings"); longest != config.end()) {
@@ -89,7 +91,7 @@ void say_as_baichuan(ordered_json& config) {
   }
 }
 
-/// config.json in an order that people know.
+/// Returns config.json with its keys in the usual order.
 Result<ordered_json> folder_config(const GgufFile& file) {
   auto said = gguf_as_hf_config(file);
   if (!said) return fail(std::move(said.error()));
@@ -102,7 +104,7 @@ Result<ordered_json> folder_config(const GgufFile& file) {
     if (!value.is_null()) config[key] = value;
   }
   if (architecture == "BaichuanForCausalLM") say_as_baichuan(config);
-  // One is no list, and none is not said.
+  // A single id stands without a list, and without an id the key is left out.
   const json& ends = said->at("eos_token_id");
   if (ends.empty()) config.erase("eos_token_id");
   if (ends.size() == 1) config["eos_token_id"] = ends.front();
@@ -135,10 +137,10 @@ Result<std::string> generation_config(const GgufFile& file, const ordered_json& 
   return generation.dump(2) + "\n";
 }
 
-/// A tensor of the file, whose rows a folder has in their own order.
+/// A tensor of the file, whose rows are written in Hugging Face's order.
 struct Rows {
   const GgufTensor* tensor = nullptr;
-  std::int64_t interleaved_heads = 0;  ///< 0: rows lie in order
+  std::int64_t interleaved_heads = 0;  ///< 0: rows are in order already
 };
 
 void append_in_order(const Rows& rows, std::vector<std::byte>& memory) {
@@ -155,7 +157,7 @@ void append_in_order(const Rows& rows, std::vector<std::byte>& memory) {
   }
 }
 
-/// All of `parts`, one after the other.
+/// Returns the rows of all `parts`, one part after the other.
 std::span<const std::byte> in_order(const std::vector<Rows>& parts, std::vector<std::byte>& memory) {
   if (parts.size() == 1 && parts.front().interleaved_heads == 0) return parts.front().tensor->data;
   memory.clear();
@@ -170,7 +172,7 @@ std::span<const std::byte> transposed(const GgufTensor& tensor, std::vector<std:
   return memory;
 }
 
-/// The tensors of a file as those of a folder.
+/// Adds the tensors of a file as tensors of a folder.
 class TensorsOfGguf {
  public:
   TensorsOfGguf(std::shared_ptr<const GgufFile> file, const GgufArchitecture& architecture, const GgufHeads& heads,
@@ -179,7 +181,7 @@ class TensorsOfGguf {
 
   Status add_all() {
     for (const auto& [name, tensor] : file_->tensors()) {
-      if (name == kRopeFactors) continue;  // config.json has them
+      if (name == kRopeFactors) continue;  // its factors are in config.json
       if (Status status = add(tensor); !status) return status;
     }
     return {};
@@ -206,7 +208,7 @@ class TensorsOfGguf {
     return {};
   }
 
-  /// All parts of it, when the first of them is met.
+  /// Adds the packed tensor with all its parts, when the first part is found.
   Status add_packed(const GgufTensor& tensor, const GgufPackedTensor& packed) {
     std::vector<Rows> all;
     for (const std::string& name : packed.parts) {
@@ -258,7 +260,7 @@ class TensorsOfGguf {
          [file = file_, data = std::move(data)](std::vector<std::byte>& memory) { return data(memory); }});
   }
 
-  /// The model of the file has the parts of `packed` as linear layers.
+  /// Records the parts of `packed` as linear layers that the file's model has instead of the joined layer.
   void add_joined(const GgufPackedTensor& packed) {
     const auto module_of = [](std::string_view name) { return std::string(name.substr(0, name.rfind('.'))); };
     FolderParts::Joined joined{module_of(packed.name), {}};
@@ -282,7 +284,7 @@ Status add_tensors(const std::shared_ptr<const GgufFile>& file, FolderParts& par
   return TensorsOfGguf(file, **architecture, *heads, parts).add_all();
 }
 
-/// Whether the folder's config says what the file says.
+/// Checks that the folder's config describes the model that the file describes.
 Status check_config(const GgufFile& file, const models::ModelSpec& wanted, const ordered_json& config,
                     const std::string& generation) {
   const std::string text = config.dump();
@@ -301,7 +303,7 @@ Status check_config(const GgufFile& file, const models::ModelSpec& wanted, const
 }  // namespace
 
 Result<FolderParts> folder_parts_of_gguf(const std::shared_ptr<const GgufFile>& file) {
-  const auto spec = read_gguf_spec(*file);  // which looks at the values of keys
+  const auto spec = read_gguf_spec(*file);  // which checks the values of keys
   if (!spec) return fail(spec.error());
   FolderParts parts;
   auto config = folder_config(*file);

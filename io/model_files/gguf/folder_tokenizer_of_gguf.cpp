@@ -30,13 +30,13 @@ using nlohmann::ordered_json;
 constexpr std::string_view kTokensKey = "tokenizer.ggml.tokens";
 constexpr std::string_view kTemplateKey = "tokenizer.chat_template";
 
-/// chat_template of tokenizer_config.json: a text, or a list of them with names. Null where there is none.
+/// Returns chat_template of tokenizer_config.json: a text, or a list of texts with names. Null where there is none.
 Result<ordered_json> chat_templates(const GgufFile& file) {
   ordered_json named = ordered_json::array();
   for (const auto& [key, value] : file.metadata()) {
     if (!key.starts_with(kTemplateKey)) continue;
     const std::string_view behind = std::string_view(key).substr(kTemplateKey.size());
-    if (!behind.empty() && !behind.starts_with('.')) continue;  // tokenizer.chat_templates
+    if (!behind.empty() && !behind.starts_with('.')) continue;  // another key, for example tokenizer.chat_templates
     const auto text = file.get<std::string_view>(key);
     if (!text) return fail(text.error());
     if (text::find_invalid_utf8(**text) != std::string_view::npos) {
@@ -55,7 +55,7 @@ ordered_json token_json(const text::AddedToken& token) {
           {"rstrip", token.rstrip},   {"single_word", token.single_word}, {"special", token.special}};
 }
 
-/// What a tokenizer.model does not say of `spec`.
+/// Writes to `config` the properties of `spec` that a tokenizer.model does not contain.
 void describe_model(const text::TokenizerSpec& spec, ordered_json& config) {
   bool begins = false;
   bool ends = false;
@@ -80,8 +80,8 @@ std::string with_spaces(std::string_view token) {
   return text;
 }
 
-/// A text that the two cut differently; nothing where none was found. Tokens, repeated and beside the next one, are
-/// looked at.
+/// Returns a text that the two tokenizers cut differently; nothing where none was found. The texts are each token
+/// alone, repeated, and beside the previous token.
 std::optional<std::string> cut_differently(const SentencePieceProto& proto, const text::Tokenizer& one,
                                            const text::Tokenizer& other) {
   std::string before;
@@ -98,7 +98,8 @@ std::optional<std::string> cut_differently(const SentencePieceProto& proto, cons
   return std::nullopt;
 }
 
-/// tokenizer.json of a SentencePiece model, which `of_scores` runs. Errors: unsupported, with the reason alone.
+/// Returns the tokenizer.json of a SentencePiece model; `of_scores` is its tokenizer by scores. Errors: unsupported,
+/// with the reason alone.
 Result<std::string> json_of_sentencepiece(const GgufTokenizer& tokenizer, const text::Tokenizer& of_scores) {
   const auto proto = parse_sentencepiece_proto(tokenizer.sentencepiece);
   if (!proto) return fail(proto.error());

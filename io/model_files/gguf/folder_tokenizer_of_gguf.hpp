@@ -8,11 +8,12 @@
 
 namespace pagoda::io {
 
-/// The tokenizer of a GGUF file, its special tokens and chat templates as the files of a Hugging Face folder, by name:
-///   tokenizer.json          of byte-level BPE, and of SentencePiece's BPE where merges cut texts as its scores do
-///   tokenizer.model         of other SentencePiece models
-///   tokenizer_config.json   special tokens, chat templates, and in the latter case all that a tokenizer.model lacks
-/// Errors: those of reading the file; unsupported (what these files cannot say, by the file's key).
+/// Returns the tokenizer of a GGUF file, its special tokens and chat templates as files of a Hugging Face folder:
+/// contents by file name.
+///   tokenizer.json          for byte-level BPE, and for SentencePiece's BPE where merges cut texts as its scores do
+///   tokenizer.model         for other SentencePiece models
+///   tokenizer_config.json   special tokens, chat templates, and beside a tokenizer.model all that this file lacks
+/// Errors: those of reading the file; unsupported, with the file's key, for what these files cannot express.
 Result<std::map<std::string, std::string>> folder_tokenizer_of_gguf(const GgufFile& file);
 
 }  // namespace pagoda::io

@@ -29,7 +29,7 @@ constexpr std::array kGatedLayers{
     GgufModule{"post_attention_layernorm", "ffn_norm"},
     GgufModule{"mlp.gate_proj", "ffn_gate"},
     GgufModule{"mlp.up_proj", "ffn_up"},
-    GgufModule{"mlp.gate_up_proj", "ffn_up"},  // where gate and values are packed there is no gate_proj
+    GgufModule{"mlp.gate_up_proj", "ffn_up"},  // where gate and values are packed, there is no gate_proj
     GgufModule{"mlp.down_proj", "ffn_down"},
 };
 constexpr std::array kGatedKeys{
@@ -66,7 +66,7 @@ constexpr std::array kGpt2Keys{
 constexpr std::string_view kDecoderLayers = "model.layers.";
 constexpr std::string_view kGgufLayers = "blk.";
 
-/// In the order in which they are packed where they are one module.
+/// The order in which they are packed into one module.
 constexpr std::array<std::string_view, 3> kQkv{"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"};
 
 constexpr GgufArchitecture gated(std::string_view name, std::string_view hugging_face, bool interleaved_heads = false) {
@@ -129,7 +129,7 @@ Result<const GgufArchitecture*> find_gguf_architecture(const GgufFile& file) {
 }
 
 const GgufArchitecture* find_gguf_architecture(std::string_view hugging_face) {
-  if (hugging_face == "MistralForCausalLM") hugging_face = "LlamaForCausalLM";  // with a window, or none
+  if (hugging_face == "MistralForCausalLM") hugging_face = "LlamaForCausalLM";  // with or without a sliding window
   if (hugging_face == "BaiChuanForCausalLM") hugging_face = "BaichuanForCausalLM";
   const auto* found = std::ranges::find(kArchitectures, hugging_face, &GgufArchitecture::hugging_face);
   return found == kArchitectures.end() ? nullptr : found;
@@ -243,7 +243,7 @@ std::int64_t interleaved_heads(const GgufArchitecture& architecture, std::string
 }
 
 std::int64_t interleaved_row(std::int64_t row, std::int64_t head_dim) {
-  // (half, i) of a head lies at 2i + half.
+  // Row i of half `half` of a head is stored at row 2i + half.
   const std::int64_t in_head = row % head_dim;
   const std::int64_t half = head_dim / 2;
   return row - in_head + 2 * (in_head % half) + in_head / half;

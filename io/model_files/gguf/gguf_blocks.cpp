@@ -10,19 +10,19 @@
 namespace pagoda::io {
 namespace {
 
-constexpr int kBlock = 32;        ///< elements of the older types' blocks
-constexpr int kSuperBlock = 256;  ///< of the others
-constexpr int kMaxGroups = 16;    ///< of a block
+constexpr int kBlock = 32;        ///< number of elements in a block of the older types
+constexpr int kSuperBlock = 256;  ///< number of elements in a block of the K types and IQ4_XS
+constexpr int kMaxGroups = 16;    ///< number of groups in a block
 
-/// Unsigned integers of a few bits in the bytes of a block, which come in runs: the lowest bits of a run's bytes are
-/// its first integers, one byte after the other, then come the next bits.
+/// Position of unsigned integers of a few bits in the bytes of a block. The integers come in runs: the lowest bits of
+/// the run's bytes, one byte after the other, are the first integers, and the next bits are the next ones.
 struct Fields {
-  int offset = 0;  ///< of the first run, in bytes
-  int bits = 0;    ///< 1, 2, 4 or 8; 0 = there are none
-  int run = 1;     ///< bytes
+  int offset = 0;  ///< offset of the first run in the block, in bytes
+  int bits = 0;    ///< bits of an integer: 1, 2, 4 or 8; 0: there are no integers
+  int run = 1;     ///< length of a run in bytes
 };
 
-/// to[i] |= integer i << shift.
+/// Sets to[i] |= integer i << shift.
 void add_fields(const std::uint8_t* block, const Fields& fields, int count, int shift, std::uint8_t* __restrict to) {
   if (fields.bits == 0) return;
   const int mask = (1 << fields.bits) - 1;
@@ -30,7 +30,7 @@ void add_fields(const std::uint8_t* block, const Fields& fields, int count, int 
   const auto add = [=](std::uint8_t& integer, int byte, int low) {
     integer |= static_cast<std::uint8_t>((byte >> low & mask) << shift);
   };
-  if (fields.run == 1) {  // the same as below, without a loop for each byte
+  if (fields.run == 1) {  // does what the code below does, without a loop for each byte
     for (int i = 0; i < count; ++i) add(to[i], from[i * fields.bits / 8], i * fields.bits % 8);
     return;
   }
@@ -49,15 +49,15 @@ float float_at(const std::uint8_t* block, int offset) {
   return to_float(half_at(block, offset));
 }
 
-/// What the integers of a block stand for, as QuantizedMatrix has it.
+/// Scales and minimums of a block, as QuantizedMatrix has them.
 struct Grids {
   float scale = 0;
   float min = 0;
-  std::array<std::int8_t, kMaxGroups> factors;      ///< per group, of a format with two-level scales
-  std::array<std::int8_t, kMaxGroups> min_factors;  ///< likewise
+  std::array<std::int8_t, kMaxGroups> factors;      ///< a factor per group, for formats with two-level scales
+  std::array<std::int8_t, kMaxGroups> min_factors;  ///< a factor of the minimum per group, for these formats
 };
 
-// Readers of Grids, by the place and the kind of a block's scales.
+// Functions that read Grids, one for each layout of a block's scales.
 
 void read_scale(const std::uint8_t* block, Grids& grids) {
   grids.scale = float_at(block, 0);
@@ -68,7 +68,8 @@ void read_scale_and_min(const std::uint8_t* block, Grids& grids) {
   grids.min = float_at(block, 2);
 }
 
-/// Bytes whose halves are the factors of the block's scale and its minimum, which is subtracted.
+/// Reads bytes whose low halves are factors of the block's scale and whose high halves are factors of its minimum,
+/// which is subtracted.
 void read_q2_k(const std::uint8_t* block, Grids& grids) {
   grids.scale = float_at(block, 80);
   grids.min = -float_at(block, 82);
@@ -78,7 +79,7 @@ void read_q2_k(const std::uint8_t* block, Grids& grids) {
   }
 }
 
-/// Six bits, with 32 for 0, in fields of four and of two.
+/// Reads factors of six bits, stored plus 32: four bits in the fields `low` and two in `high`.
 void read_signed_six_bits(const std::uint8_t* block, float d, const Fields& low, const Fields& high, int count,
                           Grids& grids) {
   grids.scale = d;
@@ -96,8 +97,9 @@ void read_iq4_xs(const std::uint8_t* block, Grids& grids) {
   read_signed_six_bits(block, float_at(block, 0), {4, 4, 1}, {2, 2, 1}, 8, grids);
 }
 
-/// Q4_K and Q5_K: six bits each for scales and minimums, which are subtracted. The first four of both are the low bits
-/// of bytes, whose upper two belong to the last four, the rest of which are halves of bytes.
+/// Reads Q4_K and Q5_K: for each of 8 groups a factor of the scale and a factor of the minimum, which is subtracted, of
+/// six bits each. Those of groups 0 to 3 are the low six bits of a byte. Those of groups 4 to 7 are a half of a byte,
+/// with the two high bits of the bytes of groups 0 to 3 above it.
 void read_q4_k(const std::uint8_t* block, Grids& grids) {
   grids.scale = float_at(block, 0);
   grids.min = -float_at(block, 2);
@@ -113,30 +115,31 @@ void read_q4_k(const std::uint8_t* block, Grids& grids) {
   }
 }
 
-/// Signed bytes.
+/// Reads factors that are signed bytes.
 void read_q6_k(const std::uint8_t* block, Grids& grids) {
   grids.scale = float_at(block, 208);
   for (std::size_t i = 0; i < 16; ++i) grids.factors[i] = static_cast<std::int8_t>(block[192 + i]);
 }
 
-/// Whether all floats of an MXFP4 block are 0, or the 0 with a sign.
+/// Returns whether all floats of an MXFP4 block are 0 or -0.
 bool is_all_zero(const std::uint8_t* block) {
   return std::all_of(block + 1, block + 17, [](std::uint8_t two) { return (two & 0x77) == 0; });
 }
 
-/// A byte that is the exponent of a float, of which half is the scale. That of zeros may be anything, so it is 0.
+/// Reads a byte that is the exponent of a float; the scale is half of this float. A block of zeros may have any
+/// exponent, so its scale is read as 0.
 void read_power_of_two(const std::uint8_t* block, Grids& grids) {
   grids.scale = is_all_zero(block) ? 0.0F : std::ldexp(0.5F, block[0] - 127);
 }
 
-/// A type's blocks, as ggml's src/ggml-common.h has them.
+/// Layout of a type's blocks, from ggml's src/ggml-common.h.
 struct Layout {
   GgmlType type;
   GgmlTypeInfo info;
   void (*read_grids)(const std::uint8_t* block, Grids& grids) = nullptr;
-  Fields low = {};   ///< bits of the integers
-  Fields high = {};  ///< those above
-  int bias = 0;      ///< what makes an integer of the file one of QuantizedMatrix, modulo 256
+  Fields low = {};   ///< low bits of the integers
+  Fields high = {};  ///< bits above those of `low`
+  int bias = 0;      ///< added to an integer of the file for QuantizedMatrix, modulo 256
 };
 
 constexpr GgmlType number(std::uint32_t type) {
@@ -180,7 +183,7 @@ constexpr std::array kLayouts{
     Layout{number(39), blocks("MXFP4", kBlock, 17, kMxfp4), read_power_of_two, {1, 4, 16}},
 };
 
-/// Types that are known by name only.
+/// Types of which only the name is known.
 constexpr std::array<std::pair<std::uint32_t, const char*>, 25> kOtherTypes{{
     {9, "Q8_1"},        {15, "Q8_K"},       {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"},
     {19, "IQ1_S"},      {21, "IQ3_S"},      {22, "IQ2_S"},   {24, "I8"},     {25, "I16"},
@@ -194,7 +197,7 @@ const Layout* find_layout(GgmlType type) {
   return found == kLayouts.end() ? nullptr : &*found;
 }
 
-/// q: [block_elements].
+/// Unpacks one block. q: [block_elements].
 void unpack_block(const Layout& layout, const std::uint8_t* block, std::uint8_t* q, Grids& grids) {
   const int count = static_cast<int>(layout.info.block_elements);
   std::fill_n(q, count, std::uint8_t{0});
@@ -247,7 +250,7 @@ std::string supported_ggml_types() {
 }
 
 ScaleRange range_of_scales(GgmlType type, std::span<const std::byte> blocks) {
-  constexpr float kMinFloat16 = 0x1p-24F;  // and above it all powers of two up to the next
+  constexpr float kMinFloat16 = 0x1p-24F;  // float16 holds all powers of two from here to kMaxFloat16
   constexpr float kMaxFloat16 = 0x1p15F;
   constexpr float kLargestValue = 12;
   constexpr std::uint8_t kNotANumber = 255;
@@ -314,7 +317,7 @@ void dequantize_row(GgmlType type, const std::byte* blocks, std::int64_t columns
   const auto* block = reinterpret_cast<const std::uint8_t*>(blocks);
   if (info.plain) return widen_row(*info.plain, block, columns, out);
   const std::int64_t groups = info.block_elements / info.format.group_size;
-  std::array<float, 256> values;  // of the integers
+  std::array<float, 256> values;  // value of each integer
   for (int i = 0; i < 1 << info.format.bits; ++i) {
     values[static_cast<std::size_t>(i)] = static_cast<float>(info.format.value_of(i));
   }
@@ -327,8 +330,8 @@ void dequantize_row(GgmlType type, const std::byte* blocks, std::int64_t columns
       const float scale =
           info.format.two_level_scales ? grids.scale * static_cast<float>(grids.factors[g]) : grids.scale;
       const float min = info.format.two_level_scales ? grids.min * static_cast<float>(grids.min_factors[g]) : grids.min;
-      // Scales of at most 19 bits times integers of at most 7, together no more than 24: the product is exact. So a
-      // fused multiply-add gives the same sum, and the order of ggml's factors does not matter.
+      // The product is exact: scales have at most 19 bits and integers at most 7, and together they have at most 24. So
+      // a fused multiply-add gives the same sum, and the order of ggml's factors does not matter.
       for (std::int64_t i = 0; i < info.format.group_size; ++i, ++integer, ++out) {
         *out = scale * values[*integer];
         if (info.format.asymmetric) *out += min;

@@ -16,7 +16,7 @@ void add_number(std::string& bytes, T number) {
   bytes.append(raw.data(), raw.size());
 }
 
-/// A string behind its length.
+/// Adds the length of a string, then the string.
 inline void add_text(std::string& bytes, std::string_view text) {
   add_number(bytes, std::uint64_t{text.size()});
   bytes += text;

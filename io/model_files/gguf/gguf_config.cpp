@@ -34,15 +34,15 @@ constexpr std::string_view kTokenTypes = "tokenizer.ggml.token_type";
 constexpr std::int64_t kControlToken = 3;
 constexpr std::string_view kAttnFactor = "rope.scaling.attn_factor";
 
-/// Keys of an architecture that say nothing about what is computed here.
+/// Keys of an architecture that do not change what is computed here.
 constexpr std::array<std::string_view, 4> kIgnoredKeys{"vocab_size", "tensor_data_layout", "rope.scaling.finetuned",
                                                        "use_parallel_residual"};
 
-/// Control tokens that end an answer in chat models whose file names another end of sequence, or none.
+/// Control tokens that end an answer in chat models whose files name another end-of-sequence token or none.
 constexpr std::array<std::string_view, 8> kEndingTokens{
     "<|eot_id|>", "<|im_end|>", "<|end|>", "<|eom_id|>", "<|endoftext|>", "<|end_of_text|>", "<end_of_turn>", "<EOT>"};
 
-/// Numbers are stored with 32 bits; config.json has the decimal that was meant: 1e-05, not 9.999999747378752e-06.
+/// Numbers are stored with 32 bits. Returns the decimal number that was meant: 1e-05 and not 9.999999747378752e-06.
 double as_written(double value) {
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), "%.7g", value);
@@ -64,7 +64,7 @@ json to_json(const GgufValue& value) {
       value);
 }
 
-/// config.json as a model's GGUF would have it, and the file's keys behind those of its keys that are not its own.
+/// Makes the config.json of a GGUF file's model. names() maps its keys to the file's keys, for messages.
 class ConfigOfGguf {
  public:
   ConfigOfGguf(const GgufFile& file, const GgufArchitecture& architecture)
@@ -87,7 +87,7 @@ class ConfigOfGguf {
  private:
   std::string key(std::string_view name) const { return prefix_ + std::string(name); }
 
-  /// The value of a key of the architecture, which counts as known from now on.
+  /// Returns the value of a key of the architecture. The key counts as known from now on.
   template <class T>
   Result<std::optional<T>> get(std::string_view name) {
     known_.emplace(name);
@@ -122,7 +122,7 @@ class ConfigOfGguf {
     return {};
   }
 
-  /// What plain weights and, unless it is told otherwise, the KV cache are of.
+  /// Returns the type of plain weights, which is also the default type of the KV cache.
   const char* dtype() const {
     bool all_f32 = true;
     for (const auto& [name, tensor] : file_.tensors()) {
@@ -232,8 +232,9 @@ class ConfigOfGguf {
     return {};
   }
 
-  /// What a file says of yarn beside its factor. Converters copy transformers' values, and here they mean the same;
-  /// llama.cpp computes the architectures of this file with the usual ones in any case. It multiplies by attn_factor.
+  /// YaRN's parameters in a file, without its factor. Converters copy the values of transformers, and here they have
+  /// transformers' meaning. llama.cpp always uses the default values for the architectures that this file reads, and
+  /// multiplies by attn_factor.
   struct Yarn {
     json in_config(double factor) const {
       json config = json::object();
@@ -251,7 +252,7 @@ class ConfigOfGguf {
     std::optional<double> beta_slow;
     std::optional<double> attention_factor;
     double attn_factor = 1.0;
-    double ext_factor = 1.0;  ///< below 0 in a file: not said
+    double ext_factor = 1.0;  ///< a value below 0 in a file means that the file does not set it
   };
 
   Result<Yarn> read_yarn() {
@@ -267,7 +268,7 @@ class ConfigOfGguf {
     return Yarn{*beta_fast, *beta_slow, *attention_factor, attn_factor->value_or(1.0), blend < 0 ? 1.0 : blend};
   }
 
-  /// What follows from the number of layers in llama.cpp, unless the file says it.
+  /// Sets the kind of positions. Where the file does not name it, the number of layers decides, as in llama.cpp.
   Status add_baichuan() {
     if (architecture_.name != "baichuan") return {};
     constexpr std::int64_t kLayersOf7b = 32;
@@ -346,7 +347,7 @@ class ConfigOfGguf {
   std::int64_t head_dim_ = 0;
   json config_ = json::object();
   std::map<std::string, std::string, std::less<>> names_;
-  std::set<std::string, std::less<>> known_;  // keys behind the prefix that have been looked at
+  std::set<std::string, std::less<>> known_;  // keys, without the prefix, that have been read
 };
 
 }  // namespace

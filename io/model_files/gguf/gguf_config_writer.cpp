@@ -44,7 +44,7 @@ std::string family_of(ConfigReader& reader) {
   return {};
 }
 
-/// Writes one config.json. What is wrong is in the reader.
+/// Writes one config.json. Errors are in the reader's status.
 class ConfigWriter {
  public:
   ConfigWriter(ConfigReader& reader, GgufMetadata& metadata) : reader_(reader), metadata_(metadata) {}
@@ -75,7 +75,7 @@ class ConfigWriter {
     return std::string(result_.architecture->name).append(".").append(name);
   }
 
-  /// Of `values`, under Hugging Face's names, those that the architecture has keys for.
+  /// Writes those `values`, under Hugging Face's names, for which the architecture has keys.
   void write_keys(const nlohmann::json& values) {
     for (const GgufKey& entry : result_.architecture->keys) {
       const auto value = values.find(entry.hugging_face);
@@ -167,7 +167,7 @@ class ConfigWriter {
     const RopeScaling usual;
     set_unless(usual.beta_fast, "rope.scaling.yarn_beta_fast", scaling.beta_fast);
     set_unless(usual.beta_slow, "rope.scaling.yarn_beta_slow", scaling.beta_slow);
-    // Programs that go by the usual attention factor whatever yarn_attn_factor says multiply it by this one.
+    // Some programs ignore yarn_attn_factor and use the usual attention factor; they multiply it by attn_factor.
     set_unless(1.0, "rope.scaling.attn_factor",
                scaling.attention_factor / models::yarn_attention_factor(scaling.factor));
   }

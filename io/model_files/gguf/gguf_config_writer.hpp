@@ -10,19 +10,19 @@
 
 namespace pagoda::io {
 
-/// What of a config is no metadata in GGUF, or is asked for elsewhere.
+/// Values of a config that GGUF's metadata does not hold or that other functions need.
 struct GgufConfig {
   const GgufArchitecture* architecture = nullptr;
   GgufHeads heads;
   std::int64_t vocab_size = 0;
-  std::vector<float> rope_factors;  ///< of the tensor kRopeFactors; none where there is no such scaling
+  std::vector<float> rope_factors;  ///< values of the tensor kRopeFactors; empty where there is no such scaling
 };
 
-/// Writes what `folder`/config.json says of the model as GGUF has it: the inverse of read_gguf_spec, special tokens
-/// aside. Errors: bad_config; unsupported (what GGUF has no words for): one line that names file and key.
+/// Writes the model of `folder`/config.json as GGUF metadata: the inverse of read_gguf_spec, without special tokens.
+/// Errors: bad_config; unsupported (GGUF cannot express the config): one line that names file and key.
 Result<GgufConfig> write_gguf_config(const std::filesystem::path& folder, GgufMetadata& metadata);
 
-/// The inverse of read_gguf_sampling_defaults. A length, which GGUF has no place for, is left out.
+/// The inverse of read_gguf_sampling_defaults. A length is left out, because GGUF has no key for it.
 void write_gguf_sampling_defaults(const SamplingDefaults& defaults, GgufMetadata& metadata);
 
 }  // namespace pagoda::io

@@ -13,7 +13,7 @@ namespace {
 
 using Metadata = std::map<std::string, GgufValue, std::less<>>;
 
-/// Limit on what is believed of split.count.
+/// Limit on split.count.
 constexpr std::int64_t kMaxParts = 1024;
 
 constexpr std::string_view kAlignment = "general.alignment";
@@ -23,14 +23,14 @@ constexpr std::string_view kSplitTensors = "split.tensors.count";
 
 tl::unexpected<Error> bad_key(std::string_view file, std::string_view key, std::string_view reason,
                               ErrorCode code = ErrorCode::bad_file) {
-  // A key may be anything that a hostile file calls one.
+  // In a hostile file a key may hold any characters.
   const std::string shown = quote(key);
   const bool is_plain = shown.size() == key.size() + 2;
   return fail(code, std::string(file) + ": " + (is_plain ? std::string(key) : shown) + " " + std::string(reason),
               std::string(key));
 }
 
-/// In the order of GgufValue's alternatives.
+/// Names of GgufValue's alternatives, in their order.
 constexpr std::array<std::string_view, std::variant_size_v<GgufValue>> kTypeNames = {
     "a boolean",           "an integer",         "a number", "a string", "an array of booleans", "an array of integers",
     "an array of numbers", "an array of strings"};
@@ -53,11 +53,11 @@ Result<std::optional<T>> get_value(const Metadata& metadata, std::string_view ke
   return bad_key(file, key, std::string("must be ").append(wanted).append(", not ").append(is));
 }
 
-/// What a file says of itself as a part.
+/// A file's metadata about its place in a split file.
 struct Split {
-  std::int64_t no = 0;                  ///< of this part, from 0
-  std::int64_t count = 1;               ///< of parts
-  std::optional<std::int64_t> tensors;  ///< of all parts together
+  std::int64_t no = 0;                  ///< index of this part, from 0
+  std::int64_t count = 1;               ///< number of parts
+  std::optional<std::int64_t> tensors;  ///< number of tensors in all parts together
 };
 
 Result<Split> read_split(const Metadata& metadata, std::string_view file) {
@@ -67,7 +67,7 @@ Result<Split> read_split(const Metadata& metadata, std::string_view file) {
   if (!count) return fail(count.error());
   const auto tensors = get_value<std::int64_t>(metadata, kSplitTensors, file);
   if (!tensors) return fail(tensors.error());
-  // Parts that were merged again say 0.
+  // Files that were merged from parts have a count of 0.
   const std::int64_t parts = count->value_or(1);
   if (parts < 0 || parts > kMaxParts) {
     return bad_key(file, kSplitCount,
@@ -81,7 +81,7 @@ Result<Split> read_split(const Metadata& metadata, std::string_view file) {
   return Split{**no, parts, *tensors};
 }
 
-/// How the name of a part ends: "-00002-of-00003.gguf" for `no` = 1.
+/// Returns the end of a part's name: "-00002-of-00003.gguf" for `no` = 1.
 std::string part_ending(std::int64_t no, std::int64_t count) {
   std::array<char, 64> text{};
   std::snprintf(text.data(), text.size(), "-%05lld-of-%05lld.gguf", static_cast<long long>(no + 1),
@@ -89,7 +89,7 @@ std::string part_ending(std::int64_t no, std::int64_t count) {
   return text.data();
 }
 
-/// `name` without this part's ending; none when it ends otherwise.
+/// Returns `name` without the end of a part's name; nothing when `name` ends differently.
 std::optional<std::string> split_stem(const std::string& name, const Split& split) {
   const std::string ending = part_ending(split.no, split.count);
   if (!name.ends_with(ending)) return std::nullopt;
@@ -100,10 +100,10 @@ std::string part_of(std::int64_t no, std::int64_t count) {
   return "part " + std::to_string(no + 1) + " of " + std::to_string(count);
 }
 
-/// One file of a split one, or the only one.
+/// One part of a split file, or a whole file.
 struct Part {
   MappedFile file;
-  GgufContents contents;  // points into it
+  GgufContents contents;  // points into `file`
 };
 
 Result<Part> read_part(const std::filesystem::path& path) {
@@ -114,7 +114,7 @@ Result<Part> read_part(const std::filesystem::path& path) {
   return Part{std::move(*file), std::move(*contents)};
 }
 
-/// Whether `part` is number `no` of the file whose first part, `first_path`, has `split` and `first` as its metadata.
+/// Checks that `part` is number `no` of the file whose first part, `first_path`, has `split` and the metadata `first`.
 Status check_part(const Part& part, std::int64_t no, const Split& split, const Metadata& first,
                   const std::string& first_path) {
   const std::string& path = part.file.path();

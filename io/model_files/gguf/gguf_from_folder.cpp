@@ -37,12 +37,12 @@ std::optional<GgmlType> plain_type(std::string_view dtype) {
   return std::nullopt;
 }
 
-/// How a tensor of a folder becomes one of GGUF.
+/// Changes that turn a folder's tensor into GGUF's.
 struct Change {
-  bool normalized = false;  ///< each row gets the length 1
+  bool normalized = false;  ///< whether each row is scaled to length 1
   bool transposed = false;
-  std::int64_t interleaved_heads = 0;  ///< of which rows change their places; 0: none
-  bool widened = false;                ///< to float32
+  std::int64_t interleaved_heads = 0;  ///< number of heads whose rows are interleaved; 0: rows stay in order
+  bool widened = false;                ///< whether elements become float32
 
   bool is_none() const { return !normalized && !transposed && interleaved_heads == 0 && !widened; }
 };
@@ -51,14 +51,14 @@ DType dtype_of(GgmlType type) {
   return *ggml_type_info(type)->plain;
 }
 
-/// Rows of a tensor of the folder.
+/// Rows of a tensor of the folder that are written.
 struct RowsToWrite {
   GgmlType type{};
   std::size_t num_rows = 0;
   std::span<const std::byte> data;
 };
 
-/// The elements, in steps: each takes what the one before leaves.
+/// Writes the changed elements to `memory`, step by step.
 void apply_change(const Change& change, const RowsToWrite& from, Bytes& memory) {
   const GgmlType type = from.type;
   const auto width = static_cast<std::size_t>(ggml_type_info(type)->block_bytes);
@@ -88,7 +88,7 @@ void apply_change(const Change& change, const RowsToWrite& from, Bytes& memory) 
   }
 }
 
-/// The tensors of a checkpoint, some of which change.
+/// Adds a checkpoint's tensors, with their changes.
 class FolderTensors {
  public:
   FolderTensors(std::shared_ptr<const Checkpoint> checkpoint, const models::ModelSpec& spec, GgufModelParts& parts)
@@ -105,7 +105,8 @@ class FolderTensors {
   }
 
  private:
-  /// Whether the model scales the rows of its head; GGUF has no word for that, so they are written as it uses them.
+  /// Returns whether the model normalizes the rows of its head. GGUF cannot express this, so the rows are written
+  /// normalized.
   bool is_normalized_head(const std::string& name) const {
     const auto fact = std::ranges::find(spec_.facts, kNormalizedHead, &models::Fact::first);
     return name == "lm_head.weight" && fact != spec_.facts.end() && fact->second == models::Fact::second_type(true);
@@ -164,7 +165,8 @@ void add_rope_factors(const std::vector<float>& factors, GgufModelParts& parts) 
                            }});
 }
 
-/// A special token that a chat template of `folder` asks for and that is another in `file`; empty when there is none.
+/// Returns the name of a special token that a chat template of `folder` uses and that has another text in `file`; empty
+/// when there is none.
 Result<std::string> changed_template_token(const std::filesystem::path& folder, const GgufFile& file) {
   const auto templates = folder_chat_templates(folder);
   if (!templates) return fail(templates.error());
@@ -224,7 +226,7 @@ Status check_gguf_of_folder(const std::filesystem::path& folder, const std::file
   const auto spec = read_gguf_spec(**file);
   if (!spec) return fail(spec.error());
   for (const auto& [fact, value] : wanted->facts) {
-    if (fact == kNormalizedHead) continue;  // its rows have their length in the file
+    if (fact == kNormalizedHead) continue;  // the rows are normalized in the file
     const auto said = std::ranges::find(spec->facts, fact, &models::Fact::first);
     if (said == spec->facts.end() || said->second != value)
       return refuse("config.json", "has a " + fact + " of its own");

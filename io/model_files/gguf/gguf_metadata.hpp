@@ -11,11 +11,11 @@
 
 namespace pagoda::io {
 
-/// Metadata that is to be written: keys in their order, values in the bytes that a file has. A key that is set again
-/// keeps its place.
+/// Metadata for writing: keys in order, with the bytes of their values in a file. A key that is set again keeps its
+/// place.
 class GgufMetadata {
  public:
-  /// As in the file that the entry lies in.
+  /// Copies an entry of a GGUF file with its bytes.
   void copy(const GgufEntry& entry);
   void set(std::string_view key, std::string_view text);
   void set(std::string_view key, const char* text) { set(key, std::string_view(text)); }
@@ -29,7 +29,7 @@ class GgufMetadata {
   void set(std::string_view key, std::span<const std::uint8_t> values);
 
   std::size_t size() const { return entries_.size(); }
-  /// All keys and values as they lie in a file.
+  /// Returns all keys and values as the bytes of a file.
   std::string bytes() const;
 
  private:

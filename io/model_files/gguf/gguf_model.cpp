@@ -21,7 +21,8 @@ class GgufModel final : public ModelFiles {
   std::string name() const override {
     constexpr std::string_view kPartNumbers = "-00001-of-00001";
     auto stem = std::filesystem::path(file_->path()).stem().string();
-    if (file_->num_files() > 1) stem.resize(stem.size() - kPartNumbers.size());  // the first part is called so
+    // The stem of the first part ends with its number.
+    if (file_->num_files() > 1) stem.resize(stem.size() - kPartNumbers.size());
     return stem;
   }
 

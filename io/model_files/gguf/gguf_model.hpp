@@ -8,7 +8,7 @@
 
 namespace pagoda::io {
 
-/// A GGUF file, or all parts of a split one, by its first. Errors: those of GgufFile::open.
+/// Opens a GGUF file. `path` of a split file is its first part. Errors: those of GgufFile::open.
 Result<std::shared_ptr<const ModelFiles>> open_gguf_model(const std::filesystem::path& path);
 
 }  // namespace pagoda::io

@@ -15,11 +15,11 @@
 
 namespace pagoda::io {
 
-/// All that a GGUF file of a model with plain weights holds.
+/// The contents of a GGUF file of a model with plain weights.
 struct GgufModelParts {
   struct Tensor {
     GgufTensorHeader described;
-    /// Its data: where they lie, or in `memory`.
+    /// Returns the data of the tensor: in place, or written to `memory`.
     std::function<std::span<const std::byte>(std::vector<std::byte>& memory)> data;
   };
 
@@ -27,11 +27,11 @@ struct GgufModelParts {
   GgufHeads heads;
   std::int64_t alignment = kDefaultGgufAlignment;
   GgufMetadata metadata;
-  std::vector<Tensor> tensors;  ///< in the order in which they are to lie in the file
+  std::vector<Tensor> tensors;  ///< in the order of the file
 };
 
-/// Those of `file`, as they lie in it; what is said of its being split is left out. Errors: as find_gguf_architecture;
-/// bad_file (heads that are no integers).
+/// Returns the parts of `file` unchanged, except that keys about its split are left out. Errors: as
+/// find_gguf_architecture; bad_file (a number of heads that is no integer).
 Result<GgufModelParts> gguf_parts_of_file(const std::shared_ptr<const GgufFile>& file);
 
 }  // namespace pagoda::io

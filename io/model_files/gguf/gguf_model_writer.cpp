@@ -10,7 +10,7 @@
 namespace pagoda::io {
 namespace {
 
-/// A type that is written, and what general.file_type calls a file that is mostly of it.
+/// A written type, and general.file_type of a file whose weights are mostly of this type.
 struct WrittenType {
   GgmlType type;
   std::uint32_t file_type;
@@ -47,7 +47,7 @@ Status GgufModelWriter::check_file(const std::filesystem::path& path) {
 
 Result<GgufModelWriter> GgufModelWriter::create(const std::filesystem::path& path, GgufModelParts parts,
                                                 const std::vector<WrittenModule>& modules, const Format& format) {
-  constexpr std::uint32_t kQuantizationVersion = 2;  // of the blocks' layouts
+  constexpr std::uint32_t kQuantizationVersion = 2;  // version of the blocks' layouts
   if (Status status = check_file(path); !status) return fail(std::move(status.error()));
   parts.metadata.set("general.file_type", written_type(bits_of_most(modules), format).file_type);
   parts.metadata.set("general.quantization_version", kQuantizationVersion);

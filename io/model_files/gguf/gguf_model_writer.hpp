@@ -14,27 +14,27 @@
 
 namespace pagoda::io {
 
-/// Writes a GGUF file whose linear layers are quantised in blocks of 32 columns; everything else is as its parts have
-/// it. It is a PartFile until it is finished.
+/// Writes a GGUF file whose linear layers are quantised in blocks of 32 columns; all other tensors are as in the parts.
+/// The file is a PartFile until it is finished.
 class GgufModelWriter final : public QuantizedModelWriter {
  public:
-  /// Weights of 8 bits are written as Q8_0; those of 4 bits as Q4_1 where they have minimums, else as Q4_0.
+  /// Weights of 8 bits are written as Q8_0; weights of 4 bits as Q4_1 if they have minimums, else as Q4_0.
   struct Format {
     bool minimums = false;
   };
 
-  /// Whether a file may be written there: nothing is there yet, in a folder that is. Errors (param out): bad_config.
+  /// Checks that `path` does not exist and that its folder does. Errors (param out): bad_config.
   static Status check_file(const std::filesystem::path& path);
 
-  /// Copies all tensors but the weights of `modules`, whose names are Hugging Face's and whose columns are whole
-  /// blocks. Errors: those of check_file; unsupported (a module that GGUF has no tensor for); io_failed.
+  /// Begins the file and copies all tensors except the weights of `modules`, which have Hugging Face's names and whole
+  /// blocks of columns. Errors: those of check_file; unsupported (GGUF has no tensor for a module); io_failed.
   static Result<GgufModelWriter> create(const std::filesystem::path& path, GgufModelParts parts,
                                         const std::vector<WrittenModule>& modules, const Format& format);
 
-  /// The file as it is so far, which GgufFile::open takes.
+  /// Returns the path of the file before it is finished; GgufFile::open accepts this file.
   const std::filesystem::path& part() const { return file_.part(); }
 
-  /// Rows come in Hugging Face's order, scales and minimums are exact in float16.
+  /// Rows must be in Hugging Face's order; scales and minimums must be exact in float16.
   Status write(const WrittenModule& module, const WrittenWeights& weights) override;
   Status finish() override;
   std::int64_t written_bytes() const override;

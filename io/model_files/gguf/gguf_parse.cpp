@@ -23,25 +23,24 @@ constexpr std::int64_t kMaxInt64 = std::numeric_limits<std::int64_t>::max();
 
 using ValueType = GgufValueType;
 
-/// A type of value: as what it lies in the file, and as what it is kept.
+/// A type of value: the C++ type that it has in the file, and the type that GgufValue keeps.
 template <class StoredType, class KeptType>
 struct As {
   using Stored = StoredType;
   using Kept = KeptType;
-  /// Of a string that is its length, the least that it takes.
+  /// Least size of a value in the file. A string needs at least its length field.
   static constexpr std::size_t kMinBytes =
       std::is_same_v<Stored, std::string_view> ? sizeof(std::uint64_t) : sizeof(Stored);
 };
 
-/// Bytes of `elements` weights in blocks; nothing when they do not fit 63 bits.
+/// Returns the bytes of `elements` weights in blocks; nothing when the number does not fit 63 bits.
 std::optional<std::int64_t> bytes_of(std::int64_t elements, const GgmlTypeInfo& info) {
   const std::int64_t blocks = elements / info.block_elements;
   if (blocks > kMaxInt64 / info.block_bytes) return std::nullopt;
   return blocks * info.block_bytes;
 }
 
-/// Reads a file from its beginning. Functions that return bool are false when something is wrong, which is then in
-/// `error`.
+/// Reads a file from its beginning. Functions that return bool return false after an error, which is then in `error`.
 class Parser {
  public:
   explicit Parser(std::span<const std::byte> file)
@@ -58,7 +57,7 @@ class Parser {
       place_ = "key " + std::to_string(i + 1) + " of " + std::to_string(num_keys);
       if (!read_key_and_value()) return false;
     }
-    // Before the tensors: a wrong alignment is a better message than what follows from it.
+    // The alignment is checked before the tensors, because its message is clearer than errors that follow from it.
     std::int64_t alignment = 0;
     if (!find_alignment(alignment)) return false;
     for (std::uint64_t i = 0; i < num_tensors; ++i) {
@@ -69,7 +68,7 @@ class Parser {
   }
 
  private:
-  /// A tensor's data, in bytes behind the beginning of all data.
+  /// Position of a tensor's data, in bytes from the beginning of all data.
   struct Extent {
     GgufTensor* tensor = nullptr;
     std::uint64_t begin = 0;
@@ -81,12 +80,12 @@ class Parser {
     error.message = std::move(message);
     return false;
   }
-  /// Something is wrong with the key or tensor that is being read.
+  /// Records an error in the key or tensor that is being read.
   bool stop_here(const std::string& reason, ErrorCode code = ErrorCode::bad_file) {
     return stop(place_ + ": " + reason, code);
   }
 
-  /// Whether `count` items of at least `size` bytes follow.
+  /// Returns whether `count` items of at least `size` bytes follow.
   bool has(std::uint64_t count, std::size_t size) {
     if (count <= (header_.size() - at_) / size) return true;
     if (count > (kMaxGgufHeaderBytes - at_) / size) {
@@ -114,7 +113,7 @@ class Parser {
     return true;
   }
 
-  /// The name of a key or tensor.
+  /// Reads the name of a key or tensor.
   bool read_name(std::string_view& name, std::size_t max_bytes) {
     if (!read(name)) return false;
     if (name.empty()) return stop_here("its name is empty");
@@ -122,7 +121,7 @@ class Parser {
       return stop_here("its name of " + std::to_string(name.size()) + " bytes is longer than the limit of " +
                        std::to_string(max_bytes));
     }
-    // Names come into messages, which are UTF-8.
+    // Names appear in messages, which are UTF-8.
     if (text::find_invalid_utf8(name) != std::string_view::npos) return stop_here("its name is not UTF-8");
     return true;
   }
@@ -144,7 +143,7 @@ class Parser {
 
   bool check_version(std::uint32_t version) {
     if (version == 2 || version == 3) return true;
-    // A big-endian file has its version in the upper half of what is read here.
+    // In a big-endian file the version is in the upper half of the number read here.
     if (version != 0 && (version & 0xFFFFU) == 0) {
       return stop("a big-endian GGUF file is not supported", ErrorCode::unsupported);
     }
@@ -172,7 +171,7 @@ class Parser {
     return true;
   }
 
-  /// Calls `visit` with the As of a type that is not an array.
+  /// Calls `visit` with the As of `type`. An array is an error.
   template <class Visit>
   bool visit_type(std::uint32_t type, const Visit& visit) {
     switch (ValueType{type}) {
@@ -277,7 +276,7 @@ class Parser {
     return true;
   }
 
-  /// As GgufTensor has it; the product of the sizes fits.
+  /// Reads a shape as GgufTensor has it; the product of its sizes fits 63 bits.
   bool read_shape(std::vector<std::int64_t>& shape) {
     std::uint32_t rank = 0;
     if (!read(rank)) return false;
@@ -315,7 +314,7 @@ class Parser {
     return true;
   }
 
-  /// Finds the tensors' data, which begins behind the header and may have gaps.
+  /// Finds the tensors' data, which begin after the header and may have gaps.
   bool place_data(std::int64_t alignment) {
     if (extents_.empty()) return true;
     const auto step = static_cast<std::size_t>(alignment);
@@ -337,7 +336,7 @@ class Parser {
       if (extents_[i].begin - previous.begin >= static_cast<std::uint64_t>(previous.bytes)) continue;
       return stop("tensor " + quote(extents_[i].tensor->name) + " overlaps tensor " + quote(previous.tensor->name));
     }
-    // Nothing overlaps: the last one reaches furthest.
+    // The extents do not overlap, so the last one reaches furthest.
     const auto& last = extents_.back();
     const std::uint64_t end = data_begin + last.begin + static_cast<std::uint64_t>(last.bytes);
     if (end > file_.size()) {
@@ -351,9 +350,9 @@ class Parser {
   }
 
   std::span<const std::byte> file_;
-  std::span<const std::byte> header_;  // the part of the file that the header may take
+  std::span<const std::byte> header_;  // the leading bytes of the file that may hold the header
   std::size_t at_ = 0;
-  std::string place_;  // what is being read, for messages
+  std::string place_;  // the key or tensor that is being read, for messages
   std::vector<Extent> extents_;
 };
 

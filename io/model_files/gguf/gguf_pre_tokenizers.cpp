@@ -32,7 +32,7 @@ constexpr const char* kGpt4o =
 constexpr const char* kDeepseekV3 =
     R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*)"
     R"(|\s*[\r\n]+|\s+(?!\S)|\s+)";
-// Characters that have a twin which looks the same are escaped.
+// Characters that look the same as another character are escaped.
 constexpr const char* kDeepseekLetters =
     R"(\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-\u1F7Dᾀ-ᾴᾶ-ᾼ\u1FBE)"
     R"(ῂ-ῄῆ-ῌῐ-\u1FD3ῖ-\u1FDBῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤ\u2126ℨ\u212A-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃]+)";
@@ -47,7 +47,7 @@ constexpr const char* kJais2 =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+)"
     R"(|\s{512}(?!\S)|\s{256}(?!\S)|\s{128}(?!\S)|\s{64}(?!\S)|\s{32}(?!\S)|\s{16}(?!\S)|\s{8}(?!\S)|\s{4}(?!\S))"
     R"(|\s{1,2}(?!\S)|\s{1})";
-// The tokenizer.json has one character class within another here; this is their union.
+// The tokenizer.json has a character class within a character class here; this is their union.
 constexpr const char* kBloom = R"( ?[^(\s|.,!?…。，、।۔،)]+)";
 
 text::SplitPreTokenizer split(const char* regex) {
@@ -62,7 +62,7 @@ Steps splits(std::initializer_list<const char*> regexes) {
   return steps;
 }
 
-// GCC 12 takes lists of variants in braces for uninitialised strings; hence step by step.
+// GCC 12 warns about uninitialised strings in braced lists of variants, so the steps are added one by one.
 template <class... Parts>
 Steps steps_of(Parts... parts) {
   Steps steps;
@@ -78,7 +78,7 @@ Steps byte_level_of_single_digits() {
   return steps_of(text::DigitsPreTokenizer{true}, text::ByteLevelPreTokenizer{false, true});
 }
 
-// Digits stand last but for the byte level.
+// Inserts the digit step before the last step, which is the byte-level one.
 Steps with_single_digits(Steps steps) {
   steps.emplace_back(text::DigitsPreTokenizer{true});
   std::swap(steps.back(), steps[steps.size() - 2]);
@@ -91,7 +91,7 @@ std::vector<text::NormalizerSpec> nfc() {
   return normalizers;
 }
 
-// llama.cpp normalizes no text for these models; the tokenizer.json of some do, and with them goes what is here.
+// llama.cpp normalizes no text for these models. Where a model's tokenizer.json has a normalizer, it is used here.
 std::vector<Family> make_families() {
   return {
       {{"llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano"},

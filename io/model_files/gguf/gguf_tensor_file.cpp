@@ -33,7 +33,7 @@ Result<TensorFile> create_gguf_file(const std::filesystem::path& path, const Ggu
   add_number(header, std::uint64_t{metadata.size()});
   header += metadata.bytes();
   TensorFile::Places places;
-  std::size_t end = 0;  // of the data so far
+  std::size_t end = 0;  // end of the data so far
   for (const GgufTensorHeader& tensor : tensors) {
     gguf_bytes::add_text(header, tensor.name);
     add_number(header, static_cast<std::uint32_t>(tensor.shape.size()));

@@ -13,16 +13,16 @@
 
 namespace pagoda::io {
 
-/// A tensor of a GGUF file, as its header tells of it.
+/// A tensor's entry in the header of a GGUF file.
 struct GgufTensorHeader {
   std::string name;
   GgmlType type{};
   std::vector<std::int64_t> shape;  ///< outermost size first
 };
 
-/// Begins a GGUF file, version 3, which GgufFile::open takes before it is finished, too. Tensors lie in the order
-/// given, at multiples of `alignment`, which metadata names where it is not the default. Types are supported ones, rows
-/// whole blocks. Errors: io_failed.
+/// Begins a GGUF file, version 3, which GgufFile::open accepts even before it is finished. Tensors lie in the given
+/// order, at multiples of `alignment`; if this is not the default, the metadata must have it. Types must be supported,
+/// and rows must be whole blocks. Errors: io_failed.
 Result<TensorFile> create_gguf_file(const std::filesystem::path& path, const GgufMetadata& metadata,
                                     const std::vector<GgufTensorHeader>& tensors,
                                     std::int64_t alignment = kDefaultGgufAlignment);

@@ -34,7 +34,7 @@ constexpr std::size_t kMaxTokens = std::size_t{1} << 22;
 
 enum class Model { bpe, sentencepiece_bpe, sentencepiece_unigram };
 
-// Numbers of token_type in the file. A file without types has undefined ones.
+// Numbers of token_type in the file. Without types in the file all tokens are undefined.
 enum class TokenType : std::uint8_t { undefined, normal, unknown, control, user_defined, unused, byte };
 
 struct Vocabulary {
@@ -52,7 +52,7 @@ tl::unexpected<Error> refuse(const GgufFile& file, std::string_view key, std::st
   return file.bad(key, tokenizer_file::one_line(reason), code);
 }
 
-// The value of a key that must be there.
+// Returns the value of a required key.
 template <class T>
 Result<T> require(const GgufFile& file, std::string_view key) {
   Result<std::optional<T>> value = file.get<T>(key);
@@ -123,7 +123,7 @@ Result<Vocabulary> read_vocabulary(const GgufFile& file) {
     }
     vocabulary.types.push_back(static_cast<TokenType>(type));
     if (!vocabulary.tokens[id].empty()) continue;
-    // There are files with such tokens. llama.cpp gives them this name; nobody shall write it.
+    // Some files have empty tokens. llama.cpp gives them this name; as unused tokens they never match a text.
     vocabulary.tokens[id] = "[EMPTY_" + std::to_string(id) + "]";
     vocabulary.types[id] = TokenType::unused;
   }
@@ -131,7 +131,7 @@ Result<Vocabulary> read_vocabulary(const GgufFile& file) {
   return vocabulary;
 }
 
-// A key that names no token means `otherwise`, if there is such a token.
+// Where the key names no token, returns `otherwise`, if there is such a token.
 Result<std::optional<TokenId>> read_id(const GgufFile& file, std::string_view name, std::size_t num_tokens,
                                        std::optional<TokenId> otherwise) {
   const auto id = gguf_token_id(file, name);
@@ -169,14 +169,14 @@ Result<SpecialIds> read_special_ids(const GgufFile& file, Model model, std::size
   return ids;
 }
 
-// Phi-3 takes the white space behind its special tokens with them. GGUF has no place to say so; llama.cpp too knows it
-// of the model.
+// Phi-3 removes the white space after its special tokens. GGUF cannot express this, so it follows from the
+// architecture, as in llama.cpp.
 bool strips_behind_special_tokens(const GgufFile& file, const std::string& token) {
   const auto architecture = file.get<std::string_view>("general.architecture");
   return architecture && *architecture == "phi3" && token != "<unk>" && token != "<s>" && token != "<|endoftext|>";
 }
 
-// Tokens that mark an end or a beginning are special, whatever type older writers gave them.
+// Tokens that mark an end or a beginning are special, whatever type older programs gave them.
 std::vector<text::AddedToken> added_tokens(const Vocabulary& vocabulary, const SpecialIds& ids) {
   std::vector<text::AddedToken> added;
   for (std::size_t i = 0; i < vocabulary.tokens.size(); ++i) {
@@ -215,7 +215,7 @@ Status add_template(const GgufFile& file, const SpecialIds& ids, bool add_bos, b
 
 // ---- gpt2
 
-// A merge is two tokens with a space between; a token may begin with a space.
+// A merge is two tokens with a space between them; a token may begin with a space.
 Status read_merges(const GgufFile& file, text::BpeSpec& bpe) {
   const auto merges = require<std::vector<std::string_view>>(file, kMergesKey);
   if (!merges) return fail(merges.error());
@@ -230,7 +230,7 @@ Status read_merges(const GgufFile& file, text::BpeSpec& bpe) {
   return {};
 }
 
-// Old files do not name one; llama.cpp then splits a text as "default" says.
+// Old files name no pre-tokenizer; llama.cpp then splits a text as for "default".
 Result<const GgufPreTokenizer*> read_pre_tokenizer(const GgufFile& file) {
   const Result<std::string_view> name = get_or<std::string_view>(file, kPreKey, "");
   if (!name) return fail(name.error());
@@ -247,7 +247,7 @@ Result<GgufTokenizer> read_bpe(const GgufFile& file, const Vocabulary& vocabular
   text::TokenizerSpec spec;
   if (Status status = read_merges(file, spec.model); !status) return fail(status.error());
   for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) {
-    // These fill the vocabulary up to the rows of the embedding; they stand for no text.
+    // Unused tokens fill the vocabulary up to the rows of the embedding; they stand for no text.
     if (vocabulary.types[id] == TokenType::unused) continue;
     spec.model.vocab.emplace_back(vocabulary.tokens[id], static_cast<TokenId>(id));
   }
@@ -273,8 +273,8 @@ PieceType piece_type(TokenType type, bool marks_an_end, std::string_view token) 
   return marks_an_end ? PieceType::control : is_byte_token(token) ? PieceType::byte : PieceType::normal;
 }
 
-// The library wants exactly one unknown token. There are files in which it is only a control token, and files in which
-// the tokens that fill the vocabulary up are of type unknown; these name it by its id.
+// The library needs exactly one unknown token. In some files the unknown token is a control token. In others the tokens
+// that fill the vocabulary are of type unknown too; the id of the unknown token decides there.
 std::vector<PieceType> piece_types(const Vocabulary& vocabulary, const SpecialIds& ids) {
   std::vector<PieceType> types;
   types.reserve(vocabulary.types.size());
@@ -338,12 +338,12 @@ Result<GgufTokenizer> read_sentencepiece(const GgufFile& file, Model kind, Vocab
   if (!remove_spaces) return fail(remove_spaces.error());
   proto.precompiled_charsmap = *charsmap;
   proto.add_dummy_prefix = *add_space;
-  // Of "llama" llama.cpp does not ask.
+  // llama.cpp does not read this key for "llama".
   proto.remove_extra_whitespaces = unigram && *remove_spaces;
 
   std::vector<text::AddedToken> added = added_tokens(vocabulary, ids);
-  // Words of the user such as runs of spaces stand in the file with plain spaces. The library looks for them itself, in
-  // its escaped text, so they need not be looked for before.
+  // User-defined tokens such as runs of spaces have plain spaces in the file. The library finds them itself, in its
+  // escaped text, so they are not added tokens.
   std::erase_if(added,
                 [](const auto& token) { return !token.special && token.content.find(" ") != std::string::npos; });
   const std::vector<PieceType> types = piece_types(vocabulary, ids);

@@ -32,7 +32,7 @@ constexpr std::int32_t kUserDefinedToken = 4;
 constexpr std::int32_t kUnusedToken = 5;
 constexpr std::int32_t kByteToken = 6;
 
-constexpr const char* kSpace = "\u2581";  ///< what stands for a space in SentencePiece's tokens
+constexpr const char* kSpace = "\u2581";  ///< character that stands for a space in SentencePiece's tokens
 
 bool has_space(std::string_view piece) {
   return piece.find(kSpace) != piece.npos;
@@ -48,7 +48,7 @@ std::set<TokenId> ids_of(const std::vector<text::AddedToken>& tokens) {
   return ids;
 }
 
-/// The user's words that GGUF's readers look for before the model sees a text, which are those without a space.
+/// Adds the user-defined tokens without a space: GGUF's readers look for these before the model sees a text.
 void add_words_of_user(const SentencePieceProto& proto, std::vector<text::AddedToken>& tokens) {
   const std::set<TokenId> added = ids_of(tokens);
   for (std::size_t i = 0; i < proto.pieces.size(); ++i) {
@@ -60,7 +60,7 @@ void add_words_of_user(const SentencePieceProto& proto, std::vector<text::AddedT
   }
 }
 
-/// A file has the user's words with plain spaces.
+/// In a GGUF file user-defined tokens have plain spaces.
 std::string with_plain_spaces(std::string text) {
   const std::string_view space = kSpace;
   for (std::size_t at = text.find(space); at != text.npos; at = text.find(space, at + 1)) {
@@ -73,7 +73,7 @@ bool is_byte_piece(std::string_view token) {
   return token.size() == 6 && token.starts_with("<0x") && token.ends_with('>');
 }
 
-/// The normalizers of BPE made of a SentencePiece model: a space in front of a text, or none.
+/// Returns the normalizers of BPE made from a SentencePiece model, with or without a space before a text.
 std::vector<text::NormalizerSpec> sentencepiece_normalizers(bool space_before) {
   std::vector<text::NormalizerSpec> normalizers;
   if (space_before) normalizers.emplace_back(text::PrependNormalizer{kSpace});
@@ -81,7 +81,7 @@ std::vector<text::NormalizerSpec> sentencepiece_normalizers(bool space_before) {
   return normalizers;
 }
 
-/// The ids that a tokenizer puts in front of a text and behind it.
+/// Ids that a tokenizer puts before and after a text.
 struct AroundText {
   TokenIds before;
   TokenIds after;
@@ -116,7 +116,7 @@ class TokenizerWriter {
     return fail(ErrorCode::unsupported, file_.string() + ": " + std::string(key) + ": " + reason, std::string(key));
   }
 
-  /// As many tokens as the embedding has rows, which are nothing yet.
+  /// Adds an unused token for each row of the embedding.
   void begin_vocabulary() {
     const auto size = static_cast<std::size_t>(model_.vocab_size);
     types_.assign(size, kUnusedToken);
@@ -133,7 +133,7 @@ class TokenizerWriter {
     return {};
   }
 
-  /// `unknown`: the one that stands for text without tokens; may be empty.
+  /// `unknown`: the token that stands for text without tokens; may be empty.
   Status put_added_tokens(std::string_view unknown) {
     for (const text::AddedToken& token : spec_.added_tokens) {
       const bool is_unknown = !unknown.empty() && token.content == unknown;
@@ -183,7 +183,7 @@ class TokenizerWriter {
     return {};
   }
 
-  /// What GGUF cannot say of a SentencePiece model, or nothing.
+  /// Returns an error for an option of the SentencePiece model that GGUF cannot express.
   Status check_options(const SentencePieceProto& proto) const {
     const bool is_bpe = proto.algorithm == SentencePieceProto::Algorithm::bpe;
     if (!is_bpe && proto.algorithm != SentencePieceProto::Algorithm::unigram) {
@@ -208,10 +208,11 @@ class TokenizerWriter {
     return check_words_of_user(proto);
   }
 
-  /// GGUF's readers cut a text at the user's words. So does BPE, unless each of the pieces would get a space then.
+  /// GGUF's readers cut a text at user-defined tokens. SentencePiece's BPE does so too. But if the model puts a space
+  /// before a text, GGUF's readers would put a space before each of the pieces.
   Status check_words_of_user(const SentencePieceProto& proto) const {
     const bool are_cut_out = proto.algorithm == SentencePieceProto::Algorithm::bpe && !puts_space_before(proto);
-    const std::set<TokenId> added = ids_of(spec_.added_tokens);  // which are cut out in any case
+    const std::set<TokenId> added = ids_of(spec_.added_tokens);  // added tokens are cut out in any case
     for (std::size_t i = 0; i < proto.pieces.size(); ++i) {
       const SentencePieceProto::Piece& piece = proto.pieces[i];
       if (!is_word_of_user(piece) || added.contains(static_cast<TokenId>(i))) continue;
@@ -239,7 +240,7 @@ class TokenizerWriter {
       const auto& [piece, score, type] = proto->pieces[id];
       std::string text(piece);
       if (is_word_of_user(proto->pieces[id])) text = with_plain_spaces(std::move(text));
-      // The numbers of types are SentencePiece's.
+      // GGUF's types have SentencePiece's numbers.
       Status status = put(static_cast<TokenId>(id), std::move(text), static_cast<std::int32_t>(type));
       if (!status) return status;
       scores[id] = score;
@@ -282,7 +283,7 @@ class TokenizerWriter {
     if (id) metadata_.set(std::string("tokenizer.ggml.") + name + "_token_id", static_cast<std::uint32_t>(*id));
   }
 
-  /// The id of a special token that the config names, or else that of the SentencePiece model.
+  /// Returns the id of a special token that the config names, else that of the SentencePiece model.
   OptionalId special_id(const char* key, OptionalId (text::SentencePieceModel::*otherwise)() const) const {
     const OptionalId id = id_of(config_.special_token(key));
     return id || spec_.sentencepiece == nullptr ? id : (spec_.sentencepiece.get()->*otherwise)();
@@ -292,7 +293,8 @@ class TokenizerWriter {
     const AroundText around = around_text(spec_);
     OptionalId bos = special_id("bos_token", &text::SentencePieceModel::bos_id);
     if (!bos && !around.before.empty()) bos = around.before.front();
-    // A name that only config.json knows would be a new variable for the templates.
+    // bos_token of config.json alone is not written if a template uses bos_token: the template would see a new
+    // variable.
     const bool is_asked_for = std::ranges::any_of(
         templates, [](const auto& each) { return each.source.find("bos_token") != std::string::npos; });
     if (!bos && !is_asked_for) bos = model_.bos_token_id;
@@ -323,7 +325,7 @@ class TokenizerWriter {
   const models::ModelSpec& model_;
   GgufMetadata& metadata_;
   std::vector<std::string> tokens_;  // by id
-  std::vector<std::int32_t> types_;  // likewise
+  std::vector<std::int32_t> types_;  // by id
 };
 
 void write_templates(const std::vector<chat::NamedTemplate>& templates, GgufMetadata& metadata) {
@@ -340,8 +342,8 @@ void write_templates(const std::vector<chat::NamedTemplate>& templates, GgufMeta
   if (!names.empty()) metadata.set("tokenizer.chat_templates", names);
 }
 
-/// By id. Whether a token is looked for before or behind normalization makes no difference to one of ASCII, where the
-/// normalizer is one of Unicode's forms.
+/// Returns the added tokens by id. With Unicode normal forms as normalizers, an ASCII token is found before and after
+/// normalization alike, so its `normalized` is set to false.
 std::vector<text::AddedToken> comparable_tokens(const text::TokenizerSpec& spec) {
   const bool keeps_ascii = std::ranges::all_of(spec.normalizers, [](const text::NormalizerSpec& normalizer) {
     return std::holds_alternative<text::UnicodeNormalizer>(normalizer);

@@ -10,10 +10,11 @@
 namespace pagoda::io {
 namespace {
 
-/// Rows of a quantised matrix, or of a plain one that does not lie in the order of Hugging Face's.
+/// Rows of a quantised matrix, or of a plain matrix whose rows are not in Hugging Face's order.
 class GgufRows final : public weights::QuantizedRows {
  public:
-  /// `head_dim`: of interleaved heads, or 0. `fits`: whether kernels hold its scales. The tensor must outlive this.
+  /// `head_dim`: size of interleaved heads, or 0. `fits`: whether kernels can hold the scales. Keeps a reference to
+  /// `tensor`.
   GgufRows(const GgufTensor& tensor, std::int64_t head_dim, bool fits)
       : tensor_(tensor), info_(*ggml_type_info(tensor.type)), head_dim_(head_dim), fits_(fits) {}
 
@@ -96,7 +97,7 @@ Result<weights::WeightTensor> GgufWeights::describe(std::string_view name,
   return described;
 }
 
-/// All of the tensor may have to be read, so it is done once.
+/// The call may read the whole tensor, so its result is kept.
 ScaleRange GgufWeights::scale_range(const GgufTensor& tensor) const {
   const std::lock_guard lock(mutex_);
   const auto [found, is_new] = scale_ranges_.try_emplace(tensor.name);

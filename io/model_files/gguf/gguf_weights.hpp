@@ -19,8 +19,8 @@
 
 namespace pagoda::io {
 
-/// The weights of a GGUF file under the names of Hugging Face's. Plain tensors point into the mapped file; matrices
-/// whose rows lie in another order are handed out row by row, as quantised ones are. Thread-safe after open.
+/// The weights of a GGUF file under Hugging Face's names. Plain tensors point into the mapped file. Matrices whose rows
+/// are in another order are read row by row, as quantised ones are. Thread-safe after open.
 class GgufWeights final : public ModelWeights {
  public:
   /// Errors: as find_gguf_architecture; bad_file (a number of heads that is no integer).
@@ -41,21 +41,22 @@ class GgufWeights final : public ModelWeights {
   GgufWeights(std::shared_ptr<const GgufFile> file, const GgufArchitecture& architecture, const GgufHeads& heads)
       : file_(std::move(file)), architecture_(architecture), heads_(heads) {}
 
-  /// The tensor for a name of Hugging Face's; null when there is none.
+  /// Returns the tensor for a name of Hugging Face's; null when there is none.
   const GgufTensor* find(std::string_view name) const;
-  /// How many heads have their rows interleaved in `tensor`; 0 when rows are in order.
+  /// Returns the number of heads whose rows are interleaved in `tensor`; 0 when rows are in order.
   std::int64_t interleaved_heads(const GgufTensor& tensor) const;
   ScaleRange scale_range(const GgufTensor& tensor) const;
-  /// The same plain tensor with its rows in order.
+  /// Returns a copy of a plain tensor with its rows in Hugging Face's order.
   const void* in_order(const GgufTensor& tensor, std::int64_t num_heads) const;
 
   std::shared_ptr<const GgufFile> file_;
   const GgufArchitecture& architecture_;
   GgufHeads heads_;
-  mutable std::mutex mutex_;                                                         // of what follows
-  mutable std::set<std::string, std::less<>> taken_;                                 // by the file's names
-  mutable std::map<std::string, ScaleRange, std::less<>> scale_ranges_;              // of quantised tensors
-  mutable std::map<std::string, std::unique_ptr<std::byte[]>, std::less<>> copies_;  // of tensors out of order
+  mutable std::mutex mutex_;                                             // guards the members below
+  mutable std::set<std::string, std::less<>> taken_;                     // by the file's names
+  mutable std::map<std::string, ScaleRange, std::less<>> scale_ranges_;  // ranges of quantised tensors
+  // Copies of tensors with interleaved rows.
+  mutable std::map<std::string, std::unique_ptr<std::byte[]>, std::less<>> copies_;
 };
 
 }  // namespace pagoda::io

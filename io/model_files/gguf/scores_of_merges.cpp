@@ -20,10 +20,10 @@ bool is_one_character(std::string_view text) {
   return count == 1;
 }
 
-/// A token that merges make.
+/// A token that is the result of merges.
 struct MergedToken {
   std::size_t order = 0;
-  std::set<std::size_t> cuts;  ///< bytes of the left half of each of its merges
+  std::set<std::size_t> cuts;  ///< length in bytes of the left half of each of its merges
 };
 
 }  // namespace

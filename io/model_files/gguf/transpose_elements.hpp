@@ -6,7 +6,7 @@
 
 namespace pagoda::io {
 
-/// Of `from` [rows, columns], elements of `width` bytes, to `to` [columns, rows].
+/// Transposes `from` [rows, columns], elements of `width` bytes, to `to` [columns, rows].
 inline void transpose_elements(std::span<const std::byte> from, std::size_t rows, std::size_t width, std::byte* to) {
   const std::size_t columns = from.size() / width / rows;
   for (std::size_t row = 0; row < rows; ++row) {

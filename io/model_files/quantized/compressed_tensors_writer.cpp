@@ -28,7 +28,7 @@ Status fail_at(const fs::path& path, const char* what, const std::error_code& er
               "out");
 }
 
-/// Something that removes the folder when it is let go of, unless there is something in it.
+/// Makes the folder if it does not exist. The deleter of the result removes a folder that was made, if it is empty.
 Result<std::shared_ptr<const void>> make_folder(const fs::path& folder) {
   std::error_code error;
   const bool is_made = fs::create_directories(folder, error);
@@ -73,8 +73,8 @@ ordered_json group_config(int bits, const CompressedTensorsWriter::Format& forma
           {"output_activations", nullptr}};
 }
 
-/// The layers of each number of bits. Where there are two, all are named: of a class of layers some versions of vLLM
-/// take that it has what the class has before they look for the names of layers that they compute together.
+/// Returns a config group for each number of bits. Where there are two groups, each lists its modules by name: some
+/// versions of vLLM match the class of a layer that joins several modules before they look for the modules' names.
 ordered_json config_groups(const std::vector<WrittenModule>& modules, const CompressedTensorsWriter::Format& format) {
   std::map<int, std::vector<std::string>> named;
   for (const WrittenModule& module : modules) named[module.bits].push_back(module.name);
@@ -86,7 +86,8 @@ ordered_json config_groups(const std::vector<WrittenModule>& modules, const Comp
   return groups;
 }
 
-/// The model's config.json, told that its linear layers are quantised. Those that are not are named one by one.
+/// Returns the text of the model's config.json with a quantization_config. Linear layers that are not quantised are
+/// listed by name.
 Result<std::string> quantized_config(ordered_json config, const std::vector<WrittenModule>& modules,
                                      const CompressedTensorsWriter::Format& format,
                                      const std::vector<std::string>& plain_modules) {
@@ -107,7 +108,7 @@ Result<std::string> quantized_config(ordered_json config, const std::vector<Writ
   return config.dump(2) + "\n";
 }
 
-/// kernels::rotate_block as a matrix [block, block] that rows of x are multiplied with, but for its factor.
+/// Returns kernels::rotate_block, without its factor, as a matrix [block, block] that rows of x are multiplied with.
 std::vector<float> rotation_matrix() {
   constexpr std::size_t kBlock = kernels::kRotationBlock;
   std::vector<float> matrix(kBlock * kBlock);
@@ -126,7 +127,7 @@ std::string rotation_name(const WrittenModule& module) {
   return module.name + "." + std::string(kRotation) + "_input.weight";
 }
 
-/// Words of neighbouring columns, from their low bits on; a row's last word is filled up with zeros.
+/// Packs neighbouring columns into words, from the low bits upwards; the last word of a row is padded with zeros.
 std::vector<std::uint32_t> packed(std::span<const std::uint8_t> q, std::int64_t rows, std::int64_t columns, int bits) {
   const std::int64_t per_word = 32 / bits;
   const std::int64_t words = (columns + per_word - 1) / per_word;
@@ -148,7 +149,7 @@ std::vector<T> transposed(std::span<const T> matrix, std::int64_t rows, std::int
   return result;
 }
 
-/// Of which the module `name` of the model is a part; null where it is a module of the folder as well.
+/// Returns the joined module that has the model's module `name` as a part; null where the folder has `name` itself.
 const FolderParts::Joined* joined_of(const FolderParts& parts, std::string_view name) {
   const auto found = std::ranges::find_if(parts.joined, [&](const FolderParts::Joined& joined) {
     return std::ranges::find(joined.modules, name) != joined.modules.end();
@@ -156,7 +157,7 @@ const FolderParts::Joined* joined_of(const FolderParts& parts, std::string_view 
   return found == parts.joined.end() ? nullptr : &*found;
 }
 
-/// The modules of the folder that `modules`, the model's, are.
+/// Returns the modules of the folder that the model's `modules` form.
 std::vector<WrittenModule> modules_of_folder(const FolderParts& parts, const std::vector<WrittenModule>& modules) {
   std::vector<WrittenModule> all;
   for (const WrittenModule& module : modules) {
@@ -255,7 +256,7 @@ Status CompressedTensorsWriter::write(const WrittenModule& module, const Written
   return joined == nullptr ? write_whole(module, weights) : write_part(*joined, module, weights);
 }
 
-/// Words of zero points hold rows of several parts, so nothing is written before the last one.
+/// A word of zero points may hold rows of several parts, so the parts are written together after the last one.
 Status CompressedTensorsWriter::write_part(const FolderParts::Joined& joined, const WrittenModule& module,
                                            const WrittenWeights& weights) {
   PAGODA_ASSERT(joined.modules[begun_.num_parts] == module.name, "parts come in order");
@@ -285,7 +286,7 @@ Status CompressedTensorsWriter::write_whole(const WrittenModule& module, const W
   }
   if (status) status = weights_.write(name(".weight_shape"), bytes_of(shape));
   if (status && format_.asymmetric) {
-    // Along rows: as columns of the transposed, and back.
+    // Zero points are packed along rows: as columns of the transposed matrix, which is transposed back.
     const auto words = packed(transposed(weights.zeros, module.rows, groups), groups, module.rows, module.bits);
     status =
         weights_.write(name(".weight_zero_point"),

@@ -14,32 +14,32 @@
 
 namespace pagoda::io {
 
-/// Writes a Hugging Face folder whose linear layers are quantised in groups of columns, in the format pack-quantized of
-/// compressed-tensors; everything else is as its parts have it. config.json comes last, so a folder that has
-/// one is whole; what was begun and not finished is removed.
+/// Writes a Hugging Face folder whose linear layers are quantised in groups of columns, in compressed-tensors' format
+/// pack-quantized; all other tensors are as in the parts. config.json is written last, so a folder with a config.json
+/// is complete. Files that are not finished are removed.
 ///
-/// A rotation (kernels/rotation.hpp) is written as transform_config describes one: a random-hadamard of blocks of x and
-/// of weights, whose matrix lies beside each module.
+/// A rotation (kernels/rotation.hpp) is described in transform_config: a random-hadamard of blocks of x and of weights,
+/// whose matrix is stored beside each module.
 class CompressedTensorsWriter final : public QuantizedModelWriter {
  public:
   struct Format {
-    std::int64_t group_size = 32;    ///< divides the columns of every module
-    bool asymmetric = false;         ///< groups have a zero point
-    DType scale_dtype = DType::f16;  ///< or bf16
-    bool rotated = false;            ///< weights are those of rotated columns
+    std::int64_t group_size = 32;    ///< must divide the columns of every module
+    bool asymmetric = false;         ///< whether groups have a zero point
+    DType scale_dtype = DType::f16;  ///< f16 or bf16
+    bool rotated = false;            ///< whether weights are those of rotated columns
   };
 
-  /// Whether a folder may be written there: nothing, an empty folder, or one that holds only what was begun and cut
-  /// off. Errors (param out): bad_config, io_failed.
+  /// Checks that a folder may be written at `folder`: it must not exist, be empty, or hold only unfinished files of
+  /// this writer. Errors (param out): bad_config, io_failed.
   static Status check_folder(const std::filesystem::path& folder);
 
-  /// Makes `folder` and copies all tensors but the weights of `modules`, which are those of the model: modules that are
-  /// one in the folder are written one after the other, in order. Errors: those of check_folder; unsupported (a
-  /// config.json of a model that is quantised), io_failed.
+  /// Makes `folder` and copies all tensors except the weights of `modules`, the model's modules. Modules that are one
+  /// module in the folder must be written one after the other, in order. Errors: those of check_folder; unsupported
+  /// (the model of config.json is quantised already), io_failed.
   static Result<CompressedTensorsWriter> create(FolderParts parts, const std::filesystem::path& folder,
                                                 const std::vector<WrittenModule>& modules, const Format& format);
 
-  /// Weights have no minimums.
+  /// Weights must have no minimums.
   Status write(const WrittenModule& module, const WrittenWeights& weights) override;
   Status finish() override;
   std::int64_t written_bytes() const override;
@@ -54,7 +54,7 @@ class CompressedTensorsWriter final : public QuantizedModelWriter {
         made_folder_(std::move(made_folder)),
         weights_(std::move(weights)) {}
 
-  /// The first parts of a module of the folder.
+  /// The parts so far of a module that is joined in the folder.
   struct Begun {
     std::size_t num_parts = 0;
     std::int64_t rows = 0;
@@ -67,11 +67,11 @@ class CompressedTensorsWriter final : public QuantizedModelWriter {
   Status write_whole(const WrittenModule& module, const WrittenWeights& weights);
   Status write_config() const;
 
-  FolderParts parts_;  // but for tensors and config.json
+  FolderParts parts_;  // without tensors and config.json
   std::filesystem::path folder_;
   Format format_;
-  std::string config_;                       // the text of config.json
-  std::shared_ptr<const void> made_folder_;  // removes the folder at its end if it was made here and is empty
+  std::string config_;                       // text of config.json
+  std::shared_ptr<const void> made_folder_;  // its deleter removes the folder if create() made it and it is empty
   TensorFile weights_;
   Begun begun_;
 };

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 constexpr std::size_t kMaxPartConfigBytes = std::size_t{16} << 20;
 constexpr std::string_view kModelConfig = "config.json";
 
-/// Whether a file of the model's folder is neither weights nor config.json.
+/// Returns whether a file of the model's folder is neither weights nor config.json.
 bool is_other_file(const fs::path& path) {
   constexpr std::array<std::string_view, 9> kWeights{".safetensors", ".bin", ".pt",   ".pth",    ".gguf",
                                                      ".h5",          ".ot",  ".onnx", ".msgpack"};
@@ -26,12 +26,12 @@ bool is_other_file(const fs::path& path) {
          std::ranges::none_of(kWeights, [&](std::string_view ending) { return name.ends_with(ending); });
 }
 
-/// Those of the files of `from` that `wanted` says, not of folders in it.
+/// Copies those files of `from` for which `wanted` is true, without subfolders.
 template <class Wanted>
 std::error_code copy_files(const fs::path& from, const fs::path& to, const Wanted& wanted) {
   std::error_code error;
   for (fs::directory_iterator entry(from, error), end; !error && entry != end; entry.increment(error)) {
-    std::error_code ignored;  // a link that leads nowhere is no file
+    std::error_code ignored;  // a broken link is not copied
     if (!entry->is_regular_file(ignored) || !wanted(entry->path())) continue;
     fs::copy_file(entry->path(), to / entry->path().filename(), fs::copy_options::overwrite_existing, error);
     if (error) break;
@@ -58,7 +58,7 @@ Result<FolderParts> folder_parts_of_folder(const fs::path& model, const Checkpoi
     return fail(ErrorCode::unsupported, "tensor " + quote(strided) + " does not lie row by row", "model");
   }
   const fs::path path = model / kModelConfig;
-  // Checked as JSON is checked everywhere; then read again in its own order.
+  // The first read checks the JSON with all limits; the second read keeps the order of keys.
   const auto checked = read_json_file(path, kMaxPartConfigBytes, ErrorCode::bad_config);
   if (!checked) return fail(checked.error());
   FolderParts parts;

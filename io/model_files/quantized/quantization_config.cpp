@@ -15,7 +15,7 @@ namespace {
 constexpr std::int64_t kMaxGroupSize = 1LL << 22;
 constexpr std::int64_t kMaxBlock = 1LL << 16;
 
-/// Earlier versions of compressed-tensors wrote the second.
+/// Earlier versions of compressed-tensors wrote the second key.
 constexpr std::array kKeys{"quantization_config", "compression_config"};
 
 template <std::size_t N>
@@ -30,8 +30,8 @@ std::string list_of(const std::array<std::string_view, N>& known) {
   return list;
 }
 
-/// The string of `key` in lower case, which must be one of `known`. Without a `default_value` (null) the key must be
-/// there.
+/// Returns the string of `key` in lower case, which must be one of `known`. Without a `default_value` (null) the key
+/// must exist.
 template <std::size_t N>
 std::string read_name(ConfigReader& reader, const char* key, const char* default_value,
                       const std::array<std::string_view, N>& known) {
@@ -44,7 +44,7 @@ std::string read_name(ConfigReader& reader, const char* key, const char* default
   return name;
 }
 
-/// The first of two keys that is there: formats have renamed theirs.
+/// Returns the first of two keys that exists: formats have renamed their keys.
 const char* either(const ConfigReader& reader, const char* key, const char* other) {
   return reader.has(key) || !reader.has(other) ? key : other;
 }
@@ -96,7 +96,7 @@ void read_gptq(ConfigReader& reader, QuantizationConfig& config) {
   config.name = "GPTQ int" + std::to_string(config.bits);
 }
 
-/// [rows, columns] of the blocks that share a scale; nothing when the key is absent.
+/// Reads the block [rows, columns] that shares a scale; without the key `config` stays as it is.
 void read_block(ConfigReader& reader, const char* key, QuantizationConfig& config) {
   const auto* value = reader.find(key);
   if (value == nullptr) return;
@@ -142,7 +142,7 @@ void read_compressed_weights(ConfigReader& reader, const std::string& format, Qu
   }
 }
 
-/// Whether a target of a group is as `fits` says.
+/// Returns whether `fits` is true for any target of any group.
 bool any_target(const nlohmann::json& groups, const std::function<bool(const nlohmann::json&)>& fits) {
   return std::ranges::any_of(groups, [&](const nlohmann::json& group) {
     const auto targets = group.find("targets");
@@ -150,12 +150,12 @@ bool any_target(const nlohmann::json& groups, const std::function<bool(const nlo
   });
 }
 
-/// Whether a group of modules is one of `type`.
+/// Returns whether a group has the target `type`.
 bool has_target(const nlohmann::json& groups, std::string_view type) {
   return any_target(groups, [&](const nlohmann::json& target) { return target == type; });
 }
 
-/// Whether modules are named one by one, not by type or pattern, as pagoda quantize does where their bits differ.
+/// Returns whether groups list modules by name, not by type or pattern. pagoda quantize does so where bits differ.
 bool names_modules(const nlohmann::json& groups) {
   return any_target(groups, [](const nlohmann::json& target) {
     if (!target.is_string()) return false;
@@ -177,14 +177,14 @@ void read_compressed_groups(ConfigReader& groups, const nlohmann::json& object, 
   }
 }
 
-/// Whether `apply`, one entry of a transform's list, is at `location`.
+/// Returns whether `apply`, one entry of a transform's list, is for `location`.
 bool is_at(const nlohmann::json& apply, std::string_view location, bool inverse) {
   return apply.is_object() && apply.value("location", nlohmann::json()) == location &&
          apply.value("inverse", nlohmann::json(false)) == inverse;
 }
 
-/// Where a rotation is described, it must be that of the kernels: of blocks of columns, of x and of weights. That its
-/// matrix is theirs as well is seen in the tensors.
+/// Reads the rotation, which must be that of the kernels: blocks of columns, of x and of weights. Its matrix is checked
+/// when the tensors are read.
 void read_rotation(ConfigReader& reader, QuantizationConfig& config) {
   const auto* transforms = reader.find("transform_config");
   if (transforms == nullptr || transforms->empty()) return;
@@ -270,7 +270,7 @@ constexpr std::array<Method, 6> kMethods{{{"awq", read_awq},
                                           {"fbgemm_fp8", read_fbgemm_fp8},
                                           {"bitsandbytes", read_bitsandbytes}}};
 
-/// `absent`: what a file that names no method means.
+/// `absent`: name of the method where the file names none.
 const Method* read_method(ConfigReader& reader, std::optional<std::string> absent) {
   const auto name = reader.string("quant_method", std::move(absent));
   if (!reader.status()) return nullptr;
@@ -282,7 +282,7 @@ const Method* read_method(ConfigReader& reader, std::optional<std::string> absen
   return nullptr;
 }
 
-/// bfloat16 where the config names no type.
+/// Returns bfloat16 where the config names no type.
 DType read_dequantized_dtype(ConfigReader& reader) {
   auto name = reader.string(either(reader, "dtype", "torch_dtype"), std::string(to_string(DType::bf16)));
   if (name.starts_with("torch.")) name.erase(0, 6);

@@ -13,42 +13,44 @@ enum class QuantizationMethod : std::uint8_t {
   awq,
   gptq,
   compressed_tensors,
-  fp8,             ///< that of Hugging Face and vLLM, and fbgemm's
+  fp8,             ///< the formats of Hugging Face and vLLM, and of fbgemm
   int8_rows,       ///< bitsandbytes with load_in_8bit
   four_bit_table,  ///< bitsandbytes with load_in_4bit
 };
 
-/// What config.json says about the quantised tensors beside it. Which modules are quantised, and what a module's own
-/// tensors tell (bits, groups and zero points of compressed-tensors), is seen in the tensors.
+/// The quantization that config.json describes. The tensors themselves tell which modules are quantised, and for
+/// compressed-tensors bits, groups and zero points of a module.
 struct QuantizationConfig {
   QuantizationMethod method = QuantizationMethod::awq;
-  std::string name;  ///< for people: "GPTQ int4"
-  int bits = 4;      ///< of integers packed into words: 4 or 8; where groups of modules differ, of the last
-  std::int64_t group_size = 128;   ///< of awq and gptq: columns that share a scale; 0 = all
-  bool zeros_lack_one = false;     ///< of gptq: stored zero points are one less than they mean
-  std::int64_t block_rows = 0;     ///< of 8-bit floats with a scale per block, else 0
-  std::int64_t block_columns = 0;  ///< likewise
-  /// Of compressed-tensors: what is quantised are linear layers, whose packed weights are [out, in], also in models
-  /// that have Conv1D in their place in transformers (GPT-2), whose weights are [in, out]. vLLM reads them so.
+  std::string name;  ///< name for people: "GPTQ int4"
+  /// Bits of integers packed into words: 4 or 8; where groups of modules differ, those of the last group.
+  int bits = 4;
+  std::int64_t group_size = 128;   ///< awq and gptq: number of columns that share a scale; 0: all
+  bool zeros_lack_one = false;     ///< gptq: whether stored zero points are one less than their values
+  std::int64_t block_rows = 0;     ///< rows of a block of 8-bit floats with a common scale, else 0
+  std::int64_t block_columns = 0;  ///< columns of such a block, else 0
+  /// compressed-tensors: whether quantised modules are linear layers, whose packed weights are [out, in]. This also
+  /// holds for models that have Conv1D with weights [in, out] in transformers (GPT-2). vLLM reads them in this way too.
   bool packs_linear = false;
-  /// Of compressed-tensors: what the rotation of kernels/rotation.hpp is called, where modules have it; a module NAME
-  /// that has it holds its matrix in the tensor NAME.<rotation>_input.weight. Else empty.
+  /// compressed-tensors: name of the rotation of kernels/rotation.hpp; empty where there is none. A module NAME with a
+  /// rotation has its matrix in the tensor NAME.<rotation>_input.weight.
   std::string rotation;
-  DType dtype = DType::bf16;  ///< of weights that are used dequantised: the config's own
+  DType dtype = DType::bf16;  ///< type of weights that are used dequantised, by config.json
 };
 
-/// The keys of config.json under which a quantisation may be written.
+/// Returns whether config.json has a key that describes a quantization.
 bool has_quantization(const ConfigReader& config);
-/// Takes them out of a config.json, an object.
+/// Removes these keys from a config.json, an object.
 void erase_quantization(nlohmann::json& config);
 
-/// Reads them; nothing when it is not quantised, or when something is wrong: then config.status() says what, which is
-/// `unsupported` with the list of what is known for methods, bits and formats that are not built.
+/// Reads the quantization of a config.json. Returns nothing when there is none, and after an error, which is then in
+/// config.status(): `unsupported`, with the list of supported values, for an unknown method, number of bits or format.
 std::optional<QuantizationConfig> read_quantization_config(ConfigReader& config);
 
-/// Beside a config.json that says nothing of it: the file that AutoGPTQ (the first) and AutoAWQ write, the best first.
+/// Files that describe the quantization where config.json does not, in the order in which they are looked for: that of
+/// AutoGPTQ and that of AutoAWQ.
 inline constexpr const char* kQuantizationFiles[] = {"quantize_config.json", "quant_config.json"};
-/// Reads one. Means nothing when file.status() or config.status() says that something is wrong.
+/// Reads one of these files. The result has no meaning after an error in file.status() or config.status().
 QuantizationConfig read_quantization_file(ConfigReader& file, ConfigReader& config);
 
 }  // namespace pagoda::io

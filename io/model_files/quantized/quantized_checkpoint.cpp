@@ -19,15 +19,15 @@ std::string_view module_of(std::string_view name, std::string_view ending = kWei
   return name.substr(0, name.size() - ending.size());
 }
 
-/// Of a quantised KV cache or of quantised activations in attention, beside its projections.
+/// Returns whether `name` belongs to a quantised KV cache or to quantised activations in attention.
 bool is_attention_scale(std::string_view name) {
   constexpr std::array kEndings{".k_scale",    ".v_scale",      ".q_scale",     ".kv_scale",
                                 ".prob_scale", ".k_zero_point", ".v_zero_point"};
   return std::ranges::any_of(kEndings, [&](const char* ending) { return name.ends_with(ending); });
 }
 
-/// The elements of a matrix that is packed into so many words, as the tensor beside it says; none where there is no
-/// such tensor, or it says more than they hold.
+/// Returns the number of elements of a matrix that is packed into `num_words` words, from the tensor "weight_shape";
+/// nothing where there is no such tensor, or where the words cannot hold as many.
 std::optional<std::int64_t> packed_elements(const Checkpoint& checkpoint, std::string_view packed_name,
                                             std::int64_t num_words) {
   constexpr std::int64_t kMaxOfWord = 8;
@@ -41,7 +41,7 @@ std::optional<std::int64_t> packed_elements(const Checkpoint& checkpoint, std::s
   return fits ? std::optional(product) : std::nullopt;
 }
 
-/// How many parameters an element of the tensor holds; none when it says something about others.
+/// Returns the number of parameters in an element of the tensor; 0 for tensors that only describe other tensors.
 std::int64_t parameters_per_element(const QuantizationConfig& config, std::string_view name,
                                     const StoredTensor& tensor) {
   const bool is_scaled_by = name.ends_with(".qzeros") || name.ends_with(".scales") || name.ends_with(".g_idx") ||
@@ -108,7 +108,7 @@ void QuantizedCheckpoint::copied(const weights::WeightTensor& tensor) const {
 
 std::string QuantizedCheckpoint::file_of(const weights::WeightTensor& tensor) const {
   if (tensor.quantized == nullptr) return checkpoint_->path_of(tensor.name);
-  std::string name;  // of the first part that is there
+  std::string name;  // name of the first part that exists
   for_each_tensor_of(config_, module_of(tensor.name), [&](const std::string& part) {
     if (name.empty() && checkpoint_->contains(part)) name = part;
   });

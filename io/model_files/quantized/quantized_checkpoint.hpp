@@ -16,9 +16,8 @@
 
 namespace pagoda::io {
 
-/// A Hugging Face folder with quantised linear layers. The weight of a module that is quantised is served under the
-/// name of the plain one, "<module>.weight", as QuantizedRows over the mapped file; all other tensors as they are.
-/// Thread-safe.
+/// A Hugging Face folder with quantised linear layers. The weight of a quantised module has the name of a plain one,
+/// "<module>.weight", and is QuantizedRows over the mapped file; all other tensors are unchanged. Thread-safe.
 class QuantizedCheckpoint final : public ModelWeights {
  public:
   QuantizedCheckpoint(std::unique_ptr<const Checkpoint> checkpoint, QuantizationConfig config)
@@ -27,16 +26,16 @@ class QuantizedCheckpoint final : public ModelWeights {
   Result<weights::WeightTensor> tensor(std::string_view name, const std::vector<std::int64_t>& shape) const override;
   Result<weights::WeightTensor> describe(std::string_view name, const std::vector<std::int64_t>& shape) const override;
   bool contains(std::string_view name) const override;
-  /// AWQ's, GPTQ's and packed tensors of linear layers do not keep the transposition of GPT-2's weights.
+  /// GPT-2's transposed weights are not transposed in AWQ's, GPTQ's and packed tensors of linear layers.
   bool holds_derived(std::string_view module) const override;
   void copied(const weights::WeightTensor& tensor) const override;
   std::string file_of(const weights::WeightTensor& tensor) const override;
 
-  /// Parameters are counted as they were before quantisation.
+  /// Counts parameters as before quantization.
   CheckpointFacts facts() const override;
   std::string quantization() const override { return config_.name; }
-  /// Scales of activations and of the KV cache do not count as left, nor biases of zeros, which some programs write
-  /// beside every quantised weight.
+  /// Scales of activations and of the KV cache do not count as left over. Neither do biases of zeros, which some
+  /// programs write beside every quantised weight.
   Status check_all_taken(const models::ModelSpec& spec) const override;
 
  private:
@@ -49,12 +48,12 @@ class QuantizedCheckpoint final : public ModelWeights {
 
   std::unique_ptr<const Checkpoint> checkpoint_;
   QuantizationConfig config_;
-  mutable std::mutex mutex_;                                 // of what follows
+  mutable std::mutex mutex_;                                 // guards open_
   mutable std::map<std::string, Opened, std::less<>> open_;  // by the weight's name
 };
 
-/// The weights of a Hugging Face folder: a QuantizedCheckpoint where config.json says so, else a Checkpoint. Errors: as
-/// load_quantization_config and Checkpoint::open.
+/// Opens the weights of a Hugging Face folder: a QuantizedCheckpoint if config.json describes a quantization, else a
+/// Checkpoint. Errors: as load_quantization_config and Checkpoint::open.
 Result<std::shared_ptr<const ModelWeights>> open_folder_weights(const std::filesystem::path& folder);
 
 }  // namespace pagoda::io

@@ -13,30 +13,30 @@ struct WrittenModule {
   std::string name;
   std::int64_t rows = 0;
   std::int64_t columns = 0;
-  int bits = 4;  ///< or 8
+  int bits = 4;  ///< 4 or 8
 };
 
-/// The bits that most weights of the modules have; 4 where there are none.
+/// Returns the number of bits of most weights; 4 where there are no modules.
 int bits_of_most(std::span<const WrittenModule> modules);
 
-/// A weight is scale * (q - zero), or scale * q + min where there are minimums.
+/// Quantised weights: scale * (q - zero), or scale * q + min where there are minimums.
 struct WrittenWeights {
-  std::span<const std::uint8_t> q;      ///< [rows, columns], one integer from 0 to 2^bits - 1 a byte
-  std::span<const float> scales;        ///< [rows, columns / group_size], exact in the type that is written
-  std::span<const std::uint8_t> zeros;  ///< likewise integers, which are 2^(bits - 1) in a symmetric format
-  std::span<const float> mins;          ///< likewise, exact in the type that is written
+  std::span<const std::uint8_t> q;      ///< [rows, columns], an integer from 0 to 2^bits - 1 in each byte
+  std::span<const float> scales;        ///< [rows, columns / group_size], exact in the written type
+  std::span<const std::uint8_t> zeros;  ///< [rows, columns / group_size], integers, 2^(bits - 1) in a symmetric format
+  std::span<const float> mins;          ///< [rows, columns / group_size], exact in the written type
 };
 
-/// Files of a model whose linear layers are quantised, all else as it was. They are a model once they are finished.
+/// Writes the files of a model with quantised linear layers. All else is unchanged. The files are valid after finish().
 class QuantizedModelWriter {
  public:
   virtual ~QuantizedModelWriter() = default;
 
   /// Errors: io_failed.
   virtual Status write(const WrittenModule& module, const WrittenWeights& weights) = 0;
-  /// Call once all modules are written. Errors: io_failed.
+  /// Call after all modules are written. Errors: io_failed.
   virtual Status finish() = 0;
-  /// Bytes of the files with weights, once they are finished.
+  /// Returns the bytes of the files with weights, after finish().
   virtual std::int64_t written_bytes() const = 0;
 };
 

@@ -29,8 +29,8 @@ DType float_type(std::string_view name) {
   return name == "F16" ? DType::f16 : name == "BF16" ? DType::bf16 : DType::f32;
 }
 
-/// Takes the tensors of one module out of a checkpoint. The first thing that is wrong is kept in `status`; what is
-/// asked for after it is not to be used.
+/// Reads the tensors of one module from a checkpoint. `status` keeps the first error; results of later calls must not
+/// be used.
 class ModuleReader {
  public:
   ModuleReader(const Checkpoint& checkpoint, std::string module, std::int64_t num_rows, std::int64_t num_columns)
@@ -42,7 +42,7 @@ class ModuleReader {
 
   bool has(const char* ending) const { return checkpoint_.contains(module_ + ending); }
 
-  /// Of one of `types` and one of `shapes`.
+  /// Returns a tensor that must have one of `types` and one of `shapes`.
   StoredTensor tensor(const char* ending, std::initializer_list<std::string_view> types,
                       std::initializer_list<Shape> shapes) {
     const auto found = checkpoint_.stored(module_ + ending);
@@ -86,7 +86,7 @@ Result<Rows> finish(const ModuleReader& module, IntegerMatrix matrix) {
   return std::make_shared<IntegerRows>(std::move(matrix));
 }
 
-/// Reads which group each column belongs to; nothing where groups are in order. -1 throughout means so as well.
+/// Reads the group of each column; nothing where groups are in order or all entries are -1.
 std::vector<std::int32_t> read_group_of(ModuleReader& module, const char* ending, std::int64_t group_size,
                                         std::int64_t groups) {
   if (!module.has(ending)) return {};
@@ -109,13 +109,13 @@ std::vector<std::int32_t> read_group_of(ModuleReader& module, const char* ending
   return group_of;
 }
 
-/// A dimension that is packed into words must fill them.
+/// Checks that a dimension that is packed into words fills them.
 void check_fills_words(ModuleReader& module, const char* ending, std::int64_t size, int bits) {
   if (size * bits % 32 == 0) return;
   module.bad(ending, std::to_string(size) + " integers of " + std::to_string(bits) + " bits do not fill words of 32");
 }
 
-/// What AWQ and GPTQ share: scales and zero points [groups, rows], these packed along rows.
+/// Opens the parts that AWQ and GPTQ share: scales [groups, rows] and zero points [groups, rows], packed along rows.
 IntegerMatrix open_transposed(ModuleReader& module, const QuantizationConfig& config,
                               const std::array<std::uint8_t, 8>& lanes) {
   const std::int64_t rows = module.rows;
@@ -137,7 +137,7 @@ IntegerMatrix open_transposed(ModuleReader& module, const QuantizationConfig& co
 
 constexpr std::array<std::uint8_t, 8> kInOrder{0, 1, 2, 3, 4, 5, 6, 7};
 
-/// qweight [columns, rows / 8]: the words of a column hold the rows 0 2 4 6 1 3 5 7, from their low bits on.
+/// Opens qweight [columns, rows / 8]: the words of a column hold the rows 0 2 4 6 1 3 5 7, from the low bits upwards.
 Result<Rows> open_awq(ModuleReader& module, const QuantizationConfig& config) {
   constexpr std::array<std::uint8_t, 8> kLanes{0, 4, 1, 5, 2, 6, 3, 7};
   IntegerMatrix matrix = open_transposed(module, config, kLanes);
@@ -152,7 +152,7 @@ Result<Rows> open_awq(ModuleReader& module, const QuantizationConfig& config) {
   return finish(module, std::move(matrix));
 }
 
-/// qweight [columns * bits / 32, rows]: a word holds neighbouring columns.
+/// Opens qweight [columns * bits / 32, rows]: a word holds neighbouring columns.
 Result<Rows> open_gptq(ModuleReader& module, const QuantizationConfig& config) {
   IntegerMatrix matrix = open_transposed(module, config, kInOrder);
   matrix.zeros->add = config.zeros_lack_one ? 1 : 0;
@@ -164,10 +164,11 @@ Result<Rows> open_gptq(ModuleReader& module, const QuantizationConfig& config) {
   return finish(module, std::move(matrix));
 }
 
-/// A scale for all, for each row, or for each row and group of columns, whose number is taken from its shape.
+/// Scales of a matrix: one for all, one per row, or one per row and group of columns. The number of groups is taken
+/// from the tensor's shape.
 struct Scales {
   StoredFloats floats;
-  std::int64_t groups = 1;  ///< of a row
+  std::int64_t groups = 1;  ///< number of groups of a row
 };
 
 Scales read_scales(ModuleReader& module, const char* ending) {
@@ -189,7 +190,7 @@ Scales read_scales(ModuleReader& module, const char* ending) {
           groups};
 }
 
-/// Zero points of compressed-tensors: packed along rows, or signed bytes.
+/// Reads zero points of compressed-tensors: packed along rows, or signed bytes.
 std::optional<StoredIntegers> read_zeros(ModuleReader& module, int bits, std::int64_t groups) {
   constexpr const char* kName = ".weight_zero_point";
   const auto found = module.find(kName);
@@ -212,13 +213,13 @@ std::optional<StoredIntegers> read_zeros(ModuleReader& module, int bits, std::in
                         .add = 1U << (bits - 1)};
 }
 
-/// int8 [rows, columns], as integers from 0 on.
+/// Reads int8 [rows, columns] as integers that count from 0.
 StoredIntegers read_bytes(ModuleReader& module) {
   const auto q = module.tensor(".weight", {"I8"}, {{module.rows, module.columns}});
   return {.data = q.data.data(), .bits = 8, .word_bits = 8, .row_step = module.columns, .column_step = 1, .add = 0x80};
 }
 
-/// weight_packed [rows, columns * bits / 32]: a word holds neighbouring columns, counted from 0 on.
+/// Reads weight_packed [rows, columns * bits / 32]: a word holds neighbouring columns as integers that count from 0.
 StoredIntegers read_packed(ModuleReader& module) {
   constexpr const char* kName = ".weight_packed";
   const std::int64_t four = ceil_div(module.columns * 4, 32);
@@ -226,7 +227,7 @@ StoredIntegers read_packed(ModuleReader& module) {
   const auto q = module.tensor(kName, {"I32"}, {{module.rows, four}, {module.rows, eight}});
   if (!module.status) return {};
   const std::int64_t words = q.shape[1];
-  // Four columns or fewer take one word either way.
+  // Four columns or fewer take one word with either number of bits.
   if (four == eight) module.bad(kName, "rows of one word do not tell their bits");
   return {
       .data = q.data.data(), .bits = words == four ? 4 : 8, .row_step = words * kWordBytes, .column_step = kWordBytes};
@@ -273,7 +274,7 @@ Result<Rows> open_float8(ModuleReader& module, const QuantizationConfig& config,
   return std::make_shared<Float8Rows>(matrix);
 }
 
-/// The matrix that blocks of x are multiplied with, [block, block], must be the kernels'.
+/// Checks that the matrix [block, block] which blocks of x are multiplied with is the kernels' matrix.
 void check_rotation(ModuleReader& module, const std::string& ending) {
   constexpr std::int64_t kBlock = kernels::kRotationBlock;
   const auto stored = module.floats(ending.c_str(), {{kBlock, kBlock}});
@@ -292,7 +293,7 @@ void check_rotation(ModuleReader& module, const std::string& ending) {
   }
 }
 
-/// weight_packed [rows, columns / 2] in bytes, weight_scale [rows, columns / 32].
+/// Opens weight_packed [rows, columns / 2] in bytes and weight_scale [rows, columns / 32].
 Result<Rows> open_microscaled(ModuleReader& module) {
   constexpr const char* kScale = ".weight_scale";
   constexpr std::int64_t kGroup = MicroscaledRows::kGroup;
@@ -340,7 +341,7 @@ Result<Rows> open_fp8(ModuleReader& module, const QuantizationConfig& config) {
   return open_float8(module, config, module.has(".weight_scale_inv") ? ".weight_scale_inv" : ".weight_scale");
 }
 
-/// The scale of a row is its greatest magnitude, which 127 stands for.
+/// The scale of a row is the greatest magnitude in the row, which the integer 127 represents.
 Result<Rows> open_int8_rows(ModuleReader& module, const QuantizationConfig&) {
   IntegerMatrix matrix{.rows = module.rows, .columns = module.columns, .group_size = module.columns};
   matrix.q = read_bytes(module);
@@ -353,7 +354,7 @@ Result<Rows> open_int8_rows(ModuleReader& module, const QuantizationConfig&) {
   return finish(module, std::move(matrix));
 }
 
-/// What the JSON beside a weight of 4 bits says about its blocks.
+/// Sizes of blocks from the JSON beside a weight of 4 bits.
 struct TableState {
   std::int64_t block = 0;
   std::int64_t scale_block = 0;
@@ -426,7 +427,7 @@ Result<Rows> open_table(ModuleReader& module, const QuantizationConfig&) {
 
 struct Layout {
   Result<Rows> (*open)(ModuleReader& module, const QuantizationConfig& config);
-  const char* packed;  ///< the tensor that stands in for the weight, or null
+  const char* packed;  ///< name of the tensor that replaces the weight, or null
 };
 
 Layout layout_of(QuantizationMethod method) {

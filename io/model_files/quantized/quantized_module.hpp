@@ -12,24 +12,24 @@
 
 namespace pagoda::io {
 
-/// Whether the checkpoint holds the weight of `module` quantised.
+/// Returns whether the checkpoint has the weight of `module` in quantised form.
 bool is_quantized(const Checkpoint& checkpoint, QuantizationMethod method, std::string_view module);
 
-/// The weight [rows, columns] of `module`, which is_quantized, in the mapped file; `checkpoint` must outlive it. All
-/// shapes, types and indices are checked here. Errors: bad_file (a tensor that is missing, or does not fit; the message
+/// Opens the weight [rows, columns] of a quantised `module` in the mapped file; `checkpoint` must outlive the result.
+/// All shapes, types and indices are checked here. Errors: bad_file (a tensor is missing or does not fit; the message
 /// names file, tensor and reason).
 Result<std::shared_ptr<const weights::QuantizedRows>> open_quantized_module(const Checkpoint& checkpoint,
                                                                             const QuantizationConfig& config,
                                                                             const std::string& module,
                                                                             std::int64_t rows, std::int64_t columns);
 
-/// How the name of the tensor ends that holds a module's rotation.
+/// Returns the ending of the name of a tensor with a module's rotation.
 inline std::string rotation_ending(const QuantizationConfig& config) {
   return "." + config.rotation + "_input.weight";
 }
 
-/// The tensors that may belong to a quantised module, those of its activations too, which Pagoda quantises by itself:
-/// calls `use` with the names of all.
+/// Calls `use` with the names of all tensors that may belong to a quantised module. Tensors for its activations are
+/// among them, although Pagoda quantises activations without them.
 template <class Use>
 void for_each_tensor_of(const QuantizationConfig& config, std::string_view module, const Use& use) {
   if (!config.rotation.empty()) use(std::string(module) + rotation_ending(config));

@@ -12,29 +12,29 @@
 namespace pagoda::io {
 namespace {
 
-constexpr std::int64_t kGroupStep = 16;        // of the sizes that kernels take
-constexpr std::int64_t kPreferredGroup = 128;  // where groups have to be cut
+constexpr std::int64_t kGroupStep = 16;        // group sizes of kernels are multiples of this
+constexpr std::int64_t kPreferredGroup = 128;  // group size where groups have to be cut
 
-/// Columns that share a scale in kernels when `group` of `columns` do in the file.
+/// Returns the number of columns that share a scale in kernels when `group` of `columns` columns do in the file.
 std::optional<std::int64_t> kernel_group(std::int64_t group, std::int64_t columns) {
   if (group % kGroupStep == 0 && group <= kernels::kMaxGroupSize) return group;
   if (group % kPreferredGroup == 0) return kPreferredGroup;
   for (std::int64_t size = kernels::kMaxGroupSize; size >= kGroupStep; size -= kGroupStep) {
     if (group % size == 0) return size;
   }
-  // A group of the whole row may be cut anywhere: what is filled up belongs to no other group.
+  // A group of the whole row may be cut anywhere: no other group follows whose columns the padding would take.
   if (group >= columns) return kPreferredGroup;
   return std::nullopt;
 }
 
-/// Whether float16 has the scale with the relative error of its rounding, 2^-11, or exactly.
+/// Returns whether float16 holds the scale exactly or with the relative rounding error 2^-11.
 bool fits_float16(float scale) {
   constexpr float kMinNormal = 0x1p-14F;
   const float rounded = to_float(to_f16(scale));
   return rounded == scale || (std::isfinite(rounded) && std::abs(scale) >= kMinNormal);
 }
 
-/// Columns sorted by their groups. Empty unless all groups but the last have group_size columns.
+/// Returns the columns sorted by their groups. Empty unless all groups but the last have group_size columns.
 std::vector<std::int32_t> columns_by_group(const IntegerMatrix& matrix) {
   std::vector<std::int32_t> columns(matrix.group_of.size());
   std::iota(columns.begin(), columns.end(), 0);
@@ -46,7 +46,7 @@ std::vector<std::int32_t> columns_by_group(const IntegerMatrix& matrix) {
   return columns;
 }
 
-/// A codebook and the step of its values that make the table's to the nearest.
+/// A codebook whose values times `step` are the table's values, rounded.
 struct KnownTable {
   kernels::Codebook codebook;
   float step;
@@ -112,10 +112,10 @@ void IntegerRows::unpack(std::int64_t row, const weights::UnpackedRow& to) const
   const std::int64_t groups = (matrix_.columns + size - 1) / size;
   for (std::int64_t i = 0; i < groups; ++i) {
     const std::int64_t group = i * size / matrix_.group_size;
-    // The kernels' map of weights is not orthogonal but shorter.
+    // The kernels' map of weights is not orthogonal: it scales by a smaller factor.
     constexpr float kShorter = kernels::kRotatedWeightFactor / kernels::kOrthogonalFactor;
     to.scales[i] = to_f16(matrix_.scales.at(row, group) * (matrix_.rotated ? kShorter : 1.0F));
-    // Of the rounded scale, so that the weight of q = zero is off by the minimum's rounding only.
+    // The minimum uses the rounded scale, so that the weight of q = zero has only the minimum's rounding error.
     if (format_->asymmetric) to.mins[i] = to_f16(-to_float(to.scales[i]) * static_cast<float>(zero(row, group)));
   }
 }
@@ -171,7 +171,8 @@ void Float8Rows::dequantize(std::int64_t row, float* to) const {
 
 TableRows::TableRows(const TableMatrix& matrix) : matrix_(matrix) {
   const auto known = known_table(matrix_.values);
-  const auto group = kernel_group(matrix_.block, matrix_.block + 1);  // never the whole row: others follow in it
+  // Never the whole row, because other blocks follow in the row.
+  const auto group = kernel_group(matrix_.block, matrix_.block + 1);
   if (!known || !group || matrix_.columns % matrix_.block != 0 || !scales_fit_float16(known->step)) return;
   codebook_step_ = known->step;
   format_ = {.bits = 4, .group_size = *group, .codebook = known->codebook};
@@ -218,8 +219,8 @@ void TableRows::dequantize(std::int64_t row, float* to) const {
 MicroscaledRows::MicroscaledRows(const MicroscaledMatrix& matrix) : matrix_(matrix) {
   constexpr float kLargestValue = 12;
   bool fits = true;
-  // Of half of 2^(exponent - 127). Only beyond these is there anything to know of the weights, which may not be in
-  // memory.
+  // Bounds of exponents for which float16 holds half of 2^(exponent - 127). Only beyond them must the weights, which
+  // may not be in memory, be read.
   constexpr int kMinOfFloat16 = 127 + 1 - 24;
   constexpr int kMaxOfFloat16 = 127 + 1 + 15;
   for (std::int64_t group = 0; group < matrix_.rows * matrix_.columns / kGroup; ++group) {
@@ -241,7 +242,7 @@ float MicroscaledRows::step(std::int64_t group) const {
   if (std::all_of(first, first + kGroup / 2, is_zero)) return 0.0F;
   const int exponent = std::to_integer<int>(matrix_.exponents[group]);
   if (exponent == kNotANumber) return std::numeric_limits<float>::quiet_NaN();
-  return std::ldexp(0.5F, exponent - 127);  // the codebook has halves
+  return std::ldexp(0.5F, exponent - 127);  // the codebook's values count in halves
 }
 
 std::uint8_t MicroscaledRows::place(std::int64_t at) const {

@@ -12,31 +12,32 @@
 
 namespace pagoda::io {
 
-/// A matrix whose weights are scale * (q - zero): the files' integers, as AWQ, GPTQ, compressed-tensors and
-/// bitsandbytes' int8 have them.
+/// A matrix whose weights are scale * (q - zero), with the integers of files of AWQ, GPTQ, compressed-tensors and
+/// bitsandbytes' int8.
 struct IntegerMatrix {
   std::int64_t rows = 0;
   std::int64_t columns = 0;
   StoredIntegers q = {};     ///< [rows, columns]
   StoredFloats scales = {};  ///< [rows, groups]
-  /// [rows, groups]; without them the zero of all is in the middle of the integers.
+  /// [rows, groups]; without zeros, the zero of all groups is the middle of the integers.
   std::optional<StoredIntegers> zeros = std::nullopt;
-  std::int64_t group_size = 0;              ///< columns of a group, in order unless the next says otherwise
-  std::vector<std::int32_t> group_of = {};  ///< [columns] where groups are not in the order of columns, else empty
-  /// The integers are those of rotated columns (kernels/rotation.hpp, with an orthogonal map); groups are in order then
-  /// and both they and the columns whole blocks.
+  std::int64_t group_size = 0;  ///< number of columns of a group; groups are in order unless group_of is set
+  /// [columns], the group of each column, where groups are not in the order of columns; else empty.
+  std::vector<std::int32_t> group_of = {};
+  /// Whether the integers are those of rotated columns (kernels/rotation.hpp, with an orthogonal map). Groups are in
+  /// order then, and the groups and the row consist of whole blocks.
   bool rotated = false;
 
   std::int64_t groups() const { return (columns + group_size - 1) / group_size; }
   std::uint32_t middle() const { return 1U << (q.bits - 1); }
 };
 
-/// Unpacked from the mapped file row by row. It is given to kernels as it is, with each scale in float16, unless that
-/// is impossible: groups of a size that is no multiple of 16, or out of order and not of one size, or a scale that
-/// float16 would hold with less than 11 bits or not at all. Then it has no format.
+/// Rows of an IntegerMatrix, unpacked from the mapped file row by row. Kernels get the integers unchanged and each
+/// scale in float16. There is no format where this is impossible: group sizes that are no multiple of 16, groups out of
+/// order with several sizes, or a scale that float16 cannot hold with 11 bits.
 class IntegerRows final : public weights::QuantizedRows {
  public:
-  /// Reads all scales that are not float16, and zeros until one is not in the middle.
+  /// Reads all scales that are not float16, and zeros until one differs from the middle.
   explicit IntegerRows(IntegerMatrix matrix);
 
   std::optional<kernels::QuantizedFormat> format() const override { return format_; }
@@ -53,7 +54,7 @@ class IntegerRows final : public weights::QuantizedRows {
 
   IntegerMatrix matrix_;
   std::optional<kernels::QuantizedFormat> format_;
-  std::vector<std::int32_t> order_;  ///< columns by group, where groups are not in order
+  std::vector<std::int32_t> order_;  ///< columns sorted by group, where groups are not in order
 };
 
 /// 8-bit floats (Float8E4M3) [rows, columns] with a scale for each block of rows and columns.
@@ -66,7 +67,7 @@ struct Float8Matrix {
   std::int64_t block_columns = 1;
 };
 
-/// Given to kernels as it is where they take blocks of so many columns.
+/// Rows of a Float8Matrix. float8() is not null where kernels support blocks of this many columns.
 class Float8Rows final : public weights::QuantizedRows {
  public:
   /// Reads all scales.
@@ -81,24 +82,24 @@ class Float8Rows final : public weights::QuantizedRows {
   std::optional<weights::Float8Weights> kept_;
 };
 
-/// bitsandbytes' 4 bits: indices into a table of 16 values, two a byte with the first in its high half; blocks of the
-/// whole matrix, row after row, share a scale. Scales may be quantised themselves: indices into a table of 256 values
-/// with a scale per block of them, and an offset for all.
+/// Weights of bitsandbytes' 4-bit formats: indices into a table of 16 values, two in a byte with the first in its high
+/// half. Blocks of the whole matrix, row after row, share a scale. Scales may be quantised themselves: indices into a
+/// table of 256 values, with a scale for each block of indices and one offset.
 struct TableMatrix {
   std::int64_t rows = 0;
   std::int64_t columns = 0;
   const std::byte* data = nullptr;
   std::array<float, 16> values{};
-  std::int64_t block = 64;                   ///< weights that share a scale
-  StoredFloats scales = {};                  ///< [1, blocks]; where the next is there [1, blocks of scales]
+  std::int64_t block = 64;                   ///< number of weights that share a scale
+  StoredFloats scales = {};                  ///< [1, blocks]; with scale_indices [1, blocks of scales]
   const std::byte* scale_indices = nullptr;  ///< [blocks], or null
   std::array<float, 256> scale_values{};
   std::int64_t scale_block = 256;
   float scale_offset = 0.0F;
 };
 
-/// Given to kernels as places in a codebook where its values are those of the table to the nearest, rows are whole
-/// blocks, and float16 has each scale as IntegerRows asks.
+/// Rows of a TableMatrix. Kernels get codebook indices if the codebook's values are the table's, rounded, if rows are
+/// whole blocks, and if float16 holds each scale as IntegerRows requires; else there is no format.
 class TableRows final : public weights::QuantizedRows {
  public:
   /// Reads all scales.
@@ -110,25 +111,26 @@ class TableRows final : public weights::QuantizedRows {
 
  private:
   float scale(std::int64_t block) const;
-  /// A place in the table.
+  /// Returns the index of weight `at` in the table.
   std::uint8_t index(std::int64_t at) const;
   bool scales_fit_float16(float factor) const;
 
   TableMatrix matrix_;
   std::optional<kernels::QuantizedFormat> format_;
-  float codebook_step_ = 1.0F;  ///< what 1 in the codebook is in the table
+  float codebook_step_ = 1.0F;  ///< value in the table of 1 in the codebook
 };
 
-/// Floats of 4 bits (kernels::Codebook::e2m1), two a byte with the first in its low half; kGroup neighbours of a row
-/// share a power of two. MXFP4 of the OCP Microscaling formats, as compressed-tensors has it.
+/// Floats of 4 bits (kernels::Codebook::e2m1), two in a byte with the first in its low half; kGroup neighbours of a row
+/// share a power of two. This is MXFP4 of the OCP Microscaling formats, as in compressed-tensors.
 struct MicroscaledMatrix {
   std::int64_t rows = 0;
   std::int64_t columns = 0;              ///< a multiple of MicroscaledRows::kGroup
   const std::byte* data = nullptr;       ///< [rows, columns / 2]
-  const std::byte* exponents = nullptr;  ///< [rows, columns / kGroup], each 127 more than it means
+  const std::byte* exponents = nullptr;  ///< [rows, columns / kGroup], each stored plus 127
 };
 
-/// Given to kernels as it is unless float16 does not have a power of two exactly. Groups of zeros may have any.
+/// Rows of a MicroscaledMatrix. There is no format if float16 does not hold a power of two exactly. In groups of zeros
+/// any exponent is valid.
 class MicroscaledRows final : public weights::QuantizedRows {
  public:
   static constexpr std::int64_t kGroup = 32;
@@ -136,14 +138,14 @@ class MicroscaledRows final : public weights::QuantizedRows {
   /// Reads all exponents.
   explicit MicroscaledRows(const MicroscaledMatrix& matrix);
 
-  /// Whether float32 has all weights.
+  /// Returns whether float32 holds all weights.
   bool is_finite() const { return is_finite_; }
   std::optional<kernels::QuantizedFormat> format() const override { return format_; }
   void unpack(std::int64_t row, const weights::UnpackedRow& to) const override;
   void dequantize(std::int64_t row, float* to) const override;
 
  private:
-  /// What 1 in the codebook is in group `group` of all; 0 of a group of zeros.
+  /// Returns the value of 1 of the codebook in group `group` of the matrix; 0 for a group of zeros.
   float step(std::int64_t group) const;
   std::uint8_t place(std::int64_t at) const;
 

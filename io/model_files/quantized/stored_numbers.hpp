@@ -1,6 +1,6 @@
 #pragma once
 
-/// Matrices of numbers as files of quantised weights hold them: packed, transposed, at any address.
+/// Matrices of numbers in files of quantised weights: packed, transposed, at any address.
 
 #include <array>
 #include <cstddef>
@@ -15,18 +15,19 @@ namespace pagoda::io {
 struct StoredIntegers {
   const std::byte* data = nullptr;
   int bits = 4;
-  int word_bits = 32;         ///< 32, or 8 with integers of 8 bits
-  bool along_rows = false;    ///< a word holds neighbouring rows of one column, else neighbouring columns of one row
-  std::int64_t row_step = 0;  ///< bytes from a word to that of the next rows
+  int word_bits = 32;  ///< 32, or 8 for integers of 8 bits
+  /// Whether a word holds neighbouring rows of one column; else neighbouring columns of one row.
+  bool along_rows = false;
+  std::int64_t row_step = 0;  ///< bytes from a word to the word of the next rows
   std::int64_t column_step = 0;
-  /// At which multiple of `bits` the neighbours of a word lie.
+  /// Positions in a word of neighbours, in multiples of `bits`.
   std::array<std::uint8_t, 8> lanes{0, 1, 2, 3, 4, 5, 6, 7};
-  /// Added to what is stored, modulo 2^bits: half of that makes signed integers count from 0.
+  /// Number added to stored integers, modulo 2^bits: 2^(bits - 1) makes signed integers count from 0.
   std::uint32_t add = 0;
 
   std::int64_t per_word() const { return word_bits / bits; }
   std::uint32_t at(std::int64_t row, std::int64_t column) const;
-  /// The first `columns` integers of a row, one a byte.
+  /// Reads the first `columns` integers of a row, each into one byte.
   void read_row(std::int64_t row, std::int64_t columns, std::uint8_t* to) const;
 
  private:
@@ -47,8 +48,8 @@ struct StoredFloats {
   const std::byte* data = nullptr;
   DType dtype = DType::f32;
   std::int64_t row_step = 0;     ///< in elements
-  std::int64_t column_step = 0;  ///< likewise
-  float times = 1.0F;            ///< what all are multiplied by
+  std::int64_t column_step = 0;  ///< in elements
+  float times = 1.0F;            ///< factor of all numbers
 
   float at(std::int64_t row, std::int64_t column) const;
 };

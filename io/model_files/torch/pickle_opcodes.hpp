@@ -5,7 +5,7 @@
 
 namespace pagoda::io {
 
-/// The instructions of pickle that are understood, by their names in Python's pickletools.
+/// The supported instructions of pickle, by their names in Python's pickletools.
 enum PickleOpcode : std::uint8_t {
   kMark = '(',
   kStop = '.',
@@ -46,7 +46,7 @@ enum PickleOpcode : std::uint8_t {
   kFrame = 0x95,
 };
 
-/// What any instruction of pickle is called; empty for a byte that is none.
+/// Returns the name of any instruction of pickle; empty for a byte that is no instruction.
 std::string_view opcode_name(std::uint8_t opcode);
 
 }  // namespace pagoda::io

@@ -12,10 +12,10 @@
 namespace pagoda::io {
 namespace {
 
-/// Of one tensor; so low that no sum over the tensors of a checkpoint overflows.
+/// Limit on the elements of one tensor; so low that no sum over the tensors of a checkpoint overflows.
 constexpr std::int64_t kMaxElements = std::int64_t{1} << 38;
 
-/// Elements of a tensor of this shape; nothing for a negative or too large one.
+/// Returns the elements of a tensor of this shape; nothing for a negative or too large shape.
 std::optional<std::int64_t> elements_of(const std::vector<std::int64_t>& shape) {
   std::int64_t elements = 1;
   bool empty = false;
@@ -28,7 +28,7 @@ std::optional<std::int64_t> elements_of(const std::vector<std::int64_t>& shape) 
   return empty ? 0 : elements;
 }
 
-/// A dimension of one element has a stride that says nothing.
+/// Returns whether the tensor is row-major. The stride of a dimension with one element does not count.
 bool is_row_major(const PickledTensor& tensor) {
   std::int64_t expected = 1;
   for (std::size_t i = tensor.shape.size(); i-- > 0;) {
@@ -39,7 +39,7 @@ bool is_row_major(const PickledTensor& tensor) {
   return true;
 }
 
-/// Elements from the first to the last of a tensor that is not empty; nothing when they are more than `limit`.
+/// Returns the number of elements from the first to the last of a non-empty tensor; nothing when it exceeds `limit`.
 std::optional<std::int64_t> span_of(const PickledTensor& tensor, std::int64_t limit) {
   std::int64_t last = 0;
   for (std::size_t i = 0; i < tensor.shape.size(); ++i) {
@@ -92,7 +92,7 @@ class TorchFile {
     return found == directory_.end() ? std::nullopt : std::optional(found->second);
   }
 
-  /// All entries lie in one folder, which is called as the file once was.
+  /// Finds the folder of all entries, which has the name that the file had when it was saved.
   Status find_folder() {
     for (const auto& [name, where] : directory_) {
       const auto slash = name.find('/');
@@ -101,7 +101,7 @@ class TorchFile {
       folder_ = name.substr(0, slash + 1);
     }
     if (folder_.empty()) return bad("a zip file without a data.pkl: not a file of torch.save");
-    const auto order = entry("byteorder");  // not written before PyTorch 2.1
+    const auto order = entry("byteorder");  // PyTorch before 2.1 does not write it
     if (!order) return {};
     const std::string_view text(reinterpret_cast<const char*>(file_.data() + order->begin), order->end - order->begin);
     if (text != "little") return unsupported("its byte order is " + quote(text) + ", only \"little\" is read");
@@ -136,7 +136,7 @@ class TorchFile {
     made.end = made.begin + static_cast<std::size_t>(*span * tensor.element_bytes);
     if (*elements == 0 || is_row_major(tensor)) return made;
     made.strides = tensor.strides;
-    if (*elements > *span) return made;  // one that nobody may ask for
+    if (*elements > *span) return made;  // an expanded view, which is not copied: using it is an error
     copied_bytes_ += static_cast<std::size_t>(*elements * tensor.element_bytes);
     if (copied_bytes_ / kMaxCopiedTimesFile > file_.size()) {
       return bad_tensor("the tensors that do not lie row-major are many times larger than the file");

@@ -8,13 +8,13 @@ namespace pagoda::io {
 
 /// An element type of torch.
 struct TorchDtype {
-  std::string_view name;        ///< in the words of safetensors, for example "BF16"
+  std::string_view name;        ///< safetensors' name, for example "BF16"
   std::string_view torch_name;  ///< torch.<this>
   std::string_view storage;     ///< torch.<this>; empty for a type that has no storage class
   std::int64_t element_bytes = 0;
 };
 
-/// A Python global that a state dict of tensors may name.
+/// A Python global that a state dict of tensors may use.
 struct TorchGlobal {
   enum class Kind : std::uint8_t {
     ordered_dict,
@@ -29,7 +29,7 @@ struct TorchGlobal {
   const TorchDtype* dtype = nullptr;
 };
 
-/// Nothing for a global that is not allowed.
+/// Returns nothing for a global that is not allowed.
 std::optional<TorchGlobal> find_torch_global(std::string_view module, std::string_view name);
 
 }  // namespace pagoda::io

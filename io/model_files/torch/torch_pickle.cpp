@@ -16,12 +16,12 @@
 namespace pagoda::io {
 namespace {
 
-/// A Python object. Small and flat: texts lie in the pickle, and what holds other objects lies in a list of its own, so
-/// that an object may be found in several places, itself included, and nothing here ever recurses.
+/// A Python object. Small and flat: texts point into the pickle, and containers are in lists of their own kind, so that
+/// an object may be in several containers, itself included, without recursion.
 struct Value {
   enum class Kind : std::uint8_t { none, boolean, integer, real, text, global, tuple, list, dict, storage, tensor };
   Kind kind = Kind::none;
-  std::int64_t number = 0;  // a boolean or an integer; else the index in the list of its kind
+  std::int64_t number = 0;  // a boolean or an integer; else the index in the list of this kind
   std::string_view text = {};
   TorchGlobal global = {};
 };
@@ -37,7 +37,7 @@ const char* kind_name(Kind kind) {
 
 struct Dict {
   std::vector<std::pair<Value, Value>> items;
-  bool ordered = false;  // an OrderedDict, which may have attributes
+  bool ordered = false;  // whether it is an OrderedDict, which may have attributes
 };
 
 class Interpreter {
@@ -70,7 +70,7 @@ class Interpreter {
   }
 
  private:
-  /// Ends the run. All that returns bool here returns false when it has called this.
+  /// Ends the run. Functions that return bool return false after calling this.
   bool stop(const std::string& reason, ErrorCode code = ErrorCode::bad_file) {
     if (!error_) error_ = Error{code, std::string(file_name_) + ": data.pkl: " + reason};
     return false;
@@ -188,7 +188,7 @@ class Interpreter {
     return true;
   }
 
-  /// The last `count` objects above the last MARK; they stay on the stack.
+  /// Returns the last `count` objects above the last MARK; they stay on the stack.
   bool last(std::size_t count, Values& values) {
     const std::size_t floor = marks_.empty() ? 0 : marks_.back();
     if (stack_.size() - floor < count) return bad("the stack holds too few objects");
@@ -313,7 +313,7 @@ class Interpreter {
 
   const std::vector<Value>& tuple(const Value& value) const { return tuples_[static_cast<std::size_t>(value.number)]; }
 
-  /// A list is only passed over, for no tensor can be asked for that lies in one: its elements are dropped.
+  /// Drops the elements of a list: tensors in a list have no name, so they are never used.
   bool append(std::size_t count) {
     Values values;
     if (!last(count + 1, values) || !expect(values[0], Kind::list, "what it adds to")) return false;
@@ -328,7 +328,7 @@ class Interpreter {
 
   Dict& dict(const Value& value) { return dicts_[static_cast<std::size_t>(value.number)]; }
 
-  /// The last `count` objects are keys and values of the dict before them.
+  /// Adds the last `count` objects as keys and values to the dict before them.
   bool set_items(std::size_t count) {
     Values values;
     if (count % 2 != 0) return bad("a key has no value");
@@ -360,7 +360,7 @@ class Interpreter {
 
   // ---- tensors ----
 
-  /// ("storage", class, key, device, number of elements) becomes a storage.
+  /// Replaces ("storage", class, key, device, number of elements) by a storage.
   bool storage() {
     Value id;
     if (!pop(id) || !expect(id, Kind::tuple, "the persistent id")) return false;
@@ -383,7 +383,7 @@ class Interpreter {
     return push({.kind = Kind::storage, .number = static_cast<std::int64_t>(storages_.size() - 1)});
   }
 
-  /// A function and the tuple of its arguments become its result.
+  /// Replaces a function and the tuple of its arguments by its result.
   bool reduce() {
     Value arguments;
     Value function;
@@ -406,8 +406,8 @@ class Interpreter {
     }
   }
 
-  /// (storage, offset, size, stride, requires_grad, backward_hooks), then a dtype in version 3, then what is said of
-  /// the tensor beyond its elements: a negated or conjugated view for example, which must be nothing.
+  /// Arguments: (storage, offset, size, stride, requires_grad, backward_hooks), a dtype in version 3, and optionally
+  /// metadata of the tensor, a negated or conjugated view for example, which must be empty.
   bool rebuild_tensor(Values values, bool has_dtype) {
     const std::size_t needed = has_dtype ? 7 : 6;
     if (values.size() != needed && values.size() != needed + 1) {
@@ -452,7 +452,7 @@ class Interpreter {
     return value.kind == Kind::none || (value.kind == Kind::dict && dict(value).items.empty());
   }
 
-  /// Gives an OrderedDict its attributes: the versions of modules, which nobody here reads.
+  /// Accepts attributes of an OrderedDict: the versions of modules, which are not used.
   bool build() {
     Value state;
     Values values;
@@ -497,17 +497,17 @@ class Interpreter {
   std::span<const std::byte> pickle_;
   std::string_view file_name_;
   std::size_t position_ = 0;
-  std::size_t start_ = 0;  // of the instruction
+  std::size_t start_ = 0;  // begin of the instruction
   std::uint8_t opcode_ = 0;
   bool stopped_ = false;
-  std::optional<Error> error_;  // the first thing that is wrong
+  std::optional<Error> error_;  // the first error
 
   std::vector<Value> stack_;
-  std::vector<std::size_t> marks_;  // sizes of the stack
+  std::vector<std::size_t> marks_;  // sizes of the stack at each MARK
   std::unordered_map<std::uint64_t, Value> memo_;
   std::vector<std::vector<Value>> tuples_;
   std::vector<Dict> dicts_;
-  std::vector<PickledTensor> storages_;  // with the fields of a storage only
+  std::vector<PickledTensor> storages_;  // only the fields of a storage are set
   std::vector<PickledTensor> tensors_;
 };
 

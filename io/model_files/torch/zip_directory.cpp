@@ -29,7 +29,7 @@ constexpr std::uint64_t kSizesFollow = 1U << 3;
 constexpr std::uint64_t kNamesAreUtf8 = 1U << 11;
 constexpr std::uint64_t kLevelHints = 3U << 1;
 
-/// One header of an entry, central or local; of a local one `offset` says nothing.
+/// A central or local header of an entry; `offset` is set for central headers only.
 struct EntryHeader {
   std::string_view name;
   std::uint64_t flags = 0;
@@ -40,7 +40,7 @@ struct EntryHeader {
   std::uint64_t header_bytes = 0;
 };
 
-/// Where an entry begins, header included, and where it ends.
+/// Range of an entry in the file, header included.
 struct Extent {
   std::string_view name;
   std::uint64_t begin = 0;
@@ -78,7 +78,7 @@ class ZipReader {
     return fail(ErrorCode::bad_file, std::string(file_name_) + ": " + reason);
   }
 
-  /// The caller has checked that the field lies in the file.
+  /// Returns a number. The caller must have checked that the field lies in the file.
   std::uint64_t field(std::uint64_t at, std::uint64_t bytes) const { return little_endian(file_.subspan(at, bytes)); }
 
   std::string_view text(std::uint64_t at, std::uint64_t bytes) const {
@@ -125,8 +125,8 @@ class ZipReader {
     return {};
   }
 
-  /// Replaces each of `fields` that says "see zip64" by the number in the extra field [at, at + bytes), in the order
-  /// that the format gives them. False when there is none for it.
+  /// Replaces each of `fields` that refers to zip64 by the number in the extra field [at, at + bytes), in the order
+  /// that the format defines. Returns false when a number is missing.
   bool widen(std::uint64_t at, std::uint64_t bytes, std::initializer_list<std::uint64_t*> fields) const {
     std::uint64_t wide_at = 0;
     std::uint64_t wide_end = 0;
@@ -149,7 +149,7 @@ class ZipReader {
     return true;
   }
 
-  /// The header of the directory at `at`.
+  /// Reads the central header at `at`.
   Result<EntryHeader> central_header(std::uint64_t at) const {
     if (directory_end_ - at < kCentralBytes || field(at, 4) != kCentralSignature) {
       return bad("the zip directory is damaged at byte " + std::to_string(at));
@@ -188,7 +188,7 @@ class ZipReader {
     return {};
   }
 
-  /// Where the bytes of the entry begin, after its local header.
+  /// Returns the offset of the entry's data, after its local header.
   Result<std::uint64_t> local_data(const EntryHeader& central) const {
     const auto bad_entry = [&](const std::string& reason) {
       return bad("entry " + quote(central.name) + ": " + reason);
