@@ -6,7 +6,7 @@
 namespace pagoda::kernels::cuda {
 
 /// From so many rows of x on, weights that become bfloat16 on the way to cuBLASLt are faster than integers
-/// (docs/benchmarks.md).
+/// (docs/benchmarks/gpu.md).
 constexpr std::int64_t kMinDequantizedRows = 129;
 
 /// QuantizedLinearParams with x and the weights rounded to bfloat16, weights piece by piece in scratch, and sums in

@@ -9,7 +9,7 @@
 namespace pagoda::kernels::cuda {
 
 /// Up to this many rows of x, streaming the weights once beats a matrix multiplication on tensor cores
-/// (docs/benchmarks.md).
+/// (docs/benchmarks/gpu.md).
 constexpr std::int64_t kMaxSkinnyRows = 2;
 
 /// How the outputs of one part lie in the grid of the kernel.
