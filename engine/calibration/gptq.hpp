@@ -9,7 +9,7 @@
 ///
 ///     H = (A + I) D (A + I)^T,   A strictly upper triangular, D diagonal
 ///     W'[:, k] = round(W[:, k] + sum over j < k of E[:, j] A[j, k])
-///     tr(E H E^T) = sum over k of D[k] * |W'[:, k] - what was rounded|^2
+///     tr(E H E^T) = sum over k of D[k] * |W'[:, k] - its value before rounding|^2
 
 #include <cstdint>
 #include <vector>
