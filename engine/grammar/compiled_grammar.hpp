@@ -41,7 +41,7 @@ using SharedGrammar = std::shared_ptr<const CompiledGrammar>;
 /// The work that the masks of a request may still take, in items that are looked at.
 struct MaskBudget {
   std::uint64_t work = kMaxMaskWork;
-  std::uint64_t more_per_mask = kMaskWorkPerMask;  ///< added before each mask, while `work` is at most kMaxMaskWork
+  std::uint64_t more_per_mask = kMaskWorkPerMask;  ///< added before each mask; `work` stays at most kMaxMaskWork
 };
 
 /// The position of one sequence in a grammar. A plain state machine. One owner has all matchers that share a budget.

@@ -347,7 +347,7 @@ SetId ItemSets::make_next(SetId set, std::size_t byte_class) {
 void ItemSets::drop_covered(std::vector<Item>& sorted) const {
   constexpr std::size_t kMaxContexts = 32;
   if (!automaton_->counts() || sorted.size() < 2) return;
-  // Contexts of this state's items with enough characters, which come first with the fewest.
+  // Contexts of earlier items of this state that have enough characters.
   std::vector<ContextId> covered;
   StateId state = Automaton::kNone;
   std::erase_if(sorted, [&](const Item& item) {

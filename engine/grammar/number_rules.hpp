@@ -48,7 +48,7 @@ Expr integer_range(const std::optional<WholeNumber>& min, const std::optional<Wh
 struct DecimalBound {
   bool negative = false;
   std::string integer = "0";  ///< at most kMaxBoundDigits digits
-  std::string fraction;       ///< at most kMaxDigits digits; the last is not 0
+  std::string fraction;       ///< fewer than kMaxDigits digits; the last is not 0
   bool included = true;
 
   bool is_zero() const { return integer == "0" && fraction.empty(); }

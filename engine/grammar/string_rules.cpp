@@ -19,7 +19,8 @@ struct Wanted {
   bool is_pattern = false;  ///< true: a pattern; false: a format, which applies to the whole string
 };
 
-/// Returns the texts in which the regex matches something. A regex that only repeats characters, and often, is counted.
+/// Returns the texts in which the regex matches something. A regex that only repeats characters, with a large bound,
+/// becomes a language with bounds of the length.
 std::optional<TextLanguage> language_of_pattern(const Expr& regex, LanguageBudget& budget) {
   constexpr std::int32_t kFew = 64;
   const auto alternatives = without_anchors(regex);

@@ -42,7 +42,7 @@ struct Residency {
   std::atomic<std::int64_t> load_failures = 0;  ///< number of failed loads
   std::atomic<std::int64_t> unloads = 0;
   std::atomic<TimeUs> last_load_us = 0;  ///< duration of the last successful load
-  /// Time when the model is unloaded unless it is used; 0 while no such time is known.
+  /// Time when the model is unloaded unless it is used; 0 if there is no such time, for example while it has work.
   std::atomic<std::int64_t> expires_unix_s = 0;
 };
 using SharedResidency = std::shared_ptr<Residency>;
