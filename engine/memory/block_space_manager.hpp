@@ -51,7 +51,7 @@ class BlockSpaceManager {
 
   MemoryStats stats() const;
 
-  /// Every memory invariant of docs/architecture.md; the first that is broken, or nothing.
+  /// Every memory invariant of docs/architecture/memory.md; the first that is broken, or nothing.
   std::optional<std::string> check_invariants() const;
 
   KvContent content() const;

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What the workers run in a step (docs/architecture.md, message 6).
+/// What the workers run in a step (docs/architecture/step.md, message 6).
 
 #include <cstddef>
 #include <cstdint>

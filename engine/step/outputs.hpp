@@ -1,6 +1,6 @@
 #pragma once
 
-/// What a step has given the requests (docs/architecture.md, messages 9 and 11).
+/// What a step has given the requests (docs/architecture/step.md, messages 9 and 11).
 
 #include <cstdint>
 #include <optional>

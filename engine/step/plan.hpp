@@ -1,6 +1,6 @@
 #pragma once
 
-/// The messages of one step between scheduler, block manager and cache engines (docs/architecture.md, messages 3 to 5).
+/// Messages 3 to 5 of a step, between scheduler, block manager and cache engines (docs/architecture/step.md).
 /// Lists of lists are flattened (a group's sequences are a range of one shared vector) so that a plan of 256 rows costs
 /// a handful of allocations.
 ///

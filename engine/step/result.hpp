@@ -1,6 +1,6 @@
 #pragma once
 
-/// What a step has brought (docs/architecture.md, message 8).
+/// What a step has brought (docs/architecture/step.md, message 8).
 
 #include <cstdint>
 #include <optional>

@@ -35,7 +35,7 @@ struct WeightPolicy {
   /// Returns the format of a linear layer [rows, columns]; none = it stays plain. The head has 8 bits because its
   /// errors go straight into the logits. With 4-bit weights on a CPU, these have 6 bits: the head, projections to
   /// values that several heads share (a few per cent of the weights), and the down projection of every third layer.
-  /// Measurements show that these bytes gain the most (docs/benchmarks.md).
+  /// Measurements show that these bytes gain the most (docs/benchmarks/quantisation.md).
   std::optional<kernels::QuantizedFormat> format_of(std::string_view module, std::int64_t rows,
                                                     std::int64_t columns) const;
   /// Returns the format in which `tensor` is used as the checkpoint has it; none when it is not used so.

@@ -184,7 +184,7 @@ bool WorkerProcess::on_frame(std::span<const std::byte> frame) {
   if (auto* failed = std::get_if<actors::DeviceFailed>(&message)) {
     problem_ = std::move(*failed);
     problem_->memory_lost = true;
-    problem_->in_vain &= !has_ended_a_step_;
+    problem_->without_progress &= !has_ended_a_step_;
     problem_->process = actors::ProcessEnd::none;
   }
   return false;
@@ -251,10 +251,10 @@ actors::DeviceFailed WorkerProcess::why_it_ended(FrameChannel::End end) {
   // What a process has written that did something wrong itself may be wrong, too.
   const auto failed = [&](const std::string& what, actors::ProcessEnd process, bool was_sound) {
     // A process that ends before it is asked for anything, or is killed from outside, does not end again for it.
-    const bool in_vain = !has_ended_a_step_ && !sent_.empty() && !was_sound;
+    const bool without_progress = !has_ended_a_step_ && !sent_.empty() && !was_sound;
     const bool memory_lost = config_.memory == nullptr || !was_sound;
     return actors::DeviceFailed{
-        {ErrorCode::device_failed, name() + " " + what}, in_vain, memory_lost, process, !was_sound};
+        {ErrorCode::device_failed, name() + " " + what}, without_progress, memory_lost, process, !was_sound};
   };
   if (is_stopped_) return failed("hangs: it was stopped by a signal", actors::ProcessEnd::hung, true);
   if (end == FrameChannel::End::closed) {

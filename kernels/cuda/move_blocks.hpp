@@ -9,7 +9,7 @@ namespace pagoda::kernels::cuda {
 
 /// From this many bytes per run of neighbouring blocks on, the copy engines move blocks; smaller pieces are moved by a
 /// kernel that reads and writes pinned host memory itself, because a copy engine takes a few microseconds per piece
-/// whatever its size. Where both are as fast was measured over a PCIe 5 link (`pagoda_cuda_bench`, docs/benchmarks.md).
+/// whatever its size. Where both are as fast was measured over a PCIe 5 link (docs/benchmarks/gpu.md).
 constexpr std::int64_t kCopyEngineBytes = std::int64_t{512} << 10;
 
 /// Ops::move_blocks. Between host and device the host side must be pinned. The lists are read before it returns. Cannot

@@ -174,7 +174,7 @@ TEST(DeviceMessageChecks, WhatADeviceDoesNotHaveIsRefused) {
          s.blocks = {1, 2, 3, 4, 5};
          s.table_deltas = {{0, 0, {0, 5}, 0}};
        }},
-      {"another group", [](ExecuteStep& s) { s.table_deltas[0].group = 1; }},
+      {"another group", [](ExecuteStep& s) { s.table_deltas[0].kv_group = 1; }},
       {"work of no row", [](ExecuteStep& s) { s.work[0].row = 1; }},
       {"work of another sequence", [](ExecuteStep& s) { s.work[0].sequence = 9; }},
       {"work twice", [](ExecuteStep& s) { s.work.push_back(s.work[1]); }},
@@ -295,7 +295,7 @@ TEST(DeviceMessageChecks, MovesStayInThePools) {
       {"in to below", [](CachePlan& p) { p.swap_in[0].to = -1; }},
       {"a copy behind the device", [](CachePlan& p) { p.copies[0].to = kMost; }},
       {"a step to come", [](CachePlan& p) { p.copies[0].last_touched_step = 4; }},
-      {"another group", [](CachePlan& p) { p.copies[0].group = 1; }},
+      {"another group", [](CachePlan& p) { p.copies[0].kv_group = 1; }},
   };
   for (const auto& [what, change] : changes) {
     CachePlan changed = plan;
