@@ -36,10 +36,12 @@ std::vector<float> llama3_factors(const RotaryShape& shape);
 /// scalings "linear" (Chen et al. 2023), "dynamic" NTK, "llama3" and "yarn" (Peng et al. 2023), all as in transformers'
 /// modeling_rope_utils. The result is [max_position, rotary_dim]; a row holds rotary_dim / 2 cosines and then as many
 /// sines.
+///
 /// "dynamic" raises theta when the context is longer than the original positions. transformers uses the length that the
 /// sequences of the batch have reached, so keys in the cache keep older angles. Here the length is max_position, the
 /// longest possible context, so an angle depends only on the position. Nothing is scaled if max_position is at most the
 /// original positions; otherwise the table equals that of transformers for a sequence of max_position tokens.
+///
 /// Frequencies and angles are rounded to float32 at the same places as in transformers; cos and sin themselves are
 /// computed in double precision.
 std::vector<float> rotary_cos_sin(std::int64_t max_position, const RotaryShape& shape);

@@ -50,7 +50,7 @@ struct StepMetrics {
   Histogram plan_seconds{kStepSeconds};     ///< time from a memory request to its grant
   Histogram compute_seconds{kStepSeconds};  ///< time of a step on its device
   Histogram copy_seconds{kStepSeconds};     ///< time of the swaps of a plan
-  /// From the start of a step that was lost with its worker to the end of the next step.
+  /// Time from the start of a step that was lost with its worker to the end of the next step.
   Histogram worker_pause{kTokenSeconds};
   std::int64_t recomputed_tokens = 0;      ///< tokens whose KV was computed, was lost, and is computed again
   std::int64_t forced_tokens = 0;          ///< jump-forward tokens: certain to follow, not sampled
