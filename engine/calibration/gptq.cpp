@@ -10,9 +10,9 @@
 namespace pagoda::calibration {
 namespace {
 
-constexpr std::int64_t kBlock = 128;  ///< columns that are worked on at once
+constexpr std::int64_t kBlock = 128;  ///< columns that are processed at once
 constexpr float kDamping = 0.01F;
-constexpr int kTries = 6;  ///< each damps ten times as much as the one before
+constexpr int kTries = 6;  ///< each try damps ten times as much as the try before
 
 std::size_t index(std::int64_t i) {
   return static_cast<std::size_t>(i);
@@ -22,7 +22,8 @@ Result<kernels::Buffer> floats(kernels::Device& device, std::int64_t count) {
   return device.allocate(index(count) * sizeof(float), kernels::MemoryKind::host);
 }
 
-/// out[:, first column on] += x * weight^T, x [rows, in], weight [columns, in].
+/// Computes out += x * weight^T, or out = x * weight^T without `accumulate`. x: [rows, in]; weight: [columns, in]; out:
+/// [rows, columns], whose rows are `out_stride` apart.
 Status add_product(const kernels::Ops& ops, kernels::Stream& stream, const float* x, std::int64_t rows, std::int64_t in,
                    const float* weight, std::int64_t columns, float* out, std::int64_t out_stride,
                    bool accumulate = true) {
@@ -53,7 +54,7 @@ struct DiagonalBlock {
 
   double& at(std::int64_t i, std::int64_t j) { return u[index(i * size + j)]; }
 
-  /// False when B is not positive definite, as it must be.
+  /// Returns false when B is not positive definite, which it must be.
   bool factorize() {
     for (std::int64_t j = size - 1; j >= 0; --j) {
       const double pivot = at(j, j);
@@ -69,7 +70,7 @@ struct DiagonalBlock {
     return true;
   }
 
-  /// U^-1 with row j divided by D[j]: what x (U^T)^-1 D^-1 multiplies x with, as a weight [size, size].
+  /// Returns U^-1 with row j divided by D[j]: the weight [size, size] by which a product computes x (U^T)^-1 D^-1.
   std::vector<float> solver() {
     std::vector<double> inverse(index(size * size));
     for (std::int64_t j = 0; j < size; ++j) {
@@ -123,7 +124,7 @@ Result<ErrorFeedback> ErrorFeedback::factorize(kernels::Device& device, kernels:
   return fail(ErrorCode::bad_file, "the products of what goes into the layer cannot be factorised");
 }
 
-/// Block after block from the last: what is left of H above and before a block loses what the block accounts for.
+/// Goes from the last block to the first. Subtracts what a block accounts for from the rest of H above and before it.
 Status ErrorFeedback::factorize_damped(kernels::Device& device, kernels::Stream& stream) {
   float* const h = a_.as<float>();
   d_.assign(index(size_), 0);
@@ -162,7 +163,7 @@ struct MatrixRow {
   std::uint8_t* q;
   float* scales;
   std::uint8_t* zeros;  // null in a format with minimums
-  float* mins;          // null in one without
+  float* mins;          // null in a format without minimums
 
   MatrixRow(GptqMatrix& matrix, std::int64_t row, std::int64_t columns, std::int64_t groups)
       : q(matrix.q.data() + row * columns),
@@ -170,7 +171,7 @@ struct MatrixRow {
         zeros(matrix.zeros.empty() ? nullptr : matrix.zeros.data() + row * groups),
         mins(matrix.mins.empty() ? nullptr : matrix.mins.data() + row * groups) {}
 
-  /// False when the grid is not finite.
+  /// Returns false when the grid is not finite.
   bool set_group(std::int64_t group, const GptqGrid& grid) const {
     const bool finite = std::isfinite(grid.scale) && std::isfinite(grid.min);
     scales[group] = grid.scale;
@@ -180,15 +181,15 @@ struct MatrixRow {
   }
 };
 
-/// The columns [begin, end) of one row. `target`: the weights with what earlier errors ask for; `weights`: as they
-/// were; what they lack is written to `errors` [end - begin].
+/// The columns [begin, end) of one row. `target`: the weights with the corrections for earlier errors; `weights`: the
+/// weights without corrections. The errors of the quantised weights go to `errors` [end - begin].
 struct RowOfBlock {
   const ErrorFeedback& feedback;
   const GptqFormat& format;
   std::int64_t begin;
   std::int64_t end;
 
-  /// False when something is not finite.
+  /// Returns false when a value is not finite.
   bool quantize(float* target, const float* weights, float* errors, const MatrixRow& row) const {
     GptqGrid grid;
     bool finite = true;
@@ -217,7 +218,7 @@ Result<GptqMatrix> quantize_gptq(kernels::Device& device, kernels::Stream& strea
   const std::int64_t columns = feedback.size();
   PAGODA_ASSERT(format.group_size > 0 && columns % format.group_size == 0, "whole groups");
   PAGODA_ASSERT(format.asymmetric || !format.minimums, "symmetric groups have no minimum");
-  // A block is whole groups: a group's scale is chosen when all that earlier columns ask for is in.
+  // A block is whole groups: a group's scale is chosen after all earlier columns have corrected its weights.
   const std::int64_t block = (kBlock + format.group_size - 1) / format.group_size * format.group_size;
   const std::int64_t groups = columns / format.group_size;
   GptqMatrix matrix{.q = std::vector<std::uint8_t>(index(rows * columns)),
@@ -228,7 +229,7 @@ Result<GptqMatrix> quantize_gptq(kernels::Device& device, kernels::Stream& strea
   if (!memory) return fail(std::move(memory.error()));
   float* const targets = memory->as<float>();
   float* const errors = targets + rows * columns;    // [rows, width of the block]
-  float* const feedback_to = errors + rows * block;  // [columns behind the block, width]
+  float* const feedback_to = errors + rows * block;  // [columns after the block, width]
   std::copy_n(weights, rows * columns, targets);
   for (std::int64_t begin = 0; begin < columns; begin += block) {
     const std::int64_t end = std::min(columns, begin + block);

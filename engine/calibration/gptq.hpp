@@ -1,15 +1,15 @@
 #pragma once
 
-/// Quantisation that makes up for its own errors: GPTQ (Frantar et al. 2022) in the form of QuIP's LDLQ (Chee et al.
-/// 2023), which rounds the same.
+/// Quantisation that compensates its own errors: GPTQ (Frantar et al. 2022) in the form of QuIP's LDLQ (Chee et al.
+/// 2023), which rounds to the same values.
 ///
-/// With H the sum of x^T x over calibration rows (input_products.hpp), the squared error of a layer's outputs is
-/// tr(E H E^T), E = W - W'. Columns are rounded one after the other, and what the errors so far do to the outputs is
-/// taken from the columns still to come, as far as these can undo it:
+/// With H the sum of x^T x over calibration rows (input_products.hpp), the squared error of a layer's outputs is tr(E H
+/// E^T), E = W - W'. Columns are rounded one after another. The effect of the errors so far on the outputs is taken
+/// from the columns still to come, as far as these can undo it:
 ///
 ///     H = (A + I) D (A + I)^T,   A strictly upper triangular, D diagonal
 ///     W'[:, k] = round(W[:, k] + sum over j < k of E[:, j] A[j, k])
-///     tr(E H E^T) = sum over k of D[k] * |W'[:, k] - what was rounded|^2
+///     tr(E H E^T) = sum over k of D[k] * |W'[:, k] - its value before rounding|^2
 
 #include <cstdint>
 #include <vector>
@@ -21,19 +21,19 @@
 
 namespace pagoda::calibration {
 
-/// How errors go on to later columns: A and D of the products of one input.
+/// The effect of errors on later columns: A and D of the products of one input.
 class ErrorFeedback {
  public:
-  /// Factorises `products` [size, size], symmetric, in place, after adding to its diagonal a hundredth of the
-  /// diagonal's mean, or more where rounding makes it indefinite. Inside Stream::submit, on a device that computes on
-  /// the host. Errors: bad_file (products that are not finite), out_of_memory.
+  /// Factorises `products` [size, size], which are symmetric. First adds a hundredth of the diagonal's mean to the
+  /// diagonal, or more if rounding makes the matrix indefinite. Call inside Stream::submit, on a device that computes
+  /// on the host. Errors: bad_file (products that are not finite), out_of_memory.
   static Result<ErrorFeedback> factorize(kernels::Device& device, kernels::Stream& stream, kernels::Buffer products,
                                          std::int64_t size);
 
   std::int64_t size() const { return size_; }
-  /// Row j of A: columns j + 1 on count.
+  /// Returns row j of A, of which only the columns from j + 1 on count.
   const float* row(std::int64_t j) const { return a_.as<float>() + j * size_; }
-  /// D.
+  /// Returns the diagonal of D.
   const std::vector<float>& importance() const { return d_; }
 
  private:
@@ -45,16 +45,17 @@ class ErrorFeedback {
   std::vector<float> d_;
 };
 
-/// Weights as integers, in a GptqFormat.
+/// Weights as integers in a GptqFormat.
 struct GptqMatrix {
-  std::vector<std::uint8_t> q;      ///< [rows, columns], one integer a byte
-  std::vector<float> scales;        ///< [rows, columns / group_size], as rounded
-  std::vector<std::uint8_t> zeros;  ///< likewise; none in a format with minimums
-  std::vector<float> mins;          ///< likewise, as rounded; none in a format without
+  std::vector<std::uint8_t> q;      ///< [rows, columns], one integer in each byte
+  std::vector<float> scales;        ///< [rows, columns / group_size], rounded to the format's type
+  std::vector<std::uint8_t> zeros;  ///< [rows, columns / group_size]; empty in a format with minimums
+  /// [rows, columns / group_size], rounded to the format's type; empty in a format without minimums.
+  std::vector<float> mins;
 };
 
-/// Quantises `weights` [rows, feedback.size()], which are overwritten. Inside Stream::submit, on a device that computes
-/// on the host. Errors: bad_file (a weight that is not finite, or whose scale its type does not hold), out_of_memory.
+/// Quantises `weights` [rows, feedback.size()]. Call inside Stream::submit, on a device that computes on the host.
+/// Errors: bad_file (a weight that is not finite, or a scale that its type does not hold), out_of_memory.
 Result<GptqMatrix> quantize_gptq(kernels::Device& device, kernels::Stream& stream, float* weights, std::int64_t rows,
                                  const ErrorFeedback& feedback, const GptqFormat& format);
 

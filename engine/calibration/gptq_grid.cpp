@@ -20,14 +20,14 @@ class GridSearch {
     constexpr std::array kFactors{1.0F, 0.95F, 0.9F, 0.85F, 0.8F, 0.75F, 0.7F};
     const auto [least, most] = std::ranges::minmax(weights);
     for (const float factor : kFactors) {
-      // The value of highest magnitude is at the end that is one step further away.
+      // The value of highest magnitude is at the end of the grid that is one step further from zero.
       try_symmetric((-least > most ? least : most) * factor);
       if (format.asymmetric && !format.minimums) try_zero_point(least * factor, most * factor);
       if (format.minimums) {
         const float cut = (1 - factor) / 2 * (most - least);
         try_minimum((most - least) * factor / highest_, least + cut);
       }
-      if (format.bits == 8) break;  // nothing is gained by cutting
+      if (format.bits == 8) break;  // cutting gains nothing with 8 bits
     }
     if (format.minimums) fit_minimum();
   }
@@ -56,7 +56,7 @@ class GridSearch {
 
   void try_minimum(float scale, float min) { try_grid({round(scale), 0, highest_, round(min)}); }
 
-  /// The line through the weights over the integers of the best grid: least squares.
+  /// Tries the line through the weights over the integers of the best grid: least squares.
   void fit_minimum() {
     double sum = 0;
     double sum_q = 0;
@@ -73,7 +73,7 @@ class GridSearch {
       sum_qw += counts * q * weights_[k];
     }
     const double spread = sum * sum_qq - sum_q * sum_q;
-    if (!(spread > 0)) return;  // all weights have one integer
+    if (!(spread > 0)) return;  // all weights have the same integer
     const double slope = (sum * sum_qw - sum_q * sum_w) / spread;
     try_minimum(static_cast<float>(slope), static_cast<float>((sum_w - slope * sum_q) / sum));
   }

@@ -22,21 +22,22 @@ struct SharedInput {
   std::int64_t product_bytes() const { return in_features * in_features * std::int64_t{sizeof(float)}; }
 };
 
-/// The sums over all rows x that go into a linear layer of x^T x [in_features, in_features], float32: they say how much
-/// an error of one weight changes the layer's outputs, and which other weights can make up for it. Of all layers
-/// together they may be larger than memory, so a model is run once to see its layers, and then once for each set of
-/// them that is collected.
+/// Sums x^T x [in_features, in_features], float32, over all rows x that go into a linear layer. The sums show how much
+/// an error of one weight changes the layer's outputs, and which other weights can compensate it. Those of all layers
+/// together may be larger than memory, so a model is run once to find its layers, and then once for each set of layers
+/// whose products are collected.
 class InputProducts final : public layers::LinearInputs {
  public:
-  /// `device`: one that computes on the host.
+  /// `device` must compute on the host.
   explicit InputProducts(std::shared_ptr<kernels::Device> device) : device_(std::move(device)) {}
 
-  /// The inputs that have been seen, in the order in which the model computes them.
+  /// Returns the inputs that have been seen, in the order in which the model computes them.
   const std::vector<SharedInput>& inputs() const { return inputs_; }
 
-  /// From now on the products of these inputs [first, last) are added up, from zero on. Errors: out_of_memory.
+  /// Begins to sum the products of the inputs [first, last) from zero, and drops earlier products. Errors:
+  /// out_of_memory.
   Status collect(std::size_t first, std::size_t last);
-  /// Hands over the products of an input that is collected.
+  /// Moves out the products of an input that is collected.
   kernels::Buffer take(std::size_t input) { return std::move(products_.at(input - first_)); }
 
   Status see(kernels::Stream& stream, std::span<const layers::LinearModule> modules, const layers::Rows& x,
@@ -47,10 +48,10 @@ class InputProducts final : public layers::LinearInputs {
 
   std::shared_ptr<kernels::Device> device_;
   std::vector<SharedInput> inputs_;
-  std::map<std::string, std::size_t, std::less<>> places_;  // of inputs, by their first module
+  std::map<std::string, std::size_t, std::less<>> places_;  // index of each input, by its first module
   std::size_t first_ = 0;
   std::vector<kernels::Buffer> products_;
-  kernels::Buffer rows_;        // of 16 bits, as float32
+  kernels::Buffer rows_;        // rows of 16 bits, as float32
   kernels::Buffer transposed_;  // [in_features, num_rows]
 };
 

@@ -1,7 +1,7 @@
 #pragma once
 
-/// What a layer's weights and the products of its inputs are when its columns are rotated (kernels/rotation.hpp), with
-/// R = H S / sqrt(32) for each block, which is orthogonal: rows w become R w, and x^T x becomes R x^T x R^T.
+/// Weights of a layer and products of its inputs when its columns are rotated (kernels/rotation.hpp). With R = H S /
+/// sqrt(32) for each block, which is orthogonal, rows w become R w, and x^T x becomes R x^T x R^T.
 
 #include <cstdint>
 
@@ -10,11 +10,12 @@
 
 namespace pagoda::calibration {
 
-/// `rows` [num_rows, columns] in place; whole blocks. Inside Stream::submit, on a device that computes on the host.
+/// Rotates `rows` [num_rows, columns] in place; `columns` must be whole blocks. Call inside Stream::submit, on a device
+/// that computes on the host.
 Status rotate_columns(kernels::Device& device, kernels::Stream& stream, float* rows, std::int64_t num_rows,
                       std::int64_t columns);
 
-/// `products` [size, size], symmetric, in place; likewise.
+/// Rotates `products` [size, size], which are symmetric, in place; `size` must be whole blocks. Call as rotate_columns.
 Status rotate_products(kernels::Device& device, kernels::Stream& stream, float* products, std::int64_t size);
 
 }  // namespace pagoda::calibration

@@ -12,7 +12,7 @@ namespace {
 
 using kernels::kRotationBlock;
 
-/// False when something is not finite.
+/// Returns false when a value is not finite.
 bool round_row(float* row, std::int64_t columns, const GptqFormat& format, const float* importance) {
   const std::int64_t size = format.group_size;
   for (std::int64_t first = 0; first < columns; first += size) {

@@ -10,7 +10,8 @@
 namespace pagoda::grammar {
 namespace {
 
-constexpr std::size_t kMaxCounted = 4'000;  ///< places of an array with contains or uniqueItems
+/// Limit of the pairs of a place and a count in an array with contains or uniqueItems.
+constexpr std::size_t kMaxCounted = 4'000;
 
 std::int32_t after(std::int32_t count, std::int32_t num) {
   return count == kUnbounded ? count : std::max(count - num, 0);
@@ -56,7 +57,7 @@ class ArrayReader {
   }
   const Schema& item(std::int32_t i) const { return i < num_prefix() ? prefix_[static_cast<std::size_t>(i)] : item_; }
 
-  /// From the end: what may follow the first `i` items.
+  /// Builds the items from the last to the first: rule `i` matches item `i` and the items that may follow it.
   Expr items() {
     Expr tail = min_ <= num_prefix() ? empty() : nothing();
     const std::int32_t most = max_ == kUnbounded ? kUnbounded : max_ - num_prefix();
@@ -86,7 +87,8 @@ class ArrayReader {
     return tail;
   }
 
-  /// Items that differ, of a few values: in any order or, where that takes too much, in that of their enum.
+  /// Returns items that must differ and are of a few values: in any order or, if that takes too much, in the order of
+  /// their enum.
   Expr unique() {
     const auto refuse = [&] {
       return converter_.refuse(at(s_.path, "uniqueItems"),
@@ -110,8 +112,8 @@ class ArrayReader {
     return unique_from(0, 0);
   }
 
-  /// Behind `count` items: `used` has a bit for each value that cannot come or, of many values, is how many of the
-  /// first ones cannot.
+  /// Returns what may follow `count` items. `used` has a bit for each value that cannot follow; with many values, it is
+  /// the number of the first values that cannot follow.
   Expr unique_from(std::int32_t used, std::int32_t count) {
     constexpr std::size_t kMaxInAnyOrder = 8;
     const bool in_any_order = values_.size() <= kMaxInAnyOrder;
@@ -133,7 +135,8 @@ class ArrayReader {
     return rule(id);
   }
 
-  /// Items of which some are to be accepted by `contains`: by place, and by how many there were.
+  /// Returns items of which `contains` must accept some. A rule belongs to a place and to the number of such items
+  /// before it.
   Expr containing() {
     least_ = converter_.least(s_, "minContains", 1);
     most_ = converter_.most(s_, "maxContains");
@@ -166,7 +169,7 @@ class ArrayReader {
         return Schema{{"allOf", Schema::array({item(place), std::move(other)})}, {kRewritten, true}};
       };
       if (most_ == kUnbounded) {
-        // Whatever it is need not be counted.
+        // An item that `contains` accepts need not be counted.
         add(item(place), count);
         if (count < least_) add(joined(wanted), count + 1);
       } else {
@@ -181,16 +184,16 @@ class ArrayReader {
   const SchemaAt& s_;
   SchemaRules& converter_;
   Schema prefix_;
-  Schema item_;               ///< of those behind the prefix
-  std::vector<Expr> values_;  ///< of items that differ
+  Schema item_;               ///< schema of the items after the prefix
+  std::vector<Expr> values_;  ///< the values of items that must differ
   const char* keyword_ = "items";
   std::int32_t min_ = 0;
   std::int32_t max_ = kUnbounded;
   std::int32_t least_ = 0;
   std::int32_t most_ = kUnbounded;
-  std::int32_t last_place_ = 0;  ///< places behind it are like it
+  std::int32_t last_place_ = 0;  ///< all places after it are like it
   std::int32_t last_count_ = 0;
-  /// By place, or what was used; by how many there were; by whether a comma stands before the next.
+  /// By the place or the used values; by the number of items that were counted; by whether the next item is the first.
   std::map<std::tuple<std::int32_t, std::int32_t, bool>, RuleId> known_;
 };
 

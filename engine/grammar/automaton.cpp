@@ -31,7 +31,7 @@ CharacterClass character_class_of(const CharacterRanges& ranges) {
 
 }  // namespace
 
-/// From the end of each expression to its begin: a state is made when those behind it are there.
+/// Builds each expression from its end to its begin, so that a state is made after the states that follow it.
 class Automaton::Builder {
  public:
   explicit Builder(const Rules& rules)
@@ -42,7 +42,7 @@ class Automaton::Builder {
     made_.starts_.assign(rules_.bodies().size(), kEnd);
     made_.may_be_empty_ = may_be_empty_;
     for (std::size_t id = 0; id < rules_.bodies().size(); ++id) {
-      if (!ends_[id]) continue;  // nobody calls it
+      if (!ends_[id]) continue;  // no rule that can end calls it
       made_.starts_[id] = build(*rules_.bodies()[id], kEnd);
       if (is_too_large()) return std::nullopt;
     }
@@ -53,12 +53,12 @@ class Automaton::Builder {
  private:
   struct Edge {
     ByteRange bytes;
-    std::int32_t target = kBehind;  ///< an inner state
+    std::int32_t target = kBehind;  ///< index of an inner state, or kBehind
   };
   static constexpr std::int32_t kBehind = -1;
-  /// The states that one character takes, whatever comes behind it.
+  /// The states that take one character, whatever follows it.
   struct Pattern {
-    std::vector<Edge> inner;  ///< each state's only one
+    std::vector<Edge> inner;  ///< inner states, each with its only edge
     std::vector<Edge> first;
     std::int32_t character_class = 0;
   };
@@ -97,7 +97,8 @@ class Automaton::Builder {
     return add({.kind = kind, .index = static_cast<std::uint32_t>(made_.calls_.size() - 1)});
   }
 
-  /// The begin of `e`, behind which comes `next`. What can never be finished is left out; `e` can be.
+  /// Returns the first state of `e`, which `next` follows. Leaves out parts that can never end; `e` itself must be able
+  /// to end.
   StateId build(const Expression& e, StateId next) {
     using ExpressionKind = Expression::Kind;
     if (is_too_large()) return next;
@@ -150,7 +151,7 @@ class Automaton::Builder {
       const StateId once = build(part, next);
       return add_split({{once, next}});
     }
-    const StateId start = build(part, kEnd);  // which may add rules, too
+    const StateId start = build(part, kEnd);  // building a part may add rules
     const auto rule = static_cast<RuleId>(made_.starts_.size());
     made_.starts_.push_back(start);
     made_.may_be_empty_.push_back(grammar::may_be_empty(part, may_be_empty_));
@@ -177,7 +178,7 @@ class Automaton::Builder {
 
   StateId copy_characters(const Pattern& pattern, std::int32_t min, std::int32_t max, StateId next) {
     const auto loop = [&](std::int32_t most) { return add_loop(pattern.character_class, most); };
-    std::int32_t count = max == kUnbounded ? kUnbounded : 0;  // of characters from here on
+    std::int32_t count = max == kUnbounded ? kUnbounded : 0;  // number of characters that may follow from here on
     if (max == kUnbounded) {
       const StateId again = add({});
       const StateId once = add_character(pattern, again, loop(kUnbounded));
@@ -240,7 +241,7 @@ class Automaton::Builder {
     }
 
    private:
-    /// Like the first state, but a token that ends here has ended before the text.
+    /// Makes a state like the first state, except that a token that ends here ended before the text and is not counted.
     StateId token_start(StateId end) {
       std::vector<StateId> targets;
       if (of_.states.front().accepts) targets.push_back(end);
@@ -252,7 +253,7 @@ class Automaton::Builder {
       return made;
     }
 
-    /// How many characters it takes at least from each state to one that accepts.
+    /// Returns for each state the least number of characters to a state that accepts.
     std::vector<std::int32_t> distances() const {
       std::vector<std::vector<std::uint32_t>> before(of_.states.size());
       std::vector<std::int32_t> result(of_.states.size(), -1);
@@ -285,7 +286,7 @@ class Automaton::Builder {
       return add({.kind = kind, .index = static_cast<std::uint32_t>(builder_.made_.count_steps_.size() - 1)});
     }
 
-    /// Where a character leads.
+    /// Returns the state after a character that leads to `target`.
     StateId behind(std::uint32_t target) {
       if (!of_.is_counted()) return states_[target];
       if (behind_[target] == kNone) {
@@ -295,7 +296,8 @@ class Automaton::Builder {
       return behind_[target];
     }
 
-    /// So many characters may come before one that leads to the state: the rest of a text has room behind them.
+    /// Returns how many characters may come before a character of this edge, so that there is room for the rest of a
+    /// text after it.
     std::int32_t limit_of(const CharacterAutomaton::Edge& edge) const {
       return of_.max_length == kUnbounded ? kUnbounded : std::max(0, of_.max_length - distances_[edge.target]);
     }
@@ -332,7 +334,7 @@ class Automaton::Builder {
       return made;
     }
 
-    /// The first of the states that a pattern has inside, from whichever state.
+    /// Returns the first inner state of a pattern that leads to `target`. All states share these inner states.
     StateId inner_of(const Pattern& pattern, std::uint32_t target) {
       const auto [known, is_new] = inner_.try_emplace({&pattern, target}, kNone);
       if (!is_new || pattern.inner.empty()) return known->second;
@@ -341,7 +343,7 @@ class Automaton::Builder {
       for (const Edge& edge : pattern.inner) {
         const StateId to = edge.target == kBehind ? end : first + static_cast<StateId>(edge.target);
         const StateId made = builder_.add_bytes({{ByteEdge{edge.bytes, to}}});
-        // A token that ends inside of a character does not end the text.
+        // A token that ends inside a character does not end the text.
         if (of_.max_tokens == kUnbounded) builder_.made_.states_[made].counting = counting_;
       }
       return known->second = first;
@@ -361,7 +363,7 @@ class Automaton::Builder {
     std::vector<std::int32_t> distances_;
     std::int32_t counting_ = kNotCounted;
     std::vector<StateId> states_;
-    std::vector<StateId> behind_;  ///< where a character that leads to each state is counted
+    std::vector<StateId> behind_;  ///< for each state, the state that counts a character that leads to it
     std::map<std::pair<const Pattern*, std::uint32_t>, StateId> inner_;
     std::map<std::pair<RuleId, std::uint32_t>, StateId> escapes_;
   };
@@ -384,7 +386,7 @@ class Automaton::Builder {
     const auto same = std::ranges::find(classes, of_class);
     pattern.character_class = static_cast<std::int32_t>(same - classes.begin());
     if (same == classes.end()) classes.push_back(of_class);
-    std::map<std::pair<ByteRange, std::int32_t>, std::int32_t> inner;  // by its edge
+    std::map<std::pair<ByteRange, std::int32_t>, std::int32_t> inner;  // inner states by their edge
     for (const ByteSequence& sequence : utf8_sequences(characters.ranges)) {
       std::int32_t target = kBehind;
       for (std::size_t i = sequence.length; i-- > 1;) {
@@ -423,7 +425,7 @@ class Automaton::Builder {
     return first;
   }
 
-  /// The characters that no excluded text and no trigger begins with.
+  /// Adds a loop over the characters with which no excluded text and no trigger begins.
   std::int32_t text_loop(const SearchNode& root) {
     CharacterClass characters{.ascii = {~std::uint64_t{0}, ~std::uint64_t{0}}, .has_all_others = true};
     for (const auto& [byte, child] : root.children) {

@@ -17,7 +17,7 @@
 
 namespace pagoda::grammar {
 
-/// What is known of a grammar's item sets.
+/// The item sets and masks of a grammar that have been computed so far.
 struct Matcher::Memo {
   Memo(const Automaton& automaton, const Vocabulary& vocabulary) : sets(automaton), masks(sets, vocabulary) {}
 
@@ -32,14 +32,14 @@ struct CompiledGrammar::Impl {
         vocabulary(std::move(of)),
         memo(std::make_shared<Matcher::Memo>(automaton, *vocabulary)) {}
 
-  /// Under the mutex, when more may be known.
+  /// Call under the mutex when more may have been computed.
   void update_size() { num_bytes = automaton.num_bytes() + memo->sets.num_bytes() + memo->masks.num_bytes(); }
 
   const Automaton automaton;
   const std::shared_ptr<const Vocabulary> vocabulary;
-  std::mutex mutex;                        ///< of all memos
+  std::mutex mutex;                        ///< guards all memos
   std::shared_ptr<Matcher::Memo> memo;     ///< the newest
-  std::atomic<std::size_t> num_bytes = 0;  ///< to be read while a mask is made
+  std::atomic<std::size_t> num_bytes = 0;  ///< may be read while a mask is made
 };
 
 CompiledGrammar::CompiledGrammar(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -72,8 +72,8 @@ Matcher Matcher::fork() const {
   return Matcher(*this);
 }
 
-/// When too much is known, all but where the matchers stand is forgotten. Where that alone is too much nothing may
-/// follow.
+/// When the memo is too large, drops all of it except the positions of matchers. If the position of this matcher alone
+/// is too large, nothing may follow.
 void Matcher::renew() {
   if (memo_->sets.num_bytes() <= memo_->max_bytes) return;
   CompiledGrammar::Impl& impl = grammar_->impl();
@@ -82,7 +82,7 @@ void Matcher::renew() {
   set_ = impl.memo->sets.copy(memo_->sets, set_);
   memo_ = impl.memo;
   const std::size_t copied = memo_->sets.num_bytes() - before;
-  memo_->max_bytes += 2 * copied;  // deeply nested: not again with the next token
+  memo_->max_bytes += 2 * copied;  // deeply nested: do not renew again with the next token
   if (copied > kMaxWalkBytes) set_ = ItemSets::kNothing;
 }
 
@@ -162,7 +162,7 @@ Result<std::unique_ptr<Compiler>> Compiler::create(const text::Tokenizer& tokeni
   for (std::size_t id = 0; id < num_known; ++id) {
     const auto token = static_cast<TokenId>(id);
     if (auto text = is_mark(token) ? tokenizer.special_text(token) : tokenizer.token_bytes(token)) {
-      bytes[id] = std::move(*text);  // an empty one is never allowed
+      bytes[id] = std::move(*text);  // a token with an empty text is never allowed
       ++num_texts;
     }
   }

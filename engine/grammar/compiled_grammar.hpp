@@ -17,7 +17,7 @@ namespace pagoda::grammar {
 
 class Vocabulary;
 
-/// A grammar and the tokens of one vocabulary. Thread-safe; what matchers find out about it is kept for the others.
+/// A grammar compiled for the tokens of one vocabulary. Thread-safe. Matchers share what they find out about it.
 class CompiledGrammar {
  public:
   struct Impl;
@@ -26,9 +26,9 @@ class CompiledGrammar {
   CompiledGrammar(const CompiledGrammar&) = delete;
   CompiledGrammar& operator=(const CompiledGrammar&) = delete;
 
-  std::size_t num_bytes() const;  ///< of memory now, about
+  std::size_t num_bytes() const;  ///< approximate memory that it takes now
   std::int64_t vocab_size() const;
-  /// What the token stands for; empty where that is nothing, as of end tokens.
+  /// Returns the text that the token stands for; empty if it stands for none, as an end token does.
   std::string_view bytes_of(TokenId token) const;
   Impl& impl() const { return *impl_; }
 
@@ -38,13 +38,13 @@ class CompiledGrammar {
 
 using SharedGrammar = std::shared_ptr<const CompiledGrammar>;
 
-/// What the masks of a request may still take of items that are looked at.
+/// The work that the masks of a request may still take, in items that are looked at.
 struct MaskBudget {
   std::uint64_t work = kMaxMaskWork;
-  std::uint64_t more_per_mask = kMaskWorkPerMask;  ///< as long as it is no more than kMaxMaskWork
+  std::uint64_t more_per_mask = kMaskWorkPerMask;  ///< added before each mask; `work` stays at most kMaxMaskWork
 };
 
-/// Where one sequence is in a grammar. A plain state machine; one owner, of all that share a budget.
+/// The position of one sequence in a grammar. A plain state machine. One owner has all matchers that share a budget.
 class Matcher {
  public:
   explicit Matcher(SharedGrammar grammar, std::shared_ptr<MaskBudget> budget = std::make_shared<MaskBudget>());
@@ -52,19 +52,22 @@ class Matcher {
   Matcher(Matcher&&) noexcept;
   Matcher& operator=(Matcher&&) noexcept;
 
-  /// Another matcher that stands where this one does, with the same budget.
+  /// Returns another matcher at the same position, with the same budget.
   Matcher fork() const;
-  /// The sequence goes on with `token`. False where the grammar does not allow it, or it has ended: nothing changes.
+  /// Continues the sequence with `token`. Returns false, and changes nothing, if the grammar does not allow the token
+  /// or the sequence has ended.
   bool accept(TokenId token);
-  /// Does the same, and lowers `max_work` by what it took.
+  /// Accepts `token` as above, and lowers `max_work` by the work that it took.
   bool accept(TokenId token, std::uint64_t& max_work);
-  /// The end was accepted: nothing may follow.
+  /// Returns whether the end was accepted, so that nothing may follow.
   bool has_ended() const { return has_ended_; }
-  /// Sets `mask`, kernels::mask_words(vocab_size) words, to the tokens that may follow. End tokens are among them where
-  /// the text so far is complete. None is where finding out would take more than the budget. Not when it has ended.
+  /// Sets `mask`, kernels::mask_words(vocab_size) words, to the tokens that may follow. End tokens are among them if
+  /// the text so far is complete. The mask is empty if finding it would take more than the budget. Do not call after
+  /// the end.
   void fill_mask(std::span<std::uint32_t> mask);
-  /// Does the same with about `max_work` items looked at, and lowers `max_work` by those. Returns whether that was
-  /// enough; if not, another call goes on from there. What becomes of the mask does not depend on how it is divided.
+  /// Fills the mask as above, but looks at about `max_work` items only, and lowers `max_work` by their number. Returns
+  /// whether the mask is finished; if not, the next call continues it. The division of the work does not change the
+  /// mask.
   bool fill_mask(std::span<std::uint32_t> mask, std::uint64_t& max_work);
 
  private:
@@ -75,10 +78,10 @@ class Matcher {
 
   SharedGrammar grammar_;
   std::shared_ptr<MaskBudget> budget_;
-  std::shared_ptr<Memo> memo_;  ///< what set_ is one of
+  std::shared_ptr<Memo> memo_;  ///< the memo that set_ belongs to
   std::uint32_t set_;           ///< SetId
   bool has_ended_ = false;
-  // Of a mask that is not finished:
+  // State of a mask that is not finished:
   bool is_making_ = false;
   std::size_t bytes_made_ = 0;
 };
@@ -87,17 +90,18 @@ class Matcher {
 class Compiler {
  public:
   struct Config {
-    std::int64_t vocab_size = 0;         ///< of the model: tokens beyond the tokenizer's are never allowed
-    std::vector<TokenId> eos_token_ids;  ///< that end a text, and come nowhere else
+    /// Size of the model's vocabulary: tokens beyond the tokenizer's are never allowed.
+    std::int64_t vocab_size = 0;
+    std::vector<TokenId> eos_token_ids;  ///< tokens that end a text and come nowhere else
     /// Special tokens that stand for their text, as "<tool_call>" may. No other special token is ever allowed.
     std::vector<TokenId> marks = {};
   };
 
-  /// Error: unsupported, param = "structured_outputs", where the model has no end token, or the tokenizer joins its
-  /// tokens in a way that their texts do not tell.
+  /// Error: unsupported, param = "structured_outputs", if the model has no end token, or if the texts of the tokens do
+  /// not show how the tokenizer joins them.
   static Result<std::unique_ptr<Compiler>> create(const text::Tokenizer& tokenizer, Config config);
 
-  /// Errors: invalid_request, param = "structured_outputs": those of grammar_rules, and what is too large or too
+  /// Errors: invalid_request, param = "structured_outputs": errors of grammar_rules; a grammar that is too large or too
   /// ambiguous.
   Result<SharedGrammar> compile(const StructuredOutput& constraint) const;
 

@@ -14,18 +14,18 @@ namespace {
 
 constexpr std::uint32_t kNowhere = ~std::uint32_t{0};
 
-/// A state of Thompson's automaton: it goes on with a character, or is both of two others.
+/// A state of Thompson's automaton. It goes on with a character, or stands for two other states.
 struct NfaState {
   CharacterRanges ranges = {};
-  std::uint32_t next = kNowhere;          ///< behind a character, where there are ranges; else without one
-  std::uint32_t other = kNowhere;         ///< without a character
-  const Expression* assertion = nullptr;  ///< what must hold to go on with `next`, without a character
+  std::uint32_t next = kNowhere;          ///< reached with a character if there are ranges, otherwise without one
+  std::uint32_t other = kNowhere;         ///< reached without a character
+  const Expression* assertion = nullptr;  ///< must hold to go on with `next`, without a character
 };
 
 class Nfa {
  public:
   static constexpr std::uint32_t kEnd = 0;
-  static constexpr std::uint32_t kRest = 1;  ///< the text may end here and anywhere behind
+  static constexpr std::uint32_t kRest = 1;  ///< the text may end here and anywhere after
 
   Nfa(const Expression& e, Matching matching) : states_(2) {
     const CharacterRanges any = complement({});
@@ -51,7 +51,7 @@ class Nfa {
     return static_cast<std::uint32_t>(states_.size() - 1);
   }
 
-  /// The begin of `e`, behind which comes `next`.
+  /// Returns the first state of `e`, which `next` follows.
   std::uint32_t build(const Expression& e, std::uint32_t next) {
     using Kind = Expression::Kind;
     if (is_too_large()) return next;
@@ -112,12 +112,12 @@ bool asserts_begin(const Expression& e) {
   return std::ranges::any_of(e.parts, [](const Expr& part) { return asserts_begin(*part); });
 }
 
-/// What comes must be a text of the automaton.
+/// A look-ahead: the rest of the text must be a text of the automaton.
 struct Ahead {
   TextAutomaton texts;
-  std::vector<bool> is_possible;       ///< [state]: a text of it may come
-  std::vector<bool> is_open;           ///< [state]: a text that is not of it may come
-  std::vector<std::size_t> intervals;  ///< of `texts`, by those of all
+  std::vector<bool> is_possible;       ///< [state]: whether the rest may still be a text of the automaton
+  std::vector<bool> is_open;           ///< [state]: whether the rest may still be no text of the automaton
+  std::vector<std::size_t> intervals;  ///< intervals of `texts`, by the intervals of the whole automaton
 };
 
 class Determinizer {
@@ -139,7 +139,7 @@ class Determinizer {
   using Place = std::pair<std::uint32_t, std::uint32_t>;  ///< an index in aheads_, and a state of it
   using Obligations = std::vector<Place>;
   static constexpr std::uint32_t kNone = 0;
-  /// A state of the NFA, and what its look-ahead still asks for.
+  /// A state of the NFA, and what its look-aheads still require.
   struct Thread {
     std::uint32_t state = 0;
     std::uint32_t obligations = kNone;
@@ -175,7 +175,7 @@ class Determinizer {
     return true;
   }
 
-  /// Where intervals begin, so that no range ends inside of one.
+  /// Sets the begins of the intervals, so that no range ends inside an interval.
   void set_begins() {
     std::vector<char32_t> begins{0};
     for (const NfaState& state : nfa_.states()) {
@@ -195,7 +195,7 @@ class Determinizer {
     made_.begins = std::move(begins);
   }
 
-  /// Nothing where they cannot be met.
+  /// Returns the id of the obligations; nothing if they cannot be met.
   std::optional<std::uint32_t> interned(Obligations obligations) {
     for (const auto& [ahead, state] : obligations) {
       if (!aheads_[ahead].is_possible[state]) return std::nullopt;
@@ -214,7 +214,8 @@ class Determinizer {
     return ahead_of_.at(state.assertion)[at_begin ? 1 : 0];
   }
 
-  /// The threads that are reached without a character, sorted. False when the budget is spent.
+  /// Replaces the threads by those that are reached from them without a character, sorted. Returns false when the
+  /// budget is spent.
   bool close(Threads& threads, bool at_begin) {
     Threads pending = std::move(threads);
     threads.clear();
@@ -237,14 +238,14 @@ class Determinizer {
     }
     std::ranges::sort(threads);
     const Thread free{Nfa::kRest, kNone};
-    if (std::ranges::binary_search(threads, free)) threads = {free};  // whatever comes
+    if (std::ranges::binary_search(threads, free)) threads = {free};  // any text may follow
     std::erase_if(threads, [&](const Thread& thread) {
       return thread.obligations != kNone && std::ranges::binary_search(threads, Thread{thread.state, kNone});
     });
     return true;
   }
 
-  /// Whether the thread comes for the first time in a round.
+  /// Returns whether the thread comes for the first time in this round.
   bool is_new(const Thread& thread) {
     if (thread.obligations != kNone) return seen_.insert(thread).second;
     return std::exchange(seen_in_[thread.state], round_) != round_;
@@ -256,7 +257,7 @@ class Determinizer {
         if (at_begin) pending.push_back({state.next, thread.obligations});
         break;
       case Expression::Assertion::text_ends:
-        threads.push_back(thread);  // which is known when the text ends
+        threads.push_back(thread);  // the end of the text decides it
         break;
       case Expression::Assertion::ahead:
       case Expression::Assertion::not_ahead: {
@@ -268,7 +269,7 @@ class Determinizer {
     }
   }
 
-  /// May the text end behind these?
+  /// Returns whether the text may end at these threads.
   bool accepts(const Threads& threads, bool at_begin) {
     Threads pending = threads;
     seen_.clear();
@@ -301,7 +302,7 @@ class Determinizer {
   std::optional<std::uint32_t> add_set(Threads threads, bool at_begin) {
     if (!close(threads, at_begin)) return std::nullopt;
     const bool accepting = accepts(threads, at_begin);
-    // Two sets of the same threads may differ in this only where the text has just begun.
+    // Two sets of the same threads can differ in this only if the text has just begun.
     const auto [known, is_new] =
         known_sets_.try_emplace({threads, accepting}, static_cast<std::uint32_t>(sets_.size()));
     if (is_new) {
@@ -345,14 +346,15 @@ class Determinizer {
   bool at_begin_;
   LanguageBudget& budget_;
   std::vector<Ahead> aheads_;
-  std::map<const Expression*, std::array<std::uint32_t, 2>> ahead_of_;  ///< behind the text's begin, and at it
+  /// By assertion: [0] after the text's begin, [1] at it.
+  std::map<const Expression*, std::array<std::uint32_t, 2>> ahead_of_;
   std::vector<Obligations> obligations_{{}};
   std::map<Obligations, std::uint32_t> known_obligations_{{{}, kNone}};
   std::vector<Threads> sets_;
   std::map<std::pair<Threads, bool>, std::uint32_t> known_sets_;
   TextAutomaton made_;
   std::vector<std::uint32_t> seen_in_;  ///< [state]: the last round in which it came without obligations
-  std::set<Thread> seen_;               ///< with obligations, in this round
+  std::set<Thread> seen_;               ///< threads with obligations in this round
   std::uint32_t round_ = 0;
 };
 

@@ -25,7 +25,7 @@ class Parser {
     if (text::find_invalid_utf8(text_) != std::string_view::npos) {
       return fail(ErrorCode::invalid_request, "the grammar is not UTF-8");
     }
-    id_of("root");  // the first
+    id_of("root");  // the first rule
     for (skip_space(); !at_end(); skip_space()) definition();
     for (const auto& [name, id] : ids_) {
       if (error_ || rules_.bodies()[static_cast<std::size_t>(id)] != nullptr) continue;
@@ -76,7 +76,7 @@ class Parser {
     return std::string(text_.substr(begin, position_ - begin));
   }
 
-  /// Is what comes next the beginning of a rule?
+  /// Returns whether the beginning of a rule comes next.
   bool at_definition() {
     const std::size_t begin = position_;
     const bool is_named = !name().empty();
@@ -170,7 +170,7 @@ class Parser {
     if (*min > kMaxRepetitions) {
       return refuse("more than " + std::to_string(kMaxRepetitions) + " repetitions are not supported");
     }
-    if (*max > kMaxRepetitions) max = kUnbounded;  // which no text tells apart
+    if (*max > kMaxRepetitions) max = kUnbounded;  // no text shows the difference
     if (*max != kUnbounded && *max < *min) return refuse("the bounds of a repetition are swapped");
     return repeat(std::move(part), static_cast<std::int32_t>(*min), static_cast<std::int32_t>(*max));
   }
@@ -219,7 +219,7 @@ class Parser {
     return characters(is_negated ? complement(ranges) : std::move(ranges));
   }
 
-  /// Of a literal or a class.
+  /// Reads a character of a literal or a class.
   std::optional<char32_t> one_character() {
     if (at_end() || next_is('\n')) return refuse("a literal or class without its end"), std::nullopt;
     if (!take("\\")) return text::next_character(text_, position_);

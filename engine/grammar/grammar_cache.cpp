@@ -23,7 +23,7 @@ std::list<GrammarCache::Kept>::iterator GrammarCache::look_up(const StructuredOu
 void GrammarCache::drop_oldest() {
   std::size_t bytes = bytes_of_all();
   while (bytes > max_bytes_) {
-    bytes -= std::min(bytes, bytes_of(kept_.back()));  // it may have grown meanwhile
+    bytes -= std::min(bytes, bytes_of(kept_.back()));  // it may have grown since the sum was made
     kept_.pop_back();
     if (kept_.empty()) break;
   }

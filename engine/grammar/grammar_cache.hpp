@@ -9,13 +9,13 @@
 
 namespace pagoda::grammar {
 
-/// The grammars of one vocabulary that were used last. Thread-safe. They grow while they are used: what they take is
-/// looked at when one is found or kept.
+/// The most recently used grammars of one vocabulary. Thread-safe. Grammars grow while they are used, so their sizes
+/// are checked when one is found or kept.
 class GrammarCache {
  public:
   explicit GrammarCache(std::size_t max_bytes = std::size_t{256} << 20) : max_bytes_(max_bytes) {}
 
-  /// Null when it is not there.
+  /// Returns null if the grammar is not in the cache.
   SharedGrammar find(const StructuredOutput& constraint);
   void keep(const StructuredOutput& constraint, const SharedGrammar& grammar);
   std::size_t num_bytes() const;
@@ -31,7 +31,7 @@ class GrammarCache {
   void drop_oldest();
 
   mutable std::mutex mutex_;
-  std::list<Kept> kept_;  ///< the last used first
+  std::list<Kept> kept_;  ///< most recently used first
   std::size_t max_bytes_;
 };
 

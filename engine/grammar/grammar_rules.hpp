@@ -6,9 +6,9 @@
 
 namespace pagoda::grammar {
 
-/// A client's grammar as rules, the first of which can be finished. Needs no tokenizer.
-/// Error: invalid_request, param = "structured_outputs", for what is wrong, not supported, too large or matched by no
-/// text; of a schema it names the part.
+/// Returns a client's grammar as rules, of which the first can end. Needs no tokenizer. Error: invalid_request, param =
+/// "structured_outputs", for a grammar that is wrong, not supported, too large or matched by no text. For a schema the
+/// message names the part.
 Result<Rules> grammar_rules(const StructuredOutput& constraint);
 
 }  // namespace pagoda::grammar

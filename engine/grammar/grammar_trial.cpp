@@ -10,14 +10,16 @@
 namespace pagoda::grammar {
 namespace {
 
-/// A text that is longer than most answers: what reading it costs must neither be much, nor grow with it.
+/// Length of the trial text, which is longer than most answers. Reading it must neither cost much, nor cost more and
+/// more.
 constexpr std::size_t kTrialBytes = 4096;
 constexpr std::uint64_t kMaxQuarterWork = 5'000'000;  ///< some hundredths of a second
-constexpr std::uint64_t kMaxGrowth = 8;               ///< of the last quarter over the first, where that is no noise
+/// Limit of the last quarter's work over the first's, if it is above kMinQuarterWork.
+constexpr std::uint64_t kMaxGrowth = 8;
 constexpr std::uint64_t kMinQuarterWork = 1'000'000;
 constexpr std::size_t kTrialTokens = 4;
 
-/// Numbers that look random, and are the same ones each time.
+/// Numbers that look random, and are equal in each run.
 class Numbers {
  public:
   std::size_t below(std::size_t end) {
@@ -29,7 +31,7 @@ class Numbers {
   std::uint64_t state_ = 1;
 };
 
-/// A byte that may come next.
+/// Returns a byte that may come next.
 std::uint8_t some_byte(const ItemSets& sets, SetId set, Numbers& numbers) {
   const auto items = sets.items(set);
   const Automaton::State& state = sets.automaton().state(items[numbers.below(items.size())].state);
@@ -40,25 +42,25 @@ std::uint8_t some_byte(const ItemSets& sets, SetId set, Numbers& numbers) {
   return static_cast<std::uint8_t>(bytes.first + numbers.below(bytes.last - bytes.first + 1U));
 }
 
-/// Whether reading takes ever longer, as of grammars that can read a text in ever more ways.
+/// Returns whether reading takes longer and longer, as with grammars that can read a text in more and more ways.
 bool is_too_ambiguous(ItemSets& sets) {
   Numbers numbers;
   std::array<std::uint64_t, 4> quarters{};
   SetId set = sets.start();
   for (std::size_t i = 0; i < kTrialBytes; ++i) {
     if (sets.items(set).empty()) set = sets.start();
-    if (sets.items(set).empty()) break;  // of the empty text alone
+    if (sets.items(set).empty()) break;  // the grammar has only the empty text
     std::uint64_t& quarter = quarters[i * quarters.size() / kTrialBytes];
     const std::uint64_t before = sets.work();
     const SetId next = sets.next(set, some_byte(sets, set, numbers));
-    set = next == ItemSets::kNothing ? sets.start() : next;  // of free text not every byte may come
+    set = next == ItemSets::kNothing ? sets.start() : next;  // in free text not every byte may follow
     quarter += sets.work() - before;
     if (quarter > kMaxQuarterWork) return true;
   }
   return quarters.back() > kMinQuarterWork && quarters.back() > kMaxGrowth * quarters.front();
 }
 
-/// A token of the mask, from a word on and then from the beginning.
+/// Returns a token of the mask: searches from word `first` on, and then from the beginning.
 TokenId some_token(std::span<const std::uint32_t> mask, std::size_t first) {
   for (std::size_t i = 0; i < mask.size(); ++i) {
     const std::size_t word = (first + i) % mask.size();

@@ -9,8 +9,8 @@
 
 namespace pagoda::grammar {
 
-/// Why a grammar's texts cannot be read, or its masks be made, in a time that others can wait for; by trial. What the
-/// trial finds stays known to `sets` and `masks`.
+/// Returns why a grammar's texts cannot be read, or its masks cannot be made, in a time for which others can wait;
+/// nothing if they can. This is found by trial; `sets` and `masks` keep the results of the trial.
 std::optional<std::string> problem_of(ItemSets& sets, TokenMasks& masks, const Vocabulary& vocabulary);
 
 }  // namespace pagoda::grammar

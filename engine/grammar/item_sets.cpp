@@ -108,7 +108,7 @@ bool ItemSets::may_go_on_behind(const Call& call, std::int32_t count) const {
   return count >= call.min || automaton_->may_be_empty(call.rule);
 }
 
-/// What is reached without a byte: the ends of rules, and behind rules that may be empty.
+/// Follows what is reached without a byte: the ends of rules, and the states after rules that may be empty.
 void ItemSets::follow_reached() {
   for (std::size_t i = 0; i < reached_.size(); ++i) {
     const Item item = reached_[i];
@@ -157,13 +157,13 @@ void ItemSets::follow_count(const Item& item, const Automaton::State& state, voi
   }
 }
 
-/// The rule of a call begins here, if it may come once more.
+/// Begins the rule of a call, if the rule may come once more.
 void ItemSets::predict_call(const Item& item) {
   const Automaton::State& state = automaton_->state(item.state);
   const Call& call = automaton_->call(state);
   const StateId begin = automaton_->start_of(call.rule);
   if (state.kind == StateKind::call && call.next == Automaton::kEnd) {
-    predict({begin, 0, item.context});  // what comes behind the rule is what comes behind the one that calls it
+    predict({begin, 0, item.context});  // what follows the called rule is what follows the calling rule
     return;
   }
   Item caller{call.next, item.count, item.context};
@@ -189,7 +189,7 @@ void ItemSets::follow_predicted() {
     const Item item = predicted_[i];
     const Automaton::State& state = automaton_->state(item.state);
     switch (state.kind) {
-      case StateKind::end:  // of a rule that may be empty: whoever calls it has gone on already
+      case StateKind::end:  // the end of a rule that may be empty: its callers have gone on already
       case StateKind::bytes:
       case StateKind::free_text:
         break;
@@ -240,7 +240,7 @@ void ItemSets::add_context(std::vector<Item>& all_callers, bool is_shared, Conte
   contexts_.pop_back();
 }
 
-/// Those first that others name. False when some name themselves, in a circle.
+/// Resolves each context after the contexts that it names. Returns false when some name themselves, in a circle.
 bool ItemSets::resolve_in_order() {
   using Progress = LocalContext::Progress;
   std::vector<std::pair<std::uint32_t, std::size_t>> path;  // contexts, and which of their callers is next
@@ -311,7 +311,7 @@ SetId ItemSets::intern(std::span<const Item> items, bool is_complete) {
   const auto begin = static_cast<std::uint32_t>(items_.size());
   items_.insert(items_.end(), items.begin(), items.end());
   sets_.push_back({begin, static_cast<std::uint32_t>(items_.size()), is_complete});
-  // Before the set is known: what is known has its row, also where memory runs out here.
+  // Reserves the row before the set is known: each known set has its row, even if memory runs out here.
   if (const std::size_t needed = sets_.size() * num_classes_; next_.capacity() < needed) next_.reserve(2 * needed);
   const auto [known, is_new] = known_sets_.insert(static_cast<SetId>(sets_.size() - 1));
   if (is_new) {
@@ -347,7 +347,8 @@ SetId ItemSets::make_next(SetId set, std::size_t byte_class) {
 void ItemSets::drop_covered(std::vector<Item>& sorted) const {
   constexpr std::size_t kMaxContexts = 32;
   if (!automaton_->counts() || sorted.size() < 2) return;
-  std::vector<ContextId> covered;  // of the state, behind fewer and enough characters
+  // Contexts of earlier items of this state that have enough characters.
+  std::vector<ContextId> covered;
   StateId state = Automaton::kNone;
   std::erase_if(sorted, [&](const Item& item) {
     if (item.state != state) covered.clear();
@@ -444,7 +445,7 @@ SetId ItemSets::alike(SetId set, std::int32_t num_bytes) {
 
 SetId ItemSets::copy(const ItemSets& from, SetId set) {
   if (set == kNothing) return kNothing;
-  // Contexts that others name come first; those that name themselves get their places before.
+  // A context is copied after the contexts that it names. Contexts that may name themselves get their ids before that.
   std::vector<ContextId> places(from.contexts_.size(), kLocal);
   places[kRoot] = kRoot;
   std::vector<std::pair<ContextId, std::size_t>> path;
@@ -479,7 +480,7 @@ SetId ItemSets::copy(const ItemSets& from, SetId set) {
 }
 
 std::size_t ItemSets::num_bytes() const {
-  constexpr std::size_t kBytesOfEntry = 32;  // of a hash table, about
+  constexpr std::size_t kBytesOfEntry = 32;  // bytes of an entry of a hash table, about
   return items_.size() * sizeof(Item) + callers_.size() * sizeof(Item) + next_.size() * sizeof(SetId) +
          sets_.size() * (sizeof(Set) + kBytesOfEntry) + contexts_.size() * (sizeof(Context) + kBytesOfEntry) +
          local_of_rule_.size() * sizeof(std::uint32_t) + (alike_.size() + behind_token_.size()) * sizeof(SetId) +

@@ -16,12 +16,12 @@ const CharacterRanges& plain_characters() {
   return ranges;
 }
 
-/// The short escapes, and what they stand for.
+/// The letter of each short escape, and the character that it stands for.
 constexpr std::string_view kShortEscapes = "\"\"\\\\//b\bf\fn\nr\rt\t";
 
 constexpr std::uint32_t kHexDigits = 4;
 
-/// Hexadecimal numbers of so many digits from `first` to `last`.
+/// Returns the hexadecimal numbers of `num_digits` digits from `first` to `last`.
 Expr hex_between(std::uint32_t first, std::uint32_t last, std::uint32_t num_digits) {
   if (num_digits == 0) return empty();
   const auto digits = [](std::uint32_t from, std::uint32_t to) {
@@ -51,7 +51,7 @@ Expr hex_between(std::uint32_t first, std::uint32_t last, std::uint32_t num_digi
   return choice(std::move(parts));
 }
 
-/// What follows the backslash of a surrogate pair for a character of the range, which is beyond U+FFFF.
+/// Adds what follows the backslash of a surrogate pair for a character of the range, which must be beyond U+FFFF.
 void add_surrogates(CharacterRange range, std::vector<Expr>& parts) {
   constexpr std::uint32_t kLows = 0x400;
   const std::uint32_t first = range.first - 0x10000;
@@ -68,7 +68,7 @@ void add_surrogates(CharacterRange range, std::vector<Expr>& parts) {
   if (from <= to) add(from, to, 0, kLows - 1);
 }
 
-/// Without the backslash.
+/// Returns the escapes without their backslash.
 Expr escapes_of(const CharacterRanges& ranges) {
   constexpr char32_t kFirstOfPairs = 0x10000;
   const bool are_all = ranges == complement({});
@@ -96,14 +96,14 @@ struct NameTree {
   bool is_name = false;
 };
 
-/// What may follow here in a string that is none of the names, with the closing quote.
+/// Returns what may follow at `node` in a string that is none of the names, with the closing quote.
 Expr tail_but(Rules& rules, const NameTree& node) {
   CharacterRanges known;
   std::vector<Expr> parts;
-  if (rules.are_too_many()) return nothing();  // which is refused later
+  if (rules.are_too_many()) return nothing();  // the grammar is refused later
   for (const auto& [character, child] : node.children) {
     known.push_back({character, character});
-    // Names with what JSON escapes are not written with escapes here.
+    // A character that JSON must escape does not come in a string without escapes.
     if (intersection({{character, character}}, plain_characters()).empty()) continue;
     if (child.children.empty() && child.is_name) {
       parts.push_back(sequence({characters({{character, character}}), characters(plain_characters()),
@@ -187,8 +187,8 @@ Expr JsonRules::make_array() {
 }
 
 Expr JsonRules::make_string() {
-  // One rule goes from the opening quote to the closing one, and over plain characters in itself: what tokens of many
-  // characters do is known of each of its places once and for all.
+  // One rule goes from the opening quote to the closing quote, and takes plain characters in its own loop. So the
+  // effect of a token of many characters is computed once for each of its places.
   const RuleId rest = rules_.add();
   const Expr escaped = sequence({literal("\\"), rule(escapes(complement({}))), rule(rest)});
   rules_.set(rest, sequence({repeat(characters(plain_characters()), 0, kUnbounded), choice({literal("\""), escaped})}));

@@ -16,49 +16,50 @@ namespace pagoda::grammar {
 
 enum class JsonStyle : std::uint8_t {
   json,
-  python,  ///< True, False and None
+  python,  ///< with True, False and None
 };
 
-/// What stands between tokens of JSON.
+/// The separators and the white space between tokens of JSON.
 struct JsonSpacing {
-  bool is_free = true;  ///< nothing, a space, or a line end and at most 20 spaces or tabs, so that white space ends
-  // Else these, with their white space, and none elsewhere:
+  /// True: nothing, a space, or a line end and at most 20 spaces or tabs, so that white space ends.
+  bool is_free = true;
+  // If is_free is false: these separators, with their white space, and no white space elsewhere.
   std::string item_separator = ",";
   std::string key_separator = ":";
 };
 
-/// What JSON texts are made of, as rules of one grammar that are added when they are first asked for.
+/// The parts of JSON texts as rules of one grammar. A rule is added when it is first requested.
 class JsonRules {
  public:
   explicit JsonRules(Rules& rules, JsonStyle style = JsonStyle::json, JsonSpacing spacing = {})
       : rules_(rules), style_(style), spacing_(std::move(spacing)) {}
 
   Expr space();
-  Expr value();   ///< of any type
-  Expr object();  ///< any
-  Expr array();   ///< any
-  Expr string();  ///< any
+  Expr value();   ///< a value of any type
+  Expr object();  ///< any object
+  Expr array();   ///< any array
+  Expr string();  ///< any string
   Expr boolean() const;
   Expr null() const;
-  /// How a value is written.
+  /// Returns how a value is written.
   std::string constant(const nlohmann::ordered_json& value) const;
-  /// The characters of `ranges` that stand for themselves in a string.
+  /// Returns the characters of `ranges` that stand for themselves in a string.
   static CharacterRanges plain(const CharacterRanges& ranges);
-  /// A rule of what follows a backslash in an escape of one of the characters; -1: there is none. Printable characters
-  /// of ASCII have short escapes at most, but where `ranges` are all characters.
+  /// Returns a rule for what follows a backslash in an escape of one of the characters; -1 if there is none. Printable
+  /// ASCII characters have at most short escapes, unless `ranges` are all characters.
   RuleId escapes(const CharacterRanges& ranges);
-  /// A string of so many characters, of which each escape is one.
+  /// Returns a string of so many characters. Each escape counts as one.
   Expr string(std::int32_t min_length, std::int32_t max_length);
-  /// A string that is none of `names`, nor written with escapes.
+  /// Returns a string that is none of `names` and is not written with escapes.
   Expr string_but(const std::vector<std::string>& names);
 
-  /// `{`, members between which commas stand, `}`. `members` is "" or what is between the braces.
+  /// Returns `{`, `members`, `}`. `members` is empty, or members with commas between them.
   Expr braces(Expr members);
-  /// A name, a colon, a value.
+  /// Returns a name, a colon and a value.
   Expr member(Expr name, Expr value);
-  /// "," with its space.
+  /// Returns a comma with its white space.
   Expr comma();
-  /// `[`, items, `]`.
+  /// Returns `[`, items and `]`.
   Expr brackets(Expr items);
 
  private:
@@ -81,7 +82,7 @@ class JsonRules {
   std::map<std::vector<std::pair<char32_t, char32_t>>, RuleId> escapes_;  ///< by ranges
 };
 
-/// A text as JSON writes it, with its quotes; `text` is UTF-8.
+/// Returns a text as JSON writes it, with its quotes. `text` must be UTF-8.
 std::string json_string(std::string_view text);
 
 }  // namespace pagoda::grammar

@@ -31,7 +31,7 @@ bool LarkReader::take(std::string_view what) {
 }
 
 std::int64_t LarkReader::line() {
-  // From the place that was asked for last, so that a text of many lines is read once.
+  // Counts from the place of the last call, so that a text of many lines is read once.
   const auto at = [&](std::size_t place) { return text_.begin() + static_cast<std::ptrdiff_t>(place); };
   if (position_ >= line_place_) {
     line_ += std::count(at(line_place_), at(position_), '\n');

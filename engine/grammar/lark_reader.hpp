@@ -10,10 +10,10 @@
 
 namespace pagoda::grammar {
 
-/// "line 3 of the grammar: ..." as an invalid_request.
+/// Returns an invalid_request with the message "line 3 of the grammar: ...".
 Error lark_error(std::int64_t line, const std::string& problem);
 
-/// Takes the parts of a Lark grammar's text one after the other. After the first problem it is at the end.
+/// Takes the parts of a Lark grammar's text one after another. After the first problem the reader is at the end.
 class LarkReader {
  public:
   explicit LarkReader(std::string_view text) : text_(text) {}
@@ -25,22 +25,22 @@ class LarkReader {
   std::int64_t line();
   void refuse(const std::string& what);
 
-  /// Blanks and comments; in groups line ends, too.
+  /// Skips blanks and comments; in groups it skips line ends, too.
   void skip_blanks();
   void skip_line_ends();
-  /// Empty: there is none.
+  /// Takes a name; empty if there is none.
   std::string name();
-  /// kMaxRepetitions + 1 where it is greater.
+  /// Takes a number; returns kMaxRepetitions + 1 if it is greater.
   std::optional<std::int64_t> number();
-  /// A text between double quotes, without its escapes.
+  /// Takes a text between double quotes and resolves its escapes.
   std::string quoted();
-  /// An object or array of JSON as it is written.
+  /// Takes an object or array of JSON as it is written.
   std::string json_text();
 
  protected:
   std::string_view text_;
   std::size_t position_ = 0;
-  int depth_ = 0;  ///< of groups
+  int depth_ = 0;  ///< depth of nested groups
   std::optional<Error> error_;
 
  private:
@@ -48,7 +48,7 @@ class LarkReader {
   bool hex(int num_digits, std::string& text);
 
   std::int64_t line_ = 1;
-  std::size_t line_place_ = 0;  ///< of which line_ is
+  std::size_t line_place_ = 0;  ///< position whose line is line_
 };
 
 }  // namespace pagoda::grammar

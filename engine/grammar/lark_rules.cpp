@@ -57,7 +57,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 26> kCommon{
     {"SQL_COMMENT", "--[^\\n]*"},
 }};
 
-/// How guidance writes the JSON of a schema, by the schema's own word.
+/// Returns how guidance writes the JSON of a schema, as the schema itself says under x-guidance.
 JsonSpacing spacing_of(const Schema& schema) {
   JsonSpacing spacing;
   const auto own = schema.is_object() ? schema.find("x-guidance") : schema.end();
@@ -72,7 +72,7 @@ JsonSpacing spacing_of(const Schema& schema) {
   return spacing;
 }
 
-/// Turns the definitions that `start` needs into rules. The first problem ends all.
+/// Turns the definitions that `start` needs into rules. The first problem ends the conversion.
 class LarkConverter {
  public:
   explicit LarkConverter(const LarkGrammar& grammar) : grammar_(grammar) {}
@@ -100,7 +100,7 @@ class LarkConverter {
     return nothing();
   }
 
-  /// What may come behind a terminal; null: nothing.
+  /// Returns the text that may follow a terminal; null if there is none.
   Expr ignored() {
     if (grammar_.ignored.empty()) return nullptr;
     std::vector<Expr> all;
@@ -122,11 +122,11 @@ class LarkConverter {
 
   Expr body(const LarkDefinition& definition) {
     if (!definition.ends_by_itself()) return expression(definition.body);
-    // llguidance's rules that end by themselves are of one terminal each.
+    // A rule of llguidance that ends by itself consists of one terminal.
     Expr all = terminal(definition.body);
     std::optional<TextLanguage> with_stop;
     if (!definition.stop.empty() && !error_) {
-      // As far as the first stop.
+      // The text goes as far as the first stop.
       const Expr stop = terminal(definition.stop.front());
       all = sequence({all, stop});
       if (!error_) with_stop = TextLanguage::of(stop, Matching::anywhere, budget_);
@@ -144,7 +144,7 @@ class LarkConverter {
     return with_ignored(language->expression(nullptr, definition.max_tokens));
   }
 
-  /// Of a rule.
+  /// Returns the expression of a node in a rule.
   Expr expression(const LarkNode& node) {
     if (error_) return nothing();
     switch (node.kind) {
@@ -168,7 +168,7 @@ class LarkConverter {
     return nothing();
   }
 
-  /// Of a terminal: characters alone.
+  /// Returns the expression of a node in a terminal: characters alone.
   Expr terminal(const LarkNode& node) {
     if (error_) return nothing();
     switch (node.kind) {

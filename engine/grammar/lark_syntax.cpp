@@ -52,7 +52,7 @@ class LarkParser : private LarkReader {
     return {};
   }
 
-  /// An expression goes on in the next line with a `|`.
+  /// An expression goes on in the next line if that line begins with a `|`.
   bool take_or() {
     const std::size_t begin = position_;
     skip_line_ends();
@@ -80,7 +80,7 @@ class LarkParser : private LarkReader {
     if (take("[")) attributes(made);
     if (take(".")) {
       take("-");
-      if (!number()) refuse("a priority is a number");  // which says how to read a text, and not which texts there are
+      if (!number()) refuse("a priority is a number");  // it changes how a text is read, not which texts there are
     }
     skip_blanks();
     if (!take(":")) {
@@ -94,7 +94,7 @@ class LarkParser : private LarkReader {
     if (grammar_.definitions.size() > kMaxRules) refuse("too many rules");
   }
 
-  /// llguidance's: [capture], [capture="name"], [lazy], [stop="..."], [suffix=/.../], [max_tokens=n].
+  /// Reads llguidance's [capture], [capture="name"], [lazy], [stop="..."], [suffix=/.../], [max_tokens=n].
   void attributes(LarkDefinition& made) {
     ++depth_;
     do {
@@ -115,7 +115,7 @@ class LarkParser : private LarkReader {
         made.is_lazy = true;
       } else if ((attribute == "stop" || attribute == "suffix") && value && made.stop.empty()) {
         made.stop.push_back(std::move(*value));
-      } else if (attribute != "capture" && attribute != "stop_capture") {  // these say what a client is told
+      } else if (attribute != "capture" && attribute != "stop_capture") {  // they only change what a client receives
         refuse("the attribute " + attribute.substr(0, 100) + " is not supported");
       }
       skip_blanks();
@@ -153,7 +153,7 @@ class LarkParser : private LarkReader {
     }
   }
 
-  /// %import common.NAME, common.NAME -> OTHER, or common (NAME, ...)
+  /// Reads %import common.NAME, common.NAME -> OTHER, or common (NAME, ...)
   void import() {
     if (!take("common")) {
       refuse("%import is supported of `common` only");
@@ -194,7 +194,7 @@ class LarkParser : private LarkReader {
     for (const auto& [option, value] : options.items()) {
       if (option == "allow_initial_skip") {
         grammar_.ignores_first = value == true;
-      } else if (option != "no_forcing" && value != false && !value.is_null()) {  // this one is about speed
+      } else if (option != "no_forcing" && value != false && !value.is_null()) {  // no_forcing only changes the speed
         refuse("the option " + option.substr(0, 100) + " of %llguidance is not supported");
       }
     }
@@ -205,13 +205,13 @@ class LarkParser : private LarkReader {
   LarkNode alternatives() {
     LarkNode all = node(Kind::choice);
     if (depth_ > kMaxDepth) return refuse("groups in groups deeper than " + std::to_string(kMaxDepth));
-    take_or();  // the first may have one, too
+    take_or();  // the first alternative may begin with one, too
     do {
       all.parts.push_back(elements());
       skip_blanks();
       if (!take("->")) continue;
       skip_blanks();
-      if (name().empty()) refuse("a name follows ->");  // of a tree that nobody makes here
+      if (name().empty()) refuse("a name follows ->");  // it names a tree, and no tree is made here
     } while (take_or());
     return all;
   }
@@ -272,7 +272,7 @@ class LarkParser : private LarkReader {
     return false;
   }
 
-  /// ~n, ~n..m, {n}, {n,}, {,m} or {n,m}
+  /// Reads ~n, ~n..m, {n}, {n,}, {,m} or {n,m}
   LarkNode counted(LarkNode part) {
     const bool in_braces = take("{");
     if (!in_braces) take("~");

@@ -23,7 +23,7 @@ int value_of(char c) {
   return c - '0';
 }
 
-/// Digits that stand for at least (`at_least`) or at most the number of as many digits of `bound` from `i` on.
+/// Returns digits for at least (`at_least`) or at most the digits of `bound` from `i` on, and as many.
 Expr same_length(std::string_view bound, bool at_least, std::size_t i = 0) {
   if (i == bound.size()) return empty();
   const auto rest = static_cast<std::int32_t>(bound.size() - i - 1);
@@ -36,7 +36,7 @@ Expr same_length(std::string_view bound, bool at_least, std::size_t i = 0) {
   return choice(std::move(parts));
 }
 
-/// As same_length, between two numbers of as many digits.
+/// Returns digits from `i` on for numbers between two numbers of as many digits.
 Expr same_length_between(std::string_view low, std::string_view high, std::size_t i = 0) {
   if (i == low.size()) return empty();
   const int first = value_of(low[i]);
@@ -44,7 +44,7 @@ Expr same_length_between(std::string_view low, std::string_view high, std::size_
   if (first == last) return sequence({digit(first, first), same_length_between(low, high, i + 1)});
   const auto rest = static_cast<std::int32_t>(low.size() - i - 1);
   const auto tail = [&](std::string_view bound, bool at_least) {
-    // Not a whole number any more: its first digit may be 0.
+    // The tail is no whole number: its first digit may be 0.
     std::vector<Expr> all;
     std::vector<Expr> before;
     for (std::size_t k = i + 1; k < bound.size(); ++k) {
@@ -69,7 +69,7 @@ Expr same_length_between(std::string_view low, std::string_view high, std::size_
   return choice(std::move(parts));
 }
 
-/// Whole numbers of `min` to `max` digits without leading zeros; 0 is one of one digit.
+/// Returns whole numbers of `min` to `max` digits without leading zeros; 0 has one digit.
 Expr of_length(std::int32_t min, std::int32_t max) {
   if (min > max) return nothing();
   std::vector<Expr> parts{sequence({digit(1, 9), digits(std::max(min, 1) - 1, max - 1)})};
@@ -77,7 +77,7 @@ Expr of_length(std::int32_t min, std::int32_t max) {
   return choice(std::move(parts));
 }
 
-/// Whole numbers from `low` to `high`, in digits; an absent one is open.
+/// Returns whole numbers from `low` to `high`, both in digits; an absent `high` is open.
 Expr magnitudes(const std::string& low, const std::optional<std::string>& high) {
   const auto low_length = static_cast<std::int32_t>(low.size());
   if (!high) return choice({same_length(low, true), of_length(low_length + 1, kMaxDigits)});
@@ -87,7 +87,7 @@ Expr magnitudes(const std::string& low, const std::optional<std::string>& high) 
   return choice({same_length(low, true), of_length(low_length + 1, high_length - 1), same_length(*high, false)});
 }
 
-/// `digits` and one.
+/// Returns `digits` plus one.
 std::string one_more(std::string digits) {
   std::size_t i = digits.size();
   while (i > 0 && digits[i - 1] == '9') digits[--i] = '0';
@@ -96,7 +96,7 @@ std::string one_more(std::string digits) {
   return digits;
 }
 
-/// `digits`, which are not 0, less one.
+/// Returns `digits`, which must not be 0, minus one.
 std::string one_less(std::string digits) {
   std::size_t i = digits.size();
   while (digits[i - 1] == '0') digits[--i] = '9';
@@ -108,7 +108,7 @@ std::string next_integer(const std::string& number, int step) {
   return step > 0 ? one_more(number) : one_less(number);
 }
 
-/// The digits of a number that is not negative.
+/// Returns the digits of a number that is not negative.
 std::string fixed(double value) {
   std::array<char, 400> buffer{};
   const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value, std::chars_format::fixed);
@@ -130,7 +130,7 @@ WholeNumber whole_number(const nlohmann::ordered_json& number, double (*round)(d
   return {negative, std::move(digits)};
 }
 
-/// At most so many digits that are not all 0.
+/// Returns at most `max` digits that are not all 0.
 Expr above_zero(std::int32_t max) {
   Expr some = digit(1, 9);
   for (std::int32_t i = 1; i < max; ++i) {
@@ -139,7 +139,8 @@ Expr above_zero(std::int32_t max) {
   return some;
 }
 
-/// What follows a point, between two fractions whose integers are equal to the number's where they are tight.
+/// The fraction of a number between two bounds. A bound is tight if the number's integer and its digits so far equal
+/// the bound's.
 struct Fractions {
   std::string_view low = {};
   bool low_included = true;
@@ -150,14 +151,14 @@ struct Fractions {
   int low_digit(std::size_t i) const { return i < low.size() ? value_of(low[i]) : 0; }
   int high_digit(std::size_t i) const { return i < high.size() ? value_of(high[i]) : 0; }
 
-  /// May the fraction end before its digit `i`?
+  /// Returns whether the fraction may end before its digit `i`.
   bool may_end(std::size_t i, bool low_tight, bool high_tight) const {
     const bool above = !low_tight || (i >= low.size() && low_included);
     const bool below = !high_tight || i < high.size() || high_included;
     return above && below;
   }
 
-  /// The digits from `i` on. `must`: at least one.
+  /// Returns the digits from `i` on. `must`: whether there must be at least one.
   Expr from(std::size_t i, bool low_tight, bool high_tight, bool must) const {
     const std::int32_t left = most_digits - static_cast<std::int32_t>(i);
     if (left <= 0) return !must && may_end(i, low_tight, high_tight) ? empty() : nothing();
@@ -189,7 +190,7 @@ struct Fractions {
     return choice(std::move(parts));
   }
 
-  /// With the point, or without where the number may be whole.
+  /// Returns the fraction with its point; also the empty text if the number may be whole.
   Expr all(bool low_tight, bool high_tight) const {
     std::vector<Expr> parts{sequence({literal("."), from(0, low_tight, high_tight, true)})};
     if (may_end(0, low_tight, high_tight)) parts.push_back(empty());
@@ -201,13 +202,13 @@ Expr any_fraction(std::int32_t most_digits = kMaxDigits) {
   return most_digits <= 0 ? empty() : optional(sequence({literal("."), digits(1, most_digits)}));
 }
 
-/// Digits behind the point, so that a number with such an integer has at most so many that readers of doubles do not
-/// round it to a bound that is not in.
+/// Returns how many digits may follow the point. With more digits, readers of doubles could round a number with such an
+/// integer to a bound that is excluded.
 std::int32_t fraction_digits(std::string_view integer) {
   return kExactDigits - (integer == "0" ? 0 : static_cast<std::int32_t>(integer.size()));
 }
 
-/// Decimals without a sign from `low` to `high`.
+/// Returns decimals without a sign from `low` to `high`.
 Expr decimal_magnitudes(const DecimalBound& low, const std::optional<DecimalBound>& high) {
   const auto fractions = [&](std::string_view integer, bool low_tight, bool high_tight) {
     const Fractions limits{.low = low.fraction,
@@ -227,7 +228,7 @@ Expr decimal_magnitudes(const DecimalBound& low, const std::optional<DecimalBoun
     parts.push_back(sequence({magnitudes(above, std::nullopt), any_fraction()}));
     return choice(std::move(parts));
   }
-  // Behind few digits there is room for a fraction, whatever the bound.
+  // After few digits there is room for a fraction, whatever the bound is.
   const std::string below = next_integer(high->integer, -1);
   const std::string few(10, '9');
   const auto is_longer = [](const std::string& a, const std::string& b) { return a.size() > b.size(); };
@@ -241,7 +242,7 @@ Expr decimal_magnitudes(const DecimalBound& low, const std::optional<DecimalBoun
   return choice(std::move(parts));
 }
 
-/// Is the first below the second, without their signs?
+/// Returns whether the first is below the second, without their signs.
 bool is_smaller(const DecimalBound& a, const DecimalBound& b) {
   if (a.integer.size() != b.integer.size()) return a.integer.size() < b.integer.size();
   return a.integer != b.integer ? a.integer < b.integer : a.fraction < b.fraction;

@@ -29,7 +29,7 @@ class NumberReader {
     if (const Schema* bound = number_at("maximum")) lower(whole_number_to(*bound));
     if (const Schema* bound = number_at("exclusiveMaximum")) lower(whole_number_from(*bound).previous());
     if (min && max && *min > *max) return converter_.contradiction(s_, "", "no integer lies between its bounds");
-    // Numbers with as many digits as a bound has would be of no use to anybody.
+    // Numbers with as many digits as such a bound has are not needed.
     if (min && min->digits.size() > kMaxBoundDigits && min->negative) min.reset();
     if (max && max->digits.size() > kMaxBoundDigits && !max->negative) max.reset();
     for (const auto& bound : {min, max}) {
@@ -38,7 +38,7 @@ class NumberReader {
     const bool is_bounded = min || max;
     Expr all = is_bounded ? integer_range(min, max) : any_integer();
     if (!is_narrower()) return all;
-    const bool is_multiple = !is_bounded && s_.schema.contains("multipleOf");  // of as many digits as one likes
+    const bool is_multiple = !is_bounded && s_.schema.contains("multipleOf");  // with any number of digits
     return narrowed(is_multiple ? std::vector<Expr>() : std::vector<Expr>{std::move(all)});
   }
 
@@ -59,14 +59,14 @@ class NumberReader {
                               value_of("exclusiveMaximum"), false);
     const bool is_bounded = min || max;
     if (!is_narrower()) return is_bounded ? decimal_range(min, max) : any_number();
-    // Without the exponents, and with so few digits that readers of doubles do not round them to others.
+    // Without exponents, and with so few digits that readers of doubles do not round them to other numbers.
     std::vector<Expr> all{exact_decimals()};
     if (is_bounded) all.push_back(decimal_range(min, max));
     return narrowed(std::move(all));
   }
 
  private:
-  /// The keyword's number; null where it is absent or, which is refused, no number.
+  /// Returns the keyword's number; null if it is absent, or no number, which is refused.
   const Schema* number_at(const char* keyword) {
     const auto found = s_.schema.find(keyword);
     if (found == s_.schema.end()) return nullptr;
@@ -87,7 +87,7 @@ class NumberReader {
     const Schema* const bound = number_at(keyword);
     if (bound == nullptr) return std::nullopt;
     const bool is_lower = keyword == std::string_view("minimum") || keyword == std::string_view("exclusiveMinimum");
-    constexpr double kTwoTo53 = 9007199254740992;  // from here on whole numbers are rounded, as doubles
+    constexpr double kTwoTo53 = 9007199254740992;  // from here on doubles round whole numbers
     const double value = bound->get<double>();
     Schema number = *bound;
     if (!is_included && std::abs(value) >= kTwoTo53) {
@@ -116,7 +116,8 @@ class NumberReader {
            s_.schema.contains(kMoreMultiples);
   }
 
-  /// The numbers of all the languages, or any where there are none, that are multiples and are not excluded.
+  /// Returns the numbers that are in all the languages (any number if there are none), are multiples, and are not
+  /// excluded.
   Expr narrowed(const std::vector<Expr>& languages) {
     LanguageBudget& budget = converter_.languages();
     std::string path = s_.path;
@@ -164,7 +165,7 @@ class NumberReader {
     return all->expression(nullptr);
   }
 
-  /// A number as its digits and how many of them are behind the point; 0 where it is none that is supported.
+  /// Returns a number as its digits and how many of them follow the point; 0 if the number is not supported.
   static std::pair<std::uint32_t, std::uint32_t> parts_of(const Schema& multiple) {
     if (!multiple.is_number() || !(multiple.get<double>() > 0)) return {};
     const auto number = decimal_bound(multiple, true);

@@ -5,7 +5,7 @@
 
 namespace pagoda::grammar {
 
-/// The integers, and the numbers, that a flattened schema accepts.
+/// Return the integers, and the numbers, that a flattened schema accepts.
 Expr integer_expression(const SchemaAt& schema, SchemaRules& converter);
 Expr number_expression(const SchemaAt& schema, SchemaRules& converter);
 

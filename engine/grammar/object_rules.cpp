@@ -12,7 +12,7 @@
 namespace pagoda::grammar {
 namespace {
 
-/// So many members to come at least and at most; kUnbounded = any number.
+/// The least and largest number of members that come; kUnbounded = any number.
 struct Counts {
   std::int32_t min = 0;
   std::int32_t max = kUnbounded;
@@ -33,7 +33,7 @@ class Members {
   Members(std::vector<Property> properties, std::optional<Expr> other, SchemaRules& converter)
       : properties_(std::move(properties)), other_(std::move(other)), converter_(converter) {}
 
-  /// What comes from property `i` on.
+  /// Returns the members from property `i` on.
   Expr from(std::size_t i, bool is_first, Counts counts) {
     if (i == properties_.size()) return others(is_first, counts);
     if (!other_ && counts.max >= std::ssize(properties_) - static_cast<std::ptrdiff_t>(i)) counts.max = kUnbounded;
@@ -97,7 +97,7 @@ class ObjectReader {
       return converter_.contradiction(s_, "maxProperties", "it is less than minProperties");
     }
     if (other && counts.min > std::max<std::ptrdiff_t>(1, std::ssize(required_))) {
-      // The same name might come twice, which is one property.
+      // A name might come twice, and both would be one property.
       return converter_.refuse(at(s_.path, "minProperties"),
                                "more than 1 is supported where all properties are declared or required");
     }
@@ -152,7 +152,7 @@ class ObjectReader {
     }
   }
 
-  /// The schema of properties that are neither declared nor named by a pattern.
+  /// Returns the schema of properties that are neither declared nor named by a pattern.
   std::optional<Schema> others() const {
     for (const char* keyword : {"additionalProperties", "unevaluatedProperties"}) {
       if (s_.schema.contains(keyword)) return s_.schema[keyword];
@@ -160,7 +160,7 @@ class ObjectReader {
     return std::nullopt;
   }
 
-  /// Members that are not declared; absent: there are none.
+  /// Returns members that are not declared; nothing if there are none.
   std::optional<Expr> read_other() {
     const bool come_unsaid = is_open_ && !s_.schema.contains("patternProperties");
     Schema other = others().value_or(come_unsaid);
@@ -171,7 +171,7 @@ class ObjectReader {
   SchemaRules& converter_;
   PropertyNames names_;
   Schema properties_;
-  bool is_open_ = false;               ///< none is declared but such as there are not
+  bool is_open_ = false;               ///< whether every declared property has the schema `false`
   std::vector<std::string> required_;  ///< sorted
   std::vector<std::string> declared_;
   std::vector<Members::Property> members_;

@@ -11,22 +11,23 @@
 
 namespace pagoda::grammar {
 
-/// What the parts of a schema are converted with.
+/// The operations with which the parts of a schema are converted.
 class SchemaRules {
  public:
-  /// Values that a schema accepts.
+  /// Returns the values that a schema accepts.
   virtual Expr value(const Schema& schema, const std::string& path) = 0;
-  /// Without $ref, allOf and what else is joined. Nothing after a refusal.
+  /// Returns the schema without $ref, allOf and the other keywords that are joined. Nothing after a refusal.
   virtual std::optional<SchemaAt> flattened(SchemaAt schema) = 0;
-  /// The whole schema is refused; the first problem is told. Nothing comes of what it returns.
+  /// Refuses the whole schema; only the first problem is reported. The returned expression is never used.
   virtual Expr refuse(const std::string& path, const std::string& problem) = 0;
-  /// What the schema says cannot be: refused, but where it is one of several that a keyword was turned into.
+  /// Handles a schema that contradicts itself: refuses it, unless it is one of several that a keyword was rewritten
+  /// into.
   virtual Expr contradiction(const SchemaAt& schema, const char* keyword, const std::string& problem) = 0;
-  /// Does a schema accept the value? Nothing where that is not certain.
+  /// Returns whether a schema accepts the value; nothing if that is not certain.
   virtual std::optional<bool> accepts(const Schema& schema, const Schema& value) = 0;
-  /// The count that a keyword asks for at least; `absent` where it is absent, or refused.
+  /// Returns the least count that a keyword asks for; `absent` if the keyword is absent or refused.
   virtual std::int32_t least(const SchemaAt& schema, const char* keyword, std::int32_t absent = 0) = 0;
-  /// The count that it allows at most; kUnbounded where it is absent, refused, or more than any text has.
+  /// Returns the largest count that a keyword allows; kUnbounded if it is absent, refused, or more than any text has.
   virtual std::int32_t most(const SchemaAt& schema, const char* keyword) = 0;
   virtual LanguageBudget& languages() = 0;
   virtual JsonRules& json() = 0;
@@ -36,7 +37,7 @@ class SchemaRules {
   ~SchemaRules() = default;
 };
 
-/// Objects and arrays that a flattened schema accepts.
+/// Return the objects, and the arrays, that a flattened schema accepts.
 Expr object_expression(const SchemaAt& schema, SchemaRules& converter);
 Expr array_expression(const SchemaAt& schema, SchemaRules& converter);
 

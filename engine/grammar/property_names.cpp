@@ -74,7 +74,7 @@ std::optional<Expr> PropertyNames::other_members(const std::vector<std::string>&
   return choice(std::move(members));
 }
 
-/// Names that match, and names that do not.
+/// Splits each class into names that match the pattern and names that do not.
 bool PropertyNames::split(std::vector<NameClass>& classes, const Pattern& pattern) {
   LanguageBudget& budget = converter_.languages();
   std::vector<NameClass> all;
@@ -95,7 +95,7 @@ bool PropertyNames::split(std::vector<NameClass>& classes, const Pattern& patter
   return true;
 }
 
-/// Names that propertyNames accepts and that are not declared.
+/// Returns the names that propertyNames accepts and that are not declared.
 std::optional<TextLanguage> PropertyNames::allowed(const std::vector<std::string>& declared) {
   LanguageBudget& budget = converter_.languages();
   std::optional<TextLanguage> all = TextLanguage::of_any_text();
@@ -123,7 +123,7 @@ std::optional<TextLanguage> PropertyNames::allowed(const std::vector<std::string
   return all;
 }
 
-/// Names are strings, whatever the schema says of other types.
+/// Returns the schema of names. Names are strings, whatever propertyNames allows for other types.
 std::optional<Schema> PropertyNames::name_schema() const {
   const Schema& names = s_.schema["propertyNames"];
   if (!names.is_object() && !names.is_boolean()) {

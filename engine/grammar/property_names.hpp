@@ -10,28 +10,29 @@
 
 namespace pagoda::grammar {
 
-/// What patternProperties and propertyNames say of an object's names: which there may be, and which schemas their
-/// values have. A name that a pattern matches for some readers only is not written unless it is declared.
+/// The effect of patternProperties and propertyNames on an object's names: which names there may be, and which schemas
+/// their values have. A name that a pattern matches only for some readers of regexes is not written unless it is
+/// declared.
 class PropertyNames {
  public:
   PropertyNames(const SchemaAt& schema, SchemaRules& converter) : s_(schema), converter_(converter) {}
 
-  /// False after a refusal.
+  /// Reads the keywords. Returns false after a refusal.
   bool read();
-  /// May a property be called so? Nothing where that is not certain.
+  /// Returns whether a property may have this name; nothing if that is not certain.
   std::optional<bool> may_be(const std::string& name) const;
-  /// The schemas of the patterns that a name may match. False where it may match none of them.
+  /// Adds the schemas of the patterns that a name may match. Returns whether it certainly matches one of them.
   bool add_schemas(const std::string& name, Schema& schemas) const;
-  /// Members whose names are none of `declared`; `other` is the schema of those that no pattern names. Absent: there
-  /// are none.
+  /// Returns members whose names are not in `declared`; nothing if there are none. `other`: the schema of those that no
+  /// pattern names.
   std::optional<Expr> other_members(const std::vector<std::string>& declared, const Schema& other);
 
  private:
   struct Pattern {
     std::string path;
     Schema schema;
-    TextLanguage part;      ///< what it certainly matches
-    TextLanguage possible;  ///< what it may match
+    TextLanguage part;      ///< texts that it certainly matches
+    TextLanguage possible;  ///< texts that it may match
   };
   /// Names that match the same patterns.
   struct NameClass {
@@ -49,7 +50,7 @@ class PropertyNames {
   const SchemaAt& s_;
   SchemaRules& converter_;
   std::vector<Pattern> patterns_;
-  bool is_one_pattern_ = false;  ///< and nothing else that names properties
+  bool is_one_pattern_ = false;  ///< whether there is one pattern, and nothing else that names properties
 };
 
 }  // namespace pagoda::grammar

@@ -22,7 +22,7 @@ const CharacterRanges& word_characters() {
   static const CharacterRanges ranges{{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
   return ranges;
 }
-/// What is white space to every reader of regexes, and what is to some: ECMA-262 has the second.
+/// Return the white space of every reader of regexes, and of some: ECMA-262 has the second.
 const CharacterRanges& spaces() {
   static const CharacterRanges ranges{{'\t', '\r'}, {' ', ' '}};
   return ranges;
@@ -34,13 +34,13 @@ const CharacterRanges& all_spaces() {
   return ranges;
 }
 
-/// What `.` is not.
+/// Returns the characters that `.` does not take.
 const CharacterRanges& line_ends() {
   static const CharacterRanges ranges{{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
   return ranges;
 }
 
-/// What certainly is of the class or, `is_excluded`, what may be.
+/// Returns the characters that certainly are in the class or, with `is_excluded`, those that may be.
 std::optional<CharacterRanges> class_of(char32_t letter, bool is_excluded = false) {
   switch (letter) {
     case 'd':
@@ -116,7 +116,7 @@ class RegexParser {
     return nothing();
   }
 
-  /// (?is) at the begin.
+  /// Reads (?is) at the begin.
   void read_flags() {
     const std::size_t end = regex_.find_first_not_of("is", 2);
     if (!regex_.starts_with("(?") || end == 2 || end == std::string_view::npos || regex_[end] != ')') return;
@@ -174,7 +174,7 @@ class RegexParser {
     }
     if (part->kind == Expression::Kind::assertion) return refuse("a quantifier of an assertion");
     if (take("?")) {
-      // A lazy quantifier: the same texts.
+      // A lazy quantifier matches the same texts.
     } else if (next_is('+')) {
       return refuse("a possessive quantifier");
     }
@@ -182,7 +182,7 @@ class RegexParser {
     return repeat(std::move(part), static_cast<std::int32_t>(min), static_cast<std::int32_t>(max));
   }
 
-  /// {m}, {m,} and {m,n}
+  /// Reads {m}, {m,} and {m,n}
   bool bounds(std::int64_t& min, std::int64_t& max) {
     take("{");
     const auto first = number();
@@ -199,7 +199,7 @@ class RegexParser {
     if (!take("}")) return refuse("a { that begins no quantifier"), false;
     if (max != kUnbounded && max < min) return refuse("a quantifier whose bounds are swapped"), false;
     if (min > kMaxRepetitions) return refuse("more than " + std::to_string(kMaxRepetitions) + " repetitions"), false;
-    if (max > kMaxRepetitions) max = kUnbounded;  // which no text tells apart
+    if (max > kMaxRepetitions) max = kUnbounded;  // no text shows the difference
     return true;
   }
 
@@ -254,7 +254,7 @@ class RegexParser {
     return group_end(depth);
   }
 
-  /// Behind the parenthesis.
+  /// Reads a group from behind its opening parenthesis.
   Expr group_end(int depth) {
     Expr inside = alternatives(depth + 1);
     if (!take(")")) return refuse("a group without its end");
@@ -277,7 +277,7 @@ class RegexParser {
     return character ? any_of({{*character, *character}}) : nothing();
   }
 
-  /// Behind the backslash.
+  /// Reads a character from behind the backslash.
   std::optional<char32_t> escaped_character() {
     const char32_t letter = take_character();
     if (const auto control = control_of(letter)) return control;
@@ -362,7 +362,7 @@ class RegexParser {
   std::optional<Error> error_;
 };
 
-/// How JSON writes a character that it does not take as it is.
+/// Returns how JSON writes a character that it must escape.
 std::string json_escape(char32_t character) {
   constexpr std::string_view kShort = "\bb\ff\nn\rr\tt\"\"\\\\";
   for (std::size_t i = 0; i < kShort.size(); i += 2) {

@@ -13,19 +13,19 @@ namespace {
 constexpr char32_t kFirstSurrogate = 0xD800;
 constexpr char32_t kLastSurrogate = 0xDFFF;
 constexpr char32_t kLastCharacter = 0x10FFFF;
-/// What there is, in order and apart.
+/// All characters, in order and disjoint.
 constexpr std::array<CharacterRange, 2> kAllCharacters{
     {{1, kFirstSurrogate - 1}, {kLastSurrogate + 1, kLastCharacter}}};
 
 Expr make(Expression expression) {
-  constexpr std::int64_t kMost = std::int64_t{1} << 40;  // and beyond
+  constexpr std::int64_t kMost = std::int64_t{1} << 40;  // larger sizes count as this one
   for (const Expr& part : expression.parts) expression.size = std::min(expression.size + part->size, kMost);
   return std::make_shared<const Expression>(std::move(expression));
 }
 
 using Kind = Expression::Kind;
 
-/// Rules that name `e`'s.
+/// Adds rule `from`, which has the expression `e`, to the list of each rule that `e` names.
 void list_rules(const Expression& e, RuleId from, std::vector<std::vector<RuleId>>& named_by) {
   if (e.kind == Kind::rule) named_by[static_cast<std::size_t>(e.rule)].push_back(from);
   for (const Expr& part : e.parts) list_rules(*part, from, named_by);
@@ -37,8 +37,8 @@ void list_rules(const Expression& e, RuleId from, std::vector<std::vector<RuleId
   }
 }
 
-/// The rules of which `is` tells so, given those of which it is known. Each rule is looked at again only when one that
-/// it names turns out to be one.
+/// Returns the rules for which `is` holds, given those for which it is known to hold. A rule is checked again only when
+/// `is` turns out to hold for a rule that it names.
 std::vector<bool> least_of(std::span<const Expr> bodies, bool (*is)(const Expression&, const std::vector<bool>&)) {
   std::vector<std::vector<RuleId>> named_by(bodies.size());
   std::vector<RuleId> pending;

@@ -27,10 +27,10 @@ bool is_one_of(std::string_view word, const Keywords& words) {
   return std::ranges::find(words, word) != words.end();
 }
 
-/// What is wrong with a text's size, without parsing it: its depth, or the members of one object, each of which is
-/// looked for among those before it.
+/// Returns the problem with a text's size, without parsing the text: its depth, or the members of one object, since
+/// each member is compared with those before it.
 std::optional<std::string> problem_of_size(std::string_view text) {
-  std::vector<std::size_t> num_members;  // of the objects and arrays around
+  std::vector<std::size_t> num_members;  // members of each enclosing object and array
   bool in_string = false;
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
@@ -53,13 +53,13 @@ std::optional<std::string> problem_of_size(std::string_view text) {
   return std::nullopt;
 }
 
-/// Is there a $ref anywhere?
+/// Returns whether there is a $ref anywhere.
 bool has_reference(const Schema& part) {
   if (part.is_object() && part.contains("$ref")) return true;
   return part.is_structured() && std::ranges::any_of(part, has_reference);
 }
 
-/// Where a part below the root has a $id of its own. (What is no text is a property of this name.)
+/// Returns where a part below the root has a $id of its own. (A $id that is no text is a property of this name.)
 std::optional<std::string> nested_id(const Schema& part, const std::string& path) {
   if (!part.is_structured()) return std::nullopt;
   if (!path.empty() && part.is_object() && part.contains("$id") && part["$id"].is_string()) return at(path, "$id");
@@ -70,7 +70,7 @@ std::optional<std::string> nested_id(const Schema& part, const std::string& path
   return std::nullopt;
 }
 
-/// Where our own keywords are in what a user wrote.
+/// Returns where a user's schema has one of our own keywords.
 std::optional<std::string> own_keyword(const Schema& part, const std::string& path) {
   if (!part.is_structured()) return std::nullopt;
   for (const auto& [name, value] : part.items()) {
@@ -81,7 +81,7 @@ std::optional<std::string> own_keyword(const Schema& part, const std::string& pa
   return std::nullopt;
 }
 
-/// The schemas with an anchor.
+/// Adds the schemas with an anchor to `found`.
 void find_anchors(const Schema& part, const std::string& path, const std::string& anchor,
                   std::vector<SchemaAt>& found) {
   if (!part.is_structured()) return;
@@ -91,7 +91,7 @@ void find_anchors(const Schema& part, const std::string& path, const std::string
   }
 }
 
-/// The type that a keyword is about.
+/// Returns the type that a keyword applies to.
 std::optional<JsonType> subject_of(std::string_view keyword) {
   static const Keywords object{"properties",    "required",      "additionalProperties", "patternProperties",
                                "propertyNames", "minProperties", "maxProperties",        "unevaluatedProperties"};
@@ -108,14 +108,14 @@ std::optional<JsonType> subject_of(std::string_view keyword) {
   return std::nullopt;
 }
 
-/// Whether the keyword restricts values, alone or beside others, and is read here.
+/// Returns whether the keyword restricts values, alone or beside others, and is read here.
 bool is_assertion(std::string_view keyword) {
   static const Keywords words{"enum",        "const", "anyOf", "oneOf",    "type",         "minContains",
                               "maxContains", "then",  "else",  kRewritten, kExcludedValues};
   return is_one_of(keyword, words) || subject_of(keyword);
 }
 
-/// Compared by value: 1 is 1.0, and the order of properties is none.
+/// Values are compared by content: 1 equals 1.0, and the order of properties does not count.
 using Values = std::vector<nlohmann::json>;
 
 Values values_in(const Schema& list) {
@@ -126,7 +126,7 @@ bool holds(const Values& values, const nlohmann::json& value) {
   return std::ranges::find(values, value) != values.end();
 }
 
-/// The values of a schema that lists them.
+/// Returns the values of a schema that lists them.
 std::optional<Values> values_of(const Schema& schema) {
   if (schema.contains("const")) return Values{nlohmann::json(schema["const"])};
   if (schema.contains("enum") && schema["enum"].is_array()) return values_in(schema["enum"]);
@@ -134,7 +134,7 @@ std::optional<Values> values_of(const Schema& schema) {
   return std::nullopt;
 }
 
-/// The member, where it is an object; else an empty one.
+/// Returns the member if it is an object; otherwise an empty object.
 const Schema& object_in(const Schema& schema, const char* keyword) {
   static const Schema none = Schema::object();
   const auto found = schema.find(keyword);
@@ -150,7 +150,7 @@ bool needs_joining(const Schema& schema) {
          std::ranges::any_of(schema.items(), [](const auto& member) { return is_joined(member.key()); });
 }
 
-/// The numbers of both types go together.
+/// Returns whether a value may have a type of both. All numbers count as one type.
 bool overlap(const JsonTypes& a, const JsonTypes& b) {
   const auto has_number = [](const JsonTypes& types) {
     return types.contains(JsonType::number) || types.contains(JsonType::integer);
@@ -343,7 +343,7 @@ Result<SchemaAt> SchemaDocument::flattened(SchemaAt schema, SchemaBudget& budget
 }
 
 bool SchemaDocument::disjoint(const Schema& first, const Schema& second, SchemaBudget& budget, int depth) const {
-  constexpr std::size_t kComparisons = 64;  // of keywords
+  constexpr std::size_t kComparisons = 64;  // comparisons of keywords
   if (depth > 4 || !budget.take_comparisons(kComparisons)) return false;
   SchemaAt flat_a;
   SchemaAt flat_b;
@@ -370,7 +370,7 @@ bool SchemaDocument::disjoint(const Schema& first, const Schema& second, SchemaB
     if (!budget.take_comparisons(values_a->size() * values_b->size())) return false;
     return std::ranges::none_of(*values_a, [&](const auto& value) { return holds(*values_b, value); });
   }
-  // Without a type a schema accepts values of all the types that its keywords are not about.
+  // Without `type`, a schema accepts values of all the types that its keywords do not apply to.
   const auto named_types = [](const Schema& schema) -> std::optional<JsonTypes> {
     if (!schema.contains("type")) return std::nullopt;
     return types_of({Schema{{"type", schema["type"]}}, {}}).value_or(std::nullopt);

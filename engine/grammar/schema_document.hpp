@@ -12,24 +12,24 @@
 
 namespace pagoda::grammar {
 
-/// A schema with the order of its properties.
+/// A schema. It keeps the order of its properties.
 using Schema = nlohmann::ordered_json;
 
-/// A schema, and where it stands in the document: a JSON pointer, "" for the whole.
+/// A schema and its place in the document: a JSON pointer, "" for the whole.
 struct SchemaAt {
   Schema schema;
   std::string path;
 };
 
-/// Keywords of our own, in schemas that were joined. No schema of a user's has any.
-inline constexpr const char* kMorePatterns = "pagoda:patterns";          ///< patterns beside `pattern`
-inline constexpr const char* kMoreFormats = "pagoda:formats";            ///< formats beside `format`
-inline constexpr const char* kMoreMultiples = "pagoda:multiples";        ///< numbers beside that of `multipleOf`
-inline constexpr const char* kFraction = "pagoda:fraction";              ///< a number is no integer
-inline constexpr const char* kExcludedPatterns = "pagoda:not-patterns";  ///< a string matches none
-inline constexpr const char* kExcludedValues = "pagoda:not-values";      ///< it is none
-/// The schema is one of several that another keyword was turned into: it may contradict itself, and what it names is
-/// not evaluated in the sense of unevaluatedProperties.
+/// Our own keywords, in schemas that were joined. A user's schema must not have them.
+inline constexpr const char* kMorePatterns = "pagoda:patterns";          ///< patterns besides that of `pattern`
+inline constexpr const char* kMoreFormats = "pagoda:formats";            ///< formats besides that of `format`
+inline constexpr const char* kMoreMultiples = "pagoda:multiples";        ///< numbers besides that of `multipleOf`
+inline constexpr const char* kFraction = "pagoda:fraction";              ///< the number is no integer
+inline constexpr const char* kExcludedPatterns = "pagoda:not-patterns";  ///< the string matches none of them
+inline constexpr const char* kExcludedValues = "pagoda:not-values";      ///< the value is none of them
+/// The schema is one of several that another keyword was rewritten into. It may contradict itself, and the properties
+/// that it names are not evaluated in the sense of unevaluatedProperties.
 inline constexpr const char* kRewritten = "pagoda:rewritten";
 inline constexpr std::string_view kOwnPrefix = "pagoda:";
 
@@ -37,38 +37,39 @@ inline constexpr std::string_view kOwnPrefix = "pagoda:";
 enum class JsonType : std::uint8_t { object, array, string, integer, number, boolean, null };
 using JsonTypes = std::set<JsonType>;
 
-/// "keyword x at /a/b: ..." as an invalid_request.
+/// Returns an invalid_request with the message "the schema at /a/b: ...".
 Error schema_error(const std::string& path, const std::string& problem);
-/// The path of a part, whose name is escaped.
+/// Returns the path of a part. The part's name is escaped.
 std::string at(const std::string& path, std::string_view part);
 
-/// Whether the keyword restricts no value. A keyword that JSON Schema does not have is such an annotation (core 6.5).
+/// Returns whether the keyword restricts no value. A keyword that JSON Schema does not have is such an annotation (core
+/// 6.5).
 bool is_annotation(std::string_view keyword);
-/// Does flattening turn it into other keywords?
+/// Returns whether flattening turns the keyword into other keywords.
 bool is_joined(std::string_view keyword);
-/// Whether the keyword restricts values and is not supported.
+/// Returns whether the keyword restricts values and is not supported.
 bool is_refused(std::string_view keyword);
-/// An object without its annotations, or what else it is.
+/// Returns an object without its annotations; any other value as it is.
 Schema without_annotations(const Schema& schema);
 
-/// JSON that is neither nested too deep nor has too many members in one object. Error: what is wrong with it.
+/// Parses JSON that is neither nested too deep nor has too many members in one object. Error: the problem.
 tl::expected<Schema, std::string> parse_bounded(std::string_view text);
 
-/// How much of schemas may still be read and copied. Once it is spent it stays so: the schema is too large.
+/// The reading and copying of schemas that is still allowed. Once it is spent it stays so: the schema is too large.
 class SchemaBudget {
  public:
   bool is_spent() const { return num_schemas_ < 0 || num_nodes_ < 0; }
-  /// One more schema. False: it is spent.
+  /// Takes one more schema. Returns false if the budget is spent.
   bool take_schema() {
     --num_schemas_;
     return !is_spent();
   }
-  /// A copy, and what is done with each part of it.
+  /// Takes a copy, and the work on each part of it. Returns false if the budget is spent.
   bool take(const Schema& copied) {
     take_nodes(copied, 0);
     return !is_spent();
   }
-  /// So many comparisons.
+  /// Takes `num` comparisons. Returns false if the budget is spent.
   bool take_comparisons(std::size_t num);
 
  private:
@@ -78,33 +79,36 @@ class SchemaBudget {
   std::int64_t num_nodes_ = kMaxCopiedNodes;
 };
 
-/// A whole schema as text: parsed, and its parts found and joined. Immutable.
+/// A whole schema: parses its text, and finds and joins its parts. Immutable.
 class SchemaDocument {
  public:
-  /// Error: invalid_request for what is no JSON, or too large, or has a $ref and a $id below its root.
+  /// Error: invalid_request for a text that is no JSON, or too large, or has a $ref and a $id below its root.
   static Result<SchemaDocument> parse(std::string_view text);
 
   const Schema& root() const { return root_; }
-  /// What a $ref points at: "#", or "#/..." in this document. Without its annotations.
+  /// Returns the part of this document that a $ref points at: "#", "#/..." or "#anchor". A part other than the root has
+  /// no annotations.
   Result<SchemaAt> resolve(const Schema& reference, const std::string& path) const;
-  /// Without $ref and allOf: what they and the keywords beside them ask for, in one schema.
+  /// Returns the schema without $ref and allOf: one schema that asks for all that they and the keywords beside them ask
+  /// for.
   Result<SchemaAt> flattened(SchemaAt schema, SchemaBudget& budget, int depth = 0) const;
-  /// What accepts a value that both accept. `a` and `b` are flattened, and `a` has no refused keyword.
+  /// Returns a schema that accepts the values that both accept. `a` and `b` must be flattened, and `a` must have no
+  /// refused keyword.
   Result<SchemaAt> merged(SchemaAt a, const SchemaAt& b, SchemaBudget& budget) const;
-  /// Is there certainly no value that both accept?
+  /// Returns whether there certainly is no value that both accept.
   bool disjoint(const Schema& a, const Schema& b, SchemaBudget& budget, int depth = 0) const;
 
  private:
   Schema root_;
 };
 
-/// unevaluatedProperties and unevaluatedItems, which are about what no keyword beside them or in schemas joined with
-/// theirs names: they are taken out of a schema while others are joined with it.
+/// unevaluatedProperties and unevaluatedItems. They apply to what no keyword beside them, or in schemas joined with
+/// theirs, names. So they are taken out of a schema while other schemas are joined with it.
 class Unevaluated {
  public:
   static Unevaluated taken_from(Schema& schema);
   bool empty() const { return keywords_.empty(); }
-  /// Error: it is not known what was evaluated.
+  /// Adds the keywords to the joined schema. Error: it is not known what was evaluated.
   Result<SchemaAt> put_back(SchemaAt joined) const;
 
  private:
@@ -112,10 +116,10 @@ class Unevaluated {
 };
 
 Schema names_of(const JsonTypes& types);
-/// The types that a flattened schema names or, without `type`, that its keywords are about; nothing where it says
-/// nothing of types. Error: an unknown type.
+/// Returns the types that a flattened schema names or, without `type`, those that its keywords apply to; nothing if no
+/// keyword applies to a type. Error: an unknown type.
 Result<std::optional<JsonTypes>> types_of(const SchemaAt& schema);
-/// Is the value of one of the types?
+/// Returns whether the value is of one of the types.
 bool has_type(const Schema& value, const JsonTypes& types);
 
 }  // namespace pagoda::grammar

@@ -1,4 +1,4 @@
-// Joining two flattened schemas into one that accepts what both accept.
+// Joins two flattened schemas into one that accepts what both accept.
 
 #include <algorithm>
 #include <array>
@@ -26,7 +26,7 @@ std::size_t size_of(const Schema& schema, const char* keyword) {
   return schema.contains(keyword) ? schema[keyword].size() : 0;
 }
 
-/// Schemas inside of it, of which flattening does not know what they name.
+/// Returns keywords with schemas inside, for which flattening does not know what these schemas name.
 const Words& applicators() {
   static const Words words{"anyOf", "oneOf", "allOf", kRewritten};
   return words;
@@ -40,7 +40,7 @@ const Words& about_items() {
   return words;
 }
 
-/// The keyword by which one schema says something of what only the other one names.
+/// Returns the keyword by which one schema restricts what only the other schema names.
 std::optional<std::string> keyword_apart(const Schema& schema, const Schema& other) {
   if (schema.contains("unevaluatedProperties") && (has_any(other, about_properties()) || has_any(other, applicators())))
     return "unevaluatedProperties";
@@ -57,7 +57,7 @@ std::optional<std::string> keyword_apart(const Schema& schema, const Schema& oth
   return std::nullopt;
 }
 
-/// allOf of both. Lists of what was joined before get longer, not deeper.
+/// Returns allOf of both. A list that was joined before gets longer, not deeper.
 Schema all_of(Schema a, const Schema& b) {
   const auto is_list = [](const Schema& schema) {
     return schema.is_object() && schema.size() == 1 && schema.contains("allOf") && schema["allOf"].is_array() &&
@@ -78,7 +78,7 @@ Schema all_of(Schema a, const Schema& b) {
   return a;
 }
 
-/// One keyword that both schemas have.
+/// Joins one keyword that both schemas have.
 Result<Schema> merged_keyword(const std::string& keyword, Schema a, const Schema& b, const std::string& path,
                               SchemaBudget& budget) {
   static const Words greatest{"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"};
@@ -124,8 +124,8 @@ Result<Schema> merged_keyword(const std::string& keyword, Schema a, const Schema
   return fail(schema_error(at(path, keyword), "two schemas with this keyword cannot be joined"));
 }
 
-/// What additionalProperties says of properties that only the other schema names is said of each. False: it is too
-/// large.
+/// Applies additionalProperties of `schema` to each property that only the other schema names. Returns false if it is
+/// too large.
 bool name_others(Schema& schema, const Schema& other, SchemaBudget& budget) {
   if (!schema.contains("additionalProperties") || !other.contains("properties")) return true;
   const Schema additional = schema["additionalProperties"];
@@ -145,7 +145,7 @@ Schema both_of(Schema a, const Schema& b) {
   return a == true ? b : all_of(std::move(a), b);
 }
 
-/// What is said of the items, place by place. False: it is too large.
+/// Joins the schemas of the items, place by place. Returns false if it is too large.
 bool join_items(Schema& a, const Schema& b, SchemaBudget& budget) {
   const Schema any(true);
   const auto item = [&](const Schema& schema, std::size_t i) -> const Schema& {
@@ -162,7 +162,8 @@ bool join_items(Schema& a, const Schema& b, SchemaBudget& budget) {
   return true;
 }
 
-/// minContains and maxContains say nothing but of the contains beside them. False: there are two that differ.
+/// Prepares minContains and maxContains for joining: they apply only to a contains beside them, and are dropped without
+/// it. Returns false if both schemas have contains and they differ.
 bool joins_contains(Schema& a, Schema& b) {
   for (Schema* const schema : {&a, &b}) {
     if (schema->contains("contains")) continue;
@@ -176,7 +177,7 @@ bool joins_contains(Schema& a, Schema& b) {
   });
 }
 
-/// A keyword that is kept beside the other schema's, under another name.
+/// Returns the keyword under which a second value of `keyword` is kept beside the first; null if there is none.
 const char* name_of_more(std::string_view keyword) {
   if (keyword == "pattern") return kMorePatterns;
   if (keyword == "format") return kMoreFormats;
@@ -206,7 +207,7 @@ Result<SchemaAt> Unevaluated::put_back(SchemaAt joined) const {
   if (!joined.schema.is_object()) return joined;
   for (const auto& [keyword, value] : keywords_.items()) {
     const bool is_of_items = keyword == "unevaluatedItems";
-    // These evaluate all that is left.
+    // These keywords evaluate all that is left.
     if (joined.schema.contains(keyword) || joined.schema.contains(is_of_items ? "items" : "additionalProperties"))
       continue;
     if (joined.schema.contains(kRewritten) || (is_of_items && joined.schema.contains("contains"))) {

@@ -47,7 +47,7 @@ Schema any_of(Schema alternatives) {
   return schema;
 }
 
-/// What accepts what a schema does not: one alternative for each of its keywords.
+/// Makes a schema that accepts what a schema does not: one alternative for each of its keywords.
 class Negation {
  public:
   Negation(const SchemaAt& schema, const SchemaDocument& document) : s_(schema), document_(document) {}
@@ -126,7 +126,7 @@ class Negation {
     return true;
   }
 
-  /// One less than the least, one more than the most.
+  /// Adds the opposite of a count: one less than the least, one more than the most.
   bool add_counts(const std::string& keyword, const Schema& value) {
     struct Count {
       std::string_view least, most;

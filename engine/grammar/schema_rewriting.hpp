@@ -6,11 +6,11 @@
 
 namespace pagoda::grammar {
 
-/// `not`, `if`, `dependentRequired` or `dependentSchemas` of a schema as anyOf, of which each accepts what the keyword
-/// does, or less. Error: what is negated has keywords of which that is not known.
+/// Returns `not`, `if`, `dependentRequired` or `dependentSchemas` of a schema, rewritten with anyOf. Each alternative
+/// accepts what the keyword accepts, or less. Error: a negated schema has keywords for which this is not known.
 Result<Schema> rewritten_keyword(const std::string& keyword, const SchemaAt& schema, const SchemaDocument& document);
 
-/// Of schemas of which exactly one is to hold: one for each, that the others do not accept.
+/// Returns, for schemas of which exactly one must hold, one schema for each, which the others do not accept.
 Schema told_apart(const Schema& schemas);
 
 }  // namespace pagoda::grammar

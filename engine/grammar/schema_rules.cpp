@@ -19,11 +19,11 @@
 namespace pagoda::grammar {
 namespace {
 
-/// Schemas of a oneOf, each of which is held to what the others do not accept.
+/// Largest number of schemas of a oneOf in which each schema is restricted to what the others do not accept.
 constexpr std::size_t kMaxAlternativesApart = 8;
 
-/// Turns schemas into rules: one for each that differs, and those that it needs later in turn, so that schemas may name
-/// themselves.
+/// Turns schemas into rules: one rule for each schema that differs. Schemas that a rule needs are converted later, so
+/// that schemas may name themselves.
 class Converter final : public SchemaRules {
  public:
   Converter(SchemaDocument document, Rules& rules, JsonRules& json)
@@ -41,7 +41,7 @@ class Converter final : public SchemaRules {
     return root;
   }
 
-  /// The strings that the schema accepts.
+  /// Returns the strings that the schema accepts.
   Result<TextLanguage> convert_strings() {
     const auto flat = flattened({document_.root(), ""});
     std::optional<TextLanguage> language;
@@ -105,7 +105,7 @@ class Converter final : public SchemaRules {
     SchemaAt schema;
   };
 
-  /// A keyword that counts something; absent, or refused.
+  /// Returns the value of a keyword that counts something; nothing if it is absent or refused.
   std::optional<double> count(const SchemaAt& s, const char* keyword) {
     if (!s.schema.contains(keyword)) return std::nullopt;
     const Schema& value = s.schema[keyword];
@@ -195,7 +195,7 @@ class Converter final : public SchemaRules {
     return true;
   }
 
-  /// The values of const or enum that all other keywords accept.
+  /// Returns the values of const or enum that all other keywords accept.
   Expr listed_values(const SchemaAt& s) {
     std::vector<Expr> parts;
     for (const Schema& value : accepted_values(s)) parts.push_back(literal(json_.constant(value)));
@@ -210,7 +210,7 @@ class Converter final : public SchemaRules {
     return TextLanguage::of_texts(texts, languages_);
   }
 
-  /// Empty after a refusal, or where it may be.
+  /// Returns the values that are accepted. Empty after a refusal, or if the schema may contradict itself.
   std::vector<Schema> accepted_values(const SchemaAt& s) {
     if (s.schema.contains("enum") && (!s.schema["enum"].is_array() || s.schema["enum"].empty())) {
       contradiction(s, "enum", "it is no list of values");
@@ -253,7 +253,7 @@ class Converter final : public SchemaRules {
     return s.schema.contains(kExcludedValues) ? Schema{{kExcludedValues, s.schema[kExcludedValues]}} : Schema(true);
   }
 
-  /// Is one of the values that are excluded of the type?
+  /// Returns whether an excluded value is of one of the types.
   bool excludes(const SchemaAt& s, const JsonTypes& types) const {
     return s.schema.contains(kExcludedValues) &&
            std::ranges::any_of(s.schema[kExcludedValues], [&](const Schema& one) { return has_type(one, types); });
@@ -303,7 +303,7 @@ class Converter final : public SchemaRules {
 Result<Rules> schema_rules(std::string_view schema) {
   Rules rules;
   JsonRules json(rules);
-  // Its first rule is the schema's own: the start.
+  // The first rule of `rules` is the schema's own: the start.
   if (const auto root = schema_expression(schema, rules, json); !root) return fail(root.error());
   return rules;
 }

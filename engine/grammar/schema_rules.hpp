@@ -10,22 +10,22 @@
 
 namespace pagoda::grammar {
 
-/// The JSON texts that a JSON Schema (draft 2020-12) accepts, or some of them: every text of the rules is accepted.
+/// Returns rules for JSON texts that a JSON Schema (draft 2020-12) accepts: for all, or only for some of them.
 ///
-/// Left out of what is accepted: other orders of properties than the schema's; properties and items that a schema with
-/// `properties` or `prefixItems` does not name (say additionalProperties or items to have them); exponents and digits
+/// The rules leave out: other orders of properties than the schema's; properties and items that a schema with
+/// `properties` or `prefixItems` does not name (use additionalProperties or items to have them); exponents and digits
 /// without end; other ways to write a constant.
 ///
-/// Error: invalid_request that names the part of the schema (a JSON pointer) and the keyword that is not supported, not
-/// right or too large. docs/http.md has the table of keywords.
+/// Error: invalid_request that names the part of the schema (a JSON pointer) and the keyword that is not supported,
+/// wrong or too large. docs/http.md has the table of keywords.
 Result<Rules> schema_rules(std::string_view schema);
 
-/// The same as an expression among other rules; `json` is of these. What the texts of JSON are made of, and how they
-/// are written, is `json`'s.
+/// Returns such rules as an expression among other rules. `json` must belong to `rules`; it determines the parts of
+/// JSON texts and how they are written.
 Result<Expr> schema_expression(std::string_view schema, Rules& rules, JsonRules& json);
 
-/// The characters of the strings that the schema accepts, without quotes and escapes, and without texts in which one of
-/// `excluded` occurs. Error: as above, and where it accepts other values than strings.
+/// Returns the characters of the strings that the schema accepts, without quotes and escapes, and without texts in
+/// which one of `excluded` occurs. Errors: as schema_rules; a schema that accepts other values than strings.
 Result<Expr> schema_text_expression(std::string_view schema, const std::vector<std::string>& excluded);
 
 }  // namespace pagoda::grammar

@@ -16,10 +16,10 @@ Verdict opposite(Verdict verdict) {
   return verdict ? Verdict(!*verdict) : std::nullopt;
 }
 
-/// False where one is, else nothing where one is nothing.
+/// Combines verdicts: false if one is false, otherwise nothing if one is nothing, otherwise true.
 class All {
  public:
-  /// False: it is decided.
+  /// Returns false when the result is decided.
   bool add(Verdict verdict) {
     if (!verdict) {
       is_open_ = true;
@@ -49,7 +49,7 @@ std::size_t num_characters(const std::string& text) {
   return num;
 }
 
-/// Compares a count with a keyword's.
+/// Compares a count with the limit of a keyword.
 Verdict count(std::size_t actual, const Schema& of, bool at_least) {
   if (!of.is_number()) return std::nullopt;
   const auto number = static_cast<double>(actual);
@@ -58,7 +58,7 @@ Verdict count(std::size_t actual, const Schema& of, bool at_least) {
 
 Verdict of_number(const std::string& name, const Schema& of, const Schema& number) {
   if (!of.is_number()) return std::nullopt;
-  if (name != "multipleOf" && of.type() == number.type()) {  // integers of 64 bits, too
+  if (name != "multipleOf" && of.type() == number.type()) {  // compares integers of 64 bits exactly
     return name == "minimum"            ? !(number < of)
            : name == "maximum"          ? !(of < number)
            : name == "exclusiveMinimum" ? of < number
@@ -74,7 +74,7 @@ Verdict of_number(const std::string& name, const Schema& of, const Schema& numbe
   const double parts = value / other;
   if (!(other > 0) || !(std::abs(parts) < kMaxParts)) return std::nullopt;
   const double away = std::abs(parts - std::round(parts));
-  constexpr double kRounded = 1e-6;  // of what readers of doubles may say either
+  constexpr double kRounded = 1e-6;  // nearer than this, readers of doubles may decide either way
   if (away == 0) return true;
   return away > kRounded ? Verdict(false) : std::nullopt;
 }
@@ -121,7 +121,7 @@ Verdict ValueChecker::keyword(const std::string& name, const Schema& of, const S
     const char* const branch = *holds ? "then" : "else";
     return schema.contains(branch) ? accepts(schema[branch], value, depth) : true;
   }
-  if (is_for(name, {"then", "else", "minContains", "maxContains"})) return true;  // if and contains tell of them
+  if (is_for(name, {"then", "else", "minContains", "maxContains"})) return true;  // `if` and `contains` check them
   if (is_for(name, {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})) {
     return value.is_number() ? of_number(name, of, value) : true;
   }
@@ -195,9 +195,9 @@ Verdict ValueChecker::of_string(const std::string& name, const Schema& of, const
   if (name == "maxLength") return count(num_characters(text), of, false);
   if (name == "pattern") return matches(of, text);
   if (name == "format") {
-    // What is not of the format as it is written here may be of it for others.
+    // A text that does not match our regex of the format may still have the format for other readers.
     const auto regex = of.is_string() ? string_format(of.get_ref<const std::string&>()) : std::nullopt;
-    if (!regex) return true;  // an annotation
+    if (!regex) return true;  // the keyword is an annotation
     const auto certain = matches("^(" + std::string(*regex) + ")$", text);
     return certain == true ? certain : std::nullopt;
   }

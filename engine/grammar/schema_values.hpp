@@ -9,19 +9,19 @@
 
 namespace pagoda::grammar {
 
-/// Tells whether a schema accepts a value: the values of an enum are held to the keywords beside it when the schema is
-/// compiled.
+/// Checks whether a schema accepts a value. Compiling a schema checks the values of an enum against the keywords beside
+/// it.
 class ValueChecker {
  public:
   ValueChecker(const SchemaDocument& document, SchemaBudget& budget, LanguageBudget& languages)
       : document_(document), budget_(budget), languages_(languages) {}
 
-  /// Nothing where that is not certain: readers may differ, a keyword is not known, or the budget is spent.
+  /// Returns nothing if the answer is not certain: readers may differ, a keyword is not known, or the budget is spent.
   std::optional<bool> accepts(const Schema& schema, const Schema& value, int depth = 0);
 
  private:
   using Verdict = std::optional<bool>;
-  /// What a regex certainly matches, and what it may; absent: it is not supported.
+  /// The texts that a regex certainly matches, and those that it may match; absent if the regex is not supported.
   struct Matches {
     std::optional<TextLanguage> certain;
     std::optional<TextLanguage> possible;

@@ -20,7 +20,7 @@ std::vector<SearchNode> search_nodes(const Expression& free_text, const std::vec
   for (const Trigger& trigger : free_text.triggers) {
     SearchNode& node = node_of(trigger.text);
     if (!rule_ends[static_cast<std::size_t>(trigger.rule)]) {
-      node.is_excluded = true;  // nothing could follow it
+      node.is_excluded = true;  // nothing could follow the trigger
     } else {
       node.rule = trigger.rule;
     }
@@ -38,7 +38,8 @@ std::vector<SearchNode> search_nodes(const Expression& free_text, const std::vec
       const auto found = nodes[suffix].children.find(byte);
       SearchNode& node = nodes[child];
       node.on_failure = found == nodes[suffix].children.end() || found->second == child ? 0 : found->second;
-      // A text that ends in an excluded one is excluded, and a trigger is found in a text that ends in it.
+      // A text that ends with an excluded text is excluded, and a trigger is found in a text that ends with the
+      // trigger.
       node.is_excluded |= nodes[node.on_failure].is_excluded;
       if (!node.rule) node.rule = nodes[node.on_failure].rule;
       pending.push_back(child);

@@ -7,7 +7,8 @@
 namespace pagoda::grammar {
 namespace {
 
-// Days as months have them; 29 February in years that can be divided by 4, of full centuries by 400.
+// The days that each month has; 29 February in years that are multiples of 4, and in full centuries that are multiples
+// of 400.
 #define PAGODA_DATE                                                                                               \
   "([0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-" \
   "8]))|([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)-02-29)"
@@ -23,7 +24,7 @@ namespace {
 #define PAGODA_URI "[A-Za-z][A-Za-z0-9+.-]{0,15}://" PAGODA_HOST "(:[0-9]{1,4})?" PAGODA_PATH PAGODA_QUERY
 #define PAGODA_POINTER "(/([^~/]|~[01])*)*"
 
-// Of the international forms, those that are of the older ones too.
+// The international formats allow only texts that also have the older format.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 18> kFormats{{
     {"date", PAGODA_DATE},
     {"time", PAGODA_TIME},

@@ -12,14 +12,15 @@ namespace {
 
 constexpr const char* kTooLarge = "together with what else is said of the string it is too large";
 
-/// A regex that a string is to match.
+/// A regex that a string must match.
 struct Wanted {
   std::string_view regex;
   std::string path;
-  bool is_pattern = false;  ///< else it is a format, which is about the whole string
+  bool is_pattern = false;  ///< true: a pattern; false: a format, which applies to the whole string
 };
 
-/// The texts in which the regex matches something. Characters that are repeated alone are counted, however often.
+/// Returns the texts in which the regex matches something. A regex that only repeats characters, with a large bound,
+/// becomes a language with bounds of the length.
 std::optional<TextLanguage> language_of_pattern(const Expr& regex, LanguageBudget& budget) {
   constexpr std::int32_t kFew = 64;
   const auto alternatives = without_anchors(regex);
@@ -73,7 +74,7 @@ class StringReader {
     return all ? string_in(*all, converter_) : nothing();
   }
 
-  /// After read.
+  /// Call after read().
   std::optional<TextLanguage> language() {
     LanguageBudget& budget = converter_.languages();
     std::optional<TextLanguage> all = TextLanguage::of_any_text();
@@ -186,7 +187,7 @@ Expr string_with_pattern(std::string_view regex, const std::string& path, Schema
     if (language->is_empty()) return converter.refuse(path, "no text matches it");
     return string_in(*language, converter);
   }
-  // As it is written, where an automaton for it is too large.
+  // An automaton for the pattern is too large: the pattern is written as it is.
   const auto alternatives = without_anchors(*parsed);
   if (!alternatives) return converter.refuse(path, "together with what it looks ahead for it is too large");
   const Expr anything = repeat(characters(complement({})), 0, kUnbounded);

@@ -10,20 +10,20 @@
 
 namespace pagoda::grammar {
 
-/// The strings that a flattened schema accepts.
+/// Returns the strings that a flattened schema accepts.
 Expr string_expression(const SchemaAt& schema, SchemaRules& converter);
 
-/// What is between the quotes of these strings. Nothing after a refusal.
+/// Returns the texts between the quotes of these strings. Nothing after a refusal.
 std::optional<TextLanguage> string_language(const SchemaAt& schema, SchemaRules& converter);
 
-/// The texts in which a pattern is found. Nothing after a refusal of `path`.
+/// Returns the texts in which a pattern is found. Nothing after a refusal of `path`.
 std::optional<TextLanguage> pattern_language(std::string_view regex, CharacterClasses classes, const std::string& path,
                                              SchemaRules& converter);
 
-/// A string in which a pattern is found, with its quotes.
+/// Returns a string in which a pattern is found, with its quotes.
 Expr string_with_pattern(std::string_view regex, const std::string& path, SchemaRules& converter);
 
-/// A name of a property, with its quotes, among those of a language.
+/// Returns a string whose text is in the language, with its quotes.
 Expr string_in(const TextLanguage& language, SchemaRules& converter);
 
 }  // namespace pagoda::grammar

@@ -30,7 +30,7 @@ struct Tag {
   Expr end;
 };
 
-/// Turns formats into rules. The first problem ends all: nothing comes of what follows it.
+/// Turns formats into rules. The first problem ends the conversion: what is made after it is not used.
 class TagConverter {
  public:
   Result<Rules> convert(const Json& document) {
@@ -73,7 +73,7 @@ class TagConverter {
     return dispatch(texts(document, "", "triggers"), tags, {}, /*goes_on=*/true, "");
   }
 
-  /// `ends` are what may follow: free text has none of them.
+  /// `ends`: texts that may follow. Free text contains none of them.
   Expr format(const Json& f, const std::string& path, const Texts& ends) {
     if (error_) return nothing();
     if (rules_.are_too_many()) return refuse(path, "it is too large");
@@ -192,7 +192,7 @@ class TagConverter {
     return checked(schema_expression(value.dump(), rules_, style == JsonStyle::json ? json_ : python_), path, label);
   }
 
-  /// Errors are of the label, where there is one, rather than of the place in the tag.
+  /// An error names the label, if there is one, rather than the place in the tag.
   Expr checked(const Result<Expr>& expression, const std::string& path, const std::string& label) {
     if (expression) return *expression;
     if (label.empty()) return refuse(path, expression.error());
@@ -230,7 +230,7 @@ class TagConverter {
     return parts;
   }
 
-  /// From the last to the first: what may follow where none, and where one, has been written.
+  /// Goes from the last element to the first: what may follow when no element, and when one, has been written.
   Expr in_order(const Json& f, const std::string& path) {
     check_members(f, path, {"elements", "separator"});
     const Expr separator = literal(text(f, path, "separator"));
@@ -326,7 +326,7 @@ class TagConverter {
     return choice(std::move(parts));
   }
 
-  /// Free text; behind a trigger the rest of one of the tags that begin with it.
+  /// Returns free text in which the rest of one of the tags that begin with a trigger follows the trigger.
   Expr dispatch(const Texts& triggers, const std::vector<Tag>& tags, Texts excluded, bool goes_on,
                 const std::string& path) {
     if (error_) return nothing();

@@ -43,8 +43,8 @@ std::optional<TextLanguage> TextLanguage::of_texts(const std::vector<std::string
 
 std::optional<TextLanguage> TextLanguage::of_multiples(std::uint32_t numerator, std::uint32_t digits,
                                                        LanguageBudget& budget) {
-  // States: nothing more, the start, behind "-", behind a first 0; then by the remainder of what was read those before
-  // the point, behind it, and behind each digit there.
+  // States: the start, after "-", after a first 0, nothing may follow; then, by the remainder of the digits read so
+  // far, before the point, right after it, and after each digit that follows it.
   enum : std::uint32_t { kBegin, kMinus, kZero, kOver, kFirst };
   const std::size_t num_states = kFirst + std::size_t{numerator} * (digits + 2);
   if (num_states > kMaxLanguageStates || !budget.take(16 * num_states)) return std::nullopt;
@@ -69,7 +69,7 @@ std::optional<TextLanguage> TextLanguage::of_multiples(std::uint32_t numerator, 
   made.states_[kZero].accepts = true;
   if (digits > 0) lead(kZero, kPointInterval, state_of(1, 0));
   for (std::uint32_t place = 0; place < digits + 2; ++place) {
-    std::uint32_t scale = 1;  // of digits that are not there
+    std::uint32_t scale = 1;  // for the digits that are missing
     for (std::uint32_t i = place == 0 ? 0 : place - 1; i < digits; ++i) scale = scale * 10 % numerator;
     for (std::uint32_t remainder = 0; remainder < numerator; ++remainder) {
       const std::uint32_t from = state_of(place, remainder);
@@ -103,7 +103,7 @@ std::optional<TextLanguage> TextLanguage::product(const TextLanguage& other, boo
     made.states_.push_back({.accepts = states_[a].accepts && other.states_[b].accepts != is_excluded});
     const bool is_over = states_[a].is_dead || (!is_excluded && other.states_[b].is_dead);
     for (const auto& [of_a, of_b] : intervals) {
-      // What is dead stays where it is: one such state is enough.
+      // A dead state stays where it is: one such state is enough.
       const std::pair target = is_over ? pairs[i] : std::pair(next(a, of_a), other.next(b, of_b));
       const auto [place, is_new] = known.try_emplace(target, static_cast<std::uint32_t>(pairs.size()));
       if (is_new) pairs.push_back(target);
@@ -115,7 +115,7 @@ std::optional<TextLanguage> TextLanguage::product(const TextLanguage& other, boo
 }
 
 std::optional<TextLanguage> TextLanguage::minimal(LanguageBudget& budget) const {
-  // Moore's: states are alike until their characters lead to states that are not.
+  // Moore's algorithm: states are alike until their characters lead to states that are not.
   std::vector<std::uint32_t> group_of(states_.size());
   for (std::size_t i = 0; i < states_.size(); ++i) group_of[i] = states_[i].accepts ? 1 : 0;
   std::size_t num_groups = 0;
@@ -187,8 +187,8 @@ std::vector<std::int32_t> TextLanguage::distances() const {
   return result;
 }
 
-/// Whether a text that is accepted behind any state can be one character longer. Then, by induction, a state that is so
-/// many characters away from one that accepts has texts of that length and of all greater ones.
+/// Returns whether every text that is accepted from any state can be one character longer. Then, by induction, a state
+/// that is n characters away from an accepting state has texts of n characters, and of every greater length.
 bool TextLanguage::can_be_prolonged() const {
   for (std::uint32_t i = 0; i < states_.size(); ++i) {
     if (!states_[i].accepts) continue;
@@ -231,7 +231,7 @@ std::optional<TextLanguage> TextLanguage::settled(LanguageBudget& budget) const 
   if (made.is_empty() || none_fits) return of_texts({}, budget);
   if (made.min_length_ <= shortest) made.min_length_ = 0;
   if (made.min_length_ == 0 || made.can_be_prolonged()) return made;
-  // The texts have to be told apart by their lengths, then.
+  // The lengths must become a part of the automaton then.
   const auto lengths = of_lengths(made.min_length_, made.max_length_);
   made.min_length_ = 0;
   made.max_length_ = kUnbounded;
@@ -272,7 +272,7 @@ bool TextLanguage::holds(std::string_view text) const {
 
 Expr TextLanguage::expression(JsonRules* json, std::int32_t max_tokens) const {
   if (is_empty()) return nothing();
-  // Characters that are the same are one expression: their bytes are found once.
+  // Equal sets of characters are one expression, so that their bytes are found once.
   std::map<std::vector<std::size_t>, CharacterAutomaton::Edge> known;  // by their intervals
   const auto edge_of = [&](const std::vector<std::size_t>& intervals) {
     const auto [place, is_new] = known.try_emplace(intervals);

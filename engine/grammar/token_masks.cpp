@@ -9,9 +9,9 @@
 namespace pagoda::grammar {
 namespace {
 
-/// Slices of classes with fewer would hardly spare anything.
+/// Slices of classes with fewer ASCII characters would hardly save anything.
 constexpr int kMinAsciiOfSlice = 64;
-/// Of a loop that ends sooner too many tokens would have to be looked at one by one.
+/// With a loop that ends sooner, too many tokens would have to be checked one by one.
 constexpr std::int32_t kMinCharacters = 16;
 
 void set_bit(std::span<std::uint32_t> mask, TokenId token) {
@@ -61,7 +61,7 @@ std::span<const std::uint32_t> TokenMasks::mask(SetId stated, std::uint64_t max_
   return kept.mask;
 }
 
-/// Of the loops that the set's items are in, the one that spares most.
+/// Returns the shortcut that saves most, of the loops that the set's items are in.
 TokenMasks::Shortcut TokenMasks::shortcut(SetId set) const {
   const Automaton& automaton = sets_.automaton();
   const CharacterLoop* best = nullptr;
@@ -119,7 +119,7 @@ bool TokenMasks::walk(SetId from, const TokenTrie& trie, std::span<std::uint32_t
   return true;
 }
 
-/// The loop does not tell of tokens that are longer.
+/// Checks the tokens that are longer, for which the loop decides nothing.
 bool TokenMasks::check_longer(SetId from, std::int32_t max_characters, std::span<std::uint32_t> mask) {
   for (const auto& [token, num_characters] : vocabulary_.lengths()) {
     if (num_characters <= static_cast<std::uint32_t>(max_characters)) break;

@@ -12,14 +12,15 @@
 
 namespace pagoda::grammar {
 
-/// Which tokens may follow in an item set. Masks that were asked for are kept, those that were used last.
+/// Computes the tokens that may follow in an item set. The most recently used masks are kept.
 class TokenMasks {
  public:
-  /// Both outlive it.
+  /// `sets` and `vocabulary` must outlive this.
   TokenMasks(ItemSets& sets, const Vocabulary& vocabulary);
 
-  /// Of the tokens that go on from `set`, and the ends where it is complete; kept until the next call. Empty when it
-  /// would take more work than `max_work`, or more than `max_bytes` of item sets; what was found of these stays known.
+  /// Returns the mask of the tokens that go on from `set`, and of the end tokens if `set` is complete; valid until the
+  /// next call. Empty if it would take more work than `max_work`, or more than `max_bytes` of item sets; the item sets
+  /// that were made stay known.
   std::span<const std::uint32_t> mask(SetId set, std::uint64_t max_work, std::size_t max_bytes = kMaxWalkBytes);
 
   std::size_t num_bytes() const { return kept_.size() * num_words_ * sizeof(std::uint32_t); }
@@ -30,7 +31,7 @@ class TokenMasks {
     std::uint64_t last_used = 0;
     std::vector<std::uint32_t> mask;
   };
-  /// Tokens that a set takes as a whole, and how many characters long they may be.
+  /// Tokens that a set takes as a whole, and the largest number of characters that they may have.
   struct Shortcut {
     const TokenSlice* slice = nullptr;
     std::int32_t max_characters = 0;
@@ -49,10 +50,10 @@ class TokenMasks {
   std::vector<Kept> kept_;
   std::unordered_map<SetId, std::size_t> place_of_;
   std::uint64_t now_ = 0;
-  // Of the mask that is made, of all that sets_ has done and holds:
+  // Limits of the mask that is being made, in all work and bytes of sets_:
   std::uint64_t max_work_ = 0;
   std::size_t max_bytes_ = 0;
-  std::vector<SetId> path_;  ///< of a walk
+  std::vector<SetId> path_;  ///< item sets on the path of a walk
 };
 
 }  // namespace pagoda::grammar

@@ -5,7 +5,7 @@
 namespace pagoda::grammar {
 namespace {
 
-constexpr int kBitsOfByte = 6;  ///< that a byte behind the first carries
+constexpr int kBitsOfByte = 6;  ///< bits that each byte after the first carries
 constexpr std::array<char32_t, 3> kLastOfLength{0x7F, 0x7FF, 0xFFFF};
 
 std::uint8_t length_of(char32_t character) {
@@ -30,7 +30,7 @@ void split(char32_t first, char32_t last, std::vector<ByteSequence>& out) {
     }
   }
   const std::uint8_t length = length_of(first);
-  // Where they differ in a byte, the bytes behind it must be free.
+  // If first and last differ in a byte, the bytes after it must be free.
   for (int behind = 1; behind < length; ++behind) {
     const char32_t mask = (char32_t{1} << (kBitsOfByte * behind)) - 1;
     if ((first & ~mask) == (last & ~mask)) continue;

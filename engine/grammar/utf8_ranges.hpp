@@ -17,14 +17,14 @@ struct ByteRange {
   auto operator<=>(const ByteRange&) const = default;
 };
 
-/// UTF-8 of some characters: a byte of each range, in order.
+/// The UTF-8 of some characters: one byte of each range, in order.
 struct ByteSequence {
   std::array<ByteRange, 4> bytes = {};
   std::uint8_t length = 0;
 };
 
-/// The UTF-8 of all characters of `ranges`, which are normalized: in order, and apart. Sequences whose first ranges
-/// overlap have the same one byte there.
+/// Returns the UTF-8 of all characters of `ranges`, which must be normalized. The sequences are in order and disjoint.
+/// Sequences whose first ranges overlap have one and the same byte there.
 std::vector<ByteSequence> utf8_sequences(const CharacterRanges& ranges);
 
 }  // namespace pagoda::grammar

@@ -9,7 +9,7 @@
 namespace pagoda::grammar {
 namespace {
 
-constexpr std::uint8_t kFirstOther = 0x80;  ///< of the bytes that are not ASCII
+constexpr std::uint8_t kFirstOther = 0x80;  ///< first byte that is not ASCII
 
 bool is_continuation(char c) {
   return (static_cast<std::uint8_t>(c) & 0xC0U) == 0x80;

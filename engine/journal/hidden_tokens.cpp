@@ -11,7 +11,7 @@
 namespace pagoda::journal {
 namespace {
 
-/// As many tokens as there were.
+/// Returns progress with as many tokens as `progress` has, but without their content.
 std::shared_ptr<const RequestProgress> blank_progress(const RequestProgress& progress) {
   auto blank = std::make_shared<RequestProgress>(progress);
   for (RequestProgress::Sequence& sequence : blank->sequences) {
@@ -40,7 +40,8 @@ SharedSpec blank(const RequestSpec& spec) {
   blank->bad_words.clear();
   blank->sampling.allowed_token_ids.reset();
   if (auto& ids = blank->sampling.logprob_token_ids) ids->assign(ids->size(), 0);
-  // Where a thinking ends depends on the tokens. Rows that may have a mask are planned as rows of a grammar are.
+  // The tokens decide where thinking ends, so the thinking budget is left out. Rows that may have a mask are planned
+  // like rows of a grammar.
   const bool has_masks = spec.sampling.structured_outputs || spec.sampling.thinking_token_budget;
   if (has_masks) blank->sampling.structured_outputs.emplace();
   blank->sampling.thinking_token_budget.reset();
@@ -61,7 +62,7 @@ void blank(TokenReport& report, const RequestSpec& spec, std::span<const TokenId
   std::vector<TokenId*> tokens{&report.token};
   for (auto& [token, logprob] : report.top) tokens.push_back(&token);
   std::ranges::stable_sort(tokens, {}, [](const TokenId* token) { return *token; });
-  // Between two endings there is room for as many others as there were.
+  // Stand-ins fit between two endings, since the tokens that they replace did.
   TokenId last = -1;
   TokenId stand_in = -1;
   for (TokenId* token : tokens) {
@@ -111,7 +112,7 @@ MemoryRequest HashedTokens::hash(MemoryRequest plan, const memory::BlockSpaceMan
     candidate.cache_salt = std::to_string(salt.low) + "-" + std::to_string(salt.high);
   }
   offered_ = std::move(offered);
-  // Where each sequence's next token stands: a child begins with what its parent has before this plan.
+  // The position of each sequence's next token. A child begins with the tokens that its parent has before this plan.
   std::map<SequenceId, std::int32_t> ends;
   const auto end_of = [&](SequenceId sequence) -> std::int32_t& {
     return ends.try_emplace(sequence, blocks.num_known_tokens(sequence)).first->second;

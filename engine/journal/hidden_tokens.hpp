@@ -1,7 +1,6 @@
 #pragma once
 
-/// For journals that must not hold prompts and outputs: what stands in their places, so that the cores do what they
-/// did.
+/// Replaces prompts and outputs in journals that must not hold them, so that the cores still do what they did.
 
 #include <array>
 #include <cstdint>
@@ -17,23 +16,25 @@
 
 namespace pagoda::journal {
 
-/// A request without prompt, stop strings, bad words, bias, allowed tokens, salt, and what its text must be. Its
+/// Returns a request without prompt, stop strings, bad words, bias, allowed tokens, salt and output constraints. Its
 /// lengths, stop_token_ids and user stay.
 SharedSpec blank(const RequestSpec& spec);
 
-/// A token report for the scheduler, which only asks whether a token ends a sequence, and in a beam search which
-/// continuation is better: tokens that end sequences of the request stay, others keep their order alone, and only those
-/// of a beam search keep their log-probabilities.
+/// Blanks a token report for the scheduler, which only needs to know whether a token ends a sequence and, in a beam
+/// search, which continuation is better. Tokens that end sequences of the request stay. Of the others only the order
+/// stays, and in a beam search their log-probabilities.
 void blank(TokenReport& report, const RequestSpec& spec, std::span<const TokenId> eos_token_ids);
 
-/// For the block manager, which only asks whether tokens at one position are equal: each position has a permutation of
-/// its own of all ids, by a secret key. (Four Feistel rounds, whose keys are a SipHash of the position.)
+/// Hashes tokens for the block manager, which only needs to know whether tokens at one position are equal. Each
+/// position has its own permutation of all ids, which a secret key selects. (Four Feistel rounds, whose keys are a
+/// SipHash of the position.)
 class HashedTokens {
  public:
   using Key = std::array<std::uint64_t, 2>;
   explicit HashedTokens(const Key& key) : key_(key) {}
 
-  /// `blocks`: the manager that the plan is for, before it.
+  /// Returns `plan` with hashed tokens and salts. `blocks`: the manager that the plan is for, in its state before the
+  /// plan.
   MemoryRequest hash(MemoryRequest plan, const memory::BlockSpaceManager& blocks);
   TokenId hash(std::int32_t position, TokenId token) const;
 
@@ -41,7 +42,7 @@ class HashedTokens {
   SharedTokens hash(const SharedTokens& tokens) const;
 
   Key key_;
-  /// By sequence, of the last plan: tokens and their hashes. The head of the queue is offered in plan after plan.
+  /// Tokens of the last plan and their hashes, by sequence. Kept because plan after plan offers the head of the queue.
   std::map<SequenceId, std::pair<SharedTokens, SharedTokens>> offered_;
 };
 

@@ -21,7 +21,7 @@ Encoder Recorder::begin(std::uint8_t what) {
   return out;
 }
 
-/// A core that finds a new segment begins it with its state, unless a follower does.
+/// When a new segment has begun, writes the core's state to it first, unless a follower does.
 void Recorder::append_input() {
   while (!journal_->append(segment_, record_)) {
     const std::uint64_t segment = journal_->segment();
@@ -38,7 +38,7 @@ void Recorder::append_input() {
   }
 }
 
-/// An effect of what entered in the segment before is left out: the state that this one begins with tells as much.
+/// Leaves out an effect whose input is in the segment before: the state at the beginning of this segment includes it.
 void Recorder::append_effect() {
   const std::uint64_t value = digest(std::span(record_).subspan(kRecordHeaderBytes));
   record_.resize(kRecordHeaderBytes);

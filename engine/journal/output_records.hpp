@@ -12,10 +12,10 @@
 
 namespace pagoda::journal {
 
-/// What enters an OutputCore, as it was recorded: a request to open, or a step with its time.
+/// A recorded input of an OutputCore: a request to open, or a step with its time.
 using OutputRecord = std::variant<SharedSpec, std::pair<StepOutputs, TimeUs>>;
 
-/// Nothing for bytes that no such record has.
+/// Returns nothing if the bytes are no such record.
 std::optional<OutputRecord> read_output_record(std::uint8_t input, Decoder& in);
 
 }  // namespace pagoda::journal

@@ -11,13 +11,13 @@
 
 namespace pagoda::journal {
 
-/// What enters a BlockSpaceManager.
+/// The inputs of a BlockSpaceManager.
 enum class BlockManagerInput : std::uint8_t { plan_step };
 constexpr BlockManagerInput last_value(BlockManagerInput) {
   return BlockManagerInput::plan_step;
 }
 
-/// A waiting candidate of the last plan. In a record, one that is offered again has no tokens.
+/// A waiting candidate of the last plan. In a record, a candidate that is offered again has no tokens.
 struct Offered {
   SequenceId sequence = 0;
   SharedTokens tokens;
@@ -25,8 +25,8 @@ struct Offered {
   static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.sequence, self.tokens); }
 };
 
-/// A BlockSpaceManager that is recorded where there is a journal. For one that hides tokens it works on hashes of them:
-/// it only asks whether they are equal.
+/// A BlockSpaceManager that is recorded if there is a journal. If the journal hides tokens, the manager works on hashes
+/// of them, since it only needs to know whether tokens are equal.
 class RecordedBlockManager {
  public:
   RecordedBlockManager(const memory::BlockSpaceConfig& config, SharedJournal journal) : core_(config) {
@@ -51,7 +51,7 @@ class RecordedBlockManager {
 
  private:
   memory::GrantedStep plan_recorded(MemoryRequest request) {
-    // Whoever waits is offered in plan after plan: the tokens are recorded once.
+    // Plan after plan offers a waiting candidate; its tokens are recorded once.
     std::map<SequenceId, SharedTokens> offered;
     for (AdmissionCandidate& candidate : request.waiting) {
       offered.emplace(candidate.sequence, candidate.tokens);
@@ -68,7 +68,7 @@ class RecordedBlockManager {
 
   memory::BlockSpaceManager core_;
   std::optional<HashedTokens> hashed_tokens_;
-  std::map<SequenceId, SharedTokens> offered_;  ///< in the last plan
+  std::map<SequenceId, SharedTokens> offered_;  ///< waiting candidates of the last plan
   std::optional<Recorder> recorder_;
 };
 

@@ -9,19 +9,19 @@
 
 namespace pagoda::journal {
 
-/// What enters a StepOrder.
+/// The inputs of a StepOrder.
 enum class StepOrderInput : std::uint8_t { step_arrived, masks_arrived, plan_enqueued, connected, next };
 constexpr StepOrderInput last_value(StepOrderInput) {
   return StepOrderInput::next;
 }
 
-/// What enters a CacheOrder.
+/// The inputs of a CacheOrder.
 enum class CacheOrderInput : std::uint8_t { plan_arrived, step_enqueued, connect, next };
 constexpr CacheOrderInput last_value(CacheOrderInput) {
   return CacheOrderInput::next;
 }
 
-/// A StepOrder that is recorded where there is a journal.
+/// A StepOrder that is recorded if there is a journal.
 class RecordedStepOrder {
  public:
   explicit RecordedStepOrder(SharedJournal journal)
@@ -59,7 +59,7 @@ class RecordedStepOrder {
   Recorder recorder_;
 };
 
-/// A CacheOrder that is recorded where there is a journal.
+/// A CacheOrder that is recorded if there is a journal.
 class RecordedCacheOrder {
  public:
   explicit RecordedCacheOrder(SharedJournal journal)

@@ -8,13 +8,14 @@
 
 namespace pagoda::journal {
 
-/// What enters an OutputCore.
+/// The inputs of an OutputCore.
 enum class OutputInput : std::uint8_t { open, process };
 constexpr OutputInput last_value(OutputInput) {
   return OutputInput::process;
 }
 
-/// An OutputCore that is recorded where there is a journal that takes prompts and outputs. Its tokenizer is not.
+/// An OutputCore that is recorded if there is a journal that may hold prompts and outputs. The tokenizer is not
+/// recorded.
 class RecordedOutput {
  public:
   RecordedOutput(std::shared_ptr<const text::Tokenizer> tokenizer, SharedJournal journal)
@@ -34,7 +35,7 @@ class RecordedOutput {
     if (!effects.empty()) recorder_.effect(effects);
     return effects;
   }
-  /// Nothing more is recorded: the journal keeps the requests as they are now.
+  /// Stops the recording. The journal keeps the requests as they are now.
   void stop_recording() { recorder_.stop(); }
   const output::OutputCore& core() const { return core_; }
 

@@ -9,7 +9,7 @@
 
 namespace pagoda::journal {
 
-/// What enters a RouterCore: the calls of RecordedRouter, with their arguments in their order.
+/// The inputs of a RouterCore: the calls of RecordedRouter, with their arguments in their order.
 enum class RouterInput : std::uint8_t {
   submit,
   prompt_encoded,
@@ -31,7 +31,7 @@ constexpr RouterInput last_value(RouterInput) {
   return RouterInput::expire;
 }
 
-/// A RouterCore that is recorded where there is a journal that takes prompts.
+/// A RouterCore that is recorded if there is a journal that may hold prompts.
 class RecordedRouter {
  public:
   using Effects = routing::RouterCore::Effects;
@@ -53,7 +53,7 @@ class RecordedRouter {
                                                 const GenerateRequest& request, TimeUs now,
                                                 const std::optional<grammar::SharedGrammar>& grammar = std::nullopt,
                                                 TimeUs waited_us = 0) {
-    // What is refused here changes nothing, and however much there is of it, it must not push the rest out.
+    // A refused request changes nothing. It is not recorded, so many refusals cannot push other records out.
     if (recorder_.is_on() && !core_.check(client, tag, request, grammar.has_value()))
       return core_.submit(client, tag, request, now);
     recorder_.input(RouterInput::submit, client, tag, request, now, grammar.has_value(), waited_us);

@@ -12,7 +12,7 @@
 
 namespace pagoda::journal {
 
-/// What enters a SchedulerCore: the calls of RecordedScheduler, with their arguments in their order.
+/// The inputs of a SchedulerCore: the calls of RecordedScheduler, with their arguments in their order.
 enum class SchedulerInput : std::uint8_t {
   add_group,
   abort_group,
@@ -33,12 +33,12 @@ constexpr SchedulerInput last_value(SchedulerInput) {
   return SchedulerInput::masks_late;
 }
 
-/// A plan as its effect is compared: with the tokens of those that wait it would be long, and the block manager's
-/// records have them.
+/// Returns the form of a plan that is compared as an effect. It lacks the tokens of waiting candidates, which are long
+/// and which the block manager's records hold.
 MemoryRequest without_tokens(const MemoryRequest& plan);
 
-/// A SchedulerCore that is recorded where there is a journal. For one that hides tokens it is a twin that is recorded:
-/// it is told the same, but for the tokens.
+/// A SchedulerCore that is recorded if there is a journal. If the journal hides tokens, a twin of the core is recorded
+/// instead: it receives the same inputs with blanked tokens.
 class RecordedScheduler {
  public:
   RecordedScheduler(const scheduling::SchedulerConfig& config, SharedJournal journal);
@@ -95,16 +95,16 @@ class RecordedScheduler {
         SchedulerInput::device_replaced, [&](auto& core) { core.device_replaced(memory_lost, crashed); }, memory_lost,
         crashed);
   }
-  /// None while a step waits for masks.
+  /// Returns nothing while a step waits for masks.
   std::optional<MemoryRequest> next_memory_request(TimeUs now) {
     if (core_.step_awaiting_masks() != 0) return std::nullopt;
     if (!core_.plan_outstanding()) recorder_.begin_segment_if_full();
     return run(
         SchedulerInput::next_memory_request, [&](auto& core) { return core.next_memory_request(now); }, now);
   }
-  /// Not recorded: a core does the same whether its jobs are taken or not.
+  /// Not recorded: taking the jobs does not change what the core does.
   std::vector<scheduling::MaskJob> take_mask_jobs() { return core_.take_mask_jobs(); }
-  /// Recorded without the words of masks: they follow from the tokens, and replays may lack the grammars.
+  /// Records the masks without their words: these follow from the tokens, and replays may lack the grammars.
   void masks_made(std::vector<scheduling::MadeMask> made) {
     if (made.empty()) return;
     if (twin_) {
@@ -170,10 +170,11 @@ class RecordedScheduler {
     if (!a || !b) return a.has_value() == b.has_value();
     return a->step == b->step && a->work.size() == b->work.size();
   }
-  /// What masks say depends on the tokens, and so does whether there are some; nothing else follows from it.
+  /// The content of masks, and whether there are any, depends on the tokens. Nothing else depends on the masks.
   static bool is_alike(const std::optional<StepMasks>&, const std::optional<StepMasks>&) { return true; }
   static bool is_alike(const StepOutputs& a, const StepOutputs& b) { return a.outputs.size() == b.outputs.size(); }
-  /// A twin that has gone another way would be told what it did not ask: better no journal than no engine.
+  /// Drops a twin that has diverged and stops the recording: the twin would receive inputs that it did not ask for, and
+  /// the engine must go on.
   void keep_twin_if(bool is_alike) {
     if (is_alike) return;
     twin_.reset();

@@ -49,7 +49,8 @@ bool is_sound(const scheduling::SchedulerConfig& config) {
          (config.pipeline_depth == 1 || config.pipeline_depth == 2);
 }
 
-/// The state behind the config has a number for each block.
+/// Returns whether the config is valid. The state after the config has a number for each block, so `state_bytes` limits
+/// the number of blocks.
 bool is_sound(const memory::BlockSpaceConfig& config, std::size_t state_bytes) {
   if (config.layout.groups.size() != 1) return false;
   const KvGroup& kv = config.layout.only();
@@ -86,9 +87,9 @@ const char* to_string(Source source) {
 }
 
 void Replay::begin_segment(std::uint64_t number) {
-  // Records before the first state belong to what was lost with an older segment.
+  // Records before the first state belong to a state that was lost with an older segment.
   if (number != segment_ + 1) courses_ = {};
-  for (Course& its : courses_) its.effect.reset();  // effects of what entered in the segment before are left out
+  for (Course& its : courses_) its.effect.reset();  // effects of inputs in the segment before are left out
   segment_ = number;
   record_ = 0;
   ++report_.num_segments;
@@ -133,7 +134,7 @@ void Replay::compare_effect(Course& its, Decoder& in) {
   ++report_.num_effects;
 }
 
-/// A worker or cache engine that takes the place of another has an order of its own, which knows nothing yet.
+/// A new order of a worker or cache engine that replaces another is empty, so it is not compared.
 template <class Order>
 bool Replay::load_order(Source source, bool went_on, Order& order, Decoder& in) {
   const bool is_new = std::ranges::equal(encode(Order{}), in.rest());
@@ -248,7 +249,7 @@ SharedSpec Replay::with_grammar(SharedSpec spec) const {
   return complete;
 }
 
-/// Makes the words of masks that were recorded or saved as made, where their grammars are known.
+/// Makes the words of masks that were recorded or saved as made, if their grammars are known.
 void Replay::add_words(std::vector<scheduling::MadeMask>& made) {
   for (scheduling::MadeMask& mask : made) {
     auto job = scheduler_->mask_job_of(mask.sequence);

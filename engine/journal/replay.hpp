@@ -23,10 +23,10 @@ namespace pagoda::journal {
 
 inline constexpr std::size_t kNumSources = 7;
 
-/// What a core did otherwise than its record says.
+/// A difference between what a core did and its record.
 struct Difference {
   std::uint64_t segment = 0;
-  std::size_t record = 0;  ///< of the segment, from 0
+  std::size_t record = 0;  ///< index in the segment, from 0
   Source source = Source::setup;
   std::string what;
 };
@@ -35,33 +35,35 @@ struct ReplayReport {
   std::int64_t num_segments = 0;
   std::int64_t num_records = 0;
   std::array<std::int64_t, kNumSources> num_inputs{};  ///< by Source
-  std::int64_t num_effects = 0;                        ///< that were compared
-  std::int64_t num_states = 0;                         ///< likewise: of segments behind the first
-  std::int64_t num_not_replayed = 0;                   ///< records of the output core, where there is no tokenizer
-  std::int64_t num_steps = 0;                          ///< that the scheduler sent to be executed
-  StepId first_step = 0;                               ///< of them
+  std::int64_t num_effects = 0;                        ///< number of effects that were compared
+  /// Number of states that were compared: those of segments after the first.
+  std::int64_t num_states = 0;
+  /// Records of the output core that were skipped: without a tokenizer, or recovery states.
+  std::int64_t num_not_replayed = 0;
+  std::int64_t num_steps = 0;  ///< number of steps that the scheduler sent to be executed
+  StepId first_step = 0;       ///< the first of these steps
   StepId last_step = 0;
-  std::vector<Difference> differences;  ///< the first of each core in each segment
+  std::vector<Difference> differences;  ///< the first difference of each core in each segment
 };
 
-/// Who wants to see what passes. Each may be empty.
+/// Callbacks that receive what passes between the cores. Each may be empty.
 struct ReplayWatcher {
   std::function<void(const std::string& setup)> setup;
-  std::function<void(const CachePlan&)> cache_plan;  ///< before the step it belongs to
+  std::function<void(const CachePlan&)> cache_plan;  ///< called before the step that the plan belongs to
   std::function<void(const ExecuteStep&)> step;
   std::function<void(const StepMasks&)> masks;
-  std::function<void(const StepResult&)> result;  ///< as it was recorded
+  std::function<void(const StepResult&)> result;  ///< receives the recorded result
   std::function<void(bool memory_lost)> device_replaced;
-  /// Compiles grammars, so that steps have the masks that they had; without it they have none.
+  /// Compiles grammars, so that steps have the masks that they had. Without it steps have no masks.
   std::function<grammar::SharedGrammar(const StructuredOutput&)> grammar;
 };
 
 /// Runs the cores of a journal again and compares every effect, and the states that segments begin with. A core that
-/// differs is left alone until its next state. What is no record is a difference; but the cores take what they are told
-/// as they do from their actors, and abort where they would: that is how a crash is seen again.
+/// differs is skipped until its next state. Bytes that are no record count as a difference. The cores take inputs as
+/// they take them from their actors, and abort where they would abort there: this reproduces a crash.
 class Replay {
  public:
-  /// `tokenizer`: of the model that was served; without one the output core is not run.
+  /// `tokenizer`: that of the served model; without it the output core is not run.
   explicit Replay(ReplayWatcher watcher = {}, std::shared_ptr<const text::Tokenizer> tokenizer = nullptr)
       : watcher_(std::move(watcher)), tokenizer_(std::move(tokenizer)) {}
 
@@ -69,16 +71,16 @@ class Replay {
   void record(std::span<const std::byte> bytes);
   const ReplayReport& report() const { return report_; }
 
-  /// Whether the core is known, and has done all that is recorded of it.
+  /// Returns whether the core's state is known and the core has done all that its records hold.
   bool is_right(Source source) const { return courses_[static_cast<std::size_t>(source)].is_known; }
-  /// Writes what a record of the core's state has behind its header. The core must be right.
+  /// Writes the part of a state record that follows the header. is_right(source) must be true.
   void save(Source source, Encoder& out) const;
-  /// The core is not known any more, until its next state.
+  /// Treats the core as unknown until its next state.
   void forget(Source source) { course(source) = {}; }
-  /// The digest of an effect that is still to come is left out: another segment has begun.
+  /// Drops an effect whose digest has not been read yet: another segment has begun, which leaves the digest out.
   void forget_effect(Source source) { course(source).effect.reset(); }
 
-  /// The core as it is now; null before its first state.
+  /// Return the core as it is now; null before its first state.
   const output::OutputCore* output() const { return output_.get(); }
   const scheduling::SchedulerCore* scheduler() const { return scheduler_.get(); }
   const memory::BlockSpaceManager* block_manager() const { return block_manager_.get(); }
@@ -87,8 +89,8 @@ class Replay {
 
  private:
   struct Course {
-    bool is_known = false;  ///< its state was there, and nothing differed since
-    /// Digest and name of an effect that was not compared yet.
+    bool is_known = false;  ///< whether its state has been read and nothing has differed since
+    /// Digest and name of an effect that has not been compared yet.
     std::optional<std::uint64_t> effect;
     std::string effect_name;
   };
@@ -113,7 +115,7 @@ class Replay {
     course(source).effect = digest(encode(effect));
     course(source).effect_name = std::move(name);
   }
-  /// What the core has come to, against what the rest of the record says.
+  /// Compares the state that the core has reached with the rest of the record.
   template <class Core>
   void compare_state(Source source, const Core& core, Decoder& in) {
     ++report_.num_states;
@@ -142,7 +144,7 @@ class Replay {
   std::unique_ptr<scheduling::SchedulerCore> scheduler_;
   memory::BlockSpaceConfig block_config_;
   std::unique_ptr<memory::BlockSpaceManager> block_manager_;
-  std::map<SequenceId, SharedTokens> offered_;  ///< in the last plan
+  std::map<SequenceId, SharedTokens> offered_;  ///< waiting candidates of the last plan
   execution::StepOrder step_order_;
   execution::CacheOrder cache_order_;
   routing::AdmissionLimits router_limits_;
@@ -151,13 +153,13 @@ class Replay {
   std::unique_ptr<output::OutputCore> output_;
 };
 
-/// Reads all arguments of an input, and that there is nothing behind them.
+/// Reads all arguments of an input. Returns false if one cannot be read or if bytes are left over.
 template <class... Fields>
 bool read(Decoder& in, Fields&... fields) {
   return (in.get(fields) && ...) && in.num_left() == 0;
 }
 
-/// The name of a source as people read it.
+/// Returns the name of a source for messages.
 const char* to_string(Source source);
 
 }  // namespace pagoda::journal

@@ -1,4 +1,4 @@
-// The cores that see requests and outputs as clients do: router and output core.
+// Replays the router and the output core, which see requests and outputs as clients do.
 
 #include <limits>
 #include <string>
@@ -21,7 +21,7 @@ bool is_up_to(std::int64_t most, std::int64_t value) {
   return value >= 1 && value <= most;
 }
 
-/// Tokens of all requests together, with what they may generate, can be counted.
+/// Returns whether the tokens of all requests together, with those that they may generate, can be counted.
 bool is_sound(const routing::AdmissionLimits& limits) {
   constexpr std::int64_t kMaxTokens = std::numeric_limits<std::int64_t>::max() / 4;
   return is_up_to(std::numeric_limits<std::int32_t>::max(), limits.vocab_size) &&

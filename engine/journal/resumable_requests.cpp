@@ -22,10 +22,11 @@ TokenReport report_of(const SequenceResult& result, std::size_t i) {
   return report;
 }
 
-/// Whether the last token was an end, and not only followed by one.
+/// Returns whether the last token ended the sequence, and not an end without a token after it.
 bool ends_with_token(const RequestProgress::Sequence& sequence, const SamplingParams& sampling) {
   const SequenceResult& result = sequence.result;
-  if (!sequence.ended || std::holds_alternative<std::string>(result.stop_reason)) return false;  // its text tells
+  // The text has a stop string.
+  if (!sequence.ended || std::holds_alternative<std::string>(result.stop_reason)) return false;
   if (result.finish_reason == FinishReason::stop) return true;
   return result.finish_reason == FinishReason::length && std::ssize(result.token_ids) == sampling.max_tokens;
 }
@@ -58,7 +59,7 @@ bool ResumableRequests::enter(std::uint8_t what, Decoder& in) {
   if (what == kState || what == kRecoveryState) return load(in);
   auto record = read_output_record(static_cast<std::uint8_t>(what - kFirstInput), in);
   if (!record) return false;
-  if (core_ == nullptr) return true;  // its state was in a segment that is gone
+  if (core_ == nullptr) return true;  // the core's state was in a segment that is gone
   if (auto* spec = std::get_if<SharedSpec>(&*record)) return core_->open(std::move(*spec));
   const auto& [step, now] = std::get<std::pair<StepOutputs, TimeUs>>(*record);
   if (!core_->takes(step)) return false;
@@ -67,7 +68,7 @@ bool ResumableRequests::enter(std::uint8_t what, Decoder& in) {
   return true;
 }
 
-/// Where the state is damaged, what was known before it counts.
+/// Loads a state of the core. If the state is damaged, the state before it stays.
 bool ResumableRequests::load(Decoder& in) {
   auto core = std::make_unique<output::OutputCore>(tokenizer_);
   if (!core->load(in) || in.num_left() > 0) return false;
@@ -123,7 +124,7 @@ std::vector<SequenceDelta> sent_deltas(const std::shared_ptr<const text::Tokeniz
     }
     process(step);
   }
-  // Text that was held back comes with an end, whatever brought that.
+  // An end releases the text that was held back, whatever caused the end.
   StepOutputs ends;
   for (const auto& sequence : progress.sequences) {
     if (!sequence.ended || ends_with_token(sequence, spec.sampling)) continue;

@@ -25,7 +25,7 @@ void StateFollower::record(std::uint64_t segment, std::span<const std::byte> byt
     followed(source) = {};
     followed(source).segment = segment;
   } else if (!replay_.is_right(source)) {
-    return;  // the sink knows; its next state comes from itself
+    return;  // the sink knows this; the core writes its next state itself
   } else if (followed(source).segment != segment) {
     begin_segment(source, segment);
   }
@@ -34,7 +34,7 @@ void StateFollower::record(std::uint64_t segment, std::span<const std::byte> byt
     followed(source) = {};
     sink_.lost(source);
   } else if (what == kState && source == Source::output) {
-    if (!sink_.has_state(segment, source)) write_output(segment);  // the segment has no room for the core's own
+    if (!sink_.has_state(segment, source)) write_output(segment);  // the segment has no room for the core's own state
     write_due(segment);
   }
 }

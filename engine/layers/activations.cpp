@@ -7,7 +7,7 @@
 namespace pagoda::layers {
 namespace {
 
-/// Of Activations::normed.
+/// Returns the bytes of the narrow rows of Activations::normed.
 std::int64_t narrow_bytes(const ActivationShape& shape, const ModelLimits& limits) {
   constexpr std::int64_t kElementBytes = 2;
   return limits.max_tokens * shape.hidden_size * kElementBytes;

@@ -18,43 +18,45 @@ struct AttentionShape {
   std::int64_t num_heads = 0;
   std::int64_t num_kv_heads = 0;  ///< divides num_heads
   std::int64_t head_dim = 0;
-  std::int32_t window = 0;  ///< tokens seen back, itself included; 0 = all
+  std::int32_t window = 0;  ///< number of tokens that a token attends to, itself included; 0 = all
 
   std::int64_t query_width() const { return num_heads * head_dim; }
   std::int64_t kv_width() const { return num_kv_heads * head_dim; }
-  /// See ActivationShape: queries, keys and values; what has been attended to.
+  /// Returns the widths of the working rows (see ActivationShape): queries, keys and values in one row; the output of
+  /// attention.
   std::array<std::int64_t, 2> work_widths() const { return {query_width() + 2 * kv_width(), query_width()}; }
-  /// Bytes that one layer keeps in a KV block: keys and values, with their scales.
+  /// Returns the bytes that one layer keeps in a KV block: keys and values, with their scales.
   std::int64_t kv_bytes(std::int32_t block_size, DType kv_dtype) const;
 };
 
-/// Norms over the queries and keys of each single head.
+/// Norms over the queries and the keys of each head.
 struct HeadNorms {
   RmsNorm query;
   RmsNorm key;
 };
 
-/// The projections to queries, keys and values: one Linear that gives the three side by side in a row, or one for each.
+/// The projections to queries, keys and values: one Linear whose output row holds all three side by side, or three
+/// Linears.
 struct QkvProjection {
   std::vector<Linear> parts;
-  std::optional<HeadNorms> head_norms = std::nullopt;  ///< need one part for each
+  std::optional<HeadNorms> head_norms = std::nullopt;  ///< set only with three parts
 };
 
 /// Multi-head attention with grouped keys and values over the paged KV cache: project, rotate, store, attend, project.
 class Attention {
  public:
-  /// `kv_layer`: which of the layers it is that share a KV block, 0 being the first.
+  /// `kv_layer`: index of this layer among the layers that share a KV block; the first is 0.
   Attention(const AttentionShape& shape, std::int64_t kv_layer, QkvProjection qkv, Linear output);
 
   /// See Linear::input_type.
   DType input_type(const ForwardPass& pass) const;
 
-  /// in, out: [num_tokens, hidden_size]; out may be in, if it is set.
+  /// in, out: [num_tokens, hidden_size]. With Into::set, `out` may be the memory of `in`.
   void operator()(ForwardPass& pass, const Activations& activations, const PositionTables& positions, const Rows& in,
                   float* out, Into into) const;
 
  private:
-  /// Where the batch's queries, keys and values lie, and the floats from one token's to the next.
+  /// Addresses of the batch's queries, keys and values, and the number of floats from one token to the next.
   struct Heads {
     float* query = nullptr;
     float* key = nullptr;

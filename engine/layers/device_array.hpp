@@ -8,8 +8,8 @@
 
 namespace pagoda::layers {
 
-/// A copy of `bytes` in the device's memory, complete when it returns. For the few constants that a model computes at
-/// start. Errors: out_of_memory.
+/// Returns a copy of `bytes` in the device's memory. The copy is complete on return. For the few constants that a model
+/// computes at start. Errors: out_of_memory.
 Result<kernels::Buffer> copy_to_device(kernels::Device& device, std::span<const std::byte> bytes);
 
 }  // namespace pagoda::layers

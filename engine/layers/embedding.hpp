@@ -8,27 +8,27 @@
 
 namespace pagoda::layers {
 
-/// A row of the table for each id.
+/// An embedding table. It gives the row of the table for each id.
 class Embedding {
  public:
   Embedding() = default;
-  /// Takes `weight` [vocab_size, width] of the loader's module, quantised where the source has it so.
+  /// Takes `weight` [vocab_size, width] of the loader's module, quantised if the source quantises it.
   Embedding(const WeightLoader& loader, std::int64_t vocab_size, std::int64_t width);
-  /// Takes `weight` [first_row + num_positions, width], plain; id 0 gives row `first_row`.
+  /// Takes `weight` [first_row + num_positions, width], not quantised. Id 0 gives row `first_row`.
   static Embedding of_positions(const WeightLoader& loader, std::int64_t num_positions, std::int64_t width,
                                 std::int64_t first_row);
 
-  /// ids: [num_tokens]; out: [num_tokens, width].
+  /// Writes the rows of `ids` to `out`. ids: [num_tokens]; out: [num_tokens, width].
   void operator()(ForwardPass& pass, const std::int32_t* ids, float* out) const { issue(pass, ids, out, false); }
-  /// out += the rows of ids.
+  /// Adds the rows of `ids` to `out`.
   void add(ForwardPass& pass, const std::int32_t* ids, float* out) const { issue(pass, ids, out, true); }
 
  private:
   void issue(ForwardPass& pass, const std::int32_t* ids, float* out, bool accumulate) const;
 
   kernels::WeightMatrix table_;
-  kernels::QuantizedMatrix quantized_;  // where its data is not null, the table is this one
-  std::shared_ptr<const void> memory_;  // of a table that does not lie in the source
+  kernels::QuantizedMatrix quantized_;  // the table if its data is not null; otherwise the table is table_
+  std::shared_ptr<const void> memory_;  // owns a table that does not lie in the source
 };
 
 }  // namespace pagoda::layers

@@ -9,17 +9,17 @@ namespace pagoda::layers {
 
 class LinearInputs;
 
-/// The KV memory of one device, as the cache engine owns it: blocks of all layers.
+/// The KV memory of one device, which the cache engine owns. A block holds all layers.
 struct KvCache {
   std::byte* base = nullptr;
   std::int64_t num_blocks = 0;
-  std::int64_t block_bytes = 0;  ///< of all layers together: KvLayout::block_bytes
+  std::int64_t block_bytes = 0;  ///< bytes of all layers together: KvLayout::block_bytes
   std::int32_t block_size = 0;   ///< token slots per block
   DType dtype = DType::f32;
 };
 
 /// Inputs of one model run: a batch of sequences, each with some new tokens (a prompt chunk or one decode token). All
-/// pointers are device memory and stay valid until the run has passed in stream order.
+/// pointers are device memory and stay valid until the stream has executed the run.
 struct ForwardBatch {
   std::int32_t num_tokens = 0;
   std::int32_t num_sequences = 0;
@@ -27,18 +27,18 @@ struct ForwardBatch {
   const std::int32_t* positions = nullptr;     ///< [num_tokens]
   const std::int64_t* slot_mapping = nullptr;  ///< [num_tokens]
   const std::int32_t* query_start = nullptr;   ///< [num_sequences + 1]
-  const std::int32_t* context_len = nullptr;   ///< [num_sequences], with the new tokens
+  const std::int32_t* context_len = nullptr;   ///< [num_sequences]: tokens of each sequence, the new tokens included
   const std::int32_t* block_tables = nullptr;  ///< [num_sequences, max_blocks]
   std::int64_t max_blocks = 0;
-  std::int32_t max_query_len = 0;         ///< of one sequence: an upper bound of its new tokens
-  std::int32_t max_context_len = 0;       ///< likewise of context_len
-  LinearInputs* linear_inputs = nullptr;  ///< told of what goes into linear layers; null: nobody is
+  std::int32_t max_query_len = 0;         ///< upper bound of the new tokens of one sequence
+  std::int32_t max_context_len = 0;       ///< upper bound of context_len
+  LinearInputs* linear_inputs = nullptr;  ///< receives the inputs of linear layers; null if nothing records them
 };
 
-/// Largest batch that a model must be able to run; sizes its memory once.
+/// Largest batch that a model must be able to run. The model sizes its memory from it once.
 struct ModelLimits {
   std::int32_t max_tokens = 0;      ///< tokens per run
-  std::int32_t max_logit_rows = 0;  ///< rows whose logits are asked for at once
+  std::int32_t max_logit_rows = 0;  ///< rows whose logits are computed in one call
   std::int64_t max_model_len = 0;   ///< positions
 };
 

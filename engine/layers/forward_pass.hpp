@@ -11,13 +11,13 @@
 
 namespace pagoda::layers {
 
-/// One run of a model over a batch: what every layer needs to issue its ops. The first op that fails is remembered and
-/// the ops after it are not issued, so that a model's run reads as a list of layers and looks at status() once.
+/// One run of a model over a batch: all that a layer needs to issue its ops. The pass keeps the first error and issues
+/// no op after it, so a model runs its layers one after another and checks status() once.
 class ForwardPass {
  public:
   using Ops = kernels::Ops;
 
-  /// Everything is borrowed for the time of the run.
+  /// The arguments must live until the run has ended.
   ForwardPass(const Ops& ops, kernels::Stream& stream, const ForwardBatch& batch, const KvCache& cache)
       : ops_(ops), stream_(stream), batch_(batch), cache_(cache) {}
 
@@ -27,7 +27,7 @@ class ForwardPass {
     if (status_) status_ = (ops_.*op)(stream_, params);
   }
 
-  /// Tells whoever wants to know what goes into `modules`.
+  /// Passes the input of `modules` to the batch's LinearInputs, if there is one.
   void show_input(std::span<const LinearModule> modules, const Rows& x, std::int64_t num_rows,
                   std::int64_t in_features) {
     if (batch_.linear_inputs == nullptr || modules.empty() || !status_) return;

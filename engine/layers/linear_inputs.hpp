@@ -10,21 +10,22 @@
 
 namespace pagoda::layers {
 
-/// A linear layer whose weight is the tensor `<name>.weight` [out_features, in_features] of a checkpoint; or, where it
-/// is `transposed` and the checkpoint does not hold it derived, [in_features, out_features].
+/// A linear layer whose weight is the tensor `<name>.weight` of a checkpoint. The tensor is [out_features,
+/// in_features]; or [in_features, out_features] if the layer is `transposed` and the checkpoint does not hold the
+/// derived weight.
 struct LinearModule {
-  std::string name;  ///< "model.layers.0.mlp.up_proj" for example
+  std::string name;  ///< for example "model.layers.0.mlp.up_proj"
   std::int64_t out_features = 0;
   bool transposed = false;
 };
 
-/// Sees what goes into the linear layers of a model that runs (ForwardBatch::linear_inputs), on a device that computes
+/// Receives the inputs of the linear layers of a running model (ForwardBatch::linear_inputs), on a device that computes
 /// on the host. Called on the stream's thread.
 class LinearInputs {
  public:
   virtual ~LinearInputs() = default;
 
-  /// `modules` are about to be computed from the same x [num_rows, in_features]. An error ends the run.
+  /// Called before `modules` are computed from x [num_rows, in_features], which they share. An error ends the run.
   virtual Status see(kernels::Stream& stream, std::span<const LinearModule> modules, const Rows& x,
                      std::int64_t num_rows, std::int64_t in_features) = 0;
 };

@@ -12,10 +12,10 @@
 
 namespace pagoda::layers {
 
-/// The activation that Hugging Face calls `name` in hidden_act; nothing when there is no op for it.
+/// Returns the activation that Hugging Face calls `name` in hidden_act; nothing when no op computes it.
 std::optional<kernels::Activation> activation_of(std::string_view name);
 
-/// The part of a decoder's layer that follows attention and sees each token alone. A family chooses which.
+/// The part of a decoder's layer that follows attention and works on each token alone. A family chooses its kind.
 class Mlp {
  public:
   virtual ~Mlp() = default;
@@ -23,14 +23,14 @@ class Mlp {
   virtual DType input_type(const ForwardPass& pass) const = 0;
   /// See ActivationShape.
   virtual std::vector<std::int64_t> work_widths() const = 0;
-  /// in, out: [num_tokens, hidden_size]; out may be in, if it is set.
+  /// in, out: [num_tokens, hidden_size]. With Into::set, `out` may be the memory of `in`.
   virtual void run(ForwardPass& pass, const Activations& activations, const Rows& in, float* out, Into into) const = 0;
 };
 
 /// down(act(gate(x)) * up(x)): the SwiGLU of Llama and its relatives.
 class GatedMlp final : public Mlp {
  public:
-  /// `gate_up` gives the gate and then the values side by side in a row.
+  /// An output row of `gate_up` holds the gate and then the values.
   GatedMlp(Linear gate_up, kernels::Activation activation, Linear down);
 
   DType input_type(const ForwardPass& pass) const override { return gate_up_.input_type(pass); }
@@ -38,7 +38,7 @@ class GatedMlp final : public Mlp {
   void run(ForwardPass& pass, const Activations& activations, const Rows& in, float* out, Into into) const override;
 
  private:
-  /// Gate and values; activated.
+  /// Returns the widths of the working rows: gate and values in one row; the activated values.
   std::array<std::int64_t, 2> widths() const { return {gate_up_.out_features(), down_.in_features()}; }
 
   Linear gate_up_;

@@ -15,7 +15,7 @@ class RmsNorm {
   /// Takes `weight` [width] of the loader's module.
   RmsNorm(const WeightLoader& loader, std::int64_t width, double eps);
 
-  /// x, y: [num_rows, width]; y may be x, if it is float32.
+  /// x, y: [num_rows, width]; y may be the memory of x if y is float32.
   void operator()(ForwardPass& pass, const float* x, std::int64_t num_rows, const Rows& y) const;
 
  private:
@@ -28,13 +28,14 @@ class RmsNorm {
 class LayerNorm {
  public:
   LayerNorm() = default;
-  /// Takes `weight` and `bias` [width] of the loader's module; neither when not `affine`.
+  /// Takes `weight` and `bias` [width] of the loader's module if `affine`, otherwise no tensors.
   LayerNorm(const WeightLoader& loader, std::int64_t width, double eps, bool affine = true);
 
-  /// x, y: [num_rows, width]; y may be x, if it is float32.
+  /// x, y: [num_rows, width]; y may be the memory of x if y is float32.
   void operator()(ForwardPass& pass, const float* x, std::int64_t num_rows, const Rows& y) const;
 
-  /// residual += x, then y = norm(residual). All [num_rows, width]; y may be x or residual, if it is float32.
+  /// residual += x, then y = norm(residual). All are [num_rows, width]; y may be the memory of x or residual if y is
+  /// float32.
   void add_and_norm(ForwardPass& pass, const float* x, float* residual, std::int64_t num_rows, const Rows& y) const;
 
  private:

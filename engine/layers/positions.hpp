@@ -10,7 +10,7 @@
 
 namespace pagoda::layers {
 
-/// How a model tells where a token stands.
+/// The way in which a model represents the position of a token.
 enum class PositionKind : std::uint8_t { rotary, learned, alibi };
 
 constexpr std::string_view to_string(PositionKind kind) {
@@ -25,32 +25,33 @@ constexpr std::string_view to_string(PositionKind kind) {
   return "?";
 }
 
-/// What the constants of attention follow from.
+/// The parameters from which the position constants of attention are computed.
 struct PositionShape {
   PositionKind kind = PositionKind::rotary;
-  RotaryShape rotary;          ///< of PositionKind::rotary
-  std::int64_t num_heads = 0;  ///< of PositionKind::alibi
+  RotaryShape rotary;          ///< used by PositionKind::rotary
+  std::int64_t num_heads = 0;  ///< used by PositionKind::alibi
 };
 
-/// The slopes of ALiBi (Press et al. 2022) for each head: the geometric sequence 2^(-8/n), 2^(-16/n), ... for n heads,
-/// and for a number that is no power of two those of the next lower power, followed by every other one of twice that
-/// power.
+/// Returns the ALiBi slope of each head (Press et al. 2022). For n heads, n a power of two, the slopes are the
+/// geometric sequence 2^(-8/n), 2^(-16/n), ... For another number of heads, they are the slopes of the next lower power
+/// of two, followed by every other slope of twice that power.
 std::vector<float> alibi_slopes(std::int64_t num_heads);
 
-/// The constants in a device's memory by which a model's attention knows positions; shared by all its layers.
+/// The position constants of a model's attention in a device's memory. All layers share them.
 class PositionTables {
  public:
-  /// None: of learned positions, which are no concern of attention.
+  /// Holds no tables: attention does not use learned positions.
   PositionTables() = default;
-  /// For positions below `max_model_len`. Errors: out_of_memory.
+  /// Creates the tables for positions below `max_model_len`. Errors: out_of_memory.
   static Result<PositionTables> create(kernels::Device& device, const PositionShape& shape, std::int64_t max_model_len);
-  /// Bytes that create allocates.
+  /// Returns the bytes that create allocates.
   static std::int64_t bytes(const PositionShape& shape, std::int64_t max_model_len);
 
-  // Device memory, valid as long as the tables live, also after a move.
+  // These pointers are device memory. They stay valid as long as the tables live, also after a move.
   const float* cos_sin() const { return cos_sin_.as<float>(); }            ///< [max_model_len, rotary_dim], or null
   const float* alibi_slopes() const { return alibi_slopes_.as<float>(); }  ///< [num_heads], or null
-  std::int64_t rotary_dim() const { return rotary_dim_; }                  ///< elements of a head that are turned
+  /// Number of elements of a head that are rotated.
+  std::int64_t rotary_dim() const { return rotary_dim_; }
 
  private:
   std::int64_t rotary_dim_ = 0;

@@ -9,7 +9,7 @@
 namespace pagoda::layers {
 namespace {
 
-/// theta^(2i / rotary_dim) in float32, as transformers computes it: the inverse frequencies.
+/// Returns theta^(2i / rotary_dim) in float32, as transformers computes it: the inverse frequencies.
 std::vector<float> theta_powers(std::int64_t rotary_dim, double theta) {
   std::vector<float> powers;
   for (std::int64_t i = 0; i < rotary_dim; i += 2) {
@@ -19,7 +19,8 @@ std::vector<float> theta_powers(std::int64_t rotary_dim, double theta) {
   return powers;
 }
 
-/// Long waves are stretched by the factor, short ones are kept, those between are blended.
+/// Returns the frequency that llama3 scaling gives: long waves are scaled by the factor, short waves are kept, and
+/// waves between them are blended.
 float llama3_frequency(float frequency, const RopeScaling& scaling) {
   const auto original = static_cast<float>(scaling.original_max_position_embeddings);
   const auto factor = static_cast<float>(scaling.factor);
@@ -32,7 +33,8 @@ float llama3_frequency(float frequency, const RopeScaling& scaling) {
   return (1.0F - smooth) * (frequency / factor) + smooth * frequency;
 }
 
-/// Theta of a context of `length` tokens: raised so that the longest wave reaches as much further as the context does.
+/// Returns theta for a context of `length` tokens. It is raised so that the longest wave becomes factor * length /
+/// original - (factor - 1) times as long.
 double dynamic_theta(std::int64_t length, const RotaryShape& shape) {
   const auto original = static_cast<double>(shape.scaling.original_max_position_embeddings);
   const double reached = std::max(static_cast<double>(length), original) / original;
@@ -40,14 +42,14 @@ double dynamic_theta(std::int64_t length, const RotaryShape& shape) {
   return shape.theta * std::pow(shape.scaling.factor * reached - (shape.scaling.factor - 1.0), dim / (dim - 2.0));
 }
 
-/// The (fractional) index of the wave that turns `turns` times within the original positions.
+/// Returns the (fractional) index of the wave that turns `turns` times within the original positions.
 double yarn_index(double turns, const RotaryShape& shape) {
   const auto original = static_cast<double>(shape.scaling.original_max_position_embeddings);
   return static_cast<double>(shape.rotary_dim) * std::log(original / (turns * 2.0 * std::numbers::pi)) /
          (2.0 * std::log(shape.theta));
 }
 
-/// The indices up to which waves are kept, and from which on they are stretched by the whole factor.
+/// Returns the index up to which waves are kept, and the index from which waves are scaled by the whole factor.
 std::pair<float, float> yarn_range(const RotaryShape& shape) {
   double low = yarn_index(shape.scaling.beta_fast, shape);
   double high = yarn_index(shape.scaling.beta_slow, shape);

@@ -5,39 +5,42 @@
 
 namespace pagoda::layers {
 
-/// How rotary frequencies are stretched to reach more positions than the model was first trained for.
+/// A scaling of rotary frequencies, which lets a model reach more positions than it was first trained for.
 struct RopeScaling {
   enum class Type : std::uint8_t { none, linear, dynamic, llama3, yarn, factors };
   Type type = Type::none;
   double factor = 1.0;
-  std::int64_t original_max_position_embeddings = 0;  ///< dynamic, llama3, yarn: positions before the stretch
+  std::int64_t original_max_position_embeddings = 0;  ///< dynamic, llama3, yarn: positions before the scaling
   double low_freq_factor = 1.0;                       ///< llama3
   double high_freq_factor = 4.0;                      ///< llama3; above low_freq_factor
-  double beta_fast = 32.0;           ///< yarn: waves that turn more often within the original positions are kept
-  double beta_slow = 1.0;            ///< yarn: waves that turn less often are stretched by the whole factor
-  bool truncate = true;              ///< yarn: the limits between those are rounded to whole dimensions
-  double attention_factor = 1.0;     ///< yarn: cosines and sines are multiplied by it
-  std::vector<double> factors = {};  ///< factors: one for each frequency, which is divided by it
+  /// Yarn: waves that turn more often than this within the original positions are kept.
+  double beta_fast = 32.0;
+  double beta_slow = 1.0;            ///< yarn: waves that turn less often than this are scaled by the whole factor
+  bool truncate = true;              ///< yarn: whether the limits between the two are rounded to whole dimensions
+  double attention_factor = 1.0;     ///< yarn: factor of the cosines and sines
+  std::vector<double> factors = {};  ///< factors: the divisor of each frequency
 };
 
-/// What the angles of a rotary embedding follow from.
+/// The parameters of the angles of a rotary embedding.
 struct RotaryShape {
   std::int64_t rotary_dim = 0;  ///< even
   double theta = 10000.0;
   RopeScaling scaling;
 };
 
-/// The factors that say the same as the scaling "llama3" of `shape`: one for each frequency.
+/// Returns a divisor for each frequency. As RopeScaling::factors they give the frequencies of the scaling "llama3" of
+/// `shape`.
 std::vector<float> llama3_factors(const RotaryShape& shape);
 
-/// cos and sin of the rotary embedding (Su et al. 2021) for a context of `max_position` tokens, with the scalings
-/// "linear" (Chen et al. 2023), "dynamic" NTK, "llama3" and "yarn" (Peng et al. 2023), all as in transformers'
-/// modeling_rope_utils: [max_position, rotary_dim], a row holds rotary_dim / 2 cosines and then as many sines.
+/// Returns cos and sin of the rotary embedding (Su et al. 2021) for a context of `max_position` tokens, with the
+/// scalings "linear" (Chen et al. 2023), "dynamic" NTK, "llama3" and "yarn" (Peng et al. 2023), all as in transformers'
+/// modeling_rope_utils. The result is [max_position, rotary_dim]; a row holds rotary_dim / 2 cosines and then as many
+/// sines.
 ///
-/// "dynamic" raises theta once the context is longer than the original positions. transformers takes the length that a
-/// sequence has reached, so that keys in the cache keep older angles, and its batch mates count too; here it is the
-/// longest context there may be, so that an angle depends on nothing but the position: up to the original positions
-/// nothing is scaled, beyond them the table is that of transformers for a sequence of max_position tokens.
+/// "dynamic" raises theta when the context is longer than the original positions. transformers uses the length that the
+/// sequences of the batch have reached, so keys in the cache keep older angles. Here the length is max_position, the
+/// longest possible context, so an angle depends only on the position. Nothing is scaled if max_position is at most the
+/// original positions; otherwise the table equals that of transformers for a sequence of max_position tokens.
 ///
 /// Frequencies and angles are rounded to float32 at the same places as in transformers; cos and sin themselves are
 /// computed in double precision.

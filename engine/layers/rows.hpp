@@ -5,11 +5,11 @@
 
 namespace pagoda::layers {
 
-/// Rows of activations on their way to a linear layer: float32, or of the type that the layer would round them to
-/// (Linear::input_type). Not owned.
+/// Rows of activations that a linear layer reads: float32, or the type to which the layer would round them
+/// (Linear::input_type). Does not own the memory.
 struct Rows {
-  Rows(float* rows) : floats(rows) {}  // NOLINT(google-explicit-constructor): float32 is what rows usually are
-  /// In memory that is large enough for float32.
+  Rows(float* rows) : floats(rows) {}  // NOLINT(google-explicit-constructor): rows are usually float32
+  /// `memory` must be large enough for float32.
   Rows(float* memory, DType dtype) {
     if (dtype == DType::f32) {
       floats = memory;
@@ -18,7 +18,7 @@ struct Rows {
     }
   }
 
-  float* floats = nullptr;  ///< or null, and narrow
+  float* floats = nullptr;  ///< null if the rows are `narrow`
   kernels::NarrowRows narrow;
 };
 

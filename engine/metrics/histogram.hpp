@@ -10,13 +10,13 @@
 
 namespace pagoda::metrics {
 
-/// How many observations fell into each of a few fixed buckets, and their sum. A plain value without locks.
+/// Counts observations in a few fixed buckets, and sums them. A plain value without locks.
 class Histogram {
  public:
   static constexpr std::size_t kMaxBounds = 24;
 
-  /// `bounds`: the largest value of each bucket but the last, which has no bound. Rising, and alive as long as the
-  /// histogram is.
+  /// `bounds`: the largest value of each bucket but the last, which has no bound. They must rise, and must live as long
+  /// as the histogram.
   explicit Histogram(std::span<const double> bounds) : bounds_(bounds) {
     PAGODA_ASSERT(bounds.size() <= kMaxBounds && std::ranges::is_sorted(bounds), "bounds of buckets are few, and rise");
   }
@@ -27,7 +27,7 @@ class Histogram {
   }
 
   std::span<const double> bounds() const { return bounds_; }
-  /// By bucket, not added up: one more than there are bounds.
+  /// Returns the count of each bucket, not cumulative: one more than there are bounds.
   std::span<const std::uint64_t> counts() const { return std::span(counts_).first(bounds_.size() + 1); }
   double sum() const { return sum_; }
   std::uint64_t count() const {

@@ -21,7 +21,7 @@ ModelPoolCore::Effects ModelPoolCore::want(ModelIndex model, TimeUs now) {
     at(model).wanted_since = now;
     wanted_.push_back(model);
   } else if (at(model).state == State::unloading && std::ranges::find(wanted_, model) == wanted_.end()) {
-    at(model).wanted_since = now;  // it comes back once it has gone
+    at(model).wanted_since = now;  // it is loaded again once it is gone
     wanted_.push_back(model);
   }
   return effects_of(now);
@@ -34,7 +34,7 @@ ModelPoolCore::Effects ModelPoolCore::unwanted(ModelIndex model, TimeUs now) {
 
 ModelPoolCore::Effects ModelPoolCore::load_ended(ModelIndex model, bool is_loaded, TimeUs now) {
   PAGODA_ASSERT(at(model).state == State::loading, "a load ends that has begun");
-  at(model).state = is_loaded ? State::busy : State::absent;  // with what waits for it
+  at(model).state = is_loaded ? State::busy : State::absent;  // busy with the work that waits for it
   at(model).last_used = now;
   if (!is_loaded) at(model).keep_alive_us = config_.models[model].keep_alive_us;
   return effects_of(now);
@@ -95,7 +95,7 @@ std::optional<TimeUs> ModelPoolCore::next_look() const {
   for (ModelIndex i = 0; i < models_.size(); ++i) {
     if (const auto time = expiry(i)) consider(*time);
   }
-  // Whoever is first and was not given room: its patience matters while there is somebody to lose it with.
+  // The first model in the queue has no room. Its patience matters while a busy model could make room.
   if (!wanted_.empty()) {
     const ModelIndex first = wanted_.front();
     const Room staying = taken(/*staying=*/true);
@@ -135,7 +135,7 @@ bool ModelPoolCore::fits(ModelIndex model, const Room& taken) const {
 }
 
 std::optional<ModelIndex> ModelPoolCore::victim(ModelIndex model, State state, const Room& taken) const {
-  const bool any_helps = taken.models >= config_.max_loaded;  // else it is the memory of the model's own device
+  const bool any_helps = taken.models >= config_.max_loaded;  // otherwise only memory of the model's own device helps
   std::optional<ModelIndex> least;
   for (ModelIndex i = 0; i < models_.size(); ++i) {
     if (models_[i].state != state) continue;
@@ -145,11 +145,11 @@ std::optional<ModelIndex> ModelPoolCore::victim(ModelIndex model, State state, c
   return least;
 }
 
-/// The first in the queue only: or one that fits everywhere would be let past one that needs much for ever.
+/// Makes room only for the first model in the queue: otherwise smaller models could pass a large one for ever.
 void ModelPoolCore::make_room(TimeUs now, Effects& effects) {
   while (!wanted_.empty()) {
     const ModelIndex first = wanted_.front();
-    if (at(first).state == State::unloading) return;  // it has to go before it comes back
+    if (at(first).state == State::unloading) return;  // it has to be gone before it is loaded again
     if (fits(first, taken(/*staying=*/false))) {
       wanted_.pop_front();
       at(first).state = State::loading;
@@ -157,7 +157,7 @@ void ModelPoolCore::make_room(TimeUs now, Effects& effects) {
       continue;
     }
     const Room staying = taken(/*staying=*/true);
-    if (fits(first, staying)) return;  // as soon as those have gone
+    if (fits(first, staying)) return;  // there is room as soon as the released models are gone
     const bool is_patient = now < at(first).wanted_since + config_.patience_us;
     auto goes = victim(first, State::idle, staying);
     const bool hold = !goes;

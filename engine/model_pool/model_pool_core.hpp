@@ -10,38 +10,37 @@
 
 namespace pagoda::model_pool {
 
-/// A model by its place in ModelPoolConfig::models.
+/// Index of a model in ModelPoolConfig::models.
 using ModelIndex = std::size_t;
 
-/// Of a keep-alive: the model stays until another needs its place.
+/// A keep-alive without end: the model stays until another model needs its room.
 inline constexpr TimeUs kForever = -1;
 
 struct PooledModel {
-  std::int64_t bytes = 0;           ///< that it takes of its device while it is loaded
-  std::size_t device = 0;           ///< place in ModelPoolConfig::device_bytes
-  TimeUs keep_alive_us = kForever;  ///< how long it stays without work
+  std::int64_t bytes = 0;           ///< memory of its device that it takes while it is loaded
+  std::size_t device = 0;           ///< index in ModelPoolConfig::device_bytes
+  TimeUs keep_alive_us = kForever;  ///< time that it stays loaded without work
 };
 
 struct ModelPoolConfig {
   std::vector<PooledModel> models;
-  std::vector<std::int64_t> device_bytes;  ///< that the models of a device may take together
-  std::int32_t max_loaded = 1;             ///< models at a time, those that load or unload included
-  /// So long requests wait for a model that has no room while others have work; then the one of those that was asked
-  /// for least lately takes nothing new, and goes when it has ended what it has.
+  std::vector<std::int64_t> device_bytes;  ///< memory that the models of a device may take together
+  std::int32_t max_loaded = 1;             ///< models at a time, including those that load or unload
+  /// Time that requests wait for a model without room while other models have work. After that time the least recently
+  /// used of these takes no new work, and is unloaded when its work has ended.
   TimeUs patience_us = 0;
 };
 
-/// Which models are loaded: decided here, done elsewhere. A model that is wanted is loaded as soon as there is room.
-/// Room is made by the models that have no work, least recently used first, and by one that has work only when the
-/// patience is over. Those that are wanted have their turn in order. A model larger than its device's share is loaded
-/// alone.
+/// Decides which models are loaded; its owner loads and unloads them. A wanted model is loaded as soon as there is
+/// room. Models without work make room, least recently used first; a model with work makes room only when the patience
+/// is over. Wanted models have their turn in order. A model larger than its device's share is loaded alone.
 class ModelPoolCore {
  public:
   struct Release {
     ModelIndex model = 0;
-    bool hold = false;  ///< it takes no new work and answers once it has none; else it answers at once
+    bool hold = false;  ///< true: it takes no new work and answers once it has none; false: it answers at once
   };
-  /// What is to be done now.
+  /// Actions that the owner must take now.
   struct Effects {
     std::vector<ModelIndex> loads;  ///< each is answered by load_ended
     std::vector<Release> releases;  ///< each is answered by released
@@ -49,29 +48,31 @@ class ModelPoolCore {
 
   explicit ModelPoolCore(ModelPoolConfig config);
 
-  /// Somebody waits for the model, which is not loaded.
+  /// Call when work waits for a model that is not loaded.
   Effects want(ModelIndex model, TimeUs now);
-  /// Nobody waits for it any more. One that loads already goes on.
+  /// Call when no work waits for the model any more. A load that has begun goes on.
   Effects unwanted(ModelIndex model, TimeUs now);
-  /// One that is loaded counts as busy until idle() tells.
+  /// Call when a load has ended. A loaded model counts as busy until idle() is called.
   Effects load_ended(ModelIndex model, bool is_loaded, TimeUs now);
-  /// It has work, or none any more.
+  /// Call when the model has work, and when it has none any more.
   Effects busy(ModelIndex model, TimeUs now);
   Effects idle(ModelIndex model, TimeUs now);
-  /// The answer to a release: it has no work and takes none, or it has.
+  /// Call with the answer to a release. `gives_up`: whether the model has no work and takes none; otherwise it has
+  /// work.
   Effects released(ModelIndex model, bool gives_up, TimeUs now);
-  /// Its memory is free: after it was released, or because it has failed.
+  /// Call when the model's memory is free: after it was released, or because the model has failed.
   Effects gone(ModelIndex model, TimeUs now);
-  /// From now on, until it is gone. One that is not loaded, and does not load, is as it was configured.
+  /// Sets the keep-alive of a model until it is gone. It changes nothing for a model that is neither loaded nor
+  /// loading.
   Effects keep_alive(ModelIndex model, TimeUs keep_alive_us, TimeUs now);
-  /// Time has passed.
+  /// Call when time has passed.
   Effects look(TimeUs now);
 
-  /// When look() may have something to say; nothing: not before another event.
+  /// Returns when look() may have effects; nothing if it has none before another event.
   std::optional<TimeUs> next_look() const;
 
   bool is_wanted(ModelIndex model) const { return at(model).state == State::wanted; }
-  /// When it would be unloaded, if it is idle and does not stay.
+  /// Returns when the model will be unloaded, if it is idle and its keep-alive ends.
   std::optional<TimeUs> expiry(ModelIndex model) const;
 
  private:
@@ -89,10 +90,10 @@ class ModelPoolCore {
 
   Model& at(ModelIndex model) { return models_.at(model); }
   const Model& at(ModelIndex model) const { return models_.at(model); }
-  /// Taken by the models that are in memory; `staying`: less those that are on their way out.
+  /// Returns the room that models in memory take; with `staying`, without the models that are to be unloaded.
   Room taken(bool staying) const;
   bool fits(ModelIndex model, const Room& taken) const;
-  /// The least recently used of those in `state` whose going would help `model`.
+  /// Returns the least recently used model in `state` whose end would help `model`; nothing if there is none.
   std::optional<ModelIndex> victim(ModelIndex model, State state, const Room& taken) const;
   void make_room(TimeUs now, Effects& effects);
   void expire(TimeUs now, Effects& effects);
@@ -100,7 +101,7 @@ class ModelPoolCore {
 
   ModelPoolConfig config_;
   std::vector<Model> models_;
-  std::deque<ModelIndex> wanted_;  ///< in the order in which they were
+  std::deque<ModelIndex> wanted_;  ///< in the order in which they became wanted
 };
 
 }  // namespace pagoda::model_pool

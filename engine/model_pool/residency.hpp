@@ -9,13 +9,13 @@
 
 namespace pagoda::model_pool {
 
-/// How a model is there.
+/// Where a model is between its files and memory.
 enum class ModelState : std::uint8_t {
-  unloaded,   ///< its files are known, and nothing of it is in memory
-  waiting,    ///< requests wait for it, and it for room
-  loading,    ///< requests may wait for it
+  unloaded,   ///< its files are known, and no part of it is in memory
+  waiting,    ///< requests wait for the model, and the model waits for room
+  loading,    ///< requests may wait for the model
   loaded,     ///< requests run at once
-  unloading,  ///< its last outputs are on their way, or its memory
+  unloading,  ///< its last outputs are being sent, or its memory is being freed
 };
 
 constexpr std::string_view to_string(ModelState state) {
@@ -34,15 +34,16 @@ constexpr std::string_view to_string(ModelState state) {
   return "unloaded";
 }
 
-/// What anybody may read of a model at any time, and whoever keeps it writes.
+/// The state of a model. One owner writes it; any thread may read it at any time.
 struct Residency {
   std::atomic<ModelState> state = ModelState::unloaded;
-  std::atomic<std::int64_t> waiting = 0;        ///< requests and questions that wait for it
-  std::atomic<std::int64_t> loads = 0;          ///< that have ended well
-  std::atomic<std::int64_t> load_failures = 0;  ///< that have not
+  std::atomic<std::int64_t> waiting = 0;        ///< number of requests and questions that wait for the model
+  std::atomic<std::int64_t> loads = 0;          ///< number of successful loads
+  std::atomic<std::int64_t> load_failures = 0;  ///< number of failed loads
   std::atomic<std::int64_t> unloads = 0;
-  std::atomic<TimeUs> last_load_us = 0;          ///< what the last good load took
-  std::atomic<std::int64_t> expires_unix_s = 0;  ///< when it goes unless it is used; 0: not while this is so
+  std::atomic<TimeUs> last_load_us = 0;  ///< duration of the last successful load
+  /// Time when the model is unloaded unless it is used; 0 if there is no such time, for example while it has work.
+  std::atomic<std::int64_t> expires_unix_s = 0;
 };
 using SharedResidency = std::shared_ptr<Residency>;
 

@@ -6,7 +6,7 @@
 namespace pagoda::model_pool {
 namespace {
 
-/// When to try again what found no place, or no model in time.
+/// Time after which a client may retry when the line was full or the model was not loaded in time.
 constexpr int kRetryAfterMs = 5000;
 
 Error full(std::string message) {
@@ -20,7 +20,7 @@ Result<WaitingLine::Ticket> WaitingLine::add(const Arrival& arrival, TimeUs now)
     return fail(full("the model " + name_ + " is not loaded yet, and " + std::to_string(waiting_.size()) +
                      " requests wait for it, which is the limit"));
   }
-  // One alone has its place, whatever its size: the server bounds that.
+  // A single arrival is accepted whatever its size, which the server limits.
   if (!waiting_.empty() && bytes_ + arrival.bytes > limits_.max_bytes) {
     return fail(full("the model " + name_ + " is not loaded yet, and the requests that wait for it hold " +
                      std::to_string(bytes_) + " bytes; the limit is " + std::to_string(limits_.max_bytes)));

@@ -12,8 +12,8 @@
 
 namespace pagoda::model_pool {
 
-/// What waits for one model until it is loaded, in the order in which it came. Of what waits it knows only what says
-/// how long it may.
+/// The requests and questions that wait for one model until it is loaded, in the order of their arrival. The line knows
+/// of them only what limits their wait.
 class WaitingLine {
  public:
   using Ticket = std::uint64_t;  ///< in the order of arrival
@@ -21,29 +21,29 @@ class WaitingLine {
 
   struct Limits {
     std::size_t max_waiting = 0;
-    std::int64_t max_bytes = 0;  ///< of texts and tokens
+    std::int64_t max_bytes = 0;  ///< limit of the bytes of texts and tokens
     TimeUs max_wait_us = 0;
   };
 
-  /// Of one that waits.
+  /// A request or question that waits.
   struct Arrival {
     ClientId client = 0;
-    std::optional<std::uint64_t> tag = {};  ///< of a request of the client; a question has none
-    std::int64_t bytes = 0;                 ///< that it holds
-    std::optional<TimeUs> time_us = {};     ///< that it may take at most, from now on
+    std::optional<std::uint64_t> tag = {};  ///< tag of a client's request; a question has none
+    std::int64_t bytes = 0;                 ///< bytes of texts and tokens that it holds
+    std::optional<TimeUs> time_us = {};     ///< time that it may take at most, from now on
   };
 
   WaitingLine(std::string model_name, Limits limits) : name_(std::move(model_name)), limits_(limits) {}
 
-  /// Errors: queue_full.
+  /// Adds an arrival to the end of the line. Errors: queue_full.
   Result<Ticket> add(const Arrival& arrival, TimeUs now);
 
-  /// The first, which waits no longer.
+  /// Removes the first arrival and returns its ticket.
   std::optional<Ticket> take();
-  /// The client's request of that tag; all that is the client's: they wait no longer.
+  /// Remove the client's request with that tag, or all that the client has in the line.
   std::optional<Ticket> cancel(ClientId client, std::uint64_t tag);
   std::vector<Ticket> client_gone(ClientId client);
-  /// Those whose time is over, with what to tell them: the request's own time (timeout), or the line's (queue_full).
+  /// An arrival whose time is over, with its error: timeout if its own time is over, queue_full if the line's is.
   struct Expired {
     Ticket ticket = 0;
     Error error;
@@ -58,7 +58,7 @@ class WaitingLine {
   struct Waiting {
     Arrival arrival;
     TimeUs until = 0;
-    bool is_own_time = false;  ///< the request's, not the line's
+    bool is_own_time = false;  ///< whether `until` is the request's own time, not the line's
   };
   void forget(std::map<Ticket, Waiting>::iterator at);
 

@@ -6,10 +6,10 @@ namespace {
 using layers::PositionKind;
 
 /// Baichuan 1 and 2 (Yang et al. 2023): Llama's decoder with queries, keys and values from one projection. The 13B
-/// models have ALiBi instead of rotary positions, Baichuan 2 a head with rows of length 1. The published configs do not
-/// say which they belong to: `is_rotary` is what name and sizes tell, a vocabulary of 125696 means Baichuan 2. For
-/// sizes that were never published the keys position_embedding ("ROPE", "ALIBI") and norm_head say it. GGUF files have
-/// queries, keys and values apart: packed_qkv is false there.
+/// models use ALiBi instead of rotary positions. Baichuan 2 scales the rows of the head to length 1. The published
+/// configs do not name their model: `is_rotary` follows from the architecture's name and the sizes, and a vocabulary of
+/// 125696 means Baichuan 2. The keys position_embedding ("ROPE", "ALIBI") and norm_head override both, for sizes that
+/// were never published. GGUF files keep queries, keys and values apart: packed_qkv is false there.
 GatedDecoderConfig read(ConfigSource& config, bool is_rotary) {
   constexpr std::int64_t kVocabOfBaichuan2 = 125696;
   const auto positions = config.string("position_embedding", is_rotary ? "ROPE" : "ALIBI");
@@ -27,12 +27,12 @@ GatedDecoderConfig read(ConfigSource& config, bool is_rotary) {
 
 }  // namespace
 
-/// Baichuan 7B, which has a name of its own.
+/// Reads Baichuan 7B, which has an architecture name of its own.
 GatedDecoderConfig read_baichuan_7b(ConfigSource& config) {
   return read(config, true);
 }
 
-/// Baichuan 13B, and Baichuan 2: 7B with a hidden size of 4096, or 13B.
+/// Reads Baichuan 13B or Baichuan 2. A hidden size of 4096 means a 7B model, any other a 13B model.
 GatedDecoderConfig read_baichuan(ConfigSource& config) {
   constexpr std::int64_t kHiddenOf7b = 4096;
   return read(config, config.integer("hidden_size", 1, kMaxWidth) == kHiddenOf7b);

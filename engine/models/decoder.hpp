@@ -15,11 +15,11 @@
 
 namespace pagoda::models {
 
-/// What the configs of all decoders say.
+/// The config values that all decoders have.
 struct DecoderConfig {
   std::int64_t vocab_size = 0;
   std::int64_t hidden_size = 0;
-  std::int64_t intermediate_size = 0;  ///< of the MLP
+  std::int64_t intermediate_size = 0;  ///< width of the rows inside the MLP
   std::int64_t num_layers = 0;
   std::int64_t max_position_embeddings = 0;
   layers::AttentionShape attention;
@@ -28,10 +28,10 @@ struct DecoderConfig {
   bool tie_word_embeddings = false;
 };
 
-/// All of a spec but what builds the model.
+/// Returns a spec that is complete except for `build`.
 ModelSpec spec_of_decoder(const DecoderConfig& config);
 
-/// What attention and the MLPs of loaded layers work on.
+/// Returns the shape of the memory that attention and the MLPs of the loaded layers work in.
 template <class Layer>
 layers::ActivationShape activation_shape(const DecoderConfig& config, const std::vector<Layer>& layers) {
   const auto attention = config.attention.work_widths();
@@ -41,11 +41,11 @@ layers::ActivationShape activation_shape(const DecoderConfig& config, const std:
   return shape;
 }
 
-/// The activation that `key` names; one that there is no op for is unsupported.
+/// Reads the activation that `key` names. An activation without an op is unsupported.
 kernels::Activation read_activation(ConfigSource& config, const char* key, const char* default_name);
 
-/// What decoders have in common as models: the memory that they work in, the hidden rows that they leave, and the head.
-/// A decoder of a kind is its layers.
+/// The parts that all decoders share: working memory, the hidden rows of the last run, and the head. Each kind of
+/// decoder adds its layers.
 class Decoder : public Model {
  public:
   ModelMemory memory(const layers::ModelLimits& limits, bool narrow_rows) const final;
@@ -56,10 +56,10 @@ class Decoder : public Model {
   std::int64_t hidden_width() const final { return head_.in_features(); }
 
  protected:
-  /// `activations`: what the layers ask for.
+  /// `activations`: shape of the memory that the layers need.
   Decoder(layers::ActivationShape activations, const layers::PositionShape& positions, layers::Linear head);
 
-  /// Issues the layers; returns the hidden rows [num_tokens, hidden_width()], which stay until the next run.
+  /// Issues the layers. Returns the hidden rows [num_tokens, hidden_width()], which are valid until the next run.
   virtual const float* run_layers(layers::ForwardPass& pass) const = 0;
 
   const layers::Activations& activations() const { return activations_; }
@@ -71,10 +71,10 @@ class Decoder : public Model {
   layers::ActivationShape activation_shape_;
   layers::PositionShape position_shape_;
   layers::Linear head_;
-  std::shared_ptr<kernels::Device> device_;  // this and what follows from allocate on
+  std::shared_ptr<kernels::Device> device_;  // set by allocate, like the fields below
   layers::Activations activations_;
   layers::PositionTables positions_;
-  const float* hidden_ = nullptr;  // of the last run
+  const float* hidden_ = nullptr;  // rows of the last run
 };
 
 }  // namespace pagoda::models

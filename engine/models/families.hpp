@@ -11,8 +11,8 @@
 
 namespace pagoda::models {
 
-// One function per family, each in the file of its name: reads the keys as the family spells them, with the defaults
-// that transformers gives it. What is wrong is in config.status() afterwards, and then the result is of no use.
+// One function for each family, in the file of its name. It reads the keys as the family spells them, with the defaults
+// that transformers uses. An error is in config.status() afterwards; the result must not be used then.
 
 GatedDecoderConfig read_baichuan(ConfigSource& config);
 GatedDecoderConfig read_baichuan_7b(ConfigSource& config);
@@ -24,16 +24,16 @@ GatedDecoderConfig read_phi3(ConfigSource& config);
 GatedDecoderConfig read_qwen2(ConfigSource& config);
 GatedDecoderConfig read_qwen3(ConfigSource& config);
 
-/// Models that are described by the same keys.
+/// A model family: all models that are described by the same keys.
 struct Family {
   std::string_view architecture;  ///< architectures[0] of config.json
   ModelSpec (*describe)(ConfigSource& config);
 };
 
-/// Null when there is no such one.
+/// Returns null when no family has this architecture.
 const Family* find_family(std::string_view architecture);
 
-/// The architectures of all families, sorted.
+/// Returns the architectures of all families, sorted.
 std::vector<std::string> known_architectures();
 
 }  // namespace pagoda::models

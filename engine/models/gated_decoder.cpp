@@ -20,7 +20,7 @@ struct GatedDecoderLayer {
   std::unique_ptr<Mlp> mlp;
 };
 
-/// The weights of a gated decoder but for its head, under their names in Llama.
+/// The weights of a gated decoder except its head, under their names in Llama.
 struct GatedDecoderWeights {
   Embedding embed_tokens;
   std::vector<GatedDecoderLayer> layers;

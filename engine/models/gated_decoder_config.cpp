@@ -1,4 +1,4 @@
-// What the families of gated decoders read alike.
+// Reads the config keys that all families of gated decoders share.
 
 #include <algorithm>
 #include <functional>
@@ -13,7 +13,7 @@ namespace {
 using layers::AttentionShape;
 using layers::PositionKind;
 
-/// head_dim, which follows from the hidden size where neither the config nor the family (`default_dim`) gives it.
+/// Reads head_dim. If neither the config nor the family (`default_dim`) gives it, it is computed from the hidden size.
 std::int64_t read_head_dim(ConfigSource& config, const GatedDecoderConfig& decoder, std::int64_t default_dim) {
   const std::int64_t num_heads = decoder.attention.num_heads;
   if (config.has("head_dim") || default_dim > 0) {

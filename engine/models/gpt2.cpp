@@ -3,7 +3,7 @@
 namespace pagoda::models {
 
 /// GPT-2 (Radford et al. 2019): LayerNorm before each part, learned positions, GELU. Projections are stored as [in,
-/// out]; the first published files leave out the outer module's name.
+/// out]. The first published files leave out the name of the outer module.
 PlainDecoderConfig read_gpt2(ConfigSource& config) {
   PlainDecoderConfig decoder;
   decoder.vocab_size = config.integer("vocab_size", 1, kMaxVocab);

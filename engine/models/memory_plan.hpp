@@ -8,7 +8,7 @@
 
 namespace pagoda::models {
 
-/// What must be known to plan a device's memory; nothing needs to be loaded.
+/// The sizes from which a device's memory is planned. They are known without loading anything.
 struct MemoryRequest {
   std::int64_t weight_bytes = 0;  ///< as loaded (weights::MeasuredWeights)
   std::int64_t batch_bytes = 0;   ///< ModelRunner::batch_bytes
@@ -16,20 +16,20 @@ struct MemoryRequest {
   std::int64_t vocab_size = 0;
   KvLayout kv;
   layers::ModelLimits limits;
-  std::int64_t budget_bytes = 0;  ///< for everything together
+  std::int64_t budget_bytes = 0;  ///< limit of everything together
 };
 
-/// Where the bytes of a device go.
+/// The use of a device's memory.
 struct MemoryPlan {
   std::int64_t weight_bytes = 0;
   std::int64_t activation_bytes = 0;    ///< working memory of the largest step
   std::int64_t logit_bytes = 0;         ///< float32 scores of the largest step
   std::int64_t position_bytes = 0;      ///< rotary or ALiBi tables
   std::int64_t batch_bytes = 0;         ///< tokens of all rows, and the inputs of the largest step
-  std::int64_t kv_bytes_per_token = 0;  ///< of a block, rounded up
+  std::int64_t kv_bytes_per_token = 0;  ///< kv_bytes_per_block / block size, rounded up
   std::int64_t kv_bytes_per_block = 0;
-  std::int64_t num_blocks = 0;       ///< that fit the rest of the budget; 0 when the rest is too small
-  std::int64_t longest_context = 0;  ///< tokens that one sequence alone can reach: blocks and positions allow no more
+  std::int64_t num_blocks = 0;       ///< blocks that fit into the rest of the budget; 0 when the rest is too small
+  std::int64_t longest_context = 0;  ///< tokens that one sequence alone can reach, limited by blocks and positions
 
   std::int64_t fixed_bytes() const {
     return weight_bytes + activation_bytes + logit_bytes + position_bytes + batch_bytes;

@@ -9,31 +9,32 @@
 
 namespace pagoda::models {
 
-/// Memory that a model takes beside its weights, in bytes.
+/// Memory that a model takes besides its weights, in bytes.
 struct ModelMemory {
   std::int64_t activation_bytes = 0;  ///< working memory of the largest run
   std::int64_t position_bytes = 0;    ///< rotary or ALiBi tables
 };
 
-/// A causal language model on one device: weights, which it has when it is made (ModelSpec::build), and the memory that
-/// it works in. Not thread-safe: one run at a time, issued inside Stream::submit.
+/// A causal language model on one device. It has its weights when it is made (ModelSpec::build); allocate gives it its
+/// working memory. Not thread-safe: one run at a time, issued inside Stream::submit.
 class Model {
  public:
   virtual ~Model() = default;
 
-  /// What allocate takes, on a device with or without narrow rows (Ops::takes_narrow_rows).
+  /// Returns the memory that allocate takes on a device with or without narrow rows (Ops::takes_narrow_rows).
   virtual ModelMemory memory(const layers::ModelLimits& limits, bool narrow_rows) const = 0;
-  /// Takes the memory for runs of up to `limits`. Call once, before the first run. Errors: out_of_memory.
+  /// Allocates the memory for runs of up to `limits`. Call once, before the first run. Errors: out_of_memory.
   virtual Status allocate(std::shared_ptr<kernels::Device> device, const layers::ModelLimits& limits) = 0;
 
-  /// Runs all layers over a batch: writes the KV of its tokens to the cache, and leaves their hidden rows, as they go
-  /// into the head, in the model's memory until the next run. Errors: internal, a batch above the limits; those of ops.
+  /// Runs all layers over a batch. Writes the KV of its tokens to the cache, and keeps their hidden rows, which are the
+  /// input of the head, in the model's memory until the next run. Errors: a batch above the limits (internal); errors
+  /// of ops.
   virtual Status run(kernels::Stream& stream, const layers::ForwardBatch& batch, const layers::KvCache& cache) = 0;
-  /// Scores of the vocabulary for `num_rows` token rows of the last run, at most max_logit_rows and possibly none.
-  /// rows: [num_rows]; logits: [num_rows, vocab_size], float32; both device memory.
+  /// Computes the scores of the vocabulary for `num_rows` token rows of the last run, between 0 and max_logit_rows.
+  /// rows: [num_rows]; logits: [num_rows, vocab_size], float32; both are device memory.
   virtual Status logits(kernels::Stream& stream, const std::int32_t* rows, std::int32_t num_rows, float* logits) = 0;
-  /// Copies hidden rows of the last run: those that logits() multiplies with the head, normalised where the model ends
-  /// with a norm. rows: [num_rows]; hidden: [num_rows, hidden_width()], float32; both device memory.
+  /// Copies hidden rows of the last run: the rows that logits() multiplies with the head, normalised if the model ends
+  /// with a norm. rows: [num_rows]; hidden: [num_rows, hidden_width()], float32; both are device memory.
   virtual Status hidden(kernels::Stream& stream, const std::int32_t* rows, std::int32_t num_rows, float* hidden) = 0;
   virtual std::int64_t hidden_width() const = 0;
 };

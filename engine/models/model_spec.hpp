@@ -20,40 +20,41 @@ namespace pagoda::models {
 
 /// Layers that keep the same tokens in KV blocks of the same size: a KvGroup before block size and type are known.
 struct KvShape {
-  layers::AttentionShape attention;  ///< with a window where all layers have the same; with none they keep every token
+  /// With a window if all layers have the same window; without a window the layers keep every token.
+  layers::AttentionShape attention;
   std::int64_t num_layers = 0;
 };
 
-/// Something about a model that people want to know: a name and a value.
+/// A fact about a model for its users: a name and a value.
 using Fact = std::pair<std::string, std::variant<std::int64_t, bool, std::string>>;
 
-/// All that is asked about a model before its weights are loaded, and how to build it. Made by its family from a
-/// config.
+/// All that is known about a model before its weights are loaded, and the function that builds it. The model's family
+/// makes it from a config.
 struct ModelSpec {
   std::string architecture;  ///< architectures[0] of config.json, for example "LlamaForCausalLM"
   std::int64_t vocab_size = 0;
   std::int64_t max_position_embeddings = 0;  ///< positions of the config; the default of max_model_len
-  std::int64_t position_limit = 0;           ///< positions that max_model_len may ask for
-  bool tie_word_embeddings = false;          ///< the head is the embedding, though a checkpoint may have both
+  std::int64_t position_limit = 0;           ///< largest max_model_len that is allowed
+  bool tie_word_embeddings = false;          ///< whether the head is the embedding, even if a checkpoint has both
   std::vector<KvShape> kv;
   std::vector<Fact> facts;  ///< sizes and choices of the family, for `pagoda inspect`
 
   /// Takes the weights where they lie in the source, which must outlive the model, and checks their shapes. Allocates
-  /// nothing, so that over weights::MeasuredWeights it only counts. Errors: missing or misshapen tensors (bad_file);
-  /// those of the source.
+  /// nothing, so with weights::MeasuredWeights it only counts bytes. Errors: missing or misshapen tensors (bad_file);
+  /// errors of the source.
   std::function<Result<std::unique_ptr<Model>>(const weights::WeightSource&)> build;
 
-  // What every config says alike.
+  // Fields that every family's config has.
   DType checkpoint_dtype = DType::f32;  ///< torch_dtype
   std::optional<TokenId> bos_token_id;
   std::vector<TokenId> eos_token_ids;  ///< generation_config.json wins over config.json
 
-  /// How its KV lies in blocks of `block_size` tokens.
+  /// Returns the layout of the model's KV in blocks of `block_size` tokens.
   KvLayout kv_layout(std::int32_t block_size, DType kv_dtype) const;
 };
 
-/// A model that is ready to run. Errors: limits that are none or above the model's (bad_config), those of build and
-/// allocate.
+/// Builds a model and allocates its memory. Errors: limits below 1 or above the model's (bad_config); errors of build
+/// and allocate.
 Result<std::unique_ptr<Model>> create_model(const ModelSpec& spec, const weights::WeightSource& weights,
                                             std::shared_ptr<kernels::Device> device, const layers::ModelLimits& limits);
 

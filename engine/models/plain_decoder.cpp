@@ -24,7 +24,7 @@ struct PlainDecoderLayer {
   std::unique_ptr<Mlp> mlp;
 };
 
-/// The weights of a plain decoder but for its head.
+/// The weights of a plain decoder except its head.
 struct PlainDecoderWeights {
   Embedding tokens;                  ///< [vocab_size, embedding_size]
   Embedding positions;               ///< [max_position_embeddings, hidden_size]
@@ -50,7 +50,7 @@ void transpose(const kernels::WeightMatrix& stored, std::byte* weight) {
   transpose_elements<std::uint16_t>(stored, weight);
 }
 
-/// A projection of attention or MLP.
+/// Loads a projection of attention or MLP.
 Linear load_projection(const WeightLoader& layer, const PlainDecoderConfig& config, const Projection& projection,
                        std::int64_t in_features) {
   const auto [name, out_features] = projection;
@@ -135,10 +135,10 @@ class PlainDecoder final : public Decoder {
     return projected;
   }
 
-  /// [max_tokens, embedding_size], while no part runs.
+  /// Returns rows [max_tokens, embedding_size]. Use them only while no part runs.
   float* embedding_rows() const { return activations().work(std::array{embedding_size_})[0]; }
 
-  /// Sums of token and position embeddings go to the residual stream.
+  /// Writes the sums of token and position embeddings to the residual stream.
   void embed(ForwardPass& pass) const {
     const auto& batch = pass.batch();
     float* residual = activations().residual;

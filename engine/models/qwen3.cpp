@@ -2,8 +2,8 @@
 
 namespace pagoda::models {
 
-/// Qwen 3 (Yang et al. 2025): Llama's decoder with an RMSNorm over the queries and keys of each head, heads of 128
-/// unless the config says otherwise, and windows as in Qwen 2.
+/// Qwen 3 (Yang et al. 2025): Llama's decoder with an RMSNorm over the queries and keys of each head, a default head
+/// size of 128, and windows as in Qwen 2.
 GatedDecoderConfig read_qwen3(ConfigSource& config) {
   GatedDecoderConfig decoder = read_gated_decoder(config, {.default_head_dim = 128});
   decoder.head_norms = true;

@@ -11,13 +11,15 @@ using layers::RopeScaling;
 using layers::RotaryShape;
 using Type = RopeScaling::Type;
 
-/// Positions before the stretch: the key may stand beside the scaling (`beside`, there it wins) or in it.
+/// Returns the positions before the scaling. The key may stand beside the scaling (`beside`, which wins if it is set)
+/// or in it.
 std::int64_t read_original_positions(ConfigSource& rope, std::int64_t beside, std::int64_t max_position_embeddings) {
   return beside > 0 ? beside
                     : rope.integer("original_max_position_embeddings", 1, kMaxPositions, max_position_embeddings);
 }
 
-/// Elements of a head that are turned, the first ones; `otherwise` where the config does not say which part of it.
+/// Returns the number of elements of a head that are rotated, which are its first ones; `otherwise` if the config has
+/// no such key.
 std::int64_t read_rotary_dim(ConfigSource& config, std::int64_t head_dim, std::int64_t otherwise, bool partial) {
   constexpr const char* kKey = "partial_rotary_factor";
   if (!config.has(kKey)) return otherwise;
@@ -27,7 +29,8 @@ std::int64_t read_rotary_dim(ConfigSource& config, std::int64_t head_dim, std::i
     config.reject(kKey, "only 1 is supported", ErrorCode::unsupported);
     return head_dim;
   }
-  // Rounded down as in transformers, but 0.58 of 100, which is 57.99.. in floating point, are the 58 that were meant.
+  // The product is rounded down as in transformers. kRounding lets 0.58 of 100, which is 57.99.. in floating point,
+  // give 58.
   constexpr double kRounding = 1e-6;
   const auto turned = static_cast<std::int64_t>(static_cast<double>(head_dim) * std::min(part, 1.0) + kRounding);
   if (part > 1.0 || turned < 2 || turned % 2 != 0) {
@@ -75,7 +78,7 @@ RopeScaling read_yarn(ConfigSource& rope, std::int64_t original_beside, std::int
 
 RopeScaling read_scaling(ConfigSource& rope, std::int64_t rotary_dim, std::int64_t original_beside,
                          std::int64_t max_position_embeddings) {
-  const char* key = rope.has("rope_type") ? "rope_type" : "type";  // older files say type
+  const char* key = rope.has("rope_type") ? "rope_type" : "type";  // older files call it type
   const auto type = rope.string(key, "default");
   if (type == "linear") return {.type = Type::linear, .factor = rope.number("factor", 0.0)};
   if (type == "dynamic") return read_dynamic(rope, rotary_dim, max_position_embeddings);
@@ -90,7 +93,7 @@ RopeScaling read_scaling(ConfigSource& rope, std::int64_t rotary_dim, std::int64
   return {};
 }
 
-/// Positions before the stretch of a scaling that multiplies them by its factor; 0 for the others.
+/// Returns the positions before the scaling if the scaling multiplies them by its factor; otherwise 0.
 std::int64_t multiplied_positions(std::int64_t max_position_embeddings, const RopeScaling& scaling) {
   switch (scaling.type) {
     case Type::linear:

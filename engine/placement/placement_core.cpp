@@ -37,7 +37,7 @@ std::int64_t PlacementCore::num_known(const std::vector<std::uint64_t>& keys, Re
 }
 
 void PlacementCore::remember(const std::vector<std::uint64_t>& keys, ReplicaId replica) {
-  // From the back, so that the beginning, which most prompts share, was used last.
+  // Goes from the back, so that the beginning, which most prompts share, is the most recently used.
   for (auto key = keys.rbegin(); key != keys.rend(); ++key) {
     const auto [entry, is_new] = piece_of_.try_emplace(*key);
     if (is_new) {

@@ -16,33 +16,36 @@ namespace pagoda::placement {
 
 struct PlacementConfig {
   std::int32_t num_replicas = 1;
-  std::int32_t tokens_per_piece = 64;    ///< prompts are compared in pieces of so many tokens
-  std::int32_t max_pieces = 64;          ///< of a prompt's beginning that are looked at
-  std::size_t max_known_pieces = 65536;  ///< remembered of all replicas together; the one unused for longest goes first
+  std::int32_t tokens_per_piece = 64;  ///< prompts are compared in pieces of so many tokens
+  std::int32_t max_pieces = 64;        ///< pieces at the beginning of a prompt that are compared
+  /// Pieces remembered for all replicas together; the least recently used goes first.
+  std::size_t max_known_pieces = 65536;
   std::array<std::uint64_t, 2> hash_key = {0x7061676f6461U, 0x706c616365U};
 };
 
-/// Decides which replica runs a request: the one that has the fewest tokens to compute with it, counting what it runs
-/// already and what of the prompt its prefix cache does not hold, as far as can be told from the prompts that went
-/// there before. A deterministic state machine. Not thread-safe: one owner.
+/// Decides which replica runs a request: the replica that then has the fewest tokens to compute. That counts the work
+/// that it already has, and the part of the prompt that its prefix cache does not hold, as far as the prompts that went
+/// to the replica show. A deterministic state machine. Not thread-safe: one owner.
 class PlacementCore {
  public:
   explicit PlacementCore(const PlacementConfig& config);
 
-  /// The replica that runs the request from now on.
+  /// Chooses the replica that runs the request from now on.
   ReplicaId place(const RequestSpec& spec);
-  /// Where the request runs; it must have been placed, and not ended.
+  /// Returns the replica of a request, which must have been placed and must not have ended.
   ReplicaId replica_of(RequestId id) const { return placed_.at(id).replica; }
-  /// A request that was never placed is ignored.
+  /// Call when a request has ended. A request that was never placed is ignored.
   void ended(RequestId id);
 
-  /// Tokens of live requests on the replica: what they had to compute, and what they may generate.
+  /// Returns the tokens of live requests on the replica: those that had to be computed, and those that may be
+  /// generated.
   std::int64_t load(ReplicaId replica) const { return loads_[static_cast<std::size_t>(replica)]; }
 
   bool is_placed(RequestId id) const { return placed_.contains(id); }
   std::size_t num_placed() const { return placed_.size(); }
 
-  /// The state as bytes. False for bytes that no core of this config has saved; it cannot be used then.
+  /// Write and read the state as bytes. load returns false for bytes that no core of this config has saved; the core
+  /// cannot be used then.
   void save(Encoder& out) const;
   bool load(Decoder& in);
 
@@ -55,20 +58,20 @@ class PlacementCore {
   };
   struct Piece {
     std::uint64_t key = 0;
-    std::vector<bool> replicas;  ///< that have computed it
+    std::vector<bool> replicas;  ///< whether each replica has computed it
 
     static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.key, self.replicas); }
   };
 
   std::vector<std::uint64_t> keys_of(const RequestSpec& spec) const;
-  /// Pieces from the beginning that the replica has computed.
+  /// Returns how many pieces from the beginning the replica has computed.
   std::int64_t num_known(const std::vector<std::uint64_t>& keys, ReplicaId replica) const;
   void remember(const std::vector<std::uint64_t>& keys, ReplicaId replica);
 
   PlacementConfig config_;
   std::vector<std::int64_t> loads_;
   std::map<RequestId, Placed> placed_;
-  std::list<Piece> pieces_;  ///< the last used first
+  std::list<Piece> pieces_;  ///< most recently used first
   std::unordered_map<std::uint64_t, std::list<Piece>::iterator> piece_of_;
 };
 

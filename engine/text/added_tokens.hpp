@@ -12,21 +12,21 @@
 
 namespace pagoda::text {
 
-/// Finds a set of added tokens in text: the leftmost match first, the longest where several start. Immutable.
+/// Finds a set of added tokens in text: the leftmost match first, and the longest where several begin. Immutable.
 class AddedTokenMatcher {
  public:
   AddedTokenMatcher() { first_.fill(-1); }
 
-  /// `pattern` is what stands in the text for `token`. Error: bad_config for a pattern that is already there.
+  /// `pattern`: the text that stands for `token`. Error: bad_config for a pattern that is already there.
   Status add(const AddedToken& token, std::string_view pattern);
 
-  /// A stretch of the text: one added token, or (id -1) text in between.
+  /// A part of the text: one added token, or text between added tokens (id -1).
   struct Segment {
     Span span;
     TokenId id = -1;
   };
-  /// Cuts valid UTF-8 into segments. Special tokens with a byte in one of `literals` (ordered, apart) are not found,
-  /// nor do they hide another token that begins in them.
+  /// Cuts valid UTF-8 into segments. Special tokens with a byte in one of `literals` (ordered, disjoint) are not found,
+  /// and they do not hide another token that begins in them.
   std::vector<Segment> split(std::string_view text, std::span<const ByteRange> literals) const;
   bool empty() const { return tokens_.empty(); }
 
@@ -43,7 +43,7 @@ class AddedTokenMatcher {
     std::int32_t token = -1;
   };
   std::int32_t child(std::int32_t node, char byte) const;
-  /// Of the tokens that begin at `at` and count there.
+  /// Returns the longest token that begins at `at` and counts there.
   Match longest_match(std::string_view text, std::size_t at, std::span<const ByteRange> literals) const;
 
   std::vector<AddedToken> tokens_;

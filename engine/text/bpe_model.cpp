@@ -195,8 +195,8 @@ void BpeModel::encode(std::string_view piece, Scratch& scratch, TokenIds& ids) c
   }
 }
 
-// One symbol per character. An unknown token waits until the next known character, so that neighbours can be fused;
-// bytes do not end the wait (so that ids equal those of the `tokenizers` package).
+// Makes one symbol for each character. An unknown token is held back until the next known character, so that neighbours
+// can be fused. Byte tokens do not release it, so that ids equal those of the `tokenizers` package.
 void BpeModel::push_symbols(std::string_view piece, std::vector<Scratch::Symbol>& symbols) const {
   symbols.clear();
   const auto push = [&](TokenId id) {

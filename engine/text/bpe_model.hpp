@@ -16,7 +16,7 @@ namespace pagoda::text {
 /// Byte-pair encoding over a vocabulary.
 class BpeModel final : public TokenModel {
  public:
-  /// Error: bad_config that names the token or merge that is wrong (an id used twice, a merge of unknown tokens, ...).
+  /// Error: bad_config that names the wrong token or merge (an id used twice, a merge of unknown tokens, ...).
   static Result<BpeModel> create(const BpeSpec& spec);
 
   /// Memory that encode reuses from piece to piece.

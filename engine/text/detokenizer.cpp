@@ -5,7 +5,7 @@
 namespace pagoda::text {
 namespace {
 
-// Enough for the longest unfinished character (three bytes, a token each) and for text in front of the first word.
+// Enough tokens for the longest unfinished character (three bytes, a token each) and for text before the first word.
 constexpr int kContextTokens = 8;
 
 }  // namespace

@@ -9,29 +9,30 @@
 
 namespace pagoda::text {
 
-/// The text of one growing sequence, token by token. Copy it to fork the sequence.
+/// Makes the text of one growing sequence, token by token. Copy it to fork the sequence.
 ///
-/// All pushes and the flush together give what Tokenizer::decode adds for the generated ids behind the prompt: a first
-/// word keeps its space when the prompt has text, and a character that the prompt leaves unfinished can be completed.
-/// A push gives whole characters only, and is O(1) amortised per byte of text.
+/// All pushes and the flush together give the text that Tokenizer::decode adds for the generated ids after the prompt.
+/// A first word keeps its space when the prompt has text, and a generated token can complete a character that the
+/// prompt leaves unfinished. A push returns only whole characters, and is O(1) amortised per byte of text.
 class IncrementalDetokenizer {
  public:
-  /// `prompt` is the prompt's ids or their end; only the last few that are not skipped count. Without
-  /// `spaces_between_special_tokens`, as vLLM has it, an added token right behind another is written as it stands in
-  /// the vocabulary, without the space that the decoder may put before it.
+  /// `prompt`: the prompt's ids or the last of them; only the last few that are not skipped count. Without
+  /// `spaces_between_special_tokens`, an added token right after another is written as it stands in the vocabulary,
+  /// without the space that the decoder may put before it (as in vLLM).
   IncrementalDetokenizer(std::shared_ptr<const Tokenizer> tokenizer, bool skip_special_tokens,
                          std::span<const TokenId> prompt, bool spaces_between_special_tokens = true);
 
-  /// The text that `id` completes; may be empty. An id that no token has adds nothing.
+  /// Returns the text that `id` completes, which may be empty. An id that no token has adds nothing.
   std::string push(TokenId id);
-  /// The text still held back, at the end of the sequence. Nothing may be pushed after it.
+  /// Returns the text that is still held back at the end of the sequence. Nothing may be pushed after it.
   std::string flush();
 
  private:
   std::shared_ptr<const Tokenizer> tokenizer_;
   bool skip_special_tokens_;
   bool spaces_between_special_tokens_;
-  bool is_behind_added_ = false;  ///< the last token was an added one; without spaces_between_special_tokens only
+  /// Whether the last token was an added one; kept only without spaces_between_special_tokens.
+  bool is_behind_added_ = false;
   TokenDecoder::State state_;
 };
 

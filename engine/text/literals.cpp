@@ -10,7 +10,7 @@ std::string written(ByteRange range) {
   return "[" + std::to_string(range.begin) + ", " + std::to_string(range.end) + ")";
 }
 
-/// The first that ends behind `position`.
+/// Returns the first literal that ends after `position`.
 auto first_behind(std::size_t position, std::span<const ByteRange> literals) {
   return std::ranges::upper_bound(literals, position, {}, &ByteRange::end);
 }
@@ -51,7 +51,7 @@ void follow_edits(std::span<const Edit> edits, std::vector<ByteRange>& ranges) {
   std::size_t removed = 0;
   std::size_t added = 0;
   auto next = edits.begin();
-  // Of positions that never go back.
+  // Returns the place of a position after the edits. Positions must not decrease from call to call.
   const auto moved = [&](std::size_t position, bool is_end) {
     for (; next != edits.end() && next->replaced.end <= position; ++next) {
       removed += next->replaced.end - next->replaced.begin;

@@ -7,43 +7,44 @@
 #include <string_view>
 #include <vector>
 
-/// Looking for fixed texts in a text that is still growing: what a function says holds whatever comes behind.
+/// Searches for fixed texts in a text that is still growing. A result stays valid whatever text follows.
 namespace pagoda::text {
 
 enum class Match : std::uint8_t {
   no,
-  maybe,  ///< depends on what comes behind
+  maybe,  ///< depends on the text that follows
   yes,
 };
 
-/// Whether `text` begins with `mark`.
+/// Returns whether `text` begins with `mark`.
 Match begins_with(std::string_view text, std::string_view mark);
 
-/// The first place where `mark` stands in `text` or may begin; the end of `text` for neither.
+/// Returns the first place where `mark` stands in `text` or may begin; the end of `text` if there is no such place.
 std::size_t find_mark(std::string_view text, std::string_view mark);
 
-/// ASCII white space, as around JSON and marks.
+/// Returns whether the byte is ASCII white space, as around JSON and marks.
 bool is_white(char byte);
-std::size_t leading_white(std::string_view text);   ///< how many bytes of it `text` begins with
-std::size_t trailing_white(std::string_view text);  ///< how many bytes of it `text` ends with
+std::size_t leading_white(std::string_view text);   ///< number of white bytes at the begin of `text`
+std::size_t trailing_white(std::string_view text);  ///< number of white bytes at the end of `text`
 std::string_view without_leading_white(std::string_view text);
 std::string_view without_outer_white(std::string_view text);
 
-/// Some marks to look for at once. At one place the longest wins. Few and short: a look at one place compares each.
+/// A set of marks to search for at once. At one place the longest mark wins. For few and short marks: each place is
+/// compared with every mark.
 class MarkSet {
  public:
-  /// Empty marks are left out.
+  /// Ignores an empty mark.
   void add(std::string_view mark, std::size_t id);
 
   struct Found {
     Match match = Match::no;
-    std::size_t at = 0;    ///< where the mark begins or may begin; the end of the text for neither
-    std::size_t size = 0;  ///< of the mark
+    std::size_t at = 0;    ///< where the mark begins or may begin; the end of the text if it does neither
+    std::size_t size = 0;  ///< size of the mark
     std::size_t id = 0;
   };
-  /// What `text` begins with. With `over` nothing comes behind it.
+  /// Returns the mark that `text` begins with. `over`: whether no text follows.
   Found at_begin(std::string_view text, bool over) const;
-  /// The first place where a mark stands or may begin.
+  /// Returns the first place where a mark stands or may begin.
   Found find(std::string_view text, bool over) const;
 
  private:

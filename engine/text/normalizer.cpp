@@ -18,7 +18,7 @@ struct Overloaded : Ts... {
 template <class... Ts>
 Overloaded(Ts...) -> Overloaded<Ts...>;
 
-// Characters below U+0300 are their own composed form and never combine with what is before them.
+// Characters below U+0300 are their own composed form and never combine with the characters before them.
 bool is_already_normal(std::string_view text, UnicodeForm form) {
   const std::uint8_t first_lead = form == UnicodeForm::nfc ? 0xCC : 0x80;
   return std::none_of(text.begin(), text.end(), [&](char c) { return static_cast<std::uint8_t>(c) >= first_lead; });
@@ -28,8 +28,8 @@ int combining_class(utf8proc_int32_t character) {
   return utf8proc_get_property(character)->combining_class;
 }
 
-// utf8proc_decompose sorts combining marks by insertion, which a hostile text makes quadratic: decompose here, and sort
-// each run of marks with a stable sort.
+// utf8proc_decompose sorts combining marks by insertion, which a hostile text makes quadratic. So this function
+// decomposes the characters itself and sorts each run of marks with a stable sort.
 std::vector<utf8proc_int32_t> decompose(std::string_view text, utf8proc_option_t options) {
   std::vector<utf8proc_int32_t> characters;
   characters.reserve(text.size());
@@ -80,7 +80,7 @@ std::string lowercase(std::string_view text, std::vector<Edit>& edits) {
     const std::size_t begin = position;
     const std::size_t lower_begin = lower.size();
     const char32_t character = next_character(text, position);
-    if (character == 0x130) {  // the one character whose lower case is two
+    if (character == 0x130) {  // the only character whose lower case has two characters
       lower += "i\u0307";
     } else {
       append_utf8(lower, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(character))));
@@ -91,7 +91,8 @@ std::string lowercase(std::string_view text, std::vector<Edit>& edits) {
   return lower;
 }
 
-// ASCII characters never combine with what is before them, so a text has the form of its pieces that begin with one.
+// ASCII characters never combine with the characters before them, so a text is normalized in pieces that each begin
+// with one.
 Status find_form_edits(std::string_view text, UnicodeForm form, std::vector<Edit>& edits) {
   const auto is_ascii = [](char c) { return static_cast<std::uint8_t>(c) < 0x80; };
   for (std::size_t begin = 0; begin < text.size();) {

@@ -13,12 +13,12 @@
 
 namespace pagoda::text {
 
-/// A Replace: every match of the pattern becomes `content`. Shared by normalizers and decoders.
+/// A Replace: every match of the pattern becomes `content`. Normalizers and decoders share it.
 class Replacer {
  public:
   /// Error: bad_config for an empty pattern or a bad regex.
   static Result<Replacer> create(const Pattern& pattern, std::string content);
-  /// What it replaced is appended to `edits`, if there are any wanted. Error: as Regex::find_all.
+  /// Replaces all matches. Appends the replaced ranges to `edits` if it is not null. Error: as Regex::find_all.
   Result<std::string> apply(std::string_view text, std::vector<Edit>* edits = nullptr) const;
 
  private:
@@ -26,7 +26,7 @@ class Replacer {
   std::string content_;
 };
 
-/// The composed, decomposed or compatibility form of valid UTF-8. O(n log n).
+/// Returns the composed, decomposed or compatibility form of valid UTF-8. O(n log n).
 Result<std::string> to_unicode_form(std::string_view text, UnicodeForm form);
 
 /// All the normalizers of a tokenizer, in order. Immutable.
@@ -35,10 +35,12 @@ class Normalizer {
   static Result<Normalizer> create(const std::vector<NormalizerSpec>& specs);
   struct Output {
     std::string text;
-    bool keeps_start = true;          ///< nothing was dropped from the start
-    std::vector<ByteRange> literals;  ///< where those of the input are; never less than what came from them
+    bool keeps_start = true;  ///< whether nothing was dropped from the start
+    /// Places of the input's literals; they cover at least what came from the literals.
+    std::vector<ByteRange> literals;
   };
-  /// `text` is valid UTF-8, and so is the result. `literals` are ordered and apart. Error: as Regex::find_all.
+  /// Normalizes `text`. Both `text` and the result are valid UTF-8. `literals` must be ordered and disjoint. Error: as
+  /// Regex::find_all.
   Result<Output> apply(std::string_view text, std::span<const ByteRange> literals = {}) const;
 
  private:

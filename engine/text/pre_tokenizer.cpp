@@ -18,7 +18,7 @@ struct Part {
   bool matched = false;
 };
 
-// The matches, and what lies between them.
+// Returns the matches and the parts between them.
 std::vector<Part> cover(const std::vector<Span>& matches, std::size_t size) {
   std::vector<Part> parts;
   parts.reserve(2 * matches.size() + 1);
@@ -51,7 +51,7 @@ std::vector<Span> literal_matches(std::string_view text, std::string_view litera
   return matches;
 }
 
-// Runs of word characters, and runs of what is neither word nor white space.
+// Returns runs of word characters, and runs of characters that are neither word characters nor white space.
 std::vector<Span> words_and_punctuation(std::string_view text) {
   enum class Kind { space, word, other };
   std::vector<Span> matches;
@@ -70,7 +70,7 @@ std::vector<Span> words_and_punctuation(std::string_view text) {
   return matches;
 }
 
-// A match joins the part before it, unless that is a match too.
+// A match joins the part before it, unless that part is a match too.
 std::vector<Span> merge_with_previous(const std::vector<Part>& parts) {
   std::vector<Span> spans;
   bool previous_matched = false;
@@ -134,7 +134,7 @@ std::vector<Span> resolve(const std::vector<Part>& parts, SplitBehavior behavior
   return spans;
 }
 
-// Replaces every piece by the parts that `find_spans` gives for it (offsets within the piece).
+// Replaces every piece by the parts that `find_spans` returns for it (offsets within the piece).
 template <class FindSpans>
 Status split_each(Pieces& pieces, FindSpans find_spans) {
   std::vector<Span> result;
@@ -176,7 +176,7 @@ Result<std::vector<Span>> regex_matches(const Regex& regex, std::string_view tex
   return matches;
 }
 
-// Writes every piece anew with `write(index, piece, out)`; what is between pieces is dropped.
+// Writes every piece anew with `write(index, piece, out)`. Text between pieces is dropped.
 template <class Write>
 void rewrite_each(Pieces& pieces, Write write) {
   std::string out;

@@ -16,15 +16,15 @@ namespace pagoda::text {
 struct Pieces {
   std::string buffer;
   std::vector<Span> spans;
-  bool at_text_start = false;  ///< the first piece starts where the whole input started
+  bool at_text_start = false;  ///< whether the first piece starts where the whole input started
 };
 
 /// All the pre-tokenizers of a tokenizer, in order. Immutable.
 class PreTokenizer {
  public:
   static Result<PreTokenizer> create(const std::vector<PreTokenizerSpec>& specs);
-  /// Cuts `text` (valid UTF-8), which starts where the whole input started if `at_text_start`. Error: as
-  /// Regex::find_all.
+  /// Cuts `text`, which must be valid UTF-8. `at_text_start`: whether it starts where the whole input started. Error:
+  /// as Regex::find_all.
   Result<Pieces> apply(std::string text, bool at_text_start) const;
 
  private:

@@ -14,8 +14,8 @@
 namespace pagoda::text {
 namespace {
 
-// Bounds for one search: steps of the matcher, and the heap of the interpreter that takes over when the compiled code
-// runs out of its fixed stack.
+// Limits of one search: steps of the matcher, and heap of the interpreter, which takes over when the compiled code runs
+// out of its fixed stack.
 constexpr std::size_t kBaseSteps = 1'000'000;
 constexpr std::size_t kStepsPerByte = 16;
 constexpr std::uint32_t kHeapLimitKiB = 512 * 1024;
@@ -64,7 +64,7 @@ Result<Regex> Regex::compile(std::string_view pattern) {
   pcre2_code* compiled = pcre2_compile(as_pcre2(*translated), translated->size(), kOptions, &code, &offset, context);
   pcre2_compile_context_free(context);
   if (compiled == nullptr) return fail(ErrorCode::bad_config, "the regex is invalid: " + error_text(code));
-  // Without JIT on this machine the interpreter runs: slower, same matches.
+  // Without JIT on this machine the interpreter runs. It is slower and finds the same matches.
   pcre2_jit_compile(compiled, PCRE2_JIT_COMPLETE);
   return Regex(std::make_shared<const Compiled>(compiled));
 }
@@ -96,7 +96,7 @@ Status Regex::find_all(std::string_view text, std::vector<Span>& matches) const 
     const PCRE2_SIZE* found = pcre2_get_ovector_pointer(data.get());
     const Span match{found[0], std::max(found[0], found[1])};
     if (match.begin == match.end && match.end == last_end) {
-      // An empty match right behind the last one does not count; look on behind the next character.
+      // An empty match right after the last match does not count; the search goes on after the next character.
       if (from >= text.size()) return {};
       next_character(text, from);
       continue;

@@ -15,7 +15,8 @@ using Span = ByteRange;
 /// A compiled regular expression. Immutable: many threads may match with one object.
 class Regex {
  public:
-  /// Compiles a pattern in Oniguruma's (Ruby) syntax. Error: bad_config that says what is wrong with the pattern.
+  /// Compiles a pattern in Oniguruma's (Ruby) syntax. Error: bad_config with a message that explains the fault in the
+  /// pattern.
   static Result<Regex> compile(std::string_view pattern);
 
   /// Appends every match in `text`, from left to right and without overlaps, to `matches`. `text` must be valid UTF-8.

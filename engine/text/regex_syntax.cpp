@@ -14,7 +14,7 @@ namespace {
 constexpr std::string_view kSpaceMembers =
     "\\x{9}-\\x{D}\\x{20}\\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}\\x{2028}\\x{2029}\\x{202F}\\x{205F}\\x{3000}";
 constexpr std::string_view kWordMembers = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}";
-// A \w that stands alone also takes Latin-1's superscript digits and fractions.
+// A \w that stands alone also matches Latin-1's superscript digits and fractions.
 constexpr std::string_view kLoneWordMembers = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{B2}\\x{B3}\\x{B9}\\x{BC}-\\x{BE}";
 constexpr std::string_view kHexMembers = "0-9A-Fa-f";
 

@@ -17,7 +17,7 @@ using sentencepiece::SentencePieceProcessor;
 
 constexpr TokenId kMaxTokens = 1 << 22;
 // ModelProto.normalizer_spec.add_dummy_prefix = false in protobuf's encoding. Concatenated messages are merged, so
-// these bytes behind a model switch the option off.
+// these bytes after a model switch the option off.
 constexpr std::string_view kNoSpaceBefore("\x1a\x02\x18\x00", 4);
 
 std::optional<TokenId> known(int id) {
@@ -31,7 +31,7 @@ Status load(SentencePieceProcessor& processor, std::string_view bytes) {
     if (status.ok()) return {};
     return fail(ErrorCode::bad_config, kNoModel + to_valid_utf8(status.error_message()));
   } catch (const std::exception&) {
-    // Its tries do not take all that may stand in a file, such as tokens that begin with a zero.
+    // The library's tries do not accept all tokens that may stand in a file, such as tokens that begin with a zero.
     return fail(ErrorCode::bad_config, std::string(kNoModel) + "its tokens make no tree to look them up in");
   }
 }
@@ -40,13 +40,13 @@ Status load(SentencePieceProcessor& processor, std::string_view bytes) {
 
 struct SentencePieceModel::Processors {
   SentencePieceProcessor at_start;
-  std::unique_ptr<SentencePieceProcessor> later;  // null: the same
+  std::unique_ptr<SentencePieceProcessor> later;  // null: at_start serves here too
 };
 
 SentencePieceModel::SentencePieceModel(std::unique_ptr<Processors> processors) : processors_(std::move(processors)) {
   const SentencePieceProcessor& processor = processors_->at_start;
   end_id_ = processor.GetPieceSize();
-  // The library does not tell its options, only what they do.
+  // The library does not report its options, so they are found by their effects.
   const auto decoded = [&](const std::vector<std::string>& pieces) {
     std::string text;
     return processor.Decode(pieces, &text).ok() ? text : std::string();
@@ -101,7 +101,7 @@ Status SentencePieceModel::encode_pieces(std::string_view buffer, std::span<cons
 }
 
 std::optional<TokenId> SentencePieceModel::find(std::string_view token_text) const {
-  // An unknown string has the id of the unknown token.
+  // The library returns the id of the unknown token for an unknown string.
   const TokenId id = processors_->at_start.PieceToId(token_text);
   return token(id) == token_text ? std::optional<TokenId>(id) : std::nullopt;
 }

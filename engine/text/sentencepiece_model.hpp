@@ -10,18 +10,18 @@
 
 namespace pagoda::text {
 
-/// A SentencePiece model (BPE or unigram, with its own normalization), run by the sentencepiece library. Special tokens
-/// written in a text are ordinary text to it.
+/// A SentencePiece model (BPE or unigram, with its own normalization), run by the sentencepiece library. It treats
+/// special tokens in a text as ordinary text.
 class SentencePieceModel final : public TokenModel {
  public:
-  /// Where the space stands that such models put before a text.
+  /// Where the model puts the space that such models put before a text.
   enum class SpaceBefore : std::uint8_t {
-    each_text,   ///< before every stretch between special tokens, if the model says so
-    first_text,  ///< only before what stands at the start
+    each_text,   ///< before every part between special tokens, if the model does so
+    first_text,  ///< only before the part at the start of the text
     none,
   };
 
-  /// `bytes`: a whole tokenizer.model. Error: bad_config when the library does not take it.
+  /// `bytes`: a whole tokenizer.model. Error: bad_config when the library does not accept it.
   static Result<std::shared_ptr<const SentencePieceModel>> create(std::string_view bytes, SpaceBefore space_before);
   ~SentencePieceModel() override;
 
@@ -33,12 +33,12 @@ class SentencePieceModel final : public TokenModel {
   TokenId end_id() const override { return end_id_; }
   std::size_t size() const override { return static_cast<std::size_t>(end_id_); }
 
-  /// Such as <s>: stands for no text.
+  /// Returns whether the token is a control token such as <s>, which stands for no text.
   bool is_control(TokenId id) const;
   std::optional<TokenId> unk_id() const;
   std::optional<TokenId> bos_id() const;
   std::optional<TokenId> eos_id() const;
-  /// How many spaces at the start of a decoded text are the model's own, at most.
+  /// Returns how many spaces at the start of a decoded text the model drops at most, because it adds them itself.
   int leading_spaces_dropped() const { return leading_spaces_dropped_; }
 
  private:

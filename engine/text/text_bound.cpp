@@ -11,11 +11,11 @@
 namespace pagoda::text {
 namespace {
 
-/// A Unicode form or a lower case makes UTF-8 at most 4 times shorter (a mathematical letter of 4 bytes becomes one of
-/// ASCII); twice that, to be generous.
+/// A Unicode form or lower case makes UTF-8 at most 4 times shorter (a mathematical letter of 4 bytes becomes an ASCII
+/// letter). This limit is twice as large, for safety.
 constexpr std::int64_t kMaxShortening = 8;
 
-/// By how much the normalizers may shorten a text; nothing when they may drop any part of it.
+/// Returns the factor by which the normalizers may shorten a text; nothing when they may drop any part of it.
 std::optional<std::int64_t> shortening(const std::vector<NormalizerSpec>& normalizers) {
   std::int64_t factor = 1;
   for (const NormalizerSpec& normalizer : normalizers) {
@@ -47,7 +47,7 @@ std::string byte_fallback_token(int byte) {
           '>'};
 }
 
-/// Every character gives a token of its own at least, known or not.
+/// Returns whether every character gives at least one token of its own, known or not.
 bool takes_every_character(const TokenizerSpec& spec) {
   if (spec.model.unk_token && !spec.model.fuse_unk) return true;
   const bool byte_level = std::ranges::any_of(
@@ -70,16 +70,16 @@ bool keeps_the_text(const TemplateSpec& pieces) {
 }  // namespace
 
 std::optional<std::int64_t> max_bytes_per_token(const TokenizerSpec& spec) {
-  if (spec.sentencepiece != nullptr) return std::nullopt;  // its rules remove white space
+  if (spec.sentencepiece != nullptr) return std::nullopt;  // the rules of SentencePiece remove white space
   const auto factor = shortening(spec.normalizers);
   if (!factor || std::ranges::any_of(spec.pre_tokenizers, may_drop) || !takes_every_character(spec) ||
       !std::ranges::all_of(spec.post_processors, keeps_the_text)) {
     return std::nullopt;
   }
-  std::size_t longest = 4;  // of one unknown character
+  std::size_t longest = 4;  // bytes of one unknown character
   for (const auto& [token, id] : spec.model.vocab) longest = std::max(longest, token.size());
   for (const AddedToken& token : spec.added_tokens) {
-    if (token.lstrip || token.rstrip) return std::nullopt;  // takes any white space with it
+    if (token.lstrip || token.rstrip) return std::nullopt;  // such a token takes any white space with it
     longest = std::max(longest, token.content.size());
   }
   return *factor * static_cast<std::int64_t>(longest);

@@ -7,8 +7,9 @@
 
 namespace pagoda::text {
 
-/// At most so many bytes of text become one token: a longer text than n times this has more than n tokens. Nothing when
-/// there is no such number because the tokenizer may drop text or make one token of a run of any length.
+/// Returns the largest number of bytes of text that become one token: a text longer than n times this number has more
+/// than n tokens. Nothing if there is no such number, because the tokenizer may drop text or make one token of a run of
+/// any length.
 std::optional<std::int64_t> max_bytes_per_token(const TokenizerSpec& spec);
 
 }  // namespace pagoda::text

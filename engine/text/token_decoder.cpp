@@ -8,7 +8,7 @@
 namespace pagoda::text {
 namespace {
 
-// The byte that a token like "<0x0A>" stands for, or -1.
+// Returns the byte that a token like "<0x0A>" stands for, or -1.
 int fallback_byte(std::string_view token) {
   if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return -1;
   const auto digit = [](char c) {
@@ -22,7 +22,7 @@ int fallback_byte(std::string_view token) {
   return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
-// The bytes behind a token of visible characters; a token with any other character stands for itself.
+// Returns the bytes that a token of visible characters stands for. A token with any other character stands for itself.
 std::string byte_level_bytes(std::string_view token) {
   std::string bytes;
   bytes.reserve(token.size());
@@ -57,7 +57,7 @@ std::string from_metaspace(std::string_view token, const MetaspaceDecoder& spec,
   return text;
 }
 
-// The longest end of `text` that is the start of `pattern`, but not all of it.
+// Returns the size of the longest end of `text` that is a start of `pattern`, but not all of it.
 std::size_t overlap(std::string_view text, std::string_view pattern) {
   for (std::size_t size = std::min(text.size(), pattern.size() - 1); size > 0; --size) {
     if (text.ends_with(pattern.substr(0, size))) return size;
@@ -65,7 +65,7 @@ std::size_t overlap(std::string_view text, std::string_view pattern) {
   return 0;
 }
 
-// Passes on the whole characters of held + text, and U+FFFD for what cannot become one.
+// Returns the whole characters of held + text, with U+FFFD for bytes that cannot become one.
 std::string lossy_utf8(TokenDecoder::StageState& state, std::string_view text, bool at_end) {
   state.held += text;
   const std::string_view held = state.held;
@@ -194,7 +194,7 @@ void TokenDecoder::push_token(std::size_t i, State& state, std::string token, st
   }
 }
 
-// Stages behind fuse_ see one text, in parts.
+// Stages after fuse_ see one text, in parts.
 void TokenDecoder::push_text(std::size_t i, State& state, std::string text, std::string& out) const {
   for (; i < stages_.size() && !text.empty(); ++i) {
     if (const auto* strip_spec = std::get_if<StripDecoder>(&stages_[i])) {
@@ -250,7 +250,7 @@ void TokenDecoder::flush(State& state, std::string& out) const {
     } else if (std::holds_alternative<ReplaceDecoder>(stages_[i]) && i > fuse_) {
       push_text(i + 1, state, replace_in_stream(i, own, {}, true), out);
     }
-    // What a Strip still holds is the end of the text, which it drops.
+    // A Strip still holds the end of the text, which it drops.
   }
 }
 
@@ -275,10 +275,11 @@ std::optional<std::string> TokenDecoder::bytes(std::string_view token) const {
     if (std::holds_alternative<ReplaceDecoder>(stage)) {
       bytes = replace(i, bytes);
     } else if (std::holds_alternative<ByteFallbackDecoder>(stage)) {
-      // Behind it stand only stages for whole texts, which leave a byte of a character alone.
+      // Only stages for whole texts come after this stage; they do not change a byte of a character.
       if (const int byte = fallback_byte(bytes); byte >= 0) return std::string(1, static_cast<char>(byte));
     } else if (const auto* strip_spec = std::get_if<StripDecoder>(&stage)) {
-      if (i < fuse_ && strip(bytes, *strip_spec) != bytes) return std::nullopt;  // later ones strip the text's ends
+      // Stages after fuse_ strip the text's ends.
+      if (i < fuse_ && strip(bytes, *strip_spec) != bytes) return std::nullopt;
     } else if (const auto* metaspace = std::get_if<MetaspaceDecoder>(&stage)) {
       bytes = from_metaspace(bytes, *metaspace, false);
     } else if (const auto* join = std::get_if<JoinStage>(&stage)) {
@@ -291,7 +292,7 @@ std::optional<std::string> TokenDecoder::bytes(std::string_view token) const {
 }
 
 std::string TokenDecoder::replace(std::size_t i, std::string_view text) const {
-  // A token too hard for its regex stays as it is; decoding has no way to fail.
+  // A token that is too hard for its regex stays as it is, since decoding cannot fail.
   return replacers_[i]->apply(text).value_or(std::string(text));
 }
 
@@ -301,7 +302,7 @@ std::string TokenDecoder::replace_in_stream(std::size_t i, StageState& state, st
   std::string all = std::exchange(state.held, {});
   all += text;
   if (!at_end) {
-    // What follows the last match may still become one.
+    // Text after the last match may still become a match.
     std::size_t from = 0;
     for (std::size_t at = all.find(pattern); at != std::string::npos; at = all.find(pattern, from)) {
       from = at + pattern.size();

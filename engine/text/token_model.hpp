@@ -10,24 +10,24 @@
 
 namespace pagoda::text {
 
-/// A vocabulary, and the rule that cuts text into its tokens. Immutable: many threads may use one object.
+/// A vocabulary, and the rule that cuts text into tokens of the vocabulary. Immutable: many threads may use one object.
 class TokenModel {
  public:
   virtual ~TokenModel() = default;
 
   /// Appends the ids of `pieces` of `buffer` (valid UTF-8) to `ids`, piece by piece; no token crosses a piece.
-  /// `at_text_start`: the first piece starts where the whole text started. Error: internal when the model cannot
-  /// encode.
+  /// `at_text_start`: whether the first piece starts where the whole text started. Error: internal when the model
+  /// cannot encode.
   virtual Status encode_pieces(std::string_view buffer, std::span<const Span> pieces, bool at_text_start,
                                TokenIds& ids) const = 0;
 
   virtual std::optional<TokenId> find(std::string_view token) const = 0;
-  /// The token's string; empty for an id that no token has.
+  /// Returns the token's string; empty for an id that no token has.
   virtual std::string_view token(TokenId id) const = 0;
   virtual bool has(TokenId id) const = 0;
-  /// One more than the highest id.
+  /// Returns one more than the highest id.
   virtual TokenId end_id() const = 0;
-  /// How many tokens there are.
+  /// Returns the number of tokens.
   virtual std::size_t size() const = 0;
 
  protected:

@@ -57,7 +57,7 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::create(const TokenizerSpec& 
   return tokenizer;
 }
 
-// Tokens that the model knows keep its id; the others are numbered behind the vocabulary, in order.
+// Tokens that the model knows keep the model's id; the others are numbered after the vocabulary, in order.
 Status Tokenizer::add_tokens(const std::vector<AddedToken>& tokens) {
   end_id_ = model_->end_id();
   auto next_id = static_cast<TokenId>(model_->size());
@@ -159,7 +159,8 @@ TokenIds Tokenizer::post_process(TokenIds ids) const {
 
 Status Tokenizer::encode_segment(std::string_view text, bool at_text_start, std::span<const ByteRange> literals,
                                  TokenIds& ids) const {
-  // Nothing is looked for in the normalized text by most tokenizers, so nobody asks where the literals are in it.
+  // Most tokenizers search for no added tokens in the normalized text. The places of the literals in it are not needed
+  // then.
   if (normalized_matcher_.empty()) literals = {};
   const Result<Normalizer::Output> normalized = normalizer_.apply(text, literals);
   if (!normalized) return fail(normalized.error());
@@ -206,7 +207,7 @@ std::string_view Tokenizer::token_text(TokenId id) const {
 std::string Tokenizer::token_piece_text(TokenId id) const {
   const auto token = decoded_string(id);
   if (!token) return {};
-  // A word before it, so that decoders which trim the start of a text leave this token's space alone.
+  // A word before the token, so that decoders which trim the start of a text do not remove this token's space.
   TokenDecoder::State state = start_decoding();
   std::string text;
   decoder_.push(state, "a", text);

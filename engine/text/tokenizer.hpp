@@ -20,56 +20,55 @@
 
 namespace pagoda::text {
 
-/// Text to token ids and back, with the results of the Hugging Face `tokenizers` package (with a SentencePiece model,
-/// those of the `sentencepiece` package). Immutable after create: any
-/// number of threads may use one object.
+/// Converts text to token ids and back, with the results of the Hugging Face `tokenizers` package (with a SentencePiece
+/// model, of the `sentencepiece` package). Immutable after create: any number of threads may use one object.
 class Tokenizer final : public TokenTexts {
  public:
-  /// Longest text that encode takes.
+  /// Size of the longest text that encode accepts.
   static constexpr std::size_t kMaxTextBytes = std::size_t{1} << 28;
 
-  /// Error: bad_config (or unsupported) that says which part of the spec is wrong; `param` is its key in
-  /// tokenizer.json.
+  /// Error: bad_config (or unsupported) that names the wrong part of the spec; `param` is its key in tokenizer.json.
   static Result<std::shared_ptr<const Tokenizer>> create(const TokenizerSpec& spec);
 
-  /// The ids of `text`. `add_special_tokens`: with the tokens that the post-processor puts around a text, such as <s>.
-  /// A special token written in the text is that token, except where a byte of it is in one of `literals`: there it is
-  /// read as ordinary text, so that what a client wrote cannot end its message or begin another. Everything else is as
-  /// without literals: pieces run across their borders, and added tokens that are not special are found in them. Those
-  /// are words of what models write (runs of spaces, "<think>" in Qwen3), and a chat that is sent back must give the
-  /// tokens that the model made. Error: invalid_request when the text is not UTF-8 (the message names the byte), too
-  /// long, or too hard for the tokenizer's regex, and as check_literals of literals.hpp.
+  /// Returns the ids of `text`. `add_special_tokens`: whether to add the tokens that the post-processor puts around a
+  /// text, such as <s>. A special token written in the text becomes that token, unless one of its bytes is in one of
+  /// `literals`: then it is read as ordinary text, so that a client's text cannot end its message or begin another.
+  /// Literals change nothing else: pieces run across their borders, and added tokens that are not special are found in
+  /// them. Models write such added tokens (runs of spaces, "<think>" in Qwen3), and a chat that is sent back must give
+  /// the tokens that the model made. Errors: invalid_request when the text is not UTF-8 (the message names the byte),
+  /// too long, or too hard for the tokenizer's regex; errors of check_literals in literals.hpp.
   Result<TokenIds> encode(std::string_view text, bool add_special_tokens,
                           std::span<const ByteRange> literals = {}) const;
 
-  /// As encode, but of a text with more tokens than `max_tokens` only its last ones: so many of them that there are
-  /// `max_tokens` with those that the post-processor adds.
+  /// Encodes as encode does, but keeps only the last tokens of the text: so many that there are at most `max_tokens`
+  /// together with the tokens that the post-processor adds.
   Result<TokenIds> encode_end(std::string_view text, bool add_special_tokens, std::span<const ByteRange> literals,
                               std::size_t max_tokens) const;
 
-  /// The text of `ids`, always valid UTF-8. Ids that no token has are left out.
+  /// Returns the text of `ids`, which is always valid UTF-8. Ids that no token has are left out.
   std::string decode(std::span<const TokenId> ids, bool skip_special_tokens) const;
 
-  /// The token as it stands in the vocabulary ("\u2581the", "\u0120the", "<0x0A>"); empty for an id that no token has.
+  /// Returns the token as it stands in the vocabulary ("\u2581the", "\u0120the", "<0x0A>"); empty for an id that no
+  /// token has.
   std::string_view token_text(TokenId id) const;
-  /// What a reader should see for one token: its text in the middle of a sentence, with its space; bytes that are no
-  /// character alone are U+FFFD.
+  /// Returns the text of one token for a reader: its text in the middle of a sentence, with its space. Bytes that are
+  /// no character alone are U+FFFD.
   std::string token_piece_text(TokenId id) const override;
-  /// The bytes of a text that the token stands for, where others are before it; nothing for special tokens, for ids
-  /// that no token has, and where it depends on the others.
+  /// Returns the bytes of a text that the token stands for after other tokens; nothing for special tokens, for ids that
+  /// no token has, and if the bytes depend on the other tokens.
   std::optional<std::string> token_bytes(TokenId id) const override;
-  /// One more than the highest id.
+  /// Returns one more than the highest id.
   std::size_t vocab_size() const { return static_cast<std::size_t>(end_id_); }
-  /// As max_bytes_per_token of text_bound.hpp: a longer text than n times this has more than n tokens.
+  /// Returns max_bytes_per_token of text_bound.hpp: a text longer than n times this number has more than n tokens.
   std::optional<std::int64_t> max_bytes_per_token() const { return max_bytes_per_token_; }
   bool is_special(TokenId id) const;
-  /// What a special token is written as; nothing for all others.
+  /// Returns the written form of a special token; nothing for all other tokens.
   std::optional<std::string> special_text(TokenId id) const;
-  /// What an added token, special or not, is written as; nothing for all others.
+  /// Returns the written form of an added token, special or not; nothing for all other tokens.
   std::optional<std::string_view> added_text(TokenId id) const;
   std::optional<TokenId> token_id(std::string_view token) const;
 
-  /// Decoding one token at a time; see TokenDecoder, whose rules apply.
+  /// Decode one token at a time. The rules of TokenDecoder apply.
   TokenDecoder::State start_decoding() const { return decoder_.start(); }
   void decode_next(TokenDecoder::State& state, TokenId id, bool skip_special_tokens, std::string& out) const;
   void finish_decoding(TokenDecoder::State& state, std::string& out) const { decoder_.flush(state, out); }
@@ -78,9 +77,9 @@ class Tokenizer final : public TokenTexts {
  private:
   struct Added {
     AddedToken token;
-    std::string pattern;  // its form in the text, normalized if it wants to be
+    std::string pattern;  // its form in the text, normalized if the token says so
   };
-  // An id's string for decoding; nullopt when no token has it.
+  // Returns an id's string for decoding; nullopt when no token has the id.
   std::optional<std::string_view> decoded_string(TokenId id) const;
   Status add_tokens(const std::vector<AddedToken>& tokens);
   Status check_templates(const std::vector<TemplateSpec>& templates) const;

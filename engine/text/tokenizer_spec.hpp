@@ -9,12 +9,12 @@
 
 #include "engine/types.hpp"
 
-/// What a tokenizer is made of, as plain data. A file format is turned into a TokenizerSpec by io/, and a TokenizerSpec
-/// into a Tokenizer by Tokenizer::create. The parts and their meanings are those of the Hugging Face `tokenizers`
-/// package; its Sequence parts are flattened into the lists below.
+/// The parts of a tokenizer as plain data. io/ turns a file format into a TokenizerSpec, and Tokenizer::create turns a
+/// TokenizerSpec into a Tokenizer. The parts and their meanings are those of the Hugging Face `tokenizers` package; its
+/// Sequence parts are flattened into the lists below.
 namespace pagoda::text {
 
-/// Text to look for: literal, or a regular expression in Oniguruma's (Ruby) syntax.
+/// A text to search for: literal, or a regular expression in Oniguruma's (Ruby) syntax.
 struct Pattern {
   std::string text;
   bool is_regex = false;
@@ -51,21 +51,21 @@ using NormalizerSpec =
 
 // ---- Pre-tokenizers: split the text into pieces; no token crosses a piece.
 
-/// What becomes of the matches of a split.
+/// What a split does with the matches.
 enum class SplitBehavior { removed, isolated, merged_with_previous, merged_with_next, contiguous };
-/// When the replacement of a Metaspace is put before a piece that does not start with it.
+/// When a Metaspace puts its replacement before a piece that does not start with it.
 enum class PrependScheme { first, never, always };
 
-/// GPT-2's way: every byte becomes one visible character.
+/// GPT-2's method: every byte becomes one visible character.
 struct ByteLevelPreTokenizer {
   bool add_prefix_space = true;
-  bool use_regex = true;  ///< split with GPT-2's pattern first
+  bool use_regex = true;  ///< whether to split with GPT-2's pattern first
   bool operator==(const ByteLevelPreTokenizer&) const = default;
 };
 struct SplitPreTokenizer {
   Pattern pattern;
   SplitBehavior behavior = SplitBehavior::isolated;
-  bool invert = false;  ///< the matches are the pieces, not what separates them
+  bool invert = false;  ///< true: the matches are the pieces; false: they separate the pieces
   bool operator==(const SplitPreTokenizer&) const = default;
 };
 struct DigitsPreTokenizer {
@@ -98,13 +98,14 @@ using PreTokenizerSpec =
 // ---- Post-processor: puts special tokens around the ids of the text.
 
 struct TemplatePiece {
-  bool is_text = false;  ///< the ids of the text stand here
-  TokenIds ids;          ///< otherwise these, when special tokens are wanted
+  bool is_text = false;  ///< whether the ids of the text stand here
+  TokenIds ids;          ///< otherwise these ids stand here, when special tokens are wanted
   bool operator==(const TemplatePiece&) const = default;
 };
 using TemplateSpec = std::vector<TemplatePiece>;
 
-// ---- Decoders: turn the list of token strings back into text, each on the list that the one before leaves.
+// ---- Decoders: turn the list of token strings back into text. Each works on the list that the decoder before it
+// leaves.
 
 struct ByteLevelDecoder {
   bool operator==(const ByteLevelDecoder&) const = default;
@@ -122,9 +123,9 @@ struct FuseDecoder {
   bool operator==(const FuseDecoder&) const = default;
 };
 struct StripDecoder {
-  std::string content;  ///< one character, dropped
-  int start = 0;        ///< at most so often at the start of each token
-  int stop = 0;         ///< and at its end
+  std::string content;  ///< one character, which is dropped
+  int start = 0;        ///< number of characters dropped at most at the start of each token
+  int stop = 0;         ///< number of characters dropped at most at its end
   bool operator==(const StripDecoder&) const = default;
 };
 struct MetaspaceDecoder {
@@ -138,15 +139,15 @@ using DecoderSpec =
 
 // ---- Vocabulary.
 
-/// A token that is found in the text before anything else looks at it.
+/// A token that is found in the text before any other processing.
 struct AddedToken {
   TokenId id = 0;
   std::string content;
-  bool single_word = false;  ///< only where no word character touches it
-  bool lstrip = false;       ///< takes the white space on its left with it
-  bool rstrip = false;       ///< and on its right
-  bool normalized = false;   ///< looked for in the normalized text, in its own normalized form
-  bool special = false;      ///< left out of decoded text when special tokens are skipped
+  bool single_word = false;  ///< whether it is found only where no word character touches it
+  bool lstrip = false;       ///< whether it takes the white space on its left with it
+  bool rstrip = false;       ///< whether it takes the white space on its right with it
+  bool normalized = false;   ///< whether it is searched for in the normalized text, in its own normalized form
+  bool special = false;      ///< whether it is left out of decoded text when special tokens are skipped
 
   bool operator==(const AddedToken&) const = default;
 };
@@ -156,21 +157,22 @@ struct BpeSpec {
   std::vector<std::pair<std::string, TokenId>> vocab;
   std::vector<std::pair<std::string, std::string>> merges;  ///< in order of rank
   std::optional<std::string> unk_token;                     ///< without one, unknown characters are dropped
-  bool fuse_unk = false;                                    ///< neighbouring unknown characters give one unk_token
-  bool byte_fallback = false;                               ///< unknown characters become tokens like "<0xE4>"
-  bool ignore_merges = false;                               ///< a piece that is a token is that token
+  /// Whether neighbouring unknown characters give one unk_token.
+  bool fuse_unk = false;
+  bool byte_fallback = false;  ///< whether unknown characters become tokens like "<0xE4>"
+  bool ignore_merges = false;  ///< whether a piece that is a token becomes that token
 };
 
 class SentencePieceModel;
 
 struct TokenizerSpec {
   BpeSpec model;
-  std::shared_ptr<const SentencePieceModel> sentencepiece;  ///< where it is set, `model` is not looked at
+  std::shared_ptr<const SentencePieceModel> sentencepiece;  ///< if it is set, `model` is not used
   std::vector<AddedToken> added_tokens;
   std::vector<NormalizerSpec> normalizers;
   std::vector<PreTokenizerSpec> pre_tokenizers;
   std::vector<TemplateSpec> post_processors;
-  std::optional<std::vector<DecoderSpec>> decoders;  ///< without any, tokens are joined with spaces
+  std::optional<std::vector<DecoderSpec>> decoders;  ///< if absent, tokens are joined with spaces
 };
 
 }  // namespace pagoda::text

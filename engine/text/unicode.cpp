@@ -44,7 +44,7 @@ utf8proc_category_t category(char32_t character) {
 Utf8Unit first_utf8_unit(std::string_view bytes) {
   const auto lead = static_cast<std::uint8_t>(bytes[0]);
   if (lead < 0x80) return {Utf8Status::complete, 1};
-  // The second byte's range is what rules out overlong forms, surrogates and values above U+10FFFF.
+  // The range of the second byte rules out overlong forms, surrogates and values above U+10FFFF.
   std::size_t size = 0;
   std::uint8_t low = 0x80;
   std::uint8_t high = 0xBF;

@@ -24,18 +24,18 @@ struct Arg {
   std::int64_t value;
 };
 
-/// Writes who did what when, as Chrome trace-event JSON (object form, complete events, microseconds), which Perfetto
-/// and chrome://tracing open. Spans go out as they come, and the destructor closes the document. Thread-safe.
+/// Writes spans as Chrome trace-event JSON (object form, complete events, microseconds), which Perfetto and
+/// chrome://tracing open. Spans are written as they come, and the destructor closes the document. Thread-safe.
 class StepTrace {
  public:
-  /// Keeps at most `max_events` spans; later ones are counted in otherData.dropped_events. Names of spans and arguments
-  /// are literals that need no escaping.
+  /// Writes at most `max_events` spans; later spans are only counted, in otherData.dropped_events. Names of spans and
+  /// arguments must be literals that need no escaping.
   StepTrace(std::unique_ptr<std::ostream> out, std::int64_t max_events);
   ~StepTrace();
   StepTrace(const StepTrace&) = delete;
   StepTrace& operator=(const StepTrace&) = delete;
 
-  /// A process beside the engine's, which has rows of its own: its number, for span().
+  /// Adds a process besides the engine's, with rows of its own. Returns its number for span().
   int add_process(const std::string& name);
   void span(Row row, const char* name, TimeUs started_us, TimeUs finished_us, std::initializer_list<Arg> args,
             int process = kEngineProcess);
@@ -45,7 +45,7 @@ class StepTrace {
  private:
   std::unique_ptr<std::ostream> out_;
   const std::int64_t max_events_;
-  std::mutex mutex_;  ///< of what follows, and of out_
+  std::mutex mutex_;  ///< guards the fields below and out_
   int num_processes_ = kEngineProcess;
   std::int64_t num_events_ = 0;
   std::int64_t num_dropped_ = 0;

@@ -10,16 +10,16 @@
 
 namespace pagoda::trace {
 
-/// Where actors tell what they did when: the file of a trace, where one is written, and the last spans in memory, while
-/// somebody looks. Thread-safe.
+/// Receives the spans of actors. It writes them to the file of a trace, if there is one, and keeps the last spans in
+/// memory while a client watches them. Thread-safe.
 class Tracer {
  public:
   /// `file` may be null.
   explicit Tracer(std::unique_ptr<StepTrace> file) : file_(std::move(file)) {}
 
-  /// Whether spans go anywhere now.
+  /// Returns whether spans are recorded anywhere now.
   bool is_on() const { return file_ != nullptr || recent_.is_on(); }
-  /// As StepTrace::add_process.
+  /// Adds a process to the file, as StepTrace::add_process.
   int add_process(const std::string& name) {
     return file_ != nullptr ? file_->add_process(name) : StepTrace::kEngineProcess;
   }

@@ -6,7 +6,7 @@
 
 namespace pagoda::view {
 
-/// The last `Limit` values that were added.
+/// Keeps the last `Limit` values that were added.
 template <class T, std::size_t Limit>
 class Last {
  public:
@@ -18,7 +18,7 @@ class Last {
       next_ = (next_ + 1) % Limit;
     }
   }
-  /// Oldest first.
+  /// Returns the values, oldest first.
   std::vector<T> all() const {
     std::vector<T> ordered(values_.begin() + static_cast<std::ptrdiff_t>(next_), values_.end());
     ordered.insert(ordered.end(), values_.begin(), values_.begin() + static_cast<std::ptrdiff_t>(next_));
@@ -27,7 +27,7 @@ class Last {
 
  private:
   std::vector<T> values_;
-  std::size_t next_ = 0;  ///< where the oldest lies, once there are Limit
+  std::size_t next_ = 0;  ///< index of the oldest value once there are Limit values
 };
 
 }  // namespace pagoda::view

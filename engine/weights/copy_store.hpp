@@ -13,15 +13,16 @@
 
 namespace pagoda::weights {
 
-/// The copies of weights (packed, quantised, converted) of models that come and go in one process, on devices that
-/// share the host's memory. Those of a model that has gone are kept while there is room for them, the ones that were
-/// used last the longest; so it comes back without making them again. Thread-safe.
+/// Keeps copies of weights (packed, quantised, converted) of models that one process loads and unloads, on devices that
+/// share the host's memory. The copies of an unloaded model are kept while there is room; those least recently used are
+/// dropped first. A model that is loaded again uses its kept copies. Thread-safe.
 class CopyStore : public std::enable_shared_from_this<CopyStore> {
  public:
-  /// `bytes`: that models in use and copies of others may take together. `most_kept`: that such copies may, of those.
+  /// `bytes`: limit of models in use and kept copies together. `most_kept`: limit of the kept copies.
   CopyStore(std::int64_t bytes, std::int64_t most_kept) : bytes_(bytes), most_kept_(most_kept) {}
 
-  /// The copies of a model from its load on; it is in use until this and all memory that came from it are gone.
+  /// The copies of a model in use. The use begins with the load and ends when this object and all memory that came from
+  /// it are gone.
   class Use final : public KeptCopies, public std::enable_shared_from_this<Use> {
    public:
     ~Use() override;
@@ -30,7 +31,7 @@ class CopyStore : public std::enable_shared_from_this<CopyStore> {
 
     std::optional<Place> find(std::string_view key, std::size_t bytes) override;
     std::int64_t made_bytes() const override;
-    /// All copies that were found are made: only then are they kept.
+    /// Marks all copies that find() returned as made. Copies without this mark are not kept when the use ends.
     void seal();
 
    private:
@@ -52,22 +53,22 @@ class CopyStore : public std::enable_shared_from_this<CopyStore> {
     const std::shared_ptr<Copies> copies_;
   };
 
-  /// A load of `model` begins, which is not in use and is to take `bytes` in all, its copies included. What is kept of
-  /// it is of use if it was made of the same `version` of its files.
+  /// Begins the use of `model`, which must not be in use. `bytes`: all memory that the model will take, its copies
+  /// included. Kept copies are reused if they were made from the same `version` of the model's files.
   std::shared_ptr<Use> use(std::size_t model, std::int64_t bytes, std::string version,
                            std::shared_ptr<kernels::Device> device);
 
-  /// Of models that are not in use.
+  /// Returns the bytes of the copies of models that are not in use.
   std::int64_t kept_bytes() const;
 
  private:
-  /// Lets go of what there is no room for.
+  /// Drops kept copies until the limits hold.
   void make_room();
   void end(const Use& use);
 
   const std::int64_t bytes_;
   const std::int64_t most_kept_;
-  mutable std::mutex mutex_;  // of what follows, and of the copies of models in use
+  mutable std::mutex mutex_;  // guards the fields below and the copies of models in use
   std::int64_t in_use_ = 0;
   std::int64_t kept_bytes_ = 0;
   std::uint64_t clock_ = 0;

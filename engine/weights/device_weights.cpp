@@ -11,9 +11,9 @@ namespace pagoda::weights {
 namespace {
 
 constexpr std::int64_t kAlignment = 256;
-/// Beyond the expected bytes, for gaps between weights.
+/// Bytes beyond the expected bytes, for gaps between weights.
 constexpr std::int64_t kSlackBytes = std::int64_t{1} << 20;
-/// Of further pieces of memory, when the first was too small.
+/// Size of each further piece of memory, when the first piece is too small.
 constexpr std::int64_t kFurtherBytes = std::int64_t{64} << 20;
 
 std::int64_t aligned(std::int64_t bytes) {
@@ -26,7 +26,7 @@ std::int64_t bytes_of(const kernels::WeightMatrix& matrix) {
 
 }  // namespace
 
-/// Copies host memory to the device in pieces: while one is under way, the next is read from its file.
+/// Copies host memory to the device in pieces. While one piece is copied, the next is read from its file.
 class DeviceWeights::Uploader {
  public:
   static Result<std::unique_ptr<Uploader>> create(kernels::Device& device) {
@@ -44,7 +44,7 @@ class DeviceWeights::Uploader {
 
   explicit Uploader(kernels::Device& device) : device_(device) {}
   ~Uploader() {
-    if (stream_) stream_->synchronize();  // its copies read the pieces
+    if (stream_) stream_->synchronize();  // copies on the stream read the pieces
   }
   Uploader(const Uploader&) = delete;
   Uploader& operator=(const Uploader&) = delete;
@@ -71,7 +71,7 @@ class DeviceWeights::Uploader {
   static constexpr std::size_t kPieceBytes = std::size_t{16} << 20;
   struct Piece {
     kernels::Buffer memory;
-    std::shared_ptr<kernels::Event> copied;  ///< the piece may be filled again
+    std::shared_ptr<kernels::Event> copied;  ///< passed when the piece may be filled again
   };
 
   kernels::Device& device_;

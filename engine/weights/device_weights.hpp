@@ -15,15 +15,17 @@
 
 namespace pagoda::weights {
 
-/// Weights in the memory of a device that does not share the host's. A weight is uploaded when it is first asked for,
-/// one behind the other in the order of asking, and kept, so that another model over the same source shares it. A head
-/// tied to the embedding is that tensor. Thread-safe.
+/// Weights in the memory of a device that does not share the host's memory. A weight is uploaded when it is first
+/// requested, one after another in the order of the requests, and kept, so that another model over the same source
+/// shares it. A head tied to the embedding uses the embedding's tensor, unless the policy quantises the head.
+/// Thread-safe.
 class DeviceWeights final : public WeightSource {
  public:
-  /// Told the share of the weights that is uploaded, 0 to 1.
+  /// Receives the share of the weights that is uploaded, 0 to 1.
   using Progress = std::function<void(double)>;
 
-  /// `host` must outlive this. `expected_bytes`: of all weights (MeasuredWeights), which get one piece of memory.
+  /// `host` must outlive this. `expected_bytes`: bytes of all weights (MeasuredWeights), for which one piece of memory
+  /// is allocated.
   DeviceWeights(const LoadedWeights& host, std::shared_ptr<kernels::Device> device, std::int64_t expected_bytes,
                 Progress progress);
   ~DeviceWeights() override;
@@ -38,15 +40,15 @@ class DeviceWeights final : public WeightSource {
                                    std::int64_t columns) const override;
   Result<LinearWeight> derived_linear(std::string_view module, const DerivedWeight& weight) const override;
 
-  /// Waits until what was asked for is there, and gives back what only uploading needs. Call when a model has taken its
-  /// weights and before it runs.
+  /// Waits until all requested weights are uploaded, and frees what only the upload needs. Call after a model has taken
+  /// its weights and before it runs.
   void finish() const;
 
   std::int64_t uploaded_bytes() const;
 
  private:
   class Uploader;
-  /// `from`: [bytes], host memory, read before it returns. The copy is aligned to 256 bytes.
+  /// Uploads `from` [bytes], which is host memory and is read before upload returns. The copy is aligned to 256 bytes.
   Result<const std::byte*> upload(const void* from, std::int64_t bytes) const;
   Result<LinearWeight> upload_quantized(std::string_view module, const QuantizedWeights& weights) const;
   Result<LinearWeight> upload_plain(std::string_view module, const kernels::WeightMatrix& matrix) const;
@@ -58,11 +60,12 @@ class DeviceWeights final : public WeightSource {
 
   mutable std::mutex mutex_;
   mutable std::vector<kernels::Buffer> memory_;
-  mutable std::int64_t used_of_last_ = 0;  // bytes of memory_.back()
+  mutable std::int64_t used_of_last_ = 0;  // bytes used of memory_.back()
   mutable std::int64_t uploaded_bytes_ = 0;
-  mutable std::unique_ptr<Uploader> uploader_;  // while weights are being loaded
+  mutable std::unique_ptr<Uploader> uploader_;  // set while weights are being loaded
   mutable std::map<std::string, WeightTensor, std::less<>> tensors_;
-  mutable std::map<std::string, LinearWeight, std::less<>> linears_;  // quantised or derived; by module or tensor
+  // Quantised, scaled or derived; by module or tensor.
+  mutable std::map<std::string, LinearWeight, std::less<>> linears_;
 };
 
 }  // namespace pagoda::weights

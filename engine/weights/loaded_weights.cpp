@@ -12,7 +12,7 @@ constexpr std::string_view kHead = "lm_head";
 
 constexpr kernels::QuantizedFormat kInt6Weights{.bits = 6, .group_size = 16, .two_level_scales = true};
 
-/// The N of "model.layers.N.mlp.down_proj"; none where no part of the name is a number.
+/// Returns the N of "model.layers.N.mlp.down_proj"; none if no part of the name is a number.
 std::optional<int> layer_of(std::string_view module) {
   while (!module.empty()) {
     const std::string_view part = module.substr(0, module.find('.'));
@@ -24,7 +24,7 @@ std::optional<int> layer_of(std::string_view module) {
   return std::nullopt;
 }
 
-/// What holds a matrix of a file's format: kernels of a GPU take no less than 4 bits.
+/// Returns the format that holds a matrix of a file's format: GPU kernels take no less than 4 bits.
 std::optional<kernels::QuantizedFormat> held_format(std::optional<kernels::QuantizedFormat> format, bool on_gpu) {
   if (format && on_gpu) format->bits = std::max(format->bits, 4);
   return format;
@@ -151,7 +151,7 @@ Result<LinearWeight> LoadedWeights::derived_linear(std::string_view module, cons
   return found->second;
 }
 
-/// The tensor's converted copy, where it needs one, is let go: a model takes what is derived from it.
+/// Drops the tensor's converted copy, if it needs one: a model uses only the derived weight.
 Result<LinearWeight> LoadedWeights::make_derived(std::string_view module, const DerivedWeight& weight) const {
   const auto stored = stored_.tensor(weight.tensor, {weight.stored_rows, weight.stored_columns});
   if (!stored) return fail(stored.error());
@@ -237,7 +237,7 @@ Result<LinearWeight> LoadedWeights::float8(std::string_view module, const Weight
                                 .scale_columns = weights.scale_columns}};
   const std::lock_guard lock(mutex_);
   if (!float8_.contains(module)) {
-    // Kernels widen them as if there were none.
+    // Kernels widen 8-bit floats as if no weight were NaN.
     const bool has_nan = std::any_of(weights.data, weights.data + rows * columns,
                                      [](std::byte x) { return (x & std::byte{0x7F}) == std::byte{0x7F}; });
     if (has_nan) {

@@ -17,50 +17,54 @@
 
 namespace pagoda::weights {
 
-/// What becomes of a checkpoint's weights when they are loaded.
+/// How the weights of a checkpoint are loaded.
 struct WeightPolicy {
-  std::optional<DType> dtype;                        ///< what all plain weights are converted to; none = as they lie
-  std::optional<kernels::QuantizedFormat> quantize;  ///< of linear layers, see format_of; none = they stay plain
-  /// Matrices that the checkpoint holds quantised are computed with as they are, where kernels can; else they are
-  /// dequantised first.
+  /// Type to which all plain weights are converted; none = unchanged.
+  std::optional<DType> dtype;
+  std::optional<kernels::QuantizedFormat> quantize;  ///< format of linear layers, see format_of; none = they stay plain
+  /// Whether matrices that the checkpoint holds quantised are used in their format, where kernels can; otherwise they
+  /// are dequantised first.
   bool keep_quantized = true;
-  /// Plain weights of linear layers are copied into the device's memory, whose huge pages are read faster than a mapped
-  /// file's small ones.
+  /// Whether plain weights of linear layers are copied into the device's memory, whose huge pages are read faster than
+  /// the small pages of a mapped file; otherwise they are used where they lie.
   bool copy_linear = false;
-  /// Integers of 2 and 3 bits are held in 4, and kInt4Weights are kPlainInt4Weights.
+  /// Whether the device is a GPU: integers of 2 and 3 bits are then held in 4 bits, and kInt4Weights become
+  /// kPlainInt4Weights.
   bool on_gpu = false;
 
-  /// The format of a linear layer [rows, columns]. The head has 8 bits: its errors go straight into the logits. Beside
-  /// 4 bits it has 6 on a CPU, and so have the projections to values that several heads share, which are a few per cent
-  /// of the weights, and every third layer's way down: measured, they give the most for their bytes
-  /// (docs/benchmarks/quantisation.md).
+  /// Returns the format of a linear layer [rows, columns]; none = it stays plain. The head has 8 bits because its
+  /// errors go straight into the logits. With 4-bit weights on a CPU, these have 6 bits: the head, projections to
+  /// values that several heads share (a few per cent of the weights), and the down projection of every third layer.
+  /// Measurements show that these bytes gain the most (docs/benchmarks/quantisation.md).
   std::optional<kernels::QuantizedFormat> format_of(std::string_view module, std::int64_t rows,
                                                     std::int64_t columns) const;
-  /// The format in which `tensor` is used as the checkpoint has it; none where it is not.
+  /// Returns the format in which `tensor` is used as the checkpoint has it; none when it is not used so.
   std::optional<kernels::QuantizedFormat> kept_format(const WeightTensor& tensor) const;
-  /// The 8-bit floats of a linear layer that are used as they are; null where they are not.
+  /// Returns the 8-bit floats of a linear layer if they are used as they are; otherwise null.
   const Float8Weights* kept_float8(const WeightTensor& tensor) const;
-  /// The same of an embedding, whose columns must be in order; kept where linear layers are quantised anew, too.
+  /// Returns the kept format of an embedding, whose columns must be in order. The format is also kept when linear
+  /// layers are quantised anew.
   std::optional<kernels::QuantizedFormat> kept_table_format(const WeightTensor& tensor) const;
 };
 
-/// The policy of --dtype ("auto" or a DType) and --quantize ("auto", "none", "int8" or "int4"), which must be one of
-/// these.
+/// Returns the policy of --dtype ("auto" or a DType) and --quantize ("auto", "none", "int8" or "int4"). No other values
+/// are allowed.
 WeightPolicy weight_policy(const std::string& dtype, const std::string& quantize);
 
-/// Told how much of the copies is made.
+/// Reports how much of the copies is made.
 struct CopyProgress {
-  std::function<void(double)> report = nullptr;  ///< the share that is made, 0 to 1; null = nobody is told
-  std::int64_t expected_bytes = 0;               ///< of all copies (MeasuredWeights::copied_bytes)
+  std::function<void(double)> report = nullptr;  ///< receives the share that is made, 0 to 1; may be null
+  std::int64_t expected_bytes = 0;               ///< bytes of all copies (MeasuredWeights::copied_bytes)
 };
 
-/// The weights of a checkpoint as the policy wants them, in the host's memory. A converted or quantised copy is made
-/// when a weight is first asked for and kept, so that another model over the same source shares it. Thread-safe.
+/// The weights of a checkpoint in the form that the policy asks for, in the host's memory. A converted or quantised
+/// copy is made when a weight is first requested, and kept, so that another model over the same source shares it.
+/// Thread-safe.
 class LoadedWeights final : public WeightSource {
  public:
-  /// `stored` must outlive this. `device`: converts and quantises; one that shares the host's memory. `kept`: has the
-  /// copies that are made, all of this checkpoint and this policy; null = they are in the device's memory. `progress`
-  /// hears of each copy on the thread that asked for it.
+  /// `stored` must outlive this. `device` converts and quantises; it must share the host's memory. `kept` holds the
+  /// copies, all of this checkpoint and this policy; null = they lie in the device's memory. `progress` is called after
+  /// each copy, on the thread that requested it.
   LoadedWeights(const WeightSource& stored, WeightPolicy policy, std::shared_ptr<kernels::Device> device,
                 std::shared_ptr<KeptCopies> kept = nullptr, CopyProgress progress = {})
       : stored_(stored),
@@ -81,20 +85,20 @@ class LoadedWeights final : public WeightSource {
 
   const WeightPolicy& policy() const { return policy_; }
 
-  /// Of the copies that are kept.
+  /// Returns the bytes of the copies that are kept.
   std::int64_t copied_bytes() const;
-  /// Lets go of the copies; pointers to them are void. A weight asked for again is copied again.
+  /// Drops the copies; pointers to them become invalid. A weight that is requested again is copied again.
   void drop_copies() const;
 
  private:
-  /// A plain tensor, in memory of its own where it had to be converted.
+  /// A plain tensor, with memory of its own if it had to be converted.
   struct PlainTensor {
     WeightTensor tensor;
     kernels::Buffer memory;
   };
-  /// Tells of a copy that is made.
+  /// Reports a copy of `bytes` bytes that is made.
   void report(std::int64_t bytes) const;
-  /// `error` about what is in `tensor`, with the file's name.
+  /// Returns `error` about the content of `tensor` with the file's name in front.
   Error in_file(const WeightTensor& tensor, Error error) const;
   Result<PlainTensor> as_plain(const WeightTensor& tensor, DType dtype) const;
   Result<LinearWeight> copy(std::string_view module, const kernels::WeightMatrix& matrix) const;
@@ -113,10 +117,10 @@ class LoadedWeights final : public WeightSource {
   mutable std::map<std::string, kernels::Buffer, std::less<>> converted_;
   mutable std::map<std::string, kernels::Buffer, std::less<>> copied_;  // by module
   mutable std::map<std::string, std::shared_ptr<const QuantizedWeights>, std::less<>>
-      quantized_;  // by module; what the checkpoint has so, by tensor
-  /// By module: what owns the scales, and the data where they lie in the file.
+      quantized_;  // by module; matrices that the checkpoint holds quantised: by tensor
+  /// Owners of the scales, and of the data if these lie in the file; by module.
   mutable std::map<std::string, std::shared_ptr<const QuantizedRows>, std::less<>> float8_;
-  mutable std::mutex derived_mutex_;                                  // of what follows; locked before mutex_
+  mutable std::mutex derived_mutex_;                                  // guards the next field; locked before mutex_
   mutable std::map<std::string, LinearWeight, std::less<>> derived_;  // by module
 };
 

@@ -29,7 +29,7 @@ Result<LinearWeight> MeasuredWeights::linear(std::string_view module, std::int64
                                        .scales = kept->scales.data(),
                                        .scale_rows = kept->scale_rows,
                                        .scale_columns = kept->scale_columns};
-    // A CPU reads the scales where they were read from the file.
+    // A CPU uses the scales in the memory to which the file's reader wrote them.
     linears_[std::string(module)] = {rows * columns + (policy_.on_gpu ? matrix.scale_bytes() : 0), policy_.copy_linear};
     return LinearWeight{.plain = matrix};
   }

@@ -11,9 +11,9 @@
 
 namespace pagoda::weights {
 
-/// Counts the bytes of the weights that are taken from it and reads none of them: what it gives has types and shapes,
-/// but no data. A model that is built over it shows what it would take of a checkpoint under a policy, and can do
-/// nothing else. Not thread-safe.
+/// Counts the bytes of the weights that are taken from it and reads none of them. The weights that it returns have
+/// types and shapes, but no data. A model that is built over it shows how many bytes it would take of a checkpoint
+/// under a policy; it cannot run. Not thread-safe.
 class MeasuredWeights final : public WeightSource {
  public:
   /// `stored` must outlive this.
@@ -28,10 +28,10 @@ class MeasuredWeights final : public WeightSource {
                                    std::int64_t columns) const override;
   Result<LinearWeight> derived_linear(std::string_view module, const DerivedWeight& weight) const override;
 
-  /// Of all weights once they are loaded; those that are used where they lie count as well.
+  /// Returns the bytes of all weights once they are loaded. Weights that are used where they lie count as well.
   std::int64_t loaded_bytes() const;
-  /// Those of them that are copies in memory of their own (LoadedWeights::copied_bytes), and not the pages of the
-  /// mapped file.
+  /// Returns the bytes of the weights that are copies in memory of their own (LoadedWeights::copied_bytes). Pages of
+  /// the mapped file do not count.
   std::int64_t copied_bytes() const;
 
  private:
@@ -45,7 +45,7 @@ class MeasuredWeights final : public WeightSource {
   const WeightSource& stored_;
   WeightPolicy policy_;
   mutable std::map<std::string, Taken, std::less<>> tensors_;  // by name
-  mutable std::map<std::string, Taken, std::less<>> linears_;  // those that are no tensors, by module
+  mutable std::map<std::string, Taken, std::less<>> linears_;  // weights that are no plain tensors, by module or tensor
 };
 
 }  // namespace pagoda::weights

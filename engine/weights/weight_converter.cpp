@@ -13,8 +13,8 @@
 namespace pagoda::weights {
 namespace {
 
-/// Finite values of |x| >= 65520 round to infinity in float16. `least` are the bits of the first such value in the type
-/// that `Bits` are of, `infinity` those of infinity.
+/// Returns whether no value becomes infinity in float16: finite values of |x| >= 65520 do. `least` holds the bits of
+/// 65520 in the type that `Bits` represent, `infinity` the bits of infinity.
 template <class Bits>
 bool all_fit_float16(const void* data, std::int64_t count, Bits least, Bits infinity) {
   constexpr Bits kSign = static_cast<Bits>(Bits{1} << (8 * sizeof(Bits) - 1));
@@ -40,10 +40,10 @@ bool fits(const WeightTensor& tensor, DType dtype) {
   return true;
 }
 
-/// Of the rows that are dequantised at once.
+/// Size of the rows that are dequantised at once.
 constexpr std::int64_t kDequantizedBytes = std::int64_t{8} << 20;
 
-/// Rows of a matrix that will be one panel.
+/// The rows of a matrix that become one panel.
 class PanelOfRows {
  public:
   PanelOfRows(const QuantizedRows& from, const kernels::QuantizedMatrix& matrix, std::int64_t first,
@@ -60,7 +60,7 @@ class PanelOfRows {
       if (matrix.format.two_level_scales && matrix.format.asymmetric) row.min_factors.resize(groups);
       from.unpack(first + i,
                   {row.q.data(), row.scales.data(), row.mins.data(), row.factors.data(), row.min_factors.data()});
-      // Of more bits than the file has: the zero is in another place.
+      // The format may have more bits than the file: then the zero point differs.
       if (const int more = matrix.format.zero_point() - from.format()->zero_point(); more != 0) {
         for (std::uint8_t& q : row.q) q = static_cast<std::uint8_t>(q + more);
       }
@@ -229,7 +229,7 @@ Result<WeightConverter::QuantizedPlace> WeightConverter::take(std::string_view k
     place.is_made = place.is_made && memory->is_made;
     part.buffer = std::move(memory->memory);
   }
-  // What is made may be read only, and all are written where one is missing.
+  // All parts are written if one is missing. A made part must not be written, so it gets new memory.
   for (const Part& part : made) {
     if (place.is_made) break;
     auto memory = take({}, static_cast<std::size_t>(part.bytes));

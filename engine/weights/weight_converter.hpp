@@ -15,29 +15,29 @@
 
 namespace pagoda::weights {
 
-/// Makes what kernels read of weights as a checkpoint has them. What is made under a name, unlike any other's, is taken
-/// from the kept copies where these have it. Thread-safe.
+/// Converts weights of a checkpoint into the forms that kernels read. A result with a name, which must be unique, is
+/// taken from the kept copies if they hold it. Thread-safe.
 class WeightConverter {
  public:
-  /// `device`: one that computes on the host. `kept`: null = all is in the device's memory.
+  /// `device` must compute on the host. `kept`: null = all results lie in the device's memory.
   explicit WeightConverter(std::shared_ptr<kernels::Device> device, std::shared_ptr<KeptCopies> kept = nullptr)
       : device_(std::move(device)), kept_(std::move(kept)), memory_(std::make_unique<WeightMemory>(device_)) {}
 
-  /// A copy of `tensor`, plain or quantised, as `dtype`; one without a name is not kept. Errors: out_of_memory;
-  /// bad_config when a value does not fit.
+  /// Returns a copy of `tensor`, plain or quantised, as `dtype`. A copy without a name is not kept. Errors:
+  /// out_of_memory; bad_config when a value does not fit.
   Result<kernels::Buffer> convert(const WeightTensor& tensor, DType dtype, std::string_view kept_as = {}) const;
 
-  /// A copy of bytes as they are. Errors: out_of_memory.
+  /// Returns a copy of the bytes as they are. Errors: out_of_memory.
   Result<kernels::Buffer> copy(const void* from, std::size_t bytes, std::string_view kept_as) const;
 
-  /// The matrix `tensor`, plain or quantised, in another format. Errors: out_of_memory; bad_file when a weight is not
-  /// finite.
+  /// Returns the matrix `tensor`, plain or quantised, in another format. Errors: out_of_memory; bad_file when a weight
+  /// is not finite.
   Result<std::shared_ptr<const QuantizedWeights>> quantize(std::string_view kept_as, const WeightTensor& tensor,
                                                            const kernels::QuantizedFormat& format) const;
 
-  /// The quantised matrix `tensor`, which has a format, in the layout of kernels; in `format`, which is the same but
-  /// for more bits, perhaps. Errors: out_of_memory; bad_file when a scale or a minimum is not finite, with the tensor's
-  /// name.
+  /// Returns the quantised matrix `tensor`, which must have a format, in the layout of kernels. `format` is the
+  /// tensor's format, possibly with more bits. Errors: out_of_memory; bad_file, which names the tensor, when a scale or
+  /// a minimum is not finite.
   Result<std::shared_ptr<const QuantizedWeights>> pack(const WeightTensor& tensor,
                                                        const kernels::QuantizedFormat& format) const;
 
@@ -50,11 +50,11 @@ class WeightConverter {
   Result<QuantizedPlace> take(std::string_view kept_as, std::int64_t rows, std::int64_t columns,
                               const kernels::QuantizedFormat& format, std::size_t order_bytes = 0) const;
   Status copy_plain(kernels::Stream& stream, const WeightTensor& tensor, DType dtype, void* to) const;
-  /// `to`: [num_rows, columns].
+  /// Dequantises rows to `to` [num_rows, columns].
   Status dequantize(kernels::Stream& stream, const WeightTensor& tensor, std::int64_t first_row, std::int64_t num_rows,
                     float* to) const;
-  /// Has `use` see the rows of a quantised matrix in float32, some whole panels after the others, so that there is
-  /// never a copy of all. `rows` is void when it returns.
+  /// Calls `use` with the rows of a quantised matrix in float32, some whole panels at a time, so that there is never a
+  /// copy of all rows. `rows` is invalid after `use` has returned.
   Status dequantize_in_pieces(
       kernels::Stream& stream, const WeightTensor& tensor,
       const std::function<Status(std::int64_t first_row, const kernels::WeightMatrix& rows)>& use) const;
@@ -62,7 +62,7 @@ class WeightConverter {
 
   std::shared_ptr<kernels::Device> device_;
   std::shared_ptr<KeptCopies> kept_;
-  std::unique_ptr<WeightMemory> memory_;  // of copies with a name, which live as long as one another
+  std::unique_ptr<WeightMemory> memory_;  // for copies with a name, which live equally long
 };
 
 }  // namespace pagoda::weights
