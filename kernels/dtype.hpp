@@ -8,8 +8,8 @@
 
 namespace pagoda {
 
-/// Element types of weights, activations and the KV cache. The types of one byte store the KV cache; fp8_e4m3 also
-/// weights with scales.
+/// Element types of weights, activations and the KV cache. The one-byte types are types of the KV cache; fp8_e4m3 is
+/// also a type of weights with scales.
 enum class DType : std::uint8_t { f32, f16, bf16, fp8_e4m3, int8 };
 
 constexpr std::size_t size_of(DType dtype) {
@@ -26,12 +26,13 @@ constexpr std::size_t size_of(DType dtype) {
   return 0;
 }
 
-/// Whether weights can be of this type.
+/// Returns whether weights without scales can have this type.
 constexpr bool is_weight_type(DType dtype) {
   return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
 }
 
-/// "float32", "float16", "bfloat16", "fp8_e4m3", "int8": the names of --dtype, of torch_dtype and of --kv-cache-dtype.
+/// Returns "float32", "float16", "bfloat16", "fp8_e4m3" or "int8": the names of --dtype, of torch_dtype and of
+/// --kv-cache-dtype.
 constexpr std::string_view to_string(DType dtype) {
   switch (dtype) {
     case DType::f32:
@@ -70,9 +71,9 @@ inline float to_float(float x) {
 inline float to_float(BFloat16 x) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(x.bits) << 16);
 }
-/// Exact, subnormals included.
+/// Returns the exact value, also for subnormal numbers.
 float to_float(Float16 x);
-/// The values of all bit patterns of a Float8E4M3.
+/// Value of each bit pattern of a Float8E4M3.
 inline constexpr std::array<float, 256> kFp8E4M3Values = [] {
   constexpr std::uint32_t kNan = 0x7F;
   constexpr std::uint32_t kFloatNan = 0x7FC00000U;
@@ -87,16 +88,16 @@ inline constexpr std::array<float, 256> kFp8E4M3Values = [] {
   }
   return values;
 }();
-/// Exact.
+/// Returns the exact value.
 inline float to_float(Float8E4M3 x) {
   return kFp8E4M3Values[x.bits];
 }
 
-/// Round to nearest, ties to even; NaN stays NaN.
+/// Rounds to nearest, ties to even; NaN stays NaN.
 BFloat16 to_bf16(float x);
-/// Round to nearest, ties to even; overflow gives infinity.
+/// Rounds to nearest, ties to even; overflow gives infinity.
 Float16 to_f16(float x);
-/// Round to nearest, ties to even; what is above 448, and infinity, gives 448; NaN stays NaN.
+/// Rounds to nearest, ties to even. Magnitudes above 448, infinity included, become 448; NaN stays NaN.
 Float8E4M3 to_fp8_e4m3(float x);
 
 }  // namespace pagoda

@@ -1,10 +1,10 @@
 #pragma once
 
-/// What must hold for the params of an op, on every device: no null pointer that is read or written, shapes that fit
-/// each other, indices in range. Violations are internal errors that name the op, the field and the value.
+/// Checks of the params of an op, the same on every device: pointers that are read or written are not null, shapes fit
+/// each other, indices are in range. Violations are internal errors that name the op, the field and the value.
 ///
-/// check_shapes() reads nothing that the params' pointers point to, so it is right for device memory too. check() is
-/// that and the values of the index arrays, which must be host memory. Ops without index arrays have check() alone.
+/// check_shapes() does not read the memory that the params point to, so it works for device memory too. check() also
+/// checks the values of the index arrays, which must be in host memory. Ops without index arrays have only check().
 
 #include "kernels/ops.hpp"
 #include "kernels/result.hpp"

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Rows of integers into the panels of a QuantizedMatrix, and back as floats.
+/// Packs rows of integers into the panels of a QuantizedMatrix, and unpacks them as integers or floats.
 
 #include <cstdint>
 #include <span>
@@ -12,44 +12,46 @@ namespace pagoda::kernels {
 
 /// A row of a QuantizedMatrix that is not yet in a panel.
 struct QuantizedRow {
-  const std::uint8_t* q = nullptr;       ///< [columns], as they are stored: one integer a byte, less than 2^bits
-  const Float16* scales = nullptr;       ///< [groups]; [columns / kTwoLevelColumns] of a format with two-level scales
-  const Float16* mins = nullptr;         ///< likewise, of an asymmetric format
-  const std::int8_t* factors = nullptr;  ///< [groups] of a format with two-level scales
-  const std::int8_t* min_factors = nullptr;  ///< likewise, where it is asymmetric, too
+  const std::uint8_t* q = nullptr;           ///< [columns], the stored integers: one per byte, less than 2^bits
+  const Float16* scales = nullptr;           ///< [groups], or [columns / kTwoLevelColumns] with two-level scales
+  const Float16* mins = nullptr;             ///< same shape as scales; only in an asymmetric format
+  const std::int8_t* factors = nullptr;      ///< [groups]; only with two-level scales
+  const std::int8_t* min_factors = nullptr;  ///< [groups]; only with two-level scales in an asymmetric format
 };
 
-/// Where a panel of a matrix begins.
+/// Start of one panel in each array of a matrix.
 struct PanelPlace {
-  std::uint8_t* data = nullptr;    ///< panel_bytes()
-  Float16* scales = nullptr;       ///< panel_scales()
-  Float16* mins = nullptr;         ///< as many, of an asymmetric format
-  std::int8_t* factors = nullptr;  ///< panel_factors(), of a format with two-level scales
+  std::uint8_t* data = nullptr;    ///< panel_bytes() bytes
+  Float16* scales = nullptr;       ///< panel_scales() elements
+  Float16* mins = nullptr;         ///< panel_scales() elements; only in an asymmetric format
+  std::int8_t* factors = nullptr;  ///< panel_factors() elements; only with two-level scales
 };
 
-/// Panel `panel` of `matrix`, whose memory begins at these places (null where it has none).
+/// Returns the start of panel `panel` of `matrix`, whose arrays start at `memory` (null where the matrix has no such
+/// array).
 PanelPlace place_of_panel(const QuantizedMatrix& matrix, std::int64_t panel, const PanelPlace& memory);
 
-/// Writes one panel of a matrix of this shape, with all that fills it up. `rows`: 1 to kQuantizedPanel. `shape`'s own
-/// pointers are not used.
+/// Writes one panel of a matrix of this shape, padding included. `rows` holds 1 to kQuantizedPanel rows. The pointers
+/// of `shape` are not used.
 void pack_panel(const QuantizedMatrix& shape, std::span<const QuantizedRow> rows, const PanelPlace& to);
 
-/// The integers of `columns` neighbouring columns, a multiple of what lies together, of row `row` of a panel. `to` is
-/// where the first of these columns begins in the panel's data; their places of other rows are left as they are.
+/// Writes the integers of `columns` consecutive columns of row `row` of a panel. `columns` is a multiple of the number
+/// of columns that the format stores together. `to` is the start of the first of these columns in the panel's data. The
+/// bytes of other rows do not change.
 void pack_columns(int bits, const std::uint8_t* q, std::int64_t columns, std::int64_t row, std::uint8_t* to);
 
-/// Scale and minimum (0 where the format is symmetric) of a group of a row, exact.
+/// Exact scale and minimum (0 in a symmetric format) of a group of a row.
 struct GroupGrid {
   float scale = 0;
   float min = 0;
 };
 GroupGrid grid_of_group(const QuantizedMatrix& matrix, std::int64_t row, std::int64_t group);
 
-/// The integers of group `group` of row `row`, as they are stored: q [group_size].
+/// Writes the stored integers of group `group` of row `row` to q [group_size].
 void unpack_group(const QuantizedMatrix& matrix, std::int64_t row, std::int64_t group, std::uint8_t* q);
 
-/// Group `group` of row `row` as float32, rounded once: out [group_size], with the columns that fill it up. Of a
-/// rotated format, the rotated weights.
+/// Writes the weights of group `group` of row `row`, rounded once to float32, to out [group_size], padding columns
+/// included. In a rotated format these are the rotated weights.
 void dequantize_group(const QuantizedMatrix& matrix, std::int64_t row, std::int64_t group, float* out);
 
 }  // namespace pagoda::kernels

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Counter-based random numbers: a draw is a pure function of what it is for, so it does not depend on the batch, on
-/// the order of the draws, on threads or on preemption.
+/// Counter-based random numbers: a draw is a pure function of its seed, sequence index and position, so it does not
+/// depend on the batch, on the order of the draws, on threads or on preemption.
 ///
 /// Generator: Philox4x32-10 of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC 2011),
 /// section 3.3 and table 2; the same constants as Random123's philox4x32.
@@ -11,7 +11,7 @@
 
 namespace pagoda::kernels {
 
-/// One block of four 32-bit words from a 128-bit counter and a 64-bit key.
+/// Returns the block of four 32-bit words that belongs to a 128-bit counter and a 64-bit key.
 constexpr std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter,
                                                   std::array<std::uint32_t, 2> key) {
   constexpr int kRounds = 10;
@@ -29,8 +29,8 @@ constexpr std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> c
   return counter;
 }
 
-/// The uniform in [0, 1) that draws the token at `position` of sequence `sequence_index` of a request: 53 bits, from
-/// the first two words of the block with key = seed and counter = (position, sequence_index, 0, 0).
+/// Returns the uniform number in [0, 1) that draws the token at `position` of sequence `sequence_index` of a request:
+/// 53 bits, from the first two words of the block with key = seed and counter = (position, sequence_index, 0, 0).
 constexpr double sampling_uniform(std::uint64_t seed, std::uint32_t sequence_index, std::uint32_t position) {
   const auto words = philox4x32({position, sequence_index, 0, 0},
                                 {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)});

@@ -9,37 +9,37 @@
 
 namespace pagoda {
 
-/// What kind of failure an Error is. The first block are failures of one request; the second block are failures at
-/// start, which end the command with exit code 2 (bad_config) or 1 (the rest); the last ends an engine. What each is
-/// called in a protocol is io's.
+/// Kind of failure. The first block holds failures of one request; the second block failures at start, which end the
+/// command with exit code 2 (bad_config) or 1 (the others); the last one ends an engine. io maps them to the names of
+/// each protocol.
 enum class ErrorCode : std::uint8_t {
   invalid_request,
   duplicate_id,
   context_too_long,
   queue_full,
   shutting_down,
-  timeout,   ///< the request's time is over
-  internal,  ///< nothing that the asker can mend
+  timeout,   ///< the request exceeded its time limit
+  internal,  ///< a failure that the client cannot correct
 
   bad_config,     ///< a flag, a config key or a config.json the user must correct
   bad_file,       ///< a checkpoint or tokenizer file that is damaged or does not fit its config
-  io_failed,      ///< the operating system refused (no such file, no permission, address in use)
-  out_of_memory,  ///< an allocation did not fit; the message says how much was asked and what to lower
+  io_failed,      ///< the operating system refused an operation (no such file, no permission, address in use)
+  out_of_memory,  ///< an allocation did not fit; the message names the requested size and what to lower
   unsupported,    ///< a valid option that this build or this machine cannot fulfil
 
-  device_failed,  ///< the device failed while it ran and cannot be used again; the message says why
+  device_failed,  ///< the device failed while it ran and cannot be used again; the message gives the reason
 };
 
 constexpr ErrorCode last_value(ErrorCode) {
   return ErrorCode::device_failed;
 }
 
-/// An expected failure: a value, never an exception.
+/// An expected failure, returned as a value and never thrown.
 struct Error {
   ErrorCode code = ErrorCode::internal;
-  std::string message = {};  ///< one line that names what is wrong
+  std::string message = {};  ///< one line that describes the error
   std::string param = {};    ///< the field, flag or key that is wrong; empty when there is none
-  int retry_after_ms = -1;   ///< for queue_full: when to try again; -1 = not said
+  int retry_after_ms = -1;   ///< for queue_full: time until a retry makes sense; -1 = unknown
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.code, self.message, self.param, self.retry_after_ms);
@@ -64,7 +64,8 @@ namespace detail {
 
 }  // namespace pagoda
 
-/// A broken invariant of our own: stays on in every build, prints and aborts. Never for bad input.
+/// Checks an internal invariant in every build; if the invariant does not hold, prints a message and aborts. Not for
+/// checks of input.
 #define PAGODA_ASSERT(condition, message)                                                          \
   do {                                                                                             \
     if (!(condition)) ::pagoda::detail::assertion_failed(#condition, __FILE__, __LINE__, message); \

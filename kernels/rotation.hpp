@@ -2,14 +2,14 @@
 
 /// The rotation of columns before they are quantised.
 ///
-/// A value that stands out makes the steps of its whole group wide. So each block of 32 columns, of the weights and of
-/// x alike, goes through the same orthogonal map: fixed signs, then a Walsh-Hadamard transform, which spreads the value
-/// over its block. Products of rows stay what they were:
+/// An outlier makes the quantisation steps of its whole group wide. So the same orthogonal map is applied to each block
+/// of 32 columns of the weights and of x: fixed signs, then a Walsh-Hadamard transform, which spreads the outlier over
+/// its block. Products of rows do not change:
 ///
 ///     x . w = sum over blocks of (x_factor * H * S * x) . (weight_factor * H * S * w),   H * H = 32 * identity
 ///
-/// (as in QuaRot, Ashkboos et al. 2024, but within blocks and with nothing to fold into other layers). Both factors are
-/// powers of two that keep the scales of weights away from float16's least ones.
+/// (as in QuaRot, Ashkboos et al. 2024, but within blocks, and no factors are folded into other layers). Both factors
+/// are powers of two that keep the scales of weights well above the smallest float16 numbers.
 
 #include <cstdint>
 
@@ -18,18 +18,19 @@ namespace pagoda::kernels {
 constexpr int kRotationBlock = 32;
 constexpr float kRotatedXFactor = 0.25F;
 constexpr float kRotatedWeightFactor = 0.125F;
-/// 1 / sqrt(32), with which the map of a block is orthogonal.
+/// 1 / sqrt(32), the factor that makes the map of a block orthogonal.
 constexpr float kOrthogonalFactor = 0.17677669529663687F;
-/// Bit i: column i of a block changes its sign. Values alike, as those behind a ReLU are, would add up to one column
-/// of 32 times their size; with these signs it is 8 times at most, where sqrt(32) is the least there can be.
+/// Bit i: whether column i of a block changes its sign. Without sign changes, equal values (similar ones follow a ReLU)
+/// would add up to one column of 32 times their size. With these signs the factor is at most 8; the lower bound for any
+/// signs is sqrt(32).
 constexpr std::uint32_t kRotationSigns = 0xE1EA24C4U;
 
 constexpr bool changes_sign(int column) {
   return (kRotationSigns >> column & 1U) != 0;
 }
 
-/// A Walsh-Hadamard transform of a block, in place. Each of its five steps is one rounded addition or subtraction, so
-/// every processor that does them in this order gets the same bits.
+/// Applies the Walsh-Hadamard transform to a block in place. Each of its five steps rounds one addition or subtraction
+/// per column, so every processor that keeps this order gets the same bits.
 inline void transform_block(float* block) {
   for (int stride = 1; stride < kRotationBlock; stride *= 2) {
     for (int pair = 0; pair < kRotationBlock; pair += 2 * stride) {
@@ -43,13 +44,13 @@ inline void transform_block(float* block) {
   }
 }
 
-/// One block, in place.
+/// Rotates one block in place.
 inline void rotate_block(float* block, float factor) {
   for (int i = 0; i < kRotationBlock; ++i) block[i] *= changes_sign(i) ? -factor : factor;
   transform_block(block);
 }
 
-/// Back again, in place: after rotate_block with a factor f, this with 1 / (32 f).
+/// Reverses rotate_block(block, f) in place, if `factor` is 1 / (32 f).
 inline void rotate_block_back(float* block, float factor) {
   transform_block(block);
   for (int i = 0; i < kRotationBlock; ++i) block[i] *= changes_sign(i) ? -factor : factor;

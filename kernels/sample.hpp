@@ -10,31 +10,33 @@
 
 namespace pagoda::kernels {
 
-/// Words of a mask of that many tokens: bit t % 32 of word t / 32 is set where token t is allowed.
+/// Returns the number of words in a mask of `vocab` tokens: bit t % 32 of word t / 32 is set where token t is allowed.
 constexpr std::size_t mask_words(std::int64_t vocab) {
   return static_cast<std::size_t>((vocab + 31) / 32);
 }
 
-/// How one row of logits becomes a token. Order of operations as vLLM's (v1/sample/sampler.py): (1) log-probabilities
-/// for the report are taken from the raw logits; (2) tokens that are not allowed, banned
-/// ones (min_tokens) and ends of bad words, then logit bias; (3) penalties:
-/// repetition (prompt and output: x > 0 ? x / r : x * r), frequency (x -= f * count in the output), presence (x -= p if
-/// in the output); (4) temperature; (5) min_p, top_k, top_p, each over what the one before left, renormalised; (6) one
-/// draw with a counter-based random number keyed by (seed, sequence index, position).
+/// How one row of logits becomes a token. The order of operations is vLLM's (v1/sample/sampler.py): (1) the reported
+/// log-probabilities are taken from the raw logits; (2) tokens that are not allowed, banned tokens (min_tokens) and
+/// last tokens of bad words get the logit -inf, then the logit bias is added; (3) penalties: repetition (prompt and
+/// output: x > 0 ? x / r : x * r), frequency (x -= f * count in the output), presence (x -= p if in the output); (4)
+/// temperature; (5) min_p, top_k, top_p, each over the tokens that the previous filter kept, renormalised; (6) one draw
+/// with a counter-based random number keyed by (seed, sequence index, position).
 struct SampleRow {
   std::int32_t logits_row = 0;  ///< row of SampleParams::logits; several rows may share one (n > 1 at the prompt's end)
-  float temperature = 1.0F;     ///< 0 = greedy: argmax, ties to the lowest id; no softmax unless logprobs are asked
+  float temperature = 1.0F;     ///< 0 = greedy: argmax, ties to the lowest id; softmax only for logprobs
   std::int32_t top_k = 0;       ///< 0 = all
   float top_p = 1.0F;
   float min_p = 0.0F;
   std::uint64_t seed = 0;
   std::uint32_t sequence_index = 0;
   std::uint32_t position = 0;      ///< index of the sampled token in the sequence (prompt included)
-  std::int32_t num_logprobs = -1;  ///< -1 = none; 0 = the sampled token's; k = the top k beside it
-  /// num_logprobs tokens whose log-probabilities are listed in place of the top k, in this order; empty: the top k.
+  std::int32_t num_logprobs = -1;  ///< -1 = none; 0 = the sampled token's; k = also those of the top k
+  /// The num_logprobs tokens whose log-probabilities are listed in place of the top k, in this order; empty = the top
+  /// k.
   std::span<const std::int32_t> logprob_tokens{};
-  std::int32_t forced_token = -1;   ///< >= 0: nothing is drawn, `token` is this one (prompt logprobs)
-  bool processed_logprobs = false;  ///< logprobs after steps 2 and 3 instead of the raw ones (beam search)
+  std::int32_t forced_token = -1;  ///< >= 0: this is the output token, without a draw (prompt logprobs); -1 = none
+  bool processed_logprobs =
+      false;  ///< whether logprobs are taken after steps 2 and 3 (beam search) and not from the raw logits
 
   float presence_penalty = 0.0F;
   float frequency_penalty = 0.0F;
@@ -42,39 +44,39 @@ struct SampleRow {
   std::span<const std::int32_t> prompt_tokens{};  ///< only read when a penalty is set
   std::span<const std::int32_t> output_tokens{};  ///< only read when a penalty is set
 
-  /// mask_words(vocab) words, or empty: all are allowed. Of the others logit = -inf.
+  /// Mask of mask_words(vocab) words; tokens outside it get the logit -inf. Empty = all tokens are allowed.
   std::span<const std::uint32_t> allowed_tokens{};
   std::span<const std::int32_t> banned_tokens{};  ///< logit = -inf (eos and stop ids before min_tokens)
-  /// Tokens of the bad words, one word behind the other. The last token of a word has the logit -inf where the word's
-  /// other tokens are the end of the output.
+  /// Tokens of all bad words, concatenated. The last token of a word gets the logit -inf if the output ends with the
+  /// word's other tokens.
   std::span<const std::int32_t> bad_word_tokens{};
-  /// Where each word ends in bad_word_tokens; no word is empty.
+  /// End index of each word in bad_word_tokens; no word is empty.
   std::span<const std::int32_t> bad_word_ends{};
-  /// End of the output: as many tokens as the longest bad word has before its last, or the whole output. Only read for
-  /// bad words.
+  /// End of the output: as many tokens as the longest bad word has before its last token, or the whole output if that
+  /// is shorter. Only read if there are bad words.
   std::span<const std::int32_t> last_tokens{};
   std::span<const std::int32_t> bias_tokens{};
   std::span<const float> bias_values{};  ///< parallel to bias_tokens
 };
 
-/// True when step 3 changes the row's logits.
+/// Returns whether step 3 changes the row's logits.
 bool has_penalty(const SampleRow& row);
-/// True when steps 2 and 3 do.
+/// Returns whether steps 2 and 3 change the row's logits.
 bool changes_logits(const SampleRow& row);
 
-/// Why a row could not be sampled. The other rows of the batch are sampled all the same.
+/// Why a row could not be sampled. The other rows of the batch are still sampled.
 enum class SampleProblem : std::uint8_t { none, not_finite, nothing_left, token_out_of_range };
 
-/// One sentence without a full stop.
+/// Returns a sentence without a full stop.
 const char* describe(SampleProblem problem);
 
 /// The draw of one row. Log-probabilities are natural logs.
 struct SampleOutput {
   std::int32_t token = 0;
   float logprob = 0;                            ///< of `token`; only when num_logprobs >= 0
-  std::int32_t rank = 0;                        ///< 1 + how many tokens are likelier; only when num_logprobs >= 0
+  std::int32_t rank = 0;                        ///< 1 + number of likelier tokens; only when num_logprobs >= 0
   std::int32_t num_top = 0;                     ///< entries written to the row's part of top_tokens / top_logprobs
-  SampleProblem problem = SampleProblem::none;  ///< else `token` is -1 and the rest is 0
+  SampleProblem problem = SampleProblem::none;  ///< if not none, `token` is -1 and the other fields are 0
 };
 
 struct SampleParams {

@@ -7,12 +7,12 @@
 
 namespace pagoda::kernels {
 
-/// Threads that compute one parallel region at a time. The caller takes part, so a pool of 1 has no thread of its own.
-/// Workers spin briefly between regions, then park: an idle pool uses no CPU. Regions must not nest; concurrent callers
-/// are serialised.
+/// Threads that compute one parallel region at a time. The calling thread takes part, so a pool of 1 starts no thread.
+/// Workers spin briefly between regions, then sleep, so an idle pool uses no CPU. Regions must not nest; concurrent
+/// callers are serialised.
 class ThreadPool {
  public:
-  /// `on_start(thread)` runs once on each thread of the pool's own (1 to num_threads - 1) before it takes tasks.
+  /// Runs `on_start(thread)` once on each thread that the pool starts (1 to num_threads - 1), before its first task.
   explicit ThreadPool(int num_threads, std::function<void(int thread)> on_start = {});
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -21,9 +21,9 @@ class ThreadPool {
   int num_threads() const;
 
   /// Calls body(task) or body(task, thread) once for each task in [0, num_tasks), on any thread, in any order; returns
-  /// when all have returned. `thread` is in [0, num_threads()): no two tasks that run at once have the same one, so it
-  /// can index scratch memory. Where a body throws, tasks that have not begun are left out, and what the first has
-  /// thrown comes out of this call.
+  /// when all calls have returned. `thread` is in [0, num_threads()); tasks that run at the same time have different
+  /// values, so it can index scratch memory. If a body throws, tasks that have not started are skipped, and this call
+  /// rethrows the first exception.
   template <class Body>
   void parallel_for(std::int64_t num_tasks, const Body& body) {
     run(
