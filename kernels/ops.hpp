@@ -2,8 +2,9 @@
 
 /// Every op of the engine, declared once with a params struct; each device implements the table (class Ops).
 ///
-/// Shapes are written [rows, columns], row-major. Activations are float32 on the CPU; `DType` fields say what a pointer
-/// holds. Each op has a plain scalar reference (kernels/reference) that every implementation is held against.
+/// Shapes are written [rows, columns], row-major. Activations are float32 on the CPU; `DType` fields give the type
+/// behind a pointer. Each op has a plain scalar reference (kernels/reference); tests compare every implementation with
+/// it.
 ///
 /// Batch invariance: an output row is computed with one fixed order of reduction that depends on nothing but the row's
 /// own inputs and the op's constant dimensions: not on the number of rows, on threads, on chunk boundaries or on block
@@ -21,17 +22,19 @@
 
 namespace pagoda::kernels {
 
-/// A weight matrix as it lies in the checkpoint: [rows, columns], row-major, rows contiguous. Not owned.
+/// A weight matrix as it is stored in the checkpoint: [rows, columns], row-major, rows contiguous. The struct does not
+/// own its memory.
 struct WeightMatrix {
   const void* data = nullptr;
   DType dtype = DType::f32;
   std::int64_t rows = 0;     ///< output features
   std::int64_t columns = 0;  ///< input features
-  /// Of fp8_e4m3, and of it only: w[n, k] = data[n, k] * scales[n / scale_rows, k / scale_columns], a matrix of
-  /// ceil(rows / scale_rows) by ceil(columns / scale_columns). Linear layers take such weights.
+  /// Scales of fp8_e4m3 weights, null for all other types: w[n, k] = data[n, k] * scales[n / scale_rows,
+  /// k / scale_columns], a matrix of ceil(rows / scale_rows) by ceil(columns / scale_columns). Only linear layers take
+  /// such weights.
   const float* scales = nullptr;
   std::int64_t scale_rows = 1;
-  std::int64_t scale_columns = 0;  ///< columns, or a divisor of 512 that 32 divides
+  std::int64_t scale_columns = 0;  ///< columns, or a multiple of 32 that divides 512
 
   std::int64_t scales_of_row() const { return (columns + scale_columns - 1) / scale_columns; }
   std::int64_t scale_bytes() const {
@@ -40,14 +43,14 @@ struct WeightMatrix {
   }
 };
 
-/// Whether linear layers take scales for blocks of so many columns.
+/// Returns whether linear layers take scales for blocks of `scale_columns` columns.
 constexpr bool fits_scales(std::int64_t scale_columns, std::int64_t columns) {
   return scale_columns == columns || (scale_columns >= 32 && scale_columns % 32 == 0 && 512 % scale_columns == 0);
 }
 
-/// Rows of activations of a 16-bit type, for linear layers whose weights are of that type. Only where
-/// Ops::takes_narrow_rows(): there an op that is given some as `narrow_out` writes them instead of `out`, each value
-/// rounded to nearest even, and linear() reads them as `narrow_x` instead of `x`. Elsewhere they are `unsupported`.
+/// Rows of activations in a 16-bit type, for linear layers with weights of that type. If `narrow_out` of an op is set,
+/// the op writes it instead of `out`, each value rounded to nearest even; if `narrow_x` is set, linear() reads it
+/// instead of `x`. Devices without Ops::takes_narrow_rows() return `unsupported`.
 struct NarrowRows {
   void* data = nullptr;
   DType dtype = DType::bf16;  ///< or f16
@@ -55,15 +58,15 @@ struct NarrowRows {
   explicit operator bool() const { return data != nullptr; }
 };
 
-/// out[t, :] = table[token_ids[t], :] as float32. A table of small integers is `quantized` instead; each of its weights
-/// is rounded to float32 once.
+/// out[t, :] = table[token_ids[t], :] as float32. A quantised table is passed as `quantized` instead; each of its
+/// weights is rounded to float32 once.
 struct EmbeddingParams {
   const std::int32_t* token_ids = nullptr;  ///< [num_tokens]
   std::int64_t num_tokens = 0;
   WeightMatrix table;              ///< [vocab, hidden]
   float* out = nullptr;            ///< [num_tokens, hidden]
   bool accumulate = false;         ///< out += instead of out =
-  QuantizedMatrix quantized = {};  ///< [vocab, hidden], the table where its data is not null
+  QuantizedMatrix quantized = {};  ///< [vocab, hidden], used instead of `table` if its data is not null
 
   std::int64_t vocab() const { return quantized.data != nullptr ? quantized.rows : table.rows; }
   std::int64_t hidden() const { return quantized.data != nullptr ? quantized.columns : table.columns; }
@@ -78,7 +81,7 @@ struct RmsNormParams {
   DType weight_dtype = DType::f32;
   float eps = 1e-5F;
   float* out = nullptr;        ///< [num_tokens, hidden]
-  NarrowRows narrow_out = {};  ///< likewise; not x
+  NarrowRows narrow_out = {};  ///< instead of out; must be neither x nor residual
   std::int64_t num_tokens = 0;
   std::int64_t hidden = 0;
 };
@@ -94,7 +97,7 @@ struct LayerNormParams {
   DType bias_dtype = DType::f32;
   float eps = 1e-5F;
   float* out = nullptr;        ///< [num_tokens, hidden]
-  NarrowRows narrow_out = {};  ///< likewise; not x
+  NarrowRows narrow_out = {};  ///< instead of out; must be neither x nor residual
   std::int64_t num_tokens = 0;
   std::int64_t hidden = 0;
 };
@@ -103,7 +106,7 @@ struct LayerNormParams {
 /// fused QKV or gate/up projection is one call over separate weights without a second copy of them.
 struct LinearParams {
   const float* x = nullptr;  ///< [num_tokens, in]
-  NarrowRows narrow_x = {};  ///< likewise, of the type of all weights
+  NarrowRows narrow_x = {};  ///< instead of x, in the type of all weights
   std::int64_t num_tokens = 0;
   std::int64_t in = 0;
   std::span<const WeightMatrix> weights;  ///< 1 to 4 parts, each [out_i, in]
@@ -114,10 +117,11 @@ struct LinearParams {
   bool accumulate = false;      ///< out += instead of out =
 };
 
-/// The same with quantised weights. Each row of x is quantised too, to integers from -127 to 127 with a float32 scale
-/// per group of columns (highest |x| / 127, or of |x[2 i] + x[2 i + 1]| if that is more and the format bounds pairs),
-/// so that products are of integers. (CUDA devices instead round both to bfloat16 where many rows make that faster, see
-/// kernels/cuda/quantized_linear.hpp: closer to the plain product.)
+/// LinearParams with quantised weights. Each row of x is quantised, too, to integers from -127 to 127 with a float32
+/// scale per group of columns (h / 127 with h the highest |x|, or the highest |x[2 i] + x[2 i + 1]| if that is more and
+/// the format bounds pairs), so that the kernels multiply integers. (CUDA devices round x and weights to bfloat16
+/// instead if there are so many rows that this is faster, see kernels/cuda/quantized_linear.hpp; the result is closer
+/// to the plain product.)
 struct QuantizedLinearParams {
   const float* x = nullptr;  ///< [num_tokens, in]
   std::int64_t num_tokens = 0;
@@ -130,21 +134,22 @@ struct QuantizedLinearParams {
   bool accumulate = false;      ///< out += instead of out =
 };
 
-/// Quantises a weight matrix: of each group, the scale (and minimum) is chosen so that the sum of squared errors is
-/// small (8 bits: highest |w| / 127; 4 bits: the best of a few near the one that gives the value of highest |w| the
-/// integer -8; asymmetric: from the group's range or a little less, with least squares for the integers that it gives,
-/// whichever is best). A value that is not finite, or whose scale or minimum float16 does not hold, is an error
-/// (bad_file). On CUDA devices it is `unsupported`: weights are quantised on the CPU and copied.
+/// Quantises a weight matrix. The scale (and minimum) of each group is chosen so that the sum of squared errors is
+/// small (8 bits: highest |w| / 127; 4 bits: the best of a few scales near the one that maps the value of highest |w|
+/// to the integer -8; asymmetric: the best of a few grids that cover the group's range or a little less, each refined
+/// by least squares for the integers that it gives). A value that is not finite, or a scale or minimum outside the
+/// range of float16, is an error (bad_file). CUDA devices return `unsupported`: weights are quantised on the CPU and
+/// copied.
 struct QuantizeWeightsParams {
   WeightMatrix from;
   QuantizedFormat format;
-  std::uint8_t* data = nullptr;  ///< laid out as QuantizedMatrix says
+  std::uint8_t* data = nullptr;  ///< in the layout of QuantizedMatrix
   Float16* scales = nullptr;
-  Float16* mins = nullptr;         ///< of an asymmetric format
-  std::int8_t* factors = nullptr;  ///< of a format with two-level scales
+  Float16* mins = nullptr;         ///< only in an asymmetric format
+  std::int8_t* factors = nullptr;  ///< only in a format with two-level scales
 };
 
-/// to[i] = from[i] in another type, rounded to nearest even; what is too large for float16 becomes infinite.
+/// to[i] = from[i] in another type, rounded to nearest even; values too large for float16 become infinite.
 struct ConvertParams {
   const void* from = nullptr;
   DType from_dtype = DType::f32;
@@ -170,27 +175,28 @@ struct RotaryParams {
   bool interleaved = false;
 };
 
-/// The paged KV cache of one layer. One physical block holds all layers; per layer a part for K, then one for V. A part
-/// is [num_kv_heads, block_size, head_dim] values of `dtype`; with int8 the float32 scales [num_kv_heads, block_size]
-/// follow, one for each token and KV head: a key or value is its integers times its scale. Of the types of one byte,
-/// values and scales are padded to a multiple of kKvAlignment each.
+/// The paged KV cache of one layer. One physical block holds all layers; each layer has a part for K, then a part for
+/// V. A part is [num_kv_heads, block_size, head_dim] values of `dtype`. With int8 the float32 scales [num_kv_heads,
+/// block_size] follow, one for each token and KV head; a key or value is its integers times its scale. With one-byte
+/// types, values and scales are each padded to a multiple of kKvAlignment bytes.
 ///
 /// fp8_e4m3: a cast with scale 1 (to_fp8_e4m3), which saturates. int8: with h the highest magnitude of a token's
 /// head_dim values, the scale is h / 127 and the integers are x * (127 / h), rounded to nearest even; if h is below
-/// kMinInt8Highest all are zero; if a value is not finite, the scale is NaN and the integers are zero.
+/// kMinInt8Highest, the scale and the integers are zero; if a value is not finite, the scale is NaN and the integers
+/// are zero.
 struct KvCacheView {
   static constexpr std::int64_t kKvAlignment = 16;
   static constexpr float kMinInt8Highest = 0x1p-100F;  ///< 127 / h must be finite
 
-  std::byte* base = nullptr;     ///< of block 0, already moved to this layer's part
-  std::int64_t block_bytes = 0;  ///< from one block to the next (all layers)
+  std::byte* base = nullptr;     ///< start of this layer's part in block 0
+  std::int64_t block_bytes = 0;  ///< bytes from one block to the next (all layers)
   std::int64_t num_blocks = 0;
   std::int32_t block_size = 0;
   std::int64_t num_kv_heads = 0;
   std::int64_t head_dim = 0;
   DType dtype = DType::f32;
 
-  /// Of the values of K or V, without scales.
+  /// Returns the bytes of the values of K or of V in one block, without scales.
   std::int64_t value_bytes() const {
     const std::int64_t bytes = num_kv_heads * block_size * head_dim * static_cast<std::int64_t>(size_of(dtype));
     return size_of(dtype) == 1 ? padded(bytes) : bytes;
@@ -231,13 +237,13 @@ struct PagedAttentionParams {
   std::int64_t query_stride = 0;
   std::int64_t num_heads = 0;                  ///< a multiple of cache.num_kv_heads
   const std::int32_t* query_start = nullptr;   ///< [num_sequences + 1]
-  const std::int32_t* context_len = nullptr;   ///< [num_sequences], cached and new tokens together
+  const std::int32_t* context_len = nullptr;   ///< [num_sequences], number of cached and new tokens
   const std::int32_t* block_tables = nullptr;  ///< [num_sequences, max_blocks]
   std::int64_t max_blocks = 0;
   std::int64_t num_sequences = 0;
-  std::int64_t num_tokens = 0;  ///< query rows of all sequences, an upper bound; 0 = not known
-  /// Upper bounds of one sequence's query rows and of its context, for devices whose arrays the host cannot read. A
-  /// sequence without query rows is padding.
+  std::int64_t num_tokens = 0;  ///< upper bound of the query rows of all sequences; 0 = unknown
+  /// Upper bounds of the query rows and of the context of any sequence, for devices whose arrays the host cannot read.
+  /// A sequence without query rows is padding.
   std::int32_t max_query_len = 0;
   std::int32_t max_context_len = 0;
   KvCacheView cache;
@@ -246,13 +252,13 @@ struct PagedAttentionParams {
   std::int32_t window = 0;              ///< sliding window in tokens; 0 = none
   float softcap = 0.0F;                 ///< 0 = none
   float* out = nullptr;                 ///< [num_tokens, num_heads * head_dim]
-  NarrowRows narrow_out = {};           ///< likewise
+  NarrowRows narrow_out = {};           ///< instead of out
 };
 
 enum class Activation : std::uint8_t { silu, gelu, gelu_tanh, relu };
 
 /// gated: out[t, i] = act(x[t, i]) * x[t, width + i], x is [num_tokens, 2 * width] (SwiGLU and relatives).
-/// else:  out[t, i] = act(x[t, i]), x is [num_tokens, width]. x may be out when not gated.
+/// else:  out[t, i] = act(x[t, i]), x is [num_tokens, width]. If not gated, x may be out.
 struct ActivationParams {
   const float* x = nullptr;
   std::int64_t num_tokens = 0;
@@ -260,7 +266,7 @@ struct ActivationParams {
   Activation activation = Activation::silu;
   bool gated = true;
   float* out = nullptr;        ///< [num_tokens, width]
-  NarrowRows narrow_out = {};  ///< likewise; not x
+  NarrowRows narrow_out = {};  ///< instead of out; must not be x
 };
 
 /// out[i, :] = x[rows[i], :].
@@ -280,8 +286,8 @@ struct GatherTokensParams {
   std::int32_t* out = nullptr;  ///< [count]
 };
 
-/// table[slots[i]] = max(0, tokens[i * token_stride]); a slot of -1 is skipped. (A negative token is one that could not
-/// be sampled.)
+/// table[slots[i]] = max(0, tokens[i * token_stride]); a slot of -1 is skipped. (A negative token means that the row
+/// could not be sampled.)
 struct ScatterTokensParams {
   const std::int32_t* tokens = nullptr;  ///< [count], token_stride apart
   std::int64_t token_stride = 1;         ///< in integers
@@ -290,7 +296,7 @@ struct ScatterTokensParams {
   std::int32_t* table = nullptr;
 };
 
-/// Bytes from one memory of the device to another: device or host (MemoryKind), in each direction. They do not overlap.
+/// Copies bytes between or within device and host memory (MemoryKind). The two ranges must not overlap.
 struct CopyParams {
   const void* from = nullptr;
   void* to = nullptr;
@@ -309,19 +315,19 @@ struct MoveBlocksParams {
   std::span<const std::int32_t> to;
 };
 
-/// Work on the host's memory that is no op of its own, such as bringing a file's weights into shape.
+/// Work on host memory that has no op, such as the conversion of a file's weights.
 struct HostWorkParams {
   std::int64_t num_tasks = 0;
-  std::function<void(std::int64_t task)> run;  ///< on any thread of the device, several at once, in any order
+  std::function<void(std::int64_t task)> run;  ///< called on any thread of the device, concurrently, in any order
 };
 
-/// The ops of one device. Each call checks its params (shapes, null pointers, limits), then launches on `stream` (see
-/// Stream::submit for when it computes). A wrong shape is an internal error that names the op and the shape.
+/// The ops of one device. Each call checks its params (shapes, null pointers, limits), then launches the op on `stream`
+/// (Stream::submit describes when it computes). A wrong shape is an internal error that names the op and the shape.
 class Ops {
  public:
   virtual ~Ops() = default;
-  /// Whether there are NarrowRows on this device. Linear layers are faster with them and give the same bits, for they
-  /// would round their input themselves.
+  /// Returns whether this device supports NarrowRows. Linear layers are faster with them and give the same bits,
+  /// because they round their input to the type of the weights in any case.
   virtual bool takes_narrow_rows() const { return false; }
   virtual Status embedding(Stream& stream, const EmbeddingParams& params) const = 0;
   virtual Status rms_norm(Stream& stream, const RmsNormParams& params) const = 0;
@@ -330,7 +336,7 @@ class Ops {
   virtual Status quantized_linear(Stream& stream, const QuantizedLinearParams& params) const = 0;
   virtual Status quantize_weights(Stream& stream, const QuantizeWeightsParams& params) const = 0;
   virtual Status convert(Stream& stream, const ConvertParams& params) const = 0;
-  /// Of devices that compute on the host; `unsupported` on others.
+  /// Runs on devices that compute on the host; others return `unsupported`.
   virtual Status host_work(Stream& stream, const HostWorkParams& params) const {
     static_cast<void>(stream);
     static_cast<void>(params);

@@ -8,7 +8,7 @@
 
 namespace pagoda::kernels {
 
-/// PagedAttentionParams on the CPU; `params` has passed `check`. Errors: out_of_memory (scratch).
+/// Computes PagedAttentionParams on the CPU; `params` has passed `check`. Errors: out_of_memory (scratch).
 Status cpu_paged_attention(const CpuKernels& kernels, ThreadPool& threads, ScratchPool& scratch,
                            const PagedAttentionParams& params);
 

@@ -7,16 +7,17 @@
 
 namespace pagoda::kernels {
 
-/// The largest score_tile of any instruction set.
+/// Upper bound of score_tile over all instruction sets.
 constexpr std::int64_t kMaxScoreTile = 64;
 
-/// The positions of one tile that some row sees, and where the keys and values of one head lie.
+/// The positions of one tile that at least one row sees, and the addresses of the keys and values of one head.
 struct Positions {
   std::int64_t start = 0;  ///< the tile's first position
-  std::int64_t first = 0;  ///< seen are [first, end)
+  std::int64_t first = 0;  ///< rows see the positions [first, end)
   std::int64_t end = 0;
-  std::int64_t tile = 0;  ///< its length
-  /// The keys of the whole tile and then its values; those that are not seen repeat one that is.
+  std::int64_t tile = 0;  ///< length of the tile
+  /// Addresses of the keys of the whole tile, then of its values. Positions that no row sees repeat the address of
+  /// position `first`.
   std::array<const void*, 2 * kMaxScoreTile> rows;
 
   const void* const* keys() const { return rows.data(); }
@@ -26,15 +27,16 @@ struct Positions {
 struct PositionsOfTile {
   std::int64_t kv_head = 0;
   std::int64_t start = 0;  ///< the tile's first position
-  std::int64_t tile = 0;   ///< its length
-  std::int64_t first = 0;  ///< [first, end), which may reach beyond the tile, are seen
+  std::int64_t tile = 0;   ///< length of the tile
+  std::int64_t first = 0;  ///< rows see the positions [first, end), which may reach beyond the tile
   std::int64_t end = 0;
 };
 
-/// table: the sequence's blocks. With int8, scales are prefetched: they lie apart from the values.
+/// Returns the positions of a tile. `table` is the sequence's block table. With int8 it also prefetches the scales,
+/// which are stored apart from the values.
 Positions positions_at(const KvCacheView& cache, const std::int32_t* table, const PositionsOfTile& wanted);
 
-/// Of int8 keys and values of a tile; zero where a position is not seen.
+/// Scales of the int8 keys and values of a tile; zero for positions that no row sees.
 struct Scales {
   std::array<float, kMaxScoreTile> keys;
   std::array<float, kMaxScoreTile> values;

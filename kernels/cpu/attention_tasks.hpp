@@ -8,17 +8,18 @@
 
 namespace pagoda::kernels {
 
-/// Positions of a sequence are taken in groups, counted from position 0. The groups' sums are merged in ascending
-/// order.
+/// Number of positions in a group. Attention splits the positions of a sequence into groups, counted from position 0,
+/// and merges the groups' sums in ascending order.
 constexpr std::int64_t kAttentionGroup = 512;
 
-/// The queries of one task: `count` consecutive query positions of one sequence, the heads of some KV heads.
+/// The queries of one task: `count` consecutive query positions of one sequence, with the query heads of num_kv_heads
+/// KV heads.
 struct QueryTile {
   std::int64_t sequence = 0;
   std::int64_t first_kv_head = 0;
   std::int64_t num_kv_heads = 0;
   std::int64_t first_row = 0;       ///< row of the query matrix
-  std::int64_t first_position = 0;  ///< of that row
+  std::int64_t first_position = 0;  ///< position of first_row
   std::int64_t count = 0;
   std::int64_t first_seen = 0;  ///< the lowest position that any row sees
 
@@ -27,34 +28,35 @@ struct QueryTile {
   std::int64_t end_group() const { return (end_seen() + kAttentionGroup - 1) / kAttentionGroup; }
 };
 
-/// One group of a tile's positions, as a task of its own.
+/// One group of a tile's positions that is a separate task.
 struct TileGroup {
   std::size_t tile = 0;
   std::int64_t group = 0;
 };
 
-/// One head of a tile whose groups are tasks of their own.
+/// Merge of the groups' sums of one head, for a tile whose groups are separate tasks.
 struct TileMerge {
   std::size_t tile = 0;
   std::int64_t head = 0;         ///< of the tile's KV heads
-  std::int64_t first_group = 0;  ///< of the tile in AttentionTasks::groups
+  std::int64_t first_group = 0;  ///< index of the tile's first group in AttentionTasks::groups
 };
 
-/// How attention is shared among threads. Either every tile is a task, or every group of a tile is, a tile's groups one
-/// behind the other, and then every merge.
+/// How attention is divided among threads. Either every tile is a task; or every group of every tile is a task, the
+/// groups of a tile consecutive, followed by one task for every merge.
 struct AttentionTasks {
   std::vector<QueryTile> tiles;
-  std::vector<TileGroup> groups;  ///< empty: tiles are tasks
+  std::vector<TileGroup> groups;  ///< empty = tiles are tasks
   std::vector<TileMerge> merges;
 };
 
 struct TileLimits {
-  std::int64_t rows = 0;         ///< most rows (positions times the heads of a KV head) of a tile
-  std::int64_t stream_rows = 0;  ///< tiles with so many rows at most read keys and values straight from memory
+  std::int64_t rows = 0;         ///< maximum rows of a tile (positions times query heads of a KV head)
+  std::int64_t stream_rows = 0;  ///< tiles with at most this number of rows read keys and values without packing
 };
 
-/// Tiles with few rows take all KV heads together, whose keys and values lie side by side, unless that leaves threads
-/// without work. Then the groups of a tile are tasks, as when a long context is decoded, or single heads.
+/// Divides attention into tasks. Tiles with few rows take all KV heads together, whose keys and values are adjacent in
+/// memory, unless that leaves threads without work. In that case the groups of a tile (as in the decode of a long
+/// context) or single KV heads are tasks.
 AttentionTasks attention_tasks(const PagedAttentionParams& params, const TileLimits& limits, std::int64_t num_threads);
 
 }  // namespace pagoda::kernels

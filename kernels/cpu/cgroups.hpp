@@ -1,6 +1,6 @@
 #pragma once
 
-/// Where the cgroups of this process lie, for those who read its limits.
+/// Folders of the cgroups of this process, in which its limits are read.
 
 #include <cstdint>
 #include <filesystem>
@@ -14,12 +14,12 @@ enum class CgroupVersion : std::uint8_t { v1, v2 };
 
 struct CgroupFolder {
   CgroupVersion version = CgroupVersion::v2;
-  std::string path;  ///< as the process sees it: /sys/fs/cgroup/system.slice/pagoda.service
+  std::string path;  ///< path in the process's mount namespace, such as /sys/fs/cgroup/system.slice/pagoda.service
 };
 
-/// The folders of the process's cgroup and of those above it, as far as they are mounted, innermost first: those of
-/// the hierarchy of version 1 that has `controller` ("memory", "cpu"), then those of version 2. `root`: the folder
-/// that /proc lies under; "/" but in tests.
+/// Returns the folders of the process's cgroup and of the cgroups above it, as far as they are mounted, innermost
+/// first: first the version 1 hierarchy that has `controller` ("memory", "cpu"), then version 2. `root` is the folder
+/// that contains proc; tests pass one other than "/".
 std::vector<CgroupFolder> cgroup_folders(std::string_view controller, const std::filesystem::path& root = "/");
 
 }  // namespace pagoda::kernels

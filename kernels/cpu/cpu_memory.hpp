@@ -9,28 +9,30 @@
 
 namespace pagoda::kernels {
 
-/// Zeroed memory, aligned to 64 bytes at least. Large pieces come straight from the operating system, on huge pages
-/// where it grants them, and take physical memory only as they are written. Errors (out_of_memory): more than is
-/// available. `place(data, bytes)` is called with a large piece before anything has touched it.
+/// Allocates zeroed memory, aligned to at least 64 bytes. Large pieces come directly from the operating system, on huge
+/// pages if it grants them, and use physical memory only when they are written. `place(data, bytes)` is called with a
+/// large piece before the first access to it. Errors: out_of_memory if `bytes` is more than is available.
 Result<Buffer> allocate_cpu_memory(std::size_t bytes,
                                    const std::function<void(void* data, std::size_t bytes)>& place = {});
 
-/// Memory of a file from `offset` on, a multiple of kFileAlignment, shared with whoever maps it. Aligned to huge pages.
-/// What is behind the file's end must not be touched. Errors: io_failed.
+/// Maps `bytes` bytes of a file from `offset` on, a multiple of kFileAlignment. The memory is shared with every process
+/// that maps the file, and aligned to huge pages. Do not access memory beyond the end of the file. Errors: io_failed.
 inline constexpr std::size_t kFileAlignment = std::size_t{2} << 20;
 Result<Buffer> map_cpu_memory(int file, std::size_t offset, std::size_t bytes,
                               const std::function<void(void* data, std::size_t bytes)>& place = {});
 
-/// Writes to every page of memory from allocate_cpu_memory or map_cpu_memory, so that the operating system gives it
-/// now; what it holds stays. On huge pages where `data` and `bytes` are whole ones. Errors (out_of_memory): the system
-/// has no more.
+/// Makes the operating system provide every page of memory from allocate_cpu_memory or map_cpu_memory now. The contents
+/// do not change. Uses huge pages if `data` and `bytes` are multiples of their size. Errors: out_of_memory if the
+/// system has no more memory.
 Status touch_cpu_memory(void* data, std::size_t bytes);
 
-/// Memory that may still be taken without swapping: the bytes of available_memory (kernels/cpu/memory_limits.hpp).
+/// Returns the bytes that can still be allocated without swapping: those of available_memory
+/// (kernels/cpu/memory_limits.hpp).
 std::size_t available_cpu_memory();
 
-/// For messages: "3 MiB are available (...)", and the same after "5 MiB of memory: ".
+/// Returns "3 MiB are available (...)", for messages.
 std::string memory_that_is_available();
+/// Returns "5 MiB of memory: 3 MiB are available (...)" for a request of `bytes` bytes.
 std::string beside_available_memory(std::size_t bytes);
 
 }  // namespace pagoda::kernels

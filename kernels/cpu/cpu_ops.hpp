@@ -8,9 +8,9 @@
 
 namespace pagoda::kernels {
 
-/// The ops of the CPU device: each checks its params and computes before it returns, on the calling thread and the
-/// pool. The stream argument only says which device's order the call stands in. Thread-safe; regions of concurrent
-/// calls take turns on the pool.
+/// The ops of the CPU device. Each op checks its params and computes before it returns, on the calling thread and the
+/// pool; it does not use the stream argument. Thread-safe; regions of concurrent calls run on the pool one after the
+/// other.
 class CpuOps final : public Ops {
  public:
   CpuOps(const CpuKernels& kernels, ThreadPool& threads) : kernels_(kernels), threads_(threads) {}

@@ -6,15 +6,15 @@
 
 namespace pagoda::kernels {
 
-/// CPU time that cgroups let this process have.
+/// Limit of the CPU time of this process, set by cgroups.
 struct CpuQuota {
-  double cpus = 0;    ///< seconds of CPU time a second
-  std::string limit;  ///< which file of which cgroup says so, with its numbers
+  double cpus = 0;    ///< seconds of CPU time per second
+  std::string limit;  ///< file of the cgroup that sets the limit, with its numbers
 };
 
-/// The smallest quota of the process's cgroup and of those above it (version 2: cpu.max; version 1: cpu.cfs_quota_us
-/// and cpu.cfs_period_us). None where nothing limits it. `root`: the folder that proc and sys/fs/cgroup lie under; "/"
-/// but in tests.
+/// Returns the smallest quota of the process's cgroup and the cgroups above it (version 2: cpu.max; version 1:
+/// cpu.cfs_quota_us and cpu.cfs_period_us), or nullopt without a limit. `root` is the folder that contains proc and
+/// sys/fs/cgroup; tests pass one other than "/".
 std::optional<CpuQuota> cpu_quota(const std::filesystem::path& root = "/");
 
 }  // namespace pagoda::kernels

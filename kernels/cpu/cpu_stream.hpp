@@ -14,13 +14,13 @@
 
 namespace pagoda::kernels {
 
-/// A stream of the CPU device: one thread that runs its queue in order and sleeps while it is empty. The destructor
-/// runs what is left in the queue. Where submitted work throws, as for want of memory, the stream has failed: what was
-/// submitted behind it would compute on garbage and is left out, callbacks and events come as ever. A callback that
-/// throws is a broken invariant: the process ends with a message.
+/// A stream of the CPU device: one thread that runs its queue in order and sleeps while the queue is empty. The
+/// destructor runs the rest of the queue. If submitted work throws (for example std::bad_alloc), the stream has failed:
+/// it skips work submitted later, whose input would be garbage, but still runs callbacks and finishes events. A
+/// callback that throws breaks an invariant: the process ends with a message.
 class CpuStream final : public Stream {
  public:
-  /// `on_start` runs first on the stream's thread.
+  /// Starts the thread, which runs `on_start` first.
   explicit CpuStream(const std::string& name, std::function<void()> on_start = {});
   ~CpuStream() override;
   CpuStream(const CpuStream&) = delete;
@@ -48,9 +48,9 @@ class CpuStream final : public Stream {
   std::deque<Entry> queue_;
   bool closing_ = false;
   bool is_running_ = false;
-  std::condition_variable empty_;  ///< nothing waits or runs
+  std::condition_variable empty_;  ///< notified when the queue is empty and no entry runs
   std::atomic<bool> has_failed_ = false;
-  std::exception_ptr thrown_;  ///< by the work with which it has failed; written before has_failed_
+  std::exception_ptr thrown_;  ///< exception of the work that failed; written before has_failed_
   std::thread thread_;
 };
 

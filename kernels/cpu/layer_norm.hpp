@@ -4,7 +4,8 @@
 
 namespace pagoda::kernels {
 
-/// One row of LayerNormParams: [hidden] floats each. residual may be null, and out may be x or residual.
+/// Computes one row of LayerNormParams; each array has `hidden` floats. residual may be null, and out may be x or
+/// residual.
 void cpu_layer_norm_row(const float* x, float* residual, const float* weight, const float* bias, float eps,
                         std::int64_t hidden, float* out);
 

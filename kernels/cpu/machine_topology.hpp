@@ -10,25 +10,26 @@
 
 namespace pagoda::kernels {
 
-/// The cores and NUMA nodes of this machine, and the binding of threads and memory to them, by hwloc. Immutable, so
-/// any thread may call it.
+/// The cores and NUMA nodes of this machine, and the binding of threads and memory to them, through hwloc. Immutable
+/// and thread-safe.
 class MachineTopology {
  public:
-  /// Whether this build contains hwloc. Without it `load` is an error.
+  /// Returns whether this build contains hwloc. Without hwloc, `load` fails.
   static bool in_build();
 
-  /// What this process may run on (its CPU mask and its cgroup are respected). `synthetic` describes an imaginary
-  /// machine instead (in hwloc's words, "numa:2 core:4 pu:2"), to which nothing can be bound. Errors: the build has no
-  /// hwloc (unsupported), hwloc cannot tell (internal).
+  /// Loads the cores that this process may run on (within its CPU mask and its cgroup). `synthetic` describes an
+  /// imaginary machine instead (in hwloc's syntax, "numa:2 core:4 pu:2"), to which neither threads nor memory can be
+  /// bound. Errors: unsupported if the build has no hwloc, internal if hwloc fails.
   static Result<std::shared_ptr<const MachineTopology>> load(const std::string& synthetic = "");
 
   const CpuTopology& cpus() const { return cpus_; }
 
-  /// From now on the calling thread runs on `core` alone. Errors: the system refuses it (bad_config).
+  /// Binds the calling thread to `core`. Errors: bad_config if the system refuses.
   Status bind_this_thread(const CpuCore& core) const;
 
-  /// Pages of [data, data + bytes) that have not been touched yet will lie on the nodes in turn. A wish: where the
-  /// system does not grant it, they lie where they are touched first. `data` is aligned to a page.
+  /// Requests that pages of [data, data + bytes) that have not been touched yet are allocated on the nodes in turn. If
+  /// the system refuses, each page is allocated on the node of the thread that touches it first. `data` is aligned to a
+  /// page.
   void interleave(void* data, std::size_t bytes) const;
 
  private:

@@ -5,9 +5,10 @@
 
 namespace pagoda::kernels {
 
-/// How often the kernel has killed a process for lack of memory: in this process's cgroup and those above it (version
-/// 2: memory.events; version 1: memory.oom_control), and on the machine (/proc/vmstat). The sum rises with each such
-/// kill; it is 0 where nothing counts them. `root`: the folder that proc and sys/fs/cgroup lie under; "/" but in tests.
+/// Returns how often the kernel has killed a process for lack of memory: the sum of the counts of this process's cgroup
+/// and the cgroups above it (version 2: memory.events; version 1: memory.oom_control) and of the machine
+/// (/proc/vmstat). The sum rises with each such kill; it is 0 if the system has no such counters. `root` is the folder
+/// that contains proc and sys/fs/cgroup; tests pass one other than "/".
 std::int64_t num_oom_kills(const std::filesystem::path& root = "/");
 
 }  // namespace pagoda::kernels

@@ -7,7 +7,8 @@
 
 namespace pagoda::kernels {
 
-/// QuantizeWeightsParams on the CPU; `params` has passed `check`. Errors: bad_file (a weight that is not finite).
+/// Computes QuantizeWeightsParams on the CPU; `params` has passed `check`. Errors: bad_file (a weight that is not
+/// finite, or a scale or minimum outside the range of float16).
 Status cpu_quantize_weights(const CpuKernels& kernels, ThreadPool& threads, const QuantizeWeightsParams& params);
 
 }  // namespace pagoda::kernels

@@ -8,7 +8,7 @@
 
 namespace pagoda::kernels {
 
-/// QuantizedLinearParams on the CPU; `params` has passed `check`. Errors: out_of_memory (scratch).
+/// Computes QuantizedLinearParams on the CPU; `params` has passed `check`. Errors: out_of_memory (scratch).
 Status cpu_quantized_linear(const CpuKernels& kernels, ThreadPool& threads, ScratchPool& scratch,
                             const QuantizedLinearParams& params);
 
