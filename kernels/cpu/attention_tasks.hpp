@@ -34,10 +34,10 @@ struct TileGroup {
   std::int64_t group = 0;
 };
 
-/// Merge of the groups' sums of one head, for a tile whose groups are separate tasks.
+/// Merge of the groups' sums of one KV head, for a tile whose groups are separate tasks.
 struct TileMerge {
   std::size_t tile = 0;
-  std::int64_t head = 0;         ///< of the tile's KV heads
+  std::int64_t head = 0;         ///< index among the tile's KV heads
   std::int64_t first_group = 0;  ///< index of the tile's first group in AttentionTasks::groups
 };
 

@@ -1,10 +1,10 @@
 #pragma once
 
 /// The inner loops of the CPU ops, one table per instruction set. Drivers (linear.cpp, attention.cpp, ...) are ordinary
-/// code that splits an op into tasks and cache blocks; everything that profits from vectors goes through this table.
+/// code that splits an op into tasks and cache blocks; code that profits from vectors is called through this table.
 ///
-/// Matrix products are batch-invariant since each result is made of chains of multiply-adds in ascending order, which
-/// have the same bits however rows, columns and ranges of k are split between tiles, calls and threads.
+/// Matrix products are batch-invariant, because each result is a sum of chains of multiply-adds in ascending order. A
+/// chain has the same bits however rows, columns and ranges of k are split between tiles, calls and threads.
 
 #include <cstdint>
 
@@ -15,44 +15,46 @@
 
 namespace pagoda::kernels {
 
-/// What is widened of fp8_e4m3 comes in units of this, which saves a multiplication each: whoever uses the sums of it
-/// multiplies by it, which is exact.
+/// Unit of widened fp8_e4m3 values: the kernels return value / kFp8Unit, which saves a multiplication per value. Code
+/// that uses sums of them multiplies by kFp8Unit, which is exact.
 constexpr float kFp8Unit = 256.0F;
 
 /// dst[k, r] = rows[r][k] for r in [0, lanes) and k in [0, count): transposes `lanes` rows.
 struct PackArgs {
-  const float* const* rows = nullptr;  ///< lanes pointers; a row that does not exist repeats another one
-  std::int64_t count = 0;              ///< a multiple of lanes; where `paired`, of 2 * lanes
-  /// Where bf16_quad is 8: dst[k, r] = rows[r][2k], rows[r][2k + 1], each rounded to bfloat16.
+  const float* const* rows = nullptr;  ///< `lanes` pointers; the pointer of a missing row repeats that of another row
+  std::int64_t count = 0;              ///< a multiple of lanes; if `paired`, of 2 * lanes
+  /// Whether dst[k, r] is the pair rows[r][2k], rows[r][2k + 1], each rounded to bfloat16. Only if bf16_quad is 8.
   bool paired = false;
-  float* dst = nullptr;  ///< [count, lanes], or [count / 2, lanes]
+  float* dst = nullptr;  ///< [count, lanes]; if `paired`, [count / 2, lanes]
 };
 
 /// c[r, 0..panel) (+)= sum over i < k of x[i * x_pitch + r] * w[i, 0..panel).
 struct GemmTileArgs {
   const float* x = nullptr;
   std::int64_t x_pitch = 0;
-  bool paired = false;       ///< x and w are pairs of bfloat16, the products of both of which are added
+  bool paired = false;  ///< whether elements of x and w are pairs of bfloat16; the products of both halves are added
   const float* w = nullptr;  ///< [k, w_pitch]
   std::int64_t w_pitch = 0;
   float* c = nullptr;  ///< [rows, c_pitch]
   std::int64_t c_pitch = 0;
   std::int64_t rows = 0;  ///< 1 .. max_rows
   std::int64_t k = 0;
-  bool first = false;  ///< c starts at zero instead of its old value
+  bool first = false;  ///< whether c starts at zero; otherwise at its old value
 };
 
-// Linear: out[m, n] = sum of x[m, k] * w[n, k]. Columns are taken in blocks of kLinearBlock, whose sums are added in
-// ascending order. A block's sum is four chains, by the place of k within a quad of elements, added at its end: a
-// vector of weights holds one quad of each of lanes / 4 rows and meets a broadcast quad of x, so that weights need
-// little rearranging. Quads are of consecutive elements; in bfloat16 of every second one: first the even, then the odd
-// ones of eight. Where the machine multiplies pairs of bfloat16 (bf16_quad), x is rounded to them, and a quad is of
-// four such pairs. There are three kernels with the same sums: linear_stream and linear_register_tiled take weights as
-// they lie in memory, for few rows of x and for a few more; linear_tile takes packed weights, for many. 8-bit floats
-// have scales for blocks of columns, which are kLinearBlock or less then; linear_register_tiled does not take them.
+// Linear: out[m, n] = sum of x[m, k] * w[n, k]. Columns are split into blocks of kLinearBlock, whose sums are added in
+// ascending order. The sum of a block consists of four chains, one for each position of k within a quad of elements;
+// the chains are added at the end of the block. A vector of weights holds one quad of each of lanes / 4 rows and is
+// multiplied by a broadcast quad of x, so that weights need little rearranging. A quad holds consecutive elements. In
+// bfloat16 it holds every second element: of each eight, the first quad has the even elements, the second the odd ones.
+// If the machine multiplies pairs of bfloat16 (bf16_quad is 8), x is rounded to bfloat16, and a quad holds four pairs.
+//
+// Three kernels compute the same sums. linear_stream and linear_register_tiled read weights as they are stored, for few
+// rows of x and for a few more; linear_tile reads packed weights, for many rows. 8-bit floats have scales for blocks of
+// columns; the blocks of sums then have kLinearBlock columns or less. linear_register_tiled does not support them.
 
 constexpr std::int64_t kLinearBlock = 512;
-/// Columns are padded with zeros to a multiple of this where they are packed.
+/// Packed columns are padded with zeros to a multiple of this.
 constexpr std::int64_t kLinearPadding = 32;
 
 /// Packs x for a register tile: dst[step, m, 0..4) = the step-th quad of row m, 16 bytes.
@@ -61,7 +63,7 @@ struct PackRowsArgs {
   std::int64_t rows = 0;
   std::int64_t k = 0;
   std::int64_t x_pitch = 0;
-  bool paired = false;   ///< quads as bfloat16 weights have them
+  bool paired = false;   ///< whether quads are those of bfloat16 weights; otherwise those of other types
   float* dst = nullptr;  ///< [steps, rows, 4]
 };
 
@@ -69,50 +71,50 @@ struct PackRowsArgs {
 struct WeightPiece {
   const void* w = nullptr;  ///< column 0 of the first row
   DType dtype = DType::f32;
-  std::int64_t rows = 0;       ///< at least 1; a kernel that takes more repeats the last
-  std::int64_t row_bytes = 0;  ///< from one row to the next
+  std::int64_t rows = 0;       ///< at least 1; kernels with larger panels repeat the last row
+  std::int64_t row_bytes = 0;  ///< bytes from one row to the next
   std::int64_t first = 0;      ///< a multiple of kLinearBlock
   std::int64_t count = 0;      ///< a multiple of kLinearBlock unless the row ends here
-  /// Instead of w and row_bytes: where each row of a whole panel begins (one that does not exist repeats another).
+  /// Replaces w and row_bytes if not null: start of each row of a whole panel (a missing row repeats another one).
   const void* const* row_pointers = nullptr;
 };
 
-/// Where results go: out[m * stride + n] = sum + bias[n], or += that.
+/// Destination of results: out[m * stride + n] = sum + bias[n], or += if `accumulate`.
 struct LinearOut {
   float* out = nullptr;
   std::int64_t stride = 0;
   const float* bias = nullptr;  ///< may be null
-  std::int64_t columns = 0;     ///< rows of the piece
+  std::int64_t columns = 0;     ///< number of rows of the weight piece
   bool accumulate = false;
 };
 
-/// Sums of a register tile that are continued from call to call. The last call writes the results.
+/// Sums of a register tile, which successive calls continue. The last call writes the results.
 struct LinearSums {
   float* sums = nullptr;  ///< [rows of x, rows of the panel]
-  bool first = false;     ///< they start at zero
-  bool last = false;      ///< they go to `out`
-  /// [blocks of columns, linear_panel]: the sum of a block is multiplied by these before it joins the others. Null =
-  /// it joins as it is.
+  bool first = false;     ///< whether the sums start at zero; otherwise at their old values
+  bool last = false;      ///< whether the results are written to `out`
+  /// [blocks of columns, linear_panel]: factors of the sum of each block, applied before it is added to the others.
+  /// Null = no factors.
   const float* scales = nullptr;
   LinearOut out = {};
 };
 
-/// Rows that are prefetched in the course of a kernel, so that memory is read at an even rate.
+/// Rows that a kernel prefetches while it computes, so that memory is read at an even rate.
 struct NextRows {
   const void* const* rows = nullptr;
   std::int64_t count = 0;
   std::int64_t row_bytes = 0;
 };
 
-/// linear_tile, and linear_stream when it packs, prefetch once per kPrefetchStride steps; linear_register_tiled in
-/// strides of its own.
+/// Steps per prefetch stride of linear_tile, and of linear_stream when it packs. linear_register_tiled has other
+/// strides.
 constexpr std::int64_t kPrefetchStride = 8;
 
-/// Strides of a whole block of columns that linear_register_tiled prefetches.
+/// Number of prefetch strides in which linear_register_tiled computes a whole block of columns.
 constexpr std::int64_t kRegisterTiledStrides = 64;
 
-/// Lines that they prefetch while they compute: a column of 64-byte pieces down the rows of a block, then the next.
-/// Rows of 64 bytes make one stretch of memory of it.
+/// Cache lines that the linear kernels prefetch while they compute: a column of 64-byte pieces down the rows of a
+/// block, then the next column. With rows of 64 bytes, the block is one contiguous range of memory.
 struct PrefetchBlock {
   const void* first = nullptr;
   const void* column_end = nullptr;  ///< first piece of the column + column_bytes
@@ -125,52 +127,52 @@ struct LinearStreamArgs {
   const float* x = nullptr;           ///< [steps, rows, 4], from PackRowsArgs
   std::int64_t rows = 0;              ///< 1 .. stream_rows
   WeightPiece piece = {};             ///< at most stream_panel rows (linear_panel for few rows of x)
-  std::int64_t block = kLinearBlock;  ///< columns whose sums are added at once: less where they have scales
+  std::int64_t block = kLinearBlock;  ///< columns of a block of sums; less if the weights have scales
   LinearSums sums = {};
-  /// Prefetches what lies so far ahead in the same rows, and behind their end in the next.
+  /// Distance of prefetches: this far ahead in the current rows, and past their end in the next rows.
   std::int64_t ahead_bytes = 0;
-  NextRows next = {};  ///< instead: prefetches these
-  /// Also packs the weights into here, as pack_weights does; null = not. Only of at most one block of columns, and with
-  /// at most packing_rows rows.
+  NextRows next = {};  ///< rows to prefetch instead of the bytes ahead
+  /// Destination of packed weights, in the layout of pack_weights; null = the kernel does not pack. Packing needs at
+  /// most one block of columns and at most packing_rows rows of x.
   float* packed = nullptr;
-  PrefetchBlock prefetch = {};  ///< instead of the others, when it packs
+  PrefetchBlock prefetch = {};  ///< lines to prefetch instead of the above when the kernel packs
 };
 
-/// One block of columns of a panel, as it lies in memory, against more rows of x than linear_stream takes.
+/// Product of one block of columns of a panel, as it is stored, with more rows of x than linear_stream takes.
 struct LinearRegisterTiledArgs {
   const float* x = nullptr;  ///< [steps, rows, 4], from PackRowsArgs; stays in the first-level cache
-  std::int64_t rows = 0;     ///< up to register_tiled_tile; more than stream_rows, with bf16_quad 8 more than 4
+  std::int64_t rows = 0;     ///< at most register_tiled_tile; more than stream_rows (more than 4 if bf16_quad is 8)
   WeightPiece piece = {};    ///< at most linear_panel rows and kLinearBlock columns
-  /// sums.sums is [rows rounded up to 4, linear_panel] in an order of the kernel's own.
+  /// sums.sums is [rows rounded up to 4, linear_panel] in an internal order of the kernel.
   LinearSums sums = {};
-  PrefetchBlock prefetch = {};  ///< kRegisterTiledStrides of its strides
+  PrefetchBlock prefetch = {};  ///< prefetched in kRegisterTiledStrides strides
 };
 
-/// One block of columns.
+/// Product of one block of packed columns.
 struct LinearTileArgs {
   const float* x = nullptr;  ///< [steps, rows, 4], from PackRowsArgs
   const float* w = nullptr;  ///< [steps, 4 * linear_panel], from pack_weights
-  DType dtype = DType::f32;  ///< of what was packed
+  DType dtype = DType::f32;  ///< type of the weights before packing
   std::int64_t rows = 0;     ///< 1 .. linear_rows
   std::int64_t steps = 0;
   LinearSums sums = {};
   PrefetchBlock prefetch = {};
 };
 
-/// One tile of scores becomes probabilities, row by row (online softmax, Milakov & Gimelshein 2018): scores are scaled,
-/// capped, biased and masked; then m' = max(m, scores), p = exp(score - m'), l' = l * exp(m - m') + sum p, and the
-/// row's sum of values is scaled by exp(m - m').
+/// Turns one tile of scores into probabilities, row by row (online softmax, Milakov & Gimelshein 2018): scores are
+/// scaled, capped, biased and masked; then m' = max(m, scores), p = exp(score - m'), l' = l * exp(m - m') + sum p, and
+/// the row's sum of values is scaled by exp(m - m').
 struct SoftmaxTileArgs {
   float* scores = nullptr;  ///< [rows, score_tile]: q k^T in, p out
   std::int64_t rows = 0;
-  std::int64_t first_position = 0;  ///< of the tile's first column
-  std::int64_t position = 0;        ///< the rows' own position, the last that they see
+  std::int64_t first_position = 0;  ///< position of the tile's first column
+  std::int64_t position = 0;        ///< position of the rows' queries, the last that they see
   std::int64_t window = 0;          ///< 0 = none
   float scale = 1.0F;
   float softcap = 0.0F;           ///< 0 = none
   const float* slopes = nullptr;  ///< [rows] or null
-  /// Of int8 keys and values, [score_tile], or null: scores are multiplied by the ones, what is stored of the
-  /// probabilities (but not their sum) by the others.
+  /// Scales of int8 keys and values, [score_tile], or null. Scores are multiplied by key_scales; the stored
+  /// probabilities, but not their sum, are multiplied by value_scales.
   const float* key_scales = nullptr;
   const float* value_scales = nullptr;
   float* highest = nullptr;  ///< [rows] m
@@ -180,25 +182,26 @@ struct SoftmaxTileArgs {
   NextRows next = {};
 };
 
-/// scores[r, place] = the product of query r and the key of each place of a tile, in the chains of linear.
+/// scores[r, i] = the product of query r and key i of a tile, with the chains of linear.
 struct ScoresStreamArgs {
   const float* queries = nullptr;     ///< [steps, rows, 4], from PackRowsArgs
   std::int64_t rows = 0;              ///< 1 .. stream_rows
   const void* const* keys = nullptr;  ///< [score_tile] rows of dtype
   DType dtype = DType::f32;
   std::int64_t head_dim = 0;
-  std::int64_t first = 0;  ///< places [first, end), at least one, are wanted; others may be computed as well
+  std::int64_t first = 0;  ///< keys [first, end), at least one, are needed; the kernel may compute others, too
   std::int64_t end = 0;
   float* scores = nullptr;  ///< [rows, score_tile]
   NextRows next = {};
 };
 
 /// sums[r, 0 .. columns) += p[r, j] * value[j, :] for j = 0 .. count - 1 in order: the chains of gemm_tile, with values
-/// read once, straight from memory. bfloat16 values are taken in pairs where bf16_quad is 8, with p rounded likewise.
+/// read once, as they are stored. If bf16_quad is 8, bfloat16 values are multiplied in pairs, and p is rounded to
+/// bfloat16.
 struct ValuesStreamArgs {
   const void* const* values = nullptr;  ///< [count] rows of dtype
   DType dtype = DType::f32;
-  std::int64_t count = 0;    ///< at most score_tile; even, where values are taken in pairs
+  std::int64_t count = 0;    ///< at most score_tile; even if values are multiplied in pairs
   const float* p = nullptr;  ///< [rows, p_pitch]
   std::int64_t p_pitch = 0;
   std::int64_t rows = 0;  ///< 1 .. stream_rows
@@ -210,7 +213,7 @@ struct ValuesStreamArgs {
 
 /// Softmax sums over one range of positions: the highest score, the sum of weights, and the weighted sum of values.
 struct AttentionSums {
-  float* highest = nullptr;  ///< -inf when nothing was seen
+  float* highest = nullptr;  ///< -inf if the range has no visible position
   float* total = nullptr;
   float* sums = nullptr;  ///< [width]
 };
@@ -219,19 +222,20 @@ struct CpuKernels {
   CpuIsa isa = CpuIsa::scalar;
   int lanes = 0;       ///< floats in a vector
   int panel = 0;       ///< columns of a register tile: 2 * lanes
-  int max_rows = 0;    ///< most rows of a register tile; <= lanes
+  int max_rows = 0;    ///< maximum rows of a register tile; <= lanes
   int score_tile = 0;  ///< positions of a tile of scores: a multiple of panel and of linear_panel
 
-  int linear_panel = 0;  ///< rows of w in a register tile of linear_tile
-  int linear_rows = 0;   ///< most rows of x in it
-  int stream_panel = 0;  ///< the same of linear_stream
-  int stream_rows = 0;
-  int wide_stream_rows = 0;  ///< up to so many rows of x, linear_stream takes linear_panel rows of w instead
-  int packing_rows = 0;      ///< up to so many, linear_stream packs in passing; 0 = it does not pay
+  int linear_panel = 0;      ///< rows of w in a register tile of linear_tile
+  int linear_rows = 0;       ///< maximum rows of x in a register tile of linear_tile
+  int stream_panel = 0;      ///< rows of w in a register tile of linear_stream
+  int stream_rows = 0;       ///< maximum rows of x in a register tile of linear_stream
+  int wide_stream_rows = 0;  ///< up to this number of rows of x, linear_stream takes linear_panel rows of w instead
+  int packing_rows = 0;      ///< up to this number of rows of x, linear_stream also packs the weights; 0 = never
   int register_tiled_tile =
-      0;  ///< most rows of x that linear_register_tiled takes at once: better up to there; 0 = never
-  int register_tiled_rows = 0;  ///< up to so many rows, it is better with bfloat16 weights, in several tiles
-  int bf16_quad = 0;            ///< elements of a quad of bfloat16: 4, widened to float32, or 8, as they are
+      0;  ///< maximum rows of x per call of linear_register_tiled, which is fastest up to this number; 0 = not used
+  int register_tiled_rows =
+      0;  ///< up to this number of rows of x, several tiles of linear_register_tiled are fastest with bfloat16 weights
+  int bf16_quad = 0;  ///< bfloat16 elements of a quad: 4 (widened to float32) or 8 (multiplied as bfloat16 pairs)
 
   void (*pack_rows)(const PackRowsArgs& args);
   /// Packs one block of columns; dst: [steps, 4 * linear_panel].
@@ -248,20 +252,20 @@ struct CpuKernels {
   /// Adds the sums of a later range of positions to those of the earlier ones. width is a multiple of lanes.
   void (*merge_sums)(const AttentionSums& into, const AttentionSums& later, std::int64_t width);
 
-  /// dst[i] = src[i] as float32, i < count; and back, rounded to nearest even. int8: integers without a scale; fp8_e4m3
-  /// is widened in units of kFp8Unit.
+  /// dst[i] = src[i] as float32, i < count. int8: integers without a scale; fp8_e4m3: in units of kFp8Unit.
   void (*widen)(const void* src, DType dtype, std::int64_t count, float* dst);
+  /// dst[i] = src[i] in type `dtype`, i < count, rounded to nearest even.
   void (*narrow)(const float* src, std::int64_t count, DType dtype, void* dst);
-  /// Where bf16_quad is 8: dst[i] = first[i], second[i], which are bfloat16.
+  /// dst[i] = the pair first[i], second[i], which are bfloat16. Only if bf16_quad is 8.
   void (*pair_bf16)(const void* first, const void* second, std::int64_t count, float* dst);
-  /// The integers of an int8 key or value; returns their scale (KvCacheView).
+  /// Writes the integers of an int8 key or value; returns their scale (KvCacheView).
   float (*quantize)(const float* src, std::int64_t count, std::int8_t* dst);
 
   /// out[i] = x[i] * factor.
   void (*scale)(const float* x, float factor, std::int64_t count, float* out);
-  /// One row of RmsNormParams; residual may be null.
+  /// Computes one row of RmsNormParams; residual may be null.
   void (*rms_norm)(const float* x, float* residual, const float* weight, float eps, std::int64_t hidden, float* out);
-  /// One head of RotaryParams.
+  /// Computes one head of RotaryParams.
   void (*rotary)(float* head, const float* cosines, const float* sines, std::int64_t half, bool interleaved);
   /// out[i] = act(x[i]) * up[i]; up may be null.
   void (*activation)(Activation activation, const float* x, const float* up, std::int64_t count, float* out);
@@ -269,10 +273,10 @@ struct CpuKernels {
   QuantizedKernels quantized = {};
 };
 
-/// The table of an instruction set that this build contains.
+/// Returns the table of an instruction set that this build contains.
 const CpuKernels& kernels_for(CpuIsa isa);
 
-/// The tables, one per translation unit of kernels/cpu/simd.
+/// Return the tables, one per translation unit of kernels/cpu/simd.
 const CpuKernels& portable_kernels();
 #if defined(PAGODA_X86_KERNELS)
 const CpuKernels& avx2_kernels();

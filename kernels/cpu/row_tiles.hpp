@@ -5,11 +5,11 @@
 
 namespace pagoda::kernels {
 
-/// The most lanes of any instruction set.
+/// Upper bound of lanes over all instruction sets.
 constexpr int kMaxLanes = 16;
 
-/// Rows split into register tiles of at most `max_rows`, as even as can be: 16 rows are 8 + 8, not 14 + 2. Tiles are of
-/// whole units (which divide max_rows); the last one may lack some rows.
+/// Splits rows into register tiles of at most `max_rows` rows, as evenly as possible: 16 rows are 8 + 8, not 14 + 2.
+/// Tiles consist of whole units of `unit` rows (which divides max_rows); the last unit may lack some rows.
 class RowTiles {
  public:
   RowTiles(std::int64_t rows, std::int64_t max_rows, std::int64_t unit = 1)
@@ -32,8 +32,8 @@ class RowTiles {
   std::int64_t rows_;
   std::int64_t unit_;
   std::int64_t count_;
-  std::int64_t small_;  ///< units
-  std::int64_t num_large_;
+  std::int64_t small_;      ///< units of a small tile; large tiles have one more
+  std::int64_t num_large_;  ///< number of large tiles, which come first
 };
 
 }  // namespace pagoda::kernels

@@ -1,6 +1,6 @@
 #pragma once
 
-/// The passes over a whole row of logits that sampling is made of, compiled for several instruction sets.
+/// The passes over a whole row of logits that sampling consists of, compiled for several instruction sets.
 ///
 /// Every implementation gives the same bits: the sum of a block is a fixed tree (the upper half of the weights is added
 /// to the lower until kSampleLanes are left, which are added in order in float64), and all use one exponential built
@@ -12,13 +12,14 @@
 namespace pagoda::kernels {
 
 inline constexpr std::int64_t kSampleBlock = 256;  ///< logits per block of maxima and sums; a power of two
-inline constexpr std::int64_t kSampleLanes = 16;   ///< where the tree of a block's sum ends; a power of two
+inline constexpr std::int64_t kSampleLanes =
+    16;  ///< number of partial sums at which the tree of a block's sum ends; a power of two
 
 constexpr std::int64_t sample_blocks(std::int64_t vocab) {
   return (vocab + kSampleBlock - 1) / kSampleBlock;
 }
 
-/// What a weight pass needs beside the logits: weight(x) = exp((x - max) / temperature), 0 below exp(-87).
+/// Parameters of a weight pass: weight(x) = exp((x - max) / temperature), 0 below exp(-87).
 struct WeightScale {
   float max = 0.0F;
   float inverse_temperature = 1.0F;
@@ -27,7 +28,7 @@ struct WeightScale {
 struct SamplePasses {
   const char* name;
 
-  /// block_maxima[b] = max of block b. Returns false when some logit is NaN or +inf.
+  /// block_maxima[b] = max of block b. Returns whether no logit is NaN or +inf.
   bool (*block_maxima)(const float* logits, std::int64_t vocab, float* block_maxima);
 
   /// block_sums[b] = sum of the weights of block b.
@@ -36,14 +37,14 @@ struct SamplePasses {
   /// weights[i] = weight of logits[i].
   void (*weights)(const float* logits, std::int64_t count, WeightScale scale, float* weights);
 
-  /// How many logits are > bound.
+  /// Returns the number of logits > bound.
   std::int64_t (*count_greater)(const float* logits, std::int64_t count, float bound);
 };
 
-/// The fastest passes that this machine runs.
+/// Returns the fastest passes that this machine runs.
 const SamplePasses& sample_passes();
 
-/// All passes that this machine runs, the portable ones first.
+/// Returns all passes that this machine runs, the portable ones first.
 std::vector<const SamplePasses*> available_sample_passes();
 
 }  // namespace pagoda::kernels

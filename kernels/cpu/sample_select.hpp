@@ -1,7 +1,7 @@
 #pragma once
 
-/// Partial selection over a row of logits: the best k, or the best ones up to a probability mass, without sorting the
-/// vocabulary.
+/// Partial selection over a row of logits: the k highest logits, or the highest ones up to a probability mass, without
+/// sorting the vocabulary.
 
 #include <array>
 #include <bit>
@@ -11,13 +11,13 @@
 
 namespace pagoda::kernels {
 
-/// An unsigned number in the order of the floats; -0 equals +0. Not for NaN.
+/// Returns an unsigned number with the order of the floats; -0 equals +0. Not for NaN.
 inline std::uint32_t ordered_key(float x) {
   const auto bits = std::bit_cast<std::uint32_t>(x + 0.0F);
   return bits ^ ((0U - (bits >> 31)) | 0x80000000U);  // negative: all bits flip; else: the sign bit
 }
 
-/// Tokens that may still be chosen, in the order of their ids.
+/// Tokens that can still be sampled, in the order of their ids.
 struct Candidates {
   std::vector<std::int32_t> ids;
   std::vector<float> logits;
@@ -27,12 +27,12 @@ struct Candidates {
   void resize(std::int64_t count);
 };
 
-/// The end of a prefix of the descending order: everything above `key`, and the first `equal` elements that have it.
+/// The end of a prefix of the descending order: all elements above `key`, and the first `equal` elements with this key.
 struct DescendingCut {
   std::uint32_t key = 0;
   std::int64_t equal = 0;
 
-  /// Asked once for each element in order: is it in the prefix?
+  /// Returns whether the element is in the prefix. Call once for each element, in order.
   bool takes(std::uint32_t element) {
     const int above = static_cast<int>(element > key);  // arithmetic, since a branch would be mispredicted often
     const int has_key = static_cast<int>(element == key);
@@ -42,17 +42,18 @@ struct DescendingCut {
   }
 };
 
-/// The shortest prefix of the descending order of `key(i)` (ties: lower i first) whose sum of `mass(i)` reaches
-/// `target`; everything if the sum stays below. Radix selection over three groups of key bits: O(count), no sort. The
-/// order of the additions depends on the keys and masses alone.
+/// Returns the shortest prefix of the descending order of `key(i)` (ties: lower i first) whose sum of `mass(i)` reaches
+/// `target`; all elements if the sum stays below `target`. Radix selection over three groups of key bits: O(count), no
+/// sort. The order of the additions depends only on the keys and masses.
 template <class Key, class Mass>
 DescendingCut cut_descending(std::int64_t count, const Key& key, const Mass& mass, double target) {
   constexpr std::array<int, 3> kShifts{21, 10, 0};
   constexpr std::array<int, 3> kBits{11, 11, 10};
-  std::array<std::array<double, 2>, 1U << 11> histogram;  // two sums a bucket, so that equal neighbours need not wait
-  std::uint32_t prefix = 0;                               // the key bits that are decided
+  std::array<std::array<double, 2>, 1U << 11>
+      histogram;             // two sums per bucket, so that neighbours with equal keys do not wait for each other
+  std::uint32_t prefix = 0;  // the key bits found so far; `decided` is their mask
   std::uint32_t decided = 0;
-  double before = 0;  // mass above everything that has the prefix
+  double before = 0;  // mass of the elements above all that have the prefix
   for (std::size_t level = 0; level < kShifts.size(); ++level) {
     const std::uint32_t digits = (1U << kBits[level]) - 1;
     histogram.fill({});
@@ -63,7 +64,7 @@ DescendingCut cut_descending(std::int64_t count, const Key& key, const Mass& mas
     const auto bucket = [&](std::int64_t digit) { return histogram[digit][0] + histogram[digit][1]; };
     std::int64_t digit = digits;
     while (digit >= 0 && before + bucket(digit) < target) before += bucket(digit--);
-    if (digit < 0) return {prefix, count};  // the whole mass stays below the target, or rounding says so
+    if (digit < 0) return {prefix, count};  // the whole mass is below the target, perhaps by rounding
     prefix |= static_cast<std::uint32_t>(digit) << kShifts[level];
     decided |= digits << kShifts[level];
   }
@@ -76,14 +77,14 @@ DescendingCut cut_descending(std::int64_t count, const Key& key, const Mass& mas
   return cut;
 }
 
-/// A bound that at least k logits reach, close to the k-th largest one. 1 <= k <= vocab; no NaN.
+/// Returns a bound that at least k logits reach, close to the k-th largest one. 1 <= k <= vocab; no NaN.
 float top_k_bound(const float* logits, std::int64_t vocab, std::span<const float> block_maxima, std::int64_t k);
 
-/// Fills ids and logits with every logit >= bound; blocks whose maximum is below are skipped.
+/// Fills ids and logits with every logit >= bound; skips blocks whose maximum is below the bound.
 void collect_at_least(const float* logits, std::int64_t vocab, std::span<const float> block_maxima, float bound,
                       Candidates& out);
 
-/// Keeps the k largest logits (ties: lower id). Weights are not kept.
+/// Keeps the k largest logits (ties: lower id). Discards the weights.
 void keep_top_k(Candidates& candidates, std::int64_t k);
 
 /// Keeps the shortest prefix of the descending order whose weights sum to `target_mass`, and at least one token.

@@ -11,11 +11,11 @@
 
 namespace pagoda::kernels {
 
-/// Memory that ops use while they compute. Each call borrows one piece and gives it back; pieces are kept for the next
-/// call, so a running model allocates nothing. Thread-safe.
+/// Memory that ops use while they compute. Each call borrows one piece and returns it. The pool keeps pieces for later
+/// calls, so that a running model does not allocate. Thread-safe.
 class ScratchPool {
  public:
-  /// One borrowed piece, handed out as consecutive parts. What a part holds at first is unspecified.
+  /// One borrowed piece, split into consecutive parts. The initial contents of a part are unspecified.
   class Lease {
    public:
     Lease(ScratchPool& pool, Buffer buffer) : pool_(&pool), buffer_(std::move(buffer)) {}
@@ -24,7 +24,7 @@ class ScratchPool {
     Lease& operator=(Lease&&) = delete;
     ~Lease();
 
-    /// The next `count` floats, aligned to 64 bytes. The parts together must fit what was borrowed.
+    /// Returns the next `count` floats, aligned to 64 bytes. All parts together must fit the borrowed piece.
     float* floats(std::int64_t count);
 
    private:
@@ -33,7 +33,7 @@ class ScratchPool {
     std::size_t used_ = 0;
   };
 
-  /// A piece for `num_parts` parts of `num_floats` floats in total. Errors: out_of_memory.
+  /// Borrows a piece for `num_parts` parts of `num_floats` floats in total. Errors: out_of_memory.
   Result<Lease> borrow(std::int64_t num_floats, int num_parts);
 
  private:

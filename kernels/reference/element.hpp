@@ -9,7 +9,7 @@
 
 namespace pagoda::kernels::reference {
 
-/// data[index] of an array of `dtype`, widened; int8 without its scale.
+/// Returns data[index] of an array of `dtype`, widened to float32; int8 without its scale.
 inline float load(const void* data, DType dtype, std::int64_t index) {
   switch (dtype) {
     case DType::f32:
@@ -26,7 +26,7 @@ inline float load(const void* data, DType dtype, std::int64_t index) {
   return 0.0F;
 }
 
-/// data[index] = value, rounded to nearest even; int8 of a value that has been divided by its scale.
+/// data[index] = value, rounded to nearest even; for int8, `value` has been divided by its scale.
 inline void store(void* data, DType dtype, std::int64_t index, float value) {
   switch (dtype) {
     case DType::f32:

@@ -7,7 +7,7 @@
 
 namespace pagoda::kernels::reference {
 
-/// w[n, k] of the formula in kernels/quantized.hpp, exact.
+/// Returns the exact w[n, k] of the formula in kernels/quantized.hpp.
 inline double load(const QuantizedMatrix& w, std::int64_t n, std::int64_t k) {
   const std::int64_t panel = n / kQuantizedPanel;
   const std::int64_t row = n % kQuantizedPanel;

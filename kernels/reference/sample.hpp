@@ -7,14 +7,14 @@
 
 namespace pagoda::kernels {
 
-/// The probability of every token of the vocabulary for one row after all steps of kernels/sample.hpp, in float64 with
-/// a full sort: what the draw follows. Greedy rows have one token of probability 1. The row must be valid and have a
-/// token left.
+/// Returns the distribution of the draw: the probability of every token of the vocabulary for one row after all steps
+/// of kernels/sample.hpp, in float64 with a full sort. In greedy rows one token has probability 1. The row must be
+/// valid and have a token left.
 std::vector<double> reference_distribution(const SampleParams& params, const SampleRow& row);
 
-/// The sampling op written for plainness: one row after another, full sorts, float64. Same results as cpu_sample, apart
-/// from draws whose uniform lies within rounding of the border between two tokens. Same problems of rows that cannot be
-/// sampled; it trusts shapes and ids.
+/// The sampling op in its simplest form: one row after another, full sorts, float64. The results equal those of
+/// cpu_sample, except for draws whose uniform number is within rounding error of the border between two tokens. Rows
+/// that cannot be sampled get the same problems. It does not check shapes and ids.
 void reference_sample(const SampleParams& params);
 
 }  // namespace pagoda::kernels
