@@ -6,7 +6,7 @@
 
 namespace pagoda::kernels::PAGODA_SIMD {
 
-// Defined in vec_*.hpp, and called, only where kDotsBf16.
+// Defined in vec_*.hpp and called only if kDotsBf16.
 Vec dot_bf16(Vec pairs, Vec other_pairs, Vec sum);
 Vec bf16_pairs(Vec low, Vec high);
 Vec load_some(const float* p, int count);
@@ -24,7 +24,7 @@ constexpr bool is_dotted(DType dtype) {
   return kDotsBf16 && dtype == DType::bf16;
 }
 
-/// sum + a * b, lane by lane; dotted: each lane a pair.
+/// Returns sum + a * b, lane by lane; if `dotted`, each lane is a pair of bfloat16.
 template <bool dotted>
 inline Vec multiply_add(Vec a, Vec b, Vec sum) {
   if constexpr (dotted) {

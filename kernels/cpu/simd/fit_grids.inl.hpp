@@ -1,6 +1,6 @@
-// The grids of weights that are quantised (see quantized_kernels.hpp): a lane for each row. Included once per
-// instruction set; PAGODA_SIMD names the namespace. Nothing is fused here, so that every instruction set finds the same
-// grids.
+// Fits the grids of quantised weights (see quantized_kernels.hpp), with one lane for each row. Included once per
+// instruction set; PAGODA_SIMD names the namespace. The code uses no fused multiply-adds, so that every instruction set
+// finds the same grids.
 
 #include <cstdint>
 
@@ -10,42 +10,42 @@
 namespace pagoda::kernels::PAGODA_SIMD {
 namespace {
 
-/// As it will be stored.
+/// Returns x rounded to float16, as it is stored.
 inline Vec as_stored(Vec x) {
   Float16 halves[kLanes];
   store_f16(halves, x);
   return load_f16(halves);
 }
 
-/// x / y, 0 where y is 0.
+/// Returns x / y; 0 where y is 0.
 inline Vec divided(Vec x, Vec y) {
   const Vec none = zero();
   const Vec is_zero = select_less(y, none, none, select_less(none, y, none, set1(1.0F)));
   return select_less(none, is_zero, none, x / (y + is_zero));
 }
 
-/// What integers stand for: scale * integer + min. A scale of 0: all integers are to be 0.
+/// The value of an integer is scale * integer + min. If the scale is 0, all integers must be 0.
 struct Grid {
   Vec scale;
   Vec min;
 };
 
-/// Some rows of a group.
+/// kLanes rows of a group.
 struct Group {
   const float* w = nullptr;  ///< [columns, kQuantizedPanel]
   std::int64_t columns = 0;
-  Vec lowest;  ///< integer
-  Vec highest;
+  Vec lowest;   ///< lowest integer of the format
+  Vec highest;  ///< highest integer of the format
 
   Vec at(std::int64_t k) const { return load(w + k * kQuantizedPanel); }
 };
 
-/// How far the weights of a group are from a grid, and what their integers add up to.
+/// Errors of a group's weights on a grid, and sums of their integers.
 struct GridSums {
-  Vec error = zero();  ///< squared
+  Vec error = zero();  ///< sum of squared errors
   Vec integers = zero();
-  Vec squares = zero();   ///< of integers
-  Vec products = zero();  ///< of integers and weights
+  Vec squares = zero();   ///< sum of squared integers
+  Vec products = zero();  ///< sum of integers times weights
 };
 
 inline GridSums sums_on(const Group& group, const Grid& grid) {
@@ -66,8 +66,8 @@ inline GridSums sums_on(const Group& group, const Grid& grid) {
   return sums;
 }
 
-/// Of the grids that were offered, in each lane the one of least squared error, of equals the first. Where the error of
-/// the first is NaN, it stays.
+/// Keeps, in each lane, the offered grid of smallest squared error; among equal errors the first one. If the error of
+/// the first grid is NaN, that grid stays.
 struct BestGrid {
   Grid grid = {};
   Vec error = {};
@@ -84,8 +84,8 @@ struct BestGrid {
   }
 };
 
-/// Symmetric: the lowest integer has no counterpart, so it goes to the side of the extreme; of scales around the one
-/// that makes it so, the one of least squared error.
+/// Returns a symmetric grid. The lowest integer has no positive counterpart, so the weight of largest magnitude maps to
+/// it; among scales near the one that does so exactly, the scale of smallest squared error wins.
 inline Grid symmetric_grid(const Group& group, Vec low, Vec high, bool search) {
   if (!search) return {as_stored(max(high, zero() - low) / group.highest), zero()};
   constexpr float kTries[] = {1.0F, 0.95F, 0.9F, 0.85F, 1.08F, 1.16F};
@@ -98,7 +98,7 @@ inline Grid symmetric_grid(const Group& group, Vec low, Vec high, bool search) {
   return best.grid;
 }
 
-/// Least squares of scale and minimum for the integers that were added up.
+/// Returns the least-squares scale and minimum for the integers in `sums`.
 inline Grid fitted(const GridSums& sums, Vec sum_of_weights, Vec columns) {
   const Vec spread = columns * sums.squares - sums.integers * sums.integers;
   Grid grid;
@@ -107,8 +107,8 @@ inline Grid fitted(const GridSums& sums, Vec sum_of_weights, Vec columns) {
   return grid;
 }
 
-/// Asymmetric: of ranges from the lowest to the highest weight or a little less at either end, each fitted a few times,
-/// the grid of least squared error.
+/// Returns an asymmetric grid: the one of smallest squared error among ranges from the lowest to the highest weight, or
+/// a little less at either end, each refined a few times by least squares.
 inline Grid asymmetric_grid(const Group& group, Vec low, Vec high, Vec sum_of_weights) {
   constexpr float kCuts[] = {0.0F, 0.05F, 0.1F};
   constexpr int kFits = 3;

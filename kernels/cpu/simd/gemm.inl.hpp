@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kPanel = 2 * kLanes;
 
-/// dst[i, r] = rows[r][at + i], i and r < lanes.
+/// Writes dst[i, r] = rows[r][at + i], i and r < lanes.
 inline void pack_square(const float* const* rows, std::int64_t at, float* dst) {
   constexpr int kColumns = 4;
   const Square square = load_square(rows, at);

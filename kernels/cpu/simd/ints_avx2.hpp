@@ -108,14 +108,14 @@ using BoundedDots = Dots<8>;
 constexpr int kQuantizedRows = 4;  // 8 dots, 4 halves of vectors of w, 1 broadcast, 1 product: 14 of 16 registers
 constexpr int kQuantizedPanels = 1;
 
-/// Up to 6 bits.
+/// For up to 6 bits.
 template <int bits>
 struct Dots {
   static constexpr int kBits = bits;
   static constexpr int kXBytes = 1;
   static constexpr int kUnpackedBytes = 1;
   static constexpr bool kSumsAreDots = false;
-  /// Of 2 and 3 bits more would fit, but files have them in groups of 16 columns.
+  /// With 2 and 3 bits more steps would fit, but files have groups of 16 columns.
   static constexpr int kStepsOfSums = bits < 4 ? 4 : 32767 / (2 * 127 * ((1 << bits) - 1));
   using Quad = Bytes;
   using Weights = Bytes;
@@ -178,7 +178,7 @@ struct Dots<8> {
   }
 };
 
-/// 8 bits, where pairs of x are bounded (QuantizedFormat::bounds_pairs): their products fit 16 bits.
+/// For 8 bits if pairs of x are bounded (QuantizedFormat::bounds_pairs): the sum of two products fits 16 bits.
 struct BoundedDots {
   static constexpr int kBits = 8;
   static constexpr int kXBytes = 1;

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Small integers beside vec_avx512.hpp: sixteen 32-bit lanes. Every ints_*.hpp offers the same names.
+/// Small integers for vec_avx512.hpp: sixteen 32-bit lanes. Every ints_*.hpp offers the same names.
 
 #include <cstdint>
 
@@ -26,22 +26,22 @@ inline Ints operator+(Ints a, Ints b) {
 inline std::int32_t sum(Ints x) {
   return _mm512_reduce_add_epi32(x.v);
 }
-/// To nearest, ties to even.
+/// Rounds to nearest, ties to even.
 inline Ints round_to_ints(Vec x) {
   return {_mm512_cvtps_epi32(x.v)};
 }
 inline Vec to_floats(Ints x) {
   return {_mm512_cvtepi32_ps(x.v)};
 }
-/// a * b + c, rounded once on every machine.
+/// Returns a * b + c, rounded once on every machine.
 inline Vec fused(Vec a, Vec b, Vec c) {
   return fma(a, b, c);
 }
-/// Signed bytes, one for each lane.
+/// Loads signed bytes, one for each lane.
 inline Ints load_int8(const std::int8_t* p) {
   return {_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
 }
-/// Lanes as bytes, saturated.
+/// Stores the lanes as bytes, saturated.
 inline void store_int8(std::int8_t* p, Ints x) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(x.v));
 }
@@ -49,7 +49,7 @@ inline void store_int8(std::int8_t* p, Ints x) {
 inline Bytes load_bytes(const void* p) {
   return {_mm512_loadu_si512(p)};
 }
-/// Each lane: a 16-bit word w as w | w << 12, so that bits 0, 8, 4 and 12 are in bytes 0 to 3.
+/// Loads a 16-bit word w into each lane as w | w << 12, so that bits 0, 8, 4 and 12 are in bytes 0 to 3.
 inline Bytes load_spread_words(const void* p) {
   const __m512i words = _mm512_cvtepu16_epi32(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
   return {_mm512_or_si512(words, _mm512_slli_epi32(words, 12))};
@@ -66,7 +66,7 @@ inline Bytes high_halves(Bytes x) {
 inline Bytes operator|(Bytes a, Bytes b) {
   return {_mm512_or_si512(a.v, b.v)};
 }
-/// (each byte << left, or >> -left) & mask, which must have no bits that come from a neighbouring byte.
+/// Returns (each byte << left, or >> -left) & mask. The mask must not cover bits that come from a neighbouring byte.
 template <int mask>
 inline Bytes bits_of(Bytes x, int left) {
   using Words = std::uint32_t __attribute__((vector_size(64)));
@@ -74,7 +74,7 @@ inline Bytes bits_of(Bytes x, int left) {
   const auto moved = reinterpret_cast<__m512i>(left >= 0 ? words << left : words >> -left);
   return {_mm512_and_si512(moved, _mm512_set1_epi8(mask))};
 }
-/// A table of 16 bytes, as look_up wants it; table[each byte, which is below 16].
+/// Returns a table of 16 bytes as look_up takes it. look_up returns table[b] for each byte b, which is below 16.
 inline Bytes repeated(const void* table) {
   return {_mm512_broadcast_i32x4(_mm_loadu_si128(static_cast<const __m128i*>(table)))};
 }
@@ -87,17 +87,17 @@ inline __m512i broadcast_four(const std::int8_t* p) {
   return _mm512_set1_epi32(four);
 }
 
-// How weights of some bits, which are unsigned, meet x, which is signed, from -127 to 127: Dots<bits>::
+// Dots<bits> multiplies unsigned weights of `bits` bits by x, signed integers from -127 to 127:
 //
-//   kXBytes, store_x(p, x)    bytes per column that x takes, and its lanes stored so, from integers within its bounds
-//   Quad, quad_at(p)          four columns of it, for all lanes
+//   kXBytes, store_x(p, x)    bytes per column of x; stores the lanes of x in this size
+//   Quad, quad_at(p)          four columns of x, repeated in all lanes
 //   Weights                   four columns of a row in each lane
-//   weights_of(bytes)         from bytes of values
-//   unpacked_at(p), unpack(p, bytes)   from scratch, where each takes kUnpackedBytes bytes, and into it
-//   Sums, add(sums, w, x)     each lane += the dot of its four columns; exact
-//   product(w, x)             the same as the first of the sums, where these are no dots
-//   total(dots, sums)         lanes of the dots + those of the sums. Where kSumsAreDots sums are Ints and never
-//   overflow; else they hold kStepsOfSums steps of four columns.
+//   weights_of(bytes)         makes Weights from bytes of values
+//   unpacked_at(p), unpack(p, bytes)   load from scratch and store to it, with kUnpackedBytes bytes per weight
+//   Sums, add(sums, w, x)     adds to each lane the dot of its four columns; exact
+//   product(w, x)             returns the Sums of one step (only without kSumsAreDots)
+//   total(dots, sums)         returns the lanes of dots + those of sums. With kSumsAreDots, Sums are Ints and never
+//                             overflow; without, they hold kStepsOfSums steps of four columns.
 #if defined(__AVX512VNNI__)
 constexpr int kQuantizedRows = 8;  // 24 dots, 3 vectors of w, 1 broadcast: 28 of 32 registers
 constexpr int kQuantizedPanels = 3;
@@ -118,7 +118,7 @@ struct Dots {
   static Weights unpacked_at(const void* p) { return load_bytes(p); }
   static void unpack(void* p, Bytes w) { store_bytes(p, w); }
   static void add(Sums& sums, Weights w, Quad x) {
-    // Not the intrinsic: around it GCC 12 copies every sum twice.
+    // Not the intrinsic, because GCC 12 copies every sum twice around it.
     asm("vpdpbusd %2, %1, %0" : "+v"(sums.v) : "v"(w.v), "v"(x.v));
   }
 };
@@ -128,14 +128,14 @@ using BoundedDots = Dots<8>;
 constexpr int kQuantizedRows = 4;  // 16 dots, 8 halves of vectors of w, 1 broadcast: 25 of 32 registers
 constexpr int kQuantizedPanels = 4;
 
-/// Up to 6 bits: sums in 16 bits, of two products for each step.
+/// For up to 6 bits: 16-bit sums, to which each step adds two products.
 template <int bits>
 struct Dots {
   static constexpr int kBits = bits;
   static constexpr int kXBytes = 1;
   static constexpr int kUnpackedBytes = 1;
   static constexpr bool kSumsAreDots = false;
-  /// Of 2 and 3 bits more would fit, but files have them in groups of 16 columns.
+  /// With 2 and 3 bits more steps would fit, but files have groups of 16 columns.
   static constexpr int kStepsOfSums = bits < 4 ? 4 : 32767 / (2 * 127 * ((1 << bits) - 1));
   using Quad = Bytes;
   using Weights = Bytes;
@@ -158,7 +158,7 @@ struct Dots {
   }
 };
 
-/// As 16-bit integers, in two halves: the first and third of each four, the second and fourth.
+/// For 8 bits: 16-bit integers in two halves, the first and third column of each four, and the second and fourth.
 template <>
 struct Dots<8> {
   static constexpr int kBits = 8;
@@ -199,7 +199,7 @@ struct Dots<8> {
   }
 };
 
-/// 8 bits, where pairs of x are bounded (QuantizedFormat::bounds_pairs): their products fit 16 bits.
+/// For 8 bits if pairs of x are bounded (QuantizedFormat::bounds_pairs): the sum of two products fits 16 bits.
 struct BoundedDots {
   static constexpr int kBits = 8;
   static constexpr int kXBytes = 1;

@@ -96,7 +96,7 @@ struct Dots {
   static void unpack(void* p, Bytes w) { store_bytes(p, w); }
 
 #if defined(__ARM_FEATURE_DOTPROD)
-  // The instruction multiplies signed bytes: weights minus 128, and 128 times x is added.
+  // The instruction multiplies signed bytes: it gets weights minus 128, and 128 times x is added.
   using Weights = int8x16_t;
   struct Quad {
     int8x16_t x;
@@ -130,7 +130,7 @@ struct Dots {
 #endif
 };
 
-/// 8 bits, where pairs of x are bounded (QuantizedFormat::bounds_pairs).
+/// For 8 bits if pairs of x are bounded (QuantizedFormat::bounds_pairs).
 using BoundedDots = Dots<8>;
 
 }  // namespace pagoda::kernels::PAGODA_SIMD

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Four 32-bit lanes by the compiler's own vectors. See ints_avx512.hpp for what each function does.
+/// Four 32-bit lanes in the compiler's generic vectors. See ints_avx512.hpp for what each function does.
 
 #include <algorithm>
 #include <cmath>
@@ -24,8 +24,8 @@ struct Bytes {
 inline Ints set1_int(std::int32_t x) {
   return {Bits{x, x, x, x}};
 }
-/// Sums of integers wrap around, as those of vector instructions do: of values that are not finite they are any
-/// integer.
+/// Sums of integers wrap around, as those of vector instructions do: integers from values that are not finite can be
+/// arbitrary.
 using Unsigned = std::uint32_t __attribute__((vector_size(16)));
 inline Ints operator+(Ints a, Ints b) {
   return {reinterpret_cast<Bits>(reinterpret_cast<Unsigned>(a.v) + reinterpret_cast<Unsigned>(b.v))};
@@ -122,7 +122,7 @@ struct Dots {
   }
 };
 
-/// 8 bits, where pairs of x are bounded (QuantizedFormat::bounds_pairs).
+/// For 8 bits if pairs of x are bounded (QuantizedFormat::bounds_pairs).
 using BoundedDots = Dots<8>;
 
 }  // namespace pagoda::kernels::PAGODA_SIMD

@@ -1,5 +1,5 @@
 #define PAGODA_SIMD avx512_bf16
-// clang-format off: the rest is written in terms of this one
+// clang-format off: the other headers depend on this one
 #include "kernels/cpu/simd/ints_avx512.hpp"
 // clang-format on
 #include "kernels/cpu/simd/gemm.inl.hpp"
@@ -13,7 +13,7 @@
 namespace pagoda::kernels::avx512_bf16 {
 namespace {
 
-/// The products of quantised weights use no bfloat16: see avx512_bf16_kernels().
+/// Placeholder: the products of quantised weights use no bfloat16 (see avx512_bf16_kernels()).
 constexpr QuantizedKernels kQuantizedTable{};
 
 }  // namespace
@@ -23,7 +23,8 @@ constexpr QuantizedKernels kQuantizedTable{};
 
 namespace pagoda::kernels {
 
-/// The products of quantised weights are those of avx512_vnni, which every processor with AVX512-BF16 has.
+/// Returns the table with the products of quantised weights of avx512_vnni, which every processor with AVX512-BF16
+/// supports.
 const CpuKernels& avx512_bf16_kernels() {
   static const CpuKernels table = [] {
     CpuKernels kernels = avx512_bf16::kTable;

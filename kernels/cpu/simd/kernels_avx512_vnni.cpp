@@ -1,5 +1,5 @@
 #define PAGODA_SIMD avx512_vnni
-// clang-format off: the rest is written in terms of this one
+// clang-format off: the other headers depend on this one
 #include "kernels/cpu/simd/ints_avx512.hpp"
 // clang-format on
 #include "kernels/cpu/kernel_table.hpp"
@@ -9,7 +9,7 @@
 
 namespace pagoda::kernels {
 
-/// As avx512, but for the products of quantised weights.
+/// Returns the table of avx512 with other products of quantised weights.
 const CpuKernels& avx512_vnni_kernels() {
   static const CpuKernels table = [] {
     CpuKernels kernels = avx512_kernels();

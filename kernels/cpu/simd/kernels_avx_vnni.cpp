@@ -1,5 +1,5 @@
 #define PAGODA_SIMD avx_vnni
-// clang-format off: the rest is written in terms of this one
+// clang-format off: the other headers depend on this one
 #include "kernels/cpu/simd/ints_avx2.hpp"
 // clang-format on
 #include "kernels/cpu/kernel_table.hpp"
@@ -9,7 +9,7 @@
 
 namespace pagoda::kernels {
 
-/// As avx2, but for the products of quantised weights.
+/// Returns the table of avx2 with other products of quantised weights.
 const CpuKernels& avx_vnni_kernels() {
   static const CpuKernels table = [] {
     CpuKernels kernels = avx2_kernels();

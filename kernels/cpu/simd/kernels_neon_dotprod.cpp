@@ -1,5 +1,5 @@
 #define PAGODA_SIMD neon_dotprod
-// clang-format off: the rest is written in terms of this one
+// clang-format off: the other headers depend on this one
 #include "kernels/cpu/simd/ints_neon.hpp"
 // clang-format on
 #include "kernels/cpu/kernel_table.hpp"
@@ -9,7 +9,7 @@
 
 namespace pagoda::kernels {
 
-/// As neon, but for the products of quantised weights.
+/// Returns the table of neon with other products of quantised weights.
 const CpuKernels& neon_dotprod_kernels() {
   static const CpuKernels table = [] {
     CpuKernels kernels = neon_kernels();

@@ -1,5 +1,5 @@
 #define PAGODA_SIMD portable
-// clang-format off: the rest is written in terms of this one
+// clang-format off: the other headers depend on this one
 #include "kernels/cpu/simd/ints_portable.hpp"
 // clang-format on
 #include "kernels/cpu/simd/fit_grids.inl.hpp"

@@ -19,12 +19,12 @@ constexpr int kStreamPanel = kStreamVectors * kRowsPerVector;
 constexpr int kStepFloats = kLinearVectors * kLanes;
 constexpr int kBf16Quad = kDotsBf16 ? 8 : kQuad;
 
-/// Floats that k elements of a row take where they are packed.
+/// Returns the number of floats that k packed elements of a row take.
 constexpr std::int64_t floats_of(DType dtype, std::int64_t k) {
   return is_dotted(dtype) ? k / 2 : k;
 }
 
-/// Elements of a row that fill a vector, and quads in them.
+/// Returns the number of elements of a row that load_quads takes at once.
 constexpr int chunk_of(DType dtype) {
   return dtype == DType::bf16 ? 2 * kLanes : kLanes;
 }
@@ -35,7 +35,7 @@ constexpr std::int64_t padded(std::int64_t k) {
 
 using FourFloats = float __attribute__((vector_size(16)));
 
-/// Eight floats become two quads: dst[0..4) and dst[step_floats .. + 4).
+/// Packs eight floats as two quads: dst[0..4) and dst[step_floats .. + 4).
 template <bool paired>
 inline void pack_eight(const float* x, float* dst, std::int64_t step_floats) {
   FourFloats low;
@@ -68,7 +68,7 @@ void pack_rows_of(const PackRowsArgs& args) {
   }
 }
 
-/// As pack_rows_of, dotted: with quads of eight bfloat16.
+/// Does the work of pack_rows_of; if `dotted`, with quads of eight bfloat16.
 template <bool dotted>
 void pack_pairs_of_rows(const PackRowsArgs& args) {
   if constexpr (dotted) {
@@ -93,7 +93,7 @@ void pack_rows(const PackRowsArgs& args) {
   pack_pairs_of_rows<kDotsBf16>(args);
 }
 
-/// One chunk of kRowsPerVector rows: quads[i] holds the i-th 16 bytes (f16, fp8 and int8: the i-th four elements,
+/// Loads one chunk of kRowsPerVector rows: quads[i] holds the i-th 16 bytes (f16, fp8 and int8: the i-th four elements,
 /// widened) of each row.
 template <DType dtype>
 inline void load_quads(const char* const* rows, std::int64_t at_bytes, Vec (&quads)[kRowsPerVector]) {
@@ -115,7 +115,7 @@ constexpr int steps_per_quad(DType dtype) {
   return dtype == DType::bf16 && !kDotsBf16 ? 2 : 1;
 }
 
-/// The weights of a step of a quad from load_quads.
+/// Returns the weights of a step from a quad of load_quads.
 template <DType dtype>
 inline Vec weights_of(Vec quads, int step) {
   if constexpr (steps_per_quad(dtype) == 1) return quads;
@@ -149,7 +149,7 @@ struct PanelTail {
   const char* rows[panel];
 };
 
-/// `chunks` chunks of all rows of a panel -> dst[steps, kStepFloats]; returns the end of it.
+/// Packs `chunks` chunks of all rows of a panel into dst[steps, kStepFloats]; returns the end of the packed weights.
 template <DType dtype>
 inline float* pack_chunks(const char* const* rows, std::int64_t chunks, float* dst) {
   constexpr std::int64_t kChunkBytes = chunk_of(dtype) * static_cast<std::int64_t>(size_of(dtype));
@@ -213,7 +213,7 @@ template <int panel>
   }
 }
 
-/// The sums of a block's chains join those of the blocks before it.
+/// Adds the sums of a block's chains, times `scales` if not null, to the sums of the previous blocks.
 template <int panel, int vectors>
 inline void add_block_sums(const Vec (&chains)[vectors], bool first, const float* scales, float* sums) {
   if (scales == nullptr) return add_quad_sums(chains, first, sums);
@@ -224,7 +224,7 @@ inline void add_block_sums(const Vec (&chains)[vectors], bool first, const float
   }
 }
 
-/// Walks over the lines of a block of rows, column of lines by column, and prefetches them into the second-level cache.
+/// Prefetches the lines of a block of rows into the second-level cache, one column of lines after another.
 struct Prefetcher {
   explicit Prefetcher(const PrefetchBlock& block)
       : at(static_cast<const char*>(block.first)),
@@ -297,8 +297,8 @@ void linear_tile(const LinearTileArgs& args) {
   linear_tile_up_to<false, kLinearRows>(args);
 }
 
-/// chains += one chunk of the rows of a panel times the same chunk of x, two vectors of weights at a time. The widened
-/// weights are left in `packed` unless that is null, which the compiler knows where this is inlined.
+/// chains += one chunk of the rows of a panel times the same chunk of x, two vectors of weights at a time. Stores the
+/// widened weights in `packed` if it is not null; the compiler knows this where it inlines the function.
 template <DType dtype, int rows, int vectors>
 inline void stream_chunk(const char* const* w, std::int64_t at_bytes, const float* x, Vec (&chains)[rows][vectors],
                          float* packed) {
@@ -306,7 +306,7 @@ inline void stream_chunk(const char* const* w, std::int64_t at_bytes, const floa
 #pragma GCC unroll 2
   for (int v = 0; v < vectors; v += 2) {
     if (v > 0)
-      asm volatile("" ::: "memory");  // else the compiler keeps (and spills) the quads of x for the second pair
+      asm volatile("" ::: "memory");  // otherwise the compiler keeps (and spills) the quads of x for the second pair
     Vec low[kRowsPerVector];
     Vec high[kRowsPerVector];
     load_quads<dtype>(w + v * kRowsPerVector, at_bytes, low);
@@ -377,7 +377,7 @@ void linear_stream_of(const LinearStreamArgs& args) {
   for (int m = 0; m < rows; ++m) write_row<kRows>(args.sums.sums + m * kRows, args.sums.out, m);
 }
 
-/// As linear_tile_of, but with weights from memory that are packed in passing.
+/// Does the work of linear_tile_of with weights that are not packed, and packs them at the same time.
 template <DType dtype, int rows>
 void linear_packing_tile_of(const LinearStreamArgs& args) {
   constexpr auto kSize = static_cast<std::int64_t>(size_of(dtype));

@@ -1,6 +1,6 @@
-// linear_register_tiled takes one vector of weights, of kRowsPerVector rows, for all rows of a tile of x: each is
-// widened once, memory is read at an even rate, and the next panel arrives meanwhile. Included once per instruction
-// set, behind linear.inl.hpp; PAGODA_SIMD names the namespace.
+// linear_register_tiled multiplies one vector of weights, of kRowsPerVector rows, by all rows of a tile of x. Each
+// weight is widened once, memory is read at an even rate, and the next panel is prefetched meanwhile. Included once per
+// instruction set, after linear.inl.hpp; PAGODA_SIMD names the namespace.
 
 #include <cstdint>
 #include <cstring>
@@ -11,7 +11,7 @@ namespace pagoda::kernels::PAGODA_SIMD {
 namespace {
 
 constexpr int kSumsAtOnce = 4;
-/// Where several tiles share the rows, which is with dots alone, the last may be as small as this.
+/// Minimum rows of the last tile if several tiles share the rows of x, which happens only with bfloat16 dots.
 constexpr int kFewestDotRows = 5;
 
 template <DType dtype, int rows, int groups>
@@ -79,8 +79,8 @@ void linear_register_tiled_of(const LinearRegisterTiledArgs& args) {
   if (args.sums.last) write_register_tiled<rows, kPaddedRows>(args.sums.sums, args.sums.out);
 }
 
-/// Sums of linear_register_tiled_dots and scores_dots: chains of `vectors` times four rows of x and of some rows of
-/// weights.
+/// Sums of linear_register_tiled_dots and scores_dots: chains for `vectors` times four rows of x and `weight_rows` rows
+/// of weights.
 template <int vectors, int weight_rows>
 struct DotChains {
   DotChains() {
@@ -92,7 +92,7 @@ struct DotChains {
     return chains[v][n / kSumsAtOnce][n % kSumsAtOnce];
   }
 
-  /// += kLinearPadding columns of the weights times those of x, [kLinearPadding / 8, rows, 4].
+  /// Adds the products of kLinearPadding columns of the weights and of x, [kLinearPadding / 8, rows, 4].
   void add(const char* const* w, std::int64_t at_bytes, const float* x, int rows) {
 #pragma GCC unroll 4
     for (int step = 0; step < kLinearPadding / kBf16Quad; ++step) {
@@ -110,7 +110,8 @@ struct DotChains {
     }
   }
 
-  /// To sums[vectors, linear_panel, 4], from the given row of weights on.
+  /// Adds the chains to sums[vectors, linear_panel, 4], from row `first_row` of weights on; if `first`, overwrites the
+  /// sums.
   void add_to(float* sums, int first_row, bool first) const {
 #pragma GCC unroll 4
     for (int v = 0; v < vectors; ++v) {
@@ -143,8 +144,8 @@ inline void write_dots(const float* sums, const LinearOut& to) {
   }
 }
 
-/// As linear_register_tiled_of, with the parts changed: a vector holds quads of four rows of x and meets a broadcast
-/// quad of one row of weights, as it lies in memory.
+/// Does the work of linear_register_tiled_of with exchanged roles: a vector holds quads of four rows of x and is
+/// multiplied by a broadcast quad of one row of weights, as it is stored.
 template <int rows>
 void linear_register_tiled_dots(const LinearRegisterTiledArgs& args) {
   static_assert(!kDotsBf16 || kLinearPanel == kLanes);

@@ -10,7 +10,7 @@ namespace {
 
 constexpr float kInfinity = __builtin_inff();
 
-/// c[0] + c[1] x + c[2] x^2 + ... (Horner).
+/// Returns c[0] + c[1] x + c[2] x^2 + ... (Horner).
 template <int n>
 inline Vec polynomial(Vec x, const float (&c)[n]) {
   Vec y = set1(c[n - 1]);
@@ -19,7 +19,8 @@ inline Vec polynomial(Vec x, const float (&c)[n]) {
   return y;
 }
 
-/// e^x to about 1 ulp. Exactly 0 below -87.3 (where floats become subnormal), infinity above 88.7; NaN stays NaN.
+/// Returns e^x to about 1 ulp: exactly 0 below -87.3 (where floats become subnormal), infinity above 88.7; NaN stays
+/// NaN.
 inline Vec exp(Vec x) {
   constexpr float kLowest = -87.3F;
   constexpr float kHighest = 88.72F;
@@ -33,7 +34,7 @@ inline Vec exp(Vec x) {
   return select_less(x, set1(kLowest), zero(), select_less(set1(kHighest), x, set1(kInfinity), y));
 }
 
-/// tanh(x) to about 2 ulp.
+/// Returns tanh(x) to about 2 ulp.
 inline Vec tanh(Vec x) {
   constexpr float kTanh[] = {1.0F, -0.3333323F, 0.13330415F, -0.05366528F, 0.020415189F, -0.0054682638F};
   const Vec square = x * x;
@@ -42,7 +43,7 @@ inline Vec tanh(Vec x) {
   return select_less(square, set1(0.65F * 0.65F), small, large);
 }
 
-/// x * Phi(x), Phi the normal distribution: x / 2 * (1 + erf(x / sqrt 2)).
+/// Returns x * Phi(x) with Phi the normal distribution function: x / 2 * (1 + erf(x / sqrt 2)).
 inline Vec gelu(Vec x) {
   // erf(z) = z P(z^2) for |z| < 1; erfc(z) = e^(-z^2) t Q(t), t = 1 / (1 + z / 2), for z >= 1.
   constexpr float kErf[] = {1.1283791F,    -0.37612626F,    0.11283585F,  -0.026853811F,
@@ -64,7 +65,7 @@ inline Vec silu(Vec x) {
   return x / (set1(1.0F) + exp(zero() - x));
 }
 
-/// x / 2 * (1 + tanh(u)) with u = sqrt(2 / pi) (x + 0.044715 x^3), written as x / (1 + e^(-2u)).
+/// Returns x / 2 * (1 + tanh(u)) with u = sqrt(2 / pi) (x + 0.044715 x^3), written as x / (1 + e^(-2u)).
 inline Vec gelu_tanh(Vec x) {
   const Vec inner = x * fma(x * x, set1(0.044715F), set1(1.0F));
   return x / (set1(1.0F) + exp(inner * set1(-1.59576912F)));

@@ -9,25 +9,25 @@
 namespace pagoda::kernels::PAGODA_SIMD {
 namespace {
 
-/// The part of `next` that falls to steps [from, to) of `steps`.
+/// Returns the rows of `next` that belong to steps [from, to) of `steps`.
 inline NextRows share_of(const NextRows& next, std::int64_t from, std::int64_t to, std::int64_t steps) {
   const std::int64_t first = next.count * from / steps;
   return {next.rows + first, next.count * to / steps - first, next.row_bytes};
 }
 
-/// Prefetches rows into the second-level cache in the course of a loop. Row after row, each of them whole: the hardware
-/// sees consecutive lines and joins in.
+/// Prefetches rows into the second-level cache during a loop, one whole row after another, so that the hardware
+/// prefetcher sees consecutive lines and helps.
 class RowPrefetcher {
  public:
   RowPrefetcher(const NextRows& next, std::int64_t loop_steps) : next_(next), loop_steps_(loop_steps) {}
 
-  /// Of the loop's steps, some more are done.
+  /// Call after `steps` more steps of the loop: prefetches the rows that are due.
   [[gnu::always_inline]] inline void take(std::int64_t steps) {
     for (due_ += steps * next_.count; due_ >= loop_steps_; due_ -= loop_steps_) prefetch(*next_.rows++);
   }
 
  private:
-  /// Up to 256 bytes without a loop, the end of which would be mispredicted.
+  /// Prefetches up to 256 bytes without a loop, whose end would be mispredicted.
   [[gnu::always_inline]] inline void prefetch(const void* row) const {
     constexpr std::int64_t kLine = 64;
     const char* at = static_cast<const char*>(row);
@@ -38,12 +38,12 @@ class RowPrefetcher {
       __builtin_prefetch(at + 3 * kLine, 0, 2);
     }
     for (std::int64_t i = 4 * kLine; i < next_.row_bytes; i += kLine) __builtin_prefetch(at + i, 0, 2);
-    asm volatile("");  // else GCC takes this for a function without effect and drops its calls
+    asm volatile("");  // otherwise GCC treats this as a function without effect and drops its calls
   }
 
   NextRows next_;
   std::int64_t loop_steps_;
-  std::int64_t due_ = 0;  ///< rows * loop_steps
+  std::int64_t due_ = 0;  ///< rows that are due, times loop_steps
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Rows of x as quantised products take them (see quantized_kernels.hpp). Included once per instruction set; PAGODA_SIMD
-// names the namespace.
+// Quantises rows of x for quantised products (see quantized_kernels.hpp). Included once per instruction set;
+// PAGODA_SIMD names the namespace.
 
 #include <algorithm>
 #include <cstddef>
@@ -14,7 +14,7 @@
 namespace pagoda::kernels::PAGODA_SIMD {
 namespace {
 
-/// The factors of a step of the rotation: 1 for the lower lane of each pair, -1 for the higher.
+/// Returns the factors of a step of the rotation: 1 for the lower lane of each pair, -1 for the higher.
 template <int stride>
 constexpr auto pair_signs() {
   struct {
@@ -29,7 +29,7 @@ inline Vec swap_lanes(Vec x, std::integer_sequence<int, lanes...>) {
   return {__builtin_shufflevector(x.v, x.v, (lanes ^ stride)...)};
 }
 
-/// A step of the rotation within vectors: sums in lower lanes, differences in higher ones.
+/// Applies a step of the rotation within vectors: sums go to lower lanes, differences to higher lanes.
 template <int stride, int vectors>
 inline void rotate_lanes(Vec (&block)[vectors]) {
   if constexpr (stride < kLanes) {
@@ -40,7 +40,7 @@ inline void rotate_lanes(Vec (&block)[vectors]) {
   }
 }
 
-/// As kernels::rotate_block: from x to `to`, which may be the same.
+/// Does the work of kernels::rotate_block, from x to `to`, which may be x.
 inline void rotate_x_block(const float* x, float* to) {
   constexpr int kVectors = kRotationBlock / kLanes;
   static constexpr auto kFactors = [] {
@@ -95,7 +95,7 @@ void quantize_group(const float* x, std::int64_t size, std::int8_t* q, float& sc
   sum_of_q = sum(total);
 }
 
-/// The group that begins at column k, as it is to be quantised; in `copy` where it cannot be read in place.
+/// Returns the values of the group at column k, before quantisation; in `copy` if they cannot be read in place.
 inline const float* group_at(const QuantizeRowArgs& args, std::int64_t k, float* copy) {
   const float* x = args.x + k;
   const std::int64_t columns = std::min(args.columns - k, args.group_size);
@@ -120,7 +120,8 @@ void quantize_row_of(const QuantizeRowArgs& args) {
     float copy[kMaxGroupSize];
     const float* const x = group_at(args, k, copy);
     quantize_group<D, bounds_pairs>(x, args.group_size, args.q + k * D::kXBytes, args.scales[group], sum_of_q);
-    // Unsigned: in a row that is not finite the sum is any integer, and the scale makes every result NaN.
+    // Unsigned, because in a row that is not finite the sum is an arbitrary integer; there the NaN scale makes every
+    // result NaN.
     const auto offset = static_cast<std::uint32_t>(args.zero_point) * static_cast<std::uint32_t>(sum_of_q);
     args.offsets[group] = static_cast<std::int32_t>(0U - offset);
     if (args.sums != nullptr) args.sums[group] = args.scales[group] * static_cast<float>(sum_of_q);

@@ -13,35 +13,35 @@
 namespace pagoda::kernels::PAGODA_SIMD {
 namespace {
 
-constexpr std::int64_t kStepBytes = 4 * kQuantizedPanel;  ///< of a panel
+constexpr std::int64_t kStepBytes = 4 * kQuantizedPanel;  ///< bytes of a panel that a step of four columns takes
 constexpr std::int64_t kVectorBytes = 4 * kLanes;
 constexpr int kVectorsPerPanel = static_cast<int>(kQuantizedPanel) / kLanes;
 
-// How weights lie. Each kind has
+// Storage kinds of weights. Each kind has
 //
-//   Dots                      of their values
-//   kSteps                    steps of four columns that a block, which lies together, has
-//   kBytes                    of a panel that a block takes
-//   weights(block, step, v)   four columns of the rows of vector v of the panel at `block`
-//   values(block, step, v)    the same as bytes, of those that lie in panels
+//   Dots                      the Dots of its values
+//   kSteps                    steps of four columns in a block, the columns that are stored together
+//   kBytes                    bytes of a panel that a block takes
+//   weights(block, step, v)   returns four columns of the rows of vector v of the panel at `block`
+//   values(block, step, v)    returns the same values as bytes (only kinds that are stored in panels)
 
 inline const std::uint8_t* word_at(const std::uint8_t* block, int word, int v) {
   return block + word * kStepBytes + v * kVectorBytes;
 }
 
-/// Of words of two steps each, in halves.
+/// Returns the 4-bit values of a step from words that hold two steps each, in the halves of bytes.
 inline Bytes half_at(const std::uint8_t* block, int step, int v) {
   const Bytes packed = load_bytes(word_at(block, step / 2, v));
   return step % 2 == 0 ? low_halves(packed) : high_halves(packed);
 }
 
-/// Of a word of four steps, two bits each.
+/// Returns the 2-bit values of a step from a word that holds four steps.
 inline Bytes quarter_at(const std::uint8_t* block, int step, int v) {
   return bits_of<3>(load_bytes(word_at(block, 0, v)), -2 * step);
 }
 
 template <int bits>
-struct InPanel {  // 5 and 6: halves, and then a word of what is above them
+struct InPanel {  // 5 and 6 bits: words of halves, followed by a word of the higher bits
   using Dots = PAGODA_SIMD::Dots<bits>;
   static constexpr int kHighBits = bits - 4;
   static constexpr int kSteps = 8 / kHighBits;
@@ -101,7 +101,7 @@ struct BytesInPanel {
 template <>
 struct InPanel<8> : BytesInPanel<PAGODA_SIMD::Dots<8>> {};
 
-/// Halves that are indices in a codebook.
+/// Weights whose 4-bit halves are indices into a codebook.
 struct InCodebook {
   using Dots = PAGODA_SIMD::Dots<8>;
   static constexpr int kSteps = 4;
@@ -121,7 +121,7 @@ struct InCodebook {
 };
 
 template <int bits>
-struct InScratch {  // after unpack
+struct InScratch {  // output of unpack
   using Dots = PAGODA_SIMD::Dots<bits>;
   static constexpr int kSteps = 4;
   static constexpr std::int64_t kBytes = 4 * kStepBytes * Dots::kUnpackedBytes;
@@ -146,7 +146,7 @@ void unpack_stored(const Stored& stored, const std::uint8_t* src, std::int64_t c
   }
 }
 
-/// run(kind) of how weights lie in a panel.
+/// Calls run(kind) with the storage kind of the weights in a panel.
 template <class Run>
 inline void with_kind(int bits, Codebook codebook, const Run& run) {
   if (codebook != Codebook::none) return run(InCodebook(codebook));
@@ -170,7 +170,7 @@ void unpack(int bits, Codebook codebook, const std::uint8_t* src, std::int64_t c
   with_kind(bits, codebook, [=](const auto& stored) { unpack_stored(stored, src, columns, dst); });
 }
 
-/// sums += four columns of x times the same four columns of each row of the panels; = where `starts`.
+/// sums += four columns of x times the same four columns of each row of the panels; if `starts`, = instead of +=.
 template <bool starts, class D, int rows, int vectors>
 inline void add_step(const std::int8_t* const* x, std::int64_t column, const typename D::Weights (&w)[vectors],
                      typename D::Sums (&sums)[rows][vectors]) {
@@ -188,7 +188,7 @@ inline void add_step(const std::int8_t* const* x, std::int64_t column, const typ
   }
 }
 
-/// A step of the blocks from w on, the first panel's.
+/// Loads the weights of a step of the blocks at w, which points into the first panel.
 template <class Stored, int vectors>
 inline void load_step(const Stored& stored, const std::uint8_t* w, std::int64_t stride, int step,
                       typename Stored::Dots::Weights (&weights)[vectors]) {
@@ -199,7 +199,8 @@ inline void load_step(const Stored& stored, const std::uint8_t* w, std::int64_t 
   }
 }
 
-/// sums += so many steps of the blocks from w on, whose first column is `column`; = where the first of them `starts`.
+/// sums += `steps` steps of the blocks at w, whose first column is `column`; if `starts`, the first step overwrites the
+/// sums.
 template <int steps, bool starts, class Stored, int rows, int vectors>
 inline void add_steps(const Stored& stored, const std::int8_t* const* x, std::int64_t column, const std::uint8_t* w,
                       std::int64_t stride, typename Stored::Dots::Sums (&sums)[rows][vectors]) {
@@ -224,19 +225,19 @@ inline void add_to_dots(const typename D::Sums (&sums)[rows][vectors], Ints (&do
   }
 }
 
-/// dots += so many steps, no more than the sums hold.
+/// dots += `steps` steps, at most as many as the sums hold.
 template <int steps, class Stored, int rows, int vectors>
 inline void add_in_sums(const Stored& stored, const std::int8_t* const* x, std::int64_t column, const std::uint8_t* w,
                         std::int64_t stride, Ints (&dots)[rows][vectors]) {
   using D = typename Stored::Dots;
-  asm volatile("" ::"r"(dots) : "memory");  // the registers belong to the sums
+  asm volatile("" ::"r"(dots) : "memory");  // keeps the registers free for the sums
   typename D::Sums sums[rows][vectors];
   add_steps<steps, true>(stored, x, column, w, stride, sums);
   add_to_dots<D>(sums, dots);
 }
 
-/// Where sums hold only few steps, the weights of so many stay in registers while rows take turns, so that there are
-/// registers for the dots of a row beside its sums.
+/// If sums hold only few steps, the weights of kTurnSteps steps stay in registers while the rows are processed one
+/// after another, so that registers are left for the dots of a row beside its sums.
 constexpr int kTurnSteps = 4;
 
 template <class D>
@@ -248,7 +249,7 @@ constexpr bool rows_take_turns() {
   }
 }
 
-/// Steps from `first` of a block on.
+/// Loads the weights of kTurnSteps steps, from step `first` of a block on.
 template <int first, class Stored, int vectors>
 inline void load_turn(const Stored& stored, const std::uint8_t* w, std::int64_t stride,
                       typename Stored::Dots::Weights (&weights)[kTurnSteps][vectors]) {
@@ -256,7 +257,7 @@ inline void load_turn(const Stored& stored, const std::uint8_t* w, std::int64_t 
   for (int step = 0; step < kTurnSteps; ++step) load_step(stored, w, stride, first + step, weights[step]);
 }
 
-/// dots += the turn of one row.
+/// dots += kTurnSteps steps of one row.
 template <class D, int vectors>
 inline void add_turn(const std::int8_t* x, const typename D::Weights (&w)[kTurnSteps][vectors], Ints (&dots)[vectors]) {
 #pragma GCC unroll 4
@@ -270,7 +271,7 @@ inline void add_turn(const std::int8_t* x, const typename D::Weights (&w)[kTurnS
   }
 }
 
-/// Lines [first_line, end_line) of the group of each panel.
+/// Prefetches cache lines [first_line, end_line) of the group of each panel.
 template <int panels>
 inline void prefetch_group(const std::uint8_t* group, std::int64_t stride, std::int64_t first_line,
                            std::int64_t end_line) {
@@ -282,7 +283,7 @@ inline void prefetch_group(const std::uint8_t* group, std::int64_t stride, std::
   }
 }
 
-/// Scales and minimums of a group of each panel.
+/// Loads the scales and minimums of a group of each panel.
 template <bool has_mins, int vectors>
 [[gnu::always_inline]] inline void load_scales(const QuantizedTileArgs& args, std::int64_t group,
                                                Vec (&scales)[vectors], Vec (&mins)[vectors]) {
@@ -304,7 +305,7 @@ template <bool has_mins, int vectors>
   }
 }
 
-/// The sums of row m += a group.
+/// Adds a group to the sums of row m.
 template <bool has_mins, int vectors>
 [[gnu::always_inline]] inline void add_group(const QuantizedTileArgs& args, int m, std::int64_t group,
                                              const Ints (&dots)[vectors], const Vec (&scales)[vectors],
@@ -320,27 +321,27 @@ template <bool has_mins, int vectors>
   }
 }
 
-/// Where the dots of rows start, from row `first` on.
+/// Sets the start values of the dots of rows, from row `first` on.
 template <bool has_mins, int rows, int vectors>
 [[gnu::always_inline]] inline void start_dots(const QuantizedTileArgs& args, int first, std::int64_t group,
                                               Ints (&dots)[rows][vectors]) {
 #pragma GCC unroll 8
   for (int m = 0; m < rows; ++m) {
-    // Of an asymmetric format offsets are 0.
+    // In an asymmetric format the offsets are 0.
     const Ints start = set1_int(has_mins ? 0 : args.x_offsets[(first + m) * args.group_stride + group]);
 #pragma GCC unroll 4
     for (int v = 0; v < vectors; ++v) dots[m][v] = start;
   }
 }
 
-/// The sums of all rows += the group at w, from `column` of x on.
+/// Adds the group at w, whose first column of x is `column`, to the sums of all rows, one row after another.
 template <bool has_mins, int rows, int vectors, class Stored>
 [[gnu::always_inline]] inline void add_group_in_turns(const Stored& stored, const QuantizedTileArgs& args,
                                                       std::int64_t group, const std::int8_t* const* x,
                                                       std::int64_t column, const std::uint8_t* w) {
   using D = typename Stored::Dots;
   constexpr std::int64_t kTurnColumns = 4 * kTurnSteps;
-  constexpr int kLast = Stored::kSteps - kTurnSteps;  // where the last turn of a block begins
+  constexpr int kLast = Stored::kSteps - kTurnSteps;  // first step of the last turn of a block
   static_assert(kLast == 0 || kLast == kTurnSteps);
   typename D::Weights weights[kTurnSteps][vectors];
   Vec scales[vectors];
@@ -382,11 +383,11 @@ template <bool has_mins, int rows, int vectors, class Stored>
   }
 }
 
-/// The sums of all rows += a group.
+/// Adds a group to the sums of all rows.
 template <bool has_mins, int rows, int vectors>
 [[gnu::always_inline]] inline void add_group_of_rows(const QuantizedTileArgs& args, std::int64_t group,
                                                      const Ints (&dots)[rows][vectors]) {
-  // The registers belong to the dots: without this GCC keeps a second copy of the sums on the stack.
+  // Keeps the registers free for the dots: without this GCC keeps a second copy of the sums on the stack.
   asm volatile("" ::: "memory");
   Vec scales[vectors];
   Vec mins[vectors];
@@ -395,7 +396,7 @@ template <bool has_mins, int rows, int vectors>
   for (int m = 0; m < rows; ++m) add_group<has_mins>(args, m, group, dots[m], scales, mins);
 }
 
-/// The sums of all rows += the group at w, from `column` of x on.
+/// Adds the group at w, whose first column of x is `column`, to the sums of all rows.
 template <bool has_mins, int rows, int vectors, class Stored>
 [[gnu::always_inline]] inline void add_group_of_steps(const Stored& stored, const QuantizedTileArgs& args,
                                                       std::int64_t group, const std::int8_t* const* x,
@@ -434,8 +435,8 @@ template <bool has_mins, int rows, int panels, class Stored>
 void tile_of(const Stored& kind, const QuantizedTileArgs& all) {
   using D = typename Stored::Dots;
   constexpr int kVectors = panels * kVectorsPerPanel;
-  const QuantizedTileArgs args = all;  // here nothing else can change it
-  const Stored stored = kind;          // likewise
+  const QuantizedTileArgs args = all;  // local copy, so that no store can change it
+  const Stored stored = kind;          // local copy
   const std::int8_t* x[rows];
 #pragma GCC unroll 8
   for (int m = 0; m < rows; ++m) x[m] = args.x + m * args.x_stride;
@@ -482,7 +483,7 @@ void quantized_tile(const QuantizedTileArgs& args) {
   if (!args.unpacked) {
     return with_kind(args.bits, args.codebook, [&](const auto& stored) { tile_of_kind(stored, args); });
   }
-  // Unpacked bytes are bytes, and where nothing else differs all are as 8 bits.
+  // If unpacked weights are bytes, those of all formats are read as 8 bits.
   if constexpr (Dots<8>::kUnpackedBytes == 1) {
     tile_of_kind(InPanel<8>(), args);
   } else {

@@ -1,5 +1,5 @@
-// Row-wise kernels: conversions, norms, rotary, activations. Rows of any length: the part behind the last whole vector
-// goes through a zero-padded copy. Included once per instruction set; PAGODA_SIMD names the namespace.
+// Row-wise kernels: conversions, norms, rotary, activations. Rows have any length: the part after the last whole
+// vector is processed in a zero-padded copy. Included once per instruction set; PAGODA_SIMD names the namespace.
 
 #include <cstdint>
 #include <cstring>
@@ -30,12 +30,12 @@ inline Vec load_as(const void* p) {
   if constexpr (dtype == DType::int8) return load_int8(p);
 }
 
-/// to_fp8_e4m3 without a branch, for the compiler to make vectors of.
+/// Does the work of to_fp8_e4m3 without branches, so that the compiler vectorises it.
 inline std::uint8_t fp8_bits(std::uint32_t bits) {
   constexpr std::uint32_t kInfinityBits = 0x7F800000U;
   constexpr std::uint32_t kLargest = 0x43E00000U;         // 448
   constexpr std::uint32_t kSmallestNormal = 0x3C800000U;  // 2^-6
-  constexpr float kUnitOfSubnormals = 16384.0F;           // its last bit is 2^-9: adding it rounds to multiples of that
+  constexpr float kUnitOfSubnormals = 16384.0F;           // its last bit is 2^-9: adding it rounds to multiples of 2^-9
   const std::uint32_t magnitude = bits & 0x7FFFFFFFU;
   const std::uint32_t clamped = magnitude < kLargest ? magnitude : kLargest;
   const std::uint32_t normal = ((clamped + 0x7FFFFU + ((clamped >> 20) & 1U)) >> 20) - (120U << 3);
@@ -122,7 +122,7 @@ void narrow(const float* src, std::int64_t count, DType dtype, void* dst) {
 float quantize(const float* src, std::int64_t count, std::int8_t* dst) {
   constexpr float kMaxInt8 = 127.0F;
   Vec magnitudes = zero();
-  Vec not_finite = zero();  // NaN in a lane that has seen a value that is not finite
+  Vec not_finite = zero();  // NaN in each lane that had a value that is not finite
   for (std::int64_t i = 0; i < count; i += kLanes) {
     const Vec x = i + kLanes <= count ? load(src + i) : load_first(src + i, count - i);
     magnitudes = max(magnitudes, max(x, zero() - x));
@@ -145,8 +145,8 @@ float quantize(const float* src, std::int64_t count, std::int8_t* dst) {
   return largest / kMaxInt8;
 }
 
-/// out[i] = f(i-th vectors of a row), whole vectors and the rest alike. `f(load)` gets a function that loads a
-/// pointer's elements of the current place.
+/// out[i] = f(i-th vectors of a row), for whole vectors and for the rest. The argument of `f(load)` is a function that
+/// loads the elements of a pointer at the current index.
 template <class F>
 inline void map_row(std::int64_t count, float* out, const F& f) {
   std::int64_t i = 0;

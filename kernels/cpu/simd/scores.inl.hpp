@@ -1,4 +1,4 @@
-// Scores of a tile of attention, with keys straight from memory. Included once per instruction set, behind
+// Scores of a tile of attention, with keys read as they are stored. Included once per instruction set, after
 // linear_register_tiled.inl.hpp; PAGODA_SIMD names the namespace.
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace {
 constexpr int kScoreVectors = 4;
 constexpr int kScoreTile = kScoreVectors * kLanes;
 
-/// Panel by panel as linear_stream takes them.
+/// Computes the scores panel by panel, with linear_stream.
 void scores_panels(const ScoresStreamArgs& args) {
   const std::int64_t keys = args.rows <= kWideStreamRows ? kLinearPanel : kStreamPanel;
   float sums[kStreamRows * kLinearPanel];
@@ -31,7 +31,8 @@ void scores_panels(const ScoresStreamArgs& args) {
   }
 }
 
-/// A vector holds quads of four queries and meets a broadcast quad of a key, as it lies in memory.
+/// Computes the scores with vectors that hold quads of four queries, each multiplied by a broadcast quad of a key, as
+/// it is stored.
 template <int rows>
 void scores_dots(const ScoresStreamArgs& args) {
   constexpr std::int64_t kSize = 2;
@@ -41,7 +42,7 @@ void scores_dots(const ScoresStreamArgs& args) {
   const std::int64_t first = args.first / kLanes * kLanes;
   RowPrefetcher prefetcher(args.next, (args.end - first + kLanes - 1) / kLanes * kVectors * args.head_dim);
   for (std::int64_t at = first; at < args.end; at += kLanes) {
-    Vec squares[kVectors][kRowsPerVector];  // of four queries, a 128-bit lane each, by four keys
+    Vec squares[kVectors][kRowsPerVector];  // four queries, one in each 128-bit lane, by four keys
 #pragma GCC unroll 2
     for (int part = 0; part < kVectors; ++part) {
       const char* keys[kKeys];

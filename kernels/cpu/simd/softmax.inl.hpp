@@ -1,4 +1,4 @@
-// The online softmax of attention and its sums of values. Included once per instruction set, behind scores.inl.hpp;
+// The online softmax of attention and its sums of values. Included once per instruction set, after scores.inl.hpp;
 // PAGODA_SIMD names the namespace.
 
 #include <cstdint>
@@ -16,7 +16,7 @@ inline void scale_in_place(float* x, float factor, std::int64_t width) {
 }
 
 void softmax_tile(const SoftmaxTileArgs& args) {
-  // key position - query position: a row sees those in (-window, 0].
+  // A distance is key position - query position; a row sees the distances in (-window, 0].
   const auto first_distance = static_cast<float>(args.first_position - args.position);
   const float nearest_unseen = args.window > 0 ? -static_cast<float>(args.window) : -kInfinity;
   const bool sees_all = first_distance <= -static_cast<float>(kScoreTile - 1) && first_distance > nearest_unseen;
@@ -41,7 +41,7 @@ void softmax_tile(const SoftmaxTileArgs& args) {
     const float tile_highest = highest(max(max(x[0], x[1]), max(x[2], x[3])));
     const float before = args.highest[r];
     const float after = before > tile_highest ? before : tile_highest;
-    if (after == -kInfinity) {  // nothing seen so far
+    if (after == -kInfinity) {  // the row has seen no position so far
 #pragma GCC unroll 4
       for (int v = 0; v < kScoreVectors; ++v) store(scores + v * kLanes, zero());
       continue;
@@ -64,12 +64,12 @@ void softmax_tile(const SoftmaxTileArgs& args) {
   }
 }
 
-/// Vectors of a value that are loaded at once.
+/// Returns the number of vectors of a value that are loaded at once.
 constexpr int vectors_at_once(DType dtype, int vectors) {
   return (dtype == DType::fp8_e4m3 || is_dotted(dtype)) && vectors % 2 == 0 ? 2 : 1;
 }
 
-/// Of a value, or (dotted) of a pair of values.
+/// Loads some columns of a value, or (dotted) of a pair of values.
 template <DType dtype, int count>
 inline void load_values(const void* const* values, std::int64_t at_bytes, Vec (&x)[count]) {
   const char* value = static_cast<const char*>(values[0]) + at_bytes;
@@ -87,7 +87,7 @@ inline void load_values(const void* const* values, std::int64_t at_bytes, Vec (&
   }
 }
 
-/// Some columns of a row's sums, in the order that load_values has.
+/// Loads some columns of a row's sums, in the order of load_values.
 template <DType dtype, int vectors>
 inline void load_sums(const float* p, Vec (&sums)[vectors]) {
   if constexpr (is_dotted(dtype) && vectors > 1) {
@@ -142,7 +142,7 @@ inline void add_values(const ValuesStreamArgs& args, std::int64_t column) {
   for (int r = 0; r < rows; ++r) store_sums<dtype>(args.sums + r * args.width + column, sums[r]);
 }
 
-/// The widest piece of a value whose sums for all rows stay in registers.
+/// Returns the widest piece of a value, in vectors, whose sums for all rows fit registers.
 constexpr int value_vectors(int rows) {
   int vectors = 8;
   while (vectors > 1 && rows * vectors > kMaxSums) vectors /= 2;
@@ -160,8 +160,8 @@ void values_stream_columns(const ValuesStreamArgs& args) {
   }
 }
 
-/// Wide pieces for as many rows at a time as they allow: values are read in the order of memory once, and then come
-/// from the first-level cache.
+/// Processes wide pieces for as many rows at a time as fit registers: the first pass reads the values in the order of
+/// memory, later passes read them from the first-level cache.
 template <DType dtype, int rows, int vectors>
 void values_stream_rows(const ValuesStreamArgs& args) {
   constexpr int kPasses = (rows * vectors + kMaxSums - 1) / kMaxSums;

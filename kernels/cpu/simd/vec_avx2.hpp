@@ -20,7 +20,7 @@ constexpr int kPackingRows = 0;
 constexpr int kRegisterTiledRows = 0;
 constexpr int kRegisterTiledTile = 0;
 constexpr int kWideStreamRows = 4;
-constexpr int kMaxSums = 12;  // that stay in registers beside a few other vectors
+constexpr int kMaxSums = 12;  // sums that fit registers beside a few other vectors
 constexpr bool kDotsBf16 = false;
 constexpr CpuIsa kIsa = CpuIsa::avx2;
 
@@ -76,7 +76,7 @@ inline Vec power_of_two(Vec n) {
   return {_mm256_castsi256_ps(exponent)};
 }
 inline Vec times_power_of_two(Vec x, Vec n) {
-  const Vec half = round(n * set1(0.5F));  // in two factors: 2^128 has no float
+  const Vec half = round(n * set1(0.5F));  // in two factors, because 2^128 is not a float
   return (x * power_of_two(half)) * power_of_two(n - half);
 }
 inline float sum(Vec x) {
@@ -139,7 +139,7 @@ inline void load_pair_fp8(const void* p, Vec& low, Vec& high) {
   load_pair_fp8(_mm_loadu_si128(static_cast<const __m128i*>(p)), low, high);
 }
 
-/// The 8 bytes behind each of two rows: 64-bit lane i = bytes 4i .. 4i + 3 of each row.
+/// Loads the 8 bytes at rows[r] + at of two rows: 64-bit lane i = bytes 4i .. 4i + 3 of each row.
 inline __m128i load_byte_quads(const char* const* rows, std::int64_t at) {
   return _mm_unpacklo_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(rows[0] + at)),
                             _mm_loadl_epi64(reinterpret_cast<const __m128i*>(rows[1] + at)));

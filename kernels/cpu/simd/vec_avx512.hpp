@@ -1,6 +1,6 @@
 #pragma once
 
-/// Sixteen floats, AVX-512 F, BW, DQ and VL, and BF16 where the compiler has it. Every vec_*.hpp offers the same names
+/// Sixteen floats, AVX-512 F, BW, DQ and VL, and BF16 if the compiler targets it. Every vec_*.hpp offers the same names
 /// in a namespace of its own, so that no function compiled for one instruction set can be linked into code for another.
 
 #include <cstdint>
@@ -20,7 +20,7 @@ constexpr int kStreamVectors = 2;
 constexpr int kPackingRows = 5;
 constexpr int kRegisterTiledTile = 16;  // 16 sums, 4 vectors of w, 1 widened, 1 broadcast
 constexpr int kWideStreamRows = 5;
-constexpr int kMaxSums = 24;  // that stay in registers beside a few other vectors
+constexpr int kMaxSums = 24;  // sums that fit registers beside a few other vectors
 #if defined(__AVX512BF16__)
 constexpr bool kDotsBf16 = true;
 constexpr int kRegisterTiledRows = 96;
@@ -47,7 +47,7 @@ inline Vec iota() {
 inline Vec load(const float* p) {
   return {_mm512_loadu_ps(p)};
 }
-/// The first `count` floats, or all, or none, and zeros.
+/// Loads the first `count` floats (all lanes if count >= kLanes, none if count <= 0); the other lanes are zero.
 inline Vec load_some(const float* p, int count) {
   if (count >= kLanes) return load(p);
   if (count <= 0) return zero();
@@ -69,30 +69,30 @@ inline Vec operator*(Vec a, Vec b) {
 inline Vec operator/(Vec a, Vec b) {
   return {_mm512_div_ps(a.v, b.v)};
 }
-/// a * b + c, rounded once where the machine can.
+/// Returns a * b + c, rounded once if the machine has fused multiply-add.
 inline Vec fma(Vec a, Vec b, Vec c) {
   return {_mm512_fmadd_ps(a.v, b.v, c.v)};
 }
-/// a > b ? a : b, so b when either is NaN; min likewise.
+/// Returns a > b ? a : b, so b if either is NaN; min returns a < b ? a : b.
 inline Vec max(Vec a, Vec b) {
   return {_mm512_max_ps(a.v, b.v)};
 }
 inline Vec min(Vec a, Vec b) {
   return {_mm512_min_ps(a.v, b.v)};
 }
-/// Lane by lane: a < b ? yes : no.
+/// Returns a < b ? yes : no, lane by lane.
 inline Vec select_less(Vec a, Vec b, Vec yes, Vec no) {
   return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ), no.v, yes.v)};
 }
-/// To the nearest integer, |x| < 2^22.
+/// Rounds to the nearest integer; |x| < 2^22.
 inline Vec round(Vec x) {
   return {_mm512_roundscale_ps(x.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
 }
-/// x * 2^n for integral n in [-126, 128].
+/// Returns x * 2^n for integral n in [-126, 128].
 inline Vec times_power_of_two(Vec x, Vec n) {
   return {_mm512_scalef_ps(x.v, n.v)};
 }
-/// All lanes together, in one fixed order.
+/// Returns the sum of all lanes, added in one fixed order.
 inline float sum(Vec x) {
   return _mm512_reduce_add_ps(x.v);
 }
@@ -123,21 +123,21 @@ inline void store_f16(void* p, Vec x) {
 inline Vec load_int8(const void* p) {
   return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p))))};
 }
-/// Rounded to nearest even, saturated.
+/// Stores the lanes as int8, rounded to nearest even, saturated.
 inline void store_int8(void* p, Vec x) {
   _mm_storeu_si128(static_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(x.v)));
 }
 
-/// fp8_e4m3 has the fields of a float16 that is 2^8 times smaller and cut off. Bit 14 of the float16, the top of its
-/// exponent, must be set for NaN alone, the only magnitude that carries into it when 2^7 is added. `words` are the
-/// bytes, sign-extended.
+/// Returns fp8_e4m3 values as float16, in units of kFp8Unit. The fields of an fp8_e4m3 are those of a float16 that is
+/// 2^8 times smaller, with a shorter fraction. Bit 14 of the float16, the top bit of its exponent, must be set only for
+/// NaN, the only magnitude that carries into bit 14 when 2^7 is added. `words` are the bytes, sign-extended.
 inline __m512i fp8_as_f16(__m512i words) {
   constexpr int kSelectXorElseFirst = 0x78;  // bits of a ^ (b & c)
   const __m512i fields = _mm512_slli_epi16(words, 7);
   const __m512i carried = _mm512_add_epi16(fields, _mm512_set1_epi16(0x80));
   return _mm512_ternarylogic_epi32(fields, carried, _mm512_set1_epi16(0x4000), kSelectXorElseFirst);
 }
-/// In units of kFp8Unit, as all that follow.
+/// Loads fp8_e4m3 values in units of kFp8Unit, as all functions below do.
 inline Vec load_fp8(const void* p) {
   const __m256i words = _mm256_cvtepi8_epi16(_mm_loadu_si128(static_cast<const __m128i*>(p)));
   return {_mm512_cvtph_ps(_mm512_castsi512_si256(fp8_as_f16(_mm512_castsi256_si512(words))))};
@@ -148,7 +148,7 @@ inline void load_pair_fp8(const void* p, Vec& low, Vec& high) {
   high.v = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(halves, 1));
 }
 
-/// The 16 bytes behind each of four rows: 128-bit lane i = bytes 4i .. 4i + 3 of each row.
+/// Loads the 16 bytes at rows[r] + at of four rows: 128-bit lane i = bytes 4i .. 4i + 3 of each row.
 inline __m512i load_byte_quads(const char* const* rows, std::int64_t at) {
   const auto row = [&](int r) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows[r] + at)); };
   __m512i all = _mm512_castsi128_si512(row(0));
@@ -157,7 +157,7 @@ inline __m512i load_byte_quads(const char* const* rows, std::int64_t at) {
   all = _mm512_inserti32x4(all, row(3), 3);
   return _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), all);
 }
-/// 16 elements of each of four rows: quads[i] = elements 4i .. 4i + 3 of each row, widened.
+/// Loads 16 elements of each of four rows: quads[i] = elements 4i .. 4i + 3 of each row, widened.
 inline void load_quads_int8(const char* const* rows, std::int64_t at, Vec (&quads)[4]) {
   const __m512i bytes = load_byte_quads(rows, at);
   quads[0].v = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm512_castsi512_si128(bytes)));
@@ -175,13 +175,13 @@ inline void load_quads_fp8(const char* const* rows, std::int64_t at, Vec (&quads
   quads[3].v = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(high, 1));
 }
 
-/// A square of 32-bit elements on its way to being transposed: pieces[g][j], 128-bit lane i = elements 4g .. 4g + 3 of
-/// row 4i + j. Each row is loaded whole and once: rows lie a power of two apart, so that their lines compete for one
-/// set of the first-level cache and are gone at a second look.
+/// A square of 32-bit elements, half transposed: pieces[g][j], 128-bit lane i = elements 4g .. 4g + 3 of row 4i + j.
+/// Each row is loaded whole and once: rows are often a power of two apart, so that their lines compete for one set of
+/// the first-level cache and would be evicted before a second access.
 struct Square {
   __m512 pieces[4][4];
 };
-/// The floats behind rows[r] + at, r < lanes.
+/// Loads the floats at rows[r] + at, r < lanes.
 inline Square load_square(const float* const* rows, std::int64_t at) {
   Square square;
 #pragma GCC unroll 4
@@ -201,7 +201,7 @@ inline Square load_square(const float* const* rows, std::int64_t at) {
   }
   return square;
 }
-/// Columns 4 * group .. 4 * group + 3: lane r of t[i] belongs to row r.
+/// Writes columns 4 * group .. 4 * group + 3 to t: lane r of t[i] is the element of row r.
 inline void columns_of(const Square& square, int group, Vec (&t)[4]) {
   const __m512(&rows)[4] = square.pieces[group];
   const __m512 low_01 = _mm512_unpacklo_ps(rows[0], rows[1]);
@@ -213,7 +213,7 @@ inline void columns_of(const Square& square, int group, Vec (&t)[4]) {
   t[2].v = _mm512_shuffle_ps(high_01, high_23, 0x44);
   t[3].v = _mm512_shuffle_ps(high_01, high_23, 0xEE);
 }
-/// The first and the second bfloat16 of each 32-bit lane (in memory order), widened.
+/// Return the first and the second bfloat16 of each 32-bit lane (in memory order), widened.
 inline Vec even_bf16(Vec pairs) {
   return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(pairs.v), 16))};
 }
@@ -221,28 +221,29 @@ inline Vec odd_bf16(Vec pairs) {
   return {_mm512_and_ps(pairs.v, _mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(0xFFFF0000U))))};
 }
 #if defined(__AVX512BF16__)
-/// Lane by lane: chain + the products of two pairs of bfloat16, in float32 (subnormal numbers count as zero).
+/// Returns, lane by lane, chain + the products of two pairs of bfloat16, in float32 (subnormal numbers count as zero).
 inline Vec dot_bf16(Vec quad, Vec weights, Vec chain) {
-  // Not the intrinsic: around those GCC 12 copies every sum twice.
+  // Not the intrinsic, because GCC 12 copies every sum twice around it.
   asm("vdpbf16ps %2, %1, %0" : "+v"(chain.v) : "v"(weights.v), "v"(quad.v));
   return chain;
 }
-/// Both as bfloat16, one behind the other, rounded to nearest even.
+/// Returns both vectors as bfloat16, first `low`, then `high`, rounded to nearest even.
 inline Vec bf16_pairs(Vec low, Vec high) {
   const auto rounded = _mm512_cvtne2ps_pbh(high.v, low.v);
   Vec pairs;
   __builtin_memcpy(&pairs, &rounded, sizeof(pairs));
   return pairs;
 }
-/// Lanes: the i-th bfloat16 of the first row and of the second; of 32 columns, the first and the last four of each
-/// eight, and of 16.
+/// Loads 32 columns of two rows of bfloat16: each lane holds a column's element of the first row and of the second.
+/// first_fours has the first four columns of each eight, last_fours the last four. The overload with two parameters
+/// loads 16 columns in order.
 inline void load_pairs_bf16(const void* first, const void* second, Vec& first_fours, Vec& last_fours) {
   const __m512i a = _mm512_loadu_si512(first);
   const __m512i b = _mm512_loadu_si512(second);
   first_fours.v = _mm512_castsi512_ps(_mm512_unpacklo_epi16(a, b));
   last_fours.v = _mm512_castsi512_ps(_mm512_unpackhi_epi16(a, b));
 }
-/// Two vectors of 32 columns in that order, and back.
+/// Load and store 32 floats, in that order of columns.
 inline void load_fours(const float* p, Vec& first_fours, Vec& last_fours) {
   const __m512 low = _mm512_loadu_ps(p);
   const __m512 high = _mm512_loadu_ps(p + kLanes);
@@ -260,22 +261,22 @@ inline Vec load_pairs_bf16(const void* first, const void* second) {
   const __m512i b = _mm512_cvtepu16_epi32(_mm256_loadu_si256(static_cast<const __m256i*>(second)));
   return {_mm512_castsi512_ps(_mm512_or_si512(a, _mm512_slli_epi32(b, 16)))};
 }
-/// Eight floats as bfloat16, rounded to nearest even.
+/// Stores eight floats as bfloat16, rounded to nearest even.
 inline void store_eight_bf16(void* p, const float* x) {
   const auto rounded = _mm256_cvtneps_pbh(_mm256_loadu_ps(x));
   __builtin_memcpy(p, &rounded, sizeof(rounded));
 }
 #endif
-/// Four floats, in each 128-bit lane.
+/// Returns four floats, repeated in each 128-bit lane.
 inline Vec broadcast_quad(const float* p) {
   return {_mm512_broadcast_f32x4(_mm_loadu_ps(p))};
 }
-/// Seen as a square of floats, a row in each 128-bit lane.
+/// Transposes a square of floats that has one row in each 128-bit lane.
 inline Vec transpose_square(Vec x) {
   const __m512i by_column = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
   return {_mm512_permutexvar_ps(by_column, x.v)};
 }
-/// Seen as a square of 128-bit lanes: r[i] lane j <-> r[j] lane i.
+/// Transposes a square of 128-bit lanes: swaps lane j of r[i] and lane i of r[j].
 inline void transpose_quads(Vec (&r)[kLanes / 4]) {
   const __m512 low_01 = _mm512_shuffle_f32x4(r[0].v, r[1].v, 0x44);
   const __m512 low_23 = _mm512_shuffle_f32x4(r[2].v, r[3].v, 0x44);
@@ -286,14 +287,15 @@ inline void transpose_quads(Vec (&r)[kLanes / 4]) {
   r[2].v = _mm512_shuffle_f32x4(high_01, high_23, 0x88);
   r[3].v = _mm512_shuffle_f32x4(high_01, high_23, 0xDD);
 }
-/// Seen as a square of floats, a row in each 128-bit lane: row i, column v = the sum of 128-bit lane i of x[v], as
-/// (0 + 2) + (1 + 3).
+/// Returns a square of floats with one row in each 128-bit lane: row i, column v is the sum of 128-bit lane i of x[v],
+/// added as (0 + 2) + (1 + 3).
 inline Vec quad_sums(const Vec (&x)[4]) {
   const __m512 half_01 = _mm512_add_ps(_mm512_unpacklo_ps(x[0].v, x[1].v), _mm512_unpackhi_ps(x[0].v, x[1].v));
   const __m512 half_23 = _mm512_add_ps(_mm512_unpacklo_ps(x[2].v, x[3].v), _mm512_unpackhi_ps(x[2].v, x[3].v));
   return {_mm512_add_ps(_mm512_shuffle_ps(half_01, half_23, 0x44), _mm512_shuffle_ps(half_01, half_23, 0xEE))};
 }
-/// sums[(lanes / 4) * v + i] += the sum of 128-bit lane i of x[v], as (0 + 2) + (1 + 3); = when `first`.
+/// sums[(lanes / 4) * v + i] += the sum of 128-bit lane i of x[v], added as (0 + 2) + (1 + 3); if `first`, = instead
+/// of +=.
 inline void add_quad_sums(const Vec (&x)[4], bool first, float* sums) {
   const Vec block = transpose_square(quad_sums(x));
   store(sums, first ? block : load(sums) + block);

@@ -12,7 +12,7 @@
 namespace pagoda::kernels::PAGODA_SIMD {
 
 constexpr int kLanes = 4;
-constexpr int kMaxRows = 4;     // no more than lanes
+constexpr int kMaxRows = 4;     // at most kLanes
 constexpr int kLinearRows = 6;  // 24 sums, 4 vectors of w, 1 of x: 29 of 32 registers
 constexpr int kLinearVectors = 4;
 constexpr int kStreamRows = 8;  // 16 sums, 2 vectors of w, 1 of x
@@ -21,7 +21,7 @@ constexpr int kPackingRows = 0;
 constexpr int kRegisterTiledRows = 0;
 constexpr int kRegisterTiledTile = 0;
 constexpr int kWideStreamRows = 5;
-constexpr int kMaxSums = 24;  // that stay in registers beside a few other vectors
+constexpr int kMaxSums = 24;  // sums that fit registers beside a few other vectors
 constexpr bool kDotsBf16 = false;
 constexpr CpuIsa kIsa = CpuIsa::neon;
 
@@ -77,7 +77,7 @@ inline Vec power_of_two(Vec n) {
   return {vreinterpretq_f32_s32(vshlq_n_s32(vaddq_s32(vcvtnq_s32_f32(n.v), vdupq_n_s32(127)), 23))};
 }
 inline Vec times_power_of_two(Vec x, Vec n) {
-  const Vec half = round(n * set1(0.5F));  // in two factors: 2^128 has no float
+  const Vec half = round(n * set1(0.5F));  // in two factors, because 2^128 is not a float
   return (x * power_of_two(half)) * power_of_two(n - half);
 }
 inline float sum(Vec x) {
@@ -111,7 +111,7 @@ inline void store_f16(void* p, Vec x) {
   std::memcpy(p, &halves, sizeof(halves));
 }
 
-/// Twice the same four.
+/// Returns the four bytes at p, twice.
 inline int8x8_t load_four_bytes(const void* p) {
   std::uint32_t bytes;
   std::memcpy(&bytes, p, sizeof(bytes));

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Four floats by the compiler's own vectors: SSE2, NEON or plain registers. See vec_avx512.hpp for what each function
-/// does.
+/// Four floats in the compiler's generic vectors: SSE2, NEON or plain registers. See vec_avx512.hpp for what each
+/// function does.
 
 #include <cstdint>
 #include <cstring>
@@ -22,7 +22,7 @@ constexpr int kPackingRows = 0;
 constexpr int kRegisterTiledRows = 0;
 constexpr int kRegisterTiledTile = 0;
 constexpr int kWideStreamRows = 4;
-constexpr int kMaxSums = 8;  // that stay in registers beside a few other vectors
+constexpr int kMaxSums = 8;  // sums that fit registers beside a few other vectors
 constexpr bool kDotsBf16 = false;
 constexpr CpuIsa kIsa = CpuIsa::scalar;
 
@@ -86,7 +86,7 @@ inline Vec power_of_two(Vec n) {
   return power;
 }
 inline Vec times_power_of_two(Vec x, Vec n) {
-  const Vec half = round(n * set1(0.5F));  // in two factors: 2^128 has no float
+  const Vec half = round(n * set1(0.5F));  // in two factors, because 2^128 is not a float
   return (x * power_of_two(half)) * power_of_two(n - half);
 }
 inline float sum(Vec x) {
