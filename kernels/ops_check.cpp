@@ -29,7 +29,7 @@ class Checker {
     return *this;
   }
 
-  /// Each values[i] in [low, high).
+  /// Requires each values[i] to be in [low, high).
   template <class Integer>
   Checker& require_range(const Integer* values, std::int64_t count, std::int64_t low, std::int64_t high,
                          std::string_view name) {
@@ -53,13 +53,14 @@ class Checker {
 constexpr std::int64_t kAnyIndex = std::int64_t{1} << 31;
 constexpr std::int64_t kAnySlot = std::int64_t{1} << 62;
 
-/// Types of one byte are for the KV cache, and for linear layers with scales (check_linear_weight).
+/// Requires a type of weights without scales. One-byte types are only valid in the KV cache and, with scales, in linear
+/// layers (check_linear_weight).
 void check_weight_type(Checker& checker, DType dtype, std::string_view name) {
   checker.require(is_weight_type(dtype), std::string(name) + " must be float32, float16 or bfloat16; bytes per value",
                   static_cast<std::int64_t>(size_of(dtype)));
 }
 
-/// Rows of float32, or the narrow ones that are given instead.
+/// Checks rows of float32, or the narrow rows if they are set.
 void check_rows(Checker& checker, const float* rows, const NarrowRows& narrow, std::string_view name) {
   if (!narrow) {
     checker.require_pointer(rows, name);
@@ -106,7 +107,7 @@ void check_format(Checker& checker, const QuantizedFormat& format) {
                "group_size must be a multiple of 32 in a rotated format", format.group_size);
 }
 
-/// Null exactly when the format is symmetric.
+/// Requires `mins` to be null if and only if the format is symmetric.
 void check_mins(Checker& checker, const QuantizedFormat& format, const void* mins, std::string_view name) {
   if (format.asymmetric) {
     checker.require_pointer(mins, name);
@@ -115,7 +116,7 @@ void check_mins(Checker& checker, const QuantizedFormat& format, const void* min
   }
 }
 
-/// Null exactly when the format is not two_level_scales.
+/// Requires `factors` to be null if and only if the format has no two-level scales.
 void check_factors(Checker& checker, const QuantizedFormat& format, const void* factors, std::string_view name) {
   if (format.two_level_scales) {
     checker.require_pointer(factors, name);
@@ -125,7 +126,7 @@ void check_factors(Checker& checker, const QuantizedFormat& format, const void* 
   }
 }
 
-/// All but how the shape fits to others.
+/// Checks a quantised matrix, except whether its shape fits other shapes.
 void check_quantized(Checker& checker, const QuantizedMatrix& matrix, const std::string& name) {
   check_format(checker, matrix.format);
   checker.require_pointer(matrix.data, name + " data").require_pointer(matrix.scales, name + " scales");
@@ -341,7 +342,7 @@ Status check(const StoreKvParams& p) {
 
 namespace {
 
-/// The sequence's own row counts, and the block ids of the positions it sees.
+/// Checks the row counts of a sequence and the block ids of the positions that it sees.
 void check_sequence(Checker& checker, const PagedAttentionParams& p, std::int64_t s) {
   const std::string name = "of sequence " + std::to_string(s);
   const std::int64_t rows = std::int64_t{p.query_start[s + 1]} - p.query_start[s];

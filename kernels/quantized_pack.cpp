@@ -9,7 +9,7 @@
 namespace pagoda::kernels {
 namespace {
 
-constexpr std::int64_t kWord = 4;  ///< bytes of a row that lie together
+constexpr std::int64_t kWord = 4;  ///< bytes of a row that are stored together
 constexpr std::int64_t kWordStride = kWord * kQuantizedPanel;
 
 std::uint32_t load_word(const std::uint8_t* from) {
@@ -26,8 +26,8 @@ constexpr std::uint32_t each_byte(std::uint32_t bits) {
   return bits * 0x01010101U;
 }
 
-/// As many columns as lie together in a panel: words are full of low halves (of 2 and 3 bits one of quarters), and one
-/// of what is above them.
+/// Returns the number of columns that are stored together in a panel. They fill whole words of low halves (with 2 and 3
+/// bits one word of quarters) and, if there are higher bits, the word of these.
 constexpr std::int64_t columns_of_block(int bits) {
   switch (bits) {
     case 5:
@@ -41,15 +41,16 @@ constexpr std::int64_t columns_of_block(int bits) {
   }
 }
 
-/// Bytes of a panel that they take.
+/// Returns the bytes of a panel that the columns of a block take.
 constexpr std::int64_t block_stride(int bits) {
   return columns_of_block(bits) * kQuantizedPanel * bits / 8;
 }
 
-/// Which bit of the word behind the quarters belongs to a column's quad: s places above it is that of column 4 s + i.
+/// Index of the high bit of column i in the 16-bit word after the quarters; the bit of column 4 s + i is s positions
+/// higher.
 constexpr std::array<int, kWord> kHighPlace{0, 8, 4, 12};
 
-/// Of 2 and 3 bits.
+/// Packs a block of 2 or 3 bits.
 template <int bits>
 void pack_quarters(const std::uint8_t* q, std::int64_t row, std::uint8_t* block) {
   std::uint32_t word = 0;
@@ -64,7 +65,7 @@ void pack_quarters(const std::uint8_t* q, std::int64_t row, std::uint8_t* block)
   if (bits == 3) std::memcpy(block + kWordStride + row * std::int64_t{sizeof(high)}, &high, sizeof(high));
 }
 
-/// The inverse of pack_quarters.
+/// Reverses pack_quarters.
 template <int bits>
 void unpack_quarters(const std::uint8_t* block, std::int64_t row, std::uint8_t* q) {
   const std::uint32_t word = load_word(block + row * kWord);
@@ -78,7 +79,7 @@ void unpack_quarters(const std::uint8_t* block, std::int64_t row, std::uint8_t* 
   }
 }
 
-/// Of 4 bits and more.
+/// Packs a block of 4 bits or more.
 template <int bits>
 void pack_halves(const std::uint8_t* q, std::int64_t row, std::uint8_t* block) {
   std::uint8_t* to = block + row * kWord;
@@ -90,7 +91,7 @@ void pack_halves(const std::uint8_t* q, std::int64_t row, std::uint8_t* block) {
   constexpr int steps = columns_of_block(bits) / kWord;
   constexpr int high_bits = bits == 8 ? 0 : bits - 4;
   std::uint32_t high = 0;
-  // Within their bytes: nothing moves into another one.
+  // The shifts stay within each byte: no bit moves into another byte.
   for (int step = 0; step < steps; step += 2, to += kWordStride, q += 2 * kWord) {
     const std::uint32_t first = load_word(q);
     const std::uint32_t second = load_word(q + kWord);
@@ -101,7 +102,7 @@ void pack_halves(const std::uint8_t* q, std::int64_t row, std::uint8_t* block) {
   if (high_bits > 0) store_word(to, high);
 }
 
-/// The inverse of pack_halves.
+/// Reverses pack_halves.
 template <int bits>
 void unpack_halves(const std::uint8_t* block, std::int64_t row, std::uint8_t* q) {
   const std::uint8_t* from = block + row * kWord;
@@ -120,7 +121,7 @@ void unpack_halves(const std::uint8_t* block, std::int64_t row, std::uint8_t* q)
   }
 }
 
-/// The integers of one block of columns of a row.
+/// Packs the integers of one block of columns of a row.
 template <int bits>
 void pack_block(const std::uint8_t* q, std::int64_t row, std::uint8_t* block) {
   if constexpr (bits < 4) {
@@ -130,7 +131,7 @@ void pack_block(const std::uint8_t* q, std::int64_t row, std::uint8_t* block) {
   }
 }
 
-/// The inverse of pack_block.
+/// Reverses pack_block.
 template <int bits>
 void unpack_block(const std::uint8_t* block, std::int64_t row, std::uint8_t* q) {
   if constexpr (bits < 4) {
@@ -192,7 +193,7 @@ void pack_panel(const QuantizedMatrix& shape, std::span<const QuantizedRow> rows
   for (std::int64_t r = 0; r < kQuantizedPanel; ++r) {
     const QuantizedRow row = r < std::ssize(rows) ? rows[static_cast<std::size_t>(r)] : QuantizedRow{};
     rest.fill(static_cast<std::uint8_t>(format.padding_value()));
-    if (row.q == nullptr) {  // fills up the panel
+    if (row.q == nullptr) {  // a padding row
       for (std::int64_t g = 0; g < groups; ++g) {
         pack_columns(format.bits, rest.data(), format.group_size, r,
                      to.data + g * format.group_size * kQuantizedPanel * format.bits / 8);
@@ -259,7 +260,7 @@ void dequantize_group(const QuantizedMatrix& matrix, std::int64_t row, std::int6
   std::array<std::uint8_t, kMaxGroupSize> q;
   unpack_group(matrix, row, group, q.data());
   for (std::int64_t i = 0; i < format.group_size; ++i) {
-    // The product is exact: of 11 and 8 bits, or of 18 and 6.
+    // The product is exact: the factors have 11 and 8 bits, or 18 and 6 bits.
     out[i] = scale * static_cast<float>(format.value_of(q[static_cast<std::size_t>(i)])) + min;
   }
 }

@@ -14,8 +14,9 @@
 namespace pagoda::kernels {
 namespace {
 
-/// How long a thread polls for the next region (or for the end of this one) before it sleeps: longer than the gap
-/// between two ops of a model and than the last task of most, much shorter than a scheduler's time slice.
+/// Time that a thread polls for the next region (or for the end of the current one) before it sleeps: longer than the
+/// gap between two ops of a model and than the last task of most ops, much shorter than a time slice of the operating
+/// system.
 constexpr auto kSpinTime = std::chrono::microseconds(200);
 
 inline void relax() {
@@ -26,7 +27,7 @@ inline void relax() {
 #endif
 }
 
-/// Polls until `done()` or until kSpinTime is over; true when done.
+/// Polls until `done()` or until kSpinTime is over; returns whether `done()`.
 template <class Done>
 bool spin_until(const Done& done) {
   if (done()) return true;
@@ -42,27 +43,27 @@ bool spin_until(const Done& done) {
 
 }  // namespace
 
-/// A region goes through a gate: the caller writes the region's fields while the gate is closed, opens it, works,
-/// closes it and waits until every worker that went in has come out. A worker that wakes late finds the gate closed and
-/// goes back to sleep, so a caller never waits for a worker that has not begun.
+/// A gate controls access to a region: the caller writes the region's fields while the gate is closed, opens the gate,
+/// works, closes it and waits until every worker inside has left. A worker that wakes late finds the gate closed and
+/// sleeps again, so a caller never waits for a worker that has not started.
 struct ThreadPool::State {
   static constexpr std::uint32_t kOpen = 1;    // bit 0 of gate
-  static constexpr std::uint32_t kInside = 2;  // one worker inside; the count fills the other bits
+  static constexpr std::uint32_t kInside = 2;  // one worker inside; the other bits count the workers inside
 
   std::vector<std::thread> workers;
 
-  // Callers take turns in the order in which they came.
+  // Concurrent callers run in the order of their arrival.
   std::mutex callers_mutex;
   std::condition_variable callers_turn;
   std::uint64_t next_ticket = 0;
   std::uint64_t now_serving = 0;
 
-  // The region; written only while the gate is closed and nobody is inside.
+  // The region; written only while the gate is closed and no worker is inside.
   Task task = nullptr;
   const void* context = nullptr;
   std::int64_t num_tasks = 0;
   std::mutex failure_mutex;
-  std::exception_ptr failure;  // the first, of this region
+  std::exception_ptr failure;  // first exception of this region
   alignas(64) std::atomic<std::int64_t> next_task{0};
 
   alignas(64) std::atomic<std::uint32_t> gate{0};

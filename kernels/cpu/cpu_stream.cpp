@@ -107,7 +107,7 @@ Status CpuStream::status() const {
   return fail(ErrorCode::internal, "work of the CPU stream has failed: " + what_of(thrown_));
 }
 
-/// Allocates nothing: who owns what the stream uses waits so before it goes, whatever happens.
+/// Does not allocate, so that owners of memory that the stream uses can always wait before they free it.
 void CpuStream::synchronize() {
   std::unique_lock lock(mutex_);
   empty_.wait(lock, [this] { return queue_.empty() && !is_running_; });

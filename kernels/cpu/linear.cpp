@@ -12,28 +12,30 @@
 namespace pagoda::kernels {
 namespace {
 
-/// A panel is `linear_panel` consecutive rows of one weight matrix; panels and rows of x are shared out as tasks. With
-/// few rows of x a panel is multiplied straight from memory. With some more, so is each block of a panel (kLinearBlock
-/// columns), while the next panel is fetched: it meets the register tiles of x one after the other. With many, a block
-/// is packed into scratch that stays in the cache (where it pays, in passing: while the first rows of x are
-/// multiplied), and meets all rows of x of the task before it is overwritten.
+/// A panel is `linear_panel` consecutive rows of one weight matrix; a task multiplies some panels by some rows of x.
+/// stream, for few rows of x: multiplies a panel as it is stored. register_tiled, for some more rows: multiplies each
+/// block of a panel (kLinearBlock columns), as it is stored, by the register tiles of x one after another, and
+/// prefetches the next panel. packed, for many rows: packs a block into scratch that stays in the cache (with few rows
+/// in the first register tile, while that tile is multiplied) and multiplies it by all rows of x of the task before the
+/// next block overwrites it.
 enum class Strategy { stream, register_tiled, packed };
 
 struct Tasks {
-  std::int64_t tiles = 0;   ///< register tiles of x in a task: their part of a block stays in the second-level cache
-  std::int64_t panels = 0;  ///< in a task
-  std::int64_t large_chunks = 0;    ///< tasks of so many panels come first, then
-  std::int64_t small_panels = 0;    ///< smaller ones, so that no thread waits long for the last
+  std::int64_t tiles = 0;         ///< register tiles of x in a task; their part of a block fits the second-level cache
+  std::int64_t panels = 0;        ///< panels of a large task
+  std::int64_t large_chunks = 0;  ///< number of tasks with `panels` panels, which come first
+  std::int64_t small_panels = 0;  ///< panels of the smaller tasks that follow, so that no thread waits long at the end
   std::int64_t panels_at_once = 0;  ///< panels whose sums are kept at once, so that x is read once per block for all
 };
 
-/// linear_register_tiled keeps sums of a multiple of this many rows.
+/// linear_register_tiled keeps sums for a multiple of this number of rows.
 constexpr std::int64_t kRegisterTiledUnit = 4;
 
-/// Up to this many rows all of x stays in the cache: one panel after the other keeps reads of the weights together.
+/// Up to this number of rows, all of x stays in the cache, and processing one panel after another keeps the reads of
+/// weights contiguous.
 constexpr std::int64_t kFewRows = 56;
 
-/// Of the caches.
+/// Bytes of a cache line.
 constexpr std::int64_t kLine = 64;
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
@@ -99,10 +101,10 @@ class Linear {
  private:
   struct Workspace {
     float* packed = nullptr;  ///< [steps of kLinearBlock, 4 * linear_panel]
-    /// [panels_at_once, rows of the task's tiles, linear_panel]; for linear_register_tiled each tile has as many rows
-    /// as the largest, rounded up to kRegisterTiledUnit.
+    /// [panels_at_once, rows of the task's tiles, linear_panel]; for linear_register_tiled each tile has the rows of
+    /// the largest tile, rounded up to kRegisterTiledUnit.
     float* sums = nullptr;
-    float* scales = nullptr;  ///< [blocks of columns, linear_panel] of 8-bit floats
+    float* scales = nullptr;  ///< [blocks of columns, linear_panel], scales of 8-bit floats
   };
 
   struct Tiles {
@@ -118,16 +120,16 @@ class Linear {
 
   /// Some rows of one weight matrix, at most a panel.
   struct Panel {
-    const std::byte* data = nullptr;  ///< of the first row
+    const std::byte* data = nullptr;  ///< start of the first row
     DType dtype = DType::f32;
     std::int64_t rows = 0;
     std::int64_t out_column = 0;
     std::int64_t row_bytes = 0;
     const WeightMatrix* weight = nullptr;
-    std::int64_t first_row = 0;  ///< of the weight
+    std::int64_t first_row = 0;  ///< index of the panel's first row in the weight matrix
   };
 
-  /// The next block of a panel, whose lines the register tiles share that are multiplied meanwhile.
+  /// Lines of the next block of a panel. The register tiles of the current block prefetch a share each.
   struct Fetching {
     const std::byte* first = nullptr;
     std::int64_t rows = 0;
@@ -139,7 +141,7 @@ class Linear {
     PrefetchBlock share_of(std::int64_t tile) const {
       const std::int64_t first_line = tile * lines_per_tile;
       if (first_line >= lines) return {};
-      // Of 32 bits: a tile takes little longer than some divisions of 64.
+      // 32 bits, because a few 64-bit divisions take almost as long as a tile.
       const auto at = static_cast<std::uint32_t>(first_line);
       const auto column_rows = static_cast<std::uint32_t>(rows);
       const std::byte* column = first + at / column_rows * kLine;
@@ -156,7 +158,7 @@ class Linear {
     if (p.weights.front().scales != nullptr) return Strategy::packed;
     const bool all_bf16 = std::all_of(p.weights.begin(), p.weights.end(),
                                       [](const WeightMatrix& weight) { return weight.dtype == DType::bf16; });
-    // Several tiles of x would each widen the weights.
+    // With types that are widened, each of several tiles of x would widen the weights again.
     const std::int64_t most_rows = all_bf16 ? kernels.register_tiled_rows : kernels.register_tiled_tile;
     return p.num_tokens <= most_rows ? Strategy::register_tiled : Strategy::packed;
   }
@@ -190,10 +192,11 @@ class Linear {
     return large * tasks_.panels + (chunk - large) * tasks_.small_panels;
   }
 
-  /// That k columns of a row of x take where they are packed for weights of the type.
+  /// Returns the number of floats that k packed columns of a row of x take, for weights of type `dtype`.
   std::int64_t floats_of(DType dtype, std::int64_t k) const { return 4 * steps_of(kernels_, dtype, k); }
 
-  /// For weights of the type. Tile t of x is at first_row(t) * padded_in_, as [steps, rows of the tile, 4].
+  /// Packs x for weights of type `dtype`; returns `packed`. Tile t of x starts at first_row(t) * padded_in_ and is
+  /// [steps, rows of the tile, 4].
   const float* pack_x(float* packed, DType dtype) {
     const std::int64_t blocks = ceil_div(p_.in, kLinearBlock);
     const auto pack_block = [&](std::int64_t task) {
@@ -208,7 +211,7 @@ class Linear {
                           .dst = packed + first * padded_in_ + floats_of(dtype, k) * tiles_.rows(tile)});
     };
     const std::int64_t tasks = tiles_.count() * blocks;
-    constexpr std::int64_t kFewFloats = 8192;  // less is not worth the hand-over to another thread
+    constexpr std::int64_t kFewFloats = 8192;  // less work does not pay for the hand-over to another thread
     if (p_.num_tokens * padded_in_ <= kFewFloats) {
       for (std::int64_t task = 0; task < tasks; ++task) pack_block(task);
     } else {
@@ -272,7 +275,7 @@ class Linear {
     }
   }
 
-  /// All rows of x, a single register tile, against a panel that is read straight from memory.
+  /// Multiplies all rows of x, a single register tile, by a panel as it is stored.
   void stream_panel(const Panel& panel, const Workspace& work, const float* scales) const {
     constexpr std::int64_t kAheadBytes = 768;
     const bool wide = p_.num_tokens <= kernels_.wide_stream_rows;
@@ -288,8 +291,8 @@ class Linear {
     }
   }
 
-  /// Panel by panel, of which the next one, one stretch of memory, is prefetched meanwhile. Block by block, so that
-  /// what a register tile of x has of a block stays in the first-level cache.
+  /// Multiplies panel by panel and prefetches the next panel, a contiguous range of memory, meanwhile. Goes block by
+  /// block, so that a register tile's part of a block of x stays in the first-level cache.
   void multiply_register_tiled(const Tiles& tiles, std::int64_t first_panel, std::int64_t end_panel,
                                const Workspace& work) const {
     const std::int64_t tile_sums =
@@ -312,8 +315,7 @@ class Linear {
     }
   }
 
-  /// The lines of a panel that the given one of `calls` calls of linear_register_tiled prefetches, one behind the
-  /// other.
+  /// Returns the consecutive lines of a panel that call `call` of `calls` calls of linear_register_tiled prefetches.
   PrefetchBlock share_of_panel(std::int64_t index, std::int64_t call, std::int64_t calls) const {
     if (index >= num_panels_) return {};
     const Panel panel = panel_at(index);
@@ -342,7 +344,7 @@ class Linear {
     }
   }
 
-  /// While a block is multiplied, the next one is fetched from memory.
+  /// Multiplies a block, and prefetches the next block meanwhile.
   void multiply_block(const Tiles& tiles, const Piece& piece, const Piece& next, const Workspace& work,
                       float* sums) const {
     const Panel panel = panel_at(piece.panel);
@@ -356,7 +358,7 @@ class Linear {
     const std::int64_t steps = steps_of(kernels_, panel.dtype, ceil_div(count, kLinearPadding) * kLinearPadding);
     const float* const x = panel.dtype == DType::bf16 ? paired_x_ : plain_x_;
     std::int64_t row = tiles_.first_row(tiles.first);
-    // Arguments are made in place: copies of what was just stored in smaller pieces stall.
+    // The arguments are built in place, because a copy would stall: it would load data just stored in smaller pieces.
     for (std::int64_t tile = tiles.first; tile < tiles.end; ++tile) {
       const std::int64_t rows = tiles_.rows(tile);
       if (tile == tiles.first && packs_in_passing) {
@@ -380,7 +382,8 @@ class Linear {
     }
   }
 
-  /// Of columns [k, k + count) of a panel's rows, with the unit of 8-bit floats; null where there are none.
+  /// Returns the scales of columns [k, k + count) of a panel's rows, times kFp8Unit; null if the weights have no
+  /// scales.
   const float* scales_of(const Panel& panel, std::int64_t k, std::int64_t count, const Workspace& work) const {
     if (!has_scales_) return nullptr;
     const WeightMatrix& weight = *panel.weight;
@@ -447,7 +450,7 @@ class Linear {
   RowTiles tiles_;
   std::int64_t padded_in_;
   bool has_scales_;
-  std::int64_t block_ = kLinearBlock;  ///< columns whose sums are added at once
+  std::int64_t block_ = kLinearBlock;  ///< columns of a block of sums
   std::int64_t num_panels_ = 0;
   std::int64_t out_features_ = 0;
   bool any_plain_ = false;

@@ -47,7 +47,7 @@ class Search {
     const fs::path path = at(folder);
     const auto charged = number_in_file(path / (is_v2 ? "memory.current" : "memory.usage_in_bytes"));
     if (!charged) return;  // the top of version 2, or a hierarchy without the memory controller
-    const std::string prefix = is_v2 ? "" : "total_";  // without it, version 1 leaves out the cgroups below
+    const std::string prefix = is_v2 ? "" : "total_";  // without the prefix, version 1 excludes the cgroups below
     std::size_t cache = 0;
     for (const char* list : {"inactive_file", "active_file"}) {
       cache += number_after(path / "memory.stat", prefix + list).value_or(0);
@@ -61,7 +61,7 @@ class Search {
     };
     if (is_v2) {
       limit_in("memory.max");
-      limit_in("memory.high");  // above it the kernel slows the process down until it hardly runs
+      limit_in("memory.high");  // above this limit the kernel throttles the process almost to a standstill
     } else {
       limit_in("memory.limit_in_bytes");
     }

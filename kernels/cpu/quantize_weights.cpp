@@ -15,19 +15,20 @@ namespace pagoda::kernels {
 namespace {
 
 constexpr std::int64_t kMinGroup = 16;
-constexpr std::int64_t kMaxColumns = std::max(kTwoLevelColumns, kMaxGroupSize);  ///< that share a scale in float16
+constexpr std::int64_t kMaxColumns =
+    std::max(kTwoLevelColumns, kMaxGroupSize);  ///< maximum columns that share a float16 scale
 
-/// The grids of a group of a panel: a weight is scale * integer + min, as they will be stored. A scale of 0: all
-/// integers are 0.
+/// Grids of one group of each row of a panel, as they are stored: a weight is scale * integer + min. If the scale is 0,
+/// all integers are 0.
 struct Grids {
   std::array<float, kQuantizedPanel> scales = {};
   std::array<float, kQuantizedPanel> mins = {};
 };
 
-/// Groups that share scales in float16.
+/// Grids of the groups that share float16 scales.
 using SharedGrids = std::array<Grids, kTwoLevelColumns / kMinGroup>;
 
-/// q[k] = zero_point + the integer nearest to weight k, of those from `lowest` to `highest`.
+/// q[k] = zero_point + the integer from `lowest` to `highest` whose value is nearest to weight k.
 void integers_of(const float* w, std::int64_t count, float scale, float min, float lowest, float highest,
                  float zero_point, std::uint8_t* q) {
   constexpr float kNoFraction = 12582912.0F;  // 1.5 * 2^23: adding it leaves no fraction bits
@@ -46,7 +47,7 @@ class WeightQuantizer {
 
   std::int64_t panels() const { return to_.panels(); }
 
-  /// False when a weight is not finite.
+  /// Returns whether all weights are finite and float16 holds all scales and minimums.
   bool quantize_panel(std::int64_t panel) const {
     const PanelPlace to = place_of_panel(to_, panel, {p_.data, p_.scales, p_.mins, p_.factors});
     const std::int64_t step = to_.scale_columns() / p_.format.group_size;
@@ -57,10 +58,10 @@ class WeightQuantizer {
   }
 
  private:
-  /// Of groups that share scales in float16; columns behind the end are zeros.
+  /// Weights of the groups that share float16 scales; columns past the end of the matrix are zeros.
   using Weights = std::array<std::array<float, kMaxColumns>, kQuantizedPanel>;
 
-  /// Columns [first, first + scale_columns()) of a panel.
+  /// Loads columns [first, first + scale_columns()) of a panel.
   void load(std::int64_t panel, std::int64_t first, Weights& weights) const {
     const auto element_bytes = static_cast<std::int64_t>(size_of(p_.from.dtype));
     for (std::int64_t r = 0; r < kQuantizedPanel; ++r) {
@@ -77,7 +78,7 @@ class WeightQuantizer {
     }
   }
 
-  /// Columns that are not zeros behind the end.
+  /// Returns the number of columns that are not padding; in a rotated format, a multiple of kRotationBlock.
   std::int64_t columns() const {
     constexpr std::int64_t kBlock = kRotationBlock;
     return to_.format.rotated ? (to_.columns + kBlock - 1) / kBlock * kBlock : to_.columns;
@@ -88,7 +89,7 @@ class WeightQuantizer {
   int lowest() const { return -p_.format.zero_point(); }
   int highest() const { return lowest() + (1 << p_.format.bits) - 1; }
 
-  /// Groups [first, end) of a panel, which share scales in float16.
+  /// Quantises groups [first, end) of a panel, which share float16 scales. Returns what quantize_panel returns.
   bool quantize_groups(std::int64_t panel, std::int64_t first, std::int64_t end, const PanelPlace& to) const {
     Weights weights;
     load(panel, first * p_.format.group_size, weights);
@@ -103,7 +104,7 @@ class WeightQuantizer {
     return true;
   }
 
-  /// False when a weight is not finite, or the grid's numbers would not be.
+  /// Returns whether all weights of the group and the numbers of its grids are finite.
   bool fit(const Weights& weights, std::int64_t first, std::int64_t group, Grids& grids) const {
     alignas(64) std::array<float, kMaxGroupSize * kQuantizedPanel> columns_first;
     const std::int64_t count = columns_of(group);
@@ -124,8 +125,8 @@ class WeightQuantizer {
     return std::ranges::all_of(grids.scales, finite) && std::ranges::all_of(grids.mins, finite);
   }
 
-  /// Writes scales and minimums from `place` on; of a format with two-level scales they are what the grids share, and
-  /// the grids become what these and their factors give.
+  /// Writes scales and minimums from index `place` on. In a format with two-level scales it writes shared scales and
+  /// minimums and the factors of each group, and changes the grids to the products of both.
   void store(std::span<Grids> grids, std::int64_t place, std::int64_t first, const PanelPlace& to) const {
     const auto store_row = [&](std::array<float, kQuantizedPanel> Grids::*of, std::int64_t r, Float16& stored,
                                std::int64_t kind) {
@@ -137,7 +138,8 @@ class WeightQuantizer {
       float most = 0.0F;
       for (const Grids& grid : grids) most = std::max(most, std::abs((grid.*of)[row]));
       stored = to_f16(most / 127.0F);
-      if (127.0F * to_float(stored) < most) ++stored.bits;  // up, also from 0: of small weights it is subnormal
+      if (127.0F * to_float(stored) < most)
+        ++stored.bits;  // next float16 above, also from 0: with small weights the scale is subnormal
       const float unit = to_float(stored);
       std::int8_t* factor = to.factors + first * to_.group_factors() + kind * kQuantizedPanel + r;
       for (Grids& grid : grids) {
@@ -154,7 +156,7 @@ class WeightQuantizer {
     }
   }
 
-  /// The integers of a group.
+  /// Packs the integers of a group.
   void pack(const Weights& weights, std::int64_t first, std::int64_t group, const Grids& grids,
             const PanelPlace& to) const {
     const QuantizedFormat& format = p_.format;

@@ -15,23 +15,24 @@ namespace pagoda::kernels {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kLowest = -std::numeric_limits<float>::max();  // as a bound: every logit but -inf
+constexpr float kLowest = -std::numeric_limits<float>::max();  // as a bound, it includes every logit except -inf
 
-/// Logits with what the selection needs to know about them.
+/// Logits of a row and the maximum that the selection needs.
 struct Row {
   const float* logits = nullptr;
   float max = -kInf;
 };
 
-/// A bound on the logits that have at least this weight, lower by more than the rounding of the weight can be.
+/// Returns a lower bound of the logits that have at least this weight, with a margin larger than the rounding error of
+/// a weight.
 float logit_bound(double weight, WeightScale scale) {
   constexpr double kSlack = 1e-3;
   const double distance = (std::log(weight) - kSlack) / static_cast<double>(scale.inverse_temperature);
   return static_cast<float>(static_cast<double>(scale.max) + distance) - std::abs(scale.max) * 1e-6F;
 }
 
-/// The first index whose cumulative weight exceeds `rest`; the last one with weight, should rounding leave something
-/// over.
+/// Returns the first index whose cumulative weight exceeds `rest`, or, if rounding leaves no such index, the last index
+/// with a weight.
 std::int64_t pick(std::span<const float> weights, double rest) {
   std::int64_t chosen = 0;
   for (std::size_t i = 0; i < weights.size(); ++i) {
@@ -44,7 +45,7 @@ std::int64_t pick(std::span<const float> weights, double rest) {
   return chosen;
 }
 
-/// Samples rows one after another with scratch that grows to the vocabulary once.
+/// Samples rows one after another, with scratch that grows once to the size of the vocabulary.
 class RowSampler {
  public:
   SampleProblem sample(const SamplePasses& passes, const SampleParams& params, std::size_t index);
@@ -72,7 +73,7 @@ class RowSampler {
   const SamplePasses* passes_ = nullptr;
   std::int64_t vocab_ = 0;
   std::vector<float> processed_;
-  std::vector<float> block_maxima_;  // of the row that was measured last
+  std::vector<float> block_maxima_;  // maxima of the logits that measure() got last
   std::vector<double> block_sums_;
   std::vector<std::int32_t> output_counts_;  // per token; all zero between rows
   std::vector<std::uint8_t> seen_;           // per token; all zero between rows
@@ -117,7 +118,7 @@ SampleProblem RowSampler::sample(const SamplePasses& passes, const SampleParams&
   return SampleProblem::none;
 }
 
-/// processed_ = the raw logits, -inf where the mask, if there is one, allows no token.
+/// processed_ = the raw logits; -inf for tokens that the mask does not allow. An empty mask allows all tokens.
 void RowSampler::copy_allowed(const float* raw, std::span<const std::uint32_t> mask) {
   if (mask.empty()) {
     processed_.assign(raw, raw + vocab_);
@@ -137,8 +138,8 @@ void RowSampler::copy_allowed(const float* raw, std::span<const std::uint32_t> m
   }
 }
 
-/// Bans the last token of each bad word of which all but that is the end of the output. Returns whether all these
-/// tokens are in the vocabulary.
+/// Bans the last token of each bad word whose other tokens are the end of the output. Returns whether all banned tokens
+/// are in the vocabulary.
 bool RowSampler::ban_bad_words(const SampleRow& row) {
   std::int32_t begin = 0;
   for (const std::int32_t end : row.bad_word_ends) {
@@ -231,7 +232,8 @@ double RowSampler::total_weight(const Row& logits, WeightScale scale) {
   return total;
 }
 
-/// The first token whose cumulative weight exceeds uniform * total: first its block, then the token in the block.
+/// Returns the first token whose cumulative weight exceeds uniform * total: finds its block, then the token in the
+/// block.
 std::int32_t RowSampler::draw_from_all(const Row& logits, WeightScale scale, double uniform) {
   double rest = uniform * total_weight(logits, scale);
   std::size_t chosen = 0;  // the last block with weight, as in pick()
@@ -271,13 +273,13 @@ std::int32_t RowSampler::draw_from_filtered(const Row& logits, const SampleRow& 
   return draw_from_candidates(uniform);
 }
 
-/// candidates_ = what top_p alone keeps of the whole vocabulary.
+/// candidates_ = the tokens that top_p alone keeps of the whole vocabulary.
 void RowSampler::collect_nucleus(const Row& logits, WeightScale scale, double top_p) {
-  constexpr double kMargin = 1e-9;  // more than the rounding of sums
+  constexpr double kMargin = 1e-9;  // larger than the rounding error of sums
   const double total = total_weight(logits, scale);
   const double left_out = (1.0 - top_p) * total;
-  // Tokens lighter than left_out / vocab weigh less than left_out together, so the second bound always serves. The
-  // first leaves far fewer tokens and serves for the usual peaked row.
+  // Tokens lighter than left_out / vocab weigh less than left_out together, so the second bound always suffices. The
+  // first bound keeps far fewer tokens and suffices for typical, peaked rows.
   for (const double weight_bound : {0.01 * left_out, left_out / static_cast<double>(vocab_)}) {
     collect_at_least(logits.logits, vocab_, block_maxima_, std::max(kLowest, logit_bound(weight_bound, scale)),
                      candidates_);
@@ -298,7 +300,7 @@ double RowSampler::candidate_mass() const {
   return mass;
 }
 
-/// Four partial sums, since one would wait for each addition.
+/// Adds four partial sums, because with a single sum each addition would wait for the previous one.
 double RowSampler::candidate_block_mass(std::int64_t start) const {
   const std::int64_t end = std::min(start + kSampleBlock, candidates_.size());
   std::array<double, 4> partial{};
@@ -310,7 +312,7 @@ double RowSampler::candidate_block_mass(std::int64_t start) const {
   return (partial[0] + partial[1]) + (partial[2] + partial[3]);
 }
 
-/// As draw_from_all, over the candidates.
+/// Does the work of draw_from_all, over the candidates.
 std::int32_t RowSampler::draw_from_candidates(double uniform) const {
   double rest = uniform * candidate_mass();
   std::int64_t chosen = 0;
@@ -325,7 +327,7 @@ std::int32_t RowSampler::draw_from_candidates(double uniform) const {
   return candidates_.ids[chosen + pick({candidates_.weights.data() + chosen, candidates_.weights.data() + end}, rest)];
 }
 
-/// Log-probability and rank of the chosen token, and the best k. block_maxima_ must be those of `logits`.
+/// Writes log-probability and rank of the sampled token, and the top k. block_maxima_ must be those of `logits`.
 void RowSampler::report(const Row& logits, const SampleRow& row, const SampleParams& params, std::size_t index) {
   SampleOutput& out = params.outputs[index];
   const double log_total =
@@ -351,7 +353,8 @@ void RowSampler::report(const Row& logits, const SampleRow& row, const SamplePar
   std::vector<std::int32_t> order(static_cast<std::size_t>(out.num_top));
   for (std::int32_t i = 0; i < out.num_top; ++i) order[i] = i;
   std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
-    return candidates_.logits[a] > candidates_.logits[b];  // stable, so the lower id first among equals
+    return candidates_.logits[a] >
+           candidates_.logits[b];  // the sort is stable, so among equal logits the lower id comes first
   });
   for (std::int32_t i = 0; i < out.num_top; ++i) {
     params.top_tokens[first + i] = candidates_.ids[order[i]];
@@ -365,14 +368,14 @@ Status cpu_sample(ThreadPool& pool, const SampleParams& params) {
   if (Status status = check(params); !status) return status;
   const SamplePasses& passes = sample_passes();
   pool.parallel_for(static_cast<std::int64_t>(params.rows.size()), [&](std::int64_t task) {
-    static thread_local RowSampler sampler;  // scratch of a vocabulary's size, kept for the thread's life
+    static thread_local RowSampler sampler;  // keeps scratch of the size of the vocabulary until the thread ends
     const auto index = static_cast<std::size_t>(task);
     SampleOutput& out = params.outputs[index];
     out = {};
     try {
       const SampleProblem problem = sampler.sample(passes, params, index);
       if (problem != SampleProblem::none) out = {.token = -1, .problem = problem};
-    } catch (...) {  // for want of memory: what the scratch holds between rows is not what the next one counts on
+    } catch (...) {  // out of memory: the scratch is in a state that the next row does not expect
       sampler = {};
       throw;
     }

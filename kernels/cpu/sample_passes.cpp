@@ -16,16 +16,17 @@
 #define PAGODA_ALWAYS_INLINE inline
 #endif
 
-// Each pass is written once, as loops of constant length that the compiler turns into vectors; the wrappers below
-// compile them for each instruction set. Only std::fma multiplies and adds at once, so that no compiler contracts
-// differently.
+// Each pass is written once, as loops of constant length that the compiler vectorises; the wrappers below compile the
+// passes for each instruction set. All fused multiply-adds are explicit calls of std::fma, so that results do not
+// depend on how a compiler contracts expressions.
 namespace pagoda::kernels {
 namespace {
 
-constexpr float kSmallestExponent = -87.0F;  // exp of less is subnormal: 0 here
+constexpr float kSmallestExponent = -87.0F;  // exp(x) of a smaller x is subnormal; the passes return 0
 
-/// exp(x) for kSmallestExponent <= x <= 0, else 0: x = n ln 2 + r with |r| <= ln 2 / 2, the Taylor polynomial of degree
-/// 7 in r (relative error below 1e-8), scaled by 2^n. ln 2 is split in two floats (Cody and Waite, 1980).
+/// Returns exp(x) for kSmallestExponent <= x <= 0, and 0 for smaller x: x = n ln 2 + r with |r| <= ln 2 / 2, the Taylor
+/// polynomial of degree 7 in r (relative error below 1e-8), scaled by 2^n. ln 2 is split in two floats (Cody and Waite,
+/// 1980).
 PAGODA_ALWAYS_INLINE float exp_nonpositive(float x) {
   constexpr float kLog2E = 1.44269504088896341F;
   constexpr float kLn2High = 0.693359375F;
@@ -53,8 +54,8 @@ PAGODA_ALWAYS_INLINE float weight_of(float logit, WeightScale scale) {
   return exp_nonpositive((logit - scale.max) * scale.inverse_temperature);
 }
 
-/// A signed number in the order of the floats: NaN with a clear sign bit and +inf above all, NaN with a set one below
-/// -inf. Integer reductions may be reordered, so compilers vectorise them.
+/// Returns a signed number with the order of the floats: NaN with a clear sign bit is above +inf, NaN with a set sign
+/// bit is below -inf. Integer reductions may be reordered, so compilers vectorise them.
 PAGODA_ALWAYS_INLINE std::int32_t signed_key(std::int32_t bits) {
   return bits ^ ((bits >> 31) & 0x7FFFFFFF);
 }
@@ -110,7 +111,7 @@ PAGODA_ALWAYS_INLINE std::int64_t count_greater_body(const float* logits, std::i
   return total;
 }
 
-// One set of wrappers: TARGET is the attribute that chooses the instruction set.
+// Defines one set of wrappers. TARGET is the attribute that selects the instruction set.
 #define PAGODA_SAMPLE_PASSES(SUFFIX, NAME, TARGET)                                                                   \
   TARGET bool block_maxima_##SUFFIX(const float* logits, std::int64_t vocab, float* block_maxima) {                  \
     return block_maxima_body(logits, vocab, block_maxima);                                                           \
