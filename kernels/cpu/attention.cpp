@@ -16,16 +16,16 @@
 namespace pagoda::kernels {
 namespace {
 
-/// Positions are taken in tiles of `score_tile`, counted from position 0. Within a group (kAttentionGroup) a row's
-/// softmax goes tile by tile. Since tiles and groups do not depend on chunks, block size or batch, a row's result has
-/// the same bits whether it is computed in a prefill, a chunk or a decode, and by one thread or by several that share
-/// its groups.
+/// Positions are split into tiles of `score_tile`, counted from position 0. Within a group (kAttentionGroup) the
+/// softmax of a row proceeds tile by tile. Tiles and groups do not depend on chunks, block size or batch, so a row's
+/// result has the same bits whether it is computed in a prefill, a chunk or a decode, by one thread or by several that
+/// divide its groups.
 
-/// Query rows of one KV head that a task takes: all its heads, for as many positions as fit. Each key and value is then
-/// widened once for all of them.
+/// Maximum query rows of one KV head in a task: all query heads of the KV head, for as many positions as fit. Each key
+/// and value is widened once for all these rows.
 constexpr std::int64_t kMaxTaskRows = 56;
 
-/// The most sums of a register tile of scores, of any instruction set.
+/// Upper bound of the sums of a register tile of scores over all instruction sets.
 constexpr std::int64_t kMaxTileSums = 128;
 
 constexpr float kNothingSeen = -std::numeric_limits<float>::infinity();
@@ -65,7 +65,7 @@ class PagedAttention {
       });
       return {};
     }
-    // A task takes some groups in a row, each of which prefetches the beginning of the next.
+    // A task takes some consecutive groups, each of which prefetches the start of the next.
     constexpr std::int64_t kTasksPerThread = 8;
     const std::int64_t per_task = std::max<std::int64_t>(1, num_groups / (kTasksPerThread * threads_.num_threads()));
     threads_.parallel_for((num_groups + per_task - 1) / per_task, [&](std::int64_t task, int thread) {
@@ -97,19 +97,19 @@ class PagedAttention {
     float* sums = nullptr;     ///< [tile rows, width]
   };
 
-  /// One head's part of the work on a tile of positions.
+  /// The work of one KV head on a tile of positions.
   struct HeadTile {
     const QueryTile& query;
-    std::int64_t head;  ///< of the tile's KV heads
+    std::int64_t head;  ///< index among the tile's KV heads
     const Positions& positions;
-    const Positions& next;  ///< is prefetched meanwhile
+    const Positions& next;  ///< prefetched during the work on `positions`
   };
 
   struct Workspace {
-    float* queries = nullptr;        ///< head by head, register tile t at first_row(t) * padded_dim: [steps, rows, 4]
+    float* queries = nullptr;        ///< per KV head, register tile t at first_row(t) * padded_dim: [steps, rows, 4]
     float* keys = nullptr;           ///< [steps, 4 * linear_panel]
     float* values = nullptr;         ///< [score_tile, width], or pairs of values
-    float* scores = nullptr;         ///< [max_rows, score_tile], of one head
+    float* scores = nullptr;         ///< [max_rows, score_tile], of one KV head
     float* probabilities = nullptr;  ///< [score_tile, lanes], or pairs of them
     float* slopes = nullptr;         ///< [tile rows]
     float* group_sums = nullptr;
@@ -138,7 +138,7 @@ class PagedAttention {
     work.queries = scratch.floats(tile_rows_ * padded_dim_);
     work.keys = scratch.floats(padded_dim_ * kernels_.linear_panel);
     work.values = scratch.floats(tile() * width_);
-    std::fill_n(work.values, tile() * width_, 0.0F);  // the columns behind head_dim are never written
+    std::fill_n(work.values, tile() * width_, 0.0F);  // columns from head_dim on are never written
     work.scores = scratch.floats(max_rows_ * tile());
     work.probabilities = scratch.floats(tile() * lanes());
     work.slopes = scratch.floats(tile_rows_);
@@ -159,7 +159,7 @@ class PagedAttention {
     for (std::int64_t head = 0; head < tile.num_kv_heads; ++head) write_out(tile, head, of_head(tile, head, total));
   }
 
-  /// Of one KV head.
+  /// Returns the number of rows of one KV head.
   std::int64_t rows_of(const QueryTile& tile) const { return tile.count * heads_per_kv_; }
 
   /// Row r of a head is position r / heads_per_kv, query head r % heads_per_kv.
@@ -171,7 +171,8 @@ class PagedAttention {
            query_head(tile, head, r) * cache_.head_dim;
   }
 
-  /// Few rows read keys and values straight from memory; for more, these are widened once for all rows.
+  /// Returns whether keys and values are read as they are stored (few rows); with more rows they are widened once for
+  /// all rows.
   bool streams(const QueryTile& query) const { return rows_of(query) <= kernels_.stream_rows; }
 
   RowTiles score_tiles(const QueryTile& query) const {
@@ -183,7 +184,7 @@ class PagedAttention {
   }
 
   void pack_queries_of_head(const QueryTile& query, std::int64_t head, const Workspace& work) const {
-    // The rows of a position lie side by side, those of different positions do not: gather them first.
+    // The rows of one position are adjacent, but those of different positions are not, so they are gathered first.
     const std::int64_t dim = cache_.head_dim;
     const std::int64_t first_row = head * rows_of(query);
     float* gathered = work.group_sums;  // not in use yet
@@ -216,7 +217,7 @@ class PagedAttention {
     for (std::int64_t head = 0; start < end;) {
       const std::int64_t next_head = head + 1 < query.num_kv_heads ? head + 1 : 0;
       const std::int64_t next_start = next_head == 0 ? start + tile() : start;
-      // What follows in the next group is prefetched, too.
+      // At the end of a group, the next tile is the first of the next group.
       const bool ends = next_start >= query.end_seen();
       if (!ends) positions[1 - now] = positions_of(query, next_start, next_head);
       attend_tile({query, head, positions[now], positions[ends ? now : 1 - now]}, work, of_head(query, head, sums));
@@ -231,8 +232,8 @@ class PagedAttention {
                         {query.first_kv_head + head, start, tile(), query.first_seen, query.end_seen()});
   }
 
-  /// Of the next keys and values, those that a step of the work on a tile prefetches, in 128ths from `from` to `to`: a
-  /// share about as large as that of the time that it takes, with 8 heads on a Zen 4.
+  /// Returns the next keys and values that a step of the work on a tile prefetches: the share from `from` to `to`, in
+  /// units of 1/128. The share is about the step's share of the time, measured with 8 heads on a Zen 4.
   NextRows next_rows(const HeadTile& part, std::int64_t from, std::int64_t to) const {
     constexpr std::int64_t kWhole = 128;
     const std::int64_t first = 2 * tile() * from / kWhole;
@@ -259,19 +260,19 @@ class PagedAttention {
     }
   }
 
-  /// Of widened keys and values.
+  /// Returns the unit of widened keys and values.
   float unit() const { return cache_.dtype == DType::fp8_e4m3 ? kFp8Unit : 1.0F; }
   bool scaled() const { return cache_.dtype == DType::int8; }
-  /// Products are those of pairs of bfloat16: positions come in twos, even ones first.
+  /// Returns whether products are those of bfloat16 pairs; positions are then processed in pairs, even ones first.
   bool paired() const { return cache_.dtype == DType::bf16 && kernels_.bf16_quad > 4; }
-  /// The tile's places that have part in the sums of values: what is not seen has the probability 0.
+  /// Returns the range of indices in the tile that the sums of values cover; unseen positions in it have probability 0.
   std::pair<std::int64_t, std::int64_t> places_of(const Positions& positions) const {
     const std::int64_t at_once = paired() ? 2 : 1;
     return {(positions.first - positions.start) / at_once * at_once,
             round_up(positions.end - positions.start, at_once)};
   }
 
-  /// The keys of tile places [at, at + one panel).
+  /// Returns the keys at tile indices [at, at + one panel).
   WeightPiece keys_at(const Positions& positions, std::int64_t at, std::int64_t rows) const {
     return {.w = nullptr,
             .dtype = cache_.dtype,
@@ -314,7 +315,7 @@ class PagedAttention {
     }
   }
 
-  /// One register tile of queries against a panel of packed keys.
+  /// Multiplies one register tile of queries by a panel of packed keys.
   void score_tile(const Workspace& work, const RowTiles& tiles, std::int64_t t, std::int64_t at) const {
     const std::int64_t keys = kernels_.linear_panel;
     std::array<float, kMaxTileSums> sums;
@@ -405,7 +406,7 @@ class PagedAttention {
     }
   }
 
-  /// probabilities[i, r] = scores[first_row + r, i]; or pairs of them
+  /// probabilities[i, r] = scores[first_row + r, i], or bfloat16 pairs of them if paired().
   void pack_probabilities(std::int64_t first_row, std::int64_t rows, const Workspace& work) const {
     std::array<const float*, kMaxLanes> score_rows;
     for (std::int64_t r = 0; r < lanes(); ++r) {
@@ -436,8 +437,8 @@ class PagedAttention {
   std::int64_t heads_per_kv_;
   std::int64_t padded_dim_;
   std::int64_t width_;          ///< head_dim, rounded up to whole panels
-  std::int64_t max_rows_;       ///< of one head in a tile
-  std::int64_t tile_rows_ = 0;  ///< most rows of a tile, those of all its heads together
+  std::int64_t max_rows_;       ///< maximum rows of one KV head in a tile
+  std::int64_t tile_rows_ = 0;  ///< maximum rows of a tile, over all its KV heads
 };
 
 }  // namespace

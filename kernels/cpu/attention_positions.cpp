@@ -6,11 +6,11 @@
 namespace pagoda::kernels {
 namespace {
 
-/// Positions within one block of the cache.
+/// Consecutive positions within one block of the cache.
 struct BlockPart {
   std::int32_t block = 0;
-  std::int64_t offset = 0;  ///< of the first within the block
-  std::int64_t place = 0;   ///< of the first within the tile
+  std::int64_t offset = 0;  ///< index of the first position within the block
+  std::int64_t place = 0;   ///< index of the first position within the tile
   std::int64_t count = 0;
 };
 

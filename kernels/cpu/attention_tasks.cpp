@@ -5,18 +5,18 @@
 namespace pagoda::kernels {
 namespace {
 
-constexpr std::int64_t kTasksPerThread = 4;  ///< with fewer, some thread waits at the end
+constexpr std::int64_t kTasksPerThread = 4;  ///< with fewer tasks, some thread waits at the end
 
 std::int64_t heads_per_kv(const PagedAttentionParams& p) {
   return p.num_heads / p.cache.num_kv_heads;
 }
 
-/// Positions times rows.
+/// Returns positions times rows.
 std::int64_t work_of(const PagedAttentionParams& p, const QueryTile& tile) {
   return tile.num_kv_heads * tile.count * heads_per_kv(p) * (tile.end_seen() - tile.first_seen);
 }
 
-/// Most work first, so that no thread is left with it at the end.
+/// Returns the tiles, those with the most work first, so that no thread starts a large tile at the end.
 std::vector<QueryTile> tiles_of(const PagedAttentionParams& p, const TileLimits& limits, bool heads_together) {
   std::vector<QueryTile> tiles;
   const std::int64_t positions_per_tile = limits.rows / heads_per_kv(p);
@@ -65,7 +65,7 @@ AttentionTasks attention_tasks(const PagedAttentionParams& params, const TileLim
   if (tasks.tiles.empty()) return tasks;
   std::int64_t work = 0;
   for (const QueryTile& tile : tasks.tiles) work += work_of(params, tile);
-  // A thread that takes the largest tile, which is the first, should not need longer than the others together.
+  // The work is even if the largest tile, which is the first, is at most one thread's share of the work.
   const bool even = work_of(params, tasks.tiles.front()) * num_threads <= work;
   if (enough(tasks.tiles) && even) return tasks;
   list_groups(tasks);

@@ -10,11 +10,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Where a hierarchy of cgroups is mounted.
+/// Mount point of a hierarchy of cgroups.
 struct CgroupMount {
   CgroupVersion version = CgroupVersion::v2;
-  std::string root;   ///< the cgroup that the mount shows at its top
-  std::string point;  ///< the folder where it does
+  std::string root;   ///< the cgroup at the top of the mount
+  std::string point;  ///< the folder where it is mounted
 };
 
 bool lists(std::string_view list, std::string_view word) {
@@ -26,7 +26,7 @@ bool lists(std::string_view list, std::string_view word) {
   return false;
 }
 
-/// A path of mountinfo, in which a space, a tab, a line end and a backslash are written as \ooo.
+/// Decodes a path of mountinfo, in which a space, a tab, a line end and a backslash are written as \ooo.
 std::string unescaped(std::string_view text) {
   std::string path;
   const auto is_octal = [](char c) { return c >= '0' && c <= '7'; };
@@ -42,7 +42,8 @@ std::string unescaped(std::string_view text) {
   return path;
 }
 
-/// Lines of mountinfo: id, parent, device, root, mount point, options, any number of tags, "-", type, source, options.
+/// Reads the mounts of cgroups from mountinfo. Its lines have: id, parent, device, root, mount point, options, any
+/// number of tags, "-", type, source, options.
 std::vector<CgroupMount> cgroup_mounts(const fs::path& mountinfo, std::string_view controller) {
   std::vector<CgroupMount> mounts;
   for (const auto& line : lines_of(mountinfo)) {
@@ -57,7 +58,7 @@ std::vector<CgroupMount> cgroup_mounts(const fs::path& mountinfo, std::string_vi
   return mounts;
 }
 
-/// The process's cgroup in one hierarchy. Lines are "id:controllers:path"; version 2 has no controllers.
+/// Returns the process's cgroup in one hierarchy. Lines are "id:controllers:path"; version 2 has no controllers.
 std::optional<std::string> cgroup_of_process(const fs::path& file, CgroupVersion version, std::string_view controller) {
   for (const auto& line : lines_of(file)) {
     const auto first = line.find(':');
@@ -70,8 +71,8 @@ std::optional<std::string> cgroup_of_process(const fs::path& file, CgroupVersion
   return std::nullopt;
 }
 
-/// What of `path` lies below `root`; none when it does not. A process outside of its cgroup namespace has a path with
-/// "..", which nothing here shows.
+/// Returns the part of `path` below `root`, or nullopt if `path` is not below it. The path of a process outside of its
+/// cgroup namespace contains ".."; no mount shows such a cgroup.
 std::optional<std::string> below(const std::string& path, std::string root) {
   if (root.ends_with('/')) root.pop_back();
   if (!path.starts_with(root) || (path.size() > root.size() && path[root.size()] != '/')) return std::nullopt;
@@ -85,8 +86,8 @@ void add_folders(CgroupVersion version, std::string_view controller, const fs::p
   if (!path) return;
   std::vector<CgroupMount> mounts = cgroup_mounts(below_root(root, "/proc/self/mountinfo"), controller);
   std::erase_if(mounts, [&](const CgroupMount& mount) { return mount.version != version; });
-  // A mount may show other cgroups than the process's; where all do, as within some containers, the top of a mount is
-  // what the process was put under.
+  // A mount may show cgroups other than the process's. If all mounts do, as in some containers, the top of a mount is
+  // the cgroup that limits the process.
   const bool some_hold = std::ranges::any_of(mounts, [&](const auto& m) { return below(*path, m.root).has_value(); });
   for (const auto& mount : mounts) {
     auto rest = below(*path, mount.root);

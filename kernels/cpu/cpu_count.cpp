@@ -13,8 +13,8 @@
 namespace pagoda::kernels {
 namespace {
 
-/// The CPUs in the affinity mask of the process's main thread. std::thread::hardware_concurrency counts the CPUs of the
-/// machine with some C libraries.
+/// Returns the number of CPUs in the affinity mask of the process's main thread. With some C libraries,
+/// std::thread::hardware_concurrency counts all CPUs of the machine instead.
 int cpus_in_mask() {
 #if defined(__linux__)
   constexpr int kMaxCpus = 1 << 20;
@@ -24,7 +24,7 @@ int cpus_in_mask() {
     const std::size_t bytes = CPU_ALLOC_SIZE(cpus);
     if (set == nullptr) break;
     if (sched_getaffinity(getpid(), bytes, set.get()) == 0) return CPU_COUNT_S(bytes, set.get());
-    if (errno != EINVAL) break;  // the mask of the machine is larger
+    if (errno != EINVAL) break;  // otherwise the machine has more CPUs than the mask
   }
 #endif
   return static_cast<int>(std::thread::hardware_concurrency());

@@ -27,7 +27,7 @@ constexpr int kMaxThreads = 1024;
 /// The cores that threads are bound to.
 class Binding {
  public:
-  /// Without cores: threads are not bound.
+  /// Makes a binding that does not bind threads.
   Binding() = default;
   Binding(std::shared_ptr<const MachineTopology> machine, CpuAffinity affinity, int num_threads)
       : machine_(std::move(machine)),
@@ -38,14 +38,14 @@ class Binding {
   bool interleaves() const { return interleaves_; }
   int num_nodes() const { return machine_->cpus().num_nodes; }
 
-  /// Only where it binds.
+  /// Call only if binds().
   Status bind_this_thread(int thread) const {
     return machine_->bind_this_thread(machine_->cpus().cores[places_[static_cast<std::size_t>(thread)]]);
   }
 
   void interleave(void* data, std::size_t bytes) const { machine_->interleave(data, bytes); }
 
-  /// Whether the system lets threads be bound so; tried on a thread of its own.
+  /// Tries all bindings on a temporary thread; returns the first error.
   Status try_all() const {
     Status status;
     std::thread trial([&] {
@@ -88,8 +88,8 @@ class CpuDevice final : public Device {
     return map_cpu_memory(file, offset, bytes, place());
   }
 
-  /// In rounds, each of which starts only while there is memory for it, so that another process that takes memory
-  /// meanwhile is an error here and not a process that the system kills.
+  /// Works in rounds. Before each round it checks that its memory is available, so that if another process allocates
+  /// memory meanwhile, this call fails and the system does not kill a process.
   Status touch(const Buffer& buffer, const std::function<void(double done)>& progress) override {
     constexpr std::size_t kPieceBytes = std::size_t{16} << 20;  // some huge pages
     constexpr std::size_t kPiecesPerThread = 8;
@@ -119,7 +119,7 @@ class CpuDevice final : public Device {
 
   Result<std::unique_ptr<Stream>> create_stream(const std::string& name) override {
     try {
-      // The stream's thread is the first of the pool while an op runs.
+      // The stream's thread is thread 0 of the pool while an op runs.
       return std::make_unique<CpuStream>(
           name, binding_.binds() ? [binding = binding_] { static_cast<void>(binding.bind_this_thread(0)); }
                                  : std::function<void()>());
@@ -133,13 +133,14 @@ class CpuDevice final : public Device {
   std::size_t available_bytes(MemoryKind) const override { return available_cpu_memory(); }
 
  private:
-  /// Where large memory lies.
+  /// Returns the function that places large buffers on NUMA nodes; empty without interleaving.
   std::function<void(void*, std::size_t)> place() const {
     if (!binding_.interleaves()) return {};
     return [this](void* data, std::size_t size) { binding_.interleave(data, size); };
   }
 
-  /// A thread that can no longer be bound (the process was moved to other cores meanwhile) runs where it may.
+  /// Returns the function that binds a thread when it starts. A thread that can no longer be bound (the process was
+  /// moved to other cores meanwhile) stays unbound.
   std::function<void(int)> on_start_of_thread() const {
     if (!binding_.binds()) return {};
     return [binding = binding_](int thread) { static_cast<void>(binding.bind_this_thread(thread)); };
@@ -151,7 +152,8 @@ class CpuDevice final : public Device {
   CpuOps ops_;
 };
 
-/// The cores of the threads, and how many threads there are; num_threads 0 is one per core that the process may use.
+/// Returns the binding and the number of threads. If num_threads is 0, the default is one thread per core or CPU that
+/// the process may use, limited by the CPU quota.
 Result<std::pair<Binding, int>> bind_threads(const CpuDeviceOptions& options) {
   const UsableCpus cpus = usable_cpus();
   const auto threads_for = [&](int candidates) {

@@ -42,7 +42,8 @@ std::size_t round_up(std::size_t bytes, std::size_t unit) {
   return (bytes + unit - 1) / unit * unit;
 }
 
-/// A mapping of whole huge pages that begins at one, so that all of it can lie on such; null when the system has none.
+/// Maps `whole` bytes, a multiple of the size of a huge page, aligned to one, so that huge pages can back the whole
+/// range. Returns null if the system refuses the mapping.
 std::byte* map_huge_pages(std::size_t whole) {
   const std::size_t mapped = whole + kHugePageBytes;
   void* map = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -56,7 +57,7 @@ std::byte* map_huge_pages(std::size_t whole) {
 
 void advise_huge_pages(std::byte* data, std::size_t whole) {
 #if defined(MADV_HUGEPAGE)
-  madvise(data, whole, MADV_HUGEPAGE);  // without them the memory is only slower
+  madvise(data, whole, MADV_HUGEPAGE);  // a failure only makes the memory slower
 #else
   static_cast<void>(data);
   static_cast<void>(whole);
@@ -76,7 +77,7 @@ Result<Buffer> allocate_large(std::size_t bytes) {
   return large_buffer(data, bytes);
 }
 
-/// Whether the system's administrator has said that processes shall have none.
+/// Returns whether the system is configured to give processes no huge pages.
 bool huge_pages_are_off() {
   std::ifstream file("/sys/kernel/mm/transparent_hugepage/enabled");
   std::string modes;
@@ -84,9 +85,10 @@ bool huge_pages_are_off() {
   return modes.find("[never]") != std::string::npos;
 }
 
-/// Memory of files has huge pages only where it is made of such at once. What cannot be stays as it is.
+/// Converts memory of files to huge pages, which it gets only through this explicit request. Pages that cannot be
+/// converted stay as they are.
 void make_huge_pages(void* data, std::size_t bytes) {
-  constexpr int kCollapse = 25;  // MADV_COLLAPSE of Linux 6.1, which C libraries came to know later
+  constexpr int kCollapse = 25;  // MADV_COLLAPSE of Linux 6.1, which older C libraries do not define
   static const bool off = huge_pages_are_off();
   if (!off) madvise(data, bytes, kCollapse);
 }
@@ -125,7 +127,7 @@ Result<Buffer> allocate_host_memory(std::size_t bytes) {
 
 Status touch_cpu_memory(void* data, std::size_t bytes) {
 #if defined(MADV_POPULATE_WRITE)
-  // Takes whole pages at once, and tells of a failure where a write would end the process.
+  // Provides the pages in one call and returns an error where a write would end the process.
   if (madvise(data, bytes, MADV_POPULATE_WRITE) == 0) {
     make_huge_pages(data, bytes);
     return {};

@@ -17,7 +17,8 @@
 namespace pagoda::kernels {
 namespace {
 
-/// body(row) for every row, split so that a task is worth the hand-over to another thread: at least kTaskFloats.
+/// Calls body(row) for every row. Each task has at least kTaskFloats floats, so that it pays for the hand-over to
+/// another thread.
 template <class Body>
 void for_rows(ThreadPool& threads, std::int64_t num_rows, std::int64_t floats_per_row, const Body& body) {
   constexpr std::int64_t kTaskFloats = 8192;
@@ -31,7 +32,7 @@ void for_rows(ThreadPool& threads, std::int64_t num_rows, std::int64_t floats_pe
   threads.parallel_for(num_tasks, run_task);
 }
 
-/// check(p); and there are no NarrowRows here.
+/// Runs check(p) and rejects NarrowRows, which the CPU does not support.
 template <class Params>
 Status check_on_cpu(const Params& p) {
   bool narrow = false;
@@ -41,7 +42,7 @@ Status check_on_cpu(const Params& p) {
   return check(p);
 }
 
-/// One row of a quantised table to out, or added to it.
+/// Writes one row of a quantised table to out, or adds the row to out if `accumulate`.
 void embed_quantized(const QuantizedMatrix& table, std::int64_t row, bool accumulate, float* out) {
   const std::int64_t group_size = table.format.group_size;
   for (std::int64_t first = 0; first < table.columns; first += group_size, out += group_size) {

@@ -6,7 +6,7 @@
 namespace pagoda::kernels {
 namespace {
 
-/// Microseconds of CPU time in a period of so many.
+/// CPU time per period, both in microseconds.
 struct Share {
   std::optional<std::size_t> quota;
   std::optional<std::size_t> period;

@@ -16,14 +16,14 @@ namespace pagoda::kernels {
 namespace {
 
 #if defined(PAGODA_X86_KERNELS)
-// Features that __builtin_cpu_supports of some compilers does not know.
+// Features that __builtin_cpu_supports does not know in some compilers.
 bool has_f16c() {
   constexpr unsigned kBit = 1U << 29;
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & kBit) != 0;
 }
 
-/// Of leaf 7, subleaf 1.
+/// Returns whether a bit of CPUID leaf 7, subleaf 1 is set.
 bool has_feature_7_1(unsigned bit) {
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a >> bit & 1U) != 0;
@@ -81,8 +81,8 @@ bool is_available(CpuIsa isa) {
 #endif
 }
 
-/// Dots of bfloat16 are twice as fast as float32 multiply-adds on AMD (from Zen 4 on), but half as fast on Intel, where
-/// the matrix unit is meant to take them.
+/// Returns whether an instruction set may be chosen by default. bfloat16 dots are twice as fast as float32
+/// multiply-adds on AMD (from Zen 4 on), but half as fast on Intel, whose matrix unit is meant for them.
 bool is_fast(CpuIsa isa) {
 #if defined(PAGODA_X86_KERNELS)
   return isa != CpuIsa::avx512_bf16 || __builtin_cpu_is("amd") != 0;

@@ -7,7 +7,8 @@
 namespace pagoda::kernels {
 namespace {
 
-/// Sum of term(i) for i < count, in 16 interleaved partial sums: one fixed order that the compiler can vectorise.
+/// Returns the sum of term(i) for i < count, in 16 interleaved partial sums: one fixed order that the compiler can
+/// vectorise.
 template <class Term>
 float sum_of(std::int64_t count, const Term& term) {
   constexpr std::int64_t kLanes = 16;

@@ -21,7 +21,7 @@ Bitmap new_bitmap() {
   return {hwloc_bitmap_alloc(), &hwloc_bitmap_free};
 }
 
-/// Cores in hwloc's order, which goes node by node; hardware threads where the system does not tell of cores.
+/// Returns the cores in hwloc's order, node by node; hardware threads if the system does not report cores.
 CpuTopology read_cpus(hwloc_topology_t topology) {
   const hwloc_obj_type_t type = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE) > 0 ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU;
   CpuTopology cpus;

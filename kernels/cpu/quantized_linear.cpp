@@ -11,13 +11,14 @@
 namespace pagoda::kernels {
 namespace {
 
-/// Columns of a block: that many of a tile's weights, and of its rows of x, stay in the first-level cache while all
-/// tiles of x go over them.
+/// Columns of a block: this part of the weights of a tile, and of its rows of x, stays in the first-level cache while
+/// all tiles of x are multiplied by it.
 constexpr std::int64_t kBlockColumns = 512;
-/// Where there is one tile, nothing needs to stay there, and longer blocks are fewer calls.
+/// Columns of a block if there is only one tile of x: no data is reused from the cache, and longer blocks need fewer
+/// calls.
 constexpr std::int64_t kOneTileBlockColumns = 2048;
 static_assert(kBlockColumns % kTwoLevelColumns == 0 && kOneTileBlockColumns % kTwoLevelColumns == 0);
-/// Rows of x in a task: their block stays in the second-level cache.
+/// Maximum rows of x in a task; their part of a block stays in the second-level cache.
 constexpr std::int64_t kMaxRows = 512;
 constexpr std::int64_t kTasksPerThread = 4;
 constexpr std::int64_t kLine = 64;
@@ -91,12 +92,12 @@ class QuantizedLinear {
   }
 
  private:
-  /// Adjacent panels of one weight matrix, as many as a tile has.
+  /// Adjacent panels of one weight matrix, at most as many as a tile takes.
   struct Band {
     const QuantizedMatrix* weight = nullptr;
     std::int64_t first_panel = 0;
     std::int64_t panels = 0;
-    std::int64_t part_column = 0;  ///< of the output, where the matrix begins
+    std::int64_t part_column = 0;  ///< output column where the matrix starts
   };
 
   struct Workspace {
@@ -119,7 +120,7 @@ class QuantizedLinear {
                                        .offsets = x_offsets_ + row * groups_,
                                        .sums = x_sums_ == nullptr ? nullptr : x_sums_ + row * groups_});
     };
-    constexpr std::int64_t kFewFloats = 16384;  // less is not worth the hand-over to another thread
+    constexpr std::int64_t kFewFloats = 16384;  // less work does not pay for the hand-over to another thread
     if (p_.num_tokens * padded_in_ <= kFewFloats) {
       for (std::int64_t row = 0; row < p_.num_tokens; ++row) quantize_row(row);
     } else {
@@ -151,13 +152,13 @@ class QuantizedLinear {
            group * band.weight->group_factors();
   }
 
-  /// What comes after a block of a band; null at the end of a task.
+  /// Returns the weights after a block of a band; null at the end of a task.
   const std::uint8_t* data_after(std::int64_t band, std::int64_t block, bool another_band) const {
     if (block + 1 < num_blocks_) return data_of(bands_[static_cast<std::size_t>(band)], block + 1);
     return another_band ? data_of(bands_[static_cast<std::size_t>(band) + 1], 0) : nullptr;
   }
 
-  /// All rows of a row block against a band, block of columns by block of columns.
+  /// Multiplies all rows of a row block by a band, block of columns by block of columns.
   void multiply(std::int64_t row_block, std::int64_t index, bool another_band, const Workspace& work) const {
     const Band& band = bands_[static_cast<std::size_t>(index)];
     const std::int64_t first_row = row_blocks_.first_row(row_block);
@@ -208,7 +209,7 @@ class QuantizedLinear {
     }
   }
 
-  /// Lets `args` read weights from scratch.
+  /// Unpacks the weights of `args` to scratch and makes `args` read them from there.
   void unpack(QuantizedTileArgs& args, std::uint8_t* unpacked) const {
     const std::int64_t columns = args.num_groups * args.group_size;
     const std::int64_t stride = kQuantizedPanel * columns * column_bytes_;
@@ -238,9 +239,9 @@ class QuantizedLinear {
   QuantizedFormat format_;
   std::int64_t groups_;
   std::int64_t padded_in_;
-  std::int64_t column_bytes_;  ///< of x, and of a weight that is unpacked
+  std::int64_t column_bytes_;  ///< bytes per column of x, and per unpacked weight
   std::int64_t x_stride_;
-  bool one_tile_;  ///< of x
+  bool one_tile_;  ///< whether there is only one tile of x
   std::int64_t groups_per_block_;
   std::int64_t num_blocks_;
   RowTiles row_blocks_;
@@ -248,8 +249,8 @@ class QuantizedLinear {
   std::int64_t out_features_ = 0;
   std::int8_t* x_ = nullptr;           ///< [num_tokens, padded_in, column_bytes]
   float* x_scales_ = nullptr;          ///< [num_tokens, groups]
-  std::int32_t* x_offsets_ = nullptr;  ///< likewise
-  float* x_sums_ = nullptr;            ///< likewise, when the weights have minimums
+  std::int32_t* x_offsets_ = nullptr;  ///< [num_tokens, groups]
+  float* x_sums_ = nullptr;            ///< [num_tokens, groups]; only if the weights have minimums
   const float* biases_ = nullptr;
 };
 

@@ -8,7 +8,8 @@
 namespace pagoda::kernels {
 namespace {
 
-/// Keeps candidate i where keep(i), in order. Writes always and advances on a hit: no branch to mispredict.
+/// Keeps the candidates i with keep(i), in order. Writes each candidate and advances only if it is kept, so that no
+/// branch can be mispredicted.
 template <class Keep>
 void compact(Candidates& candidates, const Keep& keep) {
   std::int64_t kept = 0;
@@ -33,7 +34,8 @@ void Candidates::resize(std::int64_t count) {
 }
 
 float top_k_bound(const float* logits, std::int64_t vocab, std::span<const float> block_maxima, std::int64_t k) {
-  // The k-th largest block maximum is reached by k blocks, so by k logits; it is close when k is a small part of them.
+  // At least k blocks, and so k logits, reach the k-th largest block maximum. The bound is close if k is much smaller
+  // than the number of blocks.
   if (k <= static_cast<std::int64_t>(block_maxima.size()) / 2) {
     std::vector<float> maxima(block_maxima.begin(), block_maxima.end());
     std::nth_element(maxima.begin(), maxima.begin() + (k - 1), maxima.end(), std::greater<>());
@@ -55,7 +57,7 @@ void collect_at_least(const float* logits, std::int64_t vocab, std::span<const f
     const std::int64_t start = block * kSampleBlock;
     const std::int64_t end = std::min(start + kSampleBlock, vocab);
     if (out.size() < count + kSampleBlock) out.resize(std::max(2 * out.size(), count + kSampleBlock));
-    for (std::int64_t i = start; i < end; ++i) {  // as in compact()
+    for (std::int64_t i = start; i < end; ++i) {  // without a branch, as in compact()
       out.ids[count] = static_cast<std::int32_t>(i);
       out.logits[count] = logits[i];
       count += static_cast<std::int64_t>(logits[i] >= bound);

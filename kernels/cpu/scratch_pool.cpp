@@ -24,7 +24,7 @@ Result<ScratchPool::Lease> ScratchPool::borrow(std::int64_t num_floats, int num_
       free_.erase(fits);
       return Lease(*this, std::move(buffer));
     }
-    if (!free_.empty()) free_.pop_back();  // replaced by a larger one
+    if (!free_.empty()) free_.pop_back();  // a larger piece replaces it
   }
   auto buffer = allocate_cpu_memory(std::bit_ceil(std::max(needed, kSmallestBytes)));
   if (!buffer) return fail(std::move(buffer.error()));

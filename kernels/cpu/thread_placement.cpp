@@ -13,7 +13,7 @@ constexpr std::array<std::pair<std::string_view, CpuAffinity>, 4> kNames{{{"auto
                                                                           {"cores", CpuAffinity::cores},
                                                                           {"numa", CpuAffinity::numa}}};
 
-/// The cores in the order in which threads take them.
+/// Returns the cores in the order in which threads are assigned to them.
 std::vector<std::size_t> order_of_cores(const CpuTopology& topology, CpuAffinity affinity) {
   std::vector<std::vector<std::size_t>> of_node(static_cast<std::size_t>(topology.num_nodes));
   for (std::size_t core = 0; core < topology.cores.size(); ++core) {

@@ -3,7 +3,7 @@
 
 namespace pagoda::kernels::reference {
 
-// x [num_tokens, in], weights [out_i, in], biases [out_i] -> out [num_tokens, out_stride], the parts side by side
+// x [num_tokens, in], weights [out_i, in], biases [out_i] -> out [num_tokens, out_stride], the parts next to each other
 void linear(const LinearParams& p) {
   std::int64_t first_column = 0;
   for (std::size_t part = 0; part < p.weights.size(); ++part) {

@@ -8,12 +8,12 @@
 namespace pagoda::kernels::reference {
 namespace {
 
-/// Index of (kv_head, position) within the K or V part of the position's block.
+/// Returns the index of (kv_head, position) within the K or V part of the position's block.
 std::int64_t row_in_block(const KvCacheView& cache, std::int64_t kv_head, std::int64_t position) {
   return kv_head * cache.block_size + position % cache.block_size;
 }
 
-/// Of a row in a block; 1 where the values need none.
+/// Returns the scale of a row in a block; 1 for types without scales.
 double scale_of(const KvCacheView& cache, const float* scales, std::int64_t row) {
   return cache.dtype == DType::int8 ? double{scales[row]} : 1.0;
 }

@@ -10,7 +10,7 @@
 namespace pagoda::kernels::reference {
 namespace {
 
-/// A row of x as it is to be quantised, with the columns that a rotation adds.
+/// Returns a row of x before quantisation: reordered, and rotated with the padding columns of a rotation.
 std::vector<float> row_of(const float* x, std::int64_t columns, const std::int32_t* order, bool rotated) {
   std::vector<float> row(x, x + columns);
   if (order != nullptr) std::transform(order, order + columns, row.begin(), [x](std::int32_t k) { return x[k]; });
@@ -21,7 +21,7 @@ std::vector<float> row_of(const float* x, std::int64_t columns, const std::int32
   return row;
 }
 
-/// The same after it was quantised, as numbers again.
+/// Returns the values of a row after quantisation.
 std::vector<double> quantized(const std::vector<float>& x, const QuantizedFormat& format) {
   const auto columns = static_cast<std::int64_t>(x.size());
   std::vector<double> values(x.size());
@@ -44,7 +44,7 @@ std::vector<double> quantized(const std::vector<float>& x, const QuantizedFormat
 
 }  // namespace
 
-// x [num_tokens, in], weights [out_i, in], biases [out_i] -> out [num_tokens, out_stride], the parts side by side
+// x [num_tokens, in], weights [out_i, in], biases [out_i] -> out [num_tokens, out_stride], the parts next to each other
 void quantized_linear(const QuantizedLinearParams& p) {
   for (std::int64_t t = 0; t < p.num_tokens; ++t) {
     const QuantizedFormat& format = p.weights.front().format;

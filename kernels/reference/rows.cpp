@@ -45,7 +45,7 @@ void scatter_tokens(const ScatterTokensParams& p) {
 
 namespace {
 
-/// The scale of int8 values, as KvCacheView says, and what they are multiplied by before they are rounded.
+/// Scale of int8 values (see KvCacheView), and the factor that values are multiplied by before they are rounded.
 struct Int8Scale {
   float scale = 1.0F;
   float inverse = 1.0F;
@@ -93,7 +93,7 @@ void store_kv(const StoreKvParams& p) {
   }
 }
 
-// block from[i] of from_base -> block to[i] of to_base, one after the other
+// block from[i] of from_base -> block to[i] of to_base, in order
 void move_blocks(const MoveBlocksParams& p) {
   for (std::size_t i = 0; i < p.from.size(); ++i) {
     std::memmove(p.to_base + p.to[i] * p.block_bytes, p.from_base + p.from[i] * p.block_bytes,

@@ -52,7 +52,7 @@ std::vector<float> processed_logits(const SampleParams& params, const SampleRow&
   return logits;
 }
 
-/// Ids from the largest logit to the smallest; the lower id first among equals.
+/// Returns the ids from the largest logit to the smallest; among equal logits the lower id comes first.
 std::vector<std::int32_t> descending_order(const std::vector<float>& logits) {
   std::vector<std::int32_t> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
@@ -115,7 +115,7 @@ std::vector<double> reference_distribution(const SampleParams& params, const Sam
     return weights;
   }
   const double max = static_cast<double>(logits[order[0]]);
-  std::size_t kept = 0;  // the first `kept` of order
+  std::size_t kept = 0;  // length of the kept prefix of `order`
   for (const std::int32_t token : order) {
     const double weight = std::exp((static_cast<double>(logits[token]) - max) / static_cast<double>(row.temperature));
     if (weight < static_cast<double>(row.min_p)) break;
