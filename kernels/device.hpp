@@ -73,9 +73,9 @@ class Stream {
   /// enqueue. So code that issues ops inside `submit` works on both.
   virtual void submit(std::function<void()> issue) = 0;
 
-  /// Call inside `submit`: runs `issue`, or its effect. A GPU may record the ops once for a key and replay the record
-  /// later, so for one key `issue` must always issue the same ops with the same pointers and shapes; the contents of
-  /// the memory may differ.
+  /// Issues the ops that `issue` issues; call inside `submit`. A GPU may record the ops once for a key and replay the
+  /// record later, so for one key `issue` must always issue the same ops with the same pointers and shapes; the
+  /// contents of the memory may differ.
   virtual Status replay(std::uint64_t key, const std::function<Status()>& issue) {
     static_cast<void>(key);
     return issue();

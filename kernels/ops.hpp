@@ -102,7 +102,7 @@ struct LayerNormParams {
   std::int64_t hidden = 0;
 };
 
-/// out[:, columns of part i] = x * weights[i]^T (+ biases[i]). The parts share x and stand side by side in out, so a
+/// out[:, columns of part i] = x * weights[i]^T (+ biases[i]). The parts share x and are adjacent in out, so a
 /// fused QKV or gate/up projection is one call over separate weights without a second copy of them.
 struct LinearParams {
   const float* x = nullptr;  ///< [num_tokens, in]

@@ -231,10 +231,10 @@ struct CpuKernels {
   int stream_rows = 0;       ///< maximum rows of x in a register tile of linear_stream
   int wide_stream_rows = 0;  ///< up to this number of rows of x, linear_stream takes linear_panel rows of w instead
   int packing_rows = 0;      ///< up to this number of rows of x, linear_stream also packs the weights; 0 = never
-  int register_tiled_tile =
-      0;  ///< maximum rows of x per call of linear_register_tiled, which is fastest up to this number; 0 = not used
-  int register_tiled_rows =
-      0;  ///< up to this number of rows of x, several tiles of linear_register_tiled are fastest with bfloat16 weights
+  /// Maximum rows of x per call of linear_register_tiled, which is the fastest kernel up to this number; 0 = not used.
+  int register_tiled_tile = 0;
+  /// Up to this number of rows of x, several tiles of linear_register_tiled are the fastest way with bfloat16 weights.
+  int register_tiled_rows = 0;
   int bf16_quad = 0;  ///< bfloat16 elements of a quad: 4 (widened to float32) or 8 (multiplied as bfloat16 pairs)
 
   void (*pack_rows)(const PackRowsArgs& args);
