@@ -1,6 +1,6 @@
 #pragma once
 
-/// Private to the server.
+/// One client's connection. Private to the server.
 
 #include <cstddef>
 #include <cstdint>
@@ -36,10 +36,10 @@ struct ConnectionContext {
   bool draining = false;            ///< whether every answer is the last on its connection
 };
 
-/// One client's connection. It serves one request at a time: head, body, answer, and then the next request or the end.
-/// It waits for input in every phase, so that it notices at once when the client closes. Bytes that come while a
-/// request is being answered (a pipelined request) are discarded, and the connection is closed after the answer. A
-/// large amount of such bytes is read at a low rate, because the client's end comes after them.
+/// Serves one request at a time: head, body, answer, and then the next request or the end. Waits for input in every
+/// phase, so that it notices at once when the client closes. Bytes that come while a request is being answered (a
+/// pipelined request) are discarded, and the connection is closed after the answer. A large amount of such bytes is
+/// read at a low rate, because the client's end comes after them.
 ///
 /// An idle connection holds no buffers. Everything runs on the I/O thread.
 class Connection final : public AnswerPeer, public std::enable_shared_from_this<Connection> {
