@@ -23,7 +23,7 @@ namespace pagoda::http {
 struct ApiContext {
   caf::actor_system& system;
   boost::asio::thread_pool& worker;  ///< one thread, for bodies that would block the I/O thread for too long
-  EngineEnd& engine_end;             ///< calls those that wait for the engine when the engine has ended
+  EngineEnd& engine_end;             ///< callbacks for the end of the engine
   JobParsers& parsers;               ///< parsers of the routes that generate; filled before the server starts
   serving::ResumableStreams& streams;
   const serving::ServedModels models;

@@ -26,8 +26,7 @@ struct ApiParts {
 
   Routes routes(bool has_page);
 
-  /// Returns watches that report the end of an engine to all that wait for it. The transport must destroy them before
-  /// `io`.
+  /// Returns watches that report the end of an engine to engine_end. The transport must destroy them before `io`.
   std::deque<serving::EngineWatch> watch_engines(boost::asio::io_context& io);
 
   /// Ends the work of the routes. Call after the transport's I/O thread has ended and while its io_context still

@@ -92,7 +92,6 @@ void Connection::start() {
 }
 
 // -- input
-// -------------------------------------------------------------------------------------------------------------
 
 void Connection::wait_for_input() {
   if (waiting_for_input_ || input_ended_ || phase_ == Phase::closed || is_flooded()) return;
@@ -181,7 +180,6 @@ void Connection::on_input_end() {
 }
 
 // -- requests
-// ----------------------------------------------------------------------------------------------------------
 
 void Connection::advance() {
   const bool begins = phase_ == Phase::idle;
@@ -320,7 +318,6 @@ void Connection::answer_at_once(bool keep_alive) {
 }
 
 // -- output and the end
-// --------------------------------------------------------------------------------------------------
 
 void Connection::send_soon() {
   if (send_is_posted_) return;
@@ -456,7 +453,6 @@ void Connection::close_now() {
 }
 
 // -- time
-// --------------------------------------------------------------------------------------------------------------
 
 void Connection::arm(std::int64_t timeout_ms) {
   deadline_.expires_after(std::chrono::milliseconds(timeout_ms));

@@ -71,7 +71,7 @@ class Connection final : public AnswerPeer, public std::enable_shared_from_this<
 
  private:
   enum class Phase : std::uint8_t {
-    handshake,  ///< of TLS
+    handshake,  ///< TLS handshake
     idle,       ///< no byte of a request has arrived
     head,
     body,

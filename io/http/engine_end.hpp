@@ -6,7 +6,7 @@
 
 namespace pagoda::http {
 
-/// Notifies those whose answers wait for the engine when the engine ends. I/O thread only.
+/// Calls registered callbacks when the engine ends. Answers that wait for the engine register one. I/O thread only.
 class EngineEnd {
  public:
   /// Registers `on_end` for `who` until forget(who). `on_end` may forget any entry.

@@ -10,7 +10,7 @@ namespace pagoda::http {
 
 enum class ErrorStyle : std::uint8_t {
   openai,     ///< {"error": {"message", "type", "param", "code"}}
-  anthropic,  ///< {"type": "error", "error": {"type", "message"}}, with "details": {"error_code"} where there is a code
+  anthropic,  ///< {"type": "error", "error": {"type", "message"}}, with "details": {"error_code"} if there is a code
   ollama,     ///< {"error": "..."}
 };
 

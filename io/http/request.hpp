@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <ostream>  // verb.hpp of Boost 1.74 needs it and does not say so
+#include <ostream>  // verb.hpp of Boost 1.74 needs it but does not include it
 #include <string>
 #include <string_view>
 #include <utility>
@@ -37,9 +37,9 @@ struct Request {
   Pairs headers;          ///< names in lower case; values without the spaces around them
   std::string body;  ///< not parsed yet; application/json by its Content-Type (Ollama's clients may omit it), or empty
   serving::MeteredBytes body_bytes = {};  ///< metric of the body's bytes; lives as long as the body
-  std::string request_id;   ///< the client's X-Request-Id where it is 1 to 128 visible ASCII characters, else a new one
-  std::string own_id = {};  ///< an id that the server has made, for objects that the client's id must not name
-  std::int64_t created = 0;                 ///< time of arrival, in seconds since 1970
+  std::string request_id;    ///< the client's X-Request-Id if it is 1 to 128 visible ASCII characters, or else a new id
+  std::string own_id = {};   ///< an id that the server has made, for objects that the client's id must not name
+  std::int64_t created = 0;  ///< time of arrival, in seconds since 1970
   serving::SharedPrincipal principal = {};  ///< principal of the request's key; null: no known key
 
   bool is_admin() const { return principal && principal->is_admin(); }

@@ -48,7 +48,7 @@ std::string worst_word(const ApiContext& context, const std::vector<serving::Ans
 }
 
 /// Answers 200 if every engine answers and `word_of` of its stats is "ok". A model that is not loaded counts as "ok".
-/// Each call also refills the memory reserve, which otherwise only new requests do.
+/// Each call also tries to refill the memory reserve, so that this does not depend on new requests.
 void answer_health(const ApiContext& context, const std::shared_ptr<Exchange>& exchange,
                    std::string (*word_of)(const EngineStats&)) {
   if (context.reserve != nullptr) context.reserve->restore();

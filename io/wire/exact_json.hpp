@@ -22,7 +22,7 @@ std::optional<double> to_double(const nlohmann::ordered_json& value);
 
 enum class JsonSpacing : std::uint8_t {
   none,
-  python,  ///< ", " and ": ", as json.dumps of Python and `tojson` of templates write them
+  python,  ///< ", " and ": ", as in Python's json.dumps and in `tojson` of templates
 };
 
 /// Writes a value as JSON. Big integers keep their digits; bytes that are not UTF-8 become U+FFFD.

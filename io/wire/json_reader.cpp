@@ -137,7 +137,7 @@ class TreeBuilder : public nlohmann::json_sax<Json> {
   Keys keys_;
   Json root_;
   Json* slot_ = nullptr;       ///< place of the last key's value
-  std::vector<Open> open_;     ///< a child is finished before its parent grows again
+  std::vector<Open> open_;     ///< open arrays and objects; a child is complete before its parent grows again
   std::string field_;          ///< the last key of the outermost object
   bool awaits_value_ = false;  ///< whether a key was read and its value was not
   std::size_t error_position_ = 0;

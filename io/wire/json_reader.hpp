@@ -9,7 +9,8 @@
 
 namespace pagoda::wire {
 
-/// JSON whose objects keep the order of their keys, which chat templates show to the model. Looking a key up is linear.
+/// JSON whose objects keep the order of their keys, because chat templates show it to the model. Finding a key takes
+/// linear time.
 using Json = nlohmann::ordered_json;
 
 /// How an integer of more than 64 bits is represented.

@@ -9,7 +9,7 @@
 namespace pagoda::wire {
 namespace {
 
-constexpr double kMinTopP = 1e-9;  ///< below the probability of the likeliest token of any vocabulary
+constexpr double kMinTopP = 1e-9;  ///< below the probability of the most probable token of any vocabulary
 
 /// Reads the timeout, in seconds from `timeout` or in milliseconds from `timeout_ms`.
 void read_timeout(FieldReader& fields, std::optional<std::int64_t>& timeout_ms) {

@@ -146,7 +146,7 @@ const char* read_guided(FieldReader& fields, std::optional<StructuredOutput>& ou
   if (names.empty()) return nullptr;
   if (names.size() > 1) {
     fields.refuse(names[1], exclude_each_other(names[1], names[0]));
-  } else if (out && *out != kinds.constraint()) {  // both fields have the same meaning
+  } else if (out && *out != kinds.constraint()) {  // an equal constraint in both fields is accepted
     fields.refuse(names[0], exclude_each_other(names[0]));
   }
   out = std::move(kinds.constraint());

@@ -188,7 +188,7 @@ void read_context_management(FieldReader& fields) {
 /// Reads fields that have no effect on the answer.
 void read_noise(FieldReader& fields) {
   fields.skip("service_tier");
-  fields.skip("cache_control");  // every prefix is cached
+  fields.skip("cache_control");  // the prefix cache is automatic
   wire::refuse_unless(fields, "mcp_servers", {wire::Json::array()}, ": this server calls no others");
   wire::refuse_unless(fields, "container", {}, ": there are no containers");
   read_context_management(fields);

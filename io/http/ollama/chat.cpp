@@ -11,7 +11,7 @@ namespace {
 using wire::FieldReader;
 using wire::Json;
 
-// maximum of a message; a larger one has unknown members, which wire::read_messages refuses
+// Maximum for which a message's members are renamed. Valid messages have fewer.
 constexpr std::size_t kMaxMembers = 32;
 
 /// Returns a message with the names of the other APIs: tool_name becomes `name`, and an empty list of images is
