@@ -21,8 +21,8 @@ class JobCharges {
   explicit JobCharges(serving::SharedPrincipal principal) : principal_(std::move(principal)) {}
 
   const serving::SharedPrincipal& principal() const { return principal_; }
-  /// Returns whether tokens are limited. Then they are counted while they are generated; otherwise a client that
-  /// disconnects early would pay for nothing.
+  /// Returns whether the principal's tokens are limited. Then tokens are counted as they are generated. If they were
+  /// counted only at the end, a client that disconnects early would not be charged for them.
   bool counts_tokens() const { return ticket_.counts_tokens(); }
 
   /// Assigns the requests to the principal and admits them. Returns the refusal if a limit is exceeded.

@@ -19,12 +19,14 @@ void read_structured_outputs(FieldReader& fields, std::optional<StructuredOutput
 /// null if there is none.
 const char* read_guided(FieldReader& fields, std::optional<StructuredOutput>& out);
 
+/// Place of a schema's members.
+enum class FormatPlace : std::uint8_t { inside, beside };
+
 /// Reads OpenAI's format of an answer from the field `name`: {"type": "text"}, {"type": "json_object"}, {"type":
 /// "structural_tag", ...} (with `inside` only, as in vLLM) or {"type": "json_schema"} with name, schema, description
-/// and strict. These four stand in the member `json_schema` with `inside` (response_format), or beside the type with
+/// and strict. They stand in the member `json_schema` with `inside` (response_format), or beside the type with
 /// `beside` (text.format). An answer always follows the schema, whatever `strict` is. Excludes structured_outputs.
 /// `within` is the prefix of the object that `fields` reads, for example "text.".
-enum class FormatPlace : std::uint8_t { inside, beside };
 void read_format(FieldReader& fields, const char* name, FormatPlace place, std::optional<StructuredOutput>& out,
                  const std::string& within = {});
 
