@@ -16,7 +16,7 @@
 namespace pagoda::http {
 namespace {
 
-/// Who did it, for the log.
+/// Returns the name of the key's owner, for the log.
 std::string_view name_of(const Request& request) {
   const auto& name = request.principal->tenant.name;
   return name.empty() ? std::string_view("an admin key") : std::string_view(name);
@@ -32,14 +32,14 @@ void answer_object(Exchange& exchange, Write write) {
   exchange.respond(200, "application/json", std::move(out));
 }
 
-/// Admins' requests say what they do by their route; a body has nothing to add.
+/// Refuses a body with fields: admin requests have none. Returns whether it has answered the exchange.
 bool has_fields(Exchange& exchange, const Request& request) {
   const bool is_empty = request.body.find_first_not_of(" \t\r\n") == std::string::npos || request.body == "{}";
   if (!is_empty) exchange.respond_error(invalid_request("this request takes no fields"));
   return !is_empty;
 }
 
-/// `model`: where there are several, each of which counts its requests for itself.
+/// `model` is set if several models are served, because each has its own request ids.
 void write_request(wire::JsonWriter& list, const LiveRequest& request, const std::string* model) {
   list.open_object().field("id", request.id);
   if (model != nullptr) list.field("model", *model);
@@ -102,7 +102,7 @@ void reset_prefix_cache(const ApiContext& context, std::shared_ptr<Exchange> exc
   });
 }
 
-/// The first step of the shutdown ladder; the next ones are a signal's.
+/// Runs the first step of the shutdown sequence. Signals start the next steps.
 void drain(const ApiContext& context, std::shared_ptr<Exchange> exchange, const Request& request) {
   if (has_fields(*exchange, request)) return;
   if (!context.is_draining) spdlog::info("{} drains the server: it takes no new requests", name_of(request));

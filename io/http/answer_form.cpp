@@ -40,7 +40,7 @@ void append_head(std::string& out, const AnswerForm& form, unsigned status, std:
   out += "\r\n";
   append_header(out, "date", now_as_http_date());
   if (!form.request_id.empty()) append_header(out, "x-request-id", form.request_id);
-  // Anthropic's clients look for it under this name.
+  // Anthropic's clients expect the id in this header.
   if (form.style == ErrorStyle::anthropic && !form.request_id.empty())
     append_header(out, "request-id", form.request_id);
   if (!content_type.empty()) append_header(out, "content-type", content_type);
@@ -66,7 +66,7 @@ std::pair<std::string, std::string> retry_after(std::int64_t milliseconds) {
 void add_error_headers(const ErrorAnswer& error, Pairs& headers) {
   constexpr unsigned kOutOfTime = 504;
   if (error.retry_after_ms >= 0) headers.push_back(retry_after(error.retry_after_ms));
-  // OpenAI's and Anthropic's clients would ask again by themselves, for what has just taken too long.
+  // Otherwise OpenAI's and Anthropic's clients would automatically retry a request that has just timed out.
   if (error.status == kOutOfTime) headers.emplace_back("x-should-retry", "false");
 }
 

@@ -18,23 +18,24 @@
 
 namespace pagoda::http {
 
-/// What the routes need of the served models. Outlives the server; only is_draining and is_ending change.
+/// State that the routes share. Outlives the server. Only is_draining and is_ending change after the server has
+/// started.
 struct ApiContext {
   caf::actor_system& system;
-  boost::asio::thread_pool& worker;  ///< one thread, for bodies that would hold up the I/O thread
-  EngineEnd& engine_end;             ///< tells those that wait for the engine when it has ended
-  JobParsers& parsers;               ///< of the routes that generate; filled before the server starts
+  boost::asio::thread_pool& worker;  ///< one thread, for bodies that would block the I/O thread for too long
+  EngineEnd& engine_end;             ///< callbacks for the end of the engine
+  JobParsers& parsers;               ///< parsers of the routes that generate; filled before the server starts
   serving::ResumableStreams& streams;
   const serving::ServedModels models;
-  std::int64_t created = 0;  ///< when the server started, in seconds since 1970
+  std::int64_t created = 0;  ///< start of the server, in seconds since 1970
   std::shared_ptr<serving::Telemetry> telemetry = {};
   serving::SharedKeys keys = std::make_shared<serving::KeyRing>();
-  io::SharedReserve reserve = {};  ///< while it is out no new work is taken; null: there is none
-  bool log_prompts = false;        ///< each request's prompt goes to the log
+  io::SharedReserve reserve = {};  ///< no new work is accepted while this reserve is used up; null: no reserve
+  bool log_prompts = false;        ///< whether each request's prompt is logged
   wire::UnknownFields unknown_fields = wire::UnknownFields::ignored;
-  std::function<void()> drain = [] {};    ///< begins to: is_draining from then on
-  std::atomic<bool> is_draining = false;  ///< no new work is taken
-  std::atomic<bool> is_ending = false;    ///< streams that have no end of their own end
+  std::function<void()> drain = [] {};    ///< starts to drain: sets is_draining
+  std::atomic<bool> is_draining = false;  ///< whether new work is refused
+  std::atomic<bool> is_ending = false;    ///< whether streams without an end of their own must end
 };
 
 }  // namespace pagoda::http

@@ -68,9 +68,9 @@ std::deque<serving::EngineWatch> ApiParts::watch_engines(boost::asio::io_context
 }
 
 void ApiParts::end() {
-  worker.stop();  // nobody waits for the jobs that have not begun
+  worker.stop();  // jobs that have not begun are not needed any more
   worker.join();
-  streams.close();  // there is no I/O thread any more
+  streams.close();  // the I/O thread has already ended
 }
 
 }  // namespace pagoda::http

@@ -1,6 +1,7 @@
 #pragma once
 
-/// The routes of all APIs and what their handlers share, apart from the transport. Private to ApiServer and LocalApi.
+/// The routes of all APIs and the state that their handlers share, without the transport. Private to ApiServer and
+/// LocalApi.
 
 #include <deque>
 #include <functional>
@@ -17,22 +18,23 @@
 
 namespace pagoda::http {
 
-/// Declare it before the transport: handlers that the transport still holds refer to it.
+/// Must be declared before the transport, because handlers in the transport refer to it.
 struct ApiParts {
-  /// `telemetry` may be null. `drain` is what the admin route calls.
+  /// `telemetry` may be null. The admin route calls `drain`.
   ApiParts(caf::actor_system& system, serving::ServedModels models, const ServerConfig& config,
            std::shared_ptr<serving::Telemetry> telemetry, std::function<void()> drain);
 
   Routes routes(bool has_page);
 
-  /// Reports the end of an engine to those that wait for it. The transport destroys the watches before `io`.
+  /// Returns watches that report the end of an engine to engine_end. The transport must destroy them before `io`.
   std::deque<serving::EngineWatch> watch_engines(boost::asio::io_context& io);
 
-  /// Ends the work behind the routes. Call it once the transport's I/O thread has ended, and while its io_context still
-  /// lives: what the worker still prepares may post to it.
+  /// Ends the work of the routes. Call after the transport's I/O thread has ended and while its io_context still
+  /// exists, because a job on the worker may still post to the io_context.
   void end();
 
-  std::shared_ptr<serving::Telemetry> telemetry;  ///< before the worker, whose jobs have metered bodies
+  /// declared before the worker, because the worker's jobs have metered bodies
+  std::shared_ptr<serving::Telemetry> telemetry;
   boost::asio::thread_pool worker{1};
   openai::ResponseStore responses;
   EngineEnd engine_end;

@@ -39,7 +39,7 @@ class ApiServer::State {
   }
 
   ApiParts parts;
-  std::shared_ptr<serving::Recovery> recovery;  ///< null: there is none
+  std::shared_ptr<serving::Recovery> recovery;  ///< null: no recovery
   std::unique_ptr<Server> server;
   std::deque<serving::EngineWatch> engine_watches;
 };

@@ -21,16 +21,16 @@ using serving::ServedModels;
 /// The HTTP APIs (docs/http.md) in front of the request routers of models.
 class ApiServer final : public serving::FrontEnd {
  public:
-  /// Binds, listens and starts the I/O thread. The actor system must outlive it. Errors as http::Server::start.
-  /// `telemetry`: of this and other servers of the process. `recovery`: those of its requests that came by HTTP are
-  /// taken up, for the first model, and clients are let in once it is complete.
+  /// Binds, listens and starts the I/O thread. The actor system must outlive the server. Errors as http::Server::start.
+  /// `telemetry` may be shared with other servers of the process. With `recovery`, the server takes up those of its
+  /// requests that came by HTTP, for the first model, and lets clients in when the recovery is complete.
   static Result<std::unique_ptr<ApiServer>> start(caf::actor_system& system, ServedModels models, ServerConfig config,
                                                   std::shared_ptr<serving::Telemetry> telemetry = {},
                                                   std::shared_ptr<serving::Recovery> recovery = {});
   ~ApiServer() override;
 
   std::uint16_t port() const;
-  /// HOST:PORT as bound, with the real port.
+  /// Returns HOST:PORT as bound, with the real port.
   const std::string& address() const;
   std::size_t num_connections() const;
   const Routes& routes() const;

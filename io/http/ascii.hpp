@@ -1,6 +1,6 @@
 #pragma once
 
-/// Names in HTTP are ASCII and have no case, whatever the locale.
+/// Names in HTTP are ASCII and case-insensitive, in every locale.
 
 #include <algorithm>
 #include <string>

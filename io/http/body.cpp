@@ -82,7 +82,8 @@ bool refuses_new_work(const ApiContext& context, Exchange& exchange) {
 
 namespace {
 
-/// A job whose stream is to outlive its connection, with what is to be known of it for that.
+/// Adds the origin of a resumable request to its job, so that the stream can outlive the connection. Error: the request
+/// cannot be resumable.
 ParsedJob with_origin(const ApiContext& context, GenerationJob job, const std::string& path, Request request) {
   const auto& config = context.streams.config();
   const auto refused = [](const char* why) { return tl::unexpected(invalid_request(why, "resumable")); };

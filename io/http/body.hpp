@@ -27,26 +27,27 @@
 
 namespace pagoda::http {
 
-/// The body as a JSON object.
+/// Returns the body as a JSON object.
 tl::expected<wire::Json, ErrorAnswer> read_object(std::string_view body);
 
-/// The body as a JSON object, and the model that its `model` names, which may be left out where there is only one.
+/// A body as a JSON object, and the model that its member `model` names. The member is optional if only one model is
+/// served.
 struct ModelBody {
   wire::Json json;
   const serving::ServedModel* model = nullptr;
 };
 tl::expected<ModelBody, ErrorAnswer> read_body(const ApiContext& context, std::string_view body);
 
-/// The model that `model` of a target's query names; without it the first.
+/// Returns the model that `model` in the target's query names, or the first model without `model`.
 tl::expected<const serving::ServedModel*, ErrorAnswer> model_of_query(const ApiContext& context,
                                                                       const Request& request);
 ErrorAnswer no_such_model(const ApiContext& context, const std::string& name);
 ErrorAnswer no_chat_template();
 
-/// The answer to a request on which the server itself failed: 500, and a line in the log.
+/// Answers a request whose processing failed in the server: sends 500 and logs `why`.
 void respond_failure(Exchange& exchange, const std::string& why);
 
-/// The result of `prepare`, with the fields that it ignored.
+/// Result of `prepare`, with the fields that it ignored.
 template <class Prepare>
 struct Prepared {
   std::invoke_result_t<Prepare&> result;
@@ -62,12 +63,12 @@ Prepared<Prepare> prepare_body(const ApiContext& context, Prepare& prepare) {
   return {std::move(result), std::move(ignored)};
 }
 
-/// Names the ignored fields in the answer's header, the log and the metrics.
+/// Reports the ignored fields in the answer's header, the log and the metrics.
 void report_ignored(const ApiContext& context, Exchange& exchange, const wire::IgnoredFields& ignored);
 
-/// Runs `prepare` and, back on the I/O thread, `then(exchange, what it returned)`: at once for a small body, on the
-/// context's worker thread for one that would hold up the I/O thread. An exception becomes a 500 there too, no
-/// memory a 503. Unknown fields are treated by the context's rule.
+/// Runs `prepare` and then, on the I/O thread, `then(exchange, result)`. A small body is prepared at once, and a large
+/// body, which would block the I/O thread, on the context's worker thread. There an exception becomes a 500 and
+/// std::bad_alloc a 503. Unknown fields follow the context's rule.
 template <class Prepare, class Then>
 void prepared(const ApiContext& context, std::size_t body_bytes, std::shared_ptr<Exchange> exchange, Prepare prepare,
               Then then) {
@@ -78,7 +79,7 @@ void prepared(const ApiContext& context, std::size_t body_bytes, std::shared_ptr
   }
   struct Job {
     const ApiContext& context;
-    std::shared_ptr<Exchange> exchange;  // lives and dies on the I/O thread
+    std::shared_ptr<Exchange> exchange;  // used and destroyed on the I/O thread only
     Prepare prepare;
     Then then;
     std::optional<Prepared<Prepare>> made = std::nullopt;
@@ -109,8 +110,8 @@ void prepared(const ApiContext& context, std::size_t body_bytes, std::shared_ptr
   });
 }
 
-/// A handler that reads the body with `parse(model, body, request)` and goes on with `then(model, exchange, what it
-/// said)`. `takes_long` returns whether a small body may hold up the I/O thread all the same.
+/// Returns a handler that reads the body with `parse(model, body, request)` and then calls `then(model, exchange,
+/// parsed)`. `takes_long` returns whether a request with a small body may still block the I/O thread for too long.
 template <class Parse, class Then>
 Handler reading_request(const ApiContext& context, Parse parse, Then then,
                         bool (*takes_long)(const Request& request) = nullptr) {
@@ -132,7 +133,7 @@ Handler reading_request(const ApiContext& context, Parse parse, Then then,
   };
 }
 
-/// The same with `parse(model, body)`.
+/// Returns a handler like reading_request, with `parse(model, body)`.
 template <class Parse, class Then>
 Handler reading(const ApiContext& context, Parse parse, Then then) {
   return reading_request(
@@ -141,15 +142,17 @@ Handler reading(const ApiContext& context, Parse parse, Then then) {
       then);
 }
 
-/// Answers the exchange of a request that is new work when the server drains or is out of memory. True when it did.
+/// Refuses new work if the server drains or is out of memory. Returns whether it has answered the exchange.
 bool refuses_new_work(const ApiContext& context, Exchange& exchange);
 
-/// A handler of a route that generates, at `path`: reads the body, makes a job of it with `parse(model, body,
-/// request)`, and runs it. `may_take_long` tells of a small body that it may hold up the I/O thread all the same.
+/// Returns the handler of a route at `path` that generates: reads the body, makes a job with `parse(model, body,
+/// request)` and runs it. `may_take_long` returns whether a request with a small body may still block the I/O thread
+/// for too long.
 Handler generating(const ApiContext& context, std::string path, ParseJob parse,
                    bool (*may_take_long)(const Request& request) = nullptr);
 
-/// What such a handler makes of a request that has come before, for another process, with a name of its own.
+/// Makes the job of a request that another process had received before. `request.path` selects the parser that
+/// `generating` has registered.
 ParsedJob parse_again(const ApiContext& context, const Request& request);
 
 }  // namespace pagoda::http

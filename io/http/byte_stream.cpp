@@ -11,7 +11,8 @@ namespace {
 using boost::asio::ip::tcp;
 using boost::system::error_code;
 
-// One call sends at most this much, so that no long answer keeps the I/O thread from the other clients.
+// Maximum number of bytes that one call sends, so that a long answer does not keep the I/O thread from the other
+// clients.
 constexpr std::size_t kMaxWriteBytes = 256 << 10;
 
 }  // namespace
@@ -19,7 +20,7 @@ constexpr std::size_t kMaxWriteBytes = 256 << 10;
 ByteStream::ByteStream(tcp::socket socket, const TlsContext* tls) : socket_(std::move(socket)) {
   if (tls == nullptr) return;
   session_ = tls->new_session(socket_.native_handle());
-  if (!session_) close();  // no memory: better nothing than without TLS
+  if (!session_) close();  // out of memory: close the connection, and never continue without TLS
 }
 
 ByteStream::Transfer ByteStream::tls_transfer(int result) {

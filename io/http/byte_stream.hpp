@@ -10,8 +10,8 @@
 
 namespace pagoda::http {
 
-/// A client's socket, with TLS or without, that is tried and waited for: nothing is allocated while it is idle. Not
-/// thread-safe. Private to the server.
+/// A client's socket, with or without TLS. Operations do not block: the caller tries one and waits on the socket if it
+/// would block. An idle stream allocates nothing. Not thread-safe. Private to the server.
 class ByteStream {
  public:
   enum class Outcome { done, would_block, ended, failed };
@@ -20,27 +20,27 @@ class ByteStream {
     std::size_t bytes = 0;
   };
 
-  /// `tls` is null for plain TCP, and must outlive it. The socket is non-blocking.
+  /// `tls` is null for plain TCP and must outlive the stream. The socket must be non-blocking.
   ByteStream(boost::asio::ip::tcp::socket socket, const TlsContext* tls);
 
   bool is_tls() const { return session_ != nullptr; }
 
-  /// Goes on with the handshake of TLS; would_block: wait for input, or for output where wants_output().
+  /// Continues the TLS handshake. After would_block, wait for output if wants_output(), and for input in any case.
   Outcome handshake();
   bool wants_output() const;
 
-  /// `ended`: the client sends nothing more.
+  /// Reads into `into`. `ended`: the client has closed its sending side.
   Transfer read(std::vector<char>& into);
-  /// True when there is input that no wait would tell of.
+  /// Returns whether TLS has buffered input, of which a wait on the socket does not report.
   bool has_buffered_input() const;
 
   Transfer write(std::string_view bytes);
 
-  /// Tells the client that nothing more comes.
+  /// Shuts the sending side.
   void end_output();
   void close();
 
-  /// To wait on.
+  /// Returns the socket, for waiting.
   boost::asio::ip::tcp::socket& socket() { return socket_; }
 
  private:

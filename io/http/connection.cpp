@@ -22,15 +22,15 @@ using boost::asio::ip::tcp;
 using boost::system::error_code;
 using serving::close_on_exception;
 
-/// Thrown away at once while a request is answered. What comes beyond is thrown away a few reads at a time: to close
-/// would reset the connection, and the client might lose its answer.
+/// Maximum number of bytes that are discarded at full rate while a request is answered. Further bytes are discarded a
+/// few reads at a time. Closing instead would reset the connection, and the client might lose its answer.
 constexpr std::size_t kMaxPipelinedBytes = 64 << 10;
 constexpr auto kFloodPause = std::chrono::milliseconds(100);
 constexpr int kReadsOfFlood = 4;
-constexpr std::size_t kMaxBytesPerTurn = 1 << 20;  // sent before the other connections have their turn
+constexpr std::size_t kMaxBytesPerTurn = 1 << 20;  // maximum to send before other connections have their turn
 constexpr int kRetryAfterMs = 1000;
 
-/// For a request whose head never became whole or good: the style of the path as far as there is one.
+/// Returns the form of an answer to an incomplete or invalid head, in the style of the path if one was received.
 AnswerForm form_of_broken_head(std::string_view input) {
   const auto method_end = input.find(' ');
   const auto path = method_end == std::string_view::npos ? std::string_view() : input.substr(method_end + 1);
@@ -40,7 +40,7 @@ AnswerForm form_of_broken_head(std::string_view input) {
   return form;
 }
 
-/// Of those that routes have; any other is the client's text.
+/// Returns the name of a verb that routes may have. All others become "other", because they are the client's text.
 std::string_view name_of(Verb verb) {
   switch (verb) {
     case Verb::get:
@@ -66,7 +66,7 @@ bool has_spare_place(const Admission& admission) {
   return admission.request.is_admin() || (admission.route != nullptr && admission.route->room == Room::spare);
 }
 
-/// Some clients end a body with an empty line too many.
+/// Removes empty lines from the front, because some clients send one after a body.
 std::string_view without_empty_lines(std::string_view bytes) {
   const auto first = bytes.find_first_not_of("\r\n");
   return first == std::string_view::npos ? std::string_view() : bytes.substr(first);
@@ -92,7 +92,6 @@ void Connection::start() {
 }
 
 // -- input
-// -------------------------------------------------------------------------------------------------------------
 
 void Connection::wait_for_input() {
   if (waiting_for_input_ || input_ended_ || phase_ == Phase::closed || is_flooded()) return;
@@ -125,7 +124,7 @@ void Connection::go_on_with_handshake() {
     case ByteStream::Outcome::done:
       phase_ = Phase::idle;
       arm(is_too_many_ ? context_.config.http_header_timeout_ms : context_.config.http_idle_timeout_ms);
-      return on_input();  // the first request may have come with the handshake's end
+      return on_input();  // the first request may have arrived together with the end of the handshake
     case ByteStream::Outcome::would_block:
       if (stream_.wants_output()) wait_for_output();
       return wait_for_input();
@@ -154,7 +153,7 @@ bool Connection::is_flooded() const {
 void Connection::read_flood_later() {
   next_read_.expires_after(kFloodPause);
   next_read_.async_wait([self = shared_from_this()](const error_code& cancelled) {
-    // A flood that has ended with its answer is read on as any input.
+    // After the answer the rest of a flood is read like other input.
     if (!cancelled && self->is_flooded()) close_on_exception(*self, [&] { self->on_input(); });
   });
 }
@@ -167,7 +166,7 @@ void Connection::on_input_end() {
     case Phase::body:
       return refuse(admission_->form, {400, "the connection ended within a request"});
     case Phase::answering:
-      // A client that wants its answer stays: what is not answered yet is for nobody. What is answered is still sent.
+      // A client that closes does not want the rest of its answer. A complete answer is still sent.
       if (exchange_ != nullptr) close_now();
       return;
     case Phase::refusing:
@@ -181,7 +180,6 @@ void Connection::on_input_end() {
 }
 
 // -- requests
-// ----------------------------------------------------------------------------------------------------------
 
 void Connection::advance() {
   const bool begins = phase_ == Phase::idle;
@@ -195,7 +193,7 @@ void Connection::advance() {
     const auto has_head = reader_->read_head(input_);
     if (!has_head) return refuse_broken_head(has_head.error());
     if (!*has_head) {
-      if (begins) arm(context_.config.http_header_timeout_ms);  // most heads come as a whole
+      if (begins) arm(context_.config.http_header_timeout_ms);  // only now, because most heads arrive in one piece
       return;
     }
     begin_request();
@@ -207,7 +205,7 @@ void Connection::advance() {
   }
 }
 
-/// A large body is refused where there is no memory for it: what is put aside is for what runs.
+/// Refuses a large body if memory is short. The memory reserve is only for running requests.
 tl::expected<bool, ErrorAnswer> Connection::read_body() {
   if (reader_->body().size() + input_.size() <= serving::kSmallTextBytes) return reader_->read_body(input_);
   if (!has_room_for(input_.size())) return tl::unexpected(no_room());
@@ -228,7 +226,7 @@ ErrorAnswer Connection::no_room() {
   return error_answer(serving::no_room());
 }
 
-/// The head is there: a request that will be refused is refused before its body comes.
+/// Called when the head is complete. Refuses a request before its body arrives if it can.
 void Connection::begin_request() {
   admission_ = std::make_unique<Admission>(context_.gate.admit(reader_->head()));
   record_ = new_record(admission_->form.request_id);
@@ -237,7 +235,7 @@ void Connection::begin_request() {
   if (admission_->request.principal) record_.tenant = admission_->request.principal->tenant.name;
   record_.trace = serving::TraceParent::parse(admission_->request.header("traceparent"));
   if (is_too_many_) {
-    // A body could hold the place for long.
+    // The transfer of a body could occupy the spare place for long.
     if (!has_spare_place(*admission_) || (!reader_->is_complete() && !admission_->request.is_admin())) {
       admission_->refusal = {503, "too many connections", {}, "too_many_connections", {}, kRetryAfterMs};
     }
@@ -247,7 +245,7 @@ void Connection::begin_request() {
   if (!admission_->refusal && head.has_body && !has_room_for(head.content_length.value_or(0))) {
     admission_->refusal = no_room();
   }
-  // A small body is often here already; then the connection can be kept although the request is refused.
+  // A small body has often arrived already. Then the connection can stay open although the request is refused.
   if (admission_->refusal && !reader_->is_complete() && !reader_->read_body(input_).value_or(false)) {
     admission_->form.keep_alive = false;
   }
@@ -262,13 +260,13 @@ void Connection::begin_request() {
 }
 
 void Connection::dispatch() {
-  const auto self = shared_from_this();  // whatever the handler does
+  const auto self = shared_from_this();  // keeps the connection alive during the handler
   const auto admission = std::move(admission_);
   auto request = std::move(admission->request);
   request.body = std::move(reader_->body());
   request.body_bytes = {context_.telemetry.http, request.body.size()};
   pipelined_ = !without_empty_lines(input_).empty();
-  if (admission->route == nullptr) {  // a preflight
+  if (admission->route == nullptr) {  // CORS preflight
     admission->form.keep_alive = admission->form.keep_alive && may_keep_alive();
     append_head(output_, admission->form, 204, {}, Framing::sized, 0, admission->headers);
     record_.status = 204;
@@ -308,7 +306,7 @@ void Connection::refuse(const AnswerForm& form, const ErrorAnswer& error, const 
   answer_at_once(last.keep_alive);
 }
 
-/// All of the answer is in the output.
+/// Call when the whole answer is in the output.
 void Connection::answer_at_once(bool keep_alive) {
   phase_ = keep_alive ? Phase::answering : Phase::refusing;
   deadline_.cancel();
@@ -320,7 +318,6 @@ void Connection::answer_at_once(bool keep_alive) {
 }
 
 // -- output and the end
-// --------------------------------------------------------------------------------------------------
 
 void Connection::send_soon() {
   if (send_is_posted_) return;
@@ -331,7 +328,7 @@ void Connection::send_soon() {
   send_is_posted_ = true;
 }
 
-/// Where it has changed by much, or for long.
+/// Reports the size of the buffers to the metrics.
 void Connection::count_buffered() {
   metered_.buffers(input_.size() + (reader_ ? reader_->body().size() : 0) +
                    (exchange_ != nullptr ? exchange_->unsent_bytes() : unsent_bytes()));
@@ -359,7 +356,7 @@ void Connection::abandon() {
 void Connection::send() {
   if (waiting_for_output_ || phase_ == Phase::closed) return;
   if (exchange_ != nullptr) {
-    // Or what is sent stays for as long as the reader is a little behind.
+    // Bytes that are sent would otherwise stay while the reader is a little behind.
     if (sent_ > output_.size() / 2) output_.erase(0, std::exchange(sent_, 0));
     exchange_->take_unframed(output_);
   }
@@ -403,7 +400,7 @@ void Connection::on_all_sent() {
     return linger();
   }
   if (exchange_ == nullptr || !exchange_->on_drained_) return;
-  const auto on_drained = exchange_->on_drained_;  // it may put another in its place
+  const auto on_drained = exchange_->on_drained_;  // the callback may replace itself
   on_drained();
 }
 
@@ -413,8 +410,8 @@ void Connection::await_next_request() {
   if (std::exchange(thrown_away_bytes_, 0) > kMaxPipelinedBytes) on_input();
 }
 
-/// Shuts the sending side, then throws away input until the client closes or the deadline comes. Closing with unread
-/// input would make TCP reset the connection, and the client might lose the end of its answer.
+/// Shuts the sending side, then discards input until the client closes or the deadline passes. If input were unread at
+/// the close, TCP would reset the connection, and the client might lose the end of its answer.
 void Connection::linger() {
   if (input_ended_) return close_now();
   phase_ = Phase::lingering;
@@ -436,7 +433,7 @@ void Connection::close_soon() {
   try {
     boost::asio::post(context_.io, [self = shared_from_this()] { self->close_now(); });
     close_is_posted_ = true;
-  } catch (const std::bad_alloc&) {  // then by the end of its input, which is waited for already
+  } catch (const std::bad_alloc&) {  // then the shutdown ends the input, which the connection already waits for
     error_code ignored;
     stream_.socket().shutdown(tcp::socket::shutdown_both, ignored);
   }
@@ -456,12 +453,12 @@ void Connection::close_now() {
 }
 
 // -- time
-// --------------------------------------------------------------------------------------------------------------
 
 void Connection::arm(std::int64_t timeout_ms) {
   deadline_.expires_after(std::chrono::milliseconds(timeout_ms));
   deadline_.async_wait([self = shared_from_this()](const error_code& cancelled) {
-    const bool is_stale = self->deadline_.expiry() > std::chrono::steady_clock::now();  // armed anew just before
+    // the deadline was set again just before
+    const bool is_stale = self->deadline_.expiry() > std::chrono::steady_clock::now();
     if (cancelled || is_stale || self->phase_ == Phase::closed) return;
     close_on_exception(*self, [&] { self->on_deadline(); });
   });

@@ -25,39 +25,39 @@ namespace pagoda::http {
 
 class Exchange;
 
-/// What a connection needs from its server; outlives every connection.
+/// State of the server that its connections use. Outlives every connection.
 struct ConnectionContext {
   boost::asio::io_context& io;
   const ServerConfig& config;
   const Gate& gate;
   serving::Telemetry& telemetry;
   const TlsContext* tls = nullptr;  ///< null: plain TCP
-  std::vector<char> read_chunk;     ///< shared by all connections: a read fills it and is used up before the next
-  bool draining = false;            ///< every answer is its connection's last
+  std::vector<char> read_chunk;     ///< shared by all connections: the bytes of a read are used up before the next read
+  bool draining = false;            ///< whether every answer is the last on its connection
 };
 
-/// One request at a time: its head, its body, its answer, and then the next or the end. The socket is waited on for
-/// input in every phase, so that the end of a client is seen at once. What comes while a request is being answered, a
-/// pipelined request, is thrown away and the connection closed after the answer; where it is much, at a low rate, for
-/// the client's end lies behind it.
+/// Serves one request at a time: head, body, answer, and then the next request or the end. Waits for input in every
+/// phase, so that it notices at once when the client closes. Bytes that come while a request is being answered (a
+/// pipelined request) are discarded, and the connection is closed after the answer. A large amount of such bytes is
+/// read at a low rate, because the client's end comes after them.
 ///
 /// An idle connection holds no buffers. Everything runs on the I/O thread.
 class Connection final : public AnswerPeer, public std::enable_shared_from_this<Connection> {
  public:
-  /// One that `is_too_many` has its first request refused, unless that is of a route with room in spare places or
-  /// brings an admin key, and is closed behind it.
+  /// If `is_too_many`, the first request is refused unless its route has Room::spare or it brings an admin key, and the
+  /// connection is closed after the answer.
   Connection(boost::asio::ip::tcp::socket socket, ConnectionContext& context, bool is_too_many,
              std::function<void(Connection&)> on_closed);
 
   void start();
 
-  /// The server ends: closes it when it is idle, otherwise after the answer that is under way.
+  /// Called when the server ends: closes an idle connection at once, and any other after its current answer.
   void finish();
 
-  /// Ends it at once; the exchange is told.
+  /// Closes the connection at once and notifies the exchange.
   void close_now();
 
-  // For the exchange that is being answered.
+  // Called by the exchange that is being answered.
   boost::asio::io_context& io() override { return context_.io; }
   serving::Telemetry& telemetry() override { return context_.telemetry; }
   std::string& output() override { return output_; }
@@ -71,13 +71,13 @@ class Connection final : public AnswerPeer, public std::enable_shared_from_this<
 
  private:
   enum class Phase : std::uint8_t {
-    handshake,  ///< of TLS
-    idle,       ///< nothing of a request has come
+    handshake,  ///< TLS handshake
+    idle,       ///< no byte of a request has arrived
     head,
     body,
-    answering,  ///< up to the last byte of the answer
-    refusing,   ///< the same, but what still comes of the request is thrown away and the connection is closed then
-    lingering,  ///< everything is sent: waits for the client to close
+    answering,  ///< until the last byte of the answer is sent
+    refusing,   ///< like `answering`, but the rest of the request is discarded, and then the connection is closed
+    lingering,  ///< everything is sent; the connection waits until the client closes
     closed,
   };
 
@@ -106,7 +106,7 @@ class Connection final : public AnswerPeer, public std::enable_shared_from_this<
   void wait_for_output();
   void on_all_sent();
   void await_next_request();
-  /// So much came while a request is answered that the rest is left in the socket.
+  /// Returns whether so many bytes have come during the answer that the rest is left in the socket for a while.
   bool is_flooded() const;
   void read_flood_later();
   void linger();
@@ -117,7 +117,7 @@ class Connection final : public AnswerPeer, public std::enable_shared_from_this<
   ConnectionContext& context_;
   std::function<void(Connection&)> on_closed_;
   boost::asio::steady_timer deadline_;
-  boost::asio::steady_timer next_read_;  ///< of a flood
+  boost::asio::steady_timer next_read_;  ///< timer of the next read while the input is flooded
 
   Phase phase_ = Phase::idle;
   bool is_too_many_;
@@ -127,22 +127,23 @@ class Connection final : public AnswerPeer, public std::enable_shared_from_this<
   bool close_is_posted_ = false;
   bool input_ended_ = false;
   bool finishing_ = false;
-  bool pipelined_ = false;     ///< something came while a request was being answered
-  bool answer_ended_ = false;  ///< all of the answer is in the output
-  bool keep_alive_ = false;    ///< after the answer
+  bool pipelined_ = false;     ///< whether bytes came while a request was being answered
+  bool answer_ended_ = false;  ///< whether the whole answer is in the output
+  bool keep_alive_ = false;    ///< whether the connection stays open after the answer
   std::size_t thrown_away_bytes_ = 0;
 
   std::string client_;  ///< ADDRESS:PORT
   serving::MeteredConnection metered_;
 
-  std::string input_;  ///< not read yet
+  std::string input_;  ///< bytes that are not parsed yet
   std::unique_ptr<RequestReader> reader_;
   std::unique_ptr<Admission> admission_;
-  serving::RequestRecord record_;  ///< of the request whose head has come, until its exchange takes it
-  Exchange* exchange_ = nullptr;   ///< the one that is being answered; it says when it goes
+  /// record of the request whose head has arrived, until its exchange takes the record
+  serving::RequestRecord record_;
+  Exchange* exchange_ = nullptr;  ///< the exchange that is being answered; it reports its own end
 
   std::string output_;
-  std::size_t sent_ = 0;  ///< bytes of output_ that the socket has taken
+  std::size_t sent_ = 0;  ///< number of bytes of output_ that the socket has taken
 };
 
 }  // namespace pagoda::http

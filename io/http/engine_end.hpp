@@ -6,14 +6,14 @@
 
 namespace pagoda::http {
 
-/// Those whose answers wait for the engine, so that they hear of its end. I/O thread only.
+/// Calls registered callbacks when the engine ends. Answers that wait for the engine register one. I/O thread only.
 class EngineEnd {
  public:
-  /// Until it is forgotten. `on_end` may forget anybody.
+  /// Registers `on_end` for `who` until forget(who). `on_end` may forget any entry.
   void tell(const void* who, std::function<void()> on_end) { waiting_.insert_or_assign(who, std::move(on_end)); }
   void forget(const void* who) { waiting_.erase(who); }
 
-  /// The engine has ended: everybody hears it once.
+  /// Call when the engine has ended. Calls and removes every registered `on_end`.
   void announce() {
     while (!waiting_.empty()) waiting_.extract(waiting_.begin()).mapped()();
   }

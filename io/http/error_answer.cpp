@@ -10,7 +10,8 @@ ErrorAnswer error_answer(const wire::WireError& error) {
   const auto with = [&](unsigned status, const char* code) {
     return ErrorAnswer{status, error.message, error.param, code, {}, error.retry_after_ms};
   };
-  constexpr int kRetryAfterMs = 1000;  // where the engine does not say: a server that drains is soon another one
+  // used if the engine gives no time; a server that drains is usually replaced soon
+  constexpr int kRetryAfterMs = 1000;
   switch (error.code) {
     case WireCode::invalid_json:
       return with(400, "invalid_json");

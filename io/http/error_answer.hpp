@@ -6,7 +6,7 @@
 
 namespace pagoda::http {
 
-/// Errors of reading a body and of the engine, with the status that HTTP has for them.
+/// Convert errors of reading a body and errors of the engine to answers with the matching HTTP status.
 ErrorAnswer error_answer(const wire::WireError& error);
 ErrorAnswer error_answer(const Error& error);
 

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Errors in the shape of the API that was called.
+/// Error bodies in the format of the API that was called.
 
 #include <cstdint>
 #include <string>
@@ -10,24 +10,25 @@ namespace pagoda::http {
 
 enum class ErrorStyle : std::uint8_t {
   openai,     ///< {"error": {"message", "type", "param", "code"}}
-  anthropic,  ///< {"type": "error", "error": {"type", "message"}}, with "details": {"error_code"} where there is a code
+  anthropic,  ///< {"type": "error", "error": {"type", "message"}}, with "details": {"error_code"} if there is a code
   ollama,     ///< {"error": "..."}
 };
 
-/// The style of the API that `path` belongs to: /v1/messages and what is below it, /api/..., and everything else.
+/// Returns the style of the API of `path`: anthropic for /v1/messages and below, ollama for /api/..., and openai for
+/// all others.
 ErrorStyle error_style(std::string_view path);
 
-/// What an answer says that is an error.
+/// Content of an error answer.
 struct ErrorAnswer {
   unsigned status = 500;
   std::string message = {};
-  std::string param = {};            ///< the field that is wrong; empty when there is none. OpenAI's alone
-  std::string code = {};             ///< a word for programs, as model_not_found; empty when there is none
-  std::string type = {};             ///< empty: what the style calls an error with this status
-  std::int64_t retry_after_ms = -1;  ///< becomes the header Retry-After, in whole seconds; -1 = not said
+  std::string param = {};            ///< the invalid field; empty: none. Only OpenAI's style writes it
+  std::string code = {};             ///< machine-readable code, for example model_not_found; empty: none
+  std::string type = {};             ///< error type; empty: the style's type for this status
+  std::int64_t retry_after_ms = -1;  ///< header Retry-After, sent in seconds rounded up; -1: no header
 };
 
-/// The JSON object, without a line end.
+/// Returns the JSON object, without a line end.
 std::string error_body(ErrorStyle style, const ErrorAnswer& error);
 
 }  // namespace pagoda::http

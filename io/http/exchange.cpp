@@ -68,7 +68,7 @@ void Exchange::begin_stream(unsigned status, std::string_view content_type, cons
   append_head(peer_->output(), form_, status, content_type, form_.is_http10 ? Framing::until_close : Framing::chunked,
               0, all);
   if (!form_.without_body) return peer_->send_soon();
-  // The client has its whole answer, and may send its next request: whoever writes on writes for nobody.
+  // The client has its whole answer and may send its next request, so the rest of the stream is not needed.
   report();
   std::exchange(peer_, nullptr)->on_answer_end(form_.keep_alive);
   close_soon();
@@ -110,14 +110,14 @@ void Exchange::take_unframed(std::string& to) {
 }
 
 void Exchange::end() {
-  // What the callbacks hold may be the last to hold this.
+  // The callbacks may hold the last references to this exchange.
   const auto closed = std::exchange(on_closed_, nullptr);
   const auto drained = std::exchange(on_drained_, nullptr);
   report();
   std::exchange(peer_, nullptr)->on_answer_end(form_.keep_alive);
 }
 
-/// Once: whatever comes after the end of the answer is not told.
+/// Reports the record once. Events after the end of the answer are not reported.
 void Exchange::report() {
   if (!std::exchange(is_reported_, true)) telemetry_.ended(record_);
 }
@@ -138,7 +138,7 @@ void Exchange::on_closed(std::function<void()> callback) {
   }
 }
 
-/// Others may hold this and go on with the answer: they hear that it is of no use.
+/// Other owners may still hold the exchange and continue the answer: on_closed notifies them.
 void Exchange::give_up() {
   if (state_ == State::streaming) return peer_->close_soon();
   auto closed = std::exchange(on_closed_, nullptr);

@@ -11,7 +11,7 @@
 namespace pagoda::http {
 namespace {
 
-/// Of answers, that pages of an allowed origin may read.
+/// Headers of answers that pages of an allowed origin may read.
 constexpr const char* kExposedHeaders =
     "x-request-id, x-pagoda-ignored, retry-after, x-ratelimit-limit-requests, x-ratelimit-remaining-requests, "
     "x-ratelimit-reset-requests, "
@@ -37,7 +37,7 @@ bool is_served(Verb verb) {
   return std::find(kServed.begin(), kServed.end(), verb) != kServed.end();
 }
 
-/// "Bearer KEY", whatever the case of Bearer, or else what stands in x-api-key.
+/// Returns the key from "Authorization: Bearer KEY" (in any case), or else from x-api-key.
 std::string_view key_of(const Request& request) {
   constexpr std::string_view kBearer = "Bearer ";
   const auto authorization = request.header("authorization");
@@ -45,14 +45,14 @@ std::string_view key_of(const Request& request) {
   return request.header("x-api-key");
 }
 
-/// application/json, whatever parameters follow it.
+/// Returns whether the type is application/json, with any parameters.
 bool is_json(std::string_view content_type) {
   auto type = content_type.substr(0, content_type.find(';'));
   while (!type.empty() && (type.back() == ' ' || type.back() == '\t')) type.remove_suffix(1);
   return same_name(type, "application/json");
 }
 
-/// localhost, or an address in digits, whatever the port.
+/// Returns whether the host is localhost or a numeric address, with any port.
 bool is_name_of_this_machine(std::string_view host) {
   if (host.starts_with('[')) return true;
   host = host.substr(0, host.find(':'));
@@ -60,8 +60,8 @@ bool is_name_of_this_machine(std::string_view host) {
          std::all_of(host.begin(), host.end(), [](char c) { return (c >= '0' && c <= '9') || c == '.'; });
 }
 
-/// Programs that speak Ollama's API, as its own documentation, send JSON under any type or none. A browser that sends
-/// another site's page says so.
+/// Returns whether the request comes from a program with Ollama's API. Such programs send JSON with any content type or
+/// none, as in Ollama's own documentation. Browsers are recognized by the headers Origin and Sec-Fetch-Site.
 bool is_ollama_program(const Request& request) {
   return error_style(request.path) == ErrorStyle::ollama && request.header("origin").empty() &&
          request.header("sec-fetch-site").empty();
@@ -110,7 +110,7 @@ Admission Gate::admit(RequestHead& head) const {
   return out;
 }
 
-/// The route, or why there is none, or the answer to a preflight.
+/// Sets the route, or the refusal if there is none, or the headers of the answer to a preflight.
 void Gate::look_up(Admission& out, const std::string& raw_path) const {
   auto match = routes_.match(out.request.verb, raw_path);
   out.route = match.route;
@@ -134,9 +134,9 @@ void Gate::look_up(Admission& out, const std::string& raw_path) const {
   out.headers.emplace_back("access-control-max-age", "600");
 }
 
-/// Where everybody on this machine may ask without a key, a page from elsewhere must not: one whose name was made to
-/// lead here (DNS rebinding) is of the same origin to its browser, but the browser still says that it is a page, and by
-/// which name it came.
+/// If no keys are required, refuses requests of pages from other sites. A page whose host name was redirected to this
+/// machine (DNS rebinding) has this server's origin for its browser, but the browser still sends headers that mark it
+/// as a page, and the host name that it used.
 void Gate::check_page(Admission& out) const {
   const auto& request = out.request;
   const bool is_page = !request.header("origin").empty() || !request.header("sec-fetch-site").empty();
@@ -165,8 +165,8 @@ void Gate::check_key(Admission& out) const {
                             : ErrorAnswer{401, "this API key is not known", {}, "invalid_api_key"};
 }
 
-/// That a body must say it is JSON also keeps other sites' pages out: without asking first (see CORS) a browser lets
-/// them send plain text and forms only.
+/// Requires JSON as content type. This also stops pages of other sites: without a CORS preflight a browser lets them
+/// send only plain text and forms.
 void Gate::check_body(Admission& out, const RequestHead& head) const {
   const auto& request = out.request;
   const auto expect = request.header("expect");

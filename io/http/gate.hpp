@@ -1,6 +1,6 @@
 #pragma once
 
-/// What a request must pass before its body is read. Private to the server.
+/// Checks of a request before its body is read. Private to the server.
 
 #include <optional>
 #include <string>
@@ -12,26 +12,26 @@
 
 namespace pagoda::http {
 
-/// What the gate made of a request's head: either it has a route, or a refusal, or it is a CORS preflight, whose answer
-/// is 204.
+/// Result of the checks of a request's head: a route, a refusal, or neither for a CORS preflight, which is answered
+/// with 204.
 struct Admission {
   Request request;  ///< without its body
   AnswerForm form;
   const Routes::Route* route = nullptr;
   std::optional<ErrorAnswer> refusal;
-  Pairs headers;  ///< of the refusal or the preflight's answer
+  Pairs headers;  ///< headers of the refusal or of the preflight's answer
   bool expects_continue = false;
 };
 
-/// For an answer to a request that brought no usable one.
+/// Returns a new id for a request that brought no usable id.
 std::string new_request_id();
 
-/// Knows the routes, the keys and the allowed origin. Both arguments must outlive it.
+/// Checks requests against the routes, the keys and the allowed origin. Both arguments must outlive the gate.
 class Gate {
  public:
   Gate(const ServerConfig& config, const Routes& routes) : config_(config), routes_(routes) {}
 
-  /// Takes the headers out of `head`.
+  /// Checks a request and moves the headers out of `head`.
   Admission admit(RequestHead& head) const;
 
  private:

@@ -21,16 +21,17 @@
 namespace pagoda::http {
 namespace {
 
-constexpr auto kHeadDelay = std::chrono::seconds(1);  // that the head of a stream waits for the first output
-constexpr std::size_t kCoalesceBytes = 64 << 10;      // unsent output from which the deltas of a sequence are merged
+// maximum time that the head of a stream waits for the first output
+constexpr auto kHeadDelay = std::chrono::seconds(1);
+constexpr std::size_t kCoalesceBytes = 64 << 10;  // unsent bytes above which the deltas of a sequence are merged
 
 template <class T>
 void append(std::vector<T>& to, const std::vector<T>& from) {
   to.insert(to.end(), from.begin(), from.end());
 }
 
-/// Lives until the answer is complete or the client has gone: until then the exchange's on_closed holds it, and it the
-/// exchange.
+/// Generation of one HTTP request. The exchange's on_closed holds it, and it holds the exchange, until the answer is
+/// complete or the client has gone.
 class Generation : public std::enable_shared_from_this<Generation> {
  public:
   Generation(const ApiContext& context, std::shared_ptr<Exchange> exchange, GenerationJob job,
@@ -165,17 +166,18 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   // -- the answer
 
-  /// The head of a stream waits until every prompt is accepted, so that a refusal has a status of its own, and then for
-  /// the first output, since a packet of its own costs as much as a token. Outputs that come before are held.
+  /// Begins the answer when every prompt is accepted, so that a refusal can have its own status. The head of a stream
+  /// also waits for the first output, because sending a packet costs as much as a token. Outputs that come earlier are
+  /// held.
   void begin() {
     early_ = false;
-    if (prompt_tokens_ == 0) {  // what has ended already did not say
+    if (prompt_tokens_ == 0) {  // requests that have already ended were accepted without their count
       for (const auto prompt : held_done_) prompt_tokens_ += results_[prompt].usage.prompt_tokens;
       record().prompt_tokens = prompt_tokens_;
     }
     if (job_.stream) {
       job_.writer->begin(out_, prompt_tokens_);
-      if (!held_.empty()) begin_stream();  // what is held goes out behind the head
+      if (!held_.empty()) begin_stream();  // held outputs are sent after the head
       for (const auto prompt : std::exchange(held_done_, {})) write_done(prompt, results_[prompt]);
     }
     finish_when_done();
@@ -189,7 +191,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     exchange_->begin_stream(200, job_.writer->stream_content_type(), {{"cache-control", "no-cache"}});
   }
 
-  /// A client that waits longer hears that its request was taken.
+  /// Sends the head after a while even without output, so that the client knows that its request was accepted.
   void wait_for_output() {
     head_deadline_.expires_after(kHeadDelay);
     head_deadline_.async_wait([weak = weak_from_this()](const boost::system::error_code& cancelled) {
@@ -273,7 +275,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     session_.close();
   }
 
-  /// What it has told before it ended may still be on its way: see FlushMark.
+  /// Waits for the outputs that the engine has sent before it ended: see FlushMark.
   void on_engine_gone() { session_.flush(); }
 
   void send() {
@@ -295,12 +297,12 @@ class Generation : public std::enable_shared_from_this<Generation> {
   std::vector<RequestResult> results_;
   std::size_t num_done_ = 0;
 
-  std::string out_;                     ///< of the stream, not given to the exchange yet
-  std::map<Key, SequenceDelta> held_;   ///< merged: nothing may go out yet, or the client reads slowly
-  std::vector<std::size_t> held_done_;  ///< prompts that were done before the stream began
-  bool early_ = true;                   ///< the answer has not begun
+  std::string out_;                     ///< bytes of the stream that were not passed to the exchange
+  std::map<Key, SequenceDelta> held_;   ///< merged deltas, while the answer has not begun or the client reads slowly
+  std::vector<std::size_t> held_done_;  ///< prompts that were done before the answer began
+  bool early_ = true;                   ///< whether the answer has not begun
   bool ended_ = false;
-  serving::Session session_;  ///< last but for who asks it: its events use the rest
+  serving::Session session_;  ///< declared after all members that its events use; only echo_ uses it and comes later
   std::optional<PromptEcho> echo_;
 };
 
@@ -323,7 +325,7 @@ FieldNames field_names(std::string_view prompt, FieldNames others) {
 
 void run_generation(const ApiContext& context, std::shared_ptr<Exchange> exchange, GenerationJob job,
                     serving::SharedPrincipal principal) {
-  if (!exchange->is_open()) return;  // its client has gone meanwhile
+  if (!exchange->is_open()) return;  // the client has gone
   if (job.origin) return run_resumable(context, std::move(exchange), std::move(job), std::move(principal));
   std::make_shared<Generation>(context, std::move(exchange), std::move(job), std::move(principal))->start();
 }

@@ -1,7 +1,7 @@
 #pragma once
 
-/// One HTTP request that generates, whatever API it came by: its requests to the engine, and the writer that makes the
-/// API's text of what they give.
+/// One HTTP request that generates, in any API: its requests to the engine, and the writer that formats their outputs
+/// for the API.
 
 #include <cstdint>
 #include <functional>
@@ -27,55 +27,56 @@ namespace pagoda::http {
 class Exchange;
 struct ApiContext;
 
-/// Writes what one API says of one HTTP request's outputs: pieces of a stream, each appended to `out`, or one whole
-/// body. No sockets, no engine. A job has one request per prompt; `prompt` is its index.
+/// Writes the outputs of one HTTP request in the format of one API: appends pieces of a stream, or one whole body, to
+/// `out`. Uses no sockets and no engine. A job has one request per prompt; `prompt` is the index of the prompt.
 class GenerationWriter {
  public:
   virtual ~GenerationWriter() = default;
 
-  /// Before anything else, for each prompt of a job that echoes: its text, and that of its first token.
+  /// Called before all other functions, for each prompt of a job that echoes, with the prompt's text and the text of
+  /// its first token.
   virtual void prompt(std::size_t /*prompt*/, std::string /*text*/, std::string /*first_token*/) {}
 
-  // A stream, in this order: begin, then deltas and dones as they come, each prompt's deltas before its done, and after
-  // the last done end; or, anywhere after begin, error, which ends it too.
+  // A stream is written in this order: begin; then deltas and dones as they come, each prompt's deltas before its done;
+  // and end after the last done. An error may come at any point after begin and ends the stream too.
 
   virtual std::string_view stream_content_type() const { return "text/event-stream"; }
-  /// `prompt_tokens` over all prompts.
+  /// `prompt_tokens` is the sum over all prompts.
   virtual void begin(std::string& /*out*/, std::int64_t /*prompt_tokens*/) {}
   virtual void delta(std::string& out, std::size_t prompt, const SequenceDelta& delta) = 0;
   virtual void done(std::string& out, std::size_t prompt, const RequestResult& result) = 0;
   virtual void end(std::string& out) = 0;
   virtual void error(std::string& out, const ErrorAnswer& error) = 0;
 
-  /// The whole body, from the result of each prompt.
+  /// Writes the whole body from the results, one for each prompt.
   virtual void whole(std::string& out, std::span<const RequestResult> results) = 0;
 };
 
-/// Fields of the engine's requests, and what an API calls them.
+/// Pairs of a field of the engine's requests and its name in an API.
 using FieldNames = std::vector<std::pair<std::string_view, std::string_view>>;
 
-/// The names of an API whose prompt is made of the field `prompt`, and `others`.
+/// Returns the names of an API whose prompt comes from the field `prompt`, and `others`.
 FieldNames field_names(std::string_view prompt, FieldNames others = {});
 
 struct GenerationJob {
-  std::vector<GenerateRequest> requests;  ///< at least one; `stream` is set for them
+  std::vector<GenerateRequest> requests;  ///< at least one; `stream` is set when they are sent
   bool stream = false;
   std::unique_ptr<GenerationWriter> writer;
-  bool echo = false;                            ///< tell the writer the prompts
-  FieldNames names = {};                        ///< for errors of the engine, where the API calls a field otherwise
-  const serving::ServedModel* model = nullptr;  ///< that is to run it; not null then
-  std::function<void()> behind = {};            ///< called, on any thread, when the requests have been sent
-  std::optional<serving::RequestOrigin> origin = {};  ///< of one whose stream is to outlive its connection
+  bool echo = false;      ///< whether the writer gets the prompts
+  FieldNames names = {};  ///< names for errors of the engine, where the API's name of a field differs
+  const serving::ServedModel* model = nullptr;        ///< model that runs the job; not null when the job runs
+  std::function<void()> behind = {};                  ///< called on any thread when the requests have been sent
+  std::optional<serving::RequestOrigin> origin = {};  ///< origin of a request whose stream outlives its connection
 };
 
-/// The error as one of the fields that the client knows.
+/// Replaces the engine's name of a field in the error by the client's name.
 Error in_words_of(const FieldNames& names, Error error);
 
-/// What the parser of an API makes of a body.
+/// Result of an API's parser for a body.
 using ParsedJob = tl::expected<GenerationJob, ErrorAnswer>;
 
-/// Runs the job as one of the key's principal (null: of nobody), within its limits, and answers the exchange; a client
-/// that goes away cancels it. I/O thread.
+/// Runs the job for the key's principal (null: no principal), within its limits, and answers the exchange. The requests
+/// are aborted if the client closes. I/O thread.
 void run_generation(const ApiContext& context, std::shared_ptr<Exchange> exchange, GenerationJob job,
                     serving::SharedPrincipal principal);
 

@@ -14,7 +14,7 @@ struct RoutedQuestion {
   serving::Question question;
 };
 
-/// Held by the exchange until it is answered or its client has gone.
+/// The exchange's on_closed holds it until the exchange is answered or its client has gone.
 class Inquiry : public std::enable_shared_from_this<Inquiry> {
  public:
   using OnAnswers = std::function<void(Exchange&, std::vector<serving::Answer>&)>;
@@ -53,7 +53,7 @@ class Inquiry : public std::enable_shared_from_this<Inquiry> {
       answers_[static_cast<std::size_t>(answered->tag)] = std::move(answered->answer);
       if (++num_answers_ < answers_.size()) continue;
       session_.close();
-      if (exchange_->has_begun()) return;  // somebody lost patience
+      if (exchange_->has_begun()) return;  // already answered, for example by answer_within
       for (const auto& answer : answers_) {
         if (const auto* error = std::get_if<Error>(&answer)) return respond_error(*error);
       }
@@ -77,7 +77,7 @@ class Inquiry : public std::enable_shared_from_this<Inquiry> {
 
 void inquire_of(const ApiContext& context, std::vector<RoutedQuestion> asked, std::shared_ptr<Exchange> exchange,
                 Inquiry::OnAnswers on_answers, unsigned error_status, std::function<void()> behind = {}) {
-  if (!exchange->is_open()) return;  // its client has gone meanwhile
+  if (!exchange->is_open()) return;  // the client has gone
   std::make_shared<Inquiry>(context, std::move(exchange), std::move(on_answers), error_status)
       ->start(std::move(asked), std::move(behind));
 }

@@ -15,16 +15,17 @@
 
 namespace pagoda::http {
 
-/// What a job's requests cost the principal of its key.
+/// Charges a job's requests to the limits of its key's principal.
 class JobCharges {
  public:
   explicit JobCharges(serving::SharedPrincipal principal) : principal_(std::move(principal)) {}
 
   const serving::SharedPrincipal& principal() const { return principal_; }
-  /// What a client left behind would be free, were it told only at its end.
+  /// Returns whether the principal's tokens are limited. Then tokens are counted as they are generated. If they were
+  /// counted only at the end, a client that disconnects early would not be charged for them.
   bool counts_tokens() const { return ticket_.counts_tokens(); }
 
-  /// Makes the requests those of the principal. Or why they are not admitted.
+  /// Assigns the requests to the principal and admits them. Returns the refusal if a limit is exceeded.
   std::optional<serving::LimitRefusal> admit(const serving::KeyRing& keys, std::vector<GenerateRequest>& requests) {
     std::int64_t prompt_tokens = 0;
     charges_.resize(requests.size());
@@ -36,13 +37,13 @@ class JobCharges {
     return ticket_.admit(principal_->usage, std::ssize(requests), prompt_tokens);
   }
 
-  /// Of one request that was admitted, and paid for its prompt, by a process before.
+  /// Continues a single request that a previous process has admitted, with its prompt already charged.
   void go_on() {
     charges_.assign(1, Charge{.is_exact = true});
     if (principal_) ticket_.go_on(principal_->usage, 1);
   }
 
-  /// The engine has told the tokens of a prompt; 0: not yet.
+  /// Replaces the estimated number of tokens of a prompt by the number from the engine. 0: not known yet.
   void prompt(std::size_t prompt, std::int64_t tokens) {
     auto& charge = charges_[prompt];
     if (tokens == 0 || std::exchange(charge.is_exact, true)) return;
@@ -52,7 +53,7 @@ class JobCharges {
     charges_[prompt].generated_tokens += tokens;
     ticket_.add_tokens(tokens);
   }
-  /// The same of tokens that were paid for.
+  /// Counts output tokens that are already charged.
   void output_before(std::size_t prompt, std::int64_t tokens) { charges_[prompt].generated_tokens += tokens; }
   void done(std::size_t prompt, const Usage& usage) {
     this->prompt(prompt, usage.prompt_tokens);
@@ -63,9 +64,9 @@ class JobCharges {
 
  private:
   struct Charge {
-    std::int64_t prompt_tokens = 0;     ///< first as estimated
-    std::int64_t generated_tokens = 0;  ///< those that were told of
-    bool is_exact = false;              ///< the engine has told the prompt's tokens
+    std::int64_t prompt_tokens = 0;     ///< estimated at first
+    std::int64_t generated_tokens = 0;  ///< tokens reported so far
+    bool is_exact = false;              ///< whether prompt_tokens comes from the engine
   };
 
   serving::SharedPrincipal principal_;

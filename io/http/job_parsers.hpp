@@ -14,7 +14,7 @@ namespace pagoda::http {
 using ParseJob =
     std::function<ParsedJob(const serving::ServedModel& model, const wire::Json& body, const Request& request)>;
 
-/// By the paths of their routes.
+/// Parsers by the path of their route.
 using JobParsers = std::map<std::string, ParseJob>;
 
 }  // namespace pagoda::http

@@ -9,7 +9,7 @@
 namespace pagoda::http {
 namespace {
 
-/// "120ms", "7s", "1m30s".
+/// Returns a duration as "120ms", "7s" or "1m30s".
 std::string duration_text(std::chrono::milliseconds time) {
   constexpr std::int64_t kMsPerSecond = 1000;
   constexpr std::int64_t kSecondsPerMinute = 60;

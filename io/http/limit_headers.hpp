@@ -8,13 +8,14 @@
 
 namespace pagoda::http {
 
-/// x-ratelimit-limit-requests, -remaining-requests and -reset-requests, and the same of tokens, as OpenAI writes them.
+/// Returns x-ratelimit-limit-requests, -remaining-requests and -reset-requests, and these three for tokens, in OpenAI's
+/// format.
 Pairs limit_headers(const serving::LimitLevels& levels);
 
-/// Sets those of the principal (null: nobody, who has no limits) as headers of the exchange's answer.
+/// Sets the limit headers of the principal (null: no limits, no headers) on the exchange's answer.
 void add_limit_headers(Exchange& exchange, const serving::SharedPrincipal& principal);
 
-/// 429, or 400 of what no waiting will bring.
+/// Returns 429, or 400 if the request would be refused at any time.
 ErrorAnswer limit_answer(const serving::LimitRefusal& refusal);
 
 }  // namespace pagoda::http

@@ -19,15 +19,15 @@
 
 namespace pagoda::http {
 
-/// One request of this process while it is answered. I/O thread only.
+/// A request from the same process while it is answered. I/O thread only.
 class LocalCall final : public AnswerPeer, public std::enable_shared_from_this<LocalCall> {
  public:
-  /// Calls `on_end` once, in an event of its own, unless it is closed before.
+  /// Calls `on_end` once, in an event of its own, unless `close` is called before.
   LocalCall(boost::asio::io_context& io, serving::Telemetry& telemetry, std::function<void(LocalAnswer)> on_end)
       : io_(io), telemetry_(telemetry), on_end_(std::move(on_end)) {}
 
   void start(const Routes::Route* route, Request request) {
-    // Without chunks the bytes behind the head are the body, of a stream too.
+    // HTTP/1.0 has no chunks, so the bytes after the head are the body, for a stream too.
     AnswerForm form;
     form.request_id = request.request_id;
     form.style = error_style(request.path);
@@ -48,13 +48,13 @@ class LocalCall final : public AnswerPeer, public std::enable_shared_from_this<L
     }
   }
 
-  /// The caller does not wait any longer.
+  /// Ends the call without a callback.
   void close() {
     on_end_ = nullptr;
     if (auto* const exchange = std::exchange(exchange_, nullptr)) exchange->close();
   }
 
-  /// The answer breaks off.
+  /// Cuts the answer off.
   void close_now() {
     auto* const exchange = std::exchange(exchange_, nullptr);
     if (exchange == nullptr) return;
@@ -69,7 +69,7 @@ class LocalCall final : public AnswerPeer, public std::enable_shared_from_this<L
   bool may_keep_alive() const override { return false; }
   void check_reader(std::size_t) override {}
 
-  /// Takes what has been written of a stream, so that its writer goes on.
+  /// Takes the written bytes of a stream, so that its writer continues.
   void send_soon() override {
     if (std::exchange(send_is_posted_, true)) return;
     boost::asio::post(io_, [self = shared_from_this()] {
@@ -77,7 +77,7 @@ class LocalCall final : public AnswerPeer, public std::enable_shared_from_this<L
       serving::close_on_exception(*self, [&] {
         if (self->exchange_ == nullptr) return;
         self->exchange_->take_unframed(self->output_);
-        const auto on_drained = self->exchange_->on_drained_;  // it may put another in its place
+        const auto on_drained = self->exchange_->on_drained_;  // the callback may replace itself
         if (on_drained) on_drained();
       });
     });
@@ -114,7 +114,7 @@ class LocalCall final : public AnswerPeer, public std::enable_shared_from_this<L
   boost::asio::io_context& io_;
   serving::Telemetry& telemetry_;
   std::function<void(LocalAnswer)> on_end_;
-  Exchange* exchange_ = nullptr;  ///< the one that answers, until it has
+  Exchange* exchange_ = nullptr;  ///< the exchange that answers; null after the answer
   bool send_is_posted_ = false;
   std::string output_;
   LocalAnswer answer_;
@@ -130,7 +130,7 @@ class LocalApi::State {
 
   ~State() {
     parts.context.is_draining = parts.context.is_ending = true;
-    actors::retry_on_bad_alloc([&] {  // the join waits for it
+    actors::retry_on_bad_alloc([&] {  // the join below waits for this handler
       boost::asio::post(io, [this] { close_all(); });
     });
     thread.join();
@@ -161,13 +161,13 @@ class LocalApi::State {
     io.stop();
   }
 
-  // What hangs on `io` is declared behind it; what handlers in it refer to, before it.
+  // Members that use `io` are declared after it, and members that its handlers use before it.
   ApiParts parts;
   boost::asio::io_context io{1};
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work{io.get_executor()};
   const Routes routes;
   std::deque<serving::EngineWatch> engine_watches;
-  std::unordered_map<std::uint64_t, std::shared_ptr<LocalCall>> calls;  ///< I/O thread; live
+  std::unordered_map<std::uint64_t, std::shared_ptr<LocalCall>> calls;  ///< live calls; I/O thread
   std::uint64_t next_call = 0;                                          ///< I/O thread
   std::thread thread;
 };

@@ -10,7 +10,7 @@
 
 namespace pagoda::http {
 
-/// A request of this process to a route.
+/// A request to a route from the same process.
 struct LocalRequest {
   std::string path;  ///< without a query
   std::string body;  ///< JSON
@@ -20,21 +20,21 @@ struct LocalRequest {
 struct LocalAnswer {
   static constexpr unsigned kCutOff = 0;
 
-  unsigned status = kCutOff;  ///< kCutOff: the answer has broken off
-  std::string body;           ///< of a stream: all its events
+  unsigned status = kCutOff;  ///< kCutOff: the answer was cut off
+  std::string body;           ///< all events, if the answer is a stream
   std::int64_t completion_tokens = 0;
 };
 
 /// The HTTP APIs (docs/http.md) for a caller in the same process: the routes, parsers and writers of ApiServer without
-/// sockets, keys and connections. It has an I/O thread of its own.
+/// sockets, keys and connections. Has its own I/O thread.
 class LocalApi {
  public:
-  /// The actor system must outlive it. `config`: the settings that are not of a transport.
+  /// The actor system must outlive the object. Settings of `config` that concern a transport have no effect.
   LocalApi(caf::actor_system& system, serving::ServedModels models, const ServerConfig& config);
-  /// Aborts the requests that are live; their callbacks are not called.
+  /// Aborts the live requests. Their callbacks are not called.
   ~LocalApi();
 
-  /// Whether POST is served at `path`.
+  /// Returns whether POST is served at `path`.
   bool serves(const std::string& path) const;
 
   /// Answers a POST. Thread-safe. Calls `on_answer` once, on the I/O thread.

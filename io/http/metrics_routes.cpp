@@ -57,7 +57,7 @@ std::string metrics_text(const ApiContext& context, const std::vector<serving::A
   return out;
 }
 
-/// An engine that does not answer leaves a gap in the series, as a process that is gone does.
+/// Answers 503 if the engine does not answer. The time series then has a gap, as with a process that is gone.
 void answer_metrics(const ApiContext& context, const std::shared_ptr<Exchange>& exchange) {
   const auto deadline = answer_within(kDeadline, exchange, [](Exchange& waiting) {
     waiting.respond_error({503, "the engine does not answer"});

@@ -5,7 +5,7 @@
 
 namespace pagoda::http {
 
-/// GET /metrics and /load. The context must outlive the routes.
+/// Adds GET /metrics and /load. The context must outlive the routes.
 void add_metrics_routes(Routes& routes, const ApiContext& context);
 
 }  // namespace pagoda::http

@@ -7,7 +7,7 @@
 
 namespace pagoda::http {
 
-/// Appends one server-sent event whose JSON says its own name: event: NAME, data: {"type": NAME, ...}. `write(json)`
+/// Appends one server-sent event whose JSON repeats its name: event: NAME, data: {"type": NAME, ...}. `write(json)`
 /// adds the other members.
 template <class Write>
 void append_named_event(std::string& out, std::string_view name, Write write) {

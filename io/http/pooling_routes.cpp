@@ -11,7 +11,7 @@
 namespace pagoda::http {
 namespace {
 
-/// 404: clients ask again after a 5xx, and take a 400 for a fault of theirs.
+/// Returns 404, because clients retry after a 5xx and treat a 400 as a mistake in their request.
 ErrorAnswer no_pooling(const std::string& model, std::string_view what) {
   return {404, "this model makes no " + std::string(what) + ": `" + model + "` generates text", "model",
           "not_supported"};
@@ -27,7 +27,7 @@ Handler refusing(const ApiContext& context, std::string_view what) {
       [](const serving::ServedModel&, const std::shared_ptr<Exchange>&, std::monostate) {});
 }
 
-/// Ollama's clients look for "does not support embeddings".
+/// Answers with "does not support embeddings", the text that Ollama's clients search for.
 void refuse_ollama(const ApiContext& context, Exchange& exchange, std::string_view text) {
   const auto body = read_object(text);
   if (!body) return exchange.respond_error(body.error());

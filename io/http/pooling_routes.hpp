@@ -5,8 +5,8 @@
 
 namespace pagoda::http {
 
-/// The routes of embeddings, rerankers and scores of OpenAI, Ollama, vLLM, Cohere and Jina. No model here pools: each
-/// answers 404 with the reason, in the shape of its API. The context must outlive the routes.
+/// Adds the routes of embeddings, rerankers and scores of OpenAI, Ollama, vLLM, Cohere and Jina. No model here pools:
+/// each route answers 404 with the reason, in the format of its API. The context must outlive the routes.
 void add_pooling_routes(Routes& routes, const ApiContext& context);
 
 }  // namespace pagoda::http

@@ -7,7 +7,7 @@
 namespace pagoda::http {
 namespace {
 
-/// Each prompt has a tag for the ids of its text, one for its text and one for its first token.
+/// Each prompt has three tags: for the ids of its text, for its text and for its first token.
 constexpr std::size_t kTags = 3;
 constexpr std::size_t kText = 1;
 constexpr std::size_t kFirstToken = 2;

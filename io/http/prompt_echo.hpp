@@ -12,18 +12,18 @@
 
 namespace pagoda::http {
 
-/// Asks the engine for the prompts of a job that echoes them, and tells the writer: their texts, and those of their
-/// first tokens. Requests with a text get its ids, so that it is tokenized once.
+/// Gets the prompts of a job that echoes from the engine and passes them to the writer: their texts and the texts of
+/// their first tokens. A request with a text gets its token ids, so that it is tokenized only once.
 class PromptEcho {
  public:
-  /// All of them outlive it; its questions are the only ones of the session.
+  /// Both arguments must outlive the object. No other questions may be sent on the session.
   PromptEcho(GenerationJob& job, serving::Session& session)
       : requests_(job.requests), writer_(*job.writer), router_(job.model->router), session_(session) {}
 
   void ask() {
     for (std::size_t i = 0; i < requests_.size(); ++i) ask_for_prompt(i);
   }
-  /// Error: why the engine does not tell.
+  /// Takes an answer of the engine. Returns the engine's error, or nullopt.
   std::optional<Error> on_answer(serving::Answered& answered);
   bool is_sent() const { return num_sent_ == requests_.size(); }
 
@@ -31,7 +31,7 @@ class PromptEcho {
   struct Texts {
     std::string text;
     std::string first_token;
-    int questions = 0;  ///< not answered yet
+    int questions = 0;  ///< number of unanswered questions
   };
   void ask_for_prompt(std::size_t i);
   void ask_for_texts(std::size_t i);

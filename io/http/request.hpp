@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <ostream>  // verb.hpp of Boost 1.74 needs it and does not say so
+#include <ostream>  // verb.hpp of Boost 1.74 needs it but does not include it
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,10 +16,10 @@ namespace pagoda::http {
 
 using Verb = boost::beast::http::verb;
 
-/// Names and values in the order they came in.
+/// Names and values in the order in which they came.
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
-/// The first value of that name; empty when there is none.
+/// Returns the first value with that name, or an empty text if there is none.
 inline std::string_view find(const Pairs& pairs, std::string_view name) {
   for (const auto& [key, value] : pairs) {
     if (key == name) return value;
@@ -27,19 +27,20 @@ inline std::string_view find(const Pairs& pairs, std::string_view name) {
   return {};
 }
 
-/// One whole request that has passed the transport's checks: its route exists, its key is good, its body is in.
+/// A complete request that has passed the transport's checks: its route exists, its key is accepted, its body has
+/// arrived.
 struct Request {
-  Verb verb = Verb::get;  ///< the client's own: HEAD is handed to the handler of GET
+  Verb verb = Verb::get;  ///< the client's verb; HEAD is passed to the handler of GET
   std::string path;       ///< percent-decoded, without the query; no control bytes, no . or .. between slashes
-  Pairs params;           ///< what stood in the places of the route's pattern, percent-decoded
+  Pairs params;           ///< values of the route pattern's parameters, percent-decoded
   Pairs query;            ///< percent-decoded, + is a space
   Pairs headers;          ///< names in lower case; values without the spaces around them
-  std::string body;       ///< application/json by its Content-Type, or empty; not looked into
-  serving::MeteredBytes body_bytes = {};  ///< goes with the body
-  std::string request_id;   ///< the client's X-Request-Id where it is 1 to 128 visible ASCII characters, else a new one
-  std::string own_id = {};  ///< an id of the server's alone, for what has no right to the client's
-  std::int64_t created = 0;                 ///< when it came, in seconds since 1970
-  serving::SharedPrincipal principal = {};  ///< of the key that it came with; null: none that is known
+  std::string body;  ///< not parsed yet; application/json by its Content-Type (Ollama's clients may omit it), or empty
+  serving::MeteredBytes body_bytes = {};  ///< metric of the body's bytes; lives as long as the body
+  std::string request_id;    ///< the client's X-Request-Id if it is 1 to 128 visible ASCII characters, or else a new id
+  std::string own_id = {};   ///< id that the server has made; used where the client's id must not be
+  std::int64_t created = 0;  ///< time of arrival, in seconds since 1970
+  serving::SharedPrincipal principal = {};  ///< principal of the request's key; null: no known key
 
   bool is_admin() const { return principal && principal->is_admin(); }
   std::string_view header(std::string_view lower_case_name) const { return find(headers, lower_case_name); }

@@ -18,12 +18,12 @@ using beast::http::field;
 using boost::system::error_code;
 
 constexpr std::size_t kMaxChunkHeaderBytes = 1024;
-constexpr std::size_t kMaxChunkExtensionBytes = 4096;  // of one request
-// Of a body's bytes on the wire this many for one of its own: chunks of one byte take six.
+constexpr std::size_t kMaxChunkExtensionBytes = 4096;  // of all chunks of one request
+// Maximum number of bytes on the wire per byte of a body. Chunks of one byte take six.
 constexpr std::uint64_t kMaxWireBytesPerByte = 8;
 constexpr std::uint64_t kMaxWireBytesBeyond = 64 << 10;
 
-/// Two of them could be read in two ways, or let one key pass for another.
+/// Headers that must not be repeated: two of them could be interpreted in two ways, or hide one key behind another.
 constexpr std::array kOnlyOnce{
     field::host,          field::content_length, field::transfer_encoding, field::content_type,
     field::authorization, field::expect,         field::content_encoding,  field::origin};
@@ -32,7 +32,7 @@ std::string_view std_view(beast::string_view text) {
   return {text.data(), text.size()};
 }
 
-/// " HTTP/2.0\r\n" and the like at the end of a request line, none that is spoken here.
+/// Returns whether a request line ends with " HTTP/2.0\r\n" or another version that is not supported.
 bool names_other_version(std::string_view line) {
   const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
   if (line.size() < 11) return false;
@@ -56,8 +56,8 @@ class RequestReader::Parser : public beast::http::basic_parser<true> {
  public:
   explicit Parser(std::uint64_t max_body) : max_body_bytes(max_body) {
     header_limit(kMaxRequestLineBytes + kMaxHeaderBytes + 4);
-    // Counted here, so that a request too large can be refused with all that is known of it. Boost 1.74 takes `none`,
-    // no limit, for a limit of nothing.
+    // This class checks the limit itself, so that the answer to a request that is too large uses all that is known of
+    // the request. Boost 1.74 treats `none` (no limit) as a limit of 0.
     body_limit(std::numeric_limits<std::uint64_t>::max());
     eager(true);
   }
@@ -148,8 +148,8 @@ bool RequestReader::is_complete() const {
   return parser_->is_done();
 }
 
-/// Looks through what has come of the head for its end, and for what no head may hold: Beast would unfold lines, and
-/// would wait for the end of a head that is wrong from its first byte.
+/// Searches the received part of the head for its end and for invalid bytes. Beast would join folded lines, and would
+/// wait for the end of a head that is invalid from its first byte.
 std::optional<ErrorAnswer> RequestReader::scan(const std::string& input) {
   for (; scanned_ < input.size() && head_bytes_ == 0; ++scanned_) {
     const char c = input[scanned_];

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Reads one request from the bytes of a connection. Private to the server.
+/// Reader of one request from the bytes of a connection. Private to the server.
 
 #include <cstdint>
 #include <memory>
@@ -15,23 +15,23 @@
 
 namespace pagoda::http {
 
-/// The request line and the headers, as they came.
+/// The request line and the headers.
 struct RequestHead {
   Verb verb = Verb::unknown;
   std::string target;
   bool is_http10 = false;
   Pairs headers;  ///< names in lower case
   bool keep_alive = false;
-  bool has_body = false;                        ///< one with bytes in it may follow
-  std::optional<std::uint64_t> content_length;  ///< none when the body is chunked, or there is none
+  bool has_body = false;                        ///< whether a body that is not empty may follow
+  std::optional<std::uint64_t> content_length;  ///< nullopt if the body is chunked or absent
 
   std::string_view header(std::string_view lower_case_name) const { return find(headers, lower_case_name); }
 };
 
-/// Boost.Beast reads the grammar. What it lets through, and a proxy before us might read in another way, is refused
-/// here: folded lines, lengths that are lists or signed, codings other than chunked, repeated headers where one is
-/// meant, a missing Host, trailers, floods of chunk extensions. A request that was refused leaves nothing that could be
-/// read as a second one: its connection must be closed.
+/// Parses requests with Boost.Beast. Refuses requests that Beast accepts but that a proxy in front of the server might
+/// parse in another way: folded lines, lengths that are lists or have a sign, codings other than chunked, repeated
+/// headers that must be unique, a missing Host, trailers, and very long chunk extensions. After a refusal the
+/// connection must be closed, so that the rest of the request cannot be read as a second request.
 class RequestReader {
  public:
   static constexpr std::size_t kMaxRequestLineBytes = 8 << 10;
@@ -41,14 +41,15 @@ class RequestReader {
   explicit RequestReader(std::uint64_t max_body_bytes);
   ~RequestReader();
 
-  /// Takes the head from the front of `input` once it is whole, and then returns true. Call it again with more bytes
-  /// behind those of before. Errors: 400, 414, 431, 505.
+  /// Removes the head from the front of `input` and returns true if the head is complete. Otherwise returns false: call
+  /// again with more bytes appended to `input`. Errors: 400, 414, 431, 505.
   tl::expected<bool, ErrorAnswer> read_head(std::string& input);
 
-  /// Takes what it can of the body from the front of `input`; true when the body is complete. Errors: 400, 413.
+  /// Removes all available bytes of the body from the front of `input`. Returns whether the body is complete. Errors:
+  /// 400, 413.
   tl::expected<bool, ErrorAnswer> read_body(std::string& input);
 
-  /// After a failure as far as it was read.
+  /// Returns the head, which is incomplete after an error.
   RequestHead& head();
   std::string& body();
   bool is_complete() const;
@@ -60,10 +61,10 @@ class RequestReader {
   tl::expected<bool, ErrorAnswer> failed(const boost::system::error_code& error) const;
 
   std::unique_ptr<Parser> parser_;
-  std::size_t scanned_ = 0;           ///< bytes of the head whose line ends are good
-  bool names_other_version_ = false;  ///< the request line ends with a version of HTTP that is not spoken here
-  std::size_t line_bytes_ = 0;        ///< of the request line, with its end; 0 = it has not ended
-  std::size_t head_bytes_ = 0;        ///< 0 = the head has not ended
+  std::size_t scanned_ = 0;           ///< number of bytes of the head that are checked
+  bool names_other_version_ = false;  ///< whether the request line ends with an unsupported version of HTTP
+  std::size_t line_bytes_ = 0;        ///< length of the request line with its end; 0: incomplete
+  std::size_t head_bytes_ = 0;        ///< length of the head; 0: incomplete
   std::uint64_t body_wire_bytes_ = 0;
 };
 

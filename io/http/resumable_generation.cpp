@@ -23,8 +23,9 @@
 namespace pagoda::http {
 namespace {
 
-/// One prompt, streamed. Its stream holds it until the end, or until nobody comes back for it; its client's exchange is
-/// only the first that follows the stream. It is the stream's reader for that client until the answer begins.
+/// Generates for one prompt into a stream. The stream holds the object until the end, or until no client has returned
+/// for it in time. The first client's exchange only follows the stream. Until the answer begins, the object itself is
+/// the stream's reader for that client.
 class ResumableGeneration final : public serving::StreamReader,
                                   public std::enable_shared_from_this<ResumableGeneration> {
  public:
@@ -59,7 +60,7 @@ class ResumableGeneration final : public serving::StreamReader,
     waiting_ = exchange;
     stream_->attach(*this);
     exchange->on_closed([weak = weak_from_this()] {
-      if (const auto self = weak.lock()) self->stop_waiting();  // the request goes on
+      if (const auto self = weak.lock()) self->stop_waiting();  // the request continues
     });
     live_with_stream();
     ask();
@@ -67,7 +68,7 @@ class ResumableGeneration final : public serving::StreamReader,
 
   void go_on(serving::RecoveredRequest recovered, std::function<void()> settled) {
     settled_ = std::move(settled);
-    is_reported_ = recovered.request->progress->has_ended();  // by the process before
+    is_reported_ = recovered.request->progress->has_ended();  // by the earlier process
     const auto& origin = recovered.origin;
     record_ = {.request_id = origin.name.id, .method = "POST", .route = origin.path};
     if (const auto& principal = charges_.principal()) record_.tenant = principal->tenant.name;
@@ -78,7 +79,7 @@ class ResumableGeneration final : public serving::StreamReader,
     ask();
   }
 
-  void on_events() override {}  // its client's answer begins with the first
+  void on_events() override {}  // the client's answer begins with the first event
   void on_replaced() override {
     const auto exchange = std::exchange(waiting_, nullptr);
     if (exchange) exchange->respond_error({409, "another connection reads the stream of this request", {}, "replaced"});
@@ -112,7 +113,7 @@ class ResumableGeneration final : public serving::StreamReader,
     } else {
       submit_first();
     }
-    if (is_cancelled_) session_.cancel(router(), 0);  // while the prompt to echo was asked for
+    if (is_cancelled_) session_.cancel(router(), 0);  // cancelled while the engine was asked for the prompt to echo
   }
 
   void submit_first() {
@@ -122,7 +123,7 @@ class ResumableGeneration final : public serving::StreamReader,
     session_.submit(router(), 0, std::make_shared<const GenerateRequest>(std::move(request)));
   }
 
-  /// What was told is there before anybody can ask for it.
+  /// Writes the earlier process's outputs to the stream before any client can follow it.
   void submit_again() {
     begin(std::ssize(*recovered_->request->prompt_token_ids));
     std::vector<SequenceDelta> told;
@@ -163,7 +164,8 @@ class ResumableGeneration final : public serving::StreamReader,
     is_accepted_ = true;
     settle();
     auto prompt_tokens = accepted.prompt_tokens;
-    if (prompt_tokens == 0 && !early_.empty() && early_.back().done) {  // one that has ended already does not say
+    // a request that has already ended is accepted without its count
+    if (prompt_tokens == 0 && !early_.empty() && early_.back().done) {
       prompt_tokens = early_.back().done->usage.prompt_tokens;
     }
     if (!has_begun_) begin(prompt_tokens);
@@ -233,7 +235,7 @@ class ResumableGeneration final : public serving::StreamReader,
     publish(out);
   }
 
-  /// Server-sent events, each of which ends with an empty line, as events of the stream, with their numbers.
+  /// Adds server-sent events, each of which ends with an empty line, to the stream with their numbers.
   void publish(std::string_view text) {
     constexpr std::string_view kEnd = "\n\n";
     for (auto end = text.find(kEnd); end != std::string_view::npos; end = text.find(kEnd)) {
@@ -279,7 +281,8 @@ class ResumableGeneration final : public serving::StreamReader,
     stream_->detach(*this);
   }
 
-  /// With the first exchange's record, or, where that has been told of without it, by itself.
+  /// Reports the generation with the first exchange's record. If that record was already reported, reports the
+  /// generation separately.
   void complete_record() {
     if (is_reported_) return;
     if (generation_.finish_reason.empty()) generation_.finish_reason = "abort";
@@ -296,20 +299,20 @@ class ResumableGeneration final : public serving::StreamReader,
   JobCharges charges_;
   const std::shared_ptr<serving::ResumableStream> stream_;
   serving::DeltaOrder order_;
-  std::optional<serving::RecoveredRequest> recovered_;  ///< where it goes on from
+  std::optional<serving::RecoveredRequest> recovered_;  ///< state of the earlier process
   std::function<void()> settled_;
-  std::shared_ptr<Exchange> waiting_;  ///< whose answer has not begun
+  std::shared_ptr<Exchange> waiting_;  ///< exchange whose answer has not begun
   std::weak_ptr<Exchange> first_;
-  serving::RequestRecord record_;  ///< as the first exchange began
+  serving::RequestRecord record_;  ///< copy of the first exchange's record from its start
   serving::GenerationRecord generation_;
-  std::vector<RequestOutput> early_;  ///< that came before it was accepted
+  std::vector<RequestOutput> early_;  ///< outputs that came before the request was accepted
   std::int64_t streamed_tokens_ = 0;
   bool is_accepted_ = false;
   bool is_cancelled_ = false;
   bool has_begun_ = false;
-  bool is_reported_ = false;  ///< what it has generated
+  bool is_reported_ = false;  ///< whether the generation was reported
   bool ended_ = false;
-  serving::Session session_;  ///< last but for who asks it: its events use the rest
+  serving::Session session_;  ///< declared after all members that its events use; only echo_ uses it and comes later
   std::optional<PromptEcho> echo_;
 };
 

@@ -13,13 +13,14 @@ namespace pagoda::http {
 class Exchange;
 struct ApiContext;
 
-/// Runs a job with an origin, as run_generation does: what it writes goes into a stream that outlives the exchange,
-/// whose client is the first to follow it. I/O thread.
+/// Runs a job with an origin like run_generation, but writes its events to a stream that outlives the exchange. The
+/// exchange's client is the first that follows the stream. I/O thread.
 void run_resumable(const ApiContext& context, std::shared_ptr<Exchange> exchange, GenerationJob job,
                    serving::SharedPrincipal principal);
 
-/// Goes on with one that another process was running: its stream is there at once, with all the events that it had.
-/// `settled` is called once, when the engine has taken it or it has ended. I/O thread, whose context `io` is.
+/// Continues a request of an earlier process. Its stream exists at once and has all events that were generated before.
+/// `settled` is called once, when the engine has accepted the request or the request has ended. Runs on the I/O thread
+/// of `io`.
 void take_up(const ApiContext& context, boost::asio::io_context& io, serving::RecoveredRequest recovered,
              std::function<void()> settled);
 

@@ -10,7 +10,7 @@
 namespace pagoda::http {
 namespace {
 
-/// "/a/b" is "a", "b"; "/" is "".
+/// Splits a path at slashes: "/a/b" becomes "a", "b"; "/" becomes "".
 std::vector<std::string> pieces_of(std::string_view path) {
   std::vector<std::string> pieces;
   while (!path.empty()) {
@@ -36,7 +36,7 @@ std::string joined(const std::vector<std::string>& pieces, std::size_t first) {
   return out;
 }
 
-/// What stands in the pattern's places; nothing when the path is another.
+/// Returns the values of the pattern's parameters, or nullopt if the path does not match.
 std::optional<Pairs> fit(const std::vector<std::string>& pattern, const std::vector<std::string>& path) {
   const bool open_end = takes_the_rest(pattern.back());
   if (open_end ? path.size() < pattern.size() : path.size() != pattern.size()) return {};

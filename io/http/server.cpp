@@ -25,7 +25,7 @@ using boost::asio::ip::tcp;
 using boost::system::error_code;
 
 constexpr std::size_t kReadChunkBytes = 64 << 10;
-// Connections beyond the limit that are told so; still more are closed without a word.
+// Number of connections beyond the limit that get an error answer. Further connections are closed without an answer.
 constexpr std::size_t kMaxRefusedConnections = 64;
 
 }  // namespace
@@ -76,7 +76,7 @@ class Server::State {
     num_connections = connections.size();
     try {
       connection->start();
-    } catch (const std::exception&) {  // it waits for nothing: the listener logs it, and its client hears the end
+    } catch (const std::exception&) {  // the connection waits for nothing; the listener logs the error
       connection->close_now();
       throw;
     }
@@ -99,7 +99,8 @@ class Server::State {
     });
   }
 
-  // Declared in this order so that what hangs on `io` goes before it; connections that do go with it, and are metered.
+  // Declared in this order so that members that use `io` are destroyed before it. Connections are destroyed with `io`
+  // and use `telemetry`.
   std::shared_ptr<serving::Telemetry> telemetry;
   boost::asio::io_context io{1};
   ServerConfig config;
@@ -157,7 +158,7 @@ void Server::begin_drain() {
 
 void Server::shutdown(std::chrono::milliseconds grace) {
   if (!state_->thread.joinable()) return;
-  actors::retry_on_bad_alloc([&] {  // the join waits for it
+  actors::retry_on_bad_alloc([&] {  // the join below waits for this handler
     boost::asio::post(state_->io, [state = state_.get(), grace] {
       actors::retry_on_bad_alloc([&] { state->end_connections(grace); });
     });

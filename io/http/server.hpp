@@ -1,7 +1,7 @@
 #pragma once
 
-/// The HTTP server: sockets on one I/O thread, one request at a time on a connection. What it knows of HTTP ends where
-/// a route's handler begins.
+/// The HTTP server: sockets on one I/O thread, one request at a time on a connection. Everything after the head and
+/// body of a request is the task of the route's handler.
 
 #include <chrono>
 #include <cstddef>
@@ -18,34 +18,35 @@
 
 namespace pagoda::http {
 
-/// Thread-safe. Whatever the handlers refer to must outlive it, or at least its shutdown.
+/// Thread-safe. Objects that the handlers refer to must outlive the server, or at least its shutdown.
 class Server {
  public:
-  /// Binds, listens and starts the I/O thread. Errors: bad_config (the first that config.validate() finds; an address
-  /// beyond this machine without API keys; certificate and key do not fit), io_failed (address in use, unknown host, a
-  /// file that cannot be read).
-  /// `telemetry` hears of connections and requests. Unless it `lets_in`, clients that come wait until let_in.
+  /// Binds, listens and starts the I/O thread. Errors: bad_config (the first error of config.validate(); an address
+  /// beyond this machine without API keys; certificate and key do not match), io_failed (address in use, unknown host,
+  /// a file that cannot be read). Connections and requests are reported to `telemetry`. If `lets_in` is false, new
+  /// clients wait until let_in is called.
   static Result<std::unique_ptr<Server>> start(ServerConfig config, Routes routes,
                                                std::shared_ptr<serving::Telemetry> telemetry = {}, bool lets_in = true);
   void let_in();
 
-  /// As shutdown without grace.
+  /// Calls shutdown without grace.
   ~Server();
 
   std::uint16_t port() const;
-  /// HOST:PORT as bound, with the real port.
+  /// Returns HOST:PORT as bound, with the real port.
   const std::string& address() const;
   bool is_tls() const;
   const Routes& routes() const;
 
-  /// The I/O thread's. Lives as long as the server, but runs nothing after shutdown.
+  /// Returns the io_context of the I/O thread. It lives as long as the server and runs nothing after shutdown.
   boost::asio::io_context& io();
 
-  /// From now on every answer is its connection's last, and says so. New connections are still taken.
+  /// From this call on, every answer is the last on its connection, and its headers say so. New connections are still
+  /// accepted.
   void begin_drain();
 
-  /// Takes no new connections. Closes idle connections at once and the others as soon as their answer is complete, at
-  /// the latest after `grace`, and joins the I/O thread. Answers that are not complete by then are cut off: their
+  /// Stops accepting connections. Closes idle connections at once and the others when their answer is complete, at the
+  /// latest after `grace`. Then joins the I/O thread. Answers that are not complete by then are cut off, and their
   /// on_closed is called.
   void shutdown(std::chrono::milliseconds grace);
 

@@ -5,8 +5,8 @@
 
 namespace pagoda::http {
 
-/// GET /server_info, /model_info and /get_load: what SGLang's routers ask a server of SGLang. Of several models
-/// /model_info has the one that the query names, or the first. The context must outlive the routes.
+/// Adds GET /server_info, /model_info and /get_load, which SGLang's routers request from a server of SGLang.
+/// /model_info describes the model that the query names, or the first model. The context must outlive the routes.
 void add_sglang_routes(Routes& routes, const ApiContext& context);
 
 }  // namespace pagoda::http

@@ -20,7 +20,7 @@ void add(double& total, double more) {
 void add(std::vector<std::int64_t>& total, const std::vector<std::int64_t>& more) {
   total.insert(total.end(), more.begin(), more.end());
 }
-// No sums: see sum_of.
+// These are not summed: see sum_of.
 void add(bool&, bool) {}
 void add(std::string&, const std::string&) {}
 

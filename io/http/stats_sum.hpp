@@ -7,8 +7,9 @@
 
 namespace pagoda::http {
 
-/// What the engines of several models have done and have together. `answers`: the stats of each. Health is "ok", or
-/// that of the first that is not well; overloaded are they only together; the uptime is the longest.
+/// Returns the sum of the stats of several models. `answers` holds the stats of each model. Health is "ok", or the
+/// health of the first model that is not "ok". overloaded is true if all models are overloaded. The uptime is the
+/// longest.
 EngineStats sum_of(const std::vector<serving::Answer>& answers);
 
 }  // namespace pagoda::http

@@ -27,13 +27,13 @@ std::string word_of_health(const EngineStats& stats) {
   return stats.health;
 }
 
-/// Also whether the router takes new requests.
+/// Returns the health, or "overloaded" if the router refuses new requests.
 std::string word_of_readiness(const EngineStats& stats) {
   return stats.health == "ok" && stats.overloaded ? "overloaded" : stats.health;
 }
 
-/// Of the model that is worst, and which one that is; "ok" where all are. One of several that is overloaded refuses its
-/// own requests alone.
+/// Returns the word and the name of the first model that is not "ok", or "ok". If only some of several models are
+/// overloaded, the result is "ok": each of them refuses only its own requests.
 std::string worst_word(const ApiContext& context, const std::vector<serving::Answer>& answers,
                        std::string (*word_of)(const EngineStats&)) {
   const auto& models = context.models.all();
@@ -47,8 +47,8 @@ std::string worst_word(const ApiContext& context, const std::vector<serving::Ans
   return num_overloaded == models.size() ? "overloaded" : "ok";
 }
 
-/// 200 while every engine answers and `word_of` its stats is "ok". A model that is not loaded is well. Who asks has the
-/// reserve put aside again, whether or not there are requests that would.
+/// Answers 200 if every engine answers and `word_of` of its stats is "ok". A model that is not loaded counts as "ok".
+/// Each call also tries to refill the memory reserve, so that this does not depend on new requests.
 void answer_health(const ApiContext& context, const std::shared_ptr<Exchange>& exchange,
                    std::string (*word_of)(const EngineStats&)) {
   if (context.reserve != nullptr) context.reserve->restore();
@@ -84,7 +84,7 @@ void write_models(wire::JsonWriter& json, const ApiContext& context, const std::
   json.close_array();
 }
 
-/// Of several models what they have together, and each its own.
+/// Answers with the stats; for several models with their sum and the stats of each.
 void answer_stats(const ApiContext& context, std::shared_ptr<Exchange> exchange) {
   inquire_of_all(context, std::move(exchange), actors::GetStats{},
                  [&context](Exchange& answering, std::vector<serving::Answer>& answers) {

@@ -5,7 +5,7 @@
 
 namespace pagoda::http {
 
-/// GET /health, /ready, /version and /stats. The context must outlive the routes.
+/// Adds GET /health, /ready, /version and /stats. The context must outlive the routes.
 void add_status_routes(Routes& routes, const ApiContext& context);
 
 }  // namespace pagoda::http

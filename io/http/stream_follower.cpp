@@ -6,9 +6,9 @@
 namespace pagoda::http {
 namespace {
 
-constexpr std::size_t kMaxUnsentEventBytes = 64 << 10;  // beyond which events wait in the stream's history
+constexpr std::size_t kMaxUnsentEventBytes = 64 << 10;  // above it events wait in the stream's history
 
-/// Held by its exchange, which it holds until the answer is complete or the client has gone.
+/// The exchange's on_closed holds it, and it holds the exchange, until the answer is complete or the client has gone.
 class StreamFollower final : public serving::StreamReader, public std::enable_shared_from_this<StreamFollower> {
  public:
   StreamFollower(std::shared_ptr<Exchange> exchange, std::shared_ptr<serving::ResumableStream> stream,
@@ -25,7 +25,7 @@ class StreamFollower final : public serving::StreamReader, public std::enable_sh
   }
 
   void on_events() override {
-    const auto self = shared_from_this();  // the end of the answer drops it
+    const auto self = shared_from_this();  // the end of the answer releases this object
     const auto& history = stream_->history();
     if (next_ < history.first())
       return exchange_->cut_off("events are dropped before its client reads them: see resume_buffer_mib");
@@ -49,7 +49,7 @@ class StreamFollower final : public serving::StreamReader, public std::enable_sh
  private:
   const std::shared_ptr<Exchange> exchange_;
   const std::shared_ptr<serving::ResumableStream> stream_;
-  std::uint64_t next_;  ///< the event that is to be sent next
+  std::uint64_t next_;  ///< number of the next event to send
 };
 
 }  // namespace

@@ -9,8 +9,8 @@
 
 namespace pagoda::http {
 
-/// Answers the exchange with the events of a stream, from number `from` on, as fast as its client reads, up to the
-/// stream's end; takes the place of whoever reads it. I/O thread.
+/// Answers the exchange with the events of a stream, from number `from` to the stream's end, as fast as the client
+/// reads. Replaces the stream's current reader. I/O thread.
 void follow_stream(std::shared_ptr<Exchange> exchange, std::shared_ptr<serving::ResumableStream> stream,
                    std::uint64_t from);
 

@@ -28,8 +28,8 @@ std::optional<std::uint64_t> read_number(std::string_view text) {
   return number;
 }
 
-/// The number of the first event that is wanted: the query's `from`, or, of a browser that comes back, the one behind
-/// that of its header Last-Event-ID; else 0.
+/// Returns the number of the first event to send: `from` of the query; or, for a browser that reconnects, the number
+/// after its header Last-Event-ID; or else 0.
 tl::expected<std::uint64_t, ErrorAnswer> first_wanted(const Request& request) {
   for (const auto& [name, value] : request.query) {
     if (name != "from") return tl::unexpected(invalid_request(name + " is not supported", name));
@@ -68,7 +68,7 @@ void follow(const ApiContext& context, std::shared_ptr<Exchange> exchange, const
         invalid_request("the stream has ended after " + std::to_string(history.next()) + " events", "from"));
   }
   if (request.verb != Verb::head) return follow_stream(std::move(exchange), std::move(stream), *from);
-  exchange->begin_stream(200, "text/event-stream");  // and does not take the reader's place
+  exchange->begin_stream(200, "text/event-stream");  // does not replace the stream's reader
 }
 
 void cancel(const ApiContext& context, Exchange& exchange, const Request& request) {

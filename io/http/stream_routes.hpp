@@ -5,7 +5,8 @@
 
 namespace pagoda::http {
 
-/// GET /v1/streams/{id}?from=N follows a resumable stream; DELETE ends its request.
+/// Adds GET /v1/streams/{id}?from=N, which follows a resumable stream, and DELETE /v1/streams/{id}, which ends its
+/// request.
 void add_stream_routes(Routes& routes, const ApiContext& context);
 
 }  // namespace pagoda::http

@@ -19,7 +19,7 @@ bool is_control(char c) {
 
 enum class Plus : bool { itself, space };
 
-/// Nothing where an escape is bad.
+/// Returns nullopt if an escape is invalid.
 std::optional<std::string> decode(std::string_view text, Plus plus) {
   std::string out;
   out.reserve(text.size());

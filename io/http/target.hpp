@@ -8,19 +8,19 @@
 
 namespace pagoda::http {
 
-/// A request's target, taken apart.
+/// The parts of a request's target.
 struct Target {
-  std::string raw_path;  ///< still percent-encoded; every escape in it is good
+  std::string raw_path;  ///< percent-encoded, with valid escapes only
   std::string path;
   Pairs query;
 };
 
-/// Takes http://host/path too, as sent to a proxy. Refused: what is no path, escapes that are not two hex digits,
-/// control bytes also when they are escaped, and pieces . and .. that would lead out of a folder. Error:
+/// Parses a target. Also accepts http://host/path, the form for proxies. Refuses targets that are not a path, escapes
+/// without two hex digits, control bytes (also as escapes), and the pieces . and .. between slashes. Error:
 /// invalid_request.
 Result<Target> parse_target(std::string_view target);
 
-/// Of text whose escapes are good.
+/// Decodes a text whose escapes are valid.
 std::string percent_decoded(std::string_view text);
 
 }  // namespace pagoda::http

@@ -13,7 +13,7 @@
 namespace pagoda::http {
 namespace {
 
-// A socket for OpenSSL, as its own is but for MSG_NOSIGNAL: a client that has gone must not end the process.
+// A socket BIO like OpenSSL's own, but with MSG_NOSIGNAL: writing to a client that has gone must not end the process.
 
 int socket_of(BIO* bio) {
   return static_cast<int>(reinterpret_cast<std::intptr_t>(::BIO_get_data(bio)));
@@ -44,7 +44,7 @@ long control_socket(BIO* bio, int command, long, void*) {
   return 0;
 }
 
-/// Of the protocols that the client offers, HTTP/1.1; one that offers others alone finds out from the first answer.
+/// Chooses HTTP/1.1 if the client offers it. A client that offers only other protocols fails at the first answer.
 int choose_protocol(SSL*, const unsigned char** chosen, unsigned char* chosen_size, const unsigned char* offered,
                     unsigned offered_size, void*) {
   constexpr std::string_view kHttp11 = "http/1.1";
@@ -94,8 +94,8 @@ Result<std::unique_ptr<TlsContext>> TlsContext::load(const std::string& cert_fil
   SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
   ::SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_IGNORE_UNEXPECTED_EOF |
                                      SSL_OP_CIPHER_SERVER_PREFERENCE);
-  // Partial writes from a buffer that may have moved: unsent bytes are kept in a growing string. Released buffers: an
-  // idle connection does without the 32 KiB of its records.
+  // Partial writes and moving buffers: unsent bytes are in a string that grows. Released buffers: an idle connection
+  // does not keep the 32 KiB of its records.
   SSL_CTX_set_mode(context,
                    SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS);
   SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);

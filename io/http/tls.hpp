@@ -9,11 +9,11 @@
 
 namespace pagoda::http {
 
-/// The server's certificate and what it takes to speak TLS 1.2 and 1.3 with it. Shared by all connections.
+/// The server's certificate and settings for TLS 1.2 and 1.3. Shared by all connections.
 class TlsContext {
  public:
-  /// Errors name the file: io_failed where it cannot be read, bad_config where it is not what it should be or the key
-  /// is another certificate's. A key with a passphrase is refused, for nobody is there to ask.
+  /// Errors name the file: io_failed if it cannot be read; bad_config if it is invalid or the key does not belong to
+  /// the certificate. A key with a passphrase is refused, because the server cannot ask for the passphrase.
   static Result<std::unique_ptr<TlsContext>> load(const std::string& cert_file, const std::string& key_file);
 
   struct FreeSsl {
@@ -21,8 +21,8 @@ class TlsContext {
   };
   using Session = std::unique_ptr<SSL, FreeSsl>;
 
-  /// The server's side of a session on a connected, non-blocking socket, which stays the caller's. Null when there is
-  /// no memory for it.
+  /// Returns the server's side of a session on a connected, non-blocking socket. The caller keeps the socket. Returns
+  /// null if memory is out.
   Session new_session(int socket) const;
 
  private:

@@ -6,10 +6,10 @@
 
 namespace pagoda::wire {
 
-/// Returns the arguments of an earlier tool call, given as an object or as its text, as an object, which is what most
-/// templates take. Integers keep all their digits. A conversation goes on whatever a model wrote: an object that was
-/// cut off by a limit is closed where it ends, empty text and null are no arguments, and what is no object becomes the
-/// one member "arguments", as a value where it is JSON and else as text.
+/// Returns the arguments of an earlier tool call as an object, which most templates need. `arguments` is an object or a
+/// text. Integers keep all their digits. Never fails, so that a conversation can go on whatever a model wrote: an
+/// object that a limit cut off is closed where it ends; empty text and null become {}; any other value becomes the only
+/// member, "arguments", parsed if it is JSON and as text if it is not.
 Json read_call_arguments(const Json& arguments);
 
 }  // namespace pagoda::wire

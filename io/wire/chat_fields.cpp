@@ -15,7 +15,7 @@ constexpr std::array<std::string_view, 5> kRoles = {"system", "developer", "user
 constexpr std::size_t kMaxMessages = 65536;
 constexpr std::size_t kMaxTemplateKwargs = 256;
 
-/// Members that templates read, and that pass as they are when they are texts.
+/// Members that templates read. Their values pass unchanged if they are texts.
 constexpr std::array<const char*, 6> kTextMembers = {"name",     "tool_call_id", "refusal",
                                                      "thinking", "reasoning",    "reasoning_content"};
 
@@ -30,7 +30,7 @@ Failure refuse(std::string where, const std::string& what) {
   return Failure(invalid_field(std::move(where), what));
 }
 
-/// Looks for members of `object` other than `known`.
+/// Checks that `object` has no members other than `known`.
 tl::expected<void, WireError> check_members(const Json& object, const std::string& where,
                                             std::initializer_list<const char*> known) {
   FieldReader members(object, FieldReader::Nulls::absent, where + ".");
@@ -38,7 +38,7 @@ tl::expected<void, WireError> check_members(const Json& object, const std::strin
   return members.finish();
 }
 
-/// Looks for members of a message that are unknown, or that say what a prompt has no place for.
+/// Checks that a message has no members that are unknown or that a prompt cannot represent.
 tl::expected<void, WireError> check_message_members(const Json& message, const std::string& where) {
   FieldReader members(message, FieldReader::Nulls::absent, where + ".");
   for (const char* name : {"role", "content", "tool_calls"}) members.skip(name);
@@ -193,7 +193,7 @@ void read_chat_options(FieldReader& fields, chat::ChatInput& chat) {
     }
   }
   if (const auto* kwargs = fields.read_object("chat_template_kwargs")) {
-    // Few, for each insertion looks through all.
+    // The number of members is limited because each insertion searches all of them.
     if (kwargs->size() > kMaxTemplateKwargs) {
       fields.refuse("chat_template_kwargs",
                     "chat_template_kwargs has more than " + std::to_string(kMaxTemplateKwargs) + " members");

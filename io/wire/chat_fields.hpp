@@ -10,19 +10,21 @@ namespace pagoda::wire {
 
 /// Reads messages, documents, chat_template_kwargs, add_generation_prompt and continue_final_message.
 ///
-/// Messages are checked and brought into the form that templates expect: members that are null go, text parts stay
-/// text parts, arguments of tool calls become objects. Refused, by name: no messages, an unknown role, a member that
-/// nobody knows, a content part that is no text.
+/// Checks messages and converts them to the form that templates expect: members that are null are removed, text parts
+/// stay text parts, and arguments of tool calls become objects. Refuses, by name: an empty list of messages, an unknown
+/// role, an unknown member, and a content part that is not text.
 void read_chat(FieldReader& fields, chat::ChatInput& chat);
 
-/// The same without messages, for an API that writes them another way. What `chat` says of continue_final_message holds
-/// where the client says nothing.
+/// Reads the fields of read_chat without messages, for an API with another format of messages. Where the client does
+/// not give continue_final_message, the value in `chat` is kept.
 void read_chat_options(FieldReader& fields, chat::ChatInput& chat);
 
-/// Messages in that form. Error: invalid_request, with a param such as "messages[2].content".
+/// Returns messages in the form that templates expect. Error: invalid_request, with a param such as
+/// "messages[2].content".
 tl::expected<Json, WireError> read_messages(const Json& messages);
 
-/// A message's content in that form, of the texts of its parts: one is the content itself, none is null.
+/// Returns a message's content in the form that templates expect, made from the texts of its parts: null for no text,
+/// the text itself for one text.
 Json text_content(std::vector<std::string> texts);
 
 }  // namespace pagoda::wire

@@ -7,9 +7,9 @@
 
 namespace pagoda::wire {
 
-/// The content of a message as some APIs write it: a text, or a list of objects each with its `type`. Calls
-/// `read(type, fields)` for each, in order; what it leaves unread is unknown. A text is one block {"text": ...} of the
-/// type `of_text`. `where` names the content in errors.
+/// Reads the content of a message, which is a text or a list of objects, each with a `type`. Calls `read(type, fields)`
+/// for each block, in order. Fields that `read` does not read are unknown. A text is treated as one block {"text": ...}
+/// of the type `of_text`. `where` names the content in errors.
 template <class Read>
 tl::expected<void, WireError> read_blocks(const Json& content, const std::string& where, std::string_view of_text,
                                           Read read) {
@@ -32,7 +32,7 @@ tl::expected<void, WireError> read_blocks(const Json& content, const std::string
   return {};
 }
 
-/// Refuses a block for its type: `what` says what is taken.
+/// Refuses a block because of its type. `what` lists the types that are accepted.
 inline void refuse_type(FieldReader& block, std::string_view type, std::string_view what) {
   block.refuse("type", "type is \"" + std::string(type) + "\": " + std::string(what));
 }

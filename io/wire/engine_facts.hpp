@@ -5,7 +5,8 @@
 
 namespace pagoda::wire {
 
-/// The members of an open object: what a client may know of the model, and the counters and gauges of now.
+/// Both functions write members of an open object: the public facts about the model, and the engine's current counters
+/// and gauges.
 void write_model(JsonWriter& json, const ModelInfo& model);
 void write_stats(JsonWriter& json, const EngineStats& stats);
 

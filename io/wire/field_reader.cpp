@@ -19,7 +19,8 @@ bool to_integer(const Json& value, std::int64_t& out) {
   return true;
 }
 
-/// Decimal digits as JSON writes an integer: no sign but minus, no leading zero, so that two keys never mean one id.
+/// Parses decimal digits as JSON writes an integer: no sign except minus and no leading zero, so that two keys never
+/// mean the same id. Returns whether the text is such an integer.
 bool to_integer(const std::string& text, std::int64_t& out) {
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), out);
   return code == std::errc{} && end == text.data() + text.size() && std::to_string(out) == text;
@@ -243,7 +244,8 @@ tl::expected<void, WireError> FieldReader::finish() {
     const bool is_absent = ignored_ != nullptr && nulls_ == Nulls::absent && value.is_null();
     if (is_absent) continue;
     if (!ignores_unknown()) return tl::unexpected(unknown_field(key));
-    // The names are bounded, and a name is compared once, so that many fields take no more time than few.
+    // The number of names is limited and each name is compared once, so that many fields do not take more time than
+    // few.
     auto listed = IgnoredFields::listed_name(within_, key);
     if (ignored_->is_full() || std::ranges::find(ignored_->names(), listed) != ignored_->names().end()) continue;
     if (!io::nearest_name(key, known_).empty()) return tl::unexpected(unknown_field(key));

@@ -14,17 +14,18 @@
 
 namespace pagoda::wire {
 
-/// Takes the fields of one JSON object by name and remembers the first thing that is wrong (invalid_request, param =
-/// the field). A field that is absent leaves its target as it is; null does so too where the target can be absent, and
-/// everywhere with Nulls::absent. Names must outlive the reader.
+/// Reads the fields of one JSON object by name and keeps the first error (invalid_request, param = the field). A field
+/// that is absent leaves its target unchanged. A field that is null does too if the target is optional, or always with
+/// Nulls::absent. Names must outlive the reader.
 ///
-/// A field that was never asked for is unknown: it is refused, with the name that it may be a misspelling of. Within an
-/// IgnoredFields::Scope an unknown field that is null is absent, and where the Scope's rule says so an unknown field
-/// that is no misspelling is added to the Scope's names and not refused.
+/// A field that is never read is unknown. It is refused, and the error suggests the known name that it may misspell.
+/// Within an IgnoredFields::Scope, an unknown field that is null counts as absent with Nulls::absent; and if the
+/// Scope's rule is `ignored`, an unknown field that is not a misspelling is added to the Scope's names and is not
+/// refused.
 class FieldReader {
  public:
   enum class Nulls : std::uint8_t { values, absent };
-  /// `within` stands before the names in messages and params, for an object inside another: "options.".
+  /// `within` is the prefix of names in messages and params, for an object inside another object: "options.".
   explicit FieldReader(const Json& object, Nulls nulls = Nulls::values, std::string within = {})
       : object_(object), nulls_(nulls), within_(std::move(within)) {}
 
@@ -37,36 +38,37 @@ class FieldReader {
   void read(const char* name, std::optional<std::uint64_t>& out);
   void read(const char* name, std::optional<std::string>& out);
   void read(const char* name, std::optional<std::vector<std::int64_t>>& out);
-  /// A string that must be there.
+  /// Reads a required string.
   void read_required(const char* name, std::string& out);
-  /// A string or a list of strings.
+  /// Reads a string or a list of strings.
   void read_strings(const char* name, std::vector<std::string>& out);
-  /// An object from token ids, written as decimal strings, to numbers.
+  /// Reads an object that maps token ids, written as decimal strings, to numbers.
   void read_bias(const char* name, std::vector<std::pair<std::int64_t, double>>& out);
-  /// false, true or "never".
+  /// Reads false, true or "never".
   void read(const char* name, EarlyStopping& out);
 
-  /// The field as it is; null when it is absent.
+  /// Returns the field's value as it is, or null if the field is absent.
   const Json* find(const char* name);
-  /// An object, or null when it is absent or something else, which is refused.
+  /// Returns the field's value if it is an object, or null if the field is absent. Refuses any other value and returns
+  /// null.
   const Json* read_object(const char* name);
-  /// Whether the object has the field.
+  /// Returns whether the object has the field.
   bool has(const char* name) const;
-  /// A field that was read already elsewhere.
+  /// Marks a field as known without reading it.
   void skip(const char* name) { known_.emplace_back(name); }
-  /// A field that is known and does not act on the answer. It is treated as an unknown field: ignored by name, or
-  /// refused, with `why` behind its name, where unknown fields are.
+  /// Treats a known field that has no effect on the answer like an unknown field: it is ignored by name or, where
+  /// unknown fields are refused, refused with its name and `why`.
   void ignore(const char* name, std::string_view why = "is not supported");
-  /// A value of a known field that does not act on the answer: ignored as "NAME=VALUE", or refused with `message` where
-  /// unknown fields are.
+  /// Treats a value of a known field that has no effect on the answer like an unknown field: it is ignored as
+  /// "NAME=VALUE" or, where unknown fields are refused, refused with `message`.
   void ignore_value(const char* name, std::string_view value, std::string message);
 
   void refuse(const char* name, std::string message);
   void refuse(WireError error);
-  /// Nothing was wrong so far.
+  /// Returns whether no error has been found yet.
   bool is_fine() const { return !error_; }
 
-  /// Returns the first problem of the fields read so far, else the first unknown field that is refused.
+  /// Returns the first error of the fields that were read, or else the first unknown field that is refused.
   tl::expected<void, WireError> finish();
 
  private:
@@ -80,7 +82,7 @@ class FieldReader {
   std::string within_;
   IgnoredFields* ignored_ = IgnoredFields::current();
   std::vector<std::string_view> known_;
-  std::vector<std::string_view> without_effect_;  ///< known, and no name that a misspelling is corrected to
+  std::vector<std::string_view> without_effect_;  ///< known fields that are never suggested for a misspelling
   std::optional<WireError> error_;
 };
 

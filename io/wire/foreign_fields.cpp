@@ -9,7 +9,7 @@
 namespace pagoda::wire {
 namespace {
 
-/// A field of another server's and its values that ask for nothing.
+/// A field of another server, and the values that turn it off.
 struct NeutralField {
   const char* name;
   std::vector<Json> off;
@@ -52,7 +52,7 @@ const std::vector<NeutralField>& neutral_fields() {
   return fields;
 }
 
-/// Parameters of samplers that are off, and fields that change nothing of an answer.
+/// Parameters of samplers that are turned off, and fields that have no effect on an answer.
 constexpr const char* kWithoutEffect[] = {
     "mirostat_tau",
     "mirostat_eta",
@@ -65,11 +65,11 @@ constexpr const char* kWithoutEffect[] = {
     "dynatemp_low",
     "dynatemp_high",
     "smoothing_curve",
-    // Is on in every text of this server.
+    // Every request uses the prefix cache.
     "cache_prompt",
 };
 
-/// Fields of other APIs whose names read as misspellings of fields of this one.
+/// Fields of other APIs whose names look like misspellings of fields of this API.
 constexpr const char* kOfOthers[] = {"mode", "models", "speed"};
 
 bool is_one_of(const Json& value, const auto& values) {

@@ -10,9 +10,10 @@
 namespace pagoda::wire {
 namespace {
 
-constexpr std::size_t kKeysFoundByLooking = 16;  // in an object with more of them, repeated keys are found by hashing
+constexpr std::size_t kKeysFoundByLooking = 16;  // in an object with more keys, repeated keys are found by hashing
 
-/// Builds the value from parser events, so that depth and repeated keys are seen before memory is spent on them.
+/// Builds the value from parser events, so that depth and repeated keys are checked before memory is allocated for
+/// them.
 class TreeBuilder : public nlohmann::json_sax<Json> {
  public:
   enum class Keys : std::uint8_t { unique, last_counts };
@@ -51,7 +52,7 @@ class TreeBuilder : public nlohmann::json_sax<Json> {
   }
 
   bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception& cause) override {
-    constexpr int kNumberOutOfRange = 406;  // nlohmann_json's number of this error
+    constexpr int kNumberOutOfRange = 406;  // error number in nlohmann_json
     error_position_ = position;
     const bool has_surrogate = std::string_view(cause.what()).find("surrogate") != std::string_view::npos;
     if (cause.id == kNumberOutOfRange) {
@@ -69,7 +70,7 @@ class TreeBuilder : public nlohmann::json_sax<Json> {
   WireError& error() { return error_; }
   std::size_t error_position() const { return error_position_; }
 
-  /// Takes the last key away where the text ended before its value.
+  /// Removes the last key if the text ended before its value.
   void drop_key_without_value() {
     if (!awaits_value_ || open_.empty()) return;
     auto& entries = static_cast<Json::object_t::Container&>(open_.back().value->get_ref<Json::object_t&>());
@@ -80,7 +81,7 @@ class TreeBuilder : public nlohmann::json_sax<Json> {
   /// An array or object that is not closed yet.
   struct Open {
     Json* value;
-    std::unordered_set<std::string> keys;  ///< of an object, once it has many
+    std::unordered_set<std::string> keys;  ///< of an object with many keys
 
     bool has(const std::string& name) {
       const auto& object = value->get_ref<const Json::object_t&>();
@@ -91,11 +92,11 @@ class TreeBuilder : public nlohmann::json_sax<Json> {
       return keys.contains(name);
     }
 
-    /// Where the value of a new key goes.
+    /// Adds a key and returns the place of its value.
     Json* add(std::string name) {
       auto& object = value->get_ref<Json::object_t&>();
       if (!keys.empty()) keys.insert(name);
-      // Past the map's own insertion, which would look through all keys again.
+      // Bypasses the map's own insertion, which would search all keys again.
       auto& entries = static_cast<Json::object_t::Container&>(object);
       return &entries.emplace_back(std::move(name), nullptr).second;
     }
@@ -135,25 +136,25 @@ class TreeBuilder : public nlohmann::json_sax<Json> {
   Integers integers_;
   Keys keys_;
   Json root_;
-  Json* slot_ = nullptr;       ///< where the value of the last key goes
-  std::vector<Open> open_;     ///< a child is finished before its parent grows again
+  Json* slot_ = nullptr;       ///< place of the last key's value
+  std::vector<Open> open_;     ///< open arrays and objects; a child is complete before its parent grows again
   std::string field_;          ///< the last key of the outermost object
-  bool awaits_value_ = false;  ///< a key has come, its value not yet
+  bool awaits_value_ = false;  ///< whether a key was read and its value was not
   std::size_t error_position_ = 0;
   WireError error_;
 };
 
-/// Whether the escape "\\uXXXX" at `at` is the first half of a surrogate pair.
+/// Returns whether the escape "\\uXXXX" at `at` is the first half of a surrogate pair.
 bool is_high_surrogate(std::string_view text, std::size_t at) {
   return at + 3 < text.size() && text[at + 1] == 'u' && (text[at + 2] == 'd' || text[at + 2] == 'D') &&
          std::string_view("89abAB").find(text[at + 3]) != std::string_view::npos;
 }
 
-/// Closes a string that the text ends in, behind the last character that is whole.
+/// Closes the string in which the text ends, after the last complete character.
 std::string with_closed_string(std::string_view text) {
   bool is_inside = false;
   auto end = text.size();
-  auto half = std::string_view::npos;  // where the first half of a surrogate pair stands whose second one is missing
+  auto half = std::string_view::npos;  // position of a first half of a surrogate pair without its second half
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (!is_inside || text[i] != '\\') {
       if (text[i] == '"') is_inside = !is_inside;
@@ -175,7 +176,7 @@ std::string with_closed_string(std::string_view text) {
 }  // namespace
 
 tl::expected<Json, WireError> read_json(std::string_view text, std::size_t max_depth, Integers integers) {
-  // nlohmann's lexer takes a raw NUL for the end of the text and would accept what stands before it.
+  // nlohmann's lexer treats a raw NUL as the end of the text and would accept the part before it.
   if (const auto nul = text.find('\0'); nul != std::string_view::npos) {
     return tl::unexpected(
         WireError{WireCode::invalid_json, "not valid JSON at byte " + std::to_string(nul + 1) + ": a NUL byte"});

@@ -7,8 +7,8 @@
 namespace pagoda::wire {
 namespace {
 
-/// Bytes of the UTF-8 sequence at the front of `text` when it is valid; otherwise 0, and `skip` is the length of the
-/// maximal invalid piece (Unicode 3.9, table 3-7).
+/// Returns the number of bytes of the UTF-8 sequence at the front of `text` if it is valid. Otherwise returns 0 and
+/// sets `skip` to the length of the maximal invalid piece (Unicode 3.9, table 3-7).
 std::size_t utf8_sequence_length(std::string_view text, std::size_t& skip) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned lead = byte(0);

@@ -10,8 +10,8 @@
 
 namespace pagoda::wire {
 
-/// Appends JSON to a text, with the commas. The caller opens and closes in pairs, and gives each value of an object its
-/// key. Keys are our own names and need no escaping.
+/// Appends JSON to a text and adds the commas. The caller must balance open and close calls and write a key before each
+/// value in an object. Keys are names from the code and are not escaped.
 class JsonWriter {
  public:
   explicit JsonWriter(std::string& out) : out_(out), start_(out.size()) {}
@@ -29,7 +29,7 @@ class JsonWriter {
     return *this;
   }
 
-  /// A key that is somebody's text.
+  /// Writes a key that comes from outside, and escapes it.
   JsonWriter& text_key(std::string_view text) {
     separate();
     append_string(out_, text);
@@ -58,7 +58,7 @@ class JsonWriter {
   }
   JsonWriter& null() { return raw("null"); }
 
-  /// A value that is JSON already.
+  /// Writes a value that is already JSON.
   JsonWriter& raw(std::string_view json) {
     separate();
     out_ += json;
@@ -71,7 +71,7 @@ class JsonWriter {
     return *this;
   }
 
-  /// The value, or null for an empty text.
+  /// Writes the text, or null if it is empty.
   JsonWriter& value_or_null(std::string_view text) { return text.empty() ? null() : value(text); }
 
   template <class T>
@@ -79,7 +79,7 @@ class JsonWriter {
     return key(name).value(content);
   }
 
-  /// An array with an element for each of `items`, made by `write(writer, item)`.
+  /// Writes an array. `write(writer, item)` writes the element for each of `items`.
   template <class Items, class Write>
   JsonWriter& array(const Items& items, Write write) {
     open_array();

@@ -9,9 +9,9 @@
 namespace pagoda::wire {
 namespace {
 
-constexpr double kMinTopP = 1e-9;  ///< below the probability of the likeliest token of any vocabulary
+constexpr double kMinTopP = 1e-9;  ///< below the probability of the most probable token of any vocabulary
 
-/// In seconds as `timeout`, or as `timeout_ms`.
+/// Reads the timeout, in seconds from `timeout` or in milliseconds from `timeout_ms`.
 void read_timeout(FieldReader& fields, std::optional<std::int64_t>& timeout_ms) {
   const bool has_seconds = fields.has("timeout");
   fields.read("timeout_ms", timeout_ms);
@@ -27,7 +27,7 @@ void read_timeout(FieldReader& fields, std::optional<std::int64_t>& timeout_ms) 
   timeout_ms = std::llround(std::ceil(seconds * 1000));
 }
 
-/// A seed below 0 is the unsigned number of the same 64 bits.
+/// Reads a seed. A seed below 0 becomes the unsigned number with the same 64 bits.
 void read_seed(FieldReader& fields, std::optional<std::uint64_t>& seed, Ranges ranges) {
   const auto* value = fields.find("seed");
   const bool is_negative = value != nullptr && value->is_number_integer() && !value->is_number_unsigned();

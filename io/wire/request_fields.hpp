@@ -7,28 +7,28 @@
 
 namespace pagoda::wire {
 
-/// A field that the model may have a default for: one that is absent stays open.
+/// Reads a field for which the model may have a default. If it is absent, `is_open` is unchanged.
 template <class T>
 void read_open(FieldReader& fields, const char* name, T& value, bool& is_open) {
   fields.read(name, value);
   if (fields.has(name)) is_open = false;
 }
 
-/// The values that an interface takes.
+/// Ranges of values that an interface accepts.
 enum class Ranges : std::uint8_t {
-  ours,  ///< those of the sampling parameters
-  apis   ///< also a seed below 0, and top_p 0, which keeps the likeliest token
+  ours,  ///< the ranges of the sampling parameters
+  apis   ///< also a seed below 0, top_p 0 (keeps the most probable token) and an empty allowed_token_ids (allows all)
 };
 
-/// The fields of a request that every interface gives the same names and meanings: all of sampling but max_tokens and
-/// logprobs, and add_special_tokens, priority, user, cache_salt, resumable and timeout_ms, which may also be given in
-/// seconds as timeout. One that is absent keeps the value of `request`.
+/// Reads the fields with the same names and meanings in every interface: all sampling parameters except max_tokens and
+/// logprobs, and add_special_tokens, truncate_prompt_tokens, priority, user, cache_salt, resumable and timeout_ms, or
+/// its value in seconds as timeout. A field that is absent keeps its value in `request`.
 void read_request_fields(FieldReader& fields, GenerateRequest& request, Ranges ranges = Ranges::ours);
 
-/// The fields of a request of another server's API: read_request_fields and read_foreign_fields.
+/// Reads the fields of a request of another server's API: calls read_request_fields and read_foreign_fields.
 void read_api_fields(FieldReader& fields, GenerateRequest& request);
 
-/// Reads them for an API whose answer is one text: n above 1 and prompt_logprobs are refused.
+/// Calls read_api_fields for an API whose answer is one text. Refuses n above 1, detokenize false and prompt_logprobs.
 void read_single_answer_fields(FieldReader& fields, GenerateRequest& request);
 
 }  // namespace pagoda::wire

@@ -17,7 +17,7 @@ bool is_schema(const Json& value) {
   return value.is_object() || value.is_boolean();
 }
 
-/// What a text must be, from fields of which each is of one kind.
+/// Reads the constraint of an output from fields, each of which stands for one kind of constraint.
 class KindReader {
  public:
   explicit KindReader(FieldReader& fields) : fields_(fields) {}
@@ -67,9 +67,9 @@ class KindReader {
     });
   }
 
-  /// The fields that are there, in the order in which they were read.
+  /// Returns the names of the fields that are present, in the order in which they were read.
   const std::vector<const char*>& names() const { return names_; }
-  /// Of the last of them.
+  /// Returns the constraint of the last field that was read.
   StructuredOutput& constraint() { return constraint_; }
 
  private:
@@ -89,7 +89,7 @@ std::string exclude_each_other(const std::string& name, const std::string& other
   return name + " and " + other + " exclude each other";
 }
 
-/// The members of a json_schema.
+/// Reads the members of a json_schema.
 StructuredOutput read_named_schema(FieldReader& fields) {
   std::string name;
   std::optional<std::string> description;
@@ -134,11 +134,11 @@ const char* read_guided(FieldReader& fields, std::optional<StructuredOutput>& ou
   kinds.choice("guided_choice");
   const Json* any_object = fields.find("guided_json_object");
   if (any_object != nullptr && *any_object != false) kinds.json_object("guided_json_object");
-  // SGLang's and llama-server's names. An empty text asks for nothing.
+  // Names of SGLang and llama-server. An empty text sets no constraint.
   kinds.schema_unless_empty("json_schema");
   kinds.text_unless_empty("regex", GrammarKind::regex);
   for (const char* name : {"ebnf", "grammar"}) kinds.text_unless_empty(name, GrammarKind::grammar);
-  fields.skip("guided_decoding_backend");  // there is one
+  fields.skip("guided_decoding_backend");  // there is only one backend
   if (const Json* value = fields.find("guided_whitespace_pattern"); value != nullptr && !value->is_null()) {
     fields.refuse("guided_whitespace_pattern", "guided_whitespace_pattern is not supported");
   }
@@ -146,7 +146,7 @@ const char* read_guided(FieldReader& fields, std::optional<StructuredOutput>& ou
   if (names.empty()) return nullptr;
   if (names.size() > 1) {
     fields.refuse(names[1], exclude_each_other(names[1], names[0]));
-  } else if (out && *out != kinds.constraint()) {  // guidance says one thing in both
+  } else if (out && *out != kinds.constraint()) {  // an equal constraint in both fields is accepted
     fields.refuse(names[0], exclude_each_other(names[0]));
   }
   out = std::move(kinds.constraint());
@@ -166,7 +166,7 @@ void read_format(FieldReader& fields, const char* name, FormatPlace place, std::
     constraint.emplace();
   } else if (type == "structural_tag" && place == FormatPlace::inside) {
     constraint = StructuredOutput{GrammarKind::structural_tag, json_text(*format), {}};
-    for (const char* member : {"format", "structures", "triggers"}) inner.skip(member);  // the grammar's to read
+    for (const char* member : {"format", "structures", "triggers"}) inner.skip(member);  // read by the grammar compiler
   } else if (type == "json_schema" && place == FormatPlace::beside) {
     constraint = read_named_schema(inner);
   } else if (type == "json_schema") {

@@ -21,7 +21,7 @@ bool is_name(const std::string& name) {
   });
 }
 
-/// The members of a function, `given`: `name` and what may stand beside it.
+/// Reads `name` and the optional members of a function, `given`.
 void read_function(FieldReader& function, const Json& given, GivenTool& tool) {
   function.read_required("name", tool.name);
   std::string description;
@@ -30,17 +30,17 @@ void read_function(FieldReader& function, const Json& given, GivenTool& tool) {
   for (const char* name : {"name", "description", "parameters", "strict"}) {
     if (const auto member = given.find(name); member != given.end() && !member->is_null()) {
       tool.function[name] = *member;
-    } else if (std::string_view(name) == "parameters") {  // templates look into it, also where a function takes nothing
+    } else if (std::string_view(name) == "parameters") {  // templates read it even if a function has no parameters
       tool.function[name] = {{"type", "object"}, {"properties", Json::object()}};
     }
   }
   if (const auto* strict = function.find("strict"); strict != nullptr && !strict->is_null() && !strict->is_boolean()) {
-    function.refuse("strict", "strict must be true or false");  // calls are held to their schema in any case
+    function.refuse("strict", "strict must be true or false");  // calls always follow their schema
   }
 }
 
-/// Returns whether the tool is one: a tool of /v1/responses that the server is to run, or that is called with a bare
-/// text, is ignored.
+/// Reads a tool. Returns whether the model can call it: with `is_flat`, other types than "function" are ignored where
+/// unknown fields are. Such tools of /v1/responses run on the server or are called with a plain text.
 bool read_tool(const Json& given, GivenTool& tool, bool is_flat, FieldReader& fields) {
   if (!given.is_object()) return fields.refuse(invalid_field(tool.where, "must be an object")), false;
   FieldReader outer(given, FieldReader::Nulls::absent, tool.where + ".");

@@ -8,7 +8,7 @@
 
 namespace pagoda::wire {
 
-/// The codes of the protocol's `error` event.
+/// Codes of the protocol's `error` event.
 enum class WireCode : std::uint8_t {
   invalid_json,
   invalid_request,
@@ -25,21 +25,22 @@ enum class WireCode : std::uint8_t {
   internal,
 };
 
-/// The code as it is written, for example "invalid_request".
+/// Returns the code as text, for example "invalid_request".
 std::string_view to_string(WireCode code);
 
-/// What an `error` event says.
+/// Content of an `error` event.
 struct WireError {
   WireCode code = WireCode::internal;
   std::string message;
-  std::string param = {};   ///< the field that is wrong; empty when there is none
-  int retry_after_ms = -1;  ///< for queue_full and rate_limited: when to try again; -1 = not said
+  std::string param = {};   ///< the invalid field; empty: none
+  int retry_after_ms = -1;  ///< time until a retry is useful, for queue_full and rate_limited; -1: unknown
 };
 
-/// An error of the engine as a client sees it: what the protocol has no code for is internal.
+/// Converts an error of the engine to the error that a client gets. An error without a code in the protocol becomes
+/// internal.
 WireError wire_error(const Error& error);
 
-/// invalid_request with the param `where`: "WHERE WHAT".
+/// Returns invalid_request with the param `where` and the message "WHERE WHAT".
 WireError invalid_field(std::string where, std::string_view what);
 
 }  // namespace pagoda::wire

@@ -33,7 +33,7 @@ void read_text(FieldReader& block, Texts& texts) {
 template <class Read>
 Done read_blocks(const Json& content, const std::string& where, Read read) {
   return wire::read_blocks(content, where, "text", [&](std::string_view type, FieldReader& block) {
-    block.skip("cache_control");  // every prefix is cached
+    block.skip("cache_control");  // the prefix cache is automatic
     read(type, block);
   });
 }
@@ -48,7 +48,7 @@ Done read_text_blocks(const Json& content, const std::string& where, Texts& text
   });
 }
 
-/// A content of no text is an empty one.
+/// Returns a message. Its content is an empty text if there are no texts.
 Json message(const char* role, Texts texts) {
   if (texts.empty()) texts.emplace_back();
   return Json{{"role", role}, {"content", wire::text_content(std::move(texts))}};
@@ -57,7 +57,7 @@ Json message(const char* role, Texts texts) {
 void read_tool_result(FieldReader& block, const std::string& where, Json& messages) {
   Texts texts;
   std::string id;
-  bool is_error = false;  // templates have no place for it: the content tells
+  bool is_error = false;  // templates have no field for it; the content describes the error
   block.read_required("tool_use_id", id);
   block.read("is_error", is_error);
   if (const auto* content = block.find("content")) {
@@ -112,10 +112,10 @@ Done read_assistant(const Json& content, const std::string& where, Json& message
     } else if (type == "thinking") {
       std::string thought;
       block.read_required("thinking", thought);
-      block.skip("signature");  // proves to Anthropic that the thought is its model's
+      block.skip("signature");  // signature of Anthropic's own models
       thinking += thought;
     } else if (type == "redacted_thinking") {
-      block.skip("data");  // a thought of another model, which only its maker can read
+      block.skip("data");  // an encrypted thought of another model
     } else if (type == "tool_use") {
       calls.push_back(read_tool_use(block));
     } else {

@@ -5,11 +5,11 @@
 
 namespace pagoda::http::anthropic {
 
-/// Reads `system` and `messages` into chat.messages, in the form that templates expect (io/wire/chat_fields.hpp): the
-/// system prompt is the first message, tool_use blocks are the tool calls of an assistant's message, each tool_result
-/// block is a message of the role tool, thinking blocks are reasoning_content, cache_control is skipped. An assistant's
-/// message at the end is continued. Refused, with a param such as messages[2].content[0].type: blocks that are no text
-/// of a conversation, and blocks where their role has none.
+/// Reads `system` and `messages` into chat.messages, in the form that templates expect (io/wire/chat_fields.hpp). The
+/// system prompt becomes the first message, tool_use blocks become the tool calls of an assistant's message, each
+/// tool_result block becomes a message of the role tool, and thinking blocks become reasoning_content. cache_control is
+/// skipped. If the last message is the assistant's, the answer continues it. Refuses, with a param such as
+/// messages[2].content[0].type, blocks that are not supported or do not fit the role.
 void read_conversation(wire::FieldReader& fields, chat::ChatInput& chat);
 
 }  // namespace pagoda::http::anthropic

@@ -12,7 +12,7 @@ namespace {
 using chat::AnswerEvent;
 using wire::JsonWriter;
 
-/// The value of `usage`, with how many of the output's tokens were thought where that is known.
+/// Writes the value of `usage`, with the number of thinking tokens if it is known.
 void write_usage(JsonWriter& json, const Usage& usage, std::optional<std::int64_t> thinking_tokens = {}) {
   json.open_object().field("input_tokens", usage.prompt_tokens - usage.cached_tokens);
   json.field("cache_creation_input_tokens", 0).field("cache_read_input_tokens", usage.cached_tokens);
@@ -23,7 +23,8 @@ void write_usage(JsonWriter& json, const Usage& usage, std::optional<std::int64_
   json.close_object();
 }
 
-/// The members stop_reason and stop_sequence. An aborted answer has no reason that the API knows.
+/// Writes the members stop_reason and stop_sequence. The reason of an aborted answer is null, because the API has no
+/// value for it.
 void write_stop(JsonWriter& json, const SequenceResult& output, bool has_calls) {
   const auto* sequence = std::get_if<std::string>(&output.stop_reason);
   const char* natural = has_calls ? "tool_use" : "end_turn";

@@ -12,18 +12,18 @@
 namespace pagoda::http::anthropic {
 
 struct MessageOptions {
-  bool timing = false;          ///< the message, or the message_delta of a stream, has a member of that name
-  bool shows_thinking = false;  ///< else the thinking is left out
+  bool timing = false;          ///< whether the message, or the message_delta of a stream, has a member `timing`
+  bool shows_thinking = false;  ///< whether the answer includes the thinking
   chat::AnswerReading reading = {};
 };
 
-/// The answer of /v1/messages: one message with blocks of thinking, text and tool_use, at least one. The stream is
-/// message_start, ping, for each block content_block_start, content_block_delta as it comes and content_block_stop,
-/// then message_delta, message_stop; or, anywhere after message_start, error. The input of a tool_use that a limit cut
-/// off is {} where the message is whole.
+/// Writes the answer of /v1/messages: one message with at least one block of thinking, text or tool_use. A stream
+/// consists of message_start and ping; for each block content_block_start, content_block_delta for each piece and
+/// content_block_stop; then message_delta and message_stop. An error may come at any point after message_start. In a
+/// whole message, the input of a tool_use that a limit cut off is {}.
 ///
-/// As the API counts, input_tokens are those that were not cached. Which were is known at the end, so message_start
-/// counts all and message_delta, whose counts replace the former, says how they divide.
+/// In this API input_tokens are the tokens that were not cached. Their number is known only at the end, so
+/// message_start counts all prompt tokens, and message_delta replaces these counts.
 class MessageWriter final : public GenerationWriter {
  public:
   MessageWriter(Head head, MessageOptions options)
@@ -38,10 +38,10 @@ class MessageWriter final : public GenerationWriter {
 
  private:
   void open_message(wire::JsonWriter& json) const;
-  /// Without the thinking, unless it is shown.
+  /// Returns the parts of the answer, without the thinking unless shows_thinking is set.
   std::vector<chat::Answer::Part> shown_parts(const chat::Answer& answer) const;
   void write_events(std::string& out);
-  /// Makes the block of an event the open one, unless it is.
+  /// Opens a block for an event unless the open block fits.
   void open_block(std::string& out, const chat::AnswerEvent& event);
   void close_block(std::string& out);
 
@@ -49,7 +49,7 @@ class MessageWriter final : public GenerationWriter {
   MessageOptions options_;
   chat::AnswerParser parser_;
   std::vector<chat::AnswerEvent> events_;
-  std::optional<chat::AnswerEvent::Kind> block_;  ///< that is open; of a call, call_begin
+  std::optional<chat::AnswerEvent::Kind> block_;  ///< kind of the open block; call_begin for a call
   std::size_t num_blocks_ = 0;
   bool has_calls_ = false;
 };

@@ -25,7 +25,7 @@ struct ThinkingFields {
   std::optional<std::int64_t> budget = std::nullopt;
 };
 
-/// The switch is the template's.
+/// Reads `thinking` and sets the template's switch for it.
 ThinkingFields read_thinking(FieldReader& fields, const chat::ChatPrompts& prompts, chat::ChatInput& chat) {
   const auto* thinking = fields.read_object("thinking");
   if (thinking == nullptr) return {};
@@ -53,13 +53,13 @@ ThinkingFields read_thinking(FieldReader& fields, const chat::ChatPrompts& promp
   return {display != "omitted", budget};
 }
 
-/// What an answer is held to, and the name of the field that says so; null: nothing is said.
+/// Constraint of an answer, and the name of the field that sets it; null: none.
 struct FormatFields {
   std::optional<StructuredOutput> constraint = std::nullopt;
   const char* name = nullptr;
 };
 
-/// output_config, and output_format, which betas had in its place.
+/// Reads output_config, and output_format, its name in beta versions.
 FormatFields read_output_config(FieldReader& fields, const chat::ChatPrompts& prompts, chat::ChatInput& chat) {
   FormatFields format;
   wire::read_schema_format(fields, "output_format", format.constraint);
@@ -86,7 +86,7 @@ FormatFields read_output_config(FieldReader& fields, const chat::ChatPrompts& pr
   return format;
 }
 
-/// Whether tools of this type look for tools whose loading is deferred.
+/// Returns whether the type is a search for tools with deferred loading.
 bool is_tool_search(std::string_view type) {
   return type.starts_with("tool_search_tool_");
 }
@@ -104,7 +104,7 @@ std::vector<wire::GivenTool> read_tool_list(FieldReader& fields) {
     std::string type = "custom";
     std::string description;
     one.read("type", type);
-    if (is_tool_search(type) && one.is_fine()) {  // all tools are in the prompt
+    if (is_tool_search(type) && one.is_fine()) {  // all tools are in the prompt, so no search is needed
       one.ignore_value("type", type, "type is \"" + type + "\": there is no search for tools");
       tools.pop_back();
       continue;
@@ -117,7 +117,7 @@ std::vector<wire::GivenTool> read_tool_list(FieldReader& fields) {
     tool.function["name"] = tool.name;
     if (one.has("description")) tool.function["description"] = std::move(description);
     for (const char* name : {"cache_control", "strict", "eager_input_streaming"})
-      one.skip(name);  // as it is in any case
+      one.skip(name);  // these have no effect here
     bool defers_loading = false;
     one.read("defer_loading", defers_loading);
     if (defers_loading) one.ignore("defer_loading", "is not supported: all tools are in the prompt");
@@ -155,8 +155,9 @@ void read_tool_use(FieldReader& fields, chat::ChatInput& chat, chat::ToolUse& us
   wire::set_tools(fields, tools, choice, named, chat, use);
 }
 
-/// Reads context_management, edits by which a server shortens a long conversation. clear_thinking with keep "all" asks
-/// for nothing; other edits are ignored by their type, since this server shortens no conversation.
+/// Reads context_management, a list of edits that shorten a long conversation. clear_thinking with keep "all" is
+/// accepted because it changes nothing. Other edits are ignored by their type, because this server does not shorten
+/// conversations.
 void read_context_management(FieldReader& fields) {
   constexpr const char* kName = "context_management";
   const auto* management = fields.read_object(kName);
@@ -184,10 +185,10 @@ void read_context_management(FieldReader& fields) {
   if (auto status = inner.finish(); !status) fields.refuse(std::move(status.error()));
 }
 
-/// Who asks and for what price: nothing that changes the answer.
+/// Reads fields that have no effect on the answer.
 void read_noise(FieldReader& fields) {
   fields.skip("service_tier");
-  fields.skip("cache_control");  // every prefix is cached
+  fields.skip("cache_control");  // the prefix cache is automatic
   wire::refuse_unless(fields, "mcp_servers", {wire::Json::array()}, ": this server calls no others");
   wire::refuse_unless(fields, "container", {}, ": there are no containers");
   read_context_management(fields);
@@ -198,7 +199,7 @@ void read_noise(FieldReader& fields) {
   if (auto status = inner.finish(); !status) fields.refuse(std::move(status.error()));
 }
 
-/// By its code the library's tool runner knows to send the whole conversation instead.
+/// Returns an error with the code that makes the client library's tool runner send the whole conversation instead.
 ErrorAnswer no_threads() {
   auto refused = invalid_request("thread is not supported: conversations are not kept, send all messages", "thread");
   refused.code = "thread_unsupported_request";
@@ -212,7 +213,7 @@ struct Prompt {
   FormatFields format;
 };
 
-/// What a prompt is made of: all that count_tokens takes.
+/// Reads the fields of a prompt, which are all fields of count_tokens.
 Prompt read_prompt(FieldReader& fields, const chat::ChatPrompts& prompts) {
   Prompt prompt;
   fields.skip("model");
@@ -246,7 +247,7 @@ ParsedJob parse_messages(const wire::Json& body, const chat::ChatPrompts& prompt
   FieldReader fields(body, FieldReader::Nulls::absent);
   if (fields.has("thread")) return tl::unexpected(no_threads());
   GenerateRequest request;
-  request.add_special_tokens = false;  // the template writes them
+  request.add_special_tokens = false;  // the template contains them
   GenerationJob job;
   MessageOptions options;
   Prompt prompt = read_prompt(fields, prompts);
@@ -263,7 +264,7 @@ ParsedJob parse_messages(const wire::Json& body, const chat::ChatPrompts& prompt
   }
   if (prompt.thinking.budget && !request.sampling.thinking_token_budget) {
     request.sampling.thinking_token_budget = prompt.thinking.budget;
-    request.may_drop_thinking_budget = true;  // it is required there, and a target
+    request.may_drop_thinking_budget = true;  // the API requires the budget and treats it as a target
   }
   fields.read("stream", job.stream);
   fields.read("timing", options.timing);

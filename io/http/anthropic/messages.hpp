@@ -11,17 +11,17 @@
 
 namespace pagoda::http::anthropic {
 
-/// What every answer says of itself.
+/// Members that every answer has.
 struct Head {
-  std::string id;  ///< "msg_...": of the HTTP request
+  std::string id;  ///< "msg_..." and the id of the HTTP request
   std::string model;
 };
 
-/// POST /v1/messages: the job of a body.
+/// Makes the job of a body of POST /v1/messages.
 ParsedJob parse_messages(const wire::Json& body, const chat::ChatPrompts& prompts, Head head);
 
-/// POST /v1/messages/count_tokens: the conversation in the model's template, as the same body without max_tokens would
-/// make it.
+/// Makes the tokenizer request of a body of POST /v1/messages/count_tokens: the prompt that /v1/messages would make
+/// from the same body.
 tl::expected<actors::TokenizeRequest, ErrorAnswer> parse_count_tokens(const wire::Json& body,
                                                                       const chat::ChatPrompts& prompts);
 

@@ -5,7 +5,7 @@
 
 namespace pagoda::http::anthropic {
 
-/// POST /v1/messages and /v1/messages/count_tokens. The context must outlive the routes.
+/// Adds POST /v1/messages and /v1/messages/count_tokens. The context must outlive the routes.
 void add_routes(Routes& routes, const ApiContext& context);
 
 }  // namespace pagoda::http::anthropic

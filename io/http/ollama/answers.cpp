@@ -20,7 +20,7 @@ std::int64_t nanoseconds(double ms) {
   return std::llround(std::max(ms, 0.0) * 1e6);
 }
 
-/// JSON without its line ends, which stand between its tokens only.
+/// Replaces line ends in JSON by spaces. Valid JSON has line ends only between its tokens.
 std::string in_one_line(std::string json) {
   std::ranges::replace(json, '\n', ' ');
   return json;
@@ -86,7 +86,7 @@ class Writer final : public GenerationWriter {
     out += '\n';
   }
 
-  /// What has come since the last piece. A call is kept until it is complete.
+  /// Writes the events since the last piece. Keeps the events of a call until the call is complete.
   void write_piece(std::string& out, const Logprobs* logprobs) {
     chat::Answer piece;
     for (const auto& event : events_) {
@@ -127,7 +127,7 @@ class Writer final : public GenerationWriter {
   static void write_calls(JsonWriter& json, const std::vector<chat::Answer::Part>& calls) {
     bool is_first = true;
     for (const auto& call : calls) {
-      if (!nlohmann::json::accept(call.text)) continue;  // a limit cut it off
+      if (!nlohmann::json::accept(call.text)) continue;  // cut off by a limit
       if (std::exchange(is_first, false)) json.key("tool_calls").open_array();
       json.open_object().key("function").open_object().field("name", call.name);
       json.key("arguments").raw(in_one_line(call.text)).close_object().close_object();
@@ -169,7 +169,7 @@ class Writer final : public GenerationWriter {
   AnswerOptions options_;
   chat::AnswerParser parser_;
   std::vector<chat::AnswerEvent> events_;
-  std::vector<chat::AnswerEvent> call_;  ///< of one that is not complete
+  std::vector<chat::AnswerEvent> call_;  ///< events of an incomplete call
 };
 
 }  // namespace

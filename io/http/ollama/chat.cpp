@@ -11,10 +11,11 @@ namespace {
 using wire::FieldReader;
 using wire::Json;
 
-constexpr std::size_t kMaxMembers = 32;  // of a message; one with more has some that nobody knows
+// Maximum for which a message's members are renamed. Valid messages have fewer.
+constexpr std::size_t kMaxMembers = 32;
 
-/// A message with the names that the other APIs have: the tool that a result came from is its `name`, and a list of
-/// images that is empty is none.
+/// Returns a message with the names of the other APIs: tool_name becomes `name`, and an empty list of images is
+/// removed.
 Json with_common_names(const Json& message) {
   if (!message.is_object() || message.size() > kMaxMembers) return message;
   Json renamed = Json::object();
@@ -37,7 +38,7 @@ void read_messages(FieldReader& fields, chat::ChatInput& chat) {
   chat.messages = std::move(*read);
 }
 
-/// Clients look for "does not support tools".
+/// Adds "does not support tools", the text that clients search for, to an error about tools.
 Error in_ollamas_words(Error error, const std::string& model) {
   const bool is_of_tools = error.code == ErrorCode::unsupported && error.param == "tools";
   if (is_of_tools) error.message.insert(0, "\"" + model + "\" does not support tools: ");
@@ -58,7 +59,7 @@ ParsedTurn parse_chat(const Json& body, const chat::ChatPrompts& prompts, std::s
   if (auto status = fields.finish(); !status) return tl::unexpected(error_answer(status.error()));
   if (turn.chat.messages.empty())
     return Loaded{loaded_answer(turn.answer, "load"), loaded_answer(turn.answer, "unload")};
-  turn.request.add_special_tokens = false;  // the template writes them
+  turn.request.add_special_tokens = false;  // the template contains them
   const bool names_tools = !turn.tools.tools.empty() && !turn.request.sampling.structured_outputs;
   auto reading = chat::prepare(prompts, std::move(turn.chat), turn.tools, turn.request);
   if (!reading) return tl::unexpected(error_answer(in_ollamas_words(std::move(reading.error()), turn.answer.model)));

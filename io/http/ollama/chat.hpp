@@ -8,7 +8,7 @@
 
 namespace pagoda::http::ollama {
 
-/// POST /api/chat: what a body asks for.
+/// Parses a body of POST /api/chat.
 ParsedTurn parse_chat(const wire::Json& body, const chat::ChatPrompts& prompts, std::string model);
 
 }  // namespace pagoda::http::ollama

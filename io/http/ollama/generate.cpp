@@ -34,7 +34,7 @@ ParsedTurn parse_generate(const wire::Json& body, const chat::ChatPrompts* promp
   }
   if (!system.empty()) turn.chat.messages.push_back({{"role", "system"}, {"content", system}});
   turn.chat.messages.push_back({{"role", "user"}, {"content", prompt}});
-  turn.request.add_special_tokens = false;  // the template writes them
+  turn.request.add_special_tokens = false;  // the template contains them
   auto reading = chat::prepare(*prompts, std::move(turn.chat), {}, turn.request);
   if (!reading) return tl::unexpected(error_answer(reading.error()));
   turn.answer.reading = std::move(*reading);

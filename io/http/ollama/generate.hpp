@@ -8,8 +8,9 @@
 
 namespace pagoda::http::ollama {
 
-/// POST /api/generate: what a body asks for. The prompt, behind the system message if there is one, goes through the
-/// chat template; with `raw`, or where the model has no template (`prompts` is null), it is the model's input as it is.
+/// Parses a body of POST /api/generate. The prompt goes through the chat template, after the system message if there is
+/// one. With `raw`, or if the model has no template (`prompts` is null), the prompt is the model's input without
+/// changes.
 ParsedTurn parse_generate(const wire::Json& body, const chat::ChatPrompts* prompts, std::string model);
 
 }  // namespace pagoda::http::ollama

@@ -14,14 +14,14 @@ namespace pagoda::http::ollama {
 namespace {
 
 constexpr double kUsPerS = 1e6;
-constexpr double kMaxSeconds = 10.0 * 365 * 86400;  // longer is for ever
+constexpr double kMaxSeconds = 10.0 * 365 * 86400;  // longer times mean forever
 
 TimeUs of_seconds(double seconds) {
   if (seconds < 0 || seconds > kMaxSeconds) return model_pool::kForever;
   return std::llround(seconds * kUsPerS);
 }
 
-/// "1h30m", without its sign.
+/// Parses a duration such as "1h30m", without a sign. Returns nullopt if it is invalid.
 std::optional<double> seconds_of(std::string_view text) {
   constexpr std::array<std::pair<std::string_view, double>, 6> kUnits{
       {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}, {"m", 60}, {"h", 3600}}};

@@ -10,8 +10,8 @@
 
 namespace pagoda::http::ollama {
 
-/// The field keep_alive: seconds, or a duration as Go writes it ("5m", "1h30m", "300ms"); below 0 for ever
-/// (model_pool::kForever). In microseconds; nothing where the body has none.
+/// Reads the field keep_alive: seconds, or a duration in Go's format ("5m", "1h30m", "300ms"). Values below 0 mean
+/// forever (model_pool::kForever). Returns microseconds, or nullopt if the body does not have the field.
 tl::expected<std::optional<TimeUs>, ErrorAnswer> read_keep_alive(const wire::Json& body);
 
 }  // namespace pagoda::http::ollama

@@ -10,15 +10,15 @@
 
 namespace pagoda::http::ollama {
 
-/// A name as this API lists it: with a tag, which is "latest" where the name has none.
+/// Returns a name as this API lists it: with the tag "latest" if the name has no tag.
 std::string with_tag(const std::string& name);
 
-/// A model of this server, and its name as the client wrote it.
+/// A served model, and its name as the client wrote it.
 struct NamedModel {
   const serving::ServedModel* model = nullptr;
   std::string name;
 };
-/// That in `model` (or in `name`, as old clients call it): one that is served here, with or without ":latest".
+/// Finds the served model that `model` names, or `name`, its old name. The tag ":latest" is optional.
 tl::expected<NamedModel, ErrorAnswer> read_model_name(const ApiContext& context, const wire::Json& body);
 
 }  // namespace pagoda::http::ollama

@@ -21,10 +21,10 @@ namespace {
 using serving::ServedModel;
 using wire::JsonWriter;
 
-constexpr const char* kApiVersion = "0.14.0";           // the first with all that is here: /v1/messages came last
-constexpr const char* kNever = "2318-01-01T00:00:00Z";  // what Ollama says of a model that stays
+constexpr const char* kApiVersion = "0.14.0";  // the first version with all routes of this API; /v1/messages came last
+constexpr const char* kNever = "2318-01-01T00:00:00Z";  // Ollama's value for a model that is never unloaded
 
-/// Sizes of a model, and what GGUF files and so Ollama's clients call them.
+/// Sizes of a model, and their names in GGUF files and for Ollama's clients.
 constexpr std::pair<std::string_view, const char*> kSizes[] = {{"hidden_size", "embedding_length"},
                                                                {"intermediate_size", "feed_forward_length"},
                                                                {"num_layers", "block_count"},
@@ -36,14 +36,14 @@ std::string loaded_at(const ApiContext& context) {
   return timestamp(std::chrono::system_clock::time_point(std::chrono::seconds(context.created)));
 }
 
-/// "134.52M", as Ollama writes numbers of parameters.
+/// Formats a number of parameters in Ollama's format: "134.52M".
 std::string parameter_size(std::int64_t num_parameters) {
   const auto count = static_cast<double>(num_parameters);
   if (count >= 1e9) return fmt::format("{:.1f}B", count / 1e9);
   return count >= 1e6 ? fmt::format("{:.2f}M", count / 1e6) : fmt::format("{:.2f}K", count / 1e3);
 }
 
-/// What a model can do, as Ollama's clients ask for it.
+/// Returns the capabilities of a model in Ollama's names.
 std::vector<std::string_view> capabilities_of(const ServedModel& model) {
   std::vector<std::string_view> capabilities{"completion"};
   if (model.chat == nullptr) return capabilities;
@@ -59,12 +59,13 @@ void write_capabilities(JsonWriter& json, const ServedModel& model) {
   });
 }
 
-/// The chat template; of a model without one what Ollama has then.
+/// Returns the chat template, or Ollama's default for a model without one.
 std::string template_of(const ServedModel& model) {
   return model.chat == nullptr ? "{{ .Prompt }}" : model.chat->source();
 }
 
-/// Clients keep what they know of a model under its digest, and take names with the same digest for one model.
+/// Returns a digest of the facts about a model. Clients cache facts under the digest, and treat names with the same
+/// digest as one model.
 std::string model_digest(const ServedModel& served) {
   const auto& model = served.info;
   std::string facts = model.name + '\n' + model.architecture + '\n' + model.quantization + '\n' + template_of(served);
@@ -83,14 +84,14 @@ void write_details(JsonWriter& json, const ModelInfo& model) {
   json.field("quantization_level", model.quantization.empty() ? model.dtype : model.quantization).close_object();
 }
 
-/// The members that both lists have, of an open object.
+/// Writes the members that both lists have in common into an open object.
 void write_model(JsonWriter& json, const ServedModel& model, const std::string& name, const std::string& digest) {
   const auto tagged = with_tag(name);
   json.field("name", tagged).field("model", tagged).field("size", model.info.weight_bytes).field("digest", digest);
   write_details(json, model.info);
 }
 
-/// Those that are listed, under each of their names.
+/// Returns the list of the models for which `is_listed` is true, with one entry for each of their names.
 template <class IsListed, class WriteRest>
 std::string listed(const ApiContext& context, IsListed is_listed, WriteRest write_rest) {
   std::string out;
@@ -110,7 +111,7 @@ std::string listed(const ApiContext& context, IsListed is_listed, WriteRest writ
   return out;
 }
 
-/// When a model goes unless it is used.
+/// Returns the time at which a model is unloaded if it is not used.
 std::string expiry_of(const ServedModel& model) {
   const auto expires = model.residency ? model.residency->expires_unix_s.load() : 0;
   if (expires == 0) return kNever;

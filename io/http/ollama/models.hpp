@@ -1,6 +1,7 @@
 #pragma once
 
-/// Answers about the served models. Their digest is made of what is known of the model, not of its files.
+/// Answers about the served models. A model's digest is computed from the known facts about the model, not from its
+/// files.
 
 #include <string>
 
@@ -8,16 +9,18 @@
 
 namespace pagoda::http::ollama {
 
-/// GET /api/tags: all models.
+/// Answers GET /api/tags: all models.
 std::string list_models(const ApiContext& context);
 
-/// GET /api/ps: those that are loaded.
+/// Answers GET /api/ps: the models that are loaded.
 std::string list_running(const ApiContext& context);
 
-/// POST /api/show. The template is the model's own, in Jinja: clients look whether it has tools, and do not run it.
+/// Answers POST /api/show. The template is the model's own, in Jinja. Clients only check whether it mentions tools and
+/// do not run it.
 std::string show_model(const ApiContext& context, const serving::ServedModel& model);
 
-/// GET /api/version: of Ollama's API, by which clients tell what they may send. Our own stands beside it.
+/// Answers GET /api/version with a version of Ollama, from which clients derive the fields that they may send, and the
+/// version of this server.
 std::string version_answer();
 
 }  // namespace pagoda::http::ollama

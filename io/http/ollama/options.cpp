@@ -12,7 +12,7 @@ namespace {
 
 using wire::FieldReader;
 
-/// What a server of one loaded model has decided before any request came.
+/// Options that this server's flags set before any request.
 constexpr const char* kLoadOptions[] = {"num_ctx",  "num_batch", "num_gpu",    "main_gpu",   "num_thread",
                                         "num_keep", "use_mmap",  "use_mlock",  "low_vram",   "f16_kv",
                                         "numa",     "num_gqa",   "vocab_only", "logits_all", "embedding_only"};
@@ -36,8 +36,8 @@ void read_seed(FieldReader& options, SamplingParams& sampling) {
   options.read("seed", sampling.seed);
 }
 
-/// The penalties look at as many last tokens as Ollama's do where the client asks for one of them. A penalty that the
-/// model recommends looks at all tokens, as its maker's own programs do.
+/// Sets the window of the penalties. If the client sets one of the penalties, the window is Ollama's default of 64
+/// tokens. A penalty that the model recommends applies to all tokens, as in its maker's own programs.
 void read_repeat_last_n(FieldReader& options, SamplingParams& sampling) {
   constexpr std::int64_t kOllamaWindow = 64;
   const bool asks_for_penalty =
@@ -46,7 +46,8 @@ void read_repeat_last_n(FieldReader& options, SamplingParams& sampling) {
   options.read("repeat_last_n", sampling.repeat_last_n);
 }
 
-/// The options with 40.0 as 40: some clients write every number with a fraction.
+/// Replaces whole numbers with a fraction by integers (40.0 by 40), because some clients write every number with a
+/// fraction.
 wire::Json with_whole_numbers(wire::Json options) {
   constexpr double kExact = 9007199254740992.0;  // 2^53
   for (auto& value : options) {
@@ -59,7 +60,7 @@ wire::Json with_whole_numbers(wire::Json options) {
   return options;
 }
 
-/// A sampler that is not here must be switched off: have one of the two values that mean so.
+/// Refuses a sampler that is not supported unless it has one of the two values that turn it off.
 void refuse_unless(FieldReader& options, const char* name, double off, double also_off) {
   if (!options.has(name)) return;
   double value = off;
@@ -73,7 +74,8 @@ GenerateRequest request_with_defaults() {
   GenerateRequest request;
   request.open = OpenSamplingFields::all();
   request.open.max_tokens = false;
-  request.sampling.max_tokens = std::numeric_limits<std::int32_t>::max();  // the engine lowers it to what is left
+  // the engine reduces it to the rest of the context
+  request.sampling.max_tokens = std::numeric_limits<std::int32_t>::max();
   return request;
 }
 
@@ -98,7 +100,8 @@ void read_options(FieldReader& fields, GenerateRequest& request) {
   refuse_unless(options, "typical_p", 1, 0);
   refuse_unless(options, "tfs_z", 1, 0);
   refuse_unless(options, "mirostat", 0, 0);
-  for (const char* name : {"mirostat_tau", "mirostat_eta"}) options.skip(name);  // of a mirostat that is off
+  // parameters of mirostat, which is turned off
+  for (const char* name : {"mirostat_tau", "mirostat_eta"}) options.skip(name);
   for (const char* name : kLoadOptions) options.skip(name);
   bool penalize_newline = true;
   options.read("penalize_newline", penalize_newline);

@@ -23,20 +23,22 @@ void answer(Exchange& exchange, std::string body) {
   exchange.respond(200, "application/json", std::move(body));
 }
 
-/// What a body asks for, of which model, and how long that is to stay loaded.
+/// A parsed body: the turn, its model, and how long the model must stay loaded.
 struct Asked {
   ParsedTurn turn;
   const serving::ServedModel* model = nullptr;
   std::optional<TimeUs> keep_alive_us = {};
 };
 
-/// Tells the model how long it is to stay: behind what needs it, or one that is idle would go before it is used.
+/// Returns a function that sets how long the model stays loaded. Call it after the requests are sent; otherwise an idle
+/// model could be unloaded before it is used.
 std::function<void()> keeping_alive(const Asked& asked) {
   if (!asked.model->keep_alive || !asked.keep_alive_us) return {};
   return [tell = asked.model->keep_alive, time_us = *asked.keep_alive_us] { tell(time_us); };
 }
 
-/// A request without a prompt has the model loaded, and answers when it is there; or, if it is not to stay, unloaded.
+/// Handles a request without a prompt: loads the model and answers when it is loaded or, with keep_alive 0, unloads it.
+/// A model without keep_alive always stays.
 void load(const ApiContext& context, const std::shared_ptr<Exchange>& exchange, const Asked& asked, Loaded loaded) {
   const bool stays = !asked.model->keep_alive;
   if (stays) return answer(*exchange, std::move(loaded.answer));
@@ -63,7 +65,7 @@ void take_turn(const ApiContext& context, std::shared_ptr<Exchange> exchange, As
   }
 }
 
-/// A handler that makes a turn of the body with `parse(model, body, name)` and runs it.
+/// Returns a handler that parses the body with `parse(model, body, name)` and runs the turn.
 template <class Parse>
 Handler taking_turns(const ApiContext& context, Parse parse) {
   return [&context, parse](std::shared_ptr<Exchange> exchange, Request request) {
@@ -99,8 +101,8 @@ tl::expected<std::string, ErrorAnswer> show(const ApiContext& context, std::stri
   return show_model(context, *named->model);
 }
 
-/// Returns whether the answer to a pull is a stream. A model that is served is there: nothing is pulled. Another cannot
-/// be had from this server.
+/// Reads a body of /api/pull. Returns whether the answer is a stream. Nothing is downloaded: a served model counts as
+/// pulled, and any other model is an error.
 tl::expected<bool, ErrorAnswer> read_pull(const ApiContext& context, std::string_view text) {
   const auto body = read_object(text);
   if (!body) return tl::unexpected(body.error());

@@ -5,11 +5,11 @@
 
 namespace pagoda::http::ollama {
 
-/// POST /api/generate, /api/chat, /api/show and /api/pull, GET /api/tags, /api/ps and /api/version, and HEAD /, by
-/// which Ollama's clients ask whether there is a server. The context must outlive the routes.
+/// Adds POST /api/generate, /api/chat, /api/show and /api/pull, GET /api/tags, /api/ps and /api/version, and GET and
+/// HEAD /, with which Ollama's clients check whether a server is running. The context must outlive the routes.
 void add_routes(Routes& routes, const ApiContext& context);
 
-/// What Ollama's clients expect of GET /.
+/// Sends the answer that Ollama's clients expect to GET /.
 void answer_is_running(Exchange& exchange);
 
 }  // namespace pagoda::http::ollama

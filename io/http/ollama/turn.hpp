@@ -1,6 +1,6 @@
 #pragma once
 
-/// What the bodies of /api/generate and /api/chat have in common.
+/// Common parts of the bodies of /api/generate and /api/chat.
 
 #include <string>
 #include <utility>
@@ -18,16 +18,16 @@
 
 namespace pagoda::http::ollama {
 
-/// A request without a prompt: all there is to it is its answer.
+/// Answers to a request without a prompt, which loads or unloads the model.
 struct Loaded {
   std::string answer;
-  std::string unload_answer;  ///< where the model is not to stay
+  std::string unload_answer;  ///< for keep_alive 0
 };
 
-/// What a body asks for.
+/// Result of parsing a body.
 using ParsedTurn = tl::expected<std::variant<GenerationJob, Loaded>, ErrorAnswer>;
 
-/// One turn while its fields are read.
+/// State of a turn while its fields are read.
 struct Turn {
   Turn(AnswerKind kind, std::string model) : answer{kind, std::move(model)} { chat.add_generation_prompt = true; }
 
@@ -38,15 +38,15 @@ struct Turn {
   bool stream = true;
 };
 
-/// Reads options, stream, format, logprobs and top_logprobs, passes over keep_alive (the model stays), and refuses, by
-/// name, what there is none of here: images, truncate and shift, unless they ask for nothing.
+/// Reads options, stream, format, logprobs and top_logprobs. Skips keep_alive, which read_keep_alive reads. Refuses, by
+/// name, images, truncate and shift unless they are empty or false.
 void read_common(wire::FieldReader& fields, Turn& turn);
 
-/// Reads `think`: a switch, or how much. A model whose template knows neither can be told only not to. `prompts` is
-/// null where the model has no template.
+/// Reads `think`: a bool or a level. If the model's template has no variable for it, true and the levels are accepted
+/// only if the model thinks in any case. `prompts` is null if the model has no template.
 void read_think(wire::FieldReader& fields, const chat::ChatPrompts* prompts, Turn& turn);
 
-/// Refuses a field that is there and not empty: not null, "", [] or {}.
+/// Refuses a field unless it is absent or empty: null, "", [] or {}.
 void refuse_unless_empty(wire::FieldReader& fields, const char* name, const char* why);
 
 GenerationJob make_job(Turn turn, const char* prompt_param);

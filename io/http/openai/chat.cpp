@@ -15,14 +15,14 @@ namespace {
 
 using wire::FieldReader;
 
-/// SGLang's switches of what becomes of the thinking.
+/// Reads SGLang's fields for the form of the thinking in the answer.
 void read_reasoning_form(FieldReader& fields, ChatOptions& options, bool& is_separate) {
   fields.read("include_reasoning", options.include_reasoning);
   fields.read("stream_reasoning", options.stream_reasoning);
   fields.read("separate_reasoning", is_separate);
 }
 
-/// OpenAI's fields that ask for more than a text.
+/// Refuses fields that request more than a text.
 void refuse_other_answers(FieldReader& fields) {
   wire::refuse_unless(fields, "audio", {}, ": this model writes text only");
   wire::refuse_unless(fields, "web_search_options", {}, ": this server does not search");
@@ -46,15 +46,16 @@ ParsedJob parse_chat(const wire::Json& body, const chat::ChatPrompts& prompts, H
   FieldReader fields(body, FieldReader::Nulls::absent);
   ChatOptions options;
   auto request = request_with_defaults();
-  request.add_special_tokens = false;  // the template writes them
+  request.add_special_tokens = false;  // the template contains them
   chat::ChatInput chat;
   fields.skip("model");
   read_noise(fields);
-  fields.skip("prediction");  // makes answers faster elsewhere, and no others
+  fields.skip("prediction");  // only makes answers faster on other servers
   chat::ToolUse tools;
   read_chat_prompt(fields, prompts, chat, tools);
   options.stream = read_stream(fields);
-  // Absent: what the model's maker recommends, or the rest of the context, to which the engine lowers what is more.
+  // If absent: the recommendation of the model's maker, or else the rest of the context, because the engine reduces
+  // larger values to it.
   request.sampling.max_tokens = std::numeric_limits<std::int32_t>::max();
   read_max_tokens(fields, request);
   fields.read("return_token_ids", options.return_token_ids);

@@ -8,7 +8,7 @@
 
 namespace pagoda::http::openai {
 
-/// POST /v1/chat/completions: the job of a body.
+/// Makes the job of a body of POST /v1/chat/completions.
 ParsedJob parse_chat(const wire::Json& body, const chat::ChatPrompts& prompts, Head head);
 
 }  // namespace pagoda::http::openai

@@ -12,7 +12,7 @@ void read_chat_prompt(wire::FieldReader& fields, const chat::ChatPrompts& prompt
                       chat::ToolUse& tools) {
   wire::read_chat(fields, chat);
   wire::read_tool_use(fields, /*is_flat=*/false, chat, tools);
-  read_thinking_switches(fields, prompts, chat);  // after the tools: they choose the template
+  read_thinking_switches(fields, prompts, chat);  // after the tools, which select the template
   read_effort(fields, "reasoning_effort", prompts, chat);
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What OpenAI's two APIs for conversations have in common.
+/// Common parts of OpenAI's two APIs for conversations.
 
 #include <cstddef>
 #include <vector>
@@ -14,20 +14,20 @@
 
 namespace pagoda::http::openai {
 
-/// Reads what the prompt of a conversation is made of in the chat API, for all routes that make such prompts: messages
-/// and their options, tools and reasoning_effort.
+/// Reads the fields of a prompt in the chat API, for all routes that make such prompts: messages and their options,
+/// tools, reasoning_effort and switches of the thinking.
 void read_chat_prompt(wire::FieldReader& fields, const chat::ChatPrompts& prompts, chat::ChatInput& chat,
                       chat::ToolUse& tools);
 
-/// Reads how much to think, from the field `name`. That is the template's business: its variable reasoning_effort, or a
-/// switch that turns thinking off; ignored where it has neither.
+/// Reads the effort of thinking from the field `name` into the template's variable reasoning_effort or, if the template
+/// has only enable_thinking, into that switch ("none" turns it off). Ignores the field if the template has neither.
 void read_effort(wire::FieldReader& fields, const char* name, const chat::ChatPrompts& prompts, chat::ChatInput& chat);
 
-/// The switches that other servers of this API have for the thinking: enable_thinking, think, and thinking
-/// {"type": "enabled" or "disabled"}. The switch is the template's enable_thinking. Without one they are ignored.
+/// Reads other servers' switches of the thinking: enable_thinking, think, and thinking {"type": "enabled" or
+/// "disabled"}. They set the template's enable_thinking and are ignored if the template does not have it.
 void read_thinking_switches(wire::FieldReader& fields, const chat::ChatPrompts& prompts, chat::ChatInput& chat);
 
-/// A list with {token, logprob, bytes, top_logprobs} for each entry; at most `num_top` of its top.
+/// Writes a list with {token, logprob, bytes, top_logprobs} for each entry, with at most `num_top` top_logprobs.
 void write_token_logprobs(wire::JsonWriter& json, const Logprobs& logprobs, std::size_t num_top);
 
 }  // namespace pagoda::http::openai

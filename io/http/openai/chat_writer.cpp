@@ -21,7 +21,8 @@ void write_logprobs(JsonWriter& json, const Logprobs& logprobs, std::size_t num_
   json.key("refusal").null().close_object();
 }
 
-/// finish_reason and stop_reason. An answer that called tools has ended for that, unless a stop string cut it off.
+/// Writes finish_reason and stop_reason. finish_reason is tool_calls if the answer has tool calls and was not ended by
+/// a stop string or stop token.
 void write_end(JsonWriter& json, const SequenceResult& output, bool has_calls) {
   const bool is_cut = !std::holds_alternative<std::monostate>(output.stop_reason);
   if (has_calls && output.finish_reason == FinishReason::stop && !is_cut) {
@@ -44,7 +45,7 @@ void ChatWriter::chunk(std::string& out, std::int32_t index, Write write) {
   });
 }
 
-/// The first chunk of each choice says who speaks.
+/// Returns the state of a choice. Writes the first chunk of a new choice, with the role.
 ChatWriter::Choice& ChatWriter::choice(std::string& out, std::int32_t index) {
   const auto known = choices_.find(index);
   if (known != choices_.end()) return known->second;
@@ -110,13 +111,13 @@ void ChatWriter::write_events(std::string& out, std::int32_t index, Choice& choi
   }
   events_.clear();
   if (delta == nullptr || !(options_.logprobs || options_.return_token_ids)) return;
-  chunk(out, index, [&](JsonWriter& json) {  // the text of these tokens comes later, or is no content
+  chunk(out, index, [&](JsonWriter& json) {  // the text of these tokens comes later or is not content
     json.field("content", "").close_object();
     write_tokens(json, delta);
   });
 }
 
-/// Writes the thinking that is held back until its end is known.
+/// Writes the thinking that was held back until its end.
 void ChatWriter::write_reasoning(std::string& out, std::int32_t index, Choice& choice) {
   const auto reasoning = std::exchange(choice.reasoning, {});
   if (reasoning.empty() || !options_.include_reasoning) return;

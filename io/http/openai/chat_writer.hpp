@@ -18,13 +18,14 @@ struct ChatOptions {
   std::size_t num_top = 0;
   bool return_token_ids = false;
   bool timing = false;
-  bool include_reasoning = true;  ///< else the thinking is left out
-  bool stream_reasoning = true;   ///< else a stream has the thinking of a choice in one chunk
+  bool include_reasoning = true;  ///< whether the answer includes the thinking
+  bool stream_reasoning = true;   ///< whether thinking is streamed in pieces; otherwise each choice has it in one chunk
   chat::AnswerReading reading;
 };
 
-/// The answer of /v1/chat/completions: choices with content, reasoning and tool calls. A stream has one chunk for each
-/// piece of one of these; the first piece of a call has its id and name, the further ones pieces of its arguments.
+/// Writes the answer of /v1/chat/completions: choices with content, reasoning and tool calls. A stream has one chunk
+/// for each piece of these. The first piece of a call has its id and name, and the next pieces have parts of its
+/// arguments.
 class ChatWriter final : public GenerationWriter {
  public:
   ChatWriter(Head head, ChatOptions options) : head_(std::move(head)), options_(std::move(options)) {}
@@ -37,15 +38,15 @@ class ChatWriter final : public GenerationWriter {
   void whole(std::string& out, std::span<const RequestResult> results) override;
 
  private:
-  /// One of the answers while it is streamed.
+  /// State of one answer while it is streamed.
   struct Choice {
     chat::AnswerParser parser;
     bool has_calls = false;
-    std::string reasoning = {};  ///< held back, without stream_reasoning
+    std::string reasoning = {};  ///< thinking that is held back without stream_reasoning
   };
 
   Choice& choice(std::string& out, std::int32_t index);
-  /// One chunk for each event, with what else the delta has in the first.
+  /// Writes one chunk for each event. The first chunk also has the logprobs and token ids of the delta.
   void write_events(std::string& out, std::int32_t index, Choice& choice, const SequenceDelta* delta);
   void write_reasoning(std::string& out, std::int32_t index, Choice& choice);
   void write_event(wire::JsonWriter& json, std::int32_t index, const chat::AnswerEvent& event) const;

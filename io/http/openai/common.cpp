@@ -72,7 +72,7 @@ StreamOptions read_stream(wire::FieldReader& fields) {
   wire::FieldReader inner(*object, wire::FieldReader::Nulls::absent, "stream_options.");
   inner.read("include_usage", options.include_usage);
   inner.read("continuous_usage_stats", options.continuous_usage);
-  inner.skip("include_obfuscation");  // padding against observers of a plain connection; there is none to add
+  inner.skip("include_obfuscation");  // padding against observers of the connection, which this server does not add
   if (auto status = inner.finish(); !status) fields.refuse(std::move(status.error()));
   return options;
 }

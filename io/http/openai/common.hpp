@@ -1,6 +1,6 @@
 #pragma once
 
-/// What OpenAI's routes have in common.
+/// Common parts of OpenAI's routes.
 
 #include <cstdint>
 #include <optional>
@@ -23,42 +23,44 @@ namespace pagoda::http::openai {
 using wire::write_finish;
 using wire::write_token_ids;
 
-/// What every answer says of itself.
+/// Members that every answer has.
 struct Head {
-  std::string id;  ///< for example "cmpl-...": of the HTTP request
+  std::string id;  ///< a prefix such as "cmpl-" and the id of the HTTP request
   std::string model;
   std::int64_t created = 0;  ///< seconds since 1970
 };
 
-/// Returns a request whose sampling fields are open for what the model's maker recommends, and else have OpenAI's
-/// defaults: temperature 1, top_p 1.
+/// Returns a request whose sampling fields are open for the recommendation of the model's maker. Without a
+/// recommendation OpenAI's defaults apply: temperature 1, top_p 1.
 GenerateRequest request_with_defaults();
 
-/// Skips the fields that SDKs send along and that change nothing here: service_tier, safety_identifier,
-/// prompt_cache_key, prompt_cache_retention.
+/// Skips fields that SDKs send and that have no effect here: service_tier, safety_identifier, prompt_cache_key,
+/// prompt_cache_retention.
 void skip_noise(wire::FieldReader& fields);
 
-/// The same for APIs that keep no answers: metadata too, and store, which must be false.
+/// Calls skip_noise for APIs that do not keep answers. Also skips metadata and checks modalities, which must be
+/// ["text"], and store, which must be false.
 void read_noise(wire::FieldReader& fields);
 
-/// Reads max_tokens or max_completion_tokens, its newer name. Both may be given where they agree.
+/// Reads max_tokens or max_completion_tokens, its newer name. If both are given, they must be equal.
 void read_max_tokens(wire::FieldReader& fields, GenerateRequest& request);
 
-/// Refuses functions and function_call, which tools have replaced. One that asks for nothing is fine.
+/// Refuses functions and function_call, which tools have replaced. Empty functions, and function_call "none" or "auto",
+/// are accepted.
 void refuse_functions(wire::FieldReader& fields);
-/// response_format and vLLM's guided_json and its kin, behind structured_outputs. Errors about what it asks for name it
-/// from then on.
+/// Reads response_format, and vLLM's guided_json and its relatives. Call after structured_outputs is read. Adds to
+/// `names` the field that errors about the constraint name.
 void read_response_format(wire::FieldReader& fields, SamplingParams& sampling, FieldNames& names);
 
 struct StreamOptions {
   bool stream = false;
   bool include_usage = false;
-  bool continuous_usage = false;  ///< with include_usage: in every chunk
+  bool continuous_usage = false;  ///< whether every chunk has the usage; needs include_usage
 };
-/// stream and stream_options.
+/// Reads stream and stream_options.
 StreamOptions read_stream(wire::FieldReader& fields);
 
-/// The member `usage` of the chunks of a stream before its end.
+/// Writer of the member `usage` in the chunks of a stream before its end.
 class ChunkUsage {
  public:
   explicit ChunkUsage(const StreamOptions& options) : options_(options) {}
@@ -72,22 +74,24 @@ class ChunkUsage {
   Usage usage_;
 };
 
-/// The id, object, created and model members of an open object.
+/// Writes the members id, object, created and model of an open object.
 void write_head(wire::JsonWriter& json, const Head& head, std::string_view object);
 
-/// The value of `usage`, with how many of the output's tokens were thought where that is known.
+/// Writes the value of `usage`, with the number of thinking tokens if it is known.
 void write_usage(wire::JsonWriter& json, const Usage& usage, std::optional<std::int64_t> reasoning_tokens = {});
 void add_usage(Usage& total, const Usage& usage);
 
-/// The member prompt_logprobs: as vLLM, an object from token ids to {logprob, rank, decoded_token} for each position.
+/// Writes the member prompt_logprobs as vLLM does: an object from token ids to {logprob, rank, decoded_token} for each
+/// position.
 void write_prompt_logprobs(wire::JsonWriter& json, const Logprobs& logprobs);
 
-/// How many candidates of each position are written where `count` are asked for; -1, or logprob_token_ids: all.
+/// Returns the number of candidates to write for each position. `count` is the requested number. -1, and any `count`
+/// with logprob_token_ids, means all.
 std::size_t num_top_of(std::int64_t count, const SamplingParams& sampling);
-/// Refuses logprob_token_ids where no logprobs are asked for, as vLLM does.
+/// Refuses logprob_token_ids without logprobs, as vLLM does. `logprobs` is the field that the error names.
 void check_logprob_token_ids(wire::FieldReader& fields, const SamplingParams& sampling, const char* logprobs);
 
-/// data: JSON, blank line.
+/// Appends an event: "data: ", the JSON object and a blank line.
 template <class Write>
 void append_event(std::string& out, Write write) {
   out += "data: ";
@@ -97,11 +101,11 @@ void append_event(std::string& out, Write write) {
   json.close_object();
   out += "\n\n";
 }
-/// What ends a stream: its usage, unless that is null, and [DONE].
+/// Appends the end of a stream: its usage, unless `usage` is null, and [DONE].
 void append_last_events(std::string& out, const Head& head, std::string_view object, const Usage* usage,
                         std::optional<std::int64_t> reasoning_tokens = {});
 
-/// The last event of a stream that failed.
+/// Appends the last event of a stream that failed.
 void append_error_event(std::string& out, const ErrorAnswer& error);
 
 }  // namespace pagoda::http::openai

@@ -20,15 +20,15 @@ using wire::JsonWriter;
 struct CompletionOptions {
   StreamOptions stream;
   bool echo = false;
-  bool no_tokens = false;  ///< max_tokens 0: only the prompt is looked at
+  bool no_tokens = false;  ///< whether only the prompt is evaluated (max_tokens 0)
   bool return_token_ids = false;
   bool timing = false;
   std::optional<std::int64_t> logprobs;
-  std::size_t num_top = 0;  ///< candidates of each token that are written
+  std::size_t num_top = 0;  ///< number of candidates to write for each token
   std::int64_t n = 1;
 };
 
-/// Each prompt has a copy of the fields that may be long.
+/// Returns whether the long fields, which are copied for each prompt, would take too much memory.
 bool is_too_much(const GenerateRequest& common, std::size_t num_prompts) {
   constexpr std::size_t kMaxCopiedBytes = std::size_t{16} << 20;
   const SamplingParams& sampling = common.sampling;
@@ -38,7 +38,7 @@ bool is_too_much(const GenerateRequest& common, std::size_t num_prompts) {
   return num_bytes * num_prompts > kMaxCopiedBytes;
 }
 
-/// A string, a list of ids, or a list of either.
+/// Reads the prompts: a string, a list of ids, or a list of either.
 void read_prompts(FieldReader& fields, std::vector<GenerateRequest>& requests, const GenerateRequest& common,
                   std::int64_t max_queued_requests) {
   const Json* prompt = fields.find("prompt");
@@ -117,13 +117,13 @@ std::int64_t num_characters(std::string_view text) {
                        [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; });
 }
 
-/// `logprobs` of this API: lists beside each other, with the place of each token in the choice's text, in characters.
-/// What is added must outlive it.
+/// The member `logprobs` of this API: parallel lists, with the offset of each token in the choice's text, in
+/// characters. Logprobs that are added must outlive the object.
 class LogprobLists {
  public:
-  /// Adds the first token of a prompt, which has no probability.
+  /// Adds the first token of a prompt, which has no log-probability.
   void add_first(std::string token) { tokens_.push_back({std::move(token), nullptr, {}, 0}); }
-  /// Adds the tokens of a prompt or of an output that begins at `begin` of the choice's text.
+  /// Adds the tokens of a prompt or an output whose text begins at offset `begin` of the choice's text.
   void add(const Logprobs& logprobs, std::int64_t begin) {
     for (const LogprobEntry& entry : logprobs) {
       tokens_.push_back({logprobs.text_of(entry.token_id), &logprobs, entry, begin + entry.text_offset});
@@ -150,12 +150,12 @@ class LogprobLists {
  private:
   struct Token {
     std::string text;
-    const Logprobs* logprobs;  ///< null: it has none
+    const Logprobs* logprobs;  ///< null: the token has none
     LogprobEntry entry;
     std::int64_t offset;
   };
 
-  /// An object has each text once: of tokens with the same text the likeliest stands.
+  /// Writes the candidates as an object with unique texts. If tokens have the same text, the most probable is written.
   static void write_top(JsonWriter& json, const Token& token, std::size_t num_top) {
     json.open_object();
     std::unordered_set<std::string> written;
@@ -270,7 +270,7 @@ class CompletionWriter final : public GenerationWriter {
     return prompt * static_cast<std::size_t>(options_.n) + static_cast<std::size_t>(index);
   }
 
-  /// True once for each choice of an echo: what comes first says the prompt.
+  /// Returns true for the first call for each choice of an echo: the first event contains the prompt.
   bool owes_echo(std::size_t prompt, std::int64_t index) {
     return options_.echo && echoed_.insert(choice_of(prompt, index)).second;
   }
@@ -281,7 +281,8 @@ class CompletionWriter final : public GenerationWriter {
     add_usage(usage_, usage);
   }
 
-  /// A first token that the tokenizer added is not in the text; a part of a character is.
+  /// Adds the tokens of an echoed prompt. A first token that the tokenizer has added is not in the text and gets a
+  /// negative offset, but a token that is a part of a character is in the text.
   void add_prompt(LogprobLists& lists, std::size_t prompt, const RequestResult& result) const {
     if (!options_.echo || !result.prompt_logprobs) return;
     const auto& [text, first_token] = prompts_[prompt];
@@ -291,7 +292,7 @@ class CompletionWriter final : public GenerationWriter {
     lists.add(*result.prompt_logprobs, begin);
   }
 
-  /// text and logprobs of a whole answer.
+  /// Writes text and logprobs of a whole answer.
   void write_text(JsonWriter& json, std::size_t prompt, const SequenceResult& output,
                   const RequestResult& result) const {
     const auto generated = options_.no_tokens ? std::string() : output.text;
@@ -313,7 +314,7 @@ class CompletionWriter final : public GenerationWriter {
   CompletionOptions options_;
   ChunkUsage chunk_usage_{options_.stream};
   std::vector<Prompt> prompts_;
-  std::set<std::size_t> echoed_;  ///< choices whose prompt is written
+  std::set<std::size_t> echoed_;  ///< choices whose prompt was written
   Usage usage_;
 };
 
@@ -341,7 +342,7 @@ ParsedJob parse_completion(const Json& body, Head head, std::int64_t max_queued_
   FieldNames names = field_names("prompt");
   read_response_format(fields, sampling, names);
 
-  // An echo without new tokens looks at the prompt only; the one token that a run makes is dropped.
+  // An echo without new tokens evaluates only the prompt. The engine generates at least one token, which is dropped.
   options.no_tokens = options.echo && sampling.max_tokens == 0;
   if (options.no_tokens) sampling.max_tokens = 1;
   if (options.echo && options.logprobs && !sampling.prompt_logprobs) sampling.prompt_logprobs = options.logprobs;
@@ -360,7 +361,7 @@ ParsedJob parse_completion(const Json& body, Head head, std::int64_t max_queued_
   job.stream = options.stream.stream;
   job.echo = options.echo;
   job.names = std::move(names);
-  // Every prompt has a copy of the rest, which so must be small; the engine checks it all, later.
+  // The other fields are copied for every prompt, so they must be small. The engine checks everything later.
   refuse_large_fields(fields, request);
   if (fields.is_fine()) read_prompts(fields, job.requests, request, max_queued_requests);
   if (auto status = fields.finish(); !status) return tl::unexpected(error_answer(status.error()));

@@ -7,11 +7,11 @@
 
 namespace pagoda::http::openai {
 
-/// Of one request, whatever the engine takes.
+/// Maximum number of prompts in one request, whatever the engine's limit is.
 inline constexpr std::int64_t kMaxPrompts = 4096;
 
-/// POST /v1/completions: the job of a body. `head.model` is set already. More prompts than `max_queued_requests`, which
-/// is what the engine ever takes at a time, are refused.
+/// Makes the job of a body of POST /v1/completions. `head.model` must be set. Refuses more prompts than
+/// `max_queued_requests`, the number of requests that the engine can queue.
 ParsedJob parse_completion(const wire::Json& body, Head head, std::int64_t max_queued_requests = kMaxPrompts);
 
 }  // namespace pagoda::http::openai

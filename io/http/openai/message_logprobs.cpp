@@ -25,8 +25,8 @@ Logprobs MessageLogprobs::take(std::size_t message) {
   return message < messages_.size() ? std::exchange(messages_[message], Logprobs()) : Logprobs();
 }
 
-/// Content that has become known ends with the last token, but for white space that waits: it is of as many of the last
-/// tokens as it has bytes.
+/// Assigns tokens to the content of new events. The content ends with the last token, except for trailing white space,
+/// which the parser may hold back. So it belongs to as many of the last tokens as cover its bytes.
 void MessageLogprobs::sort_events(bool is_over) {
   for (const chat::AnswerEvent& event : events_) {
     if (event.kind != chat::AnswerEvent::Kind::content) {
@@ -44,7 +44,7 @@ void MessageLogprobs::sort_events(bool is_over) {
     messages_.back().add(undecided_, first, undecided_.size());
     undecided_.clear();
   }
-  // What is no text is over with the event.
+  // Tokens of other events than content belong to no message.
   if (!events_.empty() && !in_message_) undecided_.clear();
   events_.clear();
 }

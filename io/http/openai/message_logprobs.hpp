@@ -8,17 +8,17 @@
 
 namespace pagoda::http::openai {
 
-/// Sorts the logprobs of an answer's tokens to the messages that the tokens are of; those of thinking, calls and the
-/// marks around them are of none. Reads the tokens one by one, so that a stream says the same as a whole answer,
-/// however it is cut into deltas. A token that may yet become the begin of a mark is sorted when that is known.
+/// Assigns the logprobs of an answer's tokens to the answer's messages. Tokens of thinking, calls and the marks around
+/// them belong to no message. Processes tokens one at a time, so that a stream gives the same result as a whole answer,
+/// however it is split into deltas. A token that may be the beginning of a mark is assigned when that is decided.
 class MessageLogprobs {
  public:
   explicit MessageLogprobs(const chat::AnswerReading& reading) : parser_(reading.parser()) {}
 
   void add(const Logprobs& logprobs);
-  /// No more come.
+  /// Call after the last token.
   void finish();
-  /// Those of a message, counted from 0, that were not taken yet.
+  /// Returns the logprobs of a message, counted from 0, that were not taken before.
   Logprobs take(std::size_t message);
 
  private:
@@ -26,7 +26,7 @@ class MessageLogprobs {
 
   chat::AnswerParser parser_;
   std::vector<chat::AnswerEvent> events_;
-  Logprobs undecided_;  ///< of tokens that nothing was said of yet
+  Logprobs undecided_;  ///< logprobs of tokens that are not assigned yet
   std::vector<Logprobs> messages_;
   bool in_message_ = false;
 };

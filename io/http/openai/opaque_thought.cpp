@@ -11,13 +11,13 @@ namespace {
 constexpr std::string_view kMark = "pagoda1:";
 constexpr std::size_t kBytesOfGroup = 3;
 constexpr std::size_t kLettersOfGroup = 4;
-constexpr std::size_t kMaxBytes = std::numeric_limits<int>::max() / 2;  ///< what OpenSSL counts in an int
+constexpr std::size_t kMaxBytes = std::numeric_limits<int>::max() / 2;  ///< OpenSSL takes the size as an int
 
 const unsigned char* bytes_of(std::string_view text) {
   return reinterpret_cast<const unsigned char*>(text.data());  // NOLINT: OpenSSL's type of bytes
 }
 unsigned char* bytes_of(std::string& text) {
-  return reinterpret_cast<unsigned char*>(text.data());  // NOLINT: likewise
+  return reinterpret_cast<unsigned char*>(text.data());  // NOLINT: OpenSSL's type of bytes
 }
 
 }  // namespace

@@ -17,13 +17,13 @@ namespace {
 
 using wire::JsonWriter;
 
-/// What one body of a render asks for.
+/// A parsed body of a render route.
 struct Rendering {
   std::string id;
   bool is_list = false;
   bool stream = false;
   std::vector<GenerateRequest> requests;
-  std::vector<TokenIds> prompts = {};  ///< by request; those of texts are known last
+  std::vector<TokenIds> prompts = {};  ///< by request; text prompts are filled in when they are tokenized
 };
 
 void write_value_or_null(JsonWriter& json, const char* name, const std::optional<std::int64_t>& value) {
@@ -31,7 +31,7 @@ void write_value_or_null(JsonWriter& json, const char* name, const std::optional
   value ? json.value(*value) : json.null();
 }
 
-/// In vLLM's names. What the model's defaults may still fill is left out.
+/// Writes sampling parameters in vLLM's names. Leaves out fields that the model's defaults may still set.
 void write_sampling_params(JsonWriter& json, const GenerateRequest& request, std::int64_t max_tokens) {
   const SamplingParams& sampling = request.sampling;
   const OpenSamplingFields& open = request.open;
@@ -77,7 +77,7 @@ void answer_rendered(const serving::ServedModel& model, Exchange& exchange, cons
   exchange.respond(200, "application/json", std::move(out));
 }
 
-/// Has the prompts that are texts tokenized, and answers.
+/// Sends the text prompts to the tokenizer and answers.
 void render(const ApiContext& context, const serving::ServedModel& model, std::shared_ptr<Exchange> exchange,
             Rendering read) {
   auto rendering = std::make_shared<Rendering>(std::move(read));

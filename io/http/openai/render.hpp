@@ -10,11 +10,11 @@
 
 namespace pagoda::http::openai {
 
-/// The question for the tokens of a request's prompt, which is a text.
+/// Returns the tokenizer request for the text prompt of a request.
 actors::TokenizeRequest tokens_of_prompt(GenerateRequest request);
 
-/// Adds POST `path`/render, as vLLM has it: what a body of `path` would run, as token ids and sampling parameters.
-/// `parse` is the parser of `path`, `id_prefix` what its answers' ids begin with. With `is_list` the answer has an
+/// Adds POST `path`/render, as in vLLM: returns the token ids and sampling parameters that a body of `path` would run.
+/// `parse` is the parser of `path`, and `id_prefix` the prefix of its ids. With `is_list` the answer is a list with an
 /// element for each prompt. The context must outlive the routes.
 void add_render_route(Routes& routes, const ApiContext& context, const std::string& path, ParseJob parse,
                       std::string id_prefix, bool is_list);

@@ -23,14 +23,14 @@ Done refuse(std::string where, const std::string& what) {
   return tl::unexpected(wire::invalid_field(std::move(where), what));
 }
 
-/// The content of an item in the form that templates expect.
+/// Returns the content of an item in the form that templates expect.
 tl::expected<Json, wire::WireError> read_content(const Json& content, const std::string& where) {
   std::vector<std::string> texts;
   auto status = wire::read_blocks(content, where, "input_text", [&](std::string_view type, FieldReader& part) {
     std::string text;
     if (type == "input_text" || type == "output_text") {
       part.read_required("text", text);
-      // What came with an answer that is given back, and how to cache: nothing that a prompt has a place for.
+      // Fields of an earlier answer and cache hints have no effect on the prompt.
       for (const char* name : {"annotations", "logprobs", "prompt_cache_breakpoint"}) part.skip(name);
     } else if (type == "refusal") {
       part.read_required("refusal", text);
@@ -44,8 +44,8 @@ tl::expected<Json, wire::WireError> read_content(const Json& content, const std:
   return wire::text_content(std::move(texts));
 }
 
-/// Returns the assistant's message that an item belongs to, or null. `first`: where the messages of this input begin.
-/// What an assistant says, thinks and calls without an answer in between is one message, as in the chat API.
+/// Returns the assistant's message to which an item belongs, or null. `first` is the index of the first message of this
+/// input. Consecutive texts, thoughts and calls of an assistant form one message, as in the chat API.
 Json* open_answer(Json& messages, std::size_t first) {
   if (messages.size() == first || messages.back()["role"] != "assistant") return nullptr;
   return &messages.back();
@@ -62,7 +62,7 @@ void read_message(FieldReader& item, const std::string& where, std::size_t first
   if (role != "user" && role != "assistant" && role != "system" && role != "developer") {
     item.refuse("role", "role must be user, assistant, system or developer, not \"" + role + "\"");
   }
-  item.skip("phase");  // whether a text was said before calls or behind them, which its place tells too
+  item.skip("phase");  // whether a text comes before or after calls, which its position also shows
   const auto* given = item.find("content");
   if (given == nullptr) return item.refuse("content", "content is required");
   auto content = read_content(*given, where + ".content");
@@ -88,7 +88,7 @@ void read_texts(FieldReader& item, const char* name, const std::string& where, s
   if (!status) item.refuse(std::move(status.error()));
 }
 
-/// A thought of the answer that follows it. Of other models there may be only a summary.
+/// Reads a thought of the answer that follows. Items from other models may have only a summary.
 void read_reasoning(FieldReader& item, const std::string& where, std::size_t first, Json& messages) {
   std::string thought;
   std::string opaque;

@@ -4,11 +4,10 @@
 
 namespace pagoda::http::openai {
 
-/// Reads `input`, a text of the user or a list of items, and appends what it says to `messages`, in the form that
-/// templates expect (io/wire/chat_fields.hpp): reasoning, message and function_call items of the assistant with
-/// nothing between them are one message, function_call_output items are messages of the role tool. Refused, with a
-/// param such as input[2].type: items that are no part of a conversation of texts, references to items, parts that are
-/// no text.
+/// Reads `input`, a text of the user or a list of items, and appends its messages to `messages`, in the form that
+/// templates expect (io/wire/chat_fields.hpp). Consecutive reasoning, message and function_call items of the assistant
+/// become one message. function_call_output items become messages of the role tool. Refuses, with a param such as
+/// input[2].type, other items, references to items, and parts that are not text.
 void read_input(wire::FieldReader& fields, wire::Json& messages);
 
 /// Returns whether the input of a request has reasoning items.

@@ -23,7 +23,7 @@ ErrorAnswer no_such_response(const std::string& id) {
   return {404, "Response with id '" + id + "' not found."};
 }
 
-/// What was kept is told whole: there are no events of it to go through again.
+/// Answers with a stored response. A replay of its events as a stream is not supported.
 void show(const ResponseStore& store, Exchange& exchange, const Request& request) {
   for (const auto& [name, value] : request.query) {
     if (name == "stream" && (value == "false" || value == "False")) continue;
@@ -43,7 +43,8 @@ void remove(ResponseStore& store, Exchange& exchange, const Request& request) {
   exchange.respond(200, "application/json", std::move(out));
 }
 
-/// Only what runs in the background can be cancelled by name; what a client waits for ends when it goes.
+/// Refuses to cancel: only responses in the background could be cancelled by id. A synchronous response ends when its
+/// client disconnects.
 void cancel(const ResponseStore& store, Exchange& exchange, const Request& request) {
   if (!store.find(ResponseStore::owner_of(request), id_of(request))) {
     return exchange.respond_error(no_such_response(id_of(request)));
@@ -59,15 +60,15 @@ void answer_input_tokens(Exchange& exchange, serving::Answer& ids) {
   exchange.respond(200, "application/json", std::move(out));
 }
 
-/// A conversation that was stored may be long, however short what is added to it. The name may be written with escapes.
-/// A long body is not looked through: it goes to the worker anyway.
+/// Returns whether a small body may continue a stored conversation, which may be long. The field's name may be written
+/// with escapes. A large body goes to the worker in any case and is not searched.
 bool may_go_on_from_another(const Request& request) {
   if (request.body.size() > serving::kSmallTextBytes) return false;
   return request.body.find("previous_response_id") != std::string::npos ||
          request.body.find("\\u") != std::string::npos;
 }
 
-/// POST /v1/responses/input_tokens: the tokens of the prompt that a body of /v1/responses makes.
+/// Adds POST /v1/responses/input_tokens, which counts the prompt tokens of a body of /v1/responses.
 void add_input_tokens(Routes& routes, const ApiContext& context, ParseJob parse) {
   const auto parse_question = [parse = std::move(parse)](
                                   const serving::ServedModel& model, const wire::Json& body,
@@ -95,7 +96,7 @@ void add_response_routes(Routes& routes, const ApiContext& context, ResponseStor
       answer.param = "input";
       return tl::unexpected(std::move(answer));
     }
-    // An id of our own: who knows it may read what is stored, and a client's may come twice.
+    // The id is the server's own: the id gives access to the stored response, and a client's id may be used twice.
     return parse_response(body, *model.chat, store, ResponseStore::owner_of(request),
                           {request.own_id, model.info.name, request.created}, model.info.sampling_defaults);
   };

@@ -6,7 +6,7 @@
 
 namespace pagoda::http::openai {
 
-/// POST /v1/responses and /v1/responses/input_tokens, GET and DELETE /v1/responses/{id}, POST
+/// Adds POST /v1/responses and /v1/responses/input_tokens, GET and DELETE /v1/responses/{id}, and POST
 /// /v1/responses/{id}/cancel. The context and the store must outlive the routes.
 void add_response_routes(Routes& routes, const ApiContext& context, ResponseStore& store);
 

@@ -12,34 +12,33 @@
 
 namespace pagoda::http::openai {
 
-/// The answers of /v1/responses that clients asked to keep. In memory, so they are gone when the server is. Of what is
-/// over a limit the oldest goes first. Thread-safe.
+/// Stored answers of /v1/responses, in memory only. Above a limit the oldest answers are removed. Thread-safe.
 class ResponseStore {
  public:
   struct Limits {
     std::size_t max_responses = 1024;
-    std::size_t max_bytes = 64 << 20;  ///< texts alone
+    std::size_t max_bytes = 64 << 20;  ///< bytes of ids and texts only
   };
 
-  /// The tenant whose key an answer was asked for with: nobody else sees it. Empty: whoever brings none.
+  /// Id of the principal whose key the request had. Others cannot see the answer. Empty: requests without a key.
   using Owner = std::string;
   static Owner owner_of(const Request& request) { return request.principal ? request.principal->id : Owner(); }
 
   struct Stored {
-    std::string body;      ///< the response as it was answered
-    std::string messages;  ///< the conversation up to and with it, as JSON: what previous_response_id goes on from
+    std::string body;      ///< the response as it was sent
+    std::string messages;  ///< the conversation including this response, as JSON; previous_response_id continues it
   };
 
   ResponseStore() : ResponseStore(Limits()) {}
   explicit ResponseStore(Limits limits) : limits_(limits) {}
 
-  /// Takes the place of an earlier one of that id. One that is over max_bytes alone is not kept.
+  /// Stores a response. Replaces an earlier response with that id. A response larger than max_bytes is not stored.
   void put(const Owner& owner, const std::string& id, Stored stored);
 
-  /// Null when there is none.
+  /// Returns the response, or null if there is none.
   std::shared_ptr<const Stored> find(const Owner& owner, const std::string& id) const;
 
-  /// Whether there was one.
+  /// Removes the response. Returns whether it existed.
   bool erase(const Owner& owner, const std::string& id);
 
  private:

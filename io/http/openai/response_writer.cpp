@@ -28,7 +28,7 @@ std::string_view status_of(const SequenceResult& output) {
   return "failed";
 }
 
-/// The value of `usage`, with names of its own.
+/// Writes the value of `usage`, which has other names in this API.
 void write_response_usage(JsonWriter& json, const Usage& usage, std::int64_t reasoning_tokens) {
   json.open_object().field("input_tokens", usage.prompt_tokens);
   json.key("input_tokens_details").open_object();
@@ -38,7 +38,8 @@ void write_response_usage(JsonWriter& json, const Usage& usage, std::int64_t rea
   json.field("total_tokens", usage.prompt_tokens + usage.completion_tokens).close_object();
 }
 
-/// The API has few codes for a response's error: whose fault it was.
+/// Writes the error of a response. The API has few codes: the code only shows whether the client or the server caused
+/// the error.
 void write_error(JsonWriter& json, const ErrorAnswer& error) {
   json.open_object().field("code", error.status < 500 ? "invalid_prompt" : "server_error");
   json.field("message", error.message).close_object();
@@ -55,11 +56,11 @@ void write_optional(JsonWriter& json, std::string_view name, const auto& value) 
 
 }  // namespace
 
-/// How far a response is.
+/// State of a response.
 struct ResponseWriter::Outcome {
   std::string_view status = kInProgress;
-  const RequestResult* result = nullptr;     ///< null: none yet
-  const std::vector<Item>* items = nullptr;  ///< of the result
+  const RequestResult* result = nullptr;     ///< null: no result yet
+  const std::vector<Item>* items = nullptr;  ///< items of the result
   const ErrorAnswer* error = nullptr;        ///< null: none
 };
 
@@ -296,7 +297,7 @@ void ResponseWriter::write_events(std::string& out) {
                    [&](JsonWriter& json) { json.field("delta", of.text); });
         break;
       case Kind::call_end:
-        break;  // the next item closes it, or the end of all, which knows how it ended
+        break;  // the next item closes it, or the end of the answer, which sets its status
     }
   }
   events_.clear();

@@ -14,7 +14,7 @@
 
 namespace pagoda::http::openai {
 
-/// What was asked of /v1/responses, as a response repeats it.
+/// Options of a request to /v1/responses, which the response repeats.
 struct ResponseOptions {
   std::optional<std::string> instructions;
   std::optional<std::int64_t> max_output_tokens;
@@ -29,8 +29,8 @@ struct ResponseOptions {
   wire::Json tools = wire::Json::array();
   bool logprobs = false;
   std::int64_t top_logprobs = 0;
-  std::size_t num_top = 0;           ///< candidates of each token that are written
-  bool encrypted_reasoning = false;  ///< items of reasoning have an encrypted_content
+  std::size_t num_top = 0;           ///< number of candidates to write for each token
+  bool encrypted_reasoning = false;  ///< whether reasoning items have an encrypted_content
   double top_p = 1;
   wire::Json format = wire::Json{{"type", "text"}};
   std::string user;
@@ -38,18 +38,18 @@ struct ResponseOptions {
   chat::AnswerReading reading = {};
 };
 
-/// The answer of /v1/responses: a response with items of reasoning, message and function_call, at least one. The stream
-/// is response.created, response.in_progress, for each item response.output_item.added, what it is made of as it comes
-/// (content_part.added, output_text.delta, output_text.done and content_part.done of a message, reasoning_text.delta
-/// and .done, function_call_arguments.delta and .done) and response.output_item.done, and last response.completed, or
-/// response.incomplete where a limit ended it, or, anywhere after the second, response.failed. What was aborted has
-/// failed.
+/// Writes the answer of /v1/responses: a response with at least one reasoning, message or function_call item. A stream
+/// consists of response.created and response.in_progress; for each item response.output_item.added, the events of its
+/// pieces and response.output_item.done; and last response.completed, or response.incomplete if a limit ended the
+/// answer, or response.failed if the answer was aborted. response.failed may also come at any point after the second
+/// event. The events of pieces are content_part.added, output_text.delta, output_text.done and content_part.done for a
+/// message, reasoning_text.delta and .done for reasoning, and function_call_arguments.delta and .done for a call.
 class ResponseWriter final : public GenerationWriter {
  public:
-  /// Called with a response that has not failed, before it is answered: its JSON and what it says.
+  /// Called before a response that has not failed is sent, with its JSON and its answer.
   using Keep = std::function<void(const std::string& body, const chat::Answer& answer)>;
 
-  /// `head.id` is the request's own id, to which each object puts its prefix; `keep` may be empty.
+  /// `head.id` is the request's own_id, to which each object adds its prefix. `keep` may be empty.
   ResponseWriter(Head head, ResponseOptions options, Keep keep)
       : head_(std::move(head)),
         options_(std::move(options)),
@@ -73,21 +73,21 @@ class ResponseWriter final : public GenerationWriter {
   struct Item {
     chat::Answer::Part part = {};
     std::size_t index = 0;
-    Logprobs logprobs = {};  ///< of a message
+    Logprobs logprobs = {};  ///< for a message
   };
 
   template <class Write>
   void event(std::string& out, std::string_view name, Write write);
-  /// An event of the last item.
+  /// Writes an event of the open item.
   template <class Write>
   void item_event(std::string& out, std::string_view name, Write write);
   void response_event(std::string& out, std::string_view name, std::string_view response);
   void write_events(std::string& out);
-  /// A piece of the open message, with the logprobs that are known of it and were not told yet.
+  /// Writes a piece of the open message, with the logprobs that are known and were not written before.
   void write_text(std::string& out, const std::string& text, const Logprobs& logprobs);
-  /// Those of the open item that wait for a text.
+  /// Writes the logprobs of the open message that are known and were not written before.
   void write_late_logprobs(std::string& out);
-  /// Makes the item of an event the open one, unless it is.
+  /// Opens an item for an event unless the open item fits.
   void open_item(std::string& out, const chat::AnswerEvent& event);
   void close_item(std::string& out, std::string_view status);
 
@@ -96,7 +96,7 @@ class ResponseWriter final : public GenerationWriter {
   std::string finished(const RequestResult& result) const;
   void write_request(wire::JsonWriter& json) const;
   std::string id_of(const Item& item) const;
-  /// Not `is_begun`: as it is added.
+  /// Writes an item. Without `is_begun` the item has no content yet, as in response.output_item.added.
   void write_item(wire::JsonWriter& json, std::string_view status, const Item& item, bool is_begun) const;
   void write_part(wire::JsonWriter& json, const Item& item, bool is_begun) const;
   void write_logprobs(wire::JsonWriter& json, const Logprobs& logprobs) const;
@@ -107,10 +107,10 @@ class ResponseWriter final : public GenerationWriter {
   chat::AnswerParser parser_;
   std::vector<chat::AnswerEvent> events_;
   std::int64_t sequence_number_ = 0;
-  std::optional<Item> item_;   ///< that is open
-  std::size_t num_items_ = 0;  ///< so far, that one included
+  std::optional<Item> item_;   ///< open item
+  std::size_t num_items_ = 0;  ///< number of items so far, including the open item
   MessageLogprobs logprobs_;
-  std::size_t num_messages_ = 0;  ///< of the items
+  std::size_t num_messages_ = 0;  ///< number of message items so far
 };
 
 }  // namespace pagoda::http::openai

@@ -27,8 +27,8 @@ namespace {
 using wire::FieldReader;
 using wire::Json;
 
-constexpr std::size_t kMaxStoredDepth = 256;  // of what is written here: arguments of calls are 64 deep at most
-/// Values of `include` for items that no answer of this server has.
+constexpr std::size_t kMaxStoredDepth = 256;  // for stored conversations; arguments of calls have a depth of at most 64
+/// Values of `include` for items that this server never produces.
 constexpr std::string_view kIncludesOfOtherItems[] = {
     "web_search_call.action.sources",        "web_search_call.results",  "code_interpreter_call.outputs",
     "computer_call_output.output.image_url", "file_search_call.results", "message.input_image.image_url",
@@ -51,7 +51,7 @@ void read_metadata(FieldReader& fields, Json& metadata) {
   metadata = *given;
 }
 
-/// The form of the text, behind structured_outputs.
+/// Reads the format of the text. Call after structured_outputs is read.
 void read_text_form(FieldReader& fields, ResponseOptions& options, SamplingParams& sampling) {
   const auto* text = fields.read_object("text");
   if (text == nullptr) return;
@@ -111,7 +111,8 @@ void read_max_tokens(FieldReader& fields, ResponseOptions& options, GenerateRequ
   for (const char* name : {"max_tokens", "max_completion_tokens"}) {
     if (fields.find(name) != nullptr) fields.refuse(name, std::string(name) + " is max_output_tokens here");
   }
-  // Absent: what the model's maker recommends, or the rest of the context, to which the engine lowers what is more.
+  // If absent: the recommendation of the model's maker, or else the rest of the context, because the engine reduces
+  // larger values to it.
   request.open.max_tokens = !options.max_output_tokens;
   request.sampling.max_tokens = options.max_output_tokens.value_or(std::numeric_limits<std::int32_t>::max());
 }
@@ -125,7 +126,7 @@ void read_tools(FieldReader& fields, chat::ChatInput& chat, chat::ToolUse& use, 
   options.parallel_tool_calls = use.parallel;
 }
 
-/// Ways of answering that this server does not have.
+/// Refuses modes of answering that this server does not have.
 void read_ways(FieldReader& fields) {
   bool background = false;
   fields.read("background", background);
@@ -135,11 +136,12 @@ void read_ways(FieldReader& fields) {
   if (truncation != "disabled") fields.refuse("truncation", "truncation is supported as \"disabled\" only");
   wire::refuse_unless(fields, "conversation", {}, ": send its items as input");
   wire::refuse_unless(fields, "prompt", {}, ": there are no stored prompts");
-  fields.skip("max_tool_calls");   // limits tools that the server runs: there are none
+  fields.skip("max_tool_calls");   // limits tools that the server runs; this server runs none
   fields.skip("client_metadata");  // has no effect on the answer
 }
 
-/// Names the reasoning items of a conversation that began with another model, where this one has no place for them.
+/// Reports the reasoning items of the input as ignored if the model's template has no place for them. They come from a
+/// conversation that began with another model.
 void report_dropped_thoughts(const Json& body, const chat::ChatPrompts& prompts, const chat::ChatInput& chat) {
   auto* ignored = wire::IgnoredFields::current();
   if (ignored == nullptr || !has_thoughts(body) || prompts.dialect()->thinking) return;
@@ -151,7 +153,7 @@ ErrorAnswer no_previous_response(const std::string& id) {
           "previous_response_not_found"};
 }
 
-/// The conversation so far, with what is said now.
+/// Returns the stored conversation with the new input.
 tl::expected<Json, ErrorAnswer> read_conversation(FieldReader& fields, const ResponseStore& store,
                                                   const ResponseStore::Owner& owner, ResponseOptions& options) {
   auto messages = Json::array();
@@ -165,7 +167,7 @@ tl::expected<Json, ErrorAnswer> read_conversation(FieldReader& fields, const Res
   return messages;
 }
 
-/// The answer as a message of the assistant.
+/// Returns the answer as a message of the assistant.
 Json answered(const chat::Answer& answer, const std::string& id) {
   Json message{{"role", "assistant"}, {"content", answer.content()}};
   if (auto thinking = answer.thinking(); !thinking.empty()) message["reasoning_content"] = std::move(thinking);
@@ -182,7 +184,7 @@ ResponseWriter::Keep keeper(ResponseStore& store, const ResponseStore::Owner& ow
   return [&store, owner, head, messages = wire::json_text(conversation)](const std::string& body,
                                                                          const chat::Answer& answer) {
     auto all = messages;
-    all.back() = ',';  // in the place of the list's end
+    all.back() = ',';  // replaces the end of the list
     all += wire::json_text(answered(answer, head.id));
     all += ']';
     store.put(owner, ResponseWriter::id_of(head), {body, std::move(all)});
@@ -196,7 +198,7 @@ ParsedJob parse_response(const wire::Json& body, const chat::ChatPrompts& prompt
   FieldReader fields(body, FieldReader::Nulls::absent);
   ResponseOptions options;
   auto request = request_with_defaults();
-  request.add_special_tokens = false;  // the template writes them
+  request.add_special_tokens = false;  // the template contains them
   chat::ChatInput chat;
   fields.skip("model");
   skip_noise(fields);
@@ -210,7 +212,7 @@ ParsedJob parse_response(const wire::Json& body, const chat::ChatPrompts& prompt
   read_max_tokens(fields, options, request);
   chat::ToolUse tools;
   read_tools(fields, chat, tools, options);
-  read_reasoning(fields, prompts, chat, options);  // of the template that is for these tools
+  read_reasoning(fields, prompts, chat, options);  // after the tools, which select the template
   report_dropped_thoughts(body, prompts, chat);
   read_metadata(fields, options.metadata);
   refuse_functions(fields);

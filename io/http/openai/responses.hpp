@@ -7,9 +7,10 @@
 
 namespace pagoda::http::openai {
 
-/// POST /v1/responses: the job of a body. `head.id` is the request's own id. What `owner` has
-/// kept under previous_response_id comes before the input. The job puts into `store`, which must outlive it, what it
-/// is asked to keep. `defaults` are the model's, which the response tells of where the request leaves fields open.
+/// Makes the job of a body of POST /v1/responses. `head.id` is the request's own_id. The conversation that `owner` has
+/// stored under previous_response_id comes before the input. If the request asks for it, the job stores the response in
+/// `store`, which must outlive the job. `defaults` are the model's; the response shows them for fields that the request
+/// leaves open.
 ParsedJob parse_response(const wire::Json& body, const chat::ChatPrompts& prompts, ResponseStore& store,
                          const ResponseStore::Owner& owner, Head head, const SamplingDefaults& defaults = {});
 

@@ -5,7 +5,7 @@
 
 namespace pagoda::http::openai {
 
-/// /v1/completions and /v1/chat/completions, each with /render, /v1/models, and vLLM's /tokenize, /detokenize and
+/// Adds /v1/completions and /v1/chat/completions, each with /render, /v1/models, and vLLM's /tokenize, /detokenize and
 /// /apply_template. The context must outlive the routes.
 void add_routes(Routes& routes, const ApiContext& context);
 

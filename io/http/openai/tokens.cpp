@@ -30,7 +30,7 @@ Parsed<std::string> parse_template(const serving::ServedModel& model, const wire
   return std::move(*text);
 }
 
-/// A text, or a conversation in the model's template.
+/// Parses a body of /tokenize: a text, or a conversation that the model's template formats.
 Parsed<actors::TokenizeRequest> parse_tokenize(const serving::ServedModel& model, const wire::Json& body) {
   FieldReader fields(body, FieldReader::Nulls::absent);
   GenerateRequest request;
@@ -84,7 +84,7 @@ void answer_prompt(Exchange& exchange, const std::string& prompt) {
   exchange.respond(200, "application/json", std::move(out));
 }
 
-/// The names and settings of a model's tokenizer, in those of tokenizer_config.json.
+/// Answers with the facts about a model's tokenizer, in the names of tokenizer_config.json.
 void answer_tokenizer_info(const serving::ServedModel& model, Exchange& exchange) {
   std::string out;
   JsonWriter json(out);

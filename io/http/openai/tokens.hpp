@@ -5,7 +5,7 @@
 
 namespace pagoda::http::openai {
 
-/// POST /tokenize, /detokenize and /apply_template, GET /tokenizer_info, as vLLM has them.
+/// Adds POST /tokenize, /detokenize and /apply_template, and GET /tokenizer_info, as in vLLM.
 void add_token_routes(Routes& routes, const ApiContext& context);
 
 }  // namespace pagoda::http::openai

@@ -5,14 +5,14 @@
 
 namespace pagoda::http::page {
 
-/// A file of the page, as it is served. The build makes them of io/http/page/files (cmake/PagodaPage.cmake).
+/// A file of the page. The build makes the files from io/http/page/files (cmake/PagodaPage.cmake).
 struct File {
-  std::string_view name;  ///< as main.js
+  std::string_view name;  ///< for example main.js
   std::string_view body;
   std::string_view etag;  ///< with its quotes
 };
 
-/// index.html is one of them.
+/// Returns all files of the page, including index.html.
 std::span<const File> files();
 
 }  // namespace pagoda::http::page

@@ -13,7 +13,7 @@ namespace {
 
 constexpr auto kInterval = std::chrono::milliseconds(500);
 constexpr std::size_t kMaxWatchers = 16;
-/// Who has so much left to read misses events.
+/// A watcher with more unsent bytes misses events.
 constexpr std::size_t kMaxUnsentBytes = 1 << 20;
 
 std::string end_event(std::string_view message) {
@@ -56,7 +56,7 @@ void LiveFeed::tick() {
     if (cancelled || !self) return;
     try {
       self->tick();
-    } catch (const std::exception& error) {  // as for want of memory: pages ask again
+    } catch (const std::exception& error) {  // for example if memory is out; pages reconnect
       self->end(end_event(error.what()));
     }
   });

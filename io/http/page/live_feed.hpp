@@ -14,15 +14,15 @@
 
 namespace pagoda::http::page {
 
-/// Tells those who watch what a model's engine is doing, as events of a stream (docs/page.md). The engine is asked once
-/// for all of them, kInterval after the last question at the earliest, and not before it has answered that. Lives as
-/// long as somebody watches; nothing is asked of the engine otherwise. I/O thread only.
+/// Sends the state of a model's engine to all watchers, as events of a stream (docs/page.md). One question to the
+/// engine serves all watchers. The next question is sent when the previous one is answered and kInterval has passed.
+/// Lives as long as there are watchers. Without watchers no questions are sent. I/O thread only.
 class LiveFeed : public std::enable_shared_from_this<LiveFeed> {
  public:
-  /// All must outlive it.
+  /// All arguments must outlive the feed.
   LiveFeed(const ApiContext& context, const serving::ServedModel& model, boost::asio::io_context& io);
 
-  /// From now on until its client goes. Too many watchers are refused.
+  /// Adds a watcher until its client goes. Refuses watchers above the limit.
   void join(const std::shared_ptr<Exchange>& watcher);
 
  private:
@@ -37,7 +37,7 @@ class LiveFeed : public std::enable_shared_from_this<LiveFeed> {
   boost::asio::steady_timer timer_;
   std::vector<std::shared_ptr<Exchange>> watchers_;
   serving::Session session_;
-  bool is_asked_ = false;  ///< and has not answered
+  bool is_asked_ = false;  ///< whether a question is unanswered
   std::uint64_t last_span_ = 0;
 };
 

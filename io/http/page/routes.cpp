@@ -16,7 +16,7 @@
 namespace pagoda::http::page {
 namespace {
 
-/// Nothing from elsewhere, no code but the files of the page, and in no frame of another.
+/// Allows only content of this server, only code in the files of the page, and no embedding in frames.
 constexpr const char* kContentSecurityPolicy =
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'";
@@ -46,7 +46,7 @@ void answer_file(Exchange& exchange, const Request& request, const File& file) {
   exchange.respond(200, content_type(file.name), std::string(file.body), headers);
 }
 
-/// As browsers ask when somebody opens a page, and programs do not.
+/// Returns whether the request asks for HTML, as browsers do when a page is opened and programs do not.
 bool wants_html(const Request& request) {
   return lower_case(request.header("accept")).find("text/html") != std::string::npos;
 }
@@ -58,7 +58,7 @@ void add_routes(Routes& routes, const ApiContext& context) {
     if (!wants_html(request)) return ollama::answer_is_running(*exchange);
     answer_file(*exchange, request, *find_file("index.html"));
   });
-  // For browsers that show what has no icon of its own, as /health.
+  // For browsers that show a resource without its own icon, such as /health.
   routes.add(Verb::get, "/favicon.ico", Access::everybody, [](const auto& exchange, const Request& request) {
     answer_file(*exchange, request, *find_file("icon.svg"));
   });

@@ -10,7 +10,7 @@ namespace {
 
 using wire::JsonWriter;
 
-/// Milliseconds between two times of the engine; null where `to` has not come.
+/// Writes the milliseconds between two times of the engine; null if `to` is not known yet.
 void write_ms(JsonWriter& json, std::string_view name, TimeUs from, TimeUs to) {
   json.key(name);
   to < 0 ? json.null() : json.value(static_cast<double>(to - from) / 1000.0);
@@ -66,7 +66,7 @@ void write_ended(JsonWriter& json, const view::EndedRequest& request, TimeUs now
   json.field("preemptions", request.preemptions).field("restarts", request.restarts).close_object();
 }
 
-/// Runs of equal cells: how many, 1 + owner, references, whether cached.
+/// Writes runs of equal cells: number of cells, 1 + owner, number of references, whether cached.
 void write_cells(JsonWriter& json, const std::vector<view::Cell>& cells) {
   json.key("cells").open_array();
   for (std::size_t first = 0, end = 0; first < cells.size(); first = end) {

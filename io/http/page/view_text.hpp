@@ -6,7 +6,7 @@
 
 namespace pagoda::http::page {
 
-/// One line of JSON (docs/page.md).
+/// Returns the view as one line of JSON (docs/page.md).
 std::string view_text(const view::EngineView& view);
 
 }  // namespace pagoda::http::page
