@@ -209,7 +209,7 @@ struct AttentionPlan {
 
   /// Sequences with at most this many query rows are split; 0 = none.
   std::int32_t split_query_len = 0;
-  std::int32_t split_rows = 0;       ///< packed rows of their tiles
+  std::int32_t split_rows = 0;       ///< packed rows of the tiles of split sequences
   std::int32_t max_partitions = 0;   ///< maximum number of partitions of one sequence
   std::int32_t split_run = 1;        ///< minimum number of neighbouring partitions that a thread block computes
   std::int64_t split_grid_x = 0;     ///< thread blocks that share the partitions of a tile
@@ -218,7 +218,7 @@ struct AttentionPlan {
       0;  ///< sequences of one launch: their partial results fit the scratch and the counters
 
   /// The fields below are for the other sequences.
-  std::int32_t whole_rows = 0;    ///< packed rows of their tiles
+  std::int32_t whole_rows = 0;    ///< packed rows of the tiles of whole sequences
   std::int64_t whole_tiles = 0;   ///< upper bound of the number of tiles per KV head; 0 = no such sequence exists
   std::int32_t whole_shares = 1;  ///< thread blocks that share the positions of a tile
 
