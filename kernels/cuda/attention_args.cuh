@@ -55,7 +55,7 @@ struct AttentionArgs {
   std::int32_t max_parts;       ///< maximum number of parts of a tile's positions that are merged
   float2* partial_states;       ///< [rows, num_heads, max_parts]: highest * power_factor, total
   float* partial_sums;          ///< the same shape, [head_dim] each
-  std::int32_t* counters;       ///< [kAttentionCounters]: parts that have finished; 0 between launches
+  std::int32_t* counters;       ///< [kAttentionCounters]: number of finished parts of a tile; 0 between launches
 };
 
 inline constexpr float kLog2E = 1.44269504088896340736F;
@@ -71,7 +71,7 @@ struct RowTile {
   std::int32_t first_packed = 0;  ///< first packed row of the sequence that this tile contains
   std::int32_t num_packed = 0;    ///< number of packed rows of this tile
   std::int32_t query_start = 0;
-  std::int32_t query_len = 0;  ///< row of the sequence
+  std::int32_t query_len = 0;  ///< query rows of the sequence
   std::int32_t context_len = 0;
   std::int32_t first_position = 0;  ///< position of the tile's first row
   std::int32_t first_token = 0;     ///< the lowest position that a row of the tile sees
@@ -138,7 +138,7 @@ __device__ inline RowTile whole_row_tile(const AttentionArgs& args, std::int32_t
 
 /// Query row and head of a packed row.
 struct PackedRow {
-  std::int32_t row;  ///< of the sequence
+  std::int32_t row;  ///< row of the sequence
   std::int32_t head;
 };
 

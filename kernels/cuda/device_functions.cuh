@@ -141,7 +141,7 @@ bool all_aligned_16(Values... values) {
 }
 
 // --- Reductions -----------------------------------------------------------------------------------------------------
-// In one fixed order, whatever else the block does; every lane or thread gets the result.
+// Reductions combine values in one fixed order; every lane or thread gets the result.
 
 struct Sum {
   __device__ float operator()(float a, float b) const { return a + b; }

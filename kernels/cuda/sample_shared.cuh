@@ -54,7 +54,7 @@ struct RowView {
 };
 
 // --- Loops ----------------------------------------------------------------------------------------------------------
-// A row is read in chunks of four logits that are aligned to 16 bytes: chunk c holds logits 4c - shift and on.
+// A row is read in chunks of four logits that are aligned to 16 bytes: chunk c holds the logits from 4c - shift on.
 
 __device__ inline int chunk_shift(const RowView& view) {
   return static_cast<int>(reinterpret_cast<std::uintptr_t>(view.logits) / sizeof(float) % 4);
@@ -117,7 +117,7 @@ __device__ void for_row(const RowView& view, const F& f) {
 }
 
 // --- Over a warp or the block ---------------------------------------------------------------------------------------
-// All threads call these.
+// All threads must call these functions.
 
 __device__ inline int lane_of_thread() {
   return static_cast<int>(threadIdx.x) % kWarpSize;
