@@ -25,7 +25,7 @@ Status enqueue(Stream& stream, const Status& checked, const Op& op) {
   return op(cuda);
 }
 
-/// Integers of fewer than 4 bits are loaded as 4 bits (WeightPolicy::on_gpu), so they are not expected here.
+/// Refuses integers of 2 or 3 bits: for a GPU they are loaded as 4 bits (WeightPolicy::on_gpu).
 Status check_bits(const char* op, const QuantizedMatrix& weights) {
   if (weights.format.bits >= 4) return {};
   return fail(ErrorCode::unsupported, std::string(op) + ": integers of 2 or 3 bits are not multiplied on a GPU");
