@@ -214,8 +214,8 @@ struct AttentionPlan {
   std::int32_t split_run = 1;        ///< minimum number of neighbouring partitions that a thread block computes
   std::int64_t split_grid_x = 0;     ///< thread blocks that share the partitions of a tile
   std::int64_t split_row_tiles = 0;  ///< row tiles of one sequence and KV head
-  std::int64_t split_sequences_at_once =
-      0;  ///< sequences of one launch: their partial results fit the scratch and the counters
+  /// Sequences of one launch: their partial results fit the scratch and the counters.
+  std::int64_t split_sequences_at_once = 0;
 
   /// The fields below are for the other sequences.
   std::int32_t whole_rows = 0;    ///< packed rows of the tiles of whole sequences

@@ -57,8 +57,8 @@ Status multiply_dequantized_piece(CudaStream& stream, Gemm& gemm, const Params& 
                                         .out_stride = p.out_stride,
                                         .accumulate = p.accumulate});
   if (status || status.error().code != ErrorCode::unsupported) return status;
-  return fail(ErrorCode::internal,
-              "dequantized weights: " + status.error().message);  // other pieces may already be written
+  // Other pieces may already be written.
+  return fail(ErrorCode::internal, "dequantized weights: " + status.error().message);
 }
 
 /// Computes a LinearParams or QuantizedLinearParams for which fits_gemm() is true, with x and the weights rounded to

@@ -15,8 +15,8 @@ constexpr int kQuantizeWarps = 8;
 
 struct QuantizeArgs {
   const float* x = nullptr;
-  const std::int32_t* order =
-      nullptr;  ///< column k of the weights is multiplied with column order[k] of x; null = with column k
+  /// Column k of the weights is multiplied with column order[k] of x; null = with column k.
+  const std::int32_t* order = nullptr;
   int num_tokens = 0;
   int in = 0;
   int tokens = 0;

@@ -85,8 +85,9 @@ __device__ __forceinline__ uint2 values_at(std::uint32_t indices, const Codebook
     const std::uint32_t upper = __byte_perm(table.words[2], table.words[3], in_half >> shift);
     return __byte_perm(lower, upper, half >> shift);
   };
-  const std::uint32_t first =
-      four(0);  // values for bytes 0 and 1; the low half of each byte comes before its high half
+  // `first` has the values for bytes 0 and 1, `second` those for bytes 2 and 3; the low half of each byte comes before
+  // its high half.
+  const std::uint32_t first = four(0);
   const std::uint32_t second = four(16);
   return {__byte_perm(first, second, 0x6420U), __byte_perm(first, second, 0x7531U)};
 }

@@ -24,8 +24,8 @@ struct DeviceSampleRow {
   const std::int32_t* bad_word_tokens = nullptr;
   const std::int32_t* bad_word_ends = nullptr;
   const std::int32_t* last_tokens = nullptr;
-  const std::int32_t* logprob_tokens =
-      nullptr;  ///< [num_logprobs] tokens whose logprobs are listed; null = the likeliest tokens are listed
+  /// [num_logprobs] tokens whose logprobs are listed; null = the likeliest tokens are listed.
+  const std::int32_t* logprob_tokens = nullptr;
   const std::int32_t* bias_tokens = nullptr;
   const float* bias_values = nullptr;
   double uniform = 0;  ///< random number in [0, 1) that draws the token

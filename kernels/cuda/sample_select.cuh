@@ -74,8 +74,8 @@ __device__ inline void add_to_digit(SampleShared& shared, std::uint32_t digit, s
 /// The digit at which a sum over the digits from the highest down reaches the needed amount.
 struct Crossing {
   std::uint32_t digit = 0;
-  std::uint64_t rest =
-      0;  ///< part of the needed amount that lies within the digit; 0 = the sum of all digits is less than needed
+  /// Part of the needed amount that lies within the digit; 0 = the sum of all digits is less than needed.
+  std::uint64_t rest = 0;
 };
 
 /// Finds the crossing. All threads call it, after they have added to the digits.

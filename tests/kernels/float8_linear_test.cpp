@@ -92,8 +92,8 @@ TEST_P(Float8LinearTest, MatchesTheReference) {
       const Float8Case linear(in, {70, 130}, block);
       for (const std::int64_t rows : {0, 1, 2, 5, 9, 17, 70, 300}) {
         if (on_cuda() && rows > 9) continue;  // more rows are again groups of 8, which are slow on the emulator
-        if (rows == 300 && (in != 1100 || block.columns != 128))
-          continue;  // 300 rows need several blocks of tokens; one case is enough
+        // 300 rows need several blocks of tokens; one case is enough.
+        if (rows == 300 && (in != 1100 || block.columns != 128)) continue;
         SCOPED_TRACE(testing::Message() << "blocks of " << block.rows << " x " << block.columns << ", " << in << " in, "
                                         << rows << " rows");
         const std::vector<float> x = random_floats(rows * in, 9);

@@ -23,8 +23,8 @@ inline std::int64_t bytes_of(DType dtype, std::int64_t count) {
 template <class V>
 void visit(WeightMatrix& w, V& v) {
   v.in(w.data, bytes_of(w.dtype, w.rows * w.columns));
-  const bool has_scales =
-      w.scales != nullptr && fits_scales(w.scale_columns, w.columns);  // otherwise the op refuses the scales
+  // Without has_scales the op refuses the scales.
+  const bool has_scales = w.scales != nullptr && fits_scales(w.scale_columns, w.columns);
   if (has_scales) v.in(w.scales, (w.rows + w.scale_rows - 1) / w.scale_rows * w.scales_of_row());
 }
 

@@ -384,11 +384,11 @@ TEST_P(QuantizedLinearTest, HoldsTheLargestProducts) {
         const float sign = row % 3 == 0 || (row % 3 == 2 && i % 2 == 0) ? 1.0F : -1.0F;
         const bool bounded = format().bounds_pairs() && row % 3 != 2;  // in a pair of opposite signs each may be 127
         integers[i] = sign * (bounded ? 64.0F : 127.0F) / 128.0F;
-        x[i] = sign * (bounded ? 63.5F : 127.0F) /
-               128.0F;  // the sum of a pair is 127; each value rounds to 64, and the pair to 128
+        // The sum of a pair is 127; rounded to integers it is 128.
+        x[i] = sign * (bounded ? 63.5F : 127.0F) / 128.0F;
       }
-      for (std::size_t k = 0; format().rotated && k < x.size();
-           k += kRotationBlock) {  // exact, because the sums need few bits
+      // The rotation is exact, because the sums need few bits.
+      for (std::size_t k = 0; format().rotated && k < x.size(); k += kRotationBlock) {
         rotate_block_back(x.data() + k, 1.0F / (kRotationBlock * kRotatedXFactor));
       }
       expect_close(linear.multiply_on(runner_, x), linear.float64_sums(integers), 2e-5, 1e-4);

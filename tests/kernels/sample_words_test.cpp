@@ -94,8 +94,8 @@ TEST_P(SampleWords, RandomWordsAgreeWithTheReference) {
   SampleBatch batch(logits);
   const auto tokens = [&](std::size_t count) {
     std::vector<std::int32_t> list(count);
-    for (auto& token : list)
-      token = static_cast<std::int32_t>(random() % 3);  // few token ids, so that many words match
+    // Few token ids make many words match.
+    for (auto& token : list) token = static_cast<std::int32_t>(random() % 3);
     return list;
   };
   for (std::int32_t i = 0; i < 60; ++i) {

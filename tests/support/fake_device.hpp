@@ -32,8 +32,8 @@ struct FakeRow {
   bool fails = false;   ///< whether the step computes garbage for the row
   bool awaits = false;  ///< whether the row depends on earlier steps: if one of them failed, the row may read garbage
                         ///< and counts as failed too
-  bool fresh =
-      false;  ///< whether the sequence starts again from its first token, so that its earlier failure no longer counts
+  /// Whether the sequence starts again from its first token, so that its earlier failure no longer counts.
+  bool fresh = false;
 };
 
 /// The order in which the device runs work that is ready.

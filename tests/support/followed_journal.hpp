@@ -102,9 +102,8 @@ class FollowedJournal final : public journal::Journal, private journal::StateSin
     used_ += record.size();
   }
   std::size_t max_room() const override { return room_; }
-  bool has_state(std::uint64_t, journal::Source) const override {
-    return true;
-  }  // it accepts every state that a core writes
+  // Accepts every state that a core writes.
+  bool has_state(std::uint64_t, journal::Source) const override { return true; }
   void left_out(std::uint64_t, journal::Source, std::size_t) override { ++num_left_out_; }
   void lost(journal::Source source) override {
     is_followed_[static_cast<std::size_t>(source)] = false;
