@@ -6,8 +6,8 @@
 namespace pagoda::kernels::cuda {
 namespace {
 
-/// A row is read from memory once: each thread keeps its first quads in registers. Rows of more than 16 * threads
-/// elements are longer; the elements behind are read again.
+/// A row is read from memory once: each thread keeps its first quads in registers. In rows of more than 16 * threads
+/// elements, the elements behind these are read again.
 constexpr int kKeptQuads = 4;  // or none, if a short program matters more than a second read
 constexpr int kNarrowThreads = 256;
 constexpr int kWideThreads = 1024;

@@ -241,8 +241,8 @@ __device__ __forceinline__ void fragment_of(const uint2 (&words)[kLoads], int t,
 /// Adds one batch: sums[n][..] += the products of a panel with kTiles tiles of 8 tokens, each group of columns times
 /// its scales; with minimums, also the weight of kMiddle times the sums of x. `load_x(n, s)` returns the fragment of
 /// tile n and step s: integers 8t .. 8t+7 of token g (any integers behind the last column). `load_x_scales(n, group)`
-/// returns the scales of tokens 2t and 2t+1 (any finite ones behind the last group), and `load_x_sums(n, group)` their
-/// sums.
+/// returns the scales of tokens 2t and 2t+1 (any finite ones behind the last group), and `load_x_sums(n, group)` the
+/// sums of x of these tokens.
 template <class Shape, int kTiles, class LoadX, class LoadXScales, class LoadXSums>
 __device__ __forceinline__ void add_batch(const PanelBatch<Shape>& batch, int first, Groups groups,
                                           const CodebookWords& table, int lane, const LoadX& load_x,
