@@ -11,7 +11,7 @@ __device__ __forceinline__ float sigmoid(float x) {
   return 1.0F / (1.0F + expf(-x));
 }
 
-/// Written so that large negative x lose no digits to 1 - (nearly 1).
+/// Computes the activation so that large negative x lose no digits to 1 - (nearly 1).
 template <Activation activation>
 __device__ __forceinline__ float activate(float x) {
   if constexpr (activation == Activation::silu) {
@@ -20,7 +20,7 @@ __device__ __forceinline__ float activate(float x) {
     constexpr float kSqrtHalf = 0.70710678118654752F;
     return 0.5F * x * erfcf(-x * kSqrtHalf);
   } else if constexpr (activation == Activation::gelu_tanh) {
-    // 0.5 (1 + tanh(u)) is the sigmoid of 2 u.
+    // 0.5 (1 + tanh(u)) equals sigmoid(2 u).
     constexpr float kTwoSqrtTwoOverPi = 1.5957691216057308F;
     return x * sigmoid(kTwoSqrtTwoOverPi * (x + 0.044715F * x * x * x));
   } else {

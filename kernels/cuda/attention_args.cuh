@@ -1,7 +1,7 @@
 #pragma once
 
-/// What the attention kernels share: their arguments, the way from a thread block to its query rows and positions, and
-/// the arithmetic of scores and softmax sums.
+/// Shared code of the attention kernels: their arguments, the mapping from a thread block to its query rows and
+/// positions, and the arithmetic of scores and softmax sums.
 
 #include <cmath>
 #include <cstddef>
@@ -16,7 +16,7 @@
 
 namespace pagoda::kernels::cuda {
 
-/// PagedAttentionParams and the plan, for the device.
+/// PagedAttentionParams and the plan, as the kernels read them.
 struct AttentionArgs {
   const float* query;  ///< [tokens, query_stride]
   std::int64_t query_stride;
@@ -26,36 +26,36 @@ struct AttentionArgs {
   std::int64_t max_blocks;
   std::int32_t num_sequences;
 
-  const std::byte* cache;  ///< of block 0
+  const std::byte* cache;  ///< start of block 0
   std::int64_t block_bytes;
-  std::int64_t value_offset;  ///< from a key to its value
-  std::int64_t scale_offset;  ///< int8: from a block's keys to their scales
+  std::int64_t value_offset;  ///< bytes from a key to its value
+  std::int64_t scale_offset;  ///< int8: bytes from a block's keys to their scales
   std::int32_t head_dim;
   std::int32_t num_heads;
   Divider by_kv_heads;
-  Divider by_group;  ///< query heads per KV head
+  Divider by_group;  ///< by the number of query heads per KV head
   Divider by_block_size;
-  Divider by_head_pieces;  ///< 4 columns each
+  Divider by_head_pieces;  ///< by the number of pieces of 4 columns of a head
 
-  // The softmax is made of powers of two: a power is 2^(power_factor * (score - highest score)).
-  bool plain_scores;   ///< neither softcap nor ALiBi, and a positive scale: a score is q k^T alone
-  float score_factor;  ///< otherwise, of q k^T
-  float power_factor;  ///< scale * log2(e) where plain_scores; otherwise 1, scores are in units of log2
+  // The softmax uses powers of two: a power is 2^(power_factor * (score - highest score)).
+  bool plain_scores;   ///< whether a score is q k^T alone: the scale is positive and neither softcap nor ALiBi is used
+  float score_factor;  ///< factor of q k^T, if not plain_scores
+  float power_factor;  ///< scale * log2(e) if plain_scores; otherwise 1, because scores are in units of log2
   float softcap;       ///< 0 = none
   float inverse_softcap;
   const float* alibi_slopes;  ///< [num_heads] or null
   std::int32_t window;        ///< 0 = none
   OutRows out;                ///< [tokens, num_heads * head_dim]
 
-  std::int32_t split_query_len;  ///< a sequence with at most so many rows is split
+  std::int32_t split_query_len;  ///< a sequence with at most this many rows is split
   Divider by_split_row_tiles;
-  std::int32_t split_run;       ///< partitions that a thread block takes at least
-  std::int32_t narrow_columns;  ///< of sums that warps leave to each other at a time
-  std::int32_t first_sequence;  ///< of the slice of split sequences
-  std::int32_t max_parts;       ///< of a tile's positions, that are merged
+  std::int32_t split_run;       ///< minimum number of partitions that a thread block computes
+  std::int32_t narrow_columns;  ///< columns of sums that the warps exchange at a time
+  std::int32_t first_sequence;  ///< first sequence of the slice of split sequences
+  std::int32_t max_parts;       ///< maximum number of parts of a tile's positions that are merged
   float2* partial_states;       ///< [rows, num_heads, max_parts]: highest * power_factor, total
   float* partial_sums;          ///< the same shape, [head_dim] each
-  std::int32_t* counters;       ///< [kAttentionCounters]: parts that have finished; 0 between launches
+  std::int32_t* counters;       ///< [kAttentionCounters]: number of finished parts of a tile; 0 between launches
 };
 
 inline constexpr float kLog2E = 1.44269504088896340736F;
@@ -68,16 +68,16 @@ __device__ inline float minus_infinity() {
 struct RowTile {
   std::int32_t sequence = -1;  ///< -1: nothing to do
   std::int32_t kv_head = 0;
-  std::int32_t first_packed = 0;  ///< of the sequence's packed rows
-  std::int32_t num_packed = 0;    ///< that this tile has
+  std::int32_t first_packed = 0;  ///< first packed row of the sequence that this tile contains
+  std::int32_t num_packed = 0;    ///< number of packed rows of this tile
   std::int32_t query_start = 0;
-  std::int32_t query_len = 0;  ///< of the sequence
+  std::int32_t query_len = 0;  ///< query rows of the sequence
   std::int32_t context_len = 0;
-  std::int32_t first_position = 0;  ///< of the first row
+  std::int32_t first_position = 0;  ///< position of the tile's first row
   std::int32_t first_token = 0;     ///< the lowest position that a row of the tile sees
-  std::int32_t end_token = 0;       ///< behind the highest
-  std::int32_t partial_row = 0;     ///< where partial results of the sequence's first row go
-  std::int32_t counter = 0;         ///< the tile's
+  std::int32_t end_token = 0;       ///< one past the highest position that a row of the tile sees
+  std::int32_t partial_row = 0;     ///< row of the partial results for the sequence's first row
+  std::int32_t counter = 0;         ///< index of the tile's counter
 
   __device__ std::int32_t position(std::int32_t query_row) const { return context_len - query_len + query_row; }
 };
@@ -101,7 +101,8 @@ __device__ inline RowTile row_tile_at(const AttentionArgs& args, std::int32_t se
   return result;
 }
 
-/// The tile of a split launch: grid (partitions, KV heads, sequences of the slice * row tiles).
+/// Returns the tile of this thread block in a split launch. Grid: (partitions, KV heads, sequences of the slice * row
+/// tiles).
 __device__ inline RowTile split_row_tile(const AttentionArgs& args, std::int32_t rows) {
   const auto z = static_cast<std::int32_t>(blockIdx.z);
   const std::int32_t in_slice = args.by_split_row_tiles.quotient(z);
@@ -113,13 +114,13 @@ __device__ inline RowTile split_row_tile(const AttentionArgs& args, std::int32_t
   return tile;
 }
 
-/// The tile of a whole launch: grid (tiles of the batch * KV heads, shares), the last tiles first, since these see
-/// most. Every warp finds its sequence by itself.
+/// Returns the tile of this thread block in a whole launch. Grid: (tiles of the batch * KV heads, shares). The last
+/// tiles come first, because their rows see the most positions. Every warp finds its sequence by itself.
 __device__ inline RowTile whole_row_tile(const AttentionArgs& args, std::int32_t rows) {
   const auto x = static_cast<std::int32_t>(blockIdx.x);
   const std::int32_t from_last = args.by_kv_heads.quotient(x);
   const std::int64_t number = args.by_kv_heads.quotient(static_cast<std::int32_t>(gridDim.x)) - 1 - from_last;
-  std::int32_t begun = 0;  // sequences whose first tile is not behind this one
+  std::int32_t begun = 0;  // number of sequences whose first tile is not behind this tile
   for (std::int32_t s = static_cast<std::int32_t>(threadIdx.x) % 32; s < args.num_sequences; s += 32) {
     begun += first_whole_tile(args.query_start[s], s, args.by_group.divisor, rows) <= number ? 1 : 0;
   }
@@ -137,7 +138,7 @@ __device__ inline RowTile whole_row_tile(const AttentionArgs& args, std::int32_t
 
 /// Query row and head of a packed row.
 struct PackedRow {
-  std::int32_t row;  ///< of the sequence
+  std::int32_t row;  ///< row of the sequence
   std::int32_t head;
 };
 
@@ -151,7 +152,7 @@ __device__ inline const float* query_of(const AttentionArgs& args, const RowTile
   return args.query + (tile.query_start + at.row) * args.query_stride + std::int64_t{at.head} * args.head_dim;
 }
 
-/// A row of head_dim results of some type of activations.
+/// A row of head_dim results in one of the types of activations.
 struct OutRow {
   std::byte* data;
   DType dtype;
@@ -165,7 +166,7 @@ struct OutRow {
       reinterpret_cast<__half*>(data)[column] = from_float<__half>(value);
     }
   }
-  /// At an even column of a row that begins at a multiple of two elements.
+  /// Stores two values at an even column of a row that begins at a multiple of two elements.
   __device__ __forceinline__ void store(std::int32_t column, float2 pair) const {
     if (dtype == DType::f32) {
       *reinterpret_cast<float2*>(data + column * 4) = pair;
@@ -182,20 +183,20 @@ __device__ inline OutRow out_of(const AttentionArgs& args, const RowTile& tile, 
   return {static_cast<std::byte*>(args.out.data) + row * args.head_dim * element_bytes, args.out.dtype};
 }
 
-/// Sums of one part of a row, in scratch.
+/// Returns the sums of one part of a row, in scratch.
 __device__ inline OutRow partial_sums_at(const AttentionArgs& args, std::int64_t index) {
   return {reinterpret_cast<std::byte*>(args.partial_sums + index * args.head_dim), DType::f32};
 }
 
-/// Index of the results of a row's part.
+/// Returns the index of the results of a row's part.
 __device__ inline std::int64_t partial_index(const AttentionArgs& args, const RowTile& tile, const PackedRow& at,
                                              std::int32_t part) {
   return (std::int64_t{tile.partial_row + at.row} * args.num_heads + at.head) * args.max_parts + part;
 }
 
-/// The partitions that a tile sees something of.
+/// The partitions that contain a position which a row of the tile sees.
 struct PartitionRange {
-  std::int32_t shift;  ///< each has 2^shift positions
+  std::int32_t shift;  ///< a partition has 2^shift positions
   std::int32_t first;
   std::int32_t count;
 };
@@ -211,13 +212,13 @@ struct TokenRange {
   std::int32_t end;
 };
 
-/// The positions of one of the partitions that the tile sees, at least one.
+/// Returns the positions of a partition that the tile sees; there is at least one.
 __device__ inline TokenRange tokens_of(const RowTile& tile, const PartitionRange& range, std::int32_t part) {
   const std::int32_t start = (range.first + part) << range.shift;
   return {max(start, tile.first_token), min(start + (1 << range.shift), tile.end_token)};
 }
 
-/// The partitions that a block of a split launch takes, of `count`; first >= end: none.
+/// The partitions, out of `count`, that a thread block of a split launch computes; first >= end: none.
 struct PartRun {
   std::int32_t first;
   std::int32_t end;
@@ -231,16 +232,17 @@ __device__ inline PartRun parts_of_block(const AttentionArgs& args, std::int32_t
   return {first, min(count, first + run)};
 }
 
-/// Where the block of `token` stands in the table; if the tile does not see the token, that of the nearest one that it
-/// sees, so that there always is one to load.
+/// Returns where the block number of `token` is stored in the block table. If the tile does not see the token, returns
+/// the entry of the nearest token that it sees, so that there always is a block number to load.
 __device__ __forceinline__ const std::int32_t* block_of(const AttentionArgs& args, const RowTile& tile,
                                                         std::int32_t token) {
   const std::int32_t seen = min(max(token, tile.first_token), tile.end_token - 1);
   return args.block_tables + tile.sequence * args.max_blocks + args.by_block_size.quotient(seen);
 }
 
-/// Where the key of `token`, in `block`, lies for the tile's KV head, in bytes behind args.cache; its value is
-/// value_offset further. kUnseen, a negative and aligned place, if the tile does not see it and it must not be read.
+/// Returns the offset of the key of `token`, in `block`, for the tile's KV head, in bytes behind args.cache; the value
+/// is value_offset further. Returns kUnseen, a negative and aligned offset, if the tile does not see the token; then
+/// the key must not be read.
 inline constexpr std::int64_t kUnseen = -16;
 __device__ __forceinline__ std::int64_t place_key(const AttentionArgs& args, const RowTile& tile, std::int32_t token,
                                                   std::int32_t block, std::int32_t element_bytes) {
@@ -250,7 +252,7 @@ __device__ __forceinline__ std::int64_t place_key(const AttentionArgs& args, con
   return token >= tile.first_token && token < tile.end_token ? place : kUnseen;
 }
 
-/// Where the scale of an int8 key lies that is at `key`; its value's is value_offset further.
+/// Returns the offset of the scale of the int8 key at offset `key`; the scale of the value is value_offset further.
 __device__ inline std::int64_t place_scale(const AttentionArgs& args, const RowTile& tile, std::int32_t token,
                                            std::int64_t key) {
   const std::int64_t row =
@@ -258,13 +260,14 @@ __device__ inline std::int64_t place_scale(const AttentionArgs& args, const RowT
   return key + args.scale_offset + row * (static_cast<std::int64_t>(sizeof(float)) - args.head_dim);
 }
 
-/// tanh(x) = 1 - 2 / (exp(2 x) + 1). The error is absolute, about 1e-7, which is what a score needs.
+/// Computes tanh(x) = 1 - 2 / (exp(2 x) + 1). The absolute error is about 1e-7, which is enough for a score.
 __device__ inline float tanh_by_exp2(float x) {
   const float power = fast_exp2(__fmul_rn(x, 2.0F * kLog2E));
   return 1.0F - __fdividef(2.0F, power + 1.0F);
 }
 
-/// `distance` = k_pos - q_pos, `slope` of the head (0 without ALiBi). Only where not plain_scores.
+/// Returns the score in units of log2, with scale, softcap and ALiBi. `distance` = k_pos - q_pos; `slope` is that of
+/// the head (0 without ALiBi). Only used if not plain_scores.
 __device__ inline float shaped_score(const AttentionArgs& args, float dot, float slope, std::int32_t distance) {
   float score = __fmul_rn(dot, args.score_factor);
   if (args.softcap != 0.0F) {
@@ -278,20 +281,20 @@ __device__ inline bool sees(std::int32_t position, std::int32_t token, std::int3
   return token <= position && (window == 0 || token > position - window);
 }
 
-/// What scores are subtracted from; finite also where nothing has been seen.
+/// Returns the number that is subtracted from scores; finite even if no position has been seen.
 __device__ inline float finite_highest(float highest) {
   return highest == minus_infinity() ? 0.0F : highest;
 }
 
-/// Softmax state of a row: the highest score and the sum of powers relative to it. The weighted sum of values beside
-/// it is relative to the same.
+/// Softmax state of a row: the highest score and the sum of powers relative to it. The weighted sum of values that
+/// belongs to it is relative to the highest score too.
 struct SoftmaxState {
   float highest;
   float total;
 };
 
-/// Merges the state of later positions, with scores in units of log2, into that of earlier ones; `mine` and `theirs`
-/// are the factors for the sums.
+/// Result of merge(), which merges the state of later positions into the state of earlier ones, with scores in units of
+/// log2. `mine` and `theirs` are the factors for the sums of the earlier and the later positions.
 struct MergedState {
   SoftmaxState state;
   float mine;

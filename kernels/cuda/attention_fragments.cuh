@@ -1,13 +1,14 @@
 #pragma once
 
-/// The tensor core steps that wide and narrow attention tiles share. Queries are rounded to the type of the products,
-/// products are summed in float32, powers are rounded to the type of the products before they meet the values.
+/// Tensor core steps that wide and narrow attention tiles share. Queries are rounded to the type of the products,
+/// products are summed in float32, and powers are rounded to the type of the products before they are multiplied with
+/// the values.
 ///
-/// Keys and values of one byte lie in shared memory as they are stored and become float16, which holds them exactly, on
-/// their way into the fragments. A fragment is loaded as if two neighbouring bytes were one 16-bit value. Of keys a
-/// lane then has columns 4t .. 4t+3 of each 16 where the product wants 2t, 2t+1, 2t+8, 2t+9: the queries' columns are
-/// stored in that order. Of values a lane has columns 2g, 2g+1 of two positions, which it sorts into the fragments of
-/// two tiles of columns, the even and the odd ones.
+/// Keys and values of one byte are stored unchanged in shared memory and become float16, which represents them exactly,
+/// when the fragments are loaded. A fragment is loaded as if two neighbouring bytes were one 16-bit value. A lane then
+/// has columns 4t .. 4t+3 of each 16 columns of the keys, where the product expects 2t, 2t+1, 2t+8, 2t+9; therefore the
+/// queries' columns are stored in that order. Of the values, a lane has columns 2g, 2g+1 of two positions, which it
+/// sorts into the fragments of two tiles of columns, the even and the odd ones.
 
 #include <cstddef>
 #include <cstdint>
@@ -22,15 +23,15 @@
 
 namespace pagoda::kernels::cuda {
 
-/// What a cache of `Stored` means for the products.
+/// Types and properties of the products with a cache of `Stored`.
 template <class Stored>
 struct CacheType {
   static constexpr bool kBytes = sizeof(Stored) == 1;
-  static constexpr bool kScaled = std::is_same_v<Stored, std::int8_t>;  ///< one scale per token and head
+  static constexpr bool kScaled = std::is_same_v<Stored, std::int8_t>;  ///< whether each token and head has a scale
   using Product = std::conditional_t<kBytes, __half, Stored>;
 };
 
-/// Two floats in one register, rounded to nearest even; `low` in the lower half.
+/// Packs two floats into one register, rounded to nearest even; `low` goes into the lower half.
 template <class T>
 __device__ __forceinline__ std::uint32_t pack_pair(float low, float high) {
   std::uint32_t bits;
@@ -44,7 +45,8 @@ __device__ __forceinline__ std::uint32_t pack_pair(float low, float high) {
   return bits;
 }
 
-/// Four values of one byte as two pairs of float16: bytes 0, 1 and 2, 3, or `alternate` 0, 2 and 1, 3.
+/// Converts four values of one byte to two pairs of float16: bytes 0, 1 and 2, 3, or with `alternate` bytes 0, 2 and 1,
+/// 3.
 template <class Stored, bool alternate>
 __device__ __forceinline__ void widen(std::uint32_t bytes, std::uint32_t (&pairs)[2]) {
   static_assert(CacheType<Stored>::kBytes);
@@ -68,9 +70,9 @@ __device__ __forceinline__ void widen(std::uint32_t bytes, std::uint32_t (&pairs
   }
 }
 
-/// Rows of kDim elements in shared memory, made of 16-byte pieces that are swapped so that eight rows at one column lie
-/// in different banks. Rows begin at multiples of their size, so the place of a piece is the place of the row's first
-/// one with some bits flipped.
+/// Rows of kDim elements in shared memory, made of 16-byte pieces. The pieces are swapped so that eight rows at one
+/// column lie in different banks. Rows begin at multiples of their size, so the offset of a piece is the offset of the
+/// row's first piece with some bits flipped.
 template <class Element, int kDim>
 struct SwappedRows {
   static constexpr int kPitch = kDim * static_cast<int>(sizeof(Element));
@@ -84,7 +86,7 @@ struct SwappedRows {
   }
 };
 
-/// Where a query's column is stored among its row's: in the order in which the keys' fragments have them.
+/// Returns where a query's column is stored in its row: columns are in the order of the keys' fragments.
 template <class Stored>
 __device__ __forceinline__ int query_column(int column) {
   if constexpr (!CacheType<Stored>::kBytes) return column;
@@ -106,25 +108,25 @@ struct WarpProducts {
   using Rows = SwappedRows<Stored, kDim>;
   using QueryRows = SwappedRows<T, kDim>;
   static constexpr bool kBytes = CacheType<Stored>::kBytes;
-  static constexpr int kScoreTiles = kTile / 8;     ///< of 8 positions
+  static constexpr int kScoreTiles = kTile / 8;     ///< tiles of 8 positions
   static constexpr int kSteps = kDim / 16;          ///< products along head_dim
-  static constexpr int kDimTiles = kDim / 8;        ///< of 8 columns of the sums
-  static constexpr int kLoads = Rows::kPitch / 32;  ///< of two pieces of a row
+  static constexpr int kDimTiles = kDim / 8;        ///< tiles of 8 columns of the sums
+  static constexpr int kLoads = Rows::kPitch / 32;  ///< loads of two pieces of a row
   static constexpr int kStepsOfLoad = kBytes ? 2 : 1;
 
   /// scores[m][n][e]: row 16 m + lane / 4 + 8 (e / 2) of the warp, position 8 n + 2 (lane % 4) + e % 2 of the tile.
   using Scores = float[kRowTiles][kScoreTiles][4];
-  /// sums[m][n][e]: the same row; column_of(n) for e even, its neighbour for e odd; see pair_of.
+  /// sums[m][n][e]: the row of scores[m][..][e]; column_of(n) for e even, the next column for e odd; see pair_of.
   using Sums = float[kRowTiles][kDimTiles][4];
 
-  /// This lane's first row and piece of the operands, as byte offsets: of queries, keys and values.
+  /// Return this lane's first row and piece of the operands, as byte offsets: of queries, keys and values.
   __device__ __forceinline__ static int query_lane(int lane) { return QueryRows::at(lane & 15, lane >> 4); }
   __device__ __forceinline__ static int key_lane(int lane) {
     return Rows::at((lane >> 4) * 8 + (lane & 7), lane >> 3 & 1);
   }
   __device__ __forceinline__ static int value_lane(int lane) { return Rows::at(lane & 15, lane >> 4); }
 
-  /// scores = queries x keys; `query(m, step, a)` gives the queries' fragments, `keys` is the tile of keys.
+  /// Computes scores = queries x keys; `query(m, step, a)` loads the queries' fragments, `keys` is the tile of keys.
   template <class Query>
   __device__ __forceinline__ static void multiply_keys(const Query& query, const std::byte* keys, int key_lane,
                                                        Scores& scores) {
@@ -168,7 +170,7 @@ struct WarpProducts {
     }
   }
 
-  /// sums += powers x values.
+  /// Computes sums += powers x values.
   __device__ __forceinline__ static void add_values(const Scores& powers, const std::byte* values, int value_lane,
                                                     Sums& sums) {
 #pragma unroll
@@ -212,7 +214,8 @@ struct WarpProducts {
     }
   }
 
-  /// This lane's n-th pair of neighbouring columns: the first's number, and the sums of row 8 half + lane / 4.
+  /// column_of returns the first column of this lane's n-th pair of neighbouring columns; pair_of returns the pair's
+  /// sums of row 8 half + lane / 4.
   __device__ __forceinline__ static int column_of(int n, int lane) {
     if constexpr (kBytes) return n / 2 * 16 + lane % 4 * 4 + n % 2 * 2;
     return n * 8 + lane % 4 * 2;
@@ -227,17 +230,16 @@ struct WarpProducts {
   }
 };
 
-/// Scores become what they are compared by: unless `plain`, with scale, softcap and ALiBi, and minus infinity where the
-/// row does not see the position. `first` is the position of the first score, `row(m, half)` gives a row's position and
-/// slope.
+/// Shapes the scores: unless `plain`, applies scale, softcap and ALiBi; sets a score to minus infinity if the row does
+/// not see the position. `first` is the position of the first score, `row(m, half)` returns a row's position and slope.
 struct RowPlace {
-  std::int32_t position;  ///< -1: no such row
+  std::int32_t position;  ///< -1: the row does not exist
   float slope;
 };
 template <bool plain, int kRowTiles, int kScoreTiles, class Row>
 __device__ __forceinline__ void shape_scores(const AttentionArgs& args, const RowTile& tile, std::int32_t first,
                                              int lane, const Row& row, float (&scores)[kRowTiles][kScoreTiles][4]) {
-  // Whether some row may not see some of the positions.
+  // Whether some row may not see some position.
   const bool masked = first + kScoreTiles * 8 > tile.first_position + 1 ||
                       (args.window > 0 && first <= tile.end_token - 1 - args.window);
   if (plain && !masked) return;
@@ -260,8 +262,8 @@ __device__ __forceinline__ void shape_scores(const AttentionArgs& args, const Ro
   }
 }
 
-/// The largest power of two that is not above all of the tile's scales, for all lanes. `scales` [8 * kScoreTiles] in
-/// shared memory.
+/// Returns, in all lanes, the power of two in the exponent of the tile's largest scale. `scales` [8 * kScoreTiles] is
+/// in shared memory.
 template <int kScoreTiles>
 __device__ __forceinline__ float highest_scale(const float* scales, int lane) {
   float highest = 0.0F;
@@ -300,7 +302,7 @@ struct RunningSoftmax {
   using Scores = typename Products::Scores;
   typename Products::Sums sums;
   SoftmaxState states[kRowTiles][2];  ///< totals of this lane's positions only
-  float unit;  ///< of the sums, where values have scales: as large as these, so that no power is lost to rounding
+  float unit;  ///< unit of the sums, if values have scales: as large as the scales, so that rounding loses no power
 
   __device__ __forceinline__ void begin() {
     unit = 0.0F;
@@ -316,7 +318,8 @@ struct RunningSoftmax {
     }
   }
 
-  /// Scores become powers relative to the highest score so far, to which the sums are moved, times `shrink`.
+  /// Replaces scores by powers relative to the highest score so far; rescales the sums to that score and multiplies
+  /// them by `shrink`.
   __device__ __forceinline__ void softmax(float power_factor, float shrink, Scores& scores) {
     float factors[kRowTiles][2];
     bool moved = shrink != 1.0F;
@@ -333,7 +336,7 @@ struct RunningSoftmax {
         highest = fmaxf(highest, __shfl_xor_sync(kFullWarp, highest, 1));
         highest = fmaxf(highest, __shfl_xor_sync(kFullWarp, highest, 2));
         const float base = -finite_highest(highest) * power_factor;
-        // Exactly 1 where nothing moves, so that a row does not depend on what others of its warp do.
+        // Exactly 1 if the highest score does not change, so that a row does not depend on other rows of its warp.
         const float factor = highest == state.highest ? 1.0F : fast_exp2(__fmaf_rn(state.highest, power_factor, base));
         float total = state.total * factor;
 #pragma unroll
@@ -361,7 +364,7 @@ struct RunningSoftmax {
     }
   }
 
-  /// The next tile's powers; with scales of the values, these are multiplied in.
+  /// Replaces the scores of the next tile by powers; if values have scales, multiplies the powers by them.
   template <bool scaled>
   __device__ __forceinline__ void take(float power_factor, const float* value_scales, int lane, Scores& scores) {
     if constexpr (scaled) {
@@ -376,7 +379,7 @@ struct RunningSoftmax {
     }
   }
 
-  /// Adds up the lanes' totals; `highest` becomes one of scores in units of log2.
+  /// Adds up the lanes' totals; returns the state with `highest` in units of log2.
   __device__ __forceinline__ SoftmaxState state_of_row(int m, int half, float power_factor) const {
     SoftmaxState state = states[m][half];
     state.highest *= power_factor;

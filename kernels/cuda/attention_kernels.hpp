@@ -1,6 +1,6 @@
 #pragma once
 
-/// The launches behind cuda_paged_attention, one per kernel family.
+/// Declares the kernel launches that cuda_paged_attention uses, one per kernel family.
 
 #include <cstdint>
 
@@ -13,14 +13,14 @@ namespace pagoda::kernels::cuda {
 
 struct AttentionArgs;
 
-/// One launch over the split or the whole sequences of a batch.
+/// Grid and tile shape of one launch. A launch covers either the split or the whole sequences of a batch.
 struct AttentionLaunch {
   std::int64_t grid_x = 0;
   std::int64_t grid_y = 0;
   std::int64_t grid_z = 1;
-  std::int32_t rows = 0;  ///< packed rows of a tile; in narrow tiles, of those that there can be
+  std::int32_t rows = 0;  ///< packed rows of a tile; for narrow tiles, the largest number that occurs
   bool split = false;
-  std::int32_t padded_dim = 0;  ///< of the tensor core kernels
+  std::int32_t padded_dim = 0;  ///< padded head_dim of the tensor core kernels
 };
 
 Status launch_attention_tiles_f16(cudaStream_t stream, const AttentionArgs& args, const AttentionLaunch& how);

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Merging the partial results of a tile of query rows by the thread block that finishes last.
+/// The thread block that finishes last merges the partial results of a tile of query rows.
 
 #include <cstdint>
 
@@ -8,8 +8,8 @@
 
 namespace pagoda::kernels::cuda {
 
-/// Counts `finished` more parts of the tile; true in all threads of the block that completes `parts`, which sees what
-/// the others have written and leaves the counter at 0. `flag` is shared memory.
+/// Adds `finished` to the tile's finished parts. Returns true in all threads of the thread block that completes
+/// `parts`; that block sees everything the others have written and resets the counter to 0. `flag` is shared memory.
 __device__ __forceinline__ bool last_to_finish(std::int32_t* counter, std::int32_t finished, std::int32_t parts,
                                                std::int32_t* flag) {
   __syncthreads();  // all threads have written
@@ -25,12 +25,12 @@ __device__ __forceinline__ bool last_to_finish(std::int32_t* counter, std::int32
   return last;
 }
 
-/// Merges the results of `parts` parts in ascending order into `out`; `kWidth` neighbouring columns by each thread. The
-/// results are read past the L1 cache, which may hold what was there before.
+/// Merges the results of `parts` parts in ascending order into `out`; each thread merges `kWidth` neighbouring columns.
+/// The results are read past the L1 cache, which may hold old contents.
 template <int kWidth, int kThreads>
 __device__ __forceinline__ void merge_parts(const AttentionArgs& args, const RowTile& tile, std::int32_t parts) {
   static_assert(kWidth == 1 || kWidth == 4);
-  constexpr int kAtOnce = 8;  // parts that are on their way together
+  constexpr int kAtOnce = 8;  // parts that are loaded together
   const std::int32_t pieces = args.head_dim / kWidth;
   for (std::int32_t i = static_cast<std::int32_t>(threadIdx.x); i < tile.num_packed * pieces; i += kThreads) {
     const std::int32_t r = kWidth == 4 ? args.by_head_pieces.quotient(i) : i / pieces;

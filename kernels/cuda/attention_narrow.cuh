@@ -1,9 +1,9 @@
 #pragma once
 
-/// Attention of few query rows over a long context, which waits for memory: one thread block takes a tile of 16 packed
-/// rows and a run of partitions of positions. Each warp takes every fourth tile of positions for itself, with keys and
-/// values on their way to its own part of shared memory, also those of the next partition, and a softmax of its own; at
-/// the end of a partition the warps' results are merged.
+/// Attention of few query rows over a long context, limited by memory: one thread block computes a tile of 16 packed
+/// rows and a run of partitions of positions. Each warp processes every fourth tile of positions with its own softmax.
+/// It loads keys and values ahead into its own part of shared memory, including those of the next partition. At the end
+/// of a partition the warps' results are merged.
 
 #include <cstddef>
 #include <cstdint>
@@ -53,7 +53,7 @@ class NarrowTile {
     }
   }
 
-  /// Takes the partitions of a run: to scratch, or to `out` where there is but one.
+  /// Computes the partitions of a run. Writes the results to scratch, or to `out` if there is only one partition.
   __device__ __forceinline__ void run(const PartitionRange& range, const PartRun& run) {
     next_ = {run.first, run.end, 0, 0};
     enter_part(range);
@@ -72,7 +72,7 @@ class NarrowTile {
         attend_tile(t, stage);
         __syncwarp();
         load_next(stage, next_block_, range);
-        next_block_ = opaque(block_of_lane());  // a load that is not put off
+        next_block_ = opaque(block_of_lane());  // opaque() keeps the compiler from delaying the load
         stage = stage + 1 == Shape::kStages ? 0 : stage + 1;
       }
       close(part, range.count);
@@ -131,7 +131,7 @@ class NarrowTile {
     }
   }
 
-  /// What is loaded next: tile `tile` of a partition that ends before tile `end`.
+  /// The next tile to load: tile `tile` of a partition that ends before tile `end`.
   struct Cursor {
     std::int32_t part;
     std::int32_t end_part;
@@ -139,7 +139,8 @@ class NarrowTile {
     std::int32_t end;
   };
 
-  /// To this warp's first tile of the cursor's partition, or of the next ones while it has none.
+  /// Moves the cursor to this warp's first tile of its partition, or of the next partition that has a tile for this
+  /// warp.
   __device__ __forceinline__ void enter_part(const PartitionRange& range) {
     for (; next_.part < next_.end_part; ++next_.part) {
       const TokenRange tokens = tokens_of(tile_, range, next_.part);
@@ -155,11 +156,11 @@ class NarrowTile {
     enter_part(range);
   }
 
-  /// The token of a tile that this lane stands for; with tiles of 16, two lanes for each.
+  /// Returns the token of a tile that belongs to this lane; in tiles of 16, two lanes share a token.
   __device__ __forceinline__ std::int32_t token_of_lane(std::int32_t t) const {
     return t * Shape::kTile + lane_ % Shape::kTile;
   }
-  /// The block of this lane's token of the cursor's tile.
+  /// Returns the block number of this lane's token in the cursor's tile.
   __device__ __forceinline__ std::int32_t block_of_lane() const {
     return *block_of(args_, tile_, token_of_lane(next_.tile));
   }
@@ -174,7 +175,7 @@ class NarrowTile {
 
   __device__ __forceinline__ void fill_pipeline(const PartitionRange& range) {
     const Cursor first = next_;
-    std::int32_t blocks[Shape::kStages];  // all are on their way before the first is used
+    std::int32_t blocks[Shape::kStages];  // all loads start before the first result is used
 #pragma unroll
     for (int stage = 0; stage < Shape::kStages; ++stage) {
       blocks[stage] = block_of_lane();
@@ -186,7 +187,8 @@ class NarrowTile {
     next_block_ = block_of_lane();
   }
 
-  /// Keys and values of a tile; zeros for positions that the rows do not see and for columns behind head_dim.
+  /// Starts to load the keys and values of a tile; writes zeros for positions that the rows do not see and for columns
+  /// behind head_dim.
   __device__ __forceinline__ void load_tile(std::int32_t t, int stage, std::int32_t block) {
     const std::int64_t place = place_key(args_, tile_, token_of_lane(t), block, sizeof(Stored));
     constexpr int kRowsAtOnce = 32 / Rows::kPieces > 0 ? 32 / Rows::kPieces : 1;
@@ -237,7 +239,7 @@ class NarrowTile {
 
   /// Merges the warps' results, some columns of their sums at a time.
   __device__ __forceinline__ void close(std::int32_t part, std::int32_t parts) {
-    __syncthreads();  // what is there has been read
+    __syncthreads();  // all warps have read the previous contents
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const SoftmaxState state = softmax_.state_of_row(0, half, args_.power_factor);
@@ -316,13 +318,13 @@ class NarrowTile {
   const int key_lane_;
   const int value_lane_;
   RowPlace rows_[2];
-  Cursor next_;              ///< behind the tiles that are on their way
-  std::int32_t next_block_;  ///< of this lane's token there
+  Cursor next_;              ///< first tile that is not being loaded yet
+  std::int32_t next_block_;  ///< block number of this lane's token in that tile
   std::uint32_t queries_[Shape::kQueriesInRegisters ? Products::kSteps : 1][4];
   RunningSoftmax<Products, 1> softmax_;
 };
 
-/// out [tokens, num_heads * head_dim]. Grid: see split_row_tile.
+/// Writes out [tokens, num_heads * head_dim]. Grid: see split_row_tile.
 template <class Shape>
 __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm) attention_narrow(const AttentionArgs args) {
   PAGODA_DYNAMIC_SHARED(std::byte, shared);

@@ -14,11 +14,11 @@ namespace {
 
 constexpr int kPlainThreads = 128;
 constexpr int kPlainWarps = kPlainThreads / kWarpSize;
-constexpr int kRowsOfWarp = kNarrowRows / kPlainWarps;  ///< rows w, w + kPlainWarps, ... are warp w's to score
-constexpr int kRowsAtOnce = 4;                          ///< whose values a thread sums together
+constexpr int kRowsOfWarp = kNarrowRows / kPlainWarps;  ///< warp w scores rows w, w + kPlainWarps, ...
+constexpr int kRowsAtOnce = 4;                          ///< rows whose values a thread sums together
 static_assert(kPlainTile == kWarpSize, "each lane scores one position");
 
-/// Shared memory of a block; see plain_shared_bytes.
+/// Shared memory of a thread block; see plain_shared_bytes.
 struct PlainMemory {
   std::int64_t* offsets;    ///< [kPlainTile]: place_key()
   float* key_scales;        ///< [kPlainTile]; with int8
@@ -45,7 +45,7 @@ struct PlainMemory {
   }
 };
 
-/// An element of the cache; int8 without its scale.
+/// Returns an element of the cache as float; int8 without its scale.
 template <class T>
 __device__ float load_element(T value) {
   if constexpr (std::is_same_v<T, __nv_fp8_e4m3> || std::is_same_v<T, std::int8_t>) {
@@ -55,7 +55,7 @@ __device__ float load_element(T value) {
   }
 }
 
-/// One tile of at most kNarrowRows packed rows, in float32 throughout.
+/// Computes one tile of at most kNarrowRows packed rows entirely in float32.
 template <class T>
 class PlainAttention {
  public:
@@ -81,7 +81,8 @@ class PlainAttention {
     }
   }
 
-  /// Takes the positions [first, end): part `part` of `parts`, to scratch, or to `out` where it is the only one.
+  /// Computes the positions [first, end), which are part `part` of `parts`. Writes the results to scratch, or to `out`
+  /// if there is only one part.
   __device__ void run(std::int32_t first, std::int32_t end, std::int32_t part, std::int32_t parts) {
     begin();
     for (std::int32_t t = first / kPlainTile; t * kPlainTile < end; ++t) attend_tile(t * kPlainTile);
@@ -92,7 +93,7 @@ class PlainAttention {
   static constexpr bool kScaled = std::is_same_v<T, std::int8_t>;
 
   __device__ void begin() {
-    __syncthreads();  // what is overwritten has been read
+    __syncthreads();  // the data that is overwritten has been read
     for (int i = thread_; i < tile_.num_packed * args_.head_dim; i += kPlainThreads) memory_.sums[i] = 0.0F;
     for (int r = thread_; r < tile_.num_packed; r += kPlainThreads) memory_.states[r] = {minus_infinity(), 0.0F};
   }
@@ -134,7 +135,7 @@ class PlainAttention {
     return reinterpret_cast<const T*>(args_.cache + memory_.offsets[token] + args_.value_offset);
   }
 
-  /// Columns from `column` on of the tile's keys, zeros where the tile sees none.
+  /// Loads columns from `column` on of the tile's keys; writes zeros for positions that the tile does not see.
   __device__ void load_keys(int column) {
     for (int i = thread_; i < kPlainTile * kPlainDimChunk; i += kPlainThreads) {
       const int token = i / kPlainDimChunk;
@@ -167,7 +168,8 @@ class PlainAttention {
                               : shaped_score(args_, dot, memory_.slopes[r], token - position);
   }
 
-  /// A warp's scores of one row become powers relative to the highest score so far, to which the sums are moved.
+  /// Replaces a warp's scores of one row by powers relative to the highest score so far; rescales the sums to that
+  /// score.
   __device__ void softmax(int r, float score) {
     const SoftmaxState state = memory_.states[r];
     const float highest = fmaxf(state.highest, warp_max(score));
@@ -235,7 +237,8 @@ class PlainAttention {
   const int warp_;
 };
 
-// out [tokens, num_heads * head_dim], or partial results; see AttentionArgs. Grid: see split_row_tile, whole_row_tile.
+// Writes out [tokens, num_heads * head_dim], or partial results; see AttentionArgs. Grid: see split_row_tile,
+// whole_row_tile.
 template <class T>
 __global__ void __launch_bounds__(kPlainThreads)
     attention_plain(const AttentionArgs args, const std::int32_t rows, const bool split) {

@@ -1,6 +1,6 @@
 #pragma once
 
-/// The launches of the tensor core kernels, for the .cu file of each type of cache.
+/// Launches of the tensor core kernels; each type of cache has a .cu file that instantiates them.
 
 #include "kernels/cuda/attention_kernels.hpp"
 #include "kernels/cuda/attention_narrow.cuh"

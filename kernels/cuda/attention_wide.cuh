@@ -1,8 +1,8 @@
 #pragma once
 
-/// Attention of many query rows: one thread block takes a tile of packed rows and all positions that these see, or a
-/// share of them, with one softmax in registers. While one tile of keys and values is read in shared memory, the next
-/// one is on its way there.
+/// Attention of many query rows: one thread block computes a tile of packed rows and all positions that they see, or a
+/// share of these positions, with one softmax in registers. While one tile of keys and values is read in shared memory,
+/// the next one is loaded.
 
 #include <cstddef>
 #include <cstdint>
@@ -45,7 +45,7 @@ class WideTile {
         value_lane_(Products::value_lane(lane_)) {}
 
   __device__ __forceinline__ void load_queries() {
-    auto* query_offsets = at<std::int64_t>(kStagesAt);  // no keys are there yet
+    auto* query_offsets = at<std::int64_t>(kStagesAt);  // the stages hold no keys yet
     static_assert(kStageBytes >= Shape::kRows * static_cast<int>(sizeof(std::int64_t)));
     for (int r = thread_; r < Shape::kRows; r += Shape::kThreads) {
       const bool exists = r < tile_.num_packed;
@@ -69,7 +69,7 @@ class WideTile {
     }
   }
 
-  /// Takes the tiles [first, end) of positions.
+  /// Computes the tiles [first, end) of positions.
   __device__ __forceinline__ void run(std::int32_t first, std::int32_t end) {
     softmax_.begin();
     fill_pipeline(first);
@@ -77,13 +77,13 @@ class WideTile {
     for (std::int32_t t = first; t < end; ++t) {
       const int stage = (t - first) & 1;
       copy_async_wait<0>();
-      __syncthreads();  // all of the tile is there, and nobody reads the one before it any more
+      __syncthreads();  // the whole tile is loaded, and no thread still reads the previous one
       if (t + 1 < end) load_tile(t + 1, stage ^ 1);
       if (thread_ < Shape::kTile) place_own_token(t + 2, stage);
       copy_async_commit();
 
       typename Products::Scores scores;
-      // Opaque, so that no address is kept in a register from one tile to the next.
+      // Opaque, so that the compiler keeps no address in a register from one tile to the next.
       const auto query = [this, query_lane = opaque(query_lane_)](int m, int step, std::uint32_t(&a)[4]) {
         load_matrices<false>(a, shared_ + (query_lane ^ step * 32) + m * 16 * Products::QueryRows::kPitch);
       };
@@ -100,7 +100,7 @@ class WideTile {
     }
   }
 
-  /// The results of one of `shares` shares: to `out` where it is the only one.
+  /// Writes the results of one of `shares` shares to scratch, or to `out` if there is only one share.
   __device__ __forceinline__ void write(std::int32_t share, std::int32_t shares) {
 #pragma unroll
     for (int m = 0; m < Shape::kRowTiles; ++m) {
@@ -145,10 +145,10 @@ class WideTile {
   static constexpr int kQueriesAt = kStagesAt + 2 * kStageBytes;  ///< [kRows, kDim]
   static constexpr int kOffsetsAt =
       kQueriesAt + Shape::kRows * Products::QueryRows::kPitch;            ///< [2, kTile]: place_key()
-  static constexpr int kPositionsAt = kOffsetsAt + 2 * Shape::kTile * 8;  ///< [kRows]; -1: no such row
+  static constexpr int kPositionsAt = kOffsetsAt + 2 * Shape::kTile * 8;  ///< [kRows]; -1: the row does not exist
   static constexpr int kSlopesAt = kPositionsAt + Shape::kRows * 4;       ///< [kRows]
-  static constexpr int kBlocksAt = kSlopesAt + Shape::kRows * 4;          ///< [kTile]: of the tokens of the next tile
-  static constexpr int kScalesAt = kBlocksAt + Shape::kTile * 4;          ///< [2][key, value][kTile], with int8
+  static constexpr int kBlocksAt = kSlopesAt + Shape::kRows * 4;  ///< [kTile]: block numbers of the next tile's tokens
+  static constexpr int kScalesAt = kBlocksAt + Shape::kTile * 4;  ///< [2][key, value][kTile], with int8
 
   template <class Value>
   __device__ __forceinline__ Value* at(int offset) const {
@@ -161,13 +161,13 @@ class WideTile {
     return at<float>(kScalesAt) + stage * 2 * Shape::kTile;
   }
 
-  /// Row of the tile that the halves of this lane's registers hold.
+  /// Returns the row of the tile that half `half` of this lane's registers holds.
   __device__ __forceinline__ int row_of(int m, int half) const {
     return warp_row_ + m * 16 + half * 8 + lane_ / 4;
   }
 
-  /// The place of this thread's token of tile t, which the stage is to take, from the block that has come; the block of
-  /// the tile behind it starts on its way, which ends with the thread's next group of copies.
+  /// Stores the offset of this thread's token of tile t for `stage`, from the block number that has been loaded. Starts
+  /// to load the block number for the next tile; the load belongs to the thread's next group of copies.
   __device__ __forceinline__ void place_own_token(std::int32_t t, int stage) {
     auto* block = at<std::int32_t>(kBlocksAt) + thread_;
     const std::int32_t token = t * Shape::kTile + thread_;
@@ -175,7 +175,8 @@ class WideTile {
     copy_async_4(block, block_of(args_, tile_, token + Shape::kTile), true);
   }
 
-  /// The first tile is on its way, and so are the blocks of the third; the places of the second are in shared memory.
+  /// Starts to load the first tile and the block numbers of the third; writes the offsets of the first and the second
+  /// tile to shared memory.
   __device__ __forceinline__ void fill_pipeline(std::int32_t first) {
     __syncthreads();  // the queries' offsets have been read
     static_assert(2 * Shape::kTile <= Shape::kThreads);
@@ -192,8 +193,8 @@ class WideTile {
     copy_async_commit();
   }
 
-  /// Keys and values of tile t, whose places the stage has; zeros for positions that the rows do not see and for
-  /// columns behind head_dim.
+  /// Starts to load the keys and values of tile t, whose offsets are stored for `stage`; writes zeros for positions
+  /// that the rows do not see and for columns behind head_dim.
   __device__ __forceinline__ void load_tile(std::int32_t t, int stage) {
     constexpr int kRowsAtOnce = Shape::kThreads / Rows::kPieces;
     constexpr int kLoads = Shape::kTile / kRowsAtOnce;
@@ -203,7 +204,7 @@ class WideTile {
     const std::int64_t* places = offsets(stage) + first_row;
     const std::byte* from = args_.cache + piece * 16;
     std::byte* to = shared_ + kStagesAt + stage * kStageBytes;
-    std::int64_t offset[kLoads];  // all are read before the first is used
+    std::int64_t offset[kLoads];  // all offsets are read before the first is used
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) offset[i] = places[i * kRowsAtOnce];
 #pragma unroll
@@ -236,12 +237,12 @@ class WideTile {
   RunningSoftmax<Products, Shape::kRowTiles> softmax_;
 };
 
-/// out [tokens, num_heads * head_dim]. Grid: see whole_row_tile.
+/// Writes out [tokens, num_heads * head_dim]. Grid: see whole_row_tile.
 template <class Shape>
 __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm) attention_wide(const AttentionArgs args) {
   PAGODA_DYNAMIC_SHARED(std::byte, shared);
   wait_for_stream();
-  // In shared memory, behind all else: registers are scarce.
+  // The tile lies at the end of shared memory, because registers are scarce.
   auto& tile = *reinterpret_cast<RowTile*>(shared + Shape::kSharedBytes - kRowTileBytes);
   {
     const RowTile found = whole_row_tile(args, Shape::kRows);

@@ -16,7 +16,7 @@ __global__ void widen_bias_kernel(const void* bias, DType dtype, std::int64_t co
   if (i < count) out[i] = bias == nullptr ? 0.0F : load_element(bias, dtype, i);
 }
 
-// bias [columns] -> out [rows, out_stride]. Block (c, r): 256 columns of row r.
+// Adds bias [columns] to each row of out [rows, out_stride]. Block (c, r): 256 columns of row r.
 __global__ void add_bias_kernel(const float* bias, std::int64_t columns, std::int64_t out_stride, float* out) {
   const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i < columns) out[std::int64_t{blockIdx.y} * out_stride + i] += bias[i];
@@ -30,7 +30,7 @@ Status widen_bias(cudaStream_t stream, const void* bias, DType dtype, std::int64
 }
 
 Status add_bias(cudaStream_t stream, const GemmParams& params) {
-  constexpr std::int64_t kMaxRows = 65535;  // of a grid's second dimension
+  constexpr std::int64_t kMaxRows = 65535;  // maximum of a grid's second dimension
   for (std::int64_t first = 0; first < params.rows; first += kMaxRows) {
     const auto rows = static_cast<unsigned>(params.rows - first < kMaxRows ? params.rows - first : kMaxRows);
     const Status status =

@@ -9,10 +9,10 @@
 
 namespace pagoda::kernels::cuda {
 
-/// out[0 .. count - 1] = the bias as float32; 0 where it is null.
+/// Writes the bias as float32 to out[0 .. count - 1], or zeros if the bias is null.
 Status widen_bias(cudaStream_t stream, const void* bias, DType dtype, std::int64_t count, float* out);
 
-/// out += bias, for a product whose algorithm could not add it.
+/// Computes out += bias, for a product whose algorithm cannot add the bias.
 Status add_bias(cudaStream_t stream, const GemmParams& params);
 
 }  // namespace pagoda::kernels::cuda

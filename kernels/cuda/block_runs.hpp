@@ -9,9 +9,9 @@
 
 namespace pagoda::kernels::cuda {
 
-/// Calls run(from, to, count) for each longest run of moves whose sources and targets both are neighbours, in the order
-/// of the lists: (3->7, 4->8, 9->1) gives (3, 7, 2) and (9, 1, 1). A run never overlaps itself, so one copy may move it
-/// at once.
+/// Calls run(from, to, count) for each longest run of moves whose sources are neighbours and whose targets are
+/// neighbours, in the order of the lists: (3->7, 4->8, 9->1) gives (3, 7, 2) and (9, 1, 1). A run never overlaps
+/// itself, so one copy may move it.
 template <class Run>
 void for_each_block_run(std::span<const std::int32_t> from, std::span<const std::int32_t> to, const Run& run) {
   PAGODA_ASSERT(from.size() == to.size(), "each moved block has a source and a target");
@@ -26,9 +26,9 @@ void for_each_block_run(std::span<const std::int32_t> from, std::span<const std:
   }
 }
 
-/// Calls batch(first, end) for each longest stretch of moves that may be done in any order: no block in it is written
-/// twice, and, when sources and targets lie in one pool, none is both read and written. Stretches after each other give
-/// what the moves one by one give.
+/// Calls batch(first, end) for each longest stretch of moves that may be done in any order: the stretch writes no block
+/// twice and, if sources and targets lie in one pool, no block is both read and written. Stretches done one after
+/// another give the result of the moves done one by one.
 template <class Batch>
 void for_each_unordered_batch(std::span<const std::int32_t> from, std::span<const std::int32_t> to, bool one_pool,
                               const Batch& batch) {

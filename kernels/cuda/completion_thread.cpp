@@ -40,7 +40,7 @@ void CompletionThread::run() {
   constexpr std::size_t kLongestName = 15;
   pthread_setname_np(pthread_self(), name_.substr(0, kLongestName).c_str());
 #endif
-  cudaSetDevice(device_index_);  // a failure shows in the events
+  cudaSetDevice(device_index_);  // a failure is reported by the events
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [this] { return closing_ || !items_.empty(); });
@@ -56,7 +56,7 @@ void CompletionThread::run() {
         cudaEventDestroy(item.event);
       }
       item.callback();
-    }  // what the callback holds is released before the lock is taken again
+    }  // the callback and its captures are destroyed before the lock is taken again
     lock.lock();
     busy_ = false;
     changed_.notify_all();

@@ -13,19 +13,19 @@
 
 namespace pagoda::kernels::cuda {
 
-/// Runs callbacks behind events, in order, on a thread of its own that sleeps while the device works.
-/// cudaLaunchHostFunc would do the same, but drops its functions when the device fails, and whoever waits for them
+/// Runs callbacks after their events, in order, on its own thread, which sleeps while the device works.
+/// cudaLaunchHostFunc does the same, but drops its functions when the device fails, so that whatever waits for them
 /// waits for ever.
 class CompletionThread {
  public:
-  /// `failed` is told of an event that ended in an error, before its callback runs.
+  /// Calls `failed` for an event that ends in an error, before the callback of that event runs.
   CompletionThread(int device_index, const std::string& name, std::function<void(const Status&)> failed);
-  /// Runs what is left.
+  /// Runs the remaining callbacks.
   ~CompletionThread();
   CompletionThread(const CompletionThread&) = delete;
   CompletionThread& operator=(const CompletionThread&) = delete;
 
-  /// Takes the recorded event; null: there is nothing to wait for.
+  /// Takes ownership of the recorded event; null: the callback waits for nothing.
   void add(cudaEvent_t event, std::function<void()> callback);
   /// Blocks until every callback added so far has returned.
   void drain();

@@ -8,7 +8,8 @@
 
 namespace pagoda::kernels::cuda {
 
-/// Turns the result of a CUDA call into a Status whose message names the call. Out of memory has a code of its own.
+/// Turns the result of a CUDA call into a Status whose message names the call. Errors: out_of_memory if the allocation
+/// failed, otherwise internal.
 inline Status check(cudaError_t result, const char* call) {
   if (result == cudaSuccess) return {};
   const ErrorCode code = result == cudaErrorMemoryAllocation ? ErrorCode::out_of_memory : ErrorCode::internal;

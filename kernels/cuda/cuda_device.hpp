@@ -10,11 +10,12 @@ namespace pagoda::kernels {
 /// Whether this build has the CUDA backend.
 bool cuda_in_build();
 
-/// How many CUDA devices this process may use; 0 without a driver, and in a build without the CUDA backend.
+/// Returns the number of CUDA devices that this process may use; 0 without a driver and in a build without the CUDA
+/// backend.
 int cuda_device_count();
 
-/// CUDA device `index`: its memory, streams and ops. Errors (unsupported): the build has no CUDA backend, there is no
-/// driver or no such device, or the device is older than compute capability 8.0.
+/// Creates CUDA device `index` with its memory, streams and ops. Errors (unsupported): the build has no CUDA backend,
+/// no driver or no such device exists, or the device is older than compute capability 8.0.
 Result<std::shared_ptr<Device>> create_cuda_device(int index = 0);
 
 }  // namespace pagoda::kernels

@@ -19,7 +19,7 @@ tl::unexpected<Error> refused(std::size_t bytes, MemoryKind kind, cudaError_t re
   const bool on_device = kind == MemoryKind::device;
   if (result != cudaErrorMemoryAllocation)
     return fail(check(result, on_device ? "cudaMalloc" : "cudaHostAlloc").error());
-  cudaGetLastError();  // running out of memory is no lasting error
+  cudaGetLastError();  // clears the error: running out of memory is not permanent
   return fail(ErrorCode::out_of_memory,
               "cannot allocate " + std::to_string(bytes) + " bytes (" + in_mib(bytes) + ") of " +
                   (on_device ? "device memory" : "pinned host memory") + ", " + in_mib(available_bytes(kind)) +
@@ -41,7 +41,7 @@ Result<Buffer> allocate(std::size_t bytes, MemoryKind kind) {
   const cudaError_t allocated = cudaMalloc(&data, bytes);
   if (allocated != cudaSuccess) return refused(bytes, kind, allocated);
   Buffer buffer(data, bytes, [](void* owned, std::size_t) { cudaFree(owned); });
-  // Other streams do not wait for the stream of cudaMemset.
+  // Other streams do not wait for the stream of cudaMemset, so the host waits.
   Status zeroed = check(cudaMemset(data, 0, bytes), "cudaMemset");
   if (zeroed) zeroed = check(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
   if (!zeroed) return fail(zeroed.error());

@@ -16,7 +16,7 @@
 namespace pagoda::kernels::cuda {
 namespace {
 
-/// Runs op(CUDA stream) unless the check or the stream says no.
+/// Runs op(CUDA stream), unless the check failed or the stream has an error.
 template <class Op>
 Status enqueue(Stream& stream, const Status& checked, const Op& op) {
   if (!checked) return checked;
@@ -25,7 +25,7 @@ Status enqueue(Stream& stream, const Status& checked, const Op& op) {
   return op(cuda);
 }
 
-/// Integers of less bits are loaded in 4 (WeightPolicy::on_gpu).
+/// Refuses integers of 2 or 3 bits: for a GPU they are loaded as 4 bits (WeightPolicy::on_gpu).
 Status check_bits(const char* op, const QuantizedMatrix& weights) {
   if (weights.format.bits >= 4) return {};
   return fail(ErrorCode::unsupported, std::string(op) + ": integers of 2 or 3 bits are not multiplied on a GPU");

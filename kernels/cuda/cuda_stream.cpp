@@ -9,7 +9,7 @@
 namespace pagoda::kernels::cuda {
 namespace {
 
-/// Null when the stream had failed before: nothing is waited for then.
+/// `event` is null if the stream had already failed; then nothing is waited for.
 class CudaEvent final : public Event {
  public:
   explicit CudaEvent(cudaEvent_t event) : event_(event) {}
@@ -29,7 +29,7 @@ class CudaEvent final : public Event {
   cudaEvent_t event_;
 };
 
-/// An event that is recorded on the stream by now.
+/// Creates an event and records it on the stream.
 Result<cudaEvent_t> record_event(cudaStream_t stream) {
   cudaEvent_t event = nullptr;
   Status status = check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming | cudaEventBlockingSync),
@@ -83,7 +83,7 @@ void CudaStream::keep(const Status& status) {
 }
 
 void CudaStream::submit(std::function<void()> issue) {
-  static_cast<void>(activate());  // the ops return what is wrong
+  static_cast<void>(activate());  // the ops return the error
   issue();
 }
 
@@ -116,7 +116,7 @@ Result<cudaGraphExec_t> CudaStream::capture(const std::function<Status()>& issue
   if (issued && status) status = check(cudaGraphInstantiate(&exec, graph, 0), "cudaGraphInstantiate");
   if (graph != nullptr) cudaGraphDestroy(graph);
   if (issued && status) return exec;
-  cudaGetLastError();  // a capture that failed leaves the device as it was
+  cudaGetLastError();  // clears the error: a failed capture leaves the device unchanged
   return fail(issued ? status.error() : issued.error());
 }
 

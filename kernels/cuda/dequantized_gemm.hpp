@@ -1,6 +1,6 @@
 #pragma once
 
-/// Linear layers whose weights become bfloat16 on the way to cuBLASLt.
+/// Linear layers that convert their weights to bfloat16 and multiply them with cuBLASLt.
 
 #include <algorithm>
 #include <cstddef>
@@ -15,15 +15,15 @@
 
 namespace pagoda::kernels::cuda {
 
-/// What lies where in the scratch of a call.
+/// Areas of the scratch of a call.
 struct DequantizedScratch {
   std::byte* x = nullptr;
   std::byte* weight = nullptr;
   float* bias = nullptr;
 };
 
-/// Whether x and the outputs of a LinearParams or QuantizedLinearParams lie so that cuBLASLt takes them: in whole 16
-/// bytes.
+/// Returns whether x and the outputs of a LinearParams or QuantizedLinearParams are aligned as cuBLASLt needs: to whole
+/// 16 bytes.
 template <class Params>
 bool fits_gemm(const Params& p) {
   constexpr std::int64_t kOutFloats = 4;
@@ -33,7 +33,8 @@ bool fits_gemm(const Params& p) {
   return whole_parts && p.in % kNarrowElements == 0 && p.out_stride % kOutFloats == 0 && all_aligned_16(p.x, p.out);
 }
 
-/// Rows [first, first + count) of part `index`, whose outputs begin at `out`, for all rows of x in scratch.
+/// Multiplies all rows of x in scratch with weight rows [first, first + count) of part `index`, whose outputs begin at
+/// `out`.
 template <class Params, class Dequantize>
 Status multiply_dequantized_piece(CudaStream& stream, Gemm& gemm, const Params& p, std::size_t index,
                                   std::int64_t first, std::int64_t count, const DequantizedScratch& scratch,
@@ -56,13 +57,14 @@ Status multiply_dequantized_piece(CudaStream& stream, Gemm& gemm, const Params& 
                                         .out_stride = p.out_stride,
                                         .accumulate = p.accumulate});
   if (status || status.error().code != ErrorCode::unsupported) return status;
-  return fail(ErrorCode::internal, "dequantized weights: " + status.error().message);  // others may be done already
+  // Other pieces may already be written.
+  return fail(ErrorCode::internal, "dequantized weights: " + status.error().message);
 }
 
-/// A LinearParams or QuantizedLinearParams that fits_gemm() with x and the weights rounded to bfloat16, weights piece
-/// by piece in scratch, and sums in float32. `narrow_x(first, count, to)` writes rows of x as bfloat16, and
-/// `dequantize(part, first, count, to)` rows of a part's weights, `first` a multiple of 128. Rows and weights go in
-/// passes of at most `most_bytes` each, or one tile.
+/// Computes a LinearParams or QuantizedLinearParams for which fits_gemm() is true, with x and the weights rounded to
+/// bfloat16 and with float32 sums. Weights are converted piece by piece in scratch. `narrow_x(first, count, to)` writes
+/// rows of x as bfloat16, and `dequantize(part, first, count, to)` writes rows of a part's weights as bfloat16; `first`
+/// is a multiple of 128. Rows of x and weights are processed in passes of at most `most_bytes` each, or of one tile.
 template <class Params, class NarrowX, class Dequantize>
 Status multiply_dequantized(CudaStream& stream, const Params& p, const NarrowX& narrow_x, const Dequantize& dequantize,
                             std::size_t most_bytes = kMaxScratchBytes) {

@@ -12,20 +12,20 @@ namespace pagoda::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kStore = 8;  ///< elements that a thread writes together
+constexpr int kStore = 8;  ///< elements that a thread writes at once
 
-/// A tile is a panel's rows by so many words of 4 bytes, in whole blocks ...
+/// Words of 4 bytes per row of a tile, in whole blocks. A tile has the rows of a panel.
 template <Coding coding>
 constexpr int kTileWords = 64 / kBlockWords<coding>* kBlockWords<coding>;
-/// ... or so many stores.
+/// Stores of kStore columns per row of a tile.
 template <Coding coding>
 constexpr int kTileStores = kTileWords<coding> / kBlockWords<coding>* kBlockColumns<coding> / kStore;
 
 struct DequantizeArgs {
-  const std::uint8_t* data = nullptr;  ///< of the first panel
-  GridMemory grids;                    ///< likewise
-  int rows = 0;                        ///< to write
-  int in = 0;                          ///< a multiple of kStore
+  const std::uint8_t* data = nullptr;  ///< data of the first panel
+  GridMemory grids;                    ///< scales and minimums of the first panel
+  int rows = 0;                        ///< rows to write
+  int in = 0;                          ///< columns, a multiple of kStore
   int padded_columns = 0;
   int panel_scales = 0;
   int panel_factors = 0;
@@ -34,7 +34,7 @@ struct DequantizeArgs {
   __nv_bfloat16* to = nullptr;  ///< [rows, in]
 };
 
-/// The eight columns of store `store` of a tile's row, an integer a byte.
+/// Returns the eight columns of store `store` of a tile's row, one byte per integer.
 template <Coding coding>
 __device__ __forceinline__ uint2 eight_integers(const std::uint32_t* row, int pitch, int store,
                                                 const CodebookWords& table) {
@@ -46,7 +46,8 @@ __device__ __forceinline__ uint2 eight_integers(const std::uint32_t* row, int pi
   return two_quads<coding>(low, high, store % kPairs, table);
 }
 
-// Panels of integers -> [rows, in]. Block (panel, piece of its columns): read as they lie, written row by row.
+// Converts panels of integers to bfloat16 [rows, in]. Block (panel, piece of its columns) reads the words in memory
+// order and writes row by row.
 template <Coding coding, bool kTwoLevel>
 __global__ __launch_bounds__(kThreads) void dequantize_kernel(const DequantizeArgs args) {
   constexpr int kPitch = kPanelRows + 1;
@@ -101,7 +102,7 @@ Status launch_dequantize(cudaStream_t stream, const DequantizeArgs& args, bool t
   return launch(Start::early, "dequantize", kernel, grid, dim3(kThreads), 0, stream, args);
 }
 
-/// Rows [first, first + count) of a matrix; `first` is a multiple of a panel.
+/// Converts rows [first, first + count) of a matrix; `first` is a multiple of the rows of a panel.
 Status dequantize(cudaStream_t stream, const QuantizedMatrix& w, std::int64_t first, std::int64_t count, void* to) {
   const std::int64_t panel = first / kQuantizedPanel;
   const QuantizedFormat& format = w.format;
@@ -120,15 +121,15 @@ Status dequantize(cudaStream_t stream, const QuantizedMatrix& w, std::int64_t fi
       format, [&](auto coding) { return launch_dequantize<coding.value>(stream, args, format.two_level_scales); });
 }
 
-// x -> rotated, as bfloat16; count is a multiple of kRotationBlock.
+// Writes the rotated x as bfloat16; count is a multiple of kRotationBlock.
 __global__ __launch_bounds__(kThreads) void rotate_rows_kernel(const float* x, std::int64_t count, __nv_bfloat16* to) {
   const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   wait_for_stream();
-  if (i >= count) return;  // a whole warp
+  if (i >= count) return;  // the condition is equal for all lanes of a warp
   to[i] = __float2bfloat16_rn(rotated_x(x[i], static_cast<int>(threadIdx.x) % 32));
 }
 
-// x [rows, in] -> its columns in `order`, as bfloat16; count = rows * in.
+// Writes the columns of x [rows, in] in `order`, as bfloat16; count = rows * in.
 __global__ __launch_bounds__(kThreads) void order_rows_kernel(const float* x, const std::int32_t* order, int in,
                                                               std::int64_t count, __nv_bfloat16* to) {
   const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
@@ -138,7 +139,7 @@ __global__ __launch_bounds__(kThreads) void order_rows_kernel(const float* x, co
   to[i] = __float2bfloat16_rn(x[row * in + order[i - row * in]]);
 }
 
-/// Rows of x in scratch, as the weights will be.
+/// Writes rows of x to scratch, rotated or reordered as the weights are.
 Status narrow_x(cudaStream_t stream, const QuantizedLinearParams& p, std::int64_t first, std::int64_t count, void* to) {
   const float* x = p.x + first * p.in;
   const QuantizedMatrix& front = p.weights.front();
@@ -152,7 +153,7 @@ Status narrow_x(cudaStream_t stream, const QuantizedLinearParams& p, std::int64_
                 static_cast<__nv_bfloat16*>(to));
 }
 
-/// Whether everything lies so that cuBLASLt takes it, and inputs are whole stores and blocks of a rotation.
+/// Returns whether everything is aligned as cuBLASLt needs, and the inputs are whole stores and whole rotation blocks.
 bool fits(const QuantizedLinearParams& p) {
   const bool rotates = p.weights.front().format.rotated;
   return fits_gemm(p) && p.in % kStore == 0 && (!rotates || p.in % kRotationBlock == 0);

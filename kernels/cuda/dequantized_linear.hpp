@@ -5,12 +5,13 @@
 
 namespace pagoda::kernels::cuda {
 
-/// From so many rows of x on, weights that become bfloat16 on the way to cuBLASLt are faster than integers
+/// From this many rows of x on, weights converted to bfloat16 for cuBLASLt are faster than integer products
 /// (docs/benchmarks/gpu.md).
 constexpr std::int64_t kMinDequantizedRows = 129;
 
-/// QuantizedLinearParams with x and the weights rounded to bfloat16, weights piece by piece in scratch, and sums in
-/// float32. More errors: unsupported, when rows are not aligned as cuBLASLt needs them; nothing has been written then.
+/// Computes QuantizedLinearParams with x and the weights rounded to bfloat16 and with float32 sums. Weights are
+/// converted piece by piece in scratch. More errors: unsupported, if rows are not aligned as cuBLASLt needs; then
+/// nothing is written.
 Status dequantized_linear(CudaStream& stream, const QuantizedLinearParams& p);
 
 }  // namespace pagoda::kernels::cuda

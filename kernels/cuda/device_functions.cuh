@@ -1,6 +1,6 @@
 #pragma once
 
-/// What kernels share: dynamic shared memory, element types, wide loads, and reductions over a warp or a block.
+/// Shared code of the kernels: dynamic shared memory, element types, wide loads, and reductions over a warp or a block.
 
 #include <cstdint>
 #include <type_traits>
@@ -25,7 +25,7 @@ namespace pagoda::kernels::cuda {
 constexpr int kWarpSize = 32;
 constexpr unsigned int kFullWarp = 0xFFFFFFFFU;
 
-/// The smallest whole number of pieces that covers `count`.
+/// Returns the smallest number of pieces that covers `count`.
 template <class T>
 constexpr __host__ __device__ T ceil_divide(T count, T piece) {
   return (count + piece - 1) / piece;
@@ -33,9 +33,10 @@ constexpr __host__ __device__ T ceil_divide(T count, T piece) {
 
 // --- Order in the stream --------------------------------------------------------------------------------------------
 
-/// Early in a kernel that is launched with Start::early: behind it all earlier work of the stream has ended and what it
-/// wrote is seen; before it nothing may be read but weights. The kernel that comes next may then take its place on the
-/// device and wait likewise. (Not sooner: the kernel after this one must not share a cache with the one before it.)
+/// Waits until all earlier work of the stream has ended and its writes are visible. Call it early in a kernel that is
+/// launched with Start::early; before the call the kernel may read only weights. The next kernel may then start on the
+/// device and wait in the same way. (The next kernel must not start sooner: it must not share a cache with the kernel
+/// before this one.)
 __device__ __forceinline__ void wait_for_stream() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;\ngriddepcontrol.launch_dependents;" ::: "memory");
@@ -72,7 +73,7 @@ __device__ __forceinline__ float to_float(__nv_bfloat16 x) {
   return __bfloat162float(x);
 }
 
-/// Rounded to nearest even; what is too large for float16 becomes infinite.
+/// Rounds x to nearest even; a value that is too large for float16 becomes infinite.
 template <class T>
 __device__ __forceinline__ T from_float(float x);
 template <>
@@ -88,7 +89,7 @@ __device__ __forceinline__ __nv_bfloat16 from_float<__nv_bfloat16>(float x) {
   return __float2bfloat16_rn(x);
 }
 
-/// Calls f with a value of the device's type of `dtype` (whose own value means nothing); returns what it returns.
+/// Calls f with a value of the device's type of `dtype`, of which only the type matters; returns the result of f.
 template <class F>
 auto with_element(DType dtype, const F& f) {
   switch (dtype) {
@@ -97,7 +98,7 @@ auto with_element(DType dtype, const F& f) {
     case DType::bf16:
       return f(__nv_bfloat16{});
     case DType::f32:
-    case DType::fp8_e4m3:  // the types of one byte have kernels of their own
+    case DType::fp8_e4m3:  // the types of one byte have their own kernels
     case DType::int8:
       break;
   }
@@ -106,17 +107,17 @@ auto with_element(DType dtype, const F& f) {
 
 // --- Wide loads and stores ------------------------------------------------------------------------------------------
 
-/// `count` elements that lie and move together.
+/// `count` adjacent elements that are moved together.
 template <class T, int count>
 struct alignas(sizeof(T) * count) Pack {
   T values[count];
 };
 
-/// The widest pack that one instruction moves: 16 bytes.
+/// Number of elements of the widest pack that one instruction moves (16 bytes).
 template <class T>
 constexpr int kPackSize = 16 / static_cast<int>(sizeof(T));
 
-/// `from` is aligned to the pack.
+/// Loads a pack; `from` is aligned to the size of the pack.
 template <int count, class T>
 __device__ __forceinline__ Pack<T, count> load_pack(const T* from) {
   return *reinterpret_cast<const Pack<T, count>*>(from);
@@ -126,7 +127,7 @@ __device__ __forceinline__ void store_pack(T* to, const Pack<T, count>& pack) {
   *reinterpret_cast<Pack<T, count>*>(to) = pack;
 }
 
-/// True when every one of the addresses and strides (in bytes) is a multiple of 16, so that packs may be used.
+/// Returns whether all addresses and strides (in bytes) are multiples of 16, so that packs may be used.
 template <class... Values>
 bool all_aligned_16(Values... values) {
   const auto bits = [](auto value) {
@@ -140,7 +141,7 @@ bool all_aligned_16(Values... values) {
 }
 
 // --- Reductions -----------------------------------------------------------------------------------------------------
-// In one fixed order, whatever else the block does; every lane or thread gets the result.
+// Reductions combine values in one fixed order; every lane or thread gets the result.
 
 struct Sum {
   __device__ float operator()(float a, float b) const { return a + b; }
@@ -151,7 +152,7 @@ struct Maximum {
   static constexpr float kNeutral = -__builtin_inff();
 };
 
-/// Over groups of `width` neighbouring lanes (a power of two); all 32 lanes call it.
+/// Reduces over groups of `width` neighbouring lanes (a power of two); all 32 lanes must call it.
 template <class Combine, int width = kWarpSize, class T>
 __device__ __forceinline__ T warp_reduce(T value, Combine combine = {}) {
 #pragma unroll
@@ -168,8 +169,8 @@ __device__ __forceinline__ float warp_max(float value) {
   return warp_reduce<Maximum, width>(value);
 }
 
-/// Over a one-dimensional block of `threads` threads (a multiple of 32). Every thread calls it; it may be called again
-/// at once.
+/// Reduces over a one-dimensional block of `threads` threads (a multiple of 32). Every thread must call it; the next
+/// call may follow immediately.
 template <class Combine, int threads>
 __device__ __forceinline__ float block_reduce(float value) {
   static_assert(threads % kWarpSize == 0 && threads <= 1024);

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Elements of weights as floats, and words of weights that are read once.
+/// Loads elements of weights as floats, and words of weights that are read once.
 
 #include <cstdint>
 
@@ -10,7 +10,7 @@
 
 namespace pagoda::kernels::cuda {
 
-/// Element i of an array of a type of weights.
+/// Returns element i of an array of weights of type `dtype`.
 __device__ inline float load_element(const void* data, DType dtype, std::int64_t i) {
   if (dtype == DType::f16) return to_float(static_cast<const __half*>(data)[i]);
   if (dtype == DType::bf16) return to_float(static_cast<const __nv_bfloat16*>(data)[i]);
@@ -30,7 +30,7 @@ __device__ __forceinline__ std::uint32_t bits_of(__nv_fp8_e4m3 x) {
   return x.__x;
 }
 
-/// The two 16-bit elements of a word, the one in its low half first.
+/// Returns the two 16-bit elements of a word, first the element in its low half.
 template <class T>
 __device__ __forceinline__ float2 two_floats(std::uint32_t word) {
   if constexpr (std::is_same_v<T, __nv_bfloat16>) {
@@ -41,15 +41,16 @@ __device__ __forceinline__ float2 two_floats(std::uint32_t word) {
   }
 }
 
-/// Two floats rounded to 16-bit elements of a word.
+/// Returns two floats, rounded to 16-bit elements, in one word.
 template <class T>
 __device__ __forceinline__ std::uint32_t word_of(float low, float high) {
   return bits_of(from_float<T>(low)) | bits_of(from_float<T>(high)) << 16;
 }
 
-/// Words of weights that no other block will read: they leave the L1 cache to what is read often. The address is
-/// aligned to the size of the words. 0 when not `valid`, without a branch that would keep loads from being on their way
-/// together. (Not as data that is read-only for the whole kernel: those loads may be moved over wait_for_stream().)
+/// Loads words of weights that no other thread block reads; the load does not fill the L1 cache, which stays free for
+/// data that is read often. The address is aligned to the size of the words. Returns 0 if not `valid`, without a
+/// branch, so that several loads can be in flight. (It is not a read-only data load, because the compiler may move
+/// those over wait_for_stream().)
 __device__ __forceinline__ uint4 load_once(const uint4* from, bool valid) {
 #ifdef PAGODA_CUDA_EMULATED
   return valid ? *from : uint4{0, 0, 0, 0};
@@ -89,7 +90,7 @@ __device__ __forceinline__ uint2 load_once(const uint2* from, bool valid) {
 #endif
 }
 
-/// A word that other warps may read too; 0 when not `valid`.
+/// Loads a word that other warps may read too; returns 0 if not `valid`.
 __device__ __forceinline__ std::uint32_t load_word(const std::uint32_t* from, bool valid) {
 #ifdef PAGODA_CUDA_EMULATED
   return valid ? *from : 0;
@@ -108,7 +109,7 @@ __device__ __forceinline__ std::uint32_t load_word(const std::uint32_t* from, bo
 #endif
 }
 
-/// The same of half a word, in the lower half.
+/// Loads half a word into the lower half of the result; returns 0 if not `valid`.
 __device__ __forceinline__ std::uint32_t load_half_word(const std::uint16_t* from, bool valid) {
 #ifdef PAGODA_CUDA_EMULATED
   return valid ? *from : 0;
@@ -127,7 +128,7 @@ __device__ __forceinline__ std::uint32_t load_half_word(const std::uint16_t* fro
 #endif
 }
 
-/// The two lowest bytes of a word, the lower one first.
+/// Returns the two lowest bytes of a word as signed numbers, the lower byte first.
 __device__ __forceinline__ float2 two_signed_bytes(std::uint32_t word) {
   return {static_cast<float>(static_cast<std::int8_t>(word & 0xFFU)),
           static_cast<float>(static_cast<std::int8_t>(word >> 8 & 0xFFU))};

@@ -14,7 +14,7 @@ struct PlainTable {
   std::int64_t vocab = 0;
   std::int64_t hidden = 0;
 
-  /// Elements 4 * quad .. of a row.
+  /// Returns elements 4 * quad .. 4 * quad + 3 of a row.
   template <bool packed>
   __device__ float4 load(std::int64_t row, std::int64_t quad) const {
     return load_quad<packed>(data + row * hidden, quad, hidden);
@@ -33,7 +33,8 @@ struct QuantizedTable {
   int zero_point = 0;
   CodebookWords codebook = {};
 
-  /// A quad is a byte each of a word, or of its halves. Behind the last column there are some to fill up the group.
+  /// Returns elements 4 * quad .. 4 * quad + 3 of a row. Each element is a byte of a word, or a part of a byte. Padding
+  /// columns behind the last column fill up the group.
   template <bool packed>
   __device__ float4 load(std::int64_t row, std::int64_t quad) const {
     constexpr int kQuads = kBlockColumns<coding> / kQuad;
@@ -51,7 +52,7 @@ struct QuantizedTable {
   }
 };
 
-/// One block row per token and piece of the hidden size.
+/// Block (i, piece) writes a piece of the hidden size of token i.
 template <bool packed, class Table>
 __global__ void embedding_kernel(const std::int32_t* token_ids, const __grid_constant__ Table table, bool accumulate,
                                  float* out) {
@@ -69,7 +70,7 @@ __global__ void embedding_kernel(const std::int32_t* token_ids, const __grid_con
   }
 }
 
-/// `packed`: whether quads may move as packs.
+/// Launches the kernel. `packed`: whether quads may be moved as packs.
 template <class Table>
 Status embed(cudaStream_t stream, const EmbeddingParams& p, const Table& table, bool packed) {
   return with_packed(packed, [&](auto constant) {

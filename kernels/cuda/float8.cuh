@@ -1,6 +1,6 @@
 #pragma once
 
-/// Floats of 8 bits as wider ones.
+/// Converts 8-bit floats to wider floats.
 
 #include <cstdint>
 #include <cstring>
@@ -10,11 +10,12 @@
 
 namespace pagoda::kernels::cuda {
 
-/// Two e4m3 values as float16, exactly; not a number is 0x7FFF.
+/// Converts two e4m3 values to float16, exactly; NaN becomes 0x7FFF.
 __device__ __forceinline__ std::uint32_t halves_of_e4m3(std::uint32_t two) {
 #if defined(PAGODA_CUDA_EMULATED) || (defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 890)
-  // Before compute capability 8.9 the toolkit's conversion is a long branch for each value. Here: exponent and mantissa
-  // where float16 has them, whose exponent counts from 8 further down, zeros and subnormal values included.
+  // Before compute capability 8.9 the toolkit's conversion is a long branch for each value. This code moves exponent
+  // and mantissa to their place in float16 and multiplies by 2^8, the difference of the exponent biases. It is also
+  // correct for zeros and subnormal values.
   const std::uint32_t magnitudes = (two & 0x7FU) << 7 | (two & 0x7F00U) << 15;
   __half2 pair;
   memcpy(&pair, &magnitudes, sizeof(pair));
@@ -31,7 +32,7 @@ __device__ __forceinline__ std::uint32_t halves_of_e4m3(std::uint32_t two) {
 #endif
 }
 
-/// Four e4m3 values as float32.
+/// Converts four e4m3 values to float32.
 __device__ __forceinline__ float4 floats_of_e4m3(std::uint32_t four) {
   const std::uint32_t words[2] = {halves_of_e4m3(four & 0xFFFFU), halves_of_e4m3(four >> 16)};
   __half2 pairs[2];
@@ -41,7 +42,8 @@ __device__ __forceinline__ float4 floats_of_e4m3(std::uint32_t four) {
   return {low.x, low.y, high.x, high.y};
 }
 
-/// WeightMatrix::scale_columns as a shift: column k has scale k >> shift of its row. One of the whole row: 31.
+/// Returns WeightMatrix::scale_columns as a shift: column k has scale k >> shift of its row. The shift is 31 if the
+/// whole row has one scale.
 inline int scale_shift(std::int64_t scale_columns, std::int64_t columns) {
   if (scale_columns >= columns) return 31;
   int shift = 5;

@@ -13,21 +13,22 @@ namespace pagoda::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kPerThread = 16;  ///< columns
+constexpr int kPerThread = 16;  ///< columns of a thread
 
 struct WidenArgs {
-  const std::uint8_t* data = nullptr;  ///< of the first row
-  const float* scales = nullptr;       ///< of the matrix
+  const std::uint8_t* data = nullptr;  ///< data of the first row
+  const float* scales = nullptr;       ///< scales of the matrix
   std::int64_t first_row = 0;
   std::int64_t scale_rows = 1;
   std::int64_t scales_of_row = 1;
   int scale_shift = 31;
-  std::int64_t chunks = 0;  ///< of kPerThread columns, in all rows
+  std::int64_t chunks = 0;  ///< chunks of kPerThread columns in all rows
   int chunks_of_row = 0;
   __nv_bfloat16* to = nullptr;  ///< [rows, in]
 };
 
-// 8-bit floats [rows, in] times their scales -> bfloat16. A thread: kPerThread columns, which have one scale.
+// Multiplies 8-bit floats [rows, in] with their scales and writes bfloat16. Each thread converts kPerThread columns,
+// which share one scale.
 __global__ __launch_bounds__(kThreads) void widen_float8_kernel(const WidenArgs args) {
   const std::int64_t chunk = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   const uint4 words = load_once(reinterpret_cast<const uint4*>(args.data) + chunk, chunk < args.chunks);
@@ -50,7 +51,7 @@ __global__ __launch_bounds__(kThreads) void widen_float8_kernel(const WidenArgs 
   to[1] = {c.x, c.y, d.x, d.y};
 }
 
-/// Rows [first, first + count) of a matrix.
+/// Converts rows [first, first + count) of a matrix to bfloat16.
 Status widen(cudaStream_t stream, const WeightMatrix& w, std::int64_t first, std::int64_t count, void* to) {
   WidenArgs args;
   args.data = static_cast<const std::uint8_t*>(w.data) + first * w.columns;

@@ -15,7 +15,7 @@
 namespace pagoda::kernels::cuda {
 namespace {
 
-constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;  // what NVIDIA recommends for Hopper
+constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;  // size that NVIDIA recommends for Hopper
 
 Status check_blas(cublasStatus_t result, const char* call) {
   if (result == CUBLAS_STATUS_SUCCESS) return {};
@@ -29,14 +29,14 @@ cudaDataType_t data_type(DType dtype) {
   return dtype == DType::f32 ? CUDA_R_32F : dtype == DType::f16 ? CUDA_R_16F : CUDA_R_16BF;
 }
 
-/// The largest power of two up to 256 that divides the address.
+/// Returns the largest power of two up to 256 that divides the address.
 std::uint32_t alignment_of(const void* pointer) {
   const auto address = reinterpret_cast<std::uintptr_t>(pointer) | 256U;
   return static_cast<std::uint32_t>(address & (~address + 1));
 }
 
-/// cuBLAS counts by columns: a row-major [rows, in] is its [in, rows]. So out^T [columns, rows] = weight x^T, where
-/// the weight, an [in, columns] to cuBLAS, is transposed.
+/// One product as cuBLAS describes it. cuBLAS is column-major: a row-major [rows, in] is an [in, rows] for cuBLAS. So
+/// the product is out^T [columns, rows] = weight x^T, where the weight, an [in, columns] for cuBLAS, is transposed.
 class Problem {
  public:
   Problem(const GemmParams& p, std::int64_t rows, bool with_bias) : p_(p) {
@@ -112,7 +112,7 @@ class Problem {
 
 }  // namespace
 
-/// Algorithms by everything that the choice may depend on. Nothing: there is none.
+/// The chosen algorithms, by everything that the choice may depend on. nullopt: no algorithm exists.
 struct Gemm::State {
   using Key = std::array<std::int64_t, 10>;
 
@@ -125,7 +125,7 @@ struct Gemm::State {
     if (handle != nullptr) cublasLtDestroy(handle);
   }
 
-  /// Chosen for `rows` rows.
+  /// Returns the algorithm for `rows` rows.
   Result<cublasLtMatmulAlgo_t> algorithm(const GemmParams& p, std::int64_t rows, bool with_bias) {
     const Key key{
         rows,         p.in,      p.columns,         p.out_stride,           static_cast<std::int64_t>(p.dtype),
@@ -145,7 +145,8 @@ struct Gemm::State {
     return *known->second;
   }
 
-  /// With the algorithm of the bucket; with one of its own for these rows should it not do.
+  /// Multiplies with the algorithm of the row bucket, or, if cuBLASLt does not support it, with an algorithm chosen for
+  /// exactly these rows.
   Status multiply(cudaStream_t stream, const GemmParams& p, bool with_bias) {
     Status status;
     for (const std::int64_t rows : {gemm_row_bucket(p.rows), p.rows}) {

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Matrix multiplication on tensor cores: cuBLASLt behind a small interface. The tests that run without a GPU put plain
-/// loops behind the same interface (tests/support/cuda_emulator/gemm.cpp).
+/// Matrix multiplication on tensor cores: cuBLASLt behind a small interface. Tests that run without a GPU implement the
+/// same interface with plain loops (tests/support/cuda_emulator/gemm.cpp).
 
 #include <cstddef>
 #include <cstdint>
@@ -23,30 +23,30 @@ struct GemmParams {
   std::int64_t in = 0;
   std::int64_t columns = 0;
   const float* bias = nullptr;  ///< [columns] or null
-  float* out = nullptr;         ///< [rows, out_stride], the first `columns` of each row
+  float* out = nullptr;         ///< [rows, out_stride]; the product fills the first `columns` of each row
   std::int64_t out_stride = 0;
   bool accumulate = false;
 };
 
-/// The number of rows that an algorithm is chosen for: the next power of two from 16 on. So calls with about as many
-/// rows share an algorithm, whichever came first.
+/// Returns the number of rows for which an algorithm is chosen: the next power of two, at least 16. So calls with
+/// similar numbers of rows share an algorithm, in whatever order they come.
 constexpr std::int64_t gemm_row_bucket(std::int64_t rows) {
   std::int64_t bucket = 16;
   while (bucket < rows) bucket *= 2;
   return bucket;
 }
 
-/// A cuBLASLt handle with its workspace and the algorithms chosen so far. Made once per stream, outside of graph
-/// capture; multiply() may be captured. One thread uses it at a time.
+/// A cuBLASLt handle with its workspace and the algorithms chosen so far. It is made once per stream, outside of graph
+/// capture; multiply() may be captured. Only one thread may use it at a time.
 class Gemm {
  public:
-  /// For the current device. Errors: out_of_memory; internal, with cuBLAS's name of the error.
+  /// Creates a Gemm for the current device. Errors: out_of_memory; internal, with the name that cuBLAS gives the error.
   static Result<std::unique_ptr<Gemm>> create();
   ~Gemm();
   Gemm(const Gemm&) = delete;
   Gemm& operator=(const Gemm&) = delete;
 
-  /// Errors: unsupported, when cuBLASLt has no algorithm for these shapes and alignments.
+  /// Enqueues the product. Errors: unsupported, if cuBLASLt has no algorithm for these shapes and alignments.
   Status multiply(cudaStream_t stream, const GemmParams& params);
 
  private:

@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kFirstMajor = 9;
 
-/// Whether a device of kFirstMajor runs code that was compiled for it, with the waits in it.
+/// Returns whether a device of kFirstMajor runs code that was compiled for it and thus contains the waits.
 constexpr bool compiled_for_it() {
 #ifdef __CUDA_ARCH_LIST__
   for (const int arch : {__CUDA_ARCH_LIST__}) {
@@ -16,7 +16,7 @@ constexpr bool compiled_for_it() {
   }
   return false;
 #else
-  return true;  // the emulator's
+  return true;  // the emulator
 #endif
 }
 

@@ -12,21 +12,21 @@
 
 namespace pagoda::kernels::cuda {
 
-/// What a block may ask for as dynamic shared memory without a word to the runtime.
+/// Dynamic shared memory that a thread block may use without raising the kernel's limit.
 constexpr std::size_t kPlainSharedBytes = std::size_t{48} << 10;
 
-/// Whether the current device can start a kernel while the one before it in the stream still runs (compute capability
-/// 9.0 on).
+/// Returns whether the current device can start a kernel while the kernel before it in the stream still runs (compute
+/// capability 9.0 or higher).
 bool starts_early();
 
 enum class Start : std::uint8_t {
-  in_order,  ///< when all earlier work of the stream has ended
-  early,     ///< where the device can: with the end of the kernel before. The kernel calls wait_for_stream() before it
-             ///< reads or writes what other kernels write or read.
+  in_order,  ///< after all earlier work of the stream has ended
+  early,  ///< near the end of the kernel before, if the device supports it. The kernel calls wait_for_stream() before
+          ///< it reads or writes memory that other kernels write or read.
 };
 
-/// Starts a kernel on a stream. `args` are converted to the kernel's own parameter types. Asking for more dynamic
-/// shared memory than kPlainSharedBytes raises the kernel's limit first. An empty grid starts nothing. Errors
+/// Starts a kernel on a stream. `args` are converted to the kernel's own parameter types. If the kernel needs more
+/// dynamic shared memory than kPlainSharedBytes, its limit is raised first. An empty grid starts nothing. Errors
 /// (internal) name `name` and the call: a shape that the device cannot run, or an error that an earlier kernel left.
 template <class... P, class... A>
 Status launch(Start start, const char* name, void (*kernel)(P...), dim3 grid, dim3 block, std::size_t shared_bytes,

@@ -13,7 +13,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kPerThread = 8;
 
-// from [count], a multiple of 8 -> to [count]
+// Converts from [count], a multiple of 8, to `to` [count].
 template <class T>
 __global__ __launch_bounds__(kThreads) void narrow_kernel(const float* from, std::int64_t count, T* to) {
   const std::int64_t first = (std::int64_t{blockIdx.x} * kThreads + threadIdx.x) * kPerThread;
@@ -26,7 +26,7 @@ __global__ __launch_bounds__(kThreads) void narrow_kernel(const float* from, std
                                            word_of<T>(b.z, b.w)};
 }
 
-/// The parts [first, first + count) alone.
+/// Returns the params of parts [first, first + count) alone.
 LinearParams part_of(const LinearParams& p, std::size_t first, std::size_t count, std::int64_t first_column) {
   LinearParams part = p;
   part.weights = p.weights.subspan(first, count);
@@ -35,7 +35,7 @@ LinearParams part_of(const LinearParams& p, std::size_t first, std::size_t count
   return part;
 }
 
-/// Tokens [first, first + count) alone.
+/// Returns the params of tokens [first, first + count) alone.
 LinearParams tokens_of(const LinearParams& p, std::int64_t first, std::int64_t count) {
   LinearParams some = p;
   some.num_tokens = count;
@@ -53,7 +53,7 @@ bool one_type(const LinearParams& p) {
                      [&](const WeightMatrix& w) { return w.dtype == p.weights.front().dtype; });
 }
 
-/// All parts in one launch where they have one type.
+/// Multiplies in float32; all parts are one launch if they have one type.
 Status stream_weights(cudaStream_t stream, const LinearParams& p) {
   if (one_type(p)) return skinny_linear(stream, p);
   std::int64_t column = 0;
@@ -68,7 +68,7 @@ bool has_bias(const LinearParams& p) {
   return std::any_of(p.biases.begin(), p.biases.end(), [](const void* bias) { return bias != nullptr; });
 }
 
-/// One piece on tensor cores.
+/// Multiplies one piece on tensor cores.
 Status multiply_piece(CudaStream& stream, Gemm& gemm, const LinearParams& p, std::int64_t columns) {
   constexpr std::size_t kAlignment = 256;
   const DType dtype = p.weights.front().dtype;
@@ -95,7 +95,7 @@ Status multiply_piece(CudaStream& stream, Gemm& gemm, const LinearParams& p, std
   void* narrow_x = *scratch + bias_bytes;
   for (std::int64_t first = 0; first < p.num_tokens; first += rows) {
     product.rows = std::min(rows, p.num_tokens - first);
-    product.x = p.narrow_x ? p.narrow_x.data : p.x + first * p.in;  // narrow rows go in one pass
+    product.x = p.narrow_x ? p.narrow_x.data : p.x + first * p.in;  // narrow rows need one pass only
     product.out = p.out + first * p.out_stride;
     if (row_bytes > 0) {
       const Status status = narrow_rows(stream.get(), p.x + first * p.in, product.rows * p.in, dtype, narrow_x);
@@ -103,7 +103,7 @@ Status multiply_piece(CudaStream& stream, Gemm& gemm, const LinearParams& p, std
       product.x = narrow_x;
     }
     Status status = gemm.multiply(stream.get(), product);
-    // Outputs that cuBLASLt cannot write, for example of a part that begins at an odd column.
+    // cuBLASLt cannot write some outputs, for example of a part that begins at an odd column.
     if (!status && status.error().code == ErrorCode::unsupported) {
       status = stream_weights(stream.get(), tokens_of(p, first, product.rows));
     }

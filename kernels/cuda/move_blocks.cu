@@ -12,11 +12,12 @@ namespace pagoda::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-/// Pieces of a block, so that few large blocks fill the device too.
+/// Blocks are moved in pieces, so that few large blocks fill the device too.
 constexpr std::int64_t kPieceBytes = std::int64_t{16} << 10;
 constexpr std::int64_t kMaxPieces = 1024;
 
-/// moves[2 i] -> moves[2 i + 1]: one block of threads per move and piece. T: what one thread moves at a time.
+/// Moves block moves[2 i] to moves[2 i + 1]: one thread block per move and piece. T: the type that one thread moves at
+/// a time.
 template <class T>
 __global__ void move_kernel(const std::byte* from_base, std::byte* to_base, std::int64_t block_bytes,
                             const std::int32_t* moves) {
@@ -50,7 +51,7 @@ Status copy_in_any_order(const CopyList& copies, cudaStream_t stream) {
 #endif
 }
 
-/// Bytes of an average run.
+/// Returns the average number of bytes of a run.
 std::int64_t run_bytes(const MoveBlocksParams& p) {
   std::int64_t runs = 0;
   for_each_block_run(p.from, p.to, [&](std::int64_t, std::int64_t, std::int64_t) { ++runs; });

@@ -6,9 +6,9 @@
 namespace pagoda::kernels::cuda {
 namespace {
 
-/// A row is read from memory once: each thread keeps its first quads in registers. What lies behind them, in rows of
-/// more than 16 * threads elements, is read again.
-constexpr int kKeptQuads = 4;  // or none, where a short program matters more than a second read
+/// A row is read from memory once: each thread keeps its first quads in registers. In rows of more than 16 * threads
+/// elements, the elements behind these are read again.
+constexpr int kKeptQuads = 4;  // or none, if a short program matters more than a second read
 constexpr int kNarrowThreads = 256;
 constexpr int kWideThreads = 1024;
 
@@ -24,7 +24,7 @@ struct NormArgs {
   std::int64_t hidden;
 };
 
-/// The row of one block: x, or the residual after x was added to it.
+/// The row of one thread block: x, or the residual after x was added to it.
 template <bool packed, int threads, int kept = kKeptQuads>
 class Row {
  public:
@@ -43,13 +43,14 @@ class Row {
     });
   }
 
-  /// f(quad index, its values; beyond the row's end they are what `beyond` says) for each quad of this thread.
+  /// Calls f(quad index, its values) for each quad of this thread. Elements behind the row's end are 0 (load_quad's
+  /// default).
   template <class F>
   __device__ void for_each(const F& f) const {
     for_quads([&](int i, std::int64_t q) { f(q, i < kept ? kept_[i] : load_quad<packed>(row_, q, hidden_)); });
   }
 
-  /// How many of a quad's elements belong to the row.
+  /// Returns how many of a quad's elements belong to the row.
   __device__ int width(std::int64_t q) const {
     return packed ? kQuad : static_cast<int>(min(static_cast<std::int64_t>(kQuad), hidden_ - q * kQuad));
   }
@@ -89,8 +90,8 @@ __global__ void __launch_bounds__(threads) rms_norm_kernel(NormArgs args) {
   });
 }
 
-/// Weights and biases of a type that is known when the kernel runs: what a model has where its weight and its bias
-/// differ in type. A kernel for each pair of types would take longer to compile than all the others of this file.
+/// Stands for weights and biases whose type is known only when the kernel runs, for models whose weight and bias differ
+/// in type. A kernel for each pair of types would take longer to compile than all other kernels of this file.
 struct AnyElement {};
 
 template <bool packed, class T>
@@ -133,7 +134,7 @@ __global__ void __launch_bounds__(threads) layer_norm_kernel(NormArgs args) {
   });
 }
 
-/// Calls f(std::integral_constant<int, threads>): enough that a usual row stays in registers.
+/// Calls f(std::integral_constant<int, threads>) with enough threads to keep a usual row in registers.
 template <class F>
 Status with_threads(std::int64_t hidden, const F& f) {
   if (hidden <= kNarrowThreads * kKeptQuads * kQuad) return f(std::integral_constant<int, kNarrowThreads>{});

@@ -10,7 +10,8 @@
 namespace pagoda::kernels::cuda {
 namespace {
 
-/// The tensor core kernels read rows of keys and values in pieces of 16 bytes and write pairs of floats.
+/// Returns whether the tensor core kernels support the params: they read rows of keys and values in pieces of 16 bytes
+/// and write pairs of floats.
 bool fits_tensor_cores(const PagedAttentionParams& p) {
   constexpr std::int64_t kPieceBytes = 16;
   constexpr std::int64_t kMaxDim = 256;
@@ -70,13 +71,13 @@ AttentionArgs args_for(const PagedAttentionParams& p, const AttentionPlan& plan,
   return args;
 }
 
-/// Partial results of `rows` query rows in `parts` parts each.
+/// Places the partial results of `rows` query rows in `parts` parts each in scratch.
 void set_parts(const PagedAttentionParams& p, const AttentionMemory& memory, std::int64_t rows, std::int32_t parts,
                AttentionArgs& args) {
   args.max_parts = parts;
   args.partial_sums = reinterpret_cast<float*>(memory.scratch.data());
   const std::int64_t floats = rows * p.num_heads * parts * args.head_dim;
-  // Behind the sums; these are an even number of floats or there is one more.
+  // The states lie behind the sums, at an even number of floats.
   args.partial_states = reinterpret_cast<float2*>(args.partial_sums + divide_up(floats, 2) * 2);
 }
 

@@ -1,14 +1,19 @@
 #pragma once
 
-/// The PTX instructions that CUDA C++ has no function for. Layouts of fragments are those of the PTX ISA, section
-/// "Matrix fragments for mma.m16n8k16" (and m16n8k32 for int8): lane l has group g = l / 4 and place t = l % 4.
+/// PTX instructions that CUDA C++ has no function for. Fragments have the layouts of the PTX ISA, section "Matrix
+/// fragments for mma.m16n8k16" (and m16n8k32 for int8): lane l has group g = l / 4 and place t = l % 4.
 ///
-///   A [16, 16], 4 registers of two 16-bit values:  a0: row g,     columns 2t, 2t+1      a1: row g + 8, the same
-///   columns
-///                                                  a2: row g,     columns 2t+8, 2t+9    a3: row g + 8, the same
-///                                                  columns
-///   B [16, 8], 2 registers:                        b0: rows 2t, 2t+1, column g          b1: rows 2t+8, 2t+9, column g
-///   C, D [16, 8], 4 floats:                        c0, c1: row g, columns 2t, 2t+1      c2, c3: row g + 8, the same
+///   A [16, 16], 4 registers of two 16-bit values:
+///     a0: row g, columns 2t, 2t+1
+///     a1: row g + 8, columns 2t, 2t+1
+///     a2: row g, columns 2t+8, 2t+9
+///     a3: row g + 8, columns 2t+8, 2t+9
+///   B [16, 8], 2 registers:
+///     b0: rows 2t, 2t+1, column g
+///     b1: rows 2t+8, 2t+9, column g
+///   C, D [16, 8], 4 floats:
+///     c0, c1: row g, columns 2t, 2t+1
+///     c2, c3: row g + 8, columns 2t, 2t+1
 
 #include <cstdint>
 
@@ -20,7 +25,8 @@
 
 namespace pagoda::kernels::cuda {
 
-/// D = A B + C of 16-bit floats in float32. T is __half or __nv_bfloat16. `d` may be `c`. All 32 lanes call it.
+/// Computes D = A B + C with 16-bit floats A and B in float32. T is __half or __nv_bfloat16. `d` may be `c`. All 32
+/// lanes must call it.
 template <class T>
 __device__ __forceinline__ void mma_m16n8k16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
                                              const float (&c)[4]) {
@@ -43,9 +49,9 @@ __device__ __forceinline__ void mma_m16n8k16(float (&d)[4], const std::uint32_t 
 #endif
 }
 
-/// D = A B + C of int8 in int32: A [16, 32] row by row, B [32, 8]. Registers as above, with four 8-bit values each:
-/// a0: row g, columns 4t .. 4t+3; a1: row g + 8; a2: row g, columns 4t+16 ..; a3: row g + 8; b0: rows 4t .. 4t+3 of
-/// column g; b1: rows 4t+16 ..
+/// Computes D = A B + C with int8 A and B in int32: A [16, 32] by rows, B [32, 8]. Registers as above, with four 8-bit
+/// values each: a0: row g, columns 4t .. 4t+3; a1: row g + 8, columns 4t .. 4t+3; a2: row g, columns 4t+16 .. 4t+19;
+/// a3: row g + 8, columns 4t+16 .. 4t+19; b0: rows 4t .. 4t+3 of column g; b1: rows 4t+16 .. 4t+19 of column g.
 __device__ __forceinline__ void mma_m16n8k32_s8(std::int32_t (&d)[4], const std::uint32_t (&a)[4],
                                                 const std::uint32_t (&b)[2], const std::int32_t (&c)[4]) {
 #ifdef PAGODA_CUDA_EMULATED
@@ -58,9 +64,9 @@ __device__ __forceinline__ void mma_m16n8k32_s8(std::int32_t (&d)[4], const std:
 #endif
 }
 
-/// Loads 8 x 8 matrices of 16-bit values from shared memory: lanes 8i .. 8i+7 give the addresses (16-byte aligned) of
-/// the rows of matrix i; lane l receives in r[i] columns 2t, 2t+1 of row g of matrix i. `transposed`: rows 2t, 2t+1 of
-/// column g. With two matrices the addresses of lanes 16 to 31 are not used. All 32 lanes call it.
+/// Loads 8 x 8 matrices of 16-bit values from shared memory: lanes 8i .. 8i+7 pass the addresses (16-byte aligned) of
+/// the rows of matrix i; lane l receives in r[i] columns 2t, 2t+1 of row g of matrix i, or, if `transposed`, rows 2t,
+/// 2t+1 of column g. With two matrices the addresses of lanes 16 to 31 are not used. All 32 lanes must call it.
 template <bool transposed, int matrices>
 __device__ __forceinline__ void load_matrices(std::uint32_t (&r)[matrices], const void* row) {
   static_assert(matrices == 2 || matrices == 4);
@@ -96,8 +102,9 @@ __device__ __forceinline__ void load_matrices(std::uint32_t (&r)[matrices], cons
 #endif
 }
 
-/// Starts a copy of 16 bytes from global to shared memory (both aligned to 16) past the registers and the L1 cache;
-/// only the first `valid_bytes` (0 to 16) are read, the rest is zero. It belongs to the calling thread's open group.
+/// Starts a copy of 16 bytes from global to shared memory (both aligned to 16), past the registers and the L1 cache.
+/// Only the first `valid_bytes` (0 to 16) are read; the other bytes become zero. The copy belongs to the calling
+/// thread's open group.
 __device__ __forceinline__ void copy_async_16(void* shared, const void* global, int valid_bytes = 16) {
 #ifdef PAGODA_CUDA_EMULATED
   async_copy(shared, global, 16, valid_bytes);
@@ -108,7 +115,7 @@ __device__ __forceinline__ void copy_async_16(void* shared, const void* global, 
 #endif
 }
 
-/// The same with 4 bytes (aligned to 4), of which none is read if not `valid`.
+/// Starts a copy of 4 bytes (both addresses aligned to 4). If not `valid`, nothing is read and the bytes become zero.
 __device__ __forceinline__ void copy_async_4(void* shared, const void* global, bool valid) {
 #ifdef PAGODA_CUDA_EMULATED
   async_copy(shared, global, 4, valid ? 4 : 0);
@@ -128,7 +135,7 @@ __device__ __forceinline__ void copy_async_commit() {
 #endif
 }
 
-/// Waits until at most `groups_left` of the calling thread's groups are under way. Other threads see the bytes after a
+/// Waits until at most `groups_left` of the calling thread's groups are unfinished. Other threads see the bytes after a
 /// barrier.
 template <int groups_left>
 __device__ __forceinline__ void copy_async_wait() {
@@ -139,7 +146,8 @@ __device__ __forceinline__ void copy_async_wait() {
 #endif
 }
 
-/// 2^x to about 2 units in the last place; exact for 0 and minus infinity. Subnormal results are zero.
+/// Returns 2^x with an error of about 2 units in the last place; exact for 0 and minus infinity. Subnormal results are
+/// zero.
 __device__ __forceinline__ float fast_exp2(float x) {
 #ifdef PAGODA_CUDA_EMULATED
   return ::exp2f(x);
@@ -150,7 +158,7 @@ __device__ __forceinline__ float fast_exp2(float x) {
 #endif
 }
 
-/// The same number, of which the compiler knows nothing: what is computed from it cannot be moved out of a loop.
+/// Returns x, but hides its value from the compiler: computations with the result cannot be moved out of a loop.
 __device__ __forceinline__ int opaque(int x) {
 #ifndef PAGODA_CUDA_EMULATED
   asm volatile("" : "+r"(x));

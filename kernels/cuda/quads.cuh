@@ -1,7 +1,7 @@
 #pragma once
 
-/// Rows in steps of four elements. Whether a quad moves as one pack or as single elements, the arithmetic on it is the
-/// same, so alignment never changes a result.
+/// Processes rows in steps of four elements (quads). Whether a quad is moved as one pack or as single elements, the
+/// arithmetic is identical, so alignment never changes a result.
 
 #include <cstdint>
 
@@ -12,8 +12,8 @@ namespace pagoda::kernels::cuda {
 
 constexpr int kQuad = 4;
 
-/// row[4 * quad ...] as float; with `packed` the row is aligned to a quad and its length is a multiple of four;
-/// without, elements behind `count` read as `beyond`.
+/// Returns row[4 * quad] .. row[4 * quad + 3] as float. With `packed`, the row is aligned to a quad and its length is a
+/// multiple of four; otherwise elements behind `count` read as `beyond`.
 template <bool packed, class T>
 __device__ __forceinline__ float4 load_quad(const T* row, std::int64_t quad, std::int64_t count, float beyond = 0.0F) {
   if constexpr (packed) {
@@ -42,7 +42,7 @@ __device__ __forceinline__ void store_quad(T* row, std::int64_t quad, std::int64
   }
 }
 
-/// Where an op writes its rows, of any type of activations.
+/// The array that an op writes its rows to, in one of the types of activations.
 struct OutRows {
   void* data;
   DType dtype;
@@ -51,7 +51,7 @@ inline OutRows out_rows(float* out, const NarrowRows& narrow) {
   return narrow ? OutRows{narrow.data, narrow.dtype} : OutRows{out, DType::f32};
 }
 
-/// store_quad to a row that begins at element `first`.
+/// Stores a quad of the row that begins at element `first`.
 template <bool packed>
 __device__ __forceinline__ void store_quad(const OutRows& to, std::int64_t first, std::int64_t quad, std::int64_t count,
                                            float4 v) {
@@ -68,13 +68,14 @@ __device__ __forceinline__ float4 operator+(float4 a, float4 b) {
   return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
 }
 
-/// f of each element.
+/// Applies f to each element.
 template <class F>
 __device__ __forceinline__ float4 map_quad(float4 v, const F& f) {
   return make_float4(f(v.x), f(v.y), f(v.z), f(v.w));
 }
 
-/// True when quads of rows of `count` elements may move as packs: whole quads, and addresses that are multiples of 16.
+/// Returns whether quads of rows of `count` elements may be moved as packs: the rows are whole quads, and the addresses
+/// are multiples of 16.
 template <class... Pointers>
 bool may_pack(std::int64_t count, Pointers... pointers) {
   return count % kQuad == 0 && all_aligned_16(pointers...);
@@ -86,7 +87,7 @@ auto with_packed(bool packed, const F& f) {
   return packed ? f(std::true_type{}) : f(std::false_type{});
 }
 
-/// A grid of blocks for `rows` rows, each in pieces of `threads` quads.
+/// Returns a grid for `rows` rows; each row is divided into pieces of `threads` quads, at most 65535 in the grid.
 inline dim3 row_grid(std::int64_t rows, std::int64_t count, int threads) {
   const std::int64_t pieces = ceil_divide<std::int64_t>(ceil_divide<std::int64_t>(count, kQuad), threads);
   constexpr std::int64_t kMaxPieces = 65535;

@@ -1,10 +1,10 @@
 #pragma once
 
-/// Panels of quantised weights as fragments of integer tensor cores.
+/// Loads panels of quantised weights as fragments for integer tensor cores.
 ///
-/// Lane l of a warp has group g = l / 4 and place t = l % 4, as kernels/cuda/ptx.cuh says. Rows and columns of a
-/// product may be dealt in any order, so they are dealt as they lie in memory: row g of a fragment is row 2g of the
-/// panel and row g + 8 is row 2g + 1; lane t's columns of a step are 8t .. 8t+7.
+/// Lane l of a warp has group g = l / 4 and place t = l % 4, as in kernels/cuda/ptx.cuh. Rows and columns of a product
+/// may be assigned in any order, so they are assigned in the order in which they lie in memory: row g of a fragment is
+/// row 2g of the panel and row g + 8 is row 2g + 1; lane t's columns of a step are 8t .. 8t+7.
 
 #include <cstdint>
 
@@ -16,13 +16,14 @@
 
 namespace pagoda::kernels::cuda {
 
-constexpr int kStepColumns = 32;  ///< of one tensor core instruction
+constexpr int kStepColumns = 32;  ///< columns of one tensor core instruction
 
-/// How often the dots of integers become floats: as the group size is, but for few sizes that matter most.
+/// How often the integer dot products are converted to floats and added to the sums (a flush). It depends on the group
+/// size; only the most important sizes have their own kernels.
 enum class Grouping {
-  by_fours,   ///< groups of 128 columns: every four steps
-  by_steps,   ///< groups of a multiple of 32 columns: every step
-  by_halves,  ///< of a multiple of 16 columns: every half step
+  by_fours,   ///< groups of 128 columns: after every four steps
+  by_steps,   ///< groups of a multiple of 32 columns: after every step
+  by_halves,  ///< groups of a multiple of 16 columns: after every half step
 };
 
 constexpr Grouping grouping_of(std::int64_t group_size) {
@@ -35,7 +36,7 @@ constexpr Grouping grouping_of(std::int64_t group_size) {
 struct Groups {
   int size = 0;
   int count = 0;
-  /// 2^31 / (pieces of a group), rounded up, where a piece is a step or half a step.
+  /// 2^31 / (pieces of a group), rounded up; a piece is a step or half a step.
   std::uint32_t pieces_inverse = 0;
 };
 
@@ -46,7 +47,8 @@ constexpr Groups groups_of(std::int64_t group_size, std::int64_t count) {
           static_cast<std::uint32_t>(((std::int64_t{1} << 31) + pieces - 1) / pieces)};
 }
 
-/// Columns that are loaded together: how they are cut in steps and flushes, and what groups have.
+/// A batch of columns that are loaded together: how it is divided into steps and flushes, and which values its groups
+/// have.
 template <Coding coding, Grouping kGrouping, int kNumSteps, bool kAsymmetric, bool kTwoLevels>
 struct BatchShape {
   static constexpr Coding kCoding = coding;
@@ -54,28 +56,28 @@ struct BatchShape {
   static constexpr bool kHasMins = kAsymmetric;
   static constexpr bool kTwoLevel = kTwoLevels;
   static constexpr int kColumns = kSteps * kStepColumns;
-  static constexpr int kLoads = kBitsOf<coding> == 4 ? 1 : 2;  ///< of each step
+  static constexpr int kLoads = kBitsOf<coding> == 4 ? 1 : 2;  ///< loads of each step
   static constexpr int kPieces = kGrouping == Grouping::by_halves ? 2 : 1;
   static constexpr int kFlushes = kGrouping == Grouping::by_fours ? kSteps / 4 : kSteps * kPieces;
   static constexpr int kScales = kTwoLevel ? 1 : kFlushes;
   static_assert(kGrouping != Grouping::by_fours || kSteps % 4 == 0);
   static_assert(!kTwoLevel || kTwoLevelColumns % kColumns == 0, "one scale is of the whole batch");
 
-  /// The group of flush f of the batch that begins at column `first`.
+  /// Returns the group of flush f in the batch that begins at column `first`.
   __device__ static int group_of(int first, int f, Groups groups) {
     if constexpr (kGrouping == Grouping::by_fours) return first / (4 * kStepColumns) + f;
     const int piece = first / (kStepColumns / kPieces) + f;
     return static_cast<int>(__umulhi(2U * static_cast<unsigned>(piece), groups.pieces_inverse));
   }
 
-  /// Whether that group begins there, which may have several flushes.
+  /// Returns whether the group of flush f, which may have several flushes, begins at that flush.
   __device__ static bool begins_group(int first, int f, Groups groups) {
     if constexpr (kGrouping == Grouping::by_fours) return true;
     return group_of(first, f, groups) * groups.size == first + f * (kStepColumns / kPieces);
   }
 };
 
-/// So many words, or nothing.
+/// kCount words; empty if kCount is 0.
 template <int kCount>
 struct Words {
   std::uint32_t words[kCount];
@@ -87,22 +89,23 @@ struct Words<0> {};
 template <class Shape>
 struct PanelBatch {
   uint2 words[Shape::kSteps][Shape::kLoads];
-  std::uint32_t scales[Shape::kScales];  ///< two float16: of rows 2g and 2g + 1
+  std::uint32_t scales[Shape::kScales];  ///< two float16, for rows 2g and 2g + 1
   Words<Shape::kHasMins ? Shape::kScales : 0> mins;
-  Words<Shape::kTwoLevel ? Shape::kFlushes : 0> factors;  ///< two signed bytes: likewise
+  Words<Shape::kTwoLevel ? Shape::kFlushes : 0> factors;  ///< two signed bytes, for rows 2g and 2g + 1
   Words<Shape::kTwoLevel && Shape::kHasMins ? Shape::kFlushes : 0> min_factors;
 };
 
-/// Where a panel begins.
+/// The memory at which a panel begins.
 struct PanelMemory {
   const std::uint8_t* data = nullptr;
   const __half* scales = nullptr;
-  const __half* mins = nullptr;          ///< when the shape has minimums
-  const std::int8_t* factors = nullptr;  ///< when it is two_level_scales
+  const __half* mins = nullptr;          ///< null unless the shape has minimums
+  const std::int8_t* factors = nullptr;  ///< null unless the shape has two-level scales
 };
 
-/// Which word of a row holds the lowest 4 bits of the eight columns from `column` on (load 0), and which what is above
-/// them (load 1); of 8 bits the first and the second four.
+/// Returns the index of the word of a row that holds the lowest 4 bits of the eight columns from `column` on (load 0)
+/// or their higher bits (load 1). For integers of 8 bits, load 0 is the word of the first four columns and load 1 that
+/// of the second four.
 template <Coding coding>
 __device__ __forceinline__ int word_of_columns(int column, int load) {
   if constexpr (kHighBits<coding> == 0) return column / kBlockColumns<coding> + load;
@@ -111,7 +114,7 @@ __device__ __forceinline__ int word_of_columns(int column, int load) {
   return block + (load == 0 ? pair % kPairsOf<coding> : kBlockWords<coding> - 1);
 }
 
-/// The batch that begins at column `first`. Behind the last column all scales and minimums are 0.
+/// Loads the batch that begins at column `first`. Behind the last column all scales and minimums are 0.
 template <class Shape>
 __device__ __forceinline__ PanelBatch<Shape> load_panel(const PanelMemory& panel, int first, int padded_columns,
                                                         Groups groups, int lane) {
@@ -160,7 +163,7 @@ __device__ __forceinline__ PanelBatch<Shape> load_panel(const PanelMemory& panel
   return batch;
 }
 
-/// The scales of rows 2g and 2g + 1 for flush f of a batch.
+/// Returns the scales of rows 2g and 2g + 1 for flush f of a batch.
 template <class Shape>
 __device__ __forceinline__ float2 scales_of(const PanelBatch<Shape>& batch, int f) {
   if constexpr (Shape::kTwoLevel) {
@@ -172,7 +175,7 @@ __device__ __forceinline__ float2 scales_of(const PanelBatch<Shape>& batch, int 
   }
 }
 
-/// Their minimums.
+/// Returns the minimums of rows 2g and 2g + 1 for flush f of a batch.
 template <class Shape>
 __device__ __forceinline__ float2 mins_of(const PanelBatch<Shape>& batch, int f) {
   if constexpr (Shape::kTwoLevel) {
@@ -184,19 +187,20 @@ __device__ __forceinline__ float2 mins_of(const PanelBatch<Shape>& batch, int f)
   }
 }
 
-/// The middle of the stored integers: what symmetric formats have for zero_point. Places have their values.
+/// The middle of the stored integers, which is the zero_point of symmetric formats; 0 for codebook indices, which are
+/// replaced by their values.
 template <Coding coding>
 constexpr float kMiddle = coding == Coding::codebook ? 0.0F : static_cast<float>(1 << (kBitsOf<coding> - 1));
 
-/// What the integers of a fragment are multiplied by on top of q - kMiddle.
+/// The factor of the integers of a fragment: they are (q - kMiddle) * kFragmentFactor.
 template <Coding coding>
 constexpr float kFragmentFactor = coding == Coding::codebook ? 1.0F : static_cast<float>(1 << (8 - kBitsOf<coding>));
 
-/// The fragment of a step: signed bytes (q - kMiddle) * kFragmentFactor, of places the values.
+/// Returns the fragment of a step: signed bytes (q - kMiddle) * kFragmentFactor; for codebook indices, their values.
 template <Coding coding, int kLoads>
 __device__ __forceinline__ void fragment_of(const uint2 (&words)[kLoads], int t, const CodebookWords& table,
                                             std::uint32_t (&a)[4]) {
-  constexpr std::uint32_t kSigns = 0x80808080U;  // unsigned to signed: minus 128
+  constexpr std::uint32_t kSigns = 0x80808080U;  // converts unsigned bytes to signed ones by subtracting 128
   const uint2 first = words[0];
   if constexpr (coding == Coding::int8) {
     const uint2 second = words[kLoads - 1];
@@ -205,7 +209,7 @@ __device__ __forceinline__ void fragment_of(const uint2 (&words)[kLoads], int t,
     a[2] = second.x ^ kSigns;
     a[3] = second.y ^ kSigns;
   } else if constexpr (coding == Coding::int4) {
-    // Half a byte moved to the upper half of a byte is 16 times as much.
+    // Four bits in the upper half of a byte have 16 times their value.
     constexpr std::uint32_t kUpperHalves = 0xF0F0F0F0U;
     a[0] = (first.x << 4 & kUpperHalves) ^ kSigns;
     a[1] = (first.y << 4 & kUpperHalves) ^ kSigns;
@@ -219,7 +223,7 @@ __device__ __forceinline__ void fragment_of(const uint2 (&words)[kLoads], int t,
     a[2] = of_row.y;
     a[3] = of_next_row.y;
   } else {
-    // Likewise moved to the upper end: the halves below the bits of the last word.
+    // The low 4 bits are moved up too, below the high bits from the block's last word.
     constexpr int kHigh = kHighBits<coding>;
     constexpr int kUp = 8 - kBitsOf<coding>;
     constexpr std::uint32_t kLow = 0x0F0F0F0FU << kUp;
@@ -235,9 +239,10 @@ __device__ __forceinline__ void fragment_of(const uint2 (&words)[kLoads], int t,
 }
 
 /// Adds one batch: sums[n][..] += the products of a panel with kTiles tiles of 8 tokens, each group of columns times
-/// its scales, and with minimums plus the weight of kMiddle times the sums of x. `load_x(n, s)` is the fragment of tile
-/// n and step s: integers 8t .. 8t+7 of token g (any integers behind the last column). `load_x_scales(n, group)` is the
-/// pair of scales of tokens 2t and 2t+1 (any finite ones behind the last group), `load_x_sums` that of sums.
+/// its scales; with minimums, also the weight of kMiddle times the sums of x. `load_x(n, s)` returns the fragment of
+/// tile n and step s: integers 8t .. 8t+7 of token g (any integers behind the last column). `load_x_scales(n, group)`
+/// returns the scales of tokens 2t and 2t+1 (any finite ones behind the last group), and `load_x_sums(n, group)` the
+/// sums of x of these tokens.
 template <class Shape, int kTiles, class LoadX, class LoadXScales, class LoadXSums>
 __device__ __forceinline__ void add_batch(const PanelBatch<Shape>& batch, int first, Groups groups,
                                           const CodebookWords& table, int lane, const LoadX& load_x,

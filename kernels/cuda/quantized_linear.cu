@@ -15,7 +15,8 @@ constexpr int kQuantizeWarps = 8;
 
 struct QuantizeArgs {
   const float* x = nullptr;
-  const std::int32_t* order = nullptr;  ///< column k of the weights meets column order[k] of x; null = column k
+  /// Column k of the weights is multiplied with column order[k] of x; null = with column k.
+  const std::int32_t* order = nullptr;
   int num_tokens = 0;
   int in = 0;
   int tokens = 0;
@@ -23,18 +24,18 @@ struct QuantizeArgs {
   Groups groups;
   bool rotated = false;
   bool bounds_pairs = false;
-  float factor = 1.0F;  ///< of the scales
+  float factor = 1.0F;  ///< factor of the scales
   std::int8_t* q = nullptr;
   float* scales = nullptr;
-  float* sums = nullptr;  ///< null = not wanted
+  float* sums = nullptr;  ///< null = no sums are written
 };
 
-// x [num_tokens, in] -> q [tokens, x_columns], scales and sums of scale * q [groups, tokens]. Block (b, t): groups 8b
-// .. of token t, one per warp.
+// Quantises x [num_tokens, in] to q [tokens, x_columns], scales, and sums of scale * q [groups, tokens]. Block (b, t):
+// groups from 8b on of token t, one per warp.
 template <bool kOrdered>
 __global__ __launch_bounds__(kQuantizeWarps * 32) void quantize_x_kernel(const __grid_constant__ QuantizeArgs args) {
   wait_for_stream();
-  constexpr float kLeast = 1e-30F;  // below this all integers are 0, so that 1 / scale has a value
+  constexpr float kLeast = 1e-30F;  // below this maximum all integers are 0, so that 1 / scale is finite
   constexpr int kPerLane = static_cast<int>(kMaxGroupSize) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int group = static_cast<int>(blockIdx.x) * kQuantizeWarps + static_cast<int>(threadIdx.x) / 32;
@@ -61,7 +62,7 @@ __global__ __launch_bounds__(kQuantizeWarps * 32) void quantize_x_kernel(const _
   }
   most = warp_max(most) + warp_sum(nan_if_not_finite);
   const float inverse = most >= kLeast ? 127.0F / most : 0.0F;
-  // The last group also fills up the row.
+  // The last group also fills the padding of the row.
   const int end = group + 1 == args.groups.count ? args.x_columns - first : args.groups.size;
   std::int8_t* q = args.q + std::int64_t{token} * args.x_columns + first;
   float sum_of_q = 0.0F;
@@ -80,7 +81,7 @@ __global__ __launch_bounds__(kQuantizeWarps * 32) void quantize_x_kernel(const _
   if (lane == 0) args.sums[at] = most / 127.0F * sum_of_q;
 }
 
-/// What multiplies weights of a format.
+/// The function that multiplies weights of a format, and its factor.
 struct Multiplier {
   Status (*multiply)(cudaStream_t, const QuantizedProduct&);
   float fragment_factor;
@@ -139,7 +140,7 @@ Status cuda_quantized_linear(CudaStream& stream, const QuantizedLinearParams& p)
     Status status = dequantized_linear(stream, p);
     if (status || status.error().code != ErrorCode::unsupported) return status;
   }
-  constexpr std::int64_t kMaxRows = 32768;  // of a grid
+  constexpr std::int64_t kMaxRows = 32768;  // maximum of a grid dimension
   const QuantizedMatrix& front = p.weights.front();
   const auto multiply = multiplier_of(front.format).multiply;
   const std::int64_t row_bytes = quantized_x(kTokenTile, front).bytes() / kTokenTile;

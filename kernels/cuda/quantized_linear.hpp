@@ -8,21 +8,21 @@
 namespace pagoda::kernels::cuda {
 
 /// Ops::quantized_linear: x is rounded to 8-bit integers in the scratch, then multiplied on integer tensor cores. Up to
-/// kMaxStreamedRows rows stream the weights once; more go in tiles of 128 rows, many more through dequantized_linear
-/// where their alignment allows it. Products of a group are exact; the groups are added in one fixed order in each way,
-/// whatever the number of rows. To the product of a group of asymmetric weights, whose integers are taken from their
-/// middle, comes what q in the middle stands for times the sum of x.
+/// kMaxStreamedRows rows stream the weights once; more rows are processed in tiles of 128 rows, and many more by
+/// dequantized_linear if their alignment allows it. Products of a group are exact. Each path adds the groups in one
+/// fixed order that does not depend on the number of rows. The integers of asymmetric weights are stored relative to
+/// the middle of their range, so the value of that middle times the sum of x is added to the product of each group.
 Status cuda_quantized_linear(CudaStream& stream, const QuantizedLinearParams& p);
 
-/// Up to this many rows of x the weights are streamed once.
+/// Up to this many rows of x, the weights are streamed once.
 constexpr std::int64_t kMaxStreamedRows = 16;
 
-/// Tokens are handled in eights, as the tensor cores take them.
+/// The tensor cores process tokens in tiles of 8.
 constexpr std::int64_t kTokenTile = 8;
 
-/// Rows of x as integers, in scratch: integers [tokens, columns], then scales [groups, tokens], and for asymmetric
-/// weights sums likewise, where the tokens are filled up to a multiple of kTokenTile and the columns to one of 32, with
-/// zeros.
+/// Layout of the rows of x as integers in scratch: integers [tokens, columns], then scales [groups, tokens], and for
+/// asymmetric weights sums [groups, tokens]. The tokens are padded with zeros to a multiple of kTokenTile, and the
+/// columns to a multiple of 32.
 struct QuantizedX {
   std::int64_t tokens = 0;
   std::int64_t columns = 0;
@@ -34,7 +34,7 @@ struct QuantizedX {
   }
 };
 
-/// The shape for `num_tokens` rows of x against weights of this shape.
+/// Returns the layout for `num_tokens` rows of x and weights of this shape.
 QuantizedX quantized_x(std::int64_t num_tokens, const QuantizedMatrix& weight);
 
 }  // namespace pagoda::kernels::cuda

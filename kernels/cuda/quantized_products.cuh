@@ -1,6 +1,6 @@
 #pragma once
 
-/// The kernels that multiply integers of x with quantised weights, for one way of storing them.
+/// Kernels that multiply integers of x with quantised weights, for one integer format.
 
 #include "kernels/cuda/launch.hpp"
 #include "kernels/cuda/quantized_fragments.cuh"
@@ -15,42 +15,43 @@ struct QuantizedPart {
   const std::uint8_t* data = nullptr;
   const __half* scales = nullptr;
   const __half* mins = nullptr;          ///< null = symmetric
-  const std::int8_t* factors = nullptr;  ///< of weights with two-level scales
+  const std::int8_t* factors = nullptr;  ///< factors of weights with two-level scales
   const void* bias = nullptr;
   int rows = 0;
   int panels = 0;
   int first_block = 0;
-  int first_column = 0;  ///< of out
+  int first_column = 0;  ///< first column of out
 };
 
-/// What the kernels that multiply are given.
+/// Arguments of the kernels that multiply.
 struct QuantizedArgs {
-  const std::int8_t* x = nullptr;   ///< QuantizedX
-  const float* x_scales = nullptr;  ///< likewise
-  const float* x_sums = nullptr;    ///< likewise, of asymmetric weights
+  const std::int8_t* x = nullptr;   ///< integers, in the layout QuantizedX
+  const float* x_scales = nullptr;  ///< scales, in the layout QuantizedX
+  const float* x_sums = nullptr;    ///< sums, in the layout QuantizedX, for asymmetric weights
   float* out = nullptr;
   std::int64_t out_stride = 0;
   int num_tokens = 0;
-  int tokens = 0;          ///< filled up
-  int x_columns = 0;       ///< filled up
-  int padded_columns = 0;  ///< of the weights
+  int tokens = 0;          ///< padded number of tokens
+  int x_columns = 0;       ///< padded number of columns of x
+  int padded_columns = 0;  ///< padded columns of the weights
   Groups groups;
   int num_parts = 0;
   int num_blocks = 0;
   DType bias_dtype = DType::f32;
   bool accumulate = false;
-  CodebookWords table = {};  ///< of places
+  CodebookWords table = {};  ///< codebook of the weights
   QuantizedPart parts[kMaxParts];
 };
 
-/// Panels per block are counted part by part: a block never crosses a part.
+/// Returns the part of a thread block. Panels are assigned to thread blocks part by part: a thread block never crosses
+/// a part.
 __device__ inline int part_of_block(const QuantizedArgs& args, int block) {
   int part = 0;
   while (part + 1 < args.num_parts && block >= args.parts[part + 1].first_block) ++part;
   return part;
 }
 
-/// A part's panel `index`.
+/// Returns panel `index` of a part.
 template <class Shape>
 __device__ PanelMemory panel_of(const QuantizedArgs& args, const QuantizedPart& part, std::int64_t index) {
   constexpr int kKinds = Shape::kHasMins ? 2 : 1;
@@ -76,20 +77,21 @@ __device__ inline void write_sum(const QuantizedArgs& args, const QuantizedPart&
 
 // --- Few tokens: the weights are streamed once ----------------------------------------------------------------------
 
-constexpr int kStreamWarps = 8;  ///< of a block: they deal a panel's batches among themselves
+constexpr int kStreamWarps = 8;  ///< warps of a thread block, which share the batches of a panel
 
-/// Blocks per multiprocessor: the compiler's leave to use registers, so that it does not put off loads.
+/// Thread blocks per multiprocessor. The bound permits the compiler to use more registers, so that it does not delay
+/// loads.
 constexpr int resident_blocks(Grouping grouping) {
   return grouping == Grouping::by_fours ? 3 : 2;
 }
 
-/// Steps of a batch: as many as the registers hold.
+/// Steps of a batch: as many as fit into the registers.
 template <Coding coding>
 constexpr int stream_steps(Grouping grouping, bool two_level_scales) {
   return kBitsOf<coding> > 4 || (two_level_scales && grouping == Grouping::by_halves) ? 4 : 8;
 }
 
-// Block b: one panel of its part, all tokens.
+// Block b computes one panel of its part for all tokens.
 template <Coding coding, Grouping kGrouping, bool kAsymmetric, bool kTwoLevel, int kTiles>
 __global__ __launch_bounds__(kStreamWarps * 32, resident_blocks(kGrouping)) void stream_panels_kernel(
     const __grid_constant__ QuantizedArgs args) {
@@ -107,14 +109,14 @@ __global__ __launch_bounds__(kStreamWarps * 32, resident_blocks(kGrouping)) void
   const std::int8_t* x[kTiles];
 #pragma unroll
   for (int n = 0; n < kTiles; ++n) {
-    // What a tile has too many are the last token again, and dropped.
+    // A tile with fewer tokens repeats the last token; the results of the copies are dropped.
     x[n] = args.x + std::int64_t{min(n * kEight + g, args.num_tokens - 1)} * args.x_columns + 8 * t;
   }
 
   float sums[kTiles][4] = {};
   const auto load = [&](int first) { return load_panel<Shape>(memory, first, args.padded_columns, args.groups, lane); };
   PanelBatch<Shape> next = load(warp * Shape::kColumns);
-  wait_for_stream();  // the first weights are on their way already
+  wait_for_stream();  // the first weights are already being loaded
   for (int first = warp * Shape::kColumns; first < args.padded_columns; first += kStreamWarps * Shape::kColumns) {
     const PanelBatch<Shape> batch = next;
     next = load(first + kStreamWarps * Shape::kColumns);
@@ -154,17 +156,18 @@ constexpr int kTileRowWarps = 4;
 constexpr int kTileTokenWarps = 2;
 constexpr int kTileThreads = kTileRowWarps * kTileTokenWarps * 32;
 constexpr int kWarpTiles = 8;
-/// Panels of a warp; small groups, and integers of two words, need the registers.
+/// Panels of a warp. Small groups, and integers in two words, need more registers and have fewer panels.
 template <Coding coding>
 constexpr int panels_of_warp(Grouping grouping, bool asymmetric) {
   if (grouping == Grouping::by_fours) return 2;
   return grouping == Grouping::by_halves || asymmetric || kHighBits<coding> > 0 ? 1 : 2;
 }
 constexpr int kTileTokens = kTileTokenWarps * kWarpTiles * static_cast<int>(kTokenTile);
-/// From one token to the next in shared memory: eight lanes' rows begin in different banks.
+/// Bytes from one token to the next in shared memory, chosen so that the rows of eight lanes begin in different banks.
 constexpr int kSharedStride = kTileColumns + 32;
 
-/// Starts to copy columns [first, first + kTileColumns) of the block's tokens to shared memory; zeros behind the ends.
+/// Starts to copy columns [first_column, first_column + kTileColumns) of the thread block's tokens to shared memory;
+/// writes zeros behind the last token and column.
 __device__ inline void stage_x(const QuantizedArgs& args, int first_token, int first_column, std::int8_t* to) {
   constexpr int kPieces = kTileColumns / 16;
 #pragma unroll
@@ -178,7 +181,7 @@ __device__ inline void stage_x(const QuantizedArgs& args, int first_token, int f
   copy_async_commit();
 }
 
-// Block (m, b): 8 (or 4) panels of a part, 128 tokens. Warps: 4 by 2, each 2 (or 1) panels by 64 tokens.
+// Block (m, b) computes 8 (or 4) panels of a part for 128 tokens. Warps: 4 by 2, each 2 (or 1) panels by 64 tokens.
 template <Coding coding, Grouping kGrouping, bool kAsymmetric, bool kTwoLevel>
 __global__ __launch_bounds__(kTileThreads, 1) void multiply_tiles_kernel(const __grid_constant__ QuantizedArgs args) {
   using Shape = BatchShape<coding, kGrouping, kTileSteps, kAsymmetric, kTwoLevel>;
@@ -199,7 +202,7 @@ __global__ __launch_bounds__(kTileThreads, 1) void multiply_tiles_kernel(const _
   PanelMemory memory[kWarpPanels];
 #pragma unroll
   for (int p = 0; p < kWarpPanels; ++p) {
-    // What a block has too many are the last panel again, and dropped.
+    // A thread block with fewer panels repeats the last panel; the results of the copies are dropped.
     memory[p] = panel_of<Shape>(args, part, min(first_panel + p, part.panels - 1));
   }
   const auto load = [&](int p, int first) {
@@ -220,7 +223,7 @@ __global__ __launch_bounds__(kTileThreads, 1) void multiply_tiles_kernel(const _
   int stage = 0;
   for (int first = 0; first < args.padded_columns; first += kTileColumns, stage ^= 1) {
     copy_async_wait<0>();
-    __syncthreads();  // this batch is there, and nobody reads the one before any more
+    __syncthreads();  // this batch is loaded, and no thread still reads the previous one
     if (first + kTileColumns < args.padded_columns) {
       stage_x(args, block_token, first + kTileColumns, staged[stage ^ 1]);
     }
@@ -232,7 +235,7 @@ __global__ __launch_bounds__(kTileThreads, 1) void multiply_tiles_kernel(const _
     for (int p = 0; p < kWarpPanels; ++p) {
       add_batch<Shape, kWarpTiles>(batch[p], first, args.groups, args.table, lane, load_x, load_x_scales, load_x_sums,
                                    sums[p]);
-      batch[p] = load(p, first + kTileColumns);  // on its way until the next round
+      batch[p] = load(p, first + kTileColumns);  // loads until the next iteration
     }
   }
 #pragma unroll
@@ -254,7 +257,7 @@ __global__ __launch_bounds__(kTileThreads, 1) void multiply_tiles_kernel(const _
 
 // --- Launches -------------------------------------------------------------------------------------------------------
 
-/// The arguments for blocks of `panels_per_block`.
+/// Returns the arguments for thread blocks of `panels_per_block` panels.
 inline QuantizedArgs args_for(const QuantizedProduct& product, int panels_per_block) {
   const QuantizedLinearParams& p = product.params;
   const QuantizedX& shape = product.x;
@@ -294,7 +297,7 @@ inline QuantizedArgs args_for(const QuantizedProduct& product, int panels_per_bl
 
 template <Coding coding, Grouping kGrouping, bool kAsymmetric, bool kTwoLevel>
 Status multiply(cudaStream_t stream, const QuantizedProduct& product) {
-  // Fixed for all tokens of an op, so that each is summed up in one way.
+  // The kernel is chosen for all tokens of an op together, so that all are summed up in one way.
   const std::int64_t tokens = product.params.num_tokens;
   if (tokens <= kMaxStreamedRows) {
     const QuantizedArgs args = args_for(product, 1);
@@ -313,7 +316,7 @@ Status multiply(cudaStream_t stream, const QuantizedProduct& product) {
 template <Coding coding, bool kAsymmetric, bool kTwoLevel>
 Status multiply_grouped(cudaStream_t stream, const QuantizedProduct& product) {
   const Grouping grouping = grouping_of(product.params.weights.front().format.group_size);
-  // Groups of 128 columns have kernels of their own where they are usual.
+  // Groups of 128 columns have their own kernels for the formats that often use them.
   if constexpr (!kTwoLevel && (coding == Coding::int4 || coding == Coding::int8)) {
     if (grouping == Grouping::by_fours)
       return multiply<coding, Grouping::by_fours, kAsymmetric, false>(stream, product);
@@ -336,7 +339,7 @@ Status multiply_leveled(cudaStream_t stream, const QuantizedProduct& product) {
   return multiply_grouped<coding, kAsymmetric, false>(stream, product);
 }
 
-/// The product of weights whose integers are stored as `coding` says.
+/// Enqueues the product with weights whose integers are stored as `coding`.
 template <Coding coding>
 Status multiply_coded(cudaStream_t stream, const QuantizedProduct& product) {
   if constexpr (coding != Coding::codebook) {

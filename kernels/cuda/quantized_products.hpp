@@ -1,6 +1,6 @@
 #pragma once
 
-/// The launches behind cuda_quantized_linear, one per way of storing integers.
+/// Declares the kernel launches that cuda_quantized_linear uses, one per integer format.
 
 #include <cstdint>
 
@@ -17,7 +17,7 @@ struct QuantizedProduct {
   QuantizedX x;
   std::int64_t first = 0;
   std::int64_t count = 0;
-  const void* x_data = nullptr;  ///< their integers, as `x` says
+  const void* x_data = nullptr;  ///< the integers of the rows, in the layout `x`
 };
 
 Status multiply_int4(cudaStream_t stream, const QuantizedProduct& product);

@@ -1,7 +1,7 @@
 #pragma once
 
-/// The integers of quantised weights in the words they are stored in (kernels/quantized.hpp), and the scales of their
-/// groups.
+/// Reads the integers of quantised weights from the words that store them (kernels/quantized.hpp), and the scales of
+/// their groups.
 
 #include <cstdint>
 #include <type_traits>
@@ -11,13 +11,13 @@
 
 namespace pagoda::kernels::cuda {
 
-/// What kernels are compiled for.
+/// Integer formats for which kernels are compiled.
 enum class Coding : std::uint8_t {
   int4,
   int5,
   int6,
   int8,
-  codebook,  ///< indices of 4 bits
+  codebook,  ///< indices of 4 bits into a codebook
 };
 
 constexpr Coding coding_of(const QuantizedFormat& format) {
@@ -37,29 +37,29 @@ constexpr int kBitsOf = coding == Coding::int8   ? 8
 template <Coding coding>
 constexpr bool kMayBeTwoLevel = coding != Coding::int8;
 
-/// Bits of an integer in the last word of its block, where the others hold the lowest 4.
+/// Number of bits of an integer in the last word of its block; the other words hold the lowest 4 bits.
 template <Coding coding>
 constexpr int kHighBits = kBitsOf<coding> == 8 ? 0 : kBitsOf<coding> - 4;
 
-/// Columns that lie together, a quad in each byte of a word, ...
+/// Columns of a block. The columns of a block lie together; each byte of a word holds a column of a quad.
 template <Coding coding>
 constexpr int kBlockColumns = coding == Coding::int8   ? 4
                               : coding == Coding::int6 ? 16
                               : coding == Coding::int5 ? 32
                                                        : 8;
 
-/// ... the words among theirs that have the lowest 4 bits of two quads (of 8 bits the one that there is), ...
+/// Words of a block that hold the lowest 4 bits of two quads each (with 8 bits, one word holds one quad).
 template <Coding coding>
 constexpr int kPairsOf = coding == Coding::int8 ? 1 : kBlockColumns<coding> / 8;
 
-/// ... and the words of a row that they take in all.
+/// Words of a row that a block takes.
 template <Coding coding>
 constexpr int kBlockWords = kBlockColumns<coding>* kBitsOf<coding> / 32;
 
-/// Rows that lie side by side.
+/// Rows of a panel, which lie side by side.
 constexpr int kPanelRows = static_cast<int>(kQuantizedPanel);
 
-/// The values of a codebook, four signed bytes a word.
+/// The values of a codebook, four signed bytes per word.
 struct CodebookWords {
   std::uint32_t words[4];
 };
@@ -73,9 +73,11 @@ constexpr CodebookWords words_of(Codebook codebook) {
   return table;
 }
 
-/// The values at eight indices, as signed bytes: of the low halves of a word's bytes (x), and of their high halves (y).
+/// Returns the values at eight indices, as signed bytes: for the low halves of a word's bytes (x), and for their high
+/// halves (y).
 __device__ __forceinline__ uint2 values_at(std::uint32_t indices, const CodebookWords& table) {
-  // A selector of 3 bits chooses among 8 values: so both halves of the table are asked, and the fourth bit chooses.
+  // A selector of 3 bits chooses among 8 values, so both halves of the table are read, and the fourth bit chooses
+  // between the results.
   const std::uint32_t in_half = indices & 0x77777777U;
   const std::uint32_t half = 0x32103210U | (indices >> 1 & 0x44444444U);
   const auto four = [&](int shift) {
@@ -83,13 +85,16 @@ __device__ __forceinline__ uint2 values_at(std::uint32_t indices, const Codebook
     const std::uint32_t upper = __byte_perm(table.words[2], table.words[3], in_half >> shift);
     return __byte_perm(lower, upper, half >> shift);
   };
-  const std::uint32_t first = four(0);  // of bytes 0 and 1, the low half of each before its high half
+  // `first` has the values for bytes 0 and 1, `second` those for bytes 2 and 3; the low half of each byte comes before
+  // its high half.
+  const std::uint32_t first = four(0);
   const std::uint32_t second = four(16);
   return {__byte_perm(first, second, 0x6420U), __byte_perm(first, second, 0x7531U)};
 }
 
-/// Quads 2 `pair` and 2 `pair` + 1 of a block, a byte each: integers as they are stored, of indices the values. `low`
-/// is the word of their lowest 4 bits and `high` the block's last one; of 8 bits, the words of the quads.
+/// Returns quads 2 `pair` and 2 `pair` + 1 of a block, one byte per column: the stored integers, or the values of
+/// codebook indices. `low` is the word of their lowest 4 bits and `high` the block's last word; with 8 bits, they are
+/// the words of the two quads.
 template <Coding coding>
 __device__ __forceinline__ uint2 two_quads(std::uint32_t low, std::uint32_t high, int pair,
                                            const CodebookWords& table) {
@@ -107,7 +112,7 @@ __device__ __forceinline__ uint2 two_quads(std::uint32_t low, std::uint32_t high
   return quads;
 }
 
-/// Quad `quad` of a block alone.
+/// Returns quad `quad` of a block alone.
 template <Coding coding>
 __device__ __forceinline__ std::uint32_t one_quad(std::uint32_t low, std::uint32_t high, int quad,
                                                   const CodebookWords& table) {
@@ -124,7 +129,7 @@ __device__ __forceinline__ std::uint32_t one_quad(std::uint32_t low, std::uint32
   return bytes;
 }
 
-/// Byte `i` of a quad as a number, less `zero_point`.
+/// Returns byte `i` of a quad as a number, minus `zero_point`.
 template <Coding coding>
 __device__ __forceinline__ float byte_of(std::uint32_t quad, int i, int zero_point) {
   const std::uint32_t byte = quad >> 8 * i & 0xFFU;
@@ -132,14 +137,15 @@ __device__ __forceinline__ float byte_of(std::uint32_t quad, int i, int zero_poi
   return static_cast<float>(static_cast<int>(byte) - zero_point);
 }
 
-/// Where a group's scale and minimum lie, for kernels that look up one at a time.
+/// Memory of the groups' scales and minimums, for kernels that look up one group at a time.
 struct GridMemory {
   const __half* scales = nullptr;
   const __half* mins = nullptr;          ///< null = symmetric
-  const std::int8_t* factors = nullptr;  ///< of a format with two-level scales
+  const std::int8_t* factors = nullptr;  ///< factors of a format with two-level scales
   int group_size = 0;
 
-  /// Of the group of `column` in row `row` of a panel that begins at scale `first_scale` and factor `first_factor`.
+  /// Returns scale and minimum of the group of `column` in row `row` of a panel that begins at scale `first_scale` and
+  /// factor `first_factor`.
   template <bool kTwoLevel>
   __device__ __forceinline__ float2 grid(std::int64_t first_scale, std::int64_t first_factor, int column,
                                          int row) const {
@@ -155,7 +161,7 @@ struct GridMemory {
   }
 };
 
-/// Of a matrix from panel `panel` on.
+/// Returns the GridMemory of a matrix from panel `panel` on.
 inline GridMemory grids_of(const QuantizedMatrix& w, std::int64_t panel) {
   GridMemory grids;
   grids.scales = reinterpret_cast<const __half*>(w.scales) + panel * w.panel_scales();

@@ -7,7 +7,7 @@ namespace {
 
 constexpr int kThreads = 128;
 
-/// Turns the pairs (first[i], second[i]) of a quad by their angles.
+/// Rotates the pairs (first[i], second[i]) of a quad by their angles.
 template <bool packed>
 __device__ __forceinline__ void turn(float* first, float* second, int quad, int half, float4 cosines, float4 sines) {
   const float4 a = load_quad<packed>(first, quad, half);
@@ -20,7 +20,8 @@ __device__ __forceinline__ void turn(float* first, float* second, int quad, int 
                                  b.z * cosines.z + a.z * sines.z, b.w * cosines.w + a.w * sines.w));
 }
 
-/// "Rotate half". Block (token, piece): a thread turns four pairs of one head, the heads of the query first.
+/// Applies "rotate half". Block (token, piece): a thread rotates four pairs of one head; the heads of the query come
+/// first.
 template <bool packed>
 __global__ void __launch_bounds__(kThreads) rotary_kernel(RotaryParams p) {
   wait_for_stream();
@@ -43,7 +44,7 @@ __global__ void __launch_bounds__(kThreads) rotary_kernel(RotaryParams p) {
   }
 }
 
-/// Pairs of neighbours. Block (token, piece): a thread turns one pair.
+/// Rotates pairs of neighbouring elements. Block (token, piece): a thread rotates one pair.
 __global__ void __launch_bounds__(kThreads) interleaved_rotary_kernel(RotaryParams p) {
   wait_for_stream();
   const std::int64_t token = blockIdx.x;

@@ -6,8 +6,8 @@
 
 namespace pagoda::kernels::cuda {
 
-/// Of a block whose column `lane` each lane of a warp has as `value`, the rotated column (kernels::rotate_block, with
-/// the same bits).
+/// Returns the column of this lane after the rotation of a block, whose column `lane` each lane of a warp has as
+/// `value` (kernels::rotate_block, with identical bits).
 __device__ inline float rotated_x(float value, int lane) {
   static_assert(kRotationBlock == 32, "a block is a warp");
   value *= (kRotationSigns >> lane & 1U) != 0 ? -kRotatedXFactor : kRotatedXFactor;

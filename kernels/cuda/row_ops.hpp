@@ -1,7 +1,7 @@
 #pragma once
 
-/// Ops that go over rows of activations, without matrices. Params have passed check_shapes (kernels/ops_check.hpp); all
-/// arrays are device memory. Each enqueues one kernel and returns its launch error. A row's bits depend on nothing but
+/// Ops over rows of activations that multiply no matrices. Params have passed check_shapes (kernels/ops_check.hpp); all
+/// arrays are device memory. Each op enqueues one kernel and returns its launch error. The bits of a row depend only on
 /// the row and the op's dimensions.
 
 #include <cuda_runtime_api.h>
@@ -22,7 +22,7 @@ Status cuda_gather_tokens(cudaStream_t stream, const GatherTokensParams& p);
 Status cuda_scatter_tokens(cudaStream_t stream, const ScatterTokensParams& p);
 Status cuda_convert(cudaStream_t stream, const ConvertParams& p);
 Status cuda_store_kv(cudaStream_t stream, const StoreKvParams& p);
-/// Of a cache of fp8_e4m3 or int8.
+/// Stores into a cache of fp8_e4m3 or int8.
 Status cuda_store_kv_bytes(cudaStream_t stream, const StoreKvParams& p);
 /// Between host and device the host side must be pinned.
 Status cuda_copy(cudaStream_t stream, const CopyParams& p);

@@ -31,7 +31,7 @@ __global__ void scatter_tokens_kernel(ScatterTokensParams p) {
   if (i < p.count && p.slots[i] >= 0) p.table[p.slots[i]] = max(0, p.tokens[i * p.token_stride]);
 }
 
-/// A grid of one thread per element of `count`.
+/// Returns a grid with one thread per element.
 dim3 token_grid(std::int64_t count) {
   return dim3(static_cast<unsigned>(ceil_divide<std::int64_t>(count, kTokenThreads)));
 }

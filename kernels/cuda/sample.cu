@@ -11,14 +11,14 @@
 namespace pagoda::kernels::cuda {
 namespace {
 
-/// What one pass over a row finds.
+/// Results of one pass over a row.
 struct Measured {
   SampleProblem problem = SampleProblem::none;
   float max = 0.0F;
-  std::int32_t best = 0;  ///< the lowest id among the largest
+  std::int32_t best = 0;  ///< lowest id among the largest logits
 };
 
-/// Also leaves the largest logit of each thread in shared.thread_maxima.
+/// Measures a row and stores the largest logit of each thread in shared.thread_maxima.
 __device__ Measured measure_row(SampleShared& shared, const RowView& view) {
   bool finite = true;
   float best = -INFINITY;
@@ -41,8 +41,9 @@ __device__ Measured measure_row(SampleShared& shared, const RowView& view) {
   return {problem, max, static_cast<std::int32_t>(~static_cast<std::uint32_t>(most))};
 }
 
-/// The row's k largest logits and some more become the candidates, if they fit: at least k threads have seen a logit as
-/// large as the k-th largest of their maxima. measure_row() came last. Returns their number, or 0.
+/// Makes the row's k largest logits, and some more, the candidates if they fit: at least k threads have seen a logit as
+/// large as the k-th largest of their maxima. Call it directly after measure_row(). Returns the number of candidates,
+/// or 0 if they do not fit.
 __device__ int collect_top(SampleShared& shared, const RowView& row, int k) {
   if (k >= row.count && row.count <= kMaxCandidates) return collect(shared, row, {});
   if (k <= kSampleThreads) {
@@ -55,13 +56,14 @@ __device__ int collect_top(SampleShared& shared, const RowView& row, int k) {
   return collect(shared, row, cut_at_top_k(shared, row, k));
 }
 
-/// Of the whole row: what top_p keeps becomes the candidates, with some more, if it fits. Returns their number, or 0.
+/// Makes the tokens of the whole row that top_p keeps, and some more, the candidates if they fit. Returns the number of
+/// candidates, or 0 if they do not fit.
 __device__ int collect_nucleus(SampleShared& shared, const RowView& row, Cut cut, const Weigher& weigher, double top_p,
                                std::uint64_t mass, std::uint64_t needed) {
   constexpr double kUnit = 1.0 / static_cast<double>(std::uint64_t{1} << kMassBits);
   const double left_out = (1.0 - top_p) * static_cast<double>(mass) * kUnit;
-  // Tokens lighter than left_out / vocab weigh less than left_out together, so the second bound always serves. The
-  // first leaves far fewer tokens and serves for the usual peaked row.
+  // Tokens lighter than left_out / vocab together weigh less than left_out, so the second bound always works. The first
+  // bound leaves far fewer tokens and works for the usual peaked row.
   const double bounds[] = {0.01 * left_out, left_out / row.count};
   for (const double bound : bounds) {
     const Cut heavy = narrower(cut, cut_at_weight(weigher, static_cast<float>(bound < 1.0 ? bound : 1.0)));
@@ -109,7 +111,8 @@ __device__ std::int32_t choose_token(SampleShared& shared, const RowView& row, c
   return draw_token(shared, row, {}, weigher, params.uniform);
 }
 
-/// Log-probability and rank of the token, and the best few. measure_row(view) came last but for draws.
+/// Writes log-probability and rank of the token, and the num_logprobs likeliest or listed tokens. After
+/// measure_row(row), only draws may have been made.
 __device__ void report(SampleShared& shared, const RowView& row, const DeviceSampleRow& params, float max,
                        std::int32_t token, SampleOutput& out) {
   constexpr double kUnit = 1.0 / static_cast<double>(std::uint64_t{1} << kMassBits);
@@ -139,7 +142,7 @@ __device__ void report(SampleShared& shared, const RowView& row, const DeviceSam
   }
   if (out.num_top > kMaxCandidates) return;  // rank_tokens_kernel lists them
 
-  // Among the candidates, the place of each in descending order; the lower id comes first among equals.
+  // Finds the place of each candidate in descending order of logits; of equal logits the lower id comes first.
   const int count = collect_top(shared, row, out.num_top);
   for (int i = static_cast<int>(threadIdx.x); i < count; i += kSampleThreads) {
     const float logit = shared.candidate_logits[i];
@@ -181,13 +184,13 @@ __device__ SampleProblem sample_row(SampleShared& shared, const DeviceSampleRow&
   return SampleProblem::none;
 }
 
-// Block r: row r.
+// Block r samples row r.
 __global__ __launch_bounds__(kSampleThreads) void sample_rows_kernel(const DeviceSampleRow* rows, int vocab) {
   PAGODA_DYNAMIC_SHARED(SampleShared, shared);
   const DeviceSampleRow& row = rows[blockIdx.x];
   SampleOutput out;
   const SampleProblem problem = sample_row(*shared, row, vocab, out);
-  __syncthreads();  // every thread has read the problem that change_logits_kernel left in the output
+  __syncthreads();  // every thread has read the problem that change_logits_kernel wrote to the output
   if (threadIdx.x != 0) return;
   if (problem != SampleProblem::none) {
     out = {};
@@ -199,9 +202,9 @@ __global__ __launch_bounds__(kSampleThreads) void sample_rows_kernel(const Devic
 
 constexpr int kRankThreads = 256;
 
-// Block (b, r): lists those of tokens 256 * b + [0, 256) that are among the num_top likeliest of row r, each at its
+// Block (b, r) lists those of tokens 256 * b + [0, 256) that are among the num_top likeliest of row r, each at its
 // place. A token's place is the number of tokens before it, which each thread counts; the logits go through shared
-// memory. Of rows whose tokens sample_rows_kernel has left to it.
+// memory. The kernel handles only rows whose tokens sample_rows_kernel has not listed.
 __global__ __launch_bounds__(kRankThreads) void rank_tokens_kernel(const DeviceSampleRow* rows, int vocab) {
   __shared__ float tile[kRankThreads];
   const DeviceSampleRow& row = rows[blockIdx.y];
@@ -225,7 +228,7 @@ __global__ __launch_bounds__(kRankThreads) void rank_tokens_kernel(const DeviceS
     }
   }
   if (token >= vocab || place >= out.num_top) return;
-  // The logarithm of the total, as far as a float has it; exact for the sampled token itself.
+  // The logarithm of the total, to the precision of a float; exact for the sampled token itself.
   const double log_total = static_cast<double>(logits[out.token]) - static_cast<double>(out.logprob);
   row.top_tokens[place] = token;
   row.top_logprobs[place] = static_cast<float>(static_cast<double>(logit) - log_total);

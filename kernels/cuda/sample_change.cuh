@@ -1,6 +1,6 @@
 #pragma once
 
-/// Masks, bans, bias and penalties: a row's changed logits.
+/// Applies masks, bans, bias and penalties to the logits of a row (its changed logits).
 
 #include "kernels/cuda/device_functions.cuh"
 #include "kernels/cuda/sample_rows.hpp"
@@ -10,11 +10,11 @@ namespace pagoda::kernels::cuda {
 constexpr int kCopyThreads = 256;
 constexpr int kCopyPerThread = 8;
 constexpr int kChangeThreads = 1024;
-/// In a count: the token is in the prompt.
+/// Bit of a count: the token is in the prompt.
 constexpr std::uint32_t kInPrompt = 0x80000000U;
 
-// Block (b, r): 2048 logits of changed row r are copied, -inf in place of those that are not allowed; their counts
-// become 0.
+// Block (b, r) copies 2048 logits of changed row r, with -inf for tokens that are not allowed, and sets their counts to
+// 0.
 __global__ void copy_logits_kernel(const DeviceSampleRow* rows, const std::int32_t* changed_rows, int vocab) {
   const DeviceSampleRow& row = rows[changed_rows[blockIdx.y]];
 #pragma unroll
@@ -28,7 +28,7 @@ __global__ void copy_logits_kernel(const DeviceSampleRow* rows, const std::int32
   }
 }
 
-/// Calls f(i) for i from 0 to count - 1, on all threads of the block.
+/// Calls f(i) for i from 0 to count - 1, distributed over the threads of the block.
 template <class F>
 __device__ void for_list(int count, const F& f) {
   for (int i = static_cast<int>(threadIdx.x); i < count; i += kChangeThreads) f(i);
@@ -39,11 +39,11 @@ __device__ inline float penalised(float logit, std::uint32_t count, const Device
   float x = logit > 0.0F ? logit / row.repetition_penalty : logit * row.repetition_penalty;
   x = __fsub_rn(x, __fmul_rn(row.frequency_penalty, static_cast<float>(in_output)));
   if (in_output > 0) x -= row.presence_penalty;
-  // A tiny repetition penalty must not turn a finite logit into the +inf that marks a broken row.
+  // A very small repetition penalty must not turn a finite logit into the +inf that marks a broken row.
   return x == INFINITY && logit < INFINITY ? 3.402823466e38F : x;
 }
 
-// Block r: changed row r. Says in the output whether a token is out of range.
+// Block r changes the logits of changed row r. It reports in the row's output whether a token is out of range.
 __global__ __launch_bounds__(kChangeThreads) void change_logits_kernel(const DeviceSampleRow* rows,
                                                                        const std::int32_t* changed_rows, int vocab) {
   const DeviceSampleRow& row = rows[changed_rows[blockIdx.x]];
@@ -71,7 +71,7 @@ __global__ __launch_bounds__(kChangeThreads) void change_logits_kernel(const Dev
   for_list(row.num_bias, [&](int i) {
     const std::int32_t token = row.bias_tokens[i];
     if (!in_vocab(token)) return;
-    // The first of a token's entries adds them all, in order.
+    // The thread of a token's first entry adds all entries of the token, in order.
     for (int j = 0; j < i; ++j) {
       if (row.bias_tokens[j] == token) return;
     }
@@ -88,7 +88,7 @@ __global__ __launch_bounds__(kChangeThreads) void change_logits_kernel(const Dev
     if (in_vocab(row.prompt_tokens[i])) atomicOr(&row.counts[row.prompt_tokens[i]], kInPrompt);
   });
   __syncthreads();
-  // Whoever takes a token's count penalises it.
+  // The thread that takes a token's count applies the penalties.
   const auto penalise = [&](std::int32_t token) {
     if (!in_vocab(token)) return;
     const std::uint32_t count = atomicExch(&row.counts[token], 0U);

@@ -1,6 +1,7 @@
 #pragma once
 
-/// The draw: tokens in ascending order of ids share [0, 1) by their mass, and a uniform number lies in one of them.
+/// Draws a token: tokens in ascending order of ids divide [0, 1) according to their mass, and the uniform number lies
+/// in the share of one of them.
 
 #include "kernels/cuda/sample_select.cuh"
 
@@ -8,19 +9,19 @@ namespace pagoda::kernels::cuda {
 
 constexpr int kWarpChunk = 4 * kWarpSize;  ///< logits that a warp reads at a time
 
-/// Chunks of a warp in each segment of the row.
+/// Returns the number of chunks of a lane in each segment of the row.
 __device__ inline int chunks_per_segment(const RowView& view) {
   const int warp_chunks = ceil_divide(num_chunks(view), kWarpSize);
   return ceil_divide(warp_chunks, kMaxSegments);
 }
 
-/// Masses and ties of every segment, in shared memory. Segment s is of warp s % kSampleWarps. Returns how many there
-/// are.
+/// Writes masses and ties of every segment to shared memory. Warp s % kSampleWarps measures segment s. Returns the
+/// number of segments.
 __device__ inline int measure_segments(SampleShared& shared, const RowView& view, Cut cut, const Weigher& weigher) {
   const int chunks = num_chunks(view);
   const int per_segment = chunks_per_segment(view);
   const int segments = ceil_divide(ceil_divide(chunks, kWarpSize), per_segment);
-  __syncthreads();  // what lies in the same memory has been read
+  __syncthreads();  // the data that shares this memory has been read
   for (int segment = warp_of_thread(); segment < segments; segment += kSampleWarps) {
     std::uint64_t mass = 0;
     std::uint32_t ties = 0;
@@ -44,14 +45,14 @@ __device__ inline int measure_segments(SampleShared& shared, const RowView& view
   return segments;
 }
 
-/// How many of the `ties` logits after `before` others the cut keeps.
+/// Returns how many of `ties` logits with the cut's key, behind `before` other ones, the cut keeps.
 __device__ inline std::uint64_t kept_ties(Cut cut, std::uint64_t before, std::uint64_t ties) {
   const auto most = static_cast<std::uint64_t>(cut.ties);
   return before >= most ? 0 : before + ties > most ? most - before : ties;
 }
 
-/// In segment `segment`, of which `ties` lie before: the index of the logit whose share holds `rest` units of mass from
-/// the segment's begin on. One warp.
+/// Returns the index of the logit in segment `segment` whose share contains `rest` units of mass from the start of the
+/// segment on. `ties` is the number of ties before the segment. One warp calls it.
 __device__ inline int find_in_segment(const RowView& view, Cut cut, const Weigher& weigher, int segment,
                                       std::uint64_t ties, std::uint64_t rest) {
   const int chunks = num_chunks(view);
@@ -94,7 +95,7 @@ __device__ inline int find_in_segment(const RowView& view, Cut cut, const Weighe
   return -1;
 }
 
-/// The id of the token that `uniform` draws from what the cut keeps, which has mass.
+/// Returns the id of the token that `uniform` draws among the tokens that the cut keeps; their mass must not be 0.
 __device__ inline std::int32_t draw_token(SampleShared& shared, const RowView& view, Cut cut, const Weigher& weigher,
                                           double uniform) {
   constexpr int kPerThread = kMaxSegments / kSampleThreads;

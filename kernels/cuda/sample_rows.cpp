@@ -20,7 +20,7 @@ class ListWriter {
  public:
   ListWriter(std::byte* host, std::byte* device) : host_(host), device_(device) {}
 
-  /// Where the copy is on the device.
+  /// Copies the values; returns the address of the copy on the device.
   template <class T>
   const T* write(std::span<const T> values) {
     if (values.empty()) return nullptr;
@@ -103,7 +103,7 @@ SampleUpload::SampleUpload(const SampleParams& params) : params_(params) {
 
 std::vector<SampleUpload::Pass> SampleUpload::passes(std::size_t most) const {
   std::vector<Pass> passes;
-  std::size_t next = 0;  // of the changed rows
+  std::size_t next = 0;  // index into the changed rows
   for (std::size_t row = 0; row < params_.rows.size();) {
     Pass pass{row, 0, next, std::min(most, changed_.size() - next)};
     next += pass.num_changed;

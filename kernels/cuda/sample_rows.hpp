@@ -12,22 +12,23 @@ namespace pagoda::kernels::cuda {
 /// A SampleRow as kernels read it: every pointer is device memory.
 struct DeviceSampleRow {
   const float* logits = nullptr;
-  float* changed = nullptr;         ///< where the changed logits go; null when nothing changes them
-  std::uint32_t* counts = nullptr;  ///< [vocab], beside `changed`
+  float* changed = nullptr;         ///< buffer of the changed logits; null if nothing changes the logits
+  std::uint32_t* counts = nullptr;  ///< [vocab], stored behind `changed`
   SampleOutput* output = nullptr;
   std::int32_t* top_tokens = nullptr;
   float* top_logprobs = nullptr;
   const std::int32_t* prompt_tokens = nullptr;
   const std::int32_t* output_tokens = nullptr;
-  const std::uint32_t* allowed_tokens = nullptr;  ///< a mask of the vocabulary; null = all
+  const std::uint32_t* allowed_tokens = nullptr;  ///< bit mask of the vocabulary; null = all tokens are allowed
   const std::int32_t* banned_tokens = nullptr;
   const std::int32_t* bad_word_tokens = nullptr;
   const std::int32_t* bad_word_ends = nullptr;
   const std::int32_t* last_tokens = nullptr;
-  const std::int32_t* logprob_tokens = nullptr;  ///< num_logprobs of them; null: the likeliest are listed
+  /// [num_logprobs] tokens whose logprobs are listed; null = the likeliest tokens are listed.
+  const std::int32_t* logprob_tokens = nullptr;
   const std::int32_t* bias_tokens = nullptr;
   const float* bias_values = nullptr;
-  double uniform = 0;  ///< in [0, 1): draws the token
+  double uniform = 0;  ///< random number in [0, 1) that draws the token
   std::int32_t num_prompt = 0;
   std::int32_t num_output = 0;
   std::int32_t num_banned = 0;
@@ -47,29 +48,30 @@ struct DeviceSampleRow {
   float repetition_penalty = 1.0F;
 };
 
-/// One piece of memory for all rows and the lists that they point to.
+/// Lays out one piece of memory for all rows and the lists that they point to.
 class SampleUpload {
  public:
   explicit SampleUpload(const SampleParams& params);
 
   std::size_t bytes() const { return bytes_; }
-  /// Rows [first, first + count) whose logits change: at most `most` are in a pass.
+  /// Rows [first_row, first_row + num_rows), of which num_changed have changed logits.
   struct Pass {
     std::size_t first_row = 0;
     std::size_t num_rows = 0;
-    std::size_t first_changed = 0;  ///< of the list of changed rows
+    std::size_t first_changed = 0;  ///< index into the list of changed rows
     std::size_t num_changed = 0;
   };
-  /// The rows in order, so that no pass changes more than `most` rows (at least 1).
+  /// Returns the rows in order, in passes that each contain at most `most` (at least 1) changed rows.
   std::vector<Pass> passes(std::size_t most) const;
 
-  /// Writes everything to `host`, for use at `device`. Changed row i of a pass has `changed` + i * changed_row_bytes().
+  /// Writes all rows and lists to `host`, for use at `device`. Changed row i of a pass uses the memory at `changed` + i
+  /// * changed_row_bytes().
   void write(std::byte* host, std::byte* device, std::span<const Pass> passes, std::byte* changed) const;
 
   const DeviceSampleRow* rows(const std::byte* device) const {
     return reinterpret_cast<const DeviceSampleRow*>(device);
   }
-  /// Indices of the rows that are changed.
+  /// Returns the indices of the rows whose logits change.
   const std::int32_t* changed_rows(const std::byte* device) const {
     return reinterpret_cast<const std::int32_t*>(device + changed_offset_);
   }
@@ -83,7 +85,7 @@ class SampleUpload {
   std::size_t bytes_ = 0;
 };
 
-/// Memory of the changed logits of a row: float32 logits, then the counts; a multiple of 256.
+/// Returns the bytes that the changed logits of a row need: float32 logits, then the counts; a multiple of 256.
 std::size_t changed_row_bytes(std::int64_t vocab);
 
 }  // namespace pagoda::kernels::cuda

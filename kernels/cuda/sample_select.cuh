@@ -1,9 +1,9 @@
 #pragma once
 
-/// Exact cuts through a row in descending order of its logits, without sorting it.
+/// Computes exact cuts through a row in descending order of its logits, without sorting it.
 ///
-/// Weights are counted in whole units of 2^-kMassBits of the heaviest one, so that sums do not depend on their order:
-/// the same row gives the same token whatever thread adds what. Lighter tokens than one unit have no weight.
+/// Weights are counted in whole units of 2^-kMassBits of the heaviest weight, so that sums do not depend on their
+/// order: a row gives the same token whichever thread adds which weight. Tokens lighter than one unit have no weight.
 
 #include <cstdint>
 
@@ -12,13 +12,13 @@
 namespace pagoda::kernels::cuda {
 
 constexpr int kMassBits = 42;
-/// So that the masses of a row fit 63 bits.
+/// Maximum vocabulary: the masses of a row fit into 63 bits.
 constexpr std::int64_t kMaxVocab = std::int64_t{1} << 21;
 
 constexpr int kAllTies = 0x7FFFFFFF;
 constexpr std::uint32_t kMinusInfKey = 0x007FFFFFU;
 
-/// Larger logits have larger keys; equal ones (0 and -0 among them) have equal keys.
+/// Returns a key that is larger for larger logits; equal logits (0 and -0 among them) have equal keys.
 __device__ inline std::uint32_t key_of(float logit) {
   const std::uint32_t bits = __float_as_uint(logit + 0.0F);
   return bits & 0x80000000U ? ~bits : bits | 0x80000000U;
@@ -39,8 +39,8 @@ struct Weigher {
   }
 };
 
-/// Keeps the logits with larger keys, and of those with this key the first `ties` in ascending order of ids. The
-/// default keeps all.
+/// Keeps the logits with keys larger than `key`, and of the logits with this key the first `ties` in ascending order of
+/// ids. The default keeps all logits.
 struct Cut {
   std::uint32_t key = 0;
   int ties = 0;
@@ -51,7 +51,7 @@ __device__ inline Cut narrower(Cut a, Cut b) {
   return a.ties < b.ties ? a : b;
 }
 
-/// Keeps the logits with at least this weight, which is at most 1.
+/// Returns the cut that keeps the logits with at least this weight, which is at most 1.
 __device__ inline Cut cut_at_weight(const Weigher& weigher, float weight) {
   std::uint32_t below = kMinusInfKey - 1;
   std::uint32_t high = key_of(weigher.max);
@@ -62,7 +62,7 @@ __device__ inline Cut cut_at_weight(const Weigher& weigher, float weight) {
   return {high, kAllTies};
 }
 
-/// Adds to 64 bits in two words.
+/// Adds to a 64-bit sum that is stored in two words.
 __device__ inline void add_to_digit(SampleShared& shared, std::uint32_t digit, std::uint64_t mass) {
   const int copy = lane_of_thread() % kDigitCopies;
   const auto low = static_cast<std::uint32_t>(mass);
@@ -71,13 +71,14 @@ __device__ inline void add_to_digit(SampleShared& shared, std::uint32_t digit, s
   if (high != 0) atomicAdd(&shared.digits.high[digit][copy], high);
 }
 
-/// Where a sum over digits from the highest down reaches what is needed.
+/// The digit at which a sum over the digits from the highest down reaches the needed amount.
 struct Crossing {
   std::uint32_t digit = 0;
-  std::uint64_t rest = 0;  ///< of what is needed, within the digit; 0 = the sum of all is less
+  /// Part of the needed amount that lies within the digit; 0 = the sum of all digits is less than needed.
+  std::uint64_t rest = 0;
 };
 
-/// All threads; after what they added to the digits.
+/// Finds the crossing. All threads call it, after they have added to the digits.
 __device__ inline Crossing find_crossing(SampleShared& shared, std::uint64_t needed) {
   constexpr int kPerLane = kDigits / kWarpSize;
   const int thread = static_cast<int>(threadIdx.x);
@@ -107,9 +108,10 @@ __device__ inline Crossing find_crossing(SampleShared& shared, std::uint64_t nee
   return {shared.found_index, shared.found_rest};
 }
 
-/// The radix selection behind both cuts: goes down the keys, where `add(i, logit, key)` says how much a logit counts,
-/// until `needed` is reached. `add_more(key_prefix_matches)` may add what the row does not show. The rest is what is
-/// needed among the logits with exactly the key found; 0 when the whole row is less than needed.
+/// Result of select_key(), the radix selection behind both cuts. select_key() descends through the keys, where
+/// `amount(logit)` is the amount of a logit with a key above that of `ties_of`, and `ties_amount` the amount of all
+/// logits with that key, until `needed` is reached. `rest` is the part of `needed` among the logits with exactly the
+/// key found; 0 if the whole row has less than needed.
 struct Selected {
   std::uint32_t key = 0;
   std::uint64_t rest = 0;
@@ -121,7 +123,7 @@ __device__ Selected select_key(SampleShared& shared, const RowView& view, std::u
   Selected selected{0, needed};
   std::uint32_t mask = 0;
   for (int shift = 32 - kDigitBits; shift >= 0; shift -= kDigitBits) {
-    __syncthreads();  // the digits, or the segments in their place, have been read
+    __syncthreads();  // the digits, or the segments in the same memory, have been read
     for (int i = static_cast<int>(threadIdx.x); i < kDigits * kDigitCopies; i += kSampleThreads) {
       (&shared.digits.low[0][0])[i] = 0;
       (&shared.digits.high[0][0])[i] = 0;
@@ -144,7 +146,7 @@ __device__ Selected select_key(SampleShared& shared, const RowView& view, std::u
   return selected;
 }
 
-/// Keeps the k largest logits; all when there are fewer.
+/// Returns the cut that keeps the k largest logits, or all if there are fewer.
 __device__ inline Cut cut_at_top_k(SampleShared& shared, const RowView& view, int k) {
   const Selected selected =
       select_key(shared, view, static_cast<std::uint64_t>(k), {}, 0, [](float) { return std::uint64_t{1}; });
@@ -152,7 +154,8 @@ __device__ inline Cut cut_at_top_k(SampleShared& shared, const RowView& view, in
   return {selected.key, static_cast<int>(selected.rest)};
 }
 
-/// How many logits of the view have exactly the cut's key, as far as the cut keeps them; and the mass that it keeps.
+/// Number of logits of the view with exactly the cut's key that the cut keeps, and the mass of all logits that it
+/// keeps.
 struct Kept {
   std::uint64_t ties = 0;
   std::uint64_t mass = 0;
@@ -173,7 +176,8 @@ __device__ inline Kept measure_kept(SampleShared& shared, const RowView& view, C
   return {ties, mass};
 }
 
-/// Of what `cut` keeps: the fewest of the largest logits that have `needed` mass together (1 to the mass of all).
+/// Returns the cut that keeps the fewest of the largest logits, among those that `cut` keeps, whose mass is at least
+/// `needed` (1 to the mass of all).
 __device__ inline Cut cut_at_mass(SampleShared& shared, const RowView& view, Cut cut, std::uint64_t kept_ties,
                                   const Weigher& weigher, std::uint64_t needed) {
   const std::uint64_t ties_mass = kept_ties > 0 ? kept_ties * weigher.mass(logit_of(cut.key)) : 0;
@@ -184,8 +188,8 @@ __device__ inline Cut cut_at_mass(SampleShared& shared, const RowView& view, Cut
   return {selected.key, static_cast<int>((selected.rest + each - 1) / each)};
 }
 
-/// Writes what the cut keeps to the candidates, in ascending order of ids. Returns how much that is; when it is more
-/// than kMaxCandidates, the candidates are not to be used. `view` is not the candidates.
+/// Writes the logits that the cut keeps to the candidates, in ascending order of ids. Returns their number; if it is
+/// larger than kMaxCandidates, the candidates must not be used. `view` must not be the candidates.
 __device__ inline int collect(SampleShared& shared, const RowView& view, Cut cut) {
   constexpr std::uint32_t kTie = 1U << 16;  // ties are counted in the upper half
   int above_so_far = 0;

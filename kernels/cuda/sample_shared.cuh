@@ -1,6 +1,6 @@
 #pragma once
 
-/// What a block that samples a row works with: shared memory, loops over a row, sums and scans over the block.
+/// Shared code of the thread block that samples a row: shared memory, loops over a row, sums and scans over the block.
 
 #include <cstdint>
 
@@ -10,13 +10,13 @@ namespace pagoda::kernels::cuda {
 
 constexpr int kSampleThreads = 1024;
 constexpr int kSampleWarps = kSampleThreads / kWarpSize;
-/// Tokens that a row may be cut down to in shared memory.
+/// Maximum number of tokens of a row that can be candidates in shared memory.
 constexpr int kMaxCandidates = 8192;
-/// Contiguous parts of a row whose masses a draw adds up.
+/// Maximum number of segments: contiguous parts of a row whose masses a draw adds up.
 constexpr int kMaxSegments = 2048;
 
-/// Of a radix selection: 8 bits at a time. Neighbouring lanes add to copies of their own, since many logits share the
-/// upper bits.
+/// Digits of a radix selection: 8 bits at a time. Neighbouring lanes add to separate copies, because many logits share
+/// the upper bits.
 constexpr int kDigitBits = 8;
 constexpr int kDigits = 1 << kDigitBits;
 constexpr int kDigitCopies = 8;
@@ -38,23 +38,23 @@ struct SampleShared {
   };
   std::uint64_t of_warp[kSampleWarps];
   std::uint32_t tile_counts[2][kSampleWarps];
-  // What one thread found for all.
+  // Results that one thread found for all threads.
   std::uint64_t found_rest;
   std::uint32_t found_index;
   std::uint32_t found_ties;
 };
 
-/// The logits of a row, or of some of its tokens in ascending order.
+/// The logits of a row, or of some of its tokens in ascending order of ids.
 struct RowView {
   const float* logits = nullptr;
-  const std::int32_t* ids = nullptr;  ///< null: every token
+  const std::int32_t* ids = nullptr;  ///< ids of the tokens; null: every token
   int count = 0;
 
   __device__ std::int32_t id(int i) const { return ids == nullptr ? i : ids[i]; }
 };
 
 // --- Loops ----------------------------------------------------------------------------------------------------------
-// A row is read in chunks of four logits that are aligned to 16 bytes: chunk c holds logits 4c - shift and on.
+// A row is read in chunks of four logits that are aligned to 16 bytes: chunk c holds the logits from 4c - shift on.
 
 __device__ inline int chunk_shift(const RowView& view) {
   return static_cast<int>(reinterpret_cast<std::uintptr_t>(view.logits) / sizeof(float) % 4);
@@ -97,7 +97,8 @@ __device__ void for_chunk(const RowView& view, const RowChunk& chunk, const F& f
   }
 }
 
-/// Calls f(i, logit) once for each logit, on any thread; of one thread in ascending order. f must not meet others.
+/// Calls f(i, logit) once for each logit, on any thread; each thread's calls are in ascending order. f must not
+/// synchronise with other threads.
 template <class F>
 __device__ void for_row(const RowView& view, const F& f) {
   constexpr int kUnroll = 2;
@@ -116,7 +117,7 @@ __device__ void for_row(const RowView& view, const F& f) {
 }
 
 // --- Over a warp or the block ---------------------------------------------------------------------------------------
-// All threads call these.
+// All threads must call these functions.
 
 __device__ inline int lane_of_thread() {
   return static_cast<int>(threadIdx.x) % kWarpSize;
@@ -138,17 +139,17 @@ struct Larger {
   }
 };
 
-/// Of integers, so the order does not matter.
+/// Combines integers, so the order does not matter.
 template <class Combine>
 __device__ inline std::uint64_t combine_over_block(SampleShared& shared, std::uint64_t value) {
   value = warp_reduce<Combine>(value);
-  __syncthreads();  // the last use of of_warp is over
+  __syncthreads();  // the last values of of_warp have been read
   if (lane_of_thread() == 0) shared.of_warp[warp_of_thread()] = value;
   __syncthreads();
   return warp_reduce<Combine>(shared.of_warp[lane_of_thread()]);
 }
 
-/// The sum over this lane and the lanes before it.
+/// Returns the sum over this lane and the lanes before it.
 template <class T>
 __device__ T warp_prefix(T value) {
 #pragma unroll

@@ -10,18 +10,18 @@
 namespace pagoda::kernels::cuda {
 namespace {
 
-constexpr int kWarps = 4;  ///< of a block; they share its outputs and deal the columns among themselves
+constexpr int kWarps = 4;  ///< warps of a thread block; they share its outputs and divide the columns among themselves
 
-/// Weights that are multiplied with a scale of their own.
+/// Whether weights of type T are multiplied with scales.
 template <class T>
 constexpr bool kHasScales = std::is_same_v<T, __nv_fp8_e4m3>;
 
-/// Four words of weights: 16 of 8 bits, 8 of 16 bits or 4 of 32 bits.
+/// Four words of weights: 16 weights of 8 bits, 8 of 16 bits or 4 of 32 bits.
 struct Chunk {
   std::uint32_t words[4];
 };
 
-/// Elements [k, k + 16 bytes) of a row of `in`; 0 behind its end.
+/// Loads 16 bytes of a row of `in` elements, from element k on; 0 behind the row's end.
 template <class T, bool kVectors>
 __device__ Chunk load_weights(const T* row, int k, int in) {
   Chunk chunk = {};
@@ -38,7 +38,7 @@ __device__ Chunk load_weights(const T* row, int k, int in) {
   return chunk;
 }
 
-/// x[k .. k + 3]; 0 behind the end of the row.
+/// Returns x[k .. k + 3]; 0 behind the end of the row.
 template <bool kVectors, class X>
 __device__ float4 load_x(const X* row, int k, int in) {
   float4 x = {0.0F, 0.0F, 0.0F, 0.0F};
@@ -60,7 +60,7 @@ __device__ float4 load_x(const X* row, int k, int in) {
   return x;
 }
 
-/// Elements 4 `quarter` to 4 `quarter` + 3 of a chunk.
+/// Returns elements 4 `quarter` to 4 `quarter` + 3 of a chunk.
 template <class T>
 __device__ float4 four_weights(const Chunk& chunk, int quarter) {
   if constexpr (sizeof(T) == 4) {
@@ -77,8 +77,8 @@ __device__ float4 four_weights(const Chunk& chunk, int quarter) {
   }
 }
 
-/// Which four of a lane's chunk come at turn `turn`: lanes whose chunks begin in the same banks take turns, so that
-/// eight lanes together read x from all banks.
+/// Returns which four of a lane's chunk are multiplied at turn `turn`: lanes whose chunks begin in the same banks use
+/// different orders, so that eight lanes together read x from all banks.
 template <int kPerChunk>
 __device__ int quarter_of(int lane, int turn) {
   if constexpr (kPerChunk == 4) return 0;
@@ -93,8 +93,8 @@ __device__ float add_products(float4 a, float4 b, float sum) {
   return fmaf(a.w, b.w, sum);
 }
 
-/// sums[output][token] of the columns of one lane: the warps take turns at steps of 32 chunks. The weights of a step
-/// are on their way while those of the step before are multiplied.
+/// Adds the columns of one lane to sums[output][token]: the warps take turns at steps of 32 chunks. The weights of a
+/// step are loaded while those of the previous step are multiplied.
 template <class T, class X, int kTokens, bool kVectors>
 __device__ void add_columns(const SkinnyArgs& args, const T* const (&weights)[kSkinnyOutputs],
                             const float* const (&scales)[kSkinnyOutputs], const X* const (&x)[kTokens],
@@ -108,7 +108,7 @@ __device__ void add_columns(const SkinnyArgs& args, const T* const (&weights)[kS
   for (int o = 0; o < kSkinnyOutputs; ++o) {
     next[o] = load_weights<T, kVectors>(weights[o], warp * kStep + lane * kPerChunk, args.in);
   }
-  wait_for_stream();  // the first weights are on their way already
+  wait_for_stream();  // the first weights are already being loaded
   for (int first = warp * kStep; first < args.in; first += kWarps * kStep) {
     const int k = first + lane * kPerChunk;
     Chunk chunks[kSkinnyOutputs];
@@ -147,8 +147,8 @@ __device__ void add_columns(const SkinnyArgs& args, const T* const (&weights)[kS
   }
 }
 
-/// Blocks per multiprocessor. It is the compiler's leave to use registers: without it, it saves them by loading weights
-/// one after the other. Scales want some more.
+/// Thread blocks per multiprocessor. The bound permits the compiler to use more registers; without it, the compiler
+/// saves registers by loading weights one after the other. Kernels with scales need a few more.
 template <class T>
 constexpr int resident_blocks(int tokens) {
   if (tokens == 1) return 8;
@@ -156,8 +156,8 @@ constexpr int resident_blocks(int tokens) {
   return tokens == 2 ? 6 : tokens == 4 ? 4 : 3;
 }
 
-/// x [num_tokens, in], parts [rows, in] -> out [num_tokens, out_stride]. Block (b, g): outputs b * kSkinnyOutputs .. of
-/// its part, tokens g * kTokens ..
+/// Multiplies x [num_tokens, in] with parts [rows, in] into out [num_tokens, out_stride]. Block (b, g): kSkinnyOutputs
+/// outputs of its part, tokens from g * kTokens on.
 template <class T, class X, int kTokens, bool kVectors>
 __device__ __forceinline__ void multiply_block(const SkinnyArgs& args) {
   constexpr int kSums = kSkinnyOutputs * kTokens;
@@ -169,7 +169,7 @@ __device__ __forceinline__ void multiply_block(const SkinnyArgs& args) {
   const int first_output = (block - part.first_block) * kSkinnyOutputs;
   const int first_token = static_cast<int>(blockIdx.y) * kTokens;
 
-  // What lies behind the last output or token is computed from the last one again and dropped.
+  // Outputs and tokens behind the last one repeat the last one; their results are dropped.
   const T* weights[kSkinnyOutputs];
   const float* scales[kSkinnyOutputs] = {};
 #pragma unroll
@@ -274,7 +274,8 @@ SkinnyArgs skinny_args(const LinearParams& p) {
                      .first_block = args.num_blocks,
                      .first_column = column,
                      .scales = p.weights[i].scales,
-                     // There are no more rows than an int32_t counts; a block of more is the matrix.
+                     // A part has no more rows than an int32_t counts; larger scale_rows mean one scale block for the
+                     // whole matrix.
                      .scale_rows = static_cast<std::int32_t>(std::min(p.weights[i].scale_rows, p.weights[i].rows))};
     args.num_blocks += (rows + kSkinnyOutputs - 1) / kSkinnyOutputs;
     column += rows;

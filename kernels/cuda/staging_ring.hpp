@@ -17,9 +17,9 @@ struct Staged {
   std::size_t bytes = 0;
 };
 
-/// Staging memory that one thread takes in stream order and never gives back by itself: it is taken from segments, and
-/// a segment is used again when the event behind its last use has passed. When none is free there is one more; nobody
-/// waits.
+/// Staging memory that one thread takes in stream order and never returns explicitly. It is taken from segments; a
+/// segment is used again after the event behind its last use has passed. If no segment is free, a new one is allocated,
+/// so that take() never waits.
 class StagingRing {
  public:
   StagingRing() = default;
@@ -27,7 +27,8 @@ class StagingRing {
   StagingRing(const StagingRing&) = delete;
   StagingRing& operator=(const StagingRing&) = delete;
 
-  /// Both addresses are aligned to 256 bytes. Whatever was taken before may be used by work that is on `stream` by now.
+  /// Both addresses are aligned to 256 bytes. All work that uses memory taken earlier must already be enqueued on
+  /// `stream`.
   Result<Staged> take(std::size_t bytes, cudaStream_t stream);
 
   std::size_t num_segments() const { return segments_.size(); }
@@ -36,7 +37,7 @@ class StagingRing {
   struct Segment {
     Buffer host;
     Buffer device;
-    cudaEvent_t left = nullptr;  ///< recorded when the ring went on to another segment
+    cudaEvent_t left = nullptr;  ///< recorded when the ring moves on to another segment
     std::size_t used = 0;
   };
 

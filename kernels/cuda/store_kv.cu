@@ -7,7 +7,7 @@ namespace {
 
 constexpr int kThreads = 128;
 
-/// One block per token; a thread writes quads of the heads of keys, then of values.
+/// One thread block per token; its threads write quads of the heads of keys, then of values.
 template <bool packed, class T>
 __global__ void store_kv_kernel(StoreKvParams p) {
   wait_for_stream();

@@ -19,12 +19,12 @@ __device__ std::uint8_t fp8_of(float x) {
   return __nv_cvt_float_to_fp8(x, __NV_SATFINITE, __NV_E4M3);
 }
 
-// row [count] -> to [count]; by one warp
+// Converts row [count] to `to` [count]; called by one warp.
 __device__ void store_fp8(const float* row, std::int64_t count, int lane, std::uint8_t* to) {
   for (std::int64_t i = lane; i < count; i += kWarpSize) to[i] = fp8_of(row[i]);
 }
 
-// row [count] -> to [count], *scale (KvCacheView says how); by one warp
+// Converts row [count] to `to` [count] and *scale (KvCacheView defines the format); called by one warp.
 __device__ void store_int8(const float* row, std::int64_t count, int lane, std::int8_t* to, float* scale) {
   float highest = 0.0F;
   bool finite = true;
@@ -47,8 +47,8 @@ __device__ void store_int8(const float* row, std::int64_t count, int lane, std::
   }
 }
 
-/// One block per token; its warps take the heads of keys, then of values. `value_bytes`, `part_bytes` are those of the
-/// cache.
+/// One thread block per token; its warps store the heads of keys, then of values. `value_bytes` and `part_bytes` are
+/// those of the cache.
 template <bool scaled>
 __global__ void __launch_bounds__(kThreads)
     store_kv_bytes_kernel(StoreKvParams p, std::int64_t value_bytes, std::int64_t part_bytes) {

@@ -4,9 +4,9 @@
 
 namespace pagoda::kernels::cuda {
 
-/// Sums each of kCount values (a power of two) over the 32 lanes of the warp with as few shuffles as there can be.
-/// After it values[0 .. max(1, kCount / 32) - 1] are the sums of the values from the returned index on. Lanes are added
-/// as a tree: 16 apart, then 8, 4, 2, 1, whatever kCount.
+/// Sums each of kCount values (a power of two) over the 32 lanes of the warp with as few shuffles as possible.
+/// Afterwards values[0 .. max(1, kCount / 32) - 1] are the sums of the values from the returned index on. Lanes are
+/// added as a tree: 16 apart, then 8, 4, 2, 1, for any kCount.
 template <int kCount>
 __device__ int sum_over_warp(float (&values)[kCount], int lane) {
   int first = 0;
@@ -14,7 +14,7 @@ __device__ int sum_over_warp(float (&values)[kCount], int lane) {
 #pragma unroll
   for (int distance = 16; distance >= 1; distance /= 2) {
     if (count > 1) {
-      // The lanes of a pair keep one half of the values each.
+      // Each lane of a pair keeps one half of the values.
       const bool upper = (lane & distance) != 0;
       count /= 2;
       if (upper) first += count;

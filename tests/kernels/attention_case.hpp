@@ -19,15 +19,15 @@ namespace pagoda::kernels::testing_support {
 
 inline constexpr std::int32_t kStaleBlock = 1 << 30;  // a block id that must never be read
 
-/// One layer's cache and the keys and values of some sequences in it; blocks are handed out in a scattered order, and
-/// slots that hold nothing are NaN, so that a read of them shows.
+/// One layer's cache and the keys and values of some sequences in it. Blocks are assigned in a scattered order, and
+/// slots without data are NaN, so that a read of them is detected.
 struct AttentionCase {
   std::int64_t num_heads = 4;
   std::int64_t num_kv_heads = 2;
   std::int64_t head_dim = 32;
   std::int32_t block_size = 16;
   DType dtype = DType::f32;
-  std::vector<std::int64_t> lengths;  ///< context of each sequence
+  std::vector<std::int64_t> lengths;  ///< context length of each sequence
   std::int32_t window = 0;
   float softcap = 0.0F;
   bool alibi = false;
@@ -94,11 +94,11 @@ struct AttentionCase {
 
   struct Rows {
     std::size_t sequence = 0;
-    std::int64_t first = 0;  ///< position
+    std::int64_t first = 0;  ///< first position
     std::int64_t end = 0;
   };
 
-  /// The attention of some rows in one call; results one after the other.
+  /// Computes the attention of some rows in one call; returns the results one after the other.
   template <class Run>
   std::vector<float> attend(const std::vector<Rows>& batch, const Run& run) const {
     std::vector<float> query;

@@ -79,9 +79,9 @@ TEST(DTypeTest, RoundsToFp8ToNearestEvenAndSaturates) {
   EXPECT_EQ(to_fp8_e4m3(1.0625F).bits, 0x38);  // halfway to 1.125, down to even
   EXPECT_EQ(to_fp8_e4m3(1.1875F).bits, 0x3A);  // halfway to 1.25, up to even
   EXPECT_EQ(to_fp8_e4m3(1.0626F).bits, 0x39);
-  EXPECT_EQ(to_fp8_e4m3(1.96875F).bits, 0x40);                // into the next power of two
+  EXPECT_EQ(to_fp8_e4m3(1.96875F).bits, 0x40);                // rounds up to the next power of two
   EXPECT_EQ(to_fp8_e4m3(std::ldexp(1.0F, -10)).bits, 0x00);   // half the smallest subnormal
-  EXPECT_EQ(to_fp8_e4m3(std::ldexp(15.0F, -10)).bits, 0x08);  // from the subnormals to the smallest normal
+  EXPECT_EQ(to_fp8_e4m3(std::ldexp(15.0F, -10)).bits, 0x08);  // rounds up from the subnormals to the smallest normal
   EXPECT_EQ(to_fp8_e4m3(449.0F).bits, 0x7E);
   EXPECT_EQ(to_fp8_e4m3(-1e30F).bits, 0xFE);
   EXPECT_EQ(to_fp8_e4m3(kInfinity).bits, 0x7E);

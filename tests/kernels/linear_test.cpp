@@ -18,17 +18,17 @@ using testing_support::random_floats;
 using testing_support::rounded_to;
 using testing_support::TypedArray;
 
-/// On a GPU more rows go to tensor cores, which take x in the type of the weights.
+/// On a GPU, more rows are multiplied on tensor cores, with x rounded to the type of the weights.
 constexpr std::int64_t kMaxExactRows = 2;
 
-/// One linear call with weights of its own.
+/// One linear call and its weights.
 struct LinearCase {
   std::int64_t in = 0;
   std::vector<std::int64_t> out_features;
   DType dtype = DType::f32;
   bool with_bias = false;
   bool accumulate = false;
-  std::size_t offset_bytes = 0;  ///< of the weights, from an aligned address
+  std::size_t offset_bytes = 0;  ///< offset of the weights from an aligned address
 
   std::vector<TypedArray> weights = {};
   std::vector<TypedArray> biases = {};
@@ -53,7 +53,7 @@ struct LinearCase {
     const auto num_tokens = static_cast<std::int64_t>(x.size()) / in;
     const std::int64_t stride = columns() + 3;
     std::vector<float> out = random_floats(num_tokens * stride, 77);
-    if (accumulate) {  // the same start for every row, so that rows can be compared
+    if (accumulate) {  // every row starts with equal values, so that rows can be compared
       for (std::int64_t t = 1; t < num_tokens; ++t) std::copy_n(out.begin(), stride, out.begin() + t * stride);
     } else {
       std::fill(out.begin(), out.end(), -1.0F);
@@ -98,7 +98,7 @@ class LinearTest : public testing_support::OpTest<testing_support::BackendAndDTy
     if (rounds) x = rounded_to(dtype(), x);
     const std::vector<float> actual = run_on(runner_, linear, x);
     const std::vector<float> expected = linear.multiply(x, [](const LinearParams& p) { reference::linear(p); });
-    // Each of `in` products of unit normals is rounded once; the sum is about sqrt(in).
+    // Each of the `in` products of unit normals is rounded once; the sum is about sqrt(in).
     expect_close(actual, expected, 2e-6 * static_cast<double>(linear.in) / 16 + 2e-5, 1e-5);
   }
 };

@@ -1,10 +1,11 @@
 #pragma once
 
-/// Which arrays the params of each op point to: visit(params, visitor) calls, for each pointer,
+/// Lists the arrays that the params of each op point to, so that a test's arrays can be copied to a device.
+/// visit(params, visitor) calls, for each pointer, one of
 ///   visitor.in(pointer, count)       read only
 ///   visitor.out(pointer, count)      written, and perhaps read
-///   visitor.structs(span, f)         a span of host structs, of which f visits each
-/// so that a test's arrays can be brought to a device. Index arrays are read: they are host memory here.
+///   visitor.structs(span, f)         a span of host structs; f visits each struct
+/// visit() reads index arrays, because they are still host memory.
 
 #include <algorithm>
 #include <cstddef>
@@ -22,7 +23,8 @@ inline std::int64_t bytes_of(DType dtype, std::int64_t count) {
 template <class V>
 void visit(WeightMatrix& w, V& v) {
   v.in(w.data, bytes_of(w.dtype, w.rows * w.columns));
-  const bool has_scales = w.scales != nullptr && fits_scales(w.scale_columns, w.columns);  // else they are refused
+  // Without has_scales the op refuses the scales.
+  const bool has_scales = w.scales != nullptr && fits_scales(w.scale_columns, w.columns);
   if (has_scales) v.in(w.scales, (w.rows + w.scale_rows - 1) / w.scale_rows * w.scales_of_row());
 }
 
@@ -72,7 +74,7 @@ void visit(LayerNormParams& p, V& v) {
   visit(p.narrow_out, p.num_tokens * p.hidden, v);
 }
 
-/// LinearParams and QuantizedLinearParams.
+/// Visits LinearParams and QuantizedLinearParams.
 template <class P, class V>
 void visit_linear(P& p, V& v) {
   v.in(p.x, p.num_tokens * p.in);

@@ -43,7 +43,7 @@ OpRunner::OpRunner(const std::string& backend, int num_threads) {
 
 OpRunner::OpRunner(CpuIsa isa, int num_threads) : OpRunner(std::string(to_string(isa)), num_threads) {}
 
-/// Notes the host memory of all arrays.
+/// Collects the host memory of all arrays.
 class OpRunner::Collector {
  public:
   template <class T>
@@ -64,7 +64,7 @@ class OpRunner::Collector {
     in(items.data(), static_cast<std::int64_t>(items.size()));
   }
 
-  /// Ranges that overlap or lie behind each other become one.
+  /// Returns the ranges; ranges that overlap or touch are joined.
   std::vector<Range> ranges() {
     std::sort(ranges_.begin(), ranges_.end());
     std::vector<Range> merged;
@@ -88,7 +88,7 @@ class OpRunner::Collector {
   std::vector<std::pair<const std::byte*, const std::byte*>> ranges_;
 };
 
-/// Lets all pointers point to the device, and notes what is written.
+/// Replaces all pointers by device addresses, and collects the ranges that are written.
 class OpRunner::Rewriter {
  public:
   explicit Rewriter(const std::vector<Range>& ranges) : ranges_(ranges) {}

@@ -1,6 +1,6 @@
 #pragma once
 
-/// The devices that every op is tested on, and the way of a test's arrays to them.
+/// The devices that every op is tested on, and the copying of a test's arrays to them.
 
 #include <functional>
 #include <memory>
@@ -20,7 +20,8 @@ namespace pagoda::kernels::testing_support {
 inline constexpr const char* kEmulatedCuda = "emulated_cuda";
 inline constexpr const char* kCuda = "cuda";
 
-/// The instruction sets of this CPU, the CUDA backend on the emulator, and on a GPU.
+/// Returns the names of all backends: the instruction sets of this CPU, the CUDA backend on the emulator, and the CUDA
+/// backend on a GPU.
 std::vector<std::string> all_backends();
 std::vector<std::string> cpu_backends();
 bool is_cuda(const std::string& backend);
@@ -31,11 +32,12 @@ class OpRunner {
   explicit OpRunner(const std::string& backend, int num_threads = 2);
   explicit OpRunner(CpuIsa isa, int num_threads = 2);
 
-  /// "" or why the backend cannot be tested here.
+  /// Returns the reason why the backend cannot be tested here, or "".
   const std::string& missing() const { return missing_; }
 
-  /// Runs one op, whose arrays are host memory: they are brought to the device, each at its own address modulo 256 so
-  /// that alignment is tested too, and what was written is brought back. Arrays that overlap still do.
+  /// Runs one op whose arrays are host memory. The arrays are copied to the device, each to its own address modulo 256,
+  /// so that alignment is tested too, and written arrays are copied back. Arrays that overlap on the host overlap on
+  /// the device.
   Status operator()(EmbeddingParams p) const { return run(&Ops::embedding, p); }
   Status operator()(RmsNormParams p) const { return run(&Ops::rms_norm, p); }
   Status operator()(LayerNormParams p) const { return run(&Ops::layer_norm, p); }
@@ -55,7 +57,7 @@ class OpRunner {
   Status operator()(SampleParams p) const { return run(&Ops::sample, p); }
 
  private:
-  /// One stretch of host memory and its place on the device.
+  /// One range of host memory and its place on the device.
   struct Range {
     const std::byte* first;
     const std::byte* end;
@@ -75,7 +77,7 @@ class OpRunner {
   std::string missing_;
 };
 
-/// A test that is run on each backend: the first part of its parameter, or all of it, is the backend's name.
+/// A test that runs on each backend: the first part of its parameter, or all of it, is the backend's name.
 template <class Param>
 class OpTest : public ::testing::TestWithParam<Param> {
  protected:
@@ -90,7 +92,7 @@ class OpTest : public ::testing::TestWithParam<Param> {
   }
   const std::string& backend() const { return backend_of(::testing::TestWithParam<Param>::GetParam()); }
   bool on_cuda() const { return is_cuda(backend()); }
-  /// What meets bfloat16 weights, keys and values is rounded to bfloat16 itself.
+  /// Returns whether inputs are rounded to bfloat16 where they are multiplied with bfloat16 weights, keys and values.
   bool dots_bf16() const { return backend() == to_string(CpuIsa::avx512_bf16); }
 
   template <class P>

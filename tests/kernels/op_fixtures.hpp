@@ -70,7 +70,7 @@ class TypedArray {
   std::vector<std::byte> bytes_;
 };
 
-/// What remains of the values in a type.
+/// Returns the values after rounding to a type.
 inline std::vector<float> rounded_to(DType dtype, std::vector<float> values) {
   for (float& value : values) {
     if (dtype == DType::f16) value = to_float(to_f16(value));
@@ -79,7 +79,7 @@ inline std::vector<float> rounded_to(DType dtype, std::vector<float> values) {
   return values;
 }
 
-/// |actual - expected| <= absolute + relative * |expected| everywhere.
+/// Expects |actual - expected| <= absolute + relative * |expected| for each value.
 inline void expect_close(const std::vector<float>& actual, const std::vector<float>& expected, double absolute,
                          double relative) {
   ASSERT_EQ(actual.size(), expected.size());

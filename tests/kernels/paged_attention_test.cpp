@@ -47,13 +47,14 @@ class PagedAttentionTest : public testing_support::OpTest<testing_support::Backe
       const std::vector<float> actual = run_on(runner_, c, batch);
       const std::vector<float> expected =
           c.attend(batch, [](const PagedAttentionParams& p) { reference::paged_attention(p); });
-      // Probabilities are rounded, too, each by up to 2^-9 of itself: less in a sum over values of both signs.
+      // Probabilities are rounded too, each by a relative error of up to 2^-9; the error of a sum over values of both
+      // signs is smaller.
       const double tolerance = rounds() ? 4e-3 : 1e-5;
       expect_close(actual, expected, tolerance, tolerance);
     }
   }
 
-  /// Whole prefill, chunks, token by token, other thread counts: the same bits.
+  /// Expects the same bits from a whole prefill, from chunks, token by token, and with other thread counts.
   void expect_same_bits_in_any_split(const AttentionCase& unfilled) {
     const AttentionCase c = filled(unfilled);
     const std::vector<float> whole = run_on(runner_, c, c.whole_batch());
@@ -68,7 +69,7 @@ class PagedAttentionTest : public testing_support::OpTest<testing_support::Backe
       };
       for (const std::int64_t chunk : {1, 7, 64, 100, 300}) {
         SCOPED_TRACE(testing::Message() << "sequence " << s << " in chunks of " << chunk);
-        // Token by token is slow for long sequences: every 37th token stands for all.
+        // Token by token is slow for long sequences, so only every 37th token is computed.
         const std::int64_t step = chunk == 1 && c.lengths[s] > 200 ? 37 : chunk;
         for (std::int64_t first = 0; first < c.lengths[s]; first += step) {
           const std::int64_t end = std::min(c.lengths[s], first + chunk);
@@ -156,7 +157,8 @@ TEST_P(PagedAttentionTest, GivesARowTheSameBitsWhateverElseIsInTheBatch) {
 }
 
 TEST_P(PagedAttentionTest, GivesADecodedRowTheSameBitsWhateverElseIsDecoded) {
-  // One long sequence, some of much the same length, a long one among short ones: threads share each in another way.
+  // One long sequence, several of similar length, and a long one among short ones: threads divide each of these in a
+  // different way.
   const std::vector<std::vector<std::int64_t>> contexts = {
       {700}, {70, 66, 64, 71, 65, 67, 72, 68, 63, 69}, {700, 3, 64, 65, 33, 1}};
   struct Shape {

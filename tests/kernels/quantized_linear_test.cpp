@@ -35,7 +35,7 @@ struct OwnedMatrix {
   Buffer factors;
 };
 
-/// A row by the nearest values of the format's codebook, in memory of its own.
+/// A row, quantised to the nearest values of the format's codebook in its own memory.
 struct CodebookRow {
   CodebookRow(const float* row, const QuantizedMatrix& shape) {
     const std::int64_t size = shape.format.group_size;
@@ -127,7 +127,7 @@ OwnedMatrix quantized(const OpRunner& runner, const TypedArray& weights, std::in
   return matrix;
 }
 
-/// The weight [n, k] as the layout of QuantizedMatrix says.
+/// Returns weight [n, k], read according to the layout of QuantizedMatrix.
 double weight(const QuantizedMatrix& w, std::int64_t n, std::int64_t k) {
   const std::int64_t panel = n / kQuantizedPanel;
   const std::int64_t row = n % kQuantizedPanel;
@@ -137,7 +137,7 @@ double weight(const QuantizedMatrix& w, std::int64_t n, std::int64_t k) {
   if (w.format.bits == 8) {
     q = word(k / 4)[k % 4];
   } else if (w.format.bits < 4) {
-    // Of 16 columns a word of two bits each, and half a word of what is above them.
+    // Each 16 columns have a word with two bits of each column; with 3 bits, half a word with the third bits follows.
     const std::uint8_t* const block = data + k / 16 * 32 * w.format.bits;
     const std::int64_t step = k % 16 / 4;
     q = block[row * 4 + k % 4] >> 2 * step & 3;
@@ -146,7 +146,7 @@ double weight(const QuantizedMatrix& w, std::int64_t n, std::int64_t k) {
       q |= ((block[64 + 2 * row] | block[65 + 2 * row] << 8) >> place[k % 4] >> step & 1) << 2;
     }
   } else {
-    // Words of a block: of halves, then of the bits above them.
+    // A block has words of 4-bit halves, then a word of the higher bits.
     const std::int64_t columns = w.format.bits == 4 ? 8 : w.format.bits == 5 ? 32 : 16;
     const std::int64_t words = columns * w.format.bits / 32;
     const std::int64_t first = k / columns * words;
@@ -170,7 +170,7 @@ double weight(const QuantizedMatrix& w, std::int64_t n, std::int64_t k) {
   return scale * (q - (1 << (w.format.bits - 1)));
 }
 
-/// A row of x as it meets the weights of the layout.
+/// Returns a row of x, reordered and rotated as the layout of the weights requires.
 std::vector<float> x_row(const float* x, const QuantizedMatrix& w) {
   std::vector<float> row(x, x + w.columns);
   if (w.order != nullptr)
@@ -181,7 +181,7 @@ std::vector<float> x_row(const float* x, const QuantizedMatrix& w) {
   return row;
 }
 
-/// One call with weights of its own.
+/// One call and its weights.
 struct QuantizedCase {
   std::int64_t in = 0;
   std::vector<std::int64_t> out_features;
@@ -202,7 +202,7 @@ struct QuantizedCase {
     }
   }
 
-  /// Of x with the weights of the layout, as multiply_on gives them.
+  /// Returns float64 products of x with the weights of the layout, in the layout that multiply_on returns.
   std::vector<float> float64_sums(const std::vector<float>& x) const {
     const std::int64_t num_tokens = std::ssize(x) / in;
     std::vector<float> sums(static_cast<std::size_t>(num_tokens * (columns() + 3)), -1.0F);
@@ -312,7 +312,7 @@ std::string format_name(const QuantizedFormat& format) {
          (format.codebook == Codebook::none ? "" : "_codebook" + std::to_string(static_cast<int>(format.codebook)));
 }
 
-/// The device that quantises a test's weights: weights are quantised on the CPU for every device.
+/// Returns the device that quantises a test's weights: the CPU quantises weights for every device.
 const OpRunner& weights_runner() {
   static const OpRunner runner(CpuIsa::scalar, 1);
   return runner;
@@ -351,9 +351,10 @@ TEST_P(QuantizedLinearTest, MatchesTheReferenceForOddSizes) {
   }
 }
 
-/// Of x in units of a power of two, which loses nothing when it is quantised: float64 sums of the weights.
+/// The values of x are multiples of a power of two, so their quantisation is exact, and the results must equal float64
+/// sums with the weights.
 TEST_P(QuantizedLinearTest, MultipliesWithTheWeightsOfTheLayout) {
-  if (format().rotated) return;  // such an x cannot be chosen
+  if (format().rotated) return;  // for rotated formats such an x cannot be chosen
   QuantizedCase linear{.in = 424, .out_features = {50, 7}, .format = format()};
   linear.fill(weights_runner());
   for (const std::int64_t num_tokens : {1, 11, 40}) {
@@ -368,7 +369,7 @@ TEST_P(QuantizedLinearTest, MultipliesWithTheWeightsOfTheLayout) {
   }
 }
 
-/// The largest products there are, of one sign and of both: sums in few bits must hold them.
+/// Tests the largest possible products, of one sign and of both signs: narrow accumulators must hold their sums.
 TEST_P(QuantizedLinearTest, HoldsTheLargestProducts) {
   QuantizedCase linear{.in = 512, .out_features = {33}, .format = format()};
   linear.fill(weights_runner());
@@ -381,11 +382,13 @@ TEST_P(QuantizedLinearTest, HoldsTheLargestProducts) {
       for (std::size_t i = 0; i < x.size(); ++i) {
         const std::size_t row = i / static_cast<std::size_t>(linear.in);
         const float sign = row % 3 == 0 || (row % 3 == 2 && i % 2 == 0) ? 1.0F : -1.0F;
-        const bool bounded = format().bounds_pairs() && row % 3 != 2;  // of a pair of both signs each may be 127
+        const bool bounded = format().bounds_pairs() && row % 3 != 2;  // in a pair of opposite signs each may be 127
         integers[i] = sign * (bounded ? 64.0F : 127.0F) / 128.0F;
-        x[i] = sign * (bounded ? 63.5F : 127.0F) / 128.0F;  // in a pair 127, and rounded 128
+        // The sum of a pair is 127; rounded to integers it is 128.
+        x[i] = sign * (bounded ? 63.5F : 127.0F) / 128.0F;
       }
-      for (std::size_t k = 0; format().rotated && k < x.size(); k += kRotationBlock) {  // exact: sums of few bits
+      // The rotation is exact, because the sums need few bits.
+      for (std::size_t k = 0; format().rotated && k < x.size(); k += kRotationBlock) {
         rotate_block_back(x.data() + k, 1.0F / (kRotationBlock * kRotatedXFactor));
       }
       expect_close(linear.multiply_on(runner_, x), linear.float64_sums(integers), 2e-5, 1e-4);
@@ -499,7 +502,7 @@ TEST_P(CpuQuantizedLinearTest, GivesTheBitsOfTheScalarKernelsInAnyBatchAndOnAnyN
 }
 
 TEST_P(QuantizedLinearTest, TakesColumnsOfXInAnOrder) {
-  if (format().rotated) return;  // columns are in order there
+  if (format().rotated) return;  // rotated formats have no column order
   std::vector<std::int32_t> order;
   for (std::int32_t k = 0; k < 304; ++k) order.push_back(k * 7 % 304);
   for (const std::int64_t num_tokens : {11, 40, 130}) {
@@ -539,14 +542,14 @@ TEST_P(QuantizedLinearTest, StaysNearThePlainProduct) {
       squared += sum * sum;
     }
   }
-  // Uniform rounding errors of a step of about 3 (of 256 values: 2.8) standard deviations / 127 or / 8.
+  // Rounding errors are uniform; a step is about 3 (2.8 for 256 values) standard deviations / 127, or / 8 for 4 bits.
   const double most = format().codebook != Codebook::none ? 0.14
                       : format().bits == 8                ? 0.011
                                                           : 0.11 * 16 / (1 << format().bits);
   EXPECT_LT(std::sqrt(squared_error / squared), most);
 }
 
-/// Relative error of a product whose x has one value in 64 that is 60 times as large as the others.
+/// Returns the relative error of a product with an x in which one value in 64 is 60 times as large as the others.
 double error_beside_outliers(const OpRunner& runner, const QuantizedFormat& format) {
   QuantizedCase linear{.in = 1024, .out_features = {64}, .format = format};
   linear.fill(weights_runner());
@@ -566,7 +569,7 @@ double error_beside_outliers(const OpRunner& runner, const QuantizedFormat& form
 }
 
 TEST_P(QuantizedLinearTest, RotationKeepsWhatLiesBesideOutliers) {
-  if (!format().rotated || format().bits < 8) return;  // with few bits the error is that of the weights
+  if (!format().rotated || format().bits < 8) return;  // with fewer bits the error of the weights dominates
   auto plain = format();
   plain.rotated = false;
   EXPECT_LT(error_beside_outliers(runner_, format()), 0.5 * error_beside_outliers(runner_, plain));
@@ -598,7 +601,7 @@ std::string case_name(const testing::TestParamInfo<std::tuple<std::string, Quant
   return std::get<0>(info.param) + "_" + format_name(std::get<1>(info.param));
 }
 
-/// Of each backend the formats that it takes.
+/// Returns pairs of each backend and the formats that it supports.
 std::vector<std::tuple<std::string, QuantizedFormat>> cases_of(const std::vector<std::string>& backends) {
   std::vector<std::tuple<std::string, QuantizedFormat>> cases;
   for (const std::string& backend : backends) {
@@ -658,7 +661,7 @@ TEST(QuantizeWeights, KeepsValuesThatAreMultiplesOfTheScale) {
   }
 }
 
-/// Sum of squared errors of columns [first, end) of row n.
+/// Returns the sum of squared errors of columns [first, end) of row n.
 double squared_error(const QuantizedMatrix& w, const std::vector<float>& values, std::int64_t n, std::int64_t first,
                      std::int64_t end) {
   double sum = 0;
@@ -669,7 +672,8 @@ double squared_error(const QuantizedMatrix& w, const std::vector<float>& values,
   return sum;
 }
 
-/// The same of the integers nearest to the values when the grid goes from the least to the greatest of them.
+/// Returns the sum of squared errors of a plain quantisation: the grid goes from the least to the greatest value, and
+/// each value becomes the nearest integer.
 double squared_error_of_range(const std::vector<float>& values, std::int64_t first, std::int64_t end, int bits) {
   const auto [low, high] = std::minmax_element(values.begin() + first, values.begin() + end);
   const int levels = (1 << bits) - 1;
@@ -701,7 +705,8 @@ TEST(QuantizeWeights, AsymmetricGroupsAreNoWorseThanTheirRangeDividedEvenly) {
         const std::int64_t end = std::min(kColumns, k + format.group_size);
         const double error = squared_error(matrix.view, values, n, k, end);
         const double of_range = squared_error_of_range(values, n * kColumns + k, n * kColumns + end, format.bits);
-        // A two_level_scales format rounds scales and minimums to bytes, which is more of a step of 6 bits.
+        // A two_level_scales format rounds scales and minimums to bytes; that error is a larger share of a step with 6
+        // bits.
         const double allowed = !format.two_level_scales ? 1.0001 : format.bits == 6 ? 2.2 : 1.3;
         EXPECT_LE(error, of_range * allowed) << "row " << n << ", column " << k;
         all += error;
@@ -742,7 +747,7 @@ TEST(QuantizeWeights, AsymmetricGroupsAreNearerToWeightsOnOneSideOfZero) {
     const auto [weights_error, products_error] = errors({format.bits, format.group_size, true});
     const auto [symmetric_weights_error, symmetric_products_error] = errors(format);
     EXPECT_LT(weights_error, 0.4 * symmetric_weights_error);
-    if (format.bits == 8) continue;  // most of the error is that of x
+    if (format.bits == 8) continue;  // the rounding of x dominates the error
     EXPECT_LT(products_error, 0.6 * symmetric_products_error);
   }
 }
@@ -757,7 +762,7 @@ TEST(QuantizeWeights, WhatFillsUpAsymmetricPanelsIsZeroAndDoesNotWidenAGroup) {
       if (n >= 5) {
         EXPECT_EQ(weight(matrix.view, n, k), 0) << "row " << n << ", column " << k;
       } else if (k < 40) {
-        // Half a step of a range of 2, and 0.1 of it cut off.
+        // Half a step of a range of 2 is 1 / 15, and up to 0.1 of the range (0.2) is cut off.
         EXPECT_NEAR(weight(matrix.view, n, k), values[static_cast<std::size_t>(n * 40 + k)], 0.2 + 1.0 / 15);
       } else {
         const std::int64_t group = kQuantizedPanel + n;

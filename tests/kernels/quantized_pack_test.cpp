@@ -41,7 +41,7 @@ std::string name_of(const QuantizedFormat& format) {
          (format.two_level_scales ? " two_level_scales" : "");
 }
 
-/// Random rows, and the matrix that they are packed into.
+/// Random rows, and the matrix into which they are packed.
 struct Packed {
   Packed(std::int64_t rows, std::int64_t columns, const QuantizedFormat& format)
       : matrix{nullptr, nullptr, rows, columns, format},
@@ -95,7 +95,7 @@ struct Packed {
 
   QuantizedMatrix matrix;
   std::vector<std::uint8_t> q;
-  std::int64_t num_scales;  ///< of a row
+  std::int64_t num_scales;  ///< number of scales of a row
   std::vector<Float16> row_scales;
   std::vector<Float16> row_mins;
   std::vector<std::int8_t> row_factors;
@@ -130,7 +130,7 @@ TEST(QuantizedPack, KeepsEveryWeightAndFillsUpWithZeros) {
 
 TEST(QuantizedPack, FillsUpWithIntegersThatStandForNothing) {
   const Packed packed(3, 20, {4, 32});
-  // Columns 16 to 23: the low halves are there, the high ones are zero_point; columns 24 to 31 are zero_point alone.
+  // The low halves hold columns 16 to 19; the high halves (columns 20 to 23) and columns 24 to 31 are zero_point.
   for (std::size_t i = 0; i < 4; ++i) {
     EXPECT_EQ(packed.data[(2 * 16 + 1) * 4 + i], packed.q[20 + 16 + i] | 0x80);
     EXPECT_EQ(packed.data[(3 * 16 + 1) * 4 + i], 0x88);

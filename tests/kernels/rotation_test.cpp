@@ -19,7 +19,7 @@ Block rotated(Block block, float factor = 1.0F) {
   return block;
 }
 
-/// Entry [i, k] of the Walsh-Hadamard matrix: -1 to the power of the ones that i and k have in common.
+/// Returns entry [i, k] of the Walsh-Hadamard matrix: (-1)^(number of bits that are 1 in both i and k).
 float hadamard(unsigned i, unsigned k) {
   return __builtin_popcount(i & k) % 2 == 0 ? 1.0F : -1.0F;
 }

@@ -49,7 +49,7 @@ TEST_P(RowOpsTest, EmbeddingWidensTheRowsOfTheTokens) {
 }
 
 TEST_P(RowOpsTest, EmbeddingWidensEveryHalfExactly) {
-  // All bit patterns but NaNs, whose payload bits carry no meaning.
+  // All bit patterns except NaNs, whose payload bits have no meaning.
   std::vector<std::uint16_t> bits(65536);
   std::iota(bits.begin(), bits.end(), std::uint16_t{0});
   for (const DType dtype : {DType::f16, DType::bf16}) {
@@ -72,7 +72,7 @@ TEST_P(RowOpsTest, EmbeddingWidensEveryHalfExactly) {
   }
 }
 
-/// A table of any integers, those that fill it up too.
+/// A table of random integers, including the padding.
 struct RandomTable {
   RandomTable(std::int64_t rows, std::int64_t columns, const QuantizedFormat& format)
       : view{nullptr, nullptr, rows, columns, format} {
@@ -155,7 +155,7 @@ TEST_P(RowOpsTest, EmbeddingTakesRowsOfQuantizedTables) {
 
 TEST_P(RowOpsTest, EmbeddingKeepsTheBoundsOfQuantizedTables) {
   const RandomTable table(20, 40, {8, 32});
-  const std::int32_t id = 20;  // there is such a row, but it only fills up the panel
+  const std::int32_t id = 20;  // the row exists only as padding of the panel
   std::vector<float> out(40, 1.0F);
   EmbeddingParams params;
   params.token_ids = &id;
@@ -168,7 +168,8 @@ TEST_P(RowOpsTest, EmbeddingKeepsTheBoundsOfQuantizedTables) {
   for (const float value : out) EXPECT_TRUE(std::isnan(value));
 }
 
-/// What `run` writes to narrow rows is what it writes to `out`, rounded. On a CPU there are none.
+/// Expects that `run` writes to narrow rows the rounded values that it writes to `out`. A CPU does not support narrow
+/// rows.
 template <class Params>
 void expect_narrow_rows(Params params, std::int64_t count, bool on_cuda,
                         const std::function<Status(const Params&)>& run) {
@@ -331,7 +332,8 @@ TEST_P(RowOpsTest, StoreKvWritesTheSlotsAndNothingElse) {
 }
 
 TEST_P(RowOpsTest, StoreKvRoundsEveryFloatToFp8AsTheReferenceDoes) {
-  // Every fp8_e4m3 value, the middle between it and the next one, and floats close to these; what is larger; NaN.
+  // The inputs are every fp8_e4m3 value, the midpoint between it and the next one, floats close to these, larger
+  // values, and NaN.
   std::vector<float> values;
   for (std::uint8_t bits = 0; bits < 0x7E; ++bits) {
     const float value = to_float(Float8E4M3{bits});
@@ -455,7 +457,7 @@ TEST_P(RowOpsTest, MoveBlocksMovesInTheOrderOfTheLists) {
     std::vector<std::byte> expected(static_cast<std::size_t>(6 * block_bytes));
     std::memcpy(expected.data(), random.data(), expected.size());
     std::vector<std::byte> actual = expected;
-    // 0 is overwritten after it was read, and 3 is read after it was written.
+    // Block 0 is overwritten after it was read, and block 3 is read after it was written.
     const std::vector<std::int32_t> from = {0, 1, 3, 5};
     const std::vector<std::int32_t> to = {3, 0, 2, 5};
     MoveBlocksParams params{expected.data(), expected.data(), block_bytes, from, to};

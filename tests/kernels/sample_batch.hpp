@@ -1,6 +1,6 @@
 #pragma once
 
-/// A batch for the sampling op that owns everything its rows point to.
+/// A batch for the sampling op that owns all data its rows point to.
 
 #include <cmath>
 #include <cstdint>
@@ -31,7 +31,7 @@ class SampleBatch {
   std::span<const float> own(std::vector<float> values) { return values_.emplace_back(std::move(values)); }
   std::span<const std::uint32_t> own(std::vector<std::uint32_t> words) { return masks_.emplace_back(std::move(words)); }
 
-  /// Valid until the batch changes. Outputs are cleared.
+  /// Returns params that are valid until the batch changes. Clears the outputs.
   SampleParams params(std::int64_t max_top = 20) {
     outputs_.assign(rows_.size(), {});
     top_tokens_.assign(rows_.size() * max_top, -7);
@@ -63,7 +63,7 @@ class SampleBatch {
   std::vector<float> top_logprobs_;
 };
 
-/// Normal logits; `grid` > 0 rounds them to multiples of it, which makes ties.
+/// Returns normally distributed logits; `grid` > 0 rounds them to multiples of `grid`, which makes ties.
 inline std::vector<float> random_logits(std::mt19937& random, std::int64_t vocab, float spread, float grid = 0.0F) {
   std::normal_distribution<float> normal;
   std::vector<float> logits(static_cast<std::size_t>(vocab));

@@ -6,15 +6,15 @@
 #include "tests/kernels/op_backends.hpp"
 #include "tests/kernels/sample_batch.hpp"
 
-// Many draws of one row with different seeds against the analytic distribution, by Pearson's chi-square. Seeds are
-// fixed, so the outcome is too; the threshold is the 0.9999 quantile.
+// Compares many draws of one row, with different seeds, with the analytic distribution by Pearson's chi-square test.
+// Seeds are fixed, so the result is too; the threshold is the 0.9999 quantile.
 namespace pagoda::kernels {
 namespace {
 
 using test::random_logits;
 using test::SampleBatch;
 
-/// Wilson and Hilferty (1931): the quantile of chi-square at standard normal deviate z.
+/// Returns the quantile of chi-square at standard normal deviate z (Wilson and Hilferty, 1931).
 double chi_square_quantile(double degrees, double z) {
   const double a = 2.0 / (9.0 * degrees);
   return degrees * std::pow(1.0 - a + z * std::sqrt(a), 3);
@@ -63,7 +63,7 @@ TEST_P(SampleDistribution, AgreesWithTheAnalyticOne) {
 
   double chi_square = 0;
   double degrees = -1;
-  double rest_expected = 0;  // tokens too rare for the test, pooled
+  double rest_expected = 0;  // tokens that are too rare for the test are pooled
   double rest_observed = 0;
   for (std::size_t t = 0; t < probabilities.size(); ++t) {
     const double expected = probabilities[t] * draws;

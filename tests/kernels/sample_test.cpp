@@ -25,7 +25,7 @@ using testing_support::OpRunner;
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-/// The outputs must be the reference's. Where a draw differs, its uniform must lie on the border between two tokens.
+/// Expects the outputs of the reference. Where a draw differs, its uniform must lie on the border between two tokens.
 void expect_same_as_reference(const OpRunner& runner, SampleBatch& batch) {
   const SampleParams params = batch.params();
   reference_sample(params);
@@ -74,7 +74,7 @@ class SampleAgainstReference : public testing_support::OpTest<std::tuple<std::st
  protected:
   const Shape& shape() const { return std::get<1>(GetParam()); }
 
-  /// One of so many combinations is tested: the reference sorts everything, and the emulator is slow.
+  /// Returns n: only every n-th combination is tested, because the reference sorts everything and the emulator is slow.
   std::uint32_t stride() const {
     const bool emulated = backend() == testing_support::kEmulatedCuda;
     return (shape().vocab < 10000 ? 1 : 7) * (emulated ? 11 : 1);
@@ -153,7 +153,7 @@ constexpr Shape kShapes[] = {{1, 1, 0},     {2, 1, 0},        {17, 3, 0},       
                              {257, 2, 0},   {1000, 0.0F, 0},  {5000, 4, 0},     {5000, 1, 0.25F},
                              {32000, 8, 0}, {32000, 0.1F, 0}, {50257, 1, 0.5F}, {151936, 3, 0}};
 
-/// All CPUs sample by the same passes, which have tests of their own.
+/// All instruction sets of a CPU sample by the same passes, which have their own tests.
 std::vector<std::string> sample_backends() {
   return {testing_support::cpu_backends().back(), testing_support::kEmulatedCuda, testing_support::kCuda};
 }
@@ -178,7 +178,7 @@ class SampleTest : public testing_support::OpTest<std::string> {
     return batch.outputs()[0];
   }
 
-  /// One row for each position from 0 on.
+  /// Samples one row for each position from 0 on.
   std::vector<SampleOutput> sample_positions(const std::vector<float>& logits, SampleRow row, std::uint32_t count) {
     SampleBatch batch({logits});
     for (row.position = 0; row.position < count; ++row.position) batch.add(row);
@@ -196,7 +196,7 @@ class SampleTest : public testing_support::OpTest<std::string> {
 
   SampleProblem problem_of(const std::vector<float>& logits, SampleRow row) { return sample_one(logits, row).problem; }
 
-  /// Fewer on the emulator.
+  /// Returns the number of draws; the emulator makes fewer.
   std::uint32_t many(std::uint32_t draws) const {
     return backend() == testing_support::kEmulatedCuda ? draws / 10 : draws;
   }
@@ -282,7 +282,7 @@ TEST_P(SampleTest, ABiasOfAHundredForcesAndForbids) {
 TEST_P(SampleTest, OnlyAllowedTokensAreDrawnWhateverTheirBias) {
   std::vector<float> logits(70, 1.0F);
   logits[3] = 50.0F;
-  const std::vector<std::uint32_t> mask{0x80000000U, 1U, 0x20U};  // 31, 32 and 69
+  const std::vector<std::uint32_t> mask{0x80000000U, 1U, 0x20U};  // tokens 31, 32 and 69
   const std::vector<std::int32_t> tokens{3, 31};
   const std::vector<float> bias{100.0F, -100.0F};
   SampleRow row;
@@ -296,7 +296,7 @@ TEST_P(SampleTest, OnlyAllowedTokensAreDrawnWhateverTheirBias) {
   row.num_logprobs = 0;
   const SampleOutput greedy = sample_one(logits, row);
   EXPECT_EQ(greedy.token, 32);
-  EXPECT_EQ(greedy.rank, 2);  // of the model's own distribution
+  EXPECT_EQ(greedy.rank, 2);  // rank in the model's own distribution
   const std::vector<std::uint32_t> none(3);
   row.allowed_tokens = none;
   EXPECT_EQ(problem_of(logits, row), SampleProblem::nothing_left);
@@ -416,7 +416,7 @@ TEST_P(SampleTest, ARowDoesNotDependOnItsBatchOrTheThreads) {
 }
 
 TEST_P(SampleTest, ListsAndCutsAreExactAmongThousandsOfEqualLogits) {
-  // More ties than fit beside the cut, above and below other logits.
+  // The cut lies among more ties than can be kept; other logits lie above and below the ties.
   std::vector<float> logits(20000, 1.0F);
   logits[19999] = 2.0F;
   logits[7] = -0.0F;
@@ -443,7 +443,7 @@ TEST_P(SampleTest, ListsOfAThousandTokensAreInOrder) {
 }
 
 TEST_P(SampleTest, ManyRowsWithPenaltiesTakeTurnsInTheirMemory) {
-  // Their changed logits need more memory than a device sets aside for a step.
+  // The changed logits of the rows need more memory than a device reserves for a step.
   constexpr std::int64_t kVocab = 151936;
   std::mt19937 random(5);
   SampleBatch batch({random_logits(random, kVocab, 1.0F)});

@@ -1,5 +1,5 @@
-// Bad words, tokens whose log-probabilities are asked for, and lists as long as the vocabulary: against the reference
-// and by hand, on every backend.
+// Tests bad words, requested tokens' log-probabilities, and lists as long as the vocabulary: against the reference and
+// by hand, on every backend.
 
 #include <algorithm>
 #include <cmath>
@@ -94,7 +94,8 @@ TEST_P(SampleWords, RandomWordsAgreeWithTheReference) {
   SampleBatch batch(logits);
   const auto tokens = [&](std::size_t count) {
     std::vector<std::int32_t> list(count);
-    for (auto& token : list) token = static_cast<std::int32_t>(random() % 3);  // so that many words match
+    // Few token ids make many words match.
+    for (auto& token : list) token = static_cast<std::int32_t>(random() % 3);
     return list;
   };
   for (std::int32_t i = 0; i < 60; ++i) {
@@ -151,9 +152,9 @@ TEST_P(SampleWords, LogprobsAreOfTheTokensThatAreAskedForInTheirOrder) {
 }
 
 TEST_P(SampleWords, AListHasTheWholeVocabularyInOrder) {
-  constexpr std::int64_t kVocab = 8500;  // more than a block of a GPU keeps
+  constexpr std::int64_t kVocab = 8500;  // more tokens than a thread block of a GPU keeps
   std::mt19937 random(9);
-  std::vector<float> logits = random_logits(random, kVocab, 3.0F, 0.25F);  // with ties
+  std::vector<float> logits = random_logits(random, kVocab, 3.0F, 0.25F);  // the grid makes ties
   logits[17] = kMinusInf;
   const std::vector<std::int32_t> banned{3, 4};
   SampleBatch batch({logits});

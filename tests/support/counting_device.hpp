@@ -11,7 +11,7 @@
 
 namespace pagoda::test {
 
-/// A CPU that counts the bytes that are allocated of it.
+/// A CPU device that counts the bytes allocated from it.
 class CountingDevice final : public kernels::Device {
  public:
   kernels::DeviceKind kind() const override { return cpu_->kind(); }
@@ -33,7 +33,7 @@ class CountingDevice final : public kernels::Device {
   std::size_t available_bytes(kernels::MemoryKind kind) const override { return cpu_->available_bytes(kind); }
 
   std::size_t bytes() const { return bytes_; }
-  std::size_t peak_bytes() const { return peak_bytes_; }  ///< the most that were held at once
+  std::size_t peak_bytes() const { return peak_bytes_; }  ///< maximum of bytes() so far
   int allocations() const { return allocations_; }
 
  private:

@@ -50,7 +50,7 @@ void FakeDevice::check_moves(const CachePlan& plan) {
     if (!is_new) fail(name + " of step " + std::to_string(plan.step) + " is not one to one");
     if (move.last_touched_step >= plan.step) fail(name + " waits for the step that waits for it");
   };
-  // Two groups may share a cached block; when both go out it moves to two places.
+  // Two groups may share a cached block; if both are swapped out, the block moves to two places.
   for (const BlockMove& move : plan.swap_out) check(move, out_to.insert(move.to).second);
   for (const BlockMove& move : plan.swap_in)
     check(move, static_cast<bool>(in_from.insert(move.from).second & in_to.insert(move.to).second));
@@ -161,7 +161,7 @@ void FakeDevice::run_step() {
     write(row, step.step);
     row.wanted.fresh = false;
   }
-  // Whoever has read garbage has written some, which others may have read.
+  // A row that has read garbage has written garbage, which other rows may have read.
   for (bool again = true; again;) {
     again = false;
     for (const Row& row : step.rows) {

@@ -16,10 +16,11 @@
 
 namespace pagoda::test {
 
-/// Stands for the KV of one token: names the token, its position and every token before it.
+/// Stands for the KV of one token: identifies the token, its position and every token before it.
 using Mark = std::uint64_t;
 
-/// The marks of a token list. `salt` and `adapter` tell apart what the prefix cache must not share.
+/// Return the marks of a token list. `salt` and `adapter` distinguish token lists that must not share blocks in the
+/// prefix cache.
 Mark root_mark(std::string_view salt, std::uint64_t adapter);
 Mark next_mark(Mark previous, TokenId token);
 
@@ -28,56 +29,58 @@ struct FakeRow {
   SequenceId sequence = 0;
   std::int32_t num_computed_tokens = 0;
   std::vector<Mark> marks;
-  bool fails = false;  ///< the step computes garbage for it
-  bool awaits =
-      false;           ///< it counts on what steps before it compute: should one fail, it reads garbage, and is told so
-  bool fresh = false;  ///< it starts anew: that it failed before is over
+  bool fails = false;   ///< whether the step computes garbage for the row
+  bool awaits = false;  ///< whether the row depends on earlier steps: if one of them failed, the row may read garbage
+                        ///< and counts as failed too
+  /// Whether the sequence starts again from its first token, so that its earlier failure no longer counts.
+  bool fresh = false;
 };
 
-/// When the device runs what it is allowed to run.
+/// The order in which the device runs work that is ready.
 enum class Timing : std::uint8_t {
-  operations_first,  ///< each cache operation as early as its stamp allows, steps as late as possible
-  steps_first,       ///< steps as early as possible, each cache operation only when a step needs it
+  operations_first,  ///< each cache operation runs as early as its stamp allows, steps run as late as possible
+  steps_first,       ///< steps run as early as possible, each cache operation only when a step needs it
   random,
 };
 
 /// A device and its cache engine that hold marks instead of KV. Steps run in order on one stream, cache operations in
-/// order on another; between the two there is only what the contract grants: an operation waits for its stamped step, a
-/// step for the operations of its plan. Within that the order is adversarial, so a stamp that is too low, a wrong copy,
-/// swap or reuse makes some row read marks that are not its own.
+/// order on another. Between the two streams only the ordering of the contract holds: an operation waits for its
+/// stamped step, a step for the operations of its plan. Within these rules the order is adversarial, so if a stamp is
+/// too low, or a copy, swap or reuse is wrong, some row reads marks that are not its own.
 class FakeDevice {
  public:
   FakeDevice(const memory::BlockSpaceConfig& config, Timing timing, std::uint64_t seed);
 
-  /// Enqueues a planned step, and each of its cache operations to run as early as its own stamp allows. Rows of
-  /// sequences that are unknown need their whole table in the plan.
+  /// Enqueues a planned step and its cache operations. Each operation may run as early as its own stamp allows. For
+  /// sequences that the device does not know, the plan must contain the whole table.
   void submit(const memory::GrantedStep& planned, std::vector<FakeRow> rows);
-  /// The two streams by themselves: a plan's operations behind the end of step `after`, a step behind all operations of
-  /// plans up to `last_plan`.
+  /// Enqueue on one of the two streams alone: the operations of a plan after the end of step `after`, or a step after
+  /// all operations of plans up to `last_plan`.
   void enqueue_plan(const CachePlan& plan, StepId after);
   void enqueue_step(const MemoryGrant& plan, StepId last_plan, std::vector<FakeRow> rows);
-  /// The row of a sequence is gone: it finished, or was preempted.
+  /// Removes the row of a sequence that finished or was preempted.
   void drop(SequenceId sequence) { tables_.erase(sequence); }
-  /// What has failed will be computed anew, by a worker without rows.
+  /// Forgets all failures: the failed sequences are recomputed by a worker without rows.
   void forget_failures() { failed_.clear(); }
-  /// What the sequence computed in the step is garbage, as the step failed or it read what a failed one has left.
+  /// Returns whether the sequence's results of the step are garbage, because the step failed or read garbage that a
+  /// failed step had left.
   bool has_failed(SequenceId sequence, StepId step) const {
     const auto found = failed_.find(sequence);
     return found != failed_.end() && found->second <= step;
   }
-  /// Lets time pass: runs some of what may run.
+  /// Runs some of the work that is ready.
   void advance();
   /// Runs everything up to the end of `step`.
   void complete(StepId step);
   /// Runs everything that was enqueued.
   void synchronize();
-  /// Both pools hold nothing that means anything, and nobody has a table. Call when nothing is enqueued.
+  /// Fills both pools with garbage and removes all tables. Call when nothing is enqueued.
   void lose_memory();
 
-  /// Rows that read what a failed step had left, as they had to expect.
+  /// Returns the number of rows that read garbage of a failed step, as was to be expected.
   std::int64_t num_misled() const { return num_misled_; }
 
-  /// The first thing that went wrong.
+  /// Returns the first error.
   const std::optional<std::string>& error() const { return error_; }
 
  private:
@@ -109,7 +112,7 @@ class FakeDevice {
   void run_operation();
   void run_step();
   void write(const Row& row, StepId step);
-  /// True when the row turns out to have read garbage that it must expect.
+  /// Returns whether the row has read garbage that it had to expect.
   bool verify(const Row& row, StepId step);
   Mark& slot(const Row& row, std::int32_t position);
 
@@ -119,8 +122,8 @@ class FakeDevice {
   std::mt19937_64 random_;
   Pool device_;
   Pool host_;
-  std::unordered_map<SequenceId, std::vector<BlockId>> tables_;  ///< as the workers' rows have them
-  /// The first step in which each wrote garbage; whatever else they do in flight is not looked at.
+  std::unordered_map<SequenceId, std::vector<BlockId>> tables_;  ///< block tables of the workers' rows
+  /// The first step in which each sequence wrote garbage; the rest of its work in flight is not checked.
   std::unordered_map<SequenceId, StepId> failed_;
   std::deque<Operation> operations_;
   std::deque<Step> steps_;

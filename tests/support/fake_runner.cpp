@@ -76,7 +76,7 @@ execution::IssuedStep FakeRunner::issue(kernels::Stream&, const ExecuteStep& ste
   std::this_thread::sleep_for(std::chrono::microseconds(shared_->step_us));
   StepResult result;
   result.step = step.step;
-  for (const RowWork& work : step.work) write(work);  // all of a step is stored before any is read
+  for (const RowWork& work : step.work) write(work);  // all rows of a step are written before any is read
   for (const RowWork& work : step.work) run(work, result);
   const std::lock_guard lock(mutex_);
   results_[step.step] = std::move(result);

@@ -15,19 +15,19 @@
 
 namespace pagoda::test {
 
-/// The token that the fake model says after `tokens`.
+/// Returns the token that the fake model generates after `tokens`.
 TokenId fake_token(std::uint64_t seed, std::int32_t sequence_index, const TokenIds& tokens);
 inline constexpr TokenId kFakeVocab = 1000;
 
-/// Of all runners, whichever of them lives.
+/// State that all runners share; it outlives each of them.
 struct FakeRunners {
   std::mutex mutex;
-  std::vector<std::string> errors;  ///< what they have found wrong
-  std::atomic<int> step_us = 0;     ///< what a step takes at least
+  std::vector<std::string> errors;  ///< errors that the runners found
+  std::atomic<int> step_us = 0;     ///< minimum duration of a step
 };
 
 /// Runs steps without a model on a device that shares the host's memory: KV slots hold marks (FakeDevice), so that a
-/// row that reads what is not its own is seen, and tokens are hashes of all tokens before them.
+/// row that reads KV of another sequence is detected, and tokens are hashes of all tokens before them.
 class FakeRunner final : public execution::StepRunner {
  public:
   /// A block of `memory` holds a mark for each of its slots.

@@ -16,16 +16,16 @@
 
 namespace pagoda::test {
 
-/// A journal that keeps everything and has a follower, which falls behind by as many records as a seed says. A segment
-/// is full when it has so many records. One owner.
+/// A journal that keeps everything in memory and has a follower, which lags behind by a number of records drawn from
+/// the seed. A segment is full after `records_per_segment` records. Used by one owner only.
 class FollowedJournal final : public journal::Journal, private journal::StateSink {
  public:
   struct Segment {
-    std::vector<std::vector<std::byte>> states;  ///< of its beginning, in the order in which they were written
+    std::vector<std::vector<std::byte>> states;  ///< states at its beginning, in the order in which they were written
     std::vector<std::vector<std::byte>> records;
   };
 
-  /// `room`: bytes of states that a segment takes.
+  /// `room`: maximum bytes of states in a segment.
   FollowedJournal(std::uint64_t seed, std::size_t records_per_segment,
                   std::shared_ptr<const text::Tokenizer> tokenizer = nullptr, std::size_t room = SIZE_MAX,
                   bool keeps_tokens = true)
@@ -64,10 +64,10 @@ class FollowedJournal final : public journal::Journal, private journal::StateSin
   }
 
   const std::vector<Segment>& segments() const { return segments_; }
-  std::int64_t num_own_states() const { return num_own_states_; }  ///< that cores wrote themselves
+  std::int64_t num_own_states() const { return num_own_states_; }  ///< number of states that cores wrote themselves
   std::int64_t num_left_out() const { return num_left_out_; }
   std::int64_t num_lost() const { return num_lost_; }
-  /// The follower hears of all that it has not.
+  /// Passes all queued records to the follower.
   void catch_up() {
     while (!queue_.empty()) feed();
   }
@@ -102,7 +102,8 @@ class FollowedJournal final : public journal::Journal, private journal::StateSin
     used_ += record.size();
   }
   std::size_t max_room() const override { return room_; }
-  bool has_state(std::uint64_t, journal::Source) const override { return true; }  // it takes any that a core writes
+  // Accepts every state that a core writes.
+  bool has_state(std::uint64_t, journal::Source) const override { return true; }
   void left_out(std::uint64_t, journal::Source, std::size_t) override { ++num_left_out_; }
   void lost(journal::Source source) override {
     is_followed_[static_cast<std::size_t>(source)] = false;

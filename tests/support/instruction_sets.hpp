@@ -6,10 +6,11 @@
 
 namespace pagoda::test {
 
-/// Rounds to bfloat16 what meets bfloat16 weights, keys and values.
+/// The instruction set that rounds inputs to bfloat16 where they are multiplied with bfloat16 weights, keys and values.
 inline const std::string kRoundingIsa = "avx512_bf16";
 
-/// The name of the fastest instruction set here that computes in float32 with any weights, as float32 goldens were.
+/// Returns the name of the machine's fastest instruction set that computes in float32 with weights of any type, as the
+/// float32 goldens were computed.
 inline std::string exact_isa() {
   const std::string fastest(kernels::to_string(kernels::choose_isa("").value()));
   return fastest == kRoundingIsa ? "avx512_vnni" : fastest;

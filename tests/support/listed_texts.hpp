@@ -11,10 +11,10 @@
 
 namespace pagoda::test {
 
-/// The texts of tokens for tests without a tokenizer: those that it was given, by the order in which they came.
+/// Texts of tokens for tests without a tokenizer: token i has the i-th added text.
 class ListedTexts final : public TokenTexts {
  public:
-  /// `bytes`: where they are not the text.
+  /// `bytes`: bytes of the token, if they differ from the text.
   TokenId add(std::string text, std::optional<std::string> bytes = {}) {
     tokens_.emplace_back(std::move(text), std::move(bytes));
     return static_cast<TokenId>(tokens_.size()) - 1;
@@ -31,7 +31,7 @@ class ListedTexts final : public TokenTexts {
   std::vector<std::pair<std::string, std::optional<std::string>>> tokens_;
 };
 
-/// One entry with a candidate for each of `top`.
+/// Returns logprobs of one entry with a candidate for each element of `top`.
 inline Logprobs one_logprob(std::shared_ptr<const TokenTexts> texts, TokenId token, float logprob, std::int32_t rank,
                             const std::vector<TokenLogprob>& top) {
   Logprobs logprobs(std::move(texts));

@@ -12,7 +12,7 @@
 
 namespace pagoda::test {
 
-/// A journal that keeps everything. A segment is full when it has so many records.
+/// A journal that keeps everything in memory. A segment is full after `records_per_segment` records.
 class MemoryJournal final : public journal::Journal {
  public:
   explicit MemoryJournal(std::size_t records_per_segment, bool keeps_tokens = true)
@@ -45,7 +45,7 @@ class MemoryJournal final : public journal::Journal {
     return segments_;
   }
 
-  /// Runs the cores again from a segment on.
+  /// Replays the cores from segment `first_segment` on.
   journal::ReplayReport replay(std::size_t first_segment = 0,
                                std::shared_ptr<const text::Tokenizer> tokenizer = nullptr) const {
     journal::Replay replay({}, std::move(tokenizer));
@@ -64,7 +64,7 @@ class MemoryJournal final : public journal::Journal {
   std::vector<Segment> segments_{1};
 };
 
-/// The differences that a replay found, a line each.
+/// Returns the differences that a replay found, one per line.
 inline std::string differences_of(const journal::ReplayReport& report) {
   std::string text;
   for (const journal::Difference& difference : report.differences) {

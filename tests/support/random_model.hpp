@@ -20,8 +20,8 @@
 
 namespace pagoda::test {
 
-/// Random float32 weights for whatever a model asks for, always the same. They are drawn so that attention and logits
-/// are far from uniform: a model with one matrix in another order is another model.
+/// Random float32 weights for every tensor that a model requests; a name always gives equal values. The values are
+/// drawn so that attention and logits are far from uniform: if a model swaps the order of a matrix, its output changes.
 class RandomWeights final : public weights::WeightSource {
  public:
   Result<weights::WeightTensor> tensor(std::string_view name, const std::vector<std::int64_t>& shape) const override {
@@ -35,7 +35,7 @@ class RandomWeights final : public weights::WeightSource {
   }
   bool contains(std::string_view) const override { return true; }
 
-  /// All tensors that were asked for.
+  /// Returns a safetensors file of all tensors that were requested.
   std::string safetensors() const {
     nlohmann::json header;
     std::string data;
@@ -73,7 +73,7 @@ class RandomWeights final : public weights::WeightSource {
   mutable std::map<std::string, Tensor> tensors_;
 };
 
-/// The bytes of a model.safetensors for `spec`.
+/// Returns the bytes of a model.safetensors for `spec`.
 inline std::string random_checkpoint(const models::ModelSpec& spec) {
   const RandomWeights weights;
   const auto model = spec.build(weights);

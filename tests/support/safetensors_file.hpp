@@ -8,7 +8,7 @@
 
 namespace pagoda::test {
 
-/// The bytes of a safetensors file with this header text and this many zero bytes of data.
+/// Returns the bytes of a safetensors file with this header text and this many zero bytes of data.
 inline std::string safetensors_file(std::string_view header, std::size_t data_bytes) {
   std::string file;
   for (unsigned shift = 0; shift < 64; shift += 8) {

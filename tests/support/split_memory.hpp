@@ -10,17 +10,17 @@
 
 namespace pagoda::test {
 
-/// The memory of a pretended accelerator. What is handed out are addresses that nobody can read or write: a host that
-/// touches them dies at once. The bytes lie elsewhere, a fixed distance away.
+/// The memory of a simulated accelerator. allocate() returns addresses that cannot be read or written: a host that
+/// accesses them crashes at once. The bytes lie at a fixed distance from these addresses.
 class SplitMemory {
  public:
-  /// `device_bytes`: that may be allocated in all.
+  /// `device_bytes`: total bytes that may be allocated.
   explicit SplitMemory(std::size_t device_bytes);
   ~SplitMemory();
   SplitMemory(const SplitMemory&) = delete;
   SplitMemory& operator=(const SplitMemory&) = delete;
 
-  /// Zeroed. Errors: out_of_memory.
+  /// Allocates zeroed memory. Errors: out_of_memory.
   Result<kernels::Buffer> allocate(std::size_t bytes);
   std::size_t available() const;
 
@@ -28,11 +28,11 @@ class SplitMemory {
     const auto* p = static_cast<const std::byte*>(address);
     return p >= closed_ && p < closed_ + kAddresses;
   }
-  /// Where the bytes of a device address lie.
+  /// Returns where the bytes of a device address lie.
   void* bytes_at(const void* address) const { return open_ + (static_cast<const std::byte*>(address) - closed_); }
 
  private:
-  static constexpr std::size_t kAddresses = std::size_t{1} << 36U;  // never used twice
+  static constexpr std::size_t kAddresses = std::size_t{1} << 36U;  // addresses are never reused
 
   std::byte* closed_ = nullptr;
   std::byte* open_ = nullptr;

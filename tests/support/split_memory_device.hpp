@@ -14,21 +14,21 @@ namespace pagoda::test {
 
 class SplitOps;
 
-/// A device that behaves as a GPU does, made of the CPU's ops, so that the engine can be tried against one anywhere:
-///  - its memory cannot be touched by the host, and ops refuse host memory;
-///  - Stream::submit issues at once on the caller's thread, and the ops run later on a thread of the stream, after a
-///    random delay now and then: who reads a result too early, or reuses memory too early, gets it wrong;
-///  - Stream::replay runs what was recorded for the key, and does not look at the caller's function again;
+/// A device that behaves like a GPU but runs the CPU's ops, so that the engine can be tested against it on any machine:
+///  - the host cannot access its memory, and ops refuse host memory;
+///  - Stream::submit issues at once on the caller's thread, and the ops run later on a thread of the stream, sometimes
+///    after a random delay: code that reads a result too early, or reuses memory too early, gets wrong data;
+///  - Stream::replay runs the ops that were recorded for the key, and ignores the function that the caller passes;
 ///  - on_complete callbacks that issue ops, and ops outside submit, end the process;
-///  - after an op that failed while it ran nothing runs any more, and there is no new memory and no new stream. Told to
-///    break a stream, it fails that stream alone.
+///  - after an op that failed while it ran, no op runs any more, and no memory and no stream can be created. With
+///    `only_the_stream`, break_after() makes only one stream fail.
 class SplitMemoryDevice final : public kernels::Device {
  public:
   struct Options {
     int num_threads = 1;
     std::size_t device_bytes = std::size_t{4} << 30U;
-    std::uint64_t seed = 1;  ///< of the delays
-    std::string isa = {};    ///< as CpuDeviceOptions::isa
+    std::uint64_t seed = 1;  ///< seed of the delays
+    std::string isa = {};    ///< see CpuDeviceOptions::isa
   };
   explicit SplitMemoryDevice(const Options& options);
   SplitMemoryDevice() : SplitMemoryDevice(Options{}) {}
@@ -41,16 +41,17 @@ class SplitMemoryDevice final : public kernels::Device {
   const kernels::Ops& ops() const override;
   std::size_t available_bytes(kernels::MemoryKind kind) const override;
 
-  // What tests look at and ask for. Thread-safe.
+  // Functions for tests. Thread-safe.
 
-  /// The first op that failed while it ran, when its caller could no longer be told.
+  /// Returns the error of the first op that failed while it ran, when the error could no longer be returned to its
+  /// caller.
   std::optional<std::string> late_error() const;
   int num_records() const { return num_records_; }
   int num_replays() const { return num_replays_; }
-  /// The op that is issued after `count` more fails with an internal error.
+  /// Makes the op that is issued after `count` more ops fail with an internal error.
   void fail_op_after(int count) { ops_until_failure_ = count; }
-  /// The op that runs after `count` more on streams of this name fails for good; with `only_the_stream` others of the
-  /// device go on. So often as `times` says, counting anew each time.
+  /// Makes the op that runs after `count` more ops on streams of this name fail permanently; with `only_the_stream`,
+  /// other streams of the device continue. This happens `times` times; the count starts again after each.
   void break_after(std::string stream_name, int count, bool only_the_stream, int times = 1);
   int num_streams_broken() const;
 
@@ -58,9 +59,9 @@ class SplitMemoryDevice final : public kernels::Device {
   friend class SplitOps;
   friend class SplitStream;
   void note_late_error(const std::string& message);
-  /// Whether this op is the one that is to fail.
+  /// Returns whether this op must fail.
   bool takes_failure();
-  /// Whether this op, which runs now, breaks its stream, and with it perhaps the device.
+  /// Returns whether this op, which runs now, breaks its stream, and possibly the device.
   bool takes_breakage(const std::string& stream_name);
   void delay_now_and_then();
 

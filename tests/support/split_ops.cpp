@@ -12,7 +12,8 @@ namespace pagoda::test {
 
 using namespace kernels;
 
-/// Turns the device addresses of one op's params into those of the bytes; the first that is none is an error.
+/// Replaces the device addresses in one op's params by the addresses of the bytes; an address outside device memory is
+/// an error.
 class SplitOps::Translation {
  public:
   Translation(const SplitMemory& memory, const char* op) : memory_(memory), op_(op) {}
@@ -180,7 +181,7 @@ Status SplitOps::paged_attention(Stream& stream, const PagedAttentionParams& par
   t.device(p.alibi_slopes);
   t.device(p.out);
   if (!t.status()) return t.status();
-  // The bounds that the caller gives must hold: a GPU trusts them.
+  // The caller's bounds must hold, because a GPU relies on them.
   return static_cast<SplitStream&>(stream).enqueue(
       [p, &cpu = cpu_](Stream& queue) -> Status {
         if (p.num_tokens > 0 && p.query_start[p.num_sequences] > p.num_tokens) {

@@ -5,8 +5,8 @@
 
 namespace pagoda::test {
 
-/// The CPU's ops over SplitMemory: each checks which memory its pointers point to, copies what the caller may take
-/// away, and queues the op with the addresses of the bytes.
+/// The CPU's ops over SplitMemory: each op checks the memory that its pointers point to, copies the data that the
+/// caller may free, and queues the op with the addresses of the bytes.
 class SplitOps final : public kernels::Ops {
  public:
   SplitOps(const kernels::Ops& cpu, const SplitMemory& memory) : cpu_(cpu), memory_(memory) {}

@@ -12,7 +12,7 @@
 
 namespace pagoda::test {
 
-/// A stream of SplitMemoryDevice: see there.
+/// A stream of SplitMemoryDevice; its behaviour is described there.
 class SplitStream final : public kernels::Stream {
  public:
   using Op = std::function<Status(kernels::Stream&)>;
@@ -28,7 +28,7 @@ class SplitStream final : public kernels::Stream {
   void wait(std::shared_ptr<kernels::Event> event) override { queue_->wait(std::move(event)); }
   void synchronize() override { queue_->synchronize(); }
 
-  /// Queues one op. `may_record`: it reads nothing but what its pointers point to, when it runs.
+  /// Queues one op. `may_record`: whether the op, when it runs, reads only the memory that its pointers point to.
   Status enqueue(Op op, bool may_record);
 
  private:

@@ -11,7 +11,7 @@
 
 namespace pagoda::test {
 
-/// A folder of its own for one test; removed with all in it when destroyed.
+/// A separate folder for one test; the destructor removes it with its contents.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
@@ -28,7 +28,7 @@ class TemporaryFolder {
 
   const std::filesystem::path& path() const { return path_; }
 
-  /// Writes a file of this folder, replacing it; returns its path.
+  /// Writes a file in this folder, replacing an existing one; returns its path.
   std::filesystem::path write(const std::string& name, std::string_view content) const {
     const auto file = path_ / name;
     std::ofstream(file, std::ios::binary) << content;

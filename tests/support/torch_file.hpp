@@ -9,7 +9,7 @@
 
 namespace pagoda::test {
 
-/// `value` in this many bytes, little-endian.
+/// Returns `value` in this many bytes, little-endian.
 inline std::string little(std::uint64_t value, unsigned bytes) {
   std::string text;
   for (unsigned i = 0; i < bytes; ++i, value >>= 8) text.push_back(static_cast<char>(value & 0xff));
@@ -23,8 +23,8 @@ struct ZipContent {
   unsigned flags = 0;
 };
 
-/// A zip file that stores these entries as they are, whatever their method says, each `alignment` bytes aligned as
-/// torch.save does it.
+/// Returns a zip file that stores the contents of these entries unchanged, whatever their method field is. Each entry
+/// is aligned to `alignment` bytes, as torch.save aligns it.
 inline std::string zip_file(const std::vector<ZipContent>& entries, std::size_t alignment = 1) {
   std::string file;
   std::string directory;
@@ -59,7 +59,7 @@ inline std::string pickle_ints(const std::vector<std::int64_t>& values) {
   return text + "t";
 }
 
-/// A tensor in terms of torch: all but the storage's size counts in elements, and so does that.
+/// A tensor as torch describes it. Shape, strides, offset and storage size count elements.
 struct TensorPickle {
   std::vector<std::int64_t> shape;
   std::vector<std::int64_t> strides;
@@ -79,14 +79,14 @@ inline std::string pickle_tensor(const TensorPickle& tensor) {
          pickle_ints(tensor.shape) + pickle_ints(tensor.strides) + "\x89" + "ccollections\nOrderedDict\n)RtR";
 }
 
-/// A whole pickle of a dict with these items, the values in instructions.
+/// Returns a complete pickle of a dict with these items; the values are pickle instructions.
 inline std::string pickle_dict(const std::vector<std::pair<std::string, std::string>>& items) {
   std::string text = "\x80\x02}(";
   for (const auto& [name, value] : items) text += pickle_text(name) + value;
   return text + "u.";
 }
 
-/// A file of torch.save with this pickle and the storages "0", "1" and so on.
+/// Returns a file as torch.save writes it, with this pickle and the storages "0", "1" and so on.
 inline std::string torch_file(const std::string& pickle, const std::vector<std::string>& storages) {
   std::vector<ZipContent> entries{{"w/data.pkl", pickle}, {"w/byteorder", "little"}};
   for (std::size_t i = 0; i < storages.size(); ++i) {

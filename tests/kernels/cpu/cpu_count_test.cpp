@@ -40,7 +40,7 @@ TEST(UsableCpus, TakeTheQuotaOfTheCgroup) {
   EXPECT_EQ(usable_cpus(folder.path()).default_threads(), 1);
 }
 
-/// Exit status of a child process that is bound to one CPU; 0: it sees that one alone.
+/// Returns the exit status of a child process that is bound to one CPU; 0: the child detects exactly one CPU.
 int threads_on_one_cpu() {
   const pid_t child = fork();
   if (child == 0) {

@@ -79,7 +79,7 @@ TEST(CpuDeviceTest, RefusesAnUnknownAffinity) {
 }
 
 #if defined(__linux__)
-/// How many hardware threads the thread of a stream may run on.
+/// Returns the number of hardware threads that the thread of a stream may run on.
 int cpus_of_stream(Device& device) {
   cpu_set_t cpus;
   CPU_ZERO(&cpus);
@@ -115,7 +115,7 @@ TEST(CpuDeviceTest, LeavesThreadsFreeWhenTold) {
   EXPECT_EQ(cpus_of_stream(*create_cpu_device({2, "", "none"}).value()), CPU_COUNT(&all));
 }
 
-/// Bytes of the mapping at `data` that lie on huge pages.
+/// Returns the bytes of the mapping at `data` that are on huge pages.
 std::size_t huge_bytes_at(const void* data) {
   std::ifstream maps("/proc/self/smaps");
   bool inside = false;
@@ -132,7 +132,7 @@ std::size_t huge_bytes_at(const void* data) {
   return 0;
 }
 
-/// Whether memory that asks for huge pages gets any: the setting allows it, and an emulator does not hide it.
+/// Returns whether memory that asks for huge pages gets any: the setting allows it, and an emulator does not hide it.
 bool system_grants_huge_pages() {
   constexpr std::size_t kBytes = std::size_t{64} << 20;
   void* data = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -149,7 +149,7 @@ TEST(CpuDeviceTest, PutsLargeBuffersOnHugePagesWhereTheSystemAllowsIt) {
   constexpr std::size_t kBytes = (std::size_t{64} << 20) + 4096;
   const auto buffer = make_device()->allocate(kBytes, MemoryKind::device).value();
   std::fill_n(buffer.as<std::byte>(), kBytes, std::byte{1});
-  EXPECT_GT(huge_bytes_at(buffer.data()), 0U);  // all of it, unless the machine's memory is in small pieces
+  EXPECT_GT(huge_bytes_at(buffer.data()), 0U);  // all of the memory, unless the machine's memory is fragmented
   RecordProperty("huge_bytes", std::to_string(huge_bytes_at(buffer.data())));
 }
 
@@ -161,7 +161,7 @@ std::int64_t resident_pages(const void* data, std::size_t bytes) {
 }
 
 TEST(CpuDeviceTest, TakesTheMemoryOfABufferWhenToldAndKeepsWhatItHolds) {
-  constexpr std::size_t kBytes = (std::size_t{150} << 20) + 12345;  // more than a round of one thread, no whole pages
+  constexpr std::size_t kBytes = (std::size_t{150} << 20) + 12345;  // more than a round of one thread; a partial page
   for (const int num_threads : {1, 3}) {
     const auto device = make_device(num_threads);
     const auto buffer = device->allocate(kBytes, MemoryKind::device).value();

@@ -13,7 +13,7 @@ namespace {
 
 using testing::HasSubstr;
 
-/// A made-up /proc and /sys/fs/cgroup.
+/// Uses an artificial /proc and /sys/fs/cgroup.
 class CpuQuotaTest : public testing::Test {
  protected:
   void write(const std::string& name, const std::string& content) {

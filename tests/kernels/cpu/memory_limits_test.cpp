@@ -18,7 +18,7 @@ using testing::HasSubstr;
 constexpr std::size_t kMib = std::size_t{1} << 20;
 constexpr const char* kUnlimitedV1 = "9223372036854771712\n";
 
-/// A made-up /proc and /sys/fs/cgroup of a machine with 8 GiB free.
+/// Uses an artificial /proc and /sys/fs/cgroup of a machine with 8 GiB free.
 class MemoryLimitsTest : public testing::Test {
  protected:
   MemoryLimitsTest() {
@@ -34,7 +34,7 @@ class MemoryLimitsTest : public testing::Test {
 
   void cgroup_is(const std::string& lines) { write("proc/self/cgroup", lines); }
 
-  /// One cgroup2 mount, as systemd makes it.
+  /// Writes one cgroup2 mount, as systemd creates it.
   void mount_v2(const std::string& root = "/", const std::string& point = "/sys/fs/cgroup") {
     write("proc/self/mountinfo",
           "22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n"

@@ -15,7 +15,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// `cores_of_node[n]` cores in node n, of one hardware thread each.
+/// Returns a machine with `cores_of_node[n]` cores in node n, each with one hardware thread.
 CpuTopology machine_of(const std::vector<int>& cores_of_node) {
   CpuTopology topology{{}, static_cast<int>(cores_of_node.size())};
   for (std::size_t node = 0; node < cores_of_node.size(); ++node) {

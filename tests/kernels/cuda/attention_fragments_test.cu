@@ -7,7 +7,7 @@
 namespace pagoda::kernels::cuda {
 namespace {
 
-// What kernels for GPUs without the instruction compute, against the toolkit's own conversion.
+// Compares the code for GPUs without the conversion instruction with the toolkit's own conversion.
 TEST(HalvesOfE4m3, EveryPairHasTheBitsOfTheConversion) {
   constexpr std::uint32_t kNotANumber = 0x7FFF;
   const auto expected = [](std::uint32_t code) -> std::uint32_t {

@@ -110,7 +110,7 @@ TEST(AttentionPlan, AWindowBoundsThePartitions) {
   EXPECT_EQ(max_partitions(kShortContext, 1, tokens + 2), 3);
   EXPECT_EQ(max_partitions(tokens + 1, 1, 100000), 2);
 
-  // Exhaustively: no context has rows that see more.
+  // Tries all contexts: none has rows that see more partitions.
   for (const std::int32_t bound : {500, 1500, 4000}) {
     for (const std::int32_t window : {0, 1, 2, 7, 127, 128, 129, 130, 511, 512, 513, 514, 1024, 1025, 1026, 3000}) {
       for (const std::int32_t rows : {1, 2, 16}) {

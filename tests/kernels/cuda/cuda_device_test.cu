@@ -253,7 +253,7 @@ std::string way_name(const ::testing::TestParamInfo<Mover>& way) {
 INSTANTIATE_TEST_SUITE_P(Ways, CudaMoveBlocks,
                          ::testing::Values(cuda_move_blocks, move_blocks_by_copies, move_blocks_by_kernel), way_name);
 
-// On a GPU a fault would end every later test of the process.
+// The test runs on the emulator only: on a GPU a fault would make every later test of the process fail.
 #ifdef PAGODA_CUDA_EMULATED
 __global__ void fault() {
   __trap();

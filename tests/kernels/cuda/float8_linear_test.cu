@@ -32,7 +32,7 @@ TEST(Float8Linear, IsTheSameInPassesOfAnySize) {
   const auto stream = (*device)->create_stream("test").value();
   const OnDevice<Float8E4M3> weights(random_values<Float8E4M3>(kOut * kIn, 1, to_fp8_e4m3));
   const OnDevice<float> x(random_values<float>(kTokens * kIn, 2, [](float v) { return v; }));
-  // Blocks of 24 rows, which no pass of 128 rows ends with.
+  // Blocks of 24 rows do not end where a pass of 128 rows ends.
   const OnDevice<float> scales(random_values<float>((kOut + 23) / 24 * 2, 3, [](float v) { return 0.1F + v * v; }));
   const std::vector<WeightMatrix> matrices{{.data = weights.data(),
                                             .dtype = DType::fp8_e4m3,
@@ -59,7 +59,7 @@ TEST(Float8Linear, IsTheSameInPassesOfAnySize) {
   const std::vector<float> whole = multiply(kMaxScratchBytes);
   const std::vector<float> in_passes = multiply(128 * kIn * 2);
   for (std::size_t i = 0; i < whole.size(); ++i) ASSERT_NEAR(in_passes[i], whole[i], 1e-4) << i;
-  // Row 299 of the last pass, by hand.
+  // Computes row 299, which is in the last pass, by hand.
   const std::vector<Float8E4M3> w = weights.read();
   const std::vector<float> rows = x.read();
   const std::vector<float> s = scales.read();

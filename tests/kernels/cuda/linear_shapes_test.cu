@@ -12,7 +12,7 @@
 namespace pagoda::kernels::cuda {
 namespace {
 
-/// Parts of 16-bit weights at the given places of one array; nothing is read.
+/// Returns params whose parts are 16-bit weights at the given places of one array; nothing is read.
 LinearParams linear_of(const std::vector<WeightMatrix>& weights, std::int64_t in) {
   LinearParams p;
   p.in = in;

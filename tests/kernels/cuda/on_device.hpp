@@ -8,7 +8,7 @@
 
 namespace pagoda::kernels::cuda {
 
-/// An array of the current device for the length of a test.
+/// An array in the memory of the current device, freed at the end of its scope.
 template <class T>
 class OnDevice {
  public:

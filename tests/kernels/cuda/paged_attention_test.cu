@@ -33,7 +33,7 @@ void attend_on_device(const PagedAttentionParams& host) {
   const std::int64_t sequences = host.num_sequences;
   const std::int64_t tokens = host.query_start[sequences];
   const std::int64_t width = host.num_heads * host.cache.head_dim;
-  // Exactly as long as they must be.
+  // The arrays have exactly the required length.
   const OnDevice query(copy_of(host.query, tokens * host.query_stride));
   const OnDevice query_start(copy_of(host.query_start, sequences + 1));
   const OnDevice context_len(copy_of(host.context_len, sequences));
@@ -78,7 +78,7 @@ std::vector<float> attend(const AttentionCase& c, const std::vector<Rows>& batch
   return c.attend(batch, attend_on_device);
 }
 
-/// Queries are rounded to the keys' type; done beforehand, the reference sees the same ones.
+/// Rounds the queries to the keys' type, as the kernels do, so that the reference computes with the rounded queries.
 void round_queries(AttentionCase& c) {
   if (c.dtype == DType::f32) return;
   for (std::vector<float>& query : c.queries) {
@@ -120,7 +120,7 @@ class CudaPagedAttention : public ::testing::TestWithParam<std::tuple<DType, std
                  tolerance);
   }
 
-  /// All rows of all sequences, and the last row of each.
+  /// Compares all rows of all sequences, and the last row of each, with the reference.
   void expect_like_reference(const AttentionCase& unfilled) const {
     const AttentionCase c = filled(unfilled);
     expect_like_reference(c, c.whole_batch());
@@ -133,7 +133,7 @@ class CudaPagedAttention : public ::testing::TestWithParam<std::tuple<DType, std
     return rows;
   }
 
-  /// The rows of every sequence in chunks of these sizes.
+  /// Compares the rows of every sequence in chunks of these sizes with the reference.
   void expect_chunks_like_reference(const AttentionCase& unfilled,
                                     std::vector<std::int64_t> chunks = {2, 7, 64}) const {
     const AttentionCase c = filled(unfilled);
@@ -147,7 +147,7 @@ class CudaPagedAttention : public ::testing::TestWithParam<std::tuple<DType, std
     }
   }
 
-  /// Every sequence's last row has the same bits alone and beside the others, in any order.
+  /// Expects that every sequence's last row has the same bits alone and in a batch, in any order.
   void expect_decodes_alike_in_any_batch(const AttentionCase& unfilled) const {
     const AttentionCase c = filled(unfilled);
     const std::vector<Rows> rows = last_rows(c);
@@ -175,7 +175,7 @@ TEST_P(CudaPagedAttention, WritesNarrowRowsAsRoundedFloats) {
                              [&](float x) { return type == DType::bf16 ? to_float(to_bf16(x)) : to_float(to_f16(x)); });
       EXPECT_EQ(c.attend(batch,
                          [&](PagedAttentionParams p) {
-                           int any = 0;  // the rows on the device take its place
+                           int any = 0;  // replaced by the rows on the device
                            p.narrow_out = {&any, type};
                            attend_on_device(p);
                          }),
@@ -229,7 +229,7 @@ TEST_P(CudaPagedAttention, MatchesTheReferenceInChunksOfAnySize) {
   expect_chunks_like_reference({.lengths = {100}, .softcap = 5.0F, .alibi = true});
 }
 
-// The contexts have partitions of each size, and of the last only a part.
+// The contexts have partitions of each size; the last partition is incomplete.
 TEST_P(CudaPagedAttention, GivesADecodeTheSameBitsInAnyBatch) {
   expect_decodes_alike_in_any_batch({.num_heads = 2, .num_kv_heads = 1, .lengths = {1, 700, 130, 1024, 1025, 2500}});
   expect_decodes_alike_in_any_batch({.num_heads = 2, .num_kv_heads = 2, .head_dim = 128, .lengths = {300, 5, 1500}});
@@ -241,7 +241,7 @@ TEST_P(CudaPagedAttention, GivesADecodeTheSameBitsInAnyBatch) {
 TEST_P(CudaPagedAttention, MatchesTheReferenceWithValuesOfAnyMagnitude) {
   AttentionCase c = filled({.head_dim = 64, .lengths = {90, 300}});
   if (c.dtype != DType::int8) return;
-  // Later values are larger and larger, or smaller, than what float16 has: their scales are taken apart.
+  // The scales grow from block to block, and some values are outside the range of float16.
   for (const float factor : {1e-6F, 1.0F, 1e6F}) {
     for (std::int64_t block = 0; block < c.cache.num_blocks; ++block) {
       for (std::int64_t i = 0; i < c.num_kv_heads * c.block_size; ++i) {
@@ -310,7 +310,7 @@ std::string test_name(const ::testing::TestParamInfo<std::tuple<DType, std::uint
   return std::string(to_string(std::get<0>(info.param))) + "_order_" + std::to_string(std::get<1>(info.param));
 }
 
-// The seeds are of the order of an emulated device's blocks and threads.
+// The second parameter is the seed of an emulated device's order of blocks and threads.
 using Case = std::tuple<DType, std::uint64_t>;
 INSTANTIATE_TEST_SUITE_P(Cuda, CudaPagedAttention,
                          ::testing::Values(Case(DType::f32, 7), Case(DType::f16, 0), Case(DType::bf16, 0),

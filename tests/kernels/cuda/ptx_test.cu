@@ -12,7 +12,7 @@
 #include "tests/kernels/cuda/on_device.hpp"
 
 // The layouts of the PTX ISA ("Matrix Fragments for mma.m16n8k16 with floating point type", "... mma.m16n8k32"),
-// written out element by element and held against plain products.
+// written out element by element and compared with plain products.
 namespace pagoda::kernels::cuda {
 namespace {
 
@@ -29,7 +29,7 @@ class Ptx : public ::testing::Test {
   }
 };
 
-/// Small integers, exact in every type and sum.
+/// Returns small integers, which are exact in every type and sum.
 std::vector<float> small_integers(std::size_t count, unsigned seed) {
   std::mt19937 random(seed);
   std::vector<float> values(count);
@@ -37,7 +37,7 @@ std::vector<float> small_integers(std::size_t count, unsigned seed) {
   return values;
 }
 
-/// a[m][k] b[k][n] + c[m][n], all row by row.
+/// Returns a[m][k] b[k][n] + c[m][n]; all matrices are row-major.
 std::vector<float> product(const std::vector<float>& a, const std::vector<float>& b, const std::vector<float>& c,
                            int depth) {
   std::vector<float> d(c);

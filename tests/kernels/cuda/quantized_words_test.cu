@@ -16,7 +16,7 @@ int signed_byte(std::uint32_t word, int i) {
   return static_cast<std::int8_t>(word >> 8 * i & 0xFFU);
 }
 
-/// Random integers in two rows of a panel, as they are packed.
+/// Random integers in two rows of a panel, and the packed panel.
 struct PackedRows {
   explicit PackedRows(int bits) : panel(static_cast<std::size_t>(kColumns * kPanelRows * bits / 8)) {
     std::mt19937 random(static_cast<unsigned>(bits));
@@ -79,7 +79,7 @@ TEST(QuantizedWords, QuadsHaveTheIntegersThatWerePacked) {
   expect_quads<Coding::int8>();
 }
 
-/// `number(q)`: what a fragment has of a stored integer.
+/// `number(q)`: the number that a fragment contains for stored integer q.
 template <Coding coding, class Number>
 void expect_fragments(const CodebookWords& table, const Number& number) {
   const PackedRows rows(kBitsOf<coding>);

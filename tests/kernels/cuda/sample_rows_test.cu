@@ -10,7 +10,7 @@
 namespace pagoda::kernels::cuda {
 namespace {
 
-/// Rows of which every third changes its logits.
+/// Rows; every third row changes its logits.
 struct Batch {
   explicit Batch(std::size_t count) : rows(count) {
     for (std::size_t i = 0; i < count; i += 3) rows[i].banned_tokens = banned;
@@ -27,7 +27,7 @@ struct Batch {
 };
 
 TEST(SampleUpload, APassChangesNoMoreRowsThanItMay) {
-  const Batch batch(10);  // 0, 3, 6 and 9 change
+  const Batch batch(10);  // rows 0, 3, 6 and 9 change their logits
   const SampleUpload upload(batch.params);
   EXPECT_EQ(upload.num_changed(), 4U);
   for (const std::size_t most : {1U, 2U, 3U, 4U, 9U}) {
@@ -61,7 +61,7 @@ TEST(SampleUpload, RowsPointToTheirListsOnTheDevice) {
   std::vector<std::byte> memory(upload.bytes());
   std::vector<std::byte> changed(2 * changed_row_bytes(100));
   const auto passes = upload.passes(2);
-  upload.write(memory.data(), memory.data(), passes, changed.data());  // as if the device's memory were here
+  upload.write(memory.data(), memory.data(), passes, changed.data());  // the host memory stands for device memory
 
   const DeviceSampleRow* rows = upload.rows(memory.data());
   EXPECT_EQ(rows[0].num_banned, 2);

@@ -41,7 +41,7 @@ struct Thread {
   bool alive = false;
   Wait wait = Wait::none;
 
-  // Of the collective it waits in.
+  // The fields below describe the collective in which the thread waits.
   unsigned int mask = 0;
   void (*compute)(WarpLanes&) = nullptr;
   void* slot = nullptr;
@@ -108,7 +108,7 @@ class BlockState {
 
   unsigned int live_lanes() const { return warps_[running_->warp].alive; }
 
-  /// Returns how many threads of the block said true, once all have come.
+  /// Returns the number of threads of the block with a true predicate, once all threads have arrived.
   int meet_block(bool predicate) {
     predicates_ += predicate ? 1 : 0;
     ++waiting_;
@@ -212,7 +212,7 @@ class BlockState {
     return true;
   }
 
-  /// Performs the collective that `thread` waits in, if all lanes of its mask have come.
+  /// Performs the collective in which `thread` waits, if all lanes of its mask have arrived.
   void release_warp(Thread& thread) {
     Warp& warp = warps_[thread.warp];
     const unsigned int needed = thread.mask & warp.alive;
@@ -235,7 +235,7 @@ class BlockState {
   /// Bit masks of lanes.
   struct Warp {
     unsigned int alive = 0;
-    unsigned int waiting = 0;  ///< in a collective
+    unsigned int waiting = 0;  ///< lanes that wait in a collective
   };
 
   std::vector<Warp> warps_;

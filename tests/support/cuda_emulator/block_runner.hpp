@@ -18,9 +18,9 @@ struct GridShape {
   std::size_t shared_bytes = 0;
 };
 
-/// Runs kernels on the calling thread: one block after the other, each thread of a block as a fiber that runs until it
-/// must wait for others. Which ready fiber runs next, and which block, is shuffled by the seed (0: in order). One
-/// object belongs to one thread.
+/// Runs kernels on the calling thread: one thread block after the other, each thread of a block as a fiber that runs
+/// until it must wait for other threads. The seed shuffles which ready fiber, and which block, runs next (0: in order).
+/// One object belongs to one thread.
 class BlockRunner {
  public:
   BlockRunner();
@@ -28,8 +28,8 @@ class BlockRunner {
   BlockRunner(const BlockRunner&) = delete;
   BlockRunner& operator=(const BlockRunner&) = delete;
 
-  /// Returns "" or what the kernel did wrong: threads that wait for others that never come, collectives that differ
-  /// between lanes, a trap, dynamic shared memory written behind its end.
+  /// Returns "" or the defect of the kernel: threads that wait for threads that never arrive, collectives that differ
+  /// between lanes, a trap, or dynamic shared memory written behind its end.
   std::string run(const GridShape& shape, std::uint64_t seed, const std::function<void()>& thread);
 
  private:

@@ -14,7 +14,7 @@ namespace {
 struct Allocation {
   cudaMemoryType type = cudaMemoryTypeUnregistered;
   std::size_t bytes = 0;
-  std::unique_ptr<GuardedBlock> block;  ///< null: registered memory of another owner
+  std::unique_ptr<GuardedBlock> block;  ///< null for registered memory of another owner
 };
 
 class Memory {

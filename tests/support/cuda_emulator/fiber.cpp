@@ -30,14 +30,14 @@ struct StackAllocator : boost::context::protected_fixedsize_stack {
 
   void deallocate(boost::context::stack_context& stack) noexcept {
 #if defined(__SANITIZE_ADDRESS__)
-    // The last frame on it is left without a return. Who gets this memory next may use all of it.
+    // The last frame on the stack never returns. The next owner of this memory may use all of it.
     __asan_unpoison_memory_region(static_cast<std::byte*>(stack.sp) - stack.size, stack.size);
 #endif
     Base::deallocate(stack);
   }
 };
 
-/// Before and after a change of stacks.
+/// leave_stack is called before a change of stacks, arrive_on_stack after it.
 void leave_stack([[maybe_unused]] void** fake_stack, [[maybe_unused]] const void* bottom,
                  [[maybe_unused]] std::size_t bytes, [[maybe_unused]] void* tsan_fiber) {
 #if defined(__SANITIZE_ADDRESS__)
@@ -109,7 +109,7 @@ void Fiber::run() {
     try {
       (*function_)();
     } catch (const Abandoned&) {
-      // Its stack is unwound: all that was asked for.
+      // The exception only serves to unwind the stack.
     }
     function_ = nullptr;
     abandoned_ = false;

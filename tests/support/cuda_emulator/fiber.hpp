@@ -8,8 +8,8 @@
 
 namespace cuda_emulator {
 
-/// A stack that runs one function after the other and can stop in the middle of one. The sanitizers are told of each
-/// change of stacks.
+/// A stack that runs one function after the other and can stop in the middle of a function. The sanitizers are notified
+/// of each change of stacks.
 class Fiber {
  public:
   Fiber();
@@ -17,7 +17,7 @@ class Fiber {
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  /// Only when ended(): the next resume() begins `function`, which must live until it has ended.
+  /// Sets the function that the next resume() begins; it must live until it has ended. Call only when ended().
   void begin(const std::function<void()>& function) { function_ = &function; }
   /// Runs the function until it pauses or ends.
   void resume();
@@ -38,7 +38,7 @@ class Fiber {
   boost::context::fiber context_;
   boost::context::fiber caller_;
 
-  // For the sanitizers.
+  // State for the sanitizers.
   void* fake_stack_ = nullptr;
   const void* caller_bottom_ = nullptr;
   std::size_t caller_bytes_ = 0;

@@ -1,4 +1,4 @@
-/// The interface of kernels/cuda/gemm.hpp with plain loops in place of cuBLASLt.
+/// Implements the interface of kernels/cuda/gemm.hpp with plain loops in place of cuBLASLt.
 
 #include "kernels/cuda/gemm.hpp"
 
@@ -12,7 +12,7 @@
 namespace pagoda::kernels::cuda {
 namespace {
 
-// Block r: row r.
+// Block r computes row r.
 void gemm_kernel(GemmParams p) {
   const std::int64_t row = blockIdx.x;
   for (std::int64_t column = 0; column < p.columns; ++column) {
@@ -38,7 +38,7 @@ Result<std::unique_ptr<Gemm>> Gemm::create() {
 }
 
 Status Gemm::multiply(cudaStream_t stream, const GemmParams& params) {
-  // cuBLASLt may refuse such outputs too.
+  // cuBLASLt may refuse unaligned outputs too.
   if (!all_aligned_16(params.out)) return fail(ErrorCode::unsupported, "the emulated product writes aligned rows");
   return launch("gemm", gemm_kernel, dim3(static_cast<unsigned>(params.rows)), dim3(1), 0, stream, params);
 }

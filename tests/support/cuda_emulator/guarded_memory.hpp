@@ -4,11 +4,11 @@
 
 namespace cuda_emulator {
 
-/// Memory filled with 0xFF (NaN as any float, -1 as an integer) between two guard zones; with the address sanitizer a
-/// heap block of exactly its size, whose bounds the sanitizer watches.
+/// Memory filled with 0xFF (NaN as any float, -1 as an integer) between two guard zones. With the address sanitizer it
+/// is a heap block of exactly its size, whose bounds the sanitizer checks.
 class GuardedBlock {
  public:
-  /// Aligned to 256 bytes. data() is null when the system has not that much.
+  /// The memory is aligned to 256 bytes. data() is null if the system has too little memory.
   explicit GuardedBlock(std::size_t bytes);
   ~GuardedBlock();
   GuardedBlock(const GuardedBlock&) = delete;

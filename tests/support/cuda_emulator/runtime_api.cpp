@@ -38,14 +38,15 @@ Device& device() {
 
 thread_local cudaError_t last_error = cudaSuccess;
 
-/// Every call's result passes here: sticky errors first, and cudaGetLastError is told.
+/// Converts the result of every call: a sticky error has priority, and the error is kept for cudaGetLastError.
 cudaError_t result(cudaError_t error) {
   if (const cudaError_t sticky = sticky_error(); sticky != cudaSuccess) error = sticky;
   if (error != cudaSuccess && error != cudaErrorNotReady) last_error = error;
   return error;
 }
 
-/// For calls that a capturing thread must not make; they end the capture.
+/// Ends the capture of the calling thread for a call that a capturing thread must not make. Returns whether there was a
+/// capture.
 bool breaks_capture() {
   EmulatedStream* captured = captured_by_this_thread();
   if (captured == nullptr) return false;
@@ -290,7 +291,7 @@ cudaError_t cudaMemcpyBatchAsync(void* const* to, const void* const* from, const
       return result(cudaErrorInvalidValue);
     }
   }
-  // The copies of a batch have no order among each other: the last comes first.
+  // The copies of a batch have no order, so the last one runs first.
   std::vector<std::function<void()>> copies;
   for (std::size_t i = count; i-- > 0;) {
     copies.emplace_back([target = to[i], source = from[i], bytes = sizes[i]] { std::memcpy(target, source, bytes); });
@@ -322,7 +323,7 @@ cudaError_t enqueue_kernel(const cudaLaunchConfig_t& config, const void* kernel,
     }
   }
   const GridShape shape{config.gridDim, block, config.dynamicSmemBytes};
-  // Asked before the kernel is queued: a launch tells of earlier faults, never of its own kernel's.
+  // The result is taken before the kernel is queued: a launch returns earlier faults, never those of its own kernel.
   const cudaError_t launched = result(cudaSuccess);
   stream_of(config.stream).add([shape, seed = run_options.seed, thread = std::move(thread)](BlockRunner& runner) {
     if (sticky_error() != cudaSuccess) return;

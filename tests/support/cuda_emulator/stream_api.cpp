@@ -13,7 +13,7 @@ cudaError_t result(cudaError_t error) {
   return sticky != cudaSuccess ? sticky : error;
 }
 
-/// Waiting for a stream that is being captured, or asking about it, ends the capture.
+/// Waiting for a stream that is being captured, or querying it, ends the capture.
 bool breaks_capture(cudaStream_t stream) {
   EmulatedStream& asked = stream_of(stream);
   if (!asked.capturing()) return false;
@@ -133,7 +133,7 @@ cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) {
   return result(cudaSuccess);
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
-  const cudaError_t launched = result(cudaSuccess);  // not what the graph's own kernels do
+  const cudaError_t launched = result(cudaSuccess);  // without the errors of the graph's own kernels
   for (const Work& node : exec->nodes) stream_of(stream).add(node);
   return launched;
 }

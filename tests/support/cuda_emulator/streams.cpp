@@ -139,7 +139,7 @@ EmulatedStream& stream_of(cudaStream_t stream) {
 }
 
 void drain_all_streams() {
-  const std::lock_guard lock(registry().mutex);  // no stream goes meanwhile
+  const std::lock_guard lock(registry().mutex);  // no stream is destroyed meanwhile
   for (EmulatedStream* stream : registry().streams) stream->drain();
 }
 

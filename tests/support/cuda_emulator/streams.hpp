@@ -18,13 +18,13 @@ namespace cuda_emulator {
 /// A piece of a stream's work, run on the stream's thread.
 using Work = std::function<void(BlockRunner&)>;
 
-/// A moment in a stream's order, reached once.
+/// A point in a stream's order, reached once.
 class Moment {
  public:
   void reach();
   void wait();
   bool reached();
-  double seconds();  ///< when it was reached; of one clock
+  double seconds();  ///< time at which it was reached; all moments use one clock
 
  private:
   std::mutex mutex_;
@@ -36,7 +36,7 @@ class Moment {
 class EmulatedEvent {
  public:
   std::mutex mutex;
-  std::shared_ptr<Moment> moment;  ///< of the last record; null = never recorded
+  std::shared_ptr<Moment> moment;  ///< moment of the last record; null = never recorded
 };
 
 class EmulatedGraph {
@@ -63,7 +63,7 @@ class EmulatedStream {
   bool idle();
   void drain();
 
-  // The capture of one host thread at a time.
+  // Only one host thread at a time captures the stream.
   cudaError_t begin_capture();
   cudaError_t end_capture(EmulatedGraph** graph);
   bool capturing() const { return capturing_; }
@@ -84,10 +84,10 @@ class EmulatedStream {
   std::thread thread_;
 };
 
-/// The stream behind a handle: the default stream for null.
+/// Returns the stream behind a handle: the default stream for null.
 EmulatedStream& stream_of(cudaStream_t stream);
 void drain_all_streams();
-/// The stream that the calling thread captures, or null.
+/// Returns the stream that the calling thread captures, or null.
 EmulatedStream* captured_by_this_thread();
 
 /// Keeps the first problem, prints it, and makes `error` the result of every later call.

@@ -46,7 +46,7 @@ TEST_F(CudaEmulatorStreams, WorkOfAStreamIsDoneInOrderAndLaterThanItsCall) {
   const OnDevice<int> value(std::vector<int>{0});
   pinned_[0] = 5;
   ASSERT_EQ(cudaMemcpyAsync(value.data(), pinned_, sizeof(int), cudaMemcpyDefault, a_), cudaSuccess);
-  pinned_[0] = 7;  // a race with the copy, which the copy loses
+  pinned_[0] = 7;  // races with the copy; the host writes first
   ASSERT_TRUE(launch("add", add, dim3(1), dim3(1), 0, a_, value.data(), 1));
   ASSERT_EQ(cudaMemcpyAsync(pinned_ + 1, value.data(), sizeof(int), cudaMemcpyDefault, a_), cudaSuccess);
   EXPECT_EQ(cudaStreamQuery(a_), cudaErrorNotReady);
@@ -140,7 +140,7 @@ TEST_F(CudaEmulatorStreams, AWriteOutsideOfAnAllocationIsFoundWhenTheHostWaits) 
     ASSERT_TRUE(launch("write", write_at, dim3(1), dim3(1), 0, a_, values.data(), index));
     EXPECT_EQ(cudaStreamSynchronize(a_), cudaErrorIllegalAddress);
     EXPECT_NE(cuda_emulator::problem(), "");
-    std::memset(values.data() + index, 0xDB, sizeof(int));  // what a guard zone holds
+    std::memset(values.data() + index, 0xDB, sizeof(int));  // the contents of a guard zone
     cuda_emulator::reset();
   }
 }

@@ -179,7 +179,7 @@ TEST_F(CudaEmulator, AtomicsAddUp) {
 __global__ void use_shared(float* out, int floats) {
   PAGODA_DYNAMIC_SHARED(float, memory);
   for (int i = static_cast<int>(threadIdx.x); i < floats; i += static_cast<int>(blockDim.x)) {
-    if (!isnan(memory[i])) __trap();  // fresh for each block
+    if (!isnan(memory[i])) __trap();  // the memory is filled anew for each block
     memory[i] = static_cast<float>(i);
   }
   __syncthreads();

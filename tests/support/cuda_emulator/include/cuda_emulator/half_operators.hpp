@@ -1,6 +1,6 @@
 #pragma once
 
-/// Operators and intrinsics of a 16-bit float type and of its pair: computed in float, rounded once.
+/// Operators and intrinsics of a 16-bit float type and of its pair. They compute in float and round once.
 
 #define PAGODA_EMULATED_HALF_OPERATORS(half, half2)                                       \
   inline half operator+(half a, half b) {                                                 \

@@ -1,6 +1,7 @@
 #pragma once
 
-/// Blocks of one stream run one after the other on the stream's thread, so shared memory is what that thread keeps.
+/// Blocks of one stream run one after the other on the stream's thread, so shared memory is thread-local memory of that
+/// thread.
 
 #define __global__
 #define __device__

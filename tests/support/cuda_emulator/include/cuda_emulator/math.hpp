@@ -9,11 +9,11 @@
 #include <limits>
 #include <type_traits>
 
-#include <math.h>  // names without std::, as device code has them
+#include <math.h>  // device code uses the names without std::
 
 #include "cuda_emulator/types.hpp"
 
-// The C library declares functions of these names for itself.
+// The C library has its own functions of these names.
 #define __expf(x) ::std::exp(static_cast<float>(x))
 #define __exp10f(x) ::std::pow(10.0F, static_cast<float>(x))
 #define __logf(x) ::std::log(static_cast<float>(x))
@@ -181,7 +181,7 @@ inline unsigned int __byte_perm(unsigned int low, unsigned int high, unsigned in
   }
   return result;
 }
-/// The dot product of four signed bytes, added to c.
+/// Returns the dot product of four signed bytes, added to c.
 inline int __dp4a(int a, int b, int c) {
   for (int i = 0; i < 4; ++i) {
     c += static_cast<int>(static_cast<std::int8_t>(a >> (8 * i))) * static_cast<std::int8_t>(b >> (8 * i));
@@ -194,7 +194,7 @@ inline unsigned int __vsub4(unsigned int a, unsigned int b) {
   return result;
 }
 
-// Cache hints.
+// Loads and stores with cache hints.
 template <class T>
 T __ldg(const T* address) {
   return *address;

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Matrix instructions: the lanes of a warp bring their registers together, and the last one computes for all.
+/// Matrix instructions: the lanes of a warp share their registers, and the last lane to arrive computes for all.
 
 #include <cstdint>
 #include <cstring>
@@ -16,7 +16,8 @@ struct MmaSlot {
   Accumulator c[4];
 };
 
-/// Value: the elements of A and B, packed into registers. The layouts of m16n8k16 and m16n8k32 are one in registers.
+/// Value: the element type of A and B, which are packed into registers. m16n8k16 and m16n8k32 have one layout in terms
+/// of registers.
 template <class Value, class Accumulator>
 void compute_mma(WarpLanes& lanes) {
   if (lanes.mask != 0xFFFFFFFFU) __trap();

@@ -1,6 +1,7 @@
 #pragma once
 
-/// What a thread of a block sees: its indices, its block's barrier and shared memory, and its copies in flight.
+/// The environment of a thread of a block: its indices, its block's barrier and shared memory, and its copies in
+/// flight.
 
 #include <cstddef>
 
@@ -14,10 +15,10 @@ extern constinit thread_local uint3 blockDim;
 extern constinit thread_local uint3 gridDim;
 inline constexpr int warpSize = 32;
 
-/// Of the block, 1024-byte aligned, filled with 0xFF when the block starts.
+/// Returns the block's dynamic shared memory, 1024-byte aligned, filled with 0xFF when the block starts.
 void* dynamic_shared_memory();
 
-/// Every thread of the block that has not returned must come here.
+/// Every thread of the block that has not returned must call these barriers.
 void __syncthreads();
 int __syncthreads_count(int predicate);
 int __syncthreads_and(int predicate);
@@ -30,8 +31,8 @@ inline void __nanosleep(unsigned int) {}
 /// Ends the kernel with an error.
 [[noreturn]] void __trap();
 
-/// cp.async: the bytes arrive when the thread waits for their group, so that a missing wait shows. `valid_bytes` are
-/// read, the rest of `bytes` is zero.
+/// cp.async: the bytes arrive when the thread waits for their group, so that a missing wait is detected. `valid_bytes`
+/// are read; the rest of `bytes` becomes zero.
 void async_copy(void* shared, const void* global, int bytes, int valid_bytes);
 void async_copy_commit();
 void async_copy_wait(int groups_left);
@@ -42,11 +43,11 @@ struct WarpLanes {
   void* slot[32] = {};
 };
 
-/// Waits for all lanes of `mask` that have not returned; the last to come calls `compute` for all. Lanes that meet with
-/// another mask or another function are a defect of the kernel, which is reported.
+/// Waits for all lanes of `mask` that have not returned; the last to arrive calls `compute` for all. If lanes arrive
+/// with another mask or another function, this is reported as a defect of the kernel.
 void warp_collective(unsigned int mask, void (*compute)(WarpLanes& lanes), void* slot);
 
-/// 0 to 31, counted over the linear thread index.
+/// Returns the lane, 0 to 31, of the linear thread index.
 int lane_index();
 unsigned int __activemask();
 

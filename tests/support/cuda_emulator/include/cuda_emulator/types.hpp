@@ -1,6 +1,6 @@
 #pragma once
 
-/// The toolkit's plain types: vectors, launch shapes, enums and structs of the runtime, as far as Pagoda uses them.
+/// The toolkit's plain types that Pagoda uses: vectors, launch shapes, enums and structs of the runtime.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,6 +1,7 @@
 #pragma once
 
-/// Shuffles, votes and reductions of a warp. A value from a lane that takes no part is all ones, so that its use shows.
+/// Shuffles, votes and reductions of a warp. A value from a lane that takes no part has all bits set, so that its use
+/// is detected.
 
 #include <cstring>
 
@@ -35,7 +36,7 @@ T shuffle_from(unsigned int mask, T value, int source) {
   return slot.value;
 }
 
-/// The first lane of the calling lane's segment of `width` lanes.
+/// Returns the first lane of the calling lane's segment of `width` lanes.
 inline int segment_start(int width) {
   return lane_index() & ~(width - 1);
 }
