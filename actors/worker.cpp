@@ -65,7 +65,7 @@ void enqueue(Self self, const ReceivedStep& told, execution::StepOrder::Part par
                        has_ended_a_step = state.has_ended_a_step, sender = state.sender, step = told.step,
                        issued = told.issued] {
     sender->tell(me, true, [&] {
-      // if it has failed, the step may have read blocks that were never moved
+      // If the copy stream has failed, the step may have read blocks that were never moved.
       const Status moved = copy_stream->status();
       const Status status = stream->status() ? moved : stream->status();
       if (!status) {

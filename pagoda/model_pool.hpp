@@ -17,7 +17,7 @@ namespace pagoda {
 struct PooledModelConfig {
   EngineConfig config;               ///< its name is served_model_name
   std::vector<std::string> aliases;  ///< other names
-  /// seconds that it stays loaded without work; below 0: until another model needs its memory
+  /// Seconds that it stays loaded without work; below 0: until another model needs its memory.
   double keep_alive = -1;
   bool preload = false;  ///< whether it is loaded at start
   std::string where;     ///< where it was configured; begins error messages

@@ -29,7 +29,7 @@ struct ExecutionReport {
   double max_logprob_difference = 0;  ///< largest difference between equal tokens
   /// Number of tokens whose KV was computed before the first step, because it was not recorded.
   std::int64_t num_computed_before = 0;
-  /// number of cached blocks that could not be computed; rows that read them may differ
+  /// Number of cached blocks that could not be computed; rows that read them may differ.
   std::int32_t num_unknown_blocks = 0;
   std::vector<std::string> differences;  ///< descriptions of the first differences
 };
@@ -77,7 +77,7 @@ class StepExecution {
   actors::CacheParts cache_;
   std::int32_t block_size_ = 0;
   std::int32_t num_blocks_ = 0;  ///< number of device blocks in the journal
-  /// number of spare blocks behind them, for KV without a block of its own; see compute()
+  /// Number of spare blocks behind them, for KV without a block of its own; see compute().
   std::int32_t num_spare_ = 0;
   std::int32_t tokens_per_step_ = 0;
   std::set<RowId> rows_;    ///< rows that the worker knows
@@ -88,7 +88,7 @@ class StepExecution {
   StepId last_before_ = 0;  ///< last step that was in flight at the beginning
   memory::KvContent content_;
   std::map<SequenceId, NewRow> sequences_;
-  /// tokens of these sequences that follow the first sample that is still to come
+  /// Tokens of these sequences that follow the first sample that is still to come.
   std::map<SequenceId, TokenIds> forced_;
   std::deque<std::variant<CachePlan, ExecuteStep>> waiting_;
   std::map<StepId, StepMasks> masks_;  ///< masks of steps that wait
