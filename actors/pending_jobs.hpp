@@ -19,11 +19,11 @@ class PendingJobs {
     feed();
   }
   void withdraw(routing::JobId job) { waiting_.erase(job); }
-  /// Makes the calls whose turn it is.
+  /// Calls the jobs whose turn it is.
   void feed() {
     while (const auto job = next_()) waiting_.extract(*job).mapped()();
   }
-  /// No job will get a turn any more: makes all waiting calls, and each gets the error that there is no answer.
+  /// Calls all waiting jobs, because no job will get a turn any more. Each gets the error that there is no answer.
   void resend_all() {
     for (auto& [job, ask] : std::exchange(waiting_, {})) ask();
   }

@@ -9,7 +9,7 @@
 namespace pagoda::actors {
 
 /// The answer to a request that its handler cannot give at once. If the last copy is destroyed without an answer,
-/// because the actor ends, for example, the sender of the request gets an error. CAF 0.17 itself would let the sender
+/// for example because the actor ends, the sender of the request gets an error. CAF 0.17 itself would let the sender
 /// wait.
 template <class Answer>
 class Promise {

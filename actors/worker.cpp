@@ -17,7 +17,7 @@ struct ReceivedStep {
   std::shared_ptr<execution::IssuedStep> issued = std::make_shared<execution::IssuedStep>();
 };
 
-/// Enqueues steps on the compute stream when StepOrder says so.
+/// Enqueues steps on the compute stream in the order of StepOrder.
 ///
 /// When the stream itself has failed, no later step has a result, and the worker ends. The supervisor decides whether
 /// there can be another worker.

@@ -271,8 +271,8 @@ class Translator {
     refuse(name, std::string(find(&ForeignServer::refused, name)->advice));
   }
 
-  /// Converts llama-server's context. It is that of all slots together: each slot has an equal part, unless they share
-  /// it.
+  /// Converts llama-server's context length, which is for all slots together: each slot has an equal part, unless they
+  /// share it.
   void finish_context() {
     if (parallel_) give("--max-num-seqs", *parallel_);
     if (!context_) return;

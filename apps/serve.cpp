@@ -86,7 +86,7 @@ tl::expected<Service, std::vector<Error>> start_engine(caf::actor_system& system
 
 tl::expected<Service, std::vector<Error>> start_pool(caf::actor_system& system, const ServeOptions& options) {
   auto setup = options.engine.setup();
-  setup.progress = nullptr;  // nobody watches the loads of a pool
+  setup.progress = nullptr;  // no user watches the loads of a pool
   auto pool = spawn_model_pool(system, options.pool, setup);
   if (!pool) return tl::unexpected(std::move(pool.error()));
   return Service{std::move(pool->models), pool->supervisor};

@@ -203,9 +203,9 @@ class Conversion {
   ModelQuantizer::Format format_;
   models::ModelSpec spec_;
   std::shared_ptr<const io::ModelWeights> weights_;
-  std::unique_ptr<io::Checkpoint> checkpoint_;   // of a folder, when a folder is written
-  std::optional<io::FolderParts> folder_parts_;  // of the folder to write
-  std::optional<io::GgufModelParts> parts_;      // of the GGUF file to write
+  std::unique_ptr<io::Checkpoint> checkpoint_;   // checkpoint of a folder that is written as a folder
+  std::optional<io::FolderParts> folder_parts_;  // parts of the folder to write
+  std::optional<io::GgufModelParts> parts_;      // parts of the GGUF file to write
 };
 
 }  // namespace

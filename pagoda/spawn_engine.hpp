@@ -11,7 +11,7 @@ namespace pagoda {
 
 /// An engine inside the caller's actor system. When `supervisor` gets an exit message, every actor of the engine ends.
 ///
-/// When the engine fails, because its device cannot be used any more, for example, every live request ends with an
+/// When the engine fails, for example because its device cannot be used any more, every live request ends with an
 /// error that has the reason, and then `supervisor` ends by itself. Only `router` stays: it refuses requests with this
 /// error and returns it as the `health` of the stats, until it gets an exit message or the last handle to it is
 /// destroyed.

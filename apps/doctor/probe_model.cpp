@@ -41,7 +41,8 @@ bool is_on_rotational_disk(const fs::path& path) {
   if (::stat(path.c_str(), &info) != 0) return false;
   const fs::path device =
       "/sys/dev/block/" + std::to_string(major(info.st_dev)) + ":" + std::to_string(minor(info.st_dev));
-  for (const auto& queue : {device / "queue", device / ".." / "queue"}) {  // of a disk, or of the disk of a partition
+  for (const auto& queue :
+       {device / "queue", device / ".." / "queue"}) {  // queue of a disk, or of the disk of a partition
     const auto word = kernels::first_line_of(queue / "rotational");
     if (!word.empty()) return word == "1";
   }

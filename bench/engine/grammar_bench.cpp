@@ -44,7 +44,7 @@ struct Vocabulary {
 const Vocabulary& vocabulary() {
   static const Vocabulary made = [] {
     const char* const folder = std::getenv("PAGODA_BENCH_TOKENIZER");
-    const char* const demo = "examples/models/pagoda-stories";  // from the root of the repository
+    const char* const demo = "examples/models/pagoda-stories";  // relative to the repository's root
     Vocabulary result{io::load_tokenizer(folder != nullptr ? folder : demo).value()};
     result.vocab_size = static_cast<std::int64_t>(result.tokenizer->vocab_size());
     for (TokenId id = 0; id < result.vocab_size; ++id) {

@@ -9,8 +9,8 @@
 // Measures the sampling op on one thread, by vocabulary and batch. Arguments: vocabulary, rows. The counter per_row is
 // the time of one row.
 //
-// Logits are like those of a language model: a normal distribution and 50 outstanding tokens with evenly falling
-// logits. Flat logits (only the distribution) are the worst case for top_p, since most of the vocabulary stays in.
+// Logits are like the logits of a language model: a normal distribution, and 50 tokens above it whose logits fall
+// evenly. Flat logits (only the normal distribution) are the worst case for top_p, since most of the vocabulary stays.
 namespace pagoda::kernels {
 namespace {
 
