@@ -7,14 +7,15 @@
 namespace pagoda::actors {
 namespace {
 
-/// Answers each MemoryRequest with a MemoryGrant; what must be moved goes straight to the cache engine of every rank.
+/// Answers each MemoryRequest with a MemoryGrant. Sends block moves straight to the cache engine of every rank.
 struct BlockManagerState {
   BlockManagerState() {}
 
   std::unique_ptr<journal::RecordedBlockManager> blocks;
   std::vector<CacheEngineActor> cache_engines;  ///< by rank
   PlansDone plans_done;
-  std::deque<CachePlan> unfinished;  ///< plans that cache engines may die over, where memory outlives them
+  /// Plans that may not be executed yet. They are sent again when a cache engine dies and its memory outlives it.
+  std::deque<CachePlan> unfinished;
   trace::SharedTracer trace;
 };
 

@@ -11,9 +11,9 @@
 namespace pagoda::actors {
 namespace {
 
-/// Issues cache plans on its own stream when CacheOrder says so; the worker is told the event that ends each. When a
-/// move fails, blocks do not hold what the block manager believes, so no step may run: this actor ends, and whatever
-/// takes its place begins with empty pools.
+/// Issues cache plans on its own stream in the order of CacheOrder, and sends the worker the event that ends each plan.
+/// When a move fails, blocks do not hold what the block manager expects, so no step may run: this actor ends, and its
+/// replacement begins with empty pools.
 struct CacheEngineState {
   CacheEngineState() {}
   ~CacheEngineState() {
@@ -26,25 +26,25 @@ struct CacheEngineState {
   caf::actor_addr supervisor;
   trace::SharedTracer trace;
   std::unique_ptr<journal::RecordedCacheOrder> order;
-  std::map<StepId, std::shared_ptr<const CachePlan>> plans;       ///< not enqueued yet
-  std::map<StepId, std::shared_ptr<kernels::Event>> step_events;  ///< of steps that have not been seen to end
+  std::map<StepId, std::shared_ptr<const CachePlan>> plans;       ///< plans that are not enqueued yet
+  std::map<StepId, std::shared_ptr<kernels::Event>> step_events;  ///< ends of steps that were not seen to end
   std::shared_ptr<std::atomic<bool>> has_ended_a_plan = std::make_shared<std::atomic<bool>>(false);
   std::shared_ptr<CallbackSender<CacheEngineActor>> sender = std::make_shared<CallbackSender<CacheEngineActor>>();
 };
 
 using Self = CacheEngineActor::stateful_pointer<CacheEngineState>;
 
-/// What becomes of a plan on the copy stream.
+/// Times and result of a plan on the copy stream.
 struct PlanRun {
   TimeUs started_us = 0;
   TimeUs swapped_us = 0;
   TimeUs finished_us = 0;
   Error error;  ///< written before failed
   std::atomic<bool> failed = false;
-  std::atomic<bool> was_notified = false;  ///< the worker, that its steps may run
+  std::atomic<bool> was_notified = false;  ///< whether the worker was sent the event, so that its steps may run
 };
 
-/// Error: it is known to have failed.
+/// Returns an error when the plan is already known to have failed.
 Status issue(Self self, const std::shared_ptr<const CachePlan>& plan) {
   auto& state = state_of(self);
   const auto run = std::make_shared<PlanRun>();
@@ -58,7 +58,7 @@ Status issue(Self self, const std::shared_ptr<const CachePlan>& plan) {
       PAGODA_ASSERT(!run->was_notified, "a cache plan names blocks of the pools");
     });
   };
-  // Times are taken in stream order, so they are those of the moves, on a device of whatever kind.
+  // Callbacks run in stream order, so these are the times of the moves on any kind of device.
   state.parts.stream->on_complete([run] { run->started_us = now_us(); });
   submit(&execution::KvMemory::issue_swaps);
   state.parts.stream->on_complete([run] { run->swapped_us = now_us(); });
@@ -90,7 +90,7 @@ Status issue(Self self, const std::shared_ptr<const CachePlan>& plan) {
   return run->failed ? Status(fail(run->error)) : Status();
 }
 
-/// False when a plan could not be issued, and this actor ends.
+/// Returns whether all ready plans were issued. If one could not be issued, this actor ends.
 bool issue_ready_plans(Self self) {
   auto& state = state_of(self);
   while (const auto ready = state.order->next()) {

@@ -1,7 +1,7 @@
 #pragma once
 
-/// One thin layer over CAF 0.17 (Debian) and CAF 1.x: the sources write 1.x shapes and compile with both.
-/// CAF_VERSION is octal in 1.1, so the version is told by the presence of CAF_VERSION_MAJOR.
+/// A thin layer over CAF 0.17 (Debian) and CAF 1.x: sources are written in the style of 1.x and compile with both.
+/// CAF_VERSION is octal in 1.1, so the presence of CAF_VERSION_MAJOR decides which version this is.
 
 #include <chrono>
 #include <cstddef>
@@ -37,8 +37,8 @@
 
 namespace pagoda::actors {
 
-/// The thread sanitizer cannot see the mailboxes of a CAF library that was built without it, so it is told that what
-/// happens before a send happens before its receipt. Nothing in other builds.
+/// The thread sanitizer cannot see the mailboxes of a CAF library that was built without it. These functions declare
+/// that everything before a send happens before the receipt. In other builds they do nothing.
 namespace happens_before {
 #ifdef __SANITIZE_THREAD__
 inline char mailboxes;
@@ -67,7 +67,7 @@ auto received_then(F f, R (C::*)(A)) {
     f(message);
   };
 }
-/// The handler of one message, called after the message was received.
+/// Returns a handler that calls received() and then `f`.
 template <class F>
 auto received_then(F f) {
   return received_then(std::move(f), &F::operator());
@@ -91,7 +91,7 @@ struct LegacySignature<caf::result<void>(Args...)> {
 }  // namespace detail
 #endif
 
-/// A typed actor handle, written with 1.x signatures: Interface<caf::result<R>(Args...), ...>.
+/// Typed actor handle, written with 1.x signatures: Interface<caf::result<R>(Args...), ...>.
 #ifdef CAF_VERSION_MAJOR
 template <class... Signatures>
 using Interface = caf::typed_actor<Signatures...>;
@@ -100,8 +100,8 @@ template <class... Signatures>
 using Interface = caf::typed_actor<typename detail::LegacySignature<Signatures>::type...>;
 #endif
 
-/// The state of a stateful actor; the first thing that a handler asks for. States have a constructor of their own: 0.17
-/// would initialise an aggregate from the self pointer.
+/// Returns the state of a stateful actor. A handler calls this first, because it also marks the message as received.
+/// States need a constructor of their own: 0.17 would initialise an aggregate from the self pointer.
 template <class Self>
 auto& state_of(Self* self) {
   happens_before::received();
@@ -114,7 +114,7 @@ auto& state_of(Self* self) {
   return state;
 }
 
-/// Sends without expecting an answer. Send last in a handler: a receiver on the pool wakes late while the sender
+/// Sends without expecting an answer. Call last in a handler: a receiver on the thread pool wakes late while the sender
 /// computes.
 template <class Self, class Handle, class Message>
 void send(Self* self, const Handle& receiver, Message&& message) {
@@ -126,14 +126,14 @@ void send(Self* self, const Handle& receiver, Message&& message) {
 #endif
 }
 
-/// To every rank.
+/// Sends to every rank.
 template <class Self, class Handle, class Message>
 void send_to_all(Self* self, const std::vector<Handle>& receivers, Message message) {
   for (std::size_t rank = 1; rank < receivers.size(); ++rank) send(self, receivers[rank], message);
   send(self, receivers.front(), std::move(message));
 }
 
-/// From outside of any actor: stream callbacks, sockets, destructors.
+/// Sends from outside any actor: stream callbacks, sockets, destructors.
 template <class Handle, class Message>
 void send_anonymously(const Handle& receiver, Message&& message) {
   happens_before::sent();
@@ -154,7 +154,7 @@ void send_later(Self* self, const Handle& receiver, std::chrono::microseconds de
 #endif
 }
 
-/// Request and answer: exactly one of the handlers is called, later, on the caller.
+/// Sends a request. Later, exactly one of the handlers is called, on the caller's actor.
 template <class Self, class Handle, class Message, class OnAnswer, class OnError>
 void request(Self* self, const Handle& receiver, Message&& message, OnAnswer on_answer, OnError on_error) {
   happens_before::sent();
@@ -168,7 +168,7 @@ void request(Self* self, const Handle& receiver, Message&& message, OnAnswer on_
 #endif
 }
 
-/// Asks and waits, from a thread that is no actor. `on_answer` is not called when the receiver has ended.
+/// Sends a request and waits, on a thread that runs no actor. `on_answer` is not called when the receiver has ended.
 template <class Handle, class Message, class OnAnswer>
 void ask(caf::scoped_actor& self, const Handle& receiver, Message&& message, OnAnswer on_answer) {
   const auto ignore = [](caf::error&) {};
@@ -183,21 +183,21 @@ void ask(caf::scoped_actor& self, const Handle& receiver, Message&& message, OnA
 #endif
 }
 
-/// What a handler returns as its answer.
+/// Returns `answer` as the answer of a handler.
 template <class Answer>
 Answer reply(Answer answer) {
   happens_before::sent();
   return answer;
 }
 
-/// The answer to a request that a handler could not answer at once.
+/// Answers a request that its handler could not answer at once.
 template <class Promise, class Answer>
 void deliver(Promise& promise, Answer answer) {
   happens_before::sent();
   promise.deliver(std::move(answer));
 }
 
-/// Ends an actor before it looks at what waits in its mailbox.
+/// Ends an actor before it handles the messages that wait in its mailbox.
 template <class Handle>
 void end_now(const Handle& whom) {
   const auto receiver = caf::actor_cast<caf::actor>(whom);
@@ -216,7 +216,8 @@ void end_now(const Handle& whom) {
 #ifdef CAF_VERSION_MAJOR
 namespace detail {
 
-/// CAF 1.x tells of an actor's end first, then destroys its state, then lets go of what was told.
+/// CAF 1.x calls the functor when the actor ends, then destroys the actor's state, then the functor. Calls `on_end`
+/// from the destructor, so after the state is gone.
 template <class OnEnd>
 class BehindState {
  public:
@@ -236,8 +237,8 @@ class BehindState {
 }  // namespace detail
 #endif
 
-/// Calls `on_end()` once `whom` has ended and its state is gone, or now if it has ended already; with CAF 1.x also now
-/// if it is about to. Runs on any thread: only send from it.
+/// Calls `on_end()` once `whom` has ended and its state is destroyed, or at once if it has already ended; with CAF 1.x
+/// also at once if it is about to end. Runs on any thread: `on_end` may only send.
 template <class Handle, class OnEnd>
 void when_ended(const Handle& whom, OnEnd on_end) {
   happens_before::sent();
@@ -253,7 +254,7 @@ void when_ended(const Handle& whom, OnEnd on_end) {
 #endif
 }
 
-/// A small pool that sleeps when idle: the default work stealing of CAF polls.
+/// Configures a small pool whose threads sleep when idle. The work stealing that CAF uses by default polls.
 inline void configure_pool(caf::actor_system_config& config, std::size_t num_threads) {
 #ifdef CAF_VERSION_MAJOR
   config.set("caf.scheduler.policy", "sharing");

@@ -6,7 +6,7 @@
 
 namespace pagoda::actors {
 
-/// The engine's clock: monotonic, in microseconds. The cores are given its readings, they never read it.
+/// Returns the engine's clock: monotonic, in microseconds. The cores get its readings as arguments and never read it.
 inline TimeUs now_us() {
   using namespace std::chrono;
   return duration_cast<microseconds>(steady_clock::now().time_since_epoch()).count();

@@ -7,8 +7,8 @@
 
 namespace pagoda::actors {
 
-/// From a callback of a stream: `owner`, if it is still there, hears that the device has failed, and with what error.
-/// There may be no memory for it at once.
+/// Reports to `owner`, if it still lives, that its device has failed. Call from a callback of a stream. Waits and tries
+/// again when there is no memory for the error.
 template <class Owner, class MakeError>
 void report_failure(const caf::actor_addr& owner, const MakeError& make_error, bool without_progress,
                     bool memory_lost) {
@@ -19,13 +19,13 @@ void report_failure(const caf::actor_addr& owner, const MakeError& make_error, b
   });
 }
 
-/// What the callbacks of a stream tell, in their order. Where one throws, as for want of memory, what it was to tell is
-/// lost: its owner has failed, so that what runs comes back from what is known of it, and the callbacks behind it,
-/// which nobody could make sense of, tell nothing.
+/// Runs what the callbacks of a stream report, in their order. When a report throws (usually because memory is out), it
+/// is lost: the owner is sent a failure, so that its work is recomputed from what is known, and later callbacks report
+/// nothing, because the receiver could not interpret them.
 template <class Owner>
 class CallbackSender {
  public:
-  /// `memory_lost`: as DeviceFailed.
+  /// Runs `what` and catches what it throws. `memory_lost`: as in DeviceFailed.
   template <class Tell>
   void tell(const caf::actor_addr& owner, bool memory_lost, const Tell& what) {
     if (has_lost_one_) return;
@@ -41,10 +41,10 @@ class CallbackSender {
   }
 
  private:
-  bool has_lost_one_ = false;  ///< callbacks come one after the other
+  bool has_lost_one_ = false;  ///< Whether a report was lost. No lock: callbacks run one after the other.
 };
 
-/// The owner of a stream that has failed ends; the supervisor hears why before it hears of the end.
+/// Ends the owner of a stream that has failed. Sends the reason to the supervisor before the end.
 template <class Self>
 void end_with(Self* self, const caf::actor_addr& supervisor, const DeviceFailed& failed) {
   if (const auto told = caf::actor_cast<DeviceKeeperActor>(supervisor)) send(self, told, failed);

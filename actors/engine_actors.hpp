@@ -1,7 +1,7 @@
 #pragma once
 
-/// One spawn function per actor of the engine. Each actor is a thin file: it turns messages into calls on the plain
-/// classes of engine/ and their effects into messages. See docs/architecture.md for the flow.
+/// Declares one spawn function for each actor of the engine. Each actor is a thin file: it turns messages into calls of
+/// the plain classes of engine/, and their effects into messages. See docs/architecture.md for the flow.
 
 #include <functional>
 #include <memory>
@@ -22,66 +22,70 @@
 
 namespace pagoda::actors {
 
-/// What watches the steps of a replica. Each may be null.
+/// Observers of the steps of a replica. Each may be null.
 struct Instruments {
   trace::SharedTracer trace;
   journal::SharedJournal journal;
 };
 
-/// A worker's parts: made anew for each life of it.
+/// Parts of a worker. Each new worker gets new parts.
 struct WorkerParts {
   std::shared_ptr<execution::StepRunner> runner;
   std::shared_ptr<kernels::Stream> stream;
 };
 
-/// A cache engine's. The memory outlives it, the stream does not.
+/// Parts of a cache engine. The memory outlives the cache engine, the stream does not.
 struct CacheParts {
   std::shared_ptr<execution::KvMemory> memory;
   std::shared_ptr<kernels::Stream> stream;
 };
 
-/// A device in a process of its own, whose model is loaded.
+/// A device in a process of its own, with its model loaded.
 struct DeviceProcess {
   DeviceProcessActor actor;
   std::int64_t pid = 0;
-  int num_failed_starts = 0;  ///< processes before it that ended while they loaded
-  bool memory_lost = true;    ///< its KV memory holds nothing, though another process had some
+  int num_failed_starts = 0;  ///< number of processes before this one that ended while they loaded
+  /// Whether the KV memory of an earlier process was lost, so that this one starts empty.
+  bool memory_lost = true;
 };
 
-/// No cache plan up to the one that it tells is left to do, also if its cache engine has died. Any thread.
+/// Returns the last step up to which every cache plan has been executed, also when its cache engine has died. Any
+/// thread.
 using PlansDone = std::function<StepId()>;
 
-/// Makes the parts of one device's actors, at the start and when one of them has ended. Called on any thread.
+/// Makes the parts of the actors of one device, at the start and when one of these actors has ended. Any thread.
 struct DeviceFactory {
   std::function<Result<WorkerParts>()> make_worker;
   std::function<Result<CacheParts>()> make_cache_engine;
-  /// Set: in place of the others, and the actors live in the process that this starts, over the KV memory of the one
-  /// before it where that has outlived it and is not lost. Blocks while it loads.
+  /// If set, it is called in place of the other two, and the actors live in the process that it starts. The process
+  /// uses the KV memory of the process before it, if this memory has outlived it and is not lost. Blocks while the
+  /// process loads.
   std::function<Result<DeviceProcess>(caf::actor_system&, bool memory_lost)> start_process = nullptr;
-  /// Set with it: ends one that blocks, with an error, and lets no other begin.
+  /// Set together with start_process. Ends a call of start_process that blocks, with an error, and prevents further
+  /// starts.
   std::function<void()> give_up = nullptr;
-  /// Set where KV memory may outlive its process.
+  /// Set when KV memory may outlive its process.
   PlansDone plans_done = nullptr;
 };
 
-/// The actors of a group of devices, and the process ids of those that live in processes of their own.
+/// Actors of a group of devices, and the process ids of devices that live in processes of their own.
 struct SpawnedDevices {
   DeviceGroup actors;
   std::vector<std::int64_t> pids;
   int num_failed_starts = 0;
   bool memory_lost = false;
 };
-/// By rank. Those that were spawned are ended when another cannot be.
+/// Spawns the devices, by rank. If one cannot be spawned, ends those that were spawned before it.
 Result<SpawnedDevices> spawn_devices(caf::actor_system& system, const std::vector<DeviceFactory>& factories,
                                      const Instruments& instruments);
 
-/// Who compiles grammars, and those that were compiled last.
+/// The actor that compiles grammars, and a cache of those that were compiled last.
 struct Grammars {
   GrammarCompilerActor compiler;
   std::shared_ptr<grammar::GrammarCache> cache;
 };
 
-/// `schedulers`: by replica, as many as limits.num_replicas.
+/// Spawns the router. `schedulers`: by replica, limits.num_replicas of them.
 RequestRouterActor spawn_request_router(caf::actor_system& system, routing::AdmissionLimits limits, ModelInfo info,
                                         TokenizerActor tokenizer, Grammars grammars,
                                         std::vector<SchedulerActor> schedulers, OutputProcessorActor outputs,
@@ -96,7 +100,7 @@ SchedulerActor spawn_scheduler(caf::actor_system& system, scheduling::SchedulerC
                                BlockManagerActor block_manager, std::vector<WorkerActor> workers,
                                OutputProcessorActor outputs, Instruments instruments);
 
-/// `plans_done`: null where no KV memory outlives the cache engine that has died.
+/// Spawns the block manager. `plans_done`: null if no KV memory outlives a cache engine that has died.
 BlockManagerActor spawn_block_manager(caf::actor_system& system, memory::BlockSpaceConfig config,
                                       std::vector<CacheEngineActor> cache_engines, Instruments instruments,
                                       PlansDone plans_done = nullptr);
@@ -109,15 +113,16 @@ WorkerActor spawn_worker(caf::actor_system& system, WorkerParts parts, CacheEngi
 OutputProcessorActor spawn_output_processor(caf::actor_system& system, std::shared_ptr<const text::Tokenizer> tokenizer,
                                             Instruments instruments);
 
-/// Watches a replica: a dead worker is replaced and what ran is recomputed; so is a dead cache engine, which takes all
-/// that was kept in its pools with it. When another dies, or there can be no other device, the root supervisor is told
-/// why, and this one ends, and with it the replica. `factories`, and `pids` of devices in processes: by rank.
-/// `present`: the actors, which the supervisor keeps up to date; others may read it when the supervisor has ended.
+/// Spawns the actor that watches a replica. It replaces a dead worker, and the running sequences are recomputed; it
+/// also replaces a dead cache engine, whose pools are lost. When another actor dies, or a device cannot be replaced, it
+/// sends the reason to the root supervisor and ends, and the replica ends with it. `factories`, and `pids` of devices
+/// in processes: by rank. `present`: the actors, kept up to date by this supervisor; others may read them only after it
+/// has ended.
 ReplicaSupervisorActor spawn_replica_supervisor(caf::actor_system& system, const std::shared_ptr<Replica>& present,
                                                 std::vector<DeviceFactory> factories, Instruments instruments,
                                                 std::vector<std::int64_t> pids = {});
 
-/// What all replicas share.
+/// Actors that all replicas share.
 struct SharedActors {
   RequestRouterActor router;
   TokenizerActor tokenizer;
@@ -125,7 +130,8 @@ struct SharedActors {
   OutputProcessorActor outputs;
 };
 
-/// Watches the shared actors and the replica: when one of them dies, or the supervisor is told to exit, all end.
+/// Spawns the actor that watches the shared actors and the replica. When one of them dies, or when this actor gets an
+/// exit message, all end.
 caf::actor spawn_supervisor(caf::actor_system& system, const SharedActors& actors,
                             const ReplicaSupervisorActor& replica);
 

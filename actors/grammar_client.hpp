@@ -12,7 +12,7 @@
 
 namespace pagoda::actors {
 
-/// The router's questions to the grammar compiler, as TokenizerClient. What was compiled before is there at once.
+/// Sends the router's jobs to the grammar compiler, as TokenizerClient does. Grammars in the cache are there at once.
 class GrammarClient {
  public:
   GrammarClient(RequestRouterActor::pointer self, journal::RecordedRouter& core, GrammarCompilerActor compiler,
@@ -21,7 +21,8 @@ class GrammarClient {
           return core.next_grammar();
         }) {}
 
-  /// The grammar of a request, if it is known, or if it has none.
+  /// Returns the grammar of a request if it is in the cache; nothing if it must be compiled or the request has no
+  /// constraint.
   std::optional<grammar::SharedGrammar> find(const GenerateRequest& request) {
     const auto& constraint = request.sampling.structured_outputs;
     const auto known = constraint ? cache_->find(*constraint) : nullptr;
@@ -29,7 +30,8 @@ class GrammarClient {
     return known ? std::optional(known) : std::nullopt;
   }
 
-  /// Exactly one answer comes, an error if the compiler has ended, unless the job is taken back before its turn.
+  /// Calls `on_answer` exactly once, with an error if the compiler has ended, unless the job is withdrawn before its
+  /// turn.
   void ask(routing::JobId job, std::shared_ptr<const GenerateRequest> asked,
            std::function<void(const CompileReply&)> on_answer) {
     pending_jobs_.add(job, [this, job, asked = std::move(asked), on_answer = std::move(on_answer)] {

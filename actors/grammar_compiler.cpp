@@ -3,14 +3,14 @@
 namespace pagoda::actors {
 namespace {
 
-/// Compiles grammars on a thread of its own: one that takes long delays only others that must be compiled.
+/// Compiles grammars on a thread of its own: a grammar that takes long delays only other grammars.
 struct GrammarCompilerState {
   GrammarCompilerState() {}
 
   std::shared_ptr<const text::Tokenizer> tokenizer;
   grammar::Compiler::Config config;
   std::shared_ptr<grammar::GrammarCache> cache;
-  std::unique_ptr<grammar::Compiler> compiler;  ///< made for the first grammar: many models never see one
+  std::unique_ptr<grammar::Compiler> compiler;  ///< made for the first grammar, because many models never get one
 };
 
 using Self = GrammarCompilerActor::stateful_pointer<GrammarCompilerState>;

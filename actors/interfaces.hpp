@@ -1,7 +1,7 @@
 #pragma once
 
-/// All typed actor interfaces, one line of contract per message. (private) marks messages between the engine's own
-/// actors; users send only the others, and only to the request router.
+/// All typed actor interfaces, with a one-line contract for each message. (private) marks messages between the engine's
+/// own actors. Users send only the others, and only to the request router.
 
 #include <vector>
 
@@ -21,199 +21,202 @@ struct GetReplica;
 struct Replica;
 struct OpenOutput;
 
-/// Keeps the actors that all replicas share, and the replicas, or ends them together.
+/// Keeps the actors that all replicas share, and the replicas. Ends all of them together.
 using SupervisorActor = Interface<
     // (private) one of its actors has ended.
     caf::result<void>(ChildGone),
-    // (private) supervisor of a replica: why it is about to end.
+    // (private) supervisor of a replica: the reason why it is about to end.
     caf::result<void>(ReplicaFailed)>;
 
-/// Keeps a replica: scheduler, block manager and a group of devices. On a thread of its own, since it loads models.
+/// Keeps a replica: scheduler, block manager and a group of devices. Runs on a thread of its own, since it loads
+/// models.
 using ReplicaSupervisorActor = Interface<
     // (private) one of its actors has ended.
     caf::result<void>(ChildGone),
-    // (private) worker, cache engine: why it is about to end.
+    // (private) worker, cache engine: the reason why it is about to end.
     caf::result<void>(DeviceFailed),
     // (private) the pause before new devices is over.
     caf::result<void>(ReplaceDevices),
-    // (private) root supervisor, once: who is told when the replica cannot go on.
+    // (private) root supervisor, once: the actor that is informed when the replica cannot go on.
     caf::result<void>(ConnectRoot),
-    // Its actors as they are now.
+    // Returns its actors as they are now.
     caf::result<Replica>(GetReplica)>;
 
-/// Message 1 and its neighbours: the only actor that clients talk to.
+/// Receives message 1 and its neighbours. The only actor to which clients send.
 using RequestRouterActor = Interface<
-    // Message 1: validates once, before anything is allocated; answers with a ticket or a typed error.
+    // Message 1: validates once, before anything is allocated. Answers with a ticket or a typed error.
     caf::result<SubmitReply>(SubmitRequest),
-    // Aborts one live request; found = false when the sink has none with that tag.
+    // Aborts one live request. found = false when the sink has no live request with this tag.
     caf::result<CancelReply>(CancelRequest),
-    // The live requests of all sinks.
+    // Returns the live requests of all sinks.
     caf::result<RequestList>(ListRequests),
-    // Aborts one of them, whosever it is; found = false when there is none of that id.
+    // Aborts a live request of any sink. found = false when no live request has this id.
     caf::result<CancelReply>(AbortRequest),
-    // The prefix cache finds nothing any more of what there is now.
+    // Makes the prefix cache find none of the blocks that are cached now.
     caf::result<PrefixCacheReset>(ResetPrefixCache),
-    // A snapshot of the engine's counters.
+    // Returns a snapshot of the engine's counters.
     caf::result<EngineStats>(GetStats),
-    // A snapshot of all that is counted, of every actor that counts. An error when the engine has failed.
+    // Returns a snapshot of the counters of all actors. An error when the engine has failed.
     caf::result<metrics::EngineMetrics>(GetMetrics),
-    // What it is doing now, of bounded size. An error when the engine has failed.
+    // Returns what the engine is doing now, of bounded size. An error when the engine has failed.
     caf::result<view::EngineView>(GetView),
-    // What is served; constant.
+    // Returns the description of the served model; constant.
     caf::result<ModelInfo>(GetModelInfo),
-    // Text to ids with the model's tokenizer.
+    // Converts text to ids with the model's tokenizer.
     caf::result<TokenizeReply>(TokenizeRequest),
-    // Ids to text.
+    // Converts ids to text.
     caf::result<DetokenizeReply>(DetokenizeRequest),
-    // The shutdown ladder's first step; answered when no request is live.
+    // First step of the shutdown ladder. Answered when no request is live.
     caf::result<Drained>(Drain),
     // Answered as soon as no request is live.
     caf::result<Idle>(AwaitIdle),
-    // (private) a client has ended: its requests are aborted, its texts are not tokenized.
+    // (private) a client has ended: its requests are aborted, and its texts are not tokenized.
     caf::result<void>(SinkGone),
-    // (private) the drain's time is over: live requests are aborted.
+    // (private) the time of the drain is over: live requests are aborted.
     caf::result<void>(DrainTimeout),
     // (private) the time of a live request may be over.
     caf::result<void>(DeadlineDue),
     // (private) output processor -> router: the request has ended; its terminal output follows.
     caf::result<void>(RequestClosed),
-    // (private) the output processor has ended: requests that it has not told end here, and later ones are refused.
+    // (private) the output processor has ended: requests whose end it has not reported end here, later ones are
+    // refused.
     caf::result<void>(ChildGone),
-    // (private) supervisor: all other actors end; what is live or asked later gets the error.
+    // (private) supervisor: all other actors end. Live requests and later questions get the error.
     caf::result<void>(EngineFailed)>;
 
-/// Runs the tokenizer on a thread of its own, so that a long prompt delays nobody's step.
+/// Runs the tokenizer on a thread of its own, so that a long prompt delays no step.
 using TokenizerActor = Interface<
     // (private) router: the prompt of a request.
     caf::result<TokenizeReply>(EncodePrompt),
-    // Text to ids.
+    // Converts text to ids.
     caf::result<TokenizeReply>(TokenizeRequest),
-    // Ids to text.
+    // Converts ids to text.
     caf::result<DetokenizeReply>(DetokenizeRequest)>;
 
-/// Compiles grammars on a thread of its own, so that one that takes long delays nobody who has none.
+/// Compiles grammars on a thread of its own, so that a slow grammar delays no request without a grammar.
 using GrammarCompilerActor = Interface<
-    // (private) router: what a request's text must be.
+    // (private) router: the constraint of a request's output.
     caf::result<CompileReply>(CompileGrammar)>;
 
-/// Where a device's results go: the scheduler, or the way to it.
+/// Receives a device's results: the scheduler, or a proxy that forwards to it.
 using StepSinkActor = Interface<
     // Message 8, from a worker, in the order of the steps.
     caf::result<void>(StepResult),
-    // (private) cache engine: what the swaps of one plan took.
+    // (private) cache engine: the duration of the swaps of one plan.
     caf::result<void>(SwapMeasured)>;
 
-/// Who keeps a device: the supervisor of the replica, or the way to it.
+/// Keeps a device: the supervisor of the replica, or a proxy that forwards to it.
 using DeviceKeeperActor = Interface<
-    // (private) worker, cache engine: why it is about to end.
+    // (private) worker, cache engine: the reason why it is about to end.
     caf::result<void>(DeviceFailed)>;
 
-/// Owns waiting, running and swapped queues, budgets and the steps in flight.
+/// Owns the waiting, running and swapped queues, budgets and the steps in flight.
 using SchedulerActor = Interface<
     // Message 2: an admitted request.
     caf::result<void>(AddGroup),
-    // Message 2: ends a request in whatever state; idempotent.
+    // Message 2: ends a request in any state; idempotent.
     caf::result<void>(AbortGroup),
     // (private) router: ends a request whose time is over; idempotent.
     caf::result<void>(ExpireGroup),
-    // (private) router: how far its requests have come.
+    // (private) router: returns the progress of its requests.
     caf::result<Progress>(GetProgress),
-    // (private) router: the block manager is told with the next plan, which comes as soon as one may.
+    // (private) router: the block manager resets its cache with the next plan, which is made as soon as possible.
     caf::result<PrefixCacheReset>(ResetPrefixCache),
     // Message 8, from a worker, in the order of the steps.
     caf::result<void>(StepResult),
     // Message 11: a stop string ended a sequence.
     caf::result<void>(StopHit),
-    // (private) cache engine: what the swaps of one plan took.
+    // (private) cache engine: the duration of the swaps of one plan.
     caf::result<void>(SwapMeasured),
-    // (private) its mask threads: they have answers.
+    // (private) its mask threads: answers are ready.
     caf::result<void>(MasksAnswered),
-    // (private) itself: a step goes on without the masks that are not made.
+    // (private) itself: a step runs without the masks that are not made.
     caf::result<void>(MasksDue),
-    // (private) supervisor: workers without rows took the place of dead ones.
+    // (private) supervisor: workers without rows have replaced dead ones.
     caf::result<void>(DeviceReplaced),
-    // (private) supervisor: what the stats tell of the devices from now on.
+    // (private) supervisor: the state of the devices that the stats show from now on.
     caf::result<void>(DeviceStatus),
-    // A snapshot of the counters.
+    // Returns a snapshot of the counters.
     caf::result<EngineStats>(GetStats),
-    // (private) router: the same, and what it counts beside them.
+    // (private) router: returns the same counters, and the scheduler's metrics.
     caf::result<metrics::SchedulerMetrics>(GetMetrics),
-    // (private) router: what its requests do, and what its block manager tells.
+    // (private) router: returns the state of its requests, and the block map of its block manager.
     caf::result<view::ReplicaView>(GetView)>;
 
 /// Owns every block id, reference count, block table, prefix-cache entry and swap mapping.
 using BlockManagerActor = Interface<
-    // Message 3, answered with message 5; message 4 goes to the cache engines before the answer.
+    // Message 3, answered with message 5. Message 4 goes to the cache engines before the answer.
     caf::result<MemoryGrant>(MemoryRequest),
-    // (private) supervisor: cache engines took the place of dead ones. The scheduler is told behind it
-    // (DeviceReplaced), so a plan with device_memory_lost comes later; plans that the dead have left come before.
+    // (private) supervisor: cache engines have replaced dead ones. The scheduler gets DeviceReplaced after this, so a
+    // plan with device_memory_lost comes later. Unfinished plans of the dead cache engines are sent before it.
     caf::result<void>(CacheEnginesReplaced),
-    // (private) scheduler: who holds which block.
+    // (private) scheduler: returns the owners of each block.
     caf::result<view::BlockMap>(GetView)>;
 
 /// Owns the KV memory of one device and moves blocks on its own stream.
 using CacheEngineActor = Interface<
-    // Message 4: executed in stream order after the steps it is stamped with.
+    // Message 4: executed in stream order after the steps with which it is stamped.
     caf::result<void>(CachePlan),
-    // (private) worker: where a step ends on the compute stream.
+    // (private) worker: the event at which a step ends on the compute stream.
     caf::result<void>(StepEnqueued),
-    // (private) a worker, before its first step: it takes part from now on; answered with CacheConnected.
+    // (private) a worker, before its first step: it takes part from now on. Answered with CacheConnected.
     caf::result<void>(ConnectCache),
-    // (private) supervisor: the worker of the same device, and where measurements go.
+    // (private) supervisor: the worker of the same device, and the destination of measurements.
     caf::result<void>(ConnectWorker),
-    // (private) its own stream: it has failed.
+    // (private) its own stream: the stream has failed.
     caf::result<void>(DeviceFailed)>;
 
 /// Owns the compute stream, the weights and the batch rows of one device.
 using WorkerActor = Interface<
-    // Message 6: enqueues the step; the answer (message 8) comes from a completion callback.
+    // Message 6: enqueues the step. The answer (message 8) comes from a completion callback.
     caf::result<void>(ExecuteStep),
-    // Behind message 6 of a step that waits for it: the step samples.
+    // Comes after message 6 of a step that waits for it: the step samples.
     caf::result<void>(StepMasks),
-    // Message 7: the plan of a step is enqueued; the compute stream waits for its event.
+    // Message 7: the plan of a step is enqueued. The compute stream waits for its event.
     caf::result<void>(CacheReady),
     // (private) cache engine: the answer to ConnectCache.
     caf::result<void>(CacheConnected),
-    // (private) supervisor, once: where results go.
+    // (private) supervisor, once: the destination of results.
     caf::result<void>(ConnectScheduler),
-    // (private) its own stream: it has failed.
+    // (private) its own stream: the stream has failed.
     caf::result<void>(DeviceFailed)>;
 
-/// Stands for the worker and the cache engine of a process of their own: what is sent to either goes there. Both are
-/// one actor, so that a cache plan that was sent before a step arrives before it.
+/// Represents the worker and the cache engine of a separate process: it forwards what is sent to either of them. Both
+/// are one actor, so that a cache plan that was sent before a step arrives before it.
 using DeviceProcessActor = Interface<
-    // Of WorkerActor. Steps and cache plans go to the process; only there do the others come.
+    // Messages of WorkerActor. Steps and cache plans go to the process. The other messages are sent only inside the
+    // process.
     caf::result<void>(ExecuteStep), caf::result<void>(StepMasks), caf::result<void>(CacheReady),
     caf::result<void>(CacheConnected), caf::result<void>(ConnectScheduler),
-    // Of CacheEngineActor.
+    // Messages of CacheEngineActor.
     caf::result<void>(CachePlan), caf::result<void>(StepEnqueued), caf::result<void>(ConnectCache),
     caf::result<void>(ConnectWorker),
-    // (private) of both: the process has ended, or must.
+    // (private) of both: the process has ended, or must end.
     caf::result<void>(DeviceFailed)>;
 
-/// Owns incremental detokenizers, stop matchers and the way to each sink.
+/// Owns incremental detokenizers, stop matchers and the handle of each sink.
 using OutputProcessorActor = Interface<
     // (private) router: a request and its sink, before its first output.
     caf::result<void>(OpenOutput),
-    // Message 9; answered to the sinks with message 10 and to the scheduler with message 11.
+    // Message 9. Causes message 10 to the sinks and message 11 to the scheduler.
     caf::result<void>(StepOutputs),
-    // (private) supervisor, once: where RequestClosed goes.
+    // (private) supervisor, once: the destination of RequestClosed.
     caf::result<void>(ConnectOutputs),
-    // (private) router: answered behind the outputs of what was closed.
+    // (private) router: answered after the outputs of all closed requests were sent.
     caf::result<OutputsFlushed>(FlushOutputs),
-    // (private) router: the journal keeps its requests as they are.
+    // (private) router: the journal keeps the router's requests as they are.
     caf::result<void>(StopRecording),
-    // (private) router: what it counts.
+    // (private) router: returns its counters.
     caf::result<metrics::RequestMetrics>(GetMetrics),
-    // (private) router: what it knows of requests.
+    // (private) router: returns what it knows of requests.
     caf::result<view::RequestFacts>(GetRequestFacts),
-    // (private) router: every live request ends with the error, then this actor.
+    // (private) router: every live request ends with the error, then this actor ends.
     caf::result<void>(EngineFailed)>;
 
 struct OpenOutput {
   SharedSpec spec;
   SinkActor sink;
-  SchedulerActor scheduler;  ///< that runs the request
+  SchedulerActor scheduler;  ///< the scheduler that runs the request
 };
 struct ConnectWorker {
   WorkerActor worker;
@@ -222,19 +225,22 @@ struct ConnectWorker {
 };
 struct DeviceReplaced {
   std::vector<WorkerActor> workers;  ///< by rank
-  bool memory_lost = false;          ///< the cache engines' memory is new as well
-  bool crashed = true;               ///< what ran may be the reason; not where a process was killed from outside
+  bool memory_lost = false;          ///< whether the cache engines' memory is new as well
+  /// Whether the running requests may be the cause. False when a process was killed from outside.
+  bool crashed = true;
 };
-/// What became of the devices of a replica, for its stats.
+/// State of the devices of a replica, for its stats.
 struct DeviceStatus {
-  std::int64_t deaths = 0;         ///< processes that ended by themselves, or were killed by somebody else
-  std::int64_t hangs = 0;          ///< processes that were killed because they did nothing any more
-  std::vector<std::int64_t> pids;  ///< of those that live, by rank; none where devices live in this process
-  std::string health = "ok";       ///< or why nothing is computed until devices are replaced
+  std::int64_t deaths = 0;  ///< number of processes that ended by themselves, or were killed from outside
+  std::int64_t hangs = 0;   ///< number of processes that the engine killed because they made no progress
+  /// Process ids of the live devices, by rank. Empty when devices live in this process.
+  std::vector<std::int64_t> pids;
+  std::string health = "ok";  ///< "ok", or why nothing is computed until devices are replaced.
 };
 struct CacheEnginesReplaced {
   std::vector<CacheEngineActor> cache_engines;  ///< by rank
-  bool memory_lost = true;  ///< their memory holds nothing; else what the dead have left of plans is to be done
+  /// Whether their memory is empty. If false, unfinished plans of the dead cache engines must still be executed.
+  bool memory_lost = true;
 };
 struct ConnectScheduler {
   StepSinkActor scheduler;
@@ -246,12 +252,12 @@ struct ConnectOutputs {
 struct ConnectRoot {
   SupervisorActor root;
 };
-/// The actors of a group of devices, by rank. One rank today.
+/// Actors of a group of devices, by rank. There is one rank today.
 struct DeviceGroup {
   std::vector<WorkerActor> workers;
   std::vector<CacheEngineActor> cache_engines;
 };
-/// What plans and runs steps: a scheduler, its block manager and its devices.
+/// A scheduler, its block manager and its devices: they plan and run steps.
 struct Replica {
   SchedulerActor scheduler;
   BlockManagerActor block_manager;
@@ -261,10 +267,9 @@ struct GetReplica {};
 
 }  // namespace pagoda::actors
 
-/// Every message type, listed once. PAGODA_VALUE: plain values of engine/step that may cross to another process, by
-/// their visit_fields (wire.hpp). PAGODA_LOCAL: stays in this process, because it holds what can never leave it: sinks,
-/// and requests and answers of clients (the router's), addresses, handles (supervisors'), events and streams (a
-/// device's).
+/// Lists every message type once. PAGODA_VALUE: plain values of engine/step that may cross to another process, by their
+/// visit_fields (wire.hpp). PAGODA_LOCAL: stays in this process, because it holds values that cannot leave it: sinks,
+/// requests and answers of clients (the router's), addresses, handles (supervisors'), events and streams (a device's).
 #define PAGODA_VALUE(type) CAF_ADD_TYPE_ID(pagoda, (type))
 #define PAGODA_LOCAL(type) CAF_ADD_TYPE_ID(pagoda, (type)) CAF_ALLOW_UNSAFE_MESSAGE_TYPE(type)
 CAF_BEGIN_TYPE_ID_BLOCK(pagoda, caf::first_custom_type_id)

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Message types that name actors or cross the engine's border. The step messages themselves (MemoryRequest,
-/// MemoryGrant, CachePlan, ExecuteStep, StepResult, StepOutputs, StopHit) are plain values of engine/step/.
+/// Message types that name actors or cross the border of the engine. The step messages (MemoryRequest, MemoryGrant,
+/// CachePlan, ExecuteStep, StepResult, StepOutputs, StopHit) are plain values of engine/step/.
 
 #include <cstdint>
 #include <memory>
@@ -27,22 +27,22 @@
 
 namespace pagoda::actors {
 
-/// Where the outputs of requests go. One OutputBatch per sink and step. When a sink dies, its requests are aborted.
+/// Receives the outputs of requests: one OutputBatch per sink and step. When a sink ends, its requests are aborted.
 using SinkActor = Interface<caf::result<void>(OutputBatch)>;
 
 // -- client -> router ----------------------------------------------------------------------------------------------
 
-/// Message 1. `tag` is chosen by the sink's owner, unique among the sink's live requests, and echoed in every output.
+/// Message 1. The owner of the sink chooses `tag`, unique among the live requests of the sink. Every output repeats it.
 struct SubmitRequest {
   std::shared_ptr<const GenerateRequest> request;
   SinkActor sink;
   std::uint64_t tag = 0;
-  TimeUs waited_us = 0;  ///< since its arrival: for its model to be loaded
+  TimeUs waited_us = 0;  ///< time since its arrival in which the request waited for its model to be loaded
 };
-/// The ticket, or why the request was refused. A refused request sends nothing to its sink.
+/// The ticket, or the reason why the request was refused. A refused request sends nothing to its sink.
 struct SubmitReply {
   Result<RequestId> ticket;
-  std::int64_t prompt_tokens = 0;  ///< of a request that has entered the engine
+  std::int64_t prompt_tokens = 0;  ///< number of prompt tokens of a request that has entered the engine
 };
 
 /// Aborts a live request of the sink. Its terminal output (done with finish reason abort, unless it has just ended)
@@ -55,26 +55,27 @@ struct CancelReply {
   bool found = false;
 };
 
-/// For whoever runs the engine: the live requests of all sinks, in the order in which they came.
+/// For operators: returns the live requests of all sinks, in the order in which they came.
 struct ListRequests {};
 struct RequestList {
   std::vector<LiveRequest> requests;
 };
-/// Aborts a live request of any sink, as its own CancelRequest would; found = false when there is none such.
+/// Aborts a live request of any sink, as CancelRequest of its own sink does. found = false when there is no such
+/// request.
 struct AbortRequest {
   RequestId request = 0;
 };
-/// Nothing that was computed before is found in the prefix cache any more; what runs goes on.
+/// Makes the prefix cache find none of the blocks that are cached now. Running requests go on.
 struct ResetPrefixCache {};
 struct PrefixCacheReset {};
 
 struct GetStats {};
-/// For all that is counted: the router answers with EngineMetrics, others with their part of it.
+/// Asks for all counters: the router answers with EngineMetrics, other actors with their part of it.
 struct GetMetrics {};
 struct GetModelInfo {};
 
-/// What the engine is doing, for somebody who watches it. Spans behind `spans_after` come along, and their recording
-/// goes on for a while.
+/// Asks what the engine is doing, for a viewer. The answer has the spans after `spans_after`. Their recording goes on
+/// for a while after each question.
 struct GetView {
   std::uint64_t spans_after = 0;
 };
@@ -82,11 +83,11 @@ struct GetView {
 struct TokenizeRequest {
   std::string text;
   bool add_special_tokens = true;
-  std::vector<ByteRange> literals = {};  ///< as GenerateRequest::prompt_literals
+  std::vector<ByteRange> literals = {};  ///< as in GenerateRequest::prompt_literals
 };
 struct TokenizeReply {
   Result<TokenIds> token_ids;
-  std::vector<TokenIds> bad_words = {};  ///< of an EncodePrompt
+  std::vector<TokenIds> bad_words = {};  ///< tokens of the bad words of an EncodePrompt
 };
 struct DetokenizeRequest {
   std::vector<std::int64_t> token_ids;
@@ -96,26 +97,26 @@ struct DetokenizeReply {
   Result<std::string> text;
 };
 
-/// Refuse new requests from now on (shutting_down); answer when every live one has ended. After `timeout_ms` the live
-/// ones are aborted first; kNoTimeout: they are left to end by themselves.
+/// The router refuses new requests from now on (shutting_down), and answers when every live request has ended. After
+/// `timeout_ms` it aborts the live requests. kNoTimeout: they may run until they end by themselves.
 struct Drain {
   static constexpr std::int64_t kNoTimeout = -1;
   std::int64_t timeout_ms = 0;
 };
 struct Drained {
-  std::int64_t aborted = 0;  ///< how many had to be aborted
+  std::int64_t aborted = 0;  ///< number of requests that were aborted
 };
 
-/// Answered as soon as no request is live; new ones are taken meanwhile.
+/// Answered as soon as no request is live. New requests are still taken.
 struct AwaitIdle {};
 struct Idle {};
 
 // -- router <-> tokenizer --------------------------------------------------------------------------------------------
 
-/// Private: the texts of a submitted request on their way through the tokenizer; answered with TokenizeReply.
+/// Private: the texts of a submitted request that are to be tokenized. Answered with TokenizeReply.
 struct EncodePrompt {
   std::shared_ptr<const GenerateRequest> generate;
-  std::optional<std::int64_t> max_tokens = {};  ///< the last tokens of its prompt that are kept; absent: all
+  std::optional<std::int64_t> max_tokens = {};  ///< Number of the last prompt tokens that are kept. Absent: all.
 };
 /// Private, router -> grammar compiler: a request with structured_outputs.
 struct CompileGrammar {
@@ -124,7 +125,8 @@ struct CompileGrammar {
 struct CompileReply {
   Result<grammar::SharedGrammar> grammar;
 };
-/// Private: a sink, or who asked for tokens, has ended: its requests are aborted, its texts are not tokenized.
+/// Private: a sink, or the sender of a tokenizer question, has ended. Its requests are aborted, its texts are not
+/// tokenized.
 struct SinkGone {
   caf::actor_addr sink;
 };
@@ -135,7 +137,7 @@ struct DeadlineDue {};
 
 // -- scheduler, to itself
 
-/// Private: its mask threads have answers.
+/// Private: the mask threads of the scheduler have answers.
 struct MasksAnswered {};
 /// Private: a step has waited for its masks as long as it may.
 struct MasksDue {
@@ -143,7 +145,6 @@ struct MasksDue {
 };
 
 // -- router -> scheduler and output processor
-// --------------------------------------------------------------------------
 
 /// Message 2: an admitted request. Sent to the output processor with its sink first, then to the scheduler.
 struct AddGroup {
@@ -151,35 +152,35 @@ struct AddGroup {
 
   static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.spec); }
 };
-/// Legal in every state, idempotent.
+/// Ends a request. Allowed in every state; idempotent.
 struct AbortGroup {
   RequestId request = 0;
 
   static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.request); }
 };
-/// Private, router -> scheduler: ends a request whose time is over with `error`. As AbortGroup otherwise.
+/// Private, router -> scheduler: ends a request whose time is over, with `error`. Otherwise as AbortGroup.
 struct ExpireGroup {
   RequestId request = 0;
   Error error;
 
   static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.request, self.error); }
 };
-/// Private, router -> scheduler: how far its requests have come.
+/// Private, router -> scheduler: asks for the progress of its requests.
 struct GetProgress {};
 struct Progress {
-  std::vector<GroupProgress> groups;  ///< by their ids
+  std::vector<GroupProgress> groups;  ///< in the order of their ids
 };
-/// Output processor -> router: the request has ended. Sent before its terminal output, so that whoever hears of the end
-/// finds the place free.
+/// Output processor -> router: the request has ended. Sent before its terminal output, so that a client that receives
+/// the end finds the capacity free.
 struct RequestClosed {
   RequestId request = 0;
   routing::WorkDone work = {};
 };
 
 // -- cache engine -> worker
-// --------------------------------------------------------------------------------------------
 
-/// Message 7: the plan of `step` is enqueued on the cache engine's stream; the compute stream must wait for `event`.
+/// Message 7: the plan of `step` is enqueued on the stream of the cache engine. The compute stream must wait for
+/// `event`.
 struct CacheReady {
   StepId step = 0;
   std::shared_ptr<kernels::Event> event;
@@ -189,77 +190,78 @@ struct CacheReady {
 struct CacheConnected {
   StepId last_plan = 0;
   std::shared_ptr<kernels::Event> event;
-  std::shared_ptr<const kernels::Stream> copy_stream;  ///< its status tells of lost moves
+  std::shared_ptr<const kernels::Stream> copy_stream;  ///< its status reports lost moves
 };
 
-/// Worker -> cache engine: it is about to enqueue its first step. Those before it have passed, or never will.
+/// Worker -> cache engine: the worker is about to enqueue its first step. Earlier steps have ended, or will never run.
 struct ConnectCache {
   StepId first_step = 0;
 };
 
-/// Worker -> cache engine: `event` ends step `step` on the compute stream; cache operations stamped with it wait for
-/// it.
+/// Worker -> cache engine: `event` ends step `step` on the compute stream. Cache operations that are stamped with this
+/// step wait for it.
 struct StepEnqueued {
   StepId step = 0;
   std::shared_ptr<kernels::Event> event;
 };
 
 // -- failure and the end
-// --------------------------------------------------------------------------------------------
 
-/// Private, to a supervisor, or to the router of the output processor: one of its actors has ended.
+/// Private, to a supervisor, or to the router about the output processor: one of the receiver's actors has ended.
 struct ChildGone {
   caf::actor_addr child;
 };
 
-/// What a device's process has to do with its failure.
+/// Role of a device's process in its failure.
 enum class ProcessEnd : std::uint8_t {
   none,  ///< its stream has failed
   died,  ///< the process has ended
-  hung,  ///< the process did nothing any more
+  hung,  ///< the process made no progress any more
 };
 constexpr ProcessEnd last_value(ProcessEnd) {
   return ProcessEnd::hung;
 }
 
-/// Private: a stream has failed for good (Stream::status), or a device's process has ended. To the actor that owns it,
-/// which ends, and tells the supervisor of its replica before.
+/// Private: a stream has failed for good (Stream::status), or the process of a device has ended. Goes to the actor that
+/// owns the device. This actor forwards it to the supervisor of its replica and ends.
 struct DeviceFailed {
   Error error;
-  bool without_progress = false;  ///< the stream had not ended a single step or plan
-  bool memory_lost = false;       ///< it is the cache engine's, or a process's whose memory has not outlived it
+  bool without_progress = false;  ///< whether the stream failed before it had ended a single step or plan
+  /// Whether KV memory is lost: the stream is the cache engine's, or the memory of the process has not outlived it.
+  bool memory_lost = false;
   ProcessEnd process = ProcessEnd::none;
-  bool crashed = true;  ///< what it computed may be the reason; not where it was killed from outside
+  /// Whether the computed requests may be the cause. False when the process was killed from outside.
+  bool crashed = true;
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.error, self.without_progress, self.memory_lost, self.process, self.crashed);
   }
 };
 
-/// Private, supervisor of a replica to itself: devices that fail one after the other are replaced in growing intervals.
+/// Private, supervisor of a replica to itself: devices that fail one after the other are replaced at growing intervals.
 struct ReplaceDevices {};
 
-/// Private, supervisor of a replica -> supervisor: it cannot go on, and ends.
+/// Private, supervisor of a replica -> root supervisor: the replica cannot go on, and ends.
 struct ReplicaFailed {
   Error error;
 };
 
-/// Private, supervisor -> router -> output processor: the engine ends. Every live request gets `error`, and so does
-/// whoever asks for something later.
+/// Private, supervisor -> router -> output processor: the engine ends. Every live request and every later question gets
+/// `error`.
 struct EngineFailed {
   Error error;
 };
 
-/// Private, router -> output processor: what it knows of live requests, and of those that ended last.
+/// Private, router -> output processor: asks what it knows of live requests, and of those that ended last.
 struct GetRequestFacts {
   std::vector<RequestId> requests;
 };
 
-/// Private, router -> output processor: nothing more is recorded of its core. The journal keeps all requests that it
-/// was sent before, as they are.
+/// Private, router -> output processor: nothing more is recorded of its core. The journal keeps all requests that were
+/// sent to it before, as they are.
 struct StopRecording {};
 
-/// Private, router -> output processor: answered once the outputs of every request that was closed have been sent.
+/// Private, router -> output processor: answered once the outputs of every closed request have been sent.
 struct FlushOutputs {};
 struct OutputsFlushed {};
 

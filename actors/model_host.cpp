@@ -14,17 +14,17 @@ namespace {
 using model_pool::WaitingLine;
 using SubmitPromise = caf::typed_response_promise<SubmitReply>;
 
-/// What waits until the model is loaded: it goes to the router then, or hears why not.
+/// A message that waits until the model is loaded. Then `go` sends it to the router, or `refuse` answers with an error.
 struct Waiting {
   std::function<void()> go;
   std::function<void(Error)> refuse;
-  std::shared_ptr<const GenerateRequest> request = nullptr;  ///< of one that may be cancelled
+  std::shared_ptr<const GenerateRequest> request = nullptr;  ///< the request, if this one may be cancelled
   SubmitPromise promise = {};
   SinkActor sink = {};
 };
 
-/// The host has work while a request of its engine is live (it awaits the router's Idle, behind the last request that
-/// it passed on) or a question is not answered.
+/// The host has work while a request of its engine is live or a question is not answered. It knows by the router's
+/// Idle, which it awaits after the last request that it passed on.
 struct ModelHostState {
   ModelHostState() {}
 
@@ -34,17 +34,18 @@ struct ModelHostState {
   WaitingLine line{{}, {}};
   std::unordered_map<WaitingLine::Ticket, Waiting> waiting;
   std::unordered_set<caf::actor_id> watched_clients;
-  std::optional<TimeUs> next_look;  ///< when a WaitOver is on its way that comes first
+  std::optional<TimeUs> next_look;  ///< time of the earliest WaitOver that is on its way
 
-  RequestRouterActor router;            ///< of the engine; none: it is not loaded
-  std::uint64_t life = 0;               ///< of the engine: answers of another are not counted
-  bool is_wanted = false;               ///< the pool has been told that something waits
-  std::optional<TimeUs> keep_alive_us;  ///< of the next engine, once it is there for those that wait
+  RequestRouterActor router;  ///< Router of the engine. None when the model is not loaded.
+  std::uint64_t life = 0;     ///< Number of the engine's life. Answers of an earlier life are not counted.
+  bool is_wanted = false;     ///< whether the pool knows that something waits
+  /// Keep-alive time of the next engine, for when it serves the messages that wait.
+  std::optional<TimeUs> keep_alive_us;
   bool is_draining = false;
-  bool is_busy = false;  ///< as the pool knows it
+  bool is_busy = false;  ///< whether it has work, as the pool knows it
   bool awaits_idle = false;
-  std::uint64_t requests = 0;  ///< that were passed on to the engine
-  std::int64_t questions = 0;  ///< likewise, and not answered yet
+  std::uint64_t requests = 0;  ///< number of requests that were passed on to the engine
+  std::int64_t questions = 0;  ///< number of questions that were passed on to the engine and are not answered yet
   std::optional<caf::typed_response_promise<ModelReleased>> leaving;
 
   bool serves() const { return router && !leaving; }
@@ -62,7 +63,7 @@ void send_keep_alive(Self self, TimeUs keep_alive_us) {
   send(self, state.pool, SetKeepAlive{state.index, keep_alive_us});
 }
 
-// -- what waits
+// -- the line of waiting messages
 
 void look_at_line(Self self) {
   auto& state = state_of(self);
@@ -108,7 +109,7 @@ void watch_client(Self self, const Handle& client) {
   }
 }
 
-// -- what the engine does
+// -- the work of the engine
 
 void look_for_end_of_work(Self self) {
   auto& state = state_of(self);
@@ -119,7 +120,7 @@ void look_for_end_of_work(Self self) {
     state.router = RequestRouterActor{};
     ++state.life;
     deliver(promise, ModelReleased{true});
-    want_model(self);  // behind the answer
+    want_model(self);  // after the answer
   } else {
     notify_pool(self, ModelUse::Kind::idle);
   }
@@ -136,7 +137,7 @@ void await_idle(Self self) {
     look_for_end_of_work(self);
   };
   pagoda::actors::request(self, state.router, AwaitIdle{}, on_idle,
-                          [](caf::error&) {});  // the pool tells of the engine's end
+                          [](caf::error&) {});  // the pool reports the end of the engine
 }
 
 void begin_work(Self self) {
@@ -153,7 +154,7 @@ void pass_on(Self self, const SubmitRequest& message, SubmitPromise promise) {
   await_idle(self);
 }
 
-/// A question that needs the engine's tokenizer.
+/// Passes on a question that needs the engine's tokenizer.
 template <class Answer, class Question>
 void pass_on(Self self, const Question& question, caf::typed_response_promise<Answer> promise) {
   auto& state = state_of(self);
@@ -227,7 +228,7 @@ caf::typed_response_promise<Answer> ask_engine(Self self, const Question& questi
   return promise;
 }
 
-/// Ended before it began: as many outputs as it is to have, without tokens.
+/// Ends a request that was cancelled before it began: sends as many outputs as it asked for, without tokens.
 void end_cancelled(Self self, Waiting& cancelled, std::uint64_t tag) {
   RequestResult result;
   const auto most = static_cast<std::int32_t>(std::max<std::int64_t>(1, state_of(self).model.info.max_num_seqs));
@@ -239,7 +240,7 @@ void end_cancelled(Self self, Waiting& cancelled, std::uint64_t tag) {
   send(self, cancelled.sink, std::move(batch));
 }
 
-/// The engine's answer; without an engine, `otherwise`.
+/// Returns the engine's answer, or `otherwise` when there is no engine.
 template <class Answer, class Message>
 caf::typed_response_promise<Answer> answer_of(Self self, const Message& message, Answer otherwise) {
   auto promise = self->template make_response_promise<Answer>();
@@ -254,7 +255,7 @@ caf::typed_response_promise<Answer> answer_of(Self self, const Message& message,
   return promise;
 }
 
-/// Of a model that is not loaded: requests may wait for it all the same.
+/// Returns the stats of a model that is not loaded. Requests may still wait for it.
 EngineStats stats_without_engine(const ModelHostState& state) {
   EngineStats stats;
   stats.requests_waiting = static_cast<std::int64_t>(state.line.size());
@@ -279,7 +280,7 @@ caf::typed_response_promise<Drained> drain(Self self, const Drain& message) {
   return answer_of(self, message, Drained{});
 }
 
-// -- what the pool says
+// -- messages of the pool
 
 void serve(Self self, const RequestRouterActor& router) {
   auto& state = state_of(self);
@@ -287,7 +288,7 @@ void serve(Self self, const RequestRouterActor& router) {
   ++state.life;
   state.is_wanted = state.awaits_idle = false;
   state.questions = 0;
-  state.is_busy = true;  // as the pool counts it
+  state.is_busy = true;  // the pool counts it as busy
   if (state.is_draining) send_anonymously(router, Drain{Drain::kNoTimeout});
   if (state.keep_alive_us) send_keep_alive(self, *std::exchange(state.keep_alive_us, std::nullopt));
   while (const auto ticket = state.line.take()) state.waiting.extract(*ticket).mapped().go();
@@ -328,7 +329,8 @@ caf::typed_response_promise<ModelReleased> release(Self self, const ReleaseModel
   return promise;
 }
 
-/// What waits runs on another engine than there may be now.
+/// Applies the keep-alive time. While messages wait, they will run on a later engine than the one that may be there
+/// now.
 void keep_alive(Self self, TimeUs keep_alive_us) {
   auto& state = state_of(self);
   if (state.serves() || state.line.empty()) return send_keep_alive(self, keep_alive_us);

@@ -15,7 +15,7 @@
 namespace pagoda::actors {
 
 LoadedEngine::~LoadedEngine() {
-  // The supervisor first: it would take the router's end for a failure.
+  // End the supervisor first: it treats the end of the router as a failure.
   caf::anon_send_exit(supervisor_, caf::exit_reason::user_shutdown);
   caf::anon_send_exit(router_, caf::exit_reason::user_shutdown);
 }
@@ -46,20 +46,21 @@ struct ModelPoolState {
   std::optional<ModelPoolCore> core;
   std::vector<PoolModel> models;
   std::shared_ptr<std::vector<ModelHostActor>> hosts = std::make_shared<std::vector<ModelHostActor>>();
-  std::vector<SharedEngine> engines;  ///< by model; null: none is loaded
-  std::vector<std::uint64_t> loads;   ///< by model, that have begun
-  std::optional<TimeUs> next_look;    ///< when a PoolLook is on its way that comes first
+  std::vector<SharedEngine> engines;  ///< Engines by model. Null: the model is not loaded.
+  std::vector<std::uint64_t> loads;   ///< number of loads that have begun, by model
+  std::optional<TimeUs> next_look;    ///< time of the earliest PoolLook that is on its way
 };
 
 using Self = ModelPoolActor::stateful_pointer<ModelPoolState>;
 
-/// What clients hear of a load that failed. Why stands in the log alone: it names files of this machine.
+/// Returns the error that clients get when a load has failed. The reason is only in the log, because it names files of
+/// this machine.
 tl::unexpected<Error> load_failed(const std::string& model, std::string_view why) {
   spdlog::error("the model {} cannot be loaded: {}", model, why);
   return fail(ErrorCode::internal, "the model " + model + " cannot be loaded; the server's log says why", "model");
 }
 
-/// Of whatever a load may end with.
+/// Loads the model. Turns exceptions into errors.
 Result<SharedEngine> loaded(const PoolModel& model) {
   try {
     auto engine = model.load();
@@ -72,11 +73,11 @@ Result<SharedEngine> loaded(const PoolModel& model) {
   }
 }
 
-/// Runs on a thread of its own, which may take its time.
+/// Loads the model and reports to the pool. Runs on a thread of its own, so it may take long.
 void load_and_report(caf::event_based_actor*, const PoolModel& model, ModelIndex index, const caf::actor_addr& whom) {
   const TimeUs begun = now_us();
   auto engine = loaded(model);
-  // Without a pool the engine ends with this message.
+  // If the pool has ended, the engine ends here.
   if (const auto pool = caf::actor_cast<ModelPoolActor>(whom)) {
     send_anonymously(pool, ModelLoadEnded{index, std::move(engine), now_us() - begun});
   }
@@ -91,20 +92,20 @@ void begin_load(Self self, ModelIndex index) {
   const auto me = caf::actor_cast<ModelPoolActor>(self);
   try {
     self->system().template spawn<caf::detached>(load_and_report, model, index, caf::actor_cast<caf::actor_addr>(me));
-  } catch (const std::exception& error) {  // there is no thread for it
+  } catch (const std::exception& error) {  // no thread could be started
     send_anonymously(me, ModelLoadEnded{index, load_failed(model.name, error.what())});
   }
 }
 
 void apply(Self self, const ModelPoolCore::Effects& effects);
 
-/// No request of it is live, and its host passes none on.
+/// Unloads a model. Call when no request of the model is live and its host passes none on.
 void unload(Self self, ModelIndex index) {
   auto& state = state_of(self);
   if (!state.engines[index]) return;  // it has failed meanwhile
   state.models[index].residency->state = ModelState::unloading;
   spdlog::info("unloading the model {}", state.models[index].name);
-  // The last outputs are told before it ends.
+  // The drain ends when the last outputs have been sent.
   const auto end = [self, index, load = state.loads[index]] {
     auto& now = state_of(self);
     if (now.loads[index] == load) now.engines[index].reset();
@@ -124,7 +125,7 @@ void release(Self self, const ModelPoolCore::Release& what) {
       [answered](const ModelReleased& told) { answered(told.gives_up); }, [answered](caf::error&) { answered(false); });
 }
 
-/// For those who look at the models from other threads.
+/// Writes the states of the models to where other threads read them.
 void send_residency(ModelPoolState& state) {
   const auto now = now_us();
   const auto unix_s =

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Several models in one process: each has an address that is always there, its host, which is to clients what the
-/// request router of its engine would be; the engine behind it is loaded when something needs it, and unloaded.
+/// Several models in one process. Each model has an address that always exists, its host. To clients the host is what
+/// the request router of the model's engine would be. The engine behind it is loaded when it is needed, and unloaded.
 ///
 ///   client --> host of the model --> request router of its engine, while there is one
 ///                  |   ^
@@ -21,24 +21,24 @@
 
 namespace pagoda::actors {
 
-/// An engine that runs. It ends with this.
+/// A running engine. It ends when this object is destroyed.
 class LoadedEngine {
  public:
-  /// The actors that hold the memory of the engine's devices. A device that fails is replaced, so they are asked for
-  /// when the actor that replaces them has ended.
+  /// The actors that hold the memory of the engine's devices. Devices that fail are replaced, so `present` is called
+  /// only after `supervisor`, the actor that replaces them, has ended.
   struct Devices {
     caf::actor supervisor;
     std::function<std::vector<caf::actor>()> present;
   };
   LoadedEngine(RequestRouterActor router, caf::actor supervisor, Devices devices)
       : router_(std::move(router)), supervisor_(std::move(supervisor)), devices_(std::move(devices)) {}
-  /// Returns at once; it ends as spawn_supervisor says.
+  /// Returns at once. The engine ends as described at spawn_supervisor.
   ~LoadedEngine();
   LoadedEngine(const LoadedEngine&) = delete;
   LoadedEngine& operator=(const LoadedEngine&) = delete;
 
   const RequestRouterActor& router() const { return router_; }
-  /// Calls `on_end` once, on any thread, when the engine has ended, whyever, and its memory is free.
+  /// Calls `on_end` once, on any thread, when the engine has ended for any reason and its memory is free.
   void when_gone(std::function<void()> on_end) const;
 
  private:
@@ -51,28 +51,30 @@ using SharedEngine = std::shared_ptr<const LoadedEngine>;
 /// A model that the pool may load.
 struct PoolModel {
   std::string name;
-  /// Blocks while it loads; called on a thread of its own. It may throw.
+  /// Loads the engine. Blocks; called on a thread of its own. May throw.
   std::function<Result<SharedEngine>()> load;
   ModelInfo info;
   model_pool::WaitingLine::Limits line;
-  std::int64_t default_timeout_ms = 0;  ///< of requests that bring none, the wait for the model included; 0: for ever
+  /// Timeout of requests without one of their own, including the wait for the model. 0: no limit.
+  std::int64_t default_timeout_ms = 0;
   model_pool::SharedResidency residency = std::make_shared<model_pool::Residency>();
-  bool preload = false;  ///< at start, whether somebody wants it or not
+  bool preload = false;  ///< whether the model is loaded at start
 };
 
-/// (private) host -> pool.
+/// (private) host -> pool: messages wait for the model, or none wait any more; the model has work, or has none.
 struct ModelUse {
   enum class Kind : std::uint8_t { wanted, unwanted, busy, idle };
   model_pool::ModelIndex model = 0;
   Kind kind = Kind::wanted;
 };
-/// To a model's host: from now on, until the model is unloaded. Sent behind a request, it counts for the load that the
-/// request runs on, whether that is there already or comes. (private) host -> pool: of the load that there is.
+/// To the host of a model: how long the model stays loaded without work, until it is unloaded. Sent after a request, it
+/// applies to the load on which the request runs, even if this load has not begun. (private) host -> pool: applies to
+/// the current load.
 struct SetKeepAlive {
   model_pool::ModelIndex model = 0;
   TimeUs keep_alive_us = 0;
 };
-/// (private) to the pool, from the thread that loads.
+/// (private) to the pool, from the thread that loads: a load has ended.
 struct ModelLoadEnded {
   model_pool::ModelIndex model = 0;
   Result<SharedEngine> engine;
@@ -81,30 +83,30 @@ struct ModelLoadEnded {
 /// (private) to the pool: the memory of an engine is free.
 struct EngineGone {
   model_pool::ModelIndex model = 0;
-  std::uint64_t load = 0;  ///< which of the model's loads it was
+  std::uint64_t load = 0;  ///< number of the model's load
 };
-/// (private) to the pool: time has passed.
+/// (private) to the pool, from itself: a time that it waits for may have come.
 struct PoolLook {};
 
-/// (private) pool -> host: what waits goes to this router, and what comes.
+/// (private) pool -> host: waiting and later messages go to this router.
 struct ServeModel {
   RequestRouterActor router;
 };
-/// (private) pool -> host: what waits gets the error. The next that comes tries again.
+/// (private) pool -> host: waiting messages get the error. The next message causes a new load.
 struct RefuseModel {
   Error error;
 };
-/// (private) pool -> host: the engine has failed, and has told its requests.
+/// (private) pool -> host: the engine has failed, and has reported the failure to its requests.
 struct ForgetEngine {};
-/// (private) pool -> host: is it without work, so that its engine can be ended? What comes behind a yes waits for
-/// another one. `hold`: nothing new begins, and the answer is yes when what there is has ended.
+/// (private) pool -> host: asks whether the engine has no work and can be ended. After the answer yes, later messages
+/// wait for another engine. `hold`: no new message is passed on, and the answer is yes when the current work has ended.
 struct ReleaseModel {
   bool hold = false;
 };
 struct ModelReleased {
   bool gives_up = false;
 };
-/// (private) host, to itself: something has waited for too long.
+/// (private) host, to itself: the time of a waiting message may be over.
 struct WaitOver {};
 
 namespace detail {
@@ -116,30 +118,31 @@ struct Joined<caf::typed_actor<Left...>, caf::typed_actor<Right...>> {
 };
 }  // namespace detail
 
-/// A request router to clients.
+/// To clients, a request router.
 using ModelHostActor =
     detail::Joined<RequestRouterActor, Interface<caf::result<void>(ServeModel), caf::result<void>(RefuseModel),
                                                  caf::result<void>(ForgetEngine),
                                                  caf::result<ModelReleased>(ReleaseModel), caf::result<void>(WaitOver),
-                                                 // How long it stays loaded without work.
+                                                 // Sets how long the model stays loaded without work.
                                                  caf::result<void>(SetKeepAlive)>>::type;
 
 struct ConnectHosts;
-/// Decides which models are loaded, and has it done. Told to exit, it ends all of them.
+/// Decides which models are loaded, and has them loaded and unloaded. When it gets an exit message, it ends all of
+/// them.
 using ModelPoolActor = Interface<
-    // (private) a host's model is waited for, or not any more; has work, or none.
+    // (private) host: messages wait for its model, or none any more; the model has work, or none.
     caf::result<void>(ModelUse),
-    // (private) how long a model stays without work.
+    // (private) host: sets how long a model stays loaded without work.
     caf::result<void>(SetKeepAlive),
     // (private) a load has ended.
     caf::result<void>(ModelLoadEnded),
     // (private) an engine has ended.
     caf::result<void>(EngineGone),
-    // (private) an idle model's time, or somebody's patience, may be over.
+    // (private) itself: the time of an idle model or of a waiting model may be over.
     caf::result<void>(PoolLook),
-    // (private) once, before anything else.
+    // (private) the hosts. Sent once, before any other message.
     caf::result<void>(ConnectHosts),
-    // (private) a host has ended: so does the pool.
+    // (private) a host has ended: the pool ends too.
     caf::result<void>(ChildGone)>;
 
 struct ConnectHosts {
@@ -151,9 +154,9 @@ ModelHostActor spawn_model_host(caf::actor_system& system, model_pool::ModelInde
 
 struct SpawnedPool {
   ModelPoolActor pool;
-  std::vector<ModelHostActor> models;  ///< in the order of `models`
+  std::vector<ModelHostActor> models;  ///< in the order of the `models` argument
 };
-/// `config`: of the same models.
+/// Spawns the pool and the hosts. `config` must describe the same models.
 SpawnedPool spawn_model_pool(caf::actor_system& system, model_pool::ModelPoolConfig config,
                              std::vector<PoolModel> models);
 

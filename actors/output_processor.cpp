@@ -24,7 +24,7 @@ struct OutputProcessorState {
     // The engine ends under live requests: each still gets its terminal output.
     try {
       end_all(Error{ErrorCode::internal, "the engine has stopped"});
-    } catch (const std::bad_alloc&) {  // then servers notice that the engine has gone
+    } catch (const std::bad_alloc&) {  // then servers notice the end of the engine by themselves
       spdlog::error("there is no memory to tell of the engine's end");
     }
   }
@@ -89,7 +89,8 @@ void process(Self self, const StepOutputs& step) {
   for (const RequestClosed& request : closed) send(self, state.router, request);
   for (Batch& batch : batches) {
     send(self, batch.sink, std::move(batch.outputs));
-    // Not before: where memory is out, whoever has not been told of the end is told by this actor's.
+    // Erase only now: if memory runs out before, the sinks that have not got their output get it from this actor's
+    // destructor.
     for (const RequestId id : batch.ended) state.sinks.erase(id);
   }
 }

@@ -9,7 +9,7 @@
 
 namespace pagoda::actors {
 
-/// How to ask what waits for its turn, which RouterCore gives. Part of the router's state.
+/// Calls for jobs that wait for their turn. RouterCore decides whose turn it is. Part of the router's state.
 class PendingJobs {
  public:
   explicit PendingJobs(std::function<std::optional<routing::JobId>()> next) : next_(std::move(next)) {}
@@ -19,11 +19,11 @@ class PendingJobs {
     feed();
   }
   void withdraw(routing::JobId job) { waiting_.erase(job); }
-  /// Asks those whose turn it is.
+  /// Calls the jobs whose turn it is.
   void feed() {
     while (const auto job = next_()) waiting_.extract(*job).mapped()();
   }
-  /// Nobody will have a turn any more: each that waits is asked, and hears that there is no answer.
+  /// Calls all waiting jobs, because no job will get a turn any more. Each gets the error that there is no answer.
   void resend_all() {
     for (auto& [job, ask] : std::exchange(waiting_, {})) ask();
   }

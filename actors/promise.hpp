@@ -8,12 +8,13 @@
 
 namespace pagoda::actors {
 
-/// The answer to a request that its handler cannot give at once. Where the last copy goes without one, as when the
-/// actor ends in the middle of something, who asked hears an error; CAF 0.17 itself leaves them waiting.
+/// The answer to a request that its handler cannot give at once. If the last copy is destroyed without an answer,
+/// for example because the actor ends, the sender of the request gets an error. CAF 0.17 itself would let the sender
+/// wait.
 template <class Answer>
 class Promise {
  public:
-  /// In the handler of the request.
+  /// Call in the handler of the request.
   template <class Self>
   explicit Promise(Self* self) : held_(std::make_shared<Held>()) {
     held_->promise = self->template make_response_promise<Answer>();
@@ -24,7 +25,7 @@ class Promise {
     held_->promise.deliver(std::move(answer));
   }
 
-  /// What the handler returns.
+  /// Returns the value that the handler returns.
   caf::typed_response_promise<Answer> handle() const { return held_->promise; }
 
  private:
@@ -38,7 +39,7 @@ class Promise {
         happens_before::sent();
         retry_on_bad_alloc(
             [this] { promise.deliver(caf::make_error(caf::sec::runtime_error, "who was asked has ended")); });
-      } catch (const std::bad_alloc&) {  // then nobody can be told anything
+      } catch (const std::bad_alloc&) {  // then no answer can be sent
       }
     }
 

@@ -12,15 +12,16 @@
 namespace pagoda::actors {
 namespace {
 
-/// So many devices of this process, one after the other, whose stream failed before it had ended anything: the device
-/// has failed, even if it gives out new streams. More than it takes to find the request that makes streams fail among
-/// the most that may run (scheduling::Quarantine).
+/// Number of devices in this process, one after the other, whose stream failed before it had ended anything. After this
+/// many the device counts as failed, even if it still creates streams. Larger than the number that the search needs to
+/// find the request that makes streams fail, among the most that may run (scheduling::Quarantine).
 constexpr int kMaxDevicesInVain = 24;
-/// So many may end in vain before the next one is started after a pause.
+/// Number of devices without progress before the next start waits for a pause.
 constexpr int kMinDevicesForPause = 3;
 
-/// With a process of its own a device begins anew as far as it ever can, so it is tried for ever: what fails is each
-/// request that is to blame, not the engine. Between starts in vain the pauses grow.
+/// Returns the pause before the next process is started. A device in a process of its own is restarted without limit,
+/// because a new process starts clean: only each request that crashes processes fails, not the engine. Pauses grow
+/// while starts make no progress.
 std::chrono::milliseconds pause_between_starts(int devices_without_progress) {
   constexpr std::chrono::milliseconds kFirst{20};
   constexpr std::chrono::milliseconds kLongest{1000};
@@ -31,11 +32,12 @@ std::chrono::milliseconds pause_between_starts(int devices_without_progress) {
 
 /// Replaces the devices of a replica when one of their actors has ended.
 ///
-/// (1) All workers of the group end, since none can run a step without the others; when a cache engine has ended, all
-/// cache engines do. A worker's and a cache engine's state waits for its stream. (2) When they have, new ones are made,
-/// over the same KV memory. Workers have no rows; what cache engines kept counts as lost. (3) Block manager, then
-/// scheduler are told. A device in a process of its own is one actor, whose state ends the process: both are replaced,
-/// and what the cache engine kept is lost only if its memory has not outlived it, or may be wrong.
+/// (1) All workers of the group end, since none can run a step without the others. When a cache engine has ended, all
+/// cache engines end too. The state of a worker or cache engine waits for its stream. (2) Then new ones are made over
+/// the same KV memory. Workers have no rows; the blocks that cache engines kept count as lost. (3) The block manager
+/// gets the new actors, then the scheduler. A device in a process of its own is one actor, whose state ends the
+/// process: worker and cache engine are replaced together, and blocks are lost only if the memory has not outlived the
+/// process, or may be wrong.
 struct ReplicaSupervisorState {
   ReplicaSupervisorState() {}
 
@@ -43,15 +45,18 @@ struct ReplicaSupervisorState {
   std::vector<DeviceFactory> factories;
   SupervisorActor root;
   Instruments instruments;
-  std::unordered_set<caf::actor_id> gone;  ///< of the present devices' actors
+  std::unordered_set<caf::actor_id> gone;  ///< ids of the present devices' actors that have ended
   bool memory_lost = false;
-  std::optional<Error> device_error;  ///< why the present devices end, when a stream is the reason
-  bool crashed = false;               ///< what ran may be the reason
-  bool without_progress = true;       ///< none of those who told an error had ended anything
+  /// Why the present devices end, if a stream is the reason.
+  std::optional<Error> device_error;
+  bool crashed = false;  ///< whether the running requests may be the cause
+  /// Whether no device that reported an error had ended a step or plan.
+  bool without_progress = true;
   int devices_without_progress = 0;
   TimeUs last_start_us = 0;
   DeviceStatus status;
-  std::optional<Error> failure;  ///< why the replica cannot go on; from then on it waits for its end
+  /// Why the replica cannot go on. Once set, the replica waits for its end.
+  std::optional<Error> failure;
 };
 
 using Self = ReplicaSupervisorActor::stateful_pointer<ReplicaSupervisorState>;
@@ -72,7 +77,7 @@ void end_all(const Replica& replica) {
   for (const CacheEngineActor& cache_engine : replica.devices.cache_engines) end_now(cache_engine);
 }
 
-/// The root supervisor ends this one when the router knows why.
+/// Reports the failure. The root supervisor ends this actor after the router has got the reason.
 void fail_replica(Self self, ErrorCode code, std::string why) {
   auto& state = state_of(self);
   state.failure = Error{code, std::move(why)};
@@ -90,7 +95,8 @@ void fail_devices(Self self, const Error& problem) {
       "the device has failed: " + state.device_error->message + "; it cannot be used again: " + problem.message);
 }
 
-/// Before the scheduler knows the devices, so that these know everybody when the first step comes.
+/// Connects the devices with the scheduler. Call before the scheduler knows the devices, so that they are connected
+/// when the first step comes.
 void connect_devices(const Replica& replica, const caf::actor_addr& supervisor) {
   const auto& [workers, cache_engines] = replica.devices;
   for (std::size_t rank = 0; rank < workers.size(); ++rank) {
@@ -99,7 +105,7 @@ void connect_devices(const Replica& replica, const caf::actor_addr& supervisor) 
   }
 }
 
-/// The devices of a group that live in processes of their own.
+/// Starts the processes of the devices of a group.
 Result<SpawnedDevices> start_processes(caf::actor_system& system, const std::vector<DeviceFactory>& factories,
                                        bool memory_lost) {
   SpawnedDevices spawned;
@@ -192,7 +198,7 @@ void replace_devices(Self self) {
   state.without_progress = true;
 }
 
-/// Now, after a pause, or never.
+/// Replaces the devices now or after a pause, or fails the replica.
 void plan_replacement(Self self) {
   auto& state = state_of(self);
   if (state.device_error)
@@ -210,11 +216,11 @@ void plan_replacement(Self self) {
   send_later(self, caf::actor_cast<ReplicaSupervisorActor>(self), pause, ReplaceDevices{});
 }
 
-/// No step can run until devices are replaced.
+/// Updates the status: no step can run until devices are replaced.
 void log_loss(Self self, std::string why) {
   auto& state = state_of(self);
   if (state.status.health == DeviceStatus{}.health) state.status.health = std::move(why);
-  state.status.pids.clear();  // all of a group end with the first
+  state.status.pids.clear();  // when one device of a group ends, all end
   send(self, state.replica->scheduler, state.status);
 }
 
@@ -230,7 +236,7 @@ void on_device_failed(Self self, const DeviceFailed& failed) {
   log_loss(self, failed.error.message + "; it is being replaced");
 }
 
-/// Ends those that must be replaced too. True when all of them have ended.
+/// Ends the actors that must be replaced. Returns whether all of them have ended.
 template <class Handle>
 bool all_ended(const std::unordered_set<caf::actor_id>& gone, const std::vector<Handle>& actors) {
   bool all = true;
@@ -258,7 +264,8 @@ void on_child_gone(Self self, const caf::actor_addr& child) {
   }
   state.gone.insert(child.id());
   state.crashed |= !state.device_error;
-  // A process has told before its end whether its memory is lost; who ends without a word may have left anything in it.
+  // A process reports before its end whether its memory is lost. If it ends without a report, its memory may hold
+  // anything.
   state.memory_lost |= is_cache_engine && !(live_in_processes(state.factories) && state.device_error);
   log_loss(self, is_cache_engine ? "the cache engine is being replaced" : "the worker is being replaced");
   const bool workers_ended = all_ended(state.gone, devices.workers);
@@ -325,7 +332,7 @@ ReplicaSupervisorActor spawn_replica_supervisor(caf::actor_system& system, const
   send_anonymously(replica.scheduler, DeviceStatus{.pids = pids});
   const ReplicaSupervisorActor supervisor =
       system.spawn<caf::detached>(behavior, present, std::move(factories), std::move(instruments), std::move(pids));
-  // Here, not by the new actor: it begins in its time, and the engine may have been given its first request by then.
+  // Sent here and not by the new actor: it may start late, after the engine has got its first request.
   connect_devices(replica, supervisor.address());
   return supervisor;
 }

@@ -22,11 +22,12 @@ namespace {
 
 using SubmitPromise = Promise<SubmitReply>;
 
-/// Drives RouterCore; knows the handles and promises behind its ids.
+/// Drives RouterCore, and maps its ids to handles and promises.
 struct RequestRouterState {
   RequestRouterState() {}
 
-  /// A request that has not ended: where its outputs go, and who waits for the ticket until it is in the engine.
+  /// A request that has not ended: the destination of its outputs, and the promise of its ticket until it enters the
+  /// engine.
   struct Client {
     SinkActor sink;
     std::uint64_t tag = 0;
@@ -37,14 +38,14 @@ struct RequestRouterState {
   ModelInfo info;
   std::optional<TokenizerClient> tokenizer;
   std::optional<GrammarClient> grammars;
-  std::vector<SchedulerActor> schedulers;  ///< by replica; one today
+  std::vector<SchedulerActor> schedulers;  ///< Schedulers by replica. There is one today.
   OutputProcessorActor outputs;
   std::unordered_map<RequestId, Client> clients;
   std::unordered_set<caf::actor_id> watched_clients;
   std::vector<Promise<Drained>> draining;
   std::vector<Promise<Idle>> awaiting_idle;
   metrics::RefusalCounts refusals;
-  std::optional<TimeUs> next_look;  ///< when a DeadlineDue is on its way that comes first
+  std::optional<TimeUs> next_look;  ///< time of the earliest DeadlineDue that is on its way
   trace::SharedTracer trace;
   journal::SharedJournal journal;
 };
@@ -60,7 +61,7 @@ void refuse(RequestRouterState& state, SubmitPromise& promise, Error error) {
   deliver(promise, SubmitReply{fail(std::move(error))});
 }
 
-/// The request enters the engine, or ends here.
+/// Moves the request into the engine, or ends it.
 void settle(Self self, routing::RouterCore::Settled settled) {
   auto& state = state_of(self);
   const auto client = state.clients.find(settled.id);
@@ -68,7 +69,7 @@ void settle(Self self, routing::RouterCore::Settled settled) {
   SubmitPromise promise = *std::exchange(client->second.promise, std::nullopt);
   if (const auto* spec = std::get_if<SharedSpec>(&settled.outcome)) {
     const SchedulerActor& scheduler = scheduler_of(state, settled.id);
-    send(self, state.outputs, OpenOutput{*spec, sink, scheduler});  // before anything the scheduler can cause
+    send(self, state.outputs, OpenOutput{*spec, sink, scheduler});  // before any output that the scheduler can cause
     send(self, scheduler, AddGroup{*spec});
     deliver(promise, SubmitReply{settled.id, std::ssize(*(*spec)->prompt)});
     return;
@@ -82,8 +83,8 @@ void settle(Self self, routing::RouterCore::Settled settled) {
   }
 }
 
-/// Behind the last outputs: who waits for a drain may then end the sinks. A drain that the engine did not outlive has
-/// failed.
+/// Answers after the last outputs were sent, so that the receiver of the answer may end the sinks. If the engine has
+/// failed during a drain, the drain has failed.
 void answer_drains(Self self) {
   auto answer = [self, promises = std::exchange(state_of(self).draining, {})]() mutable {
     const auto aborted = state_of(self).core->core().drained();
@@ -118,7 +119,7 @@ void apply(Self self, routing::RouterCore::Effects effects) {
   answer_if_idle(state);
 }
 
-/// One message is on its way for the earliest end of a request's time; requests that end before leave no timer behind.
+/// Keeps one timer message on its way, for the earliest deadline. Requests that end earlier leave no timer behind.
 void watch_deadlines(Self self) {
   auto& state = state_of(self);
   const auto next = state.core->core().next_deadline();
@@ -179,7 +180,7 @@ void submit(Self self, const SubmitRequest& message, SubmitPromise& promise) {
   }
 }
 
-/// A text or ids of an op.
+/// Answers a question of text or ids.
 template <class Answer, class Question>
 caf::typed_response_promise<Answer> answer_from_tokenizer(Self self, const Question& question, std::size_t num_bytes) {
   Promise<Answer> promise(self);
@@ -227,7 +228,7 @@ caf::typed_response_promise<PrefixCacheReset> reset_prefix_cache(Self self) {
   return promise.handle();
 }
 
-/// The scheduler's part, then the output processor's: who asks behind the end of a request finds it in both.
+/// Asks the scheduler, then the output processor: a client that asks after the end of a request finds it in both.
 caf::typed_response_promise<metrics::EngineMetrics> answer_metrics(Self self, const GetMetrics& message) {
   Promise<metrics::EngineMetrics> promise(self);
   const auto no_answer = [promise](caf::error& reason) mutable { deliver(promise, std::move(reason)); };
@@ -246,9 +247,9 @@ caf::typed_response_promise<metrics::EngineMetrics> answer_metrics(Self self, co
   return promise.handle();
 }
 
-/// What the output processor knows of the live requests is told with them.
+/// Adds the output processor's facts to the live requests.
 void add_facts(view::Queues& queues, const std::vector<view::RequestFacts::Open>& facts) {
-  auto next = facts.begin();  // in the order in which they were asked for
+  auto next = facts.begin();  // in the order of the question
   for (view::LiveRequest& request : queues.requests) {
     if (next == facts.end()) return;
     if (next->id != request.id) continue;
@@ -260,7 +261,7 @@ void add_facts(view::Queues& queues, const std::vector<view::RequestFacts::Open>
   }
 }
 
-/// Of the replica, then of the output processor, then the spans.
+/// Asks the replica, then the output processor; adds the spans.
 caf::typed_response_promise<view::EngineView> answer_view(Self self, const GetView& message) {
   Promise<view::EngineView> promise(self);
   const auto no_answer = [promise](caf::error& reason) mutable { deliver(promise, std::move(reason)); };
@@ -290,8 +291,8 @@ caf::typed_response_promise<view::EngineView> answer_view(Self self, const GetVi
   return promise.handle();
 }
 
-/// Requests outside end here, those in the engine by the output processor, which hears of it behind the last request
-/// that it was sent and before a drain's flush.
+/// Ends requests that are not in the engine. The output processor ends those in the engine: it gets the message after
+/// the last request that was sent to it, and before the flush of a drain.
 void on_engine_failed(Self self, const EngineFailed& failed) {
   auto& state = state_of(self);
   auto effects = state.core->engine_failed(failed.error);
@@ -307,8 +308,8 @@ void close(Self self, RequestId id, const routing::WorkDone& work) {
   apply(self, state.core->closed(id, work, now_us()));
 }
 
-/// The output processor has ended, and has told the requests that it knew, which are closed. Those that were on their
-/// way to it end here.
+/// The output processor has ended, and has reported the end of the requests that it knew; those are closed. Requests
+/// that were on their way to it end here.
 void on_outputs_gone(Self self) {
   auto& state = state_of(self);
   if (!state.core->core().has_failed()) {
@@ -324,8 +325,8 @@ void on_outputs_gone(Self self) {
   }
 }
 
-/// Resumable requests in the engine stay in the journal as they are, as if the process had been killed: the next server
-/// goes on with them. The output processor records each that it was sent before it stops to record.
+/// Resumable requests in the engine stay in the journal as they are, as if the process had been killed, and the next
+/// server continues them. Before it stops recording, the output processor records each request that was sent to it.
 void on_drain_timeout(Self self) {
   auto& state = state_of(self);
   const bool leaves_resumable = state.journal != nullptr && !state.journal->token_key();

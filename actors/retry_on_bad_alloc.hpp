@@ -6,8 +6,9 @@
 
 namespace pagoda::actors {
 
-/// What must not be lost for want of memory, and does no harm when it is done twice, as telling that somebody has
-/// ended: tries again while others give some back, for seconds; then std::bad_alloc. Any thread, which waits.
+/// Calls `what` again while it throws std::bad_alloc, for up to 5 seconds, because others may free memory; then the
+/// exception passes. For calls that must not be lost and may run twice, such as the report that an actor has ended. Any
+/// thread; blocks it.
 template <class What>
 void retry_on_bad_alloc(const What& what) {
   constexpr int kTries = 500;

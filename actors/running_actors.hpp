@@ -7,7 +7,7 @@
 
 namespace pagoda::actors {
 
-/// How many actors of the system have not ended, CAF's own included.
+/// Returns the number of actors of the system that have not ended, including CAF's own.
 inline std::size_t num_running_actors(caf::actor_system& system) {
 #ifdef CAF_VERSION_MAJOR  // as in caf_compat.hpp
   return system.running_actors_count();

@@ -10,7 +10,7 @@
 namespace pagoda::actors {
 namespace {
 
-/// Drives SchedulerCore: every event may free the way for the next plan and bring outputs. A step goes to every rank.
+/// Drives SchedulerCore: after each event it may plan the next step and pass outputs on. A step goes to every rank.
 struct SchedulerState {
   SchedulerState() {}
 
@@ -20,8 +20,9 @@ struct SchedulerState {
   OutputProcessorActor outputs;
   trace::SharedTracer trace;
   DeviceStatus devices;
-  StepId last_step_asked = 0;                             ///< for masks
-  std::unique_ptr<scheduling::MaskThreads> mask_threads;  ///< made for the first grammar: many engines never see one
+  StepId last_step_asked = 0;  ///< the last step for whose masks it has asked
+  /// Made for the first grammar, because many engines never get one.
+  std::unique_ptr<scheduling::MaskThreads> mask_threads;
 };
 
 using Self = SchedulerActor::stateful_pointer<SchedulerState>;
@@ -72,7 +73,8 @@ scheduling::MaskThreads& mask_threads(Self self) {
   return *state.mask_threads;
 }
 
-/// Has the masks made that the next step waits for. It does not wait long for those of grammars.
+/// Has the masks made for which the next step waits. Masks without a grammar are made here at once. Masks of grammars
+/// are made by the mask threads; the step waits for them only for mask_wait_us().
 void ask_for_masks(Self self) {
   auto& state = state_of(self);
   std::vector<scheduling::MaskJob> jobs = state.core->take_mask_jobs();
@@ -112,7 +114,8 @@ void on_mask_answers(Self self) {
   state.core->masks_late(late);
 }
 
-/// After each event: tell masks that are due, plan the next step if the pipeline has room, and pass outputs on.
+/// Call after each event: sends masks that are due, plans the next step if the pipeline has room, and passes outputs
+/// on.
 void advance(Self self) {
   auto& state = state_of(self);
 #ifdef PAGODA_CHECK_INVARIANTS

@@ -6,15 +6,16 @@
 namespace pagoda::actors {
 namespace {
 
-/// Keeps what all replicas share, and the replica, or ends them together.
+/// Keeps the actors that all replicas share, and the replica. Ends all of them together.
 ///
-/// Shutdown ladder: (1) Drain at the router: nothing new, live requests end; (2) the supervisor is told to exit; (3) it
-/// sends every actor an exit that overtakes what waits in its mailbox, and the replica's supervisor does the same; a
-/// worker's and a cache engine's state waits for its stream, so no op outlives the memory it uses.
+/// Shutdown ladder: (1) Drain at the router: no new requests, live requests end. (2) The supervisor gets an exit
+/// message. (3) It sends every actor an exit message that overtakes the messages in its mailbox, and the supervisor of
+/// the replica does so too. The state of a worker or cache engine waits for its stream, so no op outlives the memory
+/// that it uses.
 ///
-/// An engine that fails: (1) the router is told why, refuses from then on, and passes it on to the output processor,
-/// which ends every live request and then itself; all others are ended meanwhile; (2) so when the supervisor ends,
-/// every live request has been told. The router stays for whoever asks later.
+/// When the engine fails: (1) The router gets the reason, refuses requests from then on, and passes the reason on to
+/// the output processor, which ends every live request and then itself. All other actors are ended. (2) So when the
+/// supervisor ends, every live request has got its terminal output. The router stays for later questions.
 struct SupervisorState {
   SupervisorState() {}
 
@@ -34,11 +35,11 @@ void end_all(const SupervisorState::Kept& kept) {
   end_now(kept.actors.tokenizer);
   end_now(kept.actors.grammar_compiler);
   end_now(kept.replica);
-  // Behind what waits in its mailbox: requests that it does not know yet must hear of the end too.
+  // Comes after the messages that wait in its mailbox: requests that it does not know yet must also get their end.
   caf::anon_send_exit(kept.actors.outputs, caf::exit_reason::user_shutdown);
 }
 
-/// Nothing can be computed any more: see SupervisorState.
+/// Ends the engine, because nothing can be computed any more: see SupervisorState.
 void fail_engine(Self self, Error error) {
   auto& state = state_of(self);
   if (state.failing) return;
@@ -55,7 +56,7 @@ void on_child_gone(Self self, const caf::actor_addr& child) {
   const SharedActors& actors = state.kept->actors;
   if (child == actors.router.address() || child == actors.outputs.address()) {
     if (!state.failing) spdlog::critical("an actor of the engine has ended; the engine stops");
-    state.kept->router_stays = true;  // it hears of the output processor's end too
+    state.kept->router_stays = true;  // it also gets the end of the output processor
     self->quit(caf::exit_reason::user_shutdown);
   } else if (state.failing) {
     return;
@@ -85,7 +86,7 @@ SupervisorActor::behavior_type behavior(Self self, const SharedActors& actors, c
 caf::actor spawn_supervisor(caf::actor_system& system, const SharedActors& actors,
                             const ReplicaSupervisorActor& replica) {
   const SupervisorActor supervisor = system.spawn(behavior, actors, replica);
-  // Here, not by the new actor: it begins in its time, and the engine may have been given its first request by then.
+  // Sent here and not by the new actor: it may start late, after the engine has got its first request.
   send_anonymously(replica, ConnectRoot{supervisor});
   send_anonymously(actors.outputs, ConnectOutputs{actors.router});
   return caf::actor_cast<caf::actor>(supervisor);

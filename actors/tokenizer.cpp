@@ -6,7 +6,7 @@
 namespace pagoda::actors {
 namespace {
 
-/// Keeps a tokenizer busy on a thread of its own.
+/// Runs a tokenizer on a thread of its own.
 struct TokenizerState {
   TokenizerState() {}
 
@@ -15,7 +15,7 @@ struct TokenizerState {
 
 using Self = TokenizerActor::stateful_pointer<TokenizerState>;
 
-/// What runs out of memory is an answer's failure, not the tokenizer's.
+/// Returns `make()`. When memory runs out, returns an error as the answer, so that the tokenizer does not end.
 template <class Reply, class Make>
 Reply unless_out_of_memory(Make make) {
   try {

@@ -11,8 +11,7 @@
 
 namespace pagoda::actors {
 
-/// The router's questions to the tokenizer: each is asked when RouterCore says that it is its turn. Part of the
-/// router's state.
+/// Sends the router's questions to the tokenizer, each when RouterCore gives it its turn. Part of the router's state.
 class TokenizerClient {
  public:
   TokenizerClient(RequestRouterActor::pointer self, journal::RecordedRouter& core, TokenizerActor tokenizer)
@@ -21,7 +20,8 @@ class TokenizerClient {
         tokenizer_(std::move(tokenizer)),
         pending_jobs_([&core] { return core.next_job(); }) {}
 
-  /// Exactly one answer comes, an error if the tokenizer has ended, unless the job is taken back before its turn.
+  /// Calls `on_answer` exactly once, with an error if the tokenizer has ended, unless the job is withdrawn before its
+  /// turn.
   template <class Answer, class Question>
   void ask(routing::JobId job, Question question, std::function<void(const Answer&)> on_answer) {
     pending_jobs_.add(job, [this, job, question = std::move(question), on_answer = std::move(on_answer)] {
@@ -39,7 +39,7 @@ class TokenizerClient {
     });
   }
 
-  /// What a client asks itself.
+  /// Asks a question that a client itself has sent.
   template <class Answer, class Question>
   void ask_for(routing::ClientId client, const Question& question, std::size_t num_bytes, Promise<Answer>& promise) {
     const auto job = core_.ask(client, num_bytes);
@@ -52,7 +52,7 @@ class TokenizerClient {
 
   void withdraw(routing::JobId job) { pending_jobs_.withdraw(job); }
 
-  /// The tokenizer has ended: each that waits is told so.
+  /// Call when the tokenizer has ended: all waiting questions get an error.
   void resend_all() { pending_jobs_.resend_all(); }
 
  private:

@@ -9,7 +9,7 @@
 
 namespace pagoda::actors {
 
-/// What an actor does from the construction on until end(). While nobody is told it costs a load or two.
+/// Records a span from construction to end(). While tracing is off it costs only a load or two.
 class TraceSpan {
  public:
   TraceSpan(const trace::SharedTracer& tracer, trace::Row row, const char* name)
@@ -29,7 +29,7 @@ class TraceSpan {
   TimeUs started_us_;
 };
 
-/// A count or an id as an argument of a span.
+/// Returns a count or an id as an argument of a span.
 template <class Number>
 trace::Arg arg(const char* name, Number value) {
   return {name, static_cast<std::int64_t>(value)};

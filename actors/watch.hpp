@@ -4,7 +4,7 @@
 
 namespace pagoda::actors {
 
-/// The watcher gets `Gone` when the other has ended, as long as it lives itself.
+/// Sends `Gone` to the watcher when the other actor has ended, if the watcher still lives.
 template <class Gone = ChildGone, class Watcher, class Other>
 void watch(const Watcher& watcher, const Other& other) {
   const auto address = caf::actor_cast<caf::actor_addr>(other);

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Messages with visit_fields in CAF's words: it sees each as the bytes of engine/step/codec.hpp. A message of the same
-/// process is never turned into bytes.
+/// Makes messages with visit_fields inspectable for CAF, which sees each as the bytes of engine/step/codec.hpp.
+/// Messages inside a process are never turned into bytes.
 
 #include <cstddef>
 #include <vector>

@@ -10,17 +10,17 @@
 namespace pagoda::actors {
 namespace {
 
-/// A step that is told and not enqueued, or not whole.
+/// A step that was received and is not fully enqueued: the model or the sampling part is missing.
 struct ReceivedStep {
   std::shared_ptr<const ExecuteStep> step;
-  std::shared_ptr<const StepMasks> masks;  ///< if they have come
+  std::shared_ptr<const StepMasks> masks;  ///< null until they have come
   std::shared_ptr<execution::IssuedStep> issued = std::make_shared<execution::IssuedStep>();
 };
 
-/// Enqueues steps on the compute stream when StepOrder says so.
+/// Enqueues steps on the compute stream in the order of StepOrder.
 ///
-/// When the stream itself has failed, no step behind the failure has a result, and the worker ends: the supervisor
-/// decides whether there can be another.
+/// When the stream itself has failed, no later step has a result, and the worker ends. The supervisor decides whether
+/// there can be another worker.
 struct WorkerState {
   WorkerState() {}
   ~WorkerState() {
@@ -34,8 +34,8 @@ struct WorkerState {
   trace::SharedTracer trace;
   std::unique_ptr<journal::RecordedStepOrder> order;
   std::map<StepId, ReceivedStep> steps;
-  std::map<StepId, std::shared_ptr<kernels::Event>> ends_of_plans;  ///< of plans that steps wait for
-  std::shared_ptr<const kernels::Stream> copy_stream;               ///< of the cache engine
+  std::map<StepId, std::shared_ptr<kernels::Event>> ends_of_plans;  ///< ends of the plans for which steps wait
+  std::shared_ptr<const kernels::Stream> copy_stream;               ///< copy stream of the cache engine
   std::shared_ptr<std::atomic<bool>> has_ended_a_step = std::make_shared<std::atomic<bool>>(false);
   std::shared_ptr<CallbackSender<WorkerActor>> sender = std::make_shared<CallbackSender<WorkerActor>>();
 };
@@ -59,13 +59,14 @@ void enqueue(Self self, const ReceivedStep& told, execution::StepOrder::Part par
     if (told.masks) runner->sample(*stream, *told.masks, *told.issued);
   });
   if (part == Part::model) return;
-  // The state waits for the stream before it lets go of the runner.
+  // A plain pointer is enough: the state waits for the stream before it releases the runner.
   stream->on_complete([runner = state.parts.runner.get(), stream, copy_stream = state.copy_stream,
                        me = caf::actor_cast<caf::actor_addr>(self), scheduler = state.scheduler, trace = state.trace,
                        has_ended_a_step = state.has_ended_a_step, sender = state.sender, step = told.step,
                        issued = told.issued] {
     sender->tell(me, true, [&] {
-      const Status moved = copy_stream->status();  // else the step may have read blocks that were never moved
+      // If the copy stream has failed, the step may have read blocks that were never moved.
+      const Status moved = copy_stream->status();
       const Status status = stream->status() ? moved : stream->status();
       if (!status) {
         return report_failure<WorkerActor>(

@@ -22,13 +22,13 @@ namespace {
 
 using nlohmann::ordered_json;
 
-/// A flag with a number of things, at least 1 unless told otherwise.
+/// Adds a flag with a count of at least `least`.
 CLI::Option* add_count(CLI::App& app, const char* flag, std::int64_t& field, const char* help, std::int64_t least = 1) {
   constexpr std::int64_t kMost = 1 << 24;
   return add_number(app, flag, field, help, least, kMost);
 }
 
-/// What both benchmarks have in common.
+/// Options of all benchmarks that run an engine with a load.
 struct BenchOptions {
   explicit BenchOptions(CLI::App& app) : engine(app, "warn") {
     add_count(app, "--input-len", shape.input_len, "Prompt length in tokens");
@@ -112,14 +112,14 @@ ordered_json describe(const ModelInfo& model, const LoadShape& shape) {
           {"output_len", shape.output_len}};
 }
 
-/// The failure of a run that did not complete all its requests.
+/// Returns an error if the run did not complete all its requests.
 Status check_complete(const LoadResult& load) {
   if (load.failed == 0) return {};
   return fail(ErrorCode::internal,
               std::to_string(load.failed) + " requests failed, the first with: " + load.first_failure);
 }
 
-/// An engine that is up, or the exit code.
+/// Starts an engine. On failure sets `code` to the exit code.
 Result<std::unique_ptr<Engine>> start_engine(BenchOptions& options, int& code) {
   if (const auto problems = options.engine.finish(); !problems.empty()) {
     code = exit_with(problems);
@@ -181,7 +181,7 @@ int run_latency(LatencyOptions& options) {
   return report(result, options.json);
 }
 
-/// The most device blocks that were in use while the requests ran, looked at every millisecond.
+/// Returns the largest number of device blocks in use while the requests run, sampled every millisecond.
 Result<std::int64_t> peak_blocks(Engine& engine, const std::vector<GenerateRequest>& requests) {
   std::atomic<bool> ended = false;
   std::vector<Result<RequestResult>> results;
@@ -202,7 +202,8 @@ Result<std::int64_t> peak_blocks(Engine& engine, const std::vector<GenerateReque
   return most;
 }
 
-/// Seconds of the fastest of several runs: n sampled sequences of each request, or a beam search of width n.
+/// Returns the seconds of the fastest of several runs, with n sampled sequences for each request or a beam search of
+/// width n.
 Result<double> time_sampling(Engine& engine, const SamplingOptions& options, bool beams, std::int64_t vocab_size) {
   double best = std::numeric_limits<double>::infinity();
   for (std::int64_t i = 0; i < options.iterations; ++i) {
@@ -221,7 +222,8 @@ Result<double> time_sampling(Engine& engine, const SamplingOptions& options, boo
   return best;
 }
 
-/// Memory: n sequences of one request against n requests. Time: beams of width n against n sampled sequences.
+/// Compares memory: n sequences of one request against n requests. Compares time: beams of width n against n sampled
+/// sequences.
 int run_sampling(SamplingOptions& options) {
   int code = kExitOk;
   const auto engine = start_engine(options, code);

@@ -28,7 +28,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-/// Of an engine's keys, those that count where one sequence is computed at a time.
+/// Keys of an engine that matter when one sequence is computed at a time.
 constexpr std::array<std::string_view, 9> kKeys{"model",  "dtype",   "quantize",     "weight_memory", "kv_cache_dtype",
                                                 "device", "threads", "cpu_affinity", "cpu_isa"};
 
@@ -50,12 +50,12 @@ struct AccuracyOptions {
   bool json = false;
 };
 
-/// The text in windows of `context` tokens; what is left over at the end is none.
+/// Returns the text in windows of `context` tokens. Drops the rest at the end.
 Result<std::vector<TokenIds>> windows_of(const AccuracyOptions& options, const std::string& text,
                                          const text::Tokenizer& tokenizer) {
   auto ids = tokenizer.encode(text, true);
   if (!ids) return fail(std::move(ids.error()));
-  // What the tokenizer puts before a text stands before every window.
+  // Puts the tokens that the tokenizer adds before a text before every window.
   const auto alone = tokenizer.encode("", true);
   if (!alone) return fail(alone.error());
   const bool has_beginning = !alone->empty() && !ids->empty() && ids->front() == alone->front();
@@ -97,7 +97,7 @@ Result<std::unique_ptr<TokenLogits>> load_reference(const AccuracyOptions& optio
   return reference;
 }
 
-/// Adds the second half of a window. `seconds` grows by the time that the model took.
+/// Adds the second half of a window to `comparison`. Adds the time that the model took to `seconds`.
 Status compare(const TokenIds& window, TokenLogits& model, TokenLogits* reference, LogitComparison& comparison,
                double& seconds) {
   const auto first = static_cast<std::int32_t>(window.size() / 2);

@@ -4,7 +4,8 @@
 
 namespace pagoda::apps {
 
-/// `pagoda bench accuracy`: perplexity of a model over a text, and how near its distributions are to a reference's.
+/// Adds `pagoda bench accuracy`: the perplexity of a model over a text, and the distance of its distributions to those
+/// of a reference.
 Command add_bench_accuracy(CLI::App& bench);
 
 }  // namespace pagoda::apps

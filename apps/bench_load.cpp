@@ -50,7 +50,7 @@ class LoadRun {
     std::int64_t tokens = 0;
   };
 
-  /// When the engine's queue is full, waits for a place in it.
+  /// Submits a request. When the engine's queue is full, waits for a place in it.
   void submit(const GenerateRequest& request) {
     for (;;) {
       const auto times = std::make_shared<Times>();
@@ -114,7 +114,7 @@ class LoadRun {
 
   Engine& engine_;
   const LoadShape& shape_;
-  std::mutex mutex_;  ///< of everything below
+  std::mutex mutex_;  ///< guards the fields below
   std::condition_variable changed_;
   LoadResult result_;
   std::int64_t live_ = 0;

@@ -10,17 +10,17 @@
 
 namespace pagoda::apps {
 
-/// A synthetic load: prompts of random token ids, every output as long as asked.
+/// A synthetic load: prompts of random token ids. Every output has exactly output_len tokens.
 struct LoadShape {
   std::int64_t num_prompts = 64;
   std::int64_t input_len = 128;   ///< tokens of each prompt
   std::int64_t output_len = 128;  ///< tokens of each output
-  std::int64_t concurrency = 0;   ///< most requests live at a time; 0 = no limit
-  double request_rate = 0;        ///< mean arrivals a second, in a Poisson process; 0 = all at once
-  std::uint64_t seed = 0;         ///< of prompts and arrivals
+  std::int64_t concurrency = 0;   ///< largest number of live requests; 0 = no limit
+  double request_rate = 0;        ///< mean number of arrivals a second, in a Poisson process; 0 = all at once
+  std::uint64_t seed = 0;         ///< seed of prompts and arrivals
 };
 
-/// What a load measured, from the client's side of the engine. Times in milliseconds.
+/// Measurements of a load, as the engine's client sees it. Times in milliseconds.
 struct LoadResult {
   double seconds = 0;  ///< first submission to last terminal output
   std::int64_t completed = 0;
@@ -28,20 +28,20 @@ struct LoadResult {
   std::string first_failure;
   std::int64_t prompt_tokens = 0;
   std::int64_t generation_tokens = 0;
-  std::vector<double> ttft_ms;   ///< one per request: submission to first token
-  std::vector<double> itl_ms;    ///< one per token after a request's first
-  std::vector<double> total_ms;  ///< one per request
+  std::vector<double> ttft_ms;   ///< one for each request: submission to first token
+  std::vector<double> itl_ms;    ///< one for each token after a request's first
+  std::vector<double> total_ms;  ///< one for each request
   EngineStats before;
   EngineStats after;
 };
 
-/// The requests of a load, the same for the same shape and vocabulary.
+/// Makes the requests of a load. Equal shape and vocabulary give equal requests.
 std::vector<GenerateRequest> make_load(const LoadShape& shape, std::int64_t vocab_size);
 
 /// Sends the load and waits for its end.
 LoadResult run_load(Engine& engine, const LoadShape& shape, std::vector<GenerateRequest> requests);
 
-/// {mean, p50, p90, p99, max} of `samples`; all 0 when there are none.
+/// Returns {mean, p50, p90, p99, max} of `samples`; all are 0 if there are none.
 nlohmann::ordered_json summary(std::vector<double> samples);
 
 }  // namespace pagoda::apps

@@ -23,7 +23,7 @@ using nlohmann::ordered_json;
 
 using Runs = std::vector<std::pair<LoadPlan, Statistics>>;
 
-/// Every request may have a connection of its own.
+/// Raises the limit, since every request may need a connection of its own.
 void raise_descriptor_limit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -56,7 +56,8 @@ LoadRun run_one(Server& server, const Session& session, const LoadPlan& plan) {
   return run;
 }
 
-/// As many requests as the measured run has at a time, so that the server has room for them already.
+/// Sends `num_warmups` requests with the concurrency of the measured run, so that the server has allocated the memory
+/// that the run needs.
 Status warm_up(Server& server, const Session& session, std::int64_t num_warmups) {
   if (num_warmups == 0) return {};
   auto plan = session.plans.front();
@@ -101,7 +102,7 @@ Status write_files(const ServeOptions& options, const Session& session, const or
   return write_file(options.plot, plot, "plot");
 }
 
-/// Every rate, one after the other; fewer where it is interrupted.
+/// Measures every rate, one after the other. Stops early when it is interrupted.
 ordered_json measure(const ServeOptions& options, Server& server, const Session& session, Runs& runs) {
   auto reports = ordered_json::array();
   for (const auto& plan : session.plans) {
@@ -116,7 +117,7 @@ ordered_json measure(const ServeOptions& options, Server& server, const Session&
   return reports;
 }
 
-/// 1 where a run had no request that was completed, or was interrupted.
+/// Returns 1 if a run was interrupted or completed no request.
 int exit_code_of(const Runs& runs) {
   for (const auto& [plan, statistics] : runs) {
     if (statistics.was_interrupted) return apps::kExitFailure;

@@ -4,7 +4,7 @@
 
 namespace pagoda::apps {
 
-/// `pagoda bench serve`: loads any server that speaks OpenAI's API, and tells what its clients see.
+/// Adds `pagoda bench serve`: loads any server that speaks OpenAI's API, and reports what its clients see.
 Command add_bench_serve(CLI::App& bench);
 
 }  // namespace pagoda::apps

@@ -24,7 +24,7 @@ struct TokenizerBenchOptions {
   bool json = false;
 };
 
-/// Seconds of the fastest of several runs.
+/// Returns the seconds of the fastest of several runs.
 template <class Run>
 double fastest(std::int64_t iterations, Run run) {
   double best = std::numeric_limits<double>::infinity();

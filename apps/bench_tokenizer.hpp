@@ -4,7 +4,7 @@
 
 namespace pagoda::apps {
 
-/// `pagoda bench tokenizer`: how fast one thread turns text into ids and back.
+/// Adds `pagoda bench tokenizer`: measures how fast one thread encodes text to ids and decodes it.
 Command add_bench_tokenizer(CLI::App& bench);
 
 }  // namespace pagoda::apps

@@ -35,7 +35,7 @@ struct ChatOptions {
   explicit ChatOptions(CLI::App& app) : engine(app, "warn", lazy_memory()) {
     add_text(app, "--prompt", prompt, "Answer this and end; -: all of standard input");
     add_text(app, "--system", system, "The system message");
-    request.sampling.max_tokens = std::numeric_limits<std::int32_t>::max();  // the rest of the context
+    request.sampling.max_tokens = std::numeric_limits<std::int32_t>::max();  // up to the end of the context
     add_sampling_flags(app, request);
   }
 
@@ -55,10 +55,10 @@ class Chat {
   Chat(Engine& engine, const chat::ChatPrompts& prompts, const ChatOptions& options)
       : engine_(engine), prompts_(prompts), request_(options.request), conversation_(options.system) {}
 
-  /// One message, one answer.
+  /// Answers one message.
   int answer_once(std::string prompt) { return take_turn(std::move(prompt)) ? kExitOk : kExitFailure; }
 
-  /// Until the input ends.
+  /// Answers messages until the input ends.
   int run() {
     if (input_.is_terminal()) std::printf("%s. /? tells the commands.\n", engine_.model_info().name.c_str());
     while (auto message = next_message()) {
@@ -73,7 +73,7 @@ class Chat {
   }
 
  private:
-  /// A line, or the lines of a block. Nothing at the end.
+  /// Returns a line, or the lines of a block. Returns nothing at the end of the input.
   std::optional<std::string> next_message() {
     is_block_ = false;
     auto line = input_.next(">>> ");
@@ -93,7 +93,7 @@ class Chat {
     return text;
   }
 
-  /// False when the answer failed; the message is then taken back.
+  /// Returns whether the answer succeeded. If not, the message is removed from the conversation.
   bool take_turn(std::string message) {
     conversation_.add_user(std::move(message));
     auto request = request_;
@@ -120,7 +120,7 @@ class Chat {
     return true;
   }
 
-  /// False: leave.
+  /// Returns whether the chat goes on.
   bool run_command(const std::string& line) {
     const auto space = line.find(' ');
     const auto name = line.substr(0, space);
@@ -195,7 +195,7 @@ int run_chat(ChatOptions& options) {
   if (options.prompt.empty()) return chat.run();
   if (options.prompt != "-") return chat.answer_once(std::move(options.prompt));
   std::string prompt(std::istreambuf_iterator<char>(std::cin), {});
-  if (prompt.ends_with('\n')) prompt.pop_back();  // that of the last line
+  if (prompt.ends_with('\n')) prompt.pop_back();  // the line end of the last line
   return chat.answer_once(std::move(prompt));
 }
 

@@ -11,9 +11,9 @@
 namespace pagoda::apps {
 namespace {
 
-constexpr auto kInterruptPoll = std::chrono::milliseconds(50);  // a signal's handler cannot notify
+constexpr auto kInterruptPoll = std::chrono::milliseconds(50);  // needed because a signal handler cannot notify
 
-/// What the engine's thread has for the one that waits.
+/// Values that the engine's thread passes to the thread that waits.
 struct Inbox {
   std::mutex mutex;
   std::condition_variable changed;

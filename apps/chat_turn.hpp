@@ -8,8 +8,8 @@
 
 namespace pagoda::apps {
 
-/// Runs one request and waits, passing its text on as it comes, on the calling thread. An interrupt ends the request
-/// early: its result is what there was, with the finish reason abort.
+/// Runs one request and waits for its end. Passes its text to `on_text` as it comes, on the calling thread. An
+/// interrupt ends the request early: the result has what was generated, with the finish reason abort.
 Result<RequestResult> run_turn(Engine& engine, GenerateRequest request, Interrupts& interrupts,
                                const std::function<void(std::string_view)>& on_text);
 

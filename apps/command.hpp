@@ -1,6 +1,6 @@
 #pragma once
 
-/// What the subcommands share: how they are found, how they end and how they complain.
+/// Common parts of subcommands: registration, exit codes, error messages.
 
 #include <functional>
 #include <span>
@@ -9,22 +9,22 @@
 #include "kernels/result.hpp"
 
 namespace CLI {
-class App;  // whoever includes its header compiles a good part of it
+class App;  // declared only, because the header of CLI11 takes long to compile
 }
 
 namespace pagoda::apps {
 
 inline constexpr int kExitOk = 0;
-inline constexpr int kExitFailure = 1;   ///< it failed while running
+inline constexpr int kExitFailure = 1;   ///< the command failed while it ran
 inline constexpr int kExitBadUsage = 2;  ///< a flag, a config key or a model's config is wrong
 
-/// A subcommand: `run` is called when its name was given, and returns the exit code.
+/// A subcommand. `run` is called when its name was given, and returns the exit code.
 struct Command {
   CLI::App* app = nullptr;
   std::function<int()> run;
 };
 
-/// parent.add_subcommand(name, description).
+/// Adds a subcommand as parent.add_subcommand(name, description) does.
 CLI::App* add_subcommand(CLI::App& parent, const std::string& name, const std::string& description);
 
 Command add_serve(CLI::App& pagoda);
@@ -46,7 +46,7 @@ Command add_worker(CLI::App& pagoda);
 /// Prints "pagoda: MESSAGE" as one line on stderr.
 void complain(std::string message);
 
-/// Complains about every error; returns the exit code that the worst of them asks for.
+/// Prints every error, and returns the exit code of the worst one.
 int exit_with(const Error& error);
 int exit_with(std::span<const Error> errors);
 

@@ -6,23 +6,23 @@
 
 namespace pagoda::apps {
 
-/// What has been said in a chat.
+/// The messages of a chat.
 class Conversation {
  public:
   explicit Conversation(std::string system = {}) : system_(std::move(system)) {}
 
-  /// Words that stand before all turns; empty: none. What was said stays.
+  /// Sets the text before all turns; empty: none. Earlier turns stay.
   void set_system(std::string system) { system_ = std::move(system); }
   const std::string& system() const { return system_; }
 
   void add_user(std::string text) { add("user", std::move(text)); }
   void add_assistant(std::string text) { add("assistant", std::move(text)); }
 
-  /// Takes the last message back: its turn has failed.
+  /// Removes the last message, whose turn has failed.
   void take_back() {
     if (!turns_.empty()) turns_.erase(turns_.size() - 1);
   }
-  /// Forgets all turns, not the system's words.
+  /// Removes all turns, but not the system text.
   void reset() { turns_ = nlohmann::ordered_json::array(); }
 
   bool empty() const { return turns_.empty(); }

@@ -29,16 +29,17 @@ struct CtlOptions {
   double timeout = 10;
   bool verify = true;
   Output output = Output::text;
-  std::string request;  ///< of cancel
-  std::string model;    ///< likewise, where the server has several
+  std::string request;  ///< id of the request to cancel
+  /// Model of the request to cancel, if the server has several: each model numbers its requests itself.
+  std::string model;
 };
 
 struct Reply {
   int status = 0;
-  Json body;  ///< discarded when it is no JSON
+  Json body;  ///< discarded if it is no JSON
 };
 
-/// Takes a whole answer.
+/// Collects a whole answer.
 class WholeReply final : public bench_serve::ReplySink {
  public:
   void on_sent() override {}
@@ -57,7 +58,7 @@ class WholeReply final : public bench_serve::ReplySink {
   std::string error_;
 };
 
-/// Asks a server, one question after the other over one connection.
+/// Sends requests to a server, one after the other over one connection.
 class Client {
  public:
   static Result<std::unique_ptr<Client>> create(const CtlOptions& options) {
@@ -99,7 +100,7 @@ class Client {
   std::shared_ptr<bench_serve::HttpConnection> connection_;
 };
 
-/// What the server says of why it did not do it.
+/// Returns the error for a refused request, with the reason that the server gives.
 Error refusal(const Reply& reply) {
   std::string why = "the server answers with status " + std::to_string(reply.status);
   if (reply.body.is_object() && reply.body.contains("error") && reply.body["error"].is_object()) {
@@ -109,7 +110,7 @@ Error refusal(const Reply& reply) {
   return {ErrorCode::io_failed, why};
 }
 
-/// The body of an answer that must be there.
+/// Returns the body of an answer that must be a JSON object.
 Result<Json> object(Client& client, std::string_view verb, std::string_view path) {
   auto reply = client.ask(verb, path);
   if (!reply) return fail(std::move(reply.error()));
@@ -164,12 +165,12 @@ void print_status(const Json& status) {
   line("uptime", uptime);
 }
 
-/// Exit code 1 when the server cannot compute.
+/// Prints the status. The exit code is 1 when the server cannot compute.
 int run_status(const CtlOptions& options) {
   const auto client = Client::create(options);
   if (!client) return exit_with(client.error());
   Json status;
-  // These tell with a status of 503 why not.
+  // With status 503 these routes give the reason in the body.
   for (const char* name : {"health", "ready"}) {
     const auto reply = (*client)->ask("GET", std::string("/") + name);
     if (!reply) return exit_with(reply.error());
@@ -190,7 +191,7 @@ int run_status(const CtlOptions& options) {
   return status["health"] == "ok" ? kExitOk : kExitFailure;
 }
 
-/// For a query.
+/// Encodes a text for a query.
 std::string percent_encoded(const std::string& text) {
   std::string out;
   for (const char c : text) {
@@ -201,8 +202,7 @@ std::string percent_encoded(const std::string& text) {
   return out;
 }
 
-/// Where the server has several models, each counts its requests for itself.
-/// For a terminal: a text that clients chose is told as JSON where it is more than plain characters.
+/// Returns a text for a terminal. A text that clients chose is shown as JSON if it has other than plain characters.
 std::string shown_text(const Json& value) {
   if (!value.is_string()) return "-";
   const auto& text = value.get_ref<const std::string&>();
@@ -225,7 +225,7 @@ void print_requests(const Json& answer) {
   }
 }
 
-/// Asks one question, and prints the answer as `show` does or as it came.
+/// Sends one request, and prints the answer with `show` or as JSON.
 template <class Show>
 int run_one(const CtlOptions& options, std::string_view verb, const std::string& path, Show show) {
   const auto client = Client::create(options);

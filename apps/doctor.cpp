@@ -21,8 +21,8 @@ struct DoctorOptions {
   std::string output = "text";
 };
 
-/// What is wrong with the flags themselves. That no model is named is no mistake here, and what a fact is about (an
-/// instruction set that this machine lacks) is told as a finding.
+/// Returns the problems of the flags. A missing model is no problem here. Facts about the machine, such as an
+/// instruction set that it lacks, are reported as findings.
 std::vector<Error> mistakes(ServeOptions& options) {
   auto problems = options.finish();
   const bool has_model = !options.engine.config.model.empty();
@@ -35,7 +35,7 @@ std::vector<Error> mistakes(ServeOptions& options) {
 MachineFacts probe_machine(const ServeOptions& options) {
   const auto& config = options.engine.config;
   std::uint64_t connections = 0;
-  // Unless told, serve has them; only the port of an address that is named is tried.
+  // serve listens for JSON lines by default, but only the port of an address that was given is tried.
   if (options.has_lines() || !options.engine.flags.is_given("listen")) {
     connections += static_cast<std::uint64_t>(options.lines.max_connections);
   }

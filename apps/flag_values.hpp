@@ -1,7 +1,7 @@
 #pragma once
 
-/// How flags read and show their values: numbers in decimal and in a range, words out of a list, switches. What does
-/// not fit ends the parse with CLI::ConversionError, whose message names the flag, what it takes and what was given.
+/// Reading and showing of flag values: decimal numbers in a range, words of a list, switches. A wrong value ends the
+/// parse with CLI::ConversionError, whose message has the flag, the allowed values and the given value.
 
 #include <algorithm>
 #include <charconv>
@@ -20,10 +20,11 @@
 
 namespace pagoda::apps {
 
-/// Throws "FLAG must be EXPECTED, not GIVEN". `flag` may hold several spellings as CLI11 takes them; the last is shown.
+/// Throws "FLAG must be EXPECTED, not GIVEN". `flag` may hold several spellings, as CLI11 takes them; the last is
+/// shown.
 [[noreturn]] void refuse_value(const std::string& flag, const std::string& expected, const std::string& given);
 
-/// The number as a user would write it.
+/// Returns the number as a user would write it.
 std::string shown(double value);
 template <class T>
 requires std::is_integral_v<T> std::string shown(T value) {
@@ -35,7 +36,8 @@ inline constexpr T kMinOf = std::numeric_limits<T>::lowest();
 template <class T>
 inline constexpr T kMaxOf = std::numeric_limits<T>::max();
 
-/// An integer from `least` to `most`; no hexadecimal or octal, and no negative number that wraps around.
+/// Reads an integer from `least` to `most`. Refuses hexadecimal and octal numbers, and negative numbers that would wrap
+/// around.
 template <class T>
 requires std::is_integral_v<T> T read_number(const std::string& flag, const std::string& text, T least, T most) {
   const bool negative = text.starts_with('-');
@@ -49,10 +51,10 @@ requires std::is_integral_v<T> T read_number(const std::string& flag, const std:
   return value;
 }
 
-/// A finite number from `least` to `most`.
+/// Reads a finite number from `least` to `most`.
 double read_number(const std::string& flag, const std::string& text, double least, double most);
 
-/// A flag with a number that sets `field`, whose value now is shown as the default.
+/// Adds a flag with a number that sets `field`. The current value is shown as the default.
 template <class T>
 CLI::Option* add_number(CLI::App& app, const std::string& flag, T& field, const std::string& help, T least = kMinOf<T>,
                         T most = kMaxOf<T>) {
@@ -63,7 +65,7 @@ CLI::Option* add_number(CLI::App& app, const std::string& flag, T& field, const 
   return app.add_option(flag, set, help)->type_name(CLI::detail::type_name<T>())->default_str(shown(field));
 }
 
-/// The same for a field that may be absent.
+/// Adds a flag with a number that sets a field that may be absent.
 template <class T>
 CLI::Option* add_number(CLI::App& app, const std::string& flag, std::optional<T>& field, const std::string& help) {
   const auto set = [=, &field](const CLI::results_t& given) {
@@ -73,11 +75,11 @@ CLI::Option* add_number(CLI::App& app, const std::string& flag, std::optional<T>
   return app.add_option(flag, set, help)->type_name(CLI::detail::type_name<T>());
 }
 
-/// A flag that takes one of `words`; `set` is called with the place of the one that was given.
+/// Adds a flag that takes one of `words`. `set` is called with the index of the given word.
 CLI::Option* add_words(CLI::App& app, const std::string& flag, std::vector<std::string> words,
                        std::function<void(std::size_t)> set, const std::string& help);
 
-/// A flag with one of the words of an enum that has EnumWords.
+/// Adds a flag with a word of an enum that has EnumWords.
 template <class E>
 requires std::is_enum_v<E> CLI::Option* add_choice(CLI::App& app, const std::string& flag, E& field,
                                                    const std::string& help) {
@@ -92,17 +94,17 @@ requires std::is_enum_v<E> CLI::Option* add_choice(CLI::App& app, const std::str
   return add_words(app, flag, std::move(words), set, help)->default_str(now);
 }
 
-/// A flag with one of `words`, kept as it is.
+/// Adds a flag with one of `words`, stored unchanged.
 CLI::Option* add_choice(CLI::App& app, const std::string& flag, std::string& field, std::vector<std::string> words,
                         const std::string& help);
 
-/// A flag with a text that may be given several times: `field` is all of them, with commas between.
+/// Adds a flag with a text that may be given several times. `field` gets all of them, separated by commas.
 CLI::Option* add_list(CLI::App& app, const std::string& flag, std::string& field, const std::string& help);
 
-/// --NAME and --no-NAME.
+/// Adds --NAME and --no-NAME.
 CLI::Option* add_switch(CLI::App& app, const std::string& name, bool& field, const std::string& help);
 
-/// Shows switches as --[no-]NAME with their defaults, everything else as CLI11 does.
+/// Returns a formatter that shows switches as --[no-]NAME with their defaults, and everything else as CLI11 does.
 std::shared_ptr<CLI::FormatterBase> help_format();
 
 }  // namespace pagoda::apps

@@ -19,7 +19,7 @@
 namespace pagoda::apps {
 namespace {
 
-/// The field structured_outputs of a request, as requests have it.
+/// Reads the field structured_outputs in the format of requests.
 void read_constraint(const std::string& flag, const std::string& text, std::optional<StructuredOutput>& constraint) {
   const auto refuse = [&](const std::string& why) { refuse_value(flag, "a constraint in JSON (" + why + ")", text); };
   constexpr std::size_t kMaxDepth = 64;
@@ -107,7 +107,7 @@ Status ConfigFlags::read_file() {
   const auto file = io::ConfigFile::load(path_);
   if (!file) return fail(file.error());
   keys_of_file_ = file->keys();
-  // A file may hold the keys of every subcommand, whichever reads it.
+  // A file may hold the keys of all subcommands.
   const auto known = io::known_config_keys();
   for (const auto& key : keys_of_file_) {
     if (std::ranges::find(known, key) == known.end()) return fail(file->unknown_key(key, known));
@@ -167,7 +167,7 @@ void add_sampling_flags(CLI::App& app, GenerateRequest& request) {
   auto& params = request.sampling;
   auto& group =
       *app.add_option_group("Sampling", "How tokens are chosen; generation_config.json may bring other defaults");
-  // A flag that is not given leaves its field to the model's defaults.
+  // If a flag is not given, its field has the model's default.
   request.open = OpenSamplingFields::all();
   const auto open = [&](const char* flag, auto& value, bool& is_open, const char* help) {
     add_number(group, flag, value, help)->each([&is_open](const std::string&) { is_open = false; });
@@ -226,14 +226,15 @@ EngineFlags::EngineFlags(CLI::App& app, std::string default_log_level, const Eng
 std::vector<Error> EngineFlags::finish() {
   if (auto status = flags.read_file(); !status) return {std::move(status.error())};
   if (auto status = start_logging(log_level); !status) return {std::move(status.error())};
-  // A command's own default is of a CPU; a GPU refuses a constraint that somebody has.
+  // The command's own default is for a CPU. Only a default is changed; a GPU refuses a constraint that the user has
+  // set.
   if (config.device != "cpu" && config.touch_memory == default_touch_memory) config.touch_memory = true;
   if (gpu_has_worker_process && config.device != "cpu" && !flags.is_given("worker_processes")) {
     config.worker_processes = true;
   }
   if (auto problems = config.validate(); !problems.empty()) return problems;
   if (auto status = locate_model(config.model); !status) return {std::move(status.error())};
-  // Without room for threads, starting the actor system ends the process, which says nothing.
+  // Without memory for threads, starting the actor system would end the process without a message.
   if (kernels::available_cpu_memory() > 0) return {};
   return {{ErrorCode::out_of_memory, "nothing can start without memory: " + kernels::memory_that_is_available()}};
 }

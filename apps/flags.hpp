@@ -1,6 +1,7 @@
 #pragma once
 
-/// Flags that several subcommands share. A flag is its config key with dashes, and wins over the config file.
+/// Flags that several subcommands share. The name of a flag is its config key with dashes. A flag overrides the config
+/// file.
 
 #include <functional>
 #include <memory>
@@ -19,50 +20,50 @@
 #include "pagoda/engine_setup.hpp"
 
 namespace CLI {
-class App;  // whoever includes its header compiles a good part of it
+class App;  // declared only, because the header of CLI11 takes long to compile
 class Option;
 }  // namespace CLI
 
 namespace pagoda::apps {
 
-/// Binds config keys to flags and to a config file. The bound fields must outlive it.
+/// Binds config keys to flags and to a config file. The bound fields must outlive this object.
 class ConfigFlags {
  public:
   /// Adds --config to `app`.
   explicit ConfigFlags(CLI::App& app);
 
-  /// The fields are strings, booleans, integers, doubles and enums that have io::EnumWords.
+  /// Adds one key. The field is a string, boolean, integer, double, or an enum that has io::EnumWords.
   template <class T>
   void add(const std::string& key, T& field, const std::string& help);
 
-  /// Those of `keys`; every key where there are none.
+  /// Adds the keys in `keys`; all keys if it is empty.
   void add_all(EngineConfig& config, std::span<const std::string_view> keys = {});
-  /// Every key of it.
+  /// Adds all keys.
   void add_all(json_lines::ServerConfig& config);
-  /// Those of `keys`; every key where there are none.
+  /// Adds the keys in `keys`; all keys if it is empty.
   void add_all(http::ServerConfig& config, std::span<const std::string_view> keys = {});
 
-  /// Lets `key`, which has been added and whose field is a text, be given as an argument without a flag too.
+  /// Lets `key` also be given as an argument without a flag. The key must have been added, with a text field.
   void also_positional(const std::string& key, const std::string& name, std::string& field, const std::string& help);
 
-  /// A flag with texts that may be given several times: `field` is all of them, with commas between.
+  /// Adds a flag with texts that may be given several times. `field` gets all of them, separated by commas.
   void bind_list(const std::string& key, std::string& field, const std::string& help);
 
-  /// Call once the command line is parsed: fills the fields that no flag has set from the config file, if there is one.
-  /// Errors: as ConfigFile; bad_config for a key that nobody knows, and for one that is given twice.
+  /// Fills the fields that no flag has set from the config file, if there is one. Call after the command line was
+  /// parsed. Errors: as ConfigFile; bad_config for an unknown key, and for a key that is given twice.
   Status read_file();
 
-  /// Whether a flag or the config file has set `key`. Behind read_file.
+  /// Returns whether a flag or the config file has set `key`. Call after read_file.
   bool is_given(const std::string& key) const;
 
-  /// The flag that has set `key` on the command line, as it stands there; empty: none has.
+  /// Returns the flag that has set `key` on the command line, as it was written; empty: none has.
   std::string flag_given(const std::string& key) const;
 
  private:
   struct Binding {
     std::string key;
     CLI::Option* flag;
-    CLI::Option* positional = nullptr;  ///< the same without a flag
+    CLI::Option* positional = nullptr;  ///< the positional argument for this key
     std::function<Status(const io::ConfigFile&)> read;
   };
   static std::string with_dashes(std::string key);
@@ -73,40 +74,40 @@ class ConfigFlags {
   std::vector<std::string> keys_of_file_;
 };
 
-/// A flag or positional argument with a text, and a flag without a value.
+/// Add a flag or positional argument with a text, and a flag without a value.
 void add_text(CLI::App& app, const std::string& name, std::string& field, const std::string& help);
 void add_flag(CLI::App& app, const std::string& name, bool& field, const std::string& help);
 
-/// --log-level, bound to its key.
+/// Adds --log-level, bound to its key.
 void add_log_level(ConfigFlags& flags, std::string& level);
 
-/// Sends logs to stderr at `level`. Error: bad_config for a word that is no level.
+/// Sends logs to stderr at `level`. Error: bad_config for an unknown level.
 Status start_logging(const std::string& level);
 
-/// The sampling fields of a request as flags.
+/// Adds the sampling fields of a request as flags.
 void add_sampling_flags(CLI::App& app, GenerateRequest& request);
 
-/// For a command that runs for its own user alone: the memory for KV blocks is taken from the system as they are used,
-/// not all at start, which takes seconds.
+/// Returns defaults for a command that serves only its own user: memory for KV blocks is taken from the system when
+/// blocks are used, because taking all of it at start needs seconds.
 EngineConfig lazy_memory();
 
-/// What commands that run an engine have in common: its keys as flags, --config and --log-level.
+/// Common flags of commands that run an engine: the engine's keys, --config and --log-level.
 struct EngineFlags {
-  /// `keys`: the flags there are, for a command that runs a part of an engine; all where it is empty.
+  /// `keys`: the keys that get flags, for a command that runs a part of an engine; empty: all.
   EngineFlags(CLI::App& app, std::string default_log_level, const EngineConfig& defaults = {},
               std::span<const std::string_view> keys = {});
 
   EngineConfig config;
   bool default_touch_memory;
-  bool gpu_has_worker_process = false;  ///< unless told
+  bool gpu_has_worker_process = false;  ///< default of worker_processes on a GPU
   std::string log_level;
   ConfigFlags flags;
 
-  /// After parsing: reads the config file, starts logging, validates. Returns every problem at once. That the process
-  /// may take no memory at all is one as well.
+  /// Reads the config file, starts logging and validates. Call after parsing. Returns all problems at once. One of them
+  /// is that the process may take no memory at all.
   std::vector<Error> finish();
 
-  /// What an engine of this command is made with: progress on standard error, and this program as worker.
+  /// Returns the setup of this command's engine: progress on standard error, and this program as worker.
   EngineSetup setup() const;
 };
 

@@ -33,12 +33,12 @@ bool is_above_1(std::string_view text) {
   return !text.empty() && text != "1";
 }
 
-/// Both servers: a flag of one may stand beside flags of the other.
+/// Returns both servers: the flags of both may be mixed.
 std::array<const ForeignServer*, 2> servers() {
   return {&vllm(), &llama_server()};
 }
 
-/// The first of a table whose names hold `name`; null: there is none.
+/// Returns the first entry of a table whose names include `name`; null if there is none.
 template <class Entry>
 const Entry* find(std::span<const Entry> ForeignServer::*table, std::string_view name) {
   for (const auto* server : servers()) {
@@ -59,7 +59,7 @@ const ValueRule* find_rule(std::string_view name, std::string_view value) {
   return nullptr;
 }
 
-/// A whole number as vLLM lets it be written: 32768, 32k (thousands), 32K (of 1024), 1.5k, and so with m, g and t.
+/// Converts a whole number in vLLM's notation: 32768, 32k (thousands), 32K (of 1024), 1.5k, and so with m, g and t.
 std::optional<std::string> whole_number(const std::string& text) {
   constexpr std::string_view kUnits = "kmgt";
   if (text.size() < 2) return std::nullopt;
@@ -76,7 +76,7 @@ std::optional<std::string> whole_number(const std::string& text) {
   return std::to_string(static_cast<std::int64_t>(value));
 }
 
-/// One argument: a flag, perhaps with a value behind "=".
+/// One argument: a flag, possibly with a value after "=".
 struct Argument {
   explicit Argument(const std::string& text) {
     if (!text.starts_with('-') || text == "-" || text == "--") return;
@@ -92,7 +92,7 @@ struct Argument {
   std::optional<std::string> value;
 };
 
-/// Whether an argument may be the value of the flag before it.
+/// Returns whether an argument may be the value of the flag before it.
 bool is_value(const std::string& argument) {
   return !Argument(argument).is_flag() || is_number(std::string_view(argument).substr(1));
 }
@@ -125,7 +125,8 @@ class Translator {
 
   bool has_next() const { return at_ + 1 < arguments_.size(); }
 
-  /// The value of a flag, which may be the next argument. None, and a problem, when there is none.
+  /// Returns the value of a flag, which may be the next argument. If there is none, reports a problem and returns
+  /// nothing.
   std::optional<std::string> value_of(const Argument& flag) {
     if (flag.value) return flag.value;
     if (has_next()) return arguments_[++at_];
@@ -159,7 +160,7 @@ class Translator {
     return true;
   }
 
-  /// Also a flag like --compilation-config.level.
+  /// Returns the name without a member: --compilation-config for --compilation-config.level.
   static std::string without_member(const std::string& name) {
     return name.substr(0, name.starts_with("--") ? name.find('.') : std::string::npos);
   }
@@ -187,7 +188,7 @@ class Translator {
     return true;
   }
 
-  /// The values of a refused flag go with it.
+  /// Refuses a flag together with its values.
   bool takes_refused(const Argument& argument) {
     const auto* flag = find(&ForeignServer::refused, without_member(argument.name));
     if (flag == nullptr) return false;
@@ -196,7 +197,7 @@ class Translator {
     return true;
   }
 
-  /// Flags without a value that become one with a value.
+  /// Replaces flags without a value by flags with a value.
   bool takes_switch(const std::string& name) {
     if (name == "--async-scheduling") return give("--pipeline-depth", "2"), true;
     if (name == "--no-async-scheduling") return give("--pipeline-depth", "1"), true;
@@ -209,7 +210,7 @@ class Translator {
     return true;
   }
 
-  /// Flags whose values are written in another way here.
+  /// Converts flags whose values are written differently here.
   bool takes_own(const Argument& argument) {
     const auto& name = argument.name;
     if (takes_switch(name)) return true;
@@ -242,7 +243,7 @@ class Translator {
     return true;
   }
 
-  /// Whether the command line leaves the model on the CPU. A config file may name another device.
+  /// Returns whether the model runs on the CPU as far as the command line shows. A config file may name another device.
   bool is_for_cpu() const {
     return std::ranges::none_of(arguments_, [](const std::string& argument) {
       return argument.starts_with("--config") || argument.starts_with("cuda") || argument.starts_with("--device=cuda");
@@ -260,7 +261,8 @@ class Translator {
     return true;
   }
 
-  /// Files that stand beside a GGUF file for vLLM: it has them within. So has the model's own folder.
+  /// Takes flags for files that vLLM needs beside a GGUF file. The GGUF file contains them, and so does the model's
+  /// folder.
   void take_companion(const std::string& name, const std::string& value) {
     const bool is_within = std::ranges::any_of(arguments_, [&](const std::string& argument) {
       return argument.ends_with(".gguf") || (argument == value && &argument != &arguments_[at_]);
@@ -269,7 +271,8 @@ class Translator {
     refuse(name, std::string(find(&ForeignServer::refused, name)->advice));
   }
 
-  /// llama-server's context is that of all slots together, each of which has an equal part, unless they share it.
+  /// Converts llama-server's context length, which is for all slots together: each slot has an equal part, unless they
+  /// share it.
   void finish_context() {
     if (parallel_) give("--max-num-seqs", *parallel_);
     if (!context_) return;
@@ -295,7 +298,7 @@ class Translator {
                      " and " + values);
   }
 
-  /// A list in JSON.
+  /// Reads origins, which are a list in JSON.
   void take_origins(const std::string& text) {
     const auto list = nlohmann::json::parse(text, nullptr, false);
     const bool is_one = list.is_array() && list.size() == 1 && list.front().is_string();
@@ -313,7 +316,7 @@ class Translator {
     give("--kv-cache-memory", gib);
   }
 
-  /// --host and --port are --http. Unless told, as with --http: this machine alone, and vLLM's port.
+  /// Converts --host and --port to --http. The defaults are this machine only, and vLLM's port.
   void finish_address() {
     if (!host_ && !port_) return note_missing_address();
     if (is_http_given_) return refuse(host_ ? "--host" : "--port", "cannot be given beside --http, which has both");
@@ -322,7 +325,7 @@ class Translator {
     give("--http", host + ":" + port_.value_or("8000"));
   }
 
-  /// Both other servers serve HTTP unasked.
+  /// Notes that no HTTP port was given: both other servers serve HTTP by default.
   void note_missing_address() {
     const auto names_file = [](const std::string& argument) { return argument.starts_with("--config"); };
     if (!is_foreign_ || is_http_given_ || std::ranges::any_of(arguments_, names_file)) return;
@@ -334,13 +337,13 @@ class Translator {
   Translation translation_;
   std::optional<std::string> host_;
   std::optional<std::string> port_;
-  std::optional<std::string> context_;   ///< llama-server's
-  std::optional<std::string> parallel_;  ///< llama-server's slots
+  std::optional<std::string> context_;   ///< context of llama-server
+  std::optional<std::string> parallel_;  ///< number of llama-server's slots
   std::optional<std::string> key_type_;
   std::optional<std::string> value_type_;
   bool shares_context_ = false;
   bool is_http_given_ = false;
-  bool is_foreign_ = false;  ///< whether a flag is another server's
+  bool is_foreign_ = false;  ///< whether a flag of another server was given
 };
 
 }  // namespace

@@ -41,7 +41,7 @@ struct GenerateOptions {
   GenerateRequest request;
 };
 
-/// Runs the prompts with a bounded number live and writes the results in input order.
+/// Runs the prompts with a bounded number live, and writes the results in input order.
 class BatchRun {
  public:
   BatchRun(Engine& engine, PromptSource& source, const GenerateOptions& options)
@@ -56,7 +56,7 @@ class BatchRun {
     for (auto prompt = source_.next(); prompt; prompt = source_.next()) {
       start(std::move(*prompt));
       write_ready([this] { return slots_.size() < window_; });
-      if (std::ferror(stdout) != 0) break;  // main tells
+      if (std::ferror(stdout) != 0) break;  // main reports the error
     }
     write_ready([this] { return slots_.empty(); });
     progress_.finish(requests_done_, tokens_);
@@ -64,7 +64,7 @@ class BatchRun {
   }
 
  private:
-  // Several batches, so that the next ones run while the oldest request holds up the output.
+  // Several batches, so that later requests run while the oldest one holds up the output.
   static constexpr std::size_t kWindowFactor = 4;
 
   /// A prompt whose result has not been written yet.
@@ -95,7 +95,7 @@ class BatchRun {
     if (!ticket) slot->result = tl::unexpected(json_lines::request_error(ticket.error(), slot->reading.get()));
   }
 
-  /// On an engine thread.
+  /// Called on an engine thread.
   void on_output(Slot& slot, const RequestOutput& output) {
     if (streaming_) {
       for (const auto& delta : output.deltas) std::fwrite(delta.text.data(), 1, delta.text.size(), stdout);
@@ -111,7 +111,7 @@ class BatchRun {
     changed_.notify_all();
   }
 
-  /// Writes results in order, as they come, until `enough()`.
+  /// Writes results in order, as they come, until `enough()` returns true.
   template <class Enough>
   void write_ready(Enough enough) {
     std::unique_lock lock(mutex_);
@@ -147,7 +147,7 @@ class BatchRun {
         json_lines::append_error(text, slot.id, error);
       } else {
         complain("prompt " + slot.id + ": " + error.message);
-        text = "\n";  // outputs stay in step with prompts
+        text = "\n";  // keeps outputs in step with prompts
       }
     }
     std::fwrite(text.data(), 1, text.size(), stdout);
@@ -157,7 +157,7 @@ class BatchRun {
   Engine& engine_;
   PromptSource& source_;
   const bool json_;
-  const bool streaming_;  ///< text goes to a terminal as it is made
+  const bool streaming_;  ///< whether text is written to a terminal as it is generated
   const std::size_t window_;
   ProgressBar progress_;
 
@@ -166,7 +166,7 @@ class BatchRun {
   std::int64_t tokens_ = 0;
   bool failed_ = false;
 
-  std::mutex mutex_;  ///< of the slots' results and what follows
+  std::mutex mutex_;  ///< guards the slots' results and the fields below
   std::condition_variable changed_;
 };
 
@@ -180,7 +180,7 @@ Result<PromptSource::Form> prompt_form(GenerateOptions& options) {
   if (!options.chat && !options.system.empty()) {
     return fail(ErrorCode::bad_config, "--system needs --chat", "system");
   }
-  // An answer ends by itself, a text need not.
+  // A chat answer ends by itself; a continued text may not.
   constexpr std::int64_t kRestOfContext = std::numeric_limits<std::int32_t>::max();
   if (options.chat && options.request.open.max_tokens) options.request.sampling.max_tokens = kRestOfContext;
   return PromptSource::Form{std::move(*prompts), options.chat, options.system};
@@ -191,7 +191,7 @@ int run_generate(GenerateOptions& options) {
     return exit_with(Error{ErrorCode::bad_config, "give either --prompt or --prompts", "prompt"});
   }
   if (const auto problems = options.engine.finish(); !problems.empty()) return exit_with(problems);
-  // Flags are wrong for every prompt; what depends on the model is checked with each request.
+  // Checks the flags once for all prompts. Checks that depend on the model are made with each request.
   constexpr std::int64_t kAnyVocabulary = std::numeric_limits<std::int32_t>::max();
   const Status sampling = validate(options.request.sampling, options.engine.config.limits, kAnyVocabulary);
   if (!sampling) return exit_with(Error{ErrorCode::bad_config, sampling.error().message, sampling.error().param});

@@ -45,7 +45,7 @@ ordered_json model_facts(const models::ModelSpec& model) {
   return facts;
 }
 
-/// Where swapped KV blocks go.
+/// Returns where swapped KV blocks are stored.
 std::string swap_of(const EnginePlan& engine, const EngineConfig& config) {
   if (engine.num_host_blocks == 0) return "none";
   return config.swap_dir.empty() ? "host memory" : "file in " + config.swap_dir;

@@ -11,7 +11,7 @@
 namespace pagoda::apps {
 namespace {
 
-// A signal's handler reaches nothing else.
+// Globals, because a signal handler can reach nothing else.
 int event = -1;
 std::atomic<int> last_taken = 0;
 
@@ -19,7 +19,7 @@ void on_signal(int signal) {
   const int error = errno;
   last_taken = signal;
   constexpr std::uint64_t kOne = 1;
-  [[maybe_unused]] const auto written = ::write(event, &kOne, sizeof kOne);  // full: there is one already
+  [[maybe_unused]] const auto written = ::write(event, &kOne, sizeof kOne);  // full: a signal is already pending
   errno = error;
 }
 

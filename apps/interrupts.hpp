@@ -5,8 +5,8 @@
 
 namespace pagoda::apps {
 
-/// Takes SIGINT (Ctrl-C), or the signals it is given, from the system while it lives, so that a program can end what it
-/// is doing instead of ending itself. One at a time.
+/// Catches SIGINT (Ctrl-C), or the given signals, while this object lives, so that a program can end its current work
+/// instead of being ended. Only one such object may exist at a time.
 class Interrupts {
  public:
   explicit Interrupts(std::vector<int> signals = {SIGINT});
@@ -14,13 +14,13 @@ class Interrupts {
   Interrupts(const Interrupts&) = delete;
   Interrupts& operator=(const Interrupts&) = delete;
 
-  /// Readable while there is one that was not taken: for poll.
+  /// Returns a descriptor for poll, readable while there is a signal that was not taken.
   int fd() const;
 
-  /// Whether there was one since the last call.
+  /// Returns whether a signal came since the last call.
   bool take();
 
-  /// The last signal that came; 0 before the first.
+  /// Returns the last signal that came; 0 before the first.
   int last_signal() const;
 
  private:

@@ -16,7 +16,7 @@
 namespace pagoda::apps {
 namespace {
 
-constexpr std::size_t kMinKeyBytes = 16;  // of one that somebody else has made
+constexpr std::size_t kMinKeyBytes = 16;  // for a key that was made elsewhere
 
 struct KeyOptions {
   std::string name;
@@ -40,7 +40,7 @@ Result<std::string> key_of(const KeyOptions& options) {
   return key;
 }
 
-/// Whether what is appended to the file begins a line.
+/// Returns whether text that is appended to the file begins a new line.
 bool ends_with_line(const std::string& path) {
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   if (!file || file.tellg() <= 0) return true;
@@ -48,7 +48,7 @@ bool ends_with_line(const std::string& path) {
   return file.get() == '\n';
 }
 
-/// Appends it to a file that, where it is new, its owner and the group alone may read.
+/// Appends a line to the file. A new file can be read only by its owner and group.
 Status append_line(const std::string& path, const std::string& line) {
   constexpr mode_t kMode = 0640;
   const auto cannot = [&] { return fail(ErrorCode::io_failed, "cannot write " + path, "file"); };
@@ -61,7 +61,7 @@ Status append_line(const std::string& path, const std::string& line) {
   return {};
 }
 
-/// The line must be one that the server takes beside those that are there.
+/// Checks that the server would accept the new line beside the existing ones.
 Status check_file(const std::string& path, const serving::KeySet::Entry& entry) {
   serving::KeySet keys;
   if (::access(path.c_str(), F_OK) == 0) {

@@ -15,11 +15,11 @@
 namespace pagoda::apps {
 namespace {
 
-/// Waits for what is typed; false when an interrupt comes first, which it takes.
+/// Waits for input. Returns false if an interrupt comes first, and takes it.
 bool is_input_before_interrupt(Interrupts& interrupts) {
   for (;;) {
     pollfd ready[2] = {{STDIN_FILENO, POLLIN, 0}, {interrupts.fd(), POLLIN, 0}};
-    if (::poll(ready, 2, -1) < 0 && errno != EINTR) return true;  // then reading tells what is wrong
+    if (::poll(ready, 2, -1) < 0 && errno != EINTR) return true;  // the following read reports the error
     if (interrupts.take()) return false;
     if (ready[0].revents != 0) return true;
   }
@@ -63,7 +63,7 @@ struct LineInput::Editor {
     return static_cast<Editor*>(self)->prompt.data();
   }
 
-  /// 1: a character; 0: the end of the input; -1: an interrupt or a failure.
+  /// Returns 1: a character; 0: the end of the input; -1: an interrupt or a failure.
   static int read_character(EditLine* editor, wchar_t* character) {
     void* pointer = nullptr;
     ::el_get(editor, EL_CLIENTDATA, &pointer);
@@ -78,7 +78,7 @@ struct LineInput::Editor {
       const auto size = ::read(STDIN_FILENO, &byte, 1);
       if (size <= 0) return static_cast<int>(size);
       const auto used = std::mbrtowc(character, &byte, 1, &state);
-      if (used == static_cast<std::size_t>(-2)) continue;  // more bytes of it follow
+      if (used == static_cast<std::size_t>(-2)) continue;  // more bytes of the character follow
       if (used == static_cast<std::size_t>(-1)) *character = static_cast<unsigned char>(byte);
       return 1;
     }
@@ -122,7 +122,7 @@ LineInput::LineInput(Interrupts& interrupts)
     : interrupts_(interrupts), is_terminal_(::isatty(STDIN_FILENO) != 0 && ::isatty(STDOUT_FILENO) != 0) {
 #if PAGODA_HAS_LIBEDIT
   if (!is_terminal_) return;
-  std::setlocale(LC_CTYPE, "");  // what a character is, for the cursor
+  std::setlocale(LC_CTYPE, "");  // so that the cursor moves by whole characters
   editor_ = std::make_unique<Editor>(interrupts);
 #endif
 }
@@ -138,7 +138,7 @@ std::optional<LineInput::Line> LineInput::next_plain(const std::string& prompt) 
     std::fputs(prompt.c_str(), stdout);
     std::fflush(stdout);
   }
-  // A terminal gives whole lines, so none lies in a buffer while we wait for the next.
+  // A terminal gives whole lines, so no line is in stdio's buffer while this waits for the next.
   if (is_terminal_ && !is_input_before_interrupt(interrupts_)) return Line{{}, true};
   Line line;
   int character = std::fgetc(stdin);

@@ -8,25 +8,24 @@
 
 namespace pagoda::apps {
 
-/// Lines that somebody types: with editing and a history of lines on a terminal, where the build has libedit; plain
-/// lines from anything else.
+/// Reads typed lines: on a terminal with editing and a history, if the build has libedit; plain lines otherwise.
 class LineInput {
  public:
   struct Line {
     std::string text;          ///< without its line end
-    bool interrupted = false;  ///< Ctrl-C instead of a line
+    bool interrupted = false;  ///< whether Ctrl-C came instead of a line
   };
 
-  /// Whether this build has libedit.
+  /// Returns whether this build has libedit.
   static bool can_edit();
 
-  /// An interrupt ends the wait for a line.
+  /// `interrupts` end the wait for a line.
   explicit LineInput(Interrupts& interrupts);
   ~LineInput();
 
   bool is_terminal() const { return is_terminal_; }
 
-  /// Shows `prompt` on a terminal and waits for a line. Nothing at the end of the input.
+  /// Shows `prompt` on a terminal and waits for a line. Returns nothing at the end of the input.
   std::optional<Line> next(const std::string& prompt);
 
  private:

@@ -25,7 +25,7 @@ using namespace pagoda;
 
 namespace {
 
-/// The command line, in which flags of other servers have become Pagoda's own where it serves.
+/// Returns the command line. For commands that serve, flags of other servers are translated to Pagoda's.
 apps::Translation arguments_of(int argc, char** argv) {
   std::vector<std::string> words(argv + 1, argv + argc);
   constexpr std::array<std::string_view, 3> kCommands{"serve", "run-batch", "doctor"};
@@ -36,7 +36,8 @@ apps::Translation arguments_of(int argc, char** argv) {
 }
 
 int run(int argc, char** argv) {
-  // Standard output is for results, whatever a command logs before it knows --log-level, or without having that flag.
+  // Standard output is for results, so logs go to stderr, also before --log-level is known and in commands without that
+  // flag.
   static_cast<void>(apps::start_logging("warn"));
   CLI::App pagoda("Pagoda: runs and serves large language models", "pagoda");
   pagoda.formatter(apps::help_format());
@@ -48,13 +49,13 @@ int run(int argc, char** argv) {
       apps::add_replay(pagoda), apps::add_doctor(pagoda),     apps::add_ctl(pagoda),      apps::add_key(pagoda),
       apps::add_manual(pagoda), apps::add_completion(pagoda), apps::add_worker(pagoda)};
   auto [arguments, notes, problems] = arguments_of(argc, argv);
-  std::ranges::reverse(arguments);  // as CLI11 takes them
+  std::ranges::reverse(arguments);  // order that CLI11 expects
   for (const auto& note : notes) apps::complain(note);
   for (const auto& problem : problems) apps::complain(problem.message);
   try {
     pagoda.parse(std::move(arguments));
-    if (!problems.empty()) return apps::kExitBadUsage;  // with all that is wrong beside it
-  } catch (const CLI::RequiredError&) {                 // no flag is required, only a subcommand
+    if (!problems.empty()) return apps::kExitBadUsage;  // the parse has reported all other problems
+  } catch (const CLI::RequiredError&) {                 // the only required thing is a subcommand
     apps::complain(apps::missing_subcommand(pagoda));
     return apps::kExitBadUsage;
   } catch (const CLI::ExtrasError&) {
@@ -72,7 +73,8 @@ int run(int argc, char** argv) {
   return apps::kExitFailure;
 }
 
-/// Each thread's arena takes 64 MiB of address space, whatever lies in it. Where that is limited, threads share a few.
+/// Each thread's arena takes 64 MiB of address space, however much of it is used. If address space is limited, threads
+/// share a few arenas.
 void share_arenas_of_limited_address_space() {
 #if defined(__GLIBC__)
   constexpr int kArenas = 2;
@@ -83,14 +85,14 @@ void share_arenas_of_limited_address_space() {
 
 }  // namespace
 
-/// What could not be written is a failure, whichever subcommand wrote it: the stream remembers.
+/// Output that could not be written is a failure of every subcommand: the stream remembers it.
 int main(int argc, char** argv) {
   share_arenas_of_limited_address_space();
   apps::install_sigbus_reporter();
   int code = apps::kExitFailure;
   try {
     code = run(argc, argv);
-  } catch (const std::exception& error) {  // the system itself failed, as std::bad_alloc or a thread that cannot start
+  } catch (const std::exception& error) {  // the system failed: std::bad_alloc, for example, or no thread can start
     apps::complain(error.what());
   }
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The folder that a variable of the environment names, ~ expanded; empty if there is none.
+/// Returns the folder that an environment variable names, with ~ expanded; empty if it is not set.
 fs::path folder_of_variable(const char* name) {
   const char* value = std::getenv(name);
   if (value == nullptr || *value == '\0') return {};
@@ -21,7 +21,7 @@ fs::path folder_of_variable(const char* name) {
   return *path.begin() == "~" && home != nullptr ? fs::path(home) / path.lexically_relative("~") : path;
 }
 
-/// As the hub's own programs look for their cache: the first variable that is set decides.
+/// Returns the caches as the hub's own programs find them: the first variable that is set decides.
 std::vector<fs::path> hub_caches() {
   for (const char* name : {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"}) {
     if (const auto cache = folder_of_variable(name); !cache.empty()) return {cache};

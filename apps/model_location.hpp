@@ -7,8 +7,8 @@
 namespace pagoda::apps {
 
 /// Replaces `model`, as a user gives it, by the folder or file that it means: io::locate_model with the local caches of
-/// Hugging Face's hub, which HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, HF_HOME and XDG_CACHE_HOME say. An empty `model`
-/// stays.
+/// Hugging Face's hub, which HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, HF_HOME and XDG_CACHE_HOME name. An empty `model`
+/// stays empty.
 Status locate_model(std::string& model);
 
 }  // namespace pagoda::apps

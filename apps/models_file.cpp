@@ -18,10 +18,10 @@ constexpr std::size_t kMaxDepth = 8;
 constexpr std::size_t kMaxModels = 1024;
 constexpr double kMaxSeconds = 1e9;
 
-/// Keys of an entry that are no engine's.
+/// Keys of an entry that are not keys of an engine.
 constexpr std::array<std::string_view, 4> kOwnKeys{"name", "aliases", "keep_alive", "preload"};
 
-/// One entry while it is read.
+/// One entry, while it is read.
 class Entry {
  public:
   Entry(const Json& object, std::string where, std::vector<Error>& problems)
@@ -31,7 +31,7 @@ class Entry {
     problems_.push_back({ErrorCode::bad_config, where_ + ": " + std::move(message), std::move(key)});
   }
 
-  /// Every key of an engine that the entry has.
+  /// Reads every engine key of the entry.
   void read_engine(EngineConfig& config) {
     const auto file = io::ConfigFile::parse(object_.dump(), where_);
     if (!file) return problems_.push_back(file.error());
@@ -76,7 +76,8 @@ class Entry {
     return field->is_boolean() && field->get<bool>();
   }
 
-  /// A name that a list of them, with commas, could not hold, or nobody could write.
+  /// Returns whether `name` cannot be a name: a list separated by commas could not hold it, or a user could not write
+  /// it.
   static bool is_no_name(const std::string& name) {
     return name.empty() || name.size() > 256 || name.find_first_of(",\r\n\t\"`'") != std::string::npos ||
            name.front() == ' ' || name.back() == ' ';

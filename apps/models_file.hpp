@@ -9,8 +9,8 @@
 
 namespace pagoda::apps {
 
-/// What entries leave open. Memory that the flags do not speak of either is such, on a CPU, that models are there at
-/// once: that of the KV cache is taken as it is used, weights stay where they are mapped.
+/// Values for keys that an entry does not have. On a CPU, memory that the flags do not set either is set up so that
+/// models load at once: memory of the KV cache is taken when it is used, and weights stay in their mapped files.
 struct ModelDefaults {
   EngineConfig config;
   double keep_alive = -1;
@@ -18,12 +18,12 @@ struct ModelDefaults {
   bool sets_weight_memory = false;
 };
 
-/// The models of `pagoda serve --models` (docs/several-models.md): a JSON list of objects with `name`, `model` and
-/// whatever else an engine may be told, or one object from names to such objects. What an entry leaves open is as in
-/// `defaults`. Appends what is wrong to `problems`, all of it at once: bad_config.
+/// Reads the models of `pagoda serve --models` (docs/several-models.md): a JSON list of objects with `name`, `model`
+/// and any other engine keys, or one object from names to such objects. Missing keys are taken from `defaults`. Appends
+/// all problems to `problems`: bad_config.
 std::vector<PooledModelConfig> read_models_file(const std::string& path, const ModelDefaults& defaults,
                                                 std::vector<Error>& problems);
-/// The same of a text; `path` stands for it in messages.
+/// Reads the models from a text. `path` stands for the text in messages.
 std::vector<PooledModelConfig> parse_models(std::string_view text, const std::string& path,
                                             const ModelDefaults& defaults, std::vector<Error>& problems);
 

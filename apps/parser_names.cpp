@@ -8,9 +8,9 @@
 namespace pagoda::apps {
 namespace {
 
-/// A text that tells the dialect of a parser from others; white space is left out of both.
+/// A text that distinguishes the dialect of a parser from others. Both are compared without white space.
 struct ParserMark {
-  std::string_view names;  ///< of parsers, with commas around each
+  std::string_view names;  ///< names of parsers, with commas around each
   std::string_view mark;
 };
 
@@ -55,7 +55,7 @@ std::string without_spaces(std::string text) {
   return text;
 }
 
-/// Nothing for a parser that is not known here.
+/// Returns the mark of a parser, or nothing for an unknown parser.
 template <std::size_t N>
 std::optional<std::string_view> mark_of(const std::string& name, const std::array<ParserMark, N>& marks) {
   const auto found = std::ranges::find_if(
@@ -70,7 +70,8 @@ std::string in_quotes(const std::string& text) {
   return out + "\"";
 }
 
-/// `what`: "tool calls", "thoughts". `begin`: with what these begin in the model's answers; `marks`: what is compared.
+/// Returns the message. `what`: "tool calls" or "thoughts". `begin`: the beginning of these in the model's answers.
+/// `marks`: the text that is compared.
 std::string comparison(const std::string& flag, const char* what, bool has_template, const std::string& begin,
                        const std::string& marks, const std::optional<std::string_view>& mark) {
   const std::string may_differ = "; --answer-dialect FILE has the last word";

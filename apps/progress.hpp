@@ -7,7 +7,8 @@
 
 namespace pagoda::apps {
 
-/// Shows on standard error what an engine that starts is doing and how far it is, when that is a terminal.
+/// Returns a function that shows on standard error what a starting engine is doing and how far it is; null if that is
+/// no terminal.
 StartProgress start_progress();
 
 /// A bar on standard error that redraws itself at most ten times a second. Draws nothing unless `enabled`.
@@ -15,10 +16,10 @@ class ProgressBar {
  public:
   explicit ProgressBar(bool enabled) : enabled_(enabled) {}
 
-  /// `fraction` of the work in 0 .. 1, negative when nobody knows how much there is.
+  /// Updates the bar. `fraction` of the work in 0 .. 1, negative if the amount of work is not known.
   void update(double fraction, std::int64_t requests_done, std::int64_t tokens);
 
-  /// Leaves the line as it is.
+  /// Leaves the line without changing it.
   void leave();
 
   /// Draws the final state and leaves the line.

@@ -11,35 +11,35 @@
 
 namespace pagoda::apps {
 
-/// Prompts one after the other: a single text, or the lines of a file. A line that starts with { is a generate object;
-/// blank lines are skipped. The file is read as it is needed, never as a whole.
+/// Returns prompts one after the other: a single text, or the lines of a file. A line that starts with { is a generate
+/// object. Blank lines are skipped. The file is read piece by piece.
 class PromptSource {
  public:
-  /// A prompt and the name that its output carries: the object's own id, else its line number.
+  /// A prompt and the id of its output: the object's own id, else its line number.
   struct Prompt {
     std::string id;
     tl::expected<GenerateRequest, wire::WireError> request;
-    bool timing = false;                                           ///< its result is to tell why it was slow
-    std::shared_ptr<const chat::AnswerReading> reading = nullptr;  ///< null: its answers are texts
+    bool timing = false;                                           ///< whether its result has timings
+    std::shared_ptr<const chat::AnswerReading> reading = nullptr;  ///< null: its answers are plain texts
   };
 
-  /// What a plain text is: a prompt as it is or, with `prompts`, a user's message after the system's. With `prompts`
-  /// a generate object may hold messages too.
+  /// Meaning of a plain text: a prompt as it is or, with `is_chat`, a user's message after the system's. With
+  /// `prompts`, a generate object may also have messages.
   struct Form {
     std::shared_ptr<const chat::ChatPrompts> prompts;  ///< null: the model has no chat template
     bool is_chat = false;
     std::string system;
   };
 
-  /// `defaults` holds the sampling fields of every prompt that does not say otherwise.
+  /// `defaults` has the sampling fields of prompts that do not set them.
   static PromptSource single(std::string prompt, GenerateRequest defaults, Form form);
-  /// `path` - is standard input. Error: io_failed.
+  /// Opens a file. `path` - is standard input. Error: io_failed.
   static Result<PromptSource> open(const std::string& path, GenerateRequest defaults, Form form);
 
-  /// The next prompt, or nothing at the end.
+  /// Returns the next prompt, or nothing at the end.
   std::optional<Prompt> next();
 
-  /// How much of the file has been read, 0 .. 1; negative when its size is not known.
+  /// Returns the share of the file that has been read, 0 .. 1; negative if the file's size is not known.
   double fraction_read();
 
  private:

@@ -29,7 +29,7 @@ struct QuantizeCommand {
                                       "At most so many on average, scales included: layers that need it most, as runs "
                                       "with each of them rounded tell, have 8 bits and the others 4",
                                       4.0, 9.0);
-    bits_per_weight_flag->default_str("");  // without it all layers have the same
+    bits_per_weight_flag->default_str("");  // without the flag all layers have the same bits
     group_size_flag = add_number(app, "--group-size", group_size,
                                  "Columns that share a scale: a multiple of 16 that divides the columns of every "
                                  "layer; always 32 in a GGUF file",
@@ -70,7 +70,7 @@ int run_quantize(QuantizeCommand& command) {
   if (command.group_size % 16 != 0) {
     return exit_with(Error{ErrorCode::bad_config, "--group-size must be a multiple of 16", "group_size"});
   }
-  // What is right where nothing is said follows from the format.
+  // Flags that are not given have defaults that depend on the format.
   if (command.bits_per_weight_flag->count() > 0) options.bits_per_weight = command.bits_per_weight;
   if (command.group_size_flag->count() > 0) options.group_size = command.group_size;
   if (command.zero_points_flag->count() > 0) options.asymmetric = command.zero_points;

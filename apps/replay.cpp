@@ -31,7 +31,7 @@ std::string text_of(const journal::Difference& difference) {
          journal::to_string(difference.source) + " " + difference.what;
 }
 
-/// Empty: everything was replayed.
+/// Returns a message about records that were not replayed; empty: all were.
 std::string not_replayed(const journal::ReplayReport& report) {
   if (report.num_not_replayed == 0) return {};
   return std::to_string(report.num_not_replayed) + " records of the output core: needs --model";

@@ -20,12 +20,12 @@ namespace pagoda::apps {
 namespace {
 
 constexpr std::size_t kBatchPoolThreads = 2;
-// Several batches, so that the next requests run while the oldest one holds up the output.
+// Several batches, so that later requests run while the oldest one holds up the output.
 constexpr std::size_t kBatchesLive = 4;
-constexpr std::size_t kMaxLineFrame = 64 << 10;  // bytes of a line beside its body
-constexpr int kSignalExit = 128;                 // and the number of the signal, as shells have it
+constexpr std::size_t kMaxLineFrame = 64 << 10;  // bytes of a line outside its body
+constexpr int kSignalExit = 128;                 // plus the number of the signal, as shells do
 
-/// Settings of the HTTP APIs that are not of their connections.
+/// Settings of the HTTP APIs that do not concern connections.
 constexpr std::array<std::string_view, 4> kApiKeys{"max_body_bytes", "log_prompts", "strict_fields", "any_model_name"};
 
 struct RunBatchOptions {
@@ -38,7 +38,7 @@ struct RunBatchOptions {
              "results of an interrupted run of the same input, the run goes on behind them");
     add_flag(app, "--overwrite", overwrites, "Begin the output file anew");
     engine.flags.add_all(api, kApiKeys);
-    // There is no stream that a client could come back for.
+    // No client can come back for a stream.
     api.resume.resume_window = 0;
   }
 
@@ -71,7 +71,7 @@ std::string num_requests(std::int64_t number) {
   return std::to_string(number) + (number == 1 ? " request" : " requests");
 }
 
-/// Tells what has become of the batch. Returns the exit code.
+/// Reports how the batch ended. Returns the exit code.
 int end_batch(batch::BatchRun::End end, const batch::BatchResults& results, const Interrupts& interrupts) {
   using End = batch::BatchRun::End;
   const auto is_file = results.path() != "-";
@@ -132,7 +132,7 @@ int run_batch(RunBatchOptions& options) {
   if (results->num_done() > 0 && is_watched) {
     complain(num_requests(results->num_done()) + " have results in " + results->path() + " already");
   }
-  // What is complete needs no model.
+  // A complete batch needs no model.
   if (batch::LineReader::Line line; results->num_done() > 0 && !lines->wait_for_next(line)) {
     return results->num_failed() == 0 ? kExitOk : kExitFailure;
   } else if (results->num_done() > 0) {

@@ -37,7 +37,7 @@ namespace {
 constexpr std::size_t kPoolThreads = 2;
 constexpr auto kRecoveryTime = std::chrono::seconds(600);
 
-/// The servers that were asked for; they end before the engine does.
+/// The servers that were asked for. They end before the engine does.
 struct FrontEnds {
   std::unique_ptr<json_lines::Server> lines;
   std::unique_ptr<http::ApiServer> http;
@@ -67,15 +67,15 @@ Result<FrontEnds> start_front_ends(caf::actor_system& system, const serving::Ser
   return front_ends;
 }
 
-/// What is served, and who ends with it.
+/// The served models, and the actor that ends with them.
 struct Service {
   std::vector<serving::ServedModel> models;
   caf::actor supervisor;
-  std::optional<EngineHandle> engine = std::nullopt;  ///< of one that is there before anybody is served
+  std::optional<EngineHandle> engine = std::nullopt;  ///< the engine, if it is loaded before clients are served
 };
 
-/// One model, whose engine is there before anybody is served. `journal`: its place, where another journal is read
-/// first.
+/// Starts the engine of a single model before clients are served. `journal`: place of its journal, when another journal
+/// is read first.
 tl::expected<Service, std::vector<Error>> start_engine(caf::actor_system& system, const ServeOptions& options,
                                                        const JournalPlace& journal) {
   auto served = start_served_engine(system, options.engine, journal);
@@ -86,15 +86,15 @@ tl::expected<Service, std::vector<Error>> start_engine(caf::actor_system& system
 
 tl::expected<Service, std::vector<Error>> start_pool(caf::actor_system& system, const ServeOptions& options) {
   auto setup = options.engine.setup();
-  setup.progress = nullptr;  // of a load that nobody watches
+  setup.progress = nullptr;  // no user watches the loads of a pool
   auto pool = spawn_model_pool(system, options.pool, setup);
   if (!pool) return tl::unexpected(std::move(pool.error()));
   return Service{std::move(pool->models), pool->supervisor};
 }
 
-/// Returns at once.
+/// Ends the engines. Returns at once.
 void end_service(const Service& service) {
-  // The supervisor first: it would take a router's end for a failure.
+  // End the supervisor first: it treats the end of a router as a failure.
   caf::anon_send_exit(service.supervisor, caf::exit_reason::user_shutdown);
   for (const auto& model : service.models) caf::anon_send_exit(model.router, caf::exit_reason::user_shutdown);
 }
@@ -105,7 +105,7 @@ bool is_loading(const Service& service) {
   });
 }
 
-/// What is told of requests, to whom it is asked for.
+/// Makes the observers of requests that the options ask for.
 Result<std::shared_ptr<serving::Telemetry>> make_telemetry(const ServeOptions& options) {
   auto telemetry = std::make_shared<serving::Telemetry>();
   telemetry->max_buffered_bytes = options.max_total_buffered_bytes;
@@ -132,12 +132,12 @@ bool is_in_writable_folder(const std::filesystem::path& path) {
   return ::access(folder.c_str(), W_OK) == 0;
 }
 
-/// What --recover asks for.
+/// Requests and lock for --recover.
 struct RecoveryOfServer {
-  std::shared_ptr<serving::Recovery> requests;  ///< null: nothing
-  /// Lock of the journal that is read, until the requests are in the engine's own: the server that wrote it has ended.
-  /// Where that is the journal to write as well, the engine has the lock. Null also where there is no such journal, or
-  /// its folder is read-only.
+  std::shared_ptr<serving::Recovery> requests;  ///< null: nothing is recovered
+  /// Lock of the journal that is read, held until the requests are in the engine's own journal: it shows that the
+  /// server that wrote it has ended. If this journal is also the one to write, the engine takes over the lock. Null
+  /// also if there is no such journal, or if its folder is read-only.
   std::shared_ptr<io::JournalLock> lock;
 };
 
@@ -157,7 +157,8 @@ Result<RecoveryOfServer> read_recovery(const ServeOptions& options) {
   return RecoveryOfServer{std::make_shared<serving::Recovery>(std::move(*requests)), std::move(*lock)};
 }
 
-/// Waits until the engine's own journal has all that is to be recovered; only then does the old one leave its place.
+/// Waits until the engine's own journal has all recovered requests. Only then does the old journal leave its
+/// place.
 Status complete(serving::Recovery& recovery, caf::actor_system& system, const EngineHandle& engine,
                 const ServeOptions& options) {
   if (const auto rest = recovery.give_up_rest(); rest > 0) {
@@ -166,12 +167,12 @@ Status complete(serving::Recovery& recovery, caf::actor_system& system, const En
   if (!recovery.wait_until_settled(kRecoveryTime)) {
     return fail(ErrorCode::internal, "recover: the engine has not taken the requests within 600 s");
   }
-  // Behind the answer the output processor has heard of all of them, and so its journal.
+  // When the answer comes, the output processor has received all of them, and so has its journal.
   bool is_recorded = false;
   caf::scoped_actor self(system);
   actors::ask(self, engine.router, actors::GetMetrics{}, [&](const metrics::EngineMetrics&) { is_recorded = true; });
   if (!is_recorded) return fail(ErrorCode::internal, "recover: the engine does not answer");
-  // Before it is moved: the two may be spelled otherwise.
+  // Compare before the file is moved: the two paths may be spelled differently.
   const bool is_same = is_same_file(options.recover, options.engine.config.journal);
   if (auto placed = engine.take_journal_place(); !placed) return placed;
   if (std::error_code none; !is_same && std::filesystem::exists(options.recover, none)) {
@@ -188,7 +189,7 @@ Status complete(serving::Recovery& recovery, caf::actor_system& system, const En
   return {};
 }
 
-/// Tells how the names of vLLM's parsers compare with the dialect of the model's chat template.
+/// Prints how the names of vLLM's parsers compare with the dialect of the model's chat template.
 void compare_parsers(const ServeOptions& options, const std::vector<serving::ServedModel>& models) {
   if (options.has_pool()) return;
   const auto& prompts = models.front().chat;
@@ -200,7 +201,7 @@ void compare_parsers(const ServeOptions& options, const std::vector<serving::Ser
   say(options.reasoning_parser, compare_reasoning_parser);
 }
 
-/// Tells where the servers listen. False when nobody can be told.
+/// Prints where the servers listen. Returns whether it could be printed.
 bool announce(const FrontEnds& front_ends) {
   if (front_ends.lines) std::printf("listening on %s\n", front_ends.lines->address().c_str());
   if (front_ends.http) std::printf("http on %s\n", front_ends.http->address().c_str());
@@ -217,7 +218,7 @@ int run_serve(ServeOptions& options) {
   if (!telemetry) return exit_with(telemetry.error());
   auto recovery = read_recovery(options);
   if (!recovery) return exit_with(recovery.error());
-  // Before a model is loaded, which may take minutes.
+  // Tried before a model is loaded, which may take minutes.
   for (auto& tried : try_addresses(options.addresses())) {
     if (!tried) problems.push_back(std::move(tried.error()));
   }
@@ -250,21 +251,22 @@ int run_serve(ServeOptions& options) {
       engines.routers.push_back(model.router);
       if (options.has_pool()) engines.names.push_back(model.info.name);
     }
-    ServiceLoop loop(system, engines, front_ends->all(), options.drain_timeout, manager);  // takes signals from here
+    // The loop catches signals from here on.
+    ServiceLoop loop(system, engines, front_ends->all(), options.drain_timeout, manager);
     if (options.keys.has_files() || manager.is_there()) {
       loop.on_reload([&options] { options.keys.reload(*options.http.keys); });
     }
     if (options.log_stats_interval > 0) loop.log_stats_every(options.log_stats_interval);
-    if (announce(*front_ends)) {  // else nobody would learn the address; main tells
+    if (announce(*front_ends)) {  // else no client would learn the address; main reports the error
       manager.ready("serving " + (options.has_pool() ? std::to_string(service->models.size()) + " models"
                                                      : service->models.front().info.name));
       code = loop.run();
     }
   }
   end_service(*service);
-  // What loads cannot be told to stop, and is for nobody; all that clients are to hear has been sent.
+  // A load cannot be stopped and its result is not needed. All answers to clients have been sent.
   if (is_loading(*service)) {
-    telemetry->reset();  // writes what waits of the access log and the spans
+    telemetry->reset();  // writes pending entries of the access log and the spans
     std::fflush(nullptr);
     std::_Exit(code);
   }

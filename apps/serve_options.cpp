@@ -17,7 +17,7 @@ constexpr double kMinStatsInterval = 0.1;
 constexpr std::int32_t kMaxLoadedModels = 1024;
 constexpr double kMaxModelsMemory = 1 << 20;  // GiB
 
-/// Keys of http::ServerConfig that the server of JSON lines heeds too.
+/// Keys of http::ServerConfig that the server of JSON lines uses too.
 constexpr std::array<std::string_view, 5> kKeysOfBoth{"allow_unauthenticated", "log_prompts", "resume_window",
                                                       "max_resumable_streams", "resume_buffer_mib"};
 
@@ -83,7 +83,7 @@ std::vector<Error> ServeOptions::finish() {
   lines.keys = http.keys;
   lines.allow_unauthenticated = http.allow_unauthenticated;
   lines.log_prompts = http.log_prompts;
-  // Before the servers have it: what is not recorded cannot be recovered.
+  // Set before the servers get it: requests that are not recorded cannot be recovered.
   http.resume.is_recorded = !engine.config.journal.empty() && engine.config.journal_tokens;
   lines.resume = http.resume;
   if (has_lines()) {
@@ -149,7 +149,8 @@ std::vector<WantedAddress> ServeOptions::addresses() const {
   return wanted;
 }
 
-/// Those of the command line: a config file may be that of several servers.
+/// Refuses flags of a server that is off. Looks only at the command line: a config file may be shared by several
+/// servers.
 void ServeOptions::refuse_flags_of_no_server(std::vector<Error>& problems) const {
   const auto refuse = [&](const char* key, const char* why) {
     if (const auto flag = engine.flags.flag_given(key); !flag.empty()) {
@@ -188,7 +189,7 @@ void ServeOptions::finish_pool(std::vector<Error>& problems) {
   if (!recover.empty()) {
     problems.push_back({ErrorCode::bad_config, "recover is for a server of one model, not for models", "recover"});
   }
-  // Of several models none is there for long: they share a GPU in one process.
+  // With several models no worker process would live long. Their engines share a GPU in one process.
   if (!engine.flags.is_given("worker_processes")) engine.config.worker_processes = false;
   const ModelDefaults defaults{.config = engine.config,
                                .keep_alive = model_keep_alive,

@@ -12,22 +12,22 @@
 
 namespace pagoda::apps {
 
-/// What `pagoda serve` is told: the flags of every engine, those of its servers, and the files of keys.
+/// The flags of `pagoda serve`: those of its engines, of its servers, and the files of keys.
 struct ServeOptions {
-  /// The word for --listen that leaves JSON lines out.
+  /// Value of --listen that turns JSON lines off.
   static constexpr const char* kNoListen = "none";
 
-  /// `default_listen`: where JSON lines are served unless told.
+  /// `default_listen`: default address of JSON lines.
   explicit ServeOptions(CLI::App& app, const std::string& default_listen = json_lines::ServerConfig().listen);
 
-  /// After parsing: reads the files that are named and validates. Returns every problem at once.
+  /// Reads the named files and validates. Call after parsing. Returns all problems at once.
   std::vector<Error> finish();
 
-  /// Where it is to listen.
+  /// Returns the addresses on which it will listen.
   std::vector<WantedAddress> addresses() const;
 
   bool has_lines() const { return lines.listen != kNoListen; }
-  /// Whether it serves models that come and go, and not one.
+  /// Returns whether it serves several models that are loaded and unloaded, instead of one.
   bool has_pool() const { return !models.empty(); }
 
   EngineFlags engine;
@@ -39,12 +39,12 @@ struct ServeOptions {
   std::int64_t max_total_buffered_bytes = serving::Telemetry::kMaxBufferedBytes;
   double log_stats_interval = 10;
   std::string otlp_traces_endpoint;
-  std::string models;             ///< file
+  std::string models;             ///< path of the models file
   double model_keep_alive = 300;  ///< seconds; below 0: for ever
-  ModelPoolConfig pool;           ///< once it is finished, with the models of the file
-  std::string recover;            ///< file of a journal
-  std::string tool_call_parser;   ///< vLLM's name of how the model writes calls; empty: none is given
-  std::string reasoning_parser;   ///< vLLM's name of how the model writes thoughts; empty: none is given
+  ModelPoolConfig pool;           ///< set by finish(), with the models of the file
+  std::string recover;            ///< path of the journal to recover
+  std::string tool_call_parser;   ///< vLLM's name for the format of tool calls; empty: not given
+  std::string reasoning_parser;   ///< vLLM's name for the format of thoughts; empty: not given
 
  private:
   void refuse_flags_of_no_server(std::vector<Error>& problems) const;

@@ -16,14 +16,14 @@ struct ServedEngine {
   EngineHandle engine;
 };
 
-/// See EngineSetup::journal_takes_place_later and journal_lock.
+/// Settings for EngineSetup::journal_takes_place_later and journal_lock.
 struct JournalPlace {
   bool is_taken_later = false;
   std::shared_ptr<io::JournalLock> lock = nullptr;
 };
 
-/// Loads the model and its chat template, and starts the engine. Blocks while the model loads. Errors as spawn_engine;
-/// those of the template.
+/// Loads the model and its chat template, and starts the engine. Blocks while the model loads. Errors: as spawn_engine,
+/// and those of the template.
 Result<ServedEngine> start_served_engine(caf::actor_system& system, const EngineFlags& flags,
                                          const JournalPlace& journal = {});
 

@@ -15,7 +15,7 @@ namespace {
 using serving::KeyRole;
 using serving::KeySet;
 
-/// Files that cannot be read are a wrong flag.
+/// Adds a problem for a file that cannot be read: its flag is wrong.
 void note(Status status, const char* key, std::vector<Error>& problems) {
   if (!status) problems.push_back({ErrorCode::bad_config, std::move(status.error().message), key});
 }
@@ -32,7 +32,7 @@ void add_named(const std::string& path, KeySet& keys, std::vector<Error>& proble
 
 }  // namespace
 
-/// From here on only digests of them are kept.
+/// Reads the keys of api_key and clears the text: afterwards only digests are kept.
 void KeySources::take_api_key(std::vector<Error>& problems) {
   auto list = std::exchange(api_key, {});
   for (std::size_t begin = 0; !list.empty() && begin <= list.size();) {

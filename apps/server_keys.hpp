@@ -8,26 +8,26 @@
 
 namespace pagoda::apps {
 
-/// Where the keys of `pagoda serve` come from, as its flags name it.
+/// Sources of the keys of `pagoda serve`, as its flags name them.
 struct KeySources {
-  std::string keys_file;       ///< with names, roles and limits
-  std::string api_key;         ///< with commas; empty once it was read
-  std::string api_key_file;    ///< one a line
-  std::string admin_key_file;  ///< likewise
+  std::string keys_file;       ///< file of keys with names, roles and limits
+  std::string api_key;         ///< keys separated by commas; empty after they were read
+  std::string api_key_file;    ///< file with one key a line
+  std::string admin_key_file;  ///< file with one admin key a line
 
-  /// Whether there is any that can change.
+  /// Returns whether any source is a file, whose content can change.
   bool has_files() const { return !keys_file.empty() || !api_key_file.empty() || !admin_key_file.empty(); }
 
-  /// All of them, read now. Appends what is wrong to `problems`: bad_config, whose param is the flag's key.
+  /// Reads all keys. Appends problems to `problems`: bad_config, with the flag's key as param.
   serving::KeySet read(std::vector<Error>& problems);
 
-  /// Reads them anew into `ring`, or leaves it as it is and logs why.
+  /// Reads the files again and replaces the keys in `ring`. On a failure keeps the old keys and logs the reason.
   void reload(serving::KeyRing& ring);
 
  private:
   void take_api_key(std::vector<Error>& problems);
 
-  std::vector<serving::KeyDigest> given_;  ///< of api_key
+  std::vector<serving::KeyDigest> given_;  ///< digests of the keys in api_key
 };
 
 }  // namespace pagoda::apps

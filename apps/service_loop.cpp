@@ -13,10 +13,10 @@
 namespace pagoda::apps {
 namespace {
 
-constexpr auto kFlushGrace = std::chrono::seconds(2);         // clients may take their last lines
-constexpr auto kDrainAnswerGrace = std::chrono::seconds(10);  // beyond the drain timeout, for the engine's answer
+constexpr auto kFlushGrace = std::chrono::seconds(2);         // time for clients to read their last lines
+constexpr auto kDrainAnswerGrace = std::chrono::seconds(10);  // time beyond the drain timeout for the engine's answer
 
-/// nohup and some supervisors start a program with SIGHUP ignored; that wish holds.
+/// Returns whether the signal is ignored. nohup and some supervisors start a program with SIGHUP ignored; it stays so.
 bool is_ignored(int signal) {
   struct sigaction action {};
   return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
@@ -56,7 +56,7 @@ void ServiceLoop::await_signal() {
   signals_.async_wait([this](const boost::system::error_code& error, int signal) {
     if (error) return;
     if (signal != SIGHUP || !reload_) return begin_drain(signal);
-    await_signal();  // first, for a reload may throw
+    await_signal();  // called first, because a reload may throw
     reload_();
   });
 }
@@ -71,7 +71,7 @@ void ServiceLoop::keep_alive() {
     for (const auto& router : routers) {
       actors::request(
           self, router, actors::GetStats{}, [answered](const EngineStats&) { answered(); },
-          [](caf::error&) {});  // on_engine_down tells
+          [](caf::error&) {});  // on_engine_down reports it
     }
   };
   system_.spawn(ask, engines_.routers);
@@ -88,7 +88,7 @@ void ServiceLoop::begin_drain(int signal) {
   await_impatience();
   for (auto* front_end : front_ends_) front_end->begin_drain();
   struct Outcome {
-    std::size_t left = 0;  ///< engines that have not answered
+    std::size_t left = 0;  ///< number of engines that have not answered
     std::int64_t aborted = 0;
     int code = kExitOk;
   };

@@ -21,40 +21,40 @@
 
 namespace pagoda::apps {
 
-/// The engine, or the pool of them, that a service serves.
+/// The engine, or the engines of a pool, that a service serves.
 struct ServedEngines {
-  std::vector<actors::RequestRouterActor> routers = {};  ///< of each model
-  std::vector<std::string> names = {};                   ///< likewise, for the log; none where there is one model
-  caf::actor supervisor = {};                            ///< the service goes when it does
+  std::vector<actors::RequestRouterActor> routers = {};  ///< router of each model
+  std::vector<std::string> names = {};                   ///< name of each model, for the log; empty for a single model
+  caf::actor supervisor = {};                            ///< when it ends, the service ends
 };
 
-/// Waits for a signal or for the engine's end, then takes the service down in order: refuse new requests, let live ones
-/// finish, flush the connections. Runs on the main thread; actors reach it by posting to the loop, which they share, so
-/// that one that reports late does no harm.
+/// Waits for a signal or for the engine's end, then shuts the service down in order: refuses new requests, lets live
+/// ones finish, flushes the connections. Runs on the main thread. Actors reach it by posting to the loop, which they
+/// share, so that a late report is harmless.
 class ServiceLoop {
  public:
-  /// Takes SIGTERM, SIGINT and SIGHUP from here on. `drain_timeout` in seconds. `manager` hears of the end, and again
-  /// and again that the engine answers.
+  /// Handles SIGTERM, SIGINT and SIGHUP from here on. `drain_timeout` in seconds. `manager` is notified of the end, and
+  /// regularly that the engine answers.
   ServiceLoop(caf::actor_system& system, ServedEngines engines, std::vector<serving::FrontEnd*> front_ends,
               double drain_timeout, ServiceManager manager = {});
 
-  /// From now on SIGHUP calls `reload`, and does not end the service. Before run.
+  /// Makes SIGHUP call `reload` instead of ending the service. Call before run.
   void on_reload(std::function<void()> reload) { reload_ = std::move(reload); }
 
-  /// A line of throughput in the log, while there is work, every so many seconds. Before run.
+  /// Logs a line of throughput every `seconds`, while there is work. Call before run.
   void log_stats_every(double seconds);
 
-  /// The exit code: kExitOk after a signal; kExitFailure when the engine has ended by itself, in which case every live
-  /// request has been told, or does not answer.
+  /// Returns the exit code: kExitOk after a signal; kExitFailure when the engine does not answer or has ended by
+  /// itself. In the last case every live request has got its error.
   int run();
 
  private:
   void await_signal();
   void begin_drain(int signal);
-  /// Asks the engines for a sign of life; the manager hears of it when all have given it.
+  /// Asks the engines for a sign of life. Notifies the manager when all have answered.
   void keep_alive();
-  /// Asked twice: at once. A terminal or a service manager that goes away sends SIGHUP along, before or after SIGTERM,
-  /// which is no second wish.
+  /// Makes a second signal end the service at once. SIGHUP does not count as a second signal, because a terminal or
+  /// service manager that ends sends it together with SIGTERM, before or after.
   void await_impatience();
   void on_engine_down();
   void finish(int code);
@@ -67,10 +67,10 @@ class ServiceLoop {
   std::shared_ptr<boost::asio::io_context> loop_ = std::make_shared<boost::asio::io_context>(1);
   boost::asio::signal_set signals_{*loop_, SIGTERM, SIGINT};
   boost::asio::steady_timer deadline_{*loop_};
-  boost::asio::steady_timer next_sign_{*loop_};  ///< of life
+  boost::asio::steady_timer next_sign_{*loop_};  ///< time of the next sign of life
   std::deque<StatsLog> stats_logs_;
   std::function<void()> reload_;
-  bool asked_ = false;  ///< by SIGTERM or SIGINT
+  bool asked_ = false;  ///< whether SIGTERM or SIGINT has come
   bool finished_ = false;
   int exit_code_ = kExitOk;
 };

@@ -6,31 +6,31 @@
 
 namespace pagoda::apps {
 
-/// The service manager that started this program, as systemd's notification protocol has it: a datagram socket that
-/// takes lines such as READY=1. Without one, nothing is told to nobody.
+/// The service manager that started this program, with systemd's notification protocol: a datagram socket that takes
+/// lines such as READY=1. Without a service manager, all notifications do nothing.
 class ServiceManager {
  public:
-  /// Nobody.
+  /// Makes an object without a service manager.
   ServiceManager() = default;
 
-  /// `socket`: a path, or an abstract name behind '@'. `watchdog`: how long this program may be silent; 0: for ever.
+  /// `socket`: a path, or an abstract name after '@'. `watchdog`: how long this program may be silent; 0: no limit.
   explicit ServiceManager(std::string socket, std::chrono::microseconds watchdog = {});
 
-  /// That of NOTIFY_SOCKET, with WATCHDOG_USEC where it is meant for this process.
+  /// Returns the manager of NOTIFY_SOCKET, with WATCHDOG_USEC if WATCHDOG_PID is this process.
   static ServiceManager of_environment();
 
   bool is_there() const { return !socket_.empty(); }
 
-  /// Whoever asks for connections gets answers now. `status` is for people.
+  /// Notifies that connections are answered now. `status` is text for people.
   void ready(std::string_view status) const;
 
-  /// It goes down, which may take `at_most`.
+  /// Notifies that the program ends, which may take `at_most`.
   void stopping(std::chrono::milliseconds at_most) const;
 
-  /// It is alive.
+  /// Notifies that the program is alive.
   void alive() const;
 
-  /// How often `alive` is to be called; 0: never.
+  /// Returns the interval at which `alive` must be called; 0: never.
   std::chrono::milliseconds alive_interval() const;
 
  private:

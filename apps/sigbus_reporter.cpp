@@ -12,7 +12,7 @@
 namespace pagoda::apps {
 namespace {
 
-// What a signal handler may call: nothing that allocates or locks.
+// Called in a signal handler: may not allocate or lock.
 
 void say(std::string_view text) {
   while (!text.empty()) {
@@ -22,7 +22,7 @@ void say(std::string_view text) {
   }
 }
 
-/// The hexadecimal number at the front, which is taken off.
+/// Removes the hexadecimal number at the front, and returns it.
 std::uintptr_t take_number(std::string_view& text) {
   std::uintptr_t value = 0;
   for (; !text.empty(); text.remove_prefix(1)) {
@@ -34,7 +34,8 @@ std::uintptr_t take_number(std::string_view& text) {
   return value;
 }
 
-/// The file of a line of /proc/self/maps, "BEGIN-END PERMISSIONS OFFSET DEVICE INODE FILE", where that has the address.
+/// Returns the file of a line of /proc/self/maps, "BEGIN-END PERMISSIONS OFFSET DEVICE INODE FILE", if the line's range
+/// has the address.
 std::string_view file_at(std::string_view line, std::uintptr_t address) {
   const auto begin = take_number(line);
   if (line.empty()) return {};
@@ -48,7 +49,7 @@ std::string_view file_at(std::string_view line, std::uintptr_t address) {
 void say_file_at(std::uintptr_t address) {
   const int maps = ::open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
   if (maps < 0) return;
-  std::array<char, 4352> line{};  // a path has 4,096 bytes at most
+  std::array<char, 4352> line{};  // a path has at most 4,096 bytes
   std::size_t size = 0;
   for (char c = 0; ::read(maps, &c, 1) == 1;) {
     if (c != '\n') {
@@ -62,14 +63,14 @@ void say_file_at(std::uintptr_t address) {
 }
 
 void on_bus_error(int, siginfo_t* info, void*) {
-  if (info->si_code != BUS_ADRERR) {  // sent by somebody, or memory that is broken: it ends the process as ever
+  if (info->si_code != BUS_ADRERR) {  // sent by a process, or broken memory: ends the process by default
     ::raise(SIGBUS);
     return;
   }
   say("pagoda: a file that is in use was cut short, which ends this process: ");
   say_file_at(reinterpret_cast<std::uintptr_t>(info->si_addr));
   say("\n");
-  // Back there the access fails again, and is not handled any more.
+  // After the return the access fails again, and the default action ends the process.
 }
 
 }  // namespace

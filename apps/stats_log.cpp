@@ -33,7 +33,7 @@ std::string throughput_line(const EngineStats& before, const EngineStats& now, d
       kPercent * share(now.prefix_cache_hits_total, now.prefix_cache_queries_total));
 }
 
-/// Shared with answers that are on their way. Used on the loop only, but for `router`.
+/// State that is shared with pending answers. Used only on the loop, except `router`.
 struct StatsLog::State {
   using Clock = std::chrono::steady_clock;
 
@@ -48,7 +48,7 @@ struct StatsLog::State {
 
   void take(const EngineStats& now) {
     const auto time = Clock::now();
-    if (now.steps_total < before.steps_total) before = {};  // it was loaded anew
+    if (now.steps_total < before.steps_total) before = {};  // the engine was loaded again
     const auto line = throughput_line(before, now, std::chrono::duration<double>(time - measured).count(), name);
     if (!line.empty()) spdlog::info("{}", line);
     before = now;
@@ -85,11 +85,11 @@ void StatsLog::wait(const std::shared_ptr<State>& state) {
   });
 }
 
-/// An engine that does not answer says so elsewhere; no question follows one that has no answer.
+/// Asks for stats. If there is no answer, asks no more: the failure of an engine is reported elsewhere.
 void StatsLog::ask(const std::shared_ptr<State>& state) {
   const auto ask_router = [](caf::event_based_actor* self, const std::shared_ptr<State>& wants) {
     const auto on_answer = [wants](const EngineStats& stats) {
-      // The loop does not keep what keeps the loop.
+      // A weak pointer, because the state keeps the loop alive.
       boost::asio::post(*wants->loop, [weak = std::weak_ptr(wants), stats] {
         const auto asking = weak.lock();
         if (!asking || asking->ended) return;

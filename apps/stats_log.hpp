@@ -14,13 +14,12 @@
 
 namespace pagoda::apps {
 
-/// One line about what an engine did between two snapshots, `seconds` apart, and what it does at the later one: as vLLM
-/// words it. Empty when there was nothing to do.
-/// `engine`: what the line calls it.
+/// Returns a log line, in vLLM's wording, about the work between two snapshots that are `seconds` apart, and about the
+/// state at the later one. Empty when there was no work. `engine`: its name in the line.
 std::string throughput_line(const EngineStats& before, const EngineStats& now, double seconds,
                             std::string_view engine = "000");
 
-/// Logs such a line at intervals. Runs on `loop`.
+/// Logs such lines at intervals. Runs on `loop`.
 class StatsLog {
  public:
   StatsLog(std::shared_ptr<boost::asio::io_context> loop, caf::actor_system& system,

@@ -6,7 +6,7 @@
 
 namespace pagoda::apps {
 
-/// All of a text file, or of a pipe. Errors (param: the flag's key): bad_config (nothing in it), io_failed.
+/// Returns the whole text of a file or pipe. Errors (param: the flag's key): bad_config (it is empty), io_failed.
 Result<std::string> read_text_file(const std::string& path, const std::string& key);
 
 }  // namespace pagoda::apps

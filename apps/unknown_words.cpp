@@ -28,7 +28,7 @@ std::vector<std::string> subcommands_of(const CLI::App& app) {
   return names;
 }
 
-/// Groups of options are apps without a name.
+/// Adds all flags. Groups of options are apps without a name.
 void add_flags_of(const CLI::App& app, std::vector<std::string>& flags) {
   for (const CLI::Option* option : app.get_options()) {
     for (const auto& name : option->get_lnames()) flags.push_back("--" + name);
@@ -49,7 +49,7 @@ void add_names(const Table& table, std::vector<std::string>& flags) {
   }
 }
 
-/// Of other servers, for the command that takes them.
+/// Returns flags of other servers, for the command that translates them.
 std::vector<std::string> foreign_flags() {
   std::vector<std::string> flags;
   for (const auto* server : {&vllm(), &llama_server()}) {
@@ -72,7 +72,7 @@ std::string unknown_flag(const CLI::App& command, std::string_view word) {
 }  // namespace
 
 std::string nearest_word(std::string_view word, const std::vector<std::string>& known) {
-  constexpr std::size_t kFewLetters = 3;  // of which many words begin
+  constexpr std::size_t kFewLetters = 3;  // many words begin with so few letters
   const auto plain = without_dashes(word);
   std::vector<std::string_view> names;
   for (const auto& name : known) names.push_back(without_dashes(name));

@@ -13,7 +13,7 @@ namespace {
 
 Status try_address(const WantedAddress& wanted, serving::Listener& listener) {
   if (auto status = listener.open(wanted.address, wanted.key.c_str()); !status) return status;
-  if (!wanted.allow_unauthenticated) {  // else it would be logged, which the server does
+  if (!wanted.allow_unauthenticated) {  // if true, the server logs it itself
     if (auto status = listener.check_exposure(wanted.key.c_str(), wanted.has_keys, false); !status) return status;
   }
   if (wanted.tls_cert.empty()) return {};

@@ -8,7 +8,7 @@
 
 namespace pagoda::apps {
 
-/// How a server of `key` (listen or http) would be reached.
+/// Address at which a server of `key` (listen or http) would be reached.
 struct WantedAddress {
   std::string key = {};
   std::string address = {};  ///< HOST:PORT
@@ -18,8 +18,8 @@ struct WantedAddress {
   std::string tls_key = {};
 };
 
-/// Whether each of them could be served here: binds all of them at once, loads certificates, and closes them again.
-/// Errors as those of the servers.
+/// Returns for each address whether it could be served here: binds all at once, loads certificates, and closes them
+/// again. Errors: as those of the servers.
 std::vector<Status> try_addresses(std::span<const WantedAddress> all);
 
 }  // namespace pagoda::apps

@@ -1,5 +1,5 @@
-// Embeds Pagoda's actors in an actor system of your own: spawn the engine, talk to its request router, and give it a
-// sink actor that prints what comes.
+// Embeds Pagoda's actors in an actor system of your own: spawns the engine, sends a request to its request router, and
+// gives it a sink actor that prints the outputs.
 //   actors_client MODEL_DIR [PROMPT]
 
 #include <cstdio>
@@ -12,7 +12,7 @@ namespace {
 
 using namespace pagoda;
 
-/// Prints the outputs of one request and ends with it. The router aborts the requests of a sink that dies.
+/// Prints the outputs of one request and ends with it. The router aborts the requests of a sink that ends.
 actors::SinkActor::behavior_type printing_sink(actors::SinkActor::pointer self, std::FILE* out) {
   return {[self, out](const OutputBatch& batch) {
     for (const auto& output : batch.outputs) {
@@ -52,7 +52,7 @@ int main(int argc, char** argv) {
 
   const auto sink = system.spawn(printing_sink, stdout);
   caf::scoped_actor self{system};
-  // The tag is ours: it comes back with every output, so one sink can serve many requests.
+  // The caller chooses the tag. Every output repeats it, so one sink can serve many requests.
   actors::ask(self, engine->router, actors::SubmitRequest{request, sink, 1}, [&](const actors::SubmitReply& reply) {
     if (reply.ticket) return;
     std::fprintf(stderr, "actors_client: %s\n", reply.ticket.error().message.c_str());
@@ -61,7 +61,7 @@ int main(int argc, char** argv) {
   self->wait_for(sink);
   std::printf("\n");
 
-  // The engine ends with its supervisor; leaving main waits for every actor.
+  // The engine ends with its supervisor. Leaving main waits for every actor.
   pagoda::end_engine(*engine);
   return 0;
 }

@@ -1,5 +1,5 @@
-// A client of the JSON-lines protocol in C++, with nothing but Boost.Asio and a JSON library: several prompts at once
-// over one connection, each answer shown when it is complete, and the first one as it comes.
+// A client of the JSON-lines protocol in C++, with only Boost.Asio and a JSON library. Sends several prompts at once
+// over one connection. Shows each answer when it is complete, and the first one as it comes.
 //   asio_client HOST PORT PROMPT...
 
 #include <cstddef>
@@ -22,13 +22,13 @@ namespace {
 using boost::asio::ip::tcp;
 using nlohmann::json;
 
-/// One connection. Runs on the io_context that it is given; nothing here blocks.
+/// One connection. Runs on the given io_context. Nothing here blocks.
 class Client {
  public:
   Client(boost::asio::io_context& io, std::vector<std::string> prompts)
       : socket_(io), resolver_(io), prompts_(std::move(prompts)) {}
 
-  /// 0 once every prompt has its answer.
+  /// Returns 0 once every prompt has its answer.
   int exit_code() const { return num_left_ == 0 ? 0 : 1; }
 
   void start(const std::string& host, const std::string& port) {
@@ -44,7 +44,7 @@ class Client {
   }
 
  private:
-  /// The id of a request is ours; events name it, so answers may come in any order.
+  /// Submits all prompts. The client chooses the id of a request. Events name it, so answers may come in any order.
   void submit() {
     for (std::size_t i = 0; i < prompts_.size(); ++i) {
       const json request{{"id", std::to_string(i)}, {"prompt", prompts_[i]}, {"max_tokens", 24}, {"temperature", 0}};
@@ -80,7 +80,7 @@ class Client {
       }
     } else if (event["event"] == "error") {
       std::cerr << "asio_client: " << event["error"]["message"].get<std::string>() << "\n";
-      socket_.close();  // num_left_ tells main
+      socket_.close();  // main sees num_left_
     }
   }
 

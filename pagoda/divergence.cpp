@@ -19,7 +19,7 @@ double divergence(std::span<const float> logits, double norm, std::span<const fl
     const double log_p = reference[i] - reference_norm;
     sum += std::exp(log_p) * (log_p - (logits[i] - norm));
   }
-  return sum < 0.0 ? 0.0 : sum;  // one that is not a number stays so
+  return sum < 0.0 ? 0.0 : sum;  // NaN stays NaN
 }
 
 }  // namespace pagoda

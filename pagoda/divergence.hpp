@@ -4,11 +4,11 @@
 
 namespace pagoda {
 
-/// log of the sum of exp(logits), in double precision.
+/// Returns the log of the sum of exp(logits), in double precision.
 double log_sum_exp(std::span<const float> logits);
 
-/// The Kullback-Leibler divergence of the distribution of `logits` from that of `reference`, in nats; with their
-/// log_sum_exp.
+/// Returns the Kullback-Leibler divergence of the distribution of `logits` from that of `reference`, in nats. `norm`
+/// and `reference_norm`: the log_sum_exp of each.
 double divergence(std::span<const float> logits, double norm, std::span<const float> reference, double reference_norm);
 
 }  // namespace pagoda

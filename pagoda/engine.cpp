@@ -14,7 +14,7 @@
 namespace pagoda {
 namespace {
 
-/// The callbacks of live requests, found by tag. Shared by callers and the sink actor.
+/// Callbacks of live requests, by tag. Shared by callers and the sink actor.
 class CallbackTable {
  public:
   std::uint64_t add(Engine::Callback callback) {
@@ -23,7 +23,7 @@ class CallbackTable {
     return next_tag_++;
   }
 
-  /// The ticket of a request that was taken in; it may have ended already.
+  /// Sets the ticket of a request that the engine has taken. The request may have ended already.
   void set_ticket(std::uint64_t tag, RequestId ticket) {
     const std::lock_guard lock(mutex_);
     const auto found = live_.find(tag);
@@ -58,7 +58,7 @@ class CallbackTable {
     if (is_end) remove(output.tag);
     try {
       (*callback)(output);
-    } catch (const std::exception& error) {  // others' outputs come the same way
+    } catch (const std::exception& error) {  // the outputs of other requests come through this thread too
       spdlog::error("the callback of a request has thrown: {}", error.what());
     }
     if (!is_end) return;
@@ -72,7 +72,7 @@ class CallbackTable {
     return num_ended_;
   }
 
-  /// Until more than `known` requests have ended, but not longer than `patience`.
+  /// Waits until more than `known` requests have ended, at most for `patience`.
   void wait_for_end(std::uint64_t known, std::chrono::milliseconds patience) {
     std::unique_lock lock(mutex_);
     one_ended_.wait_for(lock, patience, [&] { return num_ended_ > known; });
@@ -137,7 +137,8 @@ struct Engine::State {
       const std::uint64_t known = callbacks->num_ended();
       auto ticket = submit(request, callback);
       if (ticket || ticket.error().code != ErrorCode::queue_full) return ticket;
-      // A request's place is free before its end is told. Texts leave the tokenizer without a sign, hence the patience.
+      // The place of a request is free before its end is reported. When a text leaves the tokenizer's queue, nothing is
+      // reported, so the wait has a limit.
       callbacks->wait_for_end(known, std::chrono::milliseconds(ticket.error().retry_after_ms));
     }
   }
@@ -161,7 +162,7 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineConfig& config, const
 }
 
 Engine::~Engine() {
-  // The shutdown ladder: live requests are aborted and told, then the actors end.
+  // The shutdown ladder: live requests are aborted and get their last output, then the actors end.
   state_->ask<actors::Drained>(actors::Drain{0});
   caf::scoped_actor self{state_->system};
   end_engine(state_->handle);

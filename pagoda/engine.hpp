@@ -14,36 +14,36 @@
 
 namespace pagoda {
 
-/// A running engine for programs that do not use actors themselves. Owns an actor system. Thread-safe.
+/// A running engine for programs that use no actors. Owns an actor system. Thread-safe.
 ///
-/// When the engine fails (its device cannot be used any more, for example), every live request ends with an error that
-/// says why, whose code is device_failed where the device is the cause. From then on submit refuses with the same error
-/// and stats().health tells it. The process goes on.
+/// When the engine fails, for example because its device cannot be used any more, every live request ends with an
+/// error that has the reason. Its code is device_failed if the device is the cause. From then on submit refuses with
+/// this error, and stats().health is its message. The process goes on.
 class Engine {
  public:
   /// Loads the model and starts the actors. Errors: bad_config (flags, config.json, tokenizer), bad_file, io_failed,
   /// out_of_memory.
   static Result<std::unique_ptr<Engine>> create(const EngineConfig& config, const EngineSetup& setup = {});
 
-  /// Aborts what is live, stops the actors, joins every thread.
+  /// Aborts live requests, stops the actors, joins every thread.
   ~Engine();
 
-  /// Called with each output of one request, in order, on an engine thread; must not block for long or throw. The
-  /// call with `done` or `error` set is the last.
+  /// Called with each output of one request, in order, on an engine thread. Must not block for long or throw. The call
+  /// with `done` or `error` set is the last.
   using Callback = std::function<void(const RequestOutput&)>;
 
-  /// Starts a request. The ticket cancels it. Errors as the request router gives them; then the callback is never
-  /// called.
+  /// Starts a request. Returns a ticket, with which cancel() aborts the request. Errors: those of the request router;
+  /// then the callback is never called.
   Result<RequestId> submit(GenerateRequest request, Callback callback);
 
-  /// As submit, but instead of the error queue_full it waits for a place in the queue. Not for callbacks.
+  /// As submit, but waits for a place in the queue instead of failing with queue_full. Do not call it from callbacks.
   Result<RequestId> submit_when_free(GenerateRequest request, Callback callback);
 
-  /// Aborts a live request; false when there is none. Its callback still gets the terminal output.
+  /// Aborts a live request. Returns whether there was one. Its callback still gets the terminal output.
   bool cancel(RequestId ticket);
 
-  /// Runs all requests together and waits; results come in the order of the requests. There may be more of them than
-  /// the engine queues: they are submitted as places come free.
+  /// Runs all requests together and waits for them. Returns results in the order of the requests. There may be more
+  /// requests than the engine queues: they are submitted as places become free.
   std::vector<Result<RequestResult>> generate(std::vector<GenerateRequest> requests);
   Result<RequestResult> generate(GenerateRequest request);
 

@@ -10,8 +10,8 @@
 namespace pagoda {
 namespace {
 
-/// Tokens whose KV the pool can hold, one after the other: with a sliding window a prompt in chunks leaves behind what
-/// no later token sees, so that its length does not matter.
+/// Returns the number of prompt tokens for whose KV the pool has room. With a sliding window and prompts in chunks,
+/// blocks that no later token sees are freed, so the length of a prompt does not matter.
 std::int64_t longest_prompt(const EngineConfig& config, const EnginePlan& plan) {
   const KvGroup& kv = plan.layout.only();
   const std::int64_t slots = std::int64_t{plan.num_device_blocks} * kv.block_size;
@@ -19,7 +19,7 @@ std::int64_t longest_prompt(const EngineConfig& config, const EnginePlan& plan) 
   return leaves_behind ? std::max(slots, plan.limits.max_model_len) : slots;
 }
 
-/// Of the matrices as they are computed with.
+/// Returns the format in which the matrices are computed.
 std::string quantization_of(const EngineConfig& config, const EnginePlan& plan) {
   if (config.quantize == "none") return {};
   return config.quantize == "auto" ? plan.checkpoint->quantization() : config.quantize;
@@ -93,7 +93,8 @@ Result<chat::AnswerDialect> answer_dialect(const EngineConfig& config, const Eng
   const auto chat = io::load_chat_prompts(config, *plan.files);
   const bool is_named = !config.chat_template.empty() || !config.answer_dialect.empty();
   if (!chat && is_named) return fail(chat.error());
-  if (!chat || *chat == nullptr) return chat::AnswerDialect{};  // who needs the model's own tells what is wrong with it
+  // the model's own template cannot be read; the parts that need it report why
+  if (!chat || *chat == nullptr) return chat::AnswerDialect{};
   return *(*chat)->dialect();
 }
 
@@ -145,7 +146,7 @@ std::vector<std::pair<std::string, std::int64_t>> sizes_of(const models::ModelSp
   return sizes;
 }
 
-/// The names of the model's files. Where they name no end token, it is that of the model's config.
+/// Returns the names in the model's files. If these name no bos or eos token, takes the one of the model's config.
 io::TokenizerNames tokenizer_names(const EnginePlan& plan, const text::Tokenizer& tokenizer) {
   auto names = plan.files->tokenizer_names().value_or(io::TokenizerNames());
   const auto add = [&](const char* name, TokenId id) {

@@ -18,7 +18,7 @@
 
 namespace pagoda {
 
-/// What each part of an engine is told of its configuration and of a plan whose blocks are counted.
+/// Make the configurations of an engine's parts. The blocks of `plan` must be counted.
 
 scheduling::SchedulerConfig scheduler_config(const EngineConfig& config, const EnginePlan& plan,
                                              const ThinkingMarks& thinking);
@@ -26,25 +26,25 @@ scheduling::SchedulerConfig scheduler_config(const EngineConfig& config, const E
 memory::BlockSpaceConfig block_space_config(const EngineConfig& config, const EnginePlan& plan,
                                             const std::array<std::uint64_t, 2>& prefix_hash_key);
 
-/// Milliseconds that a request without a timeout of its own may take; 0: no limit.
+/// Returns the milliseconds that a request without a timeout of its own may take. 0: no limit.
 std::int64_t default_timeout_ms(const EngineConfig& config);
 
 routing::AdmissionLimits admission_limits(const EngineConfig& config, const EnginePlan& plan,
                                           const text::Tokenizer& tokenizer, const SamplingDefaults& defaults,
                                           const ThinkingMarks& thinking);
 
-/// How the model writes its answers; nothing said where it has no chat template that can be read. Error: of the chat
-/// template or the dialect that the configuration names.
+/// Returns the dialect in which the model writes its answers. Empty if the model has no chat template that can be read.
+/// Errors: those of the chat template or dialect that the configuration names.
 Result<chat::AnswerDialect> answer_dialect(const EngineConfig& config, const EnginePlan& plan);
 
-/// The special tokens with which the model marks thinking and calls may stand in what grammars allow.
+/// Grammars of this configuration allow the special tokens with which the model marks thinking and calls.
 grammar::Compiler::Config grammar_config(const EnginePlan& plan, const text::Tokenizer& tokenizer,
                                          const chat::AnswerDialect& dialect);
 
-/// Not known where the model has none, or writes them in tokens that may join with those beside them.
+/// Returns empty marks if the model has none, or if their tokens may join with neighbouring text.
 ThinkingMarks thinking_marks(const text::Tokenizer& tokenizer, const chat::AnswerDialect& dialect);
 
-/// `device`: its description.
+/// Describes the served model. `device`: description of the device.
 ModelInfo model_info(const EngineConfig& config, const EnginePlan& plan, const text::Tokenizer& tokenizer,
                      const SamplingDefaults& defaults, std::string device);
 

@@ -42,8 +42,9 @@ Result<std::array<std::uint64_t, 2>> random_key() {
   }
 }
 
-/// Before the model is loaded: who may not write the journal learns it at once. An engine of this process that has
-/// ended, as a model of --models does to be loaded anew, keeps its journal until its last actor has gone.
+/// Call before the model is loaded, so that a process that may not write the journal fails at once. Waits for an
+/// earlier engine of this process (a model of --models that is loaded again): it keeps its journal until its last actor
+/// has ended.
 Result<std::shared_ptr<io::JournalLock>> lock_journal(const EngineConfig& config, const EngineSetup& setup) {
   if (config.journal.empty() || setup.journal_lock) return setup.journal_lock;
   constexpr std::int64_t kWaitForOwnMs = 10'000;
@@ -69,7 +70,7 @@ Result<std::shared_ptr<io::JournalFile>> open_journal(const EngineConfig& config
   return io::JournalFile::create(config.journal, config.journal_mib << 20, io::to_text(config), options);
 }
 
-/// A pool that the user made small is allowed, but says what it means for long requests.
+/// Warns if the pool is smaller than max_model_len: that is allowed, but it limits long requests.
 void warn_of_small_pool(const routing::AdmissionLimits& limits, const ModelInfo& info) {
   if (limits.max_kv_tokens >= limits.max_model_len) return;
   spdlog::warn(
@@ -78,8 +79,8 @@ void warn_of_small_pool(const routing::AdmissionLimits& limits, const ModelInfo&
       limits.max_kv_tokens, info.num_device_blocks, info.block_size, limits.max_model_len);
 }
 
-/// Blocks for the memory that a model leaves free when it has run, less the share of `available_bytes` that the device
-/// is to keep.
+/// Returns the number of blocks for the memory that is free after a model has run, minus the share of `available_bytes`
+/// that the device keeps free.
 Result<std::int32_t> measured_blocks(const EngineConfig& config, const EnginePlan& plan, const ModelLoader& loader,
                                      std::int64_t available_bytes) {
   const auto free_bytes = loader.measure_free_bytes();
@@ -89,14 +90,14 @@ Result<std::int32_t> measured_blocks(const EngineConfig& config, const EnginePla
   return size_kv_cache(config, plan, *free_bytes - spared);
 }
 
-/// The file of the swapped blocks; no buffer when they lie in memory, or are none.
+/// Maps the file of swapped blocks. Returns an empty buffer if they are in memory, or if there are none.
 Result<kernels::Buffer> swap_file(const EngineConfig& config, const EnginePlan& plan) {
   if (config.swap_dir.empty() || plan.num_host_blocks == 0) return kernels::Buffer{};
   return io::map_swap_file(config.swap_dir, plan.memory.kv_bytes_per_block * plan.num_host_blocks);
 }
 
-/// The blocks of the KV cache and of the host pool. Refuses them before anything is taken if the machine has less
-/// memory than they may come to fill, whether the memory is taken now or block by block.
+/// Makes the blocks of the KV cache and of the host pool. Fails before any memory is taken if the machine has less than
+/// all blocks may fill, whether memory is taken now or block by block.
 Result<std::shared_ptr<execution::KvMemory>> take_kv_memory(const EngineConfig& config, const EnginePlan& plan,
                                                             const std::shared_ptr<kernels::Device>& device,
                                                             const StartProgress& progress,
@@ -134,7 +135,7 @@ actors::DeviceFactory device_factory(const std::shared_ptr<kernels::Device>& dev
           }};
 }
 
-/// Plans memory and loads the device, here or in a process of its own.
+/// Plans memory and loads the device, in this process or in a process of its own.
 Result<LoadedDevice> make_device(const EngineConfig& config, EnginePlan& plan, const EngineSetup& setup,
                                  const trace::SharedTracer& trace) {
   if (worker_plans_memory(config)) return worker_process_device(config, plan, setup, trace);
@@ -194,7 +195,7 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSe
   plan->num_host_blocks = loaded->num_host_blocks;
   auto journal = open_journal(config, setup, std::move(*lock), *tokenizer);
   if (!journal) return fail(journal.error());
-  // Drawn for each engine: a client that knew it could construct prompts whose blocks have equal hashes.
+  // The key is drawn for each engine: a client that knew it could construct prompts whose blocks have equal hashes.
   const auto prefix_hash_key = random_key();
   if (!prefix_hash_key) return fail(prefix_hash_key.error());
 

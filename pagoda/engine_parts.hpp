@@ -25,22 +25,22 @@ struct EngineParts {
   grammar::Compiler::Config grammars;
   ModelInfo info;
   actors::Instruments instruments;
-  std::shared_ptr<io::JournalFile> journal_file;  ///< null: none; else it is the instruments' too
+  std::shared_ptr<io::JournalFile> journal_file;  ///< null: no journal; else it is also the journal of `instruments`
 };
 
 /// One device with its model and its KV memory.
 struct LoadedDevice {
   actors::DeviceFactory factory;
   std::string description;             ///< Device::description
-  std::int32_t num_device_blocks = 0;  ///< those of the plan, or as many as were measured to fit
+  std::int32_t num_device_blocks = 0;  ///< number of the plan, or the measured number that fits
   std::int32_t num_host_blocks = 0;
 };
-/// Memory that a device does not take itself.
+/// Memory that the device does not allocate itself.
 struct ExternalMemory {
-  std::function<Result<execution::KvPools>()> pools;  ///< null: none
-  std::shared_ptr<weights::KeptCopies> weights;       ///< likewise
+  std::function<Result<execution::KvPools>()> pools;  ///< Makes the KV pools. Null: the device allocates them.
+  std::shared_ptr<weights::KeptCopies> weights;       ///< copies of weights that outlive the device; null: none
 };
-/// Loads weights as far as they are needed and takes the KV memory. Errors as Engine::create.
+/// Loads the weights that are needed and takes the KV memory. Errors: as Engine::create.
 Result<LoadedDevice> load_device(const EngineConfig& config, const EnginePlan& plan,
                                  const std::shared_ptr<kernels::Device>& device, const StartProgress& progress,
                                  const ExternalMemory& external = {});
@@ -48,17 +48,17 @@ Result<LoadedDevice> load_device(const EngineConfig& config, const EnginePlan& p
 /// The actors of one running engine.
 struct RunningEngine {
   actors::SharedActors actors;
-  actors::Replica replica;  ///< as it began; replica_supervisor knows it as it is
-  /// As it is; not to be read before replica_supervisor has ended.
+  actors::Replica replica;  ///< at the start; replica_supervisor has the present one
+  /// The present actors. Do not read them before replica_supervisor has ended.
   std::shared_ptr<actors::Replica> present;
   actors::ReplicaSupervisorActor replica_supervisor;
   caf::actor supervisor;
 };
 
-/// Spawns and connects the actors over loaded parts.
+/// Spawns the actors over loaded parts and connects them.
 Result<RunningEngine> spawn_actors(caf::actor_system& system, EngineParts parts);
 
-/// Reads config, tokenizer and checkpoint headers, creates the device, sizes the KV cache. Errors as Engine::create.
+/// Reads config, tokenizer and checkpoint headers, creates the device, sizes the KV cache. Errors: as Engine::create.
 Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSetup& setup = {});
 
 }  // namespace pagoda

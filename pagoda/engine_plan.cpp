@@ -14,7 +14,7 @@
 namespace pagoda {
 namespace {
 
-/// Without a budget of its own, the KV cache on a CPU takes at most this share of the memory that is free.
+/// Share of free memory that the KV cache on a CPU takes at most when no budget is configured.
 constexpr double kDefaultKvShare = 0.25;
 constexpr std::int64_t kMaxBlocks = std::numeric_limits<BlockId>::max();
 
@@ -48,14 +48,14 @@ Result<std::int64_t> chosen_model_len(const EngineConfig& config, const models::
   return config.max_model_len;
 }
 
-/// Tokens whose KV one sequence of max_model_len holds at most.
+/// Returns the number of tokens whose KV one sequence of max_model_len holds at most.
 std::int64_t tokens_held(const EngineConfig& config, const EnginePlan& plan) {
   const std::int64_t max_model_len = plan.limits.max_model_len;
   if (!config.enable_chunked_prefill) return max_model_len;
   return plan.layout.only().tokens_held(max_model_len, config.tokens_per_step(max_model_len));
 }
 
-/// Bytes that the memory plan may give to the KV cache.
+/// Returns the bytes that the memory plan may give to the KV cache.
 std::int64_t kv_budget(const EngineConfig& config, const kernels::Device& device, std::int64_t fixed_bytes) {
   if (config.kv_cache_memory > 0) return static_cast<std::int64_t>(config.kv_cache_memory * kBytesPerGib);
   const auto free_bytes = static_cast<double>(device.available_bytes(kernels::MemoryKind::device));
@@ -63,8 +63,8 @@ std::int64_t kv_budget(const EngineConfig& config, const kernels::Device& device
   return std::max<std::int64_t>(0, static_cast<std::int64_t>(free_bytes * config.gpu_memory_utilization) - fixed_bytes);
 }
 
-/// Whether plain weights get a copy in the device's memory, faster to read than a mapped file. `needed`: what the
-/// engine takes without.
+/// Returns whether plain weights are copied into the device's memory, where they are faster to read than in a mapped
+/// file. `needed`: bytes that the engine takes without the copy.
 bool copies_linear(const EngineConfig& config, const kernels::Device& device, bool is_mapped, std::int64_t weight_bytes,
                    std::int64_t needed) {
   if (!device.shares_host_memory() || config.weight_memory == "mapped") return false;
@@ -74,8 +74,8 @@ bool copies_linear(const EngineConfig& config, const kernels::Device& device, bo
   return weight_bytes <= free_bytes / 2 && weight_bytes <= free_bytes - needed;
 }
 
-/// Of the pool for swapped blocks. One that follows from the device is no larger than the largest that KV blocks of the
-/// device may fill.
+/// Returns the number of blocks in the pool for swapped blocks. A number that is derived from the device is at most the
+/// number that all rows can fill.
 std::int32_t host_blocks(const EngineConfig& config, const EnginePlan& plan, const kernels::Device& device) {
   if (config.num_host_blocks >= 0) return config.num_host_blocks;
   const auto free_bytes = static_cast<std::int64_t>(device.available_bytes(kernels::MemoryKind::host));
@@ -84,14 +84,14 @@ std::int32_t host_blocks(const EngineConfig& config, const EnginePlan& plan, con
   return static_cast<std::int32_t>(std::min({num_blocks, kMaxBlocks, useful}));
 }
 
-/// What a model takes of a device.
+/// Memory that a model takes of a device.
 struct MeasuredModel {
-  std::int64_t weight_bytes = 0;         ///< of all weights as loaded
-  std::int64_t copied_weight_bytes = 0;  ///< EnginePlan::copied_weight_bytes
+  std::int64_t weight_bytes = 0;         ///< all weights, as loaded
+  std::int64_t copied_weight_bytes = 0;  ///< as EnginePlan::copied_weight_bytes
   models::ModelMemory memory;
 };
 
-/// Builds the planned model without reading a weight.
+/// Measures the planned model. Reads no weights.
 Result<MeasuredModel> measure_model(const EnginePlan& plan, const kernels::Device& device) {
   const weights::MeasuredWeights weights(*plan.checkpoint, plan.weights);
   const auto model = plan.model.build(weights);
@@ -102,12 +102,12 @@ Result<MeasuredModel> measure_model(const EnginePlan& plan, const kernels::Devic
       .memory = (*model)->memory(plan.limits, device.ops().takes_narrow_rows())};
 }
 
-/// The results of a step of a worker process, with all the log-probabilities that requests may ask for, fit one
-/// message.
+/// Checks that one message holds the results of a step of a worker process, with all log-probabilities that requests
+/// may ask for.
 Status check_step_results(const EngineConfig& config, const EnginePlan& plan) {
   if (!config.worker_processes) return {};
-  constexpr std::int64_t kLogprobBytes = 8;  // of a token's id and its log-probability, at most
-  // A row that ends its prompt lists candidates of a prompt token and of its sample.
+  constexpr std::int64_t kLogprobBytes = 8;  // most bytes of a token's id and its log-probability
+  // A row at the end of its prompt lists candidates for a prompt token and for its sample.
   const std::int64_t of_token = num_logprobs(config.limits.max_logprobs, plan.model.vocab_size) * kLogprobBytes;
   const std::int64_t of_row = 2 * of_token;
   const std::int64_t of_prompts = config.enable_chunked_prefill ? scheduling::kMaxPromptLogprobsOfStep * kLogprobBytes
@@ -146,7 +146,7 @@ Result<std::int32_t> size_kv_cache(const EngineConfig& config, const EnginePlan&
   const std::int64_t num_blocks =
       std::min(std::max<std::int64_t>(0, kv_bytes) / plan.memory.kv_bytes_per_block, kMaxBlocks);
   if (num_blocks * block_size < tokens_held(config, plan)) {
-    const bool was_configured = config.kv_cache_memory > 0;  // else the device is too small
+    const bool was_configured = config.kv_cache_memory > 0;  // if false, the device is too small
     const std::string key = !was_configured && config.device != "cpu" ? "gpu_memory_utilization" : "kv_cache_memory";
     return fail(was_configured ? ErrorCode::bad_config : ErrorCode::out_of_memory,
                 "the KV cache would hold " + std::to_string(num_blocks * block_size) +

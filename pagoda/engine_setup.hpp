@@ -12,26 +12,28 @@
 
 namespace pagoda {
 
-/// Told what an engine that starts is doing, "loading weights" for example, and the share of it that is done, 0 to 1.
-/// Called on the thread that creates the engine. Not called for what takes no time, as mapping weights on a CPU.
+/// Called with the current activity of a starting engine, "loading weights" for example, and the finished share of it,
+/// 0 to 1. Called on the thread that creates the engine. Not called for activities that take no time, such as mapping
+/// weights on a CPU.
 using StartProgress = std::function<void(std::string_view what, double done)>;
 
-/// What the creator of an engine may bring beside its configuration.
+/// Optional settings of an engine's creator, beside its configuration.
 struct EngineSetup {
-  /// The device to run on, shared with other engines for example, of the kind that EngineConfig::device names; null = a
-  /// new one.
+  /// Device to run on, of the kind that EngineConfig::device names. It may be shared with other engines. Null: a new
+  /// one is created.
   std::shared_ptr<kernels::Device> device = nullptr;
   StartProgress progress = nullptr;
-  /// Where the copies of weights are that outlive the engine, made by an engine of the same configuration before it;
-  /// not with EngineConfig::worker_processes. Null: none do.
+  /// Copies of weights that outlive the engine, made by an earlier engine of the same configuration. Not with
+  /// EngineConfig::worker_processes. Null: there are none.
   std::shared_ptr<weights::KeptCopies> kept_weights = nullptr;
-  /// With EngineConfig::worker_processes: a program that calls run_worker_process (pagoda/worker_process.hpp) before
-  /// anything else, and its arguments. `pagoda` is such a program: {"/proc/self/exe", "worker"} where this is it.
+  /// For EngineConfig::worker_processes: a program that first of all calls run_worker_process
+  /// (pagoda/worker_process.hpp), and its arguments. `pagoda` is such a program: {"/proc/self/exe", "worker"} if it is
+  /// the caller.
   std::vector<std::string> worker_command = {};
-  /// The journal that is at EngineConfig::journal stays there until EngineHandle::take_journal_place: for one who is
-  /// still to take up what it holds.
+  /// Whether the old journal at EngineConfig::journal stays there until EngineHandle::take_journal_place is called,
+  /// because the creator must first recover its requests.
   bool journal_takes_place_later = false;
-  /// The lock of the journal at EngineConfig::journal, where the creator has it already; null: the engine takes it.
+  /// Lock of the journal at EngineConfig::journal, if the creator already has it. Null: the engine takes it.
   std::shared_ptr<io::JournalLock> journal_lock = nullptr;
 };
 

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::size_t kMiB = std::size_t{1} << 20U;
 
-/// Of a token id, as the codec writes it.
+/// Returns the most bytes of a token id, as the codec writes it.
 std::size_t token_bytes(std::int64_t vocab_size) {
   std::size_t bytes = 1;
   for (std::int64_t ids = 64; ids < vocab_size; ids *= 128) ++bytes;
@@ -33,7 +33,7 @@ std::size_t max_block_state_bytes(const memory::BlockSpaceConfig& blocks, std::i
 }
 
 std::size_t max_resumable_bytes(const routing::AdmissionLimits& limits) {
-  constexpr std::size_t kTextBytes = 8;  // of a token, and where its text ends
+  constexpr std::size_t kTextBytes = 8;  // a token id, and the end of its text
   const auto num_tokens = static_cast<std::size_t>(limits.max_model_len);
   return serving::kMaxOriginBytes + num_tokens * (token_bytes(limits.vocab_size) + kTextBytes);
 }

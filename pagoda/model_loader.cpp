@@ -57,7 +57,7 @@ Result<std::unique_ptr<models::Model>> ModelLoader::make_model() const {
   if (device_weights_ != nullptr) {
     device_weights_->finish();
   } else if (host_weights_->copied_bytes() > 0) {
-    report("loading weights", 1);  // what is used where it lies counts as expected, but is no copy
+    report("loading weights", 1);  // weights that are used in place are expected, but not copied
   }
   if (auto all = plan_.checkpoint->check_all_taken(plan_.model); !all) return fail(std::move(all.error()));
   return model;
@@ -76,7 +76,7 @@ Result<std::unique_ptr<execution::ModelRunner>> ModelLoader::make_runner(const e
 }
 
 Result<std::int64_t> ModelLoader::measure_free_bytes() const {
-  constexpr std::int32_t kOneBlock = 1;  // the largest steps run on no sequence's blocks
+  constexpr std::int32_t kOneBlock = 1;  // the largest steps use no sequence's blocks
   const auto memory = execution::KvMemory::create(device_, plan_.memory.kv_bytes_per_block, kOneBlock, 0);
   if (!memory) return fail(memory.error());
   const auto runner = make_runner(**memory, kOneBlock);
@@ -100,7 +100,7 @@ Result<actors::WorkerParts> ModelLoader::make_worker(const std::shared_ptr<execu
     if (!status) return fail(std::move(status.error()));
   }
   progress_ = nullptr;
-  // The runner points into the weights and the KV memory, so it keeps them: its last step may outlive the actors.
+  // The runner points into the weights and the KV memory, so it owns them too: its last step may outlive the actors.
   const auto end = [loader = shared_from_this(), memory](execution::ModelRunner* p) { delete p; };
   return actors::WorkerParts{{runner->release(), end}, std::move(*stream)};
 }

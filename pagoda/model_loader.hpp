@@ -15,28 +15,28 @@
 
 namespace pagoda {
 
-/// Makes the models and runners of one engine. They share the weights, so that a worker that replaces another one needs
-/// no second copy. Lives as long as any of its runners.
+/// Makes the models and runners of one engine. They share the weights, so that a worker that replaces another needs no
+/// second copy. Lives as long as any of its runners.
 class ModelLoader : public std::enable_shared_from_this<ModelLoader> {
  public:
-  /// `kept`: see weights::LoadedWeights. Errors: bad_config (threads, cpu_isa).
+  /// `kept`: as in weights::LoadedWeights. Errors: bad_config (threads, cpu_isa).
   static Result<std::shared_ptr<ModelLoader>> create(const EngineConfig& config, const EnginePlan& plan,
                                                      std::shared_ptr<kernels::Device> device, StartProgress progress,
                                                      std::shared_ptr<weights::KeptCopies> kept = nullptr);
 
-  /// Bytes of the device that are free beside a model and the memory that its ops take for the largest steps. Loads the
-  /// weights; blocks.
+  /// Returns the bytes of the device that are free beside a model and the memory that its ops take for the largest
+  /// steps. Loads the weights; blocks.
   Result<std::int64_t> measure_free_bytes() const;
 
-  /// Where models take their weights from.
+  /// Returns the source of the models' weights.
   const weights::WeightSource& weights() const;
 
-  /// A model that is ready to run, within the plan's limits. Errors: those of models::create_model; bad_file or
-  /// unsupported when it leaves weights of the checkpoint untaken.
+  /// Makes a model that is ready to run, within the plan's limits. Errors: those of models::create_model; bad_file or
+  /// unsupported if the model does not use all weights of the checkpoint.
   Result<std::unique_ptr<models::Model>> make_model() const;
 
-  /// A worker whose model reads and writes the blocks of `memory`. On a device that records decode batches, it has
-  /// recorded them. `progress` hears of the first worker only. Errors: as Engine::create.
+  /// Makes a worker whose model reads and writes the blocks of `memory`. On a device that records decode batches, they
+  /// are recorded. `progress` is called for the first worker only. Errors: as Engine::create.
   Result<actors::WorkerParts> make_worker(const std::shared_ptr<execution::KvMemory>& memory,
                                           std::int32_t num_device_blocks);
 
@@ -53,7 +53,7 @@ class ModelLoader : public std::enable_shared_from_this<ModelLoader> {
   std::shared_ptr<kernels::Device> device_;
   StartProgress progress_;  // null once the engine has started
   std::unique_ptr<weights::LoadedWeights> host_weights_;
-  std::unique_ptr<weights::DeviceWeights> device_weights_;  // null where the device shares the host's memory
+  std::unique_ptr<weights::DeviceWeights> device_weights_;  // null if the device shares the host's memory
 };
 
 }  // namespace pagoda

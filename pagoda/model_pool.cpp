@@ -23,23 +23,23 @@ namespace pagoda {
 namespace {
 
 constexpr double kUsPerS = 1e6;
-/// Of the memory that is free at start the KV caches of all models that may be loaded on a CPU take this share, unless
-/// they are told otherwise.
+/// Share of the memory that is free at start that the KV caches of all models that may be loaded on a CPU take, if no
+/// size is configured.
 constexpr double kKvShare = 0.25;
-/// Requests wait so long for a model that has no room before one that has work takes nothing new.
+/// Time that requests wait for a model without room before a model with work gets no new requests.
 constexpr TimeUs kPatienceUs = 2'000'000;
 
-/// Those that models share: CPU threads that are configured alike are one device, or models that compute at the same
-/// time would get in each other's way.
+/// The devices that models share. Models with the same CPU thread settings use one device: with a device each, their
+/// threads would disturb each other.
 class Devices {
  public:
   struct Device {
     std::shared_ptr<kernels::Device> device;
-    std::size_t memory = 0;  ///< place in memories()
+    std::size_t memory = 0;  ///< index in memories()
   };
   struct Memory {
     std::string name;
-    std::int64_t available_bytes = 0;  ///< before anything is loaded
+    std::int64_t available_bytes = 0;  ///< before any model is loaded
   };
 
   Result<Device> of(const EngineConfig& config) {
@@ -65,15 +65,15 @@ class Devices {
   std::vector<Memory> memories_;
 };
 
-/// What is known of a model before it is loaded.
+/// Facts of a model that are known before it is loaded.
 struct PlannedModel {
-  EngineConfig config;  ///< as it is loaded, each time with the same sizes
+  EngineConfig config;  ///< configuration with which it is loaded, with fixed sizes
   std::shared_ptr<kernels::Device> device;
   std::size_t memory = 0;
   std::int64_t bytes = 0;
   ModelInfo info;
   std::shared_ptr<const chat::ChatPrompts> chat;
-  std::shared_ptr<weights::CopyStore> copies;  ///< null: it makes none that could stay
+  std::shared_ptr<weights::CopyStore> copies;  ///< null: the model makes no copies that could stay
 };
 
 std::int64_t bytes_of(const EnginePlan& plan) {
@@ -104,13 +104,14 @@ Result<PlannedModel> plan_pooled(const PooledModelConfig& model, std::int32_t nu
   if (!defaults) return fail(defaults.error());
   planned.info = model_info(config, *plan, **tokenizer, *defaults, planned.device->description());
   if (worker_plans_memory(config)) return planned;
-  // Whatever is free when it is loaded, it is as large as was told.
+  // Fixes the sizes, so that the engine is as large as reported, however much memory is free when it is loaded.
   if (!plan->measures_kv_cache) config.num_device_blocks = plan->num_device_blocks;
   config.num_host_blocks = plan->num_host_blocks;
   return planned;
 }
 
-/// Of a model's files: another one where any was exchanged. Of a split GGUF file all parts count.
+/// Returns a version of the model's files, which changes when any file is replaced. Includes all parts of a split GGUF
+/// file.
 Result<std::string> version_of(const std::string& path) {
   namespace fs = std::filesystem;
   auto version = io::model_fingerprint(path);
@@ -134,12 +135,12 @@ Result<std::string> version_of(const std::string& path) {
   return version;
 }
 
-/// The engine on the model's files as they are now.
+/// Loads an engine from the present files of the model.
 Result<actors::SharedEngine> load_engine(caf::actor_system& system, const PlannedModel& model, std::size_t index,
                                          EngineSetup setup) {
   std::shared_ptr<weights::CopyStore::Use> use;
   if (model.copies != nullptr) {
-    // Where files cannot be read the load below says why.
+    // If files cannot be read, the load below reports why.
     if (auto version = version_of(model.config.model)) {
       use = model.copies->use(index, model.bytes, std::move(*version), model.device);
     }
@@ -181,7 +182,7 @@ Error at(const PooledModelConfig& model, Error error) {
   return error;
 }
 
-/// Names that two models have.
+/// Adds a problem for each name that two models have.
 void check_names(const std::vector<PooledModelConfig>& models, std::vector<Error>& problems) {
   std::map<std::string, const PooledModelConfig*> owners;
   for (const auto& model : models) {
@@ -230,7 +231,7 @@ tl::expected<ModelPoolHandle, std::vector<Error>> spawn_model_pool(caf::actor_sy
     core.device_bytes.push_back(config.memory > 0 ? static_cast<std::int64_t>(config.memory * kBytesPerGib)
                                                   : memory.available_bytes);
   }
-  // Of devices that share the host's memory: elsewhere copies are on their way to the device.
+  // Only for devices that share the host's memory: on other devices copies are only made to be sent to the device.
   std::map<std::size_t, std::shared_ptr<weights::CopyStore>> stores;
   for (auto& model : planned) {
     if (!model.device->shares_host_memory()) continue;

@@ -13,36 +13,37 @@
 
 namespace pagoda {
 
-/// A model of a pool.
+/// A model of a pool, as configured.
 struct PooledModelConfig {
-  EngineConfig config;               ///< served_model_name is its name
+  EngineConfig config;               ///< its name is served_model_name
   std::vector<std::string> aliases;  ///< other names
-  double keep_alive = -1;            ///< seconds that it stays without work; below 0: until another needs its place
-  bool preload = false;              ///< at start
-  std::string where;                 ///< what messages call it: where it was configured
+  /// Seconds that it stays loaded without work; below 0: until another model needs its memory.
+  double keep_alive = -1;
+  bool preload = false;  ///< whether it is loaded at start
+  std::string where;     ///< where it was configured; begins error messages
 };
 
 struct ModelPoolConfig {
   std::vector<PooledModelConfig> models;
-  std::int32_t max_loaded = 3;  ///< models at a time
-  double memory = 0;            ///< GiB that they may take together on each device; 0 = what is free at start
-  /// GiB of those in which copies of weights stay whose models are not loaded; below 0: a quarter
+  std::int32_t max_loaded = 3;  ///< number of models that may be loaded at a time
+  /// GiB that models may take together on each device; 0: the memory that is free at start
+  double memory = 0;
+  /// GiB of this memory in which copies of weights of unloaded models stay; below 0: a quarter of it.
   double kept_memory = -1;
   double load_timeout = 300;       ///< seconds that a request waits for its model at most
-  std::int32_t max_waiting = 256;  ///< requests that wait for one model
+  std::int32_t max_waiting = 256;  ///< number of requests that may wait for one model
 };
 
-/// Several models inside the caller's actor system, loaded when they are needed. Each has a router that is always
-/// there (actors/model_pool.hpp). When `supervisor` is told to exit, all of it ends; when it ends by itself, the pool
-/// cannot go on.
+/// Several models inside the caller's actor system, loaded when they are needed. Each has a router that always exists
+/// (actors/model_pool.hpp). When `supervisor` gets an exit message, all actors of the pool end. When it ends by itself,
+/// the pool has failed.
 struct ModelPoolHandle {
   std::vector<serving::ServedModel> models;
   caf::actor supervisor;
 };
 
-/// Reads the files of every model, as far as can be without its weights, sizes its engine, and spawns the pool; those
-/// that are to be preloaded begin to. `setup`: of each engine; its device is not looked at. Errors: every problem of
-/// every model at once.
+/// Reads the files of every model except the weights, sizes its engine, and spawns the pool. Models with `preload`
+/// begin to load. `setup`: for each engine; its device is ignored. Errors: every problem of every model at once.
 tl::expected<ModelPoolHandle, std::vector<Error>> spawn_model_pool(caf::actor_system& system, ModelPoolConfig config,
                                                                    const EngineSetup& setup = {});
 

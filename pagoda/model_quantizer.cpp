@@ -24,7 +24,7 @@ Status in_module(const layers::LinearModule& module, Error error) {
   return fail(std::move(error));
 }
 
-/// to [rows, columns] = from [columns, rows] transposed.
+/// Transposes: to [rows, columns], from [columns, rows].
 void transpose_floats(const float* from, std::int64_t rows, std::int64_t columns, float* to) {
   for (std::int64_t row = 0; row < rows; ++row) {
     for (std::int64_t column = 0; column < columns; ++column) to[row * columns + column] = from[column * rows + row];
@@ -95,7 +95,8 @@ Result<double> ModelQuantizer::try_rounded(kernels::Stream& stream, const LayerG
   return trials.divergence_with(std::move(linears));
 }
 
-/// Of the type that the model has, so that its products are computed as those of its own weights are.
+/// Returns the rounded weights in the model's own type, so that their products are computed as those of its own
+/// weights.
 Result<weights::LinearWeight> ModelQuantizer::rounded(kernels::Stream& stream, const FoundModule& module) const {
   const std::int64_t rows = module.written.rows;
   const std::int64_t columns = module.written.columns;
@@ -184,7 +185,7 @@ Status ModelQuantizer::check_columns(const layers::LinearModule& module, std::in
   return {};
 }
 
-/// The end of the inputs from `begin` on, one at least, whose products fit in half of the memory that is free.
+/// Returns the end of the inputs from `begin` on whose products fit in half of the free memory. Takes at least one.
 std::size_t ModelQuantizer::as_many_as_fit(std::size_t begin) const {
   const std::int64_t most = device_->available_bytes(kernels::MemoryKind::host) / 2;
   std::int64_t bytes = 0;
@@ -243,7 +244,7 @@ Status ModelQuantizer::quantize(kernels::Stream& stream, const layers::LinearMod
                       {.q = matrix->q, .scales = matrix->scales, .zeros = matrix->zeros, .mins = matrix->mins});
 }
 
-/// [out_features, columns] as float32; `stored` is their type in the checkpoint.
+/// Returns [out_features, columns] as float32. `stored`: set to the type in the checkpoint.
 Result<kernels::Buffer> ModelQuantizer::read_weights(kernels::Stream& stream, const layers::LinearModule& module,
                                                      std::int64_t columns, DType* stored) const {
   const std::int64_t rows = module.out_features;
@@ -255,7 +256,7 @@ Result<kernels::Buffer> ModelQuantizer::read_weights(kernels::Stream& stream, co
   const auto bytes = static_cast<std::size_t>(rows * columns) * sizeof(float);
   auto weights = device_->allocate(bytes, kernels::MemoryKind::host);
   if (!weights) return weights;
-  if (tensor->quantized != nullptr) {  // rows that do not lie in order
+  if (tensor->quantized != nullptr) {  // the rows are not contiguous
     for (std::int64_t row = 0; row < rows; ++row) {
       tensor->quantized->dequantize(row, weights->as<float>() + row * columns);
     }

@@ -21,20 +21,20 @@
 
 namespace pagoda {
 
-/// Runs a model over texts and quantises the weights of its linear layers with GPTQ. What it is made with must outlive
-/// it.
+/// Runs a model over texts and quantises the weights of its linear layers with GPTQ. The constructor's arguments must
+/// outlive this object.
 class ModelQuantizer {
  public:
-  /// Of layers that need more bits than others.
+  /// Format of layers that need more bits than others.
   struct WiderFormat {
     calibration::GptqFormat gptq;
-    double bits_per_weight = 0;     ///< of all layers together, at most
-    bool inputs_are_alike = false;  ///< layers that share their input have the same number of bits
+    double bits_per_weight = 0;     ///< most bits per weight of all layers together
+    bool inputs_are_alike = false;  ///< whether layers that share their input have the same number of bits
   };
   struct Format {
     calibration::GptqFormat gptq;
     std::optional<WiderFormat> wider = {};  ///< none: all layers have the same number of bits
-    bool rotate = false;                    ///< columns (kernels/rotation.hpp)
+    bool rotate = false;                    ///< whether columns are rotated (kernels/rotation.hpp)
   };
 
   ModelQuantizer(const Format& format, const weights::WeightSource& weights, TokenLogits& model,
@@ -46,15 +46,15 @@ class ModelQuantizer {
         device_(model.device()),
         products_(device_) {}
 
-  /// Finds out what there is to quantise. Errors: bad_config (param group_size or rotate: they do not fit a layer),
+  /// Finds the layers to quantise. Errors: bad_config (param group_size or rotate: they do not fit a layer),
   /// unsupported (no layer is a plain matrix of its checkpoint), those of TokenLogits::run.
   Status look();
-  /// Rounds some layers at a time, looks at what the model says then, and gives those that it hurts the most the wider
-  /// format, which there must be. Call it after look(). Errors: as of run.
+  /// Rounds a few layers at a time and measures how much the model's output changes. Gives the wider format to the
+  /// layers that change it most. Needs Format::wider. Call after look(). Errors: as run.
   Status choose_bits(const std::vector<TokenIds>& texts);
-  /// What look() has found, with the bits that were chosen.
+  /// Returns the layers that look() has found, with the chosen bits.
   std::vector<io::WrittenModule> modules() const;
-  /// Of all modules, with their scales.
+  /// Returns the bits per weight of all modules, including scales.
   double bits_per_weight() const;
 
   /// Quantises all modules and finishes the writer.
@@ -64,9 +64,9 @@ class ModelQuantizer {
   struct FoundModule {
     io::WrittenModule written;
     layers::LinearModule layer;
-    std::size_t input = 0;  ///< among those of products_
+    std::size_t input = 0;  ///< index in products_.inputs()
   };
-  /// Layers whose bits are chosen together: places in modules_.
+  /// Layers whose bits are chosen together, as indices in modules_.
   using LayerGroup = std::vector<std::size_t>;
 
   bool takes(const layers::LinearModule& module) const;

@@ -36,7 +36,7 @@ Status check_out(const QuantizeOptions& options) {
                               : io::CompressedTensorsWriter::check_folder(options.out);
 }
 
-/// `format` with a wider one, of 8 bits, for layers that need it, where the options ask for that.
+/// Adds a wider format of 8 bits for layers that need it, if the options ask for one.
 Result<ModelQuantizer::Format> with_wider_format(ModelQuantizer::Format format, const calibration::GptqFormat& wider,
                                                  const QuantizeOptions& options) {
   if (!options.bits_per_weight) return format;
@@ -55,7 +55,7 @@ Result<ModelQuantizer::Format> with_wider_format(ModelQuantizer::Format format, 
   return format;
 }
 
-/// What does not follow from the model.
+/// Chooses the format of a folder, as far as it does not depend on the model.
 Result<ModelQuantizer::Format> choose_folder_format(const QuantizeOptions& options) {
   ModelQuantizer::Format format{.gptq = {.bits = options.bits,
                                          .group_size = options.group_size.value_or(kDefaultGroup),
@@ -70,7 +70,7 @@ Result<ModelQuantizer::Format> choose_folder_format(const QuantizeOptions& optio
   calibration::GptqFormat wider = format.gptq;
   wider.bits = 8;
   auto chosen = with_wider_format(format, wider, options);
-  // Programs that compute layers of one input as one product want one format for them.
+  // Programs that compute layers with one input as one product need one format for these layers.
   if (chosen && chosen->wider) chosen->wider->inputs_are_alike = true;
   return chosen;
 }
@@ -94,10 +94,10 @@ Result<ModelQuantizer::Format> choose_gguf_format(const QuantizeOptions& options
   return with_wider_format(format, {.bits = 8, .group_size = kDefaultGroup}, options);
 }
 
-/// A model and how its quantised copy is written.
+/// A model, and the way in which its quantised copy is written.
 class Conversion {
  public:
-  /// What takes long is not begun for what will be refused.
+  /// Checks everything first, so that no long work is begun for options that will be refused.
   static Result<Conversion> create(const QuantizeOptions& options) {
     if (Status status = check_out(options); !status) return fail(std::move(status.error()));
     auto format = writes_gguf(options) ? choose_gguf_format(options) : choose_folder_format(options);
@@ -199,13 +199,13 @@ class Conversion {
   }
 
   const QuantizeOptions& options_;
-  std::filesystem::path model_;  // where options_.config.model is
+  std::filesystem::path model_;  // location of options_.config.model
   ModelQuantizer::Format format_;
   models::ModelSpec spec_;
   std::shared_ptr<const io::ModelWeights> weights_;
-  std::unique_ptr<io::Checkpoint> checkpoint_;   // of a folder that is written as a folder
-  std::optional<io::FolderParts> folder_parts_;  // of a folder that is to be written
-  std::optional<io::GgufModelParts> parts_;      // of a GGUF file that is to be written
+  std::unique_ptr<io::Checkpoint> checkpoint_;   // checkpoint of a folder that is written as a folder
+  std::optional<io::FolderParts> folder_parts_;  // parts of the folder to write
+  std::optional<io::GgufModelParts> parts_;      // parts of the GGUF file to write
 };
 
 }  // namespace
@@ -217,7 +217,7 @@ Result<QuantizeReport> quantize_model(const QuantizeOptions& options, const Star
   EngineConfig config = options.config;
   config.device = "cpu";
   config.quantize = "none";
-  config.weight_memory = "mapped";  // the engine that writes texts uses the same
+  config.weight_memory = "mapped";  // so that the engine that writes texts uses the same weights
   const std::int64_t context = std::min(options.context, spec.max_position_embeddings);
   const std::int64_t num_texts = (options.calibration_tokens + context - 1) / context;
   const auto model = TokenLogits::create(config, static_cast<std::int32_t>(context), progress);
@@ -229,7 +229,7 @@ Result<QuantizeReport> quantize_model(const QuantizeOptions& options, const Star
     texts = cut_text((*model)->tokenizer(), options.calibration_text, num_texts, context);
     if (!texts) return fail(texts.error());
   }
-  // With two formats it is only tried: what is written depends on which layers have which.
+  // With two formats this writer is only a check: what is written depends on the format of each layer.
   auto writer = conversion->create_writer(quantizer.modules());
   if (!writer) return fail(std::move(writer.error()));
   const bool chooses = conversion->format().wider.has_value();

@@ -22,7 +22,8 @@ using Resumable = output::OutputCore::Resumable;
 
 using Requests = std::vector<serving::RecoveredRequest>;
 
-/// What of the recorded config counts here. Another build's may have other keys; nothing where it is none.
+/// The keys of a recorded config that matter here. The config may be of another build, with other keys. Returns nothing
+/// if `text` is no config.
 struct RecordedConfig {
   std::string model;
   bool journal_tokens = true;
@@ -55,7 +56,7 @@ Status check_setup(const RecordedConfig& before, const std::string& model_before
               "recover");
 }
 
-/// A journal that cannot be read keeps nobody from serving, and is not lost.
+/// Keeps a journal that cannot be read under another name, so that the server can start and the journal is not lost.
 Result<Requests> without_journal(const std::string& path, const std::string& why) {
   const auto kept = io::keep_unread(path);
   if (!kept) return fail(kept.error());
@@ -63,7 +64,7 @@ Result<Requests> without_journal(const std::string& path, const std::string& why
   return Requests();
 }
 
-/// What is left of the time that the request had when it came.
+/// Returns the rest of the timeout that the request had on arrival.
 std::optional<std::int64_t> time_left(const serving::RequestOrigin& origin) {
   using std::chrono::milliseconds;
   if (!origin.timeout_ms) return std::nullopt;
@@ -72,7 +73,7 @@ std::optional<std::int64_t> time_left(const serving::RequestOrigin& origin) {
   return std::max<std::int64_t>(1, *origin.timeout_ms - passed);
 }
 
-/// As it was admitted: its defaults are filled in, its seed is drawn.
+/// Returns the request as it was admitted: defaults are filled in, the seed is drawn.
 std::shared_ptr<GenerateRequest> request_of(const Resumable& resumable, const serving::RequestOrigin& origin) {
   const RequestSpec& spec = *resumable.spec;
   auto request = std::make_shared<GenerateRequest>();
@@ -120,14 +121,15 @@ Result<Requests> recover_requests(const std::string& path, const EngineConfig& c
   Requests recovered;
   for (const Resumable& resumable : reader.take()) {
     auto origin = serving::origin_of(*resumable.spec->resume);
-    // Whether the tokenizer makes of its tokens what they were.
+    // Checks that the tokenizer turns the recorded tokens into the recorded text.
     output::OutputCore trial(*tokenizer);
     if (!origin || !trial.open(going_on_from(*resumable.spec, resumable.progress))) {
       spdlog::warn("{}: a request cannot be recovered: what is recorded of it is damaged", path);
       continue;
     }
     auto request = request_of(resumable, *origin);
-    // One that was given up before its client sent it again; they come in their order.
+    // Drops an earlier request of the same name: its client gave it up before it sent this one. Requests come in their
+    // order.
     std::erase_if(recovered, [&](const serving::RecoveredRequest& other) {
       return other.origin.api == origin->api && other.origin.name == origin->name;
     });

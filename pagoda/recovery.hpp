@@ -10,14 +10,14 @@
 
 namespace pagoda {
 
-/// The resumable requests that were live, or had just ended, when the engine of a journal died; none where there is no
-/// such file, and where nothing was. What is damaged of it is passed over, and logged. So is a journal of a version
-/// whose records this one cannot read, and one with a damaged header: it is kept (io::keep_unread).
+/// Returns the resumable requests that were live, or had just ended, when the engine of a journal died. None if there
+/// is no such file, or no such request. Damaged parts are skipped and logged. A journal with a damaged header, or of a
+/// version whose records this version cannot read, is logged and kept (io::keep_unread).
 ///
-/// `lock`: the caller's own lock of the journal, which is mapped then; null: the caller has none.
+/// `lock`: the caller's lock of the journal, through which the journal is mapped. Null: the caller has none.
 ///
-/// Errors: bad_config (the journal has no prompts and outputs, or is of another model than `config`'s; param
-/// "recover"), bad_file (it is no journal), io_failed, and those of loading the tokenizer.
+/// Errors: bad_config (the journal has no prompts and outputs, or is of another model than `config`; param "recover"),
+/// bad_file (the file is no journal), io_failed, and those of loading the tokenizer.
 Result<std::vector<serving::RecoveredRequest>> recover_requests(const std::string& journal, const EngineConfig& config,
                                                                 const io::JournalLock* lock = nullptr);
 

@@ -14,17 +14,17 @@
 
 namespace pagoda {
 
-/// The weights of linear layers by the names of their modules.
+/// Weights of linear layers, by module name.
 using LinearWeights = std::map<std::string, weights::LinearWeight, std::less<>>;
 
-/// Another source, but for some linear layers, whose weights are plain. Not thread-safe.
+/// Replaces the weights of some linear layers of another source with plain weights. Not thread-safe.
 class ReplacedWeights final : public weights::WeightSource {
  public:
   /// `others` must outlive this.
   ReplacedWeights(const weights::WeightSource& others, LinearWeights linears)
       : others_(others), linears_(std::move(linears)) {}
 
-  /// How many of the layers a model has asked for.
+  /// Returns how many of the replaced layers a model has asked for.
   std::size_t num_taken() const { return taken_.size(); }
 
   Result<weights::WeightTensor> tensor(std::string_view name, const std::vector<std::int64_t>& shape) const override {

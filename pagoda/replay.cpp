@@ -14,7 +14,7 @@ namespace {
 
 using Segments = std::span<const io::JournalContents::Segment>;
 
-/// Gives every record to the replay. `visit` is called behind each, and may end it with false.
+/// Passes every record to the replay. Calls `visit` after each record, and stops when it returns false.
 void run(Segments segments, journal::Replay& replay, const StartProgress& progress,
          const std::function<bool()>& visit) {
   constexpr std::size_t kRecordsPerReport = 1000;
@@ -34,14 +34,14 @@ void run(Segments segments, journal::Replay& replay, const StartProgress& progre
   if (progress) progress("replaying", 1);
 }
 
-/// The last segments between which nothing is missing.
+/// Returns the last segments without a gap between them.
 Segments last_in_a_row(const io::JournalContents& journal) {
   std::size_t first = journal.segments.empty() ? 0 : journal.segments.size() - 1;
   while (first > 0 && journal.segments[first - 1].number + 1 == journal.segments[first].number) --first;
   return Segments(journal.segments).subspan(first);
 }
 
-/// The engine's configuration that is in a journal, for the model that is to execute it.
+/// Returns the engine's configuration from a journal, adapted to the model that executes it.
 Result<EngineConfig> config_of(const std::string& setup, const ExecuteOptions& options) {
   auto config = io::parse_engine_config(setup, "the journal's configuration");
   if (!config) return config;
@@ -57,7 +57,7 @@ Result<EngineConfig> config_of(const std::string& setup, const ExecuteOptions& o
 /// Compiles the grammars of a journal's requests for the model.
 class JournalGrammars {
  public:
-  /// Null where it cannot; `status` says why.
+  /// Compiles a grammar. Returns null on failure, with the reason in `status`.
   grammar::SharedGrammar compile(const StructuredOutput& constraint, const Result<EngineConfig>& config,
                                  Status& status) {
     if (!compiler_) {
@@ -143,7 +143,7 @@ Result<ExecutionReport> execute_journal(const io::JournalContents& journal, cons
     execution->begin(*replay.scheduler());
     return {};
   };
-  // What a core did otherwise has no steps to go on with.
+  // A core that behaved otherwise makes no steps to go on with.
   const auto goes_on = [&] {
     const bool may_begin = replay.scheduler() != nullptr && replay.block_manager() != nullptr;
     if (status && !execution && may_begin) status = begin();

@@ -13,21 +13,21 @@
 
 namespace pagoda {
 
-/// Where, and on what, the steps of a journal are run.
+/// Selects the model and the device on which the steps of a journal are run.
 struct ExecuteOptions {
-  std::string model;          ///< folder; the journal does not say where it lies here
-  std::string device;         ///< as EngineConfig; empty = as it was recorded
-  std::int32_t threads = -1;  ///< likewise; -1
+  std::string model;          ///< model folder on this machine; the journal does not have it
+  std::string device;         ///< as in EngineConfig; empty: as recorded
+  std::int32_t threads = -1;  ///< as in EngineConfig; -1: as recorded
 };
 
-/// Runs the cores of a journal again (journal::Replay). `tokenizer`: the model's, for the output core; null: without
-/// it.
+/// Runs the cores of a journal again (journal::Replay). `tokenizer`: the model's, for the output core. Null: the output
+/// core is not run.
 journal::ReplayReport replay_journal(const io::JournalContents& journal,
                                      std::shared_ptr<const text::Tokenizer> tokenizer,
                                      const StartProgress& progress = nullptr);
 
-/// Runs its steps as well, on the model: those of the last segments between which nothing is missing. Errors: bad_file
-/// (it has nothing that could be run), and as StepExecution::create.
+/// Runs the steps too, on the model: those of the last segments without a gap between them. Errors: bad_file (the
+/// journal has no step to run), and those of StepExecution::create.
 Result<ExecutionReport> execute_journal(const io::JournalContents& journal, const ExecuteOptions& options,
                                         const StartProgress& progress = nullptr);
 

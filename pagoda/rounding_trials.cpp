@@ -25,7 +25,7 @@ RoundingTrials::RoundingTrials(TokenLogits& model, const std::vector<TokenIds>& 
   }
 }
 
-/// Of each text the second half, which has something behind it to be told from.
+/// Runs the second half of each text, where tokens have text before them on which they depend.
 Status RoundingTrials::run(const TokenLogits::Take& take) {
   Status status;
   for (const TokenIds& text : texts_) {

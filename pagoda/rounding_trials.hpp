@@ -11,18 +11,20 @@
 
 namespace pagoda {
 
-/// What a model's answers lose when some of its linear layers have other weights: the mean Kullback-Leibler divergence
-/// from what it said with its own, behind tokens of a few texts.
+/// Measures how much a model's output changes when some of its linear layers have other weights: the mean
+/// Kullback-Leibler divergence from the output with its own weights, after tokens of a few texts.
 class RoundingTrials {
  public:
   static constexpr std::int64_t kMaxTokens = 512;
   static constexpr std::int64_t kMaxTexts = 4;
-  /// `model` must outlive this. So many tokens are looked at, the first of so many of the `texts` to calibrate with.
+  /// `model` must outlive this object. Uses at most kMaxTokens tokens in total, from the beginnings of at most
+  /// kMaxTexts of the calibration `texts`.
   RoundingTrials(TokenLogits& model, const std::vector<TokenIds>& texts);
 
-  /// Runs the model as it is. Call it first. Errors: those of TokenLogits::run; bad_file (what it says is not finite).
+  /// Runs the model with its own weights. Call it first. Errors: those of TokenLogits::run; bad_file (the output is not
+  /// finite).
   Status remember();
-  /// In nats a token. Errors: likewise, and those of TokenLogits::replace.
+  /// Returns the divergence in nats per token. Errors: as remember, and those of TokenLogits::replace.
   Result<double> divergence_with(LinearWeights linears);
 
  private:
@@ -34,17 +36,17 @@ class RoundingTrials {
     std::vector<float> logits;
     double norm = 0;  // log_sum_exp
   };
-  std::vector<Said> said_;  // by the model as it is
+  std::vector<Said> said_;  // output of the model with its own weights
 };
 
-/// Linear layers whose bits are chosen together.
+/// Result of a trial with linear layers whose bits are chosen together.
 struct LayerTrial {
   std::int64_t num_weights = 0;
-  double divergence = 0;  ///< of the model when these alone are rounded to the fewer bits
+  double divergence = 0;  ///< divergence of the model when only these layers are rounded to the fewer bits
 };
 
-/// Which of the trials have `more` bits a weight and which `fewer`, so that there are at most `target` on average:
-/// those that give the most for their bits, in turn, as long as they fit.
+/// Returns which trials get `more` bits per weight; the others get `fewer`, so that the average is at most `target`.
+/// Takes the trials with the most gain per bit first, as long as they fit.
 std::vector<bool> choose_more_bits(std::span<const LayerTrial> trials, double fewer, double more, double target);
 
 }  // namespace pagoda

@@ -12,7 +12,7 @@ void init_actor_types() {
 }
 
 void end_engine(const EngineHandle& engine) {
-  // The supervisor first: it would take the router's end for a failure.
+  // End the supervisor first: it treats the end of the router as a failure.
   caf::anon_send_exit(engine.supervisor, caf::exit_reason::user_shutdown);
   caf::anon_send_exit(engine.router, caf::exit_reason::user_shutdown);
 }
@@ -40,7 +40,7 @@ Result<RunningEngine> spawn_actors(caf::actor_system& system, EngineParts parts)
   running.replica_supervisor =
       actors::spawn_replica_supervisor(system, running.present, factories, parts.instruments, devices->pids);
   running.supervisor = actors::spawn_supervisor(system, shared, running.replica_supervisor);
-  // The supervisor of the replica hears of the end when no start blocks it.
+  // give_up comes from here, because a start may block the replica's supervisor.
   actors::when_ended(running.supervisor, [factories = std::move(factories)] {
     for (const actors::DeviceFactory& factory : factories) {
       if (factory.give_up) factory.give_up();

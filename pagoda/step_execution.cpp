@@ -125,7 +125,7 @@ StepResult StepExecution::execute(const ExecuteStep& step) {
 }
 
 void StepExecution::run(ExecuteStep step) {
-  // A row that was free before the journal began, and is told to be only now.
+  // Skips rows that were already free before the journal began and are only now reported as gone.
   std::erase_if(step.rows_gone, [&](RowId row) { return !rows_.contains(row); });
   for (const RowId row : step.rows_gone) rows_.erase(row);
   for (const NewRow& row : step.new_rows) rows_.insert(row.row);
@@ -145,7 +145,7 @@ void StepExecution::compute(const NewRow& row, std::vector<BlockId> blocks, std:
   step.new_rows.push_back(row);
   step.table_deltas.push_back({row.row, 0, {0, static_cast<std::int32_t>(blocks.size())}});
   step.blocks = std::move(blocks);
-  // What others have in common with it is there already; something must run, for the row to be known.
+  // Skips blocks that other rows have computed already. At least one token must run, so that the worker knows the row.
   std::int32_t begin = 0;
   while (begin + block_size_ < num_tokens &&
          made_.contains(step.blocks[static_cast<std::size_t>(begin / block_size_)])) {
@@ -163,7 +163,7 @@ void StepExecution::compute(const NewRow& row, std::vector<BlockId> blocks, std:
   }
 }
 
-/// What is of no row is computed in row 0, which then is free again.
+/// Computes the recorded KV content. Content without a row is computed in row 0, which is freed again.
 void StepExecution::restore() {
   const auto free_row = [&](RowId row) {
     ExecuteStep step;
@@ -214,7 +214,7 @@ void StepExecution::result(const StepResult& recorded) {
       const auto found = sequences_.find(row.sequence);
       if (found == sequences_.end() || row.samples.count == 0 || !found->second.spec.sampling.appends_samples) continue;
       TokenIds& tokens = found->second.tokens_so_far;
-      // Of the first tokens of n sequences the first is its own; of those in the places of drafts all are.
+      // Of the first tokens of n sequences only the first belongs to this row. Of accepted drafts all tokens do.
       const bool is_prompt = row.num_computed_tokens <= std::ssize(*found->second.spec.prompt);
       for (std::int32_t k = 0; k < (is_prompt ? 1 : row.samples.count); ++k) {
         tokens.push_back(recorded.samples[static_cast<std::size_t>(row.samples.first + k)].token);
@@ -232,13 +232,13 @@ void StepExecution::result(const StepResult& recorded) {
 }
 
 Status StepExecution::device_replaced() {
-  // What was in flight has no result, and nobody needs what it computed.
+  // Steps in flight have no result, and their content is not needed.
   bool has_ended_before = has_begun_;
   if (!has_begun_ && last_before_ > 0) {
     std::erase_if(sequences_, [](const auto& entry) { return entry.second.row >= 0; });
     has_ended_before = true;
   }
-  // Nor will a step be sampled whose masks were not told; moves of blocks behind it may be needed.
+  // Steps whose masks were not recorded will not be sampled. Later block moves may still be needed.
   std::erase_if(waiting_, [this](const auto& event) { return !may_run(event); });
   if (has_ended_before) run_what_waits();
   results_.clear();

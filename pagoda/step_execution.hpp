@@ -19,32 +19,34 @@
 
 namespace pagoda {
 
-/// What running a journal's steps on a model has shown.
+/// Result of running a journal's steps on a model.
 struct ExecutionReport {
   std::int64_t num_steps = 0;
   StepId first_step = 0;
   StepId last_step = 0;
-  std::int64_t num_tokens = 0;           ///< sampled ones that were compared
-  std::int64_t num_different = 0;        ///< of them
-  double max_logprob_difference = 0;     ///< of equal tokens
-  std::int64_t num_computed_before = 0;  ///< tokens whose KV was made before the first step, for it was not recorded
-  std::int32_t num_unknown_blocks = 0;   ///< cached blocks that could not be made: who reads them may differ
-  std::vector<std::string> differences;  ///< the first of them, in words
+  std::int64_t num_tokens = 0;        ///< number of sampled tokens that were compared
+  std::int64_t num_different = 0;     ///< number of these tokens that differ
+  double max_logprob_difference = 0;  ///< largest difference between equal tokens
+  /// Number of tokens whose KV was computed before the first step, because it was not recorded.
+  std::int64_t num_computed_before = 0;
+  /// Number of cached blocks that could not be computed; rows that read them may differ.
+  std::int32_t num_unknown_blocks = 0;
+  std::vector<std::string> differences;  ///< descriptions of the first differences
 };
 
-/// Runs the steps and moves of a journal on a model, one after the other, and compares what they sample with what was
-/// recorded. A journal that begins in the middle of things is first brought to where it begins: the KV that its
-/// sequences and its prefix cache hold is computed anew from their tokens.
+/// Runs the steps and moves of a journal on a model, one after the other, and compares the sampled tokens with the
+/// recorded ones. For a journal that begins in the middle, first computes the KV that sequences and prefix cache hold
+/// at its beginning, from their tokens.
 class StepExecution {
  public:
-  /// `config`: the engine's, of this machine; `blocks` and `scheduler`: those that were recorded. `content`: of the
-  /// memory where the journal begins. Errors: as Engine::create, and bad_config when the model's KV has another layout.
+  /// `config`: the engine's, for this machine. `blocks` and `scheduler`: as recorded. `content`: of the memory at the
+  /// beginning of the journal. Errors: as Engine::create, and bad_config if the model's KV has another layout.
   static Result<std::unique_ptr<StepExecution>> create(EngineConfig config, const memory::BlockSpaceConfig& blocks,
                                                        const scheduling::SchedulerConfig& scheduler,
                                                        memory::KvContent content, const StartProgress& progress);
   ~StepExecution();
 
-  /// The scheduler where the journal begins. Before anything else.
+  /// Takes the scheduler's state at the beginning of the journal. Call before anything else.
   void begin(const scheduling::SchedulerCore& scheduler);
 
   void cache_plan(const CachePlan& plan) { enter(plan); }
@@ -66,7 +68,7 @@ class StepExecution {
   void run(const CachePlan& plan);
   void run(ExecuteStep step);
   StepResult execute(const ExecuteStep& step);
-  /// Computes the first tokens of a row into blocks; where there is none, into blocks that nobody uses.
+  /// Computes the first tokens of a row into `blocks`. Entries below 0 are replaced with spare blocks.
   void compute(const NewRow& row, std::vector<BlockId> blocks, std::int32_t num_tokens);
   void compare(const StepResult& recorded, const StepResult& own);
 
@@ -74,22 +76,24 @@ class StepExecution {
   actors::WorkerParts worker_;
   actors::CacheParts cache_;
   std::int32_t block_size_ = 0;
-  std::int32_t num_blocks_ = 0;  ///< that were recorded
-  std::int32_t num_spare_ = 0;   ///< behind them: for KV that has no block of its own, see compute()
+  std::int32_t num_blocks_ = 0;  ///< number of device blocks in the journal
+  /// Number of spare blocks behind them, for KV without a block of its own; see compute().
+  std::int32_t num_spare_ = 0;
   std::int32_t tokens_per_step_ = 0;
-  std::set<RowId> rows_;    ///< that the worker knows
-  std::set<BlockId> made_;  ///< while the KV of before is computed: what holds it already
+  std::set<RowId> rows_;    ///< rows that the worker knows
+  std::set<BlockId> made_;  ///< blocks that are computed already, while restore() runs
 
-  // until what was in flight at the beginning has ended
+  // The state until the steps that were in flight at the beginning have ended.
   bool has_begun_ = false;
-  StepId last_before_ = 0;  ///< the last step that ran before
+  StepId last_before_ = 0;  ///< last step that was in flight at the beginning
   memory::KvContent content_;
   std::map<SequenceId, NewRow> sequences_;
-  std::map<SequenceId, TokenIds> forced_;  ///< of them, what follows the first sample that is still to come
+  /// Tokens of these sequences that follow the first sample that is still to come.
+  std::map<SequenceId, TokenIds> forced_;
   std::deque<std::variant<CachePlan, ExecuteStep>> waiting_;
-  std::map<StepId, StepMasks> masks_;  ///< of steps that wait
+  std::map<StepId, StepMasks> masks_;  ///< masks of steps that wait
 
-  std::map<StepId, StepResult> results_;  ///< to be compared
+  std::map<StepId, StepResult> results_;  ///< results that are still to be compared
   ExecutionReport report_;
 };
 

@@ -15,7 +15,7 @@
 namespace pagoda {
 namespace {
 
-/// Positions whose logits are computed at once.
+/// Number of positions whose logits are computed at once.
 constexpr std::int32_t kLogitRows = 64;
 
 EngineConfig config_of_one_text(EngineConfig config, std::int32_t max_tokens) {
@@ -47,7 +47,7 @@ struct TokenLogits::State {
     return status ? stream->status() : status;
   }
 
-  /// A copy of `values` where ops read it.
+  /// Returns a copy of `values` in memory that ops read.
   template <class T>
   Result<kernels::Buffer> upload(const std::vector<T>& values) {
     const std::size_t bytes = values.size() * sizeof(T);
@@ -57,7 +57,7 @@ struct TokenLogits::State {
     return to;
   }
 
-  /// Between host memory and the device's, whichever is which.
+  /// Copies between host memory and device memory, in either direction.
   Status copy(const void* from, void* to, std::size_t bytes) {
     if (device->shares_host_memory()) {
       std::memcpy(to, from, bytes);

@@ -30,21 +30,23 @@
 namespace pagoda {
 namespace {
 
-/// Starts of an engine's first process, and starts that fail with an error, before the engine gives up. A later process
-/// that ends while it loads is replaced without limit.
+/// Number of times that an engine starts its first process, or a process whose start fails with an error, before it
+/// gives up. A later process that ends while it loads is replaced without limit.
 constexpr int kMaxStarts = 8;
-/// Pauses between two such starts, and before a process that takes the place of one that lived shorter than kShortLife:
-/// kFirstPause, then twice as long each time.
+/// Pauses between two such starts, and before the replacement of a process that lived less than kShortLife:
+/// kFirstPause, then twice as long each time, at most kLongestPause.
 constexpr auto kFirstPause = std::chrono::milliseconds(100);
 constexpr auto kLongestPause = std::chrono::milliseconds(1000);
 constexpr auto kShortLife = std::chrono::seconds(1);
 
-/// What another start may mend: the first one of an engine is not made again for it, since there its user is told.
+/// Returns whether the error may be temporary, so that another start is worth a try. An engine's first start is not
+/// repeated for such an error: its user gets the error.
 bool may_pass(ErrorCode code) {
   return code == ErrorCode::io_failed || code == ErrorCode::out_of_memory;
 }
 
-/// What a process is given beside its end of the link, which is there instead of what it is not given.
+/// Descriptors that a process gets beside its end of the link. If it does not get one, the descriptor is a copy of the
+/// link.
 constexpr int kMemoryDescriptor = device_link::kInheritedDescriptor + 1;
 constexpr int kWeightsDescriptor = kMemoryDescriptor + 1;
 
@@ -52,15 +54,15 @@ device_link::KeptMemory::Size kept_size(const EnginePlan& plan) {
   return {plan.layout.block_bytes() * plan.num_device_blocks, plan.layout.block_bytes() * plan.num_host_blocks};
 }
 
-/// The memory of KV blocks that outlives processes; none where it cannot: a device or another host has its own, or
-/// blocks that are swapped out lie in a file.
+/// Makes the memory of KV blocks that outlives processes. Returns null if there can be none: a GPU or another host has
+/// its own memory, or swapped blocks are in a file.
 Result<std::shared_ptr<device_link::KeptMemory>> kept_memory(const EngineConfig& config, const EnginePlan& plan) {
   if (config.device != "cpu" || !config.swap_dir.empty() || !config.worker_listen.empty()) return nullptr;
   return device_link::KeptMemory::create(kept_size(plan));
 }
 
-/// The memory of copies of weights that outlives processes; none where there are none, or the worker is on another
-/// host.
+/// Makes the memory of weight copies that outlives processes. Returns null if there are no copies, or if the worker is
+/// on another host.
 Result<std::shared_ptr<device_link::KeptWeights>> kept_weights(const EngineConfig& config, const EnginePlan& plan) {
   if (config.device != "cpu" || plan.copied_weight_bytes == 0 || !config.worker_listen.empty()) return nullptr;
   return device_link::KeptWeights::create(plan.copied_weight_bytes);
@@ -78,7 +80,8 @@ execution::DeviceLimits device_limits(const EngineConfig& config, const EnginePl
           .layout = runner.layout};
 }
 
-/// Of pools that a worker has planned: as many blocks as that can be. The engine keeps a record of each.
+/// Returns whether pools that a worker has planned have a possible number of blocks. The engine keeps a record of each
+/// block.
 bool are_sound(const device_link::LoadedDeviceFacts& device, const EngineConfig& config, const EnginePlan& plan) {
   const std::int64_t block_bytes = plan.layout.block_bytes();
   const std::int64_t all_rows = blocks_for_all_rows(config, plan);
@@ -89,7 +92,7 @@ bool are_sound(const device_link::LoadedDeviceFacts& device, const EngineConfig&
          device.num_host_blocks <= most_host;
 }
 
-/// What a worker has to know of the engine's configuration.
+/// Returns the part of the engine's configuration that a worker needs.
 EngineConfig config_of_worker(EngineConfig config) {
   config.worker_listen.clear();
   config.worker_tls_cert.clear();
@@ -101,7 +104,7 @@ EngineConfig config_of_worker(EngineConfig config) {
   return config;
 }
 
-/// A process that loads the model before it is needed, on a thread of its own.
+/// A process that loads the model on a thread before it is needed.
 class StandbyWorker {
  public:
   using Process = std::unique_ptr<device_link::WorkerProcess>;
@@ -113,7 +116,7 @@ class StandbyWorker {
     });
   }
 
-  /// Waits until it has loaded. No value: none was begun. An error also when it has ended since.
+  /// Waits until the process has loaded. No value: none was begun. An error also if it has ended since.
   std::optional<Result<Process>> take() {
     if (!thread_.joinable()) return std::nullopt;
     thread_.join();
@@ -125,10 +128,10 @@ class StandbyWorker {
 
  private:
   Result<Process> loaded_ = nullptr;
-  std::jthread thread_;  // its end is waited for before what it writes goes
+  std::jthread thread_;  // declared last, so that its end is waited for before loaded_ is destroyed
 };
 
-/// Starts one process after the other until one has loaded the model.
+/// Starts processes one after the other until one has loaded the model.
 class WorkerStarts {
  public:
   WorkerStarts(device_link::WorkerProcessConfig process, bool stand_by, StartProgress progress,
@@ -138,7 +141,7 @@ class WorkerStarts {
         progress_(std::move(progress)),
         deadlines_(std::make_shared<execution::StepDeadlines>(process_.step_deadline_us, weight_bytes)) {}
 
-  /// Has a first process load, which plans the memory of its device: those after it get pools of the same size.
+  /// Starts a first process that plans the memory of its device. Later processes get pools of the same size.
   Result<device_link::LoadedDeviceFacts> start_first() {
     auto started = start_one(/*memory_lost=*/true);
     if (!started) return fail(std::move(started.error()));
@@ -164,7 +167,7 @@ class WorkerStarts {
  private:
   struct Started {
     StandbyWorker::Process process;
-    int num_failures = 0;  ///< of processes before it
+    int num_failures = 0;  ///< number of processes before it that failed
     bool memory_lost = false;
   };
 
@@ -186,7 +189,7 @@ class WorkerStarts {
                              : device_link::WorkerProcess::start(process_, deadlines_, progress_, stop_.get_token());
       const bool stood_by = std::exchange(standby, std::nullopt).has_value();
       if (process) {
-        // Its memory was there for one before it: what is taken again need not be taken at once.
+        // Its memory existed for an earlier process, so later processes need not touch it.
         process_.start.touch_memory = false;
         progress_ = nullptr;
         last_ready_ = Clock::now();
@@ -197,19 +200,19 @@ class WorkerStarts {
       if (!may_start_again(error.code, is_first, failures + 1)) return fail(error);
       spdlog::warn("{}; another is {}", error.message, process_.joins == nullptr ? "started" : "waited for");
       if (stood_by) continue;
-      memory_lost = true;  // it had the memory mapped
+      memory_lost = true;  // the failed process had the memory mapped
       pause();
     }
   }
 
   bool may_start_again(ErrorCode code, bool is_first, int failures) const {
-    // Whose host lacks something is not the engine's fault: others may join.
+    // The engine is not the cause if a host lacks something: another worker may join.
     if (process_.joins != nullptr) return code != ErrorCode::shutting_down;
     if (!is_first && code == ErrorCode::device_failed) return true;
     return failures < kMaxStarts && (code == ErrorCode::device_failed || (!is_first && may_pass(code)));
   }
 
-  /// Before the next start. give_up() ends it.
+  /// Waits before the next start. give_up() ends the wait.
   void pause() {
     std::mutex mutex;
     std::unique_lock lock(mutex);
@@ -224,21 +227,20 @@ class WorkerStarts {
   std::stop_source stop_;
   std::chrono::milliseconds pause_ = kFirstPause;
   std::optional<std::chrono::steady_clock::time_point> last_ready_;
-  std::optional<Started> first_;  // start_first's, until start
+  std::optional<Started> first_;  // the process of start_first(), until start()
   StandbyWorker standby_;
 };
 
-/// Ends the process once its parent has ended, however that came: the socket tells it as well, but only to who reads
-/// it.
+/// Ends the process when its parent has ended for any reason. The socket also closes then, but only a reader notices.
 void bind_to_parent() {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // The engine's process decides when this one ends, also where a signal goes to all processes of a service; and no
-  // terminal stops it.
+  // The engine's process decides when this one ends, even if a signal goes to all processes of a service. No terminal
+  // stops it.
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGTSTP, SIGTTIN, SIGTTOU}) std::signal(signal, SIG_IGN);
-  // What the engine's process has open without having marked it: clients' sockets would stay open with this process.
+  // Closes descriptors that the engine's process has left open: clients' sockets would stay open with this process.
   ::syscall(SYS_close_range, kWeightsDescriptor + 1, ~0U, 0);
-  // Nothing else gets the place of what is not there, as it is not where the process works for another host: whether it
-  // is there is known later.
+  // Occupies missing descriptors, so that no other file gets their numbers. They are missing when the process works for
+  // another host, and only a later message shows whether they exist.
   for (const int place : {kMemoryDescriptor, kWeightsDescriptor}) {
     if (::fcntl(place, F_GETFD) < 0) ::dup2(device_link::kInheritedDescriptor, place);
   }
@@ -251,7 +253,7 @@ struct LoadedWorker {
   device_link::LoadedDeviceFacts facts;
 };
 
-/// Errors: bad_config (files that are not those of the engine's model).
+/// Checks that `path` has the engine's model. Errors: bad_config (other files).
 Status check_same_model(const std::string& path, const std::string& expected) {
   if (expected.empty()) return {};
   const auto fingerprint = io::model_fingerprint(path);
@@ -260,7 +262,7 @@ Status check_same_model(const std::string& path, const std::string& expected) {
   return fail(ErrorCode::bad_config, "the model at " + path + " is not the one that the engine has", "model");
 }
 
-/// Another GPU than the engine's configuration names. Errors: bad_config.
+/// Uses another GPU than the engine's configuration names. Errors: bad_config.
 Status use_gpu(EngineConfig& config, const std::string& device) {
   if (config.device == "cpu" || device == "cpu") {
     return fail(ErrorCode::bad_config,
@@ -329,7 +331,7 @@ std::optional<device_link::StartWorker> receive_start(device_link::FrameChannel&
   return start;
 }
 
-/// Its exit code.
+/// Returns the exit code.
 int work(const WorkerOptions& options) {
   bind_to_parent();
   auto channel = device_link::FrameChannel::create(device_link::Descriptor(device_link::kInheritedDescriptor));
@@ -343,7 +345,7 @@ int work(const WorkerOptions& options) {
   };
   auto loaded = load_worker(*start, options, progress);
   if (!loaded) {
-    // Where it has joined, nobody beside it reads what the engine logs.
+    // A worker that has joined logs the error itself, because the engine's log is not beside it.
     if (!start->model.empty()) spdlog::error("{}", loaded.error().message);
     link.send(device_link::FromWorker(device_link::StartFailed{std::move(loaded.error())}));
     return EXIT_FAILURE;
@@ -355,7 +357,7 @@ int work(const WorkerOptions& options) {
   caf::actor_system system(system_config);
   device_link::host_device(system, link, std::move(loaded->worker), std::move(loaded->cache), loaded->limits,
                            std::move(loaded->facts));
-  std::_Exit(EXIT_SUCCESS);  // whatever the device still computes is for nobody
+  std::_Exit(EXIT_SUCCESS);  // results of steps that still run are not needed
 }
 
 }  // namespace

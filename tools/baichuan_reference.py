@@ -1,10 +1,10 @@
-"""Baichuan 1 and 2 (Yang et al. 2023, arXiv 2309.10305) in PyTorch, as plainly as possible: the reference for goldens,
-because transformers does not carry this family.
+"""Baichuan 1 and 2 (Yang et al. 2023, arXiv 2309.10305) in PyTorch, as simple as possible. The reference for goldens,
+because transformers has no code for this family.
 
 A decoder of Llama's kind (RMSNorm, gated SiLU MLP, no biases) whose queries, keys and values come from one projection
 W_pack. The 7B models turn queries and keys by their position (rotary embedding); the 13B models add
 slope(head) * (key position - query position) to the scores instead (ALiBi). Baichuan 2 scales each row of the head's
-weight to length 1, in the dtype that the weights are stored in.
+weight to length 1, in the dtype of the stored weights.
 
     python tools/baichuan_reference.py      compares its parts with transformers: Llama with W_pack split, Bloom's ALiBi
 """
@@ -39,7 +39,8 @@ class BaichuanConfig:
         return self.hidden_size // self.num_attention_heads
 
     def to_json(self, dtype: str) -> dict:
-        """The keys of the published files; those that say what a tiny model's sizes cannot only where they are needed."""
+        """Returns the keys of the published files. Keys that follow from a tiny model's sizes are included only if
+        needed."""
         keys = asdict(self)
         positions_key = "max_position_embeddings" if self.position_embedding == "ROPE" else "model_max_length"
         keys[positions_key] = keys.pop("max_positions")
@@ -54,7 +55,8 @@ class BaichuanConfig:
 
 
 def alibi_slopes(num_heads: int) -> list:
-    """2^(-8/n), 2^(-16/n), ... for a power of two n; other numbers add every second slope of twice the power below."""
+    """Returns 2^(-8/n), 2^(-16/n), ... for a power of two n; other numbers add every second slope of twice the power
+    below."""
     power = 2 ** int(math.log2(num_heads))
     slopes = [2 ** (-8 * (i + 1) / power) for i in range(power)]
     return slopes + [2 ** (-4 * (2 * i + 1) / power) for i in range(num_heads - power)]
@@ -172,8 +174,8 @@ class BaichuanForCausalLM(nn.Module):
 
 @torch.no_grad()
 def compare_with_transformers() -> None:
-    """Llama of transformers with W_pack split must give the same logits: with its own rotary positions for the 7B models,
-    and for the 13B models with angles of zero and Bloom's ALiBi as its attention mask."""
+    """Checks that Llama of transformers with W_pack split gives equal logits: with its own rotary positions for the 7B
+    models, and for the 13B models with angles of zero and Bloom's ALiBi as its attention mask."""
     from transformers import LlamaConfig, LlamaForCausalLM
     from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Decodes several streams with each kind of weights and prints tokens a second beside what the machine allows at most.
+"""Decodes several streams with each kind of weights and prints tokens a second beside the limits of the machine.
 
     build/release/bin/pagoda_kernels_bench --benchmark_filter=peaks --benchmark_out=kernels.json
     python3 tools/bench_streams.py --model build/models/llama-1.1b --kernels kernels.json
 
-A step reads every weight once and multiplies it with the row of each stream, so streams / step is limited by the read
+A step reads every weight once and multiplies it with the row of each stream. So streams / step is limited by the read
 bandwidth over the bytes of the weights, and by the arithmetic over two operations for each weight. The arithmetic peaks
-are those of the kernels' benchmarks (pagoda_kernels_bench), measured in the same session. What memory gives is measured
-before and behind every run, since other machines on a host take some of it now and then; the limit is made of the
-median. The KV cache's bytes are left out, which is fair for short contexts only. --llama-cpp takes the output of
-compare_llama_cpp.py --json and sets it beside. scripts/bench runs it all. Standard library only; run it on a quiet
-machine.
+are those of the kernels' benchmarks (pagoda_kernels_bench), measured in the same session. The read bandwidth is
+measured before and after every run, because other machines on a host may take a part of it; the limit uses the median.
+The KV cache's bytes are not counted, so limits are right only for short contexts. --llama-cpp takes the output of
+compare_llama_cpp.py --json and adds it to the table. scripts/bench runs all of this. Needs only the standard library.
+Run it on a quiet machine.
 """
 import argparse
 import json
@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 
-# Our name of the weights, the arithmetic peaks that count for it, and what compare_llama_cpp.py calls it.
+# For each kind of weights: the arithmetic peaks that limit it, and its name in compare_llama_cpp.py.
 KINDS = {"none": (("bf16_GFLOP/s", "f32_GFLOP/s"), "BF16"), "int8": (("int8_GOP/s",), "int8 / Q8_0"),
          "int4": (("int8_GOP/s",), "int4 / Q4_0")}
 EMBEDDING_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
@@ -41,7 +41,7 @@ def read_peaks(path):
 
 
 def read_now(args):
-    """Bytes a second that all threads read together at this moment."""
+    """Returns the bytes a second that all threads together read at this moment."""
     with tempfile.NamedTemporaryFile(suffix=".json") as out:
         done = subprocess.run([args.kernels_bench, "--benchmark_filter=^read/", f"--benchmark_out={out.name}",
                                "--benchmark_out_format=json"], capture_output=True, text=True)
@@ -52,7 +52,8 @@ def read_now(args):
 
 
 def weights_of_a_step(args, quantize):
-    """(bytes, count) of the weights that a step reads: all but the embeddings, of which it takes a row for each stream."""
+    """Returns (bytes, count) of the weights that a step reads: all but the embeddings, of which it reads a row per
+    stream."""
     facts = run(args.pagoda, "inspect", args.model, "--json", "--quantize", quantize, "--kv-cache-memory", args.kv_gib)
     model, memory = facts["model"], facts["memory"]
     apart = 0 if model["tie_word_embeddings"] else model["vocab_size"] * model["hidden_size"]
@@ -60,8 +61,8 @@ def weights_of_a_step(args, quantize):
 
 
 def decode(args, quantize, streams):
-    """Tokens a second of all streams together, from the median time between tokens; the median TTFT in ms; and what
-    memory gave before and behind."""
+    """Returns the tokens a second of all streams together, from the median time between tokens; the median TTFT in ms;
+    and the read bandwidth before and after."""
     before = read_now(args)
     result = run(args.pagoda, "bench", "throughput", "--model", args.model, "--threads", str(args.threads), "--json",
                  "--num-prompts", str(streams), "--input-len", str(args.context), "--output-len", str(args.tokens),
@@ -93,7 +94,7 @@ def main():
             peers = {(row["weights"], row["case"]): row for row in json.load(file)}
     cases = [(kind, int(streams)) for kind in args.weights.split(",") for streams in args.streams.split(",")]
     measured = {case: [] for case in cases}
-    for number in range(args.rounds):  # interleaved: what disturbs the machine disturbs all cases alike
+    for number in range(args.rounds):  # interleaved: a disturbance of the machine affects all cases
         for case in cases:
             measured[case].append(decode(args, *case))
             if sys.stderr.isatty():

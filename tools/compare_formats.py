@@ -1,24 +1,24 @@
 #!/usr/bin/env python3
-"""One table of the formats of weights: size, memory, speed and accuracy of each in pagoda and in llama.cpp.
+"""Prints a table of weight formats: size, memory, speed and accuracy of each in pagoda and in llama.cpp.
 
     python3 tools/compare_formats.py --llama-bin DIR --source build/models/smollm2-permuted.gguf --text FILE \\
         --formats Q8_0,Q6_K,Q4_K_M,Q4_0 --quantize int8,int4
     python3 tools/compare_formats.py --llama-bin DIR --source build/models/llama-1.1b.gguf --formats Q8_0,Q4_K_M
 
---source is a GGUF file of plain weights (tools/make_gguf_source.py). llama-quantize makes a file of each of --formats from
-it, once, under --work; --quantize is what pagoda makes of the source when it loads it. Both programs run the same files, one
-after the other in each round:
+--source is a GGUF file of plain weights (tools/make_gguf_source.py). From it, llama-quantize makes a file of each of
+--formats, once, under --work. With --quantize, pagoda quantises the source when it loads it. Both programs run the same
+files, one after the other in each round. Columns:
 
-    bits       of the file over the parameters
-    memory     the most that a process held resident, MiB: `pagoda bench throughput` with one stream, llama-bench -lm none
-    prefill    512 tokens, tokens/s; decode: with so many streams behind 32 tokens each, in all
+    bits       size of the file over the number of parameters
+    memory     largest resident memory of a process, MiB: `pagoda bench throughput` with one stream, llama-bench -lm none
+    prefill    512 tokens, tokens/s; decode: with this many streams behind 32 tokens each, tokens/s of all
     KLD, top   KL divergence from the source's distributions in the same program (float32 in both), and how often the
-               likeliest token is the same, over windows of 512 tokens whose second half counts; only with --text
-    exact      KL divergence of both from the same file's weights in float32 (needs numpy and the Python package gguf); only
-               with --exact: what the arithmetic of each program loses, and not the format
+               most likely token is the same, over the second halves of windows of 512 tokens; only with --text
+    exact      KL divergence of both from the same file's weights in float32 (needs numpy and the Python package gguf);
+               only with --exact: the loss by the arithmetic of each program, without the loss by the format
 
---llama-bin is the folder of llama-bench, llama-batched-bench, llama-quantize and llama-perplexity. With
---rounds 0 only accuracy is measured. Standard library only. Run it on a quiet machine.
+--llama-bin is the folder of llama-bench, llama-batched-bench, llama-quantize and llama-perplexity. With --rounds 0,
+only accuracy is measured. Needs only the standard library. Run it on a quiet machine.
 """
 import argparse
 import hashlib
@@ -37,7 +37,7 @@ WINDOW = 512
 
 
 def run(command: list, cwd: Path | None = None) -> tuple[str, float]:
-    """Its output, and the MiB that it held at most."""
+    """Returns its output, and its largest resident memory in MiB."""
     process = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=cwd)
     out = process.stdout.read()
     _, status, usage = os.wait4(process.pid, 0)
@@ -71,7 +71,7 @@ def pagoda_accuracy(args, kind: Kind, reference: Path) -> dict:
 
 
 def llama_accuracy(args, file: Path, reference: Path) -> dict:
-    """The reference's distributions of llama.cpp are written once."""
+    """Returns llama.cpp's accuracy. The reference's distributions are computed once."""
     text = hashlib.sha256(args.text.read_bytes()).hexdigest()[:8]
     base = args.work / f"{reference.stem}-{text}-{args.max_tokens}.distributions"
     common = [args.llama_bin / "llama-perplexity", "-f", args.text, "-c", WINDOW, "--chunks", args.max_tokens // WINDOW, "-t", args.threads]
@@ -130,7 +130,7 @@ def measure(args, name: str, kind: Kind, file: Path | None) -> dict:
 
 
 def print_table(rows: list) -> None:
-    """`ours / theirs` in every cell."""
+    """Prints `ours / theirs` in every cell."""
     keys = list(dict.fromkeys(key for row in rows for key in row["pagoda"]))
     titles = {"kld": "KLD", "top": "same likeliest %", "perplexity": "perplexity %", "memory": "memory MiB"}
     show = {"kld": "{:.4f}", "exact": "{:.5f}", "perplexity": "{:+.1f}", "memory": "{:.0f}"}

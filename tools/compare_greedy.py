@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Is greedy text the same in pagoda and in llama.cpp, on the same GGUF file?
+"""Compares greedy text of pagoda and of llama.cpp, on the same GGUF file.
 
     python3 tools/compare_greedy.py --llama-server FILE --model build/models/smollm2-f32.gguf --text FILE
 
-Both programs get the same passages of --text as prompts, as text, and write --max-tokens tokens each with temperature 0, a KV
-cache of float32 and one request at a time. Where a text differs, the first token that does is told, with how much likelier
-pagoda's own token was to pagoda than llama.cpp's: 0.01 or less is a close call, which sums in another order decide. With F32
-weights both programs keep activations in float32; with other weights llama.cpp rounds them to 16 or 8 bits, and texts part
-sooner. With --check it exits with 1 where texts part elsewhere than at a close call. Standard library only.
+Both programs get passages of --text as prompts, as text, and write --max-tokens tokens each with temperature 0, a KV
+cache of float32 and one request at a time. If two texts differ, this prints the first different token, and how much
+more likely pagoda's token was to pagoda than llama.cpp's: 0.01 or less is a close call, which another order of sums can
+turn. With F32 weights both programs keep activations in float32. With other weights llama.cpp rounds them to 16 or 8
+bits, and texts differ sooner. With --check it exits with 1 if texts differ elsewhere than at a close call. Needs only
+the standard library.
 """
 import argparse
 import json
@@ -33,7 +34,7 @@ def of_llama(server: LlamaServer, prompt: str, max_tokens: int) -> tuple[list, s
 
 
 def of_pagoda(server: Pagoda, prompt: str, max_tokens: int) -> tuple[list, str, list]:
-    """Its tokens and text, and the log-probabilities of the ten likeliest at each."""
+    """Returns its tokens and text, and the log-probabilities of the ten most likely tokens at each position."""
     with socket.create_connection(("127.0.0.1", server.port)) as connection:
         body = {"id": "r", "prompt": prompt, "max_tokens": max_tokens, "temperature": 0, "logprobs": 10, "ignore_eos": True,
                 "stream": False}
@@ -100,13 +101,13 @@ def main() -> None:
 
 
 def compare(pagoda: Pagoda, llama: LlamaServer, prompt: str, max_tokens: int) -> dict | None:
-    """None: the same text."""
+    """Returns the first difference; None if the texts are equal."""
     tokens, text, likeliest = of_pagoda(pagoda, prompt, max_tokens)
     other_tokens, other_text = of_llama(llama, prompt, max_tokens)
-    if text == other_text or tokens == other_tokens:  # the last may end within a character
+    if text == other_text or tokens == other_tokens:  # the last token may end within a character
         return None
     at = next((i for i, (a, b) in enumerate(zip(tokens, other_tokens)) if a != b), min(len(tokens), len(other_tokens)))
-    gap = None  # llama.cpp's token is not among the likeliest
+    gap = None  # if llama.cpp's token is not among the most likely ones
     if at < len(tokens) and at < len(other_tokens) and other_tokens[at] in likeliest[at]:
         gap = likeliest[at][tokens[at]] - likeliest[at][other_tokens[at]]
     return {"at": at, "gap": gap, "pagoda": text[-80:], "llama.cpp": other_text[-80:]}

@@ -5,11 +5,11 @@
     python3 tools/compare_llama_cpp.py --pagoda build/release/bin/pagoda --llama-bin DIR --model DIR \\
         --gguf FILE --gguf-q8-0 FILE --gguf-q4-0 FILE
 
-FILEs by themselves are GGUF files of any weights, which both programs run as they lie on disk. With --model,
-DIR is a Hugging Face folder (tools/make_random_model.py --preset llama-1.1b), the FILEs are the same weights as GGUF in
-BF16, Q8_0 and Q4_0 (llama-quantize, or the gguf Python package, makes them), measured against the weights as they lie,
---quantize int8 and --quantize int4; any of them can be left out. --llama-bin is the folder that holds llama-bench and
-llama-batched-bench. Standard library only. Run it on a quiet machine.
+FILEs alone are GGUF files of any weights, which both programs run as stored. With --model, DIR is a Hugging Face folder
+(tools/make_random_model.py --preset llama-1.1b), and the FILEs are its weights as GGUF in BF16, Q8_0 and Q4_0
+(llama-quantize or the gguf Python package makes them). They are compared with the stored weights, --quantize int8 and
+--quantize int4; any of them can be left out. --llama-bin is the folder of llama-bench and llama-batched-bench. Needs
+only the standard library. Run it on a quiet machine.
 """
 import argparse
 import json
@@ -20,7 +20,7 @@ import subprocess
 import sys
 from collections import namedtuple
 
-Kind = namedtuple("Kind", "name model quantize gguf")  # weights: ours and theirs
+Kind = namedtuple("Kind", "name model quantize gguf")  # weights: for pagoda and for llama.cpp
 
 
 def run(command):

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Serves the same load from `pagoda serve` and from llama-server, in turns, and prints output tokens a second and latencies.
+"""Sends equal loads to `pagoda serve` and to llama-server, in turns; prints output tokens a second and latencies.
 
     python3 tools/compare_llama_server.py --model DIR --llama-server FILE --gguf FILE --clients 16
 
-Each client holds one connection and sends its next request when the last is done. Prompts are random token ids, equal on both
-sides; every request generates exactly --output-len tokens, greedily. TTFT and ITL are what a client sees. Without
---llama-server only pagoda is measured. Standard library only. Run it on a quiet machine.
+Each client has one connection and sends its next request when the last is done. Prompts are random token ids, equal for
+both servers. Every request generates exactly --output-len tokens, greedily. TTFT and ITL are measured at the client.
+Without --llama-server only pagoda is measured. Needs only the standard library. Run it on a quiet machine.
 """
 import argparse
 import asyncio

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Measures pagoda's encoding beside the Hugging Face `tokenizers` package, one thread each, interleaved, and prints a table.
+"""Compares the speed of pagoda's encoding with the Hugging Face `tokenizers` package: one thread each, interleaved.
 
     python3 tools/compare_tokenizers.py --model DIR [--model DIR ...] [--text FILE] [--rounds 5]
 
-DIR holds a tokenizer.json. Without --text the text is 1 MB of English stories (tools/demo_corpus.py). Each round times the
-fastest of a few runs on either side; the table has the medians of the rounds. The ids must be equal.
+DIR has a tokenizer.json. Without --text, the text is 1 MB of English stories (tools/demo_corpus.py). Each round takes
+the fastest of a few runs of both; prints a table of the medians of the rounds. The ids must be equal.
 """
 import argparse
 import json

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-r"""Greedy decoding of many streams on a GPU, Pagoda beside Hugging Face transformers (PyTorch, bfloat16, its default
-attention). Both run a model of the folder's shape: Pagoda the folder's weights, transformers random ones made on the GPU,
-since only the speed counts. Prints one JSON object per case.
+r"""Greedy decoding of many streams on a GPU: compares Pagoda with Hugging Face transformers (PyTorch, bfloat16, its
+default attention). Both run a model of the folder's shape: Pagoda with the folder's weights, transformers with random
+weights made on the GPU, since only the speed matters. Prints one JSON object per case.
 
     python3 tools/make_random_model.py --preset llama-8b --out build/models/llama-8b
     python3 tools/compare_transformers.py --pagoda build/cuda/bin/pagoda --model build/models/llama-8b
@@ -15,7 +15,7 @@ import time
 
 
 def pagoda_seconds(options, streams, prompt, output):
-    """Seconds from the first submission to the last token, the mean of two runs after one that warms up."""
+    """Returns the seconds from the first submission to the last token: the mean of two runs after a warm-up run."""
     command = [options.pagoda, "bench", "latency", f"--model={options.model}", "--device=cuda", f"--batch-size={streams}",
                f"--input-len={prompt}", f"--output-len={output}", "--num-iters=2", "--json"]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -35,7 +35,7 @@ def load_transformers(options):
 
 
 def transformers_seconds(torch, model, streams, prompt, output):
-    """The same of `generate`, behind a short call that warms up."""
+    """Returns the seconds of `generate`, after a short warm-up call."""
     ids = torch.randint(2, model.config.vocab_size, (streams, prompt), device="cuda")
     mask = torch.ones_like(ids)
     for tokens in (4, output):
@@ -57,7 +57,7 @@ def main():
     parser.add_argument("--case", action="append", help="default: 64:32:128 and 64:128:128")
     options = parser.parse_args()
     cases = [tuple(map(int, case.split(":"))) for case in options.case or ["64:32:128", "64:128:128"]]
-    ours = [pagoda_seconds(options, *case) for case in cases]  # first: each side has the GPU for itself
+    ours = [pagoda_seconds(options, *case) for case in cases]  # first, so that each side has the GPU for itself
     torch, model, versions = load_transformers(options)
     for (streams, prompt, output), seconds in zip(cases, ours):
         theirs = transformers_seconds(torch, model, streams, prompt, output)

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What each CUDA kernel of a built library takes, per architecture: registers, static shared memory and stack.
+"""Prints the resources of each CUDA kernel of a built library, per architecture: registers, shared memory, stack.
 
   tools/cuda_resource_usage.py build/cuda/kernels/libpagoda_kernels.a           the table
   tools/cuda_resource_usage.py LIBRARY --check tools/cuda_resource_bounds.json  exit code 1 when a bound is exceeded
-  tools/cuda_resource_usage.py LIBRARY --write tools/cuda_resource_bounds.json  the bounds of what is there now
+  tools/cuda_resource_usage.py LIBRARY --write tools/cuda_resource_bounds.json  writes the present usage as bounds
 
-A stack that is not 0 means spilled registers or arrays that the compiler could not keep in registers. One line stands
-for all variants (template arguments) of a kernel: the most of any. Needs cuobjdump (CUDA toolkit) and c++filt.
+A stack that is not 0 means spilled registers or arrays that the compiler could not keep in registers. There is one line
+for all variants (template arguments) of a kernel: the maximum of all. Needs cuobjdump (CUDA toolkit) and c++filt.
 """
 import argparse
 import collections
@@ -20,7 +20,7 @@ FIELDS = {"registers": "REG", "shared": "SHARED", "stack": "STACK"}
 
 
 def kernel_name(demangled):
-    """The function's own name: `a::(anonymous namespace)::norm_kernel<true>(Args)` -> norm_kernel."""
+    """Returns the function's own name: norm_kernel of `a::(anonymous namespace)::norm_kernel<true>(Args)`."""
     text = demangled.replace("(anonymous namespace)", "anonymous")
     text = re.sub(r"^void ", "", text)
     end = min((i for i, c in enumerate(text) if c in "<("), default=len(text))
@@ -28,7 +28,7 @@ def kernel_name(demangled):
 
 
 def read_usage(cuobjdump, library):
-    """[(architecture, kernel, {field: number})] of every kernel variant."""
+    """Returns [(architecture, kernel, {field: number})] of every kernel variant."""
     dump = subprocess.run([cuobjdump, "--dump-resource-usage", library], capture_output=True, text=True)
     if dump.returncode != 0:
         sys.exit(f"cuda_resource_usage: cuobjdump failed on {library}: {dump.stderr.strip()}")
@@ -52,7 +52,8 @@ def most(usages):
 
 
 def bounds_of(usages):
-    """What is there now; registers up to the next eight, since the device hands them out in eights."""
+    """Returns the present usage as bounds. Registers are rounded up to eights, since the device allocates them in
+    eights."""
     top = most(usages)
     return {**top, "registers": -(-top["registers"] // 8) * 8}
 

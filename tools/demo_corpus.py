@@ -1,9 +1,9 @@
 """A grammar of short English stories, for the demo model.
 
-Everything comes from word lists (demo_story.py), plots (demo_plots.py) and a seed: no text from anywhere else. A story
-is a hero, a friend, an elder, a place, a thing and a weather, drawn at random, and one of the plots, each of which
-branches. Most sentences have several wordings and many are optional, so that a continuation cannot be known by rote: a
-model has to carry the names, the thing and the state of the plot.
+Everything comes from word lists (demo_story.py), plots (demo_plots.py) and a seed; there is no other text. A story is a
+hero, a friend, an elder, a place, a thing and a weather, drawn at random, and one of the plots, each of which branches.
+Most sentences have several wordings and many are optional, so that a model cannot learn continuations by rote: it must
+remember the names, the thing and the state of the plot.
 
     python tools/demo_corpus.py --stories 3 --seed 1     prints three stories
 """
@@ -16,7 +16,7 @@ from demo_story import Story
 
 
 def request_line(s: Story) -> str:
-    """What a reader might ask for: a third of the stories start with such a line."""
+    """Returns the request of a reader. A third of the stories start with such a line."""
     pairs = ["Tell me a story about {hero_a} and {friend_a}.", "Tell me a story about {hero} and {friend}.",
              "Please tell me a story about {hero} and {hero_his} friend {friend}."]
     return s.rng.choice([
@@ -34,7 +34,7 @@ def make_story(rng: random.Random) -> str:
 
 
 def make_corpus(count: int, seed: int) -> list:
-    """`count` different stories; the same for the same seed."""
+    """Returns `count` different stories. Equal seeds give equal stories."""
     rng = random.Random(seed)
     stories = {}
     while len(stories) < count:

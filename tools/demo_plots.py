@@ -46,7 +46,7 @@ def snack(s: Story, chance: float = 0.35) -> None:
 
 
 def ending(s: Story, *lessons: str) -> None:
-    """`lessons` are the keys of LESSONS that fit the plot."""
+    """`lessons`: keys of LESSONS that fit the plot."""
     s.words["lesson"] = s.rng.choice(LESSONS[s.rng.choice(lessons)])
     together = s.has_met_friend()
     s.paragraph()

@@ -1,4 +1,4 @@
-"""The words of the demo model's stories, and one story in the making: its characters, its words, its paragraphs."""
+"""The words of the demo model's stories, and a story while it is made: its characters, its words, its paragraphs."""
 
 import random
 from dataclasses import dataclass
@@ -82,11 +82,12 @@ class Story:
         }
         first, second, third = rng.sample(SPOTS, 3)
         self.words.update(spot=first, spot2=second, spot3=third)
-        self.sights = rng.sample(SEEN, len(SEEN))  # one is used up by each {seen}
+        self.sights = rng.sample(SEEN, len(SEEN))  # each {seen} uses up one
         self.paragraphs = [[]]
 
     def _name(self, known: list) -> str:
-        """Mostly a known name; sometimes a made-up one, so that any name of a prompt is carried on."""
+        """Returns mostly a known name, sometimes a made-up one, so that the model continues with any name of a
+        prompt."""
         if self.rng.random() < 0.8:
             return self.rng.choice(known)
         syllables = self.rng.sample(SYLLABLES, self.rng.choice([2, 2, 3]))
@@ -106,7 +107,7 @@ class Story:
                 return made
 
     def say(self, *wordings: str) -> None:
-        """Adds one of the wordings, its fields filled in."""
+        """Adds one of the wordings, with its fields filled in."""
         wording = self.rng.choice(wordings)
         if "{seen}" in wording:
             self.words["seen"] = self.sights.pop()

@@ -1,7 +1,7 @@
 """The small random models that make_model_goldens.py makes: shapes of every family, and how their weights are drawn.
 
-All of them are drawn with a large deviation, norms and biases too, so that a weight that an engine leaves out changes
-the logits.
+All weights are drawn with a large deviation, norms and biases too, so that the logits change if an engine leaves a
+weight out.
 """
 
 import json
@@ -25,7 +25,7 @@ class Shape:
     std: float = 0.3
     prompt_lengths: tuple = (1, 40)
     shard_size: str = ""
-    classic_config: bool = False  # keys of transformers 4, as most published models have
+    classic_config: bool = False  # whether it has the keys of transformers 4, as most published models do
 
     @property
     def torch_dtype(self) -> torch.dtype:
@@ -33,7 +33,8 @@ class Shape:
 
     @property
     def fewest_distinct(self) -> int:
-        """Tiny models with learned positions hardly ever give as many different tokens as rotary ones."""
+        """Returns how many different tokens a greedy text must have. Tiny models with learned positions give fewer
+        different tokens than models with rotary positions."""
         return 8 if self.model_type in ("gpt2", "opt") else 20
 
     def _config(self):
@@ -44,7 +45,7 @@ class Shape:
                                     **self.keys)
 
     def draw(self, seed: int) -> torch.nn.Module:
-        """A float32 model with random weights that the shape's dtype can hold."""
+        """Returns a float32 model with random weights that the shape's dtype can represent."""
         torch.manual_seed(seed)
         if self.model_type == "baichuan":
             model = BaichuanForCausalLM(self._config(), self.torch_dtype).eval()

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""What the HTTP API costs over JSON lines: one server that speaks both, the same requests by each in turn.
+"""Measures the cost of the HTTP API over JSON lines: one server serves both, and both get equal requests in turn.
 
     python3 tools/http_overhead.py --model build/models/smollm2.gguf --clients 16
 
-With --requests the times to the first token are those of requests that come while others run, not all at once.
+With --requests, times to the first token are those of requests that come while others run, not all at once.
 
-Prints one JSON object: for each interface the tokens a second, the time to the first token and the processor time of the
-server for a token, medians over the rounds; and the ratios. The clients look at bytes only, so that they take little of the
-cores that they share with the server. Standard library only; run it on a quiet machine.
+Prints one JSON object: for each interface the tokens a second, the time to the first token and the processor time of
+the server for a token, as medians over the rounds; and the ratios. The clients only look at bytes, so that they take
+little of the cores that they share with the server. Needs only the standard library. Run it on a quiet machine.
 """
 import argparse
 import asyncio
@@ -24,7 +24,7 @@ CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Client(asyncio.Protocol):
-    """Sends one request after the other and reads each to its end; notes when the first token of each came."""
+    """Sends requests one after the other and reads each to its end. Notes when the first token of each came."""
 
     def __init__(self, requests, first, end):
         self.requests, self.first, self.end = list(reversed(requests)), first, end
@@ -62,7 +62,7 @@ class Client(asyncio.Protocol):
 
 
 def output_tokens(client, turn, args):
-    """Of later requests others, so that clients do not go on in step."""
+    """Returns the output length of a request. Later requests vary in length, so that clients do not run in step."""
     return args.output_tokens + (7 * client + 5 * turn) % args.output_tokens if turn else args.output_tokens
 
 
@@ -79,7 +79,7 @@ def requests_of(kind, args):
             text = json.dumps(body).encode()
             requests.append((f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                              f"Content-Length: {len(text)}\r\n\r\n").encode() + text)
-        # An HTTP answer ends with its last chunk, of no bytes.
+        # An HTTP answer ends with its last chunk, which is empty.
         yield (requests, b'"event":"delta"', b'"event":"done"') if kind == "lines" else (requests, b"data: {", b"\r\n0\r\n\r\n")
 
 
@@ -97,7 +97,7 @@ async def one_round(kind, port, pid, args):
     ttfts = await asyncio.gather(*(client.done for client in clients))
     seconds = time.perf_counter() - start
     tokens = sum(output_tokens(client, turn, args) for client in range(args.clients) for turn in range(args.requests))
-    # Where there are several, the first ones of all clients come at once and are another thing.
+    # The first requests of all clients come at once, so they are left out if there are later ones.
     ttft = [value for of_client in ttfts for value in (of_client[1:] or of_client)]
     return {"tokens_per_s": tokens / seconds, "ttft_ms": 1000 * statistics.median(ttft),
             "cpu_us_per_token": 1e6 * (cpu_seconds(pid) - cpu) / tokens}
@@ -121,7 +121,7 @@ def main():
     rounds = {"lines": [], "http": []}
     try:
         for kind, port in zip(rounds, ports):
-            asyncio.run(one_round(kind, port, server.pid, args))  # warm
+            asyncio.run(one_round(kind, port, server.pid, args))  # warm-up
         for i in range(args.rounds):
             order = list(zip(rounds, ports))
             for kind, port in order if i % 2 == 0 else reversed(order):

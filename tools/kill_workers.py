@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Kills the worker process of a server under load again and again, and compares every token with what the same requests
-gave while nobody disturbed them. Ends with 1 when anything was lost, told twice or changed.
+"""Kills the worker process of a server under load again and again, and compares every token with those of an
+undisturbed run of the same requests. Exits with 1 if anything was lost, repeated or changed.
 
 usage: tools/kill_workers.py PAGODA MODEL [--duration SECONDS] [--every SECONDS] [--clients N] [--stop] [-- FLAGS...]
 
-The last line is JSON: kills, requests that ended, the longest time without a word that any stream saw at each kill
-(median, 99th percentile, largest), and how long the server took until the next worker was ready.
+The last line is JSON: kills, requests that ended, the longest silence of any stream at each kill (median, 99th
+percentile, largest), and the time until the next worker was ready.
 """
 import argparse
 import json
@@ -22,7 +22,7 @@ NUM_KINDS = 24
 
 
 class Client(threading.Thread):
-    """Sends one request after the other and compares what comes."""
+    """Sends requests one after the other and compares the events."""
 
     def __init__(self, server, first, max_tokens, expected, until):
         super().__init__()

@@ -1,10 +1,10 @@
-"""Writes tests/data/text/added_token_cases.json: the added tokens that transformers finds in folders whose tokenizer.json is
-completed by tokenizer_config.json, special_tokens_map.json and added_tokens.json.
+"""Writes tests/data/text/added_token_cases.json: the added tokens that transformers finds in folders in which
+tokenizer_config.json, special_tokens_map.json and added_tokens.json complete tokenizer.json.
 
 python tools/make_added_token_goldens.py
 
-Needs transformers (5.24 wrote the committed file). The tokenizer has the 256 characters of bytes as its vocabulary, one
-token each, and "<v>"; tests/io/model_files/added_tokens_test.cpp builds it again.
+Needs transformers (5.24 wrote the committed file). The vocabulary of the tokenizer is the 256 characters of bytes, one
+token each, and "<v>"; tests/io/model_files/added_tokens_test.cpp builds this tokenizer too.
 """
 
 import json

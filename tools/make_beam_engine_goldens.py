@@ -3,10 +3,10 @@
 
 usage: make_beam_engine_goldens.py [OUTPUT_FOLDER]     (default tests/data/sampling)
 
-Writes beam_engine.json: per case the prompt, the settings and what transformers' generate(num_beams=...) returns (tokens,
-sequence score); and for each prompt the log-probability, rank and best tokens of every prompt token. Arithmetic is float32
-over the stored weights. A case whose tokens change when the weights are disturbed by a part in 10,000 is a close call and
-is left out, so that an engine with other rounding has to give the same tokens. Deterministic; needs torch and
+Writes beam_engine.json: per case the prompt, the settings and the result (tokens, sequence score) of transformers'
+generate(num_beams=...); and for each prompt the log-probability, rank and best tokens of every prompt token. Arithmetic
+is float32 over the stored weights. A case whose tokens change when the weights are disturbed by a part in 10,000 is a
+close call and is left out, so that an engine with other rounding must give these tokens. Deterministic; needs torch and
 transformers.
 """
 import copy

@@ -3,8 +3,8 @@
 
 usage: make_beam_goldens.py [OUTPUT_FOLDER]     (default tests/data/sampling)
 
-The model is a table: the logits of the next token depend on the last two tokens only, logits[(a * 31 + b) % rows]. So the
-beam search alone can be tested, without a model runner. Writes beam_search.json: the table, the prompts, and per case
+The model is a table: the logits of the next token depend only on the last two tokens, logits[(a * 31 + b) % rows]. So
+beam search can be tested alone, without a model runner. Writes beam_search.json: the table, the prompts, and per case
 the settings with the sequences and scores that transformers returns. Deterministic; needs torch and transformers.
 """
 import json

@@ -4,7 +4,7 @@
 
 The training text comes from demo_corpus.py (a grammar and a seed). The result is a Hugging Face folder in bfloat16 of
 about 3 MB. The best weights so far (by loss on held-out stories) are kept in --work/best.pt, so that --export-only can
-write the folder at any time, also while a training runs. With the folder comes --golden: the greedy tokens and log
+write the folder at any time, even while a training runs. --golden is written with the folder: the greedy tokens and log
 probabilities of a few prompts as transformers computes them (float32 arithmetic on the bfloat16 weights).
 """
 
@@ -63,7 +63,7 @@ def train_tokenizer(stories: list) -> Tokenizer:
 
 
 def encode(tokenizer: Tokenizer, stories: list) -> list:
-    """Each story as [BOS, tokens, EOS]."""
+    """Returns each story as [BOS, tokens, EOS]."""
     return [encoding.ids + [EOS_ID] for encoding in tokenizer.encode_batch(stories)]
 
 
@@ -76,8 +76,8 @@ def model_config(args: argparse.Namespace) -> LlamaConfig:
 
 
 class Batches:
-    """Endless training batches of about `tokens_per_batch`: rows of whole stories from their first token on, the last
-    one cut. The row length changes from batch to batch, so that the model knows all positions."""
+    """Endless training batches of about `tokens_per_batch`: rows of whole stories from their first token on; the last
+    story is cut. The row length changes from batch to batch, so that the model learns all positions."""
 
     def __init__(self, documents: list, tokens_per_batch: int, rng: random.Random):
         self.documents, self.tokens_per_batch, self.rng = documents, tokens_per_batch, rng
@@ -103,7 +103,7 @@ class Batches:
 
 @torch.no_grad()
 def held_out_loss(model: LlamaForCausalLM, documents: list) -> float:
-    """Mean negative log likelihood per token (nats) of whole stories, each on its own."""
+    """Returns the mean negative log likelihood per token (nats) of whole stories, each on its own."""
     model.eval()
     total, count = 0.0, 0
     ordered = sorted(documents, key=len)
@@ -120,7 +120,7 @@ def held_out_loss(model: LlamaForCausalLM, documents: list) -> float:
 
 
 class Progress:
-    """One line that is rewritten on a terminal; nothing in a pipe."""
+    """Prints one line, which is rewritten on a terminal. Prints nothing in a pipe."""
 
     def __init__(self):
         self.visible = sys.stderr.isatty()
@@ -154,7 +154,7 @@ def train(args: argparse.Namespace, documents: list, held_out: list) -> None:
     limit_s = 60 * args.minutes
     best, average, step, checked = past["held_out_loss"], None, 0, start
     while True:
-        # The schedule follows the clock: the machine may be shared, so the number of steps is not known beforehand.
+        # The schedule follows the clock, because the machine may be shared and the number of steps is not known.
         elapsed = time.monotonic() - start
         done = min(1.0, max(elapsed / limit_s, (step + 1) / args.max_steps))
         rate = args.learning_rate * min(1.0, (step + 1) / 100) * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * done)))
@@ -205,8 +205,8 @@ def generate(model: LlamaForCausalLM, tokenizer: Tokenizer, prompt: str, tempera
 
 @torch.no_grad()
 def greedy_golden(model: LlamaForCausalLM, tokenizer: Tokenizer, prompt: str) -> dict:
-    """64 tokens by argmax, the end token included. min_top2_gap is the least gap between the two best log
-    probabilities; the first token of a prompt has no log probability."""
+    """Returns 64 tokens by argmax, including the end token. min_top2_gap is the smallest gap between the two best log
+    probabilities. The first token of a prompt has no log probability."""
     prompt_ids = tokenizer.encode(prompt).ids
     ids, gap = list(prompt_ids), math.inf
     for _ in range(GOLDEN_TOKENS):
@@ -223,7 +223,7 @@ def greedy_golden(model: LlamaForCausalLM, tokenizer: Tokenizer, prompt: str) ->
 
 
 def write_golden(path: Path, model: LlamaForCausalLM, tokenizer: Tokenizer) -> None:
-    """One line per prompt; only prompts without a close call, which other rounding could turn."""
+    """Writes one line per prompt. Leaves out prompts with a close call, which other rounding could turn."""
     goldens = [greedy_golden(model, tokenizer, prompt) for prompt in GOLDEN_PROMPTS]
     lines = [json.dumps(golden) for golden in goldens if golden["min_top2_gap"] >= GOLDEN_SMALLEST_GAP]
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -266,7 +266,7 @@ def export(args: argparse.Namespace, tokenizer: Tokenizer, documents: list, held
 
 
 def use_classic_keys(path: Path) -> None:
-    """Rewrites a config.json of transformers 5 with the keys of transformers 4, which every program reads."""
+    """Replaces the keys of transformers 5 in a config.json by those of transformers 4, which every program reads."""
     config = json.loads(path.read_text())
     config["rope_theta"], config["rope_scaling"] = config.pop("rope_parameters")["rope_theta"], None
     config["torch_dtype"] = config.pop("dtype")
@@ -315,7 +315,7 @@ def model_card(args, config, parameters, documents, held_out, facts, samples) ->
 
 
 def run_arguments(args: argparse.Namespace) -> str:
-    """The flags that matter to the result, for the model card."""
+    """Returns the flags that affect the result, for the model card."""
     names = ["seed", "stories", "minutes", "threads", "hidden", "layers", "heads", "kv_heads", "ffn", "batch_tokens",
              "learning_rate"]
     flags = [f"--{name.replace('_', '-')} {getattr(args, name):g}" for name in names]

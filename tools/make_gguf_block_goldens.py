@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Writes tests/data/gguf/blocks.json: a row of random blocks of each type of GGUF, and what the Python package gguf
-(ggml-org) makes of it, as float32. Both in hexadecimal, little-endian.
+"""Writes tests/data/gguf/blocks.json: a row of random blocks of each type of GGUF, and the float32 values that the
+Python package gguf (ggml-org) reads from it. Both in hexadecimal, little-endian.
 
     pip install gguf==0.19.0 numpy==2.4.6
     python3 tools/make_gguf_block_goldens.py
 
-The bits of a block are random, its float16 numbers are ordinary scales in the first block and any finite ones, of the
-whole range, in the others.
+The bits of a block are random. Its float16 numbers are ordinary scales in the first block, and any finite numbers of
+the whole range in the others.
 """
 import json
 from pathlib import Path
@@ -15,17 +15,17 @@ import numpy as np
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 from gguf.quants import dequantize
 
-# Where each type has float16 numbers: byte offsets in a block.
+# Byte offsets in a block of the float16 numbers of each type.
 HALVES = {"Q8_0": [0], "Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q2_K": [80, 82], "Q3_K": [108],
           "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208], "IQ4_NL": [0], "IQ4_XS": [0],
           "MXFP4": []}
 PLAIN = {"F32": np.float32, "F16": np.float16, "BF16": np.uint16}
-ELEMENTS = 512  # of a row of blocks of 256; rows of blocks of 32 have a quarter
+ELEMENTS = 512  # number of elements of a row of blocks of 256; rows of blocks of 32 have a quarter
 PLAIN_ELEMENTS = 32
 
 
 def finite_halves(random, count):
-    """Of any exponent but that of infinity, either sign."""
+    """Returns float16 numbers of any exponent except that of infinity, with either sign."""
     bits = random.integers(0, 0x7C00, count, dtype=np.uint16) | random.integers(0, 2, count, dtype=np.uint16) << 15
     return bits.astype(np.uint16).view(np.float16)
 

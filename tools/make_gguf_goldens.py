@@ -3,23 +3,23 @@
 
     python3 tools/make_gguf_goldens.py LLAMA_CPP [NAME ...]
 
-LLAMA_CPP: a folder with convert_hf_to_gguf.py and gguf-py (llama.cpp's sources; the sdist of llama-cpp-python has them in
-vendor/llama.cpp). Needs torch, transformers and numpy. Writes tests/data/gguf/NAME.gguf; the goldens are those of the
-folders, made by transformers. These models have no tokenizer: the vocabulary is made up.
+LLAMA_CPP: a folder with convert_hf_to_gguf.py and gguf-py (llama.cpp's sources; the sdist of llama-cpp-python has them
+in vendor/llama.cpp). Needs torch, transformers and numpy. Writes tests/data/gguf/NAME.gguf. The goldens are those of
+the folders, made by transformers. These models have no tokenizer: the vocabulary is made up.
 """
 
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-# Name: the type that the weights get.
+# Name: type of the weights.
 MODELS = {
-    "llama-gqa-bf16": "bf16",           # rows of queries and keys lie interleaved
+    "llama-gqa-bf16": "bf16",           # rows of queries and keys are interleaved
     "llama-rope-llama3": "bf16",        # frequencies scaled by a tensor of factors
     "llama-rope-linear-f32": "f32",
     "llama-bias-f32": "f32",
     "mistral-full-bf16": "bf16",
-    "phi3-partial-f32": "f32",          # packed projections, heads turned in part
+    "phi3-partial-f32": "f32",          # packed projections, heads rotated in part
     "qwen2-gqa-f32": "f32",
     "qwen3-gqa-f32": "f32",
     "gpt2-tied-f32": "f32",             # weights stored transposed in the folder

@@ -3,8 +3,9 @@
 
     python3 tools/make_gguf_pre_tokenizer_goldens.py
 
-For a name of tokenizer.ggml.pre, the pre_tokenizer of a model's tokenizer.json, and the lengths in bytes of the pieces
-that it makes of every string in hard_strings.json and of TEXTS below. The package's version is noted in the file.
+For each name of tokenizer.ggml.pre: the pre_tokenizer of a model's tokenizer.json, and the lengths in bytes of the
+pieces into which it splits every string in hard_strings.json and of TEXTS below. The file names the version of the
+package.
 """
 
 import json

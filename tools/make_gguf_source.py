@@ -1,21 +1,21 @@
 #!/usr/bin/env python3
-"""Writes a GGUF file of plain weights that formats are compared on (tools/compare_formats.py): of random weights, or of a
-model that is only to be had with quantised ones.
+"""Writes a GGUF file of plain weights for comparisons of formats (tools/compare_formats.py): of random weights, or of a
+model that is only available with quantised weights.
 
     python3 tools/make_gguf_source.py random build/models/llama-1.1b --out build/models/llama-1.1b.gguf
     python3 tools/make_gguf_source.py permuted build/models/smollm2.gguf --out build/models/smollm2-permuted.gguf
     python3 tools/make_gguf_source.py permuted build/models/smollm2.gguf --hidden 768 --out build/models/smollm2-768.gguf
     python3 tools/make_gguf_source.py dequantized build/models/smollm2.gguf --out build/models/smollm2-f32.gguf
 
-random: a folder of tools/make_random_model.py, in its own type. Rows of q_proj and k_proj stay where they are, since no
-order of random rows is better than another.
+random: a folder of tools/make_random_model.py, in its own type. Rows of q_proj and k_proj stay in place, since no order
+of random rows is better than another.
 
-permuted: the dequantised weights of a GGUF file of a Llama in float32, with the columns of all matrices in another order:
-those of the hidden state, of each layer's feed-forward dimension and of each head's values, and the rows that make them
-likewise. The model computes the same, but its weights no longer lie on the grid of the file's groups, which a quantiser
-would find again; values that stand out still do. --hidden makes the hidden state wider, for formats whose blocks are 256
-columns: with entries that stay zero, spread evenly, heads that give nothing, and norms that divide by as much as before. The
-model still computes the same.
+permuted: the dequantised weights of a GGUF file of a Llama in float32, with the columns of all matrices in another
+order: those of the hidden state, of each layer's feed-forward dimension and of each head's values. The rows that
+compute them are permuted accordingly. The model's results do not change, but its weights no longer lie on the grid of
+the file's groups, which a quantiser would find again; outliers stay. --hidden makes the hidden state wider, for formats
+whose blocks are 256 columns: with entries that stay zero, spread evenly, heads that give nothing, and norms that divide
+by as much as before. Again the results do not change.
 
 dequantized: the weights of any GGUF file in float32, as gguf-py computes them.
 
@@ -80,7 +80,7 @@ def add_random_model(writer: gguf.GGUFWriter, folder: Path) -> None:
         for name, tensor in header.items():
             first, last = (8 + length + offset for offset in tensor["data_offsets"])
             rows = data[first:last].reshape(*tensor["shape"][:-1], tensor["shape"][-1] * WIDTHS[tensor["dtype"]])
-            if len(tensor["shape"]) == 1:  # norms, which llama.cpp wants in float32
+            if len(tensor["shape"]) == 1:  # norms, which llama.cpp needs in float32
                 assert tensor["dtype"] == "BF16", tensor["dtype"]
                 widened = rows.view(np.uint16).astype(np.uint32) << 16
                 writer.add_tensor(gguf_name(name), widened.view(np.float32))
@@ -89,13 +89,13 @@ def add_random_model(writer: gguf.GGUFWriter, folder: Path) -> None:
 
 
 def spread(values: np.ndarray, to: int) -> np.ndarray:
-    """Each value once, among -1s that lie at equal distances."""
+    """Returns each value once, among -1s at equal distances."""
     places = np.arange(to) * len(values) // to
     return np.where(np.diff(places, prepend=-1) > 0, values[places], -1)
 
 
 def taken(weights: np.ndarray, indices: np.ndarray, axis: int) -> np.ndarray:
-    """Those of `indices`; zeros where one is -1."""
+    """Returns the elements at `indices`; zeros for indices of -1."""
     shape = [1] * weights.ndim
     shape[axis] = -1
     return weights.take(np.maximum(indices, 0), axis) * (indices >= 0).astype(np.float32).reshape(shape)
@@ -150,7 +150,7 @@ def add_permuted(writer: gguf.GGUFWriter, reader: gguf.GGUFReader, file: Path, s
             columns_of_heads = np.concatenate([h * head_dim + of_values[h * kv_heads // heads] for h in range(heads)])
             rows_of_values = np.append(rows_of_values, np.full((new_kv_heads - kv_heads) * head_dim, -1))
             columns_of_heads = np.append(columns_of_heads, np.full(new_hidden - hidden, -1))
-        rows = None  # as they are
+        rows = None  # unchanged
         match part:
             case "attn_norm" | "ffn_norm" | "output_norm.weight":
                 columns, weights = of_hidden, weights * np.float32(np.sqrt(hidden / new_hidden))

@@ -1,26 +1,26 @@
-"""Makes the goldens of the model tests: small random models of every family (golden_models.py) and what Hugging Face
-transformers computes with them; for Baichuan, which transformers does not carry, baichuan_reference.py.
+"""Makes the goldens of the model tests: small random models of every family (golden_models.py) and the results of
+Hugging Face transformers for them; for Baichuan, which transformers does not support, those of baichuan_reference.py.
 
     python tools/make_model_goldens.py                     writes tests/data/models/<name>/ for every shape
-    python tools/make_model_goldens.py --only llama-mqa    only those whose name begins so
+    python tools/make_model_goldens.py --only llama-mqa    writes only those whose name begins with this
     python tools/make_model_goldens.py --results           keeps the weights, computes golden.json again
 
-Each folder holds config.json (some with the keys of transformers 4, some with those of 5), the weights (one file, or
+Each folder has config.json (some with the keys of transformers 4, some with those of 5), the weights (one file, or
 shards and their index) and golden.json:
 
     made_with      versions of the programs
     weights_dtype  dtype of the stored weights
-    about          what the shape is there for
+    about          purpose of the shape
     cases[]        name, prompt_token_ids, and one entry per arithmetic:
       float32 / bfloat16   transformers' dtype. For BF16 weights both are given: float32 computes with the stored
                            (rounded) weights in single precision, bfloat16 as transformers does by default.
         logits[]         {position, values}: the whole vector after that prompt token, 7 significant digits
         prompt_logprobs  log probability of each prompt token but the first (float32 only)
         greedy           {token_ids, logprobs, smallest_margin}: 64 tokens by argmax (the end token does not stop it),
-                         the log probability of each, and the least gap between the best and the second logit on the way
+                         the log probability of each, and the smallest gap between the best and the second logit
 
-A seed is searched for which no float32 argmax is a close call and the greedy text does not fall into a short loop, so
-that an engine with other rounding still has to give the same tokens.
+The tool searches for a seed for which no float32 argmax is a close call and the greedy text does not fall into a short
+loop, so that an engine with other rounding must give these tokens.
 """
 
 import argparse
@@ -44,7 +44,7 @@ FOLDER_LIMIT_BYTES = 150_000
 
 @torch.no_grad()
 def logits_of(model: torch.nn.Module, ids: list) -> torch.Tensor:
-    """[tokens, vocab] in float32. The whole sequence is run each time: no KV cache that could hide an error."""
+    """Returns [tokens, vocab] in float32. Runs the whole sequence each time: no KV cache that could hide an error."""
     return model(input_ids=torch.tensor([ids]), use_cache=False).logits[0].float()
 
 
@@ -80,7 +80,7 @@ def results(model: torch.nn.Module, prompt: list, positions: list) -> dict:
 
 
 def find_seed(shape: Shape) -> int:
-    """The first seed whose greedy text is no close call and no short loop, for every prompt."""
+    """Returns the first seed whose greedy text has no close call and no short loop, for every prompt."""
     for seed in range(1, 2000):
         model = shape.draw(seed)
         if all(is_clear(shape, model, prompt) for prompt in shape.prompts(seed)):
@@ -89,7 +89,7 @@ def find_seed(shape: Shape) -> int:
 
 
 def golden(shape: Shape, seed: int, folder: Path) -> dict:
-    """Computed with the model that was read back from the folder."""
+    """Computes the golden with the model that was read back from the folder."""
     names = ["float32"] + (["bfloat16"] if shape.dtype == "bfloat16" else [])
     loaded = {name: shape.load(folder, name) for name in names}
     cases = []
@@ -128,7 +128,7 @@ def write_results(shape: Shape, seed: int, folder: Path) -> None:
 
 
 def write_golden(path: Path, value: dict) -> None:
-    """One line per list of numbers: small, and a difference between two versions can be read."""
+    """Writes one line per list of numbers: small, and differences between two versions can be read."""
     def text(item, depth: int) -> str:
         pad = " " * depth
         if isinstance(item, dict):

@@ -2,14 +2,14 @@
 
     python tools/make_quantized_goldens.py --sources DIR
 
-DIR holds the unpacked wheels of auto_gptq 0.7.1, autoawq 0.2.7, compressed-tensors, bitsandbytes and loguru, each in its
-own folder of these names; their code packs and dequantises, on the CPU. Only the modules that do so are imported, so
-that nothing else of them need be installed. torch and safetensors must be.
+DIR has the unpacked wheels of auto_gptq 0.7.1, autoawq 0.2.7, compressed-tensors, bitsandbytes and loguru, each in a
+folder of this name. Their code packs and dequantises, on the CPU. Only the modules with this code are imported, so that
+none of their dependencies need to be installed, except torch and safetensors.
 
     matrices.safetensors   small modules "<case>.*" as these programs store them, and "<case>.expected", the first rows of
-                           the float32 matrix that the same programs make of it
-    wide_matrices.safetensors   the same of 256 columns, in the groups and blocks that published models have; "expected"
-                           has rows from the first to the last in equal steps
+                           the float32 matrix that these programs compute from it
+    wide_matrices.safetensors   modules of 256 columns, with the groups and blocks of published models; "expected" has
+                           rows from the first to the last in equal steps
     llama-<format>.safetensors   the linear layers of the first layer of tests/data/models/llama-gqa-bf16
 """
 
@@ -22,7 +22,7 @@ import sys
 import types
 from pathlib import Path
 
-os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")  # compressed-tensors would compile what packs
+os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")  # without this, compressed-tensors compiles its packing code
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -42,7 +42,7 @@ def import_file(name: str, path: Path) -> types.ModuleType:
 
 
 def integers(weight: torch.Tensor, group: int, bits: int, symmetric: bool):
-    """q [rows, columns], scales and zeros [rows, groups] by rounding to nearest; scales are float16 numbers."""
+    """Returns q [rows, columns], scales and zeros [rows, groups] by rounding to nearest. Scales are float16 numbers."""
     grouped = weight.reshape(weight.shape[0], -1, group)
     most = 2**bits - 1
     if symmetric:
@@ -57,7 +57,7 @@ def integers(weight: torch.Tensor, group: int, bits: int, symmetric: bool):
 
 
 def pack(values: torch.Tensor, bits: int, order=None) -> torch.Tensor:
-    """Neighbours of the last dimension in int32, the first in the lowest bits."""
+    """Packs neighbours of the last dimension into int32, the first in the lowest bits."""
     per = 32 // bits
     lanes = values.reshape(*values.shape[:-1], -1, per).long()
     if order:
@@ -82,7 +82,7 @@ def gptq_tensors(weight: torch.Tensor, group: int, bits: int, symmetric: bool, v
 class Programs:
     def __init__(self, sources: Path):
         self.awq = import_file("awq_packing", sources / "awq/awq/utils/packing_utils.py")
-        # auto_gptq needs of transformers the name of a class only.
+        # auto_gptq needs only the name of a class from transformers.
         fake = types.ModuleType("transformers")
         fake.pytorch_utils = types.SimpleNamespace(Conv1D=type("Conv1D", (), {}))
         sys.modules["transformers"] = fake
@@ -120,7 +120,7 @@ class Programs:
         tensors = {"weight": weight, **scales_of(weight, args, scale_dtype)}
         compressor = self.compressor.get_value_from_registry(format)
         stored = compressor.compress(dict(tensors), scheme)
-        # Dequantised in float32: with bfloat16 scales the program itself would round each weight to bfloat16.
+        # Dequantised in float32, because with bfloat16 scales the program rounds each weight to bfloat16.
         again = {name: value.float() if name == "weight_scale" else value for name, value in stored.items()}
         return {**stored, "expected": compressor.decompress(again, scheme)["weight"]}
 
@@ -136,7 +136,7 @@ class Programs:
     def bnb4_case(self, weight, kind, nested) -> dict:
         q, state = self.bnb.quantize_4bit(weight, blocksize=64, quant_type=kind, compress_statistics=nested)
         parts = {"weight." + name: value for name, value in state.as_dict(packed=True).items()}
-        # As rows of one block: the CPU's kernel wants no rows that are shorter, though blocks go on from row to row.
+        # As rows of one block: the CPU's kernel refuses shorter rows, although blocks continue from row to row.
         state.shape = torch.Size((weight.numel() // 64, 64))
         return {"weight": q, **parts, "expected": self.bnb.dequantize_4bit(q, state).reshape(weight.shape)}
 

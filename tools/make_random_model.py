@@ -1,14 +1,14 @@
-r"""Writes a Hugging Face model folder with random weights of a given shape: for benchmarks and load tests, where the
-speed and the memory count and the text does not.
+r"""Writes a Hugging Face model folder with random weights of a given shape, for benchmarks and load tests in which only
+speed and memory matter.
 
     python tools/make_random_model.py --preset llama-1.1b --out build/models/llama-1.1b
     python tools/make_random_model.py --hidden 256 --layers 4 --heads 8 --kv-heads 2 --ffn 704 --vocab 1024 \
         --out build/models/small
 
 Weights are drawn like those of a fresh model (normal with standard deviation 0.02, norms 1, biases 0) and written piece
-by piece, so memory stays small; only numpy is needed. The same flags, seed and numpy give the same bytes, and sharding
-does not change a tensor. The tokenizer has exactly --vocab entries: two special tokens, the 256 bytes, and words of
-letters in a fixed order, so that any text can be encoded and every id decodes to text.
+by piece, so memory stays small. Needs only numpy. Equal flags, seed and numpy give equal bytes, and sharding does not
+change a tensor. The tokenizer has exactly --vocab entries: two special tokens, the 256 bytes, and words of letters in a
+fixed order, so that any text can be encoded and every id decodes to text.
 """
 
 import argparse
@@ -46,7 +46,7 @@ MIN_VOCAB = 256 + len(SPECIAL_TOKENS)
 
 
 def tensors_of(args: argparse.Namespace) -> list:
-    """(name, shape) of every tensor, in the order of the file."""
+    """Returns (name, shape) of every tensor, in the order of the file."""
     h, kv = args.heads * args.head_dim, args.kv_heads * args.head_dim
     out = [("model.embed_tokens.weight", (args.vocab, args.hidden))]
     for layer in range(args.layers):
@@ -77,7 +77,8 @@ def to_bytes(values: np.ndarray, dtype: str) -> bytes:
 
 
 def tensor_chunks(name: str, elements: int, seed: int, index: int, dtype: str):
-    """The bytes of one tensor. Each has its own random stream, so a tensor depends on the seed and its index alone."""
+    """Yields the bytes of one tensor. Each tensor has its own random stream, so it depends only on the seed and its
+    index."""
     constant = 1.0 if name.endswith("norm.weight") else 0.0 if name.endswith(".bias") else None
     random = np.random.Generator(np.random.SFC64([seed, index]))
     for start in range(0, elements, CHUNK_ELEMENTS):
@@ -91,7 +92,7 @@ def tensor_chunks(name: str, elements: int, seed: int, index: int, dtype: str):
 
 
 class Progress:
-    """One line that is rewritten on a terminal; nothing in a pipe."""
+    """Prints one line, which is rewritten on a terminal. Prints nothing in a pipe."""
 
     def __init__(self, total: int):
         self.total, self.done, self.shown, self.start = total, 0, 0.0, time.monotonic()
@@ -114,7 +115,7 @@ class Progress:
 
 
 def split_into_shards(tensors: list, count: int) -> list:
-    """Consecutive runs of tensors of about equal size, none of them empty."""
+    """Returns consecutive runs of tensors of about equal size, none of them empty."""
     sizes = [math.prod(shape) for _, _, shape in tensors]
     total, before, shards = sum(sizes), 0, [[] for _ in range(count)]
     current = 0
@@ -131,7 +132,7 @@ def split_into_shards(tensors: list, count: int) -> list:
 
 
 def write_shard(path: Path, tensors: list, args: argparse.Namespace, progress: Progress) -> None:
-    """The safetensors format: header length (u64), JSON header padded to 8 bytes, then the tensors' bytes."""
+    """Writes the safetensors format: header length (u64), JSON header padded to 8 bytes, then the tensors' bytes."""
     code, width = DTYPES[args.dtype]
     header, offset = {"__metadata__": {"format": "pt"}}, 0
     for _, name, shape in tensors:
@@ -176,7 +177,7 @@ def write_weights(args: argparse.Namespace) -> int:
 
 
 def byte_alphabet() -> list:
-    """The printable character that stands for each byte in byte-level BPE files (GPT-2's table)."""
+    """Returns the printable character for each byte in byte-level BPE files (GPT-2's table)."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     table = {byte: chr(byte) for byte in printable}
     for shift, byte in enumerate(b for b in range(256) if b not in table):

@@ -1,4 +1,4 @@
-"""Makes the seeds of the safetensors fuzzer: tests/io/fuzz/corpus/safetensors. Standard library only.
+"""Makes the seeds of the safetensors fuzzer: tests/io/fuzz/corpus/safetensors. Needs only the standard library.
 
     python tools/make_safetensors_seeds.py
 """
@@ -11,7 +11,7 @@ BITS = {"F64": 64, "I64": 64, "F32": 32, "I32": 32, "F16": 16, "BF16": 16, "I8":
 
 
 def file_of(tensors: dict, metadata: dict | None = None, filling: str = "") -> bytes:
-    """`tensors`: name -> (dtype, shape), whose data are counted bytes; `filling` stands behind the header's JSON."""
+    """`tensors`: name -> (dtype, shape), whose data are counted bytes. `filling` is written after the header's JSON."""
     header: dict = {"__metadata__": metadata} if metadata is not None else {}
     end = 0
     for name, (dtype, shape) in tensors.items():

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Goldens of Hugging Face transformers' logits processors.
+"""Makes goldens of Hugging Face transformers' logits processors.
 
 usage: make_sampling_goldens.py [OUTPUT_FOLDER]     (default tests/data/sampling)
 

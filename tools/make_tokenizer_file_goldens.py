@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes tests/data/text/files/: small tokenizers without a tokenizer.json, and what the Python packages make of texts.
+"""Writes tests/data/text/files/: small tokenizers without a tokenizer.json, and results of Python packages for texts.
 
     python3 tools/make_tokenizer_file_goldens.py
 
-Each folder holds a tokenizer.model, or vocab.json and merges.txt, trained here on this tool's own sentences, the config
-files beside it, and golden.json:
+Each folder has a tokenizer.model, or vocab.json and merges.txt, trained here on this tool's own sentences, the config
+files, and golden.json:
 
 sentencepiece folders   ids by transformers' SentencePieceBackend (the sentencepiece library between special tokens), texts
                         by sentencepiece's decode; with "legacy": false a text has one space before it, as its slow tokenizer
@@ -41,7 +41,7 @@ WORDS = (
 OTHER = ["caf\u00e9 na\u00efve stra\u00dfe", "\u4e16\u754c \u4f60\u597d \u4e2d\u6587", "\u043f\u0440\u0438\u0432\u0435\u0442 \u043c\u0438\u0440",
          "3.14159 and 2718 or 42", "def f(x):    return x + 1", "it's, she'll: they've!"]
 
-# What a model may rewrite before it looks for tokens; its tokenizer.model holds this as a table.
+# Texts that a model may rewrite before it looks for tokens. Its tokenizer.model has this as a table.
 NORMALIZED = {"\t": " ", "\n": " ", "\u3000": " ", "e\u0301": "\u00e9", "\ufb01": "fi", "\u2019": "'", "\u2026": "...",
               "\uff21": "A", "\u00bd": "1\u20442", "\u0130": "i", "\U0001d400": "A", "\u200b": "", "I": "i", "H": "h"}
 
@@ -163,7 +163,7 @@ def main():
         **llama | {"add_dummy_prefix": False})
     sentencepiece_folder("unigram", {"pad_token": "<pad>"}, model_type="unigram", vocab_size=400, hard_vocab_limit=False,
                          normalization_rule_name="identity", pad_id=3, character_coverage=1.0)
-    # The model keeps the file's name: one that stands in a folder of its own says nothing about this machine.
+    # The model stores the file's name. A relative name in a temporary folder reveals nothing about this machine.
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         hex_points = lambda text: " ".join(f"{ord(c):X}" for c in text)
         rules = pathlib.Path("rules.tsv")

@@ -3,12 +3,12 @@
 
     python3 tools/make_tokenizer_goldens.py SHARED_DIR
 
-SHARED_DIR holds tokenizers/*/tokenizer.json and models/stories260k/tokenizer.json. Two kinds of files are written:
+SHARED_DIR has tokenizers/*/tokenizer.json and models/stories260k/tokenizer.json. Two kinds of files are written:
 
 hard_strings_<tokenizer>.json   ids of every string in hard_strings.json and their text, for the shared tokenizers;
 components.json                 one small tokenizer per normalizer, pre-tokenizer, decoder and added-token option.
 
-The package's version is noted in each file. The results are deterministic.
+Each file names the version of the package. The results are deterministic.
 """
 
 import json
@@ -37,7 +37,7 @@ O200K_PATTERN = (
 
 
 def write(name, value):
-    """One case a line, so that a change shows as the lines it touches."""
+    """Writes one case a line, so that a change shows as the changed lines."""
     head = {k: v for k, v in value.items() if not isinstance(v, list)}
     lists = {k: v for k, v in value.items() if isinstance(v, list)}
     dump = lambda v: json.dumps(v, ensure_ascii=True, separators=(",", ":"))
@@ -79,7 +79,7 @@ def hard_strings(shared):
 
 
 def visible_bytes():
-    """GPT-2's characters for the bytes 0..255."""
+    """Returns GPT-2's characters for the bytes 0..255."""
     visible = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     free = iter(range(256, 512))
     return [chr(b) if b in visible else chr(next(free)) for b in range(256)]

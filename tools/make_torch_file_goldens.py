@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Writes tests/data/torch/: small files of torch.save, and what torch.load reads from them.
+"""Writes tests/data/torch/: small files of torch.save, and the tensors that torch.load reads from them.
 
     python3 tools/make_torch_file_goldens.py
 
-NAME.bin is written by torch itself (no stand-in classes), golden.json holds for each NAME the tensors as
-{"dtype", "shape", "bytes"}, the bytes in hexadecimal, little-endian and row-major, and for legacy.bin nothing, as that
-format is refused. The files are deterministic but for the serialization id that torch puts in each.
+torch itself writes NAME.bin (no stand-in classes). golden.json has the tensors of each NAME as {"dtype", "shape",
+"bytes"}, with the bytes in hexadecimal, little-endian and row-major. It has nothing for legacy.bin, whose format is
+refused. The files are deterministic except for the serialization id that torch writes into each.
 """
 
 import collections
@@ -23,7 +23,7 @@ DTYPES = {
 
 
 def module():
-    """A state dict as modules make it: an OrderedDict with _metadata, buffers of integers, a tied weight."""
+    """Returns a state dict as modules make it: an OrderedDict with _metadata, buffers of integers, a tied weight."""
     torch.manual_seed(1)
     net = torch.nn.Sequential(collections.OrderedDict(
         embed=torch.nn.Embedding(5, 4), norm=torch.nn.BatchNorm1d(4), head=torch.nn.Linear(4, 5)))

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Measures what KV memory management does for a served model. Starts `pagoda serve` a few times and prints one JSON
+"""Measures the effects of KV memory management on a served model. Starts `pagoda serve` a few times and prints one JSON
 object:
 
-  prefix   time to first token of a prompt that is cached against the same prompt cold, at several lengths
+  prefix   time to first token of a cached prompt against an equal prompt that is not cached, at several lengths
   slots    token slots that are allocated but empty, over a mixed load
   preempt  two requests that do not fit together: seconds until both are done, by preemption mode
 
@@ -63,7 +63,7 @@ class Server:
 
 
 def measure_prefix(options, draw):
-    """The first run of a prompt fills the cache, the second finds all but its last block there."""
+    """The first run of a prompt fills the cache. The second finds all blocks but the last one there."""
     report = {}
     with Server(options) as server:
         longest = server.ask(op="model")["max_model_len"]
@@ -86,7 +86,7 @@ def measure_prefix(options, draw):
 
 
 def measure_slots(options, draw, rng):
-    """Polls stats while requests of mixed lengths run; means over the samples in which something was allocated."""
+    """Polls stats while requests of mixed lengths run. Returns means over the samples with allocated blocks."""
     with Server(options, "--block-size=16", "--max-num-seqs=32", "--no-enable-prefix-caching") as server:
         longest = server.ask(op="model")["max_model_len"]
         for i in range(options.slot_requests):
@@ -107,7 +107,7 @@ def measure_slots(options, draw, rng):
 
 
 def measure_preemption(options, draw):
-    """Two requests whose prompts fit together and whose outputs do not: the later one is preempted once."""
+    """Runs two requests whose prompts fit together but whose outputs do not: the later one is preempted once."""
     report = {}
     for length in options.preempt_lengths:
         output = 64

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""How long one model takes to take the place of another: pagoda serve with room for one, and requests for one token that
-name two models in turn.
+"""Measures how long it takes to replace one model by another: pagoda serve with memory for one model, and requests for
+one token that name two models in turn.
 
     python3 tools/model_switch.py --models A B --rounds 10
 
-A and B are folders or GGUF files. Prints one JSON object: the median and the longest time of a request that switches, of
-one to the model that is there, and what the switch added, in milliseconds. The first round, which reads the files, does
-not count. Standard library only.
+A and B are folders or GGUF files. Prints one JSON object: the median and the longest time of a request that switches,
+of a request to the loaded model, and the time that the switch added, in milliseconds. The first round, which reads the
+files, does not count. Needs only the standard library.
 """
 import argparse
 import json
@@ -29,7 +29,7 @@ class TwoModels(Server):
                         "--listen", "none", "--log-level", "warn", *flags]
 
     def ask(self, name):
-        """Milliseconds."""
+        """Returns the milliseconds until the answer."""
         began = time.perf_counter()
         body = {"model": name, "prompt": "Once", "max_tokens": 1, "temperature": 0}
         status, _, answer = self.request("POST", "/v1/completions", body, timeout=600)

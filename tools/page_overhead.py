@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""What the live view costs while somebody watches: one server with clients that generate all the time, in turn without a
-watcher of GET /ui/live and with one.
+"""Measures the cost of the live view: one server with clients that generate all the time, in turns without a viewer of
+GET /ui/live and with one.
 
     python3 tools/page_overhead.py --model DIR --clients 16
 
-Prints one JSON object: tokens/s and the CPU time of the server's process for 1000 tokens, as medians over the turns, and
-what watching adds, in percent, as the median over pairs of turns. The watcher throws away what it reads: what a browser needs to
-draw it is not the server's. Standard library only. Tokens/s want a quiet machine; CPU time minds others less.
+Prints one JSON object: tokens/s and the CPU time of the server's process for 1000 tokens, as medians over the turns,
+and the cost of viewing in percent, as the median over pairs of turns. The viewer discards what it reads, because
+drawing costs the browser and not the server. Needs only the standard library. Tokens/s need a quiet machine; CPU time
+less so.
 """
 import argparse
 import http.client
@@ -54,7 +55,7 @@ def generate_until(server, ended, output_len):
 
 
 def watch(server):
-    """A function that ends the watching."""
+    """Starts a viewer. Returns a function that ends it."""
     connection, answer = server.ask("GET", "/ui/live")
     assert answer.status == 200, answer.read()
     def read():
@@ -62,7 +63,7 @@ def watch(server):
             while answer.read1(1 << 20):
                 pass
         except (OSError, ValueError, http.client.HTTPException):
-            pass  # it was closed
+            pass  # the connection was closed
     reader = threading.Thread(target=read, daemon=True)
     reader.start()
     def end():
@@ -73,7 +74,7 @@ def watch(server):
 
 
 def turn(server, seconds, is_watched):
-    """(tokens/s, CPU milliseconds for 1000 tokens)"""
+    """Returns (tokens/s, CPU milliseconds for 1000 tokens)."""
     end = watch(server) if is_watched else lambda: None
     time.sleep(0.5)
     began, tokens, cpu = time.monotonic(), server.tokens(), server.cpu_seconds()

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""What --quantize costs in accuracy: log-likelihoods of text that the unquantised model wrote, with and without it.
+"""Measures the loss of accuracy by --quantize: log-likelihoods of text that the unquantised model wrote.
 
     python3 tools/quantization_error.py --model examples/models/pagoda-stories
     python3 tools/quantization_error.py --model examples/models/pagoda-stories --kv-cache-dtype fp8_e4m3,int8
     python3 tools/quantization_error.py --model examples/models/pagoda-stories --cpu-isa avx512_vnni,avx512_bf16
 
 The model writes stories at temperature 1. Then every kind of weights (or of the KV cache, or of the processor's
-instructions) scores them, the first as the one that the others are compared with: the change of
-the mean log-likelihood of a token (of its perplexity), the root mean square of the change of a token's log-probability,
-the mean absolute error of the log-probabilities of the 8 likeliest tokens at each place, and how often the likeliest
-token stays the same. Standard library only.
+instructions) scores them. The first kind is the reference. Prints the change of the mean log-likelihood of a token (of
+its perplexity), the root mean square of the change of a token's log-probability, the mean absolute error of the
+log-probabilities of the 8 most likely tokens at each position, and how often the most likely token stays the same.
+Needs only the standard library.
 """
 import argparse
 import json
@@ -35,7 +35,7 @@ def generate(args, requests, *flags):
 
 
 def scores(args, texts, *flags):
-    """Per token: its log-probability, and those of the likeliest tokens by id."""
+    """Returns for each token its log-probability, and those of the most likely tokens by id."""
     requests = [{"prompt": text, "max_tokens": 1, "temperature": 0, "prompt_logprobs": TOP} for text in texts]
     entries = []
     for result in generate(args, requests, *flags):

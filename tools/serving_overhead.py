@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What serving costs over the bare kernel loop: serves decoding clients from `pagoda serve --trace` and sets the time between
-tokens that they see through the socket beside the time of the same steps on the device, which is that of the model's kernels
-and the sampler, one behind the other.
+"""Measures the cost of serving over the bare kernels: serves decoding clients from `pagoda serve --trace`, and compares
+the time between tokens that they see through the socket with the time of these steps on the device, which is the time
+of the model's kernels and the sampler, one after the other.
 
     python3 tools/serving_overhead.py --model DIR --clients 16
 
-Prints one JSON object; times are medians in ms over the steps in which all clients decode. Standard library only. Run it on
-a quiet machine.
+Prints one JSON object. Times are medians in ms over the steps in which all clients decode. Needs only the standard
+library. Run it on a quiet machine.
 """
 import argparse
 import asyncio
@@ -19,7 +19,8 @@ from compare_llama_server import Pagoda, load
 
 
 def decode_steps_us(path, clients):
-    """Times of the device's steps with one token of each client, and from the start of each to the start of the next."""
+    """Returns the times of the device's steps with one token of each client, and those from the start of a step to the
+    next."""
     with open(path, encoding="utf-8") as file:
         events = json.load(file)["traceEvents"]
     rows = {e["tid"]: e["args"]["name"] for e in events if e["ph"] == "M" and e["name"] == "thread_name"}

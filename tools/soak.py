@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Loads a server for a long time and checks that it stays as it was: scripts/soak runs all of it.
+"""Loads a server for a long time and checks that it stays healthy: scripts/soak runs all of it.
 
-    python3 tools/soak.py readers     1,000 connections of which 500 never read: what the others see
-    python3 tools/soak.py overload    ten times the load that is served, for ten minutes
-    python3 tools/soak.py aborts      a million short requests of which 30 % are given up: memory, descriptors, KV blocks
+    python3 tools/soak.py readers     1,000 connections, of which 500 never read: what the others see
+    python3 tools/soak.py overload    ten times the load that it can serve, for ten minutes
+    python3 tools/soak.py aborts      a million short requests, 30 % of them cancelled: memory, descriptors, KV blocks
 
-The load comes from `pagoda bench serve`. --quick does each in seconds; its times mean little, so they are told and not held
-against a bound. Results go to --out (JSON, SVG). Exit code 1 where a bound is not kept. Standard library only.
+The load comes from `pagoda bench serve`. --quick does each in seconds; its times mean little, so they are printed but
+not checked. Results go to --out (JSON, SVG). Exit code 1 if a bound is exceeded. Needs only the standard library.
 """
 import argparse
 import json
@@ -23,10 +23,10 @@ sys.path.insert(0, str(ROOT / "tests" / "clients"))
 from exposition import num_actors  # noqa: E402
 from server import Server  # noqa: E402
 
-KEEPS_ITL = 1.2  # times the p99 of the same load whose clients all read
-KEEPS_GOODPUT = 0.9  # of the most that is served
+KEEPS_ITL = 1.2  # times the p99 of this load if all clients read
+KEEPS_GOODPUT = 0.9  # share of the peak goodput
 REFUSED_WITHIN_MS = 50
-GROWS_LESS = 0.01  # of the resident memory
+GROWS_LESS = 0.01  # share of the resident memory
 
 
 class Soak:
@@ -67,7 +67,7 @@ class Soak:
     # -- the soaks
 
     def readers(self):
-        """The same load twice, with clients that all read and with half that never do, in turns."""
+        """Runs a load twice, with clients that all read and with half that never do, in turns."""
         connections, rounds, tokens = (100, 2, 40) if self.args.quick else (1000, self.args.rounds, 128)
         flags = ["--num-prompts", connections, "--random-input-len", 16, "--random-output-len", tokens,
                  "--extra-body", '{"logprobs": 5}', "--timeout", 3600]
@@ -89,7 +89,7 @@ class Soak:
                      statistics.median(ratios), KEEPS_ITL, is_time=True)
 
     def overload(self):
-        """What is served at most, then ten times as many arrivals: those that are refused cost the others nothing."""
+        """Measures the peak load, then ten times as many arrivals: refused requests may not slow the others down."""
         seconds, calm_seconds = (6, 4) if self.args.quick else (self.args.seconds, 60)
         places, waiting = 16, 8
         flags = ["--random-input-len", 64, "--random-output-len", 128]
@@ -111,7 +111,7 @@ class Soak:
         self.at_most("requests failed", loaded["failed"], 0)
 
     def aborts(self):
-        """Short requests, 30 % of them given up at a random place; memory is sampled all the time."""
+        """Sends short requests, of which 30 % are cancelled at a random position. Samples memory all the time."""
         requests = self.args.requests or (3000 if self.args.quick else 1_000_000)
         flags = ["--random-input-len", 12, "--random-output-len", 8, "--max-concurrency", 32, "--abort-fraction", 0.3]
         with self.server("--kv-cache-memory", "0.1", "--touch-memory") as server:
@@ -143,7 +143,7 @@ class Soak:
         self.at_least("share of requests given up", counts["aborted"] / requests, 0.2)
 
     def counts_of_rounds(self, server, flags, requests):
-        """In runs of so many that the client's own records stay small."""
+        """Returns the sums of counts over runs that are so short that the client's own records stay small."""
         most = 50_000
         counts = dict.fromkeys(("completed", "aborted", "failed", "refused"), 0)
         sent = 0
@@ -157,7 +157,7 @@ class Soak:
 
 
 class Samples:
-    """What a server's process holds, once a second."""
+    """Samples of the resources of a server's process, once a second."""
 
     def __init__(self, server):
         self.pid = server.process.pid
@@ -185,7 +185,7 @@ class Samples:
 
 
 def memory_plot(rows, title):
-    """Resident memory over time as an SVG image, from 0 on."""
+    """Returns resident memory over time, from 0 on, as an SVG image."""
     width, height, left, top = 720, 320, 70, 40
     most = max(row["resident"] for row in rows) * 1.1
     end = max(rows[-1]["seconds"], 1e-9)

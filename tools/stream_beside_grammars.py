@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Measures what grammars of one client cost the stream of another: the times between the tokens of a greedy stream alone,
-beside 60 requests of another connection without grammars, and beside 60 with a regex each whose masks take long. Ends with 1
-when the stream's tokens differ.
+"""Measures what the grammars of one client cost the stream of another: the times between the tokens of a greedy stream
+alone, beside 60 requests of another connection without grammars, and beside 60 requests with a regex each whose masks
+take long. Exits with 1 if the stream's tokens differ.
 
 usage: tools/stream_beside_grammars.py PAGODA MODEL [--tokens N] [--requests N] [-- FLAGS...]
 
 The last line is JSON: for each load the median, 99th percentile and largest time in ms.
-Standard library only; run it on a quiet machine.
+Needs only the standard library. Run it on a quiet machine.
 """
 import argparse
 import json
@@ -41,12 +41,12 @@ def send(connection, message):
 
 
 def hostile_regex(k):
-    """Passes the trial of a grammar, and has masks that take milliseconds."""
+    """Returns a regex that passes the trial of a grammar, and has masks that take milliseconds."""
     return f"(.{{0,{12 + k % 40}}}[aeiou]){{2,{4 + k % 7}}}[x-z]{{0,{1 + k}}}"
 
 
 class Load(threading.Thread):
-    """Requests of one connection, each followed by another until it is stopped."""
+    """Sends requests over one connection. Each is followed by another until it is stopped."""
 
     def __init__(self, server, num_requests, with_grammars):
         super().__init__()
@@ -74,7 +74,7 @@ class Load(threading.Thread):
 
 
 def stream(server, num_tokens):
-    """Its token ids, and the times between them in ms."""
+    """Returns its token ids, and the times between them in ms."""
     connection, lines = server.connect()
     send(connection, {"op": "generate", "id": "s", "prompt": "Once upon a time there was", "max_tokens": num_tokens,
                       "ignore_eos": True, "temperature": 0})

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""What a step trace (pagoda ... --trace FILE) says about the time between steps. Prints one JSON object; times are means
+"""Summarises the times between steps in a step trace (pagoda ... --trace FILE). Prints one JSON object. Times are means
 in microseconds.
 
   steps               steps that ran on the device
   step_us             device time of a step
-  plan_us             scheduler and block manager at work for a step: planning, applying the plan, taking the result
-  plan_latency_us     from the start of planning to the step's ExecuteStep on its way
-  message_us          of that, the time in which nobody worked: messages under way, actors waking up
-  device_idle_us      between the end of a step and the start of the next, while requests were there to run
-  device_idle_percent device_idle_us of the time from the start of a step to the start of the next
-  cache_plans, swap_bytes, swap_bytes_per_s   what the copy stream did
+  plan_us             work of scheduler and block manager for a step: planning, applying the grant, taking the result
+  plan_latency_us     from the start of planning until the step's ExecuteStep is sent
+  message_us          part of it in which no actor worked: messages are under way, actors wake up
+  device_idle_us      between the end of a step and the start of the next, while requests were ready to run
+  device_idle_percent share of device_idle_us in the time from the start of a step to the start of the next
+  cache_plans, swap_bytes, swap_bytes_per_s   work of the copy stream
 
 usage: trace_summary.py FILE
 """
@@ -49,7 +49,7 @@ def summary(trace):
     order = sorted(device)
     for before, after in zip(order, order[1:]):
         if before not in results or results[before]["args"]["requests_left"] == 0:
-            continue  # nothing was left to run: the engine was idle, not late
+            continue  # nothing was ready to run: the engine was idle, not late
         idle_us.append(max(device[after]["ts"] - end(device[before]), 0))
         period_us.append(device[after]["ts"] - device[before]["ts"])
 

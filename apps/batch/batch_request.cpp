@@ -15,7 +15,7 @@ namespace {
 using http::ErrorAnswer;
 using wire::Json;
 
-constexpr std::size_t kMaxDepth = 512;  // the routes have a limit of their own for the body
+constexpr std::size_t kMaxDepth = 512;  // the routes have their own limit for the body
 constexpr std::array<std::string_view, 3> kUrls{"/v1/chat/completions", "/v1/completions", "/v1/responses"};
 constexpr unsigned kAnswered = 200;
 
@@ -23,14 +23,14 @@ tl::unexpected<ErrorAnswer> refused(std::string message, std::string param = {},
   return tl::unexpected(ErrorAnswer{400, std::move(message), std::move(param), std::move(code)});
 }
 
-/// The JSON value that `text` begins with, as it is written.
+/// Returns the JSON value with which `text` begins, as it is written.
 std::string_view value_text(std::string_view text) {
   if (!chat::JsonSpan::begins_with(text.front())) return text.substr(0, text.find_first_of(",} \t\r"));
   chat::JsonSpan span;
   return text.substr(0, span.take(text));
 }
 
-/// The value of a member as it is written, so that numbers keep their digits. `object` is valid JSON.
+/// Returns the value of a member as it is written, so that numbers keep their digits. `object` is valid JSON.
 std::string_view member_text(std::string_view object, std::string_view name) {
   for (std::size_t at = object.find('{') + 1;;) {
     const auto next = [&] {
@@ -113,7 +113,7 @@ std::string result_begin(const std::string& id) {
 }
 
 std::string result_line(const BatchRequest& request, unsigned status, std::string body) {
-  std::ranges::replace(body, '\n', ' ');  // between values: within them it is escaped
+  std::ranges::replace(body, '\n', ' ');  // line ends are only between values: within values they are escaped
   std::string line;
   wire::JsonWriter json(line);
   json.open_object().field("id", request.id).key("custom_id");

@@ -59,7 +59,7 @@ Status BatchResults::skip_done(LineReader& lines, BatchParser& parser) {
   off_t whole_bytes = 0;
   LineReader::Line line;
   for (std::string result; std::getline(file, result);) {
-    const bool is_cut = file.eof();  // an interrupted run has not written its end
+    const bool is_cut = file.eof();  // an interrupted run has not finished this line
     if (!lines.wait_for_next(line)) {
       return refused(" has more results than the input file has requests");
     }
@@ -72,7 +72,7 @@ Status BatchResults::skip_done(LineReader& lines, BatchParser& parser) {
       lines.put_back(std::move(line));
       break;
     }
-    parser.parse(line);  // for its custom_id
+    parser.parse(line);  // so that the parser knows its custom_id
     count(result);
     whole_bytes += static_cast<off_t>(result.size() + 1);
   }

@@ -9,25 +9,25 @@
 
 namespace pagoda::apps::batch {
 
-/// The file that results are written to, one a line, in the order of their requests. It belongs to one run at a time.
+/// The output file, with one result a line in the order of the requests. Only one run at a time can have it open.
 class BatchResults {
  public:
-  /// `path` - is standard output. The results of an interrupted run stay unless `overwrites`. Errors: io_failed;
-  /// bad_config where another run has the file open.
+  /// Opens the output file. `path` - is standard output. Results of an interrupted run stay unless `overwrites`.
+  /// Errors: io_failed; bad_config if another run has the file open.
   static Result<BatchResults> open(const std::string& path, bool overwrites);
   BatchResults(BatchResults&& other) noexcept;
   BatchResults& operator=(BatchResults&&) = delete;
   ~BatchResults();
 
-  /// Takes the requests of `lines` whose results are there already, and cuts off a last result that is not whole.
-  /// Error: bad_config where a result is not that of its request.
+  /// Reads the requests of `lines` whose results are in the file, and cuts off a last result that is not complete.
+  /// Error: bad_config if a result does not belong to its request.
   Status skip_done(LineReader& lines, BatchParser& parser);
 
   /// Writes a whole line before it returns. Error: io_failed.
   Status write(const std::string& line);
 
   std::int64_t num_done() const { return num_done_; }
-  /// How many of these are errors.
+  /// Returns how many of the results are errors.
   std::int64_t num_failed() const { return num_failed_; }
   const std::string& path() const { return path_; }
 

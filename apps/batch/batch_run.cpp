@@ -18,8 +18,8 @@ namespace {
 constexpr std::size_t kMaxLiveBytes = 256 << 20;
 constexpr unsigned kBusy = 503;
 constexpr unsigned kFirstServerError = 500;
-// An engine that is full takes a request later. One that fails answers its requests before its end is reported: such an
-// answer is no result, and counts only if the engine is still there a moment later.
+// A full engine takes a request later. A failing engine answers its requests before its end is reported: such an answer
+// is not a result, and counts only if the engine still lives a moment later.
 constexpr int kMaxTries = 30;
 constexpr auto kPause = std::chrono::seconds(1);
 constexpr int kPollMs = 50;
@@ -36,7 +36,7 @@ WakeUp::~WakeUp() {
 
 void WakeUp::call() {
   constexpr std::uint64_t kOne = 1;
-  [[maybe_unused]] const auto written = ::write(fd_, &kOne, sizeof kOne);  // full: there is a call already
+  [[maybe_unused]] const auto written = ::write(fd_, &kOne, sizeof kOne);  // full: a call is already pending
 }
 
 void WakeUp::reset() {
@@ -104,7 +104,7 @@ void BatchRun::start_more() {
 
 void BatchRun::post(const SharedSlot& slot) {
   ++slot->num_tries;
-  // The events live longer than the API, which calls this.
+  // `events_` lives longer than the API, which calls this.
   api_.post(*slot->request.request, [inbox = inbox_, slot, &events = events_](http::LocalAnswer answer) {
     {
       const std::lock_guard lock(inbox->mutex);
@@ -164,7 +164,7 @@ Status BatchRun::write_ready() {
   return {};
 }
 
-/// Until there is an answer, a line or an interrupt, or a request is due.
+/// Waits for an answer, a line or an interrupt, or until a request is due.
 void BatchRun::wait() {
   const bool wants_input = has_room() && !is_input_over_;
   std::array<pollfd, 3> sources{{{.fd = events_.wake_up.fd(), .events = POLLIN, .revents = 0},

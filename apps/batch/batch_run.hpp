@@ -29,7 +29,7 @@ class WakeUp {
   WakeUp& operator=(const WakeUp&) = delete;
 
   void call();
-  /// Takes the calls that there were.
+  /// Clears the pending calls.
   void reset();
   int fd() const { return fd_; }
 
@@ -37,7 +37,7 @@ class WakeUp {
   int fd_;
 };
 
-/// What other threads report to a run. It may outlive the run.
+/// Reports of other threads to a run. May outlive the run.
 struct BatchEvents {
   WakeUp wake_up;
   std::atomic<bool> engine_has_ended = false;
@@ -52,7 +52,7 @@ class BatchRun {
   BatchRun(http::LocalApi& api, LineReader& lines, BatchParser& parser, BatchResults& results, BatchEvents& events,
            Interrupts& interrupts, std::size_t max_live);
 
-  /// Main thread. Says on standard error what has failed.
+  /// Runs the batch on the main thread. Writes to standard error what has failed.
   End run();
 
  private:
@@ -61,10 +61,10 @@ class BatchRun {
   /// A request whose result has not been written.
   struct Slot {
     BatchRequest request;
-    std::size_t num_bytes = 0;  ///< of its line
+    std::size_t num_bytes = 0;  ///< size of its line
     int num_tries = 0;
     std::optional<http::LocalAnswer> answer = {};
-    Clock::time_point due = {};  ///< when it is tried again, or when an answer counts
+    Clock::time_point due = {};  ///< time of the next try, or time at which the answer counts
     bool waits_to_retry = false;
   };
   using SharedSlot = std::shared_ptr<Slot>;
@@ -92,8 +92,8 @@ class BatchRun {
   const std::size_t max_live_;
   std::shared_ptr<Inbox> inbox_ = std::make_shared<Inbox>();
   std::deque<SharedSlot> slots_;  ///< in input order
-  std::size_t live_bytes_ = 0;    ///< of the slots
-  std::size_t num_delayed_ = 0;   ///< slots with a `due` that has to be waited for
+  std::size_t live_bytes_ = 0;    ///< bytes of the slots
+  std::size_t num_delayed_ = 0;   ///< number of slots with a `due` time
   bool is_input_over_ = false;
   std::int64_t tokens_ = 0;
   ProgressBar progress_;

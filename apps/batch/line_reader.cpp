@@ -65,7 +65,7 @@ void LineReader::read_more() {
   if (got < 0) error_ = errno;
 }
 
-/// Takes `size` bytes of the buffer and the line end behind them.
+/// Takes `size` bytes of the buffer and the line end after them.
 void LineReader::finish_line(Line& line, std::size_t size) {
   line.text.assign(buffer_, begin_, std::min(size, max_bytes_));
   line.is_too_long = size > max_bytes_;

@@ -10,39 +10,39 @@
 
 namespace pagoda::apps::batch {
 
-/// The lines of a file, or of standard input, without blank ones. It never waits unless it is asked to, so that results
-/// can be written while the next line has not come.
+/// Returns the lines of a file or of standard input, without blank lines. Only wait_for_next and read_more wait, so
+/// that results can be written before the next line comes.
 class LineReader {
  public:
   struct Line {
-    std::string text;          ///< without its end
-    std::int64_t number = 0;   ///< in the file, from 1
-    bool is_too_long = false;  ///< its text is cut off
+    std::string text;          ///< without its line end
+    std::int64_t number = 0;   ///< in the file, counted from 1
+    bool is_too_long = false;  ///< whether its text is cut off
   };
 
-  /// `path` - is standard input. Lines of more than `max_bytes` are cut off. Error: io_failed.
+  /// Opens a file. `path` - is standard input. Lines of more than `max_bytes` are cut off. Error: io_failed.
   static Result<LineReader> open(const std::string& path, std::size_t max_bytes);
   LineReader(LineReader&& other) noexcept;
   LineReader& operator=(LineReader&&) = delete;
   ~LineReader();
 
-  /// Whether `line` has been filled: with the next line of what has been read.
+  /// Fills `line` with the next line that was read. Returns whether there was one.
   bool next(Line& line);
-  /// The same, but waits for the line; false at the end of the file, or where it cannot be read.
+  /// Waits for the next line and fills `line`. Returns false at the end of the file, or if the file cannot be read.
   bool wait_for_next(Line& line);
 
-  /// The line that comes next once more.
+  /// Makes `line` the next line again.
   void put_back(Line line) { put_back_ = std::move(line); }
 
-  /// Reads on once. It waits unless fd() is readable.
+  /// Reads once. Waits unless fd() is readable.
   void read_more();
   int fd() const { return fd_; }
-  /// Whether everything has been read; next() may still have lines.
+  /// Returns whether everything was read; next() may still have lines.
   bool is_at_end() const { return is_at_end_; }
-  /// errno of a read that has failed, which is then the end; 0: none has.
+  /// Returns errno of a read that failed, which ends the input; 0: no read failed.
   int error() const { return error_; }
 
-  /// The share of the file that has become lines, 0 .. 1; negative where its size is not known.
+  /// Returns the share of the file that was returned as lines, 0 .. 1; negative if the file's size is not known.
   double fraction() const;
 
  private:
@@ -54,9 +54,9 @@ class LineReader {
   double file_bytes_;  ///< 0: not known
   double taken_bytes_ = 0;
   std::string buffer_;
-  std::size_t begin_ = 0;     ///< of the next line in the buffer
-  std::size_t scanned_ = 0;   ///< up to here the buffer has no line end behind `begin_`
-  bool is_skipping_ = false;  ///< the rest of a line that was too long
+  std::size_t begin_ = 0;     ///< beginning of the next line in the buffer
+  std::size_t scanned_ = 0;   ///< the buffer has no line end between `begin_` and here
+  bool is_skipping_ = false;  ///< whether the rest of a line that was too long is skipped
   std::int64_t number_ = 0;
   bool is_at_end_ = false;
   int error_ = 0;

@@ -5,14 +5,14 @@
 
 namespace pagoda::bench_serve {
 
-/// When the requests of an open loop are due. The times between two of them have a gamma distribution: its shape, the
+/// Times at which the requests of an open loop are due. The intervals have a gamma distribution. Its shape, the
 /// burstiness, is 1 for a Poisson process, less for bursts, more for an even flow, and infinite for a fixed rate.
 class Arrivals {
  public:
-  /// `rate`: requests a second, above 0; infinite: all are due at once.
+  /// `rate`: requests a second, above 0. Infinite: all are due at once.
   Arrivals(double rate, double burstiness, std::uint64_t seed);
 
-  /// When the next one is due, in seconds from the begin; the first at 0.
+  /// Returns when the next request is due, in seconds from the start. The first is due at 0.
   double next();
 
  private:

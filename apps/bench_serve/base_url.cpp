@@ -20,7 +20,7 @@ bool is_url_character(char c) {
   return c > ' ' && c < '\x7f' && kNever.find(c) == std::string_view::npos;
 }
 
-/// Without slashes at its end, and without the /v1 that routes begin with themselves.
+/// Returns the path without slashes at its end, and without a final /v1, which routes have themselves.
 std::string path_of(std::string_view path) {
   constexpr std::string_view kVersion = "/v1";
   const auto cut = [&] { path = path.substr(0, path.find_last_not_of('/') + 1); };

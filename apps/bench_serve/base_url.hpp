@@ -7,17 +7,17 @@
 
 namespace pagoda::bench_serve {
 
-/// Where a server is, taken out of an address as http://127.0.0.1:8000 or https://example.org/some/path.
+/// Address of a server, parsed from a URL such as http://127.0.0.1:8000 or https://example.org/some/path.
 struct BaseUrl {
   std::string host;  ///< an IPv6 address without its brackets
   std::string port;
-  std::string path;  ///< what stands before /v1; empty, or begins with a slash and ends without one
+  std::string path;  ///< the path before /v1; empty, or begins with a slash and ends without one
   bool is_https = false;
 
   /// Error: bad_config, param base_url.
   static Result<BaseUrl> parse(std::string_view url);
 
-  /// The value of the Host header.
+  /// Returns the value of the Host header.
   std::string authority() const;
 };
 

@@ -9,7 +9,7 @@ namespace {
 
 using nlohmann::json;
 
-/// The member of an object; null where there is none, or where it is no object.
+/// Returns the member of an object; null if there is no such member, or if `object` is no object.
 const json& member(const json& object, const char* key) {
   static const json kNull;
   if (!object.is_object()) return kNull;
@@ -36,7 +36,7 @@ std::optional<std::int64_t> count_of(const json& value) {
   return value.get<std::int64_t>();
 }
 
-/// The message in {"error": {"message"}}, {"error": ""}, {"message"} or {"detail"}; empty without one.
+/// Returns the message in {"error": {"message"}}, {"error": ""}, {"message"} or {"detail"}; empty if there is none.
 std::string message_in(const json& object) {
   const json& error = member(object, "error");
   for (const json* place : {&member(error, "message"), &error, &member(object, "message"), &member(object, "detail")}) {

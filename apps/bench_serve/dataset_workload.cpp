@@ -55,7 +55,7 @@ Result<Prompt> read_line(const std::string& line, std::size_t number) {
   return Prompt{prompt->get<std::string>(), output->get<std::int64_t>()};
 }
 
-/// The text of a turn; null where it has none.
+/// Returns the text of a turn; null if it has none.
 const std::string* turn_of(const json& turns, std::size_t index) {
   if (!turns.is_array() || turns.size() <= index || !turns[index].is_object()) return nullptr;
   const auto value = turns[index].find("value");

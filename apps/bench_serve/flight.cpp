@@ -51,7 +51,7 @@ void Flight::on_body(std::string_view bytes) {
 
 void Flight::take_event(const CompletionEvent& event, double now) {
   if (!event.error.empty() && record_.error.empty()) record_.error = event.error;
-  // An answer without any text has its first token when it ends.
+  // An answer without text counts as having its first token when it ends.
   if (event.has_content || (event.has_finished && num_contents_ == 0)) take_content(now);
   has_finished_ = has_finished_ || event.has_finished || event.is_done;
   record_.prompt_tokens = event.prompt_tokens.value_or(record_.prompt_tokens);

@@ -17,18 +17,18 @@ inline double seconds_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
 }
 
-/// One request from its sending to its end: reads the stream and writes the record. On the thread of the I/O.
+/// One request from sending to its end: reads the stream and writes the record. Runs on the I/O thread.
 class Flight final : public ReplySink {
  public:
-  /// `on_end` is called once, last of all; it may destroy the flight.
+  /// Called once, after all other calls. May destroy the flight.
   using OnEnd = std::function<void(Flight&)>;
 
-  /// `content_limit`: events with content after which a client that goes does so.
+  /// `content_limit`: number of events with content after which a client of kind `goes` leaves.
   Flight(std::shared_ptr<HttpConnection> connection, Client client, std::int64_t content_limit, Clock::time_point start,
          OnEnd on_end);
 
   void begin(std::string request, Pace pace, double begin_s);
-  /// Its client goes.
+  /// Ends the request because its client leaves.
   void leave();
 
   RequestRecord& record() { return record_; }

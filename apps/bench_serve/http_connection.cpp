@@ -30,7 +30,7 @@ using TlsStream = beast::ssl_stream<beast::tcp_stream>;
 
 constexpr std::size_t kReadBytes = 16384;
 constexpr std::size_t kSlowReadBytes = 256;
-constexpr std::size_t kSlowBufferBytes = 4096;  // holds an answer's head
+constexpr std::size_t kSlowBufferBytes = 4096;  // holds the head of an answer
 
 template <class Stream>
 class Connection final : public HttpConnection, public std::enable_shared_from_this<Connection<Stream>> {
@@ -67,7 +67,8 @@ class Connection final : public HttpConnection, public std::enable_shared_from_t
 
   beast::tcp_stream& tcp() { return beast::get_lowest_layer(*stream_); }
 
-  /// A handler that goes on with `step` unless there was an error, or nobody waits for this stream any more.
+  /// Returns a handler that continues with `step`. It reports an error instead, and does nothing if the stream is not
+  /// used any more.
   template <class Step>
   auto then(const char* what, Step step) {
     return [self = this->shared_from_this(), stream = stream_, what, step](const error_code& error, const auto&...) {
@@ -81,7 +82,7 @@ class Connection final : public HttpConnection, public std::enable_shared_from_t
     buffer_.clear();
     if constexpr (kIsTls) {
       stream_ = std::make_shared<Stream>(beast::tcp_stream(io_), *server_.tls);
-      // SSL_set_tlsext_host_name, whose macro has an old-style cast.
+      // Calls what SSL_set_tlsext_host_name calls; that macro has an old-style cast.
       ::SSL_ctrl(stream_->native_handle(), SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name,
                  server_.url.host.data());
     } else {
@@ -152,7 +153,8 @@ class Connection final : public HttpConnection, public std::enable_shared_from_t
     sink->on_end("");
   }
 
-  /// A connection that was used before may have been closed by a server that had not seen this request.
+  /// Reports a failure. If the connection was used before, the server may have closed it before it saw this request:
+  /// then connects again.
   void failed(const char* what, const error_code& error) {
     const bool has_answer = parser_ && (parser_->got_some() || buffer_.size() > 0);
     if (was_used_ && !has_answer && error != beast::error::timeout) {
@@ -169,13 +171,13 @@ class Connection final : public HttpConnection, public std::enable_shared_from_t
   asio::io_context& io_;
   Server& server_;
   asio::steady_timer pause_;
-  std::shared_ptr<Stream> stream_;  ///< while it is connected, or connects; what goes on with it keeps it alive
+  std::shared_ptr<Stream> stream_;  ///< Set while it is connected or connects. Handlers of the stream keep it alive.
   beast::flat_buffer buffer_;
   std::optional<http::response_parser<http::buffer_body>> parser_;
   std::array<char, kReadBytes> body_;
   std::string request_;
   Pace pace_;
-  ReplySink* sink_ = nullptr;  ///< of the exchange that goes on
+  ReplySink* sink_ = nullptr;  ///< sink of the current exchange
   bool was_used_ = false;
 };
 

@@ -15,14 +15,15 @@
 
 namespace pagoda::bench_serve {
 
-/// A server's address, looked up, and how to reach it.
+/// The resolved address of a server, and how to connect to it.
 struct Server {
   BaseUrl url;
   boost::asio::ip::tcp::resolver::results_type endpoints;
   std::unique_ptr<boost::asio::ssl::context> tls;  ///< null for plain HTTP
-  std::chrono::milliseconds timeout{};             ///< for one exchange, from its begin to its end
+  std::chrono::milliseconds timeout{};             ///< limit of one exchange, from its beginning to its end
 
-  /// `verify`: whether a certificate must be good. Error: io_failed (no such host), param base_url.
+  /// Resolves the host. `verify`: whether the certificate must be valid. Errors: io_failed (no such host), param
+  /// base_url.
   static Result<Server> find(const BaseUrl& url, bool verify, std::chrono::milliseconds timeout);
 };
 
@@ -31,40 +32,40 @@ struct ReplyHead {
   bool has_retry_after = false;
 };
 
-/// Whoever takes an answer. Calls come in this order, on the thread of the I/O; it may close the connection in any of
-/// them, and hears nothing more then.
+/// Receives an answer. Calls come in the order of declaration, on the I/O thread. The sink may close the connection in
+/// any of them; then no further call comes.
 class ReplySink {
  public:
   virtual ~ReplySink() = default;
-  /// The request has been written.
+  /// Called when the request has been written.
   virtual void on_sent() = 0;
   virtual void on_head(const ReplyHead& head) = 0;
   virtual void on_body(std::string_view bytes) = 0;
-  /// `error`: what went wrong; empty when the answer is complete.
+  /// `error`: why the exchange failed; empty when the answer is complete.
   virtual void on_end(const std::string& error) = 0;
 };
 
-/// How fast an answer is read.
+/// Speed at which an answer is read.
 struct Pace {
-  double bytes_per_s = 0;  ///< 0: as it comes
-  bool never = false;      ///< nothing is read at all
+  double bytes_per_s = 0;  ///< 0: no limit
+  bool never = false;      ///< whether nothing is read at all
 };
 
-/// One HTTP/1.1 connection, for one exchange after the other. An exchange on one that the server has closed meanwhile
-/// begins anew on another. For one thread.
+/// One HTTP/1.1 connection, for exchanges one after the other. If the server has closed the connection between
+/// exchanges, the next exchange opens another. Not thread-safe.
 class HttpConnection {
  public:
   virtual ~HttpConnection() = default;
 
-  /// `request` is all its bytes; `sink` outlives the exchange.
+  /// Starts an exchange. `request` has all bytes of the request. `sink` must outlive the exchange.
   virtual void exchange(std::string request, Pace pace, ReplySink& sink) = 0;
-  /// Once an exchange has ended: whether another may follow.
+  /// Returns whether another exchange may follow. Call when an exchange has ended.
   virtual bool is_reusable() const = 0;
-  /// Its sink hears nothing more.
+  /// Closes the connection. The sink gets no further calls.
   virtual void close() = 0;
 };
 
-/// Connects with its first exchange. `server` must outlive it.
+/// Makes a connection, which connects with its first exchange. `server` must outlive it.
 std::shared_ptr<HttpConnection> make_connection(boost::asio::io_context& io, Server& server);
 
 }  // namespace pagoda::bench_serve

@@ -52,14 +52,14 @@ class LoadGenerator {
  private:
   double now_s() const { return seconds_between(start_, Clock::now()); }
 
-  /// The next request of an open loop, or that there is none.
+  /// Draws the arrival time of the next request of an open loop, or sets has_all_ if there is none.
   void draw_arrival() {
     next_due_s_ = arrivals_.next();
     if (plan_.num_prompts > 0 && num_arrived_ >= plan_.num_prompts) has_all_ = true;
     if (plan_.duration_s > 0 && next_due_s_ >= plan_.duration_s) has_all_ = true;
   }
 
-  /// Sends what is due and may be sent, and waits for the next.
+  /// Sends requests that are due and allowed, and waits for the next.
   void send_due() {
     if (plan_.is_open_loop()) {
       for (; !has_all_ && next_due_s_ <= now_s(); draw_arrival()) {
@@ -77,7 +77,7 @@ class LoadGenerator {
     end_when_done();
   }
 
-  /// Of a closed loop.
+  /// Returns whether a closed loop has sent all its requests.
   bool is_over() const {
     return (plan_.num_prompts > 0 && num_arrived_ >= plan_.num_prompts) ||
            (plan_.duration_s > 0 && now_s() >= plan_.duration_s);
@@ -123,13 +123,13 @@ class LoadGenerator {
     if (record.client != Client::never_reads) run_.duration_s = std::max(run_.duration_s, record.end_s);
     num_tokens_ += record.output_tokens;
     run_.records.push_back(std::move(record));
-    // The flight is on the stack, and so may be the loop that sends.
+    // Posted, because the flight and the loop that sends may be on the stack.
     const auto at = flights_.find(&ended);
     boost::asio::post(io_, [this, flight = std::move(at->second)] { send_due(); });
     flights_.erase(at);
   }
 
-  /// When only those are left who never read, they go, too.
+  /// Ends the run when only clients that never read are left: these leave too.
   void end_when_done() {
     if (!has_all_ || !waiting_.empty() || static_cast<std::int64_t>(flights_.size()) > num_stalled_) return;
     leave_all();
@@ -174,7 +174,7 @@ class LoadGenerator {
   const LoadProgress& progress_;
   Arrivals arrivals_;
   std::mt19937_64 random_;
-  std::discrete_distribution<int> clients_;  ///< the numbers of enum Client
+  std::discrete_distribution<int> clients_;  ///< draws values of enum Client
 
   boost::asio::io_context io_{1};
   boost::asio::signal_set signals_{io_, SIGINT};
@@ -182,8 +182,9 @@ class LoadGenerator {
   boost::asio::steady_timer redraw_{io_};
   Clock::time_point start_;
   double next_due_s_ = 0;
-  bool has_all_ = false;        ///< no more requests come
-  std::deque<double> waiting_;  ///< due, but not sent yet: there are as many as there may be
+  bool has_all_ = false;  ///< whether no more requests come
+  /// Due times of requests that wait, because the largest number of requests is in flight.
+  std::deque<double> waiting_;
   std::vector<std::shared_ptr<HttpConnection>> idle_;
   std::unordered_map<Flight*, std::unique_ptr<Flight>> flights_;
   std::int64_t num_arrived_ = 0;

@@ -7,7 +7,7 @@
 namespace pagoda::bench_serve {
 namespace {
 
-/// The share of samples up to each value, in so few points that the image stays small.
+/// Returns the share of samples up to each value, with few points so that the image stays small.
 Series distribution_of(const std::string& name, std::span<const double> sorted) {
   constexpr std::size_t kPoints = 400;
   Series series{.name = name, .points = {}};

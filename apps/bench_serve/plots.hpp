@@ -8,10 +8,10 @@
 
 namespace pagoda::bench_serve {
 
-/// How TTFT and ITL of a run are distributed, as an SVG image.
+/// Returns an SVG image of the distributions of TTFT and ITL of a run.
 std::string latency_plot(const std::string& title, const Statistics& statistics);
 
-/// Goodput, or requests a second, and the 99th percentiles of TTFT and ITL against the rate, as an SVG image.
+/// Returns an SVG image of goodput, or requests a second, and the 99th percentiles of TTFT and ITL against the rate.
 std::string sweep_plot(const std::string& title, const std::vector<std::pair<LoadPlan, Statistics>>& runs,
                        const Slo& slo);
 

@@ -10,7 +10,7 @@
 namespace pagoda::bench_serve {
 namespace {
 
-/// Words that most tokenizers know as one token, with the space before them.
+/// Words that most tokenizers encode as one token, together with the space before them.
 constexpr std::array<std::string_view, 64> kWords{
     "the",  "of",   "and",   "to",   "in",   "is",   "that", "for",  "it",    "as",    "was",   "with",  "be",
     "by",   "on",   "not",   "he",   "his",  "but",  "at",   "are",  "this",  "have",  "from",  "or",    "had",
@@ -77,7 +77,7 @@ bool read_number(std::string_view text, T& number) {
   return read.ec == std::errc() && read.ptr == text.data() + text.size() && number > 0;
 }
 
-/// What stands before the next `mark`, which is taken away, too.
+/// Returns the text before the next `mark`, and removes both from `text`.
 std::string_view take_until(std::string_view& text, char mark) {
   const auto end = std::min(text.find(mark), text.size());
   const auto piece = text.substr(0, end);

@@ -22,7 +22,7 @@ constexpr Metric kMetrics[] = {{"ttft", "time to first token", &Statistics::ttft
                                {"itl", "inter-token latency", &Statistics::itl_ms},
                                {"e2el", "end-to-end latency", &Statistics::e2el_ms}};
 
-/// Those that are asked for.
+/// Returns the metrics that `options` names.
 std::vector<Metric> metrics_of(const ReportOptions& options) {
   std::vector<Metric> metrics;
   for (const auto& metric : kMetrics) {
@@ -31,12 +31,12 @@ std::vector<Metric> metrics_of(const ReportOptions& options) {
   return metrics;
 }
 
-/// "99", "99.9".
+/// Returns the percentage as text: "99", "99.9".
 std::string percent_text(double percent) {
   return fmt::format("{:g}", percent);
 }
 
-/// JSON has no infinity.
+/// Returns the number, or "inf", because JSON has no infinity.
 ordered_json number_or_inf(double value) {
   return std::isinf(value) ? ordered_json("inf") : ordered_json(value);
 }

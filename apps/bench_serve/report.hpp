@@ -9,28 +9,28 @@
 
 namespace pagoda::bench_serve {
 
-/// What a report holds of the latencies, out of ttft, tpot, itl and e2el.
+/// Latencies in a report: any of ttft, tpot, itl and e2el.
 struct ReportOptions {
   std::vector<std::string> metrics = {"ttft", "tpot", "itl", "e2el"};
   std::vector<double> percentiles = {50, 90, 95, 99};
-  bool has_details = false;  ///< lists of every request, too
+  bool has_details = false;  ///< whether it also lists every request
 };
 
-/// Read from "ttft,itl" and "50,99.9". Errors: bad_config, params percentile_metrics and metric_percentiles.
+/// Parse lists such as "ttft,itl" and "50,99.9". Errors: bad_config, params percentile_metrics and metric_percentiles.
 Result<std::vector<std::string>> parse_metrics(const std::string& text);
 Result<std::vector<double>> parse_percentiles(const std::string& text);
 
-/// One run as JSON, whose members have the names that vLLM's have. `about` comes first.
+/// Returns a run as JSON with the member names that vLLM uses. The members of `about` come first.
 nlohmann::ordered_json report_of(const Statistics& statistics, const LoadRun& run, const LoadPlan& plan, const Slo& slo,
                                  const ReportOptions& options, nlohmann::ordered_json about);
 
-/// The same as a table for people, several lines.
+/// Returns a run as a table of several lines for people.
 std::string table_of(const Statistics& statistics, const LoadPlan& plan, const Slo& slo, const ReportOptions& options);
 
-/// One line for each run of a sweep, below a head.
+/// Returns a head, and one line for each run of a sweep.
 std::string sweep_table(const std::vector<std::pair<LoadPlan, Statistics>>& runs, const Slo& slo);
 
-/// What makes the numbers doubtful, one line each: requests that were sent late, failures.
+/// Returns reasons to doubt the numbers, one line each: requests that were sent late, failures.
 std::vector<std::string> doubts_of(const Statistics& statistics, const LoadPlan& plan);
 
 }  // namespace pagoda::bench_serve

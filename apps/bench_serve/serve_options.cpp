@@ -133,7 +133,7 @@ auto refuse_option(const std::string& message, const char* key) {
   return fail(ErrorCode::bad_config, message, key);
 }
 
-/// A number above 0, or inf.
+/// Parses a number above 0, or inf.
 Result<double> positive_or_inf(const std::string& text, const char* key) {
   double value = 0;
   const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -229,7 +229,7 @@ Result<std::unique_ptr<Workload>> read_workload(const ServeOptions& options) {
                                           : read_sharegpt_dataset(*text, dataset, seed);
 }
 
-/// The plan but for its rate.
+/// Returns the plan without its rate.
 Result<LoadPlan> read_plan(const ServeOptions& options) {
   const auto burstiness = positive_or_inf(options.burstiness, "burstiness");
   if (!burstiness) return fail(burstiness.error());

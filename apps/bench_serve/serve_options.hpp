@@ -13,7 +13,7 @@ class App;
 
 namespace pagoda::bench_serve {
 
-/// The flags of `pagoda bench serve`, as they were given.
+/// The flags of `pagoda bench serve`, as given.
 struct ServeOptions {
   explicit ServeOptions(CLI::App& app);
 
@@ -31,7 +31,7 @@ struct ServeOptions {
   bool shuffle = true;
   std::int64_t input_len = 256;
   std::int64_t output_len = 64;
-  std::int64_t own_output_len = 0;  ///< of all answers, where has_output_len
+  std::int64_t own_output_len = 0;  ///< number for all answers, if has_output_len
   bool has_output_len = false;
   std::string mix;
   double range_ratio = 0;
@@ -64,17 +64,17 @@ struct ServeOptions {
   bool json = false;
 };
 
-/// The same, read: what there is to do.
+/// The parsed flags: everything that a run needs.
 struct Session {
   BaseUrl url;
-  RequestForm form;  ///< without the model, where the server is to be asked for it
+  RequestForm form;  ///< its model is empty if the server is asked for it
   std::unique_ptr<Workload> workload;
   std::vector<LoadPlan> plans;  ///< one for each rate
   Slo slo;
   ReportOptions report;
 };
 
-/// Errors: bad_config and io_failed, with the flag's key as param.
+/// Parses the flags. Errors: bad_config and io_failed, with the flag's key as param.
 Result<Session> read_options(const ServeOptions& options);
 
 }  // namespace pagoda::bench_serve

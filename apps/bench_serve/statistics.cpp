@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kMsPerSecond = 1000;
 
-/// The samples of all kinds while they are gathered.
+/// Samples of all kinds, while they are collected.
 struct Gathered {
   std::vector<double> ttft, tpot, itl, e2el, refusal, send_delay;
 };

@@ -10,7 +10,7 @@
 namespace pagoda::bench_serve {
 namespace {
 
-// Pixels.
+// Sizes in pixels.
 constexpr double kPanelWidth = 420;
 constexpr double kPanelHeight = 340;
 constexpr double kHead = 40;
@@ -45,7 +45,7 @@ std::string escaped(const std::string& text) {
   return out;
 }
 
-/// The values of one axis and where they stand.
+/// The range of one axis, and the positions of values on it.
 class Axis {
  public:
   Axis(double least, double most, bool is_log, double begin, double end) : is_log_(is_log), begin_(begin), end_(end) {
@@ -72,7 +72,7 @@ class Axis {
   }
 
  private:
-  /// 1, 2 or 5 times a power of ten, so that there are about five steps.
+  /// Returns 1, 2 or 5 times a power of ten, so that there are about five steps.
   static double nice_step(double most) {
     constexpr double kSteps = 5;
     const double rough = most / kSteps;
@@ -86,7 +86,7 @@ class Axis {
   bool is_log_;
   double begin_;
   double end_;
-  double low_ = 0;  ///< of a logarithmic axis the exponent
+  double low_ = 0;  ///< on a logarithmic axis, the exponent
   double high_ = 1;
   double step_ = 1;
 };

@@ -11,10 +11,10 @@ namespace pagoda::bench_serve {
 struct Series {
   std::string name;
   std::vector<std::pair<double, double>> points;
-  bool has_marks = false;  ///< a dot on each point
+  bool has_marks = false;  ///< whether each point has a dot
 };
 
-/// One diagram: the axes begin at 0, or at the least value where they are logarithmic (then above 0).
+/// One diagram. Axes begin at 0. A logarithmic axis begins at the least value, which must be above 0.
 struct Panel {
   std::string title;
   std::string x_label;
@@ -23,7 +23,7 @@ struct Panel {
   bool is_log_x = false;
 };
 
-/// An SVG image of the panels, one beside the other, that needs nothing else to be shown.
+/// Returns a self-contained SVG image of the panels side by side.
 std::string svg_of(const std::string& title, std::span<const Panel> panels);
 
 }  // namespace pagoda::bench_serve

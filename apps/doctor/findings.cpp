@@ -109,7 +109,7 @@ void Examination::of_processor() {
       passes_over ? cpu.kernel_sets.back() + " is slower on this make of processor"
                   : "the fastest that this machine has");
   constexpr int kFamily = 6;
-  constexpr int kSkylakeServer = 85;  // and Cascade Lake, Cooper Lake
+  constexpr int kSkylakeServer = 85;  // also Cascade Lake and Cooper Lake
   if (cpu.is_intel && cpu.family == kFamily && cpu.model == kSkylakeServer && cpu.chosen_set.starts_with("avx512")) {
     add("processor", Severity::note, "this generation of Intel's processors lowers its frequency for AVX-512",
         "with few threads AVX2 may be as fast", "compare: pagoda bench throughput with --cpu-isa avx2 and without");
@@ -120,7 +120,7 @@ void Examination::of_frequency() {
   const auto& cpu = facts_.processor;
   if (cpu.governors.empty()) return;
   const auto has = [&](const char* name) { return std::ranges::find(cpu.governors, name) != cpu.governors.end(); };
-  // These two choose frequencies themselves; what they call powersave goes up under load.
+  // These two drivers choose frequencies themselves; their governor powersave raises the frequency under load.
   const bool chooses_itself =
       cpu.frequency_driver == "intel_pstate" || cpu.frequency_driver.starts_with("amd-pstate-epp");
   const bool is_low = (has("powersave") && !chooses_itself) || has("conservative");
@@ -206,7 +206,7 @@ void Examination::of_huge_pages() {
 
 void Examination::of_file_limit() {
   const auto& files = facts_.files;
-  constexpr std::uint64_t kOwn = 64;  // of the model, the log, the actor system
+  constexpr std::uint64_t kOwn = 64;  // files of the model, the log, the actor system
   const std::uint64_t needed = files.wanted_connections + kOwn;
   const std::string what =
       std::to_string(files.soft) + " open files, " + std::to_string(files.wanted_connections) + " connections may come";

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What follows from the facts of a machine.
+/// Conclusions from the facts of a machine.
 
 #include <cstdint>
 #include <span>
@@ -12,30 +12,30 @@
 
 namespace pagoda::apps {
 
-/// good: nothing to do. note: worth knowing. slow: it runs, and could run better. fatal: it would not run.
+/// good: nothing to do. note: worth knowing. slow: it runs, but could run better. fatal: it would not run.
 enum class Severity : std::uint8_t { good, note, slow, fatal };
 
-/// "ok", "note", "slow", "fail".
+/// Returns "ok", "note", "slow" or "fail".
 std::string_view to_string(Severity severity);
 
 struct Finding {
-  std::string topic;  ///< "processor", "memory", ...: one word or two
+  std::string topic;  ///< "processor", "memory", ...: one or two words
   Severity severity = Severity::good;
-  std::string what;  ///< what is so
+  std::string what;  ///< the fact
   std::string why;   ///< why it matters
-  std::string todo;  ///< what to do; empty: nothing
+  std::string todo;  ///< the advice; empty: nothing to do
 };
 
-/// One finding or more for each part of the facts, in their order.
+/// Returns at least one finding for each part of the facts, in their order.
 std::vector<Finding> examine(const MachineFacts& facts);
 
-/// Whether nothing keeps Pagoda from running.
+/// Returns whether no finding is fatal.
 bool would_run(std::span<const Finding> findings);
 
-/// For people: a line for each finding, and why and what to do below those that ask for something.
+/// Returns text for people: a line for each finding, and below findings that need action the reason and the advice.
 std::string as_text(std::span<const Finding> findings);
 
-/// For programs: {"runs": …, "findings": [{"topic", "severity", "what", "why", "todo"}, …]}, one line.
+/// Returns one line for programs: {"runs": …, "findings": [{"topic", "severity", "what", "why", "todo"}, …]}.
 std::string as_json(std::span<const Finding> findings);
 
 }  // namespace pagoda::apps

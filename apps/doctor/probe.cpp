@@ -31,7 +31,7 @@ constexpr const char* kCompiler = "Clang " __clang_version__;
 constexpr const char* kCompiler = "GCC " __VERSION__;
 #endif
 
-/// The text behind "key : " in a file of such lines; empty without it.
+/// Returns the text after "key : " in a file of such lines; empty if the key is missing.
 std::string value_of(const std::vector<std::string>& lines, const std::string& key) {
   for (const auto& line : lines) {
     const auto colon = line.find(':');
@@ -58,7 +58,7 @@ std::vector<fs::path> folders_in(const fs::path& folder) {
   return found;
 }
 
-/// The word in brackets of a line as "always [madvise] never".
+/// Returns the word in brackets of a line such as "always [madvise] never".
 std::string chosen_word(const std::string& line) {
   const auto open = line.find('[');
   const auto close = line.find(']', open == std::string::npos ? 0 : open);
@@ -66,8 +66,8 @@ std::string chosen_word(const std::string& line) {
   return line.substr(open + 1, close - open - 1);
 }
 
-/// The version in "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.161.08  ...": the first word of digits and
-/// points.
+/// Returns the version in "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.161.08  ...": the first word of digits
+/// and points.
 std::string driver_version(const std::string& line) {
   for (const auto& word : kernels::words_of(line)) {
     const bool is_version =

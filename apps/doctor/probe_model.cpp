@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Files whose reads go over a network or through another program.
+/// Returns the name of the file system if reads go over a network or through another program, else nothing.
 std::string remote_filesystem(const fs::path& path) {
   constexpr long kV9fs = 0x01021997;
   constexpr long kCifs = 0xFF534D42;
@@ -35,13 +35,14 @@ std::string remote_filesystem(const fs::path& path) {
   return "";
 }
 
-/// Of the disk under a file; false where the system does not tell.
+/// Returns whether the file is on a rotating disk; false if the system does not report it.
 bool is_on_rotational_disk(const fs::path& path) {
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) return false;
   const fs::path device =
       "/sys/dev/block/" + std::to_string(major(info.st_dev)) + ":" + std::to_string(minor(info.st_dev));
-  for (const auto& queue : {device / "queue", device / ".." / "queue"}) {  // of a disk, or of the disk of a partition
+  for (const auto& queue :
+       {device / "queue", device / ".." / "queue"}) {  // queue of a disk, or of the disk of a partition
     const auto word = kernels::first_line_of(queue / "rotational");
     if (!word.empty()) return word == "1";
   }
@@ -59,7 +60,8 @@ std::vector<fs::path> weight_files(const fs::path& model) {
   return files;
 }
 
-/// Everything that serve does with the model's files before it reads weights.
+/// Returns the host memory that serving needs; 0 on a GPU. Does with the model's files all that serve does before it
+/// reads weights.
 Result<std::int64_t> bytes_needed(const EngineConfig& config) {
   const auto device = create_device(config);
   if (!device) return fail(device.error());

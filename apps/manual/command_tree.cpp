@@ -34,7 +34,7 @@ FlagEntry entry_of(const CLI::Option& option) {
   return entry;
 }
 
-/// Groups of options are apps without a name.
+/// Adds all flags. Groups of options are apps without a name.
 void add_flags(const CLI::App& app, CommandEntry& command) {
   for (const auto* option : app.get_options()) {
     if (!option->get_group().empty()) command.flags.push_back(entry_of(*option));

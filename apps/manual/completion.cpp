@@ -25,7 +25,7 @@ std::vector<std::string> names_of_flags(const CommandEntry& command) {
   return names;
 }
 
-/// The lines of bash for one command: its words, and what its flags take.
+/// Returns the lines of bash for one command: its words, and the values of its flags.
 std::string bash_case(const CommandEntry& command) {
   std::string text = "    \"" + command.title + "\")\n";
   text += "      commands=\"" + joined(names_of_commands(command), " ") + "\"\n";
@@ -53,7 +53,7 @@ std::string zsh_function(const CommandEntry& command) {
   return name;
 }
 
-/// A text inside of a spec of _arguments, in single quotes.
+/// Returns a text for a spec of _arguments, in single quotes.
 std::string zsh_text(const std::string& text) {
   std::string out;
   for (const char c : text) {
@@ -67,7 +67,7 @@ std::string zsh_text(const std::string& text) {
   return out;
 }
 
-/// What _arguments offers for the value of a flag.
+/// Returns what _arguments offers for the value of a flag.
 std::string zsh_values(const FlagEntry& flag) {
   if (!flag.choices.empty()) return ":value:(" + joined(flag.choices, " ") + ")";
   if (flag.takes_text()) return ":" + zsh_text(flag.value) + ":_files";

@@ -6,10 +6,10 @@
 
 namespace pagoda::apps {
 
-/// A script for bash: sourced, it completes commands, flags, the words that flags take, and files.
+/// Returns a script for bash. When sourced, it completes commands, flags, words that flags take, and files.
 std::string bash_completion(const CommandEntry& root);
 
-/// The same for zsh: a file _pagoda in a folder of fpath.
+/// Returns a script for zsh: a file _pagoda in a folder of fpath.
 std::string zsh_completion(const CommandEntry& root);
 
 }  // namespace pagoda::apps

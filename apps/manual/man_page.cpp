@@ -8,7 +8,7 @@ namespace {
 
 constexpr const char* kSection = "1";
 
-/// A text that stands for itself: no dashes that turn into hyphens, and no line that begins a request.
+/// Escapes a text for man(7): dashes do not become hyphens, and no line begins a request.
 std::string plain(const std::string& text) {
   std::string out;
   for (const char c : text) {
@@ -52,7 +52,7 @@ std::string synopsis(const CommandEntry& command) {
   return text + "\n";
 }
 
-/// "--x, -x VALUE", or "--[no-]x".
+/// Returns "--x, -x VALUE", or "--[no-]x".
 std::string head_of(const FlagEntry& flag) {
   if (flag.is_switch) return bold("--[no-]" + flag.names.front().substr(2));
   std::string text;

@@ -6,10 +6,10 @@
 
 namespace pagoda::apps {
 
-/// "pagoda-bench-latency.1" of "pagoda bench latency".
+/// Returns "pagoda-bench-latency.1" for "pagoda bench latency".
 std::string man_page_name(const CommandEntry& command);
 
-/// The page of one command, in the language of man(7). `root` is the tree it stands in.
+/// Returns the page of one command, in the language of man(7). `root` is the tree that contains the command.
 std::string man_page(const CommandEntry& command, const CommandEntry& root, const std::string& version);
 
 }  // namespace pagoda::apps

@@ -6,13 +6,13 @@
 #include "kernels/cuda/cuda_stream.hpp"
 #include "kernels/cuda/gemm.hpp"
 
-// What the device can do at most: copies in each direction, and a large matrix product in bfloat16.
+// Measures the limits of the device: copies in each direction, and a large matrix product in bfloat16.
 namespace pagoda::kernels::bench {
 namespace {
 
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 
-/// Bytes read and written count for a copy within the device.
+/// Copies memory. A copy within the device counts bytes read and bytes written.
 void copy(benchmark::State& state, MemoryKind from, MemoryKind to) {
   const auto bytes = static_cast<std::size_t>(state.range(0) * kMiB);
   const Buffer source = gpu().allocate(bytes, from).value();
@@ -23,7 +23,7 @@ void copy(benchmark::State& state, MemoryKind from, MemoryKind to) {
   });
 }
 
-/// The same within the device by a kernel, which reads and writes faster than the copy engine.
+/// Copies within the device by a kernel, which reads and writes faster than the copy engine.
 void copy_by_kernel(benchmark::State& state) {
   const std::int64_t bytes = state.range(0) * kMiB;
   const Buffer source = random_memory(bytes);
@@ -33,7 +33,7 @@ void copy_by_kernel(benchmark::State& state) {
           [&](const Ops& ops, Stream& stream) { return ops.convert(stream, params); });
 }
 
-/// x [rows, n] and weights [columns, n] of bfloat16 -> float32.
+/// Multiplies x [rows, n] and weights [columns, n] of bfloat16 -> float32.
 void matrix(benchmark::State& state) {
   const std::int64_t rows = state.range(0);
   const std::int64_t columns = state.range(1);

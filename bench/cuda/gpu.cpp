@@ -50,7 +50,7 @@ Buffer random_memory(std::int64_t bytes) {
   std::uint32_t bits = 12345;
   for (std::size_t i = 0; i < kPiece / 4; ++i) {
     bits = bits * 1664525U + 1013904223U;
-    // Exponents of about 1 in both halves, so that no value is subnormal or NaN in any of the types.
+    // Exponents near 1 in both halves, so that no value is subnormal or NaN in any type.
     staging.as<std::uint32_t>()[i] = (bits & 0x83FF83FFU) | 0x3C003C00U;
   }
   for (std::size_t at = 0; at < memory.bytes(); at += kPiece) {

@@ -1,6 +1,6 @@
 #pragma once
 
-/// The GPU under test, and how an op is timed on it.
+/// The GPU under test, and the timing of ops on it.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,13 +13,13 @@
 
 namespace pagoda::kernels::bench {
 
-/// The first CUDA device. The program ends with exit code 2 and a message where there is none.
+/// Returns the first CUDA device. If there is none, the program ends with exit code 2 and a message.
 Device& gpu();
 Stream& gpu_stream();
 
-/// Device memory with bits that are numbers of about 1 in every float type.
+/// Returns device memory with bits that are numbers near 1 in every float type.
 Buffer random_memory(std::int64_t bytes);
-/// Device memory with these values.
+/// Returns device memory with these values.
 Buffer device_copy(const void* values, std::size_t bytes);
 template <class Container>
 Buffer device_copy(const Container& values) {
@@ -27,12 +27,12 @@ Buffer device_copy(const Container& values) {
 }
 
 enum class Issue : std::uint8_t {
-  graph,   ///< recorded once with all repetitions, so that the host's share does not count
+  graph,   ///< recorded once with all repetitions, so that the host's time does not count
   direct,  ///< for ops that cannot be recorded
 };
 
-/// Benchmarks `op`: an iteration is `repetitions` of it on an otherwise empty stream, until the device has finished.
-/// Counters per repetition: us, and where they are not 0 GB/s of `bytes` and TFLOP/s of `flops`.
+/// Benchmarks `op`: an iteration runs it `repetitions` times on an otherwise empty stream, until the device has
+/// finished. Counters per repetition: us, and if they are not 0, GB/s of `bytes` and TFLOP/s of `flops`.
 void measure(benchmark::State& state, double bytes, double flops, int repetitions, Issue issue,
              const std::function<Status(const Ops&, Stream&)>& op);
 

@@ -8,8 +8,8 @@
 
 #include "bench/cuda/gpu.hpp"
 
-// Single ops in the shapes of Llama 3 8B, and the forward of all its layers with random bfloat16 weights: a step
-// without sampling and without the engine around it.
+// Benchmarks single ops in the shapes of Llama 3 8B, and the forward of all its layers with random bfloat16 weights: a
+// step without sampling and without the engine.
 namespace pagoda::kernels::bench {
 namespace {
 
@@ -32,7 +32,7 @@ constexpr std::int32_t kBlockSize = 16;
 constexpr DType kType = DType::bf16;
 constexpr std::int64_t kTypeBytes = 2;
 
-/// Sequences with `context` tokens each, of which the last `rows` are computed; memory for one forward.
+/// Sequences with `context` tokens each, of which the last `rows` are computed, and the memory of one forward.
 class Forward {
  public:
   Forward(const Shape& shape, std::int64_t sequences, std::int64_t rows, std::int64_t context, DType cache_type = kType)
@@ -60,7 +60,7 @@ class Forward {
 
   std::int64_t tokens() const { return tokens_; }
 
-  /// Of all layers and the head. Weights are read once; a token computes two operations per weight.
+  /// Returns the bytes of all layers and the head. Weights are read once. A token computes two operations per weight.
   double weight_bytes() const {
     return static_cast<double>((shape_.layers * shape_.layer_weights() + shape_.vocab * shape_.hidden) * kTypeBytes);
   }
@@ -88,11 +88,11 @@ class Forward {
     p.query_start = query_start_.as<std::int32_t>();
     p.context_len = context_len_.as<std::int32_t>();
     p.block_tables = tables_.as<std::int32_t>();
-    p.max_blocks = (context_ + kBlockSize - 1) / kBlockSize;  // of a sequence
+    p.max_blocks = (context_ + kBlockSize - 1) / kBlockSize;  // blocks of one sequence
     p.num_sequences = sequences_;
     p.num_tokens = tokens_;
     p.max_query_len = static_cast<std::int32_t>(rows_);
-    constexpr std::int64_t kMinBound = 2048;  // as the engine records decode steps
+    constexpr std::int64_t kMinBound = 2048;  // the bound with which the engine records decode steps
     p.max_context_len = static_cast<std::int32_t>(rows_ == 1 ? std::max(context_, kMinBound) : context_);
     p.cache = layer_cache(layer);
     p.scale = 1.0F / std::sqrt(static_cast<float>(shape_.head_dim));
@@ -100,7 +100,7 @@ class Forward {
     return ops.paged_attention(stream, p);
   }
 
-  /// The widest matrix of a layer, gate and up in one.
+  /// Runs the widest matrix of a layer, gate and up in one.
   Status gate_up(const Ops& ops, Stream& stream) const {
     const std::uint16_t* weight =
         layer_weights(0) + 2 * shape_.hidden + shape_.hidden * (shape_.qkv_width() + shape_.query_width());
@@ -108,7 +108,7 @@ class Forward {
     return linear(ops, stream, narrow(normed_), tokens_, {&into, 1}, gate_up_, 2 * shape_.intermediate, false);
   }
 
-  /// The smallest matrix of a layer, added to what is there.
+  /// Runs the smallest matrix of a layer and adds the product to the existing values.
   Status output_projection(const Ops& ops, Stream& stream) const {
     const std::uint16_t* weight = layer_weights(0) + 2 * shape_.hidden + shape_.qkv_width() * shape_.hidden;
     const WeightMatrix back{weight, kType, shape_.hidden, shape_.query_width()};
@@ -243,7 +243,7 @@ class Forward {
   Buffer query_start_, context_len_, tables_, positions_, slots_;
 };
 
-/// Sequences, rows of each, context.
+/// Arguments: sequences, rows of each, context.
 void llama_8b(benchmark::State& state) {
   const Forward forward({}, state.range(0), state.range(1), state.range(2));
   measure(state, forward.weight_bytes(), forward.flops(), 1, Issue::graph,
@@ -259,13 +259,13 @@ Shape one_layer() {
 
 using OneOp = Status (*)(const Forward&, const Ops&, Stream&);
 
-/// What the op reads and writes at least, with a cache of `cache_type`.
+/// Returns the fewest bytes that the op can read and write, with a cache of `cache_type`.
 double attention_bytes(const Shape& shape, double tokens, double context, DType cache_type) {
   return context * 2 * static_cast<double>(shape.kv_width()) * static_cast<double>(size_of(cache_type)) +
          tokens * 8 * static_cast<double>(shape.query_width());
 }
 
-/// Of the positions that the rows see.
+/// Returns the operations for the positions that the rows see.
 double attention_flops(const Shape& shape, double sequences, double rows, double context) {
   return sequences * rows * (context - (rows - 1) / 2) * 4 * static_cast<double>(shape.query_width());
 }
@@ -283,7 +283,7 @@ void attention(benchmark::State& state, DType cache_type) {
           [&](const Ops& ops, Stream& stream) { return forward.attention(ops, stream, 0); });
 }
 
-/// Bytes: what the op reads and writes at least.
+/// `bytes`: the fewest bytes that the op can read and write.
 void one_op(benchmark::State& state, OneOp op, double (*bytes)(const Shape&, double tokens, double context)) {
   const std::int64_t sequences = state.range(0);
   const std::int64_t rows = state.range(1);
@@ -310,7 +310,7 @@ BENCHMARK(llama_8b)->Apply(steps);
 BENCHMARK_CAPTURE(attention, bf16, DType::bf16)->Name("one_op/attention")->Apply(attention_steps);
 BENCHMARK_CAPTURE(attention, fp8, DType::fp8_e4m3)->Name("one_op/attention_fp8")->Apply(attention_steps);
 BENCHMARK_CAPTURE(attention, int8, DType::int8)->Name("one_op/attention_int8")->Apply(attention_steps);
-/// The same matrix as gate_up in integers. Rows of x.
+/// Runs the matrix of gate_up with integer weights. Argument: rows of x.
 void quantized_gate_up(benchmark::State& state, QuantizedFormat format) {
   const Shape shape;
   const std::int64_t rows = state.range(1);
@@ -343,7 +343,7 @@ void row_counts(benchmark::internal::Benchmark* bench) {
 }
 BENCHMARK_CAPTURE(quantized_gate_up, int8, kInt8Weights)->Apply(row_counts);
 BENCHMARK_CAPTURE(quantized_gate_up, int4, kPlainInt4Weights)->Apply(row_counts);
-// Formats of GGUF.
+// Formats of GGUF files.
 BENCHMARK_CAPTURE(quantized_gate_up, q4_k, kInt4Weights)->Apply(row_counts);
 BENCHMARK_CAPTURE(quantized_gate_up, q5_k, {.bits = 5, .group_size = 32, .asymmetric = true, .two_level_scales = true})
     ->Apply(row_counts);

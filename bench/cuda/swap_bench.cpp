@@ -9,8 +9,8 @@
 #include "bench/cuda/gpu.hpp"
 #include "kernels/cuda/move_blocks.hpp"
 
-// Both ways to move KV blocks, over the size of a block, in both directions; blocks lie scattered on both sides. Where
-// they meet is what kCopyEngineBytes of kernels/cuda/move_blocks.hpp should be.
+// Compares both ways to move KV blocks over the size of a block, in both directions. Blocks are scattered on both
+// sides. kCopyEngineBytes of kernels/cuda/move_blocks.hpp should be where the two ways are equally fast.
 namespace pagoda::kernels::bench {
 namespace {
 

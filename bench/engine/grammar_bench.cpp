@@ -1,5 +1,5 @@
-// What structured output costs: compiling a grammar, and the mask of one token. PAGODA_BENCH_TOKENIZER names a folder
-// with a tokenizer; without it, that of the demo model.
+// Measures the cost of structured output: compiling a grammar, and the mask of one token. PAGODA_BENCH_TOKENIZER names
+// a folder with a tokenizer; the default is the tokenizer of the demo model.
 
 #include <algorithm>
 #include <bit>
@@ -44,11 +44,11 @@ struct Vocabulary {
 const Vocabulary& vocabulary() {
   static const Vocabulary made = [] {
     const char* const folder = std::getenv("PAGODA_BENCH_TOKENIZER");
-    const char* const demo = "examples/models/pagoda-stories";  // from the root of the repository
+    const char* const demo = "examples/models/pagoda-stories";  // relative to the repository's root
     Vocabulary result{io::load_tokenizer(folder != nullptr ? folder : demo).value()};
     result.vocab_size = static_cast<std::int64_t>(result.tokenizer->vocab_size());
     for (TokenId id = 0; id < result.vocab_size; ++id) {
-      if (!result.tokenizer->token_bytes(id)) result.end = id;  // the last special one
+      if (!result.tokenizer->token_bytes(id)) result.end = id;  // the last special token
     }
     return result;
   }();
@@ -76,7 +76,7 @@ void compile(benchmark::State& state) {
 }
 BENCHMARK(compile)->DenseRange(0, 2)->Unit(benchmark::kMillisecond);
 
-/// Random tokens of the grammar; the mask alone is measured.
+/// Makes masks along random tokens of the grammar. Measures only the mask.
 void mask(benchmark::State& state) {
   using Clock = std::chrono::steady_clock;
   const SharedGrammar grammar = compiler().compile(constraint(state.range(0))).value();
@@ -108,8 +108,9 @@ void mask(benchmark::State& state) {
 }
 BENCHMARK(mask)->DenseRange(0, 2)->UseManualTime()->Iterations(2'000)->Unit(benchmark::kMicrosecond);
 
-/// How many tokens of a tool call a grammar leaves no choice of, as its text is usually cut: what writing such tokens
-/// ahead could save. More are inside of text that is certain, which may yet be cut in several ways.
+/// Counts the tokens of a tool call for which a grammar leaves no choice, with the usual tokens of its text: writing
+/// these tokens ahead could save their steps. More tokens are within certain text, but that text may be cut into tokens
+/// in several ways.
 void tokens_without_alternative(benchmark::State& state) {
   const std::string before = "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": ";
   const std::string behind = "}\n</tool_call>";

@@ -38,7 +38,7 @@ MemoryRequest next_step(StepId step) {
   return request;
 }
 
-/// 256 running sequences that decode one token a step, in a pool that has no room for more.
+/// 256 running sequences that decode one token a step, in a pool without room for more.
 class DecodeLoad {
  public:
   DecodeLoad(std::int32_t context, bool prefix_caching)
@@ -50,7 +50,7 @@ class DecodeLoad {
     for (SequenceId id = 1; id <= kNumRunning; ++id)
       request.waiting.push_back(waiting_group(id, some_tokens(context, static_cast<TokenId>(id))));
     benchmark::DoNotOptimize(manager_.plan(request));
-    benchmark::DoNotOptimize(manager_.plan(decode_step()));  // the prompts' blocks become findable
+    benchmark::DoNotOptimize(manager_.plan(decode_step()));  // caches the prompts' blocks
   }
 
   MemoryRequest decode_step() {
@@ -73,11 +73,11 @@ class DecodeLoad {
   BlockSpaceManager manager_;
 };
 
-/// One plan of 256 decoding sequences. Arguments: context length, waiting groups offered, whose prompts begin with the
-/// context of a running sequence.
+/// Measures one plan of 256 decoding sequences. Arguments: context length, number of waiting groups, whose prompts
+/// begin with the context of a running sequence.
 void plan_decode(benchmark::State& state, bool prefix_caching) {
   DecodeLoad load(static_cast<std::int32_t>(state.range(0)), prefix_caching);
-  // Too large for what is left, so the head of the line is looked at in each plan and stays.
+  // Too large for the free blocks, so each plan looks at the head of the queue, and it stays.
   const SharedTokens prompt = some_tokens(static_cast<std::int32_t>(state.range(0)) + 2 * kNumSteps * kNumRunning, 7);
   for (auto _ : state) {
     MemoryRequest request = load.decode_step();
@@ -105,7 +105,8 @@ void contexts_and_waiting(benchmark::internal::Benchmark* bench) {
 BENCHMARK(plan_decode_with_prefix_cache)->Apply(contexts_and_waiting);
 BENCHMARK(plan_decode_without_prefix_cache)->Apply(contexts_and_waiting);
 
-/// Contexts that make the prefix of the head long: it waits for memory, and its prefix is looked up in each plan.
+/// Uses long contexts, so that the prefix of the head is long: the head waits for memory, and each plan looks its
+/// prefix up.
 BENCHMARK(plan_decode_with_prefix_cache)
     ->ArgsProduct({{1'024, 8'192, 32'768}, {1}})
     ->ArgNames({"context", "waiting"})
@@ -113,8 +114,8 @@ BENCHMARK(plan_decode_with_prefix_cache)
     ->Iterations(kNumSteps)
     ->Unit(benchmark::kMicrosecond);
 
-/// An empty plan whose step counts as failed, as where a request is aborted between a plan and its answer. Argument:
-/// context length of 256 sequences, whose blocks are all in the prefix cache.
+/// Measures an empty plan whose step counts as failed, as when a request is aborted between a plan and its answer.
+/// Argument: context length of 256 sequences, whose blocks are all in the prefix cache.
 void plan_behind_failed_step(benchmark::State& state) {
   DecodeLoad load(static_cast<std::int32_t>(state.range(0)), true);
   StepId step = load.decode_step().step;
@@ -127,8 +128,8 @@ void plan_behind_failed_step(benchmark::State& state) {
 }
 BENCHMARK(plan_behind_failed_step)->Arg(128)->Arg(32'768)->ArgName("context")->Unit(benchmark::kMicrosecond);
 
-/// Admission of a prompt of which all but the last token is cached, and its release: what a prefix hit costs in memory
-/// management. Argument: prompt tokens.
+/// Measures admission and release of a prompt that is cached except for its last token: the cost of a prefix hit in
+/// memory management. Argument: prompt tokens.
 void admit_cached_prompt(benchmark::State& state) {
   const auto length = static_cast<std::int32_t>(state.range(0));
   BlockSpaceManager manager(
@@ -149,7 +150,7 @@ void admit_cached_prompt(benchmark::State& state) {
 }
 BENCHMARK(admit_cached_prompt)->Arg(512)->Arg(2048)->Arg(8192)->ArgName("tokens")->Unit(benchmark::kMicrosecond);
 
-/// The look-up alone.
+/// Measures only the look-up.
 void find_cached_prefix(benchmark::State& state) {
   const auto length = static_cast<std::int32_t>(state.range(0));
   SequenceStore store({.layout = KvLayout::uniform(kBlockSize), .num_device_blocks = 2 * (length / kBlockSize + 1)});
@@ -167,7 +168,8 @@ void find_cached_prefix(benchmark::State& state) {
 }
 BENCHMARK(find_cached_prefix)->Arg(512)->Arg(2048)->Arg(8192)->ArgName("tokens")->Unit(benchmark::kMicrosecond);
 
-/// What a watcher of the page costs the block manager, ten times a second. Argument: context length of 256 sequences.
+/// Measures what a viewer of the web page costs the block manager, ten times a second. Argument: context length of 256
+/// sequences.
 void block_map(benchmark::State& state) {
   DecodeLoad load(static_cast<std::int32_t>(state.range(0)), true);
   for (auto _ : state) benchmark::DoNotOptimize(load.manager().block_map());

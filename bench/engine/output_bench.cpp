@@ -1,5 +1,5 @@
-// The output core's part of a step: 256 sequences with a token each, whose texts are made, searched for stop strings
-// and told with their log-probabilities.
+// Measures the output core's part of a step: 256 sequences with one token each. Texts are made and searched for stop
+// strings, and log-probabilities are attached.
 
 #include <algorithm>
 #include <chrono>
@@ -19,7 +19,8 @@ constexpr RequestId kNumRunning = 256;
 constexpr int kNumSteps = 512;
 
 const std::shared_ptr<const text::Tokenizer>& demo_tokenizer() {
-  static const auto made = io::load_tokenizer("examples/models/pagoda-stories").value();  // from the repository's root
+  // The path is relative to the repository's root.
+  static const auto made = io::load_tokenizer("examples/models/pagoda-stories").value();
   return made;
 }
 
@@ -52,7 +53,7 @@ StepOutputs outputs_of(int step, std::int64_t num_logprobs) {
   return outputs;
 }
 
-/// Arguments: logprobs (-1: none are asked for), whether there are four stop strings.
+/// Arguments: logprobs (-1: none), whether there are four stop strings.
 void process_step(benchmark::State& state) {
   OutputCore core(demo_tokenizer());
   for (RequestId id = 1; id <= kNumRunning; ++id) core.open(request_of(id, state.range(0), state.range(1) != 0));

@@ -26,20 +26,22 @@ constexpr std::int32_t kCachedPromptTokens = 2000;
 enum class Journal : std::uint8_t { none, all, without_tokens };
 
 struct Load {
-  std::int32_t context = 512;  ///< tokens of each prompt
+  std::int32_t context = 512;  ///< number of tokens of each prompt
   std::int32_t num_waiting = 0;
   SchedulingPolicy policy = SchedulingPolicy::fcfs;
-  bool churn = false;    ///< in each step one request ends and the next of the queue takes its place
-  bool prompts = false;  ///< nobody decodes yet: a small budget goes to one prompt after the other
-  bool scarce = false;   ///< all prompts fit, but not what is decoded: requests are preempted all the time
+  bool churn = false;    ///< whether in each step one request ends and the next of the queue is admitted
+  bool prompts = false;  ///< whether no request decodes yet: a small budget goes to one prompt after the other
+  /// Whether all prompts fit, but not the decoded tokens: requests are preempted all the time.
+  bool scarce = false;
   Journal journal = Journal::none;
-  std::int32_t num_samples = 1;         ///< n of each request
-  std::int32_t num_tenants = 16;        ///< whose requests alternate
-  std::int32_t num_cached_prompts = 0;  ///< of kCachedPromptTokens, in the prefix cache and used no more
-  std::int32_t num_steps = kNumSteps;   ///< that are measured
+  std::int32_t num_samples = 1;   ///< n of each request
+  std::int32_t num_tenants = 16;  ///< number of tenants, whose requests alternate
+  /// Number of prompts of kCachedPromptTokens tokens that are in the prefix cache and not used any more.
+  std::int32_t num_cached_prompts = 0;
+  std::int32_t num_steps = kNumSteps;  ///< number of measured steps
 };
 
-/// In a file of the usual size, which is gone when the benchmark is.
+/// Makes a journal in a file of the usual size. The file is removed at once, so it disappears with the benchmark.
 journal::SharedJournal journal_for(const Load& load) {
   if (load.journal == Journal::none) return nullptr;
   const auto path = std::filesystem::temp_directory_path() / "pagoda-bench-journal";
@@ -88,7 +90,7 @@ class Service {
   }
 
   void add() {
-    // The first ones end one after the other, the later ones when their turn comes again.
+    // The first requests end one after the other, later ones after kNumRunning tokens.
     const RequestId id = last_id_ + 1;
     add(load_.context, !load_.churn ? 1 << 20 : id <= kNumRunning ? static_cast<std::int64_t>(id) + 1 : kNumRunning);
   }
@@ -107,7 +109,7 @@ class Service {
     scheduler_.add_group(std::move(spec));
   }
 
-  /// One step through scheduler and block manager; the seconds that they took.
+  /// Runs one step through scheduler and block manager. Returns the seconds that it took.
   double step() {
     const auto start = std::chrono::steady_clock::now();
     const auto plan = scheduler_.next_memory_request(now_ += 1000);
@@ -193,7 +195,7 @@ void nothing_waits(benchmark::internal::Benchmark* bench) {
 BENCHMARK_CAPTURE(plan_steps, decode_of_4_requests, Load{.num_samples = 64})->Apply(nothing_waits);
 BENCHMARK_CAPTURE(plan_steps, preemptions, Load{.scarce = true})->Apply(nothing_waits);
 
-/// Long enough for several segments of the journal, each of which has the state of a large prefix cache.
+/// Number of steps that fill several segments of the journal, each with the state of a large prefix cache.
 constexpr std::int32_t kStepsOfSegments = 6'000;
 void several_segments(benchmark::internal::Benchmark* bench) {
   bench->Args({128, 0})->ArgNames({"context", "waiting"})->UseManualTime();
@@ -205,7 +207,7 @@ BENCHMARK_CAPTURE(plan_steps, decode_beside_large_cache_recorded,
                   Load{.journal = Journal::all, .num_cached_prompts = 300, .num_steps = kStepsOfSegments})
     ->Apply(several_segments);
 
-/// At the end of the steps every row has been taken.
+/// Runs prompts until every row is taken at the end of the steps.
 void prompts_of_many(benchmark::internal::Benchmark* bench) {
   for (const int waiting : {1'000, 10'000}) bench->Args({512, waiting});
   bench->ArgNames({"context", "waiting"})->UseManualTime()->Iterations(kNumSteps)->Unit(benchmark::kMicrosecond);

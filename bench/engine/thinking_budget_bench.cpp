@@ -7,8 +7,8 @@
 namespace pagoda {
 namespace {
 
-/// Whether a thinking budget may be spent, asked in each step of a sequence that has thought so many tokens and goes on
-/// with its answer. Argument: the budget.
+/// Asks whether a thinking budget is used up, in each step of a sequence that has used it up and goes on with its
+/// answer. Argument: the budget.
 void ask_thinking_budget(benchmark::State& state) {
   const std::int64_t budget = state.range(0);
   const ThinkingBudget thinking({.begin = {7}, .end = {11}, .close = {9, 11}}, budget, TokenIds{1, 2, 7});

@@ -9,8 +9,8 @@
 namespace pagoda::kernels::bench {
 namespace {
 
-/// y[rows, out] = x[rows, in] W^T. Weights alternate between copies that together exceed the caches, as the layers of a
-/// model do. Bytes are those of the weights.
+/// Computes y[rows, out] = x[rows, in] W^T. Weights alternate between copies that together exceed the caches, as the
+/// layers of a model do. Bytes are those of the weights.
 void linear(benchmark::State& state, DType dtype) {
   const std::int64_t out_features = state.range(0);
   const std::int64_t in = state.range(1);
@@ -23,12 +23,12 @@ void linear(benchmark::State& state, DType dtype) {
   std::uint32_t bits = 12345;
   for (std::int64_t i = 0; i < copies * weight_bytes / 4; ++i) {
     bits = bits * 1664525U + 1013904223U;
-    // Exponents of about 1 in both halves, so that no value is subnormal or NaN in any of the types.
+    // Exponents near 1 in both halves, so that no value is subnormal or NaN in any type.
     weights.as<std::uint32_t>()[i] = (bits & 0x83FF83FFU) | 0x3C003C00U;
   }
   const std::vector<float> x(static_cast<std::size_t>(rows * in), 0.01F);
   std::vector<float> out(static_cast<std::size_t>(rows * out_features));
-  constexpr std::int64_t kBlock = 128;  // of 8-bit floats, as DeepSeek V3 and Qwen 3 have them
+  constexpr std::int64_t kBlock = 128;  // block of 8-bit floats, as in DeepSeek V3 and Qwen 3
   const std::vector<float> scales(static_cast<std::size_t>((out_features + kBlock - 1) / kBlock * (in / kBlock)),
                                   0.01F);
 

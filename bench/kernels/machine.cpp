@@ -25,7 +25,7 @@ int num_threads() {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
-/// The instruction set under test, and of the peaks: PAGODA_BENCH_ISA, or the machine's fastest.
+/// Returns the instruction set of the ops and of the peaks: PAGODA_BENCH_ISA, or the machine's fastest.
 CpuIsa isa() {
   static const CpuIsa the_isa = [] {
     const char* const name = std::getenv("PAGODA_BENCH_ISA");
@@ -40,7 +40,7 @@ double seconds_of(const auto& work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// The best of some repetitions: other programs only make it slower.
+/// Returns the best of several repetitions: other programs only make it slower.
 double best_seconds_of(const auto& work) {
   constexpr int kRepetitions = 100;
   double best = seconds_of(work);
@@ -55,9 +55,9 @@ ThreadPool& threads() {
 
 #if defined(__x86_64__)
 constexpr std::int64_t kLoops = 200'000;
-constexpr int kChains = 24;  // independent sums: enough to hide the latency of each
+constexpr int kChains = 24;  // number of independent sums, enough to hide the latency of each
 
-// Registers hold whatever was left in them, and subnormal numbers are slow: the factors are set to zero.
+// Registers may hold any values, and subnormal numbers are slow: the factors are set to zero.
 __attribute__((target("avx512f"))) void multiply_add_512() {
   asm volatile("vpxord %%zmm30, %%zmm30, %%zmm30\nvpxord %%zmm31, %%zmm31, %%zmm31" ::: "zmm30", "zmm31");
   for (std::int64_t i = 0; i < kLoops; ++i) {
@@ -118,7 +118,7 @@ __attribute__((target("avx2,fma"))) void multiply_add_256() {
   }
 }
 
-/// Bytes without VNNI: pairs of products into 16 bits, pairs of these into 32, and a sum.
+/// Multiplies bytes without VNNI: pairs of products into 16 bits, pairs of these into 32 bits, and a sum.
 __attribute__((target("avx2"))) void multiply_add_bytes_256() {
   for (std::int64_t i = 0; i < kLoops; ++i) {
     for (int third = 0; third < 3; ++third) {
@@ -163,8 +163,8 @@ double measure_int8_ops() {
   return 0;
 }
 
-/// Reads `streams` pieces side by side, each asked for well before it is used: what hardware finds by itself stops at
-/// the end of a page and leaves a quarter of the bandwidth unused.
+/// Reads `streams` pieces side by side, each prefetched well before it is used. The hardware prefetcher stops at the
+/// end of a page and leaves a quarter of the bandwidth unused.
 template <int streams>
 void read_streams(const std::uint64_t* words, std::size_t words_per_stream) {
   constexpr std::size_t kLineWords = 8;
@@ -180,7 +180,7 @@ void read_streams(const std::uint64_t* words, std::size_t words_per_stream) {
   benchmark::DoNotOptimize(sums);
 }
 
-/// A buffer that no cache holds, read in slices that are short enough to run undisturbed now and then.
+/// A buffer larger than all caches, read in slices that are short enough to run undisturbed now and then.
 class ReadLoop {
  public:
   ReadLoop() : buffer_(device().allocate(kBytes, MemoryKind::device).value()) {
@@ -195,9 +195,9 @@ class ReadLoop {
     }
   }
 
-  /// Bytes per second, the best of many slices and of a few numbers of streams.
+  /// Returns bytes per second, the best of many slices and of several numbers of streams.
   double best() const { return best_; }
-  /// Of the next slice.
+  /// Returns the rate of the next slice.
   double now() { return next_slice(best_way_); }
 
  private:
@@ -242,7 +242,7 @@ void report_peaks(benchmark::State& state) {
 }
 BENCHMARK(report_peaks)->Name("peaks")->Iterations(1);
 
-/// What memory gives at this moment: the median of slices that take about half a second.
+/// Reports the rate of memory at this moment: the median of slices that take about half a second.
 void report_read(benchmark::State& state) {
   constexpr int kSlices = 500;
   std::vector<double> rates;
@@ -261,7 +261,7 @@ double peak_read_bytes_per_second() {
 }
 
 double read_bytes_per_second_now() {
-  // The op and the loop have threads of their own, which share the cores and look for more work for a while
+  // The op and the loop have threads of their own. These share the cores, and look for more work for a while
   // (ThreadPool).
   constexpr auto kUntilTheyPark = std::chrono::microseconds(400);
   std::this_thread::sleep_for(kUntilTheyPark);

@@ -16,9 +16,8 @@ constexpr std::int64_t kHeadDim = 128;
 constexpr std::int64_t kKvHeads = 8;
 constexpr std::int32_t kBlockSize = 32;
 
-/// `rows` new tokens of each sequence at the end of a context. The cache is larger than the CPU caches, as that of a
-/// model with many layers is: calls alternate between layers. Bytes are those of the keys and values, with their
-/// scales.
+/// Computes `rows` new tokens of each sequence at the end of a context. The cache is larger than the CPU caches, as for
+/// a model with many layers: calls alternate between layers. Bytes are those of the keys and values, including scales.
 void attention(benchmark::State& state, DType dtype) {
   const std::int64_t num_sequences = state.range(0);
   const std::int64_t rows = state.range(1);
@@ -38,7 +37,7 @@ void attention(benchmark::State& state, DType dtype) {
   cache.block_bytes = layers * layer_bytes;
   const Buffer memory =
       device().allocate(static_cast<std::size_t>(cache.block_bytes * cache.num_blocks), MemoryKind::device).value();
-  // Ordinary numbers in every type, scales of int8 included.
+  // Normal numbers in every type, also as scales of int8.
   std::fill_n(memory.as<std::uint32_t>(), memory.bytes() / 4, 0x3C003C00U);
 
   std::vector<std::int32_t> block_tables(static_cast<std::size_t>(cache.num_blocks));

@@ -10,8 +10,9 @@
 namespace pagoda::kernels::bench {
 namespace {
 
-/// y[rows, out] = x[rows, in] W^T with quantised weights. Weights alternate between copies that together exceed the
-/// caches, as the layers of a model do. Bytes are those of the weights and all that belongs to them.
+/// Computes y[rows, out] = x[rows, in] W^T with quantised weights. Weights alternate between copies that together
+/// exceed the caches, as the layers of a model do. Bytes are those of the weights with their scales, minimums and
+/// factors.
 void quantized_linear(benchmark::State& state, QuantizedFormat format) {
   const QuantizedMatrix shape{nullptr, nullptr, state.range(0), state.range(1), format};
   const std::int64_t rows = state.range(2);

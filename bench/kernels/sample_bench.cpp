@@ -6,11 +6,11 @@
 
 #include "kernels/cpu/sample.hpp"
 
-// Time of the sampling op on one thread, by vocabulary and batch. Arguments: vocabulary, rows. The counter per_row is
+// Measures the sampling op on one thread, by vocabulary and batch. Arguments: vocabulary, rows. The counter per_row is
 // the time of one row.
 //
-// Logits are like a language model's: a normal body and 50 outstanding tokens that fall off evenly. Flat ones (the body
-// alone) are the worst case for top_p, since most of the vocabulary stays in.
+// Logits are like the logits of a language model: a normal distribution, and 50 tokens above it whose logits fall
+// evenly. Flat logits (only the normal distribution) are the worst case for top_p, since most of the vocabulary stays.
 namespace pagoda::kernels {
 namespace {
 

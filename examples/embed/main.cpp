@@ -1,4 +1,4 @@
-// Embeds Pagoda in a program of your own: start an engine, stream one request, run a few more together.
+// Embeds Pagoda in a program of your own: starts an engine, streams one request, runs a few more together.
 //   embed MODEL_DIR [PROMPT]
 
 #include <cstdio>
@@ -35,7 +35,7 @@ int main(int argc, char** argv) {
   auto engine = pagoda::Engine::create(config);
   if (!engine) return complain(engine.error());
 
-  // A callback gets each output as it comes, on a thread of the engine. The one with `done` or `error` is the last.
+  // A callback gets each output as it comes, on a thread of the engine. The output with `done` or `error` is the last.
   const std::string prompt = argc > 2 ? argv[2] : "Once upon a time";
   std::promise<pagoda::Status> ended;
   std::printf("%s", prompt.c_str());

@@ -1,5 +1,5 @@
 // A small service with Pagoda inside: POST a text to /summarize, and its summary comes back as JSON. The engine and the
-// service's own actor (summarizer.cpp) share one actor system; Boost.Beast does the HTTP.
+// service's own actor (summarizer.cpp) share one actor system. Boost.Beast serves HTTP.
 //   summarizer MODEL_DIR [PORT]
 //   curl --data-binary @README.md http://127.0.0.1:8090/summarize
 
@@ -34,13 +34,13 @@ namespace http = beast::http;
 using asio::ip::tcp;
 using nlohmann::json;
 
-constexpr std::size_t kThreads = 8;  // texts that are summed up at a time; more wait
+constexpr std::size_t kThreads = 8;  // number of texts that are summarised at a time; more wait
 constexpr std::uint64_t kMaxBodyBytes = 256 << 10;
 constexpr auto kTimeout = std::chrono::seconds(10);
 
 using Answer = std::pair<http::status, json>;
 
-/// Asks the summarizer and waits, on a thread for it.
+/// Asks the summarizer and waits, on a thread that may block.
 Answer summarize(caf::actor_system& system, const summarizer::SummarizerActor& actor, std::string text) {
   caf::scoped_actor self{system};
   Answer answer{http::status::service_unavailable, {{"error", "the service ends"}}};
@@ -64,8 +64,8 @@ Answer answer(caf::actor_system& system, const summarizer::SummarizerActor& acto
   return summarize(system, actor, std::move(request.body()));
 }
 
-/// One request of one client, who may take kTimeout to send it, and as long to read the answer. Sockets are served by
-/// one thread, the one that runs the io_context; what takes time happens on the others.
+/// One request of one client, which has kTimeout to send it, and kTimeout to read the answer. One thread, which runs
+/// the io_context, serves all sockets. The other threads do the work that takes time.
 class Conversation : public std::enable_shared_from_this<Conversation> {
  public:
   Conversation(tcp::socket socket, asio::thread_pool& threads, caf::actor_system& system,
@@ -78,7 +78,7 @@ class Conversation : public std::enable_shared_from_this<Conversation> {
     stream_.expires_after(kTimeout);
     http::async_read(stream_, buffer_, parser_, [self = shared_from_this()](beast::error_code error, std::size_t) {
       if (error == http::error::body_limit) return self->write({http::status::payload_too_large, {}});
-      if (!error) self->think();  // else the client is slow, has gone, or speaks something else
+      if (!error) self->think();  // else the client is slow, has gone, or does not speak HTTP
     });
   }
 
@@ -138,7 +138,8 @@ int run(const std::string& model, unsigned short port) {
   std::printf("summarizer on http://127.0.0.1:%d\n", acceptor.local_endpoint().port());
   std::fflush(stdout);
   asio::signal_set signals(io, SIGINT, SIGTERM);
-  signals.async_wait([&](auto, int) { acceptor.close(); });  // what is under way has its answer, and then run() returns
+  // Pending requests still get their answers, then run() returns.
+  signals.async_wait([&](auto, int) { acceptor.close(); });
   const std::function<void()> accept = [&] {
     acceptor.async_accept([&](auto error, tcp::socket socket) {
       if (!error) {
@@ -150,7 +151,7 @@ int run(const std::string& model, unsigned short port) {
   accept();
   io.run();
 
-  // The actor first, then the engine, which ends with its supervisor.
+  // End the actor first, then the engine, which ends with its supervisor.
   threads.join();
   caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
   pagoda::end_engine(*engine);
@@ -167,7 +168,7 @@ int main(int argc, char** argv) {
   try {
     constexpr unsigned short kPort = 8090;
     return run(argv[1], argc > 2 ? static_cast<unsigned short>(std::atoi(argv[2])) : kPort);
-  } catch (const std::exception& error) {  // as of an address in use
+  } catch (const std::exception& error) {  // an address in use, for example
     std::fprintf(stderr, "summarizer: %s\n", error.what());
     return EXIT_FAILURE;
   }

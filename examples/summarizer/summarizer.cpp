@@ -15,12 +15,12 @@ using pagoda::GenerateRequest;
 using pagoda::OutputBatch;
 using pagoda::Result;
 
-/// One text on its way.
+/// One text that is being summarised.
 struct Job {
   caf::typed_response_promise<Summary> promise;
-  std::vector<std::string> parts;  ///< first of the text, then their summaries
-  std::size_t num_open = 0;        ///< not summed up yet
-  bool is_last = false;            ///< what comes next is the answer
+  std::vector<std::string> parts;  ///< at first parts of the text, then their summaries
+  std::size_t num_open = 0;        ///< number of parts without a summary
+  bool is_last = false;            ///< whether the next summary is the answer
 };
 
 struct State {
@@ -36,13 +36,13 @@ struct State {
 using Self = SummarizerActor::stateful_pointer<State>;
 using pagoda::actors::state_of;
 
-/// A request's tag comes back with its outputs: which job it is for, and which part.
+/// The tag of a request names its job and part. Outputs repeat it.
 constexpr std::uint64_t kMaxParts = 1 << 16;
 std::uint64_t tag_of(std::uint64_t job, std::size_t part) {
   return job * kMaxParts + part;
 }
 
-/// Ends at a space where there is one, and never within a character.
+/// Splits a text into parts. A part ends at a space if there is one, and never within a character.
 std::vector<std::string> parts_of(const std::string& text, std::size_t part_bytes) {
   std::vector<std::string> parts;
   for (std::size_t begin = 0; begin < text.size();) {
@@ -82,7 +82,7 @@ void fail_job(Self self, std::uint64_t id, pagoda::Error error) {
   if (!found.empty()) pagoda::actors::deliver(found.mapped().promise, Summary{pagoda::fail(std::move(error))});
 }
 
-/// Submits all parts of a job; the engine batches them.
+/// Submits all parts of a job. The engine batches them.
 void sum_up_parts(Self self, std::uint64_t id) {
   auto& state = state_of(self);
   auto& job = state.jobs.at(id);
@@ -103,7 +103,7 @@ void sum_up_parts(Self self, std::uint64_t id) {
   }
 }
 
-/// Summaries of parts are parts of the next round.
+/// Stores the summary of a part. When all are there, they become the parts of the next round.
 void on_part(Self self, std::uint64_t id, std::size_t part, const pagoda::RequestOutput& output) {
   auto& state = state_of(self);
   const auto found = state.jobs.find(id);
@@ -120,7 +120,7 @@ void on_part(Self self, std::uint64_t id, std::size_t part, const pagoda::Reques
   std::string all;
   for (const auto& summary : job.parts) all += summary + "\n";
   auto next = parts_of(all, state.limits.part_bytes);
-  // Summaries that are no shorter than their texts would go on for ever.
+  // Summaries that are as long as their texts would go on for ever.
   if (next.size() >= job.parts.size()) next = {all.substr(0, state.limits.part_bytes)};
   job.parts = std::move(next);
   sum_up_parts(self, id);
@@ -133,7 +133,7 @@ SummarizerActor::behavior_type behavior(Self self, const pagoda::EngineHandle& e
   initial.engine = engine;
   initial.chat = chat;
   initial.limits = limits;
-  // A token is seldom shorter than two bytes; beside the part stand the words around it and the summary.
+  // A token is seldom shorter than two bytes. The context also holds the words around the part, and the summary.
   constexpr std::int64_t kOtherTokens = 64;
   const auto room = engine.model.max_model_len - limits.max_summary_tokens - kOtherTokens;
   initial.limits.part_bytes =

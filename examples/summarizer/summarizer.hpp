@@ -1,7 +1,7 @@
 #pragma once
 
-/// An actor of the service's own beside Pagoda's, in the same actor system: it cuts a text into parts, has the model
-/// sum up each, all at once, and then what came of them.
+/// An actor of the service itself beside Pagoda's, in the same actor system. It cuts a text into parts, lets the model
+/// summarise all parts at once, and then summarises the summaries.
 
 #include <cstddef>
 #include <cstdint>
@@ -22,25 +22,26 @@ struct Summary {
 };
 
 using SummarizerActor = pagoda::actors::Interface<caf::result<Summary>(Summarize),
-                                                  // (private) from the engine: it is the sink of its requests.
+                                                  // (private) from the engine: this actor is the sink of its requests.
                                                   caf::result<void>(pagoda::OutputBatch)>;
 
 struct Limits {
-  std::size_t part_bytes = 4000;         ///< that one request sums up; less where the model's context is short
+  /// Most bytes that one request summarises; less if the model's context is short.
+  std::size_t part_bytes = 4000;
   std::size_t max_parts = 64;            ///< longer texts are refused
-  std::int64_t max_summary_tokens = 80;  ///< of a part, and of all
+  std::int64_t max_summary_tokens = 80;  ///< for a part, and for the whole
 };
 
-/// `chat`: the model's template; null: it is given a text to go on with.
+/// Spawns the actor. `chat`: the model's template. Null: the model gets a text to continue.
 SummarizerActor spawn_summarizer(caf::actor_system& system, pagoda::EngineHandle engine,
                                  std::shared_ptr<const pagoda::chat::ChatPrompts> chat, Limits limits);
 
-/// Call once before the first caf::actor_system, behind pagoda::init_actor_types.
+/// Call once before the first caf::actor_system, after pagoda::init_actor_types.
 inline void init_message_types();
 
 }  // namespace summarizer
 
-// Messages of one's own come behind Pagoda's.
+// The ids of the service's messages come after Pagoda's.
 CAF_BEGIN_TYPE_ID_BLOCK(summarizer, caf::id_block::pagoda_serving::end)
 CAF_ADD_TYPE_ID(summarizer, (summarizer::Summarize))
 CAF_ADD_TYPE_ID(summarizer, (summarizer::Summary))

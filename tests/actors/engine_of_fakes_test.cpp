@@ -1,4 +1,4 @@
-// All actors of an engine over a fake device, without a model: what they do when others die, drain or fail.
+// Tests all actors of an engine over a fake device, without a model: their behaviour when others die, drain or fail.
 
 #include <chrono>
 #include <condition_variable>
@@ -30,7 +30,7 @@ constexpr std::int32_t kBlockSize = 4;
 constexpr std::int32_t kDeviceBlocks = 60;
 constexpr std::int32_t kHostBlocks = 100;
 
-/// What a sink actor has received.
+/// The outputs that a sink actor has received.
 struct ReceivedEnds {
   std::mutex mutex;
   std::condition_variable changed;
@@ -56,7 +56,7 @@ SinkActor::behavior_type recording_sink(SinkActor::pointer, const std::shared_pt
   }};
 }
 
-/// Stands for a worker process: ends when it is told of its failure, and what it has inside ends with it.
+/// Represents a worker process: ends when it is sent its failure, together with the actors inside it.
 struct FakeProcess {
   FakeProcess() {}
   ~FakeProcess() {
@@ -161,7 +161,7 @@ class EngineOfFakes : public ::testing::Test {
     expect_replay();
   }
 
-  /// Whatever happened: from its journal, and from the last segments alone, the cores do it again.
+  /// Checks that the cores replay to the same decisions, from the whole journal and from its last segments alone.
   void expect_replay() const {
     const std::size_t num_segments = journal_->segments().size();
     for (const std::size_t first : {std::size_t{0}, num_segments / 2, num_segments - 1}) {
@@ -190,7 +190,7 @@ class EngineOfFakes : public ::testing::Test {
     return ended->get_future();
   }
 
-  /// When all of the process before it has ended, as a supervisor waits for.
+  /// Starts a process when all actors of the process before it have ended, as a supervisor waits for.
   Result<DeviceProcess> start_process(bool memory_lost) {
     for (const auto& end : inside_) end.wait();
     inside_.clear();
@@ -229,7 +229,7 @@ class EngineOfFakes : public ::testing::Test {
     const auto shared = std::make_shared<const GenerateRequest>(request(tag, max_tokens));
     return ask<SubmitReply>(shared_.router, SubmitRequest{shared, sink_, tag}).ticket;
   }
-  /// The tokens that the fake model gives, whatever happens to the actors.
+  /// Returns the tokens that the fake model gives, independent of the fate of the actors.
   static std::vector<TokenIds> right_tokens(std::uint64_t tag, std::int64_t max_tokens) {
     const GenerateRequest asked = request(tag, max_tokens);
     std::vector<TokenIds> all;
@@ -253,7 +253,7 @@ class EngineOfFakes : public ::testing::Test {
     EXPECT_EQ(tokens, right_tokens(tag, max_tokens)) << "request " << tag;
   }
 
-  /// Over all requests that have ended with a result.
+  /// Returns the sum over all requests that have ended with a result.
   std::int64_t sum_of(std::int64_t Timing::*member) const {
     const std::lock_guard lock(received_->mutex);
     std::int64_t sum = 0;
@@ -278,7 +278,8 @@ class EngineOfFakes : public ::testing::Test {
   std::shared_ptr<test::FakeRunners> runners_ = std::make_shared<test::FakeRunners>();
   std::atomic<bool> no_more_workers_ = false;
   std::shared_ptr<ReceivedEnds> received_ = std::make_shared<ReceivedEnds>();
-  std::unique_ptr<caf::actor_system> system_;  // its end waits for the actors, which use what stands above
+  // Declared after the fields that the actors use, because its destructor waits for the actors.
+  std::unique_ptr<caf::actor_system> system_;
   SharedActors shared_;
   Replica replica_;
   ReplicaSupervisorActor replica_supervisor_;
@@ -293,7 +294,7 @@ TEST_F(EngineOfFakes, ServesMoreThanItsMemoryHoldsBySwapping) {
   for (std::uint64_t tag = 1; tag <= 12; ++tag) expect_right(tag, kTokens);
   const auto stats = ask<EngineStats>(shared_.router, GetStats{});
   EXPECT_GT(stats.preemptions_swap_total, 0);
-  // Sequences of one request that are preempted together are one preemption of the request.
+  // Sequences of one request that are preempted together count as one preemption of the request.
   EXPECT_GT(sum_of(&Timing::preemptions), 0);
   EXPECT_LE(sum_of(&Timing::preemptions), stats.preemptions_swap_total + stats.preemptions_recompute_total);
   EXPECT_EQ(sum_of(&Timing::restarts), 0);
@@ -318,7 +319,7 @@ TEST_F(EngineOfFakes, WorkersAndCacheEnginesMayDieAtAnyTimeAndNoTokenChanges) {
       const std::lock_guard lock(received_->mutex);
       killed_at_work += received_->ends.size() < tag ? 1 : 0;
     }
-    // One in each round: what is left of the round before may cost a request a second device, and no more.
+    // Kills one actor in each round: rows of the round before may cost a request a second device, but not more.
     const Replica now = replica();
     if (random() % 2 == 0) {
       caf::anon_send_exit(now.devices.workers.front(), caf::exit_reason::kill);
@@ -377,7 +378,7 @@ TEST_F(EngineOfFakeProcesses, MemoryThatOutlivesThemIsGoneOnWithAndNoTokenChange
 
 TEST_F(EngineOfFakeProcesses, OnlyWhatIsInNoFullBlockIsComputedAgain) {
   runners_->step_us = 500;
-  for (std::uint64_t tag = 4; tag <= 12; tag += 4) ASSERT_TRUE(submit(tag, 80));  // one sequence each
+  for (std::uint64_t tag = 4; tag <= 12; tag += 4) ASSERT_TRUE(submit(tag, 80));  // with one sequence each
   const auto wait_for_tokens = [&](std::int64_t count) {
     while (ask<EngineStats>(shared_.router, GetStats{}).generation_tokens_total < count) {
       std::this_thread::sleep_for(1ms);
@@ -390,7 +391,7 @@ TEST_F(EngineOfFakeProcesses, OnlyWhatIsInNoFullBlockIsComputedAgain) {
   EXPECT_LE(num_recomputed(), 3 * (kBlockSize + 2)) << "a block and what was in flight, for each";
 }
 
-// As when a client sends what kills a worker as often as it likes.
+// A client may send a request that kills workers as often as it likes.
 TEST_F(EngineOfFakeProcesses, TheEngineOutlivesAnyNumberOfThemThatDoNothing) {
   constexpr int kDeaths = 15;
   for (int deaths = 1; deaths <= kDeaths; ++deaths) {

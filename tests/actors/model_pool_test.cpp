@@ -15,7 +15,7 @@ namespace {
 /// SubmitRequest::waited_us of the last request.
 const auto waited_us = std::make_shared<std::atomic<TimeUs>>(0);
 
-/// A router whose requests end at once, with as many tokens as `life`.
+/// A router whose requests end at once, with `life` tokens.
 RequestRouterActor::behavior_type fake_router(RequestRouterActor::pointer self, int life) {
   return {
       [self, life](const SubmitRequest& message) {
@@ -237,7 +237,7 @@ TEST_F(ModelPool, AKeepAliveOfZeroBehindARequestThatWaitsEndsTheLoadItRunsOn) {
     while (!may_end) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     return engine();
   });
-  keep_alive(0);  // nobody waits
+  keep_alive(0);  // no request waits
   auto request = std::make_shared<GenerateRequest>();
   request->prompt = "x";
   caf::scoped_actor self{system_};

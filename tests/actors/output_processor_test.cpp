@@ -15,7 +15,7 @@
 namespace pagoda::actors {
 namespace {
 
-/// What an actor that stands for the router and for the sink has received, in order.
+/// The messages that an actor has received in the roles of router and sink, in order.
 struct ReceivedMessages {
   std::mutex mutex;
   std::condition_variable changed;

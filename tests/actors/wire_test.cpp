@@ -13,7 +13,7 @@
 namespace pagoda::actors {
 namespace {
 
-/// The bytes that CAF sends to another process.
+/// Returns the bytes that CAF sends to another process.
 template <class Message>
 std::vector<char> bytes_of(caf::actor_system& system, Message& message) {
 #ifdef CAF_VERSION_MAJOR

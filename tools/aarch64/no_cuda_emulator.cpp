@@ -1,4 +1,4 @@
-// Instead of the CUDA emulator, which is not cross-compiled: the tests on it skip, and say so.
+// Replaces the CUDA emulator, which is not cross-compiled: its tests are skipped with a message.
 
 #include "tests/support/cuda_emulator/emulated_device.hpp"
 

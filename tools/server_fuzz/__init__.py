@@ -1,4 +1,4 @@
-"""The parts of tools/fuzz_server. They use the helpers of tests/clients."""
+"""The parts of tools/fuzz_server, which use the helpers of tests/clients."""
 import pathlib
 import sys
 

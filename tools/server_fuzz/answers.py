@@ -1,4 +1,4 @@
-"""What comes of a request, in one form for both protocols."""
+"""The answer to a request, in one form for both protocols."""
 
 
 class Delta:
@@ -22,7 +22,7 @@ class Answer:
         self.deltas = {}  # Delta by the index of the sequence
         self.calls = {}  # [(name, arguments)] of the tool_call events by the index of the sequence
         self.num_events = 0
-        self.outputs = None  # of the end, by index
+        self.outputs = None  # the outputs at the end, by index
         self.prompt_logprobs = None
         self.usage = {}
         self.error = None  # {"code", "message", ...}
@@ -36,20 +36,20 @@ class Answer:
         return next((output for output in self.outputs or [] if output["index"] == index), None)
 
     def token_ids(self, index):
-        """The tokens of a sequence, as far as they have come."""
+        """Returns the tokens of a sequence that have come so far."""
         output = self.output(index)
         if output:
             return output["token_ids"]
         return self.deltas[index].token_ids if index in self.deltas else []
 
     def content(self):
-        """What may not depend on how the request was scheduled."""
+        """Returns the parts that may not depend on how the request was scheduled."""
         if self.error:
             return {"error": {name: self.error.get(name) for name in ("code", "message", "param")}}
         return {"outputs": self.outputs, "prompt_logprobs": self.prompt_logprobs, "usage": self.usage}
 
     def take(self, event):
-        """An event of JSON lines."""
+        """Takes an event of JSON lines."""
         if self.has_ended:
             self.problems.append(f"an event behind the end: {event}")
         if "number" in event and event["number"] != self.num_events:
@@ -75,7 +75,7 @@ def call_of(call):
 
 
 def readable(output):
-    """An output of `done`, or a choice of an HTTP answer, with what a stream and a whole answer have in common."""
+    """Returns the common form of an output of `done`, or of a choice of an HTTP answer, streamed or not."""
     output = dict(output)
     if message := output.get("message"):
         output["message"] = {"content": message.get("content") or "", "reasoning": message.get("reasoning") or "",
@@ -84,17 +84,17 @@ def readable(output):
 
 
 class ChoiceStream:
-    """Joins the chunks of an HTTP stream to the choices of a whole answer."""
+    """Joins the chunks of an HTTP stream to the choices of an answer that is not streamed."""
 
     def __init__(self):
         self.choices = {}
         self.usage = {"prompt_tokens": None, "completion_tokens": None}
-        self.next_number = 0  # behind the event of a resumable stream whose number was read last
-        self.num_events = 0  # of it that are here whole
+        self.next_number = 0  # the number after that of the last event of a resumable stream that was read
+        self.num_events = 0  # number of its events that have come completely
         self.problems = []
 
     def number(self, number):
-        """The next event has this number."""
+        """Notes the number of the next event."""
         if number != self.num_events:
             self.problems.append(f"event {number} comes where {self.num_events} is due")
         self.next_number = number + 1
@@ -116,7 +116,7 @@ class ChoiceStream:
 
 
 def joined_logprobs(first, second):
-    """Both are objects of lists, one for each token."""
+    """Joins two objects of lists, one for each token."""
     if first is None or second is None:
         return first or second
     return {name: first[name] + second[name] if isinstance(values, list) else values for name, values in second.items()}

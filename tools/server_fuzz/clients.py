@@ -1,4 +1,4 @@
-"""Clients of a server that may be killed under them: what they are sent is joined to answers."""
+"""Clients of a server that may be killed under them. They join the events of several servers to answers."""
 import contextlib
 import http.client
 import json
@@ -13,12 +13,12 @@ PATIENCE_S = 120 * float(os.environ.get("PAGODA_SLOWNESS", "1"))  # a build with
 
 
 class ServerSlot:
-    """The server of a round, which others may take the place of."""
+    """The server of a round. Other servers may replace it."""
 
     def __init__(self):
         self.changed = threading.Condition()
         self.server = None
-        self.is_final = True  # whether no other server comes
+        self.is_final = True  # whether no other server follows
 
     def set(self, server, is_final=True):
         with self.changed:
@@ -26,12 +26,12 @@ class ServerSlot:
             self.changed.notify_all()
 
     def may_end(self, server):
-        """Whether clients of the server are to go on with another one."""
+        """Returns whether the server may end, so that its clients go on with another one."""
         with self.changed:
             return self.server is not server or not self.is_final
 
     def wait(self, last=None):
-        """The first server that is not `last`."""
+        """Returns the first server that is not `last`. Waits for it."""
         with self.changed:
             is_there = self.changed.wait_for(lambda: self.server not in (None, last), PATIENCE_S)
             assert is_there, "no server comes"
@@ -39,7 +39,7 @@ class ServerSlot:
 
 
 class LineConnection:
-    """JSON lines over a socket."""
+    """A connection of JSON lines over a socket."""
 
     def __init__(self, server):
         self.socket = socket.create_connection((server.host, server.json_lines_port), timeout=PATIENCE_S)
@@ -63,7 +63,7 @@ class LineConnection:
 
 
 def ask_lines(connection, request):
-    """The answer to one request, in one piece. Nothing else is asked meanwhile."""
+    """Returns the answer to one request, not streamed. No other request runs meanwhile."""
     answer = Answer()
     connection.send({**request.body, "id": request.id, "stream": False, "resumable": False})
     while not answer.has_ended:
@@ -72,7 +72,7 @@ def ask_lines(connection, request):
 
 
 class Client(threading.Thread):
-    """Asks requests until each has an answer, of whichever server."""
+    """Sends requests until each has an answer, from any server."""
 
     def __init__(self, slot, requests, rng):
         super().__init__(daemon=True)
@@ -92,7 +92,7 @@ class Client(threading.Thread):
             self.problems.append(f"a client has failed: {problem!r}; without an answer: {' '.join(missing)}")
 
     def visit(self, server):
-        """Asks a server until all is answered or the server is gone."""
+        """Sends requests to a server until all are answered or the server is gone."""
         try:
             self.talk(server)
         except TimeoutError:
@@ -106,16 +106,16 @@ class Client(threading.Thread):
 
 
 class LineClient(Client):
-    """One connection of JSON lines at a time, with all requests at once."""
+    """Has one connection of JSON lines at a time, with all requests at once."""
 
     def __init__(self, slot, requests, rng):
         super().__init__(slot, requests, rng)
-        self.asked = set()  # requests that some server has been sent
+        self.asked = set()  # requests that were sent to some server
         self.attaching = set()
 
     def talk(self, server):
         self.server = server
-        self.postponed = set()  # requests that the next server is to answer
+        self.postponed = set()  # requests for the next server
         with LineConnection(server) as connection:
             for request in self.requests:
                 if not self.answers[request.id].has_ended:
@@ -160,19 +160,20 @@ class LineClient(Client):
             self.cancel(connection, request)
 
     def take_unknown(self, connection, request, event):
-        """The request has ended before it was cancelled, or the server does not know what it is asked to go on with."""
+        """Handles a request that ended before it was cancelled, or that the server does not know and cannot
+        continue."""
         if request.id not in self.attaching:
             if request.id not in self.cancelled:
                 self.answers[request.id].problems.append(f"{event}")
             return
         self.attaching.discard(request.id)
         if self.answers[request.id].num_events > 0:
-            self.answers[request.id].take(event)  # an error of a request whose events were there
+            self.answers[request.id].take(event)  # the error of a request whose events had come
         else:
             self.ask(connection, request)
 
     def is_of_stopped_server(self, request, event, code):
-        """Whether the server, and not the request, is at its end."""
+        """Returns whether the error is due to the server's end and not to the request."""
         if not self.slot.may_end(self.server) or event["event"] not in ("done", "error"):
             return False
         was_aborted = event["event"] == "done" and any(o["finish_reason"] == "abort" for o in event["outputs"])
@@ -180,7 +181,8 @@ class LineClient(Client):
 
 
 class HttpClient(Client):
-    """One request over HTTP. Asks the next server where one is gone, for the rest of a stream if that is resumable."""
+    """Sends one request over HTTP. When the server is gone, asks the next one, for the rest of a stream if it is
+    resumable."""
 
     def __init__(self, slot, requests, rng):
         super().__init__(slot, requests, rng)
@@ -189,7 +191,7 @@ class HttpClient(Client):
 
     def talk(self, server):
         answer = self.read(self.ask(server))
-        if answer.error and answer.error.get("code") == "duplicate_request_id":  # a server has taken it, unheard
+        if answer.error and answer.error.get("code") == "duplicate_request_id":  # an earlier server took it
             answer = self.read(rest_of_stream(server, self.request, 0))
         if not (self.slot.may_end(server) and is_of_stopped_server(answer)):
             self.answers[self.request.id] = answer
@@ -199,7 +201,7 @@ class HttpClient(Client):
             return read_answer(connection.getresponse(), self.stream)
 
     def ask(self, server):
-        """The connection that brings the answer."""
+        """Returns the connection that brings the answer."""
         if self.request.is_resumable and self.stream.num_events > 0:
             return rest_of_stream(server, self.request, self.stream.num_events)
         self.stream = ChoiceStream()
@@ -212,7 +214,7 @@ def is_of_stopped_server(answer):
 
 
 def send_http(server, request):
-    """The connection that brings the answer."""
+    """Returns the connection that brings the answer."""
     connection = http.client.HTTPConnection(server.host, server.port, timeout=PATIENCE_S)
     body = json.dumps({**request.body, "model": server.model}).encode()
     connection.request("POST", request.path, body, {"Content-Type": "application/json", "X-Request-Id": request.id})
@@ -220,7 +222,7 @@ def send_http(server, request):
 
 
 def rest_of_stream(server, request, number):
-    """The connection that brings the events of a resumable stream from a number on."""
+    """Returns the connection that brings the events of a resumable stream from a number on."""
     connection = http.client.HTTPConnection(server.host, server.port, timeout=PATIENCE_S)
     connection.request("GET", f"/v1/streams/{request.id}?from={number}")
     return connection
@@ -259,7 +261,7 @@ def read_stream(response, stream):
 
 
 def leave_early(server, requests, seconds):
-    """Clients that ask and go away without their answers."""
+    """Sends requests and disconnects without their answers."""
     with contextlib.ExitStack() as kept:
         lines = kept.enter_context(LineConnection(server))
         for request in requests:

@@ -1,4 +1,4 @@
-"""What happens to a server while its clients wait."""
+"""Disturbances of a server while its clients wait."""
 import os
 import signal
 import subprocess
@@ -12,7 +12,7 @@ WITH_CRASHES = (*FROM_OUTSIDE, *[signal.SIGSEGV] * 4)
 
 
 class WorkerKiller(threading.Thread):
-    """Sends signals to the worker processes of the server of a slot, those that load or stand by included."""
+    """Sends signals to the worker processes of the server of a slot, including those that load or stand by."""
 
     def __init__(self, slot, rng, signals, most):
         super().__init__(daemon=True)
@@ -42,14 +42,14 @@ class WorkerKiller(threading.Thread):
 
 
 class Restarts:
-    """Kills a server, or has it end, and starts another that recovers its requests."""
+    """Kills a server, or makes it end, and starts another that recovers its requests."""
 
     def __init__(self, slot, make, rng):
         self.slot, self.make, self.rng = slot, make, rng
         self.num_restarts = 0
 
     def run(self, is_done):
-        """Restarts the server a few times while clients wait. Returns what went wrong."""
+        """Restarts the server a few times while clients wait. Returns the problems."""
         problems = []
         for number in range(most := self.rng.choice([1, 2, 4])):
             deadline = time.monotonic() + self.rng.choice([0.05, 0.3, 1, 2])

@@ -6,11 +6,11 @@ from . import texts
 
 @dataclass
 class Limits:
-    """What the servers of a round take."""
+    """Limits of the servers of a round."""
     vocab_size: int
     max_beams: int
     thinks: bool = False
-    resumes: bool = False  # whether requests are resumable where they can be
+    resumes: bool = False  # whether requests are resumable if possible
 
 
 @dataclass
@@ -18,7 +18,7 @@ class Request:
     id: str
     body: dict  # fields of the request; without id
     path: str = ""  # the HTTP route; none: a JSON line
-    cancel_after: int = -1  # events behind which its client cancels the request; -1: never
+    cancel_after: int = -1  # number of events after which its client cancels the request; -1: never
 
     @property
     def is_search(self):
@@ -30,7 +30,7 @@ class Request:
 
     @property
     def selects(self):
-        """Whether the answer has some of the sequences only."""
+        """Returns whether the answer has only some of the sequences."""
         return self.num_sequences > self.body.get("n", 1)
 
     @property
@@ -43,7 +43,7 @@ class Request:
 
 
 class Draft:
-    """The fields of a request that is being drawn."""
+    """The fields of a request while it is drawn."""
 
     def __init__(self, rng, limits):
         self.rng = rng
@@ -162,7 +162,7 @@ def add_end(draft):
 
 
 def add_form(draft):
-    """Holds the answer to a form. That, or a call, takes the place of other rules of where it ends."""
+    """Constrains the answer. A constraint, or a call, replaces other rules for its end."""
     if draft.chance(0.22) and not draft.has("tools"):
         draft.body["structured_outputs"] = draft.rng.choice(texts.FORMS)
     if draft.has("structured_outputs", "tools"):
@@ -226,7 +226,7 @@ def add_delivery(draft):
 
 
 def turn_to_http(draft, request):
-    """Makes a body of /v1/chat/completions or /v1/completions of the fields."""
+    """Turns the fields into a body of /v1/chat/completions or /v1/completions."""
     body = draft.body
     is_chat = "messages" in body
     request.path = "/v1/chat/completions" if is_chat else "/v1/completions"

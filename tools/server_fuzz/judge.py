@@ -1,11 +1,11 @@
-"""Compares what disturbed clients were answered with what an undisturbed server answers."""
+"""Compares the answers to disturbed clients with those of an undisturbed server."""
 import json
 
 CULPRIT = "the request crashes workers"
 
 
 def first_difference(got, want, path=""):
-    """Where two values differ first, and how."""
+    """Returns where two values first differ, and how."""
     if isinstance(got, dict) and isinstance(want, dict) and got.keys() == want.keys():
         pairs = [(f"{path}.{name}", got[name], want[name]) for name in want]
     elif isinstance(got, (list, tuple)) and isinstance(want, (list, tuple)) and len(got) == len(want):
@@ -21,7 +21,7 @@ def shown(value):
 
 
 class Judge:
-    """Finds what is wrong with answers. `may_fail`: whether workers crash, so that requests may be blamed for it."""
+    """Finds faults in answers. `may_fail`: whether workers crash, so that requests may fail for it."""
 
     def __init__(self, pool, stream_interval, may_fail):
         self.pool, self.stream_interval, self.may_fail = pool, stream_interval, may_fail
@@ -30,7 +30,7 @@ class Judge:
     def problems_of(self, request, answer, expected, was_cancelled):
         problems = list(answer.problems)
         if not answer.has_ended:
-            return problems  # its client has reported why
+            return problems  # its client has reported the reason
         problems += self.problems_of_deltas(request, answer)
         if answer.error:
             problems += self.problems_of_error(request, answer, expected)
@@ -59,13 +59,13 @@ class Judge:
         return problems
 
     def is_rightly_refused(self, answer, expected):
-        """Whether the prompt does not fit the small pool."""
+        """Returns whether the prompt does not fit the small pool."""
         if answer.error.get("code") not in ("context_too_long", "context_length_exceeded") or expected.error:
             return False
         return not self.pool.holds(expected.usage["prompt_tokens"] + 1)
 
     def problems_of_part(self, request, answer, expected):
-        """A cancelled request has the beginning of each sequence."""
+        """Checks a cancelled request: it must have the beginning of each sequence."""
         problems = self.problems_of_tokens(request, answer, expected)
         for output in answer.outputs:
             want = expected.output(output["index"])
@@ -75,7 +75,7 @@ class Judge:
         return problems
 
     def problems_of_tokens(self, request, answer, expected):
-        """Tokens of a request that did not come to its end. Which sequences are selected is known at the end only."""
+        """Checks the tokens of a request that did not end. Which sequences are selected is known only at the end."""
         if request.is_search or request.selects or expected.outputs is None:
             return []
         problems = []
@@ -101,7 +101,7 @@ class Judge:
         return [difference] if difference else []
 
     def is_cut(self, request, output, expected):
-        """Whether a sequence ends for its length before that of the undisturbed one."""
+        """Returns whether a sequence ends by its length before that of the undisturbed server."""
         if output["finish_reason"] != "length":
             return False
         if request.is_search or request.selects:
@@ -112,7 +112,7 @@ class Judge:
         return want is not None and len(output["token_ids"]) < len(want["token_ids"])
 
     def may_cut(self, request, output, expected):
-        """Whether the pool has no room for the next token of the sequence, even if nothing else is there."""
+        """Returns whether the pool has no room for the next token of the sequence, even if it is alone there."""
         prompt_len = expected.usage["prompt_tokens"]
         num_tokens = len(output["token_ids"])
         if request.is_search:
@@ -120,7 +120,7 @@ class Judge:
         return not self.pool.holds(prompt_len + num_tokens)
 
     def may_cut_others(self, request, expected):
-        """Whether sequences that were not selected may have been cut."""
+        """Returns whether sequences that were not selected may have been cut."""
         return not self.pool.holds(expected.usage["prompt_tokens"] + request.body["max_tokens"])
 
     def problems_of_deltas(self, request, answer):
@@ -141,7 +141,7 @@ class Judge:
         return [problem for problem in problems if problem]
 
     def problem_of_sizes(self, request, delta, name):
-        """All deltas but the first and the last have as many tokens as was asked for."""
+        """Checks that all deltas except the first and the last have the requested number of tokens."""
         interval = max(request.body.get("stream_interval", 1), self.stream_interval)
         if any(size < interval for size in delta.sizes[1:-1]):
             return f"{name}: numbers of tokens are {shown(delta.sizes)}, where {interval} are asked for"

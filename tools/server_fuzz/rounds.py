@@ -1,4 +1,4 @@
-"""One round: asks an undisturbed server one by one, a disturbed one for the same at once, and finds what differs."""
+"""One round: sends requests to an undisturbed server one by one, and to a disturbed one at once, and compares."""
 import json
 import os
 import random
@@ -16,24 +16,24 @@ from worker_load import children
 
 NUM_CONNECTIONS = 4
 MAX_KILLS = 15
-MAX_CRASHES = 10  # signals where workers crash: behind each crash requests run in turns
+MAX_CRASHES = 10  # number of signals if workers crash: after each crash requests run in turns
 
 
 @dataclass
 class Options:
-    """What the command line says of all rounds."""
+    """Settings of the command line for all rounds."""
     pagoda: str
     model: str
     kinds: tuple = KINDS
     variants: tuple = VARIANTS
     num_requests: int = 0  # 0: drawn
     only_requests: tuple = ()  # ids; none: all
-    flags: tuple = ()  # more of the disturbed server
+    flags: tuple = ()  # additional flags of the disturbed server
 
 
 @dataclass
 class Report:
-    """What came of a round."""
+    """Results of a round."""
     seed: int
     setup: object = None
     problems: list = field(default_factory=list)
@@ -65,7 +65,7 @@ class Round:
         self.slot = ServerSlot()
 
     def rng(self, purpose):
-        """Draws of their own for each purpose, so that a change of one leaves the others as they were."""
+        """Returns separate draws for each purpose, so that a change of one does not change the others."""
         return random.Random(f"{self.seed}/{purpose}")
 
     def subfolder(self, name):
@@ -190,7 +190,7 @@ class Round:
                                "cancelled": judge.num_cancelled, "errors": judge.num_errors}
 
     def check_rest(self):
-        """With no request left all memory is free and no process is left over."""
+        """Checks that without requests all memory is free and no process is left."""
         server = self.slot.server
         stats = server.wait_until_idle(PATIENCE_S)
         if stats["host_blocks_free"] != stats["host_blocks_total"]:
@@ -203,7 +203,7 @@ class Round:
                                "deaths": stats["worker_deaths_total"], "hangs": stats["worker_hangs_total"]}
 
     def replay(self):
-        """A journal gives the same decisions again."""
+        """Checks that a journal replays to the recorded decisions."""
         journal = os.path.join(self.folder, "journal")
         if not self.setup.has("--journal"):
             return
@@ -214,7 +214,7 @@ class Round:
 
 
 def ask_http(server, request):
-    """The whole answer to one request."""
+    """Returns the complete answer to one request."""
     slot = ServerSlot()
     slot.set(server)
     of_streams = ("stream", "stream_options", "resumable")

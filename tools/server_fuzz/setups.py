@@ -1,4 +1,4 @@
-"""How the servers of a round are started: the model, the flags that both share, and the memory of the disturbed one."""
+"""Settings of the servers of a round: the model, the flags of both, and the memory of the disturbed one."""
 import json
 import os
 import pathlib
@@ -21,21 +21,21 @@ class Pool:
     """The KV memory of a server."""
     block_size: int
     num_blocks: int
-    window: int = 0  # tokens that a query sees; 0: all
+    window: int = 0  # number of tokens that a query sees; 0: all
     is_chunked: bool = True
 
     def blocks_for(self, num_tokens):
         return -(-num_tokens // self.block_size)
 
     def holds(self, num_tokens):
-        """Whether a sequence that has the pool for itself can have so many tokens."""
+        """Returns whether a sequence that has the pool for itself can have `num_tokens` tokens."""
         blocks = self.blocks_for(num_tokens)
         if self.window and self.is_chunked:
             blocks = min(blocks, self.blocks_for(self.window) + 1)
         return blocks <= self.num_blocks
 
     def holds_beams(self, prompt_len, num_tokens, width):
-        """Whether a beam search can certainly have so many tokens behind its prompt."""
+        """Returns whether a beam search can certainly have `num_tokens` tokens after its prompt."""
         shared = prompt_len // self.block_size
         own = self.blocks_for(prompt_len + num_tokens) - shared
         return shared + width * (own + 1) <= self.num_blocks
@@ -43,7 +43,7 @@ class Pool:
 
 @dataclass
 class Setup:
-    """What a round draws before its requests."""
+    """The settings that a round draws before its requests."""
     kind: str
     variant: str
     pool: Pool = None
@@ -131,7 +131,7 @@ def draw_processes(rng, setup):
 
 
 def add_files(rng, setup, folder):
-    """Flags that name files of the round."""
+    """Adds flags that name files of the round."""
     if setup.kind == "recovery" or rng.random() < 0.2:
         setup.add("--journal", os.path.join(folder, "journal"))
         setup.add("--journal-mib", rng.choice([4, 16, 64]))
@@ -143,7 +143,7 @@ def add_files(rng, setup, folder):
 
 
 def variants_of(model):
-    """The variants that can be made of a model."""
+    """Returns the variants that can be made of a model."""
     if not os.path.isdir(model):
         return ("plain",)
     with open(os.path.join(model, "config.json")) as file:
@@ -168,7 +168,7 @@ def make_variant(model, variant, folder):
 
 
 def make_window(model, folder):
-    """A Llama whose tokens see the last WINDOW tokens: a Mistral with its weights."""
+    """Makes a Llama whose tokens see the last WINDOW tokens: a Mistral with its weights."""
     for name in os.listdir(model):
         if name != "config.json":
             shutil.copy(os.path.join(model, name), folder)

@@ -1,4 +1,4 @@
-"""Texts of requests: prompts that share beginnings, and everything that an answer may be held to."""
+"""Texts of requests: prompts that share beginnings, and all kinds of constraints of an answer."""
 import json
 
 from worker_load import PROMPTS
@@ -38,7 +38,7 @@ FORMS = [{"json": SCHEMA}, {"json": LIST_SCHEMA}, {"json": json.dumps(TREE_SCHEM
 
 
 def shared_words(rng):
-    """The beginning that prompts of a family share."""
+    """Returns the beginning that prompts of a family share."""
     step = rng.choice([3, 3, 7])
     return " ".join(WORDS[i * step % len(WORDS)] for i in range(rng.choice([0, 0, 12, 40, 90])))
 

@@ -66,7 +66,7 @@ std::vector<float> normal(std::int64_t count, std::uint64_t seed) {
   return values;
 }
 
-/// Rows of inputs whose columns hang together, as activations do: a few directions that all share, and noise.
+/// Returns rows of inputs whose columns correlate, as in activations: a few directions that all rows share, and noise.
 std::vector<float> correlated_inputs(std::int64_t rows, std::int64_t columns) {
   constexpr std::int64_t kDirections = 8;
   const auto directions = normal(kDirections * columns, 1);
@@ -112,7 +112,7 @@ std::vector<float> dequantized(const GptqMatrix& matrix, std::int64_t columns, c
   return weights;
 }
 
-/// The squared error of outputs, tr(E H E^T).
+/// Returns the squared error of outputs, tr(E H E^T).
 double output_error(const std::vector<float>& weights, const std::vector<float>& instead,
                     const std::vector<double>& products, std::int64_t columns) {
   double sum = 0;
@@ -128,7 +128,7 @@ double output_error(const std::vector<float>& weights, const std::vector<float>&
   return sum;
 }
 
-/// 300 columns: more than two blocks, the last one not whole.
+/// 300 columns: more than two blocks, of which the last is not full.
 constexpr std::int64_t kColumns = 300;
 
 TEST(ErrorFeedback, IsTheTriangularFactorOfTheDampedProducts) {
@@ -177,7 +177,7 @@ TEST(Gptq, HalvesTheErrorOfOutputsWhereInputsHangTogether) {
   const auto products = products_of(correlated_inputs(600, kWidth), kWidth);
   const auto weights = normal(kRows * kWidth, 9);
   const auto feedback = fixture.factorize(narrowed(products), kWidth);
-  // Without anything to go on to, each weight goes to its nearest integer.
+  // Without columns to which errors could be passed, each weight is rounded to its nearest integer.
   std::vector<float> identity(index(kWidth * kWidth));
   for (std::int64_t k = 0; k < kWidth; ++k) identity[index(k * kWidth + k)] = 1;
   const auto no_feedback = fixture.factorize(identity, kWidth);
@@ -194,7 +194,7 @@ TEST(Gptq, HalvesTheErrorOfOutputsWhereInputsHangTogether) {
   }
 }
 
-/// The same steps, one column after the other in double precision.
+/// Compares with GPTQ's steps, one column after the other, in double precision.
 TEST(Gptq, RoundsEachColumnWithWhatEarlierOnesAskFor) {
   constexpr std::int64_t kRows = 5;
   const GptqFormat format{4, 20};

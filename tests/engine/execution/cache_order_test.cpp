@@ -29,7 +29,7 @@ TEST(CacheOrder, WaitsUntilTheLastStepThatTouchesTheBlocksIsEnqueued) {
 TEST(CacheOrder, TellsANewWorkerAlsoOfPlansThatADeadOneWasTold) {
   CacheOrder order;
   order.plan_arrived(4, 0);
-  ASSERT_TRUE(order.next());  // told to a worker that dies
+  ASSERT_TRUE(order.next());  // sent to a worker that dies
   order.connect(4);
   EXPECT_FALSE(order.next());
   EXPECT_EQ(order.last_plan(), 4U);

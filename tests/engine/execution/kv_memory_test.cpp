@@ -13,7 +13,7 @@ namespace pagoda::execution {
 namespace {
 
 using DonePart = PlanProgress::Part;
-using Pool = std::vector<std::uint64_t>;  // a word stands for a block
+using Pool = std::vector<std::uint64_t>;  // one word represents a block
 
 constexpr std::int32_t kDeviceBlocks = 24;
 constexpr std::int32_t kHostBlocks = 12;
@@ -23,7 +23,7 @@ kernels::Buffer over(void* data, std::size_t bytes) {
   return {data, bytes, [](void*, std::size_t) {}};
 }
 
-/// Pools that outlive whoever moves blocks in them.
+/// Pools that outlive the object that moves blocks in them.
 struct Memory {
   Pool device = Pool(kDeviceBlocks);
   Pool host = Pool(kHostBlocks);
@@ -49,7 +49,7 @@ class KvMemoryTest : public ::testing::Test {
 
   std::int32_t draw(std::int32_t below) { return std::uniform_int_distribution<std::int32_t>(0, below - 1)(random_); }
 
-  /// Different blocks.
+  /// Returns different blocks.
   std::vector<BlockId> blocks(std::int32_t of) {
     std::vector<BlockId> all(static_cast<std::size_t>(of));
     std::iota(all.begin(), all.end(), 0);
@@ -57,7 +57,7 @@ class KvMemoryTest : public ::testing::Test {
     return all;
   }
 
-  /// Swaps out, swaps in where blocks became free or others were, and copies behind that.
+  /// Makes a plan that swaps out, swaps in to blocks that became free or that others had, and then copies.
   CachePlan random_plan(StepId step) {
     CachePlan plan;
     plan.step = step;
@@ -92,7 +92,7 @@ TEST_F(KvMemoryTest, PlansThatWereBrokenOffAnywhereAreFinishedByWhoComesNext) {
     const std::vector<CachePlan> plans{random_plan(3), random_plan(4), random_plan(9)};
     for (const CachePlan& plan : plans) run(*whole.open(cpu_), plan);
 
-    // Whoever was killed had done some plans, some parts of the next, and some moves of the part behind these.
+    // The killed mover has done some plans, some parts of the next, and some moves of the part after these.
     const auto num_done = static_cast<std::size_t>(draw(3));
     const auto first = broken.open(cpu_);
     for (std::size_t i = 0; i < num_done; ++i) run(*first, plans[i]);
@@ -110,7 +110,7 @@ TEST_F(KvMemoryTest, PlansThatWereBrokenOffAnywhereAreFinishedByWhoComesNext) {
     some(last.swap_in, 1, broken.host, broken.device);
     some(last.copies, 2, broken.device, broken.device);
 
-    // It is told all of them again, as nobody knows which of them are done.
+    // The next mover gets all plans again, because it is not known which are done.
     const auto next = broken.open(cpu_);
     for (const CachePlan& plan : plans) run(*next, plan);
     ASSERT_EQ(broken.device, whole.device) << "round " << round;

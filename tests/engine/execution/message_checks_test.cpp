@@ -35,7 +35,7 @@ NewRow new_row(RowId row, SequenceId sequence, TokenIds prompt) {
   return fresh;
 }
 
-/// Two rows that read their prompts, the second one to its end.
+/// Makes a step with two rows that read their prompts, the second one to its end.
 ExecuteStep first_step() {
   ExecuteStep step;
   step.step = 1;
@@ -46,7 +46,7 @@ ExecuteStep first_step() {
   return step;
 }
 
-/// The second row decodes.
+/// Makes a step in which the second row decodes.
 ExecuteStep second_step() {
   ExecuteStep step;
   step.step = 2;
@@ -64,7 +64,7 @@ TEST(DeviceMessageChecks, StepsOfASchedulerPass) {
   EXPECT_TRUE(checks.check(last));
 }
 
-/// The second row of the first step, whose masks have 4 words.
+/// Makes the first step with a mask for the second row. Masks have 4 words.
 ExecuteStep masked_step() {
   ExecuteStep step = first_step();
   step.wait_for_masks = true;
@@ -193,7 +193,7 @@ TEST(DeviceMessageChecks, WhatADeviceDoesNotHaveIsRefused) {
   }
 }
 
-/// The second row decodes with two drafts.
+/// Makes a step in which the second row decodes with two drafts.
 ExecuteStep step_with_drafts() {
   ExecuteStep step = second_step();
   step.forced_tokens = {{3, 6, 50}, {3, 7, 51}};

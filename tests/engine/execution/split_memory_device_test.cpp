@@ -19,7 +19,7 @@ class SplitMemoryDeviceTest : public testing::Test {
  protected:
   kernels::Buffer allocate(std::size_t bytes, MemoryKind kind) { return device_.allocate(bytes, kind).value(); }
 
-  /// Issues inside submit, and waits.
+  /// Calls `issue` inside submit, and waits.
   Status run(const std::function<Status()>& issue) {
     Status status;
     stream_->submit([&] { status = issue(); });
@@ -37,7 +37,8 @@ class SplitMemoryDeviceTest : public testing::Test {
 
 class SplitMemoryDeviceDeathTest : public SplitMemoryDeviceTest {
  protected:
-  void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }  // the streams' threads must live
+  // The streams' threads must live in the child process.
+  void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
 };
 
 TEST_F(SplitMemoryDeviceDeathTest, AHostThatTouchesItsMemoryDies) {

@@ -8,7 +8,7 @@ namespace {
 constexpr TimeUs kMs = 1000;
 constexpr TimeUs kSecond = 1'000'000;
 
-/// Runs steps of `num_tokens` that take `duration` each, one after the other; returns the id of the next one.
+/// Runs `count` steps of `num_tokens` that take `duration` each, one after the other. Returns the id of the next step.
 StepId run(StepDeadlines& deadlines, StepId first, int count, std::int64_t num_tokens, TimeUs duration, TimeUs& now) {
   for (StepId step = first; step < first + static_cast<StepId>(count); ++step) {
     deadlines.sent(step, {.num_tokens = num_tokens}, now);
@@ -38,7 +38,7 @@ TEST(StepDeadlines, AStepHasNoDeadlineBeforeItsMasksAreSent) {
 TEST(StepDeadlines, AStepHasTenTimesWhatStepsOfItsSizeTookButASecondAtLeast) {
   StepDeadlines deadlines(0);
   TimeUs now = 0;
-  StepId next = run(deadlines, 1, 1, 4, kMs, now);  // a first step is no measure
+  StepId next = run(deadlines, 1, 1, 4, kMs, now);  // the first step is not measured
   next = run(deadlines, next, 20, 4, 50 * kMs, now);
   deadlines.sent(next, {.num_tokens = 5}, now);
   EXPECT_EQ(deadlines.next()->allowed_us, kSecond);
@@ -50,7 +50,7 @@ TEST(StepDeadlines, AStepHasTenTimesWhatStepsOfItsSizeTookButASecondAtLeast) {
   deadlines.ended(next, now + 400 * kMs);
   now += 400 * kMs;
   deadlines.sent(next + 1, {.num_tokens = 1000},
-                 now);  // none of that size: as if tokens of the next smaller ones took their time
+                 now);  // no step of this size: as if its tokens took the time of those of the next smaller steps
   EXPECT_EQ(deadlines.next()->allowed_us, 8 * kSecond);
   deadlines.ended(next + 1, now);
   deadlines.sent(next + 2, {.num_tokens = 4}, now);  // small steps have their own measure
@@ -124,7 +124,7 @@ TEST(StepDeadlines, LongerContextsHaveMoreTime) {
   EXPECT_EQ(deadlines.next()->allowed_us, 20 * kSecond);
   deadlines.ended(step, now += 2 * kSecond);
   deadlines.sent(++step, {.num_tokens = 16, .num_pairs = std::int64_t{1} << 60}, now);
-  EXPECT_EQ(deadlines.next()->allowed_us, 600 * kSecond);  // it is found at last when such a step hangs
+  EXPECT_EQ(deadlines.next()->allowed_us, 600 * kSecond);  // the upper limit, after which a hanging step is found
 }
 
 TEST(StepDeadlines, AStepThatWasGivenUpHasTwiceTheTimeNextTime) {

@@ -11,7 +11,7 @@ namespace {
 using Part = StepOrder::Part;
 using Parts = std::vector<std::pair<StepId, Part>>;
 
-/// Takes all that may be enqueued.
+/// Returns all parts that may be enqueued.
 Parts take(StepOrder& order) {
   Parts parts;
   while (const auto ready = order.next()) parts.emplace_back(ready->step, ready->part);

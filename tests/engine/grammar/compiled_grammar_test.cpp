@@ -88,7 +88,7 @@ TEST(CompiledGrammars, ForksGoOnByThemselves) {
 }
 
 TEST(CompiledGrammars, NothingFollowsWhereTheMasksOfARequestTakeMoreThanTheirBudget) {
-  // The work of a mask grows with the length of the text. A counted repetition would take little, so it is written out.
+  // The work of a mask grows with the length of the text. A counted repetition takes little work, so it is written out.
   std::string regex = "[ab]*a";
   for (int i = 0; i < 900; ++i) regex += "[ab]";
   const auto grammar = test::word_compiler()->compile(test::regex(regex)).value();
@@ -103,10 +103,10 @@ TEST(CompiledGrammars, NothingFollowsWhereTheMasksOfARequestTakeMoreThanTheirBud
   const int length = go_on(matcher, 900);
   EXPECT_GT(length, 5);
   EXPECT_LT(length, 200);
-  EXPECT_LT(go_on(sibling, 900), 30);  // it has what its sibling has left
+  EXPECT_LT(go_on(sibling, 900), 30);  // it has the budget that its sibling has left
   Matcher other(grammar);
   EXPECT_EQ(go_on(other, 900), 900);
-  Matcher slow(grammar, std::make_shared<MaskBudget>(MaskBudget{0, 10'000}));  // each earns what the next one takes
+  Matcher slow(grammar, std::make_shared<MaskBudget>(MaskBudget{0, 10'000}));  // each mask earns the budget of the next
   EXPECT_EQ(go_on(slow, 900), 900);
 }
 
@@ -131,7 +131,7 @@ TEST(CompiledGrammars, AreUsedFromManyThreadsAtOnce) {
 }
 
 TEST(CompiledGrammars, AreForgottenAndFoundAgainWhereTheyTakeMuchMemory) {
-  // Each "a" is nested in the one before, so no two places are alike.
+  // Each "a" is nested in the one before, so all places differ.
   const SharedGrammar grammar = test::word_compiler()->compile(test::ebnf("root ::= \"a\" root \"b\" | \"c\"")).value();
   constexpr int kDepth = 60'000;
   std::vector<Matcher> matchers;
@@ -180,7 +180,7 @@ TEST(CompiledGrammars, TheCacheKeepsWhatWasUsedLast) {
   EXPECT_EQ(cache.find(constraint(0)), nullptr);
   for (int i = 0; i < 30; ++i) {
     cache.keep(constraint(i), grammar(i));
-    EXPECT_NE(cache.find(constraint(0)), nullptr) << i;  // used again each time: it stays
+    EXPECT_NE(cache.find(constraint(0)), nullptr) << i;  // used again each time, so it stays
     EXPECT_NE(cache.find(constraint(i)), nullptr);
     EXPECT_LE(cache.num_bytes(), most_bytes);
   }

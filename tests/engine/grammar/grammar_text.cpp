@@ -23,7 +23,7 @@ std::shared_ptr<const text::Tokenizer> word_tokenizer() {
                              "\\\"", "\\u00", "ABBA", "yes", "no", "maybe"}) {
       spec.model.vocab.emplace_back(word, next++);
     }
-    // Parts of characters, characters of several bytes, and more of them than some counts allow.
+    // Parts of characters, characters of several bytes, and more characters than some counts allow.
     for (const std::string& bytes :
          {std::string("a\xC3"), std::string("\xE6\x97\xA5\xE6\x9C\xAC"), std::string("\xE6\x97\xA5\""),
           std::string("\xE6\x97\xA5\\"), std::string(20, 'a'), std::string(17, 'a') + "\"", std::string(24, ' ')}) {

@@ -12,11 +12,11 @@
 #include "engine/grammar/grammar_rules.hpp"
 #include "engine/text/tokenizer.hpp"
 
-/// Grammars over a vocabulary in which any text can be written in many ways: ids 0 to 255 are the bytes, words follow.
+/// Grammars over a vocabulary in which any text can be written in many ways: ids 0 to 255 are bytes, words follow.
 namespace pagoda::test {
 
 inline constexpr TokenId kWordEnd = 256;  ///< the end token
-/// More than the tokenizer has, as models pad theirs; no multiple of 32.
+/// More ids than the tokenizer has, as models pad theirs; not a multiple of 32.
 inline constexpr std::int64_t kWordVocab = 300;
 
 std::shared_ptr<const text::Tokenizer> word_tokenizer();
@@ -39,15 +39,15 @@ inline grammar::Automaton automaton_of(const StructuredOutput& constraint) {
   return grammar::Automaton::of(grammar::grammar_rules(constraint).value()).value();
 }
 
-/// Does the grammar take the whole text, byte by byte?
+/// Returns whether the grammar accepts the whole text, byte by byte.
 bool takes(const grammar::SharedGrammar& grammar, std::string_view text);
-/// The ids that its mask allows.
+/// Returns the ids that its mask allows.
 TokenIds allowed(grammar::Matcher& matcher);
-/// A text of random tokens, as far as the end; nothing when it is longer than `max_bytes`.
+/// Returns a text of random tokens up to its end; nothing if it is longer than `max_bytes`.
 std::optional<std::string> random_text(const grammar::SharedGrammar& grammar, std::mt19937& random,
                                        std::size_t max_bytes = 4000);
 
-/// What the message of a refusal says; empty where the grammar is compiled.
+/// Returns the message of a refusal; empty if the grammar compiles.
 std::string refusal(const StructuredOutput& constraint);
 
 }  // namespace pagoda::test

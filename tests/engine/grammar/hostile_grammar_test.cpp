@@ -1,4 +1,4 @@
-// What is written to take long, or much, is refused or ends in bounded time.
+// Grammars that are written to take long, or much memory, are refused or compile in bounded time.
 
 #include <ctime>
 #include <memory>
@@ -27,7 +27,8 @@ std::string many(std::size_t count, const auto& of, const char* between = ",") {
 
 struct Hostile {
   const char* name;
-  std::shared_ptr<const StructuredOutput> constraint;  ///< shared: it is large, and GoogleTest copies it many times
+  /// Shared, because it is large and GoogleTest copies it many times.
+  std::shared_ptr<const StructuredOutput> constraint;
 };
 
 void PrintTo(const Hostile& hostile, std::ostream* out) {
@@ -312,7 +313,7 @@ class HostileGrammars : public testing::TestWithParam<Hostile> {};
 INSTANTIATE_TEST_SUITE_P(All, HostileGrammars, testing::ValuesIn(hostiles()),
                          [](const auto& one) { return std::string(one.param.name); });
 
-/// As far as rules.
+/// Converts them to rules only.
 TEST_P(HostileGrammars, AreConvertedInBoundedTimeAndMemory) {
   const auto used = [] {
     rusage usage{};
@@ -327,7 +328,7 @@ TEST_P(HostileGrammars, AreConvertedInBoundedTimeAndMemory) {
   const long more_mib = (after.ru_maxrss - before.ru_maxrss) >> 10;
   std::printf("%.1f ms, %ld MiB more, %s\n", ms, more_mib,
               rules ? "taken" : rules.error().message.substr(0, 200).c_str());
-  EXPECT_LT(ms, 5e3);  // with sanitizers, too
+  EXPECT_LT(ms, 5e3);  // also with sanitizers
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   EXPECT_LT(more_mib, 100);
 #endif
@@ -335,7 +336,7 @@ TEST_P(HostileGrammars, AreConvertedInBoundedTimeAndMemory) {
 
 TEST_P(HostileGrammars, EndInBoundedTime) {
   const auto compiler = test::word_compiler();
-  const auto cpu_seconds = [] {  // this thread's: others may run too
+  const auto cpu_seconds = [] {  // of this thread, because others may run too
     timespec now{};
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
     return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;

@@ -30,7 +30,7 @@ TEST(ItemSets, AreTheSameWhereTheSameMayFollow) {
   EXPECT_TRUE(sets.is_complete(behind(sets, R"({"a": [1]})")));
   const std::size_t size = sets.size();
   behind(sets, R"({"b": [1]})");
-  EXPECT_EQ(sets.size(), size);  // nothing that was not known
+  EXPECT_EQ(sets.size(), size);  // no new set was added
 }
 
 TEST(ItemSets, HoldNoMoreOfATailThatIsRepeated) {

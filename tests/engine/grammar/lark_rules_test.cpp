@@ -186,7 +186,7 @@ TEST(LarkRules, RefusalsNameTheLineAndWhatIsNotSupported) {
   }
 }
 
-/// A rule with max_tokens is over behind so many tokens, whether or not what it has is one of its texts.
+/// A rule with max_tokens ends after this many tokens, even if its text is not complete.
 TEST(LarkRules, AreOverBehindTheirMostTokens) {
   const auto grammar =
       test::word_compiler()->compile(test::ebnf("%llguidance {}\nstart: \"<\" x \">\" y\nx[capture, max_tokens=3]: "
@@ -201,17 +201,17 @@ TEST(LarkRules, AreOverBehindTheirMostTokens) {
   EXPECT_TRUE(accepts({'<', '>', ';', test::kWordEnd}));
   EXPECT_TRUE(accepts({'<', 'a', ab, 'b', '>'}));
   EXPECT_FALSE(accepts({'<', 'a', ab, 'b', 'c'}));
-  EXPECT_TRUE(accepts({'<', 'a', '>', 'x', 'y', test::kWordEnd}));  // over without its stop
-  EXPECT_FALSE(accepts({'<', 'a', '>', 'x', test::kWordEnd}));      // neither
+  EXPECT_TRUE(accepts({'<', 'a', '>', 'x', 'y', test::kWordEnd}));  // ends without its stop string
+  EXPECT_FALSE(accepts({'<', 'a', '>', 'x', test::kWordEnd}));      // ends neither by its stop string nor by its tokens
   EXPECT_TRUE(accepts({'<', 'a', '>', 'x', ';', test::kWordEnd}));
   EXPECT_FALSE(accepts({'<', 'a', '>', 'x', 'y', 'z'}));
-  EXPECT_TRUE(accepts({'<', 'a', '>', 0xC3, 0xA9, 'y', test::kWordEnd}));  // a token inside of a character is no end
+  EXPECT_TRUE(accepts({'<', 'a', '>', 0xC3, 0xA9, 'y', test::kWordEnd}));  // a token inside a character is no end
   Matcher matcher(*grammar);
   for (const TokenId token : {TokenId{'<'}, TokenId{'a'}, ab, TokenId{'b'}}) ASSERT_TRUE(matcher.accept(token));
   EXPECT_EQ(test::allowed(matcher), TokenIds{'>'});
 }
 
-/// Whatever a text is, it is read or refused, and what is read gives texts.
+/// Any text is read or refused, and grammars that are read have texts.
 TEST(LarkRules, AnyTextIsReadOrRefused) {
   std::mt19937 random(7);
   const auto below = [&](std::size_t end) { return random() % end; };

@@ -12,13 +12,13 @@
 
 namespace pagoda::test {
 
-/// A schema, and texts that it accepts and does not.
+/// A schema, and texts that it accepts and refuses.
 struct SchemaCase {
   const char* name;
   std::string schema;
   std::vector<std::string> accepted;
   std::vector<std::string> refused;
-  int least_texts = 11;  ///< of 300 random texts, so many end
+  int least_texts = 11;  ///< fewest of 300 random texts that must end
 };
 
 inline void PrintTo(const SchemaCase& one, std::ostream* out) {
@@ -35,7 +35,7 @@ inline void expect_what_the_table_says(const SchemaCase& one) {
   for (const auto& text : one.refused) EXPECT_FALSE(takes(*compiled, text)) << text;
 }
 
-/// Texts of random tokens are all valid, by another reader of schemas.
+/// Checks that texts of random tokens are all valid, according to another reader of schemas.
 inline void expect_only_valid_texts(const SchemaCase& one) {
   const auto compiled = word_compiler()->compile(schema(one.schema));
   ASSERT_TRUE(compiled) << compiled.error().message;
@@ -44,7 +44,7 @@ inline void expect_only_valid_texts(const SchemaCase& one) {
   int num_texts = 0;
   for (int i = 0; i < 300; ++i) {
     const auto text = random_text(*compiled, random);
-    if (!text) continue;  // it had no end in sight
+    if (!text) continue;  // it does not end within the limit
     ++num_texts;
     const auto value = nlohmann::json::parse(*text, nullptr, false);
     ASSERT_FALSE(value.is_discarded()) << *text;

@@ -1,4 +1,4 @@
-// Bounds of numbers.
+// Tests bounds of numbers.
 
 #include "tests/engine/grammar/schema_cases.hpp"
 

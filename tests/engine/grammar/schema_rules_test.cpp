@@ -376,7 +376,7 @@ TEST(SchemaRules, RefusalsNameKeywordAndPath) {
   }
 }
 
-/// How the instances of a suite fare.
+/// Results for the instances of a suite.
 struct SuiteCounts {
   int num_schemas = 0;
   int num_refused = 0;
@@ -398,8 +398,8 @@ std::vector<std::filesystem::path> suite_files() {
   return files;
 }
 
-/// Whatever is compiled takes no instance that the JSON Schema Test Suite calls invalid. Counts are printed, and with
-/// PAGODA_SUITE_REFUSALS each schema that is refused.
+/// Checks that no compiled schema accepts an instance that the JSON Schema Test Suite calls invalid. Prints counts, and
+/// with PAGODA_SUITE_REFUSALS each schema that is refused.
 TEST(SchemaRules, TakeNothingThatTheTestSuiteCallsInvalid) {
   const auto files = suite_files();
   if (files.empty()) GTEST_SKIP() << "the suite is not there: scripts/fetch-schema-suite gets it";

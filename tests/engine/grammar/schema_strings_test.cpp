@@ -1,4 +1,4 @@
-// Lengths, patterns and escapes of strings, and counts of any size.
+// Tests lengths, patterns and escapes of strings, and counts of any size.
 
 #include <ctime>
 #include <random>
@@ -16,7 +16,7 @@ using nlohmann::json;
 
 using test::SchemaCase;
 
-/// A string whose pattern is `regex`.
+/// Returns a schema of a string whose pattern is `regex`.
 std::string with_pattern(const std::string& regex, const char* more = "") {
   return R"({"type":"string","pattern":)" + json(regex).dump() + more + "}";
 }
@@ -195,7 +195,7 @@ TEST(SchemaCounts, BelowAPatternAreHeldExactly) {
   EXPECT_NE(refusal.find("/maxLength"), std::string::npos) << refusal;
 }
 
-/// A mask costs no more work the greater a bound is, nor the farther a text has come.
+/// Checks that the work of a mask does not grow with a bound, nor with the length of the text.
 TEST(SchemaCounts, AddNothingToTheWorkOfMasks) {
   for (const char* const begin :
        {R"({"type":"string","maxLength":)", R"({"type":"string","minLength":400000,"maxLength":)",
@@ -227,7 +227,7 @@ TEST(SchemaCounts, AddNothingToTheWorkOfMasks) {
   }
 }
 
-/// A text that can be read as having come at ever more places of a count stays cheap, too.
+/// Checks that a text that can be at more and more places of a count stays cheap too.
 TEST(SchemaCounts, ThatOverlapAreOneWhereFewerHaveCome) {
   const Automaton automaton = test::automaton_of(test::regex("[a-c]*a[a-c]{0,5000}d"));
   ItemSets sets(automaton);

@@ -44,7 +44,7 @@ bool matches(const std::string& text, const json& pattern) {
   return std::regex_search(characters_of(text), regex);
 }
 
-/// Of the Gregorian calendar, "2024-02-29".
+/// Returns whether the text is a date of the Gregorian calendar, such as "2024-02-29".
 bool is_date(const std::string& text) {
   static const std::regex form("([0-9]{4})-([0-9]{2})-([0-9]{2})");
   std::smatch parts;

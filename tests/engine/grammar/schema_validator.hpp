@@ -4,8 +4,8 @@
 
 namespace pagoda::test {
 
-/// Does the schema accept the value? Written down from the specification, for the keywords that grammars know: `format`
-/// and $ref to other documents are left out.
+/// Returns whether the schema accepts the value. Written from the specification, for the keywords that grammars
+/// support, except `format` and $ref to other documents.
 bool is_valid(const nlohmann::json& value, const nlohmann::json& schema, const nlohmann::json& root);
 
 }  // namespace pagoda::test

@@ -1,4 +1,4 @@
-// Structural tags: free text, and the parts of it that are held to grammars.
+// Tests structural tags: free text, with parts that follow grammars.
 
 #include <gtest/gtest.h>
 

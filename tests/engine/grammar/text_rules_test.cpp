@@ -1,4 +1,4 @@
-// Regexes, choices and grammars in EBNF.
+// Tests regexes, choices and grammars in EBNF.
 
 #include <regex>
 
@@ -38,7 +38,7 @@ TEST_F(TextRules, RegexesAcceptWhatStdRegexMatches) {
     for (int i = 0; i < 40; ++i) {
       const auto text = test::random_text(grammar, random, 200);
       if (!text || std::any_of(text->begin(), text->end(), [](char c) { return static_cast<unsigned char>(c) > 127; }))
-        continue;  // std::regex knows bytes only
+        continue;  // std::regex works on bytes only
       EXPECT_TRUE(std::regex_match(*text, oracle)) << regex << " on " << *text;
     }
   }

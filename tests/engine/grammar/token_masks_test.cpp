@@ -14,7 +14,7 @@ bool has(std::span<const std::uint32_t> mask, TokenId token) {
   return (mask[static_cast<std::size_t>(token / 32)] >> (token % 32) & 1U) != 0;
 }
 
-/// 30 tokens: what they are, and then letters.
+/// Returns 30 tokens: those of `first`, then letters.
 std::vector<std::string> tokens(std::vector<std::string> first) {
   for (char c = 'a'; first.size() < 30; ++c) first.emplace_back(1, c);
   return first;
@@ -28,12 +28,12 @@ TEST(TokenMasks, AreEmptyWhereTheyWouldTakeTooMuchWork) {
   EXPECT_TRUE(masks.mask(sets.start(), 0).empty());
   const auto mask = masks.mask(sets.start(), kMaxMaskWork);
   ASSERT_FALSE(mask.empty());
-  EXPECT_TRUE(has(mask, 0));                          // the end
+  EXPECT_TRUE(has(mask, 0));                          // the end token
   EXPECT_FALSE(has(mask, 1));                         // ab
-  EXPECT_TRUE(has(mask, 2));                          // the begin of a character
+  EXPECT_TRUE(has(mask, 2));                          // the beginning of a character
   EXPECT_TRUE(has(mask, 3));                          // a
   EXPECT_FALSE(has(mask, 4));                         // b
-  EXPECT_FALSE(masks.mask(sets.start(), 0).empty());  // it is kept
+  EXPECT_FALSE(masks.mask(sets.start(), 0).empty());  // the mask is kept
 }
 
 TEST(TokenMasks, OfACountedLoopKnowWhichTokensAreTooLong) {

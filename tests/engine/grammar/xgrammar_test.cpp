@@ -1,4 +1,4 @@
-// Masks are, bit for bit, those that XGrammar makes of the same rules.
+// Compares masks, bit for bit, with those that XGrammar makes of the same rules.
 
 #if PAGODA_HAS_XGRAMMAR
 
@@ -20,7 +20,7 @@ namespace {
 
 using Words = std::vector<std::uint32_t>;
 
-/// The words of test::word_tokenizer(), and runs and mixtures of what grammars here are made of.
+/// Returns the words of test::word_tokenizer(), and runs and mixtures of the texts in these grammars.
 std::vector<std::string> tokens() {
   const auto tokenizer = test::word_tokenizer();
   std::vector<std::string> all(test::kWordVocab);
@@ -54,7 +54,7 @@ Words mask_of(xgrammar::GrammarMatcher& matcher) {
   tensor.dtype = xgrammar::GetBitmaskDLType();
   tensor.shape = &size;
   matcher.FillNextTokenBitmask(&tensor);
-  words.back() &= (1U << test::kWordVocab % 32) - 1;  // it sets bits behind the vocabulary's too
+  words.back() &= (1U << test::kWordVocab % 32) - 1;  // XGrammar also sets bits behind the vocabulary
   return words;
 }
 
@@ -64,7 +64,7 @@ Words mask_of(Matcher& matcher) {
   return words;
 }
 
-/// Random walks by both; how many masks were compared.
+/// Compares random walks by both. Returns how many masks were compared.
 int compare(const StructuredOutput& constraint, std::mt19937& random, int num_walks, int num_steps) {
   const auto rules = grammar_rules(constraint);
   if (!rules) return 0;
@@ -100,7 +100,7 @@ int compare(const StructuredOutput& constraint, std::mt19937& random, int num_wa
         ADD_FAILURE() << "nothing may follow " << text;
         return num_compared;
       }
-      // Words rather than bytes: most grammars have far more of the latter.
+      // Prefers words to bytes: most grammars allow far more bytes.
       std::erase_if(allowed, [&](TokenId id) { return allowed.size() > 1 && id < 256 && random() % 4 != 0; });
       const TokenId next = allowed.empty() ? test::kWordEnd : allowed[random() % allowed.size()];
       EXPECT_EQ(ours.accept(next), theirs.AcceptToken(next)) << text;
@@ -111,7 +111,7 @@ int compare(const StructuredOutput& constraint, std::mt19937& random, int num_wa
   return num_compared;
 }
 
-/// An EBNF of random rules over few characters, so that they are ambiguous, empty and recursive often.
+/// Returns an EBNF of random rules over few characters, which are often ambiguous, empty or recursive.
 std::string random_grammar(std::mt19937& random) {
   const auto below = [&](unsigned n) { return random() % n; };
   const int num_rules = 1 + static_cast<int>(below(4));

@@ -92,7 +92,7 @@ class Writer {
     }
   }
 
-  /// One rule for each state and each count that matters in it. Expands counts: they are few here.
+  /// Writes one rule for each state and each count that matters in it. Expands counts, because they are few here.
   void write_automata() {
     for (const auto& [id, automaton] : std::exchange(pending_, {})) {
       const std::int32_t last = std::max(automaton->min_length, automaton->max_length);
@@ -102,7 +102,7 @@ class Writer {
     }
   }
 
-  /// Whether a text may go on from the state behind so many characters.
+  /// Returns whether a text may go on from the state after `count` characters.
   static bool has_room(const CharacterAutomaton& automaton, std::size_t state, std::int32_t count) {
     std::vector<bool> reached(automaton.states.size());
     reached[state] = true;
@@ -141,7 +141,7 @@ class Writer {
     }
     out = std::move(before) + name(state, count) + " ::= ";
     for (std::size_t i = 0; i < parts.size(); ++i) out += (i > 0 ? " | " : "") + parts[i];
-    out += parts.empty() ? "\"\"\n" : "\n";  // a rule that has no text is not named
+    out += parts.empty() ? "\"\"\n" : "\n";  // a rule without a text is not named
   }
 
   void write_free_text(const Expression& e) {
@@ -149,7 +149,7 @@ class Writer {
     out += "TagDispatch(";
     for (const auto& [text, rule] : e.triggers) {
       if (!rule_ends_[static_cast<std::size_t>(rule)]) {
-        excluded.push_back(text);  // nothing could follow it
+        excluded.push_back(text);  // no text could follow it
         continue;
       }
       out += '(';
@@ -174,7 +174,7 @@ class Writer {
     bool is_first = true;
     out += '(';
     for (const Expr& part : e.parts) {
-      if (!ends(*part, rule_ends_)) continue;  // of a choice: what comes here can be finished as a whole
+      if (!ends(*part, rule_ends_)) continue;  // in a choice: only parts that can be completed
       if (!is_first) out += between;
       is_first = false;
       write(*part);
@@ -189,7 +189,7 @@ class Writer {
       return;
     }
     const bool is_class =
-        e.parts.front()->kind == Expression::Kind::characters;  // repeated by itself it needs no rule of its own
+        e.parts.front()->kind == Expression::Kind::characters;  // a class is repeated without a rule of its own
     if (!is_class) out += '(';
     write(*e.parts.front());
     if (!is_class) out += ')';

@@ -6,7 +6,8 @@
 
 namespace pagoda::test {
 
-/// Rules in XGrammar's EBNF, its start called root: what can never be finished is left out. Some text matches them.
+/// Returns the rules in XGrammar's EBNF, with the start rule called root. Leaves out parts that can never be completed.
+/// Some text must match the rules.
 std::string xgrammar_text(const grammar::Rules& rules);
 
 }  // namespace pagoda::test

@@ -1,5 +1,5 @@
-// A state that was damaged is refused, or it gives a core that can be driven on: it may do otherwise than is recorded,
-// and abort where its owner's mistake would make it abort, but nothing else.
+// Checks that a damaged state is refused, or gives a core that can go on: it may act differently than recorded, and
+// abort where an error of its owner would abort it, but nothing else.
 
 #include <csignal>
 #include <cstdint>
@@ -25,13 +25,13 @@ namespace {
 using test::MemoryJournal;
 
 struct Counts {
-  int next = 0;  ///< case
+  int next = 0;  ///< number of the next case
   int num_refused = 0;
   int num_driven = 0;
   int num_aborted = 0;
 };
 
-/// Runs cases in a process of their own, and in another from the next on when one has aborted.
+/// Runs cases in a child process. When a case aborts, another process goes on with the next case.
 Counts run_cases(int num_cases, const std::function<bool(int)>& loads_and_goes_on) {
   auto* const counts =
       static_cast<Counts*>(::mmap(nullptr, sizeof(Counts), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
@@ -39,7 +39,7 @@ Counts run_cases(int num_cases, const std::function<bool(int)>& loads_and_goes_o
   while (counts->next < num_cases && !testing::Test::HasFailure()) {
     const pid_t child = ::fork();
     if (child == 0) {
-      std::freopen("/dev/null", "w", stderr);  // what assertions say
+      std::freopen("/dev/null", "w", stderr);  // hides the messages of assertions
       ::signal(SIGABRT, SIG_DFL);
       while (counts->next < num_cases) {
         ::alarm(60);
@@ -60,7 +60,7 @@ Counts run_cases(int num_cases, const std::function<bool(int)>& loads_and_goes_o
   return result;
 }
 
-/// Damages one state of a segment and replays that. False when the state is refused.
+/// Damages one state of a segment and replays the segment. Returns false when the state is refused.
 bool replay_damaged(MemoryJournal::Segment segment, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   std::vector<std::size_t> states;
@@ -80,7 +80,7 @@ bool replay_damaged(MemoryJournal::Segment segment, std::uint64_t seed) {
   return differences.empty() || differences.front().record != damaged;
 }
 
-/// A segment that begins in the middle of things.
+/// Returns a segment from the middle of the journal.
 MemoryJournal::Segment middle_of(const MemoryJournal& journal) {
   const auto segments = journal.segments();
   return segments[segments.size() / 2];

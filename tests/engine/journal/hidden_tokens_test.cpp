@@ -81,7 +81,7 @@ TEST(HiddenTokens, HashesOfAPositionAreEqualWhereTokensAreAndNowhereElse) {
     }
   }
   EXPECT_LT(num_fixed, 10U);
-  // Neither another position nor another key has anything to do with it.
+  // Hashes of another position or another key are unrelated.
   std::size_t num_equal = 0;
   for (TokenId token = 0; token < 10'000; ++token) {
     num_equal += hashed.hash(1, token) == hashed.hash(2, token) ? 1 : 0;

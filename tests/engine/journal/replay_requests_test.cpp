@@ -108,7 +108,7 @@ TEST(ReplayRequests, ATextThatTheTokenizersQueueRefusesIsNotRecorded) {
   EXPECT_EQ(journal->segments().back().size(), recorded);
 }
 
-/// One effect was recorded otherwise.
+/// One effect in the journal is changed.
 TEST(ReplayRequests, NamesTheFirstRecordThatDiffers) {
   const auto journal = std::make_shared<MemoryJournal>(1'000'000);
   SimulatedRequests(2, journal).run(300);

@@ -25,7 +25,7 @@ using test::Simulation;
 
 constexpr std::uint64_t kSeedsInRow = 300;
 
-/// The last ones have groups that are preempted in many ways.
+/// The seeds at the end have groups that are preempted in many ways.
 std::vector<std::uint64_t> seeds() {
   std::vector<std::uint64_t> seeds(kSeedsInRow);
   std::iota(seeds.begin(), seeds.end(), 0);
@@ -41,7 +41,7 @@ TEST(Replay, EveryCoreDoesAgainWhatItDidFromWhateverSegmentOn) {
   std::int64_t num_states = 0;
   for (const std::uint64_t seed : seeds()) {
     test::SimulationConfig config = test::random_simulation(seed);
-    if (seed >= kSeedsInRow) config.scheduler.target_step_us = 0;  // which leaves less room for them
+    if (seed >= kSeedsInRow) config.scheduler.target_step_us = 0;  // a target leaves less room for preemptions
     SCOPED_TRACE("seed " + std::to_string(seed) + " (" + test::describe(config) + ")");
     const auto journal = std::make_shared<MemoryJournal>(150, seed % 3 != 0);
     Simulation simulation(config, seed, journal);
@@ -68,7 +68,7 @@ TEST(Replay, EveryCoreDoesAgainWhatItDidFromWhateverSegmentOn) {
   EXPECT_GT(giving_way, 30);
 }
 
-/// The recorded core may do something else than the engine's where it lacks tokens; then nothing more is recorded.
+/// Where it lacks tokens, the recorded core may act differently than the engine's; then nothing more is recorded.
 TEST(Replay, AJournalWithoutTokensHasTheWholeRun) {
   double forced = 0;
   double late = 0;
@@ -95,7 +95,7 @@ TEST(Replay, AJournalWithoutTokensHasTheWholeRun) {
   EXPECT_GT(late, 100);
 }
 
-/// The words of the masks of each step, as a replay gives them to the steps that it executes.
+/// Returns the words of the masks of each step, as a replay gives them to the steps that it executes.
 std::map<StepId, std::vector<std::uint32_t>> masks_of(const MemoryJournal& journal) {
   std::map<StepId, std::vector<std::uint32_t>> masks;
   ReplayWatcher watcher;
@@ -111,7 +111,7 @@ std::map<StepId, std::vector<std::uint32_t>> masks_of(const MemoryJournal& journ
   return masks;
 }
 
-/// A mask may be made in one segment and taken by a step in the next, whose state has masks without their words.
+/// A mask may be made in one segment and used by a step in the next, whose state has masks without words.
 TEST(Replay, MasksAreAlikeWhereverSegmentsBegin) {
   std::size_t num_masks = 0;
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
@@ -129,7 +129,7 @@ TEST(Replay, MasksAreAlikeWhereverSegmentsBegin) {
   EXPECT_GT(num_masks, 500U);
 }
 
-/// A run of which one effect was recorded otherwise.
+/// One effect of the run is changed in the journal.
 TEST(Replay, NamesTheFirstRecordThatDiffers) {
   const test::SimulationConfig config = test::random_simulation(3);
   const auto journal = std::make_shared<MemoryJournal>(1'000'000);

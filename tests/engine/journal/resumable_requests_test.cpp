@@ -22,13 +22,13 @@ using output::OutputCore;
 using test::demo_tokenizer;
 using test::MemoryJournal;
 
-/// Requests of all kinds whose tokens a seed says; an output core, recorded, brings them.
+/// Requests of all kinds whose tokens a seed decides. A recorded output core delivers them.
 class Requests {
  public:
   Requests(std::uint64_t seed, const std::shared_ptr<MemoryJournal>& journal)
       : random_(seed), journal_(journal), output_(demo_tokenizer(), journal) {}
 
-  /// One request.
+  /// Opens a request.
   void open(RequestId id) {
     auto spec = std::make_shared<RequestSpec>();
     spec->id = id;
@@ -47,7 +47,7 @@ class Requests {
     live_.emplace(id, Live{spec, std::vector<std::int64_t>(static_cast<std::size_t>(sampling.num_sequences()), 0)});
   }
 
-  /// One token for each sequence that goes on, or now and then an abort or an error.
+  /// Makes a step with one token for each running sequence, or now and then an abort or an error.
   void step() {
     journal_->begin_segment_if_full();
     StepOutputs step;
@@ -77,7 +77,7 @@ class Requests {
 
   const OutputCore& core() const { return output_.core(); }
   bool is_idle() const { return live_.empty(); }
-  /// What was told of a request.
+  /// The outputs of a request that were delivered.
   struct Told {
     std::map<std::int32_t, std::vector<SequenceDelta>> deltas;  ///< by sequence
     std::optional<RequestResult> done;
@@ -89,7 +89,7 @@ class Requests {
  private:
   struct Live {
     SharedSpec spec;
-    std::vector<std::int64_t> num_tokens;  ///< of each sequence; -1: it has ended
+    std::vector<std::int64_t> num_tokens;  ///< number of tokens of each sequence; -1: it has ended
   };
 
   TokenReport report() {
@@ -241,7 +241,7 @@ TEST(ResumableRequests, WhatTheyHadToldIsTheBeginningOfAllThatIsTold) {
     while (!requests.is_idle()) requests.step();
     for (const auto& request : resumable) {
       const auto id = request.spec->id;
-      // Tokens of a step that failed were not told, and the text behind one that was aborted came with it or alone.
+      // Tokens of a failed step were not delivered. The text after an aborted step came with it or alone.
       if (request.progress->error || is_aborted(*request.progress)) continue;
       std::map<std::int32_t, std::size_t> next;
       for (const SequenceDelta& delta : sent_deltas(demo_tokenizer(), *request.spec, *request.progress)) {
@@ -288,9 +288,9 @@ TEST(ResumableRequests, ACoreThatGoesOnTellsTheRestAndTheSameEnd) {
         }
       };
       const SamplingParams& sampling = request.spec->sampling;
-      // What is told lacks the tokens' order, or their log-probabilities, by which outputs are ranked.
+      // Deliveries lack the tokens' order, or their log-probabilities, which rank the outputs.
       if (sampling.chooses_at_end() || (sampling.ranks_outputs() && !sampling.logprobs)) continue;
-      // What was told of the whole says which tokens are still to come.
+      // The deliveries of the whole run show which tokens are still to come.
       for (std::size_t i = 0; !done && i < 100; ++i) {
         StepOutputs step;
         for (const auto& before : request.progress->sequences) {
@@ -426,7 +426,7 @@ TEST(ResumableRequests, ThoseThatHaveEndedAreForgottenInTimeAndAreBounded) {
   EXPECT_GT(state.size(), 10'000U);
 }
 
-/// A request that ends at a time and may be asked for until another.
+/// Ends a request at `now`. Its result is kept for `keep_ms`.
 void end_request(RecordedOutput& output, RequestId id, TimeUs now, std::int64_t keep_ms) {
   auto spec = std::make_shared<RequestSpec>();
   spec->id = id;

@@ -79,7 +79,7 @@ GenerateRequest SimulatedRequests::some_request() {
   request.stream = !one_in(3);
   if (one_in(3)) request.timeout_ms = 1 + static_cast<std::int64_t>(below(3));
   request.user = one_in(2) ? "tenant" : "";
-  // Steps here tell more of beams and of prompts than those of an engine.
+  // Steps here report more of beams and prompts than those of an engine.
   if (!sampling.use_beam_search && !sampling.prompt_logprobs && one_in(2)) {
     request.resumable = true;
     request.resume = std::make_shared<const ResumeNote>(ResumeNote{"note", 60'000});
@@ -102,7 +102,7 @@ void SimulatedRequests::submit() {
 }
 
 bool SimulatedRequests::recover(const std::vector<output::OutputCore::Resumable>& requests) {
-  routing::ClientId client = 1000;  // each has a session of its own
+  routing::ClientId client = 1000;  // each request has a session of its own
   for (const auto& [spec, progress, until] : requests) {
     GenerateRequest request;
     request.prompt_token_ids.emplace(spec->prompt->begin(), spec->prompt->end());

@@ -15,24 +15,24 @@ namespace pagoda::test {
 /// The tokenizer of the demo model.
 std::shared_ptr<const text::Tokenizer> demo_tokenizer();
 
-/// Clients, a tokenizer and an engine around a router and an output core, all of which do what a seed says. What the
-/// two cores are told and do is recorded.
+/// Simulates clients, a tokenizer and an engine around a router and an output core, all driven by a seed. Inputs and
+/// effects of the two cores are recorded.
 class SimulatedRequests {
  public:
   SimulatedRequests(std::uint64_t seed, const journal::SharedJournal& journal);
 
-  /// Events, and then a drain, which ends all that is live.
+  /// Runs events, and then a drain, which ends all live requests.
   void run(int num_events);
-  /// Before anything else: goes on with what another run has left, whatever the limits of the queue. False when the
-  /// router refuses a request, or it does not come to where it was.
+  /// Continues requests that another run has left, beyond the limits of the queue. Call before anything else. Returns
+  /// false if the router refuses a request, or if the request does not reach its old progress.
   bool recover(const std::vector<output::OutputCore::Resumable>& requests);
-  /// What was resumable before the drain.
+  /// Returns the resumable requests before the drain.
   const std::vector<output::OutputCore::Resumable>& left() const { return left_; }
 
   std::int64_t num_ended() const { return num_ended_; }
   std::int64_t num_stop_hits() const { return num_stop_hits_; }
   std::int64_t num_refused() const { return num_refused_; }
-  std::int64_t num_expired() const { return num_expired_; }  ///< in the engine, when their time was over
+  std::int64_t num_expired() const { return num_expired_; }  ///< number that expired in the engine
 
  private:
   using Effects = routing::RouterCore::Effects;
@@ -53,10 +53,10 @@ class SimulatedRequests {
   journal::RecordedOutput output_;
   TimeUs now_ = 1000;
   StepId step_ = 0;
-  std::map<routing::JobId, RequestId> texts_;    ///< that the tokenizer encodes for requests
-  std::vector<routing::JobId> at_tokenizer_;     ///< in the order in which they were given
-  std::map<RequestId, SharedSpec> inside_;       ///< the engine's
-  std::map<RequestId, std::int64_t> num_steps_;  ///< of them
+  std::map<routing::JobId, RequestId> texts_;    ///< texts that the tokenizer encodes for requests
+  std::vector<routing::JobId> at_tokenizer_;     ///< in the order in which they were sent
+  std::map<RequestId, SharedSpec> inside_;       ///< requests in the engine
+  std::map<RequestId, std::int64_t> num_steps_;  ///< number of steps of these requests
   std::vector<output::OutputCore::Resumable> left_;
   std::int64_t num_ended_ = 0;
   std::int64_t num_stop_hits_ = 0;

@@ -71,7 +71,7 @@ TEST(StateFollower, WritesStatesOfRouterAndOutputCoreWhileTheseWriteNoneThemselv
   EXPECT_GT(num_states, 200);
 }
 
-/// Many requests that can be taken up again, and others, and a journal whose segments take too little of them.
+/// Many requests, resumable and others, and a journal whose segments have too little room for them.
 class SmallSegments {
  public:
   explicit SmallSegments(std::size_t room)
@@ -100,7 +100,7 @@ class SmallSegments {
     }
   }
 
-  /// States of the last whole segment; nothing else is read.
+  /// Returns the requests in the states of the last whole segment; reads nothing else.
   std::vector<output::OutputCore::Resumable> resumable(std::int64_t num_segments_before_last) const {
     const auto& segments = journal_->segments();
     ResumableRequests reader(demo_tokenizer());
@@ -141,7 +141,7 @@ TEST(StateFollower, LeavesOutWhatOnlyReplaysNeedAndThenEndedRequestsBeforeLiveRe
   const auto report = ended_left_out.journal().replay(segments.size() - 2, demo_tokenizer());
   EXPECT_TRUE(report.differences.empty()) << differences_of(report);
 
-  // Those that ended are still found where their records are.
+  // Requests that ended are still found at their records.
   EXPECT_EQ(ended_left_out.resumable(std::ssize(segments) - 1).size(), expected.size());
 
   const SmallSegments nothing_fits(100);

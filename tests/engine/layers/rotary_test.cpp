@@ -15,7 +15,7 @@ struct Expected {
   std::vector<float> cos_sin;
 };
 
-/// Rows as LlamaRotaryEmbedding of transformers 5.23 gives them.
+/// Compares with rows that LlamaRotaryEmbedding of transformers 5.23 computes.
 void expect_rows(const RotaryShape& shape, const std::vector<Expected>& rows, std::int64_t length = 5001) {
   const auto table = rotary_cos_sin(length, shape);
   ASSERT_EQ(table.size(), static_cast<std::size_t>(length * shape.rotary_dim));

@@ -36,7 +36,7 @@ TEST(BlockSpaceModel, EveryRunningSequenceSeesExactlyItsOwnTokensWhateverTheSche
   }
   RecordProperty("commands", std::to_string(num_commands));
   EXPECT_GE(num_commands, 100'000);
-  // A model that never gets somewhere proves nothing about it.
+  // A random model that never reaches a state proves nothing about it.
   for (const std::int64_t count :
        {sum.admissions, sum.cached_admissions, sum.chunks, sum.forks, sum.copies, sum.recomputes, sum.swap_outs,
         sum.swap_ins, sum.nevers, sum.failures, sum.stamps, sum.early_shares, sum.misled_readers})

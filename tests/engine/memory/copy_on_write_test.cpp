@@ -5,7 +5,7 @@
 namespace pagoda::memory {
 namespace {
 
-/// Group 1 with 6 computed tokens, forked once: sequences 1 and 2 share a full block and a half full one.
+/// Group 1 has 6 computed tokens and was forked once: sequences 1 and 2 share a full block and a half full one.
 class CopyOnWrite : public testing::Test {
  protected:
   void SetUp() override {
@@ -66,7 +66,8 @@ TEST_F(CopyOnWrite, TakesANewBlockWithoutACopyWhereNothingIsComputedYet) {
   planning_.plan(planning_.step().run(1, {{1, 6, 1, 0}, {2, 6, 1, 0}}));
   planning_.plan(planning_.step().sample(1, 7).sample(2, 70).mark_computed(1, 7).mark_computed(2, 7).run(
       1, {{1, 7, 1, 0}, {2, 7, 1, 0}}));
-  // The step in flight writes position 8 of sequence 1 in a block of its own; the child starts there afresh.
+  // The step in flight writes position 8 of sequence 1 into a block of its own; the child starts at this position with
+  // a new block.
   planning_.plan(planning_.step().sample(1, 8).mark_computed(1, 8).run(1, {{1, 8, 1, 0}}));
   planning_.plan(planning_.step().fork_from(1, 3).sample(3, 80));
   const auto planned = planning_.plan(planning_.step().run(1, {{3, 8, 1, 0}}));
@@ -76,7 +77,7 @@ TEST_F(CopyOnWrite, TakesANewBlockWithoutACopyWhereNothingIsComputedYet) {
 
 TEST_F(CopyOnWrite, NeverWritesIntoABlockThatOthersCanFind) {
   planning_.plan(planning_.step().run(1, {{1, 6, 2, 0}}));
-  // Child 4 knows 7 tokens; then the parent fills and confirms the block that both still share, and goes.
+  // Child 4 knows 7 tokens. Then the parent fills the block that both still share, marks it computed, and is released.
   const auto shared = planning_.table(1);
   planning_.plan(planning_.step().fork_from(1, 4).sample(4, 70).sample(1, 7).mark_computed(1, 8));
   const auto planned = planning_.plan(planning_.step().release(1).release(2).run(1, {{4, 7, 1, 0}}));
@@ -86,7 +87,7 @@ TEST_F(CopyOnWrite, NeverWritesIntoABlockThatOthersCanFind) {
 }
 
 TEST_F(CopyOnWrite, CountsExactlyTheBlocksThatAGroupOfManyWritersLacks) {
-  // 2 blocks are shared by 6 sequences: 5 copies, 7 blocks in all, and 8 there are.
+  // 6 sequences share 2 blocks: 5 copies, so 7 blocks in total, and there are 8.
   Step forks = planning_.step();
   for (SequenceId child = 3; child <= 6; ++child) forks.fork_from(1, child);
   planning_.plan(forks);

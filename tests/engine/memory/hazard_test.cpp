@@ -5,7 +5,7 @@
 namespace pagoda::memory {
 namespace {
 
-// Every step here is planned while the one before it is still in flight.
+// In these tests every step is planned while the step before it is in flight.
 
 TEST(Hazards, ASwapOutWaitsForTheStepInFlightThatWritesItsBlocks) {
   Planning planning(small_pool(4));
@@ -74,7 +74,7 @@ TEST(Hazards, ASwapOutWaitsForTheSwapInThatReadItsHostBlockBefore) {
 
 TEST(Hazards, ACachedBlockThatIsTheSourceOfACopyIsNotSwappedOverInTheSamePlan) {
   Planning planning(small_pool(3, 2));
-  // Group 2 goes to the host; of group 1 a child is left whose last block is full, cached, and only its own.
+  // Group 2 is swapped out. Group 1 keeps a child whose last block is full, cached, and owned by it alone.
   planning.plan(planning.step().admit_group(1, count_from(0, 7)).admit_group(2, {50}));
   planning.plan(planning.step().run(1, {{1, 7, 1, 4}}).run(2, {{2, 1, 1, 0}}, PreemptionMode::swap));
   planning.plan(planning.step().fork_from(1, 3).sample(3, 70).sample(1, 7).mark_computed(1, 8));

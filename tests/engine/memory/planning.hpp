@@ -14,7 +14,7 @@
 
 namespace pagoda::memory {
 
-/// A MemoryRequest in the words of a test.
+/// Builds a MemoryRequest with short calls.
 struct Step : MemoryRequest {
   Step& wait_for(StepId completed) {
     last_completed_step = completed;
@@ -50,7 +50,7 @@ struct Step : MemoryRequest {
     swapped.push_back({group, add_needs(list)});
     return *this;
   }
-  /// Group and sequence share the id.
+  /// Offers a candidate. Group and sequence share the id.
   AdmissionCandidate& offer(SequenceId id, TokenIds tokens) {
     AdmissionCandidate& candidate = waiting.emplace_back();
     candidate.group = id;
@@ -64,19 +64,19 @@ struct Step : MemoryRequest {
   }
 };
 
-/// `length` tokens: first, first + 1, ...
+/// Returns `length` tokens: first, first + 1, ...
 inline TokenIds count_from(TokenId first, std::int32_t length) {
   TokenIds tokens;
   for (std::int32_t i = 0; i < length; ++i) tokens.push_back(first + i);
   return tokens;
 }
 
-/// A manager whose every plan is checked, and what the workers know of its tables.
+/// A manager whose plans are all checked, and the workers' knowledge of its tables.
 class Planning {
  public:
   explicit Planning(const BlockSpaceConfig& config) : manager_(config) {}
 
-  /// The next step, with budgets that do not matter and every step before it completed.
+  /// Returns the next step, with unlimited budgets and all earlier steps completed.
   Step step() {
     Step step;
     step.step = ++last_step_;
@@ -111,7 +111,7 @@ class Planning {
   std::map<SequenceId, std::vector<BlockId>> tables_;
 };
 
-/// 10 device and 10 host blocks of 4 slots, no watermark.
+/// Returns 10 device and 10 host blocks of 4 slots, without watermark.
 inline BlockSpaceConfig small_pool(std::int32_t num_device_blocks = 10, std::int32_t num_host_blocks = 10) {
   BlockSpaceConfig config;
   config.layout = KvLayout::uniform(4);

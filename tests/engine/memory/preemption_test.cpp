@@ -35,7 +35,7 @@ TEST_F(Preemption, TakesVictimsFromTheBack) {
 TEST_F(Preemption, MakesAGroupGiveWayItselfWhenNobodyBehindItIsLeft) {
   fill_pool();
   planning_.plan(decode(PreemptionMode::recompute));
-  // 1 and 2 own 3 blocks each. Group 1 stays within its blocks; 2 wants 5 tokens more.
+  // Groups 1 and 2 own 3 blocks each. Group 1 needs no new block; group 2 needs 5 more tokens.
   const auto planned = planning_.plan(planning_.step().run(1, {{1, 9, 1, 0}}).run(2, {{2, 9, 5, 0}}));
   EXPECT_EQ(planned.plan.running[0], RunningOutcome::scheduled);
   EXPECT_EQ(planned.plan.running[1], RunningOutcome::preempted_recompute);

@@ -42,7 +42,7 @@ TEST(PrefixCache, AgreesWithAMapWhenManyHashesShareABucket) {
     const auto commands = *rc::gen::container<std::vector<std::pair<int, int>>>(
         rc::gen::pair(rc::gen::inRange(0, 8), rc::gen::inRange(0, 6)));
     for (const auto& [block, number] : commands) {
-      // All in bucket 0 or 1 of 8.
+      // All hashes are in bucket 0 or 1 of 8.
       const std::uint64_t low = static_cast<std::uint64_t>(number) * 8 + static_cast<std::uint64_t>(number % 2);
       const TokenIds tokens = {number};
       bool is_taken = false;

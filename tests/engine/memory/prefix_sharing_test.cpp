@@ -7,7 +7,7 @@ namespace {
 
 class PrefixSharing : public testing::Test {
  protected:
-  /// Group 1 with tokens 0, 1, ... computed.
+  /// Computes group 1 with tokens 0, 1, ...
   void compute_prompt(std::int32_t length) {
     planning_.plan(planning_.step().admit_group(1, count_from(0, length)));
     planning_.plan(planning_.step().mark_computed(1, length));
@@ -104,7 +104,7 @@ TEST_F(PrefixSharing, KeepsWhatWasComputedBeforeAStepThatFailed) {
 }
 
 TEST_F(PrefixSharing, MergesEqualBlocksOnceBothAreComputed) {
-  // Neither sees the other's prompt, as both must compute every token.
+  // Neither group shares the other's prompt, because both must compute every token.
   Step step = planning_.step();
   step.offer(1, count_from(0, 9)).use_prefix_cache = false;
   step.offer(2, count_from(0, 9)).use_prefix_cache = false;
@@ -176,7 +176,7 @@ TEST_F(PrefixSharing, KeepsTheBlocksOfFinishedSequencesUntilOthersNeedThem) {
   planning_.plan(planning_.step().release(1));
   EXPECT_EQ(planning_.stats().device_blocks_cached, 3);
   EXPECT_EQ(planning_.stats().device_blocks_free, 13);
-  // 14 blocks: the free ones, and of the cached chain its tail.
+  // 14 blocks: all free ones, and the tail of the cached chain.
   planning_.plan(planning_.step().admit_group(2, count_from(500, 14 * 4)));
   EXPECT_EQ(planning_.stats().device_blocks_cached, 2);
   planning_.plan(planning_.step().release(2));

@@ -122,7 +122,7 @@ void RandomScheduler::fork_some(MemoryRequest& request) {
     Tokens child = parent;
     child.id = next_id_++;
     child.num_flights = 0;
-    // It knows what the block manager knows of the parent: forks come before this plan's tokens.
+    // The child knows what the block manager knows of the parent: forks come before this plan's tokens.
     std::int32_t told = parent.num_told;
     for (const SampledToken& sampled : request.sampled) told -= sampled.sequence == id;
     child.tokens.resize(static_cast<std::size_t>(told));
@@ -234,7 +234,7 @@ void RandomScheduler::run_row(Tokens& sequence, const SequenceNeed& need, std::v
 }
 
 void RandomScheduler::set_back(RequestId group) {
-  // After a recompute the sequences of a group come back one by one, and share only what the prefix cache finds.
+  // After a recompute the sequences of a group come back one by one, and share only blocks that the prefix cache finds.
   for (auto& [id, sequence] : sequences_) {
     if (sequence.group != group || sequence.place == Place::waiting) continue;
     sequence.place = Place::waiting;
@@ -245,8 +245,8 @@ void RandomScheduler::set_back(RequestId group) {
 }
 
 void RandomScheduler::check_first(const MemoryRequest& request, const MemoryGrant& plan) {
-  // Whatever it takes, the first group of the line gets on: unless it was too large, or others that are not in the line
-  // hold blocks.
+  // The first group of the line always progresses, unless it is too large or others that are not in the line hold
+  // blocks.
   if (plan.running.empty() || groups_at(Place::running).size() != request.running.size()) return;
   const Range range = request.running[0].sequences;
   std::int32_t tokens = 0;
@@ -255,7 +255,7 @@ void RandomScheduler::check_first(const MemoryRequest& request, const MemoryGran
       plan.running[0] == RunningOutcome::preempted_recompute || plan.running[0] == RunningOutcome::preempted_swap;
   const auto num_running = static_cast<std::int32_t>(request.running.size());
   const bool gives_way = request.num_preempted_for_rows >= num_running || request.num_giving_way >= num_running;
-  // A sequence alone is preempted where the copy of its last block does not fit beside the blocks that it reads.
+  // A single sequence is preempted if the copy of its last block does not fit beside the blocks that it reads.
   const bool has_no_room_for_a_copy = range.count == 1 && most_blocks(request.needs[0]) > config_.num_device_blocks;
   if (is_preempted && !gives_way && !has_no_room_for_a_copy) fail("the first group of the line was preempted");
   if (plan.running[0] == RunningOutcome::skipped && tokens <= request.token_budget && window() == 0)
@@ -277,7 +277,7 @@ void RandomScheduler::check_order(const MemoryRequest& request, const MemoryGran
   if (!std::all_of(first, plan.running.end(), is_preempted)) fail("a group was preempted before one behind it");
   check_first(request, plan);
   const bool admits = first == plan.running.end();
-  std::vector<AllocStatus> incoming;  // in the order in which they are served
+  std::vector<AllocStatus> incoming;  // in serving order
   for (std::size_t i = 0, next = 0; i <= plan.swapped.size(); ++i) {
     const bool is_last = i == plan.swapped.size();
     const auto end = is_last ? plan.waiting.size() : static_cast<std::size_t>(request.swapped[i].num_waiting_before);
@@ -289,10 +289,10 @@ void RandomScheduler::check_order(const MemoryRequest& request, const MemoryGran
     if (closed && status != AllocStatus::later) fail("a group overtook another, or came in while others went out");
     closed = closed || status == AllocStatus::later;
   }
-  // Nothing holds memory, so the first that can ever fit must come in.
+  // No group holds memory, so the first that can ever fit must be admitted.
   const bool is_empty = groups_at(Place::running).empty();
   if (!admits || !is_empty || error_) return;
-  // It may wait for the budget, or for a step in flight that computes anew what it had left on the device.
+  // It may wait for the budget, or for a step in flight that recomputes the blocks that it left on the device.
   std::int32_t tokens = 0;
   for (const SequenceNeed& need : request.needs) tokens += need.num_new_tokens;
   if (!plan.swapped.empty() && (tokens > request.token_budget || !in_flight_.empty())) return;
@@ -316,7 +316,7 @@ void RandomScheduler::take_running(const MemoryRequest& request, const MemoryGra
   for (std::size_t i = 0; i < plan.running.size(); ++i) {
     const RunningCandidate& candidate = request.running[i];
     if (plan.running[i] == RunningOutcome::scheduled) {
-      // A failed step fails the whole group, and what it runs meanwhile.
+      // A failed step fails the whole group, and later steps of it.
       if (chance(2)) {
         for (auto& [id, sequence] : sequences_) sequence.is_doomed |= sequence.group == candidate.group;
         ++coverage_.failures;

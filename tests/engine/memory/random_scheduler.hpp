@@ -14,21 +14,20 @@
 
 namespace pagoda::test {
 
-/// A scheduler that does anything the contract of MemoryRequest allows, at random, and knows nothing of blocks: its
-/// model is a map from each sequence to its tokens. A fake device checks that every row that runs sees exactly those
-/// tokens.
+/// A random scheduler that does anything the contract of MemoryRequest allows, and knows nothing of blocks: its model
+/// is a map from each sequence to its tokens. A fake device checks that every row that runs sees exactly these tokens.
 class RandomScheduler {
  public:
   explicit RandomScheduler(std::uint64_t seed);
 
-  /// Plans and checks so many steps, then ends everything. What went wrong, or nothing.
+  /// Plans and checks `num_steps` steps, then ends everything. Returns the first error, or nothing.
   std::optional<std::string> run(int num_steps);
 
-  /// Called around each plan, where they are set.
+  /// Called before and after each plan, if set.
   std::function<void(const memory::BlockSpaceManager&, const memory::BlockSpaceConfig&)> before_plan;
   std::function<void(const MemoryRequest&, const memory::GrantedStep&)> on_planned;
 
-  /// Candidates, forks, tokens, reports and releases sent in all.
+  /// Returns the number of candidates, forks, tokens, reports and releases that were sent.
   std::int64_t num_commands() const { return num_commands_; }
   std::string description() const;
 
@@ -46,15 +45,15 @@ class RandomScheduler {
     SequenceId id = 0;
     RequestId group = 0;
     Place place = Place::waiting;
-    TokenIds tokens;               ///< with those that a step in flight will sample
-    std::int32_t num_known = 0;    ///< tokens sampled by completed steps, and the prompt
-    std::int32_t num_told = 0;     ///< of them, those that the block manager was told
-    std::int32_t num_planned = 0;  ///< tokens run by planned steps
-    std::int32_t num_flights = 0;  ///< rows in flight
+    TokenIds tokens;               ///< including the tokens that a step in flight will sample
+    std::int32_t num_known = 0;    ///< number of tokens of the prompt and of completed steps
+    std::int32_t num_told = 0;     ///< number of these tokens that were sent to the block manager
+    std::int32_t num_planned = 0;  ///< number of tokens run by planned steps
+    std::int32_t num_flights = 0;  ///< number of rows in flight
     std::string salt;
     std::uint64_t adapter = 0;
-    StepId awaits_step = 0;  ///< the last step that computes a block it was admitted with
-    bool is_doomed = false;  ///< its group ran in a step that will fail
+    StepId awaits_step = 0;  ///< the last step that computes a block with which it was admitted
+    bool is_doomed = false;  ///< whether its group ran in a step that will fail
   };
 
   struct Flight {
@@ -87,7 +86,7 @@ class RandomScheduler {
   void take_running(const MemoryRequest& request, const MemoryGrant& plan, std::vector<FakeRow>& rows);
   void take_waiting(const MemoryRequest& request, const MemoryGrant& plan, std::vector<FakeRow>& rows);
   void check_first(const MemoryRequest& request, const MemoryGrant& plan);
-  /// The blocks that a row of a sequence alone can take: all of the sequence, and one for a copy.
+  /// Returns the most blocks that a row of a single sequence can take: all of the sequence, and one for a copy.
   int most_blocks(const SequenceNeed& need) const;
   void check_order(const MemoryRequest& request, const MemoryGrant& plan);
   void check_budgets(const MemoryRequest& request, const std::vector<FakeRow>& rows);
@@ -109,7 +108,7 @@ class RandomScheduler {
 
   std::vector<TokenIds> stems_;  ///< beginnings that prompts share
   std::map<SequenceId, Tokens> sequences_;
-  std::vector<RequestId> doomed_;  ///< groups to end, a step of theirs has failed
+  std::vector<RequestId> doomed_;  ///< groups to end, because one of their steps has failed
   std::deque<StepInFlight> in_flight_;
   StepId step_ = 0;
   StepId last_completed_ = 0;

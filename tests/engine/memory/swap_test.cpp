@@ -10,7 +10,7 @@ BlockSpaceConfig without_cache(BlockSpaceConfig config) {
   return config;
 }
 
-/// Group 9 runs before group 1 and wants the whole pool, so group 1 goes out.
+/// Group 9 runs before group 1 and needs the whole pool, so group 1 is swapped out.
 class Swap : public testing::Test {
  protected:
   explicit Swap(const BlockSpaceConfig& config = without_cache(small_pool(8, 4))) : planning_(config) {}
@@ -108,12 +108,12 @@ TEST_F(Swap, ForksAndHearsOfTokensWhileAGroupIsOut) {
   EXPECT_EQ(in.cache_plan.copies.size(), 1U);
 }
 
-/// Likewise, with a prefix cache.
+/// As Swap, with a prefix cache.
 class SwapAndCache : public Swap {
  protected:
   SwapAndCache() : Swap(small_pool(8, 6)) {}
 
-  /// Group 2 joins group 1 with the same 8 tokens and its own behind them; then group 1 goes out.
+  /// Group 2 joins group 1 with 8 equal tokens and its own after them; then group 1 is swapped out.
   GrantedStep push_out_sharing() {
     planning_.plan(planning_.step().admit_group(1, count_from(0, 10)));
     planning_.plan(planning_.step().admit_group(2, count_from(0, 9)));
@@ -136,7 +136,7 @@ TEST_F(SwapAndCache, FindsBlocksThatNobodyHasTakenSince) {
   planning_.plan(planning_.step().admit_group(1, count_from(0, 8)));
   const auto out = push_out({{1, 8, 1, 0}});
   EXPECT_EQ(out.cache_plan.swap_out.size(), 2U);
-  // Group 9 has taken 7 of the 8 blocks; one is still what it was.
+  // Group 9 has taken 7 of the 8 blocks; one still has its old content.
   const auto in = planning_.plan(planning_.step().release(9).swap_in(1, {{1, 8, 1, 0}}));
   EXPECT_EQ(in.plan.swapped[0], AllocStatus::ok);
   EXPECT_EQ(in.cache_plan.swap_in.size(), 1U);

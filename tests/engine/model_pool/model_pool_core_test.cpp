@@ -209,7 +209,7 @@ TEST(ModelPoolCore, AModelThatIsLargerThanAllThereIsIsLoadedAlone) {
   EXPECT_EQ(released(pool.want(1, 2)), Models{0});
 }
 
-/// A pool whose models obey, at random times.
+/// A pool whose models load and unload after random times.
 TEST(ModelPoolCore, AtAnyTimeTheLimitsHoldAndWhoWaitsIsServed) {
   for (unsigned seed = 0; seed < 50; ++seed) {
     std::mt19937 random(seed);

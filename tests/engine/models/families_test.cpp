@@ -301,7 +301,7 @@ TEST(Families, Phi3RefusesEveryRopeScaling) {
   }
 }
 
-/// The keys of a published Baichuan config that tell the models apart.
+/// Returns the keys of a published Baichuan config that distinguish the models.
 json baichuan(std::int64_t hidden, std::int64_t heads, std::int64_t vocab, const char* positions_key) {
   auto source = llama();
   for (const char* key : {"num_key_value_heads", "max_position_embeddings", "rope_theta", "tie_word_embeddings"}) {

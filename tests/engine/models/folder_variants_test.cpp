@@ -1,5 +1,5 @@
-// Folders as people have them: the tensors of the golden models under other names, with another tie_word_embeddings and
-// with tensors that a language model has no use for. The logits stay those of the golden model.
+// Tests folders as they are published: the tensors of the golden models under other names, with another
+// tie_word_embeddings, and with tensors that a language model does not use. The logits stay those of the golden model.
 
 #include <array>
 #include <filesystem>
@@ -88,7 +88,7 @@ class Variant {
     return folder_.path();
   }
 
-  /// The same in two shards, the head in the second.
+  /// Writes the folder with two shards, the head in the second.
   const fs::path& write_sharded() {
     folder_.write("config.json", config.dump());
     std::array<Tensors, 2> shards;

@@ -99,7 +99,7 @@ TEST(GatedDecoder, GateAndValuesMayComeFromOneWeight) {
   EXPECT_THAT(source.asked().at("model.layers.1.mlp.gate_up_proj.weight"), ElementsAre(48, 16));
 }
 
-/// The MLP of a family that has another than Llama's: nothing but one projection.
+/// The MLP of a family without Llama's MLP: a single projection.
 class OneProjection final : public layers::Mlp {
  public:
   explicit OneProjection(layers::Linear linear) : linear_(std::move(linear)) {}

@@ -1,5 +1,5 @@
-// Models of tests/data/models that llama.cpp's converter wrote as GGUF (tools/make_gguf_goldens.py), and those that are
-// written here.
+// Tests models of tests/data/models that llama.cpp's converter wrote as GGUF (tools/make_gguf_goldens.py), and models
+// that are written here.
 
 #include <algorithm>
 #include <filesystem>
@@ -46,7 +46,7 @@ std::string test_name(const testing::TestParamInfo<std::string>& test) {
   return name;
 }
 
-/// Runs the model of `file` and that of `folder` over the prompts of a golden.
+/// Runs the models of `file` and `folder` over the prompts of a golden.
 void expect_same_logits(const std::filesystem::path& file, const std::filesystem::path& folder, const json& golden,
                         bool is_exact) {
   ModelRunner of_file(file);
@@ -67,7 +67,7 @@ void expect_same_logits(const std::filesystem::path& file, const std::filesystem
   }
 }
 
-/// There a file has the frequencies' factors, rounded to float32.
+/// In this model the file has the frequencies' factors, rounded to float32.
 const char* const kWithFactors = "llama-rope-llama3";
 
 class GgufGolden : public testing::TestWithParam<std::string> {
@@ -93,7 +93,7 @@ TEST_P(GgufGolden, GivesTheBitsThatTheFolderGives) {
 
 INSTANTIATE_TEST_SUITE_P(Files, GgufGolden, testing::ValuesIn(gguf_names()), test_name);
 
-/// Those of the folders whose architecture has a name in GGUF, but for what GGUF has no words for.
+/// Returns the names of folders whose architecture has a name in GGUF, without those that GGUF cannot express.
 std::vector<std::string> written_names() {
   const std::set<std::string> refused{"gpt2-relu-f32", "llama-rope-dynamic-f32", "qwen2-window-f32"};
   std::vector<std::string> names;
@@ -108,7 +108,7 @@ std::vector<std::string> written_names() {
 
 class WrittenGguf : public testing::TestWithParam<std::string> {
  protected:
-  /// The folder with a name for each of its tokens.
+  /// Sets up the folder with a name for each of its tokens.
   void SetUp() override {
     const auto golden = kData / "models" / GetParam();
     for (const auto& entry : std::filesystem::directory_iterator(golden)) {
@@ -121,7 +121,7 @@ class WrittenGguf : public testing::TestWithParam<std::string> {
     }
     const json byte_level{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}};
     const json model{{"type", "BPE"}, {"vocab", vocab}, {"merges", json::array()}};
-    // What begins and ends texts is special in a file.
+    // Tokens that begin and end texts are special in a GGUF file.
     json added = json::array();
     for (const char* key : {"bos_token_id", "eos_token_id"}) {
       const json id = config.value(key, json());

@@ -1,4 +1,4 @@
-// Every model folder under tests/data/models against what Hugging Face transformers computes with it.
+// Compares every model folder under tests/data/models with the results of Hugging Face transformers.
 
 #include <algorithm>
 #include <cmath>
@@ -47,8 +47,8 @@ class Golden : public testing::TestWithParam<std::string> {
   json golden_;
 };
 
-/// Largest difference, relative to the largest magnitude of the expected row (a logit near zero is a sum of large
-/// terms).
+/// Returns the largest difference, relative to the largest magnitude of the expected row (a logit near zero is a sum of
+/// large terms).
 double relative_error(const std::vector<float>& actual, const std::vector<float>& expected) {
   double largest = 0.0;
   double difference = 0.0;
@@ -59,7 +59,7 @@ double relative_error(const std::vector<float>& actual, const std::vector<float>
   return difference / largest;
 }
 
-/// Feeds the tokens one by one, as decode does; returns the logits after each.
+/// Feeds the tokens one by one, as decode does. Returns the logits after each.
 Rows run_one_by_one(ModelRunner& runner, const TokenIds& tokens) {
   const int sequence = runner.add_sequence();
   Rows rows;
@@ -167,7 +167,7 @@ TEST_P(Golden, LogitsOfAnyRowsOfTheLastRunCanBeAskedFor) {
   EXPECT_EQ(runner.logits({}), Rows{});
 }
 
-/// The matrix [vocab_size, hidden width] that a checkpoint holds for the head, as Hugging Face names it.
+/// Returns the matrix [vocab_size, hidden width] that a checkpoint has for the head, as Hugging Face names it.
 std::vector<float> stored_head(const io::Checkpoint& checkpoint, const ModelSpec& spec, std::int64_t width) {
   for (const char* name : {"lm_head.weight", "model.embed_tokens.weight", "transformer.wte.weight", "wte.weight",
                            "model.decoder.embed_tokens.weight", "decoder.embed_tokens.weight"}) {
@@ -205,7 +205,7 @@ TEST_P(Golden, HiddenRowsTimesTheHeadAreTheLogits) {
       expected.push_back(
           static_cast<float>(std::inner_product(weight, weight + width, hidden[i].begin(), 0.0) / length));
     }
-    // A normalised head is rounded to its type; else both are sums of the same products.
+    // A normalised head is rounded to its type; otherwise both are sums of the same products.
     EXPECT_LT(relative_error(logits[static_cast<std::size_t>(rows[i])], expected), normalized ? 1e-2 : 1e-5);
   }
 }

@@ -42,7 +42,7 @@ struct ModelRunner::State {
     std::vector<std::int32_t> blocks;
   };
   std::vector<Sequence> sequences;
-  std::vector<kernels::Buffer> inputs;  // of the run in progress
+  std::vector<kernels::Buffer> inputs;  // inputs of the run in progress
 
   template <class T>
   const T* upload(const std::vector<T>& values) {
@@ -53,7 +53,7 @@ struct ModelRunner::State {
     return inputs.back().as<T>();
   }
 
-  /// What `issue` writes for token rows of the last run: [count, width].
+  /// Returns what `issue` writes for token rows of the last run: [count, width].
   template <class Issue>
   Rows rows_of(const std::vector<std::int32_t>& token_rows, std::int64_t width, const Issue& issue) {
     const auto count = static_cast<std::int32_t>(token_rows.size());

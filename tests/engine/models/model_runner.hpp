@@ -12,8 +12,8 @@
 
 namespace pagoda::test {
 
-/// Runs a model (a folder or GGUF file) over a small paged cache made by hand. Blocks are dealt out in a scattered
-/// order, so that a test would see a block table ignored. Fails the running test when anything goes wrong.
+/// Runs a model (a folder or GGUF file) over a small paged cache. Blocks are assigned in a scattered order, so that a
+/// test would fail if a block table were ignored. Fails the running test on any error.
 class ModelRunner {
  public:
   struct Options {
@@ -21,8 +21,8 @@ class ModelRunner {
     int num_threads = 1;
     DType kv_dtype = DType::f32;
     std::string isa = exact_isa();
-    std::string dtype = "auto";     ///< of weights::weight_policy
-    std::string quantize = "auto";  ///< likewise
+    std::string dtype = "auto";     ///< as in weights::weight_policy
+    std::string quantize = "auto";  ///< as in weights::weight_policy
   };
   using Rows = std::vector<std::vector<float>>;  ///< logits, one row per token
 
@@ -30,19 +30,19 @@ class ModelRunner {
   explicit ModelRunner(const std::filesystem::path& model) : ModelRunner(model, Options{}) {}
   ~ModelRunner();
 
-  /// New tokens of one sequence; they follow what it has.
+  /// New tokens of one sequence, after the tokens that it has.
   struct Chunk {
-    int sequence = 0;  ///< as given by add_sequence
+    int sequence = 0;  ///< as returned by add_sequence
     TokenIds tokens;
   };
 
   int add_sequence();
   /// Runs all chunks as one batch. result[chunk][token] are the logits after that token.
   std::vector<Rows> run(const std::vector<Chunk>& chunks);
-  /// One sequence alone.
+  /// Runs one sequence alone.
   Rows run(int sequence, const TokenIds& tokens) { return run({{sequence, tokens}}).front(); }
 
-  /// Logits and hidden rows of some token rows of the last run.
+  /// Return the logits and hidden rows of some token rows of the last run.
   Rows logits(const std::vector<std::int32_t>& token_rows);
   Rows hidden(const std::vector<std::int32_t>& token_rows);
 
@@ -55,9 +55,9 @@ class ModelRunner {
   std::unique_ptr<State> state_;
 };
 
-/// Index of the largest value; the lowest of equals.
+/// Returns the index of the largest value; the lowest of equals.
 TokenId argmax(const std::vector<float>& logits);
-/// log softmax at `token`.
+/// Returns log softmax at `token`.
 double logprob(const std::vector<float>& logits, TokenId token);
 
 }  // namespace pagoda::test

@@ -18,7 +18,8 @@ namespace {
 
 const std::filesystem::path kData = std::string(PAGODA_SOURCE_DIR) + "/tests/data";
 
-/// llama-gqa-bf16 with the linear layers of its first decoder layer from tests/data/quantized, in a shard of their own.
+/// Makes llama-gqa-bf16 with the linear layers of its first decoder layer from tests/data/quantized, in a shard of
+/// their own.
 std::unique_ptr<const TemporaryFolder> quantized_llama(const std::string& format, const nlohmann::json& quantization) {
   const std::filesystem::path plain = kData / "models/llama-gqa-bf16";
   auto folder = std::make_unique<const TemporaryFolder>();
@@ -85,7 +86,7 @@ TEST_P(QuantizedModels, ComputeAsTheirDequantisedWeightsDo) {
     EXPECT_NE(kept[row], dequantised[row]) << "they are computed with in the same way";
     sum += divergence(dequantised[row], kept[row]);
   }
-  // Kernels quantise activations beside integers; a wrong weight would give thousands of times as much.
+  // Kernels quantise the activations of integer weights; a wrong weight would give a thousand times this difference.
   EXPECT_LT(sum / static_cast<double>(kept.size()), 0.01);
 }
 

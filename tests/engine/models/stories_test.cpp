@@ -1,4 +1,4 @@
-// A real trained model and its greedy texts; they lie outside the repository.
+// Tests a real trained model and its greedy texts, which are outside the repository.
 
 #include <filesystem>
 #include <fstream>

@@ -12,7 +12,7 @@
 
 namespace pagoda::test {
 
-/// Gives every tensor that is asked for, all zero, except one that is missing.
+/// Returns every tensor as zeros, except one that is missing.
 class ZeroWeights final : public weights::WeightSource {
  public:
   explicit ZeroWeights(std::string missing = {}) : missing_(std::move(missing)), zeros_(1 << 14) {}

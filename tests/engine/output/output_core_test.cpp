@@ -10,7 +10,7 @@
 namespace pagoda::output {
 namespace {
 
-/// The tokenizer of the demo model: byte-level, so every text has tokens.
+/// Returns the tokenizer of the demo model: byte-level, so every text has tokens.
 std::shared_ptr<const text::Tokenizer> tokenizer() {
   static const auto loaded = io::load_tokenizer(std::string(PAGODA_SOURCE_DIR) + "/examples/models/pagoda-stories");
   EXPECT_TRUE(loaded) << loaded.error().message;
@@ -39,7 +39,7 @@ class OutputCoreTest : public ::testing::Test {
     return output;
   }
 
-  /// One step per token of `text`; collects what the sink gets.
+  /// Runs one step per token of `text`. Returns the outputs for the sink.
   std::vector<RequestOutput> feed(RequestId id, const std::string& text) {
     std::vector<RequestOutput> all;
     const TokenIds ids = *tokenizer()->encode(text, false);
@@ -246,7 +246,7 @@ TEST_F(OutputCoreTest, AFailedRequestEndsWithItsError) {
   EXPECT_FALSE(effects.outputs[0].done);
 }
 
-/// Three sequences: the first has the highest logprob per token, the second the highest sum, the third neither.
+/// Returns three sequences: the first has the highest logprob per token, the second the highest sum, the third neither.
 std::vector<SequenceOutput> three_sequences(RequestId id, const std::function<SequenceOutput(std::int32_t)>& token) {
   std::vector<SequenceOutput> all;
   const auto add = [&](std::int32_t index, float logprob, bool ends) {
@@ -341,7 +341,7 @@ TEST_F(OutputCoreTest, BytesOfPartsOfACharacterAreThoseOfTheText) {
 TEST_F(OutputCoreTest, TokensHaveTheirPlaceInTheText) {
   open(1, [](RequestSpec& s) {
     s.sampling.logprobs = 0;
-    s.sampling.stop = {"\xf0\x9f\x98\x80 never"};  // it holds text back, which changes no place
+    s.sampling.stop = {"\xf0\x9f\x98\x80 never"};  // holds text back, which does not change positions
   });
   const auto outputs = feed(1, " caf\xc3\xa9 \xf0\x9f\x98\x80 now");
   const auto effects = step({}, {RequestEnd{1, std::nullopt}});

@@ -1,4 +1,4 @@
-// Fields that change what is told of tokens, and not which they are: detokenize, stream_interval, logprob_token_ids.
+// Tests fields that change the reports of tokens, but not the tokens: detokenize, stream_interval, logprob_token_ids.
 
 #include <functional>
 #include <numeric>
@@ -27,7 +27,7 @@ SharedSpec spec_with(const std::function<void(SamplingParams&)>& change, bool st
   return spec;
 }
 
-/// What a request gives for the tokens of a text, each in a step of its own; `per_step` at a time.
+/// Returns the outputs of a request for the tokens of a text, with `per_step` tokens in each step.
 std::vector<RequestOutput> outputs_of(const SharedSpec& spec, const std::string& text, std::size_t per_step = 1) {
   OutputCore core(stories_tokenizer());
   EXPECT_TRUE(core.open(spec));

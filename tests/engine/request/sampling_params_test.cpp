@@ -19,7 +19,7 @@ struct Case {
   std::string name;
   Change change;
   std::string param;    ///< empty: accepted
-  std::string message;  ///< a part of it
+  std::string message;  ///< part of the message
 };
 
 void PrintTo(const Case& c, std::ostream* out) {
@@ -43,7 +43,7 @@ TEST_P(ValidateSamplingParams, AcceptsTheRangeAndRefusesTheRestByName) {
   EXPECT_THAT(status.error().message, ::testing::HasSubstr(GetParam().message));
 }
 
-/// One case for each value of a field: `make(value)` is the change.
+/// Adds one case for each value of a field: `make(value)` is the change.
 template <class Value>
 void add(std::vector<Case>& cases, const std::string& field, Value SamplingParams::*member,
          std::initializer_list<Value> good, std::initializer_list<Value> bad, const std::string& message) {
@@ -176,7 +176,7 @@ const auto kCaseName = [](const auto& test_case) { return test_case.param.name; 
 
 INSTANTIATE_TEST_SUITE_P(Combinations, ValidateSamplingParams, ::testing::ValuesIn(combination_cases()), kCaseName);
 
-// Several groups of one field share its name, so cases are numbered.
+// Several groups of one field have its name, so cases are numbered.
 INSTANTIATE_TEST_SUITE_P(Fields, ValidateSamplingParams, ::testing::ValuesIn(field_cases()), [](const auto& test_case) {
   return test_case.param.name + "_case" + std::to_string(test_case.index);
 });
@@ -226,7 +226,7 @@ TEST(ValidateSamplingParams, MinTokensMustLeaveATokenToSample) {
   EXPECT_EQ(refused.error().code, ErrorCode::invalid_request);
   EXPECT_EQ(refused.error().param, "min_tokens");
   EXPECT_NE(refused.error().message.find("no token is left"), std::string::npos) << refused.error().message;
-  params.ignore_eos = true;  // bans them all the same
+  params.ignore_eos = true;  // they are banned all the same
   EXPECT_FALSE(validate(params, SamplingLimits{}, kFewTokens, eos));
   params.min_tokens = 0;
   EXPECT_TRUE(validate(params, SamplingLimits{}, kFewTokens, eos));

@@ -7,7 +7,7 @@ namespace {
 
 const ThinkingMarks kMarks{.begin = {1}, .end = {2}, .close = {10, 2}};
 
-/// What follows is 5 wherever it is free, until the thinking has ended.
+/// Returns an output whose free tokens are 5, until the thinking has ended.
 TokenIds output_of(const ThinkingBudget& budget, TokenIds output, std::size_t length) {
   ThinkingProgress progress;
   while (output.size() < length) {
@@ -82,7 +82,7 @@ TEST(ThinkingBudget, ReadsEachTokenOnce) {
   ThinkingProgress progress;
   TokenIds output(1000, 5);
   EXPECT_TRUE(budget.may_be_spent(output, 1000, progress));
-  output[500] = 2;  // an end in what was read before
+  output[500] = 2;  // an end among tokens that were read before
   EXPECT_TRUE(budget.may_be_spent(output, 1000, progress));
   output.push_back(2);
   EXPECT_FALSE(budget.may_be_spent(output, 1001, progress));

@@ -26,7 +26,8 @@ TEST(TokenBans, AMaskHasTheTokensOfTheVocabulary) {
   EXPECT_EQ(tokens_of(mask), (std::set<TokenId>{0, 31, 32, 69}));
 }
 
-/// vLLM's rule, word by word: a word whose tokens but the last are the last of the output bans its last token.
+/// vLLM's rule, applied word by word: if the output ends with all tokens of a word but the last, the last one is
+/// banned.
 std::set<TokenId> banned_by_hand(const std::vector<TokenIds>& words, const TokenIds& output) {
   std::set<TokenId> banned;
   for (const TokenIds& word : words) {

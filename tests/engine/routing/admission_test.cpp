@@ -137,7 +137,7 @@ TEST(Admission, GivesRequestsWithoutASeedOnesThatDifferAndRepeat) {
 
 TEST(Admission, RefusesLiteralsThatAreNotRangesOfThePromptInOrder) {
   const auto refusal = [](std::vector<ByteRange> literals) {
-    GenerateRequest request = hello_request();  // of 5 bytes
+    GenerateRequest request = hello_request();  // has 5 bytes
     request.prompt_literals = std::move(literals);
     const Status checked = check_request(request, admission_limits());
     return checked ? std::string() : checked.error().param + ": " + checked.error().message;
@@ -175,7 +175,7 @@ TEST(Admission, NamesTheFieldThatIsWrong) {
   EXPECT_EQ(param(many), "n") << "beams run together";
 }
 
-/// The length of the prompt that is left of `num_tokens`, or the error's param.
+/// Returns the length of the prompt that is left of `num_tokens`, or the error's param.
 std::string truncated(std::optional<std::int64_t> truncate, std::size_t num_tokens,
                       std::optional<std::int64_t> max_tokens = {}) {
   GenerateRequest request;

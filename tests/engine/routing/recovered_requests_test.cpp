@@ -1,4 +1,4 @@
-// Requests that go on from an engine that has ended: they were admitted there.
+// Tests requests that continue from an engine that has ended: they were admitted there.
 
 #include <memory>
 #include <string>
@@ -44,8 +44,8 @@ GenerateRequest recovered_request(bool has_ended) {
   return request;
 }
 
-/// Submits a request whose prompt is known, each from a client of its own. The spec that enters the engine; null when
-/// it waits for a grammar.
+/// Submits a request whose prompt is known, each from a client of its own. Returns the spec that enters the engine;
+/// null when it waits for a grammar.
 SharedSpec admit(RouterCore& core, const GenerateRequest& request) {
   static ClientId next_client = 100;
   const auto submitted = core.submit(next_client++, 1, request, kRestart);
@@ -86,7 +86,7 @@ TEST(RecoveredRequests, PassTheTimeToTheFirstTokenThatIsForeseen) {
   limits.target_ttft_ms = 1;
   RouterCore core(limits, 0);
   TimeUs now = kRestart;
-  // Each takes a second, so that the next one is refused.
+  // Each request takes a second, so that the next one is refused.
   for (std::uint64_t tag = 1; tag < 30; ++tag) {
     const auto submitted = core.submit(1, tag, new_request(), now);
     if (!submitted) break;
@@ -141,7 +141,7 @@ TEST(RecoveredRequests, WithBadWordsWaitForTheTokenizerBeyondItsQueueAndEndedOne
 TEST(RecoveredRequests, ThatHaveEndedPassTheLimitsThatTheyHadNotBefore) {
   AdmissionLimits limits = limits_of_two();
   GenerateRequest ended = recovered_request(true);
-  ended.prompt_token_ids->assign(100, 5);  // as long as the engine before took
+  ended.prompt_token_ids->assign(100, 5);  // the longest prompt that the engine before took
   RouterCore core(limits, 0);
   const auto spec = admit(core, ended);
   ASSERT_NE(spec, nullptr);

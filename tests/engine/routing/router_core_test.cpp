@@ -32,7 +32,7 @@ std::shared_ptr<GenerateRequest> text_request(std::string text = "hello") {
   return request;
 }
 
-/// So long that the tokenizer gets nothing else meanwhile.
+/// A text so long that the tokenizer gets no other meanwhile.
 std::shared_ptr<GenerateRequest> long_text() {
   return text_request(std::string(TokenizerQueue::kBytesAtTokenizer, 'a'));
 }
@@ -47,7 +47,7 @@ TokenIds tokens(std::size_t count) {
   return TokenIds(count, 5);
 }
 
-/// A core, and what is usually done with it.
+/// A core with the calls that tests often make.
 struct Router {
   explicit Router(const AdmissionLimits& its_limits = limits()) : core(its_limits, 0) {}
 
@@ -78,7 +78,7 @@ struct Router {
   RouterCore core;
 };
 
-/// The requests that ended outside with their terminal output, sorted.
+/// Returns the requests that ended outside the engine with their terminal output, sorted.
 std::vector<RequestId> aborted_outside(const Effects& effects) {
   std::vector<RequestId> ids;
   for (const auto& settled : effects.settled) {
@@ -92,7 +92,7 @@ std::vector<RequestId> aborted_outside(const Effects& effects) {
   return ids;
 }
 
-/// And those that were refused.
+/// Returns the requests that were refused with `code`.
 std::vector<RequestId> refused(const Effects& effects, ErrorCode code) {
   std::vector<RequestId> ids;
   for (const auto& settled : effects.settled) {
@@ -143,7 +143,7 @@ TEST(RouterCore, ATagIsRefusedWhileItsRequestLivesWhereverThatIs) {
   const RequestId encoding = router.at_tokenizer(kAlice, 2);
   router.waiting(kAlice, 3);
   for (const std::uint64_t tag : {1U, 2U, 3U}) EXPECT_EQ(router.refusal(kAlice, tag), ErrorCode::duplicate_id);
-  router.in_engine(kBob, 1);  // another client's tags are others
+  router.in_engine(kBob, 1);  // equal tags of different clients are different requests
   router.core.closed(inside, {}, 1000);
   router.core.abort(encoding, kNow);
   EXPECT_FALSE(router.core.live_request(kAlice, 1));
@@ -296,7 +296,7 @@ TEST(RouterCore, SaysQueueFullWithATimeToTryAgainAndTakesMoreWhenOneEnds) {
 }
 
 TEST(RouterCore, IsFullWithManySequencesOfFewRequests) {
-  Router router;  // which has room for 5 requests
+  Router router;  // has room for 5 requests
   const auto many = text_request();
   many->sampling.n = 16'000;
   router.submit(kAlice, 1, many);
@@ -319,7 +319,7 @@ TEST(RouterCore, CountsTextsInTheQueuedPromptTokensBeforeTheyAreTokenized) {
   EXPECT_EQ(router.core.submit(kBob, 2, *text, kNow).error().code, ErrorCode::queue_full);
   EXPECT_EQ(router.refusal(kAlice, 2), ErrorCode::queue_full);
   EXPECT_TRUE(router.core.with_own({}, kNow).overloaded);
-  router.core.prompt_encoded(first, tokens(2));  // fewer than its bytes promised
+  router.core.prompt_encoded(first, tokens(2));  // fewer tokens than estimated from its bytes
   EXPECT_FALSE(router.core.with_own({}, kNow).overloaded);
   router.submit(kBob, 2, text);
 }
@@ -366,7 +366,7 @@ TEST(RouterCore, AddsToTheEnginesCountersWhatOnlyItKnows) {
   EXPECT_EQ(failed.health, "no device");
 }
 
-/// Each with a constraint of its own, or all with the same.
+/// Gives the request a constraint: its own, or `regex`.
 std::shared_ptr<GenerateRequest> with_grammar(std::shared_ptr<GenerateRequest> request, const char* regex = nullptr) {
   static int next = 0;
   const std::string text = regex != nullptr ? regex : "a" + std::to_string(++next);
@@ -374,7 +374,7 @@ std::shared_ptr<GenerateRequest> with_grammar(std::shared_ptr<GenerateRequest> r
   return request;
 }
 
-/// Stands for a compiled grammar, which nobody looks into here.
+/// Returns a pointer in place of a compiled grammar. These tests do not look into it.
 grammar::SharedGrammar some_grammar() {
   return {std::make_shared<int>(), reinterpret_cast<const grammar::CompiledGrammar*>(1)};
 }
@@ -451,7 +451,7 @@ TEST(RouterCoreGrammars, OneIsCompiledAtATimeAndTheOthersWait) {
   const auto second = router.submit(kBob, 1, with_grammar(ids_request()));
   EXPECT_EQ(router.core.next_grammar(), first.grammar_job);
   EXPECT_EQ(router.core.next_grammar(), std::nullopt);
-  const RequestId other = router.in_engine(kBob, 2);  // who has none does not
+  const RequestId other = router.in_engine(kBob, 2);  // a request without a grammar does not wait
   EXPECT_GT(other, second.id);
   router.core.grammar_finished(*first.grammar_job);
   EXPECT_EQ(router.core.next_grammar(), second.grammar_job);
@@ -540,7 +540,7 @@ TEST(RouterCore, ARequestWhoseTimeIsOverFailsOutsideAndIsTheEnginesToEndInside) 
   auto timed_text = long_text();
   timed_text->timeout_ms = 200;
   const auto waiting = router.submit(kAlice, 2, timed_text);
-  router.submit(kAlice, 3, text_request());  // for ever
+  router.submit(kAlice, 3, text_request());  // without a deadline
   EXPECT_EQ(router.core.next_deadline(), kNow + 100'000);
   EXPECT_TRUE(nothing(router.core.expire(kNow + 99'999)));
 
@@ -629,7 +629,7 @@ TEST(RouterCore, ADrainEndsWithTheLastRequestThatRanOutOfTime) {
 
 TEST(RouterCore, WhoIsRefusedHearsHowLongTheWorkBeforeItTakes) {
   Router router;
-  // One request after the other, a second each: 3 tokens of prompt and 7 of output.
+  // Requests run one after the other, a second each: 3 tokens of prompt and 7 of output.
   TimeUs now = kNow;
   for (std::uint64_t tag = 1; tag <= 20; ++tag) {
     const auto id = router.core.submit(kAlice, tag, *ids_request(), now)->id;

@@ -9,7 +9,7 @@ namespace {
 
 using Jobs = std::vector<TokenizerQueue::JobId>;
 
-constexpr std::int64_t kBig = 1 << 20;  // more than the tokenizer holds at once
+constexpr std::int64_t kBig = 1 << 20;  // more than the tokenizer holds at a time
 constexpr std::int64_t kMany = 1 << 30;
 
 TokenizerQueue::JobId add(TokenizerQueue& queue, TokenizerQueue::ClientId client, std::int64_t bytes) {
@@ -18,7 +18,7 @@ TokenizerQueue::JobId add(TokenizerQueue& queue, TokenizerQueue::ClientId client
   return job.value_or(0);
 }
 
-/// Everything that waits, in the order in which the tokenizer gets it.
+/// Returns all waiting jobs, in the order in which the tokenizer gets them.
 Jobs run(TokenizerQueue& queue) {
   Jobs order;
   while (const auto job = queue.next()) {
@@ -68,7 +68,7 @@ TEST(TokenizerQueue, AClientThatSendsOneLongTextAfterTheOtherOvertakesNobody) {
   const auto big = queue.next();
   ASSERT_TRUE(big);
   queue.finished(*big);
-  const auto again = add(queue, 1, kBig);  // its queue was empty meanwhile
+  const auto again = add(queue, 1, kBig);  // its queue was empty in between
   const Jobs order = run(queue);
   ASSERT_EQ(order.size(), 6U);
   EXPECT_EQ(order.back(), again);
@@ -98,7 +98,7 @@ TEST(TokenizerQueue, SaysQueueFullWithATimeToTryAgainBeyondItsBytesAndAClientsSh
   EXPECT_FALSE(queue.add(6, kBig));
   EXPECT_TRUE(queue.add(6, 10));
   run(queue);
-  EXPECT_TRUE(queue.add(1, 100 * kBig));  // alone, however long
+  EXPECT_TRUE(queue.add(1, 100 * kBig));  // a single text may have any length
   EXPECT_FALSE(queue.add(2, 1));
 }
 

@@ -1,4 +1,5 @@
-// A server of a few rows under more load than it can serve: whoever is taken has a first token in time.
+// Tests a server of a few rows with more load than it can serve: the requests that it takes have their first token in
+// time.
 
 #include <algorithm>
 #include <deque>
@@ -19,19 +20,19 @@ constexpr TimeUs kSecond = 1'000'000;
 constexpr TimeUs kTargetUs = kSecond / 2;
 
 struct Server {
-  double seconds_per_request = 1;     ///< in its row
-  double seconds_per_prompt = 0.1;    ///< of these
-  double most_rows_that_fit = kRows;  ///< as where the KV memory holds fewer
+  double seconds_per_request = 1;     ///< time in its row
+  double seconds_per_prompt = 0.1;    ///< part of it for the prompt
+  double most_rows_that_fit = kRows;  ///< fewer rows if the KV memory holds fewer
 };
 
 struct Outcome {
-  std::vector<TimeUs> ttfts;  ///< of the second half
-  std::int64_t ended = 0;     ///< likewise
+  std::vector<TimeUs> ttfts;  ///< of the requests in the second half
+  std::int64_t ended = 0;     ///< number in the second half
   std::int64_t refused = 0;
   int least_retry_after_ms = 1 << 30;
 };
 
-/// First come, first served, for two minutes.
+/// Serves requests in the order of arrival, for two minutes.
 class Overload {
  public:
   explicit Overload(const Server& server, std::int64_t target_ms) : server_(server), core_(limits(target_ms), 0) {}
@@ -133,7 +134,7 @@ TimeUs percentile(std::vector<TimeUs> times, double share) {
 }
 
 TEST(TtftTarget, IsKeptUnderThreeTimesTheLoadWithoutIdleRows) {
-  // As foretold; with fewer rows than the router knows of; with prompts that take long; with fast requests.
+  // As the router expects; with fewer rows than the router knows of; with prompts that take long; with fast requests.
   for (const Server& server : {Server{}, Server{1, 0.1, 5}, Server{2, 0.3}, Server{0.2, 0.02}}) {
     const double most_per_s = server.most_rows_that_fit / server.seconds_per_request;
     const Outcome outcome = Overload(server, kTargetUs / 1000).run(3 * most_per_s);
@@ -155,7 +156,8 @@ TEST(TtftTarget, ARequestThatComesAloneIsTakenHoweverLongItTakes) {
   EXPECT_EQ(outcome.refused, 0);
 }
 
-/// Four rows, and requests of 50 ms each, five at a time. `before(core)` comes an hour earlier.
+/// Runs requests of 50 ms each, five at a time, on four rows. Returns how many are refused. `before(core)` is called an
+/// hour earlier.
 template <class Before>
 std::int64_t refused_of_light_load(const Before& before, std::int64_t target_ms = 1000) {
   AdmissionLimits limits;
@@ -222,7 +224,7 @@ TEST(TtftTarget, CountsNoIdleTimeBehindRequestsThatNeverRan) {
 }
 
 TEST(TtftTarget, DoesNotTakeTheWaitForAModelForQueueing) {
-  constexpr std::int64_t kTargetMs = 60;  // the fifth of five on four rows needs 44
+  constexpr std::int64_t kTargetMs = 60;  // with five requests on four rows, the fifth needs 44 ms
   EXPECT_EQ(refused_of_light_load([](RouterCore&) {}, kTargetMs), 0);
   EXPECT_EQ(refused_of_light_load(
                 [](RouterCore& core) {

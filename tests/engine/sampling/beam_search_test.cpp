@@ -102,7 +102,7 @@ TEST(BeamSearch, ImpossibleTokensAreNeverTaken) {
   EXPECT_TRUE(search.done()) << "nothing can go on";
 }
 
-/// The most bounded ranking there is: all continuations, as transformers sorts them.
+/// Returns the unbounded ranking: all continuations, as transformers sorts them.
 std::vector<std::pair<std::int32_t, TokenId>> best_that_go_on(std::vector<BeamCandidate> all, const BeamSearch& search,
                                                               const BeamSearchParams& params) {
   const auto total = [&](const BeamCandidate& c) {
@@ -164,7 +164,7 @@ TEST(BeamSearch, NeedsNoMoreCandidatesThanItAsksForWhateverEnds) {
   }
 }
 
-/// Log-probabilities after the last two tokens, as tools/make_beam_goldens.py defines its toy model.
+/// Returns log-probabilities after the last two tokens, as in the toy model of tools/make_beam_goldens.py.
 class TableModel {
  public:
   explicit TableModel(const json& golden) : rows_(golden["rows"]), vocab_(golden["vocab"]) {

@@ -8,7 +8,7 @@
 #include "kernels/reference/sample.hpp"
 #include "kernels/thread_pool.hpp"
 
-// The distribution each case draws from must be transformers' (tests/data/sampling/warpers.json, written by
+// Checks that each case draws from the distribution of transformers (tests/data/sampling/warpers.json, written by
 // tools/make_sampling_goldens.py).
 namespace pagoda {
 namespace {

@@ -1,4 +1,4 @@
-// Tenants that share an engine under the fair policy.
+// Tests tenants that share an engine under the fair policy.
 
 #include <algorithm>
 
@@ -42,7 +42,7 @@ TEST(FairPolicy, TokensThatAreComputedAgainAreNotChargedToTheirTenant) {
   service.add(3, 10, 1, 0, "other");
   service.add(4, 10, 1, 0, "unlucky");
   while (service.num_tokens[2] < 3) ASSERT_TRUE(service.step());
-  // Its prompt is computed ten times more: 1,000 tokens, where the other tenant was served 251 in all.
+  // Its prompt is recomputed ten times: 1,000 tokens. The other tenant was served 251 in total.
   for (int i = 0; i < 10; ++i) {
     service.step();
     service.lose_worker(/*crashes=*/false);
@@ -59,9 +59,9 @@ TEST(FairPolicy, WhatAPreemptionCostsIsNotChargedToTheTenantThatLosesItsMemory) 
   service.add(kLate, 300, 300, 0, "late");
   while (service.finished.size() < 8 || service.num_tokens[kLate] < 60) ASSERT_TRUE(service.step());
   ASSERT_GT(service.num_preemptions[kLate], 0);
-  // Served: 8 * (16 + 60) tokens of one tenant, 300 + 60 of the other, which computed its 300 and more twice.
+  // Served: 8 * (16 + 60) tokens of one tenant; 300 + 60 of the other, which computed its 300 and more twice.
   service.add(10, 100, 1, 0, "late");
-  service.add(11, 100, 1, 0, "early");  // on a level, it would come first by its name
+  service.add(11, 100, 1, 0, "early");  // with equal counters it would come first by its name
   EXPECT_EQ(service.head_of_queue(), 10U);
 }
 

@@ -1,4 +1,4 @@
-// Who goes first where places or memory are scarce: more urgent requests, and short prompts beside long ones.
+// Tests the order when rows or memory are scarce: more urgent requests, and short prompts beside long ones.
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@ SchedulerConfig by_priority(std::int32_t max_num_seqs, bool preempts = true) {
   return config;
 }
 
-/// Steps until the urgent request has its first token behind four requests of a lower priority that have all rows.
+/// Returns the steps until the urgent request has its first token, after four requests of lower priority took all rows.
 int steps_to_first_token_without_rows(bool preempts) {
   Service service(by_priority(4, preempts));
   for (RequestId id = 1; id <= 4; ++id) service.add(id, 10, 100, 5);
@@ -40,7 +40,7 @@ TEST(GivingWay, RunningRequestsGiveTheirMemoryToAMoreUrgentOne) {
     for (RequestId id = 1; id <= 4; ++id) service.add(id, 30, 15, static_cast<std::int64_t>(id));
     for (int i = 0; i < 3; ++i) service.step();
     const int before = service.num_steps;
-    service.add(10, 80, 5, -1);  // of 21 blocks
+    service.add(10, 80, 5, -1);  // needs 21 blocks
     service.run();
     EXPECT_LE(service.first_token_in[10] - before, 3);
     EXPECT_EQ(service.num_preemptions.count(1) + service.num_preemptions.count(2), 0U) << "the least urgent go";
@@ -53,8 +53,8 @@ TEST(GivingWay, IsNotForRequestsOfTheSamePriorityNorForOnesThatCannotBeHelped) {
   service.add(1, 30, 40, 0);
   service.add(2, 30, 40, 7);
   for (int i = 0; i < 3; ++i) service.step();
-  service.add(3, 30, 4, 7);   // as urgent as the last that runs
-  service.add(4, 150, 4, 3);  // more than the last that runs could give
+  service.add(3, 30, 4, 7);   // as urgent as the last running request
+  service.add(4, 150, 4, 3);  // needs more than the last running request could free
   for (int i = 0; i < 10; ++i) service.step();
   EXPECT_TRUE(service.num_preemptions.empty());
   service.run();
@@ -80,8 +80,8 @@ TEST(GivingWay, ASwappedRequestLetsAMoreUrgentOneInFirst) {
   }
 }
 
-/// Steps from the request of a third tenant to its first token. A tenant's request was preempted and does not fit
-/// beside the one that runs; the new tenant is served as much, and comes first by its name.
+/// Returns the steps from the request of a third tenant to its first token. Another tenant's request was preempted and
+/// does not fit beside the running one. The new tenant has an equal counter, and comes first by its name.
 int steps_to_first_token_of_the_next_tenant(bool swaps) {
   SchedulerConfig config = config_of(SchedulingPolicy::fair, 16);
   config.max_num_batched_tokens = 512;
@@ -168,7 +168,7 @@ TEST(PromptLogprobs, OfManyTokensComeWithManySteps) {
     const auto wants_many = [&](RequestId id, std::int64_t logprobs) {
       service.add(id, TokenIds(100, static_cast<TokenId>(id)), 5, 0, {}, 1, logprobs);
     };
-    wants_many(1, kMaxPromptLogprobsOfStep / 10 - 1);  // a step has room for those of ten tokens
+    wants_many(1, kMaxPromptLogprobsOfStep / 10 - 1);  // a step has room for the log-probabilities of ten tokens
     if (shared) wants_many(2, kMaxPromptLogprobsOfStep / 10 - 1);
     service.add(3, 100, 5);
     service.run();
@@ -178,8 +178,9 @@ TEST(PromptLogprobs, OfManyTokensComeWithManySteps) {
     EXPECT_GE(service.first_token_in[1], 10);
   }
   Service service(config_of(SchedulingPolicy::fcfs));
-  service.add(1, TokenIds(100, 7), 5, 0, {}, 1, 3 * kMaxPromptLogprobsOfStep);  // one token's are more than a step's
-  service.add(2, TokenIds(100, 8), 5, 0, {}, 1, 20);                            // few
+  // One token has more log-probabilities than a step may have.
+  service.add(1, TokenIds(100, 7), 5, 0, {}, 1, 3 * kMaxPromptLogprobsOfStep);
+  service.add(2, TokenIds(100, 8), 5, 0, {}, 1, 20);  // few
   service.run();
   EXPECT_EQ(service.finished.size(), 2U);
   EXPECT_EQ(*std::ranges::max_element(service.prompt_logprobs_of_steps), 100);

@@ -1,4 +1,4 @@
-// The sequences of a request with n above 1: each is admitted, preempted and resumed by itself.
+// Tests requests with n above 1: each sequence is admitted, preempted and resumed separately.
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,8 @@ namespace {
 constexpr std::int32_t kSamples = 6;
 constexpr std::int32_t kTokens = 60;
 
-/// Room for each of six sequences of 96 + 60 tokens by itself, and for all while they share their prompt.
+/// Makes a service with room for each of six sequences of 96 + 60 tokens alone, and for all while they share their
+/// prompt.
 Service service_with_forty_blocks(bool caches, PreemptionPolicy preemption = PreemptionPolicy::recompute) {
   SchedulerConfig config = config_of(SchedulingPolicy::fcfs, 16);
   config.max_num_batched_tokens = 384;
@@ -53,7 +54,7 @@ TEST(IndependentSequences, AreAnsweredWholeBesideARequestThatTakesTheirMemory) {
 }
 
 TEST(IndependentSequences, ThatDoNotFitThePoolTogetherTakeTurns) {
-  // 16 sequences of 20 + 200 tokens need 4 times what the pool has.
+  // 16 sequences of 20 + 200 tokens need 4 times the blocks of the pool.
   for (const auto preemption : {PreemptionPolicy::recompute, PreemptionPolicy::swap}) {
     SchedulerConfig config = config_of(SchedulingPolicy::fcfs, 16);
     config.preemption = preemption;
@@ -74,7 +75,7 @@ TEST(IndependentSequences, OnlyTheOneThatAloneOutgrowsThePoolIsCut) {
   Service service(config_of(SchedulingPolicy::fcfs, 8), {.layout = KvLayout::uniform(4), .num_device_blocks = 10});
   service.add(1, 8, 100, 0, {}, 3);
   service.run();
-  // Without room for its next token, a sequence can still sample one.
+  // A sequence without room for its next token can still sample one.
   EXPECT_EQ(service.num_tokens[1], 3 * (40 - 8 + 1));
   EXPECT_EQ(service.finished.size(), 3U);
   EXPECT_EQ(service.stats().requests_failed_total, 0);
@@ -94,7 +95,7 @@ TEST(IndependentSequences, StartWhenARowIsFreeAsASingleSequenceDoes) {
 }
 
 TEST(IndependentSequences, TakeRowsOneByOneSoThatNoneIsIdleWhileRequestsWait) {
-  // 64 requests end one after the other; 16 sequences wait behind them, and 50 requests behind these.
+  // 64 requests end one after the other; after them 16 sequences wait, and then 50 requests.
   const auto run = [](std::int32_t n) {
     constexpr std::int32_t kRows = 64;
     constexpr RequestId kMany = 100;

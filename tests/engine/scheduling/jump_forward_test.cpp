@@ -1,4 +1,4 @@
-// Tokens that a grammar leaves no alternative to.
+// Tests tokens for which a grammar leaves no alternative.
 
 #include <algorithm>
 #include <deque>
@@ -26,7 +26,7 @@ namespace {
 
 using test::grammar_of;
 
-/// Of the simulation's vocabulary, whose texts of several letters begin with a, c, g or l.
+/// Returns a token of the simulation's vocabulary, whose texts of several letters begin with a, c, g or l.
 TokenId token_of(char c) {
   return c >= 'a' ? c - 'a' + 27 : c - 'A' + 1;
 }
@@ -37,7 +37,7 @@ std::string text_of(const TokenIds& tokens) {
   return text;
 }
 
-/// The token that a device likes best of those that are allowed, in the order of their ids.
+/// Returns the token that a device samples of the allowed ones, which are in the order of their ids.
 using Choice = std::function<TokenId(const TokenIds& allowed)>;
 
 TokenId shortest(const TokenIds& allowed) {
@@ -59,7 +59,7 @@ SchedulerConfig jump_forward_config(std::int32_t pipeline_depth) {
   return config;
 }
 
-/// A scheduler with a device that keeps the tokens of rows, and chooses among those that masks allow.
+/// A scheduler with a device that keeps the tokens of rows, and chooses among the tokens that masks allow.
 class JumpForward : public testing::Test {
  protected:
   void SetUp() override {}
@@ -96,7 +96,7 @@ class JumpForward : public testing::Test {
   Choice choose_ = shortest;
   std::unique_ptr<SchedulerCore> scheduler_;
   std::unique_ptr<memory::BlockSpaceManager> blocks_;
-  std::map<std::int32_t, TokenIds> tokens_;  ///< as told, by sequence
+  std::map<std::int32_t, TokenIds> tokens_;  ///< as reported, by sequence
   std::map<std::int32_t, FinishReason> finished_;
   std::vector<std::int64_t> samples_of_steps_;
   std::optional<Error> error_;
@@ -176,11 +176,11 @@ class JumpForward : public testing::Test {
     return result;
   }
 
-  /// In one of the places of drafts, or behind all.
+  /// Samples in one of the places of drafts, or after all of them.
   TokenId sample(StepId step, std::size_t work, std::size_t place) {
     const StepMasks& masks = masks_[step];
     const auto first = std::ranges::find(masks.work, static_cast<std::int32_t>(work));
-    if (first == masks.work.end()) return token_of('b');  // any may be, or its sequence has ended
+    if (first == masks.work.end()) return token_of('b');  // any token is allowed, or the sequence has ended
     const auto mask = masks.mask(static_cast<std::size_t>(first - masks.work.begin()) + place);
     TokenIds allowed;
     for (TokenId token = 0; token < test::kVocab; ++token) {
@@ -210,7 +210,7 @@ class JumpForward : public testing::Test {
   std::map<RowId, Row> rows_;
 
  protected:
-  std::set<TokenId> banned_;  ///< the device samples none of these
+  std::set<TokenId> banned_;  ///< tokens that the device never samples
 };
 
 TEST_F(JumpForward, ATextWithoutAChoiceTakesOneStep) {
@@ -232,7 +232,7 @@ TEST_F(JumpForward, WhatFollowsAChoiceForCertainRunsWithIt) {
   start(2);
   run(request("A(befhik|k)[nb]o{3}"));
   EXPECT_EQ(text(), "Abefhikbooo.");
-  // b is known when the step that samples e is told already: what is behind e runs in the next one.
+  // The step that samples e is sent before b is known, so the tokens after e run in the next step.
   EXPECT_EQ(samples_of_steps_, std::vector<std::int64_t>({1, 1, 1, 1, 1}));
   EXPECT_EQ(metrics().forced_tokens, 4 + 3);
   EXPECT_EQ(finished_.at(0), FinishReason::stop);

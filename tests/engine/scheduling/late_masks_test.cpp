@@ -1,4 +1,4 @@
-// Steps that do not wait for the masks of grammars that take long.
+// Tests steps that do not wait for the masks of grammars that take long.
 
 #include <algorithm>
 #include <deque>
@@ -21,7 +21,7 @@
 namespace pagoda::scheduling {
 namespace {
 
-/// Items of a grammar that a step waits for in these tests.
+/// Number of items of a grammar for which a step waits in these tests.
 constexpr std::uint64_t kInTime = 2'000;
 
 SchedulerConfig late_masks_config(std::int32_t max_num_seqs, std::int32_t pipeline_depth) {
@@ -34,14 +34,14 @@ SchedulerConfig late_masks_config(std::int32_t max_num_seqs, std::int32_t pipeli
   return config;
 }
 
-/// A regex that passes the trial, and whose masks take long in this vocabulary, too.
+/// Returns a regex that passes the trial, and whose masks take long in this vocabulary.
 std::string hostile_regex(int k) {
   return "(.{0," + std::to_string(12 + k % 40) + "}[aeiou]){2," + std::to_string(4 + k % 7) + "}[x-z]{0," +
          std::to_string(1 + k) + "}";
 }
 
-/// A scheduler, its block manager, and a device that keeps the tokens of rows. A job is in time when it needs less
-/// than `in_time`; the others are made behind each `steps_of_late_job` steps, one after the other.
+/// A scheduler, its block manager, and a device that keeps the tokens of rows. A job is in time if it needs less than
+/// `in_time`. Each other job takes `steps_of_late_job` steps, one after the other.
 class Server {
  public:
   explicit Server(std::int32_t max_num_seqs = 64, std::int32_t pipeline_depth = 2)
@@ -63,7 +63,7 @@ class Server {
     scheduler_.add_group(std::move(spec));
   }
 
-  /// Fills the pipeline and ends its oldest step. False when there is nothing to run.
+  /// Fills the pipeline and ends its oldest step. Returns false when there is nothing to run.
   bool step() {
     bool goes_on = false;
     while (advance()) goes_on = true;
@@ -87,9 +87,9 @@ class Server {
   std::uint64_t in_time = kInTime;
   int steps_of_late_job = 3;
   int num_steps = 0;
-  std::map<std::pair<RequestId, std::int32_t>, TokenIds> tokens;  ///< as told
+  std::map<std::pair<RequestId, std::int32_t>, TokenIds> tokens;  ///< as reported
   std::map<RequestId, std::vector<int>> steps_with_tokens;
-  std::map<RequestId, std::size_t> num_ended;  ///< sequences
+  std::map<RequestId, std::size_t> num_ended;  ///< number of sequences
 
  private:
   struct Row {
@@ -170,7 +170,8 @@ class Server {
     return result;
   }
 
-  /// Any token of the mask, by all tokens before; without a mask one that no grammar of these tests takes.
+  /// Samples any token of the mask, by a hash of all tokens before. Without a mask, samples a token that no grammar of
+  /// these tests accepts.
   TokenId sample(StepId step, std::size_t work, std::size_t place, const Row& row, std::int32_t k) {
     std::size_t hash = static_cast<std::size_t>(row.index + k);
     for (const TokenId token : row.tokens) hash = hash * 31 + static_cast<std::size_t>(token) + 7;
@@ -212,7 +213,7 @@ TEST(LateMasks, AStreamBesideSixtyHostileGrammarsHasATokenInEachStep) {
   alone.add(1, nullptr, kMaxTokens);
   alone.run();
   Server beside;
-  beside.steps_of_late_job = 1'000'000;  // the threads come to nothing
+  beside.steps_of_late_job = 1'000'000;  // the threads finish no job
   for (RequestId k = 0; k < 60; ++k) beside.add(2 + k, hostile_regex(static_cast<int>(k)).c_str(), kMaxTokens);
   beside.add(1, nullptr, kMaxTokens);
   while (beside.num_ended[1] == 0) ASSERT_TRUE(beside.step());
@@ -227,7 +228,7 @@ TEST(LateMasks, ChangeNoTokens) {
   for (const std::int32_t depth : {1, 2}) {
     const auto run = [&](Server& server) {
       for (RequestId k = 0; k < 20; ++k) {
-        // Prompts of whole blocks are shared, and their last token is not run again.
+        // Prompts of whole blocks are shared, and their last token does not run again.
         server.add(1 + k, hostile_regex(static_cast<int>(k)).c_str(), 30, k % 2 == 0 ? 8 : 5, k % 5 == 0 ? 3 : 1);
       }
       server.add(100, "(ab|cd){20}[0-9]{3}", 60);

@@ -109,7 +109,7 @@ class Answers {
   void submit(std::vector<MaskJob> jobs, std::chrono::microseconds wait = std::chrono::milliseconds(100)) {
     threads_.submit(std::move(jobs), wait);
   }
-  /// Waits for so many more.
+  /// Waits for `count` more answers.
   std::vector<MaskAnswer> next(std::size_t count) {
     std::vector<MaskAnswer> all;
     while (all.size() < count) {
@@ -158,7 +158,7 @@ TEST(MaskThreads, AnotherUsersMaskComesBehindOneHostileGrammarAtMost) {
   jobs.push_back(job_of(100, "other", "[a-d]{4}ef"));
   answers.submit(std::move(jobs));
   const auto all = answers.next(121);
-  std::size_t num_before = 0;  // first answers of hostile jobs
+  std::size_t num_before = 0;  // number of hostile jobs answered first
   for (const MaskAnswer& answer : all) {
     if (answer.request == 100) break;
     num_before += answer.made ? 0 : 1;

@@ -14,7 +14,7 @@ TEST(PreemptionCost, GuessesUntilSomethingWasMeasured) {
 
 TEST(PreemptionCost, LearnsWhatAPromptTokenTakesFromStepsThatMostlyRunPrompts) {
   PreemptionCost cost;
-  cost.step_measured(100, 0, 1'000'000);   // decodes alone
+  cost.step_measured(100, 0, 1'000'000);   // only decodes
   cost.step_measured(100, 49, 1'000'000);  // mostly decodes
   EXPECT_EQ(cost.us_per_token(), PreemptionCost::kGuessedUsPerToken);
   cost.step_measured(100, 80, 2000);

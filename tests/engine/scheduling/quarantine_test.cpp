@@ -16,7 +16,7 @@ struct Trials {
     for (RequestId id = 1; id <= count; ++id) live.insert(id);
   }
 
-  /// Crashes or trials until the first request is blamed.
+  /// Runs crashes or trials until the first request is blamed.
   std::optional<RequestId> first_blamed() {
     for (num_rounds = 0; num_rounds < 1000; ++num_rounds) {
       std::set<RequestId> ran;

@@ -6,7 +6,7 @@
 
 namespace pagoda::scheduling {
 
-/// Who waits, in the order in which the queue would serve.
+/// Returns the waiting requests, in the order in which the queue would serve them.
 inline std::vector<RequestId> order(const WaitingQueue& queue) {
   std::vector<RequestId> ids;
   queue.visit_in_order([&](RequestId id) {

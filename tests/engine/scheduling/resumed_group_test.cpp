@@ -1,4 +1,4 @@
-// That groups which go on compute the right tokens is for the simulation.
+// The simulation tests that resumed groups compute the right tokens.
 
 #include <functional>
 #include <memory>

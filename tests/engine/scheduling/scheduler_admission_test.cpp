@@ -70,14 +70,14 @@ TEST_P(AtDepth, ASequenceOfAGroupThatRunsOnComesBack) {
   service.add(1, count_from(0, 4), 40, 0, {}, 3);
   for (int i = 0; i < 9; ++i) service.step();
   service.lose_worker();
-  service.add(2, count_from(100, 116), 4, -1);  // takes what the third sequence would need
+  service.add(2, count_from(100, 116), 4, -1);  // takes the blocks that the third sequence needs
   service.run();
   EXPECT_LT(service.num_steps, 60) << "they run beside each other again as soon as there is room";
   EXPECT_EQ(service.num_tokens[1], 3 * 40);
   EXPECT_EQ(std::ranges::count(service.finished, RequestId{1}), 3);
 }
 
-/// A group with two sequences on the host and one that waits.
+/// The group has two sequences on the host and one that waits.
 TEST(SchedulerAdmission, ASequenceThatWaitsIsNotAdmittedWhileTheRestOfItsGroupIsOnTheHost) {
   SchedulerConfig config = config_of(SchedulingPolicy::priority, 16);
   config.can_swap = true;
@@ -142,8 +142,8 @@ TEST(SchedulerAdmission, PromptsKeepAShareOfTheStepHoweverManyDecode) {
   EXPECT_EQ(service.tokens_of_steps.back(), 250) << "without prompts nobody pauses";
 }
 
-/// Rows that decode in each step in which a prompt of 2,000 tokens runs beside `decoding` others, when a token takes 10
-/// ms and prompts may add 100 ms.
+/// Returns the number of decoding rows in each step in which a prompt of 2,000 tokens runs beside `decoding` others,
+/// when a token takes 10 ms and prompts may add 100 ms.
 std::vector<std::size_t> decodes_beside_a_prompt(std::int32_t decoding) {
   SchedulerConfig config = config_of(SchedulingPolicy::fcfs, 256);
   config.max_num_batched_tokens = 384;
@@ -204,7 +204,7 @@ TEST_P(AtDepth, AGroupThatFillsEveryRowGoesOnBesideAHeadThatDoesNotFit) {
   EXPECT_EQ(service.num_tokens[2], 4);
 }
 
-/// Request 2 counts on what request 1 computes in a step that fails.
+/// Request 2 shares blocks that request 1 computes in a step that fails.
 TEST(EarlySharing, AReaderOfAFailedStepIsComputedAnew) {
   SchedulerConfig config = config_of(SchedulingPolicy::fcfs, 16);
   config.pipeline_depth = 2;

@@ -1,4 +1,4 @@
-// That a loaded scheduler goes on as the saved one would is for tests/engine/journal: it is what a replay does.
+// tests/engine/journal tests that a loaded scheduler continues as the saved one, because a replay does so.
 
 #include <memory>
 #include <random>
@@ -27,7 +27,7 @@ SchedulerConfig scheduler_of(const SimulationConfig& config) {
   return scheduler;
 }
 
-/// States of the scheduler in a simulation, as they are in its journal.
+/// Returns the states of the scheduler in a simulation, as stored in its journal.
 std::vector<Bytes> states_of(const SimulationConfig& config, std::uint64_t seed) {
   const auto journal = std::make_shared<MemoryJournal>(200);
   EXPECT_EQ(Simulation(config, seed, journal).run(), std::nullopt) << "seed " << seed;
@@ -54,14 +54,14 @@ Bytes saved(const Saves& state) {
   return bytes;
 }
 
-/// Null when the bytes are refused or more than a state.
+/// Returns null when the bytes are refused or more than a state.
 std::unique_ptr<SchedulerCore> loaded(const SchedulerConfig& config, std::span<const std::byte> bytes) {
   auto core = std::make_unique<SchedulerCore>(config);
   Decoder in(bytes);
   return core->load(in) && in.num_left() == 0 ? std::move(core) : nullptr;
 }
 
-/// More tenants than are remembered for good.
+/// There are more tenants than are remembered for good.
 TEST(SchedulerState, ALoadedFairQueueRemembersTheSameTenants) {
   using scheduling::QueueEntry;
   constexpr std::uint64_t kTenants = 4000;

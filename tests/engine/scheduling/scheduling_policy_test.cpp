@@ -23,7 +23,7 @@ TEST(WorkerCrashes, FailARequestThatRunsAloneInTheThirdAndLetTheOthersGoOn) {
   constexpr int kCrashes = 3;
   Service service(config_of(SchedulingPolicy::fcfs, 1));
   service.add(1, 8, 5);
-  service.add(2, 8, 5);  // waits: there is one row
+  service.add(2, 8, 5);  // waits, because there is one row
   for (int i = 0; i < kCrashes; ++i) {
     EXPECT_TRUE(service.failed.empty());
     service.lose_worker();
@@ -48,11 +48,12 @@ TEST(WorkerCrashes, OfWorkersThatAreKilledFromOutsideFailAndHoldBackNoRequest) {
   for (RequestId id = 1; id <= 3; ++id) EXPECT_EQ(service.num_tokens[id], 30);
 }
 
-/// Workers crash whenever the prompt of that request runs, until it has failed, or any other. Returns how often.
+/// Makes workers crash whenever the prompt of request `poison` runs, until any request has failed. Returns the number
+/// of crashes.
 int let_workers_crash_of(RequestId poison, Service& service) {
   const auto runs_poison = [&] {
     return std::ranges::any_of(service.newest_step().new_rows, [&](const NewRow& row) {
-      return row.spec.prompt->front() == static_cast<TokenId>(poison);  // the tokens of a prompt are its request's id
+      return row.spec.prompt->front() == static_cast<TokenId>(poison);  // every token of a prompt is its request's id
     });
   };
   const std::size_t num_failed = service.failed.size();
@@ -107,7 +108,7 @@ TEST(WorkerCrashes, AreNotBlamedOnTheOtherRequestOfAStepWhenTheCulpritHasEndedMe
   ASSERT_TRUE(service.holds_a_trial()) << "of requests 1 and 2";
   ASSERT_TRUE(service.plan());
   ASSERT_EQ(service.newest_step().work.size(), 2U);
-  service.abort(2);  // it may be what crashes this step, though request 1 is the only one that is left
+  service.abort(2);  // request 2 may crash this step, although only request 1 is left
   service.lose_worker();
   EXPECT_TRUE(service.failed.empty());
   service.run();
@@ -119,7 +120,7 @@ TEST(WorkerCrashes, OfNoRequestInParticularFailNone) {
   for (RequestId id = 1; id <= 3; ++id) service.add(id, 8, 30, 0, {}, 2);
   int crashes = 0;
   for (; service.finished.size() < 6; ++crashes) {
-    for (int i = 0; i < 9; ++i) service.step();  // those of which one may be the reason are tried meanwhile
+    for (int i = 0; i < 9; ++i) service.step();  // suspected requests are tried meanwhile
     if (service.finished.size() < 6) service.lose_worker();
     ASSERT_LT(crashes, 100);
   }
@@ -153,7 +154,7 @@ TEST(Interruptions, AreToldOnceForAllSequencesOfARequest) {
   service.add(2, 8, 20);
   for (int i = 0; i < 5; ++i) service.step();
   service.lose_worker();
-  service.add(3, 8, 20);  // never ran on a worker that was lost
+  service.add(3, 8, 20);  // has never run on a lost worker
   service.step();
   service.lose_worker();
   service.run();
@@ -162,7 +163,7 @@ TEST(Interruptions, AreToldOnceForAllSequencesOfARequest) {
 }
 
 TEST(Interruptions, OfARequestThatGivesWayAreItsPreemptions) {
-  // 10 blocks of 4 tokens; both want 8 in the end.
+  // 10 blocks of 4 tokens; at their end both requests need 8.
   for (const PreemptionPolicy policy : {PreemptionPolicy::recompute, PreemptionPolicy::swap}) {
     SchedulerConfig config = config_of(SchedulingPolicy::fcfs);
     config.preemption = policy;
@@ -192,7 +193,7 @@ TEST(PriorityQueue, WithoutAgingPrioritiesAreStrict) {
 TEST(PriorityQueue, WaitingLongEnoughOvertakesABetterPriority) {
   const auto queue = make_waiting_queue(SchedulingPolicy::priority, 10);
   queue->push(entry(1, 2, "", 0));
-  queue->push(entry(2, 0, "", 19 * kSecond));  // not long enough yet
+  queue->push(entry(2, 0, "", 19 * kSecond));  // has not waited long enough
   queue->push(entry(3, 0, "", 21 * kSecond));
   queue->push(entry(4, 1, "", 0));
   EXPECT_EQ(order(*queue), (std::vector<RequestId>{4, 2, 1, 3}));
@@ -242,7 +243,7 @@ TEST(Scheduling, WithADelayFactorPromptsGatherWhileOthersRun) {
     config.delay_factor = factor;
     Service service(config);
     service.add(1, 8, 100);
-    EXPECT_TRUE(service.step());  // at once: nothing runs. The step takes 1 ms
+    EXPECT_TRUE(service.step());  // runs at once, because nothing else runs; the step takes 1 ms
     service.add(2, 8, 1);
     int steps = 0;
     while (service.started.size() < 2) {
@@ -266,8 +267,8 @@ TEST(Scheduling, ADelayedPromptStartsWhenNothingRunsAnyMore) {
   EXPECT_EQ(service.finished, (std::vector<RequestId>{1, 2}));
 }
 
-/// Tokens of the step that begins a prompt of 500 while others decode, when a step takes 100 ms and a millisecond for
-/// each of its tokens.
+/// Returns the tokens of the step that begins a prompt of 500 while others decode, when a step takes 100 ms and a
+/// millisecond for each of its tokens.
 std::int64_t tokens_of_a_mixed_step(TimeUs max_chunk_us, int num_decoding, bool chunked = true,
                                     double most_stretch = 0) {
   SchedulerConfig config = config_of(SchedulingPolicy::fcfs, 64);
@@ -307,7 +308,7 @@ TEST(Scheduling, ASwappedGroupComesBackBesideDecodesHoweverLittleTimePromptsGet)
   config.max_chunk_us = 1;
   config.can_swap = true;
   config.preemption = PreemptionPolicy::swap;
-  // 18 short decodes, 2 long ones and 40 sequences of one request outgrow the pool together; without the short, they
+  // 18 short decodes, 2 long ones and 40 sequences of one request exceed the pool together; without the short ones they
   // fit.
   Service service(config, {.layout = KvLayout::uniform(4),
                            .num_device_blocks = 200,
@@ -336,8 +337,8 @@ TEST(StepTimes, TellWhatOneMoreTokenCostsFromStepsOfDifferentSizes) {
   EXPECT_GT(times.us_per_token(), 0);
 }
 
-/// Steps take 20 ms, and 5 ms for each of their tokens: 16 tokens in 100 ms, 12 with the room that is left at first for
-/// steps that take longer than others of their size.
+/// Steps take 20 ms, and 5 ms for each of their tokens: 16 tokens in 100 ms, or 12 with the reserve that is kept at
+/// first for steps that take longer than others of their size.
 struct ServiceWithTarget : Service {
   explicit ServiceWithTarget(TimeUs target_us, std::int32_t pipeline_depth = 1)
       : Service(config_with(target_us, pipeline_depth)) {

@@ -16,8 +16,8 @@
 
 namespace pagoda::scheduling {
 
-/// Scheduler and block manager over a device whose steps take `step_us`, and `token_us` for each of their tokens, and
-/// sample one token after the other.
+/// Scheduler and block manager over a device whose steps take `step_us`, and `token_us` for each of their tokens. Rows
+/// sample consecutive tokens.
 class Service {
  public:
   explicit Service(SchedulerConfig config,
@@ -49,7 +49,7 @@ class Service {
     take_outputs();
   }
 
-  /// Fills the pipeline, then ends its oldest step. False when there is nothing to run.
+  /// Fills the pipeline, then ends its oldest step. Returns false when there is nothing to run.
   bool step() {
     bool planned = false;
     while (plan()) planned = true;
@@ -58,7 +58,7 @@ class Service {
     return true;
   }
 
-  /// Plans a step. False when the pipeline is full or there is nothing to plan.
+  /// Plans a step. Returns false when the pipeline is full or there is nothing to plan.
   bool plan() {
     const auto request = scheduler_.next_memory_request(now);
     if (!request) return false;
@@ -66,7 +66,8 @@ class Service {
     return true;
   }
 
-  /// The block manager's answer to the plan that is made now; for what happens before the scheduler hears of it.
+  /// Returns the block manager's answer to a plan that is made now, for tests in which something happens before the
+  /// scheduler gets it.
   MemoryGrant ask() { return blocks_.plan(*scheduler_.next_memory_request(now)).plan; }
   void answer(const MemoryGrant& plan) {
     auto execute = scheduler_.on_memory_grant(plan, now);
@@ -75,7 +76,7 @@ class Service {
     take_outputs();
   }
 
-  /// The oldest step in flight ends: well, or with an error.
+  /// Ends the oldest step in flight, with success or with an error.
   void complete(bool fails = false) {
     const ExecuteStep execute = std::move(in_flight_.front());
     in_flight_.pop_front();
@@ -110,7 +111,8 @@ class Service {
     }
   }
 
-  /// The worker crashes, or is killed from outside, with what is in flight, and a step more if there can be one.
+  /// Loses the worker by a crash, or because it is killed from outside, with the steps in flight and one more if there
+  /// can be one.
   void lose_worker(bool crashes = true) {
     plan();
     ASSERT_FALSE(in_flight_.empty());
@@ -138,13 +140,13 @@ class Service {
   TimeUs now = 1000;
   TimeUs step_us = 1000;
   TimeUs token_us = 0;
-  int num_steps = 0;  ///< completed
+  int num_steps = 0;  ///< number of completed steps
   std::vector<std::int64_t> tokens_of_steps;
-  std::vector<std::int64_t> prompt_logprobs_of_steps;  ///< prompt tokens that they report on
+  std::vector<std::int64_t> prompt_logprobs_of_steps;  ///< number of prompt tokens on which steps report
   std::vector<RequestId> started;
   std::vector<RequestId> finished;
   std::vector<RequestId> failed;
-  std::map<RequestId, int> first_token_in;  ///< step
+  std::map<RequestId, int> first_token_in;  ///< number of the step
   std::map<RequestId, int> num_tokens;
   std::map<RequestId, int> num_preemptions;
   std::map<RequestId, int> num_restarts;
@@ -187,7 +189,7 @@ inline SchedulerConfig config_of(SchedulingPolicy policy, std::int32_t max_num_s
   return config;
 }
 
-/// `length` tokens: first, first + 1, ...
+/// Returns `length` tokens: first, first + 1, ...
 inline TokenIds count_from(TokenId first, std::int32_t length) {
   TokenIds tokens;
   for (std::int32_t i = 0; i < length; ++i) tokens.push_back(first + i);

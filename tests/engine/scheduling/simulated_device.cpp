@@ -77,7 +77,7 @@ void SimulatedDevice::run_cache_engine() {
   enqueue_plans();
 }
 
-/// Whoever the cache engine knows: a worker that has ended, until it is told of the next.
+/// Sends to the worker that the cache engine knows: one that has ended, until it gets the next one.
 template <class Message>
 void SimulatedDevice::tell_worker(Message message) {
   const bool knows_it =
@@ -104,7 +104,7 @@ bool SimulatedDevice::draws_failure() {
   return config_.failure_chance > 0 && std::uniform_real_distribution<double>(0, 1)(random_) < config_.failure_chance;
 }
 
-/// False when the step cannot be one that a scheduler plans.
+/// Returns false when a scheduler cannot have planned the step.
 bool SimulatedDevice::apply_rows(const ExecuteStep& step) {
   for (const RowId row : step.rows_gone) {
     if (rows_.count(row) == 0) {
@@ -177,7 +177,7 @@ void SimulatedDevice::enqueue(const ExecuteStep& step, StepId last_plan) {
   }
 }
 
-/// What was sampled without a mask is wrong, should somebody read it.
+/// A token that is sampled without a mask is wrong, in case it is read.
 void SimulatedDevice::sample(const ExecuteStep& step, const StepMasks& masks) {
   std::size_t next = 0;
   for (std::size_t i = 0; i < step.work.size(); ++i) {
@@ -230,7 +230,7 @@ void SimulatedDevice::run_row(const RowWork& work, StepResult& result, std::vect
   if (const auto poisoned = poisoned_.find(row.spec->id); poisoned != poisoned_.end()) {
     if (end > poisoned->second) deadly_.insert(result.step);
   }
-  // A failed step has computed garbage, a failed row only sampled some.
+  // A failed step has computed garbage. A failed row has only sampled garbage.
   FakeRow fake{work.sequence,
                work.first_position,
                {},
@@ -272,7 +272,7 @@ void SimulatedDevice::run_row(const RowWork& work, StepResult& result, std::vect
   const TokenIds before = row.tokens;
   if (work.num_drafts > 0) {
     if (end != static_cast<std::int32_t>(before.size())) return fail("drafts are not the last of their row");
-    // As far as they are right, and one token more.
+    // Accepts the drafts that are right, and samples one token more.
     std::int32_t left = work.num_drafts;
     for (bool is_right = true; is_right; left -= is_right ? 1 : 0) {
       row.tokens = without_last(before, left);
@@ -304,7 +304,7 @@ std::optional<StepResult> SimulatedDevice::complete_step() {
   return result;
 }
 
-/// What was sampled from garbage is not what the model would have said.
+/// Replaces samples from garbage by tokens that the model would not have sampled.
 void SimulatedDevice::spoil(StepResult& result) const {
   for (const RowResult& row : result.rows) {
     if (!device_.has_failed(row.sequence, result.step)) continue;

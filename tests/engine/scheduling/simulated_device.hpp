@@ -24,16 +24,16 @@
 namespace pagoda::test {
 
 /// A worker and a cache engine with their mailboxes, their real ordering rules, and a device that holds marks for KV.
-/// Messages are delivered one by one, when the simulation says so.
+/// The simulation delivers messages one by one.
 class SimulatedDevice {
  public:
-  /// The request that a row belongs to, from its prompt.
+  /// Returns the request of a row, from its prompt.
   using FindRequest = std::function<SharedSpec(const RowSpec& row)>;
 
   SimulatedDevice(const SimulationConfig& config, const SimulatedModel& model, std::uint64_t seed,
                   FindRequest find_request, const journal::SharedJournal& journal);
 
-  // -- messages to the two
+  // -- messages to the worker and the cache engine
   void execute(ExecuteStep step) {
     if (worker_lives_) worker_mail_.emplace_back(std::move(step));
   }
@@ -47,29 +47,29 @@ class SimulatedDevice {
   void run_worker();
   void run_cache_engine();
 
-  // -- what they do
+  // -- actions of the worker and the cache engine
   bool runs_a_step() const { return !running_.empty(); }
-  /// The oldest enqueued step ends; none when the worker dies of it.
+  /// Ends the oldest enqueued step. Returns nothing if the worker dies in it.
   std::optional<StepResult> complete_step();
-  /// Swaps that were enqueued since the last call.
+  /// Returns swaps that were enqueued since the last call.
   std::optional<SwapMeasured> take_measured();
   void advance() { device_.advance(); }
 
-  /// A step that runs tokens of the request at `position`, or behind it, kills the worker.
+  /// Makes a step that runs tokens of the request at or after `position` kill the worker.
   void poison(RequestId request, std::int32_t position) { poisoned_[request] = position; }
-  /// The worker dies: what it has enqueued passes, what it was told is lost.
-  /// The worker dies: by a crash of its own, or because it is killed from outside.
+  /// Kills the worker, by a crash of its own or from outside. Its enqueued steps still end; its mail is lost.
   void kill_worker(bool crashes);
   /// Whether a worker has crashed since the last replacement.
   bool has_crashed() const { return has_crashed_; }
-  /// The cache engine dies. The worker does not know.
+  /// Kills the cache engine. The worker is not informed.
   void kill_cache_engine();
   bool is_broken() const { return !worker_lives_ || !cache_engine_lives_; }
-  /// Others take the place of the dead. True when the cache engine was one: then nothing is left in the pools, and the
+  /// Replaces the dead actors. Returns whether the cache engine was one of them: then the pools are empty, and the
   /// worker was ended as well.
   bool replace();
 
-  /// From then on the request may read what failed steps have left: it was admitted with what was to be computed.
+  /// Notes that the request may read what failed steps have left: it was admitted with blocks that were still to be
+  /// computed.
   void note_awaiting(RequestId request) { awaiting_.insert(request); }
 
   std::int64_t num_failed_steps() const { return num_failed_steps_; }
@@ -84,9 +84,9 @@ class SimulatedDevice {
     std::int32_t index = 0;
     SharedSpec spec;
     TokenIds tokens;
-    bool failed = false;    ///< what it samples means nothing from now on
-    bool fresh = true;      ///< it has not run yet
-    bool unmasked = false;  ///< its last sample had no mask: its last token may run again
+    bool failed = false;    ///< whether its samples mean nothing from now on
+    bool fresh = true;      ///< whether it has not run yet
+    bool unmasked = false;  ///< whether its last sample had no mask: its last token may run again
   };
   struct CacheReady {
     StepId step = 0;
@@ -113,7 +113,8 @@ class SimulatedDevice {
   void enqueue(const ExecuteStep& step, StepId last_plan);
   void sample(const ExecuteStep& step, const StepMasks& masks);
   bool apply_rows(const ExecuteStep& step);
-  /// What a sequence of the request may sample behind its tokens, as StepMasks should say; nothing = any token.
+  /// Returns the tokens that a sequence of the request may sample after its tokens, as StepMasks should have them;
+  /// nothing: any token.
   static std::optional<std::vector<std::uint32_t>> right_mask(const RequestSpec& spec, const TokenIds& tokens);
   void run_row(const RowWork& work, StepResult& result, std::vector<FakeRow>& fake_rows);
   void spoil(StepResult& result) const;
@@ -138,8 +139,8 @@ class SimulatedDevice {
   StepId connected_to_ = 0;
   std::unordered_map<RowId, Row> rows_;
   std::deque<StepResult> running_;
-  std::optional<StepResult> unsampled_;   ///< of the step that has run and waits for its masks
-  std::vector<TokenIds> tokens_of_rows_;  ///< of each work of that step, before its samples, with drafts
+  std::optional<StepResult> unsampled_;   ///< result of the step that has run and waits for its masks
+  std::vector<TokenIds> tokens_of_rows_;  ///< tokens of each work of that step, before its samples, with drafts
 
   // the cache engine
   bool cache_engine_lives_ = true;
@@ -151,7 +152,7 @@ class SimulatedDevice {
   std::int64_t num_failed_steps_ = 0;
 
   std::set<RequestId> awaiting_;
-  std::map<RequestId, std::int32_t> poisoned_;  ///< where
+  std::map<RequestId, std::int32_t> poisoned_;  ///< position at which the request kills the worker
   bool has_crashed_ = false;
   std::set<StepId> deadly_;  ///< steps that run such a token
   std::optional<std::string> error_;

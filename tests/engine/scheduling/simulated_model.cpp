@@ -17,7 +17,7 @@ std::uint64_t mix(std::uint64_t h, std::uint64_t x) {
   return h ^ (h >> 29);
 }
 
-/// What a sequence of a request with a grammar has generated.
+/// Returns the generated tokens of a sequence of a request with a grammar.
 TokenIds output_of(const RequestSpec& spec, const TokenIds& tokens) {
   return {tokens.begin() + std::ssize(*spec.prompt), tokens.end()};
 }
@@ -28,7 +28,7 @@ void keep_longest(TokenIds& tokens) {
   std::erase_if(tokens, [&](TokenId token) { return size_of(token) < longest; });
 }
 
-/// The tokens that a request's grammar and budget leave; empty = any.
+/// Returns the tokens that a request's grammar and budget allow; empty: any.
 TokenIds allowed_tokens(const RequestSpec& spec, const TokenIds& tokens) {
   const auto forced = forced_token(spec, tokens);
   if (!spec.grammar) return forced ? TokenIds{*forced} : TokenIds{};
@@ -42,12 +42,12 @@ TokenIds allowed_tokens(const RequestSpec& spec, const TokenIds& tokens) {
 std::optional<TokenId> forced_token(const RequestSpec& spec, const TokenIds& tokens) {
   if (!spec.sampling.thinking_token_budget) return std::nullopt;
   const auto prompt_len = std::ssize(*spec.prompt);
-  std::int64_t thought = -1;  // tokens; -1 = it does not think
+  std::int64_t thought = -1;  // number of tokens; -1: it does not think
   bool has_ended = false;
   for (std::int64_t i = 0; i < std::ssize(tokens); ++i) {
     const TokenId token = tokens[static_cast<std::size_t>(i)];
     const bool ends = token == 11 && i > 0 && tokens[static_cast<std::size_t>(i - 1)] == 9;
-    const std::int64_t place = i - prompt_len;  // in the output
+    const std::int64_t place = i - prompt_len;  // position in the output
     if (place < 0) {
       if (token == 7 && place >= -3) thought = 0;
       if (ends) thought = -1;
@@ -55,7 +55,7 @@ std::optional<TokenId> forced_token(const RequestSpec& spec, const TokenIds& tok
     }
     if (thought >= 0) {
       ++thought;
-      // A mark lies within the output, not half in the prompt.
+      // A mark must be within the output, not partly in the prompt.
       if (ends && thought > 1) has_ended = true;
     } else if (token == 7 && place < 9) {
       thought = 0;
@@ -82,7 +82,7 @@ TokenId SimulatedModel::next_token(const RequestSpec& spec, std::int32_t index, 
     const bool may_end = !choices.empty() && choices.front() == kEos;
     if (choices.empty() || (may_end && (wants_end || choices.size() == 1))) return kEos;
     if (spec.seed / 3 % 2 == 0 && h / 10000 % 8 != 0)
-      keep_longest(choices);  // as a model that has learned to cut texts
+      keep_longest(choices);  // as a model that has learned the usual tokens of texts
     const std::size_t first = choices.front() == kEos ? 1 : 0;
     return choices[first + (h >> 20) % (choices.size() - first)];
   }
@@ -130,7 +130,7 @@ std::vector<TokenIds> SimulatedModel::right_beams(const RequestSpec& spec) const
     search.step(candidates);
   }
   std::vector<TokenIds> best;
-  const std::int64_t num_found = std::ssize(search.hypotheses());  // a grammar may have fewer
+  const std::int64_t num_found = std::ssize(search.hypotheses());  // with a grammar there may be fewer
   for (std::int64_t i = 0; i < std::min(spec.sampling.n, num_found); ++i) {
     best.push_back(search.tokens(search.hypotheses()[static_cast<std::size_t>(i)].node));
   }

@@ -14,16 +14,16 @@ namespace pagoda::test {
 
 inline constexpr TokenId kVocab = 50;
 inline constexpr TokenId kEos = 0;
-inline constexpr TokenId kWrong = kVocab;  ///< never the right one
+inline constexpr TokenId kWrong = kVocab;  ///< is never the right token
 
-/// With what it thinks: marks of one and of two tokens, and a cut thinking ends with one more.
+/// Thinking marks of one and of two tokens. A thinking that is cut ends with one more token.
 inline const ThinkingMarks kThinking{.begin = {7}, .end = {9, 11}, .close = {3, 9, 11}};
-/// The token that a request's thinking_token_budget has behind `tokens`, prompt and output; by another way than
-/// ThinkingBudget's.
+/// Returns the token that a request's thinking_token_budget forces after `tokens`, prompt and output; computed in
+/// another way than ThinkingBudget's.
 std::optional<TokenId> forced_token(const RequestSpec& spec, const TokenIds& tokens);
 
-/// What the model of a simulation says: a token is a hash of all tokens before it, so every sequence has one right
-/// continuation whatever the schedule was.
+/// The model of a simulation. A token is a hash of all tokens before it, so every sequence has one right continuation
+/// under any schedule.
 class SimulatedModel {
  public:
   explicit SimulatedModel(const SimulationConfig& config) : config_(config) {}

@@ -15,7 +15,7 @@ scheduling::SchedulerConfig with_eos(scheduling::SchedulerConfig config) {
   return config;
 }
 
-/// Whether an actor talks to somebody who is gone.
+/// Returns whether the mailbox still has the news of a replacement, so that its owner sends to an actor that has ended.
 template <class News, class Mailbox>
 bool is_still_to_hear(const Mailbox& mailbox) {
   return std::ranges::any_of(mailbox, [](const auto& message) { return std::holds_alternative<News>(message); });
@@ -68,7 +68,7 @@ void Simulation::add_request() {
   };
   spec->sampling.n = random_() % 3 == 0 ? up_to(most) : 1;
   if (random_() % 4 == 0) spec->sampling.best_of = spec->sampling.n + up_to(most - spec->sampling.n + 1) - 1;
-  // Some want so many that a step has room for those of a few tokens alone.
+  // Some requests want so many that a step has room for only a few tokens.
   if (random_() % 5 == 0)
     spec->sampling.prompt_logprobs = spec->id % 3 == 0 ? scheduling::kMaxPromptLogprobsOfStep / 7 : 0;
   if (static_cast<double>(random_() % 1000) < config_.beam_chance * 1000) {
@@ -84,10 +84,10 @@ void Simulation::add_request() {
     told.is_poison = true;
     device_.poison(spec->id, static_cast<std::int32_t>(random_() % (length + 12)));
   }
-  // Not drawn, so that seeds go on as they did.
+  // Derived from the seed and not drawn, so that later draws of a seed do not change.
   if (static_cast<double>(spec->seed % 1000) < config_.grammar_chance * 1000) {
     spec->grammar = simulated_grammar(spec->seed / 1'000'000'000'000);
-    // So that a replay can compile it.
+    // Lets a replay compile the grammar.
     if (spec->grammar)
       spec->sampling.structured_outputs.emplace().text = std::to_string(spec->seed / 1'000'000'000'000);
   }
@@ -99,14 +99,14 @@ void Simulation::add_request() {
 }
 
 void Simulation::resume(RequestSpec& spec, Told& told) const {
-  if (spec.sampling.use_beam_search) return;  // of which nothing is told before its end
+  if (spec.sampling.use_beam_search) return;  // nothing of a beam search is reported before its end
   auto progress = std::make_shared<RequestProgress>();
   for (std::int32_t index = 0; index < spec.sampling.num_sequences(); ++index) {
     const TokenIds right = model_.right_answer(spec, index);
-    // The first goes on, unless its first token is its last.
+    // The first sequence continues, unless its first token is its last.
     const std::size_t most = index == 0 ? right.size() - 1 : right.size();
     if (most == 0) return;
-    // Others may not have begun yet.
+    // Other sequences may not have begun yet.
     const bool waits = index > 0 && (spec.seed >> static_cast<unsigned>(index % 32 + 16)) % 3 == 0;
     const std::size_t known = waits ? 0 : 1 + (spec.seed >> static_cast<unsigned>(index)) % most;
     auto& sequence = progress->sequences.emplace_back();
@@ -140,7 +140,8 @@ void Simulation::after_scheduler_event() {
   }
 }
 
-/// Whether it fits is the block manager's to say, anew in each plan: memory may have appeared without anybody's end.
+/// Only the block manager decides whether the head fits, in each plan: memory may become free without the end of a
+/// request.
 void Simulation::check_head_is_offered(const MemoryRequest& plan) {
   const auto head = scheduler_.core().head_of_queue();
   std::int64_t used = 0;
@@ -151,7 +152,7 @@ void Simulation::check_head_is_offered(const MemoryRequest& plan) {
   const auto& scheduler = config_.scheduler;
   const std::int64_t most_of_short =
       scheduler.long_prefill_tokens > 0 ? scheduler.long_prefill_tokens : scheduler.max_num_batched_tokens / 2;
-  const auto is_long = [&](const RequestSpec& spec) {  // and may wait for another long prompt
+  const auto is_long = [&](const RequestSpec& spec) {  // such a prompt may wait for another long prompt
     return scheduler.enable_chunked_prefill && std::ssize(*spec.prompt) + spec.sampling.max_tokens > most_of_short;
   };
   const bool has_reason =
@@ -159,7 +160,7 @@ void Simulation::check_head_is_offered(const MemoryRequest& plan) {
       !plan.swapped.empty() || scheduler_.core().stats().requests_swapped > 0 || used >= plan.token_budget ||
       config_.scheduler.delay_factor > 0 || scheduler_.core().num_rows_for_new() < rows_wanted(*told_.at(*head).spec);
   plans_without_head_ = has_reason ? 0 : plans_without_head_ + 1;
-  // It may wait for its own results in flight, or, where prompts have steps of their own, for its turn.
+  // The head may wait for its own results in flight or, if prompts have steps of their own, for its turn.
   if (plans_without_head_ > config_.scheduler.pipeline_depth + 2) fail("the head of the queue is not offered");
   for (const SwapInCandidate& candidate : plan.swapped) num_overtaken_ += candidate.num_waiting_before > 0 ? 1 : 0;
   num_giving_way_ += plan.num_giving_way + plan.num_preempted_for_rows;
@@ -204,8 +205,8 @@ void Simulation::listen(const StepOutputs& outputs) {
   }
 }
 
-/// The supervisor has seen that somebody is dead. Block manager and scheduler hear of the others in their time, and
-/// until then talk to who is gone.
+/// Replaces dead devices, as the supervisor does. Block manager and scheduler get the new actors later, and until then
+/// send to dead ones.
 void Simulation::replace_devices() {
   const bool crashed = device_.has_crashed();
   const bool memory_lost = device_.replace();
@@ -247,7 +248,7 @@ void Simulation::run_scheduler() {
 }
 
 void Simulation::run_mask_job() {
-  // A death leaves jobs behind of sequences that are no more.
+  // A death leaves jobs of sequences that no longer exist.
   std::erase_if(mask_jobs_, [&](const auto& job) { return scheduler_.core().spec_of(job.sequence) == nullptr; });
   if (mask_jobs_.empty()) return;
   const auto job = mask_jobs_.begin() + static_cast<std::ptrdiff_t>(random_() % mask_jobs_.size());
@@ -339,7 +340,7 @@ std::optional<std::string> Simulation::run() {
     if (device_.error()) fail("device: " + *device_.error());
     if (arrived_ > 0 && chance(random_) < config_.abort_chance) {
       const RequestId request = 1 + random_() % static_cast<RequestId>(arrived_);
-      if (now_ / 10 % 3 == 0) {  // not drawn: seeds go on as they did
+      if (now_ / 10 % 3 == 0) {  // derived and not drawn, so that later draws of a seed do not change
         scheduler_.expire_group(request, {ErrorCode::timeout, "its time is over"});
       } else {
         scheduler_.abort_group(request);
@@ -362,10 +363,10 @@ std::optional<std::string> Simulation::run() {
     if (const auto problem = judge(told)) return "request " + std::to_string(id) + " " + *problem;
     beams_completed_ += told.spec->sampling.use_beam_search && !told.aborted ? 1 : 0;
   }
-  // Sequences of a request that are preempted by one plan are told of together.
+  // Preemptions of several sequences of a request by one plan are reported together.
   if (num_preempted_ > preemptions() || (num_preempted_ > 0) != (preemptions() > 0))
     return "preemptions were not told to their requests";
-  // What a failed step has computed may have had readers, though its own requests are gone.
+  // Other requests may have read the blocks of a failed step, even if its own requests are gone.
   if (num_restarted_ > 0 && crashes() == 0 && device_.num_failed_steps() == 0)
     return "a request was restarted for no reason";
   const MemoryStats memory = blocks_.core().stats();
@@ -377,7 +378,7 @@ std::optional<std::string> Simulation::run() {
 
 std::optional<std::string> Simulation::judge(const Told& told) const {
   if (!told.ended) return "never ended";
-  // Who is killed from outside says nothing of a request.
+  // A kill from outside does not blame a request.
   const bool only_poison_kills = (config_.crash_chance == 0 || !config_.kills_are_crashes) &&
                                  config_.failure_chance == 0 && config_.abort_chance == 0;
   if (told.aborted && only_poison_kills && !told.is_poison) return "failed for another";
@@ -386,7 +387,7 @@ std::optional<std::string> Simulation::judge(const Told& told) const {
       std::int64_t{config_.blocks.num_device_blocks} * config_.blocks.layout.only().block_size;
   const KvGroup& kv = config_.blocks.layout.only();
   const std::int64_t most_of_one = std::ssize(*spec.prompt) + spec.sampling.max_tokens + kv.block_size;
-  // A sequence, and a search as a whole, that outgrows the whole pool ends with what it has.
+  // A sequence, or a search as a whole, that outgrows the whole pool ends with the tokens that it has.
   const bool may_be_cut = spec.sampling.use_beam_search ? spec.sampling.num_sequences() * most_of_one > capacity
                                                         : !kv.has_window() && most_of_one > capacity;
   if (spec.sampling.prompt_logprobs && !told.aborted) {

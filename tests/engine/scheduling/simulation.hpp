@@ -17,16 +17,16 @@
 
 namespace pagoda::test {
 
-/// The whole message flow of the engine over a simulated device. Each actor has a mailbox; a seed decides who takes its
-/// next message when, so any order is met in which the actors of one process, or of two joined by one connection, can
-/// see their messages. Every sequence has one right continuation, and blocks hold marks, so a wrong table, copy, swap
-/// or reuse is seen, and so is a step or a move that runs too early.
+/// Simulates the whole message flow of the engine over a simulated device. Each actor has a mailbox. A seed decides
+/// which actor takes its next message, so any order occurs in which the actors of one process, or of two processes with
+/// one connection, can get their messages. Every sequence has one right continuation, and blocks hold marks, so the
+/// simulation finds a wrong table, copy, swap or reuse, and a step or a move that runs too early.
 class Simulation {
  public:
-  /// What the cores are told and do is recorded where there is a journal.
+  /// Records inputs and effects of the cores if there is a journal.
   Simulation(const SimulationConfig& config, std::uint64_t seed, const journal::SharedJournal& journal = nullptr);
 
-  /// Runs to the end. The first thing that went wrong, or nothing.
+  /// Runs to the end. Returns the first error, or nothing.
   std::optional<std::string> run();
 
   std::int64_t preemptions() const;
@@ -38,11 +38,11 @@ class Simulation {
   const metrics::StepMetrics& metrics() const { return scheduler_.core().metrics(); }
   std::int64_t early_shares() const { return num_early_shares_; }
   std::int64_t misled_readers() const { return device_.num_misled(); }
-  /// Swapped groups that let others in before them.
+  /// Returns the number of swapped groups that let others in before them.
   std::int64_t overtaken_groups() const { return num_overtaken_; }
-  /// Groups that had to give way to a more urgent one.
+  /// Returns the number of groups that gave way to a more urgent one.
   std::int64_t giving_way() const { return num_giving_way_; }
-  /// Requests that failed because workers died of them.
+  /// Returns the number of requests that failed because they killed workers.
   std::int64_t poisons_found() const;
 
  private:
@@ -51,30 +51,30 @@ class Simulation {
     bool crashed = false;
   };
   struct CacheEngineReplaced {};
-  struct Told {  ///< what the output processor has heard of a request
+  struct Told {  ///< outputs of a request that the output processor has received
     SharedSpec spec;
     std::map<std::int32_t, TokenIds> tokens;
     std::map<std::int32_t, FinishReason> finished;
-    std::set<std::int32_t> stopped;  ///< by a stop string; what still comes is dropped
-    TokenIds prompt_logprobs;        ///< the tokens that were reported on
+    std::set<std::int32_t> stopped;  ///< sequences ended by a stop string; later tokens are dropped
+    TokenIds prompt_logprobs;        ///< the prompt tokens that were reported
     bool ended = false;
     bool aborted = false;
-    bool is_poison = false;  ///< the worker dies of it
+    bool is_poison = false;  ///< whether it kills the worker
   };
 
   SharedSpec request_of(const RowSpec& row);
-  /// What is wrong with the outputs of an ended request.
+  /// Returns what is wrong with the outputs of an ended request.
   std::optional<std::string> judge(const Told& told) const;
   void arrive();
   void add_request();
-  /// Tokens of each of its sequences, some of which may have ended.
+  /// Gives tokens to each of its sequences, some of which may have ended.
   void resume(RequestSpec& spec, Told& told) const;
   bool deliver_one();
   void after_scheduler_event();
   void check_head_is_offered(const MemoryRequest& plan);
   void run_block_manager();
   void run_scheduler();
-  /// Some mask becomes further made, or all that a step waits for are late.
+  /// Continues making some mask, or makes all masks late for which a step waits.
   void run_mask_job();
   void end_wait_for_masks();
   void replace_devices();
@@ -101,7 +101,7 @@ class Simulation {
   std::int64_t num_early_shares_ = 0;
   std::int64_t num_overtaken_ = 0;
   std::int64_t num_giving_way_ = 0;
-  std::int64_t num_preempted_ = 0;  ///< as requests were told; likewise the next
+  std::int64_t num_preempted_ = 0;  ///< as reported to requests; so is the next
   std::int64_t num_restarted_ = 0;
   int plans_without_head_ = 0;
   std::optional<std::string> error_;

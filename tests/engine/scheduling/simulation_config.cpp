@@ -55,17 +55,17 @@ SimulationConfig random_simulation(std::uint64_t seed) {
   config.scheduler.max_partial_long_prompts = pick(1, 1, 2);
   config.kills_are_crashes = pick(0, 1) == 1;
   config.masks_are_late = pick(0, 1) == 1;
-  // Prompts whose log-probabilities leave room for a few tokens a step only would not end between two deaths, and beams
-  // of many sequences would not be computed again.
+  // With few tokens a step, prompts with log-probabilities would not end between two deaths, and beams of many
+  // sequences would not be recomputed.
   if (config.crash_chance > 0.01 || config.memory_loss_chance > 0) {
     config.most_prompt_tokens = 40;
     config.most_samples = std::min(config.most_samples, 8);
   }
-  // Without prefix cache all is computed anew behind each death: more of them would leave no time for it.
+  // Without prefix cache everything is recomputed after each death: more deaths would leave no time for it.
   if (!config.blocks.enable_prefix_caching) config.crash_chance = std::min(config.crash_chance, 0.01);
   const KvGroup& kv = config.blocks.layout.only();
   const std::int32_t fewest_blocks = kv.peak_blocks(tokens_for_one, 1) + pick(0, 1, 4);
-  // Smaller than a prompt, which then runs a token or two a step: it would never end between two deaths of workers.
+  // A pool smaller than a prompt runs a token or two a step: the prompt would never end between two deaths of workers.
   const bool workers_die = config.crash_chance > 0 || config.memory_loss_chance > 0;
   const bool is_small = pick(0, 0, 1) == 1 && !workers_die;
   if (kv.has_window() && config.scheduler.enable_chunked_prefill && is_small) {
@@ -102,7 +102,7 @@ SimulationConfig wide_simulation(std::uint64_t seed) {
   config.beam_chance = pick(0, 20, 100) / 100.0;
   config.eos_chance = pick(0, 3, 20) / 100.0;
   config.resume_chance = pick(0, 30, 100) / 100.0;
-  // As random_simulation bounds them.
+  // As in random_simulation.
   if (!config.blocks.enable_prefix_caching) config.crash_chance = std::min(config.crash_chance, 0.01);
   return config;
 }

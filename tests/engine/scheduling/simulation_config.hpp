@@ -16,28 +16,31 @@ struct SimulationConfig {
   std::int32_t most_new_tokens = 24;
   double abort_chance = 0.02;     ///< per delivered message
   double beam_chance = 0.2;       ///< per request
-  double grammar_chance = 0;      ///< likewise: its text must be what simulated_grammar says
-  double budget_chance = 0;       ///< likewise: it has a thinking_token_budget
-  bool masks_are_late = false;    ///< steps go on without masks that are not made
-  double resume_chance = 0;       ///< likewise: it comes with tokens that another engine has told
+  double grammar_chance = 0;      ///< per request: its text must match simulated_grammar
+  double budget_chance = 0;       ///< per request: it has a thinking_token_budget
+  bool masks_are_late = false;    ///< whether steps run without masks that are not made
+  double resume_chance = 0;       ///< per request: it comes with tokens that another engine has reported
   double eos_chance = 0.03;       ///< per sampled token
-  std::int32_t most_samples = 3;  ///< n and best_of
-  double stop_chance = 0;         ///< that a request has a stop string; it ends a sequence after about a dozen tokens
-  double failure_chance = 0;      ///< per step and per row: the worker reports an error
-  bool alike = false;             ///< every prompt begins like every other
-  std::int32_t burst = 1;         ///< requests that arrive together
-  double crash_chance = 0;        ///< per delivered message: the worker dies and is replaced
-  bool kills_are_crashes = true;  ///< else they come from outside, and no request may be the reason
-  double memory_loss_chance = 0;  ///< likewise: the cache engine dies, and with it what the device's memory held
-  double poison_chance = 0;       ///< per request: the worker dies when it comes to some token of it
+  std::int32_t most_samples = 3;  ///< largest n and best_of
+  /// Per request: it has a stop string, which ends a sequence after about a dozen tokens.
+  double stop_chance = 0;
+  double failure_chance = 0;  ///< per step and per row: the worker reports an error
+  bool alike = false;         ///< whether all prompts begin alike
+  std::int32_t burst = 1;     ///< number of requests that arrive together
+  double crash_chance = 0;    ///< per delivered message: the worker dies and is replaced
+  /// Whether deaths are crashes. If false, workers are killed from outside, and no request may be the cause.
+  bool kills_are_crashes = true;
+  /// Per delivered message: the cache engine dies, and the content of device memory is lost.
+  double memory_loss_chance = 0;
+  double poison_chance = 0;  ///< per request: the worker dies when it reaches a certain token of it
 };
 
-/// A configuration drawn from the seed: every combination of features, with memory from ample to far too little.
+/// Returns a configuration drawn from the seed: any combination of features, with memory from ample to far too little.
 SimulationConfig random_simulation(std::uint64_t seed);
-/// Beyond what random_simulation draws: blocks of odd sizes, windows down to one token, a row or two, high watermarks,
-/// beams and resumed requests alone, prompts of two or three tokens, bursts of all requests.
+/// Returns configurations that random_simulation does not draw: blocks of odd sizes, windows down to one token, a row
+/// or two, high watermarks, beams and resumed requests alone, prompts of two or three tokens, bursts of all requests.
 SimulationConfig wide_simulation(std::uint64_t seed);
-/// In one line.
+/// Returns a description in one line.
 std::string describe(const SimulationConfig& config);
 
 }  // namespace pagoda::test

@@ -7,7 +7,7 @@ namespace {
 
 TEST(Simulation, EverySeedEndsEveryRequestWithItsOwnTokens) {
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-  constexpr std::uint64_t kSeeds = 1'000;  // ten times as slow, and what a sanitizer finds takes few seeds
+  constexpr std::uint64_t kSeeds = 1'000;  // sanitizers are ten times as slow, and need few seeds to find an error
 #else
   constexpr std::uint64_t kSeeds = 10'000;
 #endif
@@ -82,11 +82,11 @@ TEST(Simulation, RequestsThatComeFromElsewhereGoOnWithTheTokensThatTheyHave) {
   }
 }
 
-/// Beyond those that every run goes through.
+/// Runs seeds beyond those of the test above.
 TEST(Simulation, SeedsThatHaveFoundSomethingFindNothingMore) {
   for (const std::uint64_t seed : {1026583U, 1039215U, 1123753U, 1356562U, 1714490U}) {
     SimulationConfig config = random_simulation(seed);
-    config.scheduler.target_step_us = 0;  // as when they did
+    config.scheduler.target_step_us = 0;  // as when these seeds found an error
     const auto error = Simulation(config, seed).run();
     EXPECT_FALSE(error) << "seed " << seed << ": " << *error;
   }

@@ -49,7 +49,7 @@ TEST(WaitingQueue, FairAlternatesBetweenTenantsWhateverTheirQueues) {
   queue->charge(queued(1, 0, "many"), 50);
   EXPECT_EQ(order(*queue).front(), 101U);
   EXPECT_EQ(order(*queue).size(), 101U);
-  // Served the same, they alternate: each visited prompt counts for its tenant.
+  // With equal counters, tenants alternate: each visited prompt counts for its tenant.
   const auto even = make_waiting_queue(SchedulingPolicy::fair);
   for (RequestId id = 1; id <= 3; ++id) even->push(queued(id, 0, "a"));
   for (RequestId id = 4; id <= 6; ++id) even->push(queued(id, 0, "b"));
@@ -61,7 +61,7 @@ TEST(WaitingQueue, FairGivesAbsentTenantsNoCredit) {
   queue->push(queued(1, 0, "busy"));
   queue->charge(queued(1, 0, "busy"), 1'000'000);
   queue->push(queued(2, 0, "late"));
-  queue->charge(queued(2, 0, "late"), 15);  // one prompt, and it is the other's turn again
+  queue->charge(queued(2, 0, "late"), 15);  // one prompt, after which it is the other tenant's turn
   queue->push(queued(3, 0, "late"));
   EXPECT_EQ(order(*queue).front(), 1U);
 }
@@ -69,7 +69,7 @@ TEST(WaitingQueue, FairGivesAbsentTenantsNoCredit) {
 TEST(WaitingQueue, FairLiftsWhoComesWhileNobodyWaits) {
   const auto queue = make_waiting_queue(SchedulingPolicy::fair);
   const auto of = [](RequestId id, const char* user) { return QueueEntry{id, 0, user, 100, 0}; };
-  // "busy" runs alone, and nothing of it waits, when another tenant comes, under a name never seen before.
+  // "busy" runs alone, with an empty queue, when another tenant with an unknown name comes.
   queue->push(of(1, "busy"));
   queue->erase(of(1, "busy"));
   queue->charge(of(1, "busy"), 1'000'000);
@@ -92,7 +92,7 @@ TEST(WaitingQueue, FairStillServesInTurnsAfterManyTenantsHaveComeAndGone) {
   }
   queue->push(queued(id, 0, "tenant 199999"));
   queue->push(queued(id + 1, 0, "heavy"));
-  EXPECT_EQ(order(*queue).front(), id);  // who was served most is remembered
+  EXPECT_EQ(order(*queue).front(), id);  // the tenant that was served most is remembered
 }
 
 TEST(WaitingQueue, FairVisitsInTheOrderInWhichOneTenantAfterTheOtherIsServed) {

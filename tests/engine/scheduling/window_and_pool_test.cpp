@@ -1,4 +1,4 @@
-// Sequences that are longer than the pool, whose layers look back over a sliding window.
+// Tests sequences that are longer than the pool, in layers with a sliding window.
 
 #include <vector>
 

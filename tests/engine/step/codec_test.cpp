@@ -32,7 +32,7 @@ using Messages =
                      StopHit, KvGroup, KvLayout, SamplingParams, RequestSpec, Error>;
 TYPED_TEST_SUITE(CodecOfMessages, Messages);
 
-/// Fields that have no bytes.
+/// Number of fields that have no bytes.
 template <class T>
 constexpr std::size_t kLeftOut = 0;
 template <>
@@ -46,7 +46,7 @@ TYPED_TEST(CodecOfMessages, GivesBackWhatItWasGiven) {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     const auto value = RandomValue(seed).draw<TypeParam>();
     const auto bytes = encode(value);
-    TypeParam read = RandomValue(seed + 1).draw<TypeParam>();  // whatever was there before does not matter
+    TypeParam read = RandomValue(seed + 1).draw<TypeParam>();  // earlier values do not matter
     ASSERT_TRUE(decode(bytes, read)) << "seed " << seed;
     EXPECT_EQ(encode(read), bytes) << "seed " << seed;
   }

@@ -14,7 +14,7 @@ TEST(KvGroup, SeesEveryPositionOfTheWindowAndNoBlockBeforeIt) {
       for (int position = 0; position < 40; ++position) {
         const int oldest_seen = std::max(0, position - window + 1);
         EXPECT_EQ(group.first_visible_block(position), oldest_seen / block_size);
-        // A sequence that decodes owns what the window and its new token lie in, and never more than it says.
+        // A decoding sequence owns the blocks of its window and its new token, and never more than it reports.
         const int owned = position / block_size - group.first_visible_block(position) + 1;
         EXPECT_LE(owned, (window + block_size - 1) / block_size + 1);
         for (int num_new = 1; num_new <= 9; ++num_new) {

@@ -10,7 +10,7 @@
 
 namespace pagoda::test {
 
-/// Draws values of messages: every field, lists from empty to a few.
+/// Draws values of messages: every field, and lists of up to a few elements.
 class RandomValue {
  public:
   explicit RandomValue(std::uint64_t seed) : random_(seed) {}
@@ -32,7 +32,7 @@ class RandomValue {
   }
   template <std::integral T>
   void fill(T& value) {
-    // Small ones, large ones, and both ends.
+    // Small and large values, and both limits.
     switch (random_() % 4) {
       case 0:
         value = std::numeric_limits<T>::min();
@@ -87,7 +87,7 @@ class RandomValue {
   std::mt19937_64 random_;
 };
 
-/// How many fields a struct has, as a braced list of initialisers counts them.
+/// Converts to any field, to count the fields of a struct by braced initialisers.
 struct Anything {
   template <class T>
   operator T() const;  // NOLINT(google-explicit-constructor)

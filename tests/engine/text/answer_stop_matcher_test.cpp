@@ -7,7 +7,7 @@
 namespace pagoda::text {
 namespace {
 
-/// A text that was given out, and the stop string that ended it.
+/// The text that was output, and the stop string that ended it.
 struct Ending {
   std::string text;
   std::optional<std::size_t> stop;
@@ -19,10 +19,10 @@ void PrintTo(const Ending& ending, std::ostream* out) {
   *out << '"' << ending.text << "\" stop " << (ending.stop ? static_cast<int>(*ending.stop) : -1);
 }
 
-/// A piece of an output; a hidden one is a special token that the text leaves out.
+/// A piece of an output. A hidden piece is a special token that the text leaves out.
 struct Piece {
   Piece(const char* visible) : text(visible) {}                                               // NOLINT: a list of texts
-  Piece(std::string piece, bool hides = false) : text(std::move(piece)), is_hidden(hides) {}  // NOLINT: likewise
+  Piece(std::string piece, bool hides = false) : text(std::move(piece)), is_hidden(hides) {}  // NOLINT: a list of texts
 
   std::string text;
   bool is_hidden = false;
@@ -94,7 +94,7 @@ TEST(StopStringsOfAnswers, KnowAThinkingThatThePromptHasBegun) {
 
 TEST(StopStringsOfAnswers, MatchInAnAnswerWithoutThinking) {
   EXPECT_EQ(run(scoped(think_marks(), {"."}), {"<thin", "gs>", " a. b"}), (Ending{"<things> a", 0}));
-  // White space in front of an answer is of the answer, once it is known that no thinking follows.
+  // White space before an answer belongs to the answer once it is known that no thinking follows.
   EXPECT_EQ(run(scoped(think_marks(), {"\n\n"}), {"\n", "\n", "a"}), (Ending{"", 0}));
   EXPECT_EQ(run(scoped(think_marks(), {"\n\n"}), {"\n\n"}, true), (Ending{"", 0}));
   EXPECT_EQ(run(scoped(think_marks(), {"\n\n"}), {"\n\n"}, false), (Ending{"\n\n", std::nullopt}));

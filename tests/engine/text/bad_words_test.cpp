@@ -22,7 +22,7 @@ SharedTokenizer loaded_tokenizer(const std::string& folder) {
   return loaded.value_or(nullptr);
 }
 
-/// vLLM's rule, for words without white space before them.
+/// Returns the words by vLLM's rule, for words without white space before them.
 std::vector<TokenIds> expected_words(const Tokenizer& tokenizer, const std::vector<std::string>& words) {
   std::vector<TokenIds> all;
   for (const std::string& word : words) {
@@ -43,7 +43,7 @@ TEST(BadWords, AreFoundWithASpaceBeforeThemAndWithout) {
   for (int i = 0; i < 300; ++i) {
     std::vector<std::string> words;
     for (std::uint32_t count = 1 + random() % 4; count > 0; --count) {
-      // A piece of a text: words of the vocabulary, parts of them, and several in a row.
+      // A piece of a text: words of the vocabulary, parts of words, and several words.
       constexpr std::string_view kText = "the little dog was happy and said hello to her friend, but 42 cats ran away!";
       const std::size_t begin = random() % (kText.size() - 20);
       std::string word(kText.substr(begin, 1 + random() % 16));

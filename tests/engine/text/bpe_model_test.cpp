@@ -28,7 +28,7 @@ TokenIds encode(const BpeSpec& spec, std::string_view piece) {
   return ids;
 }
 
-// Byte-pair encoding by the book: again and again, the leftmost pair of lowest rank.
+// Byte-pair encoding by its definition: merges the leftmost pair of lowest rank, again and again.
 TokenIds naive_encode(const BpeSpec& spec, std::string_view piece) {
   std::vector<std::string> parts;
   for (const char c : piece) parts.emplace_back(1, c);

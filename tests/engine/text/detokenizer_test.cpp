@@ -9,7 +9,7 @@ namespace {
 
 using TokenizerPtr = std::shared_ptr<const Tokenizer>;
 
-// The parts of a Llama tokenizer: ids 1 and 2 are special, 3 + b is the byte b, words follow.
+// A Llama tokenizer: ids 1 and 2 are special, 3 + b is the byte b, words follow.
 constexpr TokenId kByte = 3;
 constexpr TokenId kHello = 259;
 constexpr TokenId kWorld = 260;
@@ -152,7 +152,8 @@ TEST(Encoding, RefusesTextThatIsNotUtf8) {
   EXPECT_EQ(ids.error().message, "the text is not valid UTF-8 at byte 2");
 }
 
-/// Tokens that are joined by spaces, as WordPiece's are: 0 and 1 are special, 2 is added, 3 and 4 are words.
+/// Makes a tokenizer that joins tokens by spaces, as WordPiece does: 0 and 1 are special, 2 is added, 3 and 4 are
+/// words.
 TokenizerPtr joined_by_spaces() {
   TokenizerSpec spec;
   spec.model.vocab = {{"[CLS]", 0}, {"[SEP]", 1}, {"[TOOL]", 2}, {"a", 3}, {"b", 4}};

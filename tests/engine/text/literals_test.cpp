@@ -71,7 +71,7 @@ TEST(Literals, NeverHideATokenOfTheTextAroundThem) {
   const TokenizerPtr tokenizer = byte_tokenizer();
   EXPECT_EQ(added_tokens(tokenizer, "<end>!", {}), TokenIds{kEndMark});
   EXPECT_EQ(added_tokens(tokenizer, "<end>!", {{5, 6}}), TokenIds{kEnd});
-  // The special token that begins in the literal "d>" would hide the one behind it.
+  // The special token that begins in the literal "d>" would hide the token after it.
   EXPECT_EQ(added_tokens(tokenizer, "d><think>!", {}), TokenIds{kEndThink});
   EXPECT_EQ(added_tokens(tokenizer, "d><think>!", {{0, 2}}), TokenIds{kThink});
 }
@@ -103,7 +103,7 @@ TEST(Literals, AreFollowedThroughTheNormalizers) {
   EXPECT_EQ(moved({PrependNormalizer{"_"}, spaces}, "a b c", {2, 4}), "_a\u2581[b\u2581]c");
   EXPECT_EQ(moved({PrependNormalizer{"_"}}, "ab", {0, 1}), "_[a]b");
   EXPECT_EQ(moved({ReplaceNormalizer{{"\\d+", true}, "#"}}, "a1234b", {2, 3}),
-            "a[#]b");  // all of what it has a part of
+            "a[#]b");  // all of the match that has a part of the literal
   EXPECT_EQ(moved({ReplaceNormalizer{{"\\d+", true}, "#"}}, "a1234b", {5, 6}), "a#[b]");
   EXPECT_EQ(moved({StripNormalizer{}}, "  a b  ", {1, 3}), "[a] b");
   EXPECT_EQ(moved({StripNormalizer{}}, "  a b  ", {4, 7}), "a [b]");
@@ -116,7 +116,7 @@ TEST(Literals, AreFollowedThroughTheNormalizers) {
 TEST(Literals, HoldForTokensThatAreFoundInTheNormalizedText) {
   const TokenizerPtr lower = byte_tokenizer({PrependNormalizer{"\u0130"}, LowercaseNormalizer{}}, true);
   const std::string text = "\u0130<END>\u0130<end>\u0130<End>";
-  // The tokens' own patterns begin with the lower-cased prefix.
+  // The patterns of these tokens begin with the lower-cased prefix.
   EXPECT_EQ(added_tokens(lower, text, {}).size(), 3U);
   EXPECT_EQ(added_tokens(lower, text, {{9, 14}}).size(), 2U);
   EXPECT_EQ(added_tokens(lower, text, {{2, 7}, {9, 14}, {16, 21}}).size(), 0U);

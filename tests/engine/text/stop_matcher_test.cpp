@@ -9,7 +9,7 @@ namespace pagoda::text {
 namespace {
 
 struct Ending {
-  std::string text;  // all that was given out
+  std::string text;  // all text that was output
   std::optional<std::size_t> stop;
 
   bool operator==(const Ending&) const = default;
@@ -37,7 +37,7 @@ Ending run(StopMatcher matcher, const std::vector<std::string>& pieces) {
   return ending;
 }
 
-// The match that ends first; among those, the first in the list.
+// Returns the match that ends first; among equals, the first in the list.
 Ending naive(const std::vector<std::string>& stops, const std::string& text, bool include) {
   for (std::size_t end = 1; end <= text.size(); ++end) {
     for (std::size_t i = 0; i < stops.size(); ++i) {

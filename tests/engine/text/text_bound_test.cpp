@@ -10,7 +10,7 @@
 namespace pagoda::text {
 namespace {
 
-/// Byte-level with all the bytes, and one token of `longest` bytes.
+/// Makes a byte-level tokenizer with all the bytes, and one token of `longest` bytes.
 TokenizerSpec byte_level_spec(std::size_t longest = 10) {
   TokenizerSpec spec;
   for (int byte = 0; byte < 256; ++byte) {

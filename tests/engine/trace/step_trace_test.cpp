@@ -12,7 +12,7 @@
 namespace pagoda::trace {
 namespace {
 
-/// What a trace writes, kept beyond its end.
+/// Keeps the text of a trace beyond the trace's end.
 class Text : public std::stringbuf {
  public:
   explicit Text(std::string& to) : to_(to) {}

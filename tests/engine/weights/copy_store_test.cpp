@@ -20,7 +20,7 @@ class CopyStoreTest : public testing::Test {
     device_ = std::move(*device);
   }
 
-  /// A load of a model that makes one copy of `bytes`, full of `value`, and then lives as long as what is returned.
+  /// A loaded model that made one copy of `bytes`, full of `value`. It lives as long as the returned object.
   struct Loaded {
     std::shared_ptr<CopyStore::Use> use;
     kernels::Buffer copy;
@@ -46,7 +46,7 @@ TEST_F(CopyStoreTest, KeepsTheCopiesOfAModelThatHasGone) {
   {
     const auto first = load(*store, 0, 300, 7);
     EXPECT_FALSE(first.was_made);
-    EXPECT_EQ(store->kept_bytes(), 0);  // it is in use
+    EXPECT_EQ(store->kept_bytes(), 0);  // the copy is in use
   }
   EXPECT_EQ(store->kept_bytes(), 300);
   const auto second = load(*store, 0, 300, 8);
@@ -94,7 +94,7 @@ TEST_F(CopyStoreTest, MakesRoomForModelsInUse) {
   load(*store, 0, 300, 1);
   load(*store, 1, 300, 1);
   const auto in_use = load(*store, 2, 600, 1);
-  EXPECT_EQ(store->kept_bytes(), 300);  // that of 1
+  EXPECT_EQ(store->kept_bytes(), 300);  // that of model 1
   EXPECT_TRUE(load(*store, 1, 300, 2).was_made);
 }
 

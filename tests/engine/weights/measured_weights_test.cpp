@@ -36,7 +36,7 @@ std::vector<WeightPolicy> policies() {
   return all;
 }
 
-/// Whatever the family and the policy.
+/// Tests every family and every policy.
 TEST(MeasuredWeights, TheBytesOfAModelAreKnownBeforeTheyAreLoaded) {
   const auto device = kernels::create_cpu_device({.num_threads = 1, .isa = ""}).value();
   for (const auto& folder : model_folders()) {

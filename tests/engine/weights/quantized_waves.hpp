@@ -12,7 +12,7 @@
 namespace pagoda::test {
 
 /// A source whose matrices are all quantised in one format, with waves of integers and scales. Scales are exact in
-/// float16, so that a weight is a float32 either way.
+/// float16, so a weight is an exact float32 in both forms.
 class QuantizedWaves final : public weights::WeightSource {
  public:
   explicit QuantizedWaves(kernels::QuantizedFormat format) : format_(format) {}

@@ -1,4 +1,4 @@
-// Matrices that a checkpoint holds quantised, on their way to the kernels.
+// Tests matrices that a checkpoint stores quantised, on their way to the kernels.
 
 #include <algorithm>
 #include <cstdint>
@@ -30,7 +30,7 @@ using testing::HasSubstr;
 constexpr std::int64_t kRows = 35;  // two panels, and three rows of a third
 constexpr std::int64_t kColumns = 288;
 
-/// `matrix` has the weights of waves in `format`.
+/// Checks that `matrix` has the weights of waves in `format`.
 void expect_waves(const kernels::QuantizedMatrix& matrix, const QuantizedFormat& format) {
   ASSERT_EQ(matrix.format.group_size, format.group_size);
   std::vector<float> group(static_cast<std::size_t>(format.group_size));
@@ -172,11 +172,11 @@ INSTANTIATE_TEST_SUITE_P(
              (format.codebook == Codebook::none ? "" : "Codebook");
     });
 
-/// Which would be twice to eight times as large as what is made of it.
+/// The dequantised matrix would be twice to eight times as large as the result.
 TEST(StoredQuantizedWeights, AreNeverDequantisedAsAWhole) {
-  constexpr std::int64_t kManyRows = 16392;  // 64 MiB as float32, the last panel not full
+  constexpr std::int64_t kManyRows = 16392;  // 64 MiB as float32; the last panel is not full
   constexpr std::int64_t kManyColumns = 1024;
-  constexpr std::size_t kMaxBeside = std::size_t{34} << 20;  // what is dequantised, and a piece of WeightMemory's
+  constexpr std::size_t kMaxBeside = std::size_t{34} << 20;  // a dequantised piece, and a piece of WeightMemory
   const QuantizedFormat format{.bits = 4, .group_size = 32};
   const QuantizedWaves stored(format);
   for (const char* quantize : {"none", "int8"}) {
@@ -193,7 +193,7 @@ TEST(StoredQuantizedWeights, AreNeverDequantisedAsAWhole) {
           made = to_float(static_cast<const BFloat16*>(linear->plain.data)[row * kManyColumns + column]);
         } else {
           const auto& matrix = linear->quantized->matrix;
-          if (matrix.format.rotated) continue;  // its groups are of rotated columns
+          if (matrix.format.rotated) continue;  // its groups have rotated columns
           std::vector<float> group(static_cast<std::size_t>(matrix.format.group_size));
           const std::int64_t size = matrix.format.group_size;
           kernels::dequantize_group(matrix, row, column / size, group.data());

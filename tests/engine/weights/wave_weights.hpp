@@ -11,7 +11,7 @@
 
 namespace pagoda::test {
 
-/// Float32 tensors with waves of values, which differ by the length of the name and can be set.
+/// Makes float32 tensors with waves of values, which depend on the length of the name and can be set.
 class WaveWeights final : public weights::WeightSource {
  public:
   Result<weights::WeightTensor> tensor(std::string_view name, const std::vector<std::int64_t>& shape) const override {
@@ -35,7 +35,7 @@ class WaveWeights final : public weights::WeightSource {
   mutable std::map<std::string, std::vector<float>> values_;
 };
 
-/// A weight [columns, rows] whose elements are those of `tensor` [rows, columns] from the last to the first; 4 or 2
+/// Makes a weight [columns, rows] with the elements of `tensor` [rows, columns] from the last to the first; 4 or 2
 /// bytes each.
 inline weights::DerivedWeight reversed(const std::string& tensor, std::int64_t rows, std::int64_t columns) {
   return {.tensor = tensor,
