@@ -41,8 +41,8 @@ class MemoryReserve {
 
 using SharedReserve = std::shared_ptr<MemoryReserve>;
 
-/// While an object lives, allocations of its thread do not use the reserve. For large allocations whose failure affects
-/// only the work at hand.
+/// While an object lives, allocations of its thread do not use the reserve. Use it for large allocations whose failure
+/// affects only the current work.
 class WithoutReserve {
  public:
   WithoutReserve();

@@ -10,7 +10,7 @@
 namespace pagoda::device_link {
 
 /// The KV blocks of a device in a file without a name (memfd), which the engine's process keeps open. The blocks
-/// outlive the worker processes that map the file one after the other. For devices that share host memory.
+/// outlive the worker processes that map the file one after the other. The device must share host memory.
 class KeptMemory {
  public:
   struct Size {

@@ -13,8 +13,8 @@
 namespace pagoda::device_link {
 
 /// The copies that worker processes make of weights (packed, quantised, converted), in a file without a name (memfd)
-/// that the engine's process keeps open. The first worker process makes the copies, later processes map them. For
-/// devices that share host memory.
+/// that the engine's process keeps open. The first worker process makes the copies, later processes map them. The
+/// devices must share host memory.
 class KeptWeights {
  public:
   /// `bytes`: size of all copies together. Physical memory is allocated as copies are made. Errors: io_failed.

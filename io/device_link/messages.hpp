@@ -28,7 +28,7 @@ struct StartWorker {
   }
 };
 
-/// Progress while the worker loads, as StartProgress.
+/// Reports the progress of loading, as StartProgress does.
 struct LoadProgress {
   std::string what;
   double done = 0;

@@ -98,7 +98,7 @@ using LineModels = std::span<const LineModel>;
 /// at least one; if there are several, a line must name its model. Errors: invalid_json, invalid_request (param names
 /// the field), unknown_op.
 tl::expected<ClientMessage, RefusedLine> parse_line(std::string_view line, LineModels models);
-/// For one model without a name.
+/// As above, for one model that has no name; lines must not name a model.
 tl::expected<ClientMessage, RefusedLine> parse_line(std::string_view line, const chat::ChatPrompts* prompts = nullptr);
 
 /// A `generate` object from a line of a prompt file. Its `id` may be absent, and an absent field has the value of

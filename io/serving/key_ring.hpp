@@ -33,7 +33,7 @@ struct KeySet {
   Status add(std::string_view key, KeyRole role, const char* source);
   Status add(const KeyDigest& digest, KeyRole role, const char* source);
   /// Adds a key with a name. Several keys may have one name, if their tenants are equal. Errors: bad_config, without a
-  /// param.
+  /// param, if the key was added before, or the tenants of one name differ.
   Status add(const KeyDigest& digest, Tenant tenant);
 };
 

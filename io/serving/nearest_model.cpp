@@ -43,7 +43,7 @@ std::size_t letters_that_differ(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string_view nearest_model(std::string_view name, std::span<const std::string> served) {
-  constexpr std::size_t kMinPart = 4;  // shortest part of a name, in letters, that is compared
+  constexpr std::size_t kMinPart = 4;  // shortest name, in letters, that may match as a part of the other
   const std::string wanted = essence_of(name);
   std::string_view nearest;
   auto fewest = std::numeric_limits<std::size_t>::max();

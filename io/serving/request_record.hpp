@@ -74,7 +74,7 @@ struct RequestRecord {
   std::optional<GenerationRecord> generation = {};
   std::optional<TraceParent> trace = {};
 
-  /// Not a status of the HTTP standard; nginx uses this number.
+  /// This status is not in the HTTP standard; nginx uses the number.
   static constexpr unsigned kClientClosed = 499;
 
   void end() { total_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - began).count(); }
