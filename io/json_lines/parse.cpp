@@ -108,7 +108,8 @@ std::size_t read_model(FieldReader& fields, LineModels models) {
   return 0;
 }
 
-/// Returns the line's id if it is valid; otherwise adds its problem to `fields`.
+/// Returns the line's id; nothing if it is absent or invalid. Adds a problem to `fields` if the id is invalid, or
+/// absent although it is `required`.
 ClientId read_id(const Json& object, FieldReader& fields, bool required) {
   const auto it = object.find("id");
   fields.skip("id");

@@ -20,7 +20,7 @@ struct ModelMetrics {
 };
 
 /// Writes all metrics of the engines: vLLM's metrics, with `pagoda:` in place of `vllm:` in their names, and metrics
-/// that vLLM does not have (docs/metrics.md).
+/// that vLLM does not have (docs/metrics.md). `engines`: at least one.
 void write_engine_metrics(PrometheusText& text, const std::vector<ModelMetrics>& engines);
 
 }  // namespace pagoda::metrics

@@ -81,7 +81,7 @@ tl::unexpected<Error> cannot_read(const std::string& path, const char* source) {
   return fail(ErrorCode::io_failed, std::string(source) + ": cannot read the file of keys " + path, source);
 }
 
-/// Calls `each(number, line)` for each line that is neither blank nor a comment. An error of `each` ends the loop.
+/// Calls `each(number, line)` for each line that is neither empty nor a comment. An error of `each` ends the loop.
 template <class Each>
 Status each_line(const std::string& path, const char* source, Each each) {
   std::ifstream file(path);

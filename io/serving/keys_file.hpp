@@ -14,7 +14,7 @@ namespace pagoda::serving {
 ///   {"name": "alice", "sha256": "...", "role": "user", "requests_per_minute": 60, "tokens_per_minute": 100000,
 ///    "max_concurrent_requests": 8, "priority": 0, "share_prefix_cache": false}
 ///
-/// `name` and `sha256` (the key's digest in hexadecimal digits) are required. Blank lines and lines that start with #
+/// `name` and `sha256` (the key's digest in hexadecimal digits) are required. Empty lines and lines that start with #
 /// are skipped. The file does not hold the keys themselves.
 
 inline constexpr std::size_t kMaxKeys = 10'000;
@@ -35,7 +35,7 @@ std::string keys_file_line(const KeySet::Entry& entry);
 /// Returns a new key: "sk-pagoda-" and 256 random bits. Error: io_failed if the system provides no random bits.
 Result<std::string> new_key();
 
-/// Adds the keys of a file that has one key per line; all have the role `role`. Blank lines and lines that start with #
+/// Adds the keys of a file that has one key per line; all have the role `role`. Empty lines and lines that start with #
 /// are skipped. `source` is the config key that names the file. Errors: io_failed; bad_config, also if the file has no
 /// key.
 Status read_plain_keys(const std::string& path, KeyRole role, const char* source, KeySet& keys);

@@ -29,8 +29,8 @@ class Attributes {
     end();
   }
   void add(std::string_view key, std::int64_t number) {
-    begin(key).field("intValue",
-                     std::to_string(number));  // the JSON format of protocol buffers writes 64-bit integers as text
+    // The JSON format of protocol buffers writes 64-bit integers as text.
+    begin(key).field("intValue", std::to_string(number));
     end();
   }
   void add(std::string_view key, double number) {
