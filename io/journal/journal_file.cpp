@@ -179,8 +179,8 @@ std::span<std::byte> JournalFile::current() const {
 }
 
 /// If the follower has not written the output core's state in time, the core writes it itself at the beginning of the
-/// next segment. So the newest state to recover requests from is at most one segment back. The core does so also after a
-/// record that did not fit: the records of the next segment are useless without a state.
+/// next segment. So the newest state to recover requests from is at most one segment back. The core does so also after
+/// a record that did not fit: the records of the next segment are useless without a state.
 void JournalFile::begin_segment() {
   FollowedSource& output = sources_[static_cast<std::size_t>(journal::Source::output)];
   if (is_torn_ || output.with_state != segment_) output.is_followed = false;
