@@ -1,6 +1,6 @@
 #pragma once
 
-/// The one table of configuration keys: what a config file may hold and what the command's flags set.
+/// The table of configuration keys, for config files and for the flags of the command.
 
 #include <array>
 #include <string_view>
@@ -12,7 +12,7 @@
 
 namespace pagoda::io {
 
-/// The words that stand for an enum's values in files and flags.
+/// Names of an enum's values in files and flags.
 template <class E>
 struct EnumWords;
 
@@ -174,7 +174,7 @@ inline constexpr std::array<const char*, 17> kCommandKeys{"keys_file",
                                                           "recover",
                                                           "max_total_buffered_bytes"};
 
-/// The same for the TCP server, except its API keys, which come from a file of their own.
+/// As above, for the TCP server. Its API keys are not here: they come from a file of their own.
 template <class Visit>
 void visit_fields(json_lines::ServerConfig& config, Visit&& visit) {
   visit("listen", config.listen, "HOST:PORT to listen on; port 0 picks one");
@@ -193,7 +193,7 @@ void visit_fields(json_lines::ServerConfig& config, Visit&& visit) {
   visit("close_grace_ms", config.close_grace_ms, "Time that a closing connection has to take its last lines");
 }
 
-/// The same for the HTTP server.
+/// As above, for the HTTP server.
 template <class Visit>
 void visit_fields(http::ServerConfig& config, Visit&& visit) {
   visit("http", config.http, "HOST:PORT of the HTTP API; port 0 picks one; empty: no HTTP");

@@ -16,17 +16,17 @@
 
 namespace pagoda::io {
 
-/// A config file: one flat JSON object from keys to values. All errors are bad_config with the key as `param`; that
-/// of a file that cannot be read is "config".
+/// A config file: one flat JSON object from keys to values. All errors are bad_config with the key as `param`; if the
+/// file cannot be read, `param` is "config".
 class ConfigFile {
  public:
   static Result<ConfigFile> load(const std::filesystem::path& path);
-  /// `name` stands for the file in messages.
+  /// `name` names the file in messages.
   static Result<ConfigFile> parse(std::string_view text, std::string name);
 
   std::vector<std::string> keys() const;
 
-  /// Sets `field` when the file has `key`; error when the value has another type or does not fit.
+  /// Sets `field` if the file has `key`. Error if the value has another type or does not fit.
   Status read(const std::string& key, std::string& field) const;
   Status read(const std::string& key, bool& field) const;
   Status read(const std::string& key, double& field) const;
@@ -65,7 +65,7 @@ class ConfigFile {
     return refuse(key, "one of " + words);
   }
 
-  /// The error for a key that is none of `known`. It names the nearest of them.
+  /// Returns the error for a key that is not in `known`. The message suggests the nearest known key.
   Error unknown_key(const std::string& key, std::span<const std::string_view> known) const;
 
  private:
@@ -77,15 +77,15 @@ class ConfigFile {
   std::string name_;
 };
 
-/// Every key of a config file, whichever subcommand reads it.
+/// Returns all keys that a config file may have, for all subcommands.
 std::vector<std::string_view> known_config_keys();
 
-/// An engine's configuration from a file, for programs that embed one. Keys of the server are allowed and left alone,
-/// so that one file does for all. Values are checked by EngineConfig::validate, not here.
+/// Reads an engine's configuration from a file, for programs that embed an engine. Keys of the server are allowed and
+/// ignored, so that one file can serve both. EngineConfig::validate checks the values, not this function.
 Result<EngineConfig> load_engine_config(const std::filesystem::path& path);
-/// The same of a text, which `name` stands for in messages.
+/// As load_engine_config, for a text; `name` names it in messages.
 Result<EngineConfig> parse_engine_config(std::string_view text, std::string name);
-/// A text that gives this configuration when it is parsed.
+/// Returns a text that parse_engine_config turns into this configuration.
 std::string to_text(EngineConfig config);
 
 }  // namespace pagoda::io

@@ -49,7 +49,7 @@ const char* word_of(const Words& words, Value value) {
   return std::ranges::find(words, value, [](const auto& known) { return known.second; })->first;
 }
 
-/// Reads the object `value`, the field `name`, with `read(fields)`, and refuses what that did not ask for.
+/// Reads the object `value` of the field `name` with `read(fields)`. Refuses fields that `read` did not read.
 template <class Read>
 void read_inner(FieldReader& outer, const char* name, const Json& value, Read&& read) {
   if (!value.is_object()) return outer.refuse(name, std::string(name) + " must be an object");
@@ -62,7 +62,7 @@ bool is_white(std::string_view text) {
   return text.find_first_not_of(" \t\n\r\f\v") == std::string_view::npos;
 }
 
-/// A mark, which is more than white space.
+/// Reads a required mark. A mark must have a character that is not white space.
 void read_mark(FieldReader& fields, const char* name, std::string& text) {
   fields.read_required(name, text);
   if (fields.is_fine() && is_white(text)) fields.refuse(name, std::string(name) + " must be more than white space");

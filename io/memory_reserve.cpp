@@ -18,13 +18,13 @@ namespace {
 
 constexpr auto kBetweenTrims = std::chrono::milliseconds(500);
 
-/// Of the process, as a new-handler is. Nothing here may allocate.
+/// State of the reserve; global, because the process has one new-handler. Its functions must not allocate.
 struct State {
   std::mutex mutex;
   std::size_t bytes = 0;  ///< 0: there is no reserve
   void* memory = nullptr;
   std::uint64_t times_given_back = 0;
-  bool is_reported = false;  ///< that it is out
+  bool is_reported = false;  ///< whether the log has reported that memory is short
   std::chrono::steady_clock::time_point next_trim;
 
   bool put_aside() {
@@ -34,7 +34,8 @@ struct State {
     return memory != nullptr;
   }
 
-  /// The heap may have kept what was freed. It is looked through now and then only, for that takes a while.
+  /// Returns freed memory of the heap to the system, then tries again. Trims at most once per kBetweenTrims, because a
+  /// trim is slow.
   bool put_aside_after_trim() {
 #if defined(__GLIBC__)
     const auto now = std::chrono::steady_clock::now();
@@ -55,8 +56,8 @@ struct State {
 };
 
 State state;
-/// Which giving back this thread has tried its luck with. An allocation that does not fit what was given back then
-/// fails for good, and does not keep the reserve out.
+/// Value of times_given_back at which this thread last tried an allocation again. If the handler is called again at the
+/// same value, the allocation does not fit: it fails, and the reserve is taken again.
 thread_local std::uint64_t tried_after = 0;
 thread_local int without_reserve = 0;
 

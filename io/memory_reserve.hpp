@@ -8,28 +8,31 @@
 
 namespace pagoda::io {
 
-/// Memory that is put aside for the moment in which there is no other: so much of the process's address space, of which
-/// nothing is written, so it is no resident memory.
+/// Memory that is reserved for the moment when no other memory is left. It is address space of the process that is
+/// never written, so it is not resident memory.
 ///
-/// It is the process's new-handler. A thread whose operator new finds no memory gives it back to the heap and tries
-/// again, so whatever is under way ends as it should, in actors and libraries too that could not be told of a failure.
-/// New work is to be refused until so much can be put aside again. What does not fit the reserve fails with
-/// std::bad_alloc as ever, and leaves the reserve whole. Memory of malloc, which knows no handler, is not covered.
+/// The reserve installs the process's new-handler. If operator new finds no memory, the handler releases the reserve
+/// and operator new tries again. So running work can finish, also in actors and libraries that cannot handle a failed
+/// allocation. Callers must refuse new work until the memory can be reserved again (is_short). An allocation that does
+/// not fit even then throws std::bad_alloc, and the reserve is taken again. Allocations by malloc, which has no
+/// handler, are not covered.
 class MemoryReserve {
  public:
   static constexpr std::size_t kBytes = std::size_t{16} << 20;
   static constexpr std::size_t kMinBytes = std::size_t{1} << 20;
 
-  /// There is one of a process. Where so much cannot be put aside it is smaller, or begins as one that is out.
+  /// At most one per process. If `bytes` cannot be reserved, the reserve is smaller (down to kMinBytes), or begins
+  /// released.
   explicit MemoryReserve(std::size_t bytes = kBytes);
-  /// The handler that was there before is there again.
+  /// Restores the previous new-handler.
   ~MemoryReserve();
   MemoryReserve(const MemoryReserve&) = delete;
   MemoryReserve& operator=(const MemoryReserve&) = delete;
 
-  /// It was given back and cannot be put aside again, which is tried. Any thread.
+  /// Tries to reserve the memory again if it was released. Returns whether it is still released, so that memory is
+  /// short. Logs each change. Any thread.
   bool is_short();
-  /// Puts it aside again where it was given back and that can be done. Any thread.
+  /// Reserves the memory again if it was released and that is possible. Any thread.
   void restore() { is_short(); }
 
  private:
@@ -38,7 +41,8 @@ class MemoryReserve {
 
 using SharedReserve = std::shared_ptr<MemoryReserve>;
 
-/// As long as it lives its thread does without the reserve: for what may be large, and fails alone where it does.
+/// While an object lives, allocations of its thread do not use the reserve. Use it for large allocations whose failure
+/// affects only the current work.
 class WithoutReserve {
  public:
   WithoutReserve();
@@ -47,9 +51,10 @@ class WithoutReserve {
   WithoutReserve& operator=(const WithoutReserve&) = delete;
 };
 
-/// What a request hears for which there is no memory: queue_full, and to try again.
+/// Returns the error of a request for which there is no memory: queue_full, with a time after which to try again.
 Error no_memory();
-/// The same for new work, while the reserve is out. Without a reserve there is none.
+/// Returns no_memory() if the reserve is released, so that new work must be refused. Returns nothing otherwise, and if
+/// `reserve` is null.
 std::optional<Error> refusal(const SharedReserve& reserve);
 
 }  // namespace pagoda::io

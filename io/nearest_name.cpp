@@ -8,7 +8,7 @@
 namespace pagoda::io {
 namespace {
 
-constexpr std::size_t kMaxLetters = 64;  ///< of a name that is compared
+constexpr std::size_t kMaxLetters = 64;  ///< longest name that is compared
 constexpr std::size_t kFar = std::numeric_limits<std::size_t>::max();
 
 char plain_letter(char c) {
@@ -16,7 +16,7 @@ char plain_letter(char c) {
   return c == '-' ? '_' : c;
 }
 
-/// Number of letters in which a misspelling of `known` may differ from it.
+/// Returns the number of letters in which a misspelling of `known` may differ from it.
 std::size_t letters_allowed(std::string_view known) {
   constexpr std::size_t kShort = 4;
   constexpr std::size_t kLong = 6;
@@ -24,7 +24,7 @@ std::size_t letters_allowed(std::string_view known) {
   return known.size() < kLong ? 1 : 2;
 }
 
-/// The distance of optimal string alignment, computed row by row.
+/// Returns the optimal string alignment distance, computed row by row.
 std::size_t letters_between(std::string_view a, std::string_view b) {
   std::array<std::array<std::size_t, kMaxLetters + 1>, 3> rows{};
   for (std::size_t j = 0; j <= b.size(); ++j) rows[0][j] = j;
@@ -43,7 +43,7 @@ std::size_t letters_between(std::string_view a, std::string_view b) {
   return rows[a.size() % 3][b.size()];
 }
 
-/// The letters between `name` and `known`, or kFar where they are too many for a misspelling.
+/// Returns the distance between `name` and `known` in letters, or kFar if it is too large for a misspelling.
 std::size_t misspelled_letters(std::string_view name, std::string_view known) {
   const auto allowed = letters_allowed(known);
   const auto longer = std::max(name.size(), known.size());

@@ -5,12 +5,12 @@
 
 namespace pagoda::io {
 
-/// Returns whether `name` reads as a misspelling of `known`: it differs in case only, in one letter from a name of four
-/// or five letters, or in one or two from a longer name. A letter more, a letter less, another letter and two
-/// neighbours in each other's place each count as one; `-` is read as `_`.
+/// Returns whether `name` looks like a misspelling of `known`: it differs only in case, in one letter if `known` has
+/// four or five letters, or in one or two letters if `known` is longer. An added, missing or different letter counts as
+/// one, and so do two neighbouring letters that are swapped. `-` counts as `_`.
 bool is_misspelling(std::string_view name, std::string_view known);
 
-/// Returns the name of `known` of which `name` is the nearest misspelling; empty: there is none.
+/// Returns the nearest of the names in `known` that `name` may be a misspelling of; empty if there is none.
 std::string_view nearest_name(std::string_view name, std::span<const std::string_view> known);
 
 }  // namespace pagoda::io

@@ -8,7 +8,7 @@
 
 namespace pagoda::io {
 
-/// An empty file for a trace; what was there before is lost. Error: bad_config, names the key trace.
+/// Creates an empty file for a trace; replaces an existing file. Error: bad_config with the param trace.
 Result<std::unique_ptr<std::ostream>> create_trace_file(const std::string& path);
 
 }  // namespace pagoda::io

@@ -4,7 +4,7 @@
 
 namespace pagoda {
 
-/// This build's version, major.minor.patch.
+/// Returns the version of this build, major.minor.patch.
 std::string_view version();
 
 }  // namespace pagoda

@@ -19,12 +19,13 @@
 namespace pagoda::device_link {
 namespace {
 
-/// A copy of the descriptor behind those that children are given, so that giving one does not overwrite another.
+/// Duplicates a descriptor to a number above those that the child inherits, so that dup2 for one descriptor does not
+/// overwrite another.
 Descriptor copy_behind(int descriptor, std::size_t num_given) {
   return Descriptor(::fcntl(descriptor, F_DUPFD_CLOEXEC, kInheritedDescriptor + static_cast<int>(num_given)));
 }
 
-/// 0, or an error number.
+/// Returns 0 or an error number.
 int spawn(const std::vector<std::string>& command, const std::vector<int>& inherited, pid_t& pid) {
   std::vector<char*> arguments;
   for (const std::string& argument : command) arguments.push_back(const_cast<char*>(argument.c_str()));
@@ -41,7 +42,7 @@ int spawn(const std::vector<std::string>& command, const std::vector<int>& inher
     ::posix_spawn_file_actions_adddup2(&files, given.back().get(), place);
   }
   ::posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  if (::fcntl(STDERR_FILENO, F_GETFD) < 0) {  // closed
+  if (::fcntl(STDERR_FILENO, F_GETFD) < 0) {  // standard error is closed
     ::posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
   }
   ::posix_spawn_file_actions_adddup2(&files, STDERR_FILENO, STDOUT_FILENO);
@@ -58,13 +59,13 @@ int spawn(const std::vector<std::string>& command, const std::vector<int>& inher
   return error;
 }
 
-/// Signals that somebody sends; others tell of what a program did.
+/// Returns whether a signal usually comes from another process. Other signals are caused by the program itself.
 bool comes_from_outside(int signal) {
   return signal == SIGKILL || signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGQUIT;
 }
 
-/// `ran_out_of_memory`: the kernel has killed a process for lack of memory since the child began. The child's own work
-/// may be why.
+/// `ran_out_of_memory`: whether the kernel has killed a process for lack of memory since the child began. The child's
+/// own work may be the cause.
 PeerEnd end_of(const siginfo_t& info, bool ran_out_of_memory) {
   if (info.si_code == CLD_EXITED) return {"ended with exit code " + std::to_string(info.si_status)};
   const std::string how = "was killed by signal " + std::to_string(info.si_status);
@@ -80,7 +81,7 @@ Result<std::unique_ptr<ChildProcess>> ChildProcess::start(const std::vector<std:
   std::promise<int> spawned;
   const auto run = [self = child.get(), &command, &inherited, &spawned] {
     const int error = spawn(command, inherited, self->pid_);
-    spawned.set_value(error);  // nothing of start() is touched from here on
+    spawned.set_value(error);  // start() may return from here on, so its variables are not used
     if (error == 0) self->wait_for_end();
   };
   try {
@@ -109,10 +110,10 @@ void ChildProcess::wait_for_end() {
   const std::int64_t oom_kills_before = kernels::num_oom_kills();
   for (;;) {
     siginfo_t info{};
-    // Reaped only under the lock, below: until then the id is the child's.
+    // The child is reaped below, under the lock: until then no other process can get its id.
     if (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WSTOPPED | WNOWAIT) < 0) {
       if (errno == EINTR) continue;
-      info.si_code = CLD_EXITED;  // somebody else has reaped it
+      info.si_code = CLD_EXITED;  // other code of this process has reaped it
     }
     if (info.si_code == CLD_STOPPED || info.si_code == CLD_TRAPPED) {
       ::waitid(P_PID, static_cast<id_t>(pid_), &info, WSTOPPED | WNOHANG);

@@ -14,24 +14,26 @@
 
 namespace pagoda::device_link {
 
-/// Where a child finds the first of the descriptors that it was given; the others follow.
+/// Number of the first inherited descriptor in a child process; the others follow.
 inline constexpr int kInheritedDescriptor = 3;
 
-/// A program that this process has started. A thread of its own starts it and waits for what becomes of it, without
-/// polling: a child may ask to die with the thread that started it (PR_SET_PDEATHSIG), so that one must not end first.
+/// A program that this process has started. A thread of its own starts the program and waits for its end, without
+/// polling. This thread must not end before the child: a child may ask to die with the thread that started it
+/// (PR_SET_PDEATHSIG).
 class ChildProcess final : public WorkerPeer {
  public:
-  /// `command`: a program's path and arguments. The child has `inherited`, open descriptors that stay the caller's,
-  /// from kInheritedDescriptor on, standard error as its standard output, no standard input, and a process group of its
-  /// own, so that a terminal's signals are not for it. Errors: io_failed.
+  /// Starts a program. `command`: its path and arguments. `inherited`: open descriptors, which the child gets from
+  /// number kInheritedDescriptor on; the caller keeps its own. The child's standard output goes to standard error, it
+  /// has no standard input, and it has a process group of its own, so that it gets no signals of the terminal. Errors:
+  /// io_failed.
   static Result<std::unique_ptr<ChildProcess>> start(const std::vector<std::string>& command,
                                                      const std::vector<int>& inherited, Events events);
-  /// Kills it and waits for its end.
+  /// Kills the program and waits for its end.
   ~ChildProcess() override;
 
   pid_t pid() const { return pid_; }
   std::string name() const override { return "the worker process " + std::to_string(pid_); }
-  /// With SIGKILL.
+  /// Sends SIGKILL.
   void kill() override;
 
  private:
@@ -40,7 +42,7 @@ class ChildProcess final : public WorkerPeer {
 
   Events events_;
   pid_t pid_ = -1;
-  std::mutex mutex_;  // of has_ended_: a process id may be another's then
+  std::mutex mutex_;  // guards has_ended_: after the end, another process may have the process id
   bool has_ended_ = false;
   std::thread thread_;
 };

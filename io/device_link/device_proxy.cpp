@@ -16,7 +16,7 @@ struct DeviceProxyState {
 
 using Self = actors::DeviceProcessActor::stateful_pointer<DeviceProxyState>;
 
-/// Results go to the scheduler at once, not by way of this actor.
+/// Sends results directly to the scheduler, not through this actor.
 WorkerProcess::Listener listener(Self self, const actors::StepSinkActor& scheduler) {
   return {.on_result = [scheduler](StepResult result) { actors::send_anonymously(scheduler, std::move(result)); },
           .on_swap = [scheduler](SwapMeasured measured) { actors::send_anonymously(scheduler, measured); },
@@ -42,7 +42,7 @@ actors::DeviceProcessActor::behavior_type behavior(Self self, const std::shared_
       [self](CachePlan& plan) { actors::state_of(self).process->send(std::move(plan)); },
       [](const actors::StepEnqueued&) { PAGODA_ASSERT(false, "streams and events stay in their process"); },
       [](const actors::ConnectCache&) { PAGODA_ASSERT(false, "a worker's cache engine is in its process"); },
-      [](const actors::ConnectWorker&) {},  // they know each other in their process
+      [](const actors::ConnectWorker&) {},  // worker and cache engine are connected in their process
       [self](const actors::DeviceFailed& failed) { actors::end_with(self, actors::state_of(self).supervisor, failed); },
   };
 }

@@ -7,8 +7,8 @@
 
 namespace pagoda::device_link {
 
-/// The actor that stands for the worker and the cache engine of a process. When it ends, so does the process; its state
-/// waits for that.
+/// Spawns the actor that stands for the worker and the cache engine of a worker process. When the actor ends, its state
+/// ends the process and waits for its end.
 actors::DeviceProcessActor spawn_device_proxy(caf::actor_system& system, std::unique_ptr<WorkerProcess> process);
 
 }  // namespace pagoda::device_link

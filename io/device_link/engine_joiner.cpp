@@ -25,7 +25,8 @@ using boost::system::error_code;
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kConnectTime = std::chrono::seconds(10);
-/// Before the next try: that long at first, twice as long each time; after a link that has held, as at first.
+/// Pause before the next try: begins with kFirstPause and doubles each time up to kLongestPause. A link that lasted
+/// kLongLife resets it.
 constexpr auto kFirstPause = std::chrono::milliseconds(100);
 constexpr auto kLongestPause = std::chrono::milliseconds(5'000);
 constexpr auto kLongLife = std::chrono::seconds(10);
@@ -33,7 +34,7 @@ constexpr LinkFileKeys kJoinerKeys{"tls_cert", "tls_key", "tls_ca"};
 
 }  // namespace
 
-/// One link after the other, on one thread.
+/// Makes one link after the other, on one thread.
 class EngineJoiner::Loop {
  public:
   Loop(JoinConfig config, serving::ListenAddress engine, boost::asio::ssl::context tls)
@@ -130,7 +131,7 @@ class EngineJoiner::Loop {
   boost::asio::signal_set signals_{io_, SIGINT, SIGTERM};
   boost::asio::steady_timer timer_{io_};
   tcp::resolver resolver_{io_};
-  std::optional<TlsStream> stream_;  // until a relay has it
+  std::optional<TlsStream> stream_;  // until a relay takes it
   std::shared_ptr<TlsRelay> relay_;
   std::unique_ptr<ChildProcess> child_;
   std::chrono::milliseconds pause_ = kFirstPause;

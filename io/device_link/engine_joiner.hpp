@@ -11,21 +11,20 @@
 namespace pagoda::device_link {
 
 struct JoinConfig {
-  std::string engine;                ///< HOST:PORT of its JoinListener
+  std::string engine;                ///< HOST:PORT of the engine's JoinListener
   LinkFiles files;                   ///< the engine's certificate must name HOST
-  std::vector<std::string> command;  ///< a program that calls run_worker_process, and its arguments
+  std::vector<std::string> command;  ///< program that calls run_worker_process, with its arguments
 };
 
-/// A worker for an engine on another host: connects to it, starts a process that works for it, and does so again
-/// whenever either of them has ended.
+/// Provides a worker for an engine on another host: connects to the engine and starts a worker process for it. When the
+/// connection or the process ends, it begins again.
 class EngineJoiner {
  public:
-  /// Errors name join, tls_cert, tls_key or tls_ca as their param: bad_config, io_failed. Whether the engine is there
-  /// does not matter yet.
+  /// Does not connect yet. Errors, with the param join, tls_cert, tls_key or tls_ca: bad_config, io_failed.
   static Result<std::unique_ptr<EngineJoiner>> create(JoinConfig config);
   ~EngineJoiner();
 
-  /// Until SIGINT or SIGTERM comes, which end the process that works. Logs what happens.
+  /// Runs until SIGINT or SIGTERM, which also end the worker process. Logs each event.
   void run();
 
  private:

@@ -14,7 +14,7 @@
 
 namespace pagoda::device_link {
 
-/// An open file descriptor of its own.
+/// Owns an open file descriptor.
 class Descriptor {
  public:
   Descriptor() = default;
@@ -31,32 +31,33 @@ class Descriptor {
   int fd_ = -1;
 };
 
-/// The longest frame: a step that starts requests carries their prompts. Who would send a longer one ends the link.
+/// Size limit of a frame, in bytes: a step that starts requests carries their prompts. A longer frame ends the link.
 inline constexpr std::size_t kMaxFrameBytes = std::size_t{256} << 20;
-/// And of those that workers send, whose results are short.
+/// Size limit of a frame from a worker, in bytes: results are short.
 inline constexpr std::size_t kMaxFrameBytesOfWorkers = std::size_t{32} << 20;
 
-/// One end of a stream socket that carries frames: the length in 4 bytes, little-endian, then so many bytes. Both ends
-/// are of one build, but memory grows with what has come, and a frame is no longer than the longest.
+/// One end of a stream socket that carries frames: 4 bytes with the length, little-endian, then so many bytes. Both
+/// ends are of the same build. Still, the channel does not trust the length: it takes memory only for bytes that have
+/// arrived, and refuses a frame above the size limit.
 class FrameChannel {
  public:
-  /// What run() does with a frame: false ends it.
+  /// Handles a frame; if it returns false, run() ends.
   using OnFrame = std::function<bool(std::span<const std::byte>)>;
-  /// Called whenever run() is about to wait; the time on the engine's clock at which it is to be called again, if
-  /// nothing comes before.
+  /// Called whenever run() is about to wait. Returns the time on the engine's clock at which to call it again if
+  /// nothing arrives before; no value: no time limit.
   using BeforeWait = std::function<std::optional<TimeUs>()>;
 
   enum class End : std::uint8_t {
-    closed,   ///< the other end is not there any more, or close() was called
-    damaged,  ///< the other end has sent what is no frame
-    refused,  ///< on_frame was false; run() may be called again
+    closed,   ///< the other end has closed, or close() was called
+    damaged,  ///< the other end has sent bytes that are no frame
+    refused,  ///< on_frame returned false; run() may be called again
   };
 
-  /// `longest`: that is taken from the other end. Errors: io_failed.
+  /// `longest`: size limit of received frames, in bytes. Errors: io_failed.
   static Result<std::unique_ptr<FrameChannel>> create(Descriptor socket, std::size_t longest = kMaxFrameBytes);
 
-  /// Writes, or keeps what does not fit the socket now until run() can write it; never waits. What is sent after the
-  /// end is dropped. Any thread.
+  /// Writes the message. Bytes that do not fit the socket now are kept until run() can write them; never blocks.
+  /// Messages after the end are dropped. Any thread.
   template <class Message>
   void send(const Message& message) {
     std::vector<std::byte> frame(kHeaderBytes);
@@ -64,15 +65,15 @@ class FrameChannel {
     send_frame(std::move(frame));
   }
 
-  /// Reads and writes until there is an end. One thread.
+  /// Reads and writes until the end, and returns its kind. One thread.
   End run(const OnFrame& on_frame, const BeforeWait& before_wait = {});
 
-  /// Bytes that have come. On the thread of run().
+  /// Returns the number of bytes received. On the thread of run().
   std::uint64_t num_received() const { return num_received_; }
 
-  /// Ends run() soon, and each later one. Any thread.
+  /// Ends the current run() soon, and every later run(). Any thread.
   void close();
-  /// Has run() call before_wait again. Any thread.
+  /// Makes run() call before_wait again. Any thread.
   void wake();
 
  private:
@@ -81,24 +82,24 @@ class FrameChannel {
   FrameChannel(Descriptor socket, Descriptor wakes, std::size_t longest)
       : socket_(std::move(socket)), wakes_(std::move(wakes)), longest_(longest) {}
   void send_frame(std::vector<std::byte> frame);
-  /// False when the other end has gone.
+  /// Returns false if the other end has closed.
   bool write_unsent();
   bool has_unsent();
   bool is_closed();
-  /// Takes whole frames out of what was read; no value while there is none left.
+  /// Handles the whole frames in received_. Returns no value if run() goes on.
   std::optional<End> take_frames(const OnFrame& on_frame);
-  /// False when the other end has gone.
+  /// Returns false if the other end has closed.
   bool read();
 
   Descriptor socket_;
   Descriptor wakes_;  // an eventfd
   std::size_t longest_;
   std::vector<std::byte> received_;
-  std::size_t taken_ = 0;  // of received_
+  std::size_t taken_ = 0;  // bytes of received_ that are handled
   std::uint64_t num_received_ = 0;
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // guards the fields below
   std::vector<std::byte> unsent_;
-  std::size_t written_ = 0;  // of unsent_
+  std::size_t written_ = 0;  // bytes of unsent_ that are written
   bool closed_ = false;
 };
 

@@ -27,8 +27,8 @@ std::string text_of(const boost::asio::ip::tcp::endpoint& endpoint) {
 }  // namespace
 
 struct JoinListener::Life {
-  std::function<void(const PeerEnd&)> on_ended;  // set when the engine takes it, before it is no longer one that waits
-  std::promise<void> reported_end;               // after on_ended
+  std::function<void(const PeerEnd&)> on_ended;  // set under the mutex when the engine takes the worker out of waiting_
+  std::promise<void> reported_end;               // set after the call of on_ended
 
   void end() {
     if (on_ended) on_ended({"has gone", true});
@@ -50,7 +50,7 @@ struct JoinListener::Handshake {
   std::string address;
 };
 
-/// As the engine sees one that it has taken.
+/// A joined worker that the engine has taken.
 class JoinListener::JoinedWorker final : public WorkerPeer {
  public:
   JoinedWorker(std::string name, std::shared_ptr<TlsRelay> relay, std::shared_ptr<Life> life)

@@ -20,19 +20,19 @@
 
 namespace pagoda::device_link {
 
-/// Where workers of other hosts join an engine (engine_joiner.hpp is their side). Who has no certificate of the
-/// operator's CA is dropped in the handshake. Who has one waits until the engine takes it, as it would start a process,
-/// or goes. A thread of its own does all of that.
+/// Accepts workers of other hosts for an engine (engine_joiner.hpp is their side). The handshake drops clients without
+/// a certificate of the operator's CA. A worker with a certificate waits until the engine takes it, in place of
+/// starting a process, or until it leaves. The listener has a thread of its own.
 class JoinListener {
  public:
-  /// At once: of more, handshakes end for the oldest, and workers are sent away.
+  /// Limits at a time. One handshake more ends the oldest handshake; one waiting worker more is disconnected.
   static constexpr std::size_t kMaxHandshakes = 64;
   static constexpr std::size_t kMaxWaiting = 16;
 
-  /// `listen`: HOST:PORT. Errors name worker_listen, worker_tls_cert, worker_tls_key or worker_tls_ca as their param:
+  /// `listen`: HOST:PORT. Errors, with the param worker_listen, worker_tls_cert, worker_tls_key or worker_tls_ca:
   /// bad_config, io_failed.
   static Result<std::shared_ptr<JoinListener>> create(const std::string& listen, const LinkFiles& files);
-  /// Call when no worker that it has handed out is left.
+  /// All workers that wait_for_worker() returned must be destroyed before.
   ~JoinListener();
   JoinListener(const JoinListener&) = delete;
   JoinListener& operator=(const JoinListener&) = delete;
@@ -42,17 +42,17 @@ class JoinListener {
   const std::string& address() const { return listener_.address(); }
 
   struct Joined {
-    Descriptor link;  ///< to it, as to a process of this host
+    Descriptor link;  ///< link to the worker, as to a process of this host
     std::unique_ptr<WorkerPeer> peer;
   };
-  /// The worker that has waited longest; blocks until there is one. Errors: shutting_down (`stop` was asked for).
+  /// Returns the worker that has waited longest; blocks until there is one. Errors: shutting_down (stop was requested).
   Result<Joined> wait_for_worker(WorkerPeer::Events events, const std::stop_token& stop);
   std::size_t num_waiting() const;
 
  private:
   class JoinedWorker;
   struct Handshake;
-  /// Of a worker that has joined, for as long as its relay lives.
+  /// State of a worker that has joined; lives as long as its relay.
   struct Life;
   struct Waiting {
     std::shared_ptr<TlsRelay> relay;
@@ -70,7 +70,7 @@ class JoinListener {
   boost::asio::ssl::context tls_;
   serving::Listener listener_;
   std::list<std::shared_ptr<Handshake>> handshakes_;
-  mutable std::mutex mutex_;  // of what follows
+  mutable std::mutex mutex_;  // guards the fields below, but not thread_
   std::condition_variable_any has_changed_;
   std::deque<Waiting> waiting_;
   std::thread thread_;

@@ -15,7 +15,7 @@
 namespace pagoda::device_link {
 namespace {
 
-// The file: PlanProgress, the device pool, the host pool, each at a whole piece.
+// Layout of the file: PlanProgress, the device pool, the host pool, each at a multiple of kPagesBytes.
 constexpr std::int64_t kPagesBytes = kernels::kFileAlignment;
 
 std::int64_t whole_pieces(std::int64_t bytes) {

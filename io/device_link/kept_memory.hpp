@@ -9,28 +9,29 @@
 
 namespace pagoda::device_link {
 
-/// A device's KV blocks in a file without a name (memfd), which the engine's process keeps: they outlive the worker
-/// processes that map it, one after the other. For devices that share host memory.
+/// The KV blocks of a device in a file without a name (memfd), which the engine's process keeps open. The blocks
+/// outlive the worker processes that map the file one after the other. The device must share host memory.
 class KeptMemory {
  public:
   struct Size {
     std::int64_t device_bytes = 0;
-    std::int64_t host_bytes = 0;  ///< 0 = none, or elsewhere
+    std::int64_t host_bytes = 0;  ///< 0: no host blocks, or they are elsewhere
   };
 
-  /// Physical memory is taken as it is written. Errors: io_failed; out_of_memory when the machine has less.
+  /// Physical memory is allocated as blocks are written. Errors: io_failed; out_of_memory if the machine has less
+  /// memory available.
   static Result<std::unique_ptr<KeptMemory>> create(const Size& size);
   ~KeptMemory();
 
-  /// For the processes that map it.
+  /// Returns the file descriptor, to pass to worker processes.
   int file() const { return file_.get(); }
-  /// No cache plan up to this one is left to do. Any thread.
+  /// Returns the last cache plan that is done; all earlier plans are done too. Any thread.
   StepId last_plan() const;
-  /// It is as at first, and holds no physical memory. Nobody may write to it meanwhile; a worker that stands by has it
-  /// mapped, and sees zeros. Errors: io_failed.
+  /// Sets all bytes to zero and frees the physical memory. No process may write to it meanwhile; a standby worker may
+  /// have it mapped, and sees zeros afterwards. Errors: io_failed.
   Status clear();
 
-  /// In a worker process: the pools, over the descriptor that it was given.
+  /// Maps the pools in a worker process. `file`: the inherited descriptor.
   static Result<execution::KvPools> map(kernels::Device& device, int file, const Size& size);
 
  private:

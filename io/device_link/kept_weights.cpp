@@ -23,11 +23,11 @@ constexpr std::uint64_t kAlignment = 64;
 
 struct Copy {
   std::uint64_t key = 0;
-  std::uint64_t offset = 0;  ///< in the data
+  std::uint64_t offset = 0;  ///< offset in the data
   std::uint64_t bytes = 0;
 };
 
-/// What the file begins with; the data follow at the next whole huge page.
+/// Beginning of the file; the data begin at kDataOffset, a multiple of the huge page size.
 struct Directory {
   std::atomic<std::uint32_t> is_sealed;
   std::uint32_t num_copies = 0;
@@ -45,7 +45,7 @@ std::size_t whole_pages(std::int64_t bytes) {
 }  // namespace
 
 Result<std::unique_ptr<KeptWeights>> KeptWeights::create(std::int64_t bytes) {
-  // Each copy is aligned.
+  // Each copy is aligned, so there are gaps between copies.
   const std::int64_t with_gaps = bytes + static_cast<std::int64_t>(kMaxCopies * kAlignment);
   Descriptor file(::memfd_create("pagoda-weights", MFD_CLOEXEC));
   if (file.get() < 0 || ::ftruncate(file.get(), static_cast<off_t>(kDataOffset + whole_pages(with_gaps))) < 0) {
@@ -60,13 +60,13 @@ struct MappedWeights::Mapping {
   kernels::Buffer directory_memory;
   kernels::Buffer data;
   bool is_sealed = false;
-  kernels::Device* to_touch_it = nullptr;  // before the first copy is made
+  kernels::Device* to_touch_it = nullptr;  // device that allocates the memory before the first copy; null: not needed
 
   Directory& directory() const { return *directory_memory.as<Directory>(); }
 
   void protect() {
     is_sealed = true;
-    // Without it a wild write would be the next process's as well; nothing else depends on it.
+    // Protects the next process from stray writes of this one. A failure is harmless: nothing else depends on it.
     ::mprotect(data.data(), whole_pages(static_cast<std::int64_t>(data.bytes())), PROT_READ);
     ::mprotect(directory_memory.data(), kDataOffset, PROT_READ);
   }
@@ -97,7 +97,7 @@ std::optional<weights::KeptCopies::Place> MappedWeights::find(std::string_view k
   Directory& directory = mapping_->directory();
   const std::uint64_t hash = std::hash<std::string_view>()(key);
   const auto place = [&](std::uint64_t offset, bool is_made) {
-    // The buffer keeps the mapping.
+    // The buffer keeps the mapping alive.
     return Place{
         kernels::Buffer(mapping_->data.as<std::byte>() + offset, bytes, [mapping = mapping_](void*, std::size_t) {}),
         is_made};
@@ -111,7 +111,7 @@ std::optional<weights::KeptCopies::Place> MappedWeights::find(std::string_view k
     return std::nullopt;
   }
   if (auto* const device = std::exchange(mapping_->to_touch_it, nullptr)) {
-    // Without memory for all, the copies find out which of them has none.
+    // If there is not enough memory for all copies, this one is not kept; later copies try without touching.
     if (!device->touch(mapping_->data, [](double) {})) return std::nullopt;
   }
   const std::uint64_t offset = (directory.used + kAlignment - 1) / kAlignment * kAlignment;

@@ -13,13 +13,14 @@
 namespace pagoda::device_link {
 
 /// The copies that worker processes make of weights (packed, quantised, converted), in a file without a name (memfd)
-/// that the engine's process keeps: the first one makes them, the others map them. For devices that share host memory.
+/// that the engine's process keeps open. The first worker process makes the copies, later processes map them. The
+/// devices must share host memory.
 class KeptWeights {
  public:
-  /// For copies of so many bytes in all. Physical memory is taken as they are made. Errors: io_failed.
+  /// `bytes`: size of all copies together. Physical memory is allocated as copies are made. Errors: io_failed.
   static Result<std::unique_ptr<KeptWeights>> create(std::int64_t bytes);
 
-  /// For the processes that map it.
+  /// Returns the file descriptor, to pass to worker processes.
   int file() const { return file_.get(); }
   std::int64_t bytes() const { return bytes_; }
 
@@ -30,17 +31,18 @@ class KeptWeights {
   std::int64_t bytes_;
 };
 
-/// The same in a worker process. A process that ends before it has sealed them leaves nothing that counts. Of several,
-/// one at a time may have them unsealed.
+/// The kept copies of weights as a worker process maps them. If a process ends before seal(), its copies are discarded.
+/// Only one process at a time may map them unsealed.
 class MappedWeights final : public weights::KeptCopies {
  public:
-  /// `touch`: take the memory of all, on huge pages, when the first copy is made; not before, since what else the
-  /// engine takes is held against the memory that is free. `device` must live until then. Errors: io_failed.
+  /// `touch`: whether to allocate the memory of all copies, on huge pages, when the first copy is made. It is not
+  /// allocated earlier, because the engine compares its other needs with the free memory. `device` must live until
+  /// then. Errors: io_failed.
   static Result<std::shared_ptr<MappedWeights>> map(kernels::Device& device, int file, std::int64_t bytes, bool touch);
 
   std::optional<Place> find(std::string_view key, std::size_t bytes) override;
-  /// All copies that were found are made: from now on this process cannot write to them either, whatever goes wrong in
-  /// it, and the next one has them.
+  /// Call when all copies that find() returned are made. From now on the copies are read-only in this process, and the
+  /// next process uses them.
   void seal();
 
  private:
@@ -49,7 +51,7 @@ class MappedWeights final : public weights::KeptCopies {
   explicit MappedWeights(std::shared_ptr<Mapping> mapping) : mapping_(std::move(mapping)) {}
 
   std::mutex mutex_;
-  std::shared_ptr<Mapping> mapping_;  // lives as long as a copy
+  std::shared_ptr<Mapping> mapping_;  // each copy keeps it alive
 };
 
 }  // namespace pagoda::device_link

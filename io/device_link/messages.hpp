@@ -1,7 +1,7 @@
 #pragma once
 
-/// What the engine's process and a worker process tell each other. Both are of the same build; the first message says
-/// which.
+/// Messages between the engine's process and a worker process. Both must be of the same build; the first message has
+/// the engine's version.
 
 #include <cstdint>
 #include <string>
@@ -11,16 +11,16 @@
 
 namespace pagoda::device_link {
 
-/// The first message to a worker process: what it loads, and the sizes that the engine has planned with.
+/// The first message to a worker process: the model to load, and the sizes that the engine has planned with.
 struct StartWorker {
-  std::string version;                 ///< of the engine's build
-  std::string config;                  ///< io::to_text
-  std::int32_t num_device_blocks = 0;  ///< as in that: 0 = the worker says what its device holds
-  std::int32_t num_host_blocks = -1;   ///< likewise, -1
-  bool touch_memory = false;           ///< take the KV cache's memory before telling that it is ready
-  bool keeps_memory = false;           ///< the KV cache is that of the second descriptor (KeptMemory)
-  std::int64_t kept_weight_bytes = 0;  ///< of the third descriptor (KeptWeights); 0 = weights are the process's own
-  std::string model;  ///< io::model_fingerprint of the engine's, for a worker on another host; else empty
+  std::string version;                 ///< version of the engine's build
+  std::string config;                  ///< configuration, from io::to_text
+  std::int32_t num_device_blocks = 0;  ///< as in `config`; 0: the worker reports how many its device holds
+  std::int32_t num_host_blocks = -1;   ///< as in `config`; -1: the worker reports the number
+  bool touch_memory = false;           ///< whether to allocate the KV cache's memory before WorkerReady
+  bool keeps_memory = false;           ///< whether the KV cache is in the second descriptor (KeptMemory); else its own
+  std::int64_t kept_weight_bytes = 0;  ///< size of the third descriptor (KeptWeights); 0: the process has own weights
+  std::string model;  ///< io::model_fingerprint of the engine's model, for a worker on another host; else empty
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.version, self.config, self.num_device_blocks, self.num_host_blocks, self.touch_memory,
@@ -28,7 +28,7 @@ struct StartWorker {
   }
 };
 
-/// While it loads: as StartProgress.
+/// Reports the progress of loading, as StartProgress does.
 struct LoadProgress {
   std::string what;
   double done = 0;
@@ -36,14 +36,14 @@ struct LoadProgress {
   static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.what, self.done); }
 };
 
-/// It cannot be: the process ends.
+/// The worker cannot start: its process ends.
 struct StartFailed {
   Error error;
 
   static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.error); }
 };
 
-/// What a worker has loaded the model on.
+/// Facts about the device that a worker has loaded the model on.
 struct LoadedDeviceFacts {
   std::string description;  ///< Device::description
   std::int32_t num_device_blocks = 0;
@@ -54,7 +54,7 @@ struct LoadedDeviceFacts {
   }
 };
 
-/// Steps and cache plans may come.
+/// The worker is ready for steps and cache plans.
 struct WorkerReady {
   std::int64_t pid = 0;
   LoadedDeviceFacts device;

@@ -17,7 +17,7 @@ namespace {
 using boost::asio::buffer;
 using boost::system::error_code;
 
-/// For the other host to have read what was written last.
+/// Time for the other host to read the last bytes.
 constexpr auto kDrainTime = std::chrono::seconds(2);
 
 }  // namespace

@@ -14,20 +14,21 @@
 
 namespace pagoda::device_link {
 
-/// Carries the bytes of a worker's link between a TLS connection and a socket of this host, both ways, so that who
-/// works there speaks through a plain descriptor, as if both were on one host. Reads no more than it can write. All but
-/// stop() on the thread of the I/O context.
+/// Carries the bytes of a worker's link between a TLS connection and a local socket, in both directions. So the user of
+/// the local socket needs only a plain descriptor, as for a link on one host. Reads no more than it can write. Call all
+/// functions but stop() on the thread of the I/O context.
 class TlsRelay : public std::enable_shared_from_this<TlsRelay> {
  public:
   using Local = boost::asio::local::stream_protocol::socket;
-  /// Why it has ended: an error of the connection, or none when the local end was closed or stop() was called.
+  /// `why`: the error of the connection that ended the relay; no error if the local end was closed or stop() was
+  /// called.
   using OnEnd = std::function<void(boost::system::error_code why)>;
 
   struct Ends {
     std::shared_ptr<TlsRelay> relay;
-    Descriptor local;  ///< the other end of its socket
+    Descriptor local;  ///< other end of the relay's local socket
   };
-  /// After the handshake. Errors: io_failed.
+  /// Makes a relay for a connection whose handshake is done. Errors: io_failed.
   static Result<Ends> create(TlsStream remote);
 
   /// `on_end` is called once, when both ends are closed.
@@ -41,7 +42,7 @@ class TlsRelay : public std::enable_shared_from_this<TlsRelay> {
   TlsRelay(TlsStream remote, Local local);
   void pump_in();
   void pump_out();
-  /// The local end was closed: what it has written last goes out before the connection is closed.
+  /// Call when the local end is closed: sends its last bytes before the connection is closed.
   void drain();
   void end(boost::system::error_code why);
 

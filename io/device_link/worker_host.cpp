@@ -10,7 +10,7 @@
 namespace pagoda::device_link {
 namespace {
 
-/// The way to scheduler and supervisor, which are in the engine's process.
+/// Forwards messages to the scheduler and the supervisor, which are in the engine's process.
 using UplinkActor = actors::Interface<caf::result<void>(StepResult), caf::result<void>(SwapMeasured),
                                       caf::result<void>(actors::DeviceFailed)>;
 
@@ -39,7 +39,7 @@ void host_device(caf::actor_system& system, FrameChannel& channel, actors::Worke
   const auto cache_engine = actors::spawn_cache_engine(system, std::move(cache_parts), {});
   const auto worker = actors::spawn_worker(system, std::move(worker_parts), cache_engine, {});
   const auto keeper = caf::actor_cast<caf::actor_addr>(up);
-  // Who failed has told why before it ended; one that an exception has ended has not.
+  // An actor that fails sends the reason before it ends. An actor that an exception ends sends none.
   const auto has_ended = [up] {
     actors::send_anonymously(up, actors::DeviceFailed{{ErrorCode::device_failed, "an actor has ended"}, true, true});
   };

@@ -7,8 +7,9 @@
 
 namespace pagoda::device_link {
 
-/// In a worker process: runs worker and cache engine for the other end of the channel, until that has gone or has sent
-/// what cannot be. What they tell goes there, also after the return: the process must end then.
+/// Runs the worker and the cache engine of a worker process for the other end of the channel. Returns when the other
+/// end has closed or has sent an invalid message. The worker and the cache engine may still send to the channel after
+/// the return, so the process must end then.
 void host_device(caf::actor_system& system, FrameChannel& channel, actors::WorkerParts worker, actors::CacheParts cache,
                  const execution::DeviceLimits& limits, LoadedDeviceFacts facts);
 

@@ -41,11 +41,12 @@ Status WorkerProcess::spawn(WorkerPeer::Events events) {
     return fail(ErrorCode::io_failed, std::string("the link to a worker process: ") + std::strerror(errno));
   }
   Descriptor own(ends[0]);
-  const Descriptor inherited(ends[1]);  // closed here soon, else the end of the process would not end the link
+  const Descriptor inherited(
+      ends[1]);  // closed at the end of this function: else the end of the process would not end the link
   auto channel = FrameChannel::create(std::move(own));
   if (!channel) return fail(std::move(channel.error()));
   channel_ = std::move(*channel);
-  // Each at its place, where the link stands for what is not there.
+  // Each descriptor has a fixed place; the link takes the place of a missing one.
   const std::vector<int> given{inherited.get(), config_.memory != nullptr ? config_.memory->file() : inherited.get(),
                                config_.weights != nullptr ? config_.weights->file() : inherited.get()};
   auto child = ChildProcess::start(config_.command, given, std::move(events));
@@ -139,7 +140,7 @@ void WorkerProcess::send(ExecuteStep step) {
     sent_.push_back({std::ssize(step.work), size.num_tokens});
   }
   channel_->send(ToWorker(std::move(step)));
-  if (was_idle) channel_->wake();  // there is a deadline now
+  if (was_idle) channel_->wake();  // the reading thread now has a deadline
 }
 
 void WorkerProcess::send(StepMasks masks) {
@@ -148,7 +149,7 @@ void WorkerProcess::send(StepMasks masks) {
     deadlines_->masks_sent(masks.step, actors::now_us());
   }
   channel_->send(ToWorker(std::move(masks)));
-  channel_->wake();  // there is a deadline now
+  channel_->wake();  // the reading thread now has a deadline
 }
 
 void WorkerProcess::send(CachePlan plan) {
@@ -166,7 +167,7 @@ void WorkerProcess::run() {
   try {
     end = channel_->run([this](std::span<const std::byte> frame) { return on_frame(frame); },
                         [this] { return before_wait(); });
-  } catch (const std::exception& problem) {  // as for want of memory: what it has sent is not known, so it is ended
+  } catch (const std::exception& problem) {  // as std::bad_alloc: a message may be lost, so the process is ended
     spdlog::error("{} is given up: {}", name(), problem.what());
   }
   actors::retry_on_bad_alloc([&] { listener_.on_end(why_it_ended(end)); });
@@ -213,14 +214,14 @@ std::optional<TimeUs> WorkerProcess::before_wait() {
   constexpr TimeUs kMaxLateUs = 500'000;
   const std::lock_guard lock(mutex_);
   const TimeUs now = actors::now_us();
-  // Woken so much later, this process was stopped, and the other perhaps with it.
+  // If this thread wakes so late, this process was stopped, and perhaps the worker process too.
   if (waits_until_ && now > *waits_until_ + kMaxLateUs) deadlines_->paused(now - waits_since_);
   waits_since_ = now;
   waits_until_.reset();
   const auto deadline = deadlines_->next();
   if (!deadline) return std::nullopt;
   if (now < deadline->at_us) return waits_until_ = deadline->at_us;
-  // The result may be there, or a part of it, unread.
+  // The result, or a part of it, may be in the socket unread: check again before giving up.
   const std::uint64_t received = channel_->num_received();
   const bool was_looked_for = std::exchange(overdue_, deadline->step) == deadline->step;
   if (std::exchange(received_at_overdue_, received) != received || !was_looked_for) return deadline->at_us;
@@ -248,9 +249,9 @@ void WorkerProcess::trace_step(const StepResult& result, const SentStep& step) c
 actors::DeviceFailed WorkerProcess::why_it_ended(FrameChannel::End end) {
   const std::lock_guard lock(mutex_);
   if (problem_) return *problem_;
-  // What a process has written that did something wrong itself may be wrong, too.
+  // Memory of a process that failed by its own fault may hold wrong data.
   const auto failed = [&](const std::string& what, actors::ProcessEnd process, bool was_sound) {
-    // A process that ends before it is asked for anything, or is killed from outside, does not end again for it.
+    // If a process ends before its first step was sent, or is killed from outside, a restart may make progress.
     const bool without_progress = !has_ended_a_step_ && !sent_.empty() && !was_sound;
     const bool memory_lost = config_.memory == nullptr || !was_sound;
     return actors::DeviceFailed{
@@ -258,7 +259,7 @@ actors::DeviceFailed WorkerProcess::why_it_ended(FrameChannel::End end) {
   };
   if (is_stopped_) return failed("hangs: it was stopped by a signal", actors::ProcessEnd::hung, true);
   if (end == FrameChannel::End::closed) {
-    peer_->kill();  // if it has only closed its end
+    peer_->kill();  // it may have closed only its end of the link
     const PeerEnd ended = end_.get();
     return failed(ended.how, actors::ProcessEnd::died, ended.was_killed);
   }

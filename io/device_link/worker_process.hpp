@@ -26,62 +26,63 @@ namespace pagoda::device_link {
 
 class JoinListener;
 
-/// How the worker processes of a device are started and held against what they may do.
+/// How the worker processes of a device are started, and the limits that their messages are checked against.
 struct WorkerProcessConfig {
-  std::vector<std::string> command;     ///< a program that calls run_worker_process, and its arguments
-  std::shared_ptr<JoinListener> joins;  ///< where workers come from; null: they are started here, by `command`
+  std::vector<std::string> command;     ///< program that calls run_worker_process, with its arguments
+  std::shared_ptr<JoinListener> joins;  ///< provides workers of other hosts; null: `command` starts them here
   StartWorker start;
   execution::DeviceLimits limits;
   std::int64_t block_bytes = 0;
-  std::shared_ptr<KeptMemory> memory;    ///< of the KV blocks; null: each process has its own, and it ends with it
-  std::shared_ptr<KeptWeights> weights;  ///< likewise of copies of weights
-  TimeUs step_deadline_us = 0;           ///< 0 = by measured times
+  std::shared_ptr<KeptMemory> memory;    ///< memory of the KV blocks; null: each process has its own
+  std::shared_ptr<KeptWeights> weights;  ///< memory of copies of weights; null: each process has its own
+  TimeUs step_deadline_us = 0;           ///< time limit of a step; 0: from measured times
   trace::SharedTracer trace;
 };
 
-/// A worker process as the engine's process sees it: one worker and one cache engine on a device, behind an inherited
-/// socket, to which nobody else can connect; or on another host, from where it has joined.
+/// The engine's side of a worker process: one worker and one cache engine on a device. The process is either a child,
+/// behind an inherited socket to which no other process can connect, or on another host, from where it has joined.
 ///
-/// A thread reads what it says, and notices at once when it has ended, is stopped, or says what cannot be; and at the
-/// deadline when a step takes too long. Each of these is told once, as `on_end`, and nothing is heard of it afterwards.
+/// A thread reads the messages of the process. It detects at once that the process has ended, is stopped, or has sent
+/// an invalid message, and at its deadline that a step takes too long. The first of these calls `on_end` once; no other
+/// event follows.
 class WorkerProcess {
  public:
-  /// What steps of the same device were measured to take, whichever process ran them.
+  /// Measured step times of a device, for all processes that ran on it.
   using SharedDeadlines = std::shared_ptr<execution::StepDeadlines>;
   using Progress = std::function<void(std::string_view what, double done)>;
 
-  /// Called on the thread that reads.
+  /// Callbacks, on the reading thread.
   struct Listener {
     std::function<void(StepResult)> on_result;
     std::function<void(SwapMeasured)> on_swap;
-    std::function<void(actors::DeviceFailed)> on_end;  ///< the process must be ended, if it has not
+    std::function<void(actors::DeviceFailed)> on_end;  ///< the caller must then destroy the WorkerProcess
   };
 
-  /// Starts a process, or waits for one to join, and blocks until its model is loaded, or `stop` is asked for. Errors:
-  /// what the process reports; io_failed; device_failed when it ended without a report, or has told of no progress for
-  /// kLongestSilenceUs.
+  /// Starts a process, or waits for one to join, and blocks until its model is loaded, or stop is requested. Errors:
+  /// the error that the process reports; io_failed; shutting_down if stop was requested; device_failed if the process
+  /// ends without a report, or reports no progress for kLongestSilenceUs.
   static Result<std::unique_ptr<WorkerProcess>> start(WorkerProcessConfig config, SharedDeadlines deadlines,
                                                       const Progress& progress, const std::stop_token& stop = {});
   static constexpr TimeUs kLongestSilenceUs = 900'000'000;
-  /// Ends the process, whatever it does, and waits for its end.
+  /// Ends the process, even if it hangs, and waits for its end.
   ~WorkerProcess();
 
-  /// On its host.
+  /// Returns the process id on the worker's host.
   std::int64_t pid() const { return pid_; }
-  /// "the worker process 4711", for messages.
+  /// Returns "the worker process 4711", for messages.
   std::string name() const { return peer_->name(); }
   const LoadedDeviceFacts& device() const { return device_; }
-  /// Whether it is known to have ended or to be stopped. Before listen().
+  /// Returns whether the process is known to have ended or to be stopped. Call before listen().
   bool has_ended() const;
-  /// Begins to listen. Once, before the first send.
+  /// Starts the reading thread. Call once, before the first send().
   void listen(Listener listener);
-  /// One thread.
+  /// Sends to the process. Call all send() on one thread.
   void send(ExecuteStep step);
   void send(StepMasks masks);
   void send(CachePlan plan);
 
  private:
-  /// Of a step in flight, for the trace.
+  /// Size of a step in flight, for the trace.
   struct SentStep {
     std::int64_t num_rows = 0;
     std::int64_t num_tokens = 0;
@@ -96,30 +97,30 @@ class WorkerProcess {
   bool on_result(StepResult result);
   std::optional<TimeUs> before_wait();
   void trace_step(const StepResult& result, const SentStep& step) const;
-  /// Why there is nothing more to hear.
+  /// Returns the reason why the link has ended.
   actors::DeviceFailed why_it_ended(FrameChannel::End end);
 
   WorkerProcessConfig config_;
-  Listener listener_;  // as long as thread_ runs
+  Listener listener_;  // used while thread_ runs
   std::unique_ptr<FrameChannel> channel_;
   std::promise<PeerEnd> reported_end_;
   std::shared_future<PeerEnd> end_ = reported_end_.get_future().share();
   std::atomic<bool> is_stopped_ = false;
-  std::unique_ptr<WorkerPeer> peer_;  // its events use what stands before it
+  std::unique_ptr<WorkerPeer> peer_;  // its events use the fields above
   std::int64_t pid_ = 0;
   LoadedDeviceFacts device_;
   int traced_as_ = trace::StepTrace::kEngineProcess;
-  std::mutex mutex_;  // of what follows: who sends and who reads
+  std::mutex mutex_;  // guards the fields below, which the sending and the reading thread use
   SharedDeadlines deadlines_;
   execution::ResultChecks checks_;
   std::deque<SentStep> sent_;
-  std::int64_t moved_bytes_ = 0;  // by plans whose step is not sent yet
+  std::int64_t moved_bytes_ = 0;  // bytes moved by cache plans whose step is not sent yet
   bool has_ended_a_step_ = false;
-  TimeUs waits_since_ = 0;  // and until when it wanted to, where there is a deadline
-  std::optional<TimeUs> waits_until_;
-  StepId overdue_ = 0;  // whose result was looked for once more, and how much had come then
-  std::uint64_t received_at_overdue_ = 0;
-  std::optional<actors::DeviceFailed> problem_;  // that was found here
+  TimeUs waits_since_ = 0;                       // time at which the reading thread began to wait
+  std::optional<TimeUs> waits_until_;            // deadline of this wait, if there is one
+  StepId overdue_ = 0;                           // step that was past its deadline at the last check
+  std::uint64_t received_at_overdue_ = 0;        // num_received() at that check
+  std::optional<actors::DeviceFailed> problem_;  // failure that this process has found, or that the worker reported
   std::thread thread_;
 };
 

@@ -32,7 +32,7 @@ namespace {
 
 using namespace journal_format;
 
-/// Takes the records of one segment, joins states from their pieces, and leaves out what is not wanted.
+/// Collects the records of one segment, joins states from their pieces, and leaves out records that are not wanted.
 class SegmentRecords {
  public:
   explicit SegmentRecords(Records wanted) : wanted_(wanted) {}
@@ -89,7 +89,7 @@ class SegmentRecords {
   std::vector<std::shared_ptr<const void>> states_;
 };
 
-/// The records of a segment up to its end, or to the first that is not whole.
+/// Adds the records of a segment up to its end, or up to the first record that is not whole; then returns false.
 bool read_segment(std::span<const std::byte> bytes, std::uint64_t number, SegmentRecords& records) {
   std::size_t at = kSegmentHeaderBytes;
   while (at + kRecordHeaderBytes <= bytes.size()) {
@@ -104,7 +104,7 @@ bool read_segment(std::span<const std::byte> bytes, std::uint64_t number, Segmen
   return true;
 }
 
-/// What the header says of the program that wrote the file, for a message.
+/// Returns the header's version of the program that wrote the file, for a message.
 std::string writer_of(std::span<const std::byte> header) {
   const auto length = std::min<std::size_t>(get<std::uint32_t>(header, kVersionAt), kMaxVersionBytes);
   std::string name(reinterpret_cast<const char*>(header.data() + kVersionAt + 4), length);
@@ -112,13 +112,13 @@ std::string writer_of(std::span<const std::byte> header) {
   return name.empty() ? "of unknown version" : "of version " + name;
 }
 
-/// What is left of a program that died before the header was written.
+/// Returns whether the magic is not written yet, as after a crash before the header was complete.
 bool is_blank(std::span<const std::byte> file) {
   return std::ranges::all_of(file.first(std::min(file.size(), kMagic.size())),
                              [](std::byte byte) { return byte == std::byte{0}; });
 }
 
-/// Whether the records that are wanted are this build's. Builds before the second digest left its place empty.
+/// Returns whether the wanted records have this build's layout. Older builds left the second digest 0.
 bool has_layout(std::span<const std::byte> header, Records wanted) {
   const auto of_resumable = get<std::uint64_t>(header, kResumableLayoutAt);
   if (wanted == Records::of_resumable_requests && of_resumable != 0) {
@@ -210,7 +210,7 @@ Result<JournalContents> read_journal(const std::string& path, Records wanted, co
     const auto memory = std::make_shared<const MappedFile>(std::move(*map));
     return parse(memory, memory->bytes(), path, wanted);
   }
-  // What a server overwrites meanwhile must not change under who reads it.
+  // A copy: a running server may overwrite the file meanwhile.
   std::vector<std::byte> bytes(size);
   std::ifstream file(path, std::ios::binary);
   if (!file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(size))) {

@@ -18,41 +18,40 @@ class JournalLock;
 struct JournalContents {
   struct Segment {
     std::uint64_t number = 0;
-    /// Whether records are missing between the segment before and this one: that one is not there, or is damaged.
+    /// Whether records are missing before this segment: the previous segment is absent or damaged.
     bool is_behind_gap = true;
-    /// The setup, the states that cores had at the segment's beginning, then all else in the order in which it was
-    /// recorded.
+    /// The setup, then the states of the cores at the segment's beginning, then all other records in the order in which
+    /// they were recorded.
     std::vector<std::span<const std::byte>> records;
   };
-  /// What stands at the beginning of a segment.
+  /// Contents of the setup record, the first record of a segment.
   struct Setup {
     std::string config;
     std::string model;
   };
-  std::span<const std::byte> bytes;                 ///< of the file
-  std::vector<std::shared_ptr<const void>> memory;  ///< holds `bytes`, and states that were written in pieces
-  std::string version;                              ///< of the program that wrote it
+  std::span<const std::byte> bytes;                 ///< bytes of the file
+  std::vector<std::shared_ptr<const void>> memory;  ///< owns `bytes`, and states that are joined from pieces
+  std::string version;                              ///< version of the program that wrote the journal
   std::vector<Segment> segments;
-  std::int64_t num_damaged = 0;  ///< segments that end before their end, at a record that is not whole
+  std::int64_t num_damaged = 0;  ///< number of segments that stop at a record that is not whole
 };
 
-/// Of the last segment; nothing when there is none, or it is damaged.
+/// Returns the setup of the last segment; nothing if there is no segment, or its setup is damaged.
 std::optional<JournalContents::Setup> setup_of(const JournalContents& journal);
 
-/// Whether the file begins as journals of all versions do.
+/// Returns whether the file begins with the magic of a journal, of any version.
 bool is_journal(const std::string& path);
 
-/// What is wanted of a journal: a build reads the records of another where all that are wanted have its own layout.
-/// Records of cores that are not wanted are left out.
+/// Records to read from a journal. A build can read the journal of another build if all records to read have its own
+/// layout. Records of other cores are left out.
 enum class Records : std::uint8_t { all, of_resumable_requests };
 
-/// Maps a journal, or reads it where a server still writes it. One whose header is not written yet has no segments.
-/// `lock`: the caller's own lock of this journal; null: the caller has none.
-/// Errors: io_failed; bad_file (no journal; one of another format or layout: with the version that wrote it; a damaged
-/// header).
+/// Maps a journal, or reads it into memory if a server still writes it. A journal whose header is not written yet has
+/// no segments. `lock`: the caller's own lock of this journal; null: the caller has none. Errors: io_failed; bad_file
+/// (not a journal; another format or layout, with the version that wrote it in the message; a damaged header).
 Result<JournalContents> read_journal(const std::string& path, Records wanted = Records::all,
                                      const JournalLock* lock = nullptr);
-/// The same of bytes; `path` names them in errors.
+/// As read_journal, for bytes in memory; `path` names them in errors.
 Result<JournalContents> parse_journal(std::vector<std::byte> bytes, const std::string& path,
                                       Records wanted = Records::all);
 

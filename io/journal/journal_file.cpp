@@ -28,9 +28,10 @@ namespace {
 using namespace journal_format;
 
 constexpr int kKeptJournals = 3;
-constexpr std::size_t kStatePieceBytes = 64 << 10;   ///< of a state; the lock is free between two pieces
-constexpr std::size_t kBatchBytes = 256 << 10;       ///< of records that wait for the follower
-constexpr std::size_t kMaxQueueBytes = 128U << 20U;  ///< likewise; a follower that is so far behind begins anew
+constexpr std::size_t kStatePieceBytes = 64 << 10;  ///< size of a piece of a state; the lock is free between two pieces
+constexpr std::size_t kBatchBytes = 256 << 10;      ///< size of a batch of records for the follower
+constexpr std::size_t kMaxQueueBytes =
+    128U << 20U;  ///< most bytes of waiting records; a follower that is further behind starts again
 constexpr std::size_t kQueueHeaderBytes = 12;
 constexpr std::size_t kMaxSpareBatches = 16;
 constexpr int kFollowerNice = 5;
@@ -39,12 +40,13 @@ std::size_t segment_bytes_of(std::int64_t bytes) {
   return static_cast<std::size_t>(bytes) / kNumSegments / 4096 * 4096;
 }
 
-/// A segment is full when it is used up to here.
+/// Returns the number of used bytes at which a segment counts as full.
 std::size_t full_at(std::size_t segment_bytes) {
   return segment_bytes / 4 * 3;
 }
 
-/// States leave an eighth of a segment to the records that come while they are written, and another to those behind.
+/// Returns the offset that states may reach. They leave an eighth of a segment for records that arrive while the states
+/// are written, and another eighth for the records after them.
 std::size_t states_end_at(std::size_t segment_bytes) {
   return segment_bytes / 8 * 5;
 }
@@ -58,7 +60,7 @@ std::string kept_name(const std::string& path, int i) {
   return i == 0 ? path : path + "." + std::to_string(i);
 }
 
-/// Each of the kept journals from the i-th on has the name of the next; the last one goes.
+/// Renames each kept journal from number `first` on to the next number; the last one is overwritten.
 Status shift_kept(const std::string& path, int first) {
   for (int i = kKeptJournals; i > first; --i) {
     if (std::rename(kept_name(path, i - 1).c_str(), kept_name(path, i).c_str()) != 0 && errno != ENOENT) {
@@ -80,7 +82,7 @@ Result<std::string> keep_unread(const std::string& path) {
   if (std::filesystem::equivalent(path, name, error) && !error) return name;
   if (const Status kept = shift_kept(name, 0); !kept) return fail(kept.error());
   if (::link(path.c_str(), name.c_str()) == 0) return name;
-  std::filesystem::copy_file(path, name, error);  // on a file system without links
+  std::filesystem::copy_file(path, name, error);  // on a file system without hard links
   if (!error) return name;
   return fail(ErrorCode::bad_config, "journal: cannot keep " + path + " as " + name + ": " + error.message());
 }
@@ -101,7 +103,7 @@ Result<std::shared_ptr<JournalFile>> JournalFile::create(const std::string& plac
   struct stat before {};
   if (::stat(path.c_str(), &before) == 0) {
     if (!S_ISREG(before.st_mode)) return fail(ErrorCode::bad_config, "journal: " + path + " is no file", "journal");
-    if (options.takes_place_later) {  // of one that died before it had taken over what the other holds
+    if (options.takes_place_later) {  // left by a process that died before take_place()
       ::unlink(path.c_str());
     } else if (const Status kept = keep_journal(path); !kept) {
       return fail(kept.error());
@@ -129,7 +131,7 @@ Result<std::shared_ptr<JournalFile>> JournalFile::create(const std::string& plac
   put(map, kVersionAt, static_cast<std::uint32_t>(program.size()));
   std::memcpy(map.data() + kVersionAt + 4, program.data(), program.size());
   put(map, kResumableLayoutAt, layout_of_resumable_requests());
-  // Last: who dies before it leaves a file of which nothing is said.
+  // The magic is written last: if the process dies before, the file is blank and holds no segments.
   std::atomic_signal_fence(std::memory_order_seq_cst);
   std::memcpy(map.data(), kMagic.data(), kMagic.size());
   return std::shared_ptr<JournalFile>(new JournalFile(place, map, segment_bytes, std::move(setup), std::move(all)));
@@ -148,11 +150,11 @@ JournalFile::JournalFile(std::string path, std::span<std::byte> file, std::size_
 
 Status JournalFile::take_place() {
   PAGODA_ASSERT(options_.takes_place_later, "it is there already");
-  // At no time is there no journal of the name: who dies here leaves what it has come from, or what it has recovered.
+  // PATH always has a journal: if the process dies here, it is either the old journal or the new one.
   if (const Status kept = shift_kept(path_, 1); !kept) return kept;
   const std::string before = kept_name(path_, 1);
   ::unlink(before.c_str());
-  if (::link(path_.c_str(), before.c_str()) != 0 && errno != ENOENT) {  // a file system without links
+  if (::link(path_.c_str(), before.c_str()) != 0 && errno != ENOENT) {  // a file system without hard links
     if (const Status kept = shift_kept(path_, 0); !kept) return kept;
   }
   if (std::rename((path_ + kLaterSuffix).c_str(), path_.c_str()) != 0) return refused("make", path_, errno);
@@ -176,15 +178,15 @@ std::span<std::byte> JournalFile::current() const {
   return file_.subspan(kHeaderBytes + index * segment_bytes_, segment_bytes_);
 }
 
-/// Where the follower has not written the output core's state in time, the core itself begins the next segment with it:
-/// the requests to recover are never further back than a segment. So it does behind a record that did not fit: without
-/// a state the records of the next segment are of no use.
+/// If the follower has not written the output core's state in time, the core writes it itself at the beginning of the
+/// next segment. So the newest state to recover requests from is at most one segment back. The core does so also after
+/// a record that did not fit: the records of the next segment are useless without a state.
 void JournalFile::begin_segment() {
   FollowedSource& output = sources_[static_cast<std::size_t>(journal::Source::output)];
   if (is_torn_ || output.with_state != segment_) output.is_followed = false;
   segment_ += is_torn_ ? 2 : 1;
   const std::span<std::byte> segment = current();
-  // What was in its place ends before its number changes.
+  // Ends the old records of the segment before its number changes.
   put(segment, kSegmentHeaderBytes, std::uint32_t{0});
   std::atomic_signal_fence(std::memory_order_seq_cst);
   put(segment, 0, segment_);
@@ -199,8 +201,8 @@ void JournalFile::begin_segment() {
   write(record);
 }
 
-/// False when there is no room. A record counts once its length is there, which comes last: so a process may die at
-/// any place of this.
+/// Returns false if there is no room. The length is written last and makes the record valid, so the process may die at
+/// any point of this function.
 bool JournalFile::write(std::span<const std::byte> record) {
   const std::span<std::byte> segment = current();
   const std::size_t end = used_ + aligned(kRecordHeaderBytes + record.size());
@@ -255,7 +257,7 @@ std::size_t JournalFile::max_state_bytes(std::int64_t bytes) {
   return states_end_at(segment_bytes_of(bytes));
 }
 
-/// Live requests, and the other cores, have more than that beside them.
+/// More than this is left for the states of live requests and of the other cores.
 std::size_t JournalFile::max_ended_bytes(std::int64_t bytes) {
   return segment_bytes_of(bytes) / 4;
 }
@@ -265,8 +267,9 @@ std::int64_t JournalFile::mib_for_states(std::size_t bytes) {
   return static_cast<std::int64_t>((bytes / 5 * 8 * kNumSegments + 2 * kMiB - 1) / kMiB);
 }
 
-/// With the lock. The follower need not hurry but where a segment has begun: a step wakes it seldom. A batch never
-/// grows beyond the memory that it begins with, unless by one large record: no step copies what waits.
+/// Call with the lock. Wakes the follower only for the first record of a segment or when a batch is full, so steps
+/// seldom wake it. A batch does not outgrow its reserved memory, so that no step copies waiting records; a larger
+/// record gets a batch of its own.
 void JournalFile::queue(std::span<const std::byte> record) {
   const std::size_t bytes = kQueueHeaderBytes + record.size();
   if (queue_bytes_ + bytes > kMaxQueueBytes) return follow_none();
@@ -291,7 +294,7 @@ void JournalFile::queue(std::span<const std::byte> record) {
   work_.notify_one();
 }
 
-/// With the lock. Each core writes its next state itself, and is followed from there.
+/// Call with the lock. Stops following: each core writes its next state itself, and is followed again from there.
 void JournalFile::follow_none() {
   for (FollowedSource& its : sources_) its.is_followed = false;
   queue_.clear();
@@ -300,7 +303,7 @@ void JournalFile::follow_none() {
 
 void JournalFile::follow() {
   ::pthread_setname_np(::pthread_self(), "pagoda-journal");
-  ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kFollowerNice);  // it is never waited for
+  ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kFollowerNice);  // no thread waits for it
   try {
     journal::StateFollower follower(*this, options_.tokenizer);
     std::deque<std::vector<std::byte>> batches;

@@ -21,33 +21,34 @@
 
 namespace pagoda::io {
 
-/// A journal in a file of fixed size: a ring of segments, of which the oldest is overwritten (journal_format.hpp has
-/// the bytes). The file is mapped, so a record is a copy in memory, and what was recorded outlives the process however
-/// that ends (but not the machine: the system writes to the disk when it likes). Nobody else may cut the file while it
-/// is written.
+/// A journal in a file of fixed size: a ring of segments, of which the oldest is overwritten (journal_format.hpp
+/// describes the bytes). The file is mapped, so writing a record is a copy in memory. Records survive every end of the
+/// process, but not a crash of the machine, because the system decides when to write to the disk. No other process may
+/// truncate the file while it is written.
 ///
-/// A state that leaves too little room for records is left out of its segment, with one warning.
+/// A state that leaves too little room for records is left out of its segment, with one warning per core.
 class JournalFile final : public journal::Journal, private journal::StateSink {
  public:
   using Key = std::array<std::uint64_t, 2>;
 
   struct Options {
-    std::optional<Key> token_key = std::nullopt;  ///< prompts and outputs stay out of it; the key is never written
-    std::string model = {};  ///< what tells the served model from others; begins every segment, as the setup does
-    /// The file is made beside its place, with kLaterSuffix behind its name, until take_place is called: what is at its
-    /// place stays there, and counts.
+    std::optional<Key> token_key = std::nullopt;  ///< if set, prompts and outputs are hashed; the key is never written
+    std::string model = {};  ///< identifies the served model; part of the setup record of every segment
+    /// Whether the file is made as PATH + kLaterSuffix until take_place(). Until then a journal at PATH stays there and
+    /// remains the valid one.
     bool takes_place_later = false;
-    std::shared_ptr<JournalLock> lock = nullptr;  ///< of its place; null: create takes it
-    /// A thread follows the cores and writes the states that segments begin with; else the cores do, in their steps.
+    std::shared_ptr<JournalLock> lock = nullptr;  ///< lock of PATH; null: create() takes it
+    /// Whether a thread follows the cores and writes the states that segments begin with. If not, the cores write them
+    /// in their steps.
     bool follows = false;
-    std::shared_ptr<const text::Tokenizer> tokenizer = nullptr;  ///< of the model, to follow the output core
+    std::shared_ptr<const text::Tokenizer> tokenizer = nullptr;  ///< tokenizer of the model, to follow the output core
   };
   static constexpr const char* kLaterSuffix = ".recovering";
 
-  /// Makes the file, of about `bytes` bytes. One that is there already is kept as PATH.1, that as PATH.2, and that as
-  /// PATH.3: what a crashed process has left is not lost when the next begins. `setup` begins every segment.
-  /// Errors: bad_config (it cannot be made there, another server has the lock of its place, or `bytes` is too few),
-  /// out_of_memory (the disk is full).
+  /// Makes the file, of about `bytes` bytes. An existing journal is kept as PATH.1, the earlier PATH.1 as PATH.2, and
+  /// PATH.2 as PATH.3, so that the journal of a crashed process is not lost. `setup` begins every segment.
+  /// Errors: bad_config (the file cannot be made, another server has the lock, or `bytes` is too small), out_of_memory
+  /// (the disk is full).
   static Result<std::shared_ptr<JournalFile>> create(const std::string& path, std::int64_t bytes, std::string setup,
                                                      const Options& options);
   static Result<std::shared_ptr<JournalFile>> create(const std::string& path, std::int64_t bytes, std::string setup) {
@@ -65,21 +66,21 @@ class JournalFile final : public journal::Journal, private journal::StateSink {
   void begin_segment_if_full() override;
   std::optional<Key> token_key() const override { return options_.token_key; }
 
-  /// From now on it is at its place, and what was there is kept. Once. Errors: bad_config.
+  /// Moves the file to PATH; a journal there is kept as PATH.1. Call once. Errors: bad_config.
   Status take_place();
 
-  // What journals of so many bytes hold:
-  /// States of all cores together that a segment takes.
+  // Limits of a journal of `bytes` bytes:
+  /// Returns the bytes that a segment has for the states of all cores together.
   static std::size_t max_state_bytes(std::int64_t bytes);
   static std::size_t max_ended_bytes(std::int64_t bytes);
-  /// Journal, in MiB, whose segments take states of so many bytes.
+  /// Returns the size of a journal, in MiB, whose segments have room for states of `bytes` bytes.
   static std::int64_t mib_for_states(std::size_t bytes);
 
  private:
   struct FollowedSource {
     bool is_followed = false;
-    std::uint64_t segment = 0;     ///< of the last record for the follower
-    std::uint64_t with_state = 0;  ///< the last segment that has a state of the core, or can have none
+    std::uint64_t segment = 0;     ///< segment of the last record for the follower
+    std::uint64_t with_state = 0;  ///< last segment that has a state of the core, or for which the state is too large
   };
 
   JournalFile(std::string path, std::span<std::byte> file, std::size_t segment_bytes, std::string setup,
@@ -88,7 +89,7 @@ class JournalFile final : public journal::Journal, private journal::StateSink {
   bool write(std::span<const std::byte> record);
   std::span<std::byte> current() const;
 
-  // -- the follower's thread
+  // -- The follower's thread:
   void follow();
   void queue(std::span<const std::byte> record);
   void follow_none();
@@ -105,27 +106,27 @@ class JournalFile final : public journal::Journal, private journal::StateSink {
   std::size_t segment_bytes_;
   std::string setup_;
   Options options_;
-  mutable std::mutex mutex_;  ///< of what follows, and of the file
+  mutable std::mutex mutex_;  ///< guards the fields below, and the file
   std::uint64_t segment_ = 0;
-  std::size_t used_ = 0;  ///< bytes of the segment
-  bool is_torn_ = false;  ///< a record did not fit: nothing more comes into this segment
+  std::size_t used_ = 0;  ///< used bytes of the segment
+  bool is_torn_ = false;  ///< whether a record did not fit: nothing more is written to this segment
   std::array<FollowedSource, journal::kNumSources> sources_;
-  /// Records for the follower, in batches: of each its segment and size, then its bytes.
+  /// Records for the follower, in batches: for each record its segment, its size, then its bytes.
   std::deque<std::vector<std::byte>> queue_;
   std::size_t queue_bytes_ = 0;
-  std::vector<std::vector<std::byte>> spare_batches_;  ///< empty, with memory that was taken
+  std::vector<std::vector<std::byte>> spare_batches_;  ///< empty batches whose memory is reused
   bool has_work_ = false;
   bool ends_ = false;
   std::condition_variable work_;
-  std::array<bool, journal::kNumSources> has_warned_{};  ///< the follower's
+  std::array<bool, journal::kNumSources> has_warned_{};  ///< used by the follower alone
   std::thread follower_;                                 ///< last: it uses the rest
 };
 
-/// Keeps a journal as PATH.unread too, where nothing takes its place but another that cannot be read; that is
-/// PATH.unread.1 then, and so on to 3. It stays at its place. Returns the name. Errors: bad_config.
+/// Keeps a journal that cannot be read as PATH.unread too; it also stays at PATH. Earlier files of this name become
+/// PATH.unread.1 to PATH.unread.3. Returns the name. Errors: bad_config.
 Result<std::string> keep_unread(const std::string& path);
 
-/// Moves a journal out of its place: it is kept as PATH.1, and those before it one number on. Errors: bad_config.
+/// Renames a journal to PATH.1; earlier kept journals move to the next number. Errors: bad_config.
 Status keep_journal(const std::string& path);
 
 }  // namespace pagoda::io

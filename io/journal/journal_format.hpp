@@ -1,17 +1,17 @@
 #pragma once
 
-/// The bytes of a journal's file, for who writes and who reads it. Little-endian:
+/// Format of a journal's file, for writer and reader. Little-endian:
 ///
 ///   file:    header of 4096 bytes (magic "PAGODA-J", u32 format, u32 number of segments, u64 bytes of a segment, u64
 ///            layout of records, u32 length and text of the version that wrote it; at 296 u64 layout of the records of
-///            resumable requests, 0 where it is not known), then the segments
-///   segment: u64 number (0 = empty; the next is one more, or two when records before it are missing), then records,
-///            each at a multiple of 8
-///   record:  u32 length (0 = end of the segment), u32 checksum (XXH3 of the bytes, the segment's number the seed),
+///            resumable requests, 0 if it is not known), then the segments
+///   segment: u64 number (0 = empty; the next segment has the next number, or the one after it if records before it are
+///            missing), then records, each at a multiple of 8
+///   record:  u32 length (0 = end of the segment), u32 checksum (XXH3 of the bytes, with the segment's number as seed),
 ///            the bytes
 ///
-/// A state that a core had at the beginning of a segment is written while the segment fills, in pieces: records of
-/// Source, kStatePiece, flags, bytes. A state whose last piece is missing does not count.
+/// The state that a core had at the beginning of a segment is written in pieces while the segment fills: records of
+/// Source, kStatePiece, flags, bytes. A state whose last piece is missing is ignored.
 
 #include <cstddef>
 #include <cstdint>
@@ -23,7 +23,7 @@ namespace pagoda::io::journal_format {
 inline constexpr std::string_view kMagic = "PAGODA-J";
 inline constexpr std::uint32_t kFormat = 3;
 inline constexpr std::size_t kHeaderBytes = 4096;
-// Places in the header:
+// Offsets in the header:
 inline constexpr std::size_t kFormatAt = 8;
 inline constexpr std::size_t kNumSegmentsAt = 12;
 inline constexpr std::size_t kSegmentBytesAt = 16;
@@ -37,11 +37,11 @@ inline constexpr std::size_t kSegmentHeaderBytes = 8;
 inline constexpr std::size_t kRecordHeaderBytes = 8;
 inline constexpr std::size_t kMinSegmentBytes = 64 << 10;
 
-inline constexpr std::byte kStatePiece{126};  ///< beside kState and the others of engine/journal/journal.hpp
+inline constexpr std::byte kStatePiece{126};  ///< record kind beside kState and others of engine/journal/journal.hpp
 inline constexpr std::size_t kPieceHeaderBytes = 3;
 inline constexpr std::byte kFirstPiece{1};
 inline constexpr std::byte kLastPiece{2};
-inline constexpr std::byte kForRecovery{4};  ///< of a kRecoveryState, else of a kState
+inline constexpr std::byte kForRecovery{4};  ///< piece of a kRecoveryState; else of a kState
 
 constexpr std::size_t aligned(std::size_t bytes) {
   return (bytes + 7) & ~std::size_t{7};

@@ -16,7 +16,7 @@
 namespace pagoda::io {
 namespace {
 
-/// Whether the file that is open is still the one at the path: its last holder may have removed it.
+/// Returns whether the open file is still the one at the path: the last owner of the lock may have removed it.
 bool is_still_at(int file, const std::string& path) {
   struct stat open {};
   struct stat there {};
@@ -24,14 +24,15 @@ bool is_still_at(int file, const std::string& path) {
          open.st_ino == there.st_ino;
 }
 
-/// The process id that the holder has written; empty where it has not yet.
+/// Returns the process id that the lock's owner has written; empty if it is not written yet.
 std::string holder_of(int file) {
   std::array<char, 16> text{};
   const auto length = ::pread(file, text.data(), text.size() - 1, 0);
   return {text.data(), length > 0 ? std::strspn(text.data(), "0123456789") : 0};
 }
 
-/// errno says why not. A reader that looks whether the lock is held has it for a moment.
+/// Returns whether the lock was taken; if not, errno has the reason. Waits at least kReadersMs, because is_held() of
+/// another process takes the lock for a moment.
 bool try_lock(int file, std::int64_t wait_for_own_ms) {
   constexpr std::int64_t kReadersMs = 50;
   constexpr std::int64_t kPauseMs = 10;
@@ -71,7 +72,7 @@ Result<std::shared_ptr<JournalLock>> JournalLock::take(const std::string& journa
     std::shared_ptr<JournalLock> lock(new JournalLock(path, file));
     if (!try_lock(file, wait_for_own_ms)) {
       const int error = errno;
-      lock->path_.clear();  // it is another's
+      lock->path_.clear();  // the file belongs to another process
       if (error != EWOULDBLOCK) {
         return fail(ErrorCode::bad_config, param + ": cannot lock " + path + ": " + std::strerror(error), param);
       }
@@ -87,7 +88,7 @@ Result<std::shared_ptr<JournalLock>> JournalLock::take(const std::string& journa
     }
     const std::string id = std::to_string(::getpid()) + "\n";
     if (::ftruncate(file, 0) != 0 || ::pwrite(file, id.data(), id.size(), 0) < 0) {
-      // Only a message lacks the id then.
+      // Harmless: only an error message lacks the id then.
     }
     return lock;
   }
@@ -102,7 +103,7 @@ bool JournalLock::is_held(const std::string& journal) {
 }
 
 JournalLock::~JournalLock() {
-  if (!path_.empty()) ::unlink(path_.c_str());  // while it is locked: nobody else has it
+  if (!path_.empty()) ::unlink(path_.c_str());  // before the lock is freed, so no other process has it
   ::close(file_);
 }
 

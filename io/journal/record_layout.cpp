@@ -17,7 +17,7 @@
 namespace pagoda::io {
 namespace {
 
-/// One of every kind of field that enters an output core.
+/// Returns outputs with one value of every kind of field that an output core receives.
 StepOutputs step_with_everything() {
   StepOutputs outputs;
   outputs.started.emplace_back();
@@ -35,7 +35,7 @@ std::shared_ptr<RequestSpec> small_spec() {
 
 }  // namespace
 
-/// Values of every kind of field that records have.
+/// Digests values of every kind of field that records have.
 std::uint64_t layout_of_records() {
   StepResult result;
   result.rows.emplace_back();
@@ -105,7 +105,7 @@ std::uint64_t layout_of_resumable_requests() {
   step.outputs.front().token.emplace().top.emplace_back();
   step.prompt_logprobs.emplace_back().tokens.emplace_back().top.emplace_back();
   out.put(step);
-  // The state of a core with one request that goes on and one that has ended.
+  // The state of a core with one live request and one that has ended.
   text::TokenizerSpec letter;
   letter.model.vocab.emplace_back("a", 0);
   letter.decoders.emplace();

@@ -4,11 +4,12 @@
 
 namespace pagoda::io {
 
-/// Digests that are others when a build has other fields, as records have no tags.
+/// Digests of the fields of records. Records have no tags, so a build whose fields differ has other digests.
 
-/// Of all records.
+/// Returns the digest of all records.
 std::uint64_t layout_of_records();
-/// Of those alone that resumable requests are recovered from: the output core's, and the note of a server.
+/// Returns the digest of the records that resumable requests are recovered from: the output core's, with the note of a
+/// server.
 std::uint64_t layout_of_resumable_requests();
 
 }  // namespace pagoda::io

@@ -12,20 +12,20 @@
 
 namespace pagoda::json_lines {
 
-/// Finds the calls in the answers to one request while they stream.
+/// Finds the tool calls in the answers to one request while they stream.
 class CallEvents {
  public:
   explicit CallEvents(std::shared_ptr<const chat::AnswerReading> reading) : reading_(std::move(reading)) {}
 
   /// Appends a tool_call line for each call that ends with this delta.
   void add(std::string& out, std::string_view id, const SequenceDelta& delta);
-  /// The same for calls that a limit has cut off: they keep the arguments that they have.
+  /// Call after the last delta. Appends a line for each call that a limit has cut off, with its arguments up to there.
   void finish(std::string& out, std::string_view id);
 
  private:
   struct Sequence {
     chat::AnswerParser parser;
-    chat::Answer::Part call = {};  ///< that is open
+    chat::Answer::Part call = {};  ///< call that has not ended yet
   };
   void write(std::string& out, std::string_view id, std::int32_t index, Sequence& sequence);
 

@@ -27,8 +27,8 @@ using serving::close_on_exception;
 
 constexpr std::size_t kMaxQuestions = 256;
 constexpr std::size_t kMaxLineBytesWithoutKey = 4 << 10;
-constexpr std::size_t kKeptBufferBytes = 1 << 20;    // a longer buffer is given back when it is empty
-constexpr std::size_t kMaxBytesPerWrite = 64 << 10;  // of which each shows that the client reads
+constexpr std::size_t kKeptBufferBytes = 1 << 20;    // a larger buffer is freed when it is empty
+constexpr std::size_t kMaxBytesPerWrite = 64 << 10;  // each completed write shows that the client reads
 constexpr auto kProbeInterval = std::chrono::seconds(1);
 
 void append_answer(std::string& line, const ClientId& id, const TokenIds& token_ids) {
@@ -111,7 +111,8 @@ void Connection::on_readable() {
   pump();
 }
 
-/// A long line is refused where there is no memory for it: what is put aside is for what runs.
+/// Refuses a long line if there is no memory for it without the reserve, which is for running requests. Returns whether
+/// the bytes were added.
 bool Connection::take_input(std::string_view bytes) {
   if (input_.size() + bytes.size() <= serving::kSmallTextBytes) {
     input_ += bytes;
@@ -151,7 +152,7 @@ void Connection::watch_for_reset() {
   });
 }
 
-/// See the class: finds out whether a client that has ended its input is still there.
+/// Finds out whether a client that has ended its input is still there (see the class).
 void Connection::probe() {
   if (!writing_ && queue_.empty()) {
     writing_text_ = " ";
@@ -168,7 +169,7 @@ std::size_t Connection::max_line_bytes() {
   return key_ || is_authorized() ? configured : std::min(configured, kMaxLineBytesWithoutKey);
 }
 
-/// Beside what waits in memory already, this connection's part included.
+/// Returns whether the server may buffer more bytes; counts this connection's present bytes first.
 bool Connection::has_room() {
   count_buffered();
   return context_.telemetry.has_room_for(0);
@@ -200,7 +201,7 @@ void Connection::take_lines() {
     handle_line(std::string_view(input_).substr(start, length));
     start = scanned_ = end + 1;
   }
-  if (closing_) start = scanned_ = input_.size();  // the rest is for nobody
+  if (closing_) start = scanned_ = input_.size();  // the rest is not read
   input_.erase(0, start);
   scanned_ -= start;
   give_back_if_large(input_);
@@ -213,14 +214,14 @@ void Connection::handle_line(std::string_view line) {
     return refuse_input(WireCode::invalid_json,
                         "this port speaks JSON lines, not " + std::string(other) + ": the connection is closed");
   }
-  if (awaited_ == Awaited::line) await(Awaited::nothing);  // so that what it is idle begins behind this line
+  if (awaited_ == Awaited::line) await(Awaited::nothing);  // so that the idle time begins after this line
   if (line.size() > serving::kSmallTextBytes) return prepare(std::string(line));
   handle(parse_line(line, line_models()));
 }
 
 void Connection::prepare(std::string line) {
   struct Job {
-    std::shared_ptr<Connection> connection;  // lives and dies on the I/O thread
+    std::shared_ptr<Connection> connection;  // destroyed on the I/O thread
     std::string line;
     LineModels models;
     serving::MeteredBytes metered;
@@ -265,7 +266,8 @@ void Connection::handle(ParsedLine message) {
   std::visit([this](auto& op) { run(op); }, *message);
 }
 
-/// A request whose id is not known yet is lost: so the client hears that nothing more is read, and what runs goes on.
+/// Refuses a line whose id is not known yet, and reads no more input: the client gets an error without an id. Running
+/// requests go on.
 void Connection::refuse_for_room() {
   const auto refusal = no_room();
   refuse({}, refusal.code, refusal.message, {}, refusal.retry_after_ms);
@@ -332,7 +334,7 @@ void Connection::on_event(serving::Accepted& accepted) {
   if (const auto it = live_.find(accepted.tag); it != live_.end()) {
     auto& live = it->second;
     live.record.generation->prompt_tokens = accepted.prompt_tokens;
-    if (accepted.prompt_tokens == 0) return;  // its end is there already
+    if (accepted.prompt_tokens == 0) return;  // the request has ended already
     live.ticket.add_tokens(accepted.prompt_tokens - std::exchange(live.prompt_tokens, accepted.prompt_tokens));
   }
 }
@@ -383,7 +385,7 @@ void Connection::forget(std::uint64_t tag) {
   live_.erase(it);
 }
 
-/// Requests that had no end are aborted with their connection.
+/// Forgets all live requests. Those that got no error are recorded as cut.
 void Connection::forget_all() {
   for (auto& [tag, live] : live_) {
     live.record.is_cut = live.record.error.empty();
@@ -485,8 +487,8 @@ void Connection::finish_when_done() {
   }
 }
 
-/// Shuts the sending side, then throws away input until the client closes or the deadline comes. Closing with unread
-/// input would make TCP reset the connection, and the client might lose its last lines.
+/// Shuts the sending side, then discards input until the client closes or the deadline passes. If the connection were
+/// closed with unread input, TCP would reset it, and the client might lose its last lines.
 void Connection::linger() {
   if (!lingering_) {
     lingering_ = true;

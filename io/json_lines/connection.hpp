@@ -29,35 +29,36 @@
 
 namespace pagoda::json_lines {
 
-/// What a connection needs from its server; outlives every connection.
+/// State of the server that its connections share; outlives every connection.
 struct ConnectionContext {
   boost::asio::io_context& io;
   caf::actor_system& system;
   const serving::ServedModels models;
   const ServerConfig& config;
   boost::asio::thread_pool& worker;  ///< one thread, for lines that would hold up the I/O thread
-  std::vector<char> read_chunk;      ///< shared by all connections: a read fills it and is used up before the next
+  std::vector<char> read_chunk;      ///< buffer of one read, shared by all connections: emptied before the next read
   serving::Telemetry& telemetry;
   serving::ResumableStreams& streams;
-  std::unordered_map<const void*, std::function<void()>> resumable = {};  ///< requests: told when the engine ends
-  std::vector<LineModel> line_models = {};    ///< the models, for clients that may ask for them
-  std::vector<LineModel> closed_models = {};  ///< the same for others: their conversations are not rendered
+  std::unordered_map<const void*, std::function<void()>> resumable = {};  ///< by request: called when the engine ends
+  std::vector<LineModel> line_models = {};                                ///< models for authorized clients
+  std::vector<LineModel> closed_models = {};  ///< models for other clients: without chat templates
 };
 
-/// Life: open; then either input_ended (the client shut its sending side: what it asked for is finished first) or
-/// closing (the server ends it: no more input, what is queued is sent); then closed. Everything runs on the I/O thread.
+/// States: open; then either input_ended (the client shut its sending side: its requests are finished first) or closing
+/// (the server ends the connection: it reads no more input and sends the queued output); then closed. Everything runs
+/// on the I/O thread.
 ///
-/// A client that has gone looks like one that has only ended its input until something is sent to it: its machine then
-/// answers with a reset. So while nothing else is sent after input_ended, probes are: single spaces, which JSON allows
-/// before the next line's object.
+/// The server cannot tell a client that is gone from a client that has only ended its input until it sends something:
+/// the machine of a client that is gone then answers with a reset. So while there is no other output after input_ended,
+/// the connection sends probes: single spaces, which JSON allows before the object of the next line.
 ///
-/// Lines are taken in their order. While a long one is read and rendered, on the worker thread, those behind it wait.
+/// Lines are handled in order. While the worker thread parses and renders a long line, the lines after it wait.
 ///
-/// Time: a client has so long to give its key, may ask for nothing for so long, and may leave what waits for it unread
-/// for so long. An answer takes as long as the engine needs.
+/// Time limits: the time until a client gives its key, the time without a request, and the time in which a client reads
+/// nothing of its waiting output. Answers have no time limit here.
 ///
-/// Bounds: a line's length, live requests, answers not given yet and bytes not sent yet. Over the last two it stops
-/// reading, so that TCP holds the client back; a client that does not read what it asked for is cut off at
+/// Size limits: the length of a line, live requests, open questions and unsent bytes. Above the last two limits the
+/// connection stops reading, so that TCP slows the client down. A client that does not read its output is cut off at
 /// max_buffered_bytes.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
@@ -66,13 +67,14 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   void start();
 
-  /// Sends everything that the engine has for this client up to now, then ends the connection.
+  /// Sends all output that the engine has for this client up to now, then ends the connection.
   void flush_and_close();
 
-  /// Live requests will get no outputs but those that are on their way: each that does not end with them gets an error.
+  /// Call when the engine has ended. Live requests get only the outputs that are under way; each request that these
+  /// outputs do not end gets an error.
   void on_engine_gone();
 
-  /// Ends it at once; its live requests are aborted.
+  /// Closes the connection at once and aborts its live requests.
   void close_now();
 
  private:
@@ -81,14 +83,14 @@ class Connection : public std::enable_shared_from_this<Connection> {
   struct Live {
     std::string id;
     bool timing = false;
-    bool stream = true;  ///< its client wants deltas
+    bool stream = true;  ///< whether the client wants deltas
     actors::RequestRouterActor router;
     serving::RequestRecord record;
     std::shared_ptr<const chat::AnswerReading> reading = nullptr;  ///< null: answers are texts
-    std::optional<CallEvents> calls = std::nullopt;                ///< of one that streams
+    std::optional<CallEvents> calls = std::nullopt;                ///< for streaming requests with a `reading`
     serving::TenantTicket ticket = {};
-    std::int64_t prompt_tokens = 0;     ///< that its tenant was charged for
-    std::int64_t generated_tokens = 0;  ///< likewise
+    std::int64_t prompt_tokens = 0;     ///< prompt tokens that the tenant was charged for
+    std::int64_t generated_tokens = 0;  ///< output tokens that the tenant was charged for
   };
   /// A stream that this connection reads.
   struct Attached final : serving::StreamReader {
@@ -101,14 +103,14 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
     Connection& connection;
     std::shared_ptr<serving::ResumableStream> stream;
-    std::uint64_t next;  ///< the event that is to be sent next
+    std::uint64_t next;  ///< number of the event to send next
   };
-  /// What the client has to do next, within a time.
+  /// Action of the client that the connection waits for, with a time limit.
   enum class Awaited : std::uint8_t {
-    nothing,  ///< it is the engine's turn
+    nothing,  ///< the engine must answer
     key,
-    line,     ///< nothing of it is live
-    reading,  ///< output waits in front of its socket
+    line,     ///< the client has no live requests
+    reading,  ///< output waits to be written to the socket
     close,
   };
   using ParsedLine = tl::expected<ClientMessage, RefusedLine>;
@@ -130,11 +132,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void on_prepared(std::optional<ParsedLine> parsed);
   void handle(ParsedLine message);
   void refuse_for_room();
-  /// What it sends is of no use any more: its requests are cancelled, and it is closed behind their ends.
+  /// Refuses all further input: cancels the live requests, and closes the connection once they have ended.
   void refuse_input(WireCode code, std::string message);
 
   // Messages of the client.
-  /// Whose key the client has given, as keys are known now. False: it has to give one.
+  /// Looks the client's key up again if the keys were replaced. Returns whether the client may send requests: its key
+  /// is known, or no key is needed.
   bool is_authorized();
   void run(GenerateOp& op);
   void run(CancelOp& op);
@@ -150,7 +153,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   const serving::ServedModel& model(std::size_t index) const { return context_.models.all()[index]; }
   void refuse(const ClientId& id, WireCode code, std::string message, std::string param = {}, int retry_after_ms = -1);
   serving::RequestRecord record_of(const GenerateOp& op) const;
-  /// Why the request's tenant may not have it.
+  /// Admits a request for its tenant. Returns the error if it is refused.
   std::optional<WireError> admit(GenerateRequest& request, serving::RequestRecord& record,
                                  serving::TenantTicket& ticket, std::int64_t& prompt_tokens);
 
@@ -159,7 +162,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void run(AttachOp& op);
   void attach(std::shared_ptr<serving::ResumableStream> stream, std::uint64_t from);
   void on_replaced(const std::string& id);
-  /// It is behind the end.
+  /// Refuses an attach whose `from` is after the end of the stream.
   void refuse_from(const std::string& id, const serving::EventHistory& history);
   void read_streams();
 
@@ -190,7 +193,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Time.
   void watch_client();
   void await(Awaited what);
-  /// Its time begins anew.
+  /// As await(), but restarts the time limit if `what` is awaited already.
   void await_anew(Awaited what);
   std::int64_t timeout_ms(Awaited what) const;
   void arm();
@@ -202,30 +205,30 @@ class Connection : public std::enable_shared_from_this<Connection> {
   serving::Session session_;
   Awaited awaited_ = Awaited::nothing;
   std::chrono::steady_clock::time_point due_ = kNever;
-  boost::asio::steady_timer deadline_;  ///< goes off at due_ or before, so that what moves it later costs no timer
+  boost::asio::steady_timer deadline_;  ///< expires at or before due_, so that a later due_ needs no new timer
   bool deadline_is_armed_ = false;
   boost::asio::steady_timer next_probe_;
 
-  std::string input_;        ///< bytes of lines not handled yet
-  std::size_t scanned_ = 0;  ///< bytes of input_ that hold no line end
-  bool reading_ = false;     ///< a wait for input is under way
-  bool preparing_ = false;   ///< the worker thread has a line
+  std::string input_;        ///< bytes of lines that are not handled yet
+  std::size_t scanned_ = 0;  ///< number of first bytes of input_ that have no line end
+  bool reading_ = false;     ///< whether a wait for input is under way
+  bool preparing_ = false;   ///< whether the worker thread has a line
   bool input_ended_ = false;
-  std::optional<serving::KeyDigest> key_;  ///< that the client has given
-  serving::SharedPrincipal principal_;     ///< whose it is
+  std::optional<serving::KeyDigest> key_;  ///< digest of the client's key
+  serving::SharedPrincipal principal_;     ///< principal of the key
 
   std::unordered_map<std::uint64_t, Live> live_;               ///< by tag
   std::unordered_map<std::string, std::uint64_t> tags_;        ///< client id -> tag
-  std::map<std::string, std::unique_ptr<Attached>> attached_;  ///< by the ids of their requests
+  std::map<std::string, std::unique_ptr<Attached>> attached_;  ///< by request id
   std::uint64_t last_tag_ = 0;
-  std::unordered_map<std::uint64_t, ClientId> asked_;  ///< questions that the engine has not answered yet, by tag
+  std::unordered_map<std::uint64_t, ClientId> asked_;  ///< open questions to the engine, by tag
 
   std::string client_;  ///< ADDRESS:PORT
   OutputQueue queue_;
   serving::MeteredConnection metered_;
   std::string writing_text_;
   bool writing_ = false;
-  bool engine_gone_ = false;  ///< live requests end with the next FlushMark
+  bool engine_gone_ = false;  ///< whether the engine has ended: live requests end with the next FlushMark
   bool closes_when_flushed_ = false;
   bool closing_ = false;
   bool lingering_ = false;

@@ -1,4 +1,4 @@
-/// What a connection does when its client does nothing.
+/// Time limits of a connection whose client does nothing.
 
 #include <string>
 
@@ -11,7 +11,7 @@ namespace pagoda::json_lines {
 
 void Connection::watch_client() {
   if (closed_ || closing_) return;
-  if (!is_authorized() && !has_work() && !input_ended_) return await(Awaited::key);  // what it sends brings it no time
+  if (!is_authorized() && !has_work() && !input_ended_) return await(Awaited::key);  // input does not extend the time
   const bool is_idle = !has_work() && !input_ended_;
   await(writing_ ? Awaited::reading : is_idle ? Awaited::line : Awaited::nothing);
 }

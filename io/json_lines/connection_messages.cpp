@@ -1,4 +1,4 @@
-/// What a connection does with the messages of its client.
+/// Handles the messages of a connection's client.
 
 #include <optional>
 #include <string>
@@ -51,7 +51,7 @@ void Connection::run(GenerateOp& op) {
     report(live);
     return append_error(queue_.line(), op.id, *refusal);
   }
-  request.stream |= live.ticket.counts_tokens();  // or what a client left behind would be free
+  request.stream |= live.ticket.counts_tokens();  // else tokens before a disconnect would not be charged
   const auto tag = ++last_tag_;
   live_.emplace(tag, std::move(live));
   tags_.emplace(op.id, tag);

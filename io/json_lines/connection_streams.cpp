@@ -1,4 +1,4 @@
-// Resumable requests: whose events come from their streams, from where the client asks.
+// Resumable requests of a connection: it sends the events of their streams, from the number that the client requests.
 
 #include <chrono>
 #include <memory>
@@ -73,9 +73,9 @@ void Connection::refuse_from(const std::string& id, const serving::EventHistory&
          "from");
 }
 
-/// Its events are sent with what is queued for the connection.
+/// The next pump() sends the stream's events.
 void Connection::attach(std::shared_ptr<serving::ResumableStream> stream, std::uint64_t from) {
-  attached_.erase(stream->name().id);  // of this connection, which asks once more
+  attached_.erase(stream->name().id);  // an earlier attach of this connection
   auto reader = std::make_unique<Attached>(*this, stream, from);
   stream->attach(*reader);
   attached_.emplace(stream->name().id, std::move(reader));
@@ -88,7 +88,7 @@ void Connection::on_replaced(const std::string& id) {
   pump();
 }
 
-/// As much as the client takes: the rest stays with the streams.
+/// Queues events up to coalesce_bytes; the rest stays in the streams.
 void Connection::read_streams() {
   for (auto next = attached_.begin(); next != attached_.end();) {
     const auto current = next++;
@@ -105,7 +105,7 @@ void Connection::read_streams() {
       queue_.line() += history.at(reader->next++);
     }
     if (!reader->stream->has_ended() || reader->next < history.next()) continue;
-    if (reader->next > history.next()) refuse_from(id, history);  // it has ended before what was asked for
+    if (reader->next > history.next()) refuse_from(id, history);  // the stream ended before the requested event
     attached_.erase(current);
   }
 }

@@ -23,7 +23,7 @@ class Line {
     if (id) json_.field("id", *id);
     return json_;
   }
-  /// Of one request, some of whose events have numbers.
+  /// Begins an event of a request; `number` is set for resumable requests.
   JsonWriter& json(std::string_view id, EventNumber number) {
     json_.field("id", id);
     if (number) json_.field("number", *number);

@@ -5,14 +5,15 @@
 namespace pagoda::json_lines {
 namespace {
 
-constexpr std::string_view kHandshakeRecord = "\x16\x03";  // its type, and the first byte of any version
+constexpr std::string_view kHandshakeRecord =
+    "\x16\x03";  // type of a handshake record, and the first byte of every version
 
 bool is_method_char(char c) {
   return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
          std::string_view("!#$%&'*+-.^_`|~").find(c) != std::string_view::npos;
 }
 
-/// METHOD SP TARGET SP HTTP/VERSION. A line that begins so is no JSON.
+/// Returns whether the line is METHOD SP TARGET SP HTTP/VERSION. No JSON object begins so.
 bool is_request_line(std::string_view line) {
   const auto method_end = line.find(' ');
   const auto target_end = line.rfind(' ');

@@ -4,9 +4,9 @@
 
 namespace pagoda::json_lines {
 
-/// The protocol that a line shows its client to speak instead: "HTTP" by a request line, "TLS" by the beginning of a
-/// handshake; empty: none. Such a client is not to be read on: a web page can have its browser send any lines behind
-/// the head of a request, and they would run as if the page's reader had asked.
+/// Returns the other protocol that a line belongs to: "HTTP" for a request line, "TLS" for the beginning of a
+/// handshake; empty if there is none. Do not read further lines of such a client: a web page can make a browser send
+/// any lines after the head of a request, and they would run in the name of the browser's user.
 std::string_view other_protocol(std::string_view line);
 
 }  // namespace pagoda::json_lines

@@ -22,7 +22,7 @@ void append(std::vector<T>& to, const std::vector<T>& from) {
 }  // namespace
 
 std::size_t OutputQueue::bytes() const {
-  // Only the last chunk's text grows, the others are counted when a chunk is put after them.
+  // Only the text of the last chunk grows. The text of a chunk is added to chunk_bytes_ when the next chunk is added.
   return text_.size() + chunk_bytes_ + (chunks_.empty() ? 0 : chunks_.back().text.size());
 }
 

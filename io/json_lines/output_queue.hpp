@@ -11,25 +11,25 @@
 
 namespace pagoda::json_lines {
 
-/// The lines that wait for a connection's socket. While few bytes wait, every event becomes text at once. When more
-/// than `coalesce_bytes` wait, the deltas of one sequence are merged into one until the queue is taken, so a slow
-/// reader gets fewer and longer lines. A request's terminal line never overtakes its deltas. Not thread-safe.
+/// Lines that wait for a connection's socket. While few bytes wait, every event becomes text at once. When more than
+/// `coalesce_bytes` wait, the deltas of a sequence are merged into one until take(), so a slow reader gets fewer and
+/// longer lines. A request's terminal line always follows its deltas. Not thread-safe.
 class OutputQueue {
  public:
   explicit OutputQueue(std::size_t coalesce_bytes) : coalesce_bytes_(coalesce_bytes) {}
 
-  /// New output of a sequence of the request `tag`, which the client calls `id`.
+  /// Adds output of a sequence. `tag`: of its request; `id`: the client's id of the request.
   void add_delta(std::uint64_t tag, std::string_view id, const SequenceDelta& delta);
 
-  /// Where the next whole line is to be appended.
+  /// Returns the text that the next whole line must be appended to.
   std::string& line() { return chunks_.empty() ? text_ : chunks_.back().text; }
 
   bool empty() const { return text_.empty() && chunks_.empty(); }
 
-  /// About how many bytes the lines will take.
+  /// Returns about how many bytes the lines will take.
   std::size_t bytes() const;
 
-  /// Replaces `out` by everything that waits, as text.
+  /// Moves all waiting output, as text, into `out`; replaces its contents.
   void take(std::string& out);
 
   void clear();
@@ -46,7 +46,7 @@ class OutputQueue {
   std::string text_;
   std::vector<Chunk> chunks_;
   std::map<std::pair<std::uint64_t, std::int32_t>, std::size_t> chunk_of_;  ///< (tag, sequence) -> its chunk
-  std::size_t chunk_bytes_ = 0;  ///< merged deltas; their texts are counted apart
+  std::size_t chunk_bytes_ = 0;  ///< bytes of the merged deltas, without Chunk::text
 };
 
 }  // namespace pagoda::json_lines

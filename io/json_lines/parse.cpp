@@ -44,8 +44,8 @@ std::optional<Conversation> read_conversation(FieldReader& fields, const chat::C
   return conversation;
 }
 
-/// Sets the prompt. Where calls may be made, or what follows a thinking is held to something, the answer is taken
-/// apart; else it is the model's text as it is.
+/// Sets the prompt. Returns how to parse the answer if the model may call tools, or if the output after its thinking
+/// has a constraint; else null: the answer is the model's plain text.
 Result<std::shared_ptr<const chat::AnswerReading>> prepare(Conversation conversation, const chat::ChatPrompts& prompts,
                                                            GenerateRequest& request) {
   const bool may_call = conversation.tools.choice != chat::ToolChoice::none;
@@ -88,7 +88,7 @@ GenerateObject read_generate(FieldReader& fields, const chat::ChatPrompts* promp
   return read;
 }
 
-/// Which model the line is for.
+/// Returns the index of the line's model.
 std::size_t read_model(FieldReader& fields, LineModels models) {
   std::optional<std::string> name;
   fields.read("model", name);
@@ -108,7 +108,8 @@ std::size_t read_model(FieldReader& fields, LineModels models) {
   return 0;
 }
 
-/// The line's id when it has a usable one; `fields` learns what is wrong with it otherwise.
+/// Returns the line's id; nothing if it is absent or invalid. Adds a problem to `fields` if the id is invalid, or
+/// absent although it is `required`.
 ClientId read_id(const Json& object, FieldReader& fields, bool required) {
   const auto it = object.find("id");
   fields.skip("id");
@@ -129,7 +130,7 @@ ClientId read_id(const Json& object, FieldReader& fields, bool required) {
   return id;
 }
 
-/// A field that has to be there.
+/// Reads a required field.
 template <class T>
 T read_required(FieldReader& fields, const char* name) {
   std::optional<T> value;
@@ -186,7 +187,7 @@ Parsed read_message(std::string_view op, const Json& object, LineModels models) 
   return message;
 }
 
-/// The line as an object.
+/// Parses the line, which must be one object.
 tl::expected<Json, WireError> read_object(std::string_view line) {
   auto value = read_json(line, kMaxDepth, Integers::exact);
   if (value && !value->is_object()) {

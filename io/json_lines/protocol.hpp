@@ -1,7 +1,7 @@
 #pragma once
 
-/// The JSON-lines protocol, version 1 (docs: PROTOCOL). Plain functions from lines to typed messages and from events to
-/// lines; no sockets, no actors.
+/// The JSON-lines protocol, version 1 (docs: PROTOCOL). Functions that turn lines into typed messages and events into
+/// lines; without sockets and actors.
 
 #include <cstddef>
 #include <cstdint>
@@ -27,23 +27,23 @@ inline constexpr int kProtocolVersion = 1;
 inline constexpr std::size_t kMaxIdBytes = 128;
 inline constexpr std::size_t kMaxDepth = 64;
 
-/// Absent where the client gave none; only generate and cancel must give one.
+/// Absent if the client gave no id; only generate, cancel and attach require one.
 using ClientId = std::optional<std::string>;
 
 struct GenerateOp {
   std::string id;
   std::shared_ptr<GenerateRequest> request;
-  bool timing = false;  ///< `done` is to tell why it was slow
-  /// How answers to a conversation are taken apart; null: they are texts.
+  bool timing = false;  ///< whether `done` carries all timing facts
+  /// How answers to a conversation are parsed; null: answers are plain texts.
   std::shared_ptr<const chat::AnswerReading> reading = nullptr;
-  std::size_t model = 0;  ///< by its place among LineModels, here and in the others
+  std::size_t model = 0;  ///< index into LineModels, here and in the other ops
 };
 struct CancelOp {
   std::string id;
 };
 struct AttachOp {
   std::string id;
-  std::int64_t from = 0;  ///< the number of the first event that is wanted
+  std::int64_t from = 0;  ///< number of the first event that the client wants
 };
 struct TokenizeOp {
   ClientId id;
@@ -59,7 +59,7 @@ struct DetokenizeOp {
 };
 struct ApplyTemplateOp {
   ClientId id;
-  std::string text;  ///< of the conversation, in the model's chat template
+  std::string text;  ///< conversation rendered with the model's chat template
 };
 struct ModelOp {
   ClientId id;
@@ -80,54 +80,54 @@ struct AuthOp {
 using ClientMessage = std::variant<GenerateOp, CancelOp, AttachOp, TokenizeOp, DetokenizeOp, ApplyTemplateOp, ModelOp,
                                    StatsOp, PingOp, AuthOp>;
 
-/// Why a line was refused, with its id when that could be read.
+/// Error of a refused line, with its id if the id could be read.
 struct RefusedLine {
   ClientId id;
   WireError error;
 };
 
-/// A model that lines may be for.
+/// A model that lines may use.
 struct LineModel {
-  std::vector<std::string> names;           ///< by which a line may name it in `model`
-  const chat::ChatPrompts* chat = nullptr;  ///< makes the prompts of conversations; null: it has no chat template
+  std::vector<std::string> names;           ///< names for the field `model` of a line
+  const chat::ChatPrompts* chat = nullptr;  ///< makes the prompts of conversations; null: no chat template
 };
 using LineModels = std::span<const LineModel>;
 
-/// Reads one line (without its line end). Shape and types are checked here: an unknown or repeated field, a wrong type,
-/// an integer that does not fit 64 bits. Ranges are checked later, by the request router, which also fills the fields
-/// that the line leaves open. `models`: at least one; where there are several, a line names the one that it is for.
-/// Errors: invalid_json, invalid_request (param names the field), unknown_op.
+/// Parses one line (without its line end). Refuses an unknown or repeated field, a wrong type, and an integer that does
+/// not fit 64 bits. The request router checks ranges later, and fills the fields that the line leaves open. `models`:
+/// at least one; if there are several, a line must name its model. Errors: invalid_json, invalid_request (param names
+/// the field), unknown_op.
 tl::expected<ClientMessage, RefusedLine> parse_line(std::string_view line, LineModels models);
-/// Where there is one model, without a name.
+/// As above, for one model that has no name; lines must not name a model.
 tl::expected<ClientMessage, RefusedLine> parse_line(std::string_view line, const chat::ChatPrompts* prompts = nullptr);
 
-/// A `generate` object on its own, as a line of a prompt file: its `id` may be absent, and a field that is absent has
-/// the value of `defaults` (whose prompt is not looked at).
+/// A `generate` object from a line of a prompt file. Its `id` may be absent, and an absent field has the value of
+/// `defaults` (whose prompt is ignored).
 struct GenerateObject {
   ClientId id;
   GenerateRequest request;
   bool timing = false;
-  std::shared_ptr<const chat::AnswerReading> reading = nullptr;  ///< as of GenerateOp
+  std::shared_ptr<const chat::AnswerReading> reading = nullptr;  ///< as GenerateOp::reading
 };
 tl::expected<GenerateObject, RefusedLine> parse_generate_object(std::string_view line, const GenerateRequest& defaults,
                                                                 const chat::ChatPrompts* prompts = nullptr);
 
-/// What a client is told of a request that the engine refuses: tools ask for what they do in a field of their own,
-/// unless its structured_outputs go along with them.
+/// Returns the error that a client gets when the engine refuses its request. If the output constraint comes from the
+/// field `tools` alone, the param structured_outputs becomes `tools`.
 WireError request_error(Error error, const chat::AnswerReading* reading);
 
-// Events. Each appends one whole line, with its line end. Those of a resumable request have a `number`.
+// Events. Each function appends one whole line, with its line end. Events of resumable requests have a `number`.
 
 using EventNumber = std::optional<std::uint64_t>;
 
 void append_delta(std::string& out, std::string_view id, const SequenceDelta& delta, EventNumber number = {});
-/// A call in the answer at `index`.
+/// Appends a tool call in the answer at `index`.
 void append_tool_call(std::string& out, std::string_view id, std::int32_t index, const chat::Answer::Part& call);
-/// `timing`: with all that the client may ask for of it, else only the times. With a `reading` each output has the
-/// message that it is.
+/// `timing`: whether to write all timing facts; else only the times. If `reading` is not null, each output has its
+/// parsed message.
 void append_done(std::string& out, std::string_view id, const RequestResult& result, bool timing = false,
                  const chat::AnswerReading* reading = nullptr, EventNumber number = {});
-/// A null id says that the line's id could not be read or that the error is not about one request.
+/// A null id means that the line's id could not be read, or that the error does not belong to one request.
 void append_error(std::string& out, const ClientId& id, const WireError& error, EventNumber number = {});
 void append_tokens(std::string& out, const ClientId& id, const TokenIds& token_ids);
 void append_text(std::string& out, const ClientId& id, std::string_view text);

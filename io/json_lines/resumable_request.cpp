@@ -12,14 +12,14 @@
 namespace pagoda::json_lines {
 namespace {
 
-/// Its stream holds it until its end, or until nobody comes back for it.
+/// A resumable request. Its stream keeps it alive until the request ends or the stream is given up.
 class ResumableRequest : public std::enable_shared_from_this<ResumableRequest> {
  public:
   struct Facts {
-    bool timing = false;  ///< as GenerateOp
-    bool stream = true;   ///< its client wants deltas
+    bool timing = false;  ///< as GenerateOp::timing
+    bool stream = true;   ///< whether the client wants deltas
     std::int64_t num_sequences = 1;
-    std::int64_t prompt_tokens = 0;  ///< that its tenant was charged for
+    std::int64_t prompt_tokens = 0;  ///< prompt tokens that the tenant was charged for
   };
 
   ResumableRequest(ConnectionContext& context, const serving::ServedModel& model,
@@ -40,10 +40,10 @@ class ResumableRequest : public std::enable_shared_from_this<ResumableRequest> {
     session_.submit(router_, 0, std::move(request));
   }
 
-  /// What was told is there before anybody can ask for it.
+  /// Continues a recovered request. Its earlier deltas are in the stream before a client can attach.
   void go_on(serving::RecoveredRequest recovered, std::function<void()> settled) {
     settled_ = std::move(settled);
-    is_reported_ = recovered.request->progress->has_ended();  // by the process before
+    is_reported_ = recovered.request->progress->has_ended();  // by the earlier process
     stream_->await_reader();
     live_with_stream();
     std::vector<SequenceDelta> told;
@@ -92,7 +92,7 @@ class ResumableRequest : public std::enable_shared_from_this<ResumableRequest> {
   void on_event(serving::Accepted& accepted) {
     settle();
     record_.generation->prompt_tokens = accepted.prompt_tokens;
-    if (accepted.prompt_tokens == 0) return;  // its end is there already
+    if (accepted.prompt_tokens == 0) return;  // the request has ended already
     ticket_.add_tokens(accepted.prompt_tokens - std::exchange(facts_.prompt_tokens, accepted.prompt_tokens));
   }
 
@@ -134,7 +134,7 @@ class ResumableRequest : public std::enable_shared_from_this<ResumableRequest> {
     finish();
   }
 
-  /// Also where it is given up.
+  /// Ends the request, also if its stream is given up.
   void finish() {
     const auto self = shared_from_this();
     ended_ = true;
@@ -160,7 +160,7 @@ class ResumableRequest : public std::enable_shared_from_this<ResumableRequest> {
   serving::DeltaOrder order_;
   std::function<void()> settled_;
   std::int64_t generated_tokens_ = 0;
-  bool is_reported_ = false;  ///< the observers know its end
+  bool is_reported_ = false;  ///< whether the end was reported to the observers before
   bool ended_ = false;
   serving::Session session_;  ///< last: its events use the rest
 };
@@ -170,7 +170,7 @@ class ResumableRequest : public std::enable_shared_from_this<ResumableRequest> {
 void run_resumable(ConnectionContext& context, GenerateOp op, std::shared_ptr<serving::ResumableStream> stream,
                    serving::TenantTicket ticket, std::int64_t prompt_tokens, serving::RequestRecord record) {
   const ResumableRequest::Facts facts{op.timing, op.request->stream, op.request->sampling.n, prompt_tokens};
-  op.request->stream |= ticket.counts_tokens();  // or what a client left behind would be free
+  op.request->stream |= ticket.counts_tokens();  // else tokens before a disconnect would not be charged
   const auto request = std::make_shared<ResumableRequest>(context, context.models.all()[op.model], std::move(stream),
                                                           facts, std::move(ticket), std::move(record));
   request->submit(std::move(op.request));

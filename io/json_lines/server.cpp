@@ -70,7 +70,7 @@ class Server::State {
     if (!recovery) let_in();
     for (const auto& model : context.models.all()) {
       engine_watches.emplace_back(io, model.router, [this] {
-        const auto all = connections;  // one that has nothing left to send goes from the table
+        const auto all = connections;  // a copy: a connection without pending output leaves the table
         for (const auto& [key, connection] : all) connection->on_engine_gone();
         for (const auto& [key, tell] : context.resumable) tell();
       });
@@ -82,7 +82,7 @@ class Server::State {
     if (connections.size() >= static_cast<std::size_t>(config.max_connections)) {
       std::string line;
       append_error(line, {}, {WireCode::queue_full, "too many connections", {}, routing::kRetryAfterMs});
-      error_code ignored;  // a fresh socket's send buffer takes a short line at once
+      error_code ignored;  // the send buffer of a new socket has room for a short line
       socket.write_some(boost::asio::buffer(line), ignored);
       socket.shutdown(tcp::socket::shutdown_send, ignored);
       return;
@@ -96,7 +96,7 @@ class Server::State {
     num_connections = connections.size();
     try {
       connection->start();
-    } catch (const std::exception&) {  // it waits for nothing: the listener logs it, and its client hears the end
+    } catch (const std::exception&) {  // the listener logs the error
       connection->close_now();
       throw;
     }
@@ -119,12 +119,13 @@ class Server::State {
     });
   }
 
-  // Declared in this order so that what hangs on `io` goes before it; connections that do go with it, and are metered.
+  // The order matters: objects that use `io` are destroyed before it. Connections that only `io` still holds are
+  // destroyed with it, and use `telemetry`.
   std::shared_ptr<serving::Telemetry> telemetry;
   boost::asio::io_context io{1};
   ServerConfig config;
   serving::ResumableStreams streams;
-  std::shared_ptr<serving::Recovery> recovery;  ///< null: there is none
+  std::shared_ptr<serving::Recovery> recovery;  ///< may be null
   serving::Listener listener;
   boost::asio::steady_timer grace_end;
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work;
@@ -164,16 +165,16 @@ const std::string& Server::address() const {
 
 void Server::shutdown(std::chrono::milliseconds grace) {
   if (!state_->thread.joinable()) return;
-  actors::retry_on_bad_alloc([&] {  // the join waits for it
+  actors::retry_on_bad_alloc([&] {  // the join below waits for it
     boost::asio::post(state_->io, [state = state_.get(), grace] {
       actors::retry_on_bad_alloc([&] { state->end_connections(grace); });
     });
   });
   state_->thread.join();
-  // What the worker still prepares posts to the I/O that is about to go.
+  // The worker thread may still post results to `io`, which is destroyed soon.
   state_->worker.stop();
   state_->worker.join();
-  state_->streams.close();  // there is no I/O thread any more
+  state_->streams.close();  // allowed here: the I/O thread has ended
 }
 
 std::size_t Server::num_connections() const {

@@ -19,15 +19,15 @@ namespace pagoda::json_lines {
 /// Serves the engines behind request routers. Thread-safe. The actor system must outlive it.
 class Server final : public serving::FrontEnd {
  public:
-  /// Binds, listens and starts the I/O thread. Errors: bad_config (the first that config.validate() finds; an
-  /// address beyond this machine without API keys), io_failed (address in use, unknown host). `telemetry` hears of
-  /// connections and requests. `recovery`: those of its requests that came by JSON lines are taken up, for the first
-  /// model, and clients are let in once it is complete.
+  /// Binds, listens and starts the I/O thread. Errors: bad_config (the first problem of config.validate(); an address
+  /// that other machines can reach without API keys), io_failed (address in use, unknown host). Connections and
+  /// requests are reported to `telemetry`. The JSON-lines requests of `recovery` are continued, for the first model,
+  /// and clients are accepted once `recovery` is complete.
   static Result<std::unique_ptr<Server>> start(caf::actor_system& system, serving::ServedModels models,
                                                ServerConfig config, std::shared_ptr<serving::Telemetry> telemetry = {},
                                                std::shared_ptr<serving::Recovery> recovery = {});
 
-  /// As shutdown without grace.
+  /// As shutdown(0).
   ~Server() override;
 
   std::uint16_t port() const;

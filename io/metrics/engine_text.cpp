@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kEngine = "0";
 
-/// Writes one engine's metrics: every sample carries the labels of the engine.
+/// Writes one engine's metrics; every sample has the labels of the engine.
 class Writer {
  public:
   Writer(PrometheusText& text, const EngineMetrics& metrics, const ModelInfo& model)
@@ -215,9 +215,9 @@ class Writer {
   std::string engine_;
 };
 
-/// A family as it was written.
+/// Text of a family.
 struct Family {
-  std::string head;  ///< its name, help and type
+  std::string head;  ///< lines with name, help and type
   std::string samples;
 };
 
@@ -244,7 +244,7 @@ double kv_cache_usage(const EngineStats& stats) {
 }
 
 void write_engine_metrics(PrometheusText& text, const std::vector<ModelMetrics>& engines) {
-  // Each writes the same families, whose samples have to stand together.
+  // Each engine writes the same families, and the samples of a family must be together.
   std::vector<std::vector<Family>> families;
   for (const auto& engine : engines) {
     std::string own;

@@ -13,7 +13,7 @@
 namespace pagoda::metrics {
 namespace {
 
-/// Of /proc/PID/stat and the machine's clock. Times in seconds.
+/// Facts from /proc/PID/stat and the machine's clock. Times in seconds.
 struct ProcessFacts {
   double cpu_s = 0;
   double start_s = 0;  ///< since 1970
@@ -30,12 +30,12 @@ double boot_time_s() {
   return 0;
 }
 
-/// False when there is no such process.
+/// Returns false if there is no such process.
 bool read_facts(const std::string& pid, ProcessFacts& facts) {
   std::ifstream file("/proc/" + pid + "/stat");
   std::string line;
   std::getline(file, line);
-  const auto name_end = line.rfind(')');  // the name may hold anything
+  const auto name_end = line.rfind(')');  // the name may contain any character
   if (name_end == std::string::npos) return false;
   std::istringstream fields(line.substr(name_end + 1));
   std::string skipped;
@@ -61,7 +61,7 @@ bool read_facts(const std::string& pid, ProcessFacts& facts) {
 
 std::int64_t num_open_files() {
   std::error_code error;
-  std::int64_t count = -1;  // the folder itself is open, too
+  std::int64_t count = -1;  // not counting the descriptor of the folder itself
   for (std::filesystem::directory_iterator at("/proc/self/fd", error), end; !error && at != end; at.increment(error)) {
     ++count;
   }

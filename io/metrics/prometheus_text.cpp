@@ -22,7 +22,7 @@ void append(std::string& out, double value) {
   }
 }
 
-/// A backslash and a line end are escaped everywhere, a quote in a label's value.
+/// Escapes backslashes and line ends, and with `in_quotes` (the value of a label) also quotation marks.
 void append_escaped(std::string& out, std::string_view text, bool in_quotes) {
   for (const char c : text) {
     if (c == '\n') {

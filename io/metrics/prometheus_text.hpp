@@ -12,13 +12,13 @@
 
 namespace pagoda::metrics {
 
-/// The Content-Type of what PrometheusText writes.
+/// Content-Type of the text that PrometheusText writes.
 inline constexpr std::string_view kPrometheusContentType = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Label names, which are ours, and their values, which may be any text: `a="1",b="2"`.
+/// Returns labels as text: `a="1",b="2"`. Names must need no escaping; values may be any text.
 std::string labels(std::initializer_list<std::pair<std::string_view, std::string_view>> pairs);
 
-/// Appends metrics in Prometheus' text format 0.0.4. A family is begun once, and all its samples follow it.
+/// Appends metrics in Prometheus' text format 0.0.4. Begin each family once, and write all its samples after that.
 class PrometheusText {
  public:
   explicit PrometheusText(std::string& out) : out_(out) {}
@@ -27,7 +27,7 @@ class PrometheusText {
   void gauge(std::string_view name, std::string_view help) { family(name, "gauge", help); }
   void histogram(std::string_view name, std::string_view help) { family(name, "histogram", help); }
 
-  /// A sample of the family that was begun last. `labels`: as the function of that name makes them.
+  /// Writes a sample of the family that was begun last. `labels`: a result of labels().
   template <class T>
   requires std::is_arithmetic_v<T>
   void sample(T value, std::string_view labels = {}) {
@@ -38,11 +38,11 @@ class PrometheusText {
       end_sample(static_cast<double>(value));
     }
   }
-  /// Buckets above `largest_value`, which no observation can be above, are left out.
+  /// Writes a histogram. No observation may be above `largest_value`; buckets above it are left out.
   void sample(const Histogram& histogram, std::string_view labels = {},
               double largest_value = std::numeric_limits<double>::infinity());
 
-  /// Lines that another wrote.
+  /// Appends complete lines that another writer made.
   void add_lines(std::string_view lines) { out_ += lines; }
 
  private:

@@ -24,7 +24,7 @@ std::string utc(std::chrono::system_clock::time_point time) {
   return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z", fmt::gmtime(static_cast<std::time_t>(ms / 1000)), ms % 1000);
 }
 
-/// Milliseconds with three places.
+/// Returns milliseconds with three decimal places.
 std::string milliseconds(double ms) {
   return fmt::format("{:.3f}", ms);
 }
@@ -60,9 +60,9 @@ class AccessLog::State {
     logger->set_pattern("%v");
     logger->flush_on(spdlog::level::info);
   }
-  ~State() { pool.reset(); }  // its thread ends behind the last line; then the file is closed
+  ~State() { pool.reset(); }  // the thread ends after the last line; then the file is closed
 
-  std::atomic<std::size_t> not_written = 0;  ///< lines on which the file failed
+  std::atomic<std::size_t> not_written = 0;  ///< number of lines whose write failed
   std::shared_ptr<spdlog::details::thread_pool> pool;
   std::shared_ptr<spdlog::async_logger> logger;
 };
@@ -71,7 +71,7 @@ AccessLog::AccessLog(std::unique_ptr<State> state) : state_(std::move(state)) {}
 AccessLog::~AccessLog() = default;
 
 Result<std::shared_ptr<AccessLog>> AccessLog::open(const std::string& path) {
-  // The sink would make it, also where the path is a slip.
+  // The sink would create a missing folder, even if the path is mistyped.
   const auto folder = std::filesystem::path(path).parent_path();
   if (std::error_code error; !folder.empty() && !std::filesystem::is_directory(folder, error)) {
     return fail(ErrorCode::bad_config, "access_log: " + path + ": there is no folder " + folder.string(), "access_log");

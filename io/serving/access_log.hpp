@@ -9,19 +9,19 @@
 
 namespace pagoda::serving {
 
-/// A JSON object a line for each request. A thread of its own writes: where it cannot keep up, lines are dropped, the
-/// oldest first, and counted; so are those that a file does not take, as on a full disk.
+/// Writes one line, a JSON object, for each request. A thread of its own writes the lines. If this thread cannot keep
+/// up, the oldest waiting lines are dropped. Dropped lines and lines whose write fails (as on a full disk) are counted.
 class AccessLog final : public RequestObserver {
  public:
   /// Appends to the file `path`; "-" is standard output. Error: bad_config.
   static Result<std::shared_ptr<AccessLog>> open(const std::string& path);
-  /// Writes what waits.
+  /// Writes the lines that wait.
   ~AccessLog() override;
 
   void on_end(const RequestRecord& record) override;
   void write(metrics::PrometheusText& text) const override;
 
-  /// What is written of a request, without a line end.
+  /// Returns the line of a request, without its line end.
   static std::string line(const RequestRecord& record);
 
  private:

@@ -6,8 +6,8 @@
 
 namespace pagoda::serving {
 
-/// Does what a connection does on an event. Where that throws, as for want of memory, the connection is closed, for its
-/// client must not wait for what will not come.
+/// Calls `what`, the handler of an event of a connection. If `what` throws (as when memory runs out), closes the
+/// connection, so that its client does not wait for an answer that never comes.
 template <class Connection, class What>
 void close_on_exception(Connection& connection, const What& what) {
   try {

@@ -24,7 +24,7 @@ void DeltaOrder::finish(std::vector<SequenceDelta>& told) {
 }
 
 void DeltaOrder::tell(std::vector<SequenceDelta>& told) {
-  // A round of sequences that have all ended is the last.
+  // Stops after a whole round in which every sequence had ended.
   for (std::size_t num_ended = 0; num_ended < lanes_.size(); next_ = (next_ + 1) % lanes_.size()) {
     Lane& lane = lanes_[next_];
     if (!lane.held.empty()) {

@@ -9,17 +9,19 @@
 
 namespace pagoda::serving {
 
-/// Brings the deltas of a request into an order that follows from its tokens alone, whenever which sequence was
-/// computed: the first delta of each sequence by their indices, then the second of each, and so on, without those that
-/// have ended. So what is told is numbered the same each time that the request is computed.
+/// Brings the deltas of a request into an order that depends on its tokens alone, not on the times at which its
+/// sequences were computed: the first delta of each sequence in the order of their indices, then the second delta of
+/// each, and so on. Sequences that have ended are skipped. So each event has the same number whenever the request is
+/// computed again.
 class DeltaOrder {
  public:
-  /// As a request says it, which may ask for what nobody gets.
+  /// `num_sequences`: as in the request; clamped to 1 .. SamplingLimits::max_sequences, because the request may not be
+  /// checked yet.
   explicit DeltaOrder(std::int64_t num_sequences);
 
-  /// Appends what may be told now. A delta of an unknown sequence is dropped.
+  /// Appends to `told` the deltas whose turn has come. A delta of an unknown sequence is dropped.
   void add(SequenceDelta delta, std::vector<SequenceDelta>& told);
-  /// No delta follows: all that was held.
+  /// Call after the last delta. Appends all deltas that are held back.
   void finish(std::vector<SequenceDelta>& told);
 
  private:
@@ -30,7 +32,7 @@ class DeltaOrder {
   void tell(std::vector<SequenceDelta>& told);
 
   std::vector<Lane> lanes_;
-  std::size_t next_ = 0;  ///< whose turn it is
+  std::size_t next_ = 0;  ///< index of the lane whose turn it is
 };
 
 }  // namespace pagoda::serving

@@ -8,7 +8,8 @@
 
 namespace pagoda::serving {
 
-/// Tells the I/O thread, once, that the engine has ended: no live request will get an output any more. I/O thread.
+/// Calls `on_gone` once on the I/O thread when the engine has ended: live requests get no outputs any more. Create and
+/// destroy on the I/O thread.
 class EngineWatch {
  public:
   EngineWatch(boost::asio::io_context& io, const actors::RequestRouterActor& router, std::function<void()> on_gone)

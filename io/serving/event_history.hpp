@@ -8,14 +8,15 @@
 
 namespace pagoda::serving {
 
-/// The events of a stream, as bytes, by their numbers: the first is 0. The oldest may have been dropped.
+/// The events of a stream, as bytes. Events are numbered from 0. The oldest events may have been dropped.
 class EventHistory {
  public:
-  /// What the list itself takes of each event.
+  /// Bytes that the list itself takes for each event.
   static constexpr std::size_t kEventBytes = sizeof(std::string);
 
-  /// The oldest that is there, and the one behind the newest.
+  /// Returns the number of the oldest event that is kept.
   std::uint64_t first() const { return first_; }
+  /// Returns the number of the next event to be added.
   std::uint64_t next() const { return first_ + events_.size(); }
   std::size_t bytes() const { return bytes_; }
 
@@ -23,9 +24,9 @@ class EventHistory {
     bytes_ += event.size() + kEventBytes;
     events_.push_back(std::move(event));
   }
-  /// One that is there.
+  /// Requires first() <= number < next().
   const std::string& at(std::uint64_t number) const { return events_[static_cast<std::size_t>(number - first_)]; }
-  /// There must be one.
+  /// Requires that an event is kept.
   void drop_oldest() {
     bytes_ -= events_.front().size() + kEventBytes;
     events_.pop_front();

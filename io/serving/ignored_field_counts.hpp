@@ -13,13 +13,14 @@ class PrometheusText;
 
 namespace pagoda::serving {
 
-/// How many requests had a field that was ignored, by its name. Logs a name when it comes first. Thread-safe.
+/// Counts, for each name of an ignored field, the requests that had this field. Logs a name when it first occurs.
+/// Thread-safe.
 class IgnoredFieldCounts {
  public:
-  static constexpr std::size_t kMaxNames = 128;  ///< further names are counted together, as kOther
+  static constexpr std::size_t kMaxNames = 128;  ///< further names are counted together, under kOther
   static constexpr std::string_view kOther = "other";
 
-  /// Counts the fields of one request, which is named in the log.
+  /// Counts the ignored fields of one request; `request_id` is for the log.
   void add(const std::vector<std::string>& names, std::string_view request_id);
   void write(metrics::PrometheusText& text) const;
 

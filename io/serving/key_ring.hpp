@@ -14,13 +14,13 @@
 
 namespace pagoda::serving {
 
-/// SHA-256 of a key: all that is kept of one. Without a salt, for a key is to be a long random text (`pagoda key`
-/// makes such), of which nobody can make a table.
+/// SHA-256 of a key. Keys themselves are not stored. The digest has no salt, because a key should be a long random text
+/// (as `pagoda key` makes it), for which no table of digests can be computed.
 using KeyDigest = std::array<unsigned char, 32>;
 KeyDigest digest_of(std::string_view key);
 std::string to_hex(const KeyDigest& digest);
 
-/// Keys and whose they are.
+/// Digests of keys with their tenants.
 struct KeySet {
   struct Entry {
     KeyDigest digest{};
@@ -28,36 +28,38 @@ struct KeySet {
   };
   std::vector<Entry> entries;
 
-  /// A key without a name. Errors: bad_config, param = `source`, the config key that brings it: it is empty, or is one
-  /// of another role already.
+  /// Adds a key without a name. `source`: the config key that the key comes from. Errors: bad_config with param =
+  /// `source`, if the key is empty or was added with another role before.
   Status add(std::string_view key, KeyRole role, const char* source);
   Status add(const KeyDigest& digest, KeyRole role, const char* source);
-  /// Several may have one name, if they say the same of it. Errors: bad_config, without a param.
+  /// Adds a key with a name. Several keys may have one name, if their tenants are equal. Errors: bad_config, without a
+  /// param, if the key was added before, or the tenants of one name differ.
   Status add(const KeyDigest& digest, Tenant tenant);
 };
 
 /// The keys of a process, which can be changed while it runs. Thread-safe.
 class KeyRing {
  public:
-  /// Nobody needs a key, and nobody is admin.
+  /// Has no keys: clients need no key, and there is no admin.
   KeyRing() = default;
   explicit KeyRing(const KeySet& keys) { replace(keys); }
   KeyRing(const KeyRing&) = delete;
   KeyRing& operator=(const KeyRing&) = delete;
 
-  /// From now on these are known and no others. What tenants of the same name have used stays used.
+  /// Replaces all keys by `keys`. A tenant whose name (or, without a name, whose key) was known before keeps its usage.
   void replace(const KeySet& keys);
 
-  /// Whose key it is; null: nobody's. The time that it takes says nothing about the keys but how many there are.
+  /// Returns the principal of the key; null if the key is unknown. The time of the search depends only on the number of
+  /// keys (no timing leak).
   SharedPrincipal find(std::string_view key) const { return find(digest_of(key)); }
   SharedPrincipal find(const KeyDigest& digest) const;
-  /// The principal of this id (Principal::id); null: there is none.
+  /// Returns the principal with this Principal::id; null if there is none.
   SharedPrincipal find_principal(std::string_view id) const;
 
-  /// There are users' keys: who brings none is refused.
+  /// Returns whether there are keys of the role `user`. If so, clients without a key are refused.
   bool asks_for_keys() const;
   bool has_admins() const;
-  /// Tenants are told apart by the names of keys, not by what requests say.
+  /// Returns whether a key has a name. If so, the keys' names decide the tenant, not the fields of requests.
   bool has_names() const;
 
  private:
@@ -79,7 +81,8 @@ class KeyRing {
 
 using SharedKeys = std::shared_ptr<KeyRing>;
 
-/// A ring of keys without names, for a program that embeds a server.
+/// Makes a key ring of keys without names, for a program that embeds a server. Errors: as KeySet::add, with the param
+/// api_keys or admin_keys.
 Result<SharedKeys> make_key_ring(const std::vector<std::string>& api_keys,
                                  const std::vector<std::string>& admin_keys = {});
 

@@ -41,7 +41,7 @@ void read_limit(wire::FieldReader& fields, const char* name, std::int64_t& limit
   }
 }
 
-/// Messages do not repeat what stands in the line: it may be a key that was put there by mistake.
+/// Messages do not repeat the contents of the line: they may be a key that was put there by mistake.
 tl::expected<KeySet::Entry, std::string> parse_line(std::string_view line) {
   const auto object = wire::read_json(line, 4);
   if (!object) return tl::unexpected(object.error().message);
@@ -81,7 +81,7 @@ tl::unexpected<Error> cannot_read(const std::string& path, const char* source) {
   return fail(ErrorCode::io_failed, std::string(source) + ": cannot read the file of keys " + path, source);
 }
 
-/// The lines that are neither blank nor comments; `each(number, line)` may end it with an error.
+/// Calls `each(number, line)` for each line that is neither empty nor a comment. An error of `each` ends the loop.
 template <class Each>
 Status each_line(const std::string& path, const char* source, Each each) {
   std::ifstream file(path);

@@ -13,7 +13,7 @@ struct ListenAddress {
   std::uint16_t port = 0;
 };
 
-/// Splits HOST:PORT or [V6]:PORT. Error: bad_config, whose param is `key`, the config's name of the address.
+/// Splits HOST:PORT or [V6]:PORT. Error: bad_config with the param `key`, the config key of the address.
 Result<ListenAddress> parse_listen(std::string_view listen, const char* key = "listen");
 
 }  // namespace pagoda::serving

@@ -15,9 +15,10 @@ namespace {
 using boost::asio::ip::tcp;
 using boost::system::error_code;
 
-constexpr auto kAcceptPause = std::chrono::milliseconds(100);  // after a failed accept, as when files run out
+constexpr auto kAcceptPause =
+    std::chrono::milliseconds(100);  // after a failed accept, as when there are no free file descriptors
 
-/// Small pieces go out at once, and a client whose machine has vanished is noticed within about a minute.
+/// Sets options: small writes are sent at once, and a vanished client machine is detected within about a minute.
 void set_options(tcp::socket& socket) {
   error_code ignored;
   socket.set_option(tcp::no_delay(true), ignored);
@@ -87,8 +88,8 @@ void Listener::accept_next() {
   }
 }
 
-/// Accepts here, not in the operation that waits: an allocation that fails there would take that, and with it every
-/// later connection.
+/// Accepts here and not in the waiting operation: a failed allocation there would end that operation, and no later
+/// connection would be accepted.
 void Listener::take_one(error_code error) {
   tcp::socket socket(acceptor_.get_executor());
   try {
@@ -96,7 +97,7 @@ void Listener::take_one(error_code error) {
   } catch (const std::bad_alloc&) {
     error = boost::asio::error::no_memory;
   }
-  if (error == boost::asio::error::would_block) return accept_next();  // its client has gone again
+  if (error == boost::asio::error::would_block) return accept_next();  // the client has closed already
   if (error) {
     spdlog::warn("cannot accept a connection: {}", error.message());
     return accept_later();

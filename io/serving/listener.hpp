@@ -12,26 +12,28 @@
 
 namespace pagoda::serving {
 
-/// Accepts the connections of one address. Everything but `open` runs on the I/O thread.
+/// Accepts connections on one address. Call all functions but `open` on the I/O thread.
 class Listener {
  public:
   using OnSocket = std::function<void(boost::asio::ip::tcp::socket)>;
 
   explicit Listener(boost::asio::io_context& io) : acceptor_(io), pause_(io) {}
 
-  /// Binds and listens. `key` is the config's name of the address. Errors: bad_config, io_failed (in use, unknown
+  /// Binds and listens. `key` is the config key of the address. Errors: bad_config; io_failed (address in use, unknown
   /// host).
   Status open(const std::string& listen, const char* key);
 
-  /// Whether so open an address may be served: one beyond this machine without keys only where that is `allowed`, and
-  /// then it is logged. `what` is served, for messages. Error: bad_config, whose param is allow_unauthenticated.
+  /// Checks that the address may be served: an address that other machines can reach needs keys, or `allowed`; in the
+  /// second case a warning is logged. `what` names the server in messages. Error: bad_config with the param
+  /// allow_unauthenticated.
   Status check_exposure(const char* what, bool has_keys, bool allowed) const;
 
-  /// Hands every new socket to `on_socket`, non-blocking and with its options set. When the process has no files left
-  /// or memory left it tries again after a pause; a connection that `on_socket` throws at is dropped.
+  /// Passes every new socket to `on_socket`, non-blocking and with its options set. If the process has no free file
+  /// descriptors or no memory, accepting is tried again after a pause. If `on_socket` throws, its connection is
+  /// dropped.
   void accept(OnSocket on_socket);
 
-  /// No new connections from now on.
+  /// Stops accepting connections.
   void close();
 
   std::uint16_t port() const { return port_; }

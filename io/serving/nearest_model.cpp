@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kMaxLetters = 256;
 
-/// What counts in a model's name: its last part, without the tag, in small letters.
+/// Returns the part of a model's name that is compared: its last part, without the tag, in lower case.
 std::string essence_of(std::string_view name) {
   name.remove_prefix(name.find_last_of('/') == name.npos ? 0 : name.find_last_of('/') + 1);
   std::string essence(name.substr(0, name.find(':')));
@@ -25,7 +25,7 @@ std::string essence_of(std::string_view name) {
   return essence;
 }
 
-/// Levenshtein's distance.
+/// Returns the Levenshtein distance.
 std::size_t letters_that_differ(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
@@ -43,7 +43,7 @@ std::size_t letters_that_differ(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string_view nearest_model(std::string_view name, std::span<const std::string> served) {
-  constexpr std::size_t kMinPart = 4;  // letters of a part that says something
+  constexpr std::size_t kMinPart = 4;  // shortest name, in letters, that may match as a part of the other
   const std::string wanted = essence_of(name);
   std::string_view nearest;
   auto fewest = std::numeric_limits<std::size_t>::max();

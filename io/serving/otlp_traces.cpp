@@ -29,7 +29,8 @@ class Attributes {
     end();
   }
   void add(std::string_view key, std::int64_t number) {
-    begin(key).field("intValue", std::to_string(number));  // JSON of protocol buffers has 64 bits as text
+    // The JSON format of protocol buffers writes 64-bit integers as text.
+    begin(key).field("intValue", std::to_string(number));
     end();
   }
   void add(std::string_view key, double number) {
@@ -90,7 +91,7 @@ void write_span(wire::JsonWriter& json, const RequestRecord& record) {
   json.field("spanId", random_digits(16));
   if (record.trace) json.field("parentSpanId", record.trace->span_id);
   json.field("name", "llm_request");
-  json.field("kind", 2);  // of a server
+  json.field("kind", 2);  // SPAN_KIND_SERVER
   json.field("startTimeUnixNano", std::to_string(start));
   json.field("endTimeUnixNano", std::to_string(end));
   write_attributes(json, record);

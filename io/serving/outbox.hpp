@@ -11,8 +11,8 @@
 
 namespace pagoda::serving {
 
-/// Carries events from CAF's threads to the I/O thread. Events that come together are handed over together, with one
-/// wake-up. Thread-safe.
+/// Passes events from CAF's threads to the I/O thread. Events that are pushed before the I/O thread runs are delivered
+/// in one call, with one wake-up. Thread-safe.
 template <class Event>
 class Outbox : public std::enable_shared_from_this<Outbox<Event>> {
  public:
@@ -21,7 +21,7 @@ class Outbox : public std::enable_shared_from_this<Outbox<Event>> {
 
   Outbox(boost::asio::io_context& io, Deliver deliver) : io_(&io), deliver_(std::move(deliver)) {}
 
-  /// Where there is no memory for it (std::bad_alloc), the events before and behind it are none the worse.
+  /// Throws std::bad_alloc if there is no memory for the event. Earlier and later events are not affected.
   void push(Event event) {
     const std::lock_guard lock(mutex_);
     if (io_ == nullptr) return;
@@ -30,7 +30,7 @@ class Outbox : public std::enable_shared_from_this<Outbox<Event>> {
     events_.push_back(std::move(event));
   }
 
-  /// I/O thread. Nothing is delivered after it, and `io` is not touched any more.
+  /// I/O thread. After close() no event is delivered, and `io` is not used any more.
   void close() {
     {
       const std::lock_guard lock(mutex_);
@@ -49,14 +49,14 @@ class Outbox : public std::enable_shared_from_this<Outbox<Event>> {
       is_posted_ = false;
     }
     if (events.empty()) return;
-    // The delivery may close this outbox, which drops deliver_: keep what runs alive.
+    // deliver() may close this outbox, which clears deliver_: the copy keeps the running function alive.
     if (const auto deliver = deliver_) deliver(events);
   }
 
   std::mutex mutex_;
   boost::asio::io_context* io_;  ///< null once closed
-  std::vector<Event> events_;    ///< not handed over yet
-  bool is_posted_ = false;       ///< a hand-over is on its way
+  std::vector<Event> events_;    ///< events that are not delivered yet
+  bool is_posted_ = false;       ///< whether a call of hand_over() is posted and has not run yet
   Deliver deliver_;              ///< I/O thread only
 };
 

@@ -10,8 +10,8 @@
 
 namespace pagoda::serving {
 
-/// From a worker thread: runs `then(job)` on the I/O thread, where what the job holds also ends. Its client waits for
-/// it, so it is not lost for want of memory.
+/// Call on a worker thread: runs `then(job)` on the I/O thread, which also destroys the contents of the job. The call
+/// is posted even when memory is short (retry_on_bad_alloc), because a client waits for the result.
 template <class Job, class Then>
 void post_result(boost::asio::io_context& io, const std::shared_ptr<Job>& job, Then then) {
   actors::retry_on_bad_alloc([&] {

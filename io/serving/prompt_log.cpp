@@ -10,7 +10,7 @@ namespace pagoda::serving {
 
 void log_prompt(const GenerateRequest& request) {
   std::string line;
-  wire::JsonWriter json(line);  // so that no text of a client makes a line of its own
+  wire::JsonWriter json(line);  // so that a client's text cannot begin a new log line
   json.open_object().field("request_id", request.request_id).key("user").value_or_null(request.user);
   if (request.prompt) json.field("prompt", *request.prompt);
   if (request.prompt_token_ids) {

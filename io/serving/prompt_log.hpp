@@ -4,7 +4,7 @@
 
 namespace pagoda::serving {
 
-/// A line in the log, of level info, with what a client asks the model: for --log-prompts alone.
+/// Logs the prompt of a request, as one line of level info. Used only with --log-prompts.
 void log_prompt(const GenerateRequest& request);
 
 }  // namespace pagoda::serving

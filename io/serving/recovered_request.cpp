@@ -28,7 +28,7 @@ std::optional<RequestOrigin> origin_of(const ResumeNote& note) {
 
 void log_dropped(const RequestOrigin& origin, std::string_view why) {
   std::string reason;
-  wire::append_string(reason, why);  // which may have words of the client
+  wire::append_string(reason, why);  // quoted, because it may contain text of the client
   spdlog::warn("request {} cannot be recovered: {}", origin.name.quoted_id(), reason);
 }
 

@@ -13,23 +13,23 @@
 
 namespace pagoda::serving {
 
-/// Which server a request came by.
+/// Server that received a request.
 enum class Api : std::uint8_t { json_lines, http };
 constexpr Api last_value(Api) {
   return Api::http;
 }
 
-/// What a server needs of a resumable request beside what the engine knows, to go on with it after a restart: the text
-/// of its ResumeNote.
+/// The facts that a server needs, beside those that the engine knows, to continue a resumable request after a restart.
+/// They are the text of its ResumeNote.
 struct RequestOrigin {
   Api api = Api::json_lines;
   StreamName name;
-  std::int64_t came_ms = 0;  ///< since 1970
+  std::int64_t came_ms = 0;  ///< time of arrival, in ms since 1970
   std::optional<std::int64_t> timeout_ms;
-  // Of JSON lines.
-  bool timing = false;  ///< as GenerateOp
+  // For JSON lines only:
+  bool timing = false;  ///< as GenerateOp::timing
   bool stream = true;
-  // Of HTTP.
+  // For HTTP only:
   std::string path;
   std::string body;
   std::string own_id;        ///< Request::own_id
@@ -41,22 +41,22 @@ struct RequestOrigin {
   }
 };
 
-/// Longest origin that is kept, so that the states of a journal stay small.
+/// Largest size of an origin that is recorded; larger ones are not, so that the states of a journal stay small.
 inline constexpr std::size_t kMaxOriginBytes = std::size_t{1} << 20;
 
-/// The note of a request; null where none is recorded.
+/// Returns the note of a request; null if requests are not recorded (ResumeConfig::is_recorded).
 std::shared_ptr<const ResumeNote> note_of(const RequestOrigin& origin, const ResumeConfig& config);
-/// Nothing for a note that no server wrote.
+/// Returns the origin in a note; nothing if the note was not written by a server.
 std::optional<RequestOrigin> origin_of(const ResumeNote& note);
 
-/// A request that another process was serving when it died.
+/// A request of an earlier server process, which died while it served the request.
 struct RecoveredRequest {
   RequestOrigin origin;
-  std::shared_ptr<GenerateRequest> request;  ///< that goes on where it was
-  std::vector<SequenceDelta> told;           ///< what it has brought: those of each sequence in their order
+  std::shared_ptr<GenerateRequest> request;  ///< request that continues where it stopped
+  std::vector<SequenceDelta> told;           ///< deltas that were output before; in order within each sequence
 };
 
-/// Logs that it is not taken up.
+/// Logs that a request is not recovered, and the reason.
 void log_dropped(const RequestOrigin& origin, std::string_view why);
 
 }  // namespace pagoda::serving

@@ -12,27 +12,28 @@
 
 namespace pagoda::serving {
 
-/// The requests that another process was serving, on their way into this one's engine. Servers take them up before they
-/// let clients in. Thread-safe.
+/// The requests of an earlier process, until this process's engine has them. Servers take them up before they accept
+/// clients. Thread-safe.
 class Recovery {
  public:
   explicit Recovery(std::vector<RecoveredRequest> requests) : requests_(std::move(requests)) {
     num_unsettled_ = requests_.size();
   }
 
-  /// Takes those out that came by this API: whoever does has to say of each that it is settled.
+  /// Removes and returns the requests that came by `api`. The caller must call settled() once for each of them.
   std::vector<RecoveredRequest> requests_of(Api api);
-  /// What no server has taken out is given up; how many.
+  /// Gives up the requests that no server has taken and returns their number.
   std::size_t give_up_rest();
 
-  /// The engine has one of them, or it has ended.
+  /// Call when the engine has accepted one of the requests, or the request has ended.
   void settled();
-  /// Waits for the last. False when that takes too long.
+  /// Waits until all requests are settled. Returns false if they are not settled after `most`.
   bool wait_until_settled(std::chrono::seconds most);
 
-  /// Called by complete. Before that.
+  /// Registers a callback for complete(). Call before complete().
   void on_complete(std::function<void()> callback);
-  /// What was recovered lives here now, whatever comes.
+  /// Call once when the recovery is complete: from now on this process owns the recovered requests. Calls the
+  /// callbacks.
   void complete();
 
  private:

@@ -14,7 +14,8 @@ class PrometheusText;
 
 namespace pagoda::serving {
 
-/// How many requests have come to what end: of HTTP by method, route and status, of JSON lines by code. Thread-safe.
+/// Counts requests that have ended: HTTP requests by method, route and status, JSON-lines requests by code.
+/// Thread-safe.
 class RequestCounts {
  public:
   void add(const RequestRecord& record);
@@ -25,7 +26,7 @@ class RequestCounts {
 
   mutable std::mutex mutex_;
   std::map<HttpKey, std::int64_t> http_;
-  std::map<std::string, std::int64_t> json_lines_;  ///< done, aborted or the code of an error
+  std::map<std::string, std::int64_t> json_lines_;  ///< by done, aborted or the code of an error
 };
 
 }  // namespace pagoda::serving

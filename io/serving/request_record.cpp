@@ -51,7 +51,7 @@ std::optional<TraceParent> TraceParent::parse(std::string_view text) {
   const auto flags = text.substr(53, 2);
   if (!is_hex(version) || !is_hex(trace) || !is_hex(span) || !is_hex(flags)) return {};
   if (version == "ff" || is_zero(trace) || is_zero(span)) return {};
-  // Later versions may say more behind a dash.
+  // Later versions may have more fields after a dash.
   if (text.size() > kLength && (version == "00" || text[kLength] != '-')) return {};
   const char low = flags[1];
   const int digit = low <= '9' ? low - '0' : low - 'a' + 10;

@@ -18,73 +18,75 @@ class PrometheusText;
 
 namespace pagoda::serving {
 
-/// What a client's request had generated. Of several prompts in one: sums, and the shortest of the waits.
+/// What was generated for a client's request. For a request with several prompts: sums of counts, and the shortest
+/// waiting times.
 struct GenerationRecord {
   std::string model;
   std::int64_t prompt_tokens = 0;
-  std::int64_t cached_tokens = 0;      ///< of the prompts: from the prefix cache
-  std::int64_t completion_tokens = 0;  ///< of one that was aborted: those that were streamed
-  std::int64_t num_sequences = 0;      ///< that have ended
-  std::optional<double> queue_ms;      ///< arrival to first step; likewise
-  std::optional<double> ttft_ms;       ///< arrival to first token
-  std::optional<double> total_ms;      ///< arrival to end; the longest
-  /// The worst of: stop, length, abort, and error, which every error is; empty while nothing has ended.
+  std::int64_t cached_tokens = 0;      ///< prompt tokens from the prefix cache
+  std::int64_t completion_tokens = 0;  ///< for an aborted request: the tokens that were streamed
+  std::int64_t num_sequences = 0;      ///< sequences that have ended
+  std::optional<double> queue_ms;      ///< time from arrival to first step; the shortest
+  std::optional<double> ttft_ms;       ///< time from arrival to first token; the shortest
+  std::optional<double> total_ms;      ///< time from arrival to end; the longest
+  /// Worst finish reason of all sequences, from best to worst: stop, length, abort, error (stands for every error).
+  /// Empty while no sequence has ended.
   std::string_view finish_reason;
-  // As the request gives them; absent where it leaves them open.
+  // Values that the request gives; absent if it leaves the field open.
   std::optional<std::int64_t> max_tokens;
   std::optional<double> temperature;
   std::optional<double> top_p;
   std::int64_t n = 1;
 
   void asked(const SamplingParams& sampling, const OpenSamplingFields& open);
-  /// The request, or one of its prompts, is done; `streamed_tokens` of it are counted already.
+  /// Call when the request, or one of its prompts, is done. `streamed_tokens` of its tokens are counted already.
   void done(const RequestResult& result, std::int64_t streamed_tokens = 0);
 };
 
-/// The trace that a request belongs to, from its header `traceparent` (W3C Trace Context, version 00).
+/// Trace of a request, from its header `traceparent` (W3C Trace Context, version 00).
 struct TraceParent {
   std::string trace_id;  ///< 32 digits
-  std::string span_id;   ///< of the caller; 16 digits
+  std::string span_id;   ///< span of the caller; 16 digits
   bool sampled = false;
 
-  /// Nothing for a text that is none: then it is as absent.
+  /// Returns nothing if the text is not a valid header; the header then counts as absent.
   static std::optional<TraceParent> parse(std::string_view text);
 };
 
-// RequestRecord::api
+// Values of RequestRecord::api:
 inline constexpr std::string_view kHttp = "http";
 inline constexpr std::string_view kJsonLines = "json_lines";
 
-/// One request of a client, once its answer has ended: no keys, and nothing of prompts and outputs.
+/// One request of a client whose answer has ended. It holds no keys, and no text of prompts or outputs.
 struct RequestRecord {
-  std::chrono::system_clock::time_point time = std::chrono::system_clock::now();  ///< when it came
+  std::chrono::system_clock::time_point time = std::chrono::system_clock::now();  ///< time of arrival
   std::chrono::steady_clock::time_point began = std::chrono::steady_clock::now();
   std::string_view api = kHttp;
   std::string request_id = {};
   std::string client = {};       ///< ADDRESS:PORT
-  std::string tenant = {};       ///< the name of its key; empty: it has none
-  std::string_view method = {};  ///< of HTTP
-  std::string route = {};        ///< the pattern of HTTP, the op of JSON lines; empty: there is none such
-  unsigned status = 0;           ///< of HTTP; kClientClosed where the client went before an answer began
-  std::string_view error = {};   ///< of JSON lines: the code
-  bool is_cut = false;           ///< the answer began, and the client went, or was cut off, before its end
+  std::string tenant = {};       ///< name of the key; empty if the key has no name or there is no key
+  std::string_view method = {};  ///< HTTP method
+  std::string route = {};        ///< HTTP: pattern of the path; JSON lines: the op; empty: no such route
+  unsigned status = 0;           ///< HTTP status; kClientClosed if the client left before the answer began
+  std::string_view error = {};   ///< JSON lines: code of the error; empty: no error
+  bool is_cut = false;           ///< whether the client left, or was cut off, after the answer began and before its end
   double total_ms = 0;
   std::optional<GenerationRecord> generation = {};
   std::optional<TraceParent> trace = {};
 
-  /// As no status of HTTP says it; nginx has the number.
+  /// This status is not in the HTTP standard; nginx uses the number.
   static constexpr unsigned kClientClosed = 499;
 
   void end() { total_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - began).count(); }
 };
 
-/// Hears of every request once its answer has ended. Called on the I/O threads of several servers, which it must not
-/// hold up.
+/// Receives every request whose answer has ended. The I/O threads of several servers call it, so it must be thread-safe
+/// and must not block.
 class RequestObserver {
  public:
   virtual ~RequestObserver() = default;
   virtual void on_end(const RequestRecord& record) = 0;
-  /// Metrics of its own.
+  /// Writes the observer's own metrics.
   virtual void write(metrics::PrometheusText& text) const = 0;
 };
 

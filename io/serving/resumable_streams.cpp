@@ -12,7 +12,7 @@
 namespace pagoda::serving {
 namespace {
 
-constexpr std::size_t kSparePart = 16;  // of the buffer: what is made free at once, so that not each event does it anew
+constexpr std::size_t kSparePart = 16;  // 1/16 of the buffer is freed at a time, so that not every event must free some
 
 }  // namespace
 
@@ -42,7 +42,7 @@ StreamName stream_name(const SharedPrincipal& principal, std::string_view id) {
   return {principal ? principal->id : std::string(), std::string(id)};
 }
 
-// -- one stream
+// -- One stream
 
 ResumableStream::ResumableStream(ResumableStreams& all, boost::asio::io_context& io, StreamName name)
     : all_(&all), name_(std::move(name)), window_(io) {}
@@ -65,7 +65,7 @@ void ResumableStream::end() {
   if (all_ != nullptr) end_number_ = all_->num_ended_++;
   cancel_ = nullptr;
   give_up_ = nullptr;
-  if (reader_ == nullptr) await_reader();  // from its end on
+  if (reader_ == nullptr) await_reader();  // its time limit begins at its end
   tell();
 }
 
@@ -98,7 +98,7 @@ void ResumableStream::await_reader() {
   window_.expires_after(std::chrono::seconds(all_->config_.resume_window));
   window_.async_wait([weak = weak_from_this()](const boost::system::error_code& cancelled) {
     const auto self = weak.lock();
-    // The wait may have been over when somebody came.
+    // The timer may have expired just before a reader attached.
     if (cancelled || !self || self->reader_ != nullptr) return;
     if (!self->has_ended_) spdlog::info("request {}: nobody has come back for it", self->name_.quoted_id());
     self->give_up();
@@ -117,7 +117,8 @@ void ResumableStream::give_up() {
   if (const auto give_up = std::exchange(give_up_, nullptr)) give_up();
 }
 
-/// Its beginning goes, but not the newest event, nor what a reader that keeps up has had no chance to take.
+/// Drops the oldest events down to `num_bytes`. Keeps the newest event, and, if the reader keeps up, the events that it
+/// was not notified of yet.
 void ResumableStream::drop_down_to(std::size_t num_bytes) {
   const bool keeps_up = reader_ == nullptr || reader_->next_event() >= delivered_;
   const auto kept = keeps_up ? delivered_ : history_.next();
@@ -128,7 +129,7 @@ void ResumableStream::drop_down_to(std::size_t num_bytes) {
   all_->bytes_ -= before - history_.bytes();
 }
 
-// -- all of them
+// -- All streams
 
 Result<std::shared_ptr<ResumableStream>> ResumableStreams::open(boost::asio::io_context& io, StreamName name,
                                                                 bool is_recovered) {
@@ -159,8 +160,8 @@ std::shared_ptr<ResumableStream> ResumableStreams::find(const StreamName& name) 
   return found == streams_.end() ? nullptr : found->second;
 }
 
-/// Streams that have ended go first. Then those that hold more than their share lose their beginnings: nobody's stream
-/// is short because others' are long.
+/// Drops streams that have ended first. Then streams that hold more than their share lose their oldest events, so that
+/// long streams do not shorten small ones.
 void ResumableStreams::make_room() {
   const auto most = static_cast<std::size_t>(config_.resume_buffer_mib) << 20U;
   while (bytes_ > most && drop_an_ended()) {
@@ -170,7 +171,8 @@ void ResumableStreams::make_room() {
   for (const auto& [name, stream] : streams_) stream->drop_down_to(share);
 }
 
-/// The most that each stream may hold if all are to hold `num_bytes`: what small ones leave is the others'.
+/// Returns the limit of each stream's bytes such that all streams hold `num_bytes` together. Large streams share the
+/// bytes that small streams leave.
 std::size_t ResumableStreams::share_of(std::size_t num_bytes) const {
   std::vector<std::size_t> sizes;
   sizes.reserve(streams_.size());

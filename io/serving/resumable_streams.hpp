@@ -1,7 +1,7 @@
 #pragma once
 
-/// Streams that outlive their connections: the events of requests whose clients may come back for them. Everything runs
-/// on the I/O thread of one server.
+/// Streams that outlive their connections. They keep the events of requests whose clients may reconnect. Everything
+/// runs on the I/O thread of one server.
 
 #include <cstdint>
 #include <functional>
@@ -21,26 +21,26 @@
 
 namespace pagoda::serving {
 
-/// Who reads a stream. It reads from the history as fast as its client does.
+/// Reader of a stream. It takes events from the history as fast as its client reads.
 class StreamReader {
  public:
-  /// There are more events, or the stream has ended.
+  /// Called when there are more events, or the stream has ended.
   virtual void on_events() = 0;
-  /// Another has come to read in its place; it is not a reader any more.
+  /// Called when another reader has replaced this one, which is detached.
   virtual void on_replaced() = 0;
-  /// The number of the event that it is to take next.
+  /// Returns the number of the event that the reader takes next.
   virtual std::uint64_t next_event() const = 0;
 
  protected:
   ~StreamReader() = default;
 };
 
-/// Whose a stream is, and what its client calls its request.
+/// Owner of a stream, and the client's id of its request.
 struct StreamName {
-  std::string owner;  ///< Principal::id; empty: of nobody's key
+  std::string owner;  ///< Principal::id; empty: the request came without a key
   std::string id;
 
-  /// For logs: no text of a client makes a line of its own.
+  /// Returns the id quoted for logs, so that a client's text cannot begin a new log line.
   std::string quoted_id() const;
 
   auto operator<=>(const StreamName&) const = default;
@@ -51,31 +51,32 @@ StreamName stream_name(const SharedPrincipal& principal, std::string_view id);
 
 class ResumableStreams;
 
-/// One of them: live until it has `ended`, then kept for a while. Without a reader for the window it is given up.
+/// One stream. It is live until end(), and is kept for a while afterwards. If it has no reader for the length of
+/// ResumeConfig::resume_window, it is given up.
 class ResumableStream : public std::enable_shared_from_this<ResumableStream> {
  public:
   ResumableStream(ResumableStreams& all, boost::asio::io_context& io, StreamName name);
 
-  // -- who makes the events
+  // -- For the producer of the events:
 
-  /// `cancel` asks for its end, whose events are then to come; `give_up`: nobody will read it, nor hear of its end.
-  /// Both are dropped, with all that they hold, at its end.
+  /// Sets callbacks. `cancel` requests the end of the stream; its last events still follow. `give_up` reports that the
+  /// stream has no reader any more and will get none. Both callbacks are destroyed at the end of the stream.
   void on_cancel(std::function<void()> cancel) { cancel_ = std::move(cancel); }
   void on_give_up(std::function<void()> give_up) { give_up_ = std::move(give_up); }
   void add(std::string event);
-  /// Readers hear of what was added. Behind each batch of events.
+  /// Notifies the reader of the added events. Call after each batch of events.
   void tell();
   void end();
-  /// Its request is: now others may lose their places to it.
+  /// Call when the request is admitted: if there are more streams than allowed, drops one that has ended.
   void admitted();
-  /// It has never begun: there is nothing to come back for.
+  /// Removes the stream, whose request was refused before it began.
   void withdraw();
-  /// Nobody reads it yet, nor waits to: its time without a reader begins.
+  /// Starts the time limit for a stream that has no reader yet.
   void await_reader();
 
-  // -- who reads them
+  // -- For readers:
 
-  /// Takes the place of the reader before.
+  /// Makes `reader` the reader of the stream; replaces the previous reader.
   void attach(StreamReader& reader);
   void detach(StreamReader& reader);
   const EventHistory& history() const { return history_; }
@@ -89,16 +90,16 @@ class ResumableStream : public std::enable_shared_from_this<ResumableStream> {
   void give_up();
   void drop_down_to(std::size_t num_bytes);
 
-  ResumableStreams* all_;  ///< null once it is not one of them any more
+  ResumableStreams* all_;  ///< null once the stream is removed
   StreamName name_;
   EventHistory history_;
   StreamReader* reader_ = nullptr;
-  std::uint64_t delivered_ = 0;  ///< events that its reader has heard of
+  std::uint64_t delivered_ = 0;  ///< number of events that the reader was notified of
   boost::asio::steady_timer window_;
   std::function<void()> cancel_;
   std::function<void()> give_up_;
   bool has_ended_ = false;
-  std::uint64_t end_number_ = 0;  ///< among those of all streams
+  std::uint64_t end_number_ = 0;  ///< position in the order in which streams ended
 };
 
 class ResumableStreams {
@@ -110,25 +111,25 @@ class ResumableStreams {
 
   const ResumeConfig& config() const { return config_; }
 
-  /// A new stream, which has no reader yet. Errors: invalid_request (none are kept here), duplicate_id, queue_full.
-  /// `is_recovered`: it was admitted before. Of another, `admitted` or `withdraw` comes before the next one is
-  /// opened: where all places are taken, it has one too many until then.
+  /// Opens a stream, which has no reader yet. Errors: invalid_request (this server keeps no streams), duplicate_id,
+  /// queue_full. `is_recovered`: whether an earlier process admitted the request. If it is false, call admitted() or
+  /// withdraw() before the next open(): until then there may be one stream more than allowed.
   Result<std::shared_ptr<ResumableStream>> open(boost::asio::io_context& io, StreamName name,
                                                 bool is_recovered = false);
-  /// Null: there is none such.
+  /// Returns null if there is no such stream.
   std::shared_ptr<ResumableStream> find(const StreamName& name) const;
 
   std::size_t size() const { return streams_.size(); }
   std::size_t bytes() const { return bytes_; }
 
-  /// Gives all of them up.
+  /// Gives up all streams.
   void close();
 
  private:
   friend class ResumableStream;
   void make_room();
   std::size_t share_of(std::size_t num_bytes) const;
-  /// That has ended, and that nobody reads: the first that did. Null: there is none such.
+  /// Returns the stream that ended first among those that have ended and have no reader; null if there is none.
   ResumableStream* oldest_ended() const;
   bool drop_an_ended();
   void erase(const StreamName& name);

@@ -7,15 +7,15 @@
 
 namespace pagoda::serving {
 
-/// How streams are kept for clients that come back. Field names are the keys of a config file and, with dashes, the
-/// flags; the limits are of each server of the process.
+/// Options of streams that are kept for clients that reconnect. Field names are the keys of a config file and, with
+/// dashes, the flags. The limits apply to each server of the process separately.
 struct ResumeConfig {
-  std::int64_t resume_window = 60;  ///< seconds that a stream without a reader is kept; 0: none is
+  std::int64_t resume_window = 60;  ///< seconds that a stream without a reader is kept; 0: no streams are kept
   std::int64_t max_resumable_streams = 1024;
-  std::int64_t resume_buffer_mib = 256;  ///< of all their events
-  bool is_recorded = false;              ///< in the engine's journal: they can be taken up again after a crash
+  std::int64_t resume_buffer_mib = 256;  ///< MiB of the events of all streams together
+  bool is_recorded = false;  ///< whether requests are recorded in the engine's journal, to continue them after a crash
 
-  /// Every problem at once; `param` names the key.
+  /// Returns every problem; `param` names the key.
   std::vector<Error> validate() const;
 };
 

@@ -7,8 +7,8 @@
 
 namespace pagoda::serving {
 
-/// Runs `io` until it is stopped or has nothing to do. What escapes a handler is the failure of that one event: it is
-/// logged, and the others go on.
+/// Runs `io` until it is stopped or has no work. If a handler throws, the exception is logged and the other events go
+/// on.
 inline void run_io(boost::asio::io_context& io) {
   for (;;) {
     try {

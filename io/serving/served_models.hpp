@@ -17,44 +17,46 @@
 
 namespace pagoda::serving {
 
-/// A model as clients know it.
+/// A model that the server offers to clients.
 struct ServedModel {
   ModelInfo info;
-  actors::RequestRouterActor router = {};              ///< where its requests go, whether it is loaded or not
+  actors::RequestRouterActor router = {};              ///< router of its requests, whether it is loaded or not
   std::shared_ptr<const chat::ChatPrompts> chat = {};  ///< null: the model has no chat template
-  std::int64_t max_queued_requests = std::numeric_limits<std::int64_t>::max();  ///< live ones that the engine takes
-  std::vector<std::string> aliases = {};       ///< names beside info.name, which answers carry
-  model_pool::SharedResidency residency = {};  ///< null: it is loaded, and stays
-  std::int64_t memory_bytes = 0;               ///< that it takes while it is loaded; 0: not told
-  /// How long it stays loaded without work from now on, in microseconds (model_pool::kForever). Null: it stays.
+  std::int64_t max_queued_requests = std::numeric_limits<std::int64_t>::max();  ///< most live requests of the engine
+  std::vector<std::string> aliases = {};       ///< further names that requests may use; answers carry info.name
+  model_pool::SharedResidency residency = {};  ///< null: the model is always loaded
+  std::int64_t memory_bytes = 0;               ///< memory that it takes while it is loaded; 0: unknown
+  /// Sets how long the model stays loaded without work, in microseconds (model_pool::kForever). Null: the model is
+  /// always loaded.
   std::function<void(TimeUs)> keep_alive = {};
 
   bool serves(std::string_view name) const;
-  /// info.name and the aliases.
+  /// Returns info.name and the aliases.
   std::vector<std::string> names() const;
   model_pool::ModelState state() const { return residency ? residency->state.load() : model_pool::ModelState::loaded; }
 };
 
-/// All models of a server, one or several; they do not change while it runs. A request names the one it is for; where
-/// there is one, it need not.
+/// All models of a server. The list does not change while the server runs. A request names its model; if there is only
+/// one model, the name may be absent.
 class ServedModels {
  public:
-  /// At least one, whose names differ.
+  /// `models`: at least one; their names must differ.
   explicit ServedModels(std::vector<ServedModel> models);
 
   const std::vector<ServedModel>& all() const { return models_; }
   const ServedModel& first() const { return models_.front(); }
   bool are_several() const { return models_.size() > 1; }
-  /// Whether they come and go as they are needed.
+  /// Returns whether models are loaded and unloaded on demand. If not, all are always loaded.
   bool is_pool() const { return first().residency != nullptr; }
 
-  /// From now on a name that no model has is the first model's.
+  /// Makes find() return the first model for an unknown name.
   void take_any_name() { takes_any_name_ = true; }
-  /// The model of that name or alias, or of NAME where `name` is "NAME:latest", as Ollama lists it; null: there is
-  /// none.
+  /// Returns the model with this name or alias. "NAME:latest", as Ollama lists models, also finds NAME. Returns null if
+  /// there is none.
   const ServedModel* find(std::string_view name) const;
 
-  /// "`a`, `b`": every name, in the marks of an API.
+  /// Returns all names, each between `before` and `behind`: "`a`, `b`". `worded` maps a name to its text; null: the
+  /// name itself.
   std::string listed(std::string_view before, std::string_view behind,
                      const std::function<std::string(const std::string&)>& worded = {}) const;
 

@@ -63,7 +63,7 @@ struct SessionState {
         });
   }
 
-  // Found or not, the request's terminal output is the answer: it is live here, so its end is still to come.
+  // The reply is ignored: the request is live here, so its terminal output still follows and is the answer.
   void cancel(const Cancel& what) {
     request(
         self, what.router, CancelRequest{sink(), what.tag}, [](const CancelReply&) {}, [](caf::error&) {});
@@ -121,7 +121,7 @@ Session::Session(boost::asio::io_context& io, caf::actor_system& system, OnEvent
 const SessionActor& Session::actor() {
   if (actor_) return actor_;
   actor_ = system_.spawn(session, outbox_);
-  // Nothing comes of it once the session was closed.
+  // Has no effect after close(), because the outbox is closed then.
   when_ended(actor_, [outbox = outbox_] { retry_on_bad_alloc([&] { outbox->push(SessionFailed{}); }); });
   return actor_;
 }

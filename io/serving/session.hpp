@@ -1,8 +1,8 @@
 #pragma once
 
-/// Between one client's connection and the engine, whatever the connection speaks: typed requests in, typed events out.
-/// A session is one actor. It is the sink of its requests and sends them to the request router of the model they are
-/// for, so their order is kept and their fate is tied to it: when it ends, the routers abort them.
+/// Connects one client's connection to the engine, whatever the connection's protocol: typed requests in, typed events
+/// out. A session is one actor. The actor is the sink of its requests and sends them to the request routers of their
+/// models, so their order is kept. When the actor ends, the routers abort its requests.
 
 #include <cstdint>
 #include <functional>
@@ -18,24 +18,25 @@
 
 namespace pagoda::serving {
 
-/// What may be asked of the engine beside generating.
+/// Requests to the engine that do not generate.
 using Question = std::variant<actors::TokenizeRequest, actors::DetokenizeRequest, actors::GetModelInfo,
                               actors::GetStats, actors::GetMetrics, actors::GetView, actors::ListRequests,
                               actors::AbortRequest, actors::ResetPrefixCache>;
 using SharedMetrics = std::shared_ptr<const metrics::EngineMetrics>;
 using SharedView = std::shared_ptr<const view::EngineView>;
-/// The answer to a question: of the kind that was asked for, or an error where the engine refused or does not answer.
+/// Answer to a question: of the type that belongs to the question, or an error if the engine refuses or does not
+/// answer.
 using Answer = std::variant<TokenIds, std::string, ModelInfo, EngineStats, SharedMetrics, SharedView,
                             actors::RequestList, actors::CancelReply, actors::PrefixCacheReset, Error>;
 
-// Events. `tag` is the number that the client of the session gave its request or question.
+// Events. `tag` is the number that the user of the session gave to the request or question.
 
-/// The request has entered the engine. Its first output may come before this does.
+/// The engine has accepted the request. The request's first output may come before this event.
 struct Accepted {
   std::uint64_t tag = 0;
-  std::int64_t prompt_tokens = 0;  ///< 0 when it has ended already
+  std::int64_t prompt_tokens = 0;  ///< 0 if the request has ended already
 };
-/// The request was refused: nothing else will be heard of it.
+/// The request was refused: no other event follows for it.
 struct Refused {
   std::uint64_t tag = 0;
   Error error;
@@ -44,18 +45,19 @@ struct Answered {
   std::uint64_t tag = 0;
   Answer answer;
 };
-/// Everything that was asked of the session before `flush` and could be told up to then has been told.
+/// All events that were available when `flush` was processed have been delivered.
 struct FlushMark {};
-/// The session has failed, as where there was no memory for an event: nothing else will be heard, and what was live is
-/// aborted.
+/// The session has failed, for example because there was no memory for an event. No other event follows, and live
+/// requests are aborted.
 struct SessionFailed {};
 
 using Event = std::variant<OutputBatch, Accepted, Refused, Answered, FlushMark, SessionFailed>;
 
-/// What clients hear of that.
+/// Returns the error that clients receive after SessionFailed.
 Error session_failure();
 
-/// Session -> its actor.
+// Messages from a Session to its actor.
+
 struct Submit {
   actors::RequestRouterActor router;
   std::uint64_t tag = 0;
@@ -79,37 +81,38 @@ using SessionActor =
     actors::Interface<caf::result<void>(OutputBatch), caf::result<void>(Submit), caf::result<void>(Cancel),
                       caf::result<void>(Ask), caf::result<void>(Flush), caf::result<void>(Behind)>;
 
-/// Everything runs on the I/O thread. The actor is made with the first thing that is asked, so an idle session costs
+/// Everything runs on the I/O thread. The actor is made with the first request or question, so an idle session costs
 /// nothing.
 class Session {
  public:
-  /// `on_events` gets the events in order, those that came together in one call; it may close the session.
+  /// Receives the events in order, several in one call if they came together. It may close the session.
   using OnEvents = std::function<void(std::vector<Event>&)>;
 
-  /// `system` and `io` must outlive it.
+  /// `system` and `io` must outlive the session.
   Session(boost::asio::io_context& io, caf::actor_system& system, OnEvents on_events);
   ~Session() { close(); }
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // `router`: of the model that it is for. A request is cancelled where it was submitted.
+  // `router` is the router of the model. Pass to cancel() the router that the request was submitted to.
 
-  /// Starts a request; a `tag` must not be that of a live one. It is heard of in Accepted, and in OutputBatch up to its
-  /// one terminal output; or once in Refused.
+  /// Starts a request. No live request may have the same `tag`. The request's events are Accepted, and OutputBatch up
+  /// to its one terminal output; or one Refused.
   void submit(const actors::RequestRouterActor& router, std::uint64_t tag,
               std::shared_ptr<const GenerateRequest> request);
 
-  /// Its terminal output, with the finish reason `abort` or what it ended with before, is still to come.
+  /// Cancels a request. Its terminal output still follows, with the finish reason `abort`, or another one if the
+  /// request ended before.
   void cancel(const actors::RequestRouterActor& router, std::uint64_t tag);
 
   void ask(const actors::RequestRouterActor& router, std::uint64_t tag, Question question);
 
   void flush();
 
-  /// Calls it, on any thread, when all that was asked before has been sent.
+  /// Calls `what`, on any thread, once all earlier requests and questions are sent to the routers.
   void behind(std::function<void()> what);
 
-  /// Aborts what is live. No event comes after it.
+  /// Aborts the live requests. No event is delivered afterwards.
   void close();
 
  private:
@@ -121,8 +124,8 @@ class Session {
   bool closed_ = false;
 };
 
-/// Makes all message types of actors/ and of sessions known to CAF 1.x, which asks for it before the first
-/// caf::actor_system of a process. Once more does no harm; on CAF 0.17 there is nothing to do.
+/// Registers all message types of actors/ and of sessions with CAF 1.x, which requires this before the first
+/// caf::actor_system of a process. May be called again. Does nothing with CAF 0.17.
 void init_actor_types();
 
 }  // namespace pagoda::serving

@@ -4,8 +4,8 @@
 
 namespace pagoda::serving {
 
-/// A request of at most so many bytes is read and rendered on the I/O thread; a longer one would hold up the others and
-/// goes to a worker thread.
+/// Size limit in bytes of requests that the I/O thread parses and renders. A larger request would delay the others, so
+/// a worker thread parses and renders it.
 inline constexpr std::size_t kSmallTextBytes = 32 << 10;
 
 }  // namespace pagoda::serving

@@ -23,12 +23,12 @@ namespace beast = boost::beast;
 using boost::asio::ip::tcp;
 using boost::system::error_code;
 
-constexpr auto kGatherTime = std::chrono::seconds(1);  // that a span waits for others
+constexpr auto kGatherTime = std::chrono::seconds(1);  // longest time that a span waits for others
 constexpr auto kPostTime = std::chrono::seconds(2);
 constexpr std::string_view kDefaultPort = "4318";
 constexpr std::uint64_t kMaxAnswerBytes = 1 << 20;
 
-/// One POST, from the name's resolution to the answer's end.
+/// One POST request, from resolving the name to the end of the answer.
 class Post : public std::enable_shared_from_this<Post> {
  public:
   Post(boost::asio::io_context& io, const TracesEndpoint& endpoint, std::string body)
@@ -51,7 +51,7 @@ class Post : public std::enable_shared_from_this<Post> {
                             });
   }
 
-  /// Empty once it has succeeded.
+  /// Returns the problem; empty once the request has succeeded.
   const std::string& problem() const { return problem_; }
 
  private:
@@ -141,7 +141,7 @@ class SpanExporter::State {
     changed.notify_one();
   }
 
-  /// The next batch; nothing at the end.
+  /// Returns the next batch; empty at the end.
   std::vector<RequestRecord> next() {
     std::unique_lock lock(mutex);
     changed.wait(lock, [this] { return ending || !waiting.empty(); });
@@ -153,7 +153,7 @@ class SpanExporter::State {
     return batch;
   }
 
-  /// A batch for which there is no memory is dropped.
+  /// Exports until the end. A batch for which there is no memory is dropped.
   void run() {
     for (;;) {
       try {
@@ -174,12 +174,12 @@ class SpanExporter::State {
       (post->problem().empty() ? num_exported : num_dropped) += static_cast<std::int64_t>(batch.size());
       const std::lock_guard lock(mutex);
       if (!ending || post->problem().empty()) continue;
-      num_dropped += static_cast<std::int64_t>(waiting.size());  // the next one would fail likewise, and somebody waits
+      num_dropped += static_cast<std::int64_t>(waiting.size());  // the next would fail too, and the destructor waits
       waiting.clear();
     }
   }
 
-  /// When it begins to fail, and when it works again.
+  /// Logs when the export begins to fail, and when it works again.
   void tell(const std::string& problem) {
     if (!problem.empty() && !is_failing) {
       spdlog::warn("spans are dropped, since the collector at {}:{} cannot be reached: {}", endpoint.host,
@@ -193,11 +193,11 @@ class SpanExporter::State {
   const TracesEndpoint endpoint;
   std::mutex mutex;
   std::condition_variable changed;
-  std::vector<RequestRecord> waiting;  ///< the oldest first
+  std::vector<RequestRecord> waiting;  ///< oldest first
   bool ending = false;
   std::atomic<std::int64_t> num_exported = 0;
   std::atomic<std::int64_t> num_dropped = 0;
-  bool is_failing = false;  ///< the thread's own
+  bool is_failing = false;  ///< used by `thread` alone
   std::thread thread;       ///< last: it uses the rest
 };
 

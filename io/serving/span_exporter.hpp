@@ -11,7 +11,7 @@
 
 namespace pagoda::serving {
 
-/// Where spans go, from an address as http://HOST:PORT/v1/traces; the port is 4318 unless it is given.
+/// Address that spans are sent to, parsed from a URL such as http://HOST:PORT/v1/traces. The default port is 4318.
 struct TracesEndpoint {
   std::string host;
   std::string port;
@@ -21,20 +21,20 @@ struct TracesEndpoint {
   static Result<TracesEndpoint> parse(std::string_view url);
 };
 
-/// The body of an OTLP/HTTP request in JSON: a span for each record, with the attributes that vLLM gives its own. One
-/// without a trace begins one.
+/// Returns the body of an OTLP/HTTP request in JSON: one span per record, with the attributes of vLLM's spans. A record
+/// without a trace begins a new trace.
 std::string otlp_traces(std::span<const RequestRecord> records);
 
-/// Sends a span for each request that generates to a collector, but for those whose caller does not sample its trace. A
-/// thread of its own sends them in batches. A collector that is slow or away costs spans, which are counted, and
-/// nothing else.
+/// Sends a span to a collector for each request that generates, except requests whose caller does not sample its trace.
+/// A thread of its own sends the spans in batches. If the collector is slow or cannot be reached, spans are dropped and
+/// counted; nothing else is affected.
 class SpanExporter final : public RequestObserver {
  public:
   static constexpr std::size_t kMaxWaiting = 4096;
   static constexpr std::size_t kBatch = 512;
 
   explicit SpanExporter(TracesEndpoint endpoint);
-  /// Sends what waits, for as long as one batch may take.
+  /// Sends the waiting spans, for at most the time that one batch may take.
   ~SpanExporter() override;
 
   void on_end(const RequestRecord& record) override;

@@ -14,18 +14,18 @@
 
 namespace pagoda::serving {
 
-/// What a server of clients has open. Counted on its I/O thread, read from any.
+/// Counts of a server's connections. Its I/O thread updates them; any thread may read them.
 struct ConnectionMeter {
   std::atomic<std::int64_t> open = 0;
-  std::atomic<std::int64_t> accepted = 0;          ///< since it started
-  std::atomic<std::int64_t> buffered_bytes = 0;    ///< that clients have sent or are to be sent, in memory
-  std::atomic<std::int64_t> refused_for_room = 0;  ///< bodies and lines for which others left none, since it started
+  std::atomic<std::int64_t> accepted = 0;          ///< connections accepted since the start
+  std::atomic<std::int64_t> buffered_bytes = 0;    ///< bytes in memory that clients sent or that will be sent to them
+  std::atomic<std::int64_t> refused_for_room = 0;  ///< bodies and lines refused since the start for lack of room
 };
 
-/// A connection's part of a meter, for as long as it lives.
+/// Counts one connection in a meter while the object lives.
 class MeteredConnection {
  public:
-  /// `meter` must outlive it.
+  /// `meter` must outlive the object.
   explicit MeteredConnection(ConnectionMeter& meter) : meter_(meter) {
     meter_.open.fetch_add(1, std::memory_order_relaxed);
     meter_.accepted.fetch_add(1, std::memory_order_relaxed);
@@ -37,7 +37,7 @@ class MeteredConnection {
   MeteredConnection(const MeteredConnection&) = delete;
   MeteredConnection& operator=(const MeteredConnection&) = delete;
 
-  /// From now on.
+  /// Sets the number of bytes that the connection buffers.
   void buffers(std::size_t num_bytes) {
     const auto now = static_cast<std::int64_t>(num_bytes);
     if (now == buffered_) return;
@@ -50,11 +50,11 @@ class MeteredConnection {
   std::int64_t buffered_ = 0;
 };
 
-/// Bytes that a client has sent and its connection has passed on, for as long as they are kept.
+/// Counts bytes in a meter while the object lives: bytes that a client has sent and its connection has passed on.
 class MeteredBytes {
  public:
   MeteredBytes() = default;
-  /// `meter` must outlive it.
+  /// `meter` must outlive the object.
   MeteredBytes(ConnectionMeter& meter, std::size_t num_bytes)
       : meter_(&meter), num_bytes_(static_cast<std::int64_t>(num_bytes)) {
     meter_->buffered_bytes.fetch_add(num_bytes_, std::memory_order_relaxed);
@@ -75,30 +75,31 @@ class MeteredBytes {
   std::int64_t num_bytes_ = 0;
 };
 
-/// What a request hears for whose bytes others leave no room: queue_full, and to try again.
+/// Returns the error of a request that is refused because too many bytes are buffered: queue_full, with a time after
+/// which to try again.
 Error no_room();
 
-/// What the servers of a process have in common for those who watch them: each counts its connections, and tells the
-/// observers of its requests.
+/// Observation data that all servers of a process share. Each server counts its connections and reports its requests to
+/// the observers.
 struct Telemetry {
   static constexpr std::int64_t kMaxBufferedBytes = std::int64_t{1} << 30;
 
-  std::int64_t max_buffered_bytes = kMaxBufferedBytes;  ///< of all connections; not changed once a server runs
+  std::int64_t max_buffered_bytes = kMaxBufferedBytes;  ///< for all connections; not changed once a server runs
   ConnectionMeter http;
   ConnectionMeter json_lines;
   RequestObservers observers;  ///< not changed once a server runs
   RequestCounts counts;
   IgnoredFieldCounts ignored_fields;
 
-  /// Whether `more` bytes that a client wants to send may wait in memory beside what waits there. Answers to what runs
-  /// are not held back: they have the bounds of their connections.
+  /// Returns whether `more` bytes from a client may be buffered beside those that are buffered already. The limit does
+  /// not hold back answers of running requests: the limits of their connections bound them.
   bool has_room_for(std::uint64_t more) const;
 
-  /// The answer to a request has ended.
+  /// Call when the answer to a request has ended: counts it and reports it to the observers.
   void ended(RequestRecord& record);
-  /// What it had generated is told only now: its answer had ended before, or was another process's.
+  /// Reports a request to the observers without counting it: its answer ended before, or an earlier process gave it.
   void generated(RequestRecord& record);
-  /// Metrics of all this.
+  /// Writes the metrics of the counts and the observers.
   void write(metrics::PrometheusText& text) const;
 };
 

@@ -7,15 +7,15 @@
 namespace pagoda::serving {
 namespace {
 
-/// Every salt is made here, so none that a client writes is that of another tenant.
+/// Makes the salt of every request, so that a client cannot give the salt of another tenant.
 std::string salt_of(const Principal* principal, const std::string& requested) {
   const bool shares = principal == nullptr || principal->tenant.share_prefix_cache;
   if (shares && requested.empty()) return {};
-  // No id has a line end.
+  // Unambiguous, because no id contains a line end.
   return to_hex(digest_of((shares ? std::string("shared") : principal->id) + "\n" + requested));
 }
 
-/// Further back by what the request asks for, not further to the front.
+/// Moves the tenant's priority back by the requested priority; never forward.
 std::int64_t priority_of(std::int64_t best, std::int64_t requested) {
   const auto behind = std::max<std::int64_t>(0, requested);
   return behind > std::numeric_limits<std::int64_t>::max() - std::max<std::int64_t>(0, best) ? behind : best + behind;

@@ -7,9 +7,9 @@
 
 namespace pagoda::serving {
 
-/// Makes a request that of the tenant whose key it came with (null: of none): `user` is the key's name, `priority` no
-/// better than its, and `cache_salt` such that it finds in the prefix cache what is the tenant's own. Where no key has
-/// a name, requests stay as they are.
+/// Sets the fields of a request that depend on the tenant of its key (null: no key): `user` becomes the key's name,
+/// `priority` is not better than the tenant's, and `cache_salt` limits the request to the tenant's own entries in the
+/// prefix cache. Does nothing if no key has a name.
 void apply_tenant(const KeyRing& keys, const SharedPrincipal& principal, GenerateRequest& request);
 
 }  // namespace pagoda::serving

@@ -10,27 +10,29 @@
 namespace pagoda::serving {
 
 enum class KeyRole : std::uint8_t {
-  user,   ///< may generate, and ask for what there is to know
-  admin,  ///< and everything else
+  user,   ///< may generate and query
+  admin,  ///< may do everything
 };
 
-/// Who has a key, or several: all that the keys file says of one name. Keys of files without names are a tenant each.
+/// Owner of one or several keys: the settings of one name in the keys file. Each key without a name is a tenant of its
+/// own.
 struct Tenant {
-  std::string name = {};  ///< empty: of a key without a name
+  std::string name = {};  ///< empty: the key has no name
   KeyRole role = KeyRole::user;
   TenantLimits limits = {};
-  std::int64_t priority = 0;        ///< of its requests; what they ask for themselves can only put them further back
-  bool share_prefix_cache = false;  ///< with all others that share it; else it finds only what is its own
+  std::int64_t priority = 0;        ///< priority of its requests; a request's own priority can only move it back
+  bool share_prefix_cache = false;  ///< whether it shares the prefix cache with other tenants that share; else private
 
   bool operator==(const Tenant&) const = default;
 };
 
-/// What a key opens. Servers hold it for as long as somebody uses the key, also when the keys have been read anew.
+/// Tenant and usage that a key gives access to. Servers keep the principal while a client uses the key, even after the
+/// keys are replaced.
 struct Principal {
   Tenant tenant;
-  std::string id;  ///< never that of another tenant, and the same for ever; no key, and nothing that leads to one
+  std::string id;  ///< unique to the tenant, and never changes; does not reveal the key
   std::shared_ptr<TenantUsage> usage;
-  std::atomic<bool> is_outdated = false;  ///< the keys were read anew: whoever keeps it looks its key up again
+  std::atomic<bool> is_outdated = false;  ///< whether the keys were replaced, so the key must be looked up again
 
   bool is_admin() const { return tenant.role == KeyRole::admin; }
 };

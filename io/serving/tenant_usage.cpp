@@ -10,7 +10,8 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr double kSecondsPerMinute = 60;
-constexpr milliseconds kLookAgain{1000};  // for one of the live requests to end, which nobody can tell
+constexpr milliseconds kLookAgain{
+    1000};  // retry time while live requests must end first: their ends cannot be predicted
 
 double seconds_between(LimitClock::time_point from, LimitClock::time_point to) {
   return std::max(0.0, std::chrono::duration<double>(to - from).count());
@@ -49,7 +50,7 @@ void MinuteBucket::set_limit(std::int64_t per_minute, LimitClock::time_point now
 
 milliseconds MinuteBucket::wait_for(std::int64_t amount, LimitClock::time_point now) const {
   const double missing = std::min(static_cast<double>(amount), per_minute_) - level(now);
-  constexpr double kRounding = 1e-6;  // what was refilled in pieces may lack the last bits
+  constexpr double kRounding = 1e-6;  // a refill in several parts may lack the last bits
   if (missing <= kRounding) return milliseconds(0);
   return milliseconds(
       std::max<std::int64_t>(1, std::llround(std::ceil(1000 * missing * kSecondsPerMinute / per_minute_))));
@@ -103,7 +104,7 @@ std::optional<LimitRefusal> TenantUsage::admit(std::int64_t num_requests, std::i
     if (auto refusal = refuse(*requests_, num_requests, "request")) return refusal;
   }
   if (tokens_) {
-    // Who owes something waits, however little it asks for.
+    // A tenant whose bucket is empty waits, even for a request of 0 tokens.
     if (auto refusal = refuse(*tokens_, std::max<std::int64_t>(1, prompt_tokens), "token")) return refusal;
   }
   if (requests_) requests_->take(num_requests, now);

@@ -9,10 +9,10 @@
 
 namespace pagoda::serving {
 
-/// What a tenant may have of the engine; 0: as much as it likes.
+/// Limits of a tenant; 0: no limit.
 struct TenantLimits {
   std::int64_t requests_per_minute = 0;
-  std::int64_t tokens_per_minute = 0;  ///< of prompts and outputs
+  std::int64_t tokens_per_minute = 0;  ///< tokens of prompts and outputs
   std::int64_t max_concurrent_requests = 0;
 
   bool operator==(const TenantLimits&) const = default;
@@ -20,23 +20,23 @@ struct TenantLimits {
 
 using LimitClock = std::chrono::steady_clock;
 
-/// So much a minute, that of a whole minute at once. A plain state machine.
+/// Token bucket: refills with `per_minute` a minute and holds at most the amount of one minute. A plain state machine.
 class MinuteBucket {
  public:
-  /// Full. `per_minute` is above 0.
+  /// The bucket begins full. `per_minute` must be above 0.
   MinuteBucket(std::int64_t per_minute, LimitClock::time_point now)
       : per_minute_(static_cast<double>(per_minute)), level_(per_minute_), at_(now) {}
 
-  /// What is in it stays, up to the new limit.
+  /// Changes the limit. The content stays, up to the new limit.
   void set_limit(std::int64_t per_minute, LimitClock::time_point now);
 
-  /// How long until `amount` is in it, or, of an amount above the limit, until it is full; 0: now.
+  /// Returns the time until the bucket holds `amount`, or is full if `amount` is above the limit; 0: now.
   std::chrono::milliseconds wait_for(std::int64_t amount, LimitClock::time_point now) const;
 
-  /// It may owe something then. A negative amount is given back.
+  /// Takes `amount` out of the bucket, whose content may become negative. A negative amount is put back.
   void take(std::int64_t amount, LimitClock::time_point now);
 
-  /// Whole ones that are in it.
+  /// Returns the content, rounded down and at least 0.
   std::int64_t remaining(LimitClock::time_point now) const;
   std::int64_t per_minute() const { return static_cast<std::int64_t>(per_minute_); }
 
@@ -44,49 +44,50 @@ class MinuteBucket {
   double level(LimitClock::time_point now) const;
 
   double per_minute_;
-  double level_;  ///< at `at_`; below 0: owed
+  double level_;  ///< content at the time `at_`; may be below 0
   LimitClock::time_point at_;
 };
 
-/// Why requests are not taken.
+/// Reason for which requests are refused.
 struct LimitRefusal {
   std::string message;
-  std::chrono::milliseconds retry_after{};  ///< 0: they never will be
+  std::chrono::milliseconds retry_after{};  ///< 0: they will never be accepted
 };
 
-/// What is left of a limit.
+/// Current state of a limit.
 struct LimitLevel {
   std::int64_t limit = 0;
   std::int64_t remaining = 0;
-  std::chrono::milliseconds reset{};  ///< until all of it is there again
+  std::chrono::milliseconds reset{};  ///< time until the whole limit is available again
 };
 struct LimitLevels {
-  std::optional<LimitLevel> requests;  ///< absent: there is no such limit; likewise below
-  std::optional<LimitLevel> tokens;
+  std::optional<LimitLevel> requests;  ///< absent: no limit
+  std::optional<LimitLevel> tokens;    ///< absent: no limit
 };
 
-/// What a tenant uses of its limits, over all its keys and all servers of the process. Thread-safe.
+/// Usage of a tenant's limits, for all its keys and all servers of the process. Thread-safe.
 class TenantUsage {
  public:
   using Clock = LimitClock;
 
   TenantUsage(const TenantLimits& limits, Clock::time_point now) { set_limits(limits, now); }
 
-  /// What is used stays used.
+  /// Changes the limits. The usage up to now stays counted.
   void set_limits(const TenantLimits& limits, Clock::time_point now);
 
-  /// Takes so many requests with so many prompt tokens, or none. What is taken is live until it has `ended`.
+  /// Admits all `num_requests` requests with `prompt_tokens` tokens together, or none. Admitted requests are live until
+  /// ended() or refused(). Returns the refusal, or nothing if they are admitted.
   std::optional<LimitRefusal> admit(std::int64_t num_requests, std::int64_t prompt_tokens, Clock::time_point now);
 
-  /// Tokens beside those that were taken with admit; negative: those were too many.
+  /// Charges tokens beside those of admit(); a negative count gives tokens back.
   void add_tokens(std::int64_t count, Clock::time_point now);
 
-  /// So many that a process before has admitted go on: they are live, whatever the limits.
+  /// Counts `num_requests` recovered requests as live, whatever the limits: an earlier process admitted them.
   void go_on(std::int64_t num_requests);
 
-  /// So many live ones have ended.
+  /// Call when `num_requests` live requests have ended.
   void ended(std::int64_t num_requests);
-  /// And have cost nothing: the engine had no place for them.
+  /// As ended(), for requests that the engine refused: gives back their requests and prompt tokens.
   void refused(std::int64_t num_requests, std::int64_t prompt_tokens, Clock::time_point now);
 
   bool limits_tokens() const;
@@ -100,19 +101,20 @@ class TenantUsage {
   std::int64_t live_ = 0;
 };
 
-/// A tenant's requests that were admitted together, until they have ended or this goes. One owner.
+/// Requests of a tenant that were admitted together. They count as live until end(), refused() or the destructor. Not
+/// thread-safe.
 class TenantTicket {
  public:
-  /// Of nobody: everything is free.
+  /// A ticket without a tenant: nothing is counted or limited.
   TenantTicket() = default;
   TenantTicket(TenantTicket&&) = default;
   TenantTicket& operator=(TenantTicket&& other);
   ~TenantTicket() { end(); }
 
-  /// `usage` may be null. Or why they are not admitted.
+  /// Admits the requests. `usage` may be null: no limits. Returns the refusal, or nothing if they are admitted.
   std::optional<LimitRefusal> admit(std::shared_ptr<TenantUsage> usage, std::int64_t num_requests,
                                     std::int64_t prompt_tokens);
-  /// See TenantUsage.
+  /// As TenantUsage::go_on.
   void go_on(std::shared_ptr<TenantUsage> usage, std::int64_t num_requests);
   void add_tokens(std::int64_t count);
   bool counts_tokens() const { return usage_ && usage_->limits_tokens(); }
