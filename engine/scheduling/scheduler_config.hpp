@@ -56,7 +56,8 @@ struct SchedulerConfig {
 
 /// Minimum number of prompt tokens (kMinChunk), and of prompt and decode tokens together (kMinBatch), that a step has
 /// room for, whatever max_chunk_us and most_stretch are. Only target_step_us may set less. With fewer tokens a step
-/// would not use the weights well, and prompts would wait for each other while rows are free (docs/benchmarks/scheduling.md).
+/// would not use the weights well, and prompts would wait for each other while rows are free
+/// (docs/benchmarks/scheduling.md).
 inline constexpr std::int32_t kMinChunk = 8;
 inline constexpr std::int32_t kMinBatch = 24;
 
