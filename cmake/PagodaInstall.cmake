@@ -18,12 +18,13 @@ if(PAGODA_SHARED)
     *;
 };
 ]])
-  set(parts pagoda_pagoda pagoda_io pagoda_actors pagoda_engine pagoda_kernels)
   add_library(pagoda_shared SHARED ${PROJECT_BINARY_DIR}/shared.cpp)
   add_library(pagoda::shared ALIAS pagoda_shared)
-  foreach(part ${parts})
-    target_link_libraries(pagoda_shared PRIVATE $<BUILD_INTERFACE:$<LINK_LIBRARY:WHOLE_ARCHIVE,${part}>>)
-  endforeach()
+  # All of our libraries as a whole; named again as a target, pagoda_pagoda brings the libraries that they use.
+  set(parts pagoda_pagoda pagoda_io pagoda_actors pagoda_engine pagoda_kernels)
+  list(TRANSFORM parts REPLACE "(.+)" "$<TARGET_FILE:\\1>" OUTPUT_VARIABLE archives)
+  add_dependencies(pagoda_shared ${parts})
+  target_link_libraries(pagoda_shared PRIVATE "-Wl,--whole-archive" ${archives} "-Wl,--no-whole-archive" pagoda_pagoda)
   target_link_libraries(pagoda_shared PUBLIC CAF::core tl::expected Threads::Threads)
   target_compile_features(pagoda_shared PUBLIC cxx_std_20)
   target_include_directories(pagoda_shared PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
