@@ -73,7 +73,7 @@ struct QuantizedFormat {
 constexpr std::int64_t kMaxGroupSize = 256;
 constexpr std::int64_t kTwoLevelColumns = 256;
 
-/// The formats of `--quantize`.
+/// Formats that `--quantize` chooses.
 constexpr QuantizedFormat kInt8Weights{8, 128, false, true};
 constexpr QuantizedFormat kPlainInt4Weights{4, 32};  ///< for --quantize int4 on a GPU
 constexpr QuantizedFormat kInt4Weights{.bits = 4, .group_size = 32, .asymmetric = true, .two_level_scales = true};
@@ -87,8 +87,9 @@ constexpr std::int64_t kQuantizedPanel = 16;
 ///     symmetric:   w[n, k] = scales[n, k / group_size] * (q[n, k] - zero_point)
 ///     asymmetric:  w[n, k] = scales[n, k / group_size] * q[n, k] + mins[n, k / group_size]
 ///     codebook:    w[n, k] = scales[n, k / group_size] * values[q[n, k]]
-///     two_level_scales:    scales[n, k / 256] * factors[n, k / group_size] in place of the scale; minimums
-///     correspondingly
+///
+/// With two-level scales, the scale is scales[n, k / 256] * factors[n, k / group_size], and the minimum is the product
+/// of a shared minimum and a factor in the same way.
 ///
 /// Any file format with this arithmetic can be converted to this layout: GGUF's Q8_0, Q6_K, Q5_0 and Q4_0 are
 /// symmetric; Q4_1, Q5_1, Q5_K and Q4_K (which subtracts its minimum) are asymmetric. AWQ and GPTQ with explicit zero
