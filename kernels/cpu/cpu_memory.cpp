@@ -85,8 +85,8 @@ bool huge_pages_are_off() {
   return modes.find("[never]") != std::string::npos;
 }
 
-/// Converts memory of files to huge pages, which it gets only through this explicit request. Pages that cannot be
-/// converted stay as they are.
+/// Converts memory of files to huge pages. The system uses huge pages for such memory only after this request. Pages
+/// that cannot be converted stay as they are.
 void make_huge_pages(void* data, std::size_t bytes) {
   constexpr int kCollapse = 25;  // MADV_COLLAPSE of Linux 6.1, which older C libraries do not define
   static const bool off = huge_pages_are_off();

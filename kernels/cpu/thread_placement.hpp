@@ -1,6 +1,6 @@
 #pragma once
 
-/// Assignment of compute threads to cores. It is computed from plain numbers, independent of the machine.
+/// Assignment of compute threads to cores. It is computed from the numbers in a CpuTopology, not from the machine.
 
 #include <cstdint>
 #include <string_view>

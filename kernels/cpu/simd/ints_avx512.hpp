@@ -128,7 +128,7 @@ using BoundedDots = Dots<8>;
 constexpr int kQuantizedRows = 4;  // 16 dots, 8 halves of vectors of w, 1 broadcast: 25 of 32 registers
 constexpr int kQuantizedPanels = 4;
 
-/// For up to 6 bits: 16-bit sums, to which each step adds two products.
+/// Dots for up to 6 bits: 16-bit sums, to which each step adds two products.
 template <int bits>
 struct Dots {
   static constexpr int kBits = bits;
@@ -150,7 +150,8 @@ struct Dots {
   static void unpack(void* p, Bytes w) { store_bytes(p, w); }
   static Sums product(Weights w, Quad x) { return {_mm512_maddubs_epi16(w.v, x.v)}; }
   static void add(Sums& sums, Weights w, Quad x) {
-    __m512i product;  // in this order: GCC makes all products first, and spills them
+    // Inline assembly keeps the two instructions together; otherwise GCC computes all products first and spills them.
+    __m512i product;
     asm("vpmaddubsw %3, %2, %1\n\tvpaddw %1, %0, %0" : "+v"(sums.v), "=&v"(product) : "v"(w.v), "v"(x.v));
   }
   static Ints total(Ints dots, Sums sums) {
@@ -158,7 +159,7 @@ struct Dots {
   }
 };
 
-/// For 8 bits: 16-bit integers in two halves, the first and third column of each four, and the second and fourth.
+/// Dots for 8 bits: 16-bit integers in two halves, the first and third column of each four, and the second and fourth.
 template <>
 struct Dots<8> {
   static constexpr int kBits = 8;
@@ -199,7 +200,7 @@ struct Dots<8> {
   }
 };
 
-/// For 8 bits if pairs of x are bounded (QuantizedFormat::bounds_pairs): the sum of two products fits 16 bits.
+/// Dots for 8 bits if pairs of x are bounded (QuantizedFormat::bounds_pairs): the sum of two products fits 16 bits.
 struct BoundedDots {
   static constexpr int kBits = 8;
   static constexpr int kXBytes = 1;
