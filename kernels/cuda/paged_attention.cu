@@ -71,7 +71,7 @@ AttentionArgs args_for(const PagedAttentionParams& p, const AttentionPlan& plan,
   return args;
 }
 
-/// Places the partial results of `rows` query rows in `parts` parts each in scratch.
+/// Sets the addresses in scratch of the partial results of `rows` query rows with `parts` parts each.
 void set_parts(const PagedAttentionParams& p, const AttentionMemory& memory, std::int64_t rows, std::int32_t parts,
                AttentionArgs& args) {
   args.max_parts = parts;

@@ -104,8 +104,8 @@ struct PanelMemory {
 };
 
 /// Returns the index of the word of a row that holds the lowest 4 bits of the eight columns from `column` on (load 0)
-/// or their higher bits (load 1). For integers of 8 bits, load 0 is the word of the first four columns and load 1 that
-/// of the second four.
+/// or their higher bits (load 1). For integers of 8 bits, load 0 is the word of the first four columns and load 1 the
+/// word of the next four.
 template <Coding coding>
 __device__ __forceinline__ int word_of_columns(int column, int load) {
   if constexpr (kHighBits<coding> == 0) return column / kBlockColumns<coding> + load;
