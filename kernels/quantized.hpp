@@ -33,7 +33,7 @@ constexpr std::array<std::int8_t, 16> values_of(Codebook codebook) {
   return {};
 }
 
-/// How weights are stored as small integers.
+/// Format of weights that are stored as small integers.
 struct QuantizedFormat {
   int bits = 8;  ///< 2, 3, 4, 5, 6 or 8; 2 and 3 run on a CPU only
   /// Number of columns that share a scale: a multiple of 16 (of 32 if bits is 5), at most kMaxGroupSize.
@@ -63,8 +63,8 @@ struct QuantizedFormat {
   constexpr int value_of(int q) const {
     return codebook == Codebook::none ? q - zero_point() : values_of(codebook)[static_cast<std::size_t>(q)];
   }
-  /// Returns the stored integer of columns that pad a row: one with value_of() 0 if the format has one. x is 0 in these
-  /// columns.
+  /// Returns the stored integer of columns that pad a row: an integer with value_of() 0 if the format has such an
+  /// integer. x is 0 in these columns.
   constexpr int padding_value() const {
     return codebook == Codebook::none ? zero_point() : codebook == Codebook::nf4 ? 7 : 0;
   }

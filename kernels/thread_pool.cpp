@@ -14,9 +14,9 @@
 namespace pagoda::kernels {
 namespace {
 
-/// Time that a thread polls for the next region (or for the end of the current one) before it sleeps: longer than the
-/// gap between two ops of a model and than the last task of most ops, much shorter than a time slice of the operating
-/// system.
+/// Time that a thread polls for the next region, or for the end of the current region, before it sleeps. It is longer
+/// than the gap between two ops of a model and than the last task of most ops, and much shorter than a time slice of
+/// the operating system.
 constexpr auto kSpinTime = std::chrono::microseconds(200);
 
 inline void relax() {

@@ -184,7 +184,7 @@ class PagedAttention {
   }
 
   void pack_queries_of_head(const QueryTile& query, std::int64_t head, const Workspace& work) const {
-    // The rows of one position are adjacent, but those of different positions are not, so they are gathered first.
+    // Rows of one position are adjacent, but rows of different positions are not, so all rows are gathered first.
     const std::int64_t dim = cache_.head_dim;
     const std::int64_t first_row = head * rows_of(query);
     float* gathered = work.group_sums;  // not in use yet

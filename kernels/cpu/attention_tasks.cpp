@@ -11,7 +11,7 @@ std::int64_t heads_per_kv(const PagedAttentionParams& p) {
   return p.num_heads / p.cache.num_kv_heads;
 }
 
-/// Returns the number of positions of a tile times the number of its rows, over all its KV heads.
+/// Returns the number of positions that a tile's rows see times the number of the rows, over all its KV heads.
 std::int64_t work_of(const PagedAttentionParams& p, const QueryTile& tile) {
   return tile.num_kv_heads * tile.count * heads_per_kv(p) * (tile.end_seen() - tile.first_seen);
 }

@@ -63,7 +63,7 @@ struct PackRowsArgs {
   std::int64_t rows = 0;
   std::int64_t k = 0;
   std::int64_t x_pitch = 0;
-  bool paired = false;   ///< whether quads are those of bfloat16 weights; otherwise those of other types
+  bool paired = false;   ///< whether x is packed for bfloat16 weights; otherwise for weights of other types
   float* dst = nullptr;  ///< [steps, rows, 4]
 };
 
@@ -250,7 +250,7 @@ struct CpuKernels {
   void (*scores_stream)(const ScoresStreamArgs& args);
   void (*softmax_tile)(const SoftmaxTileArgs& args);
   void (*values_stream)(const ValuesStreamArgs& args);
-  /// Adds the sums of a later range of positions to those of the earlier ones. width is a multiple of lanes.
+  /// Adds the sums of a later range of positions to the sums of the earlier positions. width is a multiple of lanes.
   void (*merge_sums)(const AttentionSums& into, const AttentionSums& later, std::int64_t width);
 
   /// dst[i] = src[i] as float32, i < count. int8: integers without a scale; fp8_e4m3: in units of kFp8Unit.

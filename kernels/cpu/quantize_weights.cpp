@@ -89,8 +89,8 @@ class WeightQuantizer {
   int lowest() const { return -p_.format.zero_point(); }
   int highest() const { return lowest() + (1 << p_.format.bits) - 1; }
 
-  /// Quantises groups [first, end) of a panel, which share float16 scales. The result is as for
-  /// quantize_panel.
+  /// Quantises groups [first, end) of a panel, which share float16 scales. Returns the result of
+  /// quantize_panel for these groups.
   bool quantize_groups(std::int64_t panel, std::int64_t first, std::int64_t end, const PanelPlace& to) const {
     Weights weights;
     load(panel, first * p_.format.group_size, weights);

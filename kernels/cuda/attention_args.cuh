@@ -120,7 +120,7 @@ __device__ inline RowTile whole_row_tile(const AttentionArgs& args, std::int32_t
   const auto x = static_cast<std::int32_t>(blockIdx.x);
   const std::int32_t from_last = args.by_kv_heads.quotient(x);
   const std::int64_t number = args.by_kv_heads.quotient(static_cast<std::int32_t>(gridDim.x)) - 1 - from_last;
-  std::int32_t begun = 0;  // number of sequences whose first tile is not behind this tile
+  std::int32_t begun = 0;  // number of sequences whose first tile does not come after this tile
   for (std::int32_t s = static_cast<std::int32_t>(threadIdx.x) % 32; s < args.num_sequences; s += 32) {
     begun += first_whole_tile(args.query_start[s], s, args.by_group.divisor, rows) <= number ? 1 : 0;
   }

@@ -51,7 +51,7 @@ template <class Stored, bool alternate>
 __device__ __forceinline__ void widen(std::uint32_t bytes, std::uint32_t (&pairs)[2]) {
   static_assert(CacheType<Stored>::kBytes);
   if constexpr (std::is_same_v<Stored, std::int8_t>) {
-    // The byte x + 128 behind 0x64 is the float16 1024 + 128 + x.
+    // The 16-bit value with high byte 0x64 and low byte x + 128 is the float16 1024 + 128 + x.
     const std::uint32_t raised = bytes ^ 0x80808080U;
     const __half2 offset = __float2half2_rn(1152.0F);
 #pragma unroll

@@ -29,7 +29,7 @@ namespace pagoda::kernels::cuda {
 /// Maximum device memory for the partial results of one call. Larger batches are computed in slices of sequences.
 inline constexpr std::size_t kAttentionScratchBytes = std::size_t{64} << 20;
 
-/// Padding between the partial sums and the softmax states behind them, for alignment.
+/// Padding between the partial sums and the softmax states that follow them, for alignment.
 inline constexpr std::size_t kScratchPadding = 16;
 
 /// Number of counters. Each tile whose results are merged uses one counter for its finished parts.

@@ -99,7 +99,7 @@ class CudaStream final : public Stream {
   CompletionThread completions_;
 };
 
-/// Returns the CudaStream behind a stream that was passed to an op of the CUDA device.
+/// Returns `stream`, which was passed to an op of the CUDA device, as a CudaStream.
 CudaStream& cuda_stream(Stream& stream);
 
 }  // namespace pagoda::kernels::cuda

@@ -29,7 +29,7 @@ struct GemmParams {
 };
 
 /// Returns the number of rows for which an algorithm is chosen: the next power of two, at least 16. So calls with
-/// similar numbers of rows share an algorithm, in whatever order they come.
+/// similar numbers of rows share an algorithm, independent of the order of the calls.
 constexpr std::int64_t gemm_row_bucket(std::int64_t rows) {
   std::int64_t bucket = 16;
   while (bucket < rows) bucket *= 2;

@@ -43,7 +43,7 @@ class Row {
     });
   }
 
-  /// Calls f(quad index, its values) for each quad of this thread. Elements behind the row's end are 0 (load_quad's
+  /// Calls f(quad index, its values) for each quad of this thread. Elements beyond the row's end are 0 (load_quad's
   /// default).
   template <class F>
   __device__ void for_each(const F& f) const {

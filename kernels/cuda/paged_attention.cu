@@ -77,7 +77,7 @@ void set_parts(const PagedAttentionParams& p, const AttentionMemory& memory, std
   args.max_parts = parts;
   args.partial_sums = reinterpret_cast<float*>(memory.scratch.data());
   const std::int64_t floats = rows * p.num_heads * parts * args.head_dim;
-  // The states lie behind the sums, at an even number of floats.
+  // The states follow the sums, at an even number of floats.
   args.partial_states = reinterpret_cast<float2*>(args.partial_sums + divide_up(floats, 2) * 2);
 }
 

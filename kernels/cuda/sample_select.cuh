@@ -3,7 +3,8 @@
 /// Computes exact cuts through a row in descending order of its logits, without sorting it.
 ///
 /// Weights are counted in whole units of 2^-kMassBits of the heaviest weight, so that sums do not depend on their
-/// order: a row gives the same token whichever thread adds which weight. Tokens lighter than one unit have no weight.
+/// order: a row gives the same token for any assignment of weights to threads. Tokens lighter than one unit have no
+/// weight.
 
 #include <cstdint>
 
@@ -111,8 +112,8 @@ __device__ inline Crossing find_crossing(SampleShared& shared, std::uint64_t nee
 /// Result of select_key().
 struct Selected {
   std::uint32_t key = 0;  ///< key at which the sum of amounts reaches `needed`
-  std::uint64_t rest =
-      0;  ///< part of `needed` among the logits with exactly this key; 0 = the row has less than needed
+  /// Part of `needed` among the logits with exactly this key; 0 = the whole row has less than `needed`.
+  std::uint64_t rest = 0;
 };
 /// Radix selection, which both cuts use: adds amounts in descending order of keys until the sum reaches `needed`. A
 /// logit with a key above ties_of.key has the amount amount(logit). All logits with the key ties_of.key together have

@@ -21,7 +21,7 @@ struct Chunk {
   std::uint32_t words[4];
 };
 
-/// Loads 16 bytes of a row of `in` elements, from element k on; 0 behind the row's end.
+/// Loads 16 bytes of a row of `in` elements, from element k on; 0 beyond the row's end.
 template <class T, bool kVectors>
 __device__ Chunk load_weights(const T* row, int k, int in) {
   Chunk chunk = {};
@@ -38,7 +38,7 @@ __device__ Chunk load_weights(const T* row, int k, int in) {
   return chunk;
 }
 
-/// Returns x[k .. k + 3]; 0 behind the end of the row.
+/// Returns x[k .. k + 3]; 0 beyond the end of the row.
 template <bool kVectors, class X>
 __device__ float4 load_x(const X* row, int k, int in) {
   float4 x = {0.0F, 0.0F, 0.0F, 0.0F};

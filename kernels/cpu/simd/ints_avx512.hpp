@@ -96,7 +96,7 @@ inline __m512i broadcast_four(const std::int8_t* p) {
 //   unpacked_at(p), unpack(p, bytes)   load from scratch and store to it, with kUnpackedBytes bytes per weight
 //   Sums, add(sums, w, x)     adds to each lane the dot of its four columns; exact
 //   product(w, x)             returns the Sums of one step (only without kSumsAreDots)
-//   total(dots, sums)         returns the lanes of dots + those of sums. With kSumsAreDots, Sums are Ints and never
+//   total(dots, sums)         returns dots plus sums, lane by lane. With kSumsAreDots, Sums are Ints and never
 //                             overflow; without, they hold kStepsOfSums steps of four columns.
 #if defined(__AVX512VNNI__)
 constexpr int kQuantizedRows = 8;  // 24 dots, 3 vectors of w, 1 broadcast: 28 of 32 registers

@@ -298,7 +298,7 @@ void linear_tile(const LinearTileArgs& args) {
 }
 
 /// chains += one chunk of the rows of a panel times the same chunk of x, two vectors of weights at a time. Stores the
-/// widened weights in `packed` if it is not null; the compiler knows this where it inlines the function.
+/// widened weights in `packed` if it is not null; the compiler knows whether it is null where it inlines the function.
 template <DType dtype, int rows, int vectors>
 inline void stream_chunk(const char* const* w, std::int64_t at_bytes, const float* x, Vec (&chains)[rows][vectors],
                          float* packed) {
