@@ -14,7 +14,7 @@ class Ops;
 
 enum class DeviceKind : std::uint8_t { cpu, cuda };
 
-/// Where a buffer lives. On the CPU both are ordinary memory; on a GPU `host` is pinned memory.
+/// Location of a buffer. On the CPU both kinds are ordinary memory; on a GPU `host` is pinned memory.
 enum class MemoryKind : std::uint8_t { device, host };
 
 /// Owns one allocation of a device: zeroed memory, aligned to at least 64 bytes. The destructor frees it.
@@ -68,21 +68,21 @@ class Stream {
  public:
   virtual ~Stream() = default;
 
-  /// Runs `issue` in stream order. Inside it, ops of this device are issued. CPU: `issue` runs later on the stream's
-  /// thread and its ops compute before it returns. GPU: `issue` runs at once on the caller's thread, since its ops only
-  /// enqueue. So code that issues ops inside `submit` works on both.
+  /// Runs `issue`, which issues ops of this device, in stream order. CPU: `issue` runs later on the stream's thread,
+  /// and each op computes before it returns. GPU: `issue` runs at once on the caller's thread, because its ops only
+  /// enqueue work. So code that issues ops inside `submit` works on both.
   virtual void submit(std::function<void()> issue) = 0;
 
-  /// Issues the ops that `issue` issues; call inside `submit`. A GPU may record the ops once for a key and replay the
-  /// record later, so for one key `issue` must always issue the same ops with the same pointers and shapes; the
-  /// contents of the memory may differ.
+  /// Enqueues the ops that `issue` issues; call inside `submit`. A GPU may record the ops once for a key and replay the
+  /// record later without a call of `issue`. So for one key, `issue` must always issue the same ops with the same
+  /// pointers and shapes; the contents of the memory may differ.
   virtual Status replay(std::uint64_t key, const std::function<Status()>& issue) {
     static_cast<void>(key);
     return issue();
   }
 
-  /// Calls `callback` on a thread of the device after all work enqueued before has finished or failed. The callback
-  /// must not block, throw or issue ops.
+  /// Calls `callback` on a thread of the device after all work that was enqueued earlier has finished or failed. The
+  /// callback must not block, throw or issue ops.
   virtual void on_complete(std::function<void()> callback) = 0;
 
   /// Returns the first known error of the enqueued work; once set, it stays. On a GPU an op can fail after the call
@@ -132,17 +132,18 @@ class Device {
   virtual std::size_t available_bytes(MemoryKind kind) const = 0;
 };
 
-/// Instruction set of the CPU ops. All but avx512_bf16 widen bfloat16 to float32 and multiply in float32. avx512_bf16
-/// rounds the other operand of bfloat16 weights, keys and values (activations, queries, probabilities) to bfloat16 and
-/// treats subnormal numbers as 0. That is twice as fast on AMD and half as fast on Intel, so it is the default on AMD
-/// CPUs only. Each vnni and dotprod set differs from the set before it only in products with quantised weights.
+/// Instruction set of the CPU ops. All sets except avx512_bf16 widen bfloat16 to float32 and multiply in float32.
+/// avx512_bf16 rounds the other operand of bfloat16 weights, keys and values (activations, queries, probabilities) to
+/// bfloat16 and treats subnormal numbers as 0. That is twice as fast on AMD and half as fast on Intel, so it is the
+/// default on AMD CPUs only. Each vnni and dotprod set differs from the set before it only in products with quantised
+/// weights.
 enum class CpuIsa : std::uint8_t { scalar, avx2, avx_vnni, avx512, avx512_vnni, avx512_bf16, neon, neon_dotprod };
 
 struct CpuDeviceOptions {
   int num_threads = 0;  ///< 0 = one per available core
   std::string isa;      ///< name of an instruction set (kernels/cpu/isa.hpp); "" = the fastest that this machine runs
-  std::string affinity =
-      "auto";  ///< binding of threads to cores: name of a CpuAffinity (kernels/cpu/thread_placement.hpp)
+  /// Binding of threads to cores: name of a CpuAffinity (kernels/cpu/thread_placement.hpp).
+  std::string affinity = "auto";
 };
 
 /// Creates the CPU device. With the affinity numa on several NUMA nodes, the pages of large buffers are interleaved

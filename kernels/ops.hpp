@@ -1,10 +1,10 @@
 #pragma once
 
-/// Every op of the engine, declared once with a params struct; each device implements the table (class Ops).
+/// Declares every op of the engine with a params struct. Each device implements all ops (class Ops).
 ///
-/// Shapes are written [rows, columns], row-major. Activations are float32 on the CPU; `DType` fields give the type
-/// behind a pointer. Each op has a plain scalar reference (kernels/reference); tests compare every implementation with
-/// it.
+/// Shapes are written [rows, columns], row-major. Activations are float32 on the CPU. A `DType` field gives the type of
+/// the elements that a pointer points to. Each op has a plain scalar reference (kernels/reference); tests compare every
+/// implementation with it.
 ///
 /// Batch invariance: an output row is computed with one fixed order of reduction that depends on nothing but the row's
 /// own inputs and the op's constant dimensions: not on the number of rows, on threads, on chunk boundaries or on block
@@ -34,7 +34,7 @@ struct WeightMatrix {
   /// such weights.
   const float* scales = nullptr;
   std::int64_t scale_rows = 1;
-  std::int64_t scale_columns = 0;  ///< columns, or a multiple of 32 that divides 512
+  std::int64_t scale_columns = 0;  ///< equal to `columns`, or a multiple of 32 that divides 512
 
   std::int64_t scales_of_row() const { return (columns + scale_columns - 1) / scale_columns; }
   std::int64_t scale_bytes() const {
@@ -53,7 +53,7 @@ constexpr bool fits_scales(std::int64_t scale_columns, std::int64_t columns) {
 /// instead of `x`. Devices without Ops::takes_narrow_rows() return `unsupported`.
 struct NarrowRows {
   void* data = nullptr;
-  DType dtype = DType::bf16;  ///< or f16
+  DType dtype = DType::bf16;  ///< bf16 or f16
 
   explicit operator bool() const { return data != nullptr; }
 };
@@ -65,7 +65,7 @@ struct EmbeddingParams {
   std::int64_t num_tokens = 0;
   WeightMatrix table;              ///< [vocab, hidden]
   float* out = nullptr;            ///< [num_tokens, hidden]
-  bool accumulate = false;         ///< out += instead of out =
+  bool accumulate = false;         ///< whether the result is added to out; otherwise it replaces out
   QuantizedMatrix quantized = {};  ///< [vocab, hidden], used instead of `table` if its data is not null
 
   std::int64_t vocab() const { return quantized.data != nullptr ? quantized.rows : table.rows; }
@@ -114,7 +114,7 @@ struct LinearParams {
   DType bias_dtype = DType::f32;
   float* out = nullptr;         ///< [num_tokens, out_stride]
   std::int64_t out_stride = 0;  ///< >= sum of out_i
-  bool accumulate = false;      ///< out += instead of out =
+  bool accumulate = false;      ///< whether the result is added to out; otherwise it replaces out
 };
 
 /// LinearParams with quantised weights. Each row of x is quantised, too, to integers from -127 to 127 with a float32
@@ -131,15 +131,19 @@ struct QuantizedLinearParams {
   DType bias_dtype = DType::f32;
   float* out = nullptr;         ///< [num_tokens, out_stride]
   std::int64_t out_stride = 0;  ///< >= sum of out_i
-  bool accumulate = false;      ///< out += instead of out =
+  bool accumulate = false;      ///< whether the result is added to out; otherwise it replaces out
 };
 
 /// Quantises a weight matrix. The scale (and minimum) of each group is chosen so that the sum of squared errors is
-/// small (8 bits: highest |w| / 127; 4 bits: the best of a few scales near the one that maps the value of highest |w|
-/// to the integer -8; asymmetric: the best of a few grids that cover the group's range or a little less, each refined
-/// by least squares for the integers that it gives). A value that is not finite, or a scale or minimum outside the
-/// range of float16, is an error (bad_file). CUDA devices return `unsupported`: weights are quantised on the CPU and
-/// copied.
+/// small:
+///  - symmetric, 8 bits: the scale is the highest |w| / 127;
+///  - symmetric, fewer bits: the best of a few scales near the scale that maps the value of highest |w| to the lowest
+///    integer (-8 with 4 bits);
+///  - asymmetric: the best of a few grids that cover the group's range or a little less, each refined by least squares
+///    for the integers that it gives.
+///
+/// A value that is not finite, or a scale or minimum outside the range of float16, is an error (bad_file). CUDA devices
+/// return `unsupported`: weights are quantised on the CPU and copied.
 struct QuantizeWeightsParams {
   WeightMatrix from;
   QuantizedFormat format;
@@ -172,7 +176,7 @@ struct RotaryParams {
   std::int64_t head_dim = 0;
   std::int64_t rotary_dim = 0;  ///< <= head_dim, even
   const float* cos_sin = nullptr;
-  bool interleaved = false;
+  bool interleaved = false;  ///< whether columns 2i and 2i + 1 are a pair; otherwise i and i + rotary_dim / 2
 };
 
 /// The paged KV cache of one layer. One physical block holds all layers; each layer has a part for K, then a part for
@@ -229,9 +233,9 @@ struct StoreKvParams {
 
 /// Causal attention of a batch of sequences over the paged KV cache; prefill, chunked prefill and decode in one op.
 /// Sequence s owns query rows [query_start[s], query_start[s+1]); its last query row is at position context_len[s] - 1,
-/// and row r sees positions [max(0, p - window + 1), p] where p is the row's own position. All K/V of those positions
-/// are already in the cache. softmax(scale * q k^T + alibi_slope[h] * (k_pos - q_pos)) v, softcap applied to the scores
-/// as softcap * tanh(score / softcap) before ALiBi.
+/// and row r sees positions [max(0, p - window + 1), p] where p is the row's own position. The keys and values of all
+/// these positions are already in the cache. The result of a row and head h is softmax(score + alibi_slope[h] * (k_pos
+/// - q_pos)) v, where score = scale * q k^T, or softcap * tanh(scale * q k^T / softcap) if there is a softcap.
 struct PagedAttentionParams {
   const float* query = nullptr;  ///< [num_tokens, query_stride]
   std::int64_t query_stride = 0;
@@ -257,8 +261,8 @@ struct PagedAttentionParams {
 
 enum class Activation : std::uint8_t { silu, gelu, gelu_tanh, relu };
 
-/// gated: out[t, i] = act(x[t, i]) * x[t, width + i], x is [num_tokens, 2 * width] (SwiGLU and relatives).
-/// else:  out[t, i] = act(x[t, i]), x is [num_tokens, width]. If not gated, x may be out.
+/// If gated, out[t, i] = act(x[t, i]) * x[t, width + i], and x is [num_tokens, 2 * width] (SwiGLU and similar).
+/// Otherwise out[t, i] = act(x[t, i]), x is [num_tokens, width], and x may be out.
 struct ActivationParams {
   const float* x = nullptr;
   std::int64_t num_tokens = 0;

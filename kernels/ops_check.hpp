@@ -1,7 +1,8 @@
 #pragma once
 
-/// Checks of the params of an op, the same on every device: pointers that are read or written are not null, shapes fit
-/// each other, indices are in range. Violations are internal errors that name the op, the field and the value.
+/// Checks of the params of an op, which do not depend on the device: pointers that are read or written are not null,
+/// shapes fit each other, indices are in range. Violations are internal errors that name the op, the field and the
+/// value.
 ///
 /// check_shapes() does not read the memory that the params point to, so it works for device memory too. check() also
 /// checks the values of the index arrays, which must be in host memory. Ops without index arrays have only check().

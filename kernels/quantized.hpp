@@ -33,7 +33,7 @@ constexpr std::array<std::int8_t, 16> values_of(Codebook codebook) {
   return {};
 }
 
-/// How weights are stored as small integers.
+/// Format of weights that are stored as small integers.
 struct QuantizedFormat {
   int bits = 8;  ///< 2, 3, 4, 5, 6 or 8; 2 and 3 run on a CPU only
   /// Number of columns that share a scale: a multiple of 16 (of 32 if bits is 5), at most kMaxGroupSize.
@@ -63,8 +63,8 @@ struct QuantizedFormat {
   constexpr int value_of(int q) const {
     return codebook == Codebook::none ? q - zero_point() : values_of(codebook)[static_cast<std::size_t>(q)];
   }
-  /// Returns the stored integer of columns that pad a row: one with value_of() 0 if the format has one. x is 0 in these
-  /// columns.
+  /// Returns the stored integer of columns that pad a row: an integer with value_of() 0 if the format has such an
+  /// integer. x is 0 in these columns.
   constexpr int padding_value() const {
     return codebook == Codebook::none ? zero_point() : codebook == Codebook::nf4 ? 7 : 0;
   }
@@ -73,7 +73,7 @@ struct QuantizedFormat {
 constexpr std::int64_t kMaxGroupSize = 256;
 constexpr std::int64_t kTwoLevelColumns = 256;
 
-/// The formats of `--quantize`.
+/// Formats that `--quantize` chooses.
 constexpr QuantizedFormat kInt8Weights{8, 128, false, true};
 constexpr QuantizedFormat kPlainInt4Weights{4, 32};  ///< for --quantize int4 on a GPU
 constexpr QuantizedFormat kInt4Weights{.bits = 4, .group_size = 32, .asymmetric = true, .two_level_scales = true};
@@ -87,8 +87,9 @@ constexpr std::int64_t kQuantizedPanel = 16;
 ///     symmetric:   w[n, k] = scales[n, k / group_size] * (q[n, k] - zero_point)
 ///     asymmetric:  w[n, k] = scales[n, k / group_size] * q[n, k] + mins[n, k / group_size]
 ///     codebook:    w[n, k] = scales[n, k / group_size] * values[q[n, k]]
-///     two_level_scales:    scales[n, k / 256] * factors[n, k / group_size] in place of the scale; minimums
-///     correspondingly
+///
+/// With two-level scales, the scale is scales[n, k / 256] * factors[n, k / group_size], and the minimum is the product
+/// of a shared minimum and a factor in the same way.
 ///
 /// Any file format with this arithmetic can be converted to this layout: GGUF's Q8_0, Q6_K, Q5_0 and Q4_0 are
 /// symmetric; Q4_1, Q5_1, Q5_K and Q4_K (which subtracts its minimum) are asymmetric. AWQ and GPTQ with explicit zero

@@ -27,7 +27,7 @@ constexpr std::uint32_t each_byte(std::uint32_t bits) {
 }
 
 /// Returns the number of columns that are stored together in a panel. They fill whole words of low halves (with 2 and 3
-/// bits one word of quarters) and, if there are higher bits, the word of these.
+/// bits one word of quarters) and, if there are higher bits, the word of the higher bits.
 constexpr std::int64_t columns_of_block(int bits) {
   switch (bits) {
     case 5:

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Packs rows of integers into the panels of a QuantizedMatrix, and unpacks them as integers or floats.
+/// Functions that pack rows of integers into the panels of a QuantizedMatrix, and unpack them as integers or floats.
 
 #include <cstdint>
 #include <span>
@@ -40,7 +40,7 @@ void pack_panel(const QuantizedMatrix& shape, std::span<const QuantizedRow> rows
 /// bytes of other rows do not change.
 void pack_columns(int bits, const std::uint8_t* q, std::int64_t columns, std::int64_t row, std::uint8_t* to);
 
-/// Exact scale and minimum (0 in a symmetric format) of a group of a row.
+/// Exact scale and minimum (0 in a symmetric format) of one group of one row.
 struct GroupGrid {
   float scale = 0;
   float min = 0;

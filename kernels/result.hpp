@@ -9,9 +9,9 @@
 
 namespace pagoda {
 
-/// Kind of failure. The first block holds failures of one request; the second block failures at start, which end the
-/// command with exit code 2 (bad_config) or 1 (the others); the last one ends an engine. io maps them to the names of
-/// each protocol.
+/// Kind of failure. The first block holds failures of one request. The second block holds failures at start, which end
+/// the command with exit code 2 (bad_config) or 1 (all others). The last kind ends an engine. io maps them to the names
+/// of each protocol.
 enum class ErrorCode : std::uint8_t {
   invalid_request,
   duplicate_id,
@@ -24,7 +24,7 @@ enum class ErrorCode : std::uint8_t {
   bad_config,     ///< a flag, a config key or a config.json the user must correct
   bad_file,       ///< a checkpoint or tokenizer file that is damaged or does not fit its config
   io_failed,      ///< the operating system refused an operation (no such file, no permission, address in use)
-  out_of_memory,  ///< an allocation did not fit; the message names the requested size and what to lower
+  out_of_memory,  ///< an allocation did not fit; the message names the requested size and the setting to lower
   unsupported,    ///< a valid option that this build or this machine cannot fulfil
 
   device_failed,  ///< the device failed while it ran and cannot be used again; the message gives the reason

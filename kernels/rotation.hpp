@@ -20,9 +20,9 @@ constexpr float kRotatedXFactor = 0.25F;
 constexpr float kRotatedWeightFactor = 0.125F;
 /// 1 / sqrt(32), the factor that makes the map of a block orthogonal.
 constexpr float kOrthogonalFactor = 0.17677669529663687F;
-/// Bit i: whether column i of a block changes its sign. Without sign changes, equal values (similar ones follow a ReLU)
-/// would add up to one column of 32 times their size. With these signs the factor is at most 8; the lower bound for any
-/// signs is sqrt(32).
+/// Bit i: whether column i of a block changes its sign. Without sign changes, equal values (after a ReLU, many are
+/// similar) would add up to one column of 32 times their size. With these signs the factor is at most 8; the lower
+/// bound for any signs is sqrt(32).
 constexpr std::uint32_t kRotationSigns = 0xE1EA24C4U;
 
 constexpr bool changes_sign(int column) {

@@ -19,7 +19,7 @@ bool are_words(std::span<const std::int32_t> ends, std::int64_t num_tokens) {
   return before == num_tokens;
 }
 
-/// Returns what is wrong with a row's parameters; empty if they are valid.
+/// Returns a description of the first error in a row's parameters; empty if they are valid.
 std::string check_row(const SampleRow& row, const SampleParams& params) {
   if (row.logits_row < 0 || row.logits_row >= params.num_logit_rows) {
     return "logits_row is " + std::to_string(row.logits_row) + " of " + std::to_string(params.num_logit_rows);

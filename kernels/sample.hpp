@@ -15,12 +15,12 @@ constexpr std::size_t mask_words(std::int64_t vocab) {
   return static_cast<std::size_t>((vocab + 31) / 32);
 }
 
-/// How one row of logits becomes a token. The order of operations is vLLM's (v1/sample/sampler.py): (1) the reported
-/// log-probabilities are taken from the raw logits; (2) tokens that are not allowed, banned tokens (min_tokens) and
-/// last tokens of bad words get the logit -inf, then the logit bias is added; (3) penalties: repetition (prompt and
-/// output: x > 0 ? x / r : x * r), frequency (x -= f * count in the output), presence (x -= p if in the output); (4)
-/// temperature; (5) min_p, top_k, top_p, each over the tokens that the previous filter kept, renormalised; (6) one draw
-/// with a counter-based random number keyed by (seed, sequence index, position).
+/// Parameters that turn one row of logits into a token. The order of operations is vLLM's (v1/sample/sampler.py): (1)
+/// the reported log-probabilities are taken from the raw logits; (2) tokens that are not allowed, banned tokens
+/// (min_tokens) and last tokens of bad words get the logit -inf, then the logit bias is added; (3) penalties:
+/// repetition (prompt and output: x > 0 ? x / r : x * r), frequency (x -= f * count in the output), presence (x -= p if
+/// in the output); (4) temperature; (5) min_p, top_k, top_p, each over the tokens that the previous filter kept,
+/// renormalised; (6) one draw with a counter-based random number keyed by (seed, sequence index, position).
 struct SampleRow {
   std::int32_t logits_row = 0;  ///< row of SampleParams::logits; several rows may share one (n > 1 at the prompt's end)
   float temperature = 1.0F;     ///< 0 = greedy: argmax, ties to the lowest id; softmax only for logprobs
@@ -30,13 +30,13 @@ struct SampleRow {
   std::uint64_t seed = 0;
   std::uint32_t sequence_index = 0;
   std::uint32_t position = 0;      ///< index of the sampled token in the sequence (prompt included)
-  std::int32_t num_logprobs = -1;  ///< -1 = none; 0 = the sampled token's; k = also those of the top k
+  std::int32_t num_logprobs = -1;  ///< -1 = none; 0 = the sampled token's; k = also those of the top k tokens
   /// The num_logprobs tokens whose log-probabilities are listed in place of the top k, in this order; empty = the top
   /// k.
   std::span<const std::int32_t> logprob_tokens{};
   std::int32_t forced_token = -1;  ///< >= 0: this is the output token, without a draw (prompt logprobs); -1 = none
-  bool processed_logprobs =
-      false;  ///< whether logprobs are taken after steps 2 and 3 (beam search) and not from the raw logits
+  /// Whether logprobs are taken after steps 2 and 3 (beam search); otherwise they are taken from the raw logits.
+  bool processed_logprobs = false;
 
   float presence_penalty = 0.0F;
   float frequency_penalty = 0.0F;
@@ -64,10 +64,10 @@ bool has_penalty(const SampleRow& row);
 /// Returns whether steps 2 and 3 change the row's logits.
 bool changes_logits(const SampleRow& row);
 
-/// Why a row could not be sampled. The other rows of the batch are still sampled.
+/// Reason why a row could not be sampled. The other rows of the batch are still sampled.
 enum class SampleProblem : std::uint8_t { none, not_finite, nothing_left, token_out_of_range };
 
-/// Returns a sentence without a full stop.
+/// Returns a description of the problem, without a full stop.
 const char* describe(SampleProblem problem);
 
 /// The draw of one row. Log-probabilities are natural logs.

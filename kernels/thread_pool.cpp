@@ -14,9 +14,9 @@
 namespace pagoda::kernels {
 namespace {
 
-/// Time that a thread polls for the next region (or for the end of the current one) before it sleeps: longer than the
-/// gap between two ops of a model and than the last task of most ops, much shorter than a time slice of the operating
-/// system.
+/// Time that a thread polls for the next region, or for the end of the current region, before it sleeps. It is longer
+/// than the gap between two ops of a model and than the last task of most ops, and much shorter than a time slice of
+/// the operating system.
 constexpr auto kSpinTime = std::chrono::microseconds(200);
 
 inline void relax() {
@@ -27,7 +27,7 @@ inline void relax() {
 #endif
 }
 
-/// Polls until `done()` or until kSpinTime is over; returns whether `done()`.
+/// Polls until done() is true or kSpinTime is over; returns whether done() was true.
 template <class Done>
 bool spin_until(const Done& done) {
   if (done()) return true;
@@ -48,7 +48,7 @@ bool spin_until(const Done& done) {
 /// sleeps again, so a caller never waits for a worker that has not started.
 struct ThreadPool::State {
   static constexpr std::uint32_t kOpen = 1;    // bit 0 of gate
-  static constexpr std::uint32_t kInside = 2;  // one worker inside; the other bits count the workers inside
+  static constexpr std::uint32_t kInside = 2;  // added for each worker inside; the bits above bit 0 count them
 
   std::vector<std::thread> workers;
 

@@ -65,7 +65,7 @@ class PagedAttention {
       });
       return {};
     }
-    // A task takes some consecutive groups, each of which prefetches the start of the next.
+    // A task takes some consecutive groups; each group prefetches the start of the next group.
     constexpr std::int64_t kTasksPerThread = 8;
     const std::int64_t per_task = std::max<std::int64_t>(1, num_groups / (kTasksPerThread * threads_.num_threads()));
     threads_.parallel_for((num_groups + per_task - 1) / per_task, [&](std::int64_t task, int thread) {
@@ -97,7 +97,7 @@ class PagedAttention {
     float* sums = nullptr;     ///< [tile rows, width]
   };
 
-  /// The work of one KV head on a tile of positions.
+  /// Work of one KV head on a tile of positions.
   struct HeadTile {
     const QueryTile& query;
     std::int64_t head;  ///< index among the tile's KV heads
@@ -184,7 +184,7 @@ class PagedAttention {
   }
 
   void pack_queries_of_head(const QueryTile& query, std::int64_t head, const Workspace& work) const {
-    // The rows of one position are adjacent, but those of different positions are not, so they are gathered first.
+    // Rows of one position are adjacent, but rows of different positions are not, so all rows are gathered first.
     const std::int64_t dim = cache_.head_dim;
     const std::int64_t first_row = head * rows_of(query);
     float* gathered = work.group_sums;  // not in use yet
@@ -263,7 +263,8 @@ class PagedAttention {
   /// Returns the unit of widened keys and values.
   float unit() const { return cache_.dtype == DType::fp8_e4m3 ? kFp8Unit : 1.0F; }
   bool scaled() const { return cache_.dtype == DType::int8; }
-  /// Returns whether products are those of bfloat16 pairs; positions are then processed in pairs, even ones first.
+  /// Returns whether values are multiplied as pairs of bfloat16. Positions are then processed in pairs that begin at an
+  /// even index in the tile.
   bool paired() const { return cache_.dtype == DType::bf16 && kernels_.bf16_quad > 4; }
   /// Returns the range of indices in the tile that the sums of values cover; unseen positions in it have probability 0.
   std::pair<std::int64_t, std::int64_t> places_of(const Positions& positions) const {

@@ -5,18 +5,18 @@
 namespace pagoda::kernels {
 namespace {
 
-constexpr std::int64_t kTasksPerThread = 4;  ///< with fewer tasks, some thread waits at the end
+constexpr std::int64_t kTasksPerThread = 4;  ///< minimum; with fewer tasks, threads wait at the end for other threads
 
 std::int64_t heads_per_kv(const PagedAttentionParams& p) {
   return p.num_heads / p.cache.num_kv_heads;
 }
 
-/// Returns positions times rows.
+/// Returns the number of positions that a tile's rows see times the number of the rows, over all its KV heads.
 std::int64_t work_of(const PagedAttentionParams& p, const QueryTile& tile) {
   return tile.num_kv_heads * tile.count * heads_per_kv(p) * (tile.end_seen() - tile.first_seen);
 }
 
-/// Returns the tiles, those with the most work first, so that no thread starts a large tile at the end.
+/// Returns the tiles in descending order of their work, so that no thread starts a large tile at the end.
 std::vector<QueryTile> tiles_of(const PagedAttentionParams& p, const TileLimits& limits, bool heads_together) {
   std::vector<QueryTile> tiles;
   const std::int64_t positions_per_tile = limits.rows / heads_per_kv(p);

@@ -41,8 +41,8 @@ struct TileMerge {
   std::int64_t first_group = 0;  ///< index of the tile's first group in AttentionTasks::groups
 };
 
-/// How attention is divided among threads. Either every tile is a task; or every group of every tile is a task, the
-/// groups of a tile consecutive, followed by one task for every merge.
+/// Division of attention among threads. Either every tile is a task. Or every group of every tile is a task, in which
+/// case the groups of a tile are consecutive, and one task for every merge follows.
 struct AttentionTasks {
   std::vector<QueryTile> tiles;
   std::vector<TileGroup> groups;  ///< empty = tiles are tasks

@@ -42,8 +42,8 @@ std::string unescaped(std::string_view text) {
   return path;
 }
 
-/// Reads the mounts of cgroups from mountinfo. Its lines have: id, parent, device, root, mount point, options, any
-/// number of tags, "-", type, source, options.
+/// Reads the mounts of cgroups from mountinfo. A line has these words: id, parent, device, root, mount point, options,
+/// any number of tags, "-", type, source, options.
 std::vector<CgroupMount> cgroup_mounts(const fs::path& mountinfo, std::string_view controller) {
   std::vector<CgroupMount> mounts;
   for (const auto& line : lines_of(mountinfo)) {

@@ -19,7 +19,7 @@ struct CgroupFolder {
 
 /// Returns the folders of the process's cgroup and of the cgroups above it, as far as they are mounted, innermost
 /// first: first the version 1 hierarchy that has `controller` ("memory", "cpu"), then version 2. `root` is the folder
-/// that contains proc; tests pass one other than "/".
+/// that contains proc; tests pass another folder.
 std::vector<CgroupFolder> cgroup_folders(std::string_view controller, const std::filesystem::path& root = "/");
 
 }  // namespace pagoda::kernels

@@ -11,7 +11,7 @@ namespace pagoda::kernels {
 struct UsableCpus {
   int online = 1;                 ///< CPUs of the machine that are online
   int allowed = 1;                ///< CPUs in the affinity mask of the process (taskset, cpuset cgroups)
-  std::optional<CpuQuota> quota;  ///< CPU quota of its cgroups
+  std::optional<CpuQuota> quota;  ///< CPU quota of the process's cgroups; nullopt = no limit
 
   /// Returns the default number of compute threads for `candidates` CPUs or cores, at most one thread each. The quota
   /// limits the number, because a thread that waits for the next period makes all others wait.
@@ -19,7 +19,7 @@ struct UsableCpus {
   int default_threads() const { return threads_for(allowed); }
 };
 
-/// Counts the CPUs. `root` is that of cpu_quota.
+/// Counts the CPUs. `root` is passed to cpu_quota.
 UsableCpus usable_cpus(const std::filesystem::path& root = "/");
 
 }  // namespace pagoda::kernels

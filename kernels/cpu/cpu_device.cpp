@@ -88,8 +88,8 @@ class CpuDevice final : public Device {
     return map_cpu_memory(file, offset, bytes, place());
   }
 
-  /// Works in rounds. Before each round it checks that its memory is available, so that if another process allocates
-  /// memory meanwhile, this call fails and the system does not kill a process.
+  /// Works in rounds. Before each round it checks that the memory for the round is available. So if another process
+  /// allocates memory meanwhile, this call fails, and the system does not kill a process.
   Status touch(const Buffer& buffer, const std::function<void(double done)>& progress) override {
     constexpr std::size_t kPieceBytes = std::size_t{16} << 20;  // some huge pages
     constexpr std::size_t kPiecesPerThread = 8;

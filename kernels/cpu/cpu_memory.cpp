@@ -42,8 +42,8 @@ std::size_t round_up(std::size_t bytes, std::size_t unit) {
   return (bytes + unit - 1) / unit * unit;
 }
 
-/// Maps `whole` bytes, a multiple of the size of a huge page, aligned to one, so that huge pages can back the whole
-/// range. Returns null if the system refuses the mapping.
+/// Maps `whole` bytes, aligned to a huge page, so that huge pages can back the whole range. `whole` is a multiple of
+/// the size of a huge page. Returns null if the system refuses the mapping.
 std::byte* map_huge_pages(std::size_t whole) {
   const std::size_t mapped = whole + kHugePageBytes;
   void* map = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -85,8 +85,8 @@ bool huge_pages_are_off() {
   return modes.find("[never]") != std::string::npos;
 }
 
-/// Converts memory of files to huge pages, which it gets only through this explicit request. Pages that cannot be
-/// converted stay as they are.
+/// Converts memory of files to huge pages. The system uses huge pages for such memory only after this request. Pages
+/// that cannot be converted stay as they are.
 void make_huge_pages(void* data, std::size_t bytes) {
   constexpr int kCollapse = 25;  // MADV_COLLAPSE of Linux 6.1, which older C libraries do not define
   static const bool off = huge_pages_are_off();

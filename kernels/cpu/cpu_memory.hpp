@@ -15,9 +15,10 @@ namespace pagoda::kernels {
 Result<Buffer> allocate_cpu_memory(std::size_t bytes,
                                    const std::function<void(void* data, std::size_t bytes)>& place = {});
 
+/// Alignment of the offsets that map_cpu_memory accepts: the size of a huge page.
+inline constexpr std::size_t kFileAlignment = std::size_t{2} << 20;
 /// Maps `bytes` bytes of a file from `offset` on, a multiple of kFileAlignment. The memory is shared with every process
 /// that maps the file, and aligned to huge pages. Do not access memory beyond the end of the file. Errors: io_failed.
-inline constexpr std::size_t kFileAlignment = std::size_t{2} << 20;
 Result<Buffer> map_cpu_memory(int file, std::size_t offset, std::size_t bytes,
                               const std::function<void(void* data, std::size_t bytes)>& place = {});
 
@@ -26,8 +27,8 @@ Result<Buffer> map_cpu_memory(int file, std::size_t offset, std::size_t bytes,
 /// system has no more memory.
 Status touch_cpu_memory(void* data, std::size_t bytes);
 
-/// Returns the bytes that can still be allocated without swapping: those of available_memory
-/// (kernels/cpu/memory_limits.hpp).
+/// Returns the number of bytes that can still be allocated without swapping (available_memory in
+/// kernels/cpu/memory_limits.hpp).
 std::size_t available_cpu_memory();
 
 /// Returns "3 MiB are available (...)", for messages.

@@ -14,7 +14,7 @@ struct CpuQuota {
 
 /// Returns the smallest quota of the process's cgroup and the cgroups above it (version 2: cpu.max; version 1:
 /// cpu.cfs_quota_us and cpu.cfs_period_us), or nullopt without a limit. `root` is the folder that contains proc and
-/// sys/fs/cgroup; tests pass one other than "/".
+/// sys/fs/cgroup; tests pass another folder.
 std::optional<CpuQuota> cpu_quota(const std::filesystem::path& root = "/");
 
 }  // namespace pagoda::kernels

@@ -142,7 +142,7 @@ void CpuStream::run_queue() {
       is_running_ = true;
       lock.unlock();
       entry.is_submitted ? run_submitted(entry.run) : run_without_exceptions(entry.run);
-    }  // what the work captured is released before the lock is taken again
+    }  // the captures of the work are destroyed before the lock is taken again
     lock.lock();
     is_running_ = false;
     if (queue_.empty()) empty_.notify_all();

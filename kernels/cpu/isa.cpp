@@ -16,7 +16,7 @@ namespace pagoda::kernels {
 namespace {
 
 #if defined(PAGODA_X86_KERNELS)
-// Features that __builtin_cpu_supports does not know in some compilers.
+// Tests for features that __builtin_cpu_supports does not support in some compilers.
 bool has_f16c() {
   constexpr unsigned kBit = 1U << 29;
   unsigned a = 0, b = 0, c = 0, d = 0;

@@ -63,7 +63,7 @@ struct PackRowsArgs {
   std::int64_t rows = 0;
   std::int64_t k = 0;
   std::int64_t x_pitch = 0;
-  bool paired = false;   ///< whether quads are those of bfloat16 weights; otherwise those of other types
+  bool paired = false;   ///< whether x is packed for bfloat16 weights; otherwise for weights of other types
   float* dst = nullptr;  ///< [steps, rows, 4]
 };
 
@@ -129,7 +129,8 @@ struct LinearStreamArgs {
   WeightPiece piece = {};             ///< at most stream_panel rows (linear_panel for few rows of x)
   std::int64_t block = kLinearBlock;  ///< columns of a block of sums; less if the weights have scales
   LinearSums sums = {};
-  /// Distance of prefetches: this far ahead in the current rows, and past their end in the next rows.
+  /// Distance of prefetches ahead of the reads; 0 = no prefetches. Past the end of the current rows, the kernel
+  /// prefetches the rows that follow them.
   std::int64_t ahead_bytes = 0;
   NextRows next = {};  ///< rows to prefetch instead of the bytes ahead
   /// Destination of packed weights, in the layout of pack_weights; null = the kernel does not pack. Packing needs at
@@ -229,11 +230,11 @@ struct CpuKernels {
   int linear_rows = 0;       ///< maximum rows of x in a register tile of linear_tile
   int stream_panel = 0;      ///< rows of w in a register tile of linear_stream
   int stream_rows = 0;       ///< maximum rows of x in a register tile of linear_stream
-  int wide_stream_rows = 0;  ///< up to this number of rows of x, linear_stream takes linear_panel rows of w instead
-  int packing_rows = 0;      ///< up to this number of rows of x, linear_stream also packs the weights; 0 = never
+  int wide_stream_rows = 0;  ///< maximum rows of x for which linear_stream takes linear_panel rows of w
+  int packing_rows = 0;      ///< maximum rows of x for which linear_stream also packs the weights; 0 = never
   /// Maximum rows of x per call of linear_register_tiled, which is the fastest kernel up to this number; 0 = not used.
   int register_tiled_tile = 0;
-  /// Up to this number of rows of x, several tiles of linear_register_tiled are the fastest way with bfloat16 weights.
+  /// Maximum rows of x for which several tiles of linear_register_tiled are the fastest way with bfloat16 weights.
   int register_tiled_rows = 0;
   int bf16_quad = 0;  ///< bfloat16 elements of a quad: 4 (widened to float32) or 8 (multiplied as bfloat16 pairs)
 
@@ -249,7 +250,7 @@ struct CpuKernels {
   void (*scores_stream)(const ScoresStreamArgs& args);
   void (*softmax_tile)(const SoftmaxTileArgs& args);
   void (*values_stream)(const ValuesStreamArgs& args);
-  /// Adds the sums of a later range of positions to those of the earlier ones. width is a multiple of lanes.
+  /// Adds the sums of a later range of positions to the sums of the earlier positions. width is a multiple of lanes.
   void (*merge_sums)(const AttentionSums& into, const AttentionSums& later, std::int64_t width);
 
   /// dst[i] = src[i] as float32, i < count. int8: integers without a scale; fp8_e4m3: in units of kFp8Unit.

@@ -22,7 +22,7 @@ struct AvailableMemory {
 /// memory.limit_in_bytes), and RLIMIT_AS less kAddressSpaceOfThreads. The file cache that is charged to a cgroup counts
 /// as free, as in MemAvailable, because the kernel frees it first. Files that are missing or contain no limit are
 /// ignored. `root` is the folder that contains proc and the mount points of cgroups (sys/fs/cgroup, or those in
-/// mountinfo); tests pass one other than "/".
+/// mountinfo); tests pass another folder.
 AvailableMemory available_memory(const std::filesystem::path& root = "/");
 
 }  // namespace pagoda::kernels

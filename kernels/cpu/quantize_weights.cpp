@@ -15,8 +15,8 @@ namespace pagoda::kernels {
 namespace {
 
 constexpr std::int64_t kMinGroup = 16;
-constexpr std::int64_t kMaxColumns =
-    std::max(kTwoLevelColumns, kMaxGroupSize);  ///< maximum columns that share a float16 scale
+/// Maximum columns that share a float16 scale.
+constexpr std::int64_t kMaxColumns = std::max(kTwoLevelColumns, kMaxGroupSize);
 
 /// Grids of one group of each row of a panel, as they are stored: a weight is scale * integer + min. If the scale is 0,
 /// all integers are 0.
@@ -28,7 +28,7 @@ struct Grids {
 /// Grids of the groups that share float16 scales.
 using SharedGrids = std::array<Grids, kTwoLevelColumns / kMinGroup>;
 
-/// q[k] = zero_point + the integer from `lowest` to `highest` whose value is nearest to weight k.
+/// Writes q[k] = zero_point + the integer from `lowest` to `highest` whose value is nearest to weight k.
 void integers_of(const float* w, std::int64_t count, float scale, float min, float lowest, float highest,
                  float zero_point, std::uint8_t* q) {
   constexpr float kNoFraction = 12582912.0F;  // 1.5 * 2^23: adding it leaves no fraction bits
@@ -89,7 +89,8 @@ class WeightQuantizer {
   int lowest() const { return -p_.format.zero_point(); }
   int highest() const { return lowest() + (1 << p_.format.bits) - 1; }
 
-  /// Quantises groups [first, end) of a panel, which share float16 scales. Returns what quantize_panel returns.
+  /// Quantises groups [first, end) of a panel, which share float16 scales. Returns the result of
+  /// quantize_panel for these groups.
   bool quantize_groups(std::int64_t panel, std::int64_t first, std::int64_t end, const PanelPlace& to) const {
     Weights weights;
     load(panel, first * p_.format.group_size, weights);
@@ -138,8 +139,8 @@ class WeightQuantizer {
       float most = 0.0F;
       for (const Grids& grid : grids) most = std::max(most, std::abs((grid.*of)[row]));
       stored = to_f16(most / 127.0F);
-      if (127.0F * to_float(stored) < most)
-        ++stored.bits;  // next float16 above, also from 0: with small weights the scale is subnormal
+      // Takes the next larger float16, also after 0: with small weights the scale is subnormal.
+      if (127.0F * to_float(stored) < most) ++stored.bits;
       const float unit = to_float(stored);
       std::int8_t* factor = to.factors + first * to_.group_factors() + kind * kQuantizedPanel + r;
       for (Grids& grid : grids) {

@@ -19,9 +19,9 @@
 
 namespace pagoda::kernels {
 
-/// scale = h / 127, q = x / scale rounded to the nearest integer. h is the highest |x| of the group, or, if pairs are
-/// bounded, the highest |x[2 i] + x[2 i + 1]| if that is more: a sum of at most 127 grows by at most 1 in rounding. A
-/// value that is not finite makes the group's scale NaN.
+/// Arguments for one row of x. scale = h / 127, q = x / scale rounded to the nearest integer. h is the highest |x| of
+/// the group, or, if pairs are bounded, the highest |x[2 i] + x[2 i + 1]| if that is more: a sum of at most 127 grows
+/// by at most 1 in rounding. A value that is not finite makes the group's scale NaN.
 struct QuantizeRowArgs {
   const float* x = nullptr;             ///< [columns]
   const std::int32_t* order = nullptr;  ///< order of the columns of x, as in QuantizedMatrix; null = unchanged
@@ -77,8 +77,8 @@ struct FitGridsArgs {
   std::int64_t columns = 0;  ///< at least 1
   int lowest = 0;            ///< lowest integer of the format; below 0 in a symmetric grid
   int highest = 0;           ///< highest integer of the format
-  bool search =
-      true;  ///< whether several grids are tried; if not, a symmetric grid maps the highest |w| to the highest integer
+  /// Whether several grids are tried; if not, a symmetric grid maps the highest |w| to the highest integer.
+  bool search = true;
   /// [kQuantizedPanel], rounded to float16; not finite if a weight is not finite or the value is outside float16's
   /// range.
   float* scales = nullptr;

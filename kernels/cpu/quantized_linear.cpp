@@ -11,11 +11,11 @@
 namespace pagoda::kernels {
 namespace {
 
-/// Columns of a block: this part of the weights of a tile, and of its rows of x, stays in the first-level cache while
-/// all tiles of x are multiplied by it.
+/// Columns of a block. A block of the weights of a tile, and of its rows of x, stays in the first-level cache while all
+/// tiles of x are multiplied by these weights.
 constexpr std::int64_t kBlockColumns = 512;
-/// Columns of a block if there is only one tile of x: no data is reused from the cache, and longer blocks need fewer
-/// calls.
+/// Columns of a block if there is only one tile of x. No data is reused from the cache then, and longer blocks need
+/// fewer calls.
 constexpr std::int64_t kOneTileBlockColumns = 2048;
 static_assert(kBlockColumns % kTwoLevelColumns == 0 && kOneTileBlockColumns % kTwoLevelColumns == 0);
 /// Maximum rows of x in a task; their part of a block stays in the second-level cache.

@@ -17,7 +17,7 @@ namespace {
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kLowest = -std::numeric_limits<float>::max();  // as a bound, it includes every logit except -inf
 
-/// Logits of a row and the maximum that the selection needs.
+/// Logits of a row and their maximum.
 struct Row {
   const float* logits = nullptr;
   float max = -kInf;
@@ -45,7 +45,7 @@ std::int64_t pick(std::span<const float> weights, double rest) {
   return chosen;
 }
 
-/// Samples rows one after another, with scratch that grows once to the size of the vocabulary.
+/// Samples rows one after another. Its scratch grows once, to the size of the vocabulary.
 class RowSampler {
  public:
   SampleProblem sample(const SamplePasses& passes, const SampleParams& params, std::size_t index);
@@ -73,7 +73,7 @@ class RowSampler {
   const SamplePasses* passes_ = nullptr;
   std::int64_t vocab_ = 0;
   std::vector<float> processed_;
-  std::vector<float> block_maxima_;  // maxima of the logits that measure() got last
+  std::vector<float> block_maxima_;  // maxima of the logits that measure() received last
   std::vector<double> block_sums_;
   std::vector<std::int32_t> output_counts_;  // per token; all zero between rows
   std::vector<std::uint8_t> seen_;           // per token; all zero between rows
@@ -312,7 +312,7 @@ double RowSampler::candidate_block_mass(std::int64_t start) const {
   return (partial[0] + partial[1]) + (partial[2] + partial[3]);
 }
 
-/// Does the work of draw_from_all, over the candidates.
+/// Draws as draw_from_all does, but from the candidates.
 std::int32_t RowSampler::draw_from_candidates(double uniform) const {
   double rest = uniform * candidate_mass();
   std::int64_t chosen = 0;
@@ -327,7 +327,8 @@ std::int32_t RowSampler::draw_from_candidates(double uniform) const {
   return candidates_.ids[chosen + pick({candidates_.weights.data() + chosen, candidates_.weights.data() + end}, rest)];
 }
 
-/// Writes log-probability and rank of the sampled token, and the top k. block_maxima_ must be those of `logits`.
+/// Writes log-probability and rank of the sampled token, and the top k tokens. block_maxima_ must hold the maxima of
+/// `logits`.
 void RowSampler::report(const Row& logits, const SampleRow& row, const SampleParams& params, std::size_t index) {
   SampleOutput& out = params.outputs[index];
   const double log_total =
@@ -352,10 +353,9 @@ void RowSampler::report(const Row& logits, const SampleRow& row, const SamplePar
   keep_top_k(candidates_, out.num_top);
   std::vector<std::int32_t> order(static_cast<std::size_t>(out.num_top));
   for (std::int32_t i = 0; i < out.num_top; ++i) order[i] = i;
-  std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
-    return candidates_.logits[a] >
-           candidates_.logits[b];  // the sort is stable, so among equal logits the lower id comes first
-  });
+  // The sort is stable, so among equal logits the lower id comes first.
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::int32_t a, std::int32_t b) { return candidates_.logits[a] > candidates_.logits[b]; });
   for (std::int32_t i = 0; i < out.num_top; ++i) {
     params.top_tokens[first + i] = candidates_.ids[order[i]];
     params.top_logprobs[first + i] = logprob(candidates_.logits[order[i]]);

@@ -1,6 +1,6 @@
 #pragma once
 
-/// The passes over a whole row of logits that sampling consists of, compiled for several instruction sets.
+/// Sampling makes several passes over a whole row of logits. The passes are compiled for several instruction sets.
 ///
 /// Every implementation gives the same bits: the sum of a block is a fixed tree (the upper half of the weights is added
 /// to the lower until kSampleLanes are left, which are added in order in float64), and all use one exponential built
@@ -12,8 +12,8 @@
 namespace pagoda::kernels {
 
 inline constexpr std::int64_t kSampleBlock = 256;  ///< logits per block of maxima and sums; a power of two
-inline constexpr std::int64_t kSampleLanes =
-    16;  ///< number of partial sums at which the tree of a block's sum ends; a power of two
+/// Number of partial sums at which the tree of a block's sum ends; a power of two.
+inline constexpr std::int64_t kSampleLanes = 16;
 
 constexpr std::int64_t sample_blocks(std::int64_t vocab) {
   return (vocab + kSampleBlock - 1) / kSampleBlock;

@@ -49,8 +49,8 @@ template <class Key, class Mass>
 DescendingCut cut_descending(std::int64_t count, const Key& key, const Mass& mass, double target) {
   constexpr std::array<int, 3> kShifts{21, 10, 0};
   constexpr std::array<int, 3> kBits{11, 11, 10};
-  std::array<std::array<double, 2>, 1U << 11>
-      histogram;             // two sums per bucket, so that neighbours with equal keys do not wait for each other
+  // Two sums per bucket, so that neighbours with equal keys do not wait for each other.
+  std::array<std::array<double, 2>, 1U << 11> histogram;
   std::uint32_t prefix = 0;  // the key bits found so far; `decided` is their mask
   std::uint32_t decided = 0;
   double before = 0;  // mass of the elements above all that have the prefix

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Assignment of compute threads to cores. It is computed from plain numbers, independent of the machine.
+/// Assignment of compute threads to cores. It is computed from the numbers in a CpuTopology, not from the machine.
 
 #include <cstdint>
 #include <string_view>
@@ -10,10 +10,13 @@
 
 namespace pagoda::kernels {
 
-/// automatic: numa on a machine with several NUMA nodes, none on others. none: the operating system places threads.
-/// cores: threads fill the cores in the machine's order, node by node. numa: threads are assigned to the nodes in turn,
-/// so that each node serves about the same number of threads.
-enum class CpuAffinity : std::uint8_t { automatic, none, cores, numa };
+/// Rule for the binding of threads to cores.
+enum class CpuAffinity : std::uint8_t {
+  automatic,  ///< numa on a machine with several NUMA nodes, none on other machines
+  none,       ///< the operating system places threads
+  cores,      ///< threads fill the cores in the machine's order, node by node
+  numa        ///< threads are assigned to the nodes in turn, so that each node has about the same number of threads
+};
 
 /// Parses "auto", "none", "cores" or "numa"; any other name is an error (bad_config).
 Result<CpuAffinity> parse_affinity(std::string_view name);

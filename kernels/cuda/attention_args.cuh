@@ -54,7 +54,7 @@ struct AttentionArgs {
   std::int32_t first_sequence;  ///< first sequence of the slice of split sequences
   std::int32_t max_parts;       ///< maximum number of parts of a tile's positions that are merged
   float2* partial_states;       ///< [rows, num_heads, max_parts]: highest * power_factor, total
-  float* partial_sums;          ///< the same shape, [head_dim] each
+  float* partial_sums;          ///< [rows, num_heads, max_parts, head_dim]
   std::int32_t* counters;       ///< [kAttentionCounters]: number of finished parts of a tile; 0 between launches
 };
 
@@ -120,7 +120,7 @@ __device__ inline RowTile whole_row_tile(const AttentionArgs& args, std::int32_t
   const auto x = static_cast<std::int32_t>(blockIdx.x);
   const std::int32_t from_last = args.by_kv_heads.quotient(x);
   const std::int64_t number = args.by_kv_heads.quotient(static_cast<std::int32_t>(gridDim.x)) - 1 - from_last;
-  std::int32_t begun = 0;  // number of sequences whose first tile is not behind this tile
+  std::int32_t begun = 0;  // number of sequences whose first tile does not come after this tile
   for (std::int32_t s = static_cast<std::int32_t>(threadIdx.x) % 32; s < args.num_sequences; s += 32) {
     begun += first_whole_tile(args.query_start[s], s, args.by_group.divisor, rows) <= number ? 1 : 0;
   }
@@ -232,7 +232,7 @@ __device__ inline PartRun parts_of_block(const AttentionArgs& args, std::int32_t
   return {first, min(count, first + run)};
 }
 
-/// Returns where the block number of `token` is stored in the block table. If the tile does not see the token, returns
+/// Returns the address of the block number of `token` in the block table. If the tile does not see the token, returns
 /// the entry of the nearest token that it sees, so that there always is a block number to load.
 __device__ __forceinline__ const std::int32_t* block_of(const AttentionArgs& args, const RowTile& tile,
                                                         std::int32_t token) {
@@ -240,10 +240,10 @@ __device__ __forceinline__ const std::int32_t* block_of(const AttentionArgs& arg
   return args.block_tables + tile.sequence * args.max_blocks + args.by_block_size.quotient(seen);
 }
 
-/// Returns the offset of the key of `token`, in `block`, for the tile's KV head, in bytes behind args.cache; the value
-/// is value_offset further. Returns kUnseen, a negative and aligned offset, if the tile does not see the token; then
-/// the key must not be read.
+/// Offset of the key of a token that the tile does not see: negative and aligned.
 inline constexpr std::int64_t kUnseen = -16;
+/// Returns the offset of the key of `token`, in `block`, for the tile's KV head, in bytes from args.cache; the value is
+/// value_offset further. Returns kUnseen if the tile does not see the token; then the key must not be read.
 __device__ __forceinline__ std::int64_t place_key(const AttentionArgs& args, const RowTile& tile, std::int32_t token,
                                                   std::int32_t block, std::int32_t element_bytes) {
   const std::int64_t row =
@@ -266,8 +266,8 @@ __device__ inline float tanh_by_exp2(float x) {
   return 1.0F - __fdividef(2.0F, power + 1.0F);
 }
 
-/// Returns the score in units of log2, with scale, softcap and ALiBi. `distance` = k_pos - q_pos; `slope` is that of
-/// the head (0 without ALiBi). Only used if not plain_scores.
+/// Returns the score in units of log2, with scale, softcap and ALiBi. `distance` = k_pos - q_pos; `slope` is the head's
+/// ALiBi slope (0 without ALiBi). Only used if not plain_scores.
 __device__ inline float shaped_score(const AttentionArgs& args, float dot, float slope, std::int32_t distance) {
   float score = __fmul_rn(dot, args.score_factor);
   if (args.softcap != 0.0F) {
@@ -286,8 +286,8 @@ __device__ inline float finite_highest(float highest) {
   return highest == minus_infinity() ? 0.0F : highest;
 }
 
-/// Softmax state of a row: the highest score and the sum of powers relative to it. The weighted sum of values that
-/// belongs to it is relative to the highest score too.
+/// Softmax state of a row: the highest score, and the sum of powers relative to this score. The weighted sum of the
+/// row's values is relative to the highest score, too.
 struct SoftmaxState {
   float highest;
   float total;

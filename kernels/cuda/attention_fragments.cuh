@@ -51,7 +51,7 @@ template <class Stored, bool alternate>
 __device__ __forceinline__ void widen(std::uint32_t bytes, std::uint32_t (&pairs)[2]) {
   static_assert(CacheType<Stored>::kBytes);
   if constexpr (std::is_same_v<Stored, std::int8_t>) {
-    // The byte x + 128 behind 0x64 is the float16 1024 + 128 + x.
+    // The 16-bit value with high byte 0x64 and low byte x + 128 is the float16 1024 + 128 + x.
     const std::uint32_t raised = bytes ^ 0x80808080U;
     const __half2 offset = __float2half2_rn(1152.0F);
 #pragma unroll
@@ -86,7 +86,7 @@ struct SwappedRows {
   }
 };
 
-/// Returns where a query's column is stored in its row: columns are in the order of the keys' fragments.
+/// Returns the place of a query's column in its row: columns are stored in the order of the keys' fragments.
 template <class Stored>
 __device__ __forceinline__ int query_column(int column) {
   if constexpr (!CacheType<Stored>::kBytes) return column;
@@ -101,7 +101,7 @@ __device__ __forceinline__ void multiply_add(float (&sum)[4], const std::uint32_
   mma_m16n8k16<T>(sum, a, b, sum);
 }
 
-/// Products of one warp's kRowTiles row tiles of 16 with kTile positions of a tile of keys and values.
+/// Products of one warp's kRowTiles tiles of 16 rows with kTile positions of a tile of keys and values.
 template <class Stored, int kDim, int kRowTiles, int kTile>
 struct WarpProducts {
   using T = typename CacheType<Stored>::Product;
@@ -230,16 +230,17 @@ struct WarpProducts {
   }
 };
 
-/// Shapes the scores: unless `plain`, applies scale, softcap and ALiBi; sets a score to minus infinity if the row does
-/// not see the position. `first` is the position of the first score, `row(m, half)` returns a row's position and slope.
+/// Position and ALiBi slope of a row.
 struct RowPlace {
   std::int32_t position;  ///< -1: the row does not exist
   float slope;
 };
+/// Shapes the scores: if not `plain`, applies scale, softcap and ALiBi; sets a score to minus infinity if the row does
+/// not see the position. `first` is the position of the first score; `row(m, half)` returns the place of a row.
 template <bool plain, int kRowTiles, int kScoreTiles, class Row>
 __device__ __forceinline__ void shape_scores(const AttentionArgs& args, const RowTile& tile, std::int32_t first,
                                              int lane, const Row& row, float (&scores)[kRowTiles][kScoreTiles][4]) {
-  // Whether some row may not see some position.
+  // Whether there may be a row that does not see all positions of the scores.
   const bool masked = first + kScoreTiles * 8 > tile.first_position + 1 ||
                       (args.window > 0 && first <= tile.end_token - 1 - args.window);
   if (plain && !masked) return;
@@ -262,8 +263,8 @@ __device__ __forceinline__ void shape_scores(const AttentionArgs& args, const Ro
   }
 }
 
-/// Returns, in all lanes, the power of two in the exponent of the tile's largest scale. `scales` [8 * kScoreTiles] is
-/// in shared memory.
+/// Returns, in all lanes, the tile's largest scale, rounded down to a power of two (0 if the scale is 0 or subnormal).
+/// `scales` [8 * kScoreTiles] is in shared memory.
 template <int kScoreTiles>
 __device__ __forceinline__ float highest_scale(const float* scales, int lane) {
   float highest = 0.0F;
@@ -296,7 +297,7 @@ __device__ __forceinline__ void scale_columns(const float* scales, float factor,
   }
 }
 
-/// The softmax of one warp's rows and the sums of values that belong to it.
+/// Softmax of one warp's rows, and the weighted sums of values.
 template <class Products, int kRowTiles>
 struct RunningSoftmax {
   using Scores = typename Products::Scores;

@@ -2,8 +2,8 @@
 
 /// Attention of few query rows over a long context, limited by memory: one thread block computes a tile of 16 packed
 /// rows and a run of partitions of positions. Each warp processes every fourth tile of positions with its own softmax.
-/// It loads keys and values ahead into its own part of shared memory, including those of the next partition. At the end
-/// of a partition the warps' results are merged.
+/// It loads keys and values ahead into its own part of shared memory, including the keys and values of the next
+/// partition. At the end of a partition the warps' results are merged.
 
 #include <cstddef>
 #include <cstdint>
@@ -188,7 +188,7 @@ class NarrowTile {
   }
 
   /// Starts to load the keys and values of a tile; writes zeros for positions that the rows do not see and for columns
-  /// behind head_dim.
+  /// from head_dim on.
   __device__ __forceinline__ void load_tile(std::int32_t t, int stage, std::int32_t block) {
     const std::int64_t place = place_key(args_, tile_, token_of_lane(t), block, sizeof(Stored));
     constexpr int kRowsAtOnce = 32 / Rows::kPieces > 0 ? 32 / Rows::kPieces : 1;

@@ -29,10 +29,10 @@ namespace pagoda::kernels::cuda {
 /// Maximum device memory for the partial results of one call. Larger batches are computed in slices of sequences.
 inline constexpr std::size_t kAttentionScratchBytes = std::size_t{64} << 20;
 
-/// Padding between the partial sums and the softmax states behind them, for alignment.
+/// Padding between the partial sums and the softmax states that follow them, for alignment.
 inline constexpr std::size_t kScratchPadding = 16;
 
-/// Number of counters. Each tile whose results are merged uses one to count its finished parts.
+/// Number of counters. Each tile whose results are merged uses one counter for its finished parts.
 inline constexpr std::int64_t kAttentionCounters = 32768;
 
 /// Approximate maximum number of thread blocks of a split launch. It fills any GPU many times; thread blocks without
@@ -105,6 +105,7 @@ constexpr std::int32_t wide_rows(std::int32_t padded_dim) {
 constexpr std::int32_t wide_tile_tokens(std::int32_t padded_dim) {
   return padded_dim <= 128 ? 64 : 32;
 }
+/// Bytes of shared memory for a RowTile.
 inline constexpr std::size_t kRowTileBytes = 64;
 
 /// Bytes of shared memory of a wide tile: 16-bit queries; two tiles of keys and values; the offset of each of their
@@ -232,7 +233,7 @@ constexpr std::int64_t partitions_of_size(std::int32_t shift, std::int32_t max_c
   const std::int64_t tokens = std::int64_t{1} << shift;
   const std::int64_t all = divide_up(max_context_len, tokens);
   if (window == 0) return all;
-  // `seen` neighbouring positions touch most partitions at the worst alignment.
+  // `seen` neighbouring positions touch the most partitions if the first of them is the last one of a partition.
   const std::int64_t seen = std::int64_t{window} + query_len - 1;
   return std::min(all, divide_up(seen - 1, tokens) + 1);
 }
@@ -259,7 +260,8 @@ PAGODA_HOST_DEVICE constexpr std::int32_t first_seen(std::int32_t position, std:
   return window > 0 && position >= window ? position - window + 1 : 0;
 }
 
-/// Fills the split part of a plan. Leaves all of it zero if no sequence is to be split or one does not fit the scratch.
+/// Fills the split part of a plan. Leaves it zero if the group is too large for a narrow tile, or if a sequence does
+/// not fit the scratch or the counters.
 constexpr void plan_split(const AttentionShape& shape, std::size_t scratch_bytes, AttentionPlan& plan) {
   // The tensor core kernels compute a group that does not fit a narrow tile in wide tiles.
   if (plan.tensor_cores && plan.group > kNarrowRows) return;

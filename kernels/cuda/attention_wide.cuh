@@ -194,7 +194,7 @@ class WideTile {
   }
 
   /// Starts to load the keys and values of tile t, whose offsets are stored for `stage`; writes zeros for positions
-  /// that the rows do not see and for columns behind head_dim.
+  /// that the rows do not see and for columns from head_dim on.
   __device__ __forceinline__ void load_tile(std::int32_t t, int stage) {
     constexpr int kRowsAtOnce = Shape::kThreads / Rows::kPieces;
     constexpr int kLoads = Shape::kTile / kRowsAtOnce;

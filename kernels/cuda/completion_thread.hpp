@@ -14,8 +14,8 @@
 namespace pagoda::kernels::cuda {
 
 /// Runs callbacks after their events, in order, on its own thread, which sleeps while the device works.
-/// cudaLaunchHostFunc does the same, but drops its functions when the device fails, so that whatever waits for them
-/// waits for ever.
+/// cudaLaunchHostFunc also runs functions in stream order, but drops them when the device fails; a thread that waits
+/// for such a function would wait for ever.
 class CompletionThread {
  public:
   /// Calls `failed` for an event that ends in an error, before the callback of that event runs.
@@ -25,7 +25,8 @@ class CompletionThread {
   CompletionThread(const CompletionThread&) = delete;
   CompletionThread& operator=(const CompletionThread&) = delete;
 
-  /// Takes ownership of the recorded event; null: the callback waits for nothing.
+  /// Adds a callback that runs after `event`, and takes ownership of the event, which has been recorded. If `event` is
+  /// null, the callback waits only for the callbacks before it.
   void add(cudaEvent_t event, std::function<void()> callback);
   /// Blocks until every callback added so far has returned.
   void drain();

@@ -7,7 +7,7 @@
 
 namespace pagoda::kernels {
 
-/// Whether this build has the CUDA backend.
+/// Returns whether this build has the CUDA backend.
 bool cuda_in_build();
 
 /// Returns the number of CUDA devices that this process may use; 0 without a driver and in a build without the CUDA

@@ -12,7 +12,7 @@ namespace pagoda::kernels::cuda {
 /// names the requested and the available size and the options to lower.
 Result<Buffer> allocate(std::size_t bytes, MemoryKind kind);
 
-/// Returns the available bytes of the current device, or of the machine.
+/// Returns the available bytes of the current device (MemoryKind::device) or of the machine (MemoryKind::host).
 std::size_t available_bytes(MemoryKind kind);
 
 }  // namespace pagoda::kernels::cuda

@@ -5,9 +5,9 @@
 namespace pagoda::kernels::cuda {
 
 /// The ops of a CUDA device. Each op checks shapes and pointers, enqueues its work and returns without waiting. The
-/// contents of index arrays are not checked, because these lie on the device. All arrays are device memory, except the
-/// spans of the params, which are read before the call returns. Once a stream has failed, its ops return that error.
-/// Thread-safe for different streams.
+/// contents of index arrays are not checked, because the arrays lie on the device. All arrays are device memory, except
+/// the spans of the params, which are read before the call returns. Once a stream has failed, its ops return that
+/// error. Thread-safe for different streams.
 class CudaOps final : public Ops {
  public:
   bool takes_narrow_rows() const override { return true; }

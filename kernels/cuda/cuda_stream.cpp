@@ -9,7 +9,8 @@
 namespace pagoda::kernels::cuda {
 namespace {
 
-/// `event` is null if the stream had already failed; then nothing is waited for.
+/// Event of a CUDA stream. The CUDA event is null if it could not be recorded; then finished() is true and no call
+/// waits.
 class CudaEvent final : public Event {
  public:
   explicit CudaEvent(cudaEvent_t event) : event_(event) {}

@@ -62,13 +62,13 @@ class CudaStream final : public Stream {
   /// Enqueues the copy of `host` to `device`.
   Status upload(const Staged& staged);
 
-  /// Returns device memory for one op, with any contents, aligned to 256 bytes: the next op on this stream may get the
+  /// Returns device memory for one op, with any contents, aligned to 256 bytes. The next op on this stream may get the
   /// same memory. Errors: out_of_memory; growing inside a capture (internal), which the direct first call of replay()
   /// prevents.
   Result<std::byte*> scratch(std::size_t bytes);
 
-  /// Returns [kCounters] integers on the device that are 0 between the ops of the stream: an op that changes one resets
-  /// it to 0. The first call allocates them and must not be inside a capture. Errors: out_of_memory.
+  /// Returns [kCounters] integers on the device that are 0 between the ops of the stream: an op that changes a counter
+  /// resets it to 0. The first call allocates them and must not be inside a capture. Errors: out_of_memory.
   Result<std::int32_t*> counters();
   static constexpr std::size_t kCounters = 32768;
 
@@ -99,7 +99,7 @@ class CudaStream final : public Stream {
   CompletionThread completions_;
 };
 
-/// Returns the CudaStream behind a stream that was passed to an op of the CUDA device.
+/// Returns `stream`, which was passed to an op of the CUDA device, as a CudaStream.
 CudaStream& cuda_stream(Stream& stream);
 
 }  // namespace pagoda::kernels::cuda

@@ -153,7 +153,7 @@ Status narrow_x(cudaStream_t stream, const QuantizedLinearParams& p, std::int64_
                 static_cast<__nv_bfloat16*>(to));
 }
 
-/// Returns whether everything is aligned as cuBLASLt needs, and the inputs are whole stores and whole rotation blocks.
+/// Returns whether fits_gemm() is true and a row of x consists of whole stores and, if rotated, whole rotation blocks.
 bool fits(const QuantizedLinearParams& p) {
   const bool rotates = p.weights.front().format.rotated;
   return fits_gemm(p) && p.in % kStore == 0 && (!rotates || p.in % kRotationBlock == 0);

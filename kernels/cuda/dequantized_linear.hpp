@@ -10,8 +10,8 @@ namespace pagoda::kernels::cuda {
 constexpr std::int64_t kMinDequantizedRows = 129;
 
 /// Computes QuantizedLinearParams with x and the weights rounded to bfloat16 and with float32 sums. Weights are
-/// converted piece by piece in scratch. More errors: unsupported, if rows are not aligned as cuBLASLt needs; then
-/// nothing is written.
+/// converted piece by piece in scratch. Errors: unsupported if rows are not aligned as cuBLASLt needs (then nothing is
+/// written); the errors of the stream and of Gemm.
 Status dequantized_linear(CudaStream& stream, const QuantizedLinearParams& p);
 
 }  // namespace pagoda::kernels::cuda

@@ -35,8 +35,8 @@ constexpr __host__ __device__ T ceil_divide(T count, T piece) {
 
 /// Waits until all earlier work of the stream has ended and its writes are visible. Call it early in a kernel that is
 /// launched with Start::early; before the call the kernel may read only weights. The next kernel may then start on the
-/// device and wait in the same way. (The next kernel must not start sooner: it must not share a cache with the kernel
-/// before this one.)
+/// device and wait in the same way. (The next kernel must not start sooner, because it must not share a cache with
+/// the kernel that runs before this kernel.)
 __device__ __forceinline__ void wait_for_stream() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;\ngriddepcontrol.launch_dependents;" ::: "memory");

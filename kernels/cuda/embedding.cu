@@ -34,7 +34,7 @@ struct QuantizedTable {
   CodebookWords codebook = {};
 
   /// Returns elements 4 * quad .. 4 * quad + 3 of a row. Each element is a byte of a word, or a part of a byte. Padding
-  /// columns behind the last column fill up the group.
+  /// columns after the last column fill up the group.
   template <bool packed>
   __device__ float4 load(std::int64_t row, std::int64_t quad) const {
     constexpr int kQuads = kBlockColumns<coding> / kQuad;

@@ -35,8 +35,9 @@ std::uint32_t alignment_of(const void* pointer) {
   return static_cast<std::uint32_t>(address & (~address + 1));
 }
 
-/// One product as cuBLAS describes it. cuBLAS is column-major: a row-major [rows, in] is an [in, rows] for cuBLAS. So
-/// the product is out^T [columns, rows] = weight x^T, where the weight, an [in, columns] for cuBLAS, is transposed.
+/// Description of one product for cuBLAS. cuBLAS is column-major: a row-major [rows, in] matrix is an [in, rows] matrix
+/// for cuBLAS. So the product is out^T [columns, rows] = weight x^T, where the weight, an [in, columns] matrix for
+/// cuBLAS, is transposed.
 class Problem {
  public:
   Problem(const GemmParams& p, std::int64_t rows, bool with_bias) : p_(p) {
@@ -112,7 +113,8 @@ class Problem {
 
 }  // namespace
 
-/// The chosen algorithms, by everything that the choice may depend on. nullopt: no algorithm exists.
+/// Holds the chosen algorithms. A key contains every value that the choice may depend on; nullopt = no algorithm
+/// exists.
 struct Gemm::State {
   using Key = std::array<std::int64_t, 10>;
 

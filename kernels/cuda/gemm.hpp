@@ -25,11 +25,11 @@ struct GemmParams {
   const float* bias = nullptr;  ///< [columns] or null
   float* out = nullptr;         ///< [rows, out_stride]; the product fills the first `columns` of each row
   std::int64_t out_stride = 0;
-  bool accumulate = false;
+  bool accumulate = false;  ///< whether the product is added to out; otherwise it replaces out
 };
 
 /// Returns the number of rows for which an algorithm is chosen: the next power of two, at least 16. So calls with
-/// similar numbers of rows share an algorithm, in whatever order they come.
+/// similar numbers of rows share an algorithm, independent of the order of the calls.
 constexpr std::int64_t gemm_row_bucket(std::int64_t rows) {
   std::int64_t bucket = 16;
   while (bucket < rows) bucket *= 2;

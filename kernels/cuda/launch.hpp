@@ -21,8 +21,9 @@ bool starts_early();
 
 enum class Start : std::uint8_t {
   in_order,  ///< after all earlier work of the stream has ended
-  early,  ///< near the end of the kernel before, if the device supports it. The kernel calls wait_for_stream() before
-          ///< it reads or writes memory that other kernels write or read.
+  /// Near the end of the previous kernel, if the device supports it. The kernel calls wait_for_stream() before it reads
+  /// or writes memory that other kernels write or read.
+  early,
 };
 
 /// Starts a kernel on a stream. `args` are converted to the kernel's own parameter types. If the kernel needs more

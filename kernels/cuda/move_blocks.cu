@@ -16,8 +16,7 @@ constexpr int kThreads = 256;
 constexpr std::int64_t kPieceBytes = std::int64_t{16} << 10;
 constexpr std::int64_t kMaxPieces = 1024;
 
-/// Moves block moves[2 i] to moves[2 i + 1]: one thread block per move and piece. T: the type that one thread moves at
-/// a time.
+/// Moves block moves[2 i] to moves[2 i + 1], with one thread block per move and piece. A thread moves one T at a time.
 template <class T>
 __global__ void move_kernel(const std::byte* from_base, std::byte* to_base, std::int64_t block_bytes,
                             const std::int32_t* moves) {

@@ -6,9 +6,9 @@
 namespace pagoda::kernels::cuda {
 namespace {
 
-/// A row is read from memory once: each thread keeps its first quads in registers. In rows of more than 16 * threads
-/// elements, the elements behind these are read again.
-constexpr int kKeptQuads = 4;  // or none, if a short program matters more than a second read
+/// Number of quads of a row that each thread keeps in registers, so that it reads them from memory only once. In rows
+/// of more than 16 * threads elements, the remaining elements are read again.
+constexpr int kKeptQuads = 4;  // a kernel keeps none if a short program matters more than a second read
 constexpr int kNarrowThreads = 256;
 constexpr int kWideThreads = 1024;
 
@@ -43,14 +43,14 @@ class Row {
     });
   }
 
-  /// Calls f(quad index, its values) for each quad of this thread. Elements behind the row's end are 0 (load_quad's
+  /// Calls f(quad index, its values) for each quad of this thread. Elements beyond the row's end are 0 (load_quad's
   /// default).
   template <class F>
   __device__ void for_each(const F& f) const {
     for_quads([&](int i, std::int64_t q) { f(q, i < kept ? kept_[i] : load_quad<packed>(row_, q, hidden_)); });
   }
 
-  /// Returns how many of a quad's elements belong to the row.
+  /// Returns the number of elements of quad q that belong to the row.
   __device__ int width(std::int64_t q) const {
     return packed ? kQuad : static_cast<int>(min(static_cast<std::int64_t>(kQuad), hidden_ - q * kQuad));
   }

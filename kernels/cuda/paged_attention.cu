@@ -71,13 +71,13 @@ AttentionArgs args_for(const PagedAttentionParams& p, const AttentionPlan& plan,
   return args;
 }
 
-/// Places the partial results of `rows` query rows in `parts` parts each in scratch.
+/// Sets the addresses in scratch of the partial results of `rows` query rows with `parts` parts each.
 void set_parts(const PagedAttentionParams& p, const AttentionMemory& memory, std::int64_t rows, std::int32_t parts,
                AttentionArgs& args) {
   args.max_parts = parts;
   args.partial_sums = reinterpret_cast<float*>(memory.scratch.data());
   const std::int64_t floats = rows * p.num_heads * parts * args.head_dim;
-  // The states lie behind the sums, at an even number of floats.
+  // The states follow the sums, at an even number of floats.
   args.partial_states = reinterpret_cast<float2*>(args.partial_sums + divide_up(floats, 2) * 2);
 }
 

@@ -13,7 +13,7 @@ namespace pagoda::kernels::cuda {
 constexpr int kQuad = 4;
 
 /// Returns row[4 * quad] .. row[4 * quad + 3] as float. With `packed`, the row is aligned to a quad and its length is a
-/// multiple of four; otherwise elements behind `count` read as `beyond`.
+/// multiple of four; otherwise elements from index `count` on read as `beyond`.
 template <bool packed, class T>
 __device__ __forceinline__ float4 load_quad(const T* row, std::int64_t quad, std::int64_t count, float beyond = 0.0F) {
   if constexpr (packed) {

@@ -18,8 +18,8 @@ namespace pagoda::kernels::cuda {
 
 constexpr int kStepColumns = 32;  ///< columns of one tensor core instruction
 
-/// How often the integer dot products are converted to floats and added to the sums (a flush). It depends on the group
-/// size; only the most important sizes have their own kernels.
+/// Interval at which the integer dot products are converted to floats and added to the sums (a flush). It depends on
+/// the group size; only the most important sizes have their own kernels.
 enum class Grouping {
   by_fours,   ///< groups of 128 columns: after every four steps
   by_steps,   ///< groups of a multiple of 32 columns: after every step
@@ -104,8 +104,8 @@ struct PanelMemory {
 };
 
 /// Returns the index of the word of a row that holds the lowest 4 bits of the eight columns from `column` on (load 0)
-/// or their higher bits (load 1). For integers of 8 bits, load 0 is the word of the first four columns and load 1 that
-/// of the second four.
+/// or their higher bits (load 1). For integers of 8 bits, load 0 is the word of the first four columns and load 1 the
+/// word of the next four.
 template <Coding coding>
 __device__ __forceinline__ int word_of_columns(int column, int load) {
   if constexpr (kHighBits<coding> == 0) return column / kBlockColumns<coding> + load;
@@ -114,7 +114,7 @@ __device__ __forceinline__ int word_of_columns(int column, int load) {
   return block + (load == 0 ? pair % kPairsOf<coding> : kBlockWords<coding> - 1);
 }
 
-/// Loads the batch that begins at column `first`. Behind the last column all scales and minimums are 0.
+/// Loads the batch that begins at column `first`. After the last column all scales and minimums are 0.
 template <class Shape>
 __device__ __forceinline__ PanelBatch<Shape> load_panel(const PanelMemory& panel, int first, int padded_columns,
                                                         Groups groups, int lane) {
@@ -240,8 +240,8 @@ __device__ __forceinline__ void fragment_of(const uint2 (&words)[kLoads], int t,
 
 /// Adds one batch: sums[n][..] += the products of a panel with kTiles tiles of 8 tokens, each group of columns times
 /// its scales; with minimums, also the weight of kMiddle times the sums of x. `load_x(n, s)` returns the fragment of
-/// tile n and step s: integers 8t .. 8t+7 of token g (any integers behind the last column). `load_x_scales(n, group)`
-/// returns the scales of tokens 2t and 2t+1 (any finite ones behind the last group), and `load_x_sums(n, group)` the
+/// tile n and step s: integers 8t .. 8t+7 of token g (any integers after the last column). `load_x_scales(n, group)`
+/// returns the scales of tokens 2t and 2t+1 (any finite numbers after the last group), and `load_x_sums(n, group)` the
 /// sums of x of these tokens.
 template <class Shape, int kTiles, class LoadX, class LoadXScales, class LoadXSums>
 __device__ __forceinline__ void add_batch(const PanelBatch<Shape>& batch, int first, Groups groups,

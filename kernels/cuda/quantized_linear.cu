@@ -15,7 +15,7 @@ constexpr int kQuantizeWarps = 8;
 
 struct QuantizeArgs {
   const float* x = nullptr;
-  /// Column k of the weights is multiplied with column order[k] of x; null = with column k.
+  /// [columns]: column k of the weights is multiplied by column order[k] of x; null = by column k.
   const std::int32_t* order = nullptr;
   int num_tokens = 0;
   int in = 0;
@@ -81,7 +81,7 @@ __global__ __launch_bounds__(kQuantizeWarps * 32) void quantize_x_kernel(const _
   if (lane == 0) args.sums[at] = most / 127.0F * sum_of_q;
 }
 
-/// The function that multiplies weights of a format, and its factor.
+/// Function that multiplies weights of a format, and the factor of its fragments (kFragmentFactor).
 struct Multiplier {
   Status (*multiply)(cudaStream_t, const QuantizedProduct&);
   float fragment_factor;

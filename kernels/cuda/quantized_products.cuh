@@ -167,7 +167,7 @@ constexpr int kTileTokens = kTileTokenWarps * kWarpTiles * static_cast<int>(kTok
 constexpr int kSharedStride = kTileColumns + 32;
 
 /// Starts to copy columns [first_column, first_column + kTileColumns) of the thread block's tokens to shared memory;
-/// writes zeros behind the last token and column.
+/// writes zeros after the last token and column.
 __device__ inline void stage_x(const QuantizedArgs& args, int first_token, int first_column, std::int8_t* to) {
   constexpr int kPieces = kTileColumns / 16;
 #pragma unroll

@@ -11,7 +11,7 @@
 
 namespace pagoda::kernels::cuda {
 
-/// A token id outside of the table gives a row of NaN.
+/// Writes a row of NaN for a token id outside of the table.
 Status cuda_embedding(cudaStream_t stream, const EmbeddingParams& p);
 Status cuda_rms_norm(cudaStream_t stream, const RmsNormParams& p);
 Status cuda_layer_norm(cudaStream_t stream, const LayerNormParams& p);

@@ -41,9 +41,9 @@ __device__ Measured measure_row(SampleShared& shared, const RowView& view) {
   return {problem, max, static_cast<std::int32_t>(~static_cast<std::uint32_t>(most))};
 }
 
-/// Makes the row's k largest logits, and some more, the candidates if they fit: at least k threads have seen a logit as
-/// large as the k-th largest of their maxima. Call it directly after measure_row(). Returns the number of candidates,
-/// or 0 if they do not fit.
+/// Makes the row's k largest logits, and some more, the candidates if they fit. At least k threads have read a logit
+/// that is as large as the k-th largest of the threads' maxima, so this maximum is a bound of the candidates. Requires
+/// the thread_maxima that measure_row() wrote for the row. Returns the number of candidates, or 0 if they do not fit.
 __device__ int collect_top(SampleShared& shared, const RowView& row, int k) {
   if (k >= row.count && row.count <= kMaxCandidates) return collect(shared, row, {});
   if (k <= kSampleThreads) {
@@ -111,8 +111,8 @@ __device__ std::int32_t choose_token(SampleShared& shared, const RowView& row, c
   return draw_token(shared, row, {}, weigher, params.uniform);
 }
 
-/// Writes log-probability and rank of the token, and the num_logprobs likeliest or listed tokens. After
-/// measure_row(row), only draws may have been made.
+/// Writes log-probability and rank of the token, and the num_logprobs likeliest or listed tokens. Call after
+/// measure_row(row); only draws may come between the two calls, because they do not change shared.thread_maxima.
 __device__ void report(SampleShared& shared, const RowView& row, const DeviceSampleRow& params, float max,
                        std::int32_t token, SampleOutput& out) {
   constexpr double kUnit = 1.0 / static_cast<double>(std::uint64_t{1} << kMassBits);
@@ -202,9 +202,10 @@ __global__ __launch_bounds__(kSampleThreads) void sample_rows_kernel(const Devic
 
 constexpr int kRankThreads = 256;
 
-// Block (b, r) lists those of tokens 256 * b + [0, 256) that are among the num_top likeliest of row r, each at its
-// place. A token's place is the number of tokens before it, which each thread counts; the logits go through shared
-// memory. The kernel handles only rows whose tokens sample_rows_kernel has not listed.
+// Block (b, r) checks tokens 256 * b + [0, 256) and lists each token that is among the num_top likeliest of row r. The
+// place of a token in the list is the number of tokens that are likelier (among equal ones: with a lower id), which one
+// thread counts; the block loads the logits into shared memory. The kernel handles only rows whose tokens
+// sample_rows_kernel has not listed.
 __global__ __launch_bounds__(kRankThreads) void rank_tokens_kernel(const DeviceSampleRow* rows, int vocab) {
   __shared__ float tile[kRankThreads];
   const DeviceSampleRow& row = rows[blockIdx.y];
@@ -228,7 +229,7 @@ __global__ __launch_bounds__(kRankThreads) void rank_tokens_kernel(const DeviceS
     }
   }
   if (token >= vocab || place >= out.num_top) return;
-  // The logarithm of the total, to the precision of a float; exact for the sampled token itself.
+  // Logarithm of the total, to the precision of a float. The result is exact for the sampled token.
   const double log_total = static_cast<double>(logits[out.token]) - static_cast<double>(out.logprob);
   row.top_tokens[place] = token;
   row.top_logprobs[place] = static_cast<float>(static_cast<double>(logit) - log_total);

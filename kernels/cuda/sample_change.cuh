@@ -10,7 +10,7 @@ namespace pagoda::kernels::cuda {
 constexpr int kCopyThreads = 256;
 constexpr int kCopyPerThread = 8;
 constexpr int kChangeThreads = 1024;
-/// Bit of a count: the token is in the prompt.
+/// Bit of a count that is set if the token is in the prompt.
 constexpr std::uint32_t kInPrompt = 0x80000000U;
 
 // Block (b, r) copies 2048 logits of changed row r, with -inf for tokens that are not allowed, and sets their counts to

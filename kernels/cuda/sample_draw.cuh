@@ -45,14 +45,15 @@ __device__ inline int measure_segments(SampleShared& shared, const RowView& view
   return segments;
 }
 
-/// Returns how many of `ties` logits with the cut's key, behind `before` other ones, the cut keeps.
+/// Returns the number of ties that the cut keeps out of `ties` ties. A tie is a logit with the cut's key; `before` ties
+/// have lower ids than these.
 __device__ inline std::uint64_t kept_ties(Cut cut, std::uint64_t before, std::uint64_t ties) {
   const auto most = static_cast<std::uint64_t>(cut.ties);
   return before >= most ? 0 : before + ties > most ? most - before : ties;
 }
 
-/// Returns the index of the logit in segment `segment` whose share contains `rest` units of mass from the start of the
-/// segment on. `ties` is the number of ties before the segment. One warp calls it.
+/// Returns the index of the first logit in segment `segment` at which the kept mass, summed from the start of the
+/// segment, exceeds `rest`. `ties` is the number of ties before the segment. One warp calls it.
 __device__ inline int find_in_segment(const RowView& view, Cut cut, const Weigher& weigher, int segment,
                                       std::uint64_t ties, std::uint64_t rest) {
   const int chunks = num_chunks(view);

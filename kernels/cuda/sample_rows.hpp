@@ -13,7 +13,7 @@ namespace pagoda::kernels::cuda {
 struct DeviceSampleRow {
   const float* logits = nullptr;
   float* changed = nullptr;         ///< buffer of the changed logits; null if nothing changes the logits
-  std::uint32_t* counts = nullptr;  ///< [vocab], stored behind `changed`
+  std::uint32_t* counts = nullptr;  ///< [vocab], stored after `changed`
   SampleOutput* output = nullptr;
   std::int32_t* top_tokens = nullptr;
   float* top_logprobs = nullptr;

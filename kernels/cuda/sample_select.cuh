@@ -3,7 +3,8 @@
 /// Computes exact cuts through a row in descending order of its logits, without sorting it.
 ///
 /// Weights are counted in whole units of 2^-kMassBits of the heaviest weight, so that sums do not depend on their
-/// order: a row gives the same token whichever thread adds which weight. Tokens lighter than one unit have no weight.
+/// order: a row gives the same token for any assignment of weights to threads. Tokens lighter than one unit have no
+/// weight.
 
 #include <cstdint>
 
@@ -108,14 +109,15 @@ __device__ inline Crossing find_crossing(SampleShared& shared, std::uint64_t nee
   return {shared.found_index, shared.found_rest};
 }
 
-/// Result of select_key(), the radix selection behind both cuts. select_key() descends through the keys, where
-/// `amount(logit)` is the amount of a logit with a key above that of `ties_of`, and `ties_amount` the amount of all
-/// logits with that key, until `needed` is reached. `rest` is the part of `needed` among the logits with exactly the
-/// key found; 0 if the whole row has less than needed.
+/// Result of select_key().
 struct Selected {
-  std::uint32_t key = 0;
+  std::uint32_t key = 0;  ///< key at which the sum of amounts reaches `needed`
+  /// Part of `needed` among the logits with exactly this key; 0 = the whole row has less than `needed`.
   std::uint64_t rest = 0;
 };
+/// Radix selection, which both cuts use: adds amounts in descending order of keys until the sum reaches `needed`. A
+/// logit with a key above ties_of.key has the amount amount(logit). All logits with the key ties_of.key together have
+/// the amount `ties_amount`. Lower keys have none.
 
 template <class Amount>
 __device__ Selected select_key(SampleShared& shared, const RowView& view, std::uint64_t needed, Cut ties_of,
@@ -176,8 +178,8 @@ __device__ inline Kept measure_kept(SampleShared& shared, const RowView& view, C
   return {ties, mass};
 }
 
-/// Returns the cut that keeps the fewest of the largest logits, among those that `cut` keeps, whose mass is at least
-/// `needed` (1 to the mass of all).
+/// Returns the cut that keeps, from the logits that `cut` keeps, the smallest number of the largest logits whose mass
+/// is at least `needed` (1 to the mass of all).
 __device__ inline Cut cut_at_mass(SampleShared& shared, const RowView& view, Cut cut, std::uint64_t kept_ties,
                                   const Weigher& weigher, std::uint64_t needed) {
   const std::uint64_t ties_mass = kept_ties > 0 ? kept_ties * weigher.mass(logit_of(cut.key)) : 0;

@@ -10,7 +10,7 @@
 namespace pagoda::kernels::cuda {
 namespace {
 
-constexpr int kWarps = 4;  ///< warps of a thread block; they share its outputs and divide the columns among themselves
+constexpr int kWarps = 4;  ///< warps of a thread block; all compute the same outputs, each for a part of the columns
 
 /// Whether weights of type T are multiplied with scales.
 template <class T>
@@ -21,7 +21,7 @@ struct Chunk {
   std::uint32_t words[4];
 };
 
-/// Loads 16 bytes of a row of `in` elements, from element k on; 0 behind the row's end.
+/// Loads 16 bytes of a row of `in` elements, from element k on; 0 beyond the row's end.
 template <class T, bool kVectors>
 __device__ Chunk load_weights(const T* row, int k, int in) {
   Chunk chunk = {};
@@ -38,7 +38,7 @@ __device__ Chunk load_weights(const T* row, int k, int in) {
   return chunk;
 }
 
-/// Returns x[k .. k + 3]; 0 behind the end of the row.
+/// Returns x[k .. k + 3]; 0 beyond the end of the row.
 template <bool kVectors, class X>
 __device__ float4 load_x(const X* row, int k, int in) {
   float4 x = {0.0F, 0.0F, 0.0F, 0.0F};
@@ -77,8 +77,8 @@ __device__ float4 four_weights(const Chunk& chunk, int quarter) {
   }
 }
 
-/// Returns which four of a lane's chunk are multiplied at turn `turn`: lanes whose chunks begin in the same banks use
-/// different orders, so that eight lanes together read x from all banks.
+/// Returns the index of the four elements of a lane's chunk that are multiplied at turn `turn`: lanes whose chunks
+/// begin in the same banks use different orders, so that eight lanes together read x from all banks.
 template <int kPerChunk>
 __device__ int quarter_of(int lane, int turn) {
   if constexpr (kPerChunk == 4) return 0;
@@ -169,7 +169,7 @@ __device__ __forceinline__ void multiply_block(const SkinnyArgs& args) {
   const int first_output = (block - part.first_block) * kSkinnyOutputs;
   const int first_token = static_cast<int>(blockIdx.y) * kTokens;
 
-  // Outputs and tokens behind the last one repeat the last one; their results are dropped.
+  // Outputs and tokens after the last one are copies of the last one; their results are dropped.
   const T* weights[kSkinnyOutputs];
   const float* scales[kSkinnyOutputs] = {};
 #pragma unroll

@@ -27,7 +27,7 @@ struct SkinnyPart {
 struct SkinnyArgs {
   static constexpr int kMaxParts = 4;
 
-  const void* x = nullptr;  ///< float32, or the type of the weights if narrow_x
+  const void* x = nullptr;  ///< elements of float32, or of the weights' type if narrow_x
   bool narrow_x = false;
   float* out = nullptr;
   std::int64_t out_stride = 0;
@@ -37,8 +37,8 @@ struct SkinnyArgs {
   std::int32_t num_blocks = 0;  ///< thread blocks of all parts
   DType bias_dtype = DType::f32;
   bool accumulate = false;
-  std::int32_t scale_shift = 31;   ///< column k of a row uses scale k >> scale_shift ...
-  std::int32_t scales_of_row = 1;  ///< ... of this many scales of the row
+  std::int32_t scale_shift = 31;   ///< column k uses scale k >> scale_shift of its row
+  std::int32_t scales_of_row = 1;  ///< number of scales of a row
   SkinnyPart parts[kMaxParts];
 };
 

@@ -17,9 +17,9 @@ struct Staged {
   std::size_t bytes = 0;
 };
 
-/// Staging memory that one thread takes in stream order and never returns explicitly. It is taken from segments; a
-/// segment is used again after the event behind its last use has passed. If no segment is free, a new one is allocated,
-/// so that take() never waits.
+/// Staging memory that one thread takes in stream order and never returns explicitly. The memory is part of a segment.
+/// A segment is used again after the event that follows its last use has passed. If no segment is free, take()
+/// allocates a new segment, so that it never waits.
 class StagingRing {
  public:
   StagingRing() = default;
@@ -27,8 +27,8 @@ class StagingRing {
   StagingRing(const StagingRing&) = delete;
   StagingRing& operator=(const StagingRing&) = delete;
 
-  /// Both addresses are aligned to 256 bytes. All work that uses memory taken earlier must already be enqueued on
-  /// `stream`.
+  /// Returns memory of `bytes` bytes; both addresses are aligned to 256 bytes. All work that uses memory taken earlier
+  /// must already be enqueued on `stream`.
   Result<Staged> take(std::size_t bytes, cudaStream_t stream);
 
   std::size_t num_segments() const { return segments_.size(); }

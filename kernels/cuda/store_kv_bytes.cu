@@ -48,7 +48,7 @@ __device__ void store_int8(const float* row, std::int64_t count, int lane, std::
 }
 
 /// One thread block per token; its warps store the heads of keys, then of values. `value_bytes` and `part_bytes` are
-/// those of the cache.
+/// the results of KvCacheView's functions.
 template <bool scaled>
 __global__ void __launch_bounds__(kThreads)
     store_kv_bytes_kernel(StoreKvParams p, std::int64_t value_bytes, std::int64_t part_bytes) {

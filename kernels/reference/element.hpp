@@ -26,7 +26,7 @@ inline float load(const void* data, DType dtype, std::int64_t index) {
   return 0.0F;
 }
 
-/// data[index] = value, rounded to nearest even; for int8, `value` has been divided by its scale.
+/// Writes data[index] = value, rounded to nearest even. For int8, `value` has been divided by its scale.
 inline void store(void* data, DType dtype, std::int64_t index, float value) {
   switch (dtype) {
     case DType::f32:

@@ -10,7 +10,8 @@
 namespace pagoda::kernels::reference {
 namespace {
 
-/// Returns a row of x before quantisation: reordered, and rotated with the padding columns of a rotation.
+/// Returns a row of x before quantisation, reordered by `order`. If `rotated`, the row is padded with zeros to whole
+/// rotation blocks and rotated.
 std::vector<float> row_of(const float* x, std::int64_t columns, const std::int32_t* order, bool rotated) {
   std::vector<float> row(x, x + columns);
   if (order != nullptr) std::transform(order, order + columns, row.begin(), [x](std::int32_t k) { return x[k]; });

@@ -1,8 +1,8 @@
 #pragma once
 
-/// Every op as plain scalar code that defines its meaning, without regard to speed. Tests compare each device's
-/// implementation with it. Sums are in double precision, so that the reference is the most exact implementation. Params
-/// must have passed `check` (kernels/ops_check.hpp).
+/// Implements every op as plain scalar code that defines the meaning of the op, without regard to speed. Tests compare
+/// each device's implementation with it. Sums are in double precision, so that the reference is the most exact
+/// implementation. Params must have passed `check` (kernels/ops_check.hpp).
 
 #include "kernels/ops.hpp"
 

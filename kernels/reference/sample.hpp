@@ -12,7 +12,7 @@ namespace pagoda::kernels {
 /// valid and have a token left.
 std::vector<double> reference_distribution(const SampleParams& params, const SampleRow& row);
 
-/// The sampling op in its simplest form: one row after another, full sorts, float64. The results equal those of
+/// Samples all rows in the simplest way: one row after another, with full sorts, in float64. The results equal those of
 /// cpu_sample, except for draws whose uniform number is within rounding error of the border between two tokens. Rows
 /// that cannot be sampled get the same problems. It does not check shapes and ids.
 void reference_sample(const SampleParams& params);

@@ -6,7 +6,7 @@
 
 namespace pagoda::kernels::PAGODA_SIMD {
 
-// Defined in vec_*.hpp and called only if kDotsBf16.
+// vec_*.hpp define these functions; they are called only if kDotsBf16.
 Vec dot_bf16(Vec pairs, Vec other_pairs, Vec sum);
 Vec bf16_pairs(Vec low, Vec high);
 Vec load_some(const float* p, int count);

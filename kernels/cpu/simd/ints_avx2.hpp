@@ -1,6 +1,6 @@
 #pragma once
 
-/// Eight 32-bit lanes. See ints_avx512.hpp for what each function does.
+/// Eight 32-bit lanes. ints_avx512.hpp describes the functions.
 
 #include <cstdint>
 
@@ -108,7 +108,7 @@ using BoundedDots = Dots<8>;
 constexpr int kQuantizedRows = 4;  // 8 dots, 4 halves of vectors of w, 1 broadcast, 1 product: 14 of 16 registers
 constexpr int kQuantizedPanels = 1;
 
-/// For up to 6 bits.
+/// Dots for up to 6 bits: 16-bit sums, to which each step adds two products.
 template <int bits>
 struct Dots {
   static constexpr int kBits = bits;
@@ -130,7 +130,8 @@ struct Dots {
   static void unpack(void* p, Bytes w) { store_bytes(p, w); }
   static Sums product(Weights w, Quad x) { return {_mm256_maddubs_epi16(w.v, x.v)}; }
   static void add(Sums& sums, Weights w, Quad x) {
-    __m256i product;  // in this order: GCC makes all products first, and spills them
+    // Inline assembly keeps the two instructions together; otherwise GCC computes all products first and spills them.
+    __m256i product;
     asm("vpmaddubsw %3, %2, %1\n\tvpaddw %1, %0, %0" : "+x"(sums.v), "=&x"(product) : "x"(w.v), "x"(x.v));
   }
   static Ints total(Ints dots, Sums sums) {
@@ -178,7 +179,7 @@ struct Dots<8> {
   }
 };
 
-/// For 8 bits if pairs of x are bounded (QuantizedFormat::bounds_pairs): the sum of two products fits 16 bits.
+/// Dots for 8 bits if pairs of x are bounded (QuantizedFormat::bounds_pairs): the sum of two products fits 16 bits.
 struct BoundedDots {
   static constexpr int kBits = 8;
   static constexpr int kXBytes = 1;

@@ -96,7 +96,7 @@ inline __m512i broadcast_four(const std::int8_t* p) {
 //   unpacked_at(p), unpack(p, bytes)   load from scratch and store to it, with kUnpackedBytes bytes per weight
 //   Sums, add(sums, w, x)     adds to each lane the dot of its four columns; exact
 //   product(w, x)             returns the Sums of one step (only without kSumsAreDots)
-//   total(dots, sums)         returns the lanes of dots + those of sums. With kSumsAreDots, Sums are Ints and never
+//   total(dots, sums)         returns dots plus sums, lane by lane. With kSumsAreDots, Sums are Ints and never
 //                             overflow; without, they hold kStepsOfSums steps of four columns.
 #if defined(__AVX512VNNI__)
 constexpr int kQuantizedRows = 8;  // 24 dots, 3 vectors of w, 1 broadcast: 28 of 32 registers
@@ -128,7 +128,7 @@ using BoundedDots = Dots<8>;
 constexpr int kQuantizedRows = 4;  // 16 dots, 8 halves of vectors of w, 1 broadcast: 25 of 32 registers
 constexpr int kQuantizedPanels = 4;
 
-/// For up to 6 bits: 16-bit sums, to which each step adds two products.
+/// Dots for up to 6 bits: 16-bit sums, to which each step adds two products.
 template <int bits>
 struct Dots {
   static constexpr int kBits = bits;
@@ -150,7 +150,8 @@ struct Dots {
   static void unpack(void* p, Bytes w) { store_bytes(p, w); }
   static Sums product(Weights w, Quad x) { return {_mm512_maddubs_epi16(w.v, x.v)}; }
   static void add(Sums& sums, Weights w, Quad x) {
-    __m512i product;  // in this order: GCC makes all products first, and spills them
+    // Inline assembly keeps the two instructions together; otherwise GCC computes all products first and spills them.
+    __m512i product;
     asm("vpmaddubsw %3, %2, %1\n\tvpaddw %1, %0, %0" : "+v"(sums.v), "=&v"(product) : "v"(w.v), "v"(x.v));
   }
   static Ints total(Ints dots, Sums sums) {
@@ -158,7 +159,7 @@ struct Dots {
   }
 };
 
-/// For 8 bits: 16-bit integers in two halves, the first and third column of each four, and the second and fourth.
+/// Dots for 8 bits: 16-bit integers in two halves, the first and third column of each four, and the second and fourth.
 template <>
 struct Dots<8> {
   static constexpr int kBits = 8;
@@ -199,7 +200,7 @@ struct Dots<8> {
   }
 };
 
-/// For 8 bits if pairs of x are bounded (QuantizedFormat::bounds_pairs): the sum of two products fits 16 bits.
+/// Dots for 8 bits if pairs of x are bounded (QuantizedFormat::bounds_pairs): the sum of two products fits 16 bits.
 struct BoundedDots {
   static constexpr int kBits = 8;
   static constexpr int kXBytes = 1;

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Four 32-bit lanes of NEON. See ints_avx512.hpp for what each function does.
+/// Four 32-bit lanes of NEON. ints_avx512.hpp describes the functions.
 
 #include <cstdint>
 #include <cstring>
@@ -113,7 +113,7 @@ struct Dots {
     sums.v = vdotq_s32(vsubq_s32(sums.v, quad.minus_128_x), w, quad.x);
   }
 #else
-  // 255 * 127 fits 16 bits.
+  // A product is at most 255 * 127, which fits 16 bits.
   using Weights = Bytes;
   using Quad = int16x8_t;
   static Weights weights_of(Bytes w) {
@@ -130,7 +130,7 @@ struct Dots {
 #endif
 };
 
-/// For 8 bits if pairs of x are bounded (QuantizedFormat::bounds_pairs).
+/// Dots for 8 bits if pairs of x are bounded (QuantizedFormat::bounds_pairs).
 using BoundedDots = Dots<8>;
 
 }  // namespace pagoda::kernels::PAGODA_SIMD

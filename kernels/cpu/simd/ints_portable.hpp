@@ -1,6 +1,6 @@
 #pragma once
 
-/// Four 32-bit lanes in the compiler's generic vectors. See ints_avx512.hpp for what each function does.
+/// Four 32-bit lanes in the compiler's generic vectors. ints_avx512.hpp describes the functions.
 
 #include <algorithm>
 #include <cmath>
@@ -24,8 +24,8 @@ struct Bytes {
 inline Ints set1_int(std::int32_t x) {
   return {Bits{x, x, x, x}};
 }
-/// Sums of integers wrap around, as those of vector instructions do: integers from values that are not finite can be
-/// arbitrary.
+/// Type for sums of integers, which wrap around as in vector instructions. Values that are not finite give arbitrary
+/// integers, whose sums may overflow.
 using Unsigned = std::uint32_t __attribute__((vector_size(16)));
 inline Ints operator+(Ints a, Ints b) {
   return {reinterpret_cast<Bits>(reinterpret_cast<Unsigned>(a.v) + reinterpret_cast<Unsigned>(b.v))};
@@ -122,7 +122,7 @@ struct Dots {
   }
 };
 
-/// For 8 bits if pairs of x are bounded (QuantizedFormat::bounds_pairs).
+/// Dots for 8 bits if pairs of x are bounded (QuantizedFormat::bounds_pairs).
 using BoundedDots = Dots<8>;
 
 }  // namespace pagoda::kernels::PAGODA_SIMD

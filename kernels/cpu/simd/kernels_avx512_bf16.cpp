@@ -13,7 +13,7 @@
 namespace pagoda::kernels::avx512_bf16 {
 namespace {
 
-/// Placeholder: the products of quantised weights use no bfloat16 (see avx512_bf16_kernels()).
+/// Placeholder that avx512_bf16_kernels() replaces. The products of quantised weights use no bfloat16.
 constexpr QuantizedKernels kQuantizedTable{};
 
 }  // namespace

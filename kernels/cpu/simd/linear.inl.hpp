@@ -122,7 +122,7 @@ inline Vec weights_of(Vec quads, int step) {
   return step == 0 ? even_bf16(quads) : odd_bf16(quads);
 }
 
-/// Pointers to the first column of `panel` rows; missing ones repeat the last.
+/// Pointers to the first column of `panel` rows; missing rows repeat the last row.
 template <int panel>
 struct PanelRows {
   PanelRows(const WeightPiece& piece, std::int64_t size) {
@@ -298,15 +298,15 @@ void linear_tile(const LinearTileArgs& args) {
 }
 
 /// chains += one chunk of the rows of a panel times the same chunk of x, two vectors of weights at a time. Stores the
-/// widened weights in `packed` if it is not null; the compiler knows this where it inlines the function.
+/// widened weights in `packed` if it is not null; the compiler knows whether it is null where it inlines the function.
 template <DType dtype, int rows, int vectors>
 inline void stream_chunk(const char* const* w, std::int64_t at_bytes, const float* x, Vec (&chains)[rows][vectors],
                          float* packed) {
   constexpr int kSteps = steps_per_quad(dtype);
 #pragma GCC unroll 2
   for (int v = 0; v < vectors; v += 2) {
-    if (v > 0)
-      asm volatile("" ::: "memory");  // otherwise the compiler keeps (and spills) the quads of x for the second pair
+    // Without this, the compiler keeps (and spills) the quads of x for the second pair.
+    if (v > 0) asm volatile("" ::: "memory");
     Vec low[kRowsPerVector];
     Vec high[kRowsPerVector];
     load_quads<dtype>(w + v * kRowsPerVector, at_bytes, low);

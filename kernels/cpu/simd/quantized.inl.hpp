@@ -483,7 +483,7 @@ void quantized_tile(const QuantizedTileArgs& args) {
   if (!args.unpacked) {
     return with_kind(args.bits, args.codebook, [&](const auto& stored) { tile_of_kind(stored, args); });
   }
-  // If unpacked weights are bytes, those of all formats are read as 8 bits.
+  // If unpacked weights are bytes, the weights of all formats are read as 8 bits.
   if constexpr (Dots<8>::kUnpackedBytes == 1) {
     tile_of_kind(InPanel<8>(), args);
   } else {

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Eight floats, AVX2 with FMA and F16C. See vec_avx512.hpp for what each function does.
+/// Eight floats, AVX2 with FMA and F16C. vec_avx512.hpp describes the functions.
 
 #include <cstdint>
 

@@ -243,7 +243,7 @@ inline void load_pairs_bf16(const void* first, const void* second, Vec& first_fo
   first_fours.v = _mm512_castsi512_ps(_mm512_unpacklo_epi16(a, b));
   last_fours.v = _mm512_castsi512_ps(_mm512_unpackhi_epi16(a, b));
 }
-/// Load and store 32 floats, in that order of columns.
+/// Load and store 32 floats in the order of columns of load_pairs_bf16.
 inline void load_fours(const float* p, Vec& first_fours, Vec& last_fours) {
   const __m512 low = _mm512_loadu_ps(p);
   const __m512 high = _mm512_loadu_ps(p + kLanes);

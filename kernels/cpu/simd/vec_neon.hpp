@@ -1,6 +1,6 @@
 #pragma once
 
-/// Four floats, NEON of 64-bit Arm. See vec_avx512.hpp for what each function does.
+/// Four floats, NEON of 64-bit Arm. vec_avx512.hpp describes the functions.
 
 #include <cstdint>
 #include <cstring>

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Four floats in the compiler's generic vectors: SSE2, NEON or plain registers. See vec_avx512.hpp for what each
-/// function does.
+/// Four floats in the compiler's generic vectors: SSE2, NEON or plain registers. vec_avx512.hpp describes the
+/// functions.
 
 #include <cstdint>
 #include <cstring>
