@@ -27,7 +27,7 @@ struct CacheEngineState {
   trace::SharedTracer trace;
   std::unique_ptr<journal::RecordedCacheOrder> order;
   std::map<StepId, std::shared_ptr<const CachePlan>> plans;       ///< plans that are not enqueued yet
-  std::map<StepId, std::shared_ptr<kernels::Event>> step_events;  ///< ends of steps that were not seen to end
+  std::map<StepId, std::shared_ptr<kernels::Event>> step_events;  ///< events of steps whose end has not been seen yet
   std::shared_ptr<std::atomic<bool>> has_ended_a_plan = std::make_shared<std::atomic<bool>>(false);
   std::shared_ptr<CallbackSender<CacheEngineActor>> sender = std::make_shared<CallbackSender<CacheEngineActor>>();
 };

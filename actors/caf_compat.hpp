@@ -183,7 +183,7 @@ void ask(caf::scoped_actor& self, const Handle& receiver, Message&& message, OnA
 #endif
 }
 
-/// Returns `answer` as the answer of a handler.
+/// Returns `answer` for a handler to return, and marks it as sent.
 template <class Answer>
 Answer reply(Answer answer) {
   happens_before::sent();
@@ -216,8 +216,8 @@ void end_now(const Handle& whom) {
 #ifdef CAF_VERSION_MAJOR
 namespace detail {
 
-/// CAF 1.x calls the functor when the actor ends, then destroys the actor's state, then the functor. Calls `on_end`
-/// from the destructor, so after the state is gone.
+/// CAF 1.x calls the functor when the actor ends, then destroys the actor's state, then the functor. The functor holds
+/// this object, whose destructor calls `on_end`, so `on_end` runs after the state is gone.
 template <class OnEnd>
 class BehindState {
  public:

@@ -6,7 +6,8 @@
 
 namespace pagoda::actors {
 
-/// Returns the engine's clock: monotonic, in microseconds. The cores get its readings as arguments and never read it.
+/// Returns the time of the engine's clock: monotonic, in microseconds. The cores get times as arguments and never read
+/// the clock.
 inline TimeUs now_us() {
   using namespace std::chrono;
   return duration_cast<microseconds>(steady_clock::now().time_since_epoch()).count();

@@ -19,13 +19,13 @@ void report_failure(const caf::actor_addr& owner, const MakeError& make_error, b
   });
 }
 
-/// Runs what the callbacks of a stream report, in their order. When a report throws (usually because memory is out), it
-/// is lost: the owner is sent a failure, so that its work is recomputed from what is known, and later callbacks report
-/// nothing, because the receiver could not interpret them.
+/// Runs the reports of a stream's callbacks, in their order. When a report throws (usually because memory is out), it
+/// is lost: the owner gets a failure, so that its work is recomputed from the known state. Later callbacks report
+/// nothing, because the receiver could not interpret their reports without the lost one.
 template <class Owner>
 class CallbackSender {
  public:
-  /// Runs `what` and catches what it throws. `memory_lost`: as in DeviceFailed.
+  /// Runs `what`, unless an earlier report was lost, and catches what it throws. `memory_lost`: as in DeviceFailed.
   template <class Tell>
   void tell(const caf::actor_addr& owner, bool memory_lost, const Tell& what) {
     if (has_lost_one_) return;
@@ -41,7 +41,7 @@ class CallbackSender {
   }
 
  private:
-  bool has_lost_one_ = false;  ///< Whether a report was lost. No lock: callbacks run one after the other.
+  bool has_lost_one_ = false;  ///< whether a report was lost; no lock, because callbacks run one after the other
 };
 
 /// Ends the owner of a stream that has failed. Sends the reason to the supervisor before the end.

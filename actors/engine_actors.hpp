@@ -57,9 +57,9 @@ using PlansDone = std::function<StepId()>;
 struct DeviceFactory {
   std::function<Result<WorkerParts>()> make_worker;
   std::function<Result<CacheParts>()> make_cache_engine;
-  /// If set, it is called in place of the other two, and the actors live in the process that it starts. The process
-  /// uses the KV memory of the process before it, if this memory has outlived it and is not lost. Blocks while the
-  /// process loads.
+  /// If set, it is called in place of the other two functions, and the actors live in the process that it starts. The
+  /// process uses the KV memory of its predecessor if that memory has outlived it and `memory_lost` is false. Blocks
+  /// while the process loads.
   std::function<Result<DeviceProcess>(caf::actor_system&, bool memory_lost)> start_process = nullptr;
   /// Set together with start_process. Ends a call of start_process that blocks, with an error, and prevents further
   /// starts.
@@ -79,13 +79,13 @@ struct SpawnedDevices {
 Result<SpawnedDevices> spawn_devices(caf::actor_system& system, const std::vector<DeviceFactory>& factories,
                                      const Instruments& instruments);
 
-/// The actor that compiles grammars, and a cache of those that were compiled last.
+/// The actor that compiles grammars, and a cache of recently compiled grammars.
 struct Grammars {
   GrammarCompilerActor compiler;
   std::shared_ptr<grammar::GrammarCache> cache;
 };
 
-/// Spawns the router. `schedulers`: by replica, limits.num_replicas of them.
+/// Spawns the router. `schedulers`: by replica, one for each of limits.num_replicas.
 RequestRouterActor spawn_request_router(caf::actor_system& system, routing::AdmissionLimits limits, ModelInfo info,
                                         TokenizerActor tokenizer, Grammars grammars,
                                         std::vector<SchedulerActor> schedulers, OutputProcessorActor outputs,

@@ -12,7 +12,8 @@
 
 namespace pagoda::actors {
 
-/// Sends the router's jobs to the grammar compiler, as TokenizerClient does. Grammars in the cache are there at once.
+/// Sends the router's jobs to the grammar compiler, as TokenizerClient does to the tokenizer. Cached grammars need no
+/// job.
 class GrammarClient {
  public:
   GrammarClient(RequestRouterActor::pointer self, journal::RecordedRouter& core, GrammarCompilerActor compiler,

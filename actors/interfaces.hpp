@@ -1,7 +1,7 @@
 #pragma once
 
-/// All typed actor interfaces, with a one-line contract for each message. (private) marks messages between the engine's
-/// own actors. Users send only the others, and only to the request router.
+/// Declares all typed actor interfaces, with a one-line contract for each message. (private) marks messages between the
+/// engine's own actors. Users send only the other messages, and only to the request router.
 
 #include <vector>
 
@@ -37,12 +37,12 @@ using ReplicaSupervisorActor = Interface<
     caf::result<void>(DeviceFailed),
     // (private) the pause before new devices is over.
     caf::result<void>(ReplaceDevices),
-    // (private) root supervisor, once: the actor that is informed when the replica cannot go on.
+    // (private) root supervisor, once: the actor that receives ReplicaFailed.
     caf::result<void>(ConnectRoot),
-    // Returns its actors as they are now.
+    // Returns its present actors.
     caf::result<Replica>(GetReplica)>;
 
-/// Receives message 1 and its neighbours. The only actor to which clients send.
+/// The only actor to which clients send messages.
 using RequestRouterActor = Interface<
     // Message 1: validates once, before anything is allocated. Answers with a ticket or a typed error.
     caf::result<SubmitReply>(SubmitRequest),
@@ -72,16 +72,16 @@ using RequestRouterActor = Interface<
     caf::result<Idle>(AwaitIdle),
     // (private) a client has ended: its requests are aborted, and its texts are not tokenized.
     caf::result<void>(SinkGone),
-    // (private) the time of the drain is over: live requests are aborted.
+    // (private) the timeout of a drain is over: live requests are aborted.
     caf::result<void>(DrainTimeout),
-    // (private) the time of a live request may be over.
+    // (private) the deadline of a live request may have passed.
     caf::result<void>(DeadlineDue),
     // (private) output processor -> router: the request has ended; its terminal output follows.
     caf::result<void>(RequestClosed),
-    // (private) the output processor has ended: requests whose end it has not reported end here, later ones are
-    // refused.
+    // (private) the output processor has ended: requests that have no terminal output yet end here, and later requests
+    // are refused.
     caf::result<void>(ChildGone),
-    // (private) supervisor: all other actors end. Live requests and later questions get the error.
+    // (private) supervisor: all other actors end. Live requests and later messages get the error.
     caf::result<void>(EngineFailed)>;
 
 /// Runs the tokenizer on a thread of its own, so that a long prompt delays no step.
@@ -116,11 +116,11 @@ using SchedulerActor = Interface<
     caf::result<void>(AddGroup),
     // Message 2: ends a request in any state; idempotent.
     caf::result<void>(AbortGroup),
-    // (private) router: ends a request whose time is over; idempotent.
+    // (private) router: ends a request whose deadline has passed; idempotent.
     caf::result<void>(ExpireGroup),
     // (private) router: returns the progress of its requests.
     caf::result<Progress>(GetProgress),
-    // (private) router: the block manager resets its cache with the next plan, which is made as soon as possible.
+    // (private) router: the next MemoryRequest, which is sent as soon as possible, empties the prefix cache.
     caf::result<PrefixCacheReset>(ResetPrefixCache),
     // Message 8, from a worker, in the order of the steps.
     caf::result<void>(StepResult),
@@ -130,15 +130,15 @@ using SchedulerActor = Interface<
     caf::result<void>(SwapMeasured),
     // (private) its mask threads: answers are ready.
     caf::result<void>(MasksAnswered),
-    // (private) itself: a step runs without the masks that are not made.
+    // (private) itself: a step stops waiting for masks and runs without those that are not ready.
     caf::result<void>(MasksDue),
     // (private) supervisor: workers without rows have replaced dead ones.
     caf::result<void>(DeviceReplaced),
-    // (private) supervisor: the state of the devices that the stats show from now on.
+    // (private) supervisor: the state of the devices, which the stats show from now on.
     caf::result<void>(DeviceStatus),
     // Returns a snapshot of the counters.
     caf::result<EngineStats>(GetStats),
-    // (private) router: returns the same counters, and the scheduler's metrics.
+    // (private) router: returns the counters and the scheduler's metrics.
     caf::result<metrics::SchedulerMetrics>(GetMetrics),
     // (private) router: returns the state of its requests, and the block map of its block manager.
     caf::result<view::ReplicaView>(GetView)>;
@@ -147,15 +147,15 @@ using SchedulerActor = Interface<
 using BlockManagerActor = Interface<
     // Message 3, answered with message 5. Message 4 goes to the cache engines before the answer.
     caf::result<MemoryGrant>(MemoryRequest),
-    // (private) supervisor: cache engines have replaced dead ones. The scheduler gets DeviceReplaced after this, so a
-    // plan with device_memory_lost comes later. Unfinished plans of the dead cache engines are sent before it.
+    // (private) supervisor: cache engines have replaced dead ones. Sends them the unfinished plans of the dead ones.
+    // The scheduler gets DeviceReplaced after this message, so a plan with device_memory_lost comes later.
     caf::result<void>(CacheEnginesReplaced),
-    // (private) scheduler: returns the owners of each block.
+    // (private) scheduler: returns the block map, with the owners of each block.
     caf::result<view::BlockMap>(GetView)>;
 
 /// Owns the KV memory of one device and moves blocks on its own stream.
 using CacheEngineActor = Interface<
-    // Message 4: executed in stream order after the steps with which it is stamped.
+    // Message 4: executed in stream order, after the steps that the plan names.
     caf::result<void>(CachePlan),
     // (private) worker: the event at which a step ends on the compute stream.
     caf::result<void>(StepEnqueued),
@@ -170,7 +170,7 @@ using CacheEngineActor = Interface<
 using WorkerActor = Interface<
     // Message 6: enqueues the step. The answer (message 8) comes from a completion callback.
     caf::result<void>(ExecuteStep),
-    // Comes after message 6 of a step that waits for it: the step samples.
+    // Follows message 6 of a step that waits for masks: the step samples.
     caf::result<void>(StepMasks),
     // Message 7: the plan of a step is enqueued. The compute stream waits for its event.
     caf::result<void>(CacheReady),
@@ -204,11 +204,11 @@ using OutputProcessorActor = Interface<
     caf::result<void>(ConnectOutputs),
     // (private) router: answered after the outputs of all closed requests were sent.
     caf::result<OutputsFlushed>(FlushOutputs),
-    // (private) router: the journal keeps the router's requests as they are.
+    // (private) router: stops recording, so that the journal keeps the requests in their present state.
     caf::result<void>(StopRecording),
     // (private) router: returns its counters.
     caf::result<metrics::RequestMetrics>(GetMetrics),
-    // (private) router: returns what it knows of requests.
+    // (private) router: returns facts about requests.
     caf::result<view::RequestFacts>(GetRequestFacts),
     // (private) router: every live request ends with the error, then this actor ends.
     caf::result<void>(EngineFailed)>;
@@ -235,7 +235,7 @@ struct DeviceStatus {
   std::int64_t hangs = 0;   ///< number of processes that the engine killed because they made no progress
   /// Process ids of the live devices, by rank. Empty when devices live in this process.
   std::vector<std::int64_t> pids;
-  std::string health = "ok";  ///< "ok", or why nothing is computed until devices are replaced.
+  std::string health = "ok";  ///< "ok", or the reason why no step runs until devices are replaced
 };
 struct CacheEnginesReplaced {
   std::vector<CacheEngineActor> cache_engines;  ///< by rank

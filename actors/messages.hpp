@@ -60,7 +60,7 @@ struct ListRequests {};
 struct RequestList {
   std::vector<LiveRequest> requests;
 };
-/// Aborts a live request of any sink, as CancelRequest of its own sink does. found = false when there is no such
+/// Aborts a live request of any sink, as CancelRequest does for the sink itself. found = false when there is no such
 /// request.
 struct AbortRequest {
   RequestId request = 0;
@@ -74,8 +74,8 @@ struct GetStats {};
 struct GetMetrics {};
 struct GetModelInfo {};
 
-/// Asks what the engine is doing, for a viewer. The answer has the spans after `spans_after`. Their recording goes on
-/// for a while after each question.
+/// Asks what the engine is doing, for a viewer. The answer has the spans with numbers above `spans_after`. Span
+/// recording goes on for a while after each GetView.
 struct GetView {
   std::uint64_t spans_after = 0;
 };
@@ -97,8 +97,8 @@ struct DetokenizeReply {
   Result<std::string> text;
 };
 
-/// The router refuses new requests from now on (shutting_down), and answers when every live request has ended. After
-/// `timeout_ms` it aborts the live requests. kNoTimeout: they may run until they end by themselves.
+/// Makes the router refuse new requests (shutting_down). Answered when every live request has ended. After `timeout_ms`
+/// the router aborts the live requests. kNoTimeout: they run until they end by themselves.
 struct Drain {
   static constexpr std::int64_t kNoTimeout = -1;
   std::int64_t timeout_ms = 0;
@@ -107,7 +107,7 @@ struct Drained {
   std::int64_t aborted = 0;  ///< number of requests that were aborted
 };
 
-/// Answered as soon as no request is live. New requests are still taken.
+/// Answered as soon as no request is live. New requests are still accepted.
 struct AwaitIdle {};
 struct Idle {};
 
@@ -116,7 +116,7 @@ struct Idle {};
 /// Private: the texts of a submitted request that are to be tokenized. Answered with TokenizeReply.
 struct EncodePrompt {
   std::shared_ptr<const GenerateRequest> generate;
-  std::optional<std::int64_t> max_tokens = {};  ///< Number of the last prompt tokens that are kept. Absent: all.
+  std::optional<std::int64_t> max_tokens = {};  ///< number of tokens kept at the end of the prompt; absent: all
 };
 /// Private, router -> grammar compiler: a request with structured_outputs.
 struct CompileGrammar {
@@ -125,21 +125,21 @@ struct CompileGrammar {
 struct CompileReply {
   Result<grammar::SharedGrammar> grammar;
 };
-/// Private: a sink, or the sender of a tokenizer question, has ended. Its requests are aborted, its texts are not
-/// tokenized.
+/// Private: a sink, or the sender of a TokenizeRequest or DetokenizeRequest, has ended. Its requests are aborted, its
+/// texts are not tokenized.
 struct SinkGone {
   caf::actor_addr sink;
 };
-/// Private: the time of a Drain is over.
+/// Private: the timeout of a Drain is over.
 struct DrainTimeout {};
-/// Private: the time of a request may be over.
+/// Private: the deadline of a request may have passed.
 struct DeadlineDue {};
 
 // -- scheduler, to itself
 
 /// Private: the mask threads of the scheduler have answers.
 struct MasksAnswered {};
-/// Private: a step has waited for its masks as long as it may.
+/// Private: a step has waited for its masks as long as it is allowed to.
 struct MasksDue {
   StepId step = 0;
 };
@@ -158,7 +158,7 @@ struct AbortGroup {
 
   static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.request); }
 };
-/// Private, router -> scheduler: ends a request whose time is over, with `error`. Otherwise as AbortGroup.
+/// Private, router -> scheduler: ends a request whose deadline has passed, with `error`. Otherwise as AbortGroup.
 struct ExpireGroup {
   RequestId request = 0;
   Error error;
@@ -168,10 +168,10 @@ struct ExpireGroup {
 /// Private, router -> scheduler: asks for the progress of its requests.
 struct GetProgress {};
 struct Progress {
-  std::vector<GroupProgress> groups;  ///< in the order of their ids
+  std::vector<GroupProgress> groups;  ///< progress of each request, in the order of the ids
 };
-/// Output processor -> router: the request has ended. Sent before its terminal output, so that a client that receives
-/// the end finds the capacity free.
+/// Output processor -> router: the request has ended. Sent before its terminal output, so that a client that has
+/// received this output finds the request's place in the queue free.
 struct RequestClosed {
   RequestId request = 0;
   routing::WorkDone work = {};
@@ -190,7 +190,7 @@ struct CacheReady {
 struct CacheConnected {
   StepId last_plan = 0;
   std::shared_ptr<kernels::Event> event;
-  std::shared_ptr<const kernels::Stream> copy_stream;  ///< its status reports lost moves
+  std::shared_ptr<const kernels::Stream> copy_stream;  ///< its status shows whether moves have failed
 };
 
 /// Worker -> cache engine: the worker is about to enqueue its first step. Earlier steps have ended, or will never run.
@@ -198,8 +198,8 @@ struct ConnectCache {
   StepId first_step = 0;
 };
 
-/// Worker -> cache engine: `event` ends step `step` on the compute stream. Cache operations that are stamped with this
-/// step wait for it.
+/// Worker -> cache engine: `event` marks the end of `step` on the compute stream. Cache operations that name this step
+/// wait for the event.
 struct StepEnqueued {
   StepId step = 0;
   std::shared_ptr<kernels::Event> event;
@@ -214,9 +214,9 @@ struct ChildGone {
 
 /// Role of a device's process in its failure.
 enum class ProcessEnd : std::uint8_t {
-  none,  ///< its stream has failed
+  none,  ///< no process has ended; a stream has failed
   died,  ///< the process has ended
-  hung,  ///< the process made no progress any more
+  hung,  ///< the process made no progress and was killed
 };
 constexpr ProcessEnd last_value(ProcessEnd) {
   return ProcessEnd::hung;
@@ -230,7 +230,7 @@ struct DeviceFailed {
   /// Whether KV memory is lost: the stream is the cache engine's, or the memory of the process has not outlived it.
   bool memory_lost = false;
   ProcessEnd process = ProcessEnd::none;
-  /// Whether the computed requests may be the cause. False when the process was killed from outside.
+  /// Whether the running requests may be the cause. False when the process was killed from outside.
   bool crashed = true;
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
@@ -238,7 +238,8 @@ struct DeviceFailed {
   }
 };
 
-/// Private, supervisor of a replica to itself: devices that fail one after the other are replaced at growing intervals.
+/// Private, supervisor of a replica to itself: the pause before devices are replaced is over. Pauses grow when devices
+/// fail one after the other.
 struct ReplaceDevices {};
 
 /// Private, supervisor of a replica -> root supervisor: the replica cannot go on, and ends.
@@ -246,19 +247,19 @@ struct ReplicaFailed {
   Error error;
 };
 
-/// Private, supervisor -> router -> output processor: the engine ends. Every live request and every later question gets
-/// `error`.
+/// Private, supervisor -> router -> output processor: the engine ends. Every live request and every later message to
+/// the router gets `error`.
 struct EngineFailed {
   Error error;
 };
 
-/// Private, router -> output processor: asks what it knows of live requests, and of those that ended last.
+/// Private, router -> output processor: asks for facts about live requests and about those that ended last.
 struct GetRequestFacts {
   std::vector<RequestId> requests;
 };
 
-/// Private, router -> output processor: nothing more is recorded of its core. The journal keeps all requests that were
-/// sent to it before, as they are.
+/// Private, router -> output processor: stops the recording of its core. The journal keeps all requests that the output
+/// processor received earlier, in their present state.
 struct StopRecording {};
 
 /// Private, router -> output processor: answered once the outputs of every closed request have been sent.

@@ -23,8 +23,8 @@ struct Waiting {
   SinkActor sink = {};
 };
 
-/// The host has work while a request of its engine is live or a question is not answered. It knows by the router's
-/// Idle, which it awaits after the last request that it passed on.
+/// The host has work while a request of its engine is live or a question is not answered. The router's Idle, which the
+/// host awaits after the last request that it passed on, shows that no request is live.
 struct ModelHostState {
   ModelHostState() {}
 
@@ -36,8 +36,8 @@ struct ModelHostState {
   std::unordered_set<caf::actor_id> watched_clients;
   std::optional<TimeUs> next_look;  ///< time of the earliest WaitOver that is on its way
 
-  RequestRouterActor router;  ///< Router of the engine. None when the model is not loaded.
-  std::uint64_t life = 0;     ///< Number of the engine's life. Answers of an earlier life are not counted.
+  RequestRouterActor router;  ///< router of the engine; none: the model is not loaded
+  std::uint64_t life = 0;     ///< number of the engine's life; answers of an earlier life are ignored
   bool is_wanted = false;     ///< whether the pool knows that something waits
   /// Keep-alive time of the next engine, for when it serves the messages that wait.
   std::optional<TimeUs> keep_alive_us;
@@ -329,8 +329,7 @@ caf::typed_response_promise<ModelReleased> release(Self self, const ReleaseModel
   return promise;
 }
 
-/// Applies the keep-alive time. While messages wait, they will run on a later engine than the one that may be there
-/// now.
+/// Applies the keep-alive time. While messages wait, keeps it for the later engine on which they will run.
 void keep_alive(Self self, TimeUs keep_alive_us) {
   auto& state = state_of(self);
   if (state.serves() || state.line.empty()) return send_keep_alive(self, keep_alive_us);

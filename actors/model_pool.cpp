@@ -46,7 +46,7 @@ struct ModelPoolState {
   std::optional<ModelPoolCore> core;
   std::vector<PoolModel> models;
   std::shared_ptr<std::vector<ModelHostActor>> hosts = std::make_shared<std::vector<ModelHostActor>>();
-  std::vector<SharedEngine> engines;  ///< Engines by model. Null: the model is not loaded.
+  std::vector<SharedEngine> engines;  ///< engines by model; null: the model is not loaded
   std::vector<std::uint64_t> loads;   ///< number of loads that have begun, by model
   std::optional<TimeUs> next_look;    ///< time of the earliest PoolLook that is on its way
 };

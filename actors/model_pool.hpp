@@ -67,9 +67,9 @@ struct ModelUse {
   model_pool::ModelIndex model = 0;
   Kind kind = Kind::wanted;
 };
-/// To the host of a model: how long the model stays loaded without work, until it is unloaded. Sent after a request, it
-/// applies to the load on which the request runs, even if this load has not begun. (private) host -> pool: applies to
-/// the current load.
+/// To the host of a model: sets how long the model stays loaded without work, until it is unloaded. Sent after a
+/// request, the value applies to the load on which the request runs, even if this load has not begun. (private) host ->
+/// pool: applies to the current load.
 struct SetKeepAlive {
   model_pool::ModelIndex model = 0;
   TimeUs keep_alive_us = 0;
@@ -85,7 +85,7 @@ struct EngineGone {
   model_pool::ModelIndex model = 0;
   std::uint64_t load = 0;  ///< number of the model's load
 };
-/// (private) to the pool, from itself: a time that it waits for may have come.
+/// (private) pool, to itself: the time of an idle or a waiting model may be over.
 struct PoolLook {};
 
 /// (private) pool -> host: waiting and later messages go to this router.
@@ -106,7 +106,7 @@ struct ReleaseModel {
 struct ModelReleased {
   bool gives_up = false;
 };
-/// (private) host, to itself: the time of a waiting message may be over.
+/// (private) host, to itself: the deadline of a waiting message may have passed.
 struct WaitOver {};
 
 namespace detail {
@@ -118,7 +118,7 @@ struct Joined<caf::typed_actor<Left...>, caf::typed_actor<Right...>> {
 };
 }  // namespace detail
 
-/// To clients, a request router.
+/// Acts as a request router to clients.
 using ModelHostActor =
     detail::Joined<RequestRouterActor, Interface<caf::result<void>(ServeModel), caf::result<void>(RefuseModel),
                                                  caf::result<void>(ForgetEngine),

@@ -89,8 +89,8 @@ void process(Self self, const StepOutputs& step) {
   for (const RequestClosed& request : closed) send(self, state.router, request);
   for (Batch& batch : batches) {
     send(self, batch.sink, std::move(batch.outputs));
-    // Erase only now: if memory runs out before, the sinks that have not got their output get it from this actor's
-    // destructor.
+    // Erased only now: if memory runs out earlier, the destructor of this actor sends the end to the sinks that have
+    // not got it.
     for (const RequestId id : batch.ended) state.sinks.erase(id);
   }
 }

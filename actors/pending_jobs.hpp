@@ -9,7 +9,8 @@
 
 namespace pagoda::actors {
 
-/// Calls for jobs that wait for their turn. RouterCore decides whose turn it is. Part of the router's state.
+/// Holds one call for each job that waits for its turn. RouterCore decides whose turn it is. Part of the router's
+/// state.
 class PendingJobs {
  public:
   explicit PendingJobs(std::function<std::optional<routing::JobId>()> next) : next_(std::move(next)) {}
@@ -23,7 +24,8 @@ class PendingJobs {
   void feed() {
     while (const auto job = next_()) waiting_.extract(*job).mapped()();
   }
-  /// Calls all waiting jobs, because no job will get a turn any more. Each gets the error that there is no answer.
+  /// Calls all waiting jobs, because no job will get a turn any more. Each job gets an error, because the receiver has
+  /// ended.
   void resend_all() {
     for (auto& [job, ask] : std::exchange(waiting_, {})) ask();
   }

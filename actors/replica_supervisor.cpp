@@ -12,11 +12,12 @@
 namespace pagoda::actors {
 namespace {
 
-/// Number of devices in this process, one after the other, whose stream failed before it had ended anything. After this
-/// many the device counts as failed, even if it still creates streams. Larger than the number that the search needs to
-/// find the request that makes streams fail, among the most that may run (scheduling::Quarantine).
+/// Maximum number of devices in this process that fail one after the other without progress, which means that the
+/// stream failed before it had ended anything. Then the device counts as failed, even if it still creates streams.
+/// Larger than the number of failures that the search for the request at fault may need among the most requests that
+/// may run (scheduling::Quarantine).
 constexpr int kMaxDevicesInVain = 24;
-/// Number of devices without progress before the next start waits for a pause.
+/// Number of failures without progress from which on each start waits for a pause.
 constexpr int kMinDevicesForPause = 3;
 
 /// Returns the pause before the next process is started. A device in a process of its own is restarted without limit,
@@ -47,7 +48,7 @@ struct ReplicaSupervisorState {
   Instruments instruments;
   std::unordered_set<caf::actor_id> gone;  ///< ids of the present devices' actors that have ended
   bool memory_lost = false;
-  /// Why the present devices end, if a stream is the reason.
+  /// Error of the stream because of which the present devices end. Absent when no stream is the reason.
   std::optional<Error> device_error;
   bool crashed = false;  ///< whether the running requests may be the cause
   /// Whether no device that reported an error had ended a step or plan.
@@ -55,7 +56,7 @@ struct ReplicaSupervisorState {
   int devices_without_progress = 0;
   TimeUs last_start_us = 0;
   DeviceStatus status;
-  /// Why the replica cannot go on. Once set, the replica waits for its end.
+  /// Reason why the replica cannot go on. Once set, the replica waits for its end.
   std::optional<Error> failure;
 };
 

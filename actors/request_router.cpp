@@ -38,7 +38,7 @@ struct RequestRouterState {
   ModelInfo info;
   std::optional<TokenizerClient> tokenizer;
   std::optional<GrammarClient> grammars;
-  std::vector<SchedulerActor> schedulers;  ///< Schedulers by replica. There is one today.
+  std::vector<SchedulerActor> schedulers;  ///< schedulers by replica; one today
   OutputProcessorActor outputs;
   std::unordered_map<RequestId, Client> clients;
   std::unordered_set<caf::actor_id> watched_clients;
@@ -180,7 +180,7 @@ void submit(Self self, const SubmitRequest& message, SubmitPromise& promise) {
   }
 }
 
-/// Answers a question of text or ids.
+/// Passes a tokenizer question of a client on and returns the promise of its answer.
 template <class Answer, class Question>
 caf::typed_response_promise<Answer> answer_from_tokenizer(Self self, const Question& question, std::size_t num_bytes) {
   Promise<Answer> promise(self);

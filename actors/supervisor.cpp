@@ -35,7 +35,8 @@ void end_all(const SupervisorState::Kept& kept) {
   end_now(kept.actors.tokenizer);
   end_now(kept.actors.grammar_compiler);
   end_now(kept.replica);
-  // Comes after the messages that wait in its mailbox: requests that it does not know yet must also get their end.
+  // This exit comes after the messages in the mailbox, so that requests that the output processor does not know yet get
+  // their end too.
   caf::anon_send_exit(kept.actors.outputs, caf::exit_reason::user_shutdown);
 }
 
@@ -56,7 +57,7 @@ void on_child_gone(Self self, const caf::actor_addr& child) {
   const SharedActors& actors = state.kept->actors;
   if (child == actors.router.address() || child == actors.outputs.address()) {
     if (!state.failing) spdlog::critical("an actor of the engine has ended; the engine stops");
-    state.kept->router_stays = true;  // it also gets the end of the output processor
+    state.kept->router_stays = true;  // the router also reacts to the end of the output processor
     self->quit(caf::exit_reason::user_shutdown);
   } else if (state.failing) {
     return;

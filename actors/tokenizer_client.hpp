@@ -39,7 +39,7 @@ class TokenizerClient {
     });
   }
 
-  /// Asks a question that a client itself has sent.
+  /// Sends a client's own question as a job and delivers the answer to `promise`.
   template <class Answer, class Question>
   void ask_for(routing::ClientId client, const Question& question, std::size_t num_bytes, Promise<Answer>& promise) {
     const auto job = core_.ask(client, num_bytes);

@@ -137,7 +137,7 @@ struct Engine::State {
       const std::uint64_t known = callbacks->num_ended();
       auto ticket = submit(request, callback);
       if (ticket || ticket.error().code != ErrorCode::queue_full) return ticket;
-      // The place of a request is free before its end is reported. When a text leaves the tokenizer's queue, nothing is
+      // The place of a request is free before its end is reported. But a text that leaves the tokenizer's queue is not
       // reported, so the wait has a limit.
       callbacks->wait_for_end(known, std::chrono::milliseconds(ticket.error().retry_after_ms));
     }

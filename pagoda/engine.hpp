@@ -16,8 +16,8 @@ namespace pagoda {
 
 /// A running engine for programs that use no actors. Owns an actor system. Thread-safe.
 ///
-/// When the engine fails, for example because its device cannot be used any more, every live request ends with an
-/// error that has the reason. Its code is device_failed if the device is the cause. From then on submit refuses with
+/// When the engine fails, for example because its device cannot be used any more, every live request ends with an error
+/// that has the reason. The error code is device_failed if the device is the cause. From then on submit refuses with
 /// this error, and stats().health is its message. The process goes on.
 class Engine {
  public:

@@ -18,7 +18,7 @@
 
 namespace pagoda {
 
-/// Make the configurations of an engine's parts. The blocks of `plan` must be counted.
+/// These functions make the configurations of an engine's parts. The blocks of `plan` must be counted.
 
 scheduling::SchedulerConfig scheduler_config(const EngineConfig& config, const EnginePlan& plan,
                                              const ThinkingMarks& thinking);
@@ -37,11 +37,13 @@ routing::AdmissionLimits admission_limits(const EngineConfig& config, const Engi
 /// Errors: those of the chat template or dialect that the configuration names.
 Result<chat::AnswerDialect> answer_dialect(const EngineConfig& config, const EnginePlan& plan);
 
-/// Grammars of this configuration allow the special tokens with which the model marks thinking and calls.
+/// Returns the configuration of the grammar compiler: grammars allow the special tokens with which the model marks
+/// thinking and calls.
 grammar::Compiler::Config grammar_config(const EnginePlan& plan, const text::Tokenizer& tokenizer,
                                          const chat::AnswerDialect& dialect);
 
-/// Returns empty marks if the model has none, or if their tokens may join with neighbouring text.
+/// Returns the tokens with which the model marks thinking. Empty if the model has none, or if their tokens may join
+/// with neighbouring text.
 ThinkingMarks thinking_marks(const text::Tokenizer& tokenizer, const chat::AnswerDialect& dialect);
 
 /// Describes the served model. `device`: description of the device.

@@ -37,7 +37,7 @@ struct LoadedDevice {
 };
 /// Memory that the device does not allocate itself.
 struct ExternalMemory {
-  std::function<Result<execution::KvPools>()> pools;  ///< Makes the KV pools. Null: the device allocates them.
+  std::function<Result<execution::KvPools>()> pools;  ///< makes the KV pools; null: the device allocates them
   std::shared_ptr<weights::KeptCopies> weights;       ///< copies of weights that outlive the device; null: none
 };
 /// Loads the weights that are needed and takes the KV memory. Errors: as Engine::create.

@@ -106,7 +106,7 @@ Result<MeasuredModel> measure_model(const EnginePlan& plan, const kernels::Devic
 /// may ask for.
 Status check_step_results(const EngineConfig& config, const EnginePlan& plan) {
   if (!config.worker_processes) return {};
-  constexpr std::int64_t kLogprobBytes = 8;  // most bytes of a token's id and its log-probability
+  constexpr std::int64_t kLogprobBytes = 8;  // maximum bytes of a token id and its log-probability
   // A row at the end of its prompt lists candidates for a prompt token and for its sample.
   const std::int64_t of_token = num_logprobs(config.limits.max_logprobs, plan.model.vocab_size) * kLogprobBytes;
   const std::int64_t of_row = 2 * of_token;

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::size_t kMiB = std::size_t{1} << 20U;
 
-/// Returns the most bytes of a token id, as the codec writes it.
+/// Returns the largest number of bytes that the codec writes for a token id.
 std::size_t token_bytes(std::int64_t vocab_size) {
   std::size_t bytes = 1;
   for (std::int64_t ids = 64; ids < vocab_size; ids *= 128) ++bytes;

@@ -23,8 +23,7 @@ namespace pagoda {
 namespace {
 
 constexpr double kUsPerS = 1e6;
-/// Share of the memory that is free at start that the KV caches of all models that may be loaded on a CPU take, if no
-/// size is configured.
+/// Share of the free memory at start that all loaded models on a CPU may use for KV caches, if no size is configured.
 constexpr double kKvShare = 0.25;
 /// Time that requests wait for a model without room before a model with work gets no new requests.
 constexpr TimeUs kPatienceUs = 2'000'000;

@@ -17,20 +17,20 @@ namespace pagoda {
 struct PooledModelConfig {
   EngineConfig config;               ///< its name is served_model_name
   std::vector<std::string> aliases;  ///< other names
-  /// Seconds that it stays loaded without work; below 0: until another model needs its memory.
+  /// Seconds that the model stays loaded without work; below 0: until another model needs its memory.
   double keep_alive = -1;
-  bool preload = false;  ///< whether it is loaded at start
-  std::string where;     ///< where it was configured; begins error messages
+  bool preload = false;  ///< whether the model is loaded at start
+  std::string where;     ///< place where the model was configured; error messages begin with it
 };
 
 struct ModelPoolConfig {
   std::vector<PooledModelConfig> models;
   std::int32_t max_loaded = 3;  ///< number of models that may be loaded at a time
-  /// GiB that models may take together on each device; 0: the memory that is free at start
+  /// GiB that all loaded models may take together on each device; 0: the memory that is free at start.
   double memory = 0;
   /// GiB of this memory in which copies of weights of unloaded models stay; below 0: a quarter of it.
   double kept_memory = -1;
-  double load_timeout = 300;       ///< seconds that a request waits for its model at most
+  double load_timeout = 300;       ///< maximum number of seconds that a request waits for its model
   std::int32_t max_waiting = 256;  ///< number of requests that may wait for one model
 };
 

@@ -28,7 +28,7 @@ class ModelQuantizer {
   /// Format of layers that need more bits than others.
   struct WiderFormat {
     calibration::GptqFormat gptq;
-    double bits_per_weight = 0;     ///< most bits per weight of all layers together
+    double bits_per_weight = 0;     ///< maximum bits per weight over all layers together
     bool inputs_are_alike = false;  ///< whether layers that share their input have the same number of bits
   };
   struct Format {
@@ -50,7 +50,7 @@ class ModelQuantizer {
   /// unsupported (no layer is a plain matrix of its checkpoint), those of TokenLogits::run.
   Status look();
   /// Rounds a few layers at a time and measures how much the model's output changes. Gives the wider format to the
-  /// layers that change it most. Needs Format::wider. Call after look(). Errors: as run.
+  /// layers whose rounding changes the output most. Needs Format::wider. Call after look(). Errors: as run.
   Status choose_bits(const std::vector<TokenIds>& texts);
   /// Returns the layers that look() has found, with the chosen bits.
   std::vector<io::WrittenModule> modules() const;

@@ -17,15 +17,15 @@ struct QuantizeOptions {
   EngineConfig config;        ///< only its keys of model, dtype and threads matter; the device is the CPU
   std::filesystem::path out;  ///< a GGUF file if it ends with .gguf, else a folder
   int bits = 4;               ///< 4 or 8
-  /// Most bits per weight on average, including scales. The layers that need more, as runs with some layers rounded
-  /// show, have 8 bits and the others 4. None: all layers have `bits`.
+  /// Maximum bits per weight on average, including scales. Trial runs with some layers rounded find the layers that
+  /// need more bits: these get 8 bits, the others 4. None: all layers have `bits`.
   std::optional<double> bits_per_weight;
   std::optional<std::int64_t> group_size;  ///< number of columns that share a scale
-  std::optional<bool> asymmetric;          ///< whether groups also have a zero point or a minimum
+  std::optional<bool> asymmetric;          ///< whether scales come with a zero point or a minimum
   /// Whether columns are rotated (kernels/rotation.hpp). Blocks of 32 must divide the columns of every layer then.
   std::optional<bool> rotate;
   std::string calibration_text;             ///< empty: the model writes the texts itself
-  std::int64_t calibration_tokens = 16384;  ///< number of tokens, or a few more, because texts are whole
+  std::int64_t calibration_tokens = 16384;  ///< number of tokens, or a few more, since texts are not cut
   std::int64_t context = 512;               ///< number of tokens of each calibration text
 };
 

@@ -128,8 +128,8 @@ Result<Requests> recover_requests(const std::string& path, const EngineConfig& c
       continue;
     }
     auto request = request_of(resumable, *origin);
-    // Drops an earlier request of the same name: its client gave it up before it sent this one. Requests come in their
-    // order.
+    // Drops an earlier request with the same name, which its client gave up before it sent this request. Requests come
+    // in the order of their arrival.
     std::erase_if(recovered, [&](const serving::RecoveredRequest& other) {
       return other.origin.api == origin->api && other.origin.name == origin->name;
     });

@@ -143,7 +143,7 @@ Result<ExecutionReport> execute_journal(const io::JournalContents& journal, cons
     execution->begin(*replay.scheduler());
     return {};
   };
-  // A core that behaved otherwise makes no steps to go on with.
+  // A core that differs from the record makes no steps to go on with.
   const auto goes_on = [&] {
     const bool may_begin = replay.scheduler() != nullptr && replay.block_manager() != nullptr;
     if (status && !execution && may_begin) status = begin();

@@ -45,8 +45,8 @@ struct LayerTrial {
   double divergence = 0;  ///< divergence of the model when only these layers are rounded to the fewer bits
 };
 
-/// Returns which trials get `more` bits per weight; the others get `fewer`, so that the average is at most `target`.
-/// Takes the trials with the most gain per bit first, as long as they fit.
+/// Chooses the trials that get `more` bits per weight; the others get `fewer`. The average is at most `target`. Takes
+/// the trials with the most gain per bit first, as long as they fit.
 std::vector<bool> choose_more_bits(std::span<const LayerTrial> trials, double fewer, double more, double target);
 
 }  // namespace pagoda

@@ -40,7 +40,7 @@ Result<RunningEngine> spawn_actors(caf::actor_system& system, EngineParts parts)
   running.replica_supervisor =
       actors::spawn_replica_supervisor(system, running.present, factories, parts.instruments, devices->pids);
   running.supervisor = actors::spawn_supervisor(system, shared, running.replica_supervisor);
-  // give_up comes from here, because a start may block the replica's supervisor.
+  // Calls give_up here and not in the replica's supervisor, because a start may block that actor.
   actors::when_ended(running.supervisor, [factories = std::move(factories)] {
     for (const actors::DeviceFactory& factory : factories) {
       if (factory.give_up) factory.give_up();

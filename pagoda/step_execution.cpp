@@ -214,7 +214,8 @@ void StepExecution::result(const StepResult& recorded) {
       const auto found = sequences_.find(row.sequence);
       if (found == sequences_.end() || row.samples.count == 0 || !found->second.spec.sampling.appends_samples) continue;
       TokenIds& tokens = found->second.tokens_so_far;
-      // Of the first tokens of n sequences only the first belongs to this row. Of accepted drafts all tokens do.
+      // At the end of a prompt with n sequences, only the first sample belongs to this row. Later, all samples
+      // (accepted drafts too) do.
       const bool is_prompt = row.num_computed_tokens <= std::ssize(*found->second.spec.prompt);
       for (std::int32_t k = 0; k < (is_prompt ? 1 : row.samples.count); ++k) {
         tokens.push_back(recorded.samples[static_cast<std::size_t>(row.samples.first + k)].token);

@@ -19,7 +19,7 @@
 
 namespace pagoda {
 
-/// Result of running a journal's steps on a model.
+/// Result of running the steps of a journal on a model.
 struct ExecutionReport {
   std::int64_t num_steps = 0;
   StepId first_step = 0;
@@ -83,12 +83,12 @@ class StepExecution {
   std::set<RowId> rows_;    ///< rows that the worker knows
   std::set<BlockId> made_;  ///< blocks that are computed already, while restore() runs
 
-  // The state until the steps that were in flight at the beginning have ended.
+  // The following fields are used until the steps that were in flight at the beginning have ended.
   bool has_begun_ = false;
   StepId last_before_ = 0;  ///< last step that was in flight at the beginning
   memory::KvContent content_;
   std::map<SequenceId, NewRow> sequences_;
-  /// Tokens of these sequences that follow the first sample that is still to come.
+  /// Tokens that follow the next recorded sample of each of these sequences.
   std::map<SequenceId, TokenIds> forced_;
   std::deque<std::variant<CachePlan, ExecuteStep>> waiting_;
   std::map<StepId, StepMasks> masks_;  ///< masks of steps that wait

@@ -30,8 +30,8 @@
 namespace pagoda {
 namespace {
 
-/// Number of times that an engine starts its first process, or a process whose start fails with an error, before it
-/// gives up. A later process that ends while it loads is replaced without limit.
+/// Number of failed starts, of an engine's first process or of a later process that reports an error, after which the
+/// engine gives up. A later process that ends while it loads is restarted without limit, and so is a worker that joins.
 constexpr int kMaxStarts = 8;
 /// Pauses between two such starts, and before the replacement of a process that lived less than kShortLife:
 /// kFirstPause, then twice as long each time, at most kLongestPause.
@@ -45,7 +45,7 @@ bool may_pass(ErrorCode code) {
   return code == ErrorCode::io_failed || code == ErrorCode::out_of_memory;
 }
 
-/// Descriptors that a process gets beside its end of the link. If it does not get one, the descriptor is a copy of the
+/// Descriptors that a process gets beside its end of the link. A descriptor that it does not get becomes a copy of the
 /// link.
 constexpr int kMemoryDescriptor = device_link::kInheritedDescriptor + 1;
 constexpr int kWeightsDescriptor = kMemoryDescriptor + 1;
@@ -116,7 +116,8 @@ class StandbyWorker {
     });
   }
 
-  /// Waits until the process has loaded. No value: none was begun. An error also if it has ended since.
+  /// Waits until the process has loaded. Returns nothing if no process was begun, and an error also if the process has
+  /// ended since.
   std::optional<Result<Process>> take() {
     if (!thread_.joinable()) return std::nullopt;
     thread_.join();
@@ -189,7 +190,7 @@ class WorkerStarts {
                              : device_link::WorkerProcess::start(process_, deadlines_, progress_, stop_.get_token());
       const bool stood_by = std::exchange(standby, std::nullopt).has_value();
       if (process) {
-        // Its memory existed for an earlier process, so later processes need not touch it.
+        // Later processes use this memory again and need not touch it at their start.
         process_.start.touch_memory = false;
         progress_ = nullptr;
         last_ready_ = Clock::now();
@@ -206,7 +207,7 @@ class WorkerStarts {
   }
 
   bool may_start_again(ErrorCode code, bool is_first, int failures) const {
-    // The engine is not the cause if a host lacks something: another worker may join.
+    // When workers join from other hosts, a failure may come from what one host lacks: another worker may join.
     if (process_.joins != nullptr) return code != ErrorCode::shutting_down;
     if (!is_first && code == ErrorCode::device_failed) return true;
     return failures < kMaxStarts && (code == ErrorCode::device_failed || (!is_first && may_pass(code)));

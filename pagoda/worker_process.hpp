@@ -13,8 +13,8 @@
 
 namespace pagoda {
 
-/// Returns whether the worker process plans the device's memory, because this process cannot look at it: the device is
-/// on another host, or it is a GPU, where a process takes memory only by asking.
+/// Returns whether the worker process plans the device's memory. It does if this process cannot look at that memory
+/// without cost: the device is on another host, or it is a GPU, which takes memory for each process that queries it.
 bool worker_plans_memory(const EngineConfig& config);
 
 /// Makes a device whose worker and cache engine live in processes that are started as `setup` describes, or that join
@@ -25,9 +25,9 @@ Result<LoadedDevice> worker_process_device(const EngineConfig& config, const Eng
 
 /// Settings of a worker itself, beside those that the engine sends.
 struct WorkerOptions {
-  std::string model = {};    ///< where the engine's model is on this host; empty: as on the engine's host
-  std::string device = {};   ///< another GPU than the engine names; empty: the engine's
-  std::int32_t threads = 0;  ///< 0: as the engine sets
+  std::string model = {};    ///< path of the engine's model on this host; empty: as on the engine's host
+  std::string device = {};   ///< a GPU to use instead of the engine's; empty: the engine's
+  std::int32_t threads = 0;  ///< number of threads; 0: as the engine sets
   /// Makes the device that a configuration names; null: create_device.
   std::function<Result<std::shared_ptr<kernels::Device>>(const EngineConfig&)> create_device = nullptr;
 };

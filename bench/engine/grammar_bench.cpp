@@ -108,9 +108,9 @@ void mask(benchmark::State& state) {
 }
 BENCHMARK(mask)->DenseRange(0, 2)->UseManualTime()->Iterations(2'000)->Unit(benchmark::kMicrosecond);
 
-/// Counts the tokens of a tool call for which a grammar leaves no choice, with the usual tokens of its text: writing
-/// these tokens ahead could save their steps. More tokens are within certain text, but that text may be cut into tokens
-/// in several ways.
+/// Counts the tokens of a tool call for which a grammar leaves no choice, when the text is cut into its usual tokens:
+/// writing these tokens ahead could save their steps. More tokens lie within text that is certain, but that text may be
+/// cut into tokens in several ways.
 void tokens_without_alternative(benchmark::State& state) {
   const std::string before = "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": ";
   const std::string behind = "}\n</tool_call>";

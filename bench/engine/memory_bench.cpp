@@ -77,7 +77,7 @@ class DecodeLoad {
 /// begin with the context of a running sequence.
 void plan_decode(benchmark::State& state, bool prefix_caching) {
   DecodeLoad load(static_cast<std::int32_t>(state.range(0)), prefix_caching);
-  // Too large for the free blocks, so each plan looks at the head of the queue, and it stays.
+  // The prompt is too large for the free blocks, so each plan examines the head of the queue and leaves it there.
   const SharedTokens prompt = some_tokens(static_cast<std::int32_t>(state.range(0)) + 2 * kNumSteps * kNumRunning, 7);
   for (auto _ : state) {
     MemoryRequest request = load.decode_step();

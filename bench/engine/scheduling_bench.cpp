@@ -83,8 +83,8 @@ class Service {
     }
     if (!load.prompts) {
       for (int i = 0; i < kNumRunning; i += load.num_samples) add();
-      step();  // the prompts
-      step();  // their blocks are computed
+      step();  // runs the prompts
+      step();  // marks the prompts' blocks as computed
     }
     for (int i = 0; i < load.num_waiting; ++i) add();
   }

@@ -40,7 +40,7 @@ double seconds_of(const auto& work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// Returns the best of several repetitions: other programs only make it slower.
+/// Returns the shortest time of several repetitions, because other programs only make the work slower.
 double best_seconds_of(const auto& work) {
   constexpr int kRepetitions = 100;
   double best = seconds_of(work);
@@ -180,7 +180,7 @@ void read_streams(const std::uint64_t* words, std::size_t words_per_stream) {
   benchmark::DoNotOptimize(sums);
 }
 
-/// A buffer larger than all caches, read in slices that are short enough to run undisturbed now and then.
+/// A buffer larger than all caches, read in slices. Each slice is so short that some slices run undisturbed.
 class ReadLoop {
  public:
   ReadLoop() : buffer_(device().allocate(kBytes, MemoryKind::device).value()) {

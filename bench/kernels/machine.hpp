@@ -17,8 +17,8 @@ namespace pagoda::kernels::bench {
 /// Returns the bytes per second that all threads together read from a buffer much larger than the caches, at best.
 double peak_read_bytes_per_second();
 
-/// Returns the bytes per second at this moment: other machines on a host share its memory, so the rate changes from
-/// second to second.
+/// Returns the bytes per second that the threads read at this moment: other machines on a host share its memory, so the
+/// rate changes from second to second.
 double read_bytes_per_second_now();
 
 /// Returns the floating-point operations per second of all threads: float32 multiply-adds on registers only.

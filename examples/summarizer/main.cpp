@@ -34,7 +34,7 @@ namespace http = beast::http;
 using asio::ip::tcp;
 using nlohmann::json;
 
-constexpr std::size_t kThreads = 8;  // number of texts that are summarised at a time; more wait
+constexpr std::size_t kThreads = 8;  // number of texts that are summarised at a time; more texts wait
 constexpr std::uint64_t kMaxBodyBytes = 256 << 10;
 constexpr auto kTimeout = std::chrono::seconds(10);
 
@@ -78,7 +78,7 @@ class Conversation : public std::enable_shared_from_this<Conversation> {
     stream_.expires_after(kTimeout);
     http::async_read(stream_, buffer_, parser_, [self = shared_from_this()](beast::error_code error, std::size_t) {
       if (error == http::error::body_limit) return self->write({http::status::payload_too_large, {}});
-      if (!error) self->think();  // else the client is slow, has gone, or does not speak HTTP
+      if (!error) self->think();  // otherwise the client is slow, has gone, or does not speak HTTP
     });
   }
 

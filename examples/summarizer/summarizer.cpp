@@ -120,7 +120,7 @@ void on_part(Self self, std::uint64_t id, std::size_t part, const pagoda::Reques
   std::string all;
   for (const auto& summary : job.parts) all += summary + "\n";
   auto next = parts_of(all, state.limits.part_bytes);
-  // Summaries that are as long as their texts would go on for ever.
+  // Summaries that are as long as their texts would cause endless rounds.
   if (next.size() >= job.parts.size()) next = {all.substr(0, state.limits.part_bytes)};
   job.parts = std::move(next);
   sum_up_parts(self, id);

@@ -1,7 +1,7 @@
 #pragma once
 
-/// An actor of the service itself beside Pagoda's, in the same actor system. It cuts a text into parts, lets the model
-/// summarise all parts at once, and then summarises the summaries.
+/// An actor of the service, in the same actor system as Pagoda's. It cuts a text into parts, lets the model summarise
+/// all parts at once, and then summarises the summaries.
 
 #include <cstddef>
 #include <cstdint>
@@ -18,7 +18,7 @@ struct Summarize {
   std::string text;
 };
 struct Summary {
-  pagoda::Result<std::string> text;  ///< or why there is none
+  pagoda::Result<std::string> text;  ///< the summary, or an error
 };
 
 using SummarizerActor = pagoda::actors::Interface<caf::result<Summary>(Summarize),
@@ -26,10 +26,10 @@ using SummarizerActor = pagoda::actors::Interface<caf::result<Summary>(Summarize
                                                   caf::result<void>(pagoda::OutputBatch)>;
 
 struct Limits {
-  /// Most bytes that one request summarises; less if the model's context is short.
+  /// Maximum number of bytes that one request summarises; less if the model's context is short.
   std::size_t part_bytes = 4000;
-  std::size_t max_parts = 64;            ///< longer texts are refused
-  std::int64_t max_summary_tokens = 80;  ///< for a part, and for the whole
+  std::size_t max_parts = 64;            ///< maximum number of parts; longer texts are refused
+  std::int64_t max_summary_tokens = 80;  ///< maximum number of tokens of each summary, of a part or of the whole
 };
 
 /// Spawns the actor. `chat`: the model's template. Null: the model gets a text to continue.
