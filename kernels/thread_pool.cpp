@@ -159,24 +159,33 @@ struct ThreadPool::State {
     }
     if (others_wait) callers_turn.notify_all();
   }
+
+  void end_workers() {
+    {
+      const std::lock_guard lock(sleep_mutex);
+      stop.store(true);
+    }
+    work_or_stop.notify_all();
+    for (auto& worker : workers) worker.join();
+  }
 };
 
 ThreadPool::ThreadPool(int num_threads, std::function<void(int thread)> on_start) : state_(std::make_unique<State>()) {
-  for (int thread = 1; thread < num_threads; ++thread) {
-    state_->workers.emplace_back([state = state_.get(), thread, on_start] {
-      if (on_start) on_start(thread);
-      state->worker_loop(thread);
-    });
+  try {
+    for (int thread = 1; thread < num_threads; ++thread) {
+      state_->workers.emplace_back([state = state_.get(), thread, on_start] {
+        if (on_start) on_start(thread);
+        state->worker_loop(thread);
+      });
+    }
+  } catch (...) {
+    state_->end_workers();  // a thread that is not joined would end the process
+    throw;
   }
 }
 
 ThreadPool::~ThreadPool() {
-  {
-    const std::lock_guard lock(state_->sleep_mutex);
-    state_->stop.store(true);
-  }
-  state_->work_or_stop.notify_all();
-  for (auto& worker : state_->workers) worker.join();
+  state_->end_workers();
 }
 
 int ThreadPool::num_threads() const {

@@ -2,12 +2,15 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <numeric>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -35,6 +38,26 @@ TEST(ThreadPoolStartTest, RunsTheStartFunctionOnceOnEachThreadOfItsOwn) {
   ASSERT_EQ(started.size(), 3U);
   EXPECT_EQ(started.begin()->first, 1);
   EXPECT_EQ(started.rbegin()->first, 3);
+}
+
+/// A function that can be copied a few times only.
+struct FewCopies {
+  explicit FewCopies(int copies) : copies_left(std::make_shared<int>(copies)) {}
+  FewCopies(const FewCopies& other) : copies_left(other.copies_left) {
+    if (--*copies_left < 0) throw std::runtime_error("no copy is left");
+  }
+  FewCopies(FewCopies&&) noexcept = default;
+  FewCopies& operator=(const FewCopies&) = delete;
+  FewCopies& operator=(FewCopies&&) = delete;
+  ~FewCopies() = default;
+  void operator()(int) const {}
+
+  std::shared_ptr<int> copies_left;
+};
+
+TEST(ThreadPoolStartTest, AThreadThatCannotStartEndsThoseBeforeIt) {
+  std::function<void(int)> on_start = FewCopies(2);
+  EXPECT_THROW(ThreadPool(4, std::move(on_start)), std::runtime_error) << "the process ends where a thread is left";
 }
 
 TEST_P(ThreadPoolTest, RunsEachTaskExactlyOnce) {
