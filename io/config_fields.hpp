@@ -174,7 +174,7 @@ inline constexpr std::array<const char*, 17> kCommandKeys{"keys_file",
                                                           "recover",
                                                           "max_total_buffered_bytes"};
 
-/// As above, for the TCP server. Its API keys are not here: they come from a file of their own.
+/// Calls visit(key, field, help) for every key of the JSON-lines server, except the keys for API keys (kCommandKeys).
 template <class Visit>
 void visit_fields(json_lines::ServerConfig& config, Visit&& visit) {
   visit("listen", config.listen, "HOST:PORT to listen on; port 0 picks one");
@@ -193,7 +193,7 @@ void visit_fields(json_lines::ServerConfig& config, Visit&& visit) {
   visit("close_grace_ms", config.close_grace_ms, "Time that a closing connection has to take its last lines");
 }
 
-/// As above, for the HTTP server.
+/// Calls visit(key, field, help) for every key of the HTTP server.
 template <class Visit>
 void visit_fields(http::ServerConfig& config, Visit&& visit) {
   visit("http", config.http, "HOST:PORT of the HTTP API; port 0 picks one; empty: no HTTP");

@@ -32,7 +32,7 @@ class MemoryReserve {
   /// Tries to reserve the memory again if it was released. Returns whether it is still released, so that memory is
   /// short. Logs each change. Any thread.
   bool is_short();
-  /// Reserves the memory again if it was released and that is possible. Any thread.
+  /// Tries to reserve the memory again if it was released. Any thread.
   void restore() { is_short(); }
 
  private:
@@ -53,8 +53,8 @@ class WithoutReserve {
 
 /// Returns the error of a request for which there is no memory: queue_full, with a time after which to try again.
 Error no_memory();
-/// Returns no_memory() if the reserve is released, so that new work must be refused. Returns nothing otherwise, and if
-/// `reserve` is null.
+/// Tries to reserve the memory again (is_short). Returns no_memory() if that fails, so that new work must be refused.
+/// Returns nothing if the memory is reserved, or if `reserve` is null.
 std::optional<Error> refusal(const SharedReserve& reserve);
 
 }  // namespace pagoda::io

@@ -14,7 +14,7 @@
 
 namespace pagoda::device_link {
 
-/// Number of the first inherited descriptor in a child process; the others follow.
+/// Number of the first inherited descriptor in a child process; the next descriptors have the next numbers.
 inline constexpr int kInheritedDescriptor = 3;
 
 /// A program that this process has started. A thread of its own starts the program and waits for its end, without
@@ -23,9 +23,9 @@ inline constexpr int kInheritedDescriptor = 3;
 class ChildProcess final : public WorkerPeer {
  public:
   /// Starts a program. `command`: its path and arguments. `inherited`: open descriptors, which the child gets from
-  /// number kInheritedDescriptor on; the caller keeps its own. The child's standard output goes to standard error, it
-  /// has no standard input, and it has a process group of its own, so that it gets no signals of the terminal. Errors:
-  /// io_failed.
+  /// number kInheritedDescriptor on; the caller keeps its own descriptors. The child's standard output goes to standard
+  /// error, it has no standard input, and it has a process group of its own, so that it gets no signals of the
+  /// terminal. Errors: io_failed.
   static Result<std::unique_ptr<ChildProcess>> start(const std::vector<std::string>& command,
                                                      const std::vector<int>& inherited, Events events);
   /// Kills the program and waits for its end.

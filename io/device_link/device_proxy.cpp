@@ -16,7 +16,7 @@ struct DeviceProxyState {
 
 using Self = actors::DeviceProcessActor::stateful_pointer<DeviceProxyState>;
 
-/// Sends results directly to the scheduler, not through this actor.
+/// Returns callbacks that send results directly to the scheduler, not through this actor.
 WorkerProcess::Listener listener(Self self, const actors::StepSinkActor& scheduler) {
   return {.on_result = [scheduler](StepResult result) { actors::send_anonymously(scheduler, std::move(result)); },
           .on_swap = [scheduler](SwapMeasured measured) { actors::send_anonymously(scheduler, measured); },

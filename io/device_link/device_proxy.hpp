@@ -7,8 +7,8 @@
 
 namespace pagoda::device_link {
 
-/// Spawns the actor that stands for the worker and the cache engine of a worker process. When the actor ends, its state
-/// ends the process and waits for its end.
+/// Spawns the actor that represents the worker and the cache engine of a worker process. When the actor ends, it ends
+/// the process and waits for its end.
 actors::DeviceProcessActor spawn_device_proxy(caf::actor_system& system, std::unique_ptr<WorkerProcess> process);
 
 }  // namespace pagoda::device_link

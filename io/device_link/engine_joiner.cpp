@@ -131,7 +131,7 @@ class EngineJoiner::Loop {
   boost::asio::signal_set signals_{io_, SIGINT, SIGTERM};
   boost::asio::steady_timer timer_{io_};
   tcp::resolver resolver_{io_};
-  std::optional<TlsStream> stream_;  // until a relay takes it
+  std::optional<TlsStream> stream_;  // set until a relay takes the stream
   std::shared_ptr<TlsRelay> relay_;
   std::unique_ptr<ChildProcess> child_;
   std::chrono::milliseconds pause_ = kFirstPause;

@@ -17,7 +17,7 @@ struct JoinConfig {
 };
 
 /// Provides a worker for an engine on another host: connects to the engine and starts a worker process for it. When the
-/// connection or the process ends, it begins again.
+/// connection or the process ends, the joiner connects again.
 class EngineJoiner {
  public:
   /// Does not connect yet. Errors, with the param join, tls_cert, tls_key or tls_ca: bad_config, io_failed.

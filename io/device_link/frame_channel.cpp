@@ -133,7 +133,7 @@ std::optional<FrameChannel::End> FrameChannel::take_frames(const OnFrame& on_fra
 }
 
 FrameChannel::End FrameChannel::run(const OnFrame& on_frame, const BeforeWait& before_wait) {
-  if (const auto end = take_frames(on_frame)) return *end;  // frames that an earlier run() has left
+  if (const auto end = take_frames(on_frame)) return *end;  // frames that an earlier run() has not handled
   for (;;) {
     const std::optional<TimeUs> wake_at = before_wait ? before_wait() : std::nullopt;
     if (is_closed()) return End::closed;

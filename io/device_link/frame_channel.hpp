@@ -36,9 +36,9 @@ inline constexpr std::size_t kMaxFrameBytes = std::size_t{256} << 20;
 /// Size limit of a frame from a worker, in bytes: results are short.
 inline constexpr std::size_t kMaxFrameBytesOfWorkers = std::size_t{32} << 20;
 
-/// One end of a stream socket that carries frames: 4 bytes with the length, little-endian, then so many bytes. Both
-/// ends are of the same build. Still, the channel does not trust the length: it takes memory only for bytes that have
-/// arrived, and refuses a frame above the size limit.
+/// One end of a stream socket that carries frames: 4 bytes with the length, little-endian, then that many bytes. Both
+/// ends are of the same build. Still, the channel does not trust the length: it allocates memory only for bytes that
+/// have arrived, and refuses a frame above the size limit.
 class FrameChannel {
  public:
   /// Handles a frame; if it returns false, run() ends.
@@ -65,10 +65,10 @@ class FrameChannel {
     send_frame(std::move(frame));
   }
 
-  /// Reads and writes until the end, and returns its kind. One thread.
+  /// Reads and writes until the end, and returns the kind of the end. Call on one thread only.
   End run(const OnFrame& on_frame, const BeforeWait& before_wait = {});
 
-  /// Returns the number of bytes received. On the thread of run().
+  /// Returns the number of bytes received. Call on the thread of run().
   std::uint64_t num_received() const { return num_received_; }
 
   /// Ends the current run() soon, and every later run(). Any thread.

@@ -25,14 +25,14 @@ namespace pagoda::device_link {
 /// starting a process, or until it leaves. The listener has a thread of its own.
 class JoinListener {
  public:
-  /// Limits at a time. One handshake more ends the oldest handshake; one waiting worker more is disconnected.
+  /// Maximum numbers at a time. A further handshake ends the oldest handshake; a further worker is disconnected.
   static constexpr std::size_t kMaxHandshakes = 64;
   static constexpr std::size_t kMaxWaiting = 16;
 
   /// `listen`: HOST:PORT. Errors, with the param worker_listen, worker_tls_cert, worker_tls_key or worker_tls_ca:
   /// bad_config, io_failed.
   static Result<std::shared_ptr<JoinListener>> create(const std::string& listen, const LinkFiles& files);
-  /// All workers that wait_for_worker() returned must be destroyed before.
+  /// All workers that wait_for_worker() returned must be destroyed before the listener.
   ~JoinListener();
   JoinListener(const JoinListener&) = delete;
   JoinListener& operator=(const JoinListener&) = delete;
@@ -42,7 +42,7 @@ class JoinListener {
   const std::string& address() const { return listener_.address(); }
 
   struct Joined {
-    Descriptor link;  ///< link to the worker, as to a process of this host
+    Descriptor link;  ///< link to the worker; used like the link to a process of this host
     std::unique_ptr<WorkerPeer> peer;
   };
   /// Returns the worker that has waited longest; blocks until there is one. Errors: shutting_down (stop was requested).

@@ -15,7 +15,7 @@ class KeptMemory {
  public:
   struct Size {
     std::int64_t device_bytes = 0;
-    std::int64_t host_bytes = 0;  ///< 0: no host blocks, or they are elsewhere
+    std::int64_t host_bytes = 0;  ///< 0: no host blocks, or the host blocks are not in this file
   };
 
   /// Physical memory is allocated as blocks are written. Errors: io_failed; out_of_memory if the machine has less

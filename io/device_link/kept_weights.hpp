@@ -35,9 +35,9 @@ class KeptWeights {
 /// Only one process at a time may map them unsealed.
 class MappedWeights final : public weights::KeptCopies {
  public:
-  /// `touch`: whether to allocate the memory of all copies, on huge pages, when the first copy is made. It is not
-  /// allocated earlier, because the engine compares its other needs with the free memory. `device` must live until
-  /// then. Errors: io_failed.
+  /// `touch`: whether to allocate the memory of all copies, on huge pages, when the first copy is made. The memory
+  /// is not allocated earlier, because the engine compares its other needs with the free memory. `device` must live
+  /// until the first copy is made. Errors: io_failed.
   static Result<std::shared_ptr<MappedWeights>> map(kernels::Device& device, int file, std::int64_t bytes, bool touch);
 
   std::optional<Place> find(std::string_view key, std::size_t bytes) override;

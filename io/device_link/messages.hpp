@@ -18,9 +18,13 @@ struct StartWorker {
   std::int32_t num_device_blocks = 0;  ///< as in `config`; 0: the worker reports how many its device holds
   std::int32_t num_host_blocks = -1;   ///< as in `config`; -1: the worker reports the number
   bool touch_memory = false;           ///< whether to allocate the KV cache's memory before WorkerReady
-  bool keeps_memory = false;           ///< whether the KV cache is in the second descriptor (KeptMemory); else its own
-  std::int64_t kept_weight_bytes = 0;  ///< size of the third descriptor (KeptWeights); 0: the process has own weights
-  std::string model;  ///< io::model_fingerprint of the engine's model, for a worker on another host; else empty
+  /// Whether the KV cache is in the file of the second descriptor (KeptMemory). If not, the process has its own memory.
+  bool keeps_memory = false;
+  /// Size of the copies of weights in the file of the third descriptor (KeptWeights); 0: the process has its own
+  /// copies.
+  std::int64_t kept_weight_bytes = 0;
+  /// io::model_fingerprint of the engine's model, for a worker on another host; empty for a process of this host.
+  std::string model;
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.version, self.config, self.num_device_blocks, self.num_host_blocks, self.touch_memory,
@@ -28,7 +32,7 @@ struct StartWorker {
   }
 };
 
-/// Reports the progress of loading, as StartProgress does.
+/// Reports the progress of loading the model; fields as in StartProgress.
 struct LoadProgress {
   std::string what;
   double done = 0;

@@ -41,12 +41,12 @@ Status WorkerProcess::spawn(WorkerPeer::Events events) {
     return fail(ErrorCode::io_failed, std::string("the link to a worker process: ") + std::strerror(errno));
   }
   Descriptor own(ends[0]);
-  const Descriptor inherited(
-      ends[1]);  // closed at the end of this function: else the end of the process would not end the link
+  // Closed at the end of this function. Otherwise the link would stay open after the end of the process.
+  const Descriptor inherited(ends[1]);
   auto channel = FrameChannel::create(std::move(own));
   if (!channel) return fail(std::move(channel.error()));
   channel_ = std::move(*channel);
-  // Each descriptor has a fixed place; the link takes the place of a missing one.
+  // Each descriptor has a fixed place. The link is passed in place of a missing descriptor.
   const std::vector<int> given{inherited.get(), config_.memory != nullptr ? config_.memory->file() : inherited.get(),
                                config_.weights != nullptr ? config_.weights->file() : inherited.get()};
   auto child = ChildProcess::start(config_.command, given, std::move(events));
@@ -167,7 +167,7 @@ void WorkerProcess::run() {
   try {
     end = channel_->run([this](std::span<const std::byte> frame) { return on_frame(frame); },
                         [this] { return before_wait(); });
-  } catch (const std::exception& problem) {  // as std::bad_alloc: a message may be lost, so the process is ended
+  } catch (const std::exception& problem) {  // for example std::bad_alloc: a message may be lost, so end the process
     spdlog::error("{} is given up: {}", name(), problem.what());
   }
   actors::retry_on_bad_alloc([&] { listener_.on_end(why_it_ended(end)); });
@@ -214,14 +214,14 @@ std::optional<TimeUs> WorkerProcess::before_wait() {
   constexpr TimeUs kMaxLateUs = 500'000;
   const std::lock_guard lock(mutex_);
   const TimeUs now = actors::now_us();
-  // If this thread wakes so late, this process was stopped, and perhaps the worker process too.
+  // If this thread wakes more than kMaxLateUs late, this process was stopped, and perhaps the worker process too.
   if (waits_until_ && now > *waits_until_ + kMaxLateUs) deadlines_->paused(now - waits_since_);
   waits_since_ = now;
   waits_until_.reset();
   const auto deadline = deadlines_->next();
   if (!deadline) return std::nullopt;
   if (now < deadline->at_us) return waits_until_ = deadline->at_us;
-  // The result, or a part of it, may be in the socket unread: check again before giving up.
+  // The socket may hold unread bytes of the result, so check once more before giving up.
   const std::uint64_t received = channel_->num_received();
   const bool was_looked_for = std::exchange(overdue_, deadline->step) == deadline->step;
   if (std::exchange(received_at_overdue_, received) != received || !was_looked_for) return deadline->at_us;
@@ -259,7 +259,7 @@ actors::DeviceFailed WorkerProcess::why_it_ended(FrameChannel::End end) {
   };
   if (is_stopped_) return failed("hangs: it was stopped by a signal", actors::ProcessEnd::hung, true);
   if (end == FrameChannel::End::closed) {
-    peer_->kill();  // it may have closed only its end of the link
+    peer_->kill();  // the process may have closed only its end of the link
     const PeerEnd ended = end_.get();
     return failed(ended.how, actors::ProcessEnd::died, ended.was_killed);
   }

@@ -39,8 +39,8 @@ struct WorkerProcessConfig {
   trace::SharedTracer trace;
 };
 
-/// The engine's side of a worker process: one worker and one cache engine on a device. The process is either a child,
-/// behind an inherited socket to which no other process can connect, or on another host, from where it has joined.
+/// The engine's side of a worker process, which runs one worker and one cache engine on a device. The process is either
+/// a child with an inherited socket, to which no other process can connect, or has joined from another host.
 ///
 /// A thread reads the messages of the process. It detects at once that the process has ended, is stopped, or has sent
 /// an invalid message, and at its deadline that a step takes too long. The first of these calls `on_end` once; no other
@@ -69,14 +69,14 @@ class WorkerProcess {
 
   /// Returns the process id on the worker's host.
   std::int64_t pid() const { return pid_; }
-  /// Returns "the worker process 4711", for messages.
+  /// Returns a name for messages, for example "the worker process 4711".
   std::string name() const { return peer_->name(); }
   const LoadedDeviceFacts& device() const { return device_; }
   /// Returns whether the process is known to have ended or to be stopped. Call before listen().
   bool has_ended() const;
   /// Starts the reading thread. Call once, before the first send().
   void listen(Listener listener);
-  /// Sends to the process. Call all send() on one thread.
+  /// Sends a message to the process. Call all overloads on one thread.
   void send(ExecuteStep step);
   void send(StepMasks masks);
   void send(CachePlan plan);

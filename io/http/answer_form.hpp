@@ -11,7 +11,7 @@
 
 namespace pagoda::http {
 
-/// Form of an answer, as the request demands it, independent of the answer's content.
+/// Properties of an answer that the request decides, independent of the answer's content.
 struct AnswerForm {
   std::string request_id;
   ErrorStyle style = ErrorStyle::openai;
@@ -33,7 +33,7 @@ void append_head(std::string& out, const AnswerForm& form, unsigned status, std:
 /// Returns the header Retry-After, in seconds rounded up.
 std::pair<std::string, std::string> retry_after(std::int64_t milliseconds);
 
-/// Adds the headers of an error answer: Retry-After if it has a time, and x-should-retry: false for 504.
+/// Adds the headers of an error answer: Retry-After if the error has a time, and x-should-retry: false for 504.
 void add_error_headers(const ErrorAnswer& error, Pairs& headers);
 
 /// Appends a complete error answer.

@@ -12,8 +12,8 @@
 
 namespace pagoda::http {
 
-/// Peer of one exchange at a time. I/O thread only. Must live until the exchange releases it with on_answer_end or
-/// abandon, or until the peer calls Exchange::close.
+/// Peer of one exchange at a time. I/O thread only. The peer must live until the exchange releases it with
+/// on_answer_end or abandon, or until the peer calls Exchange::close.
 class AnswerPeer {
  public:
   virtual ~AnswerPeer() = default;

@@ -18,7 +18,7 @@
 
 namespace pagoda::http {
 
-/// Must be declared before the transport, because handlers in the transport refer to it.
+/// State of the routes. Declare it before the transport, because handlers in the transport refer to it.
 struct ApiParts {
   /// `telemetry` may be null. The admin route calls `drain`.
   ApiParts(caf::actor_system& system, serving::ServedModels models, const ServerConfig& config,
@@ -33,7 +33,7 @@ struct ApiParts {
   /// exists, because a job on the worker may still post to the io_context.
   void end();
 
-  /// declared before the worker, because the worker's jobs have metered bodies
+  /// Declared before the worker, because the worker's jobs have metered bodies.
   std::shared_ptr<serving::Telemetry> telemetry;
   boost::asio::thread_pool worker{1};
   openai::ResponseStore responses;

@@ -27,7 +27,7 @@
 
 namespace pagoda::http {
 
-/// Returns the body as a JSON object.
+/// Parses the body as a JSON object. Errors: 400.
 tl::expected<wire::Json, ErrorAnswer> read_object(std::string_view body);
 
 /// A body as a JSON object, and the model that its member `model` names. The member is optional if only one model is
@@ -47,7 +47,7 @@ ErrorAnswer no_chat_template();
 /// Answers a request whose processing failed in the server: sends 500 and logs `why`.
 void respond_failure(Exchange& exchange, const std::string& why);
 
-/// Result of `prepare`, with the fields that it ignored.
+/// Result of `prepare`, and the fields that `prepare` ignored.
 template <class Prepare>
 struct Prepared {
   std::invoke_result_t<Prepare&> result;
@@ -66,9 +66,10 @@ Prepared<Prepare> prepare_body(const ApiContext& context, Prepare& prepare) {
 /// Reports the ignored fields in the answer's header, the log and the metrics.
 void report_ignored(const ApiContext& context, Exchange& exchange, const wire::IgnoredFields& ignored);
 
-/// Runs `prepare` and then, on the I/O thread, `then(exchange, result)`. A small body is prepared at once, and a large
-/// body, which would block the I/O thread, on the context's worker thread. There an exception becomes a 500 and
-/// std::bad_alloc a 503. Unknown fields follow the context's rule.
+/// Runs `prepare` and then, on the I/O thread, `then(exchange, result)`. A small body is prepared at once. A large body
+/// would block the I/O thread, so it is prepared on the context's worker thread. If `prepare` or `then` throws for a
+/// large body, the answer is 503 for std::bad_alloc and 500 otherwise; an answer that has begun is cut off. Unknown
+/// fields follow the context's rule.
 template <class Prepare, class Then>
 void prepared(const ApiContext& context, std::size_t body_bytes, std::shared_ptr<Exchange> exchange, Prepare prepare,
               Then then) {
@@ -151,8 +152,8 @@ bool refuses_new_work(const ApiContext& context, Exchange& exchange);
 Handler generating(const ApiContext& context, std::string path, ParseJob parse,
                    bool (*may_take_long)(const Request& request) = nullptr);
 
-/// Makes the job of a request that another process had received before. `request.path` selects the parser that
-/// `generating` has registered.
+/// Makes the job of a request that an earlier process received. `request.path` selects the parser that `generating` has
+/// registered.
 ParsedJob parse_again(const ApiContext& context, const Request& request);
 
 }  // namespace pagoda::http

@@ -31,7 +31,7 @@ class ByteStream {
 
   /// Reads into `into`. `ended`: the client has closed its sending side.
   Transfer read(std::vector<char>& into);
-  /// Returns whether TLS has buffered input, of which a wait on the socket does not report.
+  /// Returns whether TLS has buffered input, which a wait on the socket does not report.
   bool has_buffered_input() const;
 
   Transfer write(std::string_view bytes);

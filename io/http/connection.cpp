@@ -226,7 +226,7 @@ ErrorAnswer Connection::no_room() {
   return error_answer(serving::no_room());
 }
 
-/// Called when the head is complete. Refuses a request before its body arrives if it can.
+/// Called when the head is complete. Refuses an invalid request before its body arrives.
 void Connection::begin_request() {
   admission_ = std::make_unique<Admission>(context_.gate.admit(reader_->head()));
   record_ = new_record(admission_->form.request_id);
@@ -356,7 +356,7 @@ void Connection::abandon() {
 void Connection::send() {
   if (waiting_for_output_ || phase_ == Phase::closed) return;
   if (exchange_ != nullptr) {
-    // Bytes that are sent would otherwise stay while the reader is a little behind.
+    // Removes sent bytes. Otherwise they would stay in the buffer as long as the client is a little behind.
     if (sent_ > output_.size() / 2) output_.erase(0, std::exchange(sent_, 0));
     exchange_->take_unframed(output_);
   }
@@ -433,7 +433,8 @@ void Connection::close_soon() {
   try {
     boost::asio::post(context_.io, [self = shared_from_this()] { self->close_now(); });
     close_is_posted_ = true;
-  } catch (const std::bad_alloc&) {  // then the shutdown ends the input, which the connection already waits for
+  } catch (const std::bad_alloc&) {
+    // The connection already waits for input. The shutdown ends the input, so the connection is closed.
     error_code ignored;
     stream_.socket().shutdown(tcp::socket::shutdown_both, ignored);
   }
@@ -457,7 +458,7 @@ void Connection::close_now() {
 void Connection::arm(std::int64_t timeout_ms) {
   deadline_.expires_after(std::chrono::milliseconds(timeout_ms));
   deadline_.async_wait([self = shared_from_this()](const error_code& cancelled) {
-    // the deadline was set again just before
+    // The deadline may have been set again just before the timer expired.
     const bool is_stale = self->deadline_.expiry() > std::chrono::steady_clock::now();
     if (cancelled || is_stale || self->phase_ == Phase::closed) return;
     close_on_exception(*self, [&] { self->on_deadline(); });

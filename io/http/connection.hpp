@@ -38,14 +38,14 @@ struct ConnectionContext {
 
 /// Serves one request at a time: head, body, answer, and then the next request or the end. Waits for input in every
 /// phase, so that it notices at once when the client closes. Bytes that come while a request is being answered (a
-/// pipelined request) are discarded, and the connection is closed after the answer. A large amount of such bytes is
-/// read at a low rate, because the client's end comes after them.
+/// pipelined request) are discarded, and the connection is closed after the answer. If there are many such bytes, they
+/// are read at a low rate: only after reading them does the connection notice that the client has closed.
 ///
 /// An idle connection holds no buffers. Everything runs on the I/O thread.
 class Connection final : public AnswerPeer, public std::enable_shared_from_this<Connection> {
  public:
-  /// If `is_too_many`, the first request is refused unless its route has Room::spare or it brings an admin key, and the
-  /// connection is closed after the answer.
+  /// If `is_too_many`, the first request is refused unless its route has Room::spare or the request has an admin key,
+  /// and the connection is closed after the answer.
   Connection(boost::asio::ip::tcp::socket socket, ConnectionContext& context, bool is_too_many,
              std::function<void(Connection&)> on_closed);
 
@@ -117,7 +117,7 @@ class Connection final : public AnswerPeer, public std::enable_shared_from_this<
   ConnectionContext& context_;
   std::function<void(Connection&)> on_closed_;
   boost::asio::steady_timer deadline_;
-  boost::asio::steady_timer next_read_;  ///< timer of the next read while the input is flooded
+  boost::asio::steady_timer next_read_;  ///< timer of the next read while is_flooded()
 
   Phase phase_ = Phase::idle;
   bool is_too_many_;
@@ -138,7 +138,7 @@ class Connection final : public AnswerPeer, public std::enable_shared_from_this<
   std::string input_;  ///< bytes that are not parsed yet
   std::unique_ptr<RequestReader> reader_;
   std::unique_ptr<Admission> admission_;
-  /// record of the request whose head has arrived, until its exchange takes the record
+  /// Record of the request whose head has arrived, until its exchange takes the record.
   serving::RequestRecord record_;
   Exchange* exchange_ = nullptr;  ///< the exchange that is being answered; it reports its own end
 

@@ -6,10 +6,11 @@
 
 namespace pagoda::http {
 
-/// Calls registered callbacks when the engine ends. Answers that wait for the engine register one. I/O thread only.
+/// Calls registered callbacks when the engine ends. Each answer that waits for the engine registers a callback. I/O
+/// thread only.
 class EngineEnd {
  public:
-  /// Registers `on_end` for `who` until forget(who). `on_end` may forget any entry.
+  /// Registers `on_end` under the key `who`, until forget(who). `on_end` may remove any entry.
   void tell(const void* who, std::function<void()> on_end) { waiting_.insert_or_assign(who, std::move(on_end)); }
   void forget(const void* who) { waiting_.erase(who); }
 

@@ -10,7 +10,7 @@ ErrorAnswer error_answer(const wire::WireError& error) {
   const auto with = [&](unsigned status, const char* code) {
     return ErrorAnswer{status, error.message, error.param, code, {}, error.retry_after_ms};
   };
-  // used if the engine gives no time; a server that drains is usually replaced soon
+  // A server that drains is usually replaced soon.
   constexpr int kRetryAfterMs = 1000;
   switch (error.code) {
     case WireCode::invalid_json:

@@ -6,8 +6,9 @@
 
 namespace pagoda::http {
 
-/// Convert errors of reading a body and errors of the engine to answers with the matching HTTP status.
+/// Converts an error of reading a body to an answer with the matching HTTP status.
 ErrorAnswer error_answer(const wire::WireError& error);
+/// Converts an error of the engine to an answer with the matching HTTP status.
 ErrorAnswer error_answer(const Error& error);
 
 ErrorAnswer invalid_request(std::string message, std::string param = {});

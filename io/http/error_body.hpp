@@ -22,7 +22,7 @@ ErrorStyle error_style(std::string_view path);
 struct ErrorAnswer {
   unsigned status = 500;
   std::string message = {};
-  std::string param = {};            ///< the invalid field; empty: none. Only OpenAI's style writes it
+  std::string param = {};            ///< the invalid field; empty: none; only OpenAI's style writes this member
   std::string code = {};             ///< machine-readable code, for example model_not_found; empty: none
   std::string type = {};             ///< error type; empty: the style's type for this status
   std::int64_t retry_after_ms = -1;  ///< header Retry-After, sent in seconds rounded up; -1: no header

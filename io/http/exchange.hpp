@@ -20,9 +20,9 @@ namespace pagoda::http {
 /// One request that is being answered. I/O thread only.
 ///
 /// The answer is either one call of respond or respond_error, or begin_stream, any number of writes and end_stream.
-/// Anything else is a bug of the caller, and an assertion fails. Until the answer is complete the peer is watched:
-/// on_closed is called at once if the client closes its connection or only its sending side. After that all calls are
-/// allowed and do nothing.
+/// Any other order of calls is a bug of the caller, and an assertion fails. Until the answer is complete the peer is
+/// watched: on_closed is called at once if the client closes its connection or only its sending side. After that all
+/// calls are allowed and do nothing.
 class Exchange : public std::enable_shared_from_this<Exchange> {
  public:
   /// Called by the peer.
@@ -40,7 +40,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   /// Sends an error of type application/json, in the style of the path's API.
   void respond_error(const ErrorAnswer& error);
   /// Logs `why` and closes the connection. Call if the answer cannot be made or written, for example if memory is out.
-  /// The exchange is then closed as if the client had gone.
+  /// The exchange is then closed as if the client had disconnected.
   void cut_off(const char* why);
   /// Closes the connection like cut_off, without a log entry.
   void drop();
@@ -57,7 +57,8 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
 
   void end_stream();
 
-  /// Returns the number of bytes of the answer that the socket has not taken yet. It grows if the client reads slowly.
+  /// Returns the number of bytes of the answer that the socket has not taken yet. The number grows if the client reads
+  /// slowly.
   std::size_t unsent_bytes() const;
 
   /// Sets a callback that runs each time the socket has taken all bytes that were written. Use it to write data that
@@ -69,11 +70,11 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   /// callback and all that it holds are dropped at the end of the answer.
   void on_closed(std::function<void()> callback);
 
-  /// Returns false after the client has gone or the answer is complete.
+  /// Returns whether the answer can go on: the client has not disconnected, and the answer is not complete.
   bool is_open() const { return peer_ != nullptr; }
   bool has_begun() const { return state_ != State::waiting; }
 
-  /// Sets the answer's headers with the remaining limits of the key. Replaces those that were set before.
+  /// Sets the answer's headers with the remaining limits of the key. Replaces the headers that were set before.
   void set_limit_headers(Pairs headers) { form_.limits = std::move(headers); }
 
   /// Sets the answer's header that names the ignored fields of the request.

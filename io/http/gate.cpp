@@ -37,7 +37,7 @@ bool is_served(Verb verb) {
   return std::find(kServed.begin(), kServed.end(), verb) != kServed.end();
 }
 
-/// Returns the key from "Authorization: Bearer KEY" (in any case), or else from x-api-key.
+/// Returns the key from "Authorization: Bearer KEY" (`Bearer` in upper or lower case), or else from x-api-key.
 std::string_view key_of(const Request& request) {
   constexpr std::string_view kBearer = "Bearer ";
   const auto authorization = request.header("authorization");
@@ -134,9 +134,9 @@ void Gate::look_up(Admission& out, const std::string& raw_path) const {
   out.headers.emplace_back("access-control-max-age", "600");
 }
 
-/// If no keys are required, refuses requests of pages from other sites. A page whose host name was redirected to this
-/// machine (DNS rebinding) has this server's origin for its browser, but the browser still sends headers that mark it
-/// as a page, and the host name that it used.
+/// If no keys are required, refuses requests of pages from other sites. For the browser, a page whose host name was
+/// redirected to this machine (DNS rebinding) has the same origin as this server. But the browser still sends the host
+/// name that the page used, and headers which show that the request comes from a page.
 void Gate::check_page(Admission& out) const {
   const auto& request = out.request;
   const bool is_page = !request.header("origin").empty() || !request.header("sec-fetch-site").empty();
@@ -165,8 +165,8 @@ void Gate::check_key(Admission& out) const {
                             : ErrorAnswer{401, "this API key is not known", {}, "invalid_api_key"};
 }
 
-/// Requires JSON as content type. This also stops pages of other sites: without a CORS preflight a browser lets them
-/// send only plain text and forms.
+/// Requires JSON as content type. This also stops pages of other sites: without a CORS preflight a browser lets such
+/// pages send only plain text and forms.
 void Gate::check_body(Admission& out, const RequestHead& head) const {
   const auto& request = out.request;
   const auto expect = request.header("expect");

@@ -21,7 +21,7 @@
 namespace pagoda::http {
 namespace {
 
-// maximum time that the head of a stream waits for the first output
+/// Maximum time that the head of a stream waits for the first output.
 constexpr auto kHeadDelay = std::chrono::seconds(1);
 constexpr std::size_t kCoalesceBytes = 64 << 10;  // unsent bytes above which the deltas of a sequence are merged
 
@@ -167,8 +167,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   // -- the answer
 
   /// Begins the answer when every prompt is accepted, so that a refusal can have its own status. The head of a stream
-  /// also waits for the first output, because sending a packet costs as much as a token. Outputs that come earlier are
-  /// held.
+  /// also waits for the first output: a packet for the head alone would cost as much as a packet with a token. Outputs
+  /// that come before all prompts are accepted are held.
   void begin() {
     early_ = false;
     if (prompt_tokens_ == 0) {  // requests that have already ended were accepted without their count

@@ -55,7 +55,7 @@ class GenerationWriter {
 /// Pairs of a field of the engine's requests and its name in an API.
 using FieldNames = std::vector<std::pair<std::string_view, std::string_view>>;
 
-/// Returns the names of an API whose prompt comes from the field `prompt`, and `others`.
+/// Returns `others` and the pairs that name the field `prompt` for the engine's fields of the prompt.
 FieldNames field_names(std::string_view prompt, FieldNames others = {});
 
 struct GenerationJob {

@@ -14,7 +14,8 @@ struct RoutedQuestion {
   serving::Question question;
 };
 
-/// The exchange's on_closed holds it until the exchange is answered or its client has gone.
+/// Sends questions and answers an exchange with the results. The exchange's on_closed holds the object until the
+/// exchange is answered or its client has disconnected.
 class Inquiry : public std::enable_shared_from_this<Inquiry> {
  public:
   using OnAnswers = std::function<void(Exchange&, std::vector<serving::Answer>&)>;

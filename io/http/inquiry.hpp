@@ -14,7 +14,7 @@
 namespace pagoda::http {
 
 /// Sends one question to a model's engine and answers the exchange with the result. I/O thread. An error of the engine
-/// becomes the exchange's answer, with status `error_status` unless that is 0. `on_answer` gets every other answer.
+/// becomes the exchange's answer, with the status `error_status` if this is not 0. `on_answer` gets every other answer.
 /// `behind` is called on any thread when the question has been sent.
 void inquire(const ApiContext& context, const serving::ServedModel& model, std::shared_ptr<Exchange> exchange,
              serving::Question question, std::function<void(Exchange&, serving::Answer&)> on_answer,

@@ -21,8 +21,8 @@ class JobCharges {
   explicit JobCharges(serving::SharedPrincipal principal) : principal_(std::move(principal)) {}
 
   const serving::SharedPrincipal& principal() const { return principal_; }
-  /// Returns whether the principal's tokens are limited. Then tokens are counted as they are generated. If they were
-  /// counted only at the end, a client that disconnects early would not be charged for them.
+  /// Returns whether the principal's tokens are limited. If they are, count tokens as they are generated: a client that
+  /// disconnects early would not be charged for tokens that are counted only at the end.
   bool counts_tokens() const { return ticket_.counts_tokens(); }
 
   /// Assigns the requests to the principal and admits them. Returns the refusal if a limit is exceeded.
@@ -43,7 +43,8 @@ class JobCharges {
     if (principal_) ticket_.go_on(principal_->usage, 1);
   }
 
-  /// Replaces the estimated number of tokens of a prompt by the number from the engine. 0: not known yet.
+  /// Replaces the estimated number of tokens of a prompt by the number from the engine. `tokens` is 0 if the number is
+  /// not known yet; then does nothing.
   void prompt(std::size_t prompt, std::int64_t tokens) {
     auto& charge = charges_[prompt];
     if (tokens == 0 || std::exchange(charge.is_exact, true)) return;

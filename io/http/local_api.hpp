@@ -17,6 +17,7 @@ struct LocalRequest {
   std::string request_id;
 };
 
+/// The answer to a LocalRequest.
 struct LocalAnswer {
   static constexpr unsigned kCutOff = 0;
 

@@ -57,7 +57,8 @@ std::string metrics_text(const ApiContext& context, const std::vector<serving::A
   return out;
 }
 
-/// Answers 503 if the engine does not answer. The time series then has a gap, as with a process that is gone.
+/// Answers with the metrics, or with 503 if the engine does not answer in time. In that case the time series has a gap,
+/// as if the process had ended.
 void answer_metrics(const ApiContext& context, const std::shared_ptr<Exchange>& exchange) {
   const auto deadline = answer_within(kDeadline, exchange, [](Exchange& waiting) {
     waiting.respond_error({503, "the engine does not answer"});

@@ -38,7 +38,7 @@ struct Request {
   std::string body;  ///< not parsed yet; application/json by its Content-Type (Ollama's clients may omit it), or empty
   serving::MeteredBytes body_bytes = {};  ///< metric of the body's bytes; lives as long as the body
   std::string request_id;    ///< the client's X-Request-Id if it is 1 to 128 visible ASCII characters, or else a new id
-  std::string own_id = {};   ///< id that the server has made; used where the client's id must not be
+  std::string own_id = {};   ///< id that the server has made; used where the client's id must not be used
   std::int64_t created = 0;  ///< time of arrival, in seconds since 1970
   serving::SharedPrincipal principal = {};  ///< principal of the request's key; null: no known key
 

@@ -18,7 +18,7 @@ using beast::http::field;
 using boost::system::error_code;
 
 constexpr std::size_t kMaxChunkHeaderBytes = 1024;
-constexpr std::size_t kMaxChunkExtensionBytes = 4096;  // of all chunks of one request
+constexpr std::size_t kMaxChunkExtensionBytes = 4096;  // sum over all chunks of one request
 // Maximum number of bytes on the wire per byte of a body. Chunks of one byte take six.
 constexpr std::uint64_t kMaxWireBytesPerByte = 8;
 constexpr std::uint64_t kMaxWireBytesBeyond = 64 << 10;
@@ -56,8 +56,8 @@ class RequestReader::Parser : public beast::http::basic_parser<true> {
  public:
   explicit Parser(std::uint64_t max_body) : max_body_bytes(max_body) {
     header_limit(kMaxRequestLineBytes + kMaxHeaderBytes + 4);
-    // This class checks the limit itself, so that the answer to a request that is too large uses all that is known of
-    // the request. Boost 1.74 treats `none` (no limit) as a limit of 0.
+    // This class checks the limit itself. With a limit in Beast, a Content-Length above it would make the parsing of
+    // the head fail, and the answer could not depend on the head. Boost 1.74 treats `none` (no limit) as a limit of 0.
     body_limit(std::numeric_limits<std::uint64_t>::max());
     eager(true);
   }

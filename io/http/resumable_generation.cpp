@@ -23,8 +23,8 @@
 namespace pagoda::http {
 namespace {
 
-/// Generates for one prompt into a stream. The stream holds the object until the end, or until no client has returned
-/// for it in time. The first client's exchange only follows the stream. Until the answer begins, the object itself is
+/// Generates for one prompt into a stream. The stream holds the object until the generation ends or the stream is given
+/// up. The first client's exchange only follows the stream. Until the answer begins, the object itself is
 /// the stream's reader for that client.
 class ResumableGeneration final : public serving::StreamReader,
                                   public std::enable_shared_from_this<ResumableGeneration> {
@@ -123,7 +123,7 @@ class ResumableGeneration final : public serving::StreamReader,
     session_.submit(router(), 0, std::make_shared<const GenerateRequest>(std::move(request)));
   }
 
-  /// Writes the earlier process's outputs to the stream before any client can follow it.
+  /// Writes the outputs of the earlier process to the stream before any client can follow the stream.
   void submit_again() {
     begin(std::ssize(*recovered_->request->prompt_token_ids));
     std::vector<SequenceDelta> told;
@@ -164,7 +164,7 @@ class ResumableGeneration final : public serving::StreamReader,
     is_accepted_ = true;
     settle();
     auto prompt_tokens = accepted.prompt_tokens;
-    // a request that has already ended is accepted without its count
+    // A request that has already ended is accepted without its number of prompt tokens.
     if (prompt_tokens == 0 && !early_.empty() && early_.back().done) {
       prompt_tokens = early_.back().done->usage.prompt_tokens;
     }

@@ -23,11 +23,11 @@ enum class Access : std::uint8_t {
 /// Connections that a route may use.
 enum class Room : std::uint8_t {
   ordinary,
-  spare,  ///< also the places beyond the limit, so that a full server can be monitored
+  spare,  ///< also connections beyond the limit, so that a full server can be monitored
 };
 
-/// Called on the I/O thread, which it must not block for long. May answer at once, or keep the exchange and answer
-/// later. An exchange that is destroyed without an answer, or an exception, becomes a 500.
+/// Handler of a route. Called on the I/O thread, which it must not block for long. May answer at once, or keep the
+/// exchange and answer later. If it throws, or if the exchange is destroyed without an answer, the answer is 500.
 using Handler = std::function<void(std::shared_ptr<Exchange>, Request)>;
 
 /// The routes of a server. Filled before the server starts, then only read.
@@ -41,8 +41,8 @@ class Routes {
     Handler handler;
     Room room = Room::ordinary;
   };
-  /// Result of a match. `route` is null if there is none. Then `allowed` holds the verbs that the path does have: none
-  /// if the path is unknown.
+  /// Result of a match. `route` is null if no route matches. In this case `allowed` holds the verbs of the routes that
+  /// match the path; it is empty if the path is unknown.
   struct Match {
     const Route* route = nullptr;
     Pairs params;

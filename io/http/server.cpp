@@ -76,7 +76,7 @@ class Server::State {
     num_connections = connections.size();
     try {
       connection->start();
-    } catch (const std::exception&) {  // the connection waits for nothing; the listener logs the error
+    } catch (const std::exception&) {  // the connection has no operation that would end it; the listener logs the error
       connection->close_now();
       throw;
     }

@@ -22,14 +22,14 @@ namespace pagoda::http {
 class Server {
  public:
   /// Binds, listens and starts the I/O thread. Errors: bad_config (the first error of config.validate(); an address
-  /// beyond this machine without API keys; certificate and key do not match), io_failed (address in use, unknown host,
-  /// a file that cannot be read). Connections and requests are reported to `telemetry`. If `lets_in` is false, new
-  /// clients wait until let_in is called.
+  /// that other machines can reach without API keys; certificate and key do not match), io_failed (address in use,
+  /// unknown host, a file that cannot be read). Connections and requests are reported to `telemetry`. If `lets_in` is
+  /// false, new clients wait until let_in is called.
   static Result<std::unique_ptr<Server>> start(ServerConfig config, Routes routes,
                                                std::shared_ptr<serving::Telemetry> telemetry = {}, bool lets_in = true);
   void let_in();
 
-  /// Calls shutdown without grace.
+  /// Calls shutdown(0).
   ~Server();
 
   std::uint16_t port() const;

@@ -20,7 +20,7 @@ void add(double& total, double more) {
 void add(std::vector<std::int64_t>& total, const std::vector<std::int64_t>& more) {
   total.insert(total.end(), more.begin(), more.end());
 }
-// These are not summed: see sum_of.
+// bool and text fields are not summed: see sum_of.
 void add(bool&, bool) {}
 void add(std::string&, const std::string&) {}
 

@@ -32,8 +32,9 @@ std::string word_of_readiness(const EngineStats& stats) {
   return stats.health == "ok" && stats.overloaded ? "overloaded" : stats.health;
 }
 
-/// Returns the word and the name of the first model that is not "ok", or "ok". If only some of several models are
-/// overloaded, the result is "ok": each of them refuses only its own requests.
+/// Returns the word of the first model whose word is neither "ok" nor "overloaded", after the model's name if there are
+/// several models. If there is none, returns "overloaded" if all models are overloaded, and "ok" otherwise: an
+/// overloaded model refuses only its own requests.
 std::string worst_word(const ApiContext& context, const std::vector<serving::Answer>& answers,
                        std::string (*word_of)(const EngineStats&)) {
   const auto& models = context.models.all();
@@ -84,7 +85,8 @@ void write_models(wire::JsonWriter& json, const ApiContext& context, const std::
   json.close_array();
 }
 
-/// Answers with the stats; for several models with their sum and the stats of each.
+/// Answers with the sum of the stats of all models. If models are loaded on demand, also writes the state and the stats
+/// of each model.
 void answer_stats(const ApiContext& context, std::shared_ptr<Exchange> exchange) {
   inquire_of_all(context, std::move(exchange), actors::GetStats{},
                  [&context](Exchange& answering, std::vector<serving::Answer>& answers) {

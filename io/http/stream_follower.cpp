@@ -8,7 +8,8 @@ namespace {
 
 constexpr std::size_t kMaxUnsentEventBytes = 64 << 10;  // above it events wait in the stream's history
 
-/// The exchange's on_closed holds it, and it holds the exchange, until the answer is complete or the client has gone.
+/// Answers an exchange with the events of a stream. The exchange's on_closed holds the object, and the object holds the
+/// exchange, until the answer is complete or the client has disconnected.
 class StreamFollower final : public serving::StreamReader, public std::enable_shared_from_this<StreamFollower> {
  public:
   StreamFollower(std::shared_ptr<Exchange> exchange, std::shared_ptr<serving::ResumableStream> stream,

@@ -12,8 +12,9 @@ namespace pagoda::http {
 /// The server's certificate and settings for TLS 1.2 and 1.3. Shared by all connections.
 class TlsContext {
  public:
-  /// Errors name the file: io_failed if it cannot be read; bad_config if it is invalid or the key does not belong to
-  /// the certificate. A key with a passphrase is refused, because the server cannot ask for the passphrase.
+  /// Loads the files. Errors name the file: io_failed if it cannot be read; bad_config if it is invalid or the key does
+  /// not belong to the certificate. A key with a passphrase is refused, because the server cannot ask for the
+  /// passphrase.
   static Result<std::unique_ptr<TlsContext>> load(const std::string& cert_file, const std::string& key_file);
 
   struct FreeSsl {

@@ -89,7 +89,7 @@ class SegmentRecords {
   std::vector<std::shared_ptr<const void>> states_;
 };
 
-/// Adds the records of a segment up to its end, or up to the first record that is not whole; then returns false.
+/// Adds the records of a segment up to its end. Stops at the first incomplete or damaged record and then returns false.
 bool read_segment(std::span<const std::byte> bytes, std::uint64_t number, SegmentRecords& records) {
   std::size_t at = kSegmentHeaderBytes;
   while (at + kRecordHeaderBytes <= bytes.size()) {

@@ -33,7 +33,7 @@ struct JournalContents {
   std::vector<std::shared_ptr<const void>> memory;  ///< owns `bytes`, and states that are joined from pieces
   std::string version;                              ///< version of the program that wrote the journal
   std::vector<Segment> segments;
-  std::int64_t num_damaged = 0;  ///< number of segments that stop at a record that is not whole
+  std::int64_t num_damaged = 0;  ///< number of segments that stop at an incomplete or damaged record
 };
 
 /// Returns the setup of the last segment; nothing if there is no segment, or its setup is damaged.
@@ -42,8 +42,8 @@ std::optional<JournalContents::Setup> setup_of(const JournalContents& journal);
 /// Returns whether the file begins with the magic of a journal, of any version.
 bool is_journal(const std::string& path);
 
-/// Records to read from a journal. A build can read the journal of another build if all records to read have its own
-/// layout. Records of other cores are left out.
+/// Records to read from a journal. A build can read the journal of another build if the wanted records have the same
+/// layout in both builds. Records of other cores are left out.
 enum class Records : std::uint8_t { all, of_resumable_requests };
 
 /// Maps a journal, or reads it into memory if a server still writes it. A journal whose header is not written yet has

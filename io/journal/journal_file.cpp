@@ -30,8 +30,8 @@ using namespace journal_format;
 constexpr int kKeptJournals = 3;
 constexpr std::size_t kStatePieceBytes = 64 << 10;  ///< size of a piece of a state; the lock is free between two pieces
 constexpr std::size_t kBatchBytes = 256 << 10;      ///< size of a batch of records for the follower
-constexpr std::size_t kMaxQueueBytes =
-    128U << 20U;  ///< most bytes of waiting records; a follower that is further behind starts again
+/// Maximum number of bytes of records that wait for the follower. Above it, no core is followed any more (follow_none).
+constexpr std::size_t kMaxQueueBytes = 128U << 20U;
 constexpr std::size_t kQueueHeaderBytes = 12;
 constexpr std::size_t kMaxSpareBatches = 16;
 constexpr int kFollowerNice = 5;
@@ -150,7 +150,7 @@ JournalFile::JournalFile(std::string path, std::span<std::byte> file, std::size_
 
 Status JournalFile::take_place() {
   PAGODA_ASSERT(options_.takes_place_later, "it is there already");
-  // PATH always has a journal: if the process dies here, it is either the old journal or the new one.
+  // PATH always has a journal. If the process dies here, PATH has either the old journal or the new one.
   if (const Status kept = shift_kept(path_, 1); !kept) return kept;
   const std::string before = kept_name(path_, 1);
   ::unlink(before.c_str());
@@ -257,7 +257,8 @@ std::size_t JournalFile::max_state_bytes(std::int64_t bytes) {
   return states_end_at(segment_bytes_of(bytes));
 }
 
-/// More than this is left for the states of live requests and of the other cores.
+/// Returns a quarter of a segment. All states together have 5/8 of a segment (states_end_at), so 3/8 are left for the
+/// live requests and for the other cores.
 std::size_t JournalFile::max_ended_bytes(std::int64_t bytes) {
   return segment_bytes_of(bytes) / 4;
 }
@@ -294,7 +295,7 @@ void JournalFile::queue(std::span<const std::byte> record) {
   work_.notify_one();
 }
 
-/// Call with the lock. Stops following: each core writes its next state itself, and is followed again from there.
+/// Call with the lock. Stops following. Each core writes its next state itself and is followed again from that state.
 void JournalFile::follow_none() {
   for (FollowedSource& its : sources_) its.is_followed = false;
   queue_.clear();

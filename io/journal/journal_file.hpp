@@ -118,8 +118,8 @@ class JournalFile final : public journal::Journal, private journal::StateSink {
   bool has_work_ = false;
   bool ends_ = false;
   std::condition_variable work_;
-  std::array<bool, journal::kNumSources> has_warned_{};  ///< used by the follower alone
-  std::thread follower_;                                 ///< last: it uses the rest
+  std::array<bool, journal::kNumSources> has_warned_{};  ///< used by follower_ only
+  std::thread follower_;                                 ///< declared last, because it uses the other fields
 };
 
 /// Keeps a journal that cannot be read as PATH.unread too; it also stays at PATH. Earlier files of this name become

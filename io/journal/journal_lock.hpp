@@ -8,14 +8,14 @@
 
 namespace pagoda::io {
 
-/// The right to write a journal, or to continue its requests; one server at a time has it. The lock is on a file beside
-/// the journal, because a journal is renamed when the next one begins. The file has the process id of the lock's owner.
-/// The system frees the lock when the process ends, however it ends.
+/// The right to write a journal, or to continue its requests. Only one server at a time has this right. The lock is on
+/// a file beside the journal, because a journal is renamed when the next one begins. The file has the process id of the
+/// lock's owner. The system frees the lock when the process ends, however it ends.
 class JournalLock {
  public:
   static constexpr const char* kSuffix = ".lock";
 
-  /// `wait_for_own_ms`: how long to wait if this process itself has the lock, as for an engine that is ending.
+  /// `wait_for_own_ms`: time to wait if this process itself has the lock, for example for an engine that is ending.
   /// Errors: bad_config with the param `param` (another process has the lock, with its id in the message; the file
   /// cannot be made).
   static Result<std::shared_ptr<JournalLock>> take(const std::string& journal, const std::string& param = "journal",

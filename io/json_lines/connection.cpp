@@ -82,7 +82,6 @@ void Connection::start() {
 }
 
 // -- input
-// -------------------------------------------------------------------------------------------------------------
 
 bool Connection::wants_input() const {
   return !closed_ && !closing_ && !input_ended_ && !preparing_ && asked_.size() < kMaxQuestions &&
@@ -134,7 +133,7 @@ bool Connection::take_input(std::string_view bytes) {
 
 void Connection::on_input_end() {
   input_ended_ = true;
-  // A last line may lack its line end.
+  // The last line may have no line end.
   if (!input_.empty()) handle_line(input_);
   input_.clear();
   pump();
@@ -152,7 +151,7 @@ void Connection::watch_for_reset() {
   });
 }
 
-/// Finds out whether a client that has ended its input is still there (see the class).
+/// Sends a probe if there is no other output (see the class), and again after kProbeInterval.
 void Connection::probe() {
   if (!writing_ && queue_.empty()) {
     writing_text_ = " ";
@@ -214,7 +213,7 @@ void Connection::handle_line(std::string_view line) {
     return refuse_input(WireCode::invalid_json,
                         "this port speaks JSON lines, not " + std::string(other) + ": the connection is closed");
   }
-  if (awaited_ == Awaited::line) await(Awaited::nothing);  // so that the idle time begins after this line
+  if (awaited_ == Awaited::line) await(Awaited::nothing);  // so that the idle time begins again after this line
   if (line.size() > serving::kSmallTextBytes) return prepare(std::string(line));
   handle(parse_line(line, line_models()));
 }
@@ -281,7 +280,6 @@ void Connection::refuse_input(WireCode code, std::string message) {
 }
 
 // -- events of the session
-// -----------------------------------------------------------------------------------------------
 
 void Connection::on_events(std::vector<serving::Event>& events) {
   const auto self = shared_from_this();
@@ -404,7 +402,6 @@ void Connection::report(Live& live) {
 }
 
 // -- output and the end
-// --------------------------------------------------------------------------------------------------
 
 void Connection::pump() {
   if (closed_) return;

@@ -35,7 +35,7 @@ struct ConnectionContext {
   caf::actor_system& system;
   const serving::ServedModels models;
   const ServerConfig& config;
-  boost::asio::thread_pool& worker;  ///< one thread, for lines that would hold up the I/O thread
+  boost::asio::thread_pool& worker;  ///< one thread, for lines that would block the I/O thread too long
   std::vector<char> read_chunk;      ///< buffer of one read, shared by all connections: emptied before the next read
   serving::Telemetry& telemetry;
   serving::ResumableStreams& streams;
@@ -48,9 +48,9 @@ struct ConnectionContext {
 /// (the server ends the connection: it reads no more input and sends the queued output); then closed. Everything runs
 /// on the I/O thread.
 ///
-/// The server cannot tell a client that is gone from a client that has only ended its input until it sends something:
-/// the machine of a client that is gone then answers with a reset. So while there is no other output after input_ended,
-/// the connection sends probes: single spaces, which JSON allows before the object of the next line.
+/// When a client has ended its input, it may be gone or may still read. The server learns this only by sending bytes:
+/// the machine of a client that is gone answers with a reset. So while there is no other output after input_ended, the
+/// connection sends probes: single spaces, which JSON allows before the object of the next line.
 ///
 /// Lines are handled in order. While the worker thread parses and renders a long line, the lines after it wait.
 ///
@@ -70,8 +70,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   /// Sends all output that the engine has for this client up to now, then ends the connection.
   void flush_and_close();
 
-  /// Call when the engine has ended. Live requests get only the outputs that are under way; each request that these
-  /// outputs do not end gets an error.
+  /// Call when the engine has ended. The outputs that the engine has sent before are delivered. Each live request that
+  /// they do not end gets an error.
   void on_engine_gone();
 
   /// Closes the connection at once and aborts its live requests.

@@ -73,7 +73,7 @@ void Connection::refuse_from(const std::string& id, const serving::EventHistory&
          "from");
 }
 
-/// The next pump() sends the stream's events.
+/// Makes this connection the reader of a stream. The next pump() sends the stream's events.
 void Connection::attach(std::shared_ptr<serving::ResumableStream> stream, std::uint64_t from) {
   attached_.erase(stream->name().id);  // an earlier attach of this connection
   auto reader = std::make_unique<Attached>(*this, stream, from);

@@ -18,7 +18,7 @@ class OutputQueue {
  public:
   explicit OutputQueue(std::size_t coalesce_bytes) : coalesce_bytes_(coalesce_bytes) {}
 
-  /// Adds output of a sequence. `tag`: of its request; `id`: the client's id of the request.
+  /// Adds output of a sequence. `tag`: tag of its request; `id`: the client's id of the request.
   void add_delta(std::uint64_t tag, std::string_view id, const SequenceDelta& delta);
 
   /// Returns the text that the next whole line must be appended to.

@@ -1,7 +1,7 @@
 #pragma once
 
-/// The JSON-lines protocol, version 1 (docs: PROTOCOL). Functions that turn lines into typed messages and events into
-/// lines; without sockets and actors.
+/// The JSON-lines protocol, version 1 (docs/json-lines.md). Functions that turn lines into typed messages and events
+/// into lines; without sockets and actors.
 
 #include <cstddef>
 #include <cstdint>
@@ -27,7 +27,7 @@ inline constexpr int kProtocolVersion = 1;
 inline constexpr std::size_t kMaxIdBytes = 128;
 inline constexpr std::size_t kMaxDepth = 64;
 
-/// Absent if the client gave no id; only generate, cancel and attach require one.
+/// Id that a line gives; absent if the line has none. Only generate, cancel and attach require an id.
 using ClientId = std::optional<std::string>;
 
 struct GenerateOp {
@@ -98,11 +98,11 @@ using LineModels = std::span<const LineModel>;
 /// at least one; if there are several, a line must name its model. Errors: invalid_json, invalid_request (param names
 /// the field), unknown_op.
 tl::expected<ClientMessage, RefusedLine> parse_line(std::string_view line, LineModels models);
-/// As above, for one model that has no name; lines must not name a model.
+/// As above, for one model that has no name. Lines must not name a model. `prompts`: null: no chat template.
 tl::expected<ClientMessage, RefusedLine> parse_line(std::string_view line, const chat::ChatPrompts* prompts = nullptr);
 
-/// A `generate` object from a line of a prompt file. Its `id` may be absent, and an absent field has the value of
-/// `defaults` (whose prompt is ignored).
+/// A `generate` object, parsed from a line of a prompt file. Its `id` may be absent, and an absent field has the value
+/// of `defaults` (whose prompt is ignored).
 struct GenerateObject {
   ClientId id;
   GenerateRequest request;
@@ -127,7 +127,7 @@ void append_tool_call(std::string& out, std::string_view id, std::int32_t index,
 /// parsed message.
 void append_done(std::string& out, std::string_view id, const RequestResult& result, bool timing = false,
                  const chat::AnswerReading* reading = nullptr, EventNumber number = {});
-/// A null id means that the line's id could not be read, or that the error does not belong to one request.
+/// `id`: absent if the line's id could not be read, or if the error does not belong to one request.
 void append_error(std::string& out, const ClientId& id, const WireError& error, EventNumber number = {});
 void append_tokens(std::string& out, const ClientId& id, const TokenIds& token_ids);
 void append_text(std::string& out, const ClientId& id, std::string_view text);

@@ -134,7 +134,7 @@ class ResumableRequest : public std::enable_shared_from_this<ResumableRequest> {
     finish();
   }
 
-  /// Ends the request, also if its stream is given up.
+  /// Ends the request. Also called when its stream is given up.
   void finish() {
     const auto self = shared_from_this();
     ended_ = true;
@@ -162,7 +162,7 @@ class ResumableRequest : public std::enable_shared_from_this<ResumableRequest> {
   std::int64_t generated_tokens_ = 0;
   bool is_reported_ = false;  ///< whether the end was reported to the observers before
   bool ended_ = false;
-  serving::Session session_;  ///< last: its events use the rest
+  serving::Session session_;  ///< declared last, because its events use the other members
 };
 
 }  // namespace

@@ -165,7 +165,7 @@ const std::string& Server::address() const {
 
 void Server::shutdown(std::chrono::milliseconds grace) {
   if (!state_->thread.joinable()) return;
-  actors::retry_on_bad_alloc([&] {  // the join below waits for it
+  actors::retry_on_bad_alloc([&] {  // the join below waits for this handler
     boost::asio::post(state_->io, [state = state_.get(), grace] {
       actors::retry_on_bad_alloc([&] { state->end_connections(grace); });
     });

@@ -21,8 +21,8 @@ class Server final : public serving::FrontEnd {
  public:
   /// Binds, listens and starts the I/O thread. Errors: bad_config (the first problem of config.validate(); an address
   /// that other machines can reach without API keys), io_failed (address in use, unknown host). Connections and
-  /// requests are reported to `telemetry`. The JSON-lines requests of `recovery` are continued, for the first model,
-  /// and clients are accepted once `recovery` is complete.
+  /// requests are reported to `telemetry`. With `recovery`, the server continues the JSON-lines
+  /// requests of `recovery` with the first model, and accepts clients when the recovery is complete.
   static Result<std::unique_ptr<Server>> start(caf::actor_system& system, serving::ServedModels models,
                                                ServerConfig config, std::shared_ptr<serving::Telemetry> telemetry = {},
                                                std::shared_ptr<serving::Recovery> recovery = {});
@@ -34,7 +34,7 @@ class Server final : public serving::FrontEnd {
   /// HOST:PORT as bound, with the real port.
   const std::string& address() const;
 
-  /// Nothing to do: the router refuses new requests.
+  /// Does nothing, because the router refuses new requests.
   void begin_drain() override {}
   void shutdown(std::chrono::milliseconds grace) override;
 

@@ -13,7 +13,7 @@
 namespace pagoda::json_lines {
 
 /// Options of the TCP server. Field names are the keys of a config file and, with dashes, the flags. API keys come from
-/// files of their own. allow_unauthenticated, log_prompts and resume have the values of the HTTP server.
+/// separate files. allow_unauthenticated, log_prompts and resume have the values of the HTTP server.
 struct ServerConfig {
   std::string listen = "127.0.0.1:7070";  ///< HOST:PORT; [::1]:PORT for IPv6; port 0 picks one
   serving::SharedKeys keys = std::make_shared<serving::KeyRing>();  ///< without users' keys no authentication is needed

@@ -6,7 +6,7 @@
 
 namespace pagoda::serving {
 
-/// Returns ADDRESS:PORT of the other end; empty if the connection is closed already.
+/// Returns ADDRESS:PORT of the other end of a connection; empty if the connection is closed already.
 inline std::string client_name(const boost::asio::ip::tcp::socket& socket) {
   boost::system::error_code error;
   const auto endpoint = socket.remote_endpoint(error);

@@ -11,7 +11,7 @@ namespace pagoda::serving {
 
 /// Brings the deltas of a request into an order that depends on its tokens alone, not on the times at which its
 /// sequences were computed: the first delta of each sequence in the order of their indices, then the second delta of
-/// each, and so on. Sequences that have ended are skipped. So each event has the same number whenever the request is
+/// each, and so on. Sequences that have ended are skipped. So each event gets the same number when the request is
 /// computed again.
 class DeltaOrder {
  public:

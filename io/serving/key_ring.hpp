@@ -56,10 +56,10 @@ class KeyRing {
   /// Returns the principal with this Principal::id; null if there is none.
   SharedPrincipal find_principal(std::string_view id) const;
 
-  /// Returns whether there are keys of the role `user`. If so, clients without a key are refused.
+  /// Returns whether there are keys of the role `user`. If there are, clients without a key are refused.
   bool asks_for_keys() const;
   bool has_admins() const;
-  /// Returns whether a key has a name. If so, the keys' names decide the tenant, not the fields of requests.
+  /// Returns whether any key has a name. If one has, the names of keys decide the tenant, not the fields of requests.
   bool has_names() const;
 
  private:

@@ -15,8 +15,8 @@ namespace {
 using boost::asio::ip::tcp;
 using boost::system::error_code;
 
-constexpr auto kAcceptPause =
-    std::chrono::milliseconds(100);  // after a failed accept, as when there are no free file descriptors
+/// Pause after a failed accept, for example when there are no free file descriptors.
+constexpr auto kAcceptPause = std::chrono::milliseconds(100);
 
 /// Sets options: small writes are sent at once, and a vanished client machine is detected within about a minute.
 void set_options(tcp::socket& socket) {
@@ -88,8 +88,8 @@ void Listener::accept_next() {
   }
 }
 
-/// Accepts here and not in the waiting operation: a failed allocation there would end that operation, and no later
-/// connection would be accepted.
+/// Accepts the connection synchronously. If an asynchronous accept failed to allocate memory, its operation would end,
+/// and no later connection would be accepted.
 void Listener::take_one(error_code error) {
   tcp::socket socket(acceptor_.get_executor());
   try {

@@ -30,7 +30,7 @@ class Outbox : public std::enable_shared_from_this<Outbox<Event>> {
     events_.push_back(std::move(event));
   }
 
-  /// I/O thread. After close() no event is delivered, and `io` is not used any more.
+  /// Call on the I/O thread. Drops the waiting events. Afterwards no event is delivered, and `io` is not used any more.
   void close() {
     {
       const std::lock_guard lock(mutex_);

@@ -20,7 +20,7 @@ class Recovery {
     num_unsettled_ = requests_.size();
   }
 
-  /// Removes and returns the requests that came by `api`. The caller must call settled() once for each of them.
+  /// Removes and returns the requests that came by `api`. Call settled() once for each of them.
   std::vector<RecoveredRequest> requests_of(Api api);
   /// Gives up the requests that no server has taken and returns their number.
   std::size_t give_up_rest();

@@ -18,8 +18,8 @@ class PrometheusText;
 
 namespace pagoda::serving {
 
-/// What was generated for a client's request. For a request with several prompts: sums of counts, and the shortest
-/// waiting times.
+/// Counts and times of the output that was generated for a client's request. If the request has several prompts, each
+/// count is the sum over the prompts, and each time is the shortest or the longest of the prompts.
 struct GenerationRecord {
   std::string model;
   std::int64_t prompt_tokens = 0;
@@ -38,8 +38,10 @@ struct GenerationRecord {
   std::optional<double> top_p;
   std::int64_t n = 1;
 
+  /// Sets the values that the request gives. `open`: the fields that the request leaves open.
   void asked(const SamplingParams& sampling, const OpenSamplingFields& open);
-  /// Call when the request, or one of its prompts, is done. `streamed_tokens` of its tokens are counted already.
+  /// Call when the request, or one of its prompts, is done. `streamed_tokens`: number of its output tokens that are
+  /// counted already.
   void done(const RequestResult& result, std::int64_t streamed_tokens = 0);
 };
 
@@ -74,7 +76,8 @@ struct RequestRecord {
   std::optional<GenerationRecord> generation = {};
   std::optional<TraceParent> trace = {};
 
-  /// This status is not in the HTTP standard; nginx uses the number.
+  /// Status of a request whose client left before the answer began. The HTTP standard has no such status; the number is
+  /// that of nginx.
   static constexpr unsigned kClientClosed = 499;
 
   void end() { total_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - began).count(); }

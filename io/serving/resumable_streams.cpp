@@ -65,7 +65,7 @@ void ResumableStream::end() {
   if (all_ != nullptr) end_number_ = all_->num_ended_++;
   cancel_ = nullptr;
   give_up_ = nullptr;
-  if (reader_ == nullptr) await_reader();  // its time limit begins at its end
+  if (reader_ == nullptr) await_reader();  // the time limit of an ended stream begins at its end
   tell();
 }
 
@@ -117,8 +117,8 @@ void ResumableStream::give_up() {
   if (const auto give_up = std::exchange(give_up_, nullptr)) give_up();
 }
 
-/// Drops the oldest events down to `num_bytes`. Keeps the newest event, and, if the reader keeps up, the events that it
-/// was not notified of yet.
+/// Drops the oldest events down to `num_bytes`. Keeps the newest event and, if the reader keeps up, the events that the
+/// reader was not notified of yet.
 void ResumableStream::drop_down_to(std::size_t num_bytes) {
   const bool keeps_up = reader_ == nullptr || reader_->next_event() >= delivered_;
   const auto kept = keeps_up ? delivered_ : history_.next();
@@ -161,7 +161,7 @@ std::shared_ptr<ResumableStream> ResumableStreams::find(const StreamName& name) 
 }
 
 /// Drops streams that have ended first. Then streams that hold more than their share lose their oldest events, so that
-/// long streams do not shorten small ones.
+/// long streams do not shorten short ones.
 void ResumableStreams::make_room() {
   const auto most = static_cast<std::size_t>(config_.resume_buffer_mib) << 20U;
   while (bytes_ > most && drop_an_ended()) {

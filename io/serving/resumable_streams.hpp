@@ -51,8 +51,8 @@ StreamName stream_name(const SharedPrincipal& principal, std::string_view id);
 
 class ResumableStreams;
 
-/// One stream. It is live until end(), and is kept for a while afterwards. If it has no reader for the length of
-/// ResumeConfig::resume_window, it is given up.
+/// One stream. It is live until end(), and is kept for a while afterwards. A stream without a reader is given up after
+/// ResumeConfig::resume_window.
 class ResumableStream : public std::enable_shared_from_this<ResumableStream> {
  public:
   ResumableStream(ResumableStreams& all, boost::asio::io_context& io, StreamName name);
@@ -71,7 +71,7 @@ class ResumableStream : public std::enable_shared_from_this<ResumableStream> {
   void admitted();
   /// Removes the stream, whose request was refused before it began.
   void withdraw();
-  /// Starts the time limit for a stream that has no reader yet.
+  /// Starts the time limit of a stream that has no reader: when it expires, the stream is given up.
   void await_reader();
 
   // -- For readers:
@@ -116,7 +116,7 @@ class ResumableStreams {
   /// withdraw() before the next open(): until then there may be one stream more than allowed.
   Result<std::shared_ptr<ResumableStream>> open(boost::asio::io_context& io, StreamName name,
                                                 bool is_recovered = false);
-  /// Returns null if there is no such stream.
+  /// Returns the stream, or null if there is none.
   std::shared_ptr<ResumableStream> find(const StreamName& name) const;
 
   std::size_t size() const { return streams_.size(); }

@@ -63,7 +63,7 @@ struct SessionState {
         });
   }
 
-  // The reply is ignored: the request is live here, so its terminal output still follows and is the answer.
+  // The reply is ignored, because the terminal output of the request still follows and is the answer.
   void cancel(const Cancel& what) {
     request(
         self, what.router, CancelRequest{sink(), what.tag}, [](const CancelReply&) {}, [](caf::error&) {});

@@ -109,7 +109,7 @@ class Session {
 
   void flush();
 
-  /// Calls `what`, on any thread, once all earlier requests and questions are sent to the routers.
+  /// Calls `what` on an unspecified thread after all earlier requests and questions were sent to the routers.
   void behind(std::function<void()> what);
 
   /// Aborts the live requests. No event is delivered afterwards.

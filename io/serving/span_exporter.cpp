@@ -174,7 +174,8 @@ class SpanExporter::State {
       (post->problem().empty() ? num_exported : num_dropped) += static_cast<std::int64_t>(batch.size());
       const std::lock_guard lock(mutex);
       if (!ending || post->problem().empty()) continue;
-      num_dropped += static_cast<std::int64_t>(waiting.size());  // the next would fail too, and the destructor waits
+      // The next batch would fail too, and the destructor waits for this thread.
+      num_dropped += static_cast<std::int64_t>(waiting.size());
       waiting.clear();
     }
   }
@@ -197,8 +198,8 @@ class SpanExporter::State {
   bool ending = false;
   std::atomic<std::int64_t> num_exported = 0;
   std::atomic<std::int64_t> num_dropped = 0;
-  bool is_failing = false;  ///< used by `thread` alone
-  std::thread thread;       ///< last: it uses the rest
+  bool is_failing = false;  ///< used by `thread` only
+  std::thread thread;       ///< declared last, because it uses the other members
 };
 
 SpanExporter::SpanExporter(TracesEndpoint endpoint) : state_(std::make_unique<State>(std::move(endpoint))) {}

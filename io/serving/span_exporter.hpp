@@ -17,7 +17,7 @@ struct TracesEndpoint {
   std::string port;
   std::string target;  ///< path and query
 
-  /// Error: bad_config, with the param otlp_traces_endpoint.
+  /// Parses an http URL. Error: bad_config, with the param otlp_traces_endpoint.
   static Result<TracesEndpoint> parse(std::string_view url);
 };
 

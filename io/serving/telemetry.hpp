@@ -50,7 +50,8 @@ class MeteredConnection {
   std::int64_t buffered_ = 0;
 };
 
-/// Counts bytes in a meter while the object lives: bytes that a client has sent and its connection has passed on.
+/// Counts bytes in a meter while the object lives. Use it for bytes that a connection has received and passed on, and
+/// that are still in memory.
 class MeteredBytes {
  public:
   MeteredBytes() = default;
@@ -91,8 +92,8 @@ struct Telemetry {
   RequestCounts counts;
   IgnoredFieldCounts ignored_fields;
 
-  /// Returns whether `more` bytes from a client may be buffered beside those that are buffered already. The limit does
-  /// not hold back answers of running requests: the limits of their connections bound them.
+  /// Returns whether `more` bytes from a client may be buffered in addition to the bytes that are buffered already. The
+  /// limit does not apply to answers of running requests, which the limits of their connections bound.
   bool has_room_for(std::uint64_t more) const;
 
   /// Call when the answer to a request has ended: counts it and reports it to the observers.

@@ -20,8 +20,10 @@ struct Tenant {
   std::string name = {};  ///< empty: the key has no name
   KeyRole role = KeyRole::user;
   TenantLimits limits = {};
-  std::int64_t priority = 0;        ///< priority of its requests; a request's own priority can only move it back
-  bool share_prefix_cache = false;  ///< whether it shares the prefix cache with other tenants that share; else private
+  std::int64_t priority = 0;  ///< priority of its requests; a request's own priority can only make it less urgent
+  /// Whether the tenant shares its entries of the prefix cache with all tenants that have this flag. If not, the
+  /// entries are private.
+  bool share_prefix_cache = false;
 
   bool operator==(const Tenant&) const = default;
 };

@@ -10,8 +10,8 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr double kSecondsPerMinute = 60;
-constexpr milliseconds kLookAgain{
-    1000};  // retry time while live requests must end first: their ends cannot be predicted
+/// Retry time of a refusal because too many requests are live. Their ends cannot be predicted.
+constexpr milliseconds kLookAgain{1000};
 
 double seconds_between(LimitClock::time_point from, LimitClock::time_point to) {
   return std::max(0.0, std::chrono::duration<double>(to - from).count());

@@ -24,7 +24,7 @@ void read_chat_options(FieldReader& fields, chat::ChatInput& chat);
 tl::expected<Json, WireError> read_messages(const Json& messages);
 
 /// Returns a message's content in the form that templates expect, made from the texts of its parts: null for no text,
-/// the text itself for one text.
+/// the text itself for one text, and a list of text parts for several.
 Json text_content(std::vector<std::string> texts);
 
 }  // namespace pagoda::wire

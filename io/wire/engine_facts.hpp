@@ -5,9 +5,9 @@
 
 namespace pagoda::wire {
 
-/// Both functions write members of an open object: the public facts about the model, and the engine's current counters
-/// and gauges.
+/// Writes the public facts about the model, as members of an open object.
 void write_model(JsonWriter& json, const ModelInfo& model);
+/// Writes the engine's current counters and gauges, as members of an open object.
 void write_stats(JsonWriter& json, const EngineStats& stats);
 
 }  // namespace pagoda::wire

@@ -38,7 +38,7 @@ class IgnoredFields {
   std::string header() const;
 
   class Scope;
-  /// Returns the names of the innermost Scope of this thread, or null without a Scope.
+  /// Returns the object of the innermost Scope of this thread, or null without a Scope.
   static IgnoredFields* current();
 
  private:

@@ -19,7 +19,7 @@ void write_finish(JsonWriter& json, const SequenceResult& output);
 /// Writes the member bytes: the bytes of a token, which may hold incomplete characters.
 void write_bytes(JsonWriter& json, const std::string& bytes);
 
-/// Writes token, logprob and bytes of a LogprobEntry or TokenLogprob of `logprobs`.
+/// Writes the members token, logprob and bytes for `entry`, a LogprobEntry or TokenLogprob of `logprobs`.
 template <class Entry>
 void write_token(JsonWriter& json, const Logprobs& logprobs, const Entry& entry) {
   json.field("token", logprobs.text_of(entry.token_id)).key("logprob").logprob(entry.logprob);

@@ -21,8 +21,8 @@ enum class Ranges : std::uint8_t {
 };
 
 /// Reads the fields with the same names and meanings in every interface: all sampling parameters except max_tokens and
-/// logprobs, and add_special_tokens, truncate_prompt_tokens, priority, user, cache_salt, resumable and timeout_ms, or
-/// its value in seconds as timeout. A field that is absent keeps its value in `request`.
+/// logprobs, and add_special_tokens, truncate_prompt_tokens, priority, user, cache_salt, resumable, and the time limit
+/// as timeout_ms or, in seconds, as timeout. A field that is absent keeps its value in `request`.
 void read_request_fields(FieldReader& fields, GenerateRequest& request, Ranges ranges = Ranges::ours);
 
 /// Reads the fields of a request of another server's API: calls read_request_fields and read_foreign_fields.

@@ -19,13 +19,14 @@ void read_structured_outputs(FieldReader& fields, std::optional<StructuredOutput
 /// null if there is none.
 const char* read_guided(FieldReader& fields, std::optional<StructuredOutput>& out);
 
-/// Place of a schema's members.
+/// Place of the members of a json_schema: see read_format.
 enum class FormatPlace : std::uint8_t { inside, beside };
 
 /// Reads OpenAI's format of an answer from the field `name`: {"type": "text"}, {"type": "json_object"}, {"type":
 /// "structural_tag", ...} (with `inside` only, as in vLLM) or {"type": "json_schema"} with name, schema, description
-/// and strict. They stand in the member `json_schema` with `inside` (response_format), or beside the type with
-/// `beside` (text.format). An answer always follows the schema, whatever `strict` is. Excludes structured_outputs.
+/// and strict. With `inside` (response_format) these members are in the member `json_schema`, with `beside`
+/// (text.format) beside the type. An answer always follows the schema, whatever `strict` is. Refuses a constraint if
+/// `out` has one already.
 /// `within` is the prefix of the object that `fields` reads, for example "text.".
 void read_format(FieldReader& fields, const char* name, FormatPlace place, std::optional<StructuredOutput>& out,
                  const std::string& within = {});

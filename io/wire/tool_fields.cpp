@@ -39,8 +39,8 @@ void read_function(FieldReader& function, const Json& given, GivenTool& tool) {
   }
 }
 
-/// Reads a tool. Returns whether the model can call it: with `is_flat`, other types than "function" are ignored where
-/// unknown fields are. Such tools of /v1/responses run on the server or are called with a plain text.
+/// Reads a tool. Returns whether the model can call it. With `is_flat`, tools of other types than "function" are
+/// treated like unknown fields: ignored or refused. Such tools of /v1/responses run on the server or take a plain text.
 bool read_tool(const Json& given, GivenTool& tool, bool is_flat, FieldReader& fields) {
   if (!given.is_object()) return fields.refuse(invalid_field(tool.where, "must be an object")), false;
   FieldReader outer(given, FieldReader::Nulls::absent, tool.where + ".");

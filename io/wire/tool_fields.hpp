@@ -9,11 +9,11 @@
 
 namespace pagoda::wire {
 
-/// A tool of a request. `where` is its place in the body: "tools[3]".
+/// A tool of a request.
 struct GivenTool {
-  std::string where;
+  std::string where;  ///< place in the body, for example "tools[3]"
   std::string name;
-  /// in the form that templates expect: name, parameters, and the optional members that were given
+  /// Function in the form that templates expect: name, parameters, and the optional members that were given.
   Json function = Json::object();
 };
 

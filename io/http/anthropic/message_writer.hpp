@@ -22,8 +22,8 @@ struct MessageOptions {
 /// content_block_stop; then message_delta and message_stop. An error may come at any point after message_start. In a
 /// whole message, the input of a tool_use that a limit cut off is {}.
 ///
-/// In this API input_tokens are the tokens that were not cached. Their number is known only at the end, so
-/// message_start counts all prompt tokens, and message_delta replaces these counts.
+/// In this API input_tokens counts only the prompt tokens that were not cached. This number is known only at the
+/// end, so message_start counts all prompt tokens, and message_delta replaces these counts.
 class MessageWriter final : public GenerationWriter {
  public:
   MessageWriter(Head head, MessageOptions options)

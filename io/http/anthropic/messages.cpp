@@ -117,7 +117,7 @@ std::vector<wire::GivenTool> read_tool_list(FieldReader& fields) {
     tool.function["name"] = tool.name;
     if (one.has("description")) tool.function["description"] = std::move(description);
     for (const char* name : {"cache_control", "strict", "eager_input_streaming"})
-      one.skip(name);  // these have no effect here
+      one.skip(name);  // these fields have no effect here
     bool defers_loading = false;
     one.read("defer_loading", defers_loading);
     if (defers_loading) one.ignore("defer_loading", "is not supported: all tools are in the prompt");

@@ -29,7 +29,8 @@ struct AnswerOptions {
 };
 
 /// Returns a writer. Durations are in ns: load_duration is the time in the queue, prompt_eval_duration the time from
-/// there to the first token, eval_duration the time from there to the end, and total_duration the sum.
+/// the end of the queue to the first token, eval_duration the time from the first token to the end, and total_duration
+/// the sum.
 std::unique_ptr<GenerationWriter> make_writer(AnswerOptions options);
 
 /// Returns the answer to a request without a prompt, with which clients load or unload a model. `reason` is "load" or

@@ -91,7 +91,7 @@ void write_model(JsonWriter& json, const ServedModel& model, const std::string& 
   write_details(json, model.info);
 }
 
-/// Returns the list of the models for which `is_listed` is true, with one entry for each of their names.
+/// Returns the list of the models for which `is_listed` returns true, with one entry for each name of a model.
 template <class IsListed, class WriteRest>
 std::string listed(const ApiContext& context, IsListed is_listed, WriteRest write_rest) {
   std::string out;

@@ -12,7 +12,7 @@ namespace {
 
 using wire::FieldReader;
 
-/// Options that this server's flags set before any request.
+/// Options that only this server's flags set, at the start.
 constexpr const char* kLoadOptions[] = {"num_ctx",  "num_batch", "num_gpu",    "main_gpu",   "num_thread",
                                         "num_keep", "use_mmap",  "use_mlock",  "low_vram",   "f16_kv",
                                         "numa",     "num_gqa",   "vocab_only", "logits_all", "embedding_only"};
@@ -54,7 +54,7 @@ wire::Json with_whole_numbers(wire::Json options) {
     if (!value.is_number_float()) continue;
     const auto number = value.get<double>();
     if (std::abs(number) > kExact || number != std::trunc(number)) continue;
-    // Like read_json, this makes a signed integer of a negative number and an unsigned integer of every other one.
+    // As in read_json, a negative number becomes a signed integer, and every other number an unsigned integer.
     value = number < 0 ? wire::Json(static_cast<std::int64_t>(number)) : wire::Json(static_cast<std::uint64_t>(number));
   }
   return options;
@@ -74,7 +74,7 @@ GenerateRequest request_with_defaults() {
   GenerateRequest request;
   request.open = OpenSamplingFields::all();
   request.open.max_tokens = false;
-  // the engine reduces it to the rest of the context
+  // The engine reduces the value to the rest of the context.
   request.sampling.max_tokens = std::numeric_limits<std::int32_t>::max();
   return request;
 }
@@ -100,7 +100,7 @@ void read_options(FieldReader& fields, GenerateRequest& request) {
   refuse_unless(options, "typical_p", 1, 0);
   refuse_unless(options, "tfs_z", 1, 0);
   refuse_unless(options, "mirostat", 0, 0);
-  // parameters of mirostat, which is turned off
+  // Parameters of mirostat have no effect, because mirostat must be turned off.
   for (const char* name : {"mirostat_tau", "mirostat_eta"}) options.skip(name);
   for (const char* name : kLoadOptions) options.skip(name);
   bool penalize_newline = true;

@@ -38,7 +38,7 @@ std::function<void()> keeping_alive(const Asked& asked) {
 }
 
 /// Handles a request without a prompt: loads the model and answers when it is loaded or, with keep_alive 0, unloads it.
-/// A model without keep_alive always stays.
+/// A model without keep_alive always stays loaded.
 void load(const ApiContext& context, const std::shared_ptr<Exchange>& exchange, const Asked& asked, Loaded loaded) {
   const bool stays = !asked.model->keep_alive;
   if (stays) return answer(*exchange, std::move(loaded.answer));

@@ -50,12 +50,12 @@ ParsedJob parse_chat(const wire::Json& body, const chat::ChatPrompts& prompts, H
   chat::ChatInput chat;
   fields.skip("model");
   read_noise(fields);
-  fields.skip("prediction");  // only makes answers faster on other servers
+  fields.skip("prediction");  // has no effect on the answer
   chat::ToolUse tools;
   read_chat_prompt(fields, prompts, chat, tools);
   options.stream = read_stream(fields);
-  // If absent: the recommendation of the model's maker, or else the rest of the context, because the engine reduces
-  // larger values to it.
+  // If the field is absent, the recommendation of the model's maker applies, or else the rest of the context, to which
+  // the engine reduces larger values.
   request.sampling.max_tokens = std::numeric_limits<std::int32_t>::max();
   read_max_tokens(fields, request);
   fields.read("return_token_ids", options.return_token_ids);

@@ -48,8 +48,8 @@ void read_max_tokens(wire::FieldReader& fields, GenerateRequest& request);
 /// Refuses functions and function_call, which tools have replaced. Empty functions, and function_call "none" or "auto",
 /// are accepted.
 void refuse_functions(wire::FieldReader& fields);
-/// Reads response_format, and vLLM's guided_json and its relatives. Call after structured_outputs is read. Adds to
-/// `names` the field that errors about the constraint name.
+/// Reads response_format and the fields of wire::read_guided. Call after structured_outputs is read. If one of these
+/// fields may set the constraint, adds it to `names` for errors about structured_outputs.
 void read_response_format(wire::FieldReader& fields, SamplingParams& sampling, FieldNames& names);
 
 struct StreamOptions {

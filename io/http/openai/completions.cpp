@@ -118,7 +118,7 @@ std::int64_t num_characters(std::string_view text) {
 }
 
 /// The member `logprobs` of this API: parallel lists, with the offset of each token in the choice's text, in
-/// characters. Logprobs that are added must outlive the object.
+/// characters. The added Logprobs must outlive this object.
 class LogprobLists {
  public:
   /// Adds the first token of a prompt, which has no log-probability.
@@ -270,7 +270,8 @@ class CompletionWriter final : public GenerationWriter {
     return prompt * static_cast<std::size_t>(options_.n) + static_cast<std::size_t>(index);
   }
 
-  /// Returns true for the first call for each choice of an echo: the first event contains the prompt.
+  /// Returns whether the next event of the choice must contain the prompt: true for the first call for each choice of
+  /// an echo.
   bool owes_echo(std::size_t prompt, std::int64_t index) {
     return options_.echo && echoed_.insert(choice_of(prompt, index)).second;
   }

@@ -10,7 +10,7 @@ namespace pagoda::http::openai {
 /// not secret: base64 after a mark of this server.
 std::string opaque_thought(std::string_view thought);
 
-/// Returns the thought in such a text, or nullopt if another server made the text.
+/// Returns the thought in a text of opaque_thought, or nullopt if another server made the text.
 std::optional<std::string> thought_of(std::string_view opaque);
 
 }  // namespace pagoda::http::openai

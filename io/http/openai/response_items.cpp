@@ -88,7 +88,8 @@ void read_texts(FieldReader& item, const char* name, const std::string& where, s
   if (!status) item.refuse(std::move(status.error()));
 }
 
-/// Reads a thought of the answer that follows. Items from other models may have only a summary.
+/// Reads a reasoning item: a thought that belongs to the answer in the next items. Items from other models may have
+/// only a summary.
 void read_reasoning(FieldReader& item, const std::string& where, std::size_t first, Json& messages) {
   std::string thought;
   std::string opaque;

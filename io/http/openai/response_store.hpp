@@ -20,7 +20,8 @@ class ResponseStore {
     std::size_t max_bytes = 64 << 20;  ///< bytes of ids and texts only
   };
 
-  /// Id of the principal whose key the request had. Others cannot see the answer. Empty: requests without a key.
+  /// Id of the principal whose key the request had; empty for a request without a key. Other owners cannot see the
+  /// answer.
   using Owner = std::string;
   static Owner owner_of(const Request& request) { return request.principal ? request.principal->id : Owner(); }
 

@@ -46,7 +46,7 @@ struct ResponseOptions {
 /// message, reasoning_text.delta and .done for reasoning, and function_call_arguments.delta and .done for a call.
 class ResponseWriter final : public GenerationWriter {
  public:
-  /// Called before a response that has not failed is sent, with its JSON and its answer.
+  /// Called with the JSON of a response and its answer, before the response is sent. Not called for a failed response.
   using Keep = std::function<void(const std::string& body, const chat::Answer& answer)>;
 
   /// `head.id` is the request's own_id, to which each object adds its prefix. `keep` may be empty.

@@ -111,8 +111,8 @@ void read_max_tokens(FieldReader& fields, ResponseOptions& options, GenerateRequ
   for (const char* name : {"max_tokens", "max_completion_tokens"}) {
     if (fields.find(name) != nullptr) fields.refuse(name, std::string(name) + " is max_output_tokens here");
   }
-  // If absent: the recommendation of the model's maker, or else the rest of the context, because the engine reduces
-  // larger values to it.
+  // If the field is absent, the recommendation of the model's maker applies, or else the rest of the context, to which
+  // the engine reduces larger values.
   request.open.max_tokens = !options.max_output_tokens;
   request.sampling.max_tokens = options.max_output_tokens.value_or(std::numeric_limits<std::int32_t>::max());
 }
@@ -126,7 +126,7 @@ void read_tools(FieldReader& fields, chat::ChatInput& chat, chat::ToolUse& use, 
   options.parallel_tool_calls = use.parallel;
 }
 
-/// Refuses modes of answering that this server does not have.
+/// Refuses modes of answering that this server does not support.
 void read_ways(FieldReader& fields) {
   bool background = false;
   fields.read("background", background);

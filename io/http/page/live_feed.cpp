@@ -13,7 +13,7 @@ namespace {
 
 constexpr auto kInterval = std::chrono::milliseconds(500);
 constexpr std::size_t kMaxWatchers = 16;
-/// A watcher with more unsent bytes misses events.
+/// Events are not sent to a watcher with more unsent bytes.
 constexpr std::size_t kMaxUnsentBytes = 1 << 20;
 
 std::string end_event(std::string_view message) {

@@ -22,7 +22,7 @@ class LiveFeed : public std::enable_shared_from_this<LiveFeed> {
   /// All arguments must outlive the feed.
   LiveFeed(const ApiContext& context, const serving::ServedModel& model, boost::asio::io_context& io);
 
-  /// Adds a watcher until its client goes. Refuses watchers above the limit.
+  /// Adds a watcher until its client disconnects. Refuses watchers above the limit.
   void join(const std::shared_ptr<Exchange>& watcher);
 
  private:
