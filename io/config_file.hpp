@@ -83,7 +83,7 @@ std::vector<std::string_view> known_config_keys();
 /// Reads an engine's configuration from a file, for programs that embed an engine. Keys of the server are allowed and
 /// ignored, so that one file can serve both. EngineConfig::validate checks the values, not this function.
 Result<EngineConfig> load_engine_config(const std::filesystem::path& path);
-/// As load_engine_config, for a text; `name` names it in messages.
+/// Like load_engine_config, for a text; `name` names the text in messages.
 Result<EngineConfig> parse_engine_config(std::string_view text, std::string name);
 /// Returns a text that parse_engine_config turns into this configuration.
 std::string to_text(EngineConfig config);

@@ -20,7 +20,7 @@ namespace pagoda::io {
 /// All fields are optional except `begin` and `end`, `call`, and, with "arguments": "tagged", key_begin, key_end and
 /// value_end. Errors (bad_config) name the file and the field.
 Result<chat::AnswerDialect> load_dialect(const std::filesystem::path& path);
-/// As load_dialect, for a text; `name` names it in messages.
+/// Like load_dialect, for a text; `name` names the text in messages.
 Result<chat::AnswerDialect> parse_dialect(std::string_view text, const std::string& name);
 /// Returns a text that parse_dialect turns into this dialect.
 std::string to_text(const chat::AnswerDialect& dialect);

@@ -21,8 +21,8 @@ class MemoryReserve {
   static constexpr std::size_t kBytes = std::size_t{16} << 20;
   static constexpr std::size_t kMinBytes = std::size_t{1} << 20;
 
-  /// At most one per process. If `bytes` cannot be reserved, the reserve is smaller (down to kMinBytes), or begins
-  /// released.
+  /// A process may have only one reserve. If `bytes` cannot be reserved, the reserve is smaller (down to kMinBytes), or
+  /// begins released.
   explicit MemoryReserve(std::size_t bytes = kBytes);
   /// Restores the previous new-handler.
   ~MemoryReserve();

@@ -32,13 +32,13 @@ class JoinListener {
   /// `listen`: HOST:PORT. Errors, with the param worker_listen, worker_tls_cert, worker_tls_key or worker_tls_ca:
   /// bad_config, io_failed.
   static Result<std::shared_ptr<JoinListener>> create(const std::string& listen, const LinkFiles& files);
-  /// All workers that wait_for_worker() returned must be destroyed before the listener.
+  /// Destroy all workers that wait_for_worker() returned before the listener.
   ~JoinListener();
   JoinListener(const JoinListener&) = delete;
   JoinListener& operator=(const JoinListener&) = delete;
 
   std::uint16_t port() const { return listener_.port(); }
-  /// HOST:PORT as bound.
+  /// Returns HOST:PORT as bound, with the real port.
   const std::string& address() const { return listener_.address(); }
 
   struct Joined {

@@ -18,8 +18,8 @@ class KeptMemory {
     std::int64_t host_bytes = 0;  ///< 0: no host blocks, or the host blocks are not in this file
   };
 
-  /// Physical memory is allocated as blocks are written. Errors: io_failed; out_of_memory if the machine has less
-  /// memory available.
+  /// Creates the file. Physical memory is allocated as blocks are written. Errors: io_failed; out_of_memory if the
+  /// machine has less memory available.
   static Result<std::unique_ptr<KeptMemory>> create(const Size& size);
   ~KeptMemory();
 

@@ -17,7 +17,8 @@ namespace pagoda::device_link {
 /// devices must share host memory.
 class KeptWeights {
  public:
-  /// `bytes`: size of all copies together. Physical memory is allocated as copies are made. Errors: io_failed.
+  /// Creates the file. `bytes`: size of all copies together. Physical memory is allocated as copies are made. Errors:
+  /// io_failed.
   static Result<std::unique_ptr<KeptWeights>> create(std::int64_t bytes);
 
   /// Returns the file descriptor, to pass to worker processes.

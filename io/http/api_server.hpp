@@ -21,9 +21,9 @@ using serving::ServedModels;
 /// The HTTP APIs (docs/http.md) in front of the request routers of models.
 class ApiServer final : public serving::FrontEnd {
  public:
-  /// Binds, listens and starts the I/O thread. The actor system must outlive the server. Errors as http::Server::start.
-  /// `telemetry` may be shared with other servers of the process. With `recovery`, the server continues the HTTP
-  /// requests of `recovery` with the first model, and accepts clients when the recovery is complete.
+  /// Binds, listens and starts the I/O thread. The actor system must outlive the server. Errors: as of
+  /// http::Server::start. `telemetry` may be shared with other servers of the process. With `recovery`, the server
+  /// continues the HTTP requests of `recovery` with the first model, and accepts clients when the recovery is complete.
   static Result<std::unique_ptr<ApiServer>> start(caf::actor_system& system, ServedModels models, ServerConfig config,
                                                   std::shared_ptr<serving::Telemetry> telemetry = {},
                                                   std::shared_ptr<serving::Recovery> recovery = {});

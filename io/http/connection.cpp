@@ -226,7 +226,7 @@ ErrorAnswer Connection::no_room() {
   return error_answer(serving::no_room());
 }
 
-/// Called when the head is complete. Refuses an invalid request before its body arrives.
+/// Called when the head is complete. Makes all checks that do not need the body, and refuses the request if one fails.
 void Connection::begin_request() {
   admission_ = std::make_unique<Admission>(context_.gate.admit(reader_->head()));
   record_ = new_record(admission_->form.request_id);

@@ -39,7 +39,7 @@ struct ConnectionContext {
 /// Serves one request at a time: head, body, answer, and then the next request or the end. Waits for input in every
 /// phase, so that it notices at once when the client closes. Bytes that come while a request is being answered (a
 /// pipelined request) are discarded, and the connection is closed after the answer. If there are many such bytes, they
-/// are read at a low rate: only after reading them does the connection notice that the client has closed.
+/// are read at a low rate. The connection must read them to notice that the client has closed.
 ///
 /// An idle connection holds no buffers. Everything runs on the I/O thread.
 class Connection final : public AnswerPeer, public std::enable_shared_from_this<Connection> {

@@ -138,7 +138,8 @@ void Exchange::on_closed(std::function<void()> callback) {
   }
 }
 
-/// Other owners may still hold the exchange and continue the answer: on_closed notifies them.
+/// Sends 500, or cuts the stream off if the answer has begun. Other owners may still hold the exchange and continue the
+/// answer: on_closed notifies them.
 void Exchange::give_up() {
   if (state_ == State::streaming) return peer_->close_soon();
   auto closed = std::exchange(on_closed_, nullptr);

@@ -70,7 +70,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   /// callback and all that it holds are dropped at the end of the answer.
   void on_closed(std::function<void()> callback);
 
-  /// Returns whether the answer can go on: the client has not disconnected, and the answer is not complete.
+  /// Returns whether the client is connected and the answer is not complete.
   bool is_open() const { return peer_ != nullptr; }
   bool has_begun() const { return state_ != State::waiting; }
 

@@ -24,8 +24,8 @@ namespace pagoda::http {
 namespace {
 
 /// Generates for one prompt into a stream. The stream holds the object until the generation ends or the stream is given
-/// up. The first client's exchange only follows the stream. Until the answer begins, the object itself is
-/// the stream's reader for that client.
+/// up. The exchange of the first client only follows the stream. Until the answer begins, the object itself is the
+/// stream's reader for this client.
 class ResumableGeneration final : public serving::StreamReader,
                                   public std::enable_shared_from_this<ResumableGeneration> {
  public:
@@ -113,7 +113,7 @@ class ResumableGeneration final : public serving::StreamReader,
     } else {
       submit_first();
     }
-    if (is_cancelled_) session_.cancel(router(), 0);  // cancelled while the engine was asked for the prompt to echo
+    if (is_cancelled_) session_.cancel(router(), 0);  // cancelled while the engine still worked on the prompt to echo
   }
 
   void submit_first() {

@@ -27,7 +27,8 @@ enum class Room : std::uint8_t {
 };
 
 /// Handler of a route. Called on the I/O thread, which it must not block for long. May answer at once, or keep the
-/// exchange and answer later. If it throws, or if the exchange is destroyed without an answer, the answer is 500.
+/// exchange and answer later. If the handler throws, or the exchange is destroyed without an answer, the answer
+/// is 500; an answer that has begun is cut off.
 using Handler = std::function<void(std::shared_ptr<Exchange>, Request)>;
 
 /// The routes of a server. Filled before the server starts, then only read.

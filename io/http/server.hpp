@@ -41,7 +41,7 @@ class Server {
   /// Returns the io_context of the I/O thread. It lives as long as the server and runs nothing after shutdown.
   boost::asio::io_context& io();
 
-  /// From this call on, every answer is the last on its connection, and its headers say so. New connections are still
+  /// Makes every answer from now on the last on its connection; its headers announce this. New connections are still
   /// accepted.
   void begin_drain();
 

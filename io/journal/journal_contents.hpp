@@ -51,7 +51,7 @@ enum class Records : std::uint8_t { all, of_resumable_requests };
 /// (not a journal; another format or layout, with the version that wrote it in the message; a damaged header).
 Result<JournalContents> read_journal(const std::string& path, Records wanted = Records::all,
                                      const JournalLock* lock = nullptr);
-/// As read_journal, for bytes in memory; `path` names them in errors.
+/// Like read_journal, for bytes in memory; `path` names the bytes in errors.
 Result<JournalContents> parse_journal(std::vector<std::byte> bytes, const std::string& path,
                                       Records wanted = Records::all);
 

@@ -178,9 +178,9 @@ std::span<std::byte> JournalFile::current() const {
   return file_.subspan(kHeaderBytes + index * segment_bytes_, segment_bytes_);
 }
 
-/// If the follower has not written the output core's state in time, the core writes it itself at the beginning of the
-/// next segment. So the newest state to recover requests from is at most one segment back. The core does so also after
-/// a record that did not fit: the records of the next segment are useless without a state.
+/// Begins the next segment. If the follower has not written the output core's state in time, the core writes its state
+/// itself at the beginning of this segment. So the newest state to recover requests from is at most one segment back.
+/// The core does so also after a record that did not fit: the records of the next segment are useless without a state.
 void JournalFile::begin_segment() {
   FollowedSource& output = sources_[static_cast<std::size_t>(journal::Source::output)];
   if (is_torn_ || output.with_state != segment_) output.is_followed = false;
@@ -201,8 +201,8 @@ void JournalFile::begin_segment() {
   write(record);
 }
 
-/// Returns false if there is no room. The length is written last and makes the record valid, so the process may die at
-/// any point of this function.
+/// Writes a record into the current segment. Returns whether there was room. The length is written last and makes the
+/// record valid, so the process may die at any point of this function.
 bool JournalFile::write(std::span<const std::byte> record) {
   const std::span<std::byte> segment = current();
   const std::size_t end = used_ + aligned(kRecordHeaderBytes + record.size());

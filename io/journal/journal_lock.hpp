@@ -20,7 +20,7 @@ class JournalLock {
   /// cannot be made).
   static Result<std::shared_ptr<JournalLock>> take(const std::string& journal, const std::string& param = "journal",
                                                    std::int64_t wait_for_own_ms = 0);
-  /// As take(), for a journal that is only read: returns null if its folder is read-only and there is no lock file.
+  /// Like take(), for a journal that is only read: returns null if its folder is read-only and there is no lock file.
   static Result<std::shared_ptr<JournalLock>> take_to_read(const std::string& journal, const std::string& param);
   /// Returns whether a process, this one included, has the lock of a journal.
   static bool is_held(const std::string& journal);

@@ -265,8 +265,8 @@ void Connection::handle(ParsedLine message) {
   std::visit([this](auto& op) { run(op); }, *message);
 }
 
-/// Refuses a line whose id is not known yet, and reads no more input: the client gets an error without an id. Running
-/// requests go on.
+/// Refuses a line whose id is not known yet, with an error without an id, and reads no more input. Running requests
+/// continue.
 void Connection::refuse_for_room() {
   const auto refusal = no_room();
   refuse({}, refusal.code, refusal.message, {}, refusal.retry_after_ms);

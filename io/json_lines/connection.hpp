@@ -193,7 +193,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Time.
   void watch_client();
   void await(Awaited what);
-  /// As await(), but restarts the time limit if `what` is awaited already.
+  /// Like await(), but restarts the time limit if `what` is awaited already.
   void await_anew(Awaited what);
   std::int64_t timeout_ms(Awaited what) const;
   void arm();

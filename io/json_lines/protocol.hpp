@@ -33,8 +33,8 @@ using ClientId = std::optional<std::string>;
 struct GenerateOp {
   std::string id;
   std::shared_ptr<GenerateRequest> request;
-  bool timing = false;  ///< whether `done` carries all timing facts
-  /// How answers to a conversation are parsed; null: answers are plain texts.
+  bool timing = false;  ///< whether the event `done` has all timing facts; if not, only the times
+  /// Parser settings for answers to a conversation; null: answers are plain texts.
   std::shared_ptr<const chat::AnswerReading> reading = nullptr;
   std::size_t model = 0;  ///< index into LineModels, here and in the other ops
 };
@@ -98,7 +98,8 @@ using LineModels = std::span<const LineModel>;
 /// at least one; if there are several, a line must name its model. Errors: invalid_json, invalid_request (param names
 /// the field), unknown_op.
 tl::expected<ClientMessage, RefusedLine> parse_line(std::string_view line, LineModels models);
-/// As above, for one model that has no name. Lines must not name a model. `prompts`: null: no chat template.
+/// Like the function above, for one model that has no name. Lines must not name a model. `prompts`: null: no chat
+/// template.
 tl::expected<ClientMessage, RefusedLine> parse_line(std::string_view line, const chat::ChatPrompts* prompts = nullptr);
 
 /// A `generate` object, parsed from a line of a prompt file. Its `id` may be absent, and an absent field has the value

@@ -27,11 +27,11 @@ class Server final : public serving::FrontEnd {
                                                ServerConfig config, std::shared_ptr<serving::Telemetry> telemetry = {},
                                                std::shared_ptr<serving::Recovery> recovery = {});
 
-  /// As shutdown(0).
+  /// Calls shutdown(0).
   ~Server() override;
 
   std::uint16_t port() const;
-  /// HOST:PORT as bound, with the real port.
+  /// Returns HOST:PORT as bound, with the real port.
   const std::string& address() const;
 
   /// Does nothing, because the router refuses new requests.

@@ -9,8 +9,8 @@ class FrontEnd {
  public:
   virtual ~FrontEnd() = default;
 
-  /// The first step of a drain: live requests go on, and new work is refused, by the router too. Connections are still
-  /// accepted, so that a client that connects gets the reason.
+  /// The first step of a drain: live requests continue, and new work is refused, by the router too. Connections are
+  /// still accepted, so that a client that connects gets the reason.
   virtual void begin_drain() = 0;
 
   /// Stops accepting connections. Closes each connection once its pending output is sent, at the latest after `grace`,

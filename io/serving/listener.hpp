@@ -37,7 +37,7 @@ class Listener {
   void close();
 
   std::uint16_t port() const { return port_; }
-  /// HOST:PORT as bound, with the real port.
+  /// Returns HOST:PORT as bound, with the real port.
   const std::string& address() const { return address_; }
 
  private:

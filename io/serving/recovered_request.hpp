@@ -19,8 +19,8 @@ constexpr Api last_value(Api) {
   return Api::http;
 }
 
-/// The facts that a server needs, beside those that the engine knows, to continue a resumable request after a restart.
-/// They are the text of its ResumeNote.
+/// The facts that a server needs, in addition to the engine's state, to continue a resumable request after a restart.
+/// The ResumeNote of the request contains them.
 struct RequestOrigin {
   Api api = Api::json_lines;
   StreamName name;

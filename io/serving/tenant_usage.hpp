@@ -79,7 +79,7 @@ class TenantUsage {
   /// ended() or refused(). Returns the refusal, or nothing if they are admitted.
   std::optional<LimitRefusal> admit(std::int64_t num_requests, std::int64_t prompt_tokens, Clock::time_point now);
 
-  /// Charges tokens beside those of admit(); a negative count gives tokens back.
+  /// Charges tokens in addition to the tokens of admit(). A negative count gives tokens back.
   void add_tokens(std::int64_t count, Clock::time_point now);
 
   /// Counts `num_requests` recovered requests as live, whatever the limits: an earlier process admitted them.
@@ -87,7 +87,7 @@ class TenantUsage {
 
   /// Call when `num_requests` live requests have ended.
   void ended(std::int64_t num_requests);
-  /// As ended(), for requests that the engine refused: gives back their requests and prompt tokens.
+  /// Like ended(), for requests that the engine refused: gives back their requests and prompt tokens.
   void refused(std::int64_t num_requests, std::int64_t prompt_tokens, Clock::time_point now);
 
   bool limits_tokens() const;
@@ -105,7 +105,7 @@ class TenantUsage {
 /// thread-safe.
 class TenantTicket {
  public:
-  /// A ticket without a tenant: nothing is counted or limited.
+  /// Makes a ticket without a tenant: nothing is counted or limited.
   TenantTicket() = default;
   TenantTicket(TenantTicket&&) = default;
   TenantTicket& operator=(TenantTicket&& other);
@@ -114,7 +114,7 @@ class TenantTicket {
   /// Admits the requests. `usage` may be null: no limits. Returns the refusal, or nothing if they are admitted.
   std::optional<LimitRefusal> admit(std::shared_ptr<TenantUsage> usage, std::int64_t num_requests,
                                     std::int64_t prompt_tokens);
-  /// As TenantUsage::go_on.
+  /// Calls TenantUsage::go_on and holds the requests.
   void go_on(std::shared_ptr<TenantUsage> usage, std::int64_t num_requests);
   void add_tokens(std::int64_t count);
   bool counts_tokens() const { return usage_ && usage_->limits_tokens(); }

@@ -18,7 +18,8 @@ namespace pagoda::wire {
 /// that is absent leaves its target unchanged. A field that is null does too if the target is optional, or always with
 /// Nulls::absent. Names must outlive the reader.
 ///
-/// A field that is never read is unknown. It is refused, and the error suggests the known name that it may misspell.
+/// A field that is never read is unknown. Unknown fields are refused, and the error suggests a known name that looks
+/// similar.
 /// Within an IgnoredFields::Scope, an unknown field that is null counts as absent with Nulls::absent; and if the
 /// Scope's rule is `ignored`, an unknown field that is not a misspelling is added to the Scope's names and is not
 /// refused.

@@ -29,7 +29,7 @@ class JsonWriter {
     return *this;
   }
 
-  /// Writes a key that comes from outside, and escapes it.
+  /// Writes a key that is not a name from the code, and escapes it.
   JsonWriter& text_key(std::string_view text) {
     separate();
     append_string(out_, text);

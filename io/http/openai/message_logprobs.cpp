@@ -26,7 +26,7 @@ Logprobs MessageLogprobs::take(std::size_t message) {
 }
 
 /// Assigns tokens to the content of new events. The content ends with the last token, except for trailing white space,
-/// which the parser may hold back. So it belongs to as many of the last tokens as cover its bytes.
+/// which the parser may hold back. So the content belongs to the fewest last tokens that cover its bytes.
 void MessageLogprobs::sort_events(bool is_over) {
   for (const chat::AnswerEvent& event : events_) {
     if (event.kind != chat::AnswerEvent::Kind::content) {

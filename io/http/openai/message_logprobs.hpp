@@ -10,8 +10,8 @@ namespace pagoda::http::openai {
 
 /// Assigns the logprobs of an answer's tokens to the answer's messages. Tokens of thinking, calls and the marks around
 /// them belong to no message. Processes tokens one at a time, so that a stream gives the same result as a whole answer,
-/// however it is split into deltas. A token that may be the beginning of a mark is assigned as soon as later
-/// tokens decide it.
+/// however it is split into deltas. A token that may be the beginning of a mark is assigned when later tokens
+/// show whether it is.
 class MessageLogprobs {
  public:
   explicit MessageLogprobs(const chat::AnswerReading& reading) : parser_(reading.parser()) {}

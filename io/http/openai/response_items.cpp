@@ -62,7 +62,7 @@ void read_message(FieldReader& item, const std::string& where, std::size_t first
   if (role != "user" && role != "assistant" && role != "system" && role != "developer") {
     item.refuse("role", "role must be user, assistant, system or developer, not \"" + role + "\"");
   }
-  item.skip("phase");  // whether a text comes before or after calls, which its position also shows
+  item.skip("phase");  // redundant: whether a text comes before or after calls
   const auto* given = item.find("content");
   if (given == nullptr) return item.refuse("content", "content is required");
   auto content = read_content(*given, where + ".content");

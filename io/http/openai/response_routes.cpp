@@ -61,7 +61,7 @@ void answer_input_tokens(Exchange& exchange, serving::Answer& ids) {
 }
 
 /// Returns whether a small body may continue a stored conversation, which may be long. The field's name may be written
-/// with escapes. A large body goes to the worker in any case and is not searched.
+/// with escapes. A large body is not searched, because the worker thread parses it in any case.
 bool may_go_on_from_another(const Request& request) {
   if (request.body.size() > serving::kSmallTextBytes) return false;
   return request.body.find("previous_response_id") != std::string::npos ||

@@ -46,7 +46,7 @@ void answer_file(Exchange& exchange, const Request& request, const File& file) {
   exchange.respond(200, content_type(file.name), std::string(file.body), headers);
 }
 
-/// Returns whether the request asks for HTML, as browsers do when a page is opened and programs do not.
+/// Returns whether the client accepts HTML. A browser that opens a page does; other programs do not.
 bool wants_html(const Request& request) {
   return lower_case(request.header("accept")).find("text/html") != std::string::npos;
 }

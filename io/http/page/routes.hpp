@@ -5,9 +5,9 @@
 
 namespace pagoda::http::page {
 
-/// Adds GET / for browsers, the files of the page under /ui, and GET /ui/live. Call before other routes of / are added:
-/// a client that does not ask for HTML gets the answer that Ollama's clients expect there. The context must outlive the
-/// routes.
+/// Adds GET / for browsers, the files of the page under /ui, and GET /ui/live. Call before other routes of / are added.
+/// GET / gives HTML to clients that accept it, and the answer that Ollama's clients expect to all others. The context
+/// must outlive the routes.
 void add_routes(Routes& routes, const ApiContext& context);
 
 }  // namespace pagoda::http::page
