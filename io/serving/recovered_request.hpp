@@ -41,7 +41,8 @@ struct RequestOrigin {
   }
 };
 
-/// Largest size of an origin that is recorded; larger ones are not, so that the states of a journal stay small.
+/// Maximum size of RequestOrigin::body, in bytes. A resumable request with a larger body is refused if requests are
+/// recorded, so that the states of a journal stay small.
 inline constexpr std::size_t kMaxOriginBytes = std::size_t{1} << 20;
 
 /// Returns the note of a request; null if requests are not recorded (ResumeConfig::is_recorded).

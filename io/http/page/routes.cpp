@@ -58,7 +58,7 @@ void add_routes(Routes& routes, const ApiContext& context) {
     if (!wants_html(request)) return ollama::answer_is_running(*exchange);
     answer_file(*exchange, request, *find_file("index.html"));
   });
-  // For browsers that show a resource without its own icon, such as /health.
+  // Browsers request this icon when they show a resource without its own icon, such as /health.
   routes.add(Verb::get, "/favicon.ico", Access::everybody, [](const auto& exchange, const Request& request) {
     answer_file(*exchange, request, *find_file("icon.svg"));
   });
