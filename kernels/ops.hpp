@@ -72,13 +72,14 @@ struct EmbeddingParams {
   std::int64_t hidden() const { return quantized.data != nullptr ? quantized.columns : table.columns; }
 };
 
-/// out = x / sqrt(mean(x^2) + eps) * weight   (RMSNorm, Zhang & Sennrich 2019). With `residual`: first
-/// residual += x, then the norm of residual. x may be out.
+/// out = x / sqrt(mean(x^2) + eps) * (weight_offset + weight)   (RMSNorm, Zhang & Sennrich 2019). With `residual`:
+/// first residual += x, then the norm of residual. x may be out.
 struct RmsNormParams {
   const float* x = nullptr;      ///< [num_tokens, hidden]
   float* residual = nullptr;     ///< [num_tokens, hidden] or null; updated in place
   const void* weight = nullptr;  ///< [hidden]
   DType weight_dtype = DType::f32;
+  float weight_offset = 0.0F;
   float eps = 1e-5F;
   float* out = nullptr;        ///< [num_tokens, hidden]
   NarrowRows narrow_out = {};  ///< instead of out; must be neither x nor residual
@@ -273,6 +274,15 @@ struct ActivationParams {
   NarrowRows narrow_out = {};  ///< instead of out; must not be x
 };
 
+/// x[i] = factor * x[i], in place; with a softcap, softcap * tanh(factor * x[i] / softcap).
+struct ScaleParams {
+  float* x = nullptr;  ///< [num_rows, width]
+  std::int64_t num_rows = 0;
+  std::int64_t width = 0;
+  float factor = 1.0F;
+  float softcap = 0.0F;  ///< 0 = none
+};
+
 /// out[i, :] = x[rows[i], :].
 struct GatherRowsParams {
   const float* x = nullptr;
@@ -350,6 +360,7 @@ class Ops {
   virtual Status store_kv(Stream& stream, const StoreKvParams& params) const = 0;
   virtual Status paged_attention(Stream& stream, const PagedAttentionParams& params) const = 0;
   virtual Status activation(Stream& stream, const ActivationParams& params) const = 0;
+  virtual Status scale(Stream& stream, const ScaleParams& params) const = 0;
   virtual Status gather_rows(Stream& stream, const GatherRowsParams& params) const = 0;
   virtual Status gather_tokens(Stream& stream, const GatherTokensParams& params) const = 0;
   virtual Status scatter_tokens(Stream& stream, const ScatterTokensParams& params) const = 0;

@@ -422,6 +422,15 @@ Status check(const GatherRowsParams& p) {
   return Checker("gather_rows").require_range(p.rows, p.num_rows, 0, kAnyIndex, "rows").status();
 }
 
+Status check(const ScaleParams& p) {
+  Checker checker("scale");
+  checker.require(p.num_rows >= 0, "num_rows must not be negative", p.num_rows)
+      .require(p.width >= 1, "width must be at least 1", p.width)
+      .require(p.softcap >= 0.0F, "softcap must not be negative", static_cast<std::int64_t>(p.softcap));
+  if (p.num_rows > 0) checker.require_pointer(p.x, "x");
+  return checker.status();
+}
+
 Status check_shapes(const GatherTokensParams& p) {
   Checker checker("gather_tokens");
   checker.require(p.count >= 0, "count must not be negative", p.count);

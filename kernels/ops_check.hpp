@@ -31,6 +31,7 @@ Status check(const RotaryParams& p);
 Status check(const StoreKvParams& p);
 Status check(const PagedAttentionParams& p);
 Status check(const ActivationParams& p);
+Status check(const ScaleParams& p);
 Status check(const GatherRowsParams& p);
 Status check(const GatherTokensParams& p);
 Status check(const ScatterTokensParams& p);

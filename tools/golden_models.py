@@ -28,6 +28,12 @@ class Shape:
     classic_config: bool = False  # whether it has the keys of transformers 4, as most published models do
 
     @property
+    def has_scaled_embeddings(self) -> bool:
+        """Returns whether the model multiplies its embeddings by the root of their width. With large embeddings it would
+        only repeat the last token."""
+        return self.model_type.startswith("gemma")
+
+    @property
     def torch_dtype(self) -> torch.dtype:
         return getattr(torch, self.dtype)
 
@@ -57,6 +63,8 @@ class Shape:
                 is_drawn = self.model_type == "llama" and parameter.dim() > 1  # by its own initializer_range
                 noise = parameter if is_drawn else self.std * torch.randn_like(parameter)
                 # Parameters only: model.to(dtype) would round the rotary frequencies too.
+                if self.has_scaled_embeddings and "embed_tokens" in name:
+                    noise = noise * (1.5 / parameter.shape[1] ** 0.5)
                 parameter.copy_((noise + 1.0 if is_norm else noise).to(self.torch_dtype).float())
         return model
 
@@ -83,6 +91,11 @@ class Shape:
 def use_classic_keys(path: Path) -> None:
     config = json.loads(path.read_text())
     rope = config.pop("rope_parameters")
+    if "full_attention" in rope:  # an object for each kind of layer
+        config["rope_local_base_freq"] = rope["sliding_attention"]["rope_theta"]
+        rope = rope["full_attention"]
+        config["sliding_window_pattern"] = config.pop("layer_types").index("full_attention") + 1
+        config.pop("_sliding_window_pattern", None)
     config["rope_theta"] = rope.pop("rope_theta")
     if "partial_rotary_factor" in rope:
         config["partial_rotary_factor"] = rope.pop("partial_rotary_factor")
@@ -169,6 +182,55 @@ SHAPES = [
           sizes(40, 36, 2, 4, 1, sliding_window=None, tie_word_embeddings=False)),
     Shape("mistral-narrow-f32", "a window of 5 tokens, head size 12 is not hidden / heads, tied head, F32", "mistral",
           "float32", 79, sizes(32, 40, 2, 2, 1, head_dim=12, sliding_window=5, tie_word_embeddings=True)),
+    Shape("ministral-layers-f32", "a window of 9 tokens in two of three layers, F32", "ministral", "float32", 103,
+          sizes(32, 40, 3, 4, 2, head_dim=8, sliding_window=9, tie_word_embeddings=False,
+                layer_types=["sliding_attention", "full_attention", "sliding_attention"]), prompt_lengths=(3, 60)),
+    Shape("ministral-window-bf16", "the window in every layer, head size 12, tied head, BF16", "ministral", "bfloat16", 91,
+          sizes(40, 36, 2, 2, 1, head_dim=12, sliding_window=14, tie_word_embeddings=True), prompt_lengths=(3, 60)),
+    Shape("ministral-full-f32", "a window that no layer has, F32", "ministral", "float32", 89,
+          sizes(32, 40, 2, 4, 1, head_dim=8, sliding_window=9, tie_word_embeddings=True,
+                layer_types=["full_attention"] * 2)),
+    Shape("smollm3-nope-f32", "no positions in the fourth of five layers, tied head, F32", "smollm3", "float32", 97,
+          sizes(24, 32, 5, 2, 1), prompt_lengths=(3, 60)),
+    Shape("smollm3-list-bf16", "no positions in listed layers, which have a window of 10 tokens, separate head, BF16",
+          "smollm3", "bfloat16", 93,
+          sizes(40, 36, 3, 4, 2, no_rope_layers=[0, 1, 0], use_sliding_window=True, sliding_window=10,
+                tie_word_embeddings=False), prompt_lengths=(3, 60)),
+    Shape("smollm3-bias-f32", "biases on every projection, positions in every layer but each second, F32", "smollm3",
+          "float32", 83, sizes(32, 36, 2, 4, 4, no_rope_layer_interval=2, attention_bias=True, mlp_bias=True)),
+    Shape("gemma2-caps-f32", "low softcaps on scores and logits, a window of 11 tokens in each second layer, F32",
+          "gemma2", "float32", 101,
+          sizes(24, 36, 3, 2, 1, head_dim=16, query_pre_attn_scalar=12, sliding_window=11, attn_logit_softcapping=3.0,
+                final_logit_softcapping=25.0), prompt_lengths=(3, 60)),
+    Shape("gemma2-usual-bf16", "the usual softcaps and factor, heads of 256, BF16", "gemma2", "bfloat16", 89,
+          sizes(24, 32, 2, 1, 1, sliding_window=20), prompt_lengths=(3, 60)),
+    Shape("gemma2-uncapped-f32", "no softcaps, biases on every attention projection, F32", "gemma2", "float32", 79,
+          sizes(32, 40, 2, 2, 1, head_dim=12, sliding_window=13, attn_logit_softcapping=None,
+                final_logit_softcapping=None, attention_bias=True), prompt_lengths=(3, 60)),
+    Shape("gemma3-six-layers-f32", "a window of 7 tokens in five of six layers, two thetas, F32", "gemma3_text", "float32",
+          97, sizes(24, 32, 6, 2, 1, head_dim=12, query_pre_attn_scalar=12, sliding_window=7), prompt_lengths=(3, 60)),
+    Shape("gemma3-scaled-bf16", "linear scaling in the layers without a window, which are listed, BF16", "gemma3_text",
+          "bfloat16", 91,
+          sizes(32, 36, 3, 4, 2, head_dim=16, sliding_window=12,
+                layer_types=["full_attention", "sliding_attention", "full_attention"],
+                rope_parameters={"full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+                                 "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}),
+          prompt_lengths=(3, 60)),
+    Shape("gemma3-classic-f32", "the keys of published configs, a softcap on logits, F32", "gemma3_text", "float32", 83,
+          sizes(32, 40, 4, 2, 1, head_dim=12, query_pre_attn_scalar=10, sliding_window=9, final_logit_softcapping=25.0,
+                layer_types=["sliding_attention", "full_attention"] * 2,
+                rope_parameters={"full_attention": {"rope_type": "linear", "factor": 4.0, "rope_theta": 5e5},
+                                 "sliding_attention": {"rope_type": "default", "rope_theta": 2e4}}),
+          classic_config=True, prompt_lengths=(3, 60)),
+    Shape("cohere2-four-layers-f32", "a window of 9 tokens and interleaved positions in three of four layers, F32", "cohere2",
+          "float32", 97, sizes(24, 32, 4, 2, 1, sliding_window=9, logit_scale=0.7), prompt_lengths=(3, 60)),
+    Shape("cohere2-listed-bf16", "the layers with a window are listed, biases on every attention projection, BF16", "cohere2",
+          "bfloat16", 91,
+          sizes(40, 36, 3, 4, 2, sliding_window=14, logit_scale=0.5, attention_bias=True,
+                layer_types=["full_attention", "sliding_attention", "sliding_attention"]), prompt_lengths=(3, 60)),
+    Shape("cohere2-untied-f32", "separate head, norm epsilon 1e-3, F32", "cohere2", "float32", 83,
+          sizes(32, 40, 2, 4, 4, sliding_window=12, logit_scale=1.0, tie_word_embeddings=False, layer_norm_eps=1e-3),
+          prompt_lengths=(3, 60)),
     Shape("gpt2-tied-f32", "fused and transposed projections, learned positions, GELU, F32", "gpt2", "float32", 101,
           gpt2_sizes(32, None, 2, 4)),
     Shape("gpt2-tied-bf16", "the same with an MLP of width 56 in BF16", "gpt2", "bfloat16", 91, gpt2_sizes(40, 56, 2, 2)),

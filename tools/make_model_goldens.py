@@ -48,7 +48,8 @@ def logits_of(model: torch.nn.Module, ids: list) -> torch.Tensor:
     return model(input_ids=torch.tensor([ids]), use_cache=False).logits[0].float()
 
 
-def greedy(model: torch.nn.Module, prompt: list) -> dict:
+def greedy(model: torch.nn.Module, prompt: list, least_margin: float = 0.0) -> dict:
+    """Returns the greedy text. It ends at the first margin below `least_margin`."""
     ids, logprobs, margin = list(prompt), [], float("inf")
     for _ in range(GREEDY_TOKENS):
         last = logits_of(model, ids)[-1]
@@ -57,11 +58,13 @@ def greedy(model: torch.nn.Module, prompt: list) -> dict:
         token = last.argmax().item()
         logprobs.append(torch.log_softmax(last, 0)[token].item())
         ids.append(token)
+        if margin < least_margin:
+            break
     return {"token_ids": ids[len(prompt):], "logprobs": digits(logprobs), "smallest_margin": round(margin, 5)}
 
 
 def is_clear(shape: Shape, model: torch.nn.Module, prompt: list) -> bool:
-    result = greedy(model, prompt)
+    result = greedy(model, prompt, SMALLEST_MARGIN)
     return result["smallest_margin"] >= SMALLEST_MARGIN and len(set(result["token_ids"])) >= shape.fewest_distinct
 
 

@@ -66,11 +66,17 @@ void Attention::rotate(ForwardPass& pass, const Heads& heads, const PositionTabl
                           .num_kv_heads = shape_.num_kv_heads,
                           .head_dim = shape_.head_dim,
                           .rotary_dim = positions.rotary_dim(),
-                          .cos_sin = positions.cos_sin()});
+                          .cos_sin = positions.cos_sin(),
+                          .interleaved = positions.interleaved()});
 }
 
-void Attention::operator()(ForwardPass& pass, const Activations& activations, const PositionTables& positions,
+void Attention::operator()(ForwardPass& pass, const Activations& activations, std::span<const PositionTables> tables,
                            const Rows& in, float* out, Into into) const {
+  static const PositionTables kNone;
+  const auto table = static_cast<std::size_t>(shape_.position_table);
+  PAGODA_ASSERT(shape_.position_table == kNoPositions || table < tables.size(),
+                "a layer's table is one of the model's");
+  const PositionTables& positions = shape_.position_table == kNoPositions ? kNone : tables[table];
   const auto& batch = pass.batch();
   const auto cache = cache_of_layer(pass.cache());
   const auto [qkv_rows, attended_rows] = activations.work(shape_.work_widths());
@@ -84,6 +90,7 @@ void Attention::operator()(ForwardPass& pass, const Activations& activations, co
                             .num_tokens = pass.num_tokens(),
                             .cache = cache});
   const Rows attended(attended_rows, output_.input_type(pass));
+  const double default_scale = 1.0 / std::sqrt(static_cast<double>(shape_.head_dim));
   pass.run(&Ops::paged_attention, {.query = heads.query,
                                    .query_stride = heads.query_stride,
                                    .num_heads = shape_.num_heads,
@@ -96,9 +103,10 @@ void Attention::operator()(ForwardPass& pass, const Activations& activations, co
                                    .max_query_len = batch.max_query_len,
                                    .max_context_len = batch.max_context_len,
                                    .cache = cache,
-                                   .scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(shape_.head_dim))),
+                                   .scale = static_cast<float>(shape_.scale > 0.0 ? shape_.scale : default_scale),
                                    .alibi_slopes = positions.alibi_slopes(),
                                    .window = shape_.window,
+                                   .softcap = static_cast<float>(shape_.softcap),
                                    .out = attended.floats,
                                    .narrow_out = attended.narrow});
   output_(pass, attended, pass.num_tokens(), out, into);

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "engine/layers/activations.hpp"
@@ -13,12 +14,18 @@
 
 namespace pagoda::layers {
 
+inline constexpr std::int32_t kNoPositions = -1;
+
 /// The dimensions of one layer's attention.
 struct AttentionShape {
   std::int64_t num_heads = 0;
   std::int64_t num_kv_heads = 0;  ///< divides num_heads
   std::int64_t head_dim = 0;
   std::int32_t window = 0;  ///< number of tokens that a token attends to, itself included; 0 = all
+  /// Index of the model's position table that the layer uses; kNoPositions: the layer ignores positions.
+  std::int32_t position_table = 0;
+  double scale = 0.0;    ///< factor of the products of queries and keys; 0 = 1 / sqrt(head_dim)
+  double softcap = 0.0;  ///< see PagedAttentionParams::softcap; 0 = none
 
   std::int64_t query_width() const { return num_heads * head_dim; }
   std::int64_t kv_width() const { return num_kv_heads * head_dim; }
@@ -51,9 +58,10 @@ class Attention {
   /// See Linear::input_type.
   DType input_type(const ForwardPass& pass) const;
 
-  /// in, out: [num_tokens, hidden_size]. With Into::set, `out` may be the memory of `in`.
-  void operator()(ForwardPass& pass, const Activations& activations, const PositionTables& positions, const Rows& in,
-                  float* out, Into into) const;
+  /// in, out: [num_tokens, hidden_size]. With Into::set, `out` may be the memory of `in`. `positions`: the tables of
+  /// the model, of which the layer uses its own.
+  void operator()(ForwardPass& pass, const Activations& activations, std::span<const PositionTables> positions,
+                  const Rows& in, float* out, Into into) const;
 
  private:
   /// Addresses of the batch's queries, keys and values, and the number of floats from one token to the next.

@@ -2,13 +2,19 @@
 
 namespace pagoda::layers {
 
-RmsNorm::RmsNorm(const WeightLoader& loader, std::int64_t width, double eps)
-    : weight_(loader.vector("weight", width)), width_(width), eps_(static_cast<float>(eps)) {}
+RmsNorm::RmsNorm(const WeightLoader& loader, std::int64_t width, double eps, float weight_offset)
+    : weight_(loader.vector("weight", width)),
+      width_(width),
+      eps_(static_cast<float>(eps)),
+      weight_offset_(weight_offset) {}
 
-void RmsNorm::operator()(ForwardPass& pass, const float* x, std::int64_t num_rows, const Rows& y) const {
+void RmsNorm::add_and_norm(ForwardPass& pass, const float* x, float* residual, std::int64_t num_rows,
+                           const Rows& y) const {
   pass.run(&kernels::Ops::rms_norm, {.x = x,
+                                     .residual = residual,
                                      .weight = weight_.data,
                                      .weight_dtype = weight_.dtype,
+                                     .weight_offset = weight_offset_,
                                      .eps = eps_,
                                      .out = y.floats,
                                      .narrow_out = y.narrow,
@@ -16,11 +22,10 @@ void RmsNorm::operator()(ForwardPass& pass, const float* x, std::int64_t num_row
                                      .hidden = width_});
 }
 
-LayerNorm::LayerNorm(const WeightLoader& loader, std::int64_t width, double eps, bool affine)
+LayerNorm::LayerNorm(const WeightLoader& loader, std::int64_t width, double eps, LayerNormTensors tensors)
     : width_(width), eps_(static_cast<float>(eps)) {
-  if (!affine) return;
-  weight_ = loader.vector("weight", width);
-  bias_ = loader.vector("bias", width);
+  if (tensors != LayerNormTensors::none) weight_ = loader.vector("weight", width);
+  if (tensors == LayerNormTensors::weight_and_bias) bias_ = loader.vector("bias", width);
 }
 
 void LayerNorm::operator()(ForwardPass& pass, const float* x, std::int64_t num_rows, const Rows& y) const {

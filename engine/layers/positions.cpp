@@ -46,6 +46,7 @@ Result<PositionTables> PositionTables::create(kernels::Device& device, const Pos
   Status status;
   if (shape.kind == PositionKind::rotary) {
     tables.rotary_dim_ = shape.rotary.rotary_dim;
+    tables.interleaved_ = shape.rotary.interleaved;
     status = upload(rotary_cos_sin(max_model_len, shape.rotary), tables.cos_sin_);
   } else if (shape.kind == PositionKind::alibi) {
     status = upload(layers::alibi_slopes(shape.num_heads), tables.alibi_slopes_);

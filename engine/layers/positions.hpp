@@ -37,7 +37,7 @@ struct PositionShape {
 /// of two, followed by every other slope of twice that power.
 std::vector<float> alibi_slopes(std::int64_t num_heads);
 
-/// The position constants of a model's attention in a device's memory. All layers share them.
+/// The position constants of a model's attention in a device's memory. Layers share them.
 class PositionTables {
  public:
   /// Holds no tables: attention does not use learned positions.
@@ -52,9 +52,12 @@ class PositionTables {
   const float* alibi_slopes() const { return alibi_slopes_.as<float>(); }  ///< [num_heads], or null
   /// Number of elements of a head that are rotated.
   std::int64_t rotary_dim() const { return rotary_dim_; }
+  /// See RotaryShape::interleaved.
+  bool interleaved() const { return interleaved_; }
 
  private:
   std::int64_t rotary_dim_ = 0;
+  bool interleaved_ = false;
   kernels::Buffer cos_sin_;
   kernels::Buffer alibi_slopes_;
 };

@@ -26,6 +26,8 @@ struct RotaryShape {
   std::int64_t rotary_dim = 0;  ///< even
   double theta = 10000.0;
   RopeScaling scaling;
+  bool interleaved =
+      false;  ///< whether elements 2i and 2i + 1 are rotated together; otherwise i and i + rotary_dim / 2
 };
 
 /// Returns a divisor for each frequency. As RopeScaling::factors they give the frequencies of the scaling "llama3" of

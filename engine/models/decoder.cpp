@@ -3,7 +3,6 @@
 #include <string>
 #include <utility>
 
-#include "engine/layers/mlp.hpp"
 #include "engine/models/rope_config.hpp"
 
 namespace pagoda::models {
@@ -11,37 +10,37 @@ namespace pagoda::models {
 using namespace layers;
 
 ModelSpec spec_of_decoder(const DecoderConfig& config) {
-  const bool is_rotary = config.positions.kind == PositionKind::rotary;
+  const PositionShape& positions = config.positions.front();
   ModelSpec spec;
+  spec.decoder = config;
   spec.vocab_size = config.vocab_size;
   spec.max_position_embeddings = config.max_position_embeddings;
-  spec.position_limit = is_rotary ? position_limit(config.max_position_embeddings, config.positions.rotary.scaling)
-                                  : config.max_position_embeddings;
+  spec.position_limit = positions.kind == PositionKind::rotary
+                            ? position_limit(config.max_position_embeddings, positions.rotary.scaling)
+                            : config.max_position_embeddings;
   spec.tie_word_embeddings = config.tie_word_embeddings;
-  spec.kv = {{config.attention, config.num_layers}};
+  AttentionShape attention = config.attention;
+  attention.window = config.common_window();
+  spec.kv = {{attention, config.num_layers()}};
   spec.facts = {{"hidden_size", config.hidden_size},
                 {"intermediate_size", config.intermediate_size},
-                {"num_layers", config.num_layers},
-                {"num_heads", config.attention.num_heads},
-                {"num_kv_heads", config.attention.num_kv_heads},
-                {"head_dim", config.attention.head_dim},
-                {"positions", std::string(to_string(config.positions.kind))},
-                {"sliding_window", std::int64_t{config.attention.window}}};
+                {"num_layers", config.num_layers()},
+                {"num_heads", attention.num_heads},
+                {"num_kv_heads", attention.num_kv_heads},
+                {"head_dim", attention.head_dim},
+                {"positions", std::string(to_string(positions.kind))},
+                {"sliding_window", std::int64_t{attention.window}}};
   return spec;
 }
 
-kernels::Activation read_activation(ConfigSource& config, const char* key, const char* default_name) {
-  const auto activation = activation_of(config.string(key, default_name));
-  if (!activation) config.reject(key, config.shown(key) + " is not supported", ErrorCode::unsupported);
-  return activation.value_or(kernels::Activation::silu);
-}
-
-Decoder::Decoder(ActivationShape activations, const PositionShape& positions, Linear head)
-    : activation_shape_(std::move(activations)), position_shape_(positions), head_(std::move(head)) {}
+Decoder::Decoder(const DecoderConfig& config, ActivationShape activations, Head head)
+    : activation_shape_(std::move(activations)), position_shapes_(config.positions), head_(std::move(head)) {}
 
 ModelMemory Decoder::memory(const ModelLimits& limits, bool narrow_rows) const {
-  return {.activation_bytes = Activations::bytes(activation_shape_, limits, narrow_rows),
-          .position_bytes = PositionTables::bytes(position_shape_, limits.max_model_len)};
+  ModelMemory memory{.activation_bytes = Activations::bytes(activation_shape_, limits, narrow_rows)};
+  for (const auto& shape : position_shapes_)
+    memory.position_bytes += PositionTables::bytes(shape, limits.max_model_len);
+  return memory;
 }
 
 Status Decoder::allocate(std::shared_ptr<kernels::Device> device, const ModelLimits& limits) {
@@ -49,10 +48,12 @@ Status Decoder::allocate(std::shared_ptr<kernels::Device> device, const ModelLim
   device_ = std::move(device);
   auto activations = Activations::create(*device_, activation_shape_, limits);
   if (!activations) return fail(std::move(activations.error()));
-  auto positions = PositionTables::create(*device_, position_shape_, limits.max_model_len);
-  if (!positions) return fail(std::move(positions.error()));
+  for (const auto& shape : position_shapes_) {
+    auto tables = PositionTables::create(*device_, shape, limits.max_model_len);
+    if (!tables) return fail(std::move(tables.error()));
+    positions_.push_back(std::move(*tables));
+  }
   activations_ = std::move(*activations);
-  positions_ = std::move(*positions);
   return {};
 }
 
@@ -70,7 +71,14 @@ Status Decoder::logits(kernels::Stream& stream, const std::int32_t* rows, std::i
   const KvCache no_cache;
   ForwardPass pass(device_->ops(), stream, no_batch, no_cache);
   gather(pass, rows, num_rows, activations_.logit_rows);
-  head_(pass, activations_.logit_rows, num_rows, logits);
+  head_.linear(pass, activations_.logit_rows, num_rows, logits);
+  if (head_.factor != 1.0 || head_.softcap != 0.0) {
+    pass.run(&kernels::Ops::scale, {.x = logits,
+                                    .num_rows = num_rows,
+                                    .width = head_.linear.out_features(),
+                                    .factor = static_cast<float>(head_.factor),
+                                    .softcap = static_cast<float>(head_.softcap)});
+  }
   return pass.status();
 }
 

@@ -9,24 +9,10 @@
 #include "engine/layers/forward_pass.hpp"
 #include "engine/layers/linear.hpp"
 #include "engine/layers/positions.hpp"
-#include "engine/models/config_source.hpp"
+#include "engine/models/decoder_config.hpp"
 #include "engine/models/model_spec.hpp"
-#include "kernels/ops.hpp"
 
 namespace pagoda::models {
-
-/// The config values that all decoders have.
-struct DecoderConfig {
-  std::int64_t vocab_size = 0;
-  std::int64_t hidden_size = 0;
-  std::int64_t intermediate_size = 0;  ///< width of the rows inside the MLP
-  std::int64_t num_layers = 0;
-  std::int64_t max_position_embeddings = 0;
-  layers::AttentionShape attention;
-  layers::PositionShape positions;
-  kernels::Activation activation = kernels::Activation::silu;
-  bool tie_word_embeddings = false;
-};
 
 /// Returns a spec that is complete except for `build`.
 ModelSpec spec_of_decoder(const DecoderConfig& config);
@@ -41,11 +27,15 @@ layers::ActivationShape activation_shape(const DecoderConfig& config, const std:
   return shape;
 }
 
-/// Reads the activation that `key` names. An activation without an op is unsupported.
-kernels::Activation read_activation(ConfigSource& config, const char* key, const char* default_name);
+/// The last part of a model: logits = linear(hidden rows), scaled as ScaleParams describes.
+struct Head {
+  layers::Linear linear;
+  double factor = 1.0;
+  double softcap = 0.0;
+};
 
-/// The parts that all decoders share: working memory, the hidden rows of the last run, and the head. Each kind of
-/// decoder adds its layers.
+/// The parts that all decoders share: working memory, the hidden rows of the last run, and the head. A family adds its
+/// layers.
 class Decoder : public Model {
  public:
   ModelMemory memory(const layers::ModelLimits& limits, bool narrow_rows) const final;
@@ -53,27 +43,28 @@ class Decoder : public Model {
   Status run(kernels::Stream& stream, const layers::ForwardBatch& batch, const layers::KvCache& cache) final;
   Status logits(kernels::Stream& stream, const std::int32_t* rows, std::int32_t num_rows, float* logits) final;
   Status hidden(kernels::Stream& stream, const std::int32_t* rows, std::int32_t num_rows, float* hidden) final;
-  std::int64_t hidden_width() const final { return head_.in_features(); }
+  std::int64_t hidden_width() const final { return head_.linear.in_features(); }
 
  protected:
   /// `activations`: shape of the memory that the layers need.
-  Decoder(layers::ActivationShape activations, const layers::PositionShape& positions, layers::Linear head);
+  Decoder(const DecoderConfig& config, layers::ActivationShape activations, Head head);
 
   /// Issues the layers. Returns the hidden rows [num_tokens, hidden_width()], which are valid until the next run.
   virtual const float* run_layers(layers::ForwardPass& pass) const = 0;
 
   const layers::Activations& activations() const { return activations_; }
-  const layers::PositionTables& positions() const { return positions_; }
+  /// The tables of DecoderConfig::positions.
+  const std::vector<layers::PositionTables>& positions() const { return positions_; }
 
  private:
   void gather(layers::ForwardPass& pass, const std::int32_t* rows, std::int32_t num_rows, float* out) const;
 
   layers::ActivationShape activation_shape_;
-  layers::PositionShape position_shape_;
-  layers::Linear head_;
+  std::vector<layers::PositionShape> position_shapes_;
+  Head head_;
   std::shared_ptr<kernels::Device> device_;  // set by allocate, like the fields below
   layers::Activations activations_;
-  layers::PositionTables positions_;
+  std::vector<layers::PositionTables> positions_;
   const float* hidden_ = nullptr;  // rows of the last run
 };
 

@@ -6,21 +6,21 @@
 namespace pagoda::models {
 namespace {
 
-template <auto read>
-ModelSpec describe(ConfigSource& config) {
-  return spec_of(read(config));
-}
-
 constexpr std::array kFamilies{
-    Family{"BaiChuanForCausalLM", describe<read_baichuan_7b>},
-    Family{"BaichuanForCausalLM", describe<read_baichuan>},
-    Family{"GPT2LMHeadModel", describe<read_gpt2>},
-    Family{"LlamaForCausalLM", describe<read_llama>},
-    Family{"MistralForCausalLM", describe<read_mistral>},
-    Family{"OPTForCausalLM", describe<read_opt>},
-    Family{"Phi3ForCausalLM", describe<read_phi3>},
-    Family{"Qwen2ForCausalLM", describe<read_qwen2>},
-    Family{"Qwen3ForCausalLM", describe<read_qwen3>},
+    Family{"BaiChuanForCausalLM", describe_baichuan_7b},
+    Family{"BaichuanForCausalLM", describe_baichuan},
+    Family{"Cohere2ForCausalLM", describe_cohere2},
+    Family{"GPT2LMHeadModel", describe_gpt2},
+    Family{"Gemma2ForCausalLM", describe_gemma2},
+    Family{"Gemma3ForCausalLM", describe_gemma3},
+    Family{"LlamaForCausalLM", describe_llama},
+    Family{"MinistralForCausalLM", describe_mistral},
+    Family{"MistralForCausalLM", describe_mistral},
+    Family{"OPTForCausalLM", describe_opt},
+    Family{"Phi3ForCausalLM", describe_phi3},
+    Family{"Qwen2ForCausalLM", describe_qwen2},
+    Family{"Qwen3ForCausalLM", describe_qwen3},
+    Family{"SmolLM3ForCausalLM", describe_smollm3},
 };
 
 }  // namespace

@@ -1,15 +1,135 @@
+#include <cstddef>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "engine/layers/embedding.hpp"
+#include "engine/layers/mlp.hpp"
+#include "engine/layers/norm.hpp"
+#include "engine/layers/weight_loader.hpp"
+#include "engine/models/decoder.hpp"
+#include "engine/models/decoder_parts.hpp"
 #include "engine/models/families.hpp"
 
 namespace pagoda::models {
+namespace {
+
+using namespace layers;
+
+struct Gpt2Layer {
+  LayerNorm attention_norm;
+  Attention attention;
+  LayerNorm mlp_norm;
+  std::unique_ptr<Mlp> mlp;
+};
+
+/// The weights of GPT-2 except its head.
+struct Gpt2Weights {
+  Embedding tokens;
+  Embedding positions;
+  std::vector<Gpt2Layer> layers;
+  LayerNorm norm;
+};
+
+class Gpt2 final : public Decoder {
+ public:
+  Gpt2(const DecoderConfig& config, Gpt2Weights weights, Head head)
+      : Decoder(config, activation_shape(config, weights.layers), std::move(head)), weights_(std::move(weights)) {}
+
+ private:
+  const float* run_layers(ForwardPass& pass) const override {
+    const auto n = pass.num_tokens();
+    float* hidden = activations().hidden;
+    float* residual = activations().residual;
+    weights_.tokens(pass, pass.batch().token_ids, residual);
+    weights_.positions.add(pass, pass.batch().positions, residual);
+    for (const auto& layer : weights_.layers) {
+      layer.attention_norm(pass, residual, n, hidden);
+      layer.attention(pass, activations(), positions(), hidden, residual, Into::add);
+      layer.mlp_norm(pass, residual, n, hidden);
+      layer.mlp->run(pass, activations(), hidden, residual, Into::add);
+    }
+    weights_.norm(pass, residual, n, hidden);
+    return hidden;
+  }
+
+  Gpt2Weights weights_;
+};
+
+template <class Element>
+void transpose_elements(const kernels::WeightMatrix& stored, std::byte* weight) {
+  const auto* from = static_cast<const Element*>(stored.data);
+  auto* to = reinterpret_cast<Element*>(weight);
+  for (std::int64_t row = 0; row < stored.rows; ++row) {
+    for (std::int64_t column = 0; column < stored.columns; ++column) {
+      to[column * stored.rows + row] = from[row * stored.columns + column];
+    }
+  }
+}
+
+void transpose(const kernels::WeightMatrix& stored, std::byte* weight) {
+  if (size_of(stored.dtype) == 4) return transpose_elements<std::uint32_t>(stored, weight);
+  transpose_elements<std::uint16_t>(stored, weight);
+}
+
+/// Loads a projection whose weight is stored as [in, out].
+Linear load_transposed(const WeightLoader& module, std::int64_t out_features, std::int64_t in_features) {
+  return Linear::derived(module,
+                         {.tensor = module.full_name("weight"),
+                          .stored_rows = in_features,
+                          .stored_columns = out_features,
+                          .rows = out_features,
+                          .columns = in_features,
+                          .derive = transpose,
+                          .is_transposed = true},
+                         true);
+}
+
+Gpt2Layer load_layer(const WeightLoader& layer, const DecoderConfig& config, std::int64_t index) {
+  const std::int64_t hidden = config.hidden_size;
+  const std::int64_t width = config.intermediate_size;
+  const auto attention = layer / "attn";
+  const auto mlp = layer / "mlp";
+  return {.attention_norm = {layer / "ln_1", hidden, config.norm_eps},
+          .attention = {config.attention_of(index),
+                        index,
+                        {.parts = {load_transposed(attention / "c_attn", 3 * hidden, hidden)}},
+                        load_transposed(attention / "c_proj", hidden, hidden)},
+          .mlp_norm = {layer / "ln_2", hidden, config.norm_eps},
+          .mlp = std::make_unique<PlainMlp>(load_transposed(mlp / "c_fc", width, hidden), config.activation,
+                                            load_transposed(mlp / "c_proj", hidden, width))};
+}
+
+Result<std::unique_ptr<Model>> build(const DecoderConfig& config, const weights::WeightSource& source) {
+  Status status;
+  const WeightLoader root(source, status);
+  const std::int64_t hidden = config.hidden_size;
+  // The first published files leave out the name of the outer module.
+  const auto model = root.contains("transformer.wte.weight") ? root / "transformer" : root;
+  Gpt2Weights weights;
+  weights.tokens = Embedding(model / "wte", config.vocab_size, hidden);
+  weights.positions = Embedding::of_positions(model / "wpe", config.max_position_embeddings, hidden, 0);
+  weights.layers = load_layers<Gpt2Layer>(model / "h", config, [&](const WeightLoader& layer, std::int64_t index) {
+    return load_layer(layer, config, index);
+  });
+  weights.norm = LayerNorm(model / "ln_f", hidden, config.norm_eps);
+  Head head{.linear = config.tie_word_embeddings
+                          ? Linear::tied(root / "lm_head", model / "wte", config.vocab_size, hidden)
+                          : Linear(root, {"lm_head", config.vocab_size}, hidden, false)};
+  if (!status) return fail(std::move(status.error()));
+  return std::make_unique<Gpt2>(config, std::move(weights), std::move(head));
+}
+
+}  // namespace
 
 /// GPT-2 (Radford et al. 2019): LayerNorm before each part, learned positions, GELU. Projections are stored as [in,
-/// out]. The first published files leave out the name of the outer module.
-PlainDecoderConfig read_gpt2(ConfigSource& config) {
-  PlainDecoderConfig decoder;
+/// out].
+ModelSpec describe_gpt2(ConfigSource& config) {
+  DecoderConfig decoder;
   decoder.vocab_size = config.integer("vocab_size", 1, kMaxVocab);
-  decoder.hidden_size = decoder.embedding_size = config.integer("n_embd", 1, kMaxWidth);
+  decoder.hidden_size = config.integer("n_embd", 1, kMaxWidth);
   decoder.intermediate_size = config.integer("n_inner", 1, kMaxWidth, 4 * decoder.hidden_size);
-  decoder.num_layers = config.integer("n_layer", 1, kMaxLayers);
+  decoder.layer_shapes.resize(static_cast<std::size_t>(config.integer("n_layer", 1, kMaxLayers)));
   const auto num_heads = config.integer("n_head", 1, kMaxHeads);
   decoder.max_position_embeddings = config.integer("n_positions", 1, kMaxPositions);
   decoder.norm_eps = config.number("layer_norm_epsilon", 0.0, 1e-5);
@@ -18,20 +138,10 @@ PlainDecoderConfig read_gpt2(ConfigSource& config) {
   if (!config.boolean("scale_attn_weights", true) || config.boolean("scale_attn_by_inverse_layer_idx", false)) {
     config.reject("scale_attn_weights", "only the usual scale 1/sqrt(head size) is supported", ErrorCode::unsupported);
   }
-  set_heads(config, decoder, num_heads, "n_embd", "n_head");
-  decoder.transposed_weights = true;
-  decoder.names = {.models = {"transformer", ""},
-                   .tokens = "wte",
-                   .positions = "wpe",
-                   .final_norm = "ln_f",
-                   .layers = "h",
-                   .attention_norm = "ln_1",
-                   .qkv = {"attn.c_attn"},
-                   .attention_output = "attn.c_proj",
-                   .mlp_norm = "ln_2",
-                   .up = "mlp.c_fc",
-                   .down = "mlp.c_proj"};
-  return decoder;
+  set_learned_positions(config, decoder, num_heads, "n_embd", "n_head");
+  ModelSpec spec = spec_of_decoder(decoder);
+  spec.build = [decoder](const weights::WeightSource& source) { return build(decoder, source); };
+  return spec;
 }
 
 }  // namespace pagoda::models

@@ -1,14 +1,18 @@
 #include "engine/models/families.hpp"
+#include "engine/models/llama_decoder.hpp"
 
 namespace pagoda::models {
 
 /// Llama 1 to 3 (Touvron et al. 2023, Dubey et al. 2024).
-GatedDecoderConfig read_llama(ConfigSource& config) {
-  GatedDecoderConfig decoder = read_gated_decoder(config);
-  decoder.attention_bias = config.boolean("attention_bias", false);
-  decoder.attention_output_bias = decoder.attention_bias;
-  decoder.mlp_bias = config.boolean("mlp_bias", false);
-  return decoder;
+ModelSpec describe_llama(ConfigSource& config) {
+  const bool attention_bias = config.boolean("attention_bias", false);
+  const bool mlp_bias = config.boolean("mlp_bias", false);
+  return llama_decoder(
+      read_decoder(config),
+      {.layer = [=](const layers::WeightLoader& layer, const DecoderConfig& decoder, std::int64_t index) {
+        return llama_layer(layer, decoder, index, load_qkv(layer / "self_attn", decoder, attention_bias),
+                           load_gated_mlp(layer / "mlp", decoder, mlp_bias), attention_bias);
+      }});
 }
 
 }  // namespace pagoda::models

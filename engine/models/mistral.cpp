@@ -1,12 +1,18 @@
 #include "engine/models/families.hpp"
+#include "engine/models/llama_decoder.hpp"
 
 namespace pagoda::models {
 
-/// Mistral 7B (Jiang et al. 2023): Llama's decoder with a sliding window in every layer.
-GatedDecoderConfig read_mistral(ConfigSource& config) {
-  GatedDecoderConfig decoder = read_gated_decoder(config);
-  decoder.attention.window = read_window(config);
-  return decoder;
+/// Mistral 7B (Jiang et al. 2023): Llama's decoder with a sliding window. Ministral has the window in the layers that
+/// layer_types marks.
+ModelSpec describe_mistral(ConfigSource& config) {
+  DecoderConfig decoder = read_decoder(config);
+  read_layer_windows(config, decoder, read_window(config), 0);
+  return llama_decoder(decoder,
+                       {.layer = [](const layers::WeightLoader& layer, const DecoderConfig& sizes, std::int64_t index) {
+                         return llama_layer(layer, sizes, index, load_qkv(layer / "self_attn", sizes),
+                                            load_gated_mlp(layer / "mlp", sizes));
+                       }});
 }
 
 }  // namespace pagoda::models

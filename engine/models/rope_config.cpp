@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 
 namespace pagoda::models {
 namespace {
@@ -93,6 +94,14 @@ RopeScaling read_scaling(ConfigSource& rope, std::int64_t rotary_dim, std::int64
   return {};
 }
 
+/// `original_beside`: the original positions that stand beside the object; 0 = none.
+RotaryShape read_parameters(ConfigSource& rope, const RopeKeys& keys, RotaryShape shape, std::int64_t original_beside) {
+  shape.rotary_dim = read_rotary_dim(rope, keys.head_dim, shape.rotary_dim, keys.partial);
+  shape.theta = rope.number("rope_theta", 0.0, shape.theta);
+  shape.scaling = read_scaling(rope, shape.rotary_dim, original_beside, keys.max_position_embeddings);
+  return shape;
+}
+
 /// Returns the positions before the scaling if the scaling multiplies them by its factor; otherwise 0.
 std::int64_t multiplied_positions(std::int64_t max_position_embeddings, const RopeScaling& scaling) {
   switch (scaling.type) {
@@ -111,19 +120,18 @@ std::int64_t multiplied_positions(std::int64_t max_position_embeddings, const Ro
 
 }  // namespace
 
-RotaryShape read_rope(ConfigSource& config, std::int64_t head_dim, std::int64_t max_position_embeddings, bool partial) {
-  constexpr double kDefaultTheta = 10000.0;
-  RotaryShape shape{.rotary_dim = read_rotary_dim(config, head_dim, head_dim, partial),
-                    .theta = config.number("rope_theta", 0.0, kDefaultTheta),
+RotaryShape read_rope_parameters(ConfigSource& rope, const RopeKeys& keys, RotaryShape shape) {
+  return read_parameters(rope, keys, std::move(shape), 0);
+}
+
+RotaryShape read_rope(ConfigSource& config, const RopeKeys& keys) {
+  RotaryShape shape{.rotary_dim = read_rotary_dim(config, keys.head_dim, keys.head_dim, keys.partial),
+                    .theta = config.number(keys.theta, 0.0, keys.default_theta),
                     .scaling = {}};
   const std::int64_t original = config.integer("original_max_position_embeddings", 1, kMaxPositions, 0);
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     if (!config.has(key)) continue;
-    config.object(key, [&](ConfigSource& rope) {
-      shape.rotary_dim = read_rotary_dim(rope, head_dim, shape.rotary_dim, partial);
-      shape.theta = rope.number("rope_theta", 0.0, shape.theta);
-      shape.scaling = read_scaling(rope, shape.rotary_dim, original, max_position_embeddings);
-    });
+    config.object(key, [&](ConfigSource& rope) { shape = read_parameters(rope, keys, std::move(shape), original); });
   }
   return shape;
 }

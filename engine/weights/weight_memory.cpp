@@ -6,12 +6,12 @@ namespace pagoda::weights {
 namespace {
 
 constexpr std::size_t kPieceBytes = std::size_t{24} << 20;
-constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kWeightAlignment = 64;
 
 }  // namespace
 
 Result<kernels::Buffer> WeightMemory::allocate(std::size_t bytes) {
-  const std::size_t taken = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  const std::size_t taken = (bytes + kWeightAlignment - 1) / kWeightAlignment * kWeightAlignment;
   if (taken == 0 || taken > kPieceBytes / 2) return device_->allocate(bytes, kernels::MemoryKind::device);
   const std::lock_guard lock(mutex_);
   auto piece = piece_.lock();

@@ -79,6 +79,7 @@ Status CpuOps::rms_norm(Stream&, const RmsNormParams& p) const {
   if (!scratch) return fail(std::move(scratch.error()));
   float* weight = scratch->floats(p.hidden);
   kernels_.widen(p.weight, p.weight_dtype, p.hidden, weight);
+  if (p.weight_offset != 0.0F) std::for_each_n(weight, p.hidden, [&](float& w) { w += p.weight_offset; });
   for_rows(threads_, p.num_tokens, p.hidden, [&](std::int64_t t) {
     float* residual = p.residual == nullptr ? nullptr : p.residual + t * p.hidden;
     kernels_.rms_norm(p.x + t * p.hidden, residual, weight, p.eps, p.hidden, p.out + t * p.hidden);
@@ -188,6 +189,16 @@ Status CpuOps::activation(Stream&, const ActivationParams& p) const {
   for_rows(threads_, p.num_tokens, x_stride, [&](std::int64_t t) {
     const float* x = p.x + t * x_stride;
     kernels_.activation(p.activation, x, p.gated ? x + p.width : nullptr, p.width, p.out + t * p.width);
+  });
+  return {};
+}
+
+Status CpuOps::scale(Stream&, const ScaleParams& p) const {
+  if (const Status checked = check(p); !checked) return checked;
+  for_rows(threads_, p.num_rows, p.width, [&](std::int64_t row) {
+    float* x = p.x + row * p.width;
+    if (p.softcap == 0.0F) return kernels_.scale(x, p.factor, p.width, x);
+    kernels_.softcap(x, p.factor, p.softcap, p.width);
   });
   return {};
 }

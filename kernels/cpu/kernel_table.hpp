@@ -270,6 +270,8 @@ struct CpuKernels {
   void (*rotary)(float* head, const float* cosines, const float* sines, std::int64_t half, bool interleaved);
   /// out[i] = act(x[i]) * up[i]; up may be null.
   void (*activation)(Activation activation, const float* x, const float* up, std::int64_t count, float* out);
+  /// x[i] = cap * tanh(x[i] * factor / cap).
+  void (*softcap)(float* x, float factor, float cap, std::int64_t count);
 
   QuantizedKernels quantized = {};
 };

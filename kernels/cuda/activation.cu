@@ -44,6 +44,19 @@ __global__ void activation_kernel(const float* x, std::int64_t width, OutRows ou
   }
 }
 
+template <bool packed>
+__global__ void scale_kernel(float* x, std::int64_t width, float factor, float softcap) {
+  wait_for_stream();
+  float* row = x + blockIdx.x * width;
+  const std::int64_t quads = ceil_divide<std::int64_t>(width, kQuad);
+  for (std::int64_t q = blockIdx.y * kThreads + threadIdx.x; q < quads; q += gridDim.y * kThreads) {
+    const float4 value = map_quad(load_quad<packed>(row, q, width), [&](float v) {
+      return softcap == 0.0F ? v * factor : softcap * tanhf(v * factor / softcap);
+    });
+    store_quad<packed>(row, q, width, value);
+  }
+}
+
 /// Calls f(std::integral_constant<Activation, activation>).
 template <class F>
 Status with_activation(Activation activation, const F& f) {
@@ -71,6 +84,13 @@ Status cuda_activation(cudaStream_t stream, const ActivationParams& p) {
       return launch(Start::early, "activation", kernel, row_grid(p.num_tokens, p.width, kThreads), dim3(kThreads), 0,
                     stream, p.x, p.width, out);
     });
+  });
+}
+
+Status cuda_scale(cudaStream_t stream, const ScaleParams& p) {
+  return with_packed(may_pack(p.width, p.x), [&](auto packed) {
+    return launch(Start::early, "scale", scale_kernel<packed.value>, row_grid(p.num_rows, p.width, kThreads),
+                  dim3(kThreads), 0, stream, p.x, p.width, p.factor, p.softcap);
   });
 }
 

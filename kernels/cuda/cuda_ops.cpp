@@ -89,6 +89,10 @@ Status CudaOps::activation(Stream& stream, const ActivationParams& p) const {
   return enqueue(stream, kernels::check(p), [&](CudaStream& s) { return cuda_activation(s.get(), p); });
 }
 
+Status CudaOps::scale(Stream& stream, const ScaleParams& p) const {
+  return enqueue(stream, kernels::check(p), [&](CudaStream& s) { return cuda_scale(s.get(), p); });
+}
+
 Status CudaOps::gather_rows(Stream& stream, const GatherRowsParams& p) const {
   return enqueue(stream, check_shapes(p), [&](CudaStream& s) { return cuda_gather_rows(s.get(), p); });
 }

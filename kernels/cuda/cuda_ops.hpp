@@ -22,6 +22,7 @@ class CudaOps final : public Ops {
   Status store_kv(Stream& stream, const StoreKvParams& params) const override;
   Status paged_attention(Stream& stream, const PagedAttentionParams& params) const override;
   Status activation(Stream& stream, const ActivationParams& params) const override;
+  Status scale(Stream& stream, const ScaleParams& params) const override;
   Status gather_rows(Stream& stream, const GatherRowsParams& params) const override;
   Status gather_tokens(Stream& stream, const GatherTokensParams& params) const override;
   Status scatter_tokens(Stream& stream, const ScatterTokensParams& params) const override;

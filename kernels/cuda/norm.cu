@@ -19,6 +19,7 @@ struct NormArgs {
   const void* bias;
   DType weight_dtype;
   DType bias_dtype;
+  float weight_offset;
   float eps;
   OutRows out;
   std::int64_t hidden;
@@ -84,7 +85,8 @@ __global__ void __launch_bounds__(threads) rms_norm_kernel(NormArgs args) {
   const T* weight = static_cast<const T*>(args.weight);
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * args.hidden;
   row.for_each([&](std::int64_t q, float4 v) {
-    const float4 w = load_quad<packed>(weight, q, args.hidden);
+    const float4 w =
+        map_quad(load_quad<packed>(weight, q, args.hidden), [&](float e) { return args.weight_offset + e; });
     store_quad<packed>(args.out, first, q, args.hidden,
                        make_float4(v.x * factor * w.x, v.y * factor * w.y, v.z * factor * w.z, v.w * factor * w.w));
   });
@@ -144,9 +146,16 @@ Status with_threads(std::int64_t hidden, const F& f) {
 }  // namespace
 
 Status cuda_rms_norm(cudaStream_t stream, const RmsNormParams& p) {
-  const NormArgs args{
-      p.x,     p.residual, p.weight, nullptr, p.weight_dtype, p.weight_dtype, p.eps, out_rows(p.out, p.narrow_out),
-      p.hidden};
+  const NormArgs args{p.x,
+                      p.residual,
+                      p.weight,
+                      nullptr,
+                      p.weight_dtype,
+                      p.weight_dtype,
+                      p.weight_offset,
+                      p.eps,
+                      out_rows(p.out, p.narrow_out),
+                      p.hidden};
   return with_element(p.weight_dtype, [&](auto element) {
     return with_packed(may_pack(p.hidden, p.x, p.residual, p.weight, args.out.data), [&](auto packed) {
       return with_threads(p.hidden, [&](auto threads) {
@@ -159,7 +168,8 @@ Status cuda_rms_norm(cudaStream_t stream, const RmsNormParams& p) {
 
 Status cuda_layer_norm(cudaStream_t stream, const LayerNormParams& p) {
   const NormArgs args{
-      p.x, p.residual, p.weight, p.bias, p.weight_dtype, p.bias_dtype, p.eps, out_rows(p.out, p.narrow_out), p.hidden};
+      p.x,     p.residual, p.weight, p.bias, p.weight_dtype, p.bias_dtype, 0.0F, p.eps, out_rows(p.out, p.narrow_out),
+      p.hidden};
   const auto with = [&](auto packed, auto element) {
     return with_threads(p.hidden, [&](auto threads) {
       return launch(Start::early, "layer_norm", layer_norm_kernel<packed.value, decltype(element), threads.value>,

@@ -17,6 +17,7 @@ Status cuda_rms_norm(cudaStream_t stream, const RmsNormParams& p);
 Status cuda_layer_norm(cudaStream_t stream, const LayerNormParams& p);
 Status cuda_rotary(cudaStream_t stream, const RotaryParams& p);
 Status cuda_activation(cudaStream_t stream, const ActivationParams& p);
+Status cuda_scale(cudaStream_t stream, const ScaleParams& p);
 Status cuda_gather_rows(cudaStream_t stream, const GatherRowsParams& p);
 Status cuda_gather_tokens(cudaStream_t stream, const GatherTokensParams& p);
 Status cuda_scatter_tokens(cudaStream_t stream, const ScatterTokensParams& p);

@@ -18,6 +18,7 @@ void rotary(const RotaryParams& p);
 void store_kv(const StoreKvParams& p);
 void paged_attention(const PagedAttentionParams& p);
 void activation(const ActivationParams& p);
+void scale(const ScaleParams& p);
 void gather_rows(const GatherRowsParams& p);
 void gather_tokens(const GatherTokensParams& p);
 void scatter_tokens(const ScatterTokensParams& p);

@@ -19,7 +19,7 @@ void rms_norm(const RmsNormParams& p) {
     for (std::int64_t i = 0; i < p.hidden; ++i) sum_of_squares += double{x[i]} * x[i];
     const double scale = 1.0 / std::sqrt(sum_of_squares / static_cast<double>(p.hidden) + double{p.eps});
     for (std::int64_t i = 0; i < p.hidden; ++i) {
-      out[i] = static_cast<float>(x[i] * scale * load(p.weight, p.weight_dtype, i));
+      out[i] = static_cast<float>(x[i] * scale * (p.weight_offset + load(p.weight, p.weight_dtype, i)));
     }
   }
 }

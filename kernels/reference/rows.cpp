@@ -24,6 +24,14 @@ void embedding(const EmbeddingParams& p) {
   }
 }
 
+// x [num_rows, width], in place
+void scale(const ScaleParams& p) {
+  for (std::int64_t i = 0; i < p.num_rows * p.width; ++i) {
+    const double scaled = double{p.factor} * p.x[i];
+    p.x[i] = static_cast<float>(p.softcap > 0.0F ? p.softcap * std::tanh(scaled / p.softcap) : scaled);
+  }
+}
+
 // x [*, width], rows [num_rows] -> out [num_rows, width]
 void gather_rows(const GatherRowsParams& p) {
   for (std::int64_t i = 0; i < p.num_rows; ++i) {

@@ -157,6 +157,11 @@ void visit(ActivationParams& p, V& v) {
 }
 
 template <class V>
+void visit(ScaleParams& p, V& v) {
+  v.out(p.x, p.num_rows * p.width);
+}
+
+template <class V>
 void visit(GatherRowsParams& p, V& v) {
   std::int64_t rows = 0;
   for (std::int64_t i = 0; i < p.num_rows; ++i) rows = std::max<std::int64_t>(rows, p.rows[i] + 1);

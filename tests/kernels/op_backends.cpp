@@ -195,6 +195,7 @@ PAGODA_RUN(RotaryParams);
 PAGODA_RUN(StoreKvParams);
 PAGODA_RUN(PagedAttentionParams);
 PAGODA_RUN(ActivationParams);
+PAGODA_RUN(ScaleParams);
 PAGODA_RUN(GatherRowsParams);
 PAGODA_RUN(GatherTokensParams);
 PAGODA_RUN(ScatterTokensParams);

@@ -49,6 +49,7 @@ class OpRunner {
   Status operator()(StoreKvParams p) const { return run(&Ops::store_kv, p); }
   Status operator()(PagedAttentionParams p) const { return run(&Ops::paged_attention, p); }
   Status operator()(ActivationParams p) const { return run(&Ops::activation, p); }
+  Status operator()(ScaleParams p) const { return run(&Ops::scale, p); }
   Status operator()(GatherRowsParams p) const { return run(&Ops::gather_rows, p); }
   Status operator()(GatherTokensParams p) const { return run(&Ops::gather_tokens, p); }
   Status operator()(ScatterTokensParams p) const { return run(&Ops::scatter_tokens, p); }

@@ -224,7 +224,7 @@ TEST_P(RowOpsTest, NormsAndActivationsWriteNarrowRows) {
   }
 }
 
-TEST_P(RowOpsTest, RmsNormMatchesTheReferenceWithAndWithoutAResidual) {
+TEST_P(RowOpsTest, RmsNormMatchesTheReferenceWithAndWithoutAResidualAndAnOffset) {
   for (const DType dtype : kDTypes) {
     for (const std::int64_t hidden : kOddWidths) {
       for (const bool with_residual : {false, true}) {
@@ -236,6 +236,7 @@ TEST_P(RowOpsTest, RmsNormMatchesTheReferenceWithAndWithoutAResidual) {
         RmsNormParams params;
         params.weight = weight.data();
         params.weight_dtype = dtype;
+        params.weight_offset = with_residual ? 0.0F : 1.0F;
         params.num_tokens = kTokens;
         params.hidden = hidden;
         const auto normalise = [&](std::vector<float>& out, std::vector<float>& sum, const auto& op) {
@@ -401,6 +402,24 @@ TEST_P(RowOpsTest, ActivationsPropagateNan) {
     run(params);
     EXPECT_TRUE(std::isnan(out[0]));
     EXPECT_FALSE(std::isnan(out[1]));
+  }
+}
+
+TEST_P(RowOpsTest, ScaleMultipliesAndSoftcapBoundsEveryValue) {
+  for (const std::int64_t width : kOddWidths) {
+    for (const float softcap : {0.0F, 0.5F, 30.0F}) {
+      SCOPED_TRACE(testing::Message() << width << " " << softcap);
+      constexpr std::int64_t kRows = 7;
+      std::vector<float> actual = random_floats(kRows * width, 14, 2000.0F);
+      std::vector<float> expected = actual;
+      ScaleParams params{.x = expected.data(), .num_rows = kRows, .width = width, .factor = 0.3F, .softcap = softcap};
+      reference::scale(params);
+      params.x = actual.data();
+      run(params);
+      expect_close(actual, expected, 1e-7, 2e-6);
+      const auto within = [=](float v) { return std::abs(v) <= softcap; };
+      EXPECT_EQ(std::ranges::all_of(actual, within), softcap > 0.0F);
+    }
   }
 }
 

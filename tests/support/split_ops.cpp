@@ -207,6 +207,13 @@ Status SplitOps::activation(Stream& stream, const ActivationParams& params) cons
   return t.enqueue(stream, p, &Ops::activation, cpu_);
 }
 
+Status SplitOps::scale(Stream& stream, const ScaleParams& params) const {
+  ScaleParams p = params;
+  Translation t(memory_, "scale");
+  t.device(p.x);
+  return t.enqueue(stream, p, &Ops::scale, cpu_);
+}
+
 Status SplitOps::gather_rows(Stream& stream, const GatherRowsParams& params) const {
   GatherRowsParams p = params;
   Translation t(memory_, "gather_rows");

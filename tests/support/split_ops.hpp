@@ -23,6 +23,7 @@ class SplitOps final : public kernels::Ops {
   Status store_kv(Stream& stream, const kernels::StoreKvParams& params) const override;
   Status paged_attention(Stream& stream, const kernels::PagedAttentionParams& params) const override;
   Status activation(Stream& stream, const kernels::ActivationParams& params) const override;
+  Status scale(Stream& stream, const kernels::ScaleParams& params) const override;
   Status gather_rows(Stream& stream, const kernels::GatherRowsParams& params) const override;
   Status gather_tokens(Stream& stream, const kernels::GatherTokensParams& params) const override;
   Status scatter_tokens(Stream& stream, const kernels::ScatterTokensParams& params) const override;

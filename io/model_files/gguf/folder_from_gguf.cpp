@@ -12,12 +12,12 @@
 
 #include "engine/layers/rotary.hpp"
 #include "io/model_files/file_text.hpp"
+#include "io/model_files/gguf/element_changes.hpp"
 #include "io/model_files/gguf/folder_tokenizer_of_gguf.hpp"
 #include "io/model_files/gguf/gguf_architecture.hpp"
 #include "io/model_files/gguf/gguf_blocks.hpp"
 #include "io/model_files/gguf/gguf_config.hpp"
 #include "io/model_files/gguf/gguf_tokenizer.hpp"
-#include "io/model_files/gguf/transpose_elements.hpp"
 #include "io/model_files/hf_config.hpp"
 
 namespace pagoda::io {
@@ -35,12 +35,16 @@ struct FolderModel {
 };
 constexpr std::array kModels{
     FolderModel{"BaichuanForCausalLM", "baichuan"},
+    FolderModel{"Cohere2ForCausalLM", "cohere2"},
     FolderModel{"GPT2LMHeadModel", "gpt2", "activation_function", "gelu_new"},
+    FolderModel{"Gemma2ForCausalLM", "gemma2", "hidden_activation", "gelu_pytorch_tanh"},
+    FolderModel{"Gemma3ForCausalLM", "gemma3_text", "hidden_activation", "gelu_pytorch_tanh"},
     FolderModel{"LlamaForCausalLM", "llama"},
     FolderModel{"MistralForCausalLM", "mistral"},
     FolderModel{"Phi3ForCausalLM", "phi3"},
     FolderModel{"Qwen2ForCausalLM", "qwen2"},
     FolderModel{"Qwen3ForCausalLM", "qwen3"},
+    FolderModel{"SmolLM3ForCausalLM", "smollm3"},
 };
 
 const char* safetensors_type(GgmlType type) {
@@ -104,6 +108,7 @@ Result<ordered_json> folder_config(const GgufFile& file) {
     if (!value.is_null()) config[key] = value;
   }
   if (architecture == "BaichuanForCausalLM") say_as_baichuan(config);
+  config.erase("norm_weights_include_one");  // which only describes the GGUF file
   // A single id stands without a list, and without an id the key is left out.
   const json& ends = said->at("eos_token_id");
   if (ends.empty()) config.erase("eos_token_id");
@@ -202,6 +207,13 @@ class TensorsOfGguf {
     if (tensor.shape.size() == 2 && is_transposed_in_folders(architecture_, tensor.name)) {
       add_tensor(*name, tensor, {tensor.shape[1], tensor.shape[0]}, tensor.data.size(),
                  [&tensor](auto& memory) { return transposed(tensor, memory); });
+    } else if (includes_one(architecture_, tensor.name)) {
+      if (tensor.type != ggml::kF32) return refuse(tensor, "is not F32");
+      add_tensor(*name, tensor, tensor.shape, tensor.data.size(), [&tensor](auto& memory) {
+        memory.assign(tensor.data.begin(), tensor.data.end());
+        add_to_floats(-1.0F, memory);
+        return std::span<const std::byte>(memory);
+      });
     } else {
       add_rows(*name, {*rows});
     }

@@ -45,6 +45,57 @@ constexpr std::array kGatedKeys{
     GgufKey{"rope.freq_base", "rope_theta", true},
 };
 
+// ---- Gemma 2 and 3.
+
+constexpr std::array kGemmaLayers{
+    GgufModule{"input_layernorm", "attn_norm"},
+    GgufModule{"self_attn.q_proj", "attn_q"},
+    GgufModule{"self_attn.k_proj", "attn_k"},
+    GgufModule{"self_attn.v_proj", "attn_v"},
+    GgufModule{"self_attn.q_norm", "attn_q_norm"},
+    GgufModule{"self_attn.k_norm", "attn_k_norm"},
+    GgufModule{"self_attn.o_proj", "attn_output"},
+    GgufModule{"post_attention_layernorm", "post_attention_norm"},
+    GgufModule{"pre_feedforward_layernorm", "ffn_norm"},
+    GgufModule{"mlp.gate_proj", "ffn_gate"},
+    GgufModule{"mlp.up_proj", "ffn_up"},
+    GgufModule{"mlp.down_proj", "ffn_down"},
+    GgufModule{"post_feedforward_layernorm", "post_ffw_norm"},
+};
+constexpr std::array kGemmaKeys{
+    GgufKey{"block_count", "num_hidden_layers"},
+    GgufKey{"context_length", "max_position_embeddings"},
+    GgufKey{"embedding_length", "hidden_size"},
+    GgufKey{"feed_forward_length", "intermediate_size"},
+    GgufKey{"attention.head_count", "num_attention_heads"},
+    GgufKey{"attention.head_count_kv", "num_key_value_heads"},
+    GgufKey{"attention.layer_norm_rms_epsilon", "rms_norm_eps", true},
+    GgufKey{"attention.key_length", "head_dim"},
+    GgufKey{"attention.sliding_window", "sliding_window"},
+    GgufKey{"attention.sliding_window_pattern", "sliding_window_pattern"},
+    GgufKey{"rope.freq_base", "rope_theta", true},
+    GgufKey{"rope.freq_base_swa", "rope_local_base_freq", true},
+    GgufKey{"attn_logit_softcapping", "attn_logit_softcapping", true},
+    GgufKey{"final_logit_softcapping", "final_logit_softcapping", true},
+};
+
+// ---- Cohere 2.
+
+constexpr std::array kCohere2Keys{
+    GgufKey{"block_count", "num_hidden_layers"},
+    GgufKey{"context_length", "max_position_embeddings"},
+    GgufKey{"embedding_length", "hidden_size"},
+    GgufKey{"feed_forward_length", "intermediate_size"},
+    GgufKey{"attention.head_count", "num_attention_heads"},
+    GgufKey{"attention.head_count_kv", "num_key_value_heads"},
+    GgufKey{"attention.layer_norm_epsilon", "layer_norm_eps", true},
+    GgufKey{"attention.key_length", "head_dim"},
+    GgufKey{"attention.sliding_window", "sliding_window"},
+    GgufKey{"attention.sliding_window_pattern", "sliding_window_pattern"},
+    GgufKey{"rope.freq_base", "rope_theta", true},
+    GgufKey{"logit_scale", "logit_scale", true},
+};
+
 // ---- GPT-2.
 
 constexpr std::array kGpt2Outer{
@@ -85,11 +136,35 @@ constexpr GgufArchitecture baichuan() {
   return architecture;
 }
 
+constexpr GgufArchitecture with_window(GgufArchitecture architecture) {
+  architecture.has_window = true;
+  return architecture;
+}
+
+constexpr GgufArchitecture gemma(std::string_view name, std::string_view hugging_face) {
+  GgufArchitecture architecture = with_window(gated(name, hugging_face));
+  architecture.keys = kGemmaKeys;
+  architecture.layers = kGemmaLayers;
+  architecture.activation = kernels::Activation::gelu_tanh;
+  architecture.norms_include_one = true;
+  return architecture;
+}
+
+constexpr GgufArchitecture cohere2() {
+  GgufArchitecture architecture = with_window(gated("cohere2", "Cohere2ForCausalLM"));
+  architecture.keys = kCohere2Keys;
+  return architecture;
+}
+
 constexpr std::array kArchitectures{
-    gated("llama", "LlamaForCausalLM", true),
-    gated("phi3", "Phi3ForCausalLM"),
+    with_window(gated("llama", "LlamaForCausalLM", true)),
+    with_window(gated("phi3", "Phi3ForCausalLM")),
     gated("qwen2", "Qwen2ForCausalLM"),
     gated("qwen3", "Qwen3ForCausalLM"),
+    gated("smollm3", "SmolLM3ForCausalLM", true),
+    gemma("gemma2", "Gemma2ForCausalLM"),
+    gemma("gemma3", "Gemma3ForCausalLM"),
+    cohere2(),
     baichuan(),
     GgufArchitecture{.name = "gpt2",
                      .hugging_face = "GPT2LMHeadModel",
@@ -98,6 +173,7 @@ constexpr std::array kArchitectures{
                      .layers = kGpt2Layers,
                      .layer_prefix = "transformer.h.",
                      .optional_module = "transformer.",
+                     .activation = kernels::Activation::gelu_tanh,
                      .untransposed = true},
 };
 
@@ -229,6 +305,10 @@ std::optional<GgufPackedTensor> packed_tensor_of(const GgufArchitecture& archite
   GgufPackedTensor packed{with(architecture.packed_qkv), {}};
   for (const std::string_view part : kQkv) packed.parts.push_back(gguf_tensor_name(architecture, with(part)).value());
   return packed;
+}
+
+bool includes_one(const GgufArchitecture& architecture, std::string_view name) {
+  return architecture.norms_include_one && name.ends_with("_norm.weight");
 }
 
 bool is_transposed_in_folders(const GgufArchitecture& architecture, std::string_view name) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "io/model_files/gguf/gguf_file.hpp"
+#include "kernels/ops.hpp"
 #include "kernels/result.hpp"
 
 namespace pagoda::io {
@@ -44,6 +45,11 @@ struct GgufArchitecture {
   std::span<const GgufModule> layers;  ///< modules of a layer
   std::string_view layer_prefix;       ///< "model.layers."; GGUF's is "blk."
   std::string_view optional_module{};  ///< leading part of names that some folders leave out
+  /// The only activation that files of this architecture can have.
+  kernels::Activation activation = kernels::Activation::silu;
+  bool has_window = false;  ///< whether attention.sliding_window is a window of the model
+  /// Whether norms are stored with 1 added to the weights of Hugging Face's files.
+  bool norms_include_one = false;
   /// Whether rows of queries and keys are in the order for rotations of neighbours (2i, 2i + 1). Hugging Face's order
   /// is for rotations of (i, i + head_dim / 2).
   bool interleaved_heads = false;
@@ -95,6 +101,9 @@ struct GgufPackedTensor {
   std::vector<std::string> parts;
 };
 std::optional<GgufPackedTensor> packed_tensor_of(const GgufArchitecture& architecture, std::string_view name);
+
+/// Returns whether 1 is added to the tensor that GGUF calls `name`.
+bool includes_one(const GgufArchitecture& architecture, std::string_view name);
 
 /// Returns whether the matrix that GGUF calls `name` is transposed in Hugging Face's files.
 bool is_transposed_in_folders(const GgufArchitecture& architecture, std::string_view name);

@@ -75,7 +75,7 @@ class ConfigOfGguf {
     if (Status status = copy_keys(); !status) return status;
     for (const auto step :
          {&ConfigOfGguf::add_sizes, &ConfigOfGguf::add_heads, &ConfigOfGguf::add_rope, &ConfigOfGguf::add_baichuan,
-          &ConfigOfGguf::add_tokens, &ConfigOfGguf::refuse_unknown_keys}) {
+          &ConfigOfGguf::add_gemma, &ConfigOfGguf::add_tokens, &ConfigOfGguf::refuse_unknown_keys}) {
       if (Status status = (this->*step)(); !status) return status;
     }
     return {};
@@ -156,7 +156,7 @@ class ConfigOfGguf {
       config_["sliding_window"] = nullptr;
     } else if (architecture_.name == "llama") {
       config_["architectures"] = json::array({"MistralForCausalLM"});
-    } else if (architecture_.name != "phi3") {
+    } else if (!architecture_.has_window) {
       return file_.bad(key("attention.sliding_window"), "is not supported in this architecture",
                        ErrorCode::unsupported);
     }
@@ -289,6 +289,25 @@ class ConfigOfGguf {
     }
     set("position_embedding", used == 0.0 ? "ROPE" : "ALIBI", key(kMaxAlibiBias));
     config_["packed_qkv"] = false;
+    return {};
+  }
+
+  /// Sets values that files of Gemma do not have: the factor of attention follows from the number of layers, as in
+  /// llama.cpp.
+  Status add_gemma() {
+    if (!architecture_.norms_include_one) return {};
+    constexpr std::int64_t kLayersOfGemma2With27b = 46;
+    constexpr std::int64_t kLayersOfGemma3With27b = 62;
+    config_["norm_weights_include_one"] = true;
+    const auto layers = file_.get<std::int64_t>(key("block_count"));
+    const auto heads = file_.get<std::int64_t>(key("attention.head_count"));
+    const auto width = file_.get<std::int64_t>(key("embedding_length"));
+    for (const auto* number : {&layers, &heads, &width}) {
+      if (!*number) return fail(number->error());
+    }
+    const std::int64_t large = architecture_.name == "gemma2" ? kLayersOfGemma2With27b : kLayersOfGemma3With27b;
+    const bool by_width = *layers == large && heads->value_or(0) > 0;
+    config_["query_pre_attn_scalar"] = by_width ? width->value_or(0) / **heads : head_dim_;
     return {};
   }
 

@@ -1,6 +1,6 @@
 #include "io/model_files/gguf/gguf_config_writer.hpp"
 
-#include <array>
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -19,21 +19,9 @@ namespace pagoda::io {
 namespace {
 
 using layers::RopeScaling;
-using models::GatedDecoderConfig;
-using models::PlainDecoderConfig;
+using models::DecoderConfig;
 
 constexpr std::size_t kMaxBytesOfConfig = std::size_t{16} << 20;
-
-using ReadGated = GatedDecoderConfig (*)(models::ConfigSource& config);
-constexpr std::array<std::pair<std::string_view, ReadGated>, 7> kGatedFamilies{{
-    {"BaiChuanForCausalLM", models::read_baichuan_7b},
-    {"BaichuanForCausalLM", models::read_baichuan},
-    {"LlamaForCausalLM", models::read_llama},
-    {"MistralForCausalLM", models::read_mistral},
-    {"Phi3ForCausalLM", models::read_phi3},
-    {"Qwen2ForCausalLM", models::read_qwen2},
-    {"Qwen3ForCausalLM", models::read_qwen3},
-}};
 
 std::string family_of(ConfigReader& reader) {
   const auto* names = reader.find("architectures");
@@ -58,12 +46,17 @@ class ConfigWriter {
       return result_;
     }
     metadata_.set("general.architecture", result_.architecture->name);
+    const models::ModelSpec spec = models::find_family(family)->describe(reader_);
+    if (!reader_.status()) return result_;
+    result_.vocab_size = spec.vocab_size;
+    result_.heads = {spec.decoder.attention.num_heads, spec.decoder.attention.num_kv_heads};
+    if (spec.decoder.activation != result_.architecture->activation) {
+      refuse("architectures", quote(family) + " has another activation than GGUF files of this architecture can have");
+    }
     if (family == "GPT2LMHeadModel") {
-      write_plain(models::read_gpt2(reader_));
+      write_gpt2(spec.decoder);
     } else {
-      for (const auto& [name, read] : kGatedFamilies) {
-        if (name == family) write_gated(read(reader_));
-      }
+      write_decoder(spec.decoder);
     }
     return result_;
   }
@@ -88,49 +81,52 @@ class ConfigWriter {
     }
   }
 
-  void write_gated(const GatedDecoderConfig& config) {
-    if (!reader_.status()) return;
+  void write_decoder(const DecoderConfig& config) {
     const layers::AttentionShape& attention = config.attention;
-    const layers::RotaryShape& rotary = config.positions.rotary;
-    if (config.activation != kernels::Activation::silu) refuse("hidden_act", "only silu can be said in GGUF");
-    const bool has_window_key = result_.architecture->name == "llama" || result_.architecture->name == "phi3";
-    if (!config.layer_windows.empty() || (attention.window > 0 && !has_window_key)) {
-      refuse("use_sliding_window", "a window cannot be said in GGUF files of this architecture");
-    }
-    nlohmann::json values{{"num_hidden_layers", config.num_layers},
+    const layers::PositionShape& positions = config.positions.front();
+    const bool is_rotary = positions.kind == layers::PositionKind::rotary;
+    nlohmann::json values{{"num_hidden_layers", config.num_layers()},
                           {"max_position_embeddings", config.max_position_embeddings},
                           {"hidden_size", config.hidden_size},
                           {"intermediate_size", config.intermediate_size},
                           {"num_attention_heads", attention.num_heads},
                           {"num_key_value_heads", attention.num_kv_heads},
                           {"head_dim", attention.head_dim},
-                          {"rms_norm_eps", config.norm_eps}};
-    const bool is_rotary = config.positions.kind == layers::PositionKind::rotary;
-    if (is_rotary) values["rope_theta"] = rotary.theta;
-    if (attention.window > 0) values["sliding_window"] = attention.window;
+                          {"rms_norm_eps", config.norm_eps},
+                          {"layer_norm_eps", config.norm_eps}};
+    if (is_rotary) values["rope_theta"] = positions.rotary.theta;
+    if (config.positions.size() > 1) values["rope_local_base_freq"] = config.positions[1].rotary.theta;
+    if (attention.softcap > 0.0) values["attn_logit_softcapping"] = attention.softcap;
+    for (const char* key : {"final_logit_softcapping", "logit_scale"}) {
+      if (reader_.has(key)) values[key] = reader_.number(key, 0.0);
+    }
+    write_window(config, values);
     write_keys(values);
     metadata_.set(key("attention.value_length"), static_cast<std::uint32_t>(attention.head_dim));
-    metadata_.set(key("rope.dimension_count"), static_cast<std::uint32_t>(rotary.rotary_dim));
+    metadata_.set(key("rope.dimension_count"), static_cast<std::uint32_t>(positions.rotary.rotary_dim));
     metadata_.set(key("vocab_size"), static_cast<std::uint32_t>(config.vocab_size));
-    if (is_rotary) write_scaling(rotary);
+    if (is_rotary) write_scaling(positions.rotary);
     if (result_.architecture->name == "baichuan") metadata_.set(key(kMaxAlibiBias), is_rotary ? 0.0F : kUsualAlibiBias);
-    result_.heads = {attention.num_heads, attention.num_kv_heads};
-    result_.vocab_size = config.vocab_size;
   }
 
-  void write_plain(const PlainDecoderConfig& config) {
-    if (!reader_.status()) return;
-    if (config.activation != kernels::Activation::gelu_tanh) {
-      refuse("activation_function", "only gelu_new can be said in GGUF");
+  /// Adds the window of the layers to `values`. check_gguf_of_folder() checks which layers have it.
+  void write_window(const DecoderConfig& config, nlohmann::json& values) {
+    std::int32_t window = 0;
+    for (const models::LayerShape& layer : config.layer_shapes) window = std::max(window, layer.window);
+    if (window == 0) return;
+    if (!result_.architecture->has_window) {
+      refuse("use_sliding_window", "a window cannot be said in GGUF files of this architecture");
     }
-    write_keys({{"n_layer", config.num_layers},
+    values["sliding_window"] = window;
+  }
+
+  void write_gpt2(const DecoderConfig& config) {
+    write_keys({{"n_layer", config.num_layers()},
                 {"n_positions", config.max_position_embeddings},
                 {"n_embd", config.hidden_size},
                 {"n_inner", config.intermediate_size},
                 {"n_head", config.attention.num_heads},
                 {"layer_norm_epsilon", config.norm_eps}});
-    result_.heads = {config.attention.num_heads, config.attention.num_heads};
-    result_.vocab_size = config.vocab_size;
   }
 
   void write_scaling(const layers::RotaryShape& rotary) {

@@ -1,6 +1,7 @@
 #include "io/model_files/gguf/gguf_from_folder.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <set>
 #include <string>
@@ -13,12 +14,12 @@
 #include "io/model_files/file_text.hpp"
 #include "io/model_files/folder_spec.hpp"
 #include "io/model_files/generation_config.hpp"
+#include "io/model_files/gguf/element_changes.hpp"
 #include "io/model_files/gguf/gguf_blocks.hpp"
 #include "io/model_files/gguf/gguf_config.hpp"
 #include "io/model_files/gguf/gguf_config_writer.hpp"
 #include "io/model_files/gguf/gguf_tokenizer.hpp"
 #include "io/model_files/gguf/gguf_tokenizer_writer.hpp"
-#include "io/model_files/gguf/transpose_elements.hpp"
 #include "io/model_files/huggingface_folder.hpp"
 #include "io/model_files/tensor_names.hpp"
 #include "io/model_files/tokenizer_config.hpp"
@@ -43,8 +44,9 @@ struct Change {
   bool transposed = false;
   std::int64_t interleaved_heads = 0;  ///< number of heads whose rows are interleaved; 0: rows stay in order
   bool widened = false;                ///< whether elements become float32
+  bool one_added = false;              ///< whether 1 is added to each element; the elements are or become float32
 
-  bool is_none() const { return !normalized && !transposed && interleaved_heads == 0 && !widened; }
+  bool is_none() const { return !normalized && !transposed && interleaved_heads == 0 && !widened && !one_added; }
 };
 
 DType dtype_of(GgmlType type) {
@@ -86,6 +88,7 @@ void apply_change(const Change& change, const RowsToWrite& from, Bytes& memory) 
                    reinterpret_cast<float*>(wide.data()));
     memory = std::move(wide);
   }
+  if (change.one_added) add_to_floats(1.0F, memory);
 }
 
 /// Adds a checkpoint's tensors, with their changes.
@@ -130,7 +133,8 @@ class FolderTensors {
       const Change change{.normalized = is_normalized_head(name),
                           .transposed = is_matrix && is_transposed_in_folders(*parts_.architecture, range.name),
                           .interleaved_heads = interleaved_heads(*parts_.architecture, range.name, parts_.heads),
-                          .widened = !is_matrix && *type != ggml::kF32};
+                          .widened = !is_matrix && *type != ggml::kF32,
+                          .one_added = !is_matrix && includes_one(*parts_.architecture, range.name)};
       if (change.interleaved_heads > 0 && range.num_rows % (2 * change.interleaved_heads) != 0) {
         return refuse("is not " + std::to_string(change.interleaved_heads) + " heads of an even size");
       }
@@ -230,6 +234,12 @@ Status check_gguf_of_folder(const std::filesystem::path& folder, const std::file
     const auto said = std::ranges::find(spec->facts, fact, &models::Fact::first);
     if (said == spec->facts.end() || said->second != value)
       return refuse("config.json", "has a " + fact + " of its own");
+  }
+  if (spec->decoder.layer_shapes != wanted->decoder.layer_shapes) {
+    return refuse("config.json", "has windows or positions in other layers than GGUF files of this architecture");
+  }
+  if (std::abs(spec->decoder.attention.scale - wanted->decoder.attention.scale) > 1e-6) {
+    return refuse("config.json", "has a query_pre_attn_scalar of its own");
   }
   if (spec->vocab_size != wanted->vocab_size || spec->tie_word_embeddings != wanted->tie_word_embeddings ||
       spec->max_position_embeddings != wanted->max_position_embeddings ||

@@ -240,5 +240,11 @@ void activation(Activation kind, const float* x, const float* up, std::int64_t c
   }
 }
 
+void softcap(float* x, float factor, float cap, std::int64_t count) {
+  const Vec f = set1(factor);
+  const Vec c = set1(cap);
+  map_row(count, x, [=](const auto& at) { return c * tanh((at(x) * f) / c); });
+}
+
 }  // namespace
 }  // namespace pagoda::kernels::PAGODA_SIMD

@@ -39,6 +39,7 @@ constexpr CpuKernels kTable{
     .rms_norm = rms_norm,
     .rotary = rotary,
     .activation = activation,
+    .softcap = softcap,
     .quantized = kQuantizedTable,
 };
 

@@ -185,11 +185,20 @@ std::vector<float> stored_head(const io::Checkpoint& checkpoint, const ModelSpec
   return {};
 }
 
+/// Computes the logits of the products of hidden rows and head, as config.json describes it.
+float scaled(const nlohmann::json& config, double product) {
+  const auto softcap = config.find("final_logit_softcapping");
+  const double logit = config.value("logit_scale", 1.0) * product;
+  if (softcap == config.end() || softcap->is_null()) return static_cast<float>(logit);
+  return static_cast<float>(softcap->get<double>() * std::tanh(logit / softcap->get<double>()));
+}
+
 TEST_P(Golden, HiddenRowsTimesTheHeadAreTheLogits) {
   ModelRunner runner(folder_);
   const auto checkpoint = io::Checkpoint::open(folder_).value();
   const auto width = runner.model().hidden_width();
   const auto head = stored_head(*checkpoint, runner.spec(), width);
+  const auto config = nlohmann::json::parse(std::ifstream(folder_ / "config.json"));
   const auto& facts = runner.spec().facts;
   const bool normalized = std::ranges::find(facts, Fact{"normalized_head", true}) != facts.end();
   const auto prompt = prompt_of(golden_.at("cases").back());
@@ -202,8 +211,7 @@ TEST_P(Golden, HiddenRowsTimesTheHeadAreTheLogits) {
     std::vector<float> expected;
     for (auto weight = head.begin(); weight != head.end(); weight += width) {
       const double length = normalized ? std::sqrt(std::inner_product(weight, weight + width, weight, 0.0)) : 1.0;
-      expected.push_back(
-          static_cast<float>(std::inner_product(weight, weight + width, hidden[i].begin(), 0.0) / length));
+      expected.push_back(scaled(config, std::inner_product(weight, weight + width, hidden[i].begin(), 0.0) / length));
     }
     // A normalised head is rounded to its type; otherwise both are sums of the same products.
     EXPECT_LT(relative_error(logits[static_cast<std::size_t>(rows[i])], expected), normalized ? 1e-2 : 1e-5);

@@ -16,4 +16,14 @@ inline void transpose_elements(std::span<const std::byte> from, std::size_t rows
   }
 }
 
+/// Adds `addend` to each of the float32 elements in `floats`.
+inline void add_to_floats(float addend, std::span<std::byte> floats) {
+  for (std::size_t at = 0; at < floats.size(); at += sizeof(float)) {
+    float element = 0.0F;
+    std::memcpy(&element, floats.data() + at, sizeof(float));
+    element += addend;
+    std::memcpy(floats.data() + at, &element, sizeof(float));
+  }
+}
+
 }  // namespace pagoda::io

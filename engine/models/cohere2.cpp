@@ -1,0 +1,98 @@
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "engine/layers/embedding.hpp"
+#include "engine/models/decoder.hpp"
+#include "engine/models/decoder_parts.hpp"
+#include "engine/models/families.hpp"
+
+namespace pagoda::models {
+namespace {
+
+using namespace layers;
+
+struct Cohere2Layer {
+  LayerNorm norm;
+  Attention attention;
+  std::unique_ptr<Mlp> mlp;
+};
+
+/// The weights of the decoder except its head.
+struct Cohere2Weights {
+  Embedding embedding;
+  std::vector<Cohere2Layer> layers;
+  LayerNorm norm;
+};
+
+class Cohere2 final : public Decoder {
+ public:
+  Cohere2(const DecoderConfig& config, Cohere2Weights weights, Head head)
+      : Decoder(config, activation_shape(config, weights.layers), std::move(head)), weights_(std::move(weights)) {}
+
+ private:
+  const float* run_layers(ForwardPass& pass) const override {
+    const auto n = pass.num_tokens();
+    float* hidden = activations().hidden;
+    float* residual = activations().residual;
+    weights_.embedding(pass, pass.batch().token_ids, residual);
+    for (const auto& layer : weights_.layers) {
+      layer.norm(pass, residual, n, hidden);  // attention and MLP read the same rows
+      layer.attention(pass, activations(), positions(), hidden, residual, Into::add);
+      layer.mlp->run(pass, activations(), hidden, residual, Into::add);
+    }
+    weights_.norm(pass, residual, n, hidden);
+    return hidden;
+  }
+
+  Cohere2Weights weights_;
+};
+
+LayerNorm load_layer_norm(const WeightLoader& module, const DecoderConfig& config) {
+  return {module, config.hidden_size, config.norm_eps, LayerNormTensors::weight};
+}
+
+Result<std::unique_ptr<Model>> build(const DecoderConfig& config, bool bias, double logit_scale,
+                                     const weights::WeightSource& source) {
+  Status status;
+  const WeightLoader root(source, status);
+  const auto model = root / "model";
+  Cohere2Weights weights;
+  weights.embedding = Embedding(model / "embed_tokens", config.vocab_size, config.hidden_size);
+  weights.layers = load_layers<Cohere2Layer>(
+      model / "layers", config, [&](const WeightLoader& layer, std::int64_t index) -> Cohere2Layer {
+        const auto attention = layer / "self_attn";
+        return {.norm = load_layer_norm(layer / "input_layernorm", config),
+                .attention = {config.attention_of(index), index, load_qkv(attention, config, bias),
+                              load_attention_output(attention, config, bias)},
+                .mlp = load_gated_mlp(layer / "mlp", config)};
+      });
+  weights.norm = load_layer_norm(model / "norm", config);
+  Head head{.linear = load_head(root, config), .factor = logit_scale};
+  if (!status) return fail(std::move(status.error()));
+  return std::make_unique<Cohere2>(config, std::move(weights), std::move(head));
+}
+
+}  // namespace
+
+/// Cohere's Command R7B (Cohere 2024): attention and MLP read the same LayerNorm, a window and interleaved rotary
+/// positions in three of four layers, neither in the others, and scaled logits.
+ModelSpec describe_cohere2(ConfigSource& config) {
+  constexpr std::int64_t kFullInterval = 4;
+  constexpr double kDefaultLogitScale = 0.0625;
+  DecoderConfig decoder =
+      read_decoder(config, {.norm_eps = "layer_norm_eps", .default_norm_eps = 1e-5, .tied_by_default = true});
+  decoder.positions.front().rotary.interleaved = true;
+  read_layer_windows(config, decoder, read_window(config),
+                     config.integer("sliding_window_pattern", 1, kMaxLayers, kFullInterval));
+  for (LayerShape& layer : decoder.layer_shapes) {
+    if (layer.window == 0) layer.position_table = kNoPositions;
+  }
+  const bool bias = config.boolean("attention_bias", false);
+  const double logit_scale = config.number("logit_scale", 0.0, kDefaultLogitScale);
+  ModelSpec spec = spec_of_decoder(decoder);
+  spec.build = [=](const weights::WeightSource& source) { return build(decoder, bias, logit_scale, source); };
+  return spec;
+}
+
+}  // namespace pagoda::models

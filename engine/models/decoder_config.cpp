@@ -1,0 +1,128 @@
+// Reads the config keys that decoders share.
+
+#include "engine/models/decoder_config.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "engine/layers/mlp.hpp"
+#include "engine/models/rope_config.hpp"
+
+namespace pagoda::models {
+namespace {
+
+using layers::AttentionShape;
+using layers::PositionKind;
+
+/// Reads head_dim. If neither the config nor the family (`default_dim`) gives it, it is computed from the hidden size.
+std::int64_t read_head_dim(ConfigSource& config, const DecoderConfig& decoder, std::int64_t default_dim) {
+  const std::int64_t num_heads = decoder.attention.num_heads;
+  if (config.has("head_dim") || default_dim > 0) {
+    return config.integer("head_dim", 1, kMaxWidth / num_heads, default_dim);
+  }
+  if (decoder.hidden_size % num_heads != 0) {
+    config.reject("hidden_size", std::to_string(decoder.hidden_size) + " is not a multiple of num_attention_heads " +
+                                     std::to_string(num_heads) + ", and there is no head_dim");
+  }
+  return std::max<std::int64_t>(1, decoder.hidden_size / num_heads);
+}
+
+AttentionShape read_heads(ConfigSource& config) {
+  AttentionShape shape;
+  shape.num_heads = config.integer("num_attention_heads", 1, kMaxHeads);
+  shape.num_kv_heads = config.integer("num_key_value_heads", 1, kMaxHeads, shape.num_heads);
+  if (shape.num_heads % shape.num_kv_heads != 0) {
+    config.reject("num_key_value_heads", std::to_string(shape.num_kv_heads) + " does not divide num_attention_heads " +
+                                             std::to_string(shape.num_heads));
+  }
+  return shape;
+}
+
+}  // namespace
+
+layers::AttentionShape DecoderConfig::attention_of(std::int64_t layer) const {
+  const LayerShape& shape = layer_shapes.at(static_cast<std::size_t>(layer));
+  layers::AttentionShape result = attention;
+  result.window = shape.window;
+  result.position_table = shape.position_table;
+  return result;
+}
+
+std::int32_t DecoderConfig::common_window() const {
+  const auto same = [&](const LayerShape& layer) { return layer.window == layer_shapes.front().window; };
+  return !layer_shapes.empty() && std::ranges::all_of(layer_shapes, same) ? layer_shapes.front().window : 0;
+}
+
+void DecoderConfig::set_window_of_all_layers(std::int32_t window) {
+  for (LayerShape& layer : layer_shapes) layer.window = window;
+}
+
+DecoderConfig read_decoder(ConfigSource& config, const DecoderKeys& keys) {
+  DecoderConfig decoder;
+  decoder.vocab_size = config.integer("vocab_size", 1, kMaxVocab);
+  decoder.hidden_size = config.integer("hidden_size", 1, kMaxWidth);
+  decoder.intermediate_size = config.integer("intermediate_size", 1, kMaxWidth);
+  decoder.layer_shapes.resize(static_cast<std::size_t>(config.integer("num_hidden_layers", 1, kMaxLayers)));
+  decoder.attention = read_heads(config);
+  decoder.max_position_embeddings = config.integer(keys.max_positions, 1, kMaxPositions);
+  decoder.attention.head_dim = read_head_dim(config, decoder, keys.default_head_dim);
+  decoder.norm_eps = config.number(keys.norm_eps, 0.0, keys.default_norm_eps);
+  decoder.positions = {{
+      .kind = keys.positions,
+      .rotary = read_rope(config, {.head_dim = decoder.attention.head_dim,
+                                   .max_position_embeddings = decoder.max_position_embeddings,
+                                   .default_theta = keys.default_theta,
+                                   .partial = keys.partial_rotary}),
+      .num_heads = decoder.attention.num_heads,
+  }};
+  decoder.tie_word_embeddings = config.boolean("tie_word_embeddings", keys.tied_by_default);
+  decoder.activation = read_activation(config, keys.activation, keys.default_activation);
+  if (keys.positions == PositionKind::rotary && decoder.positions.front().rotary.rotary_dim % 2 != 0) {
+    config.reject("head_dim", std::to_string(decoder.attention.head_dim) + " is odd, but rotary embedding turns pairs");
+  }
+  return decoder;
+}
+
+void set_learned_positions(ConfigSource& config, DecoderConfig& decoder, std::int64_t num_heads, const char* hidden_key,
+                           const char* heads_key) {
+  decoder.positions.resize(1);
+  decoder.positions.front().kind = PositionKind::learned;
+  decoder.attention = {.num_heads = num_heads, .num_kv_heads = num_heads, .head_dim = decoder.hidden_size / num_heads};
+  if (decoder.hidden_size % num_heads != 0) {
+    config.reject(hidden_key, std::to_string(decoder.hidden_size) + " is not a multiple of " + heads_key + " " +
+                                  std::to_string(num_heads));
+  }
+}
+
+kernels::Activation read_activation(ConfigSource& config, const char* key, const char* default_name) {
+  const auto activation = layers::activation_of(config.string(key, default_name));
+  if (!activation) config.reject(key, config.shown(key) + " is not supported", ErrorCode::unsupported);
+  return activation.value_or(kernels::Activation::silu);
+}
+
+std::int32_t read_window(ConfigSource& config) {
+  const std::int64_t default_window = config.mentions("sliding_window") ? 0 : 4096;
+  return static_cast<std::int32_t>(config.integer("sliding_window", 1, kMaxPositions, default_window));
+}
+
+void read_layer_windows(ConfigSource& config, DecoderConfig& decoder, std::int32_t window, std::int64_t full_interval) {
+  const auto types = config.strings("layer_types", decoder.num_layers(), {"full_attention", "sliding_attention"});
+  if (!config.status()) return;
+  for (std::int64_t layer = 0; layer < decoder.num_layers(); ++layer) {
+    const bool slides = types ? types->at(static_cast<std::size_t>(layer)) == "sliding_attention"
+                              : full_interval == 0 || (layer + 1) % full_interval != 0;
+    if (slides) decoder.layer_shapes[static_cast<std::size_t>(layer)].window = window;
+  }
+}
+
+void read_optional_window(ConfigSource& config, DecoderConfig& decoder) {
+  if (!config.boolean("use_sliding_window", false)) return;
+  const std::int32_t window = read_window(config);
+  const auto first = config.integer("max_window_layers", 0, kMaxLayers, 28);
+  if (config.has("layer_types")) return read_layer_windows(config, decoder, window, 0);
+  for (std::int64_t layer = first; layer < decoder.num_layers(); ++layer) {
+    decoder.layer_shapes[static_cast<std::size_t>(layer)].window = window;
+  }
+}
+
+}  // namespace pagoda::models

@@ -1,0 +1,56 @@
+#pragma once
+
+/// Loads the parts that several families have, under the names that they have in Llama.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "engine/layers/attention.hpp"
+#include "engine/layers/linear.hpp"
+#include "engine/layers/mlp.hpp"
+#include "engine/layers/norm.hpp"
+#include "engine/layers/weight_loader.hpp"
+#include "engine/models/decoder_config.hpp"
+
+namespace pagoda::models {
+
+/// Returns the norm `module` over hidden rows.
+layers::RmsNorm load_norm(const layers::WeightLoader& module, const DecoderConfig& config, float weight_offset = 0.0F);
+
+/// Returns one Linear over q_proj, k_proj and v_proj.
+layers::QkvProjection load_qkv(const layers::WeightLoader& attention, const DecoderConfig& config, bool bias = false);
+
+/// Returns q_proj, k_proj and v_proj with the norms q_norm and k_norm over each head.
+layers::QkvProjection load_qkv_with_norms(const layers::WeightLoader& attention, const DecoderConfig& config, bool bias,
+                                          float weight_offset = 0.0F);
+
+/// Returns `name`, a Linear whose rows are queries, keys and values.
+layers::QkvProjection load_packed_qkv(const layers::WeightLoader& attention, const char* name,
+                                      const DecoderConfig& config);
+
+/// Returns o_proj.
+layers::Linear load_attention_output(const layers::WeightLoader& attention, const DecoderConfig& config,
+                                     bool bias = false);
+
+/// Returns gate_proj, up_proj and down_proj.
+std::unique_ptr<layers::Mlp> load_gated_mlp(const layers::WeightLoader& mlp, const DecoderConfig& config,
+                                            bool bias = false);
+
+/// Returns gate_up_proj and down_proj.
+std::unique_ptr<layers::Mlp> load_packed_gated_mlp(const layers::WeightLoader& mlp, const DecoderConfig& config);
+
+/// Returns lm_head, or the embedding as the head if the two are tied.
+layers::Linear load_head(const layers::WeightLoader& root, const DecoderConfig& config);
+
+/// Returns one layer for each layer of `config`. Ends at the first error of the loader.
+template <class Layer>
+std::vector<Layer> load_layers(
+    const layers::WeightLoader& layers, const DecoderConfig& config,
+    const std::function<Layer(const layers::WeightLoader& layer, std::int64_t index)>& load) {
+  std::vector<Layer> result;
+  for (std::int64_t i = 0; i < config.num_layers() && layers.status(); ++i) result.push_back(load(layers / i, i));
+  return result;
+}
+
+}  // namespace pagoda::models

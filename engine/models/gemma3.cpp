@@ -1,0 +1,49 @@
+#include "engine/models/families.hpp"
+#include "engine/models/gemma_decoder.hpp"
+#include "engine/models/rope_config.hpp"
+
+namespace pagoda::models {
+namespace {
+
+constexpr double kFullTheta = 1e6;
+constexpr double kWindowTheta = 1e4;
+
+/// Sets two position tables: one for the layers without a window, one for the others. The newer form of the config has
+/// the object rope_parameters with an object for each kind of layer. The older form has rope_theta and rope_scaling for
+/// the layers without a window, and rope_local_base_freq for the others.
+void read_positions(ConfigSource& config, DecoderConfig& decoder) {
+  constexpr const char* kParameters = "rope_parameters";
+  RopeKeys keys{.head_dim = decoder.attention.head_dim,
+                .max_position_embeddings = decoder.max_position_embeddings,
+                .default_theta = kFullTheta};
+  layers::RotaryShape full{.rotary_dim = keys.head_dim, .theta = kFullTheta, .scaling = {}};
+  layers::RotaryShape windowed{
+      .rotary_dim = keys.head_dim, .theta = config.number("rope_local_base_freq", 0.0, kWindowTheta), .scaling = {}};
+  if (config.has(kParameters)) {
+    config.object(kParameters, [&](ConfigSource& parameters) {
+      const auto read = [&](const char* key, layers::RotaryShape& shape) {
+        if (!parameters.has(key)) return;
+        parameters.object(key, [&](ConfigSource& rope) { shape = read_rope_parameters(rope, keys, shape); });
+      };
+      read("full_attention", full);
+      read("sliding_attention", windowed);
+    });
+  } else {
+    full = read_rope(config, keys);
+  }
+  decoder.positions = {{.rotary = full}, {.rotary = windowed}};
+  for (LayerShape& layer : decoder.layer_shapes) layer.position_table = layer.window > 0 ? 1 : 0;
+}
+
+}  // namespace
+
+/// Gemma 3 (Kamath et al. 2025), texts only: Gemma 2 without softcaps on scores, with an RMSNorm over the queries and
+/// keys of each head, a window in five of six layers, and another theta in the layers with a window.
+ModelSpec describe_gemma3(ConfigSource& config) {
+  GemmaConfig gemma = read_gemma(config, {.default_theta = kFullTheta, .full_interval = 6});
+  read_positions(config, gemma.decoder);
+  gemma.head_norms = true;
+  return gemma_decoder(gemma);
+}
+
+}  // namespace pagoda::models

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "engine/layers/attention.hpp"
+#include "engine/models/decoder_config.hpp"
+#include "engine/models/decoder_parts.hpp"
+#include "engine/models/model_spec.hpp"
+
+namespace pagoda::models {
+
+/// The keys that differ between Gemma 2 and Gemma 3.
+struct GemmaKeys {
+  double default_theta = 10000.0;
+  std::int64_t full_interval = 0;  ///< every layer of this number has no window, unless layer_types says otherwise
+  double attention_softcap = 0.0;  ///< default of attn_logit_softcapping; 0 = none
+  double logit_softcap = 0.0;      ///< default of final_logit_softcapping; 0 = none
+};
+
+/// What Gemma 2 (Riviere et al. 2024) and Gemma 3 (Kamath et al. 2025) have beyond a DecoderConfig.
+struct GemmaConfig {
+  DecoderConfig decoder;
+  double logit_softcap = 0.0;
+  /// What a norm adds to its weights: 1 in Hugging Face's files, 0 in GGUF files, where it is in the weights.
+  float norm_offset = 1.0F;
+  bool attention_bias = false;
+  bool head_norms = false;  ///< whether queries and keys of each head are normalised
+};
+
+GemmaConfig read_gemma(ConfigSource& config, const GemmaKeys& keys);
+
+/// Returns the spec of a decoder with norms before and after each part (a "sandwich"), and scaled embeddings.
+ModelSpec gemma_decoder(const GemmaConfig& config);
+
+}  // namespace pagoda::models

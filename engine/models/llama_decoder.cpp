@@ -1,0 +1,79 @@
+#include "engine/models/llama_decoder.hpp"
+
+#include <utility>
+#include <vector>
+
+#include "engine/layers/embedding.hpp"
+#include "engine/models/decoder.hpp"
+
+namespace pagoda::models {
+namespace {
+
+using namespace layers;
+
+class LlamaDecoder final : public Decoder {
+ public:
+  LlamaDecoder(const DecoderConfig& config, Embedding embedding, std::vector<LlamaLayer> layers, RmsNorm norm,
+               Head head)
+      : Decoder(config, activation_shape(config, layers), std::move(head)),
+        embedding_(std::move(embedding)),
+        layers_(std::move(layers)),
+        norm_(norm) {}
+
+ private:
+  const float* run_layers(ForwardPass& pass) const override {
+    const auto n = pass.num_tokens();
+    float* residual = activations().residual;
+    embedding_(pass, pass.batch().token_ids, residual);
+    for (const auto& layer : layers_) {
+      const Rows attention_input = activations().normed(layer.attention.input_type(pass));
+      layer.attention_norm(pass, residual, n, attention_input);
+      layer.attention(pass, activations(), positions(), attention_input, residual, Into::add);
+      const Rows mlp_input = activations().normed(layer.mlp->input_type(pass));
+      layer.mlp_norm(pass, residual, n, mlp_input);
+      layer.mlp->run(pass, activations(), mlp_input, residual, Into::add);
+    }
+    norm_(pass, residual, n, activations().hidden);
+    return activations().hidden;
+  }
+
+  Embedding embedding_;
+  std::vector<LlamaLayer> layers_;
+  RmsNorm norm_;
+};
+
+Result<std::unique_ptr<Model>> build(const DecoderConfig& config, const LlamaWeights& load,
+                                     const weights::WeightSource& source) {
+  Status status;
+  const WeightLoader root(source, status);
+  const auto model = root / "model";
+  Embedding embedding(model / "embed_tokens", config.vocab_size, config.hidden_size);
+  auto layers = load_layers<LlamaLayer>(model / "layers", config, [&](const WeightLoader& layer, std::int64_t index) {
+    return load.layer(layer, config, index);
+  });
+  const RmsNorm norm = load_norm(model / "norm", config);
+  Head head{.linear = load.head(root, config)};
+  if (!status) return fail(std::move(status.error()));
+  return std::make_unique<LlamaDecoder>(config, std::move(embedding), std::move(layers), norm, std::move(head));
+}
+
+}  // namespace
+
+ModelSpec llama_decoder(const DecoderConfig& config, LlamaWeights weights) {
+  ModelSpec spec = spec_of_decoder(config);
+  spec.build = [config, weights = std::move(weights)](const weights::WeightSource& source) {
+    return build(config, weights, source);
+  };
+  return spec;
+}
+
+LlamaLayer llama_layer(const WeightLoader& layer, const DecoderConfig& config, std::int64_t index, QkvProjection qkv,
+                       std::unique_ptr<Mlp> mlp, bool output_bias) {
+  return {.attention_norm = load_norm(layer / "input_layernorm", config),
+          .attention = {config.attention_of(index), index, std::move(qkv),
+                        load_attention_output(layer / "self_attn", config, output_bias)},
+          .mlp_norm = load_norm(layer / "post_attention_layernorm", config),
+          .mlp = std::move(mlp)};
+}
+
+}  // namespace pagoda::models
