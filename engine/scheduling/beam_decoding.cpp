@@ -61,7 +61,7 @@ class Beams final : public Decoding {
   Beams(const RequestSpec& spec, std::span<const TokenId> eos_token_ids)
       : ends_(spec.sampling, eos_token_ids), search_(params_of(spec.sampling, ends_)), candidates_(1) {}
 
-  bool wants_jump_forward(const SequenceGroup&) const override { return false; }
+  bool may_plan_ahead(const SequenceGroup&) const override { return false; }
   /// Returns 0 where the trunk of a preempted search ends.
   std::int32_t num_samples_at_end(const SequenceGroup& group) const override {
     return group.forked || search_.length() == 0 ? 1 : 0;

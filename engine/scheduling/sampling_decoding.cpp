@@ -18,7 +18,7 @@ class Sampling final : public Decoding {
   Sampling(const RequestSpec& spec, std::span<const TokenId> eos_token_ids) : ends_(spec.sampling, eos_token_ids) {}
 
   /// Only the fork waits for its result.
-  bool wants_jump_forward(const SequenceGroup& group) const override { return group.forked; }
+  bool may_plan_ahead(const SequenceGroup& group) const override { return group.forked; }
   std::int32_t num_samples_at_end(const SequenceGroup& group) const override {
     return group.forked ? 1 : group.rows_reserved;
   }

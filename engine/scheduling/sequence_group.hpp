@@ -163,7 +163,7 @@ struct SequenceGroup {
   /// Returns the number of tokens of the sequence, including those that steps in flight will add, and drafts.
   std::int32_t length(const Sequence& s) const { return prompt_len() + static_cast<std::int32_t>(s.num_generated()); }
   /// Returns whether the next tokens to run are known only when the last result is, so that no step is planned ahead.
-  bool depends_on_results() const { return !decoding->wants_jump_forward(*this); }
+  bool depends_on_results() const { return !decoding->may_plan_ahead(*this); }
   /// Returns whether some of its sequences do not run before a result is known.
   bool waits_for_results() const {
     return depends_on_results() || std::ranges::any_of(sequences, &Sequence::awaits_drafts);
