@@ -80,15 +80,20 @@ std::vector<TokenizerQueue::JobId> TokenizerQueue::forget(ClientId client_id) {
   if (client == clients_.end()) return {};
   std::vector<JobId> jobs(client->second.waiting.begin(), client->second.waiting.end());
   if (!jobs.empty()) turns_.erase({client->second.taken, client_id});
-  clients_.erase(client);
   num_waiting_ -= static_cast<std::int64_t>(jobs.size());
   for (const JobId id : jobs) remove(jobs_.find(id));
+  if (client->second.bytes > 0) {  // jobs at the tokenizer
+    for (auto& [id, job] : jobs_) {
+      if (job.client == client_id) job.client = kNoClient;
+    }
+  }
+  clients_.erase(client);
   return jobs;
 }
 
 void TokenizerQueue::remove(std::map<JobId, Job>::iterator job) {
   bytes_ -= job->second.bytes;
-  // Its client may be forgotten already.
+  // The job may have no client any more, see forget.
   if (const auto client = clients_.find(job->second.client); client != clients_.end()) {
     client->second.bytes -= job->second.bytes;
   }
@@ -107,15 +112,15 @@ bool TokenizerQueue::load(Decoder& in) {
   constexpr std::int64_t kMaxBytes = std::int64_t{1} << 60;
   constexpr JobId kMaxJobs = JobId{1} << 62U;
   const auto is_count = [](std::int64_t bytes) { return bytes >= 0 && bytes <= kMaxBytes; };
-  const auto is_sound = [&](const auto& client) {
-    return is_count(client.second.taken) && client.second.bytes >= -kMaxBytes && client.second.bytes <= kMaxBytes;
-  };
+  const auto has_count = [&](const auto& client) { return is_count(client.second.taken); };
   const JobId last_job = jobs_.empty() ? 0 : jobs_.rbegin()->first;
-  if (!is_count(least_taken_) || !std::ranges::all_of(clients_, is_sound)) return false;
+  if (!is_count(least_taken_) || !std::ranges::all_of(clients_, has_count)) return false;
   if (next_job_ <= last_job || next_job_ > kMaxJobs) return false;
+  std::map<ClientId, std::int64_t> bytes_of;
   for (const auto& [id, job] : jobs_) {
     if (job.bytes < 0 || job.bytes > kMaxBytes - bytes_) return false;
     bytes_ += job.bytes;
+    bytes_of[job.client] += job.bytes;
     if (job.given) {
       bytes_given_ += job.bytes;
       continue;
@@ -126,6 +131,7 @@ bool TokenizerQueue::load(Decoder& in) {
     ++num_waiting_;
   }
   for (const auto& [id, client] : clients_) {
+    if (client.bytes != bytes_of[id]) return false;
     if (!client.waiting.empty()) turns_.emplace(client.taken, id);
   }
   return true;
