@@ -47,7 +47,7 @@ class MaskThreads {
   /// on each quick thread, estimated by their work. Jobs that are not done then are late for the step, and continue on
   /// slow threads.
   void submit(std::vector<MaskJob> jobs, std::chrono::microseconds wait);
-  /// Throws if a thread has failed.
+  /// Throws the exception of a thread if one has failed.
   std::vector<MaskAnswer> take_answers();
 
  private:

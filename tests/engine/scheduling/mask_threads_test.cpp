@@ -1,6 +1,9 @@
 #include "engine/scheduling/mask_threads.hpp"
 
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -196,6 +199,20 @@ TEST(MaskThreads, LeaveOutJobsOfRequestsThatHaveEnded) {
   const auto all = answers.next(1);
   ASSERT_EQ(all.size(), 1U);
   EXPECT_EQ(all.front().request, 2U);
+}
+
+TEST(MaskThreads, PassOnAnExceptionOfAnyType) {
+  std::promise<void> failed;
+  std::atomic<bool> is_first = true;
+  MaskThreads threads({.num_threads = 1}, [&] {
+    if (is_first.exchange(false)) throw 7;
+    failed.set_value();
+  });
+  std::vector<MaskJob> jobs;
+  jobs.push_back(job_of(1, "a", "[a-d]{4}"));
+  threads.submit(std::move(jobs), std::chrono::milliseconds(100));
+  failed.get_future().wait();
+  EXPECT_THROW(threads.take_answers(), int);
 }
 
 }  // namespace
