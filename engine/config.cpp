@@ -161,7 +161,7 @@ std::vector<Error> EngineConfig::validate() const {
   check.one_of("quantize", quantize, {"auto", "none", "int8", "int4"});
   check.one_of("weight_memory", weight_memory, {"auto", "mapped", "copied"});
   if (device != "cpu" && weight_memory != defaults.weight_memory) {
-    check.refuse("weight_memory", "is for --device cpu; a GPU has the weights in its own memory");
+    check.refuse("weight_memory", "is for --device cpu; a GPU keeps the weights in its own memory");
   }
   check.one_of("kv_cache_dtype", kv_cache_dtype, {"auto", "float32", "float16", "bfloat16", "fp8", "fp8_e4m3", "int8"});
   if (device != "cpu" && !cuda_index_of(device))
@@ -183,10 +183,12 @@ std::vector<Error> EngineConfig::validate() const {
   if (device == "cpu" && is_a_share && gpu_memory_utilization != defaults.gpu_memory_utilization) {
     check.refuse("gpu_memory_utilization", "is for --device cuda; on a CPU use kv_cache_memory");
   }
-  if (device == "cpu" && enforce_eager) check.refuse("enforce_eager", "is for --device cuda; a CPU runs every step so");
-  if (device != "cpu" && !swap_dir.empty()) check.refuse("swap_dir", "is for --device cpu; a GPU swaps to host memory");
+  if (device == "cpu" && enforce_eager)
+    check.refuse("enforce_eager", "is for --device cuda; a CPU runs every step eagerly");
+  if (device != "cpu" && !swap_dir.empty())
+    check.refuse("swap_dir", "is for --device cpu; a GPU always swaps to host memory");
   if (device != "cpu" && touch_memory != defaults.touch_memory) {
-    check.refuse("touch_memory", "is for --device cpu; a GPU's memory is taken when it is allocated");
+    check.refuse("touch_memory", "is for --device cpu; memory of a GPU is reserved when it is allocated");
   }
   check.in_range("max_num_seqs", max_num_seqs, 0, 1 << 16);
   check.in_range("max_num_batched_tokens", max_num_batched_tokens, 0, kMaxTokensPerStep);
@@ -216,7 +218,8 @@ std::vector<Error> EngineConfig::validate() const {
   if (step_deadline > 0 && step_deadline < 1e-3) check.refuse("step_deadline", "must be 0 or at least 0.001");
   if (standby_worker && !worker_processes) check.refuse("standby_worker", "needs worker_processes");
   if (standby_worker && device != "cpu" && worker_listen.empty()) {
-    check.refuse("standby_worker", "is for --device cpu, or for workers that join; a GPU holds the model once");
+    check.refuse("standby_worker",
+                 "is for --device cpu, or for workers that join; a GPU has memory for only one copy of the model");
   }
   if (step_deadline > 0 && !worker_processes) check.refuse("step_deadline", "needs worker_processes");
   if (!worker_listen.empty() && !worker_processes) check.refuse("worker_listen", "needs worker_processes");

@@ -13,7 +13,7 @@ namespace pagoda::execution {
 namespace {
 
 tl::unexpected<Error> refuse(StepId step, const char* what) {
-  return fail(ErrorCode::internal, "the message of step " + std::to_string(step) + " names " + what);
+  return fail(ErrorCode::internal, "the message of step " + std::to_string(step) + " is invalid: " + what);
 }
 
 constexpr bool lies_in(std::int64_t value, std::int64_t count) {
@@ -104,32 +104,32 @@ bool DeviceMessageChecks::is_sound(const RowWork& work) {
 }
 
 Status DeviceMessageChecks::check(const ExecuteStep& step) {
-  if (step.step <= last_step_) return refuse(step.step, "a step that is over");
+  if (step.step <= last_step_) return refuse(step.step, "its step is not after the last one");
   last_step_ = step.step;
   for (const RowId gone : step.rows_gone) {
     Row* const row = row_at(gone);
-    if (row == nullptr) return refuse(step.step, "a row that cannot be");
+    if (row == nullptr) return refuse(step.step, "it removes a row that does not exist");
     *row = Row{};
   }
   for (const NewRow& fresh : step.new_rows) {
-    if (!take(fresh)) return refuse(step.step, "a new row that cannot be");
+    if (!take(fresh)) return refuse(step.step, "invalid new row");
   }
   for (const ForcedToken& forced : step.forced_tokens) {
-    if (!take(forced)) return refuse(step.step, "a forced token that cannot be");
+    if (!take(forced)) return refuse(step.step, "invalid forced token");
   }
   for (const BlockId block : step.blocks) {
-    if (!lies_in(block, limits_.num_device_blocks)) return refuse(step.step, "a block that is not in the pool");
+    if (!lies_in(block, limits_.num_device_blocks)) return refuse(step.step, "a block is not in the device pool");
   }
   for (const RowTableDelta& delta : step.table_deltas) {
-    if (!take(delta, step.blocks)) return refuse(step.step, "a block table that cannot be");
+    if (!take(delta, step.blocks)) return refuse(step.step, "invalid change of a block table");
   }
   std::int64_t num_tokens = 0;
   std::int64_t num_samples = 0;
   std::vector<std::int32_t> masks_of_work;
   std::vector<bool> runs(rows_.size());
   for (const RowWork& work : step.work) {
-    if (work.has_mask && work.num_samples == 0) return refuse(step.step, "a mask that cannot be");
-    if (!is_sound(work) || runs[static_cast<std::size_t>(work.row)]) return refuse(step.step, "work that cannot be");
+    if (work.has_mask && work.num_samples == 0) return refuse(step.step, "a row with a mask samples nothing");
+    if (!is_sound(work) || runs[static_cast<std::size_t>(work.row)]) return refuse(step.step, "invalid work of a row");
     runs[static_cast<std::size_t>(work.row)] = true;
     masks_of_work.push_back(work.has_mask ? 1 + work.num_drafts : 0);
     num_tokens += work.num_tokens;
@@ -138,27 +138,27 @@ Status DeviceMessageChecks::check(const ExecuteStep& step) {
       row.num_tokens = std::int64_t{work.end_position()} + 1;
     }
     num_samples += work.num_samples + work.num_drafts;
-    if (work.num_drafts > 0 && !has_drafts_of(step, work)) return refuse(step.step, "drafts without tokens");
+    if (work.num_drafts > 0 && !has_drafts_of(step, work)) return refuse(step.step, "drafts without forced tokens");
   }
-  if (num_samples > limits_.max_num_seqs) return refuse(step.step, "more samples than there are rows");
+  if (num_samples > limits_.max_num_seqs) return refuse(step.step, "more samples than rows");
   if (num_tokens > limits_.max_num_batched_tokens) return refuse(step.step, "more tokens than a step may run");
   const bool has_masks = std::ranges::any_of(masks_of_work, [](std::int32_t count) { return count > 0; });
-  if (step.wait_for_masks != has_masks) return refuse(step.step, "masks that cannot be");
+  if (step.wait_for_masks != has_masks) return refuse(step.step, "wait_for_masks does not match the masks of its work");
   if (has_masks) waiting_for_masks_.emplace(step.step, std::move(masks_of_work));
   return {};
 }
 
 Status DeviceMessageChecks::check(const StepMasks& masks) {
   const auto found = waiting_for_masks_.extract(masks.step);
-  if (!found) return refuse(masks.step, "masks that no step waits for");
+  if (!found) return refuse(masks.step, "no step waits for these masks");
   if (masks.words.size() != masks.work.size() * kernels::mask_words(limits_.vocab_size)) {
-    return refuse(masks.step, "masks of another vocabulary");
+    return refuse(masks.step, "the masks have the wrong size for this vocabulary");
   }
   std::vector<std::int32_t>& left = found.mapped();
   std::int32_t before = 0;
   for (const std::int32_t i : masks.work) {
     const bool is_sound = i >= before && lies_in(i, std::ssize(left)) && left[static_cast<std::size_t>(i)]-- > 0;
-    if (!is_sound) return refuse(masks.step, "a mask of work that has none");
+    if (!is_sound) return refuse(masks.step, "a mask for work that has none");
     before = i;
   }
   return {};
@@ -175,7 +175,7 @@ Status DeviceMessageChecks::check(const CachePlan& plan) const {
   const std::int32_t host = limits_.num_host_blocks;
   const bool is_sound = all_lie(plan.swap_out, device, host) && all_lie(plan.swap_in, host, device) &&
                         all_lie(plan.copies, device, device);
-  return is_sound ? Status() : Status(refuse(plan.step, "a move of a block that is not in the pools"));
+  return is_sound ? Status() : Status(refuse(plan.step, "invalid move of a block"));
 }
 
 bool DeviceMessageChecks::has_drafts_of(const ExecuteStep& step, const RowWork& work) {
@@ -213,16 +213,17 @@ bool ResultChecks::is_sound(const StepResult& result, const RowResult& row, cons
 }
 
 Status ResultChecks::check(const StepResult& result) {
-  if (in_flight_.empty() || in_flight_.front().step != result.step) return refuse(result.step, "a step not in flight");
+  if (in_flight_.empty() || in_flight_.front().step != result.step)
+    return refuse(result.step, "its step is not the oldest in flight");
   const Step step = std::move(in_flight_.front());
   in_flight_.pop_front();
   if (!is_sound_time(result.started_us) || !is_sound_time(result.finished_us)) {
-    return refuse(result.step, "a time that cannot be");
+    return refuse(result.step, "invalid time");
   }
-  if (result.error) return result.rows.empty() ? Status() : Status(refuse(result.step, "rows of a failed step"));
-  if (result.rows.size() != step.work.size()) return refuse(result.step, "other rows than were run");
+  if (result.error) return result.rows.empty() ? Status() : Status(refuse(result.step, "a failed step has rows"));
+  if (result.rows.size() != step.work.size()) return refuse(result.step, "the number of rows differs from the step's");
   for (std::size_t i = 0; i < step.work.size(); ++i) {
-    if (!is_sound(result, result.rows[i], step.work[i])) return refuse(result.step, "a result that cannot be");
+    if (!is_sound(result, result.rows[i], step.work[i])) return refuse(result.step, "invalid result of a row");
   }
   return {};
 }

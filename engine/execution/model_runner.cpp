@@ -162,7 +162,8 @@ void ModelRunner::sample(kernels::Stream& stream, const StepMasks& masks, Issued
 
 Status ModelRunner::issue_ops(kernels::Stream& stream, const ExecuteStep& step, IssuedStep& issued) {
   issued.memory = memory_pool_.take();
-  if (issued.memory == nullptr) return fail(ErrorCode::internal, "more steps are in flight than the runner was told");
+  if (issued.memory == nullptr)
+    return fail(ErrorCode::internal, "more steps are in flight than the runner has memory for");
   StepMemory& memory = *issued.memory;
   if (Status status = upload_rows(stream, step, memory); !status) return status;
   Status status = rows_.check(step, kv(), config_.max_model_len);

@@ -29,7 +29,7 @@ struct BlockSpaceManager::State {
 };
 
 BlockSpaceManager::BlockSpaceManager(const BlockSpaceConfig& config) : state_(std::make_unique<State>(config)) {
-  PAGODA_ASSERT(config.layout.groups.size() == 1, "one group of layers is served");
+  PAGODA_ASSERT(config.layout.groups.size() == 1, "only one KV group is supported");
   PAGODA_ASSERT(config.layout.only().block_size > 0 && config.num_device_blocks > 0 && config.num_host_blocks >= 0,
                 "block sizes and counts are positive");
   PAGODA_ASSERT(config.watermark >= 0.0 && config.watermark < 1.0, "the watermark is a share of the pool");

@@ -103,7 +103,7 @@ Broken check_left_behind(const Sequence& sequence, const std::string& name) {
     if (sequence.table[i] != kNoBlock) continue;
     if (!sequence.on_host) return name + " has no block at " + std::to_string(i);
     if (std::ranges::find(sequence.keys, i, &BlockKey::index) == sequence.keys.end())
-      return name + " cannot find what it has left at " + std::to_string(i);
+      return name + " has no key for the block that stays on the device at " + std::to_string(i);
   }
   return std::nullopt;
 }

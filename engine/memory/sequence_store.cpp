@@ -74,7 +74,7 @@ Sequence* SequenceStore::find(SequenceId id) {
 
 Sequence& SequenceStore::get(SequenceId id) {
   Sequence* sequence = find(id);
-  PAGODA_ASSERT(sequence != nullptr, "the scheduler asks for a sequence that holds no memory");
+  PAGODA_ASSERT(sequence != nullptr, "the scheduler names a sequence that holds no memory");
   return *sequence;
 }
 
@@ -245,7 +245,7 @@ Sequence& SequenceStore::admit(const AdmissionCandidate& candidate, const Prefix
 }
 
 bool SequenceStore::is_writable(const Sequence& sequence, BlockId block, std::int32_t num_leaving) const {
-  PAGODA_ASSERT(block != kNoBlock, "a row does not write what it has left with others");
+  PAGODA_ASSERT(block != kNoBlock, "a row must not write into a block that stays shared on the device");
   if (sequence.on_host) return host_.num_owners(block) - num_leaving == 1;
   return device_.pool().num_owners(block) - num_leaving == 1 && !device_.cache().contains(block);
 }

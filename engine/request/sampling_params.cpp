@@ -202,7 +202,8 @@ Status check_text_output(const SamplingParams& params) {
     if (Status s = check_range("stream_interval", *params.stream_interval, 1, kMaxTokens); !s) return s;
   }
   if (params.detokenize || params.stop.empty()) return {};
-  return fail(ErrorCode::invalid_request, "stop needs detokenize: a stop string is looked for in the text", "stop");
+  return fail(ErrorCode::invalid_request, "stop needs detokenize: stop strings are searched in the text of the output",
+              "stop");
 }
 
 /// Refuses parameters that would have no effect. Beam search takes the likeliest continuations, so parameters of a
@@ -243,7 +244,8 @@ Status check_structured_outputs(const SamplingParams& params) {
   constexpr const char* kParam = "structured_outputs";
   const auto refuse_with = [](const char* field) {
     return fail(ErrorCode::invalid_request,
-                std::string(field) + " cannot be used with structured_outputs, which says where a text may end", field);
+                std::string(field) + " cannot be used with structured_outputs, which decides where the output may end",
+                field);
   };
   if (params.ignore_eos) return refuse_with("ignore_eos");
   if (params.min_tokens > 0) return refuse_with("min_tokens");

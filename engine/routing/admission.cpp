@@ -57,7 +57,7 @@ Status check_text(const std::string& prompt, const AdmissionLimits& limits) {
   if (num_bytes / *limits.max_bytes_per_token < max_tokens) return {};
   const std::int64_t least_tokens = (num_bytes + *limits.max_bytes_per_token - 1) / *limits.max_bytes_per_token;
   return too_long("prompt", "at least " + std::to_string(least_tokens), max_tokens - 1,
-                  "it has " + std::to_string(num_bytes) + " bytes, the model and its KV cache take " +
+                  "it has " + std::to_string(num_bytes) + " bytes, but the model and its KV cache take at most " +
                       tokens(max_tokens) + " with at least one to generate");
 }
 
@@ -77,13 +77,13 @@ Status check_truncation(const GenerateRequest& request, const AdmissionLimits& l
     if (*prompt_tokens_kept(request, limits) > 0) return {};
     return fail(ErrorCode::invalid_request,
                 "truncate_prompt_tokens is -1, but max_tokens " + std::to_string(request.sampling.max_tokens) +
-                    " leaves no room for a prompt within " + tokens(most + 1) + ": give a smaller max_tokens",
+                    " leaves no room for a prompt within " + tokens(most + 1) + "; use a smaller max_tokens",
                 kParam);
   }
   if (tokens_kept >= 1 && tokens_kept <= most) return {};
   return fail(ErrorCode::invalid_request,
               "truncate_prompt_tokens must be -1 or from 1 to " + std::to_string(most) +
-                  ", what a prompt has room for, not " + std::to_string(tokens_kept),
+                  " (the longest prompt that fits), not " + std::to_string(tokens_kept),
               kParam);
 }
 
@@ -117,7 +117,7 @@ Status check_bad_words(const std::vector<TokenIds>& words, const AdmissionLimits
   const auto is_known = [&](TokenId token) { return token >= 0 && token < limits.vocab_size; };
   for (const TokenIds& word : words) {
     if (!word.empty() && std::ranges::all_of(word, is_known)) continue;
-    return fail(ErrorCode::invalid_request, "bad_words: one of them has no tokens in the model's vocabulary",
+    return fail(ErrorCode::invalid_request, "bad_words has a word without tokens in the model's vocabulary",
                 "bad_words");
   }
   return {};
@@ -142,7 +142,7 @@ Status check_prompt(const TokenIds& prompt, const char* field, const AdmissionLi
   for (const TokenId token : prompt) {
     if (token < 0 || token >= limits.vocab_size) {
       return fail(ErrorCode::invalid_request,
-                  "the tokenizer gives id " + std::to_string(token) + ", the model's vocabulary ends at " +
+                  "the tokenizer returned token id " + std::to_string(token) + ", but the model's vocabulary ends at " +
                       std::to_string(limits.vocab_size - 1),
                   field);
     }
@@ -175,17 +175,18 @@ Status check_request(const GenerateRequest& request, const AdmissionLimits& limi
   Status valid = validate(sampling, limits.sampling, limits.vocab_size, limits.eos_token_ids);
   if (!valid) return valid;
   if (sampling.thinking_token_budget && !limits.knows_thinking) {
-    return fail(ErrorCode::unsupported,
-                "thinking_token_budget is not supported with this model: its chat template shows no thinking, or none "
-                "between tokens of its own",
-                "thinking_token_budget");
+    return fail(
+        ErrorCode::unsupported,
+        "thinking_token_budget is not supported with this model: its chat template has no thinking between marks "
+        "of its own",
+        "thinking_token_budget");
   }
   // Sampled sequences wait for each other; beams run together.
   if (sampling.use_beam_search && sampling.num_sequences() > limits.max_num_seqs) {
     const char* const field = request.sampling.best_of ? "best_of" : "n";
     return fail(ErrorCode::invalid_request,
                 std::string(field) + " is " + std::to_string(request.sampling.num_sequences()) +
-                    ", this engine searches with at most " + std::to_string(limits.max_num_seqs) +
+                    ", but this engine searches with at most " + std::to_string(limits.max_num_seqs) +
                     " beams at once (max_num_seqs)",
                 field);
   }
@@ -196,7 +197,7 @@ Status check_request(const GenerateRequest& request, const AdmissionLimits& limi
   for (const std::int64_t id : ids) {
     if (id < 0 || id >= limits.vocab_size) {
       return fail(ErrorCode::invalid_request,
-                  "prompt_token_ids has " + std::to_string(id) + ", the vocabulary ends at " +
+                  "prompt_token_ids has " + std::to_string(id) + ", but the vocabulary ends at " +
                       std::to_string(limits.vocab_size - 1),
                   "prompt_token_ids");
     }
@@ -254,7 +255,7 @@ Result<SharedSpec> make_spec(const Arrival& arrival, const GenerateRequest& requ
   const bool is_usable =
       is_sound(made) && (!made->progress || std::ranges::all_of(made->progress->sequences, is_known));
   if (!is_usable) {
-    return fail(ErrorCode::invalid_request, "what the request had come to is not what it can come to here");
+    return fail(ErrorCode::invalid_request, "the saved progress of the request does not fit this engine");
   }
   return made;
 }

@@ -67,7 +67,7 @@ Error shutting_down() {
 }
 
 Error goes_on_later() {
-  return {ErrorCode::shutting_down, "the server is shutting down; the request goes on when it has restarted", {}};
+  return {ErrorCode::shutting_down, "the server is shutting down; the request continues after the restart", {}};
 }
 
 /// Returns whether another engine had admitted the request: then no limit of the queue refuses it here.
@@ -81,8 +81,8 @@ bool needs_grammar(const GenerateRequest& request) {
 }
 
 Error out_of_time(std::int64_t timeout_ms) {
-  return {ErrorCode::timeout,
-          "the request was not done within its timeout of " + std::to_string(timeout_ms) + " ms, waiting included"};
+  return {ErrorCode::timeout, "the request did not end within its timeout of " + std::to_string(timeout_ms) +
+                                  " ms, which includes waiting"};
 }
 
 }  // namespace
@@ -136,10 +136,10 @@ Error RouterCore::queue_full() const {
   const double seconds = work_rate_.seconds_for(std::ssize(live_), prompt_tokens);
   if (seconds <= 0) return {ErrorCode::queue_full, std::move(message), {}, kRetryAfterMs};
   constexpr double kRounding = 1e-6;
-  const double told = std::clamp(std::ceil(seconds - kRounding), 1.0, kMaxRetryAfterS);
-  message += ", at " + std::to_string(std::llround(work_rate_.tokens_per_s())) + " tokens/s work for about " +
-             std::to_string(std::llround(told)) + " s";
-  return {ErrorCode::queue_full, std::move(message), {}, static_cast<int>(told) * 1000};
+  const double retry_after_s = std::clamp(std::ceil(seconds - kRounding), 1.0, kMaxRetryAfterS);
+  message += ", about " + std::to_string(std::llround(retry_after_s)) + " s of work at " +
+             std::to_string(std::llround(work_rate_.tokens_per_s())) + " tokens/s";
+  return {ErrorCode::queue_full, std::move(message), {}, static_cast<int>(retry_after_s) * 1000};
 }
 
 Status RouterCore::check_ttft(std::int64_t num_before, std::int64_t prompt_tokens) const {
@@ -151,7 +151,7 @@ Status RouterCore::check_ttft(std::int64_t num_before, std::int64_t prompt_token
   const double retry_after_s = std::clamp(std::ceil(late_s), 1.0, kMaxRetryAfterS);
   return fail(Error{ErrorCode::queue_full,
                     "the first token would come after about " + std::to_string(std::llround(forecast_s * 1e3)) +
-                        " ms, and the server's target_ttft_ms is " + std::to_string(limits_.target_ttft_ms),
+                        " ms, but the server's target_ttft_ms is " + std::to_string(limits_.target_ttft_ms),
                     {},
                     static_cast<int>(retry_after_s) * 1000});
 }

@@ -15,7 +15,7 @@ Status TokenizerQueue::check(ClientId client_id, std::int64_t text_bytes) const 
   const bool too_many_of_client = client_bytes > 0 && client_bytes + job_bytes > max_bytes_ / kClientShare;
   if (!too_many && !too_many_of_client) return {};
   return fail_queue_full("texts of " + std::to_string(too_many ? bytes_ : client_bytes) + " bytes" +
-                         (too_many ? "" : " of this client") + " wait for " + taker_ + " already");
+                         (too_many ? "" : " of this client") + " already wait for " + taker_);
 }
 
 Result<TokenizerQueue::JobId> TokenizerQueue::add(ClientId client_id, std::int64_t text_bytes) {

@@ -292,7 +292,7 @@ std::optional<std::string> GroupTable::check_invariants(std::int32_t pipeline_de
       }
       const bool jumps = !s.forced.empty() || !s.drafts.empty() || s.will_end;
       if (s.state != SequenceState::finished && jumps && s.num_placeholders == 0)
-        return name + " knows what follows a sample that is not in flight";
+        return name + " has tokens after a sample, but no sample is in flight";
       // A finished sequence may lose its placeholders with a worker.
       if (s.state != SequenceState::finished && s.num_scheduled_tokens > group->length(s))
         return name + " has scheduled more tokens than it has";
