@@ -175,7 +175,7 @@ std::vector<Error> EngineConfig::validate() const {
   check.in_range("num_host_blocks", num_host_blocks, -1, kMaxBlocks);
   if (swap_space != defaults.swap_space) check.number("swap_space", swap_space, 0, true, kMaxGib);
   if (!swap_dir.empty() && num_host_blocks <= 0 && (num_host_blocks == 0 || swap_space <= 0)) {
-    check.refuse("swap_dir", "needs swap_space or num_host_blocks, which say how much it may hold");
+    check.refuse("swap_dir", "needs swap_space or num_host_blocks, which set its size");
   }
   check.number("kv_cache_memory", kv_cache_memory, 0, true, kMaxGib);
   check.number("gpu_memory_utilization", gpu_memory_utilization, 0, false, 1);

@@ -111,7 +111,7 @@ void BlockSpaceManager::save(Encoder& out) const {
 }
 
 bool BlockSpaceManager::load(Decoder& in) {
-  PAGODA_ASSERT(state_->last_step == 0, "only a manager that has planned nothing can be made another");
+  PAGODA_ASSERT(state_->last_step == 0, "only a manager that has planned nothing can load a state");
   return in.get(state_->last_step) && in.get(state_->prefix_cache_queries) && in.get(state_->prefix_cache_hits) &&
          state_->store.load(in) && !check_invariants();
 }

@@ -17,7 +17,7 @@ using Candidates = std::vector<std::pair<TokenId, float>>;
 /// Returns the report of a kept token: the candidate of its beam with this token.
 TokenReport report_of(TokenId token, const Candidates& candidates, std::size_t num_top) {
   const auto found = std::ranges::find(candidates, token, &std::pair<TokenId, float>::first);
-  PAGODA_ASSERT(found != candidates.end(), "a beam goes on with one of its candidates");
+  PAGODA_ASSERT(found != candidates.end(), "a beam continues with one of its candidates");
   const auto likelier =
       std::ranges::count_if(candidates, [&](const auto& other) { return other.second > found->second; });
   num_top = std::min(num_top, candidates.size());
