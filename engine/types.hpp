@@ -34,8 +34,8 @@ using TimeUs = std::int64_t;
 
 /// Returns whether a time that was read from bytes is small enough for arithmetic without overflow.
 constexpr bool is_sound_time(TimeUs time) {
-  constexpr TimeUs kMost = TimeUs{1} << 61U;
-  return time >= -kMost && time <= kMost;
+  constexpr TimeUs kMaxTime = TimeUs{1} << 61U;
+  return time >= -kMaxTime && time <= kMaxTime;
 }
 
 /// Returns whether a count that was read from bytes is not negative and small enough for arithmetic.

@@ -58,7 +58,7 @@ StepShape ModelRunner::largest_shape(const RunnerConfig& config, bool keeps_bloc
   StepShape shape{.num_tokens = config.max_num_batched_tokens,
                   .num_sequences = config.max_num_seqs,
                   .num_logit_rows = config.max_num_seqs,
-                  .num_chosen = config.max_num_batched_tokens,
+                  .num_forced = config.max_num_batched_tokens,
                   .num_samples = config.max_num_seqs,
                   .num_reports = config.max_num_batched_tokens};
   if (keeps_block_tables) {
@@ -188,8 +188,8 @@ Status ModelRunner::issue_ops(kernels::Stream& stream, const ExecuteStep& step, 
 
 Status ModelRunner::bring_row_changes(kernels::Stream& stream, const ExecuteStep& step, const StepMemory& memory) {
   const StepShape changes{.num_block_table_entries = num_changed_entries_,
-                          .num_chosen = std::ssize(step.forced_tokens)};
-  if (changes.num_block_table_entries == 0 && changes.num_chosen == 0) return {};
+                          .num_forced = std::ssize(step.forced_tokens)};
+  if (changes.num_block_table_entries == 0 && changes.num_forced == 0) return {};
   fill_row_changes(step, StepInputs(memory.inputs(), StepLayout(changes)));
   return bring_inputs(stream, changes, memory);
 }
@@ -244,7 +244,7 @@ ModelRunner::Batch ModelRunner::plan_batch(const ExecuteStep& step) const {
   Batch batch;
   StepShape& shape = batch.shape;
   shape.num_sequences = std::ssize(step.work);
-  shape.num_chosen = std::ssize(step.forced_tokens);
+  shape.num_forced = std::ssize(step.forced_tokens);
   for (const RowWork& work : step.work) {
     shape.num_tokens += work.num_tokens;
     shape.num_logit_rows += work.num_samples > 0 ? 1 + work.num_drafts : 0;
@@ -373,7 +373,7 @@ void ModelRunner::fill_inputs(const ExecuteStep& step, const Batch& batch, const
 void ModelRunner::fill_row_changes(const ExecuteStep& step, const StepInputs& inputs) const {
   for (std::size_t i = 0; i < step.forced_tokens.size(); ++i) {
     inputs.forced_tokens[i] = step.forced_tokens[i].token;
-    inputs.chosen_slots[i] = token_slot(step.forced_tokens[i].row, step.forced_tokens[i].position);
+    inputs.forced_slots[i] = token_slot(step.forced_tokens[i].row, step.forced_tokens[i].position);
   }
   std::int64_t entry = 0;
   for (const TableChange& change : table_changes_) {
@@ -393,10 +393,10 @@ Status ModelRunner::bring_inputs(kernels::Stream& stream, const StepShape& shape
   if (!device_->shares_host_memory()) {
     status = ops.copy(stream, {.from = memory.inputs(), .to = device_inputs_.data(), .bytes = layout.bytes()});
   }
-  if (status && shape.num_chosen > 0) {
+  if (status && shape.num_forced > 0) {
     status = ops.scatter_tokens(stream, {.tokens = inputs.forced_tokens,
-                                         .slots = inputs.chosen_slots,
-                                         .count = shape.num_chosen,
+                                         .slots = inputs.forced_slots,
+                                         .count = shape.num_forced,
                                          .table = token_table_.as<TokenId>()});
   }
   if (status && shape.num_block_table_entries > 0) {

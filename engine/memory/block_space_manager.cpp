@@ -43,7 +43,7 @@ GrantedStep BlockSpaceManager::plan(const MemoryRequest& request) {
   state_->last_step = request.step;
   SequenceStore& store = state_->store;
   GrantedStep result;
-  result.plan.step = request.step;
+  result.grant.step = request.step;
   result.cache_plan.step = request.step;
 
   store.begin_step(request.step, request.last_completed_step, &result.cache_plan);
@@ -60,8 +60,8 @@ GrantedStep BlockSpaceManager::plan(const MemoryRequest& request) {
 
   state_->prefix_cache_queries += planner.prefix_tokens_asked();
   state_->prefix_cache_hits += planner.prefix_tokens_found();
-  result.plan.has_cache_plan = !result.cache_plan.empty();
-  result.plan.memory = stats();
+  result.grant.has_cache_plan = !result.cache_plan.empty();
+  result.grant.memory = stats();
   state_->remember(result.cache_plan);
 #ifdef PAGODA_CHECK_INVARIANTS
   const std::optional<std::string> broken = check_invariants();

@@ -214,7 +214,7 @@ class SequenceStore {
   void visit_owned(const Group& group, Visit visit);
   /// Marks in moved_to_ the blocks that a swap-out would leave with other owners. Returns the number of blocks it would
   /// move.
-  std::int32_t mark_left_behind(const Group& group);
+  std::int32_t mark_shared_kept(const Group& group);
   void move_out(Group& group, Sequence& sequence);
   void move_in(Group& group, Sequence& sequence);
   bool is_writable(const Sequence& sequence, BlockId block, std::int32_t num_leaving) const;

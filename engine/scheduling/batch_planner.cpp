@@ -64,7 +64,7 @@ std::optional<MemoryRequest> BatchPlanner::next(TimeUs now, StepId last_complete
   // A group that is to run alone begins when the steps that were in flight before have ended.
   const bool alone_waits = alone != nullptr && !alone->in_running && steps_in_flight;
   if (config_.enable_chunked_prefill && table_.quarantine.is_empty()) {
-    plan.long_prompt_tokens = most_of_short_prompt();
+    plan.long_prompt_tokens = max_short_prompt_tokens();
     plan.max_partial_long_prompts = std::max(0, config_.max_partial_long_prompts - num_partial_long_prompts_);
   }
   const auto swapped = swapped_in_order();
@@ -133,8 +133,8 @@ double BatchPlanner::tokens_in_target() const {
 }
 
 double BatchPlanner::tokens_in_stretch(std::int32_t decoding) const {
-  if (config_.most_stretch == 0) return config_.max_num_batched_tokens;
-  const double times = config_.most_stretch / step_lateness_.times_the_mean();
+  if (config_.max_stretch == 0) return config_.max_num_batched_tokens;
+  const double times = config_.max_stretch / step_lateness_.times_the_mean();
   return step_time_curve_.tokens_within(times * step_time_curve_.us_of(decoding));
 }
 
@@ -186,7 +186,7 @@ std::int32_t BatchPlanner::step_budget(std::int32_t decoding) const {
 std::int32_t BatchPlanner::num_pausing(std::int32_t token_budget, std::int32_t decoding, bool may_admit) const {
   const std::int32_t too_many = decoding - (token_budget - token_budget / kPromptShare);
   if (too_many <= 0 || !config_.enable_chunked_prefill) return 0;
-  const bool head_waits_for_memory = most_offers_ == 1;
+  const bool head_waits_for_memory = max_offers_ == 1;
   return (may_admit && !head_waits_for_memory) || runs_prompts() ? too_many : 0;
 }
 
@@ -276,7 +276,7 @@ void BatchPlanner::add_need(MemoryRequest& plan, const Sequence& sequence, std::
 }
 
 bool BatchPlanner::is_long(std::int32_t num_tokens) const {
-  return config_.enable_chunked_prefill && num_tokens > most_of_short_prompt();
+  return config_.enable_chunked_prefill && num_tokens > max_short_prompt_tokens();
 }
 
 /// Limits `tokens` of a prompt to those whose log-probabilities have room in the results of this step, but to at least
@@ -289,7 +289,7 @@ std::int32_t BatchPlanner::within_logprobs(const SequenceGroup& group, std::int3
   return tokens;
 }
 
-std::int32_t BatchPlanner::most_of_short_prompt() const {
+std::int32_t BatchPlanner::max_short_prompt_tokens() const {
   return config_.long_prefill_tokens > 0 ? config_.long_prefill_tokens : config_.max_num_batched_tokens / 2;
 }
 
@@ -316,7 +316,7 @@ std::int32_t BatchPlanner::tokens_for_short_prompts(std::int32_t budget, bool of
       if (left > 1 && !is_long(left)) tokens += std::min(left, most);
     }
   }
-  const bool head_waits_for_memory = most_offers_ == 1;
+  const bool head_waits_for_memory = max_offers_ == 1;
   if (!of_waiting || head_waits_for_memory) return std::min(tokens, most);
   int visited = 0;
   table_.waiting->visit_in_order([&](RequestId id) {
@@ -381,7 +381,7 @@ void BatchPlanner::limit_offers(const PendingGrant& pending, const MemoryGrant& 
     admitted += outcome.status == AllocStatus::ok ? 1 : 0;
     all_answered &= outcome.status != AllocStatus::later || outcome.is_passed_over;
   }
-  most_offers_ = all_answered || used >= pending.token_budget ? kAllOffers : std::max<std::size_t>(1, 2 * admitted);
+  max_offers_ = all_answered || used >= pending.token_budget ? kAllOffers : std::max<std::size_t>(1, 2 * admitted);
 }
 
 void BatchPlanner::was_applied(const PendingGrant& pending, bool anything_runs) {
@@ -397,7 +397,7 @@ void BatchPlanner::discard_pending(bool memory_lost) {
 }
 
 void BatchPlanner::on_capacity_freed() {
-  most_offers_ = kAllOffers;
+  max_offers_ = kAllOffers;
   decodes_first_ = false;
   changed_ = true;
 }

@@ -103,7 +103,7 @@ class BatchPlanner {
 
   /// The state between two plans.
   static constexpr auto visit_fields(auto& self, auto&& visit) {
-    return visit(self.pending_, self.next_step_, self.changed_, self.decodes_first_, self.most_offers_,
+    return visit(self.pending_, self.next_step_, self.changed_, self.decodes_first_, self.max_offers_,
                  self.next_to_pause_, self.cost_, self.available_blocks_, self.step_times_, self.step_time_curve_,
                  self.step_lateness_, self.last_prompt_step_us_);
   }
@@ -118,7 +118,7 @@ class BatchPlanner {
   /// Returns the number of tokens of the largest step that takes at most target_step_us in 199 of 200 cases.
   double tokens_in_target() const;
   bool runs_prompts() const;
-  /// Returns the number of tokens of the largest step that takes at most most_stretch times as long as the decodes
+  /// Returns the number of tokens of the largest step that takes at most max_stretch times as long as the decodes
   /// alone, in 199 of 200 cases.
   double tokens_in_stretch(std::int32_t decoding) const;
   /// Returns the token budget of the next step. While sequences decode, prompts get a limited time, and at least one
@@ -130,7 +130,7 @@ class BatchPlanner {
 
   /// Returns whether a prompt with this many tokens left to compute is long.
   bool is_long(std::int32_t num_tokens) const;
-  std::int32_t most_of_short_prompt() const;
+  std::int32_t max_short_prompt_tokens() const;
   /// Returns the number of long prompts that run.
   std::int32_t num_long_prompts() const;
   /// Returns the number of tokens of a step that long prompts leave to other prompts, running or waiting: at most half
@@ -184,7 +184,7 @@ class BatchPlanner {
   bool decodes_first_ = false;
   /// Maximum number of waiting sequences to offer. The number that can start is not known before the lookup in the
   /// prefix cache, and offers that find no room cost time.
-  std::size_t most_offers_ = kAllOffers;
+  std::size_t max_offers_ = kAllOffers;
   std::int32_t next_to_pause_ = 0;  ///< index among the sequences that decode
 
   PreemptionCost cost_;

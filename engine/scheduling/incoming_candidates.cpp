@@ -132,8 +132,7 @@ bool BatchPlanner::add_waiting_group(SequenceGroup& group, MemoryRequest& plan, 
     const bool may_begin = plan.long_prompt_tokens == 0 || plan.max_partial_long_prompts > 0;
     if (is_long_prompt && s.is_passed_over && !may_begin) continue;
     const std::int32_t rows_wanted = group.rows_wanted();
-    if (room.num_offered >= left || room.rows_for_new < rows_wanted || plan.waiting.size() >= most_offers_)
-      return false;
+    if (room.num_offered >= left || room.rows_for_new < rows_wanted || plan.waiting.size() >= max_offers_) return false;
     AdmissionCandidate candidate = admission_of(group, s);
     if (is_long_prompt) {
       if (!room.short_tokens) room.short_tokens = tokens_for_short_prompts(left, /*of_running=*/false, true);

@@ -199,7 +199,7 @@ JumpForwardTokens RequestMasks::propose(const MaskJob& job, FollowedSequence& se
   while (jump_forward.tokens.size() < kMaxJumpForwardTokens) {
     const bool is_sample = path.empty();
     is_certain &= alternatives.size() == 1 && (is_sample || !sampling.reports_cumulative_logprob());
-    if (!is_certain && (job.most_drafts < kMinDrafts || jump_forward.num_drafts == job.most_drafts)) break;
+    if (!is_certain && (job.max_drafts < kMinDrafts || jump_forward.num_drafts == job.max_drafts)) break;
     const auto next = likely_token(alternatives, context, bytes_of);
     const std::int64_t num_generated = std::ssize(sequence.place.tokens) + std::ssize(path) + 1;
     if (!next || ends.is_banned(*next, num_generated)) break;

@@ -52,7 +52,7 @@ struct MaskJob {
   TokenIds tokens;                  ///< generated tokens behind these
   TokenIds drafts;                  ///< drafts that run in the same step
   bool wants_jump_forward = false;  ///< whether JumpForwardTokens are useful
-  std::int32_t most_drafts = 0;     ///< maximum number of drafts in these
+  std::int32_t max_drafts = 0;      ///< maximum number of drafts in these
   std::vector<SequenceId> ended;    ///< sequences of the request that need no more masks
   MadeMask made;                    ///< result so far
 

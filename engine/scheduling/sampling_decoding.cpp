@@ -70,8 +70,8 @@ class Sampling final : public Decoding {
                    GroupEffects& effects) const {
     const auto num_right = static_cast<std::int32_t>(samples.size()) - 1;
     const auto num_drafts = static_cast<std::int32_t>(sequence.drafts.size());
-    sequence.most_drafts = num_right == num_drafts ? std::min(2 * sequence.most_drafts, kMaxDrafts)
-                                                   : std::max(num_right, sequence.most_drafts / 2);
+    sequence.max_drafts = num_right == num_drafts ? std::min(2 * sequence.max_drafts, kMaxDrafts)
+                                                  : std::max(num_right, sequence.max_drafts / 2);
     sequence.forget_samples();
     for (const TokenReport& sample : samples) append(group, sequence, sample, effects);
     // Tokens of the row behind these are wrong drafts.

@@ -173,7 +173,7 @@ class SchedulerCore final : private GroupEffects {
   Sequence* sequence_of(const WorkRef& work) const;
   Sequence* missing_mask(const WorkRef& work) const;
   Sequence* unsampled_prompt(const WorkRef& work) const;
-  MaskJob mask_job(SequenceGroup& group, Sequence& sequence, std::int32_t most_drafts) const;
+  MaskJob mask_job(SequenceGroup& group, Sequence& sequence, std::int32_t max_drafts) const;
   void add_masks(std::size_t place, const Sequence& sequence, StepMasks& masks) const;
   void apply_jump_forward(Sequence& sequence, const JumpForwardTokens& jump_forward);
   void be_late(WorkRef& work, SequenceGroup& group, Sequence& sequence);

@@ -53,11 +53,11 @@ TimeUs SchedulerCore::mask_wait_us() const {
 
 std::vector<MaskJob> SchedulerCore::take_mask_jobs() {
   std::vector<MaskJob> jobs;
-  const std::int32_t most_drafts = batch_planner_.may_draft() ? kMaxDrafts : 0;
+  const std::int32_t max_drafts = batch_planner_.may_draft() ? kMaxDrafts : 0;
   const auto ask = [&](const WorkRef& work, Sequence* s) {
     SequenceGroup* group = s == nullptr ? nullptr : table_.find(work.group);
     if (group == nullptr || !group->masks || s->asked_mask == s->output.size()) return;
-    jobs.push_back(mask_job(*group, *s, std::min(s->most_drafts, most_drafts)));
+    jobs.push_back(mask_job(*group, *s, std::min(s->max_drafts, max_drafts)));
   };
   for (const InFlightStep& step : in_flight_) {
     if (step.step <= last_step_seen_) continue;
@@ -90,7 +90,7 @@ std::vector<MadeMask> SchedulerCore::made_masks() const {
   return made;
 }
 
-MaskJob SchedulerCore::mask_job(SequenceGroup& group, Sequence& sequence, std::int32_t most_drafts) const {
+MaskJob SchedulerCore::mask_job(SequenceGroup& group, Sequence& sequence, std::int32_t max_drafts) const {
   const TokenIds& output = sequence.output;
   MaskJob job;
   job.request = group.entry.id;
@@ -104,7 +104,7 @@ MaskJob SchedulerCore::mask_job(SequenceGroup& group, Sequence& sequence, std::i
   job.tokens.assign(output.begin() + static_cast<std::ptrdiff_t>(sequence.num_followed), output.end());
   if (sequence.waits) job.drafts = sequence.drafts;
   job.wants_jump_forward = group.forked && !group.decoding->chooses_tokens();
-  job.most_drafts = most_drafts;
+  job.max_drafts = max_drafts;
   job.ended = std::exchange(group.ended_sequences, {});
   sequence.num_followed = output.size();
   sequence.asked_mask = output.size();

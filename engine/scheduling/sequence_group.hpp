@@ -61,7 +61,7 @@ struct Sequence {
   SharedTokens recompute_tokens;
   /// Number of output tokens that its row has: sampled, sent, or to be sampled by a step in flight.
   std::size_t num_row_tokens = 0;
-  std::int32_t most_drafts = kMaxDrafts;  ///< maximum number of drafts in a step; lower when many drafts were wrong
+  std::int32_t max_drafts = kMaxDrafts;   ///< maximum number of drafts in a step; lower when many drafts were wrong
   std::int32_t num_charged_tokens = 0;    ///< number of first tokens that were charged to the tenant
   std::int32_t num_lost_tokens = 0;       ///< number of computed tokens whose KV was dropped since it ran; for metrics
   ThinkingProgress thinking;              ///< progress in `output`
@@ -76,7 +76,7 @@ struct Sequence {
                  self.state, self.num_scheduled_tokens, self.num_computed_tokens, self.num_reported,
                  self.num_reported_tokens, self.num_admitted_tokens, self.awaits_step, self.epoch, self.is_passed_over,
                  self.outgrew, self.waits, self.awaits_mask, self.made_mask, self.course, self.row, self.num_row_tokens,
-                 self.most_drafts, self.num_charged_tokens);
+                 self.max_drafts, self.num_charged_tokens);
   }
 
   /// Returns the number of tokens that it has generated, or will have generated when its steps in flight have ended.

@@ -62,13 +62,13 @@ class Service {
   bool plan() {
     const auto request = scheduler_.next_memory_request(now);
     if (!request) return false;
-    answer(blocks_.plan(*request).plan);
+    answer(blocks_.plan(*request).grant);
     return true;
   }
 
   /// Returns the block manager's answer to a plan that is made now, for tests in which something happens before the
   /// scheduler gets it.
-  MemoryGrant ask() { return blocks_.plan(*scheduler_.next_memory_request(now)).plan; }
+  MemoryGrant ask() { return blocks_.plan(*scheduler_.next_memory_request(now)).grant; }
   void answer(const MemoryGrant& plan) {
     auto execute = scheduler_.on_memory_grant(plan, now);
     if (execute) in_flight_.push_back(std::move(*execute));
