@@ -239,14 +239,14 @@ class SequenceStore {
 
   /// The prompt of the last lookup: the head of the queue is looked up in plan after plan. The prefix cache remembers
   /// its blocks.
-  struct AskedPrompt {
+  struct LastLookup {
     SharedTokens tokens;
     BlockHash root;
     std::vector<BlockHash> hashes;
     std::size_t num_found = 0;  ///< number of blocks
     StepId awaits_step = 0;     ///< last step that computes any of these blocks
   };
-  AskedPrompt asked_;
+  LastLookup last_lookup_;
   /// Findable blocks and the steps that compute them, in the order of the steps. Steps that had passed at the last plan
   /// are removed.
   std::deque<std::pair<StepId, BlockId>> uncomputed_;

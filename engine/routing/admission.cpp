@@ -253,7 +253,7 @@ Result<SharedSpec> make_spec(const Arrival& arrival, const GenerateRequest& requ
     return std::ranges::all_of(sequence.result.token_ids, [&](TokenId token) { return token < limits.vocab_size; });
   };
   const bool is_usable =
-      is_sound(made) && (!made->progress || std::ranges::all_of(made->progress->sequences, is_known));
+      is_valid(made) && (!made->progress || std::ranges::all_of(made->progress->sequences, is_known));
   if (!is_usable) {
     return fail(ErrorCode::invalid_request, "the saved progress of the request does not fit this engine");
   }

@@ -205,7 +205,7 @@ Result<RouterCore::Submitted> RouterCore::submit(ClientId client, std::uint64_t 
   estimated_prompt_tokens_ += entry.estimated_prompt_tokens;
   live_sequences_ += entry.num_sequences;
   live_.emplace(submitted.id, std::move(entry));
-  ttft_forecast_.began(std::ssize(live_), now);
+  ttft_forecast_.on_began(std::ssize(live_), now);
   of_client_[client].emplace(tag, submitted.id);
   return submitted;
 }
@@ -304,14 +304,14 @@ void RouterCore::abort(RequestId id, TimeUs now, Effects& effects) {
 
 RouterCore::Effects RouterCore::closed(RequestId id, const WorkDone& work, TimeUs now) {
   if (const auto found = live_.find(id); found != live_.end()) {
-    work_rate_.ended(work, now);
+    work_rate_.on_ended(work, now);
     if (work.ttft_us > 0) {
       const TimeUs waited_us = found->second.waited_us;
-      ttft_forecast_.came(found->second.num_before, std::max<TimeUs>(0, work.queue_us - waited_us),
-                          work.ttft_us - waited_us, work.prompt_tokens);
+      ttft_forecast_.record_times(found->second.num_before, std::max<TimeUs>(0, work.queue_us - waited_us),
+                                  work.ttft_us - waited_us, work.prompt_tokens);
     }
     forget(found);
-    ttft_forecast_.ended(std::ssize(live_), now);
+    ttft_forecast_.on_ended(std::ssize(live_), now);
   }
   return with_end_of_drain({});
 }
@@ -463,25 +463,25 @@ void RouterCore::forget(Requests::iterator request) {
 
 void RouterCore::leave_outside(Requests::iterator request) {
   forget(request);
-  ttft_forecast_.left(std::ssize(live_));
+  ttft_forecast_.on_left(std::ssize(live_));
 }
 
 std::vector<LiveRequest> RouterCore::live_requests(const std::vector<GroupProgress>& progress, TimeUs now) const {
   std::vector<LiveRequest> all;
   auto next = progress.begin();
   for (const auto& [id, request] : live_) {
-    LiveRequest& told = all.emplace_back(LiveRequest{.id = id,
+    LiveRequest& live = all.emplace_back(LiveRequest{.id = id,
                                                      .request_id = request.request_id,
                                                      .user = request.user,
                                                      .state = RequestState::preparing,
                                                      .prompt_tokens = request.num_prompt_tokens,
                                                      .generated_tokens = 0,
                                                      .age_s = static_cast<double>(now - request.arrival.at_us) / 1e6});
-    if (!request.outside) told.state = RequestState::waiting;
+    if (!request.outside) live.state = RequestState::waiting;
     next = std::find_if(next, progress.end(), [id = id](const GroupProgress& group) { return group.id >= id; });
     if (next == progress.end() || next->id != id) continue;
-    told.state = next->state;
-    told.generated_tokens = next->generated_tokens;
+    live.state = next->state;
+    live.generated_tokens = next->generated_tokens;
   }
   return all;
 }

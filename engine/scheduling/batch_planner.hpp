@@ -74,7 +74,7 @@ class BatchPlanner {
   /// Sets how many waiting sequences the next plan may offer, by how much of this plan had room.
   void limit_offers(const PendingGrant& pending, const MemoryGrant& answer);
   /// Call when the whole answer is applied.
-  void was_applied(const PendingGrant& pending, bool anything_runs);
+  void on_applied(const PendingGrant& pending, bool anything_runs);
   /// Call when the workers were replaced: nothing of the unanswered plan will run.
   void discard_pending(bool memory_lost);
 
@@ -161,7 +161,7 @@ class BatchPlanner {
   /// Sets how many running candidates give way to the first group that waits or is swapped out.
   void let_less_urgent_give_way(MemoryRequest& plan, std::span<const SequenceGroup* const> swapped) const;
   /// Sets how many running candidates give way to the group that runs alone.
-  void let_all_give_way_to(const SequenceGroup& alone, MemoryRequest& plan) const;
+  void let_all_give_way_to(const SequenceGroup& solo, MemoryRequest& plan) const;
   std::int32_t rows_freed_by(const RunningCandidate& candidate) const;
   /// Returns the swapped groups in the order in which they come back.
   std::vector<const SequenceGroup*> swapped_in_order() const;

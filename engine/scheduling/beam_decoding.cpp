@@ -100,7 +100,7 @@ class Beams final : public Decoding {
 
   bool cut(SequenceGroup& group, std::size_t, GroupEffects& effects) override {
     search_.cut();
-    tell(group, effects);
+    emit_hypotheses(group, effects);
     return true;
   }
 
@@ -112,7 +112,7 @@ class Beams final : public Decoding {
   bool load(Decoder& in, const SequenceGroup& group) override {
     if (!in.get(search_) || !in.get(candidates_) || !in.get(reports_)) return false;
     // A group does not outlive its search.
-    if (!search_.is_sound() || search_.done()) return false;
+    if (!search_.is_valid() || search_.done()) return false;
     const std::size_t num_sequences = group.forked ? search_.running().size() : 1;
     return group.sequences.size() == num_sequences && candidates_.size() == search_.running().size() &&
            reports_.size() == search_.num_nodes();
@@ -133,9 +133,9 @@ class Beams final : public Decoding {
       const auto parent = std::ranges::find(before, search_.parent(node), &RunningBeam::node) - before.begin();
       reports_.push_back(report_of(search_.token(node), candidates_[static_cast<std::size_t>(parent)], num_top));
     }
-    effects.generated(std::ssize(before));
+    effects.count_generated(std::ssize(before));
     if (search_.done()) {
-      tell(group, effects);
+      emit_hypotheses(group, effects);
       return true;
     }
     fork(group, effects);
@@ -192,7 +192,7 @@ class Beams final : public Decoding {
   }
 
   /// Emits the n best hypotheses, best first, with all their tokens.
-  void tell(const SequenceGroup& group, GroupEffects& effects) const {
+  void emit_hypotheses(const SequenceGroup& group, GroupEffects& effects) const {
     const auto num_found = static_cast<std::int64_t>(search_.hypotheses().size());
     for (std::int64_t i = 0; i < group.spec->sampling.n; ++i) {
       const auto index = static_cast<std::int32_t>(i);

@@ -30,7 +30,7 @@ class GroupEffects {
   virtual void finish(SequenceGroup& group, Sequence& sequence) = 0;
   virtual void emit(SequenceOutput output) = 0;
   /// Adds to the counter of generated tokens.
-  virtual void generated(std::int64_t num_tokens) = 0;
+  virtual void count_generated(std::int64_t num_tokens) = 0;
 
  protected:
   ~GroupEffects() = default;

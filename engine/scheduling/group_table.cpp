@@ -129,7 +129,7 @@ Sequence GroupTable::fork_of(const Sequence& parent, const SequenceGroup& group)
   child.parent = parent.id;
   child.num_followed = 0;
   child.awaits_mask = false;
-  child.asked_mask.reset();
+  child.requested_mask.reset();
   child.made_mask.reset();
   const bool is_independent = group.decoding->has_independent_sequences();
   if (is_independent && parent.state == SequenceState::swapped) {

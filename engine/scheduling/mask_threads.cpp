@@ -88,7 +88,7 @@ void MaskThreads::run(MaskJob job, Lane& lane, std::unique_lock<std::mutex>& loc
   if (!job.masks->is_wanted()) return;
   const void* const key = job.key();
   busy_.insert(key);
-  std::uint64_t may_take = config_.work_of_turn;
+  std::uint64_t may_take = config_.max_work_per_turn;
   if (!lane.is_slow) {
     may_take = std::min(may_take, quick_work_left_);
     quick_work_left_ -= may_take;

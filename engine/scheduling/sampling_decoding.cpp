@@ -93,7 +93,7 @@ class Sampling final : public Decoding {
     if (sequence.state == SequenceState::finished) return;
     sequence.output.push_back(sample.token);
     effects.mark_dirty(sequence);
-    effects.generated(1);
+    effects.count_generated(1);
     SequenceOutput output;
     output.request = group.spec->id;
     output.sequence_index = sequence.index;

@@ -11,7 +11,7 @@ namespace pagoda::scheduling {
 std::optional<ExecuteStep> SchedulerCore::on_memory_grant(const MemoryGrant& plan, TimeUs now) {
   PAGODA_ASSERT(batch_planner_.pending() && batch_planner_.pending()->step == plan.step,
                 "a MemoryGrant answers the one outstanding MemoryRequest");
-  metrics_.plan_seconds.observe(static_cast<double>(now - asked_us_) / 1e6);
+  metrics_.plan_seconds.observe(static_cast<double>(now - last_request_us_) / 1e6);
   const PendingGrant pending = batch_planner_.take_pending();
   PAGODA_ASSERT(plan.running.size() == pending.running.size() && plan.swapped.size() == pending.swapped.size() &&
                     plan.waiting.size() == pending.waiting.size(),
@@ -45,7 +45,7 @@ std::optional<ExecuteStep> SchedulerCore::on_memory_grant(const MemoryGrant& pla
     apply_waiting(pending, plan, building, now);
     building.add_table_deltas(plan);
   }
-  batch_planner_.was_applied(pending, anything_scheduled);
+  batch_planner_.on_applied(pending, anything_scheduled);
   // A step whose sequences have all ended meanwhile still runs, empty, because its blocks are stamped with it.
   if (anything_scheduled) {
     building.step.rows_gone = std::exchange(table_.rows_gone, {});
@@ -117,15 +117,15 @@ void SchedulerCore::apply_swapped(const PendingGrant& pending, const MemoryGrant
     const SwapInCandidate& candidate = pending.swapped[i];
     SequenceGroup* group = table_.find(candidate.group);
     if (plan.swapped[i] != AllocStatus::later && group != nullptr) {
-      come_back(pending, candidate, plan.swapped[i], *group);
+      apply_swap_in(pending, candidate, plan.swapped[i], *group);
     }
     if (plan.swapped[i] == AllocStatus::ok) run_rows(pending, candidate.group, candidate.sequences, building);
   }
 }
 
 /// Marks swapped sequences of a group as running again, or as to be recomputed if they cannot be swapped in.
-void SchedulerCore::come_back(const PendingGrant& pending, const SwapInCandidate& candidate, AllocStatus status,
-                              SequenceGroup& group) {
+void SchedulerCore::apply_swap_in(const PendingGrant& pending, const SwapInCandidate& candidate, AllocStatus status,
+                                  SequenceGroup& group) {
   std::int32_t num_back = 0;
   for (std::int32_t i = 0; i < candidate.sequences.count; ++i) {
     const auto index = static_cast<std::size_t>(candidate.sequences.first + i);
@@ -155,7 +155,7 @@ void SchedulerCore::apply_waiting(const PendingGrant& pending, const MemoryGrant
     SequenceGroup* group = table_.find(ref.group);
     Sequence* s = table_.find(group, ref.sequence);
     if (s == nullptr || s->state != SequenceState::waiting) {
-      if (outcome.status == AllocStatus::ok) leave_out(ref.sequence, plan.step);
+      if (outcome.status == AllocStatus::ok) undo_admission(ref.sequence, plan.step);
       continue;
     }
     s->is_passed_over = outcome.is_passed_over;
@@ -163,7 +163,7 @@ void SchedulerCore::apply_waiting(const PendingGrant& pending, const MemoryGrant
     const bool awaits_failed_step =
         table_.pending_updates.first_failed_step > 0 && outcome.awaits_step >= table_.pending_updates.first_failed_step;
     if (outcome.status == AllocStatus::ok && awaits_failed_step) {
-      leave_out(ref.sequence, plan.step);
+      undo_admission(ref.sequence, plan.step);
       continue;
     }
     if (outcome.status == AllocStatus::never) {
@@ -198,7 +198,7 @@ void SchedulerCore::apply_waiting(const PendingGrant& pending, const MemoryGrant
 }
 
 /// Undoes an admission whose sequence does not run: no sequence may rely on the blocks that it should have computed.
-void SchedulerCore::leave_out(SequenceId admitted, StepId step) {
+void SchedulerCore::undo_admission(SequenceId admitted, StepId step) {
   table_.pending_updates.releases.push_back(admitted);
   table_.pending_updates.steps_failed(step);
 }

@@ -61,13 +61,13 @@ struct Sequence {
   SharedTokens recompute_tokens;
   /// Number of output tokens that its row has: sampled, sent, or to be sampled by a step in flight.
   std::size_t num_row_tokens = 0;
-  std::int32_t max_drafts = kMaxDrafts;   ///< maximum number of drafts in a step; lower when many drafts were wrong
-  std::int32_t num_charged_tokens = 0;    ///< number of first tokens that were charged to the tenant
-  std::int32_t num_lost_tokens = 0;       ///< number of computed tokens whose KV was dropped since it ran; for metrics
-  ThinkingProgress thinking;              ///< progress in `output`
-  SequenceId parent = 0;                  ///< sequence that it was forked from; for RequestMasks, as the next two
-  std::size_t num_followed = 0;           ///< number of tokens of `output` that MaskJobs have brought
-  std::optional<std::size_t> asked_mask;  ///< set while a job makes the mask behind this many tokens
+  std::int32_t max_drafts = kMaxDrafts;  ///< maximum number of drafts in a step; lower when many drafts were wrong
+  std::int32_t num_charged_tokens = 0;   ///< number of first tokens that were charged to the tenant
+  std::int32_t num_lost_tokens = 0;      ///< number of computed tokens whose KV was dropped since it ran; for metrics
+  ThinkingProgress thinking;             ///< progress in `output`
+  SequenceId parent = 0;                 ///< sequence that it was forked from; for RequestMasks, as the next two
+  std::size_t num_followed = 0;          ///< number of tokens of `output` that MaskJobs have brought
+  std::optional<std::size_t> requested_mask;  ///< set while a job makes the mask behind this many tokens
 
   /// All fields except recompute_tokens, which are made when they are missing, fields for counts only, and the state of
   /// masks that are being made.
@@ -99,7 +99,7 @@ struct Sequence {
     thinking = {};
     num_followed = 0;
     awaits_mask = false;
-    asked_mask.reset();
+    requested_mask.reset();
     made_mask.reset();
   }
   /// Forgets the samples of steps in flight, which will not come. Whether it has outgrown the pool is decided again.

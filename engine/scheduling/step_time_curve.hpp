@@ -93,7 +93,7 @@ class StepLateness {
     times_ = std::clamp(times_ + kStep * ((late ? 1 : 0) - kLateShare), 1.0, kMaxFactor);
   }
 
-  double times_the_mean() const { return times_; }
+  double factor_of_mean() const { return times_; }
 
   static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.times_); }
 

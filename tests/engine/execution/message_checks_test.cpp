@@ -264,11 +264,11 @@ TEST(DeviceMessageChecks, AStepThatIsOverOrARowThatIsGoneIsRefused) {
 }
 
 TEST(DeviceMessageChecks, WhatIsLeftOfADamagedStepThatPassesCanBeFollowed) {
-  const std::vector<std::byte> sound = encode(first_step());
+  const std::vector<std::byte> valid = encode(first_step());
   int num_passed = 0;
-  for (std::size_t place = 0; place < sound.size(); ++place) {
+  for (std::size_t place = 0; place < valid.size(); ++place) {
     for (unsigned damage = 1; damage < 256; ++damage) {
-      auto bytes = sound;
+      auto bytes = valid;
       bytes[place] ^= static_cast<std::byte>(damage);
       ExecuteStep step;
       if (!decode(bytes, step) || !DeviceMessageChecks(limits()).check(step)) continue;

@@ -679,9 +679,9 @@ TEST(WorkRate, CountsTheTimeInWhichThereIsWorkAlone) {
   WorkRate rate;
   EXPECT_EQ(rate.seconds_for(5, 100), 0);
   rate.begin(0);
-  rate.ended({50, 50}, 1'000'000);
+  rate.on_ended({50, 50}, 1'000'000);
   rate.begin(3'600'000'000);  // an idle hour
-  rate.ended({50, 50}, 3'601'000'000);
+  rate.on_ended({50, 50}, 3'601'000'000);
   EXPECT_NEAR(rate.tokens_per_s(), 100, 2);
   EXPECT_NEAR(rate.seconds_for(2, 100), 2, 0.1);
 }
@@ -690,8 +690,8 @@ TEST(WorkRate, WhatIsLongAgoCountsNoMore) {
   WorkRate rate;
   rate.begin(0);
   TimeUs now = 0;
-  for (int i = 0; i < 100; ++i) rate.ended({1000, 0}, now += 1'000'000);
-  for (int i = 0; i < 200; ++i) rate.ended({10, 0}, now += 1'000'000);
+  for (int i = 0; i < 100; ++i) rate.on_ended({1000, 0}, now += 1'000'000);
+  for (int i = 0; i < 200; ++i) rate.on_ended({10, 0}, now += 1'000'000);
   EXPECT_NEAR(rate.tokens_per_s(), 10, 5);
 }
 

@@ -134,7 +134,7 @@ class Answers {
 };
 
 TEST(MaskThreads, SayWhichJobsTakeLongAndMakeThemAllTheSame) {
-  Answers answers({.num_threads = 1, .work_of_turn = 200});
+  Answers answers({.num_threads = 1, .max_work_per_turn = 200});
   std::vector<MaskJob> jobs;
   jobs.push_back(job_of(1, "a", kHostile));
   jobs.push_back(job_of(2, "a", "[a-d]{4}ef"));
@@ -155,7 +155,7 @@ TEST(MaskThreads, SayWhichJobsTakeLongAndMakeThemAllTheSame) {
 }
 
 TEST(MaskThreads, AnotherUsersMaskComesBehindOneHostileGrammarAtMost) {
-  Answers answers({.num_threads = 1, .work_of_turn = 200});
+  Answers answers({.num_threads = 1, .max_work_per_turn = 200});
   std::vector<MaskJob> jobs;
   for (RequestId id = 1; id <= 60; ++id) jobs.push_back(job_of(id, "hostile", kHostile));
   jobs.push_back(job_of(100, "other", "[a-d]{4}ef"));
@@ -171,7 +171,7 @@ TEST(MaskThreads, AnotherUsersMaskComesBehindOneHostileGrammarAtMost) {
 
 TEST(MaskThreads, HurryNoLongerThanTheStepWaits) {
   const auto late_of = [](std::chrono::microseconds wait) {
-    Answers answers({.num_threads = 1, .work_of_turn = 100'000});
+    Answers answers({.num_threads = 1, .max_work_per_turn = 100'000});
     std::vector<MaskJob> jobs;
     for (RequestId id = 1; id <= 20; ++id) jobs.push_back(job_of(id, "a", kHostile));
     answers.submit(std::move(jobs), wait);

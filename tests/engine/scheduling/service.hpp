@@ -125,7 +125,7 @@ class Service {
   void swap_measured(std::int64_t bytes, TimeUs duration_us) { scheduler_.swap_measured({bytes, duration_us}); }
   view::Queues queues() const { return scheduler_.queues(); }
   EngineStats stats() const { return scheduler_.stats(); }
-  bool holds_a_trial() const { return scheduler_.holds_a_trial(); }
+  bool has_trial() const { return scheduler_.has_trial(); }
   std::optional<RequestId> head_of_queue() const { return scheduler_.head_of_queue(); }
   std::int32_t blocks_owned() const {
     const MemoryStats memory = blocks_.stats();

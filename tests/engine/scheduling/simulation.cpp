@@ -156,7 +156,7 @@ void Simulation::check_head_is_offered(const MemoryRequest& plan) {
     return scheduler.enable_chunked_prefill && std::ssize(*spec.prompt) + spec.sampling.max_tokens > most_of_short;
   };
   const bool has_reason =
-      !head || is_long(*told_.at(*head).spec) || scheduler_.core().holds_a_trial() || !plan.waiting.empty() ||
+      !head || is_long(*told_.at(*head).spec) || scheduler_.core().has_trial() || !plan.waiting.empty() ||
       !plan.swapped.empty() || scheduler_.core().stats().requests_swapped > 0 || used >= plan.token_budget ||
       config_.scheduler.delay_factor > 0 || scheduler_.core().num_rows_for_new() < rows_wanted(*told_.at(*head).spec);
   plans_without_head_ = has_reason ? 0 : plans_without_head_ + 1;
