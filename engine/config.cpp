@@ -21,18 +21,18 @@ class Checker {
   }
 
   template <class T>
-  void in_range(const char* key, T value, T least, T most) {
-    if (value < least || value > most) {
-      refuse(key, "must be from " + std::to_string(least) + " to " + std::to_string(most) + ", not " +
-                      std::to_string(value));
+  void in_range(const char* key, T value, T min, T max) {
+    if (value < min || value > max) {
+      refuse(key,
+             "must be from " + std::to_string(min) + " to " + std::to_string(max) + ", not " + std::to_string(value));
     }
   }
 
-  /// Requires a value in (`lower`, `most`], or in [`lower`, `most`] when `closed`.
-  void number(const char* key, double value, double lower, bool closed, double most) {
-    if (!std::isfinite(value) || value < lower || (!closed && value == lower) || value > most) {
+  /// Requires a value in (`lower`, `max`], or in [`lower`, `max`] when `closed`.
+  void number(const char* key, double value, double lower, bool closed, double max) {
+    if (!std::isfinite(value) || value < lower || (!closed && value == lower) || value > max) {
       refuse(key, std::string("must be ") + (closed ? "at least " : "above ") + shown(lower) + " and at most " +
-                      shown(most) + ", not " + shown(value));
+                      shown(max) + ", not " + shown(value));
     }
   }
 

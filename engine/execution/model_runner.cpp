@@ -37,7 +37,7 @@ TokenIds drafts_of(const ExecuteStep& step, const RowWork& work) {
 }
 
 /// Returns the maximum number of scattered entries in one step. Further changes are copied.
-std::int64_t most_scattered_entries(const RunnerConfig& config) {
+std::int64_t max_scattered_entries(const RunnerConfig& config) {
   return std::int64_t{config.max_num_seqs} * kMaxScatteredEntries;
 }
 
@@ -63,7 +63,7 @@ StepShape ModelRunner::largest_shape(const RunnerConfig& config, bool keeps_bloc
                   .num_reports = config.max_num_batched_tokens};
   if (keeps_block_tables) {
     shape.num_block_table_rows = config.max_num_seqs;
-    shape.num_block_table_entries = most_scattered_entries(config);
+    shape.num_block_table_entries = max_scattered_entries(config);
   } else {
     shape.max_blocks = config.layout.only().blocks_for(config.max_model_len);
   }
@@ -206,7 +206,7 @@ Status ModelRunner::upload_rows(kernels::Stream& stream, const ExecuteStep& step
     const auto entries = std::ssize(rows_[delta.row].block_table) - delta.first_block;
     PAGODA_ASSERT(entries >= 0 && delta.first_block + entries <= blocks_of_row_, "a row's blocks hold its positions");
     const bool is_long =
-        entries > kMaxScatteredEntries || num_changed_entries_ + entries > most_scattered_entries(config_);
+        entries > kMaxScatteredEntries || num_changed_entries_ + entries > max_scattered_entries(config_);
     (is_long ? long_changes : table_changes_).push_back({delta.row, delta.first_block});
     if (is_long) {
       count += static_cast<std::size_t>(entries);
@@ -303,13 +303,13 @@ void ModelRunner::plan_samples(const ExecuteStep& step, const Batch& batch, Issu
                                                               static_cast<std::uint32_t>(position)));
     }
   }
-  const auto most_logprobs = [](const std::vector<kernels::SampleRow>& rows) {
-    std::int64_t most = 0;
-    for (const kernels::SampleRow& row : rows) most = std::max<std::int64_t>(most, row.num_logprobs);
-    return most;
+  const auto max_logprobs = [](const std::vector<kernels::SampleRow>& rows) {
+    std::int64_t max = 0;
+    for (const kernels::SampleRow& row : rows) max = std::max<std::int64_t>(max, row.num_logprobs);
+    return max;
   };
-  issued.shape = {std::ssize(sample_rows_), most_logprobs(sample_rows_), std::ssize(report_rows_),
-                  most_logprobs(report_rows_)};
+  issued.shape = {std::ssize(sample_rows_), max_logprobs(sample_rows_), std::ssize(report_rows_),
+                  max_logprobs(report_rows_)};
 }
 
 void ModelRunner::fill_inputs(const ExecuteStep& step, const Batch& batch, const StepInputs& inputs) const {

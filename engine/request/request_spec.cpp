@@ -15,8 +15,8 @@ bool is_valid(const RequestProgress& progress, const RequestSpec& spec) {
   const SamplingParams& sampling = spec.sampling;
   const std::int64_t num_sequences = sampling.use_beam_search ? sampling.n : sampling.num_sequences();
   if (std::ssize(progress.sequences) != num_sequences) return false;
-  const std::size_t most_prompt_logprobs = sampling.prompt_logprobs ? spec.prompt->size() - 1 : 0;
-  if (progress.prompt_logprobs.size() > most_prompt_logprobs || !progress.prompt_logprobs.is_valid()) return false;
+  const std::size_t max_prompt_logprobs = sampling.prompt_logprobs ? spec.prompt->size() - 1 : 0;
+  if (progress.prompt_logprobs.size() > max_prompt_logprobs || !progress.prompt_logprobs.is_valid()) return false;
   if (!is_valid_count(progress.cached_tokens) || !is_valid_count(progress.preemptions) ||
       !is_valid_count(progress.restarts)) {
     return false;

@@ -262,8 +262,8 @@ Status check_structured_outputs(const SamplingParams& params) {
 Status check_something_is_left(const SamplingParams& params, std::int64_t vocab_size,
                                std::span<const TokenId> eos_token_ids) {
   if (params.min_tokens == 0) return {};
-  const std::size_t most_banned = params.stop_token_ids.size() + eos_token_ids.size();
-  if (!params.allowed_token_ids && static_cast<std::int64_t>(most_banned) < vocab_size) return {};
+  const std::size_t max_banned = params.stop_token_ids.size() + eos_token_ids.size();
+  if (!params.allowed_token_ids && static_cast<std::int64_t>(max_banned) < vocab_size) return {};
   std::unordered_set<std::int64_t> banned(params.stop_token_ids.begin(), params.stop_token_ids.end());
   banned.insert(eos_token_ids.begin(), eos_token_ids.end());
   if (params.allowed_token_ids) {

@@ -44,9 +44,10 @@ SamplingParams sampling_of(const GenerateRequest& request, const AdmissionLimits
 
 /// Returns the error of a prompt that is too long. It begins with Anthropic's words, by which agents know that they
 /// must shorten a conversation.
-Status too_long(const char* field, const std::string& num_tokens, std::int64_t most, const std::string& why) {
+Status too_long(const char* field, const std::string& num_tokens, std::int64_t max_tokens, const std::string& why) {
   return fail(ErrorCode::context_too_long,
-              "prompt is too long: " + num_tokens + " tokens > " + std::to_string(most) + " maximum: " + why, field);
+              "prompt is too long: " + num_tokens + " tokens > " + std::to_string(max_tokens) + " maximum: " + why,
+              field);
 }
 
 /// Refuses a text that is too long for any tokenization, so that no client waits for its tokenization.
@@ -55,8 +56,8 @@ Status check_text(const std::string& prompt, const AdmissionLimits& limits) {
   const std::int64_t max_tokens = std::min(limits.max_model_len, limits.max_kv_tokens);
   const auto num_bytes = static_cast<std::int64_t>(prompt.size());
   if (num_bytes / *limits.max_bytes_per_token < max_tokens) return {};
-  const std::int64_t least_tokens = (num_bytes + *limits.max_bytes_per_token - 1) / *limits.max_bytes_per_token;
-  return too_long("prompt", "at least " + std::to_string(least_tokens), max_tokens - 1,
+  const std::int64_t min_prompt_tokens = (num_bytes + *limits.max_bytes_per_token - 1) / *limits.max_bytes_per_token;
+  return too_long("prompt", "at least " + std::to_string(min_prompt_tokens), max_tokens - 1,
                   "it has " + std::to_string(num_bytes) + " bytes, but the model and its KV cache take at most " +
                       tokens(max_tokens) + " with at least one to generate");
 }
@@ -72,17 +73,17 @@ Status check_truncation(const GenerateRequest& request, const AdmissionLimits& l
   if (!request.truncate_prompt_tokens) return {};
   constexpr const char* kParam = "truncate_prompt_tokens";
   const std::int64_t tokens_kept = *request.truncate_prompt_tokens;
-  const std::int64_t most = max_prompt_tokens(limits);
+  const std::int64_t max_kept = max_prompt_tokens(limits);
   if (tokens_kept == -1) {
     if (*prompt_tokens_kept(request, limits) > 0) return {};
     return fail(ErrorCode::invalid_request,
                 "truncate_prompt_tokens is -1, but max_tokens " + std::to_string(request.sampling.max_tokens) +
-                    " leaves no room for a prompt within " + tokens(most + 1) + "; use a smaller max_tokens",
+                    " leaves no room for a prompt within " + tokens(max_kept + 1) + "; use a smaller max_tokens",
                 kParam);
   }
-  if (tokens_kept >= 1 && tokens_kept <= most) return {};
+  if (tokens_kept >= 1 && tokens_kept <= max_kept) return {};
   return fail(ErrorCode::invalid_request,
-              "truncate_prompt_tokens must be -1 or from 1 to " + std::to_string(most) +
+              "truncate_prompt_tokens must be -1 or from 1 to " + std::to_string(max_kept) +
                   " (the longest prompt that fits), not " + std::to_string(tokens_kept),
               kParam);
 }

@@ -50,15 +50,15 @@ bool RouterCore::is_valid(RequestId id, const Request& request) const {
   if (request.deadline_us && !is_valid_time(*request.deadline_us)) return false;
   if (request.num_sequences < 1 || request.num_sequences > SamplingLimits{}.max_sequences) return false;
   if (!is_count(request.num_before) || !is_valid_time(request.waited_us)) return false;
-  const auto most_estimated = request.num_prompt_tokens > 0 ? 0 : kMaxTokens;
-  if (request.estimated_prompt_tokens < 0 || request.estimated_prompt_tokens > most_estimated) return false;
+  const auto max_estimated = request.num_prompt_tokens > 0 ? 0 : kMaxTokens;
+  if (request.estimated_prompt_tokens < 0 || request.estimated_prompt_tokens > max_estimated) return false;
   if (placement_.is_placed(id) != (request.outside == nullptr)) return false;
   const bool waits_for_grammar = request.grammar_job && request.outside && request.outside->sampling.structured_outputs;
   if (request.grammar_job && !waits_for_grammar) return false;
   if (request.encoded && (!waits_for_grammar || request.job || !pagoda::is_valid(request.encoded))) return false;
   // A resumable request that has ended was admitted by another engine, which may have had other limits.
-  const std::int64_t most_tokens = request.resumable ? kMaxTokens : limits_.max_model_len;
-  const bool has_prompt = request.num_prompt_tokens > 0 && request.num_prompt_tokens <= most_tokens;
+  const std::int64_t max_tokens = request.resumable ? kMaxTokens : limits_.max_model_len;
+  const bool has_prompt = request.num_prompt_tokens > 0 && request.num_prompt_tokens <= max_tokens;
   if (!request.outside) return has_prompt;
   if (request.encoded ? !has_prompt : request.num_prompt_tokens != 0) return false;
   return has_ended(*request.outside) || check_request(*request.outside, limits_).has_value();

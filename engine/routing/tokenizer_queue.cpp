@@ -29,7 +29,7 @@ TokenizerQueue::JobId TokenizerQueue::add_beyond_limits(ClientId client_id, std:
   const JobId id = next_job_++;
   jobs_.emplace(id, Job{client_id, job_bytes, false});
   if (client.waiting.empty()) {
-    client.taken = std::max(client.taken, least_taken_);
+    client.taken = std::max(client.taken, min_taken_);
     turns_.emplace(client.taken, client_id);
   }
   client.waiting.push_back(id);
@@ -51,7 +51,7 @@ std::optional<TokenizerQueue::JobId> TokenizerQueue::next() {
   job.given = true;
   bytes_given_ += job.bytes;
   --num_waiting_;
-  least_taken_ = client.taken;
+  min_taken_ = client.taken;
   client.taken += job.bytes;
   if (!client.waiting.empty()) turns_.emplace(client.taken, client_id);
   return id;
@@ -103,18 +103,18 @@ void TokenizerQueue::remove(std::map<JobId, Job>::iterator job) {
 void TokenizerQueue::save(Encoder& out) const {
   out.put(jobs_);
   out.put(clients_);
-  out.put(least_taken_);
+  out.put(min_taken_);
   out.put(next_job_);
 }
 
 bool TokenizerQueue::load(Decoder& in) {
-  if (!in.get(jobs_) || !in.get(clients_) || !in.get(least_taken_) || !in.get(next_job_)) return false;
+  if (!in.get(jobs_) || !in.get(clients_) || !in.get(min_taken_) || !in.get(next_job_)) return false;
   constexpr std::int64_t kMaxBytes = std::int64_t{1} << 60;
   constexpr JobId kMaxJobs = JobId{1} << 62U;
   const auto is_count = [](std::int64_t bytes) { return bytes >= 0 && bytes <= kMaxBytes; };
   const auto has_count = [&](const auto& client) { return is_count(client.second.taken); };
   const JobId last_job = jobs_.empty() ? 0 : jobs_.rbegin()->first;
-  if (!is_count(least_taken_) || !std::ranges::all_of(clients_, has_count)) return false;
+  if (!is_count(min_taken_) || !std::ranges::all_of(clients_, has_count)) return false;
   if (next_job_ <= last_job || next_job_ > kMaxJobs) return false;
   std::map<ClientId, std::int64_t> bytes_of;
   for (const auto& [id, job] : jobs_) {

@@ -93,7 +93,7 @@ class TokenizerQueue {
   std::map<ClientId, Client> clients_;
   std::set<std::pair<std::int64_t, ClientId>> turns_;  ///< clients with waiting jobs, by `taken`
   /// Value of `taken` of the client that was served last, before it was served.
-  std::int64_t least_taken_ = 0;
+  std::int64_t min_taken_ = 0;
   std::int64_t num_waiting_ = 0;
   std::int64_t bytes_ = 0;
   std::int64_t bytes_given_ = 0;

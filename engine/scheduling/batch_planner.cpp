@@ -95,9 +95,9 @@ std::optional<MemoryRequest> BatchPlanner::next(TimeUs now, StepId last_complete
 }
 
 bool BatchPlanner::may_draft() const {
-  const std::int64_t most_needed = std::int64_t{config_.max_num_batched_tokens} + config_.max_num_seqs;
+  const std::int64_t max_needed = std::int64_t{config_.max_num_batched_tokens} + config_.max_num_seqs;
   return config_.pipeline_depth == 2 && !table_.head_of_queue() && table_.swapped.empty() &&
-         available_blocks_ >= most_needed;
+         available_blocks_ >= max_needed;
 }
 
 /// Drops drafts that have no room: each takes the place of one more row in a step's samples.

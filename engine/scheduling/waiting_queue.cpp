@@ -225,8 +225,8 @@ class FairQueue final : public WaitingQueue {
   }
 
   /// Returns whether the tenant may be forgotten: it is away, and would return as a new tenant.
-  bool may_forget(const Tenant& tenant, std::int64_t most_served) const {
-    return tenant.waiting.empty() && tenant.served <= most_served && &tenant != last_to_leave_;
+  bool may_forget(const Tenant& tenant, std::int64_t max_served) const {
+    return tenant.waiting.empty() && tenant.served <= max_served && &tenant != last_to_leave_;
   }
 
   /// Forgets tenants that are away and would be raised on their return anyway.
