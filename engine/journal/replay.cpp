@@ -22,9 +22,9 @@ bool is_valid(const StepResult& result) {
   });
 }
 
-bool is_valid(const MemoryGrant& plan) {
-  return std::ranges::all_of(plan.table_deltas,
-                             [&](const TableDelta& delta) { return is_part(delta.blocks, plan.blocks.size()); });
+bool is_valid(const MemoryGrant& grant) {
+  return std::ranges::all_of(grant.table_deltas,
+                             [&](const TableDelta& delta) { return is_part(delta.blocks, grant.blocks.size()); });
 }
 
 bool is_valid(const MemoryRequest& plan) {
@@ -294,9 +294,9 @@ bool Replay::enter_scheduler(std::uint8_t input, Decoder& in) {
       return true;
     }
     case SchedulerInput::memory_grant: {
-      MemoryGrant plan;
-      if (!read(in, plan, now) || !is_valid(plan)) return false;
-      const auto step = scheduler_->on_memory_grant(plan, now);
+      MemoryGrant grant;
+      if (!read(in, grant, now) || !is_valid(grant)) return false;
+      const auto step = scheduler_->on_memory_grant(grant, now);
       if (!step) return true;
       effect(Source::scheduler, *step, of_step("rows", step->step));
       ++report_.num_steps;

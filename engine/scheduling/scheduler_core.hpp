@@ -56,7 +56,7 @@ class SchedulerCore final : private GroupEffects {
   /// Ends a sequence because of a stop string; its tokens in flight are dropped.
   void stop_hit(const StopHit& hit);
   /// Takes the answer to the MemoryRequest of next_memory_request(). Returns nothing when nothing runs in the step.
-  std::optional<ExecuteStep> on_memory_grant(const MemoryGrant& plan, TimeUs now);
+  std::optional<ExecuteStep> on_memory_grant(const MemoryGrant& grant, TimeUs now);
   /// Takes the results of a step, in the order of the steps. Results of a worker that was replaced are ignored.
   void on_step_result(const StepResult& result);
   /// Records the duration of the swaps of a plan, to estimate the cost of swapping.
@@ -159,9 +159,9 @@ class SchedulerCore final : private GroupEffects {
   Sequence* first_running(SequenceGroup* group, const PendingGrant& pending, Range sequences);
   void apply_swap_in(const PendingGrant& pending, const SwapInCandidate& candidate, AllocStatus status,
                      SequenceGroup& group);
-  void apply_running(const PendingGrant& pending, const MemoryGrant& plan, StepBuilder& building);
-  void apply_swapped(const PendingGrant& pending, const MemoryGrant& plan, StepBuilder& building);
-  void apply_waiting(const PendingGrant& pending, const MemoryGrant& plan, StepBuilder& building, TimeUs now);
+  void apply_running(const PendingGrant& pending, const MemoryGrant& grant, StepBuilder& building);
+  void apply_swapped(const PendingGrant& pending, const MemoryGrant& grant, StepBuilder& building);
+  void apply_waiting(const PendingGrant& pending, const MemoryGrant& grant, StepBuilder& building, TimeUs now);
 
   // results
   SequenceGroup* finish_row(const WorkRef& work);
