@@ -117,12 +117,13 @@ bool TokenizerQueue::load(Decoder& in) {
   if (!is_count(min_taken_) || !std::ranges::all_of(clients_, has_count)) return false;
   if (next_job_ <= last_job || next_job_ > kMaxJobs) return false;
   std::map<ClientId, std::int64_t> bytes_of;
-  for (const auto& [id, job] : jobs_) {
+  for (auto& [id, job] : jobs_) {
     if (job.bytes < 0 || job.bytes > kMaxBytes - bytes_) return false;
     bytes_ += job.bytes;
     bytes_of[job.client] += job.bytes;
     if (job.given) {
       bytes_given_ += job.bytes;
+      if (!clients_.contains(job.client)) job.client = kNoClient;
       continue;
     }
     const auto client = clients_.find(job.client);
