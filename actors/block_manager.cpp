@@ -44,12 +44,12 @@ MemoryGrant plan(Self self, const MemoryRequest& message) {
 #endif
   span.end({arg("step", message.step), arg("running", message.running.size()), arg("swapped", message.swapped.size()),
             arg("waiting", message.waiting.size()), arg("releases", message.releases.size()),
-            arg("blocks_changed", planned.plan.blocks.size())});
+            arg("blocks_changed", planned.grant.blocks.size())});
   if (!planned.cache_plan.empty()) {
     if (state.plans_done) remember(state, planned.cache_plan);
     send_to_all(self, state.cache_engines, std::move(planned.cache_plan));
   }
-  return reply(std::move(planned.plan));
+  return reply(std::move(planned.grant));
 }
 
 BlockManagerActor::behavior_type behavior(Self self, const memory::BlockSpaceConfig& config,

@@ -40,18 +40,18 @@ EngineStats stats_of(const SchedulerState& state) {
   return stats;
 }
 
-std::int64_t num_preempted(const MemoryGrant& plan) {
-  return std::ranges::count_if(plan.running, [](RunningOutcome outcome) {
+std::int64_t num_preempted(const MemoryGrant& grant) {
+  return std::ranges::count_if(grant.running, [](RunningOutcome outcome) {
     return outcome == RunningOutcome::preempted_recompute || outcome == RunningOutcome::preempted_swap;
   });
 }
 
-void on_memory_grant(Self self, const MemoryGrant& plan) {
+void on_memory_grant(Self self, const MemoryGrant& grant) {
   auto& state = state_of(self);
   const TraceSpan span(state.trace, trace::Row::scheduler, "apply plan");
-  auto step = state.core->on_memory_grant(plan, now_us());
-  span.end({arg("step", plan.step), arg("runs", step.has_value()), arg("rows", step ? step->work.size() : 0),
-            arg("preempted", trace::is_on(state.trace) ? num_preempted(plan) : 0)});
+  auto step = state.core->on_memory_grant(grant, now_us());
+  span.end({arg("step", grant.step), arg("runs", step.has_value()), arg("rows", step ? step->work.size() : 0),
+            arg("preempted", trace::is_on(state.trace) ? num_preempted(grant) : 0)});
   if (step) send_to_all(self, state.workers, std::move(*step));
   advance(self);
 }

@@ -21,18 +21,18 @@ class Checker {
   }
 
   template <class T>
-  void in_range(const char* key, T value, T least, T most) {
-    if (value < least || value > most) {
-      refuse(key, "must be from " + std::to_string(least) + " to " + std::to_string(most) + ", not " +
-                      std::to_string(value));
+  void in_range(const char* key, T value, T min, T max) {
+    if (value < min || value > max) {
+      refuse(key,
+             "must be from " + std::to_string(min) + " to " + std::to_string(max) + ", not " + std::to_string(value));
     }
   }
 
-  /// Requires a value in (`lower`, `most`], or in [`lower`, `most`] when `closed`.
-  void number(const char* key, double value, double lower, bool closed, double most) {
-    if (!std::isfinite(value) || value < lower || (!closed && value == lower) || value > most) {
+  /// Requires a value in (`lower`, `max`], or in [`lower`, `max`] when `closed`.
+  void number(const char* key, double value, double lower, bool closed, double max) {
+    if (!std::isfinite(value) || value < lower || (!closed && value == lower) || value > max) {
       refuse(key, std::string("must be ") + (closed ? "at least " : "above ") + shown(lower) + " and at most " +
-                      shown(most) + ", not " + shown(value));
+                      shown(max) + ", not " + shown(value));
     }
   }
 
@@ -161,7 +161,7 @@ std::vector<Error> EngineConfig::validate() const {
   check.one_of("quantize", quantize, {"auto", "none", "int8", "int4"});
   check.one_of("weight_memory", weight_memory, {"auto", "mapped", "copied"});
   if (device != "cpu" && weight_memory != defaults.weight_memory) {
-    check.refuse("weight_memory", "is for --device cpu; a GPU has the weights in its own memory");
+    check.refuse("weight_memory", "is for --device cpu; a GPU keeps the weights in its own memory");
   }
   check.one_of("kv_cache_dtype", kv_cache_dtype, {"auto", "float32", "float16", "bfloat16", "fp8", "fp8_e4m3", "int8"});
   if (device != "cpu" && !cuda_index_of(device))
@@ -175,7 +175,7 @@ std::vector<Error> EngineConfig::validate() const {
   check.in_range("num_host_blocks", num_host_blocks, -1, kMaxBlocks);
   if (swap_space != defaults.swap_space) check.number("swap_space", swap_space, 0, true, kMaxGib);
   if (!swap_dir.empty() && num_host_blocks <= 0 && (num_host_blocks == 0 || swap_space <= 0)) {
-    check.refuse("swap_dir", "needs swap_space or num_host_blocks, which say how much it may hold");
+    check.refuse("swap_dir", "needs swap_space or num_host_blocks, which set its size");
   }
   check.number("kv_cache_memory", kv_cache_memory, 0, true, kMaxGib);
   check.number("gpu_memory_utilization", gpu_memory_utilization, 0, false, 1);
@@ -183,10 +183,12 @@ std::vector<Error> EngineConfig::validate() const {
   if (device == "cpu" && is_a_share && gpu_memory_utilization != defaults.gpu_memory_utilization) {
     check.refuse("gpu_memory_utilization", "is for --device cuda; on a CPU use kv_cache_memory");
   }
-  if (device == "cpu" && enforce_eager) check.refuse("enforce_eager", "is for --device cuda; a CPU runs every step so");
-  if (device != "cpu" && !swap_dir.empty()) check.refuse("swap_dir", "is for --device cpu; a GPU swaps to host memory");
+  if (device == "cpu" && enforce_eager)
+    check.refuse("enforce_eager", "is for --device cuda; a CPU runs every step eagerly");
+  if (device != "cpu" && !swap_dir.empty())
+    check.refuse("swap_dir", "is for --device cpu; a GPU always swaps to host memory");
   if (device != "cpu" && touch_memory != defaults.touch_memory) {
-    check.refuse("touch_memory", "is for --device cpu; a GPU's memory is taken when it is allocated");
+    check.refuse("touch_memory", "is for --device cpu; memory of a GPU is reserved when it is allocated");
   }
   check.in_range("max_num_seqs", max_num_seqs, 0, 1 << 16);
   check.in_range("max_num_batched_tokens", max_num_batched_tokens, 0, kMaxTokensPerStep);
@@ -216,7 +218,8 @@ std::vector<Error> EngineConfig::validate() const {
   if (step_deadline > 0 && step_deadline < 1e-3) check.refuse("step_deadline", "must be 0 or at least 0.001");
   if (standby_worker && !worker_processes) check.refuse("standby_worker", "needs worker_processes");
   if (standby_worker && device != "cpu" && worker_listen.empty()) {
-    check.refuse("standby_worker", "is for --device cpu, or for workers that join; a GPU holds the model once");
+    check.refuse("standby_worker",
+                 "is for --device cpu, or for workers that join; a GPU has memory for only one copy of the model");
   }
   if (step_deadline > 0 && !worker_processes) check.refuse("step_deadline", "needs worker_processes");
   if (!worker_listen.empty() && !worker_processes) check.refuse("worker_listen", "needs worker_processes");

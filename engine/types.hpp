@@ -33,14 +33,14 @@ struct ByteRange {
 using TimeUs = std::int64_t;
 
 /// Returns whether a time that was read from bytes is small enough for arithmetic without overflow.
-constexpr bool is_sound_time(TimeUs time) {
-  constexpr TimeUs kMost = TimeUs{1} << 61U;
-  return time >= -kMost && time <= kMost;
+constexpr bool is_valid_time(TimeUs time) {
+  constexpr TimeUs kMaxTime = TimeUs{1} << 61U;
+  return time >= -kMaxTime && time <= kMaxTime;
 }
 
 /// Returns whether a count that was read from bytes is not negative and small enough for arithmetic.
-constexpr bool is_sound_count(std::int64_t count) {
-  return count >= 0 && is_sound_time(count);
+constexpr bool is_valid_count(std::int64_t count) {
+  return count >= 0 && is_valid_time(count);
 }
 
 }  // namespace pagoda

@@ -29,8 +29,11 @@ Result<ConfigFile> ConfigFile::load(const std::filesystem::path& path) {
 
 Result<ConfigFile> ConfigFile::parse(std::string_view text, std::string name) {
   auto value = wire::read_json(text, kMaxDepth);
-  if (!value) return fail(ErrorCode::bad_config, name + ": " + value.error().message, value.error().param);
-  if (!value->is_object()) return fail(ErrorCode::bad_config, name + ": must hold one JSON object");
+  if (!value) {
+    const std::string& key = value.error().param;
+    return fail(ErrorCode::bad_config, name + ": " + value.error().message, key.empty() ? "config" : key);
+  }
+  if (!value->is_object()) return fail(ErrorCode::bad_config, name + ": must hold one JSON object", "config");
   return ConfigFile(std::move(*value), std::move(name));
 }
 

@@ -10,7 +10,7 @@
 namespace pagoda::kernels {
 namespace {
 
-bool are_words(std::span<const std::int32_t> ends, std::int64_t num_tokens) {
+bool are_valid_words(std::span<const std::int32_t> ends, std::int64_t num_tokens) {
   std::int32_t before = 0;
   for (const std::int32_t end : ends) {
     if (end <= before) return false;
@@ -36,7 +36,7 @@ std::string check_row(const SampleRow& row, const SampleParams& params) {
     return "num_logprobs is " + std::to_string(row.num_logprobs) + ", logprob_tokens has " +
            std::to_string(row.logprob_tokens.size());
   }
-  if (!are_words(row.bad_word_ends, std::ssize(row.bad_word_tokens))) {
+  if (!are_valid_words(row.bad_word_ends, std::ssize(row.bad_word_tokens))) {
     return "bad_word_ends does not part bad_word_tokens into words";
   }
   const bool in_range = row.temperature >= 0.0F && row.temperature < std::numeric_limits<float>::infinity() &&

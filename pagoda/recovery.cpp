@@ -123,7 +123,7 @@ Result<Requests> recover_requests(const std::string& path, const EngineConfig& c
     auto origin = serving::origin_of(*resumable.spec->resume);
     // Checks that the tokenizer turns the recorded tokens into the recorded text.
     output::OutputCore trial(*tokenizer);
-    if (!origin || !trial.open(going_on_from(*resumable.spec, resumable.progress))) {
+    if (!origin || !trial.open(with_progress(*resumable.spec, resumable.progress))) {
       spdlog::warn("{}: a request cannot be recovered: what is recorded of it is damaged", path);
       continue;
     }

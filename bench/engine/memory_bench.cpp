@@ -86,7 +86,7 @@ void plan_decode(benchmark::State& state, bool prefix_caching) {
     const auto start = std::chrono::steady_clock::now();
     const GrantedStep planned = load.manager().plan(request);
     state.SetIterationTime(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-    benchmark::DoNotOptimize(planned.plan.running.data());
+    benchmark::DoNotOptimize(planned.grant.running.data());
   }
 }
 
@@ -144,7 +144,7 @@ void admit_cached_prompt(benchmark::State& state) {
     if (id > 0) request.releases.push_back(id);
     ++id;
     request.waiting.push_back(waiting_group(id, prompt));
-    cached = manager.plan(request).plan.waiting.front().num_cached_tokens;
+    cached = manager.plan(request).grant.waiting.front().num_cached_tokens;
   }
   state.counters["cached_tokens"] = cached;
 }

@@ -113,7 +113,7 @@ class Service {
   double step() {
     const auto start = std::chrono::steady_clock::now();
     const auto plan = scheduler_.next_memory_request(now_ += 1000);
-    const auto execute = scheduler_.on_memory_grant(blocks_.plan(*plan).plan, now_);
+    const auto execute = scheduler_.on_memory_grant(blocks_.plan(*plan).grant, now_);
     const auto planned = std::chrono::steady_clock::now();
     StepResult result;
     result.step = execute->step;

@@ -14,7 +14,7 @@ void BatchRows::apply(const ExecuteStep& step) {
   for (const NewRow& fresh : step.new_rows) {
     BatchRow& row = at(fresh.row);
     const RowSpec& spec = fresh.spec;
-    PAGODA_ASSERT(spec.adapter == 0, "the base model alone is served");
+    PAGODA_ASSERT(spec.adapter == 0, "adapters are not supported");
     row = BatchRow{};
     row.sequence = fresh.sequence;
     row.prompt_len = static_cast<std::int32_t>(spec.prompt->size());
@@ -26,7 +26,7 @@ void BatchRows::apply(const ExecuteStep& step) {
   }
   for (const ForcedToken& forced : step.forced_tokens) at(forced.row).num_tokens = forced.position + 1;
   for (const RowTableDelta& delta : step.table_deltas) {
-    PAGODA_ASSERT(delta.kv_group == 0, "one group of layers is served");
+    PAGODA_ASSERT(delta.kv_group == 0, "only one KV group is supported");
     auto& table = at(delta.row).block_table;
     table.resize(static_cast<std::size_t>(delta.first_block));
     const auto begin = step.blocks.begin() + delta.blocks.first;

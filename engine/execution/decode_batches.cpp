@@ -8,7 +8,7 @@
 namespace pagoda::execution {
 namespace {
 
-std::int32_t least_that_holds(const std::vector<std::int32_t>& sizes, std::int32_t wanted) {
+std::int32_t smallest_that_fits(const std::vector<std::int32_t>& sizes, std::int32_t wanted) {
   const auto found = std::ranges::lower_bound(sizes, wanted);
   PAGODA_ASSERT(found != sizes.end(), "a step is no larger than the engine's limits");
   return *found;
@@ -34,7 +34,7 @@ DecodeBatches::DecodeBatches(std::int32_t max_num_seqs, std::int64_t max_model_l
 }
 
 DecodeBatch DecodeBatches::around(std::int32_t num_rows, std::int32_t context_len) const {
-  return {least_that_holds(rows_, num_rows), least_that_holds(contexts_, context_len)};
+  return {smallest_that_fits(rows_, num_rows), smallest_that_fits(contexts_, context_len)};
 }
 
 std::vector<DecodeBatch> DecodeBatches::all() const {

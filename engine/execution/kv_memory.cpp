@@ -13,10 +13,10 @@ Result<kernels::Buffer> allocate_pool(kernels::Device& device, std::int64_t byte
                                       const char* flag) {
   auto buffer = device.allocate(static_cast<std::size_t>(bytes), kind);
   if (buffer) return buffer;
-  return fail(
-      ErrorCode::out_of_memory,
-      "the KV cache asks for " + std::to_string(bytes >> 20) + " MiB: " + buffer.error().message + "; lower " + flag,
-      flag);
+  return fail(ErrorCode::out_of_memory,
+              "cannot allocate " + std::to_string(bytes >> 20) + " MiB for the KV cache: " + buffer.error().message +
+                  "; lower " + flag,
+              flag);
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ namespace pagoda::execution {
 namespace {
 
 tl::unexpected<Error> refuse(StepId step, const char* what) {
-  return fail(ErrorCode::internal, "the message of step " + std::to_string(step) + " names " + what);
+  return fail(ErrorCode::internal, "the message of step " + std::to_string(step) + " is invalid: " + what);
 }
 
 constexpr bool lies_in(std::int64_t value, std::int64_t count) {
@@ -33,28 +33,29 @@ DeviceMessageChecks::Row* DeviceMessageChecks::row_at(RowId row) {
   return lies_in(row, limits_.max_num_seqs) ? &rows_[static_cast<std::size_t>(row)] : nullptr;
 }
 
-bool DeviceMessageChecks::knows_tokens(const TokenIds& tokens) const {
+bool DeviceMessageChecks::are_known_tokens(const TokenIds& tokens) const {
   return std::ranges::all_of(tokens, [&](TokenId token) { return lies_in(token, limits_.vocab_size); });
 }
 
-bool DeviceMessageChecks::are_words(const std::vector<TokenIds>& words) const {
+bool DeviceMessageChecks::are_valid_words(const std::vector<TokenIds>& words) const {
   std::size_t num_tokens = 0;
   for (const TokenIds& word : words) {
-    if (word.empty() || !knows_tokens(word)) return false;
+    if (word.empty() || !are_known_tokens(word)) return false;
     num_tokens += word.size();
   }
   return num_tokens <= static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max());
 }
 
-bool DeviceMessageChecks::is_sound(const RowSampling& sampling) const {
+bool DeviceMessageChecks::is_valid(const RowSampling& sampling) const {
   const auto is_number = [](double value) { return std::isfinite(value); };
   const auto is_known = [&](const auto& entry) { return lies_in(entry.first, limits_.vocab_size); };
   return is_number(sampling.temperature) && sampling.temperature >= 0 && is_number(sampling.top_p) &&
          is_number(sampling.min_p) && is_number(sampling.presence_penalty) && is_number(sampling.frequency_penalty) &&
          is_number(sampling.repetition_penalty) && sampling.penalty_window >= -1 &&
-         std::ranges::all_of(sampling.logit_bias, is_known) && knows_tokens(sampling.banned_before_min_tokens) &&
-         knows_tokens(sampling.allowed_tokens) && are_words(sampling.bad_words) && sampling.num_logprobs >= -1 &&
-         sampling.num_logprobs <= limits_.vocab_size && knows_tokens(sampling.logprob_tokens) &&
+         std::ranges::all_of(sampling.logit_bias, is_known) && are_known_tokens(sampling.banned_before_min_tokens) &&
+         are_known_tokens(sampling.allowed_tokens) && are_valid_words(sampling.bad_words) &&
+         sampling.num_logprobs >= -1 && sampling.num_logprobs <= limits_.vocab_size &&
+         are_known_tokens(sampling.logprob_tokens) &&
          (sampling.logprob_tokens.empty() || std::ssize(sampling.logprob_tokens) == sampling.num_logprobs) &&
          sampling.num_prompt_logprobs >= -1 && sampling.num_prompt_logprobs <= limits_.vocab_size;
 }
@@ -64,8 +65,8 @@ bool DeviceMessageChecks::take(const NewRow& fresh) {
   const RowSpec& spec = fresh.spec;
   if (row == nullptr || spec.prompt == nullptr || spec.prompt->empty() || spec.adapter != 0) return false;
   const auto num_tokens = std::ssize(*spec.prompt) + std::ssize(fresh.tokens_so_far);
-  if (num_tokens > limits_.max_model_len || fresh.sequence_index < 0 || !knows_tokens(*spec.prompt) ||
-      !knows_tokens(fresh.tokens_so_far) || !is_sound(spec.sampling)) {
+  if (num_tokens > limits_.max_model_len || fresh.sequence_index < 0 || !are_known_tokens(*spec.prompt) ||
+      !are_known_tokens(fresh.tokens_so_far) || !is_valid(spec.sampling)) {
     return false;
   }
   *row = Row{fresh.sequence, std::ssize(*spec.prompt), num_tokens, 0, spec.sampling.appends_samples};
@@ -74,11 +75,11 @@ bool DeviceMessageChecks::take(const NewRow& fresh) {
 
 bool DeviceMessageChecks::take(const ForcedToken& forced) {
   Row* const row = row_at(forced.row);
-  const bool is_sound = row != nullptr && row->prompt_len > 0 && forced.position >= row->prompt_len &&
+  const bool is_valid = row != nullptr && row->prompt_len > 0 && forced.position >= row->prompt_len &&
                         forced.position <= std::min(row->num_tokens, limits_.max_model_len) &&
                         lies_in(forced.token, limits_.vocab_size);
-  if (is_sound) row->num_tokens = std::int64_t{forced.position} + 1;
-  return is_sound;
+  if (is_valid) row->num_tokens = std::int64_t{forced.position} + 1;
+  return is_valid;
 }
 
 bool DeviceMessageChecks::take(const RowTableDelta& delta, const std::vector<BlockId>& blocks) {
@@ -91,7 +92,7 @@ bool DeviceMessageChecks::take(const RowTableDelta& delta, const std::vector<Blo
   return row->num_blocks <= limits_.layout.only().blocks_for(limits_.max_model_len);
 }
 
-bool DeviceMessageChecks::is_sound(const RowWork& work) {
+bool DeviceMessageChecks::is_valid(const RowWork& work) {
   const Row* const row = row_at(work.row);
   return row != nullptr && row->prompt_len > 0 && row->sequence == work.sequence && work.first_position >= 0 &&
          work.num_tokens > 0 && std::int64_t{work.first_position} + work.num_tokens <= limits_.max_model_len &&
@@ -104,32 +105,32 @@ bool DeviceMessageChecks::is_sound(const RowWork& work) {
 }
 
 Status DeviceMessageChecks::check(const ExecuteStep& step) {
-  if (step.step <= last_step_) return refuse(step.step, "a step that is over");
+  if (step.step <= last_step_) return refuse(step.step, "its step is not after the last one");
   last_step_ = step.step;
   for (const RowId gone : step.rows_gone) {
     Row* const row = row_at(gone);
-    if (row == nullptr) return refuse(step.step, "a row that cannot be");
+    if (row == nullptr) return refuse(step.step, "it removes a row that does not exist");
     *row = Row{};
   }
   for (const NewRow& fresh : step.new_rows) {
-    if (!take(fresh)) return refuse(step.step, "a new row that cannot be");
+    if (!take(fresh)) return refuse(step.step, "invalid new row");
   }
   for (const ForcedToken& forced : step.forced_tokens) {
-    if (!take(forced)) return refuse(step.step, "a forced token that cannot be");
+    if (!take(forced)) return refuse(step.step, "invalid forced token");
   }
   for (const BlockId block : step.blocks) {
-    if (!lies_in(block, limits_.num_device_blocks)) return refuse(step.step, "a block that is not in the pool");
+    if (!lies_in(block, limits_.num_device_blocks)) return refuse(step.step, "a block is not in the device pool");
   }
   for (const RowTableDelta& delta : step.table_deltas) {
-    if (!take(delta, step.blocks)) return refuse(step.step, "a block table that cannot be");
+    if (!take(delta, step.blocks)) return refuse(step.step, "invalid change of a block table");
   }
   std::int64_t num_tokens = 0;
   std::int64_t num_samples = 0;
   std::vector<std::int32_t> masks_of_work;
   std::vector<bool> runs(rows_.size());
   for (const RowWork& work : step.work) {
-    if (work.has_mask && work.num_samples == 0) return refuse(step.step, "a mask that cannot be");
-    if (!is_sound(work) || runs[static_cast<std::size_t>(work.row)]) return refuse(step.step, "work that cannot be");
+    if (work.has_mask && work.num_samples == 0) return refuse(step.step, "a row with a mask samples nothing");
+    if (!is_valid(work) || runs[static_cast<std::size_t>(work.row)]) return refuse(step.step, "invalid work of a row");
     runs[static_cast<std::size_t>(work.row)] = true;
     masks_of_work.push_back(work.has_mask ? 1 + work.num_drafts : 0);
     num_tokens += work.num_tokens;
@@ -138,27 +139,27 @@ Status DeviceMessageChecks::check(const ExecuteStep& step) {
       row.num_tokens = std::int64_t{work.end_position()} + 1;
     }
     num_samples += work.num_samples + work.num_drafts;
-    if (work.num_drafts > 0 && !has_drafts_of(step, work)) return refuse(step.step, "drafts without tokens");
+    if (work.num_drafts > 0 && !has_drafts_of(step, work)) return refuse(step.step, "drafts without forced tokens");
   }
-  if (num_samples > limits_.max_num_seqs) return refuse(step.step, "more samples than there are rows");
+  if (num_samples > limits_.max_num_seqs) return refuse(step.step, "more samples than rows");
   if (num_tokens > limits_.max_num_batched_tokens) return refuse(step.step, "more tokens than a step may run");
   const bool has_masks = std::ranges::any_of(masks_of_work, [](std::int32_t count) { return count > 0; });
-  if (step.wait_for_masks != has_masks) return refuse(step.step, "masks that cannot be");
+  if (step.wait_for_masks != has_masks) return refuse(step.step, "wait_for_masks does not match the masks of its work");
   if (has_masks) waiting_for_masks_.emplace(step.step, std::move(masks_of_work));
   return {};
 }
 
 Status DeviceMessageChecks::check(const StepMasks& masks) {
   const auto found = waiting_for_masks_.extract(masks.step);
-  if (!found) return refuse(masks.step, "masks that no step waits for");
+  if (!found) return refuse(masks.step, "no step waits for these masks");
   if (masks.words.size() != masks.work.size() * kernels::mask_words(limits_.vocab_size)) {
-    return refuse(masks.step, "masks of another vocabulary");
+    return refuse(masks.step, "the masks have the wrong size for this vocabulary");
   }
   std::vector<std::int32_t>& left = found.mapped();
   std::int32_t before = 0;
   for (const std::int32_t i : masks.work) {
-    const bool is_sound = i >= before && lies_in(i, std::ssize(left)) && left[static_cast<std::size_t>(i)]-- > 0;
-    if (!is_sound) return refuse(masks.step, "a mask of work that has none");
+    const bool is_valid = i >= before && lies_in(i, std::ssize(left)) && left[static_cast<std::size_t>(i)]-- > 0;
+    if (!is_valid) return refuse(masks.step, "a mask for work that has none");
     before = i;
   }
   return {};
@@ -173,9 +174,9 @@ Status DeviceMessageChecks::check(const CachePlan& plan) const {
   };
   const std::int32_t device = limits_.num_device_blocks;
   const std::int32_t host = limits_.num_host_blocks;
-  const bool is_sound = all_lie(plan.swap_out, device, host) && all_lie(plan.swap_in, host, device) &&
+  const bool is_valid = all_lie(plan.swap_out, device, host) && all_lie(plan.swap_in, host, device) &&
                         all_lie(plan.copies, device, device);
-  return is_sound ? Status() : Status(refuse(plan.step, "a move of a block that is not in the pools"));
+  return is_valid ? Status() : Status(refuse(plan.step, "invalid move of a block"));
 }
 
 bool DeviceMessageChecks::has_drafts_of(const ExecuteStep& step, const RowWork& work) {
@@ -190,12 +191,12 @@ void ResultChecks::sent(const ExecuteStep& step) {
   in_flight_.push_back({step.step, step.work});
 }
 
-bool ResultChecks::is_sound(const TokenReport& report) const {
+bool ResultChecks::is_valid(const TokenReport& report) const {
   return lies_in(report.token, limits_.vocab_size) &&
          std::ranges::all_of(report.top, [&](const auto& entry) { return lies_in(entry.first, limits_.vocab_size); });
 }
 
-bool ResultChecks::is_sound(const StepResult& result, const RowResult& row, const RowWork& work) const {
+bool ResultChecks::is_valid(const StepResult& result, const RowResult& row, const RowWork& work) const {
   const std::int64_t num_right = std::int64_t{row.samples.count} - work.num_samples;  // number of correct drafts
   if (row.sequence != work.sequence || num_right < 0 || num_right > work.num_drafts ||
       row.num_computed_tokens != work.end_position() - work.num_drafts + num_right ||
@@ -205,24 +206,25 @@ bool ResultChecks::is_sound(const StepResult& result, const RowResult& row, cons
     return false;
   }
   if (row.error >= 0) return true;  // its reports have no meaning
-  const auto all_sound = [this](const std::vector<TokenReport>& reports, Range range) {
+  const auto all_valid = [this](const std::vector<TokenReport>& reports, Range range) {
     const auto first = reports.begin() + range.first;
-    return std::all_of(first, first + range.count, [this](const TokenReport& report) { return is_sound(report); });
+    return std::all_of(first, first + range.count, [this](const TokenReport& report) { return is_valid(report); });
   };
-  return all_sound(result.samples, row.samples) && all_sound(result.prompt_logprobs, row.prompt_logprobs);
+  return all_valid(result.samples, row.samples) && all_valid(result.prompt_logprobs, row.prompt_logprobs);
 }
 
 Status ResultChecks::check(const StepResult& result) {
-  if (in_flight_.empty() || in_flight_.front().step != result.step) return refuse(result.step, "a step not in flight");
+  if (in_flight_.empty() || in_flight_.front().step != result.step)
+    return refuse(result.step, "its step is not the oldest in flight");
   const Step step = std::move(in_flight_.front());
   in_flight_.pop_front();
-  if (!is_sound_time(result.started_us) || !is_sound_time(result.finished_us)) {
-    return refuse(result.step, "a time that cannot be");
+  if (!is_valid_time(result.started_us) || !is_valid_time(result.finished_us)) {
+    return refuse(result.step, "invalid time");
   }
-  if (result.error) return result.rows.empty() ? Status() : Status(refuse(result.step, "rows of a failed step"));
-  if (result.rows.size() != step.work.size()) return refuse(result.step, "other rows than were run");
+  if (result.error) return result.rows.empty() ? Status() : Status(refuse(result.step, "a failed step has rows"));
+  if (result.rows.size() != step.work.size()) return refuse(result.step, "the number of rows differs from the step's");
   for (std::size_t i = 0; i < step.work.size(); ++i) {
-    if (!is_sound(result, result.rows[i], step.work[i])) return refuse(result.step, "a result that cannot be");
+    if (!is_valid(result, result.rows[i], step.work[i])) return refuse(result.step, "invalid result of a row");
   }
   return {};
 }

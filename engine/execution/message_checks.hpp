@@ -46,13 +46,13 @@ class DeviceMessageChecks {
   };
   /// Returns the row, or null if the id is out of range.
   Row* row_at(RowId row);
-  bool knows_tokens(const TokenIds& tokens) const;
-  bool are_words(const std::vector<TokenIds>& words) const;
-  bool is_sound(const RowSampling& sampling) const;
+  bool are_known_tokens(const TokenIds& tokens) const;
+  bool are_valid_words(const std::vector<TokenIds>& words) const;
+  bool is_valid(const RowSampling& sampling) const;
   bool take(const NewRow& fresh);
   bool take(const ForcedToken& forced);
   bool take(const RowTableDelta& delta, const std::vector<BlockId>& blocks);
-  bool is_sound(const RowWork& work);
+  bool is_valid(const RowWork& work);
   static bool has_drafts_of(const ExecuteStep& step, const RowWork& work);
 
   DeviceLimits limits_;
@@ -76,8 +76,8 @@ class ResultChecks {
     StepId step = 0;
     std::vector<RowWork> work;
   };
-  bool is_sound(const StepResult& result, const RowResult& row, const RowWork& work) const;
-  bool is_sound(const TokenReport& report) const;
+  bool is_valid(const StepResult& result, const RowResult& row, const RowWork& work) const;
+  bool is_valid(const TokenReport& report) const;
 
   DeviceLimits limits_;
   std::deque<Step> in_flight_;

@@ -37,7 +37,7 @@ TokenIds drafts_of(const ExecuteStep& step, const RowWork& work) {
 }
 
 /// Returns the maximum number of scattered entries in one step. Further changes are copied.
-std::int64_t most_scattered_entries(const RunnerConfig& config) {
+std::int64_t max_scattered_entries(const RunnerConfig& config) {
   return std::int64_t{config.max_num_seqs} * kMaxScatteredEntries;
 }
 
@@ -58,12 +58,12 @@ StepShape ModelRunner::largest_shape(const RunnerConfig& config, bool keeps_bloc
   StepShape shape{.num_tokens = config.max_num_batched_tokens,
                   .num_sequences = config.max_num_seqs,
                   .num_logit_rows = config.max_num_seqs,
-                  .num_chosen = config.max_num_batched_tokens,
+                  .num_forced = config.max_num_batched_tokens,
                   .num_samples = config.max_num_seqs,
                   .num_reports = config.max_num_batched_tokens};
   if (keeps_block_tables) {
     shape.num_block_table_rows = config.max_num_seqs;
-    shape.num_block_table_entries = most_scattered_entries(config);
+    shape.num_block_table_entries = max_scattered_entries(config);
   } else {
     shape.max_blocks = config.layout.only().blocks_for(config.max_model_len);
   }
@@ -162,7 +162,8 @@ void ModelRunner::sample(kernels::Stream& stream, const StepMasks& masks, Issued
 
 Status ModelRunner::issue_ops(kernels::Stream& stream, const ExecuteStep& step, IssuedStep& issued) {
   issued.memory = memory_pool_.take();
-  if (issued.memory == nullptr) return fail(ErrorCode::internal, "more steps are in flight than the runner was told");
+  if (issued.memory == nullptr)
+    return fail(ErrorCode::internal, "more steps are in flight than the runner has memory for");
   StepMemory& memory = *issued.memory;
   if (Status status = upload_rows(stream, step, memory); !status) return status;
   Status status = rows_.check(step, kv(), config_.max_model_len);
@@ -187,8 +188,8 @@ Status ModelRunner::issue_ops(kernels::Stream& stream, const ExecuteStep& step, 
 
 Status ModelRunner::bring_row_changes(kernels::Stream& stream, const ExecuteStep& step, const StepMemory& memory) {
   const StepShape changes{.num_block_table_entries = num_changed_entries_,
-                          .num_chosen = std::ssize(step.forced_tokens)};
-  if (changes.num_block_table_entries == 0 && changes.num_chosen == 0) return {};
+                          .num_forced = std::ssize(step.forced_tokens)};
+  if (changes.num_block_table_entries == 0 && changes.num_forced == 0) return {};
   fill_row_changes(step, StepInputs(memory.inputs(), StepLayout(changes)));
   return bring_inputs(stream, changes, memory);
 }
@@ -205,7 +206,7 @@ Status ModelRunner::upload_rows(kernels::Stream& stream, const ExecuteStep& step
     const auto entries = std::ssize(rows_[delta.row].block_table) - delta.first_block;
     PAGODA_ASSERT(entries >= 0 && delta.first_block + entries <= blocks_of_row_, "a row's blocks hold its positions");
     const bool is_long =
-        entries > kMaxScatteredEntries || num_changed_entries_ + entries > most_scattered_entries(config_);
+        entries > kMaxScatteredEntries || num_changed_entries_ + entries > max_scattered_entries(config_);
     (is_long ? long_changes : table_changes_).push_back({delta.row, delta.first_block});
     if (is_long) {
       count += static_cast<std::size_t>(entries);
@@ -243,7 +244,7 @@ ModelRunner::Batch ModelRunner::plan_batch(const ExecuteStep& step) const {
   Batch batch;
   StepShape& shape = batch.shape;
   shape.num_sequences = std::ssize(step.work);
-  shape.num_chosen = std::ssize(step.forced_tokens);
+  shape.num_forced = std::ssize(step.forced_tokens);
   for (const RowWork& work : step.work) {
     shape.num_tokens += work.num_tokens;
     shape.num_logit_rows += work.num_samples > 0 ? 1 + work.num_drafts : 0;
@@ -302,13 +303,13 @@ void ModelRunner::plan_samples(const ExecuteStep& step, const Batch& batch, Issu
                                                               static_cast<std::uint32_t>(position)));
     }
   }
-  const auto most_logprobs = [](const std::vector<kernels::SampleRow>& rows) {
-    std::int64_t most = 0;
-    for (const kernels::SampleRow& row : rows) most = std::max<std::int64_t>(most, row.num_logprobs);
-    return most;
+  const auto max_logprobs = [](const std::vector<kernels::SampleRow>& rows) {
+    std::int64_t max = 0;
+    for (const kernels::SampleRow& row : rows) max = std::max<std::int64_t>(max, row.num_logprobs);
+    return max;
   };
-  issued.shape = {std::ssize(sample_rows_), most_logprobs(sample_rows_), std::ssize(report_rows_),
-                  most_logprobs(report_rows_)};
+  issued.shape = {std::ssize(sample_rows_), max_logprobs(sample_rows_), std::ssize(report_rows_),
+                  max_logprobs(report_rows_)};
 }
 
 void ModelRunner::fill_inputs(const ExecuteStep& step, const Batch& batch, const StepInputs& inputs) const {
@@ -372,7 +373,7 @@ void ModelRunner::fill_inputs(const ExecuteStep& step, const Batch& batch, const
 void ModelRunner::fill_row_changes(const ExecuteStep& step, const StepInputs& inputs) const {
   for (std::size_t i = 0; i < step.forced_tokens.size(); ++i) {
     inputs.forced_tokens[i] = step.forced_tokens[i].token;
-    inputs.chosen_slots[i] = token_slot(step.forced_tokens[i].row, step.forced_tokens[i].position);
+    inputs.forced_slots[i] = token_slot(step.forced_tokens[i].row, step.forced_tokens[i].position);
   }
   std::int64_t entry = 0;
   for (const TableChange& change : table_changes_) {
@@ -392,10 +393,10 @@ Status ModelRunner::bring_inputs(kernels::Stream& stream, const StepShape& shape
   if (!device_->shares_host_memory()) {
     status = ops.copy(stream, {.from = memory.inputs(), .to = device_inputs_.data(), .bytes = layout.bytes()});
   }
-  if (status && shape.num_chosen > 0) {
+  if (status && shape.num_forced > 0) {
     status = ops.scatter_tokens(stream, {.tokens = inputs.forced_tokens,
-                                         .slots = inputs.chosen_slots,
-                                         .count = shape.num_chosen,
+                                         .slots = inputs.forced_slots,
+                                         .count = shape.num_forced,
                                          .table = token_table_.as<TokenId>()});
   }
   if (status && shape.num_block_table_entries > 0) {

@@ -28,8 +28,7 @@ Error error_of(kernels::SampleProblem problem, const IssuedStep::Row& row) {
   }
   if (problem == kernels::SampleProblem::nothing_left && row.has_mask) {
     return {ErrorCode::invalid_request,
-            "no token is left to sample: none of the vocabulary that the model does not rule out goes on with the text "
-            "as structured_outputs has it",
+            "no token is left to sample: structured_outputs forbids every token that the model can choose",
             "structured_outputs"};
   }
   if (problem == kernels::SampleProblem::nothing_left && row.bans_tokens) {

@@ -111,8 +111,8 @@ class StepDeadlines {
   };
   /// The measured durations of a class of steps.
   struct Measured {
-    TimeUs longest_us = 0;        ///< falls slowly; 0 = nothing is known
-    std::int64_t most_pairs = 0;  ///< falls slowly too
+    TimeUs longest_us = 0;       ///< falls slowly; 0 = nothing is known
+    std::int64_t max_pairs = 0;  ///< falls slowly too
   };
 
   /// Returns when the step began. Steps run one after the other.
@@ -127,7 +127,7 @@ class StepDeadlines {
   void measured(const StepSize& size, TimeUs duration_us) {
     Measured& known = measured_[class_of(size.num_tokens)];
     known.longest_us = std::max(duration_us, known.longest_us - known.longest_us / 64);
-    known.most_pairs = std::max(size.num_pairs, known.most_pairs - known.most_pairs / 64);
+    known.max_pairs = std::max(size.num_pairs, known.max_pairs - known.max_pairs / 64);
   }
 
   /// Estimates by measured steps of the class, of larger classes, or of smaller ones as if each token took the same
@@ -146,7 +146,7 @@ class StepDeadlines {
   /// Scales a measurement to `factor` times the tokens. A part of the time is proportional to the pairs; to be safe all
   /// of it is scaled.
   static TimeUs with_pairs(const Measured& known, std::int64_t factor, const StepSize& size) {
-    const double pairs = static_cast<double>(std::max<std::int64_t>(known.most_pairs, 1)) * static_cast<double>(factor);
+    const double pairs = static_cast<double>(std::max<std::int64_t>(known.max_pairs, 1)) * static_cast<double>(factor);
     const double times = static_cast<double>(factor) * std::max(1.0, static_cast<double>(size.num_pairs) / pairs);
     const double guessed = static_cast<double>(known.longest_us) * times;
     const TimeUs most = std::max(known.longest_us, kMaxGuessedUs / kTimesMeasured);

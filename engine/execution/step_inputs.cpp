@@ -22,8 +22,8 @@ StepLayout::StepLayout(const StepShape& shape)
       block_table_rows_(add<std::int32_t>(shape.num_block_table_rows)),
       block_table_entries_(add<std::int32_t>(shape.num_block_table_entries)),
       block_table_slots_(add<std::int64_t>(shape.num_block_table_entries)),
-      chosen_tokens_(add<std::int32_t>(shape.num_chosen)),
-      chosen_slots_(add<std::int64_t>(shape.num_chosen)),
+      forced_tokens_(add<std::int32_t>(shape.num_forced)),
+      forced_slots_(add<std::int64_t>(shape.num_forced)),
       sample_slots_(add<std::int64_t>(shape.num_samples)),
       report_rows_(add<std::int32_t>(shape.num_reports)) {}
 
@@ -38,8 +38,8 @@ StepInputs::StepInputs(std::byte* base, const StepLayout& layout)
       block_table_rows(reinterpret_cast<std::int32_t*>(base + layout.block_table_rows_)),
       block_table_entries(reinterpret_cast<std::int32_t*>(base + layout.block_table_entries_)),
       block_table_slots(reinterpret_cast<std::int64_t*>(base + layout.block_table_slots_)),
-      forced_tokens(reinterpret_cast<std::int32_t*>(base + layout.chosen_tokens_)),
-      chosen_slots(reinterpret_cast<std::int64_t*>(base + layout.chosen_slots_)),
+      forced_tokens(reinterpret_cast<std::int32_t*>(base + layout.forced_tokens_)),
+      forced_slots(reinterpret_cast<std::int64_t*>(base + layout.forced_slots_)),
       sample_slots(reinterpret_cast<std::int64_t*>(base + layout.sample_slots_)),
       report_rows(reinterpret_cast<std::int32_t*>(base + layout.report_rows_)) {}
 

@@ -14,7 +14,7 @@ struct StepShape {
   std::int64_t max_blocks = 0;
   std::int64_t num_block_table_rows = 0;     ///< num_sequences if the device keeps the block tables, else 0
   std::int64_t num_block_table_entries = 0;  ///< number of changed entries in these tables
-  std::int64_t num_chosen = 0;               ///< number of tokens that are sent to rows
+  std::int64_t num_forced = 0;               ///< number of tokens that are sent to rows
   std::int64_t num_samples = 0;              ///< number of tokens to sample
   std::int64_t num_reports = 0;              ///< number of prompt tokens to report on
 };
@@ -37,7 +37,7 @@ class StepLayout {
   std::size_t bytes_ = 0;
   std::size_t token_slots_, positions_, slot_mapping_, query_start_, context_len_, logit_rows_, block_tables_;
   std::size_t block_table_rows_, block_table_entries_, block_table_slots_;
-  std::size_t chosen_tokens_, chosen_slots_, sample_slots_, report_rows_;
+  std::size_t forced_tokens_, forced_slots_, sample_slots_, report_rows_;
 };
 
 /// The arrays of a step at one base address: where the host writes them, or where the device reads them. A slot of the
@@ -57,8 +57,8 @@ class StepInputs {
   std::int32_t* block_table_rows;     ///< [num_block_table_rows]: row of each sequence's block table
   std::int32_t* block_table_entries;  ///< [num_block_table_entries]
   std::int64_t* block_table_slots;    ///< [num_block_table_entries]: row * entries of a row + index
-  std::int32_t* forced_tokens;        ///< [num_chosen]
-  std::int64_t* chosen_slots;         ///< [num_chosen]: slots of the token table
+  std::int32_t* forced_tokens;        ///< [num_forced]
+  std::int64_t* forced_slots;         ///< [num_forced]: slots of the token table
   std::int64_t* sample_slots;         ///< [num_samples]: slots of the token table that samples go to; -1 = none
   std::int32_t* report_rows;          ///< [num_reports]: token rows whose logits report on the prompt tokens
 };

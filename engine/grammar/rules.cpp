@@ -18,8 +18,8 @@ constexpr std::array<CharacterRange, 2> kAllCharacters{
     {{1, kFirstSurrogate - 1}, {kLastSurrogate + 1, kLastCharacter}}};
 
 Expr make(Expression expression) {
-  constexpr std::int64_t kMost = std::int64_t{1} << 40;  // larger sizes count as this one
-  for (const Expr& part : expression.parts) expression.size = std::min(expression.size + part->size, kMost);
+  constexpr std::int64_t kMaxSize = std::int64_t{1} << 40;  // larger sizes count as this one
+  for (const Expr& part : expression.parts) expression.size = std::min(expression.size + part->size, kMaxSize);
   return std::make_shared<const Expression>(std::move(expression));
 }
 

@@ -8,9 +8,9 @@
 namespace pagoda::journal {
 namespace {
 
-bool is_sound(const StepOutputs& outputs) {
-  return is_sound_time(outputs.finished_us) && std::ranges::all_of(outputs.started, [](const RequestStarted& started) {
-           return is_sound_time(started.first_scheduled_us) && is_sound_count(started.cached_tokens);
+bool is_valid(const StepOutputs& outputs) {
+  return is_valid_time(outputs.finished_us) && std::ranges::all_of(outputs.started, [](const RequestStarted& started) {
+           return is_valid_time(started.first_scheduled_us) && is_valid_count(started.cached_tokens);
          });
 }
 
@@ -22,12 +22,12 @@ std::optional<OutputRecord> read_output_record(std::uint8_t input, Decoder& in) 
     case OutputInput::open: {
       SharedSpec spec;
       std::shared_ptr<const ResumeNote> note;
-      if (!in.get(spec) || !in.get(note) || in.num_left() > 0 || !pagoda::is_sound(spec)) return std::nullopt;
+      if (!in.get(spec) || !in.get(note) || in.num_left() > 0 || !pagoda::is_valid(spec)) return std::nullopt;
       return OutputRecord(note ? with_note(*spec, std::move(note)) : std::move(spec));
     }
     case OutputInput::process: {
       std::pair<StepOutputs, TimeUs> step;
-      if (!in.get(step) || in.num_left() > 0 || !is_sound(step.first) || !is_sound_time(step.second)) {
+      if (!in.get(step) || in.num_left() > 0 || !is_valid(step.first) || !is_valid_time(step.second)) {
         return std::nullopt;
       }
       return OutputRecord(std::move(step));

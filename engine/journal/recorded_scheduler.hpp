@@ -82,9 +82,9 @@ class RecordedScheduler {
     run(
         SchedulerInput::stop_hit, [&](auto& core) { core.stop_hit(hit); }, hit);
   }
-  std::optional<ExecuteStep> on_memory_grant(const MemoryGrant& plan, TimeUs now) {
+  std::optional<ExecuteStep> on_memory_grant(const MemoryGrant& grant, TimeUs now) {
     return run(
-        SchedulerInput::memory_grant, [&](auto& core) { return core.on_memory_grant(plan, now); }, plan, now);
+        SchedulerInput::memory_grant, [&](auto& core) { return core.on_memory_grant(grant, now); }, grant, now);
   }
   void swap_measured(const SwapMeasured& measured) {
     run(

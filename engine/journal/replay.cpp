@@ -15,19 +15,19 @@ bool is_part(Range range, std::size_t size) {
          std::int64_t{range.first} + range.count <= static_cast<std::int64_t>(size);
 }
 
-bool is_sound(const StepResult& result) {
+bool is_valid(const StepResult& result) {
   return std::ranges::all_of(result.rows, [&](const RowResult& row) {
     return is_part(row.samples, result.samples.size()) && is_part(row.prompt_logprobs, result.prompt_logprobs.size()) &&
            row.error < std::ssize(result.row_errors);
   });
 }
 
-bool is_sound(const MemoryGrant& plan) {
-  return std::ranges::all_of(plan.table_deltas,
-                             [&](const TableDelta& delta) { return is_part(delta.blocks, plan.blocks.size()); });
+bool is_valid(const MemoryGrant& grant) {
+  return std::ranges::all_of(grant.table_deltas,
+                             [&](const TableDelta& delta) { return is_part(delta.blocks, grant.blocks.size()); });
 }
 
-bool is_sound(const MemoryRequest& plan) {
+bool is_valid(const MemoryRequest& plan) {
   const auto has_needs = [&](const auto& candidate) { return is_part(candidate.sequences, plan.needs.size()); };
   const auto has_tokens = [](const AdmissionCandidate& candidate) {
     return candidate.tokens != nullptr && !candidate.tokens->empty();
@@ -43,7 +43,7 @@ bool is_sound(const MemoryRequest& plan) {
 constexpr std::int32_t kMaxRows = 1 << 20;
 constexpr std::int64_t kLargestVocab = 1 << 24;
 
-bool is_sound(const scheduling::SchedulerConfig& config) {
+bool is_valid(const scheduling::SchedulerConfig& config) {
   return config.max_num_seqs > 0 && config.max_num_seqs <= config.max_num_batched_tokens &&
          config.max_num_seqs <= kMaxRows && config.vocab_size >= 0 && config.vocab_size <= kLargestVocab &&
          (config.pipeline_depth == 1 || config.pipeline_depth == 2);
@@ -51,7 +51,7 @@ bool is_sound(const scheduling::SchedulerConfig& config) {
 
 /// Returns whether the config is valid. The state after the config has a number for each block, so `state_bytes` limits
 /// the number of blocks.
-bool is_sound(const memory::BlockSpaceConfig& config, std::size_t state_bytes) {
+bool is_valid(const memory::BlockSpaceConfig& config, std::size_t state_bytes) {
   if (config.layout.groups.size() != 1) return false;
   const KvGroup& kv = config.layout.only();
   return kv.block_size > 0 && kv.block_size <= kMaxRows && kv.window >= 0 && config.num_device_blocks > 0 &&
@@ -155,7 +155,7 @@ bool Replay::load_state(Source source, Decoder& in) {
       return true;
     }
     case Source::scheduler: {
-      if (!in.get(scheduler_config_) || !is_sound(scheduler_config_)) return false;
+      if (!in.get(scheduler_config_) || !is_valid(scheduler_config_)) return false;
       if (went_on) compare_state(source, *scheduler_, in);
       scheduler_ = std::make_unique<scheduling::SchedulerCore>(scheduler_config_);
       if (!scheduler_->load(in) || in.num_left() > 0) return false;
@@ -169,7 +169,7 @@ bool Replay::load_state(Source source, Decoder& in) {
     }
     case Source::block_manager: {
       std::vector<Offered> offered;
-      if (!in.get(block_config_) || !in.get(offered) || !is_sound(block_config_, in.num_left())) return false;
+      if (!in.get(block_config_) || !in.get(offered) || !is_valid(block_config_, in.num_left())) return false;
       offered_.clear();
       for (const Offered& candidate : offered) offered_.emplace(candidate.sequence, candidate.tokens);
       if (went_on) compare_state(source, *block_manager_, in);
@@ -266,7 +266,7 @@ bool Replay::enter_scheduler(std::uint8_t input, Decoder& in) {
   switch (static_cast<SchedulerInput>(input)) {
     case SchedulerInput::add_group: {
       SharedSpec spec;
-      if (!read(in, spec) || !pagoda::is_sound(spec)) return false;
+      if (!read(in, spec) || !pagoda::is_valid(spec)) return false;
       scheduler_->add_group(with_grammar(std::move(spec)));
       return true;
     }
@@ -294,9 +294,9 @@ bool Replay::enter_scheduler(std::uint8_t input, Decoder& in) {
       return true;
     }
     case SchedulerInput::memory_grant: {
-      MemoryGrant plan;
-      if (!read(in, plan, now) || !is_sound(plan)) return false;
-      const auto step = scheduler_->on_memory_grant(plan, now);
+      MemoryGrant grant;
+      if (!read(in, grant, now) || !is_valid(grant)) return false;
+      const auto step = scheduler_->on_memory_grant(grant, now);
       if (!step) return true;
       effect(Source::scheduler, *step, of_step("rows", step->step));
       ++report_.num_steps;
@@ -307,7 +307,7 @@ bool Replay::enter_scheduler(std::uint8_t input, Decoder& in) {
     }
     case SchedulerInput::step_result: {
       StepResult result;
-      if (!read(in, result) || !is_sound(result)) return false;
+      if (!read(in, result) || !is_valid(result)) return false;
       scheduler_->on_step_result(result);
       if (watcher_.result) watcher_.result(result);
       return true;
@@ -374,7 +374,7 @@ bool Replay::enter_block_manager(std::uint8_t input, Decoder& in) {
     offered.emplace(candidate.sequence, candidate.tokens);
   }
   offered_ = std::move(offered);
-  if (!is_sound(request)) return false;
+  if (!is_valid(request)) return false;
   const memory::GrantedStep planned = block_manager_->plan(request);
   effect(Source::block_manager, planned, of_step("answer to the plan", request.step));
   if (!planned.cache_plan.empty() && watcher_.cache_plan) watcher_.cache_plan(planned.cache_plan);

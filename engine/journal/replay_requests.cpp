@@ -22,7 +22,7 @@ bool is_up_to(std::int64_t most, std::int64_t value) {
 }
 
 /// Returns whether the tokens of all requests together, with those that they may generate, can be counted.
-bool is_sound(const routing::AdmissionLimits& limits) {
+bool is_valid(const routing::AdmissionLimits& limits) {
   constexpr std::int64_t kMaxTokens = std::numeric_limits<std::int64_t>::max() / 4;
   return is_up_to(std::numeric_limits<std::int32_t>::max(), limits.vocab_size) &&
          is_up_to(std::numeric_limits<std::int32_t>::max(), limits.max_model_len) &&
@@ -41,7 +41,7 @@ std::string of_request(const char* what, RequestId id) {
 }  // namespace
 
 bool Replay::load_router(bool went_on, Decoder& in) {
-  if (!in.get(router_limits_) || !in.get(router_started_us_) || !is_sound(router_limits_)) return false;
+  if (!in.get(router_limits_) || !in.get(router_started_us_) || !is_valid(router_limits_)) return false;
   if (went_on) compare_state(Source::router, *router_, in);
   router_ = std::make_unique<routing::RouterCore>(router_limits_, router_started_us_);
   return router_->load(in) && in.num_left() == 0;
@@ -68,8 +68,8 @@ bool Replay::enter_router(std::uint8_t input, Decoder& in) {
       GenerateRequest request;
       bool has_grammar = false;
       TimeUs waited_us = 0;
-      if (!read(in, client, tag, request, now, has_grammar, waited_us) || !is_sound_time(now)) return false;
-      if (!is_sound_time(waited_us) || waited_us > now) return false;
+      if (!read(in, client, tag, request, now, has_grammar, waited_us) || !is_valid_time(now)) return false;
+      if (!is_valid_time(waited_us) || waited_us > now) return false;
       const auto grammar = has_grammar ? std::optional(grammar::SharedGrammar()) : std::nullopt;
       effect(Source::router, router_->submit(client, tag, request, now, grammar, waited_us),
              "answer to tag " + std::to_string(tag));
@@ -83,21 +83,21 @@ bool Replay::enter_router(std::uint8_t input, Decoder& in) {
       return true;
     }
     case RouterInput::abort:
-      if (!read(in, id, now) || !is_sound_time(now)) return false;
+      if (!read(in, id, now) || !is_valid_time(now)) return false;
       effects(router_->abort(id, now), of_request("abort", id));
       return true;
     case RouterInput::closed: {
       routing::WorkDone work;
-      if (!read(in, id, work, now) || !is_sound_time(now) || !work.is_sound()) return false;
+      if (!read(in, id, work, now) || !is_valid_time(now) || !work.is_valid()) return false;
       effects(router_->closed(id, work, now), of_request("end", id));
       return true;
     }
     case RouterInput::expire:
-      if (!read(in, now) || !is_sound_time(now)) return false;
+      if (!read(in, now) || !is_valid_time(now)) return false;
       effects(router_->expire(now), "end of what had too little time");
       return true;
     case RouterInput::client_gone:
-      if (!read(in, client, now) || !is_sound_time(now)) return false;
+      if (!read(in, client, now) || !is_valid_time(now)) return false;
       effects(router_->client_gone(client, now), "end of client " + std::to_string(client));
       return true;
     case RouterInput::ask: {
@@ -122,7 +122,7 @@ bool Replay::enter_router(std::uint8_t input, Decoder& in) {
       return true;
     case RouterInput::abort_all: {
       bool leave_resumable = false;
-      if (!read(in, now, leave_resumable) || !is_sound_time(now)) return false;
+      if (!read(in, now, leave_resumable) || !is_valid_time(now)) return false;
       effects(router_->abort_all(now, leave_resumable), "abort of all requests");
       return true;
     }

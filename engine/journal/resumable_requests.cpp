@@ -100,11 +100,11 @@ std::vector<SequenceDelta> sent_deltas(const std::shared_ptr<const text::Tokeniz
                                        const RequestProgress& progress) {
   if (!spec.stream || spec.sampling.chooses_at_end() || spec.sampling.use_beam_search) return {};
   output::OutputCore core(tokenizer);
-  core.open(going_on_from(spec, nullptr));
-  std::vector<SequenceDelta> told;
+  core.open(with_progress(spec, nullptr));
+  std::vector<SequenceDelta> sent;
   const auto process = [&](const StepOutputs& step) {
     for (RequestOutput& output : core.process(step, 0).outputs) {
-      std::ranges::move(output.deltas, std::back_inserter(told));
+      std::ranges::move(output.deltas, std::back_inserter(sent));
     }
   };
   std::size_t longest = 0;
@@ -134,7 +134,7 @@ std::vector<SequenceDelta> sent_deltas(const std::shared_ptr<const text::Tokeniz
     output.finished = sequence.result.finish_reason;
   }
   process(ends);
-  return told;
+  return sent;
 }
 
 }  // namespace pagoda::journal

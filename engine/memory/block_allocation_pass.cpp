@@ -10,14 +10,14 @@ namespace pagoda::memory {
 BlockAllocationPass::BlockAllocationPass(SequenceStore& store, const MemoryRequest& request, GrantedStep& result)
     : store_(store),
       request_(request),
-      plan_(result.plan),
+      grant_(result.grant),
       tokens_left_(request.token_budget),
       partial_long_prompts_left_(request.max_partial_long_prompts),
       num_kept_(request.running.size()) {
-  plan_.running.resize(request.running.size(), RunningOutcome::skipped);
-  plan_.swapped.resize(request.swapped.size(), AllocStatus::later);
-  plan_.waiting.resize(request.waiting.size());
-  plan_.table_deltas.reserve(request.needs.size());
+  grant_.running.resize(request.running.size(), RunningOutcome::skipped);
+  grant_.swapped.resize(request.swapped.size(), AllocStatus::later);
+  grant_.waiting.resize(request.waiting.size());
+  grant_.table_deltas.reserve(request.needs.size());
 }
 
 void BlockAllocationPass::run() {
@@ -28,7 +28,7 @@ void BlockAllocationPass::run() {
   if (num_giving_way > 0) make_way_for_head(num_running - num_giving_way);
   serve_running(num_running - num_giving_way, num_running);
   // No candidate is admitted in a step that preempts or ends another one.
-  if (preempted_any_ || std::ranges::find(plan_.running, RunningOutcome::never) != plan_.running.end()) return;
+  if (preempted_any_ || std::ranges::find(grant_.running, RunningOutcome::never) != grant_.running.end()) return;
   serve_incoming();
 }
 
@@ -51,9 +51,9 @@ void BlockAllocationPass::run_rows() {
 void BlockAllocationPass::emit_table_delta(Sequence& sequence) {
   const std::span<const BlockId> changed = sequence.table.changed();
   if (changed.empty()) return;
-  const Range range{static_cast<std::int32_t>(plan_.blocks.size()), static_cast<std::int32_t>(changed.size())};
-  plan_.table_deltas.push_back(TableDelta{sequence.id, sequence.table.first_changed(), range});
-  plan_.blocks.insert(plan_.blocks.end(), changed.begin(), changed.end());
+  const Range range{static_cast<std::int32_t>(grant_.blocks.size()), static_cast<std::int32_t>(changed.size())};
+  grant_.table_deltas.push_back(TableDelta{sequence.id, sequence.table.first_changed(), range});
+  grant_.blocks.insert(grant_.blocks.end(), changed.begin(), changed.end());
   sequence.table.mark_sent();
 }
 
@@ -68,7 +68,7 @@ std::int32_t num_new_tokens(std::span<const Growth> rows) {
 }  // namespace
 
 void BlockAllocationPass::serve_running(std::size_t first, std::size_t end) {
-  for (std::size_t i = first; i < std::min(end, num_kept_); ++i) plan_.running[i] = serve(i);
+  for (std::size_t i = first; i < std::min(end, num_kept_); ++i) grant_.running[i] = serve(i);
 }
 
 RunningOutcome BlockAllocationPass::serve(std::size_t index) {
@@ -113,7 +113,7 @@ bool BlockAllocationPass::make_room(std::size_t index) {
 
 void BlockAllocationPass::preempt_last() {
   --num_kept_;
-  plan_.running[num_kept_] = preempt(request_.running[num_kept_]);
+  grant_.running[num_kept_] = preempt(request_.running[num_kept_]);
 }
 
 void BlockAllocationPass::make_way_for_head(std::size_t first) {
@@ -160,8 +160,8 @@ void BlockAllocationPass::serve_incoming() {
   std::size_t next_waiting = 0;
   for (std::size_t i = 0; i < request_.swapped.size(); ++i) {
     if (!serve_waiting(next_waiting, static_cast<std::size_t>(request_.swapped[i].num_waiting_before))) return;
-    plan_.swapped[i] = swap_in(request_.swapped[i]);
-    if (plan_.swapped[i] == AllocStatus::later) return;
+    grant_.swapped[i] = swap_in(request_.swapped[i]);
+    if (grant_.swapped[i] == AllocStatus::later) return;
   }
   serve_waiting(next_waiting, request_.waiting.size());
 }
@@ -189,8 +189,8 @@ AllocStatus BlockAllocationPass::swap_in(const SwapInCandidate& candidate) {
 
 bool BlockAllocationPass::serve_waiting(std::size_t& next, std::size_t end) {
   for (; next < end; ++next) {
-    plan_.waiting[next] = admit(request_.waiting[next]);
-    const AdmissionOutcome& outcome = plan_.waiting[next];
+    grant_.waiting[next] = admit(request_.waiting[next]);
+    const AdmissionOutcome& outcome = grant_.waiting[next];
     if (outcome.status == AllocStatus::later && !outcome.is_passed_over) return false;
   }
   return true;

@@ -85,7 +85,7 @@ class BlockAllocationPass {
 
   SequenceStore& store_;
   const MemoryRequest& request_;
-  MemoryGrant& plan_;
+  MemoryGrant& grant_;
   std::int32_t tokens_left_;
   std::int32_t partial_long_prompts_left_;
   std::size_t num_kept_;  ///< index of the first running candidate that was preempted

@@ -57,7 +57,7 @@ class BlockPool {
   /// Removes one owner. Returns whether it was the last one: then the caller keeps the block, or passes it to
   /// put_free().
   bool release(BlockId id) {
-    PAGODA_ASSERT(at(id).num_owners > 0, "releasing a block that nobody owns");
+    PAGODA_ASSERT(at(id).num_owners > 0, "a block without an owner was released");
     if (--at(id).num_owners > 0) return false;
     --num_owned_;
     return true;
@@ -100,7 +100,7 @@ class BlockPool {
   }
   /// Restores a saved state. The pool must be unused.
   void load(Saved saved, std::span<const std::int32_t> num_owners) {
-    PAGODA_ASSERT(can_load(saved, num_owners), "a pool is loaded that was not saved so");
+    PAGODA_ASSERT(can_load(saved, num_owners), "the loaded state is not that of a pool");
     for (std::size_t i = 0; i < blocks_.size(); ++i) blocks_[i] = {num_owners[i], false, saved.last_touched[i]};
     for (const BlockId id : saved.free) at(id).is_free = true;
     saved.free.reserve(blocks_.size());

@@ -29,7 +29,7 @@ struct BlockSpaceManager::State {
 };
 
 BlockSpaceManager::BlockSpaceManager(const BlockSpaceConfig& config) : state_(std::make_unique<State>(config)) {
-  PAGODA_ASSERT(config.layout.groups.size() == 1, "one group of layers is served");
+  PAGODA_ASSERT(config.layout.groups.size() == 1, "only one KV group is supported");
   PAGODA_ASSERT(config.layout.only().block_size > 0 && config.num_device_blocks > 0 && config.num_host_blocks >= 0,
                 "block sizes and counts are positive");
   PAGODA_ASSERT(config.watermark >= 0.0 && config.watermark < 1.0, "the watermark is a share of the pool");
@@ -43,7 +43,7 @@ GrantedStep BlockSpaceManager::plan(const MemoryRequest& request) {
   state_->last_step = request.step;
   SequenceStore& store = state_->store;
   GrantedStep result;
-  result.plan.step = request.step;
+  result.grant.step = request.step;
   result.cache_plan.step = request.step;
 
   store.begin_step(request.step, request.last_completed_step, &result.cache_plan);
@@ -60,8 +60,8 @@ GrantedStep BlockSpaceManager::plan(const MemoryRequest& request) {
 
   state_->prefix_cache_queries += planner.prefix_tokens_asked();
   state_->prefix_cache_hits += planner.prefix_tokens_found();
-  result.plan.has_cache_plan = !result.cache_plan.empty();
-  result.plan.memory = stats();
+  result.grant.has_cache_plan = !result.cache_plan.empty();
+  result.grant.memory = stats();
   state_->remember(result.cache_plan);
 #ifdef PAGODA_CHECK_INVARIANTS
   const std::optional<std::string> broken = check_invariants();
@@ -111,7 +111,7 @@ void BlockSpaceManager::save(Encoder& out) const {
 }
 
 bool BlockSpaceManager::load(Decoder& in) {
-  PAGODA_ASSERT(state_->last_step == 0, "only a manager that has planned nothing can be made another");
+  PAGODA_ASSERT(state_->last_step == 0, "only a manager that has planned nothing can load a state");
   return in.get(state_->last_step) && in.get(state_->prefix_cache_queries) && in.get(state_->prefix_cache_hits) &&
          state_->store.load(in) && !check_invariants();
 }

@@ -31,10 +31,10 @@ struct BlockSpaceConfig {
 };
 
 struct GrantedStep {
-  MemoryGrant plan;
+  MemoryGrant grant;
   CachePlan cache_plan;
 
-  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.plan, self.cache_plan); }
+  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.grant, self.cache_plan); }
 };
 
 /// Decides which sequences get KV memory in a step, with block tables, reference counts, copy-on-write, prefix cache

@@ -14,7 +14,7 @@ bool Evictor::before(const Entry& a, const Entry& b) {
   return a.block < b.block;
 }
 
-void Evictor::place(std::size_t position, const Entry& entry) {
+void Evictor::set_entry(std::size_t position, const Entry& entry) {
   heap_[position] = entry;
   positions_[static_cast<std::size_t>(entry.block)] = static_cast<std::int32_t>(position);
 }
@@ -23,10 +23,10 @@ void Evictor::sift_up(std::size_t position, Entry entry) {
   while (position > 0) {
     const std::size_t parent = (position - 1) / 2;
     if (!before(entry, heap_[parent])) break;
-    place(position, heap_[parent]);
+    set_entry(position, heap_[parent]);
     position = parent;
   }
-  place(position, entry);
+  set_entry(position, entry);
 }
 
 void Evictor::sift_down(std::size_t position, Entry entry) {
@@ -35,10 +35,10 @@ void Evictor::sift_down(std::size_t position, Entry entry) {
     if (child >= heap_.size()) break;
     if (child + 1 < heap_.size() && before(heap_[child + 1], heap_[child])) ++child;
     if (!before(heap_[child], entry)) break;
-    place(position, heap_[child]);
+    set_entry(position, heap_[child]);
     position = child;
   }
-  place(position, entry);
+  set_entry(position, entry);
 }
 
 void Evictor::add(BlockId block, StepId last_used, std::int32_t prefix_blocks) {

@@ -35,7 +35,7 @@ class Evictor {
   };
 
   static bool before(const Entry& a, const Entry& b);
-  void place(std::size_t position, const Entry& entry);
+  void set_entry(std::size_t position, const Entry& entry);
   void sift_up(std::size_t position, Entry entry);
   void sift_down(std::size_t position, Entry entry);
 

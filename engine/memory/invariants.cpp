@@ -98,12 +98,12 @@ Broken check_chain(const SequenceStore& store, const Sequence& sequence, const s
 }
 
 /// Checks that a sequence on the host knows the hash of each block that it left on the device.
-Broken check_left_behind(const Sequence& sequence, const std::string& name) {
+Broken check_shared_kept(const Sequence& sequence, const std::string& name) {
   for (std::int32_t i = sequence.table.first_owned(); i < sequence.table.size(); ++i) {
     if (sequence.table[i] != kNoBlock) continue;
     if (!sequence.on_host) return name + " has no block at " + std::to_string(i);
     if (std::ranges::find(sequence.keys, i, &BlockKey::index) == sequence.keys.end())
-      return name + " cannot find what it has left at " + std::to_string(i);
+      return name + " has no key for the block that stays on the device at " + std::to_string(i);
   }
   return std::nullopt;
 }
@@ -122,7 +122,7 @@ Broken check_sequences(const SequenceStore& store) {
     const auto num_shared_kept = std::ranges::count(sequence.table.owned(), kNoBlock);
     if (std::ssize(distinct) != sequence.table.num_owned() - std::max<std::ptrdiff_t>(0, num_shared_kept - 1))
       return name + " holds a block twice";
-    if (Broken broken = check_left_behind(sequence, name)) return broken;
+    if (Broken broken = check_shared_kept(sequence, name)) return broken;
     if (Broken broken = check_chain(store, sequence, name)) return broken;
   }
   if (num_reserved != store.num_reserved()) return "the reserved blocks are miscounted";

@@ -74,7 +74,7 @@ Sequence* SequenceStore::find(SequenceId id) {
 
 Sequence& SequenceStore::get(SequenceId id) {
   Sequence* sequence = find(id);
-  PAGODA_ASSERT(sequence != nullptr, "the scheduler asks for a sequence that holds no memory");
+  PAGODA_ASSERT(sequence != nullptr, "the scheduler names a sequence that holds no memory");
   return *sequence;
 }
 
@@ -187,28 +187,29 @@ void SequenceStore::find_prefix(const AdmissionCandidate& candidate, PrefixHit& 
   hit.hash = hit.root;
   hit.awaits_step = 0;
   if (!caches_ || !candidate.use_prefix_cache) return;
-  if (asked_.tokens != candidate.tokens || asked_.root != hit.root) {
-    asked_ = {candidate.tokens, hit.root, {}, 0, 0};
+  if (last_lookup_.tokens != candidate.tokens || last_lookup_.root != hit.root) {
+    last_lookup_ = {candidate.tokens, hit.root, {}, 0, 0};
     device_.remember({});
   }
   const std::span<const BlockId> known = device_.cache().remembered();
   hit.blocks.assign(known.begin(), known.end());
-  if (!known.empty()) hit.hash = asked_.hashes[known.size() - 1];
-  if (known.size() < asked_.num_found) asked_.awaits_step = last_step_computing(known);
+  if (!known.empty()) hit.hash = last_lookup_.hashes[known.size() - 1];
+  if (known.size() < last_lookup_.num_found) last_lookup_.awaits_step = last_step_computing(known);
   const std::span<const TokenId> tokens(*candidate.tokens);
   const auto size = static_cast<std::size_t>(kv_.block_size);
   for (std::size_t i = known.size(); (i + 1) * size < tokens.size(); ++i) {
     const std::span<const TokenId> block = tokens.subspan(i * size, size);
-    if (i == asked_.hashes.size()) asked_.hashes.push_back(chain_hash(config_.prefix_hash_key, hit.hash, block));
-    const BlockId found = device_.cache().find(asked_.hashes[i], hit.hash, block);
+    if (i == last_lookup_.hashes.size())
+      last_lookup_.hashes.push_back(chain_hash(config_.prefix_hash_key, hit.hash, block));
+    const BlockId found = device_.cache().find(last_lookup_.hashes[i], hit.hash, block);
     if (found == kNoBlock) break;
     hit.blocks.push_back(found);
-    hit.hash = asked_.hashes[i];
-    asked_.awaits_step = std::max(asked_.awaits_step, device_.cache().computed_by(found));
+    hit.hash = last_lookup_.hashes[i];
+    last_lookup_.awaits_step = std::max(last_lookup_.awaits_step, device_.cache().computed_by(found));
   }
   if (hit.blocks.size() > known.size()) device_.remember(hit.blocks);
-  asked_.num_found = hit.blocks.size();
-  if (asked_.awaits_step > last_completed_step_) hit.awaits_step = asked_.awaits_step;
+  last_lookup_.num_found = hit.blocks.size();
+  if (last_lookup_.awaits_step > last_completed_step_) hit.awaits_step = last_lookup_.awaits_step;
 }
 
 StepId SequenceStore::last_step_computing(std::span<const BlockId> blocks) const {
@@ -218,7 +219,7 @@ StepId SequenceStore::last_step_computing(std::span<const BlockId> blocks) const
 }
 
 Sequence& SequenceStore::admit(const AdmissionCandidate& candidate, const PrefixHit& hit) {
-  if (asked_.tokens == candidate.tokens) asked_.tokens.reset();
+  if (last_lookup_.tokens == candidate.tokens) last_lookup_.tokens.reset();
   const auto [entry, is_new] = sequences_.try_emplace(candidate.sequence);
   PAGODA_ASSERT(is_new, "a waiting sequence holds memory already");
   Sequence& sequence = entry->second;
@@ -245,7 +246,7 @@ Sequence& SequenceStore::admit(const AdmissionCandidate& candidate, const Prefix
 }
 
 bool SequenceStore::is_writable(const Sequence& sequence, BlockId block, std::int32_t num_leaving) const {
-  PAGODA_ASSERT(block != kNoBlock, "a row does not write what it has left with others");
+  PAGODA_ASSERT(block != kNoBlock, "a row must not write into a block that stays shared on the device");
   if (sequence.on_host) return host_.num_owners(block) - num_leaving == 1;
   return device_.pool().num_owners(block) - num_leaving == 1 && !device_.cache().contains(block);
 }

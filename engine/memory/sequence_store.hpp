@@ -214,7 +214,7 @@ class SequenceStore {
   void visit_owned(const Group& group, Visit visit);
   /// Marks in moved_to_ the blocks that a swap-out would leave with other owners. Returns the number of blocks it would
   /// move.
-  std::int32_t mark_left_behind(const Group& group);
+  std::int32_t mark_shared_kept(const Group& group);
   void move_out(Group& group, Sequence& sequence);
   void move_in(Group& group, Sequence& sequence);
   bool is_writable(const Sequence& sequence, BlockId block, std::int32_t num_leaving) const;
@@ -239,14 +239,14 @@ class SequenceStore {
 
   /// The prompt of the last lookup: the head of the queue is looked up in plan after plan. The prefix cache remembers
   /// its blocks.
-  struct AskedPrompt {
+  struct LastLookup {
     SharedTokens tokens;
     BlockHash root;
     std::vector<BlockHash> hashes;
     std::size_t num_found = 0;  ///< number of blocks
     StepId awaits_step = 0;     ///< last step that computes any of these blocks
   };
-  AskedPrompt asked_;
+  LastLookup last_lookup_;
   /// Findable blocks and the steps that compute them, in the order of the steps. Steps that had passed at the last plan
   /// are removed.
   std::deque<std::pair<StepId, BlockId>> uncomputed_;

@@ -11,7 +11,7 @@
 namespace pagoda::memory {
 namespace {
 
-constexpr BlockId kLeftBehind = -2;  // value of moved_to_
+constexpr BlockId kSharedKept = -2;  // value of moved_to_
 
 }  // namespace
 
@@ -33,12 +33,12 @@ std::int32_t SequenceStore::count_owned(const Group& group) {
   return count;
 }
 
-std::int32_t SequenceStore::mark_left_behind(const Group& group) {
+std::int32_t SequenceStore::mark_shared_kept(const Group& group) {
   std::int32_t num_moved = 0;
   visit_owned(group, [&](BlockId block, std::int32_t owners) {
     ++num_moved;
     const bool is_held_elsewhere = device_.pool().num_owners(block) > owners && device_.cache().contains(block);
-    if (is_held_elsewhere) moved_to_[static_cast<std::size_t>(block)] = kLeftBehind;
+    if (is_held_elsewhere) moved_to_[static_cast<std::size_t>(block)] = kSharedKept;
   });
   // A fork that has not run yet may hold a block that is full for its parent, but not for itself.
   for (const Sequence* sequence : group.sequences)
@@ -46,19 +46,19 @@ std::int32_t SequenceStore::mark_left_behind(const Group& group) {
          i < sequence->table.size(); ++i)
       moved_to_[static_cast<std::size_t>(sequence->table[i])] = kNoBlock;
   visit_owned(group, [&](BlockId block, std::int32_t) {
-    num_moved -= moved_to_[static_cast<std::size_t>(block)] == kLeftBehind;
+    num_moved -= moved_to_[static_cast<std::size_t>(block)] == kSharedKept;
   });
   return num_moved;
 }
 
 RecoveryNeed SequenceStore::count_recovery(const Group& group) {
   RecoveryNeed need;
-  need.num_blocks = mark_left_behind(group);
+  need.num_blocks = mark_shared_kept(group);
   for (const Sequence* sequence : group.sequences) {
     const BlockTable& table = sequence->table;
     std::int32_t found = 0;
     while (table.first_owned() == 0 && found < table.size() &&
-           moved_to_[static_cast<std::size_t>(table[found])] == kLeftBehind)
+           moved_to_[static_cast<std::size_t>(table[found])] == kSharedKept)
       ++found;
     need.num_tokens += sequence->num_scheduled_tokens - std::int64_t{found} * kv_.block_size;
   }
@@ -72,7 +72,7 @@ bool SequenceStore::swap_out(Group& group) {
   for (Sequence* sequence : group.sequences) drop_lookahead(*sequence, 0);
   std::vector<BlockId> blocks;
   visit_owned(group, [&](BlockId block, std::int32_t) { blocks.push_back(block); });
-  const bool fits = mark_left_behind(group) <= host_.num_free();
+  const bool fits = mark_shared_kept(group) <= host_.num_free();
   if (fits) {
     for (Sequence* sequence : group.sequences) move_out(group, *sequence);
   }
@@ -92,10 +92,10 @@ void SequenceStore::move_out(Group& group, Sequence& sequence) {
       ++group.num_host_blocks;
       const StepId last = stamp(device_.pool().last_touched(block), host_.last_touched(target), sequence.last_run);
       cache_plan_->swap_out.push_back(BlockMove{block, target, last});
-    } else if (target != kLeftBehind) {
+    } else if (target != kSharedKept) {
       host_.share(target);
     }
-    table.replace(i, target == kLeftBehind ? kNoBlock : target);
+    table.replace(i, target == kSharedKept ? kNoBlock : target);
     release_device(block, sequence.last_run);
   }
   set_reserved(sequence, 0);

@@ -267,8 +267,8 @@ void OutputCore::keep_best(RequestState& request) {
 
 void OutputCore::take_deltas(RequestState& request, RequestOutput& output) {
   for (SequenceState& sequence : request.sequences) {
-    auto told = std::exchange(sequence.told, {});
-    if (request.spec->stream) std::ranges::move(told, std::back_inserter(output.deltas));
+    auto complete = std::exchange(sequence.complete_deltas, {});
+    if (request.spec->stream) std::ranges::move(complete, std::back_inserter(output.deltas));
     if (sequence.delta.token_ids.empty() && sequence.delta.text.empty()) continue;
     if (!sequence.ended && !is_delta_complete(*request.spec, sequence)) continue;
     const std::int32_t index = sequence.delta.index;
@@ -285,7 +285,7 @@ void OutputCore::take_token(RequestState& request, SequenceState& sequence, cons
   const TokenReport& token = *output.token;
   const bool is_sent_at_end = sampling.use_beam_search || sampling.chooses_at_end();
   if (!is_sent_at_end && !sequence.delta.token_ids.empty() && is_delta_complete(*request.spec, sequence)) {
-    sequence.told.push_back(std::exchange(sequence.delta, {}));
+    sequence.complete_deltas.push_back(std::exchange(sequence.delta, {}));
     sequence.delta.index = sequence.result.index;
   }
   sequence.result.token_ids.push_back(token.token);

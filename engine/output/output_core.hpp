@@ -96,7 +96,7 @@ class OutputCore {
     SequenceResult result;
     SequenceDelta delta;
     /// Complete deltas before `delta`, of tokens of the step that are followed by others of the step.
-    std::vector<SequenceDelta> told = {};
+    std::vector<SequenceDelta> complete_deltas = {};
     bool ended = false;
     TimeUs last_token_us = -1;        ///< time of its last token, for metrics
     std::int64_t num_characters = 0;  ///< number of characters of its tokens, those of stop strings included

@@ -69,7 +69,7 @@ namespace {
 /// Reads a spec, and behind it the note that is not among its fields.
 bool get_spec(Decoder& in, SharedSpec& spec) {
   std::shared_ptr<const ResumeNote> resume;
-  if (!in.get(spec) || !is_sound(spec) || !in.get(resume)) return false;
+  if (!in.get(spec) || !is_valid(spec) || !in.get(resume)) return false;
   if (resume) spec = with_note(*spec, std::move(resume));
   return true;
 }
@@ -85,11 +85,11 @@ bool OutputCore::load_request(Decoder& in) {
   open(std::move(begun));
   RequestState& request = requests_.at(spec->id);
   request.spec = spec;
-  if (!in.get(request) || !is_sound_time(request.first_scheduled_us) || !is_sound_time(request.first_token_us)) {
+  if (!in.get(request) || !is_valid_time(request.first_scheduled_us) || !is_valid_time(request.first_token_us)) {
     return false;
   }
-  if (!is_sound_count(request.cached_tokens) || !is_sound_count(request.preemptions) ||
-      !is_sound_count(request.restarts) || !request.prompt_logprobs.is_sound() ||
+  if (!is_valid_count(request.cached_tokens) || !is_valid_count(request.preemptions) ||
+      !is_valid_count(request.restarts) || !request.prompt_logprobs.is_valid() ||
       request.prompt_logprobs.size() >= spec->prompt->size()) {
     return false;
   }
@@ -111,8 +111,8 @@ bool OutputCore::load_ended(Decoder& in) {
     if (!get_spec(in, ended.spec) || !ended.spec->resume || !in.get(ended.progress) || !in.get(ended.until_us)) {
       return false;
     }
-    if (!ended.progress || !ended.progress->has_ended() || !is_sound_time(ended.until_us)) return false;
-    if (!is_sound(going_on_from(*ended.spec, ended.progress))) return false;
+    if (!ended.progress || !ended.progress->has_ended() || !is_valid_time(ended.until_us)) return false;
+    if (!is_valid(with_progress(*ended.spec, ended.progress))) return false;
     ended_bytes_ += estimated_bytes({ended.spec, ended.progress});
     ended_to_resume_.push_back(std::move(ended));
   }
@@ -122,9 +122,9 @@ bool OutputCore::load_ended(Decoder& in) {
 bool OutputCore::restore(const RequestSpec& spec, SequenceResult result, bool ended, SequenceState& sequence) const {
   const SequenceResult begun = std::exchange(sequence.result, std::move(result));
   const SequenceResult& come_to = sequence.result;
-  const bool is_sound =
-      !come_to.logprobs || (come_to.logprobs->is_sound() && come_to.logprobs->size() == come_to.token_ids.size());
-  if (!is_sound) return false;
+  const bool is_valid =
+      !come_to.logprobs || (come_to.logprobs->is_valid() && come_to.logprobs->size() == come_to.token_ids.size());
+  if (!is_valid) return false;
   if (come_to.logprobs) sequence.result.logprobs->set_texts(tokenizer_);
   sequence.ended = ended;
   if (come_to.index != begun.index || come_to.logprobs.has_value() != begun.logprobs.has_value() ||

@@ -40,7 +40,7 @@ std::string Logprobs::bytes_of(TokenId token) const {
   return texts_->token_bytes(token).value_or(std::move(text));
 }
 
-bool Logprobs::is_sound() const {
+bool Logprobs::is_valid() const {
   std::uint64_t before = 0;
   for (const Position& position : positions_) {
     if (position.top_end < before) return false;

@@ -111,7 +111,7 @@ class Logprobs {
   const std::shared_ptr<const TokenTexts>& texts() const { return texts_; }
 
   /// Returns whether an object that was read from bytes is consistent.
-  bool is_sound() const;
+  bool is_valid() const;
 
   static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.positions_, self.top_); }
 

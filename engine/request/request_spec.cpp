@@ -11,14 +11,14 @@ namespace {
 
 /// Returns whether `progress` is possible for the request. Sampled sequences begin one after the other, when rows are
 /// free. Beams have no tokens before the search has ended.
-bool is_sound(const RequestProgress& progress, const RequestSpec& spec) {
+bool is_valid(const RequestProgress& progress, const RequestSpec& spec) {
   const SamplingParams& sampling = spec.sampling;
   const std::int64_t num_sequences = sampling.use_beam_search ? sampling.n : sampling.num_sequences();
   if (std::ssize(progress.sequences) != num_sequences) return false;
-  const std::size_t most_prompt_logprobs = sampling.prompt_logprobs ? spec.prompt->size() - 1 : 0;
-  if (progress.prompt_logprobs.size() > most_prompt_logprobs || !progress.prompt_logprobs.is_sound()) return false;
-  if (!is_sound_count(progress.cached_tokens) || !is_sound_count(progress.preemptions) ||
-      !is_sound_count(progress.restarts)) {
+  const std::size_t max_prompt_logprobs = sampling.prompt_logprobs ? spec.prompt->size() - 1 : 0;
+  if (progress.prompt_logprobs.size() > max_prompt_logprobs || !progress.prompt_logprobs.is_valid()) return false;
+  if (!is_valid_count(progress.cached_tokens) || !is_valid_count(progress.preemptions) ||
+      !is_valid_count(progress.restarts)) {
     return false;
   }
   const bool has_begun = progress.has_tokens();
@@ -31,7 +31,7 @@ bool is_sound(const RequestProgress& progress, const RequestSpec& spec) {
         result.cumulative_logprob.has_value() != sampling.reports_cumulative_logprob()) {
       return false;
     }
-    if (result.logprobs && (!result.logprobs->is_sound() || std::ssize(*result.logprobs) != num_tokens)) return false;
+    if (result.logprobs && (!result.logprobs->is_valid() || std::ssize(*result.logprobs) != num_tokens)) return false;
     const auto is_id = [](TokenId token) { return token >= 0; };
     if (!std::ranges::all_of(result.token_ids, is_id)) return false;
     if (sequence.ended || progress.error) return true;
@@ -41,7 +41,7 @@ bool is_sound(const RequestProgress& progress, const RequestSpec& spec) {
 
 }  // namespace
 
-bool is_sound(const SharedSpec& spec) {
+bool is_valid(const SharedSpec& spec) {
   if (spec == nullptr || spec->prompt == nullptr || spec->prompt->empty()) return false;
   const SamplingParams& sampling = spec->sampling;
   constexpr std::int64_t kMaxLogprobs = std::numeric_limits<std::int32_t>::max();
@@ -53,8 +53,8 @@ bool is_sound(const SharedSpec& spec) {
   if (std::ranges::any_of(spec->bad_words, &TokenIds::empty)) return false;
   return sampling.n >= 1 && sampling.n <= sampling.num_sequences() &&
          sampling.num_sequences() <= SamplingLimits{}.max_sequences && sampling.max_tokens >= 1 &&
-         sampling.thinking_token_budget.value_or(0) >= 0 && is_sound_time(spec->arrival_us) &&
-         (spec->progress == nullptr || is_sound(*spec->progress, *spec));
+         sampling.thinking_token_budget.value_or(0) >= 0 && is_valid_time(spec->arrival_us) &&
+         (spec->progress == nullptr || is_valid(*spec->progress, *spec));
 }
 
 SharedSpec with_note(const RequestSpec& spec, std::shared_ptr<const ResumeNote> note) {
@@ -63,7 +63,7 @@ SharedSpec with_note(const RequestSpec& spec, std::shared_ptr<const ResumeNote> 
   return with;
 }
 
-SharedSpec going_on_from(const RequestSpec& spec, std::shared_ptr<const RequestProgress> progress) {
+SharedSpec with_progress(const RequestSpec& spec, std::shared_ptr<const RequestProgress> progress) {
   auto with = std::make_shared<RequestSpec>(spec);
   with->progress = std::move(progress);
   return with;

@@ -46,10 +46,10 @@ struct RequestSpec {
 using SharedSpec = std::shared_ptr<const RequestSpec>;
 
 /// Returns whether a spec that was read from bytes fulfils the conditions of admission that the engine relies on.
-bool is_sound(const SharedSpec& spec);
+bool is_valid(const SharedSpec& spec);
 
 /// Return a copy of the spec with a note, or with its progress.
 SharedSpec with_note(const RequestSpec& spec, std::shared_ptr<const ResumeNote> note);
-SharedSpec going_on_from(const RequestSpec& spec, std::shared_ptr<const RequestProgress> progress);
+SharedSpec with_progress(const RequestSpec& spec, std::shared_ptr<const RequestProgress> progress);
 
 }  // namespace pagoda

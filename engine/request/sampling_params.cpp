@@ -202,7 +202,8 @@ Status check_text_output(const SamplingParams& params) {
     if (Status s = check_range("stream_interval", *params.stream_interval, 1, kMaxTokens); !s) return s;
   }
   if (params.detokenize || params.stop.empty()) return {};
-  return fail(ErrorCode::invalid_request, "stop needs detokenize: a stop string is looked for in the text", "stop");
+  return fail(ErrorCode::invalid_request, "stop needs detokenize: stop strings are searched in the text of the output",
+              "stop");
 }
 
 /// Refuses parameters that would have no effect. Beam search takes the likeliest continuations, so parameters of a
@@ -243,7 +244,8 @@ Status check_structured_outputs(const SamplingParams& params) {
   constexpr const char* kParam = "structured_outputs";
   const auto refuse_with = [](const char* field) {
     return fail(ErrorCode::invalid_request,
-                std::string(field) + " cannot be used with structured_outputs, which says where a text may end", field);
+                std::string(field) + " cannot be used with structured_outputs, which decides where the output may end",
+                field);
   };
   if (params.ignore_eos) return refuse_with("ignore_eos");
   if (params.min_tokens > 0) return refuse_with("min_tokens");
@@ -260,8 +262,8 @@ Status check_structured_outputs(const SamplingParams& params) {
 Status check_something_is_left(const SamplingParams& params, std::int64_t vocab_size,
                                std::span<const TokenId> eos_token_ids) {
   if (params.min_tokens == 0) return {};
-  const std::size_t most_banned = params.stop_token_ids.size() + eos_token_ids.size();
-  if (!params.allowed_token_ids && static_cast<std::int64_t>(most_banned) < vocab_size) return {};
+  const std::size_t max_banned = params.stop_token_ids.size() + eos_token_ids.size();
+  if (!params.allowed_token_ids && static_cast<std::int64_t>(max_banned) < vocab_size) return {};
   std::unordered_set<std::int64_t> banned(params.stop_token_ids.begin(), params.stop_token_ids.end());
   banned.insert(eos_token_ids.begin(), eos_token_ids.end());
   if (params.allowed_token_ids) {

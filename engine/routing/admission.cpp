@@ -44,9 +44,10 @@ SamplingParams sampling_of(const GenerateRequest& request, const AdmissionLimits
 
 /// Returns the error of a prompt that is too long. It begins with Anthropic's words, by which agents know that they
 /// must shorten a conversation.
-Status too_long(const char* field, const std::string& num_tokens, std::int64_t most, const std::string& why) {
+Status too_long(const char* field, const std::string& num_tokens, std::int64_t max_tokens, const std::string& why) {
   return fail(ErrorCode::context_too_long,
-              "prompt is too long: " + num_tokens + " tokens > " + std::to_string(most) + " maximum: " + why, field);
+              "prompt is too long: " + num_tokens + " tokens > " + std::to_string(max_tokens) + " maximum: " + why,
+              field);
 }
 
 /// Refuses a text that is too long for any tokenization, so that no client waits for its tokenization.
@@ -55,9 +56,9 @@ Status check_text(const std::string& prompt, const AdmissionLimits& limits) {
   const std::int64_t max_tokens = std::min(limits.max_model_len, limits.max_kv_tokens);
   const auto num_bytes = static_cast<std::int64_t>(prompt.size());
   if (num_bytes / *limits.max_bytes_per_token < max_tokens) return {};
-  const std::int64_t least_tokens = (num_bytes + *limits.max_bytes_per_token - 1) / *limits.max_bytes_per_token;
-  return too_long("prompt", "at least " + std::to_string(least_tokens), max_tokens - 1,
-                  "it has " + std::to_string(num_bytes) + " bytes, the model and its KV cache take " +
+  const std::int64_t min_prompt_tokens = (num_bytes + *limits.max_bytes_per_token - 1) / *limits.max_bytes_per_token;
+  return too_long("prompt", "at least " + std::to_string(min_prompt_tokens), max_tokens - 1,
+                  "it has " + std::to_string(num_bytes) + " bytes, but the model and its KV cache take at most " +
                       tokens(max_tokens) + " with at least one to generate");
 }
 
@@ -72,18 +73,18 @@ Status check_truncation(const GenerateRequest& request, const AdmissionLimits& l
   if (!request.truncate_prompt_tokens) return {};
   constexpr const char* kParam = "truncate_prompt_tokens";
   const std::int64_t tokens_kept = *request.truncate_prompt_tokens;
-  const std::int64_t most = max_prompt_tokens(limits);
+  const std::int64_t max_kept = max_prompt_tokens(limits);
   if (tokens_kept == -1) {
     if (*prompt_tokens_kept(request, limits) > 0) return {};
     return fail(ErrorCode::invalid_request,
                 "truncate_prompt_tokens is -1, but max_tokens " + std::to_string(request.sampling.max_tokens) +
-                    " leaves no room for a prompt within " + tokens(most + 1) + ": give a smaller max_tokens",
+                    " leaves no room for a prompt within " + tokens(max_kept + 1) + "; use a smaller max_tokens",
                 kParam);
   }
-  if (tokens_kept >= 1 && tokens_kept <= most) return {};
+  if (tokens_kept >= 1 && tokens_kept <= max_kept) return {};
   return fail(ErrorCode::invalid_request,
-              "truncate_prompt_tokens must be -1 or from 1 to " + std::to_string(most) +
-                  ", what a prompt has room for, not " + std::to_string(tokens_kept),
+              "truncate_prompt_tokens must be -1 or from 1 to " + std::to_string(max_kept) +
+                  " (the longest prompt that fits), not " + std::to_string(tokens_kept),
               kParam);
 }
 
@@ -117,7 +118,7 @@ Status check_bad_words(const std::vector<TokenIds>& words, const AdmissionLimits
   const auto is_known = [&](TokenId token) { return token >= 0 && token < limits.vocab_size; };
   for (const TokenIds& word : words) {
     if (!word.empty() && std::ranges::all_of(word, is_known)) continue;
-    return fail(ErrorCode::invalid_request, "bad_words: one of them has no tokens in the model's vocabulary",
+    return fail(ErrorCode::invalid_request, "bad_words has a word without tokens in the model's vocabulary",
                 "bad_words");
   }
   return {};
@@ -142,7 +143,7 @@ Status check_prompt(const TokenIds& prompt, const char* field, const AdmissionLi
   for (const TokenId token : prompt) {
     if (token < 0 || token >= limits.vocab_size) {
       return fail(ErrorCode::invalid_request,
-                  "the tokenizer gives id " + std::to_string(token) + ", the model's vocabulary ends at " +
+                  "the tokenizer returned token id " + std::to_string(token) + ", but the model's vocabulary ends at " +
                       std::to_string(limits.vocab_size - 1),
                   field);
     }
@@ -175,17 +176,18 @@ Status check_request(const GenerateRequest& request, const AdmissionLimits& limi
   Status valid = validate(sampling, limits.sampling, limits.vocab_size, limits.eos_token_ids);
   if (!valid) return valid;
   if (sampling.thinking_token_budget && !limits.knows_thinking) {
-    return fail(ErrorCode::unsupported,
-                "thinking_token_budget is not supported with this model: its chat template shows no thinking, or none "
-                "between tokens of its own",
-                "thinking_token_budget");
+    return fail(
+        ErrorCode::unsupported,
+        "thinking_token_budget is not supported with this model: its chat template has no thinking between marks "
+        "of its own",
+        "thinking_token_budget");
   }
   // Sampled sequences wait for each other; beams run together.
   if (sampling.use_beam_search && sampling.num_sequences() > limits.max_num_seqs) {
     const char* const field = request.sampling.best_of ? "best_of" : "n";
     return fail(ErrorCode::invalid_request,
                 std::string(field) + " is " + std::to_string(request.sampling.num_sequences()) +
-                    ", this engine searches with at most " + std::to_string(limits.max_num_seqs) +
+                    ", but this engine searches with at most " + std::to_string(limits.max_num_seqs) +
                     " beams at once (max_num_seqs)",
                 field);
   }
@@ -196,7 +198,7 @@ Status check_request(const GenerateRequest& request, const AdmissionLimits& limi
   for (const std::int64_t id : ids) {
     if (id < 0 || id >= limits.vocab_size) {
       return fail(ErrorCode::invalid_request,
-                  "prompt_token_ids has " + std::to_string(id) + ", the vocabulary ends at " +
+                  "prompt_token_ids has " + std::to_string(id) + ", but the vocabulary ends at " +
                       std::to_string(limits.vocab_size - 1),
                   "prompt_token_ids");
     }
@@ -252,9 +254,9 @@ Result<SharedSpec> make_spec(const Arrival& arrival, const GenerateRequest& requ
     return std::ranges::all_of(sequence.result.token_ids, [&](TokenId token) { return token < limits.vocab_size; });
   };
   const bool is_usable =
-      is_sound(made) && (!made->progress || std::ranges::all_of(made->progress->sequences, is_known));
+      is_valid(made) && (!made->progress || std::ranges::all_of(made->progress->sequences, is_known));
   if (!is_usable) {
-    return fail(ErrorCode::invalid_request, "what the request had come to is not what it can come to here");
+    return fail(ErrorCode::invalid_request, "the saved progress of the request does not fit this engine");
   }
   return made;
 }

@@ -67,7 +67,7 @@ Error shutting_down() {
 }
 
 Error goes_on_later() {
-  return {ErrorCode::shutting_down, "the server is shutting down; the request goes on when it has restarted", {}};
+  return {ErrorCode::shutting_down, "the server is shutting down; the request continues after the restart", {}};
 }
 
 /// Returns whether another engine had admitted the request: then no limit of the queue refuses it here.
@@ -81,8 +81,8 @@ bool needs_grammar(const GenerateRequest& request) {
 }
 
 Error out_of_time(std::int64_t timeout_ms) {
-  return {ErrorCode::timeout,
-          "the request was not done within its timeout of " + std::to_string(timeout_ms) + " ms, waiting included"};
+  return {ErrorCode::timeout, "the request did not end within its timeout of " + std::to_string(timeout_ms) +
+                                  " ms, which includes waiting"};
 }
 
 }  // namespace
@@ -136,10 +136,10 @@ Error RouterCore::queue_full() const {
   const double seconds = work_rate_.seconds_for(std::ssize(live_), prompt_tokens);
   if (seconds <= 0) return {ErrorCode::queue_full, std::move(message), {}, kRetryAfterMs};
   constexpr double kRounding = 1e-6;
-  const double told = std::clamp(std::ceil(seconds - kRounding), 1.0, kMaxRetryAfterS);
-  message += ", at " + std::to_string(std::llround(work_rate_.tokens_per_s())) + " tokens/s work for about " +
-             std::to_string(std::llround(told)) + " s";
-  return {ErrorCode::queue_full, std::move(message), {}, static_cast<int>(told) * 1000};
+  const double retry_after_s = std::clamp(std::ceil(seconds - kRounding), 1.0, kMaxRetryAfterS);
+  message += ", about " + std::to_string(std::llround(retry_after_s)) + " s of work at " +
+             std::to_string(std::llround(work_rate_.tokens_per_s())) + " tokens/s";
+  return {ErrorCode::queue_full, std::move(message), {}, static_cast<int>(retry_after_s) * 1000};
 }
 
 Status RouterCore::check_ttft(std::int64_t num_before, std::int64_t prompt_tokens) const {
@@ -151,7 +151,7 @@ Status RouterCore::check_ttft(std::int64_t num_before, std::int64_t prompt_token
   const double retry_after_s = std::clamp(std::ceil(late_s), 1.0, kMaxRetryAfterS);
   return fail(Error{ErrorCode::queue_full,
                     "the first token would come after about " + std::to_string(std::llround(forecast_s * 1e3)) +
-                        " ms, and the server's target_ttft_ms is " + std::to_string(limits_.target_ttft_ms),
+                        " ms, but the server's target_ttft_ms is " + std::to_string(limits_.target_ttft_ms),
                     {},
                     static_cast<int>(retry_after_s) * 1000});
 }
@@ -205,7 +205,7 @@ Result<RouterCore::Submitted> RouterCore::submit(ClientId client, std::uint64_t 
   estimated_prompt_tokens_ += entry.estimated_prompt_tokens;
   live_sequences_ += entry.num_sequences;
   live_.emplace(submitted.id, std::move(entry));
-  ttft_forecast_.began(std::ssize(live_), now);
+  ttft_forecast_.on_began(std::ssize(live_), now);
   of_client_[client].emplace(tag, submitted.id);
   return submitted;
 }
@@ -304,14 +304,14 @@ void RouterCore::abort(RequestId id, TimeUs now, Effects& effects) {
 
 RouterCore::Effects RouterCore::closed(RequestId id, const WorkDone& work, TimeUs now) {
   if (const auto found = live_.find(id); found != live_.end()) {
-    work_rate_.ended(work, now);
+    work_rate_.on_ended(work, now);
     if (work.ttft_us > 0) {
       const TimeUs waited_us = found->second.waited_us;
-      ttft_forecast_.came(found->second.num_before, std::max<TimeUs>(0, work.queue_us - waited_us),
-                          work.ttft_us - waited_us, work.prompt_tokens);
+      ttft_forecast_.record_times(found->second.num_before, std::max<TimeUs>(0, work.queue_us - waited_us),
+                                  work.ttft_us - waited_us, work.prompt_tokens);
     }
     forget(found);
-    ttft_forecast_.ended(std::ssize(live_), now);
+    ttft_forecast_.on_ended(std::ssize(live_), now);
   }
   return with_end_of_drain({});
 }
@@ -463,25 +463,25 @@ void RouterCore::forget(Requests::iterator request) {
 
 void RouterCore::leave_outside(Requests::iterator request) {
   forget(request);
-  ttft_forecast_.left(std::ssize(live_));
+  ttft_forecast_.on_left(std::ssize(live_));
 }
 
 std::vector<LiveRequest> RouterCore::live_requests(const std::vector<GroupProgress>& progress, TimeUs now) const {
   std::vector<LiveRequest> all;
   auto next = progress.begin();
   for (const auto& [id, request] : live_) {
-    LiveRequest& told = all.emplace_back(LiveRequest{.id = id,
+    LiveRequest& live = all.emplace_back(LiveRequest{.id = id,
                                                      .request_id = request.request_id,
                                                      .user = request.user,
                                                      .state = RequestState::preparing,
                                                      .prompt_tokens = request.num_prompt_tokens,
                                                      .generated_tokens = 0,
                                                      .age_s = static_cast<double>(now - request.arrival.at_us) / 1e6});
-    if (!request.outside) told.state = RequestState::waiting;
+    if (!request.outside) live.state = RequestState::waiting;
     next = std::find_if(next, progress.end(), [id = id](const GroupProgress& group) { return group.id >= id; });
     if (next == progress.end() || next->id != id) continue;
-    told.state = next->state;
-    told.generated_tokens = next->generated_tokens;
+    live.state = next->state;
+    live.generated_tokens = next->generated_tokens;
   }
   return all;
 }

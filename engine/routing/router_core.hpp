@@ -209,7 +209,7 @@ class RouterCore {
   /// Removes a request that has not entered the engine.
   void leave_outside(Requests::iterator request);
   Effects with_end_of_drain(Effects effects);
-  bool is_sound(RequestId id, const Request& request) const;
+  bool is_valid(RequestId id, const Request& request) const;
   /// The live requests, and the state that does not follow from them.
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.live_, self.next_id_, self.draining_, self.drain_waits_, self.aborted_by_drain_,

@@ -30,9 +30,9 @@ bool RouterCore::load(Decoder& in) {
   if (!visit_fields(*this, [&](auto&... fields) { return (in.get(fields) && ...); })) return false;
   if (!placement_.load(in) || !tokenizer_queue_.load(in) || !grammar_queue_.load(in)) return false;
   if (next_id_ > kMaxRequestId || !is_count(aborted_by_drain_) || !is_count(aborted_outside_)) return false;
-  if (!work_rate_.is_sound() || !ttft_forecast_.is_sound()) return false;
+  if (!work_rate_.is_valid() || !ttft_forecast_.is_valid()) return false;
   for (const auto& [id, request] : live_) {
-    if (!is_sound(id, request)) return false;
+    if (!is_valid(id, request)) return false;
     if (!of_client_[request.client].emplace(request.arrival.tag, id).second) return false;
     live_prompt_tokens_ += request.num_prompt_tokens;
     estimated_prompt_tokens_ += request.estimated_prompt_tokens;
@@ -44,21 +44,21 @@ bool RouterCore::load(Decoder& in) {
   return std::ranges::count_if(live_, is_inside) == static_cast<std::ptrdiff_t>(placement_.num_placed());
 }
 
-bool RouterCore::is_sound(RequestId id, const Request& request) const {
-  if (id >= next_id_ || request.arrival.id != id || !is_sound_time(request.arrival.at_us)) return false;
+bool RouterCore::is_valid(RequestId id, const Request& request) const {
+  if (id >= next_id_ || request.arrival.id != id || !is_valid_time(request.arrival.at_us)) return false;
   if (request.timeout_ms < 0 || request.timeout_ms > kMaxTimeoutMs) return false;
-  if (request.deadline_us && !is_sound_time(*request.deadline_us)) return false;
+  if (request.deadline_us && !is_valid_time(*request.deadline_us)) return false;
   if (request.num_sequences < 1 || request.num_sequences > SamplingLimits{}.max_sequences) return false;
-  if (!is_count(request.num_before) || !is_sound_time(request.waited_us)) return false;
-  const auto most_estimated = request.num_prompt_tokens > 0 ? 0 : kMaxTokens;
-  if (request.estimated_prompt_tokens < 0 || request.estimated_prompt_tokens > most_estimated) return false;
+  if (!is_count(request.num_before) || !is_valid_time(request.waited_us)) return false;
+  const auto max_estimated = request.num_prompt_tokens > 0 ? 0 : kMaxTokens;
+  if (request.estimated_prompt_tokens < 0 || request.estimated_prompt_tokens > max_estimated) return false;
   if (placement_.is_placed(id) != (request.outside == nullptr)) return false;
   const bool waits_for_grammar = request.grammar_job && request.outside && request.outside->sampling.structured_outputs;
   if (request.grammar_job && !waits_for_grammar) return false;
-  if (request.encoded && (!waits_for_grammar || request.job || !pagoda::is_sound(request.encoded))) return false;
+  if (request.encoded && (!waits_for_grammar || request.job || !pagoda::is_valid(request.encoded))) return false;
   // A resumable request that has ended was admitted by another engine, which may have had other limits.
-  const std::int64_t most_tokens = request.resumable ? kMaxTokens : limits_.max_model_len;
-  const bool has_prompt = request.num_prompt_tokens > 0 && request.num_prompt_tokens <= most_tokens;
+  const std::int64_t max_tokens = request.resumable ? kMaxTokens : limits_.max_model_len;
+  const bool has_prompt = request.num_prompt_tokens > 0 && request.num_prompt_tokens <= max_tokens;
   if (!request.outside) return has_prompt;
   if (request.encoded ? !has_prompt : request.num_prompt_tokens != 0) return false;
   return has_ended(*request.outside) || check_request(*request.outside, limits_).has_value();

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -50,7 +51,9 @@ class TokenizerQueue {
   /// Removes a job that `next` has not returned yet. Does nothing for another job.
   void withdraw(JobId job);
 
-  /// Removes a client that is gone, with its jobs that `next` has not returned. Returns these jobs.
+  /// Removes a client that is gone, with its jobs that `next` has not returned. Returns these jobs. Its other jobs
+  /// count for the limit of all texts until they are finished, but for no client, even if a client with this id comes
+  /// again.
   std::vector<JobId> forget(ClientId client);
 
   std::int64_t num_waiting() const { return num_waiting_; }
@@ -62,6 +65,9 @@ class TokenizerQueue {
   bool load(Decoder& in);
 
  private:
+  /// Client of a job at the tokenizer whose client is gone.
+  static constexpr ClientId kNoClient = std::numeric_limits<ClientId>::max();
+
   struct Job {
     ClientId client = 0;
     std::int64_t bytes = 0;
@@ -87,7 +93,7 @@ class TokenizerQueue {
   std::map<ClientId, Client> clients_;
   std::set<std::pair<std::int64_t, ClientId>> turns_;  ///< clients with waiting jobs, by `taken`
   /// Value of `taken` of the client that was served last, before it was served.
-  std::int64_t least_taken_ = 0;
+  std::int64_t min_taken_ = 0;
   std::int64_t num_waiting_ = 0;
   std::int64_t bytes_ = 0;
   std::int64_t bytes_given_ = 0;

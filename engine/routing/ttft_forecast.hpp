@@ -26,13 +26,13 @@ class TtftForecast {
   }
 
   /// Call when a request has become live. `num_live` includes it.
-  void began(std::int64_t num_live, TimeUs now) {
+  void on_began(std::int64_t num_live, TimeUs now) {
     if (static_cast<double>(num_live) < rows() || busy_since_us_) return;
     busy_since_us_ = now;
   }
 
   /// Call when a request has ended. `num_live` are left.
-  void ended(std::int64_t num_live, TimeUs now) {
+  void on_ended(std::int64_t num_live, TimeUs now) {
     if (!busy_since_us_) return;
     const double seconds = static_cast<double>(std::max<TimeUs>(0, now - *busy_since_us_)) / 1e6;
     const double kept = std::exp(-seconds / kWindowSeconds);
@@ -44,12 +44,12 @@ class TtftForecast {
 
   /// Call when a request has left before it ran; this shows nothing about the rate. `num_live` are left. When rows are
   /// free, the time until they are taken again counts as idle.
-  void left(std::int64_t num_live) {
+  void on_left(std::int64_t num_live) {
     if (static_cast<double>(num_live) < rows()) busy_since_us_.reset();
   }
 
   /// Records the times, since its arrival, of a request that had `num_before` requests before it.
-  void came(std::int64_t num_before, TimeUs queue_us, TimeUs ttft_us, std::int64_t prompt_tokens) {
+  void record_times(std::int64_t num_before, TimeUs queue_us, TimeUs ttft_us, std::int64_t prompt_tokens) {
     prompt_s_ = (1 - kShare) * prompt_s_ + kShare * static_cast<double>(std::max<TimeUs>(0, ttft_us - queue_us)) / 1e6;
     prompt_tokens_ = (1 - kShare) * prompt_tokens_ + kShare * static_cast<double>(prompt_tokens);
     if (busy_s_ <= 0) return;
@@ -60,10 +60,10 @@ class TtftForecast {
     rows_ = (1 - kShare) * rows() + kShare * seen;
   }
 
-  bool is_sound() const {
+  bool is_valid() const {
     const auto is_amount = [](double value) { return std::isfinite(value) && value >= 0 && value < 1e18; };
     return is_amount(busy_s_) && is_amount(ends_) && is_amount(prompt_s_) && is_amount(prompt_tokens_) &&
-           is_amount(rows_) && (!busy_since_us_ || is_sound_time(*busy_since_us_));
+           is_amount(rows_) && (!busy_since_us_ || is_valid_time(*busy_since_us_));
   }
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.busy_since_us_, self.busy_s_, self.ends_, self.prompt_s_, self.prompt_tokens_, self.rows_);

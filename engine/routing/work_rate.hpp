@@ -15,9 +15,9 @@ struct WorkDone {
   TimeUs queue_us = 0;  ///< time from its arrival to its first step
   TimeUs ttft_us = 0;   ///< time from its arrival to its first token; 0 = there was none
 
-  bool is_sound() const {
-    return is_sound_count(prompt_tokens) && is_sound_count(generated_tokens) && is_sound_time(queue_us) &&
-           is_sound_time(ttft_us);
+  bool is_valid() const {
+    return is_valid_count(prompt_tokens) && is_valid_count(generated_tokens) && is_valid_time(queue_us) &&
+           is_valid_time(ttft_us);
   }
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.prompt_tokens, self.generated_tokens, self.queue_us, self.ttft_us);
@@ -34,7 +34,7 @@ class WorkRate {
   void begin(TimeUs now) { since_us_ = now; }
 
   /// Call when a request has ended.
-  void ended(const WorkDone& work, TimeUs now) {
+  void on_ended(const WorkDone& work, TimeUs now) {
     const double seconds = std::max(0.0, static_cast<double>(now - since_us_) / 1e6);
     since_us_ = now;
     const double kept = std::exp(-seconds / kWindowSeconds);
@@ -57,10 +57,10 @@ class WorkRate {
   }
 
   /// Returns whether an object that was read from bytes is valid for arithmetic.
-  bool is_sound() const {
+  bool is_valid() const {
     const auto is_amount = [](double value) { return std::isfinite(value) && value >= 0 && value < 1e18; };
     return is_amount(seconds_) && is_amount(tokens_) && is_amount(generated_) && is_amount(requests_) &&
-           is_sound_time(since_us_);
+           is_valid_time(since_us_);
   }
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.seconds_, self.tokens_, self.generated_, self.requests_, self.since_us_);

@@ -88,7 +88,7 @@ std::vector<BeamNode> BeamSearch::path(BeamNode node) const {
   return path;
 }
 
-bool BeamSearch::is_sound() const {
+bool BeamSearch::is_valid() const {
   const auto num_nodes = std::ssize(nodes_);
   const auto is_node = [&](BeamNode node) { return node >= 0 && node < num_nodes; };
   for (std::ptrdiff_t node = 0; node < num_nodes; ++node) {

@@ -107,7 +107,7 @@ class BeamSearch {
   }
   /// Returns whether a search that was read from bytes is valid: beams and hypotheses are paths of the tree, and not
   /// too many.
-  bool is_sound() const;
+  bool is_valid() const;
 
  private:
   struct Node {

@@ -55,22 +55,22 @@ std::optional<MemoryRequest> BatchPlanner::next(TimeUs now, StepId last_complete
   const std::int32_t decoding = num_decoding();
   plan.token_budget = step_budget(decoding);
   // Without chunked prefill, whole prompts go first, in steps of their own.
-  const SequenceGroup* alone = table_.alone();
-  const bool in_own_steps = !config_.enable_chunked_prefill && table_.swapped.empty() && alone == nullptr;
+  const SequenceGroup* solo = table_.solo_group();
+  const bool in_own_steps = !config_.enable_chunked_prefill && table_.swapped.empty() && solo == nullptr;
   const bool may_admit =
       admission_wanted(now, steps_in_flight) && !(in_own_steps && decodes_first_ && !table_.running.empty());
   bool prompts_only = in_own_steps && may_admit;
   std::int32_t used = prompts_only ? 0 : add_running_candidates(plan, decoding, may_admit);
   // A group that is to run alone begins when the steps that were in flight before have ended.
-  const bool alone_waits = alone != nullptr && !alone->in_running && steps_in_flight;
+  const bool solo_waits = solo != nullptr && !solo->in_running && steps_in_flight;
   if (config_.enable_chunked_prefill && table_.quarantine.is_empty()) {
-    plan.long_prompt_tokens = most_of_short_prompt();
+    plan.long_prompt_tokens = max_short_prompt_tokens();
     plan.max_partial_long_prompts = std::max(0, config_.max_partial_long_prompts - num_partial_long_prompts_);
   }
   const auto swapped = swapped_in_order();
-  add_incoming_candidates(plan, swapped, used, may_admit && !alone_waits);
-  if (alone != nullptr) {
-    let_all_give_way_to(*alone, plan);
+  add_incoming_candidates(plan, swapped, used, may_admit && !solo_waits);
+  if (solo != nullptr) {
+    let_all_give_way_to(*solo, plan);
   } else if (!prompts_only) {
     let_less_urgent_give_way(plan, swapped);
   }
@@ -95,9 +95,9 @@ std::optional<MemoryRequest> BatchPlanner::next(TimeUs now, StepId last_complete
 }
 
 bool BatchPlanner::may_draft() const {
-  const std::int64_t most_needed = std::int64_t{config_.max_num_batched_tokens} + config_.max_num_seqs;
+  const std::int64_t max_needed = std::int64_t{config_.max_num_batched_tokens} + config_.max_num_seqs;
   return config_.pipeline_depth == 2 && !table_.head_of_queue() && table_.swapped.empty() &&
-         available_blocks_ >= most_needed;
+         available_blocks_ >= max_needed;
 }
 
 /// Drops drafts that have no room: each takes the place of one more row in a step's samples.
@@ -115,7 +115,7 @@ void BatchPlanner::drop_drafts() {
 bool BatchPlanner::admission_wanted(TimeUs now, bool steps_in_flight) const {
   if (!table_.head_of_queue()) return false;
   // Running sequences pause, so no delay would ever end.
-  if (table_.alone() != nullptr) return true;
+  if (table_.solo_group() != nullptr) return true;
   return delay_has_passed(now, steps_in_flight) && first_of_queue()->rows_wanted() <= num_rows_for_new();
 }
 
@@ -129,19 +129,19 @@ const SequenceGroup* BatchPlanner::first_of_queue() const {
 }
 
 double BatchPlanner::tokens_in_target() const {
-  return step_time_curve_.tokens_within(static_cast<double>(config_.target_step_us) / step_lateness_.times_the_mean());
+  return step_time_curve_.tokens_within(static_cast<double>(config_.target_step_us) / step_lateness_.factor_of_mean());
 }
 
 double BatchPlanner::tokens_in_stretch(std::int32_t decoding) const {
-  if (config_.most_stretch == 0) return config_.max_num_batched_tokens;
-  const double times = config_.most_stretch / step_lateness_.times_the_mean();
+  if (config_.max_stretch == 0) return config_.max_num_batched_tokens;
+  const double times = config_.max_stretch / step_lateness_.factor_of_mean();
   return step_time_curve_.tokens_within(times * step_time_curve_.us_of(decoding));
 }
 
 std::int32_t BatchPlanner::num_rows_for_new() const {
   const std::int32_t free = table_.num_free_rows();
   const SequenceGroup* first = first_of_queue();
-  if (config_.target_step_us == 0 || first == nullptr || table_.alone() != nullptr) return free;
+  if (config_.target_step_us == 0 || first == nullptr || table_.solo_group() != nullptr) return free;
   const double tokens = tokens_in_target();
   const double rows = std::min<double>(config_.max_num_seqs, tokens * (kPromptShare - 1) / kPromptShare);
   const std::int32_t more = std::max(0, static_cast<std::int32_t>(rows) - table_.rows_reserved);
@@ -186,7 +186,7 @@ std::int32_t BatchPlanner::step_budget(std::int32_t decoding) const {
 std::int32_t BatchPlanner::num_pausing(std::int32_t token_budget, std::int32_t decoding, bool may_admit) const {
   const std::int32_t too_many = decoding - (token_budget - token_budget / kPromptShare);
   if (too_many <= 0 || !config_.enable_chunked_prefill) return 0;
-  const bool head_waits_for_memory = most_offers_ == 1;
+  const bool head_waits_for_memory = max_offers_ == 1;
   return (may_admit && !head_waits_for_memory) || runs_prompts() ? too_many : 0;
 }
 
@@ -202,12 +202,12 @@ std::int32_t BatchPlanner::add_running_candidates(MemoryRequest& plan, std::int3
   const std::int32_t kept_for_prompts = runs_prompts() ? kMinChunk : 0;
   std::int32_t for_short =
       num_long_prompts() > 0 ? tokens_for_short_prompts(chunk_budget, /*of_running=*/true, may_admit) : 0;
-  const SequenceGroup* alone = table_.alone();
+  const SequenceGroup* solo = table_.solo_group();
   std::int32_t decode = 0;  // number of the next decode
   std::int32_t used = 0;
   bool pauses = false;
   const auto tokens_of = [&](const SequenceGroup& group, const Sequence& s) {
-    if ((alone != nullptr && &group != alone) || s.awaits_mask) {
+    if ((solo != nullptr && &group != solo) || s.awaits_mask) {
       pauses = true;
       return 0;
     }
@@ -263,9 +263,9 @@ std::int32_t BatchPlanner::add_running_candidates(MemoryRequest& plan, std::int3
     }
   };
   // A group that runs alone is served before the groups that pause for it.
-  if (alone != nullptr && alone->in_running) add_group(*alone);
+  if (solo != nullptr && solo->in_running) add_group(*solo);
   for (const SequenceGroup* group : table_.running) {
-    if (group != alone) add_group(*group);
+    if (group != solo) add_group(*group);
   }
   return used;
 }
@@ -276,7 +276,7 @@ void BatchPlanner::add_need(MemoryRequest& plan, const Sequence& sequence, std::
 }
 
 bool BatchPlanner::is_long(std::int32_t num_tokens) const {
-  return config_.enable_chunked_prefill && num_tokens > most_of_short_prompt();
+  return config_.enable_chunked_prefill && num_tokens > max_short_prompt_tokens();
 }
 
 /// Limits `tokens` of a prompt to those whose log-probabilities have room in the results of this step, but to at least
@@ -289,7 +289,7 @@ std::int32_t BatchPlanner::within_logprobs(const SequenceGroup& group, std::int3
   return tokens;
 }
 
-std::int32_t BatchPlanner::most_of_short_prompt() const {
+std::int32_t BatchPlanner::max_short_prompt_tokens() const {
   return config_.long_prefill_tokens > 0 ? config_.long_prefill_tokens : config_.max_num_batched_tokens / 2;
 }
 
@@ -316,7 +316,7 @@ std::int32_t BatchPlanner::tokens_for_short_prompts(std::int32_t budget, bool of
       if (left > 1 && !is_long(left)) tokens += std::min(left, most);
     }
   }
-  const bool head_waits_for_memory = most_offers_ == 1;
+  const bool head_waits_for_memory = max_offers_ == 1;
   if (!of_waiting || head_waits_for_memory) return std::min(tokens, most);
   int visited = 0;
   table_.waiting->visit_in_order([&](RequestId id) {
@@ -381,10 +381,10 @@ void BatchPlanner::limit_offers(const PendingGrant& pending, const MemoryGrant& 
     admitted += outcome.status == AllocStatus::ok ? 1 : 0;
     all_answered &= outcome.status != AllocStatus::later || outcome.is_passed_over;
   }
-  most_offers_ = all_answered || used >= pending.token_budget ? kAllOffers : std::max<std::size_t>(1, 2 * admitted);
+  max_offers_ = all_answered || used >= pending.token_budget ? kAllOffers : std::max<std::size_t>(1, 2 * admitted);
 }
 
-void BatchPlanner::was_applied(const PendingGrant& pending, bool anything_runs) {
+void BatchPlanner::on_applied(const PendingGrant& pending, bool anything_runs) {
   // When a step of prompts alone ran nothing, running sequences have their turn.
   decodes_first_ = pending.prompts_only && !anything_runs;
   changed_ |= anything_runs;
@@ -397,7 +397,7 @@ void BatchPlanner::discard_pending(bool memory_lost) {
 }
 
 void BatchPlanner::on_capacity_freed() {
-  most_offers_ = kAllOffers;
+  max_offers_ = kAllOffers;
   decodes_first_ = false;
   changed_ = true;
 }

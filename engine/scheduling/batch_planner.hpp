@@ -74,7 +74,7 @@ class BatchPlanner {
   /// Sets how many waiting sequences the next plan may offer, by how much of this plan had room.
   void limit_offers(const PendingGrant& pending, const MemoryGrant& answer);
   /// Call when the whole answer is applied.
-  void was_applied(const PendingGrant& pending, bool anything_runs);
+  void on_applied(const PendingGrant& pending, bool anything_runs);
   /// Call when the workers were replaced: nothing of the unanswered plan will run.
   void discard_pending(bool memory_lost);
 
@@ -103,7 +103,7 @@ class BatchPlanner {
 
   /// The state between two plans.
   static constexpr auto visit_fields(auto& self, auto&& visit) {
-    return visit(self.pending_, self.next_step_, self.changed_, self.decodes_first_, self.most_offers_,
+    return visit(self.pending_, self.next_step_, self.changed_, self.decodes_first_, self.max_offers_,
                  self.next_to_pause_, self.cost_, self.available_blocks_, self.step_times_, self.step_time_curve_,
                  self.step_lateness_, self.last_prompt_step_us_);
   }
@@ -118,7 +118,7 @@ class BatchPlanner {
   /// Returns the number of tokens of the largest step that takes at most target_step_us in 199 of 200 cases.
   double tokens_in_target() const;
   bool runs_prompts() const;
-  /// Returns the number of tokens of the largest step that takes at most most_stretch times as long as the decodes
+  /// Returns the number of tokens of the largest step that takes at most max_stretch times as long as the decodes
   /// alone, in 199 of 200 cases.
   double tokens_in_stretch(std::int32_t decoding) const;
   /// Returns the token budget of the next step. While sequences decode, prompts get a limited time, and at least one
@@ -130,7 +130,7 @@ class BatchPlanner {
 
   /// Returns whether a prompt with this many tokens left to compute is long.
   bool is_long(std::int32_t num_tokens) const;
-  std::int32_t most_of_short_prompt() const;
+  std::int32_t max_short_prompt_tokens() const;
   /// Returns the number of long prompts that run.
   std::int32_t num_long_prompts() const;
   /// Returns the number of tokens of a step that long prompts leave to other prompts, running or waiting: at most half
@@ -161,7 +161,7 @@ class BatchPlanner {
   /// Sets how many running candidates give way to the first group that waits or is swapped out.
   void let_less_urgent_give_way(MemoryRequest& plan, std::span<const SequenceGroup* const> swapped) const;
   /// Sets how many running candidates give way to the group that runs alone.
-  void let_all_give_way_to(const SequenceGroup& alone, MemoryRequest& plan) const;
+  void let_all_give_way_to(const SequenceGroup& solo, MemoryRequest& plan) const;
   std::int32_t rows_freed_by(const RunningCandidate& candidate) const;
   /// Returns the swapped groups in the order in which they come back.
   std::vector<const SequenceGroup*> swapped_in_order() const;
@@ -184,7 +184,7 @@ class BatchPlanner {
   bool decodes_first_ = false;
   /// Maximum number of waiting sequences to offer. The number that can start is not known before the lookup in the
   /// prefix cache, and offers that find no room cost time.
-  std::size_t most_offers_ = kAllOffers;
+  std::size_t max_offers_ = kAllOffers;
   std::int32_t next_to_pause_ = 0;  ///< index among the sequences that decode
 
   PreemptionCost cost_;

@@ -17,7 +17,7 @@ using Candidates = std::vector<std::pair<TokenId, float>>;
 /// Returns the report of a kept token: the candidate of its beam with this token.
 TokenReport report_of(TokenId token, const Candidates& candidates, std::size_t num_top) {
   const auto found = std::ranges::find(candidates, token, &std::pair<TokenId, float>::first);
-  PAGODA_ASSERT(found != candidates.end(), "a beam goes on with one of its candidates");
+  PAGODA_ASSERT(found != candidates.end(), "a beam continues with one of its candidates");
   const auto likelier =
       std::ranges::count_if(candidates, [&](const auto& other) { return other.second > found->second; });
   num_top = std::min(num_top, candidates.size());
@@ -61,7 +61,7 @@ class Beams final : public Decoding {
   Beams(const RequestSpec& spec, std::span<const TokenId> eos_token_ids)
       : ends_(spec.sampling, eos_token_ids), search_(params_of(spec.sampling, ends_)), candidates_(1) {}
 
-  bool wants_jump_forward(const SequenceGroup&) const override { return false; }
+  bool may_plan_ahead(const SequenceGroup&) const override { return false; }
   /// Returns 0 where the trunk of a preempted search ends.
   std::int32_t num_samples_at_end(const SequenceGroup& group) const override {
     return group.forked || search_.length() == 0 ? 1 : 0;
@@ -100,7 +100,7 @@ class Beams final : public Decoding {
 
   bool cut(SequenceGroup& group, std::size_t, GroupEffects& effects) override {
     search_.cut();
-    tell(group, effects);
+    emit_hypotheses(group, effects);
     return true;
   }
 
@@ -112,7 +112,7 @@ class Beams final : public Decoding {
   bool load(Decoder& in, const SequenceGroup& group) override {
     if (!in.get(search_) || !in.get(candidates_) || !in.get(reports_)) return false;
     // A group does not outlive its search.
-    if (!search_.is_sound() || search_.done()) return false;
+    if (!search_.is_valid() || search_.done()) return false;
     const std::size_t num_sequences = group.forked ? search_.running().size() : 1;
     return group.sequences.size() == num_sequences && candidates_.size() == search_.running().size() &&
            reports_.size() == search_.num_nodes();
@@ -133,9 +133,9 @@ class Beams final : public Decoding {
       const auto parent = std::ranges::find(before, search_.parent(node), &RunningBeam::node) - before.begin();
       reports_.push_back(report_of(search_.token(node), candidates_[static_cast<std::size_t>(parent)], num_top));
     }
-    effects.generated(std::ssize(before));
+    effects.count_generated(std::ssize(before));
     if (search_.done()) {
-      tell(group, effects);
+      emit_hypotheses(group, effects);
       return true;
     }
     fork(group, effects);
@@ -192,7 +192,7 @@ class Beams final : public Decoding {
   }
 
   /// Emits the n best hypotheses, best first, with all their tokens.
-  void tell(const SequenceGroup& group, GroupEffects& effects) const {
+  void emit_hypotheses(const SequenceGroup& group, GroupEffects& effects) const {
     const auto num_found = static_cast<std::int64_t>(search_.hypotheses().size());
     for (std::int64_t i = 0; i < group.spec->sampling.n; ++i) {
       const auto index = static_cast<std::int32_t>(i);

@@ -30,7 +30,7 @@ class GroupEffects {
   virtual void finish(SequenceGroup& group, Sequence& sequence) = 0;
   virtual void emit(SequenceOutput output) = 0;
   /// Adds to the counter of generated tokens.
-  virtual void generated(std::int64_t num_tokens) = 0;
+  virtual void count_generated(std::int64_t num_tokens) = 0;
 
  protected:
   ~GroupEffects() = default;
@@ -43,7 +43,7 @@ class Decoding {
   virtual ~Decoding() = default;
 
   /// Returns whether a step of the group may be planned before the result of its last step is known.
-  virtual bool wants_jump_forward(const SequenceGroup& group) const = 0;
+  virtual bool may_plan_ahead(const SequenceGroup& group) const = 0;
   /// Returns the number of samples to draw when a sequence has run all its tokens.
   virtual std::int32_t num_samples_at_end(const SequenceGroup& group) const = 0;
   /// Returns whether each sequence is admitted, preempted and resumed by itself; false = all of the group together.

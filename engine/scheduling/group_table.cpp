@@ -129,7 +129,7 @@ Sequence GroupTable::fork_of(const Sequence& parent, const SequenceGroup& group)
   child.parent = parent.id;
   child.num_followed = 0;
   child.awaits_mask = false;
-  child.asked_mask.reset();
+  child.requested_mask.reset();
   child.made_mask.reset();
   const bool is_independent = group.decoding->has_independent_sequences();
   if (is_independent && parent.state == SequenceState::swapped) {
@@ -292,7 +292,7 @@ std::optional<std::string> GroupTable::check_invariants(std::int32_t pipeline_de
       }
       const bool jumps = !s.forced.empty() || !s.drafts.empty() || s.will_end;
       if (s.state != SequenceState::finished && jumps && s.num_placeholders == 0)
-        return name + " knows what follows a sample that is not in flight";
+        return name + " has tokens after a sample, but no sample is in flight";
       // A finished sequence may lose its placeholders with a worker.
       if (s.state != SequenceState::finished && s.num_scheduled_tokens > group->length(s))
         return name + " has scheduled more tokens than it has";

@@ -62,8 +62,8 @@ struct GroupTable {
   SequenceGroup* find(RequestId id) const;
   static Sequence* find(SequenceGroup* group, SequenceId id);
   /// Returns the group that runs alone; null if there is none.
-  SequenceGroup* alone() const {
-    const auto id = quarantine.runs_alone();
+  SequenceGroup* solo_group() const {
+    const auto id = quarantine.solo_request();
     return id ? find(*id) : nullptr;
   }
   /// Returns the first group, in serving order, of those that wait and may run.
@@ -125,7 +125,7 @@ struct GroupTable {
   void preempt_one(SequenceGroup& group, Sequence& sequence, SequenceState to);
   void notify_lost_kv(SequenceGroup& group);
   bool load_group(Decoder& in, const SchedulerConfig& config);
-  bool is_sound(const SequenceGroup& group) const;
+  bool is_valid(const SequenceGroup& group) const;
   /// Puts the loaded groups into the queues of their states.
   bool load_queues(Decoder& in);
 };

@@ -37,9 +37,9 @@ void BatchPlanner::add_incoming_candidates(MemoryRequest& plan, std::span<const 
   auto next = swapped.begin();
   bool is_open = true;
   // Other groups would only pause until the group that runs alone has passed.
-  const SequenceGroup* alone = table_.alone();
+  const SequenceGroup* solo = table_.solo_group();
   const auto stays_out = [&](RequestId id) {
-    return table_.quarantine.holds_back(id) || (alone != nullptr && id != alone->entry.id);
+    return table_.quarantine.holds_back(id) || (solo != nullptr && id != solo->entry.id);
   };
   const auto add_swapped_before = [&](const SequenceGroup* waiting) {
     for (; is_open && next != swapped.end(); ++next) {
@@ -132,8 +132,7 @@ bool BatchPlanner::add_waiting_group(SequenceGroup& group, MemoryRequest& plan, 
     const bool may_begin = plan.long_prompt_tokens == 0 || plan.max_partial_long_prompts > 0;
     if (is_long_prompt && s.is_passed_over && !may_begin) continue;
     const std::int32_t rows_wanted = group.rows_wanted();
-    if (room.num_offered >= left || room.rows_for_new < rows_wanted || plan.waiting.size() >= most_offers_)
-      return false;
+    if (room.num_offered >= left || room.rows_for_new < rows_wanted || plan.waiting.size() >= max_offers_) return false;
     AdmissionCandidate candidate = admission_of(group, s);
     if (is_long_prompt) {
       if (!room.short_tokens) room.short_tokens = tokens_for_short_prompts(left, /*of_running=*/false, true);
@@ -156,11 +155,11 @@ bool BatchPlanner::add_waiting_group(SequenceGroup& group, MemoryRequest& plan, 
   return true;
 }
 
-void BatchPlanner::let_all_give_way_to(const SequenceGroup& alone, MemoryRequest& plan) const {
-  const std::int32_t rows_lacking = alone.rows_wanted() - table_.num_free_rows();
+void BatchPlanner::let_all_give_way_to(const SequenceGroup& solo, MemoryRequest& plan) const {
+  const std::int32_t rows_lacking = solo.rows_wanted() - table_.num_free_rows();
   std::int32_t rows_freed = 0;
   for (auto candidate = plan.running.rbegin(); candidate != plan.running.rend(); ++candidate) {
-    if (candidate->group == alone.entry.id) return;
+    if (candidate->group == solo.entry.id) return;
     ++plan.num_giving_way;
     if (rows_freed >= rows_lacking) continue;
     ++plan.num_preempted_for_rows;

@@ -5,7 +5,7 @@
 
 namespace pagoda::scheduling {
 
-TokenIds few_tokens(std::span<const std::uint32_t> mask) {
+TokenIds allowed_tokens_if_few(std::span<const std::uint32_t> mask) {
   TokenIds tokens;
   for (std::size_t i = 0; i < mask.size(); ++i) {
     for (std::uint32_t word = mask[i]; word != 0; word &= word - 1) {

@@ -41,7 +41,7 @@ struct JumpForwardTokens {
 };
 
 /// Returns the tokens that a mask allows; empty if they are more than kMaxAlternatives.
-TokenIds few_tokens(std::span<const std::uint32_t> mask);
+TokenIds allowed_tokens_if_few(std::span<const std::uint32_t> mask);
 
 /// Returns the likeliest of `tokens` behind `context`. If the longest token begins with each of the others, returns the
 /// longest, since all of them write the same text. Otherwise returns the one that followed the last token of `context`

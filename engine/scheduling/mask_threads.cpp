@@ -75,7 +75,7 @@ void MaskThreads::work(Lane& lane) {
         lane.wakes.wait(lock);
       }
     }
-  } catch (const std::exception&) {  // memory is short for the state of jobs
+  } catch (...) {  // for example, there is no memory for the state of jobs
     if (!lock.owns_lock()) lock.lock();
     failure_ = std::current_exception();
     stops_ = true;
@@ -88,7 +88,7 @@ void MaskThreads::run(MaskJob job, Lane& lane, std::unique_lock<std::mutex>& loc
   if (!job.masks->is_wanted()) return;
   const void* const key = job.key();
   busy_.insert(key);
-  std::uint64_t may_take = config_.work_of_turn;
+  std::uint64_t may_take = config_.max_work_per_turn;
   if (!lane.is_slow) {
     may_take = std::min(may_take, quick_work_left_);
     quick_work_left_ -= may_take;
@@ -101,6 +101,8 @@ void MaskThreads::run(MaskJob job, Lane& lane, std::unique_lock<std::mutex>& loc
     is_made = job.run(left);
   } catch (const std::exception& problem) {
     error = Error{ErrorCode::internal, std::string("a mask could not be made: ") + problem.what()};
+  } catch (...) {
+    error = Error{ErrorCode::internal, "a mask could not be made: unknown exception"};
   }
   const auto now = std::chrono::steady_clock::now();
   lock.lock();

@@ -19,7 +19,7 @@ namespace pagoda::scheduling {
 struct MaskThreadsConfig {
   std::int32_t num_threads = 1;  ///< number of quick threads, and of slow threads
   /// Maximum number of grammar items that one turn of a job reads: about a millisecond.
-  std::uint64_t work_of_turn = 40'000;
+  std::uint64_t max_work_per_turn = 40'000;
 };
 
 /// The answer to a job.
@@ -47,7 +47,7 @@ class MaskThreads {
   /// on each quick thread, estimated by their work. Jobs that are not done then are late for the step, and continue on
   /// slow threads.
   void submit(std::vector<MaskJob> jobs, std::chrono::microseconds wait);
-  /// Throws if a thread has failed.
+  /// Throws the exception of a thread if one has failed.
   std::vector<MaskAnswer> take_answers();
 
  private:

@@ -6,10 +6,10 @@ namespace pagoda::scheduling {
 
 std::optional<RequestId> Quarantine::crashed(const std::set<RequestId>& ran, bool ended_ran) {
   const auto has_run = [&](RequestId request) { return ran.contains(request); };
-  const auto alone = runs_alone();
-  if (alone && !ended_ran && ran.size() == 1 && has_run(*alone)) {
-    forget(*alone);
-    return alone;
+  const auto solo = solo_request();
+  if (solo && !ended_ran && ran.size() == 1 && has_run(*solo)) {
+    forget(*solo);
+    return solo;
   }
   if (std::ranges::any_of(on_trial(), has_run)) num_on_trial_ = (num_on_trial_ + 1) / 2;
   for (const RequestId request : ran) {
@@ -38,7 +38,7 @@ void Quarantine::forget(RequestId request) {
   if (was_on_trial && --num_on_trial_ == 0) begin_trial();
 }
 
-std::optional<RequestId> Quarantine::runs_alone() const {
+std::optional<RequestId> Quarantine::solo_request() const {
   if (num_on_trial_ != 1) return std::nullopt;
   return quarantined_.front();
 }

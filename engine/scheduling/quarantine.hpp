@@ -34,10 +34,10 @@ class Quarantine {
   /// Returns the requests on trial. Empty when no request is quarantined.
   std::span<const RequestId> on_trial() const { return std::span(quarantined_).first(num_on_trial_); }
   /// Returns the request that runs alone, if there is one.
-  std::optional<RequestId> runs_alone() const;
+  std::optional<RequestId> solo_request() const;
   /// Returns whether the request must wait for the end of the trial.
   bool holds_back(RequestId request) const;
-  bool is_sound() const { return num_on_trial_ <= quarantined_.size(); }
+  bool is_valid() const { return num_on_trial_ <= quarantined_.size(); }
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.quarantined_, self.num_on_trial_, self.num_crashes_);

@@ -50,23 +50,23 @@ RequestMasks::RequestMasks(SharedSpec spec, const SchedulerConfig& config)
   }
 }
 
-RequestMasks::Place RequestMasks::Place::fork() const {
+RequestMasks::GrammarPosition RequestMasks::GrammarPosition::fork() const {
   return {matcher ? std::optional(matcher->fork()) : std::nullopt, tokens, num_accepted, thinking};
 }
 
-RequestMasks::Place RequestMasks::begin(const MaskJob& job) const {
+RequestMasks::GrammarPosition RequestMasks::begin(const MaskJob& job) const {
   const auto parent = sequences_.find(job.parent);
-  if (parent != sequences_.end() && is_prefix(parent->second.place.tokens, job.tokens)) {
-    return parent->second.place.fork();
+  if (parent != sequences_.end() && is_prefix(parent->second.position.tokens, job.tokens)) {
+    return parent->second.position.fork();
   }
-  Place place;
-  if (grammar_) place.matcher.emplace(grammar_, budget_);
-  return place;
+  GrammarPosition position;
+  if (grammar_) position.matcher.emplace(grammar_, budget_);
+  return position;
 }
 
 void RequestMasks::FollowedSequence::append(std::span<const TokenId> tokens) {
-  place.tokens.insert(place.tokens.end(), tokens.begin(), tokens.end());
-  const std::size_t size = place.tokens.size();
+  position.tokens.insert(position.tokens.end(), tokens.begin(), tokens.end());
+  const std::size_t size = position.tokens.size();
   const bool goes_there =
       ahead && ahead->tokens.size() >= size &&
       std::ranges::equal(tokens, std::span(ahead->tokens).subspan(size - tokens.size(), tokens.size()));
@@ -91,7 +91,7 @@ RequestMasks::FollowedSequence* RequestMasks::follow(MaskJob& job) {
   const auto followed = sequences_.find(job.sequence);
   if (followed == sequences_.end() || followed->second.course != job.course) return nullptr;
   FollowedSequence& sequence = followed->second;
-  const std::size_t size = sequence.place.tokens.size();  // a fork has the tokens that its parent had
+  const std::size_t size = sequence.position.tokens.size();  // a fork has the tokens that its parent had
   const std::size_t num_followed = size > job.num_known ? std::min(size - job.num_known, job.tokens.size()) : 0;
   job.num_known += job.tokens.size();
   sequence.append(std::span(job.tokens).subspan(num_followed));
@@ -108,7 +108,7 @@ bool RequestMasks::make(MaskJob& job, std::uint64_t& max_work) {
   FollowedSequence& sequence = *followed;
   made.num_tokens = job.num_known;
   const bool is_free = !grammar_ && job.drafts.empty() &&
-                       (!thinking_ || !thinking_->next(sequence.place.tokens, sequence.place.thinking));
+                       (!thinking_ || !thinking_->next(sequence.position.tokens, sequence.position.thinking));
   if (is_free) return true;
   for (auto k = static_cast<std::size_t>(made.num_masks); k <= job.drafts.size(); ++k) {
     made.words.resize((k + 1) * num_words_);
@@ -119,38 +119,38 @@ bool RequestMasks::make(MaskJob& job, std::uint64_t& max_work) {
     ++made.num_masks;
   }
   if (!job.wants_jump_forward || !job.drafts.empty()) return true;
-  TokenIds alternatives = few_tokens(made.words);
+  TokenIds alternatives = allowed_tokens_if_few(made.words);
   if (!alternatives.empty()) made.jump_forward = propose(job, sequence, std::move(alternatives), max_work);
   return true;
 }
 
 bool RequestMasks::fill_next_mask(FollowedSequence& sequence, std::span<std::uint32_t> mask,
                                   std::uint64_t& max_work) const {
-  const auto known = sequence.masks_ahead.find(sequence.place.tokens.size());
-  if (known == sequence.masks_ahead.end()) return fill_mask(sequence.place, mask, max_work);
+  const auto known = sequence.masks_ahead.find(sequence.position.tokens.size());
+  if (known == sequence.masks_ahead.end()) return fill_mask(sequence.position, mask, max_work);
   std::ranges::copy(known->second, mask.begin());
   return true;
 }
 
 /// A grammar, allowed_token_ids and bad_words have priority over the end of a thinking budget: a grammar defines how a
 /// thinking ends.
-bool RequestMasks::fill_mask(Place& place, std::span<std::uint32_t> mask, std::uint64_t& max_work) const {
+bool RequestMasks::fill_mask(GrammarPosition& position, std::span<std::uint32_t> mask, std::uint64_t& max_work) const {
   std::ranges::fill(mask, ~std::uint32_t{0});
-  if (place.matcher) {
-    const TokenIds& tokens = place.tokens;
-    while (place.num_accepted < tokens.size() && place.matcher->accept(tokens[place.num_accepted], max_work)) {
-      ++place.num_accepted;
+  if (position.matcher) {
+    const TokenIds& tokens = position.tokens;
+    while (position.num_accepted < tokens.size() && position.matcher->accept(tokens[position.num_accepted], max_work)) {
+      ++position.num_accepted;
       if (max_work == 0) return false;
     }
-    if (place.num_accepted < tokens.size() || place.matcher->has_ended()) {
+    if (position.num_accepted < tokens.size() || position.matcher->has_ended()) {
       std::ranges::fill(mask, 0U);
-    } else if (!place.matcher->fill_mask(mask, max_work)) {
+    } else if (!position.matcher->fill_mask(mask, max_work)) {
       return false;
     }
   }
   for (std::size_t i = 0; i < allowed_tokens_.size(); ++i) mask[i] &= allowed_tokens_[i];
-  ban_bad_words(spec_->bad_words, place.tokens, mask);
-  const auto forced = thinking_ ? thinking_->next(place.tokens, place.thinking) : std::nullopt;
+  ban_bad_words(spec_->bad_words, position.tokens, mask);
+  const auto forced = thinking_ ? thinking_->next(position.tokens, position.thinking) : std::nullopt;
   if (!forced) return true;
   const auto word = static_cast<std::size_t>(*forced) / 32;
   const auto bit = std::uint32_t{1} << static_cast<std::uint32_t>(*forced) % 32;
@@ -162,19 +162,19 @@ bool RequestMasks::fill_mask(Place& place, std::span<std::uint32_t> mask, std::u
 
 bool RequestMasks::fill_mask_ahead(FollowedSequence& sequence, std::span<const TokenId> path,
                                    std::span<std::uint32_t> mask, std::uint64_t& max_work) const {
-  auto& [course, place, ahead, masks] = sequence;
-  const std::size_t num_tokens = place.tokens.size() + path.size();
+  auto& [course, position, ahead, masks] = sequence;
+  const std::size_t num_tokens = position.tokens.size() + path.size();
   const auto tokens_ahead =
-      ahead ? std::span<const TokenId>(ahead->tokens).subspan(place.tokens.size()) : std::span<const TokenId>();
+      ahead ? std::span<const TokenId>(ahead->tokens).subspan(position.tokens.size()) : std::span<const TokenId>();
   if (const auto known = masks.find(num_tokens); known != masks.end() && is_prefix(path, tokens_ahead)) {
     std::ranges::copy(known->second, mask.begin());
     return true;
   }
   if (!ahead || !is_prefix(tokens_ahead, path)) {
-    ahead = place.fork();
+    ahead = position.fork();
     masks.clear();
   }
-  const auto missing = path.subspan(ahead->tokens.size() - place.tokens.size());
+  const auto missing = path.subspan(ahead->tokens.size() - position.tokens.size());
   ahead->tokens.insert(ahead->tokens.end(), missing.begin(), missing.end());
   if (!fill_mask(*ahead, mask, max_work)) return false;
   masks.insert_or_assign(num_tokens, std::vector<std::uint32_t>(mask.begin(), mask.end()));
@@ -189,7 +189,7 @@ JumpForwardTokens RequestMasks::propose(const MaskJob& job, FollowedSequence& se
   const EndingTokens ends(sampling, eos_token_ids_);
   const auto bytes_of = [this](TokenId token) { return grammar_ ? grammar_->bytes_of(token) : std::string_view(); };
   const auto prompt_end = last(*spec_->prompt, kMaxLookedBack);
-  const auto output_end = last(sequence.place.tokens, kMaxLookedBack);
+  const auto output_end = last(sequence.position.tokens, kMaxLookedBack);
   TokenIds context(prompt_end.begin(), prompt_end.end());  // prompt and generated tokens
   context.insert(context.end(), output_end.begin(), output_end.end());
   TokenIds path;
@@ -199,9 +199,9 @@ JumpForwardTokens RequestMasks::propose(const MaskJob& job, FollowedSequence& se
   while (jump_forward.tokens.size() < kMaxJumpForwardTokens) {
     const bool is_sample = path.empty();
     is_certain &= alternatives.size() == 1 && (is_sample || !sampling.reports_cumulative_logprob());
-    if (!is_certain && (job.most_drafts < kMinDrafts || jump_forward.num_drafts == job.most_drafts)) break;
+    if (!is_certain && (job.max_drafts < kMinDrafts || jump_forward.num_drafts == job.max_drafts)) break;
     const auto next = likely_token(alternatives, context, bytes_of);
-    const std::int64_t num_generated = std::ssize(sequence.place.tokens) + std::ssize(path) + 1;
+    const std::int64_t num_generated = std::ssize(sequence.position.tokens) + std::ssize(path) + 1;
     if (!next || ends.is_banned(*next, num_generated)) break;
     const bool is_end = ends.end_of(*next, num_generated).has_value();
     if (is_end && !is_certain) break;  // sampling decides how the sequence ends
@@ -211,7 +211,7 @@ JumpForwardTokens RequestMasks::propose(const MaskJob& job, FollowedSequence& se
     jump_forward.num_drafts += !is_sample && !is_certain ? 1 : 0;
     jump_forward.ends = is_end;
     if (is_end || !fill_mask_ahead(sequence, path, mask, max_work)) break;
-    alternatives = few_tokens(mask);
+    alternatives = allowed_tokens_if_few(mask);
   }
   if (jump_forward.num_drafts < kMinDrafts) {
     jump_forward.tokens.resize(jump_forward.tokens.size() - static_cast<std::size_t>(jump_forward.num_drafts));

@@ -52,7 +52,7 @@ struct MaskJob {
   TokenIds tokens;                  ///< generated tokens behind these
   TokenIds drafts;                  ///< drafts that run in the same step
   bool wants_jump_forward = false;  ///< whether JumpForwardTokens are useful
-  std::int32_t most_drafts = 0;     ///< maximum number of drafts in these
+  std::int32_t max_drafts = 0;      ///< maximum number of drafts in these
   std::vector<SequenceId> ended;    ///< sequences of the request that need no more masks
   MadeMask made;                    ///< result so far
 
@@ -79,34 +79,34 @@ class RequestMasks {
   friend struct MaskJob;
 
   /// A text and its position in the grammar.
-  struct Place {
+  struct GrammarPosition {
     std::optional<grammar::Matcher> matcher;
     TokenIds tokens;
     std::size_t num_accepted = 0;  ///< number of `tokens` that the matcher has accepted
     ThinkingProgress thinking;
 
-    Place fork() const;
+    GrammarPosition fork() const;
   };
   struct FollowedSequence {
     std::int32_t course = 0;  ///< course of the last job
-    Place place;
+    GrammarPosition position;
     /// A continuation of the text that was examined ahead, and its masks by their number of tokens.
-    std::optional<Place> ahead;
+    std::optional<GrammarPosition> ahead;
     std::map<std::size_t, std::vector<std::uint32_t>> masks_ahead;
 
     void append(std::span<const TokenId> tokens);
   };
 
-  /// Returns the beginning of a text, or a copy of the parent's place if the sequence continues from there.
-  Place begin(const MaskJob& job) const;
+  /// Returns the beginning of a text, or a copy of the parent's position if the sequence continues from there.
+  GrammarPosition begin(const MaskJob& job) const;
   /// Appends the job's tokens to its sequence. Returns null if the sequence has ended or has taken another course
   /// since.
   FollowedSequence* follow(MaskJob& job);
   bool make(MaskJob& job, std::uint64_t& max_work);
   /// Sets `mask` to the tokens that may follow all tokens of the sequence. Returns false if that takes more work.
   bool fill_next_mask(FollowedSequence& sequence, std::span<std::uint32_t> mask, std::uint64_t& max_work) const;
-  /// Sets `mask` to the tokens that may follow the tokens of `place`. Returns false if that takes more work.
-  bool fill_mask(Place& place, std::span<std::uint32_t> mask, std::uint64_t& max_work) const;
+  /// Sets `mask` to the tokens that may follow the tokens of `position`. Returns false if that takes more work.
+  bool fill_mask(GrammarPosition& position, std::span<std::uint32_t> mask, std::uint64_t& max_work) const;
   /// Sets `mask` to the tokens that may follow the sequence's tokens and `path`, and keeps the result for later use.
   /// Returns false if that takes more work.
   bool fill_mask_ahead(FollowedSequence& sequence, std::span<const TokenId> path, std::span<std::uint32_t> mask,

@@ -18,7 +18,7 @@ class Sampling final : public Decoding {
   Sampling(const RequestSpec& spec, std::span<const TokenId> eos_token_ids) : ends_(spec.sampling, eos_token_ids) {}
 
   /// Only the fork waits for its result.
-  bool wants_jump_forward(const SequenceGroup& group) const override { return group.forked; }
+  bool may_plan_ahead(const SequenceGroup& group) const override { return group.forked; }
   std::int32_t num_samples_at_end(const SequenceGroup& group) const override {
     return group.forked ? 1 : group.rows_reserved;
   }
@@ -70,8 +70,8 @@ class Sampling final : public Decoding {
                    GroupEffects& effects) const {
     const auto num_right = static_cast<std::int32_t>(samples.size()) - 1;
     const auto num_drafts = static_cast<std::int32_t>(sequence.drafts.size());
-    sequence.most_drafts = num_right == num_drafts ? std::min(2 * sequence.most_drafts, kMaxDrafts)
-                                                   : std::max(num_right, sequence.most_drafts / 2);
+    sequence.max_drafts = num_right == num_drafts ? std::min(2 * sequence.max_drafts, kMaxDrafts)
+                                                  : std::max(num_right, sequence.max_drafts / 2);
     sequence.forget_samples();
     for (const TokenReport& sample : samples) append(group, sequence, sample, effects);
     // Tokens of the row behind these are wrong drafts.
@@ -93,7 +93,7 @@ class Sampling final : public Decoding {
     if (sequence.state == SequenceState::finished) return;
     sequence.output.push_back(sample.token);
     effects.mark_dirty(sequence);
-    effects.generated(1);
+    effects.count_generated(1);
     SequenceOutput output;
     output.request = group.spec->id;
     output.sequence_index = sequence.index;

@@ -8,44 +8,44 @@
 
 namespace pagoda::scheduling {
 
-std::optional<ExecuteStep> SchedulerCore::on_memory_grant(const MemoryGrant& plan, TimeUs now) {
-  PAGODA_ASSERT(batch_planner_.pending() && batch_planner_.pending()->step == plan.step,
+std::optional<ExecuteStep> SchedulerCore::on_memory_grant(const MemoryGrant& grant, TimeUs now) {
+  PAGODA_ASSERT(batch_planner_.pending() && batch_planner_.pending()->step == grant.step,
                 "a MemoryGrant answers the one outstanding MemoryRequest");
-  metrics_.plan_seconds.observe(static_cast<double>(now - asked_us_) / 1e6);
+  metrics_.plan_seconds.observe(static_cast<double>(now - last_request_us_) / 1e6);
   const PendingGrant pending = batch_planner_.take_pending();
-  PAGODA_ASSERT(plan.running.size() == pending.running.size() && plan.swapped.size() == pending.swapped.size() &&
-                    plan.waiting.size() == pending.waiting.size(),
+  PAGODA_ASSERT(grant.running.size() == pending.running.size() && grant.swapped.size() == pending.swapped.size() &&
+                    grant.waiting.size() == pending.waiting.size(),
                 "a MemoryGrant answers every candidate");
-  stats_.device_blocks_total = plan.memory.device_blocks_total;
-  stats_.device_blocks_free = plan.memory.device_blocks_free;
-  stats_.device_blocks_cached = plan.memory.device_blocks_cached;
-  stats_.host_blocks_total = plan.memory.host_blocks_total;
-  stats_.host_blocks_free = plan.memory.host_blocks_free;
-  stats_.allocated_slots = plan.memory.allocated_slots;
-  stats_.used_slots = plan.memory.used_slots;
-  stats_.prefix_cache_queries_total = plan.memory.prefix_cache_queries;
-  stats_.prefix_cache_hits_total = plan.memory.prefix_cache_hits;
+  stats_.device_blocks_total = grant.memory.device_blocks_total;
+  stats_.device_blocks_free = grant.memory.device_blocks_free;
+  stats_.device_blocks_cached = grant.memory.device_blocks_cached;
+  stats_.host_blocks_total = grant.memory.host_blocks_total;
+  stats_.host_blocks_free = grant.memory.host_blocks_free;
+  stats_.allocated_slots = grant.memory.allocated_slots;
+  stats_.used_slots = grant.memory.used_slots;
+  stats_.prefix_cache_queries_total = grant.memory.prefix_cache_queries;
+  stats_.prefix_cache_hits_total = grant.memory.prefix_cache_hits;
 
   if (pending.discarded) {
     for (const WaitingRef& ref : pending.waiting) table_.pending_updates.releases.push_back(ref.sequence);
     batch_planner_.invalidate_plan();
-    if (!plan.has_cache_plan || pending.memory_lost) return std::nullopt;
+    if (!grant.has_cache_plan || pending.memory_lost) return std::nullopt;
   }
-  StepBuilder building(plan, config_.eos_token_ids, table_);
-  bool anything_scheduled = plan.has_cache_plan;
+  StepBuilder building(grant, config_.eos_token_ids, table_);
+  bool anything_scheduled = grant.has_cache_plan;
   if (!pending.discarded) {
-    for (std::size_t i = 0; i < plan.running.size(); ++i) {
+    for (std::size_t i = 0; i < grant.running.size(); ++i) {
       const bool runs = pending.running[i].sequences.count > 0;
-      anything_scheduled |= runs && plan.running[i] == RunningOutcome::scheduled;
+      anything_scheduled |= runs && grant.running[i] == RunningOutcome::scheduled;
     }
-    for (const AllocStatus status : plan.swapped) anything_scheduled |= status == AllocStatus::ok;
-    for (const AdmissionOutcome& outcome : plan.waiting) anything_scheduled |= outcome.status == AllocStatus::ok;
-    apply_running(pending, plan, building);
-    apply_swapped(pending, plan, building);
-    apply_waiting(pending, plan, building, now);
-    building.add_table_deltas(plan);
+    for (const AllocStatus status : grant.swapped) anything_scheduled |= status == AllocStatus::ok;
+    for (const AdmissionOutcome& outcome : grant.waiting) anything_scheduled |= outcome.status == AllocStatus::ok;
+    apply_running(pending, grant, building);
+    apply_swapped(pending, grant, building);
+    apply_waiting(pending, grant, building, now);
+    building.add_table_deltas(grant);
   }
-  batch_planner_.was_applied(pending, anything_scheduled);
+  batch_planner_.on_applied(pending, anything_scheduled);
   // A step whose sequences have all ended meanwhile still runs, empty, because its blocks are stamped with it.
   if (anything_scheduled) {
     building.step.rows_gone = std::exchange(table_.rows_gone, {});
@@ -83,14 +83,14 @@ Sequence* SchedulerCore::first_running(SequenceGroup* group, const PendingGrant&
   return s != nullptr && s->state == SequenceState::running ? s : nullptr;
 }
 
-void SchedulerCore::apply_running(const PendingGrant& pending, const MemoryGrant& plan, StepBuilder& building) {
+void SchedulerCore::apply_running(const PendingGrant& pending, const MemoryGrant& grant, StepBuilder& building) {
   for (std::size_t i = 0; i < pending.running.size(); ++i) {
     const RunningCandidate& candidate = pending.running[i];
-    if (plan.running[i] == RunningOutcome::scheduled) {
+    if (grant.running[i] == RunningOutcome::scheduled) {
       run_rows(pending, candidate.group, candidate.sequences, building);
       continue;
     }
-    if (plan.running[i] == RunningOutcome::skipped) continue;
+    if (grant.running[i] == RunningOutcome::skipped) continue;
     SequenceGroup* group = table_.find(candidate.group);
     Sequence* s = first_running(group, pending, candidate.sequences);
     if (s == nullptr) {
@@ -100,9 +100,9 @@ void SchedulerCore::apply_running(const PendingGrant& pending, const MemoryGrant
       batch_planner_.on_capacity_freed();
       continue;
     }
-    if (plan.running[i] == RunningOutcome::preempted_recompute) {
+    if (grant.running[i] == RunningOutcome::preempted_recompute) {
       preempt(*group, *s, SequenceState::waiting);
-    } else if (plan.running[i] == RunningOutcome::preempted_swap) {
+    } else if (grant.running[i] == RunningOutcome::preempted_swap) {
       preempt(*group, *s, SequenceState::swapped);
     } else {
       table_.preempt(*group, *s, SequenceState::waiting);
@@ -112,20 +112,20 @@ void SchedulerCore::apply_running(const PendingGrant& pending, const MemoryGrant
   }
 }
 
-void SchedulerCore::apply_swapped(const PendingGrant& pending, const MemoryGrant& plan, StepBuilder& building) {
+void SchedulerCore::apply_swapped(const PendingGrant& pending, const MemoryGrant& grant, StepBuilder& building) {
   for (std::size_t i = 0; i < pending.swapped.size(); ++i) {
     const SwapInCandidate& candidate = pending.swapped[i];
     SequenceGroup* group = table_.find(candidate.group);
-    if (plan.swapped[i] != AllocStatus::later && group != nullptr) {
-      come_back(pending, candidate, plan.swapped[i], *group);
+    if (grant.swapped[i] != AllocStatus::later && group != nullptr) {
+      apply_swap_in(pending, candidate, grant.swapped[i], *group);
     }
-    if (plan.swapped[i] == AllocStatus::ok) run_rows(pending, candidate.group, candidate.sequences, building);
+    if (grant.swapped[i] == AllocStatus::ok) run_rows(pending, candidate.group, candidate.sequences, building);
   }
 }
 
 /// Marks swapped sequences of a group as running again, or as to be recomputed if they cannot be swapped in.
-void SchedulerCore::come_back(const PendingGrant& pending, const SwapInCandidate& candidate, AllocStatus status,
-                              SequenceGroup& group) {
+void SchedulerCore::apply_swap_in(const PendingGrant& pending, const SwapInCandidate& candidate, AllocStatus status,
+                                  SequenceGroup& group) {
   std::int32_t num_back = 0;
   for (std::int32_t i = 0; i < candidate.sequences.count; ++i) {
     const auto index = static_cast<std::size_t>(candidate.sequences.first + i);
@@ -146,16 +146,16 @@ void SchedulerCore::come_back(const PendingGrant& pending, const SwapInCandidate
   table_.enqueue(group);
 }
 
-void SchedulerCore::apply_waiting(const PendingGrant& pending, const MemoryGrant& plan, StepBuilder& building,
+void SchedulerCore::apply_waiting(const PendingGrant& pending, const MemoryGrant& grant, StepBuilder& building,
                                   TimeUs now) {
-  batch_planner_.limit_offers(pending, plan);
+  batch_planner_.limit_offers(pending, grant);
   for (std::size_t i = 0; i < pending.waiting.size(); ++i) {
     const WaitingRef& ref = pending.waiting[i];
-    const AdmissionOutcome& outcome = plan.waiting[i];
+    const AdmissionOutcome& outcome = grant.waiting[i];
     SequenceGroup* group = table_.find(ref.group);
     Sequence* s = table_.find(group, ref.sequence);
     if (s == nullptr || s->state != SequenceState::waiting) {
-      if (outcome.status == AllocStatus::ok) leave_out(ref.sequence, plan.step);
+      if (outcome.status == AllocStatus::ok) undo_admission(ref.sequence, grant.step);
       continue;
     }
     s->is_passed_over = outcome.is_passed_over;
@@ -163,7 +163,7 @@ void SchedulerCore::apply_waiting(const PendingGrant& pending, const MemoryGrant
     const bool awaits_failed_step =
         table_.pending_updates.first_failed_step > 0 && outcome.awaits_step >= table_.pending_updates.first_failed_step;
     if (outcome.status == AllocStatus::ok && awaits_failed_step) {
-      leave_out(ref.sequence, plan.step);
+      undo_admission(ref.sequence, grant.step);
       continue;
     }
     if (outcome.status == AllocStatus::never) {
@@ -198,7 +198,7 @@ void SchedulerCore::apply_waiting(const PendingGrant& pending, const MemoryGrant
 }
 
 /// Undoes an admission whose sequence does not run: no sequence may rely on the blocks that it should have computed.
-void SchedulerCore::leave_out(SequenceId admitted, StepId step) {
+void SchedulerCore::undo_admission(SequenceId admitted, StepId step) {
   table_.pending_updates.releases.push_back(admitted);
   table_.pending_updates.steps_failed(step);
 }

@@ -38,7 +38,7 @@ void SchedulerCore::add_group(SharedSpec spec) {
   group->next_prompt_logprob = group->spec->sampling.prompt_logprobs ? 1 : group->prompt_len();
   group->first_unknown_prompt_logprob = group->next_prompt_logprob;
   const auto progress = group->spec->progress;
-  if (progress) go_on_from(*progress, *group);
+  if (progress) restore_progress(*progress, *group);
   SequenceGroup& added = *group;
   table_.add(std::move(group));
   if (progress && progress->has_ended()) {
@@ -51,7 +51,7 @@ void SchedulerCore::add_group(SharedSpec spec) {
 
 /// Restores the tokens of the group as if it had been preempted. Beams begin again, since none of their tokens were
 /// sent.
-void SchedulerCore::go_on_from(const RequestProgress& progress, SequenceGroup& group) {
+void SchedulerCore::restore_progress(const RequestProgress& progress, SequenceGroup& group) {
   if (group.spec->sampling.prompt_logprobs) {
     // The first token has no log-probability.
     const auto known = static_cast<std::int32_t>(progress.prompt_logprobs.size()) + 1;
@@ -134,7 +134,7 @@ void SchedulerCore::device_replaced(bool memory_lost, bool crashed) {
         group->cleared_length = std::max(group->cleared_length, s.num_generated());
     }
   }
-  if (!in_flight_.empty() && !lost_at_us_) lost_at_us_ = asked_us_;
+  if (!in_flight_.empty() && !lost_at_us_) lost_at_us_ = last_request_us_;
   if (!in_flight_.empty()) table_.pending_updates.steps_failed(in_flight_.front().step);
   if (const auto& pending = batch_planner_.pending()) table_.pending_updates.steps_failed(pending->step);
   batch_planner_.discard_pending(memory_lost);
@@ -222,7 +222,7 @@ void SchedulerCore::on_step_result(const StepResult& result) {
   PAGODA_ASSERT(result.error || result.rows.size() == step.work.size(), "each row of a step has a result");
   for (std::size_t i = 0; i < step.work.size(); ++i) {
     if (result.error) {
-      fail_work(step.work[i], *result.error);
+      fail_row(step.work[i], *result.error);
     } else {
       accept(step.work[i], result.rows[i], result);
     }
@@ -235,7 +235,7 @@ void SchedulerCore::on_step_result(const StepResult& result) {
 }
 
 /// Returns the group of a row whose part in a step has ended; null if the group has ended, or the result is not used.
-SequenceGroup* SchedulerCore::ended_work(const WorkRef& work) {
+SequenceGroup* SchedulerCore::finish_row(const WorkRef& work) {
   SequenceGroup* group = table_.find(work.group);
   if (group == nullptr) return nullptr;
   --group->num_in_flight;
@@ -245,8 +245,8 @@ SequenceGroup* SchedulerCore::ended_work(const WorkRef& work) {
   return nullptr;
 }
 
-void SchedulerCore::fail_work(const WorkRef& work, const Error& error) {
-  SequenceGroup* group = ended_work(work);
+void SchedulerCore::fail_row(const WorkRef& work, const Error& error) {
+  SequenceGroup* group = finish_row(work);
   if (group == nullptr) return;
   ++stats_.requests_failed_total;
   end_group(*group, error);
@@ -256,8 +256,8 @@ void SchedulerCore::accept(const WorkRef& work, const RowResult& row, const Step
   const std::int32_t num_right_drafts = row.samples.count - work.num_samples;
   PAGODA_ASSERT(row.sequence == work.sequence && num_right_drafts >= 0 && num_right_drafts <= work.num_drafts,
                 "rows come in their order");
-  if (row.error >= 0) return fail_work(work, result.row_errors.at(static_cast<std::size_t>(row.error)));
-  SequenceGroup* group = ended_work(work);
+  if (row.error >= 0) return fail_row(work, result.row_errors.at(static_cast<std::size_t>(row.error)));
+  SequenceGroup* group = finish_row(work);
   if (group == nullptr) return;
   report_prompt_logprobs(*group, part(result.prompt_logprobs, row.prompt_logprobs));
   const std::span<const TokenReport> samples = part(result.samples, row.samples);
@@ -367,7 +367,7 @@ void SchedulerCore::erase_group(SequenceGroup& group) {
 
 std::optional<MemoryRequest> SchedulerCore::next_memory_request(TimeUs now) {
   if (static_cast<std::int32_t>(in_flight_.size()) >= config_.pipeline_depth) return std::nullopt;
-  asked_us_ = plan_outstanding() ? asked_us_ : now;
+  last_request_us_ = plan_outstanding() ? last_request_us_ : now;
   return batch_planner_.next(now, last_completed_step_, !in_flight_.empty());
 }
 

@@ -56,7 +56,7 @@ class SchedulerCore final : private GroupEffects {
   /// Ends a sequence because of a stop string; its tokens in flight are dropped.
   void stop_hit(const StopHit& hit);
   /// Takes the answer to the MemoryRequest of next_memory_request(). Returns nothing when nothing runs in the step.
-  std::optional<ExecuteStep> on_memory_grant(const MemoryGrant& plan, TimeUs now);
+  std::optional<ExecuteStep> on_memory_grant(const MemoryGrant& grant, TimeUs now);
   /// Takes the results of a step, in the order of the steps. Results of a worker that was replaced are ignored.
   void on_step_result(const StepResult& result);
   /// Records the duration of the swaps of a plan, to estimate the cost of swapping.
@@ -123,7 +123,7 @@ class SchedulerCore final : private GroupEffects {
   /// Returns the first group, in serving order, of those that wait and may run.
   std::optional<RequestId> head_of_queue() const { return table_.head_of_queue(); }
   /// Returns whether requests are held back because one of the running requests may have crashed workers.
-  bool holds_a_trial() const { return !table_.quarantine.is_empty(); }
+  bool has_trial() const { return !table_.quarantine.is_empty(); }
   std::int32_t num_rows_for_new() const { return batch_planner_.num_rows_for_new(); }
   bool plan_outstanding() const { return batch_planner_.pending().has_value(); }
   /// Returns whether no group, plan or step is left, and the block manager has received every release.
@@ -150,22 +150,22 @@ class SchedulerCore final : private GroupEffects {
     return visit(self.in_flight_, self.last_completed_step_, self.outputs_, self.stats_);
   }
 
-  static void go_on_from(const RequestProgress& progress, SequenceGroup& group);
+  static void restore_progress(const RequestProgress& progress, SequenceGroup& group);
 
   // answers
   void run_rows(const PendingGrant& pending, RequestId group, Range rows, StepBuilder& building);
-  void leave_out(SequenceId admitted, StepId step);
+  void undo_admission(SequenceId admitted, StepId step);
   void outgrew(SequenceGroup& group, Sequence& sequence);
   Sequence* first_running(SequenceGroup* group, const PendingGrant& pending, Range sequences);
-  void come_back(const PendingGrant& pending, const SwapInCandidate& candidate, AllocStatus status,
-                 SequenceGroup& group);
-  void apply_running(const PendingGrant& pending, const MemoryGrant& plan, StepBuilder& building);
-  void apply_swapped(const PendingGrant& pending, const MemoryGrant& plan, StepBuilder& building);
-  void apply_waiting(const PendingGrant& pending, const MemoryGrant& plan, StepBuilder& building, TimeUs now);
+  void apply_swap_in(const PendingGrant& pending, const SwapInCandidate& candidate, AllocStatus status,
+                     SequenceGroup& group);
+  void apply_running(const PendingGrant& pending, const MemoryGrant& grant, StepBuilder& building);
+  void apply_swapped(const PendingGrant& pending, const MemoryGrant& grant, StepBuilder& building);
+  void apply_waiting(const PendingGrant& pending, const MemoryGrant& grant, StepBuilder& building, TimeUs now);
 
   // results
-  SequenceGroup* ended_work(const WorkRef& work);
-  void fail_work(const WorkRef& work, const Error& error);
+  SequenceGroup* finish_row(const WorkRef& work);
+  void fail_row(const WorkRef& work, const Error& error);
   void accept(const WorkRef& work, const RowResult& row, const StepResult& result);
   void report_prompt_logprobs(SequenceGroup& group, std::span<const TokenReport> reports);
 
@@ -173,10 +173,10 @@ class SchedulerCore final : private GroupEffects {
   Sequence* sequence_of(const WorkRef& work) const;
   Sequence* missing_mask(const WorkRef& work) const;
   Sequence* unsampled_prompt(const WorkRef& work) const;
-  MaskJob mask_job(SequenceGroup& group, Sequence& sequence, std::int32_t most_drafts) const;
+  MaskJob mask_job(SequenceGroup& group, Sequence& sequence, std::int32_t max_drafts) const;
   void add_masks(std::size_t place, const Sequence& sequence, StepMasks& masks) const;
   void apply_jump_forward(Sequence& sequence, const JumpForwardTokens& jump_forward);
-  void be_late(WorkRef& work, SequenceGroup& group, Sequence& sequence);
+  void mark_late(WorkRef& work, SequenceGroup& group, Sequence& sequence);
 
   // how groups stop
   void preempt(SequenceGroup& group, Sequence& sequence, SequenceState to);
@@ -198,7 +198,7 @@ class SchedulerCore final : private GroupEffects {
   void drop(Sequence& sequence) override;
   void finish(SequenceGroup& group, Sequence& sequence) override;
   void emit(SequenceOutput output) override { outputs_.outputs.push_back(std::move(output)); }
-  void generated(std::int64_t num_tokens) override { stats_.generation_tokens_total += num_tokens; }
+  void count_generated(std::int64_t num_tokens) override { stats_.generation_tokens_total += num_tokens; }
 
   SchedulerConfig config_;
   GroupTable table_;
@@ -208,10 +208,10 @@ class SchedulerCore final : private GroupEffects {
   StepOutputs outputs_;
   EngineStats stats_;
   metrics::StepMetrics metrics_;
-  StepId masks_asked_ = 0;     ///< last step whose jobs take_mask_jobs() has returned; not saved
-  StepId last_step_seen_ = 0;  ///< last step whose prompts take_mask_jobs() has looked at; not saved
+  StepId masks_requested_ = 0;  ///< last step whose jobs take_mask_jobs() has returned; not saved
+  StepId last_step_seen_ = 0;   ///< last step whose prompts take_mask_jobs() has looked at; not saved
   // For the metrics.
-  TimeUs asked_us_ = 0;  ///< time of the last MemoryRequest
+  TimeUs last_request_us_ = 0;  ///< time of the last MemoryRequest
   /// Time of the last MemoryRequest before a worker was lost with steps in flight; set until another step ends.
   std::optional<TimeUs> lost_at_us_;
 };

@@ -53,11 +53,11 @@ TimeUs SchedulerCore::mask_wait_us() const {
 
 std::vector<MaskJob> SchedulerCore::take_mask_jobs() {
   std::vector<MaskJob> jobs;
-  const std::int32_t most_drafts = batch_planner_.may_draft() ? kMaxDrafts : 0;
+  const std::int32_t max_drafts = batch_planner_.may_draft() ? kMaxDrafts : 0;
   const auto ask = [&](const WorkRef& work, Sequence* s) {
     SequenceGroup* group = s == nullptr ? nullptr : table_.find(work.group);
-    if (group == nullptr || !group->masks || s->asked_mask == s->output.size()) return;
-    jobs.push_back(mask_job(*group, *s, std::min(s->most_drafts, most_drafts)));
+    if (group == nullptr || !group->masks || s->requested_mask == s->output.size()) return;
+    jobs.push_back(mask_job(*group, *s, std::min(s->max_drafts, max_drafts)));
   };
   for (const InFlightStep& step : in_flight_) {
     if (step.step <= last_step_seen_) continue;
@@ -65,7 +65,7 @@ std::vector<MaskJob> SchedulerCore::take_mask_jobs() {
     for (const WorkRef& work : step.work) ask(work, unsampled_prompt(work));
   }
   const StepId step = step_awaiting_masks();
-  if (step != 0 && std::exchange(masks_asked_, step) != step) {
+  if (step != 0 && std::exchange(masks_requested_, step) != step) {
     for (const WorkRef& work : in_flight_.front().work) ask(work, missing_mask(work));
   }
   // Jobs of forks come first, while their parents are still where they were forked.
@@ -90,7 +90,7 @@ std::vector<MadeMask> SchedulerCore::made_masks() const {
   return made;
 }
 
-MaskJob SchedulerCore::mask_job(SequenceGroup& group, Sequence& sequence, std::int32_t most_drafts) const {
+MaskJob SchedulerCore::mask_job(SequenceGroup& group, Sequence& sequence, std::int32_t max_drafts) const {
   const TokenIds& output = sequence.output;
   MaskJob job;
   job.request = group.entry.id;
@@ -104,10 +104,10 @@ MaskJob SchedulerCore::mask_job(SequenceGroup& group, Sequence& sequence, std::i
   job.tokens.assign(output.begin() + static_cast<std::ptrdiff_t>(sequence.num_followed), output.end());
   if (sequence.waits) job.drafts = sequence.drafts;
   job.wants_jump_forward = group.forked && !group.decoding->chooses_tokens();
-  job.most_drafts = most_drafts;
+  job.max_drafts = max_drafts;
   job.ended = std::exchange(group.ended_sequences, {});
   sequence.num_followed = output.size();
-  sequence.asked_mask = output.size();
+  sequence.requested_mask = output.size();
   return job;
 }
 
@@ -116,7 +116,7 @@ void SchedulerCore::masks_made(std::vector<MadeMask> made) {
     const auto owner = table_.group_of.find(mask.sequence);
     Sequence* s = owner == table_.group_of.end() ? nullptr : table_.find(table_.find(owner->second), mask.sequence);
     if (s == nullptr || mask.course != s->course || mask.num_tokens != s->output.size()) continue;
-    s->asked_mask.reset();
+    s->requested_mask.reset();
     s->made_mask = std::move(mask);
     if (std::exchange(s->awaits_mask, false)) batch_planner_.invalidate_plan();
   }
@@ -127,13 +127,13 @@ void SchedulerCore::masks_late(std::span<const SequenceId> sequences) {
   for (WorkRef& work : in_flight_.front().work) {
     Sequence* s = sequence_of(work);
     const bool is_late = s != nullptr && !s->has_mask() && std::ranges::find(sequences, s->id) != sequences.end();
-    if (is_late) be_late(work, *table_.find(work.group), *s);
+    if (is_late) mark_late(work, *table_.find(work.group), *s);
   }
 }
 
 /// Moves the sequence back to before the sample, and by one more token, so that this token runs again and is sampled
 /// behind. At the end of a prompt, whose blocks others may share already, the sequence is admitted again.
-void SchedulerCore::be_late(WorkRef& work, SequenceGroup& group, Sequence& sequence) {
+void SchedulerCore::mark_late(WorkRef& work, SequenceGroup& group, Sequence& sequence) {
   work.late = true;
   ++metrics_.late_masks;
   const std::int32_t num_known = group.prompt_len() + static_cast<std::int32_t>(sequence.output.size());

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int32_t kMaxPlaceholders = 2;  ///< limit for every pipeline_depth
 
-bool is_sound(const PendingGrant& plan) {
+bool is_valid(const PendingGrant& plan) {
   const auto is_in_needs = [&](const auto& candidate) {
     const std::int64_t first = candidate.sequences.first;
     const std::int64_t count = candidate.sequences.count;
@@ -50,14 +50,14 @@ bool GroupTable::load(Decoder& in, const SchedulerConfig& config) {
   const auto is_given = [&](const auto& owned) { return owned.first < next_sequence; };
   const auto is_group = [&](RequestId id) { return groups.contains(id); };
   return rows_reserved <= max_rows && std::ranges::all_of(free_rows, is_row) &&
-         std::ranges::all_of(rows_gone, is_row) && std::ranges::all_of(group_of, is_given) && quarantine.is_sound() &&
+         std::ranges::all_of(rows_gone, is_row) && std::ranges::all_of(group_of, is_given) && quarantine.is_valid() &&
          std::ranges::all_of(quarantine.quarantined(), is_group);
 }
 
 bool GroupTable::load_group(Decoder& in, const SchedulerConfig& config) {
   auto read = std::make_unique<SequenceGroup>();
   SequenceGroup& group = *read;
-  if (!in.get(group) || !pagoda::is_sound(group.spec) || !is_sound(group)) return false;
+  if (!in.get(group) || !pagoda::is_valid(group.spec) || !is_valid(group)) return false;
   group.follow_spec(config);
   for (const Sequence& s : group.sequences) {
     if (!group_of.emplace(s.id, group.entry.id).second) return false;
@@ -66,7 +66,7 @@ bool GroupTable::load_group(Decoder& in, const SchedulerConfig& config) {
   return group.decoding->load(in, group) && groups.emplace(group.entry.id, std::move(read)).second;
 }
 
-bool GroupTable::is_sound(const SequenceGroup& group) const {
+bool GroupTable::is_valid(const SequenceGroup& group) const {
   const auto is_prompt_position = [&](std::int32_t at) { return at >= 0 && at <= group.prompt_len(); };
   const bool is_sorted = !group.forked || group.spec->sampling.use_beam_search ||
                          std::ranges::is_sorted(group.sequences, {}, &Sequence::id);
@@ -105,7 +105,7 @@ void BatchPlanner::save(Encoder& out) const {
 bool BatchPlanner::load(Decoder& in) {
   if (!visit_fields(*this, [&](auto&... fields) { return (in.get(fields) && ...); })) return false;
   if (next_step_ == 0 || next_to_pause_ < 0) return false;
-  return !pending_ || (pending_->step == last_planned() && is_sound(*pending_));
+  return !pending_ || (pending_->step == last_planned() && is_valid(*pending_));
 }
 
 void SchedulerCore::save(Encoder& out) const {

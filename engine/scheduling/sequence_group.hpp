@@ -61,13 +61,13 @@ struct Sequence {
   SharedTokens recompute_tokens;
   /// Number of output tokens that its row has: sampled, sent, or to be sampled by a step in flight.
   std::size_t num_row_tokens = 0;
-  std::int32_t most_drafts = kMaxDrafts;  ///< maximum number of drafts in a step; lower when many drafts were wrong
-  std::int32_t num_charged_tokens = 0;    ///< number of first tokens that were charged to the tenant
-  std::int32_t num_lost_tokens = 0;       ///< number of computed tokens whose KV was dropped since it ran; for metrics
-  ThinkingProgress thinking;              ///< progress in `output`
-  SequenceId parent = 0;                  ///< sequence that it was forked from; for RequestMasks, as the next two
-  std::size_t num_followed = 0;           ///< number of tokens of `output` that MaskJobs have brought
-  std::optional<std::size_t> asked_mask;  ///< set while a job makes the mask behind this many tokens
+  std::int32_t max_drafts = kMaxDrafts;  ///< maximum number of drafts in a step; lower when many drafts were wrong
+  std::int32_t num_charged_tokens = 0;   ///< number of first tokens that were charged to the tenant
+  std::int32_t num_lost_tokens = 0;      ///< number of computed tokens whose KV was dropped since it ran; for metrics
+  ThinkingProgress thinking;             ///< progress in `output`
+  SequenceId parent = 0;                 ///< sequence that it was forked from; for RequestMasks, as the next two
+  std::size_t num_followed = 0;          ///< number of tokens of `output` that MaskJobs have brought
+  std::optional<std::size_t> requested_mask;  ///< set while a job makes the mask behind this many tokens
 
   /// All fields except recompute_tokens, which are made when they are missing, fields for counts only, and the state of
   /// masks that are being made.
@@ -76,7 +76,7 @@ struct Sequence {
                  self.state, self.num_scheduled_tokens, self.num_computed_tokens, self.num_reported,
                  self.num_reported_tokens, self.num_admitted_tokens, self.awaits_step, self.epoch, self.is_passed_over,
                  self.outgrew, self.waits, self.awaits_mask, self.made_mask, self.course, self.row, self.num_row_tokens,
-                 self.most_drafts, self.num_charged_tokens);
+                 self.max_drafts, self.num_charged_tokens);
   }
 
   /// Returns the number of tokens that it has generated, or will have generated when its steps in flight have ended.
@@ -99,7 +99,7 @@ struct Sequence {
     thinking = {};
     num_followed = 0;
     awaits_mask = false;
-    asked_mask.reset();
+    requested_mask.reset();
     made_mask.reset();
   }
   /// Forgets the samples of steps in flight, which will not come. Whether it has outgrown the pool is decided again.
@@ -163,7 +163,7 @@ struct SequenceGroup {
   /// Returns the number of tokens of the sequence, including those that steps in flight will add, and drafts.
   std::int32_t length(const Sequence& s) const { return prompt_len() + static_cast<std::int32_t>(s.num_generated()); }
   /// Returns whether the next tokens to run are known only when the last result is, so that no step is planned ahead.
-  bool depends_on_results() const { return !decoding->wants_jump_forward(*this); }
+  bool depends_on_results() const { return !decoding->may_plan_ahead(*this); }
   /// Returns whether some of its sequences do not run before a result is known.
   bool waits_for_results() const {
     return depends_on_results() || std::ranges::any_of(sequences, &Sequence::awaits_drafts);

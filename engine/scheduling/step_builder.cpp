@@ -7,10 +7,10 @@
 
 namespace pagoda::scheduling {
 
-StepBuilder::StepBuilder(const MemoryGrant& plan, std::span<const TokenId> eos_token_ids, GroupTable& table)
+StepBuilder::StepBuilder(const MemoryGrant& grant, std::span<const TokenId> eos_token_ids, GroupTable& table)
     : eos_token_ids_(eos_token_ids), table_(table) {
-  step.step = in_flight.step = plan.step;
-  step.wait_for_cache = plan.has_cache_plan;
+  step.step = in_flight.step = grant.step;
+  step.wait_for_cache = grant.has_cache_plan;
 }
 
 void StepBuilder::run(SequenceGroup& group, Sequence& sequence, std::int32_t num_tokens) {
@@ -85,14 +85,14 @@ void StepBuilder::send_tokens(Sequence& sequence, std::int32_t prompt_len) {
   }
 }
 
-void StepBuilder::add_table_deltas(const MemoryGrant& plan) {
-  for (const TableDelta& delta : plan.table_deltas) {
+void StepBuilder::add_table_deltas(const MemoryGrant& grant) {
+  for (const TableDelta& delta : grant.table_deltas) {
     const auto owner = table_.group_of.find(delta.sequence);
     if (owner == table_.group_of.end()) continue;
     const Sequence* s = table_.find(table_.find(owner->second), delta.sequence);
     if (s == nullptr || s->row < 0) continue;
     const auto first = static_cast<std::int32_t>(step.blocks.size());
-    const auto begin = plan.blocks.begin() + delta.blocks.first;
+    const auto begin = grant.blocks.begin() + delta.blocks.first;
     step.blocks.insert(step.blocks.end(), begin, begin + delta.blocks.count);
     step.table_deltas.push_back({s->row, delta.first_block, {first, delta.blocks.count}, delta.kv_group});
   }

@@ -47,13 +47,13 @@ RowSpec row_spec(const SequenceGroup& group, std::span<const TokenId> eos_token_
 /// Builds the work of one step. Assigns rows to sequences, and counts the tokens that it gives them as scheduled.
 class StepBuilder {
  public:
-  /// `plan` is the block manager's answer for the step.
-  StepBuilder(const MemoryGrant& plan, std::span<const TokenId> eos_token_ids, GroupTable& table);
+  /// `grant` is the block manager's answer for the step.
+  StepBuilder(const MemoryGrant& grant, std::span<const TokenId> eos_token_ids, GroupTable& table);
 
   /// Adds the next tokens of a sequence in state running; none when `num_tokens` is 0.
   void run(SequenceGroup& group, Sequence& sequence, std::int32_t num_tokens);
   /// Adds the changed block tables of the sequences that have a row.
-  void add_table_deltas(const MemoryGrant& plan);
+  void add_table_deltas(const MemoryGrant& grant);
 
   ExecuteStep step;
   InFlightStep in_flight;

@@ -90,17 +90,17 @@ class StepLateness {
   void step_measured(double expected_us, TimeUs duration_us) {
     if (expected_us <= 0) return;
     const bool late = static_cast<double>(duration_us) > times_ * expected_us;
-    times_ = std::clamp(times_ + kStep * ((late ? 1 : 0) - kLateShare), 1.0, kMost);
+    times_ = std::clamp(times_ + kStep * ((late ? 1 : 0) - kLateShare), 1.0, kMaxFactor);
   }
 
-  double times_the_mean() const { return times_; }
+  double factor_of_mean() const { return times_; }
 
   static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.times_); }
 
  private:
   static constexpr double kLateShare = 0.005;
   static constexpr double kStep = 0.04;
-  static constexpr double kMost = 2;
+  static constexpr double kMaxFactor = 2;
 
   double times_ = 1.2;  // value of the processors in the benchmarks
 };

@@ -31,7 +31,7 @@ class StepTimes {
     const double mean_y = y_ / n_;
     const double variance = xx_ / n_ - mean_x * mean_x;
     const double covariance = xy_ / n_ - mean_x * mean_y;
-    const double slope = (covariance + kPull * mean_x * mean_y) / (variance + kPull * mean_x * mean_x);
+    const double slope = (covariance + kOriginWeight * mean_x * mean_y) / (variance + kOriginWeight * mean_x * mean_x);
     return std::max(slope, kMinShare * mean_y / mean_x);
   }
 
@@ -42,7 +42,7 @@ class StepTimes {
  private:
   static constexpr double kFade = 0.95;
   /// Weight of the line through the origin: as strong as the measurements when sizes vary by a seventh.
-  static constexpr double kPull = 0.02;
+  static constexpr double kOriginWeight = 0.02;
   /// Minimum slope, as a share of the average time of a token: noise must not make tokens free.
   static constexpr double kMinShare = 0.1;
 

@@ -179,14 +179,16 @@ class FairQueue final : public WaitingQueue {
 
  private:
   struct Tenant;
-  struct Place {
+  struct OrderKey {
     std::int64_t served = 0;
     const std::string* user = nullptr;
     const Tenant* tenant = nullptr;
 
-    bool operator<(const Place& other) const { return std::tie(served, *user) < std::tie(other.served, *other.user); }
+    bool operator<(const OrderKey& other) const {
+      return std::tie(served, *user) < std::tie(other.served, *other.user);
+    }
   };
-  using Order = std::set<Place>;
+  using Order = std::set<OrderKey>;
   struct Tenant {
     std::int64_t served = 0;
     /// Tokens to add to `served`. A step charges a tenant for many rows, but its place in the order changes once.
@@ -223,8 +225,8 @@ class FairQueue final : public WaitingQueue {
   }
 
   /// Returns whether the tenant may be forgotten: it is away, and would return as a new tenant.
-  bool may_forget(const Tenant& tenant, std::int64_t most_served) const {
-    return tenant.waiting.empty() && tenant.served <= most_served && &tenant != last_to_leave_;
+  bool may_forget(const Tenant& tenant, std::int64_t max_served) const {
+    return tenant.waiting.empty() && tenant.served <= max_served && &tenant != last_to_leave_;
   }
 
   /// Forgets tenants that are away and would be raised on their return anyway.

@@ -43,7 +43,7 @@ concept SequenceContainer = std::same_as<T, std::vector<typename T::value_type>>
 /// Returns the maximum number of bytes of an encoded T, or 0 when there is no maximum. Scalars, and structs of scalars,
 /// have a maximum.
 template <class T>
-consteval std::size_t most_bytes() {
+consteval std::size_t max_bytes() {
   if constexpr (std::same_as<T, bool> || std::is_enum_v<T>) {
     return 1;
   } else if constexpr (std::integral<T>) {
@@ -52,8 +52,8 @@ consteval std::size_t most_bytes() {
     return sizeof(T);
   } else if constexpr (HasFields<T>) {
     using Sizes = decltype(T::visit_fields(std::declval<T&>(), [](auto&... fields) {
-      constexpr std::size_t kSum = (most_bytes<std::remove_cvref_t<decltype(fields)>>() + ... + 0);
-      constexpr bool kAll = ((most_bytes<std::remove_cvref_t<decltype(fields)>>() > 0) && ...);
+      constexpr std::size_t kSum = (max_bytes<std::remove_cvref_t<decltype(fields)>>() + ... + 0);
+      constexpr bool kAll = ((max_bytes<std::remove_cvref_t<decltype(fields)>>() > 0) && ...);
       return std::integral_constant < std::size_t, kAll ? kSum : 0 > {};
     }));
     return Sizes::value;
@@ -76,12 +76,12 @@ class Encoder {
 
   /// Writes the value in one piece: most values are small, and a message has thousands of them.
   template <class T>
-  requires(most_bytes<T>() > 0) void put(const T& value) {
-    std::array<unsigned char, most_bytes<T>()> piece;
+  requires(max_bytes<T>() > 0) void put(const T& value) {
+    std::array<unsigned char, max_bytes<T>()> piece;
     append(piece.data(), write(piece.data(), value));
   }
   template <HasFields T>
-  requires(most_bytes<T>() == 0) void put(const T& value) {
+  requires(max_bytes<T>() == 0) void put(const T& value) {
     T::visit_fields(value, [this](const auto&... fields) { (put(fields), ...); });
   }
 
@@ -128,7 +128,7 @@ class Encoder {
  private:
   void append(const unsigned char* begin, const unsigned char* end);
 
-  // Each function writes a value that has a most_bytes() at `to`, and returns the end of the written bytes.
+  // Each function writes a value that has a max_bytes() at `to`, and returns the end of the written bytes.
   static unsigned char* write(unsigned char* to, bool value) { return write_byte(to, value ? 1 : 0); }
   template <std::integral T>
   static unsigned char* write(unsigned char* to, T value) {

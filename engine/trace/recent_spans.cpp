@@ -23,12 +23,12 @@ void RecentSpans::add(Row row, const char* name, TimeUs started_us, TimeUs finis
 RecentSpans::Since RecentSpans::since(std::uint64_t number, std::size_t max_spans, TimeUs now) {
   const std::lock_guard lock(mutex_);
   watched_until_us_ = now + kWatchUs;
-  Since told{{}, num_recorded_};
+  Since found{{}, num_recorded_};
   if (ring_.empty()) {
     ring_.resize(kMaxSpans);
     first_ = num_recorded_;
     is_on_.store(true, std::memory_order_relaxed);
-    return told;
+    return found;
   }
   const std::uint64_t wanted = std::min<std::uint64_t>(max_spans, kMaxSpans);
   const auto last = [this](std::uint64_t count) {
@@ -37,9 +37,9 @@ RecentSpans::Since RecentSpans::since(std::uint64_t number, std::size_t max_span
   const std::uint64_t oldest = last(wanted);
   for (auto at = std::max(number, last(kMaxSpans)); at < num_recorded_; ++at) {
     const Span& span = ring_[at % kMaxSpans];
-    if (at >= oldest || span.row == Row::device) told.spans.push_back(span);
+    if (at >= oldest || span.row == Row::device) found.spans.push_back(span);
   }
-  return told;
+  return found;
 }
 
 }  // namespace pagoda::trace

@@ -40,7 +40,7 @@ Result<ssl::context> load_link_context(LinkSide side, const LinkFiles& files, co
   if (!status) return fail(std::move(status.error()));
   error_code error;
   context.set_verify_mode(ssl::verify_peer | ssl::verify_fail_if_no_peer_cert, error);
-  if (error) return fail(ErrorCode::io_failed, "cannot set up TLS: " + error.message());
+  if (error) return fail(ErrorCode::io_failed, "cannot set up TLS: " + error.message(), keys.ca);
   return context;
 }
 

@@ -50,10 +50,10 @@ void host_device(caf::actor_system& system, FrameChannel& channel, actors::Worke
 
   execution::DeviceMessageChecks checks(limits);
   const auto take = [&](auto& message, const auto& receiver) {
-    if (const Status sound = checks.check(message); !sound) {
-      const actors::DeviceFailed failed{sound.error(), true, true};
+    if (const Status valid = checks.check(message); !valid) {
+      const actors::DeviceFailed failed{valid.error(), true, true};
       channel.send(FromWorker(failed));
-      spdlog::error("worker process: {}", sound.error().message);
+      spdlog::error("worker process: {}", valid.error().message);
       return false;
     }
     actors::send_anonymously(receiver, std::move(message));

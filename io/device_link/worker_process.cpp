@@ -178,9 +178,9 @@ bool WorkerProcess::on_frame(std::span<const std::byte> frame) {
   if (!decode(frame, message)) return false;
   if (auto* result = std::get_if<StepResult>(&message)) return on_result(std::move(*result));
   if (auto* measured = std::get_if<SwapMeasured>(&message)) {
-    const bool is_sound = is_sound_count(measured->bytes) && is_sound_time(measured->duration_us);
-    if (is_sound) listener_.on_swap(*measured);
-    return is_sound;
+    const bool is_valid = is_valid_count(measured->bytes) && is_valid_time(measured->duration_us);
+    if (is_valid) listener_.on_swap(*measured);
+    return is_valid;
   }
   if (auto* failed = std::get_if<actors::DeviceFailed>(&message)) {
     problem_ = std::move(*failed);
@@ -195,9 +195,9 @@ bool WorkerProcess::on_result(StepResult result) {
   SentStep step;
   {
     const std::lock_guard lock(mutex_);
-    if (Status sound = checks_.check(result); !sound) {
+    if (Status valid = checks_.check(result); !valid) {
       problem_ =
-          actors::DeviceFailed{std::move(sound.error()), !has_ended_a_step_, true, actors::ProcessEnd::died, true};
+          actors::DeviceFailed{std::move(valid.error()), !has_ended_a_step_, true, actors::ProcessEnd::died, true};
       return false;
     }
     deadlines_->ended(result.step, actors::now_us());

@@ -84,7 +84,8 @@ Result<std::string> keep_unread(const std::string& path) {
   if (::link(path.c_str(), name.c_str()) == 0) return name;
   std::filesystem::copy_file(path, name, error);  // on a file system without hard links
   if (!error) return name;
-  return fail(ErrorCode::bad_config, "journal: cannot keep " + path + " as " + name + ": " + error.message());
+  return fail(ErrorCode::bad_config, "journal: cannot keep " + path + " as " + name + ": " + error.message(),
+              "journal");
 }
 
 Result<std::shared_ptr<JournalFile>> JournalFile::create(const std::string& place, std::int64_t bytes,

@@ -214,7 +214,7 @@ Result<SentencePieceProto> parse_sentencepiece_proto(std::string_view bytes) {
 
 Status check_sentencepiece_proto(const SentencePieceProto& proto) {
   for (const std::string_view charsmap : {proto.precompiled_charsmap, proto.denormalizer_charsmap}) {
-    if (charsmap.empty() || is_sound_charsmap(charsmap)) continue;
+    if (charsmap.empty() || is_valid_charsmap(charsmap)) continue;
     return fail(ErrorCode::bad_config, "is no SentencePiece model: its precompiled_charsmap is damaged");
   }
   const auto is_finite = [](const SentencePieceProto::Piece& piece) { return std::isfinite(piece.score); };
@@ -283,7 +283,7 @@ class LongestPath {
 
 }  // namespace
 
-bool is_sound_charsmap(std::string_view charsmap) {
+bool is_valid_charsmap(std::string_view charsmap) {
   // The library keeps at most this many values of a path on its stack, and then reads as many as there were.
   constexpr int kMaxValuesOfAPath = 32;
   constexpr std::size_t kSizeBytes = 4;

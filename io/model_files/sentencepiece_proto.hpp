@@ -38,12 +38,12 @@ std::string serialize(const SentencePieceProto& proto);
 /// Errors: bad_config (the bytes are not such a message).
 Result<SentencePieceProto> parse_sentencepiece_proto(std::string_view bytes);
 
-/// Checks that the sentencepiece library can load such a model: sound tables, finite scores. Errors: bad_config.
+/// Checks that the sentencepiece library can load such a model: valid tables, finite scores. Errors: bad_config.
 Status check_sentencepiece_proto(const SentencePieceProto& proto);
 
 /// Returns whether the sentencepiece library can use `charsmap` without reading outside of it: the library does not
 /// check it. The format is that of its normalizer: the size of a double array (u32), the double array of darts-clone,
 /// and the texts that it points to, each with a zero byte at its end.
-bool is_sound_charsmap(std::string_view charsmap);
+bool is_valid_charsmap(std::string_view charsmap);
 
 }  // namespace pagoda::io

@@ -63,6 +63,7 @@ TEST(ConfigFile, AFileThatIsNoJsonObjectIsRefusedWithItsName) {
     const auto config = loaded(text);
     ASSERT_FALSE(config.has_value()) << text;
     EXPECT_EQ(config.error().code, ErrorCode::bad_config);
+    EXPECT_EQ(config.error().param, "config") << text;
     EXPECT_NE(config.error().message.find("pagoda_config_file_test.json"), std::string::npos);
   }
 }

@@ -70,7 +70,7 @@ void FakeDevice::apply_delta(const TableDelta& delta, const MemoryGrant& plan) {
 
 void FakeDevice::submit(const memory::GrantedStep& planned, std::vector<FakeRow> rows) {
   enqueue_operations(planned.cache_plan, [](const BlockMove& move) { return move.last_touched_step; });
-  enqueue_step(planned.plan, planned.plan.step, std::move(rows));
+  enqueue_step(planned.grant, planned.grant.step, std::move(rows));
 }
 
 void FakeDevice::enqueue_plan(const CachePlan& plan, StepId after) {

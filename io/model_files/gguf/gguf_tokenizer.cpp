@@ -313,7 +313,7 @@ Result<std::string> read_charsmap(const GgufFile& file) {
     if (number < -128 || number > 255) return refuse(file, kCharsmapKey, "is not a list of bytes");
     charsmap += static_cast<char>(number);
   }
-  if (!charsmap.empty() && !is_sound_charsmap(charsmap)) return refuse(file, kCharsmapKey, "is damaged");
+  if (!charsmap.empty() && !is_valid_charsmap(charsmap)) return refuse(file, kCharsmapKey, "is damaged");
   return charsmap;
 }
 

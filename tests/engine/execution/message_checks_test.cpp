@@ -15,7 +15,7 @@
 namespace pagoda::execution {
 namespace {
 
-constexpr std::int32_t kMost = std::numeric_limits<std::int32_t>::max();
+constexpr std::int32_t kMax = std::numeric_limits<std::int32_t>::max();
 
 DeviceLimits limits() {
   return {.max_num_seqs = 4,
@@ -114,7 +114,7 @@ TEST(DeviceMessageChecks, WhatADeviceDoesNotHaveIsRefused) {
       {"the same step", [](ExecuteStep& s) { s.step = 0; }},
       {"a row below", [](ExecuteStep& s) { s.new_rows[0].row = -1; }},
       {"a row above", [](ExecuteStep& s) { s.new_rows[0].row = 4; }},
-      {"a row far above", [](ExecuteStep& s) { s.rows_gone = {kMost}; }},
+      {"a row far above", [](ExecuteStep& s) { s.rows_gone = {kMax}; }},
       {"no prompt", [](ExecuteStep& s) { s.new_rows[0].spec.prompt = nullptr; }},
       {"an empty prompt", [](ExecuteStep& s) { s.new_rows[0].spec.prompt = std::make_shared<const TokenIds>(); }},
       {"a long prompt",
@@ -163,7 +163,7 @@ TEST(DeviceMessageChecks, WhatADeviceDoesNotHaveIsRefused) {
        }},
       {"a range that overflows",
        [](ExecuteStep& s) {
-         s.table_deltas[1].blocks = {kMost, kMost};
+         s.table_deltas[1].blocks = {kMax, kMax};
        }},
       {"a negative range",
        [](ExecuteStep& s) {
@@ -179,11 +179,11 @@ TEST(DeviceMessageChecks, WhatADeviceDoesNotHaveIsRefused) {
       {"work of another sequence", [](ExecuteStep& s) { s.work[0].sequence = 9; }},
       {"work twice", [](ExecuteStep& s) { s.work.push_back(s.work[1]); }},
       {"work before the beginning", [](ExecuteStep& s) { s.work[0].first_position = -1; }},
-      {"work behind the end", [](ExecuteStep& s) { s.work[0].first_position = kMost; }},
+      {"work behind the end", [](ExecuteStep& s) { s.work[0].first_position = kMax; }},
       {"no work", [](ExecuteStep& s) { s.work[0].num_tokens = 0; }},
       {"more work than a step may have", [](ExecuteStep& s) { s.work[0].num_tokens = 28; }},
       {"negative samples", [](ExecuteStep& s) { s.work[1].num_samples = -1; }},
-      {"samples without end", [](ExecuteStep& s) { s.work[1].num_samples = kMost; }},
+      {"samples without end", [](ExecuteStep& s) { s.work[1].num_samples = kMax; }},
       {"reports behind the prompt", [](ExecuteStep& s) { s.work[1].first_prompt_logprob = 2; }},
   };
   for (const auto& [what, change] : changes) {
@@ -215,7 +215,7 @@ TEST(DeviceMessageChecks, DraftsAreToldWithTheStepThatRunsThem) {
       {"one that is told for another row", [](ExecuteStep& s) { s.forced_tokens[1].row = 0; }},
       {"nothing but drafts", [](ExecuteStep& s) { s.work[0].num_tokens = 2; }},
       {"fewer than none", [](ExecuteStep& s) { s.work[0].num_drafts = -1; }},
-      {"drafts without end", [](ExecuteStep& s) { s.work[0].num_drafts = kMost; }},
+      {"drafts without end", [](ExecuteStep& s) { s.work[0].num_drafts = kMax; }},
       {"drafts without a sample", [](ExecuteStep& s) { s.work[0].num_samples = 0; }},
       {"drafts of several samples", [](ExecuteStep& s) { s.work[0].num_samples = 2; }},
   };
@@ -264,11 +264,11 @@ TEST(DeviceMessageChecks, AStepThatIsOverOrARowThatIsGoneIsRefused) {
 }
 
 TEST(DeviceMessageChecks, WhatIsLeftOfADamagedStepThatPassesCanBeFollowed) {
-  const std::vector<std::byte> sound = encode(first_step());
+  const std::vector<std::byte> valid = encode(first_step());
   int num_passed = 0;
-  for (std::size_t place = 0; place < sound.size(); ++place) {
+  for (std::size_t place = 0; place < valid.size(); ++place) {
     for (unsigned damage = 1; damage < 256; ++damage) {
-      auto bytes = sound;
+      auto bytes = valid;
       bytes[place] ^= static_cast<std::byte>(damage);
       ExecuteStep step;
       if (!decode(bytes, step) || !DeviceMessageChecks(limits()).check(step)) continue;
@@ -293,7 +293,7 @@ TEST(DeviceMessageChecks, MovesStayInThePools) {
       {"out to behind the host", [](CachePlan& p) { p.swap_out[0].to = 5; }},
       {"in from behind the host", [](CachePlan& p) { p.swap_in[0].from = 5; }},
       {"in to below", [](CachePlan& p) { p.swap_in[0].to = -1; }},
-      {"a copy behind the device", [](CachePlan& p) { p.copies[0].to = kMost; }},
+      {"a copy behind the device", [](CachePlan& p) { p.copies[0].to = kMax; }},
       {"a step to come", [](CachePlan& p) { p.copies[0].last_touched_step = 4; }},
       {"another group", [](CachePlan& p) { p.copies[0].kv_group = 1; }},
   };
@@ -320,7 +320,7 @@ TEST(ResultChecks, OfDraftsAsManyAreTheRowsAsWereSampledSo) {
   }
   EXPECT_FALSE(passes(0, 5));
   EXPECT_FALSE(passes(4, 9));
-  EXPECT_FALSE(passes(-kMost, 6));
+  EXPECT_FALSE(passes(-kMax, 6));
 }
 
 StepResult first_result() {
@@ -349,7 +349,7 @@ TEST(ResultChecks, WhatAStepCannotHaveGivenIsRefused) {
       {"another step", [](StepResult& r) { r.step = 2; }},
       {"rows too few", [](StepResult& r) { r.rows.pop_back(); }},
       {"another sequence", [](StepResult& r) { r.rows[0].sequence = 8; }},
-      {"tokens without end", [](StepResult& r) { r.rows[0].num_computed_tokens = kMost; }},
+      {"tokens without end", [](StepResult& r) { r.rows[0].num_computed_tokens = kMax; }},
       {"a token more than was run", [](StepResult& r) { ++r.rows[0].num_computed_tokens; }},
       {"a token less", [](StepResult& r) { --r.rows[0].num_computed_tokens; }},
       {"samples behind the end", [](StepResult& r) { r.rows[1].samples.first = 1; }},

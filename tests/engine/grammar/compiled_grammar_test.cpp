@@ -175,14 +175,14 @@ TEST(CompiledGrammars, TheCacheKeepsWhatWasUsedLast) {
   const auto compiler = test::word_compiler();
   const auto constraint = [](int i) { return test::one_of({"yes" + std::to_string(i)}); };
   const auto grammar = [&](int i) { return compiler->compile(constraint(i)).value(); };
-  const std::size_t most_bytes = 5 * grammar(0)->num_bytes();
-  GrammarCache cache(most_bytes);
+  const std::size_t max_bytes = 5 * grammar(0)->num_bytes();
+  GrammarCache cache(max_bytes);
   EXPECT_EQ(cache.find(constraint(0)), nullptr);
   for (int i = 0; i < 30; ++i) {
     cache.keep(constraint(i), grammar(i));
     EXPECT_NE(cache.find(constraint(0)), nullptr) << i;  // used again each time, so it stays
     EXPECT_NE(cache.find(constraint(i)), nullptr);
-    EXPECT_LE(cache.num_bytes(), most_bytes);
+    EXPECT_LE(cache.num_bytes(), max_bytes);
   }
   EXPECT_EQ(cache.find(constraint(1)), nullptr);
 }

@@ -275,8 +275,8 @@ TEST(ResumableRequests, ACoreThatGoesOnTellsTheRestAndTheSameEnd) {
       const auto& whole = requests.told(request.spec->id);
       if (!whole.done || is_aborted(*whole.done)) continue;
       OutputCore core(demo_tokenizer());
-      const auto spec = going_on_from(*request.spec, request.progress);
-      ASSERT_TRUE(is_sound(spec));
+      const auto spec = with_progress(*request.spec, request.progress);
+      ASSERT_TRUE(is_valid(spec));
       ASSERT_TRUE(core.open(spec));
       std::map<std::int32_t, std::vector<SequenceDelta>> deltas;
       for (auto& delta : sent_deltas(demo_tokenizer(), *spec, *request.progress)) deltas[delta.index].push_back(delta);
@@ -385,9 +385,9 @@ TEST(ResumableRequests, DamagedRecordsArePassedOverAndWhatIsReadCanGoOn) {
     num_damaged += reader.num_damaged();
     for (const auto& request : reader.take()) {
       ASSERT_NE(request.spec->resume, nullptr);
-      if (!is_sound(going_on_from(*request.spec, request.progress))) continue;
+      if (!is_valid(with_progress(*request.spec, request.progress))) continue;
       OutputCore core(demo_tokenizer());
-      if (!core.open(going_on_from(*request.spec, request.progress))) continue;
+      if (!core.open(with_progress(*request.spec, request.progress))) continue;
       ++num_read;
       EXPECT_LE(sent_deltas(demo_tokenizer(), *request.spec, *request.progress).size(), 10'000U);
     }

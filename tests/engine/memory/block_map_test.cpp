@@ -49,7 +49,7 @@ TEST(BlockMap, TellsCopiesOnWrite) {
   const auto moves = planning.block_map().moves;
   ASSERT_EQ(moves.size(), 1U);
   EXPECT_EQ(moves[0].kind, view::MoveKind::copy);
-  EXPECT_EQ(moves[0].step, planned.plan.step);
+  EXPECT_EQ(moves[0].step, planned.grant.step);
   EXPECT_EQ(moves[0].from, planned.cache_plan.copies[0].from);
   EXPECT_EQ(moves[0].to, planned.cache_plan.copies[0].to);
 }
@@ -62,7 +62,7 @@ TEST(BlockMap, SwappedSequencesAreNamedWithoutBlocksOfTheDevice) {
                                          .mark_computed(2, 8)
                                          .run(1, {{1, 8, 1, 0}})
                                          .run(2, {{2, 8, 1, 0}}, PreemptionMode::swap));
-  ASSERT_EQ(planned.plan.running[1], RunningOutcome::preempted_swap);
+  ASSERT_EQ(planned.grant.running[1], RunningOutcome::preempted_swap);
   const auto map = planning.block_map();
   ASSERT_EQ(map.owners.size(), 2U);
   EXPECT_FALSE(map.owners[0].on_host);

@@ -44,7 +44,7 @@ TEST(BlockPool, RemembersTheLastStepThatTouchedABlock) {
 
 TEST(BlockPoolDeathTest, StopsOnADoubleFreeAUseAfterFreeAndALeak) {
   BlockPool pool(2);
-  EXPECT_DEATH(pool.release(0), "nobody owns");
+  EXPECT_DEATH(pool.release(0), "without an owner was released");
   EXPECT_DEATH(pool.put_free(0), "once");
   EXPECT_DEATH(pool.share(0), "only an owned block");
   EXPECT_DEATH(pool.adopt(0), "only a kept block");

@@ -79,12 +79,12 @@ TEST(Hazards, ACachedBlockThatIsTheSourceOfACopyIsNotSwappedOverInTheSamePlan) {
   planning.plan(planning.step().run(1, {{1, 7, 1, 4}}).run(2, {{2, 1, 1, 0}}, PreemptionMode::swap));
   planning.plan(planning.step().fork_from(1, 3).sample(3, 70).sample(1, 7).mark_computed(1, 8));
   auto planned = planning.plan(planning.step().release(1).run(1, {{3, 7, 1, 0}}).swap_in(2, {{2, 1, 1, 0}}));
-  EXPECT_EQ(planned.plan.running[0], RunningOutcome::scheduled)
+  EXPECT_EQ(planned.grant.running[0], RunningOutcome::scheduled)
       << "in place of lookahead slots it does not ask for now";
   ASSERT_EQ(planned.cache_plan.copies.size(), 1U);
-  EXPECT_EQ(planned.plan.swapped[0], AllocStatus::later) << "the swap-in would run before the copy";
+  EXPECT_EQ(planned.grant.swapped[0], AllocStatus::later) << "the swap-in would run before the copy";
   planned = planning.plan(planning.step().run(1, {{3, 8, 1, 0}}).swap_in(2, {{2, 1, 1, 0}}));
-  EXPECT_EQ(planned.plan.running[0], RunningOutcome::scheduled);
+  EXPECT_EQ(planned.grant.running[0], RunningOutcome::scheduled);
 }
 
 }  // namespace

@@ -88,11 +88,11 @@ class Planning {
   GrantedStep plan(const MemoryRequest& request) {
     GrantedStep planned = manager_.plan(request);
     EXPECT_EQ(manager_.check_invariants().value_or(""), "");
-    for (const TableDelta& delta : planned.plan.table_deltas) {
+    for (const TableDelta& delta : planned.grant.table_deltas) {
       std::vector<BlockId>& table = tables_[delta.sequence];
       EXPECT_LE(delta.first_block, std::ssize(table)) << "a gap in the table of " << delta.sequence;
       table.resize(static_cast<std::size_t>(delta.first_block));
-      const auto first = planned.plan.blocks.begin() + delta.blocks.first;
+      const auto first = planned.grant.blocks.begin() + delta.blocks.first;
       table.insert(table.end(), first, first + delta.blocks.count);
     }
     return planned;

@@ -16,7 +16,7 @@ class PrefixSharing : public testing::Test {
     Step step = planning_.step();
     candidate.group = candidate.sequence = next_id_++;
     step.waiting.push_back(candidate);
-    const std::int32_t cached = planning_.plan(step).plan.waiting[0].num_cached_tokens;
+    const std::int32_t cached = planning_.plan(step).grant.waiting[0].num_cached_tokens;
     planning_.plan(planning_.step().release(candidate.sequence));
     return cached;
   }
@@ -34,27 +34,27 @@ TEST_F(PrefixSharing, SharesTheFullBlocksThatTwoPromptsHaveInCommon) {
   TokenIds tokens = count_from(0, 9);
   tokens.push_back(99);
   const auto planned = planning_.plan(planning_.step().admit_group(2, tokens));
-  EXPECT_EQ(planned.plan.waiting[0].num_cached_tokens, 8);
-  EXPECT_EQ(planned.plan.waiting[0].num_new_tokens, 2);
+  EXPECT_EQ(planned.grant.waiting[0].num_cached_tokens, 8);
+  EXPECT_EQ(planned.grant.waiting[0].num_new_tokens, 2);
   EXPECT_EQ(planning_.table(2)[0], planning_.table(1)[0]);
   EXPECT_EQ(planning_.table(2)[1], planning_.table(1)[1]);
   EXPECT_NE(planning_.table(2)[2], planning_.table(1)[2]);
-  EXPECT_EQ(planned.plan.memory.prefix_cache_hits, 8);
-  EXPECT_EQ(planned.plan.memory.prefix_cache_queries, 20);
+  EXPECT_EQ(planned.grant.memory.prefix_cache_hits, 8);
+  EXPECT_EQ(planned.grant.memory.prefix_cache_queries, 20);
 }
 
 TEST_F(PrefixSharing, SharesPromptsFromTheStepOnThatIsToComputeThem) {
   const auto first =
       planning_.plan(planning_.step().admit_group(1, count_from(0, 10)).admit_group(2, count_from(0, 9)));
-  EXPECT_EQ(first.plan.waiting[1].num_cached_tokens, 8) << "in the same step";
-  EXPECT_EQ(first.plan.waiting[1].awaits_step, first.plan.step);
+  EXPECT_EQ(first.grant.waiting[1].num_cached_tokens, 8) << "in the same step";
+  EXPECT_EQ(first.grant.waiting[1].awaits_step, first.grant.step);
   EXPECT_EQ(planning_.num_owned(), 4);
   const auto second = planning_.plan(planning_.step().wait_for(0).admit_group(3, count_from(0, 9)));
-  EXPECT_EQ(second.plan.waiting[0].num_cached_tokens, 8) << "in a later step, while the first is in flight";
-  EXPECT_EQ(second.plan.waiting[0].awaits_step, first.plan.step);
+  EXPECT_EQ(second.grant.waiting[0].num_cached_tokens, 8) << "in a later step, while the first is in flight";
+  EXPECT_EQ(second.grant.waiting[0].awaits_step, first.grant.step);
   const auto third = planning_.plan(planning_.step().admit_group(4, count_from(0, 9)));
-  EXPECT_EQ(third.plan.waiting[0].num_cached_tokens, 8);
-  EXPECT_EQ(third.plan.waiting[0].awaits_step, 0) << "the step has passed";
+  EXPECT_EQ(third.grant.waiting[0].num_cached_tokens, 8);
+  EXPECT_EQ(third.grant.waiting[0].awaits_step, 0) << "the step has passed";
 }
 
 TEST_F(PrefixSharing, ForgetsWhatItIsToldToAndNobodyLosesBlocks) {
@@ -67,7 +67,7 @@ TEST_F(PrefixSharing, ForgetsWhatItIsToldToAndNobodyLosesBlocks) {
   Step forgetting = planning_.step();
   forgetting.forget_prefixes = true;
   const auto owned = planning_.num_owned();
-  EXPECT_EQ(planning_.plan(forgetting).plan.memory.device_blocks_cached, 0);
+  EXPECT_EQ(planning_.plan(forgetting).grant.memory.device_blocks_cached, 0);
   EXPECT_EQ(planning_.num_owned(), owned) << "who runs keeps its blocks";
   EXPECT_EQ(cached_tokens(prompt(count_from(0, 10))), 0);
   EXPECT_EQ(cached_tokens(prompt(count_from(50, 10))), 0) << "nor are those found";
@@ -86,9 +86,9 @@ TEST_F(PrefixSharing, NeverSharesBlocksOfAStepThatFailed) {
   const auto failed =
       planning_.plan(planning_.step().admit_group(1, count_from(0, 12)).admit_group(2, count_from(50, 6)));
   Step step = planning_.step().release(1);
-  step.first_failed_step = failed.plan.step;
+  step.first_failed_step = failed.grant.step;
   step.admit_group(3, count_from(0, 12));
-  EXPECT_EQ(planning_.plan(step).plan.waiting[0].num_cached_tokens, 0);
+  EXPECT_EQ(planning_.plan(step).grant.waiting[0].num_cached_tokens, 0);
   EXPECT_EQ(planning_.stats().device_blocks_cached, 0);
   EXPECT_EQ(cached_tokens(prompt(count_from(50, 6))), 0);
   EXPECT_EQ(cached_tokens(prompt(count_from(0, 12))), 8) << "of the one that computes it anew";
@@ -98,7 +98,7 @@ TEST_F(PrefixSharing, KeepsWhatWasComputedBeforeAStepThatFailed) {
   planning_.plan(planning_.step().admit_group(1, count_from(0, 6)));
   const auto failed = planning_.plan(planning_.step().admit_group(2, count_from(0, 10)));
   Step step = planning_.step().release(2);
-  step.first_failed_step = failed.plan.step;
+  step.first_failed_step = failed.grant.step;
   planning_.plan(step);
   EXPECT_EQ(cached_tokens(prompt(count_from(0, 10))), 4);
 }
@@ -202,9 +202,9 @@ TEST_F(PrefixSharing, CountsAHitOnEvictableBlocksAsTakingThem) {
   EXPECT_EQ(planning_.stats().device_blocks_free + planning_.stats().device_blocks_cached, 4);
   // 2 cached and 3 new blocks: one too many.
   TokenIds tokens = count_from(0, 20);
-  EXPECT_EQ(planning_.plan(planning_.step().admit_group(3, tokens)).plan.waiting[0].status, AllocStatus::later);
+  EXPECT_EQ(planning_.plan(planning_.step().admit_group(3, tokens)).grant.waiting[0].status, AllocStatus::later);
   tokens.resize(16);
-  EXPECT_EQ(planning_.plan(planning_.step().admit_group(3, tokens)).plan.waiting[0].num_cached_tokens, 8);
+  EXPECT_EQ(planning_.plan(planning_.step().admit_group(3, tokens)).grant.waiting[0].num_cached_tokens, 8);
 }
 
 TEST(PrefixSharingOff, FindsAndKeepsNothing) {
@@ -213,7 +213,7 @@ TEST(PrefixSharingOff, FindsAndKeepsNothing) {
   Planning planning(config);
   planning.plan(planning.step().admit_group(1, count_from(0, 8)));
   planning.plan(planning.step().mark_computed(1, 8));
-  EXPECT_EQ(planning.plan(planning.step().admit_group(2, count_from(0, 9))).plan.waiting[0].num_cached_tokens, 0);
+  EXPECT_EQ(planning.plan(planning.step().admit_group(2, count_from(0, 9))).grant.waiting[0].num_cached_tokens, 0);
   planning.plan(planning.step().release(1).release(2));
   EXPECT_EQ(planning.stats().device_blocks_free, 10);
 }

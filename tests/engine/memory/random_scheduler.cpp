@@ -375,11 +375,11 @@ void RandomScheduler::take_waiting(const MemoryRequest& request, const MemoryGra
 }
 
 void RandomScheduler::take_answer(const MemoryRequest& request, const memory::GrantedStep& planned) {
-  check_order(request, planned.plan);
+  check_order(request, planned.grant);
   in_flight_.push_back({step_, {}});
   std::vector<FakeRow> rows;
-  take_running(request, planned.plan, rows);
-  take_waiting(request, planned.plan, rows);
+  take_running(request, planned.grant, rows);
+  take_waiting(request, planned.grant, rows);
   check_budgets(request, rows);
   device_->submit(planned, std::move(rows));
 }

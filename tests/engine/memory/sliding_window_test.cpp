@@ -22,7 +22,7 @@ TEST(SlidingWindow, HoldsNoMoreBlocksThanTheWindowHoweverLongTheSequenceGets) {
     for (std::int32_t computed = 1; computed < 100; ++computed) {
       const auto planned = planning.plan(
           planning.step().sample(1, computed).mark_computed(1, computed - in_flight).run(1, {{1, computed, 1, 0}}));
-      ASSERT_EQ(planned.plan.running[0], RunningOutcome::scheduled);
+      ASSERT_EQ(planned.grant.running[0], RunningOutcome::scheduled);
       ASSERT_LE(planning.num_owned(), 4) << "ceil(10 / 4) + 1";
       ASSERT_EQ(std::ssize(planning.table(1)), computed / 4 + 1) << "indices stay logical";
     }
@@ -44,27 +44,27 @@ TEST(SlidingWindow, AdmitsAPromptLongerThanThePoolWhenItsChunksFit) {
   Step step = planning.step();
   step.offer(1, count_from(0, 40)).may_chunk = true;
   auto planned = planning.plan(step);
-  ASSERT_EQ(planned.plan.waiting[0].status, AllocStatus::ok);
-  std::int32_t computed = planned.plan.waiting[0].num_new_tokens;
+  ASSERT_EQ(planned.grant.waiting[0].status, AllocStatus::ok);
+  std::int32_t computed = planned.grant.waiting[0].num_new_tokens;
   ASSERT_GE(computed, 1);
   while (computed < 40) {
     const std::int32_t chunk = std::min(40 - computed, 5);
     planned = planning.plan(planning.step().mark_computed(1, computed).run(1, {{1, computed, chunk, 0}}));
-    ASSERT_EQ(planned.plan.running[0], RunningOutcome::scheduled);
+    ASSERT_EQ(planned.grant.running[0], RunningOutcome::scheduled);
     computed += chunk;
   }
   step = planning.step().release(1);
   step.offer(2, count_from(0, 40)).may_chunk = false;
-  EXPECT_EQ(planning.plan(step).plan.waiting[0].status, AllocStatus::never);
+  EXPECT_EQ(planning.plan(step).grant.waiting[0].status, AllocStatus::never);
 }
 
 TEST(SlidingWindow, WaitsForStepsInFlightBeforeItCallsAGroupTooLarge) {
   Planning planning(window_of(4, 3));
   planning.plan(planning.step().admit_group(1, count_from(0, 8)));
   const auto planned = planning.plan(planning.step().wait_for(0).run(1, {{1, 8, 5, 0}}));
-  EXPECT_EQ(planned.plan.running[0], RunningOutcome::skipped);
+  EXPECT_EQ(planned.grant.running[0], RunningOutcome::skipped);
   const auto next = planning.plan(planning.step().mark_computed(1, 8).run(1, {{1, 8, 5, 0}}));
-  EXPECT_EQ(next.plan.running[0], RunningOutcome::scheduled);
+  EXPECT_EQ(next.grant.running[0], RunningOutcome::scheduled);
 }
 
 TEST(SlidingWindow, FindsPrefixesWhoseBlocksHaveLeftTheWindow) {
@@ -73,7 +73,7 @@ TEST(SlidingWindow, FindsPrefixesWhoseBlocksHaveLeftTheWindow) {
   planning.plan(planning.step().mark_computed(1, 16).run(1, {{1, 16, 1, 0}}));
   const std::int32_t owned = planning.num_owned();
   const auto planned = planning.plan(planning.step().admit_group(2, count_from(0, 17)));
-  EXPECT_EQ(planned.plan.waiting[0].num_cached_tokens, 16);
+  EXPECT_EQ(planned.grant.waiting[0].num_cached_tokens, 16);
   EXPECT_EQ(planning.num_owned(), owned + 1) << "the block in the window is shared, one is new";
 }
 

@@ -27,28 +27,28 @@ class Swap : public testing::Test {
 TEST_F(Swap, BringsAGroupBackWithTheBlocksItsStepNeeds) {
   planning_.plan(planning_.step().admit_group(1, count_from(0, 8)));
   const auto out = push_out({{1, 8, 1, 0}});
-  ASSERT_EQ(out.plan.running[1], RunningOutcome::preempted_swap);
+  ASSERT_EQ(out.grant.running[1], RunningOutcome::preempted_swap);
   const auto in = planning_.plan(planning_.step().release(9).swap_in(1, {{1, 8, 1, 0}}));
-  EXPECT_EQ(in.plan.swapped[0], AllocStatus::ok);
+  EXPECT_EQ(in.grant.swapped[0], AllocStatus::ok);
   ASSERT_EQ(in.cache_plan.swap_in.size(), 2U);
   EXPECT_EQ(in.cache_plan.swap_in[0].from, out.cache_plan.swap_out[0].to);
   EXPECT_EQ(in.cache_plan.swap_in[1].from, out.cache_plan.swap_out[1].to);
-  ASSERT_EQ(in.plan.table_deltas.size(), 1U);
-  EXPECT_EQ(in.plan.table_deltas[0].first_block, 0);
-  EXPECT_EQ(in.plan.table_deltas[0].blocks.count, 3);
+  ASSERT_EQ(in.grant.table_deltas.size(), 1U);
+  EXPECT_EQ(in.grant.table_deltas[0].first_block, 0);
+  EXPECT_EQ(in.grant.table_deltas[0].blocks.count, 3);
   EXPECT_EQ(planning_.table(1)[0], in.cache_plan.swap_in[0].to);
-  EXPECT_EQ(in.plan.memory.host_blocks_free, 4);
+  EXPECT_EQ(in.grant.memory.host_blocks_free, 4);
 }
 
 TEST_F(Swap, MovesASharedBlockOnceAndKeepsItShared) {
   planning_.plan(planning_.step().admit_group(1, count_from(0, 6)));
   planning_.plan(planning_.step().fork_from(1, 2).sample(1, 6).sample(2, 60));
   const auto out = push_out({{1, 6, 1, 0}, {2, 6, 1, 0}});
-  ASSERT_EQ(out.plan.running[1], RunningOutcome::preempted_swap);
+  ASSERT_EQ(out.grant.running[1], RunningOutcome::preempted_swap);
   EXPECT_EQ(out.cache_plan.swap_out.size(), 2U);
-  EXPECT_EQ(out.plan.memory.host_blocks_free, 2);
+  EXPECT_EQ(out.grant.memory.host_blocks_free, 2);
   const auto in = planning_.plan(planning_.step().release(9).swap_in(1, {{1, 6, 1, 0}, {2, 6, 1, 0}}));
-  EXPECT_EQ(in.plan.swapped[0], AllocStatus::ok);
+  EXPECT_EQ(in.grant.swapped[0], AllocStatus::ok);
   EXPECT_EQ(in.cache_plan.swap_in.size(), 2U);
   ASSERT_EQ(in.cache_plan.copies.size(), 1U) << "both write, so one of them into a copy";
   EXPECT_EQ(in.cache_plan.copies[0].from, in.cache_plan.swap_in[1].to);
@@ -66,8 +66,8 @@ TEST_F(Swap, KeepsWaitingGroupsOutUntilSwappedOnesAreBack) {
   planning_.plan(planning_.step().admit_group(1, count_from(0, 8)));
   push_out({{1, 8, 1, 0}});
   const auto planned = planning_.plan(planning_.step().swap_in(1, {{1, 8, 1, 0}}).admit_group(3, {1}));
-  EXPECT_EQ(planned.plan.swapped[0], AllocStatus::later);
-  EXPECT_EQ(planned.plan.waiting[0].status, AllocStatus::later);
+  EXPECT_EQ(planned.grant.swapped[0], AllocStatus::later);
+  EXPECT_EQ(planned.grant.waiting[0].status, AllocStatus::later);
 }
 
 TEST_F(Swap, LetsThoseInFirstThatComeBeforeASwappedGroup) {
@@ -77,26 +77,26 @@ TEST_F(Swap, LetsThoseInFirstThatComeBeforeASwappedGroup) {
   step.swap_in(1, {{1, 8, 1, 0}}).admit_group(3, {1}).admit_group(4, {2});
   step.swapped[0].num_waiting_before = 1;
   const auto planned = planning_.plan(step);
-  EXPECT_EQ(planned.plan.waiting[0].status, AllocStatus::ok);
-  EXPECT_EQ(planned.plan.swapped[0], AllocStatus::later);
-  EXPECT_EQ(planned.plan.waiting[1].status, AllocStatus::later);
+  EXPECT_EQ(planned.grant.waiting[0].status, AllocStatus::ok);
+  EXPECT_EQ(planned.grant.swapped[0], AllocStatus::later);
+  EXPECT_EQ(planned.grant.waiting[1].status, AllocStatus::later);
 }
 
 TEST_F(Swap, SaysNeverWhenAGroupHasOutgrownThePoolAndGoesOn) {
   planning_.plan(planning_.step().admit_group(1, count_from(0, 8)));
   push_out({{1, 8, 1, 0}});
   const auto planned = planning_.plan(planning_.step().release(9).swap_in(1, {{1, 8, 25, 0}}).admit_group(3, {1}));
-  EXPECT_EQ(planned.plan.swapped[0], AllocStatus::never);
-  EXPECT_EQ(planned.plan.waiting[0].status, AllocStatus::ok);
-  EXPECT_EQ(planning_.plan(planning_.step().release(1)).plan.memory.host_blocks_free, 4);
+  EXPECT_EQ(planned.grant.swapped[0], AllocStatus::never);
+  EXPECT_EQ(planned.grant.waiting[0].status, AllocStatus::ok);
+  EXPECT_EQ(planning_.plan(planning_.step().release(1)).grant.memory.host_blocks_free, 4);
 }
 
 TEST_F(Swap, ForgetsASwappedGroupThatIsAborted) {
   planning_.plan(planning_.step().admit_group(1, count_from(0, 6)));
   planning_.plan(planning_.step().fork_from(1, 2).sample(1, 6).sample(2, 60));
   push_out({{1, 6, 1, 0}, {2, 6, 1, 0}});
-  EXPECT_EQ(planning_.plan(planning_.step().release(2)).plan.memory.host_blocks_free, 2);
-  EXPECT_EQ(planning_.plan(planning_.step().release(1)).plan.memory.host_blocks_free, 4);
+  EXPECT_EQ(planning_.plan(planning_.step().release(2)).grant.memory.host_blocks_free, 2);
+  EXPECT_EQ(planning_.plan(planning_.step().release(1)).grant.memory.host_blocks_free, 4);
 }
 
 TEST_F(Swap, ForksAndHearsOfTokensWhileAGroupIsOut) {
@@ -129,7 +129,7 @@ TEST_F(SwapAndCache, MakesBlocksFindableAgainAfterTheyCameBack) {
   push_out({{1, 8, 1, 0}});
   planning_.plan(planning_.step().release(9).admit_group(5, count_from(500, 32)));  // evicts the old blocks
   planning_.plan(planning_.step().release(5).swap_in(1, {{1, 8, 1, 0}}));
-  EXPECT_EQ(planning_.plan(planning_.step().admit_group(2, count_from(0, 9))).plan.waiting[0].num_cached_tokens, 8);
+  EXPECT_EQ(planning_.plan(planning_.step().admit_group(2, count_from(0, 9))).grant.waiting[0].num_cached_tokens, 8);
 }
 
 TEST_F(SwapAndCache, FindsBlocksThatNobodyHasTakenSince) {
@@ -138,20 +138,20 @@ TEST_F(SwapAndCache, FindsBlocksThatNobodyHasTakenSince) {
   EXPECT_EQ(out.cache_plan.swap_out.size(), 2U);
   // Group 9 has taken 7 of the 8 blocks; one still has its old content.
   const auto in = planning_.plan(planning_.step().release(9).swap_in(1, {{1, 8, 1, 0}}));
-  EXPECT_EQ(in.plan.swapped[0], AllocStatus::ok);
+  EXPECT_EQ(in.grant.swapped[0], AllocStatus::ok);
   EXPECT_EQ(in.cache_plan.swap_in.size(), 1U);
-  EXPECT_EQ(in.plan.memory.host_blocks_free, 6);
+  EXPECT_EQ(in.grant.memory.host_blocks_free, 6);
   EXPECT_EQ(planning_.num_owned(), 3);
 }
 
 TEST_F(SwapAndCache, MovesOnlyWhatNobodyElseHolds) {
   const auto out = push_out_sharing();
-  ASSERT_EQ(out.plan.running[1], RunningOutcome::preempted_swap);
+  ASSERT_EQ(out.grant.running[1], RunningOutcome::preempted_swap);
   EXPECT_EQ(out.cache_plan.swap_out.size(), 1U);
-  EXPECT_EQ(out.plan.memory.host_blocks_free, 5);
+  EXPECT_EQ(out.grant.memory.host_blocks_free, 5);
   planning_.plan(planning_.step().release(9).swap_in(1, {{1, 10, 1, 0}}));
   const auto in = planning_.plan(planning_.step().release(2).swap_in(1, {{1, 10, 1, 0}}));
-  EXPECT_EQ(in.plan.swapped[0], AllocStatus::ok) << "the shared blocks are still in the cache";
+  EXPECT_EQ(in.grant.swapped[0], AllocStatus::ok) << "the shared blocks are still in the cache";
   EXPECT_EQ(in.cache_plan.swap_in.size(), 1U);
   EXPECT_EQ(planning_.num_owned(), 3);
 }
@@ -160,8 +160,8 @@ TEST_F(SwapAndCache, SaysNeverWhenWhatWasLeftWithOthersIsGone) {
   push_out_sharing();
   planning_.plan(planning_.step().release(2).admit_group(5, count_from(500, 32)));
   const auto in = planning_.plan(planning_.step().release(5).swap_in(1, {{1, 10, 1, 0}}));
-  EXPECT_EQ(in.plan.swapped[0], AllocStatus::never);
-  EXPECT_EQ(planning_.plan(planning_.step().release(1)).plan.memory.host_blocks_free, 6);
+  EXPECT_EQ(in.grant.swapped[0], AllocStatus::never);
+  EXPECT_EQ(planning_.plan(planning_.step().release(1)).grant.memory.host_blocks_free, 6);
 }
 
 TEST_F(SwapAndCache, WaitsForAStepThatComputesAnewWhatWasLeftWithOthers) {
@@ -169,8 +169,8 @@ TEST_F(SwapAndCache, WaitsForAStepThatComputesAnewWhatWasLeftWithOthers) {
   planning_.plan(planning_.step().release(2).admit_group(5, count_from(500, 32)));
   planning_.plan(planning_.step().release(5).admit_group(6, count_from(0, 9)));
   const auto waits = planning_.plan(planning_.step().wait_for(0).swap_in(1, {{1, 10, 1, 0}}));
-  EXPECT_EQ(waits.plan.swapped[0], AllocStatus::later);
-  EXPECT_EQ(planning_.plan(planning_.step().swap_in(1, {{1, 10, 1, 0}})).plan.swapped[0], AllocStatus::ok);
+  EXPECT_EQ(waits.grant.swapped[0], AllocStatus::later);
+  EXPECT_EQ(planning_.plan(planning_.step().swap_in(1, {{1, 10, 1, 0}})).grant.swapped[0], AllocStatus::ok);
 }
 
 TEST_F(SwapAndCache, TheCheaperPreemptionCountsNeitherTokensNorBlocksThatOthersHold) {
@@ -181,7 +181,7 @@ TEST_F(SwapAndCache, TheCheaperPreemptionCountsNeitherTokensNorBlocksThatOthersH
     Step step = planning.step();
     step.costs = {recompute_us_per_token, 10};
     step.run(2, {{2, 9, 21, 0}}).run(1, {{1, 10, 1, 0}}, PreemptionMode::cheaper);
-    return planning.plan(step).plan.running[1];
+    return planning.plan(step).grant.running[1];
   };
   // Of 10 tokens in 3 blocks, 2 tokens in 1 block are its own.
   EXPECT_EQ(outcome(4.9), RunningOutcome::preempted_recompute);

@@ -103,20 +103,20 @@ TEST(OutputFields, LogprobsOfChosenTokensComeAlsoWithoutLogprobs) {
 TEST(OutputFields, LogprobsOfBytesThatDoNotFitAreNotSound) {
   Logprobs logprobs;
   logprobs.add(TokenReport{5, -1.0F, 1, {{5, -1.0F}, {6, -2.0F}}}, 0);
-  EXPECT_TRUE(logprobs.is_sound());
+  EXPECT_TRUE(logprobs.is_valid());
   std::vector<std::byte> bytes = encode(logprobs);
   Logprobs read;
   ASSERT_TRUE(decode(bytes, read));
   EXPECT_EQ(encode(read), bytes);
-  EXPECT_TRUE(read.is_sound());
-  int num_unsound = 0;
+  EXPECT_TRUE(read.is_valid());
+  int num_invalid = 0;
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     std::vector<std::byte> other = bytes;
     other[i] ^= std::byte{2};
     Logprobs changed;
-    if (decode(other, changed) && !changed.is_sound()) ++num_unsound;
+    if (decode(other, changed) && !changed.is_valid()) ++num_invalid;
   }
-  EXPECT_GE(num_unsound, 1) << "where the entries of a position end";
+  EXPECT_GE(num_invalid, 1) << "where the entries of a position end";
 }
 
 }  // namespace

@@ -644,7 +644,7 @@ TEST(RouterCore, WhoIsRefusedHearsHowLongTheWorkBeforeItTakes) {
   const Error full = router.core.submit(kAlice, 6, *ids_request(), now).error();
   EXPECT_EQ(full.code, ErrorCode::queue_full);
   EXPECT_EQ(full.retry_after_ms, 5000) << "5 requests of 10 tokens each at 10 tokens/s";
-  EXPECT_EQ(full.message, "5 requests with 15 tokens are queued, at 10 tokens/s work for about 5 s");
+  EXPECT_EQ(full.message, "5 requests with 15 tokens are queued, about 5 s of work at 10 tokens/s");
 }
 
 TEST(RouterCore, TextsThatAreNotTokenizedYetCountByTheirBytes) {
@@ -661,7 +661,7 @@ TEST(RouterCore, TextsThatAreNotTokenizedYetCountByTheirBytes) {
   for (std::uint64_t tag = 1; tag <= 5; ++tag) ids.push_back(router.core.submit(kAlice, tag, *request, now)->id);
   const auto refusal = [&] { return router.core.submit(kAlice, 6, *ids_request(), now).error(); };
   EXPECT_EQ(refusal().retry_after_ms, 54'000) << "5 requests of 101 tokens and 7 of output, at 10 tokens/s";
-  EXPECT_EQ(refusal().message, "5 requests with about 505 tokens are queued, at 10 tokens/s work for about 54 s");
+  EXPECT_EQ(refusal().message, "5 requests with about 505 tokens are queued, about 54 s of work at 10 tokens/s");
   router.core.prompt_encoded(ids.front(), tokens(3));
   EXPECT_TRUE(refusal().message.starts_with("5 requests with about 407 tokens")) << refusal().message;
   router.core.abort(ids.back(), now);
@@ -679,9 +679,9 @@ TEST(WorkRate, CountsTheTimeInWhichThereIsWorkAlone) {
   WorkRate rate;
   EXPECT_EQ(rate.seconds_for(5, 100), 0);
   rate.begin(0);
-  rate.ended({50, 50}, 1'000'000);
+  rate.on_ended({50, 50}, 1'000'000);
   rate.begin(3'600'000'000);  // an idle hour
-  rate.ended({50, 50}, 3'601'000'000);
+  rate.on_ended({50, 50}, 3'601'000'000);
   EXPECT_NEAR(rate.tokens_per_s(), 100, 2);
   EXPECT_NEAR(rate.seconds_for(2, 100), 2, 0.1);
 }
@@ -690,8 +690,8 @@ TEST(WorkRate, WhatIsLongAgoCountsNoMore) {
   WorkRate rate;
   rate.begin(0);
   TimeUs now = 0;
-  for (int i = 0; i < 100; ++i) rate.ended({1000, 0}, now += 1'000'000);
-  for (int i = 0; i < 200; ++i) rate.ended({10, 0}, now += 1'000'000);
+  for (int i = 0; i < 100; ++i) rate.on_ended({1000, 0}, now += 1'000'000);
+  for (int i = 0; i < 200; ++i) rate.on_ended({10, 0}, now += 1'000'000);
   EXPECT_NEAR(rate.tokens_per_s(), 10, 5);
 }
 

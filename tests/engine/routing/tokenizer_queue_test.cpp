@@ -131,5 +131,27 @@ TEST(TokenizerQueue, AClientThatHasGoneLeavesNothingBehind) {
   EXPECT_EQ(queue.bytes(), 0);
 }
 
+TEST(TokenizerQueue, ATextOfAClientThatHasGoneDoesNotCountForItsSuccessor) {
+  constexpr std::int64_t kShare = 2 * kBig;
+  TokenizerQueue queue(kShare * TokenizerQueue::kClientShare);
+  const auto given = add(queue, 1, kBig);
+  ASSERT_EQ(queue.next(), given);
+  queue.forget(1);
+  const auto again = add(queue, 1, kBig);
+  std::vector<std::byte> bytes;
+  Encoder out(bytes);
+  queue.save(out);
+  queue.finished(given);
+  EXPECT_FALSE(queue.check(1, kBig));  // it would fit beside kBig - kBig = 0 bytes
+  EXPECT_EQ(run(queue), Jobs{again});
+  EXPECT_EQ(queue.bytes(), 0);
+
+  TokenizerQueue loaded(kShare * TokenizerQueue::kClientShare);
+  Decoder in(bytes);
+  ASSERT_TRUE(loaded.load(in));
+  loaded.finished(given);
+  EXPECT_FALSE(loaded.check(1, kBig));
+}
+
 }  // namespace
 }  // namespace pagoda::routing

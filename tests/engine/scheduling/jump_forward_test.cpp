@@ -111,7 +111,8 @@ class JumpForward : public testing::Test {
     bool goes_on = false;
     while (auto plan = scheduler_->next_memory_request(0)) {
       goes_on = true;
-      if (auto step = scheduler_->on_memory_grant(blocks_->plan(*plan).plan, 0)) in_flight_.push_back(std::move(*step));
+      if (auto step = scheduler_->on_memory_grant(blocks_->plan(*plan).grant, 0))
+        in_flight_.push_back(std::move(*step));
       note_events();
     }
     if (in_flight_.empty()) return goes_on;

@@ -14,10 +14,10 @@ std::string_view bytes_of(TokenId token) {
 }
 
 TEST(FewTokens, AreAllOfAMaskOrNone) {
-  EXPECT_EQ(few_tokens(std::vector<std::uint32_t>{0, 0}), TokenIds());
-  EXPECT_EQ(few_tokens(std::vector<std::uint32_t>{0, 1U << 31U | 1U}), (TokenIds{32, 63}));
-  EXPECT_EQ(few_tokens(std::vector<std::uint32_t>{0, ~0U}).size(), kMaxAlternatives);
-  EXPECT_EQ(few_tokens(std::vector<std::uint32_t>{1, ~0U}), TokenIds());
+  EXPECT_EQ(allowed_tokens_if_few(std::vector<std::uint32_t>{0, 0}), TokenIds());
+  EXPECT_EQ(allowed_tokens_if_few(std::vector<std::uint32_t>{0, 1U << 31U | 1U}), (TokenIds{32, 63}));
+  EXPECT_EQ(allowed_tokens_if_few(std::vector<std::uint32_t>{0, ~0U}).size(), kMaxAlternatives);
+  EXPECT_EQ(allowed_tokens_if_few(std::vector<std::uint32_t>{1, ~0U}), TokenIds());
 }
 
 TEST(LikelyToken, IsTheLongestWhereAllWriteTheSame) {

@@ -114,7 +114,7 @@ class Server {
     EXPECT_EQ(blocks_.check_invariants(), std::nullopt);
     const auto plan = scheduler_.next_memory_request(0);
     if (!plan) return false;
-    if (auto step = scheduler_.on_memory_grant(blocks_.plan(*plan).plan, 0)) in_flight_.push_back(std::move(*step));
+    if (auto step = scheduler_.on_memory_grant(blocks_.plan(*plan).grant, 0)) in_flight_.push_back(std::move(*step));
     return true;
   }
 

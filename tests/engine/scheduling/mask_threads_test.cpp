@@ -1,6 +1,9 @@
 #include "engine/scheduling/mask_threads.hpp"
 
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -131,7 +134,7 @@ class Answers {
 };
 
 TEST(MaskThreads, SayWhichJobsTakeLongAndMakeThemAllTheSame) {
-  Answers answers({.num_threads = 1, .work_of_turn = 200});
+  Answers answers({.num_threads = 1, .max_work_per_turn = 200});
   std::vector<MaskJob> jobs;
   jobs.push_back(job_of(1, "a", kHostile));
   jobs.push_back(job_of(2, "a", "[a-d]{4}ef"));
@@ -152,7 +155,7 @@ TEST(MaskThreads, SayWhichJobsTakeLongAndMakeThemAllTheSame) {
 }
 
 TEST(MaskThreads, AnotherUsersMaskComesBehindOneHostileGrammarAtMost) {
-  Answers answers({.num_threads = 1, .work_of_turn = 200});
+  Answers answers({.num_threads = 1, .max_work_per_turn = 200});
   std::vector<MaskJob> jobs;
   for (RequestId id = 1; id <= 60; ++id) jobs.push_back(job_of(id, "hostile", kHostile));
   jobs.push_back(job_of(100, "other", "[a-d]{4}ef"));
@@ -168,7 +171,7 @@ TEST(MaskThreads, AnotherUsersMaskComesBehindOneHostileGrammarAtMost) {
 
 TEST(MaskThreads, HurryNoLongerThanTheStepWaits) {
   const auto late_of = [](std::chrono::microseconds wait) {
-    Answers answers({.num_threads = 1, .work_of_turn = 100'000});
+    Answers answers({.num_threads = 1, .max_work_per_turn = 100'000});
     std::vector<MaskJob> jobs;
     for (RequestId id = 1; id <= 20; ++id) jobs.push_back(job_of(id, "a", kHostile));
     answers.submit(std::move(jobs), wait);
@@ -196,6 +199,20 @@ TEST(MaskThreads, LeaveOutJobsOfRequestsThatHaveEnded) {
   const auto all = answers.next(1);
   ASSERT_EQ(all.size(), 1U);
   EXPECT_EQ(all.front().request, 2U);
+}
+
+TEST(MaskThreads, PassOnAnExceptionOfAnyType) {
+  std::promise<void> failed;
+  std::atomic<bool> is_first = true;
+  MaskThreads threads({.num_threads = 1}, [&] {
+    if (is_first.exchange(false)) throw 7;
+    failed.set_value();
+  });
+  std::vector<MaskJob> jobs;
+  jobs.push_back(job_of(1, "a", "[a-d]{4}"));
+  threads.submit(std::move(jobs), std::chrono::milliseconds(100));
+  failed.get_future().wait();
+  EXPECT_THROW(threads.take_answers(), int);
 }
 
 }  // namespace

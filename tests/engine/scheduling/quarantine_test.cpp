@@ -71,7 +71,7 @@ TEST(Quarantine, OneCrashQuarantinesNoRequest) {
   EXPECT_FALSE(quarantine.crashed({1, 2, 3}));
   EXPECT_TRUE(quarantine.is_empty());
   EXPECT_FALSE(quarantine.crashed({3, 4}));
-  EXPECT_EQ(quarantine.runs_alone(), RequestId{3});
+  EXPECT_EQ(quarantine.solo_request(), RequestId{3});
   EXPECT_TRUE(quarantine.holds_back(4));
 }
 
@@ -85,7 +85,7 @@ TEST(Quarantine, HalfOfTheQuarantinedRequestsRunAndOthersRunBesideThem) {
   quarantine.trial_passed();
   for (const RequestId id : {1U, 3U, 4U}) EXPECT_FALSE(quarantine.holds_back(id)) << "the next two are on trial";
   quarantine.crashed({1, 3, 4});
-  EXPECT_EQ(quarantine.runs_alone(), RequestId{3});
+  EXPECT_EQ(quarantine.solo_request(), RequestId{3});
   for (const RequestId id : {1U, 4U, 5U}) EXPECT_TRUE(quarantine.holds_back(id));
 }
 
@@ -93,7 +93,7 @@ TEST(Quarantine, ARequestThatRanBesideOneThatHasEndedWasNotAlone) {
   Quarantine quarantine;
   quarantine.crashed({1});
   quarantine.crashed({1});
-  EXPECT_EQ(quarantine.runs_alone(), RequestId{1});
+  EXPECT_EQ(quarantine.solo_request(), RequestId{1});
   EXPECT_FALSE(quarantine.crashed({1}, /*ended_ran=*/true));
   EXPECT_EQ(quarantine.crashed({1}), RequestId{1});
 }
@@ -104,9 +104,9 @@ TEST(Quarantine, ARequestThatEndsMakesPlaceForTheNext) {
   quarantine.crashed({1, 2, 3, 4});
   quarantine.forget(1);
   quarantine.forget(2);
-  EXPECT_EQ(quarantine.runs_alone(), RequestId{3});
+  EXPECT_EQ(quarantine.solo_request(), RequestId{3});
   quarantine.forget(3);
-  EXPECT_EQ(quarantine.runs_alone(), RequestId{4});
+  EXPECT_EQ(quarantine.solo_request(), RequestId{4});
   quarantine.forget(4);
   EXPECT_TRUE(quarantine.is_empty());
 }

@@ -57,7 +57,7 @@ TEST(ResumedGroup, MustFitItsRequest) {
     for (auto& sequence : progress->sequences) sequence.ended = false;
     change(spec, *progress);
     spec.progress = progress;
-    return is_sound(std::make_shared<const RequestSpec>(spec));
+    return is_valid(std::make_shared<const RequestSpec>(spec));
   };
   EXPECT_TRUE(with([](auto&, auto&) {}));
   EXPECT_FALSE(with([](auto&, auto& p) { p.sequences.pop_back(); }));

@@ -41,7 +41,7 @@ TEST(WorkerCrashes, OfWorkersThatAreKilledFromOutsideFailAndHoldBackNoRequest) {
   for (int i = 0; i < 20; ++i) {
     service.step();
     service.lose_worker(/*crashes=*/false);
-    EXPECT_FALSE(service.holds_a_trial());
+    EXPECT_FALSE(service.has_trial());
   }
   service.run();
   EXPECT_TRUE(service.failed.empty());
@@ -105,7 +105,7 @@ TEST(WorkerCrashes, AreNotBlamedOnTheOtherRequestOfAStepWhenTheCulpritHasEndedMe
     while (service.num_tokens[4] == 0) service.step();
     service.lose_worker();
   }
-  ASSERT_TRUE(service.holds_a_trial()) << "of requests 1 and 2";
+  ASSERT_TRUE(service.has_trial()) << "of requests 1 and 2";
   ASSERT_TRUE(service.plan());
   ASSERT_EQ(service.newest_step().work.size(), 2U);
   service.abort(2);  // request 2 may crash this step, although only request 1 is left
@@ -138,7 +138,7 @@ TEST(WorkerCrashes, OthersRunOnWhileTheCulpritIsLookedFor) {
     service.lose_worker();
     service.step();
   }
-  ASSERT_TRUE(service.holds_a_trial());
+  ASSERT_TRUE(service.has_trial());
   for (RequestId id = 101; id <= 108; ++id) service.add(id, 8, 200);
   std::map<RequestId, int> before = service.num_tokens;
   service.step();
@@ -270,10 +270,10 @@ TEST(Scheduling, ADelayedPromptStartsWhenNothingRunsAnyMore) {
 /// Returns the tokens of the step that begins a prompt of 500 while others decode, when a step takes 100 ms and a
 /// millisecond for each of its tokens.
 std::int64_t tokens_of_a_mixed_step(TimeUs max_chunk_us, int num_decoding, bool chunked = true,
-                                    double most_stretch = 0) {
+                                    double max_stretch = 0) {
   SchedulerConfig config = config_of(SchedulingPolicy::fcfs, 64);
   config.max_chunk_us = max_chunk_us;
-  config.most_stretch = most_stretch;
+  config.max_stretch = max_stretch;
   config.max_num_batched_tokens = 600;
   config.enable_chunked_prefill = chunked;
   Service service(config);
@@ -448,18 +448,18 @@ TEST(StepLateness, IsWhatAllButAFewStepsStayBelow) {
     constexpr int kSteps = 100'000;
     for (int i = 0; i < kWarmUp + kSteps; ++i) {
       const double times = noise(random);
-      late += i >= kWarmUp && times > lateness.times_the_mean() ? 1 : 0;
+      late += i >= kWarmUp && times > lateness.factor_of_mean() ? 1 : 0;
       lateness.step_measured(50'000, static_cast<TimeUs>(50'000 * std::max(times, 0.01)));
     }
     EXPECT_LE(late, kSteps / 100) << spread;
-    EXPECT_GE(lateness.times_the_mean(), 1 + spread);
-    EXPECT_LE(lateness.times_the_mean(), 1 + 4 * spread);
+    EXPECT_GE(lateness.factor_of_mean(), 1 + spread);
+    EXPECT_LE(lateness.factor_of_mean(), 1 + 4 * spread);
   }
   StepLateness lateness;
   for (int i = 0; i < 1'000; ++i) lateness.step_measured(1, 1'000'000);
-  EXPECT_EQ(lateness.times_the_mean(), 2) << "a machine that stands still is no reason to do nothing";
+  EXPECT_EQ(lateness.factor_of_mean(), 2) << "a machine that stands still is no reason to do nothing";
   lateness.step_measured(0, 1);
-  EXPECT_EQ(lateness.times_the_mean(), 2);
+  EXPECT_EQ(lateness.factor_of_mean(), 2);
 }
 
 TEST(Scheduling, AutomaticPreemptionTakesWhatWasMeasuredToCostLess) {

@@ -62,13 +62,13 @@ class Service {
   bool plan() {
     const auto request = scheduler_.next_memory_request(now);
     if (!request) return false;
-    answer(blocks_.plan(*request).plan);
+    answer(blocks_.plan(*request).grant);
     return true;
   }
 
   /// Returns the block manager's answer to a plan that is made now, for tests in which something happens before the
   /// scheduler gets it.
-  MemoryGrant ask() { return blocks_.plan(*scheduler_.next_memory_request(now)).plan; }
+  MemoryGrant ask() { return blocks_.plan(*scheduler_.next_memory_request(now)).grant; }
   void answer(const MemoryGrant& plan) {
     auto execute = scheduler_.on_memory_grant(plan, now);
     if (execute) in_flight_.push_back(std::move(*execute));
@@ -125,7 +125,7 @@ class Service {
   void swap_measured(std::int64_t bytes, TimeUs duration_us) { scheduler_.swap_measured({bytes, duration_us}); }
   view::Queues queues() const { return scheduler_.queues(); }
   EngineStats stats() const { return scheduler_.stats(); }
-  bool holds_a_trial() const { return scheduler_.holds_a_trial(); }
+  bool has_trial() const { return scheduler_.has_trial(); }
   std::optional<RequestId> head_of_queue() const { return scheduler_.head_of_queue(); }
   std::int32_t blocks_owned() const {
     const MemoryStats memory = blocks_.stats();

@@ -156,7 +156,7 @@ void Simulation::check_head_is_offered(const MemoryRequest& plan) {
     return scheduler.enable_chunked_prefill && std::ssize(*spec.prompt) + spec.sampling.max_tokens > most_of_short;
   };
   const bool has_reason =
-      !head || is_long(*told_.at(*head).spec) || scheduler_.core().holds_a_trial() || !plan.waiting.empty() ||
+      !head || is_long(*told_.at(*head).spec) || scheduler_.core().has_trial() || !plan.waiting.empty() ||
       !plan.swapped.empty() || scheduler_.core().stats().requests_swapped > 0 || used >= plan.token_budget ||
       config_.scheduler.delay_factor > 0 || scheduler_.core().num_rows_for_new() < rows_wanted(*told_.at(*head).spec);
   plans_without_head_ = has_reason ? 0 : plans_without_head_ + 1;
@@ -221,15 +221,15 @@ void Simulation::run_block_manager() {
   const MemoryRequest& request = std::get<MemoryRequest>(message);
   memory::GrantedStep planned = blocks_.plan(request);
   if (const auto broken = blocks_.core().check_invariants()) fail("block manager: " + *broken);
-  for (std::size_t i = 0; i < planned.plan.waiting.size(); ++i) {
-    if (planned.plan.waiting[i].awaits_step == 0) continue;
+  for (std::size_t i = 0; i < planned.grant.waiting.size(); ++i) {
+    if (planned.grant.waiting[i].awaits_step == 0) continue;
     device_.note_awaiting(request.waiting[i].group);
     ++num_early_shares_;
   }
   if (!planned.cache_plan.empty() && !is_still_to_hear<CacheEngineReplaced>(block_manager_mail_)) {
     device_.move(std::move(planned.cache_plan));
   }
-  scheduler_mail_.emplace_back(std::move(planned.plan));
+  scheduler_mail_.emplace_back(std::move(planned.grant));
 }
 
 void Simulation::run_scheduler() {

@@ -74,7 +74,7 @@ class RecordedEngine {
   bool step() {
     const auto plan = scheduler_.next_memory_request(now_);
     if (!plan) return false;
-    const auto step = scheduler_.on_memory_grant(blocks_.plan(*plan).plan, now_);
+    const auto step = scheduler_.on_memory_grant(blocks_.plan(*plan).grant, now_);
     now_ += 10'000;
     if (step) {
       StepResult result;

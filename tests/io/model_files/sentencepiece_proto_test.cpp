@@ -40,31 +40,31 @@ class Charsmap {
 };
 
 TEST(SoundCharsmap, MayHaveNoPaths) {
-  EXPECT_TRUE(is_sound_charsmap(Charsmap().bytes()));
+  EXPECT_TRUE(is_valid_charsmap(Charsmap().bytes()));
 }
 
 TEST(SoundCharsmap, MayHavePathsThatMeet) {
   Charsmap charsmap;
   charsmap.lead('a', 'a', 256).lead('b', 'b', 256).lead(256 ^ 'c', 'c', 0x1A0, kHasValue);
-  EXPECT_TRUE(is_sound_charsmap(charsmap.bytes()));
+  EXPECT_TRUE(is_valid_charsmap(charsmap.bytes()));
 }
 
 TEST(SoundCharsmap, BeginsWithAUnitThatLeadsSomewhere) {
-  EXPECT_FALSE(is_sound_charsmap(Charsmap().unit(0, 0xFFFFFFFFU).bytes()));
+  EXPECT_FALSE(is_valid_charsmap(Charsmap().unit(0, 0xFFFFFFFFU).bytes()));
 }
 
 TEST(SoundCharsmap, LeadsNowhereOutside) {
-  EXPECT_FALSE(is_sound_charsmap(Charsmap().lead('a', 'a', 512).bytes()));
+  EXPECT_FALSE(is_valid_charsmap(Charsmap().lead('a', 'a', 512).bytes()));
 }
 
 TEST(SoundCharsmap, HasNoPathThatRunsInACircle) {
-  EXPECT_FALSE(is_sound_charsmap(Charsmap().lead('a', 'a', 0, kHasValue).bytes()));
+  EXPECT_FALSE(is_valid_charsmap(Charsmap().lead('a', 'a', 0, kHasValue).bytes()));
 }
 
 TEST(SoundCharsmap, HasNoValueOutsideOfItsTexts) {
   Charsmap charsmap;
   charsmap.lead('a', 'a', 256, kHasValue).unit(256, 1U << 31 | 5);
-  EXPECT_FALSE(is_sound_charsmap(charsmap.bytes()));
+  EXPECT_FALSE(is_valid_charsmap(charsmap.bytes()));
 }
 
 TEST(SoundCharsmap, HasNoMoreThan32ValuesOnAPath) {
@@ -79,8 +79,8 @@ TEST(SoundCharsmap, HasNoMoreThan32ValuesOnAPath) {
     }
     return charsmap.bytes();
   };
-  EXPECT_TRUE(is_sound_charsmap(values(31)));
-  EXPECT_FALSE(is_sound_charsmap(values(33)));
+  EXPECT_TRUE(is_valid_charsmap(values(31)));
+  EXPECT_FALSE(is_valid_charsmap(values(33)));
 }
 
 TEST(SentencePieceProtos, ComeBackAsTheyWereWritten) {
