@@ -25,11 +25,11 @@ class ArrayReader {
   Expr read() {
     const Schema& schema = s_.schema;
     prefix_ = schema.value("prefixItems", Schema::array());
-    if (!prefix_.is_array()) return converter_.refuse(at(s_.path, "prefixItems"), "it is no list of schemas");
+    if (!prefix_.is_array()) return converter_.refuse(at(s_.path, "prefixItems"), "it is not a list of schemas");
     keyword_ = schema.contains("items") ? "items" : "unevaluatedItems";
     if (schema.contains(keyword_)) {
       if (schema[keyword_].is_array()) {
-        return converter_.refuse(at(s_.path, keyword_), "a list of schemas is called prefixItems");
+        return converter_.refuse(at(s_.path, keyword_), "it must not be a list; use prefixItems for a list of schemas");
       }
       item_ = schema[keyword_];
     } else {
@@ -92,7 +92,7 @@ class ArrayReader {
   Expr unique() {
     const auto refuse = [&] {
       return converter_.refuse(at(s_.path, "uniqueItems"),
-                               "the keyword is supported where items have an enum, without prefixItems and contains");
+                               "the keyword is supported only if items have an enum, without prefixItems and contains");
     };
     const auto flat = converter_.flattened({item_, path_of(0)});
     if (!flat || num_prefix() > 0 || s_.schema.contains("contains")) return refuse();
@@ -144,7 +144,8 @@ class ArrayReader {
     last_place_ = std::max(max_ == kUnbounded ? min_ : max_, num_prefix());
     last_count_ = most_ == kUnbounded ? least_ : most_;
     if (static_cast<std::size_t>(last_place_ + 1) * static_cast<std::size_t>(last_count_ + 1) > kMaxCounted) {
-      return converter_.refuse(at(s_.path, "contains"), "together with the counts beside it it is too large");
+      return converter_.refuse(at(s_.path, "contains"),
+                               "the limits of the array and of contains are too large together");
     }
     return from(0, 0, true);
   }

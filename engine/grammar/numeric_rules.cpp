@@ -71,7 +71,7 @@ class NumberReader {
     const auto found = s_.schema.find(keyword);
     if (found == s_.schema.end()) return nullptr;
     if (found->is_number()) return &*found;
-    converter_.refuse(at(s_.path, keyword), "it is no number");
+    converter_.refuse(at(s_.path, keyword), "it is not a number");
     return nullptr;
   }
 
@@ -97,7 +97,7 @@ class NumberReader {
     auto result = decimal_bound(number, is_included);
     if (result) return result;
     if (std::abs(value) < kTwoTo53) {
-      converter_.refuse(at(s_.path, keyword), "bounds with more than 15 digits behind the point are not supported");
+      converter_.refuse(at(s_.path, keyword), "bounds with more than 15 digits after the point are not supported");
     } else if (is_lower == (value > 0)) {
       static_cast<void>(too_far(is_lower));
     } else {
@@ -140,8 +140,9 @@ class NumberReader {
       path = at(s_.path, "multipleOf");
       const auto [numerator, digits] = parts_of(multiple);
       if (numerator == 0) {
-        return converter_.refuse(path, "only numbers whose digits are up to " + std::to_string(kMaxMultiple) +
-                                           " are supported, as 5, 0.25 or 0.01");
+        return converter_.refuse(path, "only numbers whose digits without the point are at most " +
+                                           std::to_string(kMaxMultiple) +
+                                           " are supported, for example 5, 0.25 or 0.01");
       }
       join(TextLanguage::of_multiples(numerator, digits, budget));
     }
@@ -155,12 +156,12 @@ class NumberReader {
       for (const Schema& value : s_.schema[kExcludedValues]) {
         if (!value.is_number()) continue;
         const auto number = decimal_bound(value, true);
-        if (!number) return converter_.refuse(path, "numbers with as many digits cannot be excluded");
+        if (!number) return converter_.refuse(path, "a number with so many digits cannot be excluded");
         const auto texts = TextLanguage::of(decimal_value(*number), Matching::whole, budget);
         all = all && texts ? all->but_not(*texts, budget) : std::nullopt;
       }
     }
-    if (!all) return converter_.refuse(path, "together with what else is said of the number it is too large");
+    if (!all) return converter_.refuse(path, "it is too large together with the other keywords of the number");
     if (all->is_empty()) return converter_.contradiction(s_, "multipleOf", "no number is such a multiple");
     return all->expression(nullptr);
   }

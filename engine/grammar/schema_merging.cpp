@@ -121,7 +121,7 @@ Result<Schema> merged_keyword(const std::string& keyword, Schema a, const Schema
   }
   if (keyword == "uniqueItems") return Schema(true);
   if (keyword == "additionalProperties" || keyword == "propertyNames") return all_of(std::move(a), b);
-  return fail(schema_error(at(path, keyword), "two schemas with this keyword cannot be joined"));
+  return fail(schema_error(at(path, keyword), "two schemas with this keyword cannot be combined"));
 }
 
 /// Applies additionalProperties of `schema` to each property that only the other schema names. Returns false if it is
@@ -213,7 +213,7 @@ Result<SchemaAt> Unevaluated::put_back(SchemaAt joined) const {
     if (joined.schema.contains(kRewritten) || (is_of_items && joined.schema.contains("contains"))) {
       if (value == true) continue;
       return fail(
-          schema_error(at(joined.path, keyword), "it is not supported beside not, if, contains and their like"));
+          schema_error(at(joined.path, keyword), "it is not supported beside not, if, contains and similar keywords"));
     }
     joined.schema[keyword] = value;
   }
@@ -223,15 +223,15 @@ Result<SchemaAt> Unevaluated::put_back(SchemaAt joined) const {
 Result<SchemaAt> SchemaDocument::merged(SchemaAt a, const SchemaAt& b, SchemaBudget& budget) const {
   if (a.schema == false || b.schema == true) return a;
   if (a.schema == true || b.schema == false) return b;
-  if (!a.schema.is_object() || !b.schema.is_object()) return fail(schema_error(b.path, "it is no schema"));
+  if (!a.schema.is_object() || !b.schema.is_object()) return fail(schema_error(b.path, "it is not a schema"));
   for (const char* keyword : {"properties", "patternProperties", "prefixItems"}) {
     for (const Schema* const schema : std::array<const Schema*, 2>{&a.schema, &b.schema}) {
       const bool is_list = keyword == std::string_view("prefixItems");
       if (!schema->contains(keyword)) continue;
       const Schema& value = (*schema)[keyword];
       if (is_list ? !value.is_array() : !value.is_object())
-        return fail(
-            schema_error(at(b.path, keyword), is_list ? "it is no list of schemas" : "it is no object of schemas"));
+        return fail(schema_error(at(b.path, keyword),
+                                 is_list ? "it is not a list of schemas" : "it is not an object of schemas"));
     }
     if (!budget.take_comparisons(2 * size_of(a.schema, keyword) * size_of(b.schema, keyword))) {
       return fail(schema_error(at(b.path, keyword), "it is too large"));
@@ -240,9 +240,9 @@ Result<SchemaAt> SchemaDocument::merged(SchemaAt a, const SchemaAt& b, SchemaBud
   using Pair = std::pair<const SchemaAt*, const SchemaAt*>;
   for (const auto& [one, other] : {Pair(&a, &b), Pair(&b, &a)}) {
     if (const auto keyword = keyword_apart(one->schema, other->schema)) {
-      return fail(schema_error(at(one->path, *keyword), "it cannot be joined with a schema beside it, at " +
+      return fail(schema_error(at(one->path, *keyword), "it cannot be combined with the schema at " +
                                                             (other->path.empty() ? "the root" : other->path) +
-                                                            ", that names others"));
+                                                            ", which names other properties or items"));
     }
   }
   if (a.schema.contains("type") || b.schema.contains("type")) {
@@ -263,7 +263,7 @@ Result<SchemaAt> SchemaDocument::merged(SchemaAt a, const SchemaAt& b, SchemaBud
   }
   Schema other = b.schema;
   if (!joins_contains(a.schema, other)) {
-    return fail(schema_error(at(b.path, "contains"), "two schemas with this keyword cannot be joined"));
+    return fail(schema_error(at(b.path, "contains"), "two schemas with this keyword cannot be combined"));
   }
   if (!name_others(a.schema, other, budget) || !name_others(other, a.schema, budget) ||
       !join_items(a.schema, other, budget)) {

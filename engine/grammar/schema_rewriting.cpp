@@ -54,12 +54,12 @@ class Negation {
 
   Result<Schema> read() {
     if (s_.schema.is_boolean()) return Schema(!s_.schema.get<bool>());
-    if (!s_.schema.is_object()) return fail(schema_error(s_.path, "it is no schema"));
+    if (!s_.schema.is_object()) return fail(schema_error(s_.path, "it is not a schema"));
     for (const auto& [keyword, value] : s_.schema.items()) {
       if (is_annotation(keyword)) continue;
       if (!add_plain(keyword, value) && !add_joined(keyword, value) && !add_counts(keyword, value) &&
           !add_items(keyword, value) && !add_properties(keyword, value)) {
-        return fail(schema_error(at(s_.path, keyword), "the keyword is not supported in what is negated"));
+        return fail(schema_error(at(s_.path, keyword), "the keyword is not supported in a negated schema"));
       }
       if (error_) return fail(std::move(*error_));
     }
@@ -233,14 +233,14 @@ Result<Schema> rewritten_keyword(const std::string& keyword, const SchemaAt& s, 
     return any_of(list({both(value, s.schema.value("then", Schema(true))),
                         both(negated(value), s.schema.value("else", Schema(true)))}));
   }
-  if (!value.is_object()) return fail(schema_error(path, "it is no object"));
+  if (!value.is_object()) return fail(schema_error(path, "it is not an object"));
   Schema all = Schema::array();
   for (const auto& [name, wanted] : value.items()) {
     Schema named = of_type("object", "required", list({name}));
     if (keyword == "dependentSchemas") {
       named = both(std::move(named), wanted);
     } else {
-      if (!wanted.is_array()) return fail(schema_error(at(path, name), "it is no list of names"));
+      if (!wanted.is_array()) return fail(schema_error(at(path, name), "it is not a list of names"));
       for (const Schema& other : wanted) named["required"].push_back(other);
     }
     all.push_back(any_of(list({without_property(name), std::move(named)})));

@@ -10,7 +10,7 @@
 namespace pagoda::grammar {
 namespace {
 
-constexpr const char* kTooLarge = "together with what else is said of the string it is too large";
+constexpr const char* kTooLarge = "it is too large together with the other keywords of the string";
 
 /// A regex that a string must match.
 struct Wanted {
@@ -91,7 +91,7 @@ class StringReader {
     if (all && s_.schema.contains(kExcludedPatterns)) {
       path = at(s_.path, "not");
       for (const Schema& pattern : s_.schema[kExcludedPatterns]) {
-        if (!pattern.is_string()) return refuse(path, "a pattern in it is no text"), std::nullopt;
+        if (!pattern.is_string()) return refuse(path, "a pattern in it is not a string"), std::nullopt;
         const auto one =
             pattern_language(pattern.get_ref<const std::string&>(), CharacterClasses::possible, path, converter_);
         if (!one) return std::nullopt;
@@ -139,7 +139,7 @@ class StringReader {
   }
 
   void read_pattern(const Schema& pattern, const std::string& path) {
-    if (!pattern.is_string()) return refuse(path, "it is no text");
+    if (!pattern.is_string()) return refuse(path, "it is not a string");
     wanted_.push_back({pattern.get_ref<const std::string&>(), path, true});
   }
 
@@ -189,7 +189,7 @@ Expr string_with_pattern(std::string_view regex, const std::string& path, Schema
   }
   // An automaton for the pattern is too large: the pattern is written as it is.
   const auto alternatives = without_anchors(*parsed);
-  if (!alternatives) return converter.refuse(path, "together with what it looks ahead for it is too large");
+  if (!alternatives) return converter.refuse(path, "it is too large together with its look-ahead");
   const Expr anything = repeat(characters(complement({})), 0, kUnbounded);
   std::vector<Expr> all;
   for (const Unanchored& one : *alternatives) {

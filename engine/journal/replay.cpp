@@ -106,7 +106,7 @@ void Replay::record(std::span<const std::byte> bytes) {
   Source source{};
   std::uint8_t what = 0;
   if (!in.get(source) || !in.get(what)) {
-    differs(Source::setup, "a record names no core");
+    differs(Source::setup, "a record does not name a core");
   } else if (source == Source::output && (tokenizer_ == nullptr || what == kRecoveryState)) {
     ++report_.num_not_replayed;
   } else if (what == kState) {
@@ -115,10 +115,10 @@ void Replay::record(std::span<const std::byte> bytes) {
     if (what == kEffect) {
       compare_effect(its, in);
     } else if (its.effect) {
-      differs(source, "did more than is recorded: " + its.effect_name);
+      differs(source, "did more than its records hold: " + its.effect_name);
     } else {
       ++report_.num_inputs[static_cast<std::size_t>(source)];
-      if (!enter(source, what - kFirstInput, in)) differs(source, "what enters it cannot be read");
+      if (!enter(source, what - kFirstInput, in)) differs(source, "an input cannot be read");
     }
   }
   ++record_;
@@ -128,8 +128,8 @@ void Replay::compare_effect(Course& its, Decoder& in) {
   const auto source = static_cast<Source>(&its - courses_.data());
   std::uint64_t recorded = 0;
   if (!read(in, recorded)) return differs(source, "an effect cannot be read");
-  if (!its.effect) return differs(source, "did less than is recorded");
-  if (*its.effect != recorded) return differs(source, "did something else than is recorded: " + its.effect_name);
+  if (!its.effect) return differs(source, "did less than its records hold");
+  if (*its.effect != recorded) return differs(source, "did something else than its record: " + its.effect_name);
   its.effect.reset();
   ++report_.num_effects;
 }
@@ -195,7 +195,7 @@ bool Replay::load_state(Source source, Decoder& in) {
 }
 
 void Replay::save(Source source, Encoder& out) const {
-  PAGODA_ASSERT(is_right(source), "a state is saved of a core that did otherwise than is recorded");
+  PAGODA_ASSERT(is_right(source), "a state is saved of a core that differs from its records");
   switch (source) {
     case Source::setup:
       return;

@@ -126,7 +126,7 @@ class Replay {
     } else {
       core.save(out);
     }
-    if (!std::ranges::equal(bytes, in.rest())) differs(source, "has come to another state");
+    if (!std::ranges::equal(bytes, in.rest())) differs(source, "has reached another state than its record");
   }
   template <class Order>
   bool load_order(Source source, bool went_on, Order& order, Decoder& in);

@@ -94,7 +94,7 @@ bool Replay::enter_router(std::uint8_t input, Decoder& in) {
     }
     case RouterInput::expire:
       if (!read(in, now) || !is_sound_time(now)) return false;
-      effects(router_->expire(now), "end of what had too little time");
+      effects(router_->expire(now), "end of requests whose time ran out");
       return true;
     case RouterInput::client_gone:
       if (!read(in, client, now) || !is_sound_time(now)) return false;
@@ -129,7 +129,7 @@ bool Replay::enter_router(std::uint8_t input, Decoder& in) {
     case RouterInput::engine_failed: {
       Error error;
       if (!read(in, error)) return false;
-      effects(router_->engine_failed(std::move(error)), "end of what is outside");
+      effects(router_->engine_failed(std::move(error)), "end of all requests outside the engine");
       return true;
     }
     case RouterInput::grammar_compiled: {
@@ -163,7 +163,7 @@ bool Replay::enter_output(std::uint8_t input, Decoder& in) {
   const auto& [step, now] = std::get<std::pair<StepOutputs, TimeUs>>(*record);
   if (!output_->takes(step)) return false;
   const auto effects = output_->process(step, now);
-  if (!effects.empty()) effect(Source::output, effects, "what clients see of step " + std::to_string(step.step));
+  if (!effects.empty()) effect(Source::output, effects, "outputs of step " + std::to_string(step.step));
   return true;
 }
 

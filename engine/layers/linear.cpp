@@ -15,7 +15,7 @@ Linear::Linear(const WeightLoader& loader, std::span<const Projection> projectio
     WeightVector vector;
     if (bias) vector = module.vector("bias", out_features);
     if (bias && bias_dtype.value_or(vector.dtype) != vector.dtype) {
-      module.reject("its bias has another dtype than the projections beside it");
+      module.reject("its bias and the biases of the projections beside it must have one dtype");
     }
     if (bias) bias_dtype = vector.dtype;
     add(std::move(weight), bias ? &vector : nullptr);

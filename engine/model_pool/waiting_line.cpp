@@ -76,9 +76,9 @@ std::vector<WaitingLine::Expired> WaitingLine::expire(TimeUs now) {
       const auto seconds = std::to_string(limits_.max_wait_us / kUsPerS);
       expired.push_back({it->first, it->second.is_own_time
                                         ? Error{ErrorCode::timeout,
-                                                "the request's time was over before the model " + name_ + " was loaded"}
+                                                "the request's time ran out before the model " + name_ + " was loaded"}
                                         : full("the model " + name_ + " was not loaded within " + seconds +
-                                               " s: others are in use, or it loads for longer")});
+                                               " s: other models are in use, or it takes longer to load")});
       forget(it);
     }
     it = next;

@@ -34,7 +34,8 @@ std::int64_t read_rotary_dim(ConfigSource& config, std::int64_t head_dim, std::i
   constexpr double kRounding = 1e-6;
   const auto turned = static_cast<std::int64_t>(static_cast<double>(head_dim) * std::min(part, 1.0) + kRounding);
   if (part > 1.0 || turned < 2 || turned % 2 != 0) {
-    config.reject(kKey, config.shown(kKey) + " of a head of " + std::to_string(head_dim) + " is no number of pairs");
+    config.reject(kKey,
+                  config.shown(kKey) + " of " + std::to_string(head_dim) + " is not an even number of at least 2");
     return head_dim;
   }
   return turned;

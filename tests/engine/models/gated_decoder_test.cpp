@@ -42,7 +42,7 @@ TEST(GatedDecoder, MorePositionsThanTheModelHasAreRefused) {
   const auto model = create(small_llama(), ZeroWeights(), {.max_tokens = 8, .max_logit_rows = 4, .max_model_len = 65});
   ASSERT_FALSE(model);
   EXPECT_EQ(model.error().code, ErrorCode::bad_config);
-  EXPECT_EQ(model.error().message, "max_model_len: 65 is not within 1 and the model's 64 positions");
+  EXPECT_EQ(model.error().message, "max_model_len: 65 is not between 1 and the model's 64 positions");
 }
 
 TEST(GatedDecoder, EveryTensorThatAModelNeedsIsAskedForByNameAndShape) {
