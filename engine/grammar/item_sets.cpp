@@ -50,8 +50,8 @@ bool ItemSets::SeenItems::insert(const Item& item) {
 }
 
 void ItemSets::SeenItems::grow() {
-  constexpr std::size_t kLeast = 64;
-  const std::vector<Slot> old = std::exchange(slots_, std::vector<Slot>(std::max(kLeast, 2 * slots_.size())));
+  constexpr std::size_t kMinSlots = 64;
+  const std::vector<Slot> old = std::exchange(slots_, std::vector<Slot>(std::max(kMinSlots, 2 * slots_.size())));
   size_ = 0;
   for (const Slot& slot : old) {
     if (slot.round == round_) insert(slot.item);

@@ -289,9 +289,9 @@ class LarkParser : private LarkReader {
     const bool is_closed = !in_braces || take("}");
     const bool is_count = is_closed && max && (min || in_braces) && (min || max != kUnbounded);
     if (!is_count) return refuse("a repetition is written ~n, ~n..m, {n}, {n,} or {n,m}");
-    const std::int64_t least = min.value_or(0);
-    if (*max != kUnbounded && *max < least) return refuse("the bounds of a repetition are swapped");
-    return repeat_of(std::move(part), least, *max);
+    const std::int64_t min_count = min.value_or(0);
+    if (*max != kUnbounded && *max < min_count) return refuse("the bounds of a repetition are swapped");
+    return repeat_of(std::move(part), min_count, *max);
   }
 
   LarkNode group(const char* end) {

@@ -146,7 +146,7 @@ struct Fractions {
   bool low_included = true;
   std::string_view high = {};
   bool high_included = true;
-  std::int32_t most_digits = kMaxDigits;
+  std::int32_t max_digits = kMaxDigits;
 
   int low_digit(std::size_t i) const { return i < low.size() ? value_of(low[i]) : 0; }
   int high_digit(std::size_t i) const { return i < high.size() ? value_of(high[i]) : 0; }
@@ -160,7 +160,7 @@ struct Fractions {
 
   /// Returns the digits from `i` on. `must`: whether there must be at least one.
   Expr from(std::size_t i, bool low_tight, bool high_tight, bool must) const {
-    const std::int32_t left = most_digits - static_cast<std::int32_t>(i);
+    const std::int32_t left = max_digits - static_cast<std::int32_t>(i);
     if (left <= 0) return !must && may_end(i, low_tight, high_tight) ? empty() : nothing();
     if (!low_tight && !high_tight) return digits(must ? 1 : 0, left);
     const bool low_is_over = i >= low.size();
@@ -198,8 +198,8 @@ struct Fractions {
   }
 };
 
-Expr any_fraction(std::int32_t most_digits = kMaxDigits) {
-  return most_digits <= 0 ? empty() : optional(sequence({literal("."), digits(1, most_digits)}));
+Expr any_fraction(std::int32_t max_digits = kMaxDigits) {
+  return max_digits <= 0 ? empty() : optional(sequence({literal("."), digits(1, max_digits)}));
 }
 
 /// Returns how many digits may follow the point. With more digits, readers of doubles could round a number with such an
@@ -215,7 +215,7 @@ Expr decimal_magnitudes(const DecimalBound& low, const std::optional<DecimalBoun
                            .low_included = low.included,
                            .high = high ? std::string_view(high->fraction) : std::string_view(),
                            .high_included = high ? high->included : true,
-                           .most_digits = fraction_digits(integer)};
+                           .max_digits = fraction_digits(integer)};
     return limits.all(low_tight, high_tight);
   };
   std::vector<Expr> parts;

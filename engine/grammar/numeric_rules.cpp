@@ -22,8 +22,8 @@ class NumberReader {
   Expr integer() {
     std::optional<WholeNumber> min;
     std::optional<WholeNumber> max;
-    const auto raise = [&](const WholeNumber& least) { min = min ? std::max(*min, least) : least; };
-    const auto lower = [&](const WholeNumber& most) { max = max ? std::min(*max, most) : most; };
+    const auto raise = [&](const WholeNumber& bound) { min = min ? std::max(*min, bound) : bound; };
+    const auto lower = [&](const WholeNumber& bound) { max = max ? std::min(*max, bound) : bound; };
     if (const Schema* bound = number_at("minimum")) raise(whole_number_from(*bound));
     if (const Schema* bound = number_at("exclusiveMinimum")) raise(whole_number_to(*bound).next());
     if (const Schema* bound = number_at("maximum")) lower(whole_number_to(*bound));

@@ -92,7 +92,7 @@ class ObjectReader {
     is_open_ = std::ranges::all_of(properties_, [](const Schema& schema) { return schema == false; });
     add_declared();
     std::optional<Expr> other = read_other();
-    const Counts counts{converter_.least(s_, "minProperties"), converter_.most(s_, "maxProperties")};
+    const Counts counts{converter_.min_of(s_, "minProperties"), converter_.max_of(s_, "maxProperties")};
     if (counts.max != kUnbounded && counts.max < counts.min) {
       return converter_.contradiction(s_, "maxProperties", "it is less than minProperties");
     }

@@ -81,12 +81,12 @@ Schema all_of(Schema a, const Schema& b) {
 /// Joins one keyword that both schemas have.
 Result<Schema> merged_keyword(const std::string& keyword, Schema a, const Schema& b, const std::string& path,
                               SchemaBudget& budget) {
-  static const Words greatest{"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"};
-  static const Words least{"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"};
+  static const Words lower_limits{"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"};
+  static const Words upper_limits{"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"};
   const auto too_large = [&] { return fail(schema_error(at(path, keyword), "it is too large")); };
   const bool are_numbers = a.is_number() && b.is_number();
-  if (is_among(keyword, greatest) && are_numbers) return a < b ? b : a;
-  if (is_among(keyword, least) && are_numbers) return b < a ? b : a;
+  if (is_among(keyword, lower_limits) && are_numbers) return a < b ? b : a;
+  if (is_among(keyword, upper_limits) && are_numbers) return b < a ? b : a;
   if (keyword == "required" && a.is_array() && b.is_array()) {
     if (a.size() > kMaxProperties || b.size() > kMaxProperties || !budget.take_comparisons(a.size() * b.size())) {
       return too_large();

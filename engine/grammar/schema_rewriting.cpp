@@ -126,23 +126,23 @@ class Negation {
     return true;
   }
 
-  /// Adds the opposite of a count: one less than the least, one more than the most.
+  /// Adds the opposite of a count: a maximum below the minimum, a minimum above the maximum.
   bool add_counts(const std::string& keyword, const Schema& value) {
     struct Count {
-      std::string_view least, most;
+      std::string_view min_keyword, max_keyword;
       const char* type;
     };
     constexpr std::array<Count, 3> kCounts{{{"minLength", "maxLength", "string"},
                                             {"minItems", "maxItems", "array"},
                                             {"minProperties", "maxProperties", "object"}}};
-    for (const auto& [least, most, type] : kCounts) {
-      if (keyword != least && keyword != most) continue;
+    for (const auto& [min_keyword, max_keyword, type] : kCounts) {
+      if (keyword != min_keyword && keyword != max_keyword) continue;
       if (!value.is_number() || !has_type(value, {JsonType::integer})) return false;
       const double count = value.get<double>();
-      if (keyword == most) {
-        add(of_type(type, std::string(least).c_str(), count + 1));
+      if (keyword == max_keyword) {
+        add(of_type(type, std::string(min_keyword).c_str(), count + 1));
       } else if (count > 0) {
-        add(of_type(type, std::string(most).c_str(), count - 1));
+        add(of_type(type, std::string(max_keyword).c_str(), count - 1));
       }
       return true;
     }

@@ -89,14 +89,14 @@ class Converter final : public SchemaRules {
   JsonRules& json() override { return json_; }
   Rules& rules() override { return rules_; }
 
-  std::int32_t least(const SchemaAt& s, const char* keyword, std::int32_t absent) override {
+  std::int32_t min_of(const SchemaAt& s, const char* keyword, std::int32_t absent) override {
     const auto number = count(s, keyword);
     if (!number || *number <= static_cast<double>(kMaxRepetitions))
       return number ? static_cast<std::int32_t>(*number) : absent;
     refuse(at(s.path, keyword), "at most " + std::to_string(kMaxRepetitions) + " is supported");
     return absent;
   }
-  std::int32_t most(const SchemaAt& s, const char* keyword) override {
+  std::int32_t max_of(const SchemaAt& s, const char* keyword) override {
     const auto number = count(s, keyword);
     return number && *number <= static_cast<double>(kMaxRepetitions) ? static_cast<std::int32_t>(*number) : kUnbounded;
   }

@@ -43,8 +43,8 @@ class StringReader {
   StringReader(const SchemaAt& s, SchemaRules& converter) : s_(s), converter_(converter) {}
 
   bool read() {
-    min_ = converter_.least(s_, "minLength");
-    max_ = converter_.most(s_, "maxLength");
+    min_ = converter_.min_of(s_, "minLength");
+    max_ = converter_.max_of(s_, "maxLength");
     for (const char* keyword : {"format", kMoreFormats}) read_each(keyword, &StringReader::read_format);
     for (const char* keyword : {"pattern", kMorePatterns}) read_each(keyword, &StringReader::read_pattern);
     if (s_.schema.contains(kExcludedValues)) {

@@ -31,8 +31,8 @@ TokenMasks::TokenMasks(ItemSets& sets, const Vocabulary& vocabulary)
 
 TokenMasks::Kept& TokenMasks::place() {
   constexpr std::size_t kMinMasks = 16;
-  const std::size_t most = std::max(kMinMasks, kMaxMaskBytes / (num_words_ * sizeof(std::uint32_t)));
-  if (kept_.size() < most) {
+  const std::size_t max_kept = std::max(kMinMasks, kMaxMaskBytes / (num_words_ * sizeof(std::uint32_t)));
+  if (kept_.size() < max_kept) {
     Kept kept;
     kept.mask.resize(num_words_);
     return kept_.emplace_back(std::move(kept));

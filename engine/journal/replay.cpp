@@ -41,11 +41,11 @@ bool is_sound(const MemoryRequest& plan) {
 }
 
 constexpr std::int32_t kMaxRows = 1 << 20;
-constexpr std::int64_t kLargestVocab = 1 << 24;
+constexpr std::int64_t kMaxVocab = 1 << 24;
 
 bool is_sound(const scheduling::SchedulerConfig& config) {
   return config.max_num_seqs > 0 && config.max_num_seqs <= config.max_num_batched_tokens &&
-         config.max_num_seqs <= kMaxRows && config.vocab_size >= 0 && config.vocab_size <= kLargestVocab &&
+         config.max_num_seqs <= kMaxRows && config.vocab_size >= 0 && config.vocab_size <= kMaxVocab &&
          (config.pipeline_depth == 1 || config.pipeline_depth == 2);
 }
 

@@ -17,8 +17,8 @@ constexpr std::int64_t kMaxReplicas = 1 << 10;
 constexpr std::int64_t kMaxRequests = 1 << 24;
 constexpr std::size_t kMaxTextBytes = std::size_t{1} << 32U;
 
-bool is_up_to(std::int64_t most, std::int64_t value) {
-  return value >= 1 && value <= most;
+bool is_up_to(std::int64_t max, std::int64_t value) {
+  return value >= 1 && value <= max;
 }
 
 /// Returns whether the tokens of all requests together, with those that they may generate, can be counted.

@@ -59,17 +59,17 @@ void StateFollower::begin_segment(Source source, std::uint64_t segment) {
 }
 
 void StateFollower::write_output(std::uint64_t segment) {
-  std::size_t least = 0;
+  std::size_t num_bytes = 0;
   for (const auto which : {OutputCore::Saved::all, OutputCore::Saved::resumable, OutputCore::Saved::live_resumable}) {
     auto state = header_of(Source::output, which == OutputCore::Saved::all ? kState : kRecoveryState);
     Encoder out(state);
     replay_.output()->save(out, which);
-    least = state.size();
+    num_bytes = state.size();
     const auto room = sink_.room(segment);
     if (!room) return;
-    if (least <= *room) return sink_.put_first_state(segment, state);
+    if (num_bytes <= *room) return sink_.put_first_state(segment, state);
   }
-  if (least > sink_.max_room()) sink_.left_out(segment, Source::output, least);
+  if (num_bytes > sink_.max_room()) sink_.left_out(segment, Source::output, num_bytes);
 }
 
 void StateFollower::write_due(std::uint64_t segment) {

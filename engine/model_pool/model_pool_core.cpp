@@ -136,13 +136,13 @@ bool ModelPoolCore::fits(ModelIndex model, const Room& taken) const {
 
 std::optional<ModelIndex> ModelPoolCore::victim(ModelIndex model, State state, const Room& taken) const {
   const bool any_helps = taken.models >= config_.max_loaded;  // otherwise only memory of the model's own device helps
-  std::optional<ModelIndex> least;
+  std::optional<ModelIndex> least_recent;
   for (ModelIndex i = 0; i < models_.size(); ++i) {
     if (models_[i].state != state) continue;
     if (!any_helps && config_.models[i].device != config_.models[model].device) continue;
-    if (!least || models_[i].last_used < models_[*least].last_used) least = i;
+    if (!least_recent || models_[i].last_used < models_[*least_recent].last_used) least_recent = i;
   }
-  return least;
+  return least_recent;
 }
 
 /// Makes room only for the first model in the queue: otherwise smaller models could pass a large one for ever.

@@ -134,9 +134,9 @@ double yarn_attention_factor(double factor, double weight) {
 }
 
 std::int64_t position_limit(std::int64_t max_position_embeddings, const RopeScaling& scaling) {
-  constexpr double kFarthest = 1LL << 40;
+  constexpr double kMaxPosition = 1LL << 40;
   const double reach = static_cast<double>(multiplied_positions(max_position_embeddings, scaling)) * scaling.factor;
-  return std::max(max_position_embeddings, static_cast<std::int64_t>(std::min(reach, kFarthest)));
+  return std::max(max_position_embeddings, static_cast<std::int64_t>(std::min(reach, kMaxPosition)));
 }
 
 }  // namespace pagoda::models

@@ -67,7 +67,7 @@ std::int64_t CopyStore::kept_bytes() const {
 }
 
 void CopyStore::make_room() {
-  while (kept_bytes_ > std::min(most_kept_, bytes_ - in_use_) && !kept_.empty()) {
+  while (kept_bytes_ > std::min(max_kept_, bytes_ - in_use_) && !kept_.empty()) {
     const auto oldest = std::ranges::min_element(
         kept_, [](const auto& one, const auto& other) { return one.second->last_used < other.second->last_used; });
     kept_bytes_ -= oldest->second->bytes;

@@ -18,8 +18,8 @@ namespace pagoda::weights {
 /// dropped first. A model that is loaded again uses its kept copies. Thread-safe.
 class CopyStore : public std::enable_shared_from_this<CopyStore> {
  public:
-  /// `bytes`: limit of models in use and kept copies together. `most_kept`: limit of the kept copies.
-  CopyStore(std::int64_t bytes, std::int64_t most_kept) : bytes_(bytes), most_kept_(most_kept) {}
+  /// `bytes`: limit of models in use and kept copies together. `max_kept`: limit of the kept copies.
+  CopyStore(std::int64_t bytes, std::int64_t max_kept) : bytes_(bytes), max_kept_(max_kept) {}
 
   /// The copies of a model in use. The use begins with the load and ends when this object and all memory that came from
   /// it are gone.
@@ -67,7 +67,7 @@ class CopyStore : public std::enable_shared_from_this<CopyStore> {
   void end(const Use& use);
 
   const std::int64_t bytes_;
-  const std::int64_t most_kept_;
+  const std::int64_t max_kept_;
   mutable std::mutex mutex_;  // guards the fields below and the copies of models in use
   std::int64_t in_use_ = 0;
   std::int64_t kept_bytes_ = 0;

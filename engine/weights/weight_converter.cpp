@@ -16,12 +16,12 @@ namespace {
 /// Returns whether no value becomes infinity in float16: finite values of |x| >= 65520 do. `least` holds the bits of
 /// 65520 in the type that `Bits` represent, `infinity` the bits of infinity.
 template <class Bits>
-bool all_fit_float16(const void* data, std::int64_t count, Bits least, Bits infinity) {
+bool all_fit_float16(const void* data, std::int64_t count, Bits min_magnitude, Bits infinity) {
   constexpr Bits kSign = static_cast<Bits>(Bits{1} << (8 * sizeof(Bits) - 1));
   const auto* bits = static_cast<const Bits*>(data);
   return std::none_of(bits, bits + count, [=](Bits x) {
     const auto magnitude = static_cast<Bits>(x & static_cast<Bits>(~kSign));
-    return magnitude >= least && magnitude < infinity;
+    return magnitude >= min_magnitude && magnitude < infinity;
   });
 }
 
