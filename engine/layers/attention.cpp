@@ -70,7 +70,7 @@ void Attention::rotate(ForwardPass& pass, const Heads& heads, const PositionTabl
 }
 
 void Attention::operator()(ForwardPass& pass, const Activations& activations, const PositionTables& positions,
-                           const Rows& in, float* out, Into into) const {
+                           const Rows& in, float* out, Accumulate accumulate) const {
   const auto& batch = pass.batch();
   const auto cache = cache_of_layer(pass.cache());
   const auto [qkv_rows, attended_rows] = activations.work(shape_.work_widths());
@@ -101,7 +101,7 @@ void Attention::operator()(ForwardPass& pass, const Activations& activations, co
                                    .window = shape_.window,
                                    .out = attended.floats,
                                    .narrow_out = attended.narrow});
-  output_(pass, attended, pass.num_tokens(), out, into);
+  output_(pass, attended, pass.num_tokens(), out, accumulate);
 }
 
 }  // namespace pagoda::layers

@@ -80,7 +80,8 @@ void Linear::add(weights::LinearWeight weight, const WeightVector* bias) {
   }
 }
 
-void Linear::operator()(ForwardPass& pass, const Rows& x, std::int64_t num_rows, float* y, Into into) const {
+void Linear::operator()(ForwardPass& pass, const Rows& x, std::int64_t num_rows, float* y,
+                        Accumulate accumulate) const {
   pass.show_input(modules_, x, num_rows, in_features_);
   for (const Part& part : parts_) {
     if (!part.quantized.empty()) {
@@ -92,7 +93,7 @@ void Linear::operator()(ForwardPass& pass, const Rows& x, std::int64_t num_rows,
                                                  .bias_dtype = part.bias_dtype,
                                                  .out = y + part.first_feature,
                                                  .out_stride = out_features_,
-                                                 .accumulate = into == Into::add});
+                                                 .accumulate = accumulate == Accumulate::yes});
     } else {
       pass.run(&kernels::Ops::linear, {.x = x.floats,
                                        .narrow_x = x.narrow,
@@ -103,7 +104,7 @@ void Linear::operator()(ForwardPass& pass, const Rows& x, std::int64_t num_rows,
                                        .bias_dtype = part.bias_dtype,
                                        .out = y + part.first_feature,
                                        .out_stride = out_features_,
-                                       .accumulate = into == Into::add});
+                                       .accumulate = accumulate == Accumulate::yes});
     }
   }
 }

@@ -113,10 +113,10 @@ class GatedDecoder final : public Decoder {
     for (const auto& layer : weights_.layers) {
       const Rows attention_input = activations().normed(layer.self_attn.input_type(pass));
       layer.input_layernorm(pass, residual, n, attention_input);
-      layer.self_attn(pass, activations(), positions(), attention_input, residual, Into::add);
+      layer.self_attn(pass, activations(), positions(), attention_input, residual, Accumulate::yes);
       const Rows mlp_input = activations().normed(layer.mlp->input_type(pass));
       layer.post_attention_layernorm(pass, residual, n, mlp_input);
-      layer.mlp->run(pass, activations(), mlp_input, residual, Into::add);
+      layer.mlp->run(pass, activations(), mlp_input, residual, Accumulate::yes);
     }
     weights_.norm(pass, residual, n, activations().hidden);
     return activations().hidden;

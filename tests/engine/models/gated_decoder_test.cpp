@@ -106,8 +106,8 @@ class OneProjection final : public layers::Mlp {
   DType input_type(const layers::ForwardPass& pass) const override { return linear_.input_type(pass); }
   std::vector<std::int64_t> work_widths() const override { return {1000}; }
   void run(layers::ForwardPass& pass, const layers::Activations&, const layers::Rows& in, float* out,
-           layers::Into into) const override {
-    linear_(pass, in, pass.num_tokens(), out, into);
+           layers::Accumulate accumulate) const override {
+    linear_(pass, in, pass.num_tokens(), out, accumulate);
   }
 
  private:
