@@ -103,7 +103,7 @@ bool Matcher::accept(TokenId token, std::uint64_t& max_work) {
   const std::string_view bytes = vocabulary.bytes(token);
   SetId set = bytes.empty() ? ItemSets::kNothing : set_;
   for (const char c : bytes) set = memo_->sets.next(set, static_cast<std::uint8_t>(c));
-  set = memo_->sets.behind_token(set);
+  set = memo_->sets.after_token(set);
   max_work -= std::min(max_work, kWorkOfToken + memo_->sets.work() - work_before);
   grammar_->impl().update_size();
   if (set == ItemSets::kNothing) return false;

@@ -129,12 +129,12 @@ class LarkConverter {
       // The text goes as far as the first stop.
       const Expr stop = terminal(definition.stop.front());
       all = sequence({all, stop});
-      if (!error_) with_stop = TextLanguage::of(stop, Matching::anywhere, budget_);
+      if (!error_) with_stop = TextLanguage::from_expression(stop, Matching::anywhere, budget_);
     }
     if (error_) return nothing();
-    auto language = TextLanguage::of(all, Matching::whole, budget_);
+    auto language = TextLanguage::from_expression(all, Matching::whole, budget_);
     if (!definition.stop.empty()) {
-      language = language && with_stop ? language->and_in(with_stop->shortest(), budget_) : std::nullopt;
+      language = language && with_stop ? language->intersection(with_stop->shortest(), budget_) : std::nullopt;
     }
     if (!language) {
       return refuse(definition.line, "the terminal of a rule with lazy, stop or max_tokens is too large");
@@ -265,8 +265,8 @@ class LarkConverter {
   Expr both(const LarkNode& node) {
     std::optional<TextLanguage> all = TextLanguage::of_any_text();
     for (const LarkNode& part : node.parts) {
-      const auto one = TextLanguage::of(terminal(part), Matching::whole, budget_);
-      all = all && one ? all->and_in(*one, budget_) : std::nullopt;
+      const auto one = TextLanguage::from_expression(terminal(part), Matching::whole, budget_);
+      all = all && one ? all->intersection(*one, budget_) : std::nullopt;
     }
     return all ? all->expression(nullptr) : refuse(node.line, "the terminals that & joins are too large");
   }

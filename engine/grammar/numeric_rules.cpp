@@ -127,10 +127,10 @@ class NumberReader {
       if (std::exchange(is_first, false)) {
         all = std::move(other);
       } else {
-        all = all && other ? all->and_in(*other, budget) : std::nullopt;
+        all = all && other ? all->intersection(*other, budget) : std::nullopt;
       }
     };
-    for (const Expr& language : languages) join(TextLanguage::of(language, Matching::whole, budget));
+    for (const Expr& language : languages) join(TextLanguage::from_expression(language, Matching::whole, budget));
     std::vector<Schema> multiples;
     if (s_.schema.contains("multipleOf")) multiples.push_back(s_.schema["multipleOf"]);
     if (s_.schema.contains(kMoreMultiples)) {
@@ -148,8 +148,9 @@ class NumberReader {
     }
     if (s_.schema.contains(kFraction)) {
       const Expr digits = repeat(one_of("0123456789"), 0, kUnbounded);
-      join(TextLanguage::of(sequence({optional(literal("-")), digits, literal("."), digits, one_of("123456789")}),
-                            Matching::whole, budget));
+      join(TextLanguage::from_expression(
+          sequence({optional(literal("-")), digits, literal("."), digits, one_of("123456789")}), Matching::whole,
+          budget));
     }
     if (s_.schema.contains(kExcludedValues)) {
       path = at(s_.path, "not");
@@ -157,8 +158,8 @@ class NumberReader {
         if (!value.is_number()) continue;
         const auto number = decimal_bound(value, true);
         if (!number) return converter_.refuse(path, "a number with so many digits cannot be excluded");
-        const auto texts = TextLanguage::of(decimal_value(*number), Matching::whole, budget);
-        all = all && texts ? all->but_not(*texts, budget) : std::nullopt;
+        const auto texts = TextLanguage::from_expression(decimal_value(*number), Matching::whole, budget);
+        all = all && texts ? all->difference(*texts, budget) : std::nullopt;
       }
     }
     if (!all) return converter_.refuse(path, "it is too large together with the other keywords of the number");

@@ -163,8 +163,8 @@ class ObjectReader {
 
   /// Returns members that are not declared; nothing if there are none.
   std::optional<Expr> read_other() {
-    const bool come_unsaid = is_open_ && !s_.schema.contains("patternProperties");
-    Schema other = others().value_or(come_unsaid);
+    const bool undeclared_allowed = is_open_ && !s_.schema.contains("patternProperties");
+    Schema other = others().value_or(undeclared_allowed);
     return names_.other_members(declared_, other);
   }
 

@@ -39,8 +39,8 @@ std::optional<bool> PropertyNames::may_be(const std::string& name) const {
 bool PropertyNames::add_schemas(const std::string& name, Schema& schemas) const {
   bool matches = false;
   for (const Pattern& pattern : patterns_) {
-    if (pattern.possible.holds(name)) schemas.push_back(pattern.schema);
-    matches |= pattern.part.holds(name);
+    if (pattern.possible.contains(name)) schemas.push_back(pattern.schema);
+    matches |= pattern.part.contains(name);
   }
   return matches;
 }
@@ -79,8 +79,8 @@ bool PropertyNames::split(std::vector<NameClass>& classes, const Pattern& patter
   LanguageBudget& budget = converter_.languages();
   std::vector<NameClass> all;
   for (NameClass& one : classes) {
-    auto matching = one.names.and_in(pattern.part, budget);
-    auto others = one.names.but_not(pattern.possible, budget);
+    auto matching = one.names.intersection(pattern.part, budget);
+    auto others = one.names.difference(pattern.possible, budget);
     if (!matching || !others || all.size() > kMaxNameClasses) {
       return converter_.refuse(pattern.path, "it is too complex together with the other patterns"), false;
     }
@@ -119,7 +119,7 @@ std::optional<TextLanguage> PropertyNames::allowed(const std::vector<std::string
     }
   }
   const auto texts = TextLanguage::of_texts(declared, budget);
-  if (all && texts) all = all->but_not(*texts, budget);
+  if (all && texts) all = all->difference(*texts, budget);
   if (!all || !texts)
     return converter_.refuse(path, "it is too large together with the names of the other properties"), std::nullopt;
   return all;

@@ -425,7 +425,7 @@ Result<Expr> regex_expression(std::string_view regex, RegexFlags flags) {
     return choice(std::move(all));
   }
   LanguageBudget budget;
-  const auto language = TextLanguage::of(*parsed, Matching::whole, budget);
+  const auto language = TextLanguage::from_expression(*parsed, Matching::whole, budget);
   if (!language) {
     return fail(ErrorCode::invalid_request, "the regex needs too many states for its look-ahead");
   }

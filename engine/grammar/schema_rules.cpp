@@ -320,8 +320,8 @@ Result<Expr> schema_text_expression(std::string_view schema, const std::vector<s
   LanguageBudget budget;
   std::optional<TextLanguage> made = std::move(*language);
   for (const std::string& text : excluded) {
-    const auto with_text = TextLanguage::of(literal(text), Matching::anywhere, budget);
-    made = made && with_text ? made->but_not(*with_text, budget) : std::nullopt;
+    const auto with_text = TextLanguage::from_expression(literal(text), Matching::anywhere, budget);
+    made = made && with_text ? made->difference(*with_text, budget) : std::nullopt;
   }
   if (!made) return fail(schema_error({}, "it is too large together with the texts that must not occur in it"));
   return made->expression(nullptr);

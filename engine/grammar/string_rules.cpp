@@ -30,11 +30,12 @@ std::optional<TextLanguage> language_of_pattern(const Expr& regex, LanguageBudge
                             expression->parts.front()->kind == Expression::Kind::characters &&
                             std::max(expression->min, expression->max) > kFew;
     if (is_counted) {
-      const auto any = TextLanguage::of(repeat(expression->parts.front(), 0, kUnbounded), Matching::whole, budget);
+      const auto any =
+          TextLanguage::from_expression(repeat(expression->parts.front(), 0, kUnbounded), Matching::whole, budget);
       return any ? any->of_length(expression->min, expression->max, budget) : std::nullopt;
     }
   }
-  return TextLanguage::of(regex, Matching::anywhere, budget);
+  return TextLanguage::from_expression(regex, Matching::anywhere, budget);
 }
 
 /// Reads the keywords of one string.
@@ -86,7 +87,7 @@ class StringReader {
                            ? pattern_language(wanted.regex, CharacterClasses::certain, wanted.path, converter_)
                            : format_language(wanted);
       if (!one) return std::nullopt;
-      all = all->and_in(*one, budget);
+      all = all->intersection(*one, budget);
     }
     if (all && s_.schema.contains(kExcludedPatterns)) {
       path = at(s_.path, "not");
@@ -95,13 +96,13 @@ class StringReader {
         const auto one =
             pattern_language(pattern.get_ref<const std::string&>(), CharacterClasses::possible, path, converter_);
         if (!one) return std::nullopt;
-        if (all) all = all->but_not(*one, budget);
+        if (all) all = all->difference(*one, budget);
       }
     }
     if (all && !excluded_.empty()) {
       path = at(s_.path, "not");
       const auto texts = TextLanguage::of_texts(excluded_, budget);
-      all = texts ? all->but_not(*texts, budget) : std::nullopt;
+      all = texts ? all->difference(*texts, budget) : std::nullopt;
     }
     if (all && (min_ > 0 || max_ != kUnbounded)) {
       path = at(s_.path, max_ != kUnbounded ? "maxLength" : "minLength");
@@ -146,7 +147,7 @@ class StringReader {
   std::optional<TextLanguage> format_language(const Wanted& wanted) {
     const auto parsed = regex_expression(wanted.regex);
     if (!parsed) return refuse(wanted.path, parsed.error().message), std::nullopt;
-    auto language = TextLanguage::of(*parsed, Matching::whole, converter_.languages());
+    auto language = TextLanguage::from_expression(*parsed, Matching::whole, converter_.languages());
     if (!language) refuse(wanted.path, kTooLarge);
     return language;
   }

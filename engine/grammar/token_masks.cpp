@@ -44,7 +44,7 @@ TokenMasks::Kept& TokenMasks::place() {
 
 std::span<const std::uint32_t> TokenMasks::mask(SetId stated, std::uint64_t max_work, std::size_t max_bytes) {
   ++now_;
-  const SetId set = sets_.alike(stated, static_cast<std::int32_t>(vocabulary_.trie().height()));
+  const SetId set = sets_.representative(stated, static_cast<std::int32_t>(vocabulary_.trie().height()));
   if (const auto found = place_of_.find(set); found != place_of_.end()) {
     kept_[found->second].last_used = now_;
     return kept_[found->second].mask;

@@ -57,7 +57,7 @@ void Replay::effects(const routing::RouterCore::Effects& effects, std::string na
   if (!effects.empty()) effect(Source::router, effects, std::move(name));
 }
 
-bool Replay::enter_router(std::uint8_t input, Decoder& in) {
+bool Replay::apply_router_input(std::uint8_t input, Decoder& in) {
   if (input > static_cast<std::uint8_t>(last_value(RouterInput{}))) return false;
   RequestId id = 0;
   routing::ClientId client = 0;
@@ -156,7 +156,7 @@ bool Replay::enter_router(std::uint8_t input, Decoder& in) {
   return false;
 }
 
-bool Replay::enter_output(std::uint8_t input, Decoder& in) {
+bool Replay::apply_output_input(std::uint8_t input, Decoder& in) {
   auto record = read_output_record(input, in);
   if (!record) return false;
   if (auto* spec = std::get_if<SharedSpec>(&*record)) return output_->open(std::move(*spec));
