@@ -11,7 +11,7 @@
 namespace pagoda::actors {
 namespace {
 
-using model_pool::WaitingLine;
+using model_pool::ArrivalQueue;
 using SubmitPromise = caf::typed_response_promise<SubmitReply>;
 
 /// A message that waits until the model is loaded. Then `go` sends it to the router, or `refuse` answers with an error.
@@ -31,8 +31,8 @@ struct ModelHostState {
   model_pool::ModelIndex index = 0;
   PoolModel model;
   ModelPoolActor pool;
-  WaitingLine line{{}, {}};
-  std::unordered_map<WaitingLine::Ticket, Waiting> waiting;
+  ArrivalQueue line{{}, {}};
+  std::unordered_map<ArrivalQueue::Ticket, Waiting> waiting;
   std::unordered_set<caf::actor_id> watched_clients;
   std::optional<TimeUs> next_look;  ///< time of the earliest WaitOver that is on its way
 
@@ -84,7 +84,7 @@ void want_model(Self self) {
   notify_pool(self, ModelUse::Kind::wanted);
 }
 
-void wait(Self self, const WaitingLine::Arrival& arrival, Waiting what) {
+void wait(Self self, const ArrivalQueue::Arrival& arrival, Waiting what) {
   auto& state = state_of(self);
   if (state.is_draining) return what.refuse({ErrorCode::shutting_down, "the server is shutting down"});
   const auto ticket = state.line.add(arrival, now_us());
@@ -194,7 +194,7 @@ SubmitPromise submit(Self self, const SubmitRequest& message) {
     pass_on(self, message, promise);
     return promise;
   }
-  WaitingLine::Arrival arrival{.client = message.sink.id(), .tag = message.tag, .bytes = bytes_of(*message.request)};
+  ArrivalQueue::Arrival arrival{.client = message.sink.id(), .tag = message.tag, .bytes = bytes_of(*message.request)};
   constexpr TimeUs kUsPerMs = 1000;
   const auto timeout_ms = message.request->timeout_ms.value_or(state_of(self).model.default_timeout_ms);
   if (timeout_ms > 0) arrival.time_us = kUsPerMs * timeout_ms;
@@ -317,7 +317,7 @@ void forget_engine(Self self) {
 caf::typed_response_promise<ModelReleased> release(Self self, const ReleaseModel& message) {
   auto& state = state_of(self);
   auto promise = self->make_response_promise<ModelReleased>();
-  if (state.is_busy && message.hold) {
+  if (state.is_busy && message.drain) {
     state.leaving = promise;
   } else if (state.is_busy) {
     deliver(promise, ModelReleased{false});
@@ -405,7 +405,7 @@ ModelHostActor::behavior_type model_host(Self self, model_pool::ModelIndex index
   state.index = index;
   state.model = model;
   state.pool = pool;
-  state.line = WaitingLine(model.name, model.line);
+  state.line = ArrivalQueue(model.name, model.line);
   return behavior(self);
 }
 

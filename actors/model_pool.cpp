@@ -121,7 +121,7 @@ void release(Self self, const ModelPoolCore::Release& what) {
     apply(self, effects);
   };
   pagoda::actors::request(
-      self, (*state_of(self).hosts)[what.model], ReleaseModel{what.hold},
+      self, (*state_of(self).hosts)[what.model], ReleaseModel{what.drain},
       [answered](const ModelReleased& told) { answered(told.gives_up); }, [answered](caf::error&) { answered(false); });
 }
 
@@ -162,7 +162,7 @@ void on_use(Self self, const ModelUse& use) {
   const auto now = now_us();
   switch (use.kind) {
     case ModelUse::Kind::wanted:
-      return apply(self, core.want(use.model, now));
+      return apply(self, core.wanted(use.model, now));
     case ModelUse::Kind::unwanted:
       return apply(self, core.unwanted(use.model, now));
     case ModelUse::Kind::busy:

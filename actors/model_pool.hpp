@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "actors/interfaces.hpp"
+#include "engine/model_pool/arrival_queue.hpp"
 #include "engine/model_pool/model_pool_core.hpp"
 #include "engine/model_pool/residency.hpp"
-#include "engine/model_pool/waiting_line.hpp"
 
 namespace pagoda::actors {
 
@@ -54,7 +54,7 @@ struct PoolModel {
   /// Loads the engine. Blocks; called on a thread of its own. May throw.
   std::function<Result<SharedEngine>()> load;
   ModelInfo info;
-  model_pool::WaitingLine::Limits line;
+  model_pool::ArrivalQueue::Limits line;
   /// Timeout of requests without one of their own, including the wait for the model. 0: no limit.
   std::int64_t default_timeout_ms = 0;
   model_pool::SharedResidency residency = std::make_shared<model_pool::Residency>();
@@ -99,9 +99,10 @@ struct RefuseModel {
 /// (private) pool -> host: the engine has failed, and has reported the failure to its requests.
 struct ForgetEngine {};
 /// (private) pool -> host: asks whether the engine has no work and can be ended. After the answer yes, later messages
-/// wait for another engine. `hold`: no new message is passed on, and the answer is yes when the current work has ended.
+/// wait for another engine. `drain`: no new message is passed on, and the answer is yes when the current work has
+/// ended.
 struct ReleaseModel {
-  bool hold = false;
+  bool drain = false;
 };
 struct ModelReleased {
   bool gives_up = false;

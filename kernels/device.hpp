@@ -116,7 +116,7 @@ class Device {
     static_cast<void>(file);
     static_cast<void>(offset);
     static_cast<void>(bytes);
-    return fail(ErrorCode::unsupported, "this device has no memory of files");
+    return fail(ErrorCode::unsupported, "this device cannot use the memory of files as its own");
   }
   /// Makes the operating system provide the physical memory of a buffer of this device now and not at the first write;
   /// the contents do not change. Call before any stream uses the buffer. Calls `progress(done)` with the fraction that

@@ -23,6 +23,13 @@ class Checker {
     return *this;
   }
 
+  /// For a rule on which the message has no value to show.
+  Checker& require(bool condition, std::string_view rule) {
+    if (condition || !status_) return *this;
+    status_ = fail(ErrorCode::internal, std::string(op_) + ": " + std::string(rule));
+    return *this;
+  }
+
   Checker& require_pointer(const void* pointer, std::string_view name) {
     if (pointer != nullptr || !status_) return *this;
     status_ = fail(ErrorCode::internal, std::string(op_) + ": " + std::string(name) + " must not be null");
@@ -56,8 +63,8 @@ constexpr std::int64_t kAnySlot = std::int64_t{1} << 62;
 /// Requires a type of weights without scales. One-byte types are only valid in the KV cache and, with scales, in linear
 /// layers (check_linear_weight).
 void check_weight_type(Checker& checker, DType dtype, std::string_view name) {
-  checker.require(is_weight_type(dtype), std::string(name) + " must be float32, float16 or bfloat16; bytes per value",
-                  static_cast<std::int64_t>(size_of(dtype)));
+  checker.require(is_weight_type(dtype),
+                  std::string(name) + " must be float32, float16 or bfloat16, not " + std::string(to_string(dtype)));
 }
 
 /// Checks rows of float32, or the narrow rows if they are set.
@@ -66,9 +73,9 @@ void check_rows(Checker& checker, const float* rows, const NarrowRows& narrow, s
     checker.require_pointer(rows, name);
     return;
   }
-  checker.require(narrow.dtype == DType::f16 || narrow.dtype == DType::bf16,
-                  "narrow_" + std::string(name) + " must be float16 or bfloat16; bytes per value",
-                  static_cast<std::int64_t>(size_of(narrow.dtype)));
+  checker.require(
+      narrow.dtype == DType::f16 || narrow.dtype == DType::bf16,
+      "narrow_" + std::string(name) + " must be float16 or bfloat16, not " + std::string(to_string(narrow.dtype)));
 }
 
 void check_cache(Checker& checker, const KvCacheView& cache) {
@@ -85,7 +92,8 @@ void check_cache(Checker& checker, const KvCacheView& cache) {
   if (checker.ok() && cache.dtype == DType::int8) {
     constexpr std::int64_t kScaleBytes = sizeof(float);
     const auto misplaced = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(cache.base) % kScaleBytes);
-    checker.require(misplaced == 0, "cache.base must be aligned to the scales of int8; bytes off", misplaced)
+    checker
+        .require(misplaced == 0, "cache.base must be aligned to 4 bytes with int8; its remainder must be 0", misplaced)
         .require(cache.block_bytes % kScaleBytes == 0, "cache.block_bytes must be a multiple of 4 with int8",
                  cache.block_bytes);
   }
@@ -96,7 +104,7 @@ void check_format(Checker& checker, const QuantizedFormat& format) {
       .require(format.bits != 5 || format.group_size % 32 == 0, "group_size must be a multiple of 32 with 5 bits",
                format.group_size)
       .require(format.codebook == Codebook::none || (format.bits == 4 && !format.asymmetric),
-               "a codebook is of 4 bits in a symmetric format; bits", format.bits)
+               "a format with a codebook must be symmetric and have 4 bits")
       .require(format.group_size >= 16 && format.group_size % 16 == 0 && format.group_size <= kMaxGroupSize,
                "group_size must be a multiple of 16 up to " + std::to_string(kMaxGroupSize), format.group_size)
       .require(!format.two_level_scales || format.bits < 8,
@@ -112,7 +120,7 @@ void check_mins(Checker& checker, const QuantizedFormat& format, const void* min
   if (format.asymmetric) {
     checker.require_pointer(mins, name);
   } else {
-    checker.require(mins == nullptr, std::string(name) + " are for asymmetric formats only; asymmetric", 0);
+    checker.require(mins == nullptr, std::string(name) + " must be null in a symmetric format");
   }
 }
 
@@ -121,8 +129,7 @@ void check_factors(Checker& checker, const QuantizedFormat& format, const void* 
   if (format.two_level_scales) {
     checker.require_pointer(factors, name);
   } else {
-    checker.require(factors == nullptr,
-                    std::string(name) + " are for formats with two-level scales only; two_level_scales", 0);
+    checker.require(factors == nullptr, std::string(name) + " must be null in a format without two-level scales");
   }
 }
 
@@ -142,10 +149,10 @@ Status check_shapes(const EmbeddingParams& p) {
   checker.require(p.num_tokens >= 0, "num_tokens must not be negative", p.num_tokens);
   if (p.quantized.data != nullptr) {
     check_quantized(checker, p.quantized, "quantized");
-    checker.require(!p.quantized.format.rotated, "a rotated table has no rows to look up; rotated", 1)
-        .require(p.quantized.order == nullptr, "a table's columns must be in order; order", 1);
+    checker.require(!p.quantized.format.rotated, "quantized must not be a rotated matrix")
+        .require(p.quantized.order == nullptr, "quantized.order must be null");
     checker.require(p.quantized.columns >= 1, "quantized columns must be at least 1", p.quantized.columns)
-        .require(p.table.data == nullptr, "table.data must be null beside a quantized table; rows", p.table.rows);
+        .require(p.table.data == nullptr, "table.data must be null if quantized is set");
   } else {
     checker.require(p.table.rows >= 1, "table.rows must be at least 1", p.table.rows)
         .require(p.table.columns >= 1, "table.columns must be at least 1", p.table.columns)
@@ -171,7 +178,7 @@ Status check(const RmsNormParams& p) {
   if (p.num_tokens == 0) return checker.status();
   checker.require_pointer(p.x, "x").require(
       !p.narrow_out || (p.narrow_out.data != p.x && p.narrow_out.data != p.residual),
-      "narrow_out must be neither x nor residual", 0);
+      "narrow_out must be neither x nor residual");
   check_rows(checker, p.out, p.narrow_out, "out");
   return checker.status();
 }
@@ -185,7 +192,7 @@ Status check(const LayerNormParams& p) {
   if (p.num_tokens == 0) return checker.status();
   checker.require_pointer(p.x, "x").require(
       !p.narrow_out || (p.narrow_out.data != p.x && p.narrow_out.data != p.residual),
-      "narrow_out must be neither x nor residual", 0);
+      "narrow_out must be neither x nor residual");
   check_rows(checker, p.out, p.narrow_out, "out");
   return checker.status();
 }
@@ -195,17 +202,17 @@ namespace {
 void check_linear_weight(Checker& checker, const WeightMatrix& weight, const WeightMatrix& first) {
   if (weight.dtype != DType::fp8_e4m3) {
     check_weight_type(checker, weight.dtype, "weight dtype");
-    checker.require(weight.scales == nullptr, "weight scales are for 8-bit floats only; bytes per value",
-                    static_cast<std::int64_t>(size_of(weight.dtype)));
+    checker.require(weight.scales == nullptr, "weight scales must be null for " + std::string(to_string(weight.dtype)));
   } else {
     checker.require_pointer(weight.scales, "weight scales")
         .require(weight.scale_rows >= 1, "scale_rows must be at least 1", weight.scale_rows)
         .require(fits_scales(weight.scale_columns, weight.columns),
-                 "scale_columns must be columns or a divisor of 512 that 32 divides", weight.scale_columns);
+                 "scale_columns must be the number of columns, or a multiple of 32 that divides 512",
+                 weight.scale_columns);
   }
   checker.require(
       (weight.scales == nullptr) == (first.scales == nullptr) && weight.scale_columns == first.scale_columns,
-      "all weights must have scales of the same columns or none; scale_columns", weight.scale_columns);
+      "all weights must have equal scale_columns, or none must have scales");
 }
 
 }  // namespace
@@ -218,7 +225,7 @@ Status check(const LinearParams& p) {
       .require(!p.weights.empty() && p.weights.size() <= kMaxParts, "the number of weights must be 1 to 4",
                static_cast<std::int64_t>(p.weights.size()))
       .require(p.biases.empty() || p.biases.size() == p.weights.size(),
-               "the number of biases must be 0 or that of the weights (" + std::to_string(p.weights.size()) + ")",
+               "the number of biases must be 0 or the number of weights (" + std::to_string(p.weights.size()) + ")",
                static_cast<std::int64_t>(p.biases.size()));
   check_weight_type(checker, p.bias_dtype, "bias_dtype");
   std::int64_t out_features = 0;
@@ -227,7 +234,7 @@ Status check(const LinearParams& p) {
     checker.require_pointer(weight.data, "weight data")
         .require(weight.columns == p.in, "weight columns must be in (" + std::to_string(p.in) + ")", weight.columns)
         .require(weight.rows >= 1, "weight rows must be at least 1", weight.rows);
-    checker.require(!p.narrow_x || weight.dtype == p.narrow_x.dtype, "narrow_x must be of the type of all weights", 0);
+    checker.require(!p.narrow_x || weight.dtype == p.narrow_x.dtype, "narrow_x must have the type of all weights");
     out_features += weight.rows;
   }
   checker.require(p.out_stride >= out_features,
@@ -247,7 +254,7 @@ Status check(const QuantizedLinearParams& p) {
       .require(!p.weights.empty() && p.weights.size() <= kMaxParts, "the number of weights must be 1 to 4",
                static_cast<std::int64_t>(p.weights.size()))
       .require(p.biases.empty() || p.biases.size() == p.weights.size(),
-               "the number of biases must be 0 or that of the weights (" + std::to_string(p.weights.size()) + ")",
+               "the number of biases must be 0 or the number of weights (" + std::to_string(p.weights.size()) + ")",
                static_cast<std::int64_t>(p.biases.size()));
   check_weight_type(checker, p.bias_dtype, "bias_dtype");
   std::int64_t out_features = 0;
@@ -255,12 +262,10 @@ Status check(const QuantizedLinearParams& p) {
     check_quantized(checker, weight, "weight");
     checker
         .require(weight.format.asymmetric == p.weights.front().format.asymmetric,
-                 "all weights must have mins or none; asymmetric", weight.format.asymmetric)
-        .require(weight.format == p.weights.front().format, "all weights must have one format; bits",
-                 weight.format.bits)
-        .require(weight.order == p.weights.front().order, "all weights must have one order; part",
-                 &weight - p.weights.data())
-        .require(weight.order == nullptr || !weight.format.rotated, "rotated columns are in order; rotated", 1)
+                 "all weights must have mins, or none must have mins")
+        .require(weight.format == p.weights.front().format, "all weights must have one format")
+        .require(weight.order == p.weights.front().order, "all weights must have one order")
+        .require(weight.order == nullptr || !weight.format.rotated, "the order of rotated weights must be null")
         .require(weight.columns == p.in, "weight columns must be in (" + std::to_string(p.in) + ")", weight.columns);
     out_features += weight.rows;
   }
@@ -282,8 +287,7 @@ Status check(const QuantizeWeightsParams& p) {
       .require_pointer(p.scales, "scales");
   check_mins(checker, p.format, p.mins, "mins");
   check_factors(checker, p.format, p.factors, "factors");
-  checker.require(p.format.codebook == Codebook::none, "weights are not quantised into indices of a codebook; bits",
-                  p.format.bits);
+  checker.require(p.format.codebook == Codebook::none, "weights cannot be quantised into a format with a codebook");
   return checker.status();
 }
 
@@ -377,7 +381,7 @@ Status check_shapes(const PagedAttentionParams& p) {
       .require(p.query_stride >= p.num_heads * p.cache.head_dim, "query_stride must be at least num_heads * head_dim",
                p.query_stride)
       .require(p.window >= 0, "window must not be negative", p.window)
-      .require(std::isfinite(p.scale), "scale must be finite", 0)
+      .require(std::isfinite(p.scale), "scale must be finite")
       .require(p.softcap >= 0.0F, "softcap must not be negative", static_cast<std::int64_t>(p.softcap))
       .require(p.max_blocks >= 0, "max_blocks must not be negative", p.max_blocks);
   if (!checker.ok() || p.num_sequences == 0) return checker.status();
@@ -402,9 +406,9 @@ Status check(const ActivationParams& p) {
   checker.require(p.num_tokens >= 0, "num_tokens must not be negative", p.num_tokens)
       .require(p.width >= 1, "width must be at least 1", p.width);
   if (p.num_tokens == 0) return checker.status();
-  checker.require_pointer(p.x, "x").require(!p.narrow_out || p.narrow_out.data != p.x, "narrow_out must not be x", 0);
+  checker.require_pointer(p.x, "x").require(!p.narrow_out || p.narrow_out.data != p.x, "narrow_out must not be x");
   check_rows(checker, p.out, p.narrow_out, "out");
-  checker.require(!p.gated || p.x != p.out, "a gated activation must not be in place; num_tokens", p.num_tokens);
+  checker.require(!p.gated || p.x != p.out, "a gated activation must not be in place");
   return checker.status();
 }
 
@@ -469,7 +473,7 @@ Status check(const MoveBlocksParams& p) {
   const auto count = static_cast<std::int64_t>(p.from.size());
   checker.require(p.block_bytes >= 1, "block_bytes must be at least 1", p.block_bytes)
       .require(p.to.size() == p.from.size(),
-               "the number of target blocks must be that of the source blocks (" + std::to_string(count) + ")",
+               "the number of target blocks must equal the number of source blocks (" + std::to_string(count) + ")",
                static_cast<std::int64_t>(p.to.size()));
   if (!checker.ok() || count == 0) return checker.status();
   checker.require_pointer(p.from_base, "from_base").require_pointer(p.to_base, "to_base");

@@ -37,7 +37,7 @@ std::string check_row(const SampleRow& row, const SampleParams& params) {
            std::to_string(row.logprob_tokens.size());
   }
   if (!are_valid_words(row.bad_word_ends, std::ssize(row.bad_word_tokens))) {
-    return "bad_word_ends does not part bad_word_tokens into words";
+    return "bad_word_ends does not divide bad_word_tokens into words";
   }
   const bool in_range = row.temperature >= 0.0F && row.temperature < std::numeric_limits<float>::infinity() &&
                         row.top_p > 0.0F && row.top_p <= 1.0F && row.min_p >= 0.0F && row.min_p <= 1.0F &&

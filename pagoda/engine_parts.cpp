@@ -158,7 +158,7 @@ Result<LoadedDevice> load_device(const EngineConfig& config, const EnginePlan& p
                                  const ExternalMemory& external) {
   EnginePlan plan = planned;
   if (external.weights != nullptr) {
-    plan.copied_weight_bytes = std::max<std::int64_t>(0, plan.copied_weight_bytes - external.weights->made_bytes());
+    plan.copied_weight_bytes = std::max<std::int64_t>(0, plan.copied_weight_bytes - external.weights->filled_bytes());
   }
   const auto available_bytes = static_cast<std::int64_t>(device->available_bytes(kernels::MemoryKind::device));
   const auto loader = ModelLoader::create(config, plan, device, progress, external.weights);

@@ -137,7 +137,7 @@ Result<std::string> version_of(const std::string& path) {
 /// Loads an engine from the present files of the model.
 Result<actors::SharedEngine> load_engine(caf::actor_system& system, const PlannedModel& model, std::size_t index,
                                          EngineSetup setup) {
-  std::shared_ptr<weights::CopyStore::Use> use;
+  std::shared_ptr<weights::CopyStore::ModelCopies> use;
   if (model.copies != nullptr) {
     // If files cannot be read, the load below reports why.
     if (auto version = version_of(model.config.model)) {
@@ -166,7 +166,7 @@ Result<actors::SharedEngine> load_engine(caf::actor_system& system, const Planne
       running->actors.router, running->supervisor,
       actors::LoadedEngine::Devices{caf::actor_cast<caf::actor>(running->replica_supervisor), present_devices});
   if (use != nullptr) {
-    use->seal();
+    use->mark_complete();
     engine->when_gone([use] {});
   }
   return engine;

@@ -105,7 +105,7 @@ Result<ErrorFeedback> ErrorFeedback::factorize(kernels::Device& device, kernels:
   const auto* const h = products.as<float>();
   double sum = 0;
   for (std::int64_t k = 0; k < size; ++k) sum += h[k * size + k];
-  if (!std::isfinite(sum)) return fail(ErrorCode::bad_file, "what goes into the layer is not finite");
+  if (!std::isfinite(sum)) return fail(ErrorCode::bad_file, "an input of the layer is not finite");
   const double mean = sum > 0 ? sum / static_cast<double>(size) : 1;
   ErrorFeedback feedback;
   feedback.size_ = size;
@@ -121,7 +121,7 @@ Result<ErrorFeedback> ErrorFeedback::factorize(kernels::Device& device, kernels:
     if (status) return feedback;
     if (status.error().code != ErrorCode::bad_file) return fail(status.error());
   }
-  return fail(ErrorCode::bad_file, "the products of what goes into the layer cannot be factorised");
+  return fail(ErrorCode::bad_file, "the products of the layer's inputs cannot be factorised");
 }
 
 /// Goes from the last block to the first. Subtracts what a block accounts for from the rest of H above and before it.

@@ -18,14 +18,14 @@ class GridSearch {
         format_(format),
         highest_(static_cast<float>((1 << format.bits) - 1)) {
     constexpr std::array kFactors{1.0F, 0.95F, 0.9F, 0.85F, 0.8F, 0.75F, 0.7F};
-    const auto [least, most] = std::ranges::minmax(weights);
+    const auto [min, max] = std::ranges::minmax(weights);
     for (const float factor : kFactors) {
       // The value of highest magnitude is at the end of the grid that is one step further from zero.
-      try_symmetric((-least > most ? least : most) * factor);
-      if (format.asymmetric && !format.minimums) try_zero_point(least * factor, most * factor);
+      try_symmetric((-min > max ? min : max) * factor);
+      if (format.asymmetric && !format.minimums) try_zero_point(min * factor, max * factor);
       if (format.minimums) {
-        const float cut = (1 - factor) / 2 * (most - least);
-        try_minimum((most - least) * factor / highest_, least + cut);
+        const float cut = (1 - factor) / 2 * (max - min);
+        try_minimum((max - min) * factor / highest_, min + cut);
       }
       if (format.bits == 8) break;  // cutting gains nothing with 8 bits
     }
@@ -47,9 +47,9 @@ class GridSearch {
     }
   }
 
-  void try_zero_point(float least, float most) {
-    const float lowest = std::min(least, 0.0F);
-    const float scale = round((std::max(most, 0.0F) - lowest) / highest_);
+  void try_zero_point(float min, float max) {
+    const float lowest = std::min(min, 0.0F);
+    const float scale = round((std::max(max, 0.0F) - lowest) / highest_);
     const float middle = static_cast<float>(1 << (format_.bits - 1));
     try_grid({scale, scale == 0 ? middle : std::clamp(std::nearbyint(-lowest / scale), 0.0F, highest_), highest_});
   }
@@ -84,9 +84,9 @@ class GridSearch {
       const float difference = weights_[k] - grid.value(grid.steps(weights_[k]));
       error += importance_[k] * difference * difference;
     }
-    if (has_best_ && !(error < least_)) return;
+    if (has_best_ && !(error < best_error_)) return;
     best_ = grid;
-    least_ = error;
+    best_error_ = error;
     has_best_ = true;
   }
 
@@ -95,7 +95,7 @@ class GridSearch {
   const GptqFormat& format_;
   float highest_;
   GptqGrid best_;
-  float least_ = 0;
+  float best_error_ = 0;
   bool has_best_ = false;
 };
 

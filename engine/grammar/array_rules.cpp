@@ -11,7 +11,7 @@ namespace pagoda::grammar {
 namespace {
 
 /// Limit of the pairs of a place and a count in an array with contains or uniqueItems.
-constexpr std::size_t kMaxCounted = 4'000;
+constexpr std::size_t kMaxPairs = 4'000;
 
 std::int32_t after(std::int32_t count, std::int32_t num) {
   return count == kUnbounded ? count : std::max(count - num, 0);
@@ -25,18 +25,18 @@ class ArrayReader {
   Expr read() {
     const Schema& schema = s_.schema;
     prefix_ = schema.value("prefixItems", Schema::array());
-    if (!prefix_.is_array()) return converter_.refuse(at(s_.path, "prefixItems"), "it is no list of schemas");
+    if (!prefix_.is_array()) return converter_.refuse(at(s_.path, "prefixItems"), "it is not a list of schemas");
     keyword_ = schema.contains("items") ? "items" : "unevaluatedItems";
     if (schema.contains(keyword_)) {
       if (schema[keyword_].is_array()) {
-        return converter_.refuse(at(s_.path, keyword_), "a list of schemas is called prefixItems");
+        return converter_.refuse(at(s_.path, keyword_), "it must not be a list; use prefixItems for a list of schemas");
       }
       item_ = schema[keyword_];
     } else {
       item_ = prefix_.empty();
     }
-    min_ = converter_.least(s_, "minItems");
-    max_ = converter_.most(s_, "maxItems");
+    min_ = converter_.min_of(s_, "minItems");
+    max_ = converter_.max_of(s_, "maxItems");
     if (item_ == false && (max_ == kUnbounded || max_ > std::ssize(prefix_))) {
       max_ = static_cast<std::int32_t>(prefix_.size());
       if (max_ < min_) return nothing();
@@ -60,16 +60,16 @@ class ArrayReader {
   /// Builds the items from the last to the first: rule `i` matches item `i` and the items that may follow it.
   Expr items() {
     Expr tail = min_ <= num_prefix() ? empty() : nothing();
-    const std::int32_t most = max_ == kUnbounded ? kUnbounded : max_ - num_prefix();
-    if (item_ != false && (max_ == kUnbounded || most > 0)) {
+    const std::int32_t max = max_ == kUnbounded ? kUnbounded : max_ - num_prefix();
+    if (item_ != false && (max_ == kUnbounded || max > 0)) {
       const Expr item = converter_.value(item_, at(s_.path, keyword_));
       const Expr next = sequence({converter_.json().comma(), item});
-      const std::int32_t least = std::max(min_ - num_prefix(), 0);
+      const std::int32_t min = std::max(min_ - num_prefix(), 0);
       if (num_prefix() > 0) {
-        tail = repeat(next, least, most);
+        tail = repeat(next, min, max);
       } else {
-        tail = sequence({item, repeat(next, after(least, 1), after(most, 1))});
-        if (least == 0) tail = optional(std::move(tail));
+        tail = sequence({item, repeat(next, after(min, 1), after(max, 1))});
+        if (min == 0) tail = optional(std::move(tail));
       }
     }
     for (std::int32_t i = num_prefix(); i-- > 0;) {
@@ -92,7 +92,7 @@ class ArrayReader {
   Expr unique() {
     const auto refuse = [&] {
       return converter_.refuse(at(s_.path, "uniqueItems"),
-                               "the keyword is supported where items have an enum, without prefixItems and contains");
+                               "the keyword is supported only if items have an enum, without prefixItems and contains");
     };
     const auto flat = converter_.flattened({item_, path_of(0)});
     if (!flat || num_prefix() > 0 || s_.schema.contains("contains")) return refuse();
@@ -108,7 +108,7 @@ class ArrayReader {
       known.emplace_back(value);
       values_.push_back(literal(converter_.json().constant(value)));
     }
-    if (values_.size() * (values_.size() + 1) > kMaxCounted) return refuse();
+    if (values_.size() * (values_.size() + 1) > kMaxPairs) return refuse();
     return unique_from(0, 0);
   }
 
@@ -138,13 +138,14 @@ class ArrayReader {
   /// Returns items of which `contains` must accept some. A rule belongs to a place and to the number of such items
   /// before it.
   Expr containing() {
-    least_ = converter_.least(s_, "minContains", 1);
-    most_ = converter_.most(s_, "maxContains");
-    if (least_ == 0 && most_ == kUnbounded) return items();
+    min_contains_ = converter_.min_of(s_, "minContains", 1);
+    max_contains_ = converter_.max_of(s_, "maxContains");
+    if (min_contains_ == 0 && max_contains_ == kUnbounded) return items();
     last_place_ = std::max(max_ == kUnbounded ? min_ : max_, num_prefix());
-    last_count_ = most_ == kUnbounded ? least_ : most_;
-    if (static_cast<std::size_t>(last_place_ + 1) * static_cast<std::size_t>(last_count_ + 1) > kMaxCounted) {
-      return converter_.refuse(at(s_.path, "contains"), "together with the counts beside it it is too large");
+    last_count_ = max_contains_ == kUnbounded ? min_contains_ : max_contains_;
+    if (static_cast<std::size_t>(last_place_ + 1) * static_cast<std::size_t>(last_count_ + 1) > kMaxPairs) {
+      return converter_.refuse(at(s_.path, "contains"),
+                               "the limits of the array and of contains are too large together");
     }
     return from(0, 0, true);
   }
@@ -154,7 +155,7 @@ class ArrayReader {
     if (!is_new) return rule(known->second);
     const RuleId id = known->second = converter_.rules().add(nothing());
     std::vector<Expr> parts;
-    if (place >= min_ && count >= least_) parts.push_back(empty());
+    if (place >= min_ && count >= min_contains_) parts.push_back(empty());
     if ((max_ == kUnbounded || place < max_) && item(place) != false) {
       const std::int32_t next = std::min(place + 1, last_place_);
       const auto add = [&](Schema schema, std::int32_t behind) {
@@ -168,13 +169,13 @@ class ArrayReader {
       const auto joined = [&](Schema other) {
         return Schema{{"allOf", Schema::array({item(place), std::move(other)})}, {kRewritten, true}};
       };
-      if (most_ == kUnbounded) {
+      if (max_contains_ == kUnbounded) {
         // An item that `contains` accepts need not be counted.
         add(item(place), count);
-        if (count < least_) add(joined(wanted), count + 1);
+        if (count < min_contains_) add(joined(wanted), count + 1);
       } else {
         add(joined(Schema{{"not", wanted}}), count);
-        if (count < most_) add(joined(wanted), count + 1);
+        if (count < max_contains_) add(joined(wanted), count + 1);
       }
     }
     converter_.rules().set(id, choice(std::move(parts)));
@@ -189,8 +190,8 @@ class ArrayReader {
   const char* keyword_ = "items";
   std::int32_t min_ = 0;
   std::int32_t max_ = kUnbounded;
-  std::int32_t least_ = 0;
-  std::int32_t most_ = kUnbounded;
+  std::int32_t min_contains_ = 0;
+  std::int32_t max_contains_ = kUnbounded;
   std::int32_t last_place_ = 0;  ///< all places after it are like it
   std::int32_t last_count_ = 0;
   /// By the place or the used values; by the number of items that were counted; by whether the next item is the first.

@@ -177,7 +177,7 @@ class Automaton::Builder {
   }
 
   StateId copy_characters(const Pattern& pattern, std::int32_t min, std::int32_t max, StateId next) {
-    const auto loop = [&](std::int32_t most) { return add_loop(pattern.character_class, most); };
+    const auto loop = [&](std::int32_t max_count) { return add_loop(pattern.character_class, max_count); };
     std::int32_t count = max == kUnbounded ? kUnbounded : 0;  // number of characters that may follow from here on
     if (max == kUnbounded) {
       const StateId again = add({});

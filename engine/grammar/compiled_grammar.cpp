@@ -103,7 +103,7 @@ bool Matcher::accept(TokenId token, std::uint64_t& max_work) {
   const std::string_view bytes = vocabulary.bytes(token);
   SetId set = bytes.empty() ? ItemSets::kNothing : set_;
   for (const char c : bytes) set = memo_->sets.next(set, static_cast<std::uint8_t>(c));
-  set = memo_->sets.behind_token(set);
+  set = memo_->sets.after_token(set);
   max_work -= std::min(max_work, kWorkOfToken + memo_->sets.work() - work_before);
   grammar_->impl().update_size();
   if (set == ItemSets::kNothing) return false;
@@ -153,7 +153,7 @@ Result<std::unique_ptr<Compiler>> Compiler::create(const text::Tokenizer& tokeni
   };
   std::erase_if(config.eos_token_ids, [&](TokenId id) { return id < 0 || id >= config.vocab_size; });
   if (config.eos_token_ids.empty()) {
-    return refuse("structured output needs a model with an end token, which this one does not name");
+    return refuse("structured output needs an end token, but this model names none");
   }
   const auto is_mark = [&](TokenId id) { return std::ranges::find(config.marks, id) != config.marks.end(); };
   std::vector<std::string> bytes(static_cast<std::size_t>(config.vocab_size));
@@ -167,7 +167,7 @@ Result<std::unique_ptr<Compiler>> Compiler::create(const text::Tokenizer& tokeni
     }
   }
   if (num_texts == 0)
-    return refuse("structured output is not supported with a tokenizer that joins its tokens by spaces");
+    return refuse("structured output is not supported with a tokenizer that joins its tokens with spaces");
   return std::unique_ptr<Compiler>(
       new Compiler(std::make_shared<const Vocabulary>(bytes, std::move(config.eos_token_ids))));
 }

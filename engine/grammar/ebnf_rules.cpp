@@ -104,7 +104,7 @@ class Parser {
   }
 
   Expr alternatives(int depth) {
-    if (depth > kMaxDepth) return refuse("groups in groups deeper than " + std::to_string(kMaxDepth));
+    if (depth > kMaxDepth) return refuse("groups are nested deeper than " + std::to_string(kMaxDepth));
     std::vector<Expr> all;
     do {
       all.push_back(elements(depth));
@@ -262,7 +262,7 @@ class Parser {
       ++position_;
     }
     const bool is_character = value > 0 && value <= 0x10FFFF && (value < 0xD800 || value > 0xDFFF);
-    if (!is_character) return refuse("an escape that is no character"), std::nullopt;
+    if (!is_character) return refuse("an escape that is not a character"), std::nullopt;
     return value;
   }
 

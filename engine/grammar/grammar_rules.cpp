@@ -77,7 +77,7 @@ Result<Rules> checked_rules_of(const StructuredOutput& constraint) {
   auto rules = rules_of(constraint);
   if (!rules) return rules;
   if (rules->are_too_many()) return refuse("the grammar is too large");
-  if (!rules_that_end(*rules).front()) return refuse("no text at all satisfies it");
+  if (!rules_that_end(*rules).front()) return refuse("no text satisfies the constraint");
   return rules;
 }
 

@@ -87,8 +87,10 @@ bool masks_take_too_long(ItemSets& sets, TokenMasks& masks, const Vocabulary& vo
 }  // namespace
 
 std::optional<std::string> problem_of(ItemSets& sets, TokenMasks& masks, const Vocabulary& vocabulary) {
-  if (is_too_ambiguous(sets)) return "the grammar is too ambiguous: a text takes ever longer to be read";
-  if (masks_take_too_long(sets, masks, vocabulary)) return "the grammar is too ambiguous: its masks take too long";
+  if (is_too_ambiguous(sets))
+    return "the grammar is too ambiguous: the work for each byte grows with the length of the text";
+  if (masks_take_too_long(sets, masks, vocabulary))
+    return "the grammar is too ambiguous: its masks take too long to make";
   return std::nullopt;
 }
 

@@ -50,8 +50,8 @@ bool ItemSets::SeenItems::insert(const Item& item) {
 }
 
 void ItemSets::SeenItems::grow() {
-  constexpr std::size_t kLeast = 64;
-  const std::vector<Slot> old = std::exchange(slots_, std::vector<Slot>(std::max(kLeast, 2 * slots_.size())));
+  constexpr std::size_t kMinSlots = 64;
+  const std::vector<Slot> old = std::exchange(slots_, std::vector<Slot>(std::max(kMinSlots, 2 * slots_.size())));
   size_ = 0;
   for (const Slot& slot : old) {
     if (slot.round == round_) insert(slot.item);
@@ -361,7 +361,7 @@ void ItemSets::drop_covered(std::vector<Item>& sorted) const {
   });
 }
 
-std::int32_t ItemSets::count_alike(const Item& item, std::int32_t num_bytes) const {
+std::int32_t ItemSets::representative_count(const Item& item, std::int32_t num_bytes) const {
   const Automaton::State& state = automaton_->state(item.state);
   if (item.count == 0 || state.counting == Automaton::kNotCounted) return item.count;
   const auto& [min, far, max_tokens, next] = automaton_->counting(state);
@@ -371,10 +371,10 @@ std::int32_t ItemSets::count_alike(const Item& item, std::int32_t num_bytes) con
   return item.count < min - num_bytes ? 0 : item.count;
 }
 
-SetId ItemSets::behind_token(SetId set) {
+SetId ItemSets::after_token(SetId set) {
   if (!automaton_->counts_tokens() || set == kNothing) return set;
-  behind_token_.resize(sets_.size(), kUnknown);
-  if (behind_token_[set] != kUnknown) return behind_token_[set];
+  after_token_.resize(sets_.size(), kUnknown);
+  if (after_token_[set] != kUnknown) return after_token_[set];
   begin_set();
   is_complete_ = is_complete(set);
   for (const Item& item : items(set)) {
@@ -391,56 +391,58 @@ SetId ItemSets::behind_token(SetId set) {
   }
   follow_reached();
   const SetId made = finish_set();
-  behind_token_.resize(sets_.size(), kUnknown);
-  return behind_token_[set] = made;
+  after_token_.resize(sets_.size(), kUnknown);
+  return after_token_[set] = made;
 }
 
-ContextId ItemSets::context_alike(ContextId first, std::int32_t num_bytes) {
-  context_alike_.resize(contexts_.size(), kLocal);
-  if (context_alike_[first] != kLocal) return context_alike_[first];
+ContextId ItemSets::representative_context(ContextId first, std::int32_t num_bytes) {
+  representative_context_.resize(contexts_.size(), kLocal);
+  if (representative_context_[first] != kLocal) return representative_context_[first];
   std::vector<ContextId> path{first};
   std::vector<Item> made;
   while (!path.empty()) {
     const ContextId context = path.back();
     if (!contexts_[context].is_shared) {  // it may name itself
-      context_alike_[context] = context;
+      representative_context_[context] = context;
       path.pop_back();
       continue;
     }
     const auto all = callers(context);
     work_ += all.size();
     const auto unknown =
-        std::ranges::find_if(all, [&](const Item& item) { return context_alike_[item.context] == kLocal; });
+        std::ranges::find_if(all, [&](const Item& item) { return representative_context_[item.context] == kLocal; });
     if (unknown != all.end()) {
       path.push_back(unknown->context);
       continue;
     }
     made.assign(all.begin(), all.end());
-    for (Item& item : made) item = {item.state, count_alike(item, num_bytes), context_alike_[item.context]};
+    for (Item& item : made)
+      item = {item.state, representative_count(item, num_bytes), representative_context_[item.context]};
     ContextId id = context;
     if (!std::ranges::equal(made, all)) add_context(made, true, &id);
-    context_alike_.resize(contexts_.size(), kLocal);
-    context_alike_[context] = id;
-    context_alike_[id] = id;
+    representative_context_.resize(contexts_.size(), kLocal);
+    representative_context_[context] = id;
+    representative_context_[id] = id;
     path.pop_back();
   }
-  return context_alike_[first];
+  return representative_context_[first];
 }
 
-SetId ItemSets::alike(SetId set, std::int32_t num_bytes) {
+SetId ItemSets::representative(SetId set, std::int32_t num_bytes) {
   if (!automaton_->counts()) return set;
-  alike_.resize(sets_.size(), kUnknown);
-  if (alike_[set] != kUnknown) return alike_[set];
+  representative_.resize(sets_.size(), kUnknown);
+  if (representative_[set] != kUnknown) return representative_[set];
   made_.assign(items(set).begin(), items(set).end());
-  for (Item& item : made_) item = {item.state, count_alike(item, num_bytes), context_alike(item.context, num_bytes)};
+  for (Item& item : made_)
+    item = {item.state, representative_count(item, num_bytes), representative_context(item.context, num_bytes)};
   std::ranges::sort(made_);
   const auto repeated = std::ranges::unique(made_);
   made_.erase(repeated.begin(), repeated.end());
   drop_covered(made_);
   const SetId id = intern(made_, is_complete(set));
-  alike_.resize(sets_.size(), kUnknown);
-  alike_[id] = id;
-  return alike_[set] = id;
+  representative_.resize(sets_.size(), kUnknown);
+  representative_[id] = id;
+  return representative_[set] = id;
 }
 
 SetId ItemSets::copy(const ItemSets& from, SetId set) {
@@ -483,8 +485,9 @@ std::size_t ItemSets::num_bytes() const {
   constexpr std::size_t kBytesOfEntry = 32;  // bytes of an entry of a hash table, about
   return items_.size() * sizeof(Item) + callers_.size() * sizeof(Item) + next_.size() * sizeof(SetId) +
          sets_.size() * (sizeof(Set) + kBytesOfEntry) + contexts_.size() * (sizeof(Context) + kBytesOfEntry) +
-         local_of_rule_.size() * sizeof(std::uint32_t) + (alike_.size() + behind_token_.size()) * sizeof(SetId) +
-         context_alike_.size() * sizeof(ContextId);
+         local_of_rule_.size() * sizeof(std::uint32_t) +
+         (representative_.size() + after_token_.size()) * sizeof(SetId) +
+         representative_context_.size() * sizeof(ContextId);
 }
 
 }  // namespace pagoda::grammar

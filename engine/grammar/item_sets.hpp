@@ -45,7 +45,7 @@ class ItemSets {
     return known != kUnknown ? known : make_next(set, byte_class);
   }
   /// Returns the set after the end of a token, which matters where tokens are counted.
-  SetId behind_token(SetId set);
+  SetId after_token(SetId set);
   /// Returns whether the text may end here.
   bool is_complete(SetId set) const { return sets_[set].is_complete; }
   /// Returns the items that may go on with a byte. Empty only where the text can only end.
@@ -54,7 +54,7 @@ class ItemSets {
   }
   /// Returns a set from which texts of up to `num_bytes` go on as they do from `set`. All calls must pass one number.
   /// Counts that are far from where they matter are replaced, so that a few sets stand for the sets of all counts.
-  SetId alike(SetId set, std::int32_t num_bytes);
+  SetId representative(SetId set, std::int32_t num_bytes);
   /// Returns the set here that equals a set of `from`, which must have the same automaton.
   SetId copy(const ItemSets& from, SetId set);
 
@@ -140,8 +140,8 @@ class ItemSets {
   void follow_count(const Item& item, const Automaton::State& state, void (ItemSets::*follow)(const Item&));
   /// Removes items that can go on only as another item with a smaller count can.
   void drop_covered(std::vector<Item>& sorted) const;
-  std::int32_t count_alike(const Item& item, std::int32_t num_bytes) const;
-  ContextId context_alike(ContextId context, std::int32_t num_bytes);
+  std::int32_t representative_count(const Item& item, std::int32_t num_bytes) const;
+  ContextId representative_context(ContextId context, std::int32_t num_bytes);
   void add_context(std::vector<Item>& callers, bool is_shared, ContextId* id);
   void resolve_contexts();
   bool resolve_in_order();
@@ -153,11 +153,11 @@ class ItemSets {
   std::size_t num_classes_;
   SetId start_ = kNothing;
   std::vector<Set> sets_;
-  std::vector<Item> items_;               ///< items of all sets
-  std::vector<SetId> next_;               ///< [set, class of bytes]
-  std::vector<SetId> behind_token_;       ///< [set], as far as requested
-  std::vector<SetId> alike_;              ///< [set], as far as requested
-  std::vector<ContextId> context_alike_;  ///< [context], as far as requested
+  std::vector<Item> items_;                        ///< items of all sets
+  std::vector<SetId> next_;                        ///< [set, class of bytes]
+  std::vector<SetId> after_token_;                 ///< [set], as far as requested
+  std::vector<SetId> representative_;              ///< [set], as far as requested
+  std::vector<ContextId> representative_context_;  ///< [context], as far as requested
   std::vector<Context> contexts_;
   std::vector<Item> callers_;  ///< callers of all contexts
   std::unordered_set<SetId, SetHash, SetEqual> known_sets_;

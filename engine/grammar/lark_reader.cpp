@@ -105,7 +105,7 @@ std::string LarkReader::json_text() {
     }
   }
   position_ = std::min(position_, text_.size());
-  refuse("an object of JSON is expected, and its end");
+  refuse("a complete JSON object is expected");
   return {};
 }
 
@@ -154,7 +154,7 @@ bool LarkReader::hex(int num_digits, std::string& text) {
     ++position_;
   }
   const bool is_character = value > 0 && value <= 0x10FFFF && (value < 0xD800 || value > 0xDFFF);
-  if (!is_character) return refuse("an escape that is no character"), false;
+  if (!is_character) return refuse("an escape that is not a character"), false;
   text::append_utf8(text, value);
   return true;
 }

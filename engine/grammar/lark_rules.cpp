@@ -129,16 +129,15 @@ class LarkConverter {
       // The text goes as far as the first stop.
       const Expr stop = terminal(definition.stop.front());
       all = sequence({all, stop});
-      if (!error_) with_stop = TextLanguage::of(stop, Matching::anywhere, budget_);
+      if (!error_) with_stop = TextLanguage::from_expression(stop, Matching::anywhere, budget_);
     }
     if (error_) return nothing();
-    auto language = TextLanguage::of(all, Matching::whole, budget_);
+    auto language = TextLanguage::from_expression(all, Matching::whole, budget_);
     if (!definition.stop.empty()) {
-      language = language && with_stop ? language->and_in(with_stop->shortest(), budget_) : std::nullopt;
+      language = language && with_stop ? language->intersection(with_stop->shortest(), budget_) : std::nullopt;
     }
     if (!language) {
-      return refuse(definition.line,
-                    "a rule that is lazy, or has a stop or max_tokens, is of one terminal, not too large");
+      return refuse(definition.line, "the terminal of a rule with lazy, stop or max_tokens is too large");
     }
     if (definition.is_lazy) language = language->shortest();
     return with_ignored(language->expression(nullptr, definition.max_tokens));
@@ -157,7 +156,7 @@ class LarkConverter {
       case Kind::json:
         return with_ignored(json(node));
       case Kind::both:
-        return refuse(node.line, "& is supported of terminals only, whose names are in capitals");
+        return refuse(node.line, "& is supported for terminals only, whose names are in capitals");
       case Kind::sequence:
         return node.parts.empty() ? empty() : sequence(parts_of(node, &LarkConverter::expression));
       case Kind::choice:
@@ -182,7 +181,7 @@ class LarkConverter {
         if (is_lark_terminal(node.text)) return terminal_named(node);
         return refuse(node.line, "a terminal cannot name the rule " + node.text.substr(0, 100));
       case Kind::json:
-        return refuse(node.line, "%json is no part of a terminal");
+        return refuse(node.line, "%json is not supported in a terminal");
       case Kind::both:
         return both(node);
       case Kind::sequence:
@@ -215,7 +214,8 @@ class LarkConverter {
     if (!open_.insert(name.text).second) return refuse(name.line, "the terminal " + name.text + " names itself");
     if (open_.size() > kMaxDepth) return refuse(name.line, "terminals that name each other are nested too deep");
     const LarkDefinition& definition = found->second;
-    if (definition.ends_by_itself()) return refuse(definition.line, "attributes are those of rules");
+    if (definition.ends_by_itself())
+      return refuse(definition.line, "attributes are supported for rules only, not for terminals");
     Expr all = terminal(definition.body);
     if (all->size > kMaxExpressions) return refuse(definition.line, "the terminal is too large");
     open_.erase(name.text);
@@ -255,7 +255,7 @@ class LarkConverter {
     if (!parsed) return refuse(node.line, parsed.error().message);
     const auto alternatives = without_anchors(*parsed);
     if (!alternatives) {
-      return refuse(node.line, "what a regex of a terminal looks ahead for is behind the terminal, and not supported");
+      return refuse(node.line, "a regex that looks ahead beyond the end of its terminal is not supported");
     }
     std::vector<Expr> all;
     for (const Unanchored& one : *alternatives) all.push_back(one.expression);
@@ -265,8 +265,8 @@ class LarkConverter {
   Expr both(const LarkNode& node) {
     std::optional<TextLanguage> all = TextLanguage::of_any_text();
     for (const LarkNode& part : node.parts) {
-      const auto one = TextLanguage::of(terminal(part), Matching::whole, budget_);
-      all = all && one ? all->and_in(*one, budget_) : std::nullopt;
+      const auto one = TextLanguage::from_expression(terminal(part), Matching::whole, budget_);
+      all = all && one ? all->intersection(*one, budget_) : std::nullopt;
     }
     return all ? all->expression(nullptr) : refuse(node.line, "the terminals that & joins are too large");
   }

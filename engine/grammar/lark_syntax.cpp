@@ -80,7 +80,7 @@ class LarkParser : private LarkReader {
     if (take("[")) attributes(made);
     if (take(".")) {
       take("-");
-      if (!number()) refuse("a priority is a number");  // it changes how a text is read, not which texts there are
+      if (!number()) refuse("a priority must be a number");  // it changes how a text is read, not which texts there are
     }
     skip_blanks();
     if (!take(":")) {
@@ -126,7 +126,7 @@ class LarkParser : private LarkReader {
 
   std::int32_t max_tokens() {
     const auto max = number();
-    if (!max || *max == 0) refuse("max_tokens is a number above 0");
+    if (!max || *max == 0) refuse("max_tokens must be a number above 0");
     return max && *max <= kMaxRepetitions ? static_cast<std::int32_t>(*max) : kUnbounded;
   }
 
@@ -156,7 +156,7 @@ class LarkParser : private LarkReader {
   /// Reads %import common.NAME, common.NAME -> OTHER, or common (NAME, ...)
   void import() {
     if (!take("common")) {
-      refuse("%import is supported of `common` only");
+      refuse("%import is supported for `common` only");
       return;
     }
     const auto add = [&](const std::string& known, const std::string& as) {
@@ -188,7 +188,7 @@ class LarkParser : private LarkReader {
     const auto options = nlohmann::json::parse(json_text(), nullptr, false);
     if (error_) return;
     if (!options.is_object()) {
-      refuse("%llguidance is followed by an object of JSON");
+      refuse("%llguidance must be followed by a JSON object");
       return;
     }
     for (const auto& [option, value] : options.items()) {
@@ -204,14 +204,14 @@ class LarkParser : private LarkReader {
 
   LarkNode alternatives() {
     LarkNode all = node(Kind::choice);
-    if (depth_ > kMaxDepth) return refuse("groups in groups deeper than " + std::to_string(kMaxDepth));
+    if (depth_ > kMaxDepth) return refuse("groups are nested deeper than " + std::to_string(kMaxDepth));
     take_or();  // the first alternative may begin with one, too
     do {
       all.parts.push_back(elements());
       skip_blanks();
       if (!take("->")) continue;
       skip_blanks();
-      if (name().empty()) refuse("a name follows ->");  // it names a tree, and no tree is made here
+      if (name().empty()) refuse("a name must follow ->");  // it names a tree, and no tree is made here
     } while (take_or());
     return all;
   }
@@ -289,9 +289,9 @@ class LarkParser : private LarkReader {
     const bool is_closed = !in_braces || take("}");
     const bool is_count = is_closed && max && (min || in_braces) && (min || max != kUnbounded);
     if (!is_count) return refuse("a repetition is written ~n, ~n..m, {n}, {n,} or {n,m}");
-    const std::int64_t least = min.value_or(0);
-    if (*max != kUnbounded && *max < least) return refuse("the bounds of a repetition are swapped");
-    return repeat_of(std::move(part), least, *max);
+    const std::int64_t min_count = min.value_or(0);
+    if (*max != kUnbounded && *max < min_count) return refuse("the bounds of a repetition are swapped");
+    return repeat_of(std::move(part), min_count, *max);
   }
 
   LarkNode group(const char* end) {

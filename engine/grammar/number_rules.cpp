@@ -88,7 +88,7 @@ Expr magnitudes(const std::string& low, const std::optional<std::string>& high) 
 }
 
 /// Returns `digits` plus one.
-std::string one_more(std::string digits) {
+std::string incremented(std::string digits) {
   std::size_t i = digits.size();
   while (i > 0 && digits[i - 1] == '9') digits[--i] = '0';
   if (i == 0) return "1" + digits;
@@ -97,7 +97,7 @@ std::string one_more(std::string digits) {
 }
 
 /// Returns `digits`, which must not be 0, minus one.
-std::string one_less(std::string digits) {
+std::string decremented(std::string digits) {
   std::size_t i = digits.size();
   while (digits[i - 1] == '0') digits[--i] = '9';
   --digits[i - 1];
@@ -105,7 +105,7 @@ std::string one_less(std::string digits) {
 }
 
 std::string next_integer(const std::string& number, int step) {
-  return step > 0 ? one_more(number) : one_less(number);
+  return step > 0 ? incremented(number) : decremented(number);
 }
 
 /// Returns the digits of a number that is not negative.
@@ -146,7 +146,7 @@ struct Fractions {
   bool low_included = true;
   std::string_view high = {};
   bool high_included = true;
-  std::int32_t most_digits = kMaxDigits;
+  std::int32_t max_digits = kMaxDigits;
 
   int low_digit(std::size_t i) const { return i < low.size() ? value_of(low[i]) : 0; }
   int high_digit(std::size_t i) const { return i < high.size() ? value_of(high[i]) : 0; }
@@ -160,7 +160,7 @@ struct Fractions {
 
   /// Returns the digits from `i` on. `must`: whether there must be at least one.
   Expr from(std::size_t i, bool low_tight, bool high_tight, bool must) const {
-    const std::int32_t left = most_digits - static_cast<std::int32_t>(i);
+    const std::int32_t left = max_digits - static_cast<std::int32_t>(i);
     if (left <= 0) return !must && may_end(i, low_tight, high_tight) ? empty() : nothing();
     if (!low_tight && !high_tight) return digits(must ? 1 : 0, left);
     const bool low_is_over = i >= low.size();
@@ -198,8 +198,8 @@ struct Fractions {
   }
 };
 
-Expr any_fraction(std::int32_t most_digits = kMaxDigits) {
-  return most_digits <= 0 ? empty() : optional(sequence({literal("."), digits(1, most_digits)}));
+Expr any_fraction(std::int32_t max_digits = kMaxDigits) {
+  return max_digits <= 0 ? empty() : optional(sequence({literal("."), digits(1, max_digits)}));
 }
 
 /// Returns how many digits may follow the point. With more digits, readers of doubles could round a number with such an
@@ -215,7 +215,7 @@ Expr decimal_magnitudes(const DecimalBound& low, const std::optional<DecimalBoun
                            .low_included = low.included,
                            .high = high ? std::string_view(high->fraction) : std::string_view(),
                            .high_included = high ? high->included : true,
-                           .most_digits = fraction_digits(integer)};
+                           .max_digits = fraction_digits(integer)};
     return limits.all(low_tight, high_tight);
   };
   std::vector<Expr> parts;
@@ -234,7 +234,7 @@ Expr decimal_magnitudes(const DecimalBound& low, const std::optional<DecimalBoun
   const auto is_longer = [](const std::string& a, const std::string& b) { return a.size() > b.size(); };
   if (is_longer(below, few) && !is_longer(above, few)) {
     parts.push_back(sequence({magnitudes(above, few), any_fraction(fraction_digits(few))}));
-    parts.push_back(sequence({magnitudes(one_more(few), below), any_fraction(fraction_digits(below))}));
+    parts.push_back(sequence({magnitudes(incremented(few), below), any_fraction(fraction_digits(below))}));
   } else {
     parts.push_back(sequence({magnitudes(above, below), any_fraction(fraction_digits(below))}));
   }
@@ -295,14 +295,14 @@ std::strong_ordering WholeNumber::operator<=>(const WholeNumber& other) const {
 }
 
 WholeNumber WholeNumber::next() const {
-  if (!negative) return {false, one_more(digits)};
-  const std::string nearer = one_less(digits);
+  if (!negative) return {false, incremented(digits)};
+  const std::string nearer = decremented(digits);
   return {nearer != "0", nearer};
 }
 
 WholeNumber WholeNumber::previous() const {
-  if (negative || digits == "0") return {true, one_more(digits)};
-  return {false, one_less(digits)};
+  if (negative || digits == "0") return {true, incremented(digits)};
+  return {false, decremented(digits)};
 }
 
 WholeNumber whole_number_from(const nlohmann::ordered_json& number) {

@@ -22,8 +22,8 @@ class NumberReader {
   Expr integer() {
     std::optional<WholeNumber> min;
     std::optional<WholeNumber> max;
-    const auto raise = [&](const WholeNumber& least) { min = min ? std::max(*min, least) : least; };
-    const auto lower = [&](const WholeNumber& most) { max = max ? std::min(*max, most) : most; };
+    const auto raise = [&](const WholeNumber& bound) { min = min ? std::max(*min, bound) : bound; };
+    const auto lower = [&](const WholeNumber& bound) { max = max ? std::min(*max, bound) : bound; };
     if (const Schema* bound = number_at("minimum")) raise(whole_number_from(*bound));
     if (const Schema* bound = number_at("exclusiveMinimum")) raise(whole_number_to(*bound).next());
     if (const Schema* bound = number_at("maximum")) lower(whole_number_to(*bound));
@@ -71,7 +71,7 @@ class NumberReader {
     const auto found = s_.schema.find(keyword);
     if (found == s_.schema.end()) return nullptr;
     if (found->is_number()) return &*found;
-    converter_.refuse(at(s_.path, keyword), "it is no number");
+    converter_.refuse(at(s_.path, keyword), "it is not a number");
     return nullptr;
   }
 
@@ -97,7 +97,7 @@ class NumberReader {
     auto result = decimal_bound(number, is_included);
     if (result) return result;
     if (std::abs(value) < kTwoTo53) {
-      converter_.refuse(at(s_.path, keyword), "bounds with more than 15 digits behind the point are not supported");
+      converter_.refuse(at(s_.path, keyword), "bounds with more than 15 digits after the point are not supported");
     } else if (is_lower == (value > 0)) {
       static_cast<void>(too_far(is_lower));
     } else {
@@ -127,10 +127,10 @@ class NumberReader {
       if (std::exchange(is_first, false)) {
         all = std::move(other);
       } else {
-        all = all && other ? all->and_in(*other, budget) : std::nullopt;
+        all = all && other ? all->intersection(*other, budget) : std::nullopt;
       }
     };
-    for (const Expr& language : languages) join(TextLanguage::of(language, Matching::whole, budget));
+    for (const Expr& language : languages) join(TextLanguage::from_expression(language, Matching::whole, budget));
     std::vector<Schema> multiples;
     if (s_.schema.contains("multipleOf")) multiples.push_back(s_.schema["multipleOf"]);
     if (s_.schema.contains(kMoreMultiples)) {
@@ -140,27 +140,29 @@ class NumberReader {
       path = at(s_.path, "multipleOf");
       const auto [numerator, digits] = parts_of(multiple);
       if (numerator == 0) {
-        return converter_.refuse(path, "only numbers whose digits are up to " + std::to_string(kMaxMultiple) +
-                                           " are supported, as 5, 0.25 or 0.01");
+        return converter_.refuse(path, "only numbers whose digits without the point are at most " +
+                                           std::to_string(kMaxMultiple) +
+                                           " are supported, for example 5, 0.25 or 0.01");
       }
       join(TextLanguage::of_multiples(numerator, digits, budget));
     }
     if (s_.schema.contains(kFraction)) {
       const Expr digits = repeat(one_of("0123456789"), 0, kUnbounded);
-      join(TextLanguage::of(sequence({optional(literal("-")), digits, literal("."), digits, one_of("123456789")}),
-                            Matching::whole, budget));
+      join(TextLanguage::from_expression(
+          sequence({optional(literal("-")), digits, literal("."), digits, one_of("123456789")}), Matching::whole,
+          budget));
     }
     if (s_.schema.contains(kExcludedValues)) {
       path = at(s_.path, "not");
       for (const Schema& value : s_.schema[kExcludedValues]) {
         if (!value.is_number()) continue;
         const auto number = decimal_bound(value, true);
-        if (!number) return converter_.refuse(path, "numbers with as many digits cannot be excluded");
-        const auto texts = TextLanguage::of(decimal_value(*number), Matching::whole, budget);
-        all = all && texts ? all->but_not(*texts, budget) : std::nullopt;
+        if (!number) return converter_.refuse(path, "a number with so many digits cannot be excluded");
+        const auto texts = TextLanguage::from_expression(decimal_value(*number), Matching::whole, budget);
+        all = all && texts ? all->difference(*texts, budget) : std::nullopt;
       }
     }
-    if (!all) return converter_.refuse(path, "together with what else is said of the number it is too large");
+    if (!all) return converter_.refuse(path, "it is too large together with the other keywords of the number");
     if (all->is_empty()) return converter_.contradiction(s_, "multipleOf", "no number is such a multiple");
     return all->expression(nullptr);
   }

@@ -83,7 +83,7 @@ class ObjectReader {
 
   Expr read() {
     properties_ = s_.schema.value("properties", Schema::object());
-    if (!properties_.is_object()) return converter_.refuse(at(s_.path, "properties"), "it is no object of schemas");
+    if (!properties_.is_object()) return converter_.refuse(at(s_.path, "properties"), "it is not an object of schemas");
     if (!read_required() || !names_.read()) return nothing();
     if (properties_.size() + required_.size() > kMaxProperties) {
       return converter_.refuse(at(s_.path, "properties"),
@@ -92,14 +92,14 @@ class ObjectReader {
     is_open_ = std::ranges::all_of(properties_, [](const Schema& schema) { return schema == false; });
     add_declared();
     std::optional<Expr> other = read_other();
-    const Counts counts{converter_.least(s_, "minProperties"), converter_.most(s_, "maxProperties")};
+    const Counts counts{converter_.min_of(s_, "minProperties"), converter_.max_of(s_, "maxProperties")};
     if (counts.max != kUnbounded && counts.max < counts.min) {
       return converter_.contradiction(s_, "maxProperties", "it is less than minProperties");
     }
     if (other && counts.min > std::max<std::ptrdiff_t>(1, std::ssize(required_))) {
       // A name might come twice, and both would be one property.
       return converter_.refuse(at(s_.path, "minProperties"),
-                               "more than 1 is supported where all properties are declared or required");
+                               "more than 1 is supported only if all properties are declared or required");
     }
     Members members(std::move(members_), std::move(other), converter_);
     return converter_.json().braces(members.from(0, true, counts));
@@ -109,9 +109,9 @@ class ObjectReader {
   bool read_required() {
     const Schema names = s_.schema.value("required", Schema::array());
     const std::string path = at(s_.path, "required");
-    if (!names.is_array()) return converter_.refuse(path, "it is no list of names"), false;
+    if (!names.is_array()) return converter_.refuse(path, "it is not a list of names"), false;
     for (const Schema& name : names) {
-      if (!name.is_string()) return converter_.refuse(path, "it is no list of names"), false;
+      if (!name.is_string()) return converter_.refuse(path, "it is not a list of names"), false;
       required_.push_back(name.get<std::string>());
     }
     std::ranges::sort(required_);
@@ -130,7 +130,8 @@ class ObjectReader {
     declared_.push_back(name);
     const auto may_be = names_.may_be(name);
     if (!may_be) {
-      converter_.refuse(at(s_.path, "propertyNames"), "whether it accepts " + name.substr(0, 100) + " is not certain");
+      converter_.refuse(at(s_.path, "propertyNames"),
+                        "it cannot be decided whether it accepts the name " + name.substr(0, 100));
       return;
     }
     if (!*may_be) schemas = Schema::array({false});
@@ -162,8 +163,8 @@ class ObjectReader {
 
   /// Returns members that are not declared; nothing if there are none.
   std::optional<Expr> read_other() {
-    const bool come_unsaid = is_open_ && !s_.schema.contains("patternProperties");
-    Schema other = others().value_or(come_unsaid);
+    const bool undeclared_allowed = is_open_ && !s_.schema.contains("patternProperties");
+    Schema other = others().value_or(undeclared_allowed);
     return names_.other_members(declared_, other);
   }
 

@@ -25,10 +25,10 @@ class SchemaRules {
   virtual Expr contradiction(const SchemaAt& schema, const char* keyword, const std::string& problem) = 0;
   /// Returns whether a schema accepts the value; nothing if that is not certain.
   virtual std::optional<bool> accepts(const Schema& schema, const Schema& value) = 0;
-  /// Returns the least count that a keyword asks for; `absent` if the keyword is absent or refused.
-  virtual std::int32_t least(const SchemaAt& schema, const char* keyword, std::int32_t absent = 0) = 0;
-  /// Returns the largest count that a keyword allows; kUnbounded if it is absent, refused, or more than any text has.
-  virtual std::int32_t most(const SchemaAt& schema, const char* keyword) = 0;
+  /// Returns the minimum that a keyword sets; `absent` if the keyword is absent or refused.
+  virtual std::int32_t min_of(const SchemaAt& schema, const char* keyword, std::int32_t absent = 0) = 0;
+  /// Returns the maximum that a keyword sets; kUnbounded if it is absent, refused, or more than any text has.
+  virtual std::int32_t max_of(const SchemaAt& schema, const char* keyword) = 0;
   virtual LanguageBudget& languages() = 0;
   virtual JsonRules& json() = 0;
   virtual Rules& rules() = 0;

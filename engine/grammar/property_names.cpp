@@ -12,7 +12,7 @@ namespace pagoda::grammar {
 bool PropertyNames::read() {
   const Schema patterns = s_.schema.value("patternProperties", Schema::object());
   const std::string path = at(s_.path, "patternProperties");
-  if (!patterns.is_object()) return converter_.refuse(path, "it is no object of schemas"), false;
+  if (!patterns.is_object()) return converter_.refuse(path, "it is not an object of schemas"), false;
   const auto is_without = [&](const char* keyword) {
     return !s_.schema.contains(keyword) || s_.schema[keyword].empty();
   };
@@ -39,8 +39,8 @@ std::optional<bool> PropertyNames::may_be(const std::string& name) const {
 bool PropertyNames::add_schemas(const std::string& name, Schema& schemas) const {
   bool matches = false;
   for (const Pattern& pattern : patterns_) {
-    if (pattern.possible.holds(name)) schemas.push_back(pattern.schema);
-    matches |= pattern.part.holds(name);
+    if (pattern.possible.contains(name)) schemas.push_back(pattern.schema);
+    matches |= pattern.part.contains(name);
   }
   return matches;
 }
@@ -79,10 +79,10 @@ bool PropertyNames::split(std::vector<NameClass>& classes, const Pattern& patter
   LanguageBudget& budget = converter_.languages();
   std::vector<NameClass> all;
   for (NameClass& one : classes) {
-    auto matching = one.names.and_in(pattern.part, budget);
-    auto others = one.names.but_not(pattern.possible, budget);
+    auto matching = one.names.intersection(pattern.part, budget);
+    auto others = one.names.difference(pattern.possible, budget);
     if (!matching || !others || all.size() > kMaxNameClasses) {
-      return converter_.refuse(pattern.path, "telling apart the names that it matches takes too much"), false;
+      return converter_.refuse(pattern.path, "it is too complex together with the other patterns"), false;
     }
     if (!matching->is_empty()) {
       Schema schemas = one.schemas;
@@ -109,7 +109,9 @@ std::optional<TextLanguage> PropertyNames::allowed(const std::vector<std::string
       all = TextLanguage::of_texts({}, budget);
     } else if (flat->schema.contains("const") || flat->schema.contains("enum") || flat->schema.contains("anyOf") ||
                flat->schema.contains("oneOf")) {
-      return converter_.refuse(path, "these keywords are not supported beside properties, required and patterns"),
+      return converter_.refuse(
+                 path,
+                 "const, enum, anyOf and oneOf are not supported beside properties, required and patternProperties"),
              std::nullopt;
     } else {
       all = string_language(*flat, converter_);
@@ -117,9 +119,9 @@ std::optional<TextLanguage> PropertyNames::allowed(const std::vector<std::string
     }
   }
   const auto texts = TextLanguage::of_texts(declared, budget);
-  if (all && texts) all = all->but_not(*texts, budget);
+  if (all && texts) all = all->difference(*texts, budget);
   if (!all || !texts)
-    return converter_.refuse(path, "the names of the properties beside it are too many"), std::nullopt;
+    return converter_.refuse(path, "it is too large together with the names of the other properties"), std::nullopt;
   return all;
 }
 
@@ -127,7 +129,7 @@ std::optional<TextLanguage> PropertyNames::allowed(const std::vector<std::string
 std::optional<Schema> PropertyNames::name_schema() const {
   const Schema& names = s_.schema["propertyNames"];
   if (!names.is_object() && !names.is_boolean()) {
-    converter_.refuse(at(s_.path, "propertyNames"), "it is no schema of names");
+    converter_.refuse(at(s_.path, "propertyNames"), "it is not a schema for names");
     return std::nullopt;
   }
   return Schema{{"allOf", Schema::array({names, Schema{{"type", "string"}}})}};

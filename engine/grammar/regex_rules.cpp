@@ -142,7 +142,7 @@ class RegexParser {
   }
 
   Expr alternatives(int depth) {
-    if (depth > kMaxDepth) return refuse("groups in groups deeper than " + std::to_string(kMaxDepth));
+    if (depth > kMaxDepth) return refuse("groups nested deeper than " + std::to_string(kMaxDepth));
     std::vector<Expr> all;
     do {
       all.push_back(terms(depth));
@@ -186,18 +186,18 @@ class RegexParser {
   bool bounds(std::int64_t& min, std::int64_t& max) {
     take("{");
     const auto first = number();
-    if (!first) return refuse("a { that begins no quantifier"), false;
+    if (!first) return refuse("a { that does not begin a quantifier"), false;
     min = max = *first;
     if (take(",")) {
       max = kUnbounded;
       if (!next_is('}')) {
         const auto last = number();
-        if (!last) return refuse("a { that begins no quantifier"), false;
+        if (!last) return refuse("a { that does not begin a quantifier"), false;
         max = *last;
       }
     }
-    if (!take("}")) return refuse("a { that begins no quantifier"), false;
-    if (max != kUnbounded && max < min) return refuse("a quantifier whose bounds are swapped"), false;
+    if (!take("}")) return refuse("a { that does not begin a quantifier"), false;
+    if (max != kUnbounded && max < min) return refuse("a quantifier whose minimum is above its maximum"), false;
     if (min > kMaxRepetitions) return refuse("more than " + std::to_string(kMaxRepetitions) + " repetitions"), false;
     if (max > kMaxRepetitions) max = kUnbounded;  // no text shows the difference
     return true;
@@ -248,7 +248,7 @@ class RegexParser {
           regex_.substr(position_).starts_with("?<=") || regex_.substr(position_).starts_with("?<!");
       const std::size_t end = regex_.find('>', position_);
       if (!is_named || looks_behind || end == std::string_view::npos)
-        return refuse("look-behind, flags or a like group");
+        return refuse("a look-behind, flags or another special group");
       position_ = end + 1;
     }
     return group_end(depth);
@@ -425,9 +425,9 @@ Result<Expr> regex_expression(std::string_view regex, RegexFlags flags) {
     return choice(std::move(all));
   }
   LanguageBudget budget;
-  const auto language = TextLanguage::of(*parsed, Matching::whole, budget);
+  const auto language = TextLanguage::from_expression(*parsed, Matching::whole, budget);
   if (!language) {
-    return fail(ErrorCode::invalid_request, "the regex takes too many states together with what it looks ahead for");
+    return fail(ErrorCode::invalid_request, "the regex needs too many states for its look-ahead");
   }
   return language->expression(nullptr);
 }

@@ -39,7 +39,8 @@ void list_rules(const Expression& e, RuleId from, std::vector<std::vector<RuleId
 
 /// Returns the rules for which `is` holds, given those for which it is known to hold. A rule is checked again only when
 /// `is` turns out to hold for a rule that it names.
-std::vector<bool> least_of(std::span<const Expr> bodies, bool (*is)(const Expression&, const std::vector<bool>&)) {
+std::vector<bool> least_fixed_point(std::span<const Expr> bodies,
+                                    bool (*is)(const Expression&, const std::vector<bool>&)) {
   std::vector<std::vector<RuleId>> named_by(bodies.size());
   std::vector<RuleId> pending;
   for (std::size_t i = 0; i < bodies.size(); ++i) {
@@ -239,11 +240,11 @@ bool may_be_empty(const Expression& e, const std::vector<bool>& rule_may_be_empt
 }
 
 std::vector<bool> rules_that_end(const Rules& rules) {
-  return least_of(rules.bodies(), ends);
+  return least_fixed_point(rules.bodies(), ends);
 }
 
 std::vector<bool> rules_that_may_be_empty(const Rules& rules) {
-  return least_of(rules.bodies(), may_be_empty);
+  return least_fixed_point(rules.bodies(), may_be_empty);
 }
 
 }  // namespace pagoda::grammar

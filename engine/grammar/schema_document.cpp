@@ -263,7 +263,7 @@ Result<SchemaDocument> SchemaDocument::parse(std::string_view text) {
 
 Result<SchemaAt> SchemaDocument::resolve(const Schema& reference, const std::string& path) const {
   const auto refuse = [&](const std::string& problem) { return fail(schema_error(at(path, "$ref"), problem)); };
-  if (!reference.is_string()) return refuse("it is no text");
+  if (!reference.is_string()) return refuse("it is not a string");
   std::string text = reference.get<std::string>();
   const Schema root_id = root_.is_object() ? root_.value("$id", Schema()) : Schema();
   if (root_id.is_string() && text.starts_with(root_id.get_ref<const std::string&>())) {
@@ -304,7 +304,7 @@ Result<SchemaAt> SchemaDocument::resolve(const Schema& reference, const std::str
 Result<SchemaAt> SchemaDocument::flattened(SchemaAt schema, SchemaBudget& budget, int depth) const {
   const auto too_large = [&] { return fail(schema_error(schema.path, "it is too large")); };
   if (!budget.take_schema()) return too_large();
-  if (depth > kMaxDepth) return fail(schema_error(schema.path, "allOf and $ref never end, or are too deep"));
+  if (depth > kMaxDepth) return fail(schema_error(schema.path, "allOf and $ref are nested too deep, or without end"));
   if (!needs_joining(schema.schema)) return schema;
   if (!budget.take(schema.schema)) return too_large();
   std::vector<SchemaAt> parts;
@@ -317,7 +317,7 @@ Result<SchemaAt> SchemaDocument::flattened(SchemaAt schema, SchemaBudget& budget
       if (!budget.take(target->schema)) return too_large();
       parts.push_back(std::move(*target));
     } else if (keyword == "allOf") {
-      if (!value.is_array() || value.empty()) return fail(schema_error(path, "it is no list of schemas"));
+      if (!value.is_array() || value.empty()) return fail(schema_error(path, "it is not a list of schemas"));
       for (std::size_t i = 0; i < value.size(); ++i) parts.push_back({value[i], at(path, std::to_string(i))});
     } else if (is_joined(keyword)) {
       auto rewritten = rewritten_keyword(keyword, schema, *this);
@@ -416,7 +416,7 @@ Result<std::optional<JsonTypes>> types_of(const SchemaAt& schema) {
   if (schema.schema.contains("type")) {
     const Schema& named = schema.schema["type"];
     const bool is_known = named.is_array() ? !named.empty() && std::ranges::all_of(named, add) : add(named);
-    if (!is_known) return fail(schema_error(at(schema.path, "type"), "it is no type of JSON"));
+    if (!is_known) return fail(schema_error(at(schema.path, "type"), "it is not a JSON type"));
     return types;
   }
   for (const auto& [keyword, value] : schema.schema.items()) {

@@ -81,12 +81,12 @@ Schema all_of(Schema a, const Schema& b) {
 /// Joins one keyword that both schemas have.
 Result<Schema> merged_keyword(const std::string& keyword, Schema a, const Schema& b, const std::string& path,
                               SchemaBudget& budget) {
-  static const Words greatest{"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"};
-  static const Words least{"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"};
+  static const Words lower_limits{"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"};
+  static const Words upper_limits{"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"};
   const auto too_large = [&] { return fail(schema_error(at(path, keyword), "it is too large")); };
   const bool are_numbers = a.is_number() && b.is_number();
-  if (is_among(keyword, greatest) && are_numbers) return a < b ? b : a;
-  if (is_among(keyword, least) && are_numbers) return b < a ? b : a;
+  if (is_among(keyword, lower_limits) && are_numbers) return a < b ? b : a;
+  if (is_among(keyword, upper_limits) && are_numbers) return b < a ? b : a;
   if (keyword == "required" && a.is_array() && b.is_array()) {
     if (a.size() > kMaxProperties || b.size() > kMaxProperties || !budget.take_comparisons(a.size() * b.size())) {
       return too_large();
@@ -121,7 +121,7 @@ Result<Schema> merged_keyword(const std::string& keyword, Schema a, const Schema
   }
   if (keyword == "uniqueItems") return Schema(true);
   if (keyword == "additionalProperties" || keyword == "propertyNames") return all_of(std::move(a), b);
-  return fail(schema_error(at(path, keyword), "two schemas with this keyword cannot be joined"));
+  return fail(schema_error(at(path, keyword), "two schemas with this keyword cannot be combined"));
 }
 
 /// Applies additionalProperties of `schema` to each property that only the other schema names. Returns false if it is
@@ -213,7 +213,7 @@ Result<SchemaAt> Unevaluated::put_back(SchemaAt joined) const {
     if (joined.schema.contains(kRewritten) || (is_of_items && joined.schema.contains("contains"))) {
       if (value == true) continue;
       return fail(
-          schema_error(at(joined.path, keyword), "it is not supported beside not, if, contains and their like"));
+          schema_error(at(joined.path, keyword), "it is not supported beside not, if, contains and similar keywords"));
     }
     joined.schema[keyword] = value;
   }
@@ -223,15 +223,15 @@ Result<SchemaAt> Unevaluated::put_back(SchemaAt joined) const {
 Result<SchemaAt> SchemaDocument::merged(SchemaAt a, const SchemaAt& b, SchemaBudget& budget) const {
   if (a.schema == false || b.schema == true) return a;
   if (a.schema == true || b.schema == false) return b;
-  if (!a.schema.is_object() || !b.schema.is_object()) return fail(schema_error(b.path, "it is no schema"));
+  if (!a.schema.is_object() || !b.schema.is_object()) return fail(schema_error(b.path, "it is not a schema"));
   for (const char* keyword : {"properties", "patternProperties", "prefixItems"}) {
     for (const Schema* const schema : std::array<const Schema*, 2>{&a.schema, &b.schema}) {
       const bool is_list = keyword == std::string_view("prefixItems");
       if (!schema->contains(keyword)) continue;
       const Schema& value = (*schema)[keyword];
       if (is_list ? !value.is_array() : !value.is_object())
-        return fail(
-            schema_error(at(b.path, keyword), is_list ? "it is no list of schemas" : "it is no object of schemas"));
+        return fail(schema_error(at(b.path, keyword),
+                                 is_list ? "it is not a list of schemas" : "it is not an object of schemas"));
     }
     if (!budget.take_comparisons(2 * size_of(a.schema, keyword) * size_of(b.schema, keyword))) {
       return fail(schema_error(at(b.path, keyword), "it is too large"));
@@ -240,9 +240,9 @@ Result<SchemaAt> SchemaDocument::merged(SchemaAt a, const SchemaAt& b, SchemaBud
   using Pair = std::pair<const SchemaAt*, const SchemaAt*>;
   for (const auto& [one, other] : {Pair(&a, &b), Pair(&b, &a)}) {
     if (const auto keyword = keyword_apart(one->schema, other->schema)) {
-      return fail(schema_error(at(one->path, *keyword), "it cannot be joined with a schema beside it, at " +
+      return fail(schema_error(at(one->path, *keyword), "it cannot be combined with the schema at " +
                                                             (other->path.empty() ? "the root" : other->path) +
-                                                            ", that names others"));
+                                                            ", which names other properties or items"));
     }
   }
   if (a.schema.contains("type") || b.schema.contains("type")) {
@@ -263,7 +263,7 @@ Result<SchemaAt> SchemaDocument::merged(SchemaAt a, const SchemaAt& b, SchemaBud
   }
   Schema other = b.schema;
   if (!joins_contains(a.schema, other)) {
-    return fail(schema_error(at(b.path, "contains"), "two schemas with this keyword cannot be joined"));
+    return fail(schema_error(at(b.path, "contains"), "two schemas with this keyword cannot be combined"));
   }
   if (!name_others(a.schema, other, budget) || !name_others(other, a.schema, budget) ||
       !join_items(a.schema, other, budget)) {

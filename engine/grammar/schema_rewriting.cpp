@@ -54,12 +54,12 @@ class Negation {
 
   Result<Schema> read() {
     if (s_.schema.is_boolean()) return Schema(!s_.schema.get<bool>());
-    if (!s_.schema.is_object()) return fail(schema_error(s_.path, "it is no schema"));
+    if (!s_.schema.is_object()) return fail(schema_error(s_.path, "it is not a schema"));
     for (const auto& [keyword, value] : s_.schema.items()) {
       if (is_annotation(keyword)) continue;
       if (!add_plain(keyword, value) && !add_joined(keyword, value) && !add_counts(keyword, value) &&
           !add_items(keyword, value) && !add_properties(keyword, value)) {
-        return fail(schema_error(at(s_.path, keyword), "the keyword is not supported in what is negated"));
+        return fail(schema_error(at(s_.path, keyword), "the keyword is not supported in a negated schema"));
       }
       if (error_) return fail(std::move(*error_));
     }
@@ -126,23 +126,23 @@ class Negation {
     return true;
   }
 
-  /// Adds the opposite of a count: one less than the least, one more than the most.
+  /// Adds the opposite of a count: a maximum below the minimum, a minimum above the maximum.
   bool add_counts(const std::string& keyword, const Schema& value) {
     struct Count {
-      std::string_view least, most;
+      std::string_view min_keyword, max_keyword;
       const char* type;
     };
     constexpr std::array<Count, 3> kCounts{{{"minLength", "maxLength", "string"},
                                             {"minItems", "maxItems", "array"},
                                             {"minProperties", "maxProperties", "object"}}};
-    for (const auto& [least, most, type] : kCounts) {
-      if (keyword != least && keyword != most) continue;
+    for (const auto& [min_keyword, max_keyword, type] : kCounts) {
+      if (keyword != min_keyword && keyword != max_keyword) continue;
       if (!value.is_number() || !has_type(value, {JsonType::integer})) return false;
       const double count = value.get<double>();
-      if (keyword == most) {
-        add(of_type(type, std::string(least).c_str(), count + 1));
+      if (keyword == max_keyword) {
+        add(of_type(type, std::string(min_keyword).c_str(), count + 1));
       } else if (count > 0) {
-        add(of_type(type, std::string(most).c_str(), count - 1));
+        add(of_type(type, std::string(max_keyword).c_str(), count - 1));
       }
       return true;
     }
@@ -233,14 +233,14 @@ Result<Schema> rewritten_keyword(const std::string& keyword, const SchemaAt& s, 
     return any_of(list({both(value, s.schema.value("then", Schema(true))),
                         both(negated(value), s.schema.value("else", Schema(true)))}));
   }
-  if (!value.is_object()) return fail(schema_error(path, "it is no object"));
+  if (!value.is_object()) return fail(schema_error(path, "it is not an object"));
   Schema all = Schema::array();
   for (const auto& [name, wanted] : value.items()) {
     Schema named = of_type("object", "required", list({name}));
     if (keyword == "dependentSchemas") {
       named = both(std::move(named), wanted);
     } else {
-      if (!wanted.is_array()) return fail(schema_error(at(path, name), "it is no list of names"));
+      if (!wanted.is_array()) return fail(schema_error(at(path, name), "it is not a list of names"));
       for (const Schema& other : wanted) named["required"].push_back(other);
     }
     all.push_back(any_of(list({without_property(name), std::move(named)})));

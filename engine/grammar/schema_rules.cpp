@@ -46,7 +46,9 @@ class Converter final : public SchemaRules {
     const auto flat = flattened({document_.root(), ""});
     std::optional<TextLanguage> language;
     if (flat && !is_of_strings(flat->schema)) {
-      refuse({}, "a text is held to enum, const, minLength, maxLength, pattern and format alone");
+      refuse({},
+             "a string that is written without quotes supports only enum, const, minLength, maxLength, pattern and "
+             "format");
     } else if (flat) {
       const bool is_listed = flat->schema.contains("enum") || flat->schema.contains("const");
       language = is_listed ? listed_texts(*flat) : string_language(*flat, *this);
@@ -87,14 +89,14 @@ class Converter final : public SchemaRules {
   JsonRules& json() override { return json_; }
   Rules& rules() override { return rules_; }
 
-  std::int32_t least(const SchemaAt& s, const char* keyword, std::int32_t absent) override {
+  std::int32_t min_of(const SchemaAt& s, const char* keyword, std::int32_t absent) override {
     const auto number = count(s, keyword);
     if (!number || *number <= static_cast<double>(kMaxRepetitions))
       return number ? static_cast<std::int32_t>(*number) : absent;
     refuse(at(s.path, keyword), "at most " + std::to_string(kMaxRepetitions) + " is supported");
     return absent;
   }
-  std::int32_t most(const SchemaAt& s, const char* keyword) override {
+  std::int32_t max_of(const SchemaAt& s, const char* keyword) override {
     const auto number = count(s, keyword);
     return number && *number <= static_cast<double>(kMaxRepetitions) ? static_cast<std::int32_t>(*number) : kUnbounded;
   }
@@ -110,7 +112,7 @@ class Converter final : public SchemaRules {
     if (!s.schema.contains(keyword)) return std::nullopt;
     const Schema& value = s.schema[keyword];
     const bool is_count = value.is_number() && value.get<double>() >= 0 && has_type(value, {JsonType::integer});
-    if (!is_count) return refuse(at(s.path, keyword), "it is no whole number"), std::nullopt;
+    if (!is_count) return refuse(at(s.path, keyword), "it is not a whole number"), std::nullopt;
     return value.get<double>();
   }
 
@@ -143,7 +145,7 @@ class Converter final : public SchemaRules {
   Expr alternatives(const SchemaAt& s, const char* keyword) {
     const Schema& schemas = s.schema[keyword];
     const std::string path = at(s.path, keyword);
-    if (!schemas.is_array() || schemas.empty()) return refuse(path, "it is no list of schemas");
+    if (!schemas.is_array() || schemas.empty()) return refuse(path, "it is not a list of schemas");
     if (!budget_.take(schemas)) return refuse(path, "it is too large");
     SchemaAt rest{Schema::object(), s.path};
     for (const auto& [other, value] : s.schema.items()) {
@@ -159,9 +161,9 @@ class Converter final : public SchemaRules {
     if (keyword == std::string_view("oneOf") && !are_disjoint(branches)) {
       if (budget_.is_spent()) return refuse(path, "it is too large");
       if (schemas.size() > kMaxAlternativesApart) {
-        return refuse(path, "of more than " + std::to_string(kMaxAlternativesApart) +
-                                " schemas the keyword is supported where types, constants or enums tell them apart; "
-                                "anyOf takes any");
+        return refuse(path, "more than " + std::to_string(kMaxAlternativesApart) +
+                                " schemas are supported only if types, constants or enums distinguish them; "
+                                "anyOf has no such limit");
       }
       const Schema apart = told_apart(schemas);
       if (!budget_.take(apart)) return refuse(path, "it is too large");
@@ -213,7 +215,7 @@ class Converter final : public SchemaRules {
   /// Returns the values that are accepted. Empty after a refusal, or if the schema may contradict itself.
   std::vector<Schema> accepted_values(const SchemaAt& s) {
     if (s.schema.contains("enum") && (!s.schema["enum"].is_array() || s.schema["enum"].empty())) {
-      contradiction(s, "enum", "it is no list of values");
+      contradiction(s, "enum", "it is not a list of values");
       return {};
     }
     const char* const keyword = s.schema.contains("const") ? "const" : "enum";
@@ -231,7 +233,7 @@ class Converter final : public SchemaRules {
       const auto is_valid = checker_.accepts(rest.schema, value);
       if (!is_valid) {
         refuse(at(s.path, keyword),
-               "whether the keywords beside it accept " + value.dump().substr(0, 100) + " is not certain");
+               "it cannot be decided whether the keywords beside it accept " + value.dump().substr(0, 100));
         return {};
       }
       if (*is_valid) accepted.push_back(value);
@@ -318,10 +320,10 @@ Result<Expr> schema_text_expression(std::string_view schema, const std::vector<s
   LanguageBudget budget;
   std::optional<TextLanguage> made = std::move(*language);
   for (const std::string& text : excluded) {
-    const auto with_text = TextLanguage::of(literal(text), Matching::anywhere, budget);
-    made = made && with_text ? made->but_not(*with_text, budget) : std::nullopt;
+    const auto with_text = TextLanguage::from_expression(literal(text), Matching::anywhere, budget);
+    made = made && with_text ? made->difference(*with_text, budget) : std::nullopt;
   }
-  if (!made) return fail(schema_error({}, "together with what ends the text it is too large"));
+  if (!made) return fail(schema_error({}, "it is too large together with the texts that must not occur in it"));
   return made->expression(nullptr);
 }
 

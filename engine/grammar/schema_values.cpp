@@ -180,14 +180,14 @@ Verdict ValueChecker::matches(const Schema& regex, const std::string& text) {
   if (is_new) {
     const auto language = [&](CharacterClasses classes) -> std::optional<TextLanguage> {
       const auto parsed = parse_regex(pattern, classes);
-      return parsed ? TextLanguage::of(*parsed, Matching::anywhere, languages_) : std::nullopt;
+      return parsed ? TextLanguage::from_expression(*parsed, Matching::anywhere, languages_) : std::nullopt;
     };
     known->second = {language(CharacterClasses::certain), language(CharacterClasses::possible)};
   }
   const auto& [certain, possible] = known->second;
   if (!certain || !possible) return std::nullopt;
-  const bool matches = certain->holds(text);
-  return matches == possible->holds(text) ? Verdict(matches) : std::nullopt;
+  const bool matches = certain->contains(text);
+  return matches == possible->contains(text) ? Verdict(matches) : std::nullopt;
 }
 
 Verdict ValueChecker::of_string(const std::string& name, const Schema& of, const std::string& text) {

@@ -10,7 +10,7 @@
 namespace pagoda::grammar {
 namespace {
 
-constexpr const char* kTooLarge = "together with what else is said of the string it is too large";
+constexpr const char* kTooLarge = "it is too large together with the other keywords of the string";
 
 /// A regex that a string must match.
 struct Wanted {
@@ -30,11 +30,12 @@ std::optional<TextLanguage> language_of_pattern(const Expr& regex, LanguageBudge
                             expression->parts.front()->kind == Expression::Kind::characters &&
                             std::max(expression->min, expression->max) > kFew;
     if (is_counted) {
-      const auto any = TextLanguage::of(repeat(expression->parts.front(), 0, kUnbounded), Matching::whole, budget);
+      const auto any =
+          TextLanguage::from_expression(repeat(expression->parts.front(), 0, kUnbounded), Matching::whole, budget);
       return any ? any->of_length(expression->min, expression->max, budget) : std::nullopt;
     }
   }
-  return TextLanguage::of(regex, Matching::anywhere, budget);
+  return TextLanguage::from_expression(regex, Matching::anywhere, budget);
 }
 
 /// Reads the keywords of one string.
@@ -43,8 +44,8 @@ class StringReader {
   StringReader(const SchemaAt& s, SchemaRules& converter) : s_(s), converter_(converter) {}
 
   bool read() {
-    min_ = converter_.least(s_, "minLength");
-    max_ = converter_.most(s_, "maxLength");
+    min_ = converter_.min_of(s_, "minLength");
+    max_ = converter_.max_of(s_, "maxLength");
     for (const char* keyword : {"format", kMoreFormats}) read_each(keyword, &StringReader::read_format);
     for (const char* keyword : {"pattern", kMorePatterns}) read_each(keyword, &StringReader::read_pattern);
     if (s_.schema.contains(kExcludedValues)) {
@@ -86,22 +87,22 @@ class StringReader {
                            ? pattern_language(wanted.regex, CharacterClasses::certain, wanted.path, converter_)
                            : format_language(wanted);
       if (!one) return std::nullopt;
-      all = all->and_in(*one, budget);
+      all = all->intersection(*one, budget);
     }
     if (all && s_.schema.contains(kExcludedPatterns)) {
       path = at(s_.path, "not");
       for (const Schema& pattern : s_.schema[kExcludedPatterns]) {
-        if (!pattern.is_string()) return refuse(path, "a pattern in it is no text"), std::nullopt;
+        if (!pattern.is_string()) return refuse(path, "a pattern in it is not a string"), std::nullopt;
         const auto one =
             pattern_language(pattern.get_ref<const std::string&>(), CharacterClasses::possible, path, converter_);
         if (!one) return std::nullopt;
-        if (all) all = all->but_not(*one, budget);
+        if (all) all = all->difference(*one, budget);
       }
     }
     if (all && !excluded_.empty()) {
       path = at(s_.path, "not");
       const auto texts = TextLanguage::of_texts(excluded_, budget);
-      all = texts ? all->but_not(*texts, budget) : std::nullopt;
+      all = texts ? all->difference(*texts, budget) : std::nullopt;
     }
     if (all && (min_ > 0 || max_ != kUnbounded)) {
       path = at(s_.path, max_ != kUnbounded ? "maxLength" : "minLength");
@@ -139,14 +140,14 @@ class StringReader {
   }
 
   void read_pattern(const Schema& pattern, const std::string& path) {
-    if (!pattern.is_string()) return refuse(path, "it is no text");
+    if (!pattern.is_string()) return refuse(path, "it is not a string");
     wanted_.push_back({pattern.get_ref<const std::string&>(), path, true});
   }
 
   std::optional<TextLanguage> format_language(const Wanted& wanted) {
     const auto parsed = regex_expression(wanted.regex);
     if (!parsed) return refuse(wanted.path, parsed.error().message), std::nullopt;
-    auto language = TextLanguage::of(*parsed, Matching::whole, converter_.languages());
+    auto language = TextLanguage::from_expression(*parsed, Matching::whole, converter_.languages());
     if (!language) refuse(wanted.path, kTooLarge);
     return language;
   }
@@ -189,7 +190,7 @@ Expr string_with_pattern(std::string_view regex, const std::string& path, Schema
   }
   // An automaton for the pattern is too large: the pattern is written as it is.
   const auto alternatives = without_anchors(*parsed);
-  if (!alternatives) return converter.refuse(path, "together with what it looks ahead for it is too large");
+  if (!alternatives) return converter.refuse(path, "it is too large together with its look-ahead");
   const Expr anything = repeat(characters(complement({})), 0, kUnbounded);
   std::vector<Expr> all;
   for (const Unanchored& one : *alternatives) {

@@ -52,11 +52,11 @@ class TagConverter {
   Expr refuse(const std::string& path, const Error& problem) { return refuse(path, problem.message); }
 
   Expr whole(const Json& document) {
-    if (!document.is_object()) return refuse("", "it is no object");
+    if (!document.is_object()) return refuse("", "it is not an object");
     if (document.contains("structures")) return legacy(document);
     check_members(document, "", {"format"});
     if (document.contains("type") && document["type"] != "structural_tag") {
-      return refuse("/type", "it is not structural_tag");
+      return refuse("/type", "it must be structural_tag");
     }
     return format(member(document, "", "format"), "/format", {});
   }
@@ -77,7 +77,7 @@ class TagConverter {
   Expr format(const Json& f, const std::string& path, const Texts& ends) {
     if (error_) return nothing();
     if (rules_.are_too_many()) return refuse(path, "it is too large");
-    if (!f.is_object()) return refuse(path, "it is no object");
+    if (!f.is_object()) return refuse(path, "it is not an object");
     const std::string type = text(f, path, "type");
     if (error_) return nothing();
     if (type == "const_string") return constant(f, path);
@@ -105,7 +105,7 @@ class TagConverter {
 
   void check_members(const Json& object, const std::string& path, std::initializer_list<std::string_view> known) {
     if (!object.is_object()) {
-      refuse(path, "it is no object");
+      refuse(path, "it is not an object");
       return;
     }
     for (const auto& [name, unused] : object.items()) {
@@ -125,12 +125,12 @@ class TagConverter {
 
   std::string valid(const Json& value, const std::string& path) {
     if (!value.is_string()) {
-      refuse(path, "it is no text");
+      refuse(path, "it is not a string");
       return {};
     }
     const auto& string = value.get_ref<const std::string&>();
     if (string.find('\0') != std::string::npos || text::find_invalid_utf8(string) != std::string::npos) {
-      refuse(path, "it is not UTF-8, or has a NUL");
+      refuse(path, "it is not UTF-8, or it contains a NUL character");
     }
     return string;
   }
@@ -156,7 +156,7 @@ class TagConverter {
 
   void for_each(const Json& list, const std::string& path, const auto& visit) {
     if (!list.is_array() || list.empty()) {
-      refuse(path, "it is no list, or empty");
+      refuse(path, "it is not a list, or it is empty");
       return;
     }
     if (list.size() > kMaxChoices) {
@@ -262,7 +262,7 @@ class TagConverter {
     const auto count = [&](const char* name) -> std::int64_t {
       const Json& value = member(f, path, name);
       if (value.is_number_unsigned()) return static_cast<std::int64_t>(std::min(value.get<std::uint64_t>(), kMaxCount));
-      refuse(at(path, name), "it is no whole number");
+      refuse(at(path, name), "it is not a whole number");
       return 0;
     };
     const std::int64_t min = count("min");
@@ -296,7 +296,7 @@ class TagConverter {
     std::vector<Tag> list;
     for_each(member(f, path, "tags"), at(path, "tags"), [&](const Json& one, const std::string& here) {
       if (one.is_object() && one.contains("type") && one["type"] != "tag") {
-        refuse(at(here, "type"), "it is not tag");
+        refuse(at(here, "type"), "it must be tag");
         return;
       }
       list.push_back(tag(one, here));
@@ -333,7 +333,7 @@ class TagConverter {
     for (const std::string& a : triggers) {
       const auto clashes = [&](const std::string& b) { return &a != &b && a.starts_with(b); };
       if (std::ranges::any_of(triggers, clashes) || std::ranges::any_of(excluded, clashes)) {
-        return refuse(at(path, "triggers"), "one begins with another, or with what is excluded");
+        return refuse(at(path, "triggers"), "a trigger begins with another trigger or with an excluded text");
       }
     }
     std::vector<std::vector<Expr>> behind(triggers.size());

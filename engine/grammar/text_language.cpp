@@ -9,7 +9,8 @@
 #include "engine/text/unicode.hpp"
 
 namespace pagoda::grammar {
-std::optional<TextLanguage> TextLanguage::of(const Expr& expression, Matching matching, LanguageBudget& budget) {
+std::optional<TextLanguage> TextLanguage::from_expression(const Expr& expression, Matching matching,
+                                                          LanguageBudget& budget) {
   auto automaton = determinized(*expression, matching, true, budget);
   if (!automaton) return std::nullopt;
   TextLanguage made;
@@ -17,7 +18,7 @@ std::optional<TextLanguage> TextLanguage::of(const Expr& expression, Matching ma
   made.next_ = std::move(automaton->next);
   for (const bool accepts : automaton->accepts) made.states_.push_back({.accepts = accepts});
   made.find_dead();
-  return made.settled(budget);
+  return made.simplified(budget);
 }
 
 TextLanguage TextLanguage::of_any_text() {
@@ -111,7 +112,7 @@ std::optional<TextLanguage> TextLanguage::product(const TextLanguage& other, boo
     }
   }
   made.find_dead();
-  return made.settled(budget);
+  return made.simplified(budget);
 }
 
 std::optional<TextLanguage> TextLanguage::minimal(LanguageBudget& budget) const {
@@ -149,7 +150,7 @@ std::optional<TextLanguage> TextLanguage::of_length(std::int32_t min, std::int32
   TextLanguage made = *this;
   made.min_length_ = std::max(min_length_, min);
   if (max != kUnbounded) made.max_length_ = max_length_ == kUnbounded ? max : std::min(max_length_, max);
-  return made.settled(budget);
+  return made.simplified(budget);
 }
 
 TextLanguage TextLanguage::shortest() const {
@@ -216,7 +217,7 @@ std::optional<TextLanguage> TextLanguage::of_lengths(std::int32_t min, std::int3
   return made;
 }
 
-std::optional<TextLanguage> TextLanguage::settled(LanguageBudget& budget) const {
+std::optional<TextLanguage> TextLanguage::simplified(LanguageBudget& budget) const {
   constexpr std::size_t kFewStates = 256;
   constexpr std::size_t kFewEdges = 8'192;
   TextLanguage made = *this;
@@ -263,7 +264,7 @@ void TextLanguage::find_dead() {
   }
 }
 
-bool TextLanguage::holds(std::string_view text) const {
+bool TextLanguage::contains(std::string_view text) const {
   std::uint32_t state = kStart;
   std::int32_t length = 0;
   for (std::size_t i = 0; i < text.size(); ++length) state = next(state, interval_of(text::next_character(text, i)));

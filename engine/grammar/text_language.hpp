@@ -19,7 +19,7 @@ class JsonRules;
 class TextLanguage {
  public:
   /// Returns the texts that an expression without rules and free text matches.
-  static std::optional<TextLanguage> of(const Expr& expression, Matching matching, LanguageBudget& budget);
+  static std::optional<TextLanguage> from_expression(const Expr& expression, Matching matching, LanguageBudget& budget);
   static TextLanguage of_any_text();
   /// Returns the decimals that are a whole number times `numerator` / 10^`digits`, with at most `digits` digits after
   /// the point.
@@ -29,11 +29,11 @@ class TextLanguage {
   static std::optional<TextLanguage> of_texts(const std::vector<std::string>& texts, LanguageBudget& budget);
 
   /// Returns the texts that are in both.
-  std::optional<TextLanguage> and_in(const TextLanguage& other, LanguageBudget& budget) const {
+  std::optional<TextLanguage> intersection(const TextLanguage& other, LanguageBudget& budget) const {
     return product(other, false, budget);
   }
   /// Returns the texts that are not in `other`, which must have no bounds of length.
-  std::optional<TextLanguage> but_not(const TextLanguage& other, LanguageBudget& budget) const {
+  std::optional<TextLanguage> difference(const TextLanguage& other, LanguageBudget& budget) const {
     return product(other, true, budget);
   }
   /// Returns the texts that begin with no other text of the language, which must have no bounds of length.
@@ -41,7 +41,7 @@ class TextLanguage {
   /// Returns the texts of `min` to `max` characters; kUnbounded: any number.
   std::optional<TextLanguage> of_length(std::int32_t min, std::int32_t max, LanguageBudget& budget) const;
   bool is_empty() const { return states_.front().is_dead; }
-  bool holds(std::string_view text) const;
+  bool contains(std::string_view text) const;
 
   /// Returns the texts or, with `json`, the forms that they have between the quotes of a string: with escapes, but a
   /// printable ASCII character has an escape only if JSON has a short one. `max_tokens`: each text ends after so many
@@ -64,7 +64,7 @@ class TextLanguage {
   std::optional<TextLanguage> minimal(LanguageBudget& budget) const;
   /// Returns the language with few states if that takes little, and with bounds of length only if every state that is
   /// not dead can meet them.
-  std::optional<TextLanguage> settled(LanguageBudget& budget) const;
+  std::optional<TextLanguage> simplified(LanguageBudget& budget) const;
   std::vector<std::int32_t> distances() const;
   bool can_be_prolonged() const;
   static std::optional<TextLanguage> of_lengths(std::int32_t min, std::int32_t max);

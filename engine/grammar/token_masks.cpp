@@ -31,8 +31,8 @@ TokenMasks::TokenMasks(ItemSets& sets, const Vocabulary& vocabulary)
 
 TokenMasks::Kept& TokenMasks::place() {
   constexpr std::size_t kMinMasks = 16;
-  const std::size_t most = std::max(kMinMasks, kMaxMaskBytes / (num_words_ * sizeof(std::uint32_t)));
-  if (kept_.size() < most) {
+  const std::size_t max_kept = std::max(kMinMasks, kMaxMaskBytes / (num_words_ * sizeof(std::uint32_t)));
+  if (kept_.size() < max_kept) {
     Kept kept;
     kept.mask.resize(num_words_);
     return kept_.emplace_back(std::move(kept));
@@ -44,7 +44,7 @@ TokenMasks::Kept& TokenMasks::place() {
 
 std::span<const std::uint32_t> TokenMasks::mask(SetId stated, std::uint64_t max_work, std::size_t max_bytes) {
   ++now_;
-  const SetId set = sets_.alike(stated, static_cast<std::int32_t>(vocabulary_.trie().height()));
+  const SetId set = sets_.representative(stated, static_cast<std::int32_t>(vocabulary_.trie().height()));
   if (const auto found = place_of_.find(set); found != place_of_.end()) {
     kept_[found->second].last_used = now_;
     return kept_[found->second].mask;

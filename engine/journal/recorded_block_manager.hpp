@@ -18,7 +18,7 @@ constexpr BlockManagerInput last_value(BlockManagerInput) {
 }
 
 /// A waiting candidate of the last plan. In a record, a candidate that is offered again has no tokens.
-struct Offered {
+struct OfferedCandidate {
   SequenceId sequence = 0;
   SharedTokens tokens;
 
@@ -33,7 +33,7 @@ class RecordedBlockManager {
     if (journal && journal->token_key()) hashed_tokens_.emplace(*journal->token_key());
     recorder_.emplace(std::move(journal), Source::block_manager, [this, config](Encoder& out) {
       out.put(config);
-      std::vector<Offered> offered;
+      std::vector<OfferedCandidate> offered;
       for (const auto& [sequence, tokens] : offered_) offered.push_back({sequence, tokens});
       out.put(offered);
       core_.save(out);

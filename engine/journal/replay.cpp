@@ -41,11 +41,11 @@ bool is_valid(const MemoryRequest& plan) {
 }
 
 constexpr std::int32_t kMaxRows = 1 << 20;
-constexpr std::int64_t kLargestVocab = 1 << 24;
+constexpr std::int64_t kMaxVocab = 1 << 24;
 
 bool is_valid(const scheduling::SchedulerConfig& config) {
   return config.max_num_seqs > 0 && config.max_num_seqs <= config.max_num_batched_tokens &&
-         config.max_num_seqs <= kMaxRows && config.vocab_size >= 0 && config.vocab_size <= kLargestVocab &&
+         config.max_num_seqs <= kMaxRows && config.vocab_size >= 0 && config.vocab_size <= kMaxVocab &&
          (config.pipeline_depth == 1 || config.pipeline_depth == 2);
 }
 
@@ -88,15 +88,16 @@ const char* to_string(Source source) {
 
 void Replay::begin_segment(std::uint64_t number) {
   // Records before the first state belong to a state that was lost with an older segment.
-  if (number != segment_ + 1) courses_ = {};
-  for (Course& its : courses_) its.effect.reset();  // effects of inputs in the segment before are left out
+  if (number != segment_ + 1) progress_ = {};
+  for (CoreProgress& progress : progress_)
+    progress.effect.reset();  // effects of inputs in the segment before are left out
   segment_ = number;
   record_ = 0;
   ++report_.num_segments;
 }
 
 void Replay::differs(Source source, std::string what) {
-  course(source) = {};
+  progress_of(source) = {};
   report_.differences.push_back({segment_, record_, source, std::move(what)});
 }
 
@@ -106,31 +107,32 @@ void Replay::record(std::span<const std::byte> bytes) {
   Source source{};
   std::uint8_t what = 0;
   if (!in.get(source) || !in.get(what)) {
-    differs(Source::setup, "a record names no core");
+    differs(Source::setup, "a record does not name a core");
   } else if (source == Source::output && (tokenizer_ == nullptr || what == kRecoveryState)) {
     ++report_.num_not_replayed;
   } else if (what == kState) {
     if (!load_state(source, in)) differs(source, "its state cannot be read");
-  } else if (Course& its = course(source); its.is_known) {
+  } else if (CoreProgress& progress = progress_of(source); progress.is_known) {
     if (what == kEffect) {
-      compare_effect(its, in);
-    } else if (its.effect) {
-      differs(source, "did more than is recorded: " + its.effect_name);
+      compare_effect(progress, in);
+    } else if (progress.effect) {
+      differs(source, "did more than its records hold: " + progress.effect_name);
     } else {
       ++report_.num_inputs[static_cast<std::size_t>(source)];
-      if (!enter(source, what - kFirstInput, in)) differs(source, "what enters it cannot be read");
+      if (!apply_input(source, what - kFirstInput, in)) differs(source, "an input cannot be read");
     }
   }
   ++record_;
 }
 
-void Replay::compare_effect(Course& its, Decoder& in) {
-  const auto source = static_cast<Source>(&its - courses_.data());
+void Replay::compare_effect(CoreProgress& progress, Decoder& in) {
+  const auto source = static_cast<Source>(&progress - progress_.data());
   std::uint64_t recorded = 0;
   if (!read(in, recorded)) return differs(source, "an effect cannot be read");
-  if (!its.effect) return differs(source, "did less than is recorded");
-  if (*its.effect != recorded) return differs(source, "did something else than is recorded: " + its.effect_name);
-  its.effect.reset();
+  if (!progress.effect) return differs(source, "did less than its records hold");
+  if (*progress.effect != recorded)
+    return differs(source, "did something else than its record: " + progress.effect_name);
+  progress.effect.reset();
   ++report_.num_effects;
 }
 
@@ -144,8 +146,8 @@ bool Replay::load_order(Source source, bool went_on, Order& order, Decoder& in) 
 }
 
 bool Replay::load_state(Source source, Decoder& in) {
-  const bool went_on = course(source).is_known;
-  course(source) = {};
+  const bool went_on = progress_of(source).is_known;
+  progress_of(source) = {};
   switch (source) {
     case Source::setup: {
       std::string setup;
@@ -168,10 +170,10 @@ bool Replay::load_state(Source source, Decoder& in) {
       break;
     }
     case Source::block_manager: {
-      std::vector<Offered> offered;
+      std::vector<OfferedCandidate> offered;
       if (!in.get(block_config_) || !in.get(offered) || !is_valid(block_config_, in.num_left())) return false;
       offered_.clear();
-      for (const Offered& candidate : offered) offered_.emplace(candidate.sequence, candidate.tokens);
+      for (const OfferedCandidate& candidate : offered) offered_.emplace(candidate.sequence, candidate.tokens);
       if (went_on) compare_state(source, *block_manager_, in);
       block_manager_ = std::make_unique<memory::BlockSpaceManager>(block_config_);
       if (!block_manager_->load(in) || in.num_left() > 0) return false;
@@ -190,12 +192,12 @@ bool Replay::load_state(Source source, Decoder& in) {
       if (!load_output(went_on, in)) return false;
       break;
   }
-  course(source).is_known = true;
+  progress_of(source).is_known = true;
   return true;
 }
 
 void Replay::save(Source source, Encoder& out) const {
-  PAGODA_ASSERT(is_right(source), "a state is saved of a core that did otherwise than is recorded");
+  PAGODA_ASSERT(matches_record(source), "a state is saved of a core that differs from its records");
   switch (source) {
     case Source::setup:
       return;
@@ -204,7 +206,7 @@ void Replay::save(Source source, Encoder& out) const {
       return scheduler_->save(out);
     case Source::block_manager: {
       out.put(block_config_);
-      std::vector<Offered> offered;
+      std::vector<OfferedCandidate> offered;
       for (const auto& [sequence, tokens] : offered_) offered.push_back({sequence, tokens});
       out.put(offered);
       return block_manager_->save(out);
@@ -222,22 +224,22 @@ void Replay::save(Source source, Encoder& out) const {
   }
 }
 
-bool Replay::enter(Source source, std::uint8_t input, Decoder& in) {
+bool Replay::apply_input(Source source, std::uint8_t input, Decoder& in) {
   switch (source) {
     case Source::setup:
       return false;
     case Source::scheduler:
-      return enter_scheduler(input, in);
+      return apply_scheduler_input(input, in);
     case Source::block_manager:
-      return enter_block_manager(input, in);
+      return apply_block_manager_input(input, in);
     case Source::step_order:
-      return enter_step_order(input, in);
+      return apply_step_order_input(input, in);
     case Source::cache_order:
-      return enter_cache_order(input, in);
+      return apply_cache_order_input(input, in);
     case Source::router:
-      return enter_router(input, in);
+      return apply_router_input(input, in);
     case Source::output:
-      return enter_output(input, in);
+      return apply_output_input(input, in);
   }
   return false;
 }
@@ -260,7 +262,7 @@ void Replay::add_words(std::vector<scheduling::MadeMask>& made) {
   }
 }
 
-bool Replay::enter_scheduler(std::uint8_t input, Decoder& in) {
+bool Replay::apply_scheduler_input(std::uint8_t input, Decoder& in) {
   if (input > static_cast<std::uint8_t>(last_value(SchedulerInput{}))) return false;
   TimeUs now = 0;
   switch (static_cast<SchedulerInput>(input)) {
@@ -364,7 +366,7 @@ bool Replay::enter_scheduler(std::uint8_t input, Decoder& in) {
   return false;
 }
 
-bool Replay::enter_block_manager(std::uint8_t input, Decoder& in) {
+bool Replay::apply_block_manager_input(std::uint8_t input, Decoder& in) {
   if (input > static_cast<std::uint8_t>(last_value(BlockManagerInput{}))) return false;
   MemoryRequest request;
   if (!read(in, request)) return false;
@@ -381,7 +383,7 @@ bool Replay::enter_block_manager(std::uint8_t input, Decoder& in) {
   return true;
 }
 
-bool Replay::enter_step_order(std::uint8_t input, Decoder& in) {
+bool Replay::apply_step_order_input(std::uint8_t input, Decoder& in) {
   if (input > static_cast<std::uint8_t>(last_value(StepOrderInput{}))) return false;
   StepId step = 0;
   switch (static_cast<StepOrderInput>(input)) {
@@ -414,7 +416,7 @@ bool Replay::enter_step_order(std::uint8_t input, Decoder& in) {
   return false;
 }
 
-bool Replay::enter_cache_order(std::uint8_t input, Decoder& in) {
+bool Replay::apply_cache_order_input(std::uint8_t input, Decoder& in) {
   if (input > static_cast<std::uint8_t>(last_value(CacheOrderInput{}))) return false;
   StepId step = 0;
   switch (static_cast<CacheOrderInput>(input)) {

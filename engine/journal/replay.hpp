@@ -72,13 +72,13 @@ class Replay {
   const ReplayReport& report() const { return report_; }
 
   /// Returns whether the core's state is known and the core has done all that its records hold.
-  bool is_right(Source source) const { return courses_[static_cast<std::size_t>(source)].is_known; }
-  /// Writes the part of a state record that follows the header. is_right(source) must be true.
+  bool matches_record(Source source) const { return progress_[static_cast<std::size_t>(source)].is_known; }
+  /// Writes the part of a state record that follows the header. matches_record(source) must be true.
   void save(Source source, Encoder& out) const;
   /// Treats the core as unknown until its next state.
-  void forget(Source source) { course(source) = {}; }
+  void forget(Source source) { progress_of(source) = {}; }
   /// Drops an effect whose digest has not been read yet: another segment has begun, which leaves the digest out.
-  void forget_effect(Source source) { course(source).effect.reset(); }
+  void forget_effect(Source source) { progress_of(source).effect.reset(); }
 
   /// Return the core as it is now; null before its first state.
   const output::OutputCore* output() const { return output_.get(); }
@@ -88,7 +88,7 @@ class Replay {
   const memory::BlockSpaceConfig& block_config() const { return block_config_; }
 
  private:
-  struct Course {
+  struct CoreProgress {
     bool is_known = false;  ///< whether its state has been read and nothing has differed since
     /// Digest and name of an effect that has not been compared yet.
     std::optional<std::uint64_t> effect;
@@ -96,24 +96,24 @@ class Replay {
   };
 
   bool load_state(Source source, Decoder& in);
-  bool enter(Source source, std::uint8_t input, Decoder& in);
+  bool apply_input(Source source, std::uint8_t input, Decoder& in);
   SharedSpec with_grammar(SharedSpec spec) const;
   void add_words(std::vector<scheduling::MadeMask>& made);
-  bool enter_scheduler(std::uint8_t input, Decoder& in);
-  bool enter_block_manager(std::uint8_t input, Decoder& in);
-  bool enter_step_order(std::uint8_t input, Decoder& in);
-  bool enter_cache_order(std::uint8_t input, Decoder& in);
+  bool apply_scheduler_input(std::uint8_t input, Decoder& in);
+  bool apply_block_manager_input(std::uint8_t input, Decoder& in);
+  bool apply_step_order_input(std::uint8_t input, Decoder& in);
+  bool apply_cache_order_input(std::uint8_t input, Decoder& in);
   // replay_requests.cpp
   bool load_router(bool went_on, Decoder& in);
   bool load_output(bool went_on, Decoder& in);
-  bool enter_router(std::uint8_t input, Decoder& in);
-  bool enter_output(std::uint8_t input, Decoder& in);
+  bool apply_router_input(std::uint8_t input, Decoder& in);
+  bool apply_output_input(std::uint8_t input, Decoder& in);
   void effects(const routing::RouterCore::Effects& effects, std::string name);
-  void compare_effect(Course& course, Decoder& in);
+  void compare_effect(CoreProgress& progress, Decoder& in);
   template <class Effect>
   void effect(Source source, const Effect& effect, std::string name) {
-    course(source).effect = digest(encode(effect));
-    course(source).effect_name = std::move(name);
+    progress_of(source).effect = digest(encode(effect));
+    progress_of(source).effect_name = std::move(name);
   }
   /// Compares the state that the core has reached with the rest of the record.
   template <class Core>
@@ -126,17 +126,17 @@ class Replay {
     } else {
       core.save(out);
     }
-    if (!std::ranges::equal(bytes, in.rest())) differs(source, "has come to another state");
+    if (!std::ranges::equal(bytes, in.rest())) differs(source, "has reached another state than its record");
   }
   template <class Order>
   bool load_order(Source source, bool went_on, Order& order, Decoder& in);
-  Course& course(Source source) { return courses_[static_cast<std::size_t>(source)]; }
+  CoreProgress& progress_of(Source source) { return progress_[static_cast<std::size_t>(source)]; }
   void differs(Source source, std::string what);
 
   ReplayWatcher watcher_;
   std::shared_ptr<const text::Tokenizer> tokenizer_;
   ReplayReport report_;
-  std::array<Course, kNumSources> courses_;
+  std::array<CoreProgress, kNumSources> progress_;
   std::uint64_t segment_ = 0;
   std::size_t record_ = 0;
 

@@ -17,8 +17,8 @@ constexpr std::int64_t kMaxReplicas = 1 << 10;
 constexpr std::int64_t kMaxRequests = 1 << 24;
 constexpr std::size_t kMaxTextBytes = std::size_t{1} << 32U;
 
-bool is_up_to(std::int64_t most, std::int64_t value) {
-  return value >= 1 && value <= most;
+bool is_up_to(std::int64_t max, std::int64_t value) {
+  return value >= 1 && value <= max;
 }
 
 /// Returns whether the tokens of all requests together, with those that they may generate, can be counted.
@@ -57,7 +57,7 @@ void Replay::effects(const routing::RouterCore::Effects& effects, std::string na
   if (!effects.empty()) effect(Source::router, effects, std::move(name));
 }
 
-bool Replay::enter_router(std::uint8_t input, Decoder& in) {
+bool Replay::apply_router_input(std::uint8_t input, Decoder& in) {
   if (input > static_cast<std::uint8_t>(last_value(RouterInput{}))) return false;
   RequestId id = 0;
   routing::ClientId client = 0;
@@ -94,7 +94,7 @@ bool Replay::enter_router(std::uint8_t input, Decoder& in) {
     }
     case RouterInput::expire:
       if (!read(in, now) || !is_valid_time(now)) return false;
-      effects(router_->expire(now), "end of what had too little time");
+      effects(router_->expire(now), "end of requests whose time ran out");
       return true;
     case RouterInput::client_gone:
       if (!read(in, client, now) || !is_valid_time(now)) return false;
@@ -129,7 +129,7 @@ bool Replay::enter_router(std::uint8_t input, Decoder& in) {
     case RouterInput::engine_failed: {
       Error error;
       if (!read(in, error)) return false;
-      effects(router_->engine_failed(std::move(error)), "end of what is outside");
+      effects(router_->engine_failed(std::move(error)), "end of all requests outside the engine");
       return true;
     }
     case RouterInput::grammar_compiled: {
@@ -156,14 +156,14 @@ bool Replay::enter_router(std::uint8_t input, Decoder& in) {
   return false;
 }
 
-bool Replay::enter_output(std::uint8_t input, Decoder& in) {
+bool Replay::apply_output_input(std::uint8_t input, Decoder& in) {
   auto record = read_output_record(input, in);
   if (!record) return false;
   if (auto* spec = std::get_if<SharedSpec>(&*record)) return output_->open(std::move(*spec));
   const auto& [step, now] = std::get<std::pair<StepOutputs, TimeUs>>(*record);
   if (!output_->takes(step)) return false;
   const auto effects = output_->process(step, now);
-  if (!effects.empty()) effect(Source::output, effects, "what clients see of step " + std::to_string(step.step));
+  if (!effects.empty()) effect(Source::output, effects, "outputs of step " + std::to_string(step.step));
   return true;
 }
 

@@ -39,7 +39,7 @@ void ResumableRequests::record(std::span<const std::byte> bytes) {
   std::uint8_t what = 0;
   if (!in.get(source) || !in.get(what)) {
     ++num_damaged_;
-  } else if (source == Source::output && what != kEffect && !enter(what, in)) {
+  } else if (source == Source::output && what != kEffect && !apply_record(what, in)) {
     ++num_damaged_;
     if (what >= kFirstInput && what != kRecoveryState) on_gap();
   }
@@ -55,7 +55,7 @@ void ResumableRequests::on_gap() {
   core_->keep_all_ended();
 }
 
-bool ResumableRequests::enter(std::uint8_t what, Decoder& in) {
+bool ResumableRequests::apply_record(std::uint8_t what, Decoder& in) {
   if (what == kState || what == kRecoveryState) return load(in);
   auto record = read_output_record(static_cast<std::uint8_t>(what - kFirstInput), in);
   if (!record) return false;

@@ -31,7 +31,7 @@ class ResumableRequests {
   std::int64_t num_damaged() const { return num_damaged_; }
 
  private:
-  bool enter(std::uint8_t what, Decoder& in);
+  bool apply_record(std::uint8_t what, Decoder& in);
   bool load(Decoder& in);
 
   std::shared_ptr<const text::Tokenizer> tokenizer_;

@@ -24,13 +24,13 @@ void StateFollower::record(std::uint64_t segment, std::span<const std::byte> byt
     replay_.forget(source);
     followed(source) = {};
     followed(source).segment = segment;
-  } else if (!replay_.is_right(source)) {
+  } else if (!replay_.matches_record(source)) {
     return;  // the sink knows this; the core writes its next state itself
   } else if (followed(source).segment != segment) {
     begin_segment(source, segment);
   }
   replay_.record(bytes);
-  if (!replay_.is_right(source)) {
+  if (!replay_.matches_record(source)) {
     followed(source) = {};
     sink_.lost(source);
   } else if (what == kState && source == Source::output) {
@@ -54,22 +54,22 @@ void StateFollower::begin_segment(Source source, std::uint64_t segment) {
   its.due = header_of(source, kState);
   Encoder out(its.due);
   replay_.save(source, out);
-  const bool waits_for_output = replay_.is_right(Source::output) && followed(Source::output).segment != segment;
+  const bool waits_for_output = replay_.matches_record(Source::output) && followed(Source::output).segment != segment;
   if (!waits_for_output) write_due(segment);
 }
 
 void StateFollower::write_output(std::uint64_t segment) {
-  std::size_t least = 0;
+  std::size_t num_bytes = 0;
   for (const auto which : {OutputCore::Saved::all, OutputCore::Saved::resumable, OutputCore::Saved::live_resumable}) {
     auto state = header_of(Source::output, which == OutputCore::Saved::all ? kState : kRecoveryState);
     Encoder out(state);
     replay_.output()->save(out, which);
-    least = state.size();
+    num_bytes = state.size();
     const auto room = sink_.room(segment);
     if (!room) return;
-    if (least <= *room) return sink_.put_first_state(segment, state);
+    if (num_bytes <= *room) return sink_.put_first_state(segment, state);
   }
-  if (least > sink_.max_room()) sink_.left_out(segment, Source::output, least);
+  if (num_bytes > sink_.max_room()) sink_.left_out(segment, Source::output, num_bytes);
 }
 
 void StateFollower::write_due(std::uint64_t segment) {

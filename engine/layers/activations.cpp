@@ -72,16 +72,18 @@ Result<Activations> Activations::create(kernels::Device& device, const Activatio
   return activations;
 }
 
-Status Activations::admit(const ForwardBatch& batch) const {
+Status Activations::check_fits(const ForwardBatch& batch) const {
   if (batch.num_tokens <= limits_.max_tokens) return {};
-  return fail(ErrorCode::internal, "a step of " + std::to_string(batch.num_tokens) + " tokens is more than the " +
-                                       std::to_string(limits_.max_tokens) + " that the model was made for");
+  return fail(ErrorCode::internal, "a step has " + std::to_string(batch.num_tokens) +
+                                       " tokens, but the model has buffers for at most " +
+                                       std::to_string(limits_.max_tokens));
 }
 
-Status Activations::admit_logit_rows(std::int32_t num_rows) const {
+Status Activations::check_logit_rows(std::int32_t num_rows) const {
   if (num_rows <= limits_.max_logit_rows) return {};
-  return fail(ErrorCode::internal, "logits of " + std::to_string(num_rows) + " rows at once are more than the " +
-                                       std::to_string(limits_.max_logit_rows) + " that the model was made for");
+  return fail(ErrorCode::internal, "logits of " + std::to_string(num_rows) +
+                                       " rows are needed, but the model has buffers for at most " +
+                                       std::to_string(limits_.max_logit_rows));
 }
 
 }  // namespace pagoda::layers

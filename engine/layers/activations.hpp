@@ -30,9 +30,9 @@ class Activations {
   static std::int64_t bytes(const ActivationShape& shape, const ModelLimits& limits, bool narrow_rows);
 
   /// Returns an internal error when the batch is larger than the limits that create received.
-  Status admit(const ForwardBatch& batch) const;
+  Status check_fits(const ForwardBatch& batch) const;
   /// Returns an internal error when `num_rows` is above max_logit_rows.
-  Status admit_logit_rows(std::int32_t num_rows) const;
+  Status check_logit_rows(std::int32_t num_rows) const;
 
   /// Returns rows [max_tokens, hidden_size] for the output of a norm that a linear layer reads as `dtype`. Rows of
   /// float32 lie in `hidden`, other rows in memory of their own.

@@ -71,7 +71,7 @@ void Attention::rotate(ForwardPass& pass, const Heads& heads, const PositionTabl
 }
 
 void Attention::operator()(ForwardPass& pass, const Activations& activations, std::span<const PositionTables> tables,
-                           const Rows& in, float* out, Into into) const {
+                           const Rows& in, float* out, Accumulate accumulate) const {
   static const PositionTables kNone;
   const auto table = static_cast<std::size_t>(shape_.position_table);
   PAGODA_ASSERT(shape_.position_table == kNoPositions || table < tables.size(),
@@ -109,7 +109,7 @@ void Attention::operator()(ForwardPass& pass, const Activations& activations, st
                                    .softcap = static_cast<float>(shape_.softcap),
                                    .out = attended.floats,
                                    .narrow_out = attended.narrow});
-  output_(pass, attended, pass.num_tokens(), out, into);
+  output_(pass, attended, pass.num_tokens(), out, accumulate);
 }
 
 }  // namespace pagoda::layers

@@ -15,7 +15,7 @@ Linear::Linear(const WeightLoader& loader, std::span<const Projection> projectio
     WeightVector vector;
     if (bias) vector = module.vector("bias", out_features);
     if (bias && bias_dtype.value_or(vector.dtype) != vector.dtype) {
-      module.reject("its bias has another dtype than the projections beside it");
+      module.reject("its bias and the biases of the projections beside it must have one dtype");
     }
     if (bias) bias_dtype = vector.dtype;
     add(std::move(weight), bias ? &vector : nullptr);
@@ -80,7 +80,8 @@ void Linear::add(weights::LinearWeight weight, const WeightVector* bias) {
   }
 }
 
-void Linear::operator()(ForwardPass& pass, const Rows& x, std::int64_t num_rows, float* y, Into into) const {
+void Linear::operator()(ForwardPass& pass, const Rows& x, std::int64_t num_rows, float* y,
+                        Accumulate accumulate) const {
   pass.show_input(modules_, x, num_rows, in_features_);
   for (const Part& part : parts_) {
     if (!part.quantized.empty()) {
@@ -92,7 +93,7 @@ void Linear::operator()(ForwardPass& pass, const Rows& x, std::int64_t num_rows,
                                                  .bias_dtype = part.bias_dtype,
                                                  .out = y + part.first_feature,
                                                  .out_stride = out_features_,
-                                                 .accumulate = into == Into::add});
+                                                 .accumulate = accumulate == Accumulate::yes});
     } else {
       pass.run(&kernels::Ops::linear, {.x = x.floats,
                                        .narrow_x = x.narrow,
@@ -103,7 +104,7 @@ void Linear::operator()(ForwardPass& pass, const Rows& x, std::int64_t num_rows,
                                        .bias_dtype = part.bias_dtype,
                                        .out = y + part.first_feature,
                                        .out_stride = out_features_,
-                                       .accumulate = into == Into::add});
+                                       .accumulate = accumulate == Accumulate::yes});
     }
   }
 }

@@ -19,10 +19,10 @@ struct Projection {
   std::int64_t out_features = 0;
 };
 
-/// Whether outputs replace the values in y or are added to them.
-enum class Into : std::uint8_t {
-  set,  ///< y = ...
-  add,  ///< y += ...
+/// Whether outputs are added to the values in y or replace them.
+enum class Accumulate : std::uint8_t {
+  no,   ///< y = ...
+  yes,  ///< y += ...
 };
 
 /// y = x W^T + b for one or several projections of the same input. Their outputs stand side by side in a row of y. A
@@ -52,7 +52,8 @@ class Linear {
   DType input_type(const ForwardPass& pass) const { return pass.takes_narrow_rows() ? narrow_type_ : DType::f32; }
 
   /// x: [num_rows, in_features]; y: [num_rows, out_features].
-  void operator()(ForwardPass& pass, const Rows& x, std::int64_t num_rows, float* y, Into into = Into::set) const;
+  void operator()(ForwardPass& pass, const Rows& x, std::int64_t num_rows, float* y,
+                  Accumulate accumulate = Accumulate::no) const;
 
  private:
   /// Neighbouring projections that one op computes: all plain, or all quantised in one format.

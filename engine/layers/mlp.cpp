@@ -21,7 +21,8 @@ std::vector<std::int64_t> GatedMlp::work_widths() const {
   return {all.begin(), all.end()};
 }
 
-void GatedMlp::run(ForwardPass& pass, const Activations& activations, const Rows& in, float* out, Into into) const {
+void GatedMlp::run(ForwardPass& pass, const Activations& activations, const Rows& in, float* out,
+                   Accumulate accumulate) const {
   const auto [gate_up_rows, activated_rows] = activations.work(widths());
   gate_up_(pass, in, pass.num_tokens(), gate_up_rows);
   const Rows activated(activated_rows, down_.input_type(pass));
@@ -32,13 +33,14 @@ void GatedMlp::run(ForwardPass& pass, const Activations& activations, const Rows
                                        .gated = true,
                                        .out = activated.floats,
                                        .narrow_out = activated.narrow});
-  down_(pass, activated, pass.num_tokens(), out, into);
+  down_(pass, activated, pass.num_tokens(), out, accumulate);
 }
 
 PlainMlp::PlainMlp(Linear up, kernels::Activation activation, Linear down)
     : up_(std::move(up)), activation_(activation), down_(std::move(down)) {}
 
-void PlainMlp::run(ForwardPass& pass, const Activations& activations, const Rows& in, float* out, Into into) const {
+void PlainMlp::run(ForwardPass& pass, const Activations& activations, const Rows& in, float* out,
+                   Accumulate accumulate) const {
   const auto [rows] = activations.work(std::array{up_.out_features()});
   up_(pass, in, pass.num_tokens(), rows);
   pass.run(&kernels::Ops::activation, {.x = rows,
@@ -47,7 +49,7 @@ void PlainMlp::run(ForwardPass& pass, const Activations& activations, const Rows
                                        .activation = activation_,
                                        .gated = false,
                                        .out = rows});
-  down_(pass, rows, pass.num_tokens(), out, into);
+  down_(pass, rows, pass.num_tokens(), out, accumulate);
 }
 
 }  // namespace pagoda::layers

@@ -23,8 +23,9 @@ class Mlp {
   virtual DType input_type(const ForwardPass& pass) const = 0;
   /// See ActivationShape.
   virtual std::vector<std::int64_t> work_widths() const = 0;
-  /// in, out: [num_tokens, hidden_size]. With Into::set, `out` may be the memory of `in`.
-  virtual void run(ForwardPass& pass, const Activations& activations, const Rows& in, float* out, Into into) const = 0;
+  /// in, out: [num_tokens, hidden_size]. With Accumulate::no, `out` may be the memory of `in`.
+  virtual void run(ForwardPass& pass, const Activations& activations, const Rows& in, float* out,
+                   Accumulate accumulate) const = 0;
 };
 
 /// down(act(gate(x)) * up(x)): the SwiGLU of Llama and its relatives.
@@ -35,7 +36,8 @@ class GatedMlp final : public Mlp {
 
   DType input_type(const ForwardPass& pass) const override { return gate_up_.input_type(pass); }
   std::vector<std::int64_t> work_widths() const override;
-  void run(ForwardPass& pass, const Activations& activations, const Rows& in, float* out, Into into) const override;
+  void run(ForwardPass& pass, const Activations& activations, const Rows& in, float* out,
+           Accumulate accumulate) const override;
 
  private:
   /// Returns the widths of the working rows: gate and values in one row; the activated values.
@@ -53,7 +55,8 @@ class PlainMlp final : public Mlp {
 
   DType input_type(const ForwardPass& pass) const override { return up_.input_type(pass); }
   std::vector<std::int64_t> work_widths() const override { return {up_.out_features()}; }
-  void run(ForwardPass& pass, const Activations& activations, const Rows& in, float* out, Into into) const override;
+  void run(ForwardPass& pass, const Activations& activations, const Rows& in, float* out,
+           Accumulate accumulate) const override;
 
  private:
   Linear up_;

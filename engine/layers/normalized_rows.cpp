@@ -9,7 +9,7 @@
 namespace pagoda::layers {
 namespace {
 
-constexpr float kShortestLength = 1e-12F;
+constexpr float kMinLength = 1e-12F;
 
 template <class Element>
 Element rounded(float x) {
@@ -27,7 +27,7 @@ void normalize(const kernels::WeightMatrix& matrix, std::byte* target) {
   for (std::int64_t row = 0; row < matrix.rows; ++row, from += columns, to += columns) {
     double squares = 0.0;
     for (const Element x : std::span(from, columns)) squares += double{to_float(x)} * double{to_float(x)};
-    const float length = std::max(kShortestLength, to_float(rounded<Element>(static_cast<float>(std::sqrt(squares)))));
+    const float length = std::max(kMinLength, to_float(rounded<Element>(static_cast<float>(std::sqrt(squares)))));
     std::transform(from, from + columns, to, [&](Element x) { return rounded<Element>(to_float(x) / length); });
   }
 }

@@ -11,33 +11,33 @@ WeightLoader WeightLoader::operator/(std::string_view child) const {
 }
 
 kernels::WeightMatrix WeightLoader::matrix(std::string_view name, std::int64_t rows, std::int64_t columns) const {
-  const auto tensor = take(name, {rows, columns});
-  return {tensor.data, tensor.dtype, rows, columns};
+  const auto view = tensor(name, {rows, columns});
+  return {view.data, view.dtype, rows, columns};
 }
 
 WeightVector WeightLoader::vector(std::string_view name, std::int64_t size) const {
-  const auto tensor = take(name, {size});
-  return {tensor.data, tensor.dtype};
+  const auto view = tensor(name, {size});
+  return {view.data, view.dtype};
 }
 
 weights::LinearWeight WeightLoader::linear(std::int64_t rows, std::int64_t columns) const {
-  return *status_ ? keep(source_->linear(name(), rows, columns)) : weights::LinearWeight{};
+  return *status_ ? or_record_error(source_->linear(name(), rows, columns)) : weights::LinearWeight{};
 }
 
 weights::LinearWeight WeightLoader::embedding(std::int64_t rows, std::int64_t columns) const {
-  return *status_ ? keep(source_->embedding(name(), rows, columns)) : weights::LinearWeight{};
+  return *status_ ? or_record_error(source_->embedding(name(), rows, columns)) : weights::LinearWeight{};
 }
 
 weights::LinearWeight WeightLoader::tied_linear(std::string_view tensor, std::int64_t rows,
                                                 std::int64_t columns) const {
-  return *status_ ? keep(source_->tied_linear(name(), tensor, rows, columns)) : weights::LinearWeight{};
+  return *status_ ? or_record_error(source_->tied_linear(name(), tensor, rows, columns)) : weights::LinearWeight{};
 }
 
 weights::LinearWeight WeightLoader::derived_linear(const weights::DerivedWeight& weight) const {
-  return *status_ ? keep(source_->derived_linear(name(), weight)) : weights::LinearWeight{};
+  return *status_ ? or_record_error(source_->derived_linear(name(), weight)) : weights::LinearWeight{};
 }
 
-weights::LinearWeight WeightLoader::keep(Result<weights::LinearWeight> weight) const {
+weights::LinearWeight WeightLoader::or_record_error(Result<weights::LinearWeight> weight) const {
   if (weight) return std::move(*weight);
   *status_ = fail(std::move(weight.error()));
   return {};
@@ -48,11 +48,11 @@ void WeightLoader::reject(std::string_view reason) const {
   *status_ = fail(ErrorCode::bad_file, "module " + std::string(name()) + ": " + std::string(reason));
 }
 
-weights::WeightTensor WeightLoader::take(std::string_view name, const std::vector<std::int64_t>& shape) const {
-  return *status_ ? keep(source_->tensor(full_name(name), shape)) : weights::WeightTensor{};
+weights::WeightTensor WeightLoader::tensor(std::string_view name, const std::vector<std::int64_t>& shape) const {
+  return *status_ ? or_record_error(source_->tensor(full_name(name), shape)) : weights::WeightTensor{};
 }
 
-weights::WeightTensor WeightLoader::keep(Result<weights::WeightTensor> tensor) const {
+weights::WeightTensor WeightLoader::or_record_error(Result<weights::WeightTensor> tensor) const {
   if (tensor) return std::move(*tensor);
   *status_ = fail(std::move(tensor.error()));
   return {};

@@ -46,14 +46,14 @@ class WeightLoader {
 
   /// Returns the first error so far.
   const Status& status() const { return *status_; }
-  /// Keeps `reason` as the error of this module, unless there already is an error.
+  /// Records `reason` as the error of this module, unless there already is an error.
   void reject(std::string_view reason) const;
 
  private:
-  weights::LinearWeight keep(Result<weights::LinearWeight> weight) const;
-  /// Returns the tensor, or keeps the error and returns an empty tensor.
-  weights::WeightTensor keep(Result<weights::WeightTensor> tensor) const;
-  weights::WeightTensor take(std::string_view name, const std::vector<std::int64_t>& shape) const;
+  weights::LinearWeight or_record_error(Result<weights::LinearWeight> weight) const;
+  /// Returns the tensor, or records the error and returns an empty tensor.
+  weights::WeightTensor or_record_error(Result<weights::WeightTensor> tensor) const;
+  weights::WeightTensor tensor(std::string_view name, const std::vector<std::int64_t>& shape) const;
 
   const weights::WeightSource* source_;
   Status* status_;

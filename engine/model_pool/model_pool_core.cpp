@@ -15,7 +15,7 @@ ModelPoolCore::ModelPoolCore(ModelPoolConfig config) : config_(std::move(config)
   }
 }
 
-ModelPoolCore::Effects ModelPoolCore::want(ModelIndex model, TimeUs now) {
+ModelPoolCore::Effects ModelPoolCore::wanted(ModelIndex model, TimeUs now) {
   if (at(model).state == State::absent) {
     at(model).state = State::wanted;
     at(model).wanted_since = now;
@@ -54,7 +54,7 @@ ModelPoolCore::Effects ModelPoolCore::idle(ModelIndex model, TimeUs now) {
 
 ModelPoolCore::Effects ModelPoolCore::released(ModelIndex model, bool gives_up, TimeUs now) {
   auto& state = at(model).state;
-  if (state == State::asked || state == State::held) state = gives_up ? State::unloading : State::busy;
+  if (state == State::asked || state == State::draining) state = gives_up ? State::unloading : State::busy;
   return effects_of(now);
 }
 
@@ -119,7 +119,7 @@ ModelPoolCore::Room ModelPoolCore::taken(bool staying) const {
   Room room{0, std::vector<std::int64_t>(config_.device_bytes.size())};
   for (ModelIndex i = 0; i < models_.size(); ++i) {
     const State state = models_[i].state;
-    const bool goes = state == State::asked || state == State::held || state == State::unloading;
+    const bool goes = state == State::asked || state == State::draining || state == State::unloading;
     if (state == State::absent || state == State::wanted || (staying && goes)) continue;
     ++room.models;
     room.bytes[config_.models[i].device] += config_.models[i].bytes;
@@ -128,21 +128,21 @@ ModelPoolCore::Room ModelPoolCore::taken(bool staying) const {
 }
 
 bool ModelPoolCore::fits(ModelIndex model, const Room& taken) const {
-  const auto& wanted = config_.models[model];
-  const auto bytes = taken.bytes[wanted.device];
+  const auto& needed = config_.models[model];
+  const auto bytes = taken.bytes[needed.device];
   return taken.models < config_.max_loaded &&
-         (bytes == 0 || bytes + wanted.bytes <= config_.device_bytes[wanted.device]);
+         (bytes == 0 || bytes + needed.bytes <= config_.device_bytes[needed.device]);
 }
 
 std::optional<ModelIndex> ModelPoolCore::victim(ModelIndex model, State state, const Room& taken) const {
   const bool any_helps = taken.models >= config_.max_loaded;  // otherwise only memory of the model's own device helps
-  std::optional<ModelIndex> least;
+  std::optional<ModelIndex> least_recent;
   for (ModelIndex i = 0; i < models_.size(); ++i) {
     if (models_[i].state != state) continue;
     if (!any_helps && config_.models[i].device != config_.models[model].device) continue;
-    if (!least || models_[i].last_used < models_[*least].last_used) least = i;
+    if (!least_recent || models_[i].last_used < models_[*least_recent].last_used) least_recent = i;
   }
-  return least;
+  return least_recent;
 }
 
 /// Makes room only for the first model in the queue: otherwise smaller models could pass a large one for ever.
@@ -160,11 +160,11 @@ void ModelPoolCore::make_room(TimeUs now, Effects& effects) {
     if (fits(first, staying)) return;  // there is room as soon as the released models are gone
     const bool is_patient = now < at(first).wanted_since + config_.patience_us;
     auto goes = victim(first, State::idle, staying);
-    const bool hold = !goes;
-    if (hold && !is_patient) goes = victim(first, State::busy, staying);
+    const bool drain = !goes;
+    if (drain && !is_patient) goes = victim(first, State::busy, staying);
     if (!goes) return;
-    at(*goes).state = hold ? State::held : State::asked;
-    effects.releases.push_back({*goes, hold});
+    at(*goes).state = drain ? State::draining : State::asked;
+    effects.releases.push_back({*goes, drain});
   }
 }
 

@@ -38,7 +38,7 @@ class ModelPoolCore {
  public:
   struct Release {
     ModelIndex model = 0;
-    bool hold = false;  ///< true: it takes no new work and answers once it has none; false: it answers at once
+    bool drain = false;  ///< true: it takes no new work and answers once it has none; false: it answers at once
   };
   /// Actions that the owner must take now.
   struct Effects {
@@ -49,7 +49,7 @@ class ModelPoolCore {
   explicit ModelPoolCore(ModelPoolConfig config);
 
   /// Call when work waits for a model that is not loaded.
-  Effects want(ModelIndex model, TimeUs now);
+  Effects wanted(ModelIndex model, TimeUs now);
   /// Call when no work waits for the model any more. A load that has begun goes on.
   Effects unwanted(ModelIndex model, TimeUs now);
   /// Call when a load has ended. A loaded model counts as busy until idle() is called.
@@ -76,7 +76,7 @@ class ModelPoolCore {
   std::optional<TimeUs> expiry(ModelIndex model) const;
 
  private:
-  enum class State : std::uint8_t { absent, wanted, loading, idle, busy, asked, held, unloading };
+  enum class State : std::uint8_t { absent, wanted, loading, idle, busy, asked, draining, unloading };
   struct Model {
     State state = State::absent;
     TimeUs keep_alive_us = kForever;

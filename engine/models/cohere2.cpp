@@ -38,8 +38,8 @@ class Cohere2 final : public Decoder {
     weights_.embedding(pass, pass.batch().token_ids, residual);
     for (const auto& layer : weights_.layers) {
       layer.norm(pass, residual, n, hidden);  // attention and MLP read the same rows
-      layer.attention(pass, activations(), positions(), hidden, residual, Into::add);
-      layer.mlp->run(pass, activations(), hidden, residual, Into::add);
+      layer.attention(pass, activations(), positions(), hidden, residual, Accumulate::yes);
+      layer.mlp->run(pass, activations(), hidden, residual, Accumulate::yes);
     }
     weights_.norm(pass, residual, n, hidden);
     return hidden;

@@ -58,7 +58,7 @@ Status Decoder::allocate(std::shared_ptr<kernels::Device> device, const ModelLim
 }
 
 Status Decoder::run(kernels::Stream& stream, const ForwardBatch& batch, const KvCache& cache) {
-  if (auto status = activations_.admit(batch); !status) return status;
+  if (auto status = activations_.check_fits(batch); !status) return status;
   ForwardPass pass(device_->ops(), stream, batch, cache);
   hidden_ = run_layers(pass);
   return pass.status();
@@ -66,7 +66,7 @@ Status Decoder::run(kernels::Stream& stream, const ForwardBatch& batch, const Kv
 
 Status Decoder::logits(kernels::Stream& stream, const std::int32_t* rows, std::int32_t num_rows, float* logits) {
   if (num_rows == 0) return {};
-  if (auto status = activations_.admit_logit_rows(num_rows); !status) return status;
+  if (auto status = activations_.check_logit_rows(num_rows); !status) return status;
   const ForwardBatch no_batch;
   const KvCache no_cache;
   ForwardPass pass(device_->ops(), stream, no_batch, no_cache);

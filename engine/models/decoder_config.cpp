@@ -22,7 +22,7 @@ std::int64_t read_head_dim(ConfigSource& config, const DecoderConfig& decoder, s
   }
   if (decoder.hidden_size % num_heads != 0) {
     config.reject("hidden_size", std::to_string(decoder.hidden_size) + " is not a multiple of num_attention_heads " +
-                                     std::to_string(num_heads) + ", and there is no head_dim");
+                                     std::to_string(num_heads) + ", and head_dim is not set");
   }
   return std::max<std::int64_t>(1, decoder.hidden_size / num_heads);
 }
@@ -78,7 +78,7 @@ DecoderConfig read_decoder(ConfigSource& config, const DecoderKeys& keys) {
   decoder.tie_word_embeddings = config.boolean("tie_word_embeddings", keys.tied_by_default);
   decoder.activation = read_activation(config, keys.activation, keys.default_activation);
   if (keys.positions == PositionKind::rotary && decoder.positions.front().rotary.rotary_dim % 2 != 0) {
-    config.reject("head_dim", std::to_string(decoder.attention.head_dim) + " is odd, but rotary embedding turns pairs");
+    config.reject("head_dim", std::to_string(decoder.attention.head_dim) + " is odd, but rotary embedding needs an even number");
   }
   return decoder;
 }

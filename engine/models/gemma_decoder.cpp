@@ -47,11 +47,11 @@ class GemmaDecoder final : public Decoder {
       } else {
         layer.input_norm.add_and_norm(pass, hidden, residual, n, attention_input);
       }
-      layer.attention(pass, activations(), positions(), attention_input, hidden, Into::set);
+      layer.attention(pass, activations(), positions(), attention_input, hidden, Accumulate::no);
       layer.attention_output_norm(pass, hidden, n, hidden);
       const Rows mlp_input = activations().normed(layer.mlp->input_type(pass));
       layer.mlp_norm.add_and_norm(pass, hidden, residual, n, mlp_input);
-      layer.mlp->run(pass, activations(), mlp_input, hidden, Into::set);
+      layer.mlp->run(pass, activations(), mlp_input, hidden, Accumulate::no);
       layer.mlp_output_norm(pass, hidden, n, hidden);
     }
     norm_.add_and_norm(pass, hidden, residual, n, hidden);

@@ -45,9 +45,9 @@ class Gpt2 final : public Decoder {
     weights_.positions.add(pass, pass.batch().positions, residual);
     for (const auto& layer : weights_.layers) {
       layer.attention_norm(pass, residual, n, hidden);
-      layer.attention(pass, activations(), positions(), hidden, residual, Into::add);
+      layer.attention(pass, activations(), positions(), hidden, residual, Accumulate::yes);
       layer.mlp_norm(pass, residual, n, hidden);
-      layer.mlp->run(pass, activations(), hidden, residual, Into::add);
+      layer.mlp->run(pass, activations(), hidden, residual, Accumulate::yes);
     }
     weights_.norm(pass, residual, n, hidden);
     return hidden;

@@ -28,10 +28,10 @@ class LlamaDecoder final : public Decoder {
     for (const auto& layer : layers_) {
       const Rows attention_input = activations().normed(layer.attention.input_type(pass));
       layer.attention_norm(pass, residual, n, attention_input);
-      layer.attention(pass, activations(), positions(), attention_input, residual, Into::add);
+      layer.attention(pass, activations(), positions(), attention_input, residual, Accumulate::yes);
       const Rows mlp_input = activations().normed(layer.mlp->input_type(pass));
       layer.mlp_norm(pass, residual, n, mlp_input);
-      layer.mlp->run(pass, activations(), mlp_input, residual, Into::add);
+      layer.mlp->run(pass, activations(), mlp_input, residual, Accumulate::yes);
     }
     norm_(pass, residual, n, activations().hidden);
     return activations().hidden;

@@ -13,7 +13,7 @@ Status check_limits(const ModelSpec& spec, const layers::ModelLimits& limits) {
   if (limits.max_tokens < 1) return bad("max_tokens", "must be at least 1");
   if (limits.max_logit_rows < 1) return bad("max_logit_rows", "must be at least 1");
   if (limits.max_model_len < 1 || limits.max_model_len > spec.position_limit) {
-    return bad("max_model_len", std::to_string(limits.max_model_len) + " is not within 1 and the model's " +
+    return bad("max_model_len", std::to_string(limits.max_model_len) + " is not between 1 and the model's " +
                                     std::to_string(spec.position_limit) + " positions");
   }
   return {};

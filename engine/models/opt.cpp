@@ -80,9 +80,9 @@ class Opt final : public Decoder {
     float* residual = activations().residual;
     for (const auto& layer : weights_.layers) {
       layer.attention_norm(pass, residual, n, hidden);
-      layer.attention(pass, activations(), positions(), hidden, residual, Into::add);
+      layer.attention(pass, activations(), positions(), hidden, residual, Accumulate::yes);
       layer.mlp_norm(pass, residual, n, hidden);
-      layer.mlp->run(pass, activations(), hidden, residual, Into::add);
+      layer.mlp->run(pass, activations(), hidden, residual, Accumulate::yes);
     }
     (*weights_.norm)(pass, residual, n, hidden);
     return hidden;
@@ -93,9 +93,9 @@ class Opt final : public Decoder {
     float* hidden = activations().hidden;
     float* residual = activations().residual;
     for (const auto& layer : weights_.layers) {
-      layer.attention(pass, activations(), positions(), residual, hidden, Into::set);
+      layer.attention(pass, activations(), positions(), residual, hidden, Accumulate::no);
       layer.attention_norm.add_and_norm(pass, hidden, residual, n, residual);
-      layer.mlp->run(pass, activations(), residual, hidden, Into::set);
+      layer.mlp->run(pass, activations(), residual, hidden, Accumulate::no);
       layer.mlp_norm.add_and_norm(pass, hidden, residual, n, residual);
     }
     return residual;

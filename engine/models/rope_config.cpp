@@ -35,7 +35,8 @@ std::int64_t read_rotary_dim(ConfigSource& config, std::int64_t head_dim, std::i
   constexpr double kRounding = 1e-6;
   const auto turned = static_cast<std::int64_t>(static_cast<double>(head_dim) * std::min(part, 1.0) + kRounding);
   if (part > 1.0 || turned < 2 || turned % 2 != 0) {
-    config.reject(kKey, config.shown(kKey) + " of a head of " + std::to_string(head_dim) + " is no number of pairs");
+    config.reject(kKey,
+                  config.shown(kKey) + " of " + std::to_string(head_dim) + " is not an even number of at least 2");
     return head_dim;
   }
   return turned;
@@ -141,9 +142,9 @@ double yarn_attention_factor(double factor, double weight) {
 }
 
 std::int64_t position_limit(std::int64_t max_position_embeddings, const RopeScaling& scaling) {
-  constexpr double kFarthest = 1LL << 40;
+  constexpr double kMaxPosition = 1LL << 40;
   const double reach = static_cast<double>(multiplied_positions(max_position_embeddings, scaling)) * scaling.factor;
-  return std::max(max_position_embeddings, static_cast<std::int64_t>(std::min(reach, kFarthest)));
+  return std::max(max_position_embeddings, static_cast<std::int64_t>(std::min(reach, kMaxPosition)));
 }
 
 }  // namespace pagoda::models

@@ -33,8 +33,8 @@ Result<std::vector<TokenIds>> bad_word_tokens(const Tokenizer& tokenizer, std::s
     auto spaced = plain ? tokenizer.encode(" " + text, /*add_special_tokens=*/false) : plain;
     if (!spaced) return fail(ErrorCode::invalid_request, "bad_words: " + spaced.error().message, kParam);
     if (plain->empty()) {
-      return fail(ErrorCode::invalid_request, "bad_words: each word must have a token, but one has white space only",
-                  kParam);
+      return fail(ErrorCode::invalid_request,
+                  "bad_words: a word must have at least one token, but one word is only white space", kParam);
     }
     const bool is_other = spaced->size() == plain->size() && spaced->front() != plain->front();
     all.push_back(std::move(*plain));

@@ -26,7 +26,7 @@ Status check_literals(std::span<const ByteRange> literals, std::size_t num_bytes
   for (const ByteRange& range : literals) {
     if (range.begin > range.end) return refuse(range, "ends before it begins");
     if (range.end > num_bytes) return refuse(range, "goes beyond the " + std::to_string(num_bytes) + " bytes of text");
-    if (range.begin < begin) return refuse(range, "begins before the range in front of it ends");
+    if (range.begin < begin) return refuse(range, "begins before the previous range ends");
     begin = range.end;
   }
   return {};

@@ -25,14 +25,15 @@ std::optional<TokenId> known(int id) {
 }
 
 Status load(SentencePieceProcessor& processor, std::string_view bytes) {
-  constexpr const char* kNoModel = "is no SentencePiece model: ";
+  constexpr const char* kNoModel = "is not a SentencePiece model: ";
   try {
     const auto status = processor.LoadFromSerializedProto(bytes);
     if (status.ok()) return {};
     return fail(ErrorCode::bad_config, kNoModel + to_valid_utf8(status.error_message()));
   } catch (const std::exception&) {
     // The library's tries do not accept all tokens that may stand in a file, such as tokens that begin with a zero.
-    return fail(ErrorCode::bad_config, std::string(kNoModel) + "its tokens make no tree to look them up in");
+    return fail(ErrorCode::bad_config,
+                std::string(kNoModel) + "the library cannot build a tree for the look-up of its tokens");
   }
 }
 

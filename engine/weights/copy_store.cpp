@@ -6,44 +6,44 @@
 
 namespace pagoda::weights {
 
-CopyStore::Use::Use(std::shared_ptr<CopyStore> store, std::size_t model, std::int64_t bytes,
-                    std::shared_ptr<kernels::Device> device, std::shared_ptr<Copies> copies)
+CopyStore::ModelCopies::ModelCopies(std::shared_ptr<CopyStore> store, std::size_t model, std::int64_t bytes,
+                                    std::shared_ptr<kernels::Device> device, std::shared_ptr<Contents> copies)
     : store_(std::move(store)), model_(model), bytes_(bytes), device_(std::move(device)), copies_(std::move(copies)) {
   const std::lock_guard lock(store_->mutex_);
   store_->in_use_ += bytes_;
 }
 
-CopyStore::Use::~Use() {
+CopyStore::ModelCopies::~ModelCopies() {
   store_->end(*this);
 }
 
-std::optional<KeptCopies::Place> CopyStore::Use::find(std::string_view key, std::size_t bytes) {
+std::optional<KeptCopies::CopyMemory> CopyStore::ModelCopies::find(std::string_view key, std::size_t bytes) {
   const std::lock_guard lock(store_->mutex_);
   auto found = copies_->by_key.find(key);
-  if (found == copies_->by_key.end() && !copies_->are_made) {
+  if (found == copies_->by_key.end() && !copies_->are_complete) {
     auto memory = device_->allocate(bytes, kernels::MemoryKind::device);
     if (!memory) return std::nullopt;
     found = copies_->by_key.emplace(key, std::move(*memory)).first;
     copies_->bytes += static_cast<std::int64_t>(bytes);
   }
   if (found == copies_->by_key.end() || found->second.bytes() != bytes) return std::nullopt;
-  return Place{kernels::Buffer(found->second.data(), bytes, [self = shared_from_this()](void*, std::size_t) {}),
-               copies_->are_made};
+  return CopyMemory{kernels::Buffer(found->second.data(), bytes, [self = shared_from_this()](void*, std::size_t) {}),
+                    copies_->are_complete};
 }
 
-std::int64_t CopyStore::Use::made_bytes() const {
+std::int64_t CopyStore::ModelCopies::filled_bytes() const {
   const std::lock_guard lock(store_->mutex_);
-  return copies_->are_made ? copies_->bytes : 0;
+  return copies_->are_complete ? copies_->bytes : 0;
 }
 
-void CopyStore::Use::seal() {
+void CopyStore::ModelCopies::mark_complete() {
   const std::lock_guard lock(store_->mutex_);
-  copies_->are_made = true;
+  copies_->are_complete = true;
 }
 
-std::shared_ptr<CopyStore::Use> CopyStore::use(std::size_t model, std::int64_t bytes, std::string version,
-                                               std::shared_ptr<kernels::Device> device) {
-  std::shared_ptr<Use::Copies> copies;
+std::shared_ptr<CopyStore::ModelCopies> CopyStore::use(std::size_t model, std::int64_t bytes, std::string version,
+                                                       std::shared_ptr<kernels::Device> device) {
+  std::shared_ptr<ModelCopies::Contents> copies;
   {
     const std::lock_guard lock(mutex_);
     if (auto kept = kept_.extract(model)) {
@@ -52,10 +52,11 @@ std::shared_ptr<CopyStore::Use> CopyStore::use(std::size_t model, std::int64_t b
     }
   }
   if (copies == nullptr) {
-    copies = std::make_shared<Use::Copies>();
+    copies = std::make_shared<ModelCopies::Contents>();
     copies->version = std::move(version);
   }
-  std::shared_ptr<Use> use(new Use(shared_from_this(), model, bytes, std::move(device), std::move(copies)));
+  std::shared_ptr<ModelCopies> use(
+      new ModelCopies(shared_from_this(), model, bytes, std::move(device), std::move(copies)));
   const std::lock_guard lock(mutex_);
   make_room();
   return use;
@@ -67,7 +68,7 @@ std::int64_t CopyStore::kept_bytes() const {
 }
 
 void CopyStore::make_room() {
-  while (kept_bytes_ > std::min(most_kept_, bytes_ - in_use_) && !kept_.empty()) {
+  while (kept_bytes_ > std::min(max_kept_, bytes_ - in_use_) && !kept_.empty()) {
     const auto oldest = std::ranges::min_element(
         kept_, [](const auto& one, const auto& other) { return one.second->last_used < other.second->last_used; });
     kept_bytes_ -= oldest->second->bytes;
@@ -75,10 +76,10 @@ void CopyStore::make_room() {
   }
 }
 
-void CopyStore::end(const Use& use) {
+void CopyStore::end(const ModelCopies& use) {
   const std::lock_guard lock(mutex_);
   in_use_ -= use.bytes_;
-  if (use.copies_->are_made && use.copies_->bytes > 0) {
+  if (use.copies_->are_complete && use.copies_->bytes > 0) {
     use.copies_->last_used = ++clock_;
     auto& kept = kept_[use.model_];
     if (kept != nullptr) kept_bytes_ -= kept->bytes;

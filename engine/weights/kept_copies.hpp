@@ -15,14 +15,14 @@ class KeptCopies {
  public:
   virtual ~KeptCopies() = default;
 
-  struct Place {
+  struct CopyMemory {
     kernels::Buffer memory;
-    bool is_made = false;  ///< true: the memory holds the copy and must not be written; false: make the copy in it
+    bool is_filled = false;  ///< true: the memory holds the copy and must not be written; false: make the copy in it
   };
   /// Returns memory for the copy `key` of `bytes` bytes, aligned to 64 bytes; nothing when there is no room for it.
-  virtual std::optional<Place> find(std::string_view key, std::size_t bytes) = 0;
+  virtual std::optional<CopyMemory> find(std::string_view key, std::size_t bytes) = 0;
   /// Returns the bytes of the copies that are already made and take no more memory.
-  virtual std::int64_t made_bytes() const { return 0; }
+  virtual std::int64_t filled_bytes() const { return 0; }
 };
 
 }  // namespace pagoda::weights

@@ -16,12 +16,12 @@ namespace {
 /// Returns whether no value becomes infinity in float16: finite values of |x| >= 65520 do. `least` holds the bits of
 /// 65520 in the type that `Bits` represent, `infinity` the bits of infinity.
 template <class Bits>
-bool all_fit_float16(const void* data, std::int64_t count, Bits least, Bits infinity) {
+bool all_fit_float16(const void* data, std::int64_t count, Bits min_magnitude, Bits infinity) {
   constexpr Bits kSign = static_cast<Bits>(Bits{1} << (8 * sizeof(Bits) - 1));
   const auto* bits = static_cast<const Bits*>(data);
   return std::none_of(bits, bits + count, [=](Bits x) {
     const auto magnitude = static_cast<Bits>(x & static_cast<Bits>(~kSign));
-    return magnitude >= least && magnitude < infinity;
+    return magnitude >= min_magnitude && magnitude < infinity;
   });
 }
 
@@ -96,7 +96,7 @@ Result<kernels::Buffer> WeightConverter::convert(const WeightTensor& tensor, DTy
                                                  std::string_view kept_as) const {
   auto copy = take(kept_as, static_cast<std::size_t>(tensor.elements()) * size_of(dtype));
   if (!copy) return fail(std::move(copy.error()));
-  if (copy->is_made) return std::move(copy->memory);
+  if (copy->is_filled) return std::move(copy->memory);
   Status status;
   if (tensor.quantized == nullptr) {
     status = run([&](kernels::Stream& stream) { return copy_plain(stream, tensor, dtype, copy->memory.data()); });
@@ -121,7 +121,7 @@ Result<kernels::Buffer> WeightConverter::convert(const WeightTensor& tensor, DTy
 Result<kernels::Buffer> WeightConverter::copy(const void* from, std::size_t bytes, std::string_view kept_as) const {
   auto copy = take(kept_as, bytes);
   if (!copy) return fail(std::move(copy.error()));
-  if (!copy->is_made) {
+  if (!copy->is_filled) {
     const Status status = run([&](kernels::Stream& stream) {
       return device_->ops().copy(stream, {.from = from, .to = copy->memory.data(), .bytes = bytes});
     });
@@ -146,7 +146,7 @@ Result<std::shared_ptr<const QuantizedWeights>> WeightConverter::quantize(
   const std::int64_t columns = tensor.shape.at(1);
   auto place = take(kept_as, rows, columns, format);
   if (!place) return fail(std::move(place.error()));
-  if (place->is_made) return std::move(place->weights);
+  if (place->is_filled) return std::move(place->weights);
   const QuantizedWeights& to = *place->weights;
   const kernels::PanelPlace memory{to.data.as<std::uint8_t>(), to.scales.as<Float16>(), to.mins.as<Float16>(),
                                    to.factors.as<std::int8_t>()};
@@ -170,7 +170,7 @@ Result<std::shared_ptr<const QuantizedWeights>> WeightConverter::pack(const Weig
   const std::span<const std::int32_t> order = rows.order();
   auto place = take("packed " + tensor.name, tensor.shape.at(0), tensor.shape.at(1), format, order.size_bytes());
   if (!place) return fail(std::move(place.error()));
-  if (place->is_made) return std::move(place->weights);
+  if (place->is_filled) return std::move(place->weights);
   QuantizedWeights& to = *place->weights;
   std::ranges::copy(order, to.order.as<std::int32_t>());
   const kernels::QuantizedMatrix& matrix = to.matrix;
@@ -194,20 +194,20 @@ Result<std::shared_ptr<const QuantizedWeights>> WeightConverter::pack(const Weig
   return std::move(place->weights);
 }
 
-Result<KeptCopies::Place> WeightConverter::take(std::string_view kept_as, std::size_t bytes) const {
+Result<KeptCopies::CopyMemory> WeightConverter::take(std::string_view kept_as, std::size_t bytes) const {
   if (kept_ != nullptr && !kept_as.empty()) {
     if (auto place = kept_->find(kept_as, bytes)) return std::move(*place);
   }
   auto memory = kept_as.empty() ? device_->allocate(bytes, kernels::MemoryKind::device) : memory_->allocate(bytes);
   if (!memory) return fail(std::move(memory.error()));
-  return KeptCopies::Place{std::move(*memory)};
+  return KeptCopies::CopyMemory{std::move(*memory)};
 }
 
-Result<WeightConverter::QuantizedPlace> WeightConverter::take(std::string_view kept_as, std::int64_t rows,
-                                                              std::int64_t columns,
-                                                              const kernels::QuantizedFormat& format,
-                                                              std::size_t order_bytes) const {
-  QuantizedPlace place{std::make_shared<QuantizedWeights>(), true};
+Result<WeightConverter::QuantizedCopy> WeightConverter::take(std::string_view kept_as, std::int64_t rows,
+                                                             std::int64_t columns,
+                                                             const kernels::QuantizedFormat& format,
+                                                             std::size_t order_bytes) const {
+  QuantizedCopy place{std::make_shared<QuantizedWeights>(), true};
   QuantizedWeights& weights = *place.weights;
   weights.matrix = {nullptr, nullptr, rows, columns, format};
   struct Part {
@@ -225,13 +225,13 @@ Result<WeightConverter::QuantizedPlace> WeightConverter::take(std::string_view k
     if (part.bytes == 0) continue;
     auto memory = take(std::string(kept_as) + part.name, static_cast<std::size_t>(part.bytes));
     if (!memory) return fail(std::move(memory.error()));
-    if (memory->is_made) made.push_back(part);
-    place.is_made = place.is_made && memory->is_made;
+    if (memory->is_filled) made.push_back(part);
+    place.is_filled = place.is_filled && memory->is_filled;
     part.buffer = std::move(memory->memory);
   }
   // All parts are written if one is missing. A made part must not be written, so it gets new memory.
   for (const Part& part : made) {
-    if (place.is_made) break;
+    if (place.is_filled) break;
     auto memory = take({}, static_cast<std::size_t>(part.bytes));
     if (!memory) return fail(std::move(memory.error()));
     part.buffer = std::move(memory->memory);

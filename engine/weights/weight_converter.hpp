@@ -42,13 +42,13 @@ class WeightConverter {
                                                        const kernels::QuantizedFormat& format) const;
 
  private:
-  struct QuantizedPlace {
+  struct QuantizedCopy {
     std::shared_ptr<QuantizedWeights> weights;
-    bool is_made = false;
+    bool is_filled = false;
   };
-  Result<KeptCopies::Place> take(std::string_view kept_as, std::size_t bytes) const;
-  Result<QuantizedPlace> take(std::string_view kept_as, std::int64_t rows, std::int64_t columns,
-                              const kernels::QuantizedFormat& format, std::size_t order_bytes = 0) const;
+  Result<KeptCopies::CopyMemory> take(std::string_view kept_as, std::size_t bytes) const;
+  Result<QuantizedCopy> take(std::string_view kept_as, std::int64_t rows, std::int64_t columns,
+                             const kernels::QuantizedFormat& format, std::size_t order_bytes = 0) const;
   Status copy_plain(kernels::Stream& stream, const WeightTensor& tensor, DType dtype, void* to) const;
   /// Dequantises rows to `to` [num_rows, columns].
   Status dequantize(kernels::Stream& stream, const WeightTensor& tensor, std::int64_t first_row, std::int64_t num_rows,

@@ -92,15 +92,15 @@ Result<std::shared_ptr<MappedWeights>> MappedWeights::map(kernels::Device& devic
   return std::shared_ptr<MappedWeights>(new MappedWeights(std::move(mapping)));
 }
 
-std::optional<weights::KeptCopies::Place> MappedWeights::find(std::string_view key, std::size_t bytes) {
+std::optional<weights::KeptCopies::CopyMemory> MappedWeights::find(std::string_view key, std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   Directory& directory = mapping_->directory();
   const std::uint64_t hash = std::hash<std::string_view>()(key);
-  const auto place = [&](std::uint64_t offset, bool is_made) {
+  const auto place = [&](std::uint64_t offset, bool is_filled) {
     // The buffer keeps the mapping alive.
-    return Place{
+    return CopyMemory{
         kernels::Buffer(mapping_->data.as<std::byte>() + offset, bytes, [mapping = mapping_](void*, std::size_t) {}),
-        is_made};
+        is_filled};
   };
   if (mapping_->is_sealed) {
     for (const Copy& copy :

@@ -41,7 +41,7 @@ class MappedWeights final : public weights::KeptCopies {
   /// until the first copy is made. Errors: io_failed.
   static Result<std::shared_ptr<MappedWeights>> map(kernels::Device& device, int file, std::int64_t bytes, bool touch);
 
-  std::optional<Place> find(std::string_view key, std::size_t bytes) override;
+  std::optional<CopyMemory> find(std::string_view key, std::size_t bytes) override;
   /// Call when all copies that find() returned are made. From now on the copies are read-only in this process, and the
   /// next process uses them.
   void seal();

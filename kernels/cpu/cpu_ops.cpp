@@ -38,7 +38,7 @@ Status check_on_cpu(const Params& p) {
   bool narrow = false;
   if constexpr (requires { p.narrow_out; }) narrow = static_cast<bool>(p.narrow_out);
   if constexpr (requires { p.narrow_x; }) narrow = static_cast<bool>(p.narrow_x);
-  if (narrow) return fail(ErrorCode::unsupported, "activations are float32 on a CPU");
+  if (narrow) return fail(ErrorCode::unsupported, "a CPU supports only float32 activations");
   return check(p);
 }
 

@@ -104,7 +104,7 @@ void CpuStream::wait(std::shared_ptr<Event> event) {
 
 Status CpuStream::status() const {
   if (!has_failed_) return {};
-  return fail(ErrorCode::internal, "work of the CPU stream has failed: " + what_of(thrown_));
+  return fail(ErrorCode::internal, "the CPU stream has failed: " + what_of(thrown_));
 }
 
 /// Does not allocate, so that owners of memory that the stream uses can always wait before they free it.

@@ -48,7 +48,7 @@ struct MachineTopology::Handle {
 
   Status load(const std::string& synthetic) {
     if (!synthetic.empty() && hwloc_topology_set_synthetic(topology, synthetic.c_str()) != 0) {
-      return fail(ErrorCode::internal, "hwloc does not understand the machine \"" + synthetic + "\"");
+      return fail(ErrorCode::internal, "hwloc cannot read the machine description \"" + synthetic + "\"");
     }
     if (hwloc_topology_load(topology) != 0) {
       return fail(ErrorCode::internal,

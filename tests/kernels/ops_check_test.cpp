@@ -178,7 +178,7 @@ TEST_F(OpsCheckTest, RefusesNullPointers) {
   expect_refused<QuantizeWeightsParams>(
       quantize_weights(), [](auto& p) { p.format.asymmetric = true; }, "quantize_weights: mins must not be null");
   expect_refused<QuantizeWeightsParams>(
-      quantize_weights(), [](auto& p) { p.mins = p.scales; }, "mins are for asymmetric formats only");
+      quantize_weights(), [](auto& p) { p.mins = p.scales; }, "mins must be null in a symmetric format");
   expect_refused<ConvertParams>(
       {floats_.data(), DType::f32, floats_.data(), DType::f16, 3}, [](auto& p) { p.to = nullptr; }, "convert: to");
   expect_refused<RotaryParams>(
@@ -199,7 +199,7 @@ TEST_F(OpsCheckTest, RefusesQuantizedTablesThatAreNotWhole) {
   };
   refused([](auto& p) { p.quantized.scales = nullptr; }, "quantized scales");
   refused([](auto& p) { p.quantized.format.asymmetric = true; }, "quantized mins must not be null");
-  refused([](auto& p) { p.quantized.mins = p.quantized.scales; }, "quantized mins are for asymmetric formats only");
+  refused([](auto& p) { p.quantized.mins = p.quantized.scales; }, "quantized mins must be null in a symmetric format");
   refused([](auto& p) { p.quantized.format.bits = 1; }, "bits must be 2 to 6 or 8, not 1");
   refused([](auto& p) { p.quantized.format.group_size = 24; }, "group_size must be a multiple of 16");
   refused([](auto& p) { p.quantized.format.two_level_scales = true; },
@@ -249,10 +249,10 @@ TEST_F(OpsCheckTest, RefusesShapesThatDoNotFit) {
       quantized_linear(), [&](auto& p) { p.weights = mixed; }, "quantized_linear: weight mins must not be null");
   mixed[1].mins = quantized_scales_.data();
   expect_refused<QuantizedLinearParams>(
-      quantized_linear(), [&](auto& p) { p.weights = mixed; }, "all weights must have mins or none");
+      quantized_linear(), [&](auto& p) { p.weights = mixed; }, "all weights must have mins, or none");
   mixed[1].format = kInt8Weights;
   expect_refused<QuantizedLinearParams>(
-      quantized_linear(), [&](auto& p) { p.weights = mixed; }, "weight mins are for asymmetric formats only");
+      quantized_linear(), [&](auto& p) { p.weights = mixed; }, "weight mins must be null in a symmetric format");
   mixed[0].format = {7, 64};
   expect_refused<QuantizedLinearParams>(
       quantized_linear(), [&](auto& p) { p.weights = mixed; }, "bits must be 2 to 6 or 8, not 7");

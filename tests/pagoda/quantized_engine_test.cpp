@@ -90,11 +90,11 @@ TEST_P(QuantizedEngineTest, ComputesWithCopiesThatAnEngineBeforeItHasMade) {
   std::vector<TokenIds> before;
   for (const bool are_made : {false, true}) {
     const auto use = store->use(0, 0, "1", *device);
-    EXPECT_EQ(use->made_bytes() > 0, are_made);
+    EXPECT_EQ(use->filled_bytes() > 0, are_made);
     const auto engine = demo_engine([](EngineConfig& config) { config.quantize = GetParam(); },
                                     {.device = *device, .kept_weights = use});
-    use->seal();
-    EXPECT_GT(use->made_bytes(), 0);
+    use->mark_complete();
+    EXPECT_GT(use->filled_bytes(), 0);
     const auto tokens = tokens_of(*engine, kPrompts.size());
     if (are_made) {
       EXPECT_EQ(tokens, before);

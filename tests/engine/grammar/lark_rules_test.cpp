@@ -177,7 +177,7 @@ TEST(LarkRules, RefusalsNameTheLineAndWhatIsNotSupported) {
       {"start: a & b\na: \"x\"\nb: \"x\"", "&"},
       {"start: \"a\" )", "not expected"},
       {"start: \"\\q\"", "\\q"},
-      {"start: \"a\" -> \n", "name follows"},
+      {"start: \"a\" -> \n", "name must follow"},
       {"start: start", "no text"},
   };
   for (const auto& [grammar, reason] : all) {

@@ -130,12 +130,12 @@ TEST(StructuralTagErrors, NameThePart) {
   const auto refusal = [](const std::string& format) { return test::refusal(structural_tag(format)); };
   EXPECT_EQ(refusal(R"({"type":"token"})"), "the structural tag at /format/type: the type token is not supported");
   EXPECT_EQ(refusal(R"({"type":"const_string"})"), "the structural tag at /format/value: it is required");
-  EXPECT_EQ(refusal(R"({"type":"const_string","value":1})"), "the structural tag at /format/value: it is no text");
+  EXPECT_EQ(refusal(R"({"type":"const_string","value":1})"), "the structural tag at /format/value: it is not a string");
   EXPECT_EQ(refusal(R"({"type":"const_string","value":"a","b":1})"),
             "the structural tag at /format/b: the member is not supported");
-  EXPECT_EQ(refusal("3"), "the structural tag at /format: it is no object");
+  EXPECT_EQ(refusal("3"), "the structural tag at /format: it is not an object");
   EXPECT_EQ(refusal(R"({"type":"sequence","elements":[]})"),
-            "the structural tag at /format/elements: it is no list, or empty");
+            "the structural tag at /format/elements: it is not a list, or it is empty");
   EXPECT_EQ(refusal(R"_({"type":"or","elements":[{"type":"any_text"},{"type":"regex","pattern":"("}]})_").substr(0, 50),
             "the structural tag at /format/elements/1/pattern: ");
   EXPECT_EQ(refusal(R"({"type":"triggered_tags","triggers":["<b"],"tags":[
@@ -143,7 +143,7 @@ TEST(StructuralTagErrors, NameThePart) {
             "the structural tag at /format/tags/0: it begins with none of the triggers");
   EXPECT_EQ(refusal(R"({"type":"triggered_tags","triggers":["<a","<ab"],"tags":[
               {"begin":"<a>","content":{"type":"any_text"},"end":"<"}]})"),
-            "the structural tag at /format/triggers: one begins with another, or with what is excluded");
+            "the structural tag at /format/triggers: a trigger begins with another trigger or with an excluded text");
   EXPECT_EQ(refusal(R"({"type":"repeat","min":2,"max":1,"content":{"type":"any_text"}})"),
             "the structural tag at /format/max: it is less than min");
   EXPECT_NE(refusal(R"({"type":"json_schema","json_schema":{"$dynamicRef":"#a"}})").find("/format/json_schema: "),
@@ -153,7 +153,7 @@ TEST(StructuralTagErrors, NameThePart) {
   EXPECT_EQ(labelled.find("tool f: "), 0U) << labelled;
   EXPECT_NE(labelled.find("/properties/a"), std::string::npos) << labelled;
   EXPECT_EQ(refusal(R"({"type":"json_schema","label":3,"json_schema":{}})"),
-            "the structural tag at /format/label: it is no text");
+            "the structural tag at /format/label: it is not a string");
   EXPECT_EQ(test::refusal({GrammarKind::structural_tag, "{", {}}), "the structural tag: it is not JSON");
   EXPECT_NE(test::refusal({GrammarKind::structural_tag, "[]", {}}), "");
 }

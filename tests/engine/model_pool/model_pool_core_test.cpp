@@ -20,7 +20,7 @@ ModelPoolConfig config_of(std::size_t num_models, std::int32_t max_loaded, TimeU
 }
 
 void load(ModelPoolCore& pool, ModelIndex model, TimeUs now) {
-  EXPECT_EQ(pool.want(model, now).loads, Models{model});
+  EXPECT_EQ(pool.wanted(model, now).loads, Models{model});
   pool.load_ended(model, true, now);
   pool.idle(model, now);
 }
@@ -33,10 +33,10 @@ Models released(const ModelPoolCore::Effects& effects) {
 
 TEST(ModelPoolCore, LoadsWhatIsWantedOnceAsLongAsThereIsRoom) {
   ModelPoolCore pool(config_of(3, 2));
-  EXPECT_EQ(pool.want(0, 1).loads, Models{0});
-  EXPECT_TRUE(pool.want(0, 2).loads.empty());
-  EXPECT_EQ(pool.want(1, 3).loads, Models{1});
-  const auto third = pool.want(2, 4);
+  EXPECT_EQ(pool.wanted(0, 1).loads, Models{0});
+  EXPECT_TRUE(pool.wanted(0, 2).loads.empty());
+  EXPECT_EQ(pool.wanted(1, 3).loads, Models{1});
+  const auto third = pool.wanted(2, 4);
   EXPECT_TRUE(third.loads.empty());
   EXPECT_TRUE(third.releases.empty()) << "what loads is not given up";
   EXPECT_TRUE(pool.load_ended(0, true, 5).releases.empty()) << "it has those that waited for it";
@@ -49,9 +49,9 @@ TEST(ModelPoolCore, TheLeastRecentlyUsedIdleModelMakesRoom) {
   load(pool, 1, 2);
   pool.busy(0, 3);
   pool.idle(0, 4);
-  const auto constraint = pool.want(2, 5);
+  const auto constraint = pool.wanted(2, 5);
   EXPECT_EQ(released(constraint), Models{1});
-  EXPECT_FALSE(constraint.releases.front().hold);
+  EXPECT_FALSE(constraint.releases.front().drain);
   EXPECT_TRUE(pool.released(1, true, 6).loads.empty()) << "its memory is not free yet";
   EXPECT_EQ(pool.gone(1, 7).loads, Models{2});
 }
@@ -60,7 +60,7 @@ TEST(ModelPoolCore, AModelThatGotWorkMeanwhileStaysAndAnotherGoes) {
   ModelPoolCore pool(config_of(3, 2));
   load(pool, 0, 1);
   load(pool, 1, 2);
-  EXPECT_EQ(released(pool.want(2, 3)), Models{0});
+  EXPECT_EQ(released(pool.wanted(2, 3)), Models{0});
   EXPECT_EQ(released(pool.released(0, false, 4)), Models{1});
 }
 
@@ -68,12 +68,12 @@ TEST(ModelPoolCore, ABusyModelIsHeldOnlyWhenThePatienceIsOver) {
   ModelPoolCore pool(config_of(2, 1));
   load(pool, 0, 0);
   pool.busy(0, 1);
-  EXPECT_TRUE(pool.want(1, 10).releases.empty());
+  EXPECT_TRUE(pool.wanted(1, 10).releases.empty());
   EXPECT_EQ(pool.next_look(), 110);
   EXPECT_TRUE(pool.look(109).releases.empty());
   const auto effects = pool.look(110);
   ASSERT_EQ(released(effects), Models{0});
-  EXPECT_TRUE(effects.releases.front().hold);
+  EXPECT_TRUE(effects.releases.front().drain);
   EXPECT_FALSE(pool.next_look().has_value());
   pool.released(0, true, 120);
   EXPECT_EQ(pool.gone(0, 130).loads, Models{1});
@@ -83,17 +83,17 @@ TEST(ModelPoolCore, AModelThatBecomesIdleMakesRoomForThoseThatWait) {
   ModelPoolCore pool(config_of(2, 1));
   load(pool, 0, 0);
   pool.busy(0, 1);
-  pool.want(1, 2);
+  pool.wanted(1, 2);
   const auto effects = pool.idle(0, 3);
   ASSERT_EQ(released(effects), Models{0});
-  EXPECT_FALSE(effects.releases.front().hold);
+  EXPECT_FALSE(effects.releases.front().drain);
 }
 
 TEST(ModelPoolCore, WhatNobodyWaitsForAnyMoreIsNotLoaded) {
   ModelPoolCore pool(config_of(2, 1));
   load(pool, 0, 0);
   pool.busy(0, 1);
-  pool.want(1, 2);
+  pool.wanted(1, 2);
   pool.unwanted(1, 3);
   EXPECT_TRUE(pool.idle(0, 4).releases.empty());
   EXPECT_FALSE(pool.is_wanted(1));
@@ -110,7 +110,7 @@ TEST(ModelPoolCore, AnIdleModelGoesWhenItsTimeIsOverAndAnotherRequestBeginsItAne
   EXPECT_TRUE(pool.look(69).releases.empty());
   EXPECT_EQ(released(pool.look(70)), Models{0});
   pool.released(0, true, 71);
-  EXPECT_TRUE(pool.want(0, 72).loads.empty()) << "first it has to go";
+  EXPECT_TRUE(pool.wanted(0, 72).loads.empty()) << "first it has to go";
   EXPECT_EQ(pool.gone(0, 73).loads, Models{0});
 }
 
@@ -131,14 +131,14 @@ TEST(ModelPoolCore, AKeepAliveOfAModelThatIsNotThereIsForgotten) {
   pool.keep_alive(0, 0, 0);
   load(pool, 0, 1);
   EXPECT_FALSE(pool.expiry(0).has_value());
-  pool.want(1, 2);
+  pool.wanted(1, 2);
   pool.keep_alive(1, 0, 3);
   pool.released(0, true, 4);
   pool.keep_alive(0, 50, 5);
   EXPECT_EQ(pool.gone(0, 6).loads, Models{1});
   pool.load_ended(1, true, 7);
   EXPECT_TRUE(pool.idle(1, 8).releases.empty());
-  EXPECT_EQ(released(pool.want(0, 9)), Models{1});
+  EXPECT_EQ(released(pool.wanted(0, 9)), Models{1});
   pool.released(1, true, 10);
   EXPECT_EQ(pool.gone(1, 11).loads, Models{0});
   pool.load_ended(0, true, 12);
@@ -148,7 +148,7 @@ TEST(ModelPoolCore, AKeepAliveOfAModelThatIsNotThereIsForgotten) {
 
 TEST(ModelPoolCore, AKeepAliveOfALoadThatFailsIsNotThatOfTheNext) {
   ModelPoolCore pool(config_of(1, 1));
-  pool.want(0, 0);
+  pool.wanted(0, 0);
   pool.keep_alive(0, 0, 1);
   pool.load_ended(0, false, 2);
   load(pool, 0, 3);
@@ -157,12 +157,12 @@ TEST(ModelPoolCore, AKeepAliveOfALoadThatFailsIsNotThatOfTheNext) {
 
 TEST(ModelPoolCore, ALoadThatFailsLeavesRoomAndMayBeTriedAgain) {
   ModelPoolCore pool(config_of(2, 1));
-  EXPECT_EQ(pool.want(0, 0).loads, Models{0});
-  pool.want(1, 1);
+  EXPECT_EQ(pool.wanted(0, 0).loads, Models{0});
+  pool.wanted(1, 1);
   EXPECT_EQ(pool.load_ended(0, false, 2).loads, Models{1});
   pool.load_ended(1, true, 3);
   pool.idle(1, 3);
-  EXPECT_EQ(released(pool.want(0, 4)), Models{1});
+  EXPECT_EQ(released(pool.wanted(0, 4)), Models{1});
 }
 
 TEST(ModelPoolCore, AnEngineThatFailedLeavesRoomForItsNextOne) {
@@ -170,7 +170,7 @@ TEST(ModelPoolCore, AnEngineThatFailedLeavesRoomForItsNextOne) {
   load(pool, 0, 0);
   pool.busy(0, 1);
   pool.gone(0, 2);
-  EXPECT_EQ(pool.want(0, 3).loads, Models{0});
+  EXPECT_EQ(pool.wanted(0, 3).loads, Models{0});
 }
 
 TEST(ModelPoolCore, MemoryIsThatOfEachDevice) {
@@ -181,7 +181,7 @@ TEST(ModelPoolCore, MemoryIsThatOfEachDevice) {
   ModelPoolCore pool(config);
   load(pool, 0, 1);
   load(pool, 1, 2);
-  EXPECT_EQ(released(pool.want(2, 3)), Models{0}) << "the other device has room enough, but no use for it";
+  EXPECT_EQ(released(pool.wanted(2, 3)), Models{0}) << "the other device has room enough, but no use for it";
 }
 
 TEST(ModelPoolCore, PatienceEndsOnlyForWhomAnotherWouldGo) {
@@ -193,8 +193,8 @@ TEST(ModelPoolCore, PatienceEndsOnlyForWhomAnotherWouldGo) {
   ModelPoolCore pool(config);
   load(pool, 1, 1);
   pool.busy(1, 2);
-  EXPECT_EQ(pool.want(0, 3).loads, Models{0});
-  pool.want(2, 4);
+  EXPECT_EQ(pool.wanted(0, 3).loads, Models{0});
+  pool.wanted(2, 4);
   EXPECT_FALSE(pool.next_look().has_value()) << "the one that has work is on the other device";
   EXPECT_TRUE(pool.look(200).releases.empty());
   EXPECT_FALSE(pool.next_look().has_value());
@@ -206,7 +206,7 @@ TEST(ModelPoolCore, AModelThatIsLargerThanAllThereIsIsLoadedAlone) {
   config.models[0].bytes = 5000;
   ModelPoolCore pool(config);
   load(pool, 0, 1);
-  EXPECT_EQ(released(pool.want(1, 2)), Models{0});
+  EXPECT_EQ(released(pool.wanted(1, 2)), Models{0});
 }
 
 /// A pool whose models load and unload after random times.
@@ -218,7 +218,7 @@ TEST(ModelPoolCore, AtAnyTimeTheLimitsHoldAndWhoWaitsIsServed) {
     for (auto& model : config.models) model.bytes = 10 + static_cast<std::int64_t>(random() % 40);
     config.device_bytes = {70};
     ModelPoolCore pool(config);
-    enum class Is { absent, loading, idle, busy, held, leaving };
+    enum class Is { absent, loading, idle, busy, draining, leaving };
     std::vector<Is> is(num_models, Is::absent);
     std::vector<TimeUs> waits(num_models, -1);
     std::vector<ModelPoolCore::Release> asked;
@@ -245,8 +245,8 @@ TEST(ModelPoolCore, AtAnyTimeTheLimitsHoldAndWhoWaitsIsServed) {
         if (is[release.model] == Is::idle) {
           is[release.model] = Is::leaving;
           take(pool.released(release.model, true, now));
-        } else if (release.hold) {
-          is[release.model] = Is::held;
+        } else if (release.drain) {
+          is[release.model] = Is::draining;
         } else {
           take(pool.released(release.model, false, now));
         }
@@ -255,7 +255,7 @@ TEST(ModelPoolCore, AtAnyTimeTheLimitsHoldAndWhoWaitsIsServed) {
       switch (is[model]) {
         case Is::absent:
           if (waits[model] < 0) waits[model] = now;
-          take(pool.want(model, now));
+          take(pool.wanted(model, now));
           break;
         case Is::loading:
           is[model] = random() % 8 == 0 ? Is::absent : Is::busy;
@@ -270,7 +270,7 @@ TEST(ModelPoolCore, AtAnyTimeTheLimitsHoldAndWhoWaitsIsServed) {
           is[model] = Is::idle;
           take(pool.idle(model, now));
           break;
-        case Is::held:
+        case Is::draining:
           is[model] = Is::leaving;
           take(pool.released(model, true, now));
           break;

@@ -50,7 +50,7 @@ TEST(LlamaDecoder, MorePositionsThanTheModelHasAreRefused) {
   const auto model = create(small_model(), ZeroWeights(), {.max_tokens = 8, .max_logit_rows = 4, .max_model_len = 65});
   ASSERT_FALSE(model);
   EXPECT_EQ(model.error().code, ErrorCode::bad_config);
-  EXPECT_EQ(model.error().message, "max_model_len: 65 is not within 1 and the model's 64 positions");
+  EXPECT_EQ(model.error().message, "max_model_len: 65 is not between 1 and the model's 64 positions");
 }
 
 TEST(LlamaDecoder, EveryTensorThatAModelNeedsIsAskedForByNameAndShape) {
@@ -108,8 +108,8 @@ class OneProjection final : public layers::Mlp {
   DType input_type(const layers::ForwardPass& pass) const override { return linear_.input_type(pass); }
   std::vector<std::int64_t> work_widths() const override { return {1000}; }
   void run(layers::ForwardPass& pass, const layers::Activations&, const layers::Rows& in, float* out,
-           layers::Into into) const override {
-    linear_(pass, in, pass.num_tokens(), out, into);
+           layers::Accumulate accumulate) const override {
+    linear_(pass, in, pass.num_tokens(), out, accumulate);
   }
 
  private:

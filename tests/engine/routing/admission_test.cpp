@@ -146,7 +146,7 @@ TEST(Admission, RefusesLiteralsThatAreNotRangesOfThePromptInOrder) {
   EXPECT_EQ(refusal({{0, 6}}), "prompt_literals: prompt_literals has [0, 6), which goes beyond the 5 bytes of text");
   EXPECT_EQ(refusal({{3, 2}}), "prompt_literals: prompt_literals has [3, 2), which ends before it begins");
   EXPECT_EQ(refusal({{0, 3}, {2, 4}}),
-            "prompt_literals: prompt_literals has [2, 4), which begins before the range in front of it ends");
+            "prompt_literals: prompt_literals has [2, 4), which begins before the previous range ends");
   GenerateRequest ids;
   ids.prompt_token_ids = {{1}};
   ids.prompt_literals = {{0, 1}};

@@ -22,7 +22,7 @@ class CopyStoreTest : public testing::Test {
 
   /// A loaded model that made one copy of `bytes`, full of `value`. It lives as long as the returned object.
   struct Loaded {
-    std::shared_ptr<CopyStore::Use> use;
+    std::shared_ptr<CopyStore::ModelCopies> use;
     kernels::Buffer copy;
     bool was_made = false;
   };
@@ -31,10 +31,10 @@ class CopyStoreTest : public testing::Test {
     loaded.use = store.use(model, static_cast<std::int64_t>(bytes), version, device_);
     auto place = loaded.use->find("matrix", bytes);
     if (!place) return loaded;
-    loaded.was_made = place->is_made;
+    loaded.was_made = place->is_filled;
     loaded.copy = std::move(place->memory);
     if (!loaded.was_made) loaded.copy.as<std::uint8_t>()[bytes - 1] = value;
-    loaded.use->seal();
+    loaded.use->mark_complete();
     return loaded;
   }
 
@@ -52,7 +52,7 @@ TEST_F(CopyStoreTest, KeepsTheCopiesOfAModelThatHasGone) {
   const auto second = load(*store, 0, 300, 8);
   EXPECT_TRUE(second.was_made);
   EXPECT_EQ(second.copy.as<std::uint8_t>()[299], 7);
-  EXPECT_EQ(second.use->made_bytes(), 300);
+  EXPECT_EQ(second.use->filled_bytes(), 300);
   EXPECT_EQ(store->kept_bytes(), 0);
 }
 

@@ -36,7 +36,7 @@ TEST(KeptWeights, CopiesOfASealedProcessAreThereForTheNextOneAndCannotBeWritten)
     auto a = first->find("a", 2'000'001);
     auto b = first->find("b", 100);
     ASSERT_TRUE(a && b);
-    EXPECT_FALSE(a->is_made || b->is_made);
+    EXPECT_FALSE(a->is_filled || b->is_filled);
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(b->memory.data()) % 64, 0U);
     std::memset(a->memory.data(), 1, a->memory.bytes());
     std::memset(b->memory.data(), 2, b->memory.bytes());
@@ -48,7 +48,7 @@ TEST(KeptWeights, CopiesOfASealedProcessAreThereForTheNextOneAndCannotBeWritten)
   const auto b = next->find("b", 100);
   const auto a = next->find("a", 2'000'001);
   ASSERT_TRUE(a && b);
-  EXPECT_TRUE(a->is_made && b->is_made);
+  EXPECT_TRUE(a->is_filled && b->is_filled);
   EXPECT_FALSE(next->find("c", 100)) << "nobody has made it";
   EXPECT_FALSE(next->find("b", 101)) << "it is another's";
   next = nullptr;  // the copies live on

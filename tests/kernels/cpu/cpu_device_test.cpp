@@ -340,7 +340,7 @@ TEST(CpuStreamTest, HasFailedWhenWorkThrows) {
   stream->on_complete([&] { told = stream->status() ? "well" : stream->status().error().message; });
   stream->record()->synchronize();
   EXPECT_FALSE(ran);
-  EXPECT_EQ(told, "work of the CPU stream has failed: step 3 broke");
+  EXPECT_EQ(told, "the CPU stream has failed: step 3 broke");
   EXPECT_FALSE(stream->status());
 }
 

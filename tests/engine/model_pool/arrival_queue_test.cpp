@@ -1,4 +1,4 @@
-#include "engine/model_pool/waiting_line.hpp"
+#include "engine/model_pool/arrival_queue.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,11 +7,11 @@ namespace {
 
 constexpr TimeUs kSecond = 1'000'000;
 
-WaitingLine line_of_two() {
+ArrivalQueue line_of_two() {
   return {"m", {.max_waiting = 2, .max_bytes = 100, .max_wait_us = 10 * kSecond}};
 }
 
-TEST(WaitingLine, KeepsTheOrderAndRefusesWhatIsTooMuch) {
+TEST(ArrivalQueue, KeepsTheOrderAndRefusesWhatIsTooMuch) {
   auto line = line_of_two();
   const auto first = line.add({.client = 1, .tag = 1}, 0);
   const auto second = line.add({.client = 1, .tag = 2}, 0);
@@ -25,7 +25,7 @@ TEST(WaitingLine, KeepsTheOrderAndRefusesWhatIsTooMuch) {
   EXPECT_FALSE(line.take().has_value());
 }
 
-TEST(WaitingLine, BytesAreBoundedButOneAloneHasItsPlace) {
+TEST(ArrivalQueue, BytesAreBoundedButOneAloneHasItsPlace) {
   auto line = line_of_two();
   EXPECT_TRUE(line.add({.client = 1, .bytes = 500}, 0).has_value());
   const auto more = line.add({.client = 1, .bytes = 1}, 0);
@@ -36,7 +36,7 @@ TEST(WaitingLine, BytesAreBoundedButOneAloneHasItsPlace) {
   EXPECT_TRUE(line.add({.client = 1, .bytes = 40}, 0).has_value());
 }
 
-TEST(WaitingLine, ARequestIsCancelledByItsClientAndTagAlone) {
+TEST(ArrivalQueue, ARequestIsCancelledByItsClientAndTagAlone) {
   auto line = line_of_two();
   const auto ticket = line.add({.client = 1, .tag = 7}, 0);
   EXPECT_FALSE(line.cancel(2, 7).has_value());
@@ -45,7 +45,7 @@ TEST(WaitingLine, ARequestIsCancelledByItsClientAndTagAlone) {
   EXPECT_TRUE(line.empty());
 }
 
-TEST(WaitingLine, AClientThatGoesTakesAllThatIsItsOwn) {
+TEST(ArrivalQueue, AClientThatGoesTakesAllThatIsItsOwn) {
   auto line = line_of_two();
   const auto ticket = line.add({.client = 1, .tag = 7}, 0);
   line.add({.client = 2}, 0);
@@ -53,7 +53,7 @@ TEST(WaitingLine, AClientThatGoesTakesAllThatIsItsOwn) {
   EXPECT_EQ(line.size(), 1U);
 }
 
-TEST(WaitingLine, WhatWaitsForTooLongHearsWhy) {
+TEST(ArrivalQueue, WhatWaitsForTooLongHearsWhy) {
   auto line = line_of_two();
   const auto patient = line.add({.client = 1}, 0);
   const auto hasty = line.add({.client = 1, .time_us = 2 * kSecond}, kSecond);

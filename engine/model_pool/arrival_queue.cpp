@@ -1,4 +1,4 @@
-#include "engine/model_pool/waiting_line.hpp"
+#include "engine/model_pool/arrival_queue.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -15,7 +15,7 @@ Error full(std::string message) {
 
 }  // namespace
 
-Result<WaitingLine::Ticket> WaitingLine::add(const Arrival& arrival, TimeUs now) {
+Result<ArrivalQueue::Ticket> ArrivalQueue::add(const Arrival& arrival, TimeUs now) {
   if (waiting_.size() >= limits_.max_waiting) {
     return fail(full("the model " + name_ + " is not loaded yet, and " + std::to_string(waiting_.size()) +
                      " requests wait for it, which is the limit"));
@@ -32,19 +32,19 @@ Result<WaitingLine::Ticket> WaitingLine::add(const Arrival& arrival, TimeUs now)
   return last_;
 }
 
-void WaitingLine::forget(std::map<Ticket, Waiting>::iterator at) {
+void ArrivalQueue::forget(std::map<Ticket, Waiting>::iterator at) {
   bytes_ -= at->second.arrival.bytes;
   waiting_.erase(at);
 }
 
-std::optional<WaitingLine::Ticket> WaitingLine::take() {
+std::optional<ArrivalQueue::Ticket> ArrivalQueue::take() {
   if (waiting_.empty()) return {};
   const Ticket first = waiting_.begin()->first;
   forget(waiting_.begin());
   return first;
 }
 
-std::optional<WaitingLine::Ticket> WaitingLine::cancel(ClientId client, std::uint64_t tag) {
+std::optional<ArrivalQueue::Ticket> ArrivalQueue::cancel(ClientId client, std::uint64_t tag) {
   const auto found = std::ranges::find_if(waiting_, [&](const auto& entry) {
     return entry.second.arrival.client == client && entry.second.arrival.tag == tag;
   });
@@ -54,7 +54,7 @@ std::optional<WaitingLine::Ticket> WaitingLine::cancel(ClientId client, std::uin
   return ticket;
 }
 
-std::vector<WaitingLine::Ticket> WaitingLine::client_gone(ClientId client) {
+std::vector<ArrivalQueue::Ticket> ArrivalQueue::client_gone(ClientId client) {
   std::vector<Ticket> tickets;
   for (auto it = waiting_.begin(); it != waiting_.end();) {
     const auto next = std::next(it);
@@ -67,7 +67,7 @@ std::vector<WaitingLine::Ticket> WaitingLine::client_gone(ClientId client) {
   return tickets;
 }
 
-std::vector<WaitingLine::Expired> WaitingLine::expire(TimeUs now) {
+std::vector<ArrivalQueue::Expired> ArrivalQueue::expire(TimeUs now) {
   std::vector<Expired> expired;
   for (auto it = waiting_.begin(); it != waiting_.end();) {
     const auto next = std::next(it);
@@ -76,9 +76,9 @@ std::vector<WaitingLine::Expired> WaitingLine::expire(TimeUs now) {
       const auto seconds = std::to_string(limits_.max_wait_us / kUsPerS);
       expired.push_back({it->first, it->second.is_own_time
                                         ? Error{ErrorCode::timeout,
-                                                "the request's time was over before the model " + name_ + " was loaded"}
+                                                "the request's time ran out before the model " + name_ + " was loaded"}
                                         : full("the model " + name_ + " was not loaded within " + seconds +
-                                               " s: others are in use, or it loads for longer")});
+                                               " s: other models are in use, or it takes longer to load")});
       forget(it);
     }
     it = next;
@@ -86,7 +86,7 @@ std::vector<WaitingLine::Expired> WaitingLine::expire(TimeUs now) {
   return expired;
 }
 
-std::optional<TimeUs> WaitingLine::next_expiry() const {
+std::optional<TimeUs> ArrivalQueue::next_expiry() const {
   std::optional<TimeUs> next;
   for (const auto& [ticket, waiting] : waiting_) next = std::min(next.value_or(waiting.until), waiting.until);
   return next;

@@ -14,7 +14,7 @@ namespace pagoda::model_pool {
 
 /// The requests and questions that wait for one model until it is loaded, in the order of their arrival. The line knows
 /// of them only what limits their wait.
-class WaitingLine {
+class ArrivalQueue {
  public:
   using Ticket = std::uint64_t;  ///< in the order of arrival
   using ClientId = std::uint64_t;
@@ -33,7 +33,7 @@ class WaitingLine {
     std::optional<TimeUs> time_us = {};     ///< time that it may take at most, from now on
   };
 
-  WaitingLine(std::string model_name, Limits limits) : name_(std::move(model_name)), limits_(limits) {}
+  ArrivalQueue(std::string model_name, Limits limits) : name_(std::move(model_name)), limits_(limits) {}
 
   /// Adds an arrival to the end of the line. Errors: queue_full.
   Result<Ticket> add(const Arrival& arrival, TimeUs now);
