@@ -75,11 +75,11 @@ void cancel_request(const ApiContext& context, std::shared_ptr<Exchange> exchang
   const auto id = id_of(text);
   if (!id) {
     return exchange->respond_error(
-        invalid_request("the id of a live request is a number, as GET /admin/requests tells", "id"));
+        invalid_request("id must be the number of a live request; GET /admin/requests lists them", "id"));
   }
   if (context.models.are_several() && find(request.query, "model").empty()) {
     return exchange->respond_error(invalid_request(
-        "ids of requests are those of a model: say ?model=NAME, as GET /admin/requests tells", "model"));
+        "each model numbers its own requests: add ?model=NAME; GET /admin/requests lists ids and models", "model"));
   }
   const auto model = model_of_query(context, request);
   if (!model) return exchange->respond_error(model.error());
@@ -105,7 +105,7 @@ void reset_prefix_cache(const ApiContext& context, std::shared_ptr<Exchange> exc
 /// Runs the first step of the shutdown sequence. Signals start the next steps.
 void drain(const ApiContext& context, std::shared_ptr<Exchange> exchange, const Request& request) {
   if (has_fields(*exchange, request)) return;
-  if (!context.is_draining) spdlog::info("{} drains the server: it takes no new requests", name_of(request));
+  if (!context.is_draining) spdlog::info("{} drains the server: new requests are refused", name_of(request));
   context.drain();
   for (const auto& model : context.models.all()) {
     actors::send_anonymously(model.router, actors::Drain{actors::Drain::kNoTimeout});

@@ -16,7 +16,7 @@ Exchange::Exchange(AnswerPeer& peer, AnswerForm form, serving::RequestRecord rec
 
 Exchange::~Exchange() {
   if (peer_ == nullptr) return;
-  spdlog::error("request {}: dropped without a whole answer", form_.request_id);
+  spdlog::error("request {}: dropped without a complete answer", form_.request_id);
   try {
     if (state_ == State::waiting) {
       respond_error({500, "this request was not answered"});

@@ -38,7 +38,7 @@ class LocalCall final : public AnswerPeer, public std::enable_shared_from_this<L
     const auto exchange = std::make_shared<Exchange>(*this, std::move(form), std::move(record));
     exchange_ = exchange.get();
     if (route == nullptr) {
-      return exchange->respond_error({404, "there is no " + request.path + " here", {}, "not_found"});
+      return exchange->respond_error({404, "there is no route " + request.path, {}, "not_found"});
     }
     try {
       route->handler(exchange, std::move(request));

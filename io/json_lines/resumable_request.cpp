@@ -185,7 +185,7 @@ void take_up(ConnectionContext& context, serving::RecoveredRequest recovered, st
   const auto& keys = *context.config.keys;
   const auto principal = keys.find_principal(origin.name.owner);
   if (principal == nullptr && (!origin.name.owner.empty() || keys.asks_for_keys())) {
-    return drop("the key that it came with is not known any more");
+    return drop("its API key is no longer known");
   }
   auto stream = context.streams.open(context.io, origin.name, /*is_recovered=*/true);
   if (!stream) return drop(stream.error().message);

@@ -128,7 +128,7 @@ void set_tools(FieldReader& fields, const std::vector<GivenTool>& tools, ToolCho
       return fields.refuse(invalid_field(tool.where + ".name", "must have 1 to 128 letters, digits, _, . or -"));
     }
     if (!names.insert(tool.name).second) {
-      return fields.refuse(invalid_field(tool.where + ".name", "\"" + tool.name + "\" comes twice"));
+      return fields.refuse(invalid_field(tool.where + ".name", "\"" + tool.name + "\" appears twice"));
     }
     if (chat.tools.is_null()) chat.tools = Json::array();
     if (named.empty() || named == tool.name) use.tools.push_back({tool.name, tool.function.at("parameters")});
@@ -137,9 +137,9 @@ void set_tools(FieldReader& fields, const std::vector<GivenTool>& tools, ToolCho
   if (!named.empty()) use.parallel = false;
   use.choice = tools.empty() ? ToolChoice::none : choice;
   if (tools.empty() && choice == ToolChoice::required) {
-    fields.refuse("tool_choice", "tool_choice asks for a call, and there are no tools");
+    fields.refuse("tool_choice", "tool_choice requires a call, but there are no tools");
   } else if (!named.empty() && use.tools.empty()) {
-    fields.refuse("tool_choice", "tool_choice names \"" + named + "\", which is none of the tools");
+    fields.refuse("tool_choice", "tool_choice names \"" + named + "\", but tools has no function of this name");
   }
 }
 

@@ -47,7 +47,7 @@ ThinkingFields read_thinking(FieldReader& fields, const chat::ChatPrompts& promp
   } else if (type == "enabled" && !prompts.dialect()->thinking) {
     inner.ignore_value("type", type, "type \"enabled\" is not supported by this model");
   }
-  if (type == "adaptive" && budget) inner.refuse("budget_tokens", "budget_tokens is for type \"enabled\"");
+  if (type == "adaptive" && budget) inner.refuse("budget_tokens", "budget_tokens needs type \"enabled\"");
   if (auto status = inner.finish(); !status) fields.refuse(std::move(status.error()));
   if (type == "disabled") return {};
   return {display != "omitted", budget};
@@ -105,12 +105,12 @@ std::vector<wire::GivenTool> read_tool_list(FieldReader& fields) {
     std::string description;
     one.read("type", type);
     if (is_tool_search(type) && one.is_fine()) {  // all tools are in the prompt, so no search is needed
-      one.ignore_value("type", type, "type is \"" + type + "\": there is no search for tools");
+      one.ignore_value("type", type, "type is \"" + type + "\": tool search is not supported");
       tools.pop_back();
       continue;
     }
     if (type != "custom") {
-      one.refuse("type", "type is \"" + type + "\": only tools of the client's own (\"custom\") are supported");
+      one.refuse("type", "type is \"" + type + "\": only the client's own tools (\"custom\") are supported");
     }
     one.read_required("name", tool.name);
     one.read("description", description);
@@ -176,7 +176,7 @@ void read_context_management(FieldReader& fields) {
       const auto* keep = one.find("keep");
       const bool keeps_all = type.starts_with("clear_thinking_") && keep != nullptr && *keep == "all";
       if (one.is_fine() && !keeps_all) {
-        one.ignore_value("type", type, "type \"" + type + "\" is not supported: nothing is left out of a conversation");
+        one.ignore_value("type", type, "type \"" + type + "\" is not supported: the whole conversation is used");
       }
       for (const char* name : {"trigger", "clear_at_least", "exclude_tools", "clear_tool_inputs"}) one.skip(name);
       if (auto status = one.finish(); !status) return fields.refuse(std::move(status.error()));
@@ -189,8 +189,8 @@ void read_context_management(FieldReader& fields) {
 void read_noise(FieldReader& fields) {
   fields.skip("service_tier");
   fields.skip("cache_control");  // the prefix cache is automatic
-  wire::refuse_unless(fields, "mcp_servers", {wire::Json::array()}, ": this server calls no others");
-  wire::refuse_unless(fields, "container", {}, ": there are no containers");
+  wire::refuse_unless(fields, "mcp_servers", {wire::Json::array()}, ": this server does not call MCP servers");
+  wire::refuse_unless(fields, "container", {}, ": this server has no containers");
   read_context_management(fields);
   const auto* metadata = fields.read_object("metadata");
   if (metadata == nullptr) return;
@@ -201,7 +201,7 @@ void read_noise(FieldReader& fields) {
 
 /// Returns an error with the code that makes the client library's tool runner send the whole conversation instead.
 ErrorAnswer no_threads() {
-  auto refused = invalid_request("thread is not supported: conversations are not kept, send all messages", "thread");
+  auto refused = invalid_request("thread is not supported: conversations are not stored; send all messages", "thread");
   refused.code = "thread_unsupported_request";
   return refused;
 }
@@ -236,7 +236,7 @@ void read_sampling(FieldReader& fields, GenerateRequest& request) {
   }
   wire::read_single_answer_fields(fields, request);
   if (request.sampling.logprob_token_ids) {
-    fields.refuse("logprob_token_ids", "logprob_token_ids is not supported: a message has no place for logprobs");
+    fields.refuse("logprob_token_ids", "logprob_token_ids is not supported: a message cannot carry logprobs");
   }
   fields.read_strings("stop_sequences", request.sampling.stop);
 }

@@ -96,7 +96,8 @@ tl::expected<std::string, ErrorAnswer> show(const ApiContext& context, std::stri
   if (!named) return tl::unexpected(named.error());
   wire::FieldReader fields(*body, wire::FieldReader::Nulls::absent);
   for (const char* name : {"model", "name", "verbose"}) fields.skip(name);
-  for (const char* name : {"system", "template", "options"}) refuse_unless_empty(fields, name, "the model is as it is");
+  for (const char* name : {"system", "template", "options"})
+    refuse_unless_empty(fields, name, "a served model cannot be changed");
   if (auto status = fields.finish(); !status) return tl::unexpected(error_answer(status.error()));
   return show_model(context, *named->model);
 }

@@ -26,7 +26,7 @@ void read_reasoning_form(FieldReader& fields, ChatOptions& options, bool& is_sep
 void refuse_other_answers(FieldReader& fields) {
   wire::refuse_unless(fields, "audio", {}, ": this model writes text only");
   wire::refuse_unless(fields, "web_search_options", {}, ": this server does not search");
-  wire::refuse_unless(fields, "echo", {false}, ": the conversation is not repeated");
+  wire::refuse_unless(fields, "echo", {false}, ": the answer does not repeat the messages");
 }
 
 void read_logprobs(FieldReader& fields, ChatOptions& options, SamplingParams& sampling) {

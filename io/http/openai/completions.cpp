@@ -335,8 +335,8 @@ ParsedJob parse_completion(const Json& body, Head head, std::int64_t max_queued_
   fields.read("return_token_ids", options.return_token_ids);
   fields.read("timing", options.timing);
   wire::read_api_fields(fields, request);
-  wire::refuse_unless(fields, "suffix", {""}, ": this model does not fill in");
-  wire::refuse_unless(fields, "continue_final_message", {false}, ": there are no messages");
+  wire::refuse_unless(fields, "suffix", {""}, ": this server does not fill in text before a suffix");
+  wire::refuse_unless(fields, "continue_final_message", {false}, ": a prompt has no messages");
   if (options.logprobs && *options.logprobs < -1) {
     fields.refuse("logprobs", "logprobs must be at least 0, or -1: the whole vocabulary");
   }
@@ -348,7 +348,8 @@ ParsedJob parse_completion(const Json& body, Head head, std::int64_t max_queued_
   if (options.no_tokens) sampling.max_tokens = 1;
   if (options.echo && options.logprobs && !sampling.prompt_logprobs) sampling.prompt_logprobs = options.logprobs;
   if (options.echo && options.logprobs && options.stream.stream) {
-    fields.refuse("echo", "echo with logprobs is not supported in a stream: a prompt's are known at its end");
+    fields.refuse(
+        "echo", "echo with logprobs is not supported in a stream: the logprobs of a prompt are known only at its end");
   }
   if (sampling.prompt_logprobs && options.stream.stream) {
     fields.refuse("prompt_logprobs", "prompt_logprobs is not supported with stream");

@@ -40,12 +40,14 @@ constexpr std::size_t kMaxMetadataValueBytes = 512 * 4;  // 512 characters
 void read_metadata(FieldReader& fields, Json& metadata) {
   const auto* given = fields.read_object("metadata");
   if (given == nullptr) return;
-  if (given->size() > kMaxMetadata) return fields.refuse("metadata", "metadata has more than 16 pairs");
+  if (given->size() > kMaxMetadata)
+    return fields.refuse("metadata", "metadata has more than " + std::to_string(kMaxMetadata) + " pairs");
   for (const auto& [key, value] : given->items()) {
     if (!value.is_string() || key.size() > kMaxMetadataKeyBytes ||
         value.get_ref<const std::string&>().size() > kMaxMetadataValueBytes) {
-      return fields.refuse("metadata",
-                           "metadata must be strings, keys of at most 64 and values of at most 512 characters");
+      return fields.refuse("metadata", "metadata must map strings to strings: keys have at most " +
+                                           std::to_string(kMaxMetadataKeyBytes) + " and values at most " +
+                                           std::to_string(kMaxMetadataValueBytes) + " bytes");
     }
   }
   metadata = *given;
@@ -73,7 +75,7 @@ void read_reasoning(FieldReader& fields, const chat::ChatPrompts& prompts, chat:
   read_effort(inner, "effort", prompts, chat);
   inner.read("summary", options.summary);
   if (options.summary && options.summary != "auto") {
-    inner.ignore("summary", "is supported as \"auto\" only: there are no summaries");
+    inner.ignore("summary", "is supported as \"auto\" only: reasoning is not summarized");
   }
   inner.ignore("generate_summary");
   if (auto status = inner.finish(); !status) fields.refuse(std::move(status.error()));
@@ -109,7 +111,8 @@ void read_max_tokens(FieldReader& fields, ResponseOptions& options, GenerateRequ
     fields.refuse("max_output_tokens", "max_output_tokens must be at least 1");
   }
   for (const char* name : {"max_tokens", "max_completion_tokens"}) {
-    if (fields.find(name) != nullptr) fields.refuse(name, std::string(name) + " is max_output_tokens here");
+    if (fields.find(name) != nullptr)
+      fields.refuse(name, std::string(name) + " is not supported: use max_output_tokens");
   }
   // If the field is absent, the recommendation of the model's maker applies, or else the rest of the context, to which
   // the engine reduces larger values.
@@ -130,12 +133,13 @@ void read_tools(FieldReader& fields, chat::ChatInput& chat, chat::ToolUse& use, 
 void read_ways(FieldReader& fields) {
   bool background = false;
   fields.read("background", background);
-  if (background) fields.refuse("background", "background is not supported: answers are told to the client that waits");
+  if (background)
+    fields.refuse("background", "background is not supported: an answer is sent only to the client that waits for it");
   std::string truncation = "disabled";
   fields.read("truncation", truncation);
   if (truncation != "disabled") fields.refuse("truncation", "truncation is supported as \"disabled\" only");
   wire::refuse_unless(fields, "conversation", {}, ": send its items as input");
-  wire::refuse_unless(fields, "prompt", {}, ": there are no stored prompts");
+  wire::refuse_unless(fields, "prompt", {}, ": this server stores no prompts");
   fields.skip("max_tool_calls");   // limits tools that the server runs; this server runs none
   fields.skip("client_metadata");  // has no effect on the answer
 }

@@ -76,7 +76,7 @@ void add_routes(Routes& routes, const ApiContext& context) {
     const auto name = find(request.params, "name");
     const File* file = find_file(name);
     if (file == nullptr) {
-      return exchange->respond_error({404, "there is no " + request.path + " here", {}, "not_found"});
+      return exchange->respond_error({404, "there is no route " + request.path, {}, "not_found"});
     }
     answer_file(*exchange, request, *file);
   });
