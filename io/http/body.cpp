@@ -44,7 +44,7 @@ tl::expected<ModelBody, ErrorAnswer> read_body(const ApiContext& context, std::s
 
 tl::expected<const serving::ServedModel*, ErrorAnswer> model_of_query(const ApiContext& context,
                                                                       const Request& request) {
-  const auto name = find(request.query, "model");
+  const auto name = find_value(request.query, "model");
   if (name.empty()) return &context.models.first();
   if (const auto* model = context.models.find(name)) return model;
   return tl::unexpected(no_such_model(context, std::string(name)));
@@ -96,7 +96,7 @@ ParsedJob with_origin(const ApiContext& context, GenerationJob job, const std::s
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   job.origin = serving::RequestOrigin{.api = serving::Api::http,
                                       .name = serving::stream_name(request.principal, request.request_id),
-                                      .came_ms = std::chrono::duration_cast<std::chrono::milliseconds>(now).count(),
+                                      .arrival_ms = std::chrono::duration_cast<std::chrono::milliseconds>(now).count(),
                                       .timeout_ms = job.requests.front().timeout_ms,
                                       .path = path,
                                       .body = std::move(request.body),
@@ -138,7 +138,7 @@ Handler generating(const ApiContext& context, std::string path, ParseJob parse,
   };
 }
 
-ParsedJob parse_again(const ApiContext& context, const Request& request) {
+ParsedJob reparse_job(const ApiContext& context, const Request& request) {
   const auto parser = context.parsers.find(request.path);
   if (parser == context.parsers.end()) return tl::unexpected(ErrorAnswer{404, "there is no route " + request.path});
   const auto parse = [&]() -> ParsedJob {

@@ -63,7 +63,8 @@ std::string_view name_of(Verb verb) {
 }
 
 bool has_spare_place(const Admission& admission) {
-  return admission.request.is_admin() || (admission.route != nullptr && admission.route->room == Room::spare);
+  return admission.request.is_admin() ||
+         (admission.route != nullptr && admission.route->quota == ConnectionQuota::spare);
 }
 
 /// Removes empty lines from the front, because some clients send one after a body.
@@ -283,7 +284,7 @@ void Connection::dispatch() {
     admission->route->handler(exchange, std::move(request));
   } catch (const std::exception& error) {
     spdlog::error("request {}: {}", exchange->request_id(), error.what());
-    if (exchange_ != nullptr) exchange->give_up();
+    if (exchange_ != nullptr) exchange->on_handler_failed();
   }
 }
 

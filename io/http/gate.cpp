@@ -41,7 +41,8 @@ bool is_served(Verb verb) {
 std::string_view key_of(const Request& request) {
   constexpr std::string_view kBearer = "Bearer ";
   const auto authorization = request.header("authorization");
-  if (same_name(authorization.substr(0, kBearer.size()), kBearer)) return authorization.substr(kBearer.size());
+  if (equals_ignoring_case(authorization.substr(0, kBearer.size()), kBearer))
+    return authorization.substr(kBearer.size());
   return request.header("x-api-key");
 }
 
@@ -49,14 +50,14 @@ std::string_view key_of(const Request& request) {
 bool is_json(std::string_view content_type) {
   auto type = content_type.substr(0, content_type.find(';'));
   while (!type.empty() && (type.back() == ' ' || type.back() == '\t')) type.remove_suffix(1);
-  return same_name(type, "application/json");
+  return equals_ignoring_case(type, "application/json");
 }
 
 /// Returns whether the host is localhost or a numeric address, with any port.
 bool is_name_of_this_machine(std::string_view host) {
   if (host.starts_with('[')) return true;
   host = host.substr(0, host.find(':'));
-  return same_name(host, "localhost") ||
+  return equals_ignoring_case(host, "localhost") ||
          std::all_of(host.begin(), host.end(), [](char c) { return (c >= '0' && c <= '9') || c == '.'; });
 }
 
@@ -103,7 +104,7 @@ Admission Gate::admit(RequestHead& head) const {
     if (!out.refusal) check_page(out);
     if (out.route != nullptr && !out.refusal) check_key(out);
     if (out.route == nullptr && !out.refusal && head.has_body) {
-      out.refusal = ErrorAnswer{400, "a request to this route must not have a body"};
+      out.refusal = ErrorAnswer{400, "this request must not have a body"};
     }
     if (!out.refusal) check_body(out, head);
   }
@@ -155,7 +156,7 @@ void Gate::check_key(Admission& out) const {
   const bool is_known = out.request.principal != nullptr;
   const auto access = out.route->access;
   const bool is_closed = access == Access::admin || (access == Access::key && keys.asks_for_keys()) ||
-                         (access == Access::watcher && (keys.asks_for_keys() || keys.has_admins()));
+                         (access == Access::monitor && (keys.asks_for_keys() || keys.has_admins()));
   if (!is_closed || out.request.is_admin() || (access == Access::key && is_known)) return;
   if (is_known || (access != Access::key && !keys.has_admins())) {
     out.refusal = ErrorAnswer{403, "this route needs an admin key", {}, "admin_key_required"};
@@ -176,14 +177,14 @@ void Gate::check_body(Admission& out, const RequestHead& head) const {
   out.expects_continue = !expect.empty() && !head.is_http10;
   if (lower_case(request.header("upgrade")).find("websocket") != std::string::npos) {
     out.refusal = ErrorAnswer{400, "WebSocket is not supported"};
-  } else if (!expect.empty() && !same_name(expect, "100-continue")) {
+  } else if (!expect.empty() && !equals_ignoring_case(expect, "100-continue")) {
     out.refusal = ErrorAnswer{417, "the only supported value of Expect is 100-continue"};
   } else if (head.content_length.value_or(0) > static_cast<std::uint64_t>(config_.max_body_bytes)) {
     out.refusal = ErrorAnswer{413, "the body is longer than " + std::to_string(config_.max_body_bytes) + " bytes"};
   } else if (head.has_body && !is_json(request.header("content-type")) && !is_ollama_program(request)) {
     out.refusal = ErrorAnswer{415, "the body must be JSON, with the header Content-Type: application/json"};
   } else if (const auto coding = request.header("content-encoding");
-             !coding.empty() && !same_name(coding, "identity")) {
+             !coding.empty() && !equals_ignoring_case(coding, "identity")) {
     out.refusal = ErrorAnswer{415, "a body with a Content-Encoding is not supported"};
   }
 }

@@ -44,7 +44,7 @@ class LocalCall final : public AnswerPeer, public std::enable_shared_from_this<L
       route->handler(exchange, std::move(request));
     } catch (const std::exception& error) {
       spdlog::error("request {}: {}", exchange->request_id(), error.what());
-      if (exchange_ != nullptr) exchange->give_up();
+      if (exchange_ != nullptr) exchange->on_handler_failed();
     }
   }
 

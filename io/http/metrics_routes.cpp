@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "actors/running_actors.hpp"
-#include "io/http/inquiry.hpp"
+#include "io/http/engine_query.hpp"
 #include "io/http/stats_sum.hpp"
 #include "io/metrics/engine_text.hpp"
 #include "io/metrics/process_metrics.hpp"
@@ -63,7 +63,7 @@ void answer_metrics(const ApiContext& context, const std::shared_ptr<Exchange>& 
   const auto deadline = answer_within(kDeadline, exchange, [](Exchange& waiting) {
     waiting.respond_error({503, "the engine does not answer"});
   });
-  inquire_of_all(
+  query_all_models(
       context, exchange, actors::GetMetrics{},
       [&context, deadline](Exchange& answering, std::vector<serving::Answer>& answers) {
         deadline->cancel();
@@ -73,7 +73,7 @@ void answer_metrics(const ApiContext& context, const std::shared_ptr<Exchange>& 
 }
 
 void answer_load(const ApiContext& context, const std::shared_ptr<Exchange>& exchange) {
-  inquire_of_all(context, exchange, actors::GetStats{}, [&context](Exchange& answering, auto& answers) {
+  query_all_models(context, exchange, actors::GetStats{}, [&context](Exchange& answering, auto& answers) {
     const auto stats = sum_of(answers);
     std::int64_t max_num_seqs = 0;
     for (const auto& model : context.models.all()) max_num_seqs += model.info.max_num_seqs;
@@ -98,10 +98,10 @@ void answer_load(const ApiContext& context, const std::shared_ptr<Exchange>& exc
 void add_metrics_routes(Routes& routes, const ApiContext& context) {
   routes.add(
       Verb::get, "/metrics", Access::key,
-      [&context](const auto& exchange, const Request&) { answer_metrics(context, exchange); }, Room::spare);
+      [&context](const auto& exchange, const Request&) { answer_metrics(context, exchange); }, ConnectionQuota::spare);
   routes.add(
       Verb::get, "/load", Access::key,
-      [&context](const auto& exchange, const Request&) { answer_load(context, exchange); }, Room::spare);
+      [&context](const auto& exchange, const Request&) { answer_load(context, exchange); }, ConnectionQuota::spare);
 }
 
 }  // namespace pagoda::http

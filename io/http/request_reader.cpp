@@ -96,7 +96,7 @@ class RequestReader::Parser : public beast::http::basic_parser<true> {
     if (name == field::content_length && !is_length(std_view(value))) {
       return refuse(ec, bad_request("Content-Length is not a number"));
     }
-    if (name == field::transfer_encoding && (!same_name(std_view(value), "chunked") || head.is_http10)) {
+    if (name == field::transfer_encoding && (!equals_ignoring_case(std_view(value), "chunked") || head.is_http10)) {
       return refuse(ec, bad_request("Transfer-Encoding must be chunked, and needs HTTP/1.1"));
     }
     head.headers.emplace_back(std::move(key), std::string(value.data(), value.size()));

@@ -42,7 +42,7 @@ tl::expected<std::uint64_t, ErrorAnswer> first_wanted(const Request& request) {
 }
 
 std::string id_of(const Request& request) {
-  return std::string(find(request.params, "id"));
+  return std::string(find_value(request.params, "id"));
 }
 
 SharedStream stream_of(const ApiContext& context, const Request& request) {

@@ -15,14 +15,14 @@ void Connection::run_resumable(GenerateOp& op) {
   auto& request = *op.request;
   if (op.reading) {
     return refuse(op.id, WireCode::invalid_request,
-                  "resumable is not supported where the answer is taken apart: with tools, or with structured outputs "
-                  "behind thinking",
+                  "resumable is not supported if the answer is parsed: with tools, or with structured outputs "
+                  "after thinking",
                   "resumable");
   }
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   const serving::RequestOrigin origin{.api = serving::Api::json_lines,
                                       .name = serving::stream_name(principal_, op.id),
-                                      .came_ms = std::chrono::duration_cast<std::chrono::milliseconds>(now).count(),
+                                      .arrival_ms = std::chrono::duration_cast<std::chrono::milliseconds>(now).count(),
                                       .timeout_ms = request.timeout_ms,
                                       .timing = op.timing,
                                       .stream = request.stream,

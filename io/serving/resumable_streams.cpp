@@ -55,7 +55,7 @@ void ResumableStream::add(std::string event) {
   all_->make_room();
 }
 
-void ResumableStream::tell() {
+void ResumableStream::notify_reader() {
   delivered_ = history_.next();
   if (reader_ != nullptr) reader_->on_events();
 }
@@ -66,7 +66,7 @@ void ResumableStream::end() {
   cancel_ = nullptr;
   give_up_ = nullptr;
   if (reader_ == nullptr) await_reader();  // the time limit of an ended stream begins at its end
-  tell();
+  notify_reader();
 }
 
 void ResumableStream::admitted() {

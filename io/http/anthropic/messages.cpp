@@ -96,7 +96,7 @@ std::vector<wire::GivenTool> read_tool_list(FieldReader& fields) {
   if (given == nullptr) return {};
   if (!given->is_array()) return fields.refuse("tools", "tools must be a list"), std::vector<wire::GivenTool>();
   std::vector<wire::GivenTool> tools;
-  for (std::size_t i = 0; i < given->size() && fields.is_fine(); ++i) {
+  for (std::size_t i = 0; i < given->size() && fields.has_no_error(); ++i) {
     wire::GivenTool& tool = tools.emplace_back();
     tool.where = "tools[" + std::to_string(i) + "]";
     if (!(*given)[i].is_object()) return fields.refuse(wire::invalid_field(tool.where, "must be an object")), tools;
@@ -104,7 +104,7 @@ std::vector<wire::GivenTool> read_tool_list(FieldReader& fields) {
     std::string type = "custom";
     std::string description;
     one.read("type", type);
-    if (is_tool_search(type) && one.is_fine()) {  // all tools are in the prompt, so no search is needed
+    if (is_tool_search(type) && one.has_no_error()) {  // all tools are in the prompt, so no search is needed
       one.ignore_value("type", type, "type is \"" + type + "\": tool search is not supported");
       tools.pop_back();
       continue;
@@ -123,7 +123,7 @@ std::vector<wire::GivenTool> read_tool_list(FieldReader& fields) {
     if (defers_loading) one.ignore("defer_loading", "is not supported: all tools are in the prompt");
     const auto* schema = one.read_object("input_schema");
     if (schema != nullptr) tool.function["parameters"] = *schema;
-    if (schema == nullptr && one.is_fine()) one.refuse("input_schema", "input_schema is required");
+    if (schema == nullptr && one.has_no_error()) one.refuse("input_schema", "input_schema is required");
     if (auto status = one.finish(); !status) fields.refuse(std::move(status.error()));
   }
   return tools;
@@ -175,7 +175,7 @@ void read_context_management(FieldReader& fields) {
       one.read_required("type", type);
       const auto* keep = one.find("keep");
       const bool keeps_all = type.starts_with("clear_thinking_") && keep != nullptr && *keep == "all";
-      if (one.is_fine() && !keeps_all) {
+      if (one.has_no_error() && !keeps_all) {
         one.ignore_value("type", type, "type \"" + type + "\" is not supported: the whole conversation is used");
       }
       for (const char* name : {"trigger", "clear_at_least", "exclude_tools", "clear_tool_inputs"}) one.skip(name);
@@ -186,7 +186,7 @@ void read_context_management(FieldReader& fields) {
 }
 
 /// Reads fields that have no effect on the answer.
-void read_noise(FieldReader& fields) {
+void read_fields_without_effect(FieldReader& fields) {
   fields.skip("service_tier");
   fields.skip("cache_control");  // the prefix cache is automatic
   wire::refuse_unless(fields, "mcp_servers", {wire::Json::array()}, ": this server does not call MCP servers");
@@ -222,7 +222,7 @@ Prompt read_prompt(FieldReader& fields, const chat::ChatPrompts& prompts) {
   read_tool_use(fields, prompt.chat, prompt.tools);
   prompt.thinking = read_thinking(fields, prompts, prompt.chat);
   prompt.format = read_output_config(fields, prompts, prompt.chat);
-  read_noise(fields);
+  read_fields_without_effect(fields);
   return prompt;
 }
 

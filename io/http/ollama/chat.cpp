@@ -35,7 +35,7 @@ void read_messages(FieldReader& fields, chat::ChatInput& chat) {
 }
 
 /// Adds "does not support tools", the text that clients search for, to an error about tools.
-Error in_ollamas_words(Error error, const std::string& model) {
+Error with_ollama_wording(Error error, const std::string& model) {
   const bool is_of_tools = error.code == ErrorCode::unsupported && error.param == "tools";
   if (is_of_tools) error.message.insert(0, "\"" + model + "\" does not support tools: ");
   return error;
@@ -58,7 +58,7 @@ ParsedTurn parse_chat(const Json& body, const chat::ChatPrompts& prompts, std::s
   turn.request.add_special_tokens = false;  // the template contains them
   const bool names_tools = !turn.tools.tools.empty() && !turn.request.sampling.structured_outputs;
   auto reading = chat::prepare(prompts, std::move(turn.chat), turn.tools, turn.request);
-  if (!reading) return tl::unexpected(error_answer(in_ollamas_words(std::move(reading.error()), turn.answer.model)));
+  if (!reading) return tl::unexpected(error_answer(with_ollama_wording(std::move(reading.error()), turn.answer.model)));
   turn.answer.reading = std::move(*reading);
   GenerationJob job = make_job(std::move(turn), "messages");
   if (names_tools) job.names.insert(job.names.begin(), {"structured_outputs", "tools"});

@@ -49,7 +49,7 @@ ParsedJob parse_chat(const wire::Json& body, const chat::ChatPrompts& prompts, H
   request.add_special_tokens = false;  // the template contains them
   chat::ChatInput chat;
   fields.skip("model");
-  read_noise(fields);
+  read_fields_without_effect(fields);
   fields.skip("prediction");  // has no effect on the answer
   chat::ToolUse tools;
   read_chat_prompt(fields, prompts, chat, tools);

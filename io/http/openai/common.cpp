@@ -13,14 +13,14 @@ GenerateRequest request_with_defaults() {
   return request;
 }
 
-void skip_noise(wire::FieldReader& fields) {
+void skip_fields_without_effect(wire::FieldReader& fields) {
   for (const char* name : {"service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"}) {
     fields.skip(name);
   }
 }
 
-void read_noise(wire::FieldReader& fields) {
-  skip_noise(fields);
+void read_fields_without_effect(wire::FieldReader& fields) {
+  skip_fields_without_effect(fields);
   fields.skip("metadata");
   if (const auto* modalities = fields.find("modalities");
       modalities != nullptr && *modalities != wire::Json::array({"text"})) {

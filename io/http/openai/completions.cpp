@@ -327,7 +327,7 @@ ParsedJob parse_completion(const Json& body, Head head, std::int64_t max_queued_
   auto request = request_with_defaults();
   auto& sampling = request.sampling;
   fields.skip("model");
-  read_noise(fields);
+  read_fields_without_effect(fields);
   options.stream = read_stream(fields);
   read_max_tokens(fields, request);
   fields.read("logprobs", options.logprobs);
@@ -365,7 +365,7 @@ ParsedJob parse_completion(const Json& body, Head head, std::int64_t max_queued_
   job.names = std::move(names);
   // The other fields are copied for every prompt, so they must be small. The engine checks everything later.
   refuse_large_fields(fields, request);
-  if (fields.is_fine()) read_prompts(fields, job.requests, request, max_queued_requests);
+  if (fields.has_no_error()) read_prompts(fields, job.requests, request, max_queued_requests);
   if (auto status = fields.finish(); !status) return tl::unexpected(error_answer(status.error()));
   if (options.n < 1) return tl::unexpected(invalid_request("n must be at least 1", "n"));
   job.writer = std::make_unique<CompletionWriter>(std::move(head), options, job.requests.size());

@@ -130,7 +130,7 @@ void read_tools(FieldReader& fields, chat::ChatInput& chat, chat::ToolUse& use, 
 }
 
 /// Refuses modes of answering that this server does not support.
-void read_ways(FieldReader& fields) {
+void refuse_unsupported_modes(FieldReader& fields) {
   bool background = false;
   fields.read("background", background);
   if (background)
@@ -183,8 +183,8 @@ Json answered(const chat::Answer& answer, const std::string& id) {
   return message;
 }
 
-ResponseWriter::Keep keeper(ResponseStore& store, const ResponseStore::Owner& owner, const Head& head,
-                            const Json& conversation) {
+ResponseWriter::OnFinished make_store_callback(ResponseStore& store, const ResponseStore::Owner& owner,
+                                               const Head& head, const Json& conversation) {
   return [&store, owner, head, messages = wire::json_text(conversation)](const std::string& body,
                                                                          const chat::Answer& answer) {
     auto all = messages;
@@ -205,7 +205,7 @@ ParsedJob parse_response(const wire::Json& body, const chat::ChatPrompts& prompt
   request.add_special_tokens = false;  // the template contains them
   chat::ChatInput chat;
   fields.skip("model");
-  skip_noise(fields);
+  skip_fields_without_effect(fields);
   auto conversation = read_conversation(fields, store, owner, options);
   if (!conversation) return tl::unexpected(std::move(conversation.error()));
   fields.read("instructions", options.instructions);
@@ -220,7 +220,7 @@ ParsedJob parse_response(const wire::Json& body, const chat::ChatPrompts& prompt
   report_dropped_thoughts(body, prompts, chat);
   read_metadata(fields, options.metadata);
   refuse_functions(fields);
-  read_ways(fields);
+  refuse_unsupported_modes(fields);
   wire::read_single_answer_fields(fields, request);
   read_logprobs(fields, options, request.sampling);
   FieldNames names = field_names("input", {{"max_tokens", "max_output_tokens"}, {"logprobs", "top_logprobs"}});
@@ -248,10 +248,10 @@ ParsedJob parse_response(const wire::Json& body, const chat::ChatPrompts& prompt
   GenerationJob job;
   job.stream = stream;
   job.names = std::move(names);
-  ResponseWriter::Keep keep;
-  if (options.store) keep = keeper(store, owner, head, *conversation);
+  ResponseWriter::OnFinished on_finished;
+  if (options.store) on_finished = make_store_callback(store, owner, head, *conversation);
   job.requests.push_back(std::move(request));
-  job.writer = std::make_unique<ResponseWriter>(std::move(head), std::move(options), std::move(keep));
+  job.writer = std::make_unique<ResponseWriter>(std::move(head), std::move(options), std::move(on_finished));
   return job;
 }
 

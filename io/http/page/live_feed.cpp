@@ -72,14 +72,14 @@ void LiveFeed::on_events(std::vector<serving::Event>& events) {
     is_asked_ = false;
     if (const auto* view = std::get_if<serving::SharedView>(&answered->answer)) {
       last_span_ = (*view)->last_span;
-      tell("data: " + view_text(**view) + "\n\n");
+      broadcast("data: " + view_text(**view) + "\n\n");
     } else {
       end(end_event("the engine does not answer"));
     }
   }
 }
 
-void LiveFeed::tell(std::string_view event) {
+void LiveFeed::broadcast(std::string_view event) {
   for (const auto& watcher : watchers_) {
     if (watcher->unsent_bytes() < kMaxUnsentBytes) watcher->write(event);
   }
