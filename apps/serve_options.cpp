@@ -194,7 +194,8 @@ void ServeOptions::finish_pool(std::vector<Error>& problems) {
                         key});
   }
   if (!recover.empty()) {
-    problems.push_back({ErrorCode::bad_config, "recover belongs to one model: it cannot be used with --models", "recover"});
+    problems.push_back(
+        {ErrorCode::bad_config, "recover belongs to one model: it cannot be used with --models", "recover"});
   }
   // With several models no worker process would live long. Their engines share a GPU in one process.
   if (!engine.flags.is_given("worker_processes")) engine.config.worker_processes = false;
