@@ -23,10 +23,10 @@ namespace {
 
 constexpr const char* kHelp =
     "  /system [TEXT]  set the system message; without a text: remove it\n"
-    "  /reset          forget what was said; the system message stays\n"
-    "  /stats          of the last answer and the engine\n"
+    "  /reset          forget the conversation; the system message stays\n"
+    "  /stats          show statistics of the last answer and the engine\n"
     "  /save FILE      write the conversation as JSON\n"
-    "  /exit           leave, as Ctrl-D\n"
+    "  /exit           end the chat, like Ctrl-D\n"
     "  \"\"\"             begins and ends a message of several lines\n"
     "  Ctrl-C          ends an answer, not the chat\n";
 constexpr const char* kBlock = "\"\"\"";
@@ -60,7 +60,7 @@ class Chat {
 
   /// Answers messages until the input ends.
   int run() {
-    if (input_.is_terminal()) std::printf("%s. /? tells the commands.\n", engine_.model_info().name.c_str());
+    if (input_.is_terminal()) std::printf("%s. /? lists the commands.\n", engine_.model_info().name.c_str());
     while (auto message = next_message()) {
       if (message->empty()) continue;
       if (message->front() == '/' && !is_block_) {
@@ -108,7 +108,7 @@ class Chat {
     if (!result) {
       conversation_.take_back();
       complain(result.error().message + (result.error().code == ErrorCode::context_too_long && !conversation_.empty()
-                                             ? "; /reset begins anew"
+                                             ? "; /reset begins a new conversation"
                                              : ""));
       return false;
     }
@@ -137,7 +137,7 @@ class Chat {
     } else if (name == "/save") {
       save(rest);
     } else {
-      complain("unknown command " + name + "; /? tells the commands");
+      complain("unknown command " + name + "; /? lists the commands");
     }
     return true;
   }

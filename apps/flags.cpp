@@ -165,33 +165,40 @@ Status start_logging(const std::string& level) {
 
 void add_sampling_flags(CLI::App& app, GenerateRequest& request) {
   auto& params = request.sampling;
-  auto& group =
-      *app.add_option_group("Sampling", "How tokens are chosen; generation_config.json may bring other defaults");
+  auto& group = *app.add_option_group(
+      "Sampling", "How tokens are sampled; generation_config.json of the model may set other defaults");
   // If a flag is not given, its field has the model's default.
   request.open = OpenSamplingFields::all();
   const auto open = [&](const char* flag, auto& value, bool& is_open, const char* help) {
     add_number(group, flag, value, help)->each([&is_open](const std::string&) { is_open = false; });
   };
-  open("--max-tokens", params.max_tokens, request.open.max_tokens, "Most tokens to generate");
-  add_number(group, "--min-tokens", params.min_tokens, "Fewest tokens before an end is allowed");
-  open("--temperature", params.temperature, request.open.temperature, "0: always the most likely token");
-  open("--top-p", params.top_p, request.open.top_p, "Smallest set of tokens with this probability");
-  open("--top-k", params.top_k, request.open.top_k, "The k most likely tokens; -1 or 0: all");
-  open("--min-p", params.min_p, request.open.min_p, "Tokens at least this likely, relative to the best");
-  add_number(group, "--n", params.n, "Outputs for each prompt");
-  add_number(group, "--best-of", params.best_of, "Outputs to choose the n best from");
+  open("--max-tokens", params.max_tokens, request.open.max_tokens, "Maximum number of tokens to generate");
+  add_number(group, "--min-tokens", params.min_tokens, "Minimum number of tokens before the output may end");
+  open("--temperature", params.temperature, request.open.temperature,
+       "Randomness of sampling; 0: always the most likely token");
+  open("--top-p", params.top_p, request.open.top_p,
+       "Sample from the smallest set of tokens that together have this probability");
+  open("--top-k", params.top_k, request.open.top_k, "Sample from the k most likely tokens; -1 or 0: all tokens");
+  open("--min-p", params.min_p, request.open.min_p,
+       "Sample from tokens whose probability, relative to the most likely token, is at least this");
+  add_number(group, "--n", params.n, "Number of outputs for each prompt");
+  add_number(group, "--best-of", params.best_of, "Number of outputs to generate, of which the n best are returned");
   group.add_option("--stop", params.stop, "A string that ends the output; may be given several times")
       ->allow_extra_args(false);
   group.add_option("--stop-token-ids", params.stop_token_ids, "Token ids that end the output")->delimiter(',');
-  group.add_flag("--ignore-eos", params.ignore_eos, "Go on after the end-of-sequence token");
-  group.add_flag("--include-stop-str-in-output", params.include_stop_str_in_output, "Keep the stop string");
-  add_number(group, "--presence-penalty", params.presence_penalty, "Against tokens that occurred");
-  add_number(group, "--frequency-penalty", params.frequency_penalty, "Against tokens by how often they occurred");
+  group.add_flag("--ignore-eos", params.ignore_eos, "Continue after the end-of-sequence token");
+  group.add_flag("--include-stop-str-in-output", params.include_stop_str_in_output,
+                 "Keep the stop string in the output");
+  add_number(group, "--presence-penalty", params.presence_penalty, "Penalty for tokens that have occurred");
+  add_number(group, "--frequency-penalty", params.frequency_penalty,
+             "Penalty for tokens, by how often they have occurred");
   open("--repetition-penalty", params.repetition_penalty, request.open.repetition_penalty,
-       "Above 1: against repeating");
-  add_number(group, "--repeat-last-n", params.repeat_last_n, "Last tokens that the penalties look at; -1: all");
-  add_number(group, "--logprobs", params.logprobs, "Log-probabilities of the k best tokens (JSON output)");
-  add_number(group, "--prompt-logprobs", params.prompt_logprobs, "The same for the prompt's tokens");
+       "Above 1: penalty for repetition");
+  add_number(group, "--repeat-last-n", params.repeat_last_n,
+             "Number of last tokens that the penalties consider; -1: all");
+  add_number(group, "--logprobs", params.logprobs, "Log-probabilities of the k most likely tokens (JSON output)");
+  add_number(group, "--prompt-logprobs", params.prompt_logprobs,
+             "Log-probabilities of the k most likely tokens at each position of the prompt");
   add_switch(group, "skip-special-tokens", params.skip_special_tokens, "Leave special tokens out of the text");
   add_switch(group, "add-special-tokens", request.add_special_tokens, "Let the tokenizer add its tokens to the prompt");
   group
@@ -200,11 +207,11 @@ void add_sampling_flags(CLI::App& app, GenerateRequest& request) {
           [&params](const std::string& text) {
             read_constraint("--structured-outputs", text, params.structured_outputs);
           },
-          R"(What the text must be, for example {"choice": ["yes", "no"]} or {"json": SCHEMA})")
+          R"(Constraint on the text, for example {"choice": ["yes", "no"]} or {"json": SCHEMA})")
       ->type_name("JSON");
   add_number(group, "--thinking-token-budget", params.thinking_token_budget,
-             "Tokens of thinking, behind which its end is written for the model");
-  add_number(group, "--priority", request.priority, "For the priority policy; lower goes first");
+             "Maximum number of tokens of thinking; then the server ends the thinking");
+  add_number(group, "--priority", request.priority, "Priority, with the priority policy; lower numbers run first");
 }
 
 EngineConfig lazy_memory() {
@@ -236,7 +243,7 @@ std::vector<Error> EngineFlags::finish() {
   if (auto status = locate_model(config.model); !status) return {std::move(status.error())};
   // Without memory for threads, starting the actor system would end the process without a message.
   if (kernels::available_cpu_memory() > 0) return {};
-  return {{ErrorCode::out_of_memory, "nothing can start without memory: " + kernels::memory_that_is_available()}};
+  return {{ErrorCode::out_of_memory, "there is no memory to start: " + kernels::memory_that_is_available()}};
 }
 
 EngineSetup EngineFlags::setup() const {

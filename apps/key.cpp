@@ -100,23 +100,25 @@ int run_new(KeyOptions& options) {
 }  // namespace
 
 Command add_key(CLI::App& pagoda) {
-  auto* app = add_subcommand(pagoda, "key", "Make a key for --keys-file: prints it, once, and the line for the file");
+  auto* app = add_subcommand(
+      pagoda, "key", "Make a key for --keys-file: prints the key, which is shown only once, and the line for the file");
   const auto options = std::make_shared<KeyOptions>();
   auto& limits = options->tenant.limits;
-  app->add_option("NAME", options->name, "Whose key it is: the tenant that requests with it belong to");
-  app->add_option("--file", options->file, "Appends the line to this file, and prints the key alone");
-  app->add_flag("--admin", options->admin, "It opens the admin routes too");
-  app->add_flag("--from-stdin", options->from_stdin, "Takes the key from standard input instead of making one");
-  add_number(*app, "--requests-per-minute", limits.requests_per_minute, "0: as many as it likes", std::int64_t{0},
+  app->add_option("NAME", options->name, "Name of the tenant: requests with this key belong to it");
+  app->add_option("--file", options->file, "Append the line to this file, and print only the key");
+  app->add_flag("--admin", options->admin, "Allow the admin routes with this key");
+  app->add_flag("--from-stdin", options->from_stdin, "Read the key from standard input instead of making a new one");
+  add_number(*app, "--requests-per-minute", limits.requests_per_minute, "0: no limit", std::int64_t{0},
              serving::kMaxPerMinute);
-  add_number(*app, "--tokens-per-minute", limits.tokens_per_minute, "Of prompts and outputs; 0: as many as it likes",
+  add_number(*app, "--tokens-per-minute", limits.tokens_per_minute, "Tokens of prompts and outputs; 0: no limit",
              std::int64_t{0}, serving::kMaxPerMinute);
-  add_number(*app, "--max-concurrent-requests", limits.max_concurrent_requests, "0: as many as it likes",
-             std::int64_t{0}, serving::kMaxPerMinute);
-  add_number(*app, "--priority", options->tenant.priority, "Of its requests, for the priority policy; lower goes first",
-             -serving::kMaxPriority, serving::kMaxPriority);
+  add_number(*app, "--max-concurrent-requests", limits.max_concurrent_requests, "0: no limit", std::int64_t{0},
+             serving::kMaxPerMinute);
+  add_number(*app, "--priority", options->tenant.priority,
+             "Priority of its requests, with the priority policy; lower numbers run first", -serving::kMaxPriority,
+             serving::kMaxPriority);
   app->add_flag("--share-prefix-cache", options->tenant.share_prefix_cache,
-                "It finds what others have computed, and they find what it has");
+                "Share the prefix cache with the requests of other keys that share it");
   return {app, [options] { return run_new(*options); }};
 }
 

@@ -33,8 +33,8 @@ constexpr const char* kRope = "has no counterpart: change the model's files inst
 constexpr const char* kPrefixes = "equal beginnings of prompts share KV blocks, always";
 constexpr const char* kDrafts =
     "text is the same without a draft; structured outputs and calls are drafted by their grammars, always";
-constexpr const char* kLogFlags = "--log-level says what is logged";
-constexpr const char* kThreadsOfServer = "--threads and --cpu-affinity say how a CPU computes";
+constexpr const char* kLogFlags = "--log-level sets what is logged";
+constexpr const char* kThreadsOfServer = "--threads and --cpu-affinity set how a CPU computes";
 constexpr const char* kLocalFile =
     "has no counterpart: nothing is downloaded; --model names a local folder or GGUF file";
 constexpr const char* kNoAdapters = "has no counterpart: adapters are not served; merge them into the model's weights";
@@ -44,13 +44,13 @@ constexpr const char* kNoShift = "has no counterpart: a request ends at --max-mo
 
 constexpr ValueRule kValueRulesOfLlamaServer[] = {
     {"-t,--threads", "-1", kNoteIt, "there is a thread for each core"},
-    {"-np,--parallel", "-1,0", kNoteIt, "--max-num-seqs says how many requests run together"},
+    {"-np,--parallel", "-1,0", kNoteIt, "--max-num-seqs sets how many requests run together"},
     {"-s,--seed", "-1", kNoteIt, "requests that bring no seed get theirs derived from --seed, 0 by default"},
     {"-n,--predict,--n-predict", "-1", kNoteIt, "a chat's answer may take the rest of the context"},
     {"--reasoning-format", "auto,deepseek", kNoteIt,
      "how the model writes tool calls and thinking is read from its chat template (pagoda inspect --dialect shows it)"},
     {"--reasoning-budget", "-1", kNoteIt, "thinking is not bounded unless a request has thinking_token_budget"},
-    {"--rope-scaling", "none", kNoteIt, "the model's files say how positions are scaled"},
+    {"--rope-scaling", "none", kNoteIt, "the model's files describe how positions are scaled"},
 };
 
 constexpr NotedFlag kNotedOfLlamaServer[] = {

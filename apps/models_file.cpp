@@ -45,7 +45,7 @@ class Entry {
     });
     for (const auto& key : unread) problems_.push_back(file->unknown_key(key, known));
     if (object_.contains("served_model_name")) {
-      refuse("served_model_name is said by name and aliases", "served_model_name");
+      refuse("served_model_name must not be set: use name and aliases", "served_model_name");
     }
   }
 
@@ -65,7 +65,7 @@ class Entry {
     const auto field = object_.find(key);
     if (field == object_.end()) return otherwise;
     const double value = field->is_number() ? field->get<double>() : kMaxSeconds + 1;
-    if (!(value <= kMaxSeconds)) refuse(std::string(key) + " must be seconds; below 0: for ever", key);
+    if (!(value <= kMaxSeconds)) refuse(std::string(key) + " must be seconds; below 0: forever", key);
     return value;
   }
 
@@ -134,7 +134,7 @@ std::vector<PooledModelConfig> parse_models(std::string_view text, const std::st
   for (const auto& [key, object] : json->items()) {
     const auto index = json->is_array() ? "[" + key + "]" : key;
     if (!object.is_object()) {
-      refuse(index + " must be an object with name, model and what its engine is told");
+      refuse(index + " must be an object with name, model and keys of its engine");
       continue;
     }
     std::string name = json->is_object() ? key : std::string();

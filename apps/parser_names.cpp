@@ -74,16 +74,17 @@ std::string in_quotes(const std::string& text) {
 /// `marks`: the text that is compared.
 std::string comparison(const std::string& flag, const char* what, bool has_template, const std::string& begin,
                        const std::string& marks, const std::optional<std::string_view>& mark) {
-  const std::string may_differ = "; --answer-dialect FILE has the last word";
+  const std::string may_differ = "; --answer-dialect FILE overrides the template";
   if (!has_template) return flag + " has no effect: the model has no chat template";
   if (marks.empty()) {
     return flag + " has no effect: the chat template shows no " + what + ", and answers are read without them" +
            may_differ;
   }
   const auto found = std::string("the chat template has ") + what + " with " + in_quotes(begin);
-  if (!mark) return flag + " has no effect, and is no name known here: " + found + may_differ;
+  if (!mark) return flag + " has no effect and is an unknown name: " + found + may_differ;
   if (without_spaces(marks).find(*mark) != std::string::npos) return flag + " has no effect: " + found + " already";
-  return flag + " has no effect, and stands for another dialect: " + found + ", and answers are read so" + may_differ;
+  return flag + " has no effect and is the name of another dialect: " + found +
+         ", and answers are parsed in this dialect" + may_differ;
 }
 
 }  // namespace

@@ -22,26 +22,28 @@ constexpr std::array<std::string_view, 5> kKeys{"model", "dtype", "threads", "cp
 struct QuantizeCommand {
   explicit QuantizeCommand(CLI::App& app) : engine(app, "warn", lazy_memory(), kKeys) {
     add_text(app, "--out", out,
-             "What to write: a GGUF file where it ends with .gguf, else a folder of Hugging Face's kind in the format "
-             "of compressed-tensors");
-    add_number(app, "--bits", options.bits, "Bits of a weight: 4 or 8", 4, 8);
-    bits_per_weight_flag = add_number(app, "--bits-per-weight", bits_per_weight,
-                                      "At most so many on average, scales included: layers that need it most, as runs "
-                                      "with each of them rounded tell, have 8 bits and the others 4",
-                                      4.0, 9.0);
+             "Path to write: a GGUF file if it ends with .gguf, otherwise a folder in Hugging Face format with "
+             "compressed-tensors weights");
+    add_number(app, "--bits", options.bits, "Number of bits of a weight: 4 or 8", 4, 8);
+    bits_per_weight_flag =
+        add_number(app, "--bits-per-weight", bits_per_weight,
+                   "Maximum average number of bits of a weight, including scales: the layers that need it most, as "
+                   "trial runs measure, have 8 bits and the other layers 4",
+                   4.0, 9.0);
     bits_per_weight_flag->default_str("");  // without the flag all layers have the same bits
-    group_size_flag = add_number(app, "--group-size", group_size,
-                                 "Columns that share a scale: a multiple of 16 that divides the columns of every "
-                                 "layer; always 32 in a GGUF file",
-                                 std::int64_t{16}, std::int64_t{256});
-    zero_points_flag = add_switch(app, "zero-points", zero_points,
-                                  "They share a zero point as well; in a GGUF file a minimum, with 4 bits alone");
+    group_size_flag =
+        add_number(app, "--group-size", group_size,
+                   "Number of columns that share a scale: a multiple of 16 that divides the columns of every "
+                   "layer; always 32 in a GGUF file",
+                   std::int64_t{16}, std::int64_t{256});
+    zero_points_flag =
+        add_switch(app, "zero-points", zero_points,
+                   "Columns that share a scale also share a zero point; in a GGUF file a minimum, with 4 bits only");
     rotate_flag = add_switch(app, "rotate", rotate,
-                             "Rotate blocks of 32 columns, which keeps more of the model; never in a GGUF file");
+                             "Rotate blocks of 32 columns, which reduces the error; not possible in a GGUF file");
     add_text(app, "--calibration", calibration,
-             "File with a text like those that the model will see; without one the "
-             "model writes its own");
-    add_number(app, "--calibration-tokens", options.calibration_tokens, "Tokens of it that are looked at",
+             "File with a text that is like the later input of the model; without it the model generates a text");
+    add_number(app, "--calibration-tokens", options.calibration_tokens, "Number of tokens of the text that are used",
                std::int64_t{512}, std::int64_t{1} << 24);
     add_flag(app, "--json", json, "Print the result as one JSON object");
   }

@@ -32,11 +32,11 @@ struct RunBatchOptions {
   explicit RunBatchOptions(CLI::App& app) : engine(app, "warn", lazy_memory()) {
     engine.flags.also_positional("model", "MODEL", engine.config.model, "Folder of the model, or GGUF file");
     add_text(app, "-i,--input-file", input,
-             "File of requests in OpenAI's batch format, one a line, or - for standard input");
+             "File of requests in OpenAI's batch format, one on each line; -: standard input");
     add_text(app, "-o,--output-file", output,
-             "File for the results, one a line in the order of the requests, or - for standard output. If it has "
-             "results of an interrupted run of the same input, the run goes on behind them");
-    add_flag(app, "--overwrite", overwrites, "Begin the output file anew");
+             "File for the results, one on each line in the order of the requests; -: standard output. If the file has "
+             "results of an interrupted run of the same input, the run continues after them");
+    add_flag(app, "--overwrite", overwrites, "Overwrite the output file");
     engine.flags.add_all(api, kApiKeys);
     // No client can come back for a stream.
     api.resume.resume_window = 0;
@@ -75,7 +75,7 @@ std::string num_requests(std::int64_t number) {
 int end_batch(batch::BatchRun::End end, const batch::BatchResults& results, const Interrupts& interrupts) {
   using End = batch::BatchRun::End;
   const auto is_file = results.path() != "-";
-  const std::string go_on = is_file ? "; the same command goes on behind the " + std::to_string(results.num_done()) +
+  const std::string go_on = is_file ? "; the same command continues after the " + std::to_string(results.num_done()) +
                                           " results in " + results.path()
                                     : "";
   switch (end) {

@@ -162,7 +162,7 @@ Result<RecoveryOfServer> read_recovery(const ServeOptions& options) {
 Status complete(serving::Recovery& recovery, caf::actor_system& system, const EngineHandle& engine,
                 const ServeOptions& options) {
   if (const auto rest = recovery.give_up_rest(); rest > 0) {
-    spdlog::warn("{} requests are not recovered: the server that they came by is not started", rest);
+    spdlog::warn("{} requests are not recovered: the server through which they arrived is not started", rest);
   }
   if (!recovery.wait_until_settled(kRecoveryTime)) {
     return fail(ErrorCode::internal, "recover: the engine has not taken the requests within 600 s");
@@ -178,8 +178,8 @@ Status complete(serving::Recovery& recovery, caf::actor_system& system, const En
   if (std::error_code none; !is_same && std::filesystem::exists(options.recover, none)) {
     if (!is_in_writable_folder(options.recover)) {
       spdlog::warn(
-          "recover: {} stays at its place, since its folder cannot be written: start without --recover {} next "
-          "time, or its requests are taken up again",
+          "recover: {} cannot be moved, because its folder is not writable: start without --recover {} next time, "
+          "otherwise its requests are recovered again",
           options.recover, options.recover);
     } else if (auto kept = io::keep_journal(options.recover); !kept) {
       return kept;

@@ -34,19 +34,19 @@ ServeOptions::ServeOptions(CLI::App& app, const std::string& default_listen) : e
   engine.flags.add_all(lines);
   engine.flags.add_all(http);
   engine.flags.add("keys_file", keys.keys_file,
-                   "File of named keys with roles and limits, which pagoda key makes; clients must give one. SIGHUP "
-                   "reads all files of keys anew");
-  engine.flags.add("api_key_file", keys.api_key_file, "File of API keys, one a line; clients must give one");
+                   "File of named keys with roles and limits, which pagoda key makes; clients must send a key. SIGHUP "
+                   "reads all key files again");
+  engine.flags.add("api_key_file", keys.api_key_file, "File of API keys, one on each line; clients must send a key");
   engine.flags.bind_list(
       "api_key", keys.api_key,
-      "An API key, or several with commas; whoever sees this machine's processes sees it, so rather a "
-      "file");
+      "An API key, or several separated by commas. All users who can list the processes of this machine see it: "
+      "prefer a file");
   engine.flags.add("admin_key_file", keys.admin_key_file,
-                   "File of the keys that open the admin routes of the HTTP API");
+                   "File of the keys that allow the admin routes of the HTTP API");
   engine.flags.add("drain_timeout", drain_timeout,
                    "Seconds that live requests have to finish after SIGTERM, SIGINT or SIGHUP");
   engine.flags.add("recover", recover,
-                   "Journal of a server that has died: its resumable requests go on; may be the file of --journal");
+                   "Journal of a server that has died: its resumable requests continue; may be the file of --journal");
   engine.flags.add("access_log", access_log, "File to append a JSON line to for each request; -: standard output");
   engine.flags.add("log_stats_interval", log_stats_interval,
                    "Seconds between lines of throughput in the log while there is work; 0: none");
@@ -56,24 +56,29 @@ ServeOptions::ServeOptions(CLI::App& app, const std::string& default_listen) : e
                    "Bytes of requests and unsent answers of all connections, of JSON lines and HTTP, above which new "
                    "requests are refused");
   engine.flags.add("models", models,
-                   "JSON file of several models, which are loaded when a request names them, in the place of MODEL; "
-                   "what their entries leave open is as the other flags say");
-  engine.flags.add("max_loaded_models", pool.max_loaded,
-                   "With --models: models that are loaded at a time; the least recently used one makes room");
-  engine.flags.add("models_memory", pool.memory,
-                   "With --models: GiB that loaded models may take together on each device; 0: what is free at start");
+                   "JSON file of several models, instead of MODEL. A model is loaded when a request names it; "
+                   "the other flags are the defaults of its entries");
+  engine.flags.add(
+      "max_loaded_models", pool.max_loaded,
+      "With --models: maximum number of models that are loaded at a time; the least recently used model is unloaded");
+  engine.flags.add(
+      "models_memory", pool.memory,
+      "With --models: GiB that loaded models may take together on each device; 0: the memory that is free at start");
   engine.flags.add(
       "models_kept_memory", pool.kept_memory,
-      "With --models: GiB of these in which packed and quantised weights of models that are not loaded stay "
-      "on a CPU; below 0: a quarter");
+      "With --models: GiB of models_memory in which packed and quantised weights of unloaded models stay on a "
+      "CPU; below 0: a quarter");
   engine.flags.add("model_keep_alive", model_keep_alive,
                    "With --models: seconds without requests after which a model is unloaded; below 0: never");
-  add_text(app, "--tool-call-parser", tool_call_parser,
-           "vLLM's name of how the model writes tool calls. It changes nothing: the chat template says how; where the "
-           "two differ, a line on standard error says so");
-  add_text(app, "--reasoning-parser", reasoning_parser, "vLLM's name of how the model writes thoughts, likewise");
+  add_text(
+      app, "--tool-call-parser", tool_call_parser,
+      "vLLM's name of the format of tool calls. It has no effect, because the format is read from the chat template; "
+      "if the two differ, a line on standard error reports it");
+  add_text(app, "--reasoning-parser", reasoning_parser,
+           "vLLM's name of the format of thinking. It has no effect; if it differs from the chat template, a line on "
+           "standard error reports it");
   engine.flags.add("model_load_timeout", pool.load_timeout,
-                   "With --models: seconds that a request waits for its model at most");
+                   "With --models: maximum time in seconds that a request waits for its model");
 }
 
 std::vector<Error> ServeOptions::finish() {
@@ -107,11 +112,12 @@ std::vector<Error> ServeOptions::finish() {
   if (!recover.empty() && !engine.config.journal_tokens) {
     problems.push_back(
         {ErrorCode::bad_config,
-         "recover needs journal_tokens: without prompts and outputs in a journal nothing goes on from it", "recover"});
+         "recover needs journal_tokens: without prompts and outputs in the journal no request can continue",
+         "recover"});
   }
   if (!recover.empty() && http.resume.resume_window == 0) {
-    problems.push_back(
-        {ErrorCode::bad_config, "recover needs a resume_window: nobody could come back for what it holds", "recover"});
+    problems.push_back({ErrorCode::bad_config,
+                        "recover needs a resume_window: without it no client can return to its request", "recover"});
   }
   const bool has_interval = log_stats_interval >= kMinStatsInterval && log_stats_interval <= kMaxDrainTimeout;
   if (!has_interval && log_stats_interval != 0) {
@@ -166,7 +172,7 @@ void ServeOptions::refuse_flags_of_no_server(std::vector<Error>& problems) const
   if (!has_lines() && engine.flags.is_given("listen")) {
     json_lines::ServerConfig all;
     io::visit_fields(all, [&](const char* key, auto&, const char*) {
-      if (std::string_view(key) != "listen") refuse(key, " is of JSON lines, which --listen none leaves out");
+      if (std::string_view(key) != "listen") refuse(key, " is a key of JSON lines, which --listen none turns off");
     });
   }
 }
@@ -178,16 +184,18 @@ void ServeOptions::finish_pool(std::vector<Error>& problems) {
   check(pool.max_loaded >= 1 && pool.max_loaded <= kMaxLoadedModels, "max_loaded_models", "from 1 to 1024");
   check(pool.memory >= 0 && pool.memory <= kMaxModelsMemory, "models_memory", "GiB, or 0");
   check(pool.kept_memory <= kMaxModelsMemory, "models_kept_memory", "GiB, or below 0");
-  check(model_keep_alive <= kMaxDrainTimeout * 365, "model_keep_alive", "seconds; below 0: for ever");
+  check(model_keep_alive <= kMaxDrainTimeout * 365, "model_keep_alive", "seconds; below 0: forever");
   check(pool.load_timeout > 0 && pool.load_timeout <= kMaxDrainTimeout, "model_load_timeout",
         "above 0 and up to 86400 seconds");
   for (const char* key : {"model", "served_model_name", "trace", "journal"}) {
     if (!engine.flags.is_given(key)) continue;
     problems.push_back({ErrorCode::bad_config,
-                        std::string(key) + " is of one model: with models it stands in the file, for each", key});
+                        std::string(key) + " belongs to one model: with --models, set it for each model in the file",
+                        key});
   }
   if (!recover.empty()) {
-    problems.push_back({ErrorCode::bad_config, "recover is for a server of one model, not for models", "recover"});
+    problems.push_back(
+        {ErrorCode::bad_config, "recover belongs to one model: it cannot be used with --models", "recover"});
   }
   // With several models no worker process would live long. Their engines share a GPU in one process.
   if (!engine.flags.is_given("worker_processes")) engine.config.worker_processes = false;

@@ -60,7 +60,7 @@ constexpr TakenFlag kTakenOfVllm[] = {{"--host", "--http"},
 constexpr const char* kDialect =
     "how the model writes tool calls and thinking is read from its chat template (pagoda inspect --dialect shows it)";
 constexpr const char* kOwnDialect =
-    "has no counterpart: no code is loaded at start; --answer-dialect FILE says how the model writes calls and "
+    "has no counterpart: no code is loaded at start; --answer-dialect FILE describes how the model writes calls and "
     "thinking";
 constexpr const char* kNoLora = "has no counterpart: adapters are not served; merge them into the model's weights";
 constexpr const char* kOneEngine = "has no counterpart: run a server for each copy, behind a proxy (docs/deploying.md)";
@@ -78,7 +78,7 @@ constexpr const char* kGrammar = "one grammar engine holds structured outputs to
 constexpr const char* kGraphs = "nothing is compiled at start; --enforce-eager turns replayed steps off";
 constexpr const char* kApiThreads = "the HTTP APIs run on threads of the server's process";
 constexpr const char* kCors = "--cors-origin allows what the APIs need";
-constexpr const char* kLogs = "--log-level says what is logged";
+constexpr const char* kLogs = "--log-level sets what is logged";
 constexpr const char* kOneDevice = "a model runs on one device";
 constexpr const char* kOtherHost =
     "has no counterpart: a model runs on one device; --worker-listen has it run on another host (docs/scaling.md)";
@@ -88,10 +88,10 @@ constexpr const char* kNoClientCerts =
     "has no counterpart: clients show no certificates; a proxy can ask for them (docs/deploying.md)";
 constexpr const char* kOneDeviceEach =
     "has no counterpart: a model runs on one device; run a server for each, behind a proxy (docs/deploying.md)";
-constexpr const char* kHowFilesAreRead = "--weight-memory mapped or copied says how files are read";
+constexpr const char* kHowFilesAreRead = "--weight-memory mapped or copied sets how files are read";
 constexpr const char* kNoFit =
     "has no counterpart: 0 takes the model's own, a number less; pagoda inspect shows how many tokens memory holds";
-constexpr const char* kPackedFiles = "the files of a quantised model say how they are packed";
+constexpr const char* kPackedFiles = "the files of a quantised model describe how they are packed";
 
 constexpr ValueRule kValueRulesOfVllm[] = {
     {"--load-format", "safetensors,pt,npcache,gguf", kNotedValue, kFormSeen},
@@ -103,7 +103,7 @@ constexpr ValueRule kValueRulesOfVllm[] = {
     {"--max-model-len", "auto,-1", kRefusedValue, kNoFit},
     {"--kv-cache-dtype", "fp8_e5m2", kRefusedValue,
      "has no counterpart: fp8_e4m3 takes as much memory, int8 too and is more exact"},
-    {"--device", "auto", kRefusedValue, "has no counterpart: cpu unless told; --device cuda for a GPU"},
+    {"--device", "auto", kRefusedValue, "has no counterpart: the default is cpu; --device cuda selects a GPU"},
     {"--tensor-parallel-size,-tp", ">1", kRefusedValue, kOneDeviceEach},
     {"--pipeline-parallel-size,-pp", ">1", kRefusedValue, kOneDeviceEach},
     {"--data-parallel-size,-dp,--data-parallel-size-local,-dpl", ">1", kRefusedValue, kOneEngine},
@@ -213,7 +213,7 @@ constexpr RefusedFlag kRefusedOfVllm[] = {
     {"--master-addr,--master-port", kOtherHost},
     {"--nnodes,--node-rank", kOtherHost},
     {"--worker-cls,--worker-extension-cls", kNoCode},
-    {"--scheduler-cls", "has no counterpart: --scheduling-policy fcfs, priority or fair says who goes first"},
+    {"--scheduler-cls", "has no counterpart: --scheduling-policy fcfs, priority or fair sets the order of requests"},
     {"--logits-processors", "has no counterpart: requests bring penalties, logit_bias and structured_outputs"},
     {"--kv-events-config", "has no counterpart: GET /metrics has the numbers of the KV cache (docs/metrics.md)"},
     {"--kv-transfer-config", "has no counterpart: the KV cache stays in its server"},

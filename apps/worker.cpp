@@ -14,14 +14,15 @@ namespace {
 
 struct WorkerCommand {
   explicit WorkerCommand(CLI::App& app) {
-    add_text(app, "--join", join.engine, "HOST:PORT of an engine's --worker-listen, to work for");
-    add_text(app, "--tls-cert", join.files.cert, "This worker's certificate, in PEM");
-    add_text(app, "--tls-key", join.files.key, "Its private key, in PEM");
-    add_text(app, "--tls-ca", join.files.ca, "The CA that has signed the engine's certificate, in PEM");
+    add_text(app, "--join", join.engine,
+             "HOST:PORT of the engine (its --worker-listen) for which this worker runs steps");
+    add_text(app, "--tls-cert", join.files.cert, "PEM file with the certificate of this worker");
+    add_text(app, "--tls-key", join.files.key, "PEM file with the private key of --tls-cert");
+    add_text(app, "--tls-ca", join.files.ca, "PEM file with the CA that signed the engine's certificate");
     add_text(app, "--model", options.model,
-             "Where the engine's model lies on this host, if not where the engine has it");
-    add_text(app, "--device", options.device, "cuda:N of this host, where the engine's --device is a GPU");
-    add_number(app, "--threads", options.threads, "Compute threads; 0: as the engine says", 0, 1024);
+             "Path of the engine's model on this host, if it differs from the path on the engine's host");
+    add_text(app, "--device", options.device, "cuda:N of this host, if the engine's --device is a GPU");
+    add_number(app, "--threads", options.threads, "Number of compute threads; 0: the engine's --threads", 0, 1024);
     add_text(app, "--log-level", level, "trace, debug, info, warn, error or off; logs go to stderr");
   }
 

@@ -65,7 +65,8 @@ bool is_white(std::string_view text) {
 /// Reads a required mark. A mark must have a character that is not white space.
 void read_mark(FieldReader& fields, const char* name, std::string& text) {
   fields.read_required(name, text);
-  if (fields.is_fine() && is_white(text)) fields.refuse(name, std::string(name) + " must be more than white space");
+  if (fields.has_no_error() && is_white(text))
+    fields.refuse(name, std::string(name) + " must be more than white space");
 }
 
 std::optional<CallPart> read_call_part(const Json& part) {
@@ -117,7 +118,7 @@ void read_arguments(FieldReader& fields, ToolCallForm& form) {
   read_mark(fields, "key_begin", form.key_begin);
   for (const auto& [name, text] : {std::pair("key_end", &form.key_end), std::pair("value_end", &form.value_end)}) {
     fields.read_required(name, *text);
-    if (fields.is_fine() && text->empty()) fields.refuse(name, std::string(name) + " must not be empty");
+    if (fields.has_no_error() && text->empty()) fields.refuse(name, std::string(name) + " must not be empty");
   }
   fields.read("json_key_end", form.json_key_end);
   fields.read("argument_separator", form.argument_separator);
@@ -139,7 +140,7 @@ void read_form(FieldReader& fields, ToolCallForm& form) {
   if (id_length < 0 || id_length > kMaxIdLength) fields.refuse("id_length", "id_length must be from 0 to 64");
   form.id_length = static_cast<std::size_t>(id_length);
   fields.read("trigger", form.trigger);
-  if (!fields.is_fine()) return;
+  if (!fields.has_no_error()) return;
   const bool frames_calls = form.begins_with_name() ? has_line_end_behind_name(form) : !is_white(form.begin());
   if (!frames_calls) {
     fields.refuse("call",

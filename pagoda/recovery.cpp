@@ -69,7 +69,7 @@ std::optional<std::int64_t> time_left(const serving::RequestOrigin& origin) {
   using std::chrono::milliseconds;
   if (!origin.timeout_ms) return std::nullopt;
   const auto now = std::chrono::duration_cast<milliseconds>(std::chrono::system_clock::now().time_since_epoch());
-  const std::int64_t passed = std::max<std::int64_t>(0, now.count() - origin.came_ms);
+  const std::int64_t passed = std::max<std::int64_t>(0, now.count() - origin.arrival_ms);
   return std::max<std::int64_t>(1, *origin.timeout_ms - passed);
 }
 

@@ -25,48 +25,51 @@ void add_texts(CLI::App& app, const char* flag, std::vector<std::string>& texts,
 }
 
 void add_server_flags(CLI::App& app, ServeOptions& options) {
-  app.add_option("--base-url", options.base_url, "Where the server is: http://HOST:PORT or https://HOST/PATH")
+  app.add_option("--base-url", options.base_url, "Address of the server: http://HOST:PORT or https://HOST/PATH")
       ->capture_default_str();
   constexpr EndpointType kTypes[] = {EndpointType::completions, EndpointType::chat, EndpointType::completions,
                                      EndpointType::chat};
   apps::add_words(
       app, "--endpoint-type", {"completions", "chat", "openai", "openai-chat"},
       [&options, kTypes](std::size_t place) { options.endpoint_type = kTypes[place]; },
-      "API to call; openai and openai-chat are vLLM's names of the same")
+      "API to call; openai and openai-chat are vLLM's names of completions and chat")
       ->default_str("completions");
   app.add_option("--endpoint", options.endpoint, "Route to call (default: /v1/completions or /v1/chat/completions)");
   app.add_option("--model", options.model, "Name of the model (default: the first of /v1/models)");
   app.add_option("--api-key", options.api_key, "Key that is sent as Authorization: Bearer");
-  add_texts(app, "--header", options.headers, "NAME=VALUE of a header of every request; several times");
-  app.add_flag("--insecure", options.insecure, "Take any certificate of a server with HTTPS");
+  add_texts(app, "--header", options.headers, "NAME=VALUE of a header of every request; may be given several times");
+  app.add_flag("--insecure", options.insecure, "Accept any certificate of a server with HTTPS");
   add_number(app, "--timeout", options.timeout_s, "Seconds that one request may take", 0.001, kMaxSeconds);
 }
 
 void add_workload_flags(CLI::App& app, ServeOptions& options) {
   apps::add_choice(app, "--dataset-name", options.dataset_name, {"random", "sharegpt", "custom"},
-                   "random: drawn by --seed; sharegpt, custom: those of --dataset-path");
+                   "random: generated from --seed; sharegpt, custom: read from --dataset-path");
   app.add_option("--dataset-path", options.dataset_path,
                  "sharegpt: JSON of conversations; custom: JSON lines with \"prompt\" and \"output_tokens\"");
   app.add_flag_callback(
-      "--disable-shuffle", [&options] { options.shuffle = false; }, "Prompts in the order of the file");
-  add_number(app, "--random-input-len", options.input_len, "Words of a prompt, or tokens with --random-vocab-size",
-             std::int64_t{1}, kMaxTokens);
-  add_number(app, "--random-output-len", options.output_len, "Most tokens of an answer", std::int64_t{1}, kMaxTokens);
-  app.add_option("--random-mix", options.mix,
-                 "Sizes that are mixed, INPUT_LEN:OUTPUT_LEN:WEIGHT with commas between, instead of these two");
+      "--disable-shuffle", [&options] { options.shuffle = false; }, "Keep the order of the prompts in the file");
+  add_number(app, "--random-input-len", options.input_len,
+             "Number of words of a prompt, or of tokens with --random-vocab-size", std::int64_t{1}, kMaxTokens);
+  add_number(app, "--random-output-len", options.output_len, "Maximum number of tokens of an answer", std::int64_t{1},
+             kMaxTokens);
+  app.add_option(
+      "--random-mix", options.mix,
+      "Mix of sizes instead of one input and output length: INPUT_LEN:OUTPUT_LEN:WEIGHT, separated by commas");
   add_number(app, "--random-range-ratio", options.range_ratio,
-             "Lengths vary evenly by this share of themselves, up and down", 0.0, 0.999);
-  add_number(app, "--random-prefix-len", options.prefix_len, "Words or tokens before those, the same in all prompts",
-             std::int64_t{0}, kMaxTokens);
+             "Lengths are uniformly distributed from (1 - R) to (1 + R) times the given length", 0.0, 0.999);
+  add_number(app, "--random-prefix-len", options.prefix_len,
+             "Number of words or tokens at the beginning that all prompts share", std::int64_t{0}, kMaxTokens);
   add_number(app, "--random-vocab-size", options.vocab_size,
-             "Prompts are lists of token ids below this; 0: texts of random words", std::int64_t{0}, kMaxTokens);
+             "Prompts are lists of token ids below this number; 0: texts of random words", std::int64_t{0}, kMaxTokens);
   const auto set_output_len = [&options](const CLI::results_t& given) {
     options.own_output_len = apps::read_number("--output-len", given.back(), std::int64_t{1}, kMaxTokens);
     options.has_output_len = true;
     return true;
   };
-  app.add_option("--output-len", set_output_len,
-                 "Most tokens of every answer (default: --random-output-len, or what the dataset says)")
+  app.add_option(
+         "--output-len", set_output_len,
+         "Maximum number of tokens of every answer (default: --random-output-len, or the number in the dataset)")
       ->type_name("INT");
 }
 
@@ -76,37 +79,38 @@ void add_load_flags(CLI::App& app, ServeOptions& options) {
     options.has_num_prompts = true;
     return true;
   };
-  app.add_option("--num-prompts", set_num_prompts, "Requests at each rate")
+  app.add_option("--num-prompts", set_num_prompts, "Number of requests at each rate")
       ->type_name("INT")
       ->default_str(std::to_string(options.num_prompts));
-  add_number(app, "--duration", options.duration_s, "Seconds in which requests come, instead of --num-prompts", 0.0,
-             kMaxSeconds);
+  add_number(app, "--duration", options.duration_s, "Seconds during which requests are sent, instead of --num-prompts",
+             0.0, kMaxSeconds);
   app.add_option("--request-rate", options.request_rate,
-                 "Requests a second; several with commas between: a run for each; inf: as soon as --max-concurrency "
-                 "allows")
+                 "Requests per second; several rates separated by commas run one after the other; inf: as fast as "
+                 "--max-concurrency allows")
       ->capture_default_str();
   app.add_option("--burstiness", options.burstiness,
-                 "1: arrivals are a Poisson process; less: in bursts; more: more even; inf: at a fixed rate")
+                 "1: arrivals are a Poisson process; less: in bursts; more: more regular; inf: at a fixed rate")
       ->capture_default_str();
-  add_number(app, "--max-concurrency", options.max_concurrency, "Most requests at a time; 0: no limit", std::int64_t{0},
-             kMaxRequests);
-  add_number(app, "--num-warmups", options.num_warmups, "Requests before that, which do not count", std::int64_t{0},
-             kMaxRequests);
+  add_number(app, "--max-concurrency", options.max_concurrency,
+             "Maximum number of live requests at a time; 0: no limit", std::int64_t{0}, kMaxRequests);
+  add_number(app, "--num-warmups", options.num_warmups, "Number of requests before the measurement, which do not count",
+             std::int64_t{0}, kMaxRequests);
   add_number(app, "--slow-fraction", options.slow_fraction, "Share of the requests whose clients read slowly", 0.0,
              1.0);
-  add_number(app, "--slow-bytes-per-s", options.slow_bytes_per_s, "How fast those read", 1.0, 1e9);
+  add_number(app, "--slow-bytes-per-s", options.slow_bytes_per_s,
+             "Bytes per second that clients with --slow-fraction read", 1.0, 1e9);
   add_number(app, "--stalled-fraction", options.stalled_fraction, "Share of the requests whose clients never read", 0.0,
              1.0);
   add_number(app, "--abort-fraction", options.abort_fraction,
-             "Share of the requests whose clients go before the answer is whole", 0.0, 1.0);
-  add_number(app, "--seed", options.seed, "Of prompts, arrivals and clients", std::int64_t{0});
+             "Share of the requests whose clients disconnect before the answer is complete", 0.0, 1.0);
+  add_number(app, "--seed", options.seed, "Seed of prompts, arrivals and clients", std::int64_t{0});
 }
 
 void add_request_flags(CLI::App& app, ServeOptions& options) {
   add_number(app, "--temperature", options.temperature, "Sampling temperature", 0.0, 100.0);
   app.add_flag("--ignore-eos", options.ignore_eos,
                "Send ignore_eos, so that answers have their full length (Pagoda, vLLM and llama-server know it)");
-  app.add_option("--extra-body", options.extra_body, "JSON object of more fields of every request");
+  app.add_option("--extra-body", options.extra_body, "JSON object with further fields of every request");
 }
 
 void add_report_flags(CLI::App& app, ServeOptions& options) {
@@ -116,16 +120,18 @@ void add_report_flags(CLI::App& app, ServeOptions& options) {
     return true;
   };
   app.add_option("--goodput", set_goodput,
-                 "Milliseconds that good requests keep: ttft:MS tpot:MS e2el:MS; the goodput is those a second")
+                 "Latency limits in ms of good requests: ttft:MS tpot:MS e2el:MS; the goodput is the number of good "
+                 "requests per second")
       ->type_name("TEXT")
       ->expected(1, 3);
-  app.add_option("--percentile-metrics", options.percentile_metrics, "Latencies to tell of")->capture_default_str();
-  app.add_option("--metric-percentiles", options.metric_percentiles, "Percentiles to tell of them")
+  app.add_option("--percentile-metrics", options.percentile_metrics, "Latencies to report")->capture_default_str();
+  app.add_option("--metric-percentiles", options.metric_percentiles, "Percentiles of the latencies to report")
       ->capture_default_str();
-  app.add_flag("--save-detailed", options.save_detailed, "Lists of every request in the JSON");
+  app.add_flag("--save-detailed", options.save_detailed, "Add lists of all requests to the JSON");
   app.add_option("--output", options.output, "File for the result as JSON");
-  app.add_option("--plot", options.plot,
-                 "SVG file: how latencies are distributed; of several rates goodput and latencies against the rate");
+  app.add_option(
+      "--plot", options.plot,
+      "SVG file with the distribution of latencies; for several rates, with goodput and latencies against the rate");
   app.add_flag("--json", options.json, "Print the result as JSON instead of tables");
 }
 
@@ -167,7 +173,7 @@ Result<std::string> header_lines(const ServeOptions& options) {
   }
   const auto breaks = static_cast<std::size_t>(std::ranges::count(lines, '\n'));
   if (breaks != options.headers.size() + (options.api_key.empty() ? 0 : 1)) {
-    return refuse_option("header and api_key must be of one line", "header");
+    return refuse_option("header and api_key must not contain line breaks", "header");
   }
   return lines;
 }
@@ -198,7 +204,7 @@ Result<std::unique_ptr<Workload>> read_random(const ServeOptions& options, std::
     return refuse_option("dataset_path needs dataset_name sharegpt or custom", "dataset_path");
   }
   if (options.vocab_size > 0 && options.endpoint_type == EndpointType::chat) {
-    return refuse_option("random_vocab_size is for completions: a chat takes texts", "random_vocab_size");
+    return refuse_option("random_vocab_size needs completions: a chat takes texts", "random_vocab_size");
   }
   RandomShape shape{.mix = {{options.input_len, options.output_len}},
                     .range_ratio = options.range_ratio,
@@ -260,8 +266,9 @@ Result<std::vector<LoadPlan>> read_plans(const ServeOptions& options) {
     plans.push_back(*plan);
     plans.back().request_rate = *rate;
     if (plan->duration_s > 0 && std::isinf(*rate) && plan->max_concurrency == 0) {
-      return refuse_option("duration with request_rate inf needs max_concurrency: else requests have no end",
-                           "max_concurrency");
+      return refuse_option(
+          "duration with request_rate inf needs max_concurrency: otherwise requests are sent without limit",
+          "max_concurrency");
     }
     if (std::isinf(*rate) && plan->max_concurrency > 0 && plan->stalled_fraction > 0) {
       return refuse_option(

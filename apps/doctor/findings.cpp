@@ -82,7 +82,8 @@ void Examination::of_build() {
                            ", line editing: " + yes(build.line_editing);
   const bool is_slow = !build.is_optimised || !build.sanitizer.empty();
   add("build", is_slow ? Severity::slow : Severity::good, what + (is_slow ? "; not optimised" : ""),
-      is_slow ? "a build for finding errors is many times slower" : "what was not compiled in is refused by name",
+      is_slow ? "a build for finding errors is many times slower"
+              : "a request for a part that is not compiled in is refused",
       is_slow ? "serve with a release build: scripts/build release" : "");
 }
 
@@ -97,7 +98,7 @@ void Examination::of_processor() {
   const std::string what = name + ": kernels " + cpu.chosen_set + ", of " + joined(cpu.kernel_sets);
   if (!cpu.wanted_set.empty()) {
     return add("processor", cpu.wanted_set == cpu.kernel_sets.back() ? Severity::good : Severity::note, what,
-               "--cpu-isa asks for them; left out, the fastest are taken");
+               "--cpu-isa selects these kernels; without it the fastest are used");
   }
   if (cpu.chosen_set == "scalar") {
     const std::string wanted = cpu.is_x86 ? "AVX2, FMA and F16C" : "NEON";
@@ -153,12 +154,13 @@ void Examination::of_cores() {
   }
   if (cores.nodes > 1 && !facts_.build.core_binding) {
     return add("cores", Severity::slow, what + "; this build cannot bind threads to cores",
-               "memory of another NUMA node is slower, and only threads that stay can be placed",
-               "build where libhwloc-dev is installed");
+               "memory of another NUMA node is slower, and only threads that are bound to cores can be placed near "
+               "their memory",
+               "install libhwloc-dev and build again");
   }
   add("cores", Severity::good, what,
       cores.nodes > 1 ? "threads and memory are spread over the nodes (--cpu-affinity auto)"
-                      : "there is a thread for each unless --threads or a quota says otherwise");
+                      : "one thread runs on each CPU, unless --threads or a quota sets another number");
 }
 
 void Examination::of_quota() {

@@ -98,7 +98,7 @@ class WorkerProcess {
   std::optional<TimeUs> before_wait();
   void trace_step(const StepResult& result, const SentStep& step) const;
   /// Returns the reason why the link has ended.
-  actors::DeviceFailed why_it_ended(FrameChannel::End end);
+  actors::DeviceFailed end_reason(FrameChannel::End end);
 
   WorkerProcessConfig config_;
   Listener listener_;  // used while thread_ runs

@@ -9,8 +9,8 @@
 #include <spdlog/spdlog.h>
 
 #include "io/http/body.hpp"
+#include "io/http/engine_query.hpp"
 #include "io/http/error_answer.hpp"
-#include "io/http/inquiry.hpp"
 #include "io/wire/json_writer.hpp"
 
 namespace pagoda::http {
@@ -50,18 +50,19 @@ void write_request(wire::JsonWriter& list, const LiveRequest& request, const std
 }
 
 void list_requests(const ApiContext& context, std::shared_ptr<Exchange> exchange) {
-  inquire_of_all(context, std::move(exchange), actors::ListRequests{}, [&context](Exchange& answering, auto& answers) {
-    answer_object(answering, [&](wire::JsonWriter& json) {
-      json.key("requests").open_array();
-      for (std::size_t i = 0; i < answers.size(); ++i) {
-        const auto* name = context.models.is_pool() ? &context.models.all()[i].info.name : nullptr;
-        for (const auto& request : std::get<actors::RequestList>(answers[i]).requests) {
-          write_request(json, request, name);
-        }
-      }
-      json.close_array();
-    });
-  });
+  query_all_models(context, std::move(exchange), actors::ListRequests{},
+                   [&context](Exchange& answering, auto& answers) {
+                     answer_object(answering, [&](wire::JsonWriter& json) {
+                       json.key("requests").open_array();
+                       for (std::size_t i = 0; i < answers.size(); ++i) {
+                         const auto* name = context.models.is_pool() ? &context.models.all()[i].info.name : nullptr;
+                         for (const auto& request : std::get<actors::RequestList>(answers[i]).requests) {
+                           write_request(json, request, name);
+                         }
+                       }
+                       json.close_array();
+                     });
+                   });
 }
 
 std::optional<RequestId> id_of(std::string_view text) {
@@ -71,20 +72,20 @@ std::optional<RequestId> id_of(std::string_view text) {
 }
 
 void cancel_request(const ApiContext& context, std::shared_ptr<Exchange> exchange, const Request& request) {
-  const std::string text(find(request.params, "id"));
+  const std::string text(find_value(request.params, "id"));
   const auto id = id_of(text);
   if (!id) {
     return exchange->respond_error(
-        invalid_request("the id of a live request is a number, as GET /admin/requests tells", "id"));
+        invalid_request("id must be the number of a live request; GET /admin/requests lists them", "id"));
   }
-  if (context.models.are_several() && find(request.query, "model").empty()) {
+  if (context.models.are_several() && find_value(request.query, "model").empty()) {
     return exchange->respond_error(invalid_request(
-        "ids of requests are those of a model: say ?model=NAME, as GET /admin/requests tells", "model"));
+        "each model numbers its own requests: add ?model=NAME; GET /admin/requests lists ids and models", "model"));
   }
   const auto model = model_of_query(context, request);
   if (!model) return exchange->respond_error(model.error());
   spdlog::info("{} cancels request {}", name_of(request), *id);
-  inquire(
+  query_model(
       context, **model, std::move(exchange), actors::AbortRequest{*id},
       [id = *id](Exchange& answering, serving::Answer& answer) {
         if (!std::get<actors::CancelReply>(answer).found) {
@@ -97,7 +98,7 @@ void cancel_request(const ApiContext& context, std::shared_ptr<Exchange> exchang
 void reset_prefix_cache(const ApiContext& context, std::shared_ptr<Exchange> exchange, const Request& request) {
   if (has_fields(*exchange, request)) return;
   spdlog::info("{} resets the prefix cache", name_of(request));
-  inquire_of_all(context, std::move(exchange), actors::ResetPrefixCache{}, [](Exchange& answering, auto&) {
+  query_all_models(context, std::move(exchange), actors::ResetPrefixCache{}, [](Exchange& answering, auto&) {
     answer_object(answering, [](wire::JsonWriter& json) { json.field("reset", true); });
   });
 }
@@ -105,12 +106,12 @@ void reset_prefix_cache(const ApiContext& context, std::shared_ptr<Exchange> exc
 /// Runs the first step of the shutdown sequence. Signals start the next steps.
 void drain(const ApiContext& context, std::shared_ptr<Exchange> exchange, const Request& request) {
   if (has_fields(*exchange, request)) return;
-  if (!context.is_draining) spdlog::info("{} drains the server: it takes no new requests", name_of(request));
+  if (!context.is_draining) spdlog::info("{} drains the server: new requests are refused", name_of(request));
   context.drain();
   for (const auto& model : context.models.all()) {
     actors::send_anonymously(model.router, actors::Drain{actors::Drain::kNoTimeout});
   }
-  inquire_of_all(context, std::move(exchange), actors::ListRequests{}, [](Exchange& answering, auto& answers) {
+  query_all_models(context, std::move(exchange), actors::ListRequests{}, [](Exchange& answering, auto& answers) {
     std::size_t num_live = 0;
     for (const auto& answer : answers) num_live += std::get<actors::RequestList>(answer).requests.size();
     answer_object(answering,

@@ -14,7 +14,7 @@ namespace beast_http = boost::beast::http;
 void append_header(std::string& out, std::string_view name, std::string_view value) {
   PAGODA_ASSERT(name.find_first_of("\r\n: ") == std::string_view::npos &&
                     value.find_first_of(std::string_view("\r\n\0", 3)) == std::string_view::npos,
-                "a header of an answer holds what would end it");
+                "a header of an answer contains a character that would end it");
   out += name;
   out += ": ";
   out += value;

@@ -62,7 +62,7 @@ Routes ApiParts::routes(bool has_page) {
 std::deque<serving::EngineWatch> ApiParts::watch_engines(boost::asio::io_context& io) {
   std::deque<serving::EngineWatch> watches;
   for (const auto& model : context.models.all()) {
-    watches.emplace_back(io, model.router, [&end = engine_end] { end.announce(); });
+    watches.emplace_back(io, model.router, [&end = engine_end] { end.notify_all(); });
   }
   return watches;
 }

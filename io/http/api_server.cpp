@@ -33,7 +33,7 @@ class ApiServer::State {
   void take_up_all() {
     for (auto& request : recovery->requests_of(serving::Api::http)) {
       boost::asio::post(server->io(), [this, request = std::move(request)]() mutable {
-        take_up(parts.context, server->io(), std::move(request), [this] { recovery->settled(); });
+        resume_recovered(parts.context, server->io(), std::move(request), [this] { recovery->on_settled(); });
       });
     }
   }

@@ -18,7 +18,7 @@ inline std::string lower_case(std::string_view text) {
   return out;
 }
 
-inline bool same_name(std::string_view a, std::string_view b) {
+inline bool equals_ignoring_case(std::string_view a, std::string_view b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [](char x, char y) { return lower_case(x) == lower_case(y); });
 }

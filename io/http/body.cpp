@@ -44,7 +44,7 @@ tl::expected<ModelBody, ErrorAnswer> read_body(const ApiContext& context, std::s
 
 tl::expected<const serving::ServedModel*, ErrorAnswer> model_of_query(const ApiContext& context,
                                                                       const Request& request) {
-  const auto name = find(request.query, "model");
+  const auto name = find_value(request.query, "model");
   if (name.empty()) return &context.models.first();
   if (const auto* model = context.models.find(name)) return model;
   return tl::unexpected(no_such_model(context, std::string(name)));
@@ -86,16 +86,17 @@ namespace {
 /// cannot be resumable.
 ParsedJob with_origin(const ApiContext& context, GenerationJob job, const std::string& path, Request request) {
   const auto& config = context.streams.config();
-  const auto refused = [](const char* why) { return tl::unexpected(invalid_request(why, "resumable")); };
+  const auto refused = [](std::string why) { return tl::unexpected(invalid_request(std::move(why), "resumable")); };
   if (!job.stream) return refused("resumable needs stream: true");
-  if (job.requests.size() > 1) return refused("resumable takes one prompt");
+  if (job.requests.size() > 1) return refused("resumable supports one prompt only");
   if (config.is_recorded && request.body.size() > serving::kMaxOriginBytes) {
-    return refused("resumable takes bodies of at most 1 MiB where streams are recorded (--journal)");
+    return refused("resumable supports bodies of at most " + std::to_string(serving::kMaxOriginBytes) +
+                   " bytes if streams are recorded (--journal)");
   }
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   job.origin = serving::RequestOrigin{.api = serving::Api::http,
                                       .name = serving::stream_name(request.principal, request.request_id),
-                                      .came_ms = std::chrono::duration_cast<std::chrono::milliseconds>(now).count(),
+                                      .arrival_ms = std::chrono::duration_cast<std::chrono::milliseconds>(now).count(),
                                       .timeout_ms = job.requests.front().timeout_ms,
                                       .path = path,
                                       .body = std::move(request.body),
@@ -137,9 +138,9 @@ Handler generating(const ApiContext& context, std::string path, ParseJob parse,
   };
 }
 
-ParsedJob parse_again(const ApiContext& context, const Request& request) {
+ParsedJob reparse_job(const ApiContext& context, const Request& request) {
   const auto parser = context.parsers.find(request.path);
-  if (parser == context.parsers.end()) return tl::unexpected(ErrorAnswer{404, "there is no " + request.path});
+  if (parser == context.parsers.end()) return tl::unexpected(ErrorAnswer{404, "there is no route " + request.path});
   const auto parse = [&]() -> ParsedJob {
     const auto body = read_body(context, request.body);
     if (!body) return tl::unexpected(body.error());

@@ -154,6 +154,6 @@ Handler generating(const ApiContext& context, std::string path, ParseJob parse,
 
 /// Makes the job of a request that an earlier process received. `request.path` selects the parser that `generating` has
 /// registered.
-ParsedJob parse_again(const ApiContext& context, const Request& request);
+ParsedJob reparse_job(const ApiContext& context, const Request& request);
 
 }  // namespace pagoda::http

@@ -63,7 +63,8 @@ std::string_view name_of(Verb verb) {
 }
 
 bool has_spare_place(const Admission& admission) {
-  return admission.request.is_admin() || (admission.route != nullptr && admission.route->room == Room::spare);
+  return admission.request.is_admin() ||
+         (admission.route != nullptr && admission.route->quota == ConnectionQuota::spare);
 }
 
 /// Removes empty lines from the front, because some clients send one after a body.
@@ -162,9 +163,9 @@ void Connection::on_input_end() {
   input_ended_ = true;
   switch (phase_) {
     case Phase::head:
-      return refuse_broken_head({400, "the connection ended within a request"});
+      return refuse_broken_head({400, "the connection ended before the request was complete"});
     case Phase::body:
-      return refuse(admission_->form, {400, "the connection ended within a request"});
+      return refuse(admission_->form, {400, "the connection ended before the request was complete"});
     case Phase::answering:
       // A client that closes does not want the rest of its answer. A complete answer is still sent.
       if (exchange_ != nullptr) close_now();
@@ -283,7 +284,7 @@ void Connection::dispatch() {
     admission->route->handler(exchange, std::move(request));
   } catch (const std::exception& error) {
     spdlog::error("request {}: {}", exchange->request_id(), error.what());
-    if (exchange_ != nullptr) exchange->give_up();
+    if (exchange_ != nullptr) exchange->on_handler_failed();
   }
 }
 
@@ -337,7 +338,7 @@ void Connection::count_buffered() {
 void Connection::check_reader(std::size_t unsent_bytes) {
   metered_.buffers(unsent_bytes);
   if (close_is_posted_ || unsent_bytes <= static_cast<std::size_t>(context_.config.http_max_buffered_bytes)) return;
-  spdlog::warn("a client reads too slowly: {} bytes of its stream waited; it is cut off", unsent_bytes);
+  spdlog::warn("a client reads too slowly: its connection is closed with {} unsent bytes", unsent_bytes);
   close_soon();
 }
 
@@ -468,9 +469,9 @@ void Connection::arm(std::int64_t timeout_ms) {
 void Connection::on_deadline() {
   switch (phase_) {
     case Phase::head:
-      return refuse_broken_head({408, "the request's head took too long to come"});
+      return refuse_broken_head({408, "the head of the request did not arrive in time"});
     case Phase::body:
-      return refuse(admission_->form, {408, "the request's body took too long to come"});
+      return refuse(admission_->form, {408, "the body of the request did not arrive in time"});
     case Phase::handshake:
     case Phase::idle:
     case Phase::answering:

@@ -44,8 +44,8 @@ struct ConnectionContext {
 /// An idle connection holds no buffers. Everything runs on the I/O thread.
 class Connection final : public AnswerPeer, public std::enable_shared_from_this<Connection> {
  public:
-  /// If `is_too_many`, the first request is refused unless its route has Room::spare or the request has an admin key,
-  /// and the connection is closed after the answer.
+  /// If `is_too_many`, the first request is refused unless its route has ConnectionQuota::spare or the request has an
+  /// admin key, and the connection is closed after the answer.
   Connection(boost::asio::ip::tcp::socket socket, ConnectionContext& context, bool is_too_many,
              std::function<void(Connection&)> on_closed);
 

@@ -10,12 +10,12 @@ namespace pagoda::http {
 /// thread only.
 class EngineEnd {
  public:
-  /// Registers `on_end` under the key `who`, until forget(who). `on_end` may remove any entry.
-  void tell(const void* who, std::function<void()> on_end) { waiting_.insert_or_assign(who, std::move(on_end)); }
-  void forget(const void* who) { waiting_.erase(who); }
+  /// Registers `on_end` under the key `who`, until unsubscribe(who). `on_end` may remove any entry.
+  void subscribe(const void* who, std::function<void()> on_end) { waiting_.insert_or_assign(who, std::move(on_end)); }
+  void unsubscribe(const void* who) { waiting_.erase(who); }
 
   /// Call when the engine has ended. Calls and removes every registered `on_end`.
-  void announce() {
+  void notify_all() {
     while (!waiting_.empty()) waiting_.extract(waiting_.begin()).mapped()();
   }
 

@@ -16,7 +16,7 @@ Exchange::Exchange(AnswerPeer& peer, AnswerForm form, serving::RequestRecord rec
 
 Exchange::~Exchange() {
   if (peer_ == nullptr) return;
-  spdlog::error("request {}: dropped without a whole answer", form_.request_id);
+  spdlog::error("request {}: dropped without a complete answer", form_.request_id);
   try {
     if (state_ == State::waiting) {
       respond_error({500, "this request was not answered"});
@@ -140,7 +140,7 @@ void Exchange::on_closed(std::function<void()> callback) {
 
 /// Sends 500, or cuts the stream off if the answer has begun. Other owners may still hold the exchange and continue the
 /// answer: on_closed notifies them.
-void Exchange::give_up() {
+void Exchange::on_handler_failed() {
   if (state_ == State::streaming) return peer_->close_soon();
   auto closed = std::exchange(on_closed_, nullptr);
   respond_error({500, "the server failed on this request"});

@@ -96,7 +96,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   enum class State { waiting, streaming, ended };
 
   void close_soon();
-  void give_up();                       ///< called by the peer when the handler has thrown
+  void on_handler_failed();             ///< called by the peer when the handler has thrown
   void close();                         ///< called by the peer when the client has gone
   void take_unframed(std::string& to);  ///< called by the peer to get the bytes to send now
   void end();

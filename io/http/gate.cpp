@@ -41,7 +41,8 @@ bool is_served(Verb verb) {
 std::string_view key_of(const Request& request) {
   constexpr std::string_view kBearer = "Bearer ";
   const auto authorization = request.header("authorization");
-  if (same_name(authorization.substr(0, kBearer.size()), kBearer)) return authorization.substr(kBearer.size());
+  if (equals_ignoring_case(authorization.substr(0, kBearer.size()), kBearer))
+    return authorization.substr(kBearer.size());
   return request.header("x-api-key");
 }
 
@@ -49,14 +50,14 @@ std::string_view key_of(const Request& request) {
 bool is_json(std::string_view content_type) {
   auto type = content_type.substr(0, content_type.find(';'));
   while (!type.empty() && (type.back() == ' ' || type.back() == '\t')) type.remove_suffix(1);
-  return same_name(type, "application/json");
+  return equals_ignoring_case(type, "application/json");
 }
 
 /// Returns whether the host is localhost or a numeric address, with any port.
 bool is_name_of_this_machine(std::string_view host) {
   if (host.starts_with('[')) return true;
   host = host.substr(0, host.find(':'));
-  return same_name(host, "localhost") ||
+  return equals_ignoring_case(host, "localhost") ||
          std::all_of(host.begin(), host.end(), [](char c) { return (c >= '0' && c <= '9') || c == '.'; });
 }
 
@@ -93,7 +94,7 @@ Admission Gate::admit(RequestHead& head) const {
   out.request.request_id = out.form.request_id;
   out.request.headers = std::move(head.headers);
   if (!is_served(head.verb)) {
-    out.refusal = ErrorAnswer{501, "this method is not served"};
+    out.refusal = ErrorAnswer{501, "this method is not supported"};
   } else if (!target) {
     out.refusal = ErrorAnswer{400, target.error().message};
   } else {
@@ -103,7 +104,7 @@ Admission Gate::admit(RequestHead& head) const {
     if (!out.refusal) check_page(out);
     if (out.route != nullptr && !out.refusal) check_key(out);
     if (out.route == nullptr && !out.refusal && head.has_body) {
-      out.refusal = ErrorAnswer{400, "this request has no body"};
+      out.refusal = ErrorAnswer{400, "this request must not have a body"};
     }
     if (!out.refusal) check_body(out, head);
   }
@@ -117,7 +118,7 @@ void Gate::look_up(Admission& out, const std::string& raw_path) const {
   out.request.params = std::move(match.params);
   if (out.route != nullptr) return;
   if (match.allowed.empty()) {
-    out.refusal = ErrorAnswer{404, "there is no " + out.request.path + " here", {}, "not_found"};
+    out.refusal = ErrorAnswer{404, "there is no route " + out.request.path, {}, "not_found"};
     return;
   }
   const bool is_preflight = out.request.verb == Verb::options && !out.form.cors.empty() &&
@@ -125,7 +126,7 @@ void Gate::look_up(Admission& out, const std::string& raw_path) const {
   const auto allowed = joined_names(match.allowed);
   if (!is_preflight) {
     out.headers.emplace_back("allow", allowed);
-    out.refusal = ErrorAnswer{405, out.request.path + " is served to " + allowed, {}, "method_not_allowed"};
+    out.refusal = ErrorAnswer{405, out.request.path + " supports only " + allowed, {}, "method_not_allowed"};
     return;
   }
   out.headers.emplace_back("access-control-allow-methods", allowed);
@@ -144,7 +145,8 @@ void Gate::check_page(Admission& out) const {
       is_name_of_this_machine(request.header("host"))) {
     return;
   }
-  out.refusal = ErrorAnswer{403, "without API keys, pages reach this server by localhost or its address only"};
+  out.refusal =
+      ErrorAnswer{403, "this server has no API keys, so web pages may call it only at localhost or a numeric address"};
 }
 
 void Gate::check_key(Admission& out) const {
@@ -154,15 +156,17 @@ void Gate::check_key(Admission& out) const {
   const bool is_known = out.request.principal != nullptr;
   const auto access = out.route->access;
   const bool is_closed = access == Access::admin || (access == Access::key && keys.asks_for_keys()) ||
-                         (access == Access::watcher && (keys.asks_for_keys() || keys.has_admins()));
+                         (access == Access::monitor && (keys.asks_for_keys() || keys.has_admins()));
   if (!is_closed || out.request.is_admin() || (access == Access::key && is_known)) return;
   if (is_known || (access != Access::key && !keys.has_admins())) {
-    out.refusal = ErrorAnswer{403, "this needs an admin key", {}, "admin_key_required"};
+    out.refusal = ErrorAnswer{403, "this route needs an admin key", {}, "admin_key_required"};
     return;
   }
   out.headers.emplace_back("www-authenticate", "Bearer");
-  out.refusal = key.empty() ? ErrorAnswer{401, "give your API key: Authorization: Bearer KEY", {}, "missing_api_key"}
-                            : ErrorAnswer{401, "this API key is not known", {}, "invalid_api_key"};
+  out.refusal =
+      key.empty()
+          ? ErrorAnswer{401, "an API key is required: send the header Authorization: Bearer KEY", {}, "missing_api_key"}
+          : ErrorAnswer{401, "this API key is unknown", {}, "invalid_api_key"};
 }
 
 /// Requires JSON as content type. This also stops pages of other sites: without a CORS preflight a browser lets such
@@ -172,16 +176,16 @@ void Gate::check_body(Admission& out, const RequestHead& head) const {
   const auto expect = request.header("expect");
   out.expects_continue = !expect.empty() && !head.is_http10;
   if (lower_case(request.header("upgrade")).find("websocket") != std::string::npos) {
-    out.refusal = ErrorAnswer{400, "WebSocket is not spoken here"};
-  } else if (!expect.empty() && !same_name(expect, "100-continue")) {
-    out.refusal = ErrorAnswer{417, "the only Expect that is met is 100-continue"};
+    out.refusal = ErrorAnswer{400, "WebSocket is not supported"};
+  } else if (!expect.empty() && !equals_ignoring_case(expect, "100-continue")) {
+    out.refusal = ErrorAnswer{417, "the only supported value of Expect is 100-continue"};
   } else if (head.content_length.value_or(0) > static_cast<std::uint64_t>(config_.max_body_bytes)) {
     out.refusal = ErrorAnswer{413, "the body is longer than " + std::to_string(config_.max_body_bytes) + " bytes"};
   } else if (head.has_body && !is_json(request.header("content-type")) && !is_ollama_program(request)) {
-    out.refusal = ErrorAnswer{415, "send the body as JSON, with Content-Type: application/json"};
+    out.refusal = ErrorAnswer{415, "the body must be JSON, with the header Content-Type: application/json"};
   } else if (const auto coding = request.header("content-encoding");
-             !coding.empty() && !same_name(coding, "identity")) {
-    out.refusal = ErrorAnswer{415, "a body with a Content-Encoding is not taken"};
+             !coding.empty() && !equals_ignoring_case(coding, "identity")) {
+    out.refusal = ErrorAnswer{415, "a body with a Content-Encoding is not supported"};
   }
 }
 

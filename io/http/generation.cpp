@@ -46,20 +46,20 @@ class Generation : public std::enable_shared_from_this<Generation> {
         results_(job_.requests.size()),
         session_(exchange_->io(), context.system, [this](std::vector<serving::Event>& events) { on_events(events); }) {}
 
-  ~Generation() { engine_end_.forget(this); }
+  ~Generation() { engine_end_.unsubscribe(this); }
 
   void start() {
     auto& record = exchange_->record().generation.emplace();
     record.model = job_.model->info.name;
     record.asked(job_.requests.front().sampling, job_.requests.front().open);
     if (!is_admitted()) return;
-    engine_end_.tell(this, [weak = weak_from_this()] {
+    engine_end_.subscribe(this, [weak = weak_from_this()] {
       if (const auto self = weak.lock()) self->on_engine_gone();
     });
     exchange_->on_closed([self = shared_from_this()] { self->session_.close(); });
     exchange_->on_drained([this] { flush_held(); });
     if (job_.echo) {
-      echo_.emplace(job_, session_).ask();
+      echo_.emplace(job_, session_).send_questions();
     } else {
       submit_all();
     }
@@ -99,7 +99,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
       request.stream = job_.stream || charges_.counts_tokens();
       session_.submit(router(), i, std::make_shared<const GenerateRequest>(std::move(request)));
     }
-    if (job_.behind) session_.behind(std::move(job_.behind));
+    if (job_.on_sent) session_.after_sent(std::move(job_.on_sent));
   }
 
   void on_events(std::vector<serving::Event>& events) {
@@ -158,10 +158,10 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void on_done(std::size_t prompt, RequestResult result) {
     record().done(result, streamed_tokens_[prompt]);
     charges_.done(prompt, result.usage);
-    if (job_.stream) early_ ? held_done_.push_back(prompt) : write_done(prompt, result);
+    if (job_.stream) awaiting_accept_ ? held_done_.push_back(prompt) : write_done(prompt, result);
     results_[prompt] = std::move(result);
     ++num_done_;
-    if (!early_) finish_when_done();
+    if (!awaiting_accept_) finish_when_done();
   }
 
   // -- the answer
@@ -170,7 +170,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   /// also waits for the first output: a packet for the head alone would cost as much as a packet with a token. Outputs
   /// that come before all prompts are accepted are held.
   void begin() {
-    early_ = false;
+    awaiting_accept_ = false;
     if (prompt_tokens_ == 0) {  // requests that have already ended were accepted without their count
       for (const auto prompt : held_done_) prompt_tokens_ += results_[prompt].usage.prompt_tokens;
       record().prompt_tokens = prompt_tokens_;
@@ -206,8 +206,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   void add_delta(std::size_t prompt, SequenceDelta delta) {
     const Key key{prompt, delta.index};
-    if (!early_) begin_stream();
-    if (!early_ && held_.empty() && exchange_->unsent_bytes() + out_.size() < kCoalesceBytes) {
+    if (!awaiting_accept_) begin_stream();
+    if (!awaiting_accept_ && held_.empty() && exchange_->unsent_bytes() + out_.size() < kCoalesceBytes) {
       return job_.writer->delta(out_, prompt, delta);
     }
     const auto [it, is_new] = held_.try_emplace(key, std::move(delta));
@@ -236,7 +236,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   }
 
   void flush_held() {
-    if (early_ || ended_) return;
+    if (awaiting_accept_ || ended_) return;
     write_held();
     send();
   }
@@ -259,7 +259,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   }
 
   void fail_with(Error error) {
-    const auto answer = error_answer(in_words_of(job_.names, std::move(error)));
+    const auto answer = error_answer(rename_field(job_.names, std::move(error)));
     ended_ = true;
     charges_.end();
     record().finish_reason = "error";
@@ -300,7 +300,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   std::string out_;                     ///< bytes of the stream that were not passed to the exchange
   std::map<Key, SequenceDelta> held_;   ///< merged deltas, while the answer has not begun or the client reads slowly
   std::vector<std::size_t> held_done_;  ///< prompts that were done before the answer began
-  bool early_ = true;                   ///< whether the answer has not begun
+  bool awaiting_accept_ = true;         ///< whether prompts are not accepted yet; the answer then has not begun
   bool ended_ = false;
   serving::Session session_;  ///< declared after all members that its events use; only echo_ uses it and comes later
   std::optional<PromptEcho> echo_;
@@ -308,7 +308,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
 }  // namespace
 
-Error in_words_of(const FieldNames& names, Error error) {
+Error rename_field(const FieldNames& names, Error error) {
   const auto found =
       std::find_if(names.begin(), names.end(), [&](const auto& name) { return name.first == error.param; });
   if (found == names.end()) return error;

@@ -65,12 +65,12 @@ struct GenerationJob {
   bool echo = false;      ///< whether the writer gets the prompts
   FieldNames names = {};  ///< names for errors of the engine, where the API's name of a field differs
   const serving::ServedModel* model = nullptr;        ///< model that runs the job; not null when the job runs
-  std::function<void()> behind = {};                  ///< called on any thread when the requests have been sent
+  std::function<void()> on_sent = {};                 ///< called on any thread when the requests have been sent
   std::optional<serving::RequestOrigin> origin = {};  ///< origin of a request whose stream outlives its connection
 };
 
 /// Replaces the engine's name of a field in the error by the client's name.
-Error in_words_of(const FieldNames& names, Error error);
+Error rename_field(const FieldNames& names, Error error);
 
 /// Result of an API's parser for a body.
 using ParsedJob = tl::expected<GenerationJob, ErrorAnswer>;

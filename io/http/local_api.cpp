@@ -38,13 +38,13 @@ class LocalCall final : public AnswerPeer, public std::enable_shared_from_this<L
     const auto exchange = std::make_shared<Exchange>(*this, std::move(form), std::move(record));
     exchange_ = exchange.get();
     if (route == nullptr) {
-      return exchange->respond_error({404, "there is no " + request.path + " here", {}, "not_found"});
+      return exchange->respond_error({404, "there is no route " + request.path, {}, "not_found"});
     }
     try {
       route->handler(exchange, std::move(request));
     } catch (const std::exception& error) {
       spdlog::error("request {}: {}", exchange->request_id(), error.what());
-      if (exchange_ != nullptr) exchange->give_up();
+      if (exchange_ != nullptr) exchange->on_handler_failed();
     }
   }
 

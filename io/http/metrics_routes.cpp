@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "actors/running_actors.hpp"
-#include "io/http/inquiry.hpp"
+#include "io/http/engine_query.hpp"
 #include "io/http/stats_sum.hpp"
 #include "io/metrics/engine_text.hpp"
 #include "io/metrics/process_metrics.hpp"
@@ -24,17 +24,17 @@ void write_pool_metrics(metrics::PrometheusText& text, const std::vector<serving
       text.sample(value_of(model), metrics::labels({{"model_name", model.info.name}}));
     }
   };
-  text.gauge("pagoda:model_loaded", "1 while the model's engine is there, else 0.");
+  text.gauge("pagoda:model_loaded", "1 while the model is loaded, else 0.");
   each([](const auto& model) { return model.state() == model_pool::ModelState::loaded ? 1 : 0; });
-  text.gauge("pagoda:num_requests_waiting_for_model", "Requests that wait until the model is loaded.");
+  text.gauge("pagoda:num_requests_waiting_for_model", "Requests that wait for the model to be loaded.");
   each([](const auto& model) { return model.residency->waiting.load(); });
-  text.counter("pagoda:model_loads_total", "Times that the model was loaded.");
+  text.counter("pagoda:model_loads_total", "Number of times that the model was loaded.");
   each([](const auto& model) { return model.residency->loads.load(); });
-  text.counter("pagoda:model_load_failures_total", "Times that it could not be.");
+  text.counter("pagoda:model_load_failures_total", "Number of times that loading the model failed.");
   each([](const auto& model) { return model.residency->load_failures.load(); });
-  text.counter("pagoda:model_unloads_total", "Times that its engine ended.");
+  text.counter("pagoda:model_unloads_total", "Number of times that the model was unloaded.");
   each([](const auto& model) { return model.residency->unloads.load(); });
-  text.gauge("pagoda:model_load_seconds", "What the last load of the model took; 0 before the first.");
+  text.gauge("pagoda:model_load_seconds", "Duration of the last load of the model; 0 before the first load.");
   constexpr double kUsPerS = 1e6;
   each([](const auto& model) { return static_cast<double>(model.residency->last_load_us.load()) / kUsPerS; });
 }
@@ -49,9 +49,9 @@ std::string metrics_text(const ApiContext& context, const std::vector<serving::A
   metrics::write_engine_metrics(text, engines);
   if (context.models.is_pool()) write_pool_metrics(text, context.models.all());
   context.telemetry->write(text);
-  text.gauge("pagoda:build_info", "This build, in labels; always 1.");
+  text.gauge("pagoda:build_info", "Always 1; the labels describe this build.");
   text.sample(1, metrics::labels({{"version", version()}}));
-  text.gauge("pagoda:actors", "Actors that have not ended.");
+  text.gauge("pagoda:actors", "Number of running actors.");
   text.sample(actors::num_running_actors(context.system));
   metrics::write_process_metrics(text);
   return out;
@@ -63,7 +63,7 @@ void answer_metrics(const ApiContext& context, const std::shared_ptr<Exchange>& 
   const auto deadline = answer_within(kDeadline, exchange, [](Exchange& waiting) {
     waiting.respond_error({503, "the engine does not answer"});
   });
-  inquire_of_all(
+  query_all_models(
       context, exchange, actors::GetMetrics{},
       [&context, deadline](Exchange& answering, std::vector<serving::Answer>& answers) {
         deadline->cancel();
@@ -73,7 +73,7 @@ void answer_metrics(const ApiContext& context, const std::shared_ptr<Exchange>& 
 }
 
 void answer_load(const ApiContext& context, const std::shared_ptr<Exchange>& exchange) {
-  inquire_of_all(context, exchange, actors::GetStats{}, [&context](Exchange& answering, auto& answers) {
+  query_all_models(context, exchange, actors::GetStats{}, [&context](Exchange& answering, auto& answers) {
     const auto stats = sum_of(answers);
     std::int64_t max_num_seqs = 0;
     for (const auto& model : context.models.all()) max_num_seqs += model.info.max_num_seqs;
@@ -98,10 +98,10 @@ void answer_load(const ApiContext& context, const std::shared_ptr<Exchange>& exc
 void add_metrics_routes(Routes& routes, const ApiContext& context) {
   routes.add(
       Verb::get, "/metrics", Access::key,
-      [&context](const auto& exchange, const Request&) { answer_metrics(context, exchange); }, Room::spare);
+      [&context](const auto& exchange, const Request&) { answer_metrics(context, exchange); }, ConnectionQuota::spare);
   routes.add(
       Verb::get, "/load", Access::key,
-      [&context](const auto& exchange, const Request&) { answer_load(context, exchange); }, Room::spare);
+      [&context](const auto& exchange, const Request&) { answer_load(context, exchange); }, ConnectionQuota::spare);
 }
 
 }  // namespace pagoda::http

@@ -13,7 +13,7 @@ namespace {
 
 /// Returns 404, because clients retry after a 5xx and treat a 400 as a mistake in their request.
 ErrorAnswer no_pooling(const std::string& model, std::string_view what) {
-  return {404, "this model makes no " + std::string(what) + ": `" + model + "` generates text", "model",
+  return {404, "the model `" + model + "` does not compute " + std::string(what) + ": it generates text", "model",
           "not_supported"};
 }
 

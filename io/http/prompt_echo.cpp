@@ -14,17 +14,17 @@ constexpr std::size_t kFirstToken = 2;
 
 }  // namespace
 
-void PromptEcho::ask_for_prompt(std::size_t i) {
+void PromptEcho::send_prompt_question(std::size_t i) {
   auto& request = requests_[i];
   if (request.prompt) {
     session_.ask(router_, kTags * i, actors::TokenizeRequest{*request.prompt, request.add_special_tokens});
     texts_[i].text = *request.prompt;
   } else {
-    ask_for_texts(i);
+    send_text_questions(i);
   }
 }
 
-void PromptEcho::ask_for_texts(std::size_t i) {
+void PromptEcho::send_text_questions(std::size_t i) {
   const auto& ids = *requests_[i].prompt_token_ids;
   if (requests_[i].prompt) {
     requests_[i].prompt.reset();
@@ -43,7 +43,7 @@ std::optional<Error> PromptEcho::on_answer(serving::Answered& answered) {
   if (auto* error = std::get_if<Error>(&answered.answer)) return std::move(*error);
   if (auto* ids = std::get_if<TokenIds>(&answered.answer)) {
     requests_[i].prompt_token_ids.emplace(ids->begin(), ids->end());
-    ask_for_texts(i);
+    send_text_questions(i);
     return std::nullopt;
   }
   auto& texts = texts_[i];

@@ -20,8 +20,8 @@ class PromptEcho {
   PromptEcho(GenerationJob& job, serving::Session& session)
       : requests_(job.requests), writer_(*job.writer), router_(job.model->router), session_(session) {}
 
-  void ask() {
-    for (std::size_t i = 0; i < requests_.size(); ++i) ask_for_prompt(i);
+  void send_questions() {
+    for (std::size_t i = 0; i < requests_.size(); ++i) send_prompt_question(i);
   }
   /// Takes an answer of the engine. Returns the engine's error, or nullopt.
   std::optional<Error> on_answer(serving::Answered& answered);
@@ -33,8 +33,8 @@ class PromptEcho {
     std::string first_token;
     int questions = 0;  ///< number of unanswered questions
   };
-  void ask_for_prompt(std::size_t i);
-  void ask_for_texts(std::size_t i);
+  void send_prompt_question(std::size_t i);
+  void send_text_questions(std::size_t i);
 
   std::vector<GenerateRequest>& requests_;
   GenerationWriter& writer_;

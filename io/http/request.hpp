@@ -20,7 +20,7 @@ using Verb = boost::beast::http::verb;
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
 /// Returns the first value with that name, or an empty text if there is none.
-inline std::string_view find(const Pairs& pairs, std::string_view name) {
+inline std::string_view find_value(const Pairs& pairs, std::string_view name) {
   for (const auto& [key, value] : pairs) {
     if (key == name) return value;
   }
@@ -43,7 +43,7 @@ struct Request {
   serving::SharedPrincipal principal = {};  ///< principal of the request's key; null: no known key
 
   bool is_admin() const { return principal && principal->is_admin(); }
-  std::string_view header(std::string_view lower_case_name) const { return find(headers, lower_case_name); }
+  std::string_view header(std::string_view lower_case_name) const { return find_value(headers, lower_case_name); }
 };
 
 }  // namespace pagoda::http

@@ -83,7 +83,7 @@ class RequestReader::Parser : public beast::http::basic_parser<true> {
   void on_response_impl(int, beast::string_view, int, error_code&) override {}
 
   void on_field_impl(field name, beast::string_view name_text, beast::string_view value, error_code& ec) override {
-    if (in_body_) return refuse(ec, bad_request("trailers after a chunked body are not taken"));
+    if (in_body_) return refuse(ec, bad_request("trailers after a chunked body are not supported"));
     if (head.headers.size() >= kMaxHeaders) {
       return refuse(ec, {431, "the request has more than " + std::to_string(kMaxHeaders) + " headers"});
     }
@@ -96,8 +96,8 @@ class RequestReader::Parser : public beast::http::basic_parser<true> {
     if (name == field::content_length && !is_length(std_view(value))) {
       return refuse(ec, bad_request("Content-Length is not a number"));
     }
-    if (name == field::transfer_encoding && (!same_name(std_view(value), "chunked") || head.is_http10)) {
-      return refuse(ec, bad_request("the only Transfer-Encoding that is taken is chunked, in HTTP/1.1"));
+    if (name == field::transfer_encoding && (!equals_ignoring_case(std_view(value), "chunked") || head.is_http10)) {
+      return refuse(ec, bad_request("Transfer-Encoding must be chunked, and needs HTTP/1.1"));
     }
     head.headers.emplace_back(std::move(key), std::string(value.data(), value.size()));
   }
@@ -155,10 +155,10 @@ std::optional<ErrorAnswer> RequestReader::scan(const std::string& input) {
     const char c = input[scanned_];
     const char before = scanned_ > 0 ? input[scanned_ - 1] : '\n';
     if ((c == '\n') != (before == '\r')) return bad_request("a line of the head does not end with CR LF");
-    if (c == '\0') return bad_request("the head holds a zero byte");
+    if (c == '\0') return bad_request("the head contains a zero byte");
     if (before == '\n' && (c == ' ' || c == '\t')) return bad_request("a line of the head starts with a space");
     if (scanned_ == 0 && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z')) {
-      return bad_request("this is not a request of HTTP/1.1");
+      return bad_request("this is not an HTTP/1.1 request");
     }
     if (c != '\n') continue;
     if (line_bytes_ == 0) {
@@ -180,9 +180,9 @@ tl::expected<bool, ErrorAnswer> RequestReader::failed(const error_code& error) c
   if (parser_->refusal) return tl::unexpected(*parser_->refusal);
   if (error == beast::http::error::body_limit) return tl::unexpected(parser_->too_long());
   if (error == beast::http::error::bad_version && names_other_version_) {
-    return tl::unexpected(ErrorAnswer{505, "this server speaks HTTP/1.1 and HTTP/1.0"});
+    return tl::unexpected(ErrorAnswer{505, "this server supports HTTP/1.1 and HTTP/1.0"});
   }
-  return tl::unexpected(bad_request("this is not a request of HTTP/1.1: " + error.message()));
+  return tl::unexpected(bad_request("this is not an HTTP/1.1 request: " + error.message()));
 }
 
 tl::expected<bool, ErrorAnswer> RequestReader::read_head(std::string& input) {
@@ -202,7 +202,7 @@ tl::expected<bool, ErrorAnswer> RequestReader::read_body(std::string& input) {
     input.erase(0, taken);
     body_wire_bytes_ += taken;
     if (body_wire_bytes_ > kMaxWireBytesBeyond + kMaxWireBytesPerByte * parser_->body.size()) {
-      return tl::unexpected(bad_request("the chunks say much more of themselves than they hold"));
+      return tl::unexpected(bad_request("the headers of the chunks take far more bytes than their data"));
     }
     if (error == beast::http::error::need_more) {
       if (input.size() > kMaxChunkHeaderBytes) return tl::unexpected(bad_request("the header of a chunk is too long"));

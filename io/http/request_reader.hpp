@@ -25,7 +25,7 @@ struct RequestHead {
   bool has_body = false;                        ///< whether a body that is not empty may follow
   std::optional<std::uint64_t> content_length;  ///< nullopt if the body is chunked or absent
 
-  std::string_view header(std::string_view lower_case_name) const { return find(headers, lower_case_name); }
+  std::string_view header(std::string_view lower_case_name) const { return find_value(headers, lower_case_name); }
 };
 
 /// Parses requests with Boost.Beast. Refuses requests that Beast accepts but that a proxy in front of the server might

@@ -40,7 +40,7 @@ class ResumableGeneration final : public serving::StreamReader,
     generation_.model = job_.model->info.name;
     generation_.asked(job_.requests.front().sampling, job_.requests.front().open);
   }
-  ~ResumableGeneration() { context_.engine_end.forget(this); }
+  ~ResumableGeneration() { context_.engine_end.unsubscribe(this); }
 
   void start(const std::shared_ptr<Exchange>& exchange) {
     auto& request = job_.requests.front();
@@ -66,14 +66,14 @@ class ResumableGeneration final : public serving::StreamReader,
     ask();
   }
 
-  void go_on(serving::RecoveredRequest recovered, std::function<void()> settled) {
-    settled_ = std::move(settled);
+  void resume(serving::RecoveredRequest recovered, std::function<void()> on_settled) {
+    on_settled_ = std::move(on_settled);
     is_reported_ = recovered.request->progress->has_ended();  // by the earlier process
     const auto& origin = recovered.origin;
     record_ = {.request_id = origin.name.id, .method = "POST", .route = origin.path};
     if (const auto& principal = charges_.principal()) record_.tenant = principal->tenant.name;
     recovered_ = std::move(recovered);
-    charges_.go_on();
+    charges_.resume();
     stream_->await_reader();
     live_with_stream();
     ask();
@@ -97,14 +97,14 @@ class ResumableGeneration final : public serving::StreamReader,
       self->session_.cancel(self->router(), 0);
     });
     stream_->on_give_up([self = shared_from_this()] { self->finish(); });
-    context_.engine_end.tell(this, [weak = weak_from_this()] {
+    context_.engine_end.subscribe(this, [weak = weak_from_this()] {
       if (const auto self = weak.lock()) self->session_.flush();
     });
   }
 
   void ask() {
     if (!job_.echo) return submit();
-    echo_.emplace(job_, session_).ask();
+    echo_.emplace(job_, session_).send_questions();
   }
 
   void submit() {
@@ -126,15 +126,15 @@ class ResumableGeneration final : public serving::StreamReader,
   /// Writes the outputs of the earlier process to the stream before any client can follow the stream.
   void submit_again() {
     begin(std::ssize(*recovered_->request->prompt_token_ids));
-    std::vector<SequenceDelta> told;
-    for (auto& delta : recovered_->told) {
+    std::vector<SequenceDelta> deltas;
+    for (auto& delta : recovered_->delivered) {
       charges_.output_before(0, std::ssize(delta.token_ids));
       streamed_tokens_ += std::ssize(delta.token_ids);
-      order_.add(std::move(delta), told);
+      order_.add(std::move(delta), deltas);
     }
     generation_.completion_tokens = streamed_tokens_;
-    write(told);
-    stream_->tell();
+    write(deltas);
+    stream_->notify_reader();
     session_.submit(router(), 0, std::move(recovered_->request));
   }
 
@@ -147,7 +147,7 @@ class ResumableGeneration final : public serving::StreamReader,
         if (ended_) return;
         std::visit([this](auto& e) { on_event(e); }, event);
       }
-      stream_->tell();
+      stream_->notify_reader();
     } catch (const std::exception& error) {
       spdlog::error("request {}: {}", stream_->name().quoted_id(), error.what());
       fail_with({ErrorCode::internal, "the server failed on this request"});
@@ -165,11 +165,11 @@ class ResumableGeneration final : public serving::StreamReader,
     settle();
     auto prompt_tokens = accepted.prompt_tokens;
     // A request that has already ended is accepted without its number of prompt tokens.
-    if (prompt_tokens == 0 && !early_.empty() && early_.back().done) {
-      prompt_tokens = early_.back().done->usage.prompt_tokens;
+    if (prompt_tokens == 0 && !early_outputs_.empty() && early_outputs_.back().done) {
+      prompt_tokens = early_outputs_.back().done->usage.prompt_tokens;
     }
     if (!has_begun_) begin(prompt_tokens);
-    for (auto& output : std::exchange(early_, {})) {
+    for (auto& output : std::exchange(early_outputs_, {})) {
       if (!ended_) take(output);
     }
   }
@@ -184,7 +184,7 @@ class ResumableGeneration final : public serving::StreamReader,
   void on_event(OutputBatch& batch) {
     for (auto& output : batch.outputs) {
       if (!is_accepted_) {
-        early_.push_back(std::move(output));
+        early_outputs_.push_back(std::move(output));
       } else if (!ended_) {
         take(output);
       }
@@ -193,15 +193,15 @@ class ResumableGeneration final : public serving::StreamReader,
 
   void take(RequestOutput& output) {
     if (output.error) return fail_with(std::move(*output.error));
-    std::vector<SequenceDelta> told;
+    std::vector<SequenceDelta> deltas;
     for (auto& delta : output.deltas) {
       charges_.output(0, std::ssize(delta.token_ids));
       streamed_tokens_ += std::ssize(delta.token_ids);
-      order_.add(std::move(delta), told);
+      order_.add(std::move(delta), deltas);
     }
     generation_.completion_tokens = streamed_tokens_;
-    if (output.done) order_.finish(told);
-    write(told);
+    if (output.done) order_.finish(deltas);
+    write(deltas);
     if (output.done) on_done(*output.done);
   }
 
@@ -247,7 +247,7 @@ class ResumableGeneration final : public serving::StreamReader,
   }
 
   void fail_with(Error error) {
-    const auto answer = error_answer(in_words_of(job_.names, std::move(error)));
+    const auto answer = error_answer(rename_field(job_.names, std::move(error)));
     generation_.finish_reason = "error";
     if (has_begun_) {
       std::string out;
@@ -273,7 +273,7 @@ class ResumableGeneration final : public serving::StreamReader,
   }
 
   void settle() {
-    if (const auto settled = std::exchange(settled_, nullptr)) settled();
+    if (const auto on_settled = std::exchange(on_settled_, nullptr)) on_settled();
   }
 
   void stop_waiting() {
@@ -300,12 +300,12 @@ class ResumableGeneration final : public serving::StreamReader,
   const std::shared_ptr<serving::ResumableStream> stream_;
   serving::DeltaOrder order_;
   std::optional<serving::RecoveredRequest> recovered_;  ///< state of the earlier process
-  std::function<void()> settled_;
+  std::function<void()> on_settled_;
   std::shared_ptr<Exchange> waiting_;  ///< exchange whose answer has not begun
   std::weak_ptr<Exchange> first_;
   serving::RequestRecord record_;  ///< copy of the first exchange's record from its start
   serving::GenerationRecord generation_;
-  std::vector<RequestOutput> early_;  ///< outputs that came before the request was accepted
+  std::vector<RequestOutput> early_outputs_;  ///< outputs that came before the request was accepted
   std::int64_t streamed_tokens_ = 0;
   bool is_accepted_ = false;
   bool is_cancelled_ = false;
@@ -327,16 +327,16 @@ void run_resumable(const ApiContext& context, std::shared_ptr<Exchange> exchange
       ->start(exchange);
 }
 
-void take_up(const ApiContext& context, boost::asio::io_context& io, serving::RecoveredRequest recovered,
-             std::function<void()> settled) {
+void resume_recovered(const ApiContext& context, boost::asio::io_context& io, serving::RecoveredRequest recovered,
+                      std::function<void()> on_settled) {
   const auto& origin = recovered.origin;
   const auto drop = [&](const std::string& why) {
     serving::log_dropped(origin, why);
-    settled();
+    on_settled();
   };
   auto principal = context.keys->find_principal(origin.name.owner);
   if (principal == nullptr && (!origin.name.owner.empty() || context.keys->asks_for_keys())) {
-    return drop("the key that it came with is not known any more");
+    return drop("its API key is no longer known");
   }
   Request request;
   request.verb = Verb::post;
@@ -346,13 +346,13 @@ void take_up(const ApiContext& context, boost::asio::io_context& io, serving::Re
   request.own_id = origin.own_id;
   request.created = origin.created;
   request.principal = principal;
-  auto job = parse_again(context, request);
+  auto job = reparse_job(context, request);
   if (!job) return drop(job.error().message);
   auto stream = context.streams.open(io, origin.name, /*is_recovered=*/true);
   if (!stream) return drop(stream.error().message);
   job->origin = origin;
   std::make_shared<ResumableGeneration>(context, io, std::move(*job), std::move(principal), std::move(*stream))
-      ->go_on(std::move(recovered), std::move(settled));
+      ->resume(std::move(recovered), std::move(on_settled));
 }
 
 }  // namespace pagoda::http

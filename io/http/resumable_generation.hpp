@@ -19,9 +19,9 @@ void run_resumable(const ApiContext& context, std::shared_ptr<Exchange> exchange
                    serving::SharedPrincipal principal);
 
 /// Continues a request of an earlier process. Its stream exists at once and has all events that were generated before.
-/// `settled` is called once, when the engine has accepted the request or the request has ended. Runs on the I/O thread
-/// of `io`.
-void take_up(const ApiContext& context, boost::asio::io_context& io, serving::RecoveredRequest recovered,
-             std::function<void()> settled);
+/// `on_settled` is called once, when the engine has accepted the request or the request has ended. Runs on the I/O
+/// thread of `io`.
+void resume_recovered(const ApiContext& context, boost::asio::io_context& io, serving::RecoveredRequest recovered,
+                      std::function<void()> on_settled);
 
 }  // namespace pagoda::http

@@ -57,9 +57,9 @@ std::optional<Pairs> fit(const std::vector<std::string>& pattern, const std::vec
 
 }  // namespace
 
-void Routes::add(Verb verb, std::string_view pattern, Access access, Handler handler, Room room) {
+void Routes::add(Verb verb, std::string_view pattern, Access access, Handler handler, ConnectionQuota quota) {
   PAGODA_ASSERT(!pattern.empty() && pattern.front() == '/', "a route's pattern starts with a slash");
-  routes_.push_back({verb, std::string(pattern), pieces_of(pattern), access, std::move(handler), room});
+  routes_.push_back({verb, std::string(pattern), pieces_of(pattern), access, std::move(handler), quota});
 }
 
 Routes::Match Routes::match(Verb verb, std::string_view raw_path) const {

@@ -14,14 +14,14 @@ namespace pagoda::http {
 
 /// Keys with which a route may be called.
 enum class Access : std::uint8_t {
-  everybody,  ///< no key, even if the server has API keys
-  key,        ///< an API key or an admin key, if the server has API keys
-  admin,      ///< an admin key
-  watcher,    ///< an admin key, if the server has keys of either kind
+  open,     ///< no key, even if the server has API keys
+  key,      ///< an API key or an admin key, if the server has API keys
+  admin,    ///< an admin key
+  monitor,  ///< an admin key, if the server has keys of either kind
 };
 
 /// Connections that a route may use.
-enum class Room : std::uint8_t {
+enum class ConnectionQuota : std::uint8_t {
   ordinary,
   spare,  ///< also connections beyond the limit, so that a full server can be monitored
 };
@@ -40,7 +40,7 @@ class Routes {
     std::vector<std::string> pattern;  ///< pieces of the pattern between slashes
     Access access;
     Handler handler;
-    Room room = Room::ordinary;
+    ConnectionQuota quota = ConnectionQuota::ordinary;
   };
   /// Result of a match. `route` is null if no route matches. In this case `allowed` holds the verbs of the routes that
   /// match the path; it is empty if the path is unknown.
@@ -53,7 +53,8 @@ class Routes {
   /// Adds a route. A piece of `pattern` may be {name}, which matches one piece that is not empty. The last piece may be
   /// {name*}, which matches the rest of the path, including slashes, and is not empty. If several routes match, the
   /// first added wins. The handler of GET also serves HEAD: the body that it writes is left out.
-  void add(Verb verb, std::string_view pattern, Access access, Handler handler, Room room = Room::ordinary);
+  void add(Verb verb, std::string_view pattern, Access access, Handler handler,
+           ConnectionQuota quota = ConnectionQuota::ordinary);
 
   /// Finds the route of a path. `raw_path` is percent-encoded, so that %2F is not a slash, and must be valid (see
   /// parse_target).

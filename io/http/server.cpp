@@ -54,7 +54,7 @@ class Server::State {
   }
 
   void let_in() {
-    if (!ending) listener.accept([this](tcp::socket socket) { welcome(std::move(socket)); });
+    if (!ending) listener.accept([this](tcp::socket socket) { start_connection(std::move(socket)); });
   }
 
   void run(bool lets_in) {
@@ -62,7 +62,7 @@ class Server::State {
     thread = std::thread([this] { serving::run_io(io); });
   }
 
-  void welcome(tcp::socket socket) {
+  void start_connection(tcp::socket socket) {
     const auto limit = static_cast<std::size_t>(config.http_max_connections);
     if (connections.size() >= limit + kMaxRefusedConnections) return;
     const bool is_too_many = connections.size() >= limit;

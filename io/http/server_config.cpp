@@ -36,14 +36,15 @@ std::vector<Error> ServerConfig::validate() const {
   for (auto& problem : resume.validate()) problems.push_back(std::move(problem));
   if (tls_cert.empty() != tls_key.empty()) {
     const auto* missing = tls_cert.empty() ? "tls_cert" : "tls_key";
-    refuse(missing, "tls_cert and tls_key are given together or not at all");
+    refuse(missing, "tls_cert and tls_key must be given together");
   }
   const bool has_scheme = cors_origin.rfind("http://", 0) == 0 || cors_origin.rfind("https://", 0) == 0;
   const auto host = cors_origin.find("//") + 2;
   const bool is_origin =
       has_scheme && cors_origin.size() > host && cors_origin.find_first_of("/ \t\r\n,*", host) == std::string::npos;
   if (!cors_origin.empty() && cors_origin != "*" && !is_origin) {
-    refuse("cors_origin", "cors_origin must be * or one origin as https://example.org, not \"" + cors_origin + "\"");
+    refuse("cors_origin",
+           "cors_origin must be * or one origin such as https://example.org, not \"" + cors_origin + "\"");
   }
   return problems;
 }

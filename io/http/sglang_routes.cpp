@@ -7,7 +7,7 @@
 
 #include "engine/stats.hpp"
 #include "io/http/body.hpp"
-#include "io/http/inquiry.hpp"
+#include "io/http/engine_query.hpp"
 #include "io/version.hpp"
 #include "io/wire/json_writer.hpp"
 
@@ -42,7 +42,7 @@ void answer_model_info(const ServedModel& model, Exchange& exchange) {
 }
 
 void answer_loads(const ApiContext& context, const std::shared_ptr<Exchange>& exchange) {
-  inquire_of_all(
+  query_all_models(
       context, exchange, actors::GetStats{},
       [](Exchange& answering, std::vector<serving::Answer>& answers) {
         std::string out;

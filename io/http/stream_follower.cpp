@@ -29,7 +29,9 @@ class StreamFollower final : public serving::StreamReader, public std::enable_sh
     const auto self = shared_from_this();  // the end of the answer releases this object
     const auto& history = stream_->history();
     if (next_ < history.first())
-      return exchange_->cut_off("events are dropped before its client reads them: see resume_buffer_mib");
+      return exchange_->cut_off(
+          "the client reads too slowly: the next events are no longer kept (resume_buffer_mib limits how much is "
+          "kept)");
     std::string out;
     while (next_ < history.next() && exchange_->unsent_bytes() + out.size() < kMaxUnsentEventBytes) {
       out += history.at(next_++);

@@ -42,7 +42,7 @@ tl::expected<std::uint64_t, ErrorAnswer> first_wanted(const Request& request) {
 }
 
 std::string id_of(const Request& request) {
-  return std::string(find(request.params, "id"));
+  return std::string(find_value(request.params, "id"));
 }
 
 SharedStream stream_of(const ApiContext& context, const Request& request) {
@@ -50,7 +50,7 @@ SharedStream stream_of(const ApiContext& context, const Request& request) {
 }
 
 ErrorAnswer no_such_stream(const Request& request) {
-  return {404, "there is no stream of a request " + id_of(request) + " that this key has started", {}, "not_found"};
+  return {404, "no stream is kept for a request " + id_of(request) + " of this key", {}, "not_found"};
 }
 
 void follow(const ApiContext& context, std::shared_ptr<Exchange> exchange, const Request& request) {
@@ -61,7 +61,7 @@ void follow(const ApiContext& context, std::shared_ptr<Exchange> exchange, const
   const auto& history = stream->history();
   if (*from < history.first()) {
     return exchange->respond_error(
-        {410, "events before number " + std::to_string(history.first()) + " are not kept any more", "from"});
+        {410, "events before number " + std::to_string(history.first()) + " are no longer kept", "from"});
   }
   if (stream->has_ended() && *from > history.next()) {
     return exchange->respond_error(

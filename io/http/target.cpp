@@ -79,19 +79,19 @@ Result<Target> parse_target(std::string_view target) {
   const auto refuse = [](const char* why) { return fail(ErrorCode::invalid_request, why); };
   target = without_origin(target);
   const auto fragment = target.find('#');
-  if (fragment != std::string_view::npos) return refuse("the request's target holds a #");
+  if (fragment != std::string_view::npos) return refuse("the request's target contains a #");
   const auto question = std::min(target.find('?'), target.size());
   Target out;
   out.raw_path = target.substr(0, question);
   if (out.raw_path.empty() && question < target.size()) out.raw_path = "/";  // http://host?query
   if (out.raw_path.empty() || out.raw_path.front() != '/') return refuse("the request's target is not a path");
   auto path = decode(out.raw_path, Plus::itself);
-  if (!path) return refuse("the path holds a % that is not followed by two hex digits");
-  if (std::any_of(path->begin(), path->end(), is_control)) return refuse("the path holds control bytes");
-  if (has_dot_piece(*path)) return refuse("the path holds . or .. between slashes");
+  if (!path) return refuse("the path contains a % that is not followed by two hex digits");
+  if (std::any_of(path->begin(), path->end(), is_control)) return refuse("the path contains control bytes");
+  if (has_dot_piece(*path)) return refuse("the path contains . or .. between slashes");
   out.path = std::move(*path);
   if (!append_query(out.query, target.substr(std::min(question + 1, target.size())))) {
-    return refuse("the query holds a % that is not followed by two hex digits");
+    return refuse("the query contains a % that is not followed by two hex digits");
   }
   return out;
 }

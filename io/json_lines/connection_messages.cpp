@@ -61,14 +61,14 @@ void Connection::run(GenerateOp& op) {
 std::optional<WireError> Connection::admit(GenerateRequest& request, serving::RequestRecord& record,
                                            serving::TenantTicket& ticket, std::int64_t& prompt_tokens) {
   if (const auto refusal = io::refusal(context_.config.reserve)) {
-    auto told = wire_error(*refusal);
-    record.error = to_string(told.code);
-    return told;
+    auto reported = wire_error(*refusal);
+    record.error = to_string(reported.code);
+    return reported;
   }
   if (!has_room()) {
-    auto told = no_room();
-    record.error = to_string(told.code);
-    return told;
+    auto reported = no_room();
+    record.error = to_string(reported.code);
+    return reported;
   }
   serving::apply_tenant(*context_.config.keys, principal_, request);
   if (principal_) {

@@ -18,7 +18,7 @@ std::string read_and_render(FieldReader& fields, const chat::ChatPrompts* prompt
   read_chat(fields, chat);
   read_tools(fields, chat);
   if (prompts == nullptr) fields.refuse("messages", kNoTemplate);
-  if (!fields.is_fine()) return {};
+  if (!fields.has_no_error()) return {};
   auto text = prompts->render(std::move(chat));
   if (text) return std::move(*text);
   fields.refuse(wire_error(text.error()));
@@ -79,7 +79,7 @@ GenerateObject read_generate(FieldReader& fields, const chat::ChatPrompts* promp
     fields.refuse("prompt", "prompt, prompt_token_ids or messages is required");
   }
   fields.read("timing", read.timing);
-  if (!conversation || !fields.is_fine()) return read;
+  if (!conversation || !fields.has_no_error()) return read;
   if (auto reading = prepare(std::move(*conversation), *prompts, request)) {
     read.reading = std::move(*reading);
   } else {

@@ -41,18 +41,18 @@ class ResumableRequest : public std::enable_shared_from_this<ResumableRequest> {
   }
 
   /// Continues a recovered request. Its earlier deltas are in the stream before a client can attach.
-  void go_on(serving::RecoveredRequest recovered, std::function<void()> settled) {
-    settled_ = std::move(settled);
+  void resume(serving::RecoveredRequest recovered, std::function<void()> on_settled) {
+    on_settled_ = std::move(on_settled);
     is_reported_ = recovered.request->progress->has_ended();  // by the earlier process
     stream_->await_reader();
     live_with_stream();
-    std::vector<SequenceDelta> told;
-    for (auto& delta : recovered.told) {
+    std::vector<SequenceDelta> deltas;
+    for (auto& delta : recovered.delivered) {
       generated_tokens_ += std::ssize(delta.token_ids);
-      order_.add(std::move(delta), told);
+      order_.add(std::move(delta), deltas);
     }
-    write(told);
-    stream_->tell();
+    write(deltas);
+    stream_->notify_reader();
     session_.submit(router_, 0, std::move(recovered.request));
   }
 
@@ -71,20 +71,20 @@ class ResumableRequest : public std::enable_shared_from_this<ResumableRequest> {
       if (ended_) return;
       std::visit([this](auto& e) { on_event(e); }, event);
     }
-    stream_->tell();
+    stream_->notify_reader();
   }
 
   void on_event(OutputBatch& batch) {
     for (auto& output : batch.outputs) {
-      std::vector<SequenceDelta> told;
+      std::vector<SequenceDelta> deltas;
       for (auto& delta : output.deltas) {
         generated_tokens_ += std::ssize(delta.token_ids);
         ticket_.add_tokens(std::ssize(delta.token_ids));
-        order_.add(std::move(delta), told);
+        order_.add(std::move(delta), deltas);
       }
       if (output.error) return fail_with(*output.error);
-      if (output.done) order_.finish(told);
-      write(told);
+      if (output.done) order_.finish(deltas);
+      write(deltas);
       if (output.done) return on_done(*output.done);
     }
   }
@@ -126,10 +126,10 @@ class ResumableRequest : public std::enable_shared_from_this<ResumableRequest> {
   }
 
   void fail_with(const Error& error) {
-    const auto told = wire_error(error);
-    record_.error = to_string(told.code);
+    const auto reported = wire_error(error);
+    record_.error = to_string(reported.code);
     std::string line;
-    append_error(line, stream_->name().id, told, stream_->history().next());
+    append_error(line, stream_->name().id, reported, stream_->history().next());
     stream_->add(std::move(line));
     finish();
   }
@@ -148,7 +148,7 @@ class ResumableRequest : public std::enable_shared_from_this<ResumableRequest> {
   }
 
   void settle() {
-    if (const auto settled = std::exchange(settled_, nullptr)) settled();
+    if (const auto on_settled = std::exchange(on_settled_, nullptr)) on_settled();
   }
 
   ConnectionContext& context_;
@@ -158,7 +158,7 @@ class ResumableRequest : public std::enable_shared_from_this<ResumableRequest> {
   serving::TenantTicket ticket_;
   serving::RequestRecord record_;
   serving::DeltaOrder order_;
-  std::function<void()> settled_;
+  std::function<void()> on_settled_;
   std::int64_t generated_tokens_ = 0;
   bool is_reported_ = false;  ///< whether the end was reported to the observers before
   bool ended_ = false;
@@ -176,16 +176,17 @@ void run_resumable(ConnectionContext& context, GenerateOp op, std::shared_ptr<se
   request->submit(std::move(op.request));
 }
 
-void take_up(ConnectionContext& context, serving::RecoveredRequest recovered, std::function<void()> settled) {
+void resume_recovered(ConnectionContext& context, serving::RecoveredRequest recovered,
+                      std::function<void()> on_settled) {
   const auto& origin = recovered.origin;
   const auto drop = [&](const std::string& why) {
     serving::log_dropped(origin, why);
-    settled();
+    on_settled();
   };
   const auto& keys = *context.config.keys;
   const auto principal = keys.find_principal(origin.name.owner);
   if (principal == nullptr && (!origin.name.owner.empty() || keys.asks_for_keys())) {
-    return drop("the key that it came with is not known any more");
+    return drop("its API key is no longer known");
   }
   auto stream = context.streams.open(context.io, origin.name, /*is_recovered=*/true);
   if (!stream) return drop(stream.error().message);
@@ -194,14 +195,14 @@ void take_up(ConnectionContext& context, serving::RecoveredRequest recovered, st
   record.generation.emplace().model = context.models.first().info.name;
   record.generation->asked(recovered.request->sampling, recovered.request->open);
   if (principal) {
-    ticket.go_on(principal->usage, 1);
+    ticket.adopt(principal->usage, 1);
     record.tenant = principal->tenant.name;
   }
   const ResumableRequest::Facts facts{origin.timing, origin.stream, recovered.request->sampling.n,
                                       std::ssize(*recovered.request->prompt_token_ids)};
   std::make_shared<ResumableRequest>(context, context.models.first(), std::move(*stream), facts, std::move(ticket),
                                      std::move(record))
-      ->go_on(std::move(recovered), std::move(settled));
+      ->resume(std::move(recovered), std::move(on_settled));
 }
 
 }  // namespace pagoda::json_lines

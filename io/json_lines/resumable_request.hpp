@@ -17,8 +17,9 @@ struct ConnectionContext;
 void run_resumable(ConnectionContext& context, GenerateOp op, std::shared_ptr<serving::ResumableStream> stream,
                    serving::TenantTicket ticket, std::int64_t prompt_tokens, serving::RequestRecord record);
 
-/// Continues a request of an earlier process. Calls `settled` once, when the engine has accepted the request or the
+/// Continues a request of an earlier process. Calls `on_settled` once, when the engine has accepted the request or the
 /// request has ended. I/O thread.
-void take_up(ConnectionContext& context, serving::RecoveredRequest recovered, std::function<void()> settled);
+void resume_recovered(ConnectionContext& context, serving::RecoveredRequest recovered,
+                      std::function<void()> on_settled);
 
 }  // namespace pagoda::json_lines

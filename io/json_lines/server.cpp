@@ -53,14 +53,14 @@ class Server::State {
   }
 
   void let_in() {
-    if (!ending) listener.accept([this](tcp::socket socket) { welcome(std::move(socket)); });
+    if (!ending) listener.accept([this](tcp::socket socket) { start_connection(std::move(socket)); });
   }
 
   void recover(std::shared_ptr<serving::Recovery> from) {
     recovery = std::move(from);
     for (auto& request : recovery->requests_of(serving::Api::json_lines)) {
       boost::asio::post(io, [this, request = std::move(request)]() mutable {
-        take_up(context, std::move(request), [this] { recovery->settled(); });
+        resume_recovered(context, std::move(request), [this] { recovery->on_settled(); });
       });
     }
     recovery->on_complete([this] { boost::asio::post(io, [this] { let_in(); }); });
@@ -72,13 +72,13 @@ class Server::State {
       engine_watches.emplace_back(io, model.router, [this] {
         const auto all = connections;  // a copy: a connection without pending output leaves the table
         for (const auto& [key, connection] : all) connection->on_engine_gone();
-        for (const auto& [key, tell] : context.resumable) tell();
+        for (const auto& [key, flush] : context.resumable) flush();
       });
     }
     thread = std::thread([this] { serving::run_io(io); });
   }
 
-  void welcome(tcp::socket socket) {
+  void start_connection(tcp::socket socket) {
     if (connections.size() >= static_cast<std::size_t>(config.max_connections)) {
       std::string line;
       append_error(line, {}, {WireCode::queue_full, "too many connections", {}, routing::kRetryAfterMs});

@@ -59,52 +59,61 @@ class Writer {
   }
 
   void write_load() {
-    gauge("pagoda:num_requests_running", "Requests that are computed, or paused for a step.", stats_.requests_running);
-    gauge("pagoda:num_requests_waiting", "Requests that wait to be computed, their tokenization included.",
+    gauge("pagoda:num_requests_running", "Number of requests that are computed, or paused for a step.",
+          stats_.requests_running);
+    gauge("pagoda:num_requests_waiting",
+          "Number of requests that wait to be computed, including requests that are tokenized.",
           stats_.requests_waiting);
-    gauge("pagoda:num_requests_swapped", "Requests whose KV blocks lie in swap space.", stats_.requests_swapped);
-    gauge("pagoda:kv_cache_usage_perc", "Share of the KV blocks that requests hold; 1 is all.", kv_cache_usage(stats_));
+    gauge("pagoda:num_requests_swapped", "Number of requests whose KV blocks are swapped out.",
+          stats_.requests_swapped);
+    gauge("pagoda:kv_cache_usage_perc", "Share of the KV blocks that requests own; 1 means all blocks.",
+          kv_cache_usage(stats_));
     gauge("pagoda:healthy", "1 while steps can run, 0 while devices are replaced.", stats_.health == "ok" ? 1 : 0);
     gauge("pagoda:overloaded", "1 while new requests are refused with queue_full.", stats_.overloaded ? 1 : 0);
   }
 
   void write_tokens() {
-    counter("pagoda:prompt_tokens_total", "Prompt tokens of the requests that began to run, cached ones included.",
+    counter("pagoda:prompt_tokens_total",
+            "Number of prompt tokens of requests that started to run, including cached tokens.",
             stats_.prompt_tokens_total);
-    counter("pagoda:generation_tokens_total", "Tokens that were generated.", stats_.generation_tokens_total);
-    counter("pagoda:prefix_cache_queries_total", "Tokens that the prefix cache was asked for.",
+    counter("pagoda:generation_tokens_total", "Number of generated tokens.", stats_.generation_tokens_total);
+    counter("pagoda:prefix_cache_queries_total", "Number of prompt tokens that were looked up in the prefix cache.",
             stats_.prefix_cache_queries_total);
-    counter("pagoda:prefix_cache_hits_total", "Of them, tokens that it had.", stats_.prefix_cache_hits_total);
-    counter("pagoda:recomputed_tokens_total", "Tokens whose KV was lost and computed once more.",
+    counter("pagoda:prefix_cache_hits_total", "Number of prompt tokens that were found in the prefix cache.",
+            stats_.prefix_cache_hits_total);
+    counter("pagoda:recomputed_tokens_total", "Number of tokens whose KV was lost and computed again.",
             metrics_.steps.recomputed_tokens);
-    counter("pagoda:forced_tokens_total", "Tokens of structured outputs that needed no sampling.",
+    counter("pagoda:forced_tokens_total",
+            "Number of tokens of structured outputs that were not sampled, because the grammar allows no other token.",
             metrics_.steps.forced_tokens);
-    counter("pagoda:spec_decode_num_drafts_total", "Runs of tokens of structured outputs before they were sampled.",
+    counter("pagoda:spec_decode_num_drafts_total",
+            "Number of drafts: sequences of tokens of structured outputs that ran before they were sampled.",
             metrics_.steps.drafts);
-    counter("pagoda:spec_decode_num_draft_tokens_total", "Their tokens.", metrics_.steps.draft_tokens);
-    counter("pagoda:spec_decode_num_accepted_tokens_total", "Of them, tokens that were sampled then.",
+    counter("pagoda:spec_decode_num_draft_tokens_total", "Number of draft tokens.", metrics_.steps.draft_tokens);
+    counter("pagoda:spec_decode_num_accepted_tokens_total", "Number of draft tokens that were accepted.",
             metrics_.steps.accepted_draft_tokens);
     counter("pagoda:late_masks_total",
-            "Rows of structured outputs that sat a step out, since their grammar took longer than the step could wait.",
+            "Number of times that a row of a structured output sampled nothing in a step, because its mask was late.",
             metrics_.steps.late_masks);
   }
 
   void write_requests() {
     const auto& requests = metrics_.requests;
     constexpr std::array<std::string_view, kNumRequestEndings> kReasons{"stop", "length", "abort", "error"};
-    text_.counter("pagoda:request_success_total", "Requests that have ended, by how.");
+    text_.counter("pagoda:request_success_total", "Number of requests that have ended, by finish reason.");
     for (std::size_t i = 0; i < kReasons.size(); ++i) {
       text_.sample(requests.endings[i], with("finished_reason", kReasons[i]));
     }
     write_refusals();
-    histogram_of_tokens("pagoda:request_prompt_tokens", "Prompt tokens of a request.", requests.prompt_tokens);
-    histogram_of_tokens("pagoda:request_generation_tokens", "Tokens that a request generated, of all its sequences.",
-                        requests.generation_tokens);
-    histogram_of_tokens("pagoda:request_max_num_generation_tokens", "Tokens of a request's longest sequence.",
-                        requests.max_generation_tokens);
+    histogram_of_tokens("pagoda:request_prompt_tokens", "Number of prompt tokens of a request.",
+                        requests.prompt_tokens);
+    histogram_of_tokens("pagoda:request_generation_tokens",
+                        "Number of tokens that a request generated in all its sequences.", requests.generation_tokens);
+    histogram_of_tokens("pagoda:request_max_num_generation_tokens",
+                        "Number of generated tokens of a request's longest sequence.", requests.max_generation_tokens);
     histogram("pagoda:request_params_n", "The field n of a request.", requests.n);
     histogram_of_tokens("pagoda:request_params_max_tokens",
-                        "The field max_tokens of a request, or what it was for one that gave none.",
+                        "The field max_tokens of a request, or the value that applied if the request set none.",
                         requests.max_tokens);
   }
 
@@ -114,49 +123,55 @@ class Writer {
       const auto code = static_cast<ErrorCode>(i);
       by_word[to_string(wire::wire_error({code}).code)] += metrics_.refusals.of(code);
     }
-    text_.counter("pagoda:requests_refused_total", "Requests that the engine did not take, by the error's code.");
+    text_.counter("pagoda:requests_refused_total",
+                  "Number of requests that the engine refused, by the code of the error.");
     for (const auto& [word, count] : by_word) text_.sample(count, with("code", word));
   }
 
   void write_times() {
     const auto& requests = metrics_.requests;
-    histogram("pagoda:time_to_first_token_seconds", "From a request's arrival to its first token.",
+    histogram("pagoda:time_to_first_token_seconds", "Time from the arrival of a request to its first token.",
               requests.time_to_first_token);
-    histogram("pagoda:inter_token_latency_seconds", "Between two tokens of a sequence.", requests.inter_token_latency);
-    histogram("pagoda:time_per_output_token_seconds", "inter_token_latency_seconds under its older name.",
+    histogram("pagoda:inter_token_latency_seconds", "Time between two tokens of a sequence.",
+              requests.inter_token_latency);
+    histogram("pagoda:time_per_output_token_seconds", "Older name of inter_token_latency_seconds.",
               requests.inter_token_latency);
     histogram("pagoda:request_time_per_output_token_seconds",
-              "A request's time from its first token to its last, over all tokens but the first.",
+              "Time from the first to the last token of a request, divided by the number of tokens after the first.",
               requests.time_per_output_token);
-    histogram("pagoda:e2e_request_latency_seconds", "From a request's arrival to its end.", requests.e2e);
-    histogram("pagoda:request_queue_time_seconds", "From a request's arrival to its first step.", requests.queue);
-    histogram("pagoda:request_prefill_time_seconds", "From a request's first step to its first token.",
+    histogram("pagoda:e2e_request_latency_seconds", "Time from the arrival of a request to its end.", requests.e2e);
+    histogram("pagoda:request_queue_time_seconds", "Time from the arrival of a request to its first step.",
+              requests.queue);
+    histogram("pagoda:request_prefill_time_seconds", "Time from the first step of a request to its first token.",
               requests.prefill);
-    histogram("pagoda:request_decode_time_seconds", "From a request's first token to its last.", requests.decode);
-    histogram("pagoda:request_inference_time_seconds", "From a request's first step to its last token.",
+    histogram("pagoda:request_decode_time_seconds", "Time from the first token of a request to its last token.",
+              requests.decode);
+    histogram("pagoda:request_inference_time_seconds", "Time from the first step of a request to its last token.",
               requests.inference);
   }
 
   void write_steps() {
     const auto& steps = metrics_.steps;
-    counter("pagoda:steps_total", "Steps that have ended.", stats_.steps_total);
-    histogram("pagoda:iteration_tokens_total", "Tokens of a step.", steps.tokens);
-    text_.histogram("pagoda:step_phase_seconds",
-                    "Phases of a step: plan (what fits into it), copy (its swaps), compute (on the device).");
+    counter("pagoda:steps_total", "Number of steps that have ended.", stats_.steps_total);
+    histogram("pagoda:iteration_tokens_total", "Number of tokens of a step.", steps.tokens);
+    text_.histogram(
+        "pagoda:step_phase_seconds",
+        "Duration of the phases of a step: plan (choosing its work), copy (swapping blocks), compute (on the device).");
     text_.sample(steps.plan_seconds, with("phase", "plan"));
     text_.sample(steps.copy_seconds, with("phase", "copy"));
     text_.sample(steps.compute_seconds, with("phase", "compute"));
   }
 
   void write_memory() {
-    counter("pagoda:num_preemptions_total", "Times that a request lost its memory to others.",
+    counter("pagoda:num_preemptions_total", "Number of preemptions.",
             stats_.preemptions_recompute_total + stats_.preemptions_swap_total);
-    text_.counter("pagoda:preemptions_total", "The same by kind: computed once more, or swapped.");
+    text_.counter("pagoda:preemptions_total", "Number of preemptions by kind: recompute or swap.");
     text_.sample(stats_.preemptions_recompute_total, with("kind", "recompute"));
     text_.sample(stats_.preemptions_swap_total, with("kind", "swap"));
-    counter("pagoda:swap_bytes_total", "Bytes moved to swap space and back.", stats_.swap_bytes_total);
-    gauge("pagoda:swap_bytes_per_second", "How fast swaps were lately; 0 before the first.", stats_.swap_bytes_per_s);
-    text_.gauge("pagoda:kv_blocks", "KV blocks by pool and state: used, cached (by the prefix cache alone) or free.");
+    counter("pagoda:swap_bytes_total", "Number of bytes moved to the host pool and back.", stats_.swap_bytes_total);
+    gauge("pagoda:swap_bytes_per_second", "Recent speed of swaps; 0 before the first swap.", stats_.swap_bytes_per_s);
+    text_.gauge("pagoda:kv_blocks",
+                "Number of KV blocks by pool and state: used, cached (in the prefix cache only) or free.");
     const auto cached = stats_.device_blocks_cached;
     const auto used = stats_.device_blocks_total - stats_.device_blocks_free - cached;
     const auto blocks = [&](std::string_view pool, std::string_view state, std::int64_t count) {
@@ -167,38 +182,42 @@ class Writer {
     blocks("device", "free", stats_.device_blocks_free);
     blocks("host", "used", stats_.host_blocks_total - stats_.host_blocks_free);
     blocks("host", "free", stats_.host_blocks_free);
-    gauge("pagoda:kv_slots_allocated", "Token slots of the KV blocks that requests hold.", stats_.allocated_slots);
-    gauge("pagoda:kv_slots_used", "Of them, slots that hold a token.", stats_.used_slots);
+    gauge("pagoda:kv_slots_allocated", "Number of token slots in the KV blocks that requests own.",
+          stats_.allocated_slots);
+    gauge("pagoda:kv_slots_used", "Number of token slots in use.", stats_.used_slots);
   }
 
   void write_workers() {
-    counter("pagoda:worker_restarts_total", "Workers that took the place of failed ones.",
+    counter("pagoda:worker_restarts_total", "Number of workers that replaced failed workers.",
             stats_.worker_restarts_total);
-    counter("pagoda:worker_deaths_total", "Worker processes that ended by themselves or were killed.",
+    counter("pagoda:worker_deaths_total", "Number of worker processes that exited or were killed.",
             stats_.worker_deaths_total);
-    counter("pagoda:worker_hangs_total", "Worker processes that did nothing any more, and were ended.",
+    counter("pagoda:worker_hangs_total", "Number of worker processes that hung and were ended.",
             stats_.worker_hangs_total);
-    histogram("pagoda:worker_pause_seconds", "What ran when a worker was lost waited so long for the next step.",
+    histogram("pagoda:worker_pause_seconds",
+              "Time that running requests waited for their next step when a worker was lost.",
               metrics_.steps.worker_pause);
     std::int64_t resident = 0;
     for (const auto pid : stats_.worker_pids) resident += resident_bytes_of(pid);
-    gauge("pagoda:worker_processes", "Worker processes that live; 0 without --worker-processes.",
+    gauge("pagoda:worker_processes", "Number of live worker processes; 0 without --worker-processes.",
           stats_.worker_pids.size());
     gauge("pagoda:worker_resident_memory_bytes", "Resident memory of the worker processes.", resident);
   }
 
   void write_grammars() {
     const auto& grammars = metrics_.grammars;
-    text_.counter("pagoda:grammar_compilations_total", "Grammars that the grammar compiler was asked for, by result.");
+    text_.counter("pagoda:grammar_compilations_total", "Number of compilations of grammars, by result.");
     text_.sample(grammars.compiled, with("result", "compiled"));
     text_.sample(grammars.refused, with("result", "refused"));
-    counter("pagoda:grammar_cache_hits_total", "Requests whose grammar was there already.", grammars.cache_hits);
-    gauge("pagoda:grammar_cache_bytes", "Memory of the grammars that are kept.", grammars.cache_bytes);
-    gauge("pagoda:num_requests_waiting_for_grammar", "Requests that wait for the grammar compiler.", grammars.waiting);
+    counter("pagoda:grammar_cache_hits_total", "Number of requests whose grammar was found in the cache.",
+            grammars.cache_hits);
+    gauge("pagoda:grammar_cache_bytes", "Size of the cached grammars in bytes.", grammars.cache_bytes);
+    gauge("pagoda:num_requests_waiting_for_grammar", "Number of requests that wait for the grammar compiler.",
+          grammars.waiting);
   }
 
   void write_config() {
-    text_.gauge("pagoda:cache_config_info", "The KV cache, in labels; always 1.");
+    text_.gauge("pagoda:cache_config_info", "Always 1; the labels describe the KV cache.");
     text_.sample(1, labels({{"model_name", model_.name},
                             {"engine", kEngine},
                             {"block_size", std::to_string(model_.block_size)},

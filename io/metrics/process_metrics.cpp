@@ -76,22 +76,22 @@ void write_process_metrics(PrometheusText& text) {
     static const double booted = boot_time_s();
     text.counter("process_cpu_seconds_total", "Time that the process has used on all cores, in seconds.");
     text.sample(facts.cpu_s);
-    text.gauge("process_resident_memory_bytes", "Resident memory of the process.");
+    text.gauge("process_resident_memory_bytes", "Resident memory of the process in bytes.");
     text.sample(facts.resident_bytes);
-    text.gauge("process_virtual_memory_bytes", "Virtual memory of the process.");
+    text.gauge("process_virtual_memory_bytes", "Virtual memory of the process in bytes.");
     text.sample(facts.virtual_bytes);
-    text.gauge("process_start_time_seconds", "When the process started, in seconds since 1970.");
+    text.gauge("process_start_time_seconds", "Time at which the process started, in seconds since 1970.");
     text.sample(booted + facts.start_s);
-    text.gauge("process_threads", "Threads of the process.");
+    text.gauge("process_threads", "Number of threads of the process.");
     text.sample(facts.num_threads);
   }
   if (const auto open = num_open_files(); open >= 0) {
-    text.gauge("process_open_fds", "Open file descriptors.");
+    text.gauge("process_open_fds", "Number of open file descriptors.");
     text.sample(open);
   }
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-    text.gauge("process_max_fds", "Most file descriptors that may be open.");
+    text.gauge("process_max_fds", "Maximum number of open file descriptors.");
     text.sample(static_cast<double>(limit.rlim_cur));
   }
 }

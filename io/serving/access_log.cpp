@@ -94,7 +94,7 @@ void AccessLog::on_end(const RequestRecord& record) {
 }
 
 void AccessLog::write(metrics::PrometheusText& text) const {
-  text.counter("pagoda:access_log_dropped_total", "Lines of the access log that were dropped.");
+  text.counter("pagoda:access_log_dropped_total", "Number of lines of the access log that were dropped.");
   text.sample(state_->pool->overrun_counter() + state_->not_written.load(std::memory_order_relaxed));
 }
 

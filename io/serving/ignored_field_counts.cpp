@@ -24,7 +24,7 @@ void IgnoredFieldCounts::add(const std::vector<std::string>& names, std::string_
 void IgnoredFieldCounts::write(metrics::PrometheusText& text) const {
   const std::lock_guard lock(mutex_);
   text.counter("pagoda:ignored_fields_total",
-               "HTTP requests with a field that was ignored, by its name (other: names beyond the first 128).");
+               "Number of HTTP requests with an ignored field, by its name (other: names beyond the first 128).");
   for (const auto& [name, count] : counts_) text.sample(count, metrics::labels({{"field", name}}));
 }
 

@@ -156,7 +156,7 @@ Status read_plain_keys(const std::string& path, KeyRole role, const char* source
     return keys.add(line, role, source);
   });
   if (status && !has_key) {
-    return fail(ErrorCode::bad_config, std::string(source) + ": the file of keys " + path + " holds no key", source);
+    return fail(ErrorCode::bad_config, std::string(source) + ": the file of keys " + path + " contains no key", source);
   }
   return status;
 }

@@ -65,10 +65,11 @@ Status Listener::check_exposure(const char* what, bool has_keys, bool allowed) c
         ErrorCode::bad_config,
         std::string(what) + ": " + address_ +
             " can be reached from beyond this machine: give --keys-file or --api-key-file with a user's key, or "
-            "--allow-unauthenticated when anybody may use it",
+            "--allow-unauthenticated if every client may use it",
         "allow_unauthenticated");
   }
-  spdlog::warn("{} on {}, beyond this machine, without API keys: anybody who reaches it can use it", what, address_);
+  spdlog::warn("{} on {}, beyond this machine, without API keys: every client that reaches it can use it", what,
+               address_);
   return {};
 }
 
@@ -102,11 +103,11 @@ void Listener::take_one(error_code error) {
     spdlog::warn("cannot accept a connection: {}", error.message());
     return accept_later();
   }
-  welcome(std::move(socket));
+  start_connection(std::move(socket));
   accept_next();
 }
 
-void Listener::welcome(tcp::socket socket) {
+void Listener::start_connection(tcp::socket socket) {
   try {
     set_options(socket);
     on_socket_(std::move(socket));

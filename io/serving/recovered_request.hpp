@@ -24,7 +24,7 @@ constexpr Api last_value(Api) {
 struct RequestOrigin {
   Api api = Api::json_lines;
   StreamName name;
-  std::int64_t came_ms = 0;  ///< time of arrival, in ms since 1970
+  std::int64_t arrival_ms = 0;  ///< time of arrival, in ms since 1970
   std::optional<std::int64_t> timeout_ms;
   // For JSON lines only:
   bool timing = false;  ///< as GenerateOp::timing
@@ -36,7 +36,7 @@ struct RequestOrigin {
   std::int64_t created = 0;  ///< Request::created
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
-    return visit(self.api, self.name, self.came_ms, self.timeout_ms, self.timing, self.stream, self.path, self.body,
+    return visit(self.api, self.name, self.arrival_ms, self.timeout_ms, self.timing, self.stream, self.path, self.body,
                  self.own_id, self.created);
   }
 };
@@ -54,7 +54,7 @@ std::optional<RequestOrigin> origin_of(const ResumeNote& note);
 struct RecoveredRequest {
   RequestOrigin origin;
   std::shared_ptr<GenerateRequest> request;  ///< request that continues where it stopped
-  std::vector<SequenceDelta> told;           ///< deltas that were output before; in order within each sequence
+  std::vector<SequenceDelta> delivered;      ///< deltas that were output before; in order within each sequence
 };
 
 /// Logs that a request is not recovered, and the reason.

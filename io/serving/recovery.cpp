@@ -23,7 +23,7 @@ std::size_t Recovery::give_up_rest() {
   return count;
 }
 
-void Recovery::settled() {
+void Recovery::on_settled() {
   const std::lock_guard lock(mutex_);
   --num_unsettled_;
   all_settled_.notify_all();

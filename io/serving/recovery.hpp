@@ -20,13 +20,13 @@ class Recovery {
     num_unsettled_ = requests_.size();
   }
 
-  /// Removes and returns the requests that came by `api`. Call settled() once for each of them.
+  /// Removes and returns the requests that came by `api`. Call on_settled() once for each of them.
   std::vector<RecoveredRequest> requests_of(Api api);
   /// Gives up the requests that no server has taken and returns their number.
   std::size_t give_up_rest();
 
   /// Call when the engine has accepted one of the requests, or the request has ended.
-  void settled();
+  void on_settled();
   /// Waits until all requests are settled. Returns false if they are not settled after `most`.
   bool wait_until_settled(std::chrono::seconds most);
 

@@ -25,15 +25,16 @@ void RequestCounts::add(const RequestRecord& record) {
 
 void RequestCounts::write(metrics::PrometheusText& text) const {
   const std::lock_guard lock(mutex_);
-  text.counter("pagoda:http_requests_total",
-               "HTTP requests that were answered, by method, route (none: no such route) and status (499: the client "
-               "went before the answer).");
+  text.counter(
+      "pagoda:http_requests_total",
+      "Number of HTTP requests, by method, route (none: no such route) and status (499: the client disconnected "
+      "before the answer).");
   for (const auto& [key, count] : http_) {
     const auto& [method, route, status] = key;
     text.sample(count, metrics::labels({{"method", method}, {"route", route}, {"status", std::to_string(status)}}));
   }
   text.counter("pagoda:json_lines_requests_total",
-               "Requests of JSON lines that have ended, by result: done, aborted or an error's code.");
+               "Number of requests of JSON lines that have ended, by result: done, aborted or the code of an error.");
   for (const auto& [result, count] : json_lines_) text.sample(count, metrics::labels({{"result", result}}));
 }
 

@@ -55,7 +55,7 @@ void ResumableStream::add(std::string event) {
   all_->make_room();
 }
 
-void ResumableStream::tell() {
+void ResumableStream::notify_reader() {
   delivered_ = history_.next();
   if (reader_ != nullptr) reader_->on_events();
 }
@@ -66,7 +66,7 @@ void ResumableStream::end() {
   cancel_ = nullptr;
   give_up_ = nullptr;
   if (reader_ == nullptr) await_reader();  // the time limit of an ended stream begins at its end
-  tell();
+  notify_reader();
 }
 
 void ResumableStream::admitted() {
@@ -100,7 +100,7 @@ void ResumableStream::await_reader() {
     const auto self = weak.lock();
     // The timer may have expired just before a reader attached.
     if (cancelled || !self || self->reader_ != nullptr) return;
-    if (!self->has_ended_) spdlog::info("request {}: nobody has come back for it", self->name_.quoted_id());
+    if (!self->has_ended_) spdlog::info("request {}: its client has not returned", self->name_.quoted_id());
     self->give_up();
   });
 }

@@ -65,7 +65,7 @@ class ResumableStream : public std::enable_shared_from_this<ResumableStream> {
   void on_give_up(std::function<void()> give_up) { give_up_ = std::move(give_up); }
   void add(std::string event);
   /// Notifies the reader of the added events. Call after each batch of events.
-  void tell();
+  void notify_reader();
   void end();
   /// Call when the request is admitted: if there are more streams than allowed, drops one that has ended.
   void admitted();

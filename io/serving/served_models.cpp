@@ -26,7 +26,7 @@ const ServedModel* ServedModels::find(std::string_view name) const {
   return takes_any_name_ ? &first() : nullptr;
 }
 
-std::string ServedModels::listed(std::string_view before, std::string_view behind,
+std::string ServedModels::listed(std::string_view before, std::string_view after,
                                  const std::function<std::string(const std::string&)>& worded) const {
   std::string text;
   for (const auto& model : models_) {
@@ -34,7 +34,7 @@ std::string ServedModels::listed(std::string_view before, std::string_view behin
       if (!text.empty()) text += ", ";
       text += before;
       text += worded ? worded(name) : name;
-      text += behind;
+      text += after;
     }
   }
   return text;

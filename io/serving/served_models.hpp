@@ -55,9 +55,9 @@ class ServedModels {
   /// there is none.
   const ServedModel* find(std::string_view name) const;
 
-  /// Returns all names, each between `before` and `behind`: "`a`, `b`". `worded` maps a name to its text; null: the
+  /// Returns all names, each between `before` and `after`: "`a`, `b`". `worded` maps a name to its text; null: the
   /// name itself.
-  std::string listed(std::string_view before, std::string_view behind,
+  std::string listed(std::string_view before, std::string_view after,
                      const std::function<std::string(const std::string&)>& worded = {}) const;
 
  private:

@@ -105,7 +105,7 @@ SessionActor::behavior_type session(SessionActor::stateful_pointer<SessionState>
         std::visit([&](const auto& question) { state_of(self).ask(what, question); }, what.question);
       },
       [self](const Flush&) { state_of(self).outbox->push(FlushMark{}); },
-      [](const Behind& behind) { behind.what(); },
+      [](const AfterSent& message) { message.what(); },
   };
 }
 
@@ -143,8 +143,8 @@ void Session::flush() {
   if (!closed_) send_anonymously(actor(), Flush{});
 }
 
-void Session::behind(std::function<void()> what) {
-  if (!closed_) send_anonymously(actor(), Behind{std::move(what)});
+void Session::after_sent(std::function<void()> what) {
+  if (!closed_) send_anonymously(actor(), AfterSent{std::move(what)});
 }
 
 void Session::close() {

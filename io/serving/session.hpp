@@ -73,13 +73,13 @@ struct Ask {
   Question question;
 };
 struct Flush {};
-struct Behind {
+struct AfterSent {
   std::function<void()> what;
 };
 
 using SessionActor =
     actors::Interface<caf::result<void>(OutputBatch), caf::result<void>(Submit), caf::result<void>(Cancel),
-                      caf::result<void>(Ask), caf::result<void>(Flush), caf::result<void>(Behind)>;
+                      caf::result<void>(Ask), caf::result<void>(Flush), caf::result<void>(AfterSent)>;
 
 /// Everything runs on the I/O thread. The actor is made with the first request or question, so an idle session costs
 /// nothing.
@@ -110,7 +110,7 @@ class Session {
   void flush();
 
   /// Calls `what` on an unspecified thread after all earlier requests and questions were sent to the routers.
-  void behind(std::function<void()> what);
+  void after_sent(std::function<void()> what);
 
   /// Aborts the live requests. No event is delivered afterwards.
   void close();
@@ -135,11 +135,11 @@ CAF_ADD_TYPE_ID(pagoda_serving, (pagoda::serving::Submit))
 CAF_ADD_TYPE_ID(pagoda_serving, (pagoda::serving::Cancel))
 CAF_ADD_TYPE_ID(pagoda_serving, (pagoda::serving::Ask))
 CAF_ADD_TYPE_ID(pagoda_serving, (pagoda::serving::Flush))
-CAF_ADD_TYPE_ID(pagoda_serving, (pagoda::serving::Behind))
+CAF_ADD_TYPE_ID(pagoda_serving, (pagoda::serving::AfterSent))
 CAF_END_TYPE_ID_BLOCK(pagoda_serving)
 
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::serving::Submit)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::serving::Cancel)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::serving::Ask)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::serving::Flush)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::serving::Behind)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::serving::AfterSent)

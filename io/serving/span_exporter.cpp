@@ -94,7 +94,7 @@ Result<TracesEndpoint> TracesEndpoint::parse(std::string_view url) {
   const auto refuse = [&] {
     return fail(ErrorCode::bad_config,
                 std::string(kKey) +
-                    " must be an address as http://127.0.0.1:4318/v1/traces (OTLP over HTTP, without TLS), "
+                    " must be an address such as http://127.0.0.1:4318/v1/traces (OTLP over HTTP, without TLS), "
                     "not \"" +
                     std::string(url) + "\"",
                 kKey);
@@ -150,15 +150,17 @@ class SpanExporter::State {
     const auto end = waiting.begin() + static_cast<std::ptrdiff_t>(count);
     std::vector<RequestRecord> batch(std::make_move_iterator(waiting.begin()), std::make_move_iterator(end));
     waiting.erase(waiting.begin(), end);
+    num_uncounted = static_cast<std::int64_t>(count);
     return batch;
   }
 
-  /// Exports until the end. A batch for which there is no memory is dropped.
+  /// Exports until the end. A batch whose export throws an exception is dropped, for example if memory is out.
   void run() {
     for (;;) {
       try {
         return export_batches();
       } catch (const std::exception& error) {
+        num_dropped += std::exchange(num_uncounted, 0);
         spdlog::warn("spans are dropped: {}", error.what());
       }
     }
@@ -170,8 +172,8 @@ class SpanExporter::State {
       const auto post = std::make_shared<Post>(io, endpoint, otlp_traces(batch));
       post->start();
       io.run_for(kPostTime);
-      tell(post->problem());
-      (post->problem().empty() ? num_exported : num_dropped) += static_cast<std::int64_t>(batch.size());
+      log_change(post->problem());
+      (post->problem().empty() ? num_exported : num_dropped) += std::exchange(num_uncounted, 0);
       const std::lock_guard lock(mutex);
       if (!ending || post->problem().empty()) continue;
       // The next batch would fail too, and the destructor waits for this thread.
@@ -181,12 +183,12 @@ class SpanExporter::State {
   }
 
   /// Logs when the export begins to fail, and when it works again.
-  void tell(const std::string& problem) {
+  void log_change(const std::string& problem) {
     if (!problem.empty() && !is_failing) {
-      spdlog::warn("spans are dropped, since the collector at {}:{} cannot be reached: {}", endpoint.host,
+      spdlog::warn("spans are dropped, because exporting them to the collector at {}:{} fails: {}", endpoint.host,
                    endpoint.port, problem);
     } else if (problem.empty() && is_failing) {
-      spdlog::info("the collector at {}:{} takes spans again", endpoint.host, endpoint.port);
+      spdlog::info("the collector at {}:{} accepts spans again", endpoint.host, endpoint.port);
     }
     is_failing = !problem.empty();
   }
@@ -198,8 +200,9 @@ class SpanExporter::State {
   bool ending = false;
   std::atomic<std::int64_t> num_exported = 0;
   std::atomic<std::int64_t> num_dropped = 0;
-  bool is_failing = false;  ///< used by `thread` only
-  std::thread thread;       ///< declared last, because it uses the other members
+  bool is_failing = false;         ///< used by `thread` only
+  std::int64_t num_uncounted = 0;  ///< spans of the current batch, until they are counted; used by `thread` only
+  std::thread thread;              ///< declared last, because it uses the other members
 };
 
 SpanExporter::SpanExporter(TracesEndpoint endpoint) : state_(std::make_unique<State>(std::move(endpoint))) {}
@@ -210,9 +213,10 @@ void SpanExporter::on_end(const RequestRecord& record) {
 }
 
 void SpanExporter::write(metrics::PrometheusText& text) const {
-  text.counter("pagoda:spans_exported_total", "Spans that the collector has taken.");
+  text.counter("pagoda:spans_exported_total", "Number of spans that the collector has accepted.");
   text.sample(state_->num_exported.load());
-  text.counter("pagoda:spans_dropped_total", "Spans that it has not taken, or that waited too long.");
+  text.counter("pagoda:spans_dropped_total",
+               "Number of spans that were dropped: the collector did not accept them, or too many were waiting.");
   text.sample(state_->num_dropped.load());
 }
 

@@ -6,8 +6,10 @@
 namespace pagoda::serving {
 
 Error no_room() {
-  return {
-      ErrorCode::queue_full, "too many bytes of requests and answers wait in this server", {}, routing::kRetryAfterMs};
+  return {ErrorCode::queue_full,
+          "this server has too many buffered bytes of requests and answers",
+          {},
+          routing::kRetryAfterMs};
 }
 
 bool Telemetry::has_room_for(std::uint64_t more) const {
@@ -34,13 +36,15 @@ void Telemetry::write(metrics::PrometheusText& text) const {
   };
   counts.write(text);
   ignored_fields.write(text);
-  text.gauge("pagoda:connections", "Connections that are open.");
+  text.gauge("pagoda:connections", "Number of open connections.");
   write_each([](const ConnectionMeter& meter) -> const auto& { return meter.open; });
-  text.counter("pagoda:connections_accepted_total", "Connections that were opened.");
+  text.counter("pagoda:connections_accepted_total", "Number of connections that were opened.");
   write_each([](const ConnectionMeter& meter) -> const auto& { return meter.accepted; });
-  text.gauge("pagoda:buffered_bytes", "Bytes of requests and answers that wait in memory for their connections.");
+  text.gauge("pagoda:buffered_bytes",
+             "Number of bytes of requests and answers that are buffered for their connections.");
   write_each([](const ConnectionMeter& meter) -> const auto& { return meter.buffered_bytes; });
-  text.counter("pagoda:buffers_refused_total", "Bodies and lines that were refused because too many bytes waited.");
+  text.counter("pagoda:buffers_refused_total",
+               "Number of bodies and lines that were refused because too many bytes were buffered.");
   write_each([](const ConnectionMeter& meter) -> const auto& { return meter.refused_for_room; });
   for (const auto& observer : observers) observer->write(text);
 }

@@ -11,7 +11,7 @@ using std::chrono::milliseconds;
 
 constexpr double kSecondsPerMinute = 60;
 /// Retry time of a refusal because too many requests are live. Their ends cannot be predicted.
-constexpr milliseconds kLookAgain{1000};
+constexpr milliseconds kRetryLater{1000};
 
 double seconds_between(LimitClock::time_point from, LimitClock::time_point to) {
   return std::max(0.0, std::chrono::duration<double>(to - from).count());
@@ -84,7 +84,7 @@ std::optional<LimitRefusal> TenantUsage::admit(std::int64_t num_requests, std::i
   if (max_live_ > 0 && live_ + num_requests > max_live_) {
     return LimitRefusal{counted(live_, "request") + " of this key are live, and it may have " +
                             std::to_string(max_live_) + " at a time (max_concurrent_requests)",
-                        kLookAgain};
+                        kRetryLater};
   }
   const auto refuse = [&](const MinuteBucket& bucket, std::int64_t amount,
                           const char* what) -> std::optional<LimitRefusal> {
@@ -118,7 +118,7 @@ void TenantUsage::add_tokens(std::int64_t count, Clock::time_point now) {
   if (tokens_) tokens_->take(count, now);
 }
 
-void TenantUsage::go_on(std::int64_t num_requests) {
+void TenantUsage::adopt(std::int64_t num_requests) {
   const std::lock_guard lock(mutex_);
   live_ += num_requests;
 }
@@ -168,8 +168,8 @@ std::optional<LimitRefusal> TenantTicket::admit(std::shared_ptr<TenantUsage> usa
   return std::nullopt;
 }
 
-void TenantTicket::go_on(std::shared_ptr<TenantUsage> usage, std::int64_t num_requests) {
-  usage->go_on(num_requests);
+void TenantTicket::adopt(std::shared_ptr<TenantUsage> usage, std::int64_t num_requests) {
+  usage->adopt(num_requests);
   usage_ = std::move(usage);
   num_requests_ = num_requests;
 }

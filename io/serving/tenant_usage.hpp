@@ -83,7 +83,7 @@ class TenantUsage {
   void add_tokens(std::int64_t count, Clock::time_point now);
 
   /// Counts `num_requests` recovered requests as live, whatever the limits: an earlier process admitted them.
-  void go_on(std::int64_t num_requests);
+  void adopt(std::int64_t num_requests);
 
   /// Call when `num_requests` live requests have ended.
   void ended(std::int64_t num_requests);
@@ -114,8 +114,8 @@ class TenantTicket {
   /// Admits the requests. `usage` may be null: no limits. Returns the refusal, or nothing if they are admitted.
   std::optional<LimitRefusal> admit(std::shared_ptr<TenantUsage> usage, std::int64_t num_requests,
                                     std::int64_t prompt_tokens);
-  /// Calls TenantUsage::go_on and holds the requests.
-  void go_on(std::shared_ptr<TenantUsage> usage, std::int64_t num_requests);
+  /// Calls TenantUsage::adopt and holds the requests.
+  void adopt(std::shared_ptr<TenantUsage> usage, std::int64_t num_requests);
   void add_tokens(std::int64_t count);
   bool counts_tokens() const { return usage_ && usage_->limits_tokens(); }
   void end();

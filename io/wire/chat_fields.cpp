@@ -49,8 +49,8 @@ tl::expected<void, WireError> check_message_members(const Json& message, const s
     const auto* value = members.find(name);
     if (value != nullptr && !value->empty()) members.refuse(name, std::string(name) + " is not supported: " + why);
   };
-  refuse_unless_empty("function_call", "tool_calls has taken its place");
-  for (const char* name : {"audio", "images"}) refuse_unless_empty(name, "this model takes text only");
+  refuse_unless_empty("function_call", "use tool_calls");
+  for (const char* name : {"audio", "images"}) refuse_unless_empty(name, "this model accepts text only");
   return members.finish();
 }
 
@@ -61,7 +61,8 @@ tl::expected<Json, WireError> read_part(const Json& part, const std::string& whe
   if (type == part.end() || !type->is_string()) return refuse(where + ".type", "must be a string");
   const auto& name = type->get_ref<const std::string&>();
   const bool is_refusal = name == "refusal";
-  if (name != "text" && !is_refusal) return refuse(where + ".type", "is \"" + name + "\": this model takes text only");
+  if (name != "text" && !is_refusal)
+    return refuse(where + ".type", "is \"" + name + "\": this model accepts text only");
   const auto text = part.find(is_refusal ? "refusal" : "text");
   if (text == part.end() || !text->is_string()) {
     return refuse(where + (is_refusal ? ".refusal" : ".text"), "must be a string");

@@ -26,7 +26,7 @@ tl::expected<void, WireError> read_blocks(const Json& content, const std::string
     FieldReader fields(content[i], FieldReader::Nulls::absent, here + ".");
     std::string type;
     fields.read_required("type", type);
-    if (fields.is_fine()) read(std::string_view(type), fields);
+    if (fields.has_no_error()) read(std::string_view(type), fields);
     if (auto status = fields.finish(); !status) return status;
   }
   return {};

@@ -187,7 +187,7 @@ void FieldReader::read_bias(const char* name, std::vector<std::pair<std::int64_t
   for (const auto& [key, bias] : value->items()) {
     std::int64_t id = 0;
     if (!to_integer(key, id))
-      return refuse(name, std::string(name) + " has a key that is no token id: \"" + key + "\"");
+      return refuse(name, std::string(name) + " has a key that is not a token id: \"" + key + "\"");
     const auto number = to_double(bias);
     if (!number) return expect(name, "an object from token ids to numbers", bias);
     out.emplace_back(id, *number);

@@ -67,7 +67,7 @@ class FieldReader {
   void refuse(const char* name, std::string message);
   void refuse(WireError error);
   /// Returns whether no error has been found yet.
-  bool is_fine() const { return !error_; }
+  bool has_no_error() const { return !error_; }
 
   /// Returns the first error of the fields that were read, or else the first unknown field that is refused.
   tl::expected<void, WireError> finish();

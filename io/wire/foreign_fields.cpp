@@ -93,7 +93,8 @@ void read_foreign_fields(FieldReader& fields, GenerateRequest& request) {
   const double penalty = sampling.repetition_penalty;
   read_open(fields, "repeat_penalty", sampling.repetition_penalty, request.open.repetition_penalty);
   if (fields.has("repetition_penalty") && sampling.repetition_penalty != penalty) {
-    fields.refuse("repeat_penalty", "repeat_penalty and repetition_penalty are one field, and differ");
+    fields.refuse("repeat_penalty",
+                  "repeat_penalty and repetition_penalty are two names of one field, but their values differ");
   }
   bool keeps_stop = false;
   fields.read("no_stop_trim", keeps_stop);

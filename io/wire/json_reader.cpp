@@ -59,7 +59,7 @@ class TreeBuilder : public nlohmann::json_sax<Json> {
       error_ = {WireCode::invalid_request, "a number is too large", field_};
     } else if (has_surrogate) {
       error_ = {WireCode::invalid_json, "not valid JSON at byte " + std::to_string(position) +
-                                            ": a lone surrogate (\\uD800 to \\uDFFF) is no character"};
+                                            ": a lone surrogate (\\uD800 to \\uDFFF) is not a character"};
     } else {
       error_ = {WireCode::invalid_json, "not valid JSON at byte " + std::to_string(position)};
     }

@@ -79,8 +79,7 @@ void read_request_fields(FieldReader& fields, GenerateRequest& request, Ranges r
   fields.read("skip_special_tokens", sampling.skip_special_tokens);
   fields.read("spaces_between_special_tokens", sampling.spaces_between_special_tokens);
   fields.read("stream_interval", sampling.stream_interval);
-  refuse_unless(fields, "prompt_embeds", {Json::array()},
-                ": no model of this server takes embeddings in place of tokens");
+  refuse_unless(fields, "prompt_embeds", {Json::array()}, ": this server accepts texts and token ids only");
   fields.read("use_beam_search", sampling.use_beam_search);
   fields.read("length_penalty", sampling.length_penalty);
   fields.read("early_stopping", sampling.early_stopping);
@@ -98,7 +97,7 @@ void read_single_answer_fields(FieldReader& fields, GenerateRequest& request) {
   if (request.sampling.n != 1) fields.refuse("n", "n must be 1: the answer is one message");
   if (!request.sampling.detokenize) fields.refuse("detokenize", "detokenize must be true: the answer is read as text");
   if (request.sampling.prompt_logprobs) {
-    fields.refuse("prompt_logprobs", "prompt_logprobs is not supported: the answer has no place for them");
+    fields.refuse("prompt_logprobs", "prompt_logprobs is not supported: the answer cannot carry them");
   }
 }
 

@@ -193,7 +193,7 @@ void read_schema_format(FieldReader& fields, const char* name, std::optional<Str
   FieldReader inner(*format, FieldReader::Nulls::absent, within + name + ".");
   std::string type;
   inner.read_required("type", type);
-  if (inner.is_fine() && type != "json_schema") inner.refuse("type", "type must be \"json_schema\"");
+  if (inner.has_no_error() && type != "json_schema") inner.refuse("type", "type must be \"json_schema\"");
   const Json* schema = inner.find("schema");
   if (schema == nullptr || !is_schema(*schema)) {
     inner.refuse("schema", "schema must be a JSON schema");

@@ -46,13 +46,13 @@ bool read_tool(const Json& given, GivenTool& tool, bool is_flat, FieldReader& fi
   FieldReader outer(given, FieldReader::Nulls::absent, tool.where + ".");
   std::string type;
   outer.read_required("type", type);
-  if (outer.is_fine() && type != "function") {
+  if (outer.has_no_error() && type != "function") {
     auto message = "type is \"" + type + "\": only \"function\" is supported";
     if (!is_flat) {
       outer.refuse("type", std::move(message));
     } else {
       outer.ignore_value("type", type, std::move(message));
-      if (outer.is_fine()) return false;
+      if (outer.has_no_error()) return false;
     }
   } else if (is_flat) {
     read_function(outer, given, tool);
@@ -87,7 +87,7 @@ Choice read_choice(FieldReader& fields, bool is_flat) {
   Choice choice{ToolChoice::required, {}};
   std::string type;
   outer.read_required("type", type);
-  if (outer.is_fine() && type != "function") outer.refuse("type", "type must be \"function\"");
+  if (outer.has_no_error() && type != "function") outer.refuse("type", "type must be \"function\"");
   if (is_flat) {
     outer.read_required("name", choice.named);
   } else if (const auto* object = outer.read_object("function")) {
@@ -106,7 +106,7 @@ std::vector<GivenTool> read_tool_list(FieldReader& fields, bool is_flat) {
   if (given == nullptr || given->is_null()) return {};
   if (!given->is_array()) return fields.refuse("tools", "tools must be a list"), std::vector<GivenTool>();
   std::vector<GivenTool> tools;
-  for (std::size_t i = 0; i < given->size() && fields.is_fine(); ++i) {
+  for (std::size_t i = 0; i < given->size() && fields.has_no_error(); ++i) {
     GivenTool& tool = tools.emplace_back();
     tool.where = "tools[" + std::to_string(i) + "]";
     if (!read_tool((*given)[i], tool, is_flat, fields)) tools.pop_back();
@@ -118,7 +118,7 @@ std::vector<GivenTool> read_tool_list(FieldReader& fields, bool is_flat) {
 
 void set_tools(FieldReader& fields, const std::vector<GivenTool>& tools, ToolChoice choice, const std::string& named,
                chat::ChatInput& chat, chat::ToolUse& use) {
-  if (!fields.is_fine()) return;
+  if (!fields.has_no_error()) return;
   if (tools.size() > kMaxTools) {
     return fields.refuse("tools", "tools has more than " + std::to_string(kMaxTools) + " tools");
   }
@@ -128,7 +128,7 @@ void set_tools(FieldReader& fields, const std::vector<GivenTool>& tools, ToolCho
       return fields.refuse(invalid_field(tool.where + ".name", "must have 1 to 128 letters, digits, _, . or -"));
     }
     if (!names.insert(tool.name).second) {
-      return fields.refuse(invalid_field(tool.where + ".name", "\"" + tool.name + "\" comes twice"));
+      return fields.refuse(invalid_field(tool.where + ".name", "\"" + tool.name + "\" appears twice"));
     }
     if (chat.tools.is_null()) chat.tools = Json::array();
     if (named.empty() || named == tool.name) use.tools.push_back({tool.name, tool.function.at("parameters")});
@@ -137,9 +137,9 @@ void set_tools(FieldReader& fields, const std::vector<GivenTool>& tools, ToolCho
   if (!named.empty()) use.parallel = false;
   use.choice = tools.empty() ? ToolChoice::none : choice;
   if (tools.empty() && choice == ToolChoice::required) {
-    fields.refuse("tool_choice", "tool_choice asks for a call, and there are no tools");
+    fields.refuse("tool_choice", "tool_choice requires a call, but there are no tools");
   } else if (!named.empty() && use.tools.empty()) {
-    fields.refuse("tool_choice", "tool_choice names \"" + named + "\", which is none of the tools");
+    fields.refuse("tool_choice", "tool_choice names \"" + named + "\", but tools has no function of this name");
   }
 }
 

@@ -145,7 +145,7 @@ class ForeignFlags(unittest.TestCase):
                        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")
             file.flush()
             flags = [MODEL, "--port", "0", "--chat-template", file.name]
-            for name, said in (("hermes", "already"), ("mistral", "stands for another dialect"), ("mine", "is no name known here")):
+            for name, said in (("hermes", "already"), ("mistral", "is the name of another dialect"), ("mine", "is an unknown name")):
                 with Serve(*flags, "--enable-auto-tool-choice", "--tool-call-parser", name, errors=True) as server:
                     err = server.end()
                 self.assertRegex(err, f"(?m)^pagoda: --tool-call-parser {name} has no effect.*{said}")

@@ -75,12 +75,12 @@ TEST(ModelsFile, MistakesAreNamed) {
   EXPECT_EQ(models_problem(R"({"a": {"model": "A", "colour": 1}})"), "FILE: a: unknown key \"colour\"");
   EXPECT_NE(models_problem(R"({"a": {"model": 1}})").find("FILE: a: model must be a string"), std::string::npos);
   EXPECT_EQ(models_problem(R"({"a": {"model": "A", "served_model_name": "b"}})"),
-            "FILE: a: served_model_name is said by name and aliases");
+            "FILE: a: served_model_name must not be set: use name and aliases");
   EXPECT_EQ(models_problem(R"({"a": {"model": "A", "name": "b"}})"), "FILE: a: its name is the key already");
   EXPECT_EQ(models_problem(R"({"a": {"model": "A", "aliases": "b"}})"), "FILE: a: aliases must be a list of names");
   EXPECT_EQ(models_problem(R"({"a": {"model": "A", "aliases": [""]}})"), "FILE: a: aliases must be a list of names");
   EXPECT_EQ(models_problem(R"({"a": {"model": "A", "keep_alive": "5m"}})"),
-            "FILE: a: keep_alive must be seconds; below 0: for ever");
+            "FILE: a: keep_alive must be seconds; below 0: forever");
   EXPECT_EQ(models_problem(R"({"a": {"model": "A", "preload": 1}})"), "FILE: a: preload must be true or false");
 }
 

@@ -30,10 +30,10 @@ TEST(ParserNames, that_stand_for_what_was_found_have_no_effect) {
 TEST(ParserNames, that_stand_for_something_else_are_told_so) {
   const auto coder = dialect_with("<tool_call>\n<function=");
   EXPECT_THAT(compare_tool_call_parser("qwen3_coder", &coder), EndsWith(" already"));
-  EXPECT_THAT(compare_tool_call_parser("hermes", &coder), HasSubstr("stands for another dialect"));
+  EXPECT_THAT(compare_tool_call_parser("hermes", &coder), HasSubstr("is the name of another dialect"));
   EXPECT_THAT(compare_tool_call_parser("llama3_json", &coder), HasSubstr("--answer-dialect FILE"));
-  EXPECT_THAT(compare_reasoning_parser("mistral", &coder), HasSubstr("stands for another dialect"));
-  EXPECT_THAT(compare_tool_call_parser("of_mine", &coder), HasSubstr("is no name known here"));
+  EXPECT_THAT(compare_reasoning_parser("mistral", &coder), HasSubstr("is the name of another dialect"));
+  EXPECT_THAT(compare_tool_call_parser("of_mine", &coder), HasSubstr("is an unknown name"));
 }
 
 TEST(ParserNames, of_models_without_calls_or_templates_are_told_so) {

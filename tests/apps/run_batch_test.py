@@ -186,7 +186,7 @@ class RunBatch(unittest.TestCase):
                 err = process.stderr.read()
                 self.assertEqual(process.wait(timeout=60), code)
             if sign != signal.SIGKILL:
-                self.assertIn("interrupted; the same command goes on behind the", err)
+                self.assertIn("interrupted; the same command continues after the", err)
             kept = self.rows()
             self.assertGreaterEqual(len(kept), 9)
             self.assertLess(len(kept), len(whole))

@@ -115,8 +115,8 @@ class OpenAi(unittest.TestCase):
                            ("/score", {"text_1": "a", "text_2": "b"}), ("/v1/score", {})):
             status, answer = refusal(path, {"model": model, **body})
             self.assertEqual((status, answer["error"]["code"]), (404, "not_supported"), path)
-            self.assertIn("this model makes no", answer["error"]["message"])
-        self.assertIn("no embeddings", refusal("/v1/embeddings", {"input": "a"})[1]["error"]["message"])
+            self.assertIn("does not compute", answer["error"]["message"])
+        self.assertIn("does not compute embeddings", refusal("/v1/embeddings", {"input": "a"})[1]["error"]["message"])
         self.assertEqual(refusal("/v1/embeddings", {"model": "nonesuch", "input": "a"})[1]["error"]["code"], "model_not_found")
 
 
@@ -133,7 +133,7 @@ class Ollama(unittest.TestCase):
         for path, body in (("/api/embed", {"input": "a"}), ("/api/embeddings", {"prompt": "a"})):
             status, answer = refusal(path, {"model": model, **body})
             self.assertEqual(status, 404)
-            self.assertIn("this model makes no embeddings", answer["error"])
+            self.assertIn("does not compute embeddings", answer["error"])
             self.assertIn("does not support embeddings", answer["error"])
 
     def test_the_version_is_one_that_has_all_that_is_here(self):

@@ -230,7 +230,7 @@ class OnDemandTest(Several):
         self.assertEqual([each["model"] for each in listed], ["slow model"])
         number = str(listed[0]["id"])
         self.assertIn(", slow model\n", ctl("requests").stdout)
-        self.assertIn("say ?model=NAME", ctl("cancel", number).stderr)
+        self.assertIn("add ?model=NAME", ctl("cancel", number).stderr)
         self.assertIn("no live request", ctl("cancel", number, "--model", "a").stderr)
         self.assertEqual(ctl("cancel", number, "--model", "slow model").stdout, f"cancelled {number}\n")
         self.assertEqual(stream()["choices"][0]["finish_reason"], "abort")
@@ -512,7 +512,7 @@ class BrokenTest(Several):
             ended = subprocess.run([pagoda, "serve", "--models", path, *flags], capture_output=True, text=True,
                                    timeout=PATIENCE)
             self.assertEqual(ended.returncode, 2, ended.stderr)
-            self.assertIn("of one model", ended.stderr)
+            self.assertIn("belongs to one model", ended.stderr)
         ended = subprocess.run([pagoda, "serve", "--model", model, "--max-loaded-models", "2"], capture_output=True,
                                text=True, timeout=PATIENCE)
         self.assertEqual(ended.returncode, 2)

@@ -43,7 +43,7 @@ Done read_text_blocks(const Json& content, const std::string& where, Texts& text
     if (type == "text") {
       read_text(block, texts);
     } else {
-      wire::refuse_type(block, type, "only text is taken here");
+      wire::refuse_type(block, type, "only text blocks are supported");
     }
   });
 }
@@ -82,7 +82,7 @@ Done read_user(const Json& content, const std::string& where, Json& messages) {
       flush();
       read_tool_result(block, here + ".content", messages);
     } else {
-      wire::refuse_type(block, type, "this model takes text and tool_result blocks of users");
+      wire::refuse_type(block, type, "a message of the user may contain only text and tool_result blocks");
     }
   });
   if (content.empty()) texts.emplace_back();
@@ -119,7 +119,9 @@ Done read_assistant(const Json& content, const std::string& where, Json& message
     } else if (type == "tool_use") {
       calls.push_back(read_tool_use(block));
     } else {
-      wire::refuse_type(block, type, "this model takes text, thinking and tool_use blocks of assistants");
+      wire::refuse_type(
+          block, type,
+          "a message of the assistant may contain only text, thinking, redacted_thinking and tool_use blocks");
     }
   });
   auto read = message("assistant", std::move(texts));

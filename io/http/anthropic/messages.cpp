@@ -47,7 +47,7 @@ ThinkingFields read_thinking(FieldReader& fields, const chat::ChatPrompts& promp
   } else if (type == "enabled" && !prompts.dialect()->thinking) {
     inner.ignore_value("type", type, "type \"enabled\" is not supported by this model");
   }
-  if (type == "adaptive" && budget) inner.refuse("budget_tokens", "budget_tokens is for type \"enabled\"");
+  if (type == "adaptive" && budget) inner.refuse("budget_tokens", "budget_tokens needs type \"enabled\"");
   if (auto status = inner.finish(); !status) fields.refuse(std::move(status.error()));
   if (type == "disabled") return {};
   return {display != "omitted", budget};
@@ -96,7 +96,7 @@ std::vector<wire::GivenTool> read_tool_list(FieldReader& fields) {
   if (given == nullptr) return {};
   if (!given->is_array()) return fields.refuse("tools", "tools must be a list"), std::vector<wire::GivenTool>();
   std::vector<wire::GivenTool> tools;
-  for (std::size_t i = 0; i < given->size() && fields.is_fine(); ++i) {
+  for (std::size_t i = 0; i < given->size() && fields.has_no_error(); ++i) {
     wire::GivenTool& tool = tools.emplace_back();
     tool.where = "tools[" + std::to_string(i) + "]";
     if (!(*given)[i].is_object()) return fields.refuse(wire::invalid_field(tool.where, "must be an object")), tools;
@@ -104,13 +104,13 @@ std::vector<wire::GivenTool> read_tool_list(FieldReader& fields) {
     std::string type = "custom";
     std::string description;
     one.read("type", type);
-    if (is_tool_search(type) && one.is_fine()) {  // all tools are in the prompt, so no search is needed
-      one.ignore_value("type", type, "type is \"" + type + "\": there is no search for tools");
+    if (is_tool_search(type) && one.has_no_error()) {  // all tools are in the prompt, so no search is needed
+      one.ignore_value("type", type, "type is \"" + type + "\": tool search is not supported");
       tools.pop_back();
       continue;
     }
     if (type != "custom") {
-      one.refuse("type", "type is \"" + type + "\": only tools of the client's own (\"custom\") are supported");
+      one.refuse("type", "type is \"" + type + "\": only the client's own tools (\"custom\") are supported");
     }
     one.read_required("name", tool.name);
     one.read("description", description);
@@ -123,7 +123,7 @@ std::vector<wire::GivenTool> read_tool_list(FieldReader& fields) {
     if (defers_loading) one.ignore("defer_loading", "is not supported: all tools are in the prompt");
     const auto* schema = one.read_object("input_schema");
     if (schema != nullptr) tool.function["parameters"] = *schema;
-    if (schema == nullptr && one.is_fine()) one.refuse("input_schema", "input_schema is required");
+    if (schema == nullptr && one.has_no_error()) one.refuse("input_schema", "input_schema is required");
     if (auto status = one.finish(); !status) fields.refuse(std::move(status.error()));
   }
   return tools;
@@ -175,8 +175,8 @@ void read_context_management(FieldReader& fields) {
       one.read_required("type", type);
       const auto* keep = one.find("keep");
       const bool keeps_all = type.starts_with("clear_thinking_") && keep != nullptr && *keep == "all";
-      if (one.is_fine() && !keeps_all) {
-        one.ignore_value("type", type, "type \"" + type + "\" is not supported: nothing is left out of a conversation");
+      if (one.has_no_error() && !keeps_all) {
+        one.ignore_value("type", type, "type \"" + type + "\" is not supported: the whole conversation is used");
       }
       for (const char* name : {"trigger", "clear_at_least", "exclude_tools", "clear_tool_inputs"}) one.skip(name);
       if (auto status = one.finish(); !status) return fields.refuse(std::move(status.error()));
@@ -186,11 +186,11 @@ void read_context_management(FieldReader& fields) {
 }
 
 /// Reads fields that have no effect on the answer.
-void read_noise(FieldReader& fields) {
+void read_fields_without_effect(FieldReader& fields) {
   fields.skip("service_tier");
   fields.skip("cache_control");  // the prefix cache is automatic
-  wire::refuse_unless(fields, "mcp_servers", {wire::Json::array()}, ": this server calls no others");
-  wire::refuse_unless(fields, "container", {}, ": there are no containers");
+  wire::refuse_unless(fields, "mcp_servers", {wire::Json::array()}, ": this server does not call MCP servers");
+  wire::refuse_unless(fields, "container", {}, ": this server has no containers");
   read_context_management(fields);
   const auto* metadata = fields.read_object("metadata");
   if (metadata == nullptr) return;
@@ -201,7 +201,7 @@ void read_noise(FieldReader& fields) {
 
 /// Returns an error with the code that makes the client library's tool runner send the whole conversation instead.
 ErrorAnswer no_threads() {
-  auto refused = invalid_request("thread is not supported: conversations are not kept, send all messages", "thread");
+  auto refused = invalid_request("thread is not supported: conversations are not stored; send all messages", "thread");
   refused.code = "thread_unsupported_request";
   return refused;
 }
@@ -222,7 +222,7 @@ Prompt read_prompt(FieldReader& fields, const chat::ChatPrompts& prompts) {
   read_tool_use(fields, prompt.chat, prompt.tools);
   prompt.thinking = read_thinking(fields, prompts, prompt.chat);
   prompt.format = read_output_config(fields, prompts, prompt.chat);
-  read_noise(fields);
+  read_fields_without_effect(fields);
   return prompt;
 }
 
@@ -236,7 +236,7 @@ void read_sampling(FieldReader& fields, GenerateRequest& request) {
   }
   wire::read_single_answer_fields(fields, request);
   if (request.sampling.logprob_token_ids) {
-    fields.refuse("logprob_token_ids", "logprob_token_ids is not supported: a message has no place for logprobs");
+    fields.refuse("logprob_token_ids", "logprob_token_ids is not supported: a message cannot carry logprobs");
   }
   fields.read_strings("stop_sequences", request.sampling.stop);
 }

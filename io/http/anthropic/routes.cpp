@@ -4,7 +4,7 @@
 
 #include "io/http/anthropic/messages.hpp"
 #include "io/http/body.hpp"
-#include "io/http/inquiry.hpp"
+#include "io/http/engine_query.hpp"
 #include "io/wire/json_writer.hpp"
 
 namespace pagoda::http::anthropic {
@@ -31,7 +31,7 @@ void add_routes(Routes& routes, const ApiContext& context) {
   routes.add(Verb::post, "/v1/messages/count_tokens", Access::key,
              reading(context, parse,
                      [&context, answer](const ServedModel& model, auto exchange, actors::TokenizeRequest question) {
-                       inquire(context, model, std::move(exchange), std::move(question), answer);
+                       query_model(context, model, std::move(exchange), std::move(question), answer);
                      }));
 }
 

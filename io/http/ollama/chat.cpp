@@ -11,19 +11,15 @@ namespace {
 using wire::FieldReader;
 using wire::Json;
 
-// Maximum for which a message's members are renamed. Valid messages have fewer.
-constexpr std::size_t kMaxMembers = 32;
-
-/// Returns a message with the names of the other APIs: tool_name becomes `name`, and an empty list of images is
-/// removed.
-Json with_common_names(const Json& message) {
-  if (!message.is_object() || message.size() > kMaxMembers) return message;
-  Json renamed = Json::object();
-  for (const auto& [key, value] : message.items()) {
-    if (key == "images" && value.empty()) continue;
-    renamed[key == "tool_name" ? "name" : key] = value;
-  }
-  return renamed;
+/// Renames the member tool_name of a message to `name`, as the other APIs call it. A `name` beside it is replaced.
+/// Takes time that is linear in the number of members.
+void use_common_names(Json& message) {
+  if (!message.is_object()) return;
+  const auto found = message.find("tool_name");
+  if (found == message.end()) return;
+  Json name = std::move(*found);
+  message.erase(found);
+  message["name"] = std::move(name);
 }
 
 void read_messages(FieldReader& fields, chat::ChatInput& chat) {
@@ -31,7 +27,7 @@ void read_messages(FieldReader& fields, chat::ChatInput& chat) {
   if (messages == nullptr || (messages->is_array() && messages->empty())) return;
   Json renamed = *messages;
   if (renamed.is_array()) {
-    for (auto& message : renamed) message = with_common_names(message);
+    for (auto& message : renamed) use_common_names(message);
   }
   auto read = wire::read_messages(renamed);
   if (!read) return fields.refuse(std::move(read.error()));
@@ -39,7 +35,7 @@ void read_messages(FieldReader& fields, chat::ChatInput& chat) {
 }
 
 /// Adds "does not support tools", the text that clients search for, to an error about tools.
-Error in_ollamas_words(Error error, const std::string& model) {
+Error with_ollama_wording(Error error, const std::string& model) {
   const bool is_of_tools = error.code == ErrorCode::unsupported && error.param == "tools";
   if (is_of_tools) error.message.insert(0, "\"" + model + "\" does not support tools: ");
   return error;
@@ -62,7 +58,7 @@ ParsedTurn parse_chat(const Json& body, const chat::ChatPrompts& prompts, std::s
   turn.request.add_special_tokens = false;  // the template contains them
   const bool names_tools = !turn.tools.tools.empty() && !turn.request.sampling.structured_outputs;
   auto reading = chat::prepare(prompts, std::move(turn.chat), turn.tools, turn.request);
-  if (!reading) return tl::unexpected(error_answer(in_ollamas_words(std::move(reading.error()), turn.answer.model)));
+  if (!reading) return tl::unexpected(error_answer(with_ollama_wording(std::move(reading.error()), turn.answer.model)));
   turn.answer.reading = std::move(*reading);
   GenerationJob job = make_job(std::move(turn), "messages");
   if (names_tools) job.names.insert(job.names.begin(), {"structured_outputs", "tools"});

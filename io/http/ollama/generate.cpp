@@ -17,13 +17,14 @@ ParsedTurn parse_generate(const wire::Json& body, const chat::ChatPrompts* promp
   fields.read("prompt", prompt);
   fields.read("system", system);
   fields.read("raw", raw);
-  refuse_unless_empty(fields, "template", "the server's is used; give raw: true and a prompt that is formatted");
-  refuse_unless_empty(fields, "context", "send the whole prompt, or use /api/chat: what is known of it is cached");
-  refuse_unless_empty(fields, "tools", "they are for /api/chat");
-  refuse_unless_empty(fields, "suffix", "this model does not fill in");
+  refuse_unless_empty(fields, "template", "the server's template applies; to send a formatted prompt, set raw to true");
+  refuse_unless_empty(fields, "context",
+                      "send the whole prompt, or use /api/chat; the server caches the beginnings of prompts");
+  refuse_unless_empty(fields, "tools", "use /api/chat");
+  refuse_unless_empty(fields, "suffix", "this server does not fill in text before a suffix");
   if (!system.empty() && raw) fields.refuse("system", "system and raw exclude each other");
   if (!system.empty() && !raw && prompts == nullptr) {
-    fields.refuse("system", "system needs a chat template, which this model has not");
+    fields.refuse("system", "system needs a chat template, and this model has none");
   }
   if (auto status = fields.finish(); !status) return tl::unexpected(error_answer(status.error()));
   if (prompt.empty()) return Loaded{loaded_answer(turn.answer, "load"), loaded_answer(turn.answer, "unload")};

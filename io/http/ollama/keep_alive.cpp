@@ -57,8 +57,8 @@ tl::expected<std::optional<TimeUs>, ErrorAnswer> read_keep_alive(const wire::Jso
     if (is_negative || text.starts_with('+')) text.remove_prefix(1);
     if (const auto seconds = seconds_of(text)) return of_seconds(is_negative && *seconds > 0 ? -1 : *seconds);
   }
-  return tl::unexpected(
-      invalid_request("keep_alive must be seconds, or a duration like \"5m\"; below 0 is for ever", "keep_alive"));
+  return tl::unexpected(invalid_request(
+      "keep_alive must be seconds, or a duration like \"5m\"; a negative value means forever", "keep_alive"));
 }
 
 }  // namespace pagoda::http::ollama

@@ -7,7 +7,7 @@
 #include <variant>
 
 #include "io/http/body.hpp"
-#include "io/http/inquiry.hpp"
+#include "io/http/engine_query.hpp"
 #include "io/http/ollama/chat.hpp"
 #include "io/http/ollama/generate.hpp"
 #include "io/http/ollama/keep_alive.hpp"
@@ -24,7 +24,7 @@ void answer(Exchange& exchange, std::string body) {
 }
 
 /// A parsed body: the turn, its model, and how long the model must stay loaded.
-struct Asked {
+struct ParsedBody {
   ParsedTurn turn;
   const serving::ServedModel* model = nullptr;
   std::optional<TimeUs> keep_alive_us = {};
@@ -32,35 +32,36 @@ struct Asked {
 
 /// Returns a function that sets how long the model stays loaded. Call it after the requests are sent; otherwise an idle
 /// model could be unloaded before it is used.
-std::function<void()> keeping_alive(const Asked& asked) {
-  if (!asked.model->keep_alive || !asked.keep_alive_us) return {};
-  return [tell = asked.model->keep_alive, time_us = *asked.keep_alive_us] { tell(time_us); };
+std::function<void()> keeping_alive(const ParsedBody& parsed) {
+  if (!parsed.model->keep_alive || !parsed.keep_alive_us) return {};
+  return [set_keep_alive = parsed.model->keep_alive, time_us = *parsed.keep_alive_us] { set_keep_alive(time_us); };
 }
 
 /// Handles a request without a prompt: loads the model and answers when it is loaded or, with keep_alive 0, unloads it.
 /// A model without keep_alive always stays loaded.
-void load(const ApiContext& context, const std::shared_ptr<Exchange>& exchange, const Asked& asked, Loaded loaded) {
-  const bool stays = !asked.model->keep_alive;
+void load(const ApiContext& context, const std::shared_ptr<Exchange>& exchange, const ParsedBody& parsed,
+          Loaded loaded) {
+  const bool stays = !parsed.model->keep_alive;
   if (stays) return answer(*exchange, std::move(loaded.answer));
-  if (asked.keep_alive_us == 0) {
-    asked.model->keep_alive(0);
+  if (parsed.keep_alive_us == 0) {
+    parsed.model->keep_alive(0);
     return answer(*exchange, std::move(loaded.unload_answer));
   }
-  inquire(
-      context, *asked.model, exchange, actors::TokenizeRequest{" ", false},
+  query_model(
+      context, *parsed.model, exchange, actors::TokenizeRequest{" ", false},
       [text = std::move(loaded.answer)](Exchange& answering, serving::Answer&) { answer(answering, text); },
-      /*error_status=*/0, keeping_alive(asked));
+      /*error_status=*/0, keeping_alive(parsed));
 }
 
-void take_turn(const ApiContext& context, std::shared_ptr<Exchange> exchange, Asked asked,
+void take_turn(const ApiContext& context, std::shared_ptr<Exchange> exchange, ParsedBody parsed,
                const serving::SharedPrincipal& principal) {
-  if (!asked.turn) return exchange->respond_error(asked.turn.error());
-  if (auto* loaded = std::get_if<Loaded>(&*asked.turn)) {
-    load(context, exchange, asked, std::move(*loaded));
+  if (!parsed.turn) return exchange->respond_error(parsed.turn.error());
+  if (auto* loaded = std::get_if<Loaded>(&*parsed.turn)) {
+    load(context, exchange, parsed, std::move(*loaded));
   } else {
-    auto job = std::get<GenerationJob>(std::move(*asked.turn));
-    job.model = asked.model;
-    job.behind = keeping_alive(asked);
+    auto job = std::get<GenerationJob>(std::move(*parsed.turn));
+    job.model = parsed.model;
+    job.on_sent = keeping_alive(parsed);
     run_generation(context, std::move(exchange), std::move(job), principal);
   }
 }
@@ -73,7 +74,7 @@ Handler taking_turns(const ApiContext& context, Parse parse) {
     const auto body_bytes = request.body.size();
     auto principal = request.principal;
     auto prepare = [&context, parse, text = std::move(request.body),
-                    metered = std::move(request.body_bytes)]() -> Asked {
+                    metered = std::move(request.body_bytes)]() -> ParsedBody {
       const auto body = read_object(text);
       if (!body) return {tl::unexpected(body.error())};
       auto named = read_model_name(context, *body);
@@ -83,8 +84,8 @@ Handler taking_turns(const ApiContext& context, Parse parse) {
       return {parse(*named->model, *body, std::move(named->name)), named->model, *keep_alive};
     };
     prepared(context, body_bytes, std::move(exchange), std::move(prepare),
-             [&context, principal = std::move(principal)](auto answering, auto asked) {
-               take_turn(context, std::move(answering), std::move(asked), principal);
+             [&context, principal = std::move(principal)](auto answering, auto parsed) {
+               take_turn(context, std::move(answering), std::move(parsed), principal);
              });
   };
 }
@@ -96,7 +97,8 @@ tl::expected<std::string, ErrorAnswer> show(const ApiContext& context, std::stri
   if (!named) return tl::unexpected(named.error());
   wire::FieldReader fields(*body, wire::FieldReader::Nulls::absent);
   for (const char* name : {"model", "name", "verbose"}) fields.skip(name);
-  for (const char* name : {"system", "template", "options"}) refuse_unless_empty(fields, name, "the model is as it is");
+  for (const char* name : {"system", "template", "options"})
+    refuse_unless_empty(fields, name, "a served model cannot be changed");
   if (auto status = fields.finish(); !status) return tl::unexpected(error_answer(status.error()));
   return show_model(context, *named->model);
 }
@@ -169,10 +171,9 @@ void add_routes(Routes& routes, const ApiContext& context) {
              [&context](const auto& exchange, const Request&) { answer(*exchange, list_models(context)); });
   routes.add(Verb::get, "/api/ps", Access::key,
              [&context](const auto& exchange, const Request&) { answer(*exchange, list_running(context)); });
-  routes.add(Verb::get, "/api/version", Access::everybody,
+  routes.add(Verb::get, "/api/version", Access::open,
              [](const auto& exchange, const Request&) { answer(*exchange, version_answer()); });
-  routes.add(Verb::get, "/", Access::everybody,
-             [](const auto& exchange, const Request&) { answer_is_running(*exchange); });
+  routes.add(Verb::get, "/", Access::open, [](const auto& exchange, const Request&) { answer_is_running(*exchange); });
 }
 
 }  // namespace pagoda::http::ollama

@@ -41,9 +41,9 @@ void read_common(FieldReader& fields, Turn& turn) {
   read_logprobs(fields, turn);
   fields.skip("keep_alive");
   wire::read_json_format(fields, "format", turn.request.sampling.structured_outputs);
-  refuse_unless_empty(fields, "images", "this model takes text only");
-  refuse_if_true(fields, "truncate", "what does not fit the context is refused");
-  refuse_if_true(fields, "shift", "an answer ends where the context does");
+  refuse_unless_empty(fields, "images", "this model accepts text only");
+  refuse_if_true(fields, "truncate", "a prompt that does not fit the context is refused");
+  refuse_if_true(fields, "shift", "an answer ends when the context is full");
 }
 
 void read_think(FieldReader& fields, const chat::ChatPrompts* prompts, Turn& turn) {

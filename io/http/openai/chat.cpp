@@ -26,7 +26,7 @@ void read_reasoning_form(FieldReader& fields, ChatOptions& options, bool& is_sep
 void refuse_other_answers(FieldReader& fields) {
   wire::refuse_unless(fields, "audio", {}, ": this model writes text only");
   wire::refuse_unless(fields, "web_search_options", {}, ": this server does not search");
-  wire::refuse_unless(fields, "echo", {false}, ": the conversation is not repeated");
+  wire::refuse_unless(fields, "echo", {false}, ": the answer does not repeat the messages");
 }
 
 void read_logprobs(FieldReader& fields, ChatOptions& options, SamplingParams& sampling) {
@@ -49,7 +49,7 @@ ParsedJob parse_chat(const wire::Json& body, const chat::ChatPrompts& prompts, H
   request.add_special_tokens = false;  // the template contains them
   chat::ChatInput chat;
   fields.skip("model");
-  read_noise(fields);
+  read_fields_without_effect(fields);
   fields.skip("prediction");  // has no effect on the answer
   chat::ToolUse tools;
   read_chat_prompt(fields, prompts, chat, tools);

@@ -13,14 +13,14 @@ GenerateRequest request_with_defaults() {
   return request;
 }
 
-void skip_noise(wire::FieldReader& fields) {
+void skip_fields_without_effect(wire::FieldReader& fields) {
   for (const char* name : {"service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"}) {
     fields.skip(name);
   }
 }
 
-void read_noise(wire::FieldReader& fields) {
-  skip_noise(fields);
+void read_fields_without_effect(wire::FieldReader& fields) {
+  skip_fields_without_effect(fields);
   fields.skip("metadata");
   if (const auto* modalities = fields.find("modalities");
       modalities != nullptr && *modalities != wire::Json::array({"text"})) {
@@ -28,7 +28,7 @@ void read_noise(wire::FieldReader& fields) {
   }
   bool store = false;
   fields.read("store", store);
-  if (store) fields.refuse("store", "store must be false: answers are not kept");
+  if (store) fields.refuse("store", "store must be false: answers are not stored");
 }
 
 void read_max_tokens(wire::FieldReader& fields, GenerateRequest& request) {
@@ -37,7 +37,8 @@ void read_max_tokens(wire::FieldReader& fields, GenerateRequest& request) {
   const auto old_name = sampling.max_tokens;
   wire::read_open(fields, "max_completion_tokens", sampling.max_tokens, request.open.max_tokens);
   if (fields.has("max_tokens") && sampling.max_tokens != old_name) {
-    fields.refuse("max_completion_tokens", "max_completion_tokens and max_tokens are one field, and differ");
+    fields.refuse("max_completion_tokens",
+                  "max_completion_tokens and max_tokens are two names of one field, but their values differ");
   }
 }
 
@@ -52,11 +53,11 @@ void read_response_format(wire::FieldReader& fields, SamplingParams& sampling, F
 
 void refuse_functions(wire::FieldReader& fields) {
   if (const auto* functions = fields.find("functions"); functions != nullptr && !functions->empty()) {
-    fields.refuse("functions", "functions is not supported: tools has taken its place");
+    fields.refuse("functions", "functions is not supported: use tools");
   }
   const auto* call = fields.find("function_call");
   if (call != nullptr && *call != "none" && *call != "auto") {
-    fields.refuse("function_call", "function_call is not supported: tool_choice has taken its place");
+    fields.refuse("function_call", "function_call is not supported: use tool_choice");
   }
 }
 

@@ -36,11 +36,11 @@ GenerateRequest request_with_defaults();
 
 /// Skips fields that SDKs send and that have no effect here: service_tier, safety_identifier, prompt_cache_key,
 /// prompt_cache_retention.
-void skip_noise(wire::FieldReader& fields);
+void skip_fields_without_effect(wire::FieldReader& fields);
 
-/// Calls skip_noise for APIs that do not keep answers. Also skips metadata and checks modalities, which must be
-/// ["text"], and store, which must be false.
-void read_noise(wire::FieldReader& fields);
+/// Calls skip_fields_without_effect for APIs that do not store answers. Also skips metadata and checks modalities,
+/// which must be ["text"], and store, which must be false.
+void read_fields_without_effect(wire::FieldReader& fields);
 
 /// Reads max_tokens or max_completion_tokens, its newer name. If both are given, they must be equal.
 void read_max_tokens(wire::FieldReader& fields, GenerateRequest& request);

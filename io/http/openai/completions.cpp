@@ -327,7 +327,7 @@ ParsedJob parse_completion(const Json& body, Head head, std::int64_t max_queued_
   auto request = request_with_defaults();
   auto& sampling = request.sampling;
   fields.skip("model");
-  read_noise(fields);
+  read_fields_without_effect(fields);
   options.stream = read_stream(fields);
   read_max_tokens(fields, request);
   fields.read("logprobs", options.logprobs);
@@ -335,8 +335,8 @@ ParsedJob parse_completion(const Json& body, Head head, std::int64_t max_queued_
   fields.read("return_token_ids", options.return_token_ids);
   fields.read("timing", options.timing);
   wire::read_api_fields(fields, request);
-  wire::refuse_unless(fields, "suffix", {""}, ": this model does not fill in");
-  wire::refuse_unless(fields, "continue_final_message", {false}, ": there are no messages");
+  wire::refuse_unless(fields, "suffix", {""}, ": this server does not fill in text before a suffix");
+  wire::refuse_unless(fields, "continue_final_message", {false}, ": a prompt has no messages");
   if (options.logprobs && *options.logprobs < -1) {
     fields.refuse("logprobs", "logprobs must be at least 0, or -1: the whole vocabulary");
   }
@@ -348,7 +348,8 @@ ParsedJob parse_completion(const Json& body, Head head, std::int64_t max_queued_
   if (options.no_tokens) sampling.max_tokens = 1;
   if (options.echo && options.logprobs && !sampling.prompt_logprobs) sampling.prompt_logprobs = options.logprobs;
   if (options.echo && options.logprobs && options.stream.stream) {
-    fields.refuse("echo", "echo with logprobs is not supported in a stream: a prompt's are known at its end");
+    fields.refuse(
+        "echo", "echo with logprobs is not supported in a stream: the logprobs of a prompt are known only at its end");
   }
   if (sampling.prompt_logprobs && options.stream.stream) {
     fields.refuse("prompt_logprobs", "prompt_logprobs is not supported with stream");
@@ -364,7 +365,7 @@ ParsedJob parse_completion(const Json& body, Head head, std::int64_t max_queued_
   job.names = std::move(names);
   // The other fields are copied for every prompt, so they must be small. The engine checks everything later.
   refuse_large_fields(fields, request);
-  if (fields.is_fine()) read_prompts(fields, job.requests, request, max_queued_requests);
+  if (fields.has_no_error()) read_prompts(fields, job.requests, request, max_queued_requests);
   if (auto status = fields.finish(); !status) return tl::unexpected(error_answer(status.error()));
   if (options.n < 1) return tl::unexpected(invalid_request("n must be at least 1", "n"));
   job.writer = std::make_unique<CompletionWriter>(std::move(head), options, job.requests.size());

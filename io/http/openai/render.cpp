@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "io/http/body.hpp"
-#include "io/http/inquiry.hpp"
+#include "io/http/engine_query.hpp"
 #include "io/wire/json_writer.hpp"
 #include "io/wire/output_fields.hpp"
 
@@ -95,13 +95,13 @@ void render(const ApiContext& context, const serving::ServedModel& model, std::s
     }
   }
   if (questions.empty()) return answer_rendered(model, *exchange, *rendering);
-  inquire_each(context, model, std::move(exchange), std::move(questions),
-               [&model, rendering, asked](Exchange& answering, std::vector<serving::Answer>& answers) {
-                 for (std::size_t k = 0; k < asked.size(); ++k) {
-                   rendering->prompts[asked[k]] = std::get<TokenIds>(std::move(answers[k]));
-                 }
-                 answer_rendered(model, answering, *rendering);
-               });
+  query_model_each(context, model, std::move(exchange), std::move(questions),
+                   [&model, rendering, asked](Exchange& answering, std::vector<serving::Answer>& answers) {
+                     for (std::size_t k = 0; k < asked.size(); ++k) {
+                       rendering->prompts[asked[k]] = std::get<TokenIds>(std::move(answers[k]));
+                     }
+                     answer_rendered(model, answering, *rendering);
+                   });
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ tl::expected<Json, wire::WireError> read_content(const Json& content, const std:
     } else if (type == "refusal") {
       part.read_required("refusal", text);
     } else {
-      wire::refuse_type(part, type, "this model takes text only");
+      wire::refuse_type(part, type, "this model accepts text only");
     }
     texts.push_back(std::move(text));
   });
@@ -142,7 +142,8 @@ Done read_item(const Json& given, const std::string& where, std::size_t first, J
   } else if (type == "reasoning") {
     read_reasoning(item, where, first, messages);
   } else {
-    wire::refuse_type(item, type, "this model takes message, reasoning, function_call and function_call_output items");
+    wire::refuse_type(item, type,
+                      "only message, reasoning, function_call and function_call_output items are supported");
   }
   return item.finish();
 }

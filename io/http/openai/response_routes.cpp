@@ -5,8 +5,8 @@
 #include <variant>
 
 #include "io/http/body.hpp"
+#include "io/http/engine_query.hpp"
 #include "io/http/gate.hpp"
-#include "io/http/inquiry.hpp"
 #include "io/http/openai/render.hpp"
 #include "io/http/openai/responses.hpp"
 #include "io/serving/small_text.hpp"
@@ -16,7 +16,7 @@ namespace pagoda::http::openai {
 namespace {
 
 std::string id_of(const Request& request) {
-  return std::string(find(request.params, "id"));
+  return std::string(find_value(request.params, "id"));
 }
 
 ErrorAnswer no_such_response(const std::string& id) {
@@ -81,7 +81,7 @@ void add_input_tokens(Routes& routes, const ApiContext& context, ParseJob parse)
              reading_request(
                  context, parse_question,
                  [&context](const serving::ServedModel& model, auto exchange, auto question) {
-                   inquire(context, model, std::move(exchange), std::move(question), answer_input_tokens);
+                   query_model(context, model, std::move(exchange), std::move(question), answer_input_tokens);
                  },
                  may_go_on_from_another));
 }

@@ -151,7 +151,7 @@ std::string ResponseWriter::finished(const RequestResult& result) const {
     return response({status_of(output), &result, &items, &aborted});
   }
   auto body = response({status_of(output), &result, &items, nullptr});
-  if (keep_) keep_(body, answer);
+  if (on_finished_) on_finished_(body, answer);
   return body;
 }
 

@@ -47,13 +47,13 @@ struct ResponseOptions {
 class ResponseWriter final : public GenerationWriter {
  public:
   /// Called with the JSON of a response and its answer, before the response is sent. Not called for a failed response.
-  using Keep = std::function<void(const std::string& body, const chat::Answer& answer)>;
+  using OnFinished = std::function<void(const std::string& body, const chat::Answer& answer)>;
 
-  /// `head.id` is the request's own_id, to which each object adds its prefix. `keep` may be empty.
-  ResponseWriter(Head head, ResponseOptions options, Keep keep)
+  /// `head.id` is the request's own_id, to which each object adds its prefix. `on_finished` may be empty.
+  ResponseWriter(Head head, ResponseOptions options, OnFinished on_finished)
       : head_(std::move(head)),
         options_(std::move(options)),
-        keep_(std::move(keep)),
+        on_finished_(std::move(on_finished)),
         parser_(options_.reading.parser()),
         logprobs_(options_.reading) {}
 
@@ -103,7 +103,7 @@ class ResponseWriter final : public GenerationWriter {
 
   Head head_;
   ResponseOptions options_;
-  Keep keep_;
+  OnFinished on_finished_;
   chat::AnswerParser parser_;
   std::vector<chat::AnswerEvent> events_;
   std::int64_t sequence_number_ = 0;

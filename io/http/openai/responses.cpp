@@ -40,12 +40,14 @@ constexpr std::size_t kMaxMetadataValueBytes = 512 * 4;  // 512 characters
 void read_metadata(FieldReader& fields, Json& metadata) {
   const auto* given = fields.read_object("metadata");
   if (given == nullptr) return;
-  if (given->size() > kMaxMetadata) return fields.refuse("metadata", "metadata has more than 16 pairs");
+  if (given->size() > kMaxMetadata)
+    return fields.refuse("metadata", "metadata has more than " + std::to_string(kMaxMetadata) + " pairs");
   for (const auto& [key, value] : given->items()) {
     if (!value.is_string() || key.size() > kMaxMetadataKeyBytes ||
         value.get_ref<const std::string&>().size() > kMaxMetadataValueBytes) {
-      return fields.refuse("metadata",
-                           "metadata must be strings, keys of at most 64 and values of at most 512 characters");
+      return fields.refuse("metadata", "metadata must map strings to strings: keys have at most " +
+                                           std::to_string(kMaxMetadataKeyBytes) + " and values at most " +
+                                           std::to_string(kMaxMetadataValueBytes) + " bytes");
     }
   }
   metadata = *given;
@@ -73,7 +75,7 @@ void read_reasoning(FieldReader& fields, const chat::ChatPrompts& prompts, chat:
   read_effort(inner, "effort", prompts, chat);
   inner.read("summary", options.summary);
   if (options.summary && options.summary != "auto") {
-    inner.ignore("summary", "is supported as \"auto\" only: there are no summaries");
+    inner.ignore("summary", "is supported as \"auto\" only: reasoning is not summarized");
   }
   inner.ignore("generate_summary");
   if (auto status = inner.finish(); !status) fields.refuse(std::move(status.error()));
@@ -109,7 +111,8 @@ void read_max_tokens(FieldReader& fields, ResponseOptions& options, GenerateRequ
     fields.refuse("max_output_tokens", "max_output_tokens must be at least 1");
   }
   for (const char* name : {"max_tokens", "max_completion_tokens"}) {
-    if (fields.find(name) != nullptr) fields.refuse(name, std::string(name) + " is max_output_tokens here");
+    if (fields.find(name) != nullptr)
+      fields.refuse(name, std::string(name) + " is not supported: use max_output_tokens");
   }
   // If the field is absent, the recommendation of the model's maker applies, or else the rest of the context, to which
   // the engine reduces larger values.
@@ -127,15 +130,16 @@ void read_tools(FieldReader& fields, chat::ChatInput& chat, chat::ToolUse& use, 
 }
 
 /// Refuses modes of answering that this server does not support.
-void read_ways(FieldReader& fields) {
+void refuse_unsupported_modes(FieldReader& fields) {
   bool background = false;
   fields.read("background", background);
-  if (background) fields.refuse("background", "background is not supported: answers are told to the client that waits");
+  if (background)
+    fields.refuse("background", "background is not supported: an answer is sent only to the client that waits for it");
   std::string truncation = "disabled";
   fields.read("truncation", truncation);
   if (truncation != "disabled") fields.refuse("truncation", "truncation is supported as \"disabled\" only");
   wire::refuse_unless(fields, "conversation", {}, ": send its items as input");
-  wire::refuse_unless(fields, "prompt", {}, ": there are no stored prompts");
+  wire::refuse_unless(fields, "prompt", {}, ": this server stores no prompts");
   fields.skip("max_tool_calls");   // limits tools that the server runs; this server runs none
   fields.skip("client_metadata");  // has no effect on the answer
 }
@@ -179,8 +183,8 @@ Json answered(const chat::Answer& answer, const std::string& id) {
   return message;
 }
 
-ResponseWriter::Keep keeper(ResponseStore& store, const ResponseStore::Owner& owner, const Head& head,
-                            const Json& conversation) {
+ResponseWriter::OnFinished make_store_callback(ResponseStore& store, const ResponseStore::Owner& owner,
+                                               const Head& head, const Json& conversation) {
   return [&store, owner, head, messages = wire::json_text(conversation)](const std::string& body,
                                                                          const chat::Answer& answer) {
     auto all = messages;
@@ -201,7 +205,7 @@ ParsedJob parse_response(const wire::Json& body, const chat::ChatPrompts& prompt
   request.add_special_tokens = false;  // the template contains them
   chat::ChatInput chat;
   fields.skip("model");
-  skip_noise(fields);
+  skip_fields_without_effect(fields);
   auto conversation = read_conversation(fields, store, owner, options);
   if (!conversation) return tl::unexpected(std::move(conversation.error()));
   fields.read("instructions", options.instructions);
@@ -216,7 +220,7 @@ ParsedJob parse_response(const wire::Json& body, const chat::ChatPrompts& prompt
   report_dropped_thoughts(body, prompts, chat);
   read_metadata(fields, options.metadata);
   refuse_functions(fields);
-  read_ways(fields);
+  refuse_unsupported_modes(fields);
   wire::read_single_answer_fields(fields, request);
   read_logprobs(fields, options, request.sampling);
   FieldNames names = field_names("input", {{"max_tokens", "max_output_tokens"}, {"logprobs", "top_logprobs"}});
@@ -244,10 +248,10 @@ ParsedJob parse_response(const wire::Json& body, const chat::ChatPrompts& prompt
   GenerationJob job;
   job.stream = stream;
   job.names = std::move(names);
-  ResponseWriter::Keep keep;
-  if (options.store) keep = keeper(store, owner, head, *conversation);
+  ResponseWriter::OnFinished on_finished;
+  if (options.store) on_finished = make_store_callback(store, owner, head, *conversation);
   job.requests.push_back(std::move(request));
-  job.writer = std::make_unique<ResponseWriter>(std::move(head), std::move(options), std::move(keep));
+  job.writer = std::make_unique<ResponseWriter>(std::move(head), std::move(options), std::move(on_finished));
   return job;
 }
 

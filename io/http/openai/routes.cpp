@@ -63,7 +63,7 @@ void add_routes(Routes& routes, const ApiContext& context) {
   routes.add(Verb::get, "/v1/models", Access::key,
              [&context](const auto& exchange, const Request&) { list_models(context, *exchange); });
   routes.add(Verb::get, "/v1/models/{id*}", Access::key, [&context](const auto& exchange, const Request& request) {
-    show_model(context, *exchange, std::string(find(request.params, "id")));
+    show_model(context, *exchange, std::string(find_value(request.params, "id")));
   });
   add_token_routes(routes, context);
 }

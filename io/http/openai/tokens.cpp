@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "io/http/body.hpp"
-#include "io/http/inquiry.hpp"
+#include "io/http/engine_query.hpp"
 #include "io/http/openai/chat_parts.hpp"
 #include "io/wire/field_reader.hpp"
 #include "io/wire/json_writer.hpp"
@@ -112,18 +112,19 @@ void add_token_routes(Routes& routes, const ApiContext& context) {
   routes.add(Verb::post, "/tokenize", Access::key,
              reading(context, parse_tokenize,
                      [&context](const ServedModel& model, auto exchange, actors::TokenizeRequest question) {
-                       inquire(context, model, std::move(exchange), std::move(question),
-                               [&model](auto& answering, auto& answer) {
-                                 answer_tokens(model, answering, std::get<TokenIds>(answer));
-                               });
+                       query_model(context, model, std::move(exchange), std::move(question),
+                                   [&model](auto& answering, auto& answer) {
+                                     answer_tokens(model, answering, std::get<TokenIds>(answer));
+                                   });
                      }));
-  routes.add(
-      Verb::post, "/detokenize", Access::key,
-      reading(context, parse_detokenize,
-              [&context](const ServedModel& model, auto exchange, actors::DetokenizeRequest question) {
-                inquire(context, model, std::move(exchange), std::move(question),
-                        [](auto& answering, auto& answer) { answer_prompt(answering, std::get<std::string>(answer)); });
-              }));
+  routes.add(Verb::post, "/detokenize", Access::key,
+             reading(context, parse_detokenize,
+                     [&context](const ServedModel& model, auto exchange, actors::DetokenizeRequest question) {
+                       query_model(context, model, std::move(exchange), std::move(question),
+                                   [](auto& answering, auto& answer) {
+                                     answer_prompt(answering, std::get<std::string>(answer));
+                                   });
+                     }));
   routes.add(Verb::get, "/tokenizer_info", Access::key, [&context](const auto& exchange, const Request& request) {
     const auto model = model_of_query(context, request);
     model ? answer_tokenizer_info(**model, *exchange) : exchange->respond_error(model.error());

@@ -33,7 +33,8 @@ LiveFeed::LiveFeed(const ApiContext& context, const serving::ServedModel& model,
 
 void LiveFeed::join(const std::shared_ptr<Exchange>& watcher) {
   if (watchers_.size() >= kMaxWatchers) {
-    return watcher->respond_error({503, "so many pages watch the engine that no other may"});
+    return watcher->respond_error(
+        {503, "only " + std::to_string(kMaxWatchers) + " pages may watch the engine at a time"});
   }
   watchers_.push_back(watcher);
   watcher->on_closed([self = shared_from_this(), who = watcher.get()] { self->leave(who); });
@@ -48,7 +49,7 @@ void LiveFeed::leave(const Exchange* watcher) {
 
 void LiveFeed::tick() {
   if (watchers_.empty()) return;
-  if (context_.is_ending) return end(end_event("the server ends"));
+  if (context_.is_ending) return end(end_event("the server is shutting down"));
   if (!std::exchange(is_asked_, true)) session_.ask(model_.router, 0, actors::GetView{last_span_});
   timer_.expires_after(kInterval);
   timer_.async_wait([weak = weak_from_this()](const boost::system::error_code& cancelled) {
@@ -71,14 +72,14 @@ void LiveFeed::on_events(std::vector<serving::Event>& events) {
     is_asked_ = false;
     if (const auto* view = std::get_if<serving::SharedView>(&answered->answer)) {
       last_span_ = (*view)->last_span;
-      tell("data: " + view_text(**view) + "\n\n");
+      broadcast("data: " + view_text(**view) + "\n\n");
     } else {
       end(end_event("the engine does not answer"));
     }
   }
 }
 
-void LiveFeed::tell(std::string_view event) {
+void LiveFeed::broadcast(std::string_view event) {
   for (const auto& watcher : watchers_) {
     if (watcher->unsent_bytes() < kMaxUnsentBytes) watcher->write(event);
   }

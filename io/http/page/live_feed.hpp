@@ -29,7 +29,7 @@ class LiveFeed : public std::enable_shared_from_this<LiveFeed> {
   void leave(const Exchange* watcher);
   void tick();
   void on_events(std::vector<serving::Event>& events);
-  void tell(std::string_view event);
+  void broadcast(std::string_view event);
   void end(std::string_view last_event);
 
   const ApiContext& context_;

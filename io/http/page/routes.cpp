@@ -54,15 +54,15 @@ bool wants_html(const Request& request) {
 }  // namespace
 
 void add_routes(Routes& routes, const ApiContext& context) {
-  routes.add(Verb::get, "/", Access::everybody, [](const auto& exchange, const Request& request) {
+  routes.add(Verb::get, "/", Access::open, [](const auto& exchange, const Request& request) {
     if (!wants_html(request)) return ollama::answer_is_running(*exchange);
     answer_file(*exchange, request, *find_file("index.html"));
   });
   // Browsers request this icon when they show a resource without its own icon, such as /health.
-  routes.add(Verb::get, "/favicon.ico", Access::everybody, [](const auto& exchange, const Request& request) {
+  routes.add(Verb::get, "/favicon.ico", Access::open, [](const auto& exchange, const Request& request) {
     answer_file(*exchange, request, *find_file("icon.svg"));
   });
-  routes.add(Verb::get, "/ui/live", Access::watcher,
+  routes.add(Verb::get, "/ui/live", Access::monitor,
              [&context, feeds = std::make_shared<std::map<const serving::ServedModel*, std::weak_ptr<LiveFeed>>>()](
                  const auto& exchange, const Request& request) {
                const auto model = model_of_query(context, request);
@@ -72,11 +72,11 @@ void add_routes(Routes& routes, const ApiContext& context) {
                if (!live) feed = live = std::make_shared<LiveFeed>(context, **model, exchange->io());
                live->join(exchange);
              });
-  routes.add(Verb::get, "/ui/{name}", Access::everybody, [](const auto& exchange, const Request& request) {
-    const auto name = find(request.params, "name");
+  routes.add(Verb::get, "/ui/{name}", Access::open, [](const auto& exchange, const Request& request) {
+    const auto name = find_value(request.params, "name");
     const File* file = find_file(name);
     if (file == nullptr) {
-      return exchange->respond_error({404, "there is no " + request.path + " here", {}, "not_found"});
+      return exchange->respond_error({404, "there is no route " + request.path, {}, "not_found"});
     }
     answer_file(*exchange, request, *file);
   });

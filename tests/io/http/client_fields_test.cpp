@@ -299,7 +299,7 @@ TEST(OpaqueThought, IsReadBack) {
 
 TEST(ClientFields, APromptThatIsTooLongKeepsItsWords) {
   const Error error{ErrorCode::context_too_long, "prompt is too long: 9 tokens > 7 maximum: why", "prompt"};
-  const auto worded = in_words_of(field_names("messages"), error);
+  const auto worded = rename_field(field_names("messages"), error);
   EXPECT_EQ(worded.message, error.message);
   EXPECT_EQ(worded.param, "messages");
 }

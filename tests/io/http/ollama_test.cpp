@@ -11,6 +11,7 @@
 #include "io/http/ollama/chat.hpp"
 #include "io/http/ollama/generate.hpp"
 #include "io/http/ollama/model_names.hpp"
+#include "io/wire/ignored_fields.hpp"
 #include "io/wire/json_reader.hpp"
 #include "tests/support/listed_texts.hpp"
 
@@ -198,6 +199,16 @@ TEST(OllamaChat, TakesTheCallsAndResultsOfTools) {
       {"role":"assistant","content":"","thinking":"hm","tool_calls":[{"function":{"name":"f","arguments":{"a":1}}}]},
       {"role":"tool","content":"2","tool_name":"f"}]})")),
             "no error");
+}
+
+TEST(OllamaChat, FindsTheNameOfAToolAmongManyMembers) {
+  auto result = Json{{"role", "tool"}, {"content", "2"}};
+  for (int i = 0; i < 40; ++i) result["x" + std::to_string(i)] = nullptr;
+  result["tool_name"] = 7;
+  const auto messages = Json::array({Json{{"role", "user"}, {"content", "Hi"}}, result});
+  wire::IgnoredFields ignored(wire::UnknownFields::ignored);
+  const wire::IgnoredFields::Scope scope(ignored);
+  EXPECT_THAT(error_of(chat(Json{{"messages", messages}}.dump())), HasSubstr("messages[1].name must be a string"));
 }
 
 TEST(OllamaChat, RefusesByNameWhatIsWrong) {

@@ -51,11 +51,12 @@ class HttpServerTest : public testing::Test {
       routes.add(Verb::get, pattern, access, std::move(handler));
     };
     routes.add(
-        Verb::get, "/health", Access::everybody,
-        [](auto exchange, Request) { exchange->respond(200, "text/plain", "ok"); }, Room::spare);
+        Verb::get, "/health", Access::open, [](auto exchange, Request) { exchange->respond(200, "text/plain", "ok"); },
+        ConnectionQuota::spare);
     get("/v1/models/{id*}", Access::key, [](auto exchange, Request request) {
       exchange->respond(200, "text/plain",
-                        std::string(find(request.params, "id")) + "?" + std::string(find(request.query, "q")) + "#" +
+                        std::string(find_value(request.params, "id")) + "?" +
+                            std::string(find_value(request.query, "q")) + "#" +
                             (request.principal ? request.principal->id : std::string()));
     });
     get("/throw", Access::key, [](auto, Request) { throw std::runtime_error("a bug"); });

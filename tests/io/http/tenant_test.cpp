@@ -218,20 +218,20 @@ TEST_F(Tenants, EveryRouteWantsItsKey) {
   for (const Routes::Route& route : server_->routes().all()) {
     SCOPED_TRACE(std::string(to_string(route.verb)) + " " + route.path);
     ++walked[route.access];
-    if (route.access == Access::everybody) {
+    if (route.access == Access::open) {
       open.insert(route.path);
       EXPECT_NE(status(route, ""), 401);
       continue;
     }
     EXPECT_EQ(status(route, ""), 401);
     EXPECT_EQ(status(route, with_key("wrong-key")), 401);
-    const bool is_for_admins = route.access == Access::admin || route.access == Access::watcher;
+    const bool is_for_admins = route.access == Access::admin || route.access == Access::monitor;
     const int of_a_user = status(route, with_key("alice-key"));
     EXPECT_EQ(of_a_user == 401 || of_a_user == 403, is_for_admins) << of_a_user;
   }
   EXPECT_GE(walked[Access::key], 20);
   EXPECT_GE(walked[Access::admin], 4);
-  EXPECT_EQ(walked[Access::watcher], 1);
+  EXPECT_EQ(walked[Access::monitor], 1);
   EXPECT_EQ(open, (std::set<std::string>{"/", "/health", "/ready", "/version", "/ui/{name}", "/favicon.ico",
                                          "/api/version"}));
 }

@@ -15,7 +15,7 @@ namespace {
 
 void add_all(ResumableStream& stream, int num_events, std::size_t num_bytes) {
   for (int i = 0; i < num_events; ++i) stream.add(std::string(num_bytes, 'x'));
-  stream.tell();
+  stream.notify_reader();
 }
 
 /// Whose client takes nothing.
@@ -51,9 +51,9 @@ TEST_F(ResumableStreamsTest, AReaderHasAllThatWasToldFromWhereItWants) {
   Reader reader(*stream);
   reader.next = 1;
   stream->attach(reader);
-  stream->tell();
+  stream->notify_reader();
   stream->add("!");
-  stream->tell();
+  stream->notify_reader();
   EXPECT_EQ(reader.text, "yz!");
   EXPECT_EQ(streams.find({"a", "1"}), stream);
   EXPECT_EQ(streams.find({"b", "1"}), nullptr) << "of another key";
@@ -70,7 +70,7 @@ TEST_F(ResumableStreamsTest, WhoComesLaterTakesThePlaceOfWhoWasThere) {
   EXPECT_TRUE(first.is_replaced);
   stream->detach(first);  // which is no reader any more
   stream->add("x");
-  stream->tell();
+  stream->notify_reader();
   EXPECT_EQ(second.text, "x");
   EXPECT_EQ(first.text, "");
 }
@@ -171,7 +171,7 @@ TEST_F(ResumableStreamsTest, LargeStreamsTakeNothingFromOthersWhoseReadersKeepUp
     add_all(*large[0], 1, 20'000);
     for (int j = 0; j < 3; ++j) small->add("event");
     ASSERT_LE(small->history().first(), reader.next) << "it would be cut off";
-    small->tell();
+    small->notify_reader();
     ASSERT_LE(streams.bytes(), std::size_t{1} << 20U);
   }
   EXPECT_EQ(small->history().first(), 0U);
@@ -191,7 +191,7 @@ TEST_F(ResumableStreamsTest, WhatAReaderHasNotHeardOfIsKeptForIt) {
   add_all(*other, 3, 100'000);
   EXPECT_EQ(stream->history().first(), 10U) << "what it has taken goes";
   EXPECT_EQ(stream->history().next(), 40U);
-  stream->tell();
+  stream->notify_reader();
   EXPECT_EQ(reader.text.size(), 3'010'000U);
   add_all(*other, 1, 1);
   EXPECT_LE(streams.bytes(), std::size_t{1} << 20U);
@@ -213,7 +213,7 @@ TEST_F(ResumableStreamsTest, ACancelIsForWhoMakesTheEventsUntilTheEnd) {
 TEST(RequestOrigin, IsWhatItsNoteSaysAndAnyOtherTextIsRefused) {
   const RequestOrigin origin{.api = Api::http,
                              .name = {"owner", "id"},
-                             .came_ms = 123,
+                             .arrival_ms = 123,
                              .timeout_ms = 5,
                              .timing = true,
                              .stream = true,

@@ -1,4 +1,4 @@
-#include "io/http/inquiry.hpp"
+#include "io/http/engine_query.hpp"
 
 #include <exception>
 #include <utility>
@@ -16,21 +16,22 @@ struct RoutedQuestion {
 
 /// Sends questions and answers an exchange with the results. The exchange's on_closed holds the object until the
 /// exchange is answered or its client has disconnected.
-class Inquiry : public std::enable_shared_from_this<Inquiry> {
+class EngineQuery : public std::enable_shared_from_this<EngineQuery> {
  public:
   using OnAnswers = std::function<void(Exchange&, std::vector<serving::Answer>&)>;
 
-  Inquiry(const ApiContext& context, std::shared_ptr<Exchange> exchange, OnAnswers on_answers, unsigned error_status)
+  EngineQuery(const ApiContext& context, std::shared_ptr<Exchange> exchange, OnAnswers on_answers,
+              unsigned error_status)
       : exchange_(std::move(exchange)),
         on_answers_(std::move(on_answers)),
         error_status_(error_status),
         session_(exchange_->io(), context.system, [this](std::vector<serving::Event>& events) { on_events(events); }) {}
 
-  void start(std::vector<RoutedQuestion> asked, std::function<void()> behind) {
+  void start(std::vector<RoutedQuestion> asked, std::function<void()> on_sent) {
     exchange_->on_closed([self = shared_from_this()] { self->session_.close(); });
     answers_.resize(asked.size());
     for (std::size_t i = 0; i < asked.size(); ++i) session_.ask(asked[i].router, i, std::move(asked[i].question));
-    if (behind) session_.behind(std::move(behind));
+    if (on_sent) session_.after_sent(std::move(on_sent));
   }
 
  private:
@@ -76,39 +77,39 @@ class Inquiry : public std::enable_shared_from_this<Inquiry> {
   serving::Session session_;
 };
 
-void inquire_of(const ApiContext& context, std::vector<RoutedQuestion> asked, std::shared_ptr<Exchange> exchange,
-                Inquiry::OnAnswers on_answers, unsigned error_status, std::function<void()> behind = {}) {
+void start_query(const ApiContext& context, std::vector<RoutedQuestion> asked, std::shared_ptr<Exchange> exchange,
+                 EngineQuery::OnAnswers on_answers, unsigned error_status, std::function<void()> on_sent = {}) {
   if (!exchange->is_open()) return;  // the client has gone
-  std::make_shared<Inquiry>(context, std::move(exchange), std::move(on_answers), error_status)
-      ->start(std::move(asked), std::move(behind));
+  std::make_shared<EngineQuery>(context, std::move(exchange), std::move(on_answers), error_status)
+      ->start(std::move(asked), std::move(on_sent));
 }
 
 }  // namespace
 
-void inquire(const ApiContext& context, const serving::ServedModel& model, std::shared_ptr<Exchange> exchange,
-             serving::Question question, std::function<void(Exchange&, serving::Answer&)> on_answer,
-             unsigned error_status, std::function<void()> behind) {
-  inquire_of(
+void query_model(const ApiContext& context, const serving::ServedModel& model, std::shared_ptr<Exchange> exchange,
+                 serving::Question question, std::function<void(Exchange&, serving::Answer&)> on_answer,
+                 unsigned error_status, std::function<void()> on_sent) {
+  start_query(
       context, {{model.router, std::move(question)}}, std::move(exchange),
       [on_answer = std::move(on_answer)](Exchange& answering, std::vector<serving::Answer>& answers) {
         on_answer(answering, answers.front());
       },
-      error_status, std::move(behind));
+      error_status, std::move(on_sent));
 }
 
-void inquire_each(const ApiContext& context, const serving::ServedModel& model, std::shared_ptr<Exchange> exchange,
-                  std::vector<serving::Question> questions,
-                  std::function<void(Exchange&, std::vector<serving::Answer>&)> on_answers) {
+void query_model_each(const ApiContext& context, const serving::ServedModel& model, std::shared_ptr<Exchange> exchange,
+                      std::vector<serving::Question> questions,
+                      std::function<void(Exchange&, std::vector<serving::Answer>&)> on_answers) {
   std::vector<RoutedQuestion> asked;
   for (auto& question : questions) asked.push_back({model.router, std::move(question)});
-  inquire_of(context, std::move(asked), std::move(exchange), std::move(on_answers), /*error_status=*/0);
+  start_query(context, std::move(asked), std::move(exchange), std::move(on_answers), /*error_status=*/0);
 }
 
-void inquire_of_all(const ApiContext& context, std::shared_ptr<Exchange> exchange, const serving::Question& question,
-                    std::function<void(Exchange&, std::vector<serving::Answer>&)> on_answers, unsigned error_status) {
+void query_all_models(const ApiContext& context, std::shared_ptr<Exchange> exchange, const serving::Question& question,
+                      std::function<void(Exchange&, std::vector<serving::Answer>&)> on_answers, unsigned error_status) {
   std::vector<RoutedQuestion> asked;
   for (const auto& model : context.models.all()) asked.push_back({model.router, question});
-  inquire_of(context, std::move(asked), std::move(exchange), std::move(on_answers), error_status);
+  start_query(context, std::move(asked), std::move(exchange), std::move(on_answers), error_status);
 }
 
 std::shared_ptr<boost::asio::steady_timer> answer_within(std::chrono::steady_clock::duration time,
