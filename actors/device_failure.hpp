@@ -34,7 +34,7 @@ class CallbackSender {
     } catch (const std::exception& problem) {
       has_lost_one_ = true;
       const auto lost = [&] {
-        return Error{ErrorCode::internal, std::string("what the device has done is not known: ") + problem.what()};
+        return Error{ErrorCode::internal, std::string("the state of the device is not known: ") + problem.what()};
       };
       report_failure<Owner>(owner, lost, false, memory_lost);
     }

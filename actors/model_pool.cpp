@@ -67,7 +67,7 @@ Result<SharedEngine> loaded(const PoolModel& model) {
     if (engine) return engine;
     return load_failed(model.name, engine.error().message);
   } catch (const std::bad_alloc&) {
-    return load_failed(model.name, "there is no memory for it");
+    return load_failed(model.name, "there is not enough memory");
   } catch (const std::exception& error) {
     return load_failed(model.name, error.what());
   }
@@ -201,7 +201,7 @@ void on_engine_gone(Self self, const EngineGone& gone) {
   if (gone.load != state.loads[gone.model]) return;
   auto& model = state.models[gone.model];
   if (state.engines[gone.model]) {
-    spdlog::error("the engine of the model {} has stopped; the next request loads it anew", model.name);
+    spdlog::error("the engine of the model {} has stopped; the next request loads the model again", model.name);
     state.engines[gone.model].reset();
     send(self, (*state.hosts)[gone.model], ForgetEngine{});
   }
@@ -243,7 +243,7 @@ ModelPoolActor::behavior_type behavior(Self self, const model_pool::ModelPoolCon
       },
       [self](const ConnectHosts& connected) { connect(self, connected); },
       [self](const ChildGone&) {
-        spdlog::critical("the address of a model has ended; the service stops");
+        spdlog::critical("the router of a model has ended; the service stops");
         self->quit(caf::exit_reason::user_shutdown);
       },
   };

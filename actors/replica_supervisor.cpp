@@ -182,8 +182,8 @@ void replace_devices(Self self) {
     if (made) made = spawn_workers(self);
   }
   if (!made) return fail_devices(self, made.error());
-  spdlog::warn("{} has ended; a new one takes its place, and what was running is recomputed{}", ended_device(state),
-               state.memory_lost ? "" : " where it is not in the KV cache");
+  spdlog::warn("{} has ended and is replaced; running requests are recomputed{}", ended_device(state),
+               state.memory_lost ? "" : ", except for tokens in the KV cache");
   const Replica& replica = *state.replica;
   connect_devices(replica, self->address());
   if (state.memory_lost || are_processes) {
@@ -207,7 +207,7 @@ void plan_replacement(Self self) {
   const bool are_processes = live_in_processes(state.factories);
   if (!are_processes && state.device_error && state.devices_without_progress >= kMaxDevicesInVain) {
     return fail_replica(self, ErrorCode::device_failed,
-                        "the device has failed again and again: " + state.device_error->message);
+                        "the device has failed repeatedly: " + state.device_error->message);
   }
   using std::chrono::milliseconds;
   const milliseconds since((now_us() - state.last_start_us) / 1000);

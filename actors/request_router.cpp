@@ -333,7 +333,7 @@ void on_drain_timeout(Self self) {
   if (leaves_resumable) send(self, state.outputs, StopRecording{});
   auto effects = state.core->abort_all(now_us(), leaves_resumable);
   if (const auto count = effects.expired.size(); count > 0) {
-    spdlog::info("{} resumable requests are left in the journal, for a server with --recover", count);
+    spdlog::info("{} resumable requests stay in the journal; a server with --recover continues them", count);
   }
   apply(self, std::move(effects));
 }

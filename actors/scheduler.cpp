@@ -168,7 +168,7 @@ SchedulerActor::behavior_type behavior(Self self, const scheduling::SchedulerCon
       [self](const AddGroup& message) {
         PAGODA_ASSERT(message.spec->grammar || !message.spec->sampling.structured_outputs ||
                           (message.spec->progress && message.spec->progress->has_ended()),
-                      "no text goes on without the grammar that it is held to");
+                      "a request with a constraint continues only with its grammar");
         state_of(self).core->add_group(message.spec);
         advance(self);
       },

@@ -110,7 +110,7 @@ WorkerActor::behavior_type behavior(Self self, const WorkerParts& parts, const C
       [self](StepMasks& masks) {
         auto& state = state_of(self);
         const auto told = state.steps.find(masks.step);
-        PAGODA_ASSERT(told != state.steps.end(), "masks come behind their step");
+        PAGODA_ASSERT(told != state.steps.end(), "masks arrive after their step");
         state.order->masks_arrived(masks.step);
         told->second.masks = std::make_shared<const StepMasks>(std::move(masks));
         enqueue_ready_steps(self);

@@ -37,7 +37,7 @@ Result<std::string> discover_model(Server& server, const std::string& headers) {
   const auto models = ordered_json::parse(*body, nullptr, false);
   const auto id = ordered_json::json_pointer("/data/0/id");
   if (!models.is_object() || !models.contains(id) || !models[id].is_string()) {
-    return fail(ErrorCode::bad_config, "/v1/models names no model: give its name with --model", "model");
+    return fail(ErrorCode::bad_config, "/v1/models names no model: give the model's name with --model", "model");
   }
   return models[id].get<std::string>();
 }

@@ -45,7 +45,7 @@ class Entry {
     });
     for (const auto& key : unread) problems_.push_back(file->unknown_key(key, known));
     if (object_.contains("served_model_name")) {
-      refuse("served_model_name is said by name and aliases", "served_model_name");
+      refuse("use name and aliases in place of served_model_name", "served_model_name");
     }
   }
 
@@ -134,14 +134,14 @@ std::vector<PooledModelConfig> parse_models(std::string_view text, const std::st
   for (const auto& [key, object] : json->items()) {
     const auto index = json->is_array() ? "[" + key + "]" : key;
     if (!object.is_object()) {
-      refuse(index + " must be an object with name, model and what its engine is told");
+      refuse(index + " must be an object with name, model and the settings of its engine");
       continue;
     }
     std::string name = json->is_object() ? key : std::string();
     if (const auto named = object.find("name"); json->is_array() && named != object.end() && named->is_string()) {
       name = named->get<std::string>();
     } else if (json->is_object() && named != object.end()) {
-      refuse(key + ": its name is the key already");
+      refuse(key + ": name is not allowed here, because the key is the name");
     }
     auto where = path + ": " + (name.empty() ? index : name);
     models.push_back(read_entry(object, std::move(name), std::move(where), defaults, problems));

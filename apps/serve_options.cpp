@@ -107,7 +107,8 @@ std::vector<Error> ServeOptions::finish() {
   if (!recover.empty() && !engine.config.journal_tokens) {
     problems.push_back(
         {ErrorCode::bad_config,
-         "recover needs journal_tokens: without prompts and outputs in a journal nothing goes on from it", "recover"});
+         "recover needs journal_tokens: without prompts and outputs in the journal, no request can continue",
+         "recover"});
   }
   if (!recover.empty() && http.resume.resume_window == 0) {
     problems.push_back(
@@ -166,7 +167,7 @@ void ServeOptions::refuse_flags_of_no_server(std::vector<Error>& problems) const
   if (!has_lines() && engine.flags.is_given("listen")) {
     json_lines::ServerConfig all;
     io::visit_fields(all, [&](const char* key, auto&, const char*) {
-      if (std::string_view(key) != "listen") refuse(key, " is of JSON lines, which --listen none leaves out");
+      if (std::string_view(key) != "listen") refuse(key, " is for JSON lines, which --listen none turns off");
     });
   }
 }
@@ -183,8 +184,9 @@ void ServeOptions::finish_pool(std::vector<Error>& problems) {
         "above 0 and up to 86400 seconds");
   for (const char* key : {"model", "served_model_name", "trace", "journal"}) {
     if (!engine.flags.is_given(key)) continue;
-    problems.push_back({ErrorCode::bad_config,
-                        std::string(key) + " is of one model: with models it stands in the file, for each", key});
+    problems.push_back(
+        {ErrorCode::bad_config,
+         std::string(key) + " is for one model: with models, give it in the file of models, for each model", key});
   }
   if (!recover.empty()) {
     problems.push_back({ErrorCode::bad_config, "recover is for a server of one model, not for models", "recover"});

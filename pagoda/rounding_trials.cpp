@@ -11,7 +11,7 @@ namespace pagoda {
 namespace {
 
 Error not_finite() {
-  return {ErrorCode::bad_file, "what the model says is not finite"};
+  return {ErrorCode::bad_file, "the outputs of the model are not finite"};
 }
 
 }  // namespace
@@ -46,7 +46,7 @@ Status RoundingTrials::remember() {
 }
 
 Result<double> RoundingTrials::divergence_with(LinearWeights linears) {
-  PAGODA_ASSERT(!said_.empty(), "it remembers what the model says");
+  PAGODA_ASSERT(!said_.empty(), "the reference outputs are kept");
   Status status = model_.replace(std::move(linears));
   double sum = 0;
   std::size_t position = 0;

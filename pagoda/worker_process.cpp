@@ -122,7 +122,7 @@ class StandbyWorker {
     if (!thread_.joinable()) return std::nullopt;
     thread_.join();
     if (loaded_ && (*loaded_)->has_ended()) {
-      loaded_ = fail(ErrorCode::device_failed, (*loaded_)->name() + " has ended while it stood by");
+      loaded_ = fail(ErrorCode::device_failed, (*loaded_)->name() + " has ended while it waited to take over");
     }
     return std::exchange(loaded_, nullptr);
   }
@@ -260,7 +260,7 @@ Status check_same_model(const std::string& path, const std::string& expected) {
   const auto fingerprint = io::model_fingerprint(path);
   if (!fingerprint) return fail(fingerprint.error());
   if (*fingerprint == expected) return {};
-  return fail(ErrorCode::bad_config, "the model at " + path + " is not the one that the engine has", "model");
+  return fail(ErrorCode::bad_config, "the model at " + path + " is not the engine's model", "model");
 }
 
 /// Uses another GPU than the engine's configuration names. Errors: bad_config.
@@ -375,7 +375,8 @@ Result<LoadedDevice> worker_process_device(const EngineConfig& config, const Eng
                 "worker_processes");
   }
   if (setup.device != nullptr) {
-    return fail(ErrorCode::bad_config, "worker_processes makes a device in its process; EngineSetup brings another",
+    return fail(ErrorCode::bad_config,
+                "worker_processes makes the device in the worker process, so EngineSetup::device must be empty",
                 "worker_processes");
   }
   const bool plans_there = worker_plans_memory(config);
@@ -420,9 +421,9 @@ Result<LoadedDevice> worker_process_device(const EngineConfig& config, const Eng
     if (!first) return fail(std::move(first.error()));
     device = std::move(*first);
     if (!are_sound(device, config, plan)) {
-      return fail(ErrorCode::device_failed, "a worker says that its device holds " +
+      return fail(ErrorCode::device_failed, "a worker reports that its device has room for " +
                                                 std::to_string(device.num_device_blocks) + " KV blocks and " +
-                                                std::to_string(device.num_host_blocks) + " swapped ones");
+                                                std::to_string(device.num_host_blocks) + " host blocks");
     }
   }
   actors::DeviceFactory factory;

@@ -73,7 +73,7 @@ class EngineJoiner::Loop {
     if (refused) return failed("cannot connect to", refused);
     set_link_options(stream_->next_layer());
     stream_->async_handshake(boost::asio::ssl::stream_base::client, [this](error_code unproved) {
-      if (unproved) return failed("no trust in", unproved);
+      if (unproved) return failed("cannot verify", unproved);
       timer_.cancel();
       work();
     });
@@ -88,7 +88,7 @@ class EngineJoiner::Loop {
     if (!child) return failed(child.error().message.c_str(), {});
     child_ = std::move(*child);
     began_ = Clock::now();
-    spdlog::info("has joined the engine at {}: {} works for it", config_.engine, child_->name());
+    spdlog::info("joined the engine at {}: {} runs its steps", config_.engine, child_->name());
     relay_ = std::move(ends->relay);
     relay_->start([this](error_code why) {
       relay_.reset();

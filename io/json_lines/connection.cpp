@@ -45,10 +45,10 @@ void append_answer(std::string& line, const ClientId& id, const EngineStats& sta
 }
 template <class Other>
 void append_answer(std::string&, const ClientId&, const Other&) {
-  PAGODA_ASSERT(false, "JSON lines have no op that asks for this");
+  PAGODA_ASSERT(false, "no op of JSON lines has this answer");
 }
 void append_answer(std::string&, const ClientId&, const serving::SharedView&) {
-  PAGODA_ASSERT(false, "JSON lines have no op that asks what the engine does");
+  PAGODA_ASSERT(false, "no op of JSON lines queries the engine's status");
 }
 void append_answer(std::string& line, const ClientId& id, const Error& error) {
   append_error(line, id, wire_error(error));
@@ -185,8 +185,9 @@ void Connection::take_lines() {
     const auto end = input_.find('\n', scanned_);
     const auto length = (end == std::string::npos ? input_.size() : end) - start;
     if (const auto most = max_line_bytes(); length > most) {
-      refuse_input(WireCode::line_too_long, "a line is longer than " + std::to_string(most) + " bytes" +
-                                                (key_ || is_authorized() ? "" : ", which is the limit before a key"));
+      refuse_input(WireCode::line_too_long,
+                   "a line is longer than " + std::to_string(most) + " bytes" +
+                       (key_ || is_authorized() ? "" : ", which is the limit before authentication"));
       break;
     }
     if (length > serving::kSmallTextBytes && !has_room()) {

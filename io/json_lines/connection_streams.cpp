@@ -15,8 +15,8 @@ void Connection::run_resumable(GenerateOp& op) {
   auto& request = *op.request;
   if (op.reading) {
     return refuse(op.id, WireCode::invalid_request,
-                  "resumable is not supported where the answer is taken apart: with tools, or with structured outputs "
-                  "behind thinking",
+                  "resumable is not supported if the answer is parsed: with tools, or with structured outputs "
+                  "after thinking",
                   "resumable");
   }
   const auto now = std::chrono::system_clock::now().time_since_epoch();
@@ -60,7 +60,7 @@ void Connection::run(AttachOp& op) {
   const auto from = static_cast<std::uint64_t>(op.from);
   if (from < history.first()) {
     return refuse(op.id, WireCode::invalid_request,
-                  "events before number " + std::to_string(history.first()) + " are not kept any more", "from");
+                  "events before number " + std::to_string(history.first()) + " are no longer kept", "from");
   }
   if (stream->has_ended() && from > history.next()) {
     return refuse_from(op.id, history);
@@ -95,7 +95,7 @@ void Connection::read_streams() {
     auto& [id, reader] = *current;
     const auto& history = reader->stream->history();
     if (reader->next < history.first()) {
-      refuse(id, WireCode::queue_full, "output is read too slowly: its events are not kept any more", {},
+      refuse(id, WireCode::queue_full, "output is read too slowly: its events are no longer kept", {},
              routing::kRetryAfterMs);
       attached_.erase(current);
       continue;

@@ -65,10 +65,11 @@ Status Listener::check_exposure(const char* what, bool has_keys, bool allowed) c
         ErrorCode::bad_config,
         std::string(what) + ": " + address_ +
             " can be reached from beyond this machine: give --keys-file or --api-key-file with a user's key, or "
-            "--allow-unauthenticated when anybody may use it",
+            "--allow-unauthenticated to allow access without a key",
         "allow_unauthenticated");
   }
-  spdlog::warn("{} on {}, beyond this machine, without API keys: anybody who reaches it can use it", what, address_);
+  spdlog::warn("{} on {}, beyond this machine, without API keys: every client that can connect can use it", what,
+               address_);
   return {};
 }
 
@@ -83,7 +84,7 @@ void Listener::accept_next() {
       if (acceptor_.is_open()) take_one(error);
     });
   } catch (const std::bad_alloc&) {
-    spdlog::warn("cannot accept a connection: there is no memory");
+    spdlog::warn("cannot accept a connection: out of memory");
     accept_later();
   }
 }

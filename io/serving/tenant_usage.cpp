@@ -77,12 +77,12 @@ std::optional<LimitRefusal> TenantUsage::admit(std::int64_t num_requests, std::i
                                                Clock::time_point now) {
   const std::lock_guard lock(mutex_);
   if (max_live_ > 0 && num_requests > max_live_) {
-    return LimitRefusal{"this asks for " + counted(num_requests, "request") + ", and this key may have " +
+    return LimitRefusal{"this call has " + counted(num_requests, "request") + ", but this key may have " +
                             std::to_string(max_live_) + " at a time (max_concurrent_requests)",
                         {}};
   }
   if (max_live_ > 0 && live_ + num_requests > max_live_) {
-    return LimitRefusal{counted(live_, "request") + " of this key are live, and it may have " +
+    return LimitRefusal{counted(live_, "request") + " of this key are live, but it may have " +
                             std::to_string(max_live_) + " at a time (max_concurrent_requests)",
                         kLookAgain};
   }
@@ -96,7 +96,7 @@ std::optional<LimitRefusal> TenantUsage::admit(std::int64_t num_requests, std::i
                         wait};
   };
   if (requests_ && num_requests > requests_->per_minute()) {
-    return LimitRefusal{"this asks for " + counted(num_requests, "request") + ", and this key may send " +
+    return LimitRefusal{"this call has " + counted(num_requests, "request") + ", but this key may send " +
                             std::to_string(requests_->per_minute()) + " a minute (requests_per_minute)",
                         {}};
   }

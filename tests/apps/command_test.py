@@ -154,7 +154,7 @@ class Usage(unittest.TestCase):
     def test_a_flag_of_a_server_that_is_not_started_is_bad_usage(self):
         for flag in (["--tls-cert", "c"], ["--cors-origin", "*"], ["--no-page"], ["--max-body-bytes", "5"]):
             self.assert_bad_usage(f"{flag[0]} needs --http", "serve", "--model", MODEL, *flag)
-        self.assert_bad_usage("--max-connections is of JSON lines, which --listen none leaves out", "serve", "--model", MODEL,
+        self.assert_bad_usage("--max-connections is for JSON lines, which --listen none turns off", "serve", "--model", MODEL,
                               "--listen", "none", "--http", "127.0.0.1:0", "--max-connections", "5")
 
     def test_every_problem_is_told(self):
@@ -644,7 +644,7 @@ class Serve(unittest.TestCase):
                 self.assertEqual(server.wait(30), -signal.SIGBUS)
                 server.stdout.close()
                 log.seek(0)
-                self.assertIn(f"cut short, which ends this process: {weights}\n", log.read())
+                self.assertIn(f"was truncated, so this process ends: {weights}\n", log.read())
 
     def test_an_idle_server_uses_no_cpu(self):
         server, port = self.start()

@@ -666,7 +666,7 @@ class PlannedRestarts(Case):
                 ends[event["id"]] = event
         self.assertEqual(ends["plain"]["outputs"][0]["finish_reason"], "abort")
         self.assertEqual(ends["line"]["error"]["code"], "shutting_down")
-        self.assertIn("2 resumable requests are left in the journal", server.said())
+        self.assertIn("2 resumable requests stay in the journal", server.said())
         self.assertIn("1 requests were aborted", server.said())
         server.start()
         self.assertIn("recovering 2 live requests", server.said())
@@ -750,7 +750,7 @@ class Refusals(Case):
             self.assertEqual(server.request("GET", "/v1/streams/mine")[0], 404)
             server.kill()
         self.assertIn("is a journal of format 77", server.said())
-        self.assertIn(f"it is kept as {journal}.unread", server.said())
+        self.assertIn(f"the file is kept as {journal}.unread", server.said())
         with open(journal + ".unread", "rb") as file:
             self.assertEqual(file.read(), before)
         self.assertFalse(os.path.exists(journal + ".unread.1"))
@@ -767,7 +767,7 @@ class Refusals(Case):
         result = subprocess.run([pagoda, "serve", "--model", other, "--listen", "127.0.0.1:0", *flags, "--journal",
                                  journal, "--recover", journal], capture_output=True, text=True, timeout=120 * SLOWNESS)
         self.assertEqual(result.returncode, 2)
-        self.assertIn("is of another model", result.stderr)
+        self.assertIn("is the journal of another model", result.stderr)
         self.assertFalse(os.path.exists(journal + ".1"))
         server.start()
 
@@ -838,7 +838,7 @@ class Reconnects(Case):
         stream.connect = self.refuse_after(stream, stream.connect)
         self.wait_for(lambda: server.stats()["requests_aborted_total"] == 1, "it goes on", 60)
         self.assertEqual(server.request("GET", "/v1/streams/left")[0], 404)
-        self.wait_for(lambda: "nobody has come back" in server.said(), "it is not told")
+        self.wait_for(lambda: "no client has come back" in server.said(), "it is not told")
 
     @staticmethod
     def refuse_after(stream, connect):

@@ -230,7 +230,7 @@ TEST_F(JournalFileTest, OfABuildThatHasOtherRecordsIsReadForResumableRequestsAlo
   auto bytes = bytes_of(path_);
   bytes[kLayoutAt] ^= std::byte{1};
   const auto [all, resumable] = refusals(bytes);
-  EXPECT_NE(all.find("it was written by a build of version " + std::string(version())), std::string::npos) << all;
+  EXPECT_NE(all.find("it was written by a program of version " + std::string(version())), std::string::npos) << all;
   EXPECT_EQ(resumable, "");
   const auto contents = parse_journal(bytes, "journal", Records::of_resumable_requests);
   EXPECT_EQ(texts(contents->segments.at(0)), std::vector<std::string>{"one"});
@@ -261,8 +261,8 @@ TEST_F(JournalFileTest, OfAnotherFormatSaysWhichAndWhoWroteIt) {
   const auto [all, resumable] = refusals(bytes);
   EXPECT_EQ(all, resumable);
   EXPECT_EQ(all,
-            "journal is a journal of format 7, this program reads 3: it was written by a build of version 9.8.7, "
-            "this one is of version " +
+            "journal is a journal of format 7, but this program reads format 3: it was written by a program of version "
+            "9.8.7, but this program is version " +
                 std::string(version()));
   std::memset(bytes.data() + kVersionAt, 0xFF, 200);
   EXPECT_NE(refusals(bytes).first.find("of unknown version"), std::string::npos);
