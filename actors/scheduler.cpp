@@ -182,7 +182,7 @@ SchedulerActor::behavior_type behavior(Self self, const scheduling::SchedulerCon
       },
       [self](const GetProgress&) { return reply(Progress{state_of(self).core->core().progress()}); },
       [self](const ResetPrefixCache&) {
-        state_of(self).core->forget_prefixes();
+        state_of(self).core->reset_prefix_cache();
         advance(self);
         return reply(PrefixCacheReset{});
       },

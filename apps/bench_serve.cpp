@@ -111,7 +111,7 @@ ordered_json measure(const ServeOptions& options, Server& server, const Session&
     const auto& statistics = runs.back().second;
     reports.push_back(report_of(statistics, run, plan, session.slo, session.report, about(session)));
     if (!options.json) std::printf("%s\n", table_of(statistics, plan, session.slo, session.report).c_str());
-    for (const auto& doubt : doubts_of(statistics, plan)) apps::complain(doubt);
+    for (const auto& warning : warnings_of(statistics, plan)) apps::complain(warning);
     if (run.was_interrupted) break;
   }
   return reports;

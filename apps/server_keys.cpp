@@ -64,7 +64,7 @@ void KeySources::reload(serving::KeyRing& ring) {
   const auto keys = read(problems);
   const bool has_users =
       std::ranges::any_of(keys.entries, [](const auto& entry) { return entry.tenant.role == KeyRole::user; });
-  if (problems.empty() && ring.asks_for_keys() && !has_users) {
+  if (problems.empty() && ring.requires_keys() && !has_users) {
     problems.push_back(
         {ErrorCode::bad_config, "without user keys every client could call: restart the server to serve without keys"});
   }

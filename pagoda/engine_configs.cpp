@@ -42,7 +42,7 @@ scheduling::SchedulerConfig scheduler_config(const EngineConfig& config, const E
           .policy = config.scheduling_policy,
           .priority_aging_s = config.priority_aging_s,
           .max_chunk_us = TimeUs{1000} * config.chunk_ms(),
-          .most_stretch = config.chunk_stretch(),
+          .max_stretch = config.chunk_stretch(),
           .target_step_us = TimeUs{1000} * config.target_itl_ms,
           .long_prefill_tokens = config.long_prefill_token_threshold,
           .max_partial_long_prompts = config.max_num_partial_prefills,

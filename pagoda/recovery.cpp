@@ -58,7 +58,7 @@ Status check_setup(const RecordedConfig& before, const std::string& model_before
 
 /// Keeps a journal that cannot be read under another name, so that the server can start and the journal is not lost.
 Result<Requests> without_journal(const std::string& path, const std::string& why) {
-  const auto kept = io::keep_unread(path);
+  const auto kept = io::keep_unreadable(path);
   if (!kept) return fail(kept.error());
   spdlog::error("recover: {}. Its requests are not recovered; the file is kept as {}", why, *kept);
   return Requests();
@@ -115,7 +115,7 @@ Result<Requests> recover_requests(const std::string& path, const EngineConfig& c
   if (!tokenizer) return fail(tokenizer.error());
   journal::ResumableRequests reader(*tokenizer);
   for (const auto& segment : journal->segments) {
-    if (segment.is_behind_gap) reader.on_gap();
+    if (segment.follows_gap) reader.on_gap();
     for (const auto& record : segment.records) reader.record(record);
   }
   Requests recovered;

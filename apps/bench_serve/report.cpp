@@ -204,12 +204,12 @@ std::string sweep_table(const std::vector<std::pair<LoadPlan, Statistics>>& runs
   return text;
 }
 
-std::vector<std::string> doubts_of(const Statistics& statistics, const LoadPlan& plan) {
+std::vector<std::string> warnings_of(const Statistics& statistics, const LoadPlan& plan) {
   constexpr double kLateMs = 10;
-  std::vector<std::string> doubts;
+  std::vector<std::string> warnings;
   const double late = statistics.send_delay_ms.percentile(99);
   if (plan.is_open_loop() && plan.max_concurrency == 0 && late > kLateMs) {
-    doubts.push_back(
+    warnings.push_back(
         fmt::format("requests were sent late (p99 {:.1f} ms): this client is too slow for the load, and its "
                     "delay is part of the latencies",
                     late));
@@ -219,9 +219,9 @@ std::vector<std::string> doubts_of(const Statistics& statistics, const LoadPlan&
   std::ranges::sort(failures, std::greater());
   constexpr std::size_t kMost = 5;
   for (std::size_t i = 0; i < std::min(kMost, failures.size()); ++i) {
-    doubts.push_back(fmt::format("{} requests failed: {}", failures[i].first, failures[i].second));
+    warnings.push_back(fmt::format("{} requests failed: {}", failures[i].first, failures[i].second));
   }
-  return doubts;
+  return warnings;
 }
 
 }  // namespace pagoda::bench_serve

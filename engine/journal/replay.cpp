@@ -283,9 +283,9 @@ bool Replay::enter_scheduler(std::uint8_t input, Decoder& in) {
       scheduler_->expire_group(request, error);
       return true;
     }
-    case SchedulerInput::forget_prefixes:
+    case SchedulerInput::reset_prefix_cache:
       if (!read(in)) return false;
-      scheduler_->forget_prefixes();
+      scheduler_->reset_prefix_cache();
       return true;
     case SchedulerInput::stop_hit: {
       StopHit hit;

@@ -133,8 +133,8 @@ double BatchPlanner::tokens_in_target() const {
 }
 
 double BatchPlanner::tokens_in_stretch(std::int32_t decoding) const {
-  if (config_.most_stretch == 0) return config_.max_num_batched_tokens;
-  const double times = config_.most_stretch / step_lateness_.times_the_mean();
+  if (config_.max_stretch == 0) return config_.max_num_batched_tokens;
+  const double times = config_.max_stretch / step_lateness_.times_the_mean();
   return step_time_curve_.tokens_within(times * step_time_curve_.us_of(decoding));
 }
 

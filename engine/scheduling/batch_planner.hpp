@@ -118,7 +118,7 @@ class BatchPlanner {
   /// Returns the number of tokens of the largest step that takes at most target_step_us in 199 of 200 cases.
   double tokens_in_target() const;
   bool runs_prompts() const;
-  /// Returns the number of tokens of the largest step that takes at most most_stretch times as long as the decodes
+  /// Returns the number of tokens of the largest step that takes at most max_stretch times as long as the decodes
   /// alone, in 199 of 200 cases.
   double tokens_in_stretch(std::int32_t decoding) const;
   /// Returns the token budget of the next step. While sequences decode, prompts get a limited time, and at least one

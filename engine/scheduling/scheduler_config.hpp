@@ -27,7 +27,7 @@ struct SchedulerConfig {
   /// Time that prompts may add to a step in which others decode, about; 0 = no limit.
   TimeUs max_chunk_us = 0;
   /// Factor by which prompts may lengthen such a step, beside max_chunk_us; 0 = no limit.
-  double most_stretch = 0;
+  double max_stretch = 0;
   /// Target for the duration of a step in which others decode; 0 = no target.
   TimeUs target_step_us = 0;
   /// Prompts with more tokens left are long: at most max_partial_long_prompts of them run in chunks at a time, and they
@@ -47,7 +47,7 @@ struct SchedulerConfig {
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.max_num_seqs, self.max_num_batched_tokens, self.max_chunk_tokens, self.pipeline_depth,
                  self.enable_chunked_prefill, self.can_swap, self.block_bytes, self.num_device_blocks,
-                 self.num_host_blocks, self.policy, self.priority_aging_s, self.max_chunk_us, self.most_stretch,
+                 self.num_host_blocks, self.policy, self.priority_aging_s, self.max_chunk_us, self.max_stretch,
                  self.target_step_us, self.long_prefill_tokens, self.max_partial_long_prompts,
                  self.preempts_for_priority, self.delay_factor, self.preemption, self.eos_token_ids, self.vocab_size,
                  self.thinking);
@@ -55,7 +55,7 @@ struct SchedulerConfig {
 };
 
 /// Minimum number of prompt tokens (kMinChunk), and of prompt and decode tokens together (kMinBatch), that a step has
-/// room for, whatever max_chunk_us and most_stretch are. Only target_step_us may set less. With fewer tokens a step
+/// room for, whatever max_chunk_us and max_stretch are. Only target_step_us may set less. With fewer tokens a step
 /// would not use the weights well, and prompts would wait for each other while rows are free
 /// (docs/benchmarks/scheduling.md).
 inline constexpr std::int32_t kMinChunk = 8;

@@ -21,7 +21,7 @@ namespace {
 
 /// Duplicates a descriptor to a number above those that the child inherits, so that dup2 for one descriptor does not
 /// overwrite another.
-Descriptor copy_behind(int descriptor, std::size_t num_given) {
+Descriptor duplicate_above(int descriptor, std::size_t num_given) {
   return Descriptor(::fcntl(descriptor, F_DUPFD_CLOEXEC, kInheritedDescriptor + static_cast<int>(num_given)));
 }
 
@@ -37,7 +37,7 @@ int spawn(const std::vector<std::string>& command, const std::vector<int>& inher
   ::posix_spawnattr_init(&attributes);
   std::vector<Descriptor> given;
   for (const int descriptor : inherited) {
-    given.push_back(copy_behind(descriptor, inherited.size()));
+    given.push_back(duplicate_above(descriptor, inherited.size()));
     const int place = kInheritedDescriptor + static_cast<int>(given.size()) - 1;
     ::posix_spawn_file_actions_adddup2(&files, given.back().get(), place);
   }

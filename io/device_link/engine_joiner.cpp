@@ -65,11 +65,11 @@ class EngineJoiner::Loop {
                               if (unknown) return failed("cannot find", unknown);
                               boost::asio::async_connect(
                                   stream_->lowest_layer(), found,
-                                  [this](error_code refused, const tcp::endpoint&) { shake_hands(refused); });
+                                  [this](error_code refused, const tcp::endpoint&) { handshake(refused); });
                             });
   }
 
-  void shake_hands(error_code refused) {
+  void handshake(error_code refused) {
     if (refused) return failed("cannot connect to", refused);
     set_link_options(stream_->next_layer());
     stream_->async_handshake(boost::asio::ssl::stream_base::client, [this](error_code unproved) {

@@ -75,8 +75,7 @@ Result<std::shared_ptr<JoinListener>> JoinListener::create(const std::string& li
   if (!tls) return fail(std::move(tls.error()));
   std::shared_ptr<JoinListener> self(new JoinListener(std::move(*tls)));
   if (Status opened = self->listener_.open(listen, "worker_listen"); !opened) return fail(std::move(opened.error()));
-  self->listener_.accept(
-      [me = self.get()](boost::asio::ip::tcp::socket socket) { me->shake_hands(std::move(socket)); });
+  self->listener_.accept([me = self.get()](boost::asio::ip::tcp::socket socket) { me->handshake(std::move(socket)); });
   self->thread_ = std::thread([me = self.get()] { serving::run_io(me->io_); });
   return self;
 }
@@ -91,7 +90,7 @@ JoinListener::~JoinListener() {
   if (thread_.joinable()) thread_.join();
 }
 
-void JoinListener::shake_hands(boost::asio::ip::tcp::socket socket) {
+void JoinListener::handshake(boost::asio::ip::tcp::socket socket) {
   error_code gone;
   const auto from = socket.remote_endpoint(gone);
   if (gone) return;

@@ -98,7 +98,7 @@ Status WorkerProcess::load(const Progress& progress, const std::stop_token& stop
     return false;
   };
   const auto before_wait = [&]() -> std::optional<TimeUs> {
-    if (actors::now_us() < last_received + kLongestSilenceUs) return last_received + kLongestSilenceUs;
+    if (actors::now_us() < last_received + kMaxSilenceUs) return last_received + kMaxSilenceUs;
     loaded = fail(ErrorCode::device_failed, name() + " hangs: it reports no progress while it loads the model");
     channel_->close();
     return std::nullopt;
@@ -110,7 +110,7 @@ Status WorkerProcess::load(const Progress& progress, const std::stop_token& stop
     config_.trace->span(trace::Row::device, "load", began, actors::now_us(), {{"pid", pid_}}, traced_as_);
   }
   if (loaded) return *loaded;
-  const actors::DeviceFailed why = why_it_ended(end);
+  const actors::DeviceFailed why = end_reason(end);
   return fail(why.error.code, why.error.message + " while it loaded the model");
 }
 
@@ -170,7 +170,7 @@ void WorkerProcess::run() {
   } catch (const std::exception& problem) {  // for example std::bad_alloc: a message may be lost, so end the process
     spdlog::error("the link to {} has failed: {}", name(), problem.what());
   }
-  actors::retry_on_bad_alloc([&] { listener_.on_end(why_it_ended(end)); });
+  actors::retry_on_bad_alloc([&] { listener_.on_end(end_reason(end)); });
 }
 
 bool WorkerProcess::on_frame(std::span<const std::byte> frame) {
@@ -246,7 +246,7 @@ void WorkerProcess::trace_step(const StepResult& result, const SentStep& step) c
                       traced_as_);
 }
 
-actors::DeviceFailed WorkerProcess::why_it_ended(FrameChannel::End end) {
+actors::DeviceFailed WorkerProcess::end_reason(FrameChannel::End end) {
   const std::lock_guard lock(mutex_);
   if (problem_) return *problem_;
   // Memory of a process that failed by its own fault may hold wrong data.

@@ -85,7 +85,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   const actors::RequestRouterActor& router() const { return job_.model->router; }
 
-  void on_event(serving::Answered& answered) {
+  void on_event(serving::QueryAnswered& answered) {
     if (auto error = echo_->on_answer(answered)) return fail_with(std::move(*error));
     if (echo_->is_sent()) submit_all();
   }
@@ -99,7 +99,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
       request.stream = job_.stream || charges_.counts_tokens();
       session_.submit(router(), i, std::make_shared<const GenerateRequest>(std::move(request)));
     }
-    if (job_.behind) session_.behind(std::move(job_.behind));
+    if (job_.behind) session_.after_sent(std::move(job_.behind));
   }
 
   void on_events(std::vector<serving::Event>& events) {

@@ -11,7 +11,7 @@ namespace {
 
 struct RoutedQuestion {
   actors::RequestRouterActor router;
-  serving::Question question;
+  serving::Query question;
 };
 
 /// Sends questions and answers an exchange with the results. The exchange's on_closed holds the object until the
@@ -30,7 +30,7 @@ class Inquiry : public std::enable_shared_from_this<Inquiry> {
     exchange_->on_closed([self = shared_from_this()] { self->session_.close(); });
     answers_.resize(asked.size());
     for (std::size_t i = 0; i < asked.size(); ++i) session_.ask(asked[i].router, i, std::move(asked[i].question));
-    if (behind) session_.behind(std::move(behind));
+    if (behind) session_.after_sent(std::move(behind));
   }
 
  private:
@@ -49,7 +49,7 @@ class Inquiry : public std::enable_shared_from_this<Inquiry> {
         session_.close();
         return exchange_->respond_error(error_answer(serving::session_failure()));
       }
-      auto* answered = std::get_if<serving::Answered>(&event);
+      auto* answered = std::get_if<serving::QueryAnswered>(&event);
       if (answered == nullptr) continue;
       answers_[static_cast<std::size_t>(answered->tag)] = std::move(answered->answer);
       if (++num_answers_ < answers_.size()) continue;
@@ -86,8 +86,8 @@ void inquire_of(const ApiContext& context, std::vector<RoutedQuestion> asked, st
 }  // namespace
 
 void inquire(const ApiContext& context, const serving::ServedModel& model, std::shared_ptr<Exchange> exchange,
-             serving::Question question, std::function<void(Exchange&, serving::Answer&)> on_answer,
-             unsigned error_status, std::function<void()> behind) {
+             serving::Query question, std::function<void(Exchange&, serving::Answer&)> on_answer, unsigned error_status,
+             std::function<void()> behind) {
   inquire_of(
       context, {{model.router, std::move(question)}}, std::move(exchange),
       [on_answer = std::move(on_answer)](Exchange& answering, std::vector<serving::Answer>& answers) {
@@ -97,14 +97,14 @@ void inquire(const ApiContext& context, const serving::ServedModel& model, std::
 }
 
 void inquire_each(const ApiContext& context, const serving::ServedModel& model, std::shared_ptr<Exchange> exchange,
-                  std::vector<serving::Question> questions,
+                  std::vector<serving::Query> questions,
                   std::function<void(Exchange&, std::vector<serving::Answer>&)> on_answers) {
   std::vector<RoutedQuestion> asked;
   for (auto& question : questions) asked.push_back({model.router, std::move(question)});
   inquire_of(context, std::move(asked), std::move(exchange), std::move(on_answers), /*error_status=*/0);
 }
 
-void inquire_of_all(const ApiContext& context, std::shared_ptr<Exchange> exchange, const serving::Question& question,
+void inquire_of_all(const ApiContext& context, std::shared_ptr<Exchange> exchange, const serving::Query& question,
                     std::function<void(Exchange&, std::vector<serving::Answer>&)> on_answers, unsigned error_status) {
   std::vector<RoutedQuestion> asked;
   for (const auto& model : context.models.all()) asked.push_back({model.router, question});

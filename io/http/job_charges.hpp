@@ -40,7 +40,7 @@ class JobCharges {
   /// Continues a single request that a previous process has admitted, with its prompt already charged.
   void go_on() {
     charges_.assign(1, Charge{.is_exact = true});
-    if (principal_) ticket_.go_on(principal_->usage, 1);
+    if (principal_) ticket_.adopt(principal_->usage, 1);
   }
 
   /// Replaces the estimated number of tokens of a prompt by the number from the engine. `tokens` is 0 if the number is

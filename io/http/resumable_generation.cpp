@@ -127,7 +127,7 @@ class ResumableGeneration final : public serving::StreamReader,
   void submit_again() {
     begin(std::ssize(*recovered_->request->prompt_token_ids));
     std::vector<SequenceDelta> told;
-    for (auto& delta : recovered_->told) {
+    for (auto& delta : recovered_->delivered) {
       charges_.output_before(0, std::ssize(delta.token_ids));
       streamed_tokens_ += std::ssize(delta.token_ids);
       order_.add(std::move(delta), told);
@@ -154,7 +154,7 @@ class ResumableGeneration final : public serving::StreamReader,
     }
   }
 
-  void on_event(serving::Answered& answered) {
+  void on_event(serving::QueryAnswered& answered) {
     if (auto error = echo_->on_answer(answered)) return fail_with(std::move(*error));
     if (echo_->is_sent()) submit();
   }
@@ -335,7 +335,7 @@ void take_up(const ApiContext& context, boost::asio::io_context& io, serving::Re
     settled();
   };
   auto principal = context.keys->find_principal(origin.name.owner);
-  if (principal == nullptr && (!origin.name.owner.empty() || context.keys->asks_for_keys())) {
+  if (principal == nullptr && (!origin.name.owner.empty() || context.keys->requires_keys())) {
     return drop("the key that it came with is not known any more");
   }
   Request request;

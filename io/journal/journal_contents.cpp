@@ -170,7 +170,7 @@ Result<JournalContents> parse(std::shared_ptr<const void> memory, std::span<cons
     if (!segment.records.empty()) contents.segments.push_back(std::move(segment));
   }
   std::ranges::sort(contents.segments, {}, &JournalContents::Segment::number);
-  for (auto& segment : contents.segments) segment.is_behind_gap = !whole.contains(segment.number - 1);
+  for (auto& segment : contents.segments) segment.follows_gap = !whole.contains(segment.number - 1);
   return contents;
 }
 

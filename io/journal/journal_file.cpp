@@ -76,7 +76,7 @@ Status keep_journal(const std::string& path) {
   return shift_kept(path, 0);
 }
 
-Result<std::string> keep_unread(const std::string& path) {
+Result<std::string> keep_unreadable(const std::string& path) {
   std::string name = path + ".unread";
   std::error_code error;
   if (std::filesystem::equivalent(path, name, error) && !error) return name;

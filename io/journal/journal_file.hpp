@@ -124,7 +124,7 @@ class JournalFile final : public journal::Journal, private journal::StateSink {
 
 /// Keeps a journal that cannot be read as PATH.unread too; it also stays at PATH. Earlier files of this name become
 /// PATH.unread.1 to PATH.unread.3. Returns the name. Errors: bad_config.
-Result<std::string> keep_unread(const std::string& path);
+Result<std::string> keep_unreadable(const std::string& path);
 
 /// Renames a journal to PATH.1; earlier kept journals move to the next number. Errors: bad_config.
 Status keep_journal(const std::string& path);

@@ -77,7 +77,7 @@ Connection::Connection(tcp::socket socket, ConnectionContext& context, std::func
 }
 
 void Connection::start() {
-  await(context_.config.keys->asks_for_keys() ? Awaited::key : Awaited::line);
+  await(context_.config.keys->requires_keys() ? Awaited::key : Awaited::line);
   read_more();
 }
 
@@ -347,7 +347,7 @@ void Connection::on_event(serving::Refused& refused) {
   forget(refused.tag);
 }
 
-void Connection::on_event(serving::Answered& answered) {
+void Connection::on_event(serving::QueryAnswered& answered) {
   const auto it = asked_.find(answered.tag);
   const auto id = std::move(it->second);
   asked_.erase(it);

@@ -41,17 +41,17 @@ class ResumableRequest : public std::enable_shared_from_this<ResumableRequest> {
   }
 
   /// Continues a recovered request. Its earlier deltas are in the stream before a client can attach.
-  void go_on(serving::RecoveredRequest recovered, std::function<void()> settled) {
+  void adopt(serving::RecoveredRequest recovered, std::function<void()> settled) {
     settled_ = std::move(settled);
     is_reported_ = recovered.request->progress->has_ended();  // by the earlier process
     stream_->await_reader();
     live_with_stream();
-    std::vector<SequenceDelta> told;
-    for (auto& delta : recovered.told) {
+    std::vector<SequenceDelta> deltas;
+    for (auto& delta : recovered.delivered) {
       generated_tokens_ += std::ssize(delta.token_ids);
-      order_.add(std::move(delta), told);
+      order_.add(std::move(delta), deltas);
     }
-    write(told);
+    write(deltas);
     stream_->tell();
     session_.submit(router_, 0, std::move(recovered.request));
   }
@@ -76,15 +76,15 @@ class ResumableRequest : public std::enable_shared_from_this<ResumableRequest> {
 
   void on_event(OutputBatch& batch) {
     for (auto& output : batch.outputs) {
-      std::vector<SequenceDelta> told;
+      std::vector<SequenceDelta> deltas;
       for (auto& delta : output.deltas) {
         generated_tokens_ += std::ssize(delta.token_ids);
         ticket_.add_tokens(std::ssize(delta.token_ids));
-        order_.add(std::move(delta), told);
+        order_.add(std::move(delta), deltas);
       }
       if (output.error) return fail_with(*output.error);
-      if (output.done) order_.finish(told);
-      write(told);
+      if (output.done) order_.finish(deltas);
+      write(deltas);
       if (output.done) return on_done(*output.done);
     }
   }
@@ -100,7 +100,7 @@ class ResumableRequest : public std::enable_shared_from_this<ResumableRequest> {
     ticket_.refused();
     fail_with(refused.error);
   }
-  void on_event(serving::Answered&) { PAGODA_ASSERT(false, "no query is sent here"); }
+  void on_event(serving::QueryAnswered&) { PAGODA_ASSERT(false, "no query is sent here"); }
   void on_event(serving::FlushMark&) { fail_with({ErrorCode::internal, "the engine has stopped"}); }
   void on_event(serving::SessionFailed&) { fail_with(serving::session_failure()); }
 
@@ -126,10 +126,10 @@ class ResumableRequest : public std::enable_shared_from_this<ResumableRequest> {
   }
 
   void fail_with(const Error& error) {
-    const auto told = wire_error(error);
-    record_.error = to_string(told.code);
+    const auto wire = wire_error(error);
+    record_.error = to_string(wire.code);
     std::string line;
-    append_error(line, stream_->name().id, told, stream_->history().next());
+    append_error(line, stream_->name().id, wire, stream_->history().next());
     stream_->add(std::move(line));
     finish();
   }
@@ -176,7 +176,7 @@ void run_resumable(ConnectionContext& context, GenerateOp op, std::shared_ptr<se
   request->submit(std::move(op.request));
 }
 
-void take_up(ConnectionContext& context, serving::RecoveredRequest recovered, std::function<void()> settled) {
+void resume_recovered(ConnectionContext& context, serving::RecoveredRequest recovered, std::function<void()> settled) {
   const auto& origin = recovered.origin;
   const auto drop = [&](const std::string& why) {
     serving::log_dropped(origin, why);
@@ -184,7 +184,7 @@ void take_up(ConnectionContext& context, serving::RecoveredRequest recovered, st
   };
   const auto& keys = *context.config.keys;
   const auto principal = keys.find_principal(origin.name.owner);
-  if (principal == nullptr && (!origin.name.owner.empty() || keys.asks_for_keys())) {
+  if (principal == nullptr && (!origin.name.owner.empty() || keys.requires_keys())) {
     return drop("the server no longer knows its API key");
   }
   auto stream = context.streams.open(context.io, origin.name, /*is_recovered=*/true);
@@ -194,14 +194,14 @@ void take_up(ConnectionContext& context, serving::RecoveredRequest recovered, st
   record.generation.emplace().model = context.models.first().info.name;
   record.generation->asked(recovered.request->sampling, recovered.request->open);
   if (principal) {
-    ticket.go_on(principal->usage, 1);
+    ticket.adopt(principal->usage, 1);
     record.tenant = principal->tenant.name;
   }
   const ResumableRequest::Facts facts{origin.timing, origin.stream, recovered.request->sampling.n,
                                       std::ssize(*recovered.request->prompt_token_ids)};
   std::make_shared<ResumableRequest>(context, context.models.first(), std::move(*stream), facts, std::move(ticket),
                                      std::move(record))
-      ->go_on(std::move(recovered), std::move(settled));
+      ->adopt(std::move(recovered), std::move(settled));
 }
 
 }  // namespace pagoda::json_lines

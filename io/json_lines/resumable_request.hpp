@@ -19,6 +19,6 @@ void run_resumable(ConnectionContext& context, GenerateOp op, std::shared_ptr<se
 
 /// Continues a request of an earlier process. Calls `settled` once, when the engine has accepted the request or the
 /// request has ended. I/O thread.
-void take_up(ConnectionContext& context, serving::RecoveredRequest recovered, std::function<void()> settled);
+void resume_recovered(ConnectionContext& context, serving::RecoveredRequest recovered, std::function<void()> settled);
 
 }  // namespace pagoda::json_lines

@@ -49,18 +49,18 @@ class Server::State {
 
   Status listen() {
     if (auto status = listener.open(config.listen, "listen"); !status) return status;
-    return listener.check_exposure("listen", config.keys->asks_for_keys(), config.allow_unauthenticated);
+    return listener.check_exposure("listen", config.keys->requires_keys(), config.allow_unauthenticated);
   }
 
   void let_in() {
-    if (!ending) listener.accept([this](tcp::socket socket) { welcome(std::move(socket)); });
+    if (!ending) listener.accept([this](tcp::socket socket) { start_connection(std::move(socket)); });
   }
 
   void recover(std::shared_ptr<serving::Recovery> from) {
     recovery = std::move(from);
     for (auto& request : recovery->requests_of(serving::Api::json_lines)) {
       boost::asio::post(io, [this, request = std::move(request)]() mutable {
-        take_up(context, std::move(request), [this] { recovery->settled(); });
+        resume_recovered(context, std::move(request), [this] { recovery->settled(); });
       });
     }
     recovery->on_complete([this] { boost::asio::post(io, [this] { let_in(); }); });
@@ -78,7 +78,7 @@ class Server::State {
     thread = std::thread([this] { serving::run_io(io); });
   }
 
-  void welcome(tcp::socket socket) {
+  void start_connection(tcp::socket socket) {
     if (connections.size() >= static_cast<std::size_t>(config.max_connections)) {
       std::string line;
       append_error(line, {}, {WireCode::queue_full, "too many connections", {}, routing::kRetryAfterMs});

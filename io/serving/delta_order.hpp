@@ -19,17 +19,17 @@ class DeltaOrder {
   /// checked yet.
   explicit DeltaOrder(std::int64_t num_sequences);
 
-  /// Appends to `told` the deltas whose turn has come. A delta of an unknown sequence is dropped.
-  void add(SequenceDelta delta, std::vector<SequenceDelta>& told);
+  /// Appends to `delivered` the deltas whose turn has come. A delta of an unknown sequence is dropped.
+  void add(SequenceDelta delta, std::vector<SequenceDelta>& delivered);
   /// Call after the last delta. Appends all deltas that are held back.
-  void finish(std::vector<SequenceDelta>& told);
+  void finish(std::vector<SequenceDelta>& delivered);
 
  private:
   struct Lane {
     std::deque<SequenceDelta> held;
     bool ended = false;
   };
-  void tell(std::vector<SequenceDelta>& told);
+  void release_due(std::vector<SequenceDelta>& delivered);
 
   std::vector<Lane> lanes_;
   std::size_t next_ = 0;  ///< index of the lane whose turn it is

@@ -83,7 +83,7 @@ void KeyRing::replace(const KeySet& keys) {
       }
     }
     next->known.push_back({entry.digest, principal});
-    next->asks_for_keys |= !principal->is_admin();
+    next->requires_keys |= !principal->is_admin();
     next->has_admins |= principal->is_admin();
     next->has_names |= !principal->tenant.name.empty();
   }
@@ -111,8 +111,8 @@ SharedPrincipal KeyRing::find_principal(std::string_view id) const {
   return nullptr;
 }
 
-bool KeyRing::asks_for_keys() const {
-  return state()->asks_for_keys;
+bool KeyRing::requires_keys() const {
+  return state()->requires_keys;
 }
 
 bool KeyRing::has_admins() const {

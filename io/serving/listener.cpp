@@ -103,11 +103,11 @@ void Listener::take_one(error_code error) {
     spdlog::warn("cannot accept a connection: {}", error.message());
     return accept_later();
   }
-  welcome(std::move(socket));
+  start_connection(std::move(socket));
   accept_next();
 }
 
-void Listener::welcome(tcp::socket socket) {
+void Listener::start_connection(tcp::socket socket) {
   try {
     set_options(socket);
     on_socket_(std::move(socket));

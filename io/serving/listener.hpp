@@ -44,7 +44,7 @@ class Listener {
   void accept_next();
   void take_one(boost::system::error_code error);
   void accept_later();
-  void welcome(boost::asio::ip::tcp::socket socket);
+  void start_connection(boost::asio::ip::tcp::socket socket);
 
   boost::asio::ip::tcp::acceptor acceptor_;
   boost::asio::steady_timer pause_;

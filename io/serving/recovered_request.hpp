@@ -54,7 +54,7 @@ std::optional<RequestOrigin> origin_of(const ResumeNote& note);
 struct RecoveredRequest {
   RequestOrigin origin;
   std::shared_ptr<GenerateRequest> request;  ///< request that continues where it stopped
-  std::vector<SequenceDelta> told;           ///< deltas that were output before; in order within each sequence
+  std::vector<SequenceDelta> delivered;      ///< deltas that were output before; in order within each sequence
 };
 
 /// Logs that a request is not recovered, and the reason.

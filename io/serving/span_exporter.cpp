@@ -170,7 +170,7 @@ class SpanExporter::State {
       const auto post = std::make_shared<Post>(io, endpoint, otlp_traces(batch));
       post->start();
       io.run_for(kPostTime);
-      tell(post->problem());
+      log_change(post->problem());
       (post->problem().empty() ? num_exported : num_dropped) += static_cast<std::int64_t>(batch.size());
       const std::lock_guard lock(mutex);
       if (!ending || post->problem().empty()) continue;
@@ -181,7 +181,7 @@ class SpanExporter::State {
   }
 
   /// Logs when the export begins to fail, and when it works again.
-  void tell(const std::string& problem) {
+  void log_change(const std::string& problem) {
     if (!problem.empty() && !is_failing) {
       spdlog::warn("spans are dropped, because the collector at {}:{} does not accept them: {}", endpoint.host,
                    endpoint.port, problem);

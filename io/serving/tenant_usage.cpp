@@ -11,7 +11,7 @@ using std::chrono::milliseconds;
 
 constexpr double kSecondsPerMinute = 60;
 /// Retry time of a refusal because too many requests are live. Their ends cannot be predicted.
-constexpr milliseconds kLookAgain{1000};
+constexpr milliseconds kRetryLater{1000};
 
 double seconds_between(LimitClock::time_point from, LimitClock::time_point to) {
   return std::max(0.0, std::chrono::duration<double>(to - from).count());
@@ -21,11 +21,11 @@ std::string counted(std::int64_t count, const char* what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
 
-LimitLevel level_of(const MinuteBucket& bucket, LimitClock::time_point now) {
+LimitLevel level_of(const TokenBucket& bucket, LimitClock::time_point now) {
   return {bucket.per_minute(), bucket.remaining(now), bucket.wait_for(bucket.per_minute(), now)};
 }
 
-void set_limit(std::optional<MinuteBucket>& bucket, std::int64_t per_minute, LimitClock::time_point now) {
+void set_limit(std::optional<TokenBucket>& bucket, std::int64_t per_minute, LimitClock::time_point now) {
   if (per_minute == 0) {
     bucket.reset();
   } else if (bucket) {
@@ -37,18 +37,18 @@ void set_limit(std::optional<MinuteBucket>& bucket, std::int64_t per_minute, Lim
 
 }  // namespace
 
-double MinuteBucket::level(LimitClock::time_point now) const {
+double TokenBucket::level(LimitClock::time_point now) const {
   return std::min(per_minute_, level_ + seconds_between(at_, now) * per_minute_ / kSecondsPerMinute);
 }
 
-void MinuteBucket::set_limit(std::int64_t per_minute, LimitClock::time_point now) {
+void TokenBucket::set_limit(std::int64_t per_minute, LimitClock::time_point now) {
   level_ = level(now);
   at_ = now;
   per_minute_ = static_cast<double>(per_minute);
   level_ = std::min(level_, per_minute_);
 }
 
-milliseconds MinuteBucket::wait_for(std::int64_t amount, LimitClock::time_point now) const {
+milliseconds TokenBucket::wait_for(std::int64_t amount, LimitClock::time_point now) const {
   const double missing = std::min(static_cast<double>(amount), per_minute_) - level(now);
   constexpr double kRounding = 1e-6;  // a refill in several parts may lack the last bits
   if (missing <= kRounding) return milliseconds(0);
@@ -56,12 +56,12 @@ milliseconds MinuteBucket::wait_for(std::int64_t amount, LimitClock::time_point 
       std::max<std::int64_t>(1, std::llround(std::ceil(1000 * missing * kSecondsPerMinute / per_minute_))));
 }
 
-void MinuteBucket::take(std::int64_t amount, LimitClock::time_point now) {
+void TokenBucket::take(std::int64_t amount, LimitClock::time_point now) {
   level_ = std::min(per_minute_, level(now) - static_cast<double>(amount));
   at_ = std::max(at_, now);
 }
 
-std::int64_t MinuteBucket::remaining(LimitClock::time_point now) const {
+std::int64_t TokenBucket::remaining(LimitClock::time_point now) const {
   constexpr double kRounding = 1e-6;
   return std::max<std::int64_t>(0, static_cast<std::int64_t>(std::floor(level(now) + kRounding)));
 }
@@ -84,9 +84,9 @@ std::optional<LimitRefusal> TenantUsage::admit(std::int64_t num_requests, std::i
   if (max_live_ > 0 && live_ + num_requests > max_live_) {
     return LimitRefusal{counted(live_, "request") + " of this key are live, but it may have " +
                             std::to_string(max_live_) + " at a time (max_concurrent_requests)",
-                        kLookAgain};
+                        kRetryLater};
   }
-  const auto refuse = [&](const MinuteBucket& bucket, std::int64_t amount,
+  const auto refuse = [&](const TokenBucket& bucket, std::int64_t amount,
                           const char* what) -> std::optional<LimitRefusal> {
     const auto wait = bucket.wait_for(amount, now);
     if (wait.count() == 0) return std::nullopt;
@@ -118,7 +118,7 @@ void TenantUsage::add_tokens(std::int64_t count, Clock::time_point now) {
   if (tokens_) tokens_->take(count, now);
 }
 
-void TenantUsage::go_on(std::int64_t num_requests) {
+void TenantUsage::adopt(std::int64_t num_requests) {
   const std::lock_guard lock(mutex_);
   live_ += num_requests;
 }
@@ -168,8 +168,8 @@ std::optional<LimitRefusal> TenantTicket::admit(std::shared_ptr<TenantUsage> usa
   return std::nullopt;
 }
 
-void TenantTicket::go_on(std::shared_ptr<TenantUsage> usage, std::int64_t num_requests) {
-  usage->go_on(num_requests);
+void TenantTicket::adopt(std::shared_ptr<TenantUsage> usage, std::int64_t num_requests) {
+  usage->adopt(num_requests);
   usage_ = std::move(usage);
   num_requests_ = num_requests;
 }

@@ -21,10 +21,10 @@ struct TenantLimits {
 using LimitClock = std::chrono::steady_clock;
 
 /// Token bucket: refills with `per_minute` a minute and holds at most the amount of one minute. A plain state machine.
-class MinuteBucket {
+class TokenBucket {
  public:
   /// The bucket begins full. `per_minute` must be above 0.
-  MinuteBucket(std::int64_t per_minute, LimitClock::time_point now)
+  TokenBucket(std::int64_t per_minute, LimitClock::time_point now)
       : per_minute_(static_cast<double>(per_minute)), level_(per_minute_), at_(now) {}
 
   /// Changes the limit. The content stays, up to the new limit.
@@ -83,7 +83,7 @@ class TenantUsage {
   void add_tokens(std::int64_t count, Clock::time_point now);
 
   /// Counts `num_requests` recovered requests as live, whatever the limits: an earlier process admitted them.
-  void go_on(std::int64_t num_requests);
+  void adopt(std::int64_t num_requests);
 
   /// Call when `num_requests` live requests have ended.
   void ended(std::int64_t num_requests);
@@ -95,8 +95,8 @@ class TenantUsage {
 
  private:
   mutable std::mutex mutex_;
-  std::optional<MinuteBucket> requests_;
-  std::optional<MinuteBucket> tokens_;
+  std::optional<TokenBucket> requests_;
+  std::optional<TokenBucket> tokens_;
   std::int64_t max_live_ = 0;
   std::int64_t live_ = 0;
 };
@@ -114,8 +114,8 @@ class TenantTicket {
   /// Admits the requests. `usage` may be null: no limits. Returns the refusal, or nothing if they are admitted.
   std::optional<LimitRefusal> admit(std::shared_ptr<TenantUsage> usage, std::int64_t num_requests,
                                     std::int64_t prompt_tokens);
-  /// Calls TenantUsage::go_on and holds the requests.
-  void go_on(std::shared_ptr<TenantUsage> usage, std::int64_t num_requests);
+  /// Calls TenantUsage::adopt and holds the requests.
+  void adopt(std::shared_ptr<TenantUsage> usage, std::int64_t num_requests);
   void add_tokens(std::int64_t count);
   bool counts_tokens() const { return usage_ && usage_->limits_tokens(); }
   void end();

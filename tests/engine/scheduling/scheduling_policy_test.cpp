@@ -270,10 +270,10 @@ TEST(Scheduling, ADelayedPromptStartsWhenNothingRunsAnyMore) {
 /// Returns the tokens of the step that begins a prompt of 500 while others decode, when a step takes 100 ms and a
 /// millisecond for each of its tokens.
 std::int64_t tokens_of_a_mixed_step(TimeUs max_chunk_us, int num_decoding, bool chunked = true,
-                                    double most_stretch = 0) {
+                                    double max_stretch = 0) {
   SchedulerConfig config = config_of(SchedulingPolicy::fcfs, 64);
   config.max_chunk_us = max_chunk_us;
-  config.most_stretch = most_stretch;
+  config.max_stretch = max_stretch;
   config.max_num_batched_tokens = 600;
   config.enable_chunked_prefill = chunked;
   Service service(config);

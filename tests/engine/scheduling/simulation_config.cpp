@@ -45,7 +45,7 @@ SimulationConfig random_simulation(std::uint64_t seed) {
   config.scheduler.priority_aging_s = pick(0, 1) / 1000.0;
   config.scheduler.delay_factor = pick(0, 0, 2);
   config.scheduler.max_chunk_us = pick(0, 1, 10'000);
-  config.scheduler.most_stretch = pick(0, 1, 2);
+  config.scheduler.max_stretch = pick(0, 1, 2);
   config.poison_chance = pick(0, 0, 0, 20) / 100.0;
   config.grammar_chance = pick(0, 30, 100) / 100.0;
   config.budget_chance = pick(0, 30, 100) / 100.0;
@@ -125,7 +125,7 @@ std::string describe(const SimulationConfig& config) {
                                                   {"delay", scheduler.delay_factor},
                                                   {"target_us", static_cast<double>(scheduler.target_step_us)},
                                                   {"chunk_us", static_cast<double>(scheduler.max_chunk_us)},
-                                                  {"stretch", scheduler.most_stretch},
+                                                  {"stretch", scheduler.max_stretch},
                                                   {"requests", config.num_requests},
                                                   {"samples", config.most_samples},
                                                   {"aborts", config.abort_chance},

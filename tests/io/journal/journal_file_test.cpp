@@ -91,7 +91,7 @@ TEST_F(JournalFileTest, KeepsTheLastSegmentsInAFileOfFixedSize) {
   std::vector<std::string> kept;
   for (std::size_t i = 0; i < 4; ++i) {
     EXPECT_EQ(contents->segments[i].number, 6 + i);
-    EXPECT_EQ(contents->segments[i].is_behind_gap, i == 0);
+    EXPECT_EQ(contents->segments[i].follows_gap, i == 0);
     for (const auto& text : texts(contents->segments[i])) kept.push_back(text);
   }
   ASSERT_GT(kept.size(), 1000U);
@@ -156,7 +156,7 @@ TEST_F(JournalFileTest, ASegmentBehindADamagedOneIsBehindAGap) {
   const auto damaged = parse_journal(bytes, "journal");
   ASSERT_TRUE(damaged);
   std::vector<bool> behind_gap;
-  for (const auto& segment : damaged->segments) behind_gap.push_back(segment.is_behind_gap);
+  for (const auto& segment : damaged->segments) behind_gap.push_back(segment.follows_gap);
   EXPECT_EQ(behind_gap, (std::vector{true, true, false}));
 }
 
@@ -171,7 +171,7 @@ TEST_F(JournalFileTest, ARecordThatDoesNotFitEndsItsSegmentAndTheNextBegins) {
   ASSERT_TRUE(contents);
   EXPECT_EQ(contents->num_damaged, 0);
   EXPECT_EQ(texts(contents->segments.at(0)).size(), 100U);
-  EXPECT_TRUE(contents->segments.at(1).is_behind_gap);
+  EXPECT_TRUE(contents->segments.at(1).follows_gap);
 }
 
 TEST_F(JournalFileTest, AStateThatLeavesNoRoomForRecordsIsLeftOut) {
@@ -285,17 +285,17 @@ TEST_F(JournalFileTest, ThatCannotBeReadIsKeptBesideThoseThatRestartsPushOut) {
     return std::string(std::istreambuf_iterator<char>(file), {});
   };
   write("first");
-  for (int i = 0; i < 2; ++i) EXPECT_EQ(keep_unread(path_).value(), path_ + ".unread");
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(keep_unreadable(path_).value(), path_ + ".unread");
   EXPECT_FALSE(std::filesystem::exists(path_ + ".unread.1"));
   EXPECT_EQ(text_at(path_), "first") << "it stays until another takes its place";
   for (int i = 0; i < 5; ++i) make();
   EXPECT_EQ(text_at(path_ + ".unread"), "first");
   std::filesystem::remove(path_);
   write("second");
-  EXPECT_TRUE(keep_unread(path_));
+  EXPECT_TRUE(keep_unreadable(path_));
   EXPECT_EQ(text_at(path_ + ".unread"), "second");
   EXPECT_EQ(text_at(path_ + ".unread.1"), "first");
-  EXPECT_FALSE(keep_unread((folder_.path() / "nothing").string()));
+  EXPECT_FALSE(keep_unreadable((folder_.path() / "nothing").string()));
 }
 
 TEST_F(JournalFileTest, KeepsThreeJournalsThatNobodyElseMayRead) {
