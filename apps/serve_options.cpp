@@ -189,7 +189,7 @@ void ServeOptions::finish_pool(std::vector<Error>& problems) {
          std::string(key) + " is for one model: with models, give it in the file of models, for each model", key});
   }
   if (!recover.empty()) {
-    problems.push_back({ErrorCode::bad_config, "recover is for a server of one model, not for models", "recover"});
+    problems.push_back({ErrorCode::bad_config, "recover is for one model: it cannot be given with models", "recover"});
   }
   // With several models no worker process would live long. Their engines share a GPU in one process.
   if (!engine.flags.is_given("worker_processes")) engine.config.worker_processes = false;

@@ -59,7 +59,12 @@ Status check_setup(const RecordedConfig& before, const std::string& model_before
 /// Keeps a journal that cannot be read under another name, so that the server can start and the journal is not lost.
 Result<Requests> without_journal(const std::string& path, const std::string& why) {
   const auto kept = io::keep_unreadable(path);
-  if (!kept) return fail(kept.error());
+  if (!kept) {
+    return fail(ErrorCode::bad_config,
+                "recover: " + why + ". " + kept.error().message +
+                    "; make its folder writable, or start without --recover to leave the file alone",
+                "recover");
+  }
   spdlog::error("recover: {}. Its requests are not recovered; the file is kept as {}", why, *kept);
   return Requests();
 }

@@ -178,7 +178,7 @@ class RecordedScheduler {
   void keep_twin_if(bool is_alike) {
     if (is_alike) return;
     twin_.reset();
-    recorder_.stop();
+    recorder_.stop_diverged();
   }
 
   scheduling::SchedulerConfig config_;

@@ -86,9 +86,9 @@ const char* to_string(Source source) {
   return "unknown";
 }
 
-void Replay::begin_segment(std::uint64_t number) {
+void Replay::begin_segment(std::uint64_t number, bool follows_gap) {
   // Records before the first state belong to a state that was lost with an older segment.
-  if (number != segment_ + 1) courses_ = {};
+  if (follows_gap || number != segment_ + 1) courses_ = {};
   for (Course& its : courses_) its.effect.reset();  // effects of inputs in the segment before are left out
   segment_ = number;
   record_ = 0;

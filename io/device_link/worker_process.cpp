@@ -263,6 +263,10 @@ actors::DeviceFailed WorkerProcess::end_reason(FrameChannel::End end) {
     const PeerEnd ended = end_.get();
     return failed(ended.how, actors::ProcessEnd::died, ended.was_killed);
   }
+  if (end == FrameChannel::End::too_long) {
+    return failed("has sent a message longer than " + std::to_string(channel_->longest() >> 20) + " MiB",
+                  actors::ProcessEnd::died, false);
+  }
   return failed("has sent data that is not a message", actors::ProcessEnd::died, false);
 }
 

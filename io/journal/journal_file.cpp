@@ -253,6 +253,13 @@ void JournalFile::begin_segment_if_full() {
   if (is_torn_ || used_ >= full_at(segment_bytes_)) begin_segment();
 }
 
+void JournalFile::on_diverged(journal::Source source) {
+  spdlog::warn(
+      "journal: the {} is no longer recorded, because its copy without tokens differs from it (journal_tokens is off); "
+      "restart the server to record it again",
+      journal::to_string(source));
+}
+
 std::size_t JournalFile::max_state_bytes(std::int64_t bytes) {
   return states_end_at(segment_bytes_of(bytes));
 }

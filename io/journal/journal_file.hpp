@@ -64,6 +64,7 @@ class JournalFile final : public journal::Journal, private journal::StateSink {
   bool follows(journal::Source source) const override;
   std::size_t max_ended_bytes() const override { return max_ended_bytes(static_cast<std::int64_t>(file_.size())); }
   void begin_segment_if_full() override;
+  void on_diverged(journal::Source source) override;
   std::optional<Key> token_key() const override { return options_.token_key; }
 
   /// Moves the file to PATH; a journal there is kept as PATH.1. Call once. Errors: bad_config.

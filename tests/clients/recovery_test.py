@@ -690,7 +690,7 @@ class PlannedRestarts(Case):
         self.wait_for(lambda: len(stream.events) > 3, "nothing is streamed")
         server.end()
         self.finish([stream], 10)
-        self.assertNotIn("left in the journal", server.said())
+        self.assertNotIn("stay in the journal", server.said())
 
 
 class Locks(Case):

@@ -138,7 +138,7 @@ class Keys(WithKeys):
         with open(self.file, "w") as file:
             file.write(make_key("root", "--admin")[1] + "\n")
         server.process.send_signal(signal.SIGHUP)
-        self.wait_for_log("everybody could call")
+        self.wait_for_log("every client could call")
         self.assertEqual(self.complete(server, bob)[0], 200)
         self.assertEqual(server.request("POST", "/v1/completions", SHORT)[0], 401)
         os.remove(self.file)

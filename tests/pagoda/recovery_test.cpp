@@ -196,6 +196,17 @@ TEST_F(RecoveryOfJournals, ThatCannotBeReadAreKept) {
   EXPECT_THAT(said_, HasSubstr("does not name its engine"));
 }
 
+TEST_F(RecoveryOfJournals, ThatCanNeitherBeReadNorKeptAreAnErrorThatSaysWhy) {
+  std::ofstream(path_ + ".unread.2") << "a file";
+  std::filesystem::create_directories(path_ + ".unread.3/folder");  // the file cannot take its place
+  change(kFormatAt, 8);
+  const auto before = bytes();
+  EXPECT_EQ(recover(), -1);
+  EXPECT_THAT(said_, HasSubstr("is a journal of format 11"));
+  EXPECT_THAT(said_, HasSubstr("make its folder writable, or start without --recover"));
+  EXPECT_EQ(bytes(), before);
+}
+
 TEST_F(RecoveryOfJournals, WhatIsNoJournalIsRefusedAndLeftAlone) {
   replace({'s', 'o', 'm', 'e', 't', 'h', 'i', 'n', 'g'});
   EXPECT_EQ(recover(), -1);

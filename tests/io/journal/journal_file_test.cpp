@@ -8,11 +8,14 @@
 #include <iterator>
 #include <map>
 #include <random>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <utility>
 
 #include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -311,6 +314,19 @@ TEST_F(JournalFileTest, KeepsThreeJournalsThatNobodyElseMayRead) {
   EXPECT_FALSE(JournalFile::create("/dev/null", kSmall, ""));
 }
 
+TEST_F(JournalFileTest, LogsThatACoreIsNoLongerRecordedBecauseItsCopyDiverged) {
+  const auto journal = make();
+  journal::Recorder recorder(journal, journal::Source::scheduler, [](Encoder&) {});
+  std::ostringstream log;
+  const auto logger = spdlog::default_logger();
+  spdlog::set_default_logger(
+      std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(log)));
+  recorder.stop_diverged();
+  spdlog::set_default_logger(logger);
+  EXPECT_FALSE(recorder.is_on());
+  EXPECT_NE(log.str().find("the scheduler is no longer recorded"), std::string::npos) << log.str();
+}
+
 TEST_F(JournalFileTest, NamesWhatIsNoJournal) {
   EXPECT_EQ(read_journal(path_).error().code, ErrorCode::io_failed);
   std::ofstream(path_) << "something else";
@@ -321,7 +337,7 @@ TEST_F(JournalFileTest, NamesWhatIsNoJournal) {
   make()->append(1, record_of("x"));
   auto bytes = bytes_of(path_);
   bytes.resize(bytes.size() / 2);
-  EXPECT_NE(parse_journal(bytes, "half").error().message.find("cut short"), std::string::npos);
+  EXPECT_NE(parse_journal(bytes, "half").error().message.find("truncated"), std::string::npos);
   EXPECT_FALSE(JournalFile::create(path_, 1000, ""));
   EXPECT_FALSE(JournalFile::create((folder_.path() / "no" / "folder").string(), kSmall, ""));
 }
