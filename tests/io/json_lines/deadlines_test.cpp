@@ -93,9 +93,9 @@ TEST_F(LineDeadlines, AConnectionThatAsksForNothingIsToldSoAndClosed) {
     for (int i = 0; i < 500 && slow.send_raw(" "); ++i) std::this_thread::sleep_for(milliseconds(10));
   });
   for (auto* c : {&fresh, &used, &slow}) {
-    const auto told = c->receive();
-    EXPECT_EQ(told["error"]["code"], "timeout") << told;
-    EXPECT_TRUE(told["id"].is_null());
+    const auto answer = c->receive();
+    EXPECT_EQ(answer["error"]["code"], "timeout") << answer;
+    EXPECT_TRUE(answer["id"].is_null());
     EXPECT_TRUE(c->at_end());
   }
   trickle.join();
