@@ -45,7 +45,7 @@ class Entry {
     });
     for (const auto& key : unread) problems_.push_back(file->unknown_key(key, known));
     if (object_.contains("served_model_name")) {
-      refuse("use name and aliases in place of served_model_name", "served_model_name");
+      refuse("served_model_name must not be set: use name and aliases", "served_model_name");
     }
   }
 
@@ -134,7 +134,7 @@ std::vector<PooledModelConfig> parse_models(std::string_view text, const std::st
   for (const auto& [key, object] : json->items()) {
     const auto index = json->is_array() ? "[" + key + "]" : key;
     if (!object.is_object()) {
-      refuse(index + " must be an object with name, model and the settings of its engine");
+      refuse(index + " must be an object with name, model and keys of its engine");
       continue;
     }
     std::string name = json->is_object() ? key : std::string();

@@ -162,7 +162,7 @@ Result<RecoveryOfServer> read_recovery(const ServeOptions& options) {
 Status complete(serving::Recovery& recovery, caf::actor_system& system, const EngineHandle& engine,
                 const ServeOptions& options) {
   if (const auto rest = recovery.give_up_rest(); rest > 0) {
-    spdlog::warn("{} requests are not recovered: the server that received them is not started", rest);
+    spdlog::warn("{} requests are not recovered: the server through which they arrived is not started", rest);
   }
   if (!recovery.wait_until_settled(kRecoveryTime)) {
     return fail(ErrorCode::internal, "recover: the engine has not accepted the requests within 600 s");

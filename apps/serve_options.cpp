@@ -107,7 +107,7 @@ std::vector<Error> ServeOptions::finish() {
   if (!recover.empty() && !engine.config.journal_tokens) {
     problems.push_back(
         {ErrorCode::bad_config,
-         "recover needs journal_tokens: without prompts and outputs in the journal, no request can continue",
+         "recover needs journal_tokens: without prompts and outputs in the journal no request can continue",
          "recover"});
   }
   if (!recover.empty() && http.resume.resume_window == 0) {
@@ -167,7 +167,7 @@ void ServeOptions::refuse_flags_of_no_server(std::vector<Error>& problems) const
   if (!has_lines() && engine.flags.is_given("listen")) {
     json_lines::ServerConfig all;
     io::visit_fields(all, [&](const char* key, auto&, const char*) {
-      if (std::string_view(key) != "listen") refuse(key, " is for JSON lines, which --listen none turns off");
+      if (std::string_view(key) != "listen") refuse(key, " is a key of JSON lines, which --listen none turns off");
     });
   }
 }
@@ -184,12 +184,12 @@ void ServeOptions::finish_pool(std::vector<Error>& problems) {
         "above 0 and up to 86400 seconds");
   for (const char* key : {"model", "served_model_name", "trace", "journal"}) {
     if (!engine.flags.is_given(key)) continue;
-    problems.push_back(
-        {ErrorCode::bad_config,
-         std::string(key) + " is for one model: with models, give it in the file of models, for each model", key});
+    problems.push_back({ErrorCode::bad_config,
+                        std::string(key) + " belongs to one model: with --models, set it for each model in the file",
+                        key});
   }
   if (!recover.empty()) {
-    problems.push_back({ErrorCode::bad_config, "recover is for one model: it cannot be given with models", "recover"});
+    problems.push_back({ErrorCode::bad_config, "recover belongs to one model: it cannot be used with --models", "recover"});
   }
   // With several models no worker process would live long. Their engines share a GPU in one process.
   if (!engine.flags.is_given("worker_processes")) engine.config.worker_processes = false;

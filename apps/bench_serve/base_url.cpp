@@ -12,7 +12,8 @@ constexpr std::string_view kHttps = "https://";
 
 auto refuse_url(std::string_view url) {
   return fail(ErrorCode::bad_config,
-              "base_url must be an address like http://127.0.0.1:8000, not \"" + std::string(url) + "\"", "base_url");
+              "base_url must be an address such as http://127.0.0.1:8000, not \"" + std::string(url) + "\"",
+              "base_url");
 }
 
 bool is_url_character(char c) {

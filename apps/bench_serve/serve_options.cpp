@@ -167,7 +167,7 @@ Result<std::string> header_lines(const ServeOptions& options) {
   }
   const auto breaks = static_cast<std::size_t>(std::ranges::count(lines, '\n'));
   if (breaks != options.headers.size() + (options.api_key.empty() ? 0 : 1)) {
-    return refuse_option("header and api_key must each be one line", "header");
+    return refuse_option("header and api_key must not contain line breaks", "header");
   }
   return lines;
 }
@@ -261,7 +261,7 @@ Result<std::vector<LoadPlan>> read_plans(const ServeOptions& options) {
     plans.back().request_rate = *rate;
     if (plan->duration_s > 0 && std::isinf(*rate) && plan->max_concurrency == 0) {
       return refuse_option(
-          "duration with request_rate inf needs max_concurrency: without it, the number of requests has no limit",
+          "duration with request_rate inf needs max_concurrency: otherwise requests are sent without limit",
           "max_concurrency");
     }
     if (std::isinf(*rate) && plan->max_concurrency > 0 && plan->stalled_fraction > 0) {

@@ -83,7 +83,7 @@ void Examination::of_build() {
   const bool is_slow = !build.is_optimised || !build.sanitizer.empty();
   add("build", is_slow ? Severity::slow : Severity::good, what + (is_slow ? "; not optimised" : ""),
       is_slow ? "a build for finding errors is many times slower"
-              : "a feature that is not in the build is refused with a message",
+              : "a request for a part that is not compiled in is refused",
       is_slow ? "serve with a release build: scripts/build release" : "");
 }
 
@@ -98,7 +98,7 @@ void Examination::of_processor() {
   const std::string what = name + ": kernels " + cpu.chosen_set + ", of " + joined(cpu.kernel_sets);
   if (!cpu.wanted_set.empty()) {
     return add("processor", cpu.wanted_set == cpu.kernel_sets.back() ? Severity::good : Severity::note, what,
-               "--cpu-isa selects them; without it, the fastest kernels are used");
+               "--cpu-isa selects these kernels; without it the fastest are used");
   }
   if (cpu.chosen_set == "scalar") {
     const std::string wanted = cpu.is_x86 ? "AVX2, FMA and F16C" : "NEON";
@@ -154,8 +154,9 @@ void Examination::of_cores() {
   }
   if (cores.nodes > 1 && !facts_.build.core_binding) {
     return add("cores", Severity::slow, what + "; this build cannot bind threads to cores",
-               "memory of another NUMA node is slower, and only bound threads have memory near them",
-               "build where libhwloc-dev is installed");
+               "memory of another NUMA node is slower, and only threads that are bound to cores can be placed near "
+               "their memory",
+               "install libhwloc-dev and build again");
   }
   add("cores", Severity::good, what,
       cores.nodes > 1 ? "threads and memory are spread over the nodes (--cpu-affinity auto)"

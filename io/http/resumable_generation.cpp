@@ -336,7 +336,7 @@ void take_up(const ApiContext& context, boost::asio::io_context& io, serving::Re
   };
   auto principal = context.keys->find_principal(origin.name.owner);
   if (principal == nullptr && (!origin.name.owner.empty() || context.keys->requires_keys())) {
-    return drop("the key that it came with is not known any more");
+    return drop("its API key is no longer known");
   }
   Request request;
   request.verb = Verb::post;

@@ -185,7 +185,7 @@ void resume_recovered(ConnectionContext& context, serving::RecoveredRequest reco
   const auto& keys = *context.config.keys;
   const auto principal = keys.find_principal(origin.name.owner);
   if (principal == nullptr && (!origin.name.owner.empty() || keys.requires_keys())) {
-    return drop("the server no longer knows its API key");
+    return drop("its API key is no longer known");
   }
   auto stream = context.streams.open(context.io, origin.name, /*is_recovered=*/true);
   if (!stream) return drop(stream.error().message);

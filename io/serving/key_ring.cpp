@@ -51,7 +51,7 @@ Status KeySet::add(const KeyDigest& digest, KeyRole role, const char* source) {
 
 Status KeySet::add(const KeyDigest& digest, Tenant tenant) {
   for (const auto& entry : entries) {
-    if (entry.digest == digest) return fail(ErrorCode::bad_config, "this key was given before");
+    if (entry.digest == digest) return fail(ErrorCode::bad_config, "this key appears twice");
     if (entry.tenant.name == tenant.name && entry.tenant != tenant) {
       return fail(ErrorCode::bad_config, "another key with the name \"" + tenant.name +
                                              "\" has a different role, or different limits or settings");

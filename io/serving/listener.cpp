@@ -65,10 +65,10 @@ Status Listener::check_exposure(const char* what, bool has_keys, bool allowed) c
         ErrorCode::bad_config,
         std::string(what) + ": " + address_ +
             " can be reached from beyond this machine: give --keys-file or --api-key-file with a user's key, or "
-            "--allow-unauthenticated to allow access without a key",
+            "--allow-unauthenticated if every client may use it",
         "allow_unauthenticated");
   }
-  spdlog::warn("{} on {}, beyond this machine, without API keys: every client that can connect can use it", what,
+  spdlog::warn("{} on {}, beyond this machine, without API keys: every client that reaches it can use it", what,
                address_);
   return {};
 }

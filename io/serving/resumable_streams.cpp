@@ -100,7 +100,7 @@ void ResumableStream::await_reader() {
     const auto self = weak.lock();
     // The timer may have expired just before a reader attached.
     if (cancelled || !self || self->reader_ != nullptr) return;
-    if (!self->has_ended_) spdlog::info("request {}: no client has come back for its stream", self->name_.quoted_id());
+    if (!self->has_ended_) spdlog::info("request {}: its client has not returned", self->name_.quoted_id());
     self->give_up();
   });
 }

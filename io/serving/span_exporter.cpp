@@ -94,7 +94,7 @@ Result<TracesEndpoint> TracesEndpoint::parse(std::string_view url) {
   const auto refuse = [&] {
     return fail(ErrorCode::bad_config,
                 std::string(kKey) +
-                    " must be an address like http://127.0.0.1:4318/v1/traces (OTLP over HTTP, without TLS), "
+                    " must be an address such as http://127.0.0.1:4318/v1/traces (OTLP over HTTP, without TLS), "
                     "not \"" +
                     std::string(url) + "\"",
                 kKey);
@@ -183,7 +183,7 @@ class SpanExporter::State {
   /// Logs when the export begins to fail, and when it works again.
   void log_change(const std::string& problem) {
     if (!problem.empty() && !is_failing) {
-      spdlog::warn("spans are dropped, because the collector at {}:{} does not accept them: {}", endpoint.host,
+      spdlog::warn("spans are dropped, because exporting them to the collector at {}:{} fails: {}", endpoint.host,
                    endpoint.port, problem);
     } else if (problem.empty() && is_failing) {
       spdlog::info("the collector at {}:{} accepts spans again", endpoint.host, endpoint.port);

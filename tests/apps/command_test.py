@@ -154,7 +154,7 @@ class Usage(unittest.TestCase):
     def test_a_flag_of_a_server_that_is_not_started_is_bad_usage(self):
         for flag in (["--tls-cert", "c"], ["--cors-origin", "*"], ["--no-page"], ["--max-body-bytes", "5"]):
             self.assert_bad_usage(f"{flag[0]} needs --http", "serve", "--model", MODEL, *flag)
-        self.assert_bad_usage("--max-connections is for JSON lines, which --listen none turns off", "serve", "--model", MODEL,
+        self.assert_bad_usage("--max-connections is a key of JSON lines, which --listen none turns off", "serve", "--model", MODEL,
                               "--listen", "none", "--http", "127.0.0.1:0", "--max-connections", "5")
 
     def test_every_problem_is_told(self):

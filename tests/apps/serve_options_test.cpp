@@ -61,7 +61,7 @@ TEST(ServeOptionsTest, AFlagOfAServerThatIsNotStartedIsRefused) {
                                    "--cors-origin needs --http"));
   EXPECT_THAT(problems_of("model --http 127.0.0.1:0 --no-page --max-body-bytes 5"), IsEmpty());
   EXPECT_THAT(problems_of("model --http 127.0.0.1:0 --listen none --max-line-bytes 1000"),
-              ElementsAre("--max-line-bytes is for JSON lines, which --listen none turns off"));
+              ElementsAre("--max-line-bytes is a key of JSON lines, which --listen none turns off"));
 }
 
 TEST(ServeOptionsTest, WhatBothServersHeedIsTakenWithOneOfThem) {

@@ -838,7 +838,7 @@ class Reconnects(Case):
         stream.connect = self.refuse_after(stream, stream.connect)
         self.wait_for(lambda: server.stats()["requests_aborted_total"] == 1, "it goes on", 60)
         self.assertEqual(server.request("GET", "/v1/streams/left")[0], 404)
-        self.wait_for(lambda: "no client has come back" in server.said(), "it is not told")
+        self.wait_for(lambda: "its client has not returned" in server.said(), "it is not told")
 
     @staticmethod
     def refuse_after(stream, connect):

@@ -512,7 +512,7 @@ class BrokenTest(Several):
             ended = subprocess.run([pagoda, "serve", "--models", path, *flags], capture_output=True, text=True,
                                    timeout=PATIENCE)
             self.assertEqual(ended.returncode, 2, ended.stderr)
-            self.assertIn("for one model", ended.stderr)
+            self.assertIn("belongs to one model", ended.stderr)
         ended = subprocess.run([pagoda, "serve", "--model", model, "--max-loaded-models", "2"], capture_output=True,
                                text=True, timeout=PATIENCE)
         self.assertEqual(ended.returncode, 2)

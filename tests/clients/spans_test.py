@@ -183,7 +183,7 @@ class Spans(unittest.TestCase):
             ended = subprocess.run([pagoda, "serve", "--model", model, "--otlp-traces-endpoint", bad],
                                    capture_output=True, text=True, timeout=60)
             self.assertEqual((ended.returncode, ended.stdout), (2, ""), bad)
-            self.assertIn("otlp_traces_endpoint must be an address like http://", ended.stderr)
+            self.assertIn("otlp_traces_endpoint must be an address such as http://", ended.stderr)
 
 
 if __name__ == "__main__":

@@ -141,7 +141,7 @@ TEST_F(KeysFile, WhatIsWrongIsNamedWithItsLine) {
   EXPECT_NE(problem(line("alice", R"(, "tokens_per_minute": 1.5)")).find("tokens_per_minute"), std::string::npos);
   EXPECT_NE(problem(line("alice", R"(, "priority": 1000001)")).find("priority"), std::string::npos);
   EXPECT_NE(problem(line("alice", R"(, "limit": 5)")).find("unknown field \"limit\""), std::string::npos);
-  EXPECT_NE(problem(line("alice") + line("bob")).find(":2: this key was given before"), std::string::npos);
+  EXPECT_NE(problem(line("alice") + line("bob")).find(":2: this key appears twice"), std::string::npos);
   EXPECT_NE(problem(line("alice") + line("alice", R"(, "role": "admin")", "other")).find("a different role"),
             std::string::npos);
 }
