@@ -67,7 +67,7 @@ Status issue(Self self, const std::shared_ptr<const CachePlan>& plan) {
                                    block_bytes = state.parts.memory->block_bytes(), stream = state.parts.stream.get(),
                                    has_ended_a_plan = state.has_ended_a_plan, sender = state.sender,
                                    me = caf::actor_cast<caf::actor_addr>(self)] {
-    sender->tell(me, true, [&] {
+    sender->run(me, true, [&] {
       if (const Status status = stream->status(); !status) {
         return report_failure<CacheEngineActor>(
             me, [&] { return status.error(); }, !*has_ended_a_plan, true);

@@ -219,15 +219,15 @@ namespace detail {
 /// CAF 1.x calls the functor when the actor ends, then destroys the actor's state, then the functor. The functor holds
 /// this object, whose destructor calls `on_end`, so `on_end` runs after the state is gone.
 template <class OnEnd>
-class BehindState {
+class AfterState {
  public:
-  explicit BehindState(OnEnd on_end) : on_end_(std::move(on_end)) {}
-  BehindState(const BehindState&) = delete;
-  BehindState& operator=(const BehindState&) = delete;
-  ~BehindState() {
+  explicit AfterState(OnEnd on_end) : on_end_(std::move(on_end)) {}
+  AfterState(const AfterState&) = delete;
+  AfterState& operator=(const AfterState&) = delete;
+  ~AfterState() {
     if (has_ended_) on_end_();
   }
-  void told() { has_ended_ = true; }
+  void set_ended() { has_ended_ = true; }
 
  private:
   OnEnd on_end_;
@@ -247,8 +247,8 @@ void when_ended(const Handle& whom, OnEnd on_end) {
     on_end();
   };
 #ifdef CAF_VERSION_MAJOR
-  auto behind = std::make_shared<detail::BehindState<decltype(received)>>(std::move(received));
-  caf::actor_cast<caf::actor>(whom)->attach_functor([behind = std::move(behind)] { behind->told(); });
+  auto after = std::make_shared<detail::AfterState<decltype(received)>>(std::move(received));
+  caf::actor_cast<caf::actor>(whom)->attach_functor([after = std::move(after)] { after->set_ended(); });
 #else
   caf::actor_cast<caf::actor>(whom)->attach_functor(std::move(received));
 #endif

@@ -25,16 +25,16 @@ void report_failure(const caf::actor_addr& owner, const MakeError& make_error, b
 template <class Owner>
 class CallbackSender {
  public:
-  /// Runs `what`, unless an earlier report was lost, and catches what it throws. `memory_lost`: as in DeviceFailed.
-  template <class Tell>
-  void tell(const caf::actor_addr& owner, bool memory_lost, const Tell& what) {
+  /// Runs `report`, unless an earlier report was lost, and catches what it throws. `memory_lost`: as in DeviceFailed.
+  template <class Report>
+  void run(const caf::actor_addr& owner, bool memory_lost, const Report& report) {
     if (has_lost_one_) return;
     try {
-      what();
+      report();
     } catch (const std::exception& problem) {
       has_lost_one_ = true;
       const auto lost = [&] {
-        return Error{ErrorCode::internal, std::string("what the device has done is not known: ") + problem.what()};
+        return Error{ErrorCode::internal, std::string("the state of the device is not known: ") + problem.what()};
       };
       report_failure<Owner>(owner, lost, false, memory_lost);
     }
@@ -47,7 +47,7 @@ class CallbackSender {
 /// Ends the owner of a stream that has failed. Sends the reason to the supervisor before the end.
 template <class Self>
 void end_with(Self* self, const caf::actor_addr& supervisor, const DeviceFailed& failed) {
-  if (const auto told = caf::actor_cast<DeviceKeeperActor>(supervisor)) send(self, told, failed);
+  if (const auto keeper = caf::actor_cast<DeviceKeeperActor>(supervisor)) send(self, keeper, failed);
   self->quit(caf::make_error(caf::sec::runtime_error, failed.error.message));
 }
 

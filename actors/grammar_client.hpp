@@ -52,7 +52,7 @@ class GrammarClient {
   }
 
   void withdraw(routing::JobId job) { pending_jobs_.withdraw(job); }
-  void resend_all() { pending_jobs_.resend_all(); }
+  void fail_all() { pending_jobs_.fail_all(); }
 
   metrics::GrammarMetrics metrics() const {
     auto metrics = counted_;

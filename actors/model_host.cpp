@@ -34,11 +34,11 @@ struct ModelHostState {
   ArrivalQueue line{{}, {}};
   std::unordered_map<ArrivalQueue::Ticket, Waiting> waiting;
   std::unordered_set<caf::actor_id> watched_clients;
-  std::optional<TimeUs> next_look;  ///< time of the earliest WaitOver that is on its way
+  std::optional<TimeUs> next_timer;  ///< time of the earliest WaitOver that is on its way
 
-  RequestRouterActor router;  ///< router of the engine; none: the model is not loaded
-  std::uint64_t life = 0;     ///< number of the engine's life; answers of an earlier life are ignored
-  bool is_wanted = false;     ///< whether the pool knows that something waits
+  RequestRouterActor router;       ///< router of the engine; none: the model is not loaded
+  std::uint64_t engine_epoch = 0;  ///< number of the loaded engine; answers of earlier engines are ignored
+  bool is_wanted = false;          ///< whether the pool knows that something waits
   /// Keep-alive time of the next engine, for when it serves the messages that wait.
   std::optional<TimeUs> keep_alive_us;
   bool is_draining = false;
@@ -71,8 +71,8 @@ void look_at_line(Self self) {
   if (state.line.empty()) state.keep_alive_us.reset();
   if (state.line.empty() && std::exchange(state.is_wanted, false)) notify_pool(self, ModelUse::Kind::unwanted);
   const auto next = state.line.next_expiry();
-  if (!next || (state.next_look && *state.next_look <= *next)) return;
-  state.next_look = next;
+  if (!next || (state.next_timer && *state.next_timer <= *next)) return;
+  state.next_timer = next;
   constexpr TimeUs kUsPerMs = 1000;
   const auto wait = std::chrono::milliseconds(std::max<TimeUs>(0, *next - now_us() + kUsPerMs - 1) / kUsPerMs);
   send_later(self, caf::actor_cast<ModelHostActor>(self), wait, WaitOver{});
@@ -118,7 +118,7 @@ void look_for_end_of_work(Self self) {
   if (state.leaving) {
     auto promise = *std::exchange(state.leaving, std::nullopt);
     state.router = RequestRouterActor{};
-    ++state.life;
+    ++state.engine_epoch;
     deliver(promise, ModelReleased{true});
     want_model(self);  // after the answer
   } else {
@@ -129,9 +129,9 @@ void look_for_end_of_work(Self self) {
 void await_idle(Self self) {
   auto& state = state_of(self);
   if (std::exchange(state.awaits_idle, true)) return;
-  const auto on_idle = [self, life = state.life, seen = state.requests](const Idle&) {
+  const auto on_idle = [self, engine_epoch = state.engine_epoch, seen = state.requests](const Idle&) {
     auto& now = state_of(self);
-    if (now.life != life) return;
+    if (now.engine_epoch != engine_epoch) return;
     now.awaits_idle = false;
     if (now.requests != seen) return await_idle(self);
     look_for_end_of_work(self);
@@ -160,9 +160,9 @@ void pass_on(Self self, const Question& question, caf::typed_response_promise<An
   auto& state = state_of(self);
   begin_work(self);
   ++state.questions;
-  const auto answered = [self, life = state.life] {
+  const auto answered = [self, engine_epoch = state.engine_epoch] {
     auto& now = state_of(self);
-    if (now.life != life) return;
+    if (now.engine_epoch != engine_epoch) return;
     --now.questions;
     look_for_end_of_work(self);
   };
@@ -285,7 +285,7 @@ caf::typed_response_promise<Drained> drain(Self self, const Drain& message) {
 void serve(Self self, const RequestRouterActor& router) {
   auto& state = state_of(self);
   state.router = router;
-  ++state.life;
+  ++state.engine_epoch;
   state.is_wanted = state.awaits_idle = false;
   state.questions = 0;
   state.is_busy = true;  // the pool counts it as busy
@@ -304,7 +304,7 @@ void refuse(Self self, const Error& error) {
 void forget_engine(Self self) {
   auto& state = state_of(self);
   state.router = RequestRouterActor{};
-  ++state.life;
+  ++state.engine_epoch;
   state.is_busy = state.awaits_idle = false;
   state.questions = 0;
   if (state.leaving) {
@@ -323,7 +323,7 @@ caf::typed_response_promise<ModelReleased> release(Self self, const ReleaseModel
     deliver(promise, ModelReleased{false});
   } else {
     state.router = RequestRouterActor{};
-    ++state.life;
+    ++state.engine_epoch;
     deliver(promise, ModelReleased{true});
   }
   return promise;
@@ -345,7 +345,7 @@ void on_client_gone(Self self, caf::actor_id client) {
 
 void on_wait_over(Self self) {
   auto& state = state_of(self);
-  state.next_look.reset();
+  state.next_timer.reset();
   for (auto& expired : state.line.expire(now_us())) {
     state.waiting.extract(expired.ticket).mapped().refuse(std::move(expired.error));
   }

@@ -48,7 +48,7 @@ struct ModelPoolState {
   std::shared_ptr<std::vector<ModelHostActor>> hosts = std::make_shared<std::vector<ModelHostActor>>();
   std::vector<SharedEngine> engines;  ///< engines by model; null: the model is not loaded
   std::vector<std::uint64_t> loads;   ///< number of loads that have begun, by model
-  std::optional<TimeUs> next_look;    ///< time of the earliest PoolLook that is on its way
+  std::optional<TimeUs> next_timer;   ///< time of the earliest PoolTimerDue that is on its way
 };
 
 using Self = ModelPoolActor::stateful_pointer<ModelPoolState>;
@@ -67,7 +67,7 @@ Result<SharedEngine> loaded(const PoolModel& model) {
     if (engine) return engine;
     return load_failed(model.name, engine.error().message);
   } catch (const std::bad_alloc&) {
-    return load_failed(model.name, "there is no memory for it");
+    return load_failed(model.name, "there is not enough memory");
   } catch (const std::exception& error) {
     return load_failed(model.name, error.what());
   }
@@ -122,7 +122,8 @@ void release(Self self, const ModelPoolCore::Release& what) {
   };
   pagoda::actors::request(
       self, (*state_of(self).hosts)[what.model], ReleaseModel{what.drain},
-      [answered](const ModelReleased& told) { answered(told.gives_up); }, [answered](caf::error&) { answered(false); });
+      [answered](const ModelReleased& reply) { answered(reply.gives_up); },
+      [answered](caf::error&) { answered(false); });
 }
 
 /// Writes the states of the models to where other threads read them.
@@ -149,12 +150,12 @@ void apply(Self self, const ModelPoolCore::Effects& effects) {
   for (const auto index : effects.loads) begin_load(self, index);
   for (const auto& what : effects.releases) release(self, what);
   send_residency(state);
-  const auto next = state.core->next_look();
-  if (!next || (state.next_look && *state.next_look <= *next)) return;
-  state.next_look = next;
+  const auto next = state.core->next_timer();
+  if (!next || (state.next_timer && *state.next_timer <= *next)) return;
+  state.next_timer = next;
   constexpr TimeUs kUsPerMs = 1000;
   const auto wait = std::chrono::milliseconds(std::max<TimeUs>(0, *next - now_us() + kUsPerMs - 1) / kUsPerMs);
-  send_later(self, caf::actor_cast<ModelPoolActor>(self), wait, PoolLook{});
+  send_later(self, caf::actor_cast<ModelPoolActor>(self), wait, PoolTimerDue{});
 }
 
 void on_use(Self self, const ModelUse& use) {
@@ -201,7 +202,7 @@ void on_engine_gone(Self self, const EngineGone& gone) {
   if (gone.load != state.loads[gone.model]) return;
   auto& model = state.models[gone.model];
   if (state.engines[gone.model]) {
-    spdlog::error("the engine of the model {} has stopped; the next request loads it anew", model.name);
+    spdlog::error("the engine of the model {} has stopped; the next request loads the model again", model.name);
     state.engines[gone.model].reset();
     send(self, (*state.hosts)[gone.model], ForgetEngine{});
   }
@@ -237,13 +238,13 @@ ModelPoolActor::behavior_type behavior(Self self, const model_pool::ModelPoolCon
       },
       [self](const ModelLoadEnded& ended) { on_load_ended(self, ended); },
       [self](const EngineGone& gone) { on_engine_gone(self, gone); },
-      [self](const PoolLook&) {
-        state_of(self).next_look.reset();
-        apply(self, state_of(self).core->look(now_us()));
+      [self](const PoolTimerDue&) {
+        state_of(self).next_timer.reset();
+        apply(self, state_of(self).core->on_timer(now_us()));
       },
       [self](const ConnectHosts& connected) { connect(self, connected); },
       [self](const ChildGone&) {
-        spdlog::critical("the address of a model has ended; the service stops");
+        spdlog::critical("the router of a model has ended; the service stops");
         self->quit(caf::exit_reason::user_shutdown);
       },
   };

@@ -86,7 +86,7 @@ struct EngineGone {
   std::uint64_t load = 0;  ///< number of the model's load
 };
 /// (private) pool, to itself: the time of an idle or a waiting model may be over.
-struct PoolLook {};
+struct PoolTimerDue {};
 
 /// (private) pool -> host: waiting and later messages go to this router.
 struct ServeModel {
@@ -140,7 +140,7 @@ using ModelPoolActor = Interface<
     // (private) an engine has ended.
     caf::result<void>(EngineGone),
     // (private) itself: the time of an idle model or of a waiting model may be over.
-    caf::result<void>(PoolLook),
+    caf::result<void>(PoolTimerDue),
     // (private) the hosts. Sent once, before any other message.
     caf::result<void>(ConnectHosts),
     // (private) a host has ended: the pool ends too.
@@ -168,7 +168,7 @@ CAF_ADD_TYPE_ID(pagoda_pool, (pagoda::actors::ModelUse))
 CAF_ADD_TYPE_ID(pagoda_pool, (pagoda::actors::SetKeepAlive))
 CAF_ADD_TYPE_ID(pagoda_pool, (pagoda::actors::ModelLoadEnded))
 CAF_ADD_TYPE_ID(pagoda_pool, (pagoda::actors::EngineGone))
-CAF_ADD_TYPE_ID(pagoda_pool, (pagoda::actors::PoolLook))
+CAF_ADD_TYPE_ID(pagoda_pool, (pagoda::actors::PoolTimerDue))
 CAF_ADD_TYPE_ID(pagoda_pool, (pagoda::actors::ServeModel))
 CAF_ADD_TYPE_ID(pagoda_pool, (pagoda::actors::RefuseModel))
 CAF_ADD_TYPE_ID(pagoda_pool, (pagoda::actors::ForgetEngine))
@@ -182,7 +182,7 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::ModelUse)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::SetKeepAlive)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::ModelLoadEnded)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::EngineGone)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::PoolLook)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::PoolTimerDue)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::ServeModel)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::RefuseModel)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::actors::ForgetEngine)

@@ -25,7 +25,7 @@ struct OutputProcessorState {
     try {
       end_all(Error{ErrorCode::internal, "the engine has stopped"});
     } catch (const std::bad_alloc&) {  // then servers notice the end of the engine by themselves
-      spdlog::error("there is no memory to tell of the engine's end");
+      spdlog::error("not enough memory to report the engine's end to the clients");
     }
   }
 
@@ -105,7 +105,7 @@ OutputProcessorActor::behavior_type behavior(Self self, const std::shared_ptr<co
         state.sinks.emplace(message.spec->id,
                             OutputProcessorState::Destination{message.sink, message.spec->tag, message.scheduler});
         const bool is_open = state.core->open(message.spec);
-        PAGODA_ASSERT(is_open, "what a request goes on from was looked at when it was read");
+        PAGODA_ASSERT(is_open, "the progress of a recovered request is checked when it is read");
       },
       [self](const StepOutputs& step) { process(self, step); },
       [self](const ConnectOutputs& connect) { state_of(self).router = connect.router; },

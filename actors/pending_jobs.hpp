@@ -26,7 +26,7 @@ class PendingJobs {
   }
   /// Calls all waiting jobs, because no job will get a turn any more. Each job gets an error, because the receiver has
   /// ended.
-  void resend_all() {
+  void fail_all() {
     for (auto& [job, ask] : std::exchange(waiting_, {})) ask();
   }
 

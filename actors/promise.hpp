@@ -37,8 +37,9 @@ class Promise {
       if (!promise.pending()) return;
       try {
         happens_before::sent();
-        retry_on_bad_alloc(
-            [this] { promise.deliver(caf::make_error(caf::sec::runtime_error, "who was asked has ended")); });
+        retry_on_bad_alloc([this] {
+          promise.deliver(caf::make_error(caf::sec::runtime_error, "the actor that received the request has ended"));
+        });
       } catch (const std::bad_alloc&) {  // then no answer can be sent
       }
     }

@@ -16,9 +16,9 @@ namespace {
 /// stream failed before it had ended anything. Then the device counts as failed, even if it still creates streams.
 /// Larger than the number of failures that the search for the request at fault may need among the most requests that
 /// may run (scheduling::Quarantine).
-constexpr int kMaxDevicesInVain = 24;
+constexpr int kMaxFailuresWithoutProgress = 24;
 /// Number of failures without progress from which on each start waits for a pause.
-constexpr int kMinDevicesForPause = 3;
+constexpr int kMinFailuresForPause = 3;
 
 /// Returns the pause before the next process is started. A device in a process of its own is restarted without limit,
 /// because a new process starts clean: only each request that crashes processes fails, not the engine. Pauses grow
@@ -26,7 +26,7 @@ constexpr int kMinDevicesForPause = 3;
 std::chrono::milliseconds pause_between_starts(int devices_without_progress) {
   constexpr std::chrono::milliseconds kFirst{20};
   constexpr std::chrono::milliseconds kLongest{1000};
-  const int doublings = devices_without_progress - kMinDevicesForPause;
+  const int doublings = devices_without_progress - kMinFailuresForPause;
   if (doublings < 0) return {};
   return doublings < 10 ? std::min(kFirst * (1 << doublings), kLongest) : kLongest;
 }
@@ -182,8 +182,8 @@ void replace_devices(Self self) {
     if (made) made = spawn_workers(self);
   }
   if (!made) return fail_devices(self, made.error());
-  spdlog::warn("{} has ended; a new one takes its place, and what was running is recomputed{}", ended_device(state),
-               state.memory_lost ? "" : " where it is not in the KV cache");
+  spdlog::warn("{} has ended and is replaced; running requests are recomputed{}", ended_device(state),
+               state.memory_lost ? "" : ", except for tokens in the KV cache");
   const Replica& replica = *state.replica;
   connect_devices(replica, self->address());
   if (state.memory_lost || are_processes) {
@@ -205,9 +205,9 @@ void plan_replacement(Self self) {
   if (state.device_error)
     state.devices_without_progress = state.without_progress ? state.devices_without_progress + 1 : 0;
   const bool are_processes = live_in_processes(state.factories);
-  if (!are_processes && state.device_error && state.devices_without_progress >= kMaxDevicesInVain) {
+  if (!are_processes && state.device_error && state.devices_without_progress >= kMaxFailuresWithoutProgress) {
     return fail_replica(self, ErrorCode::device_failed,
-                        "the device has failed again and again: " + state.device_error->message);
+                        "the device has failed repeatedly: " + state.device_error->message);
   }
   using std::chrono::milliseconds;
   const milliseconds since((now_us() - state.last_start_us) / 1000);
@@ -218,7 +218,7 @@ void plan_replacement(Self self) {
 }
 
 /// Updates the status: no step can run until devices are replaced.
-void log_loss(Self self, std::string why) {
+void report_device_loss(Self self, std::string why) {
   auto& state = state_of(self);
   if (state.status.health == DeviceStatus{}.health) state.status.health = std::move(why);
   state.status.pids.clear();  // when one device of a group ends, all end
@@ -234,7 +234,7 @@ void on_device_failed(Self self, const DeviceFailed& failed) {
   state.memory_lost |= failed.memory_lost;
   state.status.deaths += failed.process == ProcessEnd::died ? 1 : 0;
   state.status.hangs += failed.process == ProcessEnd::hung ? 1 : 0;
-  log_loss(self, failed.error.message + "; it is being replaced");
+  report_device_loss(self, failed.error.message + "; it is being replaced");
 }
 
 /// Ends the actors that must be replaced. Returns whether all of them have ended.
@@ -268,7 +268,7 @@ void on_child_gone(Self self, const caf::actor_addr& child) {
   // A process reports before its end whether its memory is lost. If it ends without a report, its memory may hold
   // anything.
   state.memory_lost |= is_cache_engine && !(live_in_processes(state.factories) && state.device_error);
-  log_loss(self, is_cache_engine ? "the cache engine is being replaced" : "the worker is being replaced");
+  report_device_loss(self, is_cache_engine ? "the cache engine is being replaced" : "the worker is being replaced");
   const bool workers_ended = all_ended(state.gone, devices.workers);
   const bool all_end = state.memory_lost || live_in_processes(state.factories);
   const bool rest_ended = !all_end || all_ended(state.gone, devices.cache_engines);

@@ -45,7 +45,7 @@ struct RequestRouterState {
   std::vector<Promise<Drained>> draining;
   std::vector<Promise<Idle>> awaiting_idle;
   metrics::RefusalCounts refusals;
-  std::optional<TimeUs> next_look;  ///< time of the earliest DeadlineDue that is on its way
+  std::optional<TimeUs> next_timer;  ///< time of the earliest DeadlineDue that is on its way
   trace::SharedTracer trace;
   journal::SharedJournal journal;
 };
@@ -123,15 +123,15 @@ void apply(Self self, routing::RouterCore::Effects effects) {
 void watch_deadlines(Self self) {
   auto& state = state_of(self);
   const auto next = state.core->core().next_deadline();
-  if (!next || (state.next_look && *state.next_look <= *next)) return;
-  state.next_look = next;
+  if (!next || (state.next_timer && *state.next_timer <= *next)) return;
+  state.next_timer = next;
   const auto wait = std::chrono::milliseconds(std::max<TimeUs>(0, *next - now_us() + 999) / 1000);
   send_later(self, caf::actor_cast<RequestRouterActor>(self), wait, DeadlineDue{});
 }
 
 void on_deadline(Self self) {
   auto& state = state_of(self);
-  state.next_look.reset();
+  state.next_timer.reset();
   const auto next = state.core->core().next_deadline();
   if (const auto now = now_us(); next && *next <= now) apply(self, state.core->expire(now));
   watch_deadlines(self);
@@ -232,8 +232,8 @@ caf::typed_response_promise<PrefixCacheReset> reset_prefix_cache(Self self) {
 caf::typed_response_promise<metrics::EngineMetrics> answer_metrics(Self self, const GetMetrics& message) {
   Promise<metrics::EngineMetrics> promise(self);
   const auto no_answer = [promise](caf::error& reason) mutable { deliver(promise, std::move(reason)); };
-  const auto on_scheduler = [self, promise, no_answer](const metrics::SchedulerMetrics& told) {
-    metrics::EngineMetrics all{.stats = told.stats, .steps = told.steps};
+  const auto on_scheduler = [self, promise, no_answer](const metrics::SchedulerMetrics& reply) {
+    metrics::EngineMetrics all{.stats = reply.stats, .steps = reply.steps};
     auto answer = [self, promise, all = std::move(all)](const metrics::RequestMetrics& requests) mutable {
       auto& state = state_of(self);
       all.requests = requests;
@@ -265,18 +265,18 @@ void add_facts(view::Queues& queues, const std::vector<view::RequestFacts::Open>
 caf::typed_response_promise<view::EngineView> answer_view(Self self, const GetView& message) {
   Promise<view::EngineView> promise(self);
   const auto no_answer = [promise](caf::error& reason) mutable { deliver(promise, std::move(reason)); };
-  const auto on_replica = [self, promise, no_answer, message](view::ReplicaView& told) {
+  const auto on_replica = [self, promise, no_answer, message](view::ReplicaView& reply) {
     GetRequestFacts question;
-    for (const auto& request : told.queues.requests) question.requests.push_back(request.id);
-    auto answer = [self, promise, message, told = std::move(told)](view::RequestFacts& facts) mutable {
+    for (const auto& request : reply.queues.requests) question.requests.push_back(request.id);
+    auto answer = [self, promise, message, reply = std::move(reply)](view::RequestFacts& facts) mutable {
       const auto& state = state_of(self);
       view::EngineView all;
       all.now_us = now_us();
-      all.stats = state.core->core().with_own(told.stats, all.now_us);
-      all.queues = std::move(told.queues);
+      all.stats = state.core->core().with_own(reply.stats, all.now_us);
+      all.queues = std::move(reply.queues);
       add_facts(all.queues, facts.open);
       std::ranges::move(state.core->core().waiting_for_grammar(), std::back_inserter(all.queues.requests));
-      all.blocks = std::move(told.blocks);
+      all.blocks = std::move(reply.blocks);
       all.ended = std::move(facts.ended);
       if (state.trace) {
         auto recent = state.trace->recent().since(message.spans_after, view::kMaxSpans, all.now_us);
@@ -298,8 +298,8 @@ void on_engine_failed(Self self, const EngineFailed& failed) {
   auto effects = state.core->engine_failed(failed.error);
   send(self, state.outputs, failed);
   apply(self, std::move(effects));
-  state.tokenizer->resend_all();
-  state.grammars->resend_all();
+  state.tokenizer->fail_all();
+  state.grammars->fail_all();
 }
 
 void close(Self self, RequestId id, const routing::WorkDone& work) {
@@ -333,7 +333,7 @@ void on_drain_timeout(Self self) {
   if (leaves_resumable) send(self, state.outputs, StopRecording{});
   auto effects = state.core->abort_all(now_us(), leaves_resumable);
   if (const auto count = effects.expired.size(); count > 0) {
-    spdlog::info("{} resumable requests are left in the journal, for a server with --recover", count);
+    spdlog::info("{} resumable requests stay in the journal; a server with --recover continues them", count);
   }
   apply(self, std::move(effects));
 }

@@ -168,7 +168,7 @@ SchedulerActor::behavior_type behavior(Self self, const scheduling::SchedulerCon
       [self](const AddGroup& message) {
         PAGODA_ASSERT(message.spec->grammar || !message.spec->sampling.structured_outputs ||
                           (message.spec->progress && message.spec->progress->has_ended()),
-                      "no text goes on without the grammar that it is held to");
+                      "a request with a constraint continues only with its grammar");
         state_of(self).core->add_group(message.spec);
         advance(self);
       },
@@ -182,7 +182,7 @@ SchedulerActor::behavior_type behavior(Self self, const scheduling::SchedulerCon
       },
       [self](const GetProgress&) { return reply(Progress{state_of(self).core->core().progress()}); },
       [self](const ResetPrefixCache&) {
-        state_of(self).core->forget_prefixes();
+        state_of(self).core->reset_prefix_cache();
         advance(self);
         return reply(PrefixCacheReset{});
       },

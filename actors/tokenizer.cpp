@@ -21,7 +21,7 @@ Reply unless_out_of_memory(Make make) {
   try {
     return make();
   } catch (const std::bad_alloc&) {
-    return {fail(ErrorCode::internal, "there was no memory for the tokens of this text")};
+    return {fail(ErrorCode::internal, "not enough memory to tokenize this text")};
   }
 }
 
@@ -52,7 +52,7 @@ DetokenizeReply decode(const text::Tokenizer& tokenizer, const DetokenizeRequest
   for (const std::int64_t id : message.token_ids) {
     if (id < 0 || id >= static_cast<std::int64_t>(tokenizer.vocab_size())) {
       return {fail(ErrorCode::invalid_request,
-                   "token_ids has " + std::to_string(id) + ", the vocabulary ends at " +
+                   "token_ids has " + std::to_string(id) + ", but the vocabulary ends at " +
                        std::to_string(tokenizer.vocab_size() - 1),
                    "token_ids")};
     }

@@ -53,7 +53,7 @@ class TokenizerClient {
   void withdraw(routing::JobId job) { pending_jobs_.withdraw(job); }
 
   /// Call when the tokenizer has ended: all waiting questions get an error.
-  void resend_all() { pending_jobs_.resend_all(); }
+  void fail_all() { pending_jobs_.fail_all(); }
 
  private:
   RequestRouterActor::pointer self_;

@@ -26,7 +26,7 @@ auto inspect(Inspector& inspector, Message& message) {
     const auto load = [&]() -> caf::error {
       const auto* first = reinterpret_cast<const std::byte*>(bytes.data());
       if (decode({first, bytes.size()}, message)) return {};
-      return caf::make_error(caf::sec::runtime_error, "a message of another version, or damaged");
+      return caf::make_error(caf::sec::runtime_error, "the message is damaged, or is from another version");
     };
     return inspector(bytes, caf::meta::load_callback(load));
   }

@@ -50,21 +50,21 @@ void trace_step(trace::Tracer& trace, const ExecuteStep& step, const StepResult&
               arg("failed", result.error.has_value())});
 }
 
-void enqueue(Self self, const ReceivedStep& told, execution::StepOrder::Part part) {
+void enqueue(Self self, const ReceivedStep& received, execution::StepOrder::Part part) {
   using Part = execution::StepOrder::Part;
   auto& state = state_of(self);
   kernels::Stream* stream = state.parts.stream.get();
-  stream->submit([runner = state.parts.runner, stream, told, part] {
-    if (part != Part::sampling) *told.issued = runner->issue(*stream, *told.step);
-    if (told.masks) runner->sample(*stream, *told.masks, *told.issued);
+  stream->submit([runner = state.parts.runner, stream, received, part] {
+    if (part != Part::sampling) *received.issued = runner->issue(*stream, *received.step);
+    if (received.masks) runner->sample(*stream, *received.masks, *received.issued);
   });
   if (part == Part::model) return;
   // A plain pointer is enough: the state waits for the stream before it releases the runner.
   stream->on_complete([runner = state.parts.runner.get(), stream, copy_stream = state.copy_stream,
                        me = caf::actor_cast<caf::actor_addr>(self), scheduler = state.scheduler, trace = state.trace,
-                       has_ended_a_step = state.has_ended_a_step, sender = state.sender, step = told.step,
-                       issued = told.issued] {
-    sender->tell(me, true, [&] {
+                       has_ended_a_step = state.has_ended_a_step, sender = state.sender, step = received.step,
+                       issued = received.issued] {
+    sender->run(me, true, [&] {
       // If the copy stream has failed, the step may have read blocks that were never moved.
       const Status moved = copy_stream->status();
       const Status status = stream->status() ? moved : stream->status();
@@ -78,7 +78,7 @@ void enqueue(Self self, const ReceivedStep& told, execution::StepOrder::Part par
       send_anonymously(scheduler, std::move(result));
     });
   });
-  send(self, state.cache_engine, StepEnqueued{told.step->step, stream->record()});
+  send(self, state.cache_engine, StepEnqueued{received.step->step, stream->record()});
 }
 
 void enqueue_ready_steps(Self self) {
@@ -86,9 +86,9 @@ void enqueue_ready_steps(Self self) {
   while (const auto ready = state.order->next()) {
     if (ready->waits_for_plan) state.parts.stream->wait(state.ends_of_plans.at(ready->step));
     state.ends_of_plans.erase(state.ends_of_plans.begin(), state.ends_of_plans.upper_bound(ready->step));
-    const auto told = state.steps.find(ready->step);
-    enqueue(self, told->second, ready->part);
-    if (ready->part != execution::StepOrder::Part::model) state.steps.erase(told);
+    const auto received = state.steps.find(ready->step);
+    enqueue(self, received->second, ready->part);
+    if (ready->part != execution::StepOrder::Part::model) state.steps.erase(received);
   }
 }
 
@@ -109,10 +109,10 @@ WorkerActor::behavior_type behavior(Self self, const WorkerParts& parts, const C
       },
       [self](StepMasks& masks) {
         auto& state = state_of(self);
-        const auto told = state.steps.find(masks.step);
-        PAGODA_ASSERT(told != state.steps.end(), "masks come behind their step");
+        const auto received = state.steps.find(masks.step);
+        PAGODA_ASSERT(received != state.steps.end(), "masks arrive after their step");
         state.order->masks_arrived(masks.step);
-        told->second.masks = std::make_shared<const StepMasks>(std::move(masks));
+        received->second.masks = std::make_shared<const StepMasks>(std::move(masks));
         enqueue_ready_steps(self);
       },
       [self](const CacheReady& ready) {

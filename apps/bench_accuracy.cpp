@@ -91,7 +91,7 @@ Result<std::unique_ptr<TokenLogits>> load_reference(const AccuracyOptions& optio
   if (reference && (*reference)->vocab_size() != model.vocab_size()) {
     return fail(ErrorCode::bad_config,
                 "the reference has a vocabulary of " + std::to_string((*reference)->vocab_size()) +
-                    " tokens, the model of " + std::to_string(model.vocab_size()),
+                    " tokens, but the model has " + std::to_string(model.vocab_size()),
                 "reference");
   }
   return reference;

@@ -37,7 +37,7 @@ Result<std::string> discover_model(Server& server, const std::string& headers) {
   const auto models = ordered_json::parse(*body, nullptr, false);
   const auto id = ordered_json::json_pointer("/data/0/id");
   if (!models.is_object() || !models.contains(id) || !models[id].is_string()) {
-    return fail(ErrorCode::bad_config, "/v1/models names no model: give its name with --model", "model");
+    return fail(ErrorCode::bad_config, "/v1/models names no model: give the model's name with --model", "model");
   }
   return models[id].get<std::string>();
 }
@@ -111,7 +111,7 @@ ordered_json measure(const ServeOptions& options, Server& server, const Session&
     const auto& statistics = runs.back().second;
     reports.push_back(report_of(statistics, run, plan, session.slo, session.report, about(session)));
     if (!options.json) std::printf("%s\n", table_of(statistics, plan, session.slo, session.report).c_str());
-    for (const auto& doubt : doubts_of(statistics, plan)) apps::complain(doubt);
+    for (const auto& warning : warnings_of(statistics, plan)) apps::complain(warning);
     if (run.was_interrupted) break;
   }
   return reports;

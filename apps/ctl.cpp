@@ -106,7 +106,7 @@ Error refusal(const Reply& reply) {
   if (reply.body.is_object() && reply.body.contains("error") && reply.body["error"].is_object()) {
     why = reply.body["error"].value("message", why);
   }
-  if (reply.status == 401 || reply.status == 403) why += "; --admin-key-file FILE brings one";
+  if (reply.status == 401 || reply.status == 403) why += "; give an admin key with --admin-key-file FILE";
   return {ErrorCode::io_failed, why};
 }
 
@@ -115,7 +115,8 @@ Result<Json> object(Client& client, std::string_view verb, std::string_view path
   auto reply = client.ask(verb, path);
   if (!reply) return fail(std::move(reply.error()));
   if (reply->status != 200) return tl::unexpected(refusal(*reply));
-  if (!reply->body.is_object()) return fail(ErrorCode::io_failed, std::string(path) + " is not answered with JSON");
+  if (!reply->body.is_object())
+    return fail(ErrorCode::io_failed, "the answer to " + std::string(path) + " is not JSON");
   return std::move(reply->body);
 }
 
@@ -143,7 +144,7 @@ void print_status(const Json& status) {
                        number("requests_swapped") + " swapped; " + number("requests_finished_total") + " finished, " +
                        number("requests_aborted_total") + " aborted, " + number("requests_failed_total") + " failed");
   line("tokens", number("prompt_tokens_total") + " of prompts, " + number("generation_tokens_total") + " generated, " +
-                     number("recomputed_tokens_total") + " computed once more");
+                     number("recomputed_tokens_total") + " recomputed");
   const std::int64_t total = count(stats, "device_blocks_total");
   const std::int64_t free = count(stats, "device_blocks_free");
   const std::int64_t cached = count(stats, "device_blocks_cached");
@@ -272,7 +273,7 @@ Command add_ctl(CLI::App& pagoda) {
       const bool is_id = !options->request.empty() &&
                          std::ranges::all_of(options->request, [](unsigned char c) { return std::isdigit(c) != 0; });
       if (!is_id) {
-        return exit_with(Error{ErrorCode::bad_config, "ctl cancel takes the ID of a request, a number", "ID"});
+        return exit_with(Error{ErrorCode::bad_config, "ctl cancel needs the ID of a request, which is a number", "ID"});
       }
       const auto query = options->model.empty() ? std::string() : "?model=" + percent_encoded(options->model);
       return run_one(*options, "DELETE", "/admin/requests/" + options->request + query,

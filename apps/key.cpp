@@ -34,7 +34,7 @@ Result<std::string> key_of(const KeyOptions& options) {
   if (key.size() < kMinKeyBytes || key.find_first_of(" \t") != std::string::npos) {
     return fail(ErrorCode::bad_config,
                 "the key on standard input must have " + std::to_string(kMinKeyBytes) +
-                    " characters or more and no spaces: what is short can be guessed from its digest",
+                    " characters or more and no spaces: a short key can be guessed from its digest",
                 "from_stdin");
   }
   return key;

@@ -141,7 +141,7 @@ std::vector<PooledModelConfig> parse_models(std::string_view text, const std::st
     if (const auto named = object.find("name"); json->is_array() && named != object.end() && named->is_string()) {
       name = named->get<std::string>();
     } else if (json->is_object() && named != object.end()) {
-      refuse(key + ": its name is the key already");
+      refuse(key + ": name is not allowed here, because the key is the name");
     }
     auto where = path + ": " + (name.empty() ? index : name);
     models.push_back(read_entry(object, std::move(name), std::move(where), defaults, problems));

@@ -74,7 +74,7 @@ void print(const io::JournalContents& journal, const journal::ReplayReport& repo
   std::printf("%" PRId64 " records in %" PRId64 " segments, steps %" PRIu64 " to %" PRIu64 "\n", report.num_records,
               report.num_segments, report.first_step, report.last_step);
   if (journal.num_damaged > 0) {
-    std::printf("%" PRId64 " segments end at a record that is not whole\n", journal.num_damaged);
+    std::printf("%" PRId64 " segments end at an incomplete or damaged record\n", journal.num_damaged);
   }
   if (report.differences.empty()) {
     std::printf("all %" PRId64 " effects are as recorded\n", report.num_effects);
@@ -94,7 +94,8 @@ void print(const ExecutionReport& report) {
   }
   for (const auto& difference : report.differences) std::printf("  %s\n", difference.c_str());
   if (report.num_unknown_blocks > 0) {
-    std::printf("%d cached blocks could not be computed again: who read them may differ\n", report.num_unknown_blocks);
+    std::printf("%d cached blocks could not be computed again: sequences that read them may differ\n",
+                report.num_unknown_blocks);
   }
 }
 

@@ -165,7 +165,7 @@ Status complete(serving::Recovery& recovery, caf::actor_system& system, const En
     spdlog::warn("{} requests are not recovered: the server through which they arrived is not started", rest);
   }
   if (!recovery.wait_until_settled(kRecoveryTime)) {
-    return fail(ErrorCode::internal, "recover: the engine has not taken the requests within 600 s");
+    return fail(ErrorCode::internal, "recover: the engine has not accepted the requests within 600 s");
   }
   // When the answer comes, the output processor has received all of them, and so has its journal.
   bool is_recorded = false;

@@ -141,13 +141,13 @@ std::vector<WantedAddress> ServeOptions::addresses() const {
   if (has_lines()) {
     wanted.push_back({.key = "listen",
                       .address = lines.listen,
-                      .has_keys = lines.keys->asks_for_keys(),
+                      .has_keys = lines.keys->requires_keys(),
                       .allow_unauthenticated = lines.allow_unauthenticated});
   }
   if (!http.http.empty()) {
     wanted.push_back({.key = "http",
                       .address = http.http,
-                      .has_keys = http.keys->asks_for_keys(),
+                      .has_keys = http.keys->requires_keys(),
                       .allow_unauthenticated = http.allow_unauthenticated,
                       .tls_cert = http.tls_cert,
                       .tls_key = http.tls_key});

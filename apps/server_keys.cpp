@@ -64,14 +64,14 @@ void KeySources::reload(serving::KeyRing& ring) {
   const auto keys = read(problems);
   const bool has_users =
       std::ranges::any_of(keys.entries, [](const auto& entry) { return entry.tenant.role == KeyRole::user; });
-  if (problems.empty() && ring.asks_for_keys() && !has_users) {
+  if (problems.empty() && ring.requires_keys() && !has_users) {
     problems.push_back(
-        {ErrorCode::bad_config, "without users' keys everybody could call: start the server anew for that"});
+        {ErrorCode::bad_config, "without user keys every client could call: restart the server to serve without keys"});
   }
-  for (const auto& problem : problems) spdlog::error("the keys stay as they are: {}", problem.message);
+  for (const auto& problem : problems) spdlog::error("the keys are not changed: {}", problem.message);
   if (!problems.empty()) return;
   ring.replace(keys);
-  spdlog::info("the keys were read anew: there are {}", keys.entries.size());
+  spdlog::info("the keys were read again: {} keys", keys.entries.size());
 }
 
 }  // namespace pagoda::apps

@@ -36,16 +36,16 @@ ServiceManager ServiceManager::of_environment() {
 }
 
 void ServiceManager::ready(std::string_view status) const {
-  tell("READY=1\nSTATUS=" + std::string(status) + "\n");
+  notify("READY=1\nSTATUS=" + std::string(status) + "\n");
 }
 
 void ServiceManager::stopping(std::chrono::milliseconds at_most) const {
   const std::chrono::microseconds time = at_most;
-  tell("STOPPING=1\nSTATUS=finishing live requests\nEXTEND_TIMEOUT_USEC=" + std::to_string(time.count()) + "\n");
+  notify("STOPPING=1\nSTATUS=finishing live requests\nEXTEND_TIMEOUT_USEC=" + std::to_string(time.count()) + "\n");
 }
 
 void ServiceManager::alive() const {
-  tell("WATCHDOG=1\n");
+  notify("WATCHDOG=1\n");
 }
 
 std::chrono::milliseconds ServiceManager::alive_interval() const {
@@ -53,7 +53,7 @@ std::chrono::milliseconds ServiceManager::alive_interval() const {
   return std::chrono::duration_cast<std::chrono::milliseconds>(watchdog_ / 2);
 }
 
-void ServiceManager::tell(const std::string& lines) const {
+void ServiceManager::notify(const std::string& lines) const {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   const bool fits = !socket_.empty() && socket_.size() < sizeof address.sun_path;

@@ -34,7 +34,7 @@ class ServiceManager {
   std::chrono::milliseconds alive_interval() const;
 
  private:
-  void tell(const std::string& lines) const;
+  void notify(const std::string& lines) const;
 
   std::string socket_;
   std::chrono::microseconds watchdog_{};

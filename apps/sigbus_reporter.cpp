@@ -43,7 +43,7 @@ std::string_view file_at(std::string_view line, std::uintptr_t address) {
   const auto end = take_number(line);
   if (address < begin || address >= end) return {};
   const auto slash = line.find('/');
-  return slash == std::string_view::npos ? std::string_view("memory that is no file's") : line.substr(slash);
+  return slash == std::string_view::npos ? std::string_view("memory without a file") : line.substr(slash);
 }
 
 void say_file_at(std::uintptr_t address) {
@@ -67,7 +67,7 @@ void on_bus_error(int, siginfo_t* info, void*) {
     ::raise(SIGBUS);
     return;
   }
-  say("pagoda: a file that is in use was cut short, which ends this process: ");
+  say("pagoda: a file in use was truncated, so this process ends: ");
   say_file_at(reinterpret_cast<std::uintptr_t>(info->si_addr));
   say("\n");
   // After the return the access fails again, and the default action ends the process.

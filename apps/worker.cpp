@@ -36,7 +36,7 @@ int join_engine(WorkerCommand& command) {
   const std::pair<const char*, const std::string*> files[] = {
       {"tls_cert", &command.join.files.cert}, {"tls_key", &command.join.files.key}, {"tls_ca", &command.join.files.ca}};
   for (const auto& [key, file] : files) {
-    if (file->empty()) missing.push_back({ErrorCode::bad_config, std::string(key) + " is needed by join", key});
+    if (file->empty()) missing.push_back({ErrorCode::bad_config, std::string(key) + " is required with join", key});
   }
   if (!missing.empty()) return exit_with(missing);
   command.join.command = {"/proc/self/exe", "worker",    "--log-level",

@@ -23,11 +23,11 @@ struct State {
   std::mutex mutex;
   std::size_t bytes = 0;  ///< 0: there is no reserve
   void* memory = nullptr;
-  std::uint64_t times_given_back = 0;
+  std::uint64_t times_released = 0;
   bool is_reported = false;  ///< whether the log has reported that memory is short
   std::chrono::steady_clock::time_point next_trim;
 
-  bool put_aside() {
+  bool reserve() {
     if (memory != nullptr) return true;
     void* const taken = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (taken != MAP_FAILED) memory = taken;
@@ -36,27 +36,27 @@ struct State {
 
   /// Returns freed memory of the heap to the system, then tries again. Trims at most once per kBetweenTrims, because a
   /// trim is slow.
-  bool put_aside_after_trim() {
+  bool reserve_after_trim() {
 #if defined(__GLIBC__)
     const auto now = std::chrono::steady_clock::now();
     if (now < next_trim) return false;
     next_trim = now + kBetweenTrims;
-    return malloc_trim(0) != 0 && put_aside();
+    return malloc_trim(0) != 0 && reserve();
 #else
     return false;
 #endif
   }
 
-  void give_back() {
+  void release() {
     if (memory == nullptr) return;
     ::munmap(memory, bytes);
     memory = nullptr;
-    ++times_given_back;
+    ++times_released;
   }
 };
 
 State state;
-/// Value of times_given_back at which this thread last tried an allocation again. If the handler is called again at the
+/// Value of times_released at which this thread last tried an allocation again. If the handler is called again at the
 /// same value, the allocation does not fit: it fails, and the reserve is taken again.
 thread_local std::uint64_t tried_after = 0;
 thread_local int without_reserve = 0;
@@ -64,12 +64,12 @@ thread_local int without_reserve = 0;
 void on_no_memory() {
   if (without_reserve > 0) throw std::bad_alloc();
   const std::lock_guard lock(state.mutex);
-  state.give_back();
-  if (tried_after == state.times_given_back) {
-    state.put_aside();
+  state.release();
+  if (tried_after == state.times_released) {
+    state.reserve();
     throw std::bad_alloc();
   }
-  tried_after = state.times_given_back;
+  tried_after = state.times_released;
 }
 
 }  // namespace
@@ -77,7 +77,7 @@ void on_no_memory() {
 MemoryReserve::MemoryReserve(std::size_t bytes) {
   const std::lock_guard lock(state.mutex);
   PAGODA_ASSERT(state.bytes == 0, "a process has one new-handler");
-  for (state.bytes = bytes; !state.put_aside() && state.bytes > kMinBytes;) state.bytes /= 2;
+  for (state.bytes = bytes; !state.reserve() && state.bytes > kMinBytes;) state.bytes /= 2;
   if (state.bytes < bytes)
     spdlog::warn("memory is short: {} MiB are put aside, not {}", state.bytes >> 20, bytes >> 20);
   previous_ = std::set_new_handler(on_no_memory);
@@ -86,7 +86,7 @@ MemoryReserve::MemoryReserve(std::size_t bytes) {
 MemoryReserve::~MemoryReserve() {
   std::set_new_handler(previous_);
   const std::lock_guard lock(state.mutex);
-  state.give_back();
+  state.release();
   state.bytes = 0;
 }
 
@@ -95,7 +95,7 @@ bool MemoryReserve::is_short() {
   bool is_news = false;
   {
     const std::lock_guard lock(state.mutex);
-    is_out = !state.put_aside() && !state.put_aside_after_trim();
+    is_out = !state.reserve() && !state.reserve_after_trim();
     is_news = is_out != state.is_reported;
     state.is_reported = is_out;
   }

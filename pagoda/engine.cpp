@@ -59,7 +59,7 @@ class CallbackTable {
     try {
       (*callback)(output);
     } catch (const std::exception& error) {  // the outputs of other requests come through this thread too
-      spdlog::error("the callback of a request has thrown: {}", error.what());
+      spdlog::error("the callback of a request threw an exception: {}", error.what());
     }
     if (!is_end) return;
     const std::lock_guard lock(mutex_);

@@ -38,7 +38,7 @@ Result<std::array<std::uint64_t, 2>> random_key() {
     const auto word = [&] { return (std::uint64_t{random()} << 32U) | random(); };
     return std::array{word(), word()};
   } catch (const std::exception& error) {
-    return fail(ErrorCode::io_failed, std::string("the system gives no random numbers: ") + error.what());
+    return fail(ErrorCode::io_failed, std::string("the system provides no random numbers: ") + error.what());
   }
 }
 

@@ -41,8 +41,8 @@ Result<std::int64_t> chosen_model_len(const EngineConfig& config, const models::
   if (config.max_model_len == 0) return model.max_position_embeddings;
   if (config.max_model_len > model.position_limit) {
     return fail(ErrorCode::bad_config,
-                "max_model_len is " + std::to_string(config.max_model_len) + ", the model knows positions up to " +
-                    std::to_string(model.position_limit),
+                "max_model_len is " + std::to_string(config.max_model_len) +
+                    ", but the model has positions only up to " + std::to_string(model.position_limit),
                 "max_model_len");
   }
   return config.max_model_len;
@@ -117,12 +117,12 @@ Status check_step_results(const EngineConfig& config, const EnginePlan& plan) {
   if (of_row <= 2 * SamplingLimits{}.max_logprobs * kLogprobBytes || config.num_rows() * of_row + of_prompts <= most) {
     return {};
   }
-  return fail(
-      ErrorCode::bad_config,
-      "max_logprobs " + std::to_string(config.limits.max_logprobs) + " of " + std::to_string(config.num_rows()) +
-          " sequences (max_num_seqs) are more than one message of a worker process holds; lower max_num_seqs or "
-          "max_logprobs",
-      "max_logprobs");
+  return fail(ErrorCode::bad_config,
+              "max_logprobs " + std::to_string(config.limits.max_logprobs) + " of " +
+                  std::to_string(config.num_rows()) +
+                  " sequences (max_num_seqs) do not fit in one message of a worker process; lower max_num_seqs or "
+                  "max_logprobs",
+              "max_logprobs");
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ std::vector<std::string> journal_size_warnings(const EngineConfig& config, const
   std::vector<std::string> warnings;
   if (config.journal.empty()) return warnings;
   const std::size_t room = io::JournalFile::max_state_bytes(config.journal_mib << 20);
-  const std::string has_room = ", and with journal_mib " + std::to_string(config.journal_mib) + " there are " +
+  const std::string has_room = ", but journal_mib " + std::to_string(config.journal_mib) + " leaves " +
                                std::to_string(room >> 10U) + " KiB for states: ";
   const auto raise = [](std::size_t bytes) {
     return "; raise journal_mib to " + std::to_string(io::JournalFile::mib_for_states(bytes));
@@ -56,8 +56,8 @@ std::vector<std::string> journal_size_warnings(const EngineConfig& config, const
   if (const auto bytes = max_block_state_bytes(blocks, limits.vocab_size); bytes > room) {
     warnings.push_back("journal: the state of " + std::to_string(blocks.num_device_blocks) + " KV blocks takes up to " +
                        in_mib(bytes) + has_room +
-                       "once so many are cached, pagoda replay has nothing to begin with (resumable requests are "
-                       "recovered all the same)" +
+                       "with so many cached blocks, pagoda replay has no state to begin with (resumable requests are "
+                       "still recovered)" +
                        raise(bytes));
   }
   return warnings;

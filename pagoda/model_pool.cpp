@@ -152,7 +152,7 @@ Result<actors::SharedEngine> load_engine(caf::actor_system& system, const Planne
   if (!parts) return fail(parts.error());
   if (parts->info.vocab_size != model.info.vocab_size || parts->info.architecture != model.info.architecture ||
       parts->info.max_model_len != model.info.max_model_len) {
-    return fail(ErrorCode::bad_file, "its files hold another model than when the server started: start it anew");
+    return fail(ErrorCode::bad_file, "the files have another model than when the server started: restart the server");
   }
   auto running = spawn_actors(system, std::move(*parts));
   if (!running) return fail(running.error());
@@ -190,8 +190,9 @@ void check_names(const std::vector<PooledModelConfig>& models, std::vector<Error
     for (const auto& name : names) {
       const auto [owner, is_new] = owners.emplace(name, &model);
       if (is_new) continue;
-      problems.push_back(
-          {ErrorCode::bad_config, model.where + ": the name " + name + " is that of " + owner->second->where, "name"});
+      problems.push_back({ErrorCode::bad_config,
+                          model.where + ": the name " + name + " is already the name of " + owner->second->where,
+                          "name"});
     }
   }
 }
@@ -215,10 +216,11 @@ tl::expected<ModelPoolHandle, std::vector<Error>> spawn_model_pool(caf::actor_sy
       continue;
     }
     if (const auto limit = config.memory * kBytesPerGib; limit > 0 && static_cast<double>(one->bytes) > limit) {
-      problems.push_back({ErrorCode::bad_config,
-                          model.where + ": it takes " + std::to_string(one->bytes >> 20) +
-                              " MiB, more than models_memory: raise that, or lower its kv_cache_memory",
-                          "models_memory"});
+      problems.push_back(
+          {ErrorCode::bad_config,
+           model.where + ": the model takes " + std::to_string(one->bytes >> 20) +
+               " MiB, more than models_memory: raise models_memory, or lower the model's kv_cache_memory",
+           "models_memory"});
     }
     planned.push_back(std::move(*one));
   }

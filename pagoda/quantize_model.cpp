@@ -43,7 +43,7 @@ Result<ModelQuantizer::Format> with_wider_format(ModelQuantizer::Format format, 
   const auto refuse = [](const std::string& message) {
     return fail(ErrorCode::bad_config, message, "bits_per_weight");
   };
-  if (options.bits != 4) return refuse("--bits-per-weight is for 4 bits, some layers of which have 8");
+  if (options.bits != 4) return refuse("--bits-per-weight needs --bits 4; it gives some layers 8 bits");
   const double least = format.gptq.bits_per_weight();
   const double most = wider.bits_per_weight();
   const auto text = [](double bits) { return nlohmann::json(bits).dump(); };
@@ -63,8 +63,8 @@ Result<ModelQuantizer::Format> choose_folder_format(const QuantizeOptions& optio
                                 .rotate = options.rotate.value_or(true)};
   if (format.rotate && format.gptq.group_size % kernels::kRotationBlock != 0) {
     return fail(ErrorCode::bad_config,
-                "groups of rotated columns must be a multiple of " + std::to_string(kernels::kRotationBlock) +
-                    ", not " + std::to_string(format.gptq.group_size) + "; --no-rotate takes any",
+                "--group-size must be a multiple of " + std::to_string(kernels::kRotationBlock) + ", not " +
+                    std::to_string(format.gptq.group_size) + "; with --no-rotate any size is allowed",
                 "group_size");
   }
   calibration::GptqFormat wider = format.gptq;
@@ -83,10 +83,11 @@ Result<ModelQuantizer::Format> choose_gguf_format(const QuantizeOptions& options
     return refuse("--group-size must be 32 for a GGUF file, whose blocks have 32 columns", "group_size");
   }
   if (options.rotate.value_or(false)) {
-    return refuse("--rotate is not for a GGUF file, which cannot say that columns are rotated", "rotate");
+    return refuse("--rotate is not for a GGUF file, because the format cannot record that columns are rotated",
+                  "rotate");
   }
   if (options.bits == 8 && options.asymmetric.value_or(false)) {
-    return refuse("--zero-points is not for 8 bits in a GGUF file: Q8_0 has none", "zero_points");
+    return refuse("--zero-points is not for 8 bits in a GGUF file: Q8_0 has no zero points", "zero_points");
   }
   const bool minimums = options.asymmetric.value_or(options.bits == 4);
   const ModelQuantizer::Format format{

@@ -51,16 +51,21 @@ Status check_setup(const RecordedConfig& before, const std::string& model_before
   if (!model) return fail(model.error());
   if (model_before == *model) return {};
   return fail(ErrorCode::bad_config,
-              "recover: " + path + " is of another model (" + before.model + ") than " + config.model +
+              "recover: " + path + " is the journal of another model (" + before.model + "), not of " + config.model +
                   "; to start without its requests, leave --recover out or move the file away",
               "recover");
 }
 
 /// Keeps a journal that cannot be read under another name, so that the server can start and the journal is not lost.
 Result<Requests> without_journal(const std::string& path, const std::string& why) {
-  const auto kept = io::keep_unread(path);
-  if (!kept) return fail(kept.error());
-  spdlog::error("recover: {}. Its streams are not taken up; it is kept as {}", why, *kept);
+  const auto kept = io::keep_unreadable(path);
+  if (!kept) {
+    return fail(ErrorCode::bad_config,
+                "recover: " + why + ". " + kept.error().message +
+                    "; make its folder writable, or start without --recover to leave the file alone",
+                "recover");
+  }
+  spdlog::error("recover: {}. Its requests are not recovered; the file is kept as {}", why, *kept);
   return Requests();
 }
 
@@ -109,13 +114,13 @@ Result<Requests> recover_requests(const std::string& path, const EngineConfig& c
   }
   const auto setup = io::setup_of(*journal);
   const auto before = setup ? recorded_config(setup->config, path) : std::nullopt;
-  if (!before) return without_journal(path, path + " does not say of which engine it is: its beginning is damaged");
+  if (!before) return without_journal(path, path + " does not name its engine: its beginning is damaged");
   if (const Status fits = check_setup(*before, setup->model, path, config); !fits) return fail(fits.error());
   auto tokenizer = io::load_tokenizer(config.model);
   if (!tokenizer) return fail(tokenizer.error());
   journal::ResumableRequests reader(*tokenizer);
   for (const auto& segment : journal->segments) {
-    if (segment.is_behind_gap) reader.on_gap();
+    if (segment.follows_gap) reader.on_gap();
     for (const auto& record : segment.records) reader.record(record);
   }
   Requests recovered;
@@ -124,7 +129,7 @@ Result<Requests> recover_requests(const std::string& path, const EngineConfig& c
     // Checks that the tokenizer turns the recorded tokens into the recorded text.
     output::OutputCore trial(*tokenizer);
     if (!origin || !trial.open(with_progress(*resumable.spec, resumable.progress))) {
-      spdlog::warn("{}: a request cannot be recovered: what is recorded of it is damaged", path);
+      spdlog::warn("{}: a request cannot be recovered: its records are damaged", path);
       continue;
     }
     auto request = request_of(resumable, *origin);
@@ -137,7 +142,7 @@ Result<Requests> recover_requests(const std::string& path, const EngineConfig& c
                          journal::sent_deltas(*tokenizer, *resumable.spec, *resumable.progress)});
   }
   if (journal->num_damaged > 0 || reader.num_damaged() > 0) {
-    spdlog::warn("{}: {} segments end at a record that is not whole, {} records could not be read", path,
+    spdlog::warn("{}: {} segments end at an incomplete or damaged record, {} records could not be read", path,
                  journal->num_damaged, reader.num_damaged());
   }
   const auto num_live = std::ranges::count_if(

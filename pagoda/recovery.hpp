@@ -12,7 +12,7 @@ namespace pagoda {
 
 /// Returns the resumable requests that were live, or had just ended, when the engine of a journal died. None if there
 /// is no such file, or no such request. Damaged parts are skipped and logged. A journal with a damaged header, or of a
-/// version whose records this version cannot read, is logged and kept (io::keep_unread).
+/// version whose records this version cannot read, is logged and kept (io::keep_unreadable).
 ///
 /// `lock`: the caller's lock of the journal, through which the journal is mapped. Null: the caller has none.
 ///

@@ -22,7 +22,7 @@ void run(Segments segments, journal::Replay& replay, const StartProgress& progre
   for (const auto& segment : segments) num_records += segment.records.size();
   std::size_t done = 0;
   for (const auto& segment : segments) {
-    replay.begin_segment(segment.number);
+    replay.begin_segment(segment.number, segment.follows_gap);
     for (const auto& record : segment.records) {
       replay.record(record);
       if (!visit()) return;
@@ -37,7 +37,7 @@ void run(Segments segments, journal::Replay& replay, const StartProgress& progre
 /// Returns the last segments without a gap between them.
 Segments last_in_a_row(const io::JournalContents& journal) {
   std::size_t first = journal.segments.empty() ? 0 : journal.segments.size() - 1;
-  while (first > 0 && journal.segments[first - 1].number + 1 == journal.segments[first].number) --first;
+  while (first > 0 && !journal.segments[first].follows_gap) --first;
   return Segments(journal.segments).subspan(first);
 }
 

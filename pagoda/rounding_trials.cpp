@@ -11,7 +11,7 @@ namespace pagoda {
 namespace {
 
 Error not_finite() {
-  return {ErrorCode::bad_file, "what the model says is not finite"};
+  return {ErrorCode::bad_file, "the outputs of the model are not finite"};
 }
 
 }  // namespace
@@ -35,24 +35,24 @@ Status RoundingTrials::run(const TokenLogits::Take& take) {
 }
 
 Status RoundingTrials::remember() {
-  said_.clear();
+  outputs_.clear();
   bool is_finite = true;
   Status status = run([&](std::int32_t, std::span<const float> logits) {
-    said_.push_back({{logits.begin(), logits.end()}, log_sum_exp(logits)});
-    is_finite = is_finite && std::isfinite(said_.back().norm);
+    outputs_.push_back({{logits.begin(), logits.end()}, log_sum_exp(logits)});
+    is_finite = is_finite && std::isfinite(outputs_.back().norm);
   });
   if (status && !is_finite) return fail(not_finite());
   return status;
 }
 
 Result<double> RoundingTrials::divergence_with(LinearWeights linears) {
-  PAGODA_ASSERT(!said_.empty(), "it remembers what the model says");
+  PAGODA_ASSERT(!outputs_.empty(), "the reference outputs are kept");
   Status status = model_.replace(std::move(linears));
   double sum = 0;
   std::size_t position = 0;
   if (status) {
     status = run([&](std::int32_t, std::span<const float> logits) {
-      const Said& own = said_[position++];
+      const Output& own = outputs_[position++];
       sum += divergence(logits, log_sum_exp(logits), own.logits, own.norm);
     });
   }

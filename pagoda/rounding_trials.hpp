@@ -32,11 +32,11 @@ class RoundingTrials {
 
   TokenLogits& model_;
   std::vector<TokenIds> texts_;
-  struct Said {
+  struct Output {
     std::vector<float> logits;
     double norm = 0;  // log_sum_exp
   };
-  std::vector<Said> said_;  // output of the model with its own weights
+  std::vector<Output> outputs_;  // output of the model with its own weights
 };
 
 /// Result of a trial with linear layers whose bits are chosen together.

@@ -77,10 +77,10 @@ void StepExecution::begin(const scheduling::SchedulerCore& scheduler) {
 
 void StepExecution::enter(std::variant<CachePlan, ExecuteStep> event) {
   waiting_.push_back(std::move(event));
-  if (has_begun_ || last_before_ == 0) run_what_waits();
+  if (has_begun_ || last_before_ == 0) run_pending();
 }
 
-void StepExecution::run_what_waits() {
+void StepExecution::run_pending() {
   if (!std::exchange(has_begun_, true)) restore();
   while (!waiting_.empty() && may_run(waiting_.front())) {
     const auto event = std::move(waiting_.front());
@@ -100,7 +100,7 @@ bool StepExecution::may_run(const std::variant<CachePlan, ExecuteStep>& event) c
 
 void StepExecution::masks(const StepMasks& masks) {
   masks_.emplace(masks.step, masks);
-  if (has_begun_) run_what_waits();
+  if (has_begun_) run_pending();
 }
 
 void StepExecution::run(const CachePlan& plan) {
@@ -148,11 +148,11 @@ void StepExecution::compute(const NewRow& row, std::vector<BlockId> blocks, std:
   // Skips blocks that other rows have computed already. At least one token must run, so that the worker knows the row.
   std::int32_t begin = 0;
   while (begin + block_size_ < num_tokens &&
-         made_.contains(step.blocks[static_cast<std::size_t>(begin / block_size_)])) {
+         computed_blocks_.contains(step.blocks[static_cast<std::size_t>(begin / block_size_)])) {
     begin += block_size_;
   }
   for (const BlockId block : step.blocks) {
-    if (block < num_blocks_) made_.insert(block);
+    if (block < num_blocks_) computed_blocks_.insert(block);
   }
   report_.num_computed_before += num_tokens - begin;
   for (std::int32_t first = begin; first < num_tokens; first += tokens_per_step_) {
@@ -205,7 +205,7 @@ void StepExecution::restore() {
   content_ = {};
   sequences_.clear();
   forced_.clear();
-  made_.clear();
+  computed_blocks_.clear();
 }
 
 void StepExecution::result(const StepResult& recorded) {
@@ -223,7 +223,7 @@ void StepExecution::result(const StepResult& recorded) {
       const auto forced = forced_.extract(row.sequence);
       if (forced) tokens.insert(tokens.end(), forced.mapped().begin(), forced.mapped().end());
     }
-    if (recorded.step == last_before_) run_what_waits();
+    if (recorded.step == last_before_) run_pending();
     return;
   }
   const auto own = results_.find(recorded.step);
@@ -241,7 +241,7 @@ Status StepExecution::device_replaced() {
   }
   // Steps whose masks were not recorded will not be sampled. Later block moves may still be needed.
   std::erase_if(waiting_, [this](const auto& event) { return !may_run(event); });
-  if (has_ended_before) run_what_waits();
+  if (has_ended_before) run_pending();
   results_.clear();
   masks_.clear();
   return make_worker();

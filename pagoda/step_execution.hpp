@@ -62,7 +62,7 @@ class StepExecution {
   explicit StepExecution(actors::DeviceFactory factory) : factory_(std::move(factory)) {}
   Status make_worker();
   void enter(std::variant<CachePlan, ExecuteStep> event);
-  void run_what_waits();
+  void run_pending();
   void restore();
   bool may_run(const std::variant<CachePlan, ExecuteStep>& event) const;
   void run(const CachePlan& plan);
@@ -80,8 +80,8 @@ class StepExecution {
   /// Number of spare blocks behind them, for KV without a block of its own; see compute().
   std::int32_t num_spare_ = 0;
   std::int32_t tokens_per_step_ = 0;
-  std::set<RowId> rows_;    ///< rows that the worker knows
-  std::set<BlockId> made_;  ///< blocks that are computed already, while restore() runs
+  std::set<RowId> rows_;               ///< rows that the worker knows
+  std::set<BlockId> computed_blocks_;  ///< blocks that are computed already, while restore() runs
 
   // The following fields are used until the steps that were in flight at the beginning have ended.
   bool has_begun_ = false;

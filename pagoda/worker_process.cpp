@@ -41,7 +41,7 @@ constexpr auto kShortLife = std::chrono::seconds(1);
 
 /// Returns whether the error may be temporary, so that another start is worth a try. An engine's first start is not
 /// repeated for such an error: its user gets the error.
-bool may_pass(ErrorCode code) {
+bool may_be_temporary(ErrorCode code) {
   return code == ErrorCode::io_failed || code == ErrorCode::out_of_memory;
 }
 
@@ -50,22 +50,22 @@ bool may_pass(ErrorCode code) {
 constexpr int kMemoryDescriptor = device_link::kInheritedDescriptor + 1;
 constexpr int kWeightsDescriptor = kMemoryDescriptor + 1;
 
-device_link::KeptMemory::Size kept_size(const EnginePlan& plan) {
+device_link::SharedKvMemory::Size kept_size(const EnginePlan& plan) {
   return {plan.layout.block_bytes() * plan.num_device_blocks, plan.layout.block_bytes() * plan.num_host_blocks};
 }
 
 /// Makes the memory of KV blocks that outlives processes. Returns null if there can be none: a GPU or another host has
 /// its own memory, or swapped blocks are in a file.
-Result<std::shared_ptr<device_link::KeptMemory>> kept_memory(const EngineConfig& config, const EnginePlan& plan) {
+Result<std::shared_ptr<device_link::SharedKvMemory>> shared_kv_memory(const EngineConfig& config, const EnginePlan& plan) {
   if (config.device != "cpu" || !config.swap_dir.empty() || !config.worker_listen.empty()) return nullptr;
-  return device_link::KeptMemory::create(kept_size(plan));
+  return device_link::SharedKvMemory::create(kept_size(plan));
 }
 
 /// Makes the memory of weight copies that outlives processes. Returns null if there are no copies, or if the worker is
 /// on another host.
-Result<std::shared_ptr<device_link::KeptWeights>> kept_weights(const EngineConfig& config, const EnginePlan& plan) {
+Result<std::shared_ptr<device_link::SharedWeights>> shared_weights(const EngineConfig& config, const EnginePlan& plan) {
   if (config.device != "cpu" || plan.copied_weight_bytes == 0 || !config.worker_listen.empty()) return nullptr;
-  return device_link::KeptWeights::create(plan.copied_weight_bytes);
+  return device_link::SharedWeights::create(plan.copied_weight_bytes);
 }
 
 execution::DeviceLimits device_limits(const EngineConfig& config, const EnginePlan& plan,
@@ -122,7 +122,7 @@ class StandbyWorker {
     if (!thread_.joinable()) return std::nullopt;
     thread_.join();
     if (loaded_ && (*loaded_)->has_ended()) {
-      loaded_ = fail(ErrorCode::device_failed, (*loaded_)->name() + " has ended while it stood by");
+      loaded_ = fail(ErrorCode::device_failed, (*loaded_)->name() + " has ended while it waited to take over");
     }
     return std::exchange(loaded_, nullptr);
   }
@@ -210,7 +210,7 @@ class WorkerStarts {
     // When workers join from other hosts, a failure may come from what one host lacks: another worker may join.
     if (process_.joins != nullptr) return code != ErrorCode::shutting_down;
     if (!is_first && code == ErrorCode::device_failed) return true;
-    return failures < kMaxStarts && (code == ErrorCode::device_failed || (!is_first && may_pass(code)));
+    return failures < kMaxStarts && (code == ErrorCode::device_failed || (!is_first && may_be_temporary(code)));
   }
 
   /// Waits before the next start. give_up() ends the wait.
@@ -260,7 +260,7 @@ Status check_same_model(const std::string& path, const std::string& expected) {
   const auto fingerprint = io::model_fingerprint(path);
   if (!fingerprint) return fail(fingerprint.error());
   if (*fingerprint == expected) return {};
-  return fail(ErrorCode::bad_config, "the model at " + path + " is not the one that the engine has", "model");
+  return fail(ErrorCode::bad_config, "the model at " + path + " is not the engine's model", "model");
 }
 
 /// Uses another GPU than the engine's configuration names. Errors: bad_config.
@@ -298,7 +298,7 @@ Result<LoadedWorker> load_worker(const device_link::StartWorker& start, const Wo
   if (!plan) return fail(plan.error());
   const auto kept = [&]() -> Result<execution::KvPools> {
     if (!start.keeps_memory) return execution::KvPools{};
-    return device_link::KeptMemory::map(**device, kMemoryDescriptor, kept_size(*plan));
+    return device_link::SharedKvMemory::map(**device, kMemoryDescriptor, kept_size(*plan));
   };
   std::shared_ptr<device_link::MappedWeights> weights;
   if (start.kept_weight_bytes > 0) {
@@ -375,13 +375,14 @@ Result<LoadedDevice> worker_process_device(const EngineConfig& config, const Eng
                 "worker_processes");
   }
   if (setup.device != nullptr) {
-    return fail(ErrorCode::bad_config, "worker_processes makes a device in its process; EngineSetup brings another",
+    return fail(ErrorCode::bad_config,
+                "worker_processes makes the device in the worker process, so EngineSetup::device must be empty",
                 "worker_processes");
   }
   const bool plans_there = worker_plans_memory(config);
-  auto memory = kept_memory(config, plan);
+  auto memory = shared_kv_memory(config, plan);
   if (!memory) return fail(std::move(memory.error()));
-  auto weights = kept_weights(config, plan);
+  auto weights = shared_weights(config, plan);
   if (!weights) return fail(std::move(weights.error()));
   const std::int32_t device_blocks = plans_there ? config.num_device_blocks : plan.num_device_blocks;
   const std::int32_t host_blocks = plans_there ? config.num_host_blocks : plan.num_host_blocks;
@@ -420,9 +421,9 @@ Result<LoadedDevice> worker_process_device(const EngineConfig& config, const Eng
     if (!first) return fail(std::move(first.error()));
     device = std::move(*first);
     if (!are_sound(device, config, plan)) {
-      return fail(ErrorCode::device_failed, "a worker says that its device holds " +
+      return fail(ErrorCode::device_failed, "a worker reports that its device has room for " +
                                                 std::to_string(device.num_device_blocks) + " KV blocks and " +
-                                                std::to_string(device.num_host_blocks) + " swapped ones");
+                                                std::to_string(device.num_host_blocks) + " host blocks");
     }
   }
   actors::DeviceFactory factory;

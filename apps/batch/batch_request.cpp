@@ -79,7 +79,7 @@ tl::expected<http::LocalRequest, ErrorAnswer> BatchParser::read(const LineReader
   std::string_view text = line.text;
   if (line.number == 1 && text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   if (line.is_too_long) {
-    return tl::unexpected(ErrorAnswer{413, "it is longer than " + std::to_string(max_line_bytes_) + " bytes"});
+    return tl::unexpected(ErrorAnswer{413, "the line is longer than " + std::to_string(max_line_bytes_) + " bytes"});
   }
   const auto json = wire::read_json(text, kMaxDepth);
   if (!json) return refused(json.error().message, {}, "invalid_json_line");
@@ -88,7 +88,7 @@ tl::expected<http::LocalRequest, ErrorAnswer> BatchParser::read(const LineReader
   if (custom_id == nullptr || !custom_id->is_string()) return refused("custom_id must be a string", "custom_id");
   out.custom_id = custom_id->get<std::string>();
   if (!custom_ids_.insert(*out.custom_id).second) {
-    return refused("custom_id is that of an earlier line", "custom_id", "duplicate_custom_id");
+    return refused("custom_id is already used by an earlier line", "custom_id", "duplicate_custom_id");
   }
   const Json* method = find(*json, "method");
   if (method == nullptr || *method != "POST") return refused("method must be \"POST\"", "method");

@@ -52,7 +52,7 @@ Result<BatchResults> BatchResults::open(const std::string& path, bool overwrites
 Status BatchResults::skip_done(LineReader& lines, BatchParser& parser) {
   if (fd_ <= STDERR_FILENO || !is_regular(fd_)) return {};
   const auto refused = [&](const std::string& why) {
-    return fail(ErrorCode::bad_config, path_ + why + ": give another output file, or --overwrite to begin it anew",
+    return fail(ErrorCode::bad_config, path_ + why + ": give another output file, or --overwrite to replace this one",
                 "output_file");
   };
   std::ifstream file(path_, std::ios::binary);

@@ -153,7 +153,7 @@ Status BatchRun::write_ready() {
     if (!request.request) {
       line = result_line(request, request.request.error());
     } else if (slot->answer->status == http::LocalAnswer::kCutOff) {
-      line = result_line(request, http::ErrorAnswer{kFirstServerError, "the answer has broken off"});
+      line = result_line(request, http::ErrorAnswer{kFirstServerError, "the answer is incomplete"});
     } else {
       line = result_line(request, slot->answer->status, std::move(slot->answer->body));
     }

@@ -60,7 +60,7 @@ CompletionEvent read_event(std::string_view data) {
   }
   const json object = json::parse(data, nullptr, false);
   if (!object.is_object()) {
-    event.error = "an event is no JSON object: " + beginning(data);
+    event.error = "an event is not a JSON object: " + beginning(data);
     return event;
   }
   if (!member(object, "error").is_null()) {

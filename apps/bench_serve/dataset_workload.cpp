@@ -36,7 +36,7 @@ auto refuse_dataset(const std::string& why) {
 
 Result<std::unique_ptr<Workload>> make_workload(std::vector<Prompt> prompts, DatasetOptions options,
                                                 std::uint64_t seed) {
-  if (prompts.empty()) return refuse_dataset("holds no prompt");
+  if (prompts.empty()) return refuse_dataset("has no prompt");
   return std::make_unique<DatasetWorkload>(std::move(prompts), options, seed);
 }
 
@@ -44,13 +44,13 @@ Result<Prompt> read_line(const std::string& line, std::size_t number) {
   constexpr std::int64_t kOutputLen = 256;
   const auto refuse = [&](const char* why) { return refuse_dataset("has a line " + std::to_string(number) + why); };
   const json object = json::parse(line, nullptr, false);
-  if (!object.is_object()) return refuse(" that is no JSON object");
+  if (!object.is_object()) return refuse(" that is not a JSON object");
   const auto prompt = object.find("prompt");
-  if (prompt == object.end() || !prompt->is_string()) return refuse(" without \"prompt\", a text");
+  if (prompt == object.end() || !prompt->is_string()) return refuse(" without the text \"prompt\"");
   const auto output = object.find("output_tokens");
   if (output == object.end()) return Prompt{prompt->get<std::string>(), kOutputLen};
   if (!output->is_number_integer() || *output < 1 || *output > kLongestOutput) {
-    return refuse(" whose \"output_tokens\" is no number of tokens");
+    return refuse(" whose \"output_tokens\" is not a number of tokens");
   }
   return Prompt{prompt->get<std::string>(), output->get<std::int64_t>()};
 }
@@ -85,7 +85,7 @@ Result<std::unique_ptr<Workload>> read_sharegpt_dataset(const std::string& text,
                                                         std::uint64_t seed) {
   constexpr std::size_t kBytesOfToken = 4;
   const json conversations = json::parse(text, nullptr, false);
-  if (!conversations.is_array()) return refuse_dataset("is no JSON list of conversations");
+  if (!conversations.is_array()) return refuse_dataset("is not a JSON list of conversations");
   std::vector<Prompt> prompts;
   for (std::size_t i = 0; i < conversations.size(); ++i) {
     const auto& conversation = conversations[i];

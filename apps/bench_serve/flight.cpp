@@ -24,13 +24,13 @@ void Flight::begin(std::string request, Pace pace, double begin_s) {
   connection_->exchange(std::move(request), pace, *this);
 }
 
-void Flight::leave() {
+void Flight::disconnect() {
   connection_->close();
   end(Outcome::left);
 }
 
 void Flight::on_sent() {
-  if (record_.client == Client::goes && content_limit_ == 0) leave();
+  if (record_.client == Client::disconnects && content_limit_ == 0) disconnect();
 }
 
 void Flight::on_head(const ReplyHead& head) {
@@ -46,7 +46,7 @@ void Flight::on_body(std::string_view bytes) {
   }
   const double now = now_s();
   events_.feed(bytes, [&](std::string_view data) { take_event(read_event(data), now); });
-  if (record_.client == Client::goes && num_contents_ >= content_limit_) leave();
+  if (record_.client == Client::disconnects && num_contents_ >= content_limit_) disconnect();
 }
 
 void Flight::take_event(const CompletionEvent& event, double now) {

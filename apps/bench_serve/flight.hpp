@@ -23,13 +23,13 @@ class Flight final : public ReplySink {
   /// Called once, after all other calls. May destroy the flight.
   using OnEnd = std::function<void(Flight&)>;
 
-  /// `content_limit`: number of events with content after which a client of kind `goes` leaves.
+  /// `content_limit`: number of events with content after which a client of kind `disconnects` leaves.
   Flight(std::shared_ptr<HttpConnection> connection, Client client, std::int64_t content_limit, Clock::time_point start,
          OnEnd on_end);
 
   void begin(std::string request, Pace pace, double begin_s);
   /// Ends the request because its client leaves.
-  void leave();
+  void disconnect();
 
   RequestRecord& record() { return record_; }
   const std::shared_ptr<HttpConnection>& connection() const { return connection_; }

@@ -97,7 +97,8 @@ class Connection final : public HttpConnection, public std::enable_shared_from_t
     tcp().socket().set_option(asio::ip::tcp::no_delay(true), ignored);
     if (is_slow()) tcp().socket().set_option(asio::socket_base::receive_buffer_size(kSlowBufferBytes), ignored);
     if constexpr (kIsTls) {
-      stream_->async_handshake(asio::ssl::stream_base::client, then("no TLS", [](Connection& self) { self.write(); }));
+      stream_->async_handshake(asio::ssl::stream_base::client,
+                               then("no TLS connection", [](Connection& self) { self.write(); }));
     } else {
       write();
     }

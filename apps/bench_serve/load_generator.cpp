@@ -143,7 +143,7 @@ class LoadGenerator {
   void leave_all() {
     std::vector<Flight*> live;
     for (const auto& [flight, owned] : flights_) live.push_back(flight);
-    for (auto* flight : live) flight->leave();
+    for (auto* flight : live) flight->disconnect();
   }
 
   void interrupt() {

@@ -47,7 +47,7 @@ struct LoadPlan {
 };
 
 /// Behaviour of a client with its answer.
-enum class Client : std::uint8_t { reads, reads_slowly, never_reads, goes };
+enum class Client : std::uint8_t { reads, reads_slowly, never_reads, disconnects };
 
 /// Result of a request.
 enum class Outcome : std::uint8_t {

@@ -111,9 +111,10 @@ Result<std::vector<std::string>> parse_metrics(const std::string& text) {
   for (const auto& piece : pieces) {
     const bool is_known = std::ranges::any_of(kMetrics, [&](const Metric& metric) { return piece == metric.name; });
     if (!is_known) {
-      return fail(ErrorCode::bad_config,
-                  "percentile_metrics must be of ttft, tpot, itl and e2el, with commas between, not \"" + piece + "\"",
-                  "percentile_metrics");
+      return fail(
+          ErrorCode::bad_config,
+          "percentile_metrics must be names of ttft, tpot, itl and e2el, separated by commas, not \"" + piece + "\"",
+          "percentile_metrics");
     }
   }
   return pieces;
@@ -127,7 +128,7 @@ Result<std::vector<double>> parse_percentiles(const std::string& text) {
     const auto read = std::from_chars(piece.data(), piece.data() + piece.size(), percent);
     if (read.ec != std::errc() || read.ptr != piece.data() + piece.size() || !(percent >= 0 && percent <= kAll)) {
       return fail(ErrorCode::bad_config,
-                  "metric_percentiles must be numbers from 0 to 100, with commas between, not \"" + piece + "\"",
+                  "metric_percentiles must be numbers from 0 to 100, separated by commas, not \"" + piece + "\"",
                   "metric_percentiles");
     }
   }
@@ -203,14 +204,14 @@ std::string sweep_table(const std::vector<std::pair<LoadPlan, Statistics>>& runs
   return text;
 }
 
-std::vector<std::string> doubts_of(const Statistics& statistics, const LoadPlan& plan) {
+std::vector<std::string> warnings_of(const Statistics& statistics, const LoadPlan& plan) {
   constexpr double kLateMs = 10;
-  std::vector<std::string> doubts;
+  std::vector<std::string> warnings;
   const double late = statistics.send_delay_ms.percentile(99);
   if (plan.is_open_loop() && plan.max_concurrency == 0 && late > kLateMs) {
-    doubts.push_back(
+    warnings.push_back(
         fmt::format("requests were sent late (p99 {:.1f} ms): this client is too slow for the load, and its "
-                    "lateness counts in the latencies",
+                    "delay is part of the latencies",
                     late));
   }
   std::vector<std::pair<std::int64_t, std::string>> failures;
@@ -218,9 +219,9 @@ std::vector<std::string> doubts_of(const Statistics& statistics, const LoadPlan&
   std::ranges::sort(failures, std::greater());
   constexpr std::size_t kMost = 5;
   for (std::size_t i = 0; i < std::min(kMost, failures.size()); ++i) {
-    doubts.push_back(fmt::format("{} requests failed: {}", failures[i].first, failures[i].second));
+    warnings.push_back(fmt::format("{} requests failed: {}", failures[i].first, failures[i].second));
   }
-  return doubts;
+  return warnings;
 }
 
 }  // namespace pagoda::bench_serve

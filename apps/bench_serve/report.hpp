@@ -31,6 +31,6 @@ std::string table_of(const Statistics& statistics, const LoadPlan& plan, const S
 std::string sweep_table(const std::vector<std::pair<LoadPlan, Statistics>>& runs, const Slo& slo);
 
 /// Returns reasons to doubt the numbers, one line each: requests that were sent late, failures.
-std::vector<std::string> doubts_of(const Statistics& statistics, const LoadPlan& plan);
+std::vector<std::string> warnings_of(const Statistics& statistics, const LoadPlan& plan);
 
 }  // namespace pagoda::bench_serve

@@ -93,7 +93,7 @@ void Examination::of_processor() {
   if (cpu.chosen_set.empty()) {
     return add("processor", Severity::fatal, name + ": --cpu-isa " + cpu.wanted_set + " is not available",
                "the kernels of an instruction set need a processor that has it, and a build that has them",
-               "leave --cpu-isa out, or take one of " + joined(cpu.kernel_sets));
+               "leave --cpu-isa out, or use one of " + joined(cpu.kernel_sets));
   }
   const std::string what = name + ": kernels " + cpu.chosen_set + ", of " + joined(cpu.kernel_sets);
   if (!cpu.wanted_set.empty()) {
@@ -103,7 +103,7 @@ void Examination::of_processor() {
   if (cpu.chosen_set == "scalar") {
     const std::string wanted = cpu.is_x86 ? "AVX2, FMA and F16C" : "NEON";
     return add("processor", Severity::slow, what, "without " + wanted + " a model runs several times slower",
-               "take a machine with " + wanted + ", or let the virtual machine show the processor of its host");
+               "use a machine with " + wanted + ", or let the virtual machine pass the processor of its host through");
   }
   const bool passes_over = cpu.chosen_set != cpu.kernel_sets.back();
   add("processor", Severity::good, what,
@@ -172,7 +172,7 @@ void Examination::of_quota() {
   const std::string what = "CPU time of " + number(*cores.quota_cpus) + " CPUs (" + cores.quota_limit + "), for " +
                            count_of(threads, "thread");
   add("cpu quota", is_over ? Severity::slow : Severity::good, what,
-      is_over ? "when the time of a period is used up, every thread stands still until the next one"
+      is_over ? "when the time of a period is used up, all threads stop until the next period"
               : "the threads fit into it",
       is_over ? "--threads " + std::to_string(fitting) : "");
 }
@@ -183,13 +183,13 @@ void Examination::of_memory() {
   const std::string what =
       gib(memory.available_bytes) + " may be taken of " + gib(memory.total_bytes) + " (" + memory.limit + ")";
   if (memory.available_bytes < kLeast) {
-    return add("memory", Severity::fatal, what, "no model fits beside what the server itself takes",
-               "free some, or raise that limit");
+    return add("memory", Severity::fatal, what, "no model fits beside the memory of the server itself",
+               "free memory, or raise the limit");
   }
-  add("memory", Severity::good, what, "weights, KV cache and working memory come out of it (--kv-cache-memory)");
+  add("memory", Severity::good, what, "weights, KV cache and working memory use it (--kv-cache-memory)");
   if (memory.overcommit == 2) {
     add("memory", Severity::note, "vm.overcommit_memory is 2",
-        "the system refuses memory that is asked for and not yet used, mapped weights and stacks of threads too",
+        "the system counts memory that is reserved and not yet used, also mapped weights and thread stacks",
         "sysctl vm.overcommit_memory=0 if starting fails though memory is free");
   }
 }
@@ -198,7 +198,7 @@ void Examination::of_huge_pages() {
   const auto& setting = facts_.memory.huge_pages;
   if (setting == "always" || setting == "madvise") {
     return add("huge pages", Severity::good, "transparent huge pages: " + setting,
-               "weights and KV cache lie on huge pages, which are read faster");
+               "weights and KV cache are on huge pages, which are read faster");
   }
   const std::string what =
       setting.empty() ? "this kernel has no transparent huge pages" : "transparent huge pages: never";
@@ -215,7 +215,7 @@ void Examination::of_file_limit() {
   if (files.soft >= needed) return add("open files", Severity::good, what, "each connection takes one");
   const bool can_raise = files.hard >= needed;
   add("open files", files.soft < kOwn ? Severity::fatal : Severity::slow, what,
-      "each connection takes one; without any left, new clients wait",
+      "each connection takes one; if none is left, new clients wait",
       (can_raise ? "ulimit -n " : "as root: ulimit -Hn ") + std::to_string(needed) +
           ", LimitNOFILE= of the service, or lower --max-connections and --http-max-connections");
 }
@@ -227,13 +227,13 @@ void Examination::of_gpu() {
     const bool is_unused = !gpu.is_wanted;
     return add("gpu", is_unused ? Severity::note : Severity::good,
                joined(gpu.usable) + (gpu.driver.empty() ? "" : "; driver " + gpu.driver),
-               is_unused ? "it is not used unless it is asked for" : "--device names it",
+               is_unused ? "it is used only if --device names it" : "--device names it",
                is_unused ? "--device cuda" : "");
   }
   if (!gpu.problem.empty() && gpu.in_build && (gpu.is_wanted || !gpu.driver.empty())) {
     return add("gpu", missing, gpu.problem,
                "--device cuda needs a GPU of compute capability 8.0 or newer and its driver",
-               "nvidia-smi tells of the driver; in a container: --gpus all, or the device of the GPU");
+               "nvidia-smi shows the driver; in a container: --gpus all, or the device of the GPU");
   }
   if (!gpu.in_build && (gpu.is_wanted || !gpu.driver.empty() || !gpu.present.empty())) {
     const std::string seen = gpu.present.empty() ? "no GPU is seen" : joined(gpu.present);
@@ -248,13 +248,13 @@ void Examination::of_port(const PortFacts& port) {
   const std::string what = "--" + port.key + " " + port.address;
   if (port.problem.empty()) return add("port", Severity::good, what + " is free", "the server listens there");
   add("port", Severity::fatal, what + ": " + port.problem, "the server would not start",
-      "where it is in use, ss -ltnp tells by whom; else change what the message names");
+      "if it is in use, ss -ltnp shows the process; otherwise change what the message names");
 }
 
 void Examination::of_model(const ModelFacts& model) {
   if (!model.problem.empty()) {
-    return add("model", Severity::fatal, model.problem, "the model cannot be served so",
-               "pagoda inspect " + model.path + " tells of its plan of memory");
+    return add("model", Severity::fatal, model.problem, "the model cannot be served with these flags",
+               "pagoda inspect " + model.path + " shows its memory plan");
   }
   std::string what = model.path + ": " + gib(model.file_bytes) + " of weights";
   if (model.needed_bytes > 0) what += ", serving takes " + gib(model.needed_bytes) + " of memory";
@@ -269,10 +269,10 @@ void Examination::of_page_cache(const ModelFacts& model) {
   const bool is_cached = percent >= 95;
   if (is_cached) return add("model disk", Severity::good, what, "it loads at the speed of memory");
   const bool is_slow = !model.filesystem.empty() || model.is_rotational;
-  const std::string disk = model.is_rotational ? "a disk that turns" : model.filesystem;
+  const std::string disk = model.is_rotational ? "a rotating disk" : model.filesystem;
   add("model disk", is_slow ? Severity::slow : Severity::note, what + (is_slow ? ", the rest on " + disk : ""),
       "the first start reads the rest from the disk; mapped weights are read when a step needs them",
-      is_slow ? "copy the model to a local disk of flash" : "");
+      is_slow ? "copy the model to a local SSD" : "");
 }
 
 }  // namespace
@@ -310,7 +310,8 @@ std::string as_text(std::span<const Finding> findings) {
     text += "                  why: " + finding.why + "\n";
     if (!finding.todo.empty()) text += "                  do:  " + finding.todo + "\n";
   }
-  return text + (would_run(findings) ? "Pagoda would run here.\n" : "Something keeps Pagoda from running here.\n");
+  return text +
+         (would_run(findings) ? "Pagoda would run here.\n" : "Pagoda cannot run here; see the findings above.\n");
 }
 
 std::string as_json(std::span<const Finding> findings) {

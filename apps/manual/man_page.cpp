@@ -98,7 +98,7 @@ std::string man_page(const CommandEntry& command, const CommandEntry& root, cons
   page += ".SH OPTIONS\n";
   for (const auto& flag : command.flags) page += flag_text(flag);
   page +=
-      ".SH EXIT STATUS\n.TP\n.B 0\nDone.\n.TP\n.B 1\nIt failed while running.\n.TP\n.B 2\n"
+      ".SH EXIT STATUS\n.TP\n.B 0\nDone.\n.TP\n.B 1\nThe command failed.\n.TP\n.B 2\n"
       "A flag, a key of the config file or the config of a model is wrong; the message names it.\n";
   if (const auto others = see_also(command, root); !others.empty()) page += ".SH SEE ALSO\n" + others + "\n";
   return page;

@@ -64,6 +64,8 @@ class Journal {
   /// Begins a new segment when the current segment has little room left. The scheduler calls this between two plans, so
   /// that the states of all cores in a segment fit together.
   virtual void begin_segment_if_full() = 0;
+  /// Reports that a core is no longer recorded, because its copy without tokens has diverged from the engine's core.
+  virtual void on_diverged(Source) {}
 };
 
 /// Null: nothing is recorded.
@@ -85,6 +87,10 @@ class Recorder {
   bool is_on() const { return journal_ != nullptr; }
   /// Stops the recording.
   void stop() { journal_ = nullptr; }
+  /// Stops the recording, because the recorded copy of the core has diverged. The journal reports this.
+  void stop_diverged() {
+    if (const SharedJournal journal = std::exchange(journal_, nullptr)) journal->on_diverged(source_);
+  }
   void begin_segment_if_full() {
     if (journal_) journal_->begin_segment_if_full();
   }

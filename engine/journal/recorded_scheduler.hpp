@@ -25,7 +25,7 @@ enum class SchedulerInput : std::uint8_t {
   take_masks,
   take_outputs,
   expire_group,
-  forget_prefixes,
+  reset_prefix_cache,
   masks_made,
   masks_late,
 };
@@ -75,8 +75,8 @@ class RecordedScheduler {
     run(
         SchedulerInput::expire_group, [&](auto& core) { core.expire_group(request, error); }, request, error);
   }
-  void forget_prefixes() {
-    run(SchedulerInput::forget_prefixes, [](auto& core) { core.forget_prefixes(); });
+  void reset_prefix_cache() {
+    run(SchedulerInput::reset_prefix_cache, [](auto& core) { core.reset_prefix_cache(); });
   }
   void stop_hit(const StopHit& hit) {
     run(
@@ -178,7 +178,7 @@ class RecordedScheduler {
   void keep_twin_if(bool is_alike) {
     if (is_alike) return;
     twin_.reset();
-    recorder_.stop();
+    recorder_.stop_diverged();
   }
 
   scheduling::SchedulerConfig config_;

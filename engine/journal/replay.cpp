@@ -86,9 +86,9 @@ const char* to_string(Source source) {
   return "unknown";
 }
 
-void Replay::begin_segment(std::uint64_t number) {
+void Replay::begin_segment(std::uint64_t number, bool follows_gap) {
   // Records before the first state belong to a state that was lost with an older segment.
-  if (number != segment_ + 1) progress_ = {};
+  if (follows_gap || number != segment_ + 1) progress_ = {};
   for (CoreProgress& progress : progress_)
     progress.effect.reset();  // effects of inputs in the segment before are left out
   segment_ = number;
@@ -285,9 +285,9 @@ bool Replay::apply_scheduler_input(std::uint8_t input, Decoder& in) {
       scheduler_->expire_group(request, error);
       return true;
     }
-    case SchedulerInput::forget_prefixes:
+    case SchedulerInput::reset_prefix_cache:
       if (!read(in)) return false;
-      scheduler_->forget_prefixes();
+      scheduler_->reset_prefix_cache();
       return true;
     case SchedulerInput::stop_hit: {
       StopHit hit;

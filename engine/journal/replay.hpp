@@ -67,7 +67,8 @@ class Replay {
   explicit Replay(ReplayWatcher watcher = {}, std::shared_ptr<const text::Tokenizer> tokenizer = nullptr)
       : watcher_(std::move(watcher)), tokenizer_(std::move(tokenizer)) {}
 
-  void begin_segment(std::uint64_t number);
+  /// `follows_gap`: whether records are missing before the segment. Then each core is skipped until its next state.
+  void begin_segment(std::uint64_t number, bool follows_gap = false);
   void record(std::span<const std::byte> bytes);
   const ReplayReport& report() const { return report_; }
 

@@ -48,7 +48,7 @@ GrantedStep BlockSpaceManager::plan(const MemoryRequest& request) {
 
   store.begin_step(request.step, request.last_completed_step, &result.cache_plan);
   if (request.device_memory_lost) store.forget_everything();
-  if (request.forget_prefixes) store.forget_prefixes();
+  if (request.reset_prefix_cache) store.reset_prefix_cache();
   store.forget_steps_from(request.first_failed_step);
   for (const Fork& fork : request.forks) store.fork(fork);
   for (const SampledToken& sampled : request.sampled) store.append(sampled);

@@ -27,10 +27,10 @@ void SequenceStore::forget_everything() {
   for (const auto& [id, group] : groups_) ids.push_back(id);
   std::ranges::sort(ids);
   for (const SequenceId id : ids) forget(groups_.at(id));
-  forget_prefixes();
+  reset_prefix_cache();
 }
 
-void SequenceStore::forget_prefixes() {
+void SequenceStore::reset_prefix_cache() {
   for (BlockId block = 0; block < device_.size(); ++block) {
     if (device_.cache().contains(block)) device_.remove_from_cache(block);
   }

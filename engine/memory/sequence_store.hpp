@@ -139,7 +139,7 @@ class SequenceStore {
   /// Removes from the prefix cache the blocks that the steps from `first` on should have computed; 0 = no step failed.
   void forget_steps_from(StepId first);
   /// Removes all blocks from the prefix cache; sequences keep their blocks.
-  void forget_prefixes();
+  void reset_prefix_cache();
   /// Forgets all sequences, and the content of both pools.
   void forget_everything();
   void fork(const Fork& fork);

@@ -72,7 +72,7 @@ ModelPoolCore::Effects ModelPoolCore::keep_alive(ModelIndex model, TimeUs keep_a
   return effects_of(now);
 }
 
-ModelPoolCore::Effects ModelPoolCore::look(TimeUs now) {
+ModelPoolCore::Effects ModelPoolCore::on_timer(TimeUs now) {
   return effects_of(now);
 }
 
@@ -89,7 +89,7 @@ std::optional<TimeUs> ModelPoolCore::expiry(ModelIndex model) const {
   return kept.last_used + kept.keep_alive_us;
 }
 
-std::optional<TimeUs> ModelPoolCore::next_look() const {
+std::optional<TimeUs> ModelPoolCore::next_timer() const {
   std::optional<TimeUs> next;
   const auto consider = [&](TimeUs time) { next = std::min(next.value_or(time), time); };
   for (ModelIndex i = 0; i < models_.size(); ++i) {

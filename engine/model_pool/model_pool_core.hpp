@@ -66,10 +66,10 @@ class ModelPoolCore {
   /// loading.
   Effects keep_alive(ModelIndex model, TimeUs keep_alive_us, TimeUs now);
   /// Call when time has passed.
-  Effects look(TimeUs now);
+  Effects on_timer(TimeUs now);
 
-  /// Returns when look() may have effects; nothing if it has none before another event.
-  std::optional<TimeUs> next_look() const;
+  /// Returns when on_timer() may have effects; nothing if it has none before another event.
+  std::optional<TimeUs> next_timer() const;
 
   bool is_wanted(ModelIndex model) const { return at(model).state == State::wanted; }
   /// Returns when the model will be unloaded, if it is idle and its keep-alive ends.

@@ -264,7 +264,7 @@ void GroupTable::move_updates_into(MemoryRequest& plan) {
   plan.releases = std::exchange(pending_updates.releases, {});
   plan.first_failed_step = std::exchange(pending_updates.first_failed_step, 0);
   plan.device_memory_lost = std::exchange(pending_updates.device_memory_lost, false);
-  plan.forget_prefixes = std::exchange(pending_updates.forget_prefixes, false);
+  plan.reset_prefix_cache = std::exchange(pending_updates.reset_prefix_cache, false);
 }
 
 std::optional<std::string> GroupTable::check_invariants(std::int32_t pipeline_depth) const {

@@ -27,15 +27,15 @@ struct PendingUpdates {
   std::vector<SequenceId> releases;
   StepId first_failed_step = 0;
   bool device_memory_lost = false;
-  bool forget_prefixes = false;
+  bool reset_prefix_cache = false;
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.to_report, self.sampled, self.progress, self.forks, self.releases, self.first_failed_step,
-                 self.device_memory_lost, self.forget_prefixes);
+                 self.device_memory_lost, self.reset_prefix_cache);
   }
 
   /// Returns whether the updates must be sent even when nothing can run.
-  bool must_be_sent() const { return !releases.empty() || forget_prefixes; }
+  bool must_be_sent() const { return !releases.empty() || reset_prefix_cache; }
 
   /// Records that the steps from `first` on did not compute their tokens.
   void steps_failed(StepId first);

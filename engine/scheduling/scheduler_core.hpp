@@ -73,7 +73,7 @@ class SchedulerCore final : private GroupEffects {
   /// nothing in this step, and run again when their masks are made. Their tokens stay the same.
   void masks_late(std::span<const SequenceId> sequences);
   /// Makes the next plan clear the block manager's prefix cache.
-  void forget_prefixes() { table_.pending_updates.forget_prefixes = true; }
+  void reset_prefix_cache() { table_.pending_updates.reset_prefix_cache = true; }
 
   // -- effects -------------------------------------------------------------------------------------------------------
   /// Returns the next MemoryRequest when the pipeline has room and there is something to plan.

@@ -158,7 +158,7 @@ struct MemoryRequest {
   /// still name forgotten sequences.
   bool device_memory_lost = false;
   /// Whether blocks that were computed before this plan are removed from the prefix cache. Owners keep their blocks.
-  bool forget_prefixes = false;
+  bool reset_prefix_cache = false;
   std::int32_t token_budget = 0;  ///< maximum number of tokens that the step runs
   /// Number of running candidates, from the back, that are preempted because a more urgent request needs their rows.
   std::int32_t num_preempted_for_rows = 0;
@@ -182,7 +182,7 @@ struct MemoryRequest {
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.step, self.last_completed_step, self.first_failed_step, self.device_memory_lost,
-                 self.forget_prefixes, self.token_budget, self.num_preempted_for_rows, self.num_giving_way,
+                 self.reset_prefix_cache, self.token_budget, self.num_preempted_for_rows, self.num_giving_way,
                  self.long_prompt_tokens, self.max_partial_long_prompts, self.costs, self.forks, self.sampled,
                  self.progress, self.releases, self.running, self.swapped, self.waiting, self.needs);
   }

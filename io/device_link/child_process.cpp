@@ -69,7 +69,7 @@ bool comes_from_outside(int signal) {
 PeerEnd end_of(const siginfo_t& info, bool ran_out_of_memory) {
   if (info.si_code == CLD_EXITED) return {"ended with exit code " + std::to_string(info.si_status)};
   const std::string how = "was killed by signal " + std::to_string(info.si_status);
-  if (info.si_status == SIGKILL && ran_out_of_memory) return {how + ", when memory had run out", false};
+  if (info.si_status == SIGKILL && ran_out_of_memory) return {how + ", because memory ran out", false};
   return {how, comes_from_outside(info.si_status)};
 }
 

@@ -65,15 +65,15 @@ class EngineJoiner::Loop {
                               if (unknown) return failed("cannot find", unknown);
                               boost::asio::async_connect(
                                   stream_->lowest_layer(), found,
-                                  [this](error_code refused, const tcp::endpoint&) { shake_hands(refused); });
+                                  [this](error_code refused, const tcp::endpoint&) { handshake(refused); });
                             });
   }
 
-  void shake_hands(error_code refused) {
+  void handshake(error_code refused) {
     if (refused) return failed("cannot connect to", refused);
     set_link_options(stream_->next_layer());
     stream_->async_handshake(boost::asio::ssl::stream_base::client, [this](error_code unproved) {
-      if (unproved) return failed("no trust in", unproved);
+      if (unproved) return failed("cannot verify", unproved);
       timer_.cancel();
       work();
     });
@@ -88,7 +88,7 @@ class EngineJoiner::Loop {
     if (!child) return failed(child.error().message.c_str(), {});
     child_ = std::move(*child);
     began_ = Clock::now();
-    spdlog::info("has joined the engine at {}: {} works for it", config_.engine, child_->name());
+    spdlog::info("joined the engine at {}: {} runs its steps", config_.engine, child_->name());
     relay_ = std::move(ends->relay);
     relay_->start([this](error_code why) {
       relay_.reset();

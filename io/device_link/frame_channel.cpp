@@ -64,7 +64,8 @@ Result<std::unique_ptr<FrameChannel>> FrameChannel::create(Descriptor socket, st
 void FrameChannel::send_frame(std::vector<std::byte> frame) {
   const std::size_t length = frame.size() - kHeaderBytes;
   if (length > kMaxFrameBytes) {
-    spdlog::error("a message between processes of {} bytes is longer than one may be", length);
+    spdlog::error("a message to another process has {} bytes, more than the limit of {}: the link is closed", length,
+                  kMaxFrameBytes);
     return close();
   }
   for (unsigned i = 0; i < kHeaderBytes; ++i) frame[i] = static_cast<std::byte>(length >> (8 * i));
@@ -121,7 +122,11 @@ bool FrameChannel::read() {
 std::optional<FrameChannel::End> FrameChannel::take_frames(const OnFrame& on_frame) {
   while (received_.size() - taken_ >= kHeaderBytes) {
     const std::size_t length = length_of(received_.data() + taken_);
-    if (length > longest_) return End::damaged;
+    if (length > kMaxFrameBytes) return End::damaged;  // no end sends such a frame
+    if (length > longest_) {
+      spdlog::error("a message from another process has {} bytes, more than the limit of {}", length, longest_);
+      return End::too_long;
+    }
     if (received_.size() - taken_ - kHeaderBytes < length) break;
     const std::span<const std::byte> frame(received_.data() + taken_ + kHeaderBytes, length);
     taken_ += kHeaderBytes + length;

@@ -48,9 +48,10 @@ class FrameChannel {
   using BeforeWait = std::function<std::optional<TimeUs>()>;
 
   enum class End : std::uint8_t {
-    closed,   ///< the other end has closed, or close() was called
-    damaged,  ///< the other end has sent bytes that are no frame
-    refused,  ///< on_frame returned false; run() may be called again
+    closed,    ///< the other end has closed, or close() was called
+    damaged,   ///< the other end has sent bytes that are no frame
+    too_long,  ///< the other end has sent a frame above the size limit of this end
+    refused,   ///< on_frame returned false; run() may be called again
   };
 
   /// `longest`: size limit of received frames, in bytes. Errors: io_failed.
@@ -68,6 +69,8 @@ class FrameChannel {
   /// Reads and writes until the end, and returns the kind of the end. Call on one thread only.
   End run(const OnFrame& on_frame, const BeforeWait& before_wait = {});
 
+  /// Returns the size limit of received frames, in bytes.
+  std::size_t longest() const { return longest_; }
   /// Returns the number of bytes received. Call on the thread of run().
   std::uint64_t num_received() const { return num_received_; }
 

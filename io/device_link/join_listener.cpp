@@ -31,7 +31,7 @@ struct JoinListener::Life {
   std::promise<void> reported_end;               // set after the call of on_ended
 
   void end() {
-    if (on_ended) on_ended({"has gone", true});
+    if (on_ended) on_ended({"has disconnected", true});
     reported_end.set_value();
   }
 };
@@ -75,8 +75,7 @@ Result<std::shared_ptr<JoinListener>> JoinListener::create(const std::string& li
   if (!tls) return fail(std::move(tls.error()));
   std::shared_ptr<JoinListener> self(new JoinListener(std::move(*tls)));
   if (Status opened = self->listener_.open(listen, "worker_listen"); !opened) return fail(std::move(opened.error()));
-  self->listener_.accept(
-      [me = self.get()](boost::asio::ip::tcp::socket socket) { me->shake_hands(std::move(socket)); });
+  self->listener_.accept([me = self.get()](boost::asio::ip::tcp::socket socket) { me->handshake(std::move(socket)); });
   self->thread_ = std::thread([me = self.get()] { serving::run_io(me->io_); });
   return self;
 }
@@ -91,7 +90,7 @@ JoinListener::~JoinListener() {
   if (thread_.joinable()) thread_.join();
 }
 
-void JoinListener::shake_hands(boost::asio::ip::tcp::socket socket) {
+void JoinListener::handshake(boost::asio::ip::tcp::socket socket) {
   error_code gone;
   const auto from = socket.remote_endpoint(gone);
   if (gone) return;
@@ -109,18 +108,18 @@ void JoinListener::shake_hands(boost::asio::ip::tcp::socket socket) {
                                       handshake->deadline.cancel();
                                       handshakes_.erase(place);
                                       if (!refused) return has_joined(std::move(handshake->stream), handshake->address);
-                                      spdlog::debug("{} is no worker: {}", handshake->address, refused.message());
+                                      spdlog::debug("{} is not a worker: {}", handshake->address, refused.message());
                                     });
 }
 
 void JoinListener::has_joined(TlsStream stream, const std::string& address) {
   const std::lock_guard lock(mutex_);
   if (waiting_.size() >= kMaxWaiting) {
-    spdlog::warn("{} workers wait already: the one at {} is sent away", waiting_.size(), address);
+    spdlog::warn("{} workers are waiting already: the worker at {} is refused", waiting_.size(), address);
     return;
   }
   auto ends = TlsRelay::create(std::move(stream));
-  if (!ends) return spdlog::warn("the worker at {} is sent away: {}", address, ends.error().message);
+  if (!ends) return spdlog::warn("the worker at {} is refused: {}", address, ends.error().message);
   const auto life = std::make_shared<Life>();
   ends->relay->start([this, life](error_code why) { has_left(*life, why); });
   spdlog::info("a worker at {} has joined", address);
@@ -146,7 +145,7 @@ Result<JoinListener::Joined> JoinListener::wait_for_worker(WorkerPeer::Events ev
   {
     std::unique_lock lock(mutex_);
     if (!has_changed_.wait(lock, stop, [&] { return !waiting_.empty(); })) {
-      return fail(ErrorCode::shutting_down, "the engine ends");
+      return fail(ErrorCode::shutting_down, "the engine is shutting down");
     }
     taken = std::move(waiting_.front());
     waiting_.pop_front();

@@ -62,7 +62,7 @@ class JoinListener {
   };
 
   explicit JoinListener(boost::asio::ssl::context tls) : tls_(std::move(tls)), listener_(io_) {}
-  void shake_hands(boost::asio::ip::tcp::socket socket);
+  void handshake(boost::asio::ip::tcp::socket socket);
   void has_joined(TlsStream stream, const std::string& address);
   void has_left(Life& life, boost::system::error_code why);
 

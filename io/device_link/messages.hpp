@@ -18,9 +18,10 @@ struct StartWorker {
   std::int32_t num_device_blocks = 0;  ///< as in `config`; 0: the worker reports how many its device holds
   std::int32_t num_host_blocks = -1;   ///< as in `config`; -1: the worker reports the number
   bool touch_memory = false;           ///< whether to allocate the KV cache's memory before WorkerReady
-  /// Whether the KV cache is in the file of the second descriptor (KeptMemory). If not, the process has its own memory.
+  /// Whether the KV cache is in the file of the second descriptor (SharedKvMemory). If not, the process has its own
+  /// memory.
   bool keeps_memory = false;
-  /// Size of the copies of weights in the file of the third descriptor (KeptWeights); 0: the process has its own
+  /// Size of the copies of weights in the file of the third descriptor (SharedWeights); 0: the process has its own
   /// copies.
   std::int64_t kept_weight_bytes = 0;
   /// io::model_fingerprint of the engine's model, for a worker on another host; empty for a process of this host.

@@ -98,13 +98,13 @@ Status WorkerProcess::load(const Progress& progress, const std::stop_token& stop
     return false;
   };
   const auto before_wait = [&]() -> std::optional<TimeUs> {
-    if (actors::now_us() < last_received + kLongestSilenceUs) return last_received + kLongestSilenceUs;
-    loaded = fail(ErrorCode::device_failed, name() + " hangs: it tells of no progress while it loads the model");
+    if (actors::now_us() < last_received + kMaxSilenceUs) return last_received + kMaxSilenceUs;
+    loaded = fail(ErrorCode::device_failed, name() + " hangs: it reports no progress while it loads the model");
     channel_->close();
     return std::nullopt;
   };
   const auto end = channel_->run(on_frame, before_wait);
-  if (stop.stop_requested()) return fail(ErrorCode::shutting_down, "the engine ends");
+  if (stop.stop_requested()) return fail(ErrorCode::shutting_down, "the engine is shutting down");
   if (loaded && *loaded && trace::is_on(config_.trace)) {
     traced_as_ = config_.trace->add_process(name());
     config_.trace->span(trace::Row::device, "load", began, actors::now_us(), {{"pid", pid_}}, traced_as_);
@@ -168,7 +168,7 @@ void WorkerProcess::run() {
     end = channel_->run([this](std::span<const std::byte> frame) { return on_frame(frame); },
                         [this] { return before_wait(); });
   } catch (const std::exception& problem) {  // for example std::bad_alloc: a message may be lost, so end the process
-    spdlog::error("{} is given up: {}", name(), problem.what());
+    spdlog::error("the link to {} has failed: {}", name(), problem.what());
   }
   actors::retry_on_bad_alloc([&] { listener_.on_end(end_reason(end)); });
 }
@@ -263,7 +263,11 @@ actors::DeviceFailed WorkerProcess::end_reason(FrameChannel::End end) {
     const PeerEnd ended = end_.get();
     return failed(ended.how, actors::ProcessEnd::died, ended.was_killed);
   }
-  return failed("has sent what is no message", actors::ProcessEnd::died, false);
+  if (end == FrameChannel::End::too_long) {
+    return failed("has sent a message longer than " + std::to_string(channel_->longest() >> 20) + " MiB",
+                  actors::ProcessEnd::died, false);
+  }
+  return failed("has sent data that is not a message", actors::ProcessEnd::died, false);
 }
 
 }  // namespace pagoda::device_link

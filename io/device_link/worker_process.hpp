@@ -17,9 +17,9 @@
 #include "engine/execution/step_deadlines.hpp"
 #include "engine/trace/tracer.hpp"
 #include "io/device_link/frame_channel.hpp"
-#include "io/device_link/kept_memory.hpp"
-#include "io/device_link/kept_weights.hpp"
 #include "io/device_link/messages.hpp"
+#include "io/device_link/shared_kv_memory.hpp"
+#include "io/device_link/shared_weights.hpp"
 #include "io/device_link/worker_peer.hpp"
 
 namespace pagoda::device_link {
@@ -33,9 +33,9 @@ struct WorkerProcessConfig {
   StartWorker start;
   execution::DeviceLimits limits;
   std::int64_t block_bytes = 0;
-  std::shared_ptr<KeptMemory> memory;    ///< memory of the KV blocks; null: each process has its own
-  std::shared_ptr<KeptWeights> weights;  ///< memory of copies of weights; null: each process has its own
-  TimeUs step_deadline_us = 0;           ///< time limit of a step; 0: from measured times
+  std::shared_ptr<SharedKvMemory> memory;  ///< memory of the KV blocks; null: each process has its own
+  std::shared_ptr<SharedWeights> weights;  ///< memory of copies of weights; null: each process has its own
+  TimeUs step_deadline_us = 0;             ///< time limit of a step; 0: from measured times
   trace::SharedTracer trace;
 };
 
@@ -60,10 +60,10 @@ class WorkerProcess {
 
   /// Starts a process, or waits for one to join, and blocks until its model is loaded, or stop is requested. Errors:
   /// the error that the process reports; io_failed; shutting_down if stop was requested; device_failed if the process
-  /// ends without a report, or reports no progress for kLongestSilenceUs.
+  /// ends without a report, or reports no progress for kMaxSilenceUs.
   static Result<std::unique_ptr<WorkerProcess>> start(WorkerProcessConfig config, SharedDeadlines deadlines,
                                                       const Progress& progress, const std::stop_token& stop = {});
-  static constexpr TimeUs kLongestSilenceUs = 900'000'000;
+  static constexpr TimeUs kMaxSilenceUs = 900'000'000;
   /// Ends the process, even if it hangs, and waits for its end.
   ~WorkerProcess();
 

@@ -11,7 +11,7 @@ namespace {
 
 struct RoutedQuestion {
   actors::RequestRouterActor router;
-  serving::Question question;
+  serving::Query question;
 };
 
 /// Sends questions and answers an exchange with the results. The exchange's on_closed holds the object until the
@@ -50,7 +50,7 @@ class EngineQuery : public std::enable_shared_from_this<EngineQuery> {
         session_.close();
         return exchange_->respond_error(error_answer(serving::session_failure()));
       }
-      auto* answered = std::get_if<serving::Answered>(&event);
+      auto* answered = std::get_if<serving::QueryAnswered>(&event);
       if (answered == nullptr) continue;
       answers_[static_cast<std::size_t>(answered->tag)] = std::move(answered->answer);
       if (++num_answers_ < answers_.size()) continue;
@@ -87,7 +87,7 @@ void start_query(const ApiContext& context, std::vector<RoutedQuestion> asked, s
 }  // namespace
 
 void query_model(const ApiContext& context, const serving::ServedModel& model, std::shared_ptr<Exchange> exchange,
-                 serving::Question question, std::function<void(Exchange&, serving::Answer&)> on_answer,
+                 serving::Query question, std::function<void(Exchange&, serving::Answer&)> on_answer,
                  unsigned error_status, std::function<void()> on_sent) {
   start_query(
       context, {{model.router, std::move(question)}}, std::move(exchange),
@@ -98,14 +98,14 @@ void query_model(const ApiContext& context, const serving::ServedModel& model, s
 }
 
 void query_model_each(const ApiContext& context, const serving::ServedModel& model, std::shared_ptr<Exchange> exchange,
-                      std::vector<serving::Question> questions,
+                      std::vector<serving::Query> questions,
                       std::function<void(Exchange&, std::vector<serving::Answer>&)> on_answers) {
   std::vector<RoutedQuestion> asked;
   for (auto& question : questions) asked.push_back({model.router, std::move(question)});
   start_query(context, std::move(asked), std::move(exchange), std::move(on_answers), /*error_status=*/0);
 }
 
-void query_all_models(const ApiContext& context, std::shared_ptr<Exchange> exchange, const serving::Question& question,
+void query_all_models(const ApiContext& context, std::shared_ptr<Exchange> exchange, const serving::Query& question,
                       std::function<void(Exchange&, std::vector<serving::Answer>&)> on_answers, unsigned error_status) {
   std::vector<RoutedQuestion> asked;
   for (const auto& model : context.models.all()) asked.push_back({model.router, question});

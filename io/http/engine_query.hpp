@@ -17,18 +17,18 @@ namespace pagoda::http {
 /// becomes the exchange's answer, with the status `error_status` if this is not 0. `on_answer` gets every other answer.
 /// `on_sent` is called on any thread when the question has been sent.
 void query_model(const ApiContext& context, const serving::ServedModel& model, std::shared_ptr<Exchange> exchange,
-                 serving::Question question, std::function<void(Exchange&, serving::Answer&)> on_answer,
+                 serving::Query question, std::function<void(Exchange&, serving::Answer&)> on_answer,
                  unsigned error_status = 0, std::function<void()> on_sent = {});
 
 /// Sends one or more questions to a model's engine. `on_answers` gets the answers in the order of the questions. The
 /// first error becomes the exchange's answer.
 void query_model_each(const ApiContext& context, const serving::ServedModel& model, std::shared_ptr<Exchange> exchange,
-                      std::vector<serving::Question> questions,
+                      std::vector<serving::Query> questions,
                       std::function<void(Exchange&, std::vector<serving::Answer>&)> on_answers);
 
 /// Sends a question to the engine of every model. `on_answers` gets one answer for each model, in the order of the
 /// models. The first error becomes the exchange's answer.
-void query_all_models(const ApiContext& context, std::shared_ptr<Exchange> exchange, const serving::Question& question,
+void query_all_models(const ApiContext& context, std::shared_ptr<Exchange> exchange, const serving::Query& question,
                       std::function<void(Exchange&, std::vector<serving::Answer>&)> on_answers,
                       unsigned error_status = 0);
 

@@ -141,7 +141,7 @@ void Gate::look_up(Admission& out, const std::string& raw_path) const {
 void Gate::check_page(Admission& out) const {
   const auto& request = out.request;
   const bool is_page = !request.header("origin").empty() || !request.header("sec-fetch-site").empty();
-  if (config_.keys->asks_for_keys() || !is_page || !out.form.cors.empty() ||
+  if (config_.keys->requires_keys() || !is_page || !out.form.cors.empty() ||
       is_name_of_this_machine(request.header("host"))) {
     return;
   }
@@ -155,8 +155,8 @@ void Gate::check_key(Admission& out) const {
   if (!key.empty()) out.request.principal = keys.find(key);
   const bool is_known = out.request.principal != nullptr;
   const auto access = out.route->access;
-  const bool is_closed = access == Access::admin || (access == Access::key && keys.asks_for_keys()) ||
-                         (access == Access::monitor && (keys.asks_for_keys() || keys.has_admins()));
+  const bool is_closed = access == Access::admin || (access == Access::key && keys.requires_keys()) ||
+                         (access == Access::monitor && (keys.requires_keys() || keys.has_admins()));
   if (!is_closed || out.request.is_admin() || (access == Access::key && is_known)) return;
   if (is_known || (access != Access::key && !keys.has_admins())) {
     out.refusal = ErrorAnswer{403, "this route needs an admin key", {}, "admin_key_required"};

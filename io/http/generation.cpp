@@ -85,7 +85,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   const actors::RequestRouterActor& router() const { return job_.model->router; }
 
-  void on_event(serving::Answered& answered) {
+  void on_event(serving::QueryAnswered& answered) {
     if (auto error = echo_->on_answer(answered)) return fail_with(std::move(*error));
     if (echo_->is_sent()) submit_all();
   }

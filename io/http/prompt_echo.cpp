@@ -38,7 +38,7 @@ void PromptEcho::send_text_questions(std::size_t i) {
   ++texts_[i].questions;
 }
 
-std::optional<Error> PromptEcho::on_answer(serving::Answered& answered) {
+std::optional<Error> PromptEcho::on_answer(serving::QueryAnswered& answered) {
   const auto i = static_cast<std::size_t>(answered.tag) / kTags;
   if (auto* error = std::get_if<Error>(&answered.answer)) return std::move(*error);
   if (auto* ids = std::get_if<TokenIds>(&answered.answer)) {

@@ -24,7 +24,7 @@ class PromptEcho {
     for (std::size_t i = 0; i < requests_.size(); ++i) send_prompt_question(i);
   }
   /// Takes an answer of the engine. Returns the engine's error, or nullopt.
-  std::optional<Error> on_answer(serving::Answered& answered);
+  std::optional<Error> on_answer(serving::QueryAnswered& answered);
   bool is_sent() const { return num_sent_ == requests_.size(); }
 
  private:

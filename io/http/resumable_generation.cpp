@@ -154,7 +154,7 @@ class ResumableGeneration final : public serving::StreamReader,
     }
   }
 
-  void on_event(serving::Answered& answered) {
+  void on_event(serving::QueryAnswered& answered) {
     if (auto error = echo_->on_answer(answered)) return fail_with(std::move(*error));
     if (echo_->is_sent()) submit();
   }
@@ -335,7 +335,7 @@ void resume_recovered(const ApiContext& context, boost::asio::io_context& io, se
     on_settled();
   };
   auto principal = context.keys->find_principal(origin.name.owner);
-  if (principal == nullptr && (!origin.name.owner.empty() || context.keys->asks_for_keys())) {
+  if (principal == nullptr && (!origin.name.owner.empty() || context.keys->requires_keys())) {
     return drop("its API key is no longer known");
   }
   Request request;

@@ -50,7 +50,7 @@ class Server::State {
       context.tls = tls.get();
     }
     if (auto status = listener.open(config.http, "http"); !status) return status;
-    return listener.check_exposure("http", config.keys->asks_for_keys(), config.allow_unauthenticated);
+    return listener.check_exposure("http", config.keys->requires_keys(), config.allow_unauthenticated);
   }
 
   void let_in() {

@@ -138,21 +138,21 @@ Result<JournalContents> parse(std::shared_ptr<const void> memory, std::span<cons
     return bad("is not a journal");
   }
   const std::string by_another =
-      "it was written by a build " + writer_of(file) + ", this one is of version " + std::string(version());
+      "it was written by a program " + writer_of(file) + ", but this program is version " + std::string(version());
   if (const auto format = get<std::uint32_t>(file, kFormatAt); format != kFormat) {
-    return bad("is a journal of format " + std::to_string(format) + ", this program reads " + std::to_string(kFormat) +
-               ": " + by_another);
+    return bad("is a journal of format " + std::to_string(format) + ", but this program reads format " +
+               std::to_string(kFormat) + ": " + by_another);
   }
   const auto num_segments = get<std::uint32_t>(file, kNumSegmentsAt);
   const auto segment_bytes = get<std::uint64_t>(file, kSegmentBytesAt);
   const auto version_bytes = get<std::uint32_t>(file, kVersionAt);
   if (version_bytes > kMaxVersionBytes || segment_bytes < kMinSegmentBytes ||
       segment_bytes > (file.size() - kHeaderBytes) || num_segments > (file.size() - kHeaderBytes) / segment_bytes) {
-    return bad("is cut short, or its header is damaged");
+    return bad("is truncated, or its header is damaged");
   }
   contents.version.assign(reinterpret_cast<const char*>(file.data() + kVersionAt + 4), version_bytes);
   if (!has_layout(file, wanted)) {
-    return bad("has records of another layout: " + by_another + "; another build's journal is read by that one");
+    return bad("has records of another layout: " + by_another + "; read it with the program that wrote it");
   }
   std::set<std::uint64_t> whole;
   for (std::uint32_t i = 0; i < num_segments; ++i) {
@@ -170,7 +170,7 @@ Result<JournalContents> parse(std::shared_ptr<const void> memory, std::span<cons
     if (!segment.records.empty()) contents.segments.push_back(std::move(segment));
   }
   std::ranges::sort(contents.segments, {}, &JournalContents::Segment::number);
-  for (auto& segment : contents.segments) segment.is_behind_gap = !whole.contains(segment.number - 1);
+  for (auto& segment : contents.segments) segment.follows_gap = !whole.contains(segment.number - 1);
   return contents;
 }
 

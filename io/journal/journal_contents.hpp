@@ -19,7 +19,7 @@ struct JournalContents {
   struct Segment {
     std::uint64_t number = 0;
     /// Whether records are missing before this segment: the previous segment is absent or damaged.
-    bool is_behind_gap = true;
+    bool follows_gap = true;
     /// The setup, then the states of the cores at the segment's beginning, then all other records in the order in which
     /// they were recorded.
     std::vector<std::span<const std::byte>> records;

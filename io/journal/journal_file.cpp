@@ -64,7 +64,7 @@ std::string kept_name(const std::string& path, int i) {
 Status shift_kept(const std::string& path, int first) {
   for (int i = kKeptJournals; i > first; --i) {
     if (std::rename(kept_name(path, i - 1).c_str(), kept_name(path, i).c_str()) != 0 && errno != ENOENT) {
-      return refused("keep the journal before,", kept_name(path, i), errno);
+      return refused("keep the earlier journal as", kept_name(path, i), errno);
     }
   }
   return {};
@@ -76,7 +76,7 @@ Status keep_journal(const std::string& path) {
   return shift_kept(path, 0);
 }
 
-Result<std::string> keep_unread(const std::string& path) {
+Result<std::string> keep_unreadable(const std::string& path) {
   std::string name = path + ".unread";
   std::error_code error;
   if (std::filesystem::equivalent(path, name, error) && !error) return name;
@@ -103,7 +103,7 @@ Result<std::shared_ptr<JournalFile>> JournalFile::create(const std::string& plac
   }
   struct stat before {};
   if (::stat(path.c_str(), &before) == 0) {
-    if (!S_ISREG(before.st_mode)) return fail(ErrorCode::bad_config, "journal: " + path + " is no file", "journal");
+    if (!S_ISREG(before.st_mode)) return fail(ErrorCode::bad_config, "journal: " + path + " is not a file", "journal");
     if (options.takes_place_later) {  // left by a process that died before take_place()
       ::unlink(path.c_str());
     } else if (const Status kept = keep_journal(path); !kept) {
@@ -120,7 +120,7 @@ Result<std::shared_ptr<JournalFile>> JournalFile::create(const std::string& plac
   ::close(file);
   if (error != 0) {
     ::unlink(path.c_str());
-    return refused("take room for", path, error);
+    return refused("reserve disk space for", path, error);
   }
   if (data == MAP_FAILED) return refused("map", path, map_error);
   const std::span<std::byte> map(static_cast<std::byte*>(data), size);
@@ -150,7 +150,7 @@ JournalFile::JournalFile(std::string path, std::span<std::byte> file, std::size_
 }
 
 Status JournalFile::take_place() {
-  PAGODA_ASSERT(options_.takes_place_later, "it is there already");
+  PAGODA_ASSERT(options_.takes_place_later, "the file is not at its place yet");
   // PATH always has a journal. If the process dies here, PATH has either the old journal or the new one.
   if (const Status kept = shift_kept(path_, 1); !kept) return kept;
   const std::string before = kept_name(path_, 1);
@@ -254,6 +254,13 @@ void JournalFile::begin_segment_if_full() {
   if (is_torn_ || used_ >= full_at(segment_bytes_)) begin_segment();
 }
 
+void JournalFile::on_diverged(journal::Source source) {
+  spdlog::warn(
+      "journal: the {} is no longer recorded, because its copy without tokens differs from it (journal_tokens is off); "
+      "restart the server to record it again",
+      journal::to_string(source));
+}
+
 std::size_t JournalFile::max_state_bytes(std::int64_t bytes) {
   return states_end_at(segment_bytes_of(bytes));
 }
@@ -334,7 +341,8 @@ void JournalFile::follow() {
       }
     }
   } catch (const std::exception& error) {
-    spdlog::warn("journal: states are written in the steps from now on: {}", error.what());
+    spdlog::warn("journal: the thread that follows the cores has failed, so steps write the states from now on: {}",
+                 error.what());
     const std::lock_guard lock(mutex_);
     options_.follows = false;
     follow_none();
@@ -378,10 +386,11 @@ void JournalFile::left_out(std::uint64_t segment, journal::Source source, std::s
   if (std::exchange(has_warned_.at(static_cast<std::size_t>(source)), true)) return;
   const bool is_output = source == journal::Source::output;
   spdlog::warn(
-      "journal: the state of the {} takes {} KiB, a segment takes {} KiB of states: {}; raise journal_mib to {}",
+      "journal: the state of the {} takes {} KiB, but a segment has room for {} KiB of states: {}; raise journal_mib "
+      "to {}",
       journal::to_string(source), bytes >> 10U, max_room() >> 10U,
       is_output ? "resumable requests may be lost if the server dies"
-                : "pagoda replay cannot begin there, resumable requests are recovered all the same",
+                : "pagoda replay cannot begin there, but resumable requests are still recovered",
       mib_for_states(bytes));
 }
 

@@ -64,6 +64,7 @@ class JournalFile final : public journal::Journal, private journal::StateSink {
   bool follows(journal::Source source) const override;
   std::size_t max_ended_bytes() const override { return max_ended_bytes(static_cast<std::int64_t>(file_.size())); }
   void begin_segment_if_full() override;
+  void on_diverged(journal::Source source) override;
   std::optional<Key> token_key() const override { return options_.token_key; }
 
   /// Moves the file to PATH; a journal there is kept as PATH.1. Call once. Errors: bad_config.
@@ -124,7 +125,7 @@ class JournalFile final : public journal::Journal, private journal::StateSink {
 
 /// Keeps a journal that cannot be read as PATH.unread too; it also stays at PATH. Earlier files of this name become
 /// PATH.unread.1 to PATH.unread.3. Returns the name. Errors: bad_config.
-Result<std::string> keep_unread(const std::string& path);
+Result<std::string> keep_unreadable(const std::string& path);
 
 /// Renames a journal to PATH.1; earlier kept journals move to the next number. Errors: bad_config.
 Status keep_journal(const std::string& path);

@@ -79,7 +79,7 @@ Result<std::shared_ptr<JournalLock>> JournalLock::take(const std::string& journa
       const std::string holder = holder_of(file);
       return fail(ErrorCode::bad_config,
                   param + ": " + journal + " is in use" + (holder.empty() ? "" : " by process " + holder) +
-                      "; two servers cannot write one journal or go on with the requests of a live one",
+                      "; two servers cannot write one journal or continue the requests of a live server",
                   param);
     }
     if (!is_still_at(file, path)) {

@@ -45,10 +45,10 @@ void append_answer(std::string& line, const ClientId& id, const EngineStats& sta
 }
 template <class Other>
 void append_answer(std::string&, const ClientId&, const Other&) {
-  PAGODA_ASSERT(false, "JSON lines have no op that asks for this");
+  PAGODA_ASSERT(false, "no op of JSON lines has this answer");
 }
 void append_answer(std::string&, const ClientId&, const serving::SharedView&) {
-  PAGODA_ASSERT(false, "JSON lines have no op that asks what the engine does");
+  PAGODA_ASSERT(false, "no op of JSON lines queries the engine's status");
 }
 void append_answer(std::string& line, const ClientId& id, const Error& error) {
   append_error(line, id, wire_error(error));
@@ -77,7 +77,7 @@ Connection::Connection(tcp::socket socket, ConnectionContext& context, std::func
 }
 
 void Connection::start() {
-  await(context_.config.keys->asks_for_keys() ? Awaited::key : Awaited::line);
+  await(context_.config.keys->requires_keys() ? Awaited::key : Awaited::line);
   read_more();
 }
 
@@ -185,8 +185,9 @@ void Connection::take_lines() {
     const auto end = input_.find('\n', scanned_);
     const auto length = (end == std::string::npos ? input_.size() : end) - start;
     if (const auto most = max_line_bytes(); length > most) {
-      refuse_input(WireCode::line_too_long, "a line is longer than " + std::to_string(most) + " bytes" +
-                                                (key_ || is_authorized() ? "" : ", which is the limit before a key"));
+      refuse_input(WireCode::line_too_long,
+                   "a line is longer than " + std::to_string(most) + " bytes" +
+                       (key_ || is_authorized() ? "" : ", which is the limit before authentication"));
       break;
     }
     if (length > serving::kSmallTextBytes && !has_room()) {
@@ -346,7 +347,7 @@ void Connection::on_event(serving::Refused& refused) {
   forget(refused.tag);
 }
 
-void Connection::on_event(serving::Answered& answered) {
+void Connection::on_event(serving::QueryAnswered& answered) {
   const auto it = asked_.find(answered.tag);
   const auto id = std::move(it->second);
   asked_.erase(it);

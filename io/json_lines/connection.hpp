@@ -148,7 +148,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void run(ApplyTemplateOp& op);
   void run(ModelOp& op);
   void run(StatsOp& op);
-  void ask(std::size_t index, ClientId id, serving::Question question);
+  void ask(std::size_t index, ClientId id, serving::Query question);
   LineModels line_models();
   const serving::ServedModel& model(std::size_t index) const { return context_.models.all()[index]; }
   void refuse(const ClientId& id, WireCode code, std::string message, std::string param = {}, int retry_after_ms = -1);
@@ -171,7 +171,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void on_event(OutputBatch& batch);
   void on_event(serving::Accepted& accepted);
   void on_event(serving::Refused& refused);
-  void on_event(serving::Answered& answered);
+  void on_event(serving::QueryAnswered& answered);
   void on_event(serving::FlushMark&);
   void on_event(serving::SessionFailed&);
   void forget(std::uint64_t tag);

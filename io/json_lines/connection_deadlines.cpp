@@ -64,11 +64,11 @@ void Connection::on_deadline() {
     case Awaited::nothing:
       return;
     case Awaited::key:
-      return close_with(WireCode::unauthorized, "no key has come" + after);
+      return close_with(WireCode::unauthorized, "no key was sent" + after);
     case Awaited::line:
-      return close_with(WireCode::timeout, "nothing was asked" + after);
+      return close_with(WireCode::timeout, "no request was sent" + after);
     case Awaited::reading:
-      spdlog::warn("a client has read nothing{}, {} live requests with it", after, live_.size());
+      spdlog::warn("a client has read nothing{}, and its {} live requests are cancelled", after, live_.size());
       return close_now();
     case Awaited::close:
       return close_now();

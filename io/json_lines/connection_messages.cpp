@@ -16,7 +16,7 @@ namespace pagoda::json_lines {
 
 bool Connection::is_authorized() {
   if (principal_ && principal_->is_outdated) principal_ = context_.config.keys->find(*key_);
-  return principal_ || !context_.config.keys->asks_for_keys();
+  return principal_ || !context_.config.keys->requires_keys();
 }
 
 LineModels Connection::line_models() {
@@ -101,7 +101,7 @@ void Connection::run(PingOp& op) {
 void Connection::run(AuthOp& op) {
   const auto digest = serving::digest_of(op.key);
   auto principal = context_.config.keys->find(digest);
-  if (!principal && context_.config.keys->asks_for_keys()) {
+  if (!principal && context_.config.keys->requires_keys()) {
     return refuse(op.id, WireCode::unauthorized, "this key is not known", "key");
   }
   key_ = digest;
@@ -129,7 +129,7 @@ void Connection::run(StatsOp& op) {
   ask(op.model, std::move(op.id), actors::GetStats{});
 }
 
-void Connection::ask(std::size_t index, ClientId id, serving::Question question) {
+void Connection::ask(std::size_t index, ClientId id, serving::Query question) {
   const auto tag = ++last_tag_;
   asked_.emplace(tag, std::move(id));
   session_.ask(model(index).router, tag, std::move(question));

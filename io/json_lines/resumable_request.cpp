@@ -100,7 +100,7 @@ class ResumableRequest : public std::enable_shared_from_this<ResumableRequest> {
     ticket_.refused();
     fail_with(refused.error);
   }
-  void on_event(serving::Answered&) { PAGODA_ASSERT(false, "nothing is asked here"); }
+  void on_event(serving::QueryAnswered&) { PAGODA_ASSERT(false, "no query is sent here"); }
   void on_event(serving::FlushMark&) { fail_with({ErrorCode::internal, "the engine has stopped"}); }
   void on_event(serving::SessionFailed&) { fail_with(serving::session_failure()); }
 
@@ -185,7 +185,7 @@ void resume_recovered(ConnectionContext& context, serving::RecoveredRequest reco
   };
   const auto& keys = *context.config.keys;
   const auto principal = keys.find_principal(origin.name.owner);
-  if (principal == nullptr && (!origin.name.owner.empty() || keys.asks_for_keys())) {
+  if (principal == nullptr && (!origin.name.owner.empty() || keys.requires_keys())) {
     return drop("its API key is no longer known");
   }
   auto stream = context.streams.open(context.io, origin.name, /*is_recovered=*/true);

@@ -49,7 +49,7 @@ class Server::State {
 
   Status listen() {
     if (auto status = listener.open(config.listen, "listen"); !status) return status;
-    return listener.check_exposure("listen", config.keys->asks_for_keys(), config.allow_unauthenticated);
+    return listener.check_exposure("listen", config.keys->requires_keys(), config.allow_unauthenticated);
   }
 
   void let_in() {

@@ -53,8 +53,8 @@ Status KeySet::add(const KeyDigest& digest, Tenant tenant) {
   for (const auto& entry : entries) {
     if (entry.digest == digest) return fail(ErrorCode::bad_config, "this key appears twice");
     if (entry.tenant.name == tenant.name && entry.tenant != tenant) {
-      return fail(ErrorCode::bad_config,
-                  "another key of the name \"" + tenant.name + "\" has another role, other limits or settings");
+      return fail(ErrorCode::bad_config, "another key with the name \"" + tenant.name +
+                                             "\" has a different role, or different limits or settings");
     }
   }
   entries.push_back({digest, std::move(tenant)});
@@ -83,7 +83,7 @@ void KeyRing::replace(const KeySet& keys) {
       }
     }
     next->known.push_back({entry.digest, principal});
-    next->asks_for_keys |= !principal->is_admin();
+    next->requires_keys |= !principal->is_admin();
     next->has_admins |= principal->is_admin();
     next->has_names |= !principal->tenant.name.empty();
   }
@@ -111,8 +111,8 @@ SharedPrincipal KeyRing::find_principal(std::string_view id) const {
   return nullptr;
 }
 
-bool KeyRing::asks_for_keys() const {
-  return state()->asks_for_keys;
+bool KeyRing::requires_keys() const {
+  return state()->requires_keys;
 }
 
 bool KeyRing::has_admins() const {

@@ -57,7 +57,7 @@ class KeyRing {
   SharedPrincipal find_principal(std::string_view id) const;
 
   /// Returns whether there are keys of the role `user`. If there are, clients without a key are refused.
-  bool asks_for_keys() const;
+  bool requires_keys() const;
   bool has_admins() const;
   /// Returns whether any key has a name. If one has, the names of keys decide the tenant, not the fields of requests.
   bool has_names() const;
@@ -69,7 +69,7 @@ class KeyRing {
   };
   struct State {
     std::vector<Known> known;
-    bool asks_for_keys = false;
+    bool requires_keys = false;
     bool has_admins = false;
     bool has_names = false;
   };

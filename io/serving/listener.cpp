@@ -84,7 +84,7 @@ void Listener::accept_next() {
       if (acceptor_.is_open()) take_one(error);
     });
   } catch (const std::bad_alloc&) {
-    spdlog::warn("cannot accept a connection: there is no memory");
+    spdlog::warn("cannot accept a connection: out of memory");
     accept_later();
   }
 }

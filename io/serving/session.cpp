@@ -70,26 +70,26 @@ struct SessionState {
   }
 
   template <class Reply, class Message>
-  void ask_for(const Ask& what, const Message& message) {
+  void ask_for(const SendQuery& what, const Message& message) {
     request(
         self, what.router, message,
         [this, tag = what.tag](const Reply& reply) {
-          outbox->push(Answered{tag, to_answer(reply)});
+          outbox->push(QueryAnswered{tag, to_answer(reply)});
         },
         [this, tag = what.tag](caf::error&) {
-          outbox->push(Answered{tag, engine_gone()});
+          outbox->push(QueryAnswered{tag, engine_gone()});
         });
   }
 
-  void ask(const Ask& what, const TokenizeRequest& question) { ask_for<TokenizeReply>(what, question); }
-  void ask(const Ask& what, const DetokenizeRequest& question) { ask_for<DetokenizeReply>(what, question); }
-  void ask(const Ask& what, const GetModelInfo& question) { ask_for<ModelInfo>(what, question); }
-  void ask(const Ask& what, const GetStats& question) { ask_for<EngineStats>(what, question); }
-  void ask(const Ask& what, const ListRequests& question) { ask_for<RequestList>(what, question); }
-  void ask(const Ask& what, const AbortRequest& question) { ask_for<CancelReply>(what, question); }
-  void ask(const Ask& what, const ResetPrefixCache& question) { ask_for<PrefixCacheReset>(what, question); }
-  void ask(const Ask& what, const GetMetrics& question) { ask_for<metrics::EngineMetrics>(what, question); }
-  void ask(const Ask& what, const GetView& question) { ask_for<view::EngineView>(what, question); }
+  void ask(const SendQuery& what, const TokenizeRequest& query) { ask_for<TokenizeReply>(what, query); }
+  void ask(const SendQuery& what, const DetokenizeRequest& query) { ask_for<DetokenizeReply>(what, query); }
+  void ask(const SendQuery& what, const GetModelInfo& query) { ask_for<ModelInfo>(what, query); }
+  void ask(const SendQuery& what, const GetStats& query) { ask_for<EngineStats>(what, query); }
+  void ask(const SendQuery& what, const ListRequests& query) { ask_for<RequestList>(what, query); }
+  void ask(const SendQuery& what, const AbortRequest& query) { ask_for<CancelReply>(what, query); }
+  void ask(const SendQuery& what, const ResetPrefixCache& query) { ask_for<PrefixCacheReset>(what, query); }
+  void ask(const SendQuery& what, const GetMetrics& query) { ask_for<metrics::EngineMetrics>(what, query); }
+  void ask(const SendQuery& what, const GetView& query) { ask_for<view::EngineView>(what, query); }
 };
 
 SessionActor::behavior_type session(SessionActor::stateful_pointer<SessionState> self,
@@ -101,8 +101,8 @@ SessionActor::behavior_type session(SessionActor::stateful_pointer<SessionState>
       [self](OutputBatch& batch) { state_of(self).outbox->push(std::move(batch)); },
       [self](const Submit& what) { state_of(self).submit(what); },
       [self](const Cancel& what) { state_of(self).cancel(what); },
-      [self](const Ask& what) {
-        std::visit([&](const auto& question) { state_of(self).ask(what, question); }, what.question);
+      [self](const SendQuery& what) {
+        std::visit([&](const auto& query) { state_of(self).ask(what, query); }, what.query);
       },
       [self](const Flush&) { state_of(self).outbox->push(FlushMark{}); },
       [](const AfterSent& message) { message.what(); },
@@ -135,8 +135,8 @@ void Session::cancel(const RequestRouterActor& router, std::uint64_t tag) {
   if (!closed_) send_anonymously(actor(), Cancel{router, tag});
 }
 
-void Session::ask(const RequestRouterActor& router, std::uint64_t tag, Question question) {
-  if (!closed_) send_anonymously(actor(), Ask{router, tag, std::move(question)});
+void Session::ask(const RequestRouterActor& router, std::uint64_t tag, Query query) {
+  if (!closed_) send_anonymously(actor(), SendQuery{router, tag, std::move(query)});
 }
 
 void Session::flush() {

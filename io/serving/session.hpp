@@ -19,17 +19,17 @@
 namespace pagoda::serving {
 
 /// Requests to the engine that do not generate.
-using Question = std::variant<actors::TokenizeRequest, actors::DetokenizeRequest, actors::GetModelInfo,
-                              actors::GetStats, actors::GetMetrics, actors::GetView, actors::ListRequests,
-                              actors::AbortRequest, actors::ResetPrefixCache>;
+using Query = std::variant<actors::TokenizeRequest, actors::DetokenizeRequest, actors::GetModelInfo, actors::GetStats,
+                           actors::GetMetrics, actors::GetView, actors::ListRequests, actors::AbortRequest,
+                           actors::ResetPrefixCache>;
 using SharedMetrics = std::shared_ptr<const metrics::EngineMetrics>;
 using SharedView = std::shared_ptr<const view::EngineView>;
-/// Answer to a question: of the type that belongs to the question, or an error if the engine refuses or does not
+/// Answer to a query: of the type that belongs to the query, or an error if the engine refuses or does not
 /// answer.
 using Answer = std::variant<TokenIds, std::string, ModelInfo, EngineStats, SharedMetrics, SharedView,
                             actors::RequestList, actors::CancelReply, actors::PrefixCacheReset, Error>;
 
-// Events. `tag` is the number that the user of the session gave to the request or question.
+// Events. `tag` is the number that the user of the session gave to the request or query.
 
 /// The engine has accepted the request. The request's first output may come before this event.
 struct Accepted {
@@ -41,7 +41,7 @@ struct Refused {
   std::uint64_t tag = 0;
   Error error;
 };
-struct Answered {
+struct QueryAnswered {
   std::uint64_t tag = 0;
   Answer answer;
 };
@@ -51,7 +51,7 @@ struct FlushMark {};
 /// requests are aborted.
 struct SessionFailed {};
 
-using Event = std::variant<OutputBatch, Accepted, Refused, Answered, FlushMark, SessionFailed>;
+using Event = std::variant<OutputBatch, Accepted, Refused, QueryAnswered, FlushMark, SessionFailed>;
 
 /// Returns the error that clients receive after SessionFailed.
 Error session_failure();
@@ -67,10 +67,10 @@ struct Cancel {
   actors::RequestRouterActor router;
   std::uint64_t tag = 0;
 };
-struct Ask {
+struct SendQuery {
   actors::RequestRouterActor router;
   std::uint64_t tag = 0;
-  Question question;
+  Query query;
 };
 struct Flush {};
 struct AfterSent {
@@ -79,9 +79,9 @@ struct AfterSent {
 
 using SessionActor =
     actors::Interface<caf::result<void>(OutputBatch), caf::result<void>(Submit), caf::result<void>(Cancel),
-                      caf::result<void>(Ask), caf::result<void>(Flush), caf::result<void>(AfterSent)>;
+                      caf::result<void>(SendQuery), caf::result<void>(Flush), caf::result<void>(AfterSent)>;
 
-/// Everything runs on the I/O thread. The actor is made with the first request or question, so an idle session costs
+/// Everything runs on the I/O thread. The actor is made with the first request or query, so an idle session costs
 /// nothing.
 class Session {
  public:
@@ -105,7 +105,7 @@ class Session {
   /// request ended before.
   void cancel(const actors::RequestRouterActor& router, std::uint64_t tag);
 
-  void ask(const actors::RequestRouterActor& router, std::uint64_t tag, Question question);
+  void ask(const actors::RequestRouterActor& router, std::uint64_t tag, Query query);
 
   void flush();
 
@@ -133,13 +133,13 @@ void init_actor_types();
 CAF_BEGIN_TYPE_ID_BLOCK(pagoda_serving, caf::id_block::pagoda_pool::end)
 CAF_ADD_TYPE_ID(pagoda_serving, (pagoda::serving::Submit))
 CAF_ADD_TYPE_ID(pagoda_serving, (pagoda::serving::Cancel))
-CAF_ADD_TYPE_ID(pagoda_serving, (pagoda::serving::Ask))
+CAF_ADD_TYPE_ID(pagoda_serving, (pagoda::serving::SendQuery))
 CAF_ADD_TYPE_ID(pagoda_serving, (pagoda::serving::Flush))
 CAF_ADD_TYPE_ID(pagoda_serving, (pagoda::serving::AfterSent))
 CAF_END_TYPE_ID_BLOCK(pagoda_serving)
 
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::serving::Submit)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::serving::Cancel)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::serving::Ask)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::serving::SendQuery)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::serving::Flush)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(pagoda::serving::AfterSent)

@@ -21,11 +21,11 @@ std::string counted(std::int64_t count, const char* what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
 
-LimitLevel level_of(const MinuteBucket& bucket, LimitClock::time_point now) {
+LimitLevel level_of(const TokenBucket& bucket, LimitClock::time_point now) {
   return {bucket.per_minute(), bucket.remaining(now), bucket.wait_for(bucket.per_minute(), now)};
 }
 
-void set_limit(std::optional<MinuteBucket>& bucket, std::int64_t per_minute, LimitClock::time_point now) {
+void set_limit(std::optional<TokenBucket>& bucket, std::int64_t per_minute, LimitClock::time_point now) {
   if (per_minute == 0) {
     bucket.reset();
   } else if (bucket) {
@@ -37,18 +37,18 @@ void set_limit(std::optional<MinuteBucket>& bucket, std::int64_t per_minute, Lim
 
 }  // namespace
 
-double MinuteBucket::level(LimitClock::time_point now) const {
+double TokenBucket::level(LimitClock::time_point now) const {
   return std::min(per_minute_, level_ + seconds_between(at_, now) * per_minute_ / kSecondsPerMinute);
 }
 
-void MinuteBucket::set_limit(std::int64_t per_minute, LimitClock::time_point now) {
+void TokenBucket::set_limit(std::int64_t per_minute, LimitClock::time_point now) {
   level_ = level(now);
   at_ = now;
   per_minute_ = static_cast<double>(per_minute);
   level_ = std::min(level_, per_minute_);
 }
 
-milliseconds MinuteBucket::wait_for(std::int64_t amount, LimitClock::time_point now) const {
+milliseconds TokenBucket::wait_for(std::int64_t amount, LimitClock::time_point now) const {
   const double missing = std::min(static_cast<double>(amount), per_minute_) - level(now);
   constexpr double kRounding = 1e-6;  // a refill in several parts may lack the last bits
   if (missing <= kRounding) return milliseconds(0);
@@ -56,12 +56,12 @@ milliseconds MinuteBucket::wait_for(std::int64_t amount, LimitClock::time_point 
       std::max<std::int64_t>(1, std::llround(std::ceil(1000 * missing * kSecondsPerMinute / per_minute_))));
 }
 
-void MinuteBucket::take(std::int64_t amount, LimitClock::time_point now) {
+void TokenBucket::take(std::int64_t amount, LimitClock::time_point now) {
   level_ = std::min(per_minute_, level(now) - static_cast<double>(amount));
   at_ = std::max(at_, now);
 }
 
-std::int64_t MinuteBucket::remaining(LimitClock::time_point now) const {
+std::int64_t TokenBucket::remaining(LimitClock::time_point now) const {
   constexpr double kRounding = 1e-6;
   return std::max<std::int64_t>(0, static_cast<std::int64_t>(std::floor(level(now) + kRounding)));
 }
@@ -77,16 +77,16 @@ std::optional<LimitRefusal> TenantUsage::admit(std::int64_t num_requests, std::i
                                                Clock::time_point now) {
   const std::lock_guard lock(mutex_);
   if (max_live_ > 0 && num_requests > max_live_) {
-    return LimitRefusal{"this asks for " + counted(num_requests, "request") + ", and this key may have " +
+    return LimitRefusal{"this call has " + counted(num_requests, "request") + ", but this key may have " +
                             std::to_string(max_live_) + " at a time (max_concurrent_requests)",
                         {}};
   }
   if (max_live_ > 0 && live_ + num_requests > max_live_) {
-    return LimitRefusal{counted(live_, "request") + " of this key are live, and it may have " +
+    return LimitRefusal{counted(live_, "request") + " of this key are live, but it may have " +
                             std::to_string(max_live_) + " at a time (max_concurrent_requests)",
                         kRetryLater};
   }
-  const auto refuse = [&](const MinuteBucket& bucket, std::int64_t amount,
+  const auto refuse = [&](const TokenBucket& bucket, std::int64_t amount,
                           const char* what) -> std::optional<LimitRefusal> {
     const auto wait = bucket.wait_for(amount, now);
     if (wait.count() == 0) return std::nullopt;
@@ -96,7 +96,7 @@ std::optional<LimitRefusal> TenantUsage::admit(std::int64_t num_requests, std::i
                         wait};
   };
   if (requests_ && num_requests > requests_->per_minute()) {
-    return LimitRefusal{"this asks for " + counted(num_requests, "request") + ", and this key may send " +
+    return LimitRefusal{"this call has " + counted(num_requests, "request") + ", but this key may send " +
                             std::to_string(requests_->per_minute()) + " a minute (requests_per_minute)",
                         {}};
   }

@@ -21,10 +21,10 @@ struct TenantLimits {
 using LimitClock = std::chrono::steady_clock;
 
 /// Token bucket: refills with `per_minute` a minute and holds at most the amount of one minute. A plain state machine.
-class MinuteBucket {
+class TokenBucket {
  public:
   /// The bucket begins full. `per_minute` must be above 0.
-  MinuteBucket(std::int64_t per_minute, LimitClock::time_point now)
+  TokenBucket(std::int64_t per_minute, LimitClock::time_point now)
       : per_minute_(static_cast<double>(per_minute)), level_(per_minute_), at_(now) {}
 
   /// Changes the limit. The content stays, up to the new limit.
@@ -95,8 +95,8 @@ class TenantUsage {
 
  private:
   mutable std::mutex mutex_;
-  std::optional<MinuteBucket> requests_;
-  std::optional<MinuteBucket> tokens_;
+  std::optional<TokenBucket> requests_;
+  std::optional<TokenBucket> tokens_;
   std::int64_t max_live_ = 0;
   std::int64_t live_ = 0;
 };

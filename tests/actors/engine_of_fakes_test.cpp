@@ -440,9 +440,9 @@ TEST_F(EngineOfFakes, WhenTheBlockManagerDiesWhoeverWaitsIsTold) {
   ASSERT_TRUE(received_->wait_for(5));
   caf::scoped_actor self{*system_};
   self->wait_for(supervisor_);
-  int told = 0;
-  for (const auto& [tag, end] : received_->ends) told += end.error ? 1 : 0;
-  EXPECT_GT(told, 0);
+  int num_errors = 0;
+  for (const auto& [tag, end] : received_->ends) num_errors += end.error ? 1 : 0;
+  EXPECT_GT(num_errors, 0);
   const auto refused = submit(9, 5);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().message, "an actor of the engine has ended");

@@ -119,7 +119,7 @@ class ModelPool : public testing::Test {
     auto request = std::make_shared<GenerateRequest>();
     request->prompt = "x";
     ask(self, pool_.models.front(), SubmitRequest{request, sink_, ++tag_},
-        [&](const SubmitReply& told) { reply = told; });
+        [&](const SubmitReply& answer) { reply = answer; });
     return reply;
   }
 

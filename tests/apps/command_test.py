@@ -644,7 +644,7 @@ class Serve(unittest.TestCase):
                 self.assertEqual(server.wait(30), -signal.SIGBUS)
                 server.stdout.close()
                 log.seek(0)
-                self.assertIn(f"cut short, which ends this process: {weights}\n", log.read())
+                self.assertIn(f"was truncated, so this process ends: {weights}\n", log.read())
 
     def test_an_idle_server_uses_no_cpu(self):
         server, port = self.start()

@@ -58,7 +58,7 @@ class Doctor(unittest.TestCase):
         code, out, _ = doctor("/no/such/folder")
         self.assertEqual(code, 1)
         self.assertIn("/no/such/folder", out)
-        self.assertTrue(out.endswith("Something keeps Pagoda from running here.\n"))
+        self.assertTrue(out.endswith("Pagoda cannot run here; see the findings above.\n"))
 
     def test_tries_the_ports(self):
         with socket.socket() as taken:

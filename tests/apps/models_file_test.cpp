@@ -76,7 +76,8 @@ TEST(ModelsFile, MistakesAreNamed) {
   EXPECT_NE(models_problem(R"({"a": {"model": 1}})").find("FILE: a: model must be a string"), std::string::npos);
   EXPECT_EQ(models_problem(R"({"a": {"model": "A", "served_model_name": "b"}})"),
             "FILE: a: served_model_name must not be set: use name and aliases");
-  EXPECT_EQ(models_problem(R"({"a": {"model": "A", "name": "b"}})"), "FILE: a: its name is the key already");
+  EXPECT_EQ(models_problem(R"({"a": {"model": "A", "name": "b"}})"),
+            "FILE: a: name is not allowed here, because the key is the name");
   EXPECT_EQ(models_problem(R"({"a": {"model": "A", "aliases": "b"}})"), "FILE: a: aliases must be a list of names");
   EXPECT_EQ(models_problem(R"({"a": {"model": "A", "aliases": [""]}})"), "FILE: a: aliases must be a list of names");
   EXPECT_EQ(models_problem(R"({"a": {"model": "A", "keep_alive": "5m"}})"),

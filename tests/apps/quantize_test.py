@@ -265,7 +265,7 @@ class Quantize(unittest.TestCase):
         self.refused("--bits", "--out", self.out, "--bits", "5")
         self.refused("must be 4.625 to 8.75 here, not 4.5", "--out", self.out, "--bits-per-weight", "4.5")
         self.refused("must be 4.3125 to 8.375 here", "--out", self.out, "--bits-per-weight", "8.5", "--group-size", "64")
-        self.refused("is for 4 bits", "--out", self.out, "--bits-per-weight", "5", "--bits", "8")
+        self.refused("needs --bits 4", "--out", self.out, "--bits-per-weight", "5", "--bits", "8")
         self.refused("--bits-per-weight", "--out", self.out, "--bits-per-weight", "nan")
         self.refused("multiple of 16", "--out", self.out, "--group-size", "20")
         self.refused("do not divide", "--out", self.out, "--group-size", "256")

@@ -96,7 +96,7 @@ class RunBatch(unittest.TestCase):
         bad = [("not json", None, "JSON"),
                ("[]", None, "must be an object"),
                (json.dumps({**good, "custom_id": 7}), None, "custom_id must be a string"),
-               (completion("first", "again"), "first", "custom_id is that of an earlier line"),
+               (completion("first", "again"), "first", "custom_id is already used by an earlier line"),
                (json.dumps({**good, "custom_id": "u", "url": "/v1/embeddings"}), "u", "/v1/embeddings"),
                (json.dumps({**good, "custom_id": "m", "method": "GET"}), "m", "method must be"),
                (json.dumps({**good, "custom_id": "n", "body": []}), "n", "body must be an object"),
@@ -131,7 +131,7 @@ class RunBatch(unittest.TestCase):
         self.run_it("--max-body-bytes", "100000", code=1)
         rows = self.rows()
         self.assertEqual([row["response"]["status_code"] for row in rows], [200, 413, 200])
-        self.assertIn("line 3: it is longer than", rows[1]["error"]["message"])
+        self.assertIn("line 3: the line is longer than", rows[1]["error"]["message"])
 
     def test_the_body_keeps_its_digits(self):
         schema = '{"type": "object", "properties": {"n": {"const": 9007199254740993}}, "required": ["n"], ' \

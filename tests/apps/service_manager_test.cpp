@@ -47,12 +47,12 @@ TEST(ServiceManager, hears_what_becomes_of_the_service) {
   const auto abstract = "@pagoda-test-" + std::to_string(::getpid());
   for (const auto& name : {(folder.path() / "notify").string(), abstract}) {
     const Manager manager(name);
-    const ServiceManager told(name);
-    told.ready("serving stories");
+    const ServiceManager service(name);
+    service.ready("serving stories");
     EXPECT_EQ(manager.heard(), "READY=1\nSTATUS=serving stories\n");
-    told.stopping(milliseconds(1500));
+    service.stopping(milliseconds(1500));
     EXPECT_EQ(manager.heard(), "STOPPING=1\nSTATUS=finishing live requests\nEXTEND_TIMEOUT_USEC=1500000\n");
-    told.alive();
+    service.alive();
     EXPECT_EQ(manager.heard(), "WATCHDOG=1\n");
     EXPECT_EQ(manager.heard(), "");
   }

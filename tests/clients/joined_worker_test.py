@@ -343,7 +343,7 @@ class JoinedWorkers(unittest.TestCase):
         self.server = WorkerServer(pagoda, model, *self.engine_flags())
 
         def make_one_fit():  # which the server waits for
-            wrong.wait_for_line("is not the one that the engine has", 30 * SLOWNESS)
+            wrong.wait_for_line("is not the engine's model", 30 * SLOWNESS)
             absent.wait_for_line("absent", 30 * SLOWNESS)
             gpu.wait_for_line("the engine's device is cpu", 30 * SLOWNESS)
             shutil.copy(os.path.join(model, "config.json"), copy)
@@ -352,7 +352,7 @@ class JoinedWorkers(unittest.TestCase):
         mender.start()
         self.addCleanup(mender.join)
         with self.server:
-            wrong.wait_for_line("is not the one that the engine has")
+            wrong.wait_for_line("is not the engine's model")
             absent.wait_for_line("absent")
             gpu.wait_for_line("the engine's device is cpu")
             strange.wait_for_line("lost the engine")
@@ -368,7 +368,7 @@ class JoinedWorkers(unittest.TestCase):
                                   stderr=subprocess.DEVNULL)
         self.addCleanup(server.wait)
         self.addCleanup(server.kill)
-        worker.wait_for_line("no trust in the engine")
+        worker.wait_for_line("cannot verify the engine")
         self.assertEqual(worker.child(), [])
 
     def test_strangers_harm_nothing(self):
@@ -436,7 +436,7 @@ class JoinedWorkers(unittest.TestCase):
                 (engine + ["--worker-processes", *good[:-1], path("engine.key")], "engine.key is not a certificate"),
                 (engine + ["--worker-processes", *good[:-1], path("none.pem")], "cannot read"),
                 (engine + ["--worker-processes", "--worker-listen", "nowhere", *good[2:]], "must be HOST:PORT"),
-                (joining, "tls_ca is needed by join"),
+                (joining, "tls_ca is required with join"),
                 (joining + ["--tls-ca", path("ca.key")], "ca.key is not a certificate"),
                 (joining[:-1] + [path("engine.key"), "--tls-ca", path("ca.pem")], "engine.key is not the private key"),
                 (["worker", "--join", "x", *joining[3:], "--tls-ca", path("ca.pem")], "join must be HOST:PORT")]:

@@ -666,7 +666,7 @@ class PlannedRestarts(Case):
                 ends[event["id"]] = event
         self.assertEqual(ends["plain"]["outputs"][0]["finish_reason"], "abort")
         self.assertEqual(ends["line"]["error"]["code"], "shutting_down")
-        self.assertIn("2 resumable requests are left in the journal", server.said())
+        self.assertIn("2 resumable requests stay in the journal", server.said())
         self.assertIn("1 requests were aborted", server.said())
         server.start()
         self.assertIn("recovering 2 live requests", server.said())
@@ -690,7 +690,7 @@ class PlannedRestarts(Case):
         self.wait_for(lambda: len(stream.events) > 3, "nothing is streamed")
         server.end()
         self.finish([stream], 10)
-        self.assertNotIn("left in the journal", server.said())
+        self.assertNotIn("stay in the journal", server.said())
 
 
 class Locks(Case):
@@ -750,7 +750,7 @@ class Refusals(Case):
             self.assertEqual(server.request("GET", "/v1/streams/mine")[0], 404)
             server.kill()
         self.assertIn("is a journal of format 77", server.said())
-        self.assertIn(f"it is kept as {journal}.unread", server.said())
+        self.assertIn(f"the file is kept as {journal}.unread", server.said())
         with open(journal + ".unread", "rb") as file:
             self.assertEqual(file.read(), before)
         self.assertFalse(os.path.exists(journal + ".unread.1"))
@@ -767,7 +767,7 @@ class Refusals(Case):
         result = subprocess.run([pagoda, "serve", "--model", other, "--listen", "127.0.0.1:0", *flags, "--journal",
                                  journal, "--recover", journal], capture_output=True, text=True, timeout=120 * SLOWNESS)
         self.assertEqual(result.returncode, 2)
-        self.assertIn("is of another model", result.stderr)
+        self.assertIn("is the journal of another model", result.stderr)
         self.assertFalse(os.path.exists(journal + ".1"))
         server.start()
 

@@ -502,7 +502,7 @@ class BrokenTest(Several):
         ended = subprocess.run([pagoda, "serve", "--models", path, "--http", "127.0.0.1:0", "--listen", "none"],
                                capture_output=True, text=True, timeout=PATIENCE)
         self.assertEqual(ended.returncode, 2, ended.stderr)
-        for words in ("b: ", "nowhere", "the name b is that of", "d: max_model_len"):
+        for words in ("b: ", "nowhere", "the name b is already the name of", "d: max_model_len"):
             self.assertIn(words, ended.stderr)
 
     def test_what_is_of_one_model_is_refused_beside_a_file_of_them(self):

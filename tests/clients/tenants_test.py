@@ -133,12 +133,12 @@ class Keys(WithKeys):
         with open(self.file, "a") as file:
             file.write("nonsense\n")
         server.process.send_signal(signal.SIGHUP)
-        self.wait_for_log(f"the keys stay as they are: {self.file}:3: ")
+        self.wait_for_log(f"the keys are not changed: {self.file}:3: ")
         self.assertEqual(self.complete(server, bob)[0], 200)
         with open(self.file, "w") as file:
             file.write(make_key("root", "--admin")[1] + "\n")
         server.process.send_signal(signal.SIGHUP)
-        self.wait_for_log("everybody could call")
+        self.wait_for_log("every client could call")
         self.assertEqual(self.complete(server, bob)[0], 200)
         self.assertEqual(server.request("POST", "/v1/completions", SHORT)[0], 401)
         os.remove(self.file)
@@ -169,7 +169,7 @@ class PlainKeys(WithKeys):
             while (seen := statuses()) != expected and time.monotonic() < deadline:
                 time.sleep(0.01)
             self.assertEqual(seen, expected)
-        self.assertEqual(self.logged().count("the keys were read anew"), 2)
+        self.assertEqual(self.logged().count("the keys were read again"), 2)
 
 
 def send_with(server, body, key, path="/v1/completions", **headers):

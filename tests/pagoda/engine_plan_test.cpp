@@ -124,9 +124,9 @@ TEST(EngineParts, TheKvCacheIsTakenAtStartWhereTouchMemoryAsksForIt) {
   auto config = demo();
   for (const bool touch : {true, false}) {
     config.touch_memory = touch;
-    std::vector<std::string> told;
+    std::vector<std::string> received;
     const auto parts = load_engine_parts(config, {.progress = [&](std::string_view what, double done) {
-                                           if (done == 1) told.emplace_back(what);
+                                           if (done == 1) received.emplace_back(what);
                                          }});
     ASSERT_TRUE(parts) << parts.error().message;
     const auto memory = parts->device.make_cache_engine()->memory;
@@ -138,7 +138,8 @@ TEST(EngineParts, TheKvCacheIsTakenAtStartWhereTouchMemoryAsksForIt) {
     } else {
       EXPECT_EQ(resident_pages(memory->device_base(), bytes), 0);
     }
-    EXPECT_EQ(told, touch ? std::vector<std::string>{"taking memory for the KV cache"} : std::vector<std::string>{});
+    EXPECT_EQ(received,
+              touch ? std::vector<std::string>{"taking memory for the KV cache"} : std::vector<std::string>{});
   }
 }
 

@@ -355,7 +355,7 @@ TEST(RopeScaling, LetsMaxModelLenGoAsFarAsItReaches) {
   config.max_model_len = 513;
   const auto refused = Engine::create(config);
   ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().message, "max_model_len is 513, the model knows positions up to 512");
+  EXPECT_EQ(refused.error().message, "max_model_len is 513, but the model has positions only up to 512");
 
   config.max_model_len = 512;
   const auto engine = Engine::create(config);

@@ -64,11 +64,11 @@ TEST(JournalSize, SaysWhatTheJournalIsTooSmallForAndWhatIsEnough) {
   EXPECT_THAT(journal_size_warnings(config, blocks_of(1'000'000), limits_of(100)), IsEmpty()) << "there is no journal";
   config.journal = "journal";
   EXPECT_THAT(journal_size_warnings(config, blocks_of(10'000), limits_of(100'000)), IsEmpty());
-  EXPECT_THAT(journal_size_warnings(config, blocks_of(250'000), limits_of(100'000)),
-              ElementsAre(AllOf(HasSubstr("the state of 250000 KV blocks takes up to 41 MiB"),
-                                HasSubstr("with journal_mib 64 there are 10240 KiB for states"),
-                                HasSubstr("resumable requests are recovered all the same"),
-                                HasSubstr("raise journal_mib to 258"))));
+  EXPECT_THAT(
+      journal_size_warnings(config, blocks_of(250'000), limits_of(100'000)),
+      ElementsAre(AllOf(HasSubstr("the state of 250000 KV blocks takes up to 41 MiB"),
+                        HasSubstr("journal_mib 64 leaves 10240 KiB for states"),
+                        HasSubstr("resumable requests are still recovered"), HasSubstr("raise journal_mib to 258"))));
   EXPECT_THAT(journal_size_warnings(config, blocks_of(10'000), limits_of(2'000'000)),
               ElementsAre(AllOf(HasSubstr("a resumable request of max_model_len 2000000 tokens takes up to 22 MiB"),
                                 HasSubstr("may not be recovered; raise journal_mib to 14"))));

@@ -124,7 +124,7 @@ class RecoveryOfJournals : public ::testing::Test {
   void expect_kept() {
     const auto before = bytes();
     EXPECT_EQ(recover(), 0) << said_;
-    EXPECT_THAT(said_, HasSubstr("it is kept as " + path_ + ".unread"));
+    EXPECT_THAT(said_, HasSubstr("the file is kept as " + path_ + ".unread"));
     EXPECT_EQ(bytes(), before);
     std::ifstream kept(path_ + ".unread", std::ios::binary);
     EXPECT_EQ(std::vector<char>(std::istreambuf_iterator<char>(kept), {}), before);
@@ -166,7 +166,7 @@ TEST_F(RecoveryOfJournals, OfABuildBeforeRecordsOfResumableRequestsHadALayoutGiv
   EXPECT_FALSE(is_kept());
   change(kLayoutAt, 1);
   expect_kept();
-  EXPECT_THAT(said_, HasSubstr("records of another layout: it was written by a build of version "));
+  EXPECT_THAT(said_, HasSubstr("records of another layout: it was written by a program of version "));
 }
 
 TEST_F(RecoveryOfJournals, OfABuildWhoseOtherRecordsHaveChangedGivesItsRequests) {
@@ -183,7 +183,7 @@ TEST_F(RecoveryOfJournals, OfABuildWithOtherConfigKeysGivesItsRequests) {
 TEST_F(RecoveryOfJournals, ThatCannotBeReadAreKept) {
   change(kFormatAt, 8);
   expect_kept();
-  EXPECT_THAT(said_, HasSubstr("is a journal of format 11, this program reads 3"));
+  EXPECT_THAT(said_, HasSubstr("is a journal of format 11, but this program reads format 3"));
   change(kFormatAt, 8);
   change(kResumableLayoutAt, 1);
   expect_kept();
@@ -193,7 +193,18 @@ TEST_F(RecoveryOfJournals, ThatCannotBeReadAreKept) {
   EXPECT_THAT(said_, HasSubstr("its header is damaged"));
   write("no JSON");
   expect_kept();
-  EXPECT_THAT(said_, HasSubstr("does not say of which engine it is"));
+  EXPECT_THAT(said_, HasSubstr("does not name its engine"));
+}
+
+TEST_F(RecoveryOfJournals, ThatCanNeitherBeReadNorKeptAreAnErrorThatSaysWhy) {
+  std::ofstream(path_ + ".unread.2") << "a file";
+  std::filesystem::create_directories(path_ + ".unread.3/folder");  // the file cannot take its place
+  change(kFormatAt, 8);
+  const auto before = bytes();
+  EXPECT_EQ(recover(), -1);
+  EXPECT_THAT(said_, HasSubstr("is a journal of format 11"));
+  EXPECT_THAT(said_, HasSubstr("make its folder writable, or start without --recover"));
+  EXPECT_EQ(bytes(), before);
 }
 
 TEST_F(RecoveryOfJournals, WhatIsNoJournalIsRefusedAndLeftAlone) {

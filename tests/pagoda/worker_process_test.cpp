@@ -94,12 +94,12 @@ TEST(WorkerProcessOfAGpu, PlansTheMemoryThatItsProcessSees) {
 }
 
 TEST(WorkerProcessOfAGpu, SizesThatAreToldHold) {
-  EngineConfig told = config();
-  told.num_device_blocks = 40;  // few, so that groups are swapped
-  told.num_host_blocks = 200;
-  told.block_size = 16;
-  told.preemption_mode = PreemptionPolicy::swap;
-  const auto engine = engine_of_processes(told, worker_command());
+  EngineConfig sized = config();
+  sized.num_device_blocks = 40;  // few, so that groups are swapped
+  sized.num_host_blocks = 200;
+  sized.block_size = 16;
+  sized.preemption_mode = PreemptionPolicy::swap;
+  const auto engine = engine_of_processes(sized, worker_command());
   ASSERT_TRUE(engine) << engine.error().message;
   EXPECT_EQ((*engine)->model_info().num_device_blocks, 40);
   EXPECT_EQ((*engine)->model_info().num_host_blocks, 200);

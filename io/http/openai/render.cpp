@@ -81,7 +81,7 @@ void answer_rendered(const serving::ServedModel& model, Exchange& exchange, cons
 void render(const ApiContext& context, const serving::ServedModel& model, std::shared_ptr<Exchange> exchange,
             Rendering read) {
   auto rendering = std::make_shared<Rendering>(std::move(read));
-  std::vector<serving::Question> questions;
+  std::vector<serving::Query> questions;
   std::vector<std::size_t> asked;
   rendering->prompts.resize(rendering->requests.size());
   for (std::size_t i = 0; i < rendering->requests.size(); ++i) {

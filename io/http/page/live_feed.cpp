@@ -67,7 +67,7 @@ void LiveFeed::on_events(std::vector<serving::Event>& events) {
   const auto self = shared_from_this();
   for (const auto& event : events) {
     if (std::holds_alternative<serving::SessionFailed>(event)) return end(end_event("the engine does not answer"));
-    const auto* answered = std::get_if<serving::Answered>(&event);
+    const auto* answered = std::get_if<serving::QueryAnswered>(&event);
     if (answered == nullptr) continue;
     is_asked_ = false;
     if (const auto* view = std::get_if<serving::SharedView>(&answered->answer)) {

@@ -82,7 +82,7 @@ TEST(Statistics, RefusalsFailuresAndLostClientsAreNoLatencies) {
   run.records.push_back({.outcome = Outcome::refused, .begin_s = 1, .sent_s = 1.5, .end_s = 1.52});
   run.records.push_back({.outcome = Outcome::failed, .error = "HTTP 500: x"});
   run.records.push_back({.outcome = Outcome::failed, .error = "HTTP 500: x"});
-  run.records.push_back({.client = Client::goes, .outcome = Outcome::left});
+  run.records.push_back({.client = Client::disconnects, .outcome = Outcome::left});
   run.records.push_back({.client = Client::never_reads, .outcome = Outcome::left});
   auto slow = completed(0, 9, 9, 11);
   slow.client = Client::reads_slowly;
@@ -144,9 +144,9 @@ TEST(Report, DoubtsWhatALateClientMeasured) {
   LoadRun run{.records = {completed(0, 0.1, 0.01, 11)}, .duration_s = 2};
   run.records[0].sent_s += 0.05;
   const LoadPlan open{.request_rate = 5};
-  EXPECT_EQ(doubts_of(statistics_of(run, {}), open).size(), 1);
+  EXPECT_EQ(warnings_of(statistics_of(run, {}), open).size(), 1);
   run.records[0].sent_s -= 0.045;
-  EXPECT_TRUE(doubts_of(statistics_of(run, {}), open).empty());
+  EXPECT_TRUE(warnings_of(statistics_of(run, {}), open).empty());
 }
 
 }  // namespace

@@ -95,6 +95,24 @@ TEST(Replay, AJournalWithoutTokensHasTheWholeRun) {
   EXPECT_GT(late, 100);
 }
 
+/// The second half of a segment is missing, as after damage.
+TEST(Replay, ASegmentAfterADamagedOneBeginsWithItsOwnStates) {
+  const auto journal = std::make_shared<MemoryJournal>(30);
+  Simulation simulation(test::random_simulation(3), 3, journal);
+  ASSERT_EQ(simulation.run(), std::nullopt);
+  auto segments = journal->segments();
+  ASSERT_GE(segments.size(), 3U);
+  segments[1].resize(segments[1].size() / 2);
+  Replay replay;
+  for (std::size_t i = 0; i < segments.size(); ++i) {
+    replay.begin_segment(i + 1, /*follows_gap=*/i == 0 || i == 2);
+    for (const auto& record : segments[i]) replay.record(record);
+  }
+  EXPECT_TRUE(replay.report().differences.empty()) << differences_of(replay.report());
+  ASSERT_NE(replay.scheduler(), nullptr);
+  EXPECT_TRUE(replay.scheduler()->idle());
+}
+
 /// Returns the words of the masks of each step, as a replay gives them to the steps that it executes.
 std::map<StepId, std::vector<std::uint32_t>> masks_of(const MemoryJournal& journal) {
   std::map<StepId, std::vector<std::uint32_t>> masks;

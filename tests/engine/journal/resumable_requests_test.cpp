@@ -78,12 +78,12 @@ class Requests {
   const OutputCore& core() const { return output_.core(); }
   bool is_idle() const { return live_.empty(); }
   /// The outputs of a request that were delivered.
-  struct Told {
+  struct Received {
     std::map<std::int32_t, std::vector<SequenceDelta>> deltas;  ///< by sequence
     std::optional<RequestResult> done;
     std::optional<Error> error;
   };
-  const Told& told(RequestId id) { return told_[id]; }
+  const Received& received(RequestId id) { return received_[id]; }
   std::int64_t below(std::uint64_t count) { return static_cast<std::int64_t>(random_() % count); }
 
  private:
@@ -104,11 +104,11 @@ class Requests {
       }
     }
     for (RequestOutput& output : effects.outputs) {
-      Told& told = told_[output.request_id];
-      for (auto& delta : output.deltas) told.deltas[delta.index].push_back(std::move(delta));
+      Received& received = received_[output.request_id];
+      for (auto& delta : output.deltas) received.deltas[delta.index].push_back(std::move(delta));
       if (output.done || output.error) live_.erase(output.request_id);
-      told.done = std::move(output.done);
-      told.error = std::move(output.error);
+      received.done = std::move(output.done);
+      received.error = std::move(output.error);
     }
   }
 
@@ -116,7 +116,7 @@ class Requests {
   std::shared_ptr<MemoryJournal> journal_;
   RecordedOutput output_;
   std::map<RequestId, Live> live_;
-  std::map<RequestId, Told> told_;
+  std::map<RequestId, Received> received_;
   TimeUs now_ = 1000;
 };
 
@@ -245,7 +245,7 @@ TEST(ResumableRequests, WhatTheyHadToldIsTheBeginningOfAllThatIsTold) {
       if (request.progress->error || is_aborted(*request.progress)) continue;
       std::map<std::int32_t, std::size_t> next;
       for (const SequenceDelta& delta : sent_deltas(demo_tokenizer(), *request.spec, *request.progress)) {
-        const auto& all = requests.told(id).deltas.at(delta.index);
+        const auto& all = requests.received(id).deltas.at(delta.index);
         ASSERT_LT(next[delta.index], all.size());
         EXPECT_EQ(encode(delta), encode(all[next[delta.index]++])) << "request " << id << ", seed " << seed;
         ++num_compared;
@@ -272,7 +272,7 @@ TEST(ResumableRequests, ACoreThatGoesOnTellsTheRestAndTheSameEnd) {
     const auto resumable = requests.core().resumable();
     while (!requests.is_idle()) requests.step();
     for (const auto& request : resumable) {
-      const auto& whole = requests.told(request.spec->id);
+      const auto& whole = requests.received(request.spec->id);
       if (!whole.done || is_aborted(*whole.done)) continue;
       OutputCore core(demo_tokenizer());
       const auto spec = with_progress(*request.spec, request.progress);

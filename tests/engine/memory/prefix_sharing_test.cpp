@@ -65,7 +65,7 @@ TEST_F(PrefixSharing, ForgetsWhatItIsToldToAndNobodyLosesBlocks) {
   planning_.plan(planning_.step().admit_group(2, count_from(50, 10)));
   EXPECT_EQ(cached_tokens(prompt(count_from(0, 10))), 8);
   Step forgetting = planning_.step();
-  forgetting.forget_prefixes = true;
+  forgetting.reset_prefix_cache = true;
   const auto owned = planning_.num_owned();
   EXPECT_EQ(planning_.plan(forgetting).grant.memory.device_blocks_cached, 0);
   EXPECT_EQ(planning_.num_owned(), owned) << "who runs keeps its blocks";

@@ -69,12 +69,12 @@ TEST(ModelPoolCore, ABusyModelIsHeldOnlyWhenThePatienceIsOver) {
   load(pool, 0, 0);
   pool.busy(0, 1);
   EXPECT_TRUE(pool.wanted(1, 10).releases.empty());
-  EXPECT_EQ(pool.next_look(), 110);
-  EXPECT_TRUE(pool.look(109).releases.empty());
-  const auto effects = pool.look(110);
+  EXPECT_EQ(pool.next_timer(), 110);
+  EXPECT_TRUE(pool.on_timer(109).releases.empty());
+  const auto effects = pool.on_timer(110);
   ASSERT_EQ(released(effects), Models{0});
   EXPECT_TRUE(effects.releases.front().drain);
-  EXPECT_FALSE(pool.next_look().has_value());
+  EXPECT_FALSE(pool.next_timer().has_value());
   pool.released(0, true, 120);
   EXPECT_EQ(pool.gone(0, 130).loads, Models{1});
 }
@@ -102,13 +102,13 @@ TEST(ModelPoolCore, WhatNobodyWaitsForAnyMoreIsNotLoaded) {
 TEST(ModelPoolCore, AnIdleModelGoesWhenItsTimeIsOverAndAnotherRequestBeginsItAnew) {
   ModelPoolCore pool(config_of(1, 1, 50));
   load(pool, 0, 0);
-  EXPECT_EQ(pool.next_look(), 50);
+  EXPECT_EQ(pool.next_timer(), 50);
   pool.busy(0, 10);
-  EXPECT_FALSE(pool.next_look().has_value());
+  EXPECT_FALSE(pool.next_timer().has_value());
   pool.idle(0, 20);
   EXPECT_EQ(pool.expiry(0), 70);
-  EXPECT_TRUE(pool.look(69).releases.empty());
-  EXPECT_EQ(released(pool.look(70)), Models{0});
+  EXPECT_TRUE(pool.on_timer(69).releases.empty());
+  EXPECT_EQ(released(pool.on_timer(70)), Models{0});
   pool.released(0, true, 71);
   EXPECT_TRUE(pool.wanted(0, 72).loads.empty()) << "first it has to go";
   EXPECT_EQ(pool.gone(0, 73).loads, Models{0});
@@ -195,9 +195,9 @@ TEST(ModelPoolCore, PatienceEndsOnlyForWhomAnotherWouldGo) {
   pool.busy(1, 2);
   EXPECT_EQ(pool.wanted(0, 3).loads, Models{0});
   pool.wanted(2, 4);
-  EXPECT_FALSE(pool.next_look().has_value()) << "the one that has work is on the other device";
-  EXPECT_TRUE(pool.look(200).releases.empty());
-  EXPECT_FALSE(pool.next_look().has_value());
+  EXPECT_FALSE(pool.next_timer().has_value()) << "the one that has work is on the other device";
+  EXPECT_TRUE(pool.on_timer(200).releases.empty());
+  EXPECT_FALSE(pool.next_timer().has_value());
   EXPECT_EQ(released(pool.load_ended(0, true, 210)), Models{0});
 }
 
@@ -279,7 +279,7 @@ TEST(ModelPoolCore, AtAnyTimeTheLimitsHoldAndWhoWaitsIsServed) {
           take(pool.gone(model, now));
           break;
       }
-      take(pool.look(now));
+      take(pool.on_timer(now));
       for (ModelIndex i = 0; i < num_models; ++i) {
         ASSERT_LT(waits[i] < 0 ? 0 : now - waits[i], 20'000) << "model " << i << " starves; seed " << seed;
       }

@@ -143,15 +143,15 @@ class JumpForward : public testing::Test {
       const RowWork& work = step.work[i];
       Row& row = rows_.at(work.row);
       EXPECT_LE(work.end_position(), std::ssize(row.tokens)) << "a row runs what it does not have";
-      RowResult& told = result.rows.emplace_back();
-      told.sequence = work.sequence;
-      told.num_computed_tokens = work.end_position();
-      told.samples = {static_cast<std::int32_t>(result.samples.size()), work.num_samples};
+      RowResult& row_result = result.rows.emplace_back();
+      row_result.sequence = work.sequence;
+      row_result.num_computed_tokens = work.end_position();
+      row_result.samples = {static_cast<std::int32_t>(result.samples.size()), work.num_samples};
       num_samples += work.num_samples + work.num_drafts;
       const auto draw = [&](std::size_t place) {
         const TokenId token = sample(step.step, i, place);
         if (token < 0) {
-          told.error = static_cast<std::int32_t>(result.row_errors.size());
+          row_result.error = static_cast<std::int32_t>(result.row_errors.size());
           result.row_errors.push_back({ErrorCode::invalid_request, "nothing is left", {}, -1});
         }
         result.samples.push_back({token, 0, 0, {}});
@@ -165,8 +165,8 @@ class JumpForward : public testing::Test {
         for (; end < before.size() && token == before[end]; ++end) token = draw(++place);
         row.tokens.resize(end);
         row.tokens.push_back(token);
-        told.num_computed_tokens = static_cast<std::int32_t>(end);
-        told.samples.count = static_cast<std::int32_t>(place + 1);
+        row_result.num_computed_tokens = static_cast<std::int32_t>(end);
+        row_result.samples.count = static_cast<std::int32_t>(place + 1);
         continue;
       }
       for (std::int32_t k = 0; k < work.num_samples; ++k) draw(0);

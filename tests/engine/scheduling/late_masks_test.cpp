@@ -146,8 +146,8 @@ class Server {
       const RowWork& work = step.work[i];
       Row& row = rows_.at(work.row);
       EXPECT_LE(work.end_position(), std::ssize(row.tokens)) << "a row runs what it does not have";
-      RowResult& told = result.rows.emplace_back();
-      told.sequence = work.sequence;
+      RowResult& row_result = result.rows.emplace_back();
+      row_result.sequence = work.sequence;
       const TokenIds before = row.tokens;
       auto end = static_cast<std::size_t>(work.end_position() - work.num_drafts);
       const auto first = result.samples.size();
@@ -161,10 +161,10 @@ class Server {
           result.samples.push_back({token, 0, 0, {}});
         }
       }
-      told.samples = {static_cast<std::int32_t>(first), static_cast<std::int32_t>(result.samples.size() - first)};
-      told.num_computed_tokens = static_cast<std::int32_t>(end);
+      row_result.samples = {static_cast<std::int32_t>(first), static_cast<std::int32_t>(result.samples.size() - first)};
+      row_result.num_computed_tokens = static_cast<std::int32_t>(end);
       if (work.num_samples > 0)
-        row.tokens.push_back(result.samples[first + static_cast<std::size_t>(told.samples.count) - 1].token);
+        row.tokens.push_back(result.samples[first + static_cast<std::size_t>(row_result.samples.count) - 1].token);
       if (work.num_samples > 1) row.tokens.back() = result.samples[first].token;
     }
     return result;

@@ -34,8 +34,8 @@ Simulation::Simulation(const SimulationConfig& config, std::uint64_t seed, const
 
 SharedSpec Simulation::request_of(const RowSpec& row) {
   const auto found =
-      std::ranges::find_if(told_, [&](const auto& entry) { return entry.second.spec->seed == row.seed; });
-  PAGODA_ASSERT(found != told_.end(), "a row comes for a request that nobody has made");
+      std::ranges::find_if(received_, [&](const auto& entry) { return entry.second.spec->seed == row.seed; });
+  PAGODA_ASSERT(found != received_.end(), "a row comes for a request that nobody has made");
   return found->second.spec;
 }
 
@@ -78,10 +78,10 @@ void Simulation::add_request() {
     spec->sampling.early_stopping = static_cast<EarlyStopping>(random_() % 3);
     spec->sampling.length_penalty = static_cast<double>(random_() % 3);
   }
-  Told& told = told_[spec->id];
-  told.spec = spec;
+  Received& received = received_[spec->id];
+  received.spec = spec;
   if (config_.poison_chance > 0 && static_cast<double>(random_() % 1000) < config_.poison_chance * 1000) {
-    told.is_poison = true;
+    received.is_poison = true;
     device_.poison(spec->id, static_cast<std::int32_t>(random_() % (length + 12)));
   }
   // Derived from the seed and not drawn, so that later draws of a seed do not change.
@@ -94,11 +94,11 @@ void Simulation::add_request() {
   if (static_cast<double>(spec->seed / 1000 % 1000) < config_.budget_chance * 1000) {
     spec->sampling.thinking_token_budget = static_cast<std::int64_t>(spec->seed / 1'000'000 % 8);
   }
-  if (static_cast<double>(spec->seed / 1'000'000'000 % 1000) < config_.resume_chance * 1000) resume(*spec, told);
+  if (static_cast<double>(spec->seed / 1'000'000'000 % 1000) < config_.resume_chance * 1000) resume(*spec, received);
   scheduler_.add_group(spec);
 }
 
-void Simulation::resume(RequestSpec& spec, Told& told) const {
+void Simulation::resume(RequestSpec& spec, Received& received) const {
   if (spec.sampling.use_beam_search) return;  // nothing of a beam search is reported before its end
   auto progress = std::make_shared<RequestProgress>();
   for (std::int32_t index = 0; index < spec.sampling.num_sequences(); ++index) {
@@ -116,12 +116,12 @@ void Simulation::resume(RequestSpec& spec, Told& told) const {
     sequence.ended = known == right.size();
   }
   for (const auto& [result, ended] : progress->sequences) {
-    told.tokens[result.index] = result.token_ids;
-    if (ended) told.finished[result.index] = FinishReason::stop;
+    received.tokens[result.index] = result.token_ids;
+    if (ended) received.finished[result.index] = FinishReason::stop;
   }
   if (spec.sampling.prompt_logprobs) {
     for (std::size_t i = 1; i < spec.prompt->size(); ++i) progress->prompt_logprobs.add(LogprobEntry{});
-    told.prompt_logprobs.assign(spec.prompt->begin() + 1, spec.prompt->end());
+    received.prompt_logprobs.assign(spec.prompt->begin() + 1, spec.prompt->end());
   }
   spec.progress = std::move(progress);
 }
@@ -156,9 +156,9 @@ void Simulation::check_head_is_offered(const MemoryRequest& plan) {
     return scheduler.enable_chunked_prefill && std::ssize(*spec.prompt) + spec.sampling.max_tokens > most_of_short;
   };
   const bool has_reason =
-      !head || is_long(*told_.at(*head).spec) || scheduler_.core().has_trial() || !plan.waiting.empty() ||
+      !head || is_long(*received_.at(*head).spec) || scheduler_.core().has_trial() || !plan.waiting.empty() ||
       !plan.swapped.empty() || scheduler_.core().stats().requests_swapped > 0 || used >= plan.token_budget ||
-      config_.scheduler.delay_factor > 0 || scheduler_.core().num_rows_for_new() < rows_wanted(*told_.at(*head).spec);
+      config_.scheduler.delay_factor > 0 || scheduler_.core().num_rows_for_new() < rows_wanted(*received_.at(*head).spec);
   plans_without_head_ = has_reason ? 0 : plans_without_head_ + 1;
   // The head may wait for its own results in flight or, if prompts have steps of their own, for its turn.
   if (plans_without_head_ > config_.scheduler.pipeline_depth + 2) fail("the head of the queue is not offered");
@@ -169,39 +169,39 @@ void Simulation::check_head_is_offered(const MemoryRequest& plan) {
 void Simulation::listen(const StepOutputs& outputs) {
   std::set<RequestId> interrupted;
   for (const RequestInterrupted& one : outputs.interrupted) {
-    if (told_.at(one.request).aborted) fail("an interruption after the end");
+    if (received_.at(one.request).aborted) fail("an interruption after the end");
     if (!interrupted.insert(one.request).second) fail("two interruptions by one event");
     ++(one.what == Interruption::preempted ? num_preempted_ : num_restarted_);
   }
   for (const PromptLogprobsOutput& output : outputs.prompt_logprobs) {
-    Told& told = told_.at(output.request);
-    if (told.ended) fail("prompt logprobs after the end");
-    for (const TokenReport& report : output.tokens) told.prompt_logprobs.push_back(report.token);
+    Received& received = received_.at(output.request);
+    if (received.ended) fail("prompt logprobs after the end");
+    for (const TokenReport& report : output.tokens) received.prompt_logprobs.push_back(report.token);
   }
   for (const SequenceOutput& output : outputs.outputs) {
-    Told& told = told_.at(output.request);
-    if (told.stopped.count(output.sequence_index) > 0) continue;
-    if (told.ended || told.finished.count(output.sequence_index) > 0) {
+    Received& received = received_.at(output.request);
+    if (received.stopped.count(output.sequence_index) > 0) continue;
+    if (received.ended || received.finished.count(output.sequence_index) > 0) {
       fail("request " + std::to_string(output.request) + " goes on after its end");
     }
-    if (output.token) told.tokens[output.sequence_index].push_back(output.token->token);
-    const SamplingParams& sampling = told.spec->sampling;
+    if (output.token) received.tokens[output.sequence_index].push_back(output.token->token);
+    const SamplingParams& sampling = received.spec->sampling;
     if (output.finished) {
-      told.finished[output.sequence_index] = *output.finished;
-    } else if (output.token && !sampling.use_beam_search && model_.stops(*told.spec, output.token->token)) {
-      told.finished[output.sequence_index] = FinishReason::stop;
-      told.stopped.insert(output.sequence_index);
+      received.finished[output.sequence_index] = *output.finished;
+    } else if (output.token && !sampling.use_beam_search && model_.stops(*received.spec, output.token->token)) {
+      received.finished[output.sequence_index] = FinishReason::stop;
+      received.stopped.insert(output.sequence_index);
       stops_.push_back({output.request, output.sequence_index});
       ++num_stop_hits_;
     }
-    const std::int64_t num_told = sampling.use_beam_search ? sampling.n : sampling.num_sequences();
-    told.ended = static_cast<std::int64_t>(told.finished.size()) == num_told;
+    const std::int64_t num_received = sampling.use_beam_search ? sampling.n : sampling.num_sequences();
+    received.ended = static_cast<std::int64_t>(received.finished.size()) == num_received;
   }
   for (const RequestEnd& end : outputs.ends) {
-    Told& told = told_.at(end.request);
-    if (told.ended && !told.stopped.empty()) continue;  // the stop hit was still under way
-    if (told.ended) fail("request " + std::to_string(end.request) + " ends twice");
-    told.ended = told.aborted = true;
+    Received& received = received_.at(end.request);
+    if (received.ended && !received.stopped.empty()) continue;  // the stop hit was still under way
+    if (received.ended) fail("request " + std::to_string(end.request) + " ends twice");
+    received.ended = received.aborted = true;
   }
 }
 
@@ -345,7 +345,7 @@ std::optional<std::string> Simulation::run() {
       } else {
         scheduler_.abort_group(request);
       }
-      if (now_ / 10 % 4 == 0) scheduler_.forget_prefixes();
+      if (now_ / 10 % 4 == 0) scheduler_.reset_prefix_cache();
       after_scheduler_event();
     }
     if (config_.crash_chance > 0 && chance(random_) < config_.crash_chance) {
@@ -359,13 +359,13 @@ std::optional<std::string> Simulation::run() {
     return "the messages have run dry with " + std::to_string(stats.requests_waiting) + " waiting, " +
            std::to_string(stats.requests_running) + " running, " + std::to_string(stats.requests_swapped) + " swapped";
   }
-  for (const auto& [id, told] : told_) {
-    if (const auto problem = judge(told)) return "request " + std::to_string(id) + " " + *problem;
-    beams_completed_ += told.spec->sampling.use_beam_search && !told.aborted ? 1 : 0;
+  for (const auto& [id, received] : received_) {
+    if (const auto problem = judge(received)) return "request " + std::to_string(id) + " " + *problem;
+    beams_completed_ += received.spec->sampling.use_beam_search && !received.aborted ? 1 : 0;
   }
   // Preemptions of several sequences of a request by one plan are reported together.
   if (num_preempted_ > preemptions() || (num_preempted_ > 0) != (preemptions() > 0))
-    return "preemptions were not told to their requests";
+    return "preemptions were not reported to their requests";
   // Other requests may have read the blocks of a failed step, even if its own requests are gone.
   if (num_restarted_ > 0 && crashes() == 0 && device_.num_failed_steps() == 0)
     return "a request was restarted for no reason";
@@ -376,13 +376,13 @@ std::optional<std::string> Simulation::run() {
   return std::nullopt;
 }
 
-std::optional<std::string> Simulation::judge(const Told& told) const {
-  if (!told.ended) return "never ended";
+std::optional<std::string> Simulation::judge(const Received& received) const {
+  if (!received.ended) return "never ended";
   // A kill from outside does not blame a request.
   const bool only_poison_kills = (config_.crash_chance == 0 || !config_.kills_are_crashes) &&
                                  config_.failure_chance == 0 && config_.abort_chance == 0;
-  if (told.aborted && only_poison_kills && !told.is_poison) return "failed for another";
-  const RequestSpec& spec = *told.spec;
+  if (received.aborted && only_poison_kills && !received.is_poison) return "failed for another";
+  const RequestSpec& spec = *received.spec;
   const std::int64_t capacity =
       std::int64_t{config_.blocks.num_device_blocks} * config_.blocks.layout.only().block_size;
   const KvGroup& kv = config_.blocks.layout.only();
@@ -390,24 +390,24 @@ std::optional<std::string> Simulation::judge(const Told& told) const {
   // A sequence, or a search as a whole, that outgrows the whole pool ends with the tokens that it has.
   const bool may_be_cut = spec.sampling.use_beam_search ? spec.sampling.num_sequences() * most_of_one > capacity
                                                         : !kv.has_window() && most_of_one > capacity;
-  if (spec.sampling.prompt_logprobs && !told.aborted) {
+  if (spec.sampling.prompt_logprobs && !received.aborted) {
     const TokenIds right(spec.prompt->begin() + 1, spec.prompt->end());
-    if (told.prompt_logprobs != right) return "has wrong prompt logprobs";
+    if (received.prompt_logprobs != right) return "has wrong prompt logprobs";
   }
   if (spec.sampling.use_beam_search) {
-    if (told.aborted)
-      return told.tokens.empty() ? std::nullopt : std::optional<std::string>("tells beams before their end");
+    if (received.aborted)
+      return received.tokens.empty() ? std::nullopt : std::optional<std::string>("tells beams before their end");
     if (may_be_cut) return std::nullopt;
     const auto right = model_.right_beams(spec);
     for (std::size_t i = 0; i < right.size(); ++i) {
-      const auto found = told.tokens.find(static_cast<std::int32_t>(i));
-      if (found == told.tokens.end() || found->second != right[i]) return "has wrong beams";
+      const auto found = received.tokens.find(static_cast<std::int32_t>(i));
+      if (found == received.tokens.end() || found->second != right[i]) return "has wrong beams";
     }
     return std::nullopt;
   }
-  for (const auto& [index, tokens] : told.tokens) {
+  for (const auto& [index, tokens] : received.tokens) {
     TokenIds right = model_.right_answer(spec, index);
-    const bool whole = told.finished.count(index) > 0 && !told.aborted;
+    const bool whole = received.finished.count(index) > 0 && !received.aborted;
     if (whole && !may_be_cut && tokens.size() != right.size()) return "ended early";
     if (tokens.size() > right.size()) return "has too many tokens";
     right.resize(tokens.size());
@@ -417,7 +417,8 @@ std::optional<std::string> Simulation::judge(const Told& told) const {
 }
 
 std::int64_t Simulation::poisons_found() const {
-  return std::ranges::count_if(told_, [](const auto& entry) { return entry.second.is_poison && entry.second.aborted; });
+  return std::ranges::count_if(received_,
+                               [](const auto& entry) { return entry.second.is_poison && entry.second.aborted; });
 }
 
 std::int64_t Simulation::preemptions() const {

@@ -51,7 +51,7 @@ class Simulation {
     bool crashed = false;
   };
   struct CacheEngineReplaced {};
-  struct Told {  ///< outputs of a request that the output processor has received
+  struct Received {  ///< outputs of a request that the output processor has received
     SharedSpec spec;
     std::map<std::int32_t, TokenIds> tokens;
     std::map<std::int32_t, FinishReason> finished;
@@ -64,11 +64,11 @@ class Simulation {
 
   SharedSpec request_of(const RowSpec& row);
   /// Returns what is wrong with the outputs of an ended request.
-  std::optional<std::string> judge(const Told& told) const;
+  std::optional<std::string> judge(const Received& received) const;
   void arrive();
   void add_request();
   /// Gives tokens to each of its sequences, some of which may have ended.
-  void resume(RequestSpec& spec, Told& told) const;
+  void resume(RequestSpec& spec, Received& received) const;
   bool deliver_one();
   void after_scheduler_event();
   void check_head_is_offered(const MemoryRequest& plan);
@@ -96,7 +96,7 @@ class Simulation {
   std::deque<std::variant<MemoryGrant, StepResult, DeviceReplaced>> scheduler_mail_;
   std::deque<StopHit> stops_;
   std::vector<scheduling::MaskJob> mask_jobs_;
-  std::map<RequestId, Told> told_;
+  std::map<RequestId, Received> received_;
   std::int64_t beams_completed_ = 0;
   std::int64_t num_early_shares_ = 0;
   std::int64_t num_overtaken_ = 0;

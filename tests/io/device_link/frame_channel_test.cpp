@@ -75,6 +75,13 @@ TEST(FrameChannel, AFrameThatIsLongerThanFramesMayBeIsDamage) {
   EXPECT_EQ(pair.left->run([](std::span<const std::byte>) { return true; }), FrameChannel::End::damaged);
 }
 
+TEST(FrameChannel, AFrameAboveTheLimitOfItsReceiverIsTooLong) {
+  Pair pair;
+  pair.right = FrameChannel::create(std::move(pair.raw), 1000).value();
+  pair.left->send(std::string(2000, 'x'));
+  EXPECT_EQ(pair.right->run([](std::span<const std::byte>) { return true; }), FrameChannel::End::too_long);
+}
+
 TEST(FrameChannel, APartOfAFrameIsNoFrame) {
   Pair pair;
   const unsigned char part[] = {8, 0, 0, 0, 1, 2, 3};

@@ -42,7 +42,8 @@ TEST(WorkerProcess, OneThatSaysWhatIsNoMessageIsAnError) {
     const auto talks = start(std::string("printf ") + said + " >&3; exec sleep 60");
     ASSERT_FALSE(talks) << said;
     EXPECT_EQ(talks.error().code, ErrorCode::device_failed);
-    EXPECT_NE(talks.error().message.find("has sent what is no message"), std::string::npos) << talks.error().message;
+    EXPECT_NE(talks.error().message.find("has sent data that is not a message"), std::string::npos)
+        << talks.error().message;
   }
 }
 

@@ -164,7 +164,7 @@ class FollowedJournalFile : public ::testing::Test {
     EXPECT_TRUE(contents);
     journal::ResumableRequests reader(test::demo_tokenizer());
     for (const auto& segment : contents->segments) {
-      if (segment.is_behind_gap) reader.on_gap();
+      if (segment.follows_gap) reader.on_gap();
       for (const auto& record : segment.records) reader.record(record);
     }
     EXPECT_EQ(reader.num_damaged(), 0);

@@ -8,11 +8,14 @@
 #include <iterator>
 #include <map>
 #include <random>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <utility>
 
 #include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -91,7 +94,7 @@ TEST_F(JournalFileTest, KeepsTheLastSegmentsInAFileOfFixedSize) {
   std::vector<std::string> kept;
   for (std::size_t i = 0; i < 4; ++i) {
     EXPECT_EQ(contents->segments[i].number, 6 + i);
-    EXPECT_EQ(contents->segments[i].is_behind_gap, i == 0);
+    EXPECT_EQ(contents->segments[i].follows_gap, i == 0);
     for (const auto& text : texts(contents->segments[i])) kept.push_back(text);
   }
   ASSERT_GT(kept.size(), 1000U);
@@ -156,7 +159,7 @@ TEST_F(JournalFileTest, ASegmentBehindADamagedOneIsBehindAGap) {
   const auto damaged = parse_journal(bytes, "journal");
   ASSERT_TRUE(damaged);
   std::vector<bool> behind_gap;
-  for (const auto& segment : damaged->segments) behind_gap.push_back(segment.is_behind_gap);
+  for (const auto& segment : damaged->segments) behind_gap.push_back(segment.follows_gap);
   EXPECT_EQ(behind_gap, (std::vector{true, true, false}));
 }
 
@@ -171,7 +174,7 @@ TEST_F(JournalFileTest, ARecordThatDoesNotFitEndsItsSegmentAndTheNextBegins) {
   ASSERT_TRUE(contents);
   EXPECT_EQ(contents->num_damaged, 0);
   EXPECT_EQ(texts(contents->segments.at(0)).size(), 100U);
-  EXPECT_TRUE(contents->segments.at(1).is_behind_gap);
+  EXPECT_TRUE(contents->segments.at(1).follows_gap);
 }
 
 TEST_F(JournalFileTest, AStateThatLeavesNoRoomForRecordsIsLeftOut) {
@@ -230,7 +233,7 @@ TEST_F(JournalFileTest, OfABuildThatHasOtherRecordsIsReadForResumableRequestsAlo
   auto bytes = bytes_of(path_);
   bytes[kLayoutAt] ^= std::byte{1};
   const auto [all, resumable] = refusals(bytes);
-  EXPECT_NE(all.find("it was written by a build of version " + std::string(version())), std::string::npos) << all;
+  EXPECT_NE(all.find("it was written by a program of version " + std::string(version())), std::string::npos) << all;
   EXPECT_EQ(resumable, "");
   const auto contents = parse_journal(bytes, "journal", Records::of_resumable_requests);
   EXPECT_EQ(texts(contents->segments.at(0)), std::vector<std::string>{"one"});
@@ -261,8 +264,8 @@ TEST_F(JournalFileTest, OfAnotherFormatSaysWhichAndWhoWroteIt) {
   const auto [all, resumable] = refusals(bytes);
   EXPECT_EQ(all, resumable);
   EXPECT_EQ(all,
-            "journal is a journal of format 7, this program reads 3: it was written by a build of version 9.8.7, "
-            "this one is of version " +
+            "journal is a journal of format 7, but this program reads format 3: it was written by a program of version "
+            "9.8.7, but this program is version " +
                 std::string(version()));
   std::memset(bytes.data() + kVersionAt, 0xFF, 200);
   EXPECT_NE(refusals(bytes).first.find("of unknown version"), std::string::npos);
@@ -285,17 +288,17 @@ TEST_F(JournalFileTest, ThatCannotBeReadIsKeptBesideThoseThatRestartsPushOut) {
     return std::string(std::istreambuf_iterator<char>(file), {});
   };
   write("first");
-  for (int i = 0; i < 2; ++i) EXPECT_EQ(keep_unread(path_).value(), path_ + ".unread");
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(keep_unreadable(path_).value(), path_ + ".unread");
   EXPECT_FALSE(std::filesystem::exists(path_ + ".unread.1"));
   EXPECT_EQ(text_at(path_), "first") << "it stays until another takes its place";
   for (int i = 0; i < 5; ++i) make();
   EXPECT_EQ(text_at(path_ + ".unread"), "first");
   std::filesystem::remove(path_);
   write("second");
-  EXPECT_TRUE(keep_unread(path_));
+  EXPECT_TRUE(keep_unreadable(path_));
   EXPECT_EQ(text_at(path_ + ".unread"), "second");
   EXPECT_EQ(text_at(path_ + ".unread.1"), "first");
-  EXPECT_FALSE(keep_unread((folder_.path() / "nothing").string()));
+  EXPECT_FALSE(keep_unreadable((folder_.path() / "nothing").string()));
 }
 
 TEST_F(JournalFileTest, KeepsThreeJournalsThatNobodyElseMayRead) {
@@ -311,6 +314,19 @@ TEST_F(JournalFileTest, KeepsThreeJournalsThatNobodyElseMayRead) {
   EXPECT_FALSE(JournalFile::create("/dev/null", kSmall, ""));
 }
 
+TEST_F(JournalFileTest, LogsThatACoreIsNoLongerRecordedBecauseItsCopyDiverged) {
+  const auto journal = make();
+  journal::Recorder recorder(journal, journal::Source::scheduler, [](Encoder&) {});
+  std::ostringstream log;
+  const auto logger = spdlog::default_logger();
+  spdlog::set_default_logger(
+      std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(log)));
+  recorder.stop_diverged();
+  spdlog::set_default_logger(logger);
+  EXPECT_FALSE(recorder.is_on());
+  EXPECT_NE(log.str().find("the scheduler is no longer recorded"), std::string::npos) << log.str();
+}
+
 TEST_F(JournalFileTest, NamesWhatIsNoJournal) {
   EXPECT_EQ(read_journal(path_).error().code, ErrorCode::io_failed);
   std::ofstream(path_) << "something else";
@@ -321,7 +337,7 @@ TEST_F(JournalFileTest, NamesWhatIsNoJournal) {
   make()->append(1, record_of("x"));
   auto bytes = bytes_of(path_);
   bytes.resize(bytes.size() / 2);
-  EXPECT_NE(parse_journal(bytes, "half").error().message.find("cut short"), std::string::npos);
+  EXPECT_NE(parse_journal(bytes, "half").error().message.find("truncated"), std::string::npos);
   EXPECT_FALSE(JournalFile::create(path_, 1000, ""));
   EXPECT_FALSE(JournalFile::create((folder_.path() / "no" / "folder").string(), kSmall, ""));
 }

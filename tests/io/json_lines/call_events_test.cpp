@@ -132,14 +132,14 @@ TEST(JsonLinesTools, AStreamHasAnEventForEachCallOfDoneHoweverItIsCut) {
       for (std::size_t at = 0; at < text.size(); at += size)
         calls.add(out, "a", http::text_delta(text.substr(at, size)));
       calls.finish(out, "a");
-      auto told = json::array();
+      auto received = json::array();
       for (const auto& event : lines_of(out)) {
         EXPECT_EQ(event["event"], "tool_call");
         EXPECT_EQ(event["id"], "a");
         EXPECT_EQ(event["index"], 0);
-        told.push_back(event["tool_call"]);
+        received.push_back(event["tool_call"]);
       }
-      EXPECT_EQ(told, expected) << length << " " << size;
+      EXPECT_EQ(received, expected) << length << " " << size;
     }
   }
 }

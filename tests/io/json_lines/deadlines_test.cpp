@@ -37,7 +37,7 @@ TEST_F(LineDeadlines, WhoGivesNoKeyInTimeIsToldSoAndClosedWhateverElseIsSent) {
     last = event["error"]["message"];
     std::this_thread::sleep_for(milliseconds(20));
   }
-  EXPECT_TRUE(last.starts_with("no key has come for 300 ms")) << last;
+  EXPECT_TRUE(last.starts_with("no key was sent for 300 ms")) << last;
   EXPECT_LT(Clock::now() - begun, std::chrono::seconds(5));
   EXPECT_EQ(silent.receive()["error"]["code"], "unauthorized");
   EXPECT_TRUE(silent.at_end());
@@ -77,7 +77,7 @@ TEST_F(LineDeadlines, WhoseKeyIsTakenBackIsClosedAsOneThatHasNone) {
     last = event["error"]["message"];
     std::this_thread::sleep_for(milliseconds(20));
   }
-  EXPECT_TRUE(last.starts_with("no key has come for 500 ms")) << last;
+  EXPECT_TRUE(last.starts_with("no key was sent for 500 ms")) << last;
 }
 
 TEST_F(LineDeadlines, AConnectionThatAsksForNothingIsToldSoAndClosed) {
@@ -93,9 +93,9 @@ TEST_F(LineDeadlines, AConnectionThatAsksForNothingIsToldSoAndClosed) {
     for (int i = 0; i < 500 && slow.send_raw(" "); ++i) std::this_thread::sleep_for(milliseconds(10));
   });
   for (auto* c : {&fresh, &used, &slow}) {
-    const auto told = c->receive();
-    EXPECT_EQ(told["error"]["code"], "timeout") << told;
-    EXPECT_TRUE(told["id"].is_null());
+    const auto answer = c->receive();
+    EXPECT_EQ(answer["error"]["code"], "timeout") << answer;
+    EXPECT_TRUE(answer["id"].is_null());
     EXPECT_TRUE(c->at_end());
   }
   trickle.join();

@@ -175,9 +175,9 @@ TEST_F(ServerTest, ARequestOfHttpIsNotReadOnAndItsBodyDoesNotRun) {
                            "PRI * HTTP/2.0\r\n\r\n"}) {
     auto c = client();
     c.send_raw(head + generate("a", "p").dump() + "\n");
-    const auto told = c.receive();
-    EXPECT_EQ(told["error"]["code"], "invalid_json");
-    EXPECT_EQ(told["error"]["message"], "this port speaks JSON lines, not HTTP: the connection is closed");
+    const auto answer = c.receive();
+    EXPECT_EQ(answer["error"]["code"], "invalid_json");
+    EXPECT_EQ(answer["error"]["message"], "this port speaks JSON lines, not HTTP: the connection is closed");
     EXPECT_TRUE(c.at_end());
   }
   EXPECT_EQ(counts_->submitted, 0);

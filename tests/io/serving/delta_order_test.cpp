@@ -10,10 +10,10 @@
 namespace pagoda::serving {
 namespace {
 
-using Told = std::vector<std::pair<std::int32_t, TokenId>>;
+using Delivered = std::vector<std::pair<std::int32_t, TokenId>>;
 
 /// A delta for each of `lengths[i]` tokens of the sequence i, sequences in the order that `random` says.
-Told tell(const std::vector<int>& lengths, std::mt19937& random, bool knows_ends) {
+Delivered deliver(const std::vector<int>& lengths, std::mt19937& random, bool knows_ends) {
   DeltaOrder order(std::ssize(lengths));
   std::vector<SequenceDelta> deltas;
   std::vector<int> next(lengths.size(), 0);
@@ -31,33 +31,33 @@ Told tell(const std::vector<int>& lengths, std::mt19937& random, bool knows_ends
     order.add(std::move(delta), deltas);
   }
   order.finish(deltas);
-  Told told;
-  for (const auto& delta : deltas) told.emplace_back(delta.index, delta.token_ids.front());
-  return told;
+  Delivered delivered;
+  for (const auto& delta : deltas) delivered.emplace_back(delta.index, delta.token_ids.front());
+  return delivered;
 }
 
 TEST(DeltaOrder, IsTheSameWheneverWhichSequenceIsComputed) {
   std::mt19937 random(7);
   for (const auto& lengths : {std::vector<int>{5}, {3, 3, 3}, {1, 6, 2}, {4, 1, 1, 9}, {0, 2}}) {
-    Told expected;
+    Delivered expected;
     for (int round = 0; round < 10; ++round) {
       for (std::size_t i = 0; i < lengths.size(); ++i) {
         if (round < lengths[i]) expected.emplace_back(static_cast<std::int32_t>(i), round);
       }
     }
-    for (int seed = 0; seed < 50; ++seed) EXPECT_EQ(tell(lengths, random, seed % 2 == 0), expected);
+    for (int seed = 0; seed < 50; ++seed) EXPECT_EQ(deliver(lengths, random, seed % 2 == 0), expected);
   }
 }
 
 TEST(DeltaOrder, TellsAtOnceWhatComesInItsOrder) {
   DeltaOrder order(2);
-  std::vector<SequenceDelta> told;
+  std::vector<SequenceDelta> delivered;
   const auto add = [&](std::int32_t index, bool ended) {
     SequenceDelta delta;
     delta.index = index;
     delta.ended = ended;
-    order.add(std::move(delta), told);
-    return told.size();
+    order.add(std::move(delta), delivered);
+    return delivered.size();
   };
   EXPECT_EQ(add(0, false), 1U);
   EXPECT_EQ(add(1, true), 2U);
@@ -68,13 +68,13 @@ TEST(DeltaOrder, TellsAtOnceWhatComesInItsOrder) {
 TEST(DeltaOrder, TakesNoSequenceThatARequestCannotHave) {
   for (const std::int64_t count : {std::int64_t{-1}, std::int64_t{1} << 40}) {
     DeltaOrder order(count);
-    std::vector<SequenceDelta> told;
+    std::vector<SequenceDelta> delivered;
     SequenceDelta delta;
     delta.index = 1'000'000;
-    order.add(delta, told);
+    order.add(delta, delivered);
     delta.index = -1;
-    order.add(delta, told);
-    EXPECT_TRUE(told.empty());
+    order.add(delta, delivered);
+    EXPECT_TRUE(delivered.empty());
   }
 }
 

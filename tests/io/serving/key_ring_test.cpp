@@ -41,10 +41,10 @@ TEST(KeyRing, FindsWholeKeysAlone) {
 }
 
 TEST(KeyRing, AdminKeysDoNotCloseTheOtherRoutes) {
-  EXPECT_FALSE(KeyRing().asks_for_keys());
-  EXPECT_FALSE((*make_key_ring({}, {"admin"}))->asks_for_keys());
+  EXPECT_FALSE(KeyRing().requires_keys());
+  EXPECT_FALSE((*make_key_ring({}, {"admin"}))->requires_keys());
   EXPECT_TRUE((*make_key_ring({}, {"admin"}))->has_admins());
-  EXPECT_TRUE((*make_key_ring({"key"}))->asks_for_keys());
+  EXPECT_TRUE((*make_key_ring({"key"}))->requires_keys());
   EXPECT_FALSE((*make_key_ring({"key"}))->has_admins());
 }
 

@@ -19,8 +19,8 @@ std::int64_t wait_ms(const std::optional<LimitRefusal>& refusal) {
 }
 constexpr std::int64_t kTaken = -1;
 
-TEST(MinuteBucket, HoldsAMinutesWorthAndRefillsEvenly) {
-  MinuteBucket bucket(60, kStart);
+TEST(TokenBucket, HoldsAMinutesWorthAndRefillsEvenly) {
+  TokenBucket bucket(60, kStart);
   EXPECT_EQ(bucket.remaining(kStart), 60);
   bucket.take(60, kStart);
   EXPECT_EQ(bucket.remaining(kStart), 0);
@@ -31,8 +31,8 @@ TEST(MinuteBucket, HoldsAMinutesWorthAndRefillsEvenly) {
   EXPECT_EQ(bucket.remaining(at(seconds(3600))), 60) << "no more than a minute's worth, however long nobody asks";
 }
 
-TEST(MinuteBucket, OwesWhatWasTakenTooMuch) {
-  MinuteBucket bucket(60, kStart);
+TEST(TokenBucket, OwesWhatWasTakenTooMuch) {
+  TokenBucket bucket(60, kStart);
   bucket.take(90, kStart);
   EXPECT_EQ(bucket.remaining(kStart), 0);
   EXPECT_EQ(bucket.wait_for(1, kStart), seconds(31));
@@ -42,15 +42,15 @@ TEST(MinuteBucket, OwesWhatWasTakenTooMuch) {
   EXPECT_EQ(bucket.remaining(kStart), 60) << "what is given back does not overflow";
 }
 
-TEST(MinuteBucket, WhatIsMoreThanItHoldsWaitsUntilItIsFull) {
-  MinuteBucket bucket(60, kStart);
+TEST(TokenBucket, WhatIsMoreThanItHoldsWaitsUntilItIsFull) {
+  TokenBucket bucket(60, kStart);
   EXPECT_EQ(bucket.wait_for(1000, kStart), milliseconds(0));
   bucket.take(1, kStart);
   EXPECT_EQ(bucket.wait_for(1000, kStart), seconds(1));
 }
 
-TEST(MinuteBucket, AClockThatStandsStillOrGoesBackGivesNothing) {
-  MinuteBucket bucket(60, at(seconds(10)));
+TEST(TokenBucket, AClockThatStandsStillOrGoesBackGivesNothing) {
+  TokenBucket bucket(60, at(seconds(10)));
   bucket.take(60, at(seconds(10)));
   EXPECT_EQ(bucket.remaining(at(seconds(10))), 0);
   EXPECT_EQ(bucket.remaining(kStart), 0);
@@ -58,8 +58,8 @@ TEST(MinuteBucket, AClockThatStandsStillOrGoesBackGivesNothing) {
   EXPECT_EQ(bucket.remaining(at(seconds(11))), 1) << "and nothing twice";
 }
 
-TEST(MinuteBucket, ManySmallWaitsAddUpToWhatWasPromised) {
-  MinuteBucket bucket(7, kStart);
+TEST(TokenBucket, ManySmallWaitsAddUpToWhatWasPromised) {
+  TokenBucket bucket(7, kStart);
   auto now = kStart;
   for (int i = 0; i < 500; ++i) {
     now += bucket.wait_for(1, now);

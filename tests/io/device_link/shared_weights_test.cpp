@@ -1,4 +1,4 @@
-#include "io/device_link/kept_weights.hpp"
+#include "io/device_link/shared_weights.hpp"
 
 #include <cerrno>
 #include <cstring>
@@ -19,7 +19,7 @@ namespace {
 
 const auto weights_cpu = kernels::create_cpu_device({2, "", "none"}).value();
 
-std::shared_ptr<MappedWeights> map(const KeptWeights& kept, bool touch = false) {
+std::shared_ptr<MappedWeights> map(const SharedWeights& kept, bool touch = false) {
   return MappedWeights::map(*weights_cpu, kept.file(), kept.bytes(), touch).value();
 }
 
@@ -29,8 +29,8 @@ bool is_writable(void* memory) {
   return ::read(zeros.get(), memory, 1) == 1;
 }
 
-TEST(KeptWeights, CopiesOfASealedProcessAreThereForTheNextOneAndCannotBeWritten) {
-  const auto kept = KeptWeights::create(3'000'000).value();
+TEST(SharedWeights, CopiesOfASealedProcessAreThereForTheNextOneAndCannotBeWritten) {
+  const auto kept = SharedWeights::create(3'000'000).value();
   for (const bool touch : {true, false}) {
     const auto first = map(*kept, touch);
     auto a = first->find("a", 2'000'001);
@@ -57,8 +57,8 @@ TEST(KeptWeights, CopiesOfASealedProcessAreThereForTheNextOneAndCannotBeWritten)
   EXPECT_FALSE(is_writable(b->memory.data()));
 }
 
-TEST(KeptWeights, TheirMemoryIsTakenWithTheFirstCopy) {
-  const auto kept = KeptWeights::create(10'000'000).value();
+TEST(SharedWeights, TheirMemoryIsTakenWithTheFirstCopy) {
+  const auto kept = SharedWeights::create(10'000'000).value();
   const auto taken_bytes = [&] {
     struct stat facts {};
     EXPECT_EQ(::fstat(kept->file(), &facts), 0);
@@ -70,8 +70,8 @@ TEST(KeptWeights, TheirMemoryIsTakenWithTheFirstCopy) {
   EXPECT_GE(taken_bytes(), 10'000'000);
 }
 
-TEST(KeptWeights, WhatDoesNotFitIsNotKept) {
-  const auto kept = KeptWeights::create(1'000).value();
+TEST(SharedWeights, WhatDoesNotFitIsNotKept) {
+  const auto kept = SharedWeights::create(1'000).value();
   const auto weights = map(*kept);
   EXPECT_TRUE(weights->find("a", 1'000));
   EXPECT_FALSE(weights->find("b", static_cast<std::size_t>(kept->bytes())));
@@ -95,7 +95,7 @@ std::vector<std::string> contents(const weights::LoadedWeights& loaded, bool qua
   return all;
 }
 
-TEST(KeptWeights, LoadedWeightsThatFindTheirCopiesAreThoseThatWereMade) {
+TEST(SharedWeights, LoadedWeightsThatFindTheirCopiesAreThoseThatWereMade) {
   for (const auto& [dtype, quantize, copies] : {std::tuple{"bfloat16", "none", false},
                                                 {"auto", "none", true},
                                                 {"auto", "int8", false},
@@ -105,7 +105,7 @@ TEST(KeptWeights, LoadedWeightsThatFindTheirCopiesAreThoseThatWereMade) {
     const test::WaveWeights stored;
     const bool quantizes = policy.quantize.has_value();
     const auto expected = contents(weights::LoadedWeights(stored, policy, weights_cpu), quantizes);
-    const auto kept = KeptWeights::create(1'000'000).value();
+    const auto kept = SharedWeights::create(1'000'000).value();
     {
       const auto mapped = map(*kept);
       EXPECT_EQ(contents(weights::LoadedWeights(stored, policy, weights_cpu, mapped), quantizes), expected);

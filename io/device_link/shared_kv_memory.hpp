@@ -11,7 +11,7 @@ namespace pagoda::device_link {
 
 /// The KV blocks of a device in a file without a name (memfd), which the engine's process keeps open. The blocks
 /// outlive the worker processes that map the file one after the other. The device must share host memory.
-class KeptMemory {
+class SharedKvMemory {
  public:
   struct Size {
     std::int64_t device_bytes = 0;
@@ -20,8 +20,8 @@ class KeptMemory {
 
   /// Creates the file. Physical memory is allocated as blocks are written. Errors: io_failed; out_of_memory if the
   /// machine has less memory available.
-  static Result<std::unique_ptr<KeptMemory>> create(const Size& size);
-  ~KeptMemory();
+  static Result<std::unique_ptr<SharedKvMemory>> create(const Size& size);
+  ~SharedKvMemory();
 
   /// Returns the file descriptor, to pass to worker processes.
   int file() const { return file_.get(); }
@@ -35,7 +35,7 @@ class KeptMemory {
   static Result<execution::KvPools> map(kernels::Device& device, int file, const Size& size);
 
  private:
-  KeptMemory(Descriptor file, void* progress) : file_(std::move(file)), progress_(progress) {}
+  SharedKvMemory(Descriptor file, void* progress) : file_(std::move(file)), progress_(progress) {}
 
   Descriptor file_;
   void* progress_;  // execution::PlanProgress, mapped

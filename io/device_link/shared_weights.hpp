@@ -15,18 +15,18 @@ namespace pagoda::device_link {
 /// The copies that worker processes make of weights (packed, quantised, converted), in a file without a name (memfd)
 /// that the engine's process keeps open. The first worker process makes the copies, later processes map them. The
 /// devices must share host memory.
-class KeptWeights {
+class SharedWeights {
  public:
   /// Creates the file. `bytes`: size of all copies together. Physical memory is allocated as copies are made. Errors:
   /// io_failed.
-  static Result<std::unique_ptr<KeptWeights>> create(std::int64_t bytes);
+  static Result<std::unique_ptr<SharedWeights>> create(std::int64_t bytes);
 
   /// Returns the file descriptor, to pass to worker processes.
   int file() const { return file_.get(); }
   std::int64_t bytes() const { return bytes_; }
 
  private:
-  KeptWeights(Descriptor file, std::int64_t bytes) : file_(std::move(file)), bytes_(bytes) {}
+  SharedWeights(Descriptor file, std::int64_t bytes) : file_(std::move(file)), bytes_(bytes) {}
 
   Descriptor file_;
   std::int64_t bytes_;

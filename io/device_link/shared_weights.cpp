@@ -1,4 +1,4 @@
-#include "io/device_link/kept_weights.hpp"
+#include "io/device_link/shared_weights.hpp"
 
 #include <algorithm>
 #include <array>
@@ -44,7 +44,7 @@ std::size_t whole_pages(std::int64_t bytes) {
 
 }  // namespace
 
-Result<std::unique_ptr<KeptWeights>> KeptWeights::create(std::int64_t bytes) {
+Result<std::unique_ptr<SharedWeights>> SharedWeights::create(std::int64_t bytes) {
   // Each copy is aligned, so there are gaps between copies.
   const std::int64_t with_gaps = bytes + static_cast<std::int64_t>(kMaxCopies * kAlignment);
   Descriptor file(::memfd_create("pagoda-weights", MFD_CLOEXEC));
@@ -53,7 +53,7 @@ Result<std::unique_ptr<KeptWeights>> KeptWeights::create(std::int64_t bytes) {
         ErrorCode::io_failed,
         std::string("memory for weights that outlives worker processes cannot be made: ") + std::strerror(errno));
   }
-  return std::unique_ptr<KeptWeights>(new KeptWeights(std::move(file), with_gaps));
+  return std::unique_ptr<SharedWeights>(new SharedWeights(std::move(file), with_gaps));
 }
 
 struct MappedWeights::Mapping {

@@ -1,4 +1,4 @@
-#include "io/device_link/kept_memory.hpp"
+#include "io/device_link/shared_kv_memory.hpp"
 
 #include <cerrno>
 #include <cstring>
@@ -22,11 +22,11 @@ std::int64_t whole_pieces(std::int64_t bytes) {
   return (bytes + kPagesBytes - 1) / kPagesBytes * kPagesBytes;
 }
 
-std::int64_t host_offset(const KeptMemory::Size& size) {
+std::int64_t host_offset(const SharedKvMemory::Size& size) {
   return kPagesBytes + whole_pieces(size.device_bytes);
 }
 
-std::int64_t file_bytes(const KeptMemory::Size& size) {
+std::int64_t file_bytes(const SharedKvMemory::Size& size) {
   return host_offset(size) + whole_pieces(size.host_bytes);
 }
 
@@ -37,11 +37,11 @@ tl::unexpected<Error> failed(const char* what) {
 
 }  // namespace
 
-Result<std::unique_ptr<KeptMemory>> KeptMemory::create(const Size& size) {
+Result<std::unique_ptr<SharedKvMemory>> SharedKvMemory::create(const Size& size) {
   const std::int64_t bytes = file_bytes(size);
   if (static_cast<std::size_t>(bytes) > kernels::available_cpu_memory()) {
     return fail(ErrorCode::out_of_memory,
-                "the KV cache asks for " + kernels::beside_available_memory(static_cast<std::size_t>(bytes)) +
+                "the KV cache needs " + kernels::beside_available_memory(static_cast<std::size_t>(bytes)) +
                     "; lower num_device_blocks or num_host_blocks",
                 "num_device_blocks");
   }
@@ -49,18 +49,18 @@ Result<std::unique_ptr<KeptMemory>> KeptMemory::create(const Size& size) {
   if (file.get() < 0 || ::ftruncate(file.get(), bytes) < 0) return failed("made");
   void* progress = ::mmap(nullptr, sizeof(execution::PlanProgress), PROT_READ, MAP_SHARED, file.get(), 0);
   if (progress == MAP_FAILED) return failed("mapped");
-  return std::unique_ptr<KeptMemory>(new KeptMemory(std::move(file), progress));
+  return std::unique_ptr<SharedKvMemory>(new SharedKvMemory(std::move(file), progress));
 }
 
-KeptMemory::~KeptMemory() {
+SharedKvMemory::~SharedKvMemory() {
   ::munmap(progress_, sizeof(execution::PlanProgress));
 }
 
-StepId KeptMemory::last_plan() const {
+StepId SharedKvMemory::last_plan() const {
   return static_cast<const execution::PlanProgress*>(progress_)->last_plan();
 }
 
-Status KeptMemory::clear() {
+Status SharedKvMemory::clear() {
   const auto bytes = ::lseek(file_.get(), 0, SEEK_END);
   if (bytes < 0 || ::fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, bytes) < 0) {
     return failed("cleared");
@@ -68,7 +68,7 @@ Status KeptMemory::clear() {
   return {};
 }
 
-Result<execution::KvPools> KeptMemory::map(kernels::Device& device, int file, const Size& size) {
+Result<execution::KvPools> SharedKvMemory::map(kernels::Device& device, int file, const Size& size) {
   const auto piece = [&](std::int64_t offset, std::int64_t bytes) {
     return device.map(file, static_cast<std::size_t>(offset), static_cast<std::size_t>(bytes));
   };
