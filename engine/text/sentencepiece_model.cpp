@@ -25,7 +25,7 @@ std::optional<TokenId> known(int id) {
 }
 
 Status load(SentencePieceProcessor& processor, std::string_view bytes) {
-  constexpr const char* kNoModel = "is no SentencePiece model: ";
+  constexpr const char* kNoModel = "is not a SentencePiece model: ";
   try {
     const auto status = processor.LoadFromSerializedProto(bytes);
     if (status.ok()) return {};

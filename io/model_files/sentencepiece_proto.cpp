@@ -209,18 +209,18 @@ Result<SentencePieceProto> parse_sentencepiece_proto(std::string_view bytes) {
     if (fields.is(5, WireType::bytes)) whole = read_denormalizer_spec(fields.bytes(), proto);
   }
   if (whole && !fields.damaged()) return proto;
-  return fail(ErrorCode::bad_config, "is no SentencePiece model: the encoding of its message is damaged");
+  return fail(ErrorCode::bad_config, "is not a SentencePiece model: the encoding of its message is damaged");
 }
 
 Status check_sentencepiece_proto(const SentencePieceProto& proto) {
   for (const std::string_view charsmap : {proto.precompiled_charsmap, proto.denormalizer_charsmap}) {
     if (charsmap.empty() || is_sound_charsmap(charsmap)) continue;
-    return fail(ErrorCode::bad_config, "is no SentencePiece model: its precompiled_charsmap is damaged");
+    return fail(ErrorCode::bad_config, "is not a SentencePiece model: its precompiled_charsmap is damaged");
   }
   const auto is_finite = [](const SentencePieceProto::Piece& piece) { return std::isfinite(piece.score); };
   const auto bad = std::ranges::find_if_not(proto.pieces, is_finite);
   if (bad == proto.pieces.end()) return {};
-  return fail(ErrorCode::bad_config, "has a score that is no finite number, for the token with the id " +
+  return fail(ErrorCode::bad_config, "has a score that is not a finite number, for the token with the id " +
                                          std::to_string(bad - proto.pieces.begin()));
 }
 

@@ -53,8 +53,8 @@ class ConfigWriter {
     const std::string family = family_of(reader_);
     result_.architecture = find_gguf_architecture(family);
     if (result_.architecture == nullptr) {
-      refuse("architectures", quote(family) + " has no place in GGUF files that Pagoda reads: those are of " +
-                                  gguf_architecture_names());
+      refuse("architectures",
+             quote(family) + " is not supported in GGUF files; supported are " + gguf_architecture_names());
       return result_;
     }
     metadata_.set("general.architecture", result_.architecture->name);
@@ -92,10 +92,10 @@ class ConfigWriter {
     if (!reader_.status()) return;
     const layers::AttentionShape& attention = config.attention;
     const layers::RotaryShape& rotary = config.positions.rotary;
-    if (config.activation != kernels::Activation::silu) refuse("hidden_act", "only silu can be said in GGUF");
+    if (config.activation != kernels::Activation::silu) refuse("hidden_act", "GGUF supports only silu");
     const bool has_window_key = result_.architecture->name == "llama" || result_.architecture->name == "phi3";
     if (!config.layer_windows.empty() || (attention.window > 0 && !has_window_key)) {
-      refuse("use_sliding_window", "a window cannot be said in GGUF files of this architecture");
+      refuse("use_sliding_window", "GGUF files of this architecture do not support a sliding window");
     }
     nlohmann::json values{{"num_hidden_layers", config.num_layers},
                           {"max_position_embeddings", config.max_position_embeddings},
@@ -121,7 +121,7 @@ class ConfigWriter {
   void write_plain(const PlainDecoderConfig& config) {
     if (!reader_.status()) return;
     if (config.activation != kernels::Activation::gelu_tanh) {
-      refuse("activation_function", "only gelu_new can be said in GGUF");
+      refuse("activation_function", "GGUF supports only gelu_new");
     }
     write_keys({{"n_layer", config.num_layers},
                 {"n_positions", config.max_position_embeddings},
@@ -151,12 +151,12 @@ class ConfigWriter {
         result_.rope_factors.assign(scaling.factors.begin(), scaling.factors.end());
         return;
       case RopeScaling::Type::dynamic:
-        return refuse(scaling_key(), "dynamic scaling cannot be said in GGUF");
+        return refuse(scaling_key(), "GGUF does not support dynamic scaling");
     }
   }
 
   void write_yarn(const RopeScaling& scaling) {
-    if (!scaling.truncate) return refuse(scaling_key(), "yarn without truncate cannot be said in GGUF");
+    if (!scaling.truncate) return refuse(scaling_key(), "GGUF does not support yarn without truncate");
     metadata_.set(key("rope.scaling.type"), "yarn");
     metadata_.set(key("rope.scaling.factor"), static_cast<float>(scaling.factor));
     metadata_.set(key("rope.scaling.original_context_length"),

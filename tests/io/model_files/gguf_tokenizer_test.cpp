@@ -637,9 +637,9 @@ TEST(GgufTokenizer, ThatIsWrongIsRefusedWithFileKeyAndReason) {
       {"tokenizer.ggml.scores is missing", [](Metadata& m) { m.scores.reset(); }, ErrorCode::bad_file, true},
       {"tokenizer.ggml.scores has 7 entries for 8 tokens", [](Metadata& m) { m.scores->pop_back(); },
        ErrorCode::bad_file, true},
-      {"tokenizer.ggml.scores has a score that is no finite number, for the token with the id 3",
+      {"tokenizer.ggml.scores has a score that is not a finite number, for the token with the id 3",
        [](Metadata& m) { m.scores->at(3) = std::numeric_limits<float>::quiet_NaN(); }, ErrorCode::bad_file, true},
-      {"tokenizer.ggml.tokens is wrong: is no SentencePiece model",
+      {"tokenizer.ggml.tokens is wrong: is not a SentencePiece model",
        [](Metadata& m) {
          m.model = "t5";  // has its unknown token at 2 where it does not say
          m.tokens.resize(2);
@@ -647,7 +647,7 @@ TEST(GgufTokenizer, ThatIsWrongIsRefusedWithFileKeyAndReason) {
          m.scores->resize(2);
        },
        ErrorCode::bad_file, true},
-      {"tokenizer.ggml.tokens is wrong: is no SentencePiece model", [](Metadata& m) { m.types->at(3) = kByte; },
+      {"tokenizer.ggml.tokens is wrong: is not a SentencePiece model", [](Metadata& m) { m.types->at(3) = kByte; },
        ErrorCode::bad_file, true},
       {"tokenizer.ggml.precompiled_charsmap is damaged",
        [](Metadata& m) {

@@ -124,8 +124,8 @@ TEST(TokenizerFolder, WithABrokenFileNamesItAndWhatIsWrong) {
   };
   const std::string vocab = R"({"a": 0, "b": 1, "ab": 2})";
   for (const Case& c : {
-           Case{{{"tokenizer.model", "no model"}}, "tokenizer.model: is no SentencePiece model"},
-           Case{{{"tokenizer.model", ""}}, "tokenizer.model: is no SentencePiece model"},
+           Case{{{"tokenizer.model", "no model"}}, "tokenizer.model: is not a SentencePiece model"},
+           Case{{{"tokenizer.model", ""}}, "tokenizer.model: is not a SentencePiece model"},
            Case{{{"vocab.json", vocab}}, "merges.txt"},
            Case{{{"vocab.json", "[]"}, {"merges.txt", ""}}, "vocab.json: is not an object"},
            Case{{{"vocab.json", R"({"a": -1})"}, {"merges.txt", ""}}, "vocab.json: a: is not an integer"},
@@ -209,7 +209,7 @@ TEST(TokenizerFolder, WithATableOfASentencePieceModelThatLeadsOutsideOfItIsRefus
   const Result<Tokenizer> tokenizer = load_tokenizer(folder.path());
   ASSERT_FALSE(tokenizer);
   EXPECT_EQ(tokenizer.error().code, ErrorCode::bad_config);
-  EXPECT_THAT(tokenizer.error().message, HasSubstr("tokenizer.model: is no SentencePiece model: its precompiled"));
+  EXPECT_THAT(tokenizer.error().message, HasSubstr("tokenizer.model: is not a SentencePiece model: its precompiled"));
 }
 
 // ---- Real vocabularies: the shared tokenizer.json files, written in the older formats, must give the same ids.
