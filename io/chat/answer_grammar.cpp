@@ -300,10 +300,10 @@ Result<Json> format_of(const StructuredOutput& constraint) {
       if (document->is_object() && document->contains("structures")) return of_structures(*document);
       for (const auto& [name, value] : document->items()) {
         const bool is_known = name == "format" || (name == "type" && value == "structural_tag");
-        if (!is_known) return refuse("beside tools or thinking a structural tag has a type and a format only");
+        if (!is_known) return refuse("with tools or thinking, a structural tag may have only a type and a format");
       }
       if (document->is_object() && document->contains("format")) return (*document)["format"];
-      return refuse("beside tools or thinking a structural tag needs a format");
+      return refuse("with tools or thinking, a structural tag must have a format");
     }
   }
   return constant("");

@@ -148,8 +148,8 @@ Result<AnswerReading> prepare(const ChatPrompts& prompts, ChatInput chat, const 
   const bool may_call = use.choice != ToolChoice::none && !use.tools.empty();
   if (may_call && !dialect.calls) {
     return fail(ErrorCode::unsupported,
-                "tools are not supported by this model: its chat template shows no form of calls that is known "
-                "(--answer-dialect can tell one)",
+                "tools are not supported by this model: its chat template shows no known form of tool calls "
+                "(--answer-dialect can set one)",
                 "tools");
   }
   if (auto status = prompts.apply(std::move(chat), request); !status) return fail(std::move(status.error()));

@@ -94,10 +94,10 @@ class Converter {
       }
     }
     if (schema["type"] != "object") return refuse("", "a type other than object");
-    if (names_the_whole(schema)) return refuse("", "a $ref to the whole");
+    if (names_the_whole(schema)) return refuse("", "a $ref to the whole schema");
     const Json none = Json::object();
     const Json& properties = schema.contains("properties") ? schema["properties"] : none;
-    if (!properties.is_object()) return refuse("", "a list of properties that is no object");
+    if (!properties.is_object()) return refuse("", "properties that are not an object");
     if (properties.size() > grammar::kMaxProperties) {
       return refuse("", "more than " + std::to_string(grammar::kMaxProperties) + " arguments");
     }
@@ -127,7 +127,7 @@ class Converter {
     if (required == schema.end()) return names;
     for (const auto& name : *required) {
       if (!required->is_array() || !name.is_string())
-        return refuse("", "a list of required arguments that is none"), names;
+        return refuse("", "a \"required\" that is not an array of strings"), names;
       names.insert(name.get<std::string>());
     }
     return names;
@@ -140,7 +140,8 @@ class Converter {
     for (const char* name : {"$defs", "definitions"}) {
       if (!parameters.contains(name)) continue;
       num_definition_bytes_ += wire::json_text(parameters[name]).size();
-      if (num_definition_bytes_ > kMaxDefinitionBytes) return refuse("", "so much of definitions");
+      if (num_definition_bytes_ > kMaxDefinitionBytes)
+        return refuse("", "more than 1 MiB of definitions in all arguments together");
       schema[name] = parameters[name];
     }
     return schema;
@@ -173,7 +174,7 @@ class Converter {
       format["style"] = "text";
       return format;
     }
-    if (schema.contains("enum") && schema.contains("const")) return refuse(key, "const beside enum");
+    if (schema.contains("enum") && schema.contains("const")) return refuse(key, "const together with enum");
     const Json values = schema.contains("const")  ? Json::array({schema["const"]})
                         : schema.contains("enum") ? schema["enum"]
                                                   : Json::array();
@@ -181,7 +182,7 @@ class Converter {
     auto texts = Json::array();
     for (const Json& value : values) {
       if (value.get_ref<const std::string&>().find(calls_.value_end) != std::string::npos) {
-        return refuse(key, "a value with what ends values");
+        return refuse(key, "a value that contains the text which ends values");
       }
       texts.push_back({{"type", "const_string"}, {"value", value}});
     }

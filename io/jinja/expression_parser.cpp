@@ -12,7 +12,7 @@ ExpressionParser::ExpressionParser(std::vector<Token> tokens, Ast& ast, const Li
 ExpressionParser::Nesting::Nesting(ExpressionParser& parser) : parser_(parser) {
   if (++parser_.nesting_ > parser_.limits_.max_nesting) {
     --parser_.nesting_;
-    parser_.fail("too many brackets or blocks in each other");
+    parser_.fail("brackets or blocks are nested too deeply");
   }
 }
 
@@ -88,7 +88,7 @@ ExprPtr ExpressionParser::finish(ExprPtr expression) {
     cover(expression->arguments->more_positional);
     cover(expression->arguments->more_named);
   }
-  if (expression->height > limits_.max_tree_height) fail("an expression with too many parts in each other");
+  if (expression->height > limits_.max_tree_height) fail("an expression is nested too deeply");
   return expression;
 }
 

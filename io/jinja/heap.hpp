@@ -29,12 +29,12 @@ class Heap {
 
   /// Call before memory is allocated.
   void take(std::size_t bytes) {
-    if (bytes > bytes_left_) throw Failure("the template makes more values than it may");
+    if (bytes > bytes_left_) throw Failure("the values of the template exceed the memory limit");
     bytes_left_ -= bytes;
   }
 
   void step(std::size_t steps = 1) {
-    if (steps > steps_left_) throw Failure("the template runs for longer than it may");
+    if (steps > steps_left_) throw Failure("the template exceeds the limit of rendering steps");
     steps_left_ -= steps;
   }
   /// Call before work on `bytes` bytes.

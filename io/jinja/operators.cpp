@@ -47,7 +47,7 @@ Value repeat_list(Heap& heap, const Value& list, std::int64_t times) {
   const auto& items = list.list().items;
   if (times <= 0 || items.empty()) return make_list(heap, {}, list.kind);
   if (static_cast<std::uint64_t>(times) > heap.limits().max_bytes_made / (items.size() * sizeof(Value))) {
-    throw Failure("the template makes more values than it may");
+    throw Failure("the values of the template exceed the memory limit");
   }
   heap.take(static_cast<std::size_t>(times) * items.size() * sizeof(Value));
   heap.step(static_cast<std::size_t>(times) * items.size() / 8);

@@ -82,7 +82,7 @@ class Parser : ExpressionParser {
     static constexpr std::array<std::string_view, 4> kOtherFiles = {"include", "import", "extends", "from"};
     const std::string& name = current().text;
     if (std::find(kOtherFiles.begin(), kOtherFiles.end(), name) != kOtherFiles.end()) {
-      fail("'" + name + "' needs another template, and a chat template stands alone");
+      fail("'" + name + "' needs another template; a chat template cannot use other templates");
     }
     for (const Tag& tag : kTags) {
       if (tag.name != name) continue;
@@ -121,7 +121,7 @@ class Parser : ExpressionParser {
       const std::string end = parse_block(innermost->body, {"elif", "else", "endif"});
       if (end == "else") parse_block(innermost->otherwise, {"endif"});
       if (end != "elif") return;
-      if (++num_elifs > limits().max_nesting) fail("too many elif of one if");
+      if (++num_elifs > limits().max_nesting) fail("an if has too many elif");
       Stmt& next_if = add(innermost->otherwise, StmtKind::branch);
       innermost = &next_if;
     }
@@ -201,7 +201,7 @@ class Parser : ExpressionParser {
   void parse_generation(Stmt& block) { parse_block(block.body, {"endgeneration"}); }
 
   void parse_loop_control(Stmt&) {
-    if (num_loops_ == 0) fail("break and continue stand in a loop");
+    if (num_loops_ == 0) fail("break and continue are allowed only in a loop");
   }
 
   void parse_print(Stmt& print) { print.expression = parse_tuple({}); }

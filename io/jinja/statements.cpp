@@ -75,7 +75,8 @@ Scope* Interpreter::make_scope(Scope* parent) {
 
 void Interpreter::print(const Value& value) {
   append_text(*out_, value, heap_);
-  if (out_->size() > heap_.limits().max_output_bytes) throw Failure("the template writes more than it may");
+  if (out_->size() > heap_.limits().max_output_bytes)
+    throw Failure("the output of the template exceeds the size limit");
 }
 
 Interpreter::Flow Interpreter::capture(const Body& body, Text& captured) {

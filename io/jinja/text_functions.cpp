@@ -258,7 +258,7 @@ Text repeat(Heap& heap, const Text& text, std::int64_t times) {
   if (times == 1) return text;
   // Checked before anything is built, because the result may be far too large.
   if (static_cast<std::uint64_t>(times) > heap.limits().max_bytes_made / text.size()) {
-    throw Failure("the template makes more values than it may");
+    throw Failure("the values of the template exceed the memory limit");
   }
   TextBuilder builder(heap);
   for (; times > 0; --times) {

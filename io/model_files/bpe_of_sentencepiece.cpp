@@ -76,7 +76,7 @@ class MergeMaker {
       for (const std::size_t cut : merged.cuts) {
         const auto& [left, right] = merges.emplace_back(merged.token.substr(0, cut), merged.token.substr(cut));
         if (ids_.contains(left) && ids_.contains(right)) continue;
-        return not_bpe(quote(merged.token) + " is made of a character that is no token");
+        return not_bpe(quote(merged.token) + " is made of a character that is not a token");
       }
     }
     return merges;

@@ -39,7 +39,7 @@ Status no_weights(const std::filesystem::path& folder) {
     return fail(ErrorCode::io_failed, folder.string() + ": no such model folder");
   }
   return fail(ErrorCode::io_failed,
-              folder.string() + ": no model.safetensors and no pytorch_model.bin, nor the index.json of shards");
+              folder.string() + ": there is no model.safetensors, no pytorch_model.bin and no index.json of either");
 }
 
 /// Copies the elements of a tensor that is not row-major, row by row. `index` counts through all dimensions but the
@@ -151,7 +151,7 @@ Status Checkpoint::rename_tensors() {
     const auto [other, is_new] = renamed.try_emplace(names[i++], std::move(location));
     if (is_new) continue;
     return fail(ErrorCode::bad_file, path_of(stored) + ": tensors " + quote(other->second.stored_name) + " and " +
-                                         quote(stored) + " are one and the same but for their prefixes");
+                                         quote(stored) + " differ only in their prefixes");
   }
   tensors_ = std::move(renamed);
   return {};
@@ -216,10 +216,11 @@ Status Checkpoint::check_all_taken(const models::ModelSpec& spec) const {
   }
   if (num_left == 0) return {};
   const MappedFile& file = files_[tensors_.at(*first).file];
-  return fail(ErrorCode::bad_file, file.path() + ": tensor " + quote(stored_name(*first)) +
-                                       (num_left > 1 ? " and " + std::to_string(num_left - 1) + " more are" : " is") +
-                                       " of no use to " + spec.architecture +
-                                       " as config.json describes it: the two do not belong together");
+  return fail(ErrorCode::bad_file,
+              file.path() + ": tensor " + quote(stored_name(*first)) +
+                  (num_left > 1 ? " and " + std::to_string(num_left - 1) + " more are" : " is") + " not used by " +
+                  spec.architecture +
+                  " as config.json describes it: the weights and config.json do not belong together");
 }
 
 Result<weights::WeightTensor> Checkpoint::describe(std::string_view name,

@@ -185,8 +185,9 @@ std::shared_ptr<const ModelWeights> dummy_weights(DType dtype) {
 Result<std::shared_ptr<const text::Tokenizer>> byte_tokenizer(std::int64_t vocab_size) {
   constexpr std::int64_t kBytes = 256;
   if (vocab_size < kBytes) {
-    return fail(ErrorCode::unsupported, "without a tokenizer text is bytes, which are more than the " +
-                                            std::to_string(vocab_size) + " tokens of the model's vocabulary");
+    return fail(ErrorCode::unsupported,
+                "without a tokenizer each byte is a token: 256 tokens are needed, but the vocabulary has only " +
+                    std::to_string(vocab_size) + " tokens");
   }
   text::TokenizerSpec spec;
   for (std::int64_t i = 0; i < vocab_size; ++i) {

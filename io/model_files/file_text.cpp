@@ -52,7 +52,7 @@ Result<nlohmann::json> parse_json(std::string_view text, std::string_view file_n
   } catch (const nlohmann::json::parse_error& error) {
     return bad("not valid JSON at byte " + std::to_string(error.byte));
   } catch (const nlohmann::json::exception&) {
-    return bad("not valid JSON: a number is beyond all that a double holds");
+    return bad("not valid JSON: a number is too large for a double");
   }
 }
 

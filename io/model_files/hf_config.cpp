@@ -26,7 +26,7 @@ const models::Family* read_family(ConfigReader& reader) {
   } else {
     const auto& name = value->front().get_ref<const std::string&>();
     if (const auto* family = models::find_family(name)) return family;
-    std::string reason = quote(name) + " is not known; known are";
+    std::string reason = quote(name) + " is not supported; supported are";
     for (const auto& known : models::known_architectures()) reason += " " + known;
     reader.reject("architectures", reason);
   }

@@ -74,8 +74,8 @@ Result<std::shared_ptr<const chat::ChatPrompts>> load_chat_prompts(const EngineC
   auto prompts = files.chat_prompts(config.chat_template);
   if (!prompts || config.answer_dialect.empty()) return prompts;
   if (*prompts == nullptr) {
-    return fail(ErrorCode::bad_config, "an answer dialect needs a chat template, which the model has not: give one",
-                "answer_dialect");
+    return fail(ErrorCode::bad_config,
+                "an answer dialect needs a chat template, and the model has none: set chat_template", "answer_dialect");
   }
   auto dialect = load_dialect(config.answer_dialect);
   if (!dialect) return fail(std::move(dialect.error()));

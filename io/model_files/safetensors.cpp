@@ -190,10 +190,10 @@ std::optional<std::string> check_entry(const RawEntry& raw, std::uint64_t data_b
   const std::string range = "data_offsets [" + std::to_string(begin) + ", " + std::to_string(end) + "]";
   if (begin > end) return range + " end before they begin";
   if (end > data_bytes) {
-    return range + " reach behind the end of the file, which holds " + std::to_string(data_bytes) + " bytes of data";
+    return range + " reach beyond the end of the file, which holds " + std::to_string(data_bytes) + " bytes of data";
   }
   const auto expected = tensor_bytes(*raw.shape, *bits);
-  if (!expected) return "the shape is too large, or no whole number of bytes of " + *raw.dtype;
+  if (!expected) return "the shape is too large, or not a whole number of bytes of " + *raw.dtype;
   if (*expected != end - begin) {
     return range + " hold " + std::to_string(end - begin) + " bytes, but shape and dtype need " +
            std::to_string(*expected);
@@ -238,7 +238,7 @@ Result<SafetensorsHeader> parse_safetensors(std::span<const std::byte> file, std
   const std::uint64_t header_bytes = little_endian(file.first(kLengthBytes));
   const std::size_t after_length = file.size() - kLengthBytes;
   if (header_bytes > after_length) {
-    return bad("the header is said to be " + std::to_string(header_bytes) + " bytes long, but only " +
+    return bad("the declared length of the header is " + std::to_string(header_bytes) + " bytes, but only " +
                std::to_string(after_length) + " bytes follow: truncated, or not a safetensors file");
   }
   if (header_bytes > kMaxSafetensorsHeaderBytes) {

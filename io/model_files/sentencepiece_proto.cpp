@@ -220,7 +220,7 @@ Status check_sentencepiece_proto(const SentencePieceProto& proto) {
   const auto is_finite = [](const SentencePieceProto::Piece& piece) { return std::isfinite(piece.score); };
   const auto bad = std::ranges::find_if_not(proto.pieces, is_finite);
   if (bad == proto.pieces.end()) return {};
-  return fail(ErrorCode::bad_config, "has a score that is no finite number, for the token with the id " +
+  return fail(ErrorCode::bad_config, "has a score that is not a finite number, for the token with the id " +
                                          std::to_string(bad - proto.pieces.begin()));
 }
 

@@ -64,7 +64,7 @@ void parse_extra_tokens(JsonFields& fields, const char* key, TokenizerConfig& co
     if (auto token = parse_token(value)) {
       config.special_tokens.emplace_back(tokens->is_object() ? name : "", std::move(*token));
     } else {
-      fields.reject(key, "has an element that is no token");
+      fields.reject(key, "has an element that is not a token");
     }
   }
 }
@@ -105,7 +105,7 @@ void parse_added_tokens(JsonFields& fields, TokenizerConfig& config) {
     const auto id = parse_id(digits);
     auto token = value.is_object() ? parse_token(value) : std::nullopt;
     if (!id || !token) {
-      fields.reject(kKey, "has an entry \"" + digits + "\" that is no token under its id");
+      fields.reject(kKey, "has an entry \"" + digits + "\" that is not an id with a token");
       return;
     }
     token->id = *id;

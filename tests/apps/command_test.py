@@ -522,7 +522,7 @@ class Others(unittest.TestCase):
                 json.dump({"architectures": ["FalconForCausalLM"]}, file)
             code, _, err = run("inspect", folder)
         self.assertEqual(code, 2)
-        self.assertIn('"FalconForCausalLM" is not known; known are BaiChuanForCausalLM BaichuanForCausalLM', err)
+        self.assertIn('"FalconForCausalLM" is not supported; supported are BaiChuanForCausalLM BaichuanForCausalLM', err)
 
     def test_inspect_lists_architectures(self):
         code, out, _ = run("inspect", "--architectures")

@@ -157,7 +157,7 @@ class QuantizeGguf(unittest.TestCase):
         self.quantize(model=plain, out=again)
         self.assertEqual(gguf_files.read_gguf(again), gguf_files.read_gguf(self.out))
         self.assertEqual(list(gguf_files.read_gguf(again)[0]), list(gguf_files.read_gguf(plain)[0]))
-        self.refused("is there already", model=plain, out=plain)
+        self.refused("already exists", model=plain, out=plain)
         self.refused("quantised already (Q4_1)", model=self.out, out=plain + "2.gguf")
 
     def test_a_gguf_file_becomes_the_folder_that_its_folder_does(self):
@@ -201,7 +201,7 @@ class QuantizeGguf(unittest.TestCase):
         self.refused("--group-size must be 32", flags=["--group-size", "64"])
         self.refused("--rotate is not for a GGUF file", flags=["--rotate"])
         self.refused("--zero-points is not for 8 bits", flags=["--bits", "8", "--zero-points"])
-        self.refused("not there", out=os.path.join(self.folder, "nowhere", "out.gguf"))
+        self.refused("its folder does not exist", out=os.path.join(self.folder, "nowhere", "out.gguf"))
         model = self.changed_model("tokenizer.json", lambda t: t["pre_tokenizer"]["pretokenizers"][0]["pattern"].update(Regex="a+"))
         self.refused("tokenizer.json: pre_tokenizer: ", model=model)
         shutil.rmtree(model)
@@ -209,13 +209,13 @@ class QuantizeGguf(unittest.TestCase):
         self.refused("tokenizer.json: added_tokens: ", "<|end_of_text|>", model=model)
         shutil.rmtree(model)
         model = self.changed_model("generation_config.json", lambda t: t.update(eos_token_id=[1, 2, 3, 4]))
-        self.refused("generation_config.json: eos_token_id has 4", model=model)
+        self.refused("generation_config.json: GGUF cannot express the id 4 of eos_token_id", model=model)
         shutil.rmtree(model)
         model = self.changed_model("config.json", lambda c: c.update(rope_scaling={"rope_type": "dynamic", "factor": 2.0}))
         self.refused("config.json: rope_scaling: ", model=model)
         self.assertEqual(os.listdir(self.folder), ["model"])
         open(self.out, "w").close()
-        self.refused("is there already")
+        self.refused("already exists")
         self.assertEqual(os.path.getsize(self.out), 0)
 
     def test_frequencies_of_llama3_become_factors(self):

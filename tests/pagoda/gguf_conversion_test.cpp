@@ -123,7 +123,7 @@ TEST(GgufConversionRefused, OfATemplateThatAsksForATokenNobodyNames) {
                                  [](Files& files) {
                                    change_json(files, "tokenizer_config.json", {{"bos_token", nullptr}});
                                  }),
-              HasSubstr("tokenizer_config.json: a chat template asks for bos_token"));
+              HasSubstr("tokenizer_config.json: a chat template uses bos_token"));
 }
 
 }  // namespace

@@ -118,7 +118,7 @@ Result<ordered_json> folder_config(const GgufFile& file) {
     if (!llama3) {
       return fail(ErrorCode::unsupported,
                   file.path() + ": tensor " + quote(kRopeFactors) +
-                      " has other factors than Llama 3's scaling makes, " + "which config.json cannot say",
+                      " does not have the factors of a Llama 3 scaling, and config.json cannot express other factors",
                   "model");
     }
     config["rope_scaling"] = std::move(*llama3);
@@ -309,7 +309,7 @@ Status check_config(const GgufFile& file, const models::ModelSpec& wanted, const
       spec->eos_token_ids == wanted.eos_token_ids && spec->bos_token_id == wanted.bos_token_id) {
     return {};
   }
-  return fail(ErrorCode::unsupported, file.path() + ": config.json cannot say all of its metadata", "model");
+  return fail(ErrorCode::unsupported, file.path() + ": config.json cannot express all of its metadata", "model");
 }
 
 }  // namespace

@@ -200,7 +200,7 @@ Result<const GgufArchitecture*> find_gguf_architecture(const GgufFile& file) {
   if (!*name) return file.bad(kKey, "is missing");
   const auto* found = std::ranges::find(kArchitectures, **name, &GgufArchitecture::name);
   if (found != kArchitectures.end()) return found;
-  return file.bad(kKey, quote(**name) + " is not known; known are " + gguf_architecture_names(),
+  return file.bad(kKey, quote(**name) + " is not supported; supported are " + gguf_architecture_names(),
                   ErrorCode::unsupported);
 }
 

@@ -201,15 +201,16 @@ class ConfigOfGguf {
       }
     }
     if (kind != "yarn" && yarn->attn_factor != 1.0) {
-      return file_.bad(key(kAttnFactor), "other than 1 is supported beside yarn only", ErrorCode::unsupported);
+      return file_.bad(key(kAttnFactor), "a value other than 1 is supported with yarn only", ErrorCode::unsupported);
     }
     if (kind == "yarn" && yarn->ext_factor != 1.0) {
-      return file_.bad(key("rope.scaling.yarn_ext_factor"), "other than 1 is not supported", ErrorCode::unsupported);
+      return file_.bad(key("rope.scaling.yarn_ext_factor"), "a value other than 1 is not supported",
+                       ErrorCode::unsupported);
     }
     json scaling = json::object();
     if (const auto* factors = file_.tensor(kRopeFactors)) {
       if (kind != "none" && !(kind == "linear" && scale == 1.0)) {
-        return file_.bad(key("rope.scaling.type"), "beside " + quote(kRopeFactors) + " no scaling is supported",
+        return file_.bad(key("rope.scaling.type"), "must be none in a file with the tensor " + quote(kRopeFactors),
                          ErrorCode::unsupported);
       }
       auto values = factor_values(*factors);
@@ -278,10 +279,11 @@ class ConfigOfGguf {
     const auto layers = get<std::int64_t>("block_count");
     if (!layers) return fail(layers.error());
     if (!*bias && *layers != kLayersOf7b && *layers != kLayersOf13b) {
-      return file_.bad(key(kMaxAlibiBias),
-                       "is missing, so with neither 32 nor 40 layers nothing says whether positions are rotary (0) or "
-                       "ALiBi (8)",
-                       ErrorCode::unsupported);
+      return file_.bad(
+          key(kMaxAlibiBias),
+          "is missing, and block_count is neither 32 nor 40, so it is unknown whether positions are rotary (0) or "
+          "ALiBi (8)",
+          ErrorCode::unsupported);
     }
     const double used = bias->value_or(*layers == kLayersOf13b ? kUsualAlibiBias : 0.0);
     if (used != 0.0 && used != kUsualAlibiBias) {

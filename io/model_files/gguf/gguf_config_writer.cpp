@@ -41,8 +41,8 @@ class ConfigWriter {
     const std::string family = family_of(reader_);
     result_.architecture = find_gguf_architecture(family);
     if (result_.architecture == nullptr) {
-      refuse("architectures", quote(family) + " has no place in GGUF files that Pagoda reads: those are of " +
-                                  gguf_architecture_names());
+      refuse("architectures",
+             quote(family) + " is not supported in GGUF files; supported are " + gguf_architecture_names());
       return result_;
     }
     metadata_.set("general.architecture", result_.architecture->name);
@@ -50,9 +50,7 @@ class ConfigWriter {
     if (!reader_.status()) return result_;
     result_.vocab_size = spec.vocab_size;
     result_.heads = {spec.decoder.attention.num_heads, spec.decoder.attention.num_kv_heads};
-    if (spec.decoder.activation != result_.architecture->activation) {
-      refuse("architectures", quote(family) + " has another activation than GGUF files of this architecture can have");
-    }
+    check_activation(spec.decoder.activation);
     if (family == "GPT2LMHeadModel") {
       write_gpt2(spec.decoder);
     } else {
@@ -78,6 +76,14 @@ class ConfigWriter {
       } else {
         metadata_.set(key(entry.gguf), value->get<std::uint32_t>());
       }
+    }
+  }
+
+  void check_activation(kernels::Activation activation) {
+    if (activation == result_.architecture->activation) return;
+    const bool is_silu = result_.architecture->activation == kernels::Activation::silu;
+    for (const char* key : {"activation_function", "hidden_activation", "hidden_act"}) {
+      if (reader_.has(key)) return refuse(key, is_silu ? "GGUF supports only silu" : "GGUF supports only gelu_new");
     }
   }
 
@@ -115,7 +121,7 @@ class ConfigWriter {
     for (const models::LayerShape& layer : config.layer_shapes) window = std::max(window, layer.window);
     if (window == 0) return;
     if (!result_.architecture->has_window) {
-      refuse("use_sliding_window", "a window cannot be said in GGUF files of this architecture");
+      refuse("use_sliding_window", "GGUF files of this architecture do not support a sliding window");
     }
     values["sliding_window"] = window;
   }
@@ -147,12 +153,12 @@ class ConfigWriter {
         result_.rope_factors.assign(scaling.factors.begin(), scaling.factors.end());
         return;
       case RopeScaling::Type::dynamic:
-        return refuse(scaling_key(), "dynamic scaling cannot be said in GGUF");
+        return refuse(scaling_key(), "GGUF does not support dynamic scaling");
     }
   }
 
   void write_yarn(const RopeScaling& scaling) {
-    if (!scaling.truncate) return refuse(scaling_key(), "yarn without truncate cannot be said in GGUF");
+    if (!scaling.truncate) return refuse(scaling_key(), "GGUF does not support yarn without truncate");
     metadata_.set(key("rope.scaling.type"), "yarn");
     metadata_.set(key("rope.scaling.factor"), static_cast<float>(scaling.factor));
     metadata_.set(key("rope.scaling.original_context_length"),

@@ -121,15 +121,16 @@ Status check_part(const Part& part, std::int64_t no, const Split& split, const M
   const auto own = read_split(part.contents.metadata, path);
   if (!own) return fail(own.error());
   if (own->count != split.count || own->no != no) {
-    return bad_key(path, kSplitNo,
-                   "says " + part_of(own->no, own->count) + ", not " + part_of(no, split.count) + " as its name");
+    return bad_key(
+        path, kSplitNo,
+        "is that of " + part_of(own->no, own->count) + ", but the file name is that of " + part_of(no, split.count));
   }
   for (const auto& [key, value] : part.contents.metadata) {
     if (key == kSplitNo || key == kAlignment) continue;
     const auto entry = first.find(key);
     if (entry != first.end() && entry->second != value) {
       return fail(ErrorCode::bad_file,
-                  path + ": key " + quote(key) + " is not as in " + first_path + ": parts of different files?", key);
+                  path + ": key " + quote(key) + " differs from " + first_path + ": parts of different files?", key);
     }
   }
   return {};
@@ -169,12 +170,13 @@ Status GgufFile::add_other_parts(const std::filesystem::path& first) {
   if (split->count <= 1) return {};
   const auto stem = split_stem(first.filename().string(), *split);
   if (split->no != 0) {
-    return bad(kSplitNo, "says " + part_of(split->no, split->count) + ": open the first, " + stem.value_or("NAME") +
-                             part_ending(0, split->count));
+    return bad(kSplitNo, "is that of " + part_of(split->no, split->count) + ": open the first part, " +
+                             stem.value_or("NAME") + part_ending(0, split->count));
   }
   if (!stem) {
-    return bad(kSplitCount, "says " + part_of(0, split->count) + ": its name must end with " +
-                                part_ending(0, split->count) + ", as the others are named after it");
+    return bad(kSplitCount, "is " + std::to_string(split->count) + ": the name of the first part must end with " +
+                                part_ending(0, split->count) +
+                                ", since the names of the other parts are derived from it");
   }
   for (std::int64_t no = 1; no < split->count; ++no) {
     auto part = read_part(first.parent_path() / (*stem + part_ending(no, split->count)));
@@ -187,8 +189,8 @@ Status GgufFile::add_other_parts(const std::filesystem::path& first) {
     if (auto added = add_part(std::move(part->file), std::move(part->contents.tensors)); !added) return added;
   }
   if (split->tensors && std::cmp_not_equal(*split->tensors, tensors_.size())) {
-    return bad(kSplitTensors,
-               "says " + std::to_string(*split->tensors) + ", but the parts have " + std::to_string(tensors_.size()));
+    return bad(kSplitTensors, "is " + std::to_string(*split->tensors) + ", but the parts have " +
+                                  std::to_string(tensors_.size()) + " tensors");
   }
   return {};
 }

@@ -64,10 +64,10 @@ class GgufFile {
   ///
   /// Errors, one line that names file, key or tensor, and reason: io_failed (no such file), bad_file (damaged or
   /// hostile: counts, strings and arrays beyond the end of the file or the limits, unknown value types, arrays of
-  /// arrays, duplicate keys or tensors, an alignment that is no power of two from 8 to 1 MiB, sizes that are 0 or whose
-  /// product overflows, rows that are not whole blocks, data that is misaligned, overlaps or lies beyond the end, parts
-  /// that do not belong together), unsupported (a version that is not 2 or 3, big-endian, an unknown type of tensor:
-  /// the message has its name and the known types).
+  /// arrays, duplicate keys or tensors, an alignment that is not a power of two from 8 to 1 MiB, sizes that are 0 or
+  /// whose product overflows, rows that are not whole blocks, data that is misaligned, overlaps or lies beyond the end,
+  /// parts that do not belong together), unsupported (a version that is not 2 or 3, big-endian, an unknown type of
+  /// tensor: the message has its name and the known types).
   static Result<std::shared_ptr<const GgufFile>> open(const std::filesystem::path& path);
 
   /// Returns the path of the first part, for messages.

@@ -121,10 +121,10 @@ class FolderTensors {
                   "model");
     };
     const auto stored = checkpoint_->stored(name);
-    if (!stored) return refuse("does not lie row by row");
+    if (!stored) return refuse("is not row-major");
     const auto type = plain_type(stored->dtype);
     if (!type || stored->data.empty() || stored->shape.empty() || stored->shape.size() > 2)
-      return refuse("is no matrix or vector of numbers");
+      return refuse("is not a matrix or vector of numbers");
     const auto ranges = gguf_tensors_of(*parts_.architecture, name, stored->shape.front(), parts_.heads);
     if (ranges.empty()) return refuse("has no name in GGUF");
     const bool is_matrix = stored->shape.size() == 2;
@@ -221,7 +221,7 @@ Result<GgufModelParts> gguf_parts_of_folder(const std::filesystem::path& folder)
 
 Status check_gguf_of_folder(const std::filesystem::path& folder, const std::filesystem::path& written) {
   const auto refuse = [&](const char* file, const std::string& what) {
-    return fail(ErrorCode::unsupported, (folder / file).string() + ": " + what + ", which GGUF cannot say", "model");
+    return fail(ErrorCode::unsupported, (folder / file).string() + ": GGUF cannot express " + what, "model");
   };
   const auto file = GgufFile::open(written);
   if (!file) return fail(file.error());
@@ -232,8 +232,7 @@ Status check_gguf_of_folder(const std::filesystem::path& folder, const std::file
   for (const auto& [fact, value] : wanted->facts) {
     if (fact == kNormalizedHead) continue;  // the rows are normalized in the file
     const auto said = std::ranges::find(spec->facts, fact, &models::Fact::first);
-    if (said == spec->facts.end() || said->second != value)
-      return refuse("config.json", "has a " + fact + " of its own");
+    if (said == spec->facts.end() || said->second != value) return refuse("config.json", "the value of " + fact);
   }
   if (spec->decoder.layer_shapes != wanted->decoder.layer_shapes) {
     return refuse("config.json", "has windows or positions in other layers than GGUF files of this architecture");
@@ -244,14 +243,14 @@ Status check_gguf_of_folder(const std::filesystem::path& folder, const std::file
   if (spec->vocab_size != wanted->vocab_size || spec->tie_word_embeddings != wanted->tie_word_embeddings ||
       spec->max_position_embeddings != wanted->max_position_embeddings ||
       spec->position_limit != wanted->position_limit) {
-    return refuse("config.json", "has sizes of its own");
+    return refuse("config.json", "its vocabulary size, tied embeddings or number of positions");
   }
   for (const TokenId token : wanted->eos_token_ids) {
     if (std::ranges::find(spec->eos_token_ids, token) == spec->eos_token_ids.end()) {
       std::error_code ignored;
       const bool is_generation = std::filesystem::exists(folder / "generation_config.json", ignored);
       return refuse(is_generation ? "generation_config.json" : "config.json",
-                    "eos_token_id has " + std::to_string(token) + " beside those that GGUF has keys for");
+                    "the id " + std::to_string(token) + " of eos_token_id, for which it has no key");
     }
   }
   const auto read_back = read_gguf_tokenizer(**file);
@@ -261,8 +260,8 @@ Status check_gguf_of_folder(const std::filesystem::path& folder, const std::file
   if (!name) return fail(name.error());
   if (name->empty()) return {};
   return fail(ErrorCode::unsupported,
-              (folder / "tokenizer_config.json").string() + ": a chat template asks for " + *name +
-                  ", which is not the token that it would be in GGUF",
+              (folder / "tokenizer_config.json").string() + ": a chat template uses " + *name +
+                  ", which would have another text in GGUF",
               "model");
 }
 

@@ -39,9 +39,9 @@ Status GgufModelWriter::check_file(const std::filesystem::path& path) {
   const auto refuse = [&](const char* reason) {
     return fail(ErrorCode::bad_config, path.string() + " " + reason, "out");
   };
-  if (std::filesystem::exists(std::filesystem::symlink_status(path, error))) return refuse("is there already");
+  if (std::filesystem::exists(std::filesystem::symlink_status(path, error))) return refuse("already exists");
   const auto folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
-  if (!std::filesystem::is_directory(folder, error)) return refuse("would lie in a folder that is not there");
+  if (!std::filesystem::is_directory(folder, error)) return refuse("cannot be written: its folder does not exist");
   return {};
 }
 

@@ -152,7 +152,7 @@ class Parser {
   }
 
   bool check_count(const char* what, std::uint64_t count, std::uint64_t limit) {
-    return count <= limit || stop("the header says " + std::to_string(count) + " " + what +
+    return count <= limit || stop("the header declares " + std::to_string(count) + " " + what +
                                   ", more than the limit of " + std::to_string(limit));
   }
 
@@ -161,7 +161,7 @@ class Parser {
     if (!read_name(key, kMaxGgufKeyBytes)) return false;
     place_ = "key " + quote(key);
     const auto [entry, is_new] = contents.metadata.try_emplace(std::string(key));
-    if (!is_new) return stop_here("it is there twice");
+    if (!is_new) return stop_here("it occurs twice");
     std::uint32_t type = 0;
     if (!read(type)) return false;
     const std::size_t begin = at_;
@@ -252,7 +252,7 @@ class Parser {
     const auto* value = std::get_if<std::int64_t>(&entry->second);
     if (value == nullptr) return stop_here("it must be an integer");
     if (*value < kMinGgufAlignment || *value > kMaxGgufAlignment || !std::has_single_bit(std::uint64_t(*value))) {
-      return stop_here(std::to_string(*value) + " is no power of two from " + std::to_string(kMinGgufAlignment) +
+      return stop_here(std::to_string(*value) + " is not a power of two from " + std::to_string(kMinGgufAlignment) +
                        " to " + std::to_string(kMaxGgufAlignment));
     }
     alignment = *value;
@@ -264,7 +264,7 @@ class Parser {
     if (!read_name(name, kMaxGgufTensorNameBytes)) return false;
     place_ = "tensor " + quote(name);
     const auto [entry, is_new] = contents.tensors.try_emplace(std::string(name));
-    if (!is_new) return stop_here("it is there twice");
+    if (!is_new) return stop_here("it occurs twice");
     GgufTensor& tensor = entry->second;
     tensor.name = name;
     std::uint32_t type = 0;
@@ -305,7 +305,7 @@ class Parser {
                        ErrorCode::unsupported);
     }
     if (tensor.shape.back() % info->block_elements != 0) {
-      return stop_here("rows of " + std::to_string(tensor.shape.back()) + " are no whole blocks of " +
+      return stop_here("rows of " + std::to_string(tensor.shape.back()) + " are not whole blocks of " +
                        std::to_string(info->block_elements) + ", as " + info->name + " has them");
     }
     const auto needed = bytes_of(tensor.elements(), *info);
@@ -323,7 +323,7 @@ class Parser {
     for (const auto& [tensor, begin, bytes] : extents_) {
       place_ = "tensor " + quote(tensor->name);
       if (begin % step != 0) {
-        return stop_here("its offset " + std::to_string(begin) + " is no multiple of the alignment " +
+        return stop_here("its offset " + std::to_string(begin) + " is not a multiple of the alignment " +
                          std::to_string(step));
       }
       if (begin > most || static_cast<std::uint64_t>(bytes) > most - begin) {

@@ -299,7 +299,7 @@ Result<std::vector<float>> read_scores(const GgufFile& file, std::size_t num_tok
   if (const auto bad = std::ranges::find_if_not(*scores, is_finite); bad != scores->end()) {
     return refuse(
         file, kScoresKey,
-        "has a score that is no finite number, for the token with the id " + std::to_string(bad - scores->begin()));
+        "has a score that is not a finite number, for the token with the id " + std::to_string(bad - scores->begin()));
   }
   return std::vector<float>(scores->begin(), scores->end());
 }

@@ -158,7 +158,7 @@ class TokenizerWriter {
     const std::string_view pre =
         gguf_pre_tokenizer_name(spec_.normalizers, spec_.pre_tokenizers, spec_.model.ignore_merges);
     if (pre.empty()) {
-      return refuse("pre_tokenizer", "GGUF has no name for this one together with its normalizer and ignore_merges");
+      return refuse("pre_tokenizer", "GGUF has no name for this pre-tokenizer with its normalizer and ignore_merges");
     }
     std::vector<std::string> merges;
     for (const auto& [left, right] : spec_.model.merges) merges.push_back(left + " " + right);
@@ -189,21 +189,21 @@ class TokenizerWriter {
     if (!is_bpe && proto.algorithm != SentencePieceProto::Algorithm::unigram) {
       return refuse("trainer_spec.model_type", "is neither BPE nor unigram");
     }
-    if (!proto.escape_whitespaces) return refuse("normalizer_spec.escape_whitespaces", "false cannot be said in GGUF");
+    if (!proto.escape_whitespaces) return refuse("normalizer_spec.escape_whitespaces", "GGUF does not support false");
     if (proto.treat_whitespace_as_suffix) {
-      return refuse("trainer_spec.treat_whitespace_as_suffix", "true cannot be said in GGUF");
+      return refuse("trainer_spec.treat_whitespace_as_suffix", "GGUF does not support true");
     }
     if (is_bpe && !proto.precompiled_charsmap.empty()) {
-      return refuse("normalizer_spec.precompiled_charsmap", "GGUF's tokenizers of kind llama rewrite no characters");
+      return refuse("normalizer_spec.precompiled_charsmap", "GGUF's llama tokenizers do not rewrite characters");
     }
     if (is_bpe && proto.remove_extra_whitespaces) {
-      return refuse("normalizer_spec.remove_extra_whitespaces", "GGUF's tokenizers of kind llama leave all spaces");
+      return refuse("normalizer_spec.remove_extra_whitespaces", "GGUF's llama tokenizers do not remove spaces");
     }
     if (proto.add_dummy_prefix &&
         sentencepiece_space_before(config_) == text::SentencePieceModel::SpaceBefore::first_text) {
       return refuse("legacy",
-                    "false (of tokenizer_config.json), a space before the start of a text alone, cannot be "
-                    "said in GGUF");
+                    "false (in tokenizer_config.json) puts a space only before the start of a text, which GGUF does "
+                    "not support");
     }
     return check_words_of_user(proto);
   }
@@ -219,7 +219,7 @@ class TokenizerWriter {
       const std::string text = with_plain_spaces(std::string(piece.text));
       const bool is_run_of_spaces = text.find_first_not_of(' ') == text.npos;
       if (is_run_of_spaces || (are_cut_out && !has_space(piece.text))) continue;
-      return refuse("pieces", "how the user-defined " + quote(piece.text) + " is looked for cannot be said in GGUF");
+      return refuse("pieces", "GGUF cannot express how the user-defined " + quote(piece.text) + " is matched");
     }
     return {};
   }
@@ -312,7 +312,8 @@ class TokenizerWriter {
       return ids.empty() || (ids.size() == 1 && ids.front() == id);
     };
     if (!is_only(around.before, bos) || !is_only(around.after, eos)) {
-      return refuse("post_processor", "puts other tokens around a text than one that begins and one that ends it");
+      return refuse("post_processor",
+                    "adds tokens to a text other than one BOS token before it and one EOS token after it");
     }
     metadata_.set("tokenizer.ggml.add_bos_token", !around.before.empty());
     metadata_.set("tokenizer.ggml.add_eos_token", !around.after.empty());
@@ -399,13 +400,13 @@ Status check_same_tokens(const text::TokenizerSpec& wanted, std::string_view fil
   const auto [one, other] = std::ranges::mismatch(tokens, written_tokens);
   if (one != tokens.end() || other != written_tokens.end()) {
     const std::string& content = one != tokens.end() ? one->content : other->content;
-    return refuse("added_tokens", "how " + quote(content) + " is looked for cannot be said");
+    return refuse("added_tokens", "the matching of " + quote(content) + " cannot be expressed");
   }
-  if (wanted.decoders != written.decoders) return refuse("decoder", "cannot be said");
+  if (wanted.decoders != written.decoders) return refuse("decoder", "cannot be expressed");
   const AroundText around = around_text(wanted);
   const AroundText around_written = around_text(written);
   if (around.before != around_written.before || around.after != around_written.after) {
-    return refuse("post_processor", "cannot be said");
+    return refuse("post_processor", "cannot be expressed");
   }
   return {};
 }

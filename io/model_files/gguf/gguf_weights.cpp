@@ -180,7 +180,7 @@ Status GgufWeights::check_all_taken(const models::ModelSpec& spec) const {
   if (num_left == 0) return {};
   return fail(ErrorCode::unsupported,
               file_->path_of(*first) + ": tensor " + quote(first->name) +
-                  (num_left > 1 ? " and " + std::to_string(num_left - 1) + " more are" : " is") + " of no use to " +
+                  (num_left > 1 ? " and " + std::to_string(num_left - 1) + " more are" : " is") + " not used by " +
                   spec.architecture + " as the metadata describes it");
 }
 

@@ -37,7 +37,7 @@ Result<std::vector<float>> scores_of_merges(const std::vector<std::string>& toke
     if (is_new) token->second.order = made.size();
     if (!is_new && token->first != *last) {
       return fail(ErrorCode::unsupported,
-                  "those of " + quote(token->first) + " stand apart, so scores cannot say them");
+                  "the merges of " + quote(token->first) + " are not adjacent, so scores cannot express them");
     }
     token->second.cuts.insert(left.size());
     last = &token->first;
@@ -55,8 +55,8 @@ Result<std::vector<float>> scores_of_merges(const std::vector<std::string>& toke
       if (!begins_character(token[cut]) || (found != made.end() && found->second.cuts.contains(cut))) continue;
       const auto is_part = [&](std::string_view part) { return parts.contains(part) || is_one_character(part); };
       if (!is_part(token.substr(0, cut)) || !is_part(token.substr(cut))) continue;
-      return fail(ErrorCode::unsupported, "there is none of " + quote(token.substr(0, cut)) + " and " +
-                                              quote(token.substr(cut)) + ", so scores cannot say them");
+      return fail(ErrorCode::unsupported, "there is no merge of " + quote(token.substr(0, cut)) + " and " +
+                                              quote(token.substr(cut)) + ", so scores cannot express the merges");
     }
     if (found != made.end()) scores[id] = -static_cast<float>(found->second.order);
   }

@@ -55,7 +55,7 @@ Status copy_other_files(const fs::path& from, const fs::path& to) {
 
 Result<FolderParts> folder_parts_of_folder(const fs::path& model, const Checkpoint& checkpoint) {
   if (const std::string strided = checkpoint.first_strided(); !strided.empty()) {
-    return fail(ErrorCode::unsupported, "tensor " + quote(strided) + " does not lie row by row", "model");
+    return fail(ErrorCode::unsupported, "tensor " + quote(strided) + " is not row-major", "model");
   }
   const fs::path path = model / kModelConfig;
   // The first read checks the JSON with all limits; the second read keeps the order of keys.

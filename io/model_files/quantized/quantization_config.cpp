@@ -249,7 +249,7 @@ void read_fbgemm_fp8(ConfigReader&, QuantizationConfig& config) {
 void read_bitsandbytes(ConfigReader& reader, QuantizationConfig& config) {
   const bool four = reader.boolean(either(reader, "load_in_4bit", "_load_in_4bit"), false);
   const bool eight = reader.boolean(either(reader, "load_in_8bit", "_load_in_8bit"), false);
-  if (four == eight) reader.reject("load_in_4bit", "one of this and load_in_8bit must be true");
+  if (four == eight) reader.reject("load_in_4bit", "either load_in_4bit or load_in_8bit must be true");
   config.method = four ? QuantizationMethod::four_bit_table : QuantizationMethod::int8_rows;
   config.name = "bitsandbytes int8";
   if (!four) return;

@@ -147,7 +147,7 @@ Result<std::shared_ptr<const ModelWeights>> open_folder_weights(const std::files
   if (!*config) return std::move(*checkpoint);
   if (const auto name = (*checkpoint)->first_strided(); !name.empty()) {
     return fail(ErrorCode::unsupported, (*checkpoint)->path_of(name) + ": tensor " + quote(name) +
-                                            " does not lie row-major, as all of a quantised model must");
+                                            " is not row-major, as all tensors of a quantised model must be");
   }
   return std::make_shared<QuantizedCheckpoint>(std::move(*checkpoint), **config);
 }

@@ -228,7 +228,7 @@ StoredIntegers read_packed(ModuleReader& module) {
   if (!module.status) return {};
   const std::int64_t words = q.shape[1];
   // Four columns or fewer take one word with either number of bits.
-  if (four == eight) module.bad(kName, "rows of one word do not tell their bits");
+  if (four == eight) module.bad(kName, "rows of one word do not show whether values have 4 or 8 bits");
   return {
       .data = q.data.data(), .bits = words == four ? 4 : 8, .row_step = words * kWordBytes, .column_step = kWordBytes};
 }

@@ -127,7 +127,7 @@ class TorchFile {
     }
     if (tensor.offset < 0 || tensor.offset > available) return bad_tensor("it begins outside its storage");
     const auto span = *elements == 0 ? 0 : span_of(tensor, available - tensor.offset);
-    if (!span) return bad_tensor("it reaches behind the end of its storage");
+    if (!span) return bad_tensor("it reaches beyond the end of its storage");
 
     TensorEntry made;
     made.dtype = tensor.dtype;
@@ -139,7 +139,7 @@ class TorchFile {
     if (*elements > *span) return made;  // an expanded view, which is not copied: using it is an error
     copied_bytes_ += static_cast<std::size_t>(*elements * tensor.element_bytes);
     if (copied_bytes_ / kMaxCopiedTimesFile > file_.size()) {
-      return bad_tensor("the tensors that do not lie row-major are many times larger than the file");
+      return bad_tensor("the tensors that are not row-major are many times larger than the file");
     }
     return made;
   }

@@ -161,8 +161,8 @@ class Interpreter {
         return build();
       default:
         return opcode_name(opcode_).empty()
-                   ? bad("this is no opcode of pickle")
-                   : stop(where() + " is refused: only what describes tensors is read", ErrorCode::unsupported);
+                   ? bad("this is not a pickle opcode")
+                   : stop(where() + " is refused: only descriptions of tensors are read", ErrorCode::unsupported);
     }
   }
 
@@ -226,7 +226,8 @@ class Interpreter {
     std::uint64_t version = 0;
     if (!take_number(1, version)) return false;
     return (version >= 2 && version <= 5) ||
-           stop("pickle protocol " + std::to_string(version) + " is not read (2 to 5 are)", ErrorCode::unsupported);
+           stop("pickle protocol " + std::to_string(version) + " is not supported (2 to 5 are)",
+                ErrorCode::unsupported);
   }
 
   bool frame() {
@@ -290,8 +291,9 @@ class Interpreter {
     const auto found = find_torch_global(module, name);
     if (!found) {
       const std::string full_name = std::string(module) + "." + std::string(name);
-      return stop(where() + " wants to use " + quote(full_name) + ": refused, only what describes tensors is read",
-                  ErrorCode::unsupported);
+      return stop(
+          where() + " refers to " + quote(full_name) + ", which is refused: only descriptions of tensors are read",
+          ErrorCode::unsupported);
     }
     return push({.kind = Kind::global, .global = *found});
   }
@@ -355,7 +357,7 @@ class Interpreter {
     std::uint64_t key = 0;
     if (!take_number(key_bytes, key)) return false;
     const auto found = memo_.find(key);
-    return found != memo_.end() ? push(found->second) : bad("nothing is remembered as " + std::to_string(key));
+    return found != memo_.end() ? push(found->second) : bad("there is no memo entry " + std::to_string(key));
   }
 
   // ---- tensors ----
@@ -373,7 +375,7 @@ class Interpreter {
       return false;
     const auto& type = parts[1].global;
     const bool typed = type.kind == TorchGlobal::Kind::typed_storage;
-    if (!typed && type.kind != TorchGlobal::Kind::untyped_storage) return bad("this global is no class of storages");
+    if (!typed && type.kind != TorchGlobal::Kind::untyped_storage) return bad("this global is not a class of storages");
     PickledTensor whole;
     whole.storage = parts[2].text;
     whole.storage_size = parts[4].number;
@@ -402,7 +404,7 @@ class Interpreter {
         if (values.size() != 3) return bad("_rebuild_parameter must have 3 arguments");
         return expect(values[0], Kind::tensor, "a parameter's data") && push(values[0]);
       default:
-        return bad("this global is no function");
+        return bad("this global is not a function");
     }
   }
 
@@ -425,7 +427,7 @@ class Interpreter {
         !integers(values[3], "a tensor's stride", tensor.strides))
       return false;
     if (values.size() > needed && !is_empty_value(values.back())) {
-      return stop(where() + ": a tensor with metadata is not read", ErrorCode::unsupported);
+      return stop(where() + ": a tensor with metadata is not supported", ErrorCode::unsupported);
     }
     tensors_.push_back(std::move(tensor));
     return push({.kind = Kind::tensor, .number = static_cast<std::int64_t>(tensors_.size() - 1)});
@@ -488,7 +490,7 @@ class Interpreter {
       if (value.kind != Kind::tensor) continue;
       if (key.kind != Kind::text) return stop(std::string("the name of a tensor is ") + kind_name(key.kind));
       if (!tensors.emplace(key.text, tensors_[static_cast<std::size_t>(value.number)]).second) {
-        return stop("tensor " + quote(key.text) + " is there twice");
+        return stop("tensor " + quote(key.text) + " occurs twice");
       }
     }
     return true;

@@ -101,7 +101,7 @@ class ZipReader {
       const std::uint64_t end_64 = end - kLocator64Bytes - kEnd64Bytes;
       if (field(end - kLocator64Bytes + 8, 8) != end_64 || field(end_64, 4) != kEnd64Signature ||
           field(end_64 + 4, 8) != kEnd64Bytes - 12) {
-        return bad("the zip64 directory's end is not where it is said to be");
+        return bad("the end of the zip64 directory is not at its recorded position");
       }
       const auto agrees = [](std::uint64_t narrow, std::uint64_t full, std::uint64_t wide) {
         return narrow == full || narrow == wide;
@@ -116,7 +116,7 @@ class ZipReader {
       directory_end_ = end_64;
     }
     if (directory_begin_ > directory_end_ || directory_end_ - directory_begin_ != bytes) {
-      return bad("the zip directory is not where it is said to be");
+      return bad("the zip directory is not at its recorded position");
     }
     if (num_entries_ > kMaxZipEntries) {
       return bad(std::to_string(num_entries_) + " zip entries are more than the limit of " +
@@ -172,7 +172,8 @@ class ZipReader {
       return bad("entry " + quote(header.name) + ": its zip64 sizes are missing");
     }
     if (header.stored_bytes != header.bytes) {
-      return bad("entry " + quote(header.name) + ": stored as it is, yet of another size than its content");
+      return bad("entry " + quote(header.name) +
+                 ": its stored size differs from the size of its content, although it is not compressed");
     }
     return header;
   }
@@ -181,7 +182,8 @@ class ZipReader {
     const auto unsupported = [&](const std::string& reason) {
       return fail(ErrorCode::unsupported, std::string(file_name_) + ": entry " + quote(header.name) + " " + reason);
     };
-    if (header.method != 0) return unsupported("is compressed: torch.save stores it as it is, so save the file again");
+    if (header.method != 0)
+      return unsupported("is compressed, but torch.save does not compress: save the file again with torch.save");
     if ((header.flags & ~(kSizesFollow | kNamesAreUtf8 | kLevelHints)) != 0) {
       return unsupported("is encrypted or patched (flags " + std::to_string(header.flags) + ")");
     }
@@ -197,13 +199,13 @@ class ZipReader {
       return bad_entry("its header lies outside the file's entries");
     }
     const std::uint64_t at = central.offset;
-    if (field(at, 4) != kLocalSignature) return bad_entry("there is no header where it is said to be");
+    if (field(at, 4) != kLocalSignature) return bad_entry("there is no header at its recorded position");
     const std::uint64_t name_bytes = field(at + 26, 2);
     const std::uint64_t extra_bytes = field(at + 28, 2);
     const std::uint64_t header_bytes = kLocalBytes + name_bytes + extra_bytes;
     const std::uint64_t room = directory_begin_ - at;
     if (header_bytes > room || central.bytes > room - header_bytes) {
-      return bad_entry("reaches behind the end of the file's entries");
+      return bad_entry("reaches beyond the end of the file's entries");
     }
     EntryHeader local;
     local.flags = field(at + 6, 2);

@@ -273,7 +273,7 @@ TEST(ArgumentForms, RefuseByNameWhatTheyCannotBeHeldTo) {
   EXPECT_EQ(tagged(R"({"patternProperties":{}})"), "tool f: patternProperties of all arguments" + tail);
   EXPECT_EQ(tagged(R"({"nonsense":5,"x-order":["a"]})"), "");
   EXPECT_EQ(tagged(R"({"required":["x"]})"), "tool f, argument x: a required argument that is not described" + tail);
-  EXPECT_EQ(tagged(R"({"properties":{"a":{"$ref":"#"}}})"), "tool f: a $ref to the whole" + tail);
+  EXPECT_EQ(tagged(R"({"properties":{"a":{"$ref":"#"}}})"), "tool f: a $ref to the whole schema" + tail);
   EXPECT_EQ(tagged(R"({"properties":{"a>b":{}}})"), "tool f, argument a>b: the name" + tail);
   EXPECT_EQ(tagged(R"({"properties":{"a":{"enum":["x\n</parameter>\ny"]}}})"),
             "tool f, argument a: a value with what ends values" + tail);

@@ -83,7 +83,7 @@ TEST(ToolRequests, AModelWhoseTemplateShowsNoneRefusesThem) {
   const auto job = openai::parse_chat(body_of(kMessages + "," + openai_tools()), chat_prompts(), {"1", "m", 7});
   ASSERT_FALSE(job);
   EXPECT_EQ(job.error().param, "tools");
-  EXPECT_THAT(job.error().message, HasSubstr("no form of calls"));
+  EXPECT_THAT(job.error().message, HasSubstr("no known form of tool calls"));
   EXPECT_TRUE(openai::parse_chat(body_of(kMessages + "," + openai_tools(R"(,"tool_choice":"none")")), chat_prompts(),
                                  {"1", "m", 7}));
 }

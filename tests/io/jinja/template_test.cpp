@@ -77,8 +77,9 @@ TEST(Templates, AreKeptFromChangingTheirInput) {
 TEST(Templates, NameTheLineOfWhatIsNoTemplate) {
   EXPECT_EQ(text_of("\n{% if %}"), "error: chat template, line 2: an expression is expected");
   EXPECT_EQ(text_of("\n\n{% foo %}"), "error: chat template, line 3: unknown tag 'foo'");
-  EXPECT_EQ(text_of("{% include 'x' %}"),
-            "error: chat template, line 1: 'include' needs another template, and a chat template stands alone");
+  EXPECT_EQ(
+      text_of("{% include 'x' %}"),
+      "error: chat template, line 1: 'include' needs another template; a chat template cannot use other templates");
   EXPECT_EQ(text_of("{{ 1"), "error: chat template, line 1: expected '}}'");
   EXPECT_EQ(text_of("\xff"), "error: chat template: the template is not UTF-8");
 }

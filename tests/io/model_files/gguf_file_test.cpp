@@ -273,9 +273,9 @@ std::vector<BadGguf> bad_starts() {
       {"VersionFour", GgufWriter(4).bytes(), "GGUF version 4 is not supported", ErrorCode::unsupported},
       {"BigEndian", big_endian, "a big-endian GGUF file is not supported", ErrorCode::unsupported},
       {"TooManyTensors", GgufWriter().say_counts(kHugeNumber, 0).bytes(),
-       "the header says 1152921504606846976 tensors, more than the limit of 65536"},
+       "the header declares 1152921504606846976 tensors, more than the limit of 65536"},
       {"TooManyKeys", GgufWriter().say_counts(0, 65537).bytes(),
-       "the header says 65537 keys, more than the limit of 65536"},
+       "the header declares 65537 keys, more than the limit of 65536"},
       {"FewerKeysThanSaid", GgufWriter().add("k", 1).say_counts(0, 2).bytes(),
        "ends at byte 41, inside key 2 of 2: the download is not complete?"},
       {"FewerTensorsThanSaid", GgufWriter().add("k", 1).say_counts(65536, 1).bytes(), "inside tensor 1 of 65536"},
@@ -285,13 +285,13 @@ std::vector<BadGguf> bad_starts() {
 std::vector<BadGguf> bad_keys() {
   const std::string no_items;
   return {
-      {"KeyTwice", GgufWriter().add("k", 1).add("k", 2).bytes(), "key \"k\": it is there twice"},
+      {"KeyTwice", GgufWriter().add("k", 1).add("k", 2).bytes(), "key \"k\": it occurs twice"},
       {"EmptyKey", GgufWriter().add("", 1).bytes(), "key 1 of 1: its name is empty"},
       {"LongKey", GgufWriter().add(std::string(65536, 'k'), 1).bytes(),
        "key 1 of 1: its name of 65536 bytes is longer than the limit of 65535"},
       {"KeyNotUtf8", GgufWriter().add("k\xff", 1).bytes(), "key 1 of 1: its name is not UTF-8"},
       {"ControlCharactersInKey", GgufWriter().add("a\nb", 1).add("a\nb", 1).bytes(),
-       R"(key "a\x0ab": it is there twice)"},
+       R"(key "a\x0ab": it occurs twice)"},
       {"HugeKey", GgufWriter().say_counts(0, 1).bytes() + gguf_bytes(kHugeNumber),
        "key 1 of 1: what follows byte 32 makes the header longer than the limit of 100000000 bytes"},
       {"UnknownType", key_k(GgufType{13}, no_items), "key \"k\": unknown value type 13"},
@@ -319,7 +319,7 @@ std::vector<BadGguf> bad_keys() {
        "ends at byte 57, inside key \"k\""},
       {"StringOfArrayBehindEnd", key_k(GgufType::array, gguf_array(GgufType::string, 1, gguf_bytes(1ULL))),
        "ends at byte 57, inside key \"k\""},
-      {"AlignmentZero", with_alignment(0), "key \"general.alignment\": 0 is no power of two from 8 to 1048576"},
+      {"AlignmentZero", with_alignment(0), "key \"general.alignment\": 0 is not a power of two from 8 to 1048576"},
       {"AlignmentFour", with_alignment(4), "key \"general.alignment\": 4 is no power of two"},
       {"AlignmentOdd", with_alignment(33), "key \"general.alignment\": 33 is no power of two"},
       {"AlignmentHuge", with_alignment(1U << 21), "key \"general.alignment\": 2097152 is no power of two"},
@@ -332,7 +332,7 @@ std::vector<BadGguf> bad_keys() {
 std::vector<BadGguf> bad_tensors() {
   const std::string good = GgufWriter().add_zeros("v", {16}).add_zeros("w", {4}).bytes();
   return {
-      {"TensorTwice", GgufWriter().add_zeros("w", {1}).add_zeros("w", {1}).bytes(), "tensor \"w\": it is there twice"},
+      {"TensorTwice", GgufWriter().add_zeros("w", {1}).add_zeros("w", {1}).bytes(), "tensor \"w\": it occurs twice"},
       {"NoName", GgufWriter().add_zeros("", {1}).bytes(), "tensor 1 of 1: its name is empty"},
       {"LongName", GgufWriter().add_zeros(std::string(257, 'w'), {1}).bytes(),
        "tensor 1 of 1: its name of 257 bytes is longer than the limit of 256"},
@@ -345,12 +345,12 @@ std::vector<BadGguf> bad_tensors() {
       {"ProductOverflowsToZero", tensor_w(kGgmlF32, {1ULL << 32, 1ULL << 32}), "tensor \"w\": its sizes are too large"},
       {"BytesOverflow", tensor_w(kGgmlF32, {1ULL << 62}), "tensor \"w\": its sizes are too large"},
       {"NoWholeBlocks", tensor_w(kGgmlQ8_0, {33, 32}),
-       "tensor \"w\": rows of 33 are no whole blocks of 32, as Q8_0 has them"},
+       "tensor \"w\": rows of 33 are not whole blocks of 32, as Q8_0 has them"},
       {"UnknownType", tensor_w(77, {32}), "tensor \"w\": type 77 is not supported: only F32, F16, ",
        ErrorCode::unsupported},
       {"KnownTypeThatIsNotSupported", tensor_w(15, {256}), "tensor \"w\": Q8_K is not supported: only F32, F16, ",
        ErrorCode::unsupported},
-      {"Misaligned", tensor_w(kGgmlF32, {1}, 16), "tensor \"w\": its offset 16 is no multiple of the alignment 32"},
+      {"Misaligned", tensor_w(kGgmlF32, {1}, 16), "tensor \"w\": its offset 16 is not a multiple of the alignment 32"},
       {"HugeOffset", tensor_w(kGgmlF32, {1}, ~31ULL), "tensor \"w\": its offset 18446744073709551584 is too large"},
       {"EndOverflows", tensor_w(kGgmlF32, {1ULL << 60}, 1ULL << 62),
        "tensor \"w\": its offset 4611686018427387904 is too"},
@@ -439,7 +439,7 @@ TEST(GgufFile, AnotherPartThanTheFirstNamesTheFirst) {
   const TemporaryFolder folder;
   write_gguf_parts(folder.path(), "m", three_parts());
   expect_refused(folder.path() / gguf_part_name("m", 1, 3),
-                 "m-00002-of-00003.gguf: split.no says part 2 of 3: open the first, m-00001-of-00003.gguf");
+                 "m-00002-of-00003.gguf: split.no is that of part 2 of 3: open the first part, m-00001-of-00003.gguf");
 }
 
 TEST(GgufFile, PartsUnderOtherNamesAreRefused) {
@@ -447,12 +447,14 @@ TEST(GgufFile, PartsUnderOtherNamesAreRefused) {
   const auto first = write_gguf_parts(folder.path(), "m", three_parts());
   const auto renamed = folder.path() / "m.gguf";
   std::filesystem::rename(first, renamed);
-  expect_refused(renamed, "m.gguf: split.count says part 1 of 3: its name must end with -00001-of-00003.gguf");
+  expect_refused(renamed, "m.gguf: split.count is 3: the name of the first part must end with -00001-of-00003.gguf");
   std::filesystem::rename(renamed, first);
   std::filesystem::copy_file(folder.path() / gguf_part_name("m", 1, 3), folder.path() / "other.gguf");
-  expect_refused(folder.path() / "other.gguf", "split.no says part 2 of 3: open the first, NAME-00001-of-00003.gguf");
+  expect_refused(folder.path() / "other.gguf",
+                 "split.no is that of part 2 of 3: open the first part, NAME-00001-of-00003.gguf");
   std::filesystem::rename(folder.path() / "other.gguf", folder.path() / gguf_part_name("m", 2, 3));
-  expect_refused(first, "m-00003-of-00003.gguf: split.no says part 2 of 3, not part 3 of 3 as its name");
+  expect_refused(first,
+                 "m-00003-of-00003.gguf: split.no is that of part 2 of 3, but the file name is that of part 3 of 3");
 }
 
 TEST(GgufFile, APartThatIsMissingOrCutShortIsNamed) {
@@ -480,18 +482,21 @@ TEST(GgufFile, PartsThatDoNotBelongTogetherAreRefused) {
   };
   const auto zeros_b = [&] { return part(1, 2).add_zeros("b", {1}); };
   EXPECT_TRUE(GgufFile::open(with_second_part(folder, zeros_b())));
-  expect_refused(with_second_part(folder, small_file()), "split.no says part 1 of 1, not part 2 of 2 as its name");
-  expect_refused(with_second_part(folder, part(0, 2)), "split.no says part 1 of 2, not part 2 of 2 as its name");
-  expect_refused(with_second_part(folder, part(1, 3)), "split.no says part 2 of 3, not part 2 of 2 as its name");
+  expect_refused(with_second_part(folder, small_file()),
+                 "split.no is that of part 1 of 1, but the file name is that of part 2 of 2");
+  expect_refused(with_second_part(folder, part(0, 2)),
+                 "split.no is that of part 1 of 2, but the file name is that of part 2 of 2");
+  expect_refused(with_second_part(folder, part(1, 3)),
+                 "split.no is that of part 2 of 3, but the file name is that of part 2 of 2");
   expect_refused(with_second_part(folder, part(2, 2)), "split.no must be from 0 to 1, not 2");
   expect_refused(with_second_part(folder, part(1, 2)),
-                 "m-00001-of-00002.gguf: split.tensors.count says 2, but the parts have 1");
+                 "m-00001-of-00002.gguf: split.tensors.count is 2, but the parts have 1 tensors");
   expect_refused(with_second_part(folder, part(1, 2).add_zeros("a", {1})),
                  "m-00002-of-00002.gguf: tensor \"a\" is in " + (folder.path() / "m-00001").string());
   expect_refused(with_second_part(folder, zeros_b().add("general.architecture", "qwen2")),
-                 "m-00002-of-00002.gguf: key \"general.architecture\" is not as in ");
+                 "m-00002-of-00002.gguf: key \"general.architecture\" differs from ");
   expect_refused(with_second_part(folder, zeros_b().add("split.tensors.count", 5)),
-                 "m-00002-of-00002.gguf: key \"split.tensors.count\" is not as in ");
+                 "m-00002-of-00002.gguf: key \"split.tensors.count\" differs from ");
 }
 
 TEST(GgufFile, WhatAFileSaysOfItsPartsIsChecked) {

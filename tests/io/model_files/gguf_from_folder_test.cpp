@@ -327,7 +327,7 @@ TEST(ScoresOfMerges, FollowTheRanksOfTokens) {
   ASSERT_TRUE(scores) << scores.error().message;
   EXPECT_THAT(*scores, ElementsAre(0, 0, 0, -3, -1, -2));
   const auto apart = scores_of_merges(tokens, all, {{"a", "bc"}, {"b", "c"}, {"ab", "c"}, {"a", "b"}});
-  EXPECT_THAT(apart.error().message, HasSubstr("\"abc\" stand apart"));
+  EXPECT_THAT(apart.error().message, HasSubstr("the merges of \"abc\" are not adjacent"));
   const auto missing = scores_of_merges(tokens, all, {{"b", "c"}, {"a", "bc"}, {"a", "b"}});
   EXPECT_THAT(missing.error().message, HasSubstr("none of \"ab\" and \"c\""));
 }

@@ -207,7 +207,7 @@ TEST_F(GgufModelWriterTest, WhatIsNeverFinishedIsRemoved) {
 
 TEST_F(GgufModelWriterTest, RefusesPlacesWhereItMayNotWrite) {
   folder_.write("out.gguf", "mine");
-  EXPECT_THAT(GgufModelWriter::create(out(), parts(), kModules, {}).error().message, HasSubstr("is there already"));
+  EXPECT_THAT(GgufModelWriter::create(out(), parts(), kModules, {}).error().message, HasSubstr("already exists"));
   const auto nowhere = folder_.path() / "nowhere" / "out.gguf";
   EXPECT_THAT(GgufModelWriter::create(nowhere, parts(), kModules, {}).error().message, HasSubstr("not there"));
   const auto full = create_gguf_file("/dev/full/x", {}, {});

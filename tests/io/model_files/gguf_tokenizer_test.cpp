@@ -637,7 +637,7 @@ TEST(GgufTokenizer, ThatIsWrongIsRefusedWithFileKeyAndReason) {
       {"tokenizer.ggml.scores is missing", [](Metadata& m) { m.scores.reset(); }, ErrorCode::bad_file, true},
       {"tokenizer.ggml.scores has 7 entries for 8 tokens", [](Metadata& m) { m.scores->pop_back(); },
        ErrorCode::bad_file, true},
-      {"tokenizer.ggml.scores has a score that is no finite number, for the token with the id 3",
+      {"tokenizer.ggml.scores has a score that is not a finite number, for the token with the id 3",
        [](Metadata& m) { m.scores->at(3) = std::numeric_limits<float>::quiet_NaN(); }, ErrorCode::bad_file, true},
       {"tokenizer.ggml.tokens is wrong: is not a SentencePiece model",
        [](Metadata& m) {

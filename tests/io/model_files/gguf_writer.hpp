@@ -116,7 +116,7 @@ class GgufWriter {
     data_ += data;
     return *this;
   }
-  /// What the header says in place of the truth.
+  /// What the header declares in place of the truth.
   GgufWriter& say_counts(std::uint64_t tensors, std::uint64_t keys) {
     said_ = {tensors, keys};
     return *this;

@@ -131,7 +131,7 @@ TEST(HfConfig, EveryKeyThatIsWrongIsNamed) {
       {"architectures", missing, "is missing"},
       {"architectures", json::array(), "must be an array with the architecture's name"},
       {"architectures", "LlamaForCausalLM", "must be an array with the architecture's name"},
-      {"architectures", {"MambaForCausalLM"}, "\"MambaForCausalLM\" is not known; known are"},
+      {"architectures", {"MambaForCausalLM"}, "\"MambaForCausalLM\" is not supported; supported are"},
       {"architectures", {3}, "must be an array with the architecture's name"},
       {"vocab_size", missing, "is missing"},
       {"hidden_size", missing, "is missing"},

@@ -133,7 +133,7 @@ std::vector<BadFile> bad_safetensors() {
       {"OffsetsBackwards", safetensors_file(tensor_w(R"({"dtype":"F32","shape":[2],"data_offsets":[8,0]})"), 8),
        "data_offsets [8, 0] end before they begin"},
       {"OutOfRange", safetensors_file(tensor_w(R"({"dtype":"F32","shape":[4],"data_offsets":[0,16]})"), 8),
-       "tensor \"w\": data_offsets [0, 16] reach behind the end of the file, which holds 8 bytes of data"},
+       "tensor \"w\": data_offsets [0, 16] reach beyond the end of the file, which holds 8 bytes of data"},
       {"SizeMismatch", safetensors_file(tensor_w(R"({"dtype":"F32","shape":[3],"data_offsets":[0,8]})"), 8),
        "data_offsets [0, 8] hold 8 bytes, but shape and dtype need 12"},
       {"Overlap", safetensors_file("{\"w\":" + good + R"(,"x":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}})", 12),

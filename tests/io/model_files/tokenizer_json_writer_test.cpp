@@ -144,7 +144,7 @@ TEST(BpeOfSentencePiece, RefusesWhatMergesCannotSay) {
   EXPECT_THAT(refusal(with({{"ab", -3, Type::unused}})), HasSubstr("\"ab\" is not used, but is made of others"));
   EXPECT_EQ(refusal(with({{"[PAD7]", 0, Type::unused}})), "");
   EXPECT_THAT(refusal(with({{"x", 0, Type::unused}})), HasSubstr("a character without a meaning"));
-  EXPECT_THAT(refusal(with({{"ax", 0, Type::normal}})), HasSubstr("\"ax\" is made of a character that is no token"));
+  EXPECT_THAT(refusal(with({{"ax", 0, Type::normal}})), HasSubstr("\"ax\" is made of a character that is not a token"));
   EXPECT_THAT(refusal(with({{"\u2581\u2581", 0, Type::user_defined}})), HasSubstr("has a space"));
   auto proto = with({});
   proto.remove_extra_whitespaces = true;

@@ -162,21 +162,21 @@ std::vector<BadTorchFile> bad_torch_files() {
       {"SizeHuge", one({{kHuge}, {0}}), "a dimension is negative or the size is too large"},
       {"SizeOverflow", one({{1 << 30, 1 << 30, 16}, {0, 0, 0}}), "a dimension is negative or the size is too large"},
       {"StrideNegative", one({{2, 3}, {3, -1}}), "tensor \"w\": a stride is negative"},
-      {"StrideTooLarge", one({{2, 3}, {4, 1}}), "tensor \"w\": it reaches behind the end of its storage"},
-      {"StrideHuge", one({{3, 2}, {kHuge, 1}}), "it reaches behind the end of its storage"},
-      {"OneTooMany", one({{7}, {1}}), "it reaches behind the end of its storage"},
-      {"OffsetTooLarge", one({{2, 3}, {3, 1}, 1}), "it reaches behind the end of its storage"},
-      {"OffsetAtEnd", one({{}, {}, 6}), "it reaches behind the end of its storage"},
+      {"StrideTooLarge", one({{2, 3}, {4, 1}}), "tensor \"w\": it reaches beyond the end of its storage"},
+      {"StrideHuge", one({{3, 2}, {kHuge, 1}}), "it reaches beyond the end of its storage"},
+      {"OneTooMany", one({{7}, {1}}), "it reaches beyond the end of its storage"},
+      {"OffsetTooLarge", one({{2, 3}, {3, 1}, 1}), "it reaches beyond the end of its storage"},
+      {"OffsetAtEnd", one({{}, {}, 6}), "it reaches beyond the end of its storage"},
       {"OffsetBehindEnd", one({{0}, {1}, 7}), "tensor \"w\": it begins outside its storage"},
       {"OffsetNegative", one({{2}, {1}, -1}), "tensor \"w\": it begins outside its storage"},
       {"OffsetMostNegative", one({{2}, {1}, kNegative}), "it begins outside its storage"},
       {"ManyCopies", torch_file(pickle_dict(many), {std::string(4096 * 4, 'x')}),
-       "the tensors that do not lie row-major are many times larger than the file"},
+       "the tensors that are not row-major are many times larger than the file"},
       {"WantsMore",
        torch_file("\x80\x02"
                   "cos\nsystem\n.",
                   {}),
-       "data.pkl: opcode GLOBAL at byte 2 wants to use \"os.system\": refused", ErrorCode::unsupported},
+       "data.pkl: opcode GLOBAL at byte 2 refers to \"os.system\", which is refused", ErrorCode::unsupported},
   };
 }
 
