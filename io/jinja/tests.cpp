@@ -63,8 +63,8 @@ bool is_callable(const Value& value) {
   if (value.is(Kind::special_object)) return value.special().as_callable() != nullptr;
   return value.is(Kind::callable) || value.is_undefined();
 }
-bool is_escaped(const Value&) {
-  return false;  // also for marked-up text
+bool is_escaped(const Value& value) {
+  return value.is_text() && value.is_markup;
 }
 
 // Returns whether value % divisor == rest.
