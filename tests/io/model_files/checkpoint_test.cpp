@@ -166,7 +166,7 @@ TEST(Checkpoint, ATensorPointsIntoAFileOfTorch) {
   EXPECT_EQ(static_cast<const float*>(tensor->data)[0], 2.0F);
   EXPECT_EQ(static_cast<const float*>(tensor->data)[3], 5.0F);
   EXPECT_EQ((*checkpoint)->facts().weight_bytes, 16);
-  (*checkpoint)->copied(*tensor);
+  (*checkpoint)->release_pages(*tensor);
   EXPECT_EQ(static_cast<const float*>(tensor->data)[3], 5.0F);
 }
 

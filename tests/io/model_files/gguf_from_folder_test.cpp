@@ -262,14 +262,14 @@ TEST(TokenizersAsGguf, WithPartsThatGgufHasNoNameForAreRefused) {
 }
 
 /// A SentencePiece model of some letters, with what the user has defined behind them.
-SentencePieceProto sentencepiece_proto(const std::vector<std::string_view>& words_of_user) {
+SentencePieceProto sentencepiece_proto(const std::vector<std::string_view>& user_defined_tokens) {
   using Type = SentencePieceProto::PieceType;
   SentencePieceProto proto;
   proto.pieces = {{"<unk>", 0, Type::unknown}, {"<s>", 0, Type::control}, {"</s>", 0, Type::control}};
   for (const char* piece : {"\u2581", "a", "b", "x", "ab", "\u2581a"}) {
     proto.pieces.push_back({piece, -static_cast<float>(proto.pieces.size()), Type::normal});
   }
-  for (const std::string_view word : words_of_user) proto.pieces.push_back({word, 0, Type::user_defined});
+  for (const std::string_view word : user_defined_tokens) proto.pieces.push_back({word, 0, Type::user_defined});
   return proto;
 }
 

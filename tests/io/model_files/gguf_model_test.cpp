@@ -381,7 +381,7 @@ TEST(GgufWeights, ThatNobodyTookAreNamed) {
   const auto spec = read_gguf_spec(*file).value();
   const auto weights = GgufWeights::open(file).value();
   ASSERT_TRUE(spec.build(*weights));
-  const Status all = weights->check_all_taken(spec);
+  const Status all = weights->check_all_used(spec);
   ASSERT_FALSE(all);
   EXPECT_THAT(all.error().message, HasSubstr("blk.0.attn_sinks.weight"));
 }
