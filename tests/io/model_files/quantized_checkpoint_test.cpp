@@ -552,7 +552,7 @@ TEST(QuantizationConfig, WhatIsNotBuiltIsRefusedByName) {
                  "transform_config: is not supported: only what pagoda quantize writes");
   expect_refused(R"({"quant_method":"fp8","fmt":"e5m2"})", "\"e5m2\" is not supported");
   expect_refused(R"({"quant_method":"fp8","weight_block_size":[128,0]})", "weight_block_size: must be [rows, columns]");
-  expect_refused(R"({"quant_method":"bitsandbytes"})", "load_in_4bit: one of this");
+  expect_refused(R"({"quant_method":"bitsandbytes"})", "load_in_4bit: either load_in_4bit or load_in_8bit");
   expect_refused(R"({"load_in_4bit":true,"bnb_4bit_quant_storage":"bfloat16"})",
                  "\"bfloat16\" is not supported (uint8)");
 }
