@@ -104,7 +104,7 @@ void read_call(FieldReader& fields, std::vector<CallPart>& call) {
   if (!is_well_formed(call)) {
     fields.refuse(
         "call",
-        R"(call must have one "name", behind it one "arguments", at most one "id" and "index", and no two texts in a row)");
+        R"(call must have one "name", after it one "arguments", at most one "id" and "index", and no two texts in a row)");
   }
 }
 
@@ -144,7 +144,7 @@ void read_form(FieldReader& fields, ToolCallForm& form) {
   const bool frames_calls = form.begins_with_name() ? has_line_end_behind_name(form) : !is_white(form.begin());
   if (!frames_calls) {
     fields.refuse("call",
-                  "call must begin with a text, or with the name and a text behind it that begins with a line end, or "
+                  "call must begin with a text, or with the name and a text after it that begins with a line end, or "
                   "section_begin not be empty");
   }
   if (!form.trigger.empty() && is_white(form.trigger))

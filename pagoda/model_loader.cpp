@@ -59,7 +59,7 @@ Result<std::unique_ptr<models::Model>> ModelLoader::make_model() const {
   } else if (host_weights_->copied_bytes() > 0) {
     report("loading weights", 1);  // weights that are used in place are expected, but not copied
   }
-  if (auto all = plan_.checkpoint->check_all_taken(plan_.model); !all) return fail(std::move(all.error()));
+  if (auto all = plan_.checkpoint->check_all_used(plan_.model); !all) return fail(std::move(all.error()));
   return model;
 }
 

@@ -88,7 +88,7 @@ Result<WeightTensor> LoadedWeights::tensor(std::string_view name, const std::vec
     found = converted_.emplace(std::string(name), std::move(*copy)).first;
     report(static_cast<std::int64_t>(found->second.bytes()));
   }
-  stored_.copied(*tensor);
+  stored_.release_pages(*tensor);
   tensor->dtype = dtype;
   tensor->data = found->second.data();
   tensor->quantized = nullptr;
@@ -102,13 +102,13 @@ Result<LinearWeight> LoadedWeights::linear(std::string_view module, std::int64_t
   if (const Float8Weights* kept = policy_.kept_float8(*weight)) return float8(module, *weight, *kept);
   if (const auto format = policy_.format_of(module, rows, columns)) {
     auto quantized = quantize(module, *weight, *format);
-    if (quantized) stored_.copied(*weight);
+    if (quantized) stored_.release_pages(*weight);
     return quantized;
   }
   const bool converts = weight->quantized != nullptr || policy_.dtype.value_or(weight->dtype) != weight->dtype;
   if (converts || !policy_.copy_linear) return WeightSource::linear(module, rows, columns);
   auto copied = copy(module, {weight->data, weight->dtype, rows, columns});
-  if (copied) stored_.copied(*weight);
+  if (copied) stored_.release_pages(*weight);
   return copied;
 }
 
@@ -127,7 +127,7 @@ Result<LinearWeight> LoadedWeights::tied_linear(std::string_view module, std::st
   const auto format = policy_.format_of(module, rows, columns);
   if (format && stored->quantized != nullptr) {
     auto quantized = quantize(module, *stored, *format);
-    if (quantized) stored_.copied(*stored);
+    if (quantized) stored_.release_pages(*stored);
     return quantized;
   }
   auto weight = WeightSource::tied_linear(module, tensor, rows, columns);
@@ -159,7 +159,7 @@ Result<LinearWeight> LoadedWeights::make_derived(std::string_view module, const 
   if (!plain) return fail(plain.error());
   auto memory = derive(weight, plain->tensor);
   if (!memory) return fail(std::move(memory.error()));
-  stored_.copied(*stored);
+  stored_.release_pages(*stored);
   const kernels::WeightMatrix matrix{memory->data(), plain->tensor.dtype, weight.rows, weight.columns};
   if (const auto format = policy_.format_of(module, weight.rows, weight.columns)) {
     return quantize(module, {weight.tensor, matrix.dtype, {matrix.rows, matrix.columns}, matrix.data}, *format);
@@ -217,7 +217,7 @@ Result<LinearWeight> LoadedWeights::packed(const WeightTensor& tensor, const ker
   if (found == quantized_.end()) {
     auto weights = converter_.pack(tensor, format);
     if (!weights) return fail(in_file(tensor, std::move(weights.error())));
-    stored_.copied(tensor);
+    stored_.release_pages(tensor);
     found = quantized_.emplace(tensor.name, std::move(*weights)).first;
     report(found->second->matrix.bytes());
   }
@@ -254,7 +254,7 @@ Result<LinearWeight> LoadedWeights::float8(std::string_view module, const Weight
     if (!memory) return fail(std::move(memory.error()));
     found = copied_.emplace(std::string(module), std::move(*memory)).first;
     report(static_cast<std::int64_t>(found->second.bytes()));
-    stored_.copied(tensor);
+    stored_.release_pages(tensor);
   }
   weight.plain.data = found->second.data();
   return weight;

@@ -131,7 +131,7 @@ class WeightSource {
   }
 
   /// Hints that the bytes of the tensor have been copied: their memory may be reused until they are read again.
-  virtual void copied(const WeightTensor& tensor) const { static_cast<void>(tensor); }
+  virtual void release_pages(const WeightTensor& tensor) const { static_cast<void>(tensor); }
 
   /// Returns the weight [rows, columns] of the linear layer `module`, for example "model.layers.0.mlp.up_proj". Errors
   /// as tensor().

@@ -80,21 +80,21 @@ std::string escaped_class(char c) {
 /// the start of each of `begins` count.
 Json not_beginning_with(const std::vector<std::string>& begins) {
   std::map<std::string, std::string> next;  // for each prefix of one of `begins`, the characters that continue it
-  std::set<std::string> shunned;
+  std::set<std::string> excluded;
   for (std::string begin : begins) {
     begin.erase(0, std::min(begin.find_first_not_of(" \t\n\r\f\v"), begin.size()));
     const auto end = std::ranges::find_if(begin, [](char c) { return static_cast<unsigned char>(c) > 127; });
     begin.erase(end, begin.end());
     if (begin.empty()) continue;
-    shunned.insert(begin);
+    excluded.insert(begin);
     for (std::size_t i = 0; i < begin.size(); ++i) next[begin.substr(0, i)] += begin[i];
   }
-  if (shunned.empty()) return any_text();
+  if (excluded.empty()) return any_text();
   std::vector<Json> ways;
   for (const auto& [known, characters] : next) {
-    const bool is_shunned =
-        std::ranges::any_of(shunned, [&known = known](const auto& begin) { return known.starts_with(begin); });
-    if (is_shunned) continue;
+    const bool is_excluded =
+        std::ranges::any_of(excluded, [&known = known](const auto& begin) { return known.starts_with(begin); });
+    if (is_excluded) continue;
     std::string others = known.empty() ? "\\s" : "";
     for (const char c : characters) others += escaped_class(c);
     ways.push_back(Sequence().add_text(known).add(regex("[^" + others + "]")).add(any_text()).format());
@@ -112,7 +112,7 @@ class AnswerFormat {
   Result<Json> whole(Thinking thinking, const std::optional<Json>& content) {
     may_think_ = dialect_.thinking && thinking == Thinking::chosen;
     Sequence parts;
-    if (dialect_.thinking && thinking != Thinking::none) parts.add(thought(thinking, is_held(content)));
+    if (dialect_.thinking && thinking != Thinking::none) parts.add(reasoning(thinking, is_constrained(content)));
     parts.add(dialect_.content.empty() ? bare(content) : marked(content));
     if (error_) return fail(std::move(*error_));
     return parts.format();
@@ -120,14 +120,16 @@ class AnswerFormat {
 
  private:
   /// Returns whether the text after the thinking is constrained, so that it must not include leading white space.
-  bool is_held(const std::optional<Json>& content) const { return content || use_.choice == ToolChoice::required; }
+  bool is_constrained(const std::optional<Json>& content) const {
+    return content || use_.choice == ToolChoice::required;
+  }
 
-  Json thought(Thinking thinking, bool is_held) const {
+  Json reasoning(Thinking thinking, bool is_constrained) const {
     const Marks& marks = *dialect_.thinking;
     const bool is_open = thinking == Thinking::open;
     Sequence parts;
     parts.add(tag(is_open ? "" : marks.begin, any_text(), marks.end));
-    if (is_held && dialect_.glue.empty()) parts.add(regex(kSpace));
+    if (is_constrained && dialect_.glue.empty()) parts.add(regex(kSpace));
     parts.add_text(dialect_.glue);
     return is_open ? parts.format() : wrapped("optional", parts.format());
   }
@@ -140,8 +142,8 @@ class AnswerFormat {
     if (may_call && content) return one_of({section(*calls), *content});
     if (may_call) return calls->trigger.empty() ? first_or_never(*calls) : triggered(*calls);
     if (content) return *content;
-    const bool shuns_calls = calls != nullptr && !use_.tools.empty() && !calls->trigger.empty();
-    return shuns_calls ? any_text({calls->trigger}) : any_text();
+    const bool excludes_calls = calls != nullptr && !use_.tools.empty() && !calls->trigger.empty();
+    return excludes_calls ? any_text({calls->trigger}) : any_text();
   }
 
   /// Returns the format of content between marks. The first marks are those of the content that ends the answer; the

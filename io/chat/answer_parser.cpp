@@ -80,7 +80,7 @@ void AnswerParser::finish(std::vector<AnswerEvent>& events) {
   is_over_ = true;
   run(output);
   const bool is_content = state_ == State::content || state_ == State::part;
-  const bool keeps_white = open_mark_ || (!has_content_marks() && !is_behind_calls_);
+  const bool keeps_white = open_mark_ || (!has_content_marks() && !is_after_calls_);
   if (state_ == State::body) end_call(output);
   if (state_ == State::thinking) output.add_text(AnswerEvent::Kind::thinking, pending_);
   if (is_content && keeps_white) output.add_text(AnswerEvent::Kind::content, pending_);
@@ -105,8 +105,8 @@ bool AnswerParser::step(Output& output) {
       return step_head(output);
     case State::body:
       return step_body(output);
-    case State::behind_call:
-      return step_behind_call();
+    case State::after_call:
+      return step_after_call();
   }
   return false;
 }
@@ -208,23 +208,23 @@ std::string_view AnswerParser::call_mark() const {
 
 bool AnswerParser::step_body(Output& output) {
   std::string json;
-  const Taken taken = reader_->read_body(rest(), json);
+  const ReadResult result = reader_->read_body(rest(), json);
   output.add_text(AnswerEvent::Kind::arguments, json, num_calls_);
-  at_ += taken.bytes;
-  if (taken.state == Taken::State::more) return false;
+  at_ += result.bytes;
+  if (result.state == ReadResult::State::more) return false;
   end_call(output);
   is_separated_ = false;
-  if (taken.state == Taken::State::mismatch) {
+  if (result.state == ReadResult::State::mismatch) {
     begin_content(std::nullopt);
   } else if (has_section_end() || form_->takes_several) {
-    state_ = State::behind_call;
+    state_ = State::after_call;
   } else {
     begin_part(has_content_marks());
   }
   return true;
 }
 
-bool AnswerParser::step_behind_call() {
+bool AnswerParser::step_after_call() {
   const std::size_t white = leading_white(rest());
   pending_ += rest().substr(0, white);
   at_ += white;
@@ -283,7 +283,7 @@ void AnswerParser::begin_call(bool begins_section) {
 
 void AnswerParser::end_call(Output& output) {
   output.add(AnswerEvent::Kind::call_end, "", num_calls_++);
-  is_behind_calls_ = true;
+  is_after_calls_ = true;
   if (!form_->takes_several && std::exchange(may_call_, false)) collect_marks();
 }
 
@@ -293,7 +293,7 @@ void AnswerParser::write(AnswerEvent::Kind kind, std::string_view text, Output& 
   if (size > 0) {
     output.add_text(kind, std::exchange(pending_, {}));
     output.add_text(kind, text.substr(0, size));
-    is_behind_calls_ = false;
+    is_after_calls_ = false;
   }
   pending_ += text.substr(size);
 }

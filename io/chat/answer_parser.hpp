@@ -70,10 +70,10 @@ class AnswerParser {
   enum class State : std::uint8_t {
     part,  // a part may begin, after white space and glue
     thinking,
-    content,      // in the open marks, or outside of any marks
-    head,         // in a call, up to its name
-    body,         // in the arguments of this call
-    behind_call,  // after a call: another call or the section's end may come
+    content,     // in the open marks, or outside of any marks
+    head,        // in a call, up to its name
+    body,        // in the arguments of this call
+    after_call,  // after a call: another call or the section's end may come
   };
   // Ids of marks in a set. Ids from kContentMark on are begins of the dialect's content.
   enum : std::size_t { kGlueMark, kThinkingMark, kCallMark, kEndMark, kContentMark };
@@ -91,7 +91,7 @@ class AnswerParser {
   bool step_content(Output& output);
   bool step_head(Output& output);
   bool step_body(Output& output);
-  bool step_behind_call();
+  bool step_after_call();
 
   std::string_view rest() const { return std::string_view(held_).substr(at_); }
   bool is_surely_a_call() const;
@@ -124,7 +124,7 @@ class AnswerParser {
   bool begin_is_call_ = false;            // Options::begin_is_call
   bool begins_section_ = true;            // whether the current call is the first of a section
   bool is_separated_ = false;             // whether a separator was read after the previous call
-  bool is_behind_calls_ = false;          // whether only white space has followed the last call
+  bool is_after_calls_ = false;           // whether only white space has followed the last call
   bool is_over_ = false;                  // whether held_ is the end of the answer
   std::optional<std::size_t> open_mark_;  // index of the content's open marks
   std::size_t num_calls_ = 0;

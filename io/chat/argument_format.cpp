@@ -125,11 +125,12 @@ class Converter {
     std::set<std::string> names;
     const auto required = schema.find("required");
     if (required == schema.end()) return names;
-    for (const auto& name : *required) {
-      if (!required->is_array() || !name.is_string())
-        return refuse("", "a \"required\" that is not an array of strings"), names;
-      names.insert(name.get<std::string>());
+    const auto is_text = [](const Json& name) { return name.is_string(); };
+    if (!required->is_array() || !std::ranges::all_of(*required, is_text)) {
+      refuse("", "a \"required\" that is not an array of strings");
+      return names;
     }
+    for (const auto& name : *required) names.insert(name.get<std::string>());
     return names;
   }
 

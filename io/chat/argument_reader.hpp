@@ -11,7 +11,7 @@
 namespace pagoda::chat {
 
 /// Result of a reader's step: how much of the text it consumed.
-struct Taken {
+struct ReadResult {
   enum class State : std::uint8_t {
     more,      ///< call again with the text that was not consumed and more text after it
     over,      ///< the part is complete; the text that was not consumed follows it
@@ -24,10 +24,10 @@ struct Taken {
 
 /// Calls `step` with the remaining text, while its result is `over`, until the reader `is_over`.
 template <class Step>
-Taken take_steps(std::string_view text, const bool& is_over, Step step) {
-  Taken all{Taken::State::over, 0};
-  while (all.state == Taken::State::over && !is_over) {
-    const Taken one = step(text.substr(all.bytes));
+ReadResult consume_steps(std::string_view text, const bool& is_over, Step step) {
+  ReadResult all{ReadResult::State::over, 0};
+  while (all.state == ReadResult::State::over && !is_over) {
+    const ReadResult one = step(text.substr(all.bytes));
     all = {one.state, all.bytes + one.bytes};
   }
   return all;
@@ -40,14 +40,14 @@ inline constexpr std::size_t kMaxNameBytes = 256;
 class JsonArguments {
  public:
   /// Appends to `json` the part of the object in `text`.
-  Taken take(std::string_view text, std::string& json) {
+  ReadResult consume(std::string_view text, std::string& json) {
     const std::size_t begin = has_begun_ ? 0 : leading_white(text);
-    if (begin == text.size()) return {Taken::State::more, begin};
-    if (!has_begun_ && text[begin] != '{') return {Taken::State::mismatch, begin};
+    if (begin == text.size()) return {ReadResult::State::more, begin};
+    if (!has_begun_ && text[begin] != '{') return {ReadResult::State::mismatch, begin};
     has_begun_ = true;
-    const std::size_t size = span_.take(text.substr(begin));
+    const std::size_t size = span_.consume(text.substr(begin));
     json += text.substr(begin, size);
-    return {span_.is_over() ? Taken::State::over : Taken::State::more, begin + size};
+    return {span_.is_over() ? ReadResult::State::over : ReadResult::State::more, begin + size};
   }
 
  private:

@@ -112,10 +112,10 @@ bool cut_calls(const std::string& one_text, const std::vector<ProbeCall>& one,
   // White space between calls belongs to the separator, white space before the end of the section to this end.
   const std::string_view whole = head;
   const auto call_begin = marks::without_left_space(whole.substr(whole.size() - marks::common_end(whole, between)));
-  const auto behind_call = std::string_view(between).substr(0, between.size() - call_begin.size());
-  const auto call_end = marks::without_right_space(behind_call.substr(0, marks::common_begin(behind_call, tail)));
+  const auto after_call = std::string_view(between).substr(0, between.size() - call_begin.size());
+  const auto call_end = marks::without_right_space(after_call.substr(0, marks::common_begin(after_call, tail)));
   form.section_begin = whole.substr(0, whole.size() - call_begin.size());
-  form.separator = behind_call.substr(call_end.size());
+  form.separator = after_call.substr(call_end.size());
   form.section_end = marks::without_right_space(std::string_view(tail).substr(call_end.size()));
   form.call = parts_of(call_begin, middle, call_end);
   return !has_slot(form.section_begin) && !has_slot(form.separator) && !has_slot(form.section_end);
@@ -136,21 +136,21 @@ std::optional<ToolCallForm> cut_tagged_arguments(const std::string& text, const 
       at = found + word.size();
     }
   }
-  const auto behind = all.substr(at);
+  const auto after = all.substr(at);
   PAGODA_ASSERT(texts.size() == 4, "two arguments");
   if (texts[1] != texts[3]) return std::nullopt;
 
   const auto between = texts[2];
   const auto key_begin =
       marks::without_left_space(texts[0].substr(texts[0].size() - marks::common_end(texts[0], between)));
-  const auto behind_value = between.substr(0, between.size() - key_begin.size());
-  const auto value_end = marks::without_right_space(behind.substr(0, marks::common_begin(behind, behind_value)));
+  const auto after_value = between.substr(0, between.size() - key_begin.size());
+  const auto value_end = marks::without_right_space(after.substr(0, marks::common_begin(after, after_value)));
   if (key_begin.empty() || texts[1].empty() || value_end.empty()) return std::nullopt;
   ToolCallForm form{.arguments = ArgumentForm::tagged};
   form.key_begin = key_begin;
   form.key_end = texts[1];
   form.value_end = value_end;
-  form.argument_separator = behind_value.substr(value_end.size());
+  form.argument_separator = after_value.substr(value_end.size());
   return form;
 }
 

@@ -29,8 +29,8 @@ constexpr std::array<const char*, 4> kIds{ProbeRenderer::kId, "gjkqvwxzh", "hqgz
 constexpr std::size_t kMistralIdLength = 9;
 
 /// Returns the answer in a message: the text after the assistant's header, an empty thinking and white space.
-std::string_view behind_header(std::string_view message, const ProbeRenderer& renderer, const TurnEnd& turn_end,
-                               const std::optional<Marks>& thinking) {
+std::string_view after_header(std::string_view message, const ProbeRenderer& renderer, const TurnEnd& turn_end,
+                              const std::optional<Marks>& thinking) {
   std::size_t length = 0;
   std::size_t common = 0;
   for (const std::string_view header :
@@ -38,7 +38,7 @@ std::string_view behind_header(std::string_view message, const ProbeRenderer& re
     if (message.starts_with(header)) length = std::max(length, header.size());
     common = std::max(common, marks::common_begin(header, message));
   }
-  return behind_empty_thinking(message.substr(length > 0 ? length : common), thinking);
+  return after_empty_thinking(message.substr(length > 0 ? length : common), thinking);
 }
 
 class CallProbe {
@@ -94,7 +94,7 @@ class CallProbe {
     if (!shortest) return std::nullopt;
     const std::string_view text = *shortest;
     const auto answer = text.substr(0, text.size() - turn_end_.length_in(text));
-    return std::string(behind_header(answer, renderer_, turn_end_, thinking_));
+    return std::string(after_header(answer, renderer_, turn_end_, thinking_));
   }
 
   /// Returns a form of which only the fields of the arguments are set.
@@ -122,10 +122,10 @@ class CallProbe {
     const std::string begin = form.key_begin + ProbeRenderer::kNumberKey;
     const auto key = text ? text->find(begin) : std::string::npos;
     if (key == std::string::npos) return {};
-    const auto behind_key = std::string_view(*text).substr(key + begin.size());
-    const auto end = behind_key.find(value.dump() + form.value_end);
-    if (end == std::string_view::npos || behind_key.substr(0, end) == form.key_end) return {};
-    return std::string(behind_key.substr(0, end));
+    const auto after_key = std::string_view(*text).substr(key + begin.size());
+    const auto end = after_key.find(value.dump() + form.value_end);
+    if (end == std::string_view::npos || after_key.substr(0, end) == form.key_end) return {};
+    return std::string(after_key.substr(0, end));
   }
 
   /// Returns whether the template writes other calls as `form` predicts.

@@ -91,16 +91,16 @@ Match CallReader::match_run(std::string_view text, std::size_t& bytes) const {
   const CallPart& part = parts()[part_];
   const Run run = run_of(part.kind, form_->id_length);
   const bool has_fixed_size = part.kind == CallPart::Kind::id && form_->id_length > 0;
-  const std::string_view behind = part_ + 1 < parts().size() ? parts()[part_ + 1].text : std::string_view();
+  const std::string_view after = part_ + 1 < parts().size() ? parts()[part_ + 1].text : std::string_view();
   // Without a trigger, a name counts as the begin of a call only if all of the text after it follows.
   const bool wants_all = part.kind == CallPart::Kind::name && form_->trigger.empty();
   for (bytes = 0; bytes < text.size(); ++bytes) {
     if (has_fixed_size && bytes == run.max_bytes) return Match::yes;
     const bool goes_on = bytes < run.max_bytes && run.has(text[bytes]);
     if (bytes > 0 && !has_fixed_size) {
-      if (behind.empty() && !goes_on) return Match::yes;
-      if (!behind.empty() && !goes_on && !wants_all && text[bytes] == behind.front()) return Match::yes;
-      const Match match = behind.empty() ? Match::no : begins_with(text.substr(bytes), behind);
+      if (after.empty() && !goes_on) return Match::yes;
+      if (!after.empty() && !goes_on && !wants_all && text[bytes] == after.front()) return Match::yes;
+      const Match match = after.empty() ? Match::no : begins_with(text.substr(bytes), after);
       if (match != Match::no) return match;
     }
     if (!goes_on) return Match::no;
@@ -108,29 +108,30 @@ Match CallReader::match_run(std::string_view text, std::size_t& bytes) const {
   return has_fixed_size && bytes == run.max_bytes ? Match::yes : Match::maybe;
 }
 
-Taken CallReader::read_body(std::string_view text, std::string& json) {
+ReadResult CallReader::read_body(std::string_view text, std::string& json) {
   std::size_t at = 0;
   while (part_ < parts().size()) {
     const CallPart& part = parts()[part_];
     if (part.kind == CallPart::Kind::arguments) {
-      const Taken taken = read_arguments(text.substr(at), json);
-      at += taken.bytes;
-      if (taken.state != Taken::State::over) return {taken.state, at};
+      const ReadResult result = read_arguments(text.substr(at), json);
+      at += result.bytes;
+      if (result.state != ReadResult::State::over) return {result.state, at};
     } else {
       if (has_arguments_ && part.kind == CallPart::Kind::text) at += leading_white(text.substr(at));
       std::size_t bytes = 0;
       const Match match = match_part(text.substr(at), bytes);
-      if (match != Match::yes) return {match == Match::maybe ? Taken::State::more : Taken::State::mismatch, at};
+      if (match != Match::yes)
+        return {match == Match::maybe ? ReadResult::State::more : ReadResult::State::mismatch, at};
       at += bytes;
     }
     ++part_;
   }
-  return {Taken::State::over, at};
+  return {ReadResult::State::over, at};
 }
 
-Taken CallReader::read_arguments(std::string_view text, std::string& json) {
+ReadResult CallReader::read_arguments(std::string_view text, std::string& json) {
   if (!std::exchange(has_arguments_, true)) start_arguments();
-  return std::visit([&](auto& arguments) { return arguments.take(text, json); }, arguments_);
+  return std::visit([&](auto& arguments) { return arguments.consume(text, json); }, arguments_);
 }
 
 void CallReader::start_arguments() {

@@ -34,7 +34,7 @@ class CallReader {
   Head read_head(std::string_view text);
 
   /// `text` continues after the head or after the bytes consumed so far. Appends the arguments known now.
-  Taken read_body(std::string_view text, std::string& json);
+  ReadResult read_body(std::string_view text, std::string& json);
 
  private:
   const std::vector<CallPart>& parts() const { return begins_section_ ? first_call_ : later_call_; }
@@ -42,7 +42,7 @@ class CallReader {
   Match match_part(std::string_view text, std::size_t& bytes) const;
   /// Returns whether `text` begins with a name, an id or an index, and sets `bytes` to its size.
   Match match_run(std::string_view text, std::size_t& bytes) const;
-  Taken read_arguments(std::string_view text, std::string& json);
+  ReadResult read_arguments(std::string_view text, std::string& json);
   void start_arguments();
 
   std::shared_ptr<const ToolCallForm> form_;

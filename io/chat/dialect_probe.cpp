@@ -19,7 +19,7 @@ std::optional<Marks> probe_content(ProbeRenderer& renderer, const TurnEnd& turn_
                                    const std::optional<Marks>& thinking) {
   const std::string_view header = turn_end.content_header();
   const auto added = header.substr(marks::common_begin(header, renderer.generation_prompt()));
-  const auto begin = marks::without_right_space(behind_empty_thinking(added, thinking));
+  const auto begin = marks::without_right_space(after_empty_thinking(added, thinking));
   const bool is_header = marks::without_right_space(renderer.generation_prompt()).ends_with(begin);
   if (is_header || marks::last(begin).empty()) return std::nullopt;
   Marks content{std::string(begin), {}};
@@ -32,8 +32,8 @@ std::optional<Marks> probe_content(ProbeRenderer& renderer, const TurnEnd& turn_
 }
 
 /// Returns the text between thinking and the begin of the content.
-std::string glue_of(std::string_view behind_thinking, const Marks& content) {
-  auto text = marks::without_space(behind_thinking);
+std::string glue_of(std::string_view after_thinking, const Marks& content) {
+  auto text = marks::without_space(after_thinking);
   if (!text.ends_with(content.begin)) return {};
   text.remove_suffix(content.begin.size());
   return std::string(marks::without_space(text));

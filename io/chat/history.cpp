@@ -17,7 +17,7 @@ namespace {
 using nlohmann::ordered_json;
 
 // Names of a message's reasoning, in the order in which they are looked for.
-constexpr std::array<const char*, 3> kThoughtNames = {"reasoning_content", "thinking", "reasoning"};
+constexpr std::array<const char*, 3> kReasoningNames = {"reasoning_content", "thinking", "reasoning"};
 
 bool has_calls(const ordered_json& message) {
   const auto calls = message.find("tool_calls");
@@ -98,13 +98,13 @@ class LinkedCalls {
 };
 
 /// Removes a message's thinking, under all of its names, and returns it.
-std::string take_thought(ordered_json& message) {
-  std::string thought;
-  for (const char* name : kThoughtNames) {
-    if (thought.empty()) thought = text_member(message, name);
+std::string take_reasoning(ordered_json& message) {
+  std::string reasoning;
+  for (const char* name : kReasoningNames) {
+    if (reasoning.empty()) reasoning = text_member(message, name);
     message.erase(name);
   }
-  return thought;
+  return reasoning;
 }
 
 /// Returns the text of a content, which is a text or a list of parts.
@@ -137,7 +137,7 @@ class HistoryShaper {
   /// Returns the number of further messages that were consumed: results of the message's calls.
   std::size_t add_answer(ordered_json message, ordered_json& messages, std::size_t index) {
     ends_with_result_ = false;
-    shape_thought(message);
+    shape_reasoning(message);
     if (!has_calls(message)) return shaped_.push_back(std::move(message)), 0;
     if (!form_.shows_calls) return shaped_.push_back(with_written_calls(std::move(message))), 0;
     if (!form_.shows_content_calls && !is_empty_content(message)) {
@@ -185,12 +185,12 @@ class HistoryShaper {
     shaped_.push_back(std::move(message));
   }
 
-  void shape_thought(ordered_json& message) const {
-    auto thought = take_thought(message);
-    if (thought.empty()) return;
+  void shape_reasoning(ordered_json& message) const {
+    auto reasoning = take_reasoning(message);
+    if (reasoning.empty()) return;
     const bool stands_alone = !has_calls(message) || is_empty_content(message);
     if (form_.thinking == HistoryForm::Thinking::part) {
-      auto parts = ordered_json::array({{{"type", "thinking"}, {"thinking", std::move(thought)}}});
+      auto parts = ordered_json::array({{{"type", "thinking"}, {"thinking", std::move(reasoning)}}});
       auto& content = message["content"];
       if (content.is_string() && !content.get_ref<const std::string&>().empty()) {
         parts.push_back(text_part(content.get<std::string>()));
@@ -202,10 +202,10 @@ class HistoryShaper {
     }
     if (!stands_alone && !form_.takes_thinking_with_content) {
       // For such templates, text before a call counts as thinking.
-      thought += "\n\n" + content_text(message);
+      reasoning += "\n\n" + content_text(message);
       message["content"] = nullptr;
     }
-    message["reasoning_content"] = std::move(thought);
+    message["reasoning_content"] = std::move(reasoning);
   }
 
   ordered_json with_written_calls(ordered_json message) const {
@@ -247,7 +247,7 @@ bool has_history(const ordered_json& messages) {
   return messages.is_array() && std::ranges::any_of(messages, [](const ordered_json& message) {
            if (!message.is_object()) return false;
            if (has_calls(message) || is_of(message, "tool")) return true;
-           return std::ranges::any_of(kThoughtNames, [&](const char* name) { return message.contains(name); });
+           return std::ranges::any_of(kReasoningNames, [&](const char* name) { return message.contains(name); });
          });
 }
 

@@ -28,7 +28,7 @@ char short_escape(char byte) {
 
 }  // namespace
 
-std::size_t JsonSpan::take(std::string_view piece) {
+std::size_t JsonSpan::consume(std::string_view piece) {
   std::size_t at = 0;
   while (at < piece.size() && !is_over_) {
     const char byte = piece[at++];

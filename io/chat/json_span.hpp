@@ -15,7 +15,7 @@ class JsonSpan {
 
   /// Returns how many bytes of `piece` belong to the value: all of them until it ends. The first piece must begin with
   /// the value.
-  std::size_t take(std::string_view piece);
+  std::size_t consume(std::string_view piece);
   bool is_over() const { return is_over_; }
 
  private:

@@ -43,7 +43,7 @@ ordered_json user_message(std::string_view text) {
 ProbeRenderer::ProbeRenderer(const ChatPrompts& prompts)
     : prompts_(prompts), tools_(probe_tools()), num_left_(kMaxProbes), cpu_seconds_left_(kMaxProbeCpuSeconds) {
   const auto try_it = [&] {
-    auto prompt = behind_user(ordered_json::array({user_message(kUser)}), ordered_json::object(), true);
+    auto prompt = after_user(ordered_json::array({user_message(kUser)}), ordered_json::object(), true);
     if (prompt) generation_prompt_ = std::move(*prompt);
     is_usable_ = prompt.has_value();
     return is_usable_;
@@ -72,20 +72,20 @@ bool ProbeRenderer::names(std::string_view text) const {
 }
 
 std::optional<std::string> ProbeRenderer::render(ordered_json message, const ordered_json& kwargs) {
-  return behind_user(ordered_json::array({user_message(kUser), std::move(message)}), kwargs, false);
+  return after_user(ordered_json::array({user_message(kUser), std::move(message)}), kwargs, false);
 }
 
 std::optional<std::string> ProbeRenderer::render_before_user(ordered_json message) {
-  auto text = behind_user(ordered_json::array({user_message(kUser), std::move(message), user_message(kNextUser)}),
-                          ordered_json::object(), false);
+  auto text = after_user(ordered_json::array({user_message(kUser), std::move(message), user_message(kNextUser)}),
+                         ordered_json::object(), false);
   const auto end = text ? text->find(kNextUser) : std::string::npos;
   if (end == std::string::npos) return std::nullopt;
   text->resize(end);
   return text;
 }
 
-std::optional<std::string> ProbeRenderer::behind_user(ordered_json messages, const ordered_json& kwargs,
-                                                      bool add_generation_prompt) {
+std::optional<std::string> ProbeRenderer::after_user(ordered_json messages, const ordered_json& kwargs,
+                                                     bool add_generation_prompt) {
   if (num_left_ <= 0 || cpu_seconds_left_ <= 0) return std::nullopt;
   --num_left_;
   ChatInput chat;

@@ -59,8 +59,8 @@ class ProbeRenderer {
                                         bool arguments_as_text);
 
  private:
-  std::optional<std::string> behind_user(nlohmann::ordered_json messages, const nlohmann::ordered_json& kwargs,
-                                         bool add_generation_prompt);
+  std::optional<std::string> after_user(nlohmann::ordered_json messages, const nlohmann::ordered_json& kwargs,
+                                        bool add_generation_prompt);
 
   const ChatPrompts& prompts_;
   nlohmann::ordered_json tools_;

@@ -58,48 +58,48 @@ std::string unicode_escape(std::string_view digits) {
 
 }  // namespace
 
-Taken PythonArguments::take(std::string_view text, std::string& json) {
-  return take_steps(text, is_over_, [&](std::string_view rest) { return step(rest, json); });
+ReadResult PythonArguments::consume(std::string_view text, std::string& json) {
+  return consume_steps(text, is_over_, [&](std::string_view rest) { return step(rest, json); });
 }
 
-Taken PythonArguments::step(std::string_view text, std::string& json) {
+ReadResult PythonArguments::step(std::string_view text, std::string& json) {
   if (text.empty()) return {};
   switch (state_) {
     case State::key:
-      return take_key(text, json);
+      return consume_key(text, json);
     case State::value:
-      return take_value(text, json);
+      return consume_value(text, json);
     case State::number:
-      return take_number(text, json);
+      return consume_number(text, json);
     case State::string:
-      return take_string(text, json);
-    case State::behind_value:
-      return take_behind_value(text, json);
+      return consume_string(text, json);
+    case State::after_value:
+      return consume_after_value(text, json);
   }
-  return {Taken::State::mismatch, 0};
+  return {ReadResult::State::mismatch, 0};
 }
 
-Taken PythonArguments::end(std::string& json) {
+ReadResult PythonArguments::end(std::string& json) {
   json += has_key_ ? "}" : "{}";
   is_over_ = true;
-  return {Taken::State::over, 0};
+  return {ReadResult::State::over, 0};
 }
 
 // Nothing is consumed before the equals sign: without it, the text is no key.
-Taken PythonArguments::take_key(std::string_view text, std::string& json) {
-  if (const std::size_t white = leading_white(text)) return {Taken::State::over, white};
+ReadResult PythonArguments::consume_key(std::string_view text, std::string& json) {
+  if (const std::size_t white = leading_white(text)) return {ReadResult::State::over, white};
   const std::size_t size = std::min(text.find_first_of(kNoKey), text.size());
   if (size == 0) return end(json);
   const std::size_t equals = size + leading_white(text.substr(size));
-  if (equals > kMaxNameBytes) return {Taken::State::mismatch, 0};
+  if (equals > kMaxNameBytes) return {ReadResult::State::mismatch, 0};
   if (equals == text.size()) return {};
-  if (text[equals] != '=') return {Taken::State::mismatch, 0};
+  if (text[equals] != '=') return {ReadResult::State::mismatch, 0};
 
   json += std::exchange(has_key_, true) ? ", \"" : "{\"";
   append_json_escaped(json, text.substr(0, size));
   json += "\": ";
   state_ = State::value;
-  return {Taken::State::over, equals + 1};
+  return {ReadResult::State::over, equals + 1};
 }
 
 void PythonArguments::begin_value(std::string& json) {
@@ -123,23 +123,23 @@ void PythonArguments::close(std::string& json) {
   json += is_dict ? '}' : ']';
   open_.pop_back();
   owes_comma_ = false;
-  state_ = State::behind_value;
+  state_ = State::after_value;
 }
 
-Taken PythonArguments::take_value(std::string_view text, std::string& json) {
+ReadResult PythonArguments::consume_value(std::string_view text, std::string& json) {
   const char byte = text.front();
-  if (is_white(byte)) return {Taken::State::over, leading_white(text)};
+  if (is_white(byte)) return {ReadResult::State::over, leading_white(text)};
   const bool may_close = open_.empty() || open_.back() != Container::dict_value;
   if (may_close && closes(byte)) {
     close(json);
-    return {Taken::State::over, 1};
+    return {ReadResult::State::over, 1};
   }
   if (byte == '"' || byte == '\'') {
     begin_value(json);
     json += '"';
     quote_ = byte;
     state_ = State::string;
-    return {Taken::State::over, 1};
+    return {ReadResult::State::over, 1};
   }
   if (is_python_digit(byte) || byte == '-' || byte == '+' || byte == '.') {
     begin_value(json);
@@ -147,16 +147,16 @@ Taken PythonArguments::take_value(std::string_view text, std::string& json) {
     last_ = 0;
     has_point_ = has_exponent_ = false;
     state_ = State::number;
-    return {Taken::State::over, 0};
+    return {ReadResult::State::over, 0};
   }
   const bool is_open = byte == '[' || byte == '(' || byte == '{';
-  if (!is_open) return take_word(text, json);
-  if (is_dict_key()) return {Taken::State::mismatch, 0};
+  if (!is_open) return consume_word(text, json);
+  if (is_dict_key()) return {ReadResult::State::mismatch, 0};
   open(byte == '[' ? Container::list : byte == '(' ? Container::tuple : Container::dict_key, json);
-  return {Taken::State::over, 1};
+  return {ReadResult::State::over, 1};
 }
 
-Taken PythonArguments::take_word(std::string_view text, std::string& json) {
+ReadResult PythonArguments::consume_word(std::string_view text, std::string& json) {
   for (const Word& word : kWords) {
     const Match match = begins_with(text, word.python);
     if (match == Match::maybe) return {};
@@ -165,14 +165,14 @@ Taken PythonArguments::take_word(std::string_view text, std::string& json) {
     if (is_dict_key()) json += '"';
     json += word.json;
     if (is_dict_key()) json += '"';
-    state_ = State::behind_value;
-    return {Taken::State::over, word.python.size()};
+    state_ = State::after_value;
+    return {ReadResult::State::over, word.python.size()};
   }
-  return {Taken::State::mismatch, 0};
+  return {ReadResult::State::mismatch, 0};
 }
 
 // JSON demands digits on both sides of a point, and allows neither a leading plus nor "_" between digits.
-Taken PythonArguments::take_number(std::string_view text, std::string& json) {
+ReadResult PythonArguments::consume_number(std::string_view text, std::string& json) {
   const auto write = [&](char byte) {
     json += byte;
     last_ = byte;
@@ -195,34 +195,34 @@ Taken PythonArguments::take_number(std::string_view text, std::string& json) {
     has_exponent_ = true;
   } else if (byte != '_' || !has_digit) {
     if (last_ == '.') write('0');
-    if (!is_python_digit(last_)) return {Taken::State::mismatch, 0};
+    if (!is_python_digit(last_)) return {ReadResult::State::mismatch, 0};
     if (is_dict_key()) json += '"';
-    state_ = State::behind_value;
-    return {Taken::State::over, 0};
+    state_ = State::after_value;
+    return {ReadResult::State::over, 0};
   }
-  return {Taken::State::over, 1};
+  return {ReadResult::State::over, 1};
 }
 
-Taken PythonArguments::take_string(std::string_view text, std::string& json) {
+ReadResult PythonArguments::consume_string(std::string_view text, std::string& json) {
   const char ends[] = {quote_, '\\'};
   const std::size_t size = std::min(text.find_first_of(std::string_view(ends, 2)), text.size());
   if (size > 0) {
     append_json_escaped(json, text.substr(0, size));
-    return {Taken::State::over, size};
+    return {ReadResult::State::over, size};
   }
-  if (text.front() == '\\') return take_escape(text, json);
+  if (text.front() == '\\') return consume_escape(text, json);
   json += '"';
-  state_ = State::behind_value;
-  return {Taken::State::over, 1};
+  state_ = State::after_value;
+  return {ReadResult::State::over, 1};
 }
 
 // As in Python, a backslash before any other character stands for itself.
-Taken PythonArguments::take_escape(std::string_view text, std::string& json) {
+ReadResult PythonArguments::consume_escape(std::string_view text, std::string& json) {
   if (text.size() < 2) return {};
   const auto* const found = std::ranges::find(kEscapes, text[1], &Escape::python);
   if (found != kEscapes.end()) {
     json += found->json;
-    return {Taken::State::over, 2};
+    return {ReadResult::State::over, 2};
   }
   const std::size_t num_digits = num_hex_digits(text[1]);
   if (num_digits > 0) {
@@ -232,37 +232,37 @@ Taken PythonArguments::take_escape(std::string_view text, std::string& json) {
     const std::string escape = is_hex ? unicode_escape(digits) : "";
     if (!escape.empty()) {
       json += escape;
-      return {Taken::State::over, 2 + num_digits};
+      return {ReadResult::State::over, 2 + num_digits};
     }
   }
   json += "\\\\";
-  return {Taken::State::over, 1};
+  return {ReadResult::State::over, 1};
 }
 
-Taken PythonArguments::take_behind_value(std::string_view text, std::string& json) {
+ReadResult PythonArguments::consume_after_value(std::string_view text, std::string& json) {
   const char byte = text.front();
-  if (is_white(byte)) return {Taken::State::over, leading_white(text)};
+  if (is_white(byte)) return {ReadResult::State::over, leading_white(text)};
   if (open_.empty()) {
     if (byte != ',') return end(json);
     state_ = State::key;
-    return {Taken::State::over, 1};
+    return {ReadResult::State::over, 1};
   }
   if (is_dict_key()) {
-    if (byte != ':') return {Taken::State::mismatch, 0};
+    if (byte != ':') return {ReadResult::State::mismatch, 0};
     json += ": ";
     open_.back() = Container::dict_value;
     state_ = State::value;
-    return {Taken::State::over, 1};
+    return {ReadResult::State::over, 1};
   }
   if (closes(byte)) {
     close(json);
-    return {Taken::State::over, 1};
+    return {ReadResult::State::over, 1};
   }
-  if (byte != ',') return {Taken::State::mismatch, 0};
+  if (byte != ',') return {ReadResult::State::mismatch, 0};
   if (open_.back() == Container::dict_value) open_.back() = Container::dict_key;
   owes_comma_ = true;
   state_ = State::value;
-  return {Taken::State::over, 1};
+  return {ReadResult::State::over, 1};
 }
 
 }  // namespace pagoda::chat

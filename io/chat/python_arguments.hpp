@@ -14,22 +14,22 @@ namespace pagoda::chat {
 class PythonArguments {
  public:
   /// Appends to `json` the arguments in `text`. They are over where neither a comma nor a key follows.
-  Taken take(std::string_view text, std::string& json);
+  ReadResult consume(std::string_view text, std::string& json);
 
  private:
-  enum class State : std::uint8_t { key, value, number, string, behind_value };
+  enum class State : std::uint8_t { key, value, number, string, after_value };
   enum class Container : std::uint8_t { list, tuple, dict_key, dict_value };
 
   /// Takes one step at the begin of `text`; `over` means that the step is complete.
-  Taken step(std::string_view text, std::string& json);
-  Taken take_key(std::string_view text, std::string& json);
-  Taken take_value(std::string_view text, std::string& json);
-  Taken take_word(std::string_view text, std::string& json);
-  Taken take_number(std::string_view text, std::string& json);
-  Taken take_string(std::string_view text, std::string& json);
-  Taken take_escape(std::string_view text, std::string& json);
-  Taken take_behind_value(std::string_view text, std::string& json);
-  Taken end(std::string& json);
+  ReadResult step(std::string_view text, std::string& json);
+  ReadResult consume_key(std::string_view text, std::string& json);
+  ReadResult consume_value(std::string_view text, std::string& json);
+  ReadResult consume_word(std::string_view text, std::string& json);
+  ReadResult consume_number(std::string_view text, std::string& json);
+  ReadResult consume_string(std::string_view text, std::string& json);
+  ReadResult consume_escape(std::string_view text, std::string& json);
+  ReadResult consume_after_value(std::string_view text, std::string& json);
+  ReadResult end(std::string& json);
 
   void begin_value(std::string& json);
   void open(Container container, std::string& json);

@@ -4,48 +4,48 @@
 
 namespace pagoda::chat {
 
-Taken TaggedArguments::take(std::string_view text, std::string& json) {
-  return take_steps(text, is_over_, [&](std::string_view rest) { return step(rest, json); });
+ReadResult TaggedArguments::consume(std::string_view text, std::string& json) {
+  return consume_steps(text, is_over_, [&](std::string_view rest) { return step(rest, json); });
 }
 
-Taken TaggedArguments::step(std::string_view text, std::string& json) {
+ReadResult TaggedArguments::step(std::string_view text, std::string& json) {
   if (text.empty()) return {};
   switch (state_) {
     case State::key:
-      return take_key(text, json);
+      return consume_key(text, json);
     case State::text:
-      return take_text(text, json);
+      return consume_text(text, json);
     case State::json_begin:
       return begin_json(text, json);
     case State::json_span: {
-      const std::size_t size = span_.take(text);
+      const std::size_t size = span_.consume(text);
       json += text.substr(0, size);
       if (span_.is_over()) state_ = State::json_rest;
-      return {Taken::State::over, size};
+      return {ReadResult::State::over, size};
     }
     case State::json_rest:
-      return take_json_rest(text, json);
-    case State::behind_value:
-      return take_separator(text);
+      return consume_json_rest(text, json);
+    case State::after_value:
+      return consume_separator(text);
   }
-  return {Taken::State::mismatch, 0};
+  return {ReadResult::State::mismatch, 0};
 }
 
-Taken TaggedArguments::end(std::string& json) {
+ReadResult TaggedArguments::end(std::string& json) {
   json += has_key_ ? "}" : "{}";
   is_over_ = true;
-  return {Taken::State::over, 0};
+  return {ReadResult::State::over, 0};
 }
 
-Taken TaggedArguments::take_key(std::string_view text, std::string& json) {
-  if (const std::size_t white = leading_white(text)) return {Taken::State::over, white};
+ReadResult TaggedArguments::consume_key(std::string_view text, std::string& json) {
+  if (const std::size_t white = leading_white(text)) return {ReadResult::State::over, white};
   const std::string_view begin = without_leading_white(form_->key_begin);
   const Match match = chat::begins_with(text, begin);
   if (match == Match::maybe) return {};
   if (match == Match::no) return end(json);
   text.remove_prefix(begin.size());
   const KeyEnd key_end = end_of_key(text);
-  if (key_end.at > kMaxNameBytes) return {Taken::State::mismatch, 0};
+  if (key_end.at > kMaxNameBytes) return {ReadResult::State::mismatch, 0};
   if (key_end.match != Match::yes) return {};
 
   const std::string_view key = text.substr(0, key_end.at);
@@ -55,7 +55,7 @@ Taken TaggedArguments::take_key(std::string_view text, std::string& json) {
   const bool is_text = form_->json_key_end.empty() ? is_text_ && is_text_(key) : key_end.is_text;
   state_ = is_text ? State::text : State::json_begin;
   if (state_ == State::text) json += '"';
-  return {Taken::State::over, begin.size() + key_end.at + key_end.size};
+  return {ReadResult::State::over, begin.size() + key_end.at + key_end.size};
 }
 
 TaggedArguments::KeyEnd TaggedArguments::end_of_key(std::string_view text) const {
@@ -70,32 +70,32 @@ TaggedArguments::KeyEnd TaggedArguments::end_of_key(std::string_view text) const
   return first;
 }
 
-Taken TaggedArguments::take_text(std::string_view text, std::string& json) {
+ReadResult TaggedArguments::consume_text(std::string_view text, std::string& json) {
   const std::size_t size = find_mark(text, form_->value_end);
   append_json_escaped(json, text.substr(0, size));
-  if (chat::begins_with(text.substr(size), form_->value_end) != Match::yes) return {Taken::State::more, size};
+  if (chat::begins_with(text.substr(size), form_->value_end) != Match::yes) return {ReadResult::State::more, size};
   json += '"';
-  state_ = State::behind_value;
-  return {Taken::State::over, size + form_->value_end.size()};
+  state_ = State::after_value;
+  return {ReadResult::State::over, size + form_->value_end.size()};
 }
 
 // A value_end that begins with white space must not be skipped as white space before a value.
-Taken TaggedArguments::begin_json(std::string_view text, std::string& json) {
+ReadResult TaggedArguments::begin_json(std::string_view text, std::string& json) {
   const Match match = chat::begins_with(text, form_->value_end);
   if (match == Match::maybe) return {};
   if (match == Match::yes) {
     json += "null";
-    state_ = State::behind_value;
-    return {Taken::State::over, form_->value_end.size()};
+    state_ = State::after_value;
+    return {ReadResult::State::over, form_->value_end.size()};
   }
-  if (is_white(text.front())) return {Taken::State::over, 1};
+  if (is_white(text.front())) return {ReadResult::State::over, 1};
   const bool is_span = JsonSpan::begins_with(text.front());
   if (is_span) span_ = {};
   state_ = is_span ? State::json_span : State::json_rest;
-  return {Taken::State::over, 0};
+  return {ReadResult::State::over, 0};
 }
 
-Taken TaggedArguments::take_json_rest(std::string_view text, std::string& json) {
+ReadResult TaggedArguments::consume_json_rest(std::string_view text, std::string& json) {
   const std::size_t size = find_mark(text, form_->value_end);
   const std::size_t white = trailing_white(text.substr(0, size));
   if (white < size) {
@@ -103,19 +103,19 @@ Taken TaggedArguments::take_json_rest(std::string_view text, std::string& json) 
     json += text.substr(0, size - white);
   }
   white_ += text.substr(size - white, white);
-  if (chat::begins_with(text.substr(size), form_->value_end) != Match::yes) return {Taken::State::more, size};
+  if (chat::begins_with(text.substr(size), form_->value_end) != Match::yes) return {ReadResult::State::more, size};
   white_.clear();
-  state_ = State::behind_value;
-  return {Taken::State::over, size + form_->value_end.size()};
+  state_ = State::after_value;
+  return {ReadResult::State::over, size + form_->value_end.size()};
 }
 
-Taken TaggedArguments::take_separator(std::string_view text) {
-  if (const std::size_t white = leading_white(text)) return {Taken::State::over, white};
+ReadResult TaggedArguments::consume_separator(std::string_view text) {
+  if (const std::size_t white = leading_white(text)) return {ReadResult::State::over, white};
   const std::string_view separator = without_outer_white(form_->argument_separator);
   const Match match = chat::begins_with(text, separator);
   if (match == Match::maybe) return {};
   state_ = State::key;
-  return {Taken::State::over, match == Match::yes ? separator.size() : 0};
+  return {ReadResult::State::over, match == Match::yes ? separator.size() : 0};
 }
 
 }  // namespace pagoda::chat

@@ -21,13 +21,13 @@ class TaggedArguments {
       : form_(std::move(form)), is_text_(std::move(is_text)) {}
 
   /// Appends to `json` the arguments in `text`. They are over where neither a key nor a possible begin of one follows.
-  Taken take(std::string_view text, std::string& json);
+  ReadResult consume(std::string_view text, std::string& json);
 
  private:
-  enum class State : std::uint8_t { key, text, json_begin, json_span, json_rest, behind_value };
+  enum class State : std::uint8_t { key, text, json_begin, json_span, json_rest, after_value };
 
   /// Takes one step at the begin of `text`; `over` means that the step is complete.
-  Taken step(std::string_view text, std::string& json);
+  ReadResult step(std::string_view text, std::string& json);
   struct KeyEnd {
     Match match = Match::no;
     std::size_t at = 0;  ///< number of the key's bytes
@@ -36,12 +36,12 @@ class TaggedArguments {
   };
   /// Finds the end of the key that `text` begins with.
   KeyEnd end_of_key(std::string_view text) const;
-  Taken take_key(std::string_view text, std::string& json);
-  Taken take_text(std::string_view text, std::string& json);
-  Taken begin_json(std::string_view text, std::string& json);
-  Taken take_json_rest(std::string_view text, std::string& json);
-  Taken take_separator(std::string_view text);
-  Taken end(std::string& json);
+  ReadResult consume_key(std::string_view text, std::string& json);
+  ReadResult consume_text(std::string_view text, std::string& json);
+  ReadResult begin_json(std::string_view text, std::string& json);
+  ReadResult consume_json_rest(std::string_view text, std::string& json);
+  ReadResult consume_separator(std::string_view text);
+  ReadResult end(std::string& json);
 
   std::shared_ptr<const ToolCallForm> form_;
   IsText is_text_;

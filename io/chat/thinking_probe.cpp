@@ -28,7 +28,7 @@ constexpr std::array<std::pair<const char*, const char*>, 9> kKnownThinking{{
 struct ReasoningTexts {
   std::string_view header;  ///< without reasoning: from the user's text to the content or call
   std::string_view before;  ///< from the user's text to the reasoning
-  std::string_view behind;  ///< from the reasoning to the content or call
+  std::string_view after;   ///< from the reasoning to the content or call
 };
 
 /// Returns the length that both texts begin with, up to white space or a mark: no word is cut.
@@ -55,10 +55,10 @@ std::string_view begin_of_thinking(const ReasoningTexts& texts, std::string_view
 }
 
 std::optional<ProbedThinking> thinking_around(const ReasoningTexts& texts, std::string_view generation_prompt) {
-  auto follows = texts.behind.substr(texts.behind.size() - marks::common_end(texts.header, texts.behind));
-  auto end = marks::without_space(texts.behind.substr(0, texts.behind.size() - follows.size()));
+  auto follows = texts.after.substr(texts.after.size() - marks::common_end(texts.header, texts.after));
+  auto end = marks::without_space(texts.after.substr(0, texts.after.size() - follows.size()));
   if (end.empty()) {
-    end = marks::find(texts.behind);
+    end = marks::find(texts.after);
     follows = {};
   }
   if (end.empty()) return std::nullopt;
@@ -74,10 +74,10 @@ class ThinkingProbe {
   std::optional<ProbedThinking> derive(ordered_json message, std::string_view anchor, const ordered_json& kwargs) {
     const auto plain = renderer_.render(message, kwargs);
     message["reasoning_content"] = ProbeRenderer::kReasoning;  // rendering adds the other names
-    const auto thoughtful = renderer_.render(std::move(message), kwargs);
-    if (!plain || !thoughtful) return std::nullopt;
+    const auto reasoned = renderer_.render(std::move(message), kwargs);
+    if (!plain || !reasoned) return std::nullopt;
     const std::string_view without = *plain;
-    const std::string_view with = *thoughtful;
+    const std::string_view with = *reasoned;
     const auto plain_anchor = without.find(anchor);
     const auto reasoning = with.find(ProbeRenderer::kReasoning);
     if (plain_anchor == std::string_view::npos || reasoning == std::string_view::npos) return std::nullopt;
@@ -115,7 +115,7 @@ std::optional<ProbedThinking> probe_thinking(ProbeRenderer& renderer) {
   return known_thinking(renderer);
 }
 
-std::string_view behind_empty_thinking(std::string_view text, const std::optional<Marks>& thinking) {
+std::string_view after_empty_thinking(std::string_view text, const std::optional<Marks>& thinking) {
   text = marks::without_left_space(text);
   if (!thinking || thinking->end.empty()) return text;
   auto rest = text;

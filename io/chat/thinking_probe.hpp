@@ -19,6 +19,6 @@ std::optional<ProbedThinking> probe_thinking(ProbeRenderer& renderer);
 
 /// Returns `text` without white space at its left, and without an empty thinking, or the end mark of one, that it
 /// begins with.
-std::string_view behind_empty_thinking(std::string_view text, const std::optional<Marks>& thinking);
+std::string_view after_empty_thinking(std::string_view text, const std::optional<Marks>& thinking);
 
 }  // namespace pagoda::chat

@@ -105,27 +105,27 @@ class Expectation {
  public:
   explicit Expectation(std::string_view text) : text_(text) {}
 
-  void take(std::string_view expected) {
+  void consume(std::string_view expected) {
     is_met_ = is_met_ && text_.substr(at_).starts_with(expected);
     if (is_met_) at_ += expected.size();
   }
-  void take_arguments(const ToolCallForm& form, const ordered_json& arguments) {
+  void consume_arguments(const ToolCallForm& form, const ordered_json& arguments) {
     const auto end = is_met_ ? end_of_arguments(text_, at_, form, arguments) : 0;
     is_met_ = end != 0;
     at_ = end;
   }
-  void take_part(const CallPart& part, const ToolCallForm& form, const ProbeCall& call, std::size_t index) {
+  void consume_part(const CallPart& part, const ToolCallForm& form, const ProbeCall& call, std::size_t index) {
     switch (part.kind) {
       case CallPart::Kind::text:
-        return take(part.text);
+        return consume(part.text);
       case CallPart::Kind::name:
-        return take(call.name);
+        return consume(call.name);
       case CallPart::Kind::id:
-        return take(call.id);
+        return consume(call.id);
       case CallPart::Kind::index:
-        return take(std::to_string(index));
+        return consume(std::to_string(index));
       case CallPart::Kind::arguments:
-        return take_arguments(form, call.arguments);
+        return consume_arguments(form, call.arguments);
     }
   }
   bool is_met() const { return is_met_ && at_ == text_.size(); }
@@ -148,12 +148,12 @@ std::optional<ArgumentRange> find_arguments(std::string_view text, std::size_t f
 
 bool is_written(std::string_view text, const ToolCallForm& form, const std::vector<ProbeCall>& calls) {
   Expectation expected(marks::without_space(text));
-  expected.take(form.section_begin);
+  expected.consume(form.section_begin);
   for (std::size_t i = 0; i < calls.size(); ++i) {
-    if (i > 0) expected.take(form.separator);
-    for (const auto& part : form.call) expected.take_part(part, form, calls[i], i);
+    if (i > 0) expected.consume(form.separator);
+    for (const auto& part : form.call) expected.consume_part(part, form, calls[i], i);
   }
-  expected.take(form.section_end);
+  expected.consume(form.section_end);
   return expected.is_met();
 }
 

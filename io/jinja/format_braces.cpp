@@ -226,8 +226,8 @@ class BraceFormatter {
       if (is_integral && number.precision >= 0) throw Failure("Precision not allowed in integer format specifier");
       digits = number_digits(value, number, sign);
     }
-    const bool fills_behind_sign = spec.align == '=' || (spec.align == 0 && spec.is_zero_padded);
-    if (!fills_behind_sign) return aligned(make_text(heap_, sign + digits), spec, spec.align == 0 ? '>' : spec.align);
+    const bool fills_after_sign = spec.align == '=' || (spec.align == 0 && spec.is_zero_padded);
+    if (!fills_after_sign) return aligned(make_text(heap_, sign + digits), spec, spec.align == 0 ? '>' : spec.align);
     const std::string fill = spec.align == 0 ? "0" : spec.fill;
     for (auto size = static_cast<int>(sign.size() + digits.size()); size < spec.width; ++size) sign += fill;
     return make_text(heap_, sign + digits);

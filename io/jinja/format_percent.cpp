@@ -13,8 +13,8 @@
 namespace pagoda::jinja {
 namespace {
 
-constexpr int kLargestSize = 100'000;
-constexpr int kLargestPrecision = 300;
+constexpr int kMaxFieldSize = 100'000;
+constexpr int kMaxPrecision = 300;
 
 std::string integer_digits(std::int64_t value, const NumberFormat& format, std::string& prefix) {
   const auto magnitude = value < 0 ? 0 - static_cast<std::uint64_t>(value) : static_cast<std::uint64_t>(value);
@@ -103,7 +103,7 @@ class PercentFormatter {
     if (peek() != '*') return read_size(format_.view(), at_);
     ++at_;
     const std::int64_t size = to_index(next_value(), "* in a format");
-    if (std::abs(size) > kLargestSize) throw Failure("a format with too large a size");
+    if (std::abs(size) > kMaxFieldSize) throw Failure("a format with too large a size");
     return static_cast<int>(size);
   }
 
@@ -220,7 +220,7 @@ void group_thousands(std::string& digits, char separator) {
 
 std::string number_digits(const Value& number, const NumberFormat& format, std::string& sign_and_prefix) {
   const bool is_integral = std::string_view("dxXob").find(format.type) != std::string_view::npos;
-  if (format.precision > kLargestPrecision) throw Failure("a format with too large a precision");
+  if (format.precision > kMaxPrecision) throw Failure("a format with too large a precision");
   std::string digits;
   std::string prefix;
   bool is_negative = false;
@@ -243,7 +243,7 @@ int read_size(std::string_view format, std::size_t& at) {
   int size = -1;
   for (; at < format.size() && format[at] >= '0' && format[at] <= '9'; ++at) {
     size = std::max(size, 0) * 10 + (format[at] - '0');
-    if (size > kLargestSize) throw Failure("a format with too large a size");
+    if (size > kMaxFieldSize) throw Failure("a format with too large a size");
   }
   return size;
 }

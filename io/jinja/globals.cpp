@@ -10,7 +10,7 @@
 namespace pagoda::jinja {
 namespace {
 
-constexpr std::size_t kLongestRange = 100'000;  // the sandbox's limit
+constexpr std::size_t kMaxRange = 100'000;  // the sandbox's limit
 
 void check_attribute_name(const Value& name) {
   if (name.is_text() && name.text.view().starts_with('_')) {
@@ -99,7 +99,7 @@ Value call_range(Interpreter& interpreter, const Arguments& arguments) {
   range->stop = bound.integer(has_stop ? 1 : 0, 0);
   range->step = bound.integer(2, 1);
   if (range->step == 0) throw Failure("range() arg 3 must not be zero");
-  if (range->size() > kLongestRange) throw Failure("Range too big. It may have 100000 items.");
+  if (range->size() > kMaxRange) throw Failure("Range too big. It may have 100000 items.");
   return {Kind::range, range};
 }
 

@@ -1,6 +1,7 @@
 // Filters on items in their order: none of them sorts, or selects by a test.
 
 #include <algorithm>
+#include <utility>
 
 #include "io/jinja/attribute_path.hpp"
 #include "io/jinja/filters.hpp"
@@ -52,7 +53,7 @@ Value last(Interpreter& interpreter, const Value& input, const Arguments& argume
   Heap& heap = interpreter.heap();
   if (input.is(Kind::iterator)) throw Failure("'generator' object is not reversible");
   if (input.is_text()) {
-    if (!input.text.empty()) return slice_characters(heap, input.text, -1, std::nullopt, 1);
+    if (!input.text.empty()) return Value(slice_characters(heap, input.text, -1, std::nullopt, 1)).marked_as(input);
   } else if (input.is_sequence()) {
     if (!input.list().items.empty()) return input.list().items.back();
   } else if (const std::vector<Value> items = reversed(input, heap); !items.empty()) {
@@ -64,7 +65,9 @@ Value last(Interpreter& interpreter, const Value& input, const Arguments& argume
 Value reverse(Interpreter& interpreter, const Value& input, const Arguments& arguments) {
   const Bound bound("reverse", arguments, {}, 0);
   Heap& heap = interpreter.heap();
-  if (input.is_text()) return slice_characters(heap, input.text, std::nullopt, std::nullopt, -1);
+  if (input.is_text()) {
+    return Value(slice_characters(heap, input.text, std::nullopt, std::nullopt, -1)).marked_as(input);
+  }
   const Value items = make_list(heap, reversed(input, heap));
   if (input.is(Kind::iterator)) return items;
   return {Kind::iterator, &iterate(items, heap)};
@@ -95,29 +98,32 @@ Value batch(Interpreter& interpreter, const Value& input, const Arguments& argum
   Heap& heap = interpreter.heap();
   const std::int64_t size = bound.integer(0, 1);
   const Value fill = bound.find(1) != nullptr ? bound[1] : Value();
-  return make_iterator(heap,
-                       [&heap, source = &iterate(input, heap), size, fill, is_over = false](Value& batch) mutable {
-                         if (is_over) return false;
-                         std::vector<Value> items;
-                         Value item;
-                         // A size below 1 is never reached, so all items form one batch.
-                         while (static_cast<std::int64_t>(items.size()) != size || items.empty()) {
-                           if (!source->next(item)) {
-                             is_over = true;
-                             break;
-                           }
-                           heap.step();
-                           heap.take(sizeof(Value));
-                           items.push_back(item);
-                         }
-                         if (items.empty()) return false;
-                         if (!fill.is_none() && static_cast<std::int64_t>(items.size()) < size) {
-                           heap.take(static_cast<std::size_t>(size) * sizeof(Value));
-                           items.resize(static_cast<std::size_t>(size), fill);
-                         }
-                         batch = make_list(heap, std::move(items));
-                         return true;
-                       });
+  // As in Jinja2, a batch ends when the next item finds it full. So with the size 0 the first batch is empty and the
+  // second has all items; a negative size is never reached.
+  return make_iterator(heap, [&heap, source = &iterate(input, heap), size, fill, next = std::vector<Value>(),
+                              is_over = false](Value& batch) mutable {
+    if (is_over) return false;
+    std::vector<Value> items = std::exchange(next, {});
+    Value item;
+    while (source->next(item)) {
+      heap.step();
+      heap.take(sizeof(Value));
+      if (static_cast<std::int64_t>(items.size()) == size) {
+        next.push_back(item);
+        batch = make_list(heap, std::move(items));
+        return true;
+      }
+      items.push_back(item);
+    }
+    is_over = true;
+    if (items.empty()) return false;
+    if (!fill.is_none() && static_cast<std::int64_t>(items.size()) < size) {
+      heap.take(static_cast<std::size_t>(size) * sizeof(Value));
+      items.resize(static_cast<std::size_t>(size), fill);
+    }
+    batch = make_list(heap, std::move(items));
+    return true;
+  });
 }
 
 Value slice(Interpreter& interpreter, const Value& input, const Arguments& arguments) {

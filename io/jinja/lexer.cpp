@@ -147,9 +147,9 @@ class Lexer {
       std::size_t next = open + 2;
       const char sign = next < source_.size() ? source_[next] : ' ';
       if (sign == '-' || sign == '+') ++next;
-      next = behind_space(next);
+      next = after_space(next);
       if (!std::string_view(source_).substr(next).starts_with("endraw")) continue;
-      next = behind_space(next + 6);
+      next = after_space(next + 6);
       const char end_sign = next < source_.size() ? source_[next] : ' ';
       if (end_sign == '-' || end_sign == '+') ++next;
       if (!std::string_view(source_).substr(next).starts_with("%}")) continue;
@@ -176,7 +176,7 @@ class Lexer {
     return true;
   }
 
-  std::size_t behind_space(std::size_t at) const {
+  std::size_t after_space(std::size_t at) const {
     std::size_t end = at;
     while (at < source_.size() && is_space(text::next_character(source_, at))) end = at;
     return end;
@@ -208,7 +208,7 @@ class Lexer {
   }
 
   // Returns the end of digits, which single underscores may separate; `at` when there are none.
-  std::size_t behind_digits(std::size_t at) const {
+  std::size_t after_digits(std::size_t at) const {
     std::size_t end = at;
     while (end < source_.size() && (is_digit_byte(source_[end]) || (source_[end] == '_' && end > at))) ++end;
     while (end > at && source_[end - 1] == '_') --end;
@@ -219,14 +219,13 @@ class Lexer {
 
   bool read_real() {
     if (!is_digit_byte(source_[at_]) || (at_ > 0 && source_[at_ - 1] == '.')) return false;
-    const std::size_t whole = behind_digits(at_);
+    const std::size_t whole = after_digits(at_);
     std::size_t end = whole;
-    if (end + 1 < source_.size() && source_[end] == '.' && is_digit_byte(source_[end + 1]))
-      end = behind_digits(end + 1);
+    if (end + 1 < source_.size() && source_[end] == '.' && is_digit_byte(source_[end + 1])) end = after_digits(end + 1);
     if (end < source_.size() && (source_[end] == 'e' || source_[end] == 'E')) {
       std::size_t exponent = end + 1;
       if (exponent < source_.size() && (source_[exponent] == '+' || source_[exponent] == '-')) ++exponent;
-      if (exponent < source_.size() && is_digit_byte(source_[exponent])) end = behind_digits(exponent);
+      if (exponent < source_.size() && is_digit_byte(source_[exponent])) end = after_digits(exponent);
     }
     if (end == whole) return false;
     push(TokenKind::real, {});
@@ -237,7 +236,7 @@ class Lexer {
 
   bool read_integer() {
     if (!is_digit_byte(source_[at_])) return false;
-    std::size_t end = behind_integer();
+    std::size_t end = after_integer();
     push(TokenKind::integer, {});
     try {
       tokens_.back().integer = parse_integer(rest().substr(0, end - at_), 0).value_or(0);
@@ -248,9 +247,9 @@ class Lexer {
     return true;
   }
 
-  std::size_t behind_integer() const {
-    if (source_[at_] != '0') return behind_digits(at_);
-    const auto behind = [&](std::string_view digits) {
+  std::size_t after_integer() const {
+    if (source_[at_] != '0') return after_digits(at_);
+    const auto after_run = [&](std::string_view digits) {
       std::size_t end = at_ + 2;
       while (end < source_.size()) {
         const std::size_t digit = source_[end] == '_' && end + 1 < source_.size() ? end + 1 : end;
@@ -262,13 +261,13 @@ class Lexer {
     switch (at_ + 1 < source_.size() ? source_[at_ + 1] : ' ') {
       case 'b':
       case 'B':
-        return behind("01");
+        return after_run("01");
       case 'o':
       case 'O':
-        return behind("01234567");
+        return after_run("01234567");
       case 'x':
       case 'X':
-        return behind("0123456789abcdefABCDEF");
+        return after_run("0123456789abcdefABCDEF");
       default:
         break;
     }

@@ -18,7 +18,7 @@ bool is_forbidden_method(Kind kind, std::string_view name);
 
 Method find_text_method(std::string_view name);
 /// Finds isdigit() and similar methods that test the kind of all characters.
-Method find_text_question(std::string_view name);
+Method find_text_predicate(std::string_view name);
 Method find_list_method(std::string_view name);
 Method find_dict_method(std::string_view name);
 

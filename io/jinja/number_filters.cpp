@@ -13,6 +13,7 @@ namespace {
 
 const Value& require_number(const Value& value, std::string_view who) {
   if (value.is_undefined()) throw Failure(undefined_message(value));
+  if (value.is(Kind::big_integer)) fail_overflow();
   if (!value.is_number()) throw Failure(std::string(who) + " needs a number, not " + std::string(type_name(value)));
   return value;
 }

@@ -210,8 +210,8 @@ std::optional<std::int64_t> parse_integer(std::string_view text, int base) {
   std::uint64_t number = 0;
   const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), number, base);
   if (parsed.ptr != digits.data() + digits.size() || parsed.ec == std::errc::invalid_argument) return std::nullopt;
-  constexpr std::uint64_t kMost = std::numeric_limits<std::int64_t>::max();
-  if (parsed.ec != std::errc() || number > kMost + (is_negative ? 1 : 0)) fail_overflow();
+  constexpr std::uint64_t kMaxInteger = std::numeric_limits<std::int64_t>::max();
+  if (parsed.ec != std::errc() || number > kMaxInteger + (is_negative ? 1 : 0)) fail_overflow();
   return static_cast<std::int64_t>(is_negative ? 0 - number : number);
 }
 

@@ -77,11 +77,12 @@ Value apply(Heap& heap, Operator op, const Value& left, const Value& right) {
     if (left.is_sequence() && is_integral(right)) return repeat_list(heap, left, to_integer(right));
     if (right.is_sequence() && is_integral(left)) return repeat_list(heap, right, to_integer(left));
   }
-  if (op == Operator::remainder && left.is_text()) return format_percent(heap, left.text, right);
+  if (op == Operator::remainder && left.is_text()) return format_percent(heap, left.text, right).marked_as(left);
   fail_operands(op, left, right);
 }
 
 Value negate(const Value& value) {
+  if (value.is(Kind::big_integer)) fail_overflow();
   if (value.is(Kind::real)) return Value::of(-value.real);
   if (is_integral(value)) return calculate(Operator::subtract, Value::of(std::int64_t{0}), value);
   if (value.is_undefined()) throw Failure(undefined_message(value));
@@ -89,7 +90,7 @@ Value negate(const Value& value) {
 }
 
 Value plus(const Value& value) {
-  if (value.is(Kind::real)) return value;
+  if (value.is(Kind::real) || value.is(Kind::big_integer)) return value;
   if (is_integral(value)) return Value::of(to_integer(value));
   if (value.is_undefined()) throw Failure(undefined_message(value));
   throw Failure("bad operand type for unary +: '" + std::string(type_name(value)) + "'");

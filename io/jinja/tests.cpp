@@ -8,15 +8,15 @@
 #include "io/jinja/iterate.hpp"
 #include "io/jinja/operators.hpp"
 #include "io/jinja/print.hpp"
-#include "io/jinja/text_questions.hpp"
+#include "io/jinja/text_predicates.hpp"
 
 namespace pagoda::jinja {
 namespace {
 
-template <bool (*question)(const Value&)>
-bool ask(Interpreter&, const Value& input, const Arguments& arguments) {
+template <bool (*predicate)(const Value&)>
+bool test(Interpreter&, const Value& input, const Arguments& arguments) {
   const Bound bound("a test", arguments, {}, 0);
-  return question(input);
+  return predicate(input);
 }
 
 bool is_defined(const Value& value) {
@@ -63,8 +63,8 @@ bool is_callable(const Value& value) {
   if (value.is(Kind::special_object)) return value.special().as_callable() != nullptr;
   return value.is(Kind::callable) || value.is_undefined();
 }
-bool is_escaped(const Value&) {
-  return false;  // also for marked-up text
+bool is_escaped(const Value& value) {
+  return value.is_text() && value.is_markup;
 }
 
 // Returns whether value % divisor == rest.
@@ -83,10 +83,10 @@ bool is_divisible(Interpreter& interpreter, const Value& input, const Arguments&
   return has_rest(interpreter, input, bound[0], 0);
 }
 
-template <bool (*question)(const Text&)>
-bool ask_text(Interpreter& interpreter, const Value& input, const Arguments& arguments) {
+template <bool (*predicate)(const Text&)>
+bool test_text(Interpreter& interpreter, const Value& input, const Arguments& arguments) {
   const Bound bound("a test", arguments, {}, 0);
-  return question(to_text(input, interpreter.heap()));
+  return predicate(to_text(input, interpreter.heap()));
 }
 
 enum class Relation { equal, not_equal, less, less_or_equal, greater, greater_or_equal, in };
@@ -142,39 +142,39 @@ Test find_test(std::string_view name) {
                                                                     {"==", compare<Relation::equal>},
                                                                     {">", compare<Relation::greater>},
                                                                     {">=", compare<Relation::greater_or_equal>},
-                                                                    {"boolean", ask<is_boolean>},
-                                                                    {"callable", ask<is_callable>},
-                                                                    {"defined", ask<is_defined>},
+                                                                    {"boolean", test<is_boolean>},
+                                                                    {"callable", test<is_callable>},
+                                                                    {"defined", test<is_defined>},
                                                                     {"divisibleby", is_divisible},
                                                                     {"eq", compare<Relation::equal>},
                                                                     {"equalto", compare<Relation::equal>},
-                                                                    {"escaped", ask<is_escaped>},
+                                                                    {"escaped", test<is_escaped>},
                                                                     {"even", is_of_parity<0>},
-                                                                    {"false", ask<is_exactly_false>},
+                                                                    {"false", test<is_exactly_false>},
                                                                     {"filter", is_filter},
-                                                                    {"float", ask<is_real>},
+                                                                    {"float", test<is_real>},
                                                                     {"ge", compare<Relation::greater_or_equal>},
                                                                     {"greaterthan", compare<Relation::greater>},
                                                                     {"gt", compare<Relation::greater>},
                                                                     {"in", compare<Relation::in>},
-                                                                    {"integer", ask<is_integer>},
-                                                                    {"iterable", ask<is_iterable>},
+                                                                    {"integer", test<is_integer>},
+                                                                    {"iterable", test<is_iterable>},
                                                                     {"le", compare<Relation::less_or_equal>},
                                                                     {"lessthan", compare<Relation::less>},
-                                                                    {"lower", ask_text<is_lower_text>},
+                                                                    {"lower", test_text<is_lower_text>},
                                                                     {"lt", compare<Relation::less>},
-                                                                    {"mapping", ask<is_mapping>},
+                                                                    {"mapping", test<is_mapping>},
                                                                     {"ne", compare<Relation::not_equal>},
-                                                                    {"none", ask<is_none>},
-                                                                    {"number", ask<is_number>},
+                                                                    {"none", test<is_none>},
+                                                                    {"number", test<is_number>},
                                                                     {"odd", is_of_parity<1>},
                                                                     {"sameas", is_same},
-                                                                    {"sequence", ask<is_sequence>},
-                                                                    {"string", ask<is_string>},
+                                                                    {"sequence", test<is_sequence>},
+                                                                    {"string", test<is_string>},
                                                                     {"test", is_test},
-                                                                    {"true", ask<is_exactly_true>},
-                                                                    {"undefined", ask<is_undefined>},
-                                                                    {"upper", ask_text<is_upper_text>}};
+                                                                    {"true", test<is_exactly_true>},
+                                                                    {"undefined", test<is_undefined>},
+                                                                    {"upper", test_text<is_upper_text>}};
   const auto found = kTests.find(name);
   return found == kTests.end() ? nullptr : found->second;
 }

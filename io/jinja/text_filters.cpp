@@ -56,6 +56,12 @@ Value mark(Interpreter& interpreter, const Value& input, const Arguments& argume
   return marked;
 }
 
+// The words of Markup are joined to a plain text in Jinja2.
+Value title_filter(Interpreter& interpreter, const Value& input, const Arguments& arguments) {
+  const Bound bound("title", arguments, {}, 0);
+  return title_words(interpreter.heap(), to_text(input, interpreter.heap()));
+}
+
 Value escape(Interpreter& interpreter, const Value& input, const Arguments& arguments) {
   const Bound bound("escape", arguments, {}, 0);
   Heap& heap = interpreter.heap();
@@ -82,19 +88,23 @@ Value replace_filter(Interpreter& interpreter, const Value& input, const Argumen
 Value center(Interpreter& interpreter, const Value& input, const Arguments& arguments) {
   const Bound bound("center", arguments, {"width"}, 0);
   Heap& heap = interpreter.heap();
-  return pad(heap, to_text(input, heap), bound.integer(0, 80), Align::center, make_text(heap, " "));
+  return Value(pad(heap, to_text(input, heap), bound.integer(0, 80), Align::center, make_text(heap, " ")))
+      .marked_as(input);
 }
 
 Value format(Interpreter& interpreter, const Value& input, const Arguments& arguments) {
   Heap& heap = interpreter.heap();
   const Text text = to_text(input, heap);
-  if (arguments.named.empty()) return format_percent(heap, text, make_list(heap, arguments.positional, Kind::tuple));
+  if (arguments.named.empty()) {
+    const Value values = make_list(heap, arguments.positional, Kind::tuple);
+    return format_percent(heap, text, values).marked_as(input);
+  }
   if (!arguments.positional.empty()) {
     throw Failure("can't handle positional and keyword arguments at the same time");
   }
   auto* values = heap.make<Dict>();
   for (const auto& [name, value] : arguments.named) values->set(heap, name, value);
-  return format_percent(heap, text, Value(Kind::dict, values));
+  return format_percent(heap, text, Value(Kind::dict, values)).marked_as(input);
 }
 
 const Text& require_text(const Value& value, std::string_view who) {
@@ -125,7 +135,7 @@ Value indent(Interpreter& interpreter, const Value& input, const Arguments& argu
     if (is_indented) out.append(indentation_text);
     out.append(lines[i]);
   }
-  return out.finish();
+  return Value(out.finish()).marked_as(input);
 }
 
 Value truncate(Interpreter& interpreter, const Value& input, const Arguments& arguments) {
@@ -144,7 +154,7 @@ Value truncate(Interpreter& interpreter, const Value& input, const Arguments& ar
     const std::size_t space = cut.view().rfind(' ');
     if (space != std::string_view::npos) cut = cut.slice(0, space);
   }
-  return join(heap, kEmptyText, {cut, end});
+  return Value(join(heap, kEmptyText, {cut, end})).marked_as(input);
 }
 
 Value count_words(Interpreter& interpreter, const Value& input, const Arguments& arguments) {
@@ -256,7 +266,7 @@ const std::vector<NamedFilter>& text_filters() {
                                                     {"replace", replace_filter},
                                                     {"safe", mark},
                                                     {"string", map_text<as_text>},
-                                                    {"title", map_text<title_words>},
+                                                    {"title", title_filter},
                                                     {"tojson", tojson},
                                                     {"trim", trim},
                                                     {"truncate", truncate},

@@ -228,7 +228,7 @@ constexpr std::pair<std::string_view, Method> kMethods[] = {{"capitalize", chang
 Method find_text_method(std::string_view name) {
   const auto* const found = std::lower_bound(std::begin(kMethods), std::end(kMethods), name,
                                              [](const auto& entry, std::string_view key) { return entry.first < key; });
-  return found != std::end(kMethods) && found->first == name ? found->second : find_text_question(name);
+  return found != std::end(kMethods) && found->first == name ? found->second : find_text_predicate(name);
 }
 
 }  // namespace pagoda::jinja

@@ -204,12 +204,12 @@ bool Checkpoint::is_zero_bias(std::string_view name, const Location& location) c
   return std::ranges::all_of(bytes_of(location), [](std::byte byte) { return byte == std::byte{0}; });
 }
 
-Status Checkpoint::check_all_taken(const models::ModelSpec& spec) const {
+Status Checkpoint::check_all_used(const models::ModelSpec& spec) const {
   const std::lock_guard lock(mutex_);
   std::int64_t num_left = 0;
   const std::string* first = nullptr;
   for (const auto& [name, location] : tensors_) {
-    if (taken_.contains(name) || is_computed_buffer(name) || is_beside_language_model(name)) continue;
+    if (used_.contains(name) || is_computed_buffer(name) || is_beside_language_model(name)) continue;
     if ((spec.tie_word_embeddings && name == kHeadWeight) || is_zero_bias(name, location)) continue;
     if (first == nullptr) first = &name;
     ++num_left;
@@ -251,7 +251,7 @@ Result<weights::WeightTensor> Checkpoint::tensor(std::string_view name, const st
   if (!tensor) return tensor;
   {
     const std::lock_guard lock(mutex_);
-    taken_.emplace(name);
+    used_.emplace(name);
   }
   const auto data = elements_of(name, tensors_.find(name)->second, size_of(tensor->dtype));
   if (!data) return fail(data.error());
@@ -295,10 +295,10 @@ std::string Checkpoint::first_strided() const {
   return found == tensors_.end() ? std::string() : found->first;
 }
 
-void Checkpoint::take(std::string_view name) const {
+void Checkpoint::mark_used(std::string_view name) const {
   if (!contains(name)) return;
   const std::lock_guard lock(mutex_);
-  taken_.emplace(name);
+  used_.emplace(name);
 }
 
 const std::string& Checkpoint::path_of(std::string_view name) const {
@@ -318,7 +318,7 @@ CheckpointFacts Checkpoint::facts() const {
   return facts;
 }
 
-void Checkpoint::copied(const weights::WeightTensor& tensor) const {
+void Checkpoint::release_pages(const weights::WeightTensor& tensor) const {
   const auto found = tensors_.find(tensor.name);
   if (found == tensors_.end()) return;
   files_[found->second.file].drop_pages(bytes_of(found->second));

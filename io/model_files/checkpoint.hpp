@@ -46,16 +46,16 @@ class Checkpoint final : public ModelWeights {
   bool contains(std::string_view name) const override { return tensors_.contains(name); }
   /// Drops the tensor's pages from this process's memory. A later access reads them again from the file or from the
   /// system's page cache.
-  void copied(const weights::WeightTensor& tensor) const override;
+  void release_pages(const weights::WeightTensor& tensor) const override;
   std::string file_of(const weights::WeightTensor& tensor) const override { return path_of(tensor.name); }
 
   /// Returns a tensor that is not a weight by itself; nothing when the tensor is missing or not row-major. The call
-  /// does not count the tensor as taken.
+  /// does not count the tensor as used.
   std::optional<StoredTensor> stored(std::string_view name) const;
   /// Returns the first tensor, by name, that is not row-major; empty when all are row-major.
   std::string first_strided() const;
-  /// Counts the tensor as taken. The tensor may be missing.
-  void take(std::string_view name) const;
+  /// Counts the tensor as used. The tensor may be missing.
+  void mark_used(std::string_view name) const;
   /// Returns the file that holds the tensor, or the first file where the tensor is missing.
   const std::string& path_of(std::string_view name) const;
 
@@ -73,7 +73,7 @@ class Checkpoint final : public ModelWeights {
   std::vector<std::string> tensor_names() const;
   /// Tensors that cannot matter do not count as left over: buffers that a model computes, heads and parts that a causal
   /// language model does not use, biases of zeros, and a head that is tied to the embedding.
-  Status check_all_taken(const models::ModelSpec& spec) const override;
+  Status check_all_used(const models::ModelSpec& spec) const override;
 
  private:
   struct Location {
@@ -100,8 +100,8 @@ class Checkpoint final : public ModelWeights {
   std::vector<MappedFile> files_;
   bool embedding_is_head_ = false;
   std::map<std::string, Location, std::less<>> tensors_;
-  mutable std::mutex mutex_;  // guards taken_ and copies_
-  mutable std::set<std::string, std::less<>> taken_;
+  mutable std::mutex mutex_;  // guards used_ and copies_
+  mutable std::set<std::string, std::less<>> used_;
   mutable std::map<std::string, std::unique_ptr<std::byte[]>, std::less<>>
       copies_;  // copies of tensors that cannot be read in place
 };

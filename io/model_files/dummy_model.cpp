@@ -80,7 +80,7 @@ class DummyWeights final : public ModelWeights {
 
   bool contains(std::string_view) const override { return true; }
 
-  void copied(const weights::WeightTensor& tensor) const override {
+  void release_pages(const weights::WeightTensor& tensor) const override {
     const std::lock_guard lock(mutex_);
     if (const auto held = tensors_.find(tensor.name); held != tensors_.end()) held->second.memory = {};
   }
@@ -96,7 +96,7 @@ class DummyWeights final : public ModelWeights {
     return facts;
   }
 
-  Status check_all_taken(const models::ModelSpec&) const override { return {}; }
+  Status check_all_used(const models::ModelSpec&) const override { return {}; }
 
  private:
   struct Tensor {

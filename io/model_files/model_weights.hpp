@@ -30,7 +30,7 @@ class ModelWeights : public weights::WeightSource {
   virtual std::string quantization() const { return {}; }
   /// Call after a model has taken its weights. Errors: bad_file or unsupported when weights are left over: the config
   /// then belongs to another checkpoint, or the model has a part that is not implemented.
-  virtual Status check_all_taken(const models::ModelSpec& spec) const = 0;
+  virtual Status check_all_used(const models::ModelSpec& spec) const = 0;
 };
 
 }  // namespace pagoda::io

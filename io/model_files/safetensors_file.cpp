@@ -24,19 +24,19 @@ Result<TensorFile> create_safetensors_file(const std::filesystem::path& path, st
     return width_a != width_b ? width_a > width_b : a.name < b.name;
   });
   nlohmann::ordered_json header{{"__metadata__", {{"format", "pt"}}}};
-  TensorFile::Places places;
+  TensorFile::Extents extents;
   std::size_t end = 0;
   for (const SafetensorsTensor& tensor : tensors) {
     header[tensor.name] = {
         {"dtype", tensor.dtype}, {"shape", tensor.shape}, {"data_offsets", {end, end + tensor.bytes}}};
-    places.emplace(tensor.name, TensorFile::Place{end, tensor.bytes});
+    extents.emplace(tensor.name, TensorFile::Extent{end, tensor.bytes});
     end += tensor.bytes;
   }
   std::string text = header.dump();
   text.resize((text.size() + 7) / 8 * 8, ' ');
   std::string length(8, '\0');
   for (std::size_t i = 0; i < length.size(); ++i) length[i] = static_cast<char>(text.size() >> (8 * i) & 0xFFU);
-  return TensorFile::create(path, length + text, std::move(places), end);
+  return TensorFile::create(path, length + text, std::move(extents), end);
 }
 
 }  // namespace pagoda::io

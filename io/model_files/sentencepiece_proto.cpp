@@ -266,9 +266,9 @@ class LongestPath {
       const std::size_t index = base ^ byte;
       const std::uint32_t unit = array_.unit(index);
       if (!DoubleArray::leads_by(unit, byte)) continue;
-      const auto behind = from(DoubleArray::base(index, unit), depth + 1);
-      if (!behind) return std::nullopt;
-      most = std::max(most, *behind + (DoubleArray::has_value(unit) ? 1 : 0));
+      const auto after = from(DoubleArray::base(index, unit), depth + 1);
+      if (!after) return std::nullopt;
+      most = std::max(most, *after + (DoubleArray::has_value(unit) ? 1 : 0));
     }
     most_[base] = most;
     return most;

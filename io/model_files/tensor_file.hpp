@@ -17,14 +17,14 @@ namespace pagoda::io {
 /// errors are those of a PartFile.
 class TensorFile {
  public:
-  struct Place {
+  struct Extent {
     std::size_t offset = 0;  ///< from the end of the header
     std::size_t bytes = 0;
   };
-  using Places = std::map<std::string, Place, std::less<>>;
+  using Extents = std::map<std::string, Extent, std::less<>>;
 
   /// Writes the header. `data_bytes`: size of the data after the header, which are zeros until they are written.
-  static Result<TensorFile> create(const std::filesystem::path& path, std::string_view header, Places places,
+  static Result<TensorFile> create(const std::filesystem::path& path, std::string_view header, Extents extents,
                                    std::size_t data_bytes);
 
   /// Returns the path of the file before it is finished.
@@ -37,11 +37,11 @@ class TensorFile {
   Status finish();
 
  private:
-  TensorFile(PartFile file, Places places, std::size_t header_bytes)
-      : file_(std::move(file)), left_(std::move(places)), header_bytes_(header_bytes) {}
+  TensorFile(PartFile file, Extents extents, std::size_t header_bytes)
+      : file_(std::move(file)), left_(std::move(extents)), header_bytes_(header_bytes) {}
 
   PartFile file_;
-  Places left_;  // tensors that are not written yet
+  Extents left_;  // tensors that are not written yet
   std::size_t header_bytes_;
 };
 

@@ -1,10 +1,19 @@
 #include "io/serving/ignored_field_counts.hpp"
 
+#include <utility>
+
 #include <spdlog/spdlog.h>
 
 #include "io/metrics/prometheus_text.hpp"
 
 namespace pagoda::serving {
+namespace {
+
+void log_name(std::string_view request_id, std::string_view name) {
+  spdlog::warn("request {}: the field {} is ignored (logged once per name)", request_id, name);
+}
+
+}  // namespace
 
 void IgnoredFieldCounts::add(const std::vector<std::string>& names, std::string_view request_id) {
   if (names.empty()) return;
@@ -12,11 +21,16 @@ void IgnoredFieldCounts::add(const std::vector<std::string>& names, std::string_
   for (const auto& name : names) {
     if (const auto known = counts_.find(name); known != counts_.end()) {
       ++known->second;
-    } else if (counts_.size() < kMaxNames) {
+    } else if (name != kOther && counts_.size() < kMaxNames) {
       counts_.emplace(name, 1);
-      spdlog::warn("request {}: the field {} is ignored (logged once per name)", request_id, name);
-    } else if (counts_[std::string(kOther)]++ == 0) {
-      spdlog::warn("request {}: the field {} is ignored; further names are not logged", request_id, name);
+      log_name(request_id, name);
+    } else {
+      ++num_others_;
+      if (name == kOther) {
+        if (!std::exchange(is_field_other_logged_, true)) log_name(request_id, name);
+      } else if (!std::exchange(are_further_names_logged_, true)) {
+        spdlog::warn("request {}: the field {} is ignored; further names are not logged", request_id, name);
+      }
     }
   }
 }
@@ -24,8 +38,10 @@ void IgnoredFieldCounts::add(const std::vector<std::string>& names, std::string_
 void IgnoredFieldCounts::write(metrics::PrometheusText& text) const {
   const std::lock_guard lock(mutex_);
   text.counter("pagoda:ignored_fields_total",
-               "Number of HTTP requests with an ignored field, by its name (other: names beyond the first 128).");
+               "Number of HTTP requests with an ignored field, by its name (other: names beyond the first 128, and the "
+               "name other).");
   for (const auto& [name, count] : counts_) text.sample(count, metrics::labels({{"field", name}}));
+  if (num_others_ > 0) text.sample(num_others_, metrics::labels({{"field", kOther}}));
 }
 
 }  // namespace pagoda::serving

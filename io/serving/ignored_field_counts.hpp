@@ -18,6 +18,7 @@ namespace pagoda::serving {
 class IgnoredFieldCounts {
  public:
   static constexpr std::size_t kMaxNames = 128;  ///< further names are counted together, under kOther
+  /// Label of the further names. A field of a client with this name is counted with them.
   static constexpr std::string_view kOther = "other";
 
   /// Counts the ignored fields of one request; `request_id` is for the log.
@@ -26,7 +27,10 @@ class IgnoredFieldCounts {
 
  private:
   mutable std::mutex mutex_;
-  std::map<std::string, std::int64_t, std::less<>> counts_;
+  std::map<std::string, std::int64_t, std::less<>> counts_;  // without kOther
+  std::int64_t num_others_ = 0;
+  bool is_field_other_logged_ = false;
+  bool are_further_names_logged_ = false;
 };
 
 }  // namespace pagoda::serving

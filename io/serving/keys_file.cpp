@@ -81,7 +81,7 @@ tl::unexpected<Error> cannot_read(const std::string& path, const char* source) {
   return fail(ErrorCode::io_failed, std::string(source) + ": cannot read the file of keys " + path, source);
 }
 
-/// Calls `each(number, line)` for each line that is neither empty nor a comment. An error of `each` ends the loop.
+/// Calls `each(number, line)` for each line that is neither blank nor a comment. An error of `each` ends the loop.
 template <class Each>
 Status each_line(const std::string& path, const char* source, Each each) {
   std::ifstream file(path);
@@ -90,7 +90,7 @@ Status each_line(const std::string& path, const char* source, Each each) {
   for (std::string line; std::getline(file, line);) {
     ++number;
     if (!line.empty() && line.back() == '\r') line.pop_back();
-    if (line.empty() || line.front() == '#') continue;
+    if (line.find_first_not_of(" \t") == line.npos || line.front() == '#') continue;
     if (auto status = each(number, line); !status) return status;
   }
   if (file.bad()) return cannot_read(path, source);

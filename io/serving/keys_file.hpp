@@ -35,7 +35,7 @@ std::string keys_file_line(const KeySet::Entry& entry);
 /// Returns a new key: "sk-pagoda-" and 256 random bits. Error: io_failed if the system provides no random bits.
 Result<std::string> new_key();
 
-/// Adds the keys of a file that has one key per line; all have the role `role`. Empty lines and lines that start with #
+/// Adds the keys of a file that has one key per line; all have the role `role`. Blank lines and lines that start with #
 /// are skipped. `source` is the config key that names the file. Errors: io_failed; bad_config, also if the file has no
 /// key.
 Status read_plain_keys(const std::string& path, KeyRole role, const char* source, KeySet& keys);

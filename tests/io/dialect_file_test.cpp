@@ -81,7 +81,7 @@ TEST(DialectFile, NamesTheFieldThatIsWrong) {
   EXPECT_EQ(dialect_error(R"({"calls": {"call": ["name", "argument"]}})"),
             R"(d.json: calls.call[1] must be {"text": "..."}, "name", "id", "index" or "arguments")");
   EXPECT_EQ(dialect_error(R"({"calls": {"call": ["name", "arguments"]}})"),
-            "d.json: calls.call must begin with a text, or with the name and a text behind it that begins with a line "
+            "d.json: calls.call must begin with a text, or with the name and a text after it that begins with a line "
             "end, or section_begin not be empty");
   EXPECT_EQ(dialect_error(R"({"calls": {"call": [{"text": "<f>"}, "name", "arguments"], "trigger": "<g>"}})"),
             "d.json: calls.trigger must be what section_begin and the call's first text begin with");

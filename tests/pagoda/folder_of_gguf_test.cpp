@@ -388,7 +388,8 @@ TEST(FolderOfGgufRefused, OfFactorsThatAreNotLlama3s) {
   const auto change = [](Files& files) {
     change_json(files, "config.json", {{"rope_scaling", {{"low_freq_factor", 1.5}}}});
   };
-  EXPECT_THAT(folder_refusal("llama3", change), HasSubstr("tensor \"rope_freqs.weight\" has other factors"));
+  EXPECT_THAT(folder_refusal("llama3", change),
+              HasSubstr("tensor \"rope_freqs.weight\" does not have the factors of a Llama 3 scaling"));
 }
 
 TEST(FolderOfGgufRefused, OfWeightsThatAreQuantised) {

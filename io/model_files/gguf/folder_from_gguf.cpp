@@ -85,7 +85,7 @@ std::optional<ordered_json> llama3_scaling(const json& config, const std::vector
 /// Adapts `config` to the keys that other programs read for Baichuan: for a model with rotary positions they decide by
 /// the architecture's name "BaiChuanForCausalLM"; for a model with ALiBi they read the longest text from
 /// model_max_length.
-void say_as_baichuan(ordered_json& config) {
+void adapt_to_baichuan(ordered_json& config) {
   config.erase("packed_qkv");  // which only describes the GGUF file
   if (config.at("position_embedding") == "ROPE") {
     config["architectures"] = {"BaiChuanForCausalLM"};
@@ -107,7 +107,7 @@ Result<ordered_json> folder_config(const GgufFile& file) {
   for (const auto& [key, value] : said->items()) {
     if (!value.is_null()) config[key] = value;
   }
-  if (architecture == "BaichuanForCausalLM") say_as_baichuan(config);
+  if (architecture == "BaichuanForCausalLM") adapt_to_baichuan(config);
   config.erase("norm_weights_include_one");  // which only describes the GGUF file
   // A single id stands without a list, and without an id the key is left out.
   const json& ends = said->at("eos_token_id");

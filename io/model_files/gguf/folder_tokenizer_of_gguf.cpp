@@ -35,14 +35,14 @@ Result<ordered_json> chat_templates(const GgufFile& file) {
   ordered_json named = ordered_json::array();
   for (const auto& [key, value] : file.metadata()) {
     if (!key.starts_with(kTemplateKey)) continue;
-    const std::string_view behind = std::string_view(key).substr(kTemplateKey.size());
-    if (!behind.empty() && !behind.starts_with('.')) continue;  // another key, for example tokenizer.chat_templates
+    const std::string_view suffix = std::string_view(key).substr(kTemplateKey.size());
+    if (!suffix.empty() && !suffix.starts_with('.')) continue;  // another key, for example tokenizer.chat_templates
     const auto text = file.get<std::string_view>(key);
     if (!text) return fail(text.error());
     if (text::find_invalid_utf8(**text) != std::string_view::npos) {
       return file.bad(key, "is not valid UTF-8, so JSON cannot hold it", ErrorCode::unsupported);
     }
-    const std::string_view name = behind.empty() ? chat::NamedTemplate().name : behind.substr(1);
+    const std::string_view name = suffix.empty() ? chat::NamedTemplate().name : suffix.substr(1);
     named.push_back({{"name", name}, {"template", **text}});
   }
   if (named.empty()) return ordered_json();

@@ -53,8 +53,8 @@ float float_at(const std::uint8_t* block, int offset) {
 struct Grids {
   float scale = 0;
   float min = 0;
-  std::array<std::int8_t, kMaxGroups> factors;      ///< a factor per group, for formats with two-level scales
-  std::array<std::int8_t, kMaxGroups> min_factors;  ///< a factor of the minimum per group, for these formats
+  std::array<std::int8_t, kMaxGroups> scale_factors;  ///< a factor per group, for formats with two-level scales
+  std::array<std::int8_t, kMaxGroups> min_factors;    ///< a factor of the minimum per group, for these formats
 };
 
 // Functions that read Grids, one for each layout of a block's scales.
@@ -74,7 +74,7 @@ void read_q2_k(const std::uint8_t* block, Grids& grids) {
   grids.scale = float_at(block, 80);
   grids.min = -float_at(block, 82);
   for (std::size_t i = 0; i < 16; ++i) {
-    grids.factors[i] = static_cast<std::int8_t>(block[i] & 15);
+    grids.scale_factors[i] = static_cast<std::int8_t>(block[i] & 15);
     grids.min_factors[i] = static_cast<std::int8_t>(block[i] >> 4);
   }
 }
@@ -86,7 +86,7 @@ void read_signed_six_bits(const std::uint8_t* block, float d, const Fields& low,
   std::array<std::uint8_t, kMaxGroups> factors{};
   add_fields(block, low, count, 0, factors.data());
   add_fields(block, high, count, 4, factors.data());
-  for (std::size_t i = 0; i < factors.size(); ++i) grids.factors[i] = static_cast<std::int8_t>(factors[i] - 32);
+  for (std::size_t i = 0; i < factors.size(); ++i) grids.scale_factors[i] = static_cast<std::int8_t>(factors[i] - 32);
 }
 
 void read_q3_k(const std::uint8_t* block, Grids& grids) {
@@ -108,9 +108,9 @@ void read_q4_k(const std::uint8_t* block, Grids& grids) {
     const int of_scales = packed[i];
     const int of_mins = packed[i + 4];
     const int halves = packed[i + 8];
-    grids.factors[i] = static_cast<std::int8_t>(of_scales & 63);
+    grids.scale_factors[i] = static_cast<std::int8_t>(of_scales & 63);
     grids.min_factors[i] = static_cast<std::int8_t>(of_mins & 63);
-    grids.factors[i + 4] = static_cast<std::int8_t>((halves & 15) | of_scales >> 6 << 4);
+    grids.scale_factors[i + 4] = static_cast<std::int8_t>((halves & 15) | of_scales >> 6 << 4);
     grids.min_factors[i + 4] = static_cast<std::int8_t>(halves >> 4 | of_mins >> 6 << 4);
   }
 }
@@ -118,7 +118,7 @@ void read_q4_k(const std::uint8_t* block, Grids& grids) {
 /// Reads factors that are signed bytes.
 void read_q6_k(const std::uint8_t* block, Grids& grids) {
   grids.scale = float_at(block, 208);
-  for (std::size_t i = 0; i < 16; ++i) grids.factors[i] = static_cast<std::int8_t>(block[192 + i]);
+  for (std::size_t i = 0; i < 16; ++i) grids.scale_factors[i] = static_cast<std::int8_t>(block[192 + i]);
 }
 
 /// Returns whether all floats of an MXFP4 block are 0 or -0.
@@ -153,7 +153,7 @@ constexpr GgmlTypeInfo blocks(const char* name, int elements, int bytes, kernels
 }
 
 constexpr kernels::QuantizedFormat kIq4{.bits = 4, .group_size = 32, .codebook = kernels::Codebook::iq4_nl};
-constexpr kernels::QuantizedFormat kFactoredIq4{
+constexpr kernels::QuantizedFormat kTwoLevelIq4{
     .bits = 4, .group_size = 32, .codebook = kernels::Codebook::iq4_nl, .two_level_scales = true};
 constexpr kernels::QuantizedFormat two_level_scales(int bits, std::int64_t group_size, bool asymmetric = false) {
   return {.bits = bits, .group_size = group_size, .asymmetric = asymmetric, .two_level_scales = true};
@@ -179,7 +179,7 @@ constexpr std::array kLayouts{
            {16, 1, 32}},
     Layout{number(14), blocks("Q6_K", kSuperBlock, 210, two_level_scales(6, 16)), read_q6_k, {0, 4, 64}, {128, 2, 32}},
     Layout{number(20), blocks("IQ4_NL", kBlock, 18, kIq4), read_scale, {2, 4, 16}},
-    Layout{number(23), blocks("IQ4_XS", kSuperBlock, 136, kFactoredIq4), read_iq4_xs, {8, 4, 16}},
+    Layout{number(23), blocks("IQ4_XS", kSuperBlock, 136, kTwoLevelIq4), read_iq4_xs, {8, 4, 16}},
     Layout{number(39), blocks("MXFP4", kBlock, 17, kMxfp4), read_power_of_two, {1, 4, 16}},
 };
 
@@ -252,7 +252,7 @@ std::string supported_ggml_types() {
 ScaleRange range_of_scales(GgmlType type, std::span<const std::byte> blocks) {
   constexpr float kMinFloat16 = 0x1p-24F;  // float16 holds all powers of two from here to kMaxFloat16
   constexpr float kMaxFloat16 = 0x1p15F;
-  constexpr float kLargestValue = 12;
+  constexpr float kMaxValue = 12;
   constexpr std::uint8_t kNotANumber = 255;
   const Layout& layout = checked_layout(type, 0);
   if (layout.read_grids != read_power_of_two) return ScaleRange::float16;
@@ -265,7 +265,7 @@ ScaleRange range_of_scales(GgmlType type, std::span<const std::byte> blocks) {
     if (grids.scale == 0 || (grids.scale >= kMinFloat16 && grids.scale <= kMaxFloat16)) continue;
     range = ScaleRange::float32;
     if (block[0] == kNotANumber) return ScaleRange::none;
-    if (std::isfinite(grids.scale * kLargestValue)) continue;
+    if (std::isfinite(grids.scale * kMaxValue)) continue;
     std::array<float, kBlock> values;
     dequantize_row(type, reinterpret_cast<const std::byte*>(block), kBlock, values.data());
     if (!std::ranges::all_of(values, [](float x) { return std::isfinite(x); })) return ScaleRange::none;
@@ -285,7 +285,7 @@ void unpack_row(GgmlType type, const std::byte* blocks, std::int64_t columns, co
     to.scales[i] = to_f16(grids.scale);
     if (info.format.asymmetric) to.mins[i] = to_f16(grids.min);
     if (!info.format.two_level_scales) continue;
-    std::copy_n(grids.factors.begin(), groups, to.factors + i * groups);
+    std::copy_n(grids.scale_factors.begin(), groups, to.factors + i * groups);
     if (info.format.asymmetric) std::copy_n(grids.min_factors.begin(), groups, to.min_factors + i * groups);
   }
 }
@@ -328,7 +328,7 @@ void dequantize_row(GgmlType type, const std::byte* blocks, std::int64_t columns
     const std::uint8_t* integer = q.data();
     for (std::size_t g = 0; g < static_cast<std::size_t>(groups); ++g) {
       const float scale =
-          info.format.two_level_scales ? grids.scale * static_cast<float>(grids.factors[g]) : grids.scale;
+          info.format.two_level_scales ? grids.scale * static_cast<float>(grids.scale_factors[g]) : grids.scale;
       const float min = info.format.two_level_scales ? grids.min * static_cast<float>(grids.min_factors[g]) : grids.min;
       // The product is exact: scales have at most 19 bits and integers at most 7, and together they have at most 24. So
       // a fused multiply-add gives the same sum, and the order of ggml's factors does not matter.

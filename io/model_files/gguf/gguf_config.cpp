@@ -168,7 +168,7 @@ class ConfigOfGguf {
       const auto count = get<std::int64_t>(name);
       if (!count) return fail(count.error());
       if (count->value_or(0) > 0) {
-        return file_.bad(key(name), "mixtures of experts are not supported", ErrorCode::unsupported);
+        return file_.bad(key(name), "is above 0, but mixtures of experts are not supported", ErrorCode::unsupported);
       }
     }
     return {};
@@ -201,10 +201,10 @@ class ConfigOfGguf {
       }
     }
     if (kind != "yarn" && yarn->attn_factor != 1.0) {
-      return file_.bad(key(kAttnFactor), "a value other than 1 is supported with yarn only", ErrorCode::unsupported);
+      return file_.bad(key(kAttnFactor), "must be 1 if the type of scaling is not yarn", ErrorCode::unsupported);
     }
     if (kind == "yarn" && yarn->ext_factor != 1.0) {
-      return file_.bad(key("rope.scaling.yarn_ext_factor"), "a value other than 1 is not supported",
+      return file_.bad(key("rope.scaling.yarn_ext_factor"), "must be 1: other values are not supported",
                        ErrorCode::unsupported);
     }
     json scaling = json::object();

@@ -49,7 +49,7 @@ Result<GgufModelWriter> GgufModelWriter::create(const std::filesystem::path& pat
                                                 const std::vector<WrittenModule>& modules, const Format& format) {
   constexpr std::uint32_t kQuantizationVersion = 2;  // version of the blocks' layouts
   if (Status status = check_file(path); !status) return fail(std::move(status.error()));
-  parts.metadata.set("general.file_type", written_type(bits_of_most(modules), format).file_type);
+  parts.metadata.set("general.file_type", written_type(most_common_bits(modules), format).file_type);
   parts.metadata.set("general.quantization_version", kQuantizationVersion);
   std::set<std::string, std::less<>> quantized;
   for (const WrittenModule& module : modules) {

@@ -32,7 +32,7 @@ Result<TensorFile> create_gguf_file(const std::filesystem::path& path, const Ggu
   add_number(header, std::uint64_t{tensors.size()});
   add_number(header, std::uint64_t{metadata.size()});
   header += metadata.bytes();
-  TensorFile::Places places;
+  TensorFile::Extents extents;
   std::size_t end = 0;  // end of the data so far
   for (const GgufTensorHeader& tensor : tensors) {
     gguf_bytes::add_text(header, tensor.name);
@@ -43,12 +43,12 @@ Result<TensorFile> create_gguf_file(const std::filesystem::path& path, const Ggu
     add_number(header, tensor.type);
     add_number(header, std::uint64_t{end});
     const std::size_t bytes = bytes_of_tensor(tensor);
-    const bool is_new = places.emplace(tensor.name, TensorFile::Place{end, bytes}).second;
+    const bool is_new = extents.emplace(tensor.name, TensorFile::Extent{end, bytes}).second;
     PAGODA_ASSERT(is_new, "names of tensors differ");
     end = aligned(end + bytes);
   }
   header.resize(aligned(header.size()), '\0');
-  return TensorFile::create(path, header, std::move(places), end);
+  return TensorFile::create(path, header, std::move(extents), end);
 }
 
 }  // namespace pagoda::io

@@ -171,7 +171,7 @@ Result<SpecialIds> read_special_ids(const GgufFile& file, Model model, std::size
 
 // Phi-3 removes the white space after its special tokens. GGUF cannot express this, so it follows from the
 // architecture, as in llama.cpp.
-bool strips_behind_special_tokens(const GgufFile& file, const std::string& token) {
+bool strips_after_special_tokens(const GgufFile& file, const std::string& token) {
   const auto architecture = file.get<std::string_view>("general.architecture");
   return architecture && *architecture == "phi3" && token != "<unk>" && token != "<s>" && token != "<|endoftext|>";
 }
@@ -359,7 +359,7 @@ Result<GgufTokenizer> read_sentencepiece(const GgufFile& file, Model kind, Vocab
   text::TokenizerSpec spec = sentencepiece_spec(std::move(*model));
   spec.added_tokens = std::move(added);
   for (text::AddedToken& token : spec.added_tokens) {
-    token.rstrip = strips_behind_special_tokens(file, token.content);
+    token.rstrip = strips_after_special_tokens(file, token.content);
   }
   if (Status status = add_template(file, ids, !unigram, unigram, spec); !status) return fail(status.error());
   return GgufTokenizer{std::move(spec), std::move(bytes)};

@@ -38,7 +38,7 @@ bool has_space(std::string_view piece) {
   return piece.find(kSpace) != piece.npos;
 }
 
-bool is_word_of_user(const SentencePieceProto::Piece& piece) {
+bool is_user_defined(const SentencePieceProto::Piece& piece) {
   return piece.type == SentencePieceProto::PieceType::user_defined;
 }
 
@@ -49,11 +49,11 @@ std::set<TokenId> ids_of(const std::vector<text::AddedToken>& tokens) {
 }
 
 /// Adds the user-defined tokens without a space: GGUF's readers look for these before the model sees a text.
-void add_words_of_user(const SentencePieceProto& proto, std::vector<text::AddedToken>& tokens) {
+void add_user_defined_tokens(const SentencePieceProto& proto, std::vector<text::AddedToken>& tokens) {
   const std::set<TokenId> added = ids_of(tokens);
   for (std::size_t i = 0; i < proto.pieces.size(); ++i) {
     const auto id = static_cast<TokenId>(i);
-    if (!is_word_of_user(proto.pieces[i]) || has_space(proto.pieces[i].text) || added.contains(id)) continue;
+    if (!is_user_defined(proto.pieces[i]) || has_space(proto.pieces[i].text) || added.contains(id)) continue;
     text::AddedToken& token = tokens.emplace_back();
     token.id = id;
     token.content = proto.pieces[i].text;
@@ -205,17 +205,17 @@ class TokenizerWriter {
                     "false (in tokenizer_config.json) puts a space only before the start of a text, which GGUF does "
                     "not support");
     }
-    return check_words_of_user(proto);
+    return check_user_defined_tokens(proto);
   }
 
   /// GGUF's readers cut a text at user-defined tokens. SentencePiece's BPE does so too. But if the model puts a space
   /// before a text, GGUF's readers would put a space before each of the pieces.
-  Status check_words_of_user(const SentencePieceProto& proto) const {
+  Status check_user_defined_tokens(const SentencePieceProto& proto) const {
     const bool are_cut_out = proto.algorithm == SentencePieceProto::Algorithm::bpe && !puts_space_before(proto);
     const std::set<TokenId> added = ids_of(spec_.added_tokens);  // added tokens are cut out in any case
     for (std::size_t i = 0; i < proto.pieces.size(); ++i) {
       const SentencePieceProto::Piece& piece = proto.pieces[i];
-      if (!is_word_of_user(piece) || added.contains(static_cast<TokenId>(i))) continue;
+      if (!is_user_defined(piece) || added.contains(static_cast<TokenId>(i))) continue;
       const std::string text = with_plain_spaces(std::string(piece.text));
       const bool is_run_of_spaces = text.find_first_not_of(' ') == text.npos;
       if (is_run_of_spaces || (are_cut_out && !has_space(piece.text))) continue;
@@ -239,7 +239,7 @@ class TokenizerWriter {
     for (std::size_t id = 0; id < proto->pieces.size(); ++id) {
       const auto& [piece, score, type] = proto->pieces[id];
       std::string text(piece);
-      if (is_word_of_user(proto->pieces[id])) text = with_plain_spaces(std::move(text));
+      if (is_user_defined(proto->pieces[id])) text = with_plain_spaces(std::move(text));
       // GGUF's types have SentencePiece's numbers.
       Status status = put(static_cast<TokenId>(id), std::move(text), static_cast<std::int32_t>(type));
       if (!status) return status;
@@ -383,7 +383,7 @@ Status check_gguf_tokenizer(const std::filesystem::path& folder, const text::Tok
     if (!bytes) return fail(bytes.error());
     const auto proto = parse_sentencepiece_proto(*bytes);
     if (!proto) return fail(proto.error());
-    add_words_of_user(*proto, wanted.added_tokens);
+    add_user_defined_tokens(*proto, wanted.added_tokens);
   }
   return check_same_tokens(wanted, file.string(), written);
 }

@@ -111,7 +111,7 @@ Result<weights::WeightTensor> GgufWeights::tensor(std::string_view name, const s
   const GgufTensor& tensor = *find(name);
   {
     const std::lock_guard lock(mutex_);
-    taken_.insert(tensor.name);
+    used_.insert(tensor.name);
   }
   if (described->quantized != nullptr) return described;
   const std::int64_t num_heads = interleaved_heads(tensor);
@@ -135,7 +135,7 @@ const void* GgufWeights::in_order(const GgufTensor& tensor, std::int64_t num_hea
   return copy.get();
 }
 
-void GgufWeights::copied(const weights::WeightTensor& tensor) const {
+void GgufWeights::release_pages(const weights::WeightTensor& tensor) const {
   const auto* found = file_->tensor(tensor.name);
   if (found != nullptr) file_->drop_pages(*found);
 }
@@ -168,12 +168,12 @@ std::string GgufWeights::quantization() const {
   return list;
 }
 
-Status GgufWeights::check_all_taken(const models::ModelSpec& spec) const {
+Status GgufWeights::check_all_used(const models::ModelSpec& spec) const {
   const std::lock_guard lock(mutex_);
   std::int64_t num_left = 0;
   const GgufTensor* first = nullptr;
   for (const auto& [name, tensor] : file_->tensors()) {
-    if (taken_.contains(name) || name == kRopeFactors) continue;
+    if (used_.contains(name) || name == kRopeFactors) continue;
     if (first == nullptr) first = &tensor;
     ++num_left;
   }

@@ -30,12 +30,12 @@ class GgufWeights final : public ModelWeights {
   Result<weights::WeightTensor> describe(std::string_view name, const std::vector<std::int64_t>& shape) const override;
   bool contains(std::string_view name) const override { return find(name) != nullptr; }
   bool holds_derived(std::string_view module) const override;
-  void copied(const weights::WeightTensor& tensor) const override;
+  void release_pages(const weights::WeightTensor& tensor) const override;
   std::string file_of(const weights::WeightTensor& tensor) const override;
 
   CheckpointFacts facts() const override;
   std::string quantization() const override;
-  Status check_all_taken(const models::ModelSpec& spec) const override;
+  Status check_all_used(const models::ModelSpec& spec) const override;
 
  private:
   GgufWeights(std::shared_ptr<const GgufFile> file, const GgufArchitecture& architecture, const GgufHeads& heads)
@@ -53,7 +53,7 @@ class GgufWeights final : public ModelWeights {
   const GgufArchitecture& architecture_;
   GgufHeads heads_;
   mutable std::mutex mutex_;                                             // guards the members below
-  mutable std::set<std::string, std::less<>> taken_;                     // by the file's names
+  mutable std::set<std::string, std::less<>> used_;                      // by the file's names
   mutable std::map<std::string, ScaleRange, std::less<>> scale_ranges_;  // ranges of quantised tensors
   // Copies of tensors with interleaved rows.
   mutable std::map<std::string, std::unique_ptr<std::byte[]>, std::less<>> copies_;

@@ -96,14 +96,14 @@ Result<weights::WeightTensor> QuantizedCheckpoint::tensor(std::string_view name,
   if (!is_quantized_weight(name)) return checkpoint_->tensor(name, shape);
   auto described = describe(name, shape);
   if (!described) return described;
-  for_each_tensor_of(config_, module_of(name), [&](const std::string& part) { checkpoint_->take(part); });
+  for_each_tensor_of(config_, module_of(name), [&](const std::string& part) { checkpoint_->mark_used(part); });
   return described;
 }
 
-void QuantizedCheckpoint::copied(const weights::WeightTensor& tensor) const {
-  if (tensor.quantized == nullptr) return checkpoint_->copied(tensor);
+void QuantizedCheckpoint::release_pages(const weights::WeightTensor& tensor) const {
+  if (tensor.quantized == nullptr) return checkpoint_->release_pages(tensor);
   for_each_tensor_of(config_, module_of(tensor.name),
-                     [&](const std::string& part) { checkpoint_->copied({.name = part, .shape = {}}); });
+                     [&](const std::string& part) { checkpoint_->release_pages({.name = part, .shape = {}}); });
 }
 
 std::string QuantizedCheckpoint::file_of(const weights::WeightTensor& tensor) const {
@@ -127,16 +127,16 @@ CheckpointFacts QuantizedCheckpoint::facts() const {
   return facts;
 }
 
-Status QuantizedCheckpoint::check_all_taken(const models::ModelSpec& spec) const {
+Status QuantizedCheckpoint::check_all_used(const models::ModelSpec& spec) const {
   constexpr std::string_view kBias = ".bias";
   for (const auto& name : checkpoint_->tensor_names()) {
     const bool is_bias =
         name.ends_with(kBias) && is_quantized(*checkpoint_, config_.method, name.substr(0, name.size() - kBias.size()));
     const auto is_zero = [](std::byte byte) { return byte == std::byte{0}; };
     const bool is_zero_bias = is_bias && std::ranges::all_of(checkpoint_->stored(name)->data, is_zero);
-    if (is_zero_bias || is_attention_scale(name)) checkpoint_->take(name);
+    if (is_zero_bias || is_attention_scale(name)) checkpoint_->mark_used(name);
   }
-  return checkpoint_->check_all_taken(spec);
+  return checkpoint_->check_all_used(spec);
 }
 
 Result<std::shared_ptr<const ModelWeights>> open_folder_weights(const std::filesystem::path& folder) {

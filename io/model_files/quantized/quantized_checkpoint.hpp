@@ -28,7 +28,7 @@ class QuantizedCheckpoint final : public ModelWeights {
   bool contains(std::string_view name) const override;
   /// GPT-2's transposed weights are not transposed in AWQ's, GPTQ's and packed tensors of linear layers.
   bool holds_derived(std::string_view module) const override;
-  void copied(const weights::WeightTensor& tensor) const override;
+  void release_pages(const weights::WeightTensor& tensor) const override;
   std::string file_of(const weights::WeightTensor& tensor) const override;
 
   /// Counts parameters as before quantization.
@@ -36,7 +36,7 @@ class QuantizedCheckpoint final : public ModelWeights {
   std::string quantization() const override { return config_.name; }
   /// Scales of activations and of the KV cache do not count as left over. Neither do biases of zeros, which some
   /// programs write beside every quantised weight.
-  Status check_all_taken(const models::ModelSpec& spec) const override;
+  Status check_all_used(const models::ModelSpec& spec) const override;
 
  private:
   struct Opened {

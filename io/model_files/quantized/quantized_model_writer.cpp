@@ -2,7 +2,7 @@
 
 namespace pagoda::io {
 
-int bits_of_most(std::span<const WrittenModule> modules) {
+int most_common_bits(std::span<const WrittenModule> modules) {
   std::int64_t more_of_8 = 0;
   for (const WrittenModule& module : modules) {
     more_of_8 += (module.bits == 8 ? 1 : -1) * module.rows * module.columns;

@@ -17,7 +17,7 @@ struct WrittenModule {
 };
 
 /// Returns the number of bits of most weights; 4 where there are no modules.
-int bits_of_most(std::span<const WrittenModule> modules);
+int most_common_bits(std::span<const WrittenModule> modules);
 
 /// Quantised weights: scale * (q - zero), or scale * q + min where there are minimums.
 struct WrittenWeights {

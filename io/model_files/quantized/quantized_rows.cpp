@@ -185,7 +185,7 @@ bool TableRows::scales_fit_float16(float factor) const {
   return true;
 }
 
-std::uint8_t TableRows::index(std::int64_t at) const {
+std::uint8_t TableRows::codebook_index(std::int64_t at) const {
   const auto pair = std::to_integer<std::uint8_t>(matrix_.data[at / 2]);
   return at % 2 == 0 ? pair >> 4 : pair & 15U;
 }
@@ -193,7 +193,7 @@ std::uint8_t TableRows::index(std::int64_t at) const {
 void TableRows::unpack(std::int64_t row, const weights::UnpackedRow& to) const {
   PAGODA_ASSERT(format_.has_value(), "the matrix has no format");
   const std::int64_t first = row * matrix_.columns;
-  for (std::int64_t k = 0; k < matrix_.columns; ++k) to.q[k] = index(first + k);
+  for (std::int64_t k = 0; k < matrix_.columns; ++k) to.q[k] = codebook_index(first + k);
   for (std::int64_t group = 0; group < matrix_.columns / format_->group_size; ++group) {
     to.scales[group] = to_f16(scale((first + group * format_->group_size) / matrix_.block) * codebook_step_);
   }
@@ -211,13 +211,13 @@ void TableRows::dequantize(std::int64_t row, float* to) const {
   while (at < end) {
     const float factor = scale(at / matrix_.block);
     for (const std::int64_t stop = std::min(end, (at / matrix_.block + 1) * matrix_.block); at < stop; ++at) {
-      *to++ = factor * matrix_.values[index(at)];
+      *to++ = factor * matrix_.values[codebook_index(at)];
     }
   }
 }
 
 MicroscaledRows::MicroscaledRows(const MicroscaledMatrix& matrix) : matrix_(matrix) {
-  constexpr float kLargestValue = 12;
+  constexpr float kMaxValue = 12;
   bool fits = true;
   // Bounds of exponents for which float16 holds half of 2^(exponent - 127). Only beyond them must the weights, which
   // may not be in memory, be read.
@@ -227,7 +227,7 @@ MicroscaledRows::MicroscaledRows(const MicroscaledMatrix& matrix) : matrix_(matr
     const int exponent = std::to_integer<int>(matrix_.exponents[group]);
     if (exponent >= kMinOfFloat16 && exponent <= kMaxOfFloat16) continue;
     const float scale = step(group);
-    is_finite_ = is_finite_ && std::isfinite(scale * kLargestValue);
+    is_finite_ = is_finite_ && std::isfinite(scale * kMaxValue);
     fits = fits && to_float(to_f16(scale)) == scale;
   }
   if (fits && is_finite_) {
@@ -245,7 +245,7 @@ float MicroscaledRows::step(std::int64_t group) const {
   return std::ldexp(0.5F, exponent - 127);  // the codebook's values count in halves
 }
 
-std::uint8_t MicroscaledRows::place(std::int64_t at) const {
+std::uint8_t MicroscaledRows::codebook_index(std::int64_t at) const {
   const auto pair = std::to_integer<std::uint8_t>(matrix_.data[at / 2]);
   return at % 2 == 0 ? pair & 15U : pair >> 4;
 }
@@ -253,7 +253,7 @@ std::uint8_t MicroscaledRows::place(std::int64_t at) const {
 void MicroscaledRows::unpack(std::int64_t row, const weights::UnpackedRow& to) const {
   PAGODA_ASSERT(format_.has_value(), "the matrix has no format");
   const std::int64_t first = row * matrix_.columns;
-  for (std::int64_t k = 0; k < matrix_.columns; ++k) to.q[k] = place(first + k);
+  for (std::int64_t k = 0; k < matrix_.columns; ++k) to.q[k] = codebook_index(first + k);
   for (std::int64_t k = 0; k < matrix_.columns; k += kGroup) to.scales[k / kGroup] = to_f16(step((first + k) / kGroup));
 }
 
@@ -262,7 +262,7 @@ void MicroscaledRows::dequantize(std::int64_t row, float* to) const {
   const std::int64_t first = row * matrix_.columns;
   for (std::int64_t k = 0; k < matrix_.columns; k += kGroup) {
     const float scale = step((first + k) / kGroup);
-    for (std::int64_t i = k; i < k + kGroup; ++i) to[i] = scale * static_cast<float>(values[place(first + i)]);
+    for (std::int64_t i = k; i < k + kGroup; ++i) to[i] = scale * static_cast<float>(values[codebook_index(first + i)]);
   }
 }
 

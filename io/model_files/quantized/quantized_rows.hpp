@@ -112,7 +112,7 @@ class TableRows final : public weights::QuantizedRows {
  private:
   float scale(std::int64_t block) const;
   /// Returns the index of weight `at` in the table.
-  std::uint8_t index(std::int64_t at) const;
+  std::uint8_t codebook_index(std::int64_t at) const;
   bool scales_fit_float16(float factor) const;
 
   TableMatrix matrix_;
@@ -147,7 +147,7 @@ class MicroscaledRows final : public weights::QuantizedRows {
  private:
   /// Returns the value of 1 of the codebook in group `group` of the matrix; 0 for a group of zeros.
   float step(std::int64_t group) const;
-  std::uint8_t place(std::int64_t at) const;
+  std::uint8_t codebook_index(std::int64_t at) const;
 
   MicroscaledMatrix matrix_;
   bool is_finite_ = true;

@@ -127,7 +127,7 @@ std::string load_error(const fs::path& folder) {
   if (!weights) return weights.error().message;
   const auto model = spec->build(**weights);
   if (!model) return model.error().message;
-  const Status all = (*weights)->check_all_taken(*spec);
+  const Status all = (*weights)->check_all_used(*spec);
   return all ? "" : all.error().message;
 }
 

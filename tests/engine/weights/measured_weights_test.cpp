@@ -67,9 +67,9 @@ TEST(MeasuredWeights, NoTensorCountsAsTaken) {
   const auto checkpoint = io::Checkpoint::open(folder).value();
   const MeasuredWeights measured(*checkpoint, WeightPolicy{});
   ASSERT_TRUE(spec.build(measured));
-  EXPECT_FALSE(checkpoint->check_all_taken(spec));
+  EXPECT_FALSE(checkpoint->check_all_used(spec));
   ASSERT_TRUE(spec.build(*checkpoint));
-  EXPECT_TRUE(checkpoint->check_all_taken(spec));
+  EXPECT_TRUE(checkpoint->check_all_used(spec));
 }
 
 TEST(MeasuredWeights, HaveTypesAndNoData) {

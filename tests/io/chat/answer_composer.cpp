@@ -75,11 +75,11 @@ std::string AnswerComposer::words(std::size_t num_pieces) {
 }
 
 // None of the marks may stand in it, nor come about at its end.
-std::string AnswerComposer::words_without(const std::vector<std::string>& marks, const std::string& behind) {
+std::string AnswerComposer::words_without(const std::vector<std::string>& marks, const std::string& after) {
   for (;;) {
     std::string text = words(1 + below(12));
     const bool is_clear = std::ranges::all_of(marks, [&](const std::string& mark) {
-      const std::size_t at = (text + behind).find(mark);
+      const std::size_t at = (text + after).find(mark);
       return at == std::string::npos || at >= text.size();
     });
     if (is_clear) return text;
@@ -143,12 +143,12 @@ void AnswerComposer::write_content(bool is_last) {
   std::vector<std::string> begins = marks();
   if (!form.separator.empty()) begins.push_back(form.separator);
   std::string text;
-  const bool is_behind_calls = !answer_.parts.empty() && answer_.parts.back().kind == AnswerPart::Kind::call;
+  const bool is_after_calls = !answer_.parts.empty() && answer_.parts.back().kind == AnswerPart::Kind::call;
   const auto could_begin = [&](const std::string& begin) { return begin.starts_with(text) || text.starts_with(begin); };
   do {
     text = trimmed(words_without(avoided, is_last ? "" : "\n" + form.begin()));
   } while (text.empty() || std::ranges::any_of(begins, could_begin));
-  if (answer_.text.empty() || is_behind_calls) text = white() + text;
+  if (answer_.text.empty() || is_after_calls) text = white() + text;
   answer_.text += text;
   if (is_last) {
     std::string tail = white();

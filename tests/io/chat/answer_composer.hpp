@@ -43,7 +43,7 @@ class AnswerComposer {
   std::string white() { return pick({"", "", " ", "\n", "\n\n", " \n\t"}); }
   std::vector<std::string> marks() const;
   std::string words(std::size_t num_pieces);
-  std::string words_without(const std::vector<std::string>& marks, const std::string& behind);
+  std::string words_without(const std::vector<std::string>& marks, const std::string& after);
   std::string name();
   nlohmann::ordered_json value(std::size_t depth);
 

@@ -273,10 +273,15 @@ TEST(ArgumentForms, RefuseByNameWhatTheyCannotBeHeldTo) {
   EXPECT_EQ(tagged(R"({"patternProperties":{}})"), "tool f: patternProperties of all arguments" + tail);
   EXPECT_EQ(tagged(R"({"nonsense":5,"x-order":["a"]})"), "");
   EXPECT_EQ(tagged(R"({"required":["x"]})"), "tool f, argument x: a required argument that is not described" + tail);
+  for (const char* required : {"null", "\"x\"", "{}", "[1]"}) {
+    EXPECT_EQ(tagged(R"({"properties":{"x":{}},"required":)" + std::string(required) + "}"),
+              "tool f: a \"required\" that is not an array of strings" + tail)
+        << required;
+  }
   EXPECT_EQ(tagged(R"({"properties":{"a":{"$ref":"#"}}})"), "tool f: a $ref to the whole schema" + tail);
   EXPECT_EQ(tagged(R"({"properties":{"a>b":{}}})"), "tool f, argument a>b: the name" + tail);
   EXPECT_EQ(tagged(R"({"properties":{"a":{"enum":["x\n</parameter>\ny"]}}})"),
-            "tool f, argument a: a value with what ends values" + tail);
+            "tool f, argument a: a value that contains the text which ends values" + tail);
   for (const char* key : {"a b", "x=1, y", "", "1a", "a-b"}) {
     EXPECT_EQ(python(R"({"properties":{")" + std::string(key) + R"(":{"type":"integer"}}})"),
               "tool f" + (*key == 0 ? std::string() : ", argument " + std::string(key)) + ": the name" + tail);

@@ -11,10 +11,10 @@ namespace {
 /// How much of `text` is the value; the same byte by byte.
 std::size_t span(std::string_view text) {
   JsonSpan whole;
-  const std::size_t size = whole.take(text);
+  const std::size_t size = whole.consume(text);
   JsonSpan cut;
   std::size_t cut_size = 0;
-  while (cut_size < text.size() && !cut.is_over()) cut_size += cut.take(text.substr(cut_size, 1));
+  while (cut_size < text.size() && !cut.is_over()) cut_size += cut.consume(text.substr(cut_size, 1));
   EXPECT_EQ(cut_size, size);
   EXPECT_EQ(cut.is_over(), whole.is_over());
   return size;

@@ -12,21 +12,21 @@ namespace {
 std::string converted(std::string_view text) {
   PythonArguments whole;
   std::string json;
-  const Taken taken = whole.take(text, json);
+  const ReadResult result = whole.consume(text, json);
 
   PythonArguments cut;
   std::string cut_json;
   std::string held;
-  Taken cut_taken;
-  for (std::size_t at = 0; at < text.size() && cut_taken.state == Taken::State::more; ++at) {
+  ReadResult cut_result;
+  for (std::size_t at = 0; at < text.size() && cut_result.state == ReadResult::State::more; ++at) {
     held += text[at];
-    cut_taken = cut.take(held, cut_json);
-    held.erase(0, cut_taken.bytes);
+    cut_result = cut.consume(held, cut_json);
+    held.erase(0, cut_result.bytes);
   }
   EXPECT_EQ(cut_json, json);
-  EXPECT_EQ(cut_taken.state, taken.state);
-  if (taken.state == Taken::State::more) return json + "|...";
-  return json + "|" + std::string(text.substr(taken.bytes));
+  EXPECT_EQ(cut_result.state, result.state);
+  if (result.state == ReadResult::State::more) return json + "|...";
+  return json + "|" + std::string(text.substr(result.bytes));
 }
 
 TEST(PythonArguments, KeywordsBecomeKeys) {

@@ -19,13 +19,13 @@ using testing::kName;
 using testing::text_part;
 
 /// BEFORE name BETWEEN {...} BEHIND
-std::vector<CallPart> call_of(const std::string& before, const std::string& between, const std::string& behind) {
+std::vector<CallPart> call_of(const std::string& before, const std::string& between, const std::string& after) {
   std::vector<CallPart> call;
   if (!before.empty()) call.push_back(text_part(before));
   call.push_back(kName);
   if (!between.empty()) call.push_back(text_part(between));
   call.push_back(kArguments);
-  if (!behind.empty()) call.push_back(text_part(behind));
+  if (!after.empty()) call.push_back(text_part(after));
   return call;
 }
 
@@ -125,13 +125,13 @@ ToolCallForm devstral() {
 }
 
 ToolCallForm deepseek(const std::string& before_name, const std::string& before_arguments,
-                      const std::string& behind_arguments, const std::string& separator) {
-  return {.section_begin = "<｜tool▁calls▁begin｜>",
-          .separator = separator,
-          .section_end = "<｜tool▁calls▁end｜>",
-          .call = call_of("<｜tool▁call▁begin｜>" + before_name, before_arguments,
-                          behind_arguments + "<｜tool▁call▁end｜>"),
-          .trigger = "<｜tool▁calls▁begin｜>"};
+                      const std::string& after_arguments, const std::string& separator) {
+  return {
+      .section_begin = "<｜tool▁calls▁begin｜>",
+      .separator = separator,
+      .section_end = "<｜tool▁calls▁end｜>",
+      .call = call_of("<｜tool▁call▁begin｜>" + before_name, before_arguments, after_arguments + "<｜tool▁call▁end｜>"),
+      .trigger = "<｜tool▁calls▁begin｜>"};
 }
 
 ToolCallForm deepseek_r1() {

@@ -176,7 +176,7 @@ inline void try_gguf_model(std::string_view description) {
   PAGODA_ASSERT((*weights)->facts().num_parameters >= 0, "parameters are counted");
   const auto model = spec->build(**weights);
   check(model);
-  if (model) check((*weights)->check_all_taken(*spec));
+  if (model) check((*weights)->check_all_used(*spec));
 }
 
 }  // namespace pagoda::io::testing

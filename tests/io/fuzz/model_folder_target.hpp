@@ -77,7 +77,7 @@ inline void try_model_folder(std::string_view description) {
   if (!spec || !weights) return;
   const auto model = spec->build(**weights);
   check(model);
-  if (model) check((*weights)->check_all_taken(*spec));
+  if (model) check((*weights)->check_all_used(*spec));
 }
 
 }  // namespace pagoda::io::testing

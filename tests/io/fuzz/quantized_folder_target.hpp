@@ -67,7 +67,7 @@ inline void try_quantized_folder(std::string_view bytes) {
       }
     }
   }
-  if (const Status status = (*weights)->check_all_taken({}); !status) check_error(status.error());
+  if (const Status status = (*weights)->check_all_used({}); !status) check_error(status.error());
 }
 
 }  // namespace pagoda::io::testing

@@ -81,6 +81,18 @@ TEST_F(IgnoredFieldsOfRoutes, StrictFieldsRefusesThem) {
   }
 }
 
+TEST_F(IgnoredFieldsOfRoutes, AFieldWithTheNameOtherIsCountedWithTheFurtherNames) {
+  start();
+  post("/v1/completions", R"({"prompt": "p", "other": 1})");
+  EXPECT_THAT(get("/metrics").body, HasSubstr("pagoda:ignored_fields_total{field=\"other\"} 1\n"));
+  std::string many = R"({"prompt": "p", "other": 1)";
+  for (int i = 0; i < 129; ++i) many += ", \"unknown_" + std::to_string(i) + "\": 1";
+  EXPECT_EQ(post("/v1/completions", many + "}").status, 200);
+  const auto metrics = get("/metrics").body;
+  EXPECT_THAT(metrics, HasSubstr("pagoda:ignored_fields_total{field=\"unknown_0\"} 1\n"));
+  EXPECT_THAT(metrics, HasSubstr("pagoda:ignored_fields_total{field=\"other\"} 3\n"));
+}
+
 TEST_F(IgnoredFieldsOfRoutes, MetricsCountABoundedNumberOfNames) {
   start();
   for (int i = 0; i < 3; ++i) post("/v1/completions", R"({"prompt": "p", "colour": 1})");

@@ -45,7 +45,27 @@ TEST(Templates, KeepTheDigitsOfIntegersOfAnySize) {
       "True False True True True True True y");
   EXPECT_EQ(text_of("{{ '%s %d' % (b, b) }} {{ '{}'.format(b) }} {{ {b: 1} }}", context),
             "36893488147419103232 36893488147419103232 36893488147419103232 {36893488147419103232: 1}");
-  EXPECT_EQ(text_of("{{ b + 1 }}", context), "error: chat template, line 1: an integer of more than 64 bits");
+  EXPECT_EQ(text_of("{{ +b }}", context), "36893488147419103232");
+  for (const char* source : {"{{ b + 1 }}", "{{ -b }}", "{{ n | abs }}", "{{ b | round }}"}) {
+    EXPECT_EQ(text_of(source, context), "error: chat template, line 1: an integer of more than 64 bits") << source;
+  }
+}
+
+TEST(Templates, KnowEscapedTexts) {
+  EXPECT_EQ(text_of("{{ 'x' is escaped }} {{ 1 is escaped }} {{ y is escaped }}"), "False False False");
+  EXPECT_EQ(text_of("{{ 'x' | safe is escaped }} {{ '<' | e is escaped }} {{ ('a' + 'x' | safe) is escaped }}"),
+            "True True True");
+  EXPECT_EQ(text_of("{% set m = 'ab c' | safe %}{{ m.upper() is escaped }} {{ m | indent is escaped }} "
+                    "{{ m | reverse is escaped }} {{ (m ~ 'x') is escaped }} {{ m | replace('a', 'b') is escaped }}"),
+            "True True True False False");
+}
+
+TEST(Templates, CutBatchesAsJinjaDoes) {
+  EXPECT_EQ(
+      text_of("{{ [1, 2, 3] | batch(2) | list }} {{ [1, 2, 3] | batch(2, 0) | list }} {{ [] | batch(2) | list }}"),
+      "[[1, 2], [3]] [[1, 2], [3, 0]] []");
+  EXPECT_EQ(text_of("{{ [1, 2] | batch(0) | list }} {{ [1, 2] | batch(-1) | list }} {{ [] | batch(0) | list }}"),
+            "[[], [1, 2]] [[1, 2]] []");
 }
 
 TEST(Templates, KnowWhatIsNotDefined) {

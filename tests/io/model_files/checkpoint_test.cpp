@@ -166,7 +166,7 @@ TEST(Checkpoint, ATensorPointsIntoAFileOfTorch) {
   EXPECT_EQ(static_cast<const float*>(tensor->data)[0], 2.0F);
   EXPECT_EQ(static_cast<const float*>(tensor->data)[3], 5.0F);
   EXPECT_EQ((*checkpoint)->facts().weight_bytes, 16);
-  (*checkpoint)->copied(*tensor);
+  (*checkpoint)->release_pages(*tensor);
   EXPECT_EQ(static_cast<const float*>(tensor->data)[3], 5.0F);
 }
 
@@ -321,14 +321,14 @@ TEST(Checkpoint, AFolderThatDoesNotExistIsRefused) {
 
 TEST(Checkpoint, AFolderWithoutWeightsIsRefused) {
   const TemporaryFolder folder;
-  expect_bad(folder, ErrorCode::io_failed, "no model.safetensors and no pytorch_model.bin, nor the index.json");
+  expect_bad(folder, ErrorCode::io_failed, "there is no model.safetensors, no pytorch_model.bin and no index.json");
 }
 
 TEST(Checkpoint, ATruncatedFileIsRefused) {
   const TemporaryFolder folder;
   const auto whole = file_with("w");
   folder.write(kSingle, whole.substr(0, whole.size() - 3));
-  expect_bad(folder, ErrorCode::bad_file, "tensor \"w\": data_offsets [0, 8] reach behind the end of the file");
+  expect_bad(folder, ErrorCode::bad_file, "tensor \"w\": data_offsets [0, 8] reach beyond the end of the file");
   folder.write(kSingle, "");
   expect_bad(folder, ErrorCode::bad_file, "not a safetensors file");
 }

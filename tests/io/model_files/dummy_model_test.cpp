@@ -64,7 +64,7 @@ TEST(DummyWeights, AreTheSameAlwaysAndOthersForOtherTensors) {
   const auto first = weights->tensor("a.weight", {33, 65});
   const auto before = numbers(*first);
   EXPECT_EQ(weights->tensor("a.weight", {33, 65})->data, first->data);
-  weights->copied(*first);
+  weights->release_pages(*first);
   EXPECT_EQ(numbers(*weights->tensor("a.weight", {33, 65})), before);
   EXPECT_EQ(numbers(*dummy_weights(DType::bf16)->tensor("a.weight", {33, 65})), before);
   EXPECT_NE(numbers(*weights->tensor("b.weight", {33, 65})), before);
@@ -121,7 +121,7 @@ TEST(DummyModel, EveryFamilyIsBuiltFromItsConfigAlone) {
     const auto weights = (*files)->weights();
     ASSERT_TRUE(weights);
     EXPECT_TRUE(spec->build(**weights)) << entry.path();
-    EXPECT_TRUE((*weights)->check_all_taken(*spec));
+    EXPECT_TRUE((*weights)->check_all_used(*spec));
     // A folder's own weights are of as many tensors.
     const auto stored = open_model_files(entry.path()).value()->weights();
     if (stored && (*stored)->quantization().empty()) {

@@ -281,7 +281,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Refusal{"FactorOfAttentionWithoutAScaling",
                               [](auto& llama) { real(llama, "rope.scaling.attn_factor", 1.25F); },
                               ErrorCode::unsupported,
-                              {"llama.rope.scaling.attn_factor other than 1"}},
+                              {"llama.rope.scaling.attn_factor must be 1"}},
                       Refusal{"FactorOfAttentionBesideLinear",
                               [](auto& llama) {
                                 text(llama, "rope.scaling.type", "linear");
@@ -289,14 +289,14 @@ INSTANTIATE_TEST_SUITE_P(
                                 real(llama, "rope.scaling.attn_factor", 1.25F);
                               },
                               ErrorCode::unsupported,
-                              {"llama.rope.scaling.attn_factor other than 1"}},
+                              {"llama.rope.scaling.attn_factor must be 1"}},
                       Refusal{"FactorOfAttentionBesideFactors",
                               [](auto& llama) {
                                 llama.tensors.emplace_back("rope_freqs.weight", std::vector<std::uint64_t>{8});
                                 real(llama, "rope.scaling.attn_factor", 1.25F);
                               },
                               ErrorCode::unsupported,
-                              {"llama.rope.scaling.attn_factor other than 1"}},
+                              {"llama.rope.scaling.attn_factor must be 1"}},
                       Refusal{"YarnThatExtrapolatesInPart",
                               [](auto& llama) {
                                 text(llama, "rope.scaling.type", "yarn");
@@ -304,7 +304,7 @@ INSTANTIATE_TEST_SUITE_P(
                                 real(llama, "rope.scaling.yarn_ext_factor", 0.5F);
                               },
                               ErrorCode::unsupported,
-                              {"llama.rope.scaling.yarn_ext_factor other than 1"}},
+                              {"llama.rope.scaling.yarn_ext_factor must be 1"}},
                       Refusal{"YarnWithoutAFactor",
                               [](auto& llama) { text(llama, "rope.scaling.type", "yarn"); },
                               ErrorCode::bad_file,
@@ -381,7 +381,7 @@ TEST(GgufWeights, ThatNobodyTookAreNamed) {
   const auto spec = read_gguf_spec(*file).value();
   const auto weights = GgufWeights::open(file).value();
   ASSERT_TRUE(spec.build(*weights));
-  const Status all = weights->check_all_taken(spec);
+  const Status all = weights->check_all_used(spec);
   ASSERT_FALSE(all);
   EXPECT_THAT(all.error().message, HasSubstr("blk.0.attn_sinks.weight"));
 }

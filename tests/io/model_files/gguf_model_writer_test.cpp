@@ -209,7 +209,8 @@ TEST_F(GgufModelWriterTest, RefusesPlacesWhereItMayNotWrite) {
   folder_.write("out.gguf", "mine");
   EXPECT_THAT(GgufModelWriter::create(out(), parts(), kModules, {}).error().message, HasSubstr("already exists"));
   const auto nowhere = folder_.path() / "nowhere" / "out.gguf";
-  EXPECT_THAT(GgufModelWriter::create(nowhere, parts(), kModules, {}).error().message, HasSubstr("not there"));
+  EXPECT_THAT(GgufModelWriter::create(nowhere, parts(), kModules, {}).error().message,
+              HasSubstr("its folder does not exist"));
   const auto full = create_gguf_file("/dev/full/x", {}, {});
   ASSERT_FALSE(full);
   EXPECT_THAT(full.error().message, HasSubstr("/dev/full/x.part"));

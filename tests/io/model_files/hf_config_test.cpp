@@ -209,7 +209,7 @@ TEST(HfConfig, TextThatIsNoJsonObjectIsRefused) {
            {"", "not valid JSON at byte"},
            {"{\"a\":", "not valid JSON at byte"},
            {"[1]", "not a JSON object"},
-           {"{\"hidden_size\":1e999}", "not valid JSON: a number is beyond"},
+           {"{\"hidden_size\":1e999}", "not valid JSON: a number is too large"},
            {"{\"hidden_size\":" + std::string(1'000'000, '[') + std::string(1'000'000, ']') + "}",
             "nested deeper than 64"}}) {
     const auto config = parse_hf_config({text, "config.json"}, nullptr);

@@ -487,11 +487,11 @@ TEST(QuantizedCheckpoint, AllTensorsOfAModuleAreTakenWithItsWeight) {
   const auto folder = folder_of(kGptq, parts);
   const auto weights = open_folder_weights(folder->path()).value();
   ASSERT_TRUE(weights->tensor("m.weight", {8, 16}));
-  const auto left = weights->check_all_taken({});
+  const auto left = weights->check_all_used({});
   ASSERT_FALSE(left);
   EXPECT_THAT(left.error().message, HasSubstr("tensor \"n.weight\" is not used by "));
   EXPECT_EQ(weights->tensor("n.weight", {2}).value().quantized, nullptr);
-  EXPECT_TRUE(weights->check_all_taken({}));
+  EXPECT_TRUE(weights->check_all_used({}));
   EXPECT_EQ(weights->facts().num_parameters, 8 * 16 + 8 + 2);
   EXPECT_EQ(weights->quantization(), "GPTQ int4");
 }
@@ -515,7 +515,7 @@ TEST(QuantizedCheckpoint, ABiasThatIsNotZeroIsLeft) {
   const auto folder = folder_of(kGptq, parts);
   const auto weights = open_folder_weights(folder->path()).value();
   ASSERT_TRUE(weights->tensor("m.weight", {8, 16}));
-  EXPECT_THAT(weights->check_all_taken({}).error().message, HasSubstr("tensor \"m.bias\" is not used by "));
+  EXPECT_THAT(weights->check_all_used({}).error().message, HasSubstr("tensor \"m.bias\" is not used by "));
 }
 
 TEST(QuantizationConfig, WhatIsNotBuiltIsRefusedByName) {
@@ -552,7 +552,7 @@ TEST(QuantizationConfig, WhatIsNotBuiltIsRefusedByName) {
                  "transform_config: is not supported: only what pagoda quantize writes");
   expect_refused(R"({"quant_method":"fp8","fmt":"e5m2"})", "\"e5m2\" is not supported");
   expect_refused(R"({"quant_method":"fp8","weight_block_size":[128,0]})", "weight_block_size: must be [rows, columns]");
-  expect_refused(R"({"quant_method":"bitsandbytes"})", "load_in_4bit: one of this");
+  expect_refused(R"({"quant_method":"bitsandbytes"})", "load_in_4bit: either load_in_4bit or load_in_8bit");
   expect_refused(R"({"load_in_4bit":true,"bnb_4bit_quant_storage":"bfloat16"})",
                  "\"bfloat16\" is not supported (uint8)");
 }

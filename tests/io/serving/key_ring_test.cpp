@@ -164,6 +164,15 @@ TEST_F(KeysFile, OneThatCannotBeReadIsAnError) {
   EXPECT_EQ(read_keys_file(write("# nobody\n"), keys), 0U);
 }
 
+TEST_F(KeysFile, BlankLinesAreNoKeys) {
+  KeySet keys;
+  EXPECT_EQ(read_keys_file(write(line("alice") + " \t\r\n"), keys), 1U);
+  KeySet plain;
+  EXPECT_TRUE(read_plain_keys(write("  \n\t\r\n# comment\nkey\n"), KeyRole::user, "api_key_file", plain));
+  EXPECT_EQ(plain.entries.size(), 1U);
+  EXPECT_EQ(read_plain_keys(write("   \n"), KeyRole::user, "api_key_file", plain).error().code, ErrorCode::bad_config);
+}
+
 TEST(NewKeys, AreLongAndDiffer) {
   std::set<std::string> seen;
   for (int i = 0; i < 100; ++i) {

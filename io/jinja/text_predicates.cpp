@@ -1,6 +1,6 @@
 // isdigit() and the other methods of str that test the kind of its characters.
 
-#include "io/jinja/text_questions.hpp"
+#include "io/jinja/text_predicates.hpp"
 
 #include "engine/text/unicode.hpp"
 #include "io/jinja/characters.hpp"
@@ -40,13 +40,13 @@ bool is_cased(const Text& text) {
 
 bool is_title_text(const Text& text) {
   bool has_one = false;
-  bool is_behind_cased = false;
+  bool is_after_cased = false;
   const bool fits = all_characters(text, [&](char32_t c) {
     const bool is_capital = is_upper(c) || is_title(c);
     const bool is_small = is_lower(c);
-    if (is_capital ? is_behind_cased : (is_small && !is_behind_cased)) return false;
-    is_behind_cased = is_capital || is_small;
-    has_one = has_one || is_behind_cased;
+    if (is_capital ? is_after_cased : (is_small && !is_after_cased)) return false;
+    is_after_cased = is_capital || is_small;
+    has_one = has_one || is_after_cased;
     return true;
   });
   return fits && has_one;
@@ -68,25 +68,25 @@ bool is_identifier(const Text& text) {
   });
 }
 
-template <bool (*question)(const Text&)>
-Value ask(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
+template <bool (*predicate)(const Text&)>
+Value test(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
   const Bound bound("a method of str", arguments, {}, 0);
   interpreter.heap().look_at(4 * self.text.size());
-  return Value::of(question(self.text));
+  return Value::of(predicate(self.text));
 }
 
-constexpr std::pair<std::string_view, Method> kQuestions[] = {{"isalnum", ask<is_all<is_alphanumeric>>},
-                                                              {"isalpha", ask<is_all<is_letter>>},
-                                                              {"isascii", ask<is_ascii>},
-                                                              {"isdecimal", ask<is_all<is_decimal>>},
-                                                              {"isdigit", ask<is_all<is_digit>>},
-                                                              {"isidentifier", ask<is_identifier>},
-                                                              {"islower", ask<is_lower_text>},
-                                                              {"isnumeric", ask<is_all<is_numeric>>},
-                                                              {"isprintable", ask<is_printable_text>},
-                                                              {"isspace", ask<is_all<is_space>>},
-                                                              {"istitle", ask<is_title_text>},
-                                                              {"isupper", ask<is_upper_text>}};
+constexpr std::pair<std::string_view, Method> kPredicates[] = {{"isalnum", test<is_all<is_alphanumeric>>},
+                                                               {"isalpha", test<is_all<is_letter>>},
+                                                               {"isascii", test<is_ascii>},
+                                                               {"isdecimal", test<is_all<is_decimal>>},
+                                                               {"isdigit", test<is_all<is_digit>>},
+                                                               {"isidentifier", test<is_identifier>},
+                                                               {"islower", test<is_lower_text>},
+                                                               {"isnumeric", test<is_all<is_numeric>>},
+                                                               {"isprintable", test<is_printable_text>},
+                                                               {"isspace", test<is_all<is_space>>},
+                                                               {"istitle", test<is_title_text>},
+                                                               {"isupper", test<is_upper_text>}};
 
 }  // namespace
 
@@ -98,8 +98,8 @@ bool is_upper_text(const Text& text) {
   return is_cased<is_upper, is_lower>(text);
 }
 
-Method find_text_question(std::string_view name) {
-  for (const auto& [known, method] : kQuestions) {
+Method find_text_predicate(std::string_view name) {
+  for (const auto& [known, method] : kPredicates) {
     if (known == name) return method;
   }
   return nullptr;
