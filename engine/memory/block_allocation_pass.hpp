@@ -11,7 +11,7 @@ namespace pagoda::memory {
 
 /// The rules of a step: which sequences run, which give way, which are admitted. The functions come in the order in
 /// which run() uses them.
-/// Running candidates are served in their order. When blocks lack, the last candidate that is not served yet is
+///
 /// Running candidates are served in their order. When blocks are missing, the last candidate that is not served yet is
 /// preempted; if there is no other, the candidate itself is preempted. Served candidates never give way, so no decision
 /// has to be undone.
