@@ -37,9 +37,9 @@ void IgnoredFieldCounts::add(const std::vector<std::string>& names, std::string_
 
 void IgnoredFieldCounts::write(metrics::PrometheusText& text) const {
   const std::lock_guard lock(mutex_);
-  text.counter(
-      "pagoda:ignored_fields_total",
-      "HTTP requests with a field that was ignored, by its name (other: names beyond the first 128, and other).");
+  text.counter("pagoda:ignored_fields_total",
+               "HTTP requests with a field that was ignored, by its name (other: names beyond the first 128, and a "
+               "field named other).");
   for (const auto& [name, count] : counts_) text.sample(count, metrics::labels({{"field", name}}));
   if (num_others_ > 0) text.sample(num_others_, metrics::labels({{"field", kOther}}));
 }
