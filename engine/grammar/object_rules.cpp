@@ -107,8 +107,10 @@ class ObjectReader {
 
  private:
   bool read_required() {
-    const Schema names = s_.schema.value("required", Schema::array());
     const std::string path = at(s_.path, "required");
+    const auto found = s_.schema.find("required");
+    if (found == s_.schema.end() || found->is_null()) return true;  // clients in Go send null for an empty list
+    const Schema& names = *found;
     if (!names.is_array()) return converter_.refuse(path, "it is not a list of names"), false;
     for (const Schema& name : names) {
       if (!name.is_string()) return converter_.refuse(path, "it is not a list of names"), false;

@@ -124,7 +124,7 @@ class Converter {
   std::set<std::string> names_in(const Json& schema) {
     std::set<std::string> names;
     const auto required = schema.find("required");
-    if (required == schema.end()) return names;
+    if (required == schema.end() || required->is_null()) return names;  // clients in Go send null for an empty list
     const auto is_text = [](const Json& name) { return name.is_string(); };
     if (!required->is_array() || !std::ranges::all_of(*required, is_text)) {
       refuse("", "a \"required\" that is not an array of strings");

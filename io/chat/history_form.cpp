@@ -109,7 +109,7 @@ class HistoryProbe {
       const bool is_shown = prompt && has_all(*prompt, {ProbeRenderer::kReasoning, kSaid});
       if (is_shown && prompt->find("'type'") == std::string::npos && prompt->find("\"type\"") == std::string::npos)
         form_.thinking = HistoryForm::Thinking::part;
-      form_.shows_thoughts = form_.thinking == HistoryForm::Thinking::part;
+      form_.shows_reasoning = form_.thinking == HistoryForm::Thinking::part;
       return;
     }
     if (!form_.shows_calls || !form_.shows_content_calls) return;

@@ -27,7 +27,7 @@ struct HistoryForm {
   bool shows_several_calls = true;    ///< whether it shows all calls of a message; else each call needs its own message
   bool shows_results = true;          ///< whether it shows messages of the role tool
   Thinking thinking = Thinking::member;
-  bool shows_thoughts = true;  ///< whether it shows any thinking, even if only that after the last question
+  bool shows_reasoning = true;  ///< whether it shows any thinking, even if only that after the last question
   bool takes_thinking_with_content = true;  ///< whether thinking and content may both stand beside calls
 
   bool operator==(const HistoryForm&) const = default;

@@ -110,12 +110,12 @@ Done read_assistant(const Json& content, const std::string& where, Json& message
     if (type == "text") {
       read_text(block, texts);
     } else if (type == "thinking") {
-      std::string thought;
-      block.read_required("thinking", thought);
+      std::string reasoning;
+      block.read_required("thinking", reasoning);
       block.skip("signature");  // signature of Anthropic's own models
-      thinking += thought;
+      thinking += reasoning;
     } else if (type == "redacted_thinking") {
-      block.skip("data");  // an encrypted thought of another model
+      block.skip("data");  // encrypted reasoning of another model
     } else if (type == "tool_use") {
       calls.push_back(read_tool_use(block));
     } else {

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "io/http/openai/opaque_thought.hpp"
+#include "io/http/openai/opaque_reasoning.hpp"
 #include "io/wire/call_arguments.hpp"
 #include "io/wire/chat_fields.hpp"
 #include "io/wire/content_blocks.hpp"
@@ -45,7 +45,7 @@ tl::expected<Json, wire::WireError> read_content(const Json& content, const std:
 }
 
 /// Returns the assistant's message to which an item belongs, or null. `first` is the index of the first message of this
-/// input. Consecutive texts, thoughts and calls of an assistant form one message, as in the chat API.
+/// input. Consecutive texts, reasoning and calls of an assistant form one message, as in the chat API.
 Json* open_answer(Json& messages, std::size_t first) {
   if (messages.size() == first || messages.back()["role"] != "assistant") return nullptr;
   return &messages.back();
@@ -88,20 +88,20 @@ void read_texts(FieldReader& item, const char* name, const std::string& where, s
   if (!status) item.refuse(std::move(status.error()));
 }
 
-/// Reads a reasoning item: a thought that belongs to the answer in the next items. Items from other models may have
+/// Reads a reasoning item: reasoning that belongs to the answer in the next items. Items from other models may have
 /// only a summary.
 void read_reasoning(FieldReader& item, const std::string& where, std::size_t first, Json& messages) {
-  std::string thought;
+  std::string reasoning;
   std::string opaque;
   std::string summary;
-  read_texts(item, "content", where, thought);
+  read_texts(item, "content", where, reasoning);
   item.read("encrypted_content", opaque);
   read_texts(item, "summary", where, summary);
-  if (thought.empty()) thought = thought_of(opaque).value_or("");
-  if (thought.empty()) thought = std::move(summary);
+  if (reasoning.empty()) reasoning = read_opaque_reasoning(opaque).value_or("");
+  if (reasoning.empty()) reasoning = std::move(summary);
   auto& answer = open_or_new_answer(messages, first);
-  if (thought.empty()) return;
-  answer["reasoning_content"] = answer.value("reasoning_content", "") + thought;
+  if (reasoning.empty()) return;
+  answer["reasoning_content"] = answer.value("reasoning_content", "") + reasoning;
 }
 
 void read_call(FieldReader& item, std::size_t first, Json& messages) {
@@ -162,7 +162,7 @@ Done read_items(const Json& input, Json& messages) {
 
 }  // namespace
 
-bool has_thoughts(const Json& body) {
+bool has_reasoning(const Json& body) {
   const auto input = body.find("input");
   return input != body.end() && input->is_array() && std::ranges::any_of(*input, [](const Json& item) {
            return item.is_object() && item.contains("type") && item["type"] == "reasoning";

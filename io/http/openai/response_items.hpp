@@ -11,6 +11,6 @@ namespace pagoda::http::openai {
 void read_input(wire::FieldReader& fields, wire::Json& messages);
 
 /// Returns whether the input of a request has reasoning items.
-bool has_thoughts(const wire::Json& body);
+bool has_reasoning(const wire::Json& body);
 
 }  // namespace pagoda::http::openai

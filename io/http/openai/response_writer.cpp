@@ -6,7 +6,7 @@
 #include "io/chat/tool_call_id.hpp"
 #include "io/http/named_event.hpp"
 #include "io/http/openai/chat_parts.hpp"
-#include "io/http/openai/opaque_thought.hpp"
+#include "io/http/openai/opaque_reasoning.hpp"
 #include "io/wire/exact_json.hpp"
 
 namespace pagoda::http::openai {
@@ -167,7 +167,7 @@ void ResponseWriter::write_item(JsonWriter& json, std::string_view status, const
     json.key("content").open_array();
     if (is_begun) json.open_object().field("type", "reasoning_text").field("text", item.part.text).close_object();
     json.close_array();
-    if (is_begun && options_.encrypted_reasoning) json.field("encrypted_content", opaque_thought(item.part.text));
+    if (is_begun && options_.encrypted_reasoning) json.field("encrypted_content", opaque_reasoning(item.part.text));
   } else if (item.part.kind == Kind::content) {
     json.field("type", "message").field("status", status).field("role", "assistant").key("content").open_array();
     if (is_begun) write_part(json, item, is_begun);

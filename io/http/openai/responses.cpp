@@ -146,10 +146,10 @@ void refuse_unsupported_modes(FieldReader& fields) {
 
 /// Reports the reasoning items of the input as ignored if the model's template has no place for them. They come from a
 /// conversation that began with another model.
-void report_dropped_thoughts(const Json& body, const chat::ChatPrompts& prompts, const chat::ChatInput& chat) {
+void report_dropped_reasoning(const Json& body, const chat::ChatPrompts& prompts, const chat::ChatInput& chat) {
   auto* ignored = wire::IgnoredFields::current();
-  if (ignored == nullptr || !has_thoughts(body) || prompts.dialect()->thinking) return;
-  if (!prompts.history_form(chat).shows_thoughts) ignored->add("input[].type=reasoning");
+  if (ignored == nullptr || !has_reasoning(body) || prompts.dialect()->thinking) return;
+  if (!prompts.history_form(chat).shows_reasoning) ignored->add("input[].type=reasoning");
 }
 
 ErrorAnswer no_previous_response(const std::string& id) {
@@ -217,7 +217,7 @@ ParsedJob parse_response(const wire::Json& body, const chat::ChatPrompts& prompt
   chat::ToolUse tools;
   read_tools(fields, chat, tools, options);
   read_reasoning(fields, prompts, chat, options);  // after the tools, which select the template
-  report_dropped_thoughts(body, prompts, chat);
+  report_dropped_reasoning(body, prompts, chat);
   read_metadata(fields, options.metadata);
   refuse_functions(fields);
   refuse_unsupported_modes(fields);

@@ -7,7 +7,7 @@
 
 #include "io/http/anthropic/messages.hpp"
 #include "io/http/openai/completions.hpp"
-#include "io/http/openai/opaque_thought.hpp"
+#include "io/http/openai/opaque_reasoning.hpp"
 #include "io/http/openai/response_store.hpp"
 #include "io/http/openai/responses.hpp"
 #include "io/wire/ignored_fields.hpp"
@@ -285,16 +285,16 @@ TEST(ClientFields, ReasoningItemsCarryAnEncryptedContentWhereItIsAskedFor) {
   EXPECT_FALSE(item_of(R"("n":1)").contains("encrypted_content"));
   const auto item = item_of(R"("include":["reasoning.encrypted_content"])");
   EXPECT_EQ(item["type"], "reasoning");
-  EXPECT_EQ(openai::thought_of(item["encrypted_content"].get<std::string>()), "Where?");
+  EXPECT_EQ(openai::read_opaque_reasoning(item["encrypted_content"].get<std::string>()), "Where?");
 }
 
 TEST(OpaqueThought, IsReadBack) {
   for (const std::string thought : {"", "a", "ab", "abc", "abcd", "\xf0\x9f\x98\x80 \n"}) {
-    EXPECT_EQ(openai::thought_of(openai::opaque_thought(thought)), thought);
+    EXPECT_EQ(openai::read_opaque_reasoning(openai::opaque_reasoning(thought)), thought);
   }
-  EXPECT_EQ(openai::thought_of("gAAAAABo"), std::nullopt);
-  EXPECT_EQ(openai::thought_of("pagoda1:???"), std::nullopt);
-  EXPECT_EQ(openai::thought_of("pagoda1:????"), std::nullopt);
+  EXPECT_EQ(openai::read_opaque_reasoning("gAAAAABo"), std::nullopt);
+  EXPECT_EQ(openai::read_opaque_reasoning("pagoda1:???"), std::nullopt);
+  EXPECT_EQ(openai::read_opaque_reasoning("pagoda1:????"), std::nullopt);
 }
 
 TEST(ClientFields, APromptThatIsTooLongKeepsItsWords) {

@@ -1,4 +1,4 @@
-#include "io/http/openai/opaque_thought.hpp"
+#include "io/http/openai/opaque_reasoning.hpp"
 
 #include <cstddef>
 #include <limits>
@@ -22,25 +22,25 @@ unsigned char* bytes_of(std::string& text) {
 
 }  // namespace
 
-std::string opaque_thought(std::string_view thought) {
-  if (thought.size() > kMaxBytes) return {};
-  const auto groups = (thought.size() + kBytesOfGroup - 1) / kBytesOfGroup;
+std::string opaque_reasoning(std::string_view reasoning) {
+  if (reasoning.size() > kMaxBytes) return {};
+  const auto groups = (reasoning.size() + kBytesOfGroup - 1) / kBytesOfGroup;
   std::string letters(groups * kLettersOfGroup + 1, '\0');  // OpenSSL adds a NUL
-  EVP_EncodeBlock(bytes_of(letters), bytes_of(thought), static_cast<int>(thought.size()));
+  EVP_EncodeBlock(bytes_of(letters), bytes_of(reasoning), static_cast<int>(reasoning.size()));
   letters.pop_back();
   return std::string(kMark) + letters;
 }
 
-std::optional<std::string> thought_of(std::string_view opaque) {
+std::optional<std::string> read_opaque_reasoning(std::string_view opaque) {
   if (!opaque.starts_with(kMark)) return std::nullopt;
   opaque.remove_prefix(kMark.size());
   if (opaque.empty()) return std::string();
   if (opaque.size() % kLettersOfGroup != 0 || opaque.size() > kMaxBytes) return std::nullopt;
-  std::string thought(opaque.size() / kLettersOfGroup * kBytesOfGroup, '\0');
-  if (EVP_DecodeBlock(bytes_of(thought), bytes_of(opaque), static_cast<int>(opaque.size())) < 0) return std::nullopt;
+  std::string reasoning(opaque.size() / kLettersOfGroup * kBytesOfGroup, '\0');
+  if (EVP_DecodeBlock(bytes_of(reasoning), bytes_of(opaque), static_cast<int>(opaque.size())) < 0) return std::nullopt;
   const auto padding = opaque.ends_with("==") ? 2U : opaque.ends_with('=') ? 1U : 0U;
-  thought.resize(thought.size() - padding);
-  return thought;
+  reasoning.resize(reasoning.size() - padding);
+  return reasoning;
 }
 
 }  // namespace pagoda::http::openai
