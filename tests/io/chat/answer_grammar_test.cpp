@@ -273,6 +273,7 @@ TEST(ArgumentForms, RefuseByNameWhatTheyCannotBeHeldTo) {
   EXPECT_EQ(tagged(R"({"patternProperties":{}})"), "tool f: patternProperties of all arguments" + tail);
   EXPECT_EQ(tagged(R"({"nonsense":5,"x-order":["a"]})"), "");
   EXPECT_EQ(tagged(R"({"required":["x"]})"), "tool f, argument x: a required argument that is not described" + tail);
+  EXPECT_EQ(tagged(R"({"properties":{"x":{}},"required":null})"), "");
   for (const char* required : {"\"x\"", "{}", "[1]"}) {
     EXPECT_EQ(tagged(R"({"properties":{"x":{}},"required":)" + std::string(required) + "}"),
               "tool f: a \"required\" that is not an array of strings" + tail)
