@@ -217,7 +217,7 @@ void connect(Self self, const ConnectHosts& connected) {
   const auto me = caf::actor_cast<ModelPoolActor>(self);
   for (const auto& host : connected.hosts) watch(me, host);
   for (ModelIndex i = 0; i < state.models.size(); ++i) {
-    if (state.models[i].preload) apply(self, state.core->want(i, now_us()));
+    if (state.models[i].preload) apply(self, state.core->wanted(i, now_us()));
   }
 }
 

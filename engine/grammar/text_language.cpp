@@ -39,7 +39,7 @@ TextLanguage TextLanguage::of_any_text() {
 std::optional<TextLanguage> TextLanguage::of_texts(const std::vector<std::string>& texts, LanguageBudget& budget) {
   std::vector<Expr> all;
   for (const std::string& text : texts) all.push_back(literal(text));
-  return of(choice(std::move(all)), Matching::whole, budget);
+  return from_expression(choice(std::move(all)), Matching::whole, budget);
 }
 
 std::optional<TextLanguage> TextLanguage::of_multiples(std::uint32_t numerator, std::uint32_t digits,
