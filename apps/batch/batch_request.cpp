@@ -27,7 +27,7 @@ tl::unexpected<ErrorAnswer> refused(std::string message, std::string param = {},
 std::string_view value_text(std::string_view text) {
   if (!chat::JsonSpan::begins_with(text.front())) return text.substr(0, text.find_first_of(",} \t\r"));
   chat::JsonSpan span;
-  return text.substr(0, span.take(text));
+  return text.substr(0, span.consume(text));
 }
 
 /// Returns the value of a member as it is written, so that numbers keep their digits. `object` is valid JSON.

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "io/chat/continued_message.hpp"
+#include "io/chat/history.hpp"
 
 namespace pagoda::chat {
 namespace {
@@ -12,8 +13,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::array<const char*, 4> kReserved = {"messages", "tools", "documents", "add_generation_prompt"};
-// Names of a message's reasoning, in the order in which they are looked for.
-constexpr std::array<const char*, 3> kReasoningNames = {"reasoning_content", "thinking", "reasoning"};
 
 tl::unexpected<Error> refuse(std::string message, std::string param) {
   return fail(ErrorCode::invalid_request, std::move(message), std::move(param));

@@ -16,8 +16,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// Names of a message's reasoning, in the order in which they are looked for.
-constexpr std::array<const char*, 3> kReasoningNames = {"reasoning_content", "thinking", "reasoning"};
 
 bool has_calls(const ordered_json& message) {
   const auto calls = message.find("tool_calls");

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <functional>
 #include <string>
 
@@ -8,6 +9,9 @@
 #include "io/chat/history_form.hpp"
 
 namespace pagoda::chat {
+
+/// Names of the reasoning of a message, in the order in which they are looked for.
+inline constexpr std::array<const char*, 3> kReasoningNames = {"reasoning_content", "thinking", "reasoning"};
 
 /// Returns the calls of a message as the model writes them.
 using WriteCalls = std::function<std::string(const nlohmann::ordered_json& tool_calls)>;
