@@ -16,10 +16,14 @@ void read_positions(ConfigSource& config, DecoderConfig& decoder) {
   RopeKeys keys{.head_dim = decoder.attention.head_dim,
                 .max_position_embeddings = decoder.max_position_embeddings,
                 .default_theta = kFullTheta};
-  layers::RotaryShape full{.rotary_dim = keys.head_dim, .theta = kFullTheta, .scaling = {}};
+  layers::RotaryShape full{
+      .rotary_dim = keys.head_dim, .theta = config.number("rope_theta", 0.0, kFullTheta), .scaling = {}};
   layers::RotaryShape windowed{
       .rotary_dim = keys.head_dim, .theta = config.number("rope_local_base_freq", 0.0, kWindowTheta), .scaling = {}};
   if (config.has(kParameters)) {
+    if (config.has("rope_scaling")) {
+      config.reject("rope_scaling", "is not supported beside rope_parameters", ErrorCode::unsupported);
+    }
     config.object(kParameters, [&](ConfigSource& parameters) {
       const auto read = [&](const char* key, layers::RotaryShape& shape) {
         if (!parameters.has(key)) return;
@@ -43,6 +47,9 @@ ModelSpec describe_gemma3(ConfigSource& config) {
   GemmaConfig gemma = read_gemma(config, {.default_theta = kFullTheta, .full_interval = 6});
   read_positions(config, gemma.decoder);
   gemma.head_norms = true;
+  if (gemma.decoder.attention.softcap != 0.0) {
+    config.reject("attn_logit_softcapping", "is not supported: transformers ignores it", ErrorCode::unsupported);
+  }
   return gemma_decoder(gemma);
 }
 

@@ -422,7 +422,7 @@ class Keys(Case):
                 self.keep("key")
                 self.give("wrong-key")
                 self.until("document.querySelector('#key-dialog').open && "
-                           "document.querySelector('#key-why').textContent.includes('not known')")
+                           "document.querySelector('#key-why').textContent.includes('unknown')")
                 self.give("user-key")
                 self.connected()
                 self.assertEqual(page.value("sessionStorage.getItem('pagoda.key')"), "user-key")

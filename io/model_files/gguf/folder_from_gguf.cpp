@@ -109,6 +109,12 @@ Result<ordered_json> folder_config(const GgufFile& file) {
   }
   if (architecture == "BaichuanForCausalLM") adapt_to_baichuan(config);
   config.erase("norm_weights_include_one");  // which only describes the GGUF file
+  const bool has_default_window = architecture.starts_with("Gemma") || architecture.starts_with("Cohere2");
+  if (has_default_window && said->contains("sliding_window") && said->at("sliding_window").is_null()) {
+    // Readers take a window of 4096 where the key is absent.
+    config["layer_types"] =
+        std::vector<std::string>(said->value("num_hidden_layers", std::size_t{0}), "full_attention");
+  }
   // A single id stands without a list, and without an id the key is left out.
   const json& ends = said->at("eos_token_id");
   if (ends.empty()) config.erase("eos_token_id");
@@ -303,7 +309,7 @@ Status check_config(const GgufFile& file, const models::ModelSpec& wanted, const
   const ConfigText generation_text{generation, "generation_config.json"};
   const auto spec = parse_hf_config({text, "config.json"}, &generation_text);
   if (!spec) return fail(spec.error());
-  if (spec->facts == wanted.facts && spec->vocab_size == wanted.vocab_size &&
+  if (spec->facts == wanted.facts && has_same_attention(*spec, wanted) && spec->vocab_size == wanted.vocab_size &&
       spec->max_position_embeddings == wanted.max_position_embeddings &&
       spec->position_limit == wanted.position_limit && spec->tie_word_embeddings == wanted.tie_word_embeddings &&
       spec->eos_token_ids == wanted.eos_token_ids && spec->bos_token_id == wanted.bos_token_id) {

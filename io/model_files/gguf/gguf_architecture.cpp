@@ -62,7 +62,22 @@ constexpr std::array kGemmaLayers{
     GgufModule{"mlp.down_proj", "ffn_down"},
     GgufModule{"post_feedforward_layernorm", "post_ffw_norm"},
 };
-constexpr std::array kGemmaKeys{
+constexpr std::array kGemma2Keys{
+    GgufKey{"block_count", "num_hidden_layers"},
+    GgufKey{"context_length", "max_position_embeddings"},
+    GgufKey{"embedding_length", "hidden_size"},
+    GgufKey{"feed_forward_length", "intermediate_size"},
+    GgufKey{"attention.head_count", "num_attention_heads"},
+    GgufKey{"attention.head_count_kv", "num_key_value_heads"},
+    GgufKey{"attention.layer_norm_rms_epsilon", "rms_norm_eps", true},
+    GgufKey{"attention.key_length", "head_dim"},
+    GgufKey{"attention.sliding_window", "sliding_window"},
+    GgufKey{"attention.sliding_window_pattern", "sliding_window_pattern"},
+    GgufKey{"rope.freq_base", "rope_theta", true},
+    GgufKey{"attn_logit_softcapping", "attn_logit_softcapping", true},
+    GgufKey{"final_logit_softcapping", "final_logit_softcapping", true},
+};
+constexpr std::array kGemma3Keys{
     GgufKey{"block_count", "num_hidden_layers"},
     GgufKey{"context_length", "max_position_embeddings"},
     GgufKey{"embedding_length", "hidden_size"},
@@ -75,7 +90,6 @@ constexpr std::array kGemmaKeys{
     GgufKey{"attention.sliding_window_pattern", "sliding_window_pattern"},
     GgufKey{"rope.freq_base", "rope_theta", true},
     GgufKey{"rope.freq_base_swa", "rope_local_base_freq", true},
-    GgufKey{"attn_logit_softcapping", "attn_logit_softcapping", true},
     GgufKey{"final_logit_softcapping", "final_logit_softcapping", true},
 };
 
@@ -141,9 +155,9 @@ constexpr GgufArchitecture with_window(GgufArchitecture architecture) {
   return architecture;
 }
 
-constexpr GgufArchitecture gemma(std::string_view name, std::string_view hugging_face) {
+constexpr GgufArchitecture gemma(std::string_view name, std::string_view hugging_face, std::span<const GgufKey> keys) {
   GgufArchitecture architecture = with_window(gated(name, hugging_face));
-  architecture.keys = kGemmaKeys;
+  architecture.keys = keys;
   architecture.layers = kGemmaLayers;
   architecture.activation = kernels::Activation::gelu_tanh;
   architecture.norms_include_one = true;
@@ -162,8 +176,8 @@ constexpr std::array kArchitectures{
     gated("qwen2", "Qwen2ForCausalLM"),
     gated("qwen3", "Qwen3ForCausalLM"),
     gated("smollm3", "SmolLM3ForCausalLM", true),
-    gemma("gemma2", "Gemma2ForCausalLM"),
-    gemma("gemma3", "Gemma3ForCausalLM"),
+    gemma("gemma2", "Gemma2ForCausalLM", kGemma2Keys),
+    gemma("gemma3", "Gemma3ForCausalLM", kGemma3Keys),
     cohere2(),
     baichuan(),
     GgufArchitecture{.name = "gpt2",

@@ -152,7 +152,10 @@ class ConfigOfGguf {
     if (architecture_.name != "gpt2" && head_dim_ > 0) config_["head_dim"] = head_dim_;
     const auto window = file_.get<std::int64_t>(key("attention.sliding_window"));
     if (!window) return fail(window.error());
-    if (window->value_or(0) == 0) {
+    if (!*window && architecture_.name == "cohere2") return file_.bad(key("attention.sliding_window"), "is missing");
+    if (!*window && architecture_.name == "gemma2") {
+      // Early files lack the key: the default of transformers and llama.cpp applies.
+    } else if (window->value_or(0) == 0) {
       config_["sliding_window"] = nullptr;
     } else if (architecture_.name == "llama") {
       config_["architectures"] = json::array({"MistralForCausalLM"});
@@ -411,6 +414,14 @@ Result<SamplingDefaults> read_gguf_sampling_defaults(const GgufFile& file) {
   const auto defaults = gguf_as_generation_config(file);
   if (!defaults) return fail(defaults.error());
   return parse_sampling_defaults(defaults->dump(), file.path() + ": general.sampling.*");
+}
+
+bool has_same_attention(const models::ModelSpec& a, const models::ModelSpec& b) {
+  constexpr double kRounding = 1e-6;  // of float32 in a file
+  const auto same = [](double x, double y) { return std::abs(x - y) <= kRounding * std::max(1.0, std::abs(x)); };
+  return a.decoder.layer_shapes == b.decoder.layer_shapes &&
+         same(a.decoder.attention.scale, b.decoder.attention.scale) &&
+         same(a.decoder.attention.softcap, b.decoder.attention.softcap);
 }
 
 }  // namespace pagoda::io

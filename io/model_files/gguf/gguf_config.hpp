@@ -22,4 +22,7 @@ Result<SamplingDefaults> read_gguf_sampling_defaults(const GgufFile& file);
 /// Returns these values under the keys of generation_config.json. Errors: bad_file.
 Result<nlohmann::json> gguf_as_generation_config(const GgufFile& file);
 
+/// Returns whether two specs have the same windows, positions, factors and softcaps of attention in each layer.
+bool has_same_attention(const models::ModelSpec& a, const models::ModelSpec& b);
+
 }  // namespace pagoda::io

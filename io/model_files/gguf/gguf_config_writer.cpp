@@ -103,8 +103,9 @@ class ConfigWriter {
     if (is_rotary) values["rope_theta"] = positions.rotary.theta;
     if (config.positions.size() > 1) values["rope_local_base_freq"] = config.positions[1].rotary.theta;
     if (attention.softcap > 0.0) values["attn_logit_softcapping"] = attention.softcap;
-    for (const char* key : {"final_logit_softcapping", "logit_scale"}) {
-      if (reader_.has(key)) values[key] = reader_.number(key, 0.0);
+    write_logit_scale(values);
+    if (config.positions.size() > 1 && config.positions[1].rotary.scaling.type != RopeScaling::Type::none) {
+      refuse("rope_parameters", "GGUF does not support rope scaling in layers with a window");
     }
     write_window(config, values);
     write_keys(values);
@@ -113,6 +114,19 @@ class ConfigWriter {
     metadata_.set(key("vocab_size"), static_cast<std::uint32_t>(config.vocab_size));
     if (is_rotary) write_scaling(positions.rotary);
     if (result_.architecture->name == "baichuan") metadata_.set(key(kMaxAlibiBias), is_rotary ? 0.0F : kUsualAlibiBias);
+  }
+
+  /// Adds the factor and the softcap of logits to `values`. Files of Gemma 2 cannot have none: readers take the usual.
+  void write_logit_scale(nlohmann::json& values) {
+    constexpr const char* kSoftcap = "final_logit_softcapping";
+    constexpr double kUsualScaleOfCohere2 = 0.0625;
+    const std::string_view name = result_.architecture->name;
+    if (reader_.has(kSoftcap)) {
+      values[kSoftcap] = reader_.number(kSoftcap, 0.0);
+    } else if (name == "gemma2" && reader_.mentions(kSoftcap)) {
+      refuse(kSoftcap, "GGUF does not support Gemma 2 without a softcap");
+    }
+    if (name == "cohere2") values["logit_scale"] = reader_.number("logit_scale", 0.0, kUsualScaleOfCohere2);
   }
 
   /// Adds the window of the layers to `values`. check_gguf_of_folder() checks which layers have it.

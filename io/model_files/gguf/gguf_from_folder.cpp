@@ -234,11 +234,8 @@ Status check_gguf_of_folder(const std::filesystem::path& folder, const std::file
     const auto said = std::ranges::find(spec->facts, fact, &models::Fact::first);
     if (said == spec->facts.end() || said->second != value) return refuse("config.json", "the value of " + fact);
   }
-  if (spec->decoder.layer_shapes != wanted->decoder.layer_shapes) {
-    return refuse("config.json", "has windows or positions in other layers than GGUF files of this architecture");
-  }
-  if (std::abs(spec->decoder.attention.scale - wanted->decoder.attention.scale) > 1e-6) {
-    return refuse("config.json", "has a query_pre_attn_scalar of its own");
+  if (!has_same_attention(*spec, *wanted)) {
+    return refuse("config.json", "other windows, positions, factors or softcaps in layers of this architecture");
   }
   if (spec->vocab_size != wanted->vocab_size || spec->tie_word_embeddings != wanted->tie_word_embeddings ||
       spec->max_position_embeddings != wanted->max_position_embeddings ||

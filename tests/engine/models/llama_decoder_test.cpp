@@ -144,7 +144,7 @@ TEST(LlamaDecoder, AStepLargerThanTheModelsLimitsIsAnInternalError) {
   auto status = (*model)->run(*stream, {.num_tokens = 9}, {});
   ASSERT_FALSE(status);
   EXPECT_EQ(status.error().code, ErrorCode::internal);
-  EXPECT_THAT(status.error().message, HasSubstr("a step of 9 tokens"));
+  EXPECT_THAT(status.error().message, HasSubstr("a step has 9 tokens"));
   status = (*model)->logits(*stream, nullptr, 5, nullptr);
   ASSERT_FALSE(status);
   EXPECT_THAT(status.error().message, HasSubstr("logits of 5 rows"));

@@ -182,7 +182,7 @@ TEST(RecoveredRequests, ADrainLeavesThoseInTheEngineWithAnErrorAndEndsTheOthers)
   ASSERT_EQ(effects.expired.size(), 1U);
   EXPECT_EQ(effects.expired[0].id, left->id);
   EXPECT_EQ(effects.expired[0].error.code, ErrorCode::shutting_down);
-  EXPECT_NE(effects.expired[0].error.message.find("goes on"), std::string::npos);
+  EXPECT_NE(effects.expired[0].error.message.find("continues after the restart"), std::string::npos);
   ASSERT_EQ(effects.settled.size(), 1U);
   const Error& refused = std::get<Error>(effects.settled[0].outcome);
   EXPECT_EQ(refused.code, ErrorCode::shutting_down);
