@@ -71,7 +71,7 @@ void KeySources::reload(serving::KeyRing& ring) {
   for (const auto& problem : problems) spdlog::error("the keys are not changed: {}", problem.message);
   if (!problems.empty()) return;
   ring.replace(keys);
-  spdlog::info("the keys were read again: {} keys", keys.entries.size());
+  spdlog::info("the keys were read again; number of keys: {}", keys.entries.size());
 }
 
 }  // namespace pagoda::apps

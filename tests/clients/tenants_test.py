@@ -124,11 +124,11 @@ class Keys(WithKeys):
         server = self.start()
         held = send_with(server, {**LONG, "n": 4}, alice)
         server.process.send_signal(signal.SIGHUP)
-        self.wait_for_log("there are 1")
+        self.wait_for_log("number of keys: 1")
         bob = self.key("bob")
         self.assertEqual(self.complete(server, bob)[0], 401)
         server.process.send_signal(signal.SIGHUP)
-        self.wait_for_log("there are 2")
+        self.wait_for_log("number of keys: 2")
         self.assertEqual([self.complete(server, key)[0] for key in (alice, bob)], [200, 200])
         with open(self.file, "a") as file:
             file.write("nonsense\n")
@@ -216,7 +216,7 @@ class Tenants(WithKeys):
         # So little a minute that it hardly refills meanwhile.
         slow = self.key("bob", "--tokens-per-minute", "60")
         server.process.send_signal(signal.SIGHUP)
-        self.wait_for_log("there are 2")
+        self.wait_for_log("number of keys: 2")
         began = time.monotonic()
         status, headers, body = self.complete(server, slow, max_tokens=300, ignore_eos=True)
         self.assertEqual((status, headers["x-ratelimit-remaining-tokens"]), (200, "0"))
