@@ -136,8 +136,8 @@ std::vector<BadPickle> attacks() {
       refused("Bytearray", "\x96.", "opcode BYTEARRAY8"),
       refused("Long4", "\x8b\x01\0\0\0\x01."s, "opcode LONG4"),
       {"Protocol0", "(dp0\n.", "it does not begin with PROTO"},
-      {"Protocol1", "\x80\x01}.", "pickle protocol 1 is not read", ErrorCode::unsupported},
-      {"Protocol6", "\x80\x06}.", "pickle protocol 6 is not read", ErrorCode::unsupported},
+      {"Protocol1", "\x80\x01}.", "pickle protocol 1 is not supported", ErrorCode::unsupported},
+      {"Protocol6", "\x80\x06}.", "pickle protocol 6 is not supported", ErrorCode::unsupported},
   };
 }
 
