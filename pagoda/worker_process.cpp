@@ -56,7 +56,8 @@ device_link::SharedKvMemory::Size kept_size(const EnginePlan& plan) {
 
 /// Makes the memory of KV blocks that outlives processes. Returns null if there can be none: a GPU or another host has
 /// its own memory, or swapped blocks are in a file.
-Result<std::shared_ptr<device_link::SharedKvMemory>> shared_kv_memory(const EngineConfig& config, const EnginePlan& plan) {
+Result<std::shared_ptr<device_link::SharedKvMemory>> shared_kv_memory(const EngineConfig& config,
+                                                                      const EnginePlan& plan) {
   if (config.device != "cpu" || !config.swap_dir.empty() || !config.worker_listen.empty()) return nullptr;
   return device_link::SharedKvMemory::create(kept_size(plan));
 }

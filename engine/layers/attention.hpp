@@ -58,8 +58,8 @@ class Attention {
   /// See Linear::input_type.
   DType input_type(const ForwardPass& pass) const;
 
-  /// in, out: [num_tokens, hidden_size]. With Accumulate::no, `out` may be the memory of `in`. `positions`: the tables of
-  /// the model, of which the layer uses its own.
+  /// in, out: [num_tokens, hidden_size]. With Accumulate::no, `out` may be the memory of `in`. `positions`: the tables
+  /// of the model, of which the layer uses its own.
   void operator()(ForwardPass& pass, const Activations& activations, std::span<const PositionTables> positions,
                   const Rows& in, float* out, Accumulate accumulate) const;
 

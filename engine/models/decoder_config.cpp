@@ -78,7 +78,8 @@ DecoderConfig read_decoder(ConfigSource& config, const DecoderKeys& keys) {
   decoder.tie_word_embeddings = config.boolean("tie_word_embeddings", keys.tied_by_default);
   decoder.activation = read_activation(config, keys.activation, keys.default_activation);
   if (keys.positions == PositionKind::rotary && decoder.positions.front().rotary.rotary_dim % 2 != 0) {
-    config.reject("head_dim", std::to_string(decoder.attention.head_dim) + " is odd, but rotary embedding needs an even number");
+    config.reject("head_dim",
+                  std::to_string(decoder.attention.head_dim) + " is odd, but rotary embedding needs an even number");
   }
   return decoder;
 }

@@ -16,7 +16,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-
 bool has_calls(const ordered_json& message) {
   const auto calls = message.find("tool_calls");
   return calls != message.end() && calls->is_array() && !calls->empty();

@@ -155,10 +155,11 @@ void Simulation::check_head_is_offered(const MemoryRequest& plan) {
   const auto is_long = [&](const RequestSpec& spec) {  // such a prompt may wait for another long prompt
     return scheduler.enable_chunked_prefill && std::ssize(*spec.prompt) + spec.sampling.max_tokens > most_of_short;
   };
-  const bool has_reason =
-      !head || is_long(*received_.at(*head).spec) || scheduler_.core().has_trial() || !plan.waiting.empty() ||
-      !plan.swapped.empty() || scheduler_.core().stats().requests_swapped > 0 || used >= plan.token_budget ||
-      config_.scheduler.delay_factor > 0 || scheduler_.core().num_rows_for_new() < rows_wanted(*received_.at(*head).spec);
+  const bool has_reason = !head || is_long(*received_.at(*head).spec) || scheduler_.core().has_trial() ||
+                          !plan.waiting.empty() || !plan.swapped.empty() ||
+                          scheduler_.core().stats().requests_swapped > 0 || used >= plan.token_budget ||
+                          config_.scheduler.delay_factor > 0 ||
+                          scheduler_.core().num_rows_for_new() < rows_wanted(*received_.at(*head).spec);
   plans_without_head_ = has_reason ? 0 : plans_without_head_ + 1;
   // The head may wait for its own results in flight or, if prompts have steps of their own, for its turn.
   if (plans_without_head_ > config_.scheduler.pipeline_depth + 2) fail("the head of the queue is not offered");
