@@ -62,9 +62,13 @@ std::unique_ptr<Mlp> load_packed_gated_mlp(const WeightLoader& mlp, const Decode
 }
 
 Linear load_head(const WeightLoader& root, const DecoderConfig& config) {
-  const std::int64_t columns = config.hidden_size;
-  if (!config.tie_word_embeddings) return {root, {"lm_head", config.vocab_size}, columns, false};
-  return Linear::tied(root / "lm_head", root / "model" / "embed_tokens", config.vocab_size, columns);
+  return load_head(root, root / "model" / "embed_tokens", config, config.hidden_size);
+}
+
+Linear load_head(const WeightLoader& root, const WeightLoader& embedding, const DecoderConfig& config,
+                 std::int64_t width) {
+  if (!config.tie_word_embeddings) return {root, {"lm_head", config.vocab_size}, width, false};
+  return Linear::tied(root / "lm_head", embedding, config.vocab_size, width);
 }
 
 }  // namespace pagoda::models

@@ -42,6 +42,9 @@ std::unique_ptr<layers::Mlp> load_packed_gated_mlp(const layers::WeightLoader& m
 
 /// Returns lm_head, or the embedding as the head if the two are tied.
 layers::Linear load_head(const layers::WeightLoader& root, const DecoderConfig& config);
+/// The same for an embedding with another name, whose rows have `width` elements.
+layers::Linear load_head(const layers::WeightLoader& root, const layers::WeightLoader& embedding,
+                         const DecoderConfig& config, std::int64_t width);
 
 /// Returns one layer for each layer of `config`. Ends at the first error of the loader.
 template <class Layer>

@@ -22,7 +22,7 @@ struct GemmaKeys {
 struct GemmaConfig {
   DecoderConfig decoder;
   double logit_softcap = 0.0;
-  /// What a norm adds to its weights: 1 in Hugging Face's files, 0 in GGUF files, where it is in the weights.
+  /// Number that a norm adds to its weights. It is 1 for Hugging Face's files. GGUF files store the sums, so it is 0.
   float norm_offset = 1.0F;
   bool attention_bias = false;
   bool head_norms = false;  ///< whether queries and keys of each head are normalised

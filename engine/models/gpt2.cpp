@@ -113,9 +113,7 @@ Result<std::unique_ptr<Model>> build(const DecoderConfig& config, const weights:
     return load_layer(layer, config, index);
   });
   weights.norm = LayerNorm(model / "ln_f", hidden, config.norm_eps);
-  Head head{.linear = config.tie_word_embeddings
-                          ? Linear::tied(root / "lm_head", model / "wte", config.vocab_size, hidden)
-                          : Linear(root, {"lm_head", config.vocab_size}, hidden, false)};
+  Head head{.linear = load_head(root, model / "wte", config, hidden)};
   if (!status) return fail(std::move(status.error()));
   return std::make_unique<Gpt2>(config, std::move(weights), std::move(head));
 }

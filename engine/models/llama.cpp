@@ -7,12 +7,7 @@ namespace pagoda::models {
 ModelSpec describe_llama(ConfigSource& config) {
   const bool attention_bias = config.boolean("attention_bias", false);
   const bool mlp_bias = config.boolean("mlp_bias", false);
-  return llama_decoder(
-      read_decoder(config),
-      {.layer = [=](const layers::WeightLoader& layer, const DecoderConfig& decoder, std::int64_t index) {
-        return llama_layer(layer, decoder, index, load_qkv(layer / "self_attn", decoder, attention_bias),
-                           load_gated_mlp(layer / "mlp", decoder, mlp_bias), attention_bias);
-      }});
+  return llama_decoder(read_decoder(config), llama_weights(attention_bias, mlp_bias));
 }
 
 }  // namespace pagoda::models

@@ -76,4 +76,11 @@ LlamaLayer llama_layer(const WeightLoader& layer, const DecoderConfig& config, s
           .mlp = std::move(mlp)};
 }
 
+LlamaWeights llama_weights(bool attention_bias, bool mlp_bias) {
+  return {.layer = [=](const WeightLoader& layer, const DecoderConfig& config, std::int64_t index) {
+    return llama_layer(layer, config, index, load_qkv(layer / "self_attn", config, attention_bias),
+                       load_gated_mlp(layer / "mlp", config, mlp_bias), attention_bias);
+  }};
+}
+
 }  // namespace pagoda::models

@@ -26,7 +26,8 @@ struct LlamaLayer {
 /// The code of a family that loads its weights. The functions are called when the model is built and own what they use.
 struct LlamaWeights {
   std::function<LlamaLayer(const layers::WeightLoader& layer, const DecoderConfig& config, std::int64_t index)> layer;
-  std::function<layers::Linear(const layers::WeightLoader& root, const DecoderConfig& config)> head = load_head;
+  std::function<layers::Linear(const layers::WeightLoader& root, const DecoderConfig& config)> head =
+      static_cast<layers::Linear (*)(const layers::WeightLoader&, const DecoderConfig&)>(load_head);
 };
 
 /// Returns the spec of a decoder with the forward pass of Llama. All its weights except those of layers and head have
@@ -36,5 +37,8 @@ ModelSpec llama_decoder(const DecoderConfig& config, LlamaWeights weights);
 /// Returns a layer under the names of Llama with the query, key and value projections and the MLP of the caller.
 LlamaLayer llama_layer(const layers::WeightLoader& layer, const DecoderConfig& config, std::int64_t index,
                        layers::QkvProjection qkv, std::unique_ptr<layers::Mlp> mlp, bool output_bias = false);
+
+/// Returns the weights of Llama: each projection has its own tensor.
+LlamaWeights llama_weights(bool attention_bias, bool mlp_bias);
 
 }  // namespace pagoda::models

@@ -8,11 +8,7 @@ namespace pagoda::models {
 ModelSpec describe_mistral(ConfigSource& config) {
   DecoderConfig decoder = read_decoder(config);
   read_layer_windows(config, decoder, read_window(config), 0);
-  return llama_decoder(decoder,
-                       {.layer = [](const layers::WeightLoader& layer, const DecoderConfig& sizes, std::int64_t index) {
-                         return llama_layer(layer, sizes, index, load_qkv(layer / "self_attn", sizes),
-                                            load_gated_mlp(layer / "mlp", sizes));
-                       }});
+  return llama_decoder(decoder, llama_weights(/*attention_bias=*/false, /*mlp_bias=*/false));
 }
 
 }  // namespace pagoda::models

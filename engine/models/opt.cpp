@@ -144,9 +144,7 @@ Result<std::unique_ptr<Model>> build(const OptConfig& opt, const weights::Weight
   if (!opt.post_norm) {
     weights.norm = LayerNorm(model / "final_layer_norm", hidden, config.norm_eps, opt.norm_tensors);
   }
-  Head head{.linear = config.tie_word_embeddings
-                          ? Linear::tied(root / "lm_head", model / "embed_tokens", config.vocab_size, width)
-                          : Linear(root, {"lm_head", config.vocab_size}, width, false)};
+  Head head{.linear = load_head(root, model / "embed_tokens", config, width)};
   if (!status) return fail(std::move(status.error()));
   auto activations = activation_shape(config, weights.layers);
   activations.work_widths.push_back({width});

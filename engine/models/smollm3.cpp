@@ -41,11 +41,7 @@ ModelSpec describe_smollm3(ConfigSource& config) {
   read_windows(config, decoder);
   const bool attention_bias = config.boolean("attention_bias", false);
   const bool mlp_bias = config.boolean("mlp_bias", false);
-  return llama_decoder(
-      decoder, {.layer = [=](const layers::WeightLoader& layer, const DecoderConfig& sizes, std::int64_t index) {
-        return llama_layer(layer, sizes, index, load_qkv(layer / "self_attn", sizes, attention_bias),
-                           load_gated_mlp(layer / "mlp", sizes, mlp_bias), attention_bias);
-      }});
+  return llama_decoder(decoder, llama_weights(attention_bias, mlp_bias));
 }
 
 }  // namespace pagoda::models
