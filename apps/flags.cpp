@@ -243,7 +243,7 @@ std::vector<Error> EngineFlags::finish() {
   if (auto status = locate_model(config.model); !status) return {std::move(status.error())};
   // Without memory for threads, starting the actor system would end the process without a message.
   if (kernels::available_cpu_memory() > 0) return {};
-  return {{ErrorCode::out_of_memory, "there is no memory to start: " + kernels::memory_that_is_available()}};
+  return {{ErrorCode::out_of_memory, "there is no memory to start: " + kernels::describe_available_memory()}};
 }
 
 EngineSetup EngineFlags::setup() const {

@@ -12,10 +12,10 @@ Float8E4M3 to_fp8_e4m3(float x) {
   };
   if (std::isnan(x)) return with_sign(0x7FU);
 
-  constexpr std::uint32_t kLargest = 0x43E00000U;  // 448
-  const std::uint32_t magnitude = std::min(bits & 0x7FFFFFFFU, kLargest);
-  constexpr std::uint32_t kSmallestNormal = 0x3C800000U;  // 2^-6
-  if (magnitude < kSmallestNormal) {
+  constexpr std::uint32_t kMaxMagnitude = 0x43E00000U;  // 448
+  const std::uint32_t magnitude = std::min(bits & 0x7FFFFFFFU, kMaxMagnitude);
+  constexpr std::uint32_t kMinNormal = 0x3C800000U;  // 2^-6
+  if (magnitude < kMinNormal) {
     // The result is a multiple of 2^-9. The product is exact, and nearbyint rounds to nearest even in the default mode.
     return with_sign(static_cast<std::uint32_t>(std::nearbyint(std::ldexp(std::bit_cast<float>(magnitude), 9))));
   }
@@ -52,8 +52,8 @@ Float16 to_f16(float x) {
   const std::uint32_t magnitude = bits & 0x7FFFFFFFU;
   constexpr std::uint32_t kFirstThatOverflows = 0x477FF000U;  // 65520: halfway from the largest float16 to 2^16
   if (magnitude >= kFirstThatOverflows) return with_sign(0x7C00U);
-  constexpr std::uint32_t kSmallestNormal = 0x38800000U;  // 2^-14
-  if (magnitude < kSmallestNormal) {
+  constexpr std::uint32_t kMinNormal = 0x38800000U;  // 2^-14
+  if (magnitude < kMinNormal) {
     // The result is a multiple of 2^-24. The product is exact, and nearbyint rounds to nearest even in the default
     // mode.
     return with_sign(static_cast<std::uint32_t>(std::nearbyint(std::ldexp(std::bit_cast<float>(magnitude), 24))));

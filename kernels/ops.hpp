@@ -50,7 +50,7 @@ constexpr bool fits_scales(std::int64_t scale_columns, std::int64_t columns) {
 
 /// Rows of activations in a 16-bit type, for linear layers with weights of that type. If `narrow_out` of an op is set,
 /// the op writes it instead of `out`, each value rounded to nearest even; if `narrow_x` is set, linear() reads it
-/// instead of `x`. Devices without Ops::takes_narrow_rows() return `unsupported`.
+/// instead of `x`. Devices without Ops::supports_narrow_rows() return `unsupported`.
 struct NarrowRows {
   void* data = nullptr;
   DType dtype = DType::bf16;  ///< bf16 or f16
@@ -342,7 +342,7 @@ class Ops {
   virtual ~Ops() = default;
   /// Returns whether this device supports NarrowRows. Linear layers are faster with them and give the same bits,
   /// because they round their input to the type of the weights in any case.
-  virtual bool takes_narrow_rows() const { return false; }
+  virtual bool supports_narrow_rows() const { return false; }
   virtual Status embedding(Stream& stream, const EmbeddingParams& params) const = 0;
   virtual Status rms_norm(Stream& stream, const RmsNormParams& params) const = 0;
   virtual Status layer_norm(Stream& stream, const LayerNormParams& params) const = 0;

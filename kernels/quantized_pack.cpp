@@ -48,7 +48,7 @@ constexpr std::int64_t block_stride(int bits) {
 
 /// Index of the high bit of column i in the 16-bit word after the quarters; the bit of column 4 s + i is s positions
 /// higher.
-constexpr std::array<int, kWord> kHighPlace{0, 8, 4, 12};
+constexpr std::array<int, kWord> kHighBitIndex{0, 8, 4, 12};
 
 /// Packs a block of 2 or 3 bits.
 template <int bits>
@@ -58,7 +58,7 @@ void pack_quarters(const std::uint8_t* q, std::int64_t row, std::uint8_t* block)
   for (int step = 0; step < 4; ++step) {
     word |= (load_word(q + step * kWord) & each_byte(3)) << 2 * step;
     for (std::size_t i = 0; i < kWord; ++i) {
-      high |= static_cast<std::uint16_t>((q[step * kWord + i] >> 2 & 1) << (kHighPlace[i] + step));
+      high |= static_cast<std::uint16_t>((q[step * kWord + i] >> 2 & 1) << (kHighBitIndex[i] + step));
     }
   }
   store_word(block + row * kWord, word);
@@ -74,7 +74,7 @@ void unpack_quarters(const std::uint8_t* block, std::int64_t row, std::uint8_t* 
   for (int step = 0; step < 4; ++step) {
     store_word(q + step * kWord, word >> 2 * step & each_byte(3));
     for (std::size_t i = 0; i < kWord; ++i) {
-      q[step * kWord + i] |= static_cast<std::uint8_t>((high >> (kHighPlace[i] + step) & 1) << 2);
+      q[step * kWord + i] |= static_cast<std::uint8_t>((high >> (kHighBitIndex[i] + step) & 1) << 2);
     }
   }
 }
@@ -175,7 +175,7 @@ void pack_columns(int bits, const std::uint8_t* q, std::int64_t columns, std::in
   }
 }
 
-PanelPlace place_of_panel(const QuantizedMatrix& matrix, std::int64_t panel, const PanelPlace& memory) {
+PanelPointers panel_pointers(const QuantizedMatrix& matrix, std::int64_t panel, const PanelPointers& memory) {
   const auto at = [panel](auto* begin, std::int64_t stride) {
     return begin == nullptr ? nullptr : begin + panel * stride;
   };
@@ -183,7 +183,7 @@ PanelPlace place_of_panel(const QuantizedMatrix& matrix, std::int64_t panel, con
           at(memory.mins, matrix.panel_scales()), at(memory.factors, matrix.panel_factors())};
 }
 
-void pack_panel(const QuantizedMatrix& shape, std::span<const QuantizedRow> rows, const PanelPlace& to) {
+void pack_panel(const QuantizedMatrix& shape, std::span<const QuantizedRow> rows, const PanelPointers& to) {
   PAGODA_ASSERT(!rows.empty() && std::ssize(rows) <= kQuantizedPanel, "a panel has 1 to 16 rows");
   const QuantizedFormat& format = shape.format;
   const std::int64_t groups = shape.groups();

@@ -20,7 +20,7 @@ struct QuantizedRow {
 };
 
 /// Start of one panel in each array of a matrix.
-struct PanelPlace {
+struct PanelPointers {
   std::uint8_t* data = nullptr;    ///< panel_bytes() bytes
   Float16* scales = nullptr;       ///< panel_scales() elements
   Float16* mins = nullptr;         ///< panel_scales() elements; only in an asymmetric format
@@ -29,11 +29,11 @@ struct PanelPlace {
 
 /// Returns the start of panel `panel` of `matrix`, whose arrays start at `memory` (null where the matrix has no such
 /// array).
-PanelPlace place_of_panel(const QuantizedMatrix& matrix, std::int64_t panel, const PanelPlace& memory);
+PanelPointers panel_pointers(const QuantizedMatrix& matrix, std::int64_t panel, const PanelPointers& memory);
 
 /// Writes one panel of a matrix of this shape, padding included. `rows` holds 1 to kQuantizedPanel rows. The pointers
 /// of `shape` are not used.
-void pack_panel(const QuantizedMatrix& shape, std::span<const QuantizedRow> rows, const PanelPlace& to);
+void pack_panel(const QuantizedMatrix& shape, std::span<const QuantizedRow> rows, const PanelPointers& to);
 
 /// Writes the integers of `columns` consecutive columns of row `row` of a panel. `columns` is a multiple of the number
 /// of columns that the format stores together. `to` is the start of the first of these columns in the panel's data. The

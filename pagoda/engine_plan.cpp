@@ -99,7 +99,7 @@ Result<MeasuredModel> measure_model(const EnginePlan& plan, const kernels::Devic
   return MeasuredModel{
       .weight_bytes = weights.loaded_bytes(),
       .copied_weight_bytes = plan.checkpoint->is_mapped() ? weights.copied_bytes() : weights.loaded_bytes(),
-      .memory = (*model)->memory(plan.limits, device.ops().takes_narrow_rows())};
+      .memory = (*model)->memory(plan.limits, device.ops().supports_narrow_rows())};
 }
 
 /// Checks that one message holds the results of a step of a worker process, with all log-probabilities that requests
@@ -152,7 +152,7 @@ Result<std::int32_t> size_kv_cache(const EngineConfig& config, const EnginePlan&
                 "the KV cache would hold " + std::to_string(num_blocks * block_size) +
                     " tokens, less than one sequence of max_model_len " + std::to_string(max_model_len) + ": raise " +
                     key + " or lower max_model_len" +
-                    (was_configured || config.device != "cpu" ? "" : "; " + kernels::memory_that_is_available()),
+                    (was_configured || config.device != "cpu" ? "" : "; " + kernels::describe_available_memory()),
                 key);
   }
   return static_cast<std::int32_t>(std::min(num_blocks, blocks_for_all_rows(config, plan)));
@@ -177,7 +177,7 @@ Status check_host_memory(const EngineConfig& config, const EnginePlan& plan) {
   if (plan.copied_weight_bytes > 0) parts += ", copies of weights " + mib(plan.copied_weight_bytes);
   parts += ", steps " + mib(plan.memory.fixed_bytes() - plan.memory.weight_bytes);
   return fail(ErrorCode::out_of_memory,
-              "the engine needs " + kernels::beside_available_memory(static_cast<std::size_t>(needed)) + "; " + parts +
+              "the engine needs " + kernels::describe_allocation(static_cast<std::size_t>(needed)) + "; " + parts +
                   "; lower kv_cache_memory, num_device_blocks, swap_space or max_num_seqs",
               "kv_cache_memory");
 }

@@ -57,7 +57,7 @@ Result<Activations> Activations::create(kernels::Device& device, const Activatio
   auto memory = allocate(bytes(shape, limits, false));
   if (!memory) return fail(std::move(memory.error()));
   Result<kernels::Buffer> narrow;
-  if (device.ops().takes_narrow_rows()) narrow = allocate(narrow_bytes(shape, limits));
+  if (device.ops().supports_narrow_rows()) narrow = allocate(narrow_bytes(shape, limits));
   if (!narrow) return fail(std::move(narrow.error()));
   const Layout layout = lay_out(shape, limits);
   auto* base = memory->as<float>();

@@ -37,7 +37,7 @@ class ForwardPass {
   const ForwardBatch& batch() const { return batch_; }
   const KvCache& cache() const { return cache_; }
   std::int64_t num_tokens() const { return batch_.num_tokens; }
-  bool takes_narrow_rows() const { return ops_.takes_narrow_rows(); }
+  bool supports_narrow_rows() const { return ops_.supports_narrow_rows(); }
   const Status& status() const { return status_; }
 
  private:

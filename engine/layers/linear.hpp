@@ -49,7 +49,7 @@ class Linear {
 
   /// Returns the type of rows that the layer reads fastest: the type of its weights if the device takes narrow rows,
   /// otherwise float32.
-  DType input_type(const ForwardPass& pass) const { return pass.takes_narrow_rows() ? narrow_type_ : DType::f32; }
+  DType input_type(const ForwardPass& pass) const { return pass.supports_narrow_rows() ? narrow_type_ : DType::f32; }
 
   /// x: [num_rows, in_features]; y: [num_rows, out_features].
   void operator()(ForwardPass& pass, const Rows& x, std::int64_t num_rows, float* y,

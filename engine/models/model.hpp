@@ -21,7 +21,7 @@ class Model {
  public:
   virtual ~Model() = default;
 
-  /// Returns the memory that allocate takes on a device with or without narrow rows (Ops::takes_narrow_rows).
+  /// Returns the memory that allocate takes on a device with or without narrow rows (Ops::supports_narrow_rows).
   virtual ModelMemory memory(const layers::ModelLimits& limits, bool narrow_rows) const = 0;
   /// Allocates the memory for runs of up to `limits`. Call once, before the first run. Errors: out_of_memory.
   virtual Status allocate(std::shared_ptr<kernels::Device> device, const layers::ModelLimits& limits) = 0;

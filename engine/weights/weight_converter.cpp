@@ -148,12 +148,12 @@ Result<std::shared_ptr<const QuantizedWeights>> WeightConverter::quantize(
   if (!place) return fail(std::move(place.error()));
   if (place->is_filled) return std::move(place->weights);
   const QuantizedWeights& to = *place->weights;
-  const kernels::PanelPlace memory{to.data.as<std::uint8_t>(), to.scales.as<Float16>(), to.mins.as<Float16>(),
-                                   to.factors.as<std::int8_t>()};
+  const kernels::PanelPointers memory{to.data.as<std::uint8_t>(), to.scales.as<Float16>(), to.mins.as<Float16>(),
+                                      to.factors.as<std::int8_t>()};
   auto status = run([&](kernels::Stream& stream) {
     const auto quantize_rows = [&](std::int64_t first_row, const kernels::WeightMatrix& from) {
       const auto [data, scales, mins, factors] =
-          kernels::place_of_panel(to.matrix, first_row / kernels::kQuantizedPanel, memory);
+          kernels::panel_pointers(to.matrix, first_row / kernels::kQuantizedPanel, memory);
       return device_->ops().quantize_weights(
           stream, {.from = from, .format = format, .data = data, .scales = scales, .mins = mins, .factors = factors});
     };
@@ -180,9 +180,9 @@ Result<std::shared_ptr<const QuantizedWeights>> WeightConverter::pack(const Weig
     const std::int64_t num_rows = std::min(kernels::kQuantizedPanel, matrix.rows - first);
     const PanelOfRows unpacked(rows, matrix, first, num_rows);
     if (!unpacked.is_finite()) all_finite = false;
-    const kernels::PanelPlace memory{to.data.as<std::uint8_t>(), to.scales.as<Float16>(), to.mins.as<Float16>(),
-                                     to.factors.as<std::int8_t>()};
-    kernels::pack_panel(matrix, unpacked.rows(), kernels::place_of_panel(matrix, panel, memory));
+    const kernels::PanelPointers memory{to.data.as<std::uint8_t>(), to.scales.as<Float16>(), to.mins.as<Float16>(),
+                                        to.factors.as<std::int8_t>()};
+    kernels::pack_panel(matrix, unpacked.rows(), kernels::panel_pointers(matrix, panel, memory));
   };
   auto status = run([&](kernels::Stream& stream) {
     return device_->ops().host_work(stream, {.num_tasks = matrix.panels(), .run = pack});

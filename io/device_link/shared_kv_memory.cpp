@@ -41,7 +41,7 @@ Result<std::unique_ptr<SharedKvMemory>> SharedKvMemory::create(const Size& size)
   const std::int64_t bytes = file_bytes(size);
   if (static_cast<std::size_t>(bytes) > kernels::available_cpu_memory()) {
     return fail(ErrorCode::out_of_memory,
-                "the KV cache needs " + kernels::beside_available_memory(static_cast<std::size_t>(bytes)) +
+                "the KV cache needs " + kernels::describe_allocation(static_cast<std::size_t>(bytes)) +
                     "; lower num_device_blocks or num_host_blocks",
                 "num_device_blocks");
   }

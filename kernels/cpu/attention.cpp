@@ -267,7 +267,7 @@ class PagedAttention {
   /// even index in the tile.
   bool paired() const { return cache_.dtype == DType::bf16 && kernels_.bf16_quad > 4; }
   /// Returns the range of indices in the tile that the sums of values cover; unseen positions in it have probability 0.
-  std::pair<std::int64_t, std::int64_t> places_of(const Positions& positions) const {
+  std::pair<std::int64_t, std::int64_t> value_range(const Positions& positions) const {
     const std::int64_t at_once = paired() ? 2 : 1;
     return {(positions.first - positions.start) / at_once * at_once,
             round_up(positions.end - positions.start, at_once)};
@@ -330,7 +330,7 @@ class PagedAttention {
            .steps = steps_of(kernels_, cache_.dtype, std::min(kLinearBlock, padded_dim_ - k)),
            .sums = {
                .sums = sums.data(),
-               .first = k == 0,
+               .starts_at_zero = k == 0,
                .last = k + kLinearBlock >= padded_dim_,
                .out = {.out = work.scores + tiles.first_row(t) * tile() + at, .stride = tile(), .columns = keys}}});
     }
@@ -364,7 +364,7 @@ class PagedAttention {
   /// sums[row, :] += sum over the seen positions of probability[row, position] * value[position, :].
   void add_values_from_memory(const HeadTile& part, const Workspace& work, const Sums& sums) const {
     if (cache_.head_dim % lanes() != 0) return add_widened_values(part, work, sums);
-    const auto [first, end] = places_of(part.positions);
+    const auto [first, end] = value_range(part.positions);
     kernels_.values_stream({.values = part.positions.values() + first,
                             .dtype = cache_.dtype,
                             .count = end - first,
@@ -378,7 +378,7 @@ class PagedAttention {
   }
 
   void add_widened_values(const HeadTile& part, const Workspace& work, const Sums& sums) const {
-    const auto [first, end] = places_of(part.positions);
+    const auto [first, end] = value_range(part.positions);
     const std::int64_t at_once = paired() ? 2 : 1;
     for (std::int64_t i = first; i < end; i += at_once) {
       const void* const* values = part.positions.values() + i;
@@ -402,7 +402,7 @@ class PagedAttention {
                             .c_pitch = width_,
                             .rows = tiles.rows(t),
                             .k = (end - first) / at_once,
-                            .first = false});
+                            .starts_at_zero = false});
       }
     }
   }

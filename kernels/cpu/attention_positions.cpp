@@ -9,8 +9,8 @@ namespace {
 /// Consecutive positions within one block of the cache.
 struct BlockPart {
   std::int32_t block = 0;
-  std::int64_t offset = 0;  ///< index of the first position within the block
-  std::int64_t place = 0;   ///< index of the first position within the tile
+  std::int64_t offset = 0;      ///< index of the first position within the block
+  std::int64_t tile_index = 0;  ///< index of the first position within the tile
   std::int64_t count = 0;
 };
 
@@ -40,7 +40,8 @@ Positions positions_at(const KvCacheView& cache, const std::int32_t* table, cons
     const std::int64_t row = head_row + part.offset;
     const std::byte* key = cache.key_block(part.block) + row * row_bytes;
     const std::byte* value = cache.value_block(part.block) + row * row_bytes;
-    for (std::int64_t i = part.place; i < part.place + part.count; ++i, key += row_bytes, value += row_bytes) {
+    for (std::int64_t i = part.tile_index; i < part.tile_index + part.count;
+         ++i, key += row_bytes, value += row_bytes) {
       keys[i] = key;
       values[i] = value;
     }
@@ -48,11 +49,11 @@ Positions positions_at(const KvCacheView& cache, const std::int32_t* table, cons
     __builtin_prefetch(cache.key_scales(part.block) + row, 0, 3);
     __builtin_prefetch(cache.value_scales(part.block) + row, 0, 3);
   });
-  const std::int64_t first_place = positions.first - positions.start;
-  const std::int64_t end_place = positions.end - positions.start;
+  const std::int64_t first_index = positions.first - positions.start;
+  const std::int64_t end_index = positions.end - positions.start;
   for (const void** rows : {keys, values}) {
-    std::fill_n(rows, first_place, rows[first_place]);
-    std::fill(rows + end_place, rows + wanted.tile, rows[first_place]);
+    std::fill_n(rows, first_index, rows[first_index]);
+    std::fill(rows + end_index, rows + wanted.tile, rows[first_index]);
   }
   return positions;
 }
@@ -64,8 +65,8 @@ Scales scales_at(const KvCacheView& cache, const std::int32_t* table, std::int64
   scales.values.fill(0.0F);
   for_each_block_part(cache, table, positions, [&](const BlockPart& part) {
     const std::int64_t row = kv_head * cache.block_size + part.offset;
-    std::copy_n(cache.key_scales(part.block) + row, part.count, scales.keys.begin() + part.place);
-    std::copy_n(cache.value_scales(part.block) + row, part.count, scales.values.begin() + part.place);
+    std::copy_n(cache.key_scales(part.block) + row, part.count, scales.keys.begin() + part.tile_index);
+    std::copy_n(cache.value_scales(part.block) + row, part.count, scales.values.begin() + part.tile_index);
   });
   return scales;
 }

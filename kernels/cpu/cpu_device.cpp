@@ -99,7 +99,7 @@ class CpuDevice final : public Device {
       if (progress) progress(static_cast<double>(begin) / static_cast<double>(bytes));
       const std::size_t end = std::min(bytes, begin + round);
       if (end - begin > available_cpu_memory()) {
-        return fail(ErrorCode::out_of_memory, "cannot take " + beside_available_memory(bytes - begin) + ", after " +
+        return fail(ErrorCode::out_of_memory, "cannot take " + describe_allocation(bytes - begin) + ", after " +
                                                   std::to_string(begin >> 20) + " MiB were taken");
       }
       std::mutex mutex;

@@ -26,7 +26,7 @@ std::string in_mib(std::size_t bytes) {
 }
 
 tl::unexpected<Error> does_not_fit(std::size_t bytes) {
-  return fail(ErrorCode::out_of_memory, "cannot allocate " + beside_available_memory(bytes) +
+  return fail(ErrorCode::out_of_memory, "cannot allocate " + describe_allocation(bytes) +
                                             "; lower the KV cache size, the swap space or the batch size");
 }
 
@@ -133,8 +133,7 @@ Status touch_cpu_memory(void* data, std::size_t bytes) {
     return {};
   }
   if (errno == ENOMEM || errno == EFAULT) {
-    return fail(ErrorCode::out_of_memory,
-                "cannot take " + beside_available_memory(bytes) + ": " + std::strerror(errno));
+    return fail(ErrorCode::out_of_memory, "cannot take " + describe_allocation(bytes) + ": " + std::strerror(errno));
   }
 #endif
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
@@ -150,13 +149,13 @@ std::size_t available_cpu_memory() {
   return available_memory().bytes;
 }
 
-std::string memory_that_is_available() {
+std::string describe_available_memory() {
   const AvailableMemory available = available_memory();
   return in_mib(available.bytes) + " are available (" + available.limit + ")";
 }
 
-std::string beside_available_memory(std::size_t bytes) {
-  return in_mib(bytes) + " of memory: " + memory_that_is_available();
+std::string describe_allocation(std::size_t bytes) {
+  return in_mib(bytes) + " of memory: " + describe_available_memory();
 }
 
 }  // namespace pagoda::kernels

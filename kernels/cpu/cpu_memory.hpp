@@ -32,8 +32,8 @@ Status touch_cpu_memory(void* data, std::size_t bytes);
 std::size_t available_cpu_memory();
 
 /// Returns "3 MiB are available (...)", for messages.
-std::string memory_that_is_available();
+std::string describe_available_memory();
 /// Returns "5 MiB of memory: 3 MiB are available (...)" for a request of `bytes` bytes.
-std::string beside_available_memory(std::size_t bytes);
+std::string describe_allocation(std::size_t bytes);
 
 }  // namespace pagoda::kernels

@@ -26,16 +26,17 @@ Share share_of(CgroupVersion version, const std::filesystem::path& folder) {
 }  // namespace
 
 std::optional<CpuQuota> cpu_quota(const std::filesystem::path& root) {
-  std::optional<CpuQuota> least;
+  std::optional<CpuQuota> smallest;
   for (const auto& cgroup : cgroup_folders("cpu", root)) {
     const Share share = share_of(cgroup.version, below_root(root, cgroup.path));
     if (!share.quota || !share.period || *share.period == 0) continue;
     const double cpus = static_cast<double>(*share.quota) / static_cast<double>(*share.period);
-    if (least && least->cpus <= cpus) continue;
-    least = CpuQuota{cpus, std::string(share.file) + " of the cgroup " + cgroup.path + ": " +
-                               std::to_string(*share.quota) + " of " + std::to_string(*share.period) + " microseconds"};
+    if (smallest && smallest->cpus <= cpus) continue;
+    smallest =
+        CpuQuota{cpus, std::string(share.file) + " of the cgroup " + cgroup.path + ": " + std::to_string(*share.quota) +
+                           " of " + std::to_string(*share.period) + " microseconds"};
   }
-  return least;
+  return smallest;
 }
 
 }  // namespace pagoda::kernels

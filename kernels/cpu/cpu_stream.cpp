@@ -58,8 +58,8 @@ std::string what_of(const std::exception_ptr& thrown) {
 
 void name_this_thread(const std::string& name) {
 #if defined(__linux__)
-  constexpr std::size_t kLongestName = 15;
-  pthread_setname_np(pthread_self(), name.substr(0, kLongestName).c_str());
+  constexpr std::size_t kMaxNameBytes = 15;
+  pthread_setname_np(pthread_self(), name.substr(0, kMaxNameBytes).c_str());
 #else
   static_cast<void>(name);
 #endif

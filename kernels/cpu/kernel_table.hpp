@@ -39,7 +39,7 @@ struct GemmTileArgs {
   std::int64_t c_pitch = 0;
   std::int64_t rows = 0;  ///< 1 .. max_rows
   std::int64_t k = 0;
-  bool first = false;  ///< whether c starts at zero; otherwise at its old value
+  bool starts_at_zero = false;  ///< whether c starts at zero; otherwise at its old value
 };
 
 // Linear: out[m, n] = sum of x[m, k] * w[n, k]. Columns are split into blocks of kLinearBlock, whose sums are added in
@@ -90,9 +90,9 @@ struct LinearOut {
 
 /// Sums of a register tile, which successive calls continue. The last call writes the results.
 struct LinearSums {
-  float* sums = nullptr;  ///< [rows of x, rows of the panel]
-  bool first = false;     ///< whether the sums start at zero; otherwise at their old values
-  bool last = false;      ///< whether the results are written to `out`
+  float* sums = nullptr;        ///< [rows of x, rows of the panel]
+  bool starts_at_zero = false;  ///< whether the sums start at zero; otherwise at their old values
+  bool last = false;            ///< whether the results are written to `out`
   /// [blocks of columns, linear_panel]: factors of the sum of each block, applied before it is added to the others.
   /// Null = no factors.
   const float* scales = nullptr;

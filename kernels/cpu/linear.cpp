@@ -64,7 +64,7 @@ class Linear {
   Status run(ScratchPool& pool) {
     const std::int64_t x_floats = p_.num_tokens * padded_in_;
     const std::int64_t packed_floats = kLinearBlock * kernels_.linear_panel;
-    const std::int64_t rows = tiles_.most_rows();
+    const std::int64_t rows = tiles_.largest_tile_rows();
     const std::int64_t tile_rows =
         strategy_ == Strategy::register_tiled ? ceil_div(rows, kRegisterTiledUnit) * kRegisterTiledUnit : rows;
     const std::int64_t sums_floats = tasks_.panels_at_once * tasks_.tiles * tile_rows * kernels_.linear_panel;
@@ -159,8 +159,8 @@ class Linear {
     const bool all_bf16 = std::all_of(p.weights.begin(), p.weights.end(),
                                       [](const WeightMatrix& weight) { return weight.dtype == DType::bf16; });
     // With types that are widened, each of several tiles of x would widen the weights again.
-    const std::int64_t most_rows = all_bf16 ? kernels.register_tiled_rows : kernels.register_tiled_tile;
-    return p.num_tokens <= most_rows ? Strategy::register_tiled : Strategy::packed;
+    const std::int64_t max_rows = all_bf16 ? kernels.register_tiled_rows : kernels.register_tiled_tile;
+    return p.num_tokens <= max_rows ? Strategy::register_tiled : Strategy::packed;
   }
 
   RowTiles choose_tiles() const {
@@ -296,7 +296,7 @@ class Linear {
   void multiply_register_tiled(const Tiles& tiles, std::int64_t first_panel, std::int64_t end_panel,
                                const Workspace& work) const {
     const std::int64_t tile_sums =
-        ceil_div(tiles_.most_rows(), kRegisterTiledUnit) * kRegisterTiledUnit * kernels_.linear_panel;
+        ceil_div(tiles_.largest_tile_rows(), kRegisterTiledUnit) * kRegisterTiledUnit * kernels_.linear_panel;
     const std::int64_t calls = ceil_div(p_.in, kLinearBlock) * (tiles.end - tiles.first);
     for (std::int64_t index = first_panel; index < end_panel; ++index) {
       const Panel panel = panel_at(index);
@@ -418,7 +418,7 @@ class Linear {
   LinearSums sums_of(float* sums, std::int64_t k, std::int64_t count, const Panel& panel, std::int64_t row,
                      const float* scales = nullptr) const {
     return {.sums = sums,
-            .first = k == 0,
+            .starts_at_zero = k == 0,
             .last = k + count == p_.in,
             .scales = scales,
             .out = {.out = p_.out + row * p_.out_stride + panel.out_column,

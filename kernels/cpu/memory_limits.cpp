@@ -22,7 +22,7 @@ class Search {
     of_machine();
     for (const auto& cgroup : cgroup_folders("memory", root_)) of_cgroup(cgroup.version, cgroup.path);
     of_address_space();
-    return std::move(least_);
+    return std::move(smallest_);
   }
 
  private:
@@ -31,7 +31,7 @@ class Search {
   fs::path at(const std::string& absolute) const { return below_root(root_, absolute); }
 
   void left(std::size_t bytes, std::string limit) {
-    if (bytes < least_.bytes) least_ = {bytes, std::move(limit)};
+    if (bytes < smallest_.bytes) smallest_ = {bytes, std::move(limit)};
   }
 
   void of_machine() {
@@ -84,7 +84,7 @@ class Search {
   }
 
   fs::path root_;
-  AvailableMemory least_{std::numeric_limits<std::size_t>::max(), ""};
+  AvailableMemory smallest_{std::numeric_limits<std::size_t>::max(), ""};
 };
 
 }  // namespace

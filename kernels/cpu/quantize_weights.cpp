@@ -49,7 +49,7 @@ class WeightQuantizer {
 
   /// Returns whether all weights are finite and float16 holds all scales and minimums.
   bool quantize_panel(std::int64_t panel) const {
-    const PanelPlace to = place_of_panel(to_, panel, {p_.data, p_.scales, p_.mins, p_.factors});
+    const PanelPointers to = panel_pointers(to_, panel, {p_.data, p_.scales, p_.mins, p_.factors});
     const std::int64_t step = to_.scale_columns() / p_.format.group_size;
     for (std::int64_t g = 0; g < to_.groups(); g += step) {
       if (!quantize_groups(panel, g, std::min(to_.groups(), g + step), to)) return false;
@@ -91,7 +91,7 @@ class WeightQuantizer {
 
   /// Quantises groups [first, end) of a panel, which share float16 scales. Returns the result of
   /// quantize_panel for these groups.
-  bool quantize_groups(std::int64_t panel, std::int64_t first, std::int64_t end, const PanelPlace& to) const {
+  bool quantize_groups(std::int64_t panel, std::int64_t first, std::int64_t end, const PanelPointers& to) const {
     Weights weights;
     load(panel, first * p_.format.group_size, weights);
     SharedGrids shared;
@@ -128,7 +128,7 @@ class WeightQuantizer {
 
   /// Writes scales and minimums from index `place` on. In a format with two-level scales it writes shared scales and
   /// minimums and the factors of each group, and changes the grids to the products of both.
-  void store(std::span<Grids> grids, std::int64_t place, std::int64_t first, const PanelPlace& to) const {
+  void store(std::span<Grids> grids, std::int64_t place, std::int64_t first, const PanelPointers& to) const {
     const auto store_row = [&](std::array<float, kQuantizedPanel> Grids::*of, std::int64_t r, Float16& stored,
                                std::int64_t kind) {
       const auto row = static_cast<std::size_t>(r);
@@ -136,11 +136,11 @@ class WeightQuantizer {
         stored = to_f16((grids[0].*of)[row]);
         return;
       }
-      float most = 0.0F;
-      for (const Grids& grid : grids) most = std::max(most, std::abs((grid.*of)[row]));
-      stored = to_f16(most / 127.0F);
+      float max_magnitude = 0.0F;
+      for (const Grids& grid : grids) max_magnitude = std::max(max_magnitude, std::abs((grid.*of)[row]));
+      stored = to_f16(max_magnitude / 127.0F);
       // Takes the next larger float16, also after 0: with small weights the scale is subnormal.
-      if (127.0F * to_float(stored) < most) ++stored.bits;
+      if (127.0F * to_float(stored) < max_magnitude) ++stored.bits;
       const float unit = to_float(stored);
       std::int8_t* factor = to.factors + first * to_.group_factors() + kind * kQuantizedPanel + r;
       for (Grids& grid : grids) {
@@ -159,7 +159,7 @@ class WeightQuantizer {
 
   /// Packs the integers of a group.
   void pack(const Weights& weights, std::int64_t first, std::int64_t group, const Grids& grids,
-            const PanelPlace& to) const {
+            const PanelPointers& to) const {
     const QuantizedFormat& format = p_.format;
     std::uint8_t* const data = to.data + group * format.group_size * kQuantizedPanel * format.bits / 8;
     for (std::int64_t r = 0; r < kQuantizedPanel; ++r) {

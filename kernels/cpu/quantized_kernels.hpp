@@ -30,7 +30,7 @@ struct QuantizeRowArgs {
   bool rotated = false;         ///< whether x is rotated first (kernels/rotation.hpp)
   std::int32_t zero_point = 0;  ///< zero_point() of the weights' format
   int value_bits = 8;           ///< value_bits() of the weights' format
-  bool bounds_pairs = false;    ///< bounds_pairs() of the weights' format
+  bool pairs_bounded = false;   ///< pairs_bounded() of the weights' format
   std::int8_t* q = nullptr;     ///< [columns padded with 0 to a multiple of the group size], in the layout of `tile`
   float* scales = nullptr;      ///< [groups]
   std::int32_t* offsets = nullptr;  ///< [groups]: -zero_point * sum of q, the start values of the sums of integers
@@ -58,10 +58,10 @@ struct QuantizedTileArgs {
   std::int64_t group_size = 0;
   int bits = 8;
   Codebook codebook = Codebook::none;
-  bool bounds_pairs = false;  ///< bounds_pairs() of the weights' format, which x was quantised for
-  bool unpacked = false;      ///< whether w is output of `unpack`; otherwise it is laid out as in QuantizedMatrix
-  float* sums = nullptr;      ///< [rows, panels * kQuantizedPanel]; successive calls continue the sums
-  bool first = false;         ///< whether the sums start at 0; otherwise at their old values
+  bool pairs_bounded = false;   ///< pairs_bounded() of the weights' format, which x was quantised for
+  bool unpacked = false;        ///< whether w is output of `unpack`; otherwise it is laid out as in QuantizedMatrix
+  float* sums = nullptr;        ///< [rows, panels * kQuantizedPanel]; successive calls continue the sums
+  bool starts_at_zero = false;  ///< whether the sums start at 0; otherwise at their old values
   /// Weights of later calls, in the same number of panels: the call prefetches cache lines [first_line, end_line) of
   /// each group. Null = none.
   const std::uint8_t* ahead = nullptr;

@@ -24,7 +24,7 @@ class RowTiles {
   std::int64_t first_row(std::int64_t tile) const {
     return std::min(rows_, (tile * small_ + std::min(tile, num_large_)) * unit_);
   }
-  std::int64_t most_rows() const { return count_ == 0 ? 0 : rows(0); }
+  std::int64_t largest_tile_rows() const { return count_ == 0 ? 0 : rows(0); }
 
  private:
   std::int64_t num_units() const { return (rows_ + unit_ - 1) / unit_; }

@@ -15,7 +15,8 @@ namespace pagoda::kernels {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kLowest = -std::numeric_limits<float>::max();  // as a bound, it includes every logit except -inf
+/// As a bound it includes every logit except -inf.
+constexpr float kMinFiniteLogit = -std::numeric_limits<float>::max();
 
 /// Logits of a row and their maximum.
 struct Row {
@@ -262,7 +263,7 @@ std::int32_t RowSampler::draw_from_filtered(const Row& logits, const SampleRow& 
     collect_nucleus(logits, scale, top_p);
     return draw_from_candidates(uniform);
   }
-  float bound = kLowest;
+  float bound = kMinFiniteLogit;
   if (limit_k) bound = std::max(bound, top_k_bound(logits.logits, vocab_, block_maxima_, row.top_k));
   if (limit_min) bound = std::max(bound, logit_bound(static_cast<double>(row.min_p), scale));
   collect_at_least(logits.logits, vocab_, block_maxima_, bound, candidates_);
@@ -281,7 +282,7 @@ void RowSampler::collect_nucleus(const Row& logits, WeightScale scale, double to
   // Tokens lighter than left_out / vocab weigh less than left_out together, so the second bound always suffices. The
   // first bound keeps far fewer tokens and suffices for typical, peaked rows.
   for (const double weight_bound : {0.01 * left_out, left_out / static_cast<double>(vocab_)}) {
-    collect_at_least(logits.logits, vocab_, block_maxima_, std::max(kLowest, logit_bound(weight_bound, scale)),
+    collect_at_least(logits.logits, vocab_, block_maxima_, std::max(kMinFiniteLogit, logit_bound(weight_bound, scale)),
                      candidates_);
     weigh_candidates(scale);
     if (candidate_mass() >= top_p * total * (1.0 + kMargin)) break;

@@ -22,9 +22,9 @@
 namespace pagoda::kernels {
 namespace {
 
-constexpr float kSmallestExponent = -87.0F;  // exp(x) of a smaller x is subnormal; the passes return 0
+constexpr float kMinExponent = -87.0F;  // exp(x) of a smaller x is subnormal; the passes return 0
 
-/// Returns exp(x) for kSmallestExponent <= x <= 0, and 0 for smaller x: x = n ln 2 + r with |r| <= ln 2 / 2, the Taylor
+/// Returns exp(x) for kMinExponent <= x <= 0, and 0 for smaller x: x = n ln 2 + r with |r| <= ln 2 / 2, the Taylor
 /// polynomial of degree 7 in r (relative error below 1e-8), scaled by 2^n. ln 2 is split in two floats (Cody and Waite,
 /// 1980).
 PAGODA_ALWAYS_INLINE float exp_nonpositive(float x) {
@@ -32,7 +32,7 @@ PAGODA_ALWAYS_INLINE float exp_nonpositive(float x) {
   constexpr float kLn2High = 0.693359375F;
   constexpr float kLn2Low = -2.12194440e-4F;
   constexpr float kRoundToInteger = 12582912.0F;  // 1.5 * 2^23: adding it leaves the integer in the low mantissa bits
-  const float clamped = x < kSmallestExponent ? kSmallestExponent : x;
+  const float clamped = x < kMinExponent ? kMinExponent : x;
   const float shifted = std::fma(clamped, kLog2E, kRoundToInteger);
   const float n = shifted - kRoundToInteger;
   const float r = std::fma(n, -kLn2Low, std::fma(n, -kLn2High, clamped));
@@ -46,7 +46,7 @@ PAGODA_ALWAYS_INLINE float exp_nonpositive(float x) {
   p = std::fma(p, r, 1.0F);
   const auto scale_bits = (std::bit_cast<std::uint32_t>(shifted) << 23) + (127U << 23);
   const float scaled = p * std::bit_cast<float>(scale_bits);
-  const std::uint32_t mask = 0U - static_cast<std::uint32_t>(x >= kSmallestExponent);  // a branch would not vectorise
+  const std::uint32_t mask = 0U - static_cast<std::uint32_t>(x >= kMinExponent);  // a branch would not vectorise
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(scaled) & mask);
 }
 

@@ -9,7 +9,7 @@ namespace pagoda::kernels {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
-constexpr std::size_t kSmallestBytes = std::size_t{64} << 10;
+constexpr std::size_t kMinBytes = std::size_t{64} << 10;
 
 }  // namespace
 
@@ -26,18 +26,18 @@ Result<ScratchPool::Lease> ScratchPool::borrow(std::int64_t num_floats, int num_
     }
     if (!free_.empty()) free_.pop_back();  // a larger piece replaces it
   }
-  auto buffer = allocate_cpu_memory(std::bit_ceil(std::max(needed, kSmallestBytes)));
+  auto buffer = allocate_cpu_memory(std::bit_ceil(std::max(needed, kMinBytes)));
   if (!buffer) return fail(std::move(buffer.error()));
   return Lease(*this, std::move(*buffer));
 }
 
-void ScratchPool::give_back(Buffer buffer) {
+void ScratchPool::return_buffer(Buffer buffer) {
   const std::lock_guard lock(mutex_);
   free_.push_back(std::move(buffer));
 }
 
 ScratchPool::Lease::~Lease() {
-  if (pool_ != nullptr) pool_->give_back(std::move(buffer_));
+  if (pool_ != nullptr) pool_->return_buffer(std::move(buffer_));
 }
 
 float* ScratchPool::Lease::floats(std::int64_t count) {

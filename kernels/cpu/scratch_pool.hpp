@@ -37,7 +37,7 @@ class ScratchPool {
   Result<Lease> borrow(std::int64_t num_floats, int num_parts);
 
  private:
-  void give_back(Buffer buffer);
+  void return_buffer(Buffer buffer);
 
   std::mutex mutex_;
   std::vector<Buffer> free_;

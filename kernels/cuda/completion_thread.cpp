@@ -37,8 +37,8 @@ void CompletionThread::drain() {
 
 void CompletionThread::run() {
 #if defined(__linux__)
-  constexpr std::size_t kLongestName = 15;
-  pthread_setname_np(pthread_self(), name_.substr(0, kLongestName).c_str());
+  constexpr std::size_t kMaxNameBytes = 15;
+  pthread_setname_np(pthread_self(), name_.substr(0, kMaxNameBytes).c_str());
 #endif
   cudaSetDevice(device_index_);  // a failure is reported by the events
   std::unique_lock lock(mutex_);

@@ -10,7 +10,7 @@ namespace pagoda::kernels::cuda {
 /// error. Thread-safe for different streams.
 class CudaOps final : public Ops {
  public:
-  bool takes_narrow_rows() const override { return true; }
+  bool supports_narrow_rows() const override { return true; }
   Status embedding(Stream& stream, const EmbeddingParams& params) const override;
   Status rms_norm(Stream& stream, const RmsNormParams& params) const override;
   Status layer_norm(Stream& stream, const LayerNormParams& params) const override;

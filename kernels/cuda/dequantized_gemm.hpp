@@ -64,10 +64,10 @@ Status multiply_dequantized_piece(CudaStream& stream, Gemm& gemm, const Params& 
 /// Computes a LinearParams or QuantizedLinearParams for which fits_gemm() is true, with x and the weights rounded to
 /// bfloat16 and with float32 sums. Weights are converted piece by piece in scratch. `narrow_x(first, count, to)` writes
 /// rows of x as bfloat16, and `dequantize(part, first, count, to)` writes rows of a part's weights as bfloat16; `first`
-/// is a multiple of 128. Rows of x and weights are processed in passes of at most `most_bytes` each, or of one tile.
+/// is a multiple of 128. Rows of x and weights are processed in passes of at most `max_bytes` each, or of one tile.
 template <class Params, class NarrowX, class Dequantize>
 Status multiply_dequantized(CudaStream& stream, const Params& p, const NarrowX& narrow_x, const Dequantize& dequantize,
-                            std::size_t most_bytes = kMaxScratchBytes) {
+                            std::size_t max_bytes = kMaxScratchBytes) {
   constexpr std::int64_t kElementBytes = 2;
   constexpr std::size_t kAlignment = 256;
   const auto area = [](std::int64_t bytes) {
@@ -75,10 +75,10 @@ Status multiply_dequantized(CudaStream& stream, const Params& p, const NarrowX& 
   };
   const Result<Gemm*> gemm = stream.gemm();
   if (!gemm) return fail(gemm.error());
-  std::int64_t most_rows = 0;
-  for (const auto& weight : p.weights) most_rows = std::max(most_rows, weight.rows);
-  const std::int64_t tokens = rows_per_pass(p.num_tokens, p.in * kElementBytes, most_bytes);
-  const std::int64_t piece = rows_per_pass(most_rows, p.in * kElementBytes, most_bytes);
+  std::int64_t max_rows = 0;
+  for (const auto& weight : p.weights) max_rows = std::max(max_rows, weight.rows);
+  const std::int64_t tokens = rows_per_pass(p.num_tokens, p.in * kElementBytes, max_bytes);
+  const std::int64_t piece = rows_per_pass(max_rows, p.in * kElementBytes, max_bytes);
   const std::size_t x_bytes = area(tokens * p.in * kElementBytes);
   const std::size_t weight_bytes = area(piece * p.in * kElementBytes);
   const std::size_t bias_bytes = area(piece * static_cast<std::int64_t>(sizeof(float)));

@@ -69,7 +69,7 @@ Status widen(cudaStream_t stream, const WeightMatrix& w, std::int64_t first, std
 
 }  // namespace
 
-Status float8_linear(CudaStream& stream, const LinearParams& p, std::size_t most_bytes) {
+Status float8_linear(CudaStream& stream, const LinearParams& p, std::size_t max_bytes) {
   if (p.num_tokens <= kMaxSkinnyFloat8Rows || !reads_in_vectors(p) || !fits_gemm(p)) {
     return skinny_linear(stream.get(), p);
   }
@@ -81,7 +81,7 @@ Status float8_linear(CudaStream& stream, const LinearParams& p, std::size_t most
       [&](std::size_t part, std::int64_t first, std::int64_t count, void* to) {
         return widen(stream.get(), p.weights[part], first, count, to);
       },
-      most_bytes);
+      max_bytes);
 }
 
 }  // namespace pagoda::kernels::cuda

@@ -17,7 +17,7 @@ constexpr std::int64_t kMaxSkinnyFloat8Rows = 16;
 /// outputs that are not aligned to 16 bytes, are multiplied in float32. With more rows, x and the scaled weights are
 /// rounded to bfloat16, weights piece by piece in scratch, and multiplied on tensor cores with float32 sums. Within
 /// each of the two paths an output has the same bits for any number of rows, as long as cuBLASLt uses the same
-/// algorithm. `most_bytes` limits a pass's rows of x, and its weights, in scratch.
-Status float8_linear(CudaStream& stream, const LinearParams& p, std::size_t most_bytes = kMaxScratchBytes);
+/// algorithm. `max_bytes` limits a pass's rows of x, and its weights, in scratch.
+Status float8_linear(CudaStream& stream, const LinearParams& p, std::size_t max_bytes = kMaxScratchBytes);
 
 }  // namespace pagoda::kernels::cuda

@@ -145,10 +145,10 @@ std::vector<LinearPiece> linear_pieces(const LinearParams& p) {
   return pieces;
 }
 
-std::int64_t rows_per_pass(std::int64_t rows, std::int64_t row_bytes, std::size_t most_bytes) {
+std::int64_t rows_per_pass(std::int64_t rows, std::int64_t row_bytes, std::size_t max_bytes) {
   constexpr std::int64_t kTileRows = 128;
-  if (rows * row_bytes <= static_cast<std::int64_t>(most_bytes)) return rows;
-  const std::int64_t tiles = static_cast<std::int64_t>(most_bytes) / (kTileRows * row_bytes);
+  if (rows * row_bytes <= static_cast<std::int64_t>(max_bytes)) return rows;
+  const std::int64_t tiles = static_cast<std::int64_t>(max_bytes) / (kTileRows * row_bytes);
   return std::min(rows, std::max<std::int64_t>(1, tiles) * kTileRows);
 }
 

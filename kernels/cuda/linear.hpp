@@ -36,7 +36,7 @@ struct LinearPiece {
 std::vector<LinearPiece> linear_pieces(const LinearParams& p);
 
 /// Returns the number of rows of a pass, if each row needs `row_bytes` of scratch: `rows` if they fit into
-/// `most_bytes`; otherwise the number that fits, in whole tiles of 128, but at least one tile.
-std::int64_t rows_per_pass(std::int64_t rows, std::int64_t row_bytes, std::size_t most_bytes);
+/// `max_bytes`; otherwise the number that fits, in whole tiles of 128, but at least one tile.
+std::int64_t rows_per_pass(std::int64_t rows, std::int64_t row_bytes, std::size_t max_bytes);
 
 }  // namespace pagoda::kernels::cuda

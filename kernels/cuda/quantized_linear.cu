@@ -23,7 +23,7 @@ struct QuantizeArgs {
   int x_columns = 0;
   Groups groups;
   bool rotated = false;
-  bool bounds_pairs = false;
+  bool pairs_bounded = false;
   float factor = 1.0F;  ///< factor of the scales
   std::int8_t* q = nullptr;
   float* scales = nullptr;
@@ -35,7 +35,7 @@ struct QuantizeArgs {
 template <bool kOrdered>
 __global__ __launch_bounds__(kQuantizeWarps * 32) void quantize_x_kernel(const __grid_constant__ QuantizeArgs args) {
   wait_for_stream();
-  constexpr float kLeast = 1e-30F;  // below this maximum all integers are 0, so that 1 / scale is finite
+  constexpr float kMinMagnitude = 1e-30F;  // below this maximum all integers are 0, so that 1 / scale is finite
   constexpr int kPerLane = static_cast<int>(kMaxGroupSize) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int group = static_cast<int>(blockIdx.x) * kQuantizeWarps + static_cast<int>(threadIdx.x) / 32;
@@ -45,7 +45,7 @@ __global__ __launch_bounds__(kQuantizeWarps * 32) void quantize_x_kernel(const _
   const int columns = token < args.num_tokens ? min(args.groups.size, args.in - first) : 0;
   const float* x = args.x + std::int64_t{token} * args.in + (kOrdered ? 0 : first);
   float values[kPerLane];
-  float most = 0.0F;
+  float max_magnitude = 0.0F;
   float nan_if_not_finite = 0.0F;
 #pragma unroll
   for (int i = 0; i < kPerLane; ++i) {
@@ -56,12 +56,13 @@ __global__ __launch_bounds__(kQuantizeWarps * 32) void quantize_x_kernel(const _
       values[i] = column < columns ? x[column] : 0.0F;
     }
     if (args.rotated) values[i] = rotated_x(values[i], lane);
-    most = fmaxf(most, fabsf(values[i]));
-    if (args.bounds_pairs) most = fmaxf(most, fabsf(values[i] + __shfl_xor_sync(kFullWarp, values[i], 1)));
+    max_magnitude = fmaxf(max_magnitude, fabsf(values[i]));
+    if (args.pairs_bounded)
+      max_magnitude = fmaxf(max_magnitude, fabsf(values[i] + __shfl_xor_sync(kFullWarp, values[i], 1)));
     nan_if_not_finite += values[i] * 0.0F;
   }
-  most = warp_max(most) + warp_sum(nan_if_not_finite);
-  const float inverse = most >= kLeast ? 127.0F / most : 0.0F;
+  max_magnitude = warp_max(max_magnitude) + warp_sum(nan_if_not_finite);
+  const float inverse = max_magnitude >= kMinMagnitude ? 127.0F / max_magnitude : 0.0F;
   // The last group also fills the padding of the row.
   const int end = group + 1 == args.groups.count ? args.x_columns - first : args.groups.size;
   std::int8_t* q = args.q + std::int64_t{token} * args.x_columns + first;
@@ -75,10 +76,10 @@ __global__ __launch_bounds__(kQuantizeWarps * 32) void quantize_x_kernel(const _
   }
   if (args.groups.size + lane < end) q[args.groups.size + lane] = 0;
   const std::int64_t at = std::int64_t{group} * args.tokens + token;
-  if (lane == 0) args.scales[at] = most / 127.0F * args.factor;
+  if (lane == 0) args.scales[at] = max_magnitude / 127.0F * args.factor;
   if (args.sums == nullptr) return;
   sum_of_q = warp_sum(sum_of_q);
-  if (lane == 0) args.sums[at] = most / 127.0F * sum_of_q;
+  if (lane == 0) args.sums[at] = max_magnitude / 127.0F * sum_of_q;
 }
 
 /// Function that multiplies weights of a format, and the factor of its fragments (kFragmentFactor).
@@ -115,7 +116,7 @@ Status quantize(cudaStream_t stream, const QuantizedLinearParams& p, const Quant
   args.x_columns = static_cast<int>(shape.columns);
   args.groups = groups_of(front.format.group_size, shape.groups);
   args.rotated = front.format.rotated;
-  args.bounds_pairs = front.format.bounds_pairs();
+  args.pairs_bounded = front.format.pairs_bounded();
   args.factor = 1.0F / multiplier_of(front.format).fragment_factor;
   args.q = static_cast<std::int8_t*>(x_data);
   args.scales = reinterpret_cast<float*>(args.q + shape.tokens * shape.columns);

@@ -32,7 +32,7 @@ std::vector<double> quantized(const std::vector<float>& x, const QuantizedFormat
     float highest = 0;
     for (std::int64_t k = first; k < end; k += 2) {
       highest = std::max({highest, std::abs(at(k)), std::abs(at(k + 1))});
-      if (format.bounds_pairs()) highest = std::max(highest, std::abs(at(k) + at(k + 1)));
+      if (format.pairs_bounded()) highest = std::max(highest, std::abs(at(k) + at(k + 1)));
     }
     if (highest == 0) continue;
     const float inverse = 127.0F / highest;

@@ -88,9 +88,9 @@ void quantize_by_codebook(const std::vector<float>& plain, const OwnedMatrix& ma
     for (const CodebookRow& row : rows) {
       views.push_back({row.q.data(), row.scales.data(), nullptr, row.factors.data(), nullptr});
     }
-    const PanelPlace memory{matrix.data.as<std::uint8_t>(), matrix.scales.as<Float16>(), nullptr,
-                            matrix.factors.as<std::int8_t>()};
-    pack_panel(shape, views, place_of_panel(shape, panel, memory));
+    const PanelPointers memory{matrix.data.as<std::uint8_t>(), matrix.scales.as<Float16>(), nullptr,
+                               matrix.factors.as<std::int8_t>()};
+    pack_panel(shape, views, panel_pointers(shape, panel, memory));
   }
 }
 
@@ -382,7 +382,7 @@ TEST_P(QuantizedLinearTest, HoldsTheLargestProducts) {
       for (std::size_t i = 0; i < x.size(); ++i) {
         const std::size_t row = i / static_cast<std::size_t>(linear.in);
         const float sign = row % 3 == 0 || (row % 3 == 2 && i % 2 == 0) ? 1.0F : -1.0F;
-        const bool bounded = format().bounds_pairs() && row % 3 != 2;  // in a pair of opposite signs each may be 127
+        const bool bounded = format().pairs_bounded() && row % 3 != 2;  // in a pair of opposite signs each may be 127
         integers[i] = sign * (bounded ? 64.0F : 127.0F) / 128.0F;
         // The sum of a pair is 127; rounded to integers it is 128.
         x[i] = sign * (bounded ? 63.5F : 127.0F) / 128.0F;

@@ -63,8 +63,8 @@ struct Packed {
     for (auto* of : {&row_factors, &row_min_factors}) {
       for (auto& factor : *of) factor = static_cast<std::int8_t>(random());
     }
-    const PanelPlace memory{data.data(), scales.data(), format.asymmetric ? mins.data() : nullptr,
-                            format.two_level_scales ? factors.data() : nullptr};
+    const PanelPointers memory{data.data(), scales.data(), format.asymmetric ? mins.data() : nullptr,
+                               format.two_level_scales ? factors.data() : nullptr};
     for (std::int64_t panel = 0; panel < matrix.panels(); ++panel) pack(panel, memory);
     matrix.data = data.data();
     matrix.scales = scales.data();
@@ -72,7 +72,7 @@ struct Packed {
     matrix.factors = memory.factors;
   }
 
-  void pack(std::int64_t panel, const PanelPlace& memory) {
+  void pack(std::int64_t panel, const PanelPointers& memory) {
     std::vector<QuantizedRow> rows;
     const std::int64_t first = panel * kQuantizedPanel;
     for (std::int64_t n = first; n < std::min(matrix.rows, first + kQuantizedPanel); ++n) {
@@ -80,7 +80,7 @@ struct Packed {
                       row_mins.data() + n * num_scales, row_factors.data() + n * matrix.groups(),
                       row_min_factors.data() + n * matrix.groups()});
     }
-    pack_panel(matrix, rows, place_of_panel(matrix, panel, memory));
+    pack_panel(matrix, rows, panel_pointers(matrix, panel, memory));
   }
 
   double weight(std::int64_t n, std::int64_t k) const {

@@ -11,14 +11,14 @@ namespace pagoda::kernels::PAGODA_SIMD {
 namespace {
 
 /// Returns x rounded to float16, as it is stored.
-inline Vec as_stored(Vec x) {
+inline Vec round_to_f16(Vec x) {
   Float16 halves[kLanes];
   store_f16(halves, x);
   return load_f16(halves);
 }
 
 /// Returns x / y; 0 where y is 0.
-inline Vec divided(Vec x, Vec y) {
+inline Vec divide_or_zero(Vec x, Vec y) {
   const Vec none = zero();
   const Vec is_zero = select_less(y, none, none, select_less(none, y, none, set1(1.0F)));
   return select_less(none, is_zero, none, x / (y + is_zero));
@@ -49,7 +49,7 @@ struct GridSums {
 };
 
 inline GridSums sums_on(const Group& group, const Grid& grid) {
-  const Vec inverse = divided(set1(1.0F), grid.scale);
+  const Vec inverse = divide_or_zero(set1(1.0F), grid.scale);
   const Vec limit = set1(1000.0F);
   const Vec below = zero() - limit;
   GridSums sums;
@@ -87,12 +87,12 @@ struct BestGrid {
 /// Returns a symmetric grid. The lowest integer has no positive counterpart, so the weight of largest magnitude maps to
 /// it; among scales near the one that does so exactly, the scale of smallest squared error wins.
 inline Grid symmetric_grid(const Group& group, Vec low, Vec high, bool search) {
-  if (!search) return {as_stored(max(high, zero() - low) / group.highest), zero()};
+  if (!search) return {round_to_f16(max(high, zero() - low) / group.highest), zero()};
   constexpr float kTries[] = {1.0F, 0.95F, 0.9F, 0.85F, 1.08F, 1.16F};
   const Vec extreme = select_less(high, zero() - low, low, high);
   BestGrid best;
   for (const float factor : kTries) {
-    const Grid grid{as_stored(extreme / group.lowest * set1(factor)), zero()};
+    const Grid grid{round_to_f16(extreme / group.lowest * set1(factor)), zero()};
     best.offer(grid, sums_on(group, grid).error);
   }
   return best.grid;
@@ -102,8 +102,8 @@ inline Grid symmetric_grid(const Group& group, Vec low, Vec high, bool search) {
 inline Grid fitted(const GridSums& sums, Vec sum_of_weights, Vec columns) {
   const Vec spread = columns * sums.squares - sums.integers * sums.integers;
   Grid grid;
-  grid.scale = as_stored(divided(columns * sums.products - sums.integers * sum_of_weights, spread));
-  grid.min = as_stored((sum_of_weights - grid.scale * sums.integers) / columns);
+  grid.scale = round_to_f16(divide_or_zero(columns * sums.products - sums.integers * sum_of_weights, spread));
+  grid.min = round_to_f16((sum_of_weights - grid.scale * sums.integers) / columns);
   return grid;
 }
 
@@ -117,7 +117,7 @@ inline Grid asymmetric_grid(const Group& group, Vec low, Vec high, Vec sum_of_we
   BestGrid best;
   for (const float below : kCuts) {
     for (const float above : kCuts) {
-      Grid grid{as_stored(range * set1(1 - below - above) / group.highest), as_stored(low + range * set1(below))};
+      Grid grid{round_to_f16(range * set1(1 - below - above) / group.highest), round_to_f16(low + range * set1(below))};
       GridSums sums = sums_on(group, grid);
       best.offer(grid, sums.error);
       for (int fit = 0; fit < kFits; ++fit) {

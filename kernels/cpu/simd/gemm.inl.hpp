@@ -50,8 +50,8 @@ void gemm_tile_of(const GemmTileArgs& args) {
   Vec high[rows];
 #pragma GCC unroll 16
   for (int r = 0; r < rows; ++r) {
-    low[r] = args.first ? zero() : load(args.c + r * args.c_pitch);
-    high[r] = args.first ? zero() : load(args.c + r * args.c_pitch + kLanes);
+    low[r] = args.starts_at_zero ? zero() : load(args.c + r * args.c_pitch);
+    high[r] = args.starts_at_zero ? zero() : load(args.c + r * args.c_pitch + kLanes);
   }
   const float* x = args.x;
   const float* w = args.w;

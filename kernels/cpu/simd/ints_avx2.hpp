@@ -179,7 +179,7 @@ struct Dots<8> {
   }
 };
 
-/// Dots for 8 bits if pairs of x are bounded (QuantizedFormat::bounds_pairs): the sum of two products fits 16 bits.
+/// Dots for 8 bits if pairs of x are bounded (QuantizedFormat::pairs_bounded): the sum of two products fits 16 bits.
 struct BoundedDots {
   static constexpr int kBits = 8;
   static constexpr int kXBytes = 1;

@@ -130,7 +130,7 @@ struct Dots {
 #endif
 };
 
-/// Dots for 8 bits if pairs of x are bounded (QuantizedFormat::bounds_pairs).
+/// Dots for 8 bits if pairs of x are bounded (QuantizedFormat::pairs_bounded).
 using BoundedDots = Dots<8>;
 
 }  // namespace pagoda::kernels::PAGODA_SIMD

@@ -215,12 +215,12 @@ template <int panel>
 
 /// Adds the sums of a block's chains, times `scales` if not null, to the sums of the previous blocks.
 template <int panel, int vectors>
-inline void add_block_sums(const Vec (&chains)[vectors], bool first, const float* scales, float* sums) {
-  if (scales == nullptr) return add_quad_sums(chains, first, sums);
+inline void add_block_sums(const Vec (&chains)[vectors], bool starts_at_zero, const float* scales, float* sums) {
+  if (scales == nullptr) return add_quad_sums(chains, starts_at_zero, sums);
   float block[panel];
   add_quad_sums(chains, true, block);
   for (int r = 0; r < panel; ++r) {
-    sums[r] = first ? scales[r] * block[r] : __builtin_fmaf(scales[r], block[r], sums[r]);
+    sums[r] = starts_at_zero ? scales[r] * block[r] : __builtin_fmaf(scales[r], block[r], sums[r]);
   }
 }
 
@@ -232,7 +232,7 @@ struct Prefetcher {
         row_bytes(block.row_bytes),
         column_bytes(block.column_bytes) {}
 
-  void take(std::int64_t lines) {
+  void advance(std::int64_t lines) {
     for (; lines > 0; --lines) {
       __builtin_prefetch(at, 0, 2);
       at += row_bytes;
@@ -262,7 +262,7 @@ void linear_tile_of(const LinearTileArgs& args) {
   const float* w = args.w;
   Prefetcher prefetcher(args.prefetch);
   for (std::int64_t step = 0; step < args.steps;) {
-    prefetcher.take(args.prefetch.lines_per_stride);
+    prefetcher.advance(args.prefetch.lines_per_stride);
     const std::int64_t end = step + kPrefetchStride < args.steps ? step + kPrefetchStride : args.steps;
     for (; step < end; ++step) {
       Vec weights[kLinearVectors];
@@ -281,7 +281,7 @@ void linear_tile_of(const LinearTileArgs& args) {
 #pragma GCC unroll 8
   for (int m = 0; m < rows; ++m) {
     float* sums = args.sums.sums + m * kLinearPanel;
-    add_block_sums<kLinearPanel>(chains[m], args.sums.first, args.sums.scales, sums);
+    add_block_sums<kLinearPanel>(chains[m], args.sums.starts_at_zero, args.sums.scales, sums);
     if (args.sums.last) write_row<kLinearPanel>(sums, args.sums.out, m);
   }
 }
@@ -352,7 +352,7 @@ void linear_stream_of(const LinearStreamArgs& args) {
     const std::int64_t whole_end = block + (end - block) / kLinearPadding * kLinearPadding;
     for (std::int64_t k = block; k < whole_end; k += kChunk) {
       if (args.next.count > 0) {
-        prefetcher.take(kChunk);
+        prefetcher.advance(kChunk);
       } else if (k * kSize % kLine == 0 && args.ahead_bytes != 0) {
         std::int64_t ahead = k * kSize + args.ahead_bytes;
         if (ahead >= bytes_to_row_end) ahead += (kRows - 1) * piece.row_bytes;
@@ -369,7 +369,7 @@ void linear_stream_of(const LinearStreamArgs& args) {
     }
 #pragma GCC unroll 8
     for (int m = 0; m < rows; ++m) {
-      add_block_sums<kRows>(chains[m], args.sums.first && block == 0, scales, args.sums.sums + m * kRows);
+      add_block_sums<kRows>(chains[m], args.sums.starts_at_zero && block == 0, scales, args.sums.sums + m * kRows);
     }
     if (scales != nullptr) scales += kLinearPanel;
   }
@@ -394,7 +394,7 @@ void linear_packing_tile_of(const LinearStreamArgs& args) {
   const std::int64_t whole_end = piece.count / kLinearPadding * kLinearPadding;
   for (std::int64_t k = 0; k < whole_end; k += kChunk) {
     const std::int64_t floats = floats_of(dtype, k);
-    if (floats % (kQuad * kPrefetchStride) == 0) prefetcher.take(args.prefetch.lines_per_stride);
+    if (floats % (kQuad * kPrefetchStride) == 0) prefetcher.advance(args.prefetch.lines_per_stride);
     stream_chunk<dtype>(w.at, k * kSize, args.x + floats * rows, chains, args.packed + floats * kLinearPanel);
   }
   if (whole_end < piece.count) {
@@ -407,7 +407,7 @@ void linear_packing_tile_of(const LinearStreamArgs& args) {
 #pragma GCC unroll 8
   for (int m = 0; m < rows; ++m) {
     float* sums = args.sums.sums + m * kLinearPanel;
-    add_block_sums<kLinearPanel>(chains[m], args.sums.first, args.sums.scales, sums);
+    add_block_sums<kLinearPanel>(chains[m], args.sums.starts_at_zero, args.sums.scales, sums);
     if (args.sums.last) write_row<kLinearPanel>(sums, args.sums.out, m);
   }
 }

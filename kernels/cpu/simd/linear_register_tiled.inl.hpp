@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kSumsAtOnce = 4;
 /// Minimum rows of the last tile if several tiles share the rows of x, which happens only with bfloat16 dots.
-constexpr int kFewestDotRows = 5;
+constexpr int kMinDotRows = 5;
 
 template <DType dtype, int rows, int groups>
 inline void register_tiled_chunk(const char* const* w, std::int64_t at_bytes, const float* x,
@@ -61,7 +61,7 @@ void linear_register_tiled_of(const LinearRegisterTiledArgs& args) {
 #pragma GCC unroll 16
     for (int m = 0; m < kPaddedRows; ++m) chains[m / kSumsAtOnce][m % kSumsAtOnce] = zero();
     for (std::int64_t k = 0; k < whole; k += kChunk) {
-      if (k % kLinearPadding == 0) prefetcher.take(args.prefetch.lines_per_stride);
+      if (k % kLinearPadding == 0) prefetcher.advance(args.prefetch.lines_per_stride);
       register_tiled_chunk<dtype, rows>(w_rows, k * kSize, args.x + floats_of(dtype, k) * rows, chains);
     }
     if (whole < piece.count) {
@@ -73,7 +73,7 @@ void linear_register_tiled_of(const LinearRegisterTiledArgs& args) {
     float* sums = args.sums.sums + v * kPaddedRows * kRowsPerVector;
 #pragma GCC unroll 4
     for (int group = 0; group < kGroups; ++group) {
-      add_quad_sums(chains[group], args.sums.first, sums + group * kSumsAtOnce * kRowsPerVector);
+      add_quad_sums(chains[group], args.sums.starts_at_zero, sums + group * kSumsAtOnce * kRowsPerVector);
     }
   }
   if (args.sums.last) write_register_tiled<rows, kPaddedRows>(args.sums.sums, args.sums.out);
@@ -110,14 +110,14 @@ struct DotChains {
     }
   }
 
-  /// Adds the chains to sums[vectors, linear_panel, 4], from row `first_row` of weights on; if `first`, overwrites the
-  /// sums.
-  void add_to(float* sums, int first_row, bool first) const {
+  /// Adds the chains to sums[vectors, linear_panel, 4], from row `first_row` of weights on; if `starts_at_zero`,
+  /// overwrites the sums.
+  void add_to(float* sums, int first_row, bool starts_at_zero) const {
 #pragma GCC unroll 4
     for (int v = 0; v < vectors; ++v) {
 #pragma GCC unroll 2
       for (int i = 0; i < weight_rows / kSumsAtOnce; ++i) {
-        add_quad_sums(chains[v][i], first, sums + (v * kLinearPanel + first_row + i * kSumsAtOnce) * kQuad);
+        add_quad_sums(chains[v][i], starts_at_zero, sums + (v * kLinearPanel + first_row + i * kSumsAtOnce) * kQuad);
       }
     }
   }
@@ -160,14 +160,14 @@ void linear_register_tiled_dots(const LinearRegisterTiledArgs& args) {
   for (int first = 0; first < kLinearPanel; first += kWeightRows) {
     DotChains<kVectors, kWeightRows> chains;
     for (std::int64_t k = 0; k < whole; k += kLinearPadding) {
-      prefetcher.take(lines);
+      prefetcher.advance(lines);
       chains.add(w.at + first, k * kSize, args.x + floats_of(DType::bf16, k) * rows, rows);
     }
     if (whole < piece.count) {
       const PanelTail<kWeightRows> tail(w.at + first, whole * kSize, (piece.count - whole) * kSize);
       chains.add(tail.rows, 0, args.x + floats_of(DType::bf16, whole) * rows, rows);
     }
-    chains.add_to(args.sums.sums, first, args.sums.first);
+    chains.add_to(args.sums.sums, first, args.sums.starts_at_zero);
   }
   if (args.sums.last) write_dots<rows>(args.sums.sums, args.sums.out);
 }
@@ -178,20 +178,20 @@ void linear_register_tiled_up_to(const LinearRegisterTiledArgs& args) {
     if constexpr (is_dotted(dtype)) return linear_register_tiled_dots<rows>(args);
     return linear_register_tiled_of<dtype, rows>(args);
   }
-  constexpr int kFewestRows = is_dotted(dtype) ? kFewestDotRows : kStreamRows + 1;
-  if constexpr (rows > kFewestRows) linear_register_tiled_up_to<dtype, rows - 1>(args);
+  constexpr int kMinRows = is_dotted(dtype) ? kMinDotRows : kStreamRows + 1;
+  if constexpr (rows > kMinRows) linear_register_tiled_up_to<dtype, rows - 1>(args);
 }
 
-template <int most_rows>
+template <int max_rows>
 void linear_register_tiled_if(const LinearRegisterTiledArgs& args) {
-  if constexpr (most_rows > 0) {
+  if constexpr (max_rows > 0) {
     switch (args.piece.dtype) {
       case DType::f32:
-        return linear_register_tiled_up_to<DType::f32, most_rows>(args);
+        return linear_register_tiled_up_to<DType::f32, max_rows>(args);
       case DType::f16:
-        return linear_register_tiled_up_to<DType::f16, most_rows>(args);
+        return linear_register_tiled_up_to<DType::f16, max_rows>(args);
       case DType::bf16:
-        return linear_register_tiled_up_to<DType::bf16, most_rows>(args);
+        return linear_register_tiled_up_to<DType::bf16, max_rows>(args);
       case DType::fp8_e4m3:
       case DType::int8:
         return;  // not weights

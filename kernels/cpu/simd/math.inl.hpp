@@ -22,16 +22,16 @@ inline Vec polynomial(Vec x, const float (&c)[n]) {
 /// Returns e^x to about 1 ulp: exactly 0 below -87.3 (where floats become subnormal), infinity above 88.7; NaN stays
 /// NaN.
 inline Vec exp(Vec x) {
-  constexpr float kLowest = -87.3F;
-  constexpr float kHighest = 88.72F;
+  constexpr float kMinArgument = -87.3F;
+  constexpr float kMaxArgument = 88.72F;
   constexpr float kLn2High = 0.693359375F;  // few bits, so that n * kLn2High is exact
   constexpr float kLn2Low = -2.12194440e-4F;
   constexpr float kExp[] = {1.0F, 1.0F, 0.49999991F, 0.1666642F, 0.041668225F, 0.0083748223F, 0.0013836834F};
-  const Vec clamped = min(set1(kHighest), max(set1(kLowest), x));
+  const Vec clamped = min(set1(kMaxArgument), max(set1(kMinArgument), x));
   const Vec n = round(clamped * set1(1.44269504F));
   const Vec r = fma(n, set1(-kLn2Low), fma(n, set1(-kLn2High), clamped));
   const Vec y = times_power_of_two(polynomial(r, kExp), n);
-  return select_less(x, set1(kLowest), zero(), select_less(set1(kHighest), x, set1(kInfinity), y));
+  return select_less(x, set1(kMinArgument), zero(), select_less(set1(kMaxArgument), x, set1(kInfinity), y));
 }
 
 /// Returns tanh(x) to about 2 ulp.

@@ -22,7 +22,7 @@ class RowPrefetcher {
   RowPrefetcher(const NextRows& next, std::int64_t loop_steps) : next_(next), loop_steps_(loop_steps) {}
 
   /// Call after `steps` more steps of the loop: prefetches the rows that are due.
-  [[gnu::always_inline]] inline void take(std::int64_t steps) {
+  [[gnu::always_inline]] inline void advance(std::int64_t steps) {
     for (due_ += steps * next_.count; due_ >= loop_steps_; due_ -= loop_steps_) prefetch(*next_.rows++);
   }
 

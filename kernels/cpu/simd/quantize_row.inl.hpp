@@ -69,29 +69,29 @@ inline void rotate_x_block(const float* x, float* to) {
   for (int v = 0; v < kVectors; ++v) store(to + v * kLanes, block[v]);
 }
 
-template <class D, bool bounds_pairs>
+template <class D, bool pairs_bounded>
 void quantize_group(const float* x, std::int64_t size, std::int8_t* q, float& scale, std::int32_t& sum_of_q) {
-  constexpr float kLeast = 1e-30F;  // below this all integers are 0, so that 1 / scale has a value
+  constexpr float kMinMagnitude = 1e-30F;  // below this all integers are 0, so that 1 / scale has a value
   Vec highest_of = zero();
   Vec nan_if_not_finite = zero();
   for (std::int64_t i = 0; i < size; i += kLanes) {
     const Vec v = load(x + i);
     highest_of = max(highest_of, max(v, zero() - v));
-    if constexpr (bounds_pairs) {
+    if constexpr (pairs_bounded) {
       const Vec pair = v + swap_lanes<1>(v, std::make_integer_sequence<int, kLanes>());
       highest_of = max(highest_of, max(pair, zero() - pair));
     }
     nan_if_not_finite = nan_if_not_finite + v * zero();
   }
-  const float most = highest(highest_of) + sum(nan_if_not_finite);
-  const Vec factor = set1(most >= kLeast ? 127.0F / most : 0.0F);
+  const float max_magnitude = highest(highest_of) + sum(nan_if_not_finite);
+  const Vec factor = set1(max_magnitude >= kMinMagnitude ? 127.0F / max_magnitude : 0.0F);
   Ints total = set1_int(0);
   for (std::int64_t i = 0; i < size; i += kLanes) {
     const Ints rounded = round_to_ints(load(x + i) * factor);
     D::store_x(q + i * D::kXBytes, rounded);
     total = total + rounded;
   }
-  scale = most / 127.0F;
+  scale = max_magnitude / 127.0F;
   sum_of_q = sum(total);
 }
 
@@ -112,14 +112,14 @@ inline const float* group_at(const QuantizeRowArgs& args, std::int64_t k, float*
   return copy;
 }
 
-template <class D, bool bounds_pairs>
+template <class D, bool pairs_bounded>
 void quantize_row_of(const QuantizeRowArgs& args) {
   std::int64_t group = 0;
   std::int32_t sum_of_q = 0;
   for (std::int64_t k = 0; k < args.columns; k += args.group_size, ++group) {
     float copy[kMaxGroupSize];
     const float* const x = group_at(args, k, copy);
-    quantize_group<D, bounds_pairs>(x, args.group_size, args.q + k * D::kXBytes, args.scales[group], sum_of_q);
+    quantize_group<D, pairs_bounded>(x, args.group_size, args.q + k * D::kXBytes, args.scales[group], sum_of_q);
     // Unsigned, because in a row that is not finite the sum is an arbitrary integer; there the NaN scale makes every
     // result NaN.
     const auto offset = static_cast<std::uint32_t>(args.zero_point) * static_cast<std::uint32_t>(sum_of_q);
@@ -129,7 +129,7 @@ void quantize_row_of(const QuantizeRowArgs& args) {
 }
 
 void quantize_row(const QuantizeRowArgs& args) {
-  if (args.bounds_pairs) return quantize_row_of<BoundedDots, true>(args);
+  if (args.pairs_bounded) return quantize_row_of<BoundedDots, true>(args);
   return args.value_bits == 8 ? quantize_row_of<Dots<8>, false>(args) : quantize_row_of<Dots<4>, false>(args);
 }
 

@@ -236,32 +236,33 @@ inline void add_in_sums(const Stored& stored, const std::int8_t* const* x, std::
   add_to_dots<D>(sums, dots);
 }
 
-/// If sums hold only few steps, the weights of kTurnSteps steps stay in registers while the rows are processed one
+/// If sums hold only few steps, the weights of kRowSteps steps stay in registers while the rows are processed one
 /// after another, so that registers are left for the dots of a row beside its sums.
-constexpr int kTurnSteps = 4;
+constexpr int kRowSteps = 4;
 
 template <class D>
-constexpr bool rows_take_turns() {
+constexpr bool row_by_row() {
   if constexpr (D::kSumsAreDots) {
     return false;
   } else {
-    return D::kStepsOfSums <= kTurnSteps;
+    return D::kStepsOfSums <= kRowSteps;
   }
 }
 
-/// Loads the weights of kTurnSteps steps, from step `first` of a block on.
+/// Loads the weights of kRowSteps steps, from step `first` of a block on.
 template <int first, class Stored, int vectors>
-inline void load_turn(const Stored& stored, const std::uint8_t* w, std::int64_t stride,
-                      typename Stored::Dots::Weights (&weights)[kTurnSteps][vectors]) {
+inline void load_row_steps(const Stored& stored, const std::uint8_t* w, std::int64_t stride,
+                           typename Stored::Dots::Weights (&weights)[kRowSteps][vectors]) {
 #pragma GCC unroll 4
-  for (int step = 0; step < kTurnSteps; ++step) load_step(stored, w, stride, first + step, weights[step]);
+  for (int step = 0; step < kRowSteps; ++step) load_step(stored, w, stride, first + step, weights[step]);
 }
 
-/// dots += kTurnSteps steps of one row.
+/// dots += kRowSteps steps of one row.
 template <class D, int vectors>
-inline void add_turn(const std::int8_t* x, const typename D::Weights (&w)[kTurnSteps][vectors], Ints (&dots)[vectors]) {
+inline void add_row_steps(const std::int8_t* x, const typename D::Weights (&w)[kRowSteps][vectors],
+                          Ints (&dots)[vectors]) {
 #pragma GCC unroll 4
-  for (int first = 0; first < kTurnSteps; first += D::kStepsOfSums) {
+  for (int first = 0; first < kRowSteps; first += D::kStepsOfSums) {
     typename D::Sums sums[1][vectors];
     add_step<true, D>(&x, 4 * first, w[first], sums);
 #pragma GCC unroll 4
@@ -336,49 +337,49 @@ template <bool has_mins, int rows, int vectors>
 
 /// Adds the group at w, whose first column of x is `column`, to the sums of all rows, one row after another.
 template <bool has_mins, int rows, int vectors, class Stored>
-[[gnu::always_inline]] inline void add_group_in_turns(const Stored& stored, const QuantizedTileArgs& args,
-                                                      std::int64_t group, const std::int8_t* const* x,
-                                                      std::int64_t column, const std::uint8_t* w) {
+[[gnu::always_inline]] inline void add_group_row_by_row(const Stored& stored, const QuantizedTileArgs& args,
+                                                        std::int64_t group, const std::int8_t* const* x,
+                                                        std::int64_t column, const std::uint8_t* w) {
   using D = typename Stored::Dots;
-  constexpr std::int64_t kTurnColumns = 4 * kTurnSteps;
-  constexpr int kLast = Stored::kSteps - kTurnSteps;  // first step of the last turn of a block
-  static_assert(kLast == 0 || kLast == kTurnSteps);
-  typename D::Weights weights[kTurnSteps][vectors];
+  constexpr std::int64_t kRowColumns = 4 * kRowSteps;
+  constexpr int kLast = Stored::kSteps - kRowSteps;  // step at which the last kRowSteps steps of a block begin
+  static_assert(kLast == 0 || kLast == kRowSteps);
+  typename D::Weights weights[kRowSteps][vectors];
   Vec scales[vectors];
   Vec mins[vectors];
-  if (kLast == 0 && args.group_size == kTurnColumns) {  // no dots need to go through memory
-    asm volatile("" ::: "memory");                      // without this GCC keeps a second copy of the sums on the stack
-    load_turn<kLast>(stored, w, args.w_stride, weights);
+  if (kLast == 0 && args.group_size == kRowColumns) {  // no dots need to go through memory
+    asm volatile("" ::: "memory");                     // without this GCC keeps a second copy of the sums on the stack
+    load_row_steps<kLast>(stored, w, args.w_stride, weights);
     load_scales<has_mins>(args, group, scales, mins);
 #pragma GCC unroll 8
     for (int m = 0; m < rows; ++m) {
       Ints dots[1][vectors];
       start_dots<has_mins>(args, m, group, dots);
-      add_turn<D>(x[m] + column, weights, dots[0]);
+      add_row_steps<D>(x[m] + column, weights, dots[0]);
       add_group<has_mins>(args, m, group, dots[0], scales, mins);
     }
     return;
   }
   Ints dots[rows][vectors];
   start_dots<has_mins>(args, 0, group, dots);
-  const std::int64_t last_column = column + args.group_size - kTurnColumns;
-  for (;; column += kTurnColumns, w += Stored::kBytes) {
+  const std::int64_t last_column = column + args.group_size - kRowColumns;
+  for (;; column += kRowColumns, w += Stored::kBytes) {
     if constexpr (kLast > 0) {
-      load_turn<0>(stored, w, args.w_stride, weights);
+      load_row_steps<0>(stored, w, args.w_stride, weights);
 #pragma GCC unroll 8
-      for (int m = 0; m < rows; ++m) add_turn<D>(x[m] + column, weights, dots[m]);
-      column += kTurnColumns;
+      for (int m = 0; m < rows; ++m) add_row_steps<D>(x[m] + column, weights, dots[m]);
+      column += kRowColumns;
     }
-    load_turn<kLast>(stored, w, args.w_stride, weights);
+    load_row_steps<kLast>(stored, w, args.w_stride, weights);
     if (column == last_column) break;
 #pragma GCC unroll 8
-    for (int m = 0; m < rows; ++m) add_turn<D>(x[m] + column, weights, dots[m]);
+    for (int m = 0; m < rows; ++m) add_row_steps<D>(x[m] + column, weights, dots[m]);
   }
   asm volatile("" ::: "memory");  // as above
   load_scales<has_mins>(args, group, scales, mins);
 #pragma GCC unroll 8
   for (int m = 0; m < rows; ++m) {
-    add_turn<D>(x[m] + column, weights, dots[m]);
+    add_row_steps<D>(x[m] + column, weights, dots[m]);
     add_group<has_mins>(args, m, group, dots[m], scales, mins);
   }
 }
@@ -440,7 +441,7 @@ void tile_of(const Stored& kind, const QuantizedTileArgs& all) {
   const std::int8_t* x[rows];
 #pragma GCC unroll 8
   for (int m = 0; m < rows; ++m) x[m] = args.x + m * args.x_stride;
-  if (args.first) std::memset(args.sums, 0, sizeof(float) * rows * kVectors * kLanes);
+  if (args.starts_at_zero) std::memset(args.sums, 0, sizeof(float) * rows * kVectors * kLanes);
   const std::int64_t group_bytes = args.group_size / (4 * Stored::kSteps) * Stored::kBytes;
   const std::uint8_t* w = args.w;
   std::int64_t column = 0;
@@ -449,8 +450,8 @@ void tile_of(const Stored& kind, const QuantizedTileArgs& all) {
       prefetch_group<panels>(args.ahead + group * args.ahead_group_bytes, args.ahead_stride, args.first_line,
                              args.end_line);
     }
-    if constexpr (rows_take_turns<D>()) {
-      add_group_in_turns<has_mins, rows, kVectors>(stored, args, group, x, column, w);
+    if constexpr (row_by_row<D>()) {
+      add_group_row_by_row<has_mins, rows, kVectors>(stored, args, group, x, column, w);
     } else {
       add_group_of_steps<has_mins, rows, kVectors>(stored, args, group, x, column, w);
     }
@@ -478,7 +479,7 @@ void tile_of_kind(const Stored& stored, const QuantizedTileArgs& args) {
 
 void quantized_tile(const QuantizedTileArgs& args) {
   if constexpr (!std::is_same_v<BoundedDots, Dots<8>>) {
-    if (args.bounds_pairs) return tile_of_kind(BytesInPanel<BoundedDots>(), args);
+    if (args.pairs_bounded) return tile_of_kind(BytesInPanel<BoundedDots>(), args);
   }
   if (!args.unpacked) {
     return with_kind(args.bits, args.codebook, [&](const auto& stored) { tile_of_kind(stored, args); });

@@ -33,15 +33,15 @@ inline Vec load_as(const void* p) {
 /// Does the work of to_fp8_e4m3 without branches, so that the compiler vectorises it.
 inline std::uint8_t fp8_bits(std::uint32_t bits) {
   constexpr std::uint32_t kInfinityBits = 0x7F800000U;
-  constexpr std::uint32_t kLargest = 0x43E00000U;         // 448
-  constexpr std::uint32_t kSmallestNormal = 0x3C800000U;  // 2^-6
-  constexpr float kUnitOfSubnormals = 16384.0F;           // its last bit is 2^-9: adding it rounds to multiples of 2^-9
+  constexpr std::uint32_t kMaxMagnitude = 0x43E00000U;  // 448
+  constexpr std::uint32_t kMinNormal = 0x3C800000U;     // 2^-6
+  constexpr float kUnitOfSubnormals = 16384.0F;         // its last bit is 2^-9: adding it rounds to multiples of 2^-9
   const std::uint32_t magnitude = bits & 0x7FFFFFFFU;
-  const std::uint32_t clamped = magnitude < kLargest ? magnitude : kLargest;
+  const std::uint32_t clamped = magnitude < kMaxMagnitude ? magnitude : kMaxMagnitude;
   const std::uint32_t normal = ((clamped + 0x7FFFFU + ((clamped >> 20) & 1U)) >> 20) - (120U << 3);
   const auto subnormal = __builtin_bit_cast(std::uint32_t, __builtin_bit_cast(float, clamped) + kUnitOfSubnormals) -
                          __builtin_bit_cast(std::uint32_t, kUnitOfSubnormals);
-  const std::uint32_t finite = clamped < kSmallestNormal ? subnormal : normal;
+  const std::uint32_t finite = clamped < kMinNormal ? subnormal : normal;
   const std::uint32_t rounded = magnitude > kInfinityBits ? 0x7FU : finite;
   return static_cast<std::uint8_t>(((bits >> 24) & 0x80U) | rounded);
 }

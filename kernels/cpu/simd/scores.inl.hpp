@@ -24,7 +24,7 @@ void scores_panels(const ScoresStreamArgs& args) {
                    .rows = args.rows,
                    .piece = {.dtype = args.dtype, .rows = keys, .count = args.head_dim, .row_pointers = args.keys + at},
                    .sums = {.sums = sums,
-                            .first = true,
+                            .starts_at_zero = true,
                             .last = true,
                             .out = {.out = args.scores + at, .stride = kScoreTile, .columns = keys}},
                    .next = share_of(args.next, panel, panel + 1, panels)});
@@ -53,11 +53,11 @@ void scores_dots(const ScoresStreamArgs& args) {
         const std::int64_t whole_end = end / kLinearPadding * kLinearPadding;
         DotChains<kVectors, kKeys> chains;
         for (std::int64_t k = block; k < whole_end; k += kLinearPadding) {
-          prefetcher.take(kLinearPadding);
+          prefetcher.advance(kLinearPadding);
           chains.add(keys, k * kSize, args.queries + floats_of(DType::bf16, k) * rows, rows);
         }
         if (whole_end < end) {
-          prefetcher.take(end - whole_end);
+          prefetcher.advance(end - whole_end);
           const PanelTail<kKeys> tail(keys, whole_end * kSize, (end - whole_end) * kSize);
           chains.add(tail.rows, 0, args.queries + floats_of(DType::bf16, whole_end) * rows, rows);
         }
@@ -89,10 +89,10 @@ void scores_dots_up_to(const ScoresStreamArgs& args) {
   if constexpr (rows > 1) scores_dots_up_to<rows - 1>(args);
 }
 
-template <int most_rows>
+template <int max_rows>
 void scores_stream_of(const ScoresStreamArgs& args) {
-  if constexpr (most_rows > 0) {
-    if (args.dtype == DType::bf16) return scores_dots_up_to<most_rows>(args);
+  if constexpr (max_rows > 0) {
+    if (args.dtype == DType::bf16) return scores_dots_up_to<max_rows>(args);
   }
   scores_panels(args);
 }

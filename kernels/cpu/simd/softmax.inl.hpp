@@ -22,7 +22,7 @@ void softmax_tile(const SoftmaxTileArgs& args) {
   const bool sees_all = first_distance <= -static_cast<float>(kScoreTile - 1) && first_distance > nearest_unseen;
   RowPrefetcher prefetcher(args.next, args.rows);
   for (std::int64_t r = 0; r < args.rows; ++r) {
-    prefetcher.take(1);
+    prefetcher.advance(1);
     float* scores = args.scores + r * kScoreTile;
     Vec x[kScoreVectors];
 #pragma GCC unroll 4
@@ -121,7 +121,7 @@ inline void add_values(const ValuesStreamArgs& args, std::int64_t column) {
   for (int r = 0; r < rows; ++r) load_sums<dtype>(args.sums + r * args.width + column, sums[r]);
   constexpr std::int64_t kPlaces = is_dotted(dtype) ? 2 : 1;
   for (std::int64_t j = 0; j < args.count; j += kPlaces) {
-    prefetcher.take(kPlaces);
+    prefetcher.advance(kPlaces);
     Vec p[rows];
 #pragma GCC unroll 8
     for (int r = 0; r < rows; ++r) p[r] = set1(args.p[r * args.p_pitch + j / kPlaces]);

@@ -193,11 +193,11 @@ inline void transpose_quads(Vec (&r)[kLanes / 4]) {
   r[0].v = _mm256_permute2f128_ps(first, r[1].v, 0x20);
   r[1].v = _mm256_permute2f128_ps(first, r[1].v, 0x31);
 }
-inline void add_quad_sums(const Vec (&x)[2], bool first, float* sums) {
+inline void add_quad_sums(const Vec (&x)[2], bool starts_at_zero, float* sums) {
   const __m256 half = _mm256_add_ps(_mm256_unpacklo_ps(x[0].v, x[1].v), _mm256_unpackhi_ps(x[0].v, x[1].v));
   const __m256 whole = _mm256_add_ps(half, _mm256_permute_ps(half, 0x4E));
   const __m128 interleaved = _mm_unpacklo_ps(_mm256_castps256_ps128(whole), _mm256_extractf128_ps(whole, 1));
-  _mm_storeu_ps(sums, first ? interleaved : _mm_add_ps(_mm_loadu_ps(sums), interleaved));
+  _mm_storeu_ps(sums, starts_at_zero ? interleaved : _mm_add_ps(_mm_loadu_ps(sums), interleaved));
 }
 
 }  // namespace pagoda::kernels::PAGODA_SIMD

@@ -294,18 +294,18 @@ inline Vec quad_sums(const Vec (&x)[4]) {
   const __m512 half_23 = _mm512_add_ps(_mm512_unpacklo_ps(x[2].v, x[3].v), _mm512_unpackhi_ps(x[2].v, x[3].v));
   return {_mm512_add_ps(_mm512_shuffle_ps(half_01, half_23, 0x44), _mm512_shuffle_ps(half_01, half_23, 0xEE))};
 }
-/// sums[(lanes / 4) * v + i] += the sum of 128-bit lane i of x[v], added as (0 + 2) + (1 + 3); if `first`, = instead
-/// of +=.
-inline void add_quad_sums(const Vec (&x)[4], bool first, float* sums) {
+/// sums[(lanes / 4) * v + i] += the sum of 128-bit lane i of x[v], added as (0 + 2) + (1 + 3); if `starts_at_zero`, =
+/// instead of +=.
+inline void add_quad_sums(const Vec (&x)[4], bool starts_at_zero, float* sums) {
   const Vec block = transpose_square(quad_sums(x));
-  store(sums, first ? block : load(sums) + block);
+  store(sums, starts_at_zero ? block : load(sums) + block);
 }
-inline void add_quad_sums(const Vec (&x)[2], bool first, float* sums) {
+inline void add_quad_sums(const Vec (&x)[2], bool starts_at_zero, float* sums) {
   const __m512 half = _mm512_add_ps(_mm512_unpacklo_ps(x[0].v, x[1].v), _mm512_unpackhi_ps(x[0].v, x[1].v));
   const __m512 whole = _mm512_add_ps(half, _mm512_permute_ps(half, 0x4E));
   const __m512i by_vector = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 0, 0, 0, 0, 0, 0, 0, 0);
   const __m256 block = _mm512_castps512_ps256(_mm512_permutexvar_ps(by_vector, whole));
-  _mm256_storeu_ps(sums, first ? block : _mm256_add_ps(_mm256_loadu_ps(sums), block));
+  _mm256_storeu_ps(sums, starts_at_zero ? block : _mm256_add_ps(_mm256_loadu_ps(sums), block));
 }
 
 }  // namespace pagoda::kernels::PAGODA_SIMD

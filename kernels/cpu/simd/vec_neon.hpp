@@ -175,8 +175,8 @@ inline Vec broadcast_quad(const float* p) {
 }
 inline void transpose_quads(Vec (&)[1]) {}
 template <int vectors>
-inline void add_quad_sums(const Vec (&x)[vectors], bool first, float* sums) {
-  for (int v = 0; v < vectors; ++v) sums[v] = first ? sum(x[v]) : sums[v] + sum(x[v]);
+inline void add_quad_sums(const Vec (&x)[vectors], bool starts_at_zero, float* sums) {
+  for (int v = 0; v < vectors; ++v) sums[v] = starts_at_zero ? sum(x[v]) : sums[v] + sum(x[v]);
 }
 
 }  // namespace pagoda::kernels::PAGODA_SIMD

@@ -184,8 +184,8 @@ inline Vec broadcast_quad(const float* p) {
   return load(p);
 }
 inline void transpose_quads(Vec (&)[1]) {}
-inline void add_quad_sums(const Vec (&x)[2], bool first, float* sums) {
-  for (int v = 0; v < 2; ++v) sums[v] = first ? sum(x[v]) : sums[v] + sum(x[v]);
+inline void add_quad_sums(const Vec (&x)[2], bool starts_at_zero, float* sums) {
+  for (int v = 0; v < 2; ++v) sums[v] = starts_at_zero ? sum(x[v]) : sums[v] + sum(x[v]);
 }
 
 }  // namespace pagoda::kernels::PAGODA_SIMD

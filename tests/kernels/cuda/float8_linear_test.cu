@@ -41,7 +41,7 @@ TEST(Float8Linear, IsTheSameInPassesOfAnySize) {
                                             .scales = scales.data(),
                                             .scale_rows = 24,
                                             .scale_columns = 32}};
-  const auto multiply = [&](std::size_t most_bytes) {
+  const auto multiply = [&](std::size_t max_bytes) {
     const OnDevice<float> out(static_cast<std::size_t>(kTokens * kOut));
     LinearParams p;
     p.x = x.data();
@@ -51,7 +51,7 @@ TEST(Float8Linear, IsTheSameInPassesOfAnySize) {
     p.out = out.data();
     p.out_stride = kOut;
     Status status;
-    stream->submit([&] { status = float8_linear(cuda_stream(*stream), p, most_bytes); });
+    stream->submit([&] { status = float8_linear(cuda_stream(*stream), p, max_bytes); });
     stream->synchronize();
     EXPECT_TRUE(status && stream->status());
     return out.read();
