@@ -140,7 +140,10 @@ __device__ void report(SampleShared& shared, const RowView& row, const DeviceSam
     }
     return;
   }
-  if (out.num_top > kMaxCandidates) return;  // rank_tokens_kernel lists them
+  if (out.num_top > kMaxCandidates) {  // rank_tokens_kernel lists them
+    if (threadIdx.x == 0) *params.log_total = log_total;
+    return;
+  }
 
   // Finds the place of each candidate in descending order of logits; of equal logits the lower id comes first.
   const int count = collect_top(shared, row, out.num_top);
@@ -229,10 +232,8 @@ __global__ __launch_bounds__(kRankThreads) void rank_tokens_kernel(const DeviceS
     }
   }
   if (token >= vocab || place >= out.num_top) return;
-  // Logarithm of the total, to the precision of a float. The result is exact for the sampled token.
-  const double log_total = static_cast<double>(logits[out.token]) - static_cast<double>(out.logprob);
   row.top_tokens[place] = token;
-  row.top_logprobs[place] = static_cast<float>(static_cast<double>(logit) - log_total);
+  row.top_logprobs[place] = static_cast<float>(static_cast<double>(logit) - *row.log_total);
 }
 
 Status change_logits(cudaStream_t stream, const DeviceSampleRow* rows, const std::int32_t* changed_rows,

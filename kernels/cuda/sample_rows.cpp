@@ -96,7 +96,9 @@ SampleUpload::SampleUpload(const SampleParams& params) : params_(params) {
     if (changes_logits(params.rows[i])) changed_.push_back(static_cast<std::int32_t>(i));
     lists += list_bytes(params.rows[i]);
   }
-  changed_offset_ = params.rows.size() * sizeof(DeviceSampleRow);
+  static_assert(sizeof(DeviceSampleRow) % alignof(double) == 0);
+  log_totals_offset_ = params.rows.size() * sizeof(DeviceSampleRow);
+  changed_offset_ = log_totals_offset_ + params.rows.size() * sizeof(double);
   lists_offset_ = changed_offset_ + changed_.size() * sizeof(std::int32_t);
   bytes_ = lists_offset_ + lists;
 }
@@ -118,7 +120,12 @@ std::vector<SampleUpload::Pass> SampleUpload::passes(std::size_t most) const {
 void SampleUpload::write(std::byte* host, std::byte* device, std::span<const Pass> passes, std::byte* changed) const {
   ListWriter lists(host + lists_offset_, device + lists_offset_);
   auto* rows = reinterpret_cast<DeviceSampleRow*>(host);
-  for (std::size_t i = 0; i < params_.rows.size(); ++i) rows[i] = device_row(params_, i, lists);
+  auto* log_totals = reinterpret_cast<double*>(device + log_totals_offset_);
+  for (std::size_t i = 0; i < params_.rows.size(); ++i) {
+    rows[i] = device_row(params_, i, lists);
+    rows[i].log_total = log_totals + i;
+  }
+  std::memset(host + log_totals_offset_, 0, changed_offset_ - log_totals_offset_);
   for (const Pass& pass : passes) {
     for (std::size_t i = 0; i < pass.num_changed; ++i) {
       DeviceSampleRow& row = rows[changed_[pass.first_changed + i]];

@@ -17,6 +17,8 @@ struct DeviceSampleRow {
   SampleOutput* output = nullptr;
   std::int32_t* top_tokens = nullptr;
   float* top_logprobs = nullptr;
+  /// Logarithm of the sum of exp(logit) over the vocabulary: sample_rows_kernel leaves it for rank_tokens_kernel.
+  double* log_total = nullptr;
   const std::int32_t* prompt_tokens = nullptr;
   const std::int32_t* output_tokens = nullptr;
   const std::uint32_t* allowed_tokens = nullptr;  ///< bit mask of the vocabulary; null = all tokens are allowed
@@ -48,7 +50,7 @@ struct DeviceSampleRow {
   float repetition_penalty = 1.0F;
 };
 
-/// Lays out one piece of memory for all rows and the lists that they point to.
+/// Lays out one piece of memory for all rows, their log_total and the lists that they point to.
 class SampleUpload {
  public:
   explicit SampleUpload(const SampleParams& params);
@@ -80,6 +82,7 @@ class SampleUpload {
  private:
   const SampleParams& params_;
   std::vector<std::int32_t> changed_;
+  std::size_t log_totals_offset_ = 0;
   std::size_t changed_offset_ = 0;
   std::size_t lists_offset_ = 0;
   std::size_t bytes_ = 0;

@@ -442,6 +442,33 @@ TEST_P(SampleTest, ListsOfAThousandTokensAreInOrder) {
   EXPECT_EQ(batch.top_tokens(), expected);
 }
 
+/// More tokens are listed than the CUDA backend keeps as candidates, so a second kernel lists them.
+TEST_P(SampleTest, LogprobsAreListedForAForcedTokenThatIsImpossible) {
+  constexpr std::int32_t kVocab = 9000;
+  constexpr std::int32_t kForced = 17;
+  std::mt19937 random(37);
+  std::vector<float> logits = random_logits(random, kVocab, 2.0F);
+  logits[kForced] = kMinusInf;
+  SampleBatch batch({logits});
+  batch.add({.num_logprobs = kVocab, .forced_token = kForced});
+  batch.add({.num_logprobs = kVocab, .forced_token = kForced + 1});
+  reference_sample(batch.params(kVocab));
+  const std::vector<std::int32_t> expected_tokens = batch.top_tokens();
+  const std::vector<float> expected = batch.top_logprobs();
+  run_batch(batch, kVocab);
+  EXPECT_EQ(batch.outputs()[0].token, kForced);
+  EXPECT_EQ(batch.outputs()[0].logprob, kMinusInf);
+  EXPECT_EQ(batch.outputs()[0].rank, kVocab);
+  EXPECT_EQ(batch.top_tokens(), expected_tokens);
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    if (std::isinf(expected[i])) {
+      EXPECT_EQ(batch.top_logprobs()[i], expected[i]) << i;
+    } else {
+      EXPECT_NEAR(batch.top_logprobs()[i], expected[i], 2e-6 * (1 + std::abs(expected[i]))) << i;
+    }
+  }
+}
+
 TEST_P(SampleTest, ManyRowsWithPenaltiesTakeTurnsInTheirMemory) {
   // The changed logits of the rows need more memory than a device reserves for a step.
   constexpr std::int64_t kVocab = 151936;

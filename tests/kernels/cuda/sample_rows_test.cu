@@ -74,6 +74,12 @@ TEST(SampleUpload, RowsPointToTheirListsOnTheDevice) {
   EXPECT_EQ(reinterpret_cast<std::byte*>(rows[0].changed), changed.data());
   EXPECT_EQ(reinterpret_cast<std::byte*>(rows[3].changed), changed.data() + changed_row_bytes(100));
   EXPECT_EQ(upload.changed_rows(memory.data())[1], 3);
+  for (int i = 0; i < 4; ++i) {
+    const auto* log_total = reinterpret_cast<const std::byte*>(rows[i].log_total);
+    EXPECT_GE(log_total, reinterpret_cast<const std::byte*>(rows + 4));
+    EXPECT_LE(log_total + sizeof(double), reinterpret_cast<const std::byte*>(upload.changed_rows(memory.data())));
+    EXPECT_EQ(rows[i].log_total, rows[0].log_total + i);
+  }
 }
 
 }  // namespace
