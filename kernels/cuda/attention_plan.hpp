@@ -240,12 +240,12 @@ constexpr std::int64_t partitions_of_size(std::int32_t shift, std::int32_t max_c
 
 /// Returns the maximum of partitions_of_size() over all contexts up to max_context_len.
 constexpr std::int32_t max_partitions(std::int32_t max_context_len, std::int32_t query_len, std::int32_t window) {
-  std::int64_t most = 0;
+  std::int64_t max_partitions = 0;
   for (const std::int32_t longest : {kShortContext, kMiddleContext, max_context_len}) {
     const std::int32_t context = std::min(max_context_len, longest);
-    most = std::max(most, partitions_of_size(partition_shift(context), context, query_len, window));
+    max_partitions = std::max(max_partitions, partitions_of_size(partition_shift(context), context, query_len, window));
   }
-  return static_cast<std::int32_t>(most);
+  return static_cast<std::int32_t>(max_partitions);
 }
 
 /// Returns the number of the first tile of `sequence`. The tiles of a batch are numbered consecutively; between the

@@ -33,12 +33,12 @@ __device__ Measured measure_row(SampleShared& shared, const RowView& view) {
   shared.thread_maxima[threadIdx.x] = best;
   const bool all_finite = __syncthreads_and(finite) != 0;
   const std::uint64_t packed = static_cast<std::uint64_t>(key_of(best)) << 32 | static_cast<std::uint32_t>(~best_id);
-  const std::uint64_t most = combine_over_block<Larger>(shared, packed);
-  const float max = logit_of(static_cast<std::uint32_t>(most >> 32));
+  const std::uint64_t largest = combine_over_block<Larger>(shared, packed);
+  const float max = logit_of(static_cast<std::uint32_t>(largest >> 32));
   const SampleProblem problem = !all_finite        ? SampleProblem::not_finite
                                 : max == -INFINITY ? SampleProblem::nothing_left
                                                    : SampleProblem::none;
-  return {problem, max, static_cast<std::int32_t>(~static_cast<std::uint32_t>(most))};
+  return {problem, max, static_cast<std::int32_t>(~static_cast<std::uint32_t>(largest))};
 }
 
 /// Makes the row's k largest logits, and some more, the candidates if they fit. At least k threads have read a logit
@@ -270,15 +270,15 @@ Status cuda_sample(CudaStream& stream, const SampleParams& p) {
 
   const SampleUpload upload(p);
   const std::size_t row_bytes = changed_row_bytes(p.vocab);
-  const std::size_t most_changed =
+  const std::size_t max_changed =
       std::min(upload.num_changed(), std::max<std::size_t>(1, kMaxScratchBytes / row_bytes));
   std::byte* changed = nullptr;
-  if (most_changed > 0) {
-    const Result<std::byte*> scratch = stream.scratch(most_changed * row_bytes);
+  if (max_changed > 0) {
+    const Result<std::byte*> scratch = stream.scratch(max_changed * row_bytes);
     if (!scratch) return fail(scratch.error());
     changed = *scratch;
   }
-  const std::vector<SampleUpload::Pass> passes = upload.passes(std::max<std::size_t>(1, most_changed));
+  const std::vector<SampleUpload::Pass> passes = upload.passes(std::max<std::size_t>(1, max_changed));
   const Result<Staged> staged = stream.stage(upload.bytes());
   if (!staged) return fail(staged.error());
   upload.write(staged->host, staged->device, passes, changed);

@@ -48,8 +48,8 @@ __device__ inline int measure_segments(SampleShared& shared, const RowView& view
 /// Returns the number of ties that the cut keeps out of `ties` ties. A tie is a logit with the cut's key; `before` ties
 /// have lower ids than these.
 __device__ inline std::uint64_t kept_ties(Cut cut, std::uint64_t before, std::uint64_t ties) {
-  const auto most = static_cast<std::uint64_t>(cut.ties);
-  return before >= most ? 0 : before + ties > most ? most - before : ties;
+  const auto max_ties = static_cast<std::uint64_t>(cut.ties);
+  return before >= max_ties ? 0 : before + ties > max_ties ? max_ties - before : ties;
 }
 
 /// Returns the index of the first logit in segment `segment` at which the kept mass, summed from the start of the

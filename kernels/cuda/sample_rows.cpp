@@ -103,11 +103,11 @@ SampleUpload::SampleUpload(const SampleParams& params) : params_(params) {
   bytes_ = lists_offset_ + lists;
 }
 
-std::vector<SampleUpload::Pass> SampleUpload::passes(std::size_t most) const {
+std::vector<SampleUpload::Pass> SampleUpload::passes(std::size_t max_changed) const {
   std::vector<Pass> passes;
   std::size_t next = 0;  // index into the changed rows
   for (std::size_t row = 0; row < params_.rows.size();) {
-    Pass pass{row, 0, next, std::min(most, changed_.size() - next)};
+    Pass pass{row, 0, next, std::min(max_changed, changed_.size() - next)};
     next += pass.num_changed;
     const std::size_t end = next < changed_.size() ? static_cast<std::size_t>(changed_[next]) : params_.rows.size();
     pass.num_rows = end - row;

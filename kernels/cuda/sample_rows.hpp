@@ -63,8 +63,8 @@ class SampleUpload {
     std::size_t first_changed = 0;  ///< index into the list of changed rows
     std::size_t num_changed = 0;
   };
-  /// Returns the rows in order, in passes that each contain at most `most` (at least 1) changed rows.
-  std::vector<Pass> passes(std::size_t most) const;
+  /// Returns the rows in order, in passes that each contain at most `max_changed` (at least 1) changed rows.
+  std::vector<Pass> passes(std::size_t max_changed) const;
 
   /// Writes all rows and lists to `host`, for use at `device`. Changed row i of a pass uses the memory at `changed` + i
   /// * changed_row_bytes().
