@@ -90,7 +90,8 @@ class Replay(unittest.TestCase):
                 facts = self.replay()
                 self.assertEqual(facts["segments"], 4)
                 self.assertGreater(facts["first_step"], 1)
-                self.assertGreaterEqual(facts["states_compared"], 9)  # of each core, of segments behind the first
+                # The cores of each step, of the whole segments behind the first. The last may have just begun.
+                self.assertGreaterEqual(facts["states_compared"], 8)
                 self.assertGreater(self.replay("--model", MODEL)["states_compared"], facts["states_compared"])
                 facts = self.execute()
                 self.assertGreater(facts["tokens_computed_before"], 100)

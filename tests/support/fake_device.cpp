@@ -39,6 +39,10 @@ FakeDevice::FakeDevice(const memory::BlockSpaceConfig& config, Timing timing, st
       host_(static_cast<std::size_t>(config.num_host_blocks),
             std::vector<Mark>(static_cast<std::size_t>(config.layout.only().block_size), 0)) {}
 
+void FakeDevice::add_to_digest(std::int64_t value) {
+  digest_ = mix(digest_ * 31 + static_cast<std::uint64_t>(value));
+}
+
 void FakeDevice::fail(std::string what) {
   if (!error_) error_ = std::move(what);
 }
@@ -64,6 +68,8 @@ void FakeDevice::apply_delta(const TableDelta& delta, const MemoryGrant& plan) {
   table.resize(static_cast<std::size_t>(delta.first_block));
   const auto first = plan.blocks.begin() + delta.blocks.first;
   table.insert(table.end(), first, first + delta.blocks.count);
+  add_to_digest(static_cast<std::int64_t>(delta.sequence));
+  std::for_each(first, first + delta.blocks.count, [this](BlockId block) { add_to_digest(block); });
   for (const BlockId block : table)
     if (block < 0 || block >= config_.num_device_blocks) fail("a table holds an id outside the pool");
 }
@@ -83,6 +89,10 @@ void FakeDevice::enqueue_operations(const CachePlan& plan, After after) {
   const auto enqueue = [&](Kind kind, const std::vector<BlockMove>& moves) {
     for (const BlockMove& move : moves) {
       operations_.push_back({plan.step, kind, move, after(move)});
+      for (const std::int64_t value : {static_cast<std::int64_t>(plan.step), static_cast<std::int64_t>(kind),
+                                       std::int64_t{move.from}, std::int64_t{move.to}}) {
+        add_to_digest(value);
+      }
     }
   };
   enqueue(Kind::swap_out, plan.swap_out);
@@ -94,6 +104,9 @@ void FakeDevice::enqueue_step(const MemoryGrant& plan, StepId last_plan, std::ve
   for (const TableDelta& delta : plan.table_deltas) apply_delta(delta, plan);
   Step queued{plan.step, last_plan, {}};
   for (FakeRow& row : rows) {
+    add_to_digest(static_cast<std::int64_t>(row.sequence));
+    add_to_digest(row.num_computed_tokens);
+    add_to_digest(std::ssize(row.marks));
     std::vector<BlockId> table = tables_[row.sequence];
     if (std::ssize(table) * kv_.block_size < std::ssize(row.marks)) {
       fail("the table of sequence " + std::to_string(row.sequence) + " is too short for its tokens");

@@ -80,6 +80,9 @@ class FakeDevice {
   /// Returns the number of rows that read garbage of a failed step, as was to be expected.
   std::int64_t num_misled() const { return num_misled_; }
 
+  /// Returns a digest of all work that was enqueued: equal decisions have equal digests.
+  std::uint64_t digest() const { return digest_; }
+
   /// Returns the first error.
   const std::optional<std::string>& error() const { return error_; }
 
@@ -102,6 +105,7 @@ class FakeDevice {
   };
   using Pool = std::vector<std::vector<Mark>>;
 
+  void add_to_digest(std::int64_t value);
   void fail(std::string what);
   template <class After>
   void enqueue_operations(const CachePlan& plan, After after);
@@ -129,6 +133,7 @@ class FakeDevice {
   std::deque<Step> steps_;
   StepId last_run_ = 0;
   std::int64_t num_misled_ = 0;
+  std::uint64_t digest_ = 0;
   std::optional<std::string> error_;
 };
 

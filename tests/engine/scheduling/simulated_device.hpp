@@ -74,6 +74,7 @@ class SimulatedDevice {
 
   std::int64_t num_failed_steps() const { return num_failed_steps_; }
   std::int64_t num_misled() const { return device_.num_misled(); }
+  std::uint64_t digest() const { return device_.digest(); }  ///< see FakeDevice::digest
   std::optional<std::string> error() const { return error_ ? error_ : device_.error(); }
 
   TimeUs now = 0;

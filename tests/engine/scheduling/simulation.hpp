@@ -44,6 +44,8 @@ class Simulation {
   std::int64_t giving_way() const { return num_giving_way_; }
   /// Returns the number of requests that failed because they killed workers.
   std::int64_t poisons_found() const;
+  /// Returns a digest of all steps and block moves: a change that decides nothing differently has the same.
+  std::uint64_t digest() const { return device_.digest(); }
 
  private:
   struct DeviceReplaced {
