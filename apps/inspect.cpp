@@ -51,10 +51,21 @@ std::string swap_of(const EnginePlan& engine, const EngineConfig& config) {
   return config.swap_dir.empty() ? "host memory" : "file in " + config.swap_dir;
 }
 
+ordered_json kv_groups_of(const KvLayout& layout) {
+  auto groups = ordered_json::array();
+  for (const KvGroup& group : layout.groups) {
+    groups.push_back(ordered_json{{"num_layers", group.num_layers}, {"window", group.window}});
+  }
+  return groups;
+}
+
 ordered_json memory_facts(const EnginePlan& engine, const EngineConfig& config, const kernels::Device& device) {
   const auto& plan = engine.memory;
   const std::int64_t num_blocks = engine.num_device_blocks;
-  const std::int64_t kv_tokens = num_blocks * config.slots_per_block();
+  const std::int64_t longest = std::min(engine.limits.max_model_len, longest_sequence(config, engine));
+  const std::int64_t blocks_of_longest =
+      engine.layout.peak_blocks(static_cast<std::int32_t>(longest), engine.limits.max_tokens);
+  const std::int64_t kv_tokens = num_blocks / engine.layout.num_groups() * config.slots_per_block();
   ordered_json facts{{"device", device.description()},
                      {"device_free_bytes", device.available_bytes(kernels::MemoryKind::device)}};
   if (!device.shares_host_memory()) facts["gpu_memory_utilization"] = config.gpu_memory_utilization;
@@ -77,6 +88,7 @@ ordered_json memory_facts(const EnginePlan& engine, const EngineConfig& config, 
                             {"kv_bytes_per_token", plan.kv_bytes_per_token},
                             {"kv_bytes_per_block", plan.kv_bytes_per_block},
                             {"block_size", config.slots_per_block()},
+                            {"kv_groups", kv_groups_of(engine.layout)},
                             {"num_device_blocks", num_blocks},
                             {"kv_bytes", num_blocks * plan.kv_bytes_per_block},
                             {"kv_tokens", kv_tokens},
@@ -85,7 +97,8 @@ ordered_json memory_facts(const EnginePlan& engine, const EngineConfig& config, 
                             {"num_host_blocks", engine.num_host_blocks},
                             {"max_num_seqs", engine.limits.max_logit_rows},
                             {"max_num_batched_tokens", engine.limits.max_tokens},
-                            {"longest_context", std::min(engine.limits.max_model_len, kv_tokens)},
+                            {"longest_context", longest},
+                            {"longest_context_bytes", blocks_of_longest * plan.kv_bytes_per_block},
                             {"host_pool_bytes", std::int64_t{engine.num_host_blocks} * plan.kv_bytes_per_block}});
   return facts;
 }

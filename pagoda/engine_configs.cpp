@@ -10,15 +10,6 @@
 namespace pagoda {
 namespace {
 
-/// Returns the number of prompt tokens for whose KV the pool has room. With a sliding window and prompts in chunks,
-/// blocks that no later token sees are freed, so the length of a prompt does not matter.
-std::int64_t longest_prompt(const EngineConfig& config, const EnginePlan& plan) {
-  const KvGroup& kv = plan.layout.only();
-  const std::int64_t slots = std::int64_t{plan.num_device_blocks} * kv.block_size;
-  const bool leaves_behind = kv.has_window() && config.enable_chunked_prefill && slots > kv.window;
-  return leaves_behind ? std::max(slots, plan.limits.max_model_len) : slots;
-}
-
 /// Returns the format in which the matrices are computed.
 std::string quantization_of(const EngineConfig& config, const EnginePlan& plan) {
   if (config.quantize == "none") return {};
@@ -29,10 +20,11 @@ std::string quantization_of(const EngineConfig& config, const EnginePlan& plan) 
 
 scheduling::SchedulerConfig scheduler_config(const EngineConfig& config, const EnginePlan& plan,
                                              const ThinkingMarks& thinking) {
-  const KvGroup& kv = plan.layout.only();
+  const KvLayout& layout = plan.layout;
+  const auto max_model_len = static_cast<std::int32_t>(plan.limits.max_model_len);
   return {.max_num_seqs = config.num_rows(),
           .max_num_batched_tokens = plan.limits.max_tokens,
-          .max_chunk_tokens = kv.has_window() ? kv.largest_chunk(plan.num_device_blocks) : 0,
+          .max_chunk_tokens = layout.has_window() ? layout.largest_chunk(max_model_len, plan.num_device_blocks) : 0,
           .pipeline_depth = config.pipeline_depth,
           .enable_chunked_prefill = config.enable_chunked_prefill,
           .can_swap = plan.num_host_blocks > 0,
@@ -74,7 +66,7 @@ routing::AdmissionLimits admission_limits(const EngineConfig& config, const Engi
   return {.vocab_size = plan.model.vocab_size,
           .eos_token_ids = plan.model.eos_token_ids,
           .max_model_len = plan.limits.max_model_len,
-          .max_kv_tokens = longest_prompt(config, plan),
+          .max_kv_tokens = longest_sequence(config, plan),
           .max_num_seqs = config.num_rows(),
           .max_queued_requests = config.max_queued_requests,
           .max_queued_prompt_tokens = config.max_queued_prompt_tokens,

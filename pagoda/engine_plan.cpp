@@ -48,13 +48,6 @@ Result<std::int64_t> chosen_model_len(const EngineConfig& config, const models::
   return config.max_model_len;
 }
 
-/// Returns the number of tokens whose KV one sequence of max_model_len holds at most.
-std::int64_t tokens_held(const EngineConfig& config, const EnginePlan& plan) {
-  const std::int64_t max_model_len = plan.limits.max_model_len;
-  if (!config.enable_chunked_prefill) return max_model_len;
-  return plan.layout.only().tokens_held(max_model_len, config.tokens_per_step(max_model_len));
-}
-
 /// Returns the bytes that the memory plan may give to the KV cache.
 std::int64_t kv_budget(const EngineConfig& config, const kernels::Device& device, std::int64_t fixed_bytes) {
   if (config.kv_cache_memory > 0) return static_cast<std::int64_t>(config.kv_cache_memory * kBytesPerGib);
@@ -137,25 +130,36 @@ Result<std::shared_ptr<kernels::Device>> create_device(const EngineConfig& confi
 }
 
 std::int64_t blocks_for_all_rows(const EngineConfig& config, const EnginePlan& plan) {
-  return plan.layout.only().blocks_for(plan.limits.max_model_len) * config.num_rows();
+  return plan.layout.groups.front().blocks_for(plan.limits.max_model_len) * plan.layout.num_groups() *
+         config.num_rows();
+}
+
+std::int64_t longest_sequence(const EngineConfig& config, const EnginePlan& plan) {
+  // Groups without a window decide how many tokens fit; a pool that has room for windows only has no such limit.
+  constexpr std::int64_t kMaxTokens = 1 << 30;
+  const std::int64_t num_slots = std::int64_t{plan.num_device_blocks} * plan.layout.block_size();
+  const auto limit = static_cast<std::int32_t>(std::min(std::max(plan.limits.max_model_len, num_slots), kMaxTokens));
+  return plan.layout.longest_sequence(limit, config.enable_chunked_prefill ? 1 : limit, plan.num_device_blocks);
 }
 
 Result<std::int32_t> size_kv_cache(const EngineConfig& config, const EnginePlan& plan, std::int64_t kv_bytes) {
-  const std::int64_t max_model_len = plan.limits.max_model_len;
-  const std::int64_t block_size = plan.layout.only().block_size;
-  const std::int64_t num_blocks =
-      std::min(std::max<std::int64_t>(0, kv_bytes) / plan.memory.kv_bytes_per_block, kMaxBlocks);
-  if (num_blocks * block_size < tokens_held(config, plan)) {
+  const auto max_model_len = static_cast<std::int32_t>(plan.limits.max_model_len);
+  const auto num_blocks = static_cast<std::int32_t>(
+      std::min(std::max<std::int64_t>(0, kv_bytes) / plan.memory.kv_bytes_per_block, kMaxBlocks));
+  const auto step_tokens =
+      static_cast<std::int32_t>(config.enable_chunked_prefill ? config.tokens_per_step(max_model_len) : max_model_len);
+  const std::int32_t longest = plan.layout.longest_sequence(max_model_len, step_tokens, num_blocks);
+  if (longest < max_model_len) {
     const bool was_configured = config.kv_cache_memory > 0;  // if false, the device is too small
     const std::string key = !was_configured && config.device != "cpu" ? "gpu_memory_utilization" : "kv_cache_memory";
     return fail(was_configured ? ErrorCode::bad_config : ErrorCode::out_of_memory,
-                "the KV cache would hold " + std::to_string(num_blocks * block_size) +
+                "the KV cache would hold " + std::to_string(longest) +
                     " tokens, less than one sequence of max_model_len " + std::to_string(max_model_len) + ": raise " +
                     key + " or lower max_model_len" +
                     (was_configured || config.device != "cpu" ? "" : "; " + kernels::describe_available_memory()),
                 key);
   }
-  return static_cast<std::int32_t>(std::min(num_blocks, blocks_for_all_rows(config, plan)));
+  return static_cast<std::int32_t>(std::min<std::int64_t>(num_blocks, blocks_for_all_rows(config, plan)));
 }
 
 std::int64_t host_bytes_needed(const EngineConfig& config, const EnginePlan& plan) {

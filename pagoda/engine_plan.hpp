@@ -56,6 +56,10 @@ Result<std::int32_t> size_kv_cache(const EngineConfig& config, const EnginePlan&
 /// Returns the number of blocks for the full contexts of all rows. No device pool is larger.
 std::int64_t blocks_for_all_rows(const EngineConfig& config, const EnginePlan& plan);
 
+/// Returns the number of tokens of the longest sequence whose KV the pool of the plan has room for. It may be more than
+/// max_model_len. With sliding windows in all layers and prompts in chunks, the length of a sequence does not matter.
+std::int64_t longest_sequence(const EngineConfig& config, const EnginePlan& plan);
+
 /// Returns the memory that an engine on a CPU takes in total: copies of weights, the working memory of its largest
 /// step, the KV cache, and the host pool if it is not in a file.
 std::int64_t host_bytes_needed(const EngineConfig& config, const EnginePlan& plan);

@@ -24,7 +24,7 @@ std::string in_mib(std::size_t bytes) {
 std::size_t max_block_state_bytes(const memory::BlockSpaceConfig& blocks, std::int64_t vocab_size) {
   constexpr std::size_t kCachedBlockBytes = 64;  // two hashes, ids and steps
   constexpr std::size_t kHeldBlockBytes = 8;     // an entry of a block table, and the last step that touched it
-  const auto block_size = static_cast<std::size_t>(blocks.layout.only().block_size);
+  const auto block_size = static_cast<std::size_t>(blocks.layout.block_size());
   const std::size_t tokens = block_size * token_bytes(vocab_size);
   const auto num_device_blocks = static_cast<std::size_t>(blocks.num_device_blocks);
   const auto num_host_blocks = static_cast<std::size_t>(blocks.num_host_blocks);

@@ -17,10 +17,10 @@ Result<std::unique_ptr<StepExecution>> StepExecution::create(EngineConfig config
                                                              const memory::BlockSpaceConfig& blocks,
                                                              const scheduling::SchedulerConfig& scheduler,
                                                              memory::KvContent content, const StartProgress& progress) {
-  const KvGroup& kv = blocks.layout.only();
   config.trace.clear();
   config.journal.clear();
-  config.block_size = kv.block_size;
+  const KvLayout& layout = blocks.layout;
+  config.block_size = layout.block_size();
   config.max_num_seqs = scheduler.max_num_seqs;
   config.max_num_batched_tokens = scheduler.max_num_batched_tokens;
   config.num_host_blocks = blocks.num_host_blocks;
@@ -30,18 +30,19 @@ Result<std::unique_ptr<StepExecution>> StepExecution::create(EngineConfig config
   config.step_deadline = 0;
   std::size_t num_spare = 0;
   for (const auto& held : content.held) {
-    const std::int64_t num_needed = kv.blocks_for(std::int64_t{held.num_tokens});
-    num_spare = std::max({num_spare, held.blocks.size(), static_cast<std::size_t>(num_needed)});
+    const auto num_needed = static_cast<std::size_t>(layout.table_size(held.num_tokens));
+    num_spare = std::max({num_spare, held.blocks.front().size(), num_needed});
   }
-  config.num_device_blocks = blocks.num_device_blocks + static_cast<std::int32_t>(num_spare);
+  for (const auto& prefix : content.cached) num_spare = std::max(num_spare, prefix.blocks.front().size());
+  config.num_device_blocks = blocks.num_device_blocks + layout.num_groups() * static_cast<std::int32_t>(num_spare);
   auto parts = load_engine_parts(config, {.progress = progress});
   if (!parts) return fail(parts.error());
-  if (parts->blocks.layout.block_bytes() != blocks.layout.block_bytes()) {
+  if (parts->blocks.layout != layout) {
     return fail(ErrorCode::bad_config,
                 "the model's KV blocks have another size than the journal's: it is another model", "model");
   }
   auto execution = std::unique_ptr<StepExecution>(new StepExecution(std::move(parts->device)));
-  execution->block_size_ = kv.block_size;
+  execution->layout_ = layout;
   execution->num_blocks_ = blocks.num_device_blocks;
   execution->num_spare_ = static_cast<std::int32_t>(num_spare);
   execution->content_ = std::move(content);
@@ -134,23 +135,33 @@ void StepExecution::run(ExecuteStep step) {
   results_.emplace(step.step, execute(step));
 }
 
-void StepExecution::compute(const NewRow& row, std::vector<BlockId> blocks, std::int32_t num_tokens) {
-  const auto num_needed = static_cast<std::size_t>((num_tokens + block_size_ - 1) / block_size_);
-  blocks.resize(std::max(blocks.size(), num_needed), -1);
-  for (std::size_t i = 0; i < blocks.size(); ++i) {
-    PAGODA_ASSERT(blocks[i] >= 0 || static_cast<std::int32_t>(i) < num_spare_, "there are as many as a table has");
-    if (blocks[i] < 0) blocks[i] = num_blocks_ + static_cast<BlockId>(i);
-  }
+BlockId StepExecution::spare_block(std::size_t kv_group, std::size_t index) const {
+  PAGODA_ASSERT(static_cast<std::int32_t>(index) < num_spare_, "there are as many as a table has");
+  return num_blocks_ + static_cast<BlockId>(kv_group) * num_spare_ + static_cast<BlockId>(index);
+}
+
+void StepExecution::compute(const NewRow& row, std::vector<std::vector<BlockId>> blocks, std::int32_t num_tokens) {
+  const std::int32_t block_size = layout_.block_size();
+  const auto num_needed = static_cast<std::size_t>(layout_.table_size(num_tokens));
   ExecuteStep step;
   step.new_rows.push_back(row);
-  step.table_deltas.push_back({row.row, 0, {0, static_cast<std::int32_t>(blocks.size())}});
-  step.blocks = std::move(blocks);
-  // Skips blocks that other rows have computed already. At least one token must run, so that the worker knows the row.
-  std::int32_t begin = 0;
-  while (begin + block_size_ < num_tokens &&
-         computed_blocks_.contains(step.blocks[static_cast<std::size_t>(begin / block_size_)])) {
-    begin += block_size_;
+  for (std::size_t group = 0; group < blocks.size(); ++group) {
+    auto& table = blocks[group];
+    table.resize(std::max(table.size(), num_needed), -1);
+    for (std::size_t i = 0; i < table.size(); ++i) {
+      if (table[i] < 0) table[i] = spare_block(group, i);
+    }
+    const Range range{static_cast<std::int32_t>(step.blocks.size()), static_cast<std::int32_t>(table.size())};
+    step.table_deltas.push_back({row.row, 0, range, static_cast<KvGroupId>(group)});
+    step.blocks.insert(step.blocks.end(), table.begin(), table.end());
   }
+  // Skips blocks that other rows have computed already. At least one token must run, so that the worker knows the row.
+  const auto is_computed = [&](std::int32_t index) {
+    return std::ranges::all_of(
+        blocks, [&](const auto& table) { return computed_blocks_.contains(table[static_cast<std::size_t>(index)]); });
+  };
+  std::int32_t begin = 0;
+  while (begin + block_size < num_tokens && is_computed(begin / block_size)) begin += block_size;
   for (const BlockId block : step.blocks) {
     if (block < num_blocks_) computed_blocks_.insert(block);
   }
@@ -185,16 +196,15 @@ void StepExecution::restore() {
       const auto num_known = static_cast<std::int32_t>(row.spec.prompt->size() + row.tokens_so_far.size());
       if (!has_row) row.row = 0;
       auto blocks = held.blocks;
-      if (held.on_host) std::ranges::fill(blocks, -1);
-      compute(row, blocks, std::min(held.num_tokens, num_known));
-      if (held.on_host) {
-        CachePlan plan;
-        for (std::size_t i = 0; i < held.blocks.size(); ++i) {
-          const auto spare = num_blocks_ + static_cast<BlockId>(i);
-          if (held.blocks[i] >= 0) plan.swap_out.push_back({spare, held.blocks[i]});
+      CachePlan plan;
+      for (std::size_t group = 0; held.on_host && group < blocks.size(); ++group) {
+        for (std::size_t i = 0; i < blocks[group].size(); ++i) {
+          const BlockId host = std::exchange(blocks[group][i], -1);
+          if (host >= 0) plan.swap_out.push_back({spare_block(group, i), host});
         }
-        run(plan);
       }
+      compute(row, blocks, std::min(held.num_tokens, num_known));
+      if (held.on_host) run(plan);
       if (has_row) {
         rows_.insert(row.row);
       } else {

@@ -68,16 +68,19 @@ class StepExecution {
   void run(const CachePlan& plan);
   void run(ExecuteStep step);
   StepResult execute(const ExecuteStep& step);
-  /// Computes the first tokens of a row into `blocks`. Entries below 0 are replaced with spare blocks.
-  void compute(const NewRow& row, std::vector<BlockId> blocks, std::int32_t num_tokens);
+  /// Returns the spare block for the entry `index` of a table.
+  BlockId spare_block(std::size_t kv_group, std::size_t index) const;
+  /// Computes the first tokens of a row into `blocks`, its tables by KV group. Entries below 0 are replaced with spare
+  /// blocks.
+  void compute(const NewRow& row, std::vector<std::vector<BlockId>> blocks, std::int32_t num_tokens);
   void compare(const StepResult& recorded, const StepResult& own);
 
   actors::DeviceFactory factory_;
   actors::WorkerParts worker_;
   actors::CacheParts cache_;
-  std::int32_t block_size_ = 0;
+  KvLayout layout_;
   std::int32_t num_blocks_ = 0;  ///< number of device blocks in the journal
-  /// Number of spare blocks behind them, for KV without a block of its own; see compute().
+  /// Number of spare blocks of each KV group behind them, for KV without a block of its own; see compute().
   std::int32_t num_spare_ = 0;
   std::int32_t tokens_per_step_ = 0;
   std::set<RowId> rows_;               ///< rows that the worker knows

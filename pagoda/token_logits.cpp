@@ -90,6 +90,7 @@ Result<std::unique_ptr<TokenLogits>> TokenLogits::create(const EngineConfig& con
   auto loader = ModelLoader::create(one_text, state->plan, state->device, progress);
   if (!loader) return fail(std::move(loader.error()));
   state->loader = std::move(*loader);
+  state->plan.num_device_blocks *= state->plan.layout.num_groups();
   auto kv = execution::KvMemory::create(state->device, state->plan.memory.kv_bytes_per_block,
                                         state->plan.num_device_blocks, 0);
   if (!kv) return fail(std::move(kv.error()));
@@ -109,9 +110,13 @@ Status TokenLogits::run(const TokenIds& tokens, std::int32_t first, const Take& 
   PAGODA_ASSERT(n > 0 && n <= s.plan.limits.max_tokens && first >= 0, "a text within the limits");
   std::vector<std::int32_t> positions(tokens.size());
   std::iota(positions.begin(), positions.end(), 0);
-  const std::vector<std::int64_t> slots(positions.begin(), positions.end());
-  const std::int32_t num_blocks = (n + s.block_size - 1) / s.block_size;
-  const std::vector<std::int32_t> table(positions.begin(), positions.begin() + num_blocks);
+  const std::int32_t num_blocks = s.plan.layout.table_size(n);
+  std::vector<std::int64_t> slots;
+  std::vector<std::int32_t> table;
+  for (KvGroupId group = 0; group < s.plan.layout.num_groups(); ++group) {
+    for (std::int32_t i = 0; i < num_blocks; ++i) table.push_back(group * num_blocks + i);
+    for (std::int32_t p = 0; p < n; ++p) slots.push_back(std::int64_t{group} * num_blocks * s.block_size + p);
+  }
   const auto token_ids = s.upload(std::vector<std::int32_t>(tokens.begin(), tokens.end()));
   const auto position_ids = s.upload(positions);
   const auto slot_mapping = s.upload(slots);

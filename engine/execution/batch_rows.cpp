@@ -1,12 +1,15 @@
 #include "engine/execution/batch_rows.hpp"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
 namespace pagoda::execution {
 
-BatchRows::BatchRows(std::int32_t max_num_seqs, std::int64_t vocab_size)
-    : rows_(static_cast<std::size_t>(max_num_seqs)), vocab_size_(vocab_size) {}
+BatchRows::BatchRows(std::int32_t max_num_seqs, std::int64_t vocab_size, std::int32_t num_kv_groups)
+    : rows_(static_cast<std::size_t>(max_num_seqs)),
+      vocab_size_(vocab_size),
+      num_kv_groups_(static_cast<std::size_t>(num_kv_groups)) {}
 
 void BatchRows::apply(const ExecuteStep& step) {
   const auto at = [this](RowId row) -> BatchRow& { return rows_[static_cast<std::size_t>(row)]; };
@@ -17,6 +20,7 @@ void BatchRows::apply(const ExecuteStep& step) {
     PAGODA_ASSERT(spec.adapter == 0, "adapters are not supported");
     row = BatchRow{};
     row.sequence = fresh.sequence;
+    row.block_tables.resize(num_kv_groups_);
     row.prompt_len = static_cast<std::int32_t>(spec.prompt->size());
     row.num_tokens = row.prompt_len + static_cast<std::int32_t>(fresh.tokens_so_far.size());
     row.sampler = std::make_unique<SequenceSampler>(spec.sampling, spec.seed,
@@ -26,20 +30,20 @@ void BatchRows::apply(const ExecuteStep& step) {
   }
   for (const ForcedToken& forced : step.forced_tokens) at(forced.row).num_tokens = forced.position + 1;
   for (const RowTableDelta& delta : step.table_deltas) {
-    PAGODA_ASSERT(delta.kv_group == 0, "only one KV group is supported");
-    auto& table = at(delta.row).block_table;
+    auto& table = at(delta.row).block_tables.at(static_cast<std::size_t>(delta.kv_group));
     table.resize(static_cast<std::size_t>(delta.first_block));
     const auto begin = step.blocks.begin() + delta.blocks.first;
     table.insert(table.end(), begin, begin + delta.blocks.count);
   }
 }
 
-Status BatchRows::check(const ExecuteStep& step, const KvGroup& kv, std::int64_t max_model_len) const {
+Status BatchRows::check(const ExecuteStep& step, const KvLayout& layout, std::int64_t max_model_len) const {
   for (const RowWork& work : step.work) {
     const BatchRow& row = (*this)[work.row];
     const std::int32_t end = work.end_position();
+    const auto is_long_enough = [&](const auto& table) { return layout.table_size(end) <= std::ssize(table); };
     if (row.sequence == work.sequence && end <= row.num_tokens && end <= max_model_len &&
-        kv.blocks_for(end) <= static_cast<std::int32_t>(row.block_table.size())) {
+        std::ranges::all_of(row.block_tables, is_long_enough)) {
       continue;
     }
     return fail(ErrorCode::internal, "step " + std::to_string(step.step) + ": row " + std::to_string(work.row) +

@@ -18,7 +18,7 @@ struct BatchRow {
   std::int32_t prompt_len = 0;
   /// Number of prompt and generated tokens, including those being sampled; fewer if drafts were wrong.
   std::int32_t num_tokens = 0;
-  std::vector<BlockId> block_table;
+  std::vector<std::vector<BlockId>> block_tables;  ///< by KV group
   std::unique_ptr<SequenceSampler> sampler;
   SharedTokens prompt;
   bool appends_samples = true;  ///< see RowSampling
@@ -27,7 +27,7 @@ struct BatchRow {
 /// The rows of a worker. They change as steps are issued, in the order of the steps.
 class BatchRows {
  public:
-  BatchRows(std::int32_t max_num_seqs, std::int64_t vocab_size);
+  BatchRows(std::int32_t max_num_seqs, std::int64_t vocab_size, std::int32_t num_kv_groups);
 
   /// Applies the row changes of a step: rows that are gone or new, forced tokens, and changed block tables.
   void apply(const ExecuteStep& step);
@@ -36,7 +36,7 @@ class BatchRows {
 
   /// Returns an internal error if a row does not hold the tokens and blocks that its work runs, or if these tokens are
   /// more than `max_model_len`.
-  Status check(const ExecuteStep& step, const KvGroup& kv, std::int64_t max_model_len) const;
+  Status check(const ExecuteStep& step, const KvLayout& layout, std::int64_t max_model_len) const;
 
   /// Returns whether the row appends the first sample of the work to its tokens.
   bool appends_sample(const RowWork& work) const { return work.num_samples > 0 && (*this)[work.row].appends_samples; }
@@ -48,6 +48,7 @@ class BatchRows {
  private:
   std::vector<BatchRow> rows_;
   std::int64_t vocab_size_;
+  std::size_t num_kv_groups_;
 };
 
 }  // namespace pagoda::execution

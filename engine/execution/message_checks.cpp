@@ -69,7 +69,8 @@ bool DeviceMessageChecks::take(const NewRow& fresh) {
       !are_known_tokens(fresh.tokens_so_far) || !is_valid(spec.sampling)) {
     return false;
   }
-  *row = Row{fresh.sequence, std::ssize(*spec.prompt), num_tokens, 0, spec.sampling.appends_samples};
+  *row = Row{fresh.sequence, std::ssize(*spec.prompt), num_tokens,
+             std::vector<std::int64_t>(limits_.layout.groups.size()), spec.sampling.appends_samples};
   return true;
 }
 
@@ -84,12 +85,14 @@ bool DeviceMessageChecks::take(const ForcedToken& forced) {
 
 bool DeviceMessageChecks::take(const RowTableDelta& delta, const std::vector<BlockId>& blocks) {
   Row* const row = row_at(delta.row);
-  if (row == nullptr || row->prompt_len == 0 || delta.kv_group != 0 || !lies_in(delta.blocks, blocks.size()) ||
-      delta.first_block < 0 || delta.first_block > row->num_blocks) {
+  if (row == nullptr || row->prompt_len == 0 || !lies_in(delta.kv_group, limits_.layout.num_groups()) ||
+      !lies_in(delta.blocks, blocks.size())) {
     return false;
   }
-  row->num_blocks = std::int64_t{delta.first_block} + delta.blocks.count;
-  return row->num_blocks <= limits_.layout.only().blocks_for(limits_.max_model_len);
+  std::int64_t& num_blocks = row->num_blocks[static_cast<std::size_t>(delta.kv_group)];
+  if (delta.first_block < 0 || delta.first_block > num_blocks) return false;
+  num_blocks = std::int64_t{delta.first_block} + delta.blocks.count;
+  return num_blocks <= limits_.layout.groups.front().blocks_for(limits_.max_model_len);
 }
 
 bool DeviceMessageChecks::is_valid(const RowWork& work) {
@@ -168,8 +171,7 @@ Status DeviceMessageChecks::check(const StepMasks& masks) {
 Status DeviceMessageChecks::check(const CachePlan& plan) const {
   const auto all_lie = [&](const std::vector<BlockMove>& moves, std::int32_t num_from, std::int32_t num_to) {
     return std::ranges::all_of(moves, [&](const BlockMove& move) {
-      return lies_in(move.from, num_from) && lies_in(move.to, num_to) && move.kv_group == 0 &&
-             move.last_touched_step <= plan.step;
+      return lies_in(move.from, num_from) && lies_in(move.to, num_to) && move.last_touched_step <= plan.step;
     });
   };
   const std::int32_t device = limits_.num_device_blocks;

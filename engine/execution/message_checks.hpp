@@ -41,7 +41,7 @@ class DeviceMessageChecks {
     SequenceId sequence = 0;
     std::int64_t prompt_len = 0;  ///< 0 = no row
     std::int64_t num_tokens = 0;
-    std::int64_t num_blocks = 0;
+    std::vector<std::int64_t> num_blocks;  ///< by KV group
     bool appends_samples = true;
   };
   /// Returns the row, or null if the id is out of range.

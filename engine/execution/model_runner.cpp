@@ -21,7 +21,7 @@ constexpr std::int32_t kMaxScatteredEntries = 8;
 /// Returns the entries of a block table on the device: whole packs of 16 bytes.
 std::int64_t blocks_of_row(const RunnerConfig& config) {
   constexpr std::int64_t kPack = 4;
-  return (config.layout.only().blocks_for(config.max_model_len) + kPack - 1) / kPack * kPack;
+  return (config.layout.groups.front().blocks_for(config.max_model_len) + kPack - 1) / kPack * kPack;
 }
 
 /// Returns the drafts that the work runs: the last of the forced tokens of its row.
@@ -36,9 +36,14 @@ TokenIds drafts_of(const ExecuteStep& step, const RowWork& work) {
   return drafts;
 }
 
+/// Returns the number of block tables of all rows.
+std::int64_t num_block_tables(const RunnerConfig& config) {
+  return std::int64_t{config.layout.num_groups()} * config.max_num_seqs;
+}
+
 /// Returns the maximum number of scattered entries in one step. Further changes are copied.
 std::int64_t max_scattered_entries(const RunnerConfig& config) {
-  return std::int64_t{config.max_num_seqs} * kMaxScatteredEntries;
+  return num_block_tables(config) * kMaxScatteredEntries;
 }
 
 }  // namespace
@@ -51,28 +56,29 @@ ModelRunner::ModelRunner(RunnerConfig config, std::unique_ptr<models::Model> mod
       cache_(cache),
       clock_(std::move(clock)),
       decode_batches_(config_.max_num_seqs, config_.max_model_len),
-      rows_(config_.max_num_seqs, config_.vocab_size),
+      rows_(config_.max_num_seqs, config_.vocab_size, config_.layout.num_groups()),
       blocks_of_row_(blocks_of_row(config_)) {}
 
 StepShape ModelRunner::largest_shape(const RunnerConfig& config, bool keeps_block_tables) {
-  StepShape shape{.num_tokens = config.max_num_batched_tokens,
+  StepShape shape{.num_kv_groups = config.layout.num_groups(),
+                  .num_tokens = config.max_num_batched_tokens,
                   .num_sequences = config.max_num_seqs,
                   .num_logit_rows = config.max_num_seqs,
                   .num_forced = config.max_num_batched_tokens,
                   .num_samples = config.max_num_seqs,
                   .num_reports = config.max_num_batched_tokens};
   if (keeps_block_tables) {
-    shape.num_block_table_rows = config.max_num_seqs;
+    shape.num_block_table_rows = num_block_tables(config);
     shape.num_block_table_entries = max_scattered_entries(config);
   } else {
-    shape.max_blocks = config.layout.only().blocks_for(config.max_model_len);
+    shape.max_blocks = config.layout.groups.front().blocks_for(config.max_model_len);
   }
   return shape;
 }
 
 std::int64_t ModelRunner::batch_bytes(const RunnerConfig& config, bool keeps_block_tables) {
   constexpr auto kIdBytes = static_cast<std::int64_t>(sizeof(TokenId));
-  const std::int64_t tables = keeps_block_tables ? 2 * config.max_num_seqs * blocks_of_row(config) : 0;
+  const std::int64_t tables = keeps_block_tables ? 2 * num_block_tables(config) * blocks_of_row(config) : 0;
   return (config.max_num_seqs * (config.max_model_len + 1) + config.max_num_batched_tokens + tables) * kIdBytes +
          static_cast<std::int64_t>(StepLayout(largest_shape(config, keeps_block_tables)).bytes());
 }
@@ -105,8 +111,8 @@ Status ModelRunner::allocate() {
   take(logits_, config_.max_num_seqs * config_.vocab_size, sizeof(float));
   if (!device_->shares_host_memory()) take(device_inputs_, input_bytes, 1);
   if (keeps_block_tables()) {
-    take(block_tables_of_rows_, config_.max_num_seqs * blocks_of_row_, sizeof(BlockId));
-    take(block_tables_of_batch_, config_.max_num_seqs * blocks_of_row_, sizeof(BlockId));
+    take(block_tables_of_rows_, num_block_tables(config_) * blocks_of_row_, sizeof(BlockId));
+    take(block_tables_of_batch_, num_block_tables(config_) * blocks_of_row_, sizeof(BlockId));
   }
   for (std::int32_t i = 0; i < config_.max_steps_in_flight && status; ++i) {
     auto memory = StepMemory::create(*device_, static_cast<std::size_t>(input_bytes));
@@ -166,7 +172,7 @@ Status ModelRunner::issue_ops(kernels::Stream& stream, const ExecuteStep& step, 
     return fail(ErrorCode::internal, "more steps are in flight than the runner has memory for");
   StepMemory& memory = *issued.memory;
   if (Status status = upload_rows(stream, step, memory); !status) return status;
-  Status status = rows_.check(step, kv(), config_.max_model_len);
+  Status status = rows_.check(step, layout(), config_.max_model_len);
   if (status && step.work.empty()) return bring_row_changes(stream, step, memory);
   Batch batch;
   if (status) {
@@ -203,11 +209,12 @@ Status ModelRunner::upload_rows(kernels::Stream& stream, const ExecuteStep& step
   std::vector<TableChange> long_changes;
   for (const RowTableDelta& delta :
        keeps_block_tables() ? std::span(step.table_deltas) : std::span<const RowTableDelta>()) {
-    const auto entries = std::ssize(rows_[delta.row].block_table) - delta.first_block;
+    const TableChange change{delta.kv_group, delta.row, delta.first_block};
+    const auto entries = std::ssize(table_of(change)) - delta.first_block;
     PAGODA_ASSERT(entries >= 0 && delta.first_block + entries <= blocks_of_row_, "a row's blocks hold its positions");
     const bool is_long =
         entries > kMaxScatteredEntries || num_changed_entries_ + entries > max_scattered_entries(config_);
-    (is_long ? long_changes : table_changes_).push_back({delta.row, delta.first_block});
+    (is_long ? long_changes : table_changes_).push_back(change);
     if (is_long) {
       count += static_cast<std::size_t>(entries);
     } else {
@@ -219,13 +226,13 @@ Status ModelRunner::upload_rows(kernels::Stream& stream, const ExecuteStep& step
   if (!staging) return fail(staging.error());
   std::int32_t* next = *staging;
   for (const TableChange& change : long_changes) {
-    const auto& table = rows_[change.row].block_table;
+    const auto& table = table_of(change);
     const std::int32_t* const first = next;
     next = std::copy(table.begin() + change.first_block, table.end(), next);
-    auto status = device_->ops().copy(
-        stream, {.from = first,
-                 .to = block_tables_of_rows_.as<BlockId>() + block_table_slot(change.row, change.first_block),
-                 .bytes = static_cast<std::size_t>(next - first) * sizeof(BlockId)});
+    auto status = device_->ops().copy(stream, {.from = first,
+                                               .to = block_tables_of_rows_.as<BlockId>() +
+                                                     block_table_slot(change.kv_group, change.row, change.first_block),
+                                               .bytes = static_cast<std::size_t>(next - first) * sizeof(BlockId)});
     if (!status) return status;
   }
   for (const NewRow& row : step.new_rows) {
@@ -243,6 +250,7 @@ Status ModelRunner::upload_rows(kernels::Stream& stream, const ExecuteStep& step
 ModelRunner::Batch ModelRunner::plan_batch(const ExecuteStep& step) const {
   Batch batch;
   StepShape& shape = batch.shape;
+  shape.num_kv_groups = layout().num_groups();
   shape.num_sequences = std::ssize(step.work);
   shape.num_forced = std::ssize(step.forced_tokens);
   for (const RowWork& work : step.work) {
@@ -257,10 +265,10 @@ ModelRunner::Batch ModelRunner::plan_batch(const ExecuteStep& step) const {
     shape.num_tokens = shape.num_sequences = shape.num_logit_rows = batch.decode->num_rows;
   }
   if (keeps_block_tables()) {
-    shape.num_block_table_rows = shape.num_sequences;
+    shape.num_block_table_rows = shape.num_kv_groups * shape.num_sequences;
     shape.num_block_table_entries = num_changed_entries_;
   } else {
-    shape.max_blocks = kv().blocks_for(batch.max_context_len);
+    shape.max_blocks = layout().table_size(batch.max_context_len);
   }
   return batch;
 }
@@ -323,11 +331,19 @@ void ModelRunner::fill_inputs(const ExecuteStep& step, const Batch& batch, const
   for (const RowWork& work : step.work) {
     const BatchRow& row = rows_[work.row];
     const std::int32_t end = work.end_position();
-    if (keeps_block_tables()) {
-      inputs.block_table_rows[sequence] = work.row;
-    } else {
-      std::int32_t* table = inputs.block_tables + sequence * shape.max_blocks;
-      std::fill(std::copy_n(row.block_table.begin(), kv().blocks_for(end), table), table + shape.max_blocks, 0);
+    for (KvGroupId group = 0; group < layout().num_groups(); ++group) {
+      const auto& blocks = row.block_tables[static_cast<std::size_t>(group)];
+      const std::int64_t place = group * shape.num_sequences + sequence;
+      if (keeps_block_tables()) {
+        inputs.block_table_rows[place] = static_cast<std::int32_t>(block_table_row(group, work.row));
+      } else {
+        std::int32_t* table = inputs.block_tables + place * shape.max_blocks;
+        std::fill(std::copy_n(blocks.begin(), layout().table_size(end), table), table + shape.max_blocks, 0);
+      }
+      std::int64_t* slots = inputs.slot_mapping + group * shape.num_tokens + token;
+      for (std::int32_t p = work.first_position; p < end; ++p) {
+        *slots++ = layout()[group].slot(blocks[static_cast<std::size_t>(layout()[group].block_of(p))], p);
+      }
     }
     for (std::int32_t k = 0; k < work.num_prompt_logprobs; ++k) {
       inputs.report_rows[report++] =
@@ -336,7 +352,6 @@ void ModelRunner::fill_inputs(const ExecuteStep& step, const Batch& batch, const
     for (std::int32_t p = work.first_position; p < end; ++p, ++token) {
       inputs.token_slots[token] = token_slot(work.row, p);
       inputs.positions[token] = p;
-      inputs.slot_mapping[token] = kv().slot(row.block_table[static_cast<std::size_t>(kv().block_of(p))], p);
     }
     inputs.context_len[sequence] = end;
     inputs.query_start[++sequence] = static_cast<std::int32_t>(token);
@@ -356,13 +371,16 @@ void ModelRunner::fill_inputs(const ExecuteStep& step, const Batch& batch, const
     for (; token < shape.num_tokens; ++token, ++sequence) {
       inputs.token_slots[token] = 0;  // any token: the result is not used
       inputs.positions[token] = 0;
-      inputs.slot_mapping[token] = -1;
       inputs.context_len[sequence] = 0;
       inputs.query_start[sequence + 1] = inputs.query_start[sequence];
-      if (keeps_block_tables()) {
-        inputs.block_table_rows[sequence] = 0;
-      } else {
-        std::fill_n(inputs.block_tables + sequence * shape.max_blocks, shape.max_blocks, 0);
+      for (KvGroupId group = 0; group < layout().num_groups(); ++group) {
+        const std::int64_t place = group * shape.num_sequences + sequence;
+        inputs.slot_mapping[group * shape.num_tokens + token] = -1;
+        if (keeps_block_tables()) {
+          inputs.block_table_rows[place] = 0;
+        } else {
+          std::fill_n(inputs.block_tables + place * shape.max_blocks, shape.max_blocks, 0);
+        }
       }
     }
     std::iota(inputs.logit_rows, inputs.logit_rows + shape.num_logit_rows, 0);
@@ -377,10 +395,10 @@ void ModelRunner::fill_row_changes(const ExecuteStep& step, const StepInputs& in
   }
   std::int64_t entry = 0;
   for (const TableChange& change : table_changes_) {
-    const auto& table = rows_[change.row].block_table;
+    const auto& table = table_of(change);
     for (auto index = change.first_block; index < std::ssize(table); ++index, ++entry) {
       inputs.block_table_entries[entry] = table[static_cast<std::size_t>(index)];
-      inputs.block_table_slots[entry] = block_table_slot(change.row, index);
+      inputs.block_table_slots[entry] = block_table_slot(change.kv_group, change.row, index);
     }
   }
 }
@@ -433,7 +451,7 @@ Status ModelRunner::run_model(kernels::Stream& stream, const Batch& batch, const
     if (status && keeps_block_tables()) {
       status = device_->ops().gather_rows(stream, {.x = block_tables_of_rows_.as<float>(),
                                                    .rows = inputs.block_table_rows,
-                                                   .num_rows = batch.shape.num_sequences,
+                                                   .num_rows = batch.shape.num_block_table_rows,
                                                    .width = blocks_of_row_,
                                                    .out = block_tables_of_batch_.as<float>()});
     }

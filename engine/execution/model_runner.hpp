@@ -110,10 +110,16 @@ class ModelRunner final : public StepRunner {
   std::byte* inputs_on_device(const StepMemory& memory) const {
     return device_->shares_host_memory() ? memory.inputs() : device_inputs_.as<std::byte>();
   }
-  const KvGroup& kv() const { return config_.layout.only(); }
+  const KvLayout& layout() const { return config_.layout; }
   /// Returns whether block tables stay on the device from step to step, so that steps bring only changes.
   bool keeps_block_tables() const { return !device_->shares_host_memory(); }
-  std::int64_t block_table_slot(RowId row, std::int32_t index) const { return row * blocks_of_row_ + index; }
+  /// Returns the row of a block table on the device.
+  std::int64_t block_table_row(KvGroupId kv_group, RowId row) const {
+    return std::int64_t{kv_group} * config_.max_num_seqs + row;
+  }
+  std::int64_t block_table_slot(KvGroupId kv_group, RowId row, std::int32_t index) const {
+    return block_table_row(kv_group, row) * blocks_of_row_ + index;
+  }
   std::int64_t token_slot(RowId row, std::int32_t position) const {
     return row * (config_.max_model_len + 1) + position;
   }
@@ -132,14 +138,18 @@ class ModelRunner final : public StepRunner {
   // Empty if the device reads the host's memory; then the block tables below are empty too.
   kernels::Buffer device_inputs_;
   std::int64_t blocks_of_row_;             // number of entries of a block table on the device
-  kernels::Buffer block_tables_of_rows_;   // [max_num_seqs, blocks_of_row_]: the block tables of all rows
-  kernels::Buffer block_tables_of_batch_;  // [max_num_seqs, blocks_of_row_]: the block tables of the step's sequences
+  kernels::Buffer block_tables_of_rows_;   // [num_kv_groups, max_num_seqs, blocks_of_row_]: block tables of all rows
+  kernels::Buffer block_tables_of_batch_;  // [num_kv_groups, num_sequences, blocks_of_row_]: those of the step
   StepMemoryPool memory_pool_;
   // State of the step being issued; members, so that their memory is reused.
   struct TableChange {
+    KvGroupId kv_group = 0;
     RowId row = 0;
     std::int32_t first_block = 0;
   };
+  const std::vector<BlockId>& table_of(const TableChange& change) const {
+    return rows_[change.row].block_tables[static_cast<std::size_t>(change.kv_group)];
+  }
   std::vector<TableChange> table_changes_;
   std::int64_t num_changed_entries_ = 0;         // number of entries in table_changes_
   std::vector<kernels::SampleRow> sample_rows_;  // used until the step is sampled, as report_rows_

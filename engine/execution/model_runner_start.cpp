@@ -72,10 +72,11 @@ Status ModelRunner::record_decode_batches(kernels::Stream& stream, const std::fu
 Status ModelRunner::run_alone(kernels::Stream& stream, Batch batch, std::int64_t tokens_each, std::int32_t context_len,
                               std::int64_t num_samples) {
   StepShape& shape = batch.shape;
+  shape.num_kv_groups = layout().num_groups();
   if (keeps_block_tables()) {
-    shape.num_block_table_rows = shape.num_sequences;
+    shape.num_block_table_rows = shape.num_kv_groups * shape.num_sequences;
   } else {
-    shape.max_blocks = kv().blocks_for(batch.max_context_len);
+    shape.max_blocks = layout().table_size(batch.max_context_len);
   }
   shape.num_samples = num_samples;
   const std::int64_t max_top = num_samples == 0 ? 0 : std::min(config_.max_logprobs, config_.vocab_size);
@@ -90,14 +91,14 @@ Status ModelRunner::run_alone(kernels::Stream& stream, Batch batch, std::int64_t
     for (std::int64_t i = 0; i < shape.num_tokens; ++i) {
       inputs.token_slots[i] = 0;
       inputs.positions[i] = 0;
-      inputs.slot_mapping[i] = -1;
     }
+    std::fill_n(inputs.slot_mapping, shape.num_kv_groups * shape.num_tokens, -1);
     for (std::int64_t i = 0; i <= shape.num_sequences; ++i) {
       inputs.query_start[i] = static_cast<std::int32_t>(std::min(i * tokens_each, shape.num_tokens));
     }
     std::fill_n(inputs.context_len, shape.num_sequences, context_len);
     for (std::int64_t i = 0; i < shape.num_logit_rows; ++i) inputs.logit_rows[i] = static_cast<std::int32_t>(i);
-    std::fill_n(inputs.block_tables, shape.num_sequences * shape.max_blocks, 0);
+    std::fill_n(inputs.block_tables, shape.num_kv_groups * shape.num_sequences * shape.max_blocks, 0);
     std::fill_n(inputs.block_table_rows, shape.num_block_table_rows, 0);
     std::fill_n(inputs.sample_slots, num_samples, -1);
     const std::span<const TokenId> tokens(token_table_.as<TokenId>(), static_cast<std::size_t>(config_.max_model_len));

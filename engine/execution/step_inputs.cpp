@@ -14,11 +14,11 @@ std::size_t StepLayout::add(std::int64_t count) {
 StepLayout::StepLayout(const StepShape& shape)
     : token_slots_(add<std::int64_t>(shape.num_tokens)),
       positions_(add<std::int32_t>(shape.num_tokens)),
-      slot_mapping_(add<std::int64_t>(shape.num_tokens)),
+      slot_mapping_(add<std::int64_t>(shape.num_kv_groups * shape.num_tokens)),
       query_start_(add<std::int32_t>(shape.num_sequences + 1)),
       context_len_(add<std::int32_t>(shape.num_sequences)),
       logit_rows_(add<std::int32_t>(shape.num_logit_rows)),
-      block_tables_(add<std::int32_t>(shape.num_sequences * shape.max_blocks)),
+      block_tables_(add<std::int32_t>(shape.num_kv_groups * shape.num_sequences * shape.max_blocks)),
       block_table_rows_(add<std::int32_t>(shape.num_block_table_rows)),
       block_table_entries_(add<std::int32_t>(shape.num_block_table_entries)),
       block_table_slots_(add<std::int64_t>(shape.num_block_table_entries)),

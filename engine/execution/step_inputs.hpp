@@ -7,12 +7,14 @@ namespace pagoda::execution {
 
 /// The numbers of entries in the arrays of one step.
 struct StepShape {
+  std::int64_t num_kv_groups = 1;
   std::int64_t num_tokens = 0;
   std::int64_t num_sequences = 0;
   std::int64_t num_logit_rows = 0;
-  /// Entries of each sequence's block table; 0 if the device keeps the tables.
+  /// Entries of each block table; 0 if the device keeps the tables.
   std::int64_t max_blocks = 0;
-  std::int64_t num_block_table_rows = 0;     ///< num_sequences if the device keeps the block tables, else 0
+  /// num_kv_groups * num_sequences if the device keeps the block tables, else 0
+  std::int64_t num_block_table_rows = 0;
   std::int64_t num_block_table_entries = 0;  ///< number of changed entries in these tables
   std::int64_t num_forced = 0;               ///< number of tokens that are sent to rows
   std::int64_t num_samples = 0;              ///< number of tokens to sample
@@ -21,8 +23,8 @@ struct StepShape {
 
 /// The positions of the arrays that a step brings to the device. The arrays lie behind each other in one piece of
 /// memory, so that one copy brings them all. Equal shapes have equal layouts. The arrays that the model reads come
-/// first, so that their addresses depend only on num_tokens, num_sequences, num_logit_rows, max_blocks and
-/// num_block_table_rows.
+/// first, so that their addresses depend only on num_kv_groups, num_tokens, num_sequences, num_logit_rows, max_blocks
+/// and num_block_table_rows.
 class StepLayout {
  public:
   explicit StepLayout(const StepShape& shape);
@@ -49,12 +51,12 @@ class StepInputs {
 
   std::int64_t* token_slots;          ///< [num_tokens]: slots of the tokens in the token table
   std::int32_t* positions;            ///< [num_tokens]
-  std::int64_t* slot_mapping;         ///< [num_tokens]: slots of the KV cache; -1 = padding
+  std::int64_t* slot_mapping;         ///< [num_kv_groups, num_tokens]: slots of the KV cache; -1 = padding
   std::int32_t* query_start;          ///< [num_sequences + 1]
   std::int32_t* context_len;          ///< [num_sequences]
   std::int32_t* logit_rows;           ///< [num_logit_rows]
-  std::int32_t* block_tables;         ///< [num_sequences, max_blocks]
-  std::int32_t* block_table_rows;     ///< [num_block_table_rows]: row of each sequence's block table
+  std::int32_t* block_tables;         ///< [num_kv_groups, num_sequences, max_blocks]
+  std::int32_t* block_table_rows;     ///< [num_kv_groups, num_sequences]: the device's rows of these tables
   std::int32_t* block_table_entries;  ///< [num_block_table_entries]
   std::int64_t* block_table_slots;    ///< [num_block_table_entries]: row * entries of a row + index
   std::int32_t* forced_tokens;        ///< [num_forced]

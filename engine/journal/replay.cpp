@@ -41,6 +41,7 @@ bool is_valid(const MemoryRequest& plan) {
 }
 
 constexpr std::int32_t kMaxRows = 1 << 20;
+constexpr std::size_t kMaxKvGroups = 1 << 10;
 constexpr std::int64_t kMaxVocab = 1 << 24;
 
 bool is_valid(const scheduling::SchedulerConfig& config) {
@@ -52,10 +53,8 @@ bool is_valid(const scheduling::SchedulerConfig& config) {
 /// Returns whether the config is valid. The state after the config has a number for each block, so `state_bytes` limits
 /// the number of blocks.
 bool is_valid(const memory::BlockSpaceConfig& config, std::size_t state_bytes) {
-  if (config.layout.groups.size() != 1) return false;
-  const KvGroup& kv = config.layout.only();
-  return kv.block_size > 0 && kv.block_size <= kMaxRows && kv.window >= 0 && config.num_device_blocks > 0 &&
-         config.num_host_blocks >= 0 &&
+  return config.layout.is_valid() && config.layout.groups.size() <= kMaxKvGroups &&
+         config.layout.block_size() <= kMaxRows && config.num_device_blocks > 0 && config.num_host_blocks >= 0 &&
          std::int64_t{config.num_device_blocks} + config.num_host_blocks <= static_cast<std::int64_t>(state_bytes) &&
          config.watermark >= 0 && config.watermark < 1;
 }

@@ -14,13 +14,13 @@ std::int64_t AttentionShape::kv_bytes(std::int32_t block_size, DType kv_dtype) c
   return 2 * one_layer.part_bytes();
 }
 
-Attention::Attention(const AttentionShape& shape, std::int64_t kv_layer, QkvProjection qkv, Linear output)
-    : shape_(shape), kv_layer_(kv_layer), qkv_(std::move(qkv)), output_(std::move(output)) {
+Attention::Attention(const AttentionShape& shape, KvPlace kv, QkvProjection qkv, Linear output)
+    : shape_(shape), kv_(kv), qkv_(std::move(qkv)), output_(std::move(output)) {
   PAGODA_ASSERT(qkv_.parts.size() == 3 || (qkv_.parts.size() == 1 && !qkv_.head_norms), "one projection or three");
 }
 
 kernels::KvCacheView Attention::cache_of_layer(const KvCache& cache) const {
-  return {.base = cache.base + kv_layer_ * shape_.kv_bytes(cache.block_size, cache.dtype),
+  return {.base = cache.base + kv_.layer * shape_.kv_bytes(cache.block_size, cache.dtype),
           .block_bytes = cache.block_bytes,
           .num_blocks = cache.num_blocks,
           .block_size = cache.block_size,
@@ -86,7 +86,7 @@ void Attention::operator()(ForwardPass& pass, const Activations& activations, st
                             .value = heads.value,
                             .key_stride = heads.kv_stride,
                             .value_stride = heads.kv_stride,
-                            .slot_mapping = batch.slot_mapping,
+                            .slot_mapping = batch.slots_of(kv_.group),
                             .num_tokens = pass.num_tokens(),
                             .cache = cache});
   const Rows attended(attended_rows, output_.input_type(pass));
@@ -96,7 +96,7 @@ void Attention::operator()(ForwardPass& pass, const Activations& activations, st
                                    .num_heads = shape_.num_heads,
                                    .query_start = batch.query_start,
                                    .context_len = batch.context_len,
-                                   .block_tables = batch.block_tables,
+                                   .block_tables = batch.tables_of(kv_.group),
                                    .max_blocks = batch.max_blocks,
                                    .num_sequences = batch.num_sequences,
                                    .num_tokens = pass.num_tokens(),

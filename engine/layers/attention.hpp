@@ -36,6 +36,12 @@ struct AttentionShape {
   std::int64_t kv_bytes(std::int32_t block_size, DType kv_dtype) const;
 };
 
+/// The place of a layer's keys and values in KV blocks.
+struct KvPlace {
+  KvGroupId group = 0;     ///< index of ModelSpec::kv
+  std::int32_t layer = 0;  ///< index of the layer among the layers of the group
+};
+
 /// Norms over the queries and the keys of each head.
 struct HeadNorms {
   RmsNorm query;
@@ -52,8 +58,7 @@ struct QkvProjection {
 /// Multi-head attention with grouped keys and values over the paged KV cache: project, rotate, store, attend, project.
 class Attention {
  public:
-  /// `kv_layer`: index of this layer among the layers that share a KV block; the first is 0.
-  Attention(const AttentionShape& shape, std::int64_t kv_layer, QkvProjection qkv, Linear output);
+  Attention(const AttentionShape& shape, KvPlace kv, QkvProjection qkv, Linear output);
 
   /// See Linear::input_type.
   DType input_type(const ForwardPass& pass) const;
@@ -78,7 +83,7 @@ class Attention {
   kernels::KvCacheView cache_of_layer(const KvCache& cache) const;
 
   AttentionShape shape_;
-  std::int64_t kv_layer_;
+  KvPlace kv_;
   QkvProjection qkv_;
   Linear output_;
 };

@@ -3,17 +3,18 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "engine/types.hpp"
 #include "kernels/dtype.hpp"
 
 namespace pagoda::layers {
 
 class LinearInputs;
 
-/// The KV memory of one device, which the cache engine owns. A block holds all layers.
+/// The KV memory of one device, which the cache engine owns. A block holds all layers of one KV group.
 struct KvCache {
   std::byte* base = nullptr;
   std::int64_t num_blocks = 0;
-  std::int64_t block_bytes = 0;  ///< bytes of all layers together: KvLayout::block_bytes
+  std::int64_t block_bytes = 0;  ///< KvLayout::block_bytes
   std::int32_t block_size = 0;   ///< token slots per block
   DType dtype = DType::f32;
 };
@@ -25,14 +26,21 @@ struct ForwardBatch {
   std::int32_t num_sequences = 0;
   const std::int32_t* token_ids = nullptr;     ///< [num_tokens]
   const std::int32_t* positions = nullptr;     ///< [num_tokens]
-  const std::int64_t* slot_mapping = nullptr;  ///< [num_tokens]
+  const std::int64_t* slot_mapping = nullptr;  ///< [num_kv_groups, num_tokens]
   const std::int32_t* query_start = nullptr;   ///< [num_sequences + 1]
   const std::int32_t* context_len = nullptr;   ///< [num_sequences]: tokens of each sequence, the new tokens included
-  const std::int32_t* block_tables = nullptr;  ///< [num_sequences, max_blocks]
+  const std::int32_t* block_tables = nullptr;  ///< [num_kv_groups, num_sequences, max_blocks]
   std::int64_t max_blocks = 0;
   std::int32_t max_query_len = 0;         ///< upper bound of the new tokens of one sequence
   std::int32_t max_context_len = 0;       ///< upper bound of context_len
   LinearInputs* linear_inputs = nullptr;  ///< receives the inputs of linear layers; null if nothing records them
+
+  /// Returns the slots of one KV group: [num_tokens].
+  const std::int64_t* slots_of(KvGroupId group) const { return slot_mapping + std::int64_t{group} * num_tokens; }
+  /// Returns the block tables of one KV group: [num_sequences, max_blocks].
+  const std::int32_t* tables_of(KvGroupId group) const {
+    return block_tables + std::int64_t{group} * num_sequences * max_blocks;
+  }
 };
 
 /// Largest batch that a model must be able to run. The model sizes its memory from it once.

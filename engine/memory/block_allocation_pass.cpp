@@ -43,18 +43,21 @@ void BlockAllocationPass::collect_rows(Range range) {
 void BlockAllocationPass::run_rows() {
   for (const Growth& row : rows_) {
     store_.grow(*row.sequence, *row.need);
-    emit_table_delta(*row.sequence);
+    emit_table_deltas(*row.sequence);
     tokens_left_ -= row.need->num_new_tokens;
   }
 }
 
-void BlockAllocationPass::emit_table_delta(Sequence& sequence) {
-  const std::span<const BlockId> changed = sequence.table.changed();
-  if (changed.empty()) return;
-  const Range range{static_cast<std::int32_t>(grant_.blocks.size()), static_cast<std::int32_t>(changed.size())};
-  grant_.table_deltas.push_back(TableDelta{sequence.id, sequence.table.first_changed(), range});
-  grant_.blocks.insert(grant_.blocks.end(), changed.begin(), changed.end());
-  sequence.table.mark_sent();
+void BlockAllocationPass::emit_table_deltas(Sequence& sequence) {
+  for (std::size_t group = 0; group < sequence.kv.size(); ++group) {
+    BlockTable& table = sequence.kv[group].table;
+    const std::span<const BlockId> changed = table.changed();
+    if (changed.empty()) continue;
+    const Range range{static_cast<std::int32_t>(grant_.blocks.size()), static_cast<std::int32_t>(changed.size())};
+    grant_.table_deltas.push_back(TableDelta{sequence.id, table.first_changed(), range, static_cast<KvGroupId>(group)});
+    grant_.blocks.insert(grant_.blocks.end(), changed.begin(), changed.end());
+    table.mark_sent();
+  }
 }
 
 namespace {
@@ -91,7 +94,7 @@ RunningOutcome BlockAllocationPass::serve(std::size_t index) {
 }
 
 bool BlockAllocationPass::waits_for_its_window() const {
-  return store_.kv_group().has_window() && std::ranges::any_of(rows_, [](const Growth& row) {
+  return store_.layout().has_window() && std::ranges::any_of(rows_, [](const Growth& row) {
            return row.sequence->num_computed_tokens < row.need->num_scheduled_tokens;
          });
 }
@@ -101,7 +104,7 @@ std::int32_t BlockAllocationPass::count_missing_alone(const Group& group) {
     // The sequences of a group write blocks that they share with each other.
     return store_.count_missing(rows_);
   std::int32_t missing = 0;
-  for (const auto& [sequence, need] : rows_) missing += std::max(0, store_.end_block(*need) - sequence->table.size());
+  for (const auto& [sequence, need] : rows_) missing += store_.num_blocks_behind(*sequence, *need);
   return missing;
 }
 
@@ -204,38 +207,43 @@ std::int32_t BlockAllocationPass::first_chunk(const AdmissionCandidate& candidat
   }
   std::int32_t chunk = std::min(uncached, tokens_left_);
   if (candidate.max_chunk > 0) chunk = std::min(chunk, candidate.max_chunk);
-  const KvGroup& kv = store_.kv_group();
-  if (kv.has_window()) chunk = std::min(chunk, kv.largest_chunk(store_.device().size()));
+  const KvLayout& layout = store_.layout();
+  if (layout.has_window()) chunk = std::min(chunk, layout.groups.front().largest_chunk(store_.device().size()));
   return std::max(chunk, 0);
 }
 
 BlockAllocationPass::Entry BlockAllocationPass::find_room(const AdmissionCandidate& candidate) {
   PAGODA_ASSERT(candidate.tokens != nullptr && !candidate.tokens->empty(), "a waiting sequence has at least one token");
-  const KvGroup& kv = store_.kv_group();
+  const KvLayout& layout = store_.layout();
   const DeviceBlocks& device = store_.device();
   const auto num_tokens = static_cast<std::int32_t>(candidate.tokens->size());
   // The slot of the next token is not required: without it a sequence can still sample one token.
-  const std::int32_t least = kv.peak_blocks(num_tokens, candidate.may_chunk ? 1 : num_tokens);
+  const std::int32_t least = layout.peak_blocks(num_tokens, candidate.may_chunk ? 1 : num_tokens);
   if (least > device.size()) return {AllocStatus::never, 0, false};
   if (tokens_left_ <= 0) return {};
 
   store_.find_prefix(candidate, hit_);
-  const auto num_hits = static_cast<std::int32_t>(hit_.blocks.size());
-  const std::int32_t num_cached = num_hits * kv.block_size;
+  const std::int32_t num_hits = hit_.num_blocks;
+  const std::int32_t num_cached = num_hits * layout.block_size();
   chunk_ = first_chunk(candidate, num_tokens - num_cached);
   if (chunk_ == 0) return {};
   const std::int32_t uncached = num_tokens - num_cached;
   is_partial_long_ = request_.long_prompt_tokens > 0 && uncached > request_.long_prompt_tokens && chunk_ < uncached;
   if (is_partial_long_ && partial_long_prompts_left_ <= 0) return {AllocStatus::later, 0, /*is_passed_over=*/true};
 
-  const std::int32_t first_visible = kv.first_visible_block(num_cached);
-  const std::int32_t now = kv.blocks_for(num_cached + chunk_) - num_hits;
-  const std::int32_t whole_prompt = kv.peak_blocks(num_tokens, chunk_) - (num_hits - first_visible);
-  num_fetched_ = std::max(now, whole_prompt);
-  std::int32_t num_reactivated = 0;
-  for (std::int32_t i = first_visible; i < num_hits; ++i)
-    num_reactivated += device.is_evictable(hit_.blocks[static_cast<std::size_t>(i)]);
-  const std::int32_t lacking = num_reactivated + num_fetched_ - blocks_available_for_admission();
+  const std::int32_t now = layout.table_size(num_cached + chunk_) - num_hits;
+  std::int32_t num_taken = 0;
+  num_fetched_.clear();
+  for (std::size_t group = 0; group < layout.groups.size(); ++group) {
+    const KvGroup& kv = layout.groups[group];
+    const std::int32_t first_visible = kv.first_visible_block(num_cached);
+    const std::int32_t whole_prompt = kv.peak_blocks(num_tokens, chunk_) - (num_hits - first_visible);
+    num_fetched_.push_back(std::max(now, whole_prompt));
+    num_taken += num_fetched_.back();
+    for (std::int32_t i = first_visible; i < num_hits; ++i)
+      num_taken += device.is_evictable(hit_.blocks[group][static_cast<std::size_t>(i)]);
+  }
+  const std::int32_t lacking = num_taken - blocks_available_for_admission();
   return lacking > 0 ? Entry{AllocStatus::later, lacking, false} : Entry{AllocStatus::ok, 0, false};
 }
 
@@ -243,12 +251,13 @@ AdmissionOutcome BlockAllocationPass::admit(const AdmissionCandidate& candidate)
   const Entry entry = find_room(candidate);
   if (entry.status != AllocStatus::ok) return {entry.status, 0, 0, 0, entry.is_passed_over};
   partial_long_prompts_left_ -= is_partial_long_ ? 1 : 0;
-  const std::int32_t num_cached = static_cast<std::int32_t>(hit_.blocks.size()) * store_.kv_group().block_size;
+  const std::int32_t num_cached = hit_.num_blocks * store_.layout().block_size();
   Sequence& sequence = store_.admit(candidate, hit_);
-  store_.set_reserved(sequence, num_fetched_);
+  for (std::size_t group = 0; group < sequence.kv.size(); ++group)
+    store_.set_reserved(sequence.kv[group], num_fetched_[group]);
   const SequenceNeed need{candidate.sequence, num_cached, chunk_, 0};
   store_.grow(sequence, need);
-  emit_table_delta(sequence);
+  emit_table_deltas(sequence);
   tokens_left_ -= chunk_;
   if (store_.config().enable_prefix_caching && candidate.use_prefix_cache) {
     prefix_tokens_asked_ += static_cast<std::int64_t>(candidate.tokens->size());

@@ -40,7 +40,7 @@ class BlockAllocationPass {
   /// Serves the running candidates [first, end) that were not preempted.
   void serve_running(std::size_t first, std::size_t end);
   RunningOutcome serve(std::size_t index);
-  /// Returns whether blocks will leave the sliding window when the results of steps in flight are reported.
+  /// Returns whether blocks will leave a sliding window when the results of steps in flight are reported.
   bool waits_for_its_window() const;
   /// Returns the number of blocks that the rows of a group would have to fetch if the group shared no block with
   /// another.
@@ -79,7 +79,7 @@ class BlockAllocationPass {
 
   void collect_rows(Range range);
   void run_rows();
-  void emit_table_delta(Sequence& sequence);
+  void emit_table_deltas(Sequence& sequence);
   /// Returns the number of blocks that admissions may take.
   std::int32_t blocks_available_for_admission() const;
 
@@ -93,9 +93,9 @@ class BlockAllocationPass {
   std::vector<Growth> rows_;
   // Results of the last find_room() for a waiting candidate.
   PrefixHit hit_;
-  std::int32_t chunk_ = 0;        ///< number of tokens to run now
-  std::int32_t num_fetched_ = 0;  ///< number of blocks to fetch or reserve
-  bool is_partial_long_ = false;  ///< whether it is a long prompt that begins in chunks
+  std::int32_t chunk_ = 0;                 ///< number of tokens to run now
+  std::vector<std::int32_t> num_fetched_;  ///< number of blocks to fetch or reserve, by KV group
+  bool is_partial_long_ = false;           ///< whether it is a long prompt that begins in chunks
   std::int64_t prefix_tokens_asked_ = 0;
   std::int64_t prefix_tokens_found_ = 0;
 };

@@ -25,14 +25,16 @@ void mark_owners(const SequenceStore& store, view::BlockMap& map) {
     const bool is_named = map.owners.size() < view::kMaxOwners;
     const auto owner = is_named ? static_cast<std::int32_t>(map.owners.size()) : -1;
     if (is_named) {
-      map.owners.push_back({sequence->id, sequence->request, sequence->on_host, sequence->table.num_owned(),
-                            sequence->num_scheduled_tokens});
+      map.owners.push_back(
+          {sequence->id, sequence->request, sequence->on_host, sequence->num_owned(), sequence->num_scheduled_tokens});
     }
     if (sequence->on_host) continue;
-    for (const BlockId block : sequence->table.owned()) {
-      view::Cell& cell = map.cells[static_cast<std::size_t>(block / map.blocks_per_cell)];
-      if (cell.owner < 0) cell.owner = owner;
-      ++cell.references;
+    for (const KvBlocks& blocks : sequence->kv) {
+      for (const BlockId block : blocks.table.owned()) {
+        view::Cell& cell = map.cells[static_cast<std::size_t>(block / map.blocks_per_cell)];
+        if (cell.owner < 0) cell.owner = owner;
+        ++cell.references;
+      }
     }
   }
 }
@@ -52,7 +54,7 @@ void mark_cached(const PrefixCache& cache, view::BlockMap& map) {
 
 view::BlockMap map_blocks(const SequenceStore& store) {
   view::BlockMap map;
-  map.block_size = store.kv_group().block_size;
+  map.block_size = store.layout().block_size();
   map.num_blocks = store.device().size();
   map.blocks_per_cell = (map.num_blocks + view::kMaxCells - 1) / view::kMaxCells;
   map.cells.resize(static_cast<std::size_t>((map.num_blocks + map.blocks_per_cell - 1) / map.blocks_per_cell));

@@ -29,9 +29,8 @@ struct BlockSpaceManager::State {
 };
 
 BlockSpaceManager::BlockSpaceManager(const BlockSpaceConfig& config) : state_(std::make_unique<State>(config)) {
-  PAGODA_ASSERT(config.layout.groups.size() == 1, "only one KV group is supported");
-  PAGODA_ASSERT(config.layout.only().block_size > 0 && config.num_device_blocks > 0 && config.num_host_blocks >= 0,
-                "block sizes and counts are positive");
+  PAGODA_ASSERT(config.layout.is_valid(), "KV groups have one block size, and windows where they slide");
+  PAGODA_ASSERT(config.num_device_blocks > 0 && config.num_host_blocks >= 0, "counts of blocks are positive");
   PAGODA_ASSERT(config.watermark >= 0.0 && config.watermark < 1.0, "the watermark is a share of the pool");
 }
 
@@ -81,7 +80,7 @@ MemoryStats BlockSpaceManager::stats() const {
   stats.host_blocks_free = host.num_free();
   stats.prefix_cache_queries = state_->prefix_cache_queries;
   stats.prefix_cache_hits = state_->prefix_cache_hits;
-  stats.allocated_slots = std::int64_t{device.pool().num_owned()} * state_->store.kv_group().block_size;
+  stats.allocated_slots = std::int64_t{device.pool().num_owned()} * state_->store.layout().block_size();
   stats.used_slots = device.used_slots();
   return stats;
 }

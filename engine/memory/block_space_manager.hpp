@@ -16,7 +16,7 @@
 namespace pagoda::memory {
 
 struct BlockSpaceConfig {
-  KvLayout layout;  ///< one KV group
+  KvLayout layout;
   std::int32_t num_device_blocks = 0;
   std::int32_t num_host_blocks = 0;
   double watermark = 0.01;  ///< share of the device blocks that stays free at admission

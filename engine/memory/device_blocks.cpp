@@ -4,11 +4,12 @@
 
 namespace pagoda::memory {
 
-DeviceBlocks::DeviceBlocks(std::int32_t num_blocks, std::int32_t block_size)
+DeviceBlocks::DeviceBlocks(std::int32_t num_blocks, std::int32_t block_size, std::int32_t num_kv_groups)
     : pool_(num_blocks),
-      cache_(num_blocks, block_size),
+      cache_(num_blocks, block_size, num_kv_groups),
       evictor_(num_blocks),
       block_size_(block_size),
+      num_kv_groups_(num_kv_groups),
       filled_(static_cast<std::size_t>(num_blocks), 0) {}
 
 BlockId DeviceBlocks::allocate() {
@@ -38,9 +39,9 @@ void DeviceBlocks::release(BlockId block, StepId last_run, StepId now) {
   }
 }
 
-bool DeviceBlocks::insert(BlockId block, const BlockHash& hash, const BlockHash& parent,
+bool DeviceBlocks::insert(BlockId block, KvGroupId kv_group, const BlockHash& hash, const BlockHash& parent,
                           std::span<const TokenId> tokens, std::int32_t prefix_blocks, StepId computed_by) {
-  return !cache_.contains(block) && cache_.insert(block, hash, parent, tokens, prefix_blocks, computed_by);
+  return !cache_.contains(block) && cache_.insert(block, kv_group, hash, parent, tokens, prefix_blocks, computed_by);
 }
 
 void DeviceBlocks::remove_from_cache(BlockId block) {
@@ -55,8 +56,9 @@ DeviceBlocks::Saved DeviceBlocks::save() const {
   for (BlockId block = 0; block < size(); ++block) {
     if (!cache_.contains(block)) continue;
     const auto tokens = cache_.tokens(block);
-    saved.cached.push_back({block, cache_.hash(block), cache_.parent(block), cache_.prefix_blocks(block),
-                            cache_.computed_by(block), is_evictable(block) ? evictor_.last_used(block) : 0,
+    saved.cached.push_back({block, cache_.kv_group(block), cache_.hash(block), cache_.parent(block),
+                            cache_.prefix_blocks(block), cache_.computed_by(block),
+                            is_evictable(block) ? evictor_.last_used(block) : 0,
                             TokenIds(tokens.begin(), tokens.end())});
   }
   return saved;
@@ -64,13 +66,14 @@ DeviceBlocks::Saved DeviceBlocks::save() const {
 
 bool DeviceBlocks::load(Saved saved, std::span<const std::int32_t> num_owners) {
   if (!pool_.can_load(saved.pool, num_owners)) return false;
-  PrefixCache cache(size(), block_size_);
+  PrefixCache cache(size(), block_size_, num_kv_groups_);
   Evictor evictor(size());
   for (const Saved::Cached& entry : saved.cached) {
     const bool is_possible = entry.block >= 0 && entry.block < size() && !cache.contains(entry.block) &&
-                             entry.prefix_blocks > 0 && std::ssize(entry.tokens) == block_size_;
-    if (!is_possible ||
-        !cache.insert(entry.block, entry.hash, entry.parent, entry.tokens, entry.prefix_blocks, entry.computed_by)) {
+                             entry.kv_group >= 0 && entry.kv_group < num_kv_groups_ && entry.prefix_blocks > 0 &&
+                             std::ssize(entry.tokens) == block_size_;
+    if (!is_possible || !cache.insert(entry.block, entry.kv_group, entry.hash, entry.parent, entry.tokens,
+                                      entry.prefix_blocks, entry.computed_by)) {
       return false;
     }
     if (num_owners[static_cast<std::size_t>(entry.block)] == 0) {

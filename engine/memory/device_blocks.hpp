@@ -14,12 +14,12 @@ namespace pagoda::memory {
 /// no free block is left.
 class DeviceBlocks {
  public:
-  DeviceBlocks(std::int32_t num_blocks, std::int32_t block_size);
+  DeviceBlocks(std::int32_t num_blocks, std::int32_t block_size, std::int32_t num_kv_groups);
 
   const BlockPool& pool() const { return pool_; }
   const PrefixCache& cache() const { return cache_; }
   /// See PrefixCache::remember().
-  void remember(std::span<const BlockId> prefix) { cache_.remember(prefix); }
+  void remember(KvGroupId kv_group, std::span<const BlockId> prefix) { cache_.remember(kv_group, prefix); }
   std::int32_t size() const { return pool_.size(); }
   std::int32_t num_free() const { return pool_.num_free(); }
   std::int32_t num_evictable() const { return evictor_.size(); }
@@ -37,8 +37,8 @@ class DeviceBlocks {
   void release(BlockId block, StepId last_run, StepId now);
   void touch(BlockId block, StepId step) { pool_.touch(block, step); }
   /// See PrefixCache::insert. Returns false if the block is in the cache already, or another block of its content is.
-  bool insert(BlockId block, const BlockHash& hash, const BlockHash& parent, std::span<const TokenId> tokens,
-              std::int32_t prefix_blocks, StepId computed_by);
+  bool insert(BlockId block, KvGroupId kv_group, const BlockHash& hash, const BlockHash& parent,
+              std::span<const TokenId> tokens, std::int32_t prefix_blocks, StepId computed_by);
   /// Removes the block from the prefix cache; its owners keep it.
   void remove_from_cache(BlockId block);
 
@@ -51,6 +51,7 @@ class DeviceBlocks {
   struct Saved {
     struct Cached {
       BlockId block = 0;
+      KvGroupId kv_group = 0;
       BlockHash hash;
       BlockHash parent;
       std::int32_t prefix_blocks = 0;
@@ -59,8 +60,8 @@ class DeviceBlocks {
       TokenIds tokens;
 
       static constexpr auto visit_fields(auto& self, auto&& visit) {
-        return visit(self.block, self.hash, self.parent, self.prefix_blocks, self.computed_by, self.last_used,
-                     self.tokens);
+        return visit(self.block, self.kv_group, self.hash, self.parent, self.prefix_blocks, self.computed_by,
+                     self.last_used, self.tokens);
       }
     };
     BlockPool::Saved pool;
@@ -78,6 +79,7 @@ class DeviceBlocks {
   PrefixCache cache_;
   Evictor evictor_;
   std::int32_t block_size_;
+  std::int32_t num_kv_groups_;
   std::vector<std::int32_t> filled_;  ///< number of filled slots by block; 0 for a block without owners
   std::int64_t used_slots_ = 0;       ///< sum of filled_
 };

@@ -16,8 +16,9 @@ Counts count_owners(const SequenceStore& store, bool on_host) {
   Counts owners(static_cast<std::size_t>(on_host ? store.host().size() : store.device().size()), 0);
   for (const auto& [id, sequence] : store.sequences()) {
     if (sequence.on_host != on_host) continue;
-    for (const BlockId block : sequence.table.owned())
-      if (block != kNoBlock) ++owners[static_cast<std::size_t>(block)];
+    for (const KvBlocks& blocks : sequence.kv)
+      for (const BlockId block : blocks.table.owned())
+        if (block != kNoBlock) ++owners[static_cast<std::size_t>(block)];
   }
   return owners;
 }
@@ -70,7 +71,7 @@ Broken check_cache(const SequenceStore& store) {
     if (!cache.contains(block)) continue;
     const BlockHash hash = chain_hash(store.config().prefix_hash_key, cache.parent(block), cache.tokens(block));
     if (hash != cache.hash(block)) return "cached block " + std::to_string(block) + " has another hash than its tokens";
-    if (cache.find(hash, cache.parent(block), cache.tokens(block)) != block)
+    if (cache.find(cache.kv_group(block), hash, cache.parent(block), cache.tokens(block)) != block)
       return "cached block " + std::to_string(block) + " is not found by its hash";
   }
   return std::nullopt;
@@ -79,7 +80,7 @@ Broken check_cache(const SequenceStore& store) {
 /// Checks the hash chain of the sequence's own tokens against its stored hash and the cached blocks in its table.
 Broken check_chain(const SequenceStore& store, const Sequence& sequence, const std::string& name) {
   if (!store.config().enable_prefix_caching) return std::nullopt;
-  const std::int32_t size = store.kv_group().block_size;
+  const std::int32_t size = store.layout().block_size();
   if (sequence.num_hashed_blocks * size > std::min(sequence.num_scheduled_tokens, sequence.num_known_tokens()))
     return name + " has shared a block that no step computes";
   BlockHash parent = sequence.root;
@@ -88,9 +89,13 @@ Broken check_chain(const SequenceStore& store, const Sequence& sequence, const s
     for (std::int32_t k = 0; k < size; ++k) tokens.push_back(sequence.token(i * size + k));
     const BlockHash hash = chain_hash(store.config().prefix_hash_key, parent, tokens);
     const PrefixCache& cache = store.device().cache();
-    const bool is_cached = i >= sequence.table.first_owned() && !sequence.on_host && cache.contains(sequence.table[i]);
-    if (is_cached && cache.hash(sequence.table[i]) != hash)
-      return name + " holds a cached block of another prefix at " + std::to_string(i);
+    for (std::size_t group = 0; group < sequence.kv.size(); ++group) {
+      const BlockTable& table = sequence.kv[group].table;
+      if (i < table.first_owned() || sequence.on_host || !cache.contains(table[i])) continue;
+      if (cache.hash(table[i]) != hash) return name + " holds a cached block of another prefix at " + std::to_string(i);
+      if (cache.kv_group(table[i]) != static_cast<KvGroupId>(group))
+        return name + " holds a cached block of another KV group at " + std::to_string(i);
+    }
     parent = hash;
   }
   if (parent != sequence.hash) return name + " carries another hash than its tokens have";
@@ -98,13 +103,29 @@ Broken check_chain(const SequenceStore& store, const Sequence& sequence, const s
 }
 
 /// Checks that a sequence on the host knows the hash of each block that it left on the device.
-Broken check_shared_kept(const Sequence& sequence, const std::string& name) {
-  for (std::int32_t i = sequence.table.first_owned(); i < sequence.table.size(); ++i) {
-    if (sequence.table[i] != kNoBlock) continue;
+Broken check_shared_kept(const Sequence& sequence, const KvBlocks& blocks, const std::string& name) {
+  for (std::int32_t i = blocks.table.first_owned(); i < blocks.table.size(); ++i) {
+    if (blocks.table[i] != kNoBlock) continue;
     if (!sequence.on_host) return name + " has no block at " + std::to_string(i);
-    if (std::ranges::find(sequence.keys, i, &BlockKey::index) == sequence.keys.end())
+    if (std::ranges::find(blocks.keys, i, &BlockKey::index) == blocks.keys.end())
       return name + " has no key for the block that stays on the device at " + std::to_string(i);
   }
+  return std::nullopt;
+}
+
+/// Checks that the tables have equal sizes, and that no block is in them twice.
+Broken check_tables(const Sequence& sequence, const std::string& name) {
+  std::set<BlockId> distinct;
+  std::ptrdiff_t num_blocks = 0;
+  for (const KvBlocks& blocks : sequence.kv) {
+    if (blocks.table.size() != sequence.table_size()) return name + " has tables of different sizes";
+    const auto owned = blocks.table.owned();
+    distinct.insert(owned.begin(), owned.end());
+    num_blocks += std::ssize(owned) - std::ranges::count(owned, kNoBlock);
+    if (Broken broken = check_shared_kept(sequence, blocks, name)) return broken;
+  }
+  distinct.erase(kNoBlock);
+  if (std::ssize(distinct) != num_blocks) return name + " holds a block twice";
   return std::nullopt;
 }
 
@@ -112,17 +133,14 @@ Broken check_sequences(const SequenceStore& store) {
   std::int32_t num_reserved = 0;
   for (const auto& [id, sequence] : store.sequences()) {
     const std::string name = "sequence " + std::to_string(id);
-    num_reserved += sequence.reserved_blocks;
+    for (const KvBlocks& blocks : sequence.kv) num_reserved += blocks.reserved_blocks;
     if (sequence.id != id) return name + " is filed under a wrong id";
     if (sequence.num_computed_tokens > sequence.num_scheduled_tokens)
       return name + " has more tokens computed than were planned";
-    if (sequence.table.size() < store.kv_group().blocks_for(sequence.num_scheduled_tokens))
+    if (std::ssize(sequence.kv) != store.layout().num_groups()) return name + " has not a table for each KV group";
+    if (sequence.table_size() < store.layout().table_size(sequence.num_scheduled_tokens))
       return name + " has tokens without a block";
-    const std::set<BlockId> distinct(sequence.table.owned().begin(), sequence.table.owned().end());
-    const auto num_shared_kept = std::ranges::count(sequence.table.owned(), kNoBlock);
-    if (std::ssize(distinct) != sequence.table.num_owned() - std::max<std::ptrdiff_t>(0, num_shared_kept - 1))
-      return name + " holds a block twice";
-    if (Broken broken = check_shared_kept(sequence, name)) return broken;
+    if (Broken broken = check_tables(sequence, name)) return broken;
     if (Broken broken = check_chain(store, sequence, name)) return broken;
   }
   if (num_reserved != store.num_reserved()) return "the reserved blocks are miscounted";
@@ -140,7 +158,8 @@ Broken check_groups(const SequenceStore& store) {
     for (const Sequence* sequence : group.sequences) {
       if (sequence->group != id || !grouped.insert(sequence).second) return name + " lists a sequence of another group";
       if (sequence->on_host != group.sequences.front()->on_host) return name + " is half swapped out";
-      if (sequence->on_host) own.insert(sequence->table.owned().begin(), sequence->table.owned().end());
+      for (const KvBlocks& blocks : sequence->kv)
+        if (sequence->on_host) own.insert(blocks.table.owned().begin(), blocks.table.owned().end());
     }
     own.erase(kNoBlock);
     if (std::ssize(own) != group.num_host_blocks) return name + " miscounts its host blocks";
@@ -156,10 +175,12 @@ Broken check_slots(const SequenceStore& store) {
   std::map<BlockId, std::int32_t> filled;
   for (const auto& [id, sequence] : store.sequences()) {
     if (sequence.on_host) continue;
-    for (std::int32_t i = sequence.table.first_owned(); i < sequence.table.size(); ++i) {
-      const std::int32_t slots = sequence.num_scheduled_tokens - i * store.kv_group().block_size;
-      std::int32_t& most = filled[sequence.table[i]];
-      most = std::max(most, std::clamp(slots, 0, store.kv_group().block_size));
+    for (const KvBlocks& blocks : sequence.kv) {
+      for (std::int32_t i = blocks.table.first_owned(); i < blocks.table.size(); ++i) {
+        const std::int32_t slots = sequence.num_scheduled_tokens - i * store.layout().block_size();
+        std::int32_t& most = filled[blocks.table[i]];
+        most = std::max(most, std::clamp(slots, 0, store.layout().block_size()));
+      }
     }
   }
   std::int64_t used = 0;

@@ -14,14 +14,15 @@ struct KvContent {
     SequenceId sequence = 0;
     bool on_host = false;
     std::int32_t num_tokens = 0;
-    /// Blocks of its table. kNoBlock where the sequence owns no block: the block has left the sliding window, or was
-    /// left on the device with other owners.
-    std::vector<BlockId> blocks;
+    /// Blocks of its tables, by KV group. kNoBlock where the sequence owns no block: the block has left the sliding
+    /// window, or was left on the device with other owners.
+    std::vector<std::vector<BlockId>> blocks;
   };
   /// Device blocks in the prefix cache that hold the beginning of a prompt, in order.
   struct Prefix {
     TokenIds tokens;
-    std::vector<BlockId> blocks;
+    /// Blocks by KV group. kNoBlock where a group has no cached block.
+    std::vector<std::vector<BlockId>> blocks;
   };
 
   std::vector<Held> held;  ///< sorted by sequence

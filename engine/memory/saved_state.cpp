@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <ranges>
 #include <set>
 #include <utility>
 
@@ -29,55 +30,69 @@ void SequenceStore::save(Encoder& out) const {
 KvContent SequenceStore::content() const {
   KvContent content;
   for (const auto& [id, sequence] : sequences_) {
-    const BlockTable& table = sequence.table;
     KvContent::Held held{id, sequence.on_host, sequence.num_scheduled_tokens, {}};
-    for (std::int32_t i = 0; i < table.size(); ++i) {
-      held.blocks.push_back(i < table.first_owned() ? kNoBlock : table[i]);
+    for (const KvBlocks& own : sequence.kv) {
+      const BlockTable& table = own.table;
+      auto& blocks = held.blocks.emplace_back();
+      for (std::int32_t i = 0; i < table.size(); ++i) blocks.push_back(i < table.first_owned() ? kNoBlock : table[i]);
     }
     content.held.push_back(std::move(held));
   }
   std::ranges::sort(content.held, {}, &KvContent::Held::sequence);
-  // Follow each chain from a cached block without a successor back to its first block.
+  // Follow each chain from a hash without a successor back to its first block. The blocks of all KV groups for the same
+  // tokens have one hash.
+  using Hash = std::pair<std::uint64_t, std::uint64_t>;
   const PrefixCache& cache = device_.cache();
-  std::map<std::pair<std::uint64_t, std::uint64_t>, BlockId> by_hash;
-  std::set<std::pair<std::uint64_t, std::uint64_t>> parents;
+  std::map<Hash, std::vector<BlockId>> by_hash;
+  std::set<Hash> parents;
+  std::int32_t num_cached = 0;
   for (BlockId block = 0; block < device_.size(); ++block) {
     if (!cache.contains(block)) continue;
-    by_hash.emplace(std::pair(cache.hash(block).low, cache.hash(block).high), block);
+    auto& blocks = by_hash[{cache.hash(block).low, cache.hash(block).high}];
+    blocks.resize(layout().groups.size(), kNoBlock);
+    blocks[static_cast<std::size_t>(cache.kv_group(block))] = block;
     parents.emplace(cache.parent(block).low, cache.parent(block).high);
+    ++num_cached;
   }
   std::set<BlockId> reached;
-  for (const auto& [hash, leaf] : by_hash) {
-    if (parents.contains(hash)) continue;
-    std::vector<BlockId> blocks{leaf};
-    while (cache.prefix_blocks(blocks.back()) > 1) {
-      const BlockHash& parent = cache.parent(blocks.back());
-      const auto found = by_hash.find({parent.low, parent.high});
-      if (found == by_hash.end()) break;
-      blocks.push_back(found->second);
+  for (auto leaf = by_hash.begin(); leaf != by_hash.end(); ++leaf) {
+    if (parents.contains(leaf->first)) continue;
+    std::vector<const std::vector<BlockId>*> chain;
+    BlockId any = kNoBlock;  // a block of the first link of the chain
+    for (auto link = leaf; link != by_hash.end();) {
+      chain.push_back(&link->second);
+      any = *std::ranges::max_element(link->second);
+      if (cache.prefix_blocks(any) == 1) break;
+      link = by_hash.find({cache.parent(any).low, cache.parent(any).high});
     }
-    if (cache.prefix_blocks(blocks.back()) > 1) continue;
-    std::ranges::reverse(blocks);
-    KvContent::Prefix prefix{{}, blocks};
-    for (const BlockId block : blocks) {
-      const auto tokens = cache.tokens(block);
+    if (cache.prefix_blocks(any) > 1) continue;
+    KvContent::Prefix prefix;
+    prefix.blocks.resize(layout().groups.size());
+    for (const auto* blocks : std::views::reverse(chain)) {
+      const auto tokens = cache.tokens(*std::ranges::max_element(*blocks));
       prefix.tokens.insert(prefix.tokens.end(), tokens.begin(), tokens.end());
+      for (std::size_t group = 0; group < blocks->size(); ++group) {
+        prefix.blocks[group].push_back((*blocks)[group]);
+        if ((*blocks)[group] != kNoBlock) reached.insert((*blocks)[group]);
+      }
     }
-    reached.insert(blocks.begin(), blocks.end());
     content.cached.push_back(std::move(prefix));
   }
-  content.num_headless = static_cast<std::int32_t>(by_hash.size() - reached.size());
+  content.num_headless = num_cached - static_cast<std::int32_t>(reached.size());
   return content;
 }
 
 bool SequenceStore::is_possible(const Sequence& sequence) const {
-  if (sequence.prompt == nullptr || !sequence.table.is_valid()) return false;
-  const std::int64_t num_slots = std::int64_t{sequence.table.size()} * kv_.block_size;
+  if (sequence.prompt == nullptr || std::ssize(sequence.kv) != layout().num_groups()) return false;
   const auto is_hashed = [&](const BlockKey& key) { return 0 <= key.index && key.index < sequence.num_hashed_blocks; };
-  return 0 <= sequence.num_computed_tokens && sequence.num_computed_tokens <= sequence.num_scheduled_tokens &&
-         sequence.num_scheduled_tokens <= num_slots && 0 <= sequence.num_hashed_blocks &&
-         sequence.num_hashed_blocks <= sequence.table.size() && sequence.reserved_blocks >= 0 &&
-         std::ranges::all_of(sequence.keys, is_hashed) && std::ranges::all_of(sequence.duplicates, is_hashed);
+  const auto is_possible_table = [&](const KvBlocks& blocks) {
+    return blocks.table.is_valid() && blocks.table.size() == sequence.table_size() && blocks.reserved_blocks >= 0 &&
+           std::ranges::all_of(blocks.keys, is_hashed) && std::ranges::all_of(blocks.duplicates, is_hashed);
+  };
+  const std::int64_t num_slots = std::int64_t{sequence.table_size()} * block_size_;
+  return std::ranges::all_of(sequence.kv, is_possible_table) && 0 <= sequence.num_computed_tokens &&
+         sequence.num_computed_tokens <= sequence.num_scheduled_tokens && sequence.num_scheduled_tokens <= num_slots &&
+         0 <= sequence.num_hashed_blocks && sequence.num_hashed_blocks <= sequence.table_size();
 }
 
 bool SequenceStore::load_sequences(Decoder& in) {
@@ -93,7 +108,7 @@ bool SequenceStore::load_sequences(Decoder& in) {
       if (!in.get(sequence) || !is_possible(sequence)) return false;
       if (!group.sequences.empty() && sequence.group != id) return false;
       id = sequence.group;
-      num_reserved_ += sequence.reserved_blocks;
+      for (const KvBlocks& blocks : sequence.kv) num_reserved_ += blocks.reserved_blocks;
       const auto [entry, is_new] = sequences_.try_emplace(sequence.id, std::move(sequence));
       if (!is_new) return false;
       group.sequences.push_back(&entry->second);
@@ -107,10 +122,12 @@ bool SequenceStore::load_sequences(Decoder& in) {
 bool SequenceStore::count_owners(std::vector<std::int32_t>& device, std::vector<std::int32_t>& host) const {
   for (const auto& [id, sequence] : sequences_) {
     auto& owners = sequence.on_host ? host : device;
-    for (const BlockId block : sequence.table.owned()) {
-      if (sequence.on_host && block == kNoBlock) continue;
-      if (block < 0 || block >= std::ssize(owners)) return false;
-      ++owners[static_cast<std::size_t>(block)];
+    for (const KvBlocks& blocks : sequence.kv) {
+      for (const BlockId block : blocks.table.owned()) {
+        if (sequence.on_host && block == kNoBlock) continue;
+        if (block < 0 || block >= std::ssize(owners)) return false;
+        ++owners[static_cast<std::size_t>(block)];
+      }
     }
   }
   return true;

@@ -9,9 +9,9 @@ namespace pagoda::memory {
 
 SequenceStore::SequenceStore(const BlockSpaceConfig& config)
     : config_(config),
-      kv_(config.layout.only()),
+      block_size_(config.layout.block_size()),
       caches_(config.enable_prefix_caching),
-      device_(config.num_device_blocks, kv_.block_size),
+      device_(config.num_device_blocks, block_size_, config.layout.num_groups()),
       host_(config.num_host_blocks),
       leaving_device_(static_cast<std::size_t>(config.num_device_blocks), 0),
       leaving_host_(static_cast<std::size_t>(config.num_host_blocks), 0),
@@ -89,9 +89,9 @@ void SequenceStore::forget_steps_from(StepId first) {
   uncomputed_.erase(failed, uncomputed_.end());
 }
 
-bool SequenceStore::insert_in_cache(BlockId block, const BlockKey& key, std::span<const TokenId> tokens,
-                                    StepId computed_by) {
-  if (!device_.insert(block, key.hash, key.parent, tokens, key.index + 1, computed_by)) return false;
+bool SequenceStore::insert_in_cache(BlockId block, KvGroupId kv_group, const BlockKey& key,
+                                    std::span<const TokenId> tokens, StepId computed_by) {
+  if (!device_.insert(block, kv_group, key.hash, key.parent, tokens, key.index + 1, computed_by)) return false;
   if (computed_by > 0) uncomputed_.emplace_back(computed_by, block);
   return true;
 }
@@ -105,15 +105,17 @@ void SequenceStore::fork(const Fork& fork) {
   child.id = fork.child;
   if (fork.is_independent) child.group = child.id;
   PAGODA_ASSERT(!fork.is_independent || !child.on_host, "a sequence on the host forks only within its group");
-  child.table.mark_all_changed();
-  child.reserved_blocks = 0;
   // The parent's step may have computed a token that the child does not have.
   child.num_computed_tokens = std::min(child.num_computed_tokens, child.num_known_tokens());
-  for (const BlockId block : child.table.owned()) {
-    if (child.on_host) {
-      if (block != kNoBlock) host_.share(block);
-    } else {
-      device_.share(block);
+  for (KvBlocks& blocks : child.kv) {
+    blocks.table.mark_all_changed();
+    blocks.reserved_blocks = 0;
+    for (const BlockId block : blocks.table.owned()) {
+      if (child.on_host) {
+        if (block != kNoBlock) host_.share(block);
+      } else {
+        device_.share(block);
+      }
     }
   }
   groups_[child.group].sequences.push_back(&child);
@@ -132,12 +134,12 @@ void SequenceStore::mark_computed(const SequenceProgress& progress) {
   sequence->num_computed_tokens = std::max(sequence->num_computed_tokens, progress.num_computed_tokens);
   if (!caches_ || sequence->on_host) return;
   const std::int32_t num_known = std::min(sequence->num_computed_tokens, sequence->num_known_tokens());
-  cache_full_blocks(*sequence, num_known / kv_.block_size, 0);
-  merge_duplicates(*sequence);
+  cache_full_blocks(*sequence, num_known / block_size_, 0);
+  for (KvGroupId group = 0; group < layout().num_groups(); ++group) merge_duplicates(*sequence, group);
 }
 
 std::span<const TokenId> SequenceStore::block_tokens(const Sequence& sequence, std::int32_t index) {
-  const auto size = static_cast<std::size_t>(kv_.block_size);
+  const auto size = static_cast<std::size_t>(block_size_);
   const std::size_t first = static_cast<std::size_t>(index) * size;
   if (first + size <= sequence.prompt->size()) return std::span(*sequence.prompt).subspan(first, size);
   scratch_tokens_.clear();
@@ -150,66 +152,93 @@ void SequenceStore::cache_full_blocks(Sequence& sequence, std::int32_t num_full,
   for (std::int32_t i = sequence.num_hashed_blocks; i < num_full; ++i) {
     const std::span<const TokenId> tokens = block_tokens(sequence, i);
     const BlockHash hash = chain_hash(config_.prefix_hash_key, sequence.hash, tokens);
-    if (i >= sequence.table.first_owned()) {
-      const BlockId block = sequence.table[i];
-      const BlockKey key{i, hash, sequence.hash};
-      if (!device_.cache().contains(block) && !insert_in_cache(block, key, tokens, computed_by))
-        sequence.duplicates.push_back(key);
+    const BlockKey key{i, hash, sequence.hash};
+    for (KvGroupId group = 0; group < layout().num_groups(); ++group) {
+      KvBlocks& blocks = sequence.kv[static_cast<std::size_t>(group)];
+      if (i < blocks.table.first_owned()) continue;
+      const BlockId block = blocks.table[i];
+      if (!device_.cache().contains(block) && !insert_in_cache(block, group, key, tokens, computed_by))
+        blocks.duplicates.push_back(key);
     }
     sequence.hash = hash;
     sequence.num_hashed_blocks = i + 1;
   }
 }
 
-void SequenceStore::merge_duplicates(Sequence& sequence) {
-  std::erase_if(sequence.duplicates, [&](const BlockKey& key) {
-    if (key.index < sequence.table.first_owned()) return true;
-    if ((key.index + 1) * kv_.block_size > sequence.num_computed_tokens) return false;
-    const BlockId own = sequence.table[key.index];
+void SequenceStore::merge_duplicates(Sequence& sequence, KvGroupId kv_group) {
+  KvBlocks& blocks = sequence.kv[static_cast<std::size_t>(kv_group)];
+  BlockTable& table = blocks.table;
+  std::erase_if(blocks.duplicates, [&](const BlockKey& key) {
+    if (key.index < table.first_owned()) return true;
+    if ((key.index + 1) * block_size_ > sequence.num_computed_tokens) return false;
+    const BlockId own = table[key.index];
     if (device_.cache().contains(own)) return true;
     const std::span<const TokenId> tokens = block_tokens(sequence, key.index);
-    const BlockId other = device_.cache().find(key.hash, key.parent, tokens);
+    const BlockId other = device_.cache().find(kv_group, key.hash, key.parent, tokens);
     if (other == kNoBlock) {
-      insert_in_cache(own, key, tokens, 0);
+      insert_in_cache(own, kv_group, key, tokens, 0);
       return true;
     }
     if (!is_computed(other)) return false;
     device_.share(other);
-    sequence.table.replace(key.index, other);
+    table.replace(key.index, other);
     release_device(own, sequence.last_run);
     return true;
   });
 }
 
+const BlockHash& SequenceStore::looked_up_hash(std::int32_t index) {
+  auto& hashes = last_lookup_.hashes;
+  for (auto i = std::ssize(hashes); i <= index; ++i) {
+    const auto tokens = std::span(*last_lookup_.tokens)
+                            .subspan(static_cast<std::size_t>(i * block_size_), static_cast<std::size_t>(block_size_));
+    hashes.push_back(chain_hash(config_.prefix_hash_key, hashes.empty() ? last_lookup_.root : hashes.back(), tokens));
+  }
+  return hashes[static_cast<std::size_t>(index)];
+}
+
 void SequenceStore::find_prefix(const AdmissionCandidate& candidate, PrefixHit& hit) {
-  hit.blocks.clear();
+  const std::int32_t num_groups = layout().num_groups();
+  hit.num_blocks = 0;
+  hit.blocks.resize(static_cast<std::size_t>(num_groups));
   hit.root = caches_ ? root_hash(config_.prefix_hash_key, candidate.cache_salt, candidate.adapter) : BlockHash{};
   hit.hash = hit.root;
   hit.awaits_step = 0;
   if (!caches_ || !candidate.use_prefix_cache) return;
   if (last_lookup_.tokens != candidate.tokens || last_lookup_.root != hit.root) {
-    last_lookup_ = {candidate.tokens, hit.root, {}, 0, 0};
-    device_.remember({});
+    last_lookup_ = {candidate.tokens, hit.root, {}, std::vector<LastLookup::Chain>(hit.blocks.size())};
+    for (KvGroupId group = 0; group < num_groups; ++group) device_.remember(group, {});
   }
-  const std::span<const BlockId> known = device_.cache().remembered();
-  hit.blocks.assign(known.begin(), known.end());
-  if (!known.empty()) hit.hash = last_lookup_.hashes[known.size() - 1];
-  if (known.size() < last_lookup_.num_found) last_lookup_.awaits_step = last_step_computing(known);
-  const std::span<const TokenId> tokens(*candidate.tokens);
-  const auto size = static_cast<std::size_t>(kv_.block_size);
-  for (std::size_t i = known.size(); (i + 1) * size < tokens.size(); ++i) {
-    const std::span<const TokenId> block = tokens.subspan(i * size, size);
-    if (i == last_lookup_.hashes.size())
-      last_lookup_.hashes.push_back(chain_hash(config_.prefix_hash_key, hit.hash, block));
-    const BlockId found = device_.cache().find(last_lookup_.hashes[i], hit.hash, block);
+  std::int32_t limit = (static_cast<std::int32_t>(candidate.tokens->size()) - 1) / block_size_;
+  for (KvGroupId group = 0; group < num_groups; ++group) limit = find_chain(group, limit, hit);
+  hit.num_blocks = limit;
+  if (limit > 0) hit.hash = looked_up_hash(limit - 1);
+  for (const LastLookup::Chain& chain : last_lookup_.chains)
+    hit.awaits_step = std::max(hit.awaits_step, chain.awaits_step);
+  if (hit.awaits_step <= last_completed_step_) hit.awaits_step = 0;
+}
+
+std::int32_t SequenceStore::find_chain(KvGroupId kv_group, std::int32_t limit, PrefixHit& hit) {
+  const PrefixCache& cache = device_.cache();
+  auto& blocks = hit.blocks[static_cast<std::size_t>(kv_group)];
+  LastLookup::Chain& chain = last_lookup_.chains[static_cast<std::size_t>(kv_group)];
+  const std::span<const BlockId> known = cache.remembered(kv_group);
+  const std::size_t num_known = known.size();
+  blocks.assign(known.begin(), known.end());
+  if (num_known < chain.num_found) chain.awaits_step = last_step_computing(known);
+  const auto size = static_cast<std::size_t>(block_size_);
+  for (auto i = static_cast<std::int32_t>(num_known); i < limit; ++i) {
+    const BlockHash& hash = looked_up_hash(i);
+    const BlockHash& parent = i == 0 ? hit.root : looked_up_hash(i - 1);
+    const auto tokens = std::span(*last_lookup_.tokens).subspan(static_cast<std::size_t>(i) * size, size);
+    const BlockId found = cache.find(kv_group, hash, parent, tokens);
     if (found == kNoBlock) break;
-    hit.blocks.push_back(found);
-    hit.hash = last_lookup_.hashes[i];
-    last_lookup_.awaits_step = std::max(last_lookup_.awaits_step, device_.cache().computed_by(found));
+    blocks.push_back(found);
+    chain.awaits_step = std::max(chain.awaits_step, cache.computed_by(found));
   }
-  if (hit.blocks.size() > known.size()) device_.remember(hit.blocks);
-  last_lookup_.num_found = hit.blocks.size();
-  if (last_lookup_.awaits_step > last_completed_step_) hit.awaits_step = last_lookup_.awaits_step;
+  if (blocks.size() > num_known) device_.remember(kv_group, blocks);
+  chain.num_found = blocks.size();
+  return std::min(limit, static_cast<std::int32_t>(blocks.size()));
 }
 
 StepId SequenceStore::last_step_computing(std::span<const BlockId> blocks) const {
@@ -229,16 +258,20 @@ Sequence& SequenceStore::admit(const AdmissionCandidate& candidate, const Prefix
   sequence.prompt = candidate.tokens;
   sequence.root = hit.root;
   sequence.hash = hit.hash;
-  sequence.num_hashed_blocks = static_cast<std::int32_t>(hit.blocks.size());
-  sequence.num_computed_tokens = sequence.num_hashed_blocks * kv_.block_size;
+  sequence.num_hashed_blocks = hit.num_blocks;
+  sequence.num_computed_tokens = sequence.num_hashed_blocks * block_size_;
   sequence.num_scheduled_tokens = sequence.num_computed_tokens;
-  const std::int32_t first_visible = kv_.first_visible_block(sequence.num_computed_tokens);
-  for (const BlockId block : hit.blocks) {
-    sequence.table.push_back(block);
-    if (sequence.table.size() <= first_visible) {
-      sequence.table.drop_first();
-    } else {
-      device_.share(block);
+  sequence.kv.resize(layout().groups.size());
+  for (std::size_t group = 0; group < sequence.kv.size(); ++group) {
+    BlockTable& table = sequence.kv[group].table;
+    const std::int32_t first_visible = layout().groups[group].first_visible_block(sequence.num_computed_tokens);
+    for (const BlockId block : std::span(hit.blocks[group]).first(static_cast<std::size_t>(hit.num_blocks))) {
+      table.push_back(block);
+      if (table.size() <= first_visible) {
+        table.drop_first();
+      } else {
+        device_.share(block);
+      }
     }
   }
   groups_[sequence.group].sequences.push_back(&sequence);
@@ -256,24 +289,30 @@ void SequenceStore::trim(Sequence& sequence, const SequenceNeed& need) {
                 "a row starts behind the tokens that were planned");
   PAGODA_ASSERT(need.num_scheduled_tokens >= sequence.num_computed_tokens,
                 "a row goes back behind tokens that are computed for sure");
-  PAGODA_ASSERT(need.num_scheduled_tokens >= sequence.num_hashed_blocks * kv_.block_size,
+  PAGODA_ASSERT(need.num_scheduled_tokens >= sequence.num_hashed_blocks * block_size_,
                 "a row goes back into a block that others may share");
-  BlockTable& table = sequence.table;
   // A fork may start before the end of its parent; then all blocks behind belong to the parent. Otherwise they are
   // lookahead slots.
   const bool goes_back = need.num_scheduled_tokens < sequence.num_scheduled_tokens;
-  std::int32_t keep = kv_.blocks_for(need.num_scheduled_tokens);
-  while (!goes_back && keep < table.size() && is_writable(sequence, table[keep], 0)) ++keep;
-  while (table.size() > keep) release_block(sequence, table.pop_back());
-  sequence.num_scheduled_tokens = std::min(sequence.num_scheduled_tokens, keep * kv_.block_size);
+  const auto is_own = [&](std::int32_t index) {
+    return std::ranges::all_of(sequence.kv,
+                               [&](const KvBlocks& blocks) { return is_writable(sequence, blocks.table[index], 0); });
+  };
+  std::int32_t keep = layout().table_size(need.num_scheduled_tokens);
+  while (!goes_back && keep < sequence.table_size() && is_own(keep)) ++keep;
+  while (sequence.table_size() > keep) pop_back(sequence);
+  sequence.num_scheduled_tokens = std::min(sequence.num_scheduled_tokens, keep * block_size_);
 
-  if (!kv_.has_window()) return;
-  // The window counts from the computed tokens: a fork, or the repetition of a failed step, may start there.
-  const std::int32_t first_visible = kv_.first_visible_block(sequence.num_computed_tokens);
-  while (table.first_owned() < first_visible && table.num_owned() > 0) {
-    release_block(sequence, table.drop_first());
-    // Stale entries are ids of the device pool.
-    if (sequence.on_host) table.replace(table.first_owned() - 1, 0);
+  for (std::size_t group = 0; group < sequence.kv.size(); ++group) {
+    if (!layout().groups[group].has_window()) continue;
+    BlockTable& table = sequence.kv[group].table;
+    // The window counts from the computed tokens: a fork, or the repetition of a failed step, may start there.
+    const std::int32_t first_visible = layout().groups[group].first_visible_block(sequence.num_computed_tokens);
+    while (table.first_owned() < first_visible && table.num_owned() > 0) {
+      release_block(sequence, table.drop_first());
+      // Stale entries are ids of the device pool.
+      if (sequence.on_host) table.replace(table.first_owned() - 1, 0);
+    }
   }
 }
 
@@ -284,37 +323,44 @@ std::int32_t SequenceStore::count_missing(std::span<const Growth> rows) {
   };
   std::int32_t missing = 0;
   for (const auto& [sequence, need] : rows) {
-    missing += std::max(0, end_block(*need) - sequence->table.size());
-    if (need->num_scheduled_tokens % kv_.block_size == 0) continue;
-    const BlockId block = sequence->table[need->num_scheduled_tokens / kv_.block_size];
-    if (is_writable(*sequence, block, leaving(*sequence, block))) continue;
-    ++missing;
-    ++leaving(*sequence, block);
+    missing += num_blocks_behind(*sequence, *need);
+    if (need->num_scheduled_tokens % block_size_ == 0) continue;
+    for (const KvBlocks& blocks : sequence->kv) {
+      const BlockId block = blocks.table[need->num_scheduled_tokens / block_size_];
+      if (is_writable(*sequence, block, leaving(*sequence, block))) continue;
+      ++missing;
+      ++leaving(*sequence, block);
+    }
   }
-  for (const auto& [sequence, need] : rows)
-    if (need->num_scheduled_tokens % kv_.block_size != 0)
-      leaving(*sequence, sequence->table[need->num_scheduled_tokens / kv_.block_size]) = 0;
+  for (const auto& [sequence, need] : rows) {
+    if (need->num_scheduled_tokens % block_size_ == 0) continue;
+    for (const KvBlocks& blocks : sequence->kv)
+      leaving(*sequence, blocks.table[need->num_scheduled_tokens / block_size_]) = 0;
+  }
   return missing;
 }
 
 void SequenceStore::drop_lookahead(Sequence& sequence, std::int32_t num_blocks) {
-  const std::int32_t keep = std::max(num_blocks, kv_.blocks_for(sequence.num_scheduled_tokens));
-  while (sequence.table.size() > keep) release_device(sequence.table.pop_back(), sequence.last_run);
+  PAGODA_ASSERT(!sequence.on_host, "a swapped-out sequence has no lookahead slots");
+  const std::int32_t keep = std::max(num_blocks, layout().table_size(sequence.num_scheduled_tokens));
+  while (sequence.table_size() > keep) pop_back(sequence);
 }
 
 void SequenceStore::fill(const Sequence& sequence, std::int32_t first_block) {
-  const std::int32_t end = kv_.blocks_for(sequence.num_scheduled_tokens);
-  for (std::int32_t i = std::max(first_block, sequence.table.first_owned()); i < end; ++i)
-    device_.fill(sequence.table[i], std::min(kv_.block_size, sequence.num_scheduled_tokens - i * kv_.block_size));
+  const std::int32_t end = layout().table_size(sequence.num_scheduled_tokens);
+  for (const KvBlocks& blocks : sequence.kv) {
+    for (std::int32_t i = std::max(first_block, blocks.table.first_owned()); i < end; ++i)
+      device_.fill(blocks.table[i], std::min(block_size_, sequence.num_scheduled_tokens - i * block_size_));
+  }
 }
 
-void SequenceStore::copy_on_write(Sequence& sequence, std::int32_t index) {
-  const BlockId old = sequence.table[index];
+void SequenceStore::copy_on_write(const Sequence& sequence, BlockTable& table, std::int32_t index) {
+  const BlockId old = table[index];
   if (device_.is_writable(old)) return;
   const BlockId fresh = device_.allocate();
   const StepId last = stamp(device_.pool().last_touched(old), device_.pool().last_touched(fresh), sequence.last_run);
   cache_plan_->copies.push_back(BlockMove{old, fresh, last});
-  sequence.table.replace(index, fresh);
+  table.replace(index, fresh);
   if (device_.cache().contains(old)) {
     copy_sources_.emplace_back(old, sequence.last_run);
   } else {
@@ -323,27 +369,29 @@ void SequenceStore::copy_on_write(Sequence& sequence, std::int32_t index) {
 }
 
 void SequenceStore::grow(Sequence& sequence, const SequenceNeed& need) {
-  const std::int32_t first = need.num_scheduled_tokens / kv_.block_size;
+  const std::int32_t first = need.num_scheduled_tokens / block_size_;
   const std::int32_t end = end_block(need);
-  PAGODA_ASSERT(first >= sequence.table.first_owned(), "a row starts before its sliding window");
-  if (need.num_scheduled_tokens % kv_.block_size != 0) copy_on_write(sequence, first);
-  const std::int32_t num_fetched = std::max(0, end - sequence.table.size());
-  while (sequence.table.size() < end) sequence.table.push_back(device_.allocate());
+  for (KvBlocks& blocks : sequence.kv) {
+    PAGODA_ASSERT(first >= blocks.table.first_owned(), "a row starts before its sliding window");
+    if (need.num_scheduled_tokens % block_size_ != 0) copy_on_write(sequence, blocks.table, first);
+    const std::int32_t num_fetched = std::max(0, end - blocks.table.size());
+    while (blocks.table.size() < end) blocks.table.push_back(device_.allocate());
+    set_reserved(blocks, std::max(0, blocks.reserved_blocks - num_fetched));
+  }
   const std::int32_t num_scheduled = need.num_scheduled_tokens + need.num_new_tokens;
   sequence.num_scheduled_tokens = std::max(sequence.num_scheduled_tokens, num_scheduled);
   fill(sequence, first);
-  set_reserved(sequence, std::max(0, sequence.reserved_blocks - num_fetched));
   sequence.last_run = step_;
   // A sequence that runs in this step or a later one may read the KV that this row writes: in each layer, all KV of a
   // step is stored before attention reads any. Generated tokens are not known yet.
   const auto num_prompt_tokens = static_cast<std::int32_t>(sequence.prompt->size());
   if (caches_)
-    cache_full_blocks(sequence, std::min(sequence.num_scheduled_tokens, num_prompt_tokens) / kv_.block_size, step_);
+    cache_full_blocks(sequence, std::min(sequence.num_scheduled_tokens, num_prompt_tokens) / block_size_, step_);
 }
 
-void SequenceStore::set_reserved(Sequence& sequence, std::int32_t num_blocks) {
-  num_reserved_ += num_blocks - sequence.reserved_blocks;
-  sequence.reserved_blocks = num_blocks;
+void SequenceStore::set_reserved(KvBlocks& blocks, std::int32_t num_blocks) {
+  num_reserved_ += num_blocks - blocks.reserved_blocks;
+  blocks.reserved_blocks = num_blocks;
 }
 
 void SequenceStore::release_host(Group& group, BlockId block) {
@@ -360,14 +408,21 @@ void SequenceStore::release_block(Sequence& sequence, BlockId block) {
   }
 }
 
-void SequenceStore::release_table(Sequence& sequence) {
+void SequenceStore::pop_back(Sequence& sequence) {
+  for (KvBlocks& blocks : sequence.kv) release_block(sequence, blocks.table.pop_back());
+}
+
+void SequenceStore::release_tables(Sequence& sequence) {
   // From the back, so that the blocks freed last, which are used first, are the head of the sequence.
-  while (sequence.table.num_owned() > 0) release_block(sequence, sequence.table.pop_back());
-  set_reserved(sequence, 0);
+  while (sequence.num_owned() > 0) {
+    for (KvBlocks& blocks : sequence.kv)
+      if (blocks.table.num_owned() > 0) release_block(sequence, blocks.table.pop_back());
+  }
+  for (KvBlocks& blocks : sequence.kv) set_reserved(blocks, 0);
 }
 
 void SequenceStore::remove(Sequence& sequence) {
-  release_table(sequence);
+  release_tables(sequence);
   const auto entry = groups_.find(sequence.group);
   std::erase(entry->second.sequences, &sequence);
   if (entry->second.sequences.empty()) groups_.erase(entry);

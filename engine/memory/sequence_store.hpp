@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <span>
@@ -28,13 +29,31 @@ struct BlockKey {
   static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.index, self.hash, self.parent); }
 };
 
-/// A sequence that holds blocks, on the device or (swapped out) on the host.
+/// The blocks of a sequence in one KV group.
+struct KvBlocks {
+  BlockTable table;
+  /// Blocks whose content another block already had when they were offered to the prefix cache. When both are computed,
+  /// one of the two is released.
+  std::vector<BlockKey> duplicates;
+  /// While the sequence is on the host: keys of its blocks that were cached when it was swapped out, in the order of
+  /// the table. Blocks with other owners stayed on the device; their entries in the table are kNoBlock.
+  std::vector<BlockKey> keys;
+  /// Number of blocks that its prompt will still need and that no admission may take.
+  std::int32_t reserved_blocks = 0;
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.table, self.duplicates, self.keys, self.reserved_blocks);
+  }
+};
+
+/// A sequence that holds blocks, on the device or (swapped out) on the host. Its tables have the same number of
+/// entries.
 struct Sequence {
   SequenceId id = 0;
   RequestId request = 0;  ///< request, for views of the blocks
   SequenceId group = 0;   ///< group of the sequence: the id of the group's first sequence
   bool on_host = false;
-  BlockTable table;
+  std::vector<KvBlocks> kv;  ///< by KV group
 
   SharedTokens prompt;  ///< tokens that it was admitted with
   TokenIds sampled;     ///< tokens behind these; not kept without a prefix cache
@@ -48,20 +67,20 @@ struct Sequence {
   std::int32_t num_hashed_blocks = 0;
   BlockHash hash;  ///< hash of the last of these blocks; the root if there is none
   BlockHash root;  ///< parent of its first block
-  /// Blocks whose content another block already had when they were offered. When both are computed, one of the two is
-  /// released.
-  std::vector<BlockKey> duplicates;
-  /// While the sequence is on the host: keys of its blocks that were cached when it was swapped out, in the order of
-  /// the table. Blocks with other owners stayed on the device; their entries in the table are kNoBlock.
-  std::vector<BlockKey> keys;
-
-  /// Number of blocks that its prompt will still need and that no admission may take.
-  std::int32_t reserved_blocks = 0;
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
-    return visit(self.id, self.request, self.group, self.on_host, self.table, self.prompt, self.sampled,
+    return visit(self.id, self.request, self.group, self.on_host, self.kv, self.prompt, self.sampled,
                  self.num_scheduled_tokens, self.num_computed_tokens, self.last_run, self.num_hashed_blocks, self.hash,
-                 self.root, self.duplicates, self.keys, self.reserved_blocks);
+                 self.root);
+  }
+
+  /// Returns the number of entries of each table.
+  std::int32_t table_size() const { return kv.front().table.size(); }
+  /// Returns the number of blocks that the tables own.
+  std::int32_t num_owned() const {
+    std::int32_t sum = 0;
+    for (const KvBlocks& blocks : kv) sum += blocks.table.num_owned();
+    return sum;
   }
 
   std::int32_t num_known_tokens() const { return static_cast<std::int32_t>(prompt->size() + sampled.size()); }
@@ -79,7 +98,9 @@ struct Group {
 
 /// The cached blocks of a prompt, from its first block on, and the hash of the last.
 struct PrefixHit {
-  std::vector<BlockId> blocks;
+  std::int32_t num_blocks = 0;  ///< number of blocks of the prompt that each KV group serves
+  /// Blocks by KV group. A group has at least the blocks that tokens behind the hit can see.
+  std::vector<std::vector<BlockId>> blocks;
   BlockHash root;
   BlockHash hash;
   StepId awaits_step = 0;  ///< see AdmissionOutcome
@@ -123,7 +144,7 @@ class SequenceStore {
   void end_step();
 
   const BlockSpaceConfig& config() const { return config_; }
-  const KvGroup& kv_group() const { return kv_; }
+  const KvLayout& layout() const { return config_.layout; }
   const DeviceBlocks& device() const { return device_; }
   const BlockPool& host() const { return host_; }
   const std::unordered_map<SequenceId, Sequence>& sequences() const { return sequences_; }
@@ -155,19 +176,23 @@ class SequenceStore {
   // --- growth in a step
   /// Returns the size of the table that the row needs.
   std::int32_t end_block(const SequenceNeed& need) const {
-    return kv_.blocks_for(need.num_scheduled_tokens + need.num_new_tokens + need.num_lookahead_slots);
+    return layout().table_size(need.num_scheduled_tokens + need.num_new_tokens + need.num_lookahead_slots);
   }
-  /// Releases blocks that the row does not need: blocks that have left its sliding window for good, and blocks behind
+  /// Returns the number of blocks behind its tables that the row needs.
+  std::int32_t num_blocks_behind(const Sequence& sequence, const SequenceNeed& need) const {
+    return std::max(0, end_block(need) - sequence.table_size()) * layout().num_groups();
+  }
+  /// Releases blocks that the row does not need: blocks that have left its sliding windows for good, and blocks behind
   /// the scheduled tokens of `need`, except its own lookahead slots.
   void trim(Sequence& sequence, const SequenceNeed& need);
   /// Returns the exact number of blocks to fetch for trimmed rows: blocks behind their tables, and copies of partly
   /// filled blocks that the rows may not write.
   std::int32_t count_missing(std::span<const Growth> rows);
-  /// Releases lookahead slots behind the first `num_blocks` blocks; blocks of planned tokens stay.
+  /// Releases lookahead slots behind the first `num_blocks` entries of each table; blocks of planned tokens stay.
   void drop_lookahead(Sequence& sequence, std::int32_t num_blocks);
   /// Gives a trimmed row the blocks that it needs, with copy-on-write, and records that it runs in this step.
   void grow(Sequence& sequence, const SequenceNeed& need);
-  void set_reserved(Sequence& sequence, std::int32_t num_blocks);
+  void set_reserved(KvBlocks& blocks, std::int32_t num_blocks);
 
   // --- preemption
   std::int32_t count_owned(const Group& group);
@@ -198,15 +223,22 @@ class SequenceStore {
   void release_device(BlockId block, StepId last_run) { device_.release(block, last_run, step_); }
   void release_host(Group& group, BlockId block);
   void release_block(Sequence& sequence, BlockId block);
-  void release_table(Sequence& sequence);
-  void copy_on_write(Sequence& sequence, std::int32_t index);
+  void release_tables(Sequence& sequence);
+  void copy_on_write(const Sequence& sequence, BlockTable& table, std::int32_t index);
+  void pop_back(Sequence& sequence);  ///< releases the last entry of each table
   void remove(Sequence& sequence);
   /// Makes the block findable. `computed_by` is the step that computes it; 0 = it is computed. Returns false as
   /// DeviceBlocks::insert.
-  bool insert_in_cache(BlockId block, const BlockKey& key, std::span<const TokenId> tokens, StepId computed_by);
+  bool insert_in_cache(BlockId block, KvGroupId kv_group, const BlockKey& key, std::span<const TokenId> tokens,
+                       StepId computed_by);
   /// Makes the full blocks up to `num_full` findable. `computed_by` as above.
   void cache_full_blocks(Sequence& sequence, std::int32_t num_full, StepId computed_by);
-  void merge_duplicates(Sequence& sequence);
+  void merge_duplicates(Sequence& sequence, KvGroupId kv_group);
+  /// Returns the hash of the block at `index` of the prompt of the last lookup.
+  const BlockHash& looked_up_hash(std::int32_t index);
+  /// Extends the blocks of the hit in this KV group while the cache finds them, up to `limit` blocks. Returns their
+  /// number.
+  std::int32_t find_chain(KvGroupId kv_group, std::int32_t limit, PrefixHit& hit);
   StepId last_step_computing(std::span<const BlockId> blocks) const;
   bool is_computed(BlockId cached) const { return device_.cache().computed_by(cached) <= last_completed_step_; }
   /// Calls visit(block, owners in the group) for each distinct block of a group on the device.
@@ -215,14 +247,14 @@ class SequenceStore {
   /// Marks in moved_to_ the blocks that a swap-out would leave with other owners. Returns the number of blocks it would
   /// move.
   std::int32_t mark_shared_kept(const Group& group);
-  void move_out(Group& group, Sequence& sequence);
-  void move_in(Group& group, Sequence& sequence);
+  void move_out(Group& group, const Sequence& sequence, KvBlocks& blocks);
+  void move_in(Group& group, Sequence& sequence, KvGroupId kv_group);
   bool is_writable(const Sequence& sequence, BlockId block, std::int32_t num_leaving) const;
   std::span<const TokenId> block_tokens(const Sequence& sequence, std::int32_t index);
   void fill(const Sequence& sequence, std::int32_t first_block);
 
   BlockSpaceConfig config_;
-  KvGroup kv_;
+  std::int32_t block_size_;
   bool caches_;
   DeviceBlocks device_;
   BlockPool host_;
@@ -240,11 +272,15 @@ class SequenceStore {
   /// The prompt of the last lookup: the head of the queue is looked up in plan after plan. The prefix cache remembers
   /// its blocks.
   struct LastLookup {
+    /// The blocks that were found in one KV group.
+    struct Chain {
+      std::size_t num_found = 0;
+      StepId awaits_step = 0;  ///< last step that computes any of these blocks
+    };
     SharedTokens tokens;
     BlockHash root;
     std::vector<BlockHash> hashes;
-    std::size_t num_found = 0;  ///< number of blocks
-    StepId awaits_step = 0;     ///< last step that computes any of these blocks
+    std::vector<Chain> chains;  ///< by KV group
   };
   LastLookup last_lookup_;
   /// Findable blocks and the steps that compute them, in the order of the steps. Steps that had passed at the last plan

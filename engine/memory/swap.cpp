@@ -17,14 +17,17 @@ constexpr BlockId kSharedKept = -2;  // value of moved_to_
 
 template <class Visit>
 void SequenceStore::visit_owned(const Group& group, Visit visit) {
-  for (const Sequence* sequence : group.sequences)
-    for (const BlockId block : sequence->table.owned()) ++leaving_device_[static_cast<std::size_t>(block)];
-  for (const Sequence* sequence : group.sequences) {
-    for (const BlockId block : sequence->table.owned()) {
-      const std::int32_t owners = std::exchange(leaving_device_[static_cast<std::size_t>(block)], 0);
-      if (owners > 0) visit(block, owners);
+  const auto each_entry = [&](auto&& take) {
+    for (const Sequence* sequence : group.sequences) {
+      for (const KvBlocks& blocks : sequence->kv)
+        for (const BlockId block : blocks.table.owned()) take(block);
     }
-  }
+  };
+  each_entry([&](BlockId block) { ++leaving_device_[static_cast<std::size_t>(block)]; });
+  each_entry([&](BlockId block) {
+    const std::int32_t owners = std::exchange(leaving_device_[static_cast<std::size_t>(block)], 0);
+    if (owners > 0) visit(block, owners);
+  });
 }
 
 std::int32_t SequenceStore::count_owned(const Group& group) {
@@ -41,10 +44,13 @@ std::int32_t SequenceStore::mark_shared_kept(const Group& group) {
     if (is_held_elsewhere) moved_to_[static_cast<std::size_t>(block)] = kSharedKept;
   });
   // A fork that has not run yet may hold a block that is full for its parent, but not for itself.
-  for (const Sequence* sequence : group.sequences)
-    for (std::int32_t i = std::max(sequence->table.first_owned(), sequence->num_hashed_blocks);
-         i < sequence->table.size(); ++i)
-      moved_to_[static_cast<std::size_t>(sequence->table[i])] = kNoBlock;
+  for (const Sequence* sequence : group.sequences) {
+    for (const KvBlocks& blocks : sequence->kv) {
+      const std::int32_t first = std::max(blocks.table.first_owned(), sequence->num_hashed_blocks);
+      for (std::int32_t i = first; i < blocks.table.size(); ++i)
+        moved_to_[static_cast<std::size_t>(blocks.table[i])] = kNoBlock;
+    }
+  }
   visit_owned(group, [&](BlockId block, std::int32_t) {
     num_moved -= moved_to_[static_cast<std::size_t>(block)] == kSharedKept;
   });
@@ -55,12 +61,16 @@ RecoveryNeed SequenceStore::count_recovery(const Group& group) {
   RecoveryNeed need;
   need.num_blocks = mark_shared_kept(group);
   for (const Sequence* sequence : group.sequences) {
-    const BlockTable& table = sequence->table;
-    std::int32_t found = 0;
-    while (table.first_owned() == 0 && found < table.size() &&
-           moved_to_[static_cast<std::size_t>(table[found])] == kSharedKept)
-      ++found;
-    need.num_tokens += sequence->num_scheduled_tokens - std::int64_t{found} * kv_.block_size;
+    std::int32_t found = sequence->table_size();
+    for (const KvBlocks& blocks : sequence->kv) {
+      const BlockTable& table = blocks.table;
+      std::int32_t kept = 0;
+      while (table.first_owned() == 0 && kept < found &&
+             moved_to_[static_cast<std::size_t>(table[kept])] == kSharedKept)
+        ++kept;
+      found = kept;
+    }
+    need.num_tokens += sequence->num_scheduled_tokens - std::int64_t{found} * block_size_;
   }
   visit_owned(group, [&](BlockId block, std::int32_t) { moved_to_[static_cast<std::size_t>(block)] = kNoBlock; });
   return need;
@@ -74,18 +84,21 @@ bool SequenceStore::swap_out(Group& group) {
   visit_owned(group, [&](BlockId block, std::int32_t) { blocks.push_back(block); });
   const bool fits = mark_shared_kept(group) <= host_.num_free();
   if (fits) {
-    for (Sequence* sequence : group.sequences) move_out(group, *sequence);
+    for (Sequence* sequence : group.sequences) {
+      for (KvBlocks& kv : sequence->kv) move_out(group, *sequence, kv);
+      sequence->on_host = true;
+    }
   }
   for (const BlockId block : blocks) moved_to_[static_cast<std::size_t>(block)] = kNoBlock;
   return fits;
 }
 
-void SequenceStore::move_out(Group& group, Sequence& sequence) {
-  BlockTable& table = sequence.table;
+void SequenceStore::move_out(Group& group, const Sequence& sequence, KvBlocks& blocks) {
+  BlockTable& table = blocks.table;
   for (std::int32_t i = table.first_owned(); i < table.size(); ++i) {
     const BlockId block = table[i];
     if (i < sequence.num_hashed_blocks && device_.cache().contains(block))
-      sequence.keys.push_back(BlockKey{i, device_.cache().hash(block), device_.cache().parent(block)});
+      blocks.keys.push_back(BlockKey{i, device_.cache().hash(block), device_.cache().parent(block)});
     BlockId& target = moved_to_[static_cast<std::size_t>(block)];
     if (target == kNoBlock) {
       target = host_.allocate();
@@ -98,22 +111,21 @@ void SequenceStore::move_out(Group& group, Sequence& sequence) {
     table.replace(i, target == kSharedKept ? kNoBlock : target);
     release_device(block, sequence.last_run);
   }
-  set_reserved(sequence, 0);
-  sequence.on_host = true;
+  set_reserved(blocks, 0);
 }
 
 SwapInNeed SequenceStore::find_swapped(Group& group) {
   SwapInNeed need;
   std::vector<BlockId> found;
   std::vector<BlockId> copied;
-  for (Sequence* sequence : group.sequences) {
-    for (BlockKey& key : sequence->keys) key.found = kNoBlock;
-    auto key = sequence->keys.begin();
-    for (std::int32_t i = sequence->table.first_owned(); i < sequence->table.size(); ++i) {
-      const BlockId on_host = sequence->table[i];
-      while (key != sequence->keys.end() && key->index < i) ++key;
-      if (key != sequence->keys.end() && key->index == i) {
-        const BlockId block = device_.cache().find(key->hash, key->parent, block_tokens(*sequence, i));
+  const auto find_blocks = [&](const Sequence& sequence, KvGroupId kv_group, KvBlocks& blocks) {
+    for (BlockKey& key : blocks.keys) key.found = kNoBlock;
+    auto key = blocks.keys.begin();
+    for (std::int32_t i = blocks.table.first_owned(); i < blocks.table.size(); ++i) {
+      const BlockId on_host = blocks.table[i];
+      while (key != blocks.keys.end() && key->index < i) ++key;
+      if (key != blocks.keys.end() && key->index == i) {
+        const BlockId block = device_.cache().find(kv_group, key->hash, key->parent, block_tokens(sequence, i));
         if (block != kNoBlock && is_computed(block)) {
           found.push_back(key->found = block);
           continue;
@@ -122,6 +134,10 @@ SwapInNeed SequenceStore::find_swapped(Group& group) {
       }
       if (on_host != kNoBlock) copied.push_back(on_host);
     }
+  };
+  for (Sequence* sequence : group.sequences) {
+    for (KvGroupId kv_group = 0; kv_group < layout().num_groups(); ++kv_group)
+      find_blocks(*sequence, kv_group, sequence->kv[static_cast<std::size_t>(kv_group)]);
   }
   const auto count_distinct = [](std::vector<BlockId>& blocks) {
     std::ranges::sort(blocks);
@@ -136,26 +152,29 @@ SwapInNeed SequenceStore::find_swapped(Group& group) {
 
 void SequenceStore::swap_in(Group& group) {
   // Take all found blocks first, because fetching a block may evict one of them.
-  for (Sequence* sequence : group.sequences) {
-    for (const BlockKey& key : sequence->keys)
-      if (key.found != kNoBlock) device_.share(key.found);
+  for (const Sequence* sequence : group.sequences) {
+    for (const KvBlocks& blocks : sequence->kv)
+      for (const BlockKey& key : blocks.keys)
+        if (key.found != kNoBlock) device_.share(key.found);
   }
   const std::size_t first_move = cache_plan_->swap_in.size();
   for (Sequence* sequence : group.sequences) {
-    move_in(group, *sequence);
+    for (KvGroupId kv_group = 0; kv_group < layout().num_groups(); ++kv_group) move_in(group, *sequence, kv_group);
+    sequence->on_host = false;
     fill(*sequence, 0);
   }
   for (std::size_t i = first_move; i < cache_plan_->swap_in.size(); ++i)
     moved_to_[static_cast<std::size_t>(cache_plan_->swap_in[i].from)] = kNoBlock;
 }
 
-void SequenceStore::move_in(Group& group, Sequence& sequence) {
-  BlockTable& table = sequence.table;
-  auto key = sequence.keys.begin();
+void SequenceStore::move_in(Group& group, Sequence& sequence, KvGroupId kv_group) {
+  KvBlocks& blocks = sequence.kv[static_cast<std::size_t>(kv_group)];
+  BlockTable& table = blocks.table;
+  auto key = blocks.keys.begin();
   for (std::int32_t i = table.first_owned(); i < table.size(); ++i) {
     const BlockId block = table[i];
-    while (key != sequence.keys.end() && key->index < i) ++key;
-    const bool has_key = key != sequence.keys.end() && key->index == i;
+    while (key != blocks.keys.end() && key->index < i) ++key;
+    const bool has_key = key != blocks.keys.end() && key->index == i;
     if (has_key && key->found != kNoBlock) {
       table.replace(i, key->found);
       release_host(group, block);
@@ -173,12 +192,11 @@ void SequenceStore::move_in(Group& group, Sequence& sequence) {
     release_host(group, block);
     // The content is there before the step computes anything.
     if (has_key && !device_.cache().contains(target) &&
-        !insert_in_cache(target, *key, block_tokens(sequence, i), step_))
-      sequence.duplicates.push_back(*key);
+        !insert_in_cache(target, kv_group, *key, block_tokens(sequence, i), step_))
+      blocks.duplicates.push_back(*key);
   }
   table.mark_all_changed();
-  sequence.on_host = false;
-  sequence.keys.clear();
+  blocks.keys.clear();
 }
 
 }  // namespace pagoda::memory

@@ -63,7 +63,7 @@ Result<std::unique_ptr<Model>> build(const DecoderConfig& config, bool bias, dou
       model / "layers", config, [&](const WeightLoader& layer, std::int64_t index) -> Cohere2Layer {
         const auto attention = layer / "self_attn";
         return {.norm = load_layer_norm(layer / "input_layernorm", config),
-                .attention = {config.attention_of(index), index, load_qkv(attention, config, bias),
+                .attention = {config.attention_of(index), config.kv_place(index), load_qkv(attention, config, bias),
                               load_attention_output(attention, config, bias)},
                 .mlp = load_gated_mlp(layer / "mlp", config)};
       });

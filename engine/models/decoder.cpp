@@ -21,7 +21,7 @@ ModelSpec spec_of_decoder(const DecoderConfig& config) {
   spec.tie_word_embeddings = config.tie_word_embeddings;
   AttentionShape attention = config.attention;
   attention.window = config.common_window();
-  spec.kv = {{attention, config.num_layers()}};
+  spec.kv = config.kv_grouping().groups;
   spec.facts = {{"hidden_size", config.hidden_size},
                 {"intermediate_size", config.intermediate_size},
                 {"num_layers", config.num_layers()},

@@ -48,6 +48,12 @@ layers::AttentionShape DecoderConfig::attention_of(std::int64_t layer) const {
   return result;
 }
 
+KvGrouping DecoderConfig::kv_grouping() const {
+  std::vector<layers::AttentionShape> layers;
+  for (std::int64_t i = 0; i < num_layers(); ++i) layers.push_back(attention_of(i));
+  return group_layers(layers);
+}
+
 std::int32_t DecoderConfig::common_window() const {
   const auto same = [&](const LayerShape& layer) { return layer.window == layer_shapes.front().window; };
   return !layer_shapes.empty() && std::ranges::all_of(layer_shapes, same) ? layer_shapes.front().window : 0;

@@ -6,6 +6,7 @@
 #include "engine/layers/attention.hpp"
 #include "engine/layers/positions.hpp"
 #include "engine/models/config_source.hpp"
+#include "engine/models/kv_grouping.hpp"
 #include "kernels/ops.hpp"
 
 namespace pagoda::models {
@@ -34,6 +35,10 @@ struct DecoderConfig {
 
   std::int64_t num_layers() const { return static_cast<std::int64_t>(layer_shapes.size()); }
   layers::AttentionShape attention_of(std::int64_t layer) const;
+  KvGrouping kv_grouping() const;
+  layers::KvPlace kv_place(std::int64_t layer) const {
+    return kv_grouping().places.at(static_cast<std::size_t>(layer));
+  }
   /// Returns the window that all layers have; 0 when they have none or differ.
   std::int32_t common_window() const;
   void set_window_of_all_layers(std::int32_t window);

@@ -71,7 +71,7 @@ GemmaLayer load_layer(const WeightLoader& layer, const GemmaConfig& gemma, std::
   const auto attention = layer / "self_attn";
   return {
       .input_norm = norm("input_layernorm"),
-      .attention = {config.attention_of(index), index,
+      .attention = {config.attention_of(index), config.kv_place(index),
                     gemma.head_norms ? load_qkv_with_norms(attention, config, gemma.attention_bias, gemma.norm_offset)
                                      : load_qkv(attention, config, gemma.attention_bias),
                     load_attention_output(attention, config, gemma.attention_bias)},

@@ -92,7 +92,7 @@ Gpt2Layer load_layer(const WeightLoader& layer, const DecoderConfig& config, std
   const auto mlp = layer / "mlp";
   return {.attention_norm = {layer / "ln_1", hidden, config.norm_eps},
           .attention = {config.attention_of(index),
-                        index,
+                        config.kv_place(index),
                         {.parts = {load_transposed(attention / "c_attn", 3 * hidden, hidden)}},
                         load_transposed(attention / "c_proj", hidden, hidden)},
           .mlp_norm = {layer / "ln_2", hidden, config.norm_eps},

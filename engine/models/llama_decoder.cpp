@@ -70,7 +70,7 @@ ModelSpec llama_decoder(const DecoderConfig& config, LlamaWeights weights) {
 LlamaLayer llama_layer(const WeightLoader& layer, const DecoderConfig& config, std::int64_t index, QkvProjection qkv,
                        std::unique_ptr<Mlp> mlp, bool output_bias) {
   return {.attention_norm = load_norm(layer / "input_layernorm", config),
-          .attention = {config.attention_of(index), index, std::move(qkv),
+          .attention = {config.attention_of(index), config.kv_place(index), std::move(qkv),
                         load_attention_output(layer / "self_attn", config, output_bias)},
           .mlp_norm = load_norm(layer / "post_attention_layernorm", config),
           .mlp = std::move(mlp)};

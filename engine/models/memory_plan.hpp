@@ -22,14 +22,14 @@ struct MemoryRequest {
 /// The use of a device's memory.
 struct MemoryPlan {
   std::int64_t weight_bytes = 0;
-  std::int64_t activation_bytes = 0;    ///< working memory of the largest step
-  std::int64_t logit_bytes = 0;         ///< float32 scores of the largest step
-  std::int64_t position_bytes = 0;      ///< rotary or ALiBi tables
-  std::int64_t batch_bytes = 0;         ///< tokens of all rows, and the inputs of the largest step
-  std::int64_t kv_bytes_per_token = 0;  ///< kv_bytes_per_block / block size, rounded up
+  std::int64_t activation_bytes = 0;  ///< working memory of the largest step
+  std::int64_t logit_bytes = 0;       ///< float32 scores of the largest step
+  std::int64_t position_bytes = 0;    ///< rotary or ALiBi tables
+  std::int64_t batch_bytes = 0;       ///< tokens of all rows, and the inputs of the largest step
+  /// Bytes of a token in all KV groups, rounded up. Groups with a window give them back behind the window.
+  std::int64_t kv_bytes_per_token = 0;
   std::int64_t kv_bytes_per_block = 0;
-  std::int64_t num_blocks = 0;       ///< blocks that fit into the rest of the budget; 0 when the rest is too small
-  std::int64_t longest_context = 0;  ///< tokens that one sequence alone can reach, limited by blocks and positions
+  std::int64_t num_blocks = 0;  ///< blocks that fit into the rest of the budget; 0 when the rest is too small
 
   std::int64_t fixed_bytes() const {
     return weight_bytes + activation_bytes + logit_bytes + position_bytes + batch_bytes;

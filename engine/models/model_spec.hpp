@@ -11,6 +11,7 @@
 
 #include "engine/layers/attention.hpp"
 #include "engine/models/decoder_config.hpp"
+#include "engine/models/kv_grouping.hpp"
 #include "engine/models/model.hpp"
 #include "engine/step/kv_layout.hpp"
 #include "engine/types.hpp"
@@ -18,13 +19,6 @@
 #include "kernels/dtype.hpp"
 
 namespace pagoda::models {
-
-/// Layers that keep the same tokens in KV blocks of the same size: a KvGroup before block size and type are known.
-struct KvShape {
-  /// With a window if all layers have the same window; without a window the layers keep every token.
-  layers::AttentionShape attention;
-  std::int64_t num_layers = 0;
-};
 
 /// A fact about a model for its users: a name and a value.
 using Fact = std::pair<std::string, std::variant<std::int64_t, bool, std::string>>;
@@ -38,7 +32,7 @@ struct ModelSpec {
   std::int64_t position_limit = 0;           ///< largest max_model_len that is allowed
   bool tie_word_embeddings = false;          ///< whether the head is the embedding, even if a checkpoint has both
   DecoderConfig decoder;
-  std::vector<KvShape> kv;
+  std::vector<KvShape> kv;  ///< see KvGrouping::groups
   std::vector<Fact> facts;  ///< sizes and choices of the family, for `pagoda inspect`
 
   /// Takes the weights where they lie in the source, which must outlive the model, and checks their shapes. Allocates

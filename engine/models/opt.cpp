@@ -114,7 +114,7 @@ OptLayer load_layer(const WeightLoader& layer, const OptConfig& opt, std::int64_
   };
   const auto attention = layer / "self_attn";
   return {.attention_norm = norm("self_attn_layer_norm"),
-          .attention = {config.attention_of(index), index, load_qkv(attention, config, opt.biases),
+          .attention = {config.attention_of(index), config.kv_place(index), load_qkv(attention, config, opt.biases),
                         Linear(attention, {"out_proj", hidden}, hidden, opt.biases)},
           .mlp_norm = norm("final_layer_norm"),
           .mlp = std::make_unique<PlainMlp>(Linear(layer, {"fc1", width}, hidden, opt.biases), config.activation,

@@ -3,6 +3,7 @@
 /// Layout of KV memory in blocks, and all arithmetic of tokens and blocks.
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -38,6 +39,7 @@ struct KvGroup {
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.kind, self.block_size, self.window, self.num_layers, self.layer_bytes);
   }
+  bool operator==(const KvGroup&) const = default;
 
   constexpr bool has_window() const { return kind == KvKind::window; }
 
@@ -75,21 +77,25 @@ struct KvGroup {
   constexpr std::int32_t largest_chunk(std::int32_t num_blocks) const {
     return std::max(1, (num_blocks - 1) * block_size - window + 2);
   }
-
-  /// Returns the maximum number of tokens whose KV a sequence of up to `num_tokens` holds at once when each of its
-  /// steps runs up to `num_new_tokens`.
-  constexpr std::int64_t tokens_held(std::int64_t num_tokens, std::int64_t num_new_tokens) const {
-    return has_window() ? std::min(num_tokens, window + num_new_tokens + block_size) : num_tokens;
-  }
 };
 
-/// The KV memory of a model: KV groups whose blocks have the same size in bytes and come from one pool. A sequence has
-/// a block table for each KV group. A model whose layers are all alike has one KV group; models with more are not
-/// supported yet.
+/// The KV memory of a model: KV groups whose blocks hold the same number of tokens, have the same size in bytes, and
+/// come from one pool. A sequence has a block table for each KV group. A model whose layers are all alike has one KV
+/// group.
 struct KvLayout {
   std::vector<KvGroup> groups = {KvGroup{}};
 
   static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.groups); }
+  bool operator==(const KvLayout&) const = default;
+
+  /// Returns whether there is a group, and all groups have the same positive block size, and windows where their kind
+  /// says so.
+  bool is_valid() const {
+    return !groups.empty() && std::ranges::all_of(groups, [this](const KvGroup& group) {
+      return group.block_size > 0 && group.block_size == block_size() && group.num_layers >= 0 &&
+             group.layer_bytes >= 0 && (group.has_window() ? group.window > 0 : group.window == 0);
+    });
+  }
 
   /// Returns a layout with one KV group. `window` 0 = the layers see every token.
   static KvLayout uniform(std::int32_t block_size, std::int32_t window = 0, std::int32_t num_layers = 0,
@@ -97,8 +103,54 @@ struct KvLayout {
     return {{{window > 0 ? KvKind::window : KvKind::full, block_size, window, num_layers, layer_bytes}}};
   }
 
-  const KvGroup& only() const { return groups.front(); }
-  std::int64_t block_bytes() const { return groups.front().num_layers * groups.front().layer_bytes; }
+  std::int32_t num_groups() const { return static_cast<std::int32_t>(groups.size()); }
+  const KvGroup& operator[](KvGroupId group) const { return groups[static_cast<std::size_t>(group)]; }
+  std::int32_t block_size() const { return groups.front().block_size; }
+  /// Returns the bytes of a block: those of the largest group.
+  std::int64_t block_bytes() const {
+    std::int64_t bytes = 0;
+    for (const KvGroup& group : groups) bytes = std::max(bytes, group.num_layers * group.layer_bytes);
+    return bytes;
+  }
+  /// Returns the number of entries of each table of a sequence of `num_tokens`.
+  constexpr std::int32_t table_size(std::int32_t num_tokens) const { return groups.front().blocks_for(num_tokens); }
+  bool has_window() const { return std::ranges::any_of(groups, &KvGroup::has_window); }
+
+  /// Returns KvGroup::peak_blocks of all groups together.
+  std::int32_t peak_blocks(std::int32_t num_tokens, std::int32_t num_new_tokens) const {
+    std::int32_t sum = 0;
+    for (const KvGroup& group : groups) sum += group.peak_blocks(num_tokens, num_new_tokens);
+    return sum;
+  }
+
+  /// Returns the maximum number of tokens, up to `num_tokens`, that a step may run of a sequence of up to `num_tokens`
+  /// so that its blocks fit a pool: the largest n with peak_blocks(num_tokens, n) <= num_blocks, but at least 1.
+  std::int32_t largest_chunk(std::int32_t num_tokens, std::int32_t num_blocks) const {
+    return largest(num_tokens, [&](std::int32_t n) { return peak_blocks(num_tokens, n) <= num_blocks; });
+  }
+
+  /// Returns the maximum number of tokens, up to `limit`, of a sequence whose blocks fit a pool when each of its steps
+  /// runs up to `num_new_tokens`; 0 if none does.
+  std::int32_t longest_sequence(std::int32_t limit, std::int32_t num_new_tokens, std::int32_t num_blocks) const {
+    const auto fits = [&](std::int32_t n) { return peak_blocks(n, std::min(n, num_new_tokens)) <= num_blocks; };
+    return limit > 0 && fits(1) ? largest(limit, fits) : 0;
+  }
+
+ private:
+  /// Returns the largest n of 1 .. limit with fits(n), or 1. If n fits, so does n - 1.
+  static std::int32_t largest(std::int32_t limit, auto fits) {
+    std::int32_t low = 1;
+    std::int32_t high = std::max(limit, 1);
+    while (low < high) {
+      const std::int32_t middle = low + (high - low + 1) / 2;
+      if (fits(middle)) {
+        low = middle;
+      } else {
+        high = middle - 1;
+      }
+    }
+    return low;
+  }
 };
 
 }  // namespace pagoda

@@ -275,16 +275,15 @@ struct MemoryGrant {
   }
 };
 
-/// A move of one block between pools or within the device pool. `last_touched_step` is the last step that reads or
-/// writes either block; the move must wait for that step (0 = no such step in flight).
+/// A move of one whole block, of any KV group, between pools or within the device pool. `last_touched_step` is the last
+/// step that reads or writes either block; the move must wait for that step (0 = no such step in flight).
 struct BlockMove {
   BlockId from = 0;
   BlockId to = 0;
   StepId last_touched_step = 0;
-  KvGroupId kv_group = 0;  ///< KV group whose table contains `to`
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
-    return visit(self.from, self.to, self.last_touched_step, self.kv_group);
+    return visit(self.from, self.to, self.last_touched_step);
   }
 };
 

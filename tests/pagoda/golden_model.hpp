@@ -40,17 +40,21 @@ class ServableModel {
     }
     const auto spec = io::load_hf_config(kGoldenModels / name);
     if (!spec) throw std::runtime_error(spec.error().message);
-    window_ = spec->kv_layout(1, DType::f32).only().window;
+    layout_ = spec->kv_layout(1, DType::f32);
     write_tokenizer(folder_, spec->vocab_size);
   }
 
   std::string path() const { return folder_.path().string(); }
-  /// Tokens that every layer sees back; 0 = all.
-  std::int32_t window() const { return window_; }
+  /// Returns the layout of the model's KV in blocks of this size.
+  KvLayout layout(std::int32_t block_size) const {
+    KvLayout layout = layout_;
+    for (KvGroup& group : layout.groups) group.block_size = block_size;
+    return layout;
+  }
 
  private:
   TemporaryFolder folder_;
-  std::int32_t window_ = 0;
+  KvLayout layout_;
 };
 
 }  // namespace pagoda::test

@@ -104,9 +104,8 @@ class GoldenSchedules : public testing::TestWithParam<std::tuple<std::string, Sc
     for (const auto& golden_case : cases_) {
       tokens = std::max(tokens, std::ssize(golden_case.at("prompt_token_ids")) + output_len(golden_case));
     }
-    const std::int32_t all = static_cast<std::int32_t>(tokens) / kBlockSize + 1;
-    if (model.window() == 0) return all + 2;
-    return std::min(all, (model.window() + kChunkTokens) / kBlockSize + 1) + 2;
+    const KvLayout layout = model.layout(kBlockSize);
+    return layout.peak_blocks(static_cast<std::int32_t>(tokens) + 1, kChunkTokens) + 2 * layout.num_groups();
   }
 
   std::unique_ptr<Engine> engine_for(const ServableModel& model) const {

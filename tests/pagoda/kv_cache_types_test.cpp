@@ -98,12 +98,12 @@ class KvCacheTypes : public testing::TestWithParam<std::tuple<std::string, std::
   }
 
   /// Blocks for the longest request and a little more, so that requests preempt each other.
-  static void make_blocks_scarce(EngineConfig& config, std::size_t longest_prompt, std::int32_t window) {
+  static void make_blocks_scarce(EngineConfig& config, std::size_t longest_prompt, const test::ServableModel& model) {
     constexpr std::int32_t kChunk = 8;
     config.max_num_batched_tokens = kChunk;
-    const auto all = static_cast<std::int32_t>(longest_prompt + kOutputTokens) / config.block_size + 1;
-    const std::int32_t held = window == 0 ? all : std::min(all, (window + kChunk) / config.block_size + 1);
-    config.num_device_blocks = held + 2;
+    const KvLayout layout = model.layout(config.block_size);
+    const auto num_tokens = static_cast<std::int32_t>(longest_prompt + kOutputTokens) + 1;
+    config.num_device_blocks = layout.peak_blocks(num_tokens, kChunk) + 2 * layout.num_groups();
   }
 
   std::size_t longest_prompt() const {
@@ -133,7 +133,7 @@ TEST_P(KvCacheTypes, GiveTheSameTokensAndLogprobsInEverySchedule) {
 TEST_P(KvCacheTypes, SurvivePreemption) {
   const auto expected = run_one_by_one([](EngineConfig&) {});
   const auto swapping = engine_with([&](EngineConfig& config) {
-    make_blocks_scarce(config, longest_prompt(), model_.window());
+    make_blocks_scarce(config, longest_prompt(), model_);
     config.preemption_mode = PreemptionPolicy::swap;
     config.num_host_blocks = 600;
   });
@@ -141,7 +141,7 @@ TEST_P(KvCacheTypes, SurvivePreemption) {
   EXPECT_GT(swapping->stats().preemptions_swap_total, 0);
 
   const auto recomputing = engine_with([&](EngineConfig& config) {
-    make_blocks_scarce(config, longest_prompt(), model_.window());
+    make_blocks_scarce(config, longest_prompt(), model_);
     config.preemption_mode = PreemptionPolicy::recompute;
   });
   EXPECT_EQ(run_together(*recomputing), expected) << "recomputed";

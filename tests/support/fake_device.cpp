@@ -17,6 +17,11 @@ Mark mix(Mark value) {
   return value ^ value >> 32;
 }
 
+/// Returns the mark that a KV group has for a token: no group may read the KV of another.
+Mark mark_in(KvGroupId kv_group, Mark mark) {
+  return mark + static_cast<Mark>(kv_group);
+}
+
 }  // namespace
 
 Mark root_mark(std::string_view salt, std::uint64_t adapter) {
@@ -31,13 +36,13 @@ Mark next_mark(Mark previous, TokenId token) {
 
 FakeDevice::FakeDevice(const memory::BlockSpaceConfig& config, Timing timing, std::uint64_t seed)
     : config_(config),
-      kv_(config.layout.only()),
+      layout_(config.layout),
       timing_(timing),
       random_(seed),
       device_(static_cast<std::size_t>(config.num_device_blocks),
-              std::vector<Mark>(static_cast<std::size_t>(config.layout.only().block_size), 0)),
+              std::vector<Mark>(static_cast<std::size_t>(config.layout.block_size()), 0)),
       host_(static_cast<std::size_t>(config.num_host_blocks),
-            std::vector<Mark>(static_cast<std::size_t>(config.layout.only().block_size), 0)) {}
+            std::vector<Mark>(static_cast<std::size_t>(config.layout.block_size()), 0)) {}
 
 void FakeDevice::add_to_digest(std::int64_t value) {
   digest_ = mix(digest_ * 31 + static_cast<std::uint64_t>(value));
@@ -62,7 +67,10 @@ void FakeDevice::check_moves(const CachePlan& plan) {
 }
 
 void FakeDevice::apply_delta(const TableDelta& delta, const MemoryGrant& plan) {
-  std::vector<BlockId>& table = tables_[delta.sequence];
+  auto& tables = tables_[delta.sequence];
+  tables.resize(layout_.groups.size());
+  if (delta.kv_group < 0 || delta.kv_group >= layout_.num_groups()) return fail("a delta names no KV group");
+  std::vector<BlockId>& table = tables[static_cast<std::size_t>(delta.kv_group)];
   if (delta.first_block > std::ssize(table))
     return fail("the delta of sequence " + std::to_string(delta.sequence) + " leaves a gap in its table");
   table.resize(static_cast<std::size_t>(delta.first_block));
@@ -107,12 +115,16 @@ void FakeDevice::enqueue_step(const MemoryGrant& plan, StepId last_plan, std::ve
     add_to_digest(static_cast<std::int64_t>(row.sequence));
     add_to_digest(row.num_computed_tokens);
     add_to_digest(std::ssize(row.marks));
-    std::vector<BlockId> table = tables_[row.sequence];
-    if (std::ssize(table) * kv_.block_size < std::ssize(row.marks)) {
-      fail("the table of sequence " + std::to_string(row.sequence) + " is too short for its tokens");
+    auto tables = tables_[row.sequence];
+    tables.resize(layout_.groups.size());
+    const auto is_short = [&](const auto& table) {
+      return std::ssize(table) * layout_.block_size() < std::ssize(row.marks);
+    };
+    if (std::ranges::any_of(tables, is_short)) {
+      fail("a table of sequence " + std::to_string(row.sequence) + " is too short for its tokens");
       continue;
     }
-    queued.rows.push_back(Row{std::move(row), std::move(table)});
+    queued.rows.push_back(Row{std::move(row), std::move(tables)});
   }
   steps_.push_back(std::move(queued));
   advance();
@@ -134,34 +146,42 @@ void FakeDevice::run_operation() {
   to[static_cast<std::size_t>(move.to)] = from[static_cast<std::size_t>(move.from)];
 }
 
-Mark& FakeDevice::slot(const Row& row, std::int32_t position) {
-  const BlockId block = row.table[static_cast<std::size_t>(position / kv_.block_size)];
-  return device_[static_cast<std::size_t>(block)][static_cast<std::size_t>(position % kv_.block_size)];
+Mark& FakeDevice::slot(const Row& row, KvGroupId kv_group, std::int32_t position) {
+  const auto& table = row.tables[static_cast<std::size_t>(kv_group)];
+  const BlockId block = table[static_cast<std::size_t>(position / layout_.block_size())];
+  return device_[static_cast<std::size_t>(block)][static_cast<std::size_t>(position % layout_.block_size())];
 }
 
 void FakeDevice::write(const Row& row, StepId step) {
   if (row.wanted.fresh) failed_.erase(row.wanted.sequence);
   if (row.wanted.fails) failed_.emplace(row.wanted.sequence, step);
   const bool is_garbage = failed_.contains(row.wanted.sequence);
-  for (auto i = row.wanted.num_computed_tokens; i < std::ssize(row.wanted.marks); ++i)
-    slot(row, i) = is_garbage ? kGarbage : row.wanted.marks[static_cast<std::size_t>(i)];
+  for (KvGroupId group = 0; group < layout_.num_groups(); ++group) {
+    for (auto i = row.wanted.num_computed_tokens; i < std::ssize(row.wanted.marks); ++i)
+      slot(row, group, i) = is_garbage ? kGarbage : mark_in(group, row.wanted.marks[static_cast<std::size_t>(i)]);
+  }
 }
 
 bool FakeDevice::verify(const Row& row, StepId step) {
   if (failed_.contains(row.wanted.sequence)) return false;
-  std::int32_t first = 0;
-  if (kv_.has_window()) first = std::max(0, row.wanted.num_computed_tokens - kv_.window + 1);
+  for (KvGroupId group = 0; group < layout_.num_groups(); ++group)
+    if (verify(row, step, group)) return true;
+  return false;
+}
+
+bool FakeDevice::verify(const Row& row, StepId step, KvGroupId kv_group) {
+  const KvGroup& kv = layout_[kv_group];
+  const std::int32_t first = kv.has_window() ? std::max(0, row.wanted.num_computed_tokens - kv.window + 1) : 0;
   for (std::int32_t i = first; i < std::ssize(row.wanted.marks); ++i) {
-    const Mark seen = slot(row, i);
-    if (seen == row.wanted.marks[static_cast<std::size_t>(i)]) continue;
+    const Mark seen = slot(row, kv_group, i);
+    if (seen == mark_in(kv_group, row.wanted.marks[static_cast<std::size_t>(i)])) continue;
     if (seen == kGarbage && row.wanted.awaits) {
       failed_.emplace(row.wanted.sequence, step);
       ++num_misled_;
       return true;
     }
     fail("step " + std::to_string(step) + ": sequence " + std::to_string(row.wanted.sequence) +
-         " does not see its own token at position " + std::to_string(i) + " in block " +
-         std::to_string(row.table[static_cast<std::size_t>(i / kv_.block_size)]));
+         " does not see its own token at position " + std::to_string(i) + " of KV group " + std::to_string(kv_group));
     return false;
   }
   return false;

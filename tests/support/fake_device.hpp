@@ -16,7 +16,8 @@
 
 namespace pagoda::test {
 
-/// Stands for the KV of one token: identifies the token, its position and every token before it.
+/// Stands for the KV of one token in one KV group: identifies the token, its position, every token before it, and the
+/// group.
 using Mark = std::uint64_t;
 
 /// Return the marks of a token list. `salt` and `adapter` distinguish token lists that must not share blocks in the
@@ -96,7 +97,7 @@ class FakeDevice {
   };
   struct Row {
     FakeRow wanted;
-    std::vector<BlockId> table;
+    std::vector<std::vector<BlockId>> tables;  ///< by KV group
   };
   struct Step {
     StepId step = 0;
@@ -118,15 +119,17 @@ class FakeDevice {
   void write(const Row& row, StepId step);
   /// Returns whether the row has read garbage that it had to expect.
   bool verify(const Row& row, StepId step);
-  Mark& slot(const Row& row, std::int32_t position);
+  bool verify(const Row& row, StepId step, KvGroupId kv_group);
+  Mark& slot(const Row& row, KvGroupId kv_group, std::int32_t position);
 
   memory::BlockSpaceConfig config_;
-  KvGroup kv_;
+  KvLayout layout_;
   Timing timing_;
   std::mt19937_64 random_;
   Pool device_;
   Pool host_;
-  std::unordered_map<SequenceId, std::vector<BlockId>> tables_;  ///< block tables of the workers' rows
+  /// Block tables of the workers' rows, by KV group.
+  std::unordered_map<SequenceId, std::vector<std::vector<BlockId>>> tables_;
   /// The first step in which each sequence wrote garbage; the rest of its work in flight is not checked.
   std::unordered_map<SequenceId, StepId> failed_;
   std::deque<Operation> operations_;

@@ -175,6 +175,7 @@ TEST(DeviceMessageChecks, WhatADeviceDoesNotHaveIsRefused) {
          s.table_deltas = {{0, 0, {0, 5}, 0}};
        }},
       {"another group", [](ExecuteStep& s) { s.table_deltas[0].kv_group = 1; }},
+      {"a group below 0", [](ExecuteStep& s) { s.table_deltas[0].kv_group = -1; }},
       {"work of no row", [](ExecuteStep& s) { s.work[0].row = 1; }},
       {"work of another sequence", [](ExecuteStep& s) { s.work[0].sequence = 9; }},
       {"work twice", [](ExecuteStep& s) { s.work.push_back(s.work[1]); }},
@@ -273,11 +274,13 @@ TEST(DeviceMessageChecks, WhatIsLeftOfADamagedStepThatPassesCanBeFollowed) {
       ExecuteStep step;
       if (!decode(bytes, step) || !DeviceMessageChecks(limits()).check(step)) continue;
       ++num_passed;
-      BatchRows rows(limits().max_num_seqs, limits().vocab_size);
+      BatchRows rows(limits().max_num_seqs, limits().vocab_size, limits().layout.num_groups());
       rows.apply(step);
-      if (rows.check(step, limits().layout.only(), limits().max_model_len)) rows.append_samples(step);
+      if (rows.check(step, limits().layout, limits().max_model_len)) rows.append_samples(step);
       for (const RowWork& work : step.work) {
-        for (const BlockId block : rows[work.row].block_table) EXPECT_TRUE(block >= 0 && block < 10);
+        for (const auto& table : rows[work.row].block_tables) {
+          for (const BlockId block : table) EXPECT_TRUE(block >= 0 && block < 10);
+        }
       }
     }
   }
@@ -286,7 +289,7 @@ TEST(DeviceMessageChecks, WhatIsLeftOfADamagedStepThatPassesCanBeFollowed) {
 
 TEST(DeviceMessageChecks, MovesStayInThePools) {
   const DeviceMessageChecks checks(limits());
-  CachePlan plan{.step = 3, .swap_out = {{9, 4, 2, 0}}, .swap_in = {{0, 1, 0, 0}}, .copies = {{8, 9, 3, 0}}};
+  CachePlan plan{.step = 3, .swap_out = {{9, 4, 2}}, .swap_in = {{0, 1, 0}}, .copies = {{8, 9, 3}}};
   EXPECT_TRUE(checks.check(plan));
   const std::vector<std::pair<std::string, std::function<void(CachePlan&)>>> changes{
       {"out from behind the device", [](CachePlan& p) { p.swap_out[0].from = 10; }},
@@ -295,7 +298,6 @@ TEST(DeviceMessageChecks, MovesStayInThePools) {
       {"in to below", [](CachePlan& p) { p.swap_in[0].to = -1; }},
       {"a copy behind the device", [](CachePlan& p) { p.copies[0].to = kMax; }},
       {"a step to come", [](CachePlan& p) { p.copies[0].last_touched_step = 4; }},
-      {"another group", [](CachePlan& p) { p.copies[0].kv_group = 1; }},
   };
   for (const auto& [what, change] : changes) {
     CachePlan changed = plan;

@@ -89,7 +89,7 @@ class Planning {
     GrantedStep planned = manager_.plan(request);
     EXPECT_EQ(manager_.check_invariants().value_or(""), "");
     for (const TableDelta& delta : planned.grant.table_deltas) {
-      std::vector<BlockId>& table = tables_[delta.sequence];
+      std::vector<BlockId>& table = tables_[{delta.sequence, delta.kv_group}];
       EXPECT_LE(delta.first_block, std::ssize(table)) << "a gap in the table of " << delta.sequence;
       table.resize(static_cast<std::size_t>(delta.first_block));
       const auto first = planned.grant.blocks.begin() + delta.blocks.first;
@@ -98,7 +98,9 @@ class Planning {
     return planned;
   }
 
-  const std::vector<BlockId>& table(SequenceId sequence) { return tables_[sequence]; }
+  const std::vector<BlockId>& table(SequenceId sequence, KvGroupId kv_group = 0) {
+    return tables_[{sequence, kv_group}];
+  }
   MemoryStats stats() const { return manager_.stats(); }
   view::BlockMap block_map() const { return manager_.block_map(); }
   std::int32_t num_owned() const {
@@ -108,7 +110,7 @@ class Planning {
  private:
   BlockSpaceManager manager_;
   StepId last_step_ = 0;
-  std::map<SequenceId, std::vector<BlockId>> tables_;
+  std::map<std::pair<SequenceId, KvGroupId>, std::vector<BlockId>> tables_;
 };
 
 /// Returns 10 device and 10 host blocks of 4 slots, without watermark.

@@ -96,8 +96,8 @@ class RandomScheduler {
   void plan_step(bool drain);
   void check_at_rest();
 
-  int block_size() const { return config_.layout.only().block_size; }
-  int window() const { return config_.layout.only().window; }
+  int block_size() const { return config_.layout.block_size(); }
+  int window() const { return config_.layout[0].window; }
 
   std::mt19937_64 random_;
   memory::BlockSpaceConfig config_;

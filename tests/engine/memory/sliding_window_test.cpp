@@ -10,7 +10,7 @@ namespace {
 
 BlockSpaceConfig window_of(std::int32_t tokens, std::int32_t num_device_blocks = 10) {
   BlockSpaceConfig config = small_pool(num_device_blocks);
-  config.layout = KvLayout::uniform(config.layout.only().block_size, tokens);
+  config.layout = KvLayout::uniform(config.layout.block_size(), tokens);
   return config;
 }
 

@@ -169,13 +169,13 @@ TEST(LlamaDecoder, ItsMemoryIsKnownBeforeItIsTaken) {
 TEST(LlamaDecoder, ItsKvLiesInOneGroupOfAllLayers) {
   const auto layout = small_model().kv_layout(4, DType::bf16);
   ASSERT_EQ(layout.groups.size(), 1U);
-  EXPECT_EQ(layout.only().kind, KvKind::full);
-  EXPECT_EQ(layout.only().num_layers, 2);
-  EXPECT_EQ(layout.only().block_size, 4);
+  EXPECT_EQ(layout[0].kind, KvKind::full);
+  EXPECT_EQ(layout[0].num_layers, 2);
+  EXPECT_EQ(layout[0].block_size, 4);
   EXPECT_EQ(layout.block_bytes(), 2 * 2 * 4 * 2 * 6 * 2);
   const auto windowed = described(describe_mistral, small_llama({{"sliding_window", 32}})).kv_layout(4, DType::bf16);
-  EXPECT_EQ(windowed.only().kind, KvKind::window);
-  EXPECT_EQ(windowed.only().window, 32);
+  EXPECT_EQ(windowed[0].kind, KvKind::window);
+  EXPECT_EQ(windowed[0].window, 32);
 }
 
 TEST(LlamaDecoder, BlocksOfInt8HoldTheirScales) {

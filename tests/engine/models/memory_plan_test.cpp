@@ -18,17 +18,19 @@ TEST(MemoryPlan, EveryByteOfTheBudgetIsAccountedFor) {
   EXPECT_EQ(without_budget.logit_bytes, 4 * 50 * 4);
   EXPECT_EQ(without_budget.fixed_bytes(), 10000 + 100 + 5000 + 700 + 800);
   EXPECT_EQ(without_budget.num_blocks, 0);
-  EXPECT_EQ(without_budget.longest_context, 0);
 
   request.budget_bytes = without_budget.fixed_bytes() + 3 * 384 + 383;
-  auto plan = plan_memory(request);
+  const auto plan = plan_memory(request);
   EXPECT_EQ(plan.num_blocks, 3);
   EXPECT_EQ(plan.kv_bytes(), 3 * 384);
-  EXPECT_EQ(plan.longest_context, 12);
+}
 
-  request.budget_bytes = 1LL << 30;
-  plan = plan_memory(request);
-  EXPECT_EQ(plan.longest_context, 64);
+TEST(MemoryPlan, ATokenTakesItsShareOfABlockInEachKvGroup) {
+  const KvGroup full{.block_size = 4, .num_layers = 2, .layer_bytes = 192};
+  const KvGroup window{.kind = KvKind::window, .block_size = 4, .window = 8, .num_layers = 1, .layer_bytes = 192};
+  const auto plan = plan_memory({.kv = {{full, window, window}}});
+  EXPECT_EQ(plan.kv_bytes_per_block, 384) << "of the largest group";
+  EXPECT_EQ(plan.kv_bytes_per_token, 3 * 96);
 }
 
 }  // namespace

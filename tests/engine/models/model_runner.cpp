@@ -39,7 +39,7 @@ struct ModelRunner::State {
   std::vector<std::int32_t> free_blocks;
   struct Sequence {
     std::int32_t length = 0;
-    std::vector<std::int32_t> blocks;
+    std::vector<std::vector<std::int32_t>> blocks;  // by KV group
   };
   std::vector<Sequence> sequences;
   std::vector<kernels::Buffer> inputs;  // inputs of the run in progress
@@ -104,7 +104,7 @@ kernels::Device& ModelRunner::device() {
 }
 
 int ModelRunner::add_sequence() {
-  state_->sequences.emplace_back();
+  state_->sequences.emplace_back().blocks.resize(state_->spec.kv.size());
   return static_cast<int>(state_->sequences.size()) - 1;
 }
 
@@ -112,7 +112,7 @@ std::vector<ModelRunner::Rows> ModelRunner::run(const std::vector<Chunk>& chunks
   auto& s = *state_;
   std::vector<std::int32_t> token_ids;
   std::vector<std::int32_t> positions;
-  std::vector<std::int64_t> slots;
+  std::vector<std::vector<std::int64_t>> slots_of_groups(s.spec.kv.size());
   std::vector<std::int32_t> query_start{0};
   std::vector<std::int32_t> context_len;
   std::size_t max_blocks = 1;
@@ -120,23 +120,30 @@ std::vector<ModelRunner::Rows> ModelRunner::run(const std::vector<Chunk>& chunks
     auto& sequence = s.sequences[static_cast<std::size_t>(chunk.sequence)];
     for (const auto token : chunk.tokens) {
       const std::int32_t offset = sequence.length % s.options.block_size;
-      if (offset == 0) {
-        sequence.blocks.push_back(s.free_blocks.back());
-        s.free_blocks.pop_back();
+      for (std::size_t group = 0; group < s.spec.kv.size(); ++group) {
+        auto& blocks = sequence.blocks[group];
+        if (offset == 0) {
+          blocks.push_back(s.free_blocks.back());
+          s.free_blocks.pop_back();
+        }
+        slots_of_groups[group].push_back(std::int64_t{blocks.back()} * s.options.block_size + offset);
       }
       token_ids.push_back(token);
       positions.push_back(sequence.length++);
-      slots.push_back(std::int64_t{sequence.blocks.back()} * s.options.block_size + offset);
     }
     query_start.push_back(static_cast<std::int32_t>(token_ids.size()));
     context_len.push_back(sequence.length);
-    max_blocks = std::max(max_blocks, sequence.blocks.size());
+    max_blocks = std::max(max_blocks, sequence.blocks.front().size());
   }
   std::vector<std::int32_t> tables;
-  for (const auto& chunk : chunks) {
-    const auto& blocks = s.sequences[static_cast<std::size_t>(chunk.sequence)].blocks;
-    tables.insert(tables.end(), blocks.begin(), blocks.end());
-    tables.insert(tables.end(), max_blocks - blocks.size(), 0);
+  std::vector<std::int64_t> slots;
+  for (std::size_t group = 0; group < s.spec.kv.size(); ++group) {
+    slots.insert(slots.end(), slots_of_groups[group].begin(), slots_of_groups[group].end());
+    for (const auto& chunk : chunks) {
+      const auto& blocks = s.sequences[static_cast<std::size_t>(chunk.sequence)].blocks[group];
+      tables.insert(tables.end(), blocks.begin(), blocks.end());
+      tables.insert(tables.end(), max_blocks - blocks.size(), 0);
+    }
   }
   s.inputs.clear();
   const layers::ForwardBatch batch{.num_tokens = static_cast<std::int32_t>(token_ids.size()),

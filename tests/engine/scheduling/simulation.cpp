@@ -384,9 +384,8 @@ std::optional<std::string> Simulation::judge(const Received& received) const {
                                  config_.failure_chance == 0 && config_.abort_chance == 0;
   if (received.aborted && only_poison_kills && !received.is_poison) return "failed for another";
   const RequestSpec& spec = *received.spec;
-  const std::int64_t capacity =
-      std::int64_t{config_.blocks.num_device_blocks} * config_.blocks.layout.only().block_size;
-  const KvGroup& kv = config_.blocks.layout.only();
+  const std::int64_t capacity = std::int64_t{config_.blocks.num_device_blocks} * config_.blocks.layout.block_size();
+  const KvGroup& kv = config_.blocks.layout[0];
   const std::int64_t most_of_one = std::ssize(*spec.prompt) + spec.sampling.max_tokens + kv.block_size;
   // A sequence, or a search as a whole, that outgrows the whole pool ends with the tokens that it has.
   const bool may_be_cut = spec.sampling.use_beam_search ? spec.sampling.num_sequences() * most_of_one > capacity

@@ -63,7 +63,7 @@ SimulationConfig random_simulation(std::uint64_t seed) {
   }
   // Without prefix cache everything is recomputed after each death: more deaths would leave no time for it.
   if (!config.blocks.enable_prefix_caching) config.crash_chance = std::min(config.crash_chance, 0.01);
-  const KvGroup& kv = config.blocks.layout.only();
+  const KvGroup& kv = config.blocks.layout[0];
   const std::int32_t fewest_blocks = kv.peak_blocks(tokens_for_one, 1) + pick(0, 1, 4);
   // A pool smaller than a prompt runs a token or two a step: the prompt would never end between two deaths of workers.
   const bool workers_die = config.crash_chance > 0 || config.memory_loss_chance > 0;
@@ -95,7 +95,7 @@ SimulationConfig wide_simulation(std::uint64_t seed) {
   scheduler.max_num_seqs = pick(1, 2, 3, 8, 64);
   scheduler.max_num_batched_tokens =
       std::max(scheduler.max_num_seqs, scheduler.enable_chunked_prefill ? pick(1, 3, 16, 400) : tokens_for_one);
-  const KvGroup& kv = config.blocks.layout.only();
+  const KvGroup& kv = config.blocks.layout[0];
   scheduler.max_chunk_tokens = kv.has_window() ? kv.largest_chunk(config.blocks.num_device_blocks) : 0;
   config.most_samples = pick(1, 2, 8, 64);
   config.burst = pick(1, 6, 30);
@@ -110,12 +110,12 @@ SimulationConfig wide_simulation(std::uint64_t seed) {
 std::string describe(const SimulationConfig& config) {
   const auto& scheduler = config.scheduler;
   const auto& blocks = config.blocks;
-  const std::pair<const char*, double> facts[] = {{"block_size", blocks.layout.only().block_size},
+  const std::pair<const char*, double> facts[] = {{"block_size", blocks.layout.block_size()},
                                                   {"device_blocks", blocks.num_device_blocks},
                                                   {"host_blocks", blocks.num_host_blocks},
                                                   {"prefix_caching", blocks.enable_prefix_caching},
                                                   {"watermark", blocks.watermark},
-                                                  {"window", blocks.layout.only().window},
+                                                  {"window", blocks.layout[0].window},
                                                   {"chunked", scheduler.enable_chunked_prefill},
                                                   {"seqs", scheduler.max_num_seqs},
                                                   {"tokens", scheduler.max_num_batched_tokens},

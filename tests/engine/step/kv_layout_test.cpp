@@ -44,14 +44,61 @@ TEST(KvGroup, ItsLargestChunkIsTheLongestStepWhoseBlocksFitAPool) {
   }
 }
 
-TEST(KvGroup, HoldsEveryTokenWithoutAWindowAndWindowChunkAndBlockWithOne) {
-  EXPECT_EQ(KvLayout::uniform(16).only().tokens_held(1000, 64), 1000);
-  EXPECT_EQ(KvLayout::uniform(16, 100).only().tokens_held(1000, 64), 180);
-  EXPECT_EQ(KvLayout::uniform(16, 100).only().tokens_held(150, 64), 150);
+KvLayout full_and_windows(int block_size, int num_windows, int window) {
+  KvLayout layout = KvLayout::uniform(block_size, 0, 2, 64);
+  for (int i = 0; i < num_windows; ++i) {
+    layout.groups.push_back({KvKind::window, block_size, window, 1, 64});
+  }
+  return layout;
+}
+
+TEST(KvLayout, CountsTheBlocksOfAllGroups) {
+  const KvLayout layout = full_and_windows(4, 5, 8);
+  EXPECT_TRUE(layout.is_valid());
+  EXPECT_EQ(layout.block_bytes(), 128) << "the largest group's";
+  EXPECT_EQ(layout.table_size(100), 25);
+  EXPECT_EQ(layout.peak_blocks(4, 4), 6);
+  EXPECT_EQ(layout.peak_blocks(100, 1), 25 + 5 * 3);
+}
+
+TEST(KvLayout, ItsLargestChunkAndItsLongestSequenceAreTheLargestThatFit) {
+  for (const KvLayout& layout : {full_and_windows(4, 0, 0), full_and_windows(4, 2, 6), KvLayout::uniform(3, 7)}) {
+    for (int num_blocks = 1; num_blocks <= 40; ++num_blocks) {
+      for (const int num_tokens : {1, 7, 30, 100}) {
+        const int chunk = layout.largest_chunk(num_tokens, num_blocks);
+        ASSERT_GE(chunk, 1);
+        ASSERT_LE(chunk, num_tokens);
+        if (chunk > 1) {
+          EXPECT_LE(layout.peak_blocks(num_tokens, chunk), num_blocks);
+        }
+        if (chunk < num_tokens) {
+          EXPECT_GT(layout.peak_blocks(num_tokens, chunk + 1), num_blocks);
+        }
+        for (const int step : {1, 5, 100}) {
+          const auto fits = [&](int n) { return layout.peak_blocks(n, std::min(n, step)) <= num_blocks; };
+          int longest = 0;
+          while (longest < num_tokens && fits(longest + 1)) ++longest;
+          EXPECT_EQ(layout.longest_sequence(num_tokens, step, num_blocks), longest);
+        }
+      }
+    }
+  }
+}
+
+TEST(KvLayout, IsInvalidWithGroupsThatDoNotFitTogether) {
+  EXPECT_FALSE(KvLayout{{}}.is_valid());
+  KvLayout layout = full_and_windows(4, 1, 8);
+  layout.groups[1].block_size = 8;
+  EXPECT_FALSE(layout.is_valid()) << "blocks hold the same number of tokens";
+  layout = full_and_windows(4, 1, 0);
+  EXPECT_FALSE(layout.is_valid()) << "a window has tokens";
+  layout = full_and_windows(4, 1, 8);
+  layout.groups[0].window = 8;
+  EXPECT_FALSE(layout.is_valid()) << "a group of all tokens has no window";
 }
 
 TEST(KvGroup, ASlotIsThatOfThePositionInItsBlock) {
-  const KvGroup group = KvLayout::uniform(4).only();
+  const KvGroup group = KvLayout::uniform(4)[0];
   EXPECT_EQ(group.block_of(11), 2);
   EXPECT_EQ(group.slot(7, 11), 31);
   EXPECT_EQ(KvLayout::uniform(4, 0, 3, 256).block_bytes(), 768);
