@@ -20,11 +20,9 @@ std::string quantization_of(const EngineConfig& config, const EnginePlan& plan) 
 
 scheduling::SchedulerConfig scheduler_config(const EngineConfig& config, const EnginePlan& plan,
                                              const ThinkingMarks& thinking) {
-  const KvLayout& layout = plan.layout;
-  const auto max_model_len = static_cast<std::int32_t>(plan.limits.max_model_len);
   return {.max_num_seqs = config.num_rows(),
           .max_num_batched_tokens = plan.limits.max_tokens,
-          .max_chunk_tokens = layout.has_window() ? layout.largest_chunk(max_model_len, plan.num_device_blocks) : 0,
+          .layout = plan.layout,
           .pipeline_depth = config.pipeline_depth,
           .enable_chunked_prefill = config.enable_chunked_prefill,
           .can_swap = plan.num_host_blocks > 0,

@@ -208,7 +208,8 @@ std::int32_t BlockAllocationPass::first_chunk(const AdmissionCandidate& candidat
   std::int32_t chunk = std::min(uncached, tokens_left_);
   if (candidate.max_chunk > 0) chunk = std::min(chunk, candidate.max_chunk);
   const KvLayout& layout = store_.layout();
-  if (layout.has_window()) chunk = std::min(chunk, layout.groups.front().largest_chunk(store_.device().size()));
+  const auto num_tokens = static_cast<std::int32_t>(candidate.tokens->size());
+  if (layout.has_window()) chunk = std::min(chunk, layout.largest_chunk(num_tokens, store_.device().size()));
   return std::max(chunk, 0);
 }
 

@@ -209,13 +209,37 @@ void SequenceStore::find_prefix(const AdmissionCandidate& candidate, PrefixHit& 
     last_lookup_ = {candidate.tokens, hit.root, {}, std::vector<LastLookup::Chain>(hit.blocks.size())};
     for (KvGroupId group = 0; group < num_groups; ++group) device_.remember(group, {});
   }
+  constexpr BlockId kUnknown = -2;
   std::int32_t limit = (static_cast<std::int32_t>(candidate.tokens->size()) - 1) / block_size_;
-  for (KvGroupId group = 0; group < num_groups; ++group) limit = find_chain(group, limit, hit);
-  hit.num_blocks = limit;
-  if (limit > 0) hit.hash = looked_up_hash(limit - 1);
+  for (KvGroupId group = 0; group < num_groups; ++group)
+    if (!layout()[group].has_window()) limit = find_chain(group, limit, hit);
+  for (KvGroupId group = 0; group < num_groups; ++group)
+    if (layout()[group].has_window())
+      hit.blocks[static_cast<std::size_t>(group)].assign(static_cast<std::size_t>(limit), kUnknown);
+  hit.num_blocks = longest_prefix(limit, [&](KvGroupId group, std::int32_t index) {
+    BlockId& block = hit.blocks[static_cast<std::size_t>(group)][static_cast<std::size_t>(index)];
+    if (block == kUnknown) block = look_up(group, index);
+    return block != kNoBlock;
+  });
+  if (hit.num_blocks > 0) hit.hash = looked_up_hash(hit.num_blocks - 1);
+  for (KvGroupId group = 0; group < num_groups; ++group) {
+    if (!layout()[group].has_window()) continue;
+    const auto first = static_cast<std::size_t>(layout()[group].first_visible_block(hit.num_blocks * block_size_));
+    const std::span<const BlockId> blocks(hit.blocks[static_cast<std::size_t>(group)]);
+    last_lookup_.chains[static_cast<std::size_t>(group)].awaits_step =
+        last_step_computing(blocks.first(static_cast<std::size_t>(hit.num_blocks)).subspan(first));
+  }
   for (const LastLookup::Chain& chain : last_lookup_.chains)
     hit.awaits_step = std::max(hit.awaits_step, chain.awaits_step);
   if (hit.awaits_step <= last_completed_step_) hit.awaits_step = 0;
+}
+
+BlockId SequenceStore::look_up(KvGroupId kv_group, std::int32_t index) {
+  const auto size = static_cast<std::size_t>(block_size_);
+  const BlockHash& hash = looked_up_hash(index);
+  const BlockHash& parent = index == 0 ? last_lookup_.root : looked_up_hash(index - 1);
+  const auto tokens = std::span(*last_lookup_.tokens).subspan(static_cast<std::size_t>(index) * size, size);
+  return device_.cache().find(kv_group, hash, parent, tokens);
 }
 
 std::int32_t SequenceStore::find_chain(KvGroupId kv_group, std::int32_t limit, PrefixHit& hit) {
@@ -226,12 +250,8 @@ std::int32_t SequenceStore::find_chain(KvGroupId kv_group, std::int32_t limit, P
   const std::size_t num_known = known.size();
   blocks.assign(known.begin(), known.end());
   if (num_known < chain.num_found) chain.awaits_step = last_step_computing(known);
-  const auto size = static_cast<std::size_t>(block_size_);
   for (auto i = static_cast<std::int32_t>(num_known); i < limit; ++i) {
-    const BlockHash& hash = looked_up_hash(i);
-    const BlockHash& parent = i == 0 ? hit.root : looked_up_hash(i - 1);
-    const auto tokens = std::span(*last_lookup_.tokens).subspan(static_cast<std::size_t>(i) * size, size);
-    const BlockId found = cache.find(kv_group, hash, parent, tokens);
+    const BlockId found = look_up(kv_group, i);
     if (found == kNoBlock) break;
     blocks.push_back(found);
     chain.awaits_step = std::max(chain.awaits_step, cache.computed_by(found));
@@ -265,12 +285,13 @@ Sequence& SequenceStore::admit(const AdmissionCandidate& candidate, const Prefix
   for (std::size_t group = 0; group < sequence.kv.size(); ++group) {
     BlockTable& table = sequence.kv[group].table;
     const std::int32_t first_visible = layout().groups[group].first_visible_block(sequence.num_computed_tokens);
-    for (const BlockId block : std::span(hit.blocks[group]).first(static_cast<std::size_t>(hit.num_blocks))) {
-      table.push_back(block);
-      if (table.size() <= first_visible) {
+    for (std::int32_t i = 0; i < hit.num_blocks; ++i) {
+      if (i < first_visible) {
+        table.push_back(0);  // any id of the device pool
         table.drop_first();
       } else {
-        device_.share(block);
+        table.push_back(hit.blocks[group][static_cast<std::size_t>(i)]);
+        device_.share(table[i]);
       }
     }
   }

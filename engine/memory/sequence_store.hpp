@@ -99,7 +99,7 @@ struct Group {
 /// The cached blocks of a prompt, from its first block on, and the hash of the last.
 struct PrefixHit {
   std::int32_t num_blocks = 0;  ///< number of blocks of the prompt that each KV group serves
-  /// Blocks by KV group. A group has at least the blocks that tokens behind the hit can see.
+  /// Blocks by KV group. Of a group with a window, only those that tokens behind the hit can see have a meaning.
   std::vector<std::vector<BlockId>> blocks;
   BlockHash root;
   BlockHash hash;
@@ -236,9 +236,16 @@ class SequenceStore {
   void merge_duplicates(Sequence& sequence, KvGroupId kv_group);
   /// Returns the hash of the block at `index` of the prompt of the last lookup.
   const BlockHash& looked_up_hash(std::int32_t index);
+  /// Returns the cached block at `index` of that prompt, or kNoBlock.
+  BlockId look_up(KvGroupId kv_group, std::int32_t index);
   /// Extends the blocks of the hit in this KV group while the cache finds them, up to `limit` blocks. Returns their
   /// number.
   std::int32_t find_chain(KvGroupId kv_group, std::int32_t limit, PrefixHit& hit);
+  /// Returns the number of blocks, up to `limit`, of the longest prefix that all KV groups serve: a group without a
+  /// window needs all its blocks, a group with a window those that a token behind the prefix can see. has(kv_group,
+  /// index) is whether a group has a block.
+  template <class Has>
+  std::int32_t longest_prefix(std::int32_t limit, Has has) const;
   StepId last_step_computing(std::span<const BlockId> blocks) const;
   bool is_computed(BlockId cached) const { return device_.cache().computed_by(cached) <= last_completed_step_; }
   /// Calls visit(block, owners in the group) for each distinct block of a group on the device.
@@ -293,5 +300,28 @@ class SequenceStore {
   std::vector<std::int32_t> leaving_host_;
   std::vector<BlockId> moved_to_;  ///< for swaps, by source block: its target; kNoBlock between calls
 };
+
+template <class Has>
+std::int32_t SequenceStore::longest_prefix(std::int32_t limit, Has has) const {
+  for (KvGroupId group = 0; group < layout().num_groups(); ++group) {
+    if (layout()[group].has_window()) continue;
+    std::int32_t end = 0;
+    while (end < limit && has(group, end)) ++end;
+    limit = end;
+  }
+  for (;;) {
+    // No prefix with the last missing block in its windows is served, and a longer one than `limit` neither.
+    std::int32_t last_missing = -1;
+    for (KvGroupId group = 0; group < layout().num_groups(); ++group) {
+      if (!layout()[group].has_window()) continue;
+      const std::int32_t first = layout()[group].first_visible_block(limit * block_size_);
+      std::int32_t i = limit - 1;
+      while (i >= std::max(first, last_missing + 1) && has(group, i)) --i;
+      if (i >= first) last_missing = std::max(last_missing, i);
+    }
+    if (last_missing < 0) return limit;
+    limit = last_missing;
+  }
+}
 
 }  // namespace pagoda::memory

@@ -61,15 +61,10 @@ RecoveryNeed SequenceStore::count_recovery(const Group& group) {
   RecoveryNeed need;
   need.num_blocks = mark_shared_kept(group);
   for (const Sequence* sequence : group.sequences) {
-    std::int32_t found = sequence->table_size();
-    for (const KvBlocks& blocks : sequence->kv) {
-      const BlockTable& table = blocks.table;
-      std::int32_t kept = 0;
-      while (table.first_owned() == 0 && kept < found &&
-             moved_to_[static_cast<std::size_t>(table[kept])] == kSharedKept)
-        ++kept;
-      found = kept;
-    }
+    const std::int32_t found = longest_prefix(sequence->table_size(), [&](KvGroupId kv_group, std::int32_t index) {
+      const BlockTable& table = sequence->kv[static_cast<std::size_t>(kv_group)].table;
+      return index >= table.first_owned() && moved_to_[static_cast<std::size_t>(table[index])] == kSharedKept;
+    });
     need.num_tokens += sequence->num_scheduled_tokens - std::int64_t{found} * block_size_;
   }
   visit_owned(group, [&](BlockId block, std::int32_t) { moved_to_[static_cast<std::size_t>(block)] = kNoBlock; });

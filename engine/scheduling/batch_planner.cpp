@@ -214,7 +214,8 @@ std::int32_t BatchPlanner::add_running_candidates(MemoryRequest& plan, std::int3
     std::int32_t tokens = s.outgrew ? 0 : group.runnable_tokens(s);
     const bool runs_prompt = tokens > 1 && !group.decodes(s);
     const bool runs_long_prompt = runs_prompt && is_long(tokens);
-    if (config_.max_chunk_tokens > 0) tokens = std::min(tokens, config_.max_chunk_tokens);
+    if (tokens > 1 && config_.layout.has_window())
+      tokens = std::min(tokens, config_.layout.largest_chunk(group.length(s), config_.num_device_blocks));
     if (runs_prompt) {
       if (runs_long_prompt && config_.long_prefill_tokens > 0) tokens = std::min(tokens, config_.long_prefill_tokens);
       tokens = std::min(tokens, std::max(0, runs_long_prompt ? chunk_budget - for_short : chunk_budget));

@@ -109,8 +109,8 @@ AdmissionCandidate BatchPlanner::admission_of(const SequenceGroup& group, Sequen
   candidate.sequence = sequence.id;
   candidate.tokens = sequence.recompute_tokens ? sequence.recompute_tokens : group.spec->prompt;
   candidate.cache_salt = group.spec->cache_salt;
-  // With its generated tokens, a sequence may be longer than a step for which its window and the pool have room.
-  candidate.may_chunk = config_.enable_chunked_prefill || (config_.max_chunk_tokens > 0 && !sequence.output.empty());
+  // With its generated tokens, a sequence may be longer than a step for which its windows and the pool have room.
+  candidate.may_chunk = config_.enable_chunked_prefill || (config_.layout.has_window() && !sequence.output.empty());
   candidate.use_prefix_cache = group.next_prompt_logprob >= group.prompt_len();
   return candidate;
 }

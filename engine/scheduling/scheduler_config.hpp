@@ -5,6 +5,7 @@
 
 #include "engine/config.hpp"
 #include "engine/request/thinking_budget.hpp"
+#include "engine/step/kv_layout.hpp"
 #include "engine/types.hpp"
 
 namespace pagoda::scheduling {
@@ -13,14 +14,14 @@ struct SchedulerConfig {
   std::int32_t max_num_seqs = 256;  ///< number of batch rows; at most max_num_batched_tokens
   /// Number of tokens per step; without chunked prefill at least the length of the longest prompt.
   std::int32_t max_num_batched_tokens = 2048;
-  /// Maximum number of tokens of one sequence in a step, so that its sliding window and the step fit the pool
-  /// (KvGroup::largest_chunk); 0 = no limit.
-  std::int32_t max_chunk_tokens = 0;
+  /// Layout of the KV blocks. With a sliding window, a step runs at most KvLayout::largest_chunk tokens of a sequence,
+  /// so that its windows and the step fit the pool.
+  KvLayout layout;
   std::int32_t pipeline_depth = 2;
   bool enable_chunked_prefill = true;
   bool can_swap = false;               ///< whether there is a host pool
   std::int64_t block_bytes = 0;        ///< bytes that a swap moves per block
-  std::int32_t num_device_blocks = 0;  ///< value in stats before the first step
+  std::int32_t num_device_blocks = 0;  ///< size of the device pool
   std::int32_t num_host_blocks = 0;    ///< value in stats before the first step
   SchedulingPolicy policy = SchedulingPolicy::fcfs;
   double priority_aging_s = 0;  ///< see make_waiting_queue
@@ -45,7 +46,7 @@ struct SchedulerConfig {
   ThinkingMarks thinking;       ///< known if requests may have a thinking_token_budget
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
-    return visit(self.max_num_seqs, self.max_num_batched_tokens, self.max_chunk_tokens, self.pipeline_depth,
+    return visit(self.max_num_seqs, self.max_num_batched_tokens, self.layout, self.pipeline_depth,
                  self.enable_chunked_prefill, self.can_swap, self.block_bytes, self.num_device_blocks,
                  self.num_host_blocks, self.policy, self.priority_aging_s, self.max_chunk_us, self.max_stretch,
                  self.target_step_us, self.long_prefill_tokens, self.max_partial_long_prompts,

@@ -14,7 +14,12 @@ RandomScheduler::RandomScheduler(std::uint64_t seed) : random_(seed) {
   config_.num_host_blocks = chance(20) ? 0 : pick(1, 30);
   config_.watermark = chance(50) ? 0.0 : 0.1;
   config_.enable_prefix_caching = chance(75);
-  config_.layout = KvLayout::uniform(slots, chance(25) ? pick(1, 3 * slots) : 0);
+  config_.layout.groups.clear();
+  for (int i = chance(60) ? 1 : pick(2, 4); i > 0; --i) {
+    config_.layout.groups.push_back(KvLayout::uniform(slots, chance(25) ? pick(1, 3 * slots) : 0)[0]);
+  }
+  config_.num_device_blocks *= config_.layout.num_groups();
+  config_.num_host_blocks *= config_.layout.num_groups();
   depth_ = pick(1, 3);
   timing_ = static_cast<Timing>(pick(0, 2));
   manager_.emplace(config_);
@@ -26,10 +31,12 @@ RandomScheduler::RandomScheduler(std::uint64_t seed) : random_(seed) {
 }
 
 std::string RandomScheduler::description() const {
+  std::string windows;
+  for (const KvGroup& group : config_.layout.groups) windows += " " + std::to_string(group.window);
   return "block size " + std::to_string(block_size()) + ", " + std::to_string(config_.num_device_blocks) +
          " device and " + std::to_string(config_.num_host_blocks) + " host blocks, watermark " +
          std::to_string(config_.watermark) + ", prefix cache " + (config_.enable_prefix_caching ? "on" : "off") +
-         ", window " + std::to_string(window()) + ", depth " + std::to_string(depth_) + ", timing " +
+         ", windows" + windows + ", depth " + std::to_string(depth_) + ", timing " +
          std::to_string(static_cast<int>(timing_));
 }
 
@@ -49,7 +56,8 @@ void RandomScheduler::add_request() {
   sequence.id = next_id_++;
   sequence.group = sequence.id;
   const TokenIds& stem = stems_[static_cast<std::size_t>(pick(0, 1))];
-  const int most = std::max(1, config_.num_device_blocks * block_size() * (chance(10) ? 5 : 2) / 4);
+  const int most =
+      std::max(1, config_.num_device_blocks / config_.layout.num_groups() * block_size() * (chance(10) ? 5 : 2) / 4);
   const int length = pick(1, most);
   const int shared = std::min<int>(length, chance(70) ? pick(0, static_cast<int>(stem.size())) : 0);
   sequence.tokens.assign(stem.begin(), stem.begin() + shared);
@@ -258,15 +266,15 @@ void RandomScheduler::check_first(const MemoryRequest& request, const MemoryGran
   // A single sequence is preempted if the copy of its last block does not fit beside the blocks that it reads.
   const bool has_no_room_for_a_copy = range.count == 1 && most_blocks(request.needs[0]) > config_.num_device_blocks;
   if (is_preempted && !gives_way && !has_no_room_for_a_copy) fail("the first group of the line was preempted");
-  if (plan.running[0] == RunningOutcome::skipped && tokens <= request.token_budget && window() == 0)
+  if (plan.running[0] == RunningOutcome::skipped && tokens <= request.token_budget && !has_window())
     fail("the first group of the line was skipped");
-  if (plan.running[0] != RunningOutcome::never || range.count > 1 || window() > 0) return;
+  if (plan.running[0] != RunningOutcome::never || range.count > 1 || has_window()) return;
   if (most_blocks(request.needs[0]) <= config_.num_device_blocks) fail("a sequence that fits the pool was given up");
 }
 
 int RandomScheduler::most_blocks(const SequenceNeed& need) const {
   const int slots = need.num_scheduled_tokens + need.num_new_tokens + need.num_lookahead_slots;
-  return (slots + block_size() - 1) / block_size() + 1;
+  return (config_.layout.table_size(slots) + 1) * config_.layout.num_groups();
 }
 
 void RandomScheduler::check_order(const MemoryRequest& request, const MemoryGrant& plan) {
@@ -351,7 +359,7 @@ void RandomScheduler::take_waiting(const MemoryRequest& request, const MemoryGra
     Tokens& sequence = sequences_.at(candidate.sequence);
     const auto length = static_cast<std::int32_t>(candidate.tokens->size());
     if (outcome.status == AllocStatus::never) {
-      const int blocks = (length + block_size() - 1) / block_size();
+      const int blocks = config_.layout.peak_blocks(length, candidate.may_chunk ? 1 : length);
       if (blocks <= config_.num_device_blocks) fail("a group that fits an empty pool was turned away for good");
       sequences_.erase(candidate.sequence);
     } else if (outcome.status == AllocStatus::ok) {

@@ -86,7 +86,8 @@ class RandomScheduler {
   void take_running(const MemoryRequest& request, const MemoryGrant& plan, std::vector<FakeRow>& rows);
   void take_waiting(const MemoryRequest& request, const MemoryGrant& plan, std::vector<FakeRow>& rows);
   void check_first(const MemoryRequest& request, const MemoryGrant& plan);
-  /// Returns the most blocks that a row of a single sequence can take: all of the sequence, and one for a copy.
+  /// Returns the most blocks that a row of a single sequence can take: all of the sequence, and one for a copy, in each
+  /// KV group.
   int most_blocks(const SequenceNeed& need) const;
   void check_order(const MemoryRequest& request, const MemoryGrant& plan);
   void check_budgets(const MemoryRequest& request, const std::vector<FakeRow>& rows);
@@ -97,7 +98,7 @@ class RandomScheduler {
   void check_at_rest();
 
   int block_size() const { return config_.layout.block_size(); }
-  int window() const { return config_.layout[0].window; }
+  bool has_window() const { return config_.layout.has_window(); }
 
   std::mt19937_64 random_;
   memory::BlockSpaceConfig config_;

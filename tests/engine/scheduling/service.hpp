@@ -22,7 +22,12 @@ class Service {
  public:
   explicit Service(SchedulerConfig config,
                    memory::BlockSpaceConfig blocks = {.layout = KvLayout::uniform(4), .num_device_blocks = 1000})
-      : scheduler_(std::move(config)), blocks_(blocks) {}
+      : scheduler_([&] {
+          config.layout = blocks.layout;
+          config.num_device_blocks = blocks.num_device_blocks;
+          return std::move(config);
+        }()),
+        blocks_(blocks) {}
 
   void add(RequestId id, std::int64_t num_prompt_tokens, std::int64_t max_tokens, std::int64_t priority = 0,
            std::string user = {}, std::int32_t n = 1) {

@@ -384,12 +384,15 @@ std::optional<std::string> Simulation::judge(const Received& received) const {
                                  config_.failure_chance == 0 && config_.abort_chance == 0;
   if (received.aborted && only_poison_kills && !received.is_poison) return "failed for another";
   const RequestSpec& spec = *received.spec;
-  const std::int64_t capacity = std::int64_t{config_.blocks.num_device_blocks} * config_.blocks.layout.block_size();
-  const KvGroup& kv = config_.blocks.layout[0];
-  const std::int64_t most_of_one = std::ssize(*spec.prompt) + spec.sampling.max_tokens + kv.block_size;
+  const KvLayout& layout = config_.blocks.layout;
+  const auto most_of_one =
+      static_cast<std::int32_t>(std::ssize(*spec.prompt) + spec.sampling.max_tokens + layout.block_size());
+  const std::int64_t blocks_of_search =
+      spec.sampling.num_sequences() * std::int64_t{layout.table_size(most_of_one)} * layout.num_groups();
   // A sequence, or a search as a whole, that outgrows the whole pool ends with the tokens that it has.
-  const bool may_be_cut = spec.sampling.use_beam_search ? spec.sampling.num_sequences() * most_of_one > capacity
-                                                        : !kv.has_window() && most_of_one > capacity;
+  const std::int64_t most_blocks =
+      spec.sampling.use_beam_search ? blocks_of_search : layout.peak_blocks(most_of_one, 1);
+  const bool may_be_cut = most_blocks > config_.blocks.num_device_blocks;
   if (spec.sampling.prompt_logprobs && !received.aborted) {
     const TokenIds right(spec.prompt->begin() + 1, spec.prompt->end());
     if (received.prompt_logprobs != right) return "has wrong prompt logprobs";

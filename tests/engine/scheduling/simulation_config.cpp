@@ -8,6 +8,23 @@
 
 namespace pagoda::test {
 
+namespace {
+
+/// Tells the scheduler which memory there is.
+SimulationConfig with_memory_of_blocks(SimulationConfig config) {
+  config.scheduler.layout = config.blocks.layout;
+  config.scheduler.num_device_blocks = config.blocks.num_device_blocks;
+  return config;
+}
+
+std::string describe_windows(const KvLayout& layout) {
+  std::string text;
+  for (const KvGroup& group : layout.groups) text += (text.empty() ? "" : "/") + std::to_string(group.window);
+  return text;
+}
+
+}  // namespace
+
 SimulationConfig random_simulation(std::uint64_t seed) {
   std::mt19937_64 random(seed * 0x9E3779B97F4A7C15U + 1);
   const auto pick = [&](auto... values) {
@@ -63,7 +80,7 @@ SimulationConfig random_simulation(std::uint64_t seed) {
   }
   // Without prefix cache everything is recomputed after each death: more deaths would leave no time for it.
   if (!config.blocks.enable_prefix_caching) config.crash_chance = std::min(config.crash_chance, 0.01);
-  const KvGroup& kv = config.blocks.layout[0];
+  const KvLayout& kv = config.blocks.layout;
   const std::int32_t fewest_blocks = kv.peak_blocks(tokens_for_one, 1) + pick(0, 1, 4);
   // A pool smaller than a prompt runs a token or two a step: the prompt would never end between two deaths of workers.
   const bool workers_die = config.crash_chance > 0 || config.memory_loss_chance > 0;
@@ -71,8 +88,7 @@ SimulationConfig random_simulation(std::uint64_t seed) {
   if (kv.has_window() && config.scheduler.enable_chunked_prefill && is_small) {
     config.blocks.num_device_blocks = std::min(config.blocks.num_device_blocks, fewest_blocks);
   }
-  if (kv.has_window()) config.scheduler.max_chunk_tokens = kv.largest_chunk(config.blocks.num_device_blocks);
-  return config;
+  return with_memory_of_blocks(config);
 }
 
 SimulationConfig wide_simulation(std::uint64_t seed) {
@@ -95,8 +111,6 @@ SimulationConfig wide_simulation(std::uint64_t seed) {
   scheduler.max_num_seqs = pick(1, 2, 3, 8, 64);
   scheduler.max_num_batched_tokens =
       std::max(scheduler.max_num_seqs, scheduler.enable_chunked_prefill ? pick(1, 3, 16, 400) : tokens_for_one);
-  const KvGroup& kv = config.blocks.layout[0];
-  scheduler.max_chunk_tokens = kv.has_window() ? kv.largest_chunk(config.blocks.num_device_blocks) : 0;
   config.most_samples = pick(1, 2, 8, 64);
   config.burst = pick(1, 6, 30);
   config.beam_chance = pick(0, 20, 100) / 100.0;
@@ -104,7 +118,36 @@ SimulationConfig wide_simulation(std::uint64_t seed) {
   config.resume_chance = pick(0, 30, 100) / 100.0;
   // As in random_simulation.
   if (!config.blocks.enable_prefix_caching) config.crash_chance = std::min(config.crash_chance, 0.01);
-  return config;
+  return with_memory_of_blocks(config);
+}
+
+SimulationConfig grouped_simulation(std::uint64_t seed) {
+  SimulationConfig config = seed % 4 == 3 ? wide_simulation(seed) : random_simulation(seed);
+  std::mt19937_64 random(seed * 0x9E3779B97F4A7C15U + 3);
+  const auto pick = [&](auto... values) {
+    const std::vector<std::int32_t> all{values...};
+    return all[random() % all.size()];
+  };
+  const std::int32_t block_size = config.blocks.layout.block_size();
+  const std::int32_t num_groups = pick(2, 2, 3, 4);
+  config.blocks.layout.groups.clear();
+  for (std::int32_t i = 0; i < num_groups; ++i) {
+    const std::int32_t window = pick(0, 0, 1, 5, 8, 20, 64);
+    config.blocks.layout.groups.push_back(KvLayout::uniform(block_size, window)[0]);
+  }
+  // The pool was drawn for one group, and may be too small for one without a window.
+  const std::int32_t tokens_for_one = config.most_prompt_tokens + config.most_new_tokens;
+  const std::int32_t blocks_for_one = config.blocks.layout.peak_blocks(tokens_for_one, tokens_for_one);
+  const bool workers_die = config.crash_chance > 0 || config.memory_loss_chance > 0;
+  config.blocks.num_device_blocks =
+      std::max(config.blocks.num_device_blocks, blocks_for_one / num_groups + 1) * num_groups;
+  config.blocks.num_host_blocks *= num_groups;
+  if (config.blocks.layout.has_window() && config.scheduler.enable_chunked_prefill && !workers_die &&
+      pick(0, 0, 1) == 1) {
+    const std::int32_t fewest_blocks = config.blocks.layout.peak_blocks(tokens_for_one, 1) + pick(0, 1, 4);
+    config.blocks.num_device_blocks = std::min(config.blocks.num_device_blocks, fewest_blocks);
+  }
+  return with_memory_of_blocks(config);
 }
 
 std::string describe(const SimulationConfig& config) {
@@ -115,7 +158,6 @@ std::string describe(const SimulationConfig& config) {
                                                   {"host_blocks", blocks.num_host_blocks},
                                                   {"prefix_caching", blocks.enable_prefix_caching},
                                                   {"watermark", blocks.watermark},
-                                                  {"window", blocks.layout[0].window},
                                                   {"chunked", scheduler.enable_chunked_prefill},
                                                   {"seqs", scheduler.max_num_seqs},
                                                   {"tokens", scheduler.max_num_batched_tokens},
@@ -143,6 +185,7 @@ std::string describe(const SimulationConfig& config) {
                                                   {"alike", config.alike},
                                                   {"burst", config.burst}};
   std::ostringstream text;
+  text << "windows " << describe_windows(blocks.layout);
   for (const auto& [name, value] : facts) text << (text.tellp() > 0 ? ", " : "") << name << ' ' << value;
   return text.str();
 }

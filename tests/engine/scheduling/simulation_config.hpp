@@ -40,6 +40,8 @@ SimulationConfig random_simulation(std::uint64_t seed);
 /// Returns configurations that random_simulation does not draw: blocks of odd sizes, windows down to one token, a row
 /// or two, high watermarks, beams and resumed requests alone, prompts of two or three tokens, bursts of all requests.
 SimulationConfig wide_simulation(std::uint64_t seed);
+/// Returns configurations of the two above with two to four KV groups, with and without windows.
+SimulationConfig grouped_simulation(std::uint64_t seed);
 /// Returns a description in one line.
 std::string describe(const SimulationConfig& config);
 

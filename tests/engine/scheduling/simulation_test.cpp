@@ -73,6 +73,33 @@ TEST(Simulation, ConfigurationsThatFewHaveEndEveryRequestWithItsOwnTokens) {
   }
 }
 
+TEST(Simulation, ModelsWithTwoToFourKvGroupsEndEveryRequestWithItsOwnTokens) {
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  constexpr std::uint64_t kSeeds = 1'000;
+#else
+  constexpr std::uint64_t kSeeds = 10'000;
+#endif
+  constexpr auto kOften = static_cast<std::int64_t>(kSeeds / 10);
+  std::int64_t preemptions = 0;
+  std::int64_t prefix_hits = 0;
+  std::int64_t early_shares = 0;
+  std::int64_t beams = 0;
+  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+    const auto config = grouped_simulation(seed);
+    Simulation simulation(config, seed);
+    const auto error = simulation.run();
+    ASSERT_FALSE(error) << "seed " << seed << ": " << *error << " (" << describe(config) << ")";
+    preemptions += simulation.preemptions();
+    prefix_hits += simulation.prefix_hits();
+    early_shares += simulation.early_shares();
+    beams += simulation.beams_completed();
+  }
+  EXPECT_GT(preemptions, kOften) << "the seeds must press memory";
+  EXPECT_GT(prefix_hits, kOften) << "the seeds must share prefixes";
+  EXPECT_GT(early_shares, kOften) << "prompts must share what no step has computed yet";
+  EXPECT_GT(beams, kOften) << "the seeds must search beams";
+}
+
 TEST(Simulation, RequestsThatComeFromElsewhereGoOnWithTheTokensThatTheyHave) {
   for (std::uint64_t seed = 0; seed < 1500; ++seed) {
     SimulationConfig config = random_simulation(seed);

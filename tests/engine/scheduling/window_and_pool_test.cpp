@@ -16,7 +16,6 @@ Service service_with_window(std::int32_t max_num_batched_tokens, bool chunked = 
   const KvLayout layout = KvLayout::uniform(16, kWindow);
   SchedulerConfig config = config_of(SchedulingPolicy::fcfs, 8);
   config.max_num_batched_tokens = max_num_batched_tokens;
-  config.max_chunk_tokens = layout[0].largest_chunk(kBlocks);
   config.pipeline_depth = 2;
   config.enable_chunked_prefill = chunked;
   return Service(config, {.layout = layout, .num_device_blocks = kBlocks, .enable_prefix_caching = false});
