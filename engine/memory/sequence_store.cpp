@@ -209,26 +209,11 @@ void SequenceStore::find_prefix(const AdmissionCandidate& candidate, PrefixHit& 
     last_lookup_ = {candidate.tokens, hit.root, {}, std::vector<LastLookup::Chain>(hit.blocks.size())};
     for (KvGroupId group = 0; group < num_groups; ++group) device_.remember(group, {});
   }
-  constexpr BlockId kUnknown = -2;
   std::int32_t limit = (static_cast<std::int32_t>(candidate.tokens->size()) - 1) / block_size_;
   for (KvGroupId group = 0; group < num_groups; ++group)
     if (!layout()[group].has_window()) limit = find_chain(group, limit, hit);
-  for (KvGroupId group = 0; group < num_groups; ++group)
-    if (layout()[group].has_window())
-      hit.blocks[static_cast<std::size_t>(group)].assign(static_cast<std::size_t>(limit), kUnknown);
-  hit.num_blocks = longest_prefix(limit, [&](KvGroupId group, std::int32_t index) {
-    BlockId& block = hit.blocks[static_cast<std::size_t>(group)][static_cast<std::size_t>(index)];
-    if (block == kUnknown) block = look_up(group, index);
-    return block != kNoBlock;
-  });
+  hit.num_blocks = layout().has_window() ? find_windows(limit, hit) : limit;
   if (hit.num_blocks > 0) hit.hash = looked_up_hash(hit.num_blocks - 1);
-  for (KvGroupId group = 0; group < num_groups; ++group) {
-    if (!layout()[group].has_window()) continue;
-    const auto first = static_cast<std::size_t>(layout()[group].first_visible_block(hit.num_blocks * block_size_));
-    const std::span<const BlockId> blocks(hit.blocks[static_cast<std::size_t>(group)]);
-    last_lookup_.chains[static_cast<std::size_t>(group)].awaits_step =
-        last_step_computing(blocks.first(static_cast<std::size_t>(hit.num_blocks)).subspan(first));
-  }
   for (const LastLookup::Chain& chain : last_lookup_.chains)
     hit.awaits_step = std::max(hit.awaits_step, chain.awaits_step);
   if (hit.awaits_step <= last_completed_step_) hit.awaits_step = 0;
@@ -259,6 +244,25 @@ std::int32_t SequenceStore::find_chain(KvGroupId kv_group, std::int32_t limit, P
   if (blocks.size() > num_known) device_.remember(kv_group, blocks);
   chain.num_found = blocks.size();
   return std::min(limit, static_cast<std::int32_t>(blocks.size()));
+}
+
+std::int32_t SequenceStore::find_windows(std::int32_t limit, PrefixHit& hit) {
+  constexpr BlockId kUnknown = -2;
+  for (std::size_t group = 0; group < hit.blocks.size(); ++group)
+    if (layout().groups[group].has_window()) hit.blocks[group].assign(static_cast<std::size_t>(limit), kUnknown);
+  const std::int32_t num_blocks = longest_prefix(limit, [&](KvGroupId group, std::int32_t index) {
+    BlockId& block = hit.blocks[static_cast<std::size_t>(group)][static_cast<std::size_t>(index)];
+    if (block == kUnknown) block = look_up(group, index);
+    return block != kNoBlock;
+  });
+  for (std::size_t group = 0; group < hit.blocks.size(); ++group) {
+    if (!layout().groups[group].has_window()) continue;
+    const auto first = static_cast<std::size_t>(layout().groups[group].first_visible_block(num_blocks * block_size_));
+    const std::span<const BlockId> blocks(hit.blocks[group]);
+    last_lookup_.chains[group].awaits_step =
+        last_step_computing(blocks.first(static_cast<std::size_t>(num_blocks)).subspan(first));
+  }
+  return num_blocks;
 }
 
 StepId SequenceStore::last_step_computing(std::span<const BlockId> blocks) const {

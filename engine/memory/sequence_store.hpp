@@ -241,6 +241,9 @@ class SequenceStore {
   /// Extends the blocks of the hit in this KV group while the cache finds them, up to `limit` blocks. Returns their
   /// number.
   std::int32_t find_chain(KvGroupId kv_group, std::int32_t limit, PrefixHit& hit);
+  /// Finds the blocks of groups with a window. Returns the number of blocks of the prompt, up to `limit`, that all
+  /// groups serve.
+  std::int32_t find_windows(std::int32_t limit, PrefixHit& hit);
   /// Returns the number of blocks, up to `limit`, of the longest prefix that all KV groups serve: a group without a
   /// window needs all its blocks, a group with a window those that a token behind the prefix can see. has(kv_group,
   /// index) is whether a group has a block.
