@@ -1,3 +1,5 @@
+#include <array>
+
 #include "engine/models/families.hpp"
 #include "engine/models/gemma_decoder.hpp"
 #include "engine/models/rope_config.hpp"
@@ -7,6 +9,10 @@ namespace {
 
 constexpr double kFullTheta = 1e6;
 constexpr double kWindowTheta = 1e4;
+constexpr std::array kGgufKeysOfGemma3{
+    GgufKey{"rope.freq_base_swa", "rope_local_base_freq", true},
+    GgufKey{"final_logit_softcapping", "final_logit_softcapping", true},
+};
 
 /// Sets two position tables: one for the layers without a window, one for the others. The newer form of the config has
 /// the object rope_parameters with an object for each kind of layer. The older form has rope_theta and rope_scaling for
@@ -52,5 +58,16 @@ ModelSpec describe_gemma3(ConfigSource& config) {
   }
   return gemma_decoder(gemma);
 }
+
+constexpr GgufArchitecture kGemma3Gguf{.name = "gemma3",
+                                       .hugging_face = {"Gemma3ForCausalLM", "gemma3_text"},
+                                       .own_keys = kGgufKeysOfGemma3,
+                                       .own_layers = kGemmaGgufLayers,
+                                       .activation = "gelu_pytorch_tanh",
+                                       .activation_key = "hidden_activation",
+                                       .window = GgufWindow::optional,
+                                       .windows_by_layer = true,
+                                       .norms_include_one = true,
+                                       .layers_scaled_by_width = 62};
 
 }  // namespace pagoda::models

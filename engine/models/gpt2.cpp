@@ -1,3 +1,4 @@
+#include <array>
 #include <cstddef>
 #include <memory>
 #include <utility>
@@ -15,6 +16,22 @@ namespace pagoda::models {
 namespace {
 
 using namespace layers;
+
+constexpr std::array kGgufKeysOfGpt2{
+    GgufKey{"block_count", "n_layer"},         GgufKey{"context_length", "n_positions"},
+    GgufKey{"embedding_length", "n_embd"},     GgufKey{"feed_forward_length", "n_inner"},
+    GgufKey{"attention.head_count", "n_head"},
+};
+constexpr std::array kGgufOuterOfGpt2{
+    GgufModule{"transformer.wte", "token_embd"},
+    GgufModule{"transformer.wpe", "position_embd"},
+    GgufModule{"transformer.ln_f", "output_norm"},
+    GgufModule{"lm_head", "output"},
+};
+constexpr std::array kGgufLayersOfGpt2{
+    GgufModule{"ln_1", "attn_norm"}, GgufModule{"attn.c_attn", "attn_qkv"}, GgufModule{"attn.c_proj", "attn_output"},
+    GgufModule{"ln_2", "ffn_norm"},  GgufModule{"mlp.c_fc", "ffn_up"},      GgufModule{"mlp.c_proj", "ffn_down"},
+};
 
 struct Gpt2Layer {
   LayerNorm attention_norm;
@@ -141,5 +158,17 @@ ModelSpec describe_gpt2(ConfigSource& config) {
   spec.build = [decoder](const weights::WeightSource& source) { return build(decoder, source); };
   return spec;
 }
+
+constexpr GgufArchitecture kGpt2Gguf{.name = "gpt2",
+                                     .hugging_face = {"GPT2LMHeadModel", "gpt2"},
+                                     .keys = kGgufKeysOfGpt2,
+                                     .norm_eps = {"attention.layer_norm_epsilon", "layer_norm_epsilon", true},
+                                     .outer = kGgufOuterOfGpt2,
+                                     .layers = kGgufLayersOfGpt2,
+                                     .layer_prefix = "transformer.h.",
+                                     .optional_module = "transformer.",
+                                     .activation = "gelu_new",
+                                     .activation_key = "activation_function",
+                                     .untransposed = true};
 
 }  // namespace pagoda::models

@@ -44,4 +44,7 @@ ModelSpec describe_smollm3(ConfigSource& config) {
   return llama_decoder(decoder, llama_weights(attention_bias, mlp_bias));
 }
 
+constexpr GgufArchitecture kSmolLm3Gguf{
+    .name = "smollm3", .hugging_face = {"SmolLM3ForCausalLM", "smollm3"}, .interleaved_heads = true};
+
 }  // namespace pagoda::models
