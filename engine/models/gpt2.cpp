@@ -1,5 +1,4 @@
 #include <array>
-#include <cstddef>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "engine/models/decoder.hpp"
 #include "engine/models/decoder_parts.hpp"
 #include "engine/models/families.hpp"
+#include "engine/models/transpose.hpp"
 
 namespace pagoda::models {
 namespace {
@@ -33,18 +33,11 @@ constexpr std::array kGgufLayersOfGpt2{
     GgufModule{"ln_2", "ffn_norm"},  GgufModule{"mlp.c_fc", "ffn_up"},      GgufModule{"mlp.c_proj", "ffn_down"},
 };
 
-struct Gpt2Layer {
-  LayerNorm attention_norm;
-  Attention attention;
-  LayerNorm mlp_norm;
-  std::unique_ptr<Mlp> mlp;
-};
-
 /// The weights of GPT-2 except its head.
 struct Gpt2Weights {
   Embedding tokens;
   Embedding positions;
-  std::vector<Gpt2Layer> layers;
+  std::vector<LayerNormLayer> layers;
   LayerNorm norm;
 };
 
@@ -60,34 +53,13 @@ class Gpt2 final : public Decoder {
     float* residual = activations().residual;
     weights_.tokens(pass, pass.batch().token_ids, residual);
     weights_.positions.add(pass, pass.batch().positions, residual);
-    for (const auto& layer : weights_.layers) {
-      layer.attention_norm(pass, residual, n, hidden);
-      layer.attention(pass, activations(), positions(), hidden, residual, Accumulate::yes);
-      layer.mlp_norm(pass, residual, n, hidden);
-      layer.mlp->run(pass, activations(), hidden, residual, Accumulate::yes);
-    }
+    run_pre_norm(pass, activations(), positions(), weights_.layers);
     weights_.norm(pass, residual, n, hidden);
     return hidden;
   }
 
   Gpt2Weights weights_;
 };
-
-template <class Element>
-void transpose_elements(const kernels::WeightMatrix& stored, std::byte* weight) {
-  const auto* from = static_cast<const Element*>(stored.data);
-  auto* to = reinterpret_cast<Element*>(weight);
-  for (std::int64_t row = 0; row < stored.rows; ++row) {
-    for (std::int64_t column = 0; column < stored.columns; ++column) {
-      to[column * stored.rows + row] = from[row * stored.columns + column];
-    }
-  }
-}
-
-void transpose(const kernels::WeightMatrix& stored, std::byte* weight) {
-  if (size_of(stored.dtype) == 4) return transpose_elements<std::uint32_t>(stored, weight);
-  transpose_elements<std::uint16_t>(stored, weight);
-}
 
 /// Loads a projection whose weight is stored as [in, out].
 Linear load_transposed(const WeightLoader& module, std::int64_t out_features, std::int64_t in_features) {
@@ -102,7 +74,7 @@ Linear load_transposed(const WeightLoader& module, std::int64_t out_features, st
                          true);
 }
 
-Gpt2Layer load_layer(const WeightLoader& layer, const DecoderConfig& config, std::int64_t index) {
+LayerNormLayer load_layer(const WeightLoader& layer, const DecoderConfig& config, std::int64_t index) {
   const std::int64_t hidden = config.hidden_size;
   const std::int64_t width = config.intermediate_size;
   const auto attention = layer / "attn";
@@ -126,7 +98,7 @@ Result<std::unique_ptr<Model>> build(const DecoderConfig& config, const weights:
   Gpt2Weights weights;
   weights.tokens = Embedding(model / "wte", config.vocab_size, hidden);
   weights.positions = Embedding::of_positions(model / "wpe", config.max_position_embeddings, hidden, 0);
-  weights.layers = load_layers<Gpt2Layer>(model / "h", config, [&](const WeightLoader& layer, std::int64_t index) {
+  weights.layers = load_layers<LayerNormLayer>(model / "h", config, [&](const WeightLoader& layer, std::int64_t index) {
     return load_layer(layer, config, index);
   });
   weights.norm = LayerNorm(model / "ln_f", hidden, config.norm_eps);

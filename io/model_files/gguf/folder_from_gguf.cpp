@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/layers/rotary.hpp"
+#include "engine/models/transpose.hpp"
 #include "io/model_files/file_text.hpp"
 #include "io/model_files/gguf/element_changes.hpp"
 #include "io/model_files/gguf/folder_tokenizer_of_gguf.hpp"
@@ -154,8 +155,9 @@ std::span<const std::byte> in_order(const std::vector<Rows>& parts, std::vector<
 
 std::span<const std::byte> transposed(const GgufTensor& tensor, std::vector<std::byte>& memory) {
   memory.resize(tensor.data.size());
-  transpose_elements(tensor.data, static_cast<std::size_t>(tensor.shape.front()),
-                     size_of(*ggml_type_info(tensor.type)->plain), memory.data());
+  models::transpose(
+      {tensor.data.data(), *ggml_type_info(tensor.type)->plain, tensor.shape.front(), tensor.shape.back()},
+      memory.data());
   return memory;
 }
 
