@@ -180,13 +180,29 @@ class ConfigOfGguf {
     return add_layers_with_window();
   }
 
-  /// Reads which layers have the window: all except every n-th layer.
+  /// Reads which layers have the window: all except every n-th layer, or the layers for which an array has true.
   Status add_layers_with_window() {
     constexpr std::string_view kPattern = "attention.sliding_window_pattern";
     if (!architecture_.windows_by_layer) return {};
+    if (const auto* value = file_.find(key(kPattern)); value != nullptr && std::get_if<std::vector<bool>>(value)) {
+      known_.emplace(kPattern);
+      return add_layer_types(std::get<std::vector<bool>>(*value), key(kPattern));
+    }
     const auto interval = get<std::int64_t>(kPattern);
     if (!interval) return fail(interval.error());
     if (*interval) set("sliding_window_pattern", **interval, key(kPattern));
+    return {};
+  }
+
+  Status add_layer_types(const std::vector<bool>& has_window, const std::string& from) {
+    const auto layers = file_.get<std::int64_t>(key("block_count"));
+    if (!layers) return fail(layers.error());
+    if (std::ssize(has_window) != layers->value_or(0)) {
+      return file_.bad(from, "must have one boolean for each layer", ErrorCode::bad_config);
+    }
+    json types = json::array();
+    for (const bool slides : has_window) types.push_back(slides ? "sliding_attention" : "full_attention");
+    set("layer_types", std::move(types), from);
     return {};
   }
 

@@ -327,6 +327,11 @@ TEST(Families, SmolLm3HasNoPositionsInEveryFourthLayerOrInThoseThatItLists) {
   EXPECT_THAT(tables_of(*config), ElementsAre(layers::kNoPositions, 0, 0, layers::kNoPositions, 0));
   EXPECT_THAT(windows_of(*config), ElementsAre(64, 0, 0, 64, 0));
 
+  source["no_rope_layers"] = {0, 1, 1, 0, 1, 0, 0};
+  config = read_family(describe_smollm3, source);
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_THAT(tables_of(*config), ElementsAre(layers::kNoPositions, 0, 0, layers::kNoPositions, 0));
+
   source["no_rope_layers"] = {0, 1};
   EXPECT_EQ(read_family(describe_smollm3, source).error().param, "no_rope_layers");
 }
