@@ -57,6 +57,16 @@ void DecoderConfig::set_window_of_all_layers(std::int32_t window) {
   for (LayerShape& layer : layer_shapes) layer.window = window;
 }
 
+std::int32_t DecoderConfig::largest_window() const {
+  std::int32_t largest = 0;
+  for (const LayerShape& layer : layer_shapes) largest = std::max(largest, layer.window);
+  return largest;
+}
+
+std::int64_t DecoderConfig::num_layers_with_window() const {
+  return std::ranges::count_if(layer_shapes, [](const LayerShape& layer) { return layer.window > 0; });
+}
+
 DecoderConfig read_decoder(ConfigSource& config, const DecoderKeys& keys) {
   DecoderConfig decoder;
   decoder.vocab_size = config.integer("vocab_size", 1, kMaxVocab);

@@ -37,6 +37,9 @@ struct DecoderConfig {
   /// Returns the window that all layers have; 0 when they have none or differ.
   std::int32_t common_window() const;
   void set_window_of_all_layers(std::int32_t window);
+  /// Returns the largest window of a layer; 0 when no layer has a window.
+  std::int32_t largest_window() const;
+  std::int64_t num_layers_with_window() const;
 };
 
 /// The keys and defaults that distinguish a family's config from Llama's.

@@ -1,6 +1,5 @@
 #include "io/model_files/gguf/gguf_config_writer.hpp"
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <map>
@@ -126,8 +125,7 @@ class ConfigWriter {
 
   /// Returns the window of the layers that have one. check_gguf_of_folder() checks which layers have it.
   std::int32_t window_of(const DecoderConfig& config) {
-    std::int32_t window = 0;
-    for (const models::LayerShape& layer : config.layer_shapes) window = std::max(window, layer.window);
+    const std::int32_t window = config.largest_window();
     if (window > 0 && result_.architecture->window == models::GgufWindow::unsupported) {
       refuse("use_sliding_window", "GGUF files of this architecture do not support a sliding window");
     }

@@ -340,6 +340,8 @@ TEST(Families, Gemma2AlternatesWindowsAndCapsScores) {
   const auto config = read_family(describe_gemma2, llama());
   ASSERT_TRUE(config) << config.error().message;
   EXPECT_THAT(windows_of(*config), ElementsAre(4096, 0, 4096, 0, 4096));
+  EXPECT_THAT(config->facts, testing::IsSupersetOf({Fact{"sliding_window", std::int64_t{4096}},
+                                                    Fact{"layers_with_window", std::int64_t{3}}}));
   EXPECT_EQ(config->decoder.attention.head_dim, 256);
   EXPECT_EQ(config->decoder.attention.scale, 1.0 / 16.0);
   EXPECT_EQ(config->decoder.attention.softcap, 50.0);
