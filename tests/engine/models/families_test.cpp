@@ -52,6 +52,21 @@ TEST(Families, AreFoundByTheirExactNames) {
   for (const auto& name : known_architectures()) EXPECT_EQ(find_family(name)->architecture, name);
 }
 
+TEST(Families, AreReadFromGgufFilesByTheNamesThatTheirArchitectureHas) {
+  for (const auto& name : known_architectures()) {
+    const GgufArchitecture* gguf = find_family(name)->gguf;
+    if (gguf == nullptr) continue;
+    EXPECT_EQ(find_gguf_architecture(gguf->name), gguf) << name;
+    for (const ModelNames& names : {gguf->hugging_face, gguf->hugging_face_with_window}) {
+      if (names.architecture.empty()) continue;
+      ASSERT_NE(find_family(names.architecture), nullptr) << names.architecture;
+      EXPECT_EQ(find_family(names.architecture)->gguf, gguf) << names.architecture;
+    }
+  }
+  EXPECT_EQ(find_gguf_architecture("opt"), nullptr);
+  EXPECT_THAT(gguf_architectures(), testing::IsSupersetOf({"llama", "gemma3"}));
+}
+
 TEST(Families, ALlamaConfigIsReadWhole) {
   const auto config = read_family(describe_llama, llama());
   ASSERT_TRUE(config) << config.error().message;
