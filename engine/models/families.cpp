@@ -14,6 +14,7 @@ constexpr std::array kFamilies{
     Family{"GPT2LMHeadModel", describe_gpt2, &kGpt2Gguf},
     Family{"Gemma2ForCausalLM", describe_gemma2, &kGemma2Gguf},
     Family{"Gemma3ForCausalLM", describe_gemma3, &kGemma3Gguf},
+    Family{"Gemma3ForConditionalGeneration", describe_gemma3_with_images},
     Family{"LlamaForCausalLM", describe_llama, &kLlamaGguf},
     Family{"MinistralForCausalLM", describe_mistral},
     Family{"MistralForCausalLM", describe_mistral, &kLlamaGguf},

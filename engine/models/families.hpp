@@ -18,6 +18,7 @@ ModelSpec describe_baichuan_7b(ConfigSource& config);
 ModelSpec describe_cohere2(ConfigSource& config);
 ModelSpec describe_gemma2(ConfigSource& config);
 ModelSpec describe_gemma3(ConfigSource& config);
+ModelSpec describe_gemma3_with_images(ConfigSource& config);
 ModelSpec describe_gpt2(ConfigSource& config);
 ModelSpec describe_llama(ConfigSource& config);
 ModelSpec describe_mistral(ConfigSource& config);

@@ -45,17 +45,30 @@ void read_positions(ConfigSource& config, DecoderConfig& decoder) {
   for (LayerShape& layer : decoder.layer_shapes) layer.position_table = layer.window > 0 ? 1 : 0;
 }
 
-}  // namespace
-
-/// Gemma 3 (Kamath et al. 2025), texts only: Gemma 2 without softcaps on scores, with an RMSNorm over the queries and
-/// keys of each head, a window in five of six layers, and another theta in the layers with a window.
-ModelSpec describe_gemma3(ConfigSource& config) {
-  GemmaConfig gemma = read_gemma(config, {.default_theta = kFullTheta, .full_interval = 6});
+GemmaConfig read_gemma3(ConfigSource& config, const DefaultSizes& sizes) {
+  GemmaConfig gemma = read_gemma(config, {.default_theta = kFullTheta, .full_interval = 6, .sizes = sizes});
   read_positions(config, gemma.decoder);
   gemma.head_norms = true;
   if (gemma.decoder.attention.softcap != 0.0) {
     config.reject("attn_logit_softcapping", "is not supported: transformers ignores it", ErrorCode::unsupported);
   }
+  return gemma;
+}
+
+}  // namespace
+
+/// Gemma 3 (Kamath et al. 2025), texts only: Gemma 2 without softcaps on scores, with an RMSNorm over the queries and
+/// keys of each head, a window in five of six layers, and another theta in the layers with a window.
+ModelSpec describe_gemma3(ConfigSource& config) {
+  return gemma_decoder(read_gemma3(config, {}));
+}
+
+/// The text part of a Gemma 3 that also reads images. Published configs leave out sizes that have a default.
+ModelSpec describe_gemma3_with_images(ConfigSource& config) {
+  constexpr DefaultSizes kSizes{.vocab_size = 262208, .max_positions = 131072, .num_heads = 8, .num_kv_heads = 4};
+  GemmaConfig gemma;
+  config.object("text_config", [&](ConfigSource& text) { gemma = read_gemma3(text, kSizes); });
+  gemma.decoder.tie_word_embeddings = config.boolean("tie_word_embeddings", gemma.decoder.tie_word_embeddings);
   return gemma_decoder(gemma);
 }
 

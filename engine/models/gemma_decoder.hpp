@@ -18,6 +18,7 @@ struct GemmaKeys {
   std::int64_t full_interval = 0;  ///< every layer of this number has no window, unless layer_types says otherwise
   double attention_softcap = 0.0;  ///< default of attn_logit_softcapping; 0 = none
   double logit_softcap = 0.0;      ///< default of final_logit_softcapping; 0 = none
+  DefaultSizes sizes{};
 };
 
 /// What Gemma 2 (Riviere et al. 2024) and Gemma 3 (Kamath et al. 2025) have beyond a DecoderConfig.

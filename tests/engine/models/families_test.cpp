@@ -403,6 +403,34 @@ TEST(Families, Gemma3ReadsBothFormsOfItsTwoThetas) {
   EXPECT_EQ(read_family(describe_gemma3, source).error().code, ErrorCode::unsupported);
 }
 
+TEST(Families, Gemma3WithImagesHasTheSizesOfItsClassForItsText) {
+  json source = {{"text_config",
+                  {{"hidden_size", 2560},
+                   {"intermediate_size", 10240},
+                   {"num_hidden_layers", 34},
+                   {"rope_scaling", {{"factor", 8.0}, {"rope_type", "linear"}}},
+                   {"sliding_window", 1024}}}};
+  auto config = read_family(describe_gemma3_with_images, source);
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->vocab_size, 262208);
+  EXPECT_EQ(config->max_position_embeddings, 131072);
+  EXPECT_EQ(config->decoder.attention.num_heads, 8);
+  EXPECT_EQ(config->decoder.attention.num_kv_heads, 4);
+  EXPECT_EQ(config->decoder.attention.head_dim, 256);
+  EXPECT_EQ(rotary_of(config).theta, 1e6);
+  EXPECT_EQ(rotary_of(config).scaling.factor, 8.0);
+  EXPECT_EQ(config->decoder.num_layers_with_window(), 29);
+  EXPECT_TRUE(config->tie_word_embeddings);
+
+  source["tie_word_embeddings"] = false;
+  EXPECT_FALSE(read_family(describe_gemma3_with_images, source)->tie_word_embeddings);
+  source["text_config"].erase("hidden_size");
+  EXPECT_EQ(read_family(describe_gemma3_with_images, source).error().message,
+            "config.json: text_config: hidden_size: is missing");
+  source.erase("text_config");
+  EXPECT_FALSE(read_family(describe_gemma3_with_images, source));
+}
+
 TEST(Families, Cohere2RotatesOnlyTheLayersWithAWindow) {
   auto source = llama();
   source["sliding_window"] = 128;
