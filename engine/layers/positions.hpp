@@ -37,12 +37,13 @@ struct PositionShape {
 /// of two, followed by every other slope of twice that power.
 std::vector<float> alibi_slopes(std::int64_t num_heads);
 
-/// The position constants of a model's attention in a device's memory. Layers share them.
+/// The position constants of attention in a device's memory: a table of rotations, or the slopes of ALiBi. A model has
+/// an object for each set of constants that its layers need, and layers share it.
 class PositionTables {
  public:
-  /// Holds no tables: attention does not use learned positions.
   PositionTables() = default;
-  /// Creates the tables for positions below `max_model_len`. Errors: out_of_memory.
+  /// Creates the tables for positions below `max_model_len`. Learned positions have none: they are embeddings. Errors:
+  /// out_of_memory.
   static Result<PositionTables> create(kernels::Device& device, const PositionShape& shape, std::int64_t max_model_len);
   /// Returns the bytes that create allocates.
   static std::int64_t bytes(const PositionShape& shape, std::int64_t max_model_len);

@@ -64,4 +64,11 @@ ModelSpec describe_baichuan(ConfigSource& config) {
   return describe(config, config.integer("hidden_size", 1, kMaxWidth) == kHiddenOf7b);
 }
 
+constexpr GgufArchitecture kBaichuanGguf{.name = "baichuan",
+                                         .hugging_face = {"BaichuanForCausalLM", "baichuan"},
+                                         .interleaved_heads = true,
+                                         .packed_qkv = "self_attn.W_pack",
+                                         .rotary_layers = 32,
+                                         .alibi_layers = 40};
+
 }  // namespace pagoda::models

@@ -1,3 +1,4 @@
+#include <array>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -11,6 +12,9 @@ namespace pagoda::models {
 namespace {
 
 using namespace layers;
+
+constexpr double kDefaultLogitScale = 0.0625;
+constexpr std::array kGgufKeysOfCohere2{GgufKey{"logit_scale", "logit_scale", true, kDefaultLogitScale}};
 
 struct Cohere2Layer {
   LayerNorm norm;
@@ -79,7 +83,6 @@ Result<std::unique_ptr<Model>> build(const DecoderConfig& config, bool bias, dou
 /// positions in three of four layers, neither in the others, and scaled logits.
 ModelSpec describe_cohere2(ConfigSource& config) {
   constexpr std::int64_t kFullInterval = 4;
-  constexpr double kDefaultLogitScale = 0.0625;
   DecoderConfig decoder =
       read_decoder(config, {.norm_eps = "layer_norm_eps", .default_norm_eps = 1e-5, .tied_by_default = true});
   decoder.positions.front().rotary.interleaved = true;
@@ -94,5 +97,12 @@ ModelSpec describe_cohere2(ConfigSource& config) {
   spec.build = [=](const weights::WeightSource& source) { return build(decoder, bias, logit_scale, source); };
   return spec;
 }
+
+constexpr GgufArchitecture kCohere2Gguf{.name = "cohere2",
+                                        .hugging_face = {"Cohere2ForCausalLM", "cohere2"},
+                                        .norm_eps = {"attention.layer_norm_epsilon", "layer_norm_eps", true},
+                                        .own_keys = kGgufKeysOfCohere2,
+                                        .window = GgufWindow::required,
+                                        .windows_by_layer = true};
 
 }  // namespace pagoda::models

@@ -41,8 +41,10 @@ class ConfigSource {
   /// Returns `count` strings, each one of `allowed` (other strings are unsupported); nothing when the key is absent.
   virtual std::optional<std::vector<std::string>> strings(const char* key, std::int64_t count,
                                                           std::initializer_list<std::string_view> allowed) = 0;
-  /// Returns `count` finite numbers above `above`. The key must be present.
-  virtual std::vector<double> numbers(const char* key, std::int64_t count, double above) = 0;
+  /// Returns `count` finite numbers above `above`. The key must be present. `may_be_longer`: whether further numbers
+  /// are ignored; otherwise they are an error.
+  virtual std::vector<double> numbers(const char* key, std::int64_t count, double above,
+                                      bool may_be_longer = false) = 0;
   /// Calls `read` with the object under `key`. An error in the object is an error of `key`.
   virtual void object(const char* key, const std::function<void(ConfigSource&)>& read) = 0;
 

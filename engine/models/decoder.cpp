@@ -29,7 +29,8 @@ ModelSpec spec_of_decoder(const DecoderConfig& config) {
                 {"num_kv_heads", attention.num_kv_heads},
                 {"head_dim", attention.head_dim},
                 {"positions", std::string(to_string(positions.kind))},
-                {"sliding_window", std::int64_t{attention.window}}};
+                {"sliding_window", std::int64_t{config.largest_window()}},
+                {"layers_with_window", config.num_layers_with_window()}};
   return spec;
 }
 

@@ -3,6 +3,7 @@
 #include "engine/models/decoder_config.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 
 #include "engine/layers/mlp.hpp"
@@ -27,10 +28,15 @@ std::int64_t read_head_dim(ConfigSource& config, const DecoderConfig& decoder, s
   return std::max<std::int64_t>(1, decoder.hidden_size / num_heads);
 }
 
-AttentionShape read_heads(ConfigSource& config) {
+std::int64_t read_size(ConfigSource& config, const char* key, std::int64_t max, std::int64_t default_size) {
+  return config.integer(key, 1, max, default_size > 0 ? std::optional(default_size) : std::nullopt);
+}
+
+AttentionShape read_heads(ConfigSource& config, const DefaultSizes& sizes) {
   AttentionShape shape;
-  shape.num_heads = config.integer("num_attention_heads", 1, kMaxHeads);
-  shape.num_kv_heads = config.integer("num_key_value_heads", 1, kMaxHeads, shape.num_heads);
+  shape.num_heads = read_size(config, "num_attention_heads", kMaxHeads, sizes.num_heads);
+  shape.num_kv_heads = config.integer("num_key_value_heads", 1, kMaxHeads,
+                                      sizes.num_kv_heads > 0 ? sizes.num_kv_heads : shape.num_heads);
   if (shape.num_heads % shape.num_kv_heads != 0) {
     config.reject("num_key_value_heads", std::to_string(shape.num_kv_heads) + " does not divide num_attention_heads " +
                                              std::to_string(shape.num_heads));
@@ -63,14 +69,24 @@ void DecoderConfig::set_window_of_all_layers(std::int32_t window) {
   for (LayerShape& layer : layer_shapes) layer.window = window;
 }
 
+std::int32_t DecoderConfig::largest_window() const {
+  std::int32_t largest = 0;
+  for (const LayerShape& layer : layer_shapes) largest = std::max(largest, layer.window);
+  return largest;
+}
+
+std::int64_t DecoderConfig::num_layers_with_window() const {
+  return std::ranges::count_if(layer_shapes, [](const LayerShape& layer) { return layer.window > 0; });
+}
+
 DecoderConfig read_decoder(ConfigSource& config, const DecoderKeys& keys) {
   DecoderConfig decoder;
-  decoder.vocab_size = config.integer("vocab_size", 1, kMaxVocab);
+  decoder.vocab_size = read_size(config, "vocab_size", kMaxVocab, keys.sizes.vocab_size);
   decoder.hidden_size = config.integer("hidden_size", 1, kMaxWidth);
   decoder.intermediate_size = config.integer("intermediate_size", 1, kMaxWidth);
   decoder.layer_shapes.resize(static_cast<std::size_t>(config.integer("num_hidden_layers", 1, kMaxLayers)));
-  decoder.attention = read_heads(config);
-  decoder.max_position_embeddings = config.integer(keys.max_positions, 1, kMaxPositions);
+  decoder.attention = read_heads(config, keys.sizes);
+  decoder.max_position_embeddings = read_size(config, keys.max_positions, kMaxPositions, keys.sizes.max_positions);
   decoder.attention.head_dim = read_head_dim(config, decoder, keys.default_head_dim);
   decoder.norm_eps = config.number(keys.norm_eps, 0.0, keys.default_norm_eps);
   decoder.positions = {{

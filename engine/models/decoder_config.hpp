@@ -42,6 +42,17 @@ struct DecoderConfig {
   /// Returns the window that all layers have; 0 when they have none or differ.
   std::int32_t common_window() const;
   void set_window_of_all_layers(std::int32_t window);
+  /// Returns the largest window of a layer; 0 when no layer has a window.
+  std::int32_t largest_window() const;
+  std::int64_t num_layers_with_window() const;
+};
+
+/// Sizes of a config without their keys. 0 = the key must be present.
+struct DefaultSizes {
+  std::int64_t vocab_size = 0;
+  std::int64_t max_positions = 0;
+  std::int64_t num_heads = 0;
+  std::int64_t num_kv_heads = 0;  ///< 0 = the number of heads
 };
 
 /// The keys and defaults that distinguish a family's config from Llama's.
@@ -56,6 +67,7 @@ struct DecoderKeys {
   double default_theta = 10000.0;     ///< of rotary positions
   bool partial_rotary = false;        ///< whether rotary positions may rotate only the first part of each head
   bool tied_by_default = false;       ///< whether the head is the embedding unless the config says otherwise
+  DefaultSizes sizes{};
 };
 
 /// Reads the keys that Llama and its relatives share: sizes, heads, positions, activation, tied head. The layers have

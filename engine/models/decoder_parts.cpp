@@ -71,4 +71,17 @@ Linear load_head(const WeightLoader& root, const WeightLoader& embedding, const 
   return Linear::tied(root / "lm_head", embedding, config.vocab_size, width);
 }
 
+void run_pre_norm(ForwardPass& pass, const Activations& activations, std::span<const PositionTables> positions,
+                  std::span<const LayerNormLayer> all_layers) {
+  const auto n = pass.num_tokens();
+  float* hidden = activations.hidden;
+  float* residual = activations.residual;
+  for (const auto& layer : all_layers) {
+    layer.attention_norm(pass, residual, n, hidden);
+    layer.attention(pass, activations, positions, hidden, residual, Accumulate::yes);
+    layer.mlp_norm(pass, residual, n, hidden);
+    layer.mlp->run(pass, activations, hidden, residual, Accumulate::yes);
+  }
+}
+
 }  // namespace pagoda::models

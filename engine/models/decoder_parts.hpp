@@ -1,10 +1,11 @@
 #pragma once
 
-/// Loads the parts that several families have, under the names that they have in Llama.
+/// Parts that several families have. Tensors have the names of Llama.
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 
 #include "engine/layers/attention.hpp"
 #include "engine/layers/linear.hpp"
@@ -55,5 +56,17 @@ std::vector<Layer> load_layers(
   for (std::int64_t i = 0; i < config.num_layers() && layers.status(); ++i) result.push_back(load(layers / i, i));
   return result;
 }
+
+/// A layer of GPT-2 and OPT: attention and MLP, each with a LayerNorm.
+struct LayerNormLayer {
+  layers::LayerNorm attention_norm;
+  layers::Attention attention;
+  layers::LayerNorm mlp_norm;
+  std::unique_ptr<layers::Mlp> mlp;
+};
+
+/// Runs `all_layers`, in which attention and MLP each read a norm of the residual stream and are added to it.
+void run_pre_norm(layers::ForwardPass& pass, const layers::Activations& activations,
+                  std::span<const layers::PositionTables> positions, std::span<const LayerNormLayer> all_layers);
 
 }  // namespace pagoda::models

@@ -2,25 +2,27 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 namespace pagoda::models {
 namespace {
 
 constexpr std::array kFamilies{
-    Family{"BaiChuanForCausalLM", describe_baichuan_7b},
-    Family{"BaichuanForCausalLM", describe_baichuan},
-    Family{"Cohere2ForCausalLM", describe_cohere2},
-    Family{"GPT2LMHeadModel", describe_gpt2},
-    Family{"Gemma2ForCausalLM", describe_gemma2},
-    Family{"Gemma3ForCausalLM", describe_gemma3},
-    Family{"LlamaForCausalLM", describe_llama},
+    Family{"BaiChuanForCausalLM", describe_baichuan_7b, &kBaichuanGguf},
+    Family{"BaichuanForCausalLM", describe_baichuan, &kBaichuanGguf},
+    Family{"Cohere2ForCausalLM", describe_cohere2, &kCohere2Gguf},
+    Family{"GPT2LMHeadModel", describe_gpt2, &kGpt2Gguf},
+    Family{"Gemma2ForCausalLM", describe_gemma2, &kGemma2Gguf},
+    Family{"Gemma3ForCausalLM", describe_gemma3, &kGemma3Gguf},
+    Family{"Gemma3ForConditionalGeneration", describe_gemma3_with_images},
+    Family{"LlamaForCausalLM", describe_llama, &kLlamaGguf},
     Family{"MinistralForCausalLM", describe_mistral},
-    Family{"MistralForCausalLM", describe_mistral},
+    Family{"MistralForCausalLM", describe_mistral, &kLlamaGguf},
     Family{"OPTForCausalLM", describe_opt},
-    Family{"Phi3ForCausalLM", describe_phi3},
-    Family{"Qwen2ForCausalLM", describe_qwen2},
-    Family{"Qwen3ForCausalLM", describe_qwen3},
-    Family{"SmolLM3ForCausalLM", describe_smollm3},
+    Family{"Phi3ForCausalLM", describe_phi3, &kPhi3Gguf},
+    Family{"Qwen2ForCausalLM", describe_qwen2, &kQwen2Gguf},
+    Family{"Qwen3ForCausalLM", describe_qwen3, &kQwen3Gguf},
+    Family{"SmolLM3ForCausalLM", describe_smollm3, &kSmolLm3Gguf},
 };
 
 }  // namespace
@@ -35,6 +37,20 @@ std::vector<std::string> known_architectures() {
   for (const auto& family : kFamilies) names.emplace_back(family.architecture);
   std::ranges::sort(names);
   return names;
+}
+
+const GgufArchitecture* find_gguf_architecture(std::string_view name) {
+  const auto* found = std::ranges::find_if(
+      kFamilies, [&](const Family& family) { return family.gguf != nullptr && family.gguf->name == name; });
+  return found == kFamilies.end() ? nullptr : found->gguf;
+}
+
+std::vector<std::string> gguf_architectures() {
+  std::set<std::string> names;
+  for (const auto& family : kFamilies) {
+    if (family.gguf != nullptr) names.emplace(family.gguf->name);
+  }
+  return {names.begin(), names.end()};
 }
 
 }  // namespace pagoda::models

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/models/config_source.hpp"
+#include "engine/models/gguf_architecture.hpp"
 #include "engine/models/model_spec.hpp"
 
 namespace pagoda::models {
@@ -17,6 +18,7 @@ ModelSpec describe_baichuan_7b(ConfigSource& config);
 ModelSpec describe_cohere2(ConfigSource& config);
 ModelSpec describe_gemma2(ConfigSource& config);
 ModelSpec describe_gemma3(ConfigSource& config);
+ModelSpec describe_gemma3_with_images(ConfigSource& config);
 ModelSpec describe_gpt2(ConfigSource& config);
 ModelSpec describe_llama(ConfigSource& config);
 ModelSpec describe_mistral(ConfigSource& config);
@@ -26,10 +28,24 @@ ModelSpec describe_qwen2(ConfigSource& config);
 ModelSpec describe_qwen3(ConfigSource& config);
 ModelSpec describe_smollm3(ConfigSource& config);
 
+// The GGUF files of each family that has any, in the same files.
+
+extern const GgufArchitecture kBaichuanGguf;
+extern const GgufArchitecture kCohere2Gguf;
+extern const GgufArchitecture kGemma2Gguf;
+extern const GgufArchitecture kGemma3Gguf;
+extern const GgufArchitecture kGpt2Gguf;
+extern const GgufArchitecture kLlamaGguf;
+extern const GgufArchitecture kPhi3Gguf;
+extern const GgufArchitecture kQwen2Gguf;
+extern const GgufArchitecture kQwen3Gguf;
+extern const GgufArchitecture kSmolLm3Gguf;
+
 /// A model family: all models that are described by the same keys.
 struct Family {
   std::string_view architecture;  ///< architectures[0] of config.json
   ModelSpec (*describe)(ConfigSource& config);
+  const GgufArchitecture* gguf = nullptr;  ///< null when no GGUF file can hold the family's models
 };
 
 /// Returns null when no family has this architecture.
@@ -37,5 +53,11 @@ const Family* find_family(std::string_view architecture);
 
 /// Returns the architectures of all families, sorted.
 std::vector<std::string> known_architectures();
+
+/// Returns the GGUF architecture that files call `name` (general.architecture); null when no family has it.
+const GgufArchitecture* find_gguf_architecture(std::string_view name);
+
+/// Returns the names of all GGUF architectures, sorted.
+std::vector<std::string> gguf_architectures();
 
 }  // namespace pagoda::models

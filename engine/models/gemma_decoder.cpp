@@ -113,7 +113,8 @@ GemmaConfig read_gemma(ConfigSource& config, const GemmaKeys& keys) {
                                   .default_activation = "gelu_pytorch_tanh",
                                   .default_head_dim = kDefaultHeadDim,
                                   .default_theta = keys.default_theta,
-                                  .tied_by_default = true});
+                                  .tied_by_default = true,
+                                  .sizes = keys.sizes});
   read_layer_windows(config, decoder, read_window(config),
                      config.integer("sliding_window_pattern", 1, kMaxLayers, keys.full_interval));
   decoder.attention.scale = 1.0 / std::sqrt(config.number("query_pre_attn_scalar", 0.0, kDefaultScalar));

@@ -1,11 +1,13 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 
 #include "engine/layers/attention.hpp"
 #include "engine/models/decoder_config.hpp"
 #include "engine/models/decoder_parts.hpp"
+#include "engine/models/gguf_architecture.hpp"
 #include "engine/models/model_spec.hpp"
 
 namespace pagoda::models {
@@ -16,6 +18,7 @@ struct GemmaKeys {
   std::int64_t full_interval = 0;  ///< every layer of this number has no window, unless layer_types says otherwise
   double attention_softcap = 0.0;  ///< default of attn_logit_softcapping; 0 = none
   double logit_softcap = 0.0;      ///< default of final_logit_softcapping; 0 = none
+  DefaultSizes sizes{};
 };
 
 /// What Gemma 2 (Riviere et al. 2024) and Gemma 3 (Kamath et al. 2025) have beyond a DecoderConfig.
@@ -32,5 +35,12 @@ GemmaConfig read_gemma(ConfigSource& config, const GemmaKeys& keys);
 
 /// Returns the spec of a decoder with norms before and after each part (a "sandwich"), and scaled embeddings.
 ModelSpec gemma_decoder(const GemmaConfig& config);
+
+/// The norms of a layer in GGUF that have other names than in Llama.
+inline constexpr std::array kGemmaGgufLayers{
+    GgufModule{"post_attention_layernorm", "post_attention_norm"},
+    GgufModule{"pre_feedforward_layernorm", "ffn_norm"},
+    GgufModule{"post_feedforward_layernorm", "post_ffw_norm"},
+};
 
 }  // namespace pagoda::models

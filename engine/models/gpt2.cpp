@@ -1,4 +1,4 @@
-#include <cstddef>
+#include <array>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -10,24 +10,34 @@
 #include "engine/models/decoder.hpp"
 #include "engine/models/decoder_parts.hpp"
 #include "engine/models/families.hpp"
+#include "engine/models/transpose.hpp"
 
 namespace pagoda::models {
 namespace {
 
 using namespace layers;
 
-struct Gpt2Layer {
-  LayerNorm attention_norm;
-  Attention attention;
-  LayerNorm mlp_norm;
-  std::unique_ptr<Mlp> mlp;
+constexpr std::array kGgufKeysOfGpt2{
+    GgufKey{"block_count", "n_layer"},         GgufKey{"context_length", "n_positions"},
+    GgufKey{"embedding_length", "n_embd"},     GgufKey{"feed_forward_length", "n_inner"},
+    GgufKey{"attention.head_count", "n_head"},
+};
+constexpr std::array kGgufOuterOfGpt2{
+    GgufModule{"transformer.wte", "token_embd"},
+    GgufModule{"transformer.wpe", "position_embd"},
+    GgufModule{"transformer.ln_f", "output_norm"},
+    GgufModule{"lm_head", "output"},
+};
+constexpr std::array kGgufLayersOfGpt2{
+    GgufModule{"ln_1", "attn_norm"}, GgufModule{"attn.c_attn", "attn_qkv"}, GgufModule{"attn.c_proj", "attn_output"},
+    GgufModule{"ln_2", "ffn_norm"},  GgufModule{"mlp.c_fc", "ffn_up"},      GgufModule{"mlp.c_proj", "ffn_down"},
 };
 
 /// The weights of GPT-2 except its head.
 struct Gpt2Weights {
   Embedding tokens;
   Embedding positions;
-  std::vector<Gpt2Layer> layers;
+  std::vector<LayerNormLayer> layers;
   LayerNorm norm;
 };
 
@@ -43,34 +53,13 @@ class Gpt2 final : public Decoder {
     float* residual = activations().residual;
     weights_.tokens(pass, pass.batch().token_ids, residual);
     weights_.positions.add(pass, pass.batch().positions, residual);
-    for (const auto& layer : weights_.layers) {
-      layer.attention_norm(pass, residual, n, hidden);
-      layer.attention(pass, activations(), positions(), hidden, residual, Accumulate::yes);
-      layer.mlp_norm(pass, residual, n, hidden);
-      layer.mlp->run(pass, activations(), hidden, residual, Accumulate::yes);
-    }
+    run_pre_norm(pass, activations(), positions(), weights_.layers);
     weights_.norm(pass, residual, n, hidden);
     return hidden;
   }
 
   Gpt2Weights weights_;
 };
-
-template <class Element>
-void transpose_elements(const kernels::WeightMatrix& stored, std::byte* weight) {
-  const auto* from = static_cast<const Element*>(stored.data);
-  auto* to = reinterpret_cast<Element*>(weight);
-  for (std::int64_t row = 0; row < stored.rows; ++row) {
-    for (std::int64_t column = 0; column < stored.columns; ++column) {
-      to[column * stored.rows + row] = from[row * stored.columns + column];
-    }
-  }
-}
-
-void transpose(const kernels::WeightMatrix& stored, std::byte* weight) {
-  if (size_of(stored.dtype) == 4) return transpose_elements<std::uint32_t>(stored, weight);
-  transpose_elements<std::uint16_t>(stored, weight);
-}
 
 /// Loads a projection whose weight is stored as [in, out].
 Linear load_transposed(const WeightLoader& module, std::int64_t out_features, std::int64_t in_features) {
@@ -85,7 +74,7 @@ Linear load_transposed(const WeightLoader& module, std::int64_t out_features, st
                          true);
 }
 
-Gpt2Layer load_layer(const WeightLoader& layer, const DecoderConfig& config, std::int64_t index) {
+LayerNormLayer load_layer(const WeightLoader& layer, const DecoderConfig& config, std::int64_t index) {
   const std::int64_t hidden = config.hidden_size;
   const std::int64_t width = config.intermediate_size;
   const auto attention = layer / "attn";
@@ -109,7 +98,7 @@ Result<std::unique_ptr<Model>> build(const DecoderConfig& config, const weights:
   Gpt2Weights weights;
   weights.tokens = Embedding(model / "wte", config.vocab_size, hidden);
   weights.positions = Embedding::of_positions(model / "wpe", config.max_position_embeddings, hidden, 0);
-  weights.layers = load_layers<Gpt2Layer>(model / "h", config, [&](const WeightLoader& layer, std::int64_t index) {
+  weights.layers = load_layers<LayerNormLayer>(model / "h", config, [&](const WeightLoader& layer, std::int64_t index) {
     return load_layer(layer, config, index);
   });
   weights.norm = LayerNorm(model / "ln_f", hidden, config.norm_eps);
@@ -141,5 +130,17 @@ ModelSpec describe_gpt2(ConfigSource& config) {
   spec.build = [decoder](const weights::WeightSource& source) { return build(decoder, source); };
   return spec;
 }
+
+constexpr GgufArchitecture kGpt2Gguf{.name = "gpt2",
+                                     .hugging_face = {"GPT2LMHeadModel", "gpt2"},
+                                     .keys = kGgufKeysOfGpt2,
+                                     .norm_eps = {"attention.layer_norm_epsilon", "layer_norm_epsilon", true},
+                                     .outer = kGgufOuterOfGpt2,
+                                     .layers = kGgufLayersOfGpt2,
+                                     .layer_prefix = "transformer.h.",
+                                     .optional_module = "transformer.",
+                                     .activation = "gelu_new",
+                                     .activation_key = "activation_function",
+                                     .untransposed = true};
 
 }  // namespace pagoda::models

@@ -10,4 +10,11 @@ ModelSpec describe_llama(ConfigSource& config) {
   return llama_decoder(read_decoder(config), llama_weights(attention_bias, mlp_bias));
 }
 
+/// A file with a window is a Mistral.
+constexpr GgufArchitecture kLlamaGguf{.name = "llama",
+                                      .hugging_face = {"LlamaForCausalLM", "llama"},
+                                      .hugging_face_with_window = {"MistralForCausalLM", "mistral"},
+                                      .window = GgufWindow::optional,
+                                      .interleaved_heads = true};
+
 }  // namespace pagoda::models

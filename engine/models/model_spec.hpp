@@ -31,6 +31,7 @@ struct ModelSpec {
   std::int64_t max_position_embeddings = 0;  ///< positions of the config; the default of max_model_len
   std::int64_t position_limit = 0;           ///< largest max_model_len that is allowed
   bool tie_word_embeddings = false;          ///< whether the head is the embedding, even if a checkpoint has both
+  /// The values that the family read. A GGUF file is written from them.
   DecoderConfig decoder;
   std::vector<KvShape> kv;  ///< see KvGrouping::groups
   std::vector<Fact> facts;  ///< sizes and choices of the family, for `pagoda inspect`

@@ -25,19 +25,12 @@ struct OptConfig {
   LayerNormTensors norm_tensors = LayerNormTensors::weight_and_bias;
 };
 
-struct OptLayer {
-  LayerNorm attention_norm;
-  Attention attention;
-  LayerNorm mlp_norm;
-  std::unique_ptr<Mlp> mlp;
-};
-
 /// The weights of OPT except its head.
 struct OptWeights {
   Embedding tokens;                  ///< [vocab_size, embedding_size]
   Embedding positions;               ///< [max_position_embeddings, hidden_size]
   std::optional<Linear> project_in;  ///< embedding_size -> hidden_size
-  std::vector<OptLayer> layers;
+  std::vector<LayerNormLayer> layers;
   std::optional<LayerNorm> norm;      ///< set unless norms follow the parts
   std::optional<Linear> project_out;  ///< hidden_size -> embedding_size
 };
@@ -52,7 +45,14 @@ class Opt final : public Decoder {
  private:
   const float* run_layers(ForwardPass& pass) const override {
     embed(pass);
-    float* rows = weights_.norm ? run_pre_norm(pass) : run_post_norm(pass);
+    float* rows = activations().residual;
+    if (weights_.norm) {
+      run_pre_norm(pass, activations(), positions(), weights_.layers);
+      rows = activations().hidden;
+      (*weights_.norm)(pass, activations().residual, pass.num_tokens(), rows);
+    } else {
+      run_post_norm(pass);
+    }
     if (!weights_.project_out) return rows;
     (*weights_.project_out)(pass, rows, pass.num_tokens(), embedding_rows());
     return embedding_rows();
@@ -74,21 +74,7 @@ class Opt final : public Decoder {
     weights_.positions.add(pass, batch.positions, residual);
   }
 
-  float* run_pre_norm(ForwardPass& pass) const {
-    const auto n = pass.num_tokens();
-    float* hidden = activations().hidden;
-    float* residual = activations().residual;
-    for (const auto& layer : weights_.layers) {
-      layer.attention_norm(pass, residual, n, hidden);
-      layer.attention(pass, activations(), positions(), hidden, residual, Accumulate::yes);
-      layer.mlp_norm(pass, residual, n, hidden);
-      layer.mlp->run(pass, activations(), hidden, residual, Accumulate::yes);
-    }
-    (*weights_.norm)(pass, residual, n, hidden);
-    return hidden;
-  }
-
-  float* run_post_norm(ForwardPass& pass) const {
+  void run_post_norm(ForwardPass& pass) const {
     const auto n = pass.num_tokens();
     float* hidden = activations().hidden;
     float* residual = activations().residual;
@@ -98,14 +84,13 @@ class Opt final : public Decoder {
       layer.mlp->run(pass, activations(), residual, hidden, Accumulate::no);
       layer.mlp_norm.add_and_norm(pass, hidden, residual, n, residual);
     }
-    return residual;
   }
 
   std::int64_t embedding_size_;
   OptWeights weights_;
 };
 
-OptLayer load_layer(const WeightLoader& layer, const OptConfig& opt, std::int64_t index) {
+LayerNormLayer load_layer(const WeightLoader& layer, const OptConfig& opt, std::int64_t index) {
   const DecoderConfig& config = opt.decoder;
   const std::int64_t hidden = config.hidden_size;
   const std::int64_t width = config.intermediate_size;
@@ -138,9 +123,9 @@ Result<std::unique_ptr<Model>> build(const OptConfig& opt, const weights::Weight
     weights.project_in = Linear(model, {"project_in", hidden}, width, false);
     weights.project_out = Linear(model, {"project_out", width}, hidden, false);
   }
-  weights.layers = load_layers<OptLayer>(model / "layers", config, [&](const WeightLoader& layer, std::int64_t index) {
-    return load_layer(layer, opt, index);
-  });
+  weights.layers = load_layers<LayerNormLayer>(
+      model / "layers", config,
+      [&](const WeightLoader& layer, std::int64_t index) { return load_layer(layer, opt, index); });
   if (!opt.post_norm) {
     weights.norm = LayerNorm(model / "final_layer_norm", hidden, config.norm_eps, opt.norm_tensors);
   }

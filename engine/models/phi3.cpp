@@ -21,4 +21,7 @@ ModelSpec describe_phi3(ConfigSource& config) {
       }});
 }
 
+constexpr GgufArchitecture kPhi3Gguf{
+    .name = "phi3", .hugging_face = {"Phi3ForCausalLM", "phi3"}, .window = GgufWindow::optional};
+
 }  // namespace pagoda::models

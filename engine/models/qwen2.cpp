@@ -15,4 +15,6 @@ ModelSpec describe_qwen2(ConfigSource& config) {
                        }});
 }
 
+constexpr GgufArchitecture kQwen2Gguf{.name = "qwen2", .hugging_face = {"Qwen2ForCausalLM", "qwen2"}};
+
 }  // namespace pagoda::models

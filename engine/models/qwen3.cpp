@@ -16,4 +16,6 @@ ModelSpec describe_qwen3(ConfigSource& config) {
       }});
 }
 
+constexpr GgufArchitecture kQwen3Gguf{.name = "qwen3", .hugging_face = {"Qwen3ForCausalLM", "qwen3"}};
+
 }  // namespace pagoda::models

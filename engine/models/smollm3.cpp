@@ -5,13 +5,13 @@ namespace pagoda::models {
 namespace {
 
 /// Takes the positions from the layers that no_rope_layers marks with 0; without that key, from every
-/// no_rope_layer_interval-th layer.
+/// no_rope_layer_interval-th layer. As in transformers, no_rope_layers may have more entries than there are layers.
 void read_layers_without_rope(ConfigSource& config, DecoderConfig& decoder) {
   constexpr std::int64_t kDefaultInterval = 4;
   const std::int64_t interval = config.integer("no_rope_layer_interval", 1, kMaxLayers, kDefaultInterval);
   const bool is_listed = config.has("no_rope_layers");
   const auto has_rope =
-      is_listed ? config.numbers("no_rope_layers", decoder.num_layers(), -1.0) : std::vector<double>{};
+      is_listed ? config.numbers("no_rope_layers", decoder.num_layers(), -1.0, true) : std::vector<double>{};
   if (!config.status()) return;
   for (std::int64_t layer = 0; layer < decoder.num_layers(); ++layer) {
     const auto index = static_cast<std::size_t>(layer);
@@ -43,5 +43,8 @@ ModelSpec describe_smollm3(ConfigSource& config) {
   const bool mlp_bias = config.boolean("mlp_bias", false);
   return llama_decoder(decoder, llama_weights(attention_bias, mlp_bias));
 }
+
+constexpr GgufArchitecture kSmolLm3Gguf{
+    .name = "smollm3", .hugging_face = {"SmolLM3ForCausalLM", "smollm3"}, .interleaved_heads = true};
 
 }  // namespace pagoda::models

@@ -118,17 +118,22 @@ std::optional<std::vector<std::string>> ConfigReader::strings(const char* key, s
   return strings;
 }
 
-std::vector<double> ConfigReader::numbers(const char* key, std::int64_t count, double above) {
+std::vector<double> ConfigReader::numbers(const char* key, std::int64_t count, double above, bool may_be_longer) {
   const auto* value = find(key);
   const auto fits = [&](const nlohmann::json& entry) {
     return entry.is_number() && std::isfinite(entry.get<double>()) && entry.get<double>() > above;
   };
-  if (value == nullptr || !value->is_array() || std::cmp_not_equal(value->size(), count) ||
-      !std::ranges::all_of(*value, fits)) {
-    reject(key, "must be an array of " + std::to_string(count) + " numbers above " + nlohmann::json(above).dump());
+  const bool has_length =
+      value != nullptr && value->is_array() &&
+      (may_be_longer ? std::cmp_greater_equal(value->size(), count) : std::cmp_equal(value->size(), count));
+  if (!has_length || !std::ranges::all_of(*value, fits)) {
+    reject(key, "must be an array of " + std::string(may_be_longer ? "at least " : "") + std::to_string(count) +
+                    " numbers above " + nlohmann::json(above).dump());
     return {};
   }
-  return value->get<std::vector<double>>();
+  auto numbers = value->get<std::vector<double>>();
+  numbers.resize(static_cast<std::size_t>(count));
+  return numbers;
 }
 
 void ConfigReader::object(const char* key, const std::function<void(models::ConfigSource&)>& read) {

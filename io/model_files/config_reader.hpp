@@ -35,7 +35,7 @@ class ConfigReader final : public models::ConfigSource {
   std::string string(const char* key, std::optional<std::string> default_value = std::nullopt) override;
   std::optional<std::vector<std::string>> strings(const char* key, std::int64_t count,
                                                   std::initializer_list<std::string_view> allowed) override;
-  std::vector<double> numbers(const char* key, std::int64_t count, double above) override;
+  std::vector<double> numbers(const char* key, std::int64_t count, double above, bool may_be_longer) override;
   void object(const char* key, const std::function<void(models::ConfigSource&)>& read) override;
   std::string shown(const char* key) const override;
   void reject(std::string_view key, std::string_view reason, ErrorCode code = ErrorCode::bad_config) override;

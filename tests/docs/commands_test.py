@@ -41,9 +41,9 @@ SKIPPED = 77
 SECONDS = 300  # for a command, and for a server to listen: sanitizers are slow
 LISTEN_PORT = "7070"  # of pagoda serve unless it is told
 PORT = re.compile(r"(?<=127\.0\.0\.1[:/])\d+")
-MODEL = re.compile(r"build/models/([\w-]+)\.gguf")
+MODEL = re.compile(r"build/models/([\w.-]+)\.gguf")
 SKIP = re.compile(r"```(?:console|python) skip-test (\S+)")
-FETCH = re.compile(r"scripts/fetch-model ([\w-]+)")
+FETCH = re.compile(r"scripts/fetch-model ([\w.-]+)")
 LISTENS = re.compile(r"^(listening|http) on ", re.MULTILINE)
 
 

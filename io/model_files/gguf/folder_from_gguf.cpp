@@ -1,7 +1,6 @@
 #include "io/model_files/gguf/folder_from_gguf.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstring>
 #include <optional>
@@ -11,12 +10,13 @@
 #include <vector>
 
 #include "engine/layers/rotary.hpp"
+#include "engine/models/transpose.hpp"
 #include "io/model_files/file_text.hpp"
 #include "io/model_files/gguf/element_changes.hpp"
 #include "io/model_files/gguf/folder_tokenizer_of_gguf.hpp"
-#include "io/model_files/gguf/gguf_architecture.hpp"
 #include "io/model_files/gguf/gguf_blocks.hpp"
 #include "io/model_files/gguf/gguf_config.hpp"
+#include "io/model_files/gguf/gguf_names.hpp"
 #include "io/model_files/gguf/gguf_tokenizer.hpp"
 #include "io/model_files/hf_config.hpp"
 
@@ -25,27 +25,6 @@ namespace {
 
 using nlohmann::json;
 using nlohmann::ordered_json;
-
-/// Values of config.json that a GGUF file does not contain.
-struct FolderModel {
-  std::string_view architecture;
-  const char* type;
-  const char* activation_key = "hidden_act";
-  const char* activation = "silu";
-};
-constexpr std::array kModels{
-    FolderModel{"BaichuanForCausalLM", "baichuan"},
-    FolderModel{"Cohere2ForCausalLM", "cohere2"},
-    FolderModel{"GPT2LMHeadModel", "gpt2", "activation_function", "gelu_new"},
-    FolderModel{"Gemma2ForCausalLM", "gemma2", "hidden_activation", "gelu_pytorch_tanh"},
-    FolderModel{"Gemma3ForCausalLM", "gemma3_text", "hidden_activation", "gelu_pytorch_tanh"},
-    FolderModel{"LlamaForCausalLM", "llama"},
-    FolderModel{"MistralForCausalLM", "mistral"},
-    FolderModel{"Phi3ForCausalLM", "phi3"},
-    FolderModel{"Qwen2ForCausalLM", "qwen2"},
-    FolderModel{"Qwen3ForCausalLM", "qwen3"},
-    FolderModel{"SmolLM3ForCausalLM", "smollm3"},
-};
 
 const char* safetensors_type(GgmlType type) {
   if (type == ggml::kF32) return "F32";
@@ -86,7 +65,6 @@ std::optional<ordered_json> llama3_scaling(const json& config, const std::vector
 /// the architecture's name "BaiChuanForCausalLM"; for a model with ALiBi they read the longest text from
 /// model_max_length.
 void adapt_to_baichuan(ordered_json& config) {
-  config.erase("packed_qkv");  // which only describes the GGUF file
   if (config.at("position_embedding") == "ROPE") {
     config["architectures"] = {"BaiChuanForCausalLM"};
   } else if (const auto longest = config.find("max_position_embeddings"); longest != config.end()) {
@@ -97,20 +75,19 @@ void adapt_to_baichuan(ordered_json& config) {
 
 /// Returns config.json with its keys in the usual order.
 Result<ordered_json> folder_config(const GgufFile& file) {
+  const auto architecture = find_gguf_architecture(file);
+  if (!architecture) return fail(architecture.error());
   auto said = gguf_as_hf_config(file);
   if (!said) return fail(std::move(said.error()));
-  const std::string architecture = said->at("architectures").at(0);
-  const auto* model = std::ranges::find(kModels, architecture, &FolderModel::architecture);
-  PAGODA_ASSERT(model != kModels.end(), "every architecture of GGUF files has folders");
-  ordered_json config{
-      {"architectures", {architecture}}, {"model_type", model->type}, {model->activation_key, model->activation}};
+  ordered_json config{{"architectures", said->at("architectures")},
+                      {"model_type", said->at("model_type")},
+                      {(*architecture)->activation_key, (*architecture)->activation}};
   for (const auto& [key, value] : said->items()) {
     if (!value.is_null()) config[key] = value;
   }
-  if (architecture == "BaichuanForCausalLM") adapt_to_baichuan(config);
-  config.erase("norm_weights_include_one");  // which only describes the GGUF file
-  const bool has_default_window = architecture.starts_with("Gemma") || architecture.starts_with("Cohere2");
-  if (has_default_window && said->contains("sliding_window") && said->at("sliding_window").is_null()) {
+  for (const char* key : {kNormsIncludeOne, kPackedQkv}) config.erase(key);
+  if (config.at("model_type") == "baichuan") adapt_to_baichuan(config);
+  if ((*architecture)->windows_by_layer && said->contains("sliding_window") && said->at("sliding_window").is_null()) {
     // Readers take a window of 4096 where the key is absent.
     config["layer_types"] =
         std::vector<std::string>(said->value("num_hidden_layers", std::size_t{0}), "full_attention");
@@ -178,8 +155,9 @@ std::span<const std::byte> in_order(const std::vector<Rows>& parts, std::vector<
 
 std::span<const std::byte> transposed(const GgufTensor& tensor, std::vector<std::byte>& memory) {
   memory.resize(tensor.data.size());
-  transpose_elements(tensor.data, static_cast<std::size_t>(tensor.shape.front()),
-                     size_of(*ggml_type_info(tensor.type)->plain), memory.data());
+  models::transpose(
+      {tensor.data.data(), *ggml_type_info(tensor.type)->plain, tensor.shape.front(), tensor.shape.back()},
+      memory.data());
   return memory;
 }
 

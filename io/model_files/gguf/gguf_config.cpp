@@ -19,8 +19,8 @@
 #include "io/model_files/config_reader.hpp"
 #include "io/model_files/file_text.hpp"
 #include "io/model_files/generation_config.hpp"
-#include "io/model_files/gguf/gguf_architecture.hpp"
 #include "io/model_files/gguf/gguf_blocks.hpp"
+#include "io/model_files/gguf/gguf_names.hpp"
 #include "io/model_files/gguf/gguf_tokenizer.hpp"
 #include "io/model_files/hf_config.hpp"
 
@@ -71,11 +71,12 @@ class ConfigOfGguf {
       : file_(file), architecture_(architecture), prefix_(std::string(architecture.name) + ".") {}
 
   Status fill() {
-    config_["architectures"] = json::array({std::string(architecture_.hugging_face)});
+    set_names(architecture_.hugging_face);
     if (Status status = copy_keys(); !status) return status;
     for (const auto step :
-         {&ConfigOfGguf::add_sizes, &ConfigOfGguf::add_heads, &ConfigOfGguf::add_rope, &ConfigOfGguf::add_baichuan,
-          &ConfigOfGguf::add_gemma, &ConfigOfGguf::add_tokens, &ConfigOfGguf::refuse_unknown_keys}) {
+         {&ConfigOfGguf::add_sizes, &ConfigOfGguf::add_heads, &ConfigOfGguf::add_window, &ConfigOfGguf::refuse_experts,
+          &ConfigOfGguf::add_rope, &ConfigOfGguf::add_kind_of_positions, &ConfigOfGguf::add_query_scalar,
+          &ConfigOfGguf::add_tokens, &ConfigOfGguf::refuse_unknown_keys}) {
       if (Status status = (this->*step)(); !status) return status;
     }
     return {};
@@ -99,8 +100,13 @@ class ConfigOfGguf {
     names_[name] = gguf_key;
   }
 
+  void set_names(const models::ModelNames& names) {
+    config_["architectures"] = json::array({std::string(names.architecture)});
+    config_["model_type"] = names.model_type;
+  }
+
   Status copy_keys() {
-    for (const GgufKey& entry : architecture_.keys) {
+    for (const models::GgufKey& entry : gguf_keys(architecture_)) {
       known_.emplace(entry.gguf);
       names_[std::string(entry.hugging_face)] = key(entry.gguf);
       if (const auto* value = file_.find(key(entry.gguf))) config_[std::string(entry.hugging_face)] = to_json(*value);
@@ -119,6 +125,8 @@ class ConfigOfGguf {
     config_["torch_dtype"] = dtype();
     if (file_.tensor("blk.0.attn_q.bias") != nullptr) config_["attention_bias"] = true;
     if (file_.tensor("blk.0.ffn_gate.bias") != nullptr) config_["mlp_bias"] = true;
+    if (architecture_.norms_include_one) config_[kNormsIncludeOne] = true;
+    if (!architecture_.packed_qkv.empty()) config_[kPackedQkv] = false;
     return {};
   }
 
@@ -149,21 +157,53 @@ class ConfigOfGguf {
       return file_.bad(key("attention.value_length"), "differs from the length of keys, which is not supported",
                        ErrorCode::unsupported);
     }
-    if (architecture_.name != "gpt2" && head_dim_ > 0) config_["head_dim"] = head_dim_;
-    const auto window = file_.get<std::int64_t>(key("attention.sliding_window"));
+    const auto& keys = architecture_.keys;
+    const bool names_it = std::ranges::find(keys, "head_dim", &models::GgufKey::hugging_face) != keys.end();
+    if (names_it && head_dim_ > 0) config_["head_dim"] = head_dim_;
+    return {};
+  }
+
+  Status add_window() {
+    using models::GgufWindow;
+    constexpr std::string_view kWindow = "attention.sliding_window";
+    const auto window = get<std::int64_t>(kWindow);
     if (!window) return fail(window.error());
-    if (!*window && architecture_.name == "cohere2") return file_.bad(key("attention.sliding_window"), "is missing");
-    if (!*window && architecture_.name == "gemma2") {
-      // Early files lack the key: the default of transformers and llama.cpp applies.
-    } else if (window->value_or(0) == 0) {
+    if (!*window && architecture_.window == GgufWindow::required) return file_.bad(key(kWindow), "is missing");
+    if (!*window && architecture_.window == GgufWindow::usual) return add_layers_with_window();
+    if (window->value_or(0) == 0) {
       config_["sliding_window"] = nullptr;
-    } else if (architecture_.name == "llama") {
-      config_["architectures"] = json::array({"MistralForCausalLM"});
-    } else if (!architecture_.has_window) {
-      return file_.bad(key("attention.sliding_window"), "is not supported in this architecture",
-                       ErrorCode::unsupported);
+    } else if (architecture_.window == GgufWindow::unsupported) {
+      return file_.bad(key(kWindow), "is not supported in this architecture", ErrorCode::unsupported);
+    } else if (!architecture_.hugging_face_with_window.architecture.empty()) {
+      set_names(architecture_.hugging_face_with_window);
     }
-    return refuse_experts();
+    return add_layers_with_window();
+  }
+
+  /// Reads which layers have the window: all except every n-th layer, or the layers for which an array has true.
+  Status add_layers_with_window() {
+    constexpr std::string_view kPattern = "attention.sliding_window_pattern";
+    if (!architecture_.windows_by_layer) return {};
+    if (const auto* value = file_.find(key(kPattern)); value != nullptr && std::get_if<std::vector<bool>>(value)) {
+      known_.emplace(kPattern);
+      return add_layer_types(std::get<std::vector<bool>>(*value), key(kPattern));
+    }
+    const auto interval = get<std::int64_t>(kPattern);
+    if (!interval) return fail(interval.error());
+    if (*interval) set("sliding_window_pattern", **interval, key(kPattern));
+    return {};
+  }
+
+  Status add_layer_types(const std::vector<bool>& has_window, const std::string& from) {
+    const auto layers = file_.get<std::int64_t>(key("block_count"));
+    if (!layers) return fail(layers.error());
+    if (std::ssize(has_window) != layers->value_or(0)) {
+      return file_.bad(from, "must have one boolean for each layer", ErrorCode::bad_config);
+    }
+    json types = json::array();
+    for (const bool slides : has_window) types.push_back(slides ? "sliding_attention" : "full_attention");
+    set("layer_types", std::move(types), from);
+    return {};
   }
 
   Status refuse_experts() {
@@ -272,46 +312,41 @@ class ConfigOfGguf {
     return Yarn{*beta_fast, *beta_slow, *attention_factor, attn_factor->value_or(1.0), blend < 0 ? 1.0 : blend};
   }
 
-  /// Sets the kind of positions. Where the file does not name it, the number of layers decides, as in llama.cpp.
-  Status add_baichuan() {
-    if (architecture_.name != "baichuan") return {};
-    constexpr std::int64_t kLayersOf7b = 32;
-    constexpr std::int64_t kLayersOf13b = 40;
+  /// Sets the kind of positions where an architecture has two kinds. If the file does not name the kind, the number of
+  /// layers decides.
+  Status add_kind_of_positions() {
+    if (architecture_.alibi_layers == 0) return {};
+    const std::int64_t rotary_layers = architecture_.rotary_layers;
+    const std::int64_t alibi_layers = architecture_.alibi_layers;
     const auto bias = get<double>(kMaxAlibiBias);
     if (!bias) return fail(bias.error());
     const auto layers = get<std::int64_t>("block_count");
     if (!layers) return fail(layers.error());
-    if (!*bias && *layers != kLayersOf7b && *layers != kLayersOf13b) {
-      return file_.bad(
-          key(kMaxAlibiBias),
-          "is missing, and block_count is neither 32 nor 40, so it is unknown whether positions are rotary (0) or "
-          "ALiBi (8)",
-          ErrorCode::unsupported);
+    if (!*bias && *layers != rotary_layers && *layers != alibi_layers) {
+      return file_.bad(key(kMaxAlibiBias),
+                       "is missing, and block_count is neither " + std::to_string(rotary_layers) + " nor " +
+                           std::to_string(alibi_layers) +
+                           ", so it is unknown whether positions are rotary (0) or ALiBi (8)",
+                       ErrorCode::unsupported);
     }
-    const double used = bias->value_or(*layers == kLayersOf13b ? kUsualAlibiBias : 0.0);
+    const double used = bias->value_or(*layers == alibi_layers ? kUsualAlibiBias : 0.0);
     if (used != 0.0 && used != kUsualAlibiBias) {
       return file_.bad(key(kMaxAlibiBias), "must be 0 or 8, other slopes are not supported", ErrorCode::unsupported);
     }
     set("position_embedding", used == 0.0 ? "ROPE" : "ALIBI", key(kMaxAlibiBias));
-    config_["packed_qkv"] = false;
     return {};
   }
 
-  /// Sets values that files of Gemma do not have: the factor of attention follows from the number of layers, as in
-  /// llama.cpp.
-  Status add_gemma() {
-    if (!architecture_.norms_include_one) return {};
-    constexpr std::int64_t kLayersOfGemma2With27b = 46;
-    constexpr std::int64_t kLayersOfGemma3With27b = 62;
-    config_["norm_weights_include_one"] = true;
+  /// Sets the factor of attention where an architecture has one. Files do not have it.
+  Status add_query_scalar() {
+    if (architecture_.layers_scaled_by_width == 0) return {};
     const auto layers = file_.get<std::int64_t>(key("block_count"));
     const auto heads = file_.get<std::int64_t>(key("attention.head_count"));
     const auto width = file_.get<std::int64_t>(key("embedding_length"));
     for (const auto* number : {&layers, &heads, &width}) {
       if (!*number) return fail(number->error());
     }
-    const std::int64_t large = architecture_.name == "gemma2" ? kLayersOfGemma2With27b : kLayersOfGemma3With27b;
-    const bool by_width = *layers == large && heads->value_or(0) > 0;
+    const bool by_width = *layers == architecture_.layers_scaled_by_width && heads->value_or(0) > 0;
     config_["query_pre_attn_scalar"] = by_width ? width->value_or(0) / **heads : head_dim_;
     return {};
   }

@@ -1,14 +1,13 @@
 #include "io/model_files/gguf/gguf_config_writer.hpp"
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
+#include "engine/layers/mlp.hpp"
 #include "engine/layers/rotary.hpp"
 #include "engine/models/families.hpp"
 #include "engine/models/rope_config.hpp"
@@ -39,23 +38,20 @@ class ConfigWriter {
 
   GgufConfig write() {
     const std::string family = family_of(reader_);
-    result_.architecture = find_gguf_architecture(family);
+    const models::Family* const found = models::find_family(family);
+    result_.architecture = found == nullptr ? nullptr : found->gguf;
     if (result_.architecture == nullptr) {
       refuse("architectures",
              quote(family) + " is not supported in GGUF files; supported are " + gguf_architecture_names());
       return result_;
     }
     metadata_.set("general.architecture", result_.architecture->name);
-    const models::ModelSpec spec = models::find_family(family)->describe(reader_);
+    const models::ModelSpec spec = found->describe(reader_);
     if (!reader_.status()) return result_;
     result_.vocab_size = spec.vocab_size;
     result_.heads = {spec.decoder.attention.num_heads, spec.decoder.attention.num_kv_heads};
     check_activation(spec.decoder.activation);
-    if (family == "GPT2LMHeadModel") {
-      write_gpt2(spec.decoder);
-    } else {
-      write_decoder(spec.decoder);
-    }
+    write_decoder(spec.decoder);
     return result_;
   }
 
@@ -66,87 +62,74 @@ class ConfigWriter {
     return std::string(result_.architecture->name).append(".").append(name);
   }
 
-  /// Writes those `values`, under Hugging Face's names, for which the architecture has keys.
-  void write_keys(const nlohmann::json& values) {
-    for (const GgufKey& entry : result_.architecture->keys) {
-      const auto value = values.find(entry.hugging_face);
-      if (value == values.end()) continue;
-      if (entry.is_real) {
-        metadata_.set(key(entry.gguf), value->get<float>());
-      } else {
-        metadata_.set(key(entry.gguf), value->get<std::uint32_t>());
+  void write_key(const models::GgufKey& entry, double value) {
+    if (entry.is_real) {
+      metadata_.set(key(entry.gguf), static_cast<float>(value));
+    } else {
+      metadata_.set(key(entry.gguf), static_cast<std::uint32_t>(value));
+    }
+  }
+
+  /// Writes the keys of the architecture: those `values`, by the names of GGUF, for which it has keys, and its own keys
+  /// from config.json.
+  void write_keys(const std::map<std::string_view, double>& values) {
+    for (const models::GgufKey& entry : gguf_keys(*result_.architecture)) {
+      if (const auto value = values.find(entry.gguf); value != values.end()) write_key(entry, value->second);
+    }
+    for (const models::GgufKey& entry : result_.architecture->own_keys) {
+      if (values.contains(entry.gguf)) continue;
+      const std::string name(entry.hugging_face);
+      if (reader_.has(name.c_str())) {
+        write_key(entry, reader_.number(name.c_str(), 0.0));
+      } else if (entry.default_value && reader_.mentions(name.c_str())) {
+        refuse(name.c_str(), "GGUF does not support null in this architecture");
+      } else if (entry.default_value) {
+        write_key(entry, *entry.default_value);
       }
     }
   }
 
   void check_activation(kernels::Activation activation) {
-    if (activation == result_.architecture->activation) return;
-    const bool is_silu = result_.architecture->activation == kernels::Activation::silu;
-    for (const char* key : {"activation_function", "hidden_activation", "hidden_act"}) {
-      if (reader_.has(key)) return refuse(key, is_silu ? "GGUF supports only silu" : "GGUF supports only gelu_new");
-    }
+    const models::GgufArchitecture& architecture = *result_.architecture;
+    if (activation == layers::activation_of(architecture.activation)) return;
+    refuse(architecture.activation_key, std::string("GGUF supports only ") + architecture.activation);
   }
 
   void write_decoder(const DecoderConfig& config) {
     const layers::AttentionShape& attention = config.attention;
     const layers::PositionShape& positions = config.positions.front();
     const bool is_rotary = positions.kind == layers::PositionKind::rotary;
-    nlohmann::json values{{"num_hidden_layers", config.num_layers()},
-                          {"max_position_embeddings", config.max_position_embeddings},
-                          {"hidden_size", config.hidden_size},
-                          {"intermediate_size", config.intermediate_size},
-                          {"num_attention_heads", attention.num_heads},
-                          {"num_key_value_heads", attention.num_kv_heads},
-                          {"head_dim", attention.head_dim},
-                          {"rms_norm_eps", config.norm_eps},
-                          {"layer_norm_eps", config.norm_eps}};
-    if (is_rotary) values["rope_theta"] = positions.rotary.theta;
-    if (config.positions.size() > 1) values["rope_local_base_freq"] = config.positions[1].rotary.theta;
+    const auto real = [](std::int64_t value) { return static_cast<double>(value); };
+    std::map<std::string_view, double> values{
+        {"block_count", real(config.num_layers())},          {"context_length", real(config.max_position_embeddings)},
+        {"embedding_length", real(config.hidden_size)},      {"feed_forward_length", real(config.intermediate_size)},
+        {"attention.head_count", real(attention.num_heads)}, {"attention.head_count_kv", real(attention.num_kv_heads)},
+        {"attention.key_length", real(attention.head_dim)},  {result_.architecture->norm_eps.gguf, config.norm_eps}};
+    if (is_rotary) values["rope.freq_base"] = positions.rotary.theta;
+    if (config.positions.size() > 1) values["rope.freq_base_swa"] = config.positions[1].rotary.theta;
     if (attention.softcap > 0.0) values["attn_logit_softcapping"] = attention.softcap;
-    write_logit_scale(values);
     if (config.positions.size() > 1 && config.positions[1].rotary.scaling.type != RopeScaling::Type::none) {
       refuse("rope_parameters", "GGUF does not support rope scaling in layers with a window");
     }
-    write_window(config, values);
+    if (const auto window = window_of(config); window > 0) values["attention.sliding_window"] = window;
     write_keys(values);
+    if (positions.kind == layers::PositionKind::learned) return;
     metadata_.set(key("attention.value_length"), static_cast<std::uint32_t>(attention.head_dim));
     metadata_.set(key("rope.dimension_count"), static_cast<std::uint32_t>(positions.rotary.rotary_dim));
     metadata_.set(key("vocab_size"), static_cast<std::uint32_t>(config.vocab_size));
     if (is_rotary) write_scaling(positions.rotary);
-    if (result_.architecture->name == "baichuan") metadata_.set(key(kMaxAlibiBias), is_rotary ? 0.0F : kUsualAlibiBias);
-  }
-
-  /// Adds the factor and the softcap of logits to `values`. Files of Gemma 2 cannot have none: readers take the usual.
-  void write_logit_scale(nlohmann::json& values) {
-    constexpr const char* kSoftcap = "final_logit_softcapping";
-    constexpr double kUsualScaleOfCohere2 = 0.0625;
-    const std::string_view name = result_.architecture->name;
-    if (reader_.has(kSoftcap)) {
-      values[kSoftcap] = reader_.number(kSoftcap, 0.0);
-    } else if (name == "gemma2" && reader_.mentions(kSoftcap)) {
-      refuse(kSoftcap, "GGUF does not support Gemma 2 without a softcap");
+    if (result_.architecture->alibi_layers != 0) {
+      metadata_.set(key(kMaxAlibiBias), is_rotary ? 0.0F : kUsualAlibiBias);
     }
-    if (name == "cohere2") values["logit_scale"] = reader_.number("logit_scale", 0.0, kUsualScaleOfCohere2);
   }
 
-  /// Adds the window of the layers to `values`. check_gguf_of_folder() checks which layers have it.
-  void write_window(const DecoderConfig& config, nlohmann::json& values) {
-    std::int32_t window = 0;
-    for (const models::LayerShape& layer : config.layer_shapes) window = std::max(window, layer.window);
-    if (window == 0) return;
-    if (!result_.architecture->has_window) {
+  /// Returns the window of the layers that have one. check_gguf_of_folder() checks which layers have it.
+  std::int32_t window_of(const DecoderConfig& config) {
+    const std::int32_t window = config.largest_window();
+    if (window > 0 && result_.architecture->window == models::GgufWindow::unsupported) {
       refuse("use_sliding_window", "GGUF files of this architecture do not support a sliding window");
     }
-    values["sliding_window"] = window;
-  }
-
-  void write_gpt2(const DecoderConfig& config) {
-    write_keys({{"n_layer", config.num_layers()},
-                {"n_positions", config.max_position_embeddings},
-                {"n_embd", config.hidden_size},
-                {"n_inner", config.intermediate_size},
-                {"n_head", config.attention.num_heads},
-                {"layer_norm_epsilon", config.norm_eps}});
+    return window;
   }
 
   void write_scaling(const layers::RotaryShape& rotary) {

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "engine/request/sampling_defaults.hpp"
-#include "io/model_files/gguf/gguf_architecture.hpp"
 #include "io/model_files/gguf/gguf_metadata.hpp"
+#include "io/model_files/gguf/gguf_names.hpp"
 #include "kernels/result.hpp"
 
 namespace pagoda::io {

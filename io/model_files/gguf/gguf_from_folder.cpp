@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "engine/layers/normalized_rows.hpp"
+#include "engine/models/transpose.hpp"
 #include "io/model_files/chat_template_files.hpp"
 #include "io/model_files/checkpoint.hpp"
 #include "io/model_files/file_text.hpp"
@@ -67,13 +68,14 @@ void apply_change(const Change& change, const RowsToWrite& from, Bytes& memory) 
   const std::size_t rows = from.num_rows;
   const std::size_t columns = from.data.size() / width / rows;
   memory.assign(from.data.begin(), from.data.end());
+  const auto matrix_at = [&](const std::byte* data) -> kernels::WeightMatrix {
+    return {data, dtype_of(type), static_cast<std::int64_t>(rows), static_cast<std::int64_t>(columns)};
+  };
   if (change.normalized) {
     const Bytes aligned = memory;
-    layers::normalize_rows(
-        {aligned.data(), dtype_of(type), static_cast<std::int64_t>(rows), static_cast<std::int64_t>(columns)},
-        memory.data());
+    layers::normalize_rows(matrix_at(aligned.data()), memory.data());
   }
-  if (change.transposed) transpose_elements(from.data, rows, width, memory.data());
+  if (change.transposed) models::transpose(matrix_at(from.data.data()), memory.data());
   if (change.interleaved_heads > 0) {
     const std::int64_t head_dim = static_cast<std::int64_t>(rows) / change.interleaved_heads;
     const std::size_t row_bytes = columns * width;

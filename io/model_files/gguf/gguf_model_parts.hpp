@@ -7,9 +7,9 @@
 #include <span>
 #include <vector>
 
-#include "io/model_files/gguf/gguf_architecture.hpp"
 #include "io/model_files/gguf/gguf_file.hpp"
 #include "io/model_files/gguf/gguf_metadata.hpp"
+#include "io/model_files/gguf/gguf_names.hpp"
 #include "io/model_files/gguf/gguf_tensor_file.hpp"
 #include "kernels/result.hpp"
 

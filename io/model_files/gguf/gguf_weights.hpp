@@ -11,9 +11,9 @@
 #include <string_view>
 #include <vector>
 
-#include "io/model_files/gguf/gguf_architecture.hpp"
 #include "io/model_files/gguf/gguf_blocks.hpp"
 #include "io/model_files/gguf/gguf_file.hpp"
+#include "io/model_files/gguf/gguf_names.hpp"
 #include "io/model_files/model_weights.hpp"
 #include "kernels/result.hpp"
 

@@ -52,6 +52,21 @@ TEST(Families, AreFoundByTheirExactNames) {
   for (const auto& name : known_architectures()) EXPECT_EQ(find_family(name)->architecture, name);
 }
 
+TEST(Families, AreReadFromGgufFilesByTheNamesThatTheirArchitectureHas) {
+  for (const auto& name : known_architectures()) {
+    const GgufArchitecture* gguf = find_family(name)->gguf;
+    if (gguf == nullptr) continue;
+    EXPECT_EQ(find_gguf_architecture(gguf->name), gguf) << name;
+    for (const ModelNames& names : {gguf->hugging_face, gguf->hugging_face_with_window}) {
+      if (names.architecture.empty()) continue;
+      ASSERT_NE(find_family(names.architecture), nullptr) << names.architecture;
+      EXPECT_EQ(find_family(names.architecture)->gguf, gguf) << names.architecture;
+    }
+  }
+  EXPECT_EQ(find_gguf_architecture("opt"), nullptr);
+  EXPECT_THAT(gguf_architectures(), testing::IsSupersetOf({"llama", "gemma3"}));
+}
+
 TEST(Families, ALlamaConfigIsReadWhole) {
   const auto config = read_family(describe_llama, llama());
   ASSERT_TRUE(config) << config.error().message;
@@ -327,6 +342,11 @@ TEST(Families, SmolLm3HasNoPositionsInEveryFourthLayerOrInThoseThatItLists) {
   EXPECT_THAT(tables_of(*config), ElementsAre(layers::kNoPositions, 0, 0, layers::kNoPositions, 0));
   EXPECT_THAT(windows_of(*config), ElementsAre(64, 0, 0, 64, 0));
 
+  source["no_rope_layers"] = {0, 1, 1, 0, 1, 0, 0};
+  config = read_family(describe_smollm3, source);
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_THAT(tables_of(*config), ElementsAre(layers::kNoPositions, 0, 0, layers::kNoPositions, 0));
+
   source["no_rope_layers"] = {0, 1};
   EXPECT_EQ(read_family(describe_smollm3, source).error().param, "no_rope_layers");
 }
@@ -335,6 +355,8 @@ TEST(Families, Gemma2AlternatesWindowsAndCapsScores) {
   const auto config = read_family(describe_gemma2, llama());
   ASSERT_TRUE(config) << config.error().message;
   EXPECT_THAT(windows_of(*config), ElementsAre(4096, 0, 4096, 0, 4096));
+  EXPECT_THAT(config->facts, testing::IsSupersetOf({Fact{"sliding_window", std::int64_t{4096}},
+                                                    Fact{"layers_with_window", std::int64_t{3}}}));
   EXPECT_EQ(config->decoder.attention.head_dim, 256);
   EXPECT_EQ(config->decoder.attention.scale, 1.0 / 16.0);
   EXPECT_EQ(config->decoder.attention.softcap, 50.0);
@@ -379,6 +401,34 @@ TEST(Families, Gemma3ReadsBothFormsOfItsTwoThetas) {
 
   source["use_bidirectional_attention"] = true;
   EXPECT_EQ(read_family(describe_gemma3, source).error().code, ErrorCode::unsupported);
+}
+
+TEST(Families, Gemma3WithImagesHasTheSizesOfItsClassForItsText) {
+  json source = {{"text_config",
+                  {{"hidden_size", 2560},
+                   {"intermediate_size", 10240},
+                   {"num_hidden_layers", 34},
+                   {"rope_scaling", {{"factor", 8.0}, {"rope_type", "linear"}}},
+                   {"sliding_window", 1024}}}};
+  auto config = read_family(describe_gemma3_with_images, source);
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->vocab_size, 262208);
+  EXPECT_EQ(config->max_position_embeddings, 131072);
+  EXPECT_EQ(config->decoder.attention.num_heads, 8);
+  EXPECT_EQ(config->decoder.attention.num_kv_heads, 4);
+  EXPECT_EQ(config->decoder.attention.head_dim, 256);
+  EXPECT_EQ(rotary_of(config).theta, 1e6);
+  EXPECT_EQ(rotary_of(config).scaling.factor, 8.0);
+  EXPECT_EQ(config->decoder.num_layers_with_window(), 29);
+  EXPECT_TRUE(config->tie_word_embeddings);
+
+  source["tie_word_embeddings"] = false;
+  EXPECT_FALSE(read_family(describe_gemma3_with_images, source)->tie_word_embeddings);
+  source["text_config"].erase("hidden_size");
+  EXPECT_EQ(read_family(describe_gemma3_with_images, source).error().message,
+            "config.json: text_config: hidden_size: is missing");
+  source.erase("text_config");
+  EXPECT_FALSE(read_family(describe_gemma3_with_images, source));
 }
 
 TEST(Families, Cohere2RotatesOnlyTheLayersWithAWindow) {

@@ -266,6 +266,32 @@ TEST(FolderVariants, LeaveOutTensorsThatALanguageModelHasNoUseFor) {
                                           "v_head.summary.bias, v_head.summary.weight and 1 more"))));
 }
 
+TEST(FolderVariants, OfGemma3WithImagesAreItsTextPart) {
+  const std::vector<std::function<std::string(std::string)>> rules{
+      [](const std::string& name) { return "language_model." + name; },
+      [](std::string name) { return name.starts_with("model.") ? name.replace(0, 6, "model.language_model.") : name; }};
+  const Tensor small{"F32", {2}, std::string("\0\0\200\77\0\0\0\100", 8)};
+  for (const char* model : {"gemma3-classic-f32", "gemma3-scaled-bf16"}) {
+    for (const auto& rule : rules) {
+      Variant variant(model);
+      variant.rename(rule);
+      for (const char* name : {"vision_tower.patch.weight", "model.multi_modal_projector.norm.weight"}) {
+        variant.tensors[name] = small;
+      }
+      json text = variant.config;
+      for (const char* key : {"architectures", "dtype", "torch_dtype", "bos_token_id", "eos_token_id"}) text.erase(key);
+      variant.config["architectures"] = {"Gemma3ForConditionalGeneration"};
+      for (const auto& [key, value] : text.items()) variant.config.erase(key);
+      variant.config["text_config"] = text;
+      variant.config["vision_config"] = {{"hidden_size", 2}};
+      const auto& folder = variant.write();
+      EXPECT_EQ(load_error(folder), "") << model;
+      EXPECT_EQ(logits_of(folder), logits_of(kModels / model)) << model;
+      EXPECT_THAT(remarks_of(folder), ElementsAre(HasSubstr("vision_tower.patch.weight")));
+    }
+  }
+}
+
 TEST(FolderVariants, WithTensorsThatMightMatterAreRefusedByTheNameInTheFile) {
   for (const char* name : {"lm_head.bias", "model.layers.0.self_attn.q_proj.bias", "model.layers.9.mlp.up_proj.weight",
                            "model.layers.0.self_attn.q_proj.lora_A.weight", "model.extra.weight"}) {

@@ -28,10 +28,11 @@ using ::testing::HasSubstr;
 
 constexpr std::uint32_t kHidden = 32;
 
-/// A Llama with one layer, two heads of 16 and a vocabulary of four, without the values of tensors.
+/// A Llama with one layer, two heads of 16 and a vocabulary of four, without the values of tensors. Its file may have
+/// the name of another architecture.
 class SmallLlama {
  public:
-  SmallLlama() {
+  explicit SmallLlama(const std::string& of = "llama") : architecture(of), said_architecture(of) {
     number("block_count", 1);
     number("context_length", 64);
     number("embedding_length", kHidden);
@@ -67,8 +68,8 @@ class SmallLlama {
     return GgufFile::open(path);
   }
 
-  std::string architecture = "llama";
-  std::string said_architecture = "llama";
+  std::string architecture;
+  std::string said_architecture;
   std::map<std::string, Add> keys;
   std::vector<std::pair<std::string, std::vector<std::uint64_t>>> tensors;
 
@@ -116,14 +117,10 @@ TEST(GgufModel, AnIdThatMeansNoTokenIsNone) {
   }
 }
 
-/// What a Baichuan of `layers` layers and this max_alibi_bias, if any, has as positions, or why it is refused.
+/// Returns the kind of positions of a Baichuan with `layers` layers and this max_alibi_bias, if any, or the reason why
+/// it is refused.
 std::string positions_of_baichuan(std::uint32_t layers, std::optional<float> bias) {
-  SmallLlama baichuan;
-  baichuan.said_architecture = "baichuan";
-  std::map<std::string, SmallLlama::Add> keys;
-  for (auto& [key, add] : baichuan.keys) keys.emplace("baichuan" + key.substr(key.find('.')), std::move(add));
-  baichuan.keys = std::move(keys);
-  baichuan.architecture = "baichuan";
+  SmallLlama baichuan("baichuan");
   baichuan.number("block_count", layers);
   if (bias) {
     baichuan.set("attention.max_alibi_bias", [&](GgufWriter& to, const std::string& key) { to.add(key, *bias); });
@@ -143,6 +140,29 @@ TEST(GgufModel, OfBaichuanHasThePositionsOfItsSizeOrAsItSays) {
   EXPECT_EQ(positions_of_baichuan(2, 8.0F), "alibi");
   EXPECT_THAT(positions_of_baichuan(2, {}), HasSubstr("small.gguf: baichuan.attention.max_alibi_bias is missing"));
   EXPECT_THAT(positions_of_baichuan(40, 4.0F), HasSubstr("baichuan.attention.max_alibi_bias must be 0 or 8"));
+}
+
+TEST(GgufModel, MayNameTheLayersWithAWindow) {
+  const auto windows = [](const auto& pattern) {
+    SmallLlama gemma("gemma3");
+    gemma.number("block_count", 3);
+    gemma.number("attention.sliding_window", 16);
+    gemma.set("attention.sliding_window_pattern",
+              [&](GgufWriter& to, const std::string& key) { to.add(key, pattern); });
+    auto spec = read_gguf_spec(*gemma.open().value());
+    std::vector<std::int32_t> found;
+    if (spec) {
+      for (const auto& layer : spec->decoder.layer_shapes) found.push_back(layer.window);
+    } else {
+      EXPECT_THAT(spec.error().message, HasSubstr("small.gguf: gemma3.attention.sliding_window_pattern"));
+    }
+    return found;
+  };
+  EXPECT_THAT(windows(std::vector<bool>{true, false, true}), ElementsAre(16, 0, 16));
+  EXPECT_THAT(windows(std::uint32_t{2}), ElementsAre(16, 0, 16));
+  EXPECT_THAT(windows(std::uint32_t{3}), ElementsAre(16, 16, 0));
+  EXPECT_THAT(windows(std::vector<bool>{true, false}), ElementsAre());
+  EXPECT_THAT(windows(std::string("often")), ElementsAre());
 }
 
 /// What a conversation, one with tools and one with documents become; "none" without a template.

@@ -2,16 +2,17 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "engine/models/gguf_architecture.hpp"
 #include "io/model_files/gguf/gguf_file.hpp"
-#include "kernels/ops.hpp"
 #include "kernels/result.hpp"
 
 namespace pagoda::io {
+
+using models::GgufArchitecture;
 
 /// Name of the tensor with the factor of each frequency, where a model's maker computed the factors once (Llama 3.1 and
 /// later). It is no weight of a module; gguf_config reads it.
@@ -23,51 +24,15 @@ constexpr std::string_view kRopeFactors = "rope_freqs.weight";
 constexpr std::string_view kMaxAlibiBias = "attention.max_alibi_bias";
 constexpr float kUsualAlibiBias = 8.0F;
 
-/// A module's name in Hugging Face's files and in GGUF.
-struct GgufModule {
-  std::string_view hugging_face;
-  std::string_view gguf;
-};
-
-/// A key of the metadata and the key of config.json with the same meaning.
-struct GgufKey {
-  std::string_view gguf;  ///< after "<architecture>."
-  std::string_view hugging_face;
-  bool is_real = false;  ///< whether the value is a float32; else it is a uint32
-};
-
-/// GGUF's name of an architecture, and the differences between its files and Hugging Face's.
-struct GgufArchitecture {
-  std::string_view name;          ///< general.architecture
-  std::string_view hugging_face;  ///< architectures[0] of config.json
-  std::span<const GgufKey> keys;
-  std::span<const GgufModule> outer;   ///< modules outside the layers
-  std::span<const GgufModule> layers;  ///< modules of a layer
-  std::string_view layer_prefix;       ///< "model.layers."; GGUF's is "blk."
-  std::string_view optional_module{};  ///< leading part of names that some folders leave out
-  /// The only activation that files of this architecture can have.
-  kernels::Activation activation = kernels::Activation::silu;
-  bool has_window = false;  ///< whether attention.sliding_window is a window of the model
-  /// Whether norms are stored with 1 added to the weights of Hugging Face's files.
-  bool norms_include_one = false;
-  /// Whether rows of queries and keys are in the order for rotations of neighbours (2i, 2i + 1). Hugging Face's order
-  /// is for rotations of (i, i + head_dim / 2).
-  bool interleaved_heads = false;
-  /// Whether linear layers are [out, in] where Hugging Face has them transposed.
-  bool untransposed = false;
-  /// Name of a module of layers whose rows are queries, keys and values, which are three tensors in GGUF. Empty: none.
-  std::string_view packed_qkv{};
-};
-
 /// Returns the architecture of `file`. Errors: bad_file (the file names none), unsupported (an unknown architecture:
 /// the message has its name and the known names).
 Result<const GgufArchitecture*> find_gguf_architecture(const GgufFile& file);
 
-/// Returns the architecture with which models of `hugging_face`, architectures[0] of config.json, are stored; null when
-/// there is none.
-const GgufArchitecture* find_gguf_architecture(std::string_view hugging_face);
-/// Returns "llama, phi3, ...", for messages.
+/// Returns "baichuan, cohere2, ...", for messages.
 std::string gguf_architecture_names();
+
+/// Returns all keys of the architecture that have a key of config.json with the same meaning.
+std::vector<models::GgufKey> gguf_keys(const GgufArchitecture& architecture);
 
 /// Returns the name of a tensor in GGUF ("blk.0.attn_q.weight") for its name in Hugging Face's files
 /// ("model.layers.0.self_attn.q_proj.weight"); nothing when GGUF has no such tensor.
