@@ -30,7 +30,8 @@ TEST(KvGroups, EachHoldsWhatItsLayersSee) {
   Planning planning(full_and_windows({8, 20}, 100));
   planning.plan(planning.step().admit_group(1, count_from(0, 100)));
   planning.plan(planning.step().mark_computed(1, 100).run(1, {{1, 100, 1, 0}}));
-  EXPECT_EQ(planning.num_owned(), 26 + 3 + 6) << "all blocks; those of the last 7 and of the last 19 tokens, and a new one";
+  EXPECT_EQ(planning.num_owned(), 26 + 3 + 6)
+      << "all blocks; those of the last 7 and of the last 19 tokens, and a new one";
   for (KvGroupId group = 0; group < 3; ++group) {
     EXPECT_EQ(std::ssize(planning.table(1, group)), 26) << "indices stay logical";
   }
@@ -129,7 +130,8 @@ TEST(KvGroups, APromptWhoseWindowsFitOnlyInChunksRunsInChunks) {
   step.offer(1, count_from(0, 40)).may_chunk = true;
   const auto planned = planning.plan(step);
   ASSERT_EQ(planned.grant.waiting[0].status, AllocStatus::ok);
-  EXPECT_EQ(planned.grant.waiting[0].num_new_tokens, 10) << "10 blocks, and 5 in each window: ceil((8 + 10 - 2) / 4) + 1";
+  EXPECT_EQ(planned.grant.waiting[0].num_new_tokens, 10)
+      << "10 blocks, and 5 in each window: ceil((8 + 10 - 2) / 4) + 1";
   step = planning.step().release(1);
   step.offer(2, count_from(0, 40)).may_chunk = false;
   EXPECT_EQ(planning.plan(step).grant.waiting[0].status, AllocStatus::never);
