@@ -369,5 +369,68 @@ TEST_F(JumpForward, WhatHasFollowedBeforeIsDraftedWhereFewTokensMayFollow) {
   }
 }
 
+TEST(TokensAhead, DropsTheLastDraftsAndKeepsForcedTokens) {
+  TokensAhead ahead{{1, 2}, {3, 4, 5}, false};
+  ahead.drop_drafts(-1);
+  EXPECT_EQ(ahead.size(), 5U);
+  ahead.drop_drafts(2);
+  EXPECT_EQ(ahead.drafts, TokenIds{3});
+  EXPECT_EQ(ahead.at(1), 2);
+  EXPECT_EQ(ahead.at(2), 3);
+  ahead.drop_drafts(9);
+  EXPECT_TRUE(ahead.drafts.empty());
+  EXPECT_EQ(ahead.forced, (TokenIds{1, 2}));
+}
+
+TEST(MaskProposer, DraftsTakeNoMoreThanTheirRoom) {
+  MaskProposer proposer;
+  const SequenceGroup group;
+  Sequence sequence;
+  proposer.offer(sequence, {1, 2, 3});
+  proposer.propose(group, sequence, 8);
+  EXPECT_EQ(sequence.ahead.drafts, (TokenIds{1, 2, 3}));
+  proposer.propose(group, sequence, 2);
+  EXPECT_EQ(sequence.ahead.drafts, (TokenIds{1, 2}));
+  proposer.propose(group, sequence, 0);
+  EXPECT_TRUE(sequence.ahead.drafts.empty());
+}
+
+TEST(MaskProposer, WrongDraftsLowerTheNumberOfTheNextOnesAndRightDraftsRaiseIt) {
+  MaskProposer proposer;
+  EXPECT_EQ(proposer.max_drafts(1), kMaxDrafts);
+  proposer.on_result(1, 4, 1);
+  EXPECT_EQ(proposer.max_drafts(1), kMaxDrafts / 2);
+  proposer.on_result(1, 8, 6);
+  EXPECT_EQ(proposer.max_drafts(1), 6);
+  proposer.on_result(1, 6, 6);
+  EXPECT_EQ(proposer.max_drafts(1), 12);
+  proposer.on_fork(1, 2);
+  proposer.erase(1);
+  EXPECT_EQ(proposer.max_drafts(1), kMaxDrafts);
+  EXPECT_EQ(proposer.max_drafts(2), 12);
+  proposer.on_result(2, 12, 12);
+  EXPECT_EQ(proposer.max_drafts(2), kMaxDrafts);
+}
+
+TEST(MaskProposer, ALoadedOneGoesOnAsTheSavedOne) {
+  const auto bytes_of = [](const MaskProposer& proposer) {
+    std::vector<std::byte> bytes;
+    Encoder out(bytes);
+    proposer.save(out);
+    return bytes;
+  };
+  MaskProposer saved;
+  EXPECT_EQ(bytes_of(saved), bytes_of(MaskProposer()));
+  saved.on_result(7, 4, 0);
+  const auto bytes = bytes_of(saved);
+  Decoder in(bytes);
+  MaskProposer loaded;
+  ASSERT_TRUE(loaded.load(in));
+  EXPECT_EQ(loaded.max_drafts(7), saved.max_drafts(7));
+  const auto wrong = encode(std::map<SequenceId, std::int32_t>{{7, 1 << 30}});
+  Decoder in_wrong(wrong);
+  EXPECT_FALSE(MaskProposer().load(in_wrong));
+}
+
 }  // namespace
 }  // namespace pagoda::scheduling
