@@ -227,14 +227,14 @@ void SchedulerCore::fail_row(const WorkRef& work, const Error& error) {
 }
 
 void SchedulerCore::accept(const WorkRef& work, const RowResult& row, const StepResult& result) {
-  const std::int32_t num_right_drafts = row.samples.count - work.num_samples;
-  PAGODA_ASSERT(row.sequence == work.sequence && num_right_drafts >= 0 && num_right_drafts <= work.num_drafts,
-                "rows come in their order");
-  if (row.error >= 0) return fail_row(work, result.row_errors.at(static_cast<std::size_t>(row.error)));
+  PAGODA_ASSERT(row.sequence == work.sequence, "rows come in their order");
+  if (row.error() != nullptr) return fail_row(work, *row.error());
+  const std::span<const TokenReport> samples = part(result.samples, row.samples());
+  const std::int32_t num_right_drafts = row.samples().count - work.num_samples;
+  PAGODA_ASSERT(num_right_drafts >= 0 && num_right_drafts <= work.num_drafts, "a row samples what it was to sample");
   SequenceGroup* group = finish_row(work);
   if (group == nullptr) return;
   report_prompt_logprobs(*group, part(result.prompt_logprobs, row.prompt_logprobs));
-  const std::span<const TokenReport> samples = part(result.samples, row.samples);
   Sequence* s = table_.find(group, work.sequence);
   const bool is_current = s != nullptr && work.epoch == s->epoch;
   if (is_current) {

@@ -146,14 +146,12 @@ class JumpForward : public testing::Test {
       RowResult& row_result = result.rows.emplace_back();
       row_result.sequence = work.sequence;
       row_result.num_computed_tokens = work.end_position();
-      row_result.samples = {static_cast<std::int32_t>(result.samples.size()), work.num_samples};
+      const auto first = static_cast<std::int32_t>(result.samples.size());
+      std::optional<Error> error;
       num_samples += work.num_samples + work.num_drafts;
       const auto draw = [&](std::size_t place) {
         const TokenId token = sample(step.step, i, place);
-        if (token < 0) {
-          row_result.error = static_cast<std::int32_t>(result.row_errors.size());
-          result.row_errors.push_back({ErrorCode::invalid_request, "nothing is left", {}, -1});
-        }
+        if (token < 0) error = Error{ErrorCode::invalid_request, "nothing is left", {}, -1};
         result.samples.push_back({token, 0, 0, {}});
         return token;
       };
@@ -166,11 +164,12 @@ class JumpForward : public testing::Test {
         row.tokens.resize(end);
         row.tokens.push_back(token);
         row_result.num_computed_tokens = static_cast<std::int32_t>(end);
-        row_result.samples.count = static_cast<std::int32_t>(place + 1);
-        continue;
+      } else {
+        for (std::int32_t k = 0; k < work.num_samples; ++k) draw(0);
+        if (work.num_samples > 0) row.tokens.push_back(result.samples.back().token);
       }
-      for (std::int32_t k = 0; k < work.num_samples; ++k) draw(0);
-      if (work.num_samples > 0) row.tokens.push_back(result.samples.back().token);
+      row_result.output = RowTokens{{first, static_cast<std::int32_t>(std::ssize(result.samples)) - first}};
+      if (error) row_result.output = *error;
     }
     EXPECT_LE(num_samples, 8) << "there are no more rows of logits";
     samples_of_steps_.push_back(std::ssize(result.samples));
