@@ -222,13 +222,14 @@ void StepExecution::result(const StepResult& recorded) {
   if (!has_begun_ && recorded.step <= last_before_) {
     for (const RowResult& row : recorded.rows) {
       const auto found = sequences_.find(row.sequence);
-      if (found == sequences_.end() || row.samples.count == 0 || !found->second.spec.sampling.appends_samples) continue;
+      if (found == sequences_.end() || row.samples().count == 0 || !found->second.spec.sampling.appends_samples)
+        continue;
       TokenIds& tokens = found->second.tokens_so_far;
       // At the end of a prompt with n sequences, only the first sample belongs to this row. Later, all samples
       // (accepted drafts too) do.
       const bool is_prompt = row.num_computed_tokens <= std::ssize(*found->second.spec.prompt);
-      for (std::int32_t k = 0; k < (is_prompt ? 1 : row.samples.count); ++k) {
-        tokens.push_back(recorded.samples[static_cast<std::size_t>(row.samples.first + k)].token);
+      for (std::int32_t k = 0; k < (is_prompt ? 1 : row.samples().count); ++k) {
+        tokens.push_back(recorded.samples[static_cast<std::size_t>(row.samples().first + k)].token);
       }
       const auto forced = forced_.extract(row.sequence);
       if (forced) tokens.insert(tokens.end(), forced.mapped().begin(), forced.mapped().end());
@@ -259,7 +260,7 @@ Status StepExecution::device_replaced() {
 
 void StepExecution::compare(const StepResult& recorded, const StepResult& own) {
   if (recorded.error) return;
-  const auto num_samples = [](const StepResult& result, std::size_t row) { return result.rows[row].samples.count; };
+  const auto num_samples = [](const StepResult& result, std::size_t row) { return result.rows[row].samples().count; };
   bool has_same_shape = recorded.rows.size() == own.rows.size();
   for (std::size_t i = 0; has_same_shape && i < own.rows.size(); ++i) {
     has_same_shape = num_samples(recorded, i) == num_samples(own, i);
@@ -279,10 +280,10 @@ void StepExecution::compare(const StepResult& recorded, const StepResult& own) {
   };
   for (std::size_t i = 0; i < recorded.rows.size(); ++i) {
     const RowResult& row = recorded.rows[i];
-    if (row.error >= 0) continue;
-    for (std::int32_t k = 0; k < row.samples.count; ++k) {
-      const TokenReport& then = recorded.samples[static_cast<std::size_t>(row.samples.first + k)];
-      const TokenReport& now = own.samples[static_cast<std::size_t>(own.rows[i].samples.first + k)];
+    if (row.error() != nullptr) continue;
+    for (std::int32_t k = 0; k < row.samples().count; ++k) {
+      const TokenReport& then = recorded.samples[static_cast<std::size_t>(row.samples().first + k)];
+      const TokenReport& now = own.samples[static_cast<std::size_t>(own.rows[i].samples().first + k)];
       ++report_.num_tokens;
       if (then.token == now.token) {
         const double difference = std::abs(static_cast<double>(then.logprob) - static_cast<double>(now.logprob));

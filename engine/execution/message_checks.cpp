@@ -199,20 +199,21 @@ bool ResultChecks::is_valid(const TokenReport& report) const {
 }
 
 bool ResultChecks::is_valid(const StepResult& result, const RowResult& row, const RowWork& work) const {
-  const std::int64_t num_right = std::int64_t{row.samples.count} - work.num_samples;  // number of correct drafts
-  if (row.sequence != work.sequence || num_right < 0 || num_right > work.num_drafts ||
+  if (row.sequence != work.sequence) return false;
+  if (row.error() != nullptr) return true;  // its other fields have no meaning
+  const Range samples = row.samples();
+  const std::int64_t num_right = std::int64_t{samples.count} - work.num_samples;  // number of correct drafts
+  if (num_right < 0 || num_right > work.num_drafts ||
       row.num_computed_tokens != work.end_position() - work.num_drafts + num_right ||
-      !lies_in(row.samples, result.samples.size()) || !lies_in(row.prompt_logprobs, result.prompt_logprobs.size()) ||
-      row.prompt_logprobs.count != work.num_prompt_logprobs || row.error < -1 ||
-      row.error >= std::ssize(result.row_errors)) {
+      !lies_in(samples, result.samples.size()) || !lies_in(row.prompt_logprobs, result.prompt_logprobs.size()) ||
+      row.prompt_logprobs.count != work.num_prompt_logprobs) {
     return false;
   }
-  if (row.error >= 0) return true;  // its reports have no meaning
   const auto all_valid = [this](const std::vector<TokenReport>& reports, Range range) {
     const auto first = reports.begin() + range.first;
     return std::all_of(first, first + range.count, [this](const TokenReport& report) { return is_valid(report); });
   };
-  return all_valid(result.samples, row.samples) && all_valid(result.prompt_logprobs, row.prompt_logprobs);
+  return all_valid(result.samples, samples) && all_valid(result.prompt_logprobs, row.prompt_logprobs);
 }
 
 Status ResultChecks::check(const StepResult& result) {

@@ -45,55 +45,50 @@ Error error_of(kernels::SampleProblem problem, const IssuedStep::Row& row) {
 class ReportReader {
  public:
   ReportReader(const kernels::SampleOutput* outputs, const std::int32_t* top_tokens, const float* top_logprobs,
-               std::int64_t max_top, std::vector<TokenReport>& reports, std::vector<Error>& errors)
-      : outputs_(outputs),
-        top_tokens_(top_tokens),
-        top_logprobs_(top_logprobs),
-        max_top_(max_top),
-        reports_(reports),
-        errors_(errors) {}
+               std::int64_t max_top, std::vector<TokenReport>& reports)
+      : outputs_(outputs), top_tokens_(top_tokens), top_logprobs_(top_logprobs), max_top_(max_top), reports_(reports) {}
 
-  /// Reads the next `count` reports. Sets the row's error if one of them has a problem.
-  Range read(std::int32_t count, const IssuedStep::Row& issued, RowResult& row) {
+  /// Reads the next `count` reports. Returns an error if one of them has a problem.
+  Result<Range> read(std::int32_t count, const IssuedStep::Row& issued) {
+    const std::size_t end = next_ + static_cast<std::size_t>(count);
     const Range range{static_cast<std::int32_t>(reports_.size()), count};
-    for (std::int32_t i = 0; i < count; ++i) read_one(issued, row);
-    return range;
+    Status status;
+    while (status && next_ < end) status = read_one(issued);
+    next_ = end;
+    return status ? Result<Range>(range) : fail(std::move(status.error()));
   }
 
   /// Reads the samples at the positions of drafts and behind them, up to the first sample that differs from its draft.
-  Range read_drafts(const IssuedStep::Row& issued, RowResult& row) {
+  Result<Range> read_drafts(const IssuedStep::Row& issued) {
     Range range{static_cast<std::int32_t>(reports_.size()), 0};
-    const std::int64_t end = next_ + std::ssize(issued.drafts) + 1;
-    bool goes_on = true;
-    for (std::size_t i = 0; goes_on; ++i) {
-      const TokenId token = read_one(issued, row);
-      ++range.count;
-      goes_on = row.error < 0 && i < issued.drafts.size() && token == issued.drafts[i];
+    const std::size_t end = next_ + issued.drafts.size() + 1;
+    Status status;
+    for (bool goes_on = true; goes_on;) {
+      const auto draft = static_cast<std::size_t>(range.count++);
+      status = read_one(issued);
+      goes_on = status && draft < issued.drafts.size() && reports_.back().token == issued.drafts[draft];
     }
     next_ = end;
-    return range;
+    return status ? Result<Range>(range) : fail(std::move(status.error()));
   }
 
  private:
-  TokenId read_one(const IssuedStep::Row& issued, RowResult& row) {
-    const auto index = next_++;
+  Status read_one(const IssuedStep::Row& issued) {
+    const std::size_t index = next_++;
     const kernels::SampleOutput& out = outputs_[index];
-    if (out.problem != kernels::SampleProblem::none && row.error < 0) {
-      row.error = static_cast<std::int32_t>(errors_.size());
-      errors_.push_back(error_of(out.problem, issued));
-    }
-    reports_.push_back({out.token, out.logprob, out.rank,
-                        top_of(out, top_tokens_ + index * max_top_, top_logprobs_ + index * max_top_)});
-    return out.token;
+    if (out.problem != kernels::SampleProblem::none) return fail(error_of(out.problem, issued));
+    const std::size_t first_top = index * static_cast<std::size_t>(max_top_);
+    reports_.push_back(
+        {out.token, out.logprob, out.rank, top_of(out, top_tokens_ + first_top, top_logprobs_ + first_top)});
+    return {};
   }
 
   const kernels::SampleOutput* outputs_;
   const std::int32_t* top_tokens_;
   const float* top_logprobs_;
   std::int64_t max_top_;
-  std::int64_t next_ = 0;
+  std::size_t next_ = 0;
   std::vector<TokenReport>& reports_;
-  std::vector<Error>& errors_;
 };
 
 void read_results(const IssuedStep& issued, StepResult& result) {
@@ -103,20 +98,28 @@ void read_results(const IssuedStep& issued, StepResult& result) {
   result.samples.reserve(static_cast<std::size_t>(shape.num_samples));
   result.prompt_logprobs.reserve(static_cast<std::size_t>(shape.num_reports));
   ReportReader samples(results.samples, results.sample_top_tokens, results.sample_top_logprobs, shape.max_sample_top,
-                       result.samples, result.row_errors);
+                       result.samples);
   ReportReader prompt_logprobs(results.reports, results.report_top_tokens, results.report_top_logprobs,
-                               shape.max_report_top, result.prompt_logprobs, result.row_errors);
+                               shape.max_report_top, result.prompt_logprobs);
   for (const IssuedStep::Row& issued_row : issued.rows) {
     RowResult& row = result.rows.emplace_back();
     row.sequence = issued_row.sequence;
     row.num_computed_tokens = issued_row.end_position;
-    if (issued_row.drafts.empty()) {
-      row.samples = samples.read(issued_row.num_samples, issued_row, row);
-    } else {
-      row.samples = samples.read_drafts(issued_row, row);
-      row.num_computed_tokens -= static_cast<std::int32_t>(issued_row.drafts.size()) - (row.samples.count - 1);
+    const std::size_t num_samples = result.samples.size();
+    const std::size_t num_prompt_logprobs = result.prompt_logprobs.size();
+    const auto num_drafts = static_cast<std::int32_t>(issued_row.drafts.size());
+    const Result<Range> sampled =
+        num_drafts == 0 ? samples.read(issued_row.num_samples, issued_row) : samples.read_drafts(issued_row);
+    const Result<Range> reported = prompt_logprobs.read(issued_row.num_prompt_logprobs, {});
+    if (!sampled || !reported) {
+      row.output = sampled ? reported.error() : sampled.error();
+      result.samples.resize(num_samples);
+      result.prompt_logprobs.resize(num_prompt_logprobs);
+      continue;
     }
-    row.prompt_logprobs = prompt_logprobs.read(issued_row.num_prompt_logprobs, {}, row);
+    row.output = RowTokens{*sampled};
+    row.prompt_logprobs = *reported;
+    if (num_drafts > 0) row.num_computed_tokens -= num_drafts - (sampled->count - 1);
   }
 }
 

@@ -1,6 +1,8 @@
 #include "engine/journal/recorded_scheduler.hpp"
 
-#include <span>
+#include <cstddef>
+#include <utility>
+#include <vector>
 
 namespace pagoda::journal {
 
@@ -19,17 +21,19 @@ RecordedScheduler::RecordedScheduler(const scheduling::SchedulerConfig& config, 
         (twin_ ? *twin_ : core_).save(out);
       }) {}
 
+/// Samples that belong to no row are blank, too.
 StepResult RecordedScheduler::blank_result(StepResult result) const {
+  std::vector<TokenReport> samples(result.samples.size());
   for (const RowResult& row : result.rows) {
     const RequestSpec* spec = core_.spec_of(row.sequence);
-    for (TokenReport& report : std::span(result.samples).subspan(row.samples.first, row.samples.count)) {
-      if (spec != nullptr) {
-        blank(report, *spec, config_.eos_token_ids);
-      } else {
-        report = {};
-      }
+    if (spec == nullptr) continue;
+    const auto first = static_cast<std::size_t>(row.samples().first);
+    for (std::size_t i = first; i < first + static_cast<std::size_t>(row.samples().count); ++i) {
+      samples[i] = result.samples[i];
+      blank(samples[i], *spec, config_.eos_token_ids);
     }
   }
+  result.samples = std::move(samples);
   for (TokenReport& report : result.prompt_logprobs) report = {};
   return result;
 }

@@ -59,6 +59,13 @@ struct StepMetrics {
   std::int64_t accepted_draft_tokens = 0;  ///< draft tokens that were accepted
   /// Rows of steps that sampled nothing because their masks were not made in time.
   std::int64_t late_masks = 0;
+
+  /// Counts the drafts of one sequence in a step.
+  void count_drafts(std::int64_t num_drafts, std::int64_t num_accepted) {
+    drafts += num_drafts > 0 ? 1 : 0;
+    draft_tokens += num_drafts;
+    accepted_draft_tokens += num_accepted;
+  }
 };
 
 struct SchedulerMetrics {

@@ -43,7 +43,7 @@ bool should_join_those_in_flight(const std::vector<SequenceGroup*>& running) {
 std::optional<MemoryRequest> BatchPlanner::next(TimeUs now, StepId last_completed, bool steps_in_flight) {
   if (pending_ || (!changed_ && !table_.pending_updates.must_be_sent())) return std::nullopt;
 
-  drop_drafts();
+  propose_drafts();
   MemoryRequest plan;
   shares_.clear();
   rows_.clear();
@@ -100,14 +100,17 @@ bool BatchPlanner::may_draft() const {
          available_blocks_ >= max_needed;
 }
 
-/// Drops drafts that have no room: each takes the place of one more row in a step's samples.
-void BatchPlanner::drop_drafts() {
+/// Gives the drafts of each sequence their room: each draft takes the place of one more row in a step's samples.
+void BatchPlanner::propose_drafts() {
   auto room = static_cast<std::size_t>(may_draft() ? table_.num_free_rows() : 0);
   for (SequenceGroup* group : table_.running) {
+    Proposer* const proposer = group->decoding->proposer();
+    if (proposer == nullptr) continue;
     for (Sequence& s : group->sequences) {
       if (s.waits) continue;
-      s.drafts.resize(std::min(s.drafts.size(), room));
-      room -= s.drafts.size();
+      proposer->propose(*group, s, room);
+      PAGODA_ASSERT(s.ahead.drafts.size() <= room, "a proposer keeps to its room");
+      room -= s.ahead.drafts.size();
     }
   }
 }

@@ -108,7 +108,7 @@ class BatchPlanner {
                  self.step_lateness_, self.last_prompt_step_us_);
   }
 
-  void drop_drafts();
+  void propose_drafts();
   /// Returns the group of the queue that is offered first.
   const SequenceGroup* first_of_queue() const;
   bool admission_wanted(TimeUs now, bool steps_in_flight) const;

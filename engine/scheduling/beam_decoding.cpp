@@ -1,6 +1,7 @@
 // Beam search: how the beams of a group advance, fork, shrink to a trunk, grow again, and end.
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "engine/request/ending_tokens.hpp"
@@ -58,9 +59,17 @@ BeamSearchParams params_of(const SamplingParams& sampling, const EndingTokens& e
 /// tokens that follow them.
 class Beams final : public Decoding {
  public:
-  Beams(const RequestSpec& spec, std::span<const TokenId> eos_token_ids)
-      : ends_(spec.sampling, eos_token_ids), search_(params_of(spec.sampling, ends_)), candidates_(1) {}
+  Beams(const RequestSpec& spec, std::span<const TokenId> eos_token_ids, std::unique_ptr<Constraint> constraint)
+      : Decoding(std::move(constraint), nullptr),
+        ends_(spec.sampling, eos_token_ids),
+        search_(params_of(spec.sampling, ends_)),
+        candidates_(1) {}
 
+  /// Beams begin again, since none of their tokens were sent.
+  void begin(SequenceGroup& group) const override {
+    const auto& progress = group.spec->progress;
+    if (progress && progress->has_ended()) restore_sequences(group);
+  }
   bool may_plan_ahead(const SequenceGroup&) const override { return false; }
   /// Returns 0 where the trunk of a preempted search ends.
   std::int32_t num_samples_at_end(const SequenceGroup& group) const override {
@@ -92,7 +101,7 @@ class Beams final : public Decoding {
     for (std::size_t i = 1; i < group.sequences.size(); ++i) gone.push_back(group.sequences[i].id);
     group.sequences.erase(group.sequences.begin() + 1, group.sequences.end());
     Sequence& trunk = group.sequences.front();
-    trunk.replace_output(common_beginning(search_));
+    replace_output(trunk, common_beginning(search_));
     trunk.num_placeholders = 0;
     trunk.waits = false;
     group.forked = false;
@@ -104,12 +113,13 @@ class Beams final : public Decoding {
     return true;
   }
 
-  void save(Encoder& out) const override {
+ private:
+  void save_strategy(Encoder& out) const override {
     out.put(search_);
     out.put(candidates_);
     out.put(reports_);
   }
-  bool load(Decoder& in, const SequenceGroup& group) override {
+  bool load_strategy(Decoder& in, const SequenceGroup& group) override {
     if (!in.get(search_) || !in.get(candidates_) || !in.get(reports_)) return false;
     // A group does not outlive its search.
     if (!search_.is_valid() || search_.done()) return false;
@@ -118,7 +128,12 @@ class Beams final : public Decoding {
            reports_.size() == search_.num_nodes();
   }
 
- private:
+  void replace_output(Sequence& sequence, TokenIds tokens) const {
+    if (tokens == sequence.output) return;
+    sequence.output = std::move(tokens);
+    if (constraint() != nullptr) constraint()->on_output_replaced(sequence);
+  }
+
   /// Advances the search by one token, when every beam has its candidates. Returns true if this ends the search.
   bool advance(SequenceGroup& group, GroupEffects& effects) {
     std::vector<BeamCandidate> all;
@@ -184,7 +199,7 @@ class Beams final : public Decoding {
       group.sequences.back().index = static_cast<std::int32_t>(i);
     }
     for (std::size_t i = 0; i < running.size(); ++i) {
-      group.sequences[i].replace_output(search_.tokens(running[i].node));
+      replace_output(group.sequences[i], search_.tokens(running[i].node));
       group.sequences[i].waits = !candidates_[i].empty();
       effects.mark_dirty(group.sequences[i]);
     }
@@ -224,8 +239,8 @@ class Beams final : public Decoding {
 
 }  // namespace
 
-std::unique_ptr<Decoding> make_beam_search(const RequestSpec& spec, std::span<const TokenId> eos_token_ids) {
-  return std::make_unique<Beams>(spec, eos_token_ids);
+std::unique_ptr<Decoding> make_beam_search(const SharedSpec& spec, const SchedulerConfig& config) {
+  return std::make_unique<Beams>(*spec, config.eos_token_ids, make_constraint(spec, config, nullptr));
 }
 
 }  // namespace pagoda::scheduling

@@ -3,9 +3,13 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "engine/request/request_spec.hpp"
+#include "engine/scheduling/constraint.hpp"
+#include "engine/scheduling/proposer.hpp"
+#include "engine/scheduling/scheduler_config.hpp"
 #include "engine/step/codec.hpp"
 #include "engine/step/outputs.hpp"
 #include "engine/step/result.hpp"
@@ -37,11 +41,22 @@ class GroupEffects {
 };
 
 /// The strategy of a sequence group: it decides which tokens may run, and applies their results. Each group has one
-/// object, of the kind that its request asks for. The scheduler decides when and where the tokens run.
+/// object, of the kind that its request asks for. The scheduler decides when and where the tokens run. A Decoding owns
+/// the Constraint and the Proposer of its group.
 class Decoding {
  public:
+  /// `constraint`: null = its samples need no masks. `proposer`: null = its sequences have no drafts.
+  Decoding(std::unique_ptr<Constraint> constraint, std::unique_ptr<Proposer> proposer)
+      : proposer_(std::move(proposer)), constraint_(std::move(constraint)) {}
   virtual ~Decoding() = default;
+  Decoding(const Decoding&) = delete;
+  Decoding& operator=(const Decoding&) = delete;
 
+  Constraint* constraint() const { return constraint_.get(); }
+  Proposer* proposer() const { return proposer_.get(); }
+
+  /// Sets the sequences that a new group begins with, as far as the request had progress before.
+  virtual void begin(SequenceGroup& group) const = 0;
   /// Returns whether a step of the group may be planned before the result of its last step is known.
   virtual bool may_plan_ahead(const SequenceGroup& group) const = 0;
   /// Returns the number of samples to draw when a sequence has run all its tokens.
@@ -67,19 +82,37 @@ class Decoding {
   /// and all its outputs are emitted.
   virtual bool cut(SequenceGroup& group, std::size_t index, GroupEffects& effects) = 0;
 
+  /// Call when `child` begins as a copy of `parent`.
+  void on_fork(SequenceId parent, SequenceId child);
+  /// Call when the sequence has ended. The object may stay in the group.
+  void on_end(SequenceId sequence);
+  /// Call when the sequence has left the group.
+  void erase(SequenceId sequence);
+
   /// Writes the state that follows neither from the request nor from the group.
-  virtual void save(Encoder& out) const = 0;
+  void save(Encoder& out) const;
   /// Restores a saved state. The strategy must be new and of the same request, and `group` must be loaded. Returns
   /// false if the two do not fit.
-  virtual bool load(Decoder& in, const SequenceGroup& group) = 0;
+  bool load(Decoder& in, const SequenceGroup& group);
+
+ private:
+  /// Write and restore the state without that of the constraint and of the proposer.
+  virtual void save_strategy(Encoder& out) const = 0;
+  virtual bool load_strategy(Decoder& in, const SequenceGroup& group) = 0;
+
+  std::unique_ptr<Proposer> proposer_;
+  std::unique_ptr<Constraint> constraint_;  ///< may refer to the proposer
 };
 
 /// Returns the strategy of a request.
-std::unique_ptr<Decoding> make_decoding(const RequestSpec& spec, std::span<const TokenId> eos_token_ids);
+std::unique_ptr<Decoding> make_decoding(const SharedSpec& spec, const SchedulerConfig& config);
 
 /// Return the strategies. Each is in a file of its own.
-std::unique_ptr<Decoding> make_sampling(const RequestSpec& spec, std::span<const TokenId> eos_token_ids);
-std::unique_ptr<Decoding> make_beam_search(const RequestSpec& spec, std::span<const TokenId> eos_token_ids);
+std::unique_ptr<Decoding> make_sampling(const SharedSpec& spec, const SchedulerConfig& config);
+std::unique_ptr<Decoding> make_beam_search(const SharedSpec& spec, const SchedulerConfig& config);
+
+/// Gives a new group the tokens of its request's progress, as if the group had been preempted.
+void restore_sequences(SequenceGroup& group);
 
 /// Returns the end of a sequence with finish reason length, without another token.
 SequenceOutput length_end(RequestId request, std::int32_t sequence_index);

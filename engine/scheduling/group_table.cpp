@@ -69,7 +69,6 @@ void GroupTable::erase(SequenceGroup& group) {
   for (const Sequence& s : group.sequences) group_of.erase(s.id);
   if (group.rows_reserved > 0) rows_reserved -= std::exchange(group.rows_reserved, 0);
   quarantine.forget(group.entry.id);
-  if (group.masks) group.masks->forget();
   groups.erase(group.entry.id);
 }
 
@@ -126,11 +125,8 @@ Sequence GroupTable::fork_of(const Sequence& parent, const SequenceGroup& group)
   child.row = -1;
   child.num_reported = 0;  // the block manager starts the child with the tokens that it knows of the parent
   group_of[child.id] = group.entry.id;
-  child.parent = parent.id;
-  child.num_followed = 0;
   child.awaits_mask = false;
-  child.requested_mask.reset();
-  child.made_mask.reset();
+  group.decoding->on_fork(parent.id, child.id);
   const bool is_independent = group.decoding->has_independent_sequences();
   if (is_independent && parent.state == SequenceState::swapped) {
     child.state = SequenceState::waiting;
@@ -160,7 +156,7 @@ void GroupTable::finish(SequenceGroup& group, Sequence& sequence) {
   const bool had_row = sequence.state == SequenceState::running || !group.decoding->has_independent_sequences();
   release(sequence);
   group.has_finished = true;
-  if (group.masks) group.ended_sequences.push_back(sequence.id);
+  group.decoding->on_end(sequence.id);
   if (had_row && group.rows_reserved > 0) reserve_rows(group, -1);
   enqueue(group);
 }
@@ -173,6 +169,7 @@ void GroupTable::replace_finished(SequenceGroup& group) {
     if (s.state != SequenceState::finished) return false;
     group.num_finished_tokens += std::ssize(s.output);
     group_of.erase(s.id);
+    group.decoding->erase(s.id);
     return true;
   });
   for (; group.num_to_begin > 0 && std::ssize(group.sequences) < max_rows; --group.num_to_begin) {
@@ -210,7 +207,8 @@ void GroupTable::notify_lost_kv(SequenceGroup& group) {
   group.decoding->on_kv_lost(group, gone);
   for (const SequenceId id : gone) {
     group_of.erase(id);
-    if (group.masks) group.ended_sequences.push_back(id);
+    group.decoding->on_end(id);
+    group.decoding->erase(id);
   }
 }
 
@@ -290,8 +288,7 @@ std::optional<std::string> GroupTable::check_invariants(std::int32_t pipeline_de
         if (s.state != SequenceState::running) return name + " keeps a row without running";
         if (!rows.insert(s.row).second) return "row " + std::to_string(s.row) + " is used twice";
       }
-      const bool jumps = !s.forced.empty() || !s.drafts.empty() || s.will_end;
-      if (s.state != SequenceState::finished && jumps && s.num_placeholders == 0)
+      if (s.state != SequenceState::finished && !s.ahead.empty() && s.num_placeholders == 0)
         return name + " has tokens after a sample, but no sample is in flight";
       // A finished sequence may lose its placeholders with a worker.
       if (s.state != SequenceState::finished && s.num_scheduled_tokens > group->length(s))

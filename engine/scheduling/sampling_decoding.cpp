@@ -2,11 +2,13 @@
 // n sequences are drawn from one prompt, as far as there are batch rows. The other sequences compute the prompt again,
 // and find most of it in the prefix cache.
 
-#include <algorithm>
+#include <cstddef>
+#include <memory>
 #include <utility>
 
 #include "engine/request/ending_tokens.hpp"
 #include "engine/scheduling/decoding.hpp"
+#include "engine/scheduling/mask_proposer.hpp"
 #include "engine/scheduling/sequence_group.hpp"
 #include "kernels/result.hpp"
 
@@ -15,8 +17,15 @@ namespace {
 
 class Sampling final : public Decoding {
  public:
-  Sampling(const RequestSpec& spec, std::span<const TokenId> eos_token_ids) : ends_(spec.sampling, eos_token_ids) {}
+  Sampling(const RequestSpec& spec, std::span<const TokenId> eos_token_ids, std::unique_ptr<Constraint> constraint,
+           std::unique_ptr<Proposer> proposer)
+      : Decoding(std::move(constraint), std::move(proposer)), ends_(spec.sampling, eos_token_ids) {}
 
+  void begin(SequenceGroup& group) const override {
+    const auto& progress = group.spec->progress;
+    group.forked = group.num_samples() == 1;
+    if (progress && (progress->has_ended() || progress->has_tokens())) restore_sequences(group);
+  }
   /// Only the fork waits for its result.
   bool may_plan_ahead(const SequenceGroup& group) const override { return group.forked; }
   std::int32_t num_samples_at_end(const SequenceGroup& group) const override {
@@ -35,10 +44,12 @@ class Sampling final : public Decoding {
     if (!group.forked) fork(group, samples.size(), effects);
     for (std::size_t k = 0; k < samples.size(); ++k) append(group, group.sequences[index + k], samples[k], effects);
     Sequence& sequence = group.sequences[index];
-    sequence.will_end = false;
-    for (const TokenId token : std::exchange(sequence.forced, {})) append(group, sequence, {token, 0, 0, {}}, effects);
+    sequence.ahead.will_end = false;
+    for (const TokenId token : std::exchange(sequence.ahead.forced, {})) {
+      append(group, sequence, {token, 0, 0, {}}, effects);
+    }
     // The drafts were not planned, and better ones are known now.
-    if (!sequence.waits) sequence.drafts.clear();
+    if (!sequence.waits) sequence.ahead.drafts.clear();
     return group.all_finished();
   }
 
@@ -55,10 +66,10 @@ class Sampling final : public Decoding {
     return group.all_finished();
   }
 
-  void save(Encoder&) const override {}
-  bool load(Decoder&, const SequenceGroup&) override { return true; }
-
  private:
+  void save_strategy(Encoder&) const override {}
+  bool load_strategy(Decoder&, const SequenceGroup&) override { return true; }
+
   /// Returns whether the next result is that of drafts. It is the last in flight, since nothing is planned behind
   /// drafts.
   static bool is_of_drafts(const Sequence& sequence) {
@@ -69,9 +80,7 @@ class Sampling final : public Decoding {
   bool take_drafts(SequenceGroup& group, Sequence& sequence, std::span<const TokenReport> samples,
                    GroupEffects& effects) const {
     const auto num_right = static_cast<std::int32_t>(samples.size()) - 1;
-    const auto num_drafts = static_cast<std::int32_t>(sequence.drafts.size());
-    sequence.max_drafts = num_right == num_drafts ? std::min(2 * sequence.max_drafts, kMaxDrafts)
-                                                  : std::max(num_right, sequence.max_drafts / 2);
+    proposer()->on_result(sequence.id, static_cast<std::int32_t>(sequence.ahead.drafts.size()), num_right);
     sequence.forget_samples();
     for (const TokenReport& sample : samples) append(group, sequence, sample, effects);
     // Tokens of the row behind these are wrong drafts.
@@ -112,20 +121,11 @@ class Sampling final : public Decoding {
 
 }  // namespace
 
-std::unique_ptr<Decoding> make_sampling(const RequestSpec& spec, std::span<const TokenId> eos_token_ids) {
-  return std::make_unique<Sampling>(spec, eos_token_ids);
-}
-
-std::unique_ptr<Decoding> make_decoding(const RequestSpec& spec, std::span<const TokenId> eos_token_ids) {
-  return spec.sampling.use_beam_search ? make_beam_search(spec, eos_token_ids) : make_sampling(spec, eos_token_ids);
-}
-
-SequenceOutput length_end(RequestId request, std::int32_t sequence_index) {
-  SequenceOutput output;
-  output.request = request;
-  output.sequence_index = sequence_index;
-  output.finished = FinishReason::length;
-  return output;
+std::unique_ptr<Decoding> make_sampling(const SharedSpec& spec, const SchedulerConfig& config) {
+  auto proposer = std::make_unique<MaskProposer>();
+  auto constraint = make_constraint(spec, config, proposer.get());
+  if (!constraint) proposer.reset();
+  return std::make_unique<Sampling>(*spec, config.eos_token_ids, std::move(constraint), std::move(proposer));
 }
 
 }  // namespace pagoda::scheduling

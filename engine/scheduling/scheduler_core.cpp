@@ -1,7 +1,6 @@
 #include "engine/scheduling/scheduler_core.hpp"
 
 #include <algorithm>
-#include <ranges>
 #include <set>
 #include <span>
 #include <unordered_map>
@@ -22,7 +21,10 @@ std::span<const T> part(const std::vector<T>& all, Range range) {
 }  // namespace
 
 SchedulerCore::SchedulerCore(SchedulerConfig config)
-    : config_(std::move(config)), table_(config_), batch_planner_(config_, table_) {
+    : config_(std::move(config)),
+      table_(config_),
+      batch_planner_(config_, table_),
+      masks_(table_, batch_planner_, in_flight_, metrics_) {
   PAGODA_ASSERT(config_.max_num_seqs > 0 && config_.max_num_seqs <= config_.max_num_batched_tokens,
                 "every row must fit into a step");
   PAGODA_ASSERT(config_.pipeline_depth == 1 || config_.pipeline_depth == 2, "pipeline_depth is 1 or 2");
@@ -34,11 +36,14 @@ void SchedulerCore::add_group(SharedSpec spec) {
   auto group = std::make_unique<SequenceGroup>();
   group->spec = std::move(spec);
   group->follow_spec(config_);
-  group->forked = group->num_samples() == 1 && !group->decoding->chooses_tokens();
-  group->next_prompt_logprob = group->spec->sampling.prompt_logprobs ? 1 : group->prompt_len();
-  group->first_unknown_prompt_logprob = group->next_prompt_logprob;
   const auto progress = group->spec->progress;
-  if (progress) restore_progress(*progress, *group);
+  group->next_prompt_logprob = group->prompt_len();
+  if (group->spec->sampling.prompt_logprobs) {
+    // The first token has no log-probability.
+    group->next_prompt_logprob = 1 + (progress ? static_cast<std::int32_t>(progress->prompt_logprobs.size()) : 0);
+  }
+  group->first_unknown_prompt_logprob = group->next_prompt_logprob;
+  group->decoding->begin(*group);
   SequenceGroup& added = *group;
   table_.add(std::move(group));
   if (progress && progress->has_ended()) {
@@ -47,37 +52,6 @@ void SchedulerCore::add_group(SharedSpec spec) {
     table_.replace_finished(added);
   }
   batch_planner_.invalidate_plan();
-}
-
-/// Restores the tokens of the group as if it had been preempted. Beams begin again, since none of their tokens were
-/// sent.
-void SchedulerCore::restore_progress(const RequestProgress& progress, SequenceGroup& group) {
-  if (group.spec->sampling.prompt_logprobs) {
-    // The first token has no log-probability.
-    const auto known = static_cast<std::int32_t>(progress.prompt_logprobs.size()) + 1;
-    group.next_prompt_logprob = group.first_unknown_prompt_logprob = known;
-  }
-  if (!progress.has_ended() && (group.decoding->chooses_tokens() || !progress.has_tokens())) return;
-  group.forked = true;
-  // Samples begin in the order of their indices.
-  const auto has_tokens = [](const RequestProgress::Sequence& s) { return s.ended || !s.result.token_ids.empty(); };
-  const auto last = std::ranges::find_if(progress.sequences | std::views::reverse, has_tokens);
-  const std::span begun =
-      std::span(progress.sequences)
-          .first(progress.error ? progress.sequences.size()
-                                : static_cast<std::size_t>(last.base() - progress.sequences.begin()));
-  group.num_to_begin = static_cast<std::int32_t>(progress.sequences.size() - begun.size());
-  for (const RequestProgress::Sequence& before : begun) {
-    Sequence& sequence = group.sequences.emplace_back();
-    sequence.index = before.result.index;
-    sequence.output = before.result.token_ids;
-    if (before.ended || progress.error) {
-      sequence.state = SequenceState::finished;
-      group.has_finished = true;
-    } else {
-      sequence.num_lost_tokens = group.length(sequence);
-    }
-  }
 }
 
 void SchedulerCore::abort_group(RequestId request) {
@@ -253,33 +227,22 @@ void SchedulerCore::fail_row(const WorkRef& work, const Error& error) {
 }
 
 void SchedulerCore::accept(const WorkRef& work, const RowResult& row, const StepResult& result) {
-  const std::int32_t num_right_drafts = row.samples.count - work.num_samples;
-  PAGODA_ASSERT(row.sequence == work.sequence && num_right_drafts >= 0 && num_right_drafts <= work.num_drafts,
-                "rows come in their order");
-  if (row.error >= 0) return fail_row(work, result.row_errors.at(static_cast<std::size_t>(row.error)));
+  PAGODA_ASSERT(row.sequence == work.sequence, "rows come in their order");
+  if (row.error() != nullptr) return fail_row(work, *row.error());
+  const std::span<const TokenReport> samples = part(result.samples, row.samples());
+  const std::int32_t num_right_drafts = row.samples().count - work.num_samples;
+  PAGODA_ASSERT(num_right_drafts >= 0 && num_right_drafts <= work.num_drafts, "a row samples what it was to sample");
   SequenceGroup* group = finish_row(work);
   if (group == nullptr) return;
   report_prompt_logprobs(*group, part(result.prompt_logprobs, row.prompt_logprobs));
-  const std::span<const TokenReport> samples = part(result.samples, row.samples);
   Sequence* s = table_.find(group, work.sequence);
   const bool is_current = s != nullptr && work.epoch == s->epoch;
-  if (work.late) {
-    if (is_current) {
-      // Its last known token runs once more.
-      s->num_computed_tokens =
-          std::min(row.num_computed_tokens, group->prompt_len() + static_cast<std::int32_t>(s->output.size()) - 1);
-      mark_dirty(*s);
-    }
-    return cut_outgrown(*group);
-  }
   if (is_current) {
-    s->num_computed_tokens = row.num_computed_tokens;
-    if (work.num_drafts > 0) s->num_scheduled_tokens = row.num_computed_tokens;  // nothing is planned behind drafts
+    apply_computed(work, row.num_computed_tokens, *group, *s);
     mark_dirty(*s);
   }
-  metrics_.draft_tokens += work.num_drafts;
-  metrics_.drafts += work.num_drafts > 0 ? 1 : 0;
-  metrics_.accepted_draft_tokens += num_right_drafts;
+  if (work.late) return cut_outgrown(*group);
+  metrics_.count_drafts(work.num_drafts, num_right_drafts);
   if (is_current || (s != nullptr && group->decoding->has_independent_sequences())) {
     const auto index = static_cast<std::size_t>(s - group->sequences.data());
     if (group->decoding->on_result(*group, index, samples, *this)) {
@@ -308,7 +271,10 @@ void SchedulerCore::drop(Sequence& sequence) {
   table_.release(sequence);
   const auto owner = table_.group_of.extract(sequence.id);
   SequenceGroup* group = owner ? table_.find(owner.mapped()) : nullptr;
-  if (group != nullptr && group->masks) group->ended_sequences.push_back(sequence.id);
+  if (group != nullptr) {
+    group->decoding->on_end(sequence.id);
+    group->decoding->erase(sequence.id);
+  }
   batch_planner_.on_capacity_freed();
 }
 

@@ -14,7 +14,7 @@
 #include "engine/scheduling/batch_planner.hpp"
 #include "engine/scheduling/decoding.hpp"
 #include "engine/scheduling/group_table.hpp"
-#include "engine/scheduling/jump_forward_tokens.hpp"
+#include "engine/scheduling/mask_manager.hpp"
 #include "engine/scheduling/scheduler_config.hpp"
 #include "engine/scheduling/sequence_group.hpp"
 #include "engine/scheduling/step_builder.hpp"
@@ -68,10 +68,10 @@ class SchedulerCore final : private GroupEffects {
   /// Takes masks of take_mask_jobs(), of this core or of another core with the same state. Masks that are not needed
   /// any more are ignored. take_masks() passes on their words. A core without the words (in a replay) behaves like one
   /// with them.
-  void masks_made(std::vector<MadeMask> made);
+  void masks_made(std::vector<MadeMask> made) { masks_.masks_made(std::move(made)); }
   /// Call when the masks of these sequences are not made in time for the first step in flight. The sequences sample
   /// nothing in this step, and run again when their masks are made. Their tokens stay the same.
-  void masks_late(std::span<const SequenceId> sequences);
+  void masks_late(std::span<const SequenceId> sequences) { masks_.masks_late(sequences); }
   /// Makes the next plan clear the block manager's prefix cache.
   void reset_prefix_cache() { table_.pending_updates.reset_prefix_cache = true; }
 
@@ -80,27 +80,25 @@ class SchedulerCore final : private GroupEffects {
   std::optional<MemoryRequest> next_memory_request(TimeUs now);
   /// Returns jobs for the masks that the first step in flight waits for, and for the masks that prompts in flight will
   /// need at their ends. Each job is returned once, and all tokens that it depends on are known. Not part of the state.
-  std::vector<MaskJob> take_mask_jobs();
+  std::vector<MaskJob> take_mask_jobs() { return masks_.take_mask_jobs(); }
   /// Returns a job for the next mask of any sequence; nothing if its request needs no masks. For replays.
-  std::optional<MaskJob> mask_job_of(SequenceId sequence);
+  std::optional<MaskJob> mask_job_of(SequenceId sequence) { return masks_.mask_job_of(sequence); }
   /// Returns the masks that are made and that no step has taken. For replays, whose states lack the words of masks.
-  std::vector<MadeMask> made_masks() const;
+  std::vector<MadeMask> made_masks() const { return masks_.made_masks(); }
   /// Returns the masks of the first step in flight that are made; nothing if the step does not wait for masks.
-  std::optional<StepMasks> take_masks();
+  std::optional<StepMasks> take_masks() { return masks_.take_masks(); }
   /// Returns the outputs since the last call, for the output processor.
   StepOutputs take_outputs();
 
   // -- facts ---------------------------------------------------------------------------------------------------------
   /// Returns the first step in flight if it waits for masks; else 0.
-  StepId step_awaiting_masks() const {
-    return !in_flight_.empty() && in_flight_.front().waits_for_masks ? in_flight_.front().step : 0;
-  }
+  StepId step_awaiting_masks() const { return masks_.step_awaiting_masks(); }
   /// Returns whether the first step in flight waits for masks, and each mask is made or late.
   bool has_masks_to_send() const { return step_awaiting_masks() != 0 && missing_masks().empty(); }
   /// Returns the sequences of that step whose masks are neither made nor late.
-  std::vector<SequenceId> missing_masks() const;
+  std::vector<SequenceId> missing_masks() const { return masks_.missing_masks(); }
   /// Returns how long that step may wait for masks without a delay of later steps.
-  TimeUs mask_wait_us() const;
+  TimeUs mask_wait_us() const { return masks_.mask_wait_us(); }
   EngineStats stats() const;
   /// Returns counts beside the stats, since this core was made. They are not part of its state: no decision depends on
   /// them.
@@ -150,8 +148,6 @@ class SchedulerCore final : private GroupEffects {
     return visit(self.in_flight_, self.last_completed_step_, self.outputs_, self.stats_);
   }
 
-  static void restore_progress(const RequestProgress& progress, SequenceGroup& group);
-
   // answers
   void run_rows(const PendingGrant& pending, RequestId group, Range rows, StepBuilder& building);
   void undo_admission(SequenceId admitted, StepId step);
@@ -168,15 +164,6 @@ class SchedulerCore final : private GroupEffects {
   void fail_row(const WorkRef& work, const Error& error);
   void accept(const WorkRef& work, const RowResult& row, const StepResult& result);
   void report_prompt_logprobs(SequenceGroup& group, std::span<const TokenReport> reports);
-
-  // masks
-  Sequence* sequence_of(const WorkRef& work) const;
-  Sequence* missing_mask(const WorkRef& work) const;
-  Sequence* unsampled_prompt(const WorkRef& work) const;
-  MaskJob mask_job(SequenceGroup& group, Sequence& sequence, std::int32_t max_drafts) const;
-  void add_masks(std::size_t place, const Sequence& sequence, StepMasks& masks) const;
-  void apply_jump_forward(Sequence& sequence, const JumpForwardTokens& jump_forward);
-  void mark_late(WorkRef& work, SequenceGroup& group, Sequence& sequence);
 
   // how groups stop
   void preempt(SequenceGroup& group, Sequence& sequence, SequenceState to);
@@ -208,8 +195,7 @@ class SchedulerCore final : private GroupEffects {
   StepOutputs outputs_;
   EngineStats stats_;
   metrics::StepMetrics metrics_;
-  StepId masks_requested_ = 0;  ///< last step whose jobs take_mask_jobs() has returned; not saved
-  StepId last_step_seen_ = 0;   ///< last step whose prompts take_mask_jobs() has looked at; not saved
+  MaskManager masks_;
   // For the metrics.
   TimeUs last_request_us_ = 0;  ///< time of the last MemoryRequest
   /// Time of the last MemoryRequest before a worker was lost with steps in flight; set until another step ends.

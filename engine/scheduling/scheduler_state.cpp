@@ -130,7 +130,7 @@ void SchedulerCore::compile_grammars(const std::function<grammar::SharedGrammar(
     auto spec = std::make_shared<RequestSpec>(*group->spec);
     spec->grammar = compile(*spec->sampling.structured_outputs);
     group->spec = std::move(spec);
-    if (group->spec->grammar) group->masks = std::make_shared<RequestMasks>(group->spec, config_);
+    group->decoding->constraint()->set_grammar(group->spec, config_);
   }
 }
 
@@ -144,7 +144,8 @@ TokenIds SchedulerCore::forced_sent_to_row(SequenceId sequence) const {
   const auto owner = table_.group_of.find(sequence);
   const Sequence* s = owner == table_.group_of.end() ? nullptr : table_.find(table_.find(owner->second), sequence);
   if (s == nullptr) return {};
-  return {s->forced.begin(), s->forced.begin() + static_cast<std::ptrdiff_t>(s->num_forced_sent())};
+  const TokenIds& forced = s->ahead.forced;
+  return {forced.begin(), forced.begin() + static_cast<std::ptrdiff_t>(s->num_forced_sent())};
 }
 
 std::vector<NewRow> SchedulerCore::sequences_with_kv() const {

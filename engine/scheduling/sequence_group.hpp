@@ -7,10 +7,9 @@
 #include <vector>
 
 #include "engine/request/request_spec.hpp"
-#include "engine/request/thinking_budget.hpp"
 #include "engine/scheduling/decoding.hpp"
-#include "engine/scheduling/request_masks.hpp"
 #include "engine/scheduling/scheduler_config.hpp"
+#include "engine/scheduling/tokens_ahead.hpp"
 #include "engine/scheduling/waiting_queue.hpp"
 #include "engine/step/result.hpp"
 #include "engine/types.hpp"
@@ -33,12 +32,7 @@ struct Sequence {
   std::int32_t index = 0;             ///< index within the request
   TokenIds output;                    ///< sampled tokens that are known
   std::int32_t num_placeholders = 0;  ///< number of steps in flight that sample a token of it
-  /// Tokens that must follow the sample in flight (JumpForwardTokens); they are not in `output` yet.
-  TokenIds forced;
-  /// Drafts behind these. Set until their step is planned, and, if it is planned with them, until it has ended.
-  TokenIds drafts;
-  /// Whether the sequence ends with the last forced token, or with the sample in flight if there are none.
-  bool will_end = false;
+  TokensAhead ahead;                  ///< tokens behind these; set by its Constraint and its Proposer
   SequenceState state = SequenceState::waiting;
   std::int32_t num_scheduled_tokens = 0;  ///< number of tokens that were planned into steps
   std::int32_t num_computed_tokens = 0;   ///< number of these tokens whose steps have succeeded
@@ -52,64 +46,40 @@ struct Sequence {
   /// Whether it does not fit the pool any more: it ends with finish reason length once its results are known.
   bool outgrew = false;
   bool waits = false;  ///< whether it waits for results of other sequences (Decoding), or of its drafts
-  /// Whether its mask was too late for a step: it runs again when the mask is made.
+  /// Whether its mask was too late for a step: it runs again when the mask is made (Constraint).
   bool awaits_mask = false;
-  std::optional<MadeMask> made_mask;  ///< mask of its next sample
-  std::int32_t course = 0;            ///< raised when tokens of `output` are replaced; otherwise `output` only grows
   RowId row = -1;
   /// Prompt and output together, made once per preemption; null = the prompt alone.
   SharedTokens recompute_tokens;
   /// Number of output tokens that its row has: sampled, sent, or to be sampled by a step in flight.
   std::size_t num_row_tokens = 0;
-  std::int32_t max_drafts = kMaxDrafts;  ///< maximum number of drafts in a step; lower when many drafts were wrong
-  std::int32_t num_charged_tokens = 0;   ///< number of first tokens that were charged to the tenant
-  std::int32_t num_lost_tokens = 0;      ///< number of computed tokens whose KV was dropped since it ran; for metrics
-  ThinkingProgress thinking;             ///< progress in `output`
-  SequenceId parent = 0;                 ///< sequence that it was forked from; for RequestMasks, as the next two
-  std::size_t num_followed = 0;          ///< number of tokens of `output` that MaskJobs have brought
-  std::optional<std::size_t> requested_mask;  ///< set while a job makes the mask behind this many tokens
+  std::int32_t num_charged_tokens = 0;  ///< number of first tokens that were charged to the tenant
+  std::int32_t num_lost_tokens = 0;     ///< number of computed tokens whose KV was dropped since it ran; for metrics
 
-  /// All fields except recompute_tokens, which are made when they are missing, fields for counts only, and the state of
-  /// masks that are being made.
+  /// All fields except recompute_tokens, which are made when they are missing, and fields for counts only.
   static constexpr auto visit_fields(auto& self, auto&& visit) {
-    return visit(self.id, self.index, self.output, self.num_placeholders, self.forced, self.drafts, self.will_end,
-                 self.state, self.num_scheduled_tokens, self.num_computed_tokens, self.num_reported,
-                 self.num_reported_tokens, self.num_admitted_tokens, self.awaits_step, self.epoch, self.is_passed_over,
-                 self.outgrew, self.waits, self.awaits_mask, self.made_mask, self.course, self.row, self.num_row_tokens,
-                 self.max_drafts, self.num_charged_tokens);
+    return visit(self.id, self.index, self.output, self.num_placeholders, self.ahead, self.state,
+                 self.num_scheduled_tokens, self.num_computed_tokens, self.num_reported, self.num_reported_tokens,
+                 self.num_admitted_tokens, self.awaits_step, self.epoch, self.is_passed_over, self.outgrew, self.waits,
+                 self.awaits_mask, self.row, self.num_row_tokens, self.num_charged_tokens);
   }
 
   /// Returns the number of tokens that it has generated, or will have generated when its steps in flight have ended.
   std::int64_t num_generated() const {
-    return std::ssize(output) + num_placeholders + std::ssize(forced) + std::ssize(drafts);
+    return std::ssize(output) + num_placeholders + static_cast<std::int64_t>(ahead.size());
   }
-  /// Returns whether the mask of the sample behind all of `output` is made.
-  bool has_mask() const { return made_mask && made_mask->num_tokens == output.size(); }
-  bool awaits_drafts() const { return waits && !drafts.empty(); }
+  bool awaits_drafts() const { return waits && !ahead.drafts.empty(); }
   /// Returns the number of forced tokens that were sent to its row.
   std::size_t num_forced_sent() const {
     const std::size_t before = output.size() + static_cast<std::size_t>(num_placeholders);
-    return num_row_tokens <= before ? 0 : std::min(num_row_tokens - before, forced.size());
-  }
-  /// Replaces its tokens.
-  void replace_output(TokenIds tokens) {
-    if (tokens == output) return;
-    output = std::move(tokens);
-    ++course;
-    thinking = {};
-    num_followed = 0;
-    awaits_mask = false;
-    requested_mask.reset();
-    made_mask.reset();
+    return num_row_tokens <= before ? 0 : std::min(num_row_tokens - before, ahead.forced.size());
   }
   /// Forgets the samples of steps in flight, which will not come. Whether it has outgrown the pool is decided again.
   void forget_samples() {
     outgrew = false;
-    waits &= drafts.empty();
+    waits &= ahead.drafts.empty();
     num_placeholders = 0;
-    forced.clear();
-    drafts.clear();
-    will_end = false;
+    ahead = {};
   }
 };
 
@@ -129,9 +99,6 @@ struct SequenceGroup {
   bool in_swapped = false;
   bool in_waiting = false;
   std::unique_ptr<Decoding> decoding;
-  std::shared_ptr<RequestMasks> masks;      ///< for a request with a grammar or a thinking_token_budget
-  std::optional<ThinkingBudget> thinking;   ///< for a request with a thinking_token_budget
-  std::vector<SequenceId> ended_sequences;  ///< sequences to report as ended to `masks` with the next job
   /// Whether the prompt's one sequence has become as many as the request wants.
   bool forked = false;
   /// The prompt position whose logprob is the next to request from a worker, and the first whose logprob is not known.
@@ -142,8 +109,7 @@ struct SequenceGroup {
   std::int64_t cleared_length = 0;
   TimeUs first_scheduled_us = -1;
 
-  /// All fields except those that follow from the spec, such as `masks` and `thinking`, and `decoding`, which saves
-  /// itself.
+  /// All fields except those that follow from the spec, and `decoding`, which saves itself.
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.spec, self.sequences, self.num_to_begin, self.num_finished_tokens, self.num_in_flight,
                  self.rows_reserved, self.forked, self.next_prompt_logprob, self.first_unknown_prompt_logprob,
@@ -153,9 +119,7 @@ struct SequenceGroup {
   /// Sets the fields that follow from the spec.
   void follow_spec(const SchedulerConfig& config) {
     entry = {spec->id, spec->priority, spec->user, static_cast<std::int64_t>(spec->prompt->size()), spec->arrival_us};
-    decoding = make_decoding(*spec, config.eos_token_ids);
-    thinking = thinking_budget_of(*spec, config);
-    if (spec->grammar || thinking) masks = std::make_shared<RequestMasks>(spec, config);
+    decoding = make_decoding(spec, config);
   }
 
   std::int32_t num_samples() const { return static_cast<std::int32_t>(spec->sampling.num_sequences()); }
@@ -169,9 +133,8 @@ struct SequenceGroup {
     return depends_on_results() || std::ranges::any_of(sequences, &Sequence::awaits_drafts);
   }
   /// Returns whether the sample behind all tokens of `s` needs a mask, which is made when these tokens are known.
-  bool wants_mask(Sequence& s) const {
-    return spec->sampling.structured_outputs ||
-           (thinking && thinking->may_be_spent(s.output, s.num_generated(), s.thinking));
+  bool wants_mask(const Sequence& s) const {
+    return decoding->constraint() != nullptr && decoding->constraint()->wants_mask(s);
   }
   /// Returns the number of log-probabilities that come back with each prompt token that runs; 0 if there are none or
   /// few.
@@ -183,7 +146,7 @@ struct SequenceGroup {
   /// is left to generate.
   std::int32_t runnable_tokens(const Sequence& s) const {
     if (s.state == SequenceState::finished || s.num_generated() >= spec->sampling.max_tokens) return 0;
-    if (s.waits || s.awaits_mask || s.will_end || (s.num_placeholders > 0 && depends_on_results())) return 0;
+    if (s.waits || s.awaits_mask || s.ahead.will_end || (s.num_placeholders > 0 && depends_on_results())) return 0;
     return length(s) - s.num_scheduled_tokens;
   }
   /// Returns whether the sequence has run all tokens of its admission. Then it runs its next token, and tokens that are

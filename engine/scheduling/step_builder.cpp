@@ -1,7 +1,6 @@
 #include "engine/scheduling/step_builder.hpp"
 
 #include <algorithm>
-#include <tuple>
 
 #include "engine/sampling/row_sampling.hpp"
 
@@ -14,7 +13,11 @@ StepBuilder::StepBuilder(const MemoryGrant& grant, std::span<const TokenId> eos_
 }
 
 void StepBuilder::run(SequenceGroup& group, Sequence& sequence, std::int32_t num_tokens) {
-  if (num_tokens > 0) num_tokens = drop_drafts(group, sequence, num_tokens);
+  if (num_tokens == 0) return;
+  // Drafts for which no tokens were granted are dropped; other drafts may have been dropped since the plan.
+  const std::int32_t num_left = group.length(sequence) - sequence.num_scheduled_tokens;
+  sequence.ahead.drop_drafts(num_left - num_tokens);
+  num_tokens = std::min(num_tokens, num_left);
   if (num_tokens == 0) return;
   if (sequence.row < 0) {
     table_.take_row(sequence);
@@ -28,7 +31,7 @@ void StepBuilder::run(SequenceGroup& group, Sequence& sequence, std::int32_t num
   if (sequence.num_scheduled_tokens == group.length(sequence)) {
     work.num_samples = group.decoding->num_samples_at_end(group);
     work.has_mask = work.num_samples > 0 && group.wants_mask(sequence);
-    work.num_drafts = static_cast<std::int32_t>(sequence.drafts.size());
+    work.num_drafts = static_cast<std::int32_t>(sequence.ahead.drafts.size());
     sequence.waits |= work.num_drafts > 0;
     step.wait_for_masks |= work.has_mask;
     sequence.num_placeholders += work.num_samples > 0 ? 1 : 0;
@@ -53,31 +56,19 @@ void StepBuilder::run(SequenceGroup& group, Sequence& sequence, std::int32_t num
   step.work.push_back(work);
 }
 
-/// Drops drafts for which no tokens were granted; other drafts may have been dropped since the plan. Returns the number
-/// of tokens left to run.
-std::int32_t StepBuilder::drop_drafts(const SequenceGroup& group, Sequence& sequence, std::int32_t num_granted) {
-  const std::int32_t num_left = group.length(sequence) - sequence.num_scheduled_tokens;
-  const std::int64_t num_fewer =
-      std::min<std::int64_t>(std::max(0, num_left - num_granted), std::ssize(sequence.drafts));
-  sequence.drafts.resize(sequence.drafts.size() - static_cast<std::size_t>(num_fewer));
-  return std::min(num_granted, num_left);
-}
-
 /// Adds the tokens, up to the last scheduled one, that the row has not sampled itself.
 void StepBuilder::send_tokens(Sequence& sequence, std::int32_t prompt_len) {
-  const auto& [output, forced, drafts] = std::tie(sequence.output, sequence.forced, sequence.drafts);
-  const std::size_t first_forced = output.size() + static_cast<std::size_t>(sequence.num_placeholders);
-  const std::size_t first_draft = first_forced + forced.size();
+  const TokenIds& output = sequence.output;
+  const TokensAhead& ahead = sequence.ahead;
+  const std::size_t first_ahead = output.size() + static_cast<std::size_t>(sequence.num_placeholders);
   for (; prompt_len + static_cast<std::int32_t>(sequence.num_row_tokens) < sequence.num_scheduled_tokens;
        ++sequence.num_row_tokens) {
     const std::size_t next = sequence.num_row_tokens;
     TokenId token = 0;
     if (next < output.size()) {
       token = output[next];
-    } else if (next >= first_forced && next < first_draft) {
-      token = forced[next - first_forced];
-    } else if (next >= first_draft && next < first_draft + drafts.size()) {
-      token = drafts[next - first_draft];
+    } else if (next >= first_ahead && next < first_ahead + ahead.size()) {
+      token = ahead.at(next - first_ahead);
     } else {
       return;
     }
@@ -95,6 +86,16 @@ void StepBuilder::add_table_deltas(const MemoryGrant& grant) {
     const auto begin = grant.blocks.begin() + delta.blocks.first;
     step.blocks.insert(step.blocks.end(), begin, begin + delta.blocks.count);
     step.table_deltas.push_back({s->row, delta.first_block, {first, delta.blocks.count}, delta.kv_group});
+  }
+}
+
+void apply_computed(const WorkRef& work, std::int32_t num_tokens, const SequenceGroup& group, Sequence& sequence) {
+  sequence.num_computed_tokens = num_tokens;
+  if (work.late) {  // its last known token runs once more
+    const std::int32_t num_known = group.prompt_len() + static_cast<std::int32_t>(sequence.output.size());
+    sequence.num_computed_tokens = std::min(num_tokens, num_known - 1);
+  } else if (work.num_drafts > 0) {  // nothing is planned behind drafts
+    sequence.num_scheduled_tokens = num_tokens;
   }
 }
 

@@ -41,6 +41,9 @@ struct InFlightStep {
   }
 };
 
+/// Takes the result of a sequence's part in a step: `num_tokens` tokens of the sequence are computed now.
+void apply_computed(const WorkRef& work, std::int32_t num_tokens, const SequenceGroup& group, Sequence& sequence);
+
 /// Returns the facts about a group's request that workers need.
 RowSpec row_spec(const SequenceGroup& group, std::span<const TokenId> eos_token_ids);
 
@@ -59,7 +62,6 @@ class StepBuilder {
   InFlightStep in_flight;
 
  private:
-  static std::int32_t drop_drafts(const SequenceGroup& group, Sequence& sequence, std::int32_t num_granted);
   void send_tokens(Sequence& sequence, std::int32_t prompt_len);
 
   std::span<const TokenId> eos_token_ids_;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "engine/step/plan.hpp"
@@ -26,20 +27,36 @@ struct TokenReport {
   }
 };
 
+/// The tokens that a row has sampled.
+struct RowTokens {
+  /// Range of StepResult::samples: RowWork::num_samples entries, and one more for each correct draft.
+  Range samples;
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.samples); }
+};
+
+/// The output of one RowWork: tokens, or an error if the logits or parameters of the row left no token to sample. A
+/// model with other outputs than tokens adds its alternative here.
+using RowOutput = std::variant<RowTokens, Error>;
+
 /// The result of one RowWork.
 struct RowResult {
   SequenceId sequence = 0;
-  /// Number of the sequence's tokens whose KV is computed now, without wrong drafts.
+  /// Number of the sequence's tokens whose KV is computed now, without wrong drafts. It has no meaning beside an error.
   std::int32_t num_computed_tokens = 0;
-  /// Range of StepResult::samples: RowWork::num_samples entries, and one more for each correct draft.
-  Range samples;
-  Range prompt_logprobs;  ///< range of StepResult::prompt_logprobs
-  /// Index into StepResult::row_errors, set when the logits or parameters of the row left no token to sample. Its
-  /// samples and reports are present, but have no meaning. -1 = no error.
-  std::int32_t error = -1;
+  RowOutput output;
+  Range prompt_logprobs;  ///< range of StepResult::prompt_logprobs; these have no meaning beside an error
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
-    return visit(self.sequence, self.num_computed_tokens, self.samples, self.prompt_logprobs, self.error);
+    return visit(self.sequence, self.num_computed_tokens, self.output, self.prompt_logprobs);
+  }
+
+  /// Returns the error of the row; null if it has none.
+  const Error* error() const { return std::get_if<Error>(&output); }
+  /// Returns the range of StepResult::samples that the row has sampled; an empty range if it has an error.
+  Range samples() const {
+    const auto* tokens = std::get_if<RowTokens>(&output);
+    return tokens == nullptr ? Range() : tokens->samples;
   }
 };
 
@@ -49,13 +66,12 @@ struct StepResult {
   std::vector<RowResult> rows;  ///< one for each ExecuteStep::work, in its order; empty with `error`
   std::vector<TokenReport> samples;
   std::vector<TokenReport> prompt_logprobs;
-  std::vector<Error> row_errors;
   std::optional<Error> error;  ///< set when nothing of the step was computed
   TimeUs started_us = 0;       ///< time when the device began the step
   TimeUs finished_us = 0;      ///< time when the device ended the step
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
-    return visit(self.step, self.rows, self.samples, self.prompt_logprobs, self.row_errors, self.error, self.started_us,
+    return visit(self.step, self.rows, self.samples, self.prompt_logprobs, self.error, self.started_us,
                  self.finished_us);
   }
 };

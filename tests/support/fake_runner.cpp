@@ -62,7 +62,7 @@ void FakeRunner::run(const RowWork& work, StepResult& result) {
   for (std::size_t i = 0; i < end; ++i) sees_its_own &= slot(row, i) == (mark = next_mark(mark, row.tokens[i]));
   check(sees_its_own, "step " + std::to_string(result.step) + ": a row does not see its own tokens");
   RowResult& told = result.rows.emplace_back(RowResult{work.sequence, work.end_position(), {}, {}});
-  told.samples = {static_cast<std::int32_t>(result.samples.size()), work.num_samples};
+  told.output = RowTokens{{static_cast<std::int32_t>(result.samples.size()), work.num_samples}};
   const TokenIds before = row.tokens;
   for (std::int32_t k = 0; k < work.num_samples; ++k) {
     const TokenId token = fake_token(row.spec.seed, work.num_samples > 1 ? k : row.index, before);

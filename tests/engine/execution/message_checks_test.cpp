@@ -312,7 +312,7 @@ TEST(ResultChecks, OfDraftsAsManyAreTheRowsAsWereSampledSo) {
     checks.sent(step_with_drafts());
     StepResult result;
     result.step = 2;
-    result.rows = {{8, num_computed, {0, num_samples}, {0, 0}, -1}};
+    result.rows = {{8, num_computed, RowTokens{{0, num_samples}}, {0, 0}}};
     result.samples = std::vector<TokenReport>(4, TokenReport{2, -1.0F, 1, {}});
     return checks.check(result).has_value();
   };
@@ -328,7 +328,7 @@ TEST(ResultChecks, OfDraftsAsManyAreTheRowsAsWereSampledSo) {
 StepResult first_result() {
   StepResult result;
   result.step = 1;
-  result.rows = {{7, 16, {0, 0}, {0, 0}, -1}, {8, 5, {0, 1}, {0, 4}, -1}};
+  result.rows = {{7, 16, RowTokens{{0, 0}}, {0, 0}}, {8, 5, RowTokens{{0, 1}}, {0, 4}}};
   result.samples = {{42, -0.5F, 1, {{42, -0.5F}}}};
   result.prompt_logprobs = std::vector<TokenReport>(4, TokenReport{2, -1.0F, 1, {}});
   return result;
@@ -346,6 +346,14 @@ TEST(ResultChecks, TheResultsOfTheStepsPassInTheirOrder) {
   EXPECT_FALSE(checks.check(failed));
 }
 
+TEST(ResultChecks, ARowWithAnErrorNeedsNoTokens) {
+  ResultChecks checks(limits());
+  checks.sent(first_step());
+  StepResult result = first_result();
+  result.rows[1] = {8, 0, Error{ErrorCode::invalid_request, "no token is left"}, {}};
+  EXPECT_TRUE(checks.check(result));
+}
+
 TEST(ResultChecks, WhatAStepCannotHaveGivenIsRefused) {
   const std::vector<std::pair<std::string, std::function<void(StepResult&)>>> changes{
       {"another step", [](StepResult& r) { r.step = 2; }},
@@ -354,11 +362,23 @@ TEST(ResultChecks, WhatAStepCannotHaveGivenIsRefused) {
       {"tokens without end", [](StepResult& r) { r.rows[0].num_computed_tokens = kMax; }},
       {"a token more than was run", [](StepResult& r) { ++r.rows[0].num_computed_tokens; }},
       {"a token less", [](StepResult& r) { --r.rows[0].num_computed_tokens; }},
-      {"samples behind the end", [](StepResult& r) { r.rows[1].samples.first = 1; }},
-      {"samples below", [](StepResult& r) { r.rows[1].samples.first = -1; }},
-      {"samples too few", [](StepResult& r) { r.rows[1].samples.count = 0; }},
+      {"samples behind the end",
+       [](StepResult& r) {
+         r.rows[1].output = RowTokens{{1, 1}};
+       }},
+      {"samples below",
+       [](StepResult& r) {
+         r.rows[1].output = RowTokens{{-1, 1}};
+       }},
+      {"samples too few",
+       [](StepResult& r) {
+         r.rows[1].output = RowTokens{{0, 0}};
+       }},
       {"reports too few", [](StepResult& r) { r.rows[1].prompt_logprobs.count = 3; }},
-      {"an error that is not there", [](StepResult& r) { r.rows[1].error = 0; }},
+      {"an error of another sequence",
+       [](StepResult& r) {
+         r.rows[1] = {9, 5, Error{}, {}};
+       }},
       {"a token that is none", [](StepResult& r) { r.samples[0].token = 100; }},
       {"a likely token that is none", [](StepResult& r) { r.samples[0].top[0].first = -1; }},
       {"a prompt token that is none", [](StepResult& r) { r.prompt_logprobs[3].token = 100; }},

@@ -146,14 +146,12 @@ class JumpForward : public testing::Test {
       RowResult& row_result = result.rows.emplace_back();
       row_result.sequence = work.sequence;
       row_result.num_computed_tokens = work.end_position();
-      row_result.samples = {static_cast<std::int32_t>(result.samples.size()), work.num_samples};
+      const auto first = static_cast<std::int32_t>(result.samples.size());
+      std::optional<Error> error;
       num_samples += work.num_samples + work.num_drafts;
       const auto draw = [&](std::size_t place) {
         const TokenId token = sample(step.step, i, place);
-        if (token < 0) {
-          row_result.error = static_cast<std::int32_t>(result.row_errors.size());
-          result.row_errors.push_back({ErrorCode::invalid_request, "nothing is left", {}, -1});
-        }
+        if (token < 0) error = Error{ErrorCode::invalid_request, "nothing is left", {}, -1};
         result.samples.push_back({token, 0, 0, {}});
         return token;
       };
@@ -166,11 +164,12 @@ class JumpForward : public testing::Test {
         row.tokens.resize(end);
         row.tokens.push_back(token);
         row_result.num_computed_tokens = static_cast<std::int32_t>(end);
-        row_result.samples.count = static_cast<std::int32_t>(place + 1);
-        continue;
+      } else {
+        for (std::int32_t k = 0; k < work.num_samples; ++k) draw(0);
+        if (work.num_samples > 0) row.tokens.push_back(result.samples.back().token);
       }
-      for (std::int32_t k = 0; k < work.num_samples; ++k) draw(0);
-      if (work.num_samples > 0) row.tokens.push_back(result.samples.back().token);
+      row_result.output = RowTokens{{first, static_cast<std::int32_t>(std::ssize(result.samples)) - first}};
+      if (error) row_result.output = *error;
     }
     EXPECT_LE(num_samples, 8) << "there are no more rows of logits";
     samples_of_steps_.push_back(std::ssize(result.samples));
@@ -367,6 +366,69 @@ TEST_F(JumpForward, WhatHasFollowedBeforeIsDraftedWhereFewTokensMayFollow) {
     EXPECT_EQ(metrics().accepted_draft_tokens, is_right ? 4 : 0);
     EXPECT_EQ(samples_of_steps_ == std::vector<std::int64_t>({1, 5}), is_right);
   }
+}
+
+TEST(TokensAhead, DropsTheLastDraftsAndKeepsForcedTokens) {
+  TokensAhead ahead{{1, 2}, {3, 4, 5}, false};
+  ahead.drop_drafts(-1);
+  EXPECT_EQ(ahead.size(), 5U);
+  ahead.drop_drafts(2);
+  EXPECT_EQ(ahead.drafts, TokenIds{3});
+  EXPECT_EQ(ahead.at(1), 2);
+  EXPECT_EQ(ahead.at(2), 3);
+  ahead.drop_drafts(9);
+  EXPECT_TRUE(ahead.drafts.empty());
+  EXPECT_EQ(ahead.forced, (TokenIds{1, 2}));
+}
+
+TEST(MaskProposer, DraftsTakeNoMoreThanTheirRoom) {
+  MaskProposer proposer;
+  const SequenceGroup group;
+  Sequence sequence;
+  proposer.offer(sequence, {1, 2, 3});
+  proposer.propose(group, sequence, 8);
+  EXPECT_EQ(sequence.ahead.drafts, (TokenIds{1, 2, 3}));
+  proposer.propose(group, sequence, 2);
+  EXPECT_EQ(sequence.ahead.drafts, (TokenIds{1, 2}));
+  proposer.propose(group, sequence, 0);
+  EXPECT_TRUE(sequence.ahead.drafts.empty());
+}
+
+TEST(MaskProposer, WrongDraftsLowerTheNumberOfTheNextOnesAndRightDraftsRaiseIt) {
+  MaskProposer proposer;
+  EXPECT_EQ(proposer.max_drafts(1), kMaxDrafts);
+  proposer.on_result(1, 4, 1);
+  EXPECT_EQ(proposer.max_drafts(1), kMaxDrafts / 2);
+  proposer.on_result(1, 8, 6);
+  EXPECT_EQ(proposer.max_drafts(1), 6);
+  proposer.on_result(1, 6, 6);
+  EXPECT_EQ(proposer.max_drafts(1), 12);
+  proposer.on_fork(1, 2);
+  proposer.erase(1);
+  EXPECT_EQ(proposer.max_drafts(1), kMaxDrafts);
+  EXPECT_EQ(proposer.max_drafts(2), 12);
+  proposer.on_result(2, 12, 12);
+  EXPECT_EQ(proposer.max_drafts(2), kMaxDrafts);
+}
+
+TEST(MaskProposer, ALoadedOneGoesOnAsTheSavedOne) {
+  const auto bytes_of = [](const MaskProposer& proposer) {
+    std::vector<std::byte> bytes;
+    Encoder out(bytes);
+    proposer.save(out);
+    return bytes;
+  };
+  MaskProposer saved;
+  EXPECT_EQ(bytes_of(saved), bytes_of(MaskProposer()));
+  saved.on_result(7, 4, 0);
+  const auto bytes = bytes_of(saved);
+  Decoder in(bytes);
+  MaskProposer loaded;
+  ASSERT_TRUE(loaded.load(in));
+  EXPECT_EQ(loaded.max_drafts(7), saved.max_drafts(7));
+  const auto wrong = encode(std::map<SequenceId, std::int32_t>{{7, 1 << 30}});
+  Decoder in_wrong(wrong);
+  EXPECT_FALSE(MaskProposer().load(in_wrong));
 }
 
 }  // namespace

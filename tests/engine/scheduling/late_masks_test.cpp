@@ -161,10 +161,11 @@ class Server {
           result.samples.push_back({token, 0, 0, {}});
         }
       }
-      row_result.samples = {static_cast<std::int32_t>(first), static_cast<std::int32_t>(result.samples.size() - first)};
+      row_result.output =
+          RowTokens{{static_cast<std::int32_t>(first), static_cast<std::int32_t>(result.samples.size() - first)}};
       row_result.num_computed_tokens = static_cast<std::int32_t>(end);
       if (work.num_samples > 0)
-        row.tokens.push_back(result.samples[first + static_cast<std::size_t>(row_result.samples.count) - 1].token);
+        row.tokens.push_back(result.samples[first + static_cast<std::size_t>(row_result.samples().count) - 1].token);
       if (work.num_samples > 1) row.tokens.back() = result.samples[first].token;
     }
     return result;

@@ -101,8 +101,10 @@ class Service {
       if (fails) break;
       const auto first = static_cast<std::int32_t>(result.samples.size());
       const auto first_report = static_cast<std::int32_t>(result.prompt_logprobs.size());
-      result.rows.push_back(
-          {work.sequence, work.end_position(), {first, work.num_samples}, {first_report, work.num_prompt_logprobs}});
+      result.rows.push_back({work.sequence,
+                             work.end_position(),
+                             RowTokens{{first, work.num_samples}},
+                             {first_report, work.num_prompt_logprobs}});
       result.prompt_logprobs.resize(result.prompt_logprobs.size() + static_cast<std::size_t>(work.num_prompt_logprobs));
       result.samples.resize(result.samples.size() + static_cast<std::size_t>(work.num_samples), {5, 0, 0, {}});
     }

@@ -195,7 +195,7 @@ void SimulatedDevice::sample(const ExecuteStep& step, const StepMasks& masks) {
           fail("a row has another mask than its tokens ask for");
       }
     } else if (work.has_mask && !unsampled_->error && right_mask(*row.spec, tokens_of_rows_[i])) {
-      const Range samples = unsampled_->rows[i].samples;
+      const Range samples = unsampled_->rows[i].samples();
       for (std::int32_t k = 0; k < samples.count; ++k) {
         unsampled_->samples[static_cast<std::size_t>(samples.first + k)] = {kWrong, 0.0F, 0, {{kWrong, 0.0F}}};
       }
@@ -247,13 +247,12 @@ void SimulatedDevice::run_row(const RowWork& work, StepResult& result, std::vect
     return;
   }
   RowResult& told = result.rows.emplace_back(RowResult{work.sequence, end, {}, {}});
-  told.samples = {static_cast<std::int32_t>(result.samples.size()), work.num_samples};
+  const auto first_sample = static_cast<std::int32_t>(result.samples.size());
+  told.output = RowTokens{{first_sample, work.num_samples}};
   told.prompt_logprobs = {static_cast<std::int32_t>(result.prompt_logprobs.size()), work.num_prompt_logprobs};
   if (row.failed) {
     if (work.num_samples > 0 && !is_beam) row.tokens.push_back(0);
-    told.error = static_cast<std::int32_t>(result.row_errors.size());
-    result.row_errors.push_back({ErrorCode::internal, "the row has failed", {}, -1});
-    result.samples.resize(result.samples.size() + static_cast<std::size_t>(work.num_samples));
+    told.output = Error{ErrorCode::internal, "the row has failed", {}, -1};
     result.prompt_logprobs.resize(result.prompt_logprobs.size() + static_cast<std::size_t>(work.num_prompt_logprobs));
     return;
   }
@@ -282,7 +281,7 @@ void SimulatedDevice::run_row(const RowWork& work, StepResult& result, std::vect
       row.tokens.push_back(token);
     }
     told.num_computed_tokens = end - left;
-    told.samples.count = 1 + work.num_drafts - left;
+    told.output = RowTokens{{first_sample, 1 + work.num_drafts - left}};
     return;
   }
   for (std::int32_t k = 0; k < work.num_samples; ++k) {
@@ -308,8 +307,8 @@ std::optional<StepResult> SimulatedDevice::complete_step() {
 void SimulatedDevice::spoil(StepResult& result) const {
   for (const RowResult& row : result.rows) {
     if (!device_.has_failed(row.sequence, result.step)) continue;
-    for (std::int32_t i = 0; i < row.samples.count; ++i) {
-      result.samples[static_cast<std::size_t>(row.samples.first + i)] = {kWrong, 0.0F, 0, {{kWrong, 0.0F}}};
+    for (std::int32_t i = 0; i < row.samples().count; ++i) {
+      result.samples[static_cast<std::size_t>(row.samples().first + i)] = {kWrong, 0.0F, 0, {{kWrong, 0.0F}}};
     }
   }
 }

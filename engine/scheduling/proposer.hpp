@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "engine/step/codec.hpp"
+#include "engine/types.hpp"
+
+namespace pagoda::scheduling {
+
+struct Sequence;
+struct SequenceGroup;
+
+/// The source of drafts for the sequences of a group: tokens that will probably follow. The next step runs them, and
+/// samples at the position of each draft, so a wrong draft costs time and changes no token. The group's Decoding owns
+/// its Proposer. Called by the scheduler alone, in the order of its events. All results follow from these calls and the
+/// saved state, so that a journal replays.
+class Proposer {
+ public:
+  virtual ~Proposer() = default;
+
+  /// Sets `sequence.ahead.drafts` for the next step: at most `max_drafts` tokens behind all known and forced tokens.
+  /// Called before each plan, for each sequence of a running group that awaits no result of drafts, in any state.
+  virtual void propose(const SequenceGroup& group, Sequence& sequence, std::size_t max_drafts) = 0;
+  /// Records that the first `num_right` of `num_drafts` drafts of the sequence were right.
+  virtual void on_result(SequenceId sequence, std::int32_t num_drafts, std::int32_t num_right) = 0;
+  /// Call when `child` begins as a copy of `parent`.
+  virtual void on_fork(SequenceId parent, SequenceId child) = 0;
+  /// Call when the sequence has left its group.
+  virtual void erase(SequenceId sequence) = 0;
+
+  /// Writes the state that does not follow from the request.
+  virtual void save(Encoder& out) const = 0;
+  /// Restores a saved state. The proposer must be new. Returns false if the bytes are no such state.
+  virtual bool load(Decoder& in) = 0;
+};
+
+}  // namespace pagoda::scheduling

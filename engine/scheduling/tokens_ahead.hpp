@@ -1,0 +1,34 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
+
+#include "engine/types.hpp"
+
+namespace pagoda::scheduling {
+
+/// Tokens of a sequence that are known, or guessed, ahead of the sample in flight. They are not in the output yet.
+struct TokensAhead {
+  TokenIds forced;  ///< tokens that must follow the sample in flight
+  /// Drafts behind these. Set until their step is planned, and, if it is planned with them, until it has ended.
+  TokenIds drafts;
+  /// Whether the sequence ends with the last forced token, or with the sample in flight if there are none.
+  bool will_end = false;
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.forced, self.drafts, self.will_end);
+  }
+
+  std::size_t size() const { return forced.size() + drafts.size(); }
+  bool empty() const { return size() == 0 && !will_end; }
+  /// Returns the token at an index below size(), counted from the sample in flight.
+  TokenId at(std::size_t index) const { return index < forced.size() ? forced[index] : drafts[index - forced.size()]; }
+  /// Drops the last `count` drafts, or all if there are fewer; none if `count` is negative.
+  void drop_drafts(std::ptrdiff_t count) {
+    const std::ptrdiff_t dropped = std::clamp<std::ptrdiff_t>(count, 0, std::ssize(drafts));
+    drafts.resize(drafts.size() - static_cast<std::size_t>(dropped));
+  }
+};
+
+}  // namespace pagoda::scheduling
