@@ -120,7 +120,7 @@ class Service {
     for (const RowWork& work : execute->work) {
       result.rows.push_back({work.sequence,
                              work.end_position(),
-                             {static_cast<std::int32_t>(result.samples.size()), work.num_samples},
+                             RowTokens{{static_cast<std::int32_t>(result.samples.size()), work.num_samples}},
                              {}});
       for (int i = 0; i < work.num_samples; ++i) result.samples.push_back({static_cast<TokenId>(now_), 0, 0, {}});
     }

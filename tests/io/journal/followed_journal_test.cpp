@@ -84,7 +84,7 @@ class RecordedEngine {
       for (const RowWork& work : step->work) {
         result.rows.push_back({work.sequence,
                                work.end_position(),
-                               {static_cast<std::int32_t>(result.samples.size()), work.num_samples},
+                               RowTokens{{static_cast<std::int32_t>(result.samples.size()), work.num_samples}},
                                {}});
         for (int i = 0; i < work.num_samples; ++i) result.samples.push_back({300 + i, -1, 1, {}});
       }
