@@ -332,14 +332,20 @@ std::pair<TokenIds, std::int64_t> generate_long(const ServableModel& model, std:
 }
 
 TEST(SlidingWindow, BoundsTheBlocksThatASequenceHoldsHoweverMuchItGenerates) {
-  for (const char* name : {"mistral-window-f32", "mistral-narrow-f32"}) {
+  for (const char* name : {"mistral-window-f32", "mistral-narrow-f32", "gemma3-six-layers-f32"}) {
     for (const int depth : {1, 2}) {
       SCOPED_TRACE(testing::Message() << name << " depth " << depth);
       const ServableModel model(name);
-      const std::int32_t bound = (model.window() + kBlockSize - 1) / kBlockSize + 1;
-      const auto [tokens, most] = generate_long(model, 100, depth);
-      EXPECT_EQ(tokens.size(), 250U) << "64 blocks without a window";
+      const KvLayout layout = model.layout(kBlockSize);
+      constexpr std::int32_t kAll = 64;  // blocks of all tokens
+      std::int32_t bound = 0;
+      for (const KvGroup& group : layout.groups) {
+        bound += group.has_window() ? (group.window + kBlockSize - 1) / kBlockSize + 1 : kAll;
+      }
+      const auto [tokens, most] = generate_long(model, 2 * kAll * layout.num_groups(), depth);
+      EXPECT_EQ(tokens.size(), 250U);
       EXPECT_LE(most, bound);
+      EXPECT_LT(bound, kAll * layout.num_groups());
       EXPECT_EQ(generate_long(model, bound, depth).first, tokens) << "a pool of no more blocks";
     }
   }
