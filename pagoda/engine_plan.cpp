@@ -130,8 +130,7 @@ Result<std::shared_ptr<kernels::Device>> create_device(const EngineConfig& confi
 }
 
 std::int64_t blocks_for_all_rows(const EngineConfig& config, const EnginePlan& plan) {
-  return plan.layout.groups.front().blocks_for(plan.limits.max_model_len) * plan.layout.num_groups() *
-         config.num_rows();
+  return plan.layout.table_size(plan.limits.max_model_len) * plan.layout.num_groups() * config.num_rows();
 }
 
 std::int64_t longest_sequence(const EngineConfig& config, const EnginePlan& plan) {

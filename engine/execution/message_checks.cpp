@@ -92,7 +92,7 @@ bool DeviceMessageChecks::take(const RowTableDelta& delta, const std::vector<Blo
   std::int64_t& num_blocks = row->num_blocks[static_cast<std::size_t>(delta.kv_group)];
   if (delta.first_block < 0 || delta.first_block > num_blocks) return false;
   num_blocks = std::int64_t{delta.first_block} + delta.blocks.count;
-  return num_blocks <= limits_.layout.groups.front().blocks_for(limits_.max_model_len);
+  return num_blocks <= limits_.layout.table_size(limits_.max_model_len);
 }
 
 bool DeviceMessageChecks::is_valid(const RowWork& work) {

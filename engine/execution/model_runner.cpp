@@ -21,7 +21,7 @@ constexpr std::int32_t kMaxScatteredEntries = 8;
 /// Returns the entries of a block table on the device: whole packs of 16 bytes.
 std::int64_t blocks_of_row(const RunnerConfig& config) {
   constexpr std::int64_t kPack = 4;
-  return (config.layout.groups.front().blocks_for(config.max_model_len) + kPack - 1) / kPack * kPack;
+  return (config.layout.table_size(config.max_model_len) + kPack - 1) / kPack * kPack;
 }
 
 /// Returns the drafts that the work runs: the last of the forced tokens of its row.
@@ -71,7 +71,7 @@ StepShape ModelRunner::largest_shape(const RunnerConfig& config, bool keeps_bloc
     shape.num_block_table_rows = num_block_tables(config);
     shape.num_block_table_entries = max_scattered_entries(config);
   } else {
-    shape.max_blocks = config.layout.groups.front().blocks_for(config.max_model_len);
+    shape.max_blocks = config.layout.table_size(config.max_model_len);
   }
   return shape;
 }

@@ -19,8 +19,7 @@ ModelSpec spec_of_decoder(const DecoderConfig& config) {
                             ? position_limit(config.max_position_embeddings, positions.rotary.scaling)
                             : config.max_position_embeddings;
   spec.tie_word_embeddings = config.tie_word_embeddings;
-  AttentionShape attention = config.attention;
-  attention.window = config.common_window();
+  const AttentionShape& attention = config.attention;
   spec.kv = config.kv_grouping().groups;
   spec.facts = {{"hidden_size", config.hidden_size},
                 {"intermediate_size", config.intermediate_size},

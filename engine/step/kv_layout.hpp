@@ -71,12 +71,6 @@ struct KvGroup {
     if (!has_window()) return all;
     return std::min(all, blocks_for(window + num_new_tokens - 2) + 1);
   }
-
-  /// Returns the maximum number of tokens that a step may run of a sequence of any length, so that its blocks fit a
-  /// pool: the largest n with peak_blocks(any, n) <= num_blocks, but at least 1. Requires a window.
-  constexpr std::int32_t largest_chunk(std::int32_t num_blocks) const {
-    return std::max(1, (num_blocks - 1) * block_size - window + 2);
-  }
 };
 
 /// The KV memory of a model: KV groups whose blocks hold the same number of tokens, have the same size in bytes, and
@@ -113,7 +107,8 @@ struct KvLayout {
     return bytes;
   }
   /// Returns the number of entries of each table of a sequence of `num_tokens`.
-  constexpr std::int32_t table_size(std::int32_t num_tokens) const { return groups.front().blocks_for(num_tokens); }
+  std::int32_t table_size(std::int32_t num_tokens) const { return groups.front().blocks_for(num_tokens); }
+  std::int64_t table_size(std::int64_t num_tokens) const { return groups.front().blocks_for(num_tokens); }
   bool has_window() const { return std::ranges::any_of(groups, &KvGroup::has_window); }
 
   /// Returns KvGroup::peak_blocks of all groups together.

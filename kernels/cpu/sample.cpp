@@ -15,7 +15,7 @@ namespace pagoda::kernels {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
-/// As a bound it includes every logit except -inf.
+/// Lower bound of all logits except -inf.
 constexpr float kMinFiniteLogit = -std::numeric_limits<float>::max();
 
 /// Logits of a row and their maximum.

@@ -26,24 +26,6 @@ TEST(KvGroup, SeesEveryPositionOfTheWindowAndNoBlockBeforeIt) {
   }
 }
 
-TEST(KvGroup, ItsLargestChunkIsTheLongestStepWhoseBlocksFitAPool) {
-  for (int block_size = 1; block_size <= 5; ++block_size) {
-    for (int window = 1; window <= 12; ++window) {
-      const KvGroup group{.kind = KvKind::window, .block_size = block_size, .window = window};
-      for (int num_blocks = 1; num_blocks <= 12; ++num_blocks) {
-        const int chunk = group.largest_chunk(num_blocks);
-        constexpr int kLong = 1000;
-        if (group.peak_blocks(kLong, 1) <= num_blocks) {
-          EXPECT_LE(group.peak_blocks(kLong, chunk), num_blocks);
-          EXPECT_GT(group.peak_blocks(kLong, chunk + 1), num_blocks);
-        } else {
-          EXPECT_EQ(chunk, 1);
-        }
-      }
-    }
-  }
-}
-
 KvLayout full_and_windows(int block_size, int num_windows, int window) {
   KvLayout layout = KvLayout::uniform(block_size, 0, 2, 64);
   for (int i = 0; i < num_windows; ++i) {
