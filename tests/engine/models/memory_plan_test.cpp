@@ -28,7 +28,9 @@ TEST(MemoryPlan, EveryByteOfTheBudgetIsAccountedFor) {
 TEST(MemoryPlan, ATokenTakesItsShareOfABlockInEachKvGroup) {
   const KvGroup full{.block_size = 4, .num_layers = 2, .layer_bytes = 192};
   const KvGroup window{.kind = KvKind::window, .block_size = 4, .window = 8, .num_layers = 1, .layer_bytes = 192};
-  const auto plan = plan_memory({.kv = {{full, window, window}}});
+  MemoryRequest request;
+  request.kv = {{full, window, window}};
+  const auto plan = plan_memory(request);
   EXPECT_EQ(plan.kv_bytes_per_block, 384) << "of the largest group";
   EXPECT_EQ(plan.kv_bytes_per_token, 3 * 96);
 }
