@@ -1,8 +1,6 @@
 #include "engine/memory/invariants.hpp"
 
 #include <algorithm>
-#include <map>
-#include <set>
 #include <vector>
 
 namespace pagoda::memory {
@@ -11,6 +9,23 @@ namespace {
 
 using Counts = std::vector<std::int32_t>;
 using Broken = std::optional<std::string>;
+
+/// Blocks of one pool. Invariants are checked after every plan of a simulation, so sets of blocks are flags.
+class BlockSet {
+ public:
+  explicit BlockSet(std::int32_t pool_size) : flags_(static_cast<std::size_t>(pool_size), false) {}
+
+  /// Returns whether the block was not in the set.
+  bool insert(BlockId block) {
+    const bool is_new = !contains(block);
+    flags_[static_cast<std::size_t>(block)] = true;
+    return is_new;
+  }
+  bool contains(BlockId block) const { return flags_[static_cast<std::size_t>(block)]; }
+
+ private:
+  std::vector<bool> flags_;
+};
 
 Counts count_owners(const SequenceStore& store, bool on_host) {
   Counts owners(static_cast<std::size_t>(on_host ? store.host().size() : store.device().size()), 0);
@@ -33,9 +48,9 @@ Broken check_references(const BlockPool& pool, const Counts& owners, const std::
     num_owned += counted > 0;
   }
   if (num_owned != pool.num_owned()) return name + " pool miscounts its owned blocks";
-  std::set<BlockId> seen;
+  BlockSet seen(pool.size());
   for (const BlockId block : pool.free_list()) {
-    if (!seen.insert(block).second) return name + " block " + std::to_string(block) + " is twice in the free list";
+    if (!seen.insert(block)) return name + " block " + std::to_string(block) + " is twice in the free list";
     if (owners[static_cast<std::size_t>(block)] > 0)
       return name + " block " + std::to_string(block) + " is free and owned";
   }
@@ -46,18 +61,21 @@ Broken check_references(const BlockPool& pool, const Counts& owners, const std::
 /// owner.
 Broken check_states(const SequenceStore& store, const Counts& device_owners) {
   const DeviceBlocks& device = store.device();
-  std::vector<bool> is_free(device_owners.size(), false);
-  for (const BlockId block : device.pool().free_list()) is_free[static_cast<std::size_t>(block)] = true;
+  BlockSet free(device.size());
+  for (const BlockId block : device.pool().free_list()) free.insert(block);
   std::int32_t num_cached = 0;
   for (BlockId block = 0; block < device.size(); ++block) {
-    const auto index = static_cast<std::size_t>(block);
-    const std::string name = "device block " + std::to_string(block);
-    const bool is_owned = device_owners[index] > 0;
-    if (is_free[index] + is_owned + device.is_evictable(block) != 1)
-      return name + " is not exactly one of free, evictable and owned";
-    if (device.is_evictable(block) && !device.cache().contains(block)) return name + " is evictable but not cached";
-    if (is_free[index] && device.cache().contains(block)) return name + " is free but can be found by its hash";
-    num_cached += device.cache().contains(block);
+    const bool is_owned = device_owners[static_cast<std::size_t>(block)] > 0;
+    const bool is_cached = device.cache().contains(block);
+    const char* problem = nullptr;
+    if (free.contains(block) + is_owned + device.is_evictable(block) != 1)
+      problem = " is not exactly one of free, evictable and owned";
+    else if (device.is_evictable(block) && !is_cached)
+      problem = " is evictable but not cached";
+    else if (free.contains(block) && is_cached)
+      problem = " is free but can be found by its hash";
+    if (problem != nullptr) return "device block " + std::to_string(block) + problem;
+    num_cached += is_cached;
   }
   if (num_cached != device.cache().size()) return "the prefix cache miscounts its blocks";
   if (store.host().num_free() + store.host().num_owned() != store.host().size())
@@ -114,18 +132,14 @@ Broken check_shared_kept(const Sequence& sequence, const KvBlocks& blocks, const
 }
 
 /// Checks that the tables have equal sizes, and that no block is in them twice.
-Broken check_tables(const Sequence& sequence, const std::string& name) {
-  std::set<BlockId> distinct;
-  std::ptrdiff_t num_blocks = 0;
+Broken check_tables(const SequenceStore& store, const Sequence& sequence, const std::string& name) {
+  BlockSet held(sequence.on_host ? store.host().size() : store.device().size());
   for (const KvBlocks& blocks : sequence.kv) {
     if (blocks.table.size() != sequence.table_size()) return name + " has tables of different sizes";
-    const auto owned = blocks.table.owned();
-    distinct.insert(owned.begin(), owned.end());
-    num_blocks += std::ssize(owned) - std::ranges::count(owned, kNoBlock);
+    for (const BlockId block : blocks.table.owned())
+      if (block != kNoBlock && !held.insert(block)) return name + " holds a block twice";
     if (Broken broken = check_shared_kept(sequence, blocks, name)) return broken;
   }
-  distinct.erase(kNoBlock);
-  if (std::ssize(distinct) != num_blocks) return name + " holds a block twice";
   return std::nullopt;
 }
 
@@ -140,7 +154,7 @@ Broken check_sequences(const SequenceStore& store) {
     if (std::ssize(sequence.kv) != store.layout().num_groups()) return name + " has not a table for each KV group";
     if (sequence.table_size() < store.layout().table_size(sequence.num_scheduled_tokens))
       return name + " has tokens without a block";
-    if (Broken broken = check_tables(sequence, name)) return broken;
+    if (Broken broken = check_tables(store, sequence, name)) return broken;
     if (Broken broken = check_chain(store, sequence, name)) return broken;
   }
   if (num_reserved != store.num_reserved()) return "the reserved blocks are miscounted";
@@ -149,42 +163,51 @@ Broken check_sequences(const SequenceStore& store) {
 
 /// Checks that each sequence is in exactly one group, each group on one side, and no host block in two groups.
 Broken check_groups(const SequenceStore& store) {
-  std::set<const Sequence*> grouped;
-  std::set<BlockId> host_blocks;
+  std::size_t num_grouped = 0;
+  BlockSet host_blocks(store.host().size());
   for (const auto& [id, group] : store.groups()) {
     const std::string name = "group " + std::to_string(id);
     if (group.sequences.empty()) return name + " has no sequence";
-    std::set<BlockId> own;
+    std::vector<const Sequence*> members(group.sequences.begin(), group.sequences.end());
+    std::ranges::sort(members);
+    if (std::ranges::adjacent_find(members) != members.end()) return name + " lists a sequence twice";
+    num_grouped += members.size();
+    BlockSet own(store.host().size());
+    std::int32_t num_own = 0;
     for (const Sequence* sequence : group.sequences) {
-      if (sequence->group != id || !grouped.insert(sequence).second) return name + " lists a sequence of another group";
+      if (sequence->group != id) return name + " lists a sequence of another group";
       if (sequence->on_host != group.sequences.front()->on_host) return name + " is half swapped out";
-      for (const KvBlocks& blocks : sequence->kv)
-        if (sequence->on_host) own.insert(blocks.table.owned().begin(), blocks.table.owned().end());
+      if (!sequence->on_host) continue;
+      for (const KvBlocks& blocks : sequence->kv) {
+        for (const BlockId block : blocks.table.owned()) {
+          if (block == kNoBlock || !own.insert(block)) continue;
+          ++num_own;
+          if (!host_blocks.insert(block)) return name + " shares a host block with another group";
+        }
+      }
     }
-    own.erase(kNoBlock);
-    if (std::ssize(own) != group.num_host_blocks) return name + " miscounts its host blocks";
-    for (const BlockId block : own)
-      if (!host_blocks.insert(block).second) return name + " shares a host block with another group";
+    if (num_own != group.num_host_blocks) return name + " miscounts its host blocks";
   }
-  if (grouped.size() != store.sequences().size()) return "a sequence is in no group";
+  if (num_grouped != store.sequences().size()) return "a sequence is in no group";
   return std::nullopt;
 }
 
 /// Checks the counts of filled slots: a block counts once, by the owner that fills most of it.
 Broken check_slots(const SequenceStore& store) {
-  std::map<BlockId, std::int32_t> filled;
+  Counts filled(static_cast<std::size_t>(store.device().size()), 0);
   for (const auto& [id, sequence] : store.sequences()) {
     if (sequence.on_host) continue;
     for (const KvBlocks& blocks : sequence.kv) {
       for (std::int32_t i = blocks.table.first_owned(); i < blocks.table.size(); ++i) {
         const std::int32_t slots = sequence.num_scheduled_tokens - i * store.layout().block_size();
-        std::int32_t& most = filled[blocks.table[i]];
+        std::int32_t& most = filled[static_cast<std::size_t>(blocks.table[i])];
         most = std::max(most, std::clamp(slots, 0, store.layout().block_size()));
       }
     }
   }
   std::int64_t used = 0;
-  for (const auto& [block, slots] : filled) {
+  for (BlockId block = 0; block < store.device().size(); ++block) {
+    const std::int32_t slots = filled[static_cast<std::size_t>(block)];
     if (store.device().filled_slots(block) != slots)
       return "device block " + std::to_string(block) + " has " + std::to_string(slots) + " slots filled, not " +
              std::to_string(store.device().filled_slots(block));
