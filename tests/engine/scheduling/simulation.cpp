@@ -333,11 +333,15 @@ bool Simulation::deliver_one() {
 }
 
 std::optional<std::string> Simulation::run() {
+  // Some configurations run so few tokens in a step that a prompt never ends between two deaths: at some time the deaths
+  // end, and then everything must end.
+  constexpr std::int64_t kMessagesWithDeaths = 50'000;
   std::uniform_real_distribution<double> chance(0, 1);
   std::int64_t messages = 0;
   while (!error_ && deliver_one()) {
     now_ += 10;
     if (++messages > 400'000) fail("no end in sight");
+    const bool may_die = messages <= kMessagesWithDeaths;
     if (device_.error()) fail("device: " + *device_.error());
     if (arrived_ > 0 && chance(random_) < config_.abort_chance) {
       const RequestId request = 1 + random_() % static_cast<RequestId>(arrived_);
@@ -349,10 +353,10 @@ std::optional<std::string> Simulation::run() {
       if (now_ / 10 % 4 == 0) scheduler_.reset_prefix_cache();
       after_scheduler_event();
     }
-    if (config_.crash_chance > 0 && chance(random_) < config_.crash_chance) {
+    if (may_die && config_.crash_chance > 0 && chance(random_) < config_.crash_chance) {
       device_.kill_worker(config_.kills_are_crashes);
     }
-    if (config_.memory_loss_chance > 0 && chance(random_) < config_.memory_loss_chance) device_.kill_cache_engine();
+    if (may_die && config_.memory_loss_chance > 0 && chance(random_) < config_.memory_loss_chance) device_.kill_cache_engine();
   }
   if (error_) return error_;
   if (!scheduler_.core().idle()) {
