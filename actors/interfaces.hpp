@@ -122,7 +122,7 @@ using SchedulerActor = Interface<
     caf::result<Progress>(GetProgress),
     // (private) router: the next MemoryRequest, which is sent as soon as possible, empties the prefix cache.
     caf::result<PrefixCacheReset>(ResetPrefixCache),
-    // Message 8, from a worker, in the order of the steps.
+    // Message 8, from the worker of each rank, in the order of the steps.
     caf::result<void>(StepResult),
     // Message 11: a stop string ended a sequence.
     caf::result<void>(StopHit),
@@ -176,7 +176,7 @@ using WorkerActor = Interface<
     caf::result<void>(CacheReady),
     // (private) cache engine: the answer to ConnectCache.
     caf::result<void>(CacheConnected),
-    // (private) supervisor, once: the destination of results.
+    // (private) supervisor, once: the destination of results, and the rank that they have.
     caf::result<void>(ConnectScheduler),
     // (private) its own stream: the stream has failed.
     caf::result<void>(DeviceFailed)>;
@@ -245,6 +245,7 @@ struct CacheEnginesReplaced {
 struct ConnectScheduler {
   StepSinkActor scheduler;
   caf::actor_addr supervisor;
+  std::int32_t rank = 0;  ///< rank of the device, which its results have
 };
 struct ConnectOutputs {
   RequestRouterActor router;
@@ -252,7 +253,7 @@ struct ConnectOutputs {
 struct ConnectRoot {
   SupervisorActor root;
 };
-/// Actors of a group of devices, by rank. There is one rank today.
+/// Actors of a group of devices, by rank.
 struct DeviceGroup {
   std::vector<WorkerActor> workers;
   std::vector<CacheEngineActor> cache_engines;

@@ -101,7 +101,8 @@ void fail_devices(Self self, const Error& problem) {
 void connect_devices(const Replica& replica, const caf::actor_addr& supervisor) {
   const auto& [workers, cache_engines] = replica.devices;
   for (std::size_t rank = 0; rank < workers.size(); ++rank) {
-    send_anonymously(workers[rank], ConnectScheduler{replica.scheduler, supervisor});
+    send_anonymously(workers[rank],
+                     ConnectScheduler{replica.scheduler, supervisor, static_cast<std::int32_t>(rank)});
     send_anonymously(cache_engines[rank], ConnectWorker{workers[rank], replica.scheduler, supervisor});
   }
 }

@@ -1,8 +1,10 @@
 #include <algorithm>
+#include <optional>
 
 #include "actors/clock.hpp"
 #include "actors/engine_actors.hpp"
 #include "actors/trace_span.hpp"
+#include "engine/execution/rank_results.hpp"
 #include "engine/journal/recorded_scheduler.hpp"
 #include "engine/scheduling/mask_threads.hpp"
 #include "kernels/cpu/cpu_count.hpp"
@@ -17,6 +19,7 @@ struct SchedulerState {
   std::unique_ptr<journal::RecordedScheduler> core;
   BlockManagerActor block_manager;
   std::vector<WorkerActor> workers;  ///< by rank
+  std::optional<execution::RankResults> results;
   OutputProcessorActor outputs;
   trace::SharedTracer trace;
   DeviceStatus devices;
@@ -28,6 +31,10 @@ struct SchedulerState {
 using Self = SchedulerActor::stateful_pointer<SchedulerState>;
 
 void advance(Self self);
+
+std::int32_t num_ranks(const std::vector<WorkerActor>& workers) {
+  return static_cast<std::int32_t>(workers.size());
+}
 
 EngineStats stats_of(const SchedulerState& state) {
   EngineStats stats = state.core->core().stats();
@@ -160,8 +167,8 @@ SchedulerActor::behavior_type behavior(Self self, const scheduling::SchedulerCon
   auto& initial = state_of(self);
   initial.core = std::make_unique<journal::RecordedScheduler>(config, instruments.journal);
   initial.block_manager = block_manager;
-  PAGODA_ASSERT(workers.size() == 1, "one rank answers a step");
   initial.workers = workers;
+  initial.results.emplace(num_ranks(workers));
   initial.outputs = outputs;
   initial.trace = instruments.trace;
   return {
@@ -186,11 +193,13 @@ SchedulerActor::behavior_type behavior(Self self, const scheduling::SchedulerCon
         advance(self);
         return reply(PrefixCacheReset{});
       },
-      [self](const StepResult& result) {
+      [self](StepResult& of_rank) {
         auto& state = state_of(self);
+        const auto result = state.results->add(std::move(of_rank));
+        if (!result) return;
         const TraceSpan span(state.trace, trace::Row::scheduler, "step result");
-        state.core->on_step_result(result);
-        span.end({arg("step", result.step), arg("tokens", result.samples.size()),
+        state.core->on_step_result(*result);
+        span.end({arg("step", result->step), arg("tokens", result->samples.size()),
                   arg("requests_left", state.core->core().num_groups())});
         advance(self);
       },
@@ -212,6 +221,7 @@ SchedulerActor::behavior_type behavior(Self self, const scheduling::SchedulerCon
       [self](const DeviceReplaced& message) {
         auto& state = state_of(self);
         state.workers = message.workers;
+        state.results->replaced(num_ranks(message.workers), state.core->core().last_step_in_flight());
         state.core->device_replaced(message.memory_lost, message.crashed);
         advance(self);
       },

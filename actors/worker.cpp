@@ -31,6 +31,7 @@ struct WorkerState {
   CacheEngineActor cache_engine;
   StepSinkActor scheduler;
   caf::actor_addr supervisor;
+  std::int32_t rank = 0;
   trace::SharedTracer trace;
   std::unique_ptr<journal::RecordedStepOrder> order;
   std::map<StepId, ReceivedStep> steps;
@@ -61,7 +62,7 @@ void enqueue(Self self, const ReceivedStep& received, execution::StepOrder::Part
   if (part == Part::model) return;
   // A plain pointer is enough: the state waits for the stream before it releases the runner.
   stream->on_complete([runner = state.parts.runner.get(), stream, copy_stream = state.copy_stream,
-                       me = caf::actor_cast<caf::actor_addr>(self), scheduler = state.scheduler, trace = state.trace,
+                       me = caf::actor_cast<caf::actor_addr>(self), scheduler = state.scheduler, rank = state.rank, trace = state.trace,
                        has_ended_a_step = state.has_ended_a_step, sender = state.sender, step = received.step,
                        issued = received.issued] {
     sender->run(me, true, [&] {
@@ -74,6 +75,7 @@ void enqueue(Self self, const ReceivedStep& received, execution::StepOrder::Part
       }
       *has_ended_a_step = true;
       StepResult result = runner->collect(std::move(*issued));
+      result.rank = rank;
       if (trace::is_on(trace)) trace_step(*trace, *step, result);
       send_anonymously(scheduler, std::move(result));
     });
@@ -131,6 +133,7 @@ WorkerActor::behavior_type behavior(Self self, const WorkerParts& parts, const C
       [self](const ConnectScheduler& connect) {
         state_of(self).scheduler = connect.scheduler;
         state_of(self).supervisor = connect.supervisor;
+        state_of(self).rank = connect.rank;
       },
       [self](const DeviceFailed& failed) { end_with(self, state_of(self).supervisor, failed); },
   };
