@@ -55,7 +55,8 @@ MemoryGrant plan(Self self, const MemoryRequest& message) {
 BlockManagerActor::behavior_type behavior(Self self, const memory::BlockSpaceConfig& config,
                                           const std::vector<CacheEngineActor>& cache_engines,
                                           const Instruments& instruments, const PlansDone& plans_done) {
-  state_of(self).blocks = std::make_unique<journal::RecordedBlockManager>(config, instruments.journal);
+  state_of(self).blocks =
+      std::make_unique<journal::RecordedBlockManager>(config, instruments.journal, instruments.place.replica);
   state_of(self).cache_engines = cache_engines;
   state_of(self).plans_done = plans_done;
   state_of(self).trace = instruments.trace;

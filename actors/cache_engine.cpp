@@ -114,7 +114,7 @@ void forget_passed_steps(CacheEngineState& state) {
 
 CacheEngineActor::behavior_type behavior(Self self, const CacheParts& parts, const Instruments& instruments) {
   state_of(self).trace = instruments.trace;
-  state_of(self).order = std::make_unique<journal::RecordedCacheOrder>(instruments.journal);
+  state_of(self).order = std::make_unique<journal::RecordedCacheOrder>(instruments.journal, instruments.place);
   state_of(self).parts = parts;
   return {
       [self](CachePlan& plan) {

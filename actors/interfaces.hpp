@@ -245,7 +245,7 @@ struct CacheEnginesReplaced {
 struct ConnectScheduler {
   StepSinkActor scheduler;
   caf::actor_addr supervisor;
-  std::int32_t rank = 0;  ///< rank of the device, which its results have
+  RankId rank = 0;  ///< rank of the device, which its results have
 };
 struct ConnectOutputs {
   RequestRouterActor router;

@@ -165,7 +165,7 @@ SchedulerActor::behavior_type behavior(Self self, const scheduling::SchedulerCon
                                        const BlockManagerActor& block_manager, const std::vector<WorkerActor>& workers,
                                        const OutputProcessorActor& outputs, const Instruments& instruments) {
   auto& initial = state_of(self);
-  initial.core = std::make_unique<journal::RecordedScheduler>(config, instruments.journal);
+  initial.core = std::make_unique<journal::RecordedScheduler>(config, instruments.journal, instruments.place.replica);
   initial.block_manager = block_manager;
   initial.workers = workers;
   initial.results.emplace(num_ranks(workers));

@@ -6,11 +6,11 @@
 namespace pagoda::actors {
 namespace {
 
-/// Keeps the actors that all replicas share, and the replica. Ends all of them together.
+/// Keeps the actors that all replicas share, and the replicas. Ends all of them together.
 ///
 /// Shutdown ladder: (1) Drain at the router: no new requests, live requests end. (2) The supervisor gets an exit
 /// message. (3) It sends every actor an exit message that overtakes the messages in its mailbox, and the supervisor of
-/// the replica does so too. The state of a worker or cache engine waits for its stream, so no op outlives the memory
+/// each replica does so too. The state of a worker or cache engine waits for its stream, so no op outlives the memory
 /// that it uses.
 ///
 /// When the engine fails: (1) The router gets the reason, refuses requests from then on, and passes the reason on to
@@ -21,7 +21,7 @@ struct SupervisorState {
 
   struct Kept {
     SharedActors actors;
-    ReplicaSupervisorActor replica;
+    std::vector<ReplicaSupervisorActor> replicas;  ///< null: the replica has ended
     bool router_stays = false;
   };
   std::shared_ptr<Kept> kept;
@@ -34,7 +34,7 @@ void end_all(const SupervisorState::Kept& kept) {
   if (!kept.router_stays) end_now(kept.actors.router);
   end_now(kept.actors.tokenizer);
   end_now(kept.actors.grammar_compiler);
-  end_now(kept.replica);
+  for (const auto& replica : kept.replicas) end_now(replica);
   // This exit comes after the messages in the mailbox, so that requests that the output processor does not know yet get
   // their end too.
   caf::anon_send_exit(kept.actors.outputs, caf::exit_reason::user_shutdown);
@@ -49,7 +49,7 @@ void fail_engine(Self self, Error error) {
   send(self, state.kept->actors.router, EngineFailed{std::move(error)});
   end_now(state.kept->actors.tokenizer);
   end_now(state.kept->actors.grammar_compiler);
-  end_now(state.kept->replica);
+  for (const auto& replica : state.kept->replicas) end_now(replica);
 }
 
 void on_child_gone(Self self, const caf::actor_addr& child) {
@@ -66,16 +66,17 @@ void on_child_gone(Self self, const caf::actor_addr& child) {
   }
 }
 
-SupervisorActor::behavior_type behavior(Self self, const SharedActors& actors, const ReplicaSupervisorActor& replica) {
+SupervisorActor::behavior_type behavior(Self self, const SharedActors& actors,
+                                        const std::vector<ReplicaSupervisorActor>& replicas) {
   auto& state = state_of(self);
-  state.kept = std::make_shared<SupervisorState::Kept>(SupervisorState::Kept{actors, replica});
+  state.kept = std::make_shared<SupervisorState::Kept>(SupervisorState::Kept{actors, replicas});
   self->attach_functor([kept = state.kept] { end_all(*kept); });
   const auto me = caf::actor_cast<SupervisorActor>(self);
   watch(me, actors.router);
   watch(me, actors.tokenizer);
   watch(me, actors.grammar_compiler);
   watch(me, actors.outputs);
-  watch(me, replica);
+  for (const auto& replica : replicas) watch(me, replica);
   return {
       [self](const ChildGone& gone) { on_child_gone(self, gone.child); },
       [self](const ReplicaFailed& failed) { fail_engine(self, failed.error); },
@@ -85,10 +86,10 @@ SupervisorActor::behavior_type behavior(Self self, const SharedActors& actors, c
 }  // namespace
 
 caf::actor spawn_supervisor(caf::actor_system& system, const SharedActors& actors,
-                            const ReplicaSupervisorActor& replica) {
-  const SupervisorActor supervisor = system.spawn(behavior, actors, replica);
+                            const std::vector<ReplicaSupervisorActor>& replicas) {
+  const SupervisorActor supervisor = system.spawn(behavior, actors, replicas);
   // Sent here and not by the new actor: it may start late, after the engine has got its first request.
-  send_anonymously(replica, ConnectRoot{supervisor});
+  for (const auto& replica : replicas) send_anonymously(replica, ConnectRoot{supervisor});
   send_anonymously(actors.outputs, ConnectOutputs{actors.router});
   return caf::actor_cast<caf::actor>(supervisor);
 }

@@ -31,7 +31,7 @@ struct WorkerState {
   CacheEngineActor cache_engine;
   StepSinkActor scheduler;
   caf::actor_addr supervisor;
-  std::int32_t rank = 0;
+  RankId rank = 0;
   trace::SharedTracer trace;
   std::unique_ptr<journal::RecordedStepOrder> order;
   std::map<StepId, ReceivedStep> steps;
@@ -62,9 +62,9 @@ void enqueue(Self self, const ReceivedStep& received, execution::StepOrder::Part
   if (part == Part::model) return;
   // A plain pointer is enough: the state waits for the stream before it releases the runner.
   stream->on_complete([runner = state.parts.runner.get(), stream, copy_stream = state.copy_stream,
-                       me = caf::actor_cast<caf::actor_addr>(self), scheduler = state.scheduler, rank = state.rank, trace = state.trace,
-                       has_ended_a_step = state.has_ended_a_step, sender = state.sender, step = received.step,
-                       issued = received.issued] {
+                       me = caf::actor_cast<caf::actor_addr>(self), scheduler = state.scheduler, rank = state.rank,
+                       trace = state.trace, has_ended_a_step = state.has_ended_a_step, sender = state.sender,
+                       step = received.step, issued = received.issued] {
     sender->run(me, true, [&] {
       // If the copy stream has failed, the step may have read blocks that were never moved.
       const Status moved = copy_stream->status();
@@ -99,7 +99,7 @@ WorkerActor::behavior_type behavior(Self self, const WorkerParts& parts, const C
   state_of(self).parts = parts;
   state_of(self).cache_engine = cache_engine;
   state_of(self).trace = instruments.trace;
-  state_of(self).order = std::make_unique<journal::RecordedStepOrder>(instruments.journal);
+  state_of(self).order = std::make_unique<journal::RecordedStepOrder>(instruments.journal, instruments.place);
   return {
       [self](ExecuteStep& step) {
         auto& state = state_of(self);

@@ -17,7 +17,7 @@ struct DeviceProxyState {
 using Self = actors::DeviceProcessActor::stateful_pointer<DeviceProxyState>;
 
 /// Returns callbacks that send results directly to the scheduler, not through this actor.
-WorkerProcess::Listener listener(Self self, const actors::StepSinkActor& scheduler, std::int32_t rank) {
+WorkerProcess::Listener listener(Self self, const actors::StepSinkActor& scheduler, RankId rank) {
   return {.on_result =
               [scheduler, rank](StepResult result) {
                 result.rank = rank;  // the process does not know its rank

@@ -164,7 +164,7 @@ TEST(Replay, NamesTheFirstRecordThatDiffers) {
     const auto& differences = replay.report().differences;
     ASSERT_FALSE(differences.empty());
     EXPECT_EQ(differences.front().record, i);
-    EXPECT_EQ(static_cast<std::byte>(differences.front().source), records[i][0]);
+    EXPECT_EQ(static_cast<std::byte>(differences.front().core.source), records[i][0]);
     ++tried;
   }
   EXPECT_GT(tried, 5);
