@@ -87,7 +87,7 @@ void end_all(const Replica& replica) {
 void fail_replica(Self self, ErrorCode code, std::string why) {
   auto& state = state_of(self);
   state.failure = Error{code, std::move(why)};
-  if (state.root) send(self, state.root, ReplicaFailed{*state.failure});
+  if (state.root) send(self, state.root, ReplicaFailed{*state.failure, state.instruments.place.replica});
 }
 
 void fail_devices(Self self, const Error& problem) {
@@ -304,7 +304,7 @@ ReplicaSupervisorActor::behavior_type behavior(Self self, const std::shared_ptr<
       [self](const ConnectRoot& connect) {
         auto& state = state_of(self);
         state.root = connect.root;
-        if (state.failure) send(self, state.root, ReplicaFailed{*state.failure});
+        if (state.failure) send(self, state.root, ReplicaFailed{*state.failure, state.instruments.place.replica});
       },
       [self](const GetReplica&) { return reply(*state_of(self).replica); },
   };

@@ -1,3 +1,7 @@
+#include <algorithm>
+#include <optional>
+#include <utility>
+
 #include <spdlog/spdlog.h>
 
 #include "actors/engine_actors.hpp"
@@ -12,6 +16,9 @@ namespace {
 /// message. (3) It sends every actor an exit message that overtakes the messages in its mailbox, and the supervisor of
 /// each replica does so too. The state of a worker or cache engine waits for its stream, so no op outlives the memory
 /// that it uses.
+///
+/// When a replica fails and another one is left: the router gets the reason and moves the requests of the replica. When
+/// none is left, the engine fails.
 ///
 /// When the engine fails: (1) The router gets the reason, refuses requests from then on, and passes the reason on to
 /// the output processor, which ends every live request and then itself. All other actors are ended. (2) So when the
@@ -29,6 +36,10 @@ struct SupervisorState {
 };
 
 using Self = SupervisorActor::stateful_pointer<SupervisorState>;
+
+Error actor_ended() {
+  return {ErrorCode::internal, "an actor of the engine has ended"};
+}
 
 void end_all(const SupervisorState::Kept& kept) {
   if (!kept.router_stays) end_now(kept.actors.router);
@@ -52,6 +63,22 @@ void fail_engine(Self self, Error error) {
   for (const auto& replica : state.kept->replicas) end_now(replica);
 }
 
+/// Ends a replica. The engine goes on with the others, or fails with the reason if none is left. Does nothing if the
+/// replica has ended before.
+void end_replica(Self self, ReplicaId id, const std::optional<Error>& error) {
+  auto& state = state_of(self);
+  auto& replicas = state.kept->replicas;
+  ReplicaSupervisorActor& its = replicas.at(static_cast<std::size_t>(id));
+  if (state.failing || !its) return;
+  const auto is_left = [](const ReplicaSupervisorActor& one) { return static_cast<bool>(one); };
+  if (error && std::ranges::count_if(replicas, is_left) == 1) return fail_engine(self, *error);
+  if (error) {
+    spdlog::error("replica {} is down, the engine goes on without it: {}", id, error->message);
+    send(self, state.kept->actors.router, ReplicaDown{*error, id});
+  }
+  end_now(std::exchange(its, nullptr));
+}
+
 void on_child_gone(Self self, const caf::actor_addr& child) {
   auto& state = state_of(self);
   const SharedActors& actors = state.kept->actors;
@@ -61,8 +88,12 @@ void on_child_gone(Self self, const caf::actor_addr& child) {
     self->quit(caf::exit_reason::user_shutdown);
   } else if (state.failing) {
     return;
+  } else if (child == actors.tokenizer.address() || child == actors.grammar_compiler.address()) {
+    fail_engine(self, actor_ended());
   } else {
-    fail_engine(self, {ErrorCode::internal, "an actor of the engine has ended"});
+    const auto& replicas = state.kept->replicas;
+    const auto its = std::ranges::find_if(replicas, [&](const auto& one) { return one && one.address() == child; });
+    if (its != replicas.end()) end_replica(self, static_cast<ReplicaId>(its - replicas.begin()), actor_ended());
   }
 }
 
@@ -79,7 +110,8 @@ SupervisorActor::behavior_type behavior(Self self, const SharedActors& actors,
   for (const auto& replica : replicas) watch(me, replica);
   return {
       [self](const ChildGone& gone) { on_child_gone(self, gone.child); },
-      [self](const ReplicaFailed& failed) { fail_engine(self, failed.error); },
+      [self](const ReplicaFailed& failed) { end_replica(self, failed.replica, failed.error); },
+      [self](const EndReplica& drained) { end_replica(self, drained.replica, std::nullopt); },
   };
 }
 
@@ -90,6 +122,7 @@ caf::actor spawn_supervisor(caf::actor_system& system, const SharedActors& actor
   const SupervisorActor supervisor = system.spawn(behavior, actors, replicas);
   // Sent here and not by the new actor: it may start late, after the engine has got its first request.
   for (const auto& replica : replicas) send_anonymously(replica, ConnectRoot{supervisor});
+  send_anonymously(actors.router, ConnectRoot{supervisor});
   send_anonymously(actors.outputs, ConnectOutputs{actors.router});
   return caf::actor_cast<caf::actor>(supervisor);
 }
