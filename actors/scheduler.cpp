@@ -22,6 +22,7 @@ struct SchedulerState {
   std::optional<execution::RankResults> results;
   OutputProcessorActor outputs;
   trace::SharedTracer trace;
+  Place place;
   DeviceStatus devices;
   StepId last_step_asked = 0;  ///< the last step for whose masks it has asked
   /// Made for the first grammar, because many engines never get one.
@@ -55,7 +56,7 @@ std::int64_t num_preempted(const MemoryGrant& grant) {
 
 void on_memory_grant(Self self, const MemoryGrant& grant) {
   auto& state = state_of(self);
-  const TraceSpan span(state.trace, trace::Row::scheduler, "apply plan");
+  const TraceSpan span(state.trace, trace::Row::scheduler, "apply plan", state.place);
   auto step = state.core->on_memory_grant(grant, now_us());
   span.end({arg("step", grant.step), arg("runs", step.has_value()), arg("rows", step ? step->work.size() : 0),
             arg("preempted", trace::is_on(state.trace) ? num_preempted(grant) : 0)});
@@ -131,13 +132,13 @@ void advance(Self self) {
 #endif
   ask_for_masks(self);
   if (state.core->core().has_masks_to_send()) {  // first: the worker may wait for them
-    const TraceSpan span(state.trace, trace::Row::scheduler, "masks");
+    const TraceSpan span(state.trace, trace::Row::scheduler, "masks", state.place);
     StepMasks masks = *state.core->take_masks();
     span.end({arg("step", masks.step), arg("rows", masks.work.size())});
     send_to_all(self, state.workers, std::move(masks));
   }
   StepOutputs outputs = state.core->take_outputs();
-  const TraceSpan span(state.trace, trace::Row::scheduler, "plan step");
+  const TraceSpan span(state.trace, trace::Row::scheduler, "plan step", state.place);
   if (auto plan = state.core->next_memory_request(now_us())) {
     span.end({arg("step", plan->step), arg("running", plan->running.size()), arg("swapped", plan->swapped.size()),
               arg("waiting", plan->waiting.size())});
@@ -171,6 +172,7 @@ SchedulerActor::behavior_type behavior(Self self, const scheduling::SchedulerCon
   initial.results.emplace(num_ranks(workers));
   initial.outputs = outputs;
   initial.trace = instruments.trace;
+  initial.place = instruments.place;
   return {
       [self](const AddGroup& message) {
         PAGODA_ASSERT(message.spec->grammar || !message.spec->sampling.structured_outputs ||
@@ -197,7 +199,7 @@ SchedulerActor::behavior_type behavior(Self self, const scheduling::SchedulerCon
         auto& state = state_of(self);
         const auto result = state.results->add(std::move(of_rank));
         if (!result) return;
-        const TraceSpan span(state.trace, trace::Row::scheduler, "step result");
+        const TraceSpan span(state.trace, trace::Row::scheduler, "step result", state.place);
         state.core->on_step_result(*result);
         span.end({arg("step", result->step), arg("tokens", result->samples.size()),
                   arg("requests_left", state.core->core().num_groups())});
