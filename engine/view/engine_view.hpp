@@ -95,10 +95,10 @@ struct LiveRequest {
 };
 
 struct StepInFlight {
-  StepId step = 0;  ///< each replica counts its own steps
-  ReplicaId replica = 0;
+  StepId step = 0;
   std::int64_t num_tokens = 0;
   std::int64_t num_rows = 0;
+  ReplicaId replica = 0;  ///< each replica counts its own steps
 };
 
 /// The requests of the scheduler and the router, and the steps in flight.
