@@ -35,7 +35,6 @@ EngineStats ReplicaReports::stats() const {
   }
   EngineStats sum = sum_of(all);
   if (is_any_healthy) sum.health = EngineStats{}.health;
-  if (replicas_.size() == 1) return sum;
   for (const One& replica : replicas_) {
     sum.replicas.push_back(facts_of(static_cast<ReplicaId>(sum.replicas.size()), replica));
   }

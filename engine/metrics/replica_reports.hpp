@@ -21,8 +21,7 @@ class ReplicaReports {
   /// `why`: a reason for the stats; not empty.
   void ended(ReplicaId replica, std::string why) { of(replica).ended_because = std::move(why); }
 
-  /// Returns the sum of the reports. It is healthy while any replica can run steps. Lists the replicas if there are
-  /// several.
+  /// Returns the sum of the reports, with a list of the replicas. It is healthy while any replica can run steps.
   EngineStats stats() const;
   StepMetrics steps() const;
 

@@ -69,7 +69,7 @@ void write_stats(JsonWriter& json, const EngineStats& stats) {
   json.field("uptime_s", stats.uptime_s);
   json.field("overloaded", stats.overloaded);
   json.field("health", stats.health);
-  if (!stats.replicas.empty()) json.key("replicas").array(stats.replicas, write_replica);
+  if (stats.replicas.size() > 1) json.key("replicas").array(stats.replicas, write_replica);
 }
 
 }  // namespace pagoda::wire

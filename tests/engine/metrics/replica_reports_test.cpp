@@ -24,7 +24,9 @@ TEST(ReplicaReports, OneReplicaIsReportedAsItIs) {
   EXPECT_EQ(sum.requests_running, 2);
   EXPECT_EQ(sum.health, "the worker is being replaced");
   EXPECT_EQ(sum.worker_pids, (std::vector<std::int64_t>{70}));
-  EXPECT_TRUE(sum.replicas.empty());
+  ASSERT_EQ(sum.replicas.size(), 1U);
+  EXPECT_EQ(sum.replicas[0].health, sum.health);
+  EXPECT_EQ(sum.replicas[0].requests_running, 2);
 }
 
 TEST(ReplicaReports, SeveralAreSummedAndListed) {
