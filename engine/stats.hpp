@@ -62,7 +62,7 @@ struct EngineStats {
   /// "ok", or the reason why no step can run until workers are replaced, or why the engine has stopped. "ok" while any
   /// replica can run steps. A stopped engine sets only uptime_s beside it.
   std::string health = "ok";
-  /// Each replica; empty for a stopped engine and for a sum over engines. Not a part of any core's state, so not in visit_fields.
+  /// Each replica; empty for a stopped engine and a sum over engines. No core has it in its state: not in visit_fields.
   std::vector<ReplicaStats> replicas = {};
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
