@@ -65,7 +65,8 @@ TEST(CoreId, CoresOfOneKindAreReplayedApart) {
   // A record under another core's name is a difference.
   Replay replay;
   replay.begin_segment(1);
-  for (auto record : journal->segments().at(0)) {
+  const auto segments = journal->segments();
+  for (auto record : segments.at(0)) {
     if (record[2] == std::byte{0} && record[3] == std::byte{1} && record[1] == std::byte{kEffect}) record[3] = {};
     replay.record(record);
   }
