@@ -99,12 +99,18 @@ void end_drained_replicas(Self self) {
     auto& its = state.replicas[i];
     const auto id = static_cast<ReplicaId>(i);
     if (its.draining.empty() || state.core->core().placement().num_placed_on(id) > 0) continue;
-    if (state.core->core().placement().state_of(id) != placement::ReplicaState::down) {
+    const auto& placement = state.core->core().placement();
+    const bool is_down = placement.state_of(id) == placement::ReplicaState::down;
+    Status status;
+    if (!is_down && placement.count(placement::ReplicaState::down) + 1 == placement.num_replicas()) {
+      // The others have gone down meanwhile, so this one goes on serving.
+      status = fail(Error{ErrorCode::invalid_request, "no other replica is left", "replica"});
+    } else if (!is_down) {
       state.core->replica_down(id);
       state.reports->ended(id, "the replica was drained");
       if (state.root) send(self, state.root, EndReplica{id});
     }
-    for (auto& promise : std::exchange(its.draining, {})) deliver(promise, ReplicaDrained{});
+    for (auto& promise : std::exchange(its.draining, {})) deliver(promise, ReplicaDrained{status});
   }
 }
 

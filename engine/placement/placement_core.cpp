@@ -121,7 +121,7 @@ void PlacementCore::save(Encoder& out) const {
 bool PlacementCore::load(Decoder& in) {
   std::size_t num_pieces = 0;
   if (!in.get(states_) || !in.get(placed_) || !in.get(num_pieces)) return false;
-  if (states_.size() != loads_.size()) return false;
+  if (states_.size() != loads_.size() || count(ReplicaState::down) == config_.num_replicas) return false;
   constexpr std::int64_t kMaxTokens = std::numeric_limits<std::int64_t>::max() / 4;
   for (const auto& [id, placed] : placed_) {
     if (placed.replica < 0 || placed.replica >= config_.num_replicas) return false;
