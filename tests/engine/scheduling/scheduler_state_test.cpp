@@ -36,7 +36,7 @@ std::vector<Bytes> states_of(const SimulationConfig& config, std::uint64_t seed)
     for (const Bytes& record : segment) {
       const auto header = journal::read_header(record);
       if (!header || header->core != journal::Source::scheduler || header->what != journal::kState) continue;
-      Decoder in(std::span(record).subspan(journal::kRecordHeaderBytes));
+      Decoder in(std::span<const std::byte>(record).subspan(journal::kRecordHeaderBytes));
       SchedulerConfig ignored;
       EXPECT_TRUE(in.get(ignored));
       states.emplace_back(in.rest().begin(), in.rest().end());
