@@ -49,6 +49,14 @@ class Writer {
     text_.gauge(name, help);
     text_.sample(value, engine_);
   }
+  /// Writes a gauge with a sample for each replica.
+  template <class Value>
+  void replica_gauge(std::string_view name, std::string_view help, Value value_of) {
+    text_.gauge(name, help);
+    for (const ReplicaStats& one : stats_.replicas) {
+      text_.sample(value_of(one), with("replica", std::to_string(one.replica)));
+    }
+  }
   void histogram(std::string_view name, std::string_view help, const Histogram& observed) {
     text_.histogram(name, help);
     text_.sample(observed, engine_);
@@ -70,6 +78,12 @@ class Writer {
           kv_cache_usage(stats_));
     gauge("pagoda:healthy", "1 while steps can run, 0 while devices are replaced.", stats_.health == "ok" ? 1 : 0);
     gauge("pagoda:overloaded", "1 while new requests are refused with queue_full.", stats_.overloaded ? 1 : 0);
+    replica_gauge("pagoda:replica_healthy", "1 while the replica can run steps, 0 while it cannot or when it is down.",
+                  [](const ReplicaStats& one) { return one.state != "down" && one.health == "ok" ? 1 : 0; });
+    replica_gauge("pagoda:replica_requests_running", "Number of requests that the replica computes.",
+                  [](const ReplicaStats& one) { return one.requests_running; });
+    replica_gauge("pagoda:replica_requests_waiting", "Number of requests that wait to be computed by the replica.",
+                  [](const ReplicaStats& one) { return one.requests_waiting; });
   }
 
   void write_tokens() {

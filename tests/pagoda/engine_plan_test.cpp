@@ -129,7 +129,7 @@ TEST(EngineParts, TheKvCacheIsTakenAtStartWhereTouchMemoryAsksForIt) {
                                            if (done == 1) received.emplace_back(what);
                                          }});
     ASSERT_TRUE(parts) << parts.error().message;
-    const auto memory = parts->device.make_cache_engine()->memory;
+    const auto memory = parts->replicas.at(0).ranks.at(0).make_cache_engine()->memory;
     const std::int64_t bytes = parts->info.num_device_blocks * memory->block_bytes();
     ASSERT_GT(bytes, 1 << 20);
     const std::int64_t pages = bytes / sysconf(_SC_PAGESIZE);
@@ -192,9 +192,9 @@ TEST(EngineParts, EachEngineHashesPromptBeginningsWithAKeyOfItsOwn) {
   const auto second = load_engine_parts(demo());
   ASSERT_TRUE(first && second);
   const memory::BlockSpaceConfig defaults;
-  EXPECT_NE(first->blocks.prefix_hash_key, second->blocks.prefix_hash_key);
-  EXPECT_NE(first->blocks.prefix_hash_key, defaults.prefix_hash_key);
-  EXPECT_NE(first->blocks.prefix_hash_key[0], first->blocks.prefix_hash_key[1]);
+  EXPECT_NE(first->replicas.at(0).blocks.prefix_hash_key, second->replicas.at(0).blocks.prefix_hash_key);
+  EXPECT_NE(first->replicas.at(0).blocks.prefix_hash_key, defaults.prefix_hash_key);
+  EXPECT_NE(first->replicas.at(0).blocks.prefix_hash_key[0], first->replicas.at(0).blocks.prefix_hash_key[1]);
 }
 
 TEST(EngineParts, TellTheRowsAndTokensThatHold) {
@@ -209,7 +209,7 @@ TEST(EngineParts, TellTheRowsAndTokensThatHold) {
   const auto small = load_engine_parts(config);
   ASSERT_TRUE(small);
   EXPECT_EQ(small->info.max_num_seqs, 48);
-  EXPECT_EQ(small->scheduler.max_num_seqs, 48);
+  EXPECT_EQ(small->replicas.at(0).scheduler.max_num_seqs, 48);
   EXPECT_EQ(small->limits.max_num_seqs, 48);
 }
 

@@ -78,6 +78,14 @@ execution::IssuedStep FakeRunner::issue(kernels::Stream&, const ExecuteStep& ste
   result.step = step.step;
   for (const RowWork& work : step.work) write(work);  // all rows of a step are written before any is read
   for (const RowWork& work : step.work) run(work, result);
+  ++shared_->num_steps.at(static_cast<std::size_t>(rank_));
+  int failing = rank_;
+  if (shared_->failing_rank.compare_exchange_strong(failing, -1)) {
+    StepResult failed;
+    failed.step = step.step;
+    failed.error = Error{ErrorCode::internal, "rank " + std::to_string(rank_) + " could not run the step"};
+    result = std::move(failed);
+  }
   const std::lock_guard lock(mutex_);
   results_[step.step] = std::move(result);
   execution::IssuedStep issued;

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -24,15 +26,19 @@ struct FakeRunners {
   std::mutex mutex;
   std::vector<std::string> errors;  ///< errors that the runners found
   std::atomic<int> step_us = 0;     ///< minimum duration of a step
+  /// Rank whose next step fails as a whole; -1: none.
+  std::atomic<int> failing_rank = -1;
+  static constexpr std::size_t kMaxRanks = 4;
+  std::array<std::atomic<std::int64_t>, kMaxRanks> num_steps{};  ///< number of steps that were issued, by rank
 };
 
 /// Runs steps without a model on a device that shares the host's memory: KV slots hold marks (FakeDevice), so that a
 /// row that reads KV of another sequence is detected, and tokens are hashes of all tokens before them.
 class FakeRunner final : public execution::StepRunner {
  public:
-  /// A block of `memory` holds a mark for each of its slots.
-  FakeRunner(std::shared_ptr<execution::KvMemory> memory, std::shared_ptr<FakeRunners> shared)
-      : memory_(std::move(memory)), shared_(std::move(shared)) {}
+  /// A block of `memory` holds a mark for each of its slots. Every rank computes all rows.
+  FakeRunner(std::shared_ptr<execution::KvMemory> memory, std::shared_ptr<FakeRunners> shared, RankId rank = 0)
+      : memory_(std::move(memory)), shared_(std::move(shared)), rank_(rank) {}
 
   execution::IssuedStep issue(kernels::Stream& stream, const ExecuteStep& step) override;
   void sample(kernels::Stream&, const StepMasks&, execution::IssuedStep&) override {
@@ -57,6 +63,7 @@ class FakeRunner final : public execution::StepRunner {
 
   std::shared_ptr<execution::KvMemory> memory_;
   std::shared_ptr<FakeRunners> shared_;
+  RankId rank_;
   std::unordered_map<RowId, Row> rows_;
   std::mutex mutex_;
   std::map<StepId, StepResult> results_;

@@ -53,6 +53,47 @@ TEST(Placement, DoesNotLetABeginningPileEverythingOnOneReplica) {
   EXPECT_GT(used.count(1), 10U);
 }
 
+TEST(Placement, GivesAReplicaThatDrainsNothingNewWhileAnotherIsUp) {
+  PlacementCore core({.num_replicas = 2});
+  core.place(request(1, 5, 64));
+  core.drain(0);
+  for (RequestId id = 2; id <= 10; ++id) EXPECT_EQ(core.place(request(id, 5, 64)), 1);
+  EXPECT_EQ(core.num_placed_on(0), 1);
+  EXPECT_EQ(core.count(ReplicaState::up), 1);
+  core.take_down(1);
+  EXPECT_EQ(core.place(request(11, 5, 64)), 0) << "better than none";
+}
+
+TEST(Placement, PlacesTheRequestsOfAReplicaThatIsDownAgain) {
+  PlacementCore core({.num_replicas = 2});
+  core.place(request(1, 5, 640));
+  core.place(request(2, 7000, 640));
+  core.take_down(0);
+  EXPECT_EQ(core.place_again(request(1, 5, 640)), 1);
+  EXPECT_EQ(core.load(0), 0);
+  EXPECT_EQ(core.load(1), 2 * 650);
+  EXPECT_EQ(core.num_placed_on(1), 2);
+}
+
+TEST(Placement, ASavedCoreKeepsTheStatesOfItsReplicas) {
+  PlacementCore core({.num_replicas = 3});
+  core.place(request(1, 5, 64));
+  core.drain(1);
+  core.take_down(2);
+  std::vector<std::byte> bytes;
+  Encoder out(bytes);
+  core.save(out);
+  PlacementCore loaded({.num_replicas = 3});
+  Decoder in(bytes);
+  ASSERT_TRUE(loaded.load(in));
+  EXPECT_EQ(loaded.state_of(0), ReplicaState::up);
+  EXPECT_EQ(loaded.state_of(1), ReplicaState::draining);
+  EXPECT_EQ(loaded.state_of(2), ReplicaState::down);
+  PlacementCore smaller({.num_replicas = 2});
+  Decoder again(bytes);
+  EXPECT_FALSE(smaller.load(again));
+}
+
 TEST(Placement, KeepsPromptsOfAnotherSaltApart) {
   PlacementCore core({.num_replicas = 2});
   core.place(request(1, 5, 640));

@@ -34,11 +34,10 @@ std::vector<Bytes> states_of(const SimulationConfig& config, std::uint64_t seed)
   std::vector<Bytes> states;
   for (const auto& segment : journal->segments()) {
     for (const Bytes& record : segment) {
-      Decoder in(record);
-      journal::Source source{};
-      std::uint8_t what = 0;
+      const auto header = journal::read_header(record);
+      if (!header || header->core != journal::Source::scheduler || header->what != journal::kState) continue;
+      Decoder in(std::span<const std::byte>(record).subspan(journal::kRecordHeaderBytes));
       SchedulerConfig ignored;
-      if (!in.get(source) || source != journal::Source::scheduler || !in.get(what) || what != journal::kState) continue;
       EXPECT_TRUE(in.get(ignored));
       states.emplace_back(in.rest().begin(), in.rest().end());
     }

@@ -1,0 +1,315 @@
+// Tests an engine of several replicas, and one of several ranks, over fake devices.
+
+#include <algorithm>
+#include <random>
+#include <set>
+#include <thread>
+
+#include "tests/actors/engine_of_fakes.hpp"
+
+namespace pagoda::actors {
+namespace {
+
+using namespace std::chrono_literals;
+using fakes::EngineOfFakes;
+using fakes::kDeviceBlocks;
+
+/// Calls `is_true` until it returns true; returns false after a minute.
+template <class Condition>
+bool comes_true(Condition is_true) {
+  for (int i = 0; i < 60'000; ++i) {
+    if (is_true()) return true;
+    std::this_thread::sleep_for(1ms);
+  }
+  return false;
+}
+
+class SeveralDevices : public EngineOfFakes {
+ protected:
+  using EngineOfFakes::EngineOfFakes;
+
+  EngineStats stats() { return ask<EngineStats>(shared_.router, GetStats{}); }
+  void submit_all(std::uint64_t first, std::uint64_t last, std::int64_t max_tokens) {
+    for (std::uint64_t tag = first; tag <= last; ++tag) ASSERT_TRUE(submit(tag, max_tokens)) << "request " << tag;
+  }
+  void expect_all_right(std::uint64_t first, std::uint64_t last, std::int64_t max_tokens) {
+    ASSERT_TRUE(received_->wait_for(last));
+    for (std::uint64_t tag = first; tag <= last; ++tag) expect_right(tag, max_tokens);
+  }
+  /// Waits until each request has generated tokens, and none has ended.
+  bool all_have_tokens(std::size_t count) {
+    return comes_true([&] {
+      const auto list = ask<RequestList>(shared_.router, ListRequests{}).requests;
+      const auto has_tokens = [](const LiveRequest& request) { return request.generated_tokens > 0; };
+      return list.size() == count && std::ranges::all_of(list, has_tokens);
+    });
+  }
+  std::string health_when_it_has_ended() {
+    caf::scoped_actor self{*system_};
+    self->wait_for(supervisor_);
+    return stats().health;
+  }
+};
+
+class TwoReplicas : public SeveralDevices {
+ protected:
+  TwoReplicas() : SeveralDevices({.devices = Devices::here, .num_replicas = 2, .num_ranks = 1}) {}
+
+  /// Makes the devices of a replica fail for good.
+  void break_replica(std::size_t id) {
+    no_more_workers_.at(id) = true;
+    caf::anon_send_exit(replica(id).devices.workers.at(0), caf::exit_reason::kill);
+  }
+  bool is_down(std::size_t id) { return stats().replicas.at(id).state == "down"; }
+};
+
+TEST_F(TwoReplicas, ShareTheRequestsAndReportTogether) {
+  runners_->step_us = 500;
+  submit_all(1, 8, 60);
+  ASSERT_TRUE(all_have_tokens(8));
+  const auto view = ask<view::EngineView>(shared_.router, GetView{.spans_after = 0, .replica = 1});
+  std::set<ReplicaId> used;
+  for (const auto& request : view.queues.requests) used.insert(request.replica);
+  EXPECT_EQ(used, (std::set<ReplicaId>{0, 1}));
+  EXPECT_EQ(view.num_replicas, 2);
+  EXPECT_EQ(view.replica, 1);
+  EXPECT_EQ(view.blocks.num_blocks, kDeviceBlocks);
+  const EngineStats running = stats();
+  EXPECT_EQ(running.device_blocks_total, 2 * kDeviceBlocks);
+  ASSERT_EQ(running.replicas.size(), 2U);
+  EXPECT_EQ(running.replicas[1].replica, 1);
+  EXPECT_EQ(running.replicas[0].state, "up");
+  EXPECT_EQ(running.requests_running, running.replicas[0].requests_running + running.replicas[1].requests_running);
+  expect_all_right(1, 8, 60);
+  const auto metrics = ask<metrics::EngineMetrics>(shared_.router, GetMetrics{});
+  EXPECT_EQ(metrics.stats.requests_finished_total, 8);
+  EXPECT_EQ(static_cast<std::int64_t>(metrics.steps.tokens.count()), metrics.stats.steps_total);
+  EXPECT_EQ(ask<view::EngineView>(shared_.router, GetView{.spans_after = 0, .replica = 7}).blocks.num_blocks, 0);
+}
+
+TEST_F(TwoReplicas, TheRequestsOfAReplicaThatIsDownGoOnElsewhereWithTheirTokens) {
+  runners_->step_us = 500;
+  submit_all(1, 10, 100);
+  ASSERT_TRUE(all_have_tokens(10));
+  break_replica(0);
+  expect_all_right(1, 10, 100);
+  EXPECT_TRUE(is_down(0));
+  const EngineStats now = stats();
+  EXPECT_EQ(now.health, "ok") << "the engine serves";
+  EXPECT_NE(now.replicas[0].health.find("no memory for another runner"), std::string::npos) << now.replicas[0].health;
+  EXPECT_EQ(now.device_blocks_total, kDeviceBlocks);
+  EXPECT_EQ(now.requests_failed_total, 0);
+  EXPECT_GT(sum_of(&Timing::restarts), 0) << "requests that moved have restarted";
+  submit_all(11, 14, 20);
+  expect_all_right(11, 14, 20);
+}
+
+TEST_F(TwoReplicas, MayGoDownAtAnyTimeAndNoTokenChanges) {
+  std::mt19937_64 random(7);
+  runners_->step_us = 100;
+  submit_all(1, 30, 40);
+  std::this_thread::sleep_for(std::chrono::microseconds(random() % 20'000));
+  break_replica(1);
+  submit_all(31, 40, 40);
+  expect_all_right(1, 40, 40);
+}
+
+TEST_F(TwoReplicas, AnActorThatDiesTakesItsReplicaDownAlone) {
+  runners_->step_us = 500;
+  submit_all(1, 8, 80);
+  ASSERT_TRUE(all_have_tokens(8));
+  caf::anon_send_exit(replica(1).scheduler, caf::exit_reason::kill);
+  expect_all_right(1, 8, 80);
+  EXPECT_TRUE(is_down(1));
+}
+
+TEST_F(TwoReplicas, ARequestThatIsCancelledWhileItMovesEnds) {
+  runners_->step_us = 2000;
+  submit_all(1, 6, 150);
+  ASSERT_TRUE(all_have_tokens(6));
+  break_replica(0);
+  for (std::uint64_t tag = 1; tag <= 6; ++tag) {
+    EXPECT_TRUE(ask<CancelReply>(shared_.router, CancelRequest{sink_, tag}).found);
+  }
+  ASSERT_TRUE(received_->wait_for(6));
+  for (const auto& [tag, end] : received_->ends) {
+    EXPECT_EQ(received_->num_ends.at(tag), 1);
+    ASSERT_TRUE(end.done) << "request " << tag;
+    EXPECT_EQ(end.done->outputs.at(0).finish_reason, FinishReason::abort);
+  }
+  EXPECT_TRUE(comes_true([&] { return stats().requests_running == 0; }));
+}
+
+TEST_F(TwoReplicas, TheEngineEndsWhenNeitherCanComeBack) {
+  runners_->step_us = 2000;
+  submit_all(1, 6, 150);
+  break_replica(0);
+  ASSERT_TRUE(comes_true([&] { return is_down(0); }));
+  break_replica(1);
+  ASSERT_TRUE(received_->wait_for(6));
+  EXPECT_NE(health_when_it_has_ended().find("no memory for another runner"), std::string::npos);
+  for (const auto& [tag, end] : received_->ends) {
+    EXPECT_EQ(received_->num_ends.at(tag), 1);
+    EXPECT_TRUE(end.error) << "request " << tag;
+  }
+  EXPECT_FALSE(submit(9, 5));
+}
+
+TEST_F(TwoReplicas, OneThatDrainsTakesNothingNewAndEndsWithItsRequests) {
+  runners_->step_us = 1000;
+  submit_all(1, 6, 60);
+  ASSERT_TRUE(all_have_tokens(6));
+  const Replica drained = replica(0);
+  auto answer =
+      std::async(std::launch::async, [&] { return ask<ReplicaDrained>(shared_.router, DrainReplica{0}).status; });
+  ASSERT_TRUE(comes_true([&] { return stats().replicas[0].state == "draining"; }));
+  const std::int64_t before = stats().replicas[0].requests_running;
+  submit_all(7, 12, 60);
+  EXPECT_LE(stats().replicas[0].requests_running + stats().replicas[0].requests_waiting, before);
+  expect_all_right(1, 12, 60);
+  EXPECT_TRUE(answer.get());
+  caf::scoped_actor self{*system_};
+  self->wait_for(drained.scheduler, drained.block_manager, drained.devices.workers.at(0));
+  EXPECT_EQ(stats().replicas[0].state, "down");
+  EXPECT_EQ(stats().health, "ok");
+  submit_all(13, 16, 20);
+  expect_all_right(13, 16, 20);
+}
+
+TEST_F(TwoReplicas, TheLastOneThatTakesRequestsIsNotDrained) {
+  const auto drain = [&](ReplicaId id) { return ask<ReplicaDrained>(shared_.router, DrainReplica{id}).status; };
+  const Status unknown = drain(2);
+  ASSERT_FALSE(unknown);
+  EXPECT_EQ(unknown.error().code, ErrorCode::invalid_request);
+  EXPECT_EQ(unknown.error().param, "replica");
+  EXPECT_TRUE(drain(1));
+  EXPECT_FALSE(drain(1)) << "it has ended";
+  EXPECT_FALSE(drain(0)) << "the only one left";
+  submit_all(1, 2, 20);
+  expect_all_right(1, 2, 20);
+}
+
+TEST_F(TwoReplicas, ADrainOfTheEngineWaitsForBoth) {
+  submit_all(1, 8, 40);
+  EXPECT_EQ(ask<Drained>(shared_.router, Drain{60'000}).aborted, 0);
+  expect_all_right(1, 8, 40);
+  EXPECT_FALSE(submit(9, 5));
+}
+
+class TwoRanks : public SeveralDevices {
+ protected:
+  explicit TwoRanks(Devices devices = Devices::here)
+      : SeveralDevices({.devices = devices, .num_replicas = 1, .num_ranks = 2}) {}
+
+  std::int64_t num_steps(std::size_t rank) const { return runners_->num_steps.at(rank); }
+};
+
+TEST_F(TwoRanks, EachGetsEachStepAndEachMove) {
+  submit_all(1, 12, 60);
+  expect_all_right(1, 12, 60);
+  EXPECT_GT(stats().preemptions_swap_total, 0) << "blocks must move";
+  EXPECT_TRUE(comes_true([&] { return num_steps(0) == num_steps(1); }));
+  EXPECT_EQ(num_steps(0), stats().steps_total);
+}
+
+TEST_F(TwoRanks, AnErrorOfAnyRankFailsTheStepForItsRequests) {
+  for (const int rank : {0, 1}) {
+    const auto tag = static_cast<std::uint64_t>(4 * (rank + 1));
+    runners_->failing_rank = rank;
+    ASSERT_TRUE(submit(tag, 10));
+    ASSERT_TRUE(received_->wait_for(static_cast<std::size_t>(rank) + 1));
+    const std::lock_guard lock(received_->mutex);
+    const RequestOutput& end = received_->ends.at(tag);
+    ASSERT_TRUE(end.error);
+    EXPECT_NE(end.error->message.find("rank " + std::to_string(rank)), std::string::npos) << end.error->message;
+  }
+  EXPECT_EQ(stats().worker_restarts_total, 0);
+  ASSERT_TRUE(submit(12, 10));
+  ASSERT_TRUE(received_->wait_for(3));
+  expect_right(12, 10);
+}
+
+TEST_F(TwoRanks, MayDieAtAnyTimeAndNoTokenChanges) {
+  constexpr std::int64_t kTokens = 60;
+  constexpr int kRounds = 20;
+  std::mt19937_64 random(9);
+  runners_->step_us = 50;
+  std::uint64_t tag = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    submit_all(tag + 1, tag + 8, kTokens);
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 4000));
+    const DeviceGroup devices = replica().devices;
+    const std::size_t rank = random() % 2;
+    if (random() % 2 == 0) {
+      caf::anon_send_exit(devices.workers.at(rank), caf::exit_reason::kill);
+    } else {
+      caf::anon_send_exit(devices.cache_engines.at(rank), caf::exit_reason::kill);
+    }
+    expect_all_right(tag + 1, tag + 8, kTokens);
+    tag += 8;
+  }
+  EXPECT_GT(stats().worker_restarts_total, kRounds / 2);
+  EXPECT_EQ(stats().requests_failed_total, 0);
+}
+
+class TwoRankProcesses : public TwoRanks {
+ protected:
+  TwoRankProcesses() : TwoRanks(Devices::processes) {}
+
+  void fail_process(std::size_t rank, ProcessEnd end, bool memory_lost) {
+    const auto process = caf::actor_cast<DeviceKeeperActor>(replica().devices.workers.at(rank));
+    send_anonymously(process, DeviceFailed{{ErrorCode::device_failed, "it was killed"}, false, memory_lost, end});
+  }
+};
+
+TEST_F(TwoRankProcesses, AHungOneIsReplacedWithTheOther) {
+  runners_->step_us = 500;
+  submit_all(1, 8, 80);
+  ASSERT_TRUE(all_have_tokens(8));
+  const auto before = stats().worker_pids;
+  ASSERT_EQ(before.size(), 2U);
+  fail_process(1, ProcessEnd::hung, false);
+  expect_all_right(1, 8, 80);
+  const EngineStats now = stats();
+  EXPECT_EQ(now.worker_hangs_total, 1);
+  EXPECT_EQ(now.worker_restarts_total, 1);
+  ASSERT_EQ(now.worker_pids.size(), 2U);
+  for (std::size_t rank = 0; rank < 2; ++rank) EXPECT_NE(now.worker_pids[rank], before[rank]) << "rank " << rank;
+  EXPECT_EQ(times_lost_, 0) << "the memory of both has outlived them";
+}
+
+TEST_F(TwoRankProcesses, MayDieUnderPlansAndNoTokenChanges) {
+  constexpr std::int64_t kTokens = 60;
+  constexpr int kRounds = 30;
+  std::mt19937_64 random(10);
+  runners_->step_us = 50;
+  std::uint64_t tag = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    submit_all(tag + 1, tag + 8, kTokens);
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 4000));
+    fail_process(random() % 2, ProcessEnd::died, random() % 4 == 0);
+    expect_all_right(tag + 1, tag + 8, kTokens);
+    tag += 8;
+  }
+  EXPECT_EQ(stats().worker_restarts_total, kRounds);
+  EXPECT_GT(stats().preemptions_swap_total, kRounds) << "plans must be under way where processes die";
+}
+
+class TwoByTwo : public SeveralDevices {
+ protected:
+  TwoByTwo() : SeveralDevices({.devices = Devices::here, .num_replicas = 2, .num_ranks = 2}) {}
+};
+
+TEST_F(TwoByTwo, ServesWithADeadRankAndADeadReplica) {
+  runners_->step_us = 200;
+  submit_all(1, 12, 60);
+  caf::anon_send_exit(replica(0).devices.workers.at(1), caf::exit_reason::kill);
+  submit_all(13, 16, 60);
+  no_more_workers_[1] = true;
+  caf::anon_send_exit(replica(1).devices.workers.at(1), caf::exit_reason::kill);
+  expect_all_right(1, 16, 60);
+  EXPECT_EQ(stats().replicas.at(1).state, "down");
+}
+
+}  // namespace
+}  // namespace pagoda::actors
