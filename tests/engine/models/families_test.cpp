@@ -441,27 +441,6 @@ TEST(Families, Cohere2RotatesOnlyTheLayersWithAWindow) {
   EXPECT_TRUE(rotary_of(config).interleaved);
 }
 
-TEST(Families, GraniteHasAFactorOfScoresAndTheEpsilonOfItsConfig) {
-  auto source = llama();
-  auto config = read_family(describe_granite, source);
-  ASSERT_TRUE(config) << config.error().message;
-  EXPECT_EQ(config->decoder.attention.scale, 1.0) << "whatever the size of heads";
-  source["attention_multiplier"] = 0.015625;
-  source["residual_multiplier"] = 0.22;
-  config = read_family(describe_granite, source);
-  ASSERT_TRUE(config) << config.error().message;
-  EXPECT_EQ(config->decoder.attention.scale, 0.015625);
-  EXPECT_EQ(config->decoder.norm_eps, 1e-5) << "though the norms work with another";
-  for (const char* key : {"embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling"}) {
-    auto spoilt = source;
-    spoilt[key] = 0.0;
-    config = read_family(describe_granite, spoilt);
-    ASSERT_FALSE(config) << key;
-    EXPECT_EQ(config.error().param, key);
-    EXPECT_EQ(config.error().code, ErrorCode::bad_config);
-  }
-}
-
 /// Returns the keys of a published Baichuan config that distinguish the models.
 json baichuan(std::int64_t hidden, std::int64_t heads, std::int64_t vocab, const char* positions_key) {
   auto source = llama();
