@@ -22,6 +22,7 @@ MODELS = {
     "phi3-partial-f32": "f32",          # packed projections, heads rotated in part
     "qwen2-gqa-f32": "f32",
     "qwen3-gqa-f32": "f32",
+    "granite-gqa-f32": "f32",           # factors of embedding, scores, residual stream and logits
     "gpt2-tied-f32": "f32",             # weights stored transposed in the folder
 }
 

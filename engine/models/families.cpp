@@ -15,6 +15,7 @@ constexpr std::array kFamilies{
     Family{"Gemma2ForCausalLM", describe_gemma2, &kGemma2Gguf},
     Family{"Gemma3ForCausalLM", describe_gemma3, &kGemma3Gguf},
     Family{"Gemma3ForConditionalGeneration", describe_gemma3_with_images},
+    Family{"GraniteForCausalLM", describe_granite, &kGraniteGguf},
     Family{"LlamaForCausalLM", describe_llama, &kLlamaGguf},
     Family{"MinistralForCausalLM", describe_mistral},
     Family{"MistralForCausalLM", describe_mistral, &kLlamaGguf},

@@ -21,6 +21,7 @@ struct GgufKey {
   bool is_real = false;  ///< whether the value is a float32; else it is a uint32
   /// Value of a model whose config.json does not have the key. GGUF cannot express null for such a key.
   std::optional<double> default_value{};
+  bool is_required = false;  ///< whether a file without the key is refused
 };
 
 /// Names in config.json: architectures[0] and model_type.
@@ -100,6 +101,8 @@ struct GgufArchitecture {
   /// Whether rows of queries and keys are in the order for rotations of neighbours (2i, 2i + 1). Hugging Face's order
   /// is for rotations of (i, i + head_dim / 2).
   bool interleaved_heads = false;
+  /// Whether a file whose rope.scaling.finetuned is false has no positions. Such files are refused.
+  bool finetuned_means_rotary = false;
   /// Whether linear layers are [out, in] where Hugging Face has them transposed.
   bool untransposed = false;
   /// Name of a module of layers whose rows are queries, keys and values, which are three tensors in GGUF. Empty: none.

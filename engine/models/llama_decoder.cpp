@@ -13,9 +13,10 @@ using namespace layers;
 
 class LlamaDecoder final : public Decoder {
  public:
-  LlamaDecoder(const DecoderConfig& config, Embedding embedding, std::vector<LlamaLayer> layers, RmsNorm norm,
-               Head head)
+  LlamaDecoder(const DecoderConfig& config, double embedding_factor, Embedding embedding,
+               std::vector<LlamaLayer> layers, RmsNorm norm, Head head)
       : Decoder(config, activation_shape(config, layers), std::move(head)),
+        embedding_factor_(static_cast<float>(embedding_factor)),
         embedding_(std::move(embedding)),
         layers_(std::move(layers)),
         norm_(norm) {}
@@ -25,6 +26,10 @@ class LlamaDecoder final : public Decoder {
     const auto n = pass.num_tokens();
     float* residual = activations().residual;
     embedding_(pass, pass.batch().token_ids, residual);
+    if (embedding_factor_ != 1.0F) {
+      pass.run(&kernels::Ops::scale,
+               {.x = residual, .num_rows = n, .width = hidden_width(), .factor = embedding_factor_});
+    }
     for (const auto& layer : layers_) {
       const Rows attention_input = activations().normed(layer.attention.input_type(pass));
       layer.attention_norm(pass, residual, n, attention_input);
@@ -37,12 +42,13 @@ class LlamaDecoder final : public Decoder {
     return activations().hidden;
   }
 
+  float embedding_factor_;
   Embedding embedding_;
   std::vector<LlamaLayer> layers_;
   RmsNorm norm_;
 };
 
-Result<std::unique_ptr<Model>> build(const DecoderConfig& config, const LlamaWeights& load,
+Result<std::unique_ptr<Model>> build(const DecoderConfig& config, const LlamaWeights& load, const LlamaFactors& factors,
                                      const weights::WeightSource& source) {
   Status status;
   const WeightLoader root(source, status);
@@ -52,17 +58,18 @@ Result<std::unique_ptr<Model>> build(const DecoderConfig& config, const LlamaWei
     return load.layer(layer, config, index);
   });
   const RmsNorm norm = load_norm(model / "norm", config);
-  Head head{.linear = load.head(root, config)};
+  Head head{.linear = load.head(root, config), .factor = factors.logits};
   if (!status) return fail(std::move(status.error()));
-  return std::make_unique<LlamaDecoder>(config, std::move(embedding), std::move(layers), norm, std::move(head));
+  return std::make_unique<LlamaDecoder>(config, factors.embedding, std::move(embedding), std::move(layers), norm,
+                                        std::move(head));
 }
 
 }  // namespace
 
-ModelSpec llama_decoder(const DecoderConfig& config, LlamaWeights weights) {
+ModelSpec llama_decoder(const DecoderConfig& config, LlamaWeights weights, const LlamaFactors& factors) {
   ModelSpec spec = spec_of_decoder(config);
-  spec.build = [config, weights = std::move(weights)](const weights::WeightSource& source) {
-    return build(config, weights, source);
+  spec.build = [config, factors, weights = std::move(weights)](const weights::WeightSource& source) {
+    return build(config, weights, factors, source);
   };
   return spec;
 }

@@ -30,9 +30,15 @@ struct LlamaWeights {
       static_cast<layers::Linear (*)(const layers::WeightLoader&, const DecoderConfig&)>(load_head);
 };
 
+/// Factors of a forward pass that is Llama's otherwise.
+struct LlamaFactors {
+  double embedding = 1.0;
+  double logits = 1.0;
+};
+
 /// Returns the spec of a decoder with the forward pass of Llama. All its weights except those of layers and head have
 /// the names of Llama.
-ModelSpec llama_decoder(const DecoderConfig& config, LlamaWeights weights);
+ModelSpec llama_decoder(const DecoderConfig& config, LlamaWeights weights, const LlamaFactors& factors = {});
 
 /// Returns a layer under the names of Llama with the query, key and value projections and the MLP of the caller.
 LlamaLayer llama_layer(const layers::WeightLoader& layer, const DecoderConfig& config, std::int64_t index,

@@ -192,6 +192,28 @@ const std::vector<ConversionCase> kCases{
                     {"tokenizer_config.json", json{{"eos_token", "<|im_end|>"}, {"pad_token", "<|pad|>"}}.dump()},
                     {"chat_template.jinja", kChatMl}};
      }},
+    {"granite", "granite",
+     [] {
+       const json config = config_of("GraniteForCausalLM", {{"embedding_multiplier", 6.0},
+                                                            {"attention_multiplier", 0.125},
+                                                            {"residual_multiplier", 0.22},
+                                                            {"logits_scaling", 4.0},
+                                                            {"tie_word_embeddings", true},
+                                                            {"bos_token_id", 600},
+                                                            {"eos_token_id", 600}});
+       const json digits{{"type", "Digits"}, {"individual_digits", true}};
+       const json byte_level{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}};
+       return Files{{"config.json", config.dump()},
+                    {"tokenizer.json", byte_level_json("", {"<|end_of_text|>", "<|start_of_role|>", "<|end_of_role|>"},
+                                                       {{"pre_tokenizer", {{"pretokenizers", {digits, byte_level}}}}})},
+                    {"tokenizer_config.json",
+                     json{{"bos_token", "<|end_of_text|>"},
+                          {"eos_token", "<|end_of_text|>"},
+                          {"chat_template",
+                           "{% for m in messages %}<|start_of_role|>{{ m.role }}<|end_of_role|>{{ m.content }}"
+                           "<|end_of_text|>\n{% endfor %}<|start_of_role|>assistant<|end_of_role|>"}}
+                         .dump()}};
+     }},
     {"phi3", "phi3",
      [] {
        const json config = config_of(

@@ -75,8 +75,8 @@ class ConfigOfGguf {
     if (Status status = copy_keys(); !status) return status;
     for (const auto step :
          {&ConfigOfGguf::add_sizes, &ConfigOfGguf::add_heads, &ConfigOfGguf::add_window, &ConfigOfGguf::refuse_experts,
-          &ConfigOfGguf::add_rope, &ConfigOfGguf::add_kind_of_positions, &ConfigOfGguf::add_query_scalar,
-          &ConfigOfGguf::add_tokens, &ConfigOfGguf::refuse_unknown_keys}) {
+          &ConfigOfGguf::refuse_no_positions, &ConfigOfGguf::add_rope, &ConfigOfGguf::add_kind_of_positions,
+          &ConfigOfGguf::add_query_scalar, &ConfigOfGguf::add_tokens, &ConfigOfGguf::refuse_unknown_keys}) {
       if (Status status = (this->*step)(); !status) return status;
     }
     return {};
@@ -109,7 +109,9 @@ class ConfigOfGguf {
     for (const models::GgufKey& entry : gguf_keys(architecture_)) {
       known_.emplace(entry.gguf);
       names_[std::string(entry.hugging_face)] = key(entry.gguf);
-      if (const auto* value = file_.find(key(entry.gguf))) config_[std::string(entry.hugging_face)] = to_json(*value);
+      const auto* value = file_.find(key(entry.gguf));
+      if (value != nullptr) config_[std::string(entry.hugging_face)] = to_json(*value);
+      if (value == nullptr && entry.is_required) return file_.bad(key(entry.gguf), "is missing");
     }
     return {};
   }
@@ -215,6 +217,16 @@ class ConfigOfGguf {
       }
     }
     return {};
+  }
+
+  Status refuse_no_positions() {
+    constexpr std::string_view kFinetuned = "rope.scaling.finetuned";
+    if (!architecture_.finetuned_means_rotary) return {};
+    const auto is_finetuned = get<bool>(kFinetuned);
+    if (!is_finetuned) return fail(is_finetuned.error());
+    if (is_finetuned->value_or(true)) return {};
+    return file_.bad(key(kFinetuned), "is false: a model without positions is not supported in this architecture",
+                     ErrorCode::unsupported);
   }
 
   Status add_rope() {

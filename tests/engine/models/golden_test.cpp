@@ -188,7 +188,7 @@ std::vector<float> stored_head(const io::Checkpoint& checkpoint, const ModelSpec
 /// Computes the logits of the products of hidden rows and head, as config.json describes it.
 float scaled(const nlohmann::json& config, double product) {
   const auto softcap = config.find("final_logit_softcapping");
-  const double logit = config.value("logit_scale", 1.0) * product;
+  const double logit = config.value("logit_scale", 1.0) / config.value("logits_scaling", 1.0) * product;
   if (softcap == config.end() || softcap->is_null()) return static_cast<float>(logit);
   return static_cast<float>(softcap->get<double>() * std::tanh(logit / softcap->get<double>()));
 }

@@ -120,8 +120,9 @@ TEST_P(GoldenFolders, HaveTheTensorsAndTheConfigThatTheFileWasMadeOf) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GoldenFolders,
-                         ::testing::Values("gpt2-tied-f32", "llama-bias-f32", "llama-gqa-bf16", "llama-rope-linear-f32",
-                                           "llama-rope-llama3", "phi3-partial-f32", "qwen2-gqa-f32", "qwen3-gqa-f32"),
+                         ::testing::Values("gpt2-tied-f32", "granite-gqa-f32", "llama-bias-f32", "llama-gqa-bf16",
+                                           "llama-rope-linear-f32", "llama-rope-llama3", "phi3-partial-f32",
+                                           "qwen2-gqa-f32", "qwen3-gqa-f32"),
                          [](const auto& tested) {
                            std::string name = tested.param;
                            std::ranges::replace(name, '-', '_');

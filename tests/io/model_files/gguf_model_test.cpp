@@ -142,6 +142,45 @@ TEST(GgufModel, OfBaichuanHasThePositionsOfItsSizeOrAsItSays) {
   EXPECT_THAT(positions_of_baichuan(40, 4.0F), HasSubstr("baichuan.attention.max_alibi_bias must be 0 or 8"));
 }
 
+/// A Granite with the two factors that files must have.
+class SmallGranite : public SmallLlama {
+ public:
+  SmallGranite() : SmallLlama("granite") {
+    for (const auto& [name, factor] : {std::pair("attention.scale", 0.125F), std::pair("logit_scale", 8.0F)}) {
+      set(name, [value = factor](GgufWriter& to, const std::string& key) { to.add(key, value); });
+    }
+  }
+};
+
+TEST(GgufModel, OfGraniteHasItsFactorsAndPositions) {
+  const SmallGranite granite;
+  const auto spec = read_gguf_spec(*granite.open().value());
+  ASSERT_TRUE(spec) << spec.error().message;
+  EXPECT_EQ(spec->architecture, "GraniteForCausalLM");
+  EXPECT_EQ(spec->decoder.attention.scale, 0.125);
+  const auto config = gguf_as_hf_config(*granite.open().value()).value();
+  EXPECT_EQ(config.at("logits_scaling"), 8.0);
+  EXPECT_FALSE(config.contains("residual_multiplier")) << "1, as in transformers";
+
+  for (const char* name : {"attention.scale", "logit_scale"}) {
+    SmallGranite without;
+    without.erase(name);
+    const auto refused = read_gguf_spec(*without.open().value());
+    ASSERT_FALSE(refused) << name;
+    EXPECT_THAT(refused.error().message, HasSubstr("small.gguf: granite." + std::string(name) + " is missing"));
+  }
+  const auto with_finetuned = [](bool value) {
+    SmallGranite changed;
+    changed.set("rope.scaling.finetuned", [=](GgufWriter& to, const std::string& key) { to.add(key, value); });
+    return read_gguf_spec(*changed.open().value());
+  };
+  EXPECT_TRUE(with_finetuned(true));
+  const auto refused = with_finetuned(false);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::unsupported);
+  EXPECT_THAT(refused.error().message, HasSubstr("small.gguf: granite.rope.scaling.finetuned is false"));
+}
+
 TEST(GgufModel, MayNameTheLayersWithAWindow) {
   const auto windows = [](const auto& pattern) {
     SmallLlama gemma("gemma3");
