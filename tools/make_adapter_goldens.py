@@ -78,6 +78,8 @@ ADAPTERS = [
             lora(6, 12, ["embed_tokens", "up_proj"]), save={"save_embedding_layers": False}),
     Adapter("qwen2-saved-modules", "new weights of embedding and head (modules_to_save)", "qwen2-untied-bf16",
             lora(8, 8, ["v_proj", "gate_proj"], modules_to_save=["embed_tokens", "lm_head"]), dtype="bfloat16"),
+    Adapter("qwen2-tied-saved-embedding", "a new embedding; the head keeps the weights that both had", "qwen2-gqa-f32",
+            lora(2, 4, ["q_proj"], modules_to_save=["embed_tokens"])),
     Adapter("qwen3-patterns", "rank_pattern, alpha_pattern and exclude_modules; two patterns fit one module",
             "qwen3-gqa-f32",
             lora(4, 8, DECODER_LAYERS, exclude_modules=r".*\.1\.mlp\.up_proj",
@@ -145,6 +147,12 @@ def save(adapter: Adapter, model: peft.PeftModel, folder: Path) -> None:
         warnings.simplefilter("ignore")
         model.save_pretrained(folder, **adapter.save)
     (folder / "README.md").unlink(missing_ok=True)
+    config_path = folder / "adapter_config.json"
+    config = json.loads(config_path.read_text())
+    for key in ("target_modules", "exclude_modules", "modules_to_save"):
+        if isinstance(config[key], list):
+            config[key].sort()  # peft writes sets, whose order is random
+    config_path.write_text(json.dumps(config, indent=2) + "\n")
     path = folder / "adapter_model.safetensors"
     if adapter.dtype != "float32":
         tensors = safetensors.torch.load_file(path)
@@ -225,7 +233,7 @@ def modules_of(adapter: Adapter, model: peft.PeftModel, folder: Path) -> list:
     for name, module in model.base_model.model.named_modules():
         if isinstance(module, ModulesToSaveWrapper):
             modules[name] = {"module": name, "weight": tensor_digest(module.modules_to_save["default"].weight)}
-        elif name not in modules and "bias" in saved_parts(folder, name):
+        elif name not in modules and not name.endswith(".base_layer") and "bias" in saved_parts(folder, name):
             modules[name] = {"module": name, "bias": tensor_digest(module.bias)}
     return [modules[name] for name in sorted(modules)]
 
