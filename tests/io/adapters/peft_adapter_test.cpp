@@ -272,6 +272,19 @@ TEST_F(PeftAdapter, FilesOfPyTorchMayHaveTransposedViewsButNotSharedElements) {
   const auto expanded = read_peft_adapter(folder_.path());
   ASSERT_FALSE(expanded);
   EXPECT_THAT(expanded.error().message, HasSubstr("it is an expanded view"));
+
+  std::vector<std::pair<std::string, std::string>> shared;
+  for (int layer = 0; layer < 20; ++layer) {
+    test::TensorPickle pickle{{2, 2048}, {2048, 1}};
+    pickle.storage_size = 4096;
+    shared.emplace_back("base_model.model.x." + std::to_string(layer) + ".q_proj.lora_A.weight",
+                        test::pickle_tensor(pickle));
+  }
+  folder_.write("adapter_model.bin", test::torch_file(test::pickle_dict(shared), {std::string(16384, '\0')}));
+  const auto too_large = read_peft_adapter(folder_.path());
+  ASSERT_FALSE(too_large);
+  EXPECT_EQ(too_large.error().code, ErrorCode::bad_file);
+  EXPECT_THAT(too_large.error().message, HasSubstr("more than 4 times the bytes of the file"));
 }
 
 }  // namespace
