@@ -94,6 +94,8 @@ ADAPTERS = [
             lora(4, 8, ["c_attn", "c_fc"], use_dora=True, use_rslora=True, fan_in_fan_out=True)),
     Adapter("phi3-dora", "DoRA of packed projections", "phi3-gqa-f32",
             lora(8, 16, ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"], use_dora=True)),
+    Adapter("llama-embedding-dora", "DoRA of an embedding, whose columns it scales", "llama-wide-heads-f32",
+            lora(4, 8, ["embed_tokens", "o_proj"], use_dora=True), save={"save_embedding_layers": False}),
     Adapter("llama-gguf", "GGUF of F32: interleaved heads, embedding and head", "llama-gqa-bf16",
             lora(8, 12, DECODER_LAYERS + ["embed_tokens", "lm_head"]), gguf_type="F32"),
     Adapter("phi3-gguf-f16", "GGUF of F16: packed projections", "phi3-partial-f32",

@@ -208,9 +208,6 @@ class ModuleReader {
       return tensors_.bad(names.a, "its module has no lora_magnitude_vector, though the config has use_dora");
     }
     if (!config_.uses_dora()) return tensors_.bad(names.magnitude, "the config does not have use_dora");
-    if (names.is_embedding) {
-      return tensors_.bad(names.magnitude, "DoRA of an embedding is not supported", ErrorCode::unsupported);
-    }
     auto magnitude = tensors_.matrix(names.magnitude, 1);
     if (!magnitude) return fail(std::move(magnitude.error()));
     if (magnitude->rows != lora.b.rows) {

@@ -200,9 +200,9 @@ TEST_F(PeftAdapter, HasMagnitudesWithDoRA) {
   }
   tensors_ = {{kEmbedding + ".lora_embedding_A", {2, 6}},
               {kEmbedding + ".lora_embedding_B", {4, 2}},
-              {kEmbedding + ".lora_magnitude_vector", {6}}};
+              {kEmbedding + ".lora_magnitude_vector", {4}}};
   config_ = R"("r":2,"use_dora":true)";
-  expect_refused(tensors_.back().name, "DoRA of an embedding is not supported", ErrorCode::unsupported);
+  EXPECT_EQ(read().value().changes.front().lora->magnitude->rows, 4);
 }
 
 TEST_F(PeftAdapter, HasTheBiasesThatTheConfigNames) {
