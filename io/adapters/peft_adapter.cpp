@@ -167,8 +167,8 @@ class ModuleReader {
                                                      (names.is_embedding ? "lora_embedding_" : "lora_") +
                                                      (names.a.empty() ? "A" : "B"));
     }
-    constexpr std::string_view kEmbedding = ".lora_embedding_";
-    if ((names.a.find(kEmbedding) == names.a.npos) != (names.b.find(kEmbedding) == names.b.npos)) {
+    constexpr std::string_view kEmbeddingPart = ".lora_embedding_";
+    if ((names.a.find(kEmbeddingPart) == names.a.npos) != (names.b.find(kEmbeddingPart) == names.b.npos)) {
       return tensors_.bad(names.a, "its partner " + quote(names.b) + " is that of another kind of module");
     }
     adapters::LoraChange lora;
