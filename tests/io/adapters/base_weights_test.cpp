@@ -16,16 +16,16 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const std::filesystem::path kData = std::filesystem::path(PAGODA_SOURCE_DIR) / "tests" / "data";
+const std::filesystem::path kTestData = std::filesystem::path(PAGODA_SOURCE_DIR) / "tests" / "data";
 
 /// An adapter of embedding and head, with the base weights that peft saves.
 class BaseWeights : public ::testing::Test {
  protected:
-  adapters::Adapter adapter_ = read_adapter(kData / "adapters" / "llama-embedding", 0).value();
+  adapters::Adapter adapter_ = read_adapter(kTestData / "adapters" / "llama-embedding", 0).value();
   adapters::ModuleChange& head_ = adapter_.changes.at(0);
 
   static std::shared_ptr<const ModelWeights> weights_of(const std::string& model) {
-    return open_model_files(kData / "models" / model).value()->weights().value();
+    return open_model_files(kTestData / "models" / model).value()->weights().value();
   }
 
   void expect_refused(const std::string& model, const std::string& reason) {

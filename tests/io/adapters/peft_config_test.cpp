@@ -27,21 +27,21 @@ void expect_refused(const std::string& keys, ErrorCode code, std::string_view ke
   EXPECT_THAT(config.error().message, HasSubstr(std::string(reason)));
 }
 
-constexpr const char* kQuery = "model.layers.3.self_attn.q_proj";
+constexpr const char* kModule = "model.layers.3.self_attn.q_proj";
 
 TEST(PeftConfig, HasTheDefaultsOfPeft) {
   const auto config = parse("").value();
-  EXPECT_EQ(config.rank_of(kQuery).value(), 8);
-  EXPECT_FLOAT_EQ(config.scale_of(kQuery, 8).value(), 1.0F);
+  EXPECT_EQ(config.rank_of(kModule).value(), 8);
+  EXPECT_FLOAT_EQ(config.scale_of(kModule, 8).value(), 1.0F);
   EXPECT_FALSE(config.uses_dora());
   EXPECT_EQ(config.bias(), AdapterBias::none);
-  EXPECT_TRUE(config.targets(kQuery).value());
-  EXPECT_FALSE(config.saves(kQuery).value());
+  EXPECT_TRUE(config.targets(kModule).value());
+  EXPECT_FALSE(config.saves(kModule).value());
 }
 
 TEST(PeftConfig, ScalesByTheRankOrByItsRoot) {
-  EXPECT_FLOAT_EQ(parse(R"("lora_alpha":24,"r":16)").value().scale_of(kQuery, 16).value(), 1.5F);
-  EXPECT_FLOAT_EQ(parse(R"("lora_alpha":24,"r":16,"use_rslora":true)").value().scale_of(kQuery, 16).value(), 6.0F);
+  EXPECT_FLOAT_EQ(parse(R"("lora_alpha":24,"r":16)").value().scale_of(kModule, 16).value(), 1.5F);
+  EXPECT_FLOAT_EQ(parse(R"("lora_alpha":24,"r":16,"use_rslora":true)").value().scale_of(kModule, 16).value(), 6.0F);
 }
 
 TEST(PeftConfig, TakesTheFirstPatternThatMatchesTheEndOfTheName) {
@@ -49,46 +49,46 @@ TEST(PeftConfig, TakesTheFirstPatternThatMatchesTheEndOfTheName) {
       parse(R"("r":4,"rank_pattern":{"v_proj":1,"layers\\.3\\.self_attn\\.[qv]_proj":2,"q_proj":3,"^q":5},
       "alpha_pattern":{"^model\\.layers\\.3.*":32,"q_proj":1})")
           .value();
-  EXPECT_EQ(config.rank_of(kQuery).value(), 2);
+  EXPECT_EQ(config.rank_of(kModule).value(), 2);
   EXPECT_EQ(config.rank_of("model.layers.3.self_attn.v_proj").value(), 1);
   EXPECT_EQ(config.rank_of("model.layers.1.self_attn.q_proj").value(), 3);
   EXPECT_EQ(config.rank_of("model.layers.1.self_attn.xq_proj").value(), 4);  // the name of another module
   EXPECT_EQ(config.rank_of("q").value(), 5);
-  EXPECT_FLOAT_EQ(config.scale_of(kQuery, 2).value(), 16.0F);
+  EXPECT_FLOAT_EQ(config.scale_of(kModule, 2).value(), 16.0F);
   EXPECT_FLOAT_EQ(config.scale_of("model.layers.1.self_attn.q_proj", 2).value(), 0.5F);
   EXPECT_FLOAT_EQ(config.scale_of("lm_head", 2).value(), 4.0F);
 }
 
 TEST(PeftConfig, OrderOfPatternsIsThatOfTheFile) {
-  EXPECT_EQ(parse(R"("rank_pattern":{"z.*|q_proj":2,"a|q_proj":3})").value().rank_of(kQuery).value(), 2);
-  EXPECT_EQ(parse(R"("rank_pattern":{"a|q_proj":3,"z.*|q_proj":2})").value().rank_of(kQuery).value(), 3);
+  EXPECT_EQ(parse(R"("rank_pattern":{"z.*|q_proj":2,"a|q_proj":3})").value().rank_of(kModule).value(), 2);
+  EXPECT_EQ(parse(R"("rank_pattern":{"a|q_proj":3,"z.*|q_proj":2})").value().rank_of(kModule).value(), 3);
 }
 
 TEST(PeftConfig, ChoosesModulesByListByPatternAndAllLinear) {
   const auto list = parse(R"("target_modules":["q_proj","mlp.up_proj"])").value();
-  EXPECT_TRUE(list.targets(kQuery).value());
+  EXPECT_TRUE(list.targets(kModule).value());
   EXPECT_TRUE(list.targets("q_proj").value());
   EXPECT_TRUE(list.targets("model.layers.0.mlp.up_proj").value());
   EXPECT_FALSE(list.targets("model.layers.0.up_proj").value());
   EXPECT_FALSE(list.targets("model.layers.0.self_attn.xq_proj").value());
   const auto pattern = parse(R"("target_modules":".*\\.[13]\\..*q_proj")").value();
-  EXPECT_TRUE(pattern.targets(kQuery).value());
+  EXPECT_TRUE(pattern.targets(kModule).value());
   EXPECT_FALSE(pattern.targets("model.layers.2.self_attn.q_proj").value());
-  EXPECT_FALSE(pattern.targets(std::string(kQuery) + ".x").value());
-  EXPECT_TRUE(parse(R"("target_modules":"all-linear")").value().targets(kQuery).value());
+  EXPECT_FALSE(pattern.targets(std::string(kModule) + ".x").value());
+  EXPECT_TRUE(parse(R"("target_modules":"all-linear")").value().targets(kModule).value());
 }
 
 TEST(PeftConfig, ExcludesModules) {
   const auto list = parse(R"("target_modules":"all-linear","exclude_modules":["3.self_attn.q_proj"])").value();
-  EXPECT_FALSE(list.targets(kQuery).value());
+  EXPECT_FALSE(list.targets(kModule).value());
   EXPECT_TRUE(list.targets("model.layers.13.self_attn.q_proj").value());
   EXPECT_TRUE(list.targets("model.layers.2.self_attn.q_proj").value());
   const auto pattern = parse(R"("target_modules":["q_proj"],"exclude_modules":".*\\.3\\..*")").value();
-  EXPECT_FALSE(pattern.targets(kQuery).value());
+  EXPECT_FALSE(pattern.targets(kModule).value());
   EXPECT_TRUE(pattern.targets("model.layers.2.self_attn.q_proj").value());
   const auto saved = parse(R"("target_modules":["q_proj"],"modules_to_save":["q_proj"])").value();
-  EXPECT_FALSE(saved.targets(kQuery).value());
-  EXPECT_TRUE(saved.saves(kQuery).value());
+  EXPECT_FALSE(saved.targets(kModule).value());
+  EXPECT_TRUE(saved.saves(kModule).value());
 }
 
 TEST(PeftConfig, ChoosesLayers) {
@@ -97,18 +97,18 @@ TEST(PeftConfig, ChoosesLayers) {
     const auto config =
         parse(R"("target_modules":["q_proj","lm_head"],"layers_to_transform":[3,5])" + std::string(more));
     ASSERT_TRUE(config) << config.error().message;
-    EXPECT_TRUE(config->targets(kQuery).value());
+    EXPECT_TRUE(config->targets(kModule).value());
     EXPECT_TRUE(config->targets("model.layers.5.experts.4.q_proj").value());
     EXPECT_FALSE(config->targets("model.layers.4.experts.5.q_proj").value());
     EXPECT_FALSE(config->targets("model.layers.33.self_attn.q_proj").value());
     EXPECT_FALSE(config->targets("model.q_proj").value());
     EXPECT_TRUE(config->targets("lm_head").value());  // its whole name is in the list
   }
-  EXPECT_TRUE(parse(R"("target_modules":["q_proj"],"layers_to_transform":3)").value().targets(kQuery).value());
-  EXPECT_FALSE(parse(R"("target_modules":["q_proj"],"layers_to_transform":2)").value().targets(kQuery).value());
+  EXPECT_TRUE(parse(R"("target_modules":["q_proj"],"layers_to_transform":3)").value().targets(kModule).value());
+  EXPECT_FALSE(parse(R"("target_modules":["q_proj"],"layers_to_transform":2)").value().targets(kModule).value());
   EXPECT_FALSE(parse(R"("target_modules":["q_proj"],"layers_to_transform":3,"layers_pattern":"h")")
                    .value()
-                   .targets(kQuery)
+                   .targets(kModule)
                    .value());
 }
 
@@ -176,7 +176,7 @@ TEST(PeftConfig, RefusesWrongValues) {
   expect_refused(R"("layers_to_transform":"1")", kBad, "layers_to_transform", "from 0 to");
   expect_refused(R"("target_modules":"q","layers_to_transform":[1])", kBad, "layers_to_transform", "to be a list");
   expect_refused(R"("layers_to_transform":[1],"layers_pattern":7)", kBad, "layers_pattern", "a list of strings");
-  const auto too_large = parse(R"("lora_alpha":1e300)").value().scale_of(kQuery, 8);
+  const auto too_large = parse(R"("lora_alpha":1e300)").value().scale_of(kModule, 8);
   ASSERT_FALSE(too_large);
   EXPECT_THAT(too_large.error().message, HasSubstr("too large"));
 }
