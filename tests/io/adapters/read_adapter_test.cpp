@@ -13,8 +13,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "io/model_files/file_text.hpp"
-#include "io/model_files/model_files.hpp"
+#include "tests/io/adapters/golden_adapters.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace pagoda::io {
@@ -22,17 +21,6 @@ namespace {
 
 using adapters::AdapterMatrix;
 using ::testing::HasSubstr;
-
-const std::filesystem::path kData = std::filesystem::path(PAGODA_SOURCE_DIR) / "tests" / "data";
-
-std::vector<std::string> adapter_names() {
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(kData / "adapters")) {
-    names.push_back(entry.path().filename().string());
-  }
-  std::ranges::sort(names);
-  return names;
-}
 
 double element(const AdapterMatrix& matrix, std::size_t index) {
   const std::byte* at = matrix.data.data() + index * size_of(matrix.dtype);
@@ -68,23 +56,13 @@ const T* pointer_to(const std::optional<T>& value) {
   return value ? &*value : nullptr;
 }
 
-class ReadAdapter : public ::testing::TestWithParam<std::string> {
- protected:
-  const std::filesystem::path folder_ = kData / "adapters" / GetParam();
-  const std::filesystem::path gguf_ = folder_ / "adapter.gguf";
-
-  Result<adapters::Adapter> read(const nlohmann::json& golden) const {
-    const auto base = open_model_files(kData / "models" / golden.at("base").get<std::string>()).value();
-    const auto head_dim = base->spec().value().decoder.attention_of(0).head_dim;
-    return read_adapter(std::filesystem::exists(gguf_) ? gguf_ : folder_, head_dim);
-  }
-};
+class ReadAdapter : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(ReadAdapter, HasTheMatricesAndScalesOfPeft) {
-  const auto golden = read_json_file(folder_ / "golden.json", 10'000'000, ErrorCode::bad_file).value();
-  const auto adapter = read(golden);
+  const test::GoldenAdapter golden(GetParam());
+  const auto adapter = golden.read();
   ASSERT_TRUE(adapter) << adapter.error().message;
-  const auto& modules = golden.at("modules");
+  const auto& modules = golden.json().at("modules");
   ASSERT_EQ(adapter->changes.size(), modules.size());
   for (std::size_t i = 0; i < modules.size(); ++i) {
     const auto& change = adapter->changes[i];
@@ -101,11 +79,8 @@ TEST_P(ReadAdapter, HasTheMatricesAndScalesOfPeft) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Goldens, ReadAdapter, ::testing::ValuesIn(adapter_names()), [](const auto& name) {
-  std::string text = name.param;
-  std::ranges::replace(text, '-', '_');
-  return text;
-});
+INSTANTIATE_TEST_SUITE_P(Goldens, ReadAdapter, ::testing::ValuesIn(test::golden_adapter_names()),
+                         [](const auto& name) { return test::test_name(name.param); });
 
 TEST(ReadAdapterPath, MustBeAFolderOrAGgufFile) {
   const test::TemporaryFolder folder;
