@@ -96,7 +96,9 @@ Result<Modules> sort_tensors(const AdapterTensors& tensors) {
     const auto* const ending =
         std::ranges::find_if(kEndings, [&](const Ending& each) { return name.ends_with(each.text); });
     const std::size_t end = ending == kEndings.end() ? 0 : name.size() - ending->text.size();
-    if (!name.starts_with(kPrefix) || end <= kPrefix.size()) {
+    const bool is_known = end > kPrefix.size() && name.starts_with(kPrefix) &&
+                          std::string_view(name).substr(0, end).find(".lora_") == name.npos;
+    if (!is_known) {
       return tensors.bad(name, "the name is none of an adapter's tensor (" + std::string(kPrefix) +
                                    "MODULE.lora_A.weight, for example)");
     }

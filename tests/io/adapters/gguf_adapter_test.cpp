@@ -63,7 +63,8 @@ TEST(GgufAdapter, HasTheNamesOfACheckpoint) {
     GgufWriter writer = adapter_of(architecture);
     for (const auto& weight : weights) add_pair(writer, weight + ".weight");
     std::vector<std::string> modules;
-    for (const auto& change : read(writer).value().changes) modules.push_back(change.module);
+    const auto adapter = read(writer).value();
+    for (const auto& change : adapter.changes) modules.push_back(change.module);
     return modules;
   };
   EXPECT_THAT(names("llama", {"blk.0.ffn_up", "blk.11.attn_output", "output"}),
