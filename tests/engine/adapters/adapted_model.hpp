@@ -61,10 +61,7 @@ class AdaptedModel {
     layers::BatchAdapters adapters;
     for (const AdaptedPrompt& prompt : prompts) {
       const auto length = static_cast<std::int32_t>(prompt.tokens.size());
-      if (prompt.adapter != nullptr) {
-        adapters.push_back(
-            {.first_row = query_start.back(), .num_rows = length, .adapter = &prompt.adapter->weights()});
-      }
+      if (prompt.adapter != nullptr) add(adapters, query_start.back(), length, prompt.adapter->weights());
       ids.insert(ids.end(), prompt.tokens.begin(), prompt.tokens.end());
       for (std::int32_t i = 0; i < length; ++i) positions.push_back(i);
       query_start.push_back(query_start.back() + length);
@@ -126,6 +123,18 @@ class AdaptedModel {
   }
 
  private:
+  /// Appends rows, to the last entry if they follow it and have its adapter.
+  static void add(layers::BatchAdapters& adapters, std::int64_t first_row, std::int64_t num_rows,
+                  const layers::AdapterWeights& adapter) {
+    const bool follows = !adapters.empty() && adapters.back().adapter == &adapter &&
+                         adapters.back().first_row + adapters.back().num_rows == first_row;
+    if (follows) {
+      adapters.back().num_rows += num_rows;
+    } else {
+      adapters.push_back({.first_row = first_row, .num_rows = num_rows, .adapter = &adapter});
+    }
+  }
+
   template <class T>
   const T* upload(const std::vector<T>& values) {
     memory_.push_back(layers::copy_to_device(*device_, std::as_bytes(std::span(values))).value());
