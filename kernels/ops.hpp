@@ -135,6 +135,50 @@ struct QuantizedLinearParams {
   bool accumulate = false;      ///< whether the result is added to out; otherwise it replaces out
 };
 
+/// Number of columns of out in a panel of LoraItem::b.
+constexpr std::int64_t kLoraPanel = 32;
+
+/// What one adapter adds to some columns of some rows (see LoraParams).
+struct LoraItem {
+  std::int64_t first_row = 0;  ///< row of x and out
+  std::int64_t num_rows = 0;
+  std::int64_t first_column = 0;  ///< column of out
+  std::int64_t out_features = 0;
+  const void* a = nullptr;  ///< [rank, in]; with token_ids [in, rank]
+  /// [ceil(out_features / kLoraPanel), rank, kLoraPanel]: element [p, r, i] is B[p * kLoraPanel + i, r], and 0 beyond
+  /// the last row of B.
+  const void* b = nullptr;
+  DType dtype = DType::f32;  ///< type of a and b
+  std::int64_t rank = 0;     ///< 0 = the item has no product
+  float scale = 1.0F;
+  const float* factors = nullptr;  ///< [out_features] or null: 1
+  /// [num_rows, base_stride]: the products of the base's weight, which the factors change; null = the values in out.
+  const float* base = nullptr;
+  std::int64_t base_stride = 0;
+  const float* bias = nullptr;  ///< [out_features] or null: 0
+};
+
+/// Low-rank changes of linear layers (LoRA, Hu et al. 2021), different ones for different rows: for each item, row t of
+/// the item, and n < out_features,
+///
+///     out[t, first_column + n] += factors[n] * scale * sum_r B[n, r] * (sum_k A[r, k] * x[t, k])
+///                                 + (factors[n] - 1) * base[t, n] + bias[n]
+///
+/// The factors are those of DoRA (Liu et al. 2024), whose layer is factors * (W x + scale * B A x). With token_ids the
+/// input of row t is the unit vector of its token: sum_k is A[r, token_ids[t]]. Items have ranks of their own and come
+/// in any order, but no two items may have an element of out in common. Products are in float32, also with 16-bit a, b
+/// and x.
+struct LoraParams {
+  const float* x = nullptr;                 ///< [num_tokens, in]
+  NarrowRows narrow_x = {};                 ///< instead of x, in any of its types
+  const std::int32_t* token_ids = nullptr;  ///< [num_tokens], instead of x
+  std::int64_t num_tokens = 0;
+  std::int64_t in = 0;              ///< columns of x, or number of tokens in the vocabulary
+  std::span<const LoraItem> items;  ///< host memory
+  float* out = nullptr;             ///< [num_tokens, out_stride]
+  std::int64_t out_stride = 0;
+};
+
 /// Quantises a weight matrix. The scale (and minimum) of each group is chosen so that the sum of squared errors is
 /// small:
 ///  - symmetric, 8 bits: the scale is the highest |w| / 127;
@@ -348,6 +392,7 @@ class Ops {
   virtual Status layer_norm(Stream& stream, const LayerNormParams& params) const = 0;
   virtual Status linear(Stream& stream, const LinearParams& params) const = 0;
   virtual Status quantized_linear(Stream& stream, const QuantizedLinearParams& params) const = 0;
+  virtual Status lora(Stream& stream, const LoraParams& params) const = 0;
   virtual Status quantize_weights(Stream& stream, const QuantizeWeightsParams& params) const = 0;
   virtual Status convert(Stream& stream, const ConvertParams& params) const = 0;
   /// Runs on devices that compute on the host; others return `unsupported`.

@@ -7,55 +7,11 @@
 #include <string>
 #include <string_view>
 
+#include "kernels/ops_checker.hpp"
 #include "kernels/rotation.hpp"
 
 namespace pagoda::kernels {
 namespace {
-
-/// Collects the first violation of one op.
-class Checker {
- public:
-  explicit Checker(std::string_view op) : op_(op) {}
-
-  Checker& require(bool condition, std::string_view rule, std::int64_t value) {
-    if (condition || !status_) return *this;
-    status_ = fail(ErrorCode::internal, std::string(op_) + ": " + std::string(rule) + ", not " + std::to_string(value));
-    return *this;
-  }
-
-  /// For a rule on which the message has no value to show.
-  Checker& require(bool condition, std::string_view rule) {
-    if (condition || !status_) return *this;
-    status_ = fail(ErrorCode::internal, std::string(op_) + ": " + std::string(rule));
-    return *this;
-  }
-
-  Checker& require_pointer(const void* pointer, std::string_view name) {
-    if (pointer != nullptr || !status_) return *this;
-    status_ = fail(ErrorCode::internal, std::string(op_) + ": " + std::string(name) + " must not be null");
-    return *this;
-  }
-
-  /// Requires each values[i] to be in [low, high).
-  template <class Integer>
-  Checker& require_range(const Integer* values, std::int64_t count, std::int64_t low, std::int64_t high,
-                         std::string_view name) {
-    if (!status_) return *this;
-    const auto* bad = std::find_if(values, values + count, [=](Integer v) { return v < low || v >= high; });
-    if (bad == values + count) return *this;
-    status_ = fail(ErrorCode::internal, std::string(op_) + ": " + std::string(name) + "[" +
-                                            std::to_string(bad - values) + "] must be in [" + std::to_string(low) +
-                                            ", " + std::to_string(high) + "), not " + std::to_string(*bad));
-    return *this;
-  }
-
-  bool ok() const { return status_.has_value(); }
-  Status status() const { return status_; }
-
- private:
-  std::string_view op_;
-  Status status_;
-};
 
 constexpr std::int64_t kAnyIndex = std::int64_t{1} << 31;
 constexpr std::int64_t kAnySlot = std::int64_t{1} << 62;
@@ -274,6 +230,46 @@ Status check(const QuantizedLinearParams& p) {
                   p.out_stride);
   if (p.num_tokens > 0) checker.require_pointer(p.x, "x").require_pointer(p.out, "out");
   return checker.status();
+}
+
+namespace {
+
+void check_item(Checker& checker, const LoraParams& p, const LoraItem& item) {
+  checker.require(item.num_rows >= 0, "num_rows must not be negative", item.num_rows)
+      .require(item.first_row >= 0 && item.first_row + item.num_rows <= p.num_tokens,
+               "the rows of an item must be among the num_tokens (" + std::to_string(p.num_tokens) + ") rows of out",
+               item.first_row)
+      .require(item.out_features >= 1, "out_features must be at least 1", item.out_features)
+      .require(item.first_column >= 0 && item.first_column + item.out_features <= p.out_stride,
+               "the columns of an item must be within out_stride (" + std::to_string(p.out_stride) + ")",
+               item.first_column)
+      .require(item.rank >= 0, "rank must not be negative", item.rank)
+      .require(item.base == nullptr || item.base_stride >= item.out_features,
+               "base_stride must be at least out_features (" + std::to_string(item.out_features) + ")",
+               item.base_stride);
+  if (item.rank == 0 || item.num_rows == 0) return;
+  checker.require_pointer(item.a, "a").require_pointer(item.b, "b");
+  check_weight_type(checker, item.dtype, "dtype");
+  if (p.token_ids == nullptr) check_rows(checker, p.x, p.narrow_x, "x");
+}
+
+}  // namespace
+
+Status check_shapes(const LoraParams& p) {
+  Checker checker("lora");
+  checker.require(p.num_tokens >= 0, "num_tokens must not be negative", p.num_tokens)
+      .require(p.in >= 1, "in must be at least 1", p.in)
+      .require(p.token_ids == nullptr || (p.x == nullptr && !p.narrow_x), "x must be null if token_ids are set");
+  if (p.num_tokens > 0 && !p.items.empty()) checker.require_pointer(p.out, "out");
+  for (const LoraItem& item : p.items) {
+    if (checker.ok()) check_item(checker, p, item);
+  }
+  return checker.status();
+}
+
+Status check(const LoraParams& p) {
+  if (Status shapes = check_shapes(p); !shapes || p.token_ids == nullptr) return shapes;
+  return Checker("lora").require_range(p.token_ids, p.num_tokens, 0, p.in, "token_ids").status();
 }
 
 Status check(const QuantizeWeightsParams& p) {

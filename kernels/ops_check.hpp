@@ -13,6 +13,7 @@
 namespace pagoda::kernels {
 
 Status check_shapes(const EmbeddingParams& p);
+Status check_shapes(const LoraParams& p);
 Status check_shapes(const RotaryParams& p);
 Status check_shapes(const StoreKvParams& p);
 Status check_shapes(const PagedAttentionParams& p);
@@ -25,6 +26,7 @@ Status check(const RmsNormParams& p);
 Status check(const LayerNormParams& p);
 Status check(const LinearParams& p);
 Status check(const QuantizedLinearParams& p);
+Status check(const LoraParams& p);
 Status check(const QuantizeWeightsParams& p);
 Status check(const ConvertParams& p);
 Status check(const RotaryParams& p);

@@ -153,7 +153,7 @@ Status TokenLogits::run(const TokenIds& tokens, std::int32_t first, const Take& 
   for (std::int32_t begin = first; begin < n; begin += rows_at_once) {
     const std::int32_t count = std::min(rows_at_once, n - begin);
     Status status = s.run([&] {
-      return s.model->logits(*s.stream, position_ids->as<std::int32_t>() + begin, count, logits->as<float>());
+      return s.model->logits(*s.stream, position_ids->as<std::int32_t>() + begin, count, logits->as<float>(), nullptr);
     });
     for (std::int32_t i = 0; i < count && status; ++i) {
       status = s.copy(logits->as<std::byte>() + static_cast<std::size_t>(i) * row_bytes, row.data(), row_bytes);

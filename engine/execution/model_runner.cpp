@@ -456,7 +456,7 @@ Status ModelRunner::run_model(kernels::Stream& stream, const Batch& batch, const
                                                    .out = block_tables_of_batch_.as<float>()});
     }
     if (status) status = model_->run(stream, forward, cache_);
-    if (status) status = model_->logits(stream, inputs.logit_rows, num_logit_rows, logits_.as<float>());
+    if (status) status = model_->logits(stream, inputs.logit_rows, num_logit_rows, logits_.as<float>(), nullptr);
     return status;
   };
   return batch.decode ? stream.replay(batch.decode->key(), issue) : issue();
@@ -513,8 +513,8 @@ Status ModelRunner::report_prompts(kernels::Stream& stream, const StepInputs& in
   const std::int64_t max_top = shape.max_report_top;
   for (std::int64_t first = 0; first < shape.num_reports; first += config_.max_num_seqs) {
     const std::int64_t count = std::min<std::int64_t>(config_.max_num_seqs, shape.num_reports - first);
-    Status status =
-        model_->logits(stream, inputs.report_rows + first, static_cast<std::int32_t>(count), logits_.as<float>());
+    Status status = model_->logits(stream, inputs.report_rows + first, static_cast<std::int32_t>(count),
+                                   logits_.as<float>(), nullptr);
     if (!status) return status;
     const std::span<const kernels::SampleRow> rows(report_rows_);
     status = device_->ops().sample(

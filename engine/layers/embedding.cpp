@@ -1,12 +1,20 @@
 #include "engine/layers/embedding.hpp"
 
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace pagoda::layers {
 
 Embedding::Embedding(const WeightLoader& loader, std::int64_t vocab_size, std::int64_t width) {
   auto weight = loader.embedding(vocab_size, width);
   table_ = weight.plain;
+  module_ = loader.modules()->add({.name = std::string(loader.name()),
+                                   .kind = AdapterModule::Kind::embedding,
+                                   .in_features = vocab_size,
+                                   .out_features = width,
+                                   .row_width = width,
+                                   .weight = weight});
   if (weight.quantized == nullptr) return;
   quantized_ = weight.quantized->matrix;
   memory_ = std::move(weight.quantized);
@@ -30,6 +38,33 @@ void Embedding::issue(ForwardPass& pass, const std::int32_t* ids, float* out, bo
                                       .out = out,
                                       .accumulate = accumulate,
                                       .quantized = quantized_});
+  if (pass.batch().adapters != nullptr && module_ != kNoModule) adapt(pass, *pass.batch().adapters, ids, out);
+}
+
+void Embedding::adapt(ForwardPass& pass, const BatchAdapters& adapters, const std::int32_t* ids, float* out) const {
+  const bool is_quantized = quantized_.data != nullptr;
+  const std::int64_t vocab_size = is_quantized ? quantized_.rows : table_.rows;
+  const std::int64_t width = is_quantized ? quantized_.columns : table_.columns;
+  std::vector<kernels::LoraItem> items;
+  for (const AdapterRows& rows : adapters) {
+    const ModuleWeights* change = rows.adapter->change_of(module_);
+    if (change == nullptr) continue;
+    if (change->weight.data == nullptr) {
+      items.push_back(change->item(rows.first_row, rows.num_rows, 0, width));
+      continue;
+    }
+    pass.run(&kernels::Ops::embedding, {.token_ids = ids + rows.first_row,
+                                        .num_tokens = rows.num_rows,
+                                        .table = change->weight,
+                                        .out = out + rows.first_row * width});
+  }
+  if (items.empty()) return;
+  pass.run(&kernels::Ops::lora, {.token_ids = ids,
+                                 .num_tokens = pass.num_tokens(),
+                                 .in = vocab_size,
+                                 .items = items,
+                                 .out = out,
+                                 .out_stride = width});
 }
 
 }  // namespace pagoda::layers

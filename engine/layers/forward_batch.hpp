@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "engine/layers/batch_adapters.hpp"
 #include "engine/types.hpp"
 #include "kernels/dtype.hpp"
 
@@ -34,6 +35,8 @@ struct ForwardBatch {
   std::int32_t max_query_len = 0;         ///< upper bound of the new tokens of one sequence
   std::int32_t max_context_len = 0;       ///< upper bound of context_len
   LinearInputs* linear_inputs = nullptr;  ///< receives the inputs of linear layers; null if nothing records them
+  /// Host memory, with the memory of the adapters; null if no row has an adapter.
+  const BatchAdapters* adapters = nullptr;
 
   /// Returns the slots of one KV group: [num_tokens].
   const std::int64_t* slots_of(KvGroupId group) const { return slot_mapping + std::int64_t{group} * num_tokens; }

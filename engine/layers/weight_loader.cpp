@@ -34,6 +34,7 @@ weights::LinearWeight WeightLoader::tied_linear(std::string_view tensor, std::in
 }
 
 weights::LinearWeight WeightLoader::derived_linear(const weights::DerivedWeight& weight) const {
+  modules_->note(name());
   return *status_ ? or_record_error(source_->derived_linear(name(), weight)) : weights::LinearWeight{};
 }
 
@@ -49,6 +50,7 @@ void WeightLoader::reject(std::string_view reason) const {
 }
 
 weights::WeightTensor WeightLoader::tensor(std::string_view name, const std::vector<std::int64_t>& shape) const {
+  if (!prefix_.empty()) modules_->note(this->name());
   return *status_ ? or_record_error(source_->tensor(full_name(name), shape)) : weights::WeightTensor{};
 }
 

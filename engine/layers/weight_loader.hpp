@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "engine/layers/adapter_modules.hpp"
 #include "engine/weights/weight_source.hpp"
 #include "kernels/ops.hpp"
 #include "kernels/result.hpp"
@@ -23,7 +25,8 @@ struct WeightVector {
 class WeightLoader {
  public:
   /// `source` and `status` must outlive the loader and its children.
-  WeightLoader(const weights::WeightSource& source, Status& status) : source_(&source), status_(&status) {}
+  WeightLoader(const weights::WeightSource& source, Status& status)
+      : source_(&source), status_(&status), modules_(std::make_shared<AdapterModules>()) {}
 
   WeightLoader operator/(std::string_view child) const;
   WeightLoader operator/(std::int64_t index) const { return *this / std::to_string(index); }
@@ -46,6 +49,8 @@ class WeightLoader {
 
   /// Returns the first error so far.
   const Status& status() const { return *status_; }
+  /// Returns the modules that the layers have offered to adapters, for the model that is built. All children share it.
+  const std::shared_ptr<AdapterModules>& modules() const { return modules_; }
   /// Records `reason` as the error of this module, unless there already is an error.
   void reject(std::string_view reason) const;
 
@@ -57,6 +62,7 @@ class WeightLoader {
 
   const weights::WeightSource* source_;
   Status* status_;
+  std::shared_ptr<AdapterModules> modules_;
   std::string prefix_;  // "model.layers.0." or empty
 };
 

@@ -72,7 +72,7 @@ Result<std::unique_ptr<Model>> build(const DecoderConfig& config, bool bias, dou
                 .mlp = load_gated_mlp(layer / "mlp", config)};
       });
   weights.norm = load_layer_norm(model / "norm", config);
-  Head head{.linear = load_head(root, config), .factor = logit_scale};
+  Head head{.linear = load_head(root, config), .modules = root.modules(), .factor = logit_scale};
   if (!status) return fail(std::move(status.error()));
   return std::make_unique<Cohere2>(config, std::move(weights), std::move(head));
 }

@@ -59,17 +59,20 @@ Status Decoder::allocate(std::shared_ptr<kernels::Device> device, const ModelLim
 
 Status Decoder::run(kernels::Stream& stream, const ForwardBatch& batch, const KvCache& cache) {
   if (auto status = activations_.check_fits(batch); !status) return status;
+  if (auto status = check(batch.adapters, batch.num_tokens); !status) return status;
   ForwardPass pass(device_->ops(), stream, batch, cache);
   hidden_ = run_layers(pass);
   return pass.status();
 }
 
-Status Decoder::logits(kernels::Stream& stream, const std::int32_t* rows, std::int32_t num_rows, float* logits) {
+Status Decoder::logits(kernels::Stream& stream, const std::int32_t* rows, std::int32_t num_rows, float* logits,
+                       const BatchAdapters* adapters) {
   if (num_rows == 0) return {};
   if (auto status = activations_.check_logit_rows(num_rows); !status) return status;
-  const ForwardBatch no_batch;
+  if (auto status = check(adapters, num_rows); !status) return status;
+  const ForwardBatch only_adapters{.adapters = adapters};
   const KvCache no_cache;
-  ForwardPass pass(device_->ops(), stream, no_batch, no_cache);
+  ForwardPass pass(device_->ops(), stream, only_adapters, no_cache);
   gather(pass, rows, num_rows, activations_.logit_rows);
   head_.linear(pass, activations_.logit_rows, num_rows, logits);
   if (head_.factor != 1.0 || head_.softcap != 0.0) {
@@ -89,6 +92,24 @@ Status Decoder::hidden(kernels::Stream& stream, const std::int32_t* rows, std::i
   ForwardPass pass(device_->ops(), stream, no_batch, no_cache);
   gather(pass, rows, num_rows, hidden);
   return pass.status();
+}
+
+Status Decoder::check(const BatchAdapters* adapters, std::int64_t num_rows) const {
+  if (adapters == nullptr) return {};
+  std::int64_t end = 0;
+  for (const AdapterRows& rows : *adapters) {
+    if (rows.first_row < end || rows.num_rows < 0 || rows.first_row + rows.num_rows > num_rows) {
+      return fail(ErrorCode::internal, "adapters: rows " + std::to_string(rows.first_row) + " to " +
+                                           std::to_string(rows.first_row + rows.num_rows) +
+                                           " are not in order among the " + std::to_string(num_rows) +
+                                           " rows of the batch");
+    }
+    end = rows.first_row + rows.num_rows;
+    if (rows.adapter == nullptr || rows.adapter->modules != head_.modules.get()) {
+      return fail(ErrorCode::internal, "adapters: an adapter is not bound to this model");
+    }
+  }
+  return {};
 }
 
 void Decoder::gather(ForwardPass& pass, const std::int32_t* rows, std::int32_t num_rows, float* out) const {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/layers/activations.hpp"
+#include "engine/layers/adapter_modules.hpp"
 #include "engine/layers/attention.hpp"
 #include "engine/layers/forward_pass.hpp"
 #include "engine/layers/linear.hpp"
@@ -30,6 +31,7 @@ layers::ActivationShape activation_shape(const DecoderConfig& config, const std:
 /// The last part of a model: logits = linear(hidden rows), scaled as ScaleParams describes.
 struct Head {
   layers::Linear linear;
+  std::shared_ptr<const layers::AdapterModules> modules;  ///< of the whole model (WeightLoader::modules)
   double factor = 1.0;
   double softcap = 0.0;
 };
@@ -41,9 +43,11 @@ class Decoder : public Model {
   ModelMemory memory(const layers::ModelLimits& limits, bool narrow_rows) const final;
   Status allocate(std::shared_ptr<kernels::Device> device, const layers::ModelLimits& limits) final;
   Status run(kernels::Stream& stream, const layers::ForwardBatch& batch, const layers::KvCache& cache) final;
-  Status logits(kernels::Stream& stream, const std::int32_t* rows, std::int32_t num_rows, float* logits) final;
+  Status logits(kernels::Stream& stream, const std::int32_t* rows, std::int32_t num_rows, float* logits,
+                const layers::BatchAdapters* adapters) final;
   Status hidden(kernels::Stream& stream, const std::int32_t* rows, std::int32_t num_rows, float* hidden) final;
   std::int64_t hidden_width() const final { return head_.linear.in_features(); }
+  const layers::AdapterModules& adapter_modules() const final { return *head_.modules; }
 
  protected:
   /// `activations`: shape of the memory that the layers need.
@@ -57,6 +61,8 @@ class Decoder : public Model {
   const std::vector<layers::PositionTables>& positions() const { return positions_; }
 
  private:
+  /// Errors: rows beyond `num_rows`, or an adapter that is not bound to this model (internal).
+  Status check(const layers::BatchAdapters* adapters, std::int64_t num_rows) const;
   void gather(layers::ForwardPass& pass, const std::int32_t* rows, std::int32_t num_rows, float* out) const;
 
   layers::ActivationShape activation_shape_;

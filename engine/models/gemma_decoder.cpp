@@ -91,7 +91,7 @@ Result<std::unique_ptr<Model>> build(const GemmaConfig& gemma, const weights::We
     return load_layer(layer, gemma, index);
   });
   const RmsNorm norm = load_norm(model / "norm", config, gemma.norm_offset);
-  Head head{.linear = load_head(root, config), .softcap = gemma.logit_softcap};
+  Head head{.linear = load_head(root, config), .modules = root.modules(), .softcap = gemma.logit_softcap};
   if (!status) return fail(std::move(status.error()));
   return std::make_unique<GemmaDecoder>(gemma, std::move(embedding), std::move(layers), norm, std::move(head));
 }

@@ -102,7 +102,7 @@ Result<std::unique_ptr<Model>> build(const DecoderConfig& config, const weights:
     return load_layer(layer, config, index);
   });
   weights.norm = LayerNorm(model / "ln_f", hidden, config.norm_eps);
-  Head head{.linear = load_head(root, model / "wte", config, hidden)};
+  Head head{.linear = load_head(root, model / "wte", config, hidden), .modules = root.modules()};
   if (!status) return fail(std::move(status.error()));
   return std::make_unique<Gpt2>(config, std::move(weights), std::move(head));
 }

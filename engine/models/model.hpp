@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "engine/layers/adapter_modules.hpp"
+#include "engine/layers/batch_adapters.hpp"
 #include "engine/layers/forward_batch.hpp"
 #include "kernels/device.hpp"
 #include "kernels/result.hpp"
@@ -32,11 +34,16 @@ class Model {
   virtual Status run(kernels::Stream& stream, const layers::ForwardBatch& batch, const layers::KvCache& cache) = 0;
   /// Computes the scores of the vocabulary for `num_rows` token rows of the last run, between 0 and max_logit_rows.
   /// rows: [num_rows]; logits: [num_rows, vocab_size], float32; both are device memory.
-  virtual Status logits(kernels::Stream& stream, const std::int32_t* rows, std::int32_t num_rows, float* logits) = 0;
+  /// `adapters`: which of these rows have an adapter, by their places in `rows`; null = none.
+  virtual Status logits(kernels::Stream& stream, const std::int32_t* rows, std::int32_t num_rows, float* logits,
+                        const layers::BatchAdapters* adapters) = 0;
   /// Copies hidden rows of the last run: the rows that logits() multiplies with the head, normalised if the model ends
   /// with a norm. rows: [num_rows]; hidden: [num_rows, hidden_width()], float32; both are device memory.
   virtual Status hidden(kernels::Stream& stream, const std::int32_t* rows, std::int32_t num_rows, float* hidden) = 0;
   virtual std::int64_t hidden_width() const = 0;
+
+  /// Returns the modules that adapters can change. They live as long as the model.
+  virtual const layers::AdapterModules& adapter_modules() const = 0;
 };
 
 }  // namespace pagoda::models

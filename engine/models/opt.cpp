@@ -129,7 +129,7 @@ Result<std::unique_ptr<Model>> build(const OptConfig& opt, const weights::Weight
   if (!opt.post_norm) {
     weights.norm = LayerNorm(model / "final_layer_norm", hidden, config.norm_eps, opt.norm_tensors);
   }
-  Head head{.linear = load_head(root, model / "embed_tokens", config, width)};
+  Head head{.linear = load_head(root, model / "embed_tokens", config, width), .modules = root.modules()};
   if (!status) return fail(std::move(status.error()));
   auto activations = activation_shape(config, weights.layers);
   activations.work_widths.push_back({width});

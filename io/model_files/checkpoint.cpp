@@ -20,13 +20,6 @@ namespace {
 constexpr std::size_t kMaxIndexBytes = 100'000'000;
 constexpr std::string_view kHeadWeight = "lm_head.weight";
 
-std::optional<DType> weight_dtype(std::string_view name) {
-  if (name == "F32") return DType::f32;
-  if (name == "F16") return DType::f16;
-  if (name == "BF16") return DType::bf16;
-  return std::nullopt;
-}
-
 /// Returns whether a shard is a plain file name: the index of a downloaded model must not make the engine read files
 /// elsewhere.
 bool is_plain_file_name(std::string_view name) {
@@ -40,26 +33,6 @@ Status no_weights(const std::filesystem::path& folder) {
   }
   return fail(ErrorCode::io_failed,
               folder.string() + ": there is no model.safetensors, no pytorch_model.bin and no index.json of either");
-}
-
-/// Copies the elements of a tensor that is not row-major, row by row. `index` counts through all dimensions but the
-/// last.
-void copy_strided(const TensorEntry& entry, const std::byte* from, std::size_t element_bytes, std::byte* to) {
-  const std::size_t rank = entry.shape.size();
-  const auto row_elements = static_cast<std::size_t>(entry.shape.back());
-  const std::size_t row_step = static_cast<std::size_t>(entry.strides.back()) * element_bytes;
-  std::vector<std::int64_t> index(rank, 0);
-  while (true) {
-    std::int64_t offset = 0;
-    for (std::size_t i = 0; i + 1 < rank; ++i) offset += index[i] * entry.strides[i];
-    const std::byte* element = from + static_cast<std::size_t>(offset) * element_bytes;
-    for (std::size_t i = 0; i < row_elements; ++i, to += element_bytes) {
-      std::memcpy(to, element + i * row_step, element_bytes);
-    }
-    std::size_t carried = rank - 1;
-    while (carried > 0 && ++index[carried - 1] == entry.shape[carried - 1]) index[--carried] = 0;
-    if (carried == 0) return;
-  }
 }
 
 }  // namespace
@@ -274,11 +247,7 @@ Result<const void*> Checkpoint::elements_of(std::string_view name, const Locatio
     return fail(ErrorCode::out_of_memory, files_[file_index].path() + ": tensor " + quote(name) + ": no memory for " +
                                               std::to_string(bytes) + " bytes, its copy in row-major order");
   }
-  if (entry.strides.empty()) {
-    std::memcpy(copy.get(), data, bytes);
-  } else {
-    copy_strided(entry, data, element_bytes, copy.get());
-  }
+  copy_elements(entry, data, element_bytes, copy.get());
   return copy.get();
 }
 

@@ -4,9 +4,13 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "kernels/dtype.hpp"
 
 namespace pagoda::io {
 
@@ -30,6 +34,13 @@ inline std::int64_t num_elements(std::span<const std::int64_t> shape) {
 
 /// Tensors of a file by name.
 using TensorEntries = std::map<std::string, TensorEntry, std::less<>>;
+
+/// Returns the type of weights that safetensors calls F32, F16 or BF16; nothing for other types.
+std::optional<DType> weight_dtype(std::string_view name);
+
+/// Copies the elements of a tensor to `to` in row-major order. `from`: its first byte, at entry.begin in the file. The
+/// tensor has no more elements than its bytes hold.
+void copy_elements(const TensorEntry& entry, const std::byte* from, std::size_t element_bytes, std::byte* to);
 
 /// Limit on the dimensions of a tensor, in addition to the limits of the formats.
 inline constexpr std::size_t kMaxTensorRank = 16;

@@ -6,6 +6,7 @@
 #include "kernels/cpu/attention.hpp"
 #include "kernels/cpu/layer_norm.hpp"
 #include "kernels/cpu/linear.hpp"
+#include "kernels/cpu/lora.hpp"
 #include "kernels/cpu/quantize_weights.hpp"
 #include "kernels/cpu/quantized_linear.hpp"
 #include "kernels/cpu/sample.hpp"
@@ -112,6 +113,11 @@ Status CpuOps::linear(Stream&, const LinearParams& p) const {
 Status CpuOps::quantized_linear(Stream&, const QuantizedLinearParams& p) const {
   if (const Status checked = check(p); !checked) return checked;
   return cpu_quantized_linear(kernels_, threads_, scratch_, p);
+}
+
+Status CpuOps::lora(Stream&, const LoraParams& p) const {
+  if (const Status checked = check_on_cpu(p); !checked) return checked;
+  return cpu_lora(kernels_, threads_, scratch_, p);
 }
 
 Status CpuOps::quantize_weights(Stream&, const QuantizeWeightsParams& p) const {

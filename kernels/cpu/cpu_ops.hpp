@@ -20,6 +20,7 @@ class CpuOps final : public Ops {
   Status layer_norm(Stream& stream, const LayerNormParams& params) const override;
   Status linear(Stream& stream, const LinearParams& params) const override;
   Status quantized_linear(Stream& stream, const QuantizedLinearParams& params) const override;
+  Status lora(Stream& stream, const LoraParams& params) const override;
   Status quantize_weights(Stream& stream, const QuantizeWeightsParams& params) const override;
   Status host_work(Stream& stream, const HostWorkParams& params) const override;
   Status convert(Stream& stream, const ConvertParams& params) const override;

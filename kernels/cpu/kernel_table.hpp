@@ -219,6 +219,38 @@ struct AttentionSums {
   float* sums = nullptr;  ///< [width]
 };
 
+/// shrunk[m * shrunk_stride + r] = scale * sum over k < in of x[m * x_stride + k] * a[r, k]. Each sum is one chain of
+/// multiply-adds per lane.
+struct LoraShrinkArgs {
+  const float* x = nullptr;  ///< [rows, in], rows x_stride apart
+  std::int64_t x_stride = 0;
+  std::int64_t rows = 0;
+  const void* a = nullptr;  ///< [ranks, in]
+  DType dtype = DType::f32;
+  std::int64_t in = 0;
+  std::int64_t ranks = 0;
+  float scale = 1.0F;
+  float* shrunk = nullptr;
+  std::int64_t shrunk_stride = 0;
+};
+
+/// out[m * out_stride + n] += factors[n] * sum over r < rank of shrunk[m, r] * B[n, r] + (factors[n] - 1) * base + bias
+/// for n < columns, as in LoraItem. Each sum is one chain of multiply-adds in ascending order.
+struct LoraExpandArgs {
+  const float* shrunk = nullptr;  ///< [rows, rank]
+  std::int64_t rows = 0;
+  const void* b = nullptr;  ///< panels of kLoraPanel columns
+  DType dtype = DType::f32;
+  std::int64_t rank = 0;
+  std::int64_t columns = 0;
+  float* out = nullptr;  ///< [rows, columns], rows out_stride apart
+  std::int64_t out_stride = 0;
+  const float* factors = nullptr;  ///< [columns] or null
+  const float* base = nullptr;     ///< [rows, columns], rows base_stride apart; null = out
+  std::int64_t base_stride = 0;
+  const float* bias = nullptr;  ///< [columns] or null
+};
+
 struct CpuKernels {
   CpuIsa isa = CpuIsa::scalar;
   int lanes = 0;       ///< floats in a vector
@@ -244,6 +276,9 @@ struct CpuKernels {
   void (*linear_tile)(const LinearTileArgs& args);
   void (*linear_stream)(const LinearStreamArgs& args);
   void (*linear_register_tiled)(const LinearRegisterTiledArgs& args);
+
+  void (*lora_shrink)(const LoraShrinkArgs& args);
+  void (*lora_expand)(const LoraExpandArgs& args);
 
   void (*pack)(const PackArgs& args);
   void (*gemm_tile)(const GemmTileArgs& args);

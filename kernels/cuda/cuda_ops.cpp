@@ -5,6 +5,7 @@
 #include "kernels/cuda/attention_plan.hpp"
 #include "kernels/cuda/cuda_stream.hpp"
 #include "kernels/cuda/linear.hpp"
+#include "kernels/cuda/lora.hpp"
 #include "kernels/cuda/move_blocks.hpp"
 #include "kernels/cuda/paged_attention.hpp"
 #include "kernels/cuda/quantized_linear.hpp"
@@ -55,6 +56,10 @@ Status CudaOps::quantized_linear(Stream& stream, const QuantizedLinearParams& p)
     if (Status bits = check_bits("quantized_linear", weights); !bits) return bits;
   }
   return enqueue(stream, kernels::check(p), [&](CudaStream& s) { return cuda_quantized_linear(s, p); });
+}
+
+Status CudaOps::lora(Stream& stream, const LoraParams& p) const {
+  return enqueue(stream, check_shapes(p), [&](CudaStream& s) { return cuda_lora(s, p); });
 }
 
 Status CudaOps::quantize_weights(Stream&, const QuantizeWeightsParams&) const {

@@ -13,6 +13,7 @@ void rms_norm(const RmsNormParams& p);
 void layer_norm(const LayerNormParams& p);
 void linear(const LinearParams& p);
 void quantized_linear(const QuantizedLinearParams& p);
+void lora(const LoraParams& p);
 void convert(const ConvertParams& p);
 void rotary(const RotaryParams& p);
 void store_kv(const StoreKvParams& p);

@@ -111,6 +111,22 @@ void visit(QuantizeWeightsParams& p, V& v) {
 }
 
 template <class V>
+void visit(LoraParams& p, V& v) {
+  v.in(p.x, p.num_tokens * p.in);
+  visit(p.narrow_x, p.num_tokens * p.in, v);
+  v.in(p.token_ids, p.num_tokens);
+  v.structs(p.items, [&](LoraItem& item) {
+    const std::int64_t padded = (item.out_features + kLoraPanel - 1) / kLoraPanel * kLoraPanel;
+    v.in(item.a, bytes_of(item.dtype, item.rank * p.in));
+    v.in(item.b, bytes_of(item.dtype, item.rank * padded));
+    v.in(item.factors, item.out_features);
+    if (item.num_rows > 0) v.in(item.base, (item.num_rows - 1) * item.base_stride + item.out_features);
+    v.in(item.bias, item.out_features);
+  });
+  v.out(p.out, p.num_tokens * p.out_stride);
+}
+
+template <class V>
 void visit(ConvertParams& p, V& v) {
   v.in(p.from, bytes_of(p.from_dtype, p.count));
   v.out(p.to, bytes_of(p.to_dtype, p.count));

@@ -190,6 +190,7 @@ PAGODA_RUN(LayerNormParams);
 PAGODA_RUN(LinearParams);
 PAGODA_RUN(QuantizedLinearParams);
 PAGODA_RUN(QuantizeWeightsParams);
+PAGODA_RUN(LoraParams);
 PAGODA_RUN(ConvertParams);
 PAGODA_RUN(RotaryParams);
 PAGODA_RUN(StoreKvParams);

@@ -44,6 +44,7 @@ class OpRunner {
   Status operator()(LinearParams p) const { return run(&Ops::linear, p); }
   Status operator()(QuantizedLinearParams p) const { return run(&Ops::quantized_linear, p); }
   Status operator()(QuantizeWeightsParams p) const { return run(&Ops::quantize_weights, p); }
+  Status operator()(LoraParams p) const { return run(&Ops::lora, p); }
   Status operator()(ConvertParams p) const { return run(&Ops::convert, p); }
   Status operator()(RotaryParams p) const { return run(&Ops::rotary, p); }
   Status operator()(StoreKvParams p) const { return run(&Ops::store_kv, p); }

@@ -67,6 +67,16 @@ class OpsCheckTest : public testing::Test {
     return p;
   }
 
+  LoraParams lora() {
+    LoraParams p;
+    p.x = p.out = floats_.data();
+    p.num_tokens = 2;
+    p.in = 4;
+    p.items = lora_items_;
+    p.out_stride = 8;
+    return p;
+  }
+
   RotaryParams rotary() {
     RotaryParams p;
     p.positions = ids_.data();
@@ -119,6 +129,9 @@ class OpsCheckTest : public testing::Test {
   std::vector<float> floats_ = std::vector<float>(512);
   std::vector<std::int32_t> ids_ = {1, 7};
   std::vector<std::int64_t> slots_ = {-1, 7};
+  std::vector<LoraItem> lora_items_ = {
+      {.num_rows = 1, .out_features = 8, .a = floats_.data(), .b = floats_.data(), .rank = 2},
+      {.first_row = 1, .num_rows = 1, .out_features = 5, .a = floats_.data(), .b = floats_.data(), .rank = 1}};
   std::vector<WeightMatrix> weights_ = {{floats_.data(), DType::f32, 5, 4}, {floats_.data(), DType::bf16, 3, 4}};
   std::vector<std::uint8_t> quantized_data_ = std::vector<std::uint8_t>(2048);
   std::vector<Float16> quantized_scales_ = std::vector<Float16>(16);
@@ -280,6 +293,45 @@ TEST_F(OpsCheckTest, RefusesShapesThatDoNotFit) {
       activation(), [](auto& p) { p.out = const_cast<float*>(p.x); }, "must not be in place");
   expect_refused<ActivationParams>(
       activation(), [](auto& p) { p.num_tokens = -1; }, "num_tokens");
+}
+
+TEST_F(OpsCheckTest, RefusesLowRankChangesThatDoNotFit) {
+  const std::vector<LoraItem> good = lora_items_;
+  const auto item_refused = [&](const std::function<void(LoraItem&)>& spoil, const std::string& part) {
+    lora_items_ = good;
+    expect_refused<LoraParams>(
+        lora(), [&](auto&) { spoil(lora_items_[1]); }, "lora: " + part);
+  };
+  item_refused([](auto& item) { item.first_row = -1; }, "the rows of an item");
+  item_refused([](auto& item) { item.num_rows = 2; }, "the rows of an item must be among the num_tokens (2)");
+  item_refused([](auto& item) { item.num_rows = -1; }, "num_rows");
+  item_refused([](auto& item) { item.out_features = 0; }, "out_features");
+  item_refused([](auto& item) { item.first_column = 4; }, "the columns of an item must be within out_stride (8)");
+  item_refused([](auto& item) { item.rank = -1; }, "rank");
+  item_refused([](auto& item) { item.a = nullptr; }, "a must not be null");
+  item_refused([](auto& item) { item.b = nullptr; }, "b must not be null");
+  item_refused([](auto& item) { item.dtype = DType::int8; }, "dtype must be float32, float16 or bfloat16");
+  item_refused([this](auto& item) { item.base = floats_.data(), item.base_stride = 4; }, "base_stride");
+  lora_items_ = good;
+  expect_refused<LoraParams>(
+      lora(), [](auto& p) { p.in = 0; }, "lora: in");
+  expect_refused<LoraParams>(
+      lora(), [](auto& p) { p.x = nullptr; }, "lora: x");
+  expect_refused<LoraParams>(
+      lora(), [](auto& p) { p.out = nullptr; }, "lora: out");
+  expect_refused<LoraParams>(
+      lora(), [this](auto& p) { p.token_ids = ids_.data(); }, "lora: x must be null if token_ids are set");
+  LoraParams of_tokens = lora();
+  of_tokens.x = nullptr;
+  of_tokens.token_ids = ids_.data();
+  of_tokens.in = 8;
+  expect_refused<LoraParams>(
+      of_tokens, [](auto& p) { p.in = 7; }, "lora: token_ids[1] must be in [0, 7), not 7");
+  lora_items_[0].rank = lora_items_[1].rank = 0;  // without a product, neither a, b nor x are read
+  lora_items_[0].a = lora_items_[0].b = lora_items_[1].a = nullptr;
+  LoraParams without_products = lora();
+  without_products.x = nullptr;
+  EXPECT_TRUE(check(without_products).has_value());
 }
 
 TEST_F(OpsCheckTest, RefusesTokensSlotsAndBlocksOutOfRange) {

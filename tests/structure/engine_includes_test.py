@@ -22,7 +22,7 @@ FLOORS = [
     ["engine/config.hpp", "engine/config.cpp"],
     ["engine/text", "engine/sampling", "engine/weights"],
     ["engine/layers", "engine/grammar"],
-    ["engine/models", "engine/calibration"],
+    ["engine/models", "engine/calibration", "engine/adapters"],
     ["engine/memory", "engine/scheduling", "engine/execution", "engine/output"],
     ["engine/placement"],
     ["engine/routing"],

@@ -138,6 +138,24 @@ Status SplitOps::quantized_linear(Stream& stream, const QuantizedLinearParams& p
   return t.enqueue(stream, p, &Ops::quantized_linear, cpu_, true, kept);
 }
 
+Status SplitOps::lora(Stream& stream, const LoraParams& params) const {
+  LoraParams p = params;
+  Translation t(memory_, "lora");
+  const auto kept = std::make_shared<std::vector<LoraItem>>(p.items.begin(), p.items.end());
+  for (LoraItem& item : *kept) {
+    t.device(item.a);
+    t.device(item.b);
+    t.device(item.factors);
+    t.device(item.base);
+    t.device(item.bias);
+  }
+  p.items = *kept;
+  t.device(p.x);
+  t.device(p.token_ids);
+  t.device(p.out);
+  return t.enqueue(stream, p, &Ops::lora, cpu_, true, kept);
+}
+
 Status SplitOps::quantize_weights(Stream&, const QuantizeWeightsParams&) const {
   return fail(ErrorCode::unsupported, "quantize_weights: weights are quantised by the CPU and uploaded");
 }

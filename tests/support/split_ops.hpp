@@ -17,6 +17,7 @@ class SplitOps final : public kernels::Ops {
   Status layer_norm(Stream& stream, const kernels::LayerNormParams& params) const override;
   Status linear(Stream& stream, const kernels::LinearParams& params) const override;
   Status quantized_linear(Stream& stream, const kernels::QuantizedLinearParams& params) const override;
+  Status lora(Stream& stream, const kernels::LoraParams& params) const override;
   Status quantize_weights(Stream& stream, const kernels::QuantizeWeightsParams& params) const override;
   Status convert(Stream& stream, const kernels::ConvertParams& params) const override;
   Status rotary(Stream& stream, const kernels::RotaryParams& params) const override;

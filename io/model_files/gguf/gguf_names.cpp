@@ -80,7 +80,7 @@ std::optional<std::string> gguf_tensor_name(const GgufArchitecture& architecture
 }
 
 std::optional<std::string> hugging_face_tensor_name(const GgufArchitecture& architecture, std::string_view name,
-                                                    const GgufFile& file) {
+                                                    bool packs_gate) {
   const auto dot = name.rfind('.');
   if (dot == name.npos) return std::nullopt;
   const std::string_view module = name.substr(0, dot);
@@ -94,13 +94,20 @@ std::optional<std::string> hugging_face_tensor_name(const GgufArchitecture& arch
   if (end == module.npos) return std::nullopt;
   const std::string_view number = module.substr(kLayerPrefix.size(), end - kLayerPrefix.size());
   const std::string_view in_layer = module.substr(end + 1);
-  const bool is_packed =
-      in_layer == "ffn_up" && file.tensor(std::string(module.substr(0, end)) + ".ffn_gate.weight") == nullptr;
   const auto* found = find_in_layers(architecture, [&](const GgufModule& known) {
-    return known.gguf == in_layer && !(is_packed && known.hugging_face == "mlp.up_proj");
+    return known.gguf == in_layer && !(packs_gate && known.hugging_face == "mlp.up_proj");
   });
   if (found == nullptr) return std::nullopt;
   return std::string(architecture.layer_prefix).append(number).append(".").append(found->hugging_face).append(ending);
+}
+
+std::optional<std::string> hugging_face_tensor_name(const GgufArchitecture& architecture, std::string_view name,
+                                                    const GgufFile& file) {
+  constexpr std::string_view kUp = ".ffn_up.";
+  const auto up = name.find(kUp);
+  const bool packs_gate =
+      up != name.npos && file.tensor(std::string(name.substr(0, up)) + ".ffn_gate.weight") == nullptr;
+  return hugging_face_tensor_name(architecture, name, packs_gate);
 }
 
 Result<GgufHeads> read_gguf_heads(const GgufFile& file, const GgufArchitecture& architecture) {

@@ -38,7 +38,12 @@ std::vector<models::GgufKey> gguf_keys(const GgufArchitecture& architecture);
 /// ("model.layers.0.self_attn.q_proj.weight"); nothing when GGUF has no such tensor.
 std::optional<std::string> gguf_tensor_name(const GgufArchitecture& architecture, std::string_view name);
 
-/// The inverse of gguf_tensor_name. Where two modules have one name in GGUF, the other tensors of `file` decide.
+/// The inverse of gguf_tensor_name. Two modules have the name ffn_up in GGUF: `packs_gate` chooses the one that has the
+/// rows of the gate too.
+std::optional<std::string> hugging_face_tensor_name(const GgufArchitecture& architecture, std::string_view name,
+                                                    bool packs_gate);
+
+/// Returns the name for a tensor of a model: the gate is packed where `file` does not have it as a tensor.
 std::optional<std::string> hugging_face_tensor_name(const GgufArchitecture& architecture, std::string_view name,
                                                     const GgufFile& file);
 

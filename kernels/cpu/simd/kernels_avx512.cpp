@@ -11,6 +11,7 @@
 #include "kernels/cpu/simd/quantized.inl.hpp"
 #include "kernels/cpu/simd/rows.inl.hpp"
 #include "kernels/cpu/simd/scores.inl.hpp"
+#include "kernels/cpu/simd/shrink_expand.inl.hpp"
 #include "kernels/cpu/simd/softmax.inl.hpp"
 #include "kernels/cpu/simd/table.inl.hpp"
 

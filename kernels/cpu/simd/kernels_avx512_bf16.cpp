@@ -8,6 +8,7 @@
 #include "kernels/cpu/simd/math.inl.hpp"
 #include "kernels/cpu/simd/rows.inl.hpp"
 #include "kernels/cpu/simd/scores.inl.hpp"
+#include "kernels/cpu/simd/shrink_expand.inl.hpp"
 #include "kernels/cpu/simd/softmax.inl.hpp"
 
 namespace pagoda::kernels::avx512_bf16 {

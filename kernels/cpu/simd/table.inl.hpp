@@ -25,6 +25,8 @@ constexpr CpuKernels kTable{
     .linear_tile = linear_tile,
     .linear_stream = linear_stream,
     .linear_register_tiled = linear_register_tiled,
+    .lora_shrink = lora_shrink,
+    .lora_expand = lora_expand,
     .pack = pack,
     .gemm_tile = gemm_tile,
     .scores_stream = scores_stream,

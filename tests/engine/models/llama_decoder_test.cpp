@@ -145,7 +145,7 @@ TEST(LlamaDecoder, AStepLargerThanTheModelsLimitsIsAnInternalError) {
   ASSERT_FALSE(status);
   EXPECT_EQ(status.error().code, ErrorCode::internal);
   EXPECT_THAT(status.error().message, HasSubstr("a step has 9 tokens"));
-  status = (*model)->logits(*stream, nullptr, 5, nullptr);
+  status = (*model)->logits(*stream, nullptr, 5, nullptr, nullptr);
   ASSERT_FALSE(status);
   EXPECT_THAT(status.error().message, HasSubstr("logits of 5 rows"));
 }

@@ -181,7 +181,7 @@ std::vector<ModelRunner::Rows> ModelRunner::run(const std::vector<Chunk>& chunks
 ModelRunner::Rows ModelRunner::logits(const std::vector<std::int32_t>& token_rows) {
   auto& s = *state_;
   return s.rows_of(token_rows, s.spec.vocab_size, [&](const std::int32_t* rows, std::int32_t count, float* out) {
-    return s.model->logits(*s.stream, rows, count, out);
+    return s.model->logits(*s.stream, rows, count, out, nullptr);
   });
 }
 

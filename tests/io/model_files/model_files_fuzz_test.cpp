@@ -10,6 +10,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/io/fuzz/adapter_target.hpp"
 #include "tests/io/fuzz/config_json_target.hpp"
 #include "tests/io/fuzz/gguf_model_target.hpp"
 #include "tests/io/fuzz/gguf_target.hpp"
@@ -78,6 +79,14 @@ const std::vector<Target> kTargets{
      kJsonPieces + Pieces{"\n=== ", "config.json", "\"F16\"", "[8,8]", "../x", "{%", "}}", "\n"}},
     {"quantized_folder", testing::try_quantized_folder, 150,
      kJsonPieces + Pieces{"\"F32\"", "\"I8\"", "[32,32]", "[0]", "\"group_size\"", "\n", "m.weight_scale"}},
+    {"adapter_folder", testing::try_adapter_folder, 150,
+     kJsonPieces + Pieces{"\"F32\"", "\"F64\"", "[2,6]", "[0]", ".lora_A.weight", "base_model.model.", "\"r\":", "512",
+                          "(a+)+", "\"bias\":\"all\"", "\n=== "}},
+    {"gguf_adapter",
+     testing::try_gguf_adapter,
+     150,
+     {"\n", "\x1f", " ", "-1", "4294967295", "\xff", "nan", "tensor ", ".lora_a", ".lora_b", "blk.0.attn_k.weight",
+      "llama", " 0 8 2"}},
     {"gguf_model",
      testing::try_gguf_model,
      200,

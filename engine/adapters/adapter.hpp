@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kernels/dtype.hpp"
+
+namespace pagoda::adapters {
+
+/// A matrix of an adapter in the host's memory: [rows, columns], row-major. A vector is [rows, 1].
+struct AdapterMatrix {
+  DType dtype = DType::f32;  ///< f32, bf16 or f16
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  std::vector<std::byte> data;
+};
+
+/// Low-rank change of a linear layer (LoRA, Hu et al. 2021): y = W x + scale * B (A x). Of an embedding: row t of the
+/// table changes by scale * B A[:, t].
+struct LoraChange {
+  AdapterMatrix a;     ///< [rank, in_features]; [rank, vocab_size] of an embedding
+  AdapterMatrix b;     ///< [out_features, rank]; [width, rank] of an embedding
+  float scale = 1.0F;  ///< alpha / rank, or alpha / sqrt(rank) with rsLoRA
+  /// Magnitudes [out_features] of DoRA (Liu et al. 2024): row n of W + scale * B A is scaled to this norm.
+  std::optional<AdapterMatrix> magnitude;
+
+  std::int64_t rank() const { return a.rows; }
+};
+
+/// What an adapter changes in one module.
+struct ModuleChange {
+  std::string module;  ///< full name as in a Hugging Face checkpoint, for example "model.layers.0.self_attn.q_proj"
+  std::optional<LoraChange> lora;
+  std::optional<AdapterMatrix> weight;  ///< replaces the weight of an embedding or of the head (modules_to_save)
+  std::optional<AdapterMatrix> bias;    ///< replaces the bias of a linear layer
+};
+
+/// An adapter as its files give it. It is not yet checked against a model.
+struct Adapter {
+  std::vector<ModuleChange> changes;  ///< one for each module, in the order of their names
+};
+
+}  // namespace pagoda::adapters

@@ -1,0 +1,108 @@
+#include <cstddef>
+#include <cstdint>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "engine/adapters/bound_adapter.hpp"
+#include "engine/adapters/module_names.hpp"
+
+namespace pagoda::adapters {
+namespace {
+
+using layers::AdapterModule;
+
+std::string shape_text(std::string_view rows, std::string_view columns) {
+  return "[" + std::string(rows) + ", " + std::string(columns) + "]";
+}
+std::string shape_text(std::int64_t rows, std::int64_t columns) {
+  return shape_text(std::to_string(rows), std::to_string(columns));
+}
+
+/// Checks one module; the first error stays.
+class ModuleCheck {
+ public:
+  explicit ModuleCheck(std::string_view module) : module_(module) {}
+
+  void refuse(std::string_view reason) {
+    if (status_) status_ = fail(ErrorCode::bad_file, "adapter: module " + module_ + ": " + std::string(reason));
+  }
+
+  /// Requires a matrix of this shape.
+  void require(std::string_view name, const AdapterMatrix& matrix, std::int64_t rows, std::int64_t columns) {
+    require(name, matrix, matrix.rows == rows && matrix.columns == columns, shape_text(rows, columns));
+  }
+  void require(std::string_view name, const AdapterMatrix& matrix, bool fits, std::string_view wanted) {
+    const std::string text(name);
+    if (!fits) {
+      refuse(text + " is " + shape_text(matrix.rows, matrix.columns) + ", but the model needs " + std::string(wanted));
+    }
+    if (!is_weight_type(matrix.dtype)) refuse(text + " has the type " + std::string(to_string(matrix.dtype)));
+    const auto bytes = matrix.rows * matrix.columns * static_cast<std::int64_t>(size_of(matrix.dtype));
+    if (static_cast<std::int64_t>(matrix.data.size()) != bytes) {
+      refuse(text + " has " + std::to_string(matrix.data.size()) + " bytes, but its shape needs " +
+             std::to_string(bytes));
+    }
+  }
+
+  const Status& status() const { return status_; }
+
+ private:
+  std::string module_;
+  Status status_;
+};
+
+Status check_change(const ModuleChange& change, const AdapterModule& module) {
+  ModuleCheck checked(change.module);
+  if (const auto& lora = change.lora) {
+    const std::string in = std::to_string(module.in_features);
+    const std::string rank = std::to_string(lora->rank());
+    checked.require("A", lora->a, lora->a.columns == module.in_features && lora->a.rows >= 1, shape_text("rank", in));
+    checked.require("B", lora->b, module.out_features, lora->rank());
+    if (lora->magnitude) checked.require("the magnitude", *lora->magnitude, module.out_features, 1);
+  }
+  if (change.weight) {
+    const bool is_table = module.kind == AdapterModule::Kind::embedding;
+    if (module.kind == AdapterModule::Kind::linear) {
+      checked.refuse("only the weight of an embedding or of the head can be replaced");
+    }
+    if (change.lora) checked.refuse("its weight cannot be both replaced and changed");
+    checked.require("the weight", *change.weight, is_table ? module.in_features : module.out_features,
+                    is_table ? module.out_features : module.in_features);
+  }
+  if (change.bias) {
+    if (!module.has_bias) checked.refuse("the adapter has a bias, but the model has none here");
+    checked.require("the bias", *change.bias, module.out_features, 1);
+  }
+  return checked.status();
+}
+
+}  // namespace
+
+layers::ModuleId find_module(const layers::AdapterModules& modules, std::string_view name) {
+  const layers::ModuleId found = modules.find(name);
+  if (found != layers::kNoModule) return found;
+  for (const std::string_view outer : {"transformer.", "model.", "language_model."}) {
+    if (name.starts_with(outer)) return modules.find(name.substr(outer.size()));
+  }
+  return layers::kNoModule;
+}
+
+Status check(const Adapter& adapter, const layers::AdapterModules& modules) {
+  std::set<layers::ModuleId> seen;
+  for (const ModuleChange& change : adapter.changes) {
+    const layers::ModuleId id = find_module(modules, change.module);
+    if (id == layers::kNoModule) {
+      return fail(ErrorCode::bad_file, modules.has(change.module)
+                                           ? "adapter: module " + change.module + " cannot be changed by an adapter"
+                                           : "adapter: the model has no module " + change.module);
+    }
+    if (!seen.insert(id).second) {
+      return fail(ErrorCode::bad_file, "adapter: module " + change.module + " is changed twice");
+    }
+    if (Status status = check_change(change, modules[id]); !status) return status;
+  }
+  return {};
+}
+
+}  // namespace pagoda::adapters

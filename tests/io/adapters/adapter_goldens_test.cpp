@@ -1,0 +1,93 @@
+// The adapters of tests/data/adapters on their models: logits and greedy tokens are those of peft
+// (tools/make_adapter_goldens.py).
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "io/adapters/base_weights.hpp"
+#include "io/adapters/read_adapter.hpp"
+#include "io/model_files/file_text.hpp"
+#include "io/model_files/model_files.hpp"
+#include "tests/engine/adapters/adapted_model.hpp"
+#include "tests/engine/models/model_runner.hpp"
+#include "tests/io/adapters/golden_adapters.hpp"
+#include "tests/support/instruction_sets.hpp"
+
+namespace pagoda::io {
+namespace {
+
+constexpr std::size_t kMaxTokens = 64;  // of a sequence of AdaptedModel
+
+void expect_logits(const std::vector<float>& actual, const nlohmann::json& expected) {
+  const auto values = expected.get<std::vector<float>>();
+  ASSERT_EQ(actual.size(), values.size());
+  double largest = 0.0;
+  double difference = 0.0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    largest = std::max<double>(largest, std::abs(values[i]));
+    difference = std::max<double>(difference, std::abs(actual[i] - values[i]));
+  }
+  EXPECT_LT(difference / largest, 1e-4);
+}
+
+/// `logits`: those of a prompt and of the expected greedy tokens after it, as many as fit.
+void expect_results(const std::vector<std::vector<float>>& logits, std::size_t prompt_size,
+                    const nlohmann::json& expected) {
+  expect_logits(logits[prompt_size - 1], expected.at("logits"));
+  const auto tokens = expected.at("greedy").at("token_ids").get<TokenIds>();
+  const auto logprobs = expected.at("greedy").at("logprobs").get<std::vector<double>>();
+  for (std::size_t i = 0; prompt_size - 1 + i < logits.size() && i < tokens.size(); ++i) {
+    const auto& row = logits[prompt_size - 1 + i];
+    EXPECT_EQ(test::argmax(row), tokens[i]) << "token " << i;
+    EXPECT_NEAR(test::logprob(row, tokens[i]), logprobs[i], 1e-3) << "token " << i;
+  }
+}
+
+TokenIds tokens_of(const nlohmann::json& golden_case, const char* side) {
+  auto tokens = golden_case.at("prompt_token_ids").get<TokenIds>();
+  const auto greedy = golden_case.at(side).at("greedy").at("token_ids").get<TokenIds>();
+  tokens.insert(tokens.end(), greedy.begin(), greedy.end());
+  tokens.resize(std::min(tokens.size(), kMaxTokens));
+  return tokens;
+}
+
+class AdapterGoldens : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(AdapterGoldens, LogitsAndTokensAreThoseOfPeft) {
+  const test::GoldenAdapter golden(GetParam());
+  const auto files = open_model_files(golden.base()).value();
+  const auto weights = files->weights().value();
+  auto adapter = golden.read().value();
+  const auto dropped = drop_base_weights(adapter, *weights);
+  ASSERT_TRUE(dropped) << dropped.error().message;
+  auto spec = files->spec().value();
+  const auto device = kernels::create_cpu_device({.num_threads = 1, .isa = test::exact_isa()}).value();
+  test::AdaptedModel model(spec, *weights, device);
+  const auto bound = model.bind(adapter);
+  ASSERT_NE(bound, nullptr);
+  std::vector<test::AdaptedPrompt> prompts;  // with the adapter and without, in one batch
+  for (const auto& golden_case : golden.json().at("cases")) {
+    prompts.push_back({tokens_of(golden_case, "adapter"), bound.get()});
+    prompts.push_back({tokens_of(golden_case, "base"), nullptr});
+  }
+  const auto results = model.run(prompts);
+  std::size_t i = 0;
+  for (const auto& golden_case : golden.json().at("cases")) {
+    const std::size_t prompt_size = golden_case.at("prompt_token_ids").size();
+    for (const char* side : {"adapter", "base"}) {
+      SCOPED_TRACE(golden_case.at("name").get<std::string>() + ", " + side);
+      expect_results(results[i++], prompt_size, golden_case.at(side));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, AdapterGoldens, ::testing::ValuesIn(test::golden_adapter_names()),
+                         [](const auto& name) { return test::test_name(name.param); });
+
+}  // namespace
+}  // namespace pagoda::io
