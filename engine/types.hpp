@@ -19,6 +19,7 @@ using BlockId = std::int32_t;      ///< physical block id in one pool, 0 .. bloc
 using ReplicaId = std::int32_t;    ///< 0 .. replicas - 1
 using KvGroupId = std::int32_t;    ///< index of KvLayout::groups
 using RowId = std::int32_t;        ///< a worker's persistent batch row, 0 .. max_num_seqs - 1
+using AdapterId = std::uint64_t;   ///< a loaded adapter, set by the adapter store and never used again; 0 = the base model
 
 /// Bytes [begin, end) of a text.
 struct ByteRange {
