@@ -17,6 +17,7 @@ struct BlockManagerState {
   /// Plans that may not be executed yet. They are sent again when a cache engine dies and its memory outlives it.
   std::deque<CachePlan> unfinished;
   trace::SharedTracer trace;
+  Place place;
 };
 
 using Self = BlockManagerActor::stateful_pointer<BlockManagerState>;
@@ -36,7 +37,7 @@ void on_replaced(Self self, const CacheEnginesReplaced& message) {
 
 MemoryGrant plan(Self self, const MemoryRequest& message) {
   auto& state = state_of(self);
-  const TraceSpan span(state.trace, trace::Row::block_manager, "plan memory");
+  const TraceSpan span(state.trace, trace::Row::block_manager, "plan memory", state.place);
   memory::GrantedStep planned = state.blocks->plan(message);
 #ifdef PAGODA_CHECK_INVARIANTS
   const auto broken = state.blocks->core().check_invariants();
@@ -55,10 +56,12 @@ MemoryGrant plan(Self self, const MemoryRequest& message) {
 BlockManagerActor::behavior_type behavior(Self self, const memory::BlockSpaceConfig& config,
                                           const std::vector<CacheEngineActor>& cache_engines,
                                           const Instruments& instruments, const PlansDone& plans_done) {
-  state_of(self).blocks = std::make_unique<journal::RecordedBlockManager>(config, instruments.journal);
+  state_of(self).blocks =
+      std::make_unique<journal::RecordedBlockManager>(config, instruments.journal, instruments.place.replica);
   state_of(self).cache_engines = cache_engines;
   state_of(self).plans_done = plans_done;
   state_of(self).trace = instruments.trace;
+  state_of(self).place = instruments.place;
   return {
       [self](const MemoryRequest& message) { return plan(self, message); },
       [self](const CacheEnginesReplaced& message) { on_replaced(self, message); },

@@ -25,6 +25,7 @@ struct CacheEngineState {
   StepSinkActor scheduler;
   caf::actor_addr supervisor;
   trace::SharedTracer trace;
+  Place place;
   std::unique_ptr<journal::RecordedCacheOrder> order;
   std::map<StepId, std::shared_ptr<const CachePlan>> plans;       ///< plans that are not enqueued yet
   std::map<StepId, std::shared_ptr<kernels::Event>> step_events;  ///< events of steps whose end has not been seen yet
@@ -63,7 +64,7 @@ Status issue(Self self, const std::shared_ptr<const CachePlan>& plan) {
   submit(&execution::KvMemory::issue_swaps);
   state.parts.stream->on_complete([run] { run->swapped_us = now_us(); });
   submit(&execution::KvMemory::issue_copies);
-  state.parts.stream->on_complete([run, plan, scheduler = state.scheduler, trace = state.trace,
+  state.parts.stream->on_complete([run, plan, scheduler = state.scheduler, trace = state.trace, place = state.place,
                                    block_bytes = state.parts.memory->block_bytes(), stream = state.parts.stream.get(),
                                    has_ended_a_plan = state.has_ended_a_plan, sender = state.sender,
                                    me = caf::actor_cast<caf::actor_addr>(self)] {
@@ -79,7 +80,8 @@ Status issue(Self self, const std::shared_ptr<const CachePlan>& plan) {
         trace->span(
             trace::Row::cache_engine, "cache plan", run->started_us, run->finished_us,
             {arg("step", plan->step), arg("swap_out", plan->swap_out.size()), arg("swap_in", plan->swap_in.size()),
-             arg("copies", plan->copies.size()), arg("swap_bytes", num_swaps * block_bytes)});
+             arg("copies", plan->copies.size()), arg("swap_bytes", num_swaps * block_bytes)},
+            place);
       }
       if (num_swaps > 0) {
         send_anonymously(scheduler, SwapMeasured{num_swaps * block_bytes, run->swapped_us - run->started_us});
@@ -114,7 +116,8 @@ void forget_passed_steps(CacheEngineState& state) {
 
 CacheEngineActor::behavior_type behavior(Self self, const CacheParts& parts, const Instruments& instruments) {
   state_of(self).trace = instruments.trace;
-  state_of(self).order = std::make_unique<journal::RecordedCacheOrder>(instruments.journal);
+  state_of(self).place = instruments.place;
+  state_of(self).order = std::make_unique<journal::RecordedCacheOrder>(instruments.journal, instruments.place);
   state_of(self).parts = parts;
   return {
       [self](CachePlan& plan) {

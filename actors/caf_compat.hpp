@@ -130,7 +130,7 @@ void send(Self* self, const Handle& receiver, Message&& message) {
 template <class Self, class Handle, class Message>
 void send_to_all(Self* self, const std::vector<Handle>& receivers, Message message) {
   for (std::size_t rank = 1; rank < receivers.size(); ++rank) send(self, receivers[rank], message);
-  send(self, receivers.front(), std::move(message));
+  send(self, receivers.at(0), std::move(message));
 }
 
 /// Sends from outside any actor: stream callbacks, sockets, destructors.

@@ -26,6 +26,7 @@ namespace pagoda::actors {
 struct Instruments {
   trace::SharedTracer trace;
   journal::SharedJournal journal;
+  Place place = {};  ///< place of the actor that is observed
 };
 
 /// Parts of a worker. Each new worker gets new parts.
@@ -75,7 +76,8 @@ struct SpawnedDevices {
   int num_failed_starts = 0;
   bool memory_lost = false;
 };
-/// Spawns the devices, by rank. If one cannot be spawned, ends those that were spawned before it.
+/// Spawns the devices, by rank. `instruments`: those of the replica. If one cannot be spawned, ends those that were
+/// spawned before it.
 Result<SpawnedDevices> spawn_devices(caf::actor_system& system, const std::vector<DeviceFactory>& factories,
                                      const Instruments& instruments);
 
@@ -130,9 +132,9 @@ struct SharedActors {
   OutputProcessorActor outputs;
 };
 
-/// Spawns the actor that watches the shared actors and the replica. When one of them dies, or when this actor gets an
-/// exit message, all end.
+/// Spawns the actor that watches the shared actors and the replicas. When a shared actor dies, when no replica is left,
+/// or when this actor gets an exit message, all end.
 caf::actor spawn_supervisor(caf::actor_system& system, const SharedActors& actors,
-                            const ReplicaSupervisorActor& replica);
+                            const std::vector<ReplicaSupervisorActor>& replicas);
 
 }  // namespace pagoda::actors

@@ -20,13 +20,18 @@ struct ConnectRoot;
 struct GetReplica;
 struct Replica;
 struct OpenOutput;
+struct MoveOutput;
+struct HandOver;
 
-/// Keeps the actors that all replicas share, and the replicas. Ends all of them together.
+/// Keeps the actors that all replicas share, and the replicas. Ends all of them when a shared actor has ended, or when
+/// no replica is left.
 using SupervisorActor = Interface<
     // (private) one of its actors has ended.
     caf::result<void>(ChildGone),
     // (private) supervisor of a replica: the reason why it is about to end.
-    caf::result<void>(ReplicaFailed)>;
+    caf::result<void>(ReplicaFailed),
+    // (private) router: a replica has no request any more and gets none.
+    caf::result<void>(EndReplica)>;
 
 /// Keeps a replica: scheduler, block manager and a group of devices. Runs on a thread of its own, since it loads
 /// models.
@@ -70,6 +75,8 @@ using RequestRouterActor = Interface<
     caf::result<Drained>(Drain),
     // Answered as soon as no request is live.
     caf::result<Idle>(AwaitIdle),
+    // A replica gets no new requests. Answered when it has none; then it ends.
+    caf::result<ReplicaDrained>(DrainReplica),
     // (private) a client has ended: its requests are aborted, and its texts are not tokenized.
     caf::result<void>(SinkGone),
     // (private) the timeout of a drain is over: live requests are aborted.
@@ -81,6 +88,10 @@ using RequestRouterActor = Interface<
     // (private) the output processor has ended: requests that have no terminal output yet end here, and later requests
     // are refused.
     caf::result<void>(ChildGone),
+    // (private) supervisor, once: the actor that receives EndReplica.
+    caf::result<void>(ConnectRoot),
+    // (private) supervisor: a replica has ended. Its requests go on at another one.
+    caf::result<void>(ReplicaDown),
     // (private) supervisor: all other actors end. Live requests and later messages get the error.
     caf::result<void>(EngineFailed)>;
 
@@ -122,7 +133,7 @@ using SchedulerActor = Interface<
     caf::result<Progress>(GetProgress),
     // (private) router: the next MemoryRequest, which is sent as soon as possible, empties the prefix cache.
     caf::result<PrefixCacheReset>(ResetPrefixCache),
-    // Message 8, from a worker, in the order of the steps.
+    // Message 8, from the worker of each rank, in the order of the steps.
     caf::result<void>(StepResult),
     // Message 11: a stop string ended a sequence.
     caf::result<void>(StopHit),
@@ -176,7 +187,7 @@ using WorkerActor = Interface<
     caf::result<void>(CacheReady),
     // (private) cache engine: the answer to ConnectCache.
     caf::result<void>(CacheConnected),
-    // (private) supervisor, once: the destination of results.
+    // (private) supervisor, once: the destination of results, and the rank that they have.
     caf::result<void>(ConnectScheduler),
     // (private) its own stream: the stream has failed.
     caf::result<void>(DeviceFailed)>;
@@ -198,6 +209,10 @@ using DeviceProcessActor = Interface<
 using OutputProcessorActor = Interface<
     // (private) router: a request and its sink, before its first output.
     caf::result<void>(OpenOutput),
+    // (private) router: another scheduler runs the request from now on.
+    caf::result<void>(MoveOutput),
+    // (private) router: a scheduler is down. Answered with its requests; its later outputs are ignored.
+    caf::result<HandedOver>(HandOver),
     // Message 9. Causes message 10 to the sinks and message 11 to the scheduler.
     caf::result<void>(StepOutputs),
     // (private) supervisor, once: the destination of RequestClosed.
@@ -217,6 +232,13 @@ struct OpenOutput {
   SharedSpec spec;
   SinkActor sink;
   SchedulerActor scheduler;  ///< the scheduler that runs the request
+};
+struct MoveOutput {
+  RequestId request = 0;
+  SchedulerActor scheduler;
+};
+struct HandOver {
+  SchedulerActor scheduler;
 };
 struct ConnectWorker {
   WorkerActor worker;
@@ -245,6 +267,7 @@ struct CacheEnginesReplaced {
 struct ConnectScheduler {
   StepSinkActor scheduler;
   caf::actor_addr supervisor;
+  RankId rank = 0;  ///< rank of the device, which its results have
 };
 struct ConnectOutputs {
   RequestRouterActor router;
@@ -252,7 +275,7 @@ struct ConnectOutputs {
 struct ConnectRoot {
   SupervisorActor root;
 };
-/// Actors of a group of devices, by rank. There is one rank today.
+/// Actors of a group of devices, by rank.
 struct DeviceGroup {
   std::vector<WorkerActor> workers;
   std::vector<CacheEngineActor> cache_engines;
@@ -327,6 +350,9 @@ PAGODA_LOCAL(pagoda::actors::SinkGone)
 PAGODA_LOCAL(pagoda::actors::DrainTimeout)
 PAGODA_LOCAL(pagoda::actors::DeadlineDue)
 PAGODA_LOCAL(pagoda::actors::OpenOutput)
+PAGODA_LOCAL(pagoda::actors::MoveOutput)
+PAGODA_LOCAL(pagoda::actors::HandOver)
+PAGODA_LOCAL(pagoda::actors::HandedOver)
 PAGODA_LOCAL(pagoda::actors::RequestClosed)
 PAGODA_LOCAL(pagoda::actors::FlushOutputs)
 PAGODA_LOCAL(pagoda::actors::OutputsFlushed)
@@ -347,6 +373,10 @@ PAGODA_LOCAL(pagoda::actors::CacheEnginesReplaced)
 PAGODA_LOCAL(pagoda::actors::ChildGone)
 PAGODA_LOCAL(pagoda::actors::ReplaceDevices)
 PAGODA_LOCAL(pagoda::actors::ReplicaFailed)
+PAGODA_LOCAL(pagoda::actors::ReplicaDown)
+PAGODA_LOCAL(pagoda::actors::EndReplica)
+PAGODA_LOCAL(pagoda::actors::DrainReplica)
+PAGODA_LOCAL(pagoda::actors::ReplicaDrained)
 PAGODA_LOCAL(pagoda::actors::EngineFailed)
 PAGODA_LOCAL(pagoda::actors::MasksAnswered)
 PAGODA_LOCAL(pagoda::actors::MasksDue)

@@ -74,10 +74,11 @@ struct GetStats {};
 struct GetMetrics {};
 struct GetModelInfo {};
 
-/// Asks what the engine is doing, for a viewer. The answer has the spans with numbers above `spans_after`. Span
-/// recording goes on for a while after each GetView.
+/// Asks what the engine is doing, for a viewer. The answer has the spans with numbers above `spans_after`, and the
+/// blocks of one replica. Span recording goes on for a while after each GetView.
 struct GetView {
   std::uint64_t spans_after = 0;
+  ReplicaId replica = 0;
 };
 
 struct TokenizeRequest {
@@ -105,6 +106,16 @@ struct Drain {
 };
 struct Drained {
   std::int64_t aborted = 0;  ///< number of requests that were aborted
+};
+
+/// Makes one replica take no new requests. Its requests run to their ends, then the replica ends. Answered when it has
+/// no request any more.
+struct DrainReplica {
+  ReplicaId replica = 0;
+};
+struct ReplicaDrained {
+  /// Errors: invalid_request with param "replica" (there is no such replica, it is down, or no other one is up).
+  Status status;
 };
 
 /// Answered as soon as no request is live. New requests are still accepted.
@@ -245,6 +256,16 @@ struct ReplaceDevices {};
 /// Private, supervisor of a replica -> root supervisor: the replica cannot go on, and ends.
 struct ReplicaFailed {
   Error error;
+  ReplicaId replica = 0;
+};
+/// Private, root supervisor -> router: the replica has ended, or is about to, and another one is left.
+struct ReplicaDown {
+  Error error;
+  ReplicaId replica = 0;
+};
+/// Private, router -> root supervisor: the replica is drained and may end.
+struct EndReplica {
+  ReplicaId replica = 0;
 };
 
 /// Private, supervisor -> router -> output processor: the engine ends. Every live request and every later message to
@@ -256,6 +277,12 @@ struct EngineFailed {
 /// Private, router -> output processor: asks for facts about live requests and about those that ended last.
 struct GetRequestFacts {
   std::vector<RequestId> requests;
+};
+
+/// Private, output processor -> router: the unfinished requests of a replica that is down, each with the tokens that it
+/// has (AddGroup continues them).
+struct HandedOver {
+  std::vector<SharedSpec> requests;
 };
 
 /// Private, router -> output processor: stops the recording of its core. The journal keeps all requests that the output

@@ -383,12 +383,18 @@ ModelHostActor::behavior_type behavior(Self self) {
         return ask_engine<DetokenizeReply>(self, message, message.token_ids.size() * sizeof(TokenId));
       },
       [self](const Drain& message) { return drain(self, message); },
+      [self](const DrainReplica& message) {
+        const Error none{ErrorCode::invalid_request, "the model is not loaded", "replica"};
+        return answer_of(self, message, ReplicaDrained{fail(none)});
+      },
       [self](const AwaitIdle& message) { return answer_of(self, message, Idle{}); },
       [self](const SinkGone& message) { on_client_gone(self, message.sink.id()); },
       [](const DrainTimeout&) {},
       [](const DeadlineDue&) {},
       [](const RequestClosed&) {},
       [](const ChildGone&) {},
+      [](const ConnectRoot&) {},
+      [](const ReplicaDown&) {},
       [](const EngineFailed&) {},
       [self](const ServeModel& message) { serve(self, message.router); },
       [self](const RefuseModel& message) { refuse(self, message.error); },

@@ -21,17 +21,19 @@ LoadedEngine::~LoadedEngine() {
 }
 
 void LoadedEngine::when_gone(std::function<void()> on_end) const {
-  const auto left = std::make_shared<std::atomic<std::size_t>>(2);
+  const auto left = std::make_shared<std::atomic<std::size_t>>(1 + replicas_.size());
   const auto one_less = [left, on_end = std::move(on_end)] {
     if (left->fetch_sub(1) == 1) on_end();
   };
   when_ended(supervisor_, one_less);
-  when_ended(devices_.supervisor, [left, one_less, present = devices_.present] {
-    const auto devices = present();
-    left->fetch_add(devices.size());
-    for (const auto& device : devices) when_ended(device, one_less);
-    one_less();
-  });
+  for (const Devices& replica : replicas_) {
+    when_ended(replica.supervisor, [left, one_less, present = replica.present] {
+      const auto devices = present();
+      left->fetch_add(devices.size());
+      for (const auto& device : devices) when_ended(device, one_less);
+      one_less();
+    });
+  }
 }
 
 namespace {

@@ -24,14 +24,14 @@ namespace pagoda::actors {
 /// A running engine. It ends when this object is destroyed.
 class LoadedEngine {
  public:
-  /// The actors that hold the memory of the engine's devices. Devices that fail are replaced, so `present` is called
+  /// The actors that hold the memory of a replica's devices. Devices that fail are replaced, so `present` is called
   /// only after `supervisor`, the actor that replaces them, has ended.
   struct Devices {
     caf::actor supervisor;
     std::function<std::vector<caf::actor>()> present;
   };
-  LoadedEngine(RequestRouterActor router, caf::actor supervisor, Devices devices)
-      : router_(std::move(router)), supervisor_(std::move(supervisor)), devices_(std::move(devices)) {}
+  LoadedEngine(RequestRouterActor router, caf::actor supervisor, std::vector<Devices> replicas)
+      : router_(std::move(router)), supervisor_(std::move(supervisor)), replicas_(std::move(replicas)) {}
   /// Returns at once. The engine ends as described at spawn_supervisor.
   ~LoadedEngine();
   LoadedEngine(const LoadedEngine&) = delete;
@@ -44,7 +44,7 @@ class LoadedEngine {
  private:
   RequestRouterActor router_;
   caf::actor supervisor_;
-  Devices devices_;
+  std::vector<Devices> replicas_;
 };
 using SharedEngine = std::shared_ptr<const LoadedEngine>;
 

@@ -1,5 +1,8 @@
+#include <algorithm>
 #include <new>
 #include <unordered_map>
+#include <unordered_set>
+#include <vector>
 
 #include <spdlog/spdlog.h>
 
@@ -41,6 +44,7 @@ struct OutputProcessorState {
 
   std::unique_ptr<journal::RecordedOutput> core;
   std::unordered_map<RequestId, Destination> sinks;
+  std::unordered_set<caf::actor_id> down;  ///< schedulers whose requests were handed over
   RequestRouterActor router;
   trace::SharedTracer trace;
 };
@@ -95,6 +99,27 @@ void process(Self self, const StepOutputs& step) {
   }
 }
 
+/// Returns the unfinished requests of a scheduler that is down, with their progress. Each counts one restart more.
+HandedOver hand_over(Self self, const SchedulerActor& scheduler) {
+  auto& state = state_of(self);
+  state.down.insert(scheduler.id());
+  std::vector<RequestId> ids;
+  for (const auto& [id, to] : state.sinks) {
+    if (to.scheduler == scheduler) ids.push_back(id);
+  }
+  std::ranges::sort(ids);
+  StepOutputs restarts;
+  for (const RequestId id : ids) restarts.interrupted.push_back({id, Interruption::restarted});
+  if (!ids.empty()) state.core->process(restarts, now_us());
+  return {state.core->core().with_progress_of(ids)};
+}
+
+/// Returns whether the message comes from a scheduler whose requests were handed over: these tokens are computed again.
+bool is_from_down_scheduler(Self self) {
+  const auto& sender = self->current_sender();
+  return sender && state_of(self).down.contains(sender->id());
+}
+
 OutputProcessorActor::behavior_type behavior(Self self, const std::shared_ptr<const text::Tokenizer>& tokenizer,
                                              const Instruments& instruments) {
   state_of(self).trace = instruments.trace;
@@ -107,7 +132,15 @@ OutputProcessorActor::behavior_type behavior(Self self, const std::shared_ptr<co
         const bool is_open = state.core->open(message.spec);
         PAGODA_ASSERT(is_open, "the progress of a recovered request is checked when it is read");
       },
-      [self](const StepOutputs& step) { process(self, step); },
+      [self](const MoveOutput& message) {
+        auto& sinks = state_of(self).sinks;
+        if (const auto found = sinks.find(message.request); found != sinks.end())
+          found->second.scheduler = message.scheduler;
+      },
+      [self](const HandOver& message) { return reply(hand_over(self, message.scheduler)); },
+      [self](const StepOutputs& step) {
+        if (!is_from_down_scheduler(self)) process(self, step);
+      },
       [self](const ConnectOutputs& connect) { state_of(self).router = connect.router; },
       [self](const FlushOutputs&) {
         state_of(self);

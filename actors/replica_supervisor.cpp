@@ -63,7 +63,12 @@ struct ReplicaSupervisorState {
 using Self = ReplicaSupervisorActor::stateful_pointer<ReplicaSupervisorState>;
 
 bool live_in_processes(const std::vector<DeviceFactory>& factories) {
-  return factories.front().start_process != nullptr;
+  return std::ranges::all_of(factories, [](const DeviceFactory& rank) { return rank.start_process != nullptr; });
+}
+
+Instruments of_rank(Instruments instruments, std::size_t rank) {
+  instruments.place.rank = static_cast<RankId>(rank);
+  return instruments;
 }
 
 std::string ended_device(const ReplicaSupervisorState& state) {
@@ -82,7 +87,7 @@ void end_all(const Replica& replica) {
 void fail_replica(Self self, ErrorCode code, std::string why) {
   auto& state = state_of(self);
   state.failure = Error{code, std::move(why)};
-  if (state.root) send(self, state.root, ReplicaFailed{*state.failure});
+  if (state.root) send(self, state.root, ReplicaFailed{*state.failure, state.instruments.place.replica});
 }
 
 void fail_devices(Self self, const Error& problem) {
@@ -101,7 +106,7 @@ void fail_devices(Self self, const Error& problem) {
 void connect_devices(const Replica& replica, const caf::actor_addr& supervisor) {
   const auto& [workers, cache_engines] = replica.devices;
   for (std::size_t rank = 0; rank < workers.size(); ++rank) {
-    send_anonymously(workers[rank], ConnectScheduler{replica.scheduler, supervisor});
+    send_anonymously(workers[rank], ConnectScheduler{replica.scheduler, supervisor, static_cast<RankId>(rank)});
     send_anonymously(cache_engines[rank], ConnectWorker{workers[rank], replica.scheduler, supervisor});
   }
 }
@@ -146,7 +151,7 @@ Status spawn_cache_engines(Self self) {
       for (const CacheEngineActor& spawned : fresh) end_now(spawned);
       return fail(std::move(parts.error()));
     }
-    fresh.push_back(spawn_cache_engine(self->system(), std::move(*parts), state.instruments));
+    fresh.push_back(spawn_cache_engine(self->system(), std::move(*parts), of_rank(state.instruments, fresh.size())));
     watch(caf::actor_cast<ReplicaSupervisorActor>(self), fresh.back());
   }
   state.replica->devices.cache_engines = std::move(fresh);
@@ -163,7 +168,7 @@ Status spawn_workers(Self self) {
       return fail(std::move(parts.error()));
     }
     const CacheEngineActor& cache_engine = state.replica->devices.cache_engines[rank];
-    fresh.push_back(spawn_worker(self->system(), std::move(*parts), cache_engine, state.instruments));
+    fresh.push_back(spawn_worker(self->system(), std::move(*parts), cache_engine, of_rank(state.instruments, rank)));
     watch(caf::actor_cast<ReplicaSupervisorActor>(self), fresh.back());
   }
   state.replica->devices.workers = std::move(fresh);
@@ -299,7 +304,7 @@ ReplicaSupervisorActor::behavior_type behavior(Self self, const std::shared_ptr<
       [self](const ConnectRoot& connect) {
         auto& state = state_of(self);
         state.root = connect.root;
-        if (state.failure) send(self, state.root, ReplicaFailed{*state.failure});
+        if (state.failure) send(self, state.root, ReplicaFailed{*state.failure, state.instruments.place.replica});
       },
       [self](const GetReplica&) { return reply(*state_of(self).replica); },
   };
@@ -320,8 +325,9 @@ Result<SpawnedDevices> spawn_devices(caf::actor_system& system, const std::vecto
       for (const CacheEngineActor& cache_engine : cache_engines) end_now(cache_engine);
       return fail(std::move(worker_parts.error()));
     }
-    cache_engines.push_back(spawn_cache_engine(system, std::move(*cache_parts), instruments));
-    workers.push_back(spawn_worker(system, std::move(*worker_parts), cache_engines.back(), instruments));
+    const Instruments its = of_rank(instruments, workers.size());
+    cache_engines.push_back(spawn_cache_engine(system, std::move(*cache_parts), its));
+    workers.push_back(spawn_worker(system, std::move(*worker_parts), cache_engines.back(), its));
   }
   return spawned;
 }

@@ -1,59 +1,45 @@
 #include <algorithm>
 #include <chrono>
-#include <iterator>
 #include <optional>
-#include <unordered_map>
-#include <unordered_set>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include <spdlog/spdlog.h>
 
 #include "actors/clock.hpp"
-#include "actors/engine_actors.hpp"
-#include "actors/grammar_client.hpp"
-#include "actors/promise.hpp"
-#include "actors/tokenizer_client.hpp"
+#include "actors/request_router_state.hpp"
+#include "actors/router_answers.hpp"
 #include "actors/trace_span.hpp"
 #include "actors/watch.hpp"
-#include "engine/journal/recorded_router.hpp"
 
 namespace pagoda::actors {
 namespace {
 
-using SubmitPromise = Promise<SubmitReply>;
-
-/// Drives RouterCore, and maps its ids to handles and promises.
-struct RequestRouterState {
-  RequestRouterState() {}
-
-  /// A request that has not ended: the destination of its outputs, and the promise of its ticket until it enters the
-  /// engine.
-  struct Client {
-    SinkActor sink;
-    std::uint64_t tag = 0;
-    std::optional<SubmitPromise> promise;
-  };
-
-  std::unique_ptr<journal::RecordedRouter> core;
-  ModelInfo info;
-  std::optional<TokenizerClient> tokenizer;
-  std::optional<GrammarClient> grammars;
-  std::vector<SchedulerActor> schedulers;  ///< schedulers by replica; one today
-  OutputProcessorActor outputs;
-  std::unordered_map<RequestId, Client> clients;
-  std::unordered_set<caf::actor_id> watched_clients;
-  std::vector<Promise<Drained>> draining;
-  std::vector<Promise<Idle>> awaiting_idle;
-  metrics::RefusalCounts refusals;
-  std::optional<TimeUs> next_timer;  ///< time of the earliest DeadlineDue that is on its way
-  trace::SharedTracer trace;
-  journal::SharedJournal journal;
-};
-
-using Self = RequestRouterActor::stateful_pointer<RequestRouterState>;
+using Self = RequestRouterSelf;
 
 const SchedulerActor& scheduler_of(const RequestRouterState& state, RequestId id) {
-  return state.schedulers[static_cast<std::size_t>(state.core->core().replica_of(id))];
+  return state.replicas.at(static_cast<std::size_t>(state.core->core().replica_of(id))).scheduler;
+}
+
+/// Ends a request in the engine.
+template <class Message>
+void end_group(Self self, const Message& message) {
+  auto& state = state_of(self);
+  if (const auto client = state.clients.find(message.request); client != state.clients.end()) {
+    client->second.end = message;
+  }
+  send(self, scheduler_of(state, message.request), message);
+}
+
+/// Lets a request, whose replica is down, go on at another replica with the tokens that it has.
+void move(Self self, const SharedSpec& spec) {
+  auto& state = state_of(self);
+  const SchedulerActor& scheduler = scheduler_of(state, spec->id);
+  send(self, state.outputs, MoveOutput{spec->id, scheduler});  // before any output that the scheduler can cause
+  send(self, scheduler, AddGroup{spec});
+  const auto& end = state.clients.at(spec->id).end;
+  if (end) std::visit([&](const auto& message) { send(self, scheduler, message); }, *end);
 }
 
 void refuse(RequestRouterState& state, SubmitPromise& promise, Error error) {
@@ -106,17 +92,33 @@ void answer_if_idle(RequestRouterState& state) {
   for (auto& promise : std::exchange(state.awaiting_idle, {})) deliver(promise, Idle{});
 }
 
+/// Ends the replicas that drain and have no request any more.
+void end_drained_replicas(Self self) {
+  auto& state = state_of(self);
+  for (std::size_t i = 0; i < state.replicas.size(); ++i) {
+    auto& its = state.replicas[i];
+    const auto id = static_cast<ReplicaId>(i);
+    if (its.draining.empty() || state.core->core().placement().num_placed_on(id) > 0) continue;
+    if (state.core->core().placement().state_of(id) != placement::ReplicaState::down) {
+      state.core->replica_down(id);
+      state.reports->ended(id, "the replica was drained");
+      if (state.root) send(self, state.root, EndReplica{id});
+    }
+    for (auto& promise : std::exchange(its.draining, {})) deliver(promise, ReplicaDrained{});
+  }
+}
+
 void apply(Self self, routing::RouterCore::Effects effects) {
   auto& state = state_of(self);
   for (const auto job : effects.taken_back) state.tokenizer->withdraw(job);
   for (const auto job : effects.grammars_taken_back) state.grammars->withdraw(job);
   for (auto& settled : effects.settled) settle(self, std::move(settled));
-  for (const RequestId id : effects.aborted) send(self, scheduler_of(state, id), AbortGroup{id});
-  for (auto& expired : effects.expired) {
-    send(self, scheduler_of(state, expired.id), ExpireGroup{expired.id, std::move(expired.error)});
-  }
+  for (const SharedSpec& spec : effects.moved) move(self, spec);
+  for (const RequestId id : effects.aborted) end_group(self, AbortGroup{id});
+  for (auto& expired : effects.expired) end_group(self, ExpireGroup{expired.id, std::move(expired.error)});
   if (effects.drained) answer_drains(self);
   answer_if_idle(state);
+  end_drained_replicas(self);
 }
 
 /// Keeps one timer message on its way, for the earliest deadline. Requests that end earlier leave no timer behind.
@@ -190,104 +192,36 @@ caf::typed_response_promise<Answer> answer_from_tokenizer(Self self, const Quest
   return promise.handle();
 }
 
-caf::typed_response_promise<EngineStats> answer_stats(Self self, const GetStats& message) {
-  Promise<EngineStats> promise(self);
-  if (state_of(self).core->core().has_failed()) {
-    deliver(promise, state_of(self).core->core().with_own(EngineStats{}, now_us()));
+/// Moves the requests of a replica that is down to the others. Their tokens come from the output processor, which knows
+/// what clients have received.
+void on_replica_down(Self self, const ReplicaDown& down) {
+  auto& state = state_of(self);
+  auto& its = state.replicas.at(static_cast<std::size_t>(down.replica));
+  state.reports->ended(down.replica, down.error.message);
+  state.core->replica_down(down.replica);
+  pagoda::actors::request(
+      self, state.outputs, HandOver{its.scheduler},
+      [self](HandedOver& handed_over) {
+        auto& core = *state_of(self).core;
+        if (!handed_over.requests.empty()) {
+          spdlog::warn("{} requests go on at another replica", handed_over.requests.size());
+        }
+        apply(self, core.hand_over(std::move(handed_over.requests)));
+      },
+      [](caf::error&) {});  // the output processor has ended, and each request with it
+}
+
+caf::typed_response_promise<ReplicaDrained> drain_replica(Self self, ReplicaId id) {
+  auto& state = state_of(self);
+  Promise<ReplicaDrained> promise(self);
+  if (Status possible = state.core->core().check_drain(id); !possible) {
+    deliver(promise, ReplicaDrained{std::move(possible)});
     return promise.handle();
   }
-  auto answer = [self, promise](const EngineStats& stats) mutable {
-    deliver(promise, state_of(self).core->core().with_own(stats, now_us()));
-  };
-  const auto no_answer = [self, promise, answer](caf::error& reason) mutable {
-    if (state_of(self).core->core().has_failed()) return answer(EngineStats{});
-    deliver(promise, std::move(reason));
-  };
-  pagoda::actors::request(self, state_of(self).schedulers.front(), message, answer, no_answer);
-  return promise.handle();
-}
-
-caf::typed_response_promise<RequestList> answer_list(Self self) {
-  Promise<RequestList> promise(self);
-  const auto no_answer = [promise](caf::error& reason) mutable { deliver(promise, std::move(reason)); };
-  pagoda::actors::request(
-      self, state_of(self).schedulers.front(), GetProgress{},
-      [self, promise](const Progress& progress) mutable {
-        deliver(promise, RequestList{state_of(self).core->core().live_requests(progress.groups, now_us())});
-      },
-      no_answer);
-  return promise.handle();
-}
-
-caf::typed_response_promise<PrefixCacheReset> reset_prefix_cache(Self self) {
-  Promise<PrefixCacheReset> promise(self);
-  const auto no_answer = [promise](caf::error& reason) mutable { deliver(promise, std::move(reason)); };
-  pagoda::actors::request(
-      self, state_of(self).schedulers.front(), ResetPrefixCache{},
-      [promise](const PrefixCacheReset& reset) mutable { deliver(promise, reset); }, no_answer);
-  return promise.handle();
-}
-
-/// Asks the scheduler, then the output processor: a client that asks after the end of a request finds it in both.
-caf::typed_response_promise<metrics::EngineMetrics> answer_metrics(Self self, const GetMetrics& message) {
-  Promise<metrics::EngineMetrics> promise(self);
-  const auto no_answer = [promise](caf::error& reason) mutable { deliver(promise, std::move(reason)); };
-  const auto on_scheduler = [self, promise, no_answer](const metrics::SchedulerMetrics& reply) {
-    metrics::EngineMetrics all{.stats = reply.stats, .steps = reply.steps};
-    auto answer = [self, promise, all = std::move(all)](const metrics::RequestMetrics& requests) mutable {
-      auto& state = state_of(self);
-      all.requests = requests;
-      all.refusals = state.refusals;
-      all.grammars = state.grammars->metrics();
-      deliver(promise, state.core->core().metrics_with_own(std::move(all), now_us()));
-    };
-    pagoda::actors::request(self, state_of(self).outputs, GetMetrics{}, std::move(answer), no_answer);
-  };
-  pagoda::actors::request(self, state_of(self).schedulers.front(), message, on_scheduler, no_answer);
-  return promise.handle();
-}
-
-/// Adds the output processor's facts to the live requests.
-void add_facts(view::Queues& queues, const std::vector<view::RequestFacts::Open>& facts) {
-  auto next = facts.begin();  // in the order of the question
-  for (view::LiveRequest& request : queues.requests) {
-    if (next == facts.end()) return;
-    if (next->id != request.id) continue;
-    request.first_token_us = next->first_token_us;
-    request.cached_tokens = next->cached_tokens;
-    request.preemptions = next->preemptions;
-    request.restarts = next->restarts;
-    ++next;
-  }
-}
-
-/// Asks the replica, then the output processor; adds the spans.
-caf::typed_response_promise<view::EngineView> answer_view(Self self, const GetView& message) {
-  Promise<view::EngineView> promise(self);
-  const auto no_answer = [promise](caf::error& reason) mutable { deliver(promise, std::move(reason)); };
-  const auto on_replica = [self, promise, no_answer, message](view::ReplicaView& reply) {
-    GetRequestFacts question;
-    for (const auto& request : reply.queues.requests) question.requests.push_back(request.id);
-    auto answer = [self, promise, message, reply = std::move(reply)](view::RequestFacts& facts) mutable {
-      const auto& state = state_of(self);
-      view::EngineView all;
-      all.now_us = now_us();
-      all.stats = state.core->core().with_own(reply.stats, all.now_us);
-      all.queues = std::move(reply.queues);
-      add_facts(all.queues, facts.open);
-      std::ranges::move(state.core->core().waiting_for_grammar(), std::back_inserter(all.queues.requests));
-      all.blocks = std::move(reply.blocks);
-      all.ended = std::move(facts.ended);
-      if (state.trace) {
-        auto recent = state.trace->recent().since(message.spans_after, view::kMaxSpans, all.now_us);
-        all.spans = std::move(recent.spans);
-        all.last_span = recent.last_number;
-      }
-      deliver(promise, std::move(all));
-    };
-    pagoda::actors::request(self, state_of(self).outputs, std::move(question), std::move(answer), no_answer);
-  };
-  pagoda::actors::request(self, state_of(self).schedulers.front(), message, on_replica, no_answer);
+  state.core->drain_replica(id);
+  state.reports->drains(id);
+  state.replicas.at(static_cast<std::size_t>(id)).draining.push_back(promise);
+  end_drained_replicas(self);
   return promise.handle();
 }
 
@@ -347,8 +281,9 @@ RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLi
   initial.info = info;
   initial.tokenizer.emplace(self, *initial.core, tokenizer);
   initial.grammars.emplace(self, *initial.core, grammars.compiler, grammars.cache);
-  PAGODA_ASSERT(std::ssize(schedulers) == limits.num_replicas && limits.num_replicas == 1, "one replica is served");
-  initial.schedulers = schedulers;
+  PAGODA_ASSERT(std::ssize(schedulers) == limits.num_replicas, "each replica has a scheduler");
+  for (const SchedulerActor& scheduler : schedulers) initial.replicas.push_back({.scheduler = scheduler});
+  initial.reports.emplace(schedulers.size());
   initial.outputs = outputs;
   initial.trace = instruments.trace;
   initial.journal = instruments.journal;
@@ -401,6 +336,7 @@ RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLi
         answer_if_idle(state_of(self));
         return promise.handle();
       },
+      [self](const DrainReplica& message) { return drain_replica(self, message.replica); },
       [self](const SinkGone& message) {
         state_of(self).watched_clients.erase(message.sink.id());
         apply(self, state_of(self).core->client_gone(message.sink.id(), now_us()));
@@ -409,6 +345,8 @@ RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLi
       [self](const DeadlineDue&) { on_deadline(self); },
       [self](const RequestClosed& message) { close(self, message.request, message.work); },
       [self](const ChildGone&) { on_outputs_gone(self); },
+      [self](const ConnectRoot& connect) { state_of(self).root = connect.root; },
+      [self](const ReplicaDown& down) { on_replica_down(self, down); },
       [self](const EngineFailed& failed) { on_engine_failed(self, failed); },
   };
 }

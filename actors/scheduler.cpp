@@ -1,8 +1,10 @@
 #include <algorithm>
+#include <optional>
 
 #include "actors/clock.hpp"
 #include "actors/engine_actors.hpp"
 #include "actors/trace_span.hpp"
+#include "engine/execution/rank_results.hpp"
 #include "engine/journal/recorded_scheduler.hpp"
 #include "engine/scheduling/mask_threads.hpp"
 #include "kernels/cpu/cpu_count.hpp"
@@ -17,8 +19,10 @@ struct SchedulerState {
   std::unique_ptr<journal::RecordedScheduler> core;
   BlockManagerActor block_manager;
   std::vector<WorkerActor> workers;  ///< by rank
+  std::optional<execution::RankResults> results;
   OutputProcessorActor outputs;
   trace::SharedTracer trace;
+  Place place;
   DeviceStatus devices;
   StepId last_step_asked = 0;  ///< the last step for whose masks it has asked
   /// Made for the first grammar, because many engines never get one.
@@ -28,6 +32,10 @@ struct SchedulerState {
 using Self = SchedulerActor::stateful_pointer<SchedulerState>;
 
 void advance(Self self);
+
+std::int32_t num_ranks(const std::vector<WorkerActor>& workers) {
+  return static_cast<std::int32_t>(workers.size());
+}
 
 EngineStats stats_of(const SchedulerState& state) {
   EngineStats stats = state.core->core().stats();
@@ -48,7 +56,7 @@ std::int64_t num_preempted(const MemoryGrant& grant) {
 
 void on_memory_grant(Self self, const MemoryGrant& grant) {
   auto& state = state_of(self);
-  const TraceSpan span(state.trace, trace::Row::scheduler, "apply plan");
+  const TraceSpan span(state.trace, trace::Row::scheduler, "apply plan", state.place);
   auto step = state.core->on_memory_grant(grant, now_us());
   span.end({arg("step", grant.step), arg("runs", step.has_value()), arg("rows", step ? step->work.size() : 0),
             arg("preempted", trace::is_on(state.trace) ? num_preempted(grant) : 0)});
@@ -124,13 +132,13 @@ void advance(Self self) {
 #endif
   ask_for_masks(self);
   if (state.core->core().has_masks_to_send()) {  // first: the worker may wait for them
-    const TraceSpan span(state.trace, trace::Row::scheduler, "masks");
+    const TraceSpan span(state.trace, trace::Row::scheduler, "masks", state.place);
     StepMasks masks = *state.core->take_masks();
     span.end({arg("step", masks.step), arg("rows", masks.work.size())});
     send_to_all(self, state.workers, std::move(masks));
   }
   StepOutputs outputs = state.core->take_outputs();
-  const TraceSpan span(state.trace, trace::Row::scheduler, "plan step");
+  const TraceSpan span(state.trace, trace::Row::scheduler, "plan step", state.place);
   if (auto plan = state.core->next_memory_request(now_us())) {
     span.end({arg("step", plan->step), arg("running", plan->running.size()), arg("swapped", plan->swapped.size()),
               arg("waiting", plan->waiting.size())});
@@ -158,12 +166,13 @@ SchedulerActor::behavior_type behavior(Self self, const scheduling::SchedulerCon
                                        const BlockManagerActor& block_manager, const std::vector<WorkerActor>& workers,
                                        const OutputProcessorActor& outputs, const Instruments& instruments) {
   auto& initial = state_of(self);
-  initial.core = std::make_unique<journal::RecordedScheduler>(config, instruments.journal);
+  initial.core = std::make_unique<journal::RecordedScheduler>(config, instruments.journal, instruments.place.replica);
   initial.block_manager = block_manager;
-  PAGODA_ASSERT(workers.size() == 1, "one rank answers a step");
   initial.workers = workers;
+  initial.results.emplace(num_ranks(workers));
   initial.outputs = outputs;
   initial.trace = instruments.trace;
+  initial.place = instruments.place;
   return {
       [self](const AddGroup& message) {
         PAGODA_ASSERT(message.spec->grammar || !message.spec->sampling.structured_outputs ||
@@ -186,11 +195,13 @@ SchedulerActor::behavior_type behavior(Self self, const scheduling::SchedulerCon
         advance(self);
         return reply(PrefixCacheReset{});
       },
-      [self](const StepResult& result) {
+      [self](StepResult& of_rank) {
         auto& state = state_of(self);
-        const TraceSpan span(state.trace, trace::Row::scheduler, "step result");
-        state.core->on_step_result(result);
-        span.end({arg("step", result.step), arg("tokens", result.samples.size()),
+        const auto result = state.results->add(std::move(of_rank));
+        if (!result) return;
+        const TraceSpan span(state.trace, trace::Row::scheduler, "step result", state.place);
+        state.core->on_step_result(*result);
+        span.end({arg("step", result->step), arg("tokens", result->samples.size()),
                   arg("requests_left", state.core->core().num_groups())});
         advance(self);
       },
@@ -212,6 +223,7 @@ SchedulerActor::behavior_type behavior(Self self, const scheduling::SchedulerCon
       [self](const DeviceReplaced& message) {
         auto& state = state_of(self);
         state.workers = message.workers;
+        state.results->replaced(num_ranks(message.workers), state.core->core().last_step_in_flight());
         state.core->device_replaced(message.memory_lost, message.crashed);
         advance(self);
       },

@@ -1,3 +1,7 @@
+#include <algorithm>
+#include <optional>
+#include <utility>
+
 #include <spdlog/spdlog.h>
 
 #include "actors/engine_actors.hpp"
@@ -6,12 +10,15 @@
 namespace pagoda::actors {
 namespace {
 
-/// Keeps the actors that all replicas share, and the replica. Ends all of them together.
+/// Keeps the actors that all replicas share, and the replicas. Ends all of them together.
 ///
 /// Shutdown ladder: (1) Drain at the router: no new requests, live requests end. (2) The supervisor gets an exit
 /// message. (3) It sends every actor an exit message that overtakes the messages in its mailbox, and the supervisor of
-/// the replica does so too. The state of a worker or cache engine waits for its stream, so no op outlives the memory
+/// each replica does so too. The state of a worker or cache engine waits for its stream, so no op outlives the memory
 /// that it uses.
+///
+/// When a replica fails and another one is left: the router gets the reason and moves the requests of the replica. When
+/// none is left, the engine fails.
 ///
 /// When the engine fails: (1) The router gets the reason, refuses requests from then on, and passes the reason on to
 /// the output processor, which ends every live request and then itself. All other actors are ended. (2) So when the
@@ -21,7 +28,7 @@ struct SupervisorState {
 
   struct Kept {
     SharedActors actors;
-    ReplicaSupervisorActor replica;
+    std::vector<ReplicaSupervisorActor> replicas;  ///< null: the replica has ended
     bool router_stays = false;
   };
   std::shared_ptr<Kept> kept;
@@ -30,11 +37,15 @@ struct SupervisorState {
 
 using Self = SupervisorActor::stateful_pointer<SupervisorState>;
 
+Error actor_ended() {
+  return {ErrorCode::internal, "an actor of the engine has ended"};
+}
+
 void end_all(const SupervisorState::Kept& kept) {
   if (!kept.router_stays) end_now(kept.actors.router);
   end_now(kept.actors.tokenizer);
   end_now(kept.actors.grammar_compiler);
-  end_now(kept.replica);
+  for (const auto& replica : kept.replicas) end_now(replica);
   // This exit comes after the messages in the mailbox, so that requests that the output processor does not know yet get
   // their end too.
   caf::anon_send_exit(kept.actors.outputs, caf::exit_reason::user_shutdown);
@@ -49,7 +60,23 @@ void fail_engine(Self self, Error error) {
   send(self, state.kept->actors.router, EngineFailed{std::move(error)});
   end_now(state.kept->actors.tokenizer);
   end_now(state.kept->actors.grammar_compiler);
-  end_now(state.kept->replica);
+  for (const auto& replica : state.kept->replicas) end_now(replica);
+}
+
+/// Ends a replica. The engine goes on with the others, or fails with the reason if none is left. Does nothing if the
+/// replica has ended before.
+void end_replica(Self self, ReplicaId id, const std::optional<Error>& error) {
+  auto& state = state_of(self);
+  auto& replicas = state.kept->replicas;
+  ReplicaSupervisorActor& its = replicas.at(static_cast<std::size_t>(id));
+  if (state.failing || !its) return;
+  const auto is_left = [](const ReplicaSupervisorActor& one) { return static_cast<bool>(one); };
+  if (error && std::ranges::count_if(replicas, is_left) == 1) return fail_engine(self, *error);
+  if (error) {
+    spdlog::error("replica {} is down, the engine goes on without it: {}", id, error->message);
+    send(self, state.kept->actors.router, ReplicaDown{*error, id});
+  }
+  end_now(std::exchange(its, nullptr));
 }
 
 void on_child_gone(Self self, const caf::actor_addr& child) {
@@ -61,34 +88,41 @@ void on_child_gone(Self self, const caf::actor_addr& child) {
     self->quit(caf::exit_reason::user_shutdown);
   } else if (state.failing) {
     return;
+  } else if (child == actors.tokenizer.address() || child == actors.grammar_compiler.address()) {
+    fail_engine(self, actor_ended());
   } else {
-    fail_engine(self, {ErrorCode::internal, "an actor of the engine has ended"});
+    const auto& replicas = state.kept->replicas;
+    const auto its = std::ranges::find_if(replicas, [&](const auto& one) { return one && one.address() == child; });
+    if (its != replicas.end()) end_replica(self, static_cast<ReplicaId>(its - replicas.begin()), actor_ended());
   }
 }
 
-SupervisorActor::behavior_type behavior(Self self, const SharedActors& actors, const ReplicaSupervisorActor& replica) {
+SupervisorActor::behavior_type behavior(Self self, const SharedActors& actors,
+                                        const std::vector<ReplicaSupervisorActor>& replicas) {
   auto& state = state_of(self);
-  state.kept = std::make_shared<SupervisorState::Kept>(SupervisorState::Kept{actors, replica});
+  state.kept = std::make_shared<SupervisorState::Kept>(SupervisorState::Kept{actors, replicas});
   self->attach_functor([kept = state.kept] { end_all(*kept); });
   const auto me = caf::actor_cast<SupervisorActor>(self);
   watch(me, actors.router);
   watch(me, actors.tokenizer);
   watch(me, actors.grammar_compiler);
   watch(me, actors.outputs);
-  watch(me, replica);
+  for (const auto& replica : replicas) watch(me, replica);
   return {
       [self](const ChildGone& gone) { on_child_gone(self, gone.child); },
-      [self](const ReplicaFailed& failed) { fail_engine(self, failed.error); },
+      [self](const ReplicaFailed& failed) { end_replica(self, failed.replica, failed.error); },
+      [self](const EndReplica& drained) { end_replica(self, drained.replica, std::nullopt); },
   };
 }
 
 }  // namespace
 
 caf::actor spawn_supervisor(caf::actor_system& system, const SharedActors& actors,
-                            const ReplicaSupervisorActor& replica) {
-  const SupervisorActor supervisor = system.spawn(behavior, actors, replica);
+                            const std::vector<ReplicaSupervisorActor>& replicas) {
+  const SupervisorActor supervisor = system.spawn(behavior, actors, replicas);
   // Sent here and not by the new actor: it may start late, after the engine has got its first request.
-  send_anonymously(replica, ConnectRoot{supervisor});
+  for (const auto& replica : replicas) send_anonymously(replica, ConnectRoot{supervisor});
+  send_anonymously(actors.router, ConnectRoot{supervisor});
   send_anonymously(actors.outputs, ConnectOutputs{actors.router});
   return caf::actor_cast<caf::actor>(supervisor);
 }

@@ -12,20 +12,22 @@ namespace pagoda::actors {
 /// Records a span from construction to end(). While tracing is off it costs only a load or two.
 class TraceSpan {
  public:
-  TraceSpan(const trace::SharedTracer& tracer, trace::Row row, const char* name)
+  TraceSpan(const trace::SharedTracer& tracer, trace::Row row, const char* name, Place place = {})
       : tracer_(trace::is_on(tracer) ? tracer.get() : nullptr),
         row_(row),
         name_(name),
+        place_(place),
         started_us_(tracer_ != nullptr ? now_us() : 0) {}
 
   void end(std::initializer_list<trace::Arg> args) const {
-    if (tracer_ != nullptr) tracer_->span(row_, name_, started_us_, now_us(), args);
+    if (tracer_ != nullptr) tracer_->span(row_, name_, started_us_, now_us(), args, place_);
   }
 
  private:
   trace::Tracer* tracer_;
   trace::Row row_;
   const char* name_;
+  Place place_;
   TimeUs started_us_;
 };
 

@@ -31,7 +31,9 @@ struct WorkerState {
   CacheEngineActor cache_engine;
   StepSinkActor scheduler;
   caf::actor_addr supervisor;
+  RankId rank = 0;
   trace::SharedTracer trace;
+  Place place;
   std::unique_ptr<journal::RecordedStepOrder> order;
   std::map<StepId, ReceivedStep> steps;
   std::map<StepId, std::shared_ptr<kernels::Event>> ends_of_plans;  ///< ends of the plans for which steps wait
@@ -42,12 +44,13 @@ struct WorkerState {
 
 using Self = WorkerActor::stateful_pointer<WorkerState>;
 
-void trace_step(trace::Tracer& trace, const ExecuteStep& step, const StepResult& result) {
+void trace_step(trace::Tracer& trace, Place place, const ExecuteStep& step, const StepResult& result) {
   std::int64_t tokens = 0;
   for (const RowWork& work : step.work) tokens += work.num_tokens;
   trace.span(trace::Row::device, "step", result.started_us, result.finished_us,
              {arg("step", step.step), arg("rows", step.work.size()), arg("tokens", tokens),
-              arg("failed", result.error.has_value())});
+              arg("failed", result.error.has_value())},
+             place);
 }
 
 void enqueue(Self self, const ReceivedStep& received, execution::StepOrder::Part part) {
@@ -61,9 +64,9 @@ void enqueue(Self self, const ReceivedStep& received, execution::StepOrder::Part
   if (part == Part::model) return;
   // A plain pointer is enough: the state waits for the stream before it releases the runner.
   stream->on_complete([runner = state.parts.runner.get(), stream, copy_stream = state.copy_stream,
-                       me = caf::actor_cast<caf::actor_addr>(self), scheduler = state.scheduler, trace = state.trace,
-                       has_ended_a_step = state.has_ended_a_step, sender = state.sender, step = received.step,
-                       issued = received.issued] {
+                       me = caf::actor_cast<caf::actor_addr>(self), scheduler = state.scheduler, rank = state.rank,
+                       trace = state.trace, place = state.place, has_ended_a_step = state.has_ended_a_step,
+                       sender = state.sender, step = received.step, issued = received.issued] {
     sender->run(me, true, [&] {
       // If the copy stream has failed, the step may have read blocks that were never moved.
       const Status moved = copy_stream->status();
@@ -74,7 +77,8 @@ void enqueue(Self self, const ReceivedStep& received, execution::StepOrder::Part
       }
       *has_ended_a_step = true;
       StepResult result = runner->collect(std::move(*issued));
-      if (trace::is_on(trace)) trace_step(*trace, *step, result);
+      result.rank = rank;
+      if (trace::is_on(trace)) trace_step(*trace, place, *step, result);
       send_anonymously(scheduler, std::move(result));
     });
   });
@@ -97,7 +101,8 @@ WorkerActor::behavior_type behavior(Self self, const WorkerParts& parts, const C
   state_of(self).parts = parts;
   state_of(self).cache_engine = cache_engine;
   state_of(self).trace = instruments.trace;
-  state_of(self).order = std::make_unique<journal::RecordedStepOrder>(instruments.journal);
+  state_of(self).place = instruments.place;
+  state_of(self).order = std::make_unique<journal::RecordedStepOrder>(instruments.journal, instruments.place);
   return {
       [self](ExecuteStep& step) {
         auto& state = state_of(self);
@@ -131,6 +136,7 @@ WorkerActor::behavior_type behavior(Self self, const WorkerParts& parts, const C
       [self](const ConnectScheduler& connect) {
         state_of(self).scheduler = connect.scheduler;
         state_of(self).supervisor = connect.supervisor;
+        state_of(self).rank = connect.rank;
       },
       [self](const DeviceFailed& failed) { end_with(self, state_of(self).supervisor, failed); },
   };

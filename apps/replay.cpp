@@ -28,7 +28,7 @@ struct ReplayOptions {
 
 std::string text_of(const journal::Difference& difference) {
   return "segment " + std::to_string(difference.segment) + ", record " + std::to_string(difference.record) + ": the " +
-         journal::to_string(difference.source) + " " + difference.what;
+         journal::to_string(difference.core) + " " + difference.what;
 }
 
 /// Returns a message about records that were not replayed; empty: all were.

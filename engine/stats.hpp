@@ -11,6 +11,22 @@
 
 namespace pagoda {
 
+/// Facts about one replica of an engine.
+struct ReplicaStats {
+  ReplicaId replica = 0;
+  std::string state = "up";  ///< "up", "draining" or "down"
+  /// "ok", or the reason why the replica runs no steps until workers are replaced, or why it is down.
+  std::string health = "ok";
+  std::int64_t requests_waiting = 0;
+  std::int64_t requests_running = 0;
+  std::int64_t requests_swapped = 0;
+  std::int64_t device_blocks_total = 0;
+  std::int64_t device_blocks_free = 0;
+  std::int64_t device_blocks_cached = 0;
+  std::int64_t worker_restarts_total = 0;
+  std::vector<std::int64_t> worker_pids = {};  ///< by rank
+};
+
 /// A snapshot of counters and gauges. Field names are the wire names of the `stats` event.
 struct EngineStats {
   std::int64_t requests_waiting = 0;
@@ -40,12 +56,14 @@ struct EngineStats {
   std::int64_t worker_deaths_total = 0;        ///< number of worker processes that ended by themselves or were killed
   std::int64_t worker_hangs_total = 0;         ///< number of worker processes that hung and were ended
   double worker_pause_s_total = 0;             ///< seconds in which running requests waited for new workers
-  std::vector<std::int64_t> worker_pids = {};  ///< ids of live worker processes; empty without --worker-processes
+  std::vector<std::int64_t> worker_pids = {};  ///< ids of live worker processes, by replica and rank; may be empty
   double uptime_s = 0;
   bool overloaded = false;  ///< whether new requests are refused with queue_full at present
-  /// "ok", or the reason why no step can run until workers are replaced, or why the engine has stopped. A stopped
-  /// engine sets only uptime_s beside it.
+  /// "ok", or the reason why no step can run until workers are replaced, or why the engine has stopped. "ok" while any
+  /// replica can run steps. A stopped engine sets only uptime_s beside it.
   std::string health = "ok";
+  /// Each replica, if the engine has several. Not a part of any core's state, so not in visit_fields.
+  std::vector<ReplicaStats> replicas = {};
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.requests_waiting, self.requests_running, self.requests_swapped, self.device_blocks_total,

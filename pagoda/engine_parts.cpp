@@ -199,19 +199,22 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSe
   const auto prefix_hash_key = random_key();
   if (!prefix_hash_key) return fail(prefix_hash_key.error());
 
-  EngineParts parts{.tokenizer = *tokenizer,
-                    .device = std::move(loaded->factory),
-                    .scheduler = scheduler_config(config, *plan, thinking),
-                    .blocks = block_space_config(config, *plan, *prefix_hash_key),
-                    .limits = admission_limits(config, *plan, **tokenizer, *defaults, thinking),
-                    .grammars = grammar_config(*plan, **tokenizer, *dialect),
-                    .info = model_info(config, *plan, **tokenizer, *defaults, std::move(loaded->description)),
-                    .instruments = {std::move(*trace), *journal},
-                    .journal_file = std::move(*journal)};
+  EngineParts parts;
+  parts.tokenizer = *tokenizer;
+  parts.grammars = grammar_config(*plan, **tokenizer, *dialect);
+  parts.limits = admission_limits(config, *plan, **tokenizer, *defaults, thinking);
+  parts.info = model_info(config, *plan, **tokenizer, *defaults, std::move(loaded->description));
+  parts.instruments = {.trace = std::move(*trace), .journal = *journal};
+  parts.replicas.push_back({.scheduler = scheduler_config(config, *plan, thinking),
+                            .blocks = block_space_config(config, *plan, *prefix_hash_key),
+                            .ranks = {std::move(loaded->factory)}});
+  parts.journal_file = std::move(*journal);
   for (const std::string& remark : plan->files->remarks()) spdlog::warn("{}", remark);
   warn_of_small_pool(parts.limits, parts.info);
-  for (const std::string& warning : journal_size_warnings(config, parts.blocks, parts.limits)) {
-    spdlog::warn("{}", warning);
+  for (const actors::ReplicaParts& replica : parts.replicas) {
+    for (const std::string& warning : journal_size_warnings(config, replica.blocks, parts.limits)) {
+      spdlog::warn("{}", warning);
+    }
   }
   return parts;
 }

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "actors/engine_actors.hpp"
+#include "actors/engine_parts.hpp"
 #include "engine/config.hpp"
 #include "engine/execution/kv_memory.hpp"
 #include "engine/grammar/compiled_grammar.hpp"
@@ -15,16 +15,8 @@
 
 namespace pagoda {
 
-/// Everything that is loaded and sized before the actors start.
-struct EngineParts {
-  std::shared_ptr<const text::Tokenizer> tokenizer;
-  actors::DeviceFactory device;
-  scheduling::SchedulerConfig scheduler;
-  memory::BlockSpaceConfig blocks;
-  routing::AdmissionLimits limits;
-  grammar::Compiler::Config grammars;
-  ModelInfo info;
-  actors::Instruments instruments;
+/// The loaded parts of an engine of one replica with one device, and its journal's file.
+struct EngineParts : actors::EngineParts {
   std::shared_ptr<io::JournalFile> journal_file;  ///< null: no journal; else it is also the journal of `instruments`
 };
 
@@ -44,19 +36,6 @@ struct ExternalMemory {
 Result<LoadedDevice> load_device(const EngineConfig& config, const EnginePlan& plan,
                                  const std::shared_ptr<kernels::Device>& device, const StartProgress& progress,
                                  const ExternalMemory& external = {});
-
-/// The actors of one running engine.
-struct RunningEngine {
-  actors::SharedActors actors;
-  actors::Replica replica;  ///< at the start; replica_supervisor has the present one
-  /// The present actors. Do not read them before replica_supervisor has ended.
-  std::shared_ptr<actors::Replica> present;
-  actors::ReplicaSupervisorActor replica_supervisor;
-  caf::actor supervisor;
-};
-
-/// Spawns the actors over loaded parts and connects them.
-Result<RunningEngine> spawn_actors(caf::actor_system& system, EngineParts parts);
 
 /// Reads config, tokenizer and checkpoint headers, creates the device, sizes the KV cache. Errors: as Engine::create.
 Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSetup& setup = {});

@@ -154,17 +154,20 @@ Result<actors::SharedEngine> load_engine(caf::actor_system& system, const Planne
       parts->info.max_model_len != model.info.max_model_len) {
     return fail(ErrorCode::bad_file, "the files have another model than when the server started: restart the server");
   }
-  auto running = spawn_actors(system, std::move(*parts));
+  auto running = actors::spawn_actors(system, std::move(*parts));
   if (!running) return fail(running.error());
-  const auto present_devices = [replica = running->present] {
-    std::vector<caf::actor> actors;
-    for (const auto& worker : replica->devices.workers) actors.push_back(caf::actor_cast<caf::actor>(worker));
-    for (const auto& engine : replica->devices.cache_engines) actors.push_back(caf::actor_cast<caf::actor>(engine));
-    return actors;
-  };
-  auto engine = std::make_shared<const actors::LoadedEngine>(
-      running->actors.router, running->supervisor,
-      actors::LoadedEngine::Devices{caf::actor_cast<caf::actor>(running->replica_supervisor), present_devices});
+  std::vector<actors::LoadedEngine::Devices> replicas;
+  for (const actors::RunningReplica& replica : running->replicas) {
+    const auto present_devices = [present = replica.present] {
+      std::vector<caf::actor> actors;
+      for (const auto& worker : present->devices.workers) actors.push_back(caf::actor_cast<caf::actor>(worker));
+      for (const auto& engine : present->devices.cache_engines) actors.push_back(caf::actor_cast<caf::actor>(engine));
+      return actors;
+    };
+    replicas.push_back({caf::actor_cast<caf::actor>(replica.supervisor), present_devices});
+  }
+  auto engine =
+      std::make_shared<const actors::LoadedEngine>(running->actors.router, running->supervisor, std::move(replicas));
   if (use != nullptr) {
     use->mark_complete();
     engine->when_gone([use] {});

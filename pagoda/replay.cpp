@@ -41,6 +41,19 @@ Segments last_in_a_row(const io::JournalContents& journal) {
   return Segments(journal.segments).subspan(first);
 }
 
+/// Refuses the journal of an engine of several replicas or ranks: its steps ran on several devices.
+Status check_one_device(Segments segments) {
+  for (const auto& segment : segments) {
+    for (const auto& record : segment.records) {
+      const auto header = journal::read_header(record);
+      if (!header || (header->core.replica == 0 && header->core.rank == 0)) continue;
+      return fail(ErrorCode::bad_file, "the journal has the steps of several devices (" + to_string(header->core) +
+                                           "), which --execute cannot execute; replay it without --execute");
+    }
+  }
+  return {};
+}
+
 /// Returns the engine's configuration from a journal, adapted to the model that executes it.
 Result<EngineConfig> config_of(const std::string& setup, const ExecuteOptions& options) {
   auto config = io::parse_engine_config(setup, "the journal's configuration");
@@ -136,20 +149,23 @@ Result<ExecutionReport> execute_journal(const io::JournalContents& journal, cons
   const auto begin = [&]() -> Status {
     auto config = config_of(setup, options);
     if (!config) return fail(config.error());
-    auto created = StepExecution::create(std::move(*config), replay.block_config(), replay.scheduler_config(),
-                                         replay.block_manager()->content(), progress);
+    const auto& cores = replay.replica(0);
+    auto created = StepExecution::create(std::move(*config), cores.block_config, cores.scheduler_config,
+                                         cores.block_manager->content(), progress);
     if (!created) return fail(created.error());
     execution = std::move(*created);
-    execution->begin(*replay.scheduler());
+    execution->begin(*cores.scheduler);
     return {};
   };
   // A core that differs from the record makes no steps to go on with.
   const auto goes_on = [&] {
-    const bool may_begin = replay.scheduler() != nullptr && replay.block_manager() != nullptr;
+    const bool may_begin = replay.replica(0).scheduler != nullptr && replay.replica(0).block_manager != nullptr;
     if (status && !execution && may_begin) status = begin();
     return status.has_value() && replay.report().differences.empty();
   };
-  run(last_in_a_row(journal), replay, progress, goes_on);
+  const Segments segments = last_in_a_row(journal);
+  if (Status one = check_one_device(segments); !one) return fail(one.error());
+  run(segments, replay, progress, goes_on);
   if (!status) return fail(status.error());
   if (!execution) return fail(ErrorCode::bad_file, "the journal has no steps to execute");
   return execution->report();

@@ -37,11 +37,12 @@ Result<std::unique_ptr<StepExecution>> StepExecution::create(EngineConfig config
   config.num_device_blocks = blocks.num_device_blocks + layout.num_groups() * static_cast<std::int32_t>(num_spare);
   auto parts = load_engine_parts(config, {.progress = progress});
   if (!parts) return fail(parts.error());
-  if (parts->blocks.layout != layout) {
+  actors::ReplicaParts& replica = parts->replicas.at(0);  // as load_engine_parts makes it
+  if (replica.blocks.layout != layout) {
     return fail(ErrorCode::bad_config,
                 "the model's KV blocks have another size than the journal's: it is another model", "model");
   }
-  auto execution = std::unique_ptr<StepExecution>(new StepExecution(std::move(parts->device)));
+  auto execution = std::unique_ptr<StepExecution>(new StepExecution(std::move(replica.ranks.at(0))));
   execution->layout_ = layout;
   execution->num_blocks_ = blocks.num_device_blocks;
   execution->num_spare_ = static_cast<std::int32_t>(num_spare);

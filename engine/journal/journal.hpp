@@ -11,24 +11,53 @@
 /// of the cores on another thread: writing a large state takes many milliseconds, and no step waits for it.
 
 #include <array>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "engine/step/codec.hpp"
+#include "engine/types.hpp"
+#include "kernels/result.hpp"
 
 namespace pagoda::journal {
 
-/// The core that a record belongs to.
+/// The kind of a core.
 enum class Source : std::uint8_t { setup, scheduler, block_manager, step_order, cache_order, router, output };
 constexpr Source last_value(Source) {
   return Source::output;
 }
+
+/// The core that a record belongs to: its kind, its replica (scheduler, block manager and below), and its rank (step
+/// order, cache order). Cores that all replicas share have 0.
+struct CoreId {
+  static constexpr std::int32_t kMaxReplicas = 128;
+  static constexpr std::int32_t kMaxRanks = 128;
+
+  Source source = Source::setup;
+  std::uint8_t replica = 0;
+  std::uint8_t rank = 0;
+
+  constexpr CoreId() = default;
+  /// Not explicit: a source names the core of an engine that has one of each.
+  constexpr CoreId(Source which, Place place = {})  // NOLINT(google-explicit-constructor)
+      : source(which), replica(static_cast<std::uint8_t>(place.replica)), rank(static_cast<std::uint8_t>(place.rank)) {
+    PAGODA_ASSERT(place.replica >= 0 && place.replica < kMaxReplicas && place.rank >= 0 && place.rank < kMaxRanks,
+                  "the place of a recorded core is small");
+  }
+  auto operator<=>(const CoreId&) const = default;
+};
+
+/// Returns the name of a kind of cores for messages.
+const char* to_string(Source source);
+/// Returns the name of a core for messages: its kind, and its replica and rank unless they are 0.
+std::string to_string(const CoreId& core);
 
 /// The kind of a record, which stands after its Source. Inputs of a core have kFirstInput and above.
 inline constexpr std::uint8_t kState = 0;
@@ -37,7 +66,17 @@ inline constexpr std::uint8_t kFirstInput = 2;
 /// A state of the output core without the requests that a recovery does not need. No replay begins with it.
 inline constexpr std::uint8_t kRecoveryState = 127;
 
-inline constexpr std::size_t kRecordHeaderBytes = 2;  ///< the Source and the kind of the record
+/// A record begins with the Source, the kind of the record, the replica and the rank, one byte each.
+inline constexpr std::size_t kRecordHeaderBytes = 4;
+
+/// The beginning of a record.
+struct RecordHeader {
+  CoreId core;
+  std::uint8_t what = 0;
+};
+std::vector<std::byte> header_of(const CoreId& core, std::uint8_t what);
+/// Returns nothing if the bytes name no core, or a place that such a core does not have.
+std::optional<RecordHeader> read_header(std::span<const std::byte> record);
 
 /// Takes records. Thread-safe.
 class Journal {
@@ -55,7 +94,7 @@ class Journal {
     return append(segment, record);
   }
   /// Returns whether a follower writes the states of this core, so that the core writes none when a segment begins.
-  virtual bool follows(Source) const { return false; }
+  virtual bool follows(const CoreId&) const { return false; }
   /// Returns the bytes of ended requests that the output core may keep (OutputCore), so that its state fits into a
   /// segment.
   virtual std::size_t max_ended_bytes() const { return std::size_t{4} << 20; }
@@ -65,7 +104,7 @@ class Journal {
   /// that the states of all cores in a segment fit together.
   virtual void begin_segment_if_full() = 0;
   /// Reports that a core is no longer recorded, because its copy without tokens has diverged from the engine's core.
-  virtual void on_diverged(Source) {}
+  virtual void on_diverged(const CoreId&) {}
 };
 
 /// Null: nothing is recorded.
@@ -81,15 +120,15 @@ std::uint64_t digest(std::span<const std::byte> bytes);
 class Recorder {
  public:
   /// `save` writes the core's config and state.
-  Recorder(SharedJournal journal, Source source, std::function<void(Encoder&)> save)
-      : journal_(std::move(journal)), source_(source), save_(std::move(save)) {}
+  Recorder(SharedJournal journal, const CoreId& core, std::function<void(Encoder&)> save)
+      : journal_(std::move(journal)), core_(core), save_(std::move(save)) {}
 
   bool is_on() const { return journal_ != nullptr; }
   /// Stops the recording.
   void stop() { journal_ = nullptr; }
   /// Stops the recording, because the recorded copy of the core has diverged. The journal reports this.
   void stop_diverged() {
-    if (const SharedJournal journal = std::exchange(journal_, nullptr)) journal->on_diverged(source_);
+    if (const SharedJournal journal = std::exchange(journal_, nullptr)) journal->on_diverged(core_);
   }
   void begin_segment_if_full() {
     if (journal_) journal_->begin_segment_if_full();
@@ -118,7 +157,7 @@ class Recorder {
   void append_effect();
 
   SharedJournal journal_;
-  Source source_;
+  CoreId core_;
   std::function<void(Encoder&)> save_;
   std::uint64_t segment_ = 0;  ///< the segment that has the core's state
   std::vector<std::byte> record_;

@@ -29,9 +29,10 @@ struct OfferedCandidate {
 /// of them, since it only needs to know whether tokens are equal.
 class RecordedBlockManager {
  public:
-  RecordedBlockManager(const memory::BlockSpaceConfig& config, SharedJournal journal) : core_(config) {
+  RecordedBlockManager(const memory::BlockSpaceConfig& config, SharedJournal journal, ReplicaId replica = 0)
+      : core_(config) {
     if (journal && journal->token_key()) hashed_tokens_.emplace(*journal->token_key());
-    recorder_.emplace(std::move(journal), Source::block_manager, [this, config](Encoder& out) {
+    recorder_.emplace(std::move(journal), CoreId(Source::block_manager, {replica}), [this, config](Encoder& out) {
       out.put(config);
       std::vector<OfferedCandidate> offered;
       for (const auto& [sequence, tokens] : offered_) offered.push_back({sequence, tokens});

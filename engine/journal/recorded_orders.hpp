@@ -24,8 +24,8 @@ constexpr CacheOrderInput last_value(CacheOrderInput) {
 /// A StepOrder that is recorded if there is a journal.
 class RecordedStepOrder {
  public:
-  explicit RecordedStepOrder(SharedJournal journal)
-      : recorder_(std::move(journal), Source::step_order, [this](Encoder& out) { out.put(core_); }) {}
+  explicit RecordedStepOrder(SharedJournal journal, Place place = {})
+      : recorder_(std::move(journal), CoreId(Source::step_order, place), [this](Encoder& out) { out.put(core_); }) {}
   RecordedStepOrder(const RecordedStepOrder&) = delete;
   RecordedStepOrder& operator=(const RecordedStepOrder&) = delete;
 
@@ -62,8 +62,8 @@ class RecordedStepOrder {
 /// A CacheOrder that is recorded if there is a journal.
 class RecordedCacheOrder {
  public:
-  explicit RecordedCacheOrder(SharedJournal journal)
-      : recorder_(std::move(journal), Source::cache_order, [this](Encoder& out) { out.put(core_); }) {}
+  explicit RecordedCacheOrder(SharedJournal journal, Place place = {})
+      : recorder_(std::move(journal), CoreId(Source::cache_order, place), [this](Encoder& out) { out.put(core_); }) {}
   RecordedCacheOrder(const RecordedCacheOrder&) = delete;
   RecordedCacheOrder& operator=(const RecordedCacheOrder&) = delete;
 

@@ -26,9 +26,12 @@ enum class RouterInput : std::uint8_t {
   next_grammar,
   grammar_finished,
   expire,
+  drain_replica,
+  replica_down,
+  hand_over,
 };
 constexpr RouterInput last_value(RouterInput) {
-  return RouterInput::expire;
+  return RouterInput::hand_over;
 }
 
 /// A RouterCore that is recorded if there is a journal that may hold prompts.
@@ -90,6 +93,19 @@ class RecordedRouter {
   Effects client_gone(routing::ClientId client, TimeUs now) {
     recorder_.input(RouterInput::client_gone, client, now);
     return noted(core_.client_gone(client, now));
+  }
+  /// core().check_drain(replica) must be true.
+  void drain_replica(ReplicaId replica) {
+    recorder_.input(RouterInput::drain_replica, replica);
+    core_.drain_replica(replica);
+  }
+  void replica_down(ReplicaId replica) {
+    recorder_.input(RouterInput::replica_down, replica);
+    core_.replica_down(replica);
+  }
+  Effects hand_over(std::vector<SharedSpec> requests) {
+    recorder_.input(RouterInput::hand_over, requests);
+    return noted(core_.hand_over(std::move(requests)));
   }
   Result<routing::JobId> ask(routing::ClientId client, std::size_t num_bytes) {
     recorder_.input(RouterInput::ask, client, num_bytes);

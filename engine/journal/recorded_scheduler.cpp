@@ -12,11 +12,12 @@ MemoryRequest without_tokens(const MemoryRequest& plan) {
   return without;
 }
 
-RecordedScheduler::RecordedScheduler(const scheduling::SchedulerConfig& config, SharedJournal journal)
+RecordedScheduler::RecordedScheduler(const scheduling::SchedulerConfig& config, SharedJournal journal,
+                                     ReplicaId replica)
     : config_(config),
       core_(config),
       twin_(journal && journal->token_key() ? std::make_unique<scheduling::SchedulerCore>(config) : nullptr),
-      recorder_(std::move(journal), Source::scheduler, [this](Encoder& out) {
+      recorder_(std::move(journal), CoreId(Source::scheduler, {replica}), [this](Encoder& out) {
         out.put(config_);
         (twin_ ? *twin_ : core_).save(out);
       }) {}

@@ -41,7 +41,7 @@ MemoryRequest without_tokens(const MemoryRequest& plan);
 /// instead: it receives the same inputs with blanked tokens.
 class RecordedScheduler {
  public:
-  RecordedScheduler(const scheduling::SchedulerConfig& config, SharedJournal journal);
+  RecordedScheduler(const scheduling::SchedulerConfig& config, SharedJournal journal, ReplicaId replica = 0);
   RecordedScheduler(const RecordedScheduler&) = delete;
   RecordedScheduler& operator=(const RecordedScheduler&) = delete;
 

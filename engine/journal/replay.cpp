@@ -64,89 +64,99 @@ std::string of_step(const char* what, StepId step) {
 
 }  // namespace
 
-const char* to_string(Source source) {
-  switch (source) {
-    case Source::setup:
-      return "setup";
-    case Source::scheduler:
-      return "scheduler";
-    case Source::block_manager:
-      return "block manager";
-    case Source::step_order:
-      return "step order";
-    case Source::cache_order:
-      return "cache order";
-    case Source::router:
-      return "router";
-    case Source::output:
-      return "output core";
-  }
-  return "unknown";
-}
-
 void Replay::begin_segment(std::uint64_t number, bool follows_gap) {
   // Records before the first state belong to a state that was lost with an older segment.
-  if (follows_gap || number != segment_ + 1) progress_ = {};
-  for (CoreProgress& progress : progress_)
+  if (follows_gap || number != segment_ + 1) progress_.clear();
+  for (auto& [core, progress] : progress_)
     progress.effect.reset();  // effects of inputs in the segment before are left out
   segment_ = number;
   record_ = 0;
   ++report_.num_segments;
 }
 
-void Replay::differs(Source source, std::string what) {
-  progress_of(source) = {};
-  report_.differences.push_back({segment_, record_, source, std::move(what)});
+void Replay::differs(const CoreId& core, std::string what) {
+  progress_of(core) = {};
+  report_.differences.push_back({segment_, record_, core, std::move(what)});
 }
 
 void Replay::record(std::span<const std::byte> bytes) {
   ++report_.num_records;
-  Decoder in(bytes);
-  Source source{};
-  std::uint8_t what = 0;
-  if (!in.get(source) || !in.get(what)) {
+  const auto header = read_header(bytes);
+  if (!header) {
     differs(Source::setup, "a record does not name a core");
-  } else if (source == Source::output && (tokenizer_ == nullptr || what == kRecoveryState)) {
+    ++record_;
+    return;
+  }
+  const auto& [core, what] = *header;
+  Decoder in(bytes.subspan(kRecordHeaderBytes));
+  if (core == Source::output && (tokenizer_ == nullptr || what == kRecoveryState)) {
     ++report_.num_not_replayed;
   } else if (what == kState) {
-    if (!load_state(source, in)) differs(source, "its state cannot be read");
-  } else if (CoreProgress& progress = progress_of(source); progress.is_known) {
+    if (!load_state(core, in)) differs(core, "its state cannot be read");
+  } else if (const CoreProgress& progress = progress_of(core); progress.is_known) {
     if (what == kEffect) {
-      compare_effect(progress, in);
+      compare_effect(core, in);
     } else if (progress.effect) {
-      differs(source, "did more than its records hold: " + progress.effect_name);
+      differs(core, "did more than its records hold: " + progress.effect_name);
     } else {
-      ++report_.num_inputs[static_cast<std::size_t>(source)];
-      if (!apply_input(source, what - kFirstInput, in)) differs(source, "an input cannot be read");
+      ++report_.num_inputs[static_cast<std::size_t>(core.source)];
+      if (!apply_input(core, static_cast<std::uint8_t>(what - kFirstInput), in)) {
+        differs(core, "an input cannot be read");
+      }
     }
   }
   ++record_;
 }
 
-void Replay::compare_effect(CoreProgress& progress, Decoder& in) {
-  const auto source = static_cast<Source>(&progress - progress_.data());
+void Replay::compare_effect(const CoreId& core, Decoder& in) {
+  CoreProgress& progress = progress_of(core);
   std::uint64_t recorded = 0;
-  if (!read(in, recorded)) return differs(source, "an effect cannot be read");
-  if (!progress.effect) return differs(source, "did less than its records hold");
-  if (*progress.effect != recorded)
-    return differs(source, "did something else than its record: " + progress.effect_name);
+  if (!read(in, recorded)) return differs(core, "an effect cannot be read");
+  if (!progress.effect) return differs(core, "did less than its records hold");
+  if (*progress.effect != recorded) return differs(core, "did something else than its record: " + progress.effect_name);
   progress.effect.reset();
   ++report_.num_effects;
 }
 
 /// A new order of a worker or cache engine that replaces another is empty, so it is not compared.
 template <class Order>
-bool Replay::load_order(Source source, bool went_on, Order& order, Decoder& in) {
+bool Replay::load_order(const CoreId& core, bool went_on, Order& order, Decoder& in) {
   const bool is_new = std::ranges::equal(encode(Order{}), in.rest());
-  if (went_on && !is_new) compare_state(source, order, in);
+  if (went_on && !is_new) compare_state(core, order, in);
   order = {};
   return read(in, order);
 }
 
-bool Replay::load_state(Source source, Decoder& in) {
-  const bool went_on = progress_of(source).is_known;
-  progress_of(source) = {};
-  switch (source) {
+bool Replay::load_scheduler(const CoreId& core, bool went_on, Decoder& in) {
+  OfReplica& its = replicas_[core.replica];
+  if (!in.get(its.scheduler_config) || !is_valid(its.scheduler_config)) return false;
+  if (went_on) compare_state(core, *its.scheduler, in);
+  its.scheduler = std::make_unique<scheduling::SchedulerCore>(its.scheduler_config);
+  if (!its.scheduler->load(in) || in.num_left() > 0) return false;
+  if (watcher_.grammar) its.scheduler->compile_grammars(watcher_.grammar);
+  if (watcher_.masks) {
+    auto made = its.scheduler->made_masks();
+    add_words(*its.scheduler, made);
+    its.scheduler->masks_made(std::move(made));
+  }
+  return true;
+}
+
+bool Replay::load_block_manager(const CoreId& core, bool went_on, Decoder& in) {
+  OfReplica& its = replicas_[core.replica];
+  std::vector<OfferedCandidate> offered;
+  if (!in.get(its.block_config) || !in.get(offered) || !is_valid(its.block_config, in.num_left())) return false;
+  its.offered.clear();
+  for (const OfferedCandidate& candidate : offered) its.offered.emplace(candidate.sequence, candidate.tokens);
+  if (went_on) compare_state(core, *its.block_manager, in);
+  its.block_manager = std::make_unique<memory::BlockSpaceManager>(its.block_config);
+  return its.block_manager->load(in) && in.num_left() == 0;
+}
+
+bool Replay::load_state(const CoreId& core, Decoder& in) {
+  const bool went_on = progress_of(core).is_known;
+  progress_of(core) = {};
+  switch (core.source) {
     case Source::setup: {
       std::string setup;
       std::string model;
@@ -154,34 +164,17 @@ bool Replay::load_state(Source source, Decoder& in) {
       if (watcher_.setup) watcher_.setup(setup);
       return true;
     }
-    case Source::scheduler: {
-      if (!in.get(scheduler_config_) || !is_valid(scheduler_config_)) return false;
-      if (went_on) compare_state(source, *scheduler_, in);
-      scheduler_ = std::make_unique<scheduling::SchedulerCore>(scheduler_config_);
-      if (!scheduler_->load(in) || in.num_left() > 0) return false;
-      if (watcher_.grammar) scheduler_->compile_grammars(watcher_.grammar);
-      if (watcher_.masks) {
-        auto made = scheduler_->made_masks();
-        add_words(made);
-        scheduler_->masks_made(std::move(made));
-      }
+    case Source::scheduler:
+      if (!load_scheduler(core, went_on, in)) return false;
       break;
-    }
-    case Source::block_manager: {
-      std::vector<OfferedCandidate> offered;
-      if (!in.get(block_config_) || !in.get(offered) || !is_valid(block_config_, in.num_left())) return false;
-      offered_.clear();
-      for (const OfferedCandidate& candidate : offered) offered_.emplace(candidate.sequence, candidate.tokens);
-      if (went_on) compare_state(source, *block_manager_, in);
-      block_manager_ = std::make_unique<memory::BlockSpaceManager>(block_config_);
-      if (!block_manager_->load(in) || in.num_left() > 0) return false;
+    case Source::block_manager:
+      if (!load_block_manager(core, went_on, in)) return false;
       break;
-    }
     case Source::step_order:
-      if (!load_order(source, went_on, step_order_, in)) return false;
+      if (!load_order(core, went_on, replicas_[core.replica].step_orders[core.rank], in)) return false;
       break;
     case Source::cache_order:
-      if (!load_order(source, went_on, cache_order_, in)) return false;
+      if (!load_order(core, went_on, replicas_[core.replica].cache_orders[core.rank], in)) return false;
       break;
     case Source::router:
       if (!load_router(went_on, in)) return false;
@@ -190,29 +183,31 @@ bool Replay::load_state(Source source, Decoder& in) {
       if (!load_output(went_on, in)) return false;
       break;
   }
-  progress_of(source).is_known = true;
+  progress_of(core).is_known = true;
   return true;
 }
 
-void Replay::save(Source source, Encoder& out) const {
-  PAGODA_ASSERT(matches_record(source), "a state is saved of a core that differs from its records");
-  switch (source) {
+void Replay::save(const CoreId& core, Encoder& out) const {
+  PAGODA_ASSERT(matches_record(core), "a state is saved of a core that differs from its records");
+  const auto of_replica = [&]() -> const OfReplica& { return replicas_.at(core.replica); };
+  switch (core.source) {
     case Source::setup:
       return;
     case Source::scheduler:
-      out.put(scheduler_config_);
-      return scheduler_->save(out);
+      out.put(of_replica().scheduler_config);
+      return of_replica().scheduler->save(out);
     case Source::block_manager: {
-      out.put(block_config_);
+      const OfReplica& its = of_replica();
+      out.put(its.block_config);
       std::vector<OfferedCandidate> offered;
-      for (const auto& [sequence, tokens] : offered_) offered.push_back({sequence, tokens});
+      for (const auto& [sequence, tokens] : its.offered) offered.push_back({sequence, tokens});
       out.put(offered);
-      return block_manager_->save(out);
+      return its.block_manager->save(out);
     }
     case Source::step_order:
-      return out.put(step_order_);
+      return out.put(of_replica().step_orders.at(core.rank));
     case Source::cache_order:
-      return out.put(cache_order_);
+      return out.put(of_replica().cache_orders.at(core.rank));
     case Source::router:
       out.put(router_limits_);
       out.put(router_started_us_);
@@ -222,18 +217,18 @@ void Replay::save(Source source, Encoder& out) const {
   }
 }
 
-bool Replay::apply_input(Source source, std::uint8_t input, Decoder& in) {
-  switch (source) {
+bool Replay::apply_input(const CoreId& core, std::uint8_t input, Decoder& in) {
+  switch (core.source) {
     case Source::setup:
       return false;
     case Source::scheduler:
-      return apply_scheduler_input(input, in);
+      return apply_scheduler_input(core, input, in);
     case Source::block_manager:
-      return apply_block_manager_input(input, in);
+      return apply_block_manager_input(core, input, in);
     case Source::step_order:
-      return apply_step_order_input(input, in);
+      return apply_step_order_input(core, input, in);
     case Source::cache_order:
-      return apply_cache_order_input(input, in);
+      return apply_cache_order_input(core, input, in);
     case Source::router:
       return apply_router_input(input, in);
     case Source::output:
@@ -250,9 +245,9 @@ SharedSpec Replay::with_grammar(SharedSpec spec) const {
 }
 
 /// Makes the words of masks that were recorded or saved as made, if their grammars are known.
-void Replay::add_words(std::vector<scheduling::MadeMask>& made) {
+void Replay::add_words(scheduling::SchedulerCore& scheduler, std::vector<scheduling::MadeMask>& made) {
   for (scheduling::MadeMask& mask : made) {
-    auto job = scheduler_->mask_job_of(mask.sequence);
+    auto job = scheduler.mask_job_of(mask.sequence);
     if (!job) continue;
     job->wants_jump_forward = false;
     for (std::uint64_t work = grammar::kMaxMaskWork; !job->run(work);) work = grammar::kMaxMaskWork;
@@ -260,45 +255,46 @@ void Replay::add_words(std::vector<scheduling::MadeMask>& made) {
   }
 }
 
-bool Replay::apply_scheduler_input(std::uint8_t input, Decoder& in) {
+bool Replay::apply_scheduler_input(const CoreId& core, std::uint8_t input, Decoder& in) {
   if (input > static_cast<std::uint8_t>(last_value(SchedulerInput{}))) return false;
+  scheduling::SchedulerCore& scheduler = *replicas_.at(core.replica).scheduler;
   TimeUs now = 0;
   switch (static_cast<SchedulerInput>(input)) {
     case SchedulerInput::add_group: {
       SharedSpec spec;
       if (!read(in, spec) || !pagoda::is_valid(spec)) return false;
-      scheduler_->add_group(with_grammar(std::move(spec)));
+      scheduler.add_group(with_grammar(std::move(spec)));
       return true;
     }
     case SchedulerInput::abort_group: {
       RequestId request = 0;
       if (!read(in, request)) return false;
-      scheduler_->abort_group(request);
+      scheduler.abort_group(request);
       return true;
     }
     case SchedulerInput::expire_group: {
       RequestId request = 0;
       Error error;
       if (!read(in, request, error)) return false;
-      scheduler_->expire_group(request, error);
+      scheduler.expire_group(request, error);
       return true;
     }
     case SchedulerInput::reset_prefix_cache:
       if (!read(in)) return false;
-      scheduler_->reset_prefix_cache();
+      scheduler.reset_prefix_cache();
       return true;
     case SchedulerInput::stop_hit: {
       StopHit hit;
       if (!read(in, hit)) return false;
-      scheduler_->stop_hit(hit);
+      scheduler.stop_hit(hit);
       return true;
     }
     case SchedulerInput::memory_grant: {
       MemoryGrant grant;
       if (!read(in, grant, now) || !is_valid(grant)) return false;
-      const auto step = scheduler_->on_memory_grant(grant, now);
+      const auto step = scheduler.on_memory_grant(grant, now);
       if (!step) return true;
-      effect(Source::scheduler, *step, of_step("rows", step->step));
+      effect(core, *step, of_step("rows", step->step));
       ++report_.num_steps;
       report_.last_step = step->step;
       if (report_.first_step == 0) report_.first_step = step->step;
@@ -308,14 +304,14 @@ bool Replay::apply_scheduler_input(std::uint8_t input, Decoder& in) {
     case SchedulerInput::step_result: {
       StepResult result;
       if (!read(in, result) || !is_valid(result)) return false;
-      scheduler_->on_step_result(result);
+      scheduler.on_step_result(result);
       if (watcher_.result) watcher_.result(result);
       return true;
     }
     case SchedulerInput::swap_measured: {
       SwapMeasured measured;
       if (!read(in, measured)) return false;
-      scheduler_->swap_measured(measured);
+      scheduler.swap_measured(measured);
       return true;
     }
     case SchedulerInput::device_replaced: {
@@ -323,20 +319,20 @@ bool Replay::apply_scheduler_input(std::uint8_t input, Decoder& in) {
       bool crashed = false;
       if (!read(in, memory_lost, crashed)) return false;
       if (watcher_.device_replaced) watcher_.device_replaced(memory_lost);
-      scheduler_->device_replaced(memory_lost, crashed);
+      scheduler.device_replaced(memory_lost, crashed);
       return true;
     }
     case SchedulerInput::next_memory_request: {
       if (!read(in, now)) return false;
-      if (const auto plan = scheduler_->next_memory_request(now)) {
-        effect(Source::scheduler, without_tokens(*plan), of_step("plan", plan->step));
+      if (const auto plan = scheduler.next_memory_request(now)) {
+        effect(core, without_tokens(*plan), of_step("plan", plan->step));
       }
       return true;
     }
     case SchedulerInput::take_masks: {
       if (!read(in)) return false;
-      if (const auto masks = scheduler_->take_masks()) {
-        effect(Source::scheduler, masks->work, of_step("masks", masks->step));
+      if (const auto masks = scheduler.take_masks()) {
+        effect(core, masks->work, of_step("masks", masks->step));
         if (watcher_.masks) watcher_.masks(*masks);
       }
       return true;
@@ -344,97 +340,100 @@ bool Replay::apply_scheduler_input(std::uint8_t input, Decoder& in) {
     case SchedulerInput::masks_made: {
       std::vector<scheduling::MadeMask> made;
       if (!read(in, made)) return false;
-      if (watcher_.masks) add_words(made);
-      scheduler_->masks_made(std::move(made));
+      if (watcher_.masks) add_words(scheduler, made);
+      scheduler.masks_made(std::move(made));
       return true;
     }
     case SchedulerInput::masks_late: {
       std::vector<SequenceId> sequences;
       if (!read(in, sequences)) return false;
-      scheduler_->masks_late(sequences);
+      scheduler.masks_late(sequences);
       return true;
     }
     case SchedulerInput::take_outputs: {
       if (!read(in)) return false;
-      const StepOutputs outputs = scheduler_->take_outputs();
-      if (!outputs.empty()) effect(Source::scheduler, outputs, of_step("outputs", outputs.step));
+      const StepOutputs outputs = scheduler.take_outputs();
+      if (!outputs.empty()) effect(core, outputs, of_step("outputs", outputs.step));
       return true;
     }
   }
   return false;
 }
 
-bool Replay::apply_block_manager_input(std::uint8_t input, Decoder& in) {
+bool Replay::apply_block_manager_input(const CoreId& core, std::uint8_t input, Decoder& in) {
   if (input > static_cast<std::uint8_t>(last_value(BlockManagerInput{}))) return false;
+  OfReplica& its = replicas_.at(core.replica);
   MemoryRequest request;
   if (!read(in, request)) return false;
   std::map<SequenceId, SharedTokens> offered;
   for (AdmissionCandidate& candidate : request.waiting) {
-    if (candidate.tokens == nullptr) candidate.tokens = offered_[candidate.sequence];
+    if (candidate.tokens == nullptr) candidate.tokens = its.offered[candidate.sequence];
     offered.emplace(candidate.sequence, candidate.tokens);
   }
-  offered_ = std::move(offered);
+  its.offered = std::move(offered);
   if (!is_valid(request)) return false;
-  const memory::GrantedStep planned = block_manager_->plan(request);
-  effect(Source::block_manager, planned, of_step("answer to the plan", request.step));
+  const memory::GrantedStep planned = its.block_manager->plan(request);
+  effect(core, planned, of_step("answer to the plan", request.step));
   if (!planned.cache_plan.empty() && watcher_.cache_plan) watcher_.cache_plan(planned.cache_plan);
   return true;
 }
 
-bool Replay::apply_step_order_input(std::uint8_t input, Decoder& in) {
+bool Replay::apply_step_order_input(const CoreId& core, std::uint8_t input, Decoder& in) {
   if (input > static_cast<std::uint8_t>(last_value(StepOrderInput{}))) return false;
+  execution::StepOrder& order = replicas_.at(core.replica).step_orders.at(core.rank);
   StepId step = 0;
   switch (static_cast<StepOrderInput>(input)) {
     case StepOrderInput::step_arrived: {
       bool wait_for_cache = false;
       bool wait_for_masks = false;
       if (!read(in, step, wait_for_cache, wait_for_masks)) return false;
-      const bool is_first = step_order_.step_arrived(step, wait_for_cache, wait_for_masks);
-      effect(Source::step_order, is_first, is_first ? "asked to connect" : "did not ask to connect");
+      const bool is_first = order.step_arrived(step, wait_for_cache, wait_for_masks);
+      effect(core, is_first, is_first ? "asked to connect" : "did not ask to connect");
       return true;
     }
     case StepOrderInput::masks_arrived:
       if (!read(in, step)) return false;
-      step_order_.masks_arrived(step);
+      order.masks_arrived(step);
       return true;
     case StepOrderInput::plan_enqueued:
       if (!read(in, step)) return false;
-      step_order_.plan_enqueued(step);
+      order.plan_enqueued(step);
       return true;
     case StepOrderInput::connected:
       if (!read(in, step)) return false;
-      step_order_.connected(step);
+      order.connected(step);
       return true;
     case StepOrderInput::next: {
       if (!read(in)) return false;
-      if (const auto ready = step_order_.next()) effect(Source::step_order, *ready, of_step("start", ready->step));
+      if (const auto ready = order.next()) effect(core, *ready, of_step("start", ready->step));
       return true;
     }
   }
   return false;
 }
 
-bool Replay::apply_cache_order_input(std::uint8_t input, Decoder& in) {
+bool Replay::apply_cache_order_input(const CoreId& core, std::uint8_t input, Decoder& in) {
   if (input > static_cast<std::uint8_t>(last_value(CacheOrderInput{}))) return false;
+  execution::CacheOrder& order = replicas_.at(core.replica).cache_orders.at(core.rank);
   StepId step = 0;
   switch (static_cast<CacheOrderInput>(input)) {
     case CacheOrderInput::plan_arrived: {
       StepId last_touched = 0;
       if (!read(in, step, last_touched)) return false;
-      cache_order_.plan_arrived(step, last_touched);
+      order.plan_arrived(step, last_touched);
       return true;
     }
     case CacheOrderInput::step_enqueued:
       if (!read(in, step)) return false;
-      cache_order_.step_enqueued(step);
+      order.step_enqueued(step);
       return true;
     case CacheOrderInput::connect:
       if (!read(in, step)) return false;
-      cache_order_.connect(step);
+      order.connect(step);
       return true;
     case CacheOrderInput::next: {
       if (!read(in)) return false;
-      if (const auto ready = cache_order_.next()) effect(Source::cache_order, *ready, of_step("moves", ready->plan));
+      if (const auto ready = order.next()) effect(core, *ready, of_step("moves", ready->plan));
       return true;
     }
   }

@@ -27,7 +27,7 @@ inline constexpr std::size_t kNumSources = 7;
 struct Difference {
   std::uint64_t segment = 0;
   std::size_t record = 0;  ///< index in the segment, from 0
-  Source source = Source::setup;
+  CoreId core;
   std::string what;
 };
 
@@ -41,7 +41,7 @@ struct ReplayReport {
   /// Records of the output core that were skipped: without a tokenizer, or recovery states.
   std::int64_t num_not_replayed = 0;
   std::int64_t num_steps = 0;  ///< number of steps that the scheduler sent to be executed
-  StepId first_step = 0;       ///< the first of these steps
+  StepId first_step = 0;       ///< the first of these steps, of any replica
   StepId last_step = 0;
   std::vector<Difference> differences;  ///< the first difference of each core in each segment
 };
@@ -73,20 +73,31 @@ class Replay {
   const ReplayReport& report() const { return report_; }
 
   /// Returns whether the core's state is known and the core has done all that its records hold.
-  bool matches_record(Source source) const { return progress_[static_cast<std::size_t>(source)].is_known; }
-  /// Writes the part of a state record that follows the header. matches_record(source) must be true.
-  void save(Source source, Encoder& out) const;
+  bool matches_record(const CoreId& core) const {
+    const auto found = progress_.find(core);
+    return found != progress_.end() && found->second.is_known;
+  }
+  /// Writes the part of a state record that follows the header. matches_record(core) must be true.
+  void save(const CoreId& core, Encoder& out) const;
   /// Treats the core as unknown until its next state.
-  void forget(Source source) { progress_of(source) = {}; }
+  void forget(const CoreId& core) { progress_of(core) = {}; }
   /// Drops an effect whose digest has not been read yet: another segment has begun, which leaves the digest out.
-  void forget_effect(Source source) { progress_of(source).effect.reset(); }
+  void forget_effect(const CoreId& core) { progress_of(core).effect.reset(); }
 
   /// Return the core as it is now; null before its first state.
   const output::OutputCore* output() const { return output_.get(); }
-  const scheduling::SchedulerCore* scheduler() const { return scheduler_.get(); }
-  const memory::BlockSpaceManager* block_manager() const { return block_manager_.get(); }
-  const scheduling::SchedulerConfig& scheduler_config() const { return scheduler_config_; }
-  const memory::BlockSpaceConfig& block_config() const { return block_config_; }
+
+  /// The cores of a replica as they are now; null before their first states.
+  struct OfReplica {
+    scheduling::SchedulerConfig scheduler_config;
+    std::unique_ptr<scheduling::SchedulerCore> scheduler;
+    memory::BlockSpaceConfig block_config;
+    std::unique_ptr<memory::BlockSpaceManager> block_manager;
+    std::map<SequenceId, SharedTokens> offered;  ///< waiting candidates of the last plan
+    std::map<RankId, execution::StepOrder> step_orders;
+    std::map<RankId, execution::CacheOrder> cache_orders;
+  };
+  const OfReplica& replica(ReplicaId id) { return replicas_[id]; }
 
  private:
   struct CoreProgress {
@@ -96,29 +107,31 @@ class Replay {
     std::string effect_name;
   };
 
-  bool load_state(Source source, Decoder& in);
-  bool apply_input(Source source, std::uint8_t input, Decoder& in);
+  bool load_state(const CoreId& core, Decoder& in);
+  bool load_scheduler(const CoreId& core, bool went_on, Decoder& in);
+  bool load_block_manager(const CoreId& core, bool went_on, Decoder& in);
+  bool apply_input(const CoreId& core, std::uint8_t input, Decoder& in);
   SharedSpec with_grammar(SharedSpec spec) const;
-  void add_words(std::vector<scheduling::MadeMask>& made);
-  bool apply_scheduler_input(std::uint8_t input, Decoder& in);
-  bool apply_block_manager_input(std::uint8_t input, Decoder& in);
-  bool apply_step_order_input(std::uint8_t input, Decoder& in);
-  bool apply_cache_order_input(std::uint8_t input, Decoder& in);
+  static void add_words(scheduling::SchedulerCore& scheduler, std::vector<scheduling::MadeMask>& made);
+  bool apply_scheduler_input(const CoreId& core, std::uint8_t input, Decoder& in);
+  bool apply_block_manager_input(const CoreId& core, std::uint8_t input, Decoder& in);
+  bool apply_step_order_input(const CoreId& core, std::uint8_t input, Decoder& in);
+  bool apply_cache_order_input(const CoreId& core, std::uint8_t input, Decoder& in);
   // replay_requests.cpp
   bool load_router(bool went_on, Decoder& in);
   bool load_output(bool went_on, Decoder& in);
   bool apply_router_input(std::uint8_t input, Decoder& in);
   bool apply_output_input(std::uint8_t input, Decoder& in);
   void effects(const routing::RouterCore::Effects& effects, std::string name);
-  void compare_effect(CoreProgress& progress, Decoder& in);
+  void compare_effect(const CoreId& core, Decoder& in);
   template <class Effect>
-  void effect(Source source, const Effect& effect, std::string name) {
-    progress_of(source).effect = digest(encode(effect));
-    progress_of(source).effect_name = std::move(name);
+  void effect(const CoreId& core, const Effect& effect, std::string name) {
+    progress_of(core).effect = digest(encode(effect));
+    progress_of(core).effect_name = std::move(name);
   }
   /// Compares the state that the core has reached with the rest of the record.
   template <class Core>
-  void compare_state(Source source, const Core& core, Decoder& in) {
+  void compare_state(const CoreId& id, const Core& core, Decoder& in) {
     ++report_.num_states;
     std::vector<std::byte> bytes;
     Encoder out(bytes);
@@ -127,27 +140,21 @@ class Replay {
     } else {
       core.save(out);
     }
-    if (!std::ranges::equal(bytes, in.rest())) differs(source, "has reached another state than its record");
+    if (!std::ranges::equal(bytes, in.rest())) differs(id, "has reached another state than its record");
   }
   template <class Order>
-  bool load_order(Source source, bool went_on, Order& order, Decoder& in);
-  CoreProgress& progress_of(Source source) { return progress_[static_cast<std::size_t>(source)]; }
-  void differs(Source source, std::string what);
+  bool load_order(const CoreId& core, bool went_on, Order& order, Decoder& in);
+  CoreProgress& progress_of(const CoreId& core) { return progress_[core]; }
+  void differs(const CoreId& core, std::string what);
 
   ReplayWatcher watcher_;
   std::shared_ptr<const text::Tokenizer> tokenizer_;
   ReplayReport report_;
-  std::array<CoreProgress, kNumSources> progress_;
+  std::map<CoreId, CoreProgress> progress_;
   std::uint64_t segment_ = 0;
   std::size_t record_ = 0;
 
-  scheduling::SchedulerConfig scheduler_config_;
-  std::unique_ptr<scheduling::SchedulerCore> scheduler_;
-  memory::BlockSpaceConfig block_config_;
-  std::unique_ptr<memory::BlockSpaceManager> block_manager_;
-  std::map<SequenceId, SharedTokens> offered_;  ///< waiting candidates of the last plan
-  execution::StepOrder step_order_;
-  execution::CacheOrder cache_order_;
+  std::map<ReplicaId, OfReplica> replicas_;
   routing::AdmissionLimits router_limits_;
   TimeUs router_started_us_ = 0;
   std::unique_ptr<routing::RouterCore> router_;
@@ -159,8 +166,5 @@ template <class... Fields>
 bool read(Decoder& in, Fields&... fields) {
   return (in.get(fields) && ...) && in.num_left() == 0;
 }
-
-/// Returns the name of a source for messages.
-const char* to_string(Source source);
 
 }  // namespace pagoda::journal

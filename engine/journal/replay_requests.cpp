@@ -1,5 +1,6 @@
 // Replays the router and the output core, which see requests and outputs as clients do.
 
+#include <algorithm>
 #include <limits>
 #include <string>
 #include <utility>
@@ -13,7 +14,7 @@ namespace pagoda::journal {
 namespace {
 
 constexpr std::int64_t kMaxSequences = 1 << 20;
-constexpr std::int64_t kMaxReplicas = 1 << 10;
+constexpr std::int64_t kMaxReplicas = CoreId::kMaxReplicas;
 constexpr std::int64_t kMaxRequests = 1 << 24;
 constexpr std::size_t kMaxTextBytes = std::size_t{1} << 32U;
 
@@ -146,6 +147,25 @@ bool Replay::apply_router_input(std::uint8_t input, Decoder& in) {
       if (const auto job = router_->next_grammar())
         effect(Source::router, *job, "turn of grammar " + std::to_string(*job));
       return true;
+    case RouterInput::drain_replica: {
+      ReplicaId replica = 0;
+      if (!read(in, replica) || !router_->check_drain(replica)) return false;
+      router_->drain_replica(replica);
+      return true;
+    }
+    case RouterInput::replica_down: {
+      ReplicaId replica = 0;
+      if (!read(in, replica) || !router_->placement().is_replica(replica)) return false;
+      router_->replica_down(replica);
+      return true;
+    }
+    case RouterInput::hand_over: {
+      std::vector<SharedSpec> requests;
+      if (!read(in, requests)) return false;
+      if (!std::ranges::all_of(requests, [](const SharedSpec& spec) { return pagoda::is_valid(spec); })) return false;
+      effects(router_->hand_over(std::move(requests)), "requests of a replica that is down");
+      return true;
+    }
     case RouterInput::grammar_finished: {
       routing::JobId job = 0;
       if (!read(in, job)) return false;

@@ -34,12 +34,14 @@ bool ends_with_token(const RequestProgress::Sequence& sequence, const SamplingPa
 }  // namespace
 
 void ResumableRequests::record(std::span<const std::byte> bytes) {
-  Decoder in(bytes);
-  Source source{};
-  std::uint8_t what = 0;
-  if (!in.get(source) || !in.get(what)) {
+  const auto header = read_header(bytes);
+  if (!header) {
     ++num_damaged_;
-  } else if (source == Source::output && what != kEffect && !apply_record(what, in)) {
+    return;
+  }
+  const std::uint8_t what = header->what;
+  Decoder in(bytes.subspan(kRecordHeaderBytes));
+  if (header->core.source == Source::output && what != kEffect && !apply_record(what, in)) {
     ++num_damaged_;
     if (what >= kFirstInput && what != kRecoveryState) on_gap();
   }

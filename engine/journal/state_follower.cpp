@@ -5,55 +5,46 @@ namespace {
 
 using output::OutputCore;
 
-std::vector<std::byte> header_of(Source source, std::uint8_t what) {
-  std::vector<std::byte> record;
-  Encoder out(record);
-  out.put(source);
-  out.put(what);
-  return record;
-}
-
 }  // namespace
 
 void StateFollower::record(std::uint64_t segment, std::span<const std::byte> bytes) {
-  Decoder in(bytes);
-  Source source{};
-  std::uint8_t what = 0;
-  if (!in.get(source) || !in.get(what)) return;
+  const auto header = read_header(bytes);
+  if (!header) return;
+  const auto& [core, what] = *header;
   if (what == kState) {
-    replay_.forget(source);
-    followed(source) = {};
-    followed(source).segment = segment;
-  } else if (!replay_.matches_record(source)) {
+    replay_.forget(core);
+    followed(core) = {};
+    followed(core).segment = segment;
+  } else if (!replay_.matches_record(core)) {
     return;  // the sink knows this; the core writes its next state itself
-  } else if (followed(source).segment != segment) {
-    begin_segment(source, segment);
+  } else if (followed(core).segment != segment) {
+    begin_segment(core, segment);
   }
   replay_.record(bytes);
-  if (!replay_.matches_record(source)) {
-    followed(source) = {};
-    sink_.lost(source);
-  } else if (what == kState && source == Source::output) {
-    if (!sink_.has_state(segment, source)) write_output(segment);  // the segment has no room for the core's own state
+  if (!replay_.matches_record(core)) {
+    followed(core) = {};
+    sink_.lost(core);
+  } else if (what == kState && core == Source::output) {
+    if (!sink_.has_state(segment, core)) write_output(segment);  // the segment has no room for the core's own state
     write_due(segment);
   }
 }
 
-void StateFollower::begin_segment(Source source, std::uint64_t segment) {
-  replay_.forget_effect(source);
-  Followed& its = followed(source);
+void StateFollower::begin_segment(const CoreId& core, std::uint64_t segment) {
+  replay_.forget_effect(core);
+  Followed& its = followed(core);
   its.segment = segment;
   its.due.clear();
   const auto room = sink_.room(segment);
   if (!room) return;  // it is too late for this segment
-  if (source == Source::output) {
+  if (core == Source::output) {
     write_output(segment);
     return write_due(segment);
   }
   if (segment < its.skip_until) return;
-  its.due = header_of(source, kState);
+  its.due = header_of(core, kState);
   Encoder out(its.due);
-  replay_.save(source, out);
+  replay_.save(core, out);
   const bool waits_for_output = replay_.matches_record(Source::output) && followed(Source::output).segment != segment;
   if (!waits_for_output) write_due(segment);
 }
@@ -73,8 +64,7 @@ void StateFollower::write_output(std::uint64_t segment) {
 }
 
 void StateFollower::write_due(std::uint64_t segment) {
-  for (std::size_t i = 0; i < followed_.size(); ++i) {
-    Followed& its = followed_[i];
+  for (auto& [core, its] : followed_) {
     if (its.due.empty() || its.segment != segment) continue;
     const auto state = std::exchange(its.due, {});
     const auto room = sink_.room(segment);
@@ -83,7 +73,7 @@ void StateFollower::write_due(std::uint64_t segment) {
       sink_.put_first_state(segment, state);
     } else if (state.size() > sink_.max_room()) {
       its.skip_until = segment + kSkippedSegments;
-      sink_.left_out(segment, static_cast<Source>(i), state.size());
+      sink_.left_out(segment, core, state.size());
     }
   }
 }

@@ -1,8 +1,8 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -23,13 +23,13 @@ class StateSink {
   /// Returns the bytes of states that an empty segment takes.
   virtual std::size_t max_room() const = 0;
   /// Returns whether the segment has the state that the core had at its beginning.
-  virtual bool has_state(std::uint64_t segment, Source source) const = 0;
+  virtual bool has_state(std::uint64_t segment, const CoreId& core) const = 0;
   /// Appends the state that a core had at the beginning of the segment.
   virtual void put_first_state(std::uint64_t segment, std::span<const std::byte> record) = 0;
   /// Reports a state of `bytes` bytes that was left out: no segment has room for it.
-  virtual void left_out(std::uint64_t segment, Source source, std::size_t bytes) = 0;
+  virtual void left_out(std::uint64_t segment, const CoreId& core, std::size_t bytes) = 0;
   /// Reports that the copy of the core has diverged: the core itself has to write its next state.
-  virtual void lost(Source source) = 0;
+  virtual void lost(const CoreId& core) = 0;
 };
 
 /// Runs copies of the cores from their records, and writes the states that segments begin with. The state of the output
@@ -44,7 +44,9 @@ class StateFollower {
 
   /// Returns whether states of this core can be written here. The orders of worker and cache engine are small, and a
   /// new worker begins new orders: they write their states themselves.
-  static bool can_follow(Source source) { return source != Source::step_order && source != Source::cache_order; }
+  static bool can_follow(const CoreId& core) {
+    return core.source != Source::step_order && core.source != Source::cache_order;
+  }
 
   /// Takes a record of a core as it was appended to a segment. Pass the records of a core in their order, its state
   /// first.
@@ -59,14 +61,14 @@ class StateFollower {
   /// Number of segments without a state of a core whose state did not fit.
   static constexpr std::uint64_t kSkippedSegments = 16;
 
-  void begin_segment(Source source, std::uint64_t segment);
+  void begin_segment(const CoreId& core, std::uint64_t segment);
   void write_output(std::uint64_t segment);
   void write_due(std::uint64_t segment);
-  Followed& followed(Source source) { return followed_[static_cast<std::size_t>(source)]; }
+  Followed& followed(const CoreId& core) { return followed_[core]; }
 
   StateSink& sink_;
   Replay replay_;
-  std::array<Followed, kNumSources> followed_;
+  std::map<CoreId, Followed> followed_;
 };
 
 }  // namespace pagoda::journal

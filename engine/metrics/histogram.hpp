@@ -26,6 +26,13 @@ class Histogram {
     sum_ += value;
   }
 
+  /// Adds the observations of another histogram with the same bounds.
+  void add(const Histogram& more) {
+    PAGODA_ASSERT(std::ranges::equal(bounds_, more.bounds_), "histograms with equal buckets are added");
+    for (std::size_t i = 0; i < counts_.size(); ++i) counts_[i] += more.counts_[i];
+    sum_ += more.sum_;
+  }
+
   std::span<const double> bounds() const { return bounds_; }
   /// Returns the count of each bucket, not cumulative: one more than there are bounds.
   std::span<const std::uint64_t> counts() const { return std::span(counts_).first(bounds_.size() + 1); }

@@ -159,6 +159,7 @@ void OutputCore::take_facts(const StepOutputs& step) {
   for (const RequestStarted& started : step.started) {
     const auto found = requests_.find(started.request);
     if (found == requests_.end()) continue;
+    if (found->second.first_scheduled_us >= 0) continue;  // it has begun on another replica
     found->second.first_scheduled_us = started.first_scheduled_us;
     found->second.cached_tokens = started.cached_tokens;
   }

@@ -62,6 +62,9 @@ class OutputCore {
 
   std::size_t num_open() const { return requests_.size(); }
 
+  /// Returns the open ones of the requests, each with its progress, for a scheduler that continues them.
+  std::vector<SharedSpec> with_progress_of(std::span<const RequestId> requests) const;
+
   /// A request that could be resumed (RequestSpec::resume), with its progress.
   struct Resumable {
     SharedSpec spec;

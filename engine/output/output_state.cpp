@@ -185,6 +185,17 @@ RequestProgress OutputCore::progress_of(const RequestState& request) {
   return progress;
 }
 
+std::vector<SharedSpec> OutputCore::with_progress_of(std::span<const RequestId> requests) const {
+  std::vector<SharedSpec> all;
+  for (const RequestId id : requests) {
+    const auto found = requests_.find(id);
+    if (found == requests_.end()) continue;
+    const RequestState& request = found->second;
+    all.push_back(with_progress(*request.spec, std::make_shared<const RequestProgress>(progress_of(request))));
+  }
+  return all;
+}
+
 std::vector<OutputCore::Resumable> OutputCore::resumable() const {
   std::vector<Resumable> all;
   for (const auto& [id, request] : requests_) {

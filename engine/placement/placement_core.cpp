@@ -10,8 +10,22 @@
 
 namespace pagoda::placement {
 
+const char* to_string(ReplicaState state) {
+  switch (state) {
+    case ReplicaState::up:
+      return "up";
+    case ReplicaState::draining:
+      return "draining";
+    case ReplicaState::down:
+      return "down";
+  }
+  return "down";
+}
+
 PlacementCore::PlacementCore(const PlacementConfig& config)
-    : config_(config), loads_(static_cast<std::size_t>(config.num_replicas), 0) {
+    : config_(config),
+      states_(static_cast<std::size_t>(config.num_replicas), ReplicaState::up),
+      loads_(static_cast<std::size_t>(config.num_replicas), 0) {
   PAGODA_ASSERT(config.num_replicas > 0 && config.tokens_per_piece > 0, "there is a replica, and pieces hold tokens");
 }
 
@@ -56,16 +70,38 @@ ReplicaId PlacementCore::place(const RequestSpec& spec) {
   const auto to_compute = [&](ReplicaId replica) {
     return std::ssize(*spec.prompt) - num_known(keys, replica) * config_.tokens_per_piece;
   };
-  ReplicaId best = 0;
-  for (ReplicaId replica = 1; replica < config_.num_replicas; ++replica) {
-    if (load(replica) + to_compute(replica) < load(best) + to_compute(best)) best = replica;
+  const ReplicaState wanted = count(ReplicaState::up) > 0 ? ReplicaState::up : ReplicaState::draining;
+  ReplicaId best = -1;
+  for (ReplicaId replica = 0; replica < config_.num_replicas; ++replica) {
+    if (state_of(replica) != wanted) continue;
+    if (best < 0 || load(replica) + to_compute(replica) < load(best) + to_compute(best)) best = replica;
   }
+  PAGODA_ASSERT(best >= 0, "a request is placed while a replica is not down");
   const std::int64_t tokens = to_compute(best) + spec.sampling.max_tokens * spec.sampling.num_sequences();
   loads_[static_cast<std::size_t>(best)] += tokens;
   const bool fresh = placed_.emplace(spec.id, Placed{best, tokens}).second;
   PAGODA_ASSERT(fresh, "a request is placed once");
   remember(keys, best);
   return best;
+}
+
+ReplicaId PlacementCore::place_again(const RequestSpec& spec) {
+  ended(spec.id);
+  return place(spec);
+}
+
+void PlacementCore::drain(ReplicaId replica) {
+  PAGODA_ASSERT(state_of(replica) != ReplicaState::down, "a replica that is down does not come back");
+  states_[static_cast<std::size_t>(replica)] = ReplicaState::draining;
+}
+
+void PlacementCore::take_down(ReplicaId replica) {
+  states_[static_cast<std::size_t>(replica)] = ReplicaState::down;
+  for (Piece& piece : pieces_) piece.replicas[static_cast<std::size_t>(replica)] = false;
+}
+
+std::ptrdiff_t PlacementCore::num_placed_on(ReplicaId replica) const {
+  return std::ranges::count_if(placed_, [&](const auto& entry) { return entry.second.replica == replica; });
 }
 
 void PlacementCore::ended(RequestId id) {
@@ -76,6 +112,7 @@ void PlacementCore::ended(RequestId id) {
 }
 
 void PlacementCore::save(Encoder& out) const {
+  out.put(states_);
   out.put(placed_);
   out.put(pieces_.size());
   for (const Piece& piece : pieces_) out.put(piece);
@@ -83,7 +120,8 @@ void PlacementCore::save(Encoder& out) const {
 
 bool PlacementCore::load(Decoder& in) {
   std::size_t num_pieces = 0;
-  if (!in.get(placed_) || !in.get(num_pieces)) return false;
+  if (!in.get(states_) || !in.get(placed_) || !in.get(num_pieces)) return false;
+  if (states_.size() != loads_.size()) return false;
   constexpr std::int64_t kMaxTokens = std::numeric_limits<std::int64_t>::max() / 4;
   for (const auto& [id, placed] : placed_) {
     if (placed.replica < 0 || placed.replica >= config_.num_replicas) return false;

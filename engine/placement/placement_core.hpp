@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <list>
 #include <map>
@@ -23,19 +25,42 @@ struct PlacementConfig {
   std::array<std::uint64_t, 2> hash_key = {0x7061676f6461U, 0x706c616365U};
 };
 
-/// Decides which replica runs a request: the replica that then has the fewest tokens to compute. That counts the work
-/// that it already has, and the part of the prompt that its prefix cache does not hold, as far as the prompts that went
-/// to the replica show. A deterministic state machine. Not thread-safe: one owner.
+/// State of a replica. draining: gets a request only if no replica is up. down: has ended and does not come back. (A
+/// replica whose devices are being replaced is up: its requests wait for the new devices.)
+enum class ReplicaState : std::uint8_t { up, draining, down };
+constexpr ReplicaState last_value(ReplicaState) {
+  return ReplicaState::down;
+}
+
+const char* to_string(ReplicaState state);
+
+/// Decides which replica runs a request: of those that are up, the replica that then has the fewest tokens to compute.
+/// That counts the work that it already has, and the part of the prompt that its prefix cache does not hold, as far as
+/// the prompts that went to the replica show. A deterministic state machine. Not thread-safe: one owner.
 class PlacementCore {
  public:
   explicit PlacementCore(const PlacementConfig& config);
 
-  /// Chooses the replica that runs the request from now on.
+  /// Chooses the replica that runs the request from now on. There must be one that is not down.
   ReplicaId place(const RequestSpec& spec);
+  /// Chooses another replica for a placed request, whose replica is down.
+  ReplicaId place_again(const RequestSpec& spec);
   /// Returns the replica of a request, which must have been placed and must not have ended.
   ReplicaId replica_of(RequestId id) const { return placed_.at(id).replica; }
   /// Call when a request has ended. A request that was never placed is ignored.
   void ended(RequestId id);
+
+  ReplicaState state_of(ReplicaId replica) const { return states_[static_cast<std::size_t>(replica)]; }
+  bool is_replica(ReplicaId replica) const { return replica >= 0 && replica < config_.num_replicas; }
+  std::int32_t num_replicas() const { return config_.num_replicas; }
+  /// Returns the number of replicas in this state.
+  std::ptrdiff_t count(ReplicaState state) const { return std::ranges::count(states_, state); }
+  /// Call when a replica gets no more requests, but runs those that it has.
+  void drain(ReplicaId replica);
+  /// Call when a replica has ended. Forgets what its prefix cache held. Requests on it are to be placed again.
+  void take_down(ReplicaId replica);
+  /// Returns the number of requests on the replica.
+  std::ptrdiff_t num_placed_on(ReplicaId replica) const;
 
   /// Returns the tokens of live requests on the replica: those that had to be computed, and those that may be
   /// generated.
@@ -69,6 +94,7 @@ class PlacementCore {
   void remember(const std::vector<std::uint64_t>& keys, ReplicaId replica);
 
   PlacementConfig config_;
+  std::vector<ReplicaState> states_;
   std::vector<std::int64_t> loads_;
   std::map<RequestId, Placed> placed_;
   std::list<Piece> pieces_;  ///< most recently used first

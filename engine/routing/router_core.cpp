@@ -93,7 +93,7 @@ RouterCore::RouterCore(const AdmissionLimits& limits, TimeUs started_us)
       placement_({.num_replicas = limits.num_replicas}),
       tokenizer_queue_(limits.max_queued_prompt_bytes),
       grammar_queue_(kMaxGrammars * (kGrammarBytes + TokenizerQueue::kJobBytes), "the grammar compiler"),
-      ttft_forecast_(limits.max_num_seqs) {}
+      ttft_forecast_(limits.max_num_seqs * limits.num_replicas) {}
 
 bool RouterCore::is_full() const {
   return std::ssize(live_) >= limits_.max_queued_requests ||

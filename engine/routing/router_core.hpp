@@ -51,6 +51,7 @@ class RouterCore {
   struct Effects {
     std::vector<Settled> settled;
     std::vector<RequestId> aborted;          ///< requests in the engine, which must end them
+    std::vector<SharedSpec> moved;           ///< requests in the engine that go on at another replica
     std::vector<Expired> expired;            ///< requests in the engine, which must end them with the error
     std::vector<JobId> taken_back;           ///< jobs of the tokenizer that are not needed any more
     std::vector<JobId> grammars_taken_back;  ///< jobs of the grammar compiler that are not needed any more
@@ -58,11 +59,12 @@ class RouterCore {
     bool drained = false;
 
     bool empty() const {
-      return settled.empty() && aborted.empty() && expired.empty() && taken_back.empty() &&
+      return settled.empty() && aborted.empty() && moved.empty() && expired.empty() && taken_back.empty() &&
              grammars_taken_back.empty() && !drained;
     }
     static constexpr auto visit_fields(auto& self, auto&& visit) {
-      return visit(self.settled, self.aborted, self.expired, self.taken_back, self.grammars_taken_back, self.drained);
+      return visit(self.settled, self.aborted, self.moved, self.expired, self.taken_back, self.grammars_taken_back,
+                   self.drained);
     }
   };
   struct Submitted {
@@ -98,8 +100,6 @@ class RouterCore {
   /// Takes the result of a job of the grammar compiler, for all requests that wait for it: a grammar or an error.
   Effects grammar_compiled(JobId job, const Result<grammar::SharedGrammar>& grammar);
   std::optional<RequestId> live_request(ClientId client, std::uint64_t tag) const;
-  /// Returns the replica that runs a request. The request must be in the engine.
-  ReplicaId replica_of(RequestId id) const { return placement_.replica_of(id); }
   /// Ends a live request at once if it is outside; otherwise the engine must end it. Does nothing if it has ended.
   Effects abort(RequestId id, TimeUs now);
   /// Returns whether there is a live request with this id.
@@ -112,6 +112,23 @@ class RouterCore {
   Effects expire(TimeUs now);
   /// Aborts the requests of a client that is gone, and removes its texts from the queue.
   Effects client_gone(ClientId client, TimeUs now);
+
+  // -- replicas
+
+  /// Returns the replica that runs a request. The request must be in the engine.
+  ReplicaId replica_of(RequestId id) const { return placement_.replica_of(id); }
+  /// Which replicas are up, and how many requests each has.
+  const placement::PlacementCore& placement() const { return placement_; }
+  /// Returns why drain_replica would refuse the replica. Errors: invalid_request (there is no such replica, it is down,
+  /// or no other replica is up).
+  Status check_drain(ReplicaId replica) const;
+  /// From now on, the replica gets no more requests. check_drain(replica) must be true.
+  void drain_replica(ReplicaId replica) { placement_.drain(replica); }
+  /// Call when a replica has ended, or is about to. It gets no more requests; hand_over() follows if it has requests.
+  void replica_down(ReplicaId replica) { placement_.take_down(replica); }
+  /// Takes the unfinished requests of replicas that are down, each with its progress, and places them again. Requests
+  /// that have ended meanwhile are ignored; without a replica to go on, all are.
+  Effects hand_over(std::vector<SharedSpec> requests);
 
   // -- the tokenizer
 

@@ -6,8 +6,8 @@
 
 namespace pagoda::trace {
 
-void RecentSpans::add(Row row, const char* name, TimeUs started_us, TimeUs finished_us,
-                      std::initializer_list<Arg> args) {
+void RecentSpans::add(Row row, const char* name, TimeUs started_us, TimeUs finished_us, std::initializer_list<Arg> args,
+                      Place place) {
   PAGODA_ASSERT(args.size() <= Span::kMaxArgs, "a span has few arguments");
   const std::lock_guard lock(mutex_);
   if (finished_us > watched_until_us_) {
@@ -16,7 +16,7 @@ void RecentSpans::add(Row row, const char* name, TimeUs started_us, TimeUs finis
   }
   if (ring_.empty()) return;
   Span& span = ring_[num_recorded_++ % kMaxSpans];
-  span = {row, name, started_us, finished_us, static_cast<std::uint8_t>(args.size()), {}};
+  span = {row, name, started_us, finished_us, static_cast<std::uint8_t>(args.size()), {}, place};
   std::ranges::copy(args, span.all_args.begin());
 }
 

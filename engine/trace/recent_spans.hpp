@@ -24,6 +24,7 @@ struct Span {
   TimeUs finished_us = 0;
   std::uint8_t num_args = 0;
   std::array<Arg, kMaxArgs> all_args{};  ///< only the first num_args count
+  Place place = {};                      ///< replica and rank
 
   std::span<const Arg> args() const { return std::span(all_args).first(num_args); }
 };
@@ -37,7 +38,8 @@ class RecentSpans {
   static constexpr TimeUs kWatchUs = 5'000'000;
 
   bool is_on() const { return is_on_.load(std::memory_order_relaxed); }
-  void add(Row row, const char* name, TimeUs started_us, TimeUs finished_us, std::initializer_list<Arg> args);
+  void add(Row row, const char* name, TimeUs started_us, TimeUs finished_us, std::initializer_list<Arg> args,
+           Place place = {});
 
   struct Since {
     std::vector<Span> spans;        ///< in the order in which they ended

@@ -35,12 +35,11 @@ StepTrace::~StepTrace() {
   out_->flush();
 }
 
-int StepTrace::add_process(const std::string& name) {
+int StepTrace::add_process(const std::string& name, std::initializer_list<Row> rows) {
   const std::lock_guard lock(mutex_);
   const int process = ++num_processes_;
-  *out_ << ",\n"
-        << process_header(process, name) << ",\n"
-        << thread_header(process, static_cast<std::size_t>(Row::device));
+  *out_ << ",\n" << process_header(process, name);
+  for (const Row row : rows) *out_ << ",\n" << thread_header(process, static_cast<std::size_t>(row));
   return process;
 }
 

@@ -36,7 +36,7 @@ class StepTrace {
   StepTrace& operator=(const StepTrace&) = delete;
 
   /// Adds a process besides the engine's, with rows of its own. Returns its number for span().
-  int add_process(const std::string& name);
+  int add_process(const std::string& name, std::initializer_list<Row> rows = {Row::device});
   void span(Row row, const char* name, TimeUs started_us, TimeUs finished_us, std::initializer_list<Arg> args,
             int process = kEngineProcess);
 

@@ -78,6 +78,7 @@ enum class RequestState : std::uint8_t { waiting, running, swapped, waiting_for_
 struct LiveRequest {
   RequestId id = 0;
   RequestState state = RequestState::waiting;
+  ReplicaId replica = 0;           ///< replica that has it; 0 before it is scheduled
   std::int32_t num_sequences = 0;  ///< number of sequences that have not ended
   std::int64_t prompt_tokens = 0;
   std::int64_t computed_tokens = 0;   ///< tokens whose KV is computed, in the sequence that has most of them
@@ -94,15 +95,16 @@ struct LiveRequest {
 };
 
 struct StepInFlight {
-  StepId step = 0;
+  StepId step = 0;  ///< each replica counts its own steps
+  ReplicaId replica = 0;
   std::int64_t num_tokens = 0;
   std::int64_t num_rows = 0;
 };
 
 /// The requests of the scheduler and the router, and the steps in flight.
 struct Queues {
-  /// Running, swapped and waiting requests, each in serving order, then those that wait for a grammar; at most
-  /// kMaxRequests of each.
+  /// Running, swapped and waiting requests of each replica, each in serving order, then those that wait for a grammar;
+  /// at most kMaxRequests of each.
   std::vector<LiveRequest> requests;
   std::vector<StepInFlight> steps_in_flight;
 };
@@ -146,7 +148,9 @@ struct RequestFacts {
 struct EngineView {
   TimeUs now_us = 0;
   EngineStats stats;
-  Queues queues;
+  Queues queues;  ///< of all replicas
+  std::int32_t num_replicas = 1;
+  ReplicaId replica = 0;  ///< replica of `blocks`
   BlockMap blocks;
   std::vector<EndedRequest> ended;
   std::vector<trace::Span> spans;

@@ -17,8 +17,12 @@ struct DeviceProxyState {
 using Self = actors::DeviceProcessActor::stateful_pointer<DeviceProxyState>;
 
 /// Returns callbacks that send results directly to the scheduler, not through this actor.
-WorkerProcess::Listener listener(Self self, const actors::StepSinkActor& scheduler) {
-  return {.on_result = [scheduler](StepResult result) { actors::send_anonymously(scheduler, std::move(result)); },
+WorkerProcess::Listener listener(Self self, const actors::StepSinkActor& scheduler, RankId rank) {
+  return {.on_result =
+              [scheduler, rank](StepResult result) {
+                result.rank = rank;  // the process does not know its rank
+                actors::send_anonymously(scheduler, std::move(result));
+              },
           .on_swap = [scheduler](SwapMeasured measured) { actors::send_anonymously(scheduler, measured); },
           .on_end =
               [me = caf::actor_cast<caf::actor_addr>(self)](actors::DeviceFailed failed) {
@@ -37,7 +41,7 @@ actors::DeviceProcessActor::behavior_type behavior(Self self, const std::shared_
       [self](const actors::ConnectScheduler& connect) {
         auto& state = actors::state_of(self);
         state.supervisor = connect.supervisor;
-        state.process->listen(listener(self, connect.scheduler));
+        state.process->listen(listener(self, connect.scheduler, connect.rank));
       },
       [self](CachePlan& plan) { actors::state_of(self).process->send(std::move(plan)); },
       [](const actors::StepEnqueued&) { PAGODA_ASSERT(false, "streams and events stay in their process"); },

@@ -107,7 +107,7 @@ Status WorkerProcess::load(const Progress& progress, const std::stop_token& stop
   if (stop.stop_requested()) return fail(ErrorCode::shutting_down, "the engine is shutting down");
   if (loaded && *loaded && trace::is_on(config_.trace)) {
     traced_as_ = config_.trace->add_process(name());
-    config_.trace->span(trace::Row::device, "load", began, actors::now_us(), {{"pid", pid_}}, traced_as_);
+    config_.trace->span(trace::Row::device, "load", began, actors::now_us(), {{"pid", pid_}}, {}, traced_as_);
   }
   if (loaded) return *loaded;
   const actors::DeviceFailed why = end_reason(end);
@@ -243,7 +243,7 @@ void WorkerProcess::trace_step(const StepResult& result, const SentStep& step) c
                        {"rows", step.num_rows},
                        {"tokens", step.num_tokens},
                        {"failed", result.error.has_value() ? 1 : 0}},
-                      traced_as_);
+                      {}, traced_as_);
 }
 
 actors::DeviceFailed WorkerProcess::end_reason(FrameChannel::End end) {

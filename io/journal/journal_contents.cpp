@@ -67,11 +67,13 @@ class SegmentRecords {
   }
 
   void add_piece(std::span<const std::byte> piece) {
-    const std::byte flags = piece[2];
-    auto& state = unfinished_[piece[0]];
+    const auto header = journal::read_header(piece);
+    if (!header) return;
+    const std::byte flags = piece[kPieceFlagsAt];
+    auto& state = unfinished_[header->core];
     if ((flags & kFirstPiece) != std::byte{0}) {
       const bool is_for_recovery = (flags & kForRecovery) != std::byte{0};
-      state = {piece[0], static_cast<std::byte>(is_for_recovery ? journal::kRecoveryState : journal::kState)};
+      state = journal::header_of(header->core, is_for_recovery ? journal::kRecoveryState : journal::kState);
     }
     if (state.empty()) return;
     const auto bytes = piece.subspan(kPieceHeaderBytes);
@@ -85,7 +87,7 @@ class SegmentRecords {
   Records wanted_;
   std::vector<std::span<const std::byte>> front_;
   std::vector<std::span<const std::byte>> others_;
-  std::map<std::byte, std::vector<std::byte>> unfinished_;  ///< by source
+  std::map<journal::CoreId, std::vector<std::byte>> unfinished_;
   std::vector<std::shared_ptr<const void>> states_;
 };
 
@@ -189,12 +191,12 @@ bool is_journal(const std::string& path) {
 
 std::optional<JournalContents::Setup> setup_of(const JournalContents& journal) {
   if (journal.segments.empty()) return std::nullopt;
-  Decoder in(journal.segments.back().records.front());
-  journal::Source source{};
-  std::uint8_t what = 0;
+  const std::span<const std::byte> first = journal.segments.back().records.front();
+  const auto header = journal::read_header(first);
+  if (!header || header->core != journal::Source::setup || header->what != journal::kState) return std::nullopt;
+  Decoder in(first.subspan(journal::kRecordHeaderBytes));
   JournalContents::Setup setup;
-  const bool is_setup = in.get(source) && in.get(what) && source == journal::Source::setup && what == journal::kState;
-  if (!is_setup || !in.get(setup.config) || !in.get(setup.model) || in.num_left() > 0) return std::nullopt;
+  if (!in.get(setup.config) || !in.get(setup.model) || in.num_left() > 0) return std::nullopt;
   return setup;
 }
 

@@ -183,7 +183,7 @@ std::span<std::byte> JournalFile::current() const {
 /// itself at the beginning of this segment. So the newest state to recover requests from is at most one segment back.
 /// The core does so also after a record that did not fit: the records of the next segment are useless without a state.
 void JournalFile::begin_segment() {
-  FollowedSource& output = sources_[static_cast<std::size_t>(journal::Source::output)];
+  FollowedCore& output = cores_[journal::Source::output];
   if (is_torn_ || output.with_state != segment_) output.is_followed = false;
   segment_ += is_torn_ ? 2 : 1;
   const std::span<std::byte> segment = current();
@@ -193,10 +193,8 @@ void JournalFile::begin_segment() {
   put(segment, 0, segment_);
   used_ = kSegmentHeaderBytes;
   is_torn_ = false;
-  std::vector<std::byte> record;
+  std::vector<std::byte> record = journal::header_of(journal::Source::setup, journal::kState);
   Encoder out(record);
-  out.put(journal::Source::setup);
-  out.put(journal::kState);
   out.put(setup_);
   out.put(options_.model);
   write(record);
@@ -225,28 +223,33 @@ std::uint64_t JournalFile::segment() const {
 bool JournalFile::append(std::uint64_t segment, std::span<const std::byte> record) {
   PAGODA_ASSERT(!record.empty(), "a record of length 0 would be the end");
   const std::lock_guard lock(mutex_);
-  const auto source = static_cast<std::size_t>(record[0]);
   if (segment != segment_) return false;
-  if (source < sources_.size() && sources_[source].is_followed) queue(record);
+  if (const auto header = journal::read_header(record)) {
+    FollowedCore& its = cores_[header->core];
+    if (its.is_followed) queue(its, record);
+  }
   if (!is_torn_) is_torn_ = !write(record);
   return true;
 }
 
 bool JournalFile::append_state(std::uint64_t segment, std::span<const std::byte> record) {
   const std::lock_guard lock(mutex_);
-  const auto source = static_cast<journal::Source>(record[0]);
-  FollowedSource& its = sources_.at(static_cast<std::size_t>(source));
+  const auto header = journal::read_header(record);
+  PAGODA_ASSERT(header, "a state is of a core");
+  const journal::CoreId& core = header->core;
+  FollowedCore& its = cores_[core];
   if (segment != segment_) return false;
-  its.is_followed = options_.follows && journal::StateFollower::can_follow(source) &&
-                    (source != journal::Source::output || options_.tokenizer != nullptr);
-  if (its.is_followed) queue(record);
+  its.is_followed = options_.follows && journal::StateFollower::can_follow(core) &&
+                    (core != journal::Source::output || options_.tokenizer != nullptr);
+  if (its.is_followed) queue(its, record);
   if (!is_torn_ && used_ + record.size() <= states_end_at(segment_bytes_) && write(record)) its.with_state = segment;
   return true;
 }
 
-bool JournalFile::follows(journal::Source source) const {
+bool JournalFile::follows(const journal::CoreId& core) const {
   const std::lock_guard lock(mutex_);
-  return sources_.at(static_cast<std::size_t>(source)).is_followed;
+  const auto found = cores_.find(core);
+  return found != cores_.end() && found->second.is_followed;
 }
 
 void JournalFile::begin_segment_if_full() {
@@ -254,11 +257,11 @@ void JournalFile::begin_segment_if_full() {
   if (is_torn_ || used_ >= full_at(segment_bytes_)) begin_segment();
 }
 
-void JournalFile::on_diverged(journal::Source source) {
+void JournalFile::on_diverged(const journal::CoreId& core) {
   spdlog::warn(
       "journal: the {} is no longer recorded, because its copy without tokens differs from it (journal_tokens is off); "
       "restart the server to record it again",
-      journal::to_string(source));
+      journal::to_string(core));
 }
 
 std::size_t JournalFile::max_state_bytes(std::int64_t bytes) {
@@ -279,7 +282,7 @@ std::int64_t JournalFile::mib_for_states(std::size_t bytes) {
 /// Call with the lock. Wakes the follower only for the first record of a segment or when a batch is full, so steps
 /// seldom wake it. A batch does not outgrow its reserved memory, so that no step copies waiting records; a larger
 /// record gets a batch of its own.
-void JournalFile::queue(std::span<const std::byte> record) {
+void JournalFile::queue(FollowedCore& its, std::span<const std::byte> record) {
   const std::size_t bytes = kQueueHeaderBytes + record.size();
   if (queue_bytes_ + bytes > kMaxQueueBytes) return follow_none();
   if (queue_.empty() || queue_.back().size() + bytes > kBatchBytes) {
@@ -297,7 +300,6 @@ void JournalFile::queue(std::span<const std::byte> record) {
   put(batch, at + 8, static_cast<std::uint32_t>(record.size()));
   batch.insert(batch.end(), record.begin(), record.end());
   queue_bytes_ += bytes;
-  FollowedSource& its = sources_[static_cast<std::size_t>(record[0])];
   const bool is_first = std::exchange(its.segment, segment_) != segment_;
   if ((!is_first && queue_bytes_ < kBatchBytes) || std::exchange(has_work_, true)) return;
   work_.notify_one();
@@ -305,7 +307,7 @@ void JournalFile::queue(std::span<const std::byte> record) {
 
 /// Call with the lock. Stops following. Each core writes its next state itself and is followed again from that state.
 void JournalFile::follow_none() {
-  for (FollowedSource& its : sources_) its.is_followed = false;
+  for (auto& [core, its] : cores_) its.is_followed = false;
   queue_.clear();
   queue_bytes_ = 0;
 }
@@ -357,7 +359,9 @@ std::optional<std::size_t> JournalFile::room(std::uint64_t segment) const {
 }
 
 void JournalFile::put_first_state(std::uint64_t segment, std::span<const std::byte> record) {
-  const bool is_for_recovery = record[1] == static_cast<std::byte>(journal::kRecoveryState);
+  const auto header = journal::read_header(record);
+  PAGODA_ASSERT(header, "a state is of a core");
+  const bool is_for_recovery = header->what == journal::kRecoveryState;
   const std::byte kind = is_for_recovery ? kForRecovery : std::byte{0};
   auto left = record.subspan(journal::kRecordHeaderBytes);
   std::vector<std::byte> piece;
@@ -365,38 +369,40 @@ void JournalFile::put_first_state(std::uint64_t segment, std::span<const std::by
     const auto bytes = left.first(std::min(left.size(), kStatePieceBytes));
     left = left.subspan(bytes.size());
     const std::byte place = (is_first ? kFirstPiece : std::byte{0}) | (left.empty() ? kLastPiece : std::byte{0});
-    piece = {record[0], kStatePiece, place | kind};
+    piece = journal::header_of(header->core, std::to_integer<std::uint8_t>(kStatePiece));
+    piece.push_back(place | kind);
     piece.insert(piece.end(), bytes.begin(), bytes.end());
     const std::lock_guard lock(mutex_);
     if (segment != segment_ || is_torn_ || !write(piece)) return;
-    if (left.empty()) sources_.at(static_cast<std::size_t>(record[0])).with_state = segment;
+    if (left.empty()) cores_[header->core].with_state = segment;
   }
 }
 
-bool JournalFile::has_state(std::uint64_t segment, journal::Source source) const {
+bool JournalFile::has_state(std::uint64_t segment, const journal::CoreId& core) const {
   const std::lock_guard lock(mutex_);
-  return sources_.at(static_cast<std::size_t>(source)).with_state == segment;
+  const auto found = cores_.find(core);
+  return found != cores_.end() && found->second.with_state == segment;
 }
 
-void JournalFile::left_out(std::uint64_t segment, journal::Source source, std::size_t bytes) {
+void JournalFile::left_out(std::uint64_t segment, const journal::CoreId& core, std::size_t bytes) {
   {
     const std::lock_guard lock(mutex_);
-    sources_.at(static_cast<std::size_t>(source)).with_state = segment;
+    cores_[core].with_state = segment;
   }
-  if (std::exchange(has_warned_.at(static_cast<std::size_t>(source)), true)) return;
-  const bool is_output = source == journal::Source::output;
+  if (!has_warned_.insert(core).second) return;
+  const bool is_output = core == journal::Source::output;
   spdlog::warn(
       "journal: the state of the {} takes {} KiB, but a segment has room for {} KiB of states: {}; raise journal_mib "
       "to {}",
-      journal::to_string(source), bytes >> 10U, max_room() >> 10U,
+      journal::to_string(core), bytes >> 10U, max_room() >> 10U,
       is_output ? "resumable requests may be lost if the server dies"
                 : "pagoda replay cannot begin there, but resumable requests are still recovered",
       mib_for_states(bytes));
 }
 
-void JournalFile::lost(journal::Source source) {
+void JournalFile::lost(const journal::CoreId& core) {
   const std::lock_guard lock(mutex_);
-  sources_.at(static_cast<std::size_t>(source)).is_followed = false;
+  cores_[core].is_followed = false;
 }
 
 }  // namespace pagoda::io

@@ -5,9 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <thread>
@@ -61,10 +63,10 @@ class JournalFile final : public journal::Journal, private journal::StateSink {
   std::uint64_t segment() const override;
   bool append(std::uint64_t segment, std::span<const std::byte> record) override;
   bool append_state(std::uint64_t segment, std::span<const std::byte> record) override;
-  bool follows(journal::Source source) const override;
+  bool follows(const journal::CoreId& core) const override;
   std::size_t max_ended_bytes() const override { return max_ended_bytes(static_cast<std::int64_t>(file_.size())); }
   void begin_segment_if_full() override;
-  void on_diverged(journal::Source source) override;
+  void on_diverged(const journal::CoreId& core) override;
   std::optional<Key> token_key() const override { return options_.token_key; }
 
   /// Moves the file to PATH; a journal there is kept as PATH.1. Call once. Errors: bad_config.
@@ -78,7 +80,7 @@ class JournalFile final : public journal::Journal, private journal::StateSink {
   static std::int64_t mib_for_states(std::size_t bytes);
 
  private:
-  struct FollowedSource {
+  struct FollowedCore {
     bool is_followed = false;
     std::uint64_t segment = 0;     ///< segment of the last record for the follower
     std::uint64_t with_state = 0;  ///< last segment that has a state of the core, or for which the state is too large
@@ -92,15 +94,15 @@ class JournalFile final : public journal::Journal, private journal::StateSink {
 
   // -- The follower's thread:
   void follow();
-  void queue(std::span<const std::byte> record);
+  void queue(FollowedCore& its, std::span<const std::byte> record);
   void follow_none();
   // StateSink:
   std::optional<std::size_t> room(std::uint64_t segment) const override;
   void put_first_state(std::uint64_t segment, std::span<const std::byte> record) override;
   std::size_t max_room() const override { return max_state_bytes(static_cast<std::int64_t>(file_.size())); }
-  bool has_state(std::uint64_t segment, journal::Source source) const override;
-  void left_out(std::uint64_t segment, journal::Source source, std::size_t bytes) override;
-  void lost(journal::Source source) override;
+  bool has_state(std::uint64_t segment, const journal::CoreId& core) const override;
+  void left_out(std::uint64_t segment, const journal::CoreId& core, std::size_t bytes) override;
+  void lost(const journal::CoreId& core) override;
 
   std::string path_;
   std::span<std::byte> file_;
@@ -111,7 +113,7 @@ class JournalFile final : public journal::Journal, private journal::StateSink {
   std::uint64_t segment_ = 0;
   std::size_t used_ = 0;  ///< used bytes of the segment
   bool is_torn_ = false;  ///< whether a record did not fit: nothing more is written to this segment
-  std::array<FollowedSource, journal::kNumSources> sources_;
+  std::map<journal::CoreId, FollowedCore> cores_;
   /// Records for the follower, in batches: for each record its segment, its size, then its bytes.
   std::deque<std::vector<std::byte>> queue_;
   std::size_t queue_bytes_ = 0;
@@ -119,8 +121,8 @@ class JournalFile final : public journal::Journal, private journal::StateSink {
   bool has_work_ = false;
   bool ends_ = false;
   std::condition_variable work_;
-  std::array<bool, journal::kNumSources> has_warned_{};  ///< used by follower_ only
-  std::thread follower_;                                 ///< declared last, because it uses the other fields
+  std::set<journal::CoreId> has_warned_;  ///< used by follower_ only
+  std::thread follower_;                  ///< declared last, because it uses the other fields
 };
 
 /// Keeps a journal that cannot be read as PATH.unread too; it also stays at PATH. Earlier files of this name become

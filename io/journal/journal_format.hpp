@@ -11,17 +11,20 @@
 ///            the bytes
 ///
 /// The state that a core had at the beginning of a segment is written in pieces while the segment fills: records of
-/// Source, kStatePiece, flags, bytes. A state whose last piece is missing is ignored.
+/// Source, kStatePiece, replica, rank, flags, bytes (journal::header_of). A state whose last piece is missing is
+/// ignored.
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
 
+#include "engine/journal/journal.hpp"
+
 namespace pagoda::io::journal_format {
 
 inline constexpr std::string_view kMagic = "PAGODA-J";
-inline constexpr std::uint32_t kFormat = 3;
+inline constexpr std::uint32_t kFormat = 4;
 inline constexpr std::size_t kHeaderBytes = 4096;
 // Offsets in the header:
 inline constexpr std::size_t kFormatAt = 8;
@@ -38,7 +41,8 @@ inline constexpr std::size_t kRecordHeaderBytes = 8;
 inline constexpr std::size_t kMinSegmentBytes = 64 << 10;
 
 inline constexpr std::byte kStatePiece{126};  ///< record kind beside kState and others of engine/journal/journal.hpp
-inline constexpr std::size_t kPieceHeaderBytes = 3;
+inline constexpr std::size_t kPieceFlagsAt = journal::kRecordHeaderBytes;
+inline constexpr std::size_t kPieceHeaderBytes = kPieceFlagsAt + 1;
 inline constexpr std::byte kFirstPiece{1};
 inline constexpr std::byte kLastPiece{2};
 inline constexpr std::byte kForRecovery{4};  ///< piece of a kRecoveryState; else of a kState

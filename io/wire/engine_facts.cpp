@@ -18,6 +18,23 @@ void write_model(JsonWriter& json, const ModelInfo& model) {
   json.field("pipeline_depth", model.pipeline_depth);
 }
 
+namespace {
+
+void write_replica(JsonWriter& json, const ReplicaStats& replica) {
+  json.open_object().field("replica", replica.replica).field("state", replica.state).field("health", replica.health);
+  json.field("requests_waiting", replica.requests_waiting).field("requests_running", replica.requests_running);
+  json.field("requests_swapped", replica.requests_swapped);
+  json.field("device_blocks_total", replica.device_blocks_total);
+  json.field("device_blocks_free", replica.device_blocks_free);
+  json.field("device_blocks_cached", replica.device_blocks_cached);
+  json.field("worker_restarts_total", replica.worker_restarts_total);
+  json.key("worker_pids").open_array();
+  for (const std::int64_t pid : replica.worker_pids) json.value(pid);
+  json.close_array().close_object();
+}
+
+}  // namespace
+
 void write_stats(JsonWriter& json, const EngineStats& stats) {
   json.field("requests_waiting", stats.requests_waiting);
   json.field("requests_running", stats.requests_running);
@@ -52,6 +69,7 @@ void write_stats(JsonWriter& json, const EngineStats& stats) {
   json.field("uptime_s", stats.uptime_s);
   json.field("overloaded", stats.overloaded);
   json.field("health", stats.health);
+  if (!stats.replicas.empty()) json.key("replicas").array(stats.replicas, write_replica);
 }
 
 }  // namespace pagoda::wire

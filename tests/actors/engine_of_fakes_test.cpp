@@ -168,7 +168,7 @@ class EngineOfFakes : public ::testing::Test {
       const auto report = journal_->replay(first, tokenizer_);
       for (const auto& difference : report.differences) {
         ADD_FAILURE() << "segment " << difference.segment << ", record " << difference.record << ": "
-                      << journal::to_string(difference.source) << ' ' << difference.what;
+                      << journal::to_string(difference.core) << ' ' << difference.what;
       }
     }
   }

@@ -38,6 +38,9 @@ RequestRouterActor::behavior_type fake_router(RequestRouterActor::pointer self, 
       [](const TokenizeRequest&) { return TokenizeReply{TokenIds{}}; },
       [](const DetokenizeRequest&) { return DetokenizeReply{std::string()}; },
       [](const Drain&) { return Drained{}; },
+      [](const DrainReplica&) { return ReplicaDrained{}; },
+      [](const ConnectRoot&) {},
+      [](const ReplicaDown&) {},
       [](const AwaitIdle&) { return Idle{}; },
       [](const SinkGone&) {},
       [](const DrainTimeout&) {},
@@ -102,7 +105,7 @@ class ModelPool : public testing::Test {
     supervisor_ = system_.spawn(fake_supervisor, 0);
     return std::make_shared<const LoadedEngine>(
         system_.spawn(fake_router, loads_.load()), supervisor_,
-        LoadedEngine::Devices{supervisor_, [] { return std::vector<caf::actor>{}; }});
+        std::vector{LoadedEngine::Devices{supervisor_, [] { return std::vector<caf::actor>{}; }}});
   }
 
   void keep_alive(TimeUs time_us) {
@@ -198,8 +201,9 @@ TEST_F(ModelPool, TheMemoryOfAnEngineIsFreeWhenThePresentDeviceHasGone) {
   const caf::actor second = system_.spawn(fake_supervisor, 0);
   const auto present = std::make_shared<std::vector<caf::actor>>(std::vector{first});
   const auto gone = std::make_shared<std::atomic<bool>>(false);
-  auto engine = std::make_shared<const LoadedEngine>(system_.spawn(fake_router, 0), supervisor,
-                                                     LoadedEngine::Devices{keeper, [present] { return *present; }});
+  auto engine =
+      std::make_shared<const LoadedEngine>(system_.spawn(fake_router, 0), supervisor,
+                                           std::vector{LoadedEngine::Devices{keeper, [present] { return *present; }}});
   engine->when_gone([gone] { *gone = true; });
   *present = {second};  // the first is replaced
   caf::scoped_actor self{system_};

@@ -62,7 +62,7 @@ class EngineActors : public ::testing::Test {
     config.max_num_batched_tokens = 128;
     auto parts = load_engine_parts(config);
     EXPECT_TRUE(parts) << parts.error().message;
-    auto running = spawn_actors(*system_, std::move(*parts));
+    auto running = actors::spawn_actors(*system_, std::move(*parts));
     EXPECT_TRUE(running) << running.error().message;
     engine_ = std::move(*running);
     sink_ = system_->spawn(recording_sink, received_);
@@ -138,7 +138,7 @@ class EngineActors : public ::testing::Test {
 
   caf::actor_system_config config_;
   std::unique_ptr<caf::actor_system> system_;
-  RunningEngine engine_;
+  actors::RunningEngine engine_;
   std::shared_ptr<Received> received_ = std::make_shared<Received>();
   actors::SinkActor sink_;
 };
@@ -156,7 +156,7 @@ TEST_F(EngineActors, ADeadWorkerIsReplacedAndNoTokenIsLostOrDoubled) {
   };
   submit_all();
   ASSERT_TRUE(received_->wait_for([](const auto& outputs) { return outputs.size() > 20; }));
-  caf::anon_send_exit(engine_.replica.devices.workers.front(), caf::exit_reason::kill);
+  caf::anon_send_exit(engine_.replicas.at(0).actors.devices.workers.at(0), caf::exit_reason::kill);
   ASSERT_TRUE(received_->wait_for([](const auto& outputs) { return all_ended(outputs, kRequests); }));
   EXPECT_EQ(ask<EngineStats>(actors::GetStats{}).worker_restarts_total, 1);
 
@@ -186,11 +186,11 @@ TEST_F(EngineActors, WorkersAndCacheEnginesMayDieAtAnyTimeAndNoTokenChanges) {
     for (std::uint64_t tag = 1; tag <= kRequests; ++tag) EXPECT_TRUE(submit(tag, 120, sink_, tag % 3 == 0));
     if (disturbed) {
       std::this_thread::sleep_for(std::chrono::milliseconds(random() % 60));
-      const auto replica = ask_of<actors::Replica>(engine_.replica_supervisor, actors::GetReplica{});
+      const auto replica = ask_of<actors::Replica>(engine_.replicas.at(0).supervisor, actors::GetReplica{});
       if (random() % 3 == 0) {
-        caf::anon_send_exit(replica.devices.workers.front(), caf::exit_reason::kill);
+        caf::anon_send_exit(replica.devices.workers.at(0), caf::exit_reason::kill);
       } else {
-        caf::anon_send_exit(replica.devices.cache_engines.front(), caf::exit_reason::kill);
+        caf::anon_send_exit(replica.devices.cache_engines.at(0), caf::exit_reason::kill);
       }
     }
     EXPECT_TRUE(received_->wait_for([&](const auto& outputs) { return all_ended(outputs, kRequests); }));
@@ -315,7 +315,7 @@ TEST_F(EngineActors, WhenAnActorDiesWhoeverWaitsIsToldAndTheRouterRefusesFromThe
     return ask<actors::TokenizeReply>(actors::TokenizeRequest{"Once", false});
   });
   while (ask<EngineStats>(actors::GetStats{}).requests_waiting == 0) std::this_thread::sleep_for(1ms);
-  caf::anon_send_exit(engine_.replica.scheduler, caf::exit_reason::kill);
+  caf::anon_send_exit(engine_.replicas.at(0).actors.scheduler, caf::exit_reason::kill);
   const std::string why = "an actor of the engine has ended";
   const auto message_of = [](const auto& result) { return result ? "no error" : result.error().message; };
   EXPECT_EQ(message_of(refused.get()), why);

@@ -129,7 +129,7 @@ TEST(EngineParts, TheKvCacheIsTakenAtStartWhereTouchMemoryAsksForIt) {
                                            if (done == 1) received.emplace_back(what);
                                          }});
     ASSERT_TRUE(parts) << parts.error().message;
-    const auto memory = parts->device.make_cache_engine()->memory;
+    const auto memory = parts->replicas.at(0).ranks.at(0).make_cache_engine()->memory;
     const std::int64_t bytes = parts->info.num_device_blocks * memory->block_bytes();
     ASSERT_GT(bytes, 1 << 20);
     const std::int64_t pages = bytes / sysconf(_SC_PAGESIZE);

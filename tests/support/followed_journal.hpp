@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <random>
@@ -40,19 +41,22 @@ class FollowedJournal final : public journal::Journal, private journal::StateSin
   bool append(std::uint64_t segment, std::span<const std::byte> record) override {
     if (segment != segments_.size()) return false;
     segments_.back().records.emplace_back(record.begin(), record.end());
-    if (is_followed_[static_cast<std::size_t>(record[0])]) queue(record);
+    if (is_followed_[journal::read_header(record).value().core]) queue(record);
     return true;
   }
   bool append_state(std::uint64_t segment, std::span<const std::byte> record) override {
-    const auto source = static_cast<journal::Source>(record[0]);
+    const journal::CoreId core = journal::read_header(record).value().core;
     if (segment == segments_.size()) {
-      is_followed_[static_cast<std::size_t>(source)] =
-          journal::StateFollower::can_follow(source) && (follows_output_ || source != journal::Source::output);
+      is_followed_[core] =
+          journal::StateFollower::can_follow(core) && (follows_output_ || core != journal::Source::output);
       ++num_own_states_;
     }
     return append(segment, record);
   }
-  bool follows(journal::Source source) const override { return is_followed_[static_cast<std::size_t>(source)]; }
+  bool follows(const journal::CoreId& core) const override {
+    const auto found = is_followed_.find(core);
+    return found != is_followed_.end() && found->second;
+  }
   void begin_segment_if_full() override {
     if (segments_.back().records.size() < records_per_segment_) return;
     segments_.emplace_back();
@@ -103,10 +107,10 @@ class FollowedJournal final : public journal::Journal, private journal::StateSin
   }
   std::size_t max_room() const override { return room_; }
   // Accepts every state that a core writes.
-  bool has_state(std::uint64_t, journal::Source) const override { return true; }
-  void left_out(std::uint64_t, journal::Source, std::size_t) override { ++num_left_out_; }
-  void lost(journal::Source source) override {
-    is_followed_[static_cast<std::size_t>(source)] = false;
+  bool has_state(std::uint64_t, const journal::CoreId&) const override { return true; }
+  void left_out(std::uint64_t, const journal::CoreId&, std::size_t) override { ++num_left_out_; }
+  void lost(const journal::CoreId& core) override {
+    is_followed_[core] = false;
     ++num_lost_;
   }
 
@@ -117,7 +121,7 @@ class FollowedJournal final : public journal::Journal, private journal::StateSin
   bool keeps_tokens_;
   std::size_t used_ = 0;
   std::vector<Segment> segments_{1};
-  std::array<bool, journal::kNumSources> is_followed_{};
+  std::map<journal::CoreId, bool> is_followed_;
   std::deque<std::pair<std::uint64_t, std::vector<std::byte>>> queue_;
   std::int64_t num_own_states_ = 0;
   std::int64_t num_left_out_ = 0;

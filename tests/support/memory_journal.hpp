@@ -69,7 +69,7 @@ inline std::string differences_of(const journal::ReplayReport& report) {
   std::string text;
   for (const journal::Difference& difference : report.differences) {
     text += "segment " + std::to_string(difference.segment) + ", record " + std::to_string(difference.record) + ": " +
-            to_string(difference.source) + " " + difference.what + "\n";
+            to_string(difference.core) + " " + difference.what + "\n";
   }
   return text;
 }

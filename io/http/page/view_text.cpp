@@ -44,6 +44,7 @@ std::string_view word(view::MoveKind kind) {
 
 void write_live(JsonWriter& json, const view::LiveRequest& request, TimeUs now) {
   json.open_object().field("id", request.id).field("state", word(request.state));
+  json.field("replica", request.replica);
   json.field("sequences", request.num_sequences).field("priority", request.priority);
   json.field("prompt_tokens", request.prompt_tokens).field("cached_tokens", request.cached_tokens);
   json.field("computed_tokens", request.computed_tokens).field("generated_tokens", request.generated_tokens);
@@ -98,6 +99,7 @@ void write_blocks(JsonWriter& json, const view::BlockMap& map) {
 void write_spans(JsonWriter& json, const std::vector<trace::Span>& spans) {
   json.key("spans").array(spans, [](JsonWriter& list, const trace::Span& span) {
     list.open_object().field("row", trace::kRowNames[static_cast<std::size_t>(span.row)]).field("name", span.name);
+    list.field("replica", span.place.replica).field("rank", span.place.rank);
     list.field("started_us", span.started_us).field("duration_us", span.finished_us - span.started_us);
     for (const trace::Arg& arg : span.args()) list.field(arg.name, arg.value);
     list.close_object();
@@ -120,9 +122,11 @@ std::string view_text(const view::EngineView& view) {
     write_ended(list, request, view.now_us);
   });
   json.key("steps_in_flight").array(view.queues.steps_in_flight, [](JsonWriter& list, const view::StepInFlight& step) {
-    list.open_object().field("step", step.step).field("tokens", step.num_tokens).field("rows", step.num_rows);
+    list.open_object().field("step", step.step).field("replica", step.replica);
+    list.field("tokens", step.num_tokens).field("rows", step.num_rows);
     list.close_object();
   });
+  json.field("replicas", view.num_replicas).field("replica", view.replica);
   write_blocks(json, view.blocks);
   write_spans(json, view.spans);
   json.close_object();

@@ -70,9 +70,10 @@ bool replay_damaged(MemoryJournal::Segment segment, std::uint64_t seed) {
   const std::size_t damaged = states[random() % states.size()];
   auto& state = segment[damaged];
   for (std::uint64_t flips = 1 + random() % 3; flips > 0; --flips) {
-    state[2 + random() % (state.size() - 2)] ^= std::byte{1} << static_cast<int>(random() % 8);
+    state[kRecordHeaderBytes + random() % (state.size() - kRecordHeaderBytes)] ^= std::byte{1}
+                                                                                  << static_cast<int>(random() % 8);
   }
-  if (random() % 10 == 0) state.resize(2 + random() % (state.size() - 2));
+  if (random() % 10 == 0) state.resize(kRecordHeaderBytes + random() % (state.size() - kRecordHeaderBytes));
   Replay replay({}, test::demo_tokenizer());
   replay.begin_segment(1);
   for (const auto& record : segment) replay.record(record);

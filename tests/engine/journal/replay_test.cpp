@@ -86,8 +86,8 @@ TEST(Replay, AJournalWithoutTokensHasTheWholeRun) {
       for (const auto& record : segments[i]) replay.record(record);
     }
     ASSERT_TRUE(replay.report().differences.empty()) << differences_of(replay.report());
-    ASSERT_NE(replay.scheduler(), nullptr);
-    EXPECT_TRUE(replay.scheduler()->idle()) << "the record ends before the run";
+    ASSERT_NE(replay.replica(0).scheduler, nullptr);
+    EXPECT_TRUE(replay.replica(0).scheduler->idle()) << "the record ends before the run";
     forced += static_cast<double>(simulation.metrics().forced_tokens);
     late += static_cast<double>(simulation.metrics().late_masks);
   }
@@ -109,8 +109,8 @@ TEST(Replay, ASegmentAfterADamagedOneBeginsWithItsOwnStates) {
     for (const auto& record : segments[i]) replay.record(record);
   }
   EXPECT_TRUE(replay.report().differences.empty()) << differences_of(replay.report());
-  ASSERT_NE(replay.scheduler(), nullptr);
-  EXPECT_TRUE(replay.scheduler()->idle());
+  ASSERT_NE(replay.replica(0).scheduler, nullptr);
+  EXPECT_TRUE(replay.replica(0).scheduler->idle());
 }
 
 /// Returns the words of the masks of each step, as a replay gives them to the steps that it executes.
@@ -164,7 +164,7 @@ TEST(Replay, NamesTheFirstRecordThatDiffers) {
     const auto& differences = replay.report().differences;
     ASSERT_FALSE(differences.empty());
     EXPECT_EQ(differences.front().record, i);
-    EXPECT_EQ(static_cast<std::byte>(differences.front().source), records[i][0]);
+    EXPECT_EQ(static_cast<std::byte>(differences.front().core.source), records[i][0]);
     ++tried;
   }
   EXPECT_GT(tried, 5);

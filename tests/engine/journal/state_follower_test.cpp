@@ -150,7 +150,8 @@ TEST(StateFollower, LeavesOutWhatOnlyReplaysNeedAndThenEndedRequestsBeforeLiveRe
 
 TEST(StateFollower, AStateThatCannotBeReadSendsTheCoreBackToWritingItsOwn) {
   FollowedJournal journal(1, 10);
-  const std::vector<std::byte> broken{static_cast<std::byte>(Source::scheduler), std::byte{kState}, std::byte{255}};
+  std::vector<std::byte> broken = header_of(Source::scheduler, kState);
+  broken.push_back(std::byte{255});
   ASSERT_TRUE(journal.append_state(1, broken));
   journal.catch_up();
   EXPECT_EQ(journal.num_lost(), 1);

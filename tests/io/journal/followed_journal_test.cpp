@@ -36,7 +36,7 @@ class CountsStates final : public journal::Journal {
     ++num_states_;
     return file_->append_state(segment, record);
   }
-  bool follows(journal::Source source) const override { return file_->follows(source); }
+  bool follows(const journal::CoreId& core) const override { return file_->follows(core); }
   std::size_t max_ended_bytes() const override { return file_->max_ended_bytes(); }
   void begin_segment_if_full() override { file_->begin_segment_if_full(); }
 

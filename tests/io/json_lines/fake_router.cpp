@@ -236,6 +236,9 @@ RequestRouterActor::behavior_type fake_router(Self self, const std::shared_ptr<F
       [](const DeadlineDue&) {},
       [self](const RequestClosed& message) { advance(self, message.request); },
       [](const ChildGone&) {},
+      [](const DrainReplica&) { return ReplicaDrained{}; },
+      [](const ConnectRoot&) {},
+      [](const ReplicaDown&) {},
       [](const EngineFailed&) {},
   };
 }

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "actors/engine_actors.hpp"
+#include "actors/grammar_client.hpp"
+#include "actors/promise.hpp"
+#include "actors/tokenizer_client.hpp"
+#include "engine/journal/recorded_router.hpp"
+#include "engine/metrics/replica_reports.hpp"
+
+namespace pagoda::actors {
+
+using SubmitPromise = Promise<SubmitReply>;
+
+/// Drives RouterCore, and maps its ids to handles and promises.
+struct RequestRouterState {
+  RequestRouterState() {}
+
+  /// A request that has not ended: the destination of its outputs, and the promise of its ticket until it enters the
+  /// engine.
+  struct Client {
+    SinkActor sink;
+    std::uint64_t tag = 0;
+    std::optional<SubmitPromise> promise;
+    /// The end that was sent to its scheduler. It is sent again if that scheduler's replica goes down.
+    std::optional<std::variant<AbortGroup, ExpireGroup>> end = {};
+  };
+  struct OneReplica {
+    SchedulerActor scheduler;
+    std::vector<Promise<ReplicaDrained>> draining = {};
+  };
+
+  std::unique_ptr<journal::RecordedRouter> core;
+  ModelInfo info;
+  std::optional<TokenizerClient> tokenizer;
+  std::optional<GrammarClient> grammars;
+  std::vector<OneReplica> replicas;
+  std::optional<metrics::ReplicaReports> reports;
+  SupervisorActor root;
+  OutputProcessorActor outputs;
+  std::unordered_map<RequestId, Client> clients;
+  std::unordered_set<caf::actor_id> watched_clients;
+  std::vector<Promise<Drained>> draining;
+  std::vector<Promise<Idle>> awaiting_idle;
+  metrics::RefusalCounts refusals;
+  std::optional<TimeUs> next_timer;  ///< time of the earliest DeadlineDue that is on its way
+  trace::SharedTracer trace;
+  journal::SharedJournal journal;
+};
+
+using RequestRouterSelf = RequestRouterActor::stateful_pointer<RequestRouterState>;
+
+}  // namespace pagoda::actors

@@ -1,0 +1,135 @@
+#include "actors/router_answers.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+#include <vector>
+
+#include "actors/clock.hpp"
+#include "actors/gather.hpp"
+#include "engine/view/combine.hpp"
+
+namespace pagoda::actors {
+namespace {
+
+/// Returns the schedulers of the replicas that are not down.
+std::vector<OfReplica<SchedulerActor>> present_schedulers(const RequestRouterState& state) {
+  std::vector<OfReplica<SchedulerActor>> all;
+  for (std::size_t i = 0; i < state.replicas.size(); ++i) {
+    const auto id = static_cast<ReplicaId>(i);
+    if (state.core->core().placement().state_of(id) == placement::ReplicaState::down) continue;
+    all.push_back({id, state.replicas[i].scheduler});
+  }
+  return all;
+}
+
+/// Asks the scheduler of each replica.
+template <class Answer, class Message, class Then, class Failed>
+void ask_replicas(RequestRouterSelf self, const Message& message, Then then, Failed failed) {
+  gather<Answer>(self, present_schedulers(state_of(self)), message, std::move(then), std::move(failed));
+}
+
+}  // namespace
+
+caf::typed_response_promise<EngineStats> answer_stats(RequestRouterSelf self, const GetStats& message) {
+  Promise<EngineStats> promise(self);
+  if (state_of(self).core->core().has_failed()) {
+    deliver(promise, state_of(self).core->core().with_own(EngineStats{}, now_us()));
+    return promise.handle();
+  }
+  const auto answer = [self, promise](const std::vector<OfReplica<EngineStats>>& all) mutable {
+    auto& state = state_of(self);
+    for (const auto& [replica, stats] : all) state.reports->reported(replica, stats);
+    deliver(promise, state.core->core().with_own(state.reports->stats(), now_us()));
+  };
+  const auto no_answer = [self, promise](caf::error& reason) mutable {
+    const auto& core = state_of(self).core->core();
+    if (core.has_failed()) return deliver(promise, core.with_own(EngineStats{}, now_us()));
+    deliver(promise, std::move(reason));
+  };
+  ask_replicas<EngineStats>(self, message, answer, no_answer);
+  return promise.handle();
+}
+
+caf::typed_response_promise<RequestList> answer_list(RequestRouterSelf self) {
+  Promise<RequestList> promise(self);
+  const auto no_answer = [promise](caf::error& reason) mutable { deliver(promise, std::move(reason)); };
+  const auto answer = [self, promise](std::vector<OfReplica<Progress>>& all) mutable {
+    std::vector<GroupProgress> groups;
+    for (auto& [replica, progress] : all) std::ranges::move(progress.groups, std::back_inserter(groups));
+    std::ranges::sort(groups, {}, &GroupProgress::id);
+    deliver(promise, RequestList{state_of(self).core->core().live_requests(groups, now_us())});
+  };
+  ask_replicas<Progress>(self, GetProgress{}, answer, no_answer);
+  return promise.handle();
+}
+
+caf::typed_response_promise<PrefixCacheReset> reset_prefix_cache(RequestRouterSelf self) {
+  Promise<PrefixCacheReset> promise(self);
+  const auto no_answer = [promise](caf::error& reason) mutable { deliver(promise, std::move(reason)); };
+  const auto answer = [promise](const std::vector<OfReplica<PrefixCacheReset>>&) mutable {
+    deliver(promise, PrefixCacheReset{});
+  };
+  ask_replicas<PrefixCacheReset>(self, ResetPrefixCache{}, answer, no_answer);
+  return promise.handle();
+}
+
+/// Asks the schedulers, then the output processor: a client that asks after the end of a request finds it in both.
+caf::typed_response_promise<metrics::EngineMetrics> answer_metrics(RequestRouterSelf self, const GetMetrics& message) {
+  Promise<metrics::EngineMetrics> promise(self);
+  const auto no_answer = [promise](caf::error& reason) mutable { deliver(promise, std::move(reason)); };
+  const auto on_schedulers = [self, promise, no_answer](std::vector<OfReplica<metrics::SchedulerMetrics>>& replies) {
+    auto& reports = *state_of(self).reports;
+    for (auto& [replica, reply] : replies) reports.reported(replica, std::move(reply));
+    metrics::EngineMetrics all{.stats = reports.stats(), .steps = reports.steps()};
+    auto answer = [self, promise, all = std::move(all)](const metrics::RequestMetrics& requests) mutable {
+      auto& state = state_of(self);
+      all.requests = requests;
+      all.refusals = state.refusals;
+      all.grammars = state.grammars->metrics();
+      deliver(promise, state.core->core().metrics_with_own(std::move(all), now_us()));
+    };
+    pagoda::actors::request(self, state_of(self).outputs, GetMetrics{}, std::move(answer), no_answer);
+  };
+  ask_replicas<metrics::SchedulerMetrics>(self, message, on_schedulers, no_answer);
+  return promise.handle();
+}
+
+/// Asks the replicas, then the output processor; adds the spans.
+caf::typed_response_promise<view::EngineView> answer_view(RequestRouterSelf self, const GetView& message) {
+  Promise<view::EngineView> promise(self);
+  const auto no_answer = [promise](caf::error& reason) mutable { deliver(promise, std::move(reason)); };
+  const auto on_replicas = [self, promise, no_answer, message](std::vector<OfReplica<view::ReplicaView>>& replies) {
+    view::EngineView all;
+    all.replica = message.replica;
+    std::vector<std::pair<ReplicaId, view::Queues>> queues;
+    for (auto& [replica, reply] : replies) {
+      state_of(self).reports->reported(replica, std::move(reply.stats));
+      queues.emplace_back(replica, std::move(reply.queues));
+      if (replica == message.replica) all.blocks = std::move(reply.blocks);
+    }
+    all.queues = view::combine(std::move(queues));
+    GetRequestFacts question;
+    for (const auto& request : all.queues.requests) question.requests.push_back(request.id);
+    auto answer = [self, promise, message, all = std::move(all)](view::RequestFacts& facts) mutable {
+      const auto& state = state_of(self);
+      all.now_us = now_us();
+      all.num_replicas = static_cast<std::int32_t>(state.replicas.size());
+      all.stats = state.core->core().with_own(state.reports->stats(), all.now_us);
+      view::add_facts(all.queues, facts.open);
+      std::ranges::move(state.core->core().waiting_for_grammar(), std::back_inserter(all.queues.requests));
+      all.ended = std::move(facts.ended);
+      if (state.trace) {
+        auto recent = state.trace->recent().since(message.spans_after, view::kMaxSpans, all.now_us);
+        all.spans = std::move(recent.spans);
+        all.last_span = recent.last_number;
+      }
+      deliver(promise, std::move(all));
+    };
+    pagoda::actors::request(self, state_of(self).outputs, std::move(question), std::move(answer), no_answer);
+  };
+  ask_replicas<view::ReplicaView>(self, message, on_replicas, no_answer);
+  return promise.handle();
+}
+
+}  // namespace pagoda::actors

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/metrics/engine_metrics.hpp"
+#include "engine/stats.hpp"
+#include "engine/types.hpp"
+
+namespace pagoda::metrics {
+
+/// Keeps what each replica of an engine has last reported, and sums it. What a replica counted stays in the sums when
+/// the replica has ended, so that no count falls. A plain value.
+class ReplicaReports {
+ public:
+  explicit ReplicaReports(std::size_t num_replicas) : replicas_(num_replicas) {}
+
+  void reported(ReplicaId replica, EngineStats stats) { of(replica).last.stats = std::move(stats); }
+  void reported(ReplicaId replica, SchedulerMetrics metrics) { of(replica).last = std::move(metrics); }
+  void drains(ReplicaId replica) { of(replica).is_draining = true; }
+  /// `why`: a reason for the stats; not empty.
+  void ended(ReplicaId replica, std::string why) { of(replica).ended_because = std::move(why); }
+
+  /// Returns the sum of the reports. It is healthy while any replica can run steps. Lists the replicas if there are
+  /// several.
+  EngineStats stats() const;
+  StepMetrics steps() const;
+
+ private:
+  struct One {
+    SchedulerMetrics last;
+    bool is_draining = false;
+    std::string ended_because;  ///< empty: it has not ended
+  };
+  One& of(ReplicaId replica) { return replicas_.at(static_cast<std::size_t>(replica)); }
+  static ReplicaStats facts_of(ReplicaId id, const One& replica);
+
+  std::vector<One> replicas_;
+};
+
+}  // namespace pagoda::metrics
