@@ -18,8 +18,9 @@ enum class ErrorCode : std::uint8_t {
   context_too_long,
   queue_full,
   shutting_down,
-  timeout,   ///< the request exceeded its time limit
-  internal,  ///< a failure that the client cannot correct
+  timeout,          ///< the request exceeded its time limit
+  unknown_adapter,  ///< the request names an adapter that is not loaded
+  internal,         ///< a failure that the client cannot correct
 
   bad_config,     ///< a flag, a config key or a config.json the user must correct
   bad_file,       ///< a checkpoint or tokenizer file that is damaged or does not fit its config

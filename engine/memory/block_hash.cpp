@@ -53,7 +53,7 @@ BlockHash SipHash128::finish() {
   return result;
 }
 
-BlockHash root_hash(const HashKey& key, std::string_view cache_salt, std::uint64_t adapter) {
+BlockHash root_hash(const HashKey& key, std::string_view cache_salt, AdapterId adapter) {
   SipHash128 hash(key);
   add_part(hash, KeyPart::salt, cache_salt.size());
   for (std::size_t i = 0; i < cache_salt.size(); i += 8) {

@@ -35,7 +35,7 @@ class SipHash128 {
 };
 
 /// Returns the parent of a sequence's first block: a hash of the values that must be equal besides the tokens.
-BlockHash root_hash(const HashKey& key, std::string_view cache_salt, std::uint64_t adapter);
+BlockHash root_hash(const HashKey& key, std::string_view cache_salt, AdapterId adapter);
 
 /// Returns the hash of a full block behind `parent`. Each part of the hashed words starts with a tag of its type and
 /// its length.

@@ -27,6 +27,7 @@ struct RequestSpec {
   std::int64_t priority = 0;
   std::string user;
   std::string cache_salt;
+  AdapterId adapter = 0;
   TimeUs arrival_us = 0;
   /// Set when the request comes from an engine that has died: it continues from there. Earlier outputs are not sent
   /// again.
@@ -39,7 +40,7 @@ struct RequestSpec {
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.id, self.tag, self.prompt, self.sampling, self.bad_words, self.seed, self.stream, self.priority,
-                 self.user, self.cache_salt, self.arrival_us, self.progress);
+                 self.user, self.cache_salt, self.adapter, self.arrival_us, self.progress);
   }
 };
 

@@ -67,8 +67,10 @@ void BatchPlanner::add_incoming_candidates(MemoryRequest& plan, std::span<const 
   add_swapped_before(nullptr);
 }
 
-/// Returns false if no group behind this one may be admitted: a sequence of it has no row, or awaits results.
+/// Returns false if no group behind this one may be admitted: the step has no place for its adapter, or a sequence of it
+/// has no row or awaits results.
 bool BatchPlanner::add_swapped_group(const SequenceGroup& group, MemoryRequest& plan, Room& room) {
+  if (!adapters_.add(group.spec->adapter)) return false;
   const bool is_independent = group.decoding->has_independent_sequences();
   const auto first_of_all = static_cast<std::int32_t>(plan.needs.size());
   auto first = first_of_all;
@@ -109,6 +111,7 @@ AdmissionCandidate BatchPlanner::admission_of(const SequenceGroup& group, Sequen
   candidate.sequence = sequence.id;
   candidate.tokens = sequence.recompute_tokens ? sequence.recompute_tokens : group.spec->prompt;
   candidate.cache_salt = group.spec->cache_salt;
+  candidate.adapter = group.spec->adapter;
   // With its generated tokens, a sequence may be longer than a step for which its windows and the pool have room.
   candidate.may_chunk = config_.enable_chunked_prefill || (config_.layout.has_window() && !sequence.output.empty());
   candidate.use_prefix_cache = group.next_prompt_logprob >= group.prompt_len();
@@ -123,6 +126,7 @@ bool BatchPlanner::add_waiting_group(SequenceGroup& group, MemoryRequest& plan, 
   // all wait: some of them may run meanwhile.
   const bool goes_on_together = group.sequences.size() == 1 || !group.decoding->has_independent_sequences();
   if (group.num_in_flight > 0 && goes_on_together) return false;
+  if (!adapters_.add(group.spec->adapter)) return false;
   for (Sequence& s : group.sequences) {
     if (s.state != SequenceState::waiting || s.awaits_mask) continue;
     if (s.num_placeholders > 0) return false;
@@ -172,13 +176,22 @@ std::int32_t BatchPlanner::rows_freed_by(const RunningCandidate& candidate) cons
   return group.forked && group.decoding->has_independent_sequences() ? 1 : group.rows_reserved;
 }
 
-void BatchPlanner::let_less_urgent_give_way(MemoryRequest& plan, std::span<const SequenceGroup* const> swapped) const {
-  if (config_.policy != SchedulingPolicy::priority || !config_.preempts_for_priority) return;
-  if (!table_.quarantine.is_empty()) return;
+const SequenceGroup* BatchPlanner::head_to_give_way_to(std::span<const SequenceGroup* const> swapped) const {
+  if (config_.policy != SchedulingPolicy::priority || !config_.preempts_for_priority) return nullptr;
+  if (!table_.quarantine.is_empty()) return nullptr;
   const SequenceGroup* head = first_of_queue();
   if (!swapped.empty() && (head == nullptr || table_.waiting->comes_in_before(swapped.front()->entry, head->entry))) {
     head = swapped.front();
   }
+  return head;
+}
+
+bool BatchPlanner::is_less_urgent(const SequenceGroup& running, const SequenceGroup& head) const {
+  return running.entry.priority > head.entry.priority && table_.waiting->runs_before(head.entry, running.entry);
+}
+
+void BatchPlanner::let_less_urgent_give_way(MemoryRequest& plan, std::span<const SequenceGroup* const> swapped) const {
+  const SequenceGroup* head = head_to_give_way_to(swapped);
   if (head == nullptr) return;
   // A head that is not offered now, because it has no row or awaits a result, does not take memory yet.
   const bool swapped_first = !plan.swapped.empty() && plan.swapped.front().num_waiting_before == 0;
@@ -187,10 +200,7 @@ void BatchPlanner::let_less_urgent_give_way(MemoryRequest& plan, std::span<const
   const std::int32_t rows_lacking = head->rows_wanted() - table_.num_free_rows();
   std::int32_t rows_freed = 0;
   for (auto candidate = plan.running.rbegin(); candidate != plan.running.rend(); ++candidate) {
-    const SequenceGroup& group = *table_.groups.at(candidate->group);
-    const bool is_less_urgent =
-        group.entry.priority > head->entry.priority && table_.waiting->runs_before(head->entry, group.entry);
-    if (!is_less_urgent) return;
+    if (!is_less_urgent(*table_.groups.at(candidate->group), *head)) return;
     plan.num_giving_way += is_offered ? 1 : 0;
     if (rows_freed >= rows_lacking) continue;
     ++plan.num_preempted_for_rows;

@@ -40,6 +40,7 @@ struct SchedulerConfig {
   bool preempts_for_priority = true;
   /// Factor of the last prompt step's duration: while others run, a new prompt waits this long; 0 = no wait.
   double delay_factor = 0;
+  std::int32_t max_adapters = 0;  ///< maximum number of different adapters in a step
   PreemptionPolicy preemption = PreemptionPolicy::recompute;
   std::vector<TokenId> eos_token_ids;
   std::int64_t vocab_size = 0;  ///< vocabulary of the masks
@@ -50,7 +51,7 @@ struct SchedulerConfig {
                  self.enable_chunked_prefill, self.can_swap, self.block_bytes, self.num_device_blocks,
                  self.num_host_blocks, self.policy, self.priority_aging_s, self.max_chunk_us, self.max_stretch,
                  self.target_step_us, self.long_prefill_tokens, self.max_partial_long_prompts,
-                 self.preempts_for_priority, self.delay_factor, self.preemption, self.eos_token_ids, self.vocab_size,
+                 self.preempts_for_priority, self.delay_factor, self.max_adapters, self.preemption, self.eos_token_ids, self.vocab_size,
                  self.thinking);
   }
 };

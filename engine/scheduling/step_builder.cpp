@@ -100,7 +100,8 @@ void apply_computed(const WorkRef& work, std::int32_t num_tokens, const Sequence
 }
 
 RowSpec row_spec(const SequenceGroup& group, std::span<const TokenId> eos_token_ids) {
-  RowSpec row{group.spec->prompt, row_sampling(group.spec->sampling, eos_token_ids), group.spec->seed, 0};
+  RowSpec row{group.spec->prompt, row_sampling(group.spec->sampling, eos_token_ids), group.spec->seed,
+              group.spec->adapter};
   row.sampling.bad_words = group.spec->bad_words;
   row.sampling.appends_samples = !group.decoding->chooses_tokens();
   return row;

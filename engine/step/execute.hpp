@@ -52,7 +52,7 @@ struct RowSpec {
   SharedTokens prompt;  ///< not empty
   RowSampling sampling;
   std::uint64_t seed = 0;
-  std::uint64_t adapter = 0;  ///< 0 = the base model
+  AdapterId adapter = 0;
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.prompt, self.sampling, self.seed, self.adapter);

@@ -87,7 +87,7 @@ struct AdmissionCandidate {
   RequestId group = 0;
   SequenceId sequence = 0;
   SharedTokens tokens;
-  std::uint64_t adapter = 0;  ///< 0 = the base model
+  AdapterId adapter = 0;
   std::string cache_salt;
   /// Whether the sequence may start with a part of its tokens when the budget does not hold all of them.
   bool may_chunk = false;

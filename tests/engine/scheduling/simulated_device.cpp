@@ -120,6 +120,7 @@ bool SimulatedDevice::apply_rows(const ExecuteStep& step) {
       return false;
     }
     Row row{fresh.sequence, fresh.sequence_index, find_request_(fresh.spec), *fresh.spec.prompt};
+    if (fresh.spec.adapter != row.spec->adapter) fail("a row has another adapter than its request");
     row.tokens.insert(row.tokens.end(), fresh.tokens_so_far.begin(), fresh.tokens_so_far.end());
     rows_.emplace(fresh.row, std::move(row));
   }
@@ -167,6 +168,10 @@ void SimulatedDevice::enqueue(const ExecuteStep& step, StepId last_plan) {
     waits_for_masks |= work.has_mask;
     run_row(work, result, fake_rows);
   }
+  std::set<AdapterId> adapters;
+  for (const RowWork& work : step.work) adapters.insert(rows_.at(work.row).spec->adapter);
+  adapters.erase(0);
+  if (std::ssize(adapters) > config_.scheduler.max_adapters) fail("a step has too many adapters");
   if (num_samples > config_.scheduler.max_num_seqs) fail("a step samples more than there are rows");
   if (step.wait_for_masks != waits_for_masks) fail("a step waits for masks in vain, or does not wait");
   device_.enqueue_step(plan, last_plan, std::move(fake_rows));
@@ -237,7 +242,7 @@ void SimulatedDevice::run_row(const RowWork& work, StepResult& result, std::vect
                result.error.has_value(),
                awaiting_.contains(row.spec->id),
                std::exchange(row.fresh, false)};
-  Mark mark = root_mark(row.spec->cache_salt, 0);
+  Mark mark = root_mark(row.spec->cache_salt, row.spec->adapter);
   for (std::int32_t i = 0; i < end; ++i)
     fake.marks.push_back(mark = next_mark(mark, row.tokens[static_cast<std::size_t>(i)]));
   fake_rows.push_back(std::move(fake));

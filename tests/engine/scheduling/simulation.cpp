@@ -94,6 +94,7 @@ void Simulation::add_request() {
   if (static_cast<double>(spec->seed / 1000 % 1000) < config_.budget_chance * 1000) {
     spec->sampling.thinking_token_budget = static_cast<std::int64_t>(spec->seed / 1'000'000 % 8);
   }
+  if (static_cast<double>(spec->seed / 7 % 1000) < config_.adapter_chance * 1000) spec->adapter = 1 + spec->seed / 7000 % 5;
   if (static_cast<double>(spec->seed / 1'000'000'000 % 1000) < config_.resume_chance * 1000) resume(*spec, received);
   scheduler_.add_group(spec);
 }
@@ -155,7 +156,13 @@ void Simulation::check_head_is_offered(const MemoryRequest& plan) {
   const auto is_long = [&](const RequestSpec& spec) {  // such a prompt may wait for another long prompt
     return scheduler.enable_chunked_prefill && std::ssize(*spec.prompt) + spec.sampling.max_tokens > most_of_short;
   };
-  const bool has_reason = !head || is_long(*received_.at(*head).spec) || scheduler_.core().has_trial() ||
+  std::set<AdapterId> live_adapters;
+  for (const auto& [id, received] : received_) {
+    if (!received.ended) live_adapters.insert(received.spec->adapter);
+  }
+  const bool may_lack_adapter = head && received_.at(*head).spec->adapter != 0 &&
+                                std::ssize(live_adapters) > config_.scheduler.max_adapters;
+  const bool has_reason = !head || may_lack_adapter || is_long(*received_.at(*head).spec) || scheduler_.core().has_trial() ||
                           !plan.waiting.empty() || !plan.swapped.empty() ||
                           scheduler_.core().stats().requests_swapped > 0 || used >= plan.token_budget ||
                           config_.scheduler.delay_factor > 0 ||

@@ -88,6 +88,8 @@ SimulationConfig random_simulation(std::uint64_t seed) {
   if (kv.has_window() && config.scheduler.enable_chunked_prefill && is_small) {
     config.blocks.num_device_blocks = std::min(config.blocks.num_device_blocks, fewest_blocks);
   }
+  config.scheduler.max_adapters = pick(0, 0, 1, 2, 4);
+  if (config.scheduler.max_adapters > 0) config.adapter_chance = pick(30, 100) / 100.0;
   return with_memory_of_blocks(config);
 }
 
@@ -175,6 +177,8 @@ std::string describe(const SimulationConfig& config) {
                                                   {"beams", config.beam_chance},
                                                   {"eos", config.eos_chance},
                                                   {"resumed", config.resume_chance},
+                                                  {"adapters", scheduler.max_adapters},
+                                                  {"adapted", config.adapter_chance},
                                                   {"grammars", config.grammar_chance},
                                                   {"budgets", config.budget_chance},
                                                   {"late_masks", config.masks_are_late},

@@ -21,6 +21,7 @@ struct SimulationConfig {
   bool masks_are_late = false;    ///< whether steps run without masks that are not made
   double resume_chance = 0;       ///< per request: it comes with tokens that another engine has reported
   double eos_chance = 0.03;       ///< per sampled token
+  double adapter_chance = 0;      ///< per request: it has one of five adapters
   std::int32_t most_samples = 3;  ///< largest n and best_of
   /// Per request: it has a stop string, which ends a sequence after about a dozen tokens.
   double stop_chance = 0;

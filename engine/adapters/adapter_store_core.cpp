@@ -1,0 +1,220 @@
+#include "engine/adapters/adapter_store_core.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace pagoda::adapters {
+
+AdapterStoreCore::Effects AdapterStoreCore::add(TicketId ticket, AdapterSource source) {
+  Effects effects;
+  const auto [entry, is_new] = entries_.try_emplace(source.name);
+  if (!is_new) {
+    const char* const state = entry->second.is_removed ? "\" is being unloaded" : "\" is loaded already";
+    effects.answers.push_back(
+        {ticket, fail(ErrorCode::invalid_request, "the adapter \"" + source.name + state, "lora_name")});
+    return effects;
+  }
+  tickets_.emplace(ticket, source.name);
+  entry->second.source = std::move(source);
+  entry->second.add = ticket;
+  want(entry->second);
+  make_progress(effects);
+  return effects;
+}
+
+AdapterStoreCore::Effects AdapterStoreCore::remove(TicketId ticket, std::string_view name) {
+  Effects effects;
+  if (!knows(name)) {
+    effects.answers.push_back({ticket, tl::unexpected(unknown(name, "lora_name"))});
+    return effects;
+  }
+  const auto entry = entries_.find(name);
+  tickets_.emplace(ticket, entry->first);
+  entry->second.is_removed = true;
+  entry->second.remove = ticket;
+  end_if_removed(entry, effects);
+  make_progress(effects);
+  return effects;
+}
+
+AdapterStoreCore::Effects AdapterStoreCore::acquire(TicketId ticket, std::string_view name) {
+  Effects effects;
+  if (!knows(name)) {
+    effects.answers.push_back({ticket, tl::unexpected(unknown(name, "adapter"))});
+    return effects;
+  }
+  Entry& entry = entries_.find(name)->second;
+  if (entry.state == State::loaded) {
+    hold(entry);
+    effects.answers.push_back({ticket, entry.id});
+    return effects;
+  }
+  tickets_.emplace(ticket, entry.source.name);
+  entry.acquires.push_back(ticket);
+  want(entry);
+  make_progress(effects);
+  return effects;
+}
+
+AdapterStoreCore::Effects AdapterStoreCore::withdraw(TicketId ticket) {
+  Effects effects;
+  const auto asked = tickets_.extract(ticket);
+  if (!asked) return effects;
+  const auto entry = entries_.find(asked.mapped());
+  std::erase(entry->second.acquires, ticket);
+  if (entry->second.add == ticket) entry->second.add.reset();
+  if (entry->second.remove == ticket) entry->second.remove.reset();
+  end_if_removed(entry, effects);
+  make_progress(effects);
+  return effects;
+}
+
+AdapterStoreCore::Effects AdapterStoreCore::release(AdapterId id) {
+  Effects effects;
+  const auto entry = of(id);
+  PAGODA_ASSERT(entry->second.holders > 0, "only a request that holds an adapter releases it");
+  --entry->second.holders;
+  entry->second.last_use = ++num_uses_;
+  end_if_removed(entry, effects);
+  make_progress(effects);
+  return effects;
+}
+
+AdapterStoreCore::Effects AdapterStoreCore::load_ended(AdapterId id, const Status& status) {
+  Effects effects;
+  const auto found = of(id);
+  Entry& entry = found->second;
+  PAGODA_ASSERT(entry.state == State::loading, "only an adapter that is being loaded ends its load");
+  if (status) {
+    ++counts_.loads;
+    entry.state = State::loaded;
+    entry.last_use = ++num_uses_;
+    answer_add(entry, entry.id, effects);
+    for (const TicketId ticket : std::exchange(entry.acquires, {})) {
+      tickets_.erase(ticket);
+      hold(entry);
+      effects.answers.push_back({ticket, entry.id});
+    }
+  } else {
+    by_id_.erase(id);
+    entry.state = State::absent;
+    entry.is_removed |= entry.add.has_value();  // its first load has failed
+    answer_add(entry, tl::unexpected(status.error()), effects);
+    for (const TicketId ticket : std::exchange(entry.acquires, {})) {
+      tickets_.erase(ticket);
+      effects.answers.push_back({ticket, tl::unexpected(status.error())});
+    }
+  }
+  end_if_removed(found, effects);
+  make_progress(effects);
+  return effects;
+}
+
+AdapterStoreCore::Effects AdapterStoreCore::unload_ended(AdapterId id) {
+  Effects effects;
+  const auto entry = of(id);
+  PAGODA_ASSERT(entry->second.state == State::unloading, "only an adapter that is being unloaded ends its unload");
+  by_id_.erase(id);
+  entry->second.state = State::absent;
+  end_if_removed(entry, effects);
+  make_progress(effects);
+  return effects;
+}
+
+std::vector<AdapterSource> AdapterStoreCore::sources() const {
+  std::vector<AdapterSource> all;
+  for (const auto& [name, entry] : entries_) {
+    if (!entry.is_removed && !entry.add) all.push_back(entry.source);
+  }
+  return all;
+}
+
+std::map<std::string, std::int64_t> AdapterStoreCore::holders() const {
+  std::map<std::string, std::int64_t> counts;
+  for (const auto& [name, entry] : entries_) {
+    if (entry.holders > 0) counts.emplace(name, entry.holders);
+  }
+  return counts;
+}
+
+bool AdapterStoreCore::knows(std::string_view name) const {
+  const auto entry = entries_.find(name);
+  return entry != entries_.end() && !entry->second.is_removed && !entry->second.add;
+}
+
+Error AdapterStoreCore::unknown(std::string_view name, std::string_view param) const {
+  std::string names;
+  for (const AdapterSource& source : sources()) names += (names.empty() ? "" : ", ") + source.name;
+  const std::string known = names.empty() ? "no adapter is loaded" : "the adapters are: " + names;
+  return {ErrorCode::unknown_adapter, "there is no adapter \"" + std::string(name) + "\"; " + known,
+          std::string(param)};
+}
+
+void AdapterStoreCore::hold(Entry& entry) {
+  ++entry.holders;
+  entry.last_use = ++num_uses_;
+}
+
+void AdapterStoreCore::want(Entry& entry) {
+  if (entry.state == State::loading || entry.is_queued) return;
+  entry.is_queued = true;
+  waiting_for_room_.push_back(entry.source.name);
+}
+
+void AdapterStoreCore::make_progress(Effects& effects) {
+  while (!waiting_for_room_.empty()) {
+    Entry& first = entries_.find(waiting_for_room_.front())->second;
+    const bool is_wanted = first.add || !first.acquires.empty();
+    if (is_wanted) {
+      // It is loaded again only when its unload has ended: two copies would take the room of two.
+      if (first.state == State::unloading || !has_room(effects)) return;
+      first.state = State::loading;
+      first.id = next_id_++;
+      by_id_.emplace(first.id, first.source.name);
+      effects.loads.push_back({first.id, first.source});
+    }
+    first.is_queued = false;
+    waiting_for_room_.pop_front();
+  }
+}
+
+bool AdapterStoreCore::has_room(Effects& effects) {
+  if (by_id_.size() < max_loaded_) return true;
+  const bool unloads = std::ranges::any_of(
+      entries_, [](const auto& entry) { return entry.second.state == State::unloading; });
+  if (unloads) return false;
+  Entry* victim = nullptr;
+  for (auto& [name, entry] : entries_) {
+    if (entry.state != State::loaded || entry.holders > 0) continue;
+    if (victim == nullptr || entry.last_use < victim->last_use) victim = &entry;
+  }
+  if (victim == nullptr) return false;
+  ++counts_.evictions;
+  victim->state = State::unloading;
+  effects.unloads.push_back(victim->id);
+  return false;
+}
+
+void AdapterStoreCore::answer_add(Entry& entry, Result<AdapterId> answer, Effects& effects) {
+  if (!entry.add) return;
+  tickets_.erase(*entry.add);
+  effects.answers.push_back({*std::exchange(entry.add, std::nullopt), std::move(answer)});
+}
+
+void AdapterStoreCore::end_if_removed(Entries::iterator found, Effects& effects) {
+  Entry& entry = found->second;
+  if (!entry.is_removed || entry.holders > 0 || !entry.acquires.empty()) return;
+  if (entry.state == State::loaded) {
+    entry.state = State::unloading;
+    effects.unloads.push_back(entry.id);
+  }
+  if (entry.state != State::absent) return;
+  if (entry.remove) {
+    tickets_.erase(*entry.remove);
+    effects.answers.push_back({*entry.remove, AdapterId{0}});
+  }
+  if (entry.is_queued) std::erase(waiting_for_room_, entry.source.name);
+  entries_.erase(found);
+}
+
+}  // namespace pagoda::adapters

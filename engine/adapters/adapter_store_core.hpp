@@ -1,0 +1,123 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/types.hpp"
+#include "kernels/result.hpp"
+
+namespace pagoda::adapters {
+
+/// Identifies a question to the store; its owner chooses it.
+using TicketId = std::uint64_t;
+
+/// An adapter that the store knows. It is loaded when a request needs it.
+struct AdapterSource {
+  std::string name;
+  std::string path;
+};
+
+/// Decides which adapters are loaded; its owner loads and unloads them. A request holds its adapter from the answer to
+/// `acquire` until `release`. At most `max_loaded` adapters are loaded at a time, those that load or unload included.
+/// When there is no room, the least recently used adapter that no request holds is unloaded. Requests that find no room
+/// wait in order. A plain state machine. Not thread-safe.
+class AdapterStoreCore {
+ public:
+  struct Load {
+    AdapterId id = 0;
+    AdapterSource source;
+  };
+  /// The answer to `acquire`, `add` or `remove`. `adapter`: the id under which the adapter is loaded; 0 for `remove`.
+  struct Answer {
+    TicketId ticket = 0;
+    Result<AdapterId> adapter;
+  };
+  /// Actions that the owner must take now.
+  struct Effects {
+    std::vector<Load> loads;         ///< each is answered by load_ended
+    std::vector<AdapterId> unloads;  ///< each is answered by unload_ended
+    std::vector<Answer> answers;
+  };
+
+  /// `max_loaded`: at least 1.
+  explicit AdapterStoreCore(std::size_t max_loaded) : max_loaded_(max_loaded) {}
+
+  /// Adds an adapter and loads it. The answer comes when the adapter is loaded. After an error of the load the store does
+  /// not have the adapter. Errors at once: a name that the store has (invalid_request), with param "lora_name".
+  Effects add(TicketId ticket, AdapterSource source);
+  /// Removes an adapter: no request may name it from now on. The answer comes when its requests have ended and it is
+  /// unloaded. Errors at once: unknown_adapter, with param "lora_name".
+  Effects remove(TicketId ticket, std::string_view name);
+  /// Asks for an adapter for one request. The answer comes when the adapter is loaded, or with the error of its load.
+  /// Errors at once: unknown_adapter, with param "adapter" and the known names.
+  Effects acquire(TicketId ticket, std::string_view name);
+  /// Takes a question back; does nothing if it is answered. A removal goes on without an answer.
+  Effects withdraw(TicketId ticket);
+  /// Call when a request that holds the adapter has ended.
+  Effects release(AdapterId id);
+
+  Effects load_ended(AdapterId id, const Status& status);
+  Effects unload_ended(AdapterId id);
+
+  /// Returns whether requests may name the adapter.
+  bool knows(std::string_view name) const;
+  /// Returns the adapters that requests may name, sorted by name.
+  std::vector<AdapterSource> sources() const;
+  std::size_t num_loaded() const { return by_id_.size(); }
+  /// Returns the number of requests that hold an adapter, by its name; adapters without requests are left out.
+  std::map<std::string, std::int64_t> holders() const;
+
+  struct Counts {
+    std::int64_t loads = 0;      ///< number of adapters that were loaded
+    std::int64_t evictions = 0;  ///< number of adapters that were unloaded to make room
+  };
+  const Counts& counts() const { return counts_; }
+
+ private:
+  enum class State : std::uint8_t { absent, loading, loaded, unloading };
+  struct Entry {
+    AdapterSource source;
+    State state = State::absent;
+    AdapterId id = 0;                ///< set unless it is absent
+    std::int64_t holders = 0;        ///< number of requests that hold it
+    std::uint64_t last_use = 0;      ///< num_uses_ at its last use
+    bool is_queued = false;          ///< whether it is in waiting_for_room_
+    bool is_removed = false;         ///< whether it goes when no request holds it
+    std::optional<TicketId> add;     ///< ticket of `add`, until it is answered: requests cannot name it before
+    std::optional<TicketId> remove;  ///< ticket of `remove`
+    std::vector<TicketId> acquires;  ///< tickets of requests that wait until it is loaded
+  };
+  using Entries = std::map<std::string, Entry, std::less<>>;
+
+  Error unknown(std::string_view name, std::string_view param) const;
+  void hold(Entry& entry);
+  /// Queues an entry that must be loaded.
+  void want(Entry& entry);
+  /// Begins loads in the order of waiting_for_room_, as far as there is room.
+  void make_progress(Effects& effects);
+  /// Returns whether there is room for one more adapter. If not, begins to unload the least recently used one, if none
+  /// is being unloaded.
+  bool has_room(Effects& effects);
+  void answer_add(Entry& entry, Result<AdapterId> answer, Effects& effects);
+  /// Unloads a removed entry that no request holds or waits for, and erases it when it is unloaded.
+  void end_if_removed(Entries::iterator found, Effects& effects);
+  Entries::iterator of(AdapterId id) { return entries_.find(by_id_.at(id)); }
+
+  std::size_t max_loaded_;
+  Entries entries_;                        // by name
+  std::map<AdapterId, std::string> by_id_;  // names of the adapters that take room
+  std::deque<std::string> waiting_for_room_;
+  std::map<TicketId, std::string> tickets_;  // names that unanswered questions are about
+  AdapterId next_id_ = 1;
+  std::uint64_t num_uses_ = 0;
+  Counts counts_;
+};
+
+}  // namespace pagoda::adapters
