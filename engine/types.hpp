@@ -21,7 +21,8 @@ using ReplicaId = std::int32_t;    ///< 0 .. replicas - 1
 using KvGroupId = std::int32_t;    ///< index of KvLayout::groups
 using RankId = std::int32_t;       ///< a device of a replica's group, 0 .. ranks - 1
 using RowId = std::int32_t;        ///< a worker's persistent batch row, 0 .. max_num_seqs - 1
-using AdapterId = std::uint64_t;   ///< a loaded adapter, set by the adapter store and never used again; 0 = the base model
+using AdapterId =
+    std::uint64_t;  ///< a loaded adapter, set by the adapter store and never used again; 0 = the base model
 
 /// The place of an actor in an engine: its replica, and its rank if it belongs to one device of the replica.
 struct Place {

@@ -180,8 +180,8 @@ void AdapterStoreCore::make_progress(Effects& effects) {
 
 bool AdapterStoreCore::has_room(Effects& effects) {
   if (by_id_.size() < max_loaded_) return true;
-  const bool unloads = std::ranges::any_of(
-      entries_, [](const auto& entry) { return entry.second.state == State::unloading; });
+  const bool unloads =
+      std::ranges::any_of(entries_, [](const auto& entry) { return entry.second.state == State::unloading; });
   if (unloads) return false;
   Entry* victim = nullptr;
   for (auto& [name, entry] : entries_) {

@@ -49,8 +49,8 @@ class AdapterStoreCore {
   /// `max_loaded`: at least 1.
   explicit AdapterStoreCore(std::size_t max_loaded) : max_loaded_(max_loaded) {}
 
-  /// Adds an adapter and loads it. The answer comes when the adapter is loaded. After an error of the load the store does
-  /// not have the adapter. Errors at once: a name that the store has (invalid_request), with param "lora_name".
+  /// Adds an adapter and loads it. The answer comes when the adapter is loaded. After an error of the load the store
+  /// does not have the adapter. Errors at once: a name that the store has (invalid_request), with param "lora_name".
   Effects add(TicketId ticket, AdapterSource source);
   /// Removes an adapter: no request may name it from now on. The answer comes when its requests have ended and it is
   /// unloaded. Errors at once: unknown_adapter, with param "lora_name".
@@ -111,7 +111,7 @@ class AdapterStoreCore {
   Entries::iterator of(AdapterId id) { return entries_.find(by_id_.at(id)); }
 
   std::size_t max_loaded_;
-  Entries entries_;                        // by name
+  Entries entries_;                         // by name
   std::map<AdapterId, std::string> by_id_;  // names of the adapters that take room
   std::deque<std::string> waiting_for_room_;
   std::map<TicketId, std::string> tickets_;  // names that unanswered questions are about

@@ -58,7 +58,7 @@ Result<std::unique_ptr<Model>> build(const DecoderConfig& config, const LlamaWei
     return load.layer(layer, config, index);
   });
   const RmsNorm norm = load_norm(model / "norm", config);
-  Head head{.linear = load.head(root, config), .factor = factors.logits, .modules = root.modules()};
+  Head head{.linear = load.head(root, config), .modules = root.modules(), .factor = factors.logits};
   if (!status) return fail(std::move(status.error()));
   return std::make_unique<LlamaDecoder>(config, factors.embedding, std::move(embedding), std::move(layers), norm,
                                         std::move(head));

@@ -162,7 +162,8 @@ class BatchPlanner {
   bool add_waiting_group(SequenceGroup& group, MemoryRequest& plan, Room& room);
   std::int32_t within_logprobs(const SequenceGroup& group, std::int32_t tokens);
   AdmissionCandidate admission_of(const SequenceGroup& group, Sequence& sequence) const;
-  /// Returns the first group that waits or is swapped out, if less urgent running groups give way to it; otherwise null.
+  /// Returns the first group that waits or is swapped out, if less urgent running groups give way to it; otherwise
+  /// null.
   const SequenceGroup* head_to_give_way_to(std::span<const SequenceGroup* const> swapped) const;
   bool is_less_urgent(const SequenceGroup& running, const SequenceGroup& head) const;
   /// Sets how many running candidates give way to the first group that waits or is swapped out.

@@ -67,8 +67,8 @@ void BatchPlanner::add_incoming_candidates(MemoryRequest& plan, std::span<const 
   add_swapped_before(nullptr);
 }
 
-/// Returns false if no group behind this one may be admitted: the step has no place for its adapter, or a sequence of it
-/// has no row or awaits results.
+/// Returns false if no group behind this one may be admitted: the step has no place for its adapter, or a sequence of
+/// it has no row or awaits results.
 bool BatchPlanner::add_swapped_group(const SequenceGroup& group, MemoryRequest& plan, Room& room) {
   if (!adapters_.add(group.spec->adapter)) return false;
   const bool is_independent = group.decoding->has_independent_sequences();

@@ -51,8 +51,8 @@ struct SchedulerConfig {
                  self.enable_chunked_prefill, self.can_swap, self.block_bytes, self.num_device_blocks,
                  self.num_host_blocks, self.policy, self.priority_aging_s, self.max_chunk_us, self.max_stretch,
                  self.target_step_us, self.long_prefill_tokens, self.max_partial_long_prompts,
-                 self.preempts_for_priority, self.delay_factor, self.max_adapters, self.preemption, self.eos_token_ids, self.vocab_size,
-                 self.thinking);
+                 self.preempts_for_priority, self.delay_factor, self.max_adapters, self.preemption, self.eos_token_ids,
+                 self.vocab_size, self.thinking);
   }
 };
 

@@ -94,7 +94,8 @@ void Simulation::add_request() {
   if (static_cast<double>(spec->seed / 1000 % 1000) < config_.budget_chance * 1000) {
     spec->sampling.thinking_token_budget = static_cast<std::int64_t>(spec->seed / 1'000'000 % 8);
   }
-  if (static_cast<double>(spec->seed / 7 % 1000) < config_.adapter_chance * 1000) spec->adapter = 1 + spec->seed / 7000 % 5;
+  if (static_cast<double>(spec->seed / 7 % 1000) < config_.adapter_chance * 1000)
+    spec->adapter = 1 + spec->seed / 7000 % 5;
   if (static_cast<double>(spec->seed / 1'000'000'000 % 1000) < config_.resume_chance * 1000) resume(*spec, received);
   scheduler_.add_group(spec);
 }
@@ -160,10 +161,10 @@ void Simulation::check_head_is_offered(const MemoryRequest& plan) {
   for (const auto& [id, received] : received_) {
     if (!received.ended) live_adapters.insert(received.spec->adapter);
   }
-  const bool may_lack_adapter = head && received_.at(*head).spec->adapter != 0 &&
-                                std::ssize(live_adapters) > config_.scheduler.max_adapters;
-  const bool has_reason = !head || may_lack_adapter || is_long(*received_.at(*head).spec) || scheduler_.core().has_trial() ||
-                          !plan.waiting.empty() || !plan.swapped.empty() ||
+  const bool may_lack_adapter =
+      head && received_.at(*head).spec->adapter != 0 && std::ssize(live_adapters) > config_.scheduler.max_adapters;
+  const bool has_reason = !head || may_lack_adapter || is_long(*received_.at(*head).spec) ||
+                          scheduler_.core().has_trial() || !plan.waiting.empty() || !plan.swapped.empty() ||
                           scheduler_.core().stats().requests_swapped > 0 || used >= plan.token_budget ||
                           config_.scheduler.delay_factor > 0 ||
                           scheduler_.core().num_rows_for_new() < rows_wanted(*received_.at(*head).spec);
@@ -340,8 +341,8 @@ bool Simulation::deliver_one() {
 }
 
 std::optional<std::string> Simulation::run() {
-  // Some configurations run so few tokens in a step that a prompt never ends between two deaths: at some time the deaths
-  // end, and then everything must end.
+  // Some configurations run so few tokens in a step that a prompt never ends between two deaths: at some time the
+  // deaths end, and then everything must end.
   constexpr std::int64_t kMessagesWithDeaths = 50'000;
   std::uniform_real_distribution<double> chance(0, 1);
   std::int64_t messages = 0;
@@ -363,7 +364,8 @@ std::optional<std::string> Simulation::run() {
     if (may_die && config_.crash_chance > 0 && chance(random_) < config_.crash_chance) {
       device_.kill_worker(config_.kills_are_crashes);
     }
-    if (may_die && config_.memory_loss_chance > 0 && chance(random_) < config_.memory_loss_chance) device_.kill_cache_engine();
+    if (may_die && config_.memory_loss_chance > 0 && chance(random_) < config_.memory_loss_chance)
+      device_.kill_cache_engine();
   }
   if (error_) return error_;
   if (!scheduler_.core().idle()) {
