@@ -189,6 +189,23 @@ TEST_F(TwoReplicas, TheLastOneThatTakesRequestsIsNotDrained) {
   expect_all_right(1, 2, 20);
 }
 
+TEST_F(TwoReplicas, OneThatDrainsGoesOnServingIfTheOtherGoesDown) {
+  runners_->step_us = 1000;
+  submit_all(1, 6, 60);
+  ASSERT_TRUE(all_have_tokens(6));
+  auto answer =
+      std::async(std::launch::async, [&] { return ask<ReplicaDrained>(shared_.router, DrainReplica{0}).status; });
+  ASSERT_TRUE(comes_true([&] { return stats().replicas[0].state == "draining"; }));
+  break_replica(1);
+  expect_all_right(1, 6, 60);
+  const Status drained = answer.get();
+  ASSERT_FALSE(drained);
+  EXPECT_EQ(drained.error().message, "no other replica is left");
+  submit_all(7, 10, 20);
+  expect_all_right(7, 10, 20);
+  EXPECT_EQ(stats().health, "ok");
+}
+
 TEST_F(TwoReplicas, ADrainOfTheEngineWaitsForBoth) {
   submit_all(1, 8, 40);
   EXPECT_EQ(ask<Drained>(shared_.router, Drain{60'000}).aborted, 0);
