@@ -6,6 +6,7 @@ namespace {
 WireCode wire_code(ErrorCode code) {
   switch (code) {
     case ErrorCode::invalid_request:
+    case ErrorCode::unknown_adapter:
     case ErrorCode::unsupported:
       return WireCode::invalid_request;
     case ErrorCode::duplicate_id:
