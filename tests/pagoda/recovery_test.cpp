@@ -48,7 +48,7 @@ class LateFollower final : public journal::Journal {
   bool append_state(std::uint64_t segment, std::span<const std::byte> record) override {
     return file_->append_state(segment, record);
   }
-  bool follows(journal::Source) const override { return true; }
+  bool follows(const journal::CoreId&) const override { return true; }
   void begin_segment_if_full() override { file_->begin_segment_if_full(); }
 
  private:
