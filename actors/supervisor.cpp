@@ -63,7 +63,7 @@ void fail_engine(Self self, Error error) {
   for (const auto& replica : state.kept->replicas) end_now(replica);
 }
 
-/// Ends a replica. The engine goes on with the others, or fails with the reason if none is left. Does nothing if the
+/// Ends a replica. The engine goes on with the others, or fails if none is left. Does nothing if the
 /// replica has ended before.
 void end_replica(Self self, ReplicaId id, const std::optional<Error>& error) {
   auto& state = state_of(self);
@@ -71,7 +71,8 @@ void end_replica(Self self, ReplicaId id, const std::optional<Error>& error) {
   ReplicaSupervisorActor& its = replicas.at(static_cast<std::size_t>(id));
   if (state.failing || !its) return;
   const auto is_left = [](const ReplicaSupervisorActor& one) { return static_cast<bool>(one); };
-  if (error && std::ranges::count_if(replicas, is_left) == 1) return fail_engine(self, *error);
+  // A replica that was drained may be the last one left, too: the other may have failed just before.
+  if (std::ranges::count_if(replicas, is_left) == 1) return fail_engine(self, error.value_or(actor_ended()));
   if (error) {
     spdlog::error("replica {} is down, the engine goes on without it: {}", id, error->message);
     send(self, state.kept->actors.router, ReplicaDown{*error, id});

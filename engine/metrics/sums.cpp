@@ -58,6 +58,8 @@ EngineStats counts_of_ended(EngineStats stats) {
   stats.allocated_slots = stats.used_slots = 0;
   stats.swap_bytes_per_s = 0;
   stats.worker_pids.clear();
+  stats.overloaded = true;  // all replicas that are left decide
+  stats.health = "ok";
   return stats;
 }
 

@@ -264,6 +264,9 @@ void RouterCore::refuse(Requests::iterator request, Error error, Effects& effect
 /// Passes a request to the engine when its prompt and its grammar are ready.
 void RouterCore::enter(Requests::iterator entry, SharedSpec spec, Effects& effects) {
   auto& [id, request] = *entry;
+  if (placement_.count(placement::ReplicaState::down) == placement_.num_replicas()) {
+    return refuse(entry, {ErrorCode::internal, "no replica is left"}, effects);
+  }
   if (request.grammar) {
     auto complete = std::make_shared<RequestSpec>(*spec);
     complete->grammar = std::exchange(request.grammar, nullptr);

@@ -49,8 +49,7 @@ std::optional<MemoryRequest> BatchPlanner::next(TimeUs now, StepId last_complete
   rows_.clear();
   num_partial_long_prompts_ = 0;
   logprobs_left_ = kMaxPromptLogprobsOfStep;
-  const auto swapped = swapped_in_order();
-  choose_adapters(swapped);
+  choose_adapters();
   plan.step = next_step_;
   plan.last_completed_step = last_completed;
   plan.costs = {cost_.recompute_us(1), cost_.swap_us(config_.block_bytes)};
@@ -69,6 +68,7 @@ std::optional<MemoryRequest> BatchPlanner::next(TimeUs now, StepId last_complete
     plan.long_prompt_tokens = max_short_prompt_tokens();
     plan.max_partial_long_prompts = std::max(0, config_.max_partial_long_prompts - num_partial_long_prompts_);
   }
+  const auto swapped = swapped_in_order();
   add_incoming_candidates(plan, swapped, used, may_admit && !solo_waits);
   if (solo != nullptr) {
     let_all_give_way_to(*solo, plan);
@@ -194,18 +194,14 @@ std::int32_t BatchPlanner::num_pausing(std::int32_t token_budget, std::int32_t d
   return (may_admit && !head_waits_for_memory) || runs_prompts() ? too_many : 0;
 }
 
-void BatchPlanner::choose_adapters(std::span<const SequenceGroup* const> swapped) {
+void BatchPlanner::choose_adapters() {
   adapters_ = StepAdapters(config_.max_adapters);
   if (config_.max_adapters == 0) return;
   if (const SequenceGroup* solo = table_.solo_group(); solo != nullptr) {
     adapters_.add(solo->spec->adapter);
     return;
   }
-  const SequenceGroup* head = head_to_give_way_to(swapped);
-  for (const SequenceGroup* group : table_.running) {
-    if (head != nullptr && is_less_urgent(*group, *head)) adapters_.add(head->spec->adapter);
-    adapters_.add(group->spec->adapter);
-  }
+  for (const SequenceGroup* group : table_.running) adapters_.add(group->spec->adapter);
 }
 
 std::int32_t BatchPlanner::add_running_candidates(MemoryRequest& plan, std::int32_t decoding, bool may_admit) {

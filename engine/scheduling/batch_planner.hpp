@@ -126,8 +126,8 @@ class BatchPlanner {
   /// token.
   std::int32_t step_budget(std::int32_t decoding) const;
   /// Chooses the adapters of the step: those of running groups, in the order in which the groups are served. Groups
-  /// that find no place for their adapter pause. The group to which others give way has its place before these.
-  void choose_adapters(std::span<const SequenceGroup* const> swapped);
+  /// that find no place for their adapter pause.
+  void choose_adapters();
   std::int32_t num_pausing(std::int32_t token_budget, std::int32_t decoding, bool may_admit) const;
   std::int32_t add_running_candidates(MemoryRequest& plan, std::int32_t decoding, bool may_admit);
   void add_need(MemoryRequest& plan, const Sequence& sequence, std::int32_t num_tokens);
@@ -162,10 +162,6 @@ class BatchPlanner {
   bool add_waiting_group(SequenceGroup& group, MemoryRequest& plan, Room& room);
   std::int32_t within_logprobs(const SequenceGroup& group, std::int32_t tokens);
   AdmissionCandidate admission_of(const SequenceGroup& group, Sequence& sequence) const;
-  /// Returns the first group that waits or is swapped out, if less urgent running groups give way to it; otherwise
-  /// null.
-  const SequenceGroup* head_to_give_way_to(std::span<const SequenceGroup* const> swapped) const;
-  bool is_less_urgent(const SequenceGroup& running, const SequenceGroup& head) const;
   /// Sets how many running candidates give way to the first group that waits or is swapped out.
   void let_less_urgent_give_way(MemoryRequest& plan, std::span<const SequenceGroup* const> swapped) const;
   /// Sets how many running candidates give way to the group that runs alone.

@@ -176,22 +176,13 @@ std::int32_t BatchPlanner::rows_freed_by(const RunningCandidate& candidate) cons
   return group.forked && group.decoding->has_independent_sequences() ? 1 : group.rows_reserved;
 }
 
-const SequenceGroup* BatchPlanner::head_to_give_way_to(std::span<const SequenceGroup* const> swapped) const {
-  if (config_.policy != SchedulingPolicy::priority || !config_.preempts_for_priority) return nullptr;
-  if (!table_.quarantine.is_empty()) return nullptr;
+void BatchPlanner::let_less_urgent_give_way(MemoryRequest& plan, std::span<const SequenceGroup* const> swapped) const {
+  if (config_.policy != SchedulingPolicy::priority || !config_.preempts_for_priority) return;
+  if (!table_.quarantine.is_empty()) return;
   const SequenceGroup* head = first_of_queue();
   if (!swapped.empty() && (head == nullptr || table_.waiting->comes_in_before(swapped.front()->entry, head->entry))) {
     head = swapped.front();
   }
-  return head;
-}
-
-bool BatchPlanner::is_less_urgent(const SequenceGroup& running, const SequenceGroup& head) const {
-  return running.entry.priority > head.entry.priority && table_.waiting->runs_before(head.entry, running.entry);
-}
-
-void BatchPlanner::let_less_urgent_give_way(MemoryRequest& plan, std::span<const SequenceGroup* const> swapped) const {
-  const SequenceGroup* head = head_to_give_way_to(swapped);
   if (head == nullptr) return;
   // A head that is not offered now, because it has no row or awaits a result, does not take memory yet.
   const bool swapped_first = !plan.swapped.empty() && plan.swapped.front().num_waiting_before == 0;
@@ -200,7 +191,10 @@ void BatchPlanner::let_less_urgent_give_way(MemoryRequest& plan, std::span<const
   const std::int32_t rows_lacking = head->rows_wanted() - table_.num_free_rows();
   std::int32_t rows_freed = 0;
   for (auto candidate = plan.running.rbegin(); candidate != plan.running.rend(); ++candidate) {
-    if (!is_less_urgent(*table_.groups.at(candidate->group), *head)) return;
+    const SequenceGroup& group = *table_.groups.at(candidate->group);
+    const bool is_less_urgent =
+        group.entry.priority > head->entry.priority && table_.waiting->runs_before(head->entry, group.entry);
+    if (!is_less_urgent) return;
     plan.num_giving_way += is_offered ? 1 : 0;
     if (rows_freed >= rows_lacking) continue;
     ++plan.num_preempted_for_rows;

@@ -256,13 +256,11 @@ struct Family {
 
 std::vector<Family> families_of(std::string_view text) {
   std::vector<Family> families;
-  bool in_head = false;
   while (!text.empty()) {
     const auto line = text.substr(0, text.find('\n') + 1);
-    const bool is_head = line.starts_with('#');
-    if (is_head && !in_head) families.emplace_back();
-    in_head = is_head;
-    (is_head ? families.back().head : families.back().samples) += line;
+    // A family may have no samples: for example those of replicas, of a model that is not loaded.
+    if (line.starts_with("# HELP ")) families.emplace_back();
+    (line.starts_with('#') ? families.back().head : families.back().samples) += line;
     text.remove_prefix(line.size());
   }
   return families;
