@@ -80,16 +80,11 @@ class IndependentSequences(Scarce):
             server, connection = self.start("--num-device-blocks", "40", "--max-num-seqs", "16", *more)
             (alone,) = self.answers(connection, self.SAMPLED)
             self.assertEqual([(len(tokens), reason) for tokens, reason in alone], [(60, "length")] * 6, more)
-            preemptions = 0
-            for _ in range(10):  # on a busy machine one request may end before the other begins
-                greedy, sampled = self.answers(connection, self.GREEDY, self.SAMPLED)
-                self.assertEqual(len(greedy[0][0]), 150)
-                self.assertEqual(sampled, alone, more)
-                stats = server.stats()
-                preemptions = stats["preemptions_recompute_total"] + stats["preemptions_swap_total"]
-                if preemptions > 0:
-                    break
-            self.assertGreater(preemptions, 0, more)
+            greedy, sampled = self.answers(connection, self.GREEDY, self.SAMPLED)
+            stats = server.stats()
+            self.assertGreater(stats["preemptions_recompute_total"] + stats["preemptions_swap_total"], 0, more)
+            self.assertEqual(len(greedy[0][0]), 150)
+            self.assertEqual(sampled, alone, more)
 
     def test_those_that_do_not_fit_together_are_what_they_are_with_room(self):
         expected = None

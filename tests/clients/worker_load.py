@@ -51,6 +51,7 @@ class Connection:
 
     def __init__(self, address):
         self.socket = socket.create_connection(address)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # requests that are sent together come together
         self.lock = threading.Lock()
         self.live = {}
         self.next_id = 0
