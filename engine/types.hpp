@@ -14,7 +14,7 @@ using TokenIds = std::vector<TokenId>;
 using SharedTokens = std::shared_ptr<const TokenIds>;
 
 using RequestId = std::uint64_t;   ///< set by the request router; also the id of the request's sequence group
-using SequenceId = std::uint64_t;  ///< set by the scheduler; unique for the life of the engine
+using SequenceId = std::uint64_t;  ///< set by the scheduler; unique in its replica
 using StepId = std::uint64_t;      ///< 1, 2, 3, ... in the order in which steps are planned; 0 = no step
 using BlockId = std::int32_t;      ///< physical block id in one pool, 0 .. blocks - 1
 using ReplicaId = std::int32_t;    ///< 0 .. replicas - 1

@@ -138,7 +138,7 @@ struct QuantizedLinearParams {
 /// Number of columns of out in a panel of LoraItem::b.
 constexpr std::int64_t kLoraPanel = 32;
 
-/// What one adapter adds to some columns of some rows (see LoraParams).
+/// The sum that one adapter adds to some columns of some rows (see LoraParams).
 struct LoraItem {
   std::int64_t first_row = 0;  ///< row of x and out
   std::int64_t num_rows = 0;

@@ -30,7 +30,7 @@ struct LoraChange {
   std::int64_t rank() const { return a.rows; }
 };
 
-/// What an adapter changes in one module.
+/// The changes of an adapter to one module.
 struct ModuleChange {
   std::string module;  ///< full name as in a Hugging Face checkpoint, for example "model.layers.0.self_attn.q_proj"
   std::optional<LoraChange> lora;

@@ -1,9 +1,11 @@
 #include "engine/adapters/bound_adapter.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstring>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -62,7 +64,7 @@ Layout layout_of(const Adapter& adapter, const AdapterModules& modules) {
       places.b = take(lora->rank() * padded_columns(module.out_features), type_of(*lora));
       if (lora->magnitude) {
         places.factors = take(module.out_features, DType::f32);
-        if (module.kind != AdapterModule::Kind::embedding) work_width = std::max(work_width, module.row_width);
+        if (module.kind == AdapterModule::Kind::linear) work_width = std::max(work_width, module.row_width);
       }
     }
     if (change.bias) places.bias = take(module.out_features, DType::f32);
@@ -122,6 +124,10 @@ Result<std::vector<float>> bias_difference(const AdapterMatrix& bias, const Adap
   }
   for (std::size_t n = 0; n < difference.size(); ++n) {
     difference[n] -= kernels::reference::load(base, module.bias_dtype, static_cast<std::int64_t>(n));
+    if (!std::isfinite(difference[n])) {
+      return fail(ErrorCode::bad_file, "adapter: module " + module.name + ": element " + std::to_string(n) +
+                                           " of its bias is too far from the model's");
+    }
   }
   return difference;
 }

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -171,7 +172,12 @@ Result<std::vector<float>> dora_factors(const LoraChange& lora, const layers::Ad
                                            " of the changed weight has the norm " + std::to_string(norm) +
                                            ", so that DoRA cannot scale it");
     }
-    factors[n] = static_cast<float>(factors[n] / norm);
+    const double factor = factors[n] / norm;
+    if (std::abs(factor) > std::numeric_limits<float>::max()) {
+      return fail(ErrorCode::bad_file, "adapter: module " + module.name + ": the DoRA factor of row " +
+                                           std::to_string(n) + " does not fit a float");
+    }
+    factors[n] = static_cast<float>(factor);
   }
   return factors;
 }

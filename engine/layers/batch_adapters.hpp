@@ -9,7 +9,7 @@
 
 namespace pagoda::layers {
 
-/// What an adapter changes in one module of a model, in the device's memory.
+/// The changes of an adapter to one module of a model, in the device's memory.
 struct ModuleWeights {
   const void* a = nullptr;  ///< as LoraItem has them
   const void* b = nullptr;

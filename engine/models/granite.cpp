@@ -24,10 +24,12 @@ constexpr std::array kGgufKeysOfGranite{
 /// f^2 is the norm of x with eps.
 ModelSpec describe_granite(ConfigSource& config) {
   DecoderConfig decoder = read_decoder(config);
-  decoder.attention.scale = config.number("attention_multiplier", 0.0, 1.0);
-  const double residual_factor = config.number("residual_multiplier", 0.0, 1.0);
-  const LlamaFactors factors{.embedding = config.number("embedding_multiplier", 0.0, 1.0) / residual_factor,
-                             .logits = 1.0 / config.number("logits_scaling", 0.0, 1.0)};
+  // Quotients of smaller factors would not fit floats.
+  constexpr double kAbove = 1e-6;
+  decoder.attention.scale = config.number("attention_multiplier", kAbove, 1.0);
+  const double residual_factor = config.number("residual_multiplier", kAbove, 1.0);
+  const LlamaFactors factors{.embedding = config.number("embedding_multiplier", kAbove, 1.0) / residual_factor,
+                             .logits = 1.0 / config.number("logits_scaling", kAbove, 1.0)};
   const bool attention_bias = config.boolean("attention_bias", false);
   const bool mlp_bias = config.boolean("mlp_bias", false);
   DecoderConfig divided = decoder;

@@ -10,18 +10,6 @@
 
 namespace pagoda::placement {
 
-const char* to_string(ReplicaState state) {
-  switch (state) {
-    case ReplicaState::up:
-      return "up";
-    case ReplicaState::draining:
-      return "draining";
-    case ReplicaState::down:
-      return "down";
-  }
-  return "down";
-}
-
 PlacementCore::PlacementCore(const PlacementConfig& config)
     : config_(config),
       states_(static_cast<std::size_t>(config.num_replicas), ReplicaState::up),

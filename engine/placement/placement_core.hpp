@@ -32,8 +32,6 @@ constexpr ReplicaState last_value(ReplicaState) {
   return ReplicaState::down;
 }
 
-const char* to_string(ReplicaState state);
-
 /// Decides which replica runs a request: of those that are up, the replica that then has the fewest tokens to compute.
 /// That counts the work that it already has, and the part of the prompt that its prefix cache does not hold, as far as
 /// the prompts that went to the replica show. A deterministic state machine. Not thread-safe: one owner.

@@ -117,7 +117,7 @@ class RouterCore {
 
   /// Returns the replica that runs a request. The request must be in the engine.
   ReplicaId replica_of(RequestId id) const { return placement_.replica_of(id); }
-  /// Which replicas are up, and how many requests each has.
+  /// Returns the state of each replica, and the requests that it has.
   const placement::PlacementCore& placement() const { return placement_; }
   /// Returns why drain_replica would refuse the replica. Errors: invalid_request (there is no such replica, it is down,
   /// or no other replica is up).

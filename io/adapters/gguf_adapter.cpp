@@ -111,7 +111,7 @@ class GgufAdapterReader {
       return bad(tensor, "rank " + std::to_string(lora.rank()) + " is more than the limit of " +
                              std::to_string(kMaxAdapterRank));
     }
-    // As llama.cpp does it: an alpha of 0 stands for none.
+    // llama.cpp takes the scale 1 for an alpha of 0.
     lora.scale = alpha_ == 0.0 ? 1.0F : static_cast<float>(alpha_ / static_cast<double>(lora.rank()));
     if (interleaved_heads(architecture_, weight, {1, 1}) == 0) return lora;
     if (head_dim_ < 2 || head_dim_ % 2 != 0 || lora.b.rows % head_dim_ != 0) {

@@ -8,7 +8,7 @@
 namespace pagoda::io {
 namespace {
 
-constexpr std::size_t kMaxPatterns = 10'000;
+constexpr std::size_t kMaxPatterns = 1'000;
 
 }  // namespace
 
@@ -20,25 +20,32 @@ Result<NamePattern> NamePattern::compile(std::string_view pattern) {
 
 Result<bool> NamePattern::matches(std::string_view name) const {
   std::vector<text::Span> found;
-  if (auto status = regex_.find_all(name, found); !status) return fail(std::move(status.error()));
+  if (!regex_.find_all(name, found)) {
+    return fail(ErrorCode::bad_config, "a pattern takes too many steps for the name " + quote(name));
+  }
   return !found.empty();
 }
 
-PatternValues PatternValues::read(ConfigReader& reader, const nlohmann::ordered_json& root, const char* key,
+PatternValues PatternValues::read(ConfigReader& reader, std::string_view text, const char* key,
                                   std::optional<std::int64_t> max) {
   PatternValues result;
   result.key_ = key;
-  const auto found = root.find(key);
-  if (found == root.end() || found->is_null()) return result;
-  if (!found->is_object()) {
+  const auto* values = reader.find(key);
+  if (values == nullptr) return result;
+  if (!values->is_object()) {
     reader.reject(key, "must be an object");
     return result;
   }
-  if (found->size() > kMaxPatterns) {
+  if (values->size() > kMaxPatterns) {
     reader.reject(key, "has more than " + std::to_string(kMaxPatterns) + " patterns");
     return result;
   }
-  for (const auto& [pattern, value] : found->items()) {
+  // ordered_json looks for each key among all that it has, so it gets this object alone.
+  using Json = nlohmann::ordered_json;
+  const Json root = Json::parse(text, [key](int depth, Json::parse_event_t event, const Json& parsed) {
+    return depth != 1 || event != Json::parse_event_t::key || parsed == key;
+  });
+  for (const auto& [pattern, value] : root.at(key).items()) {
     const std::string name = "pattern " + quote(pattern) + ": ";
     const double number = value.is_number() ? value.get<double>() : 0.0;
     const bool is_valid = max ? value.is_number_integer() && number >= 1 && number <= static_cast<double>(*max)

@@ -33,9 +33,9 @@ class NamePattern {
 /// Values for the modules whose names match: rank_pattern and alpha_pattern. The first pattern that matches counts.
 class PatternValues {
  public:
-  /// Reads the object `key` in the order of the file. Each value must be a number above 0, and a whole number up to
-  /// `max` where `max` is given. Errors go to `reader`.
-  static PatternValues read(ConfigReader& reader, const nlohmann::ordered_json& root, const char* key,
+  /// Reads the object `key` in its order in `text`, which is the whole config and valid JSON. Each value must be a
+  /// number above 0, and a whole number up to `max` where `max` is given. Errors go to `reader`.
+  static PatternValues read(ConfigReader& reader, std::string_view text, const char* key,
                             std::optional<std::int64_t> max = std::nullopt);
 
   /// Returns the value for a module, or `otherwise` where no pattern matches. Error: a match takes too many steps.

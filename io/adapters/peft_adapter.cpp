@@ -224,7 +224,8 @@ class ModuleReader {
   const AdapterTensors& tensors_;
 };
 
-/// Returns the names that a checkpoint has for the modules, in their order.
+/// Returns the names that a checkpoint has for the modules, in their order; empty for a module whose name is only one
+/// of the prefixes that wrappers add.
 std::vector<std::string> checkpoint_names(const Modules& modules) {
   constexpr std::string_view kWeight = ".weight";
   std::vector<std::string> names;
@@ -232,7 +233,7 @@ std::vector<std::string> checkpoint_names(const Modules& modules) {
   names.emplace_back("embed_tokens.weight");  // by which the names of a base model without its head are known
   names = canonical_tensor_names(names);
   names.pop_back();
-  for (std::string& name : names) name.resize(name.size() - kWeight.size());
+  for (std::string& name : names) name.resize(name.ends_with(kWeight) ? name.size() - kWeight.size() : 0);
   return names;
 }
 
@@ -263,6 +264,9 @@ Result<adapters::Adapter> read_peft_adapter(const std::filesystem::path& folder)
   std::map<std::string, adapters::ModuleChange> changes;
   std::size_t i = 0;
   for (const auto& [module, tensor_names] : *modules) {
+    if (names[i].empty()) {
+      return fail(ErrorCode::bad_file, tensors->path() + ": " + quote(module) + " is a prefix and not a module");
+    }
     auto change = reader.read(module, tensor_names);
     if (!change) return fail(std::move(change.error()));
     change->module = names[i];

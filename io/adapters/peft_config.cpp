@@ -153,7 +153,6 @@ Result<PeftConfig> PeftConfig::parse(std::string_view text, std::string_view fil
   const auto root = parse_json(text, file_name, ErrorCode::bad_config);
   if (!root) return fail(root.error());
   if (!root->is_object()) return fail(ErrorCode::bad_config, std::string(file_name) + ": must be an object");
-  const auto in_order = nlohmann::ordered_json::parse(text);  // valid, as the line above has parsed it
 
   ConfigReader reader(*root, std::string(file_name));
   check_method(reader);
@@ -171,8 +170,8 @@ Result<PeftConfig> PeftConfig::parse(std::string_view text, std::string_view fil
   config.exclude_modules_ = ModuleChoice::read(reader, "exclude_modules");
   config.modules_to_save_ = ModuleChoice::read(reader, "modules_to_save");
   config.read_layers(reader);
-  config.ranks_ = PatternValues::read(reader, in_order, "rank_pattern", kMaxAdapterRank);
-  config.alphas_ = PatternValues::read(reader, in_order, "alpha_pattern");
+  config.ranks_ = PatternValues::read(reader, text, "rank_pattern", kMaxAdapterRank);
+  config.alphas_ = PatternValues::read(reader, text, "alpha_pattern");
   if (!reader.status()) return fail(reader.status().error());
   return config;
 }
@@ -213,7 +212,7 @@ Result<bool> PeftConfig::targets(std::string_view module) const {
   }
   auto targeted = targets_all_ ? Result<bool>(true) : target_modules_.contains(module);
   if (!targeted) return fail(in_file(std::move(targeted.error())));
-  // As in peft, a module with its full name in the list is chosen whatever its layer is.
+  // peft chooses a module whose full name is in the list, also if layers_to_transform leaves its layer out.
   if (!*targeted || layers_.empty() || target_modules_.has_full_name(module)) return *targeted;
   for (const NamePattern& prefix : layer_prefixes_) {
     auto layer = layer_of(module, prefix);

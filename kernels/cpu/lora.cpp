@@ -50,7 +50,8 @@ class Lora {
     if (!scratch) return fail(std::move(scratch.error()));
     float* shrunk = scratch->floats(shrunk_floats_);
     for_pieces(
-        p.in, [](const LoraItem& item) { return pieces_of(item.rank, kTaskRanks); },
+        p.token_ids == nullptr ? p.in : 1,  // tokens choose rows of the table
+        [](const LoraItem& item) { return pieces_of(item.rank, kTaskRanks); },
         [&](const Item& item, const Range& rows, std::int64_t piece) {
           shrink(p, item.of, rows, range_of(piece, kTaskRanks, item.of.rank), shrunk + item.shrunk);
         });

@@ -94,8 +94,8 @@ inline DeviceProcessActor::behavior_type fake_process(DeviceProcessActor::statef
   };
 }
 
-/// All actors of an engine, over fake devices with memory of their own. Each engine of the tests, whatever its shape,
-/// serves the same requests with the same tokens.
+/// All actors of an engine, over fake devices with memory of their own. A request has the same tokens in an engine of
+/// any number of replicas and ranks.
 class EngineOfFakes : public ::testing::Test {
  protected:
   enum class Devices : std::uint8_t { here, processes };

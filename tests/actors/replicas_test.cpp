@@ -1,6 +1,7 @@
 // Tests an engine of several replicas, and one of several ranks, over fake devices.
 
 #include <algorithm>
+#include <functional>
 #include <random>
 #include <set>
 #include <thread>
@@ -213,12 +214,26 @@ TEST_F(TwoReplicas, ADrainOfTheEngineWaitsForBoth) {
   EXPECT_FALSE(submit(9, 5));
 }
 
+/// A replica with two ranks.
 class TwoRanks : public SeveralDevices {
  protected:
   explicit TwoRanks(Devices devices = Devices::here)
       : SeveralDevices({.devices = devices, .num_replicas = 1, .num_ranks = 2}) {}
 
   std::int64_t num_steps(std::size_t rank) const { return runners_->num_steps.at(rank); }
+
+  /// Sends requests in rounds, calls `kill` at a random time of each round, and expects every request to end right.
+  void expect_right_under(int rounds, std::mt19937_64& random, const std::function<void()>& kill) {
+    constexpr std::int64_t kTokens = 60;
+    runners_->step_us = 50;
+    std::uint64_t tag = 0;
+    for (int round = 0; round < rounds; ++round, tag += 8) {
+      submit_all(tag + 1, tag + 8, kTokens);
+      std::this_thread::sleep_for(std::chrono::microseconds(random() % 4000));
+      kill();
+      expect_all_right(tag + 1, tag + 8, kTokens);
+    }
+  }
 };
 
 TEST_F(TwoRanks, EachGetsEachStepAndEachMove) {
@@ -247,14 +262,9 @@ TEST_F(TwoRanks, AnErrorOfAnyRankFailsTheStepForItsRequests) {
 }
 
 TEST_F(TwoRanks, MayDieAtAnyTimeAndNoTokenChanges) {
-  constexpr std::int64_t kTokens = 60;
   constexpr int kRounds = 20;
   std::mt19937_64 random(9);
-  runners_->step_us = 50;
-  std::uint64_t tag = 0;
-  for (int round = 0; round < kRounds; ++round) {
-    submit_all(tag + 1, tag + 8, kTokens);
-    std::this_thread::sleep_for(std::chrono::microseconds(random() % 4000));
+  expect_right_under(kRounds, random, [&] {
     const DeviceGroup devices = replica().devices;
     const std::size_t rank = random() % 2;
     if (random() % 2 == 0) {
@@ -262,9 +272,7 @@ TEST_F(TwoRanks, MayDieAtAnyTimeAndNoTokenChanges) {
     } else {
       caf::anon_send_exit(devices.cache_engines.at(rank), caf::exit_reason::kill);
     }
-    expect_all_right(tag + 1, tag + 8, kTokens);
-    tag += 8;
-  }
+  });
   EXPECT_GT(stats().worker_restarts_total, kRounds / 2);
   EXPECT_EQ(stats().requests_failed_total, 0);
 }
@@ -296,18 +304,9 @@ TEST_F(TwoRankProcesses, AHungOneIsReplacedWithTheOther) {
 }
 
 TEST_F(TwoRankProcesses, MayDieUnderPlansAndNoTokenChanges) {
-  constexpr std::int64_t kTokens = 60;
   constexpr int kRounds = 30;
   std::mt19937_64 random(10);
-  runners_->step_us = 50;
-  std::uint64_t tag = 0;
-  for (int round = 0; round < kRounds; ++round) {
-    submit_all(tag + 1, tag + 8, kTokens);
-    std::this_thread::sleep_for(std::chrono::microseconds(random() % 4000));
-    fail_process(random() % 2, ProcessEnd::died, random() % 4 == 0);
-    expect_all_right(tag + 1, tag + 8, kTokens);
-    tag += 8;
-  }
+  expect_right_under(kRounds, random, [&] { fail_process(random() % 2, ProcessEnd::died, random() % 4 == 0); });
   EXPECT_EQ(stats().worker_restarts_total, kRounds);
   EXPECT_GT(stats().preemptions_swap_total, kRounds) << "plans must be under way where processes die";
 }

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "engine/text/unicode.hpp"
 #include "io/model_files/file_text.hpp"
 #include "io/model_files/little_endian.hpp"
 #include "io/model_files/tensor_entry.hpp"
@@ -489,6 +490,7 @@ class Interpreter {
     for (const auto& [key, value] : from.items) {
       if (value.kind != Kind::tensor) continue;
       if (key.kind != Kind::text) return stop(std::string("the name of a tensor is ") + kind_name(key.kind));
+      if (text::find_invalid_utf8(key.text) != std::string_view::npos) return stop("the name of a tensor is not UTF-8");
       if (!tensors.emplace(key.text, tensors_[static_cast<std::size_t>(value.number)]).second) {
         return stop("tensor " + quote(key.text) + " occurs twice");
       }

@@ -146,7 +146,7 @@ TEST_F(AdapterStoreTest, AWithdrawnQuestionIsNotAnsweredAndHoldsNothing) {
   run(store_.release(c));
   end_all();
   EXPECT_FALSE(is_answered(a));
-  EXPECT_TRUE(names_.contains(c)) << "nobody needs its room";
+  EXPECT_TRUE(names_.contains(c)) << "no request waits for its room";
 }
 
 TEST_F(AdapterStoreTest, AFailedLoadIsTheAnswerOfAllThatWait) {

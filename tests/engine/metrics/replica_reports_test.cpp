@@ -70,6 +70,21 @@ TEST(ReplicaReports, WhatAnEndedReplicaCountedStaysAndItsRequestsDoNot) {
   EXPECT_EQ(reports.steps().draft_tokens, 8);
 }
 
+TEST(ReplicaReports, AReportThatIsOlderThanTheLastOneIsDropped) {
+  ReplicaReports reports(1);
+  EngineStats late = stats_of(1, 9, 70);
+  late.steps_total = 20;
+  EngineStats early = stats_of(2, 5, 70);
+  early.steps_total = 10;
+  reports.reported(0, late);
+  reports.reported(0, early);
+  EXPECT_EQ(reports.stats().requests_finished_total, 9);
+  SchedulerMetrics metrics;
+  metrics.stats = early;
+  reports.reported(0, metrics);
+  EXPECT_EQ(reports.stats().requests_finished_total, 9);
+}
+
 TEST(ReplicaReports, TheHealthOfAnEngineWithoutAHealthyReplicaIsAReason) {
   ReplicaReports reports(2);
   EngineStats paused = stats_of(0, 0, 1);

@@ -119,6 +119,17 @@ TEST_F(PeftAdapter, TwoModulesMustNotGetOneName) {
   EXPECT_THAT(adapter.error().message, HasSubstr("has another module's name, \"model.layers.0.self_attn.q_proj\""));
 }
 
+TEST_F(PeftAdapter, AModuleMustHaveANameBesidePrefixes) {
+  for (const std::string name : {"module", "_orig_mod", "language_model", "base_model.model"}) {
+    config_ = R"("r":2,"lora_alpha":3)";
+    tensors_ = {{"base_model.model." + name + ".lora_A.weight", {2, 6}},
+                {"base_model.model." + name + ".lora_B.weight", {4, 2}}};
+    const auto adapter = read();
+    ASSERT_FALSE(adapter) << name;
+    EXPECT_THAT(adapter.error().message, HasSubstr("is a prefix and not a module"));
+  }
+}
+
 TEST_F(PeftAdapter, NeedsBothMatrices) {
   tensors_.pop_back();
   expect_refused(kQuery + ".lora_A.weight", "its module has no lora_B");

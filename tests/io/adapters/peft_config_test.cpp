@@ -181,6 +181,13 @@ TEST(PeftConfig, RefusesWrongValues) {
   EXPECT_THAT(too_large.error().message, HasSubstr("too large"));
 }
 
+TEST(PeftConfig, TooManyPatternsAreRefused) {
+  std::string patterns;
+  for (int i = 0; i < 1'001; ++i) patterns += (i == 0 ? "\"m" : ",\"m") + std::to_string(i) + "\":4";
+  expect_refused("\"rank_pattern\":{" + patterns + "}", ErrorCode::bad_config, "rank_pattern",
+                 "has more than 1000 patterns");
+}
+
 TEST(PeftConfig, APatternThatTakesTooManyStepsIsAnError) {
   const std::string module(100, 'a');
   const auto config =

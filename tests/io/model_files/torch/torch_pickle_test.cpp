@@ -220,6 +220,7 @@ std::vector<BadPickle> malformed() {
       {"RootIsTensor", program(kTensor + "."), "it holds a tensor, not a dict of tensors"},
       {"RootIsNone", program("N."), "it holds None, not a dict of tensors"},
       {"NoTensors", pickle_dict({{"a", "N"}, {"model", "}"}}), "it holds no tensors, nor do \"state_dict\""},
+      {"NameNotUtf8", pickle_dict({{"a\xF0", kTensor}}), "the name of a tensor is not UTF-8"},
       {"TensorTwice", pickle_dict({{"a", kTensor}, {"a", kTensor}}), "tensor \"a\" occurs twice"},
       {"TensorCalledByNumber", program("}K\1" + kTensor + "s."), "the name of a tensor is an int"},
   };
