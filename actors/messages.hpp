@@ -118,6 +118,33 @@ struct ReplicaDrained {
   Status status;
 };
 
+/// Adds an adapter under a name that requests may then use (GenerateRequest::adapter). Answered when it is loaded.
+/// Errors: invalid_request (param "lora_name": the name is taken; the engine has no adapters), bad_file, io_failed,
+/// out_of_memory.
+struct AddAdapter {
+  std::string name;
+  std::string path;
+};
+/// Removes an adapter: later requests cannot name it. Answered when the requests that use it have ended. Errors:
+/// unknown_adapter, with param "lora_name".
+struct RemoveAdapter {
+  std::string name;
+};
+struct AdapterReply {
+  Status status;
+};
+/// Returns the adapters that requests may name, sorted by name.
+struct ListAdapters {};
+struct AdapterInfo {
+  std::string name;
+  std::string path;
+  bool is_loaded = false;         ///< false = it is loaded for the next request that names it
+  std::int64_t num_requests = 0;  ///< number of live requests that use it
+};
+struct AdapterList {
+  std::vector<AdapterInfo> adapters;
+};
+
 /// Answered as soon as no request is live. New requests are still accepted.
 struct AwaitIdle {};
 struct Idle {};
@@ -214,6 +241,27 @@ struct ConnectCache {
 struct StepEnqueued {
   StepId step = 0;
   std::shared_ptr<kernels::Event> event;
+};
+
+// -- adapter store -> scheduler -> workers
+
+/// Private: a device loads an adapter, so that later steps do not wait for it. Answered with AdapterLoaded.
+struct LoadAdapter {
+  AdapterRef adapter;
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.adapter); }
+};
+struct AdapterLoaded {
+  AdapterId adapter = 0;
+  Status status;  ///< errors: bad_file, io_failed, out_of_memory
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.adapter, self.status); }
+};
+/// Private: a device forgets an adapter. Rows that have it keep it until they end.
+struct UnloadAdapter {
+  AdapterId adapter = 0;
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.adapter); }
 };
 
 // -- failure and the end

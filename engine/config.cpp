@@ -145,6 +145,11 @@ std::int64_t EngineConfig::swap_bytes(std::int64_t free_host_bytes) const {
   return device == "cpu" ? 0 : std::clamp<std::int64_t>(free_host_bytes / 4, 0, kMaxOfGpu);
 }
 
+std::int32_t EngineConfig::num_loaded_adapters() const {
+  if (!enable_lora) return 0;
+  return max_cpu_loras > 0 ? max_cpu_loras : max_loras;
+}
+
 std::vector<Error> EngineConfig::validate() const {
   const EngineConfig defaults;
   Checker check;
@@ -236,6 +241,17 @@ std::vector<Error> EngineConfig::validate() const {
   check.in_range("max_queued_prompt_bytes", max_queued_prompt_bytes, std::int64_t{1}, std::int64_t{1} << 40);
   check.in_range("journal_mib", journal_mib, std::int64_t{1}, std::int64_t{1} << 20);
   check.in_range("trace_max_events", trace_max_events, std::int64_t{1}, std::int64_t{1} << 32);
+  check.in_range("max_loras", max_loras, 1, 1024);
+  check.in_range("max_cpu_loras", max_cpu_loras, 0, 1 << 16);
+  if (max_cpu_loras > 0 && max_cpu_loras < max_loras) {
+    check.refuse("max_cpu_loras", "must be at least max_loras (" + std::to_string(max_loras) + "), not " +
+                                      std::to_string(max_cpu_loras));
+  }
+  check.in_range("max_lora_rank", max_lora_rank, 1, 512);
+  if (!lora_modules.empty() && !enable_lora) check.refuse("lora_modules", "needs enable_lora");
+  if (enable_lora_updates && !enable_lora) check.refuse("enable_lora_updates", "needs enable_lora");
+  if (enable_lora_updates && lora_root.empty()) check.refuse("lora_root", "is needed by enable_lora_updates");
+  if (!lora_root.empty() && !enable_lora_updates) check.refuse("lora_root", "needs enable_lora_updates");
   // Limits can only be lowered, except max_logprobs.
   const auto& most = defaults.limits;
   check.in_range("max_sequences", limits.max_sequences, std::int64_t{1}, most.max_sequences);

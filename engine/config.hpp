@@ -105,7 +105,14 @@ struct EngineConfig {
   std::string journal;
   /// Whether the journal holds prompts and outputs; without them its steps cannot be executed.
   bool journal_tokens = true;
-  std::int64_t journal_mib = 64;  ///< size of the journal; new records overwrite the oldest
+  std::int64_t journal_mib = 64;     ///< size of the journal; new records overwrite the oldest
+  bool enable_lora = false;          ///< whether requests may name adapters
+  std::int32_t max_loras = 8;        ///< maximum number of different adapters in a step
+  std::int32_t max_cpu_loras = 0;    ///< maximum number of loaded adapters; 0 = see num_loaded_adapters()
+  std::int32_t max_lora_rank = 64;   ///< maximum rank of an adapter; larger ones are refused
+  std::string lora_modules;          ///< adapters that are known at start: NAME=PATH, with commas between
+  bool enable_lora_updates = false;  ///< whether clients may add and remove adapters
+  std::string lora_root;             ///< folder below which clients' adapters must be; needed for updates
   SamplingLimits limits;
 
   /// Returns the names in served_model_name, without the spaces around them. Answers carry the first name. An empty
@@ -140,6 +147,9 @@ struct EngineConfig {
   /// memory, at most 4 GiB. On a CPU: 0, because the KV cache is in host memory itself, so a host pool would only take
   /// memory from KV blocks. A CPU recomputes preempted sequences, or swaps them to a disk.
   std::int64_t swap_bytes(std::int64_t free_host_bytes) const;
+
+  /// Returns max_cpu_loras if it is set, else max_loras. 0 without enable_lora.
+  std::int32_t num_loaded_adapters() const;
 
   /// Returns all problems; empty when there is none. `param` names the key.
   std::vector<Error> validate() const;

@@ -17,7 +17,7 @@ void BatchRows::apply(const ExecuteStep& step) {
   for (const NewRow& fresh : step.new_rows) {
     BatchRow& row = at(fresh.row);
     const RowSpec& spec = fresh.spec;
-    PAGODA_ASSERT(spec.adapter == 0, "adapters are not supported");
+    PAGODA_ASSERT(spec.adapter.id == 0, "adapters are not supported");
     row = BatchRow{};
     row.sequence = fresh.sequence;
     row.block_tables.resize(num_kv_groups_);

@@ -42,6 +42,7 @@ struct GenerateRequest {
   std::string user;           ///< tenant, for fair scheduling; at most kMaxUserBytes
   /// Separates prefix-cache entries of clients that must not share; at most kMaxCacheSaltBytes.
   std::string cache_salt;
+  std::string adapter;  ///< name of an adapter that the engine knows; empty = the base model
   /// Time from arrival to end after which the request fails; absent = the engine's default.
   std::optional<std::int64_t> timeout_ms;
   /// Name that the client gives the request, shown in lists of requests; at most kMaxRequestIdBytes.
@@ -54,8 +55,8 @@ struct GenerateRequest {
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.prompt, self.prompt_token_ids, self.prompt_literals, self.sampling, self.open,
                  self.may_drop_thinking_budget, self.stream, self.add_special_tokens, self.truncate_prompt_tokens,
-                 self.priority, self.user, self.cache_salt, self.timeout_ms, self.request_id, self.resumable,
-                 self.progress);
+                 self.priority, self.user, self.cache_salt, self.adapter, self.timeout_ms, self.request_id,
+                 self.resumable, self.progress);
   }
 };
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/adapters/adapter_ref.hpp"
 #include "engine/request/request_progress.hpp"
 #include "engine/request/sampling_params.hpp"
 #include "engine/types.hpp"
@@ -27,7 +28,7 @@ struct RequestSpec {
   std::int64_t priority = 0;
   std::string user;
   std::string cache_salt;
-  AdapterId adapter = 0;
+  AdapterRef adapter;
   TimeUs arrival_us = 0;
   /// Set when the request comes from an engine that has died: it continues from there. Earlier outputs are not sent
   /// again.

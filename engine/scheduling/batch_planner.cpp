@@ -198,10 +198,10 @@ void BatchPlanner::choose_adapters() {
   adapters_ = StepAdapters(config_.max_adapters);
   if (config_.max_adapters == 0) return;
   if (const SequenceGroup* solo = table_.solo_group(); solo != nullptr) {
-    adapters_.add(solo->spec->adapter);
+    adapters_.add(solo->spec->adapter.id);
     return;
   }
-  for (const SequenceGroup* group : table_.running) adapters_.add(group->spec->adapter);
+  for (const SequenceGroup* group : table_.running) adapters_.add(group->spec->adapter.id);
 }
 
 std::int32_t BatchPlanner::add_running_candidates(MemoryRequest& plan, std::int32_t decoding, bool may_admit) {
@@ -221,7 +221,7 @@ std::int32_t BatchPlanner::add_running_candidates(MemoryRequest& plan, std::int3
   std::int32_t used = 0;
   bool pauses = false;
   const auto tokens_of = [&](const SequenceGroup& group, const Sequence& s) {
-    if ((solo != nullptr && &group != solo) || s.awaits_mask || !adapters_.contains(group.spec->adapter)) {
+    if ((solo != nullptr && &group != solo) || s.awaits_mask || !adapters_.contains(group.spec->adapter.id)) {
       pauses = true;
       return 0;
     }

@@ -70,7 +70,7 @@ void BatchPlanner::add_incoming_candidates(MemoryRequest& plan, std::span<const 
 /// Returns false if no group behind this one may be admitted: the step has no place for its adapter, or a sequence of
 /// it has no row or awaits results.
 bool BatchPlanner::add_swapped_group(const SequenceGroup& group, MemoryRequest& plan, Room& room) {
-  if (!adapters_.add(group.spec->adapter)) return false;
+  if (!adapters_.add(group.spec->adapter.id)) return false;
   const bool is_independent = group.decoding->has_independent_sequences();
   const auto first_of_all = static_cast<std::int32_t>(plan.needs.size());
   auto first = first_of_all;
@@ -111,7 +111,7 @@ AdmissionCandidate BatchPlanner::admission_of(const SequenceGroup& group, Sequen
   candidate.sequence = sequence.id;
   candidate.tokens = sequence.recompute_tokens ? sequence.recompute_tokens : group.spec->prompt;
   candidate.cache_salt = group.spec->cache_salt;
-  candidate.adapter = group.spec->adapter;
+  candidate.adapter = group.spec->adapter.id;
   // With its generated tokens, a sequence may be longer than a step for which its windows and the pool have room.
   candidate.may_chunk = config_.enable_chunked_prefill || (config_.layout.has_window() && !sequence.output.empty());
   candidate.use_prefix_cache = group.next_prompt_logprob >= group.prompt_len();
@@ -126,7 +126,7 @@ bool BatchPlanner::add_waiting_group(SequenceGroup& group, MemoryRequest& plan, 
   // all wait: some of them may run meanwhile.
   const bool goes_on_together = group.sequences.size() == 1 || !group.decoding->has_independent_sequences();
   if (group.num_in_flight > 0 && goes_on_together) return false;
-  if (!adapters_.add(group.spec->adapter)) return false;
+  if (!adapters_.add(group.spec->adapter.id)) return false;
   for (Sequence& s : group.sequences) {
     if (s.state != SequenceState::waiting || s.awaits_mask) continue;
     if (s.num_placeholders > 0) return false;

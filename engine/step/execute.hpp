@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/adapters/adapter_ref.hpp"
 #include "engine/step/plan.hpp"
 #include "engine/types.hpp"
 
@@ -52,7 +53,7 @@ struct RowSpec {
   SharedTokens prompt;  ///< not empty
   RowSampling sampling;
   std::uint64_t seed = 0;
-  AdapterId adapter = 0;
+  AdapterRef adapter;
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.prompt, self.sampling, self.seed, self.adapter);

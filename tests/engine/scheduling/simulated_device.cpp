@@ -120,7 +120,7 @@ bool SimulatedDevice::apply_rows(const ExecuteStep& step) {
       return false;
     }
     Row row{fresh.sequence, fresh.sequence_index, find_request_(fresh.spec), *fresh.spec.prompt};
-    if (fresh.spec.adapter != row.spec->adapter) fail("a row has another adapter than its request");
+    if (fresh.spec.adapter.id != row.spec->adapter.id) fail("a row has another adapter than its request");
     row.tokens.insert(row.tokens.end(), fresh.tokens_so_far.begin(), fresh.tokens_so_far.end());
     rows_.emplace(fresh.row, std::move(row));
   }
@@ -169,7 +169,7 @@ void SimulatedDevice::enqueue(const ExecuteStep& step, StepId last_plan) {
     run_row(work, result, fake_rows);
   }
   std::set<AdapterId> adapters;
-  for (const RowWork& work : step.work) adapters.insert(rows_.at(work.row).spec->adapter);
+  for (const RowWork& work : step.work) adapters.insert(rows_.at(work.row).spec->adapter.id);
   adapters.erase(0);
   if (std::ssize(adapters) > config_.scheduler.max_adapters) fail("a step has too many adapters");
   if (num_samples > config_.scheduler.max_num_seqs) fail("a step samples more than there are rows");
@@ -242,7 +242,7 @@ void SimulatedDevice::run_row(const RowWork& work, StepResult& result, std::vect
                result.error.has_value(),
                awaiting_.contains(row.spec->id),
                std::exchange(row.fresh, false)};
-  Mark mark = root_mark(row.spec->cache_salt, row.spec->adapter);
+  Mark mark = root_mark(row.spec->cache_salt, row.spec->adapter.id);
   for (std::int32_t i = 0; i < end; ++i)
     fake.marks.push_back(mark = next_mark(mark, row.tokens[static_cast<std::size_t>(i)]));
   fake_rows.push_back(std::move(fake));

@@ -95,7 +95,7 @@ void Simulation::add_request() {
     spec->sampling.thinking_token_budget = static_cast<std::int64_t>(spec->seed / 1'000'000 % 8);
   }
   if (static_cast<double>(spec->seed / 7 % 1000) < config_.adapter_chance * 1000)
-    spec->adapter = 1 + spec->seed / 7000 % 5;
+    spec->adapter.id = 1 + spec->seed / 7000 % 5;
   if (static_cast<double>(spec->seed / 1'000'000'000 % 1000) < config_.resume_chance * 1000) resume(*spec, received);
   scheduler_.add_group(spec);
 }
@@ -159,10 +159,10 @@ void Simulation::check_head_is_offered(const MemoryRequest& plan) {
   };
   std::set<AdapterId> live_adapters;
   for (const auto& [id, received] : received_) {
-    if (!received.ended) live_adapters.insert(received.spec->adapter);
+    if (!received.ended) live_adapters.insert(received.spec->adapter.id);
   }
   const bool may_lack_adapter =
-      head && received_.at(*head).spec->adapter != 0 && std::ssize(live_adapters) > config_.scheduler.max_adapters;
+      head && received_.at(*head).spec->adapter.id != 0 && std::ssize(live_adapters) > config_.scheduler.max_adapters;
   const bool has_reason = !head || may_lack_adapter || is_long(*received_.at(*head).spec) ||
                           scheduler_.core().has_trial() || !plan.waiting.empty() || !plan.swapped.empty() ||
                           scheduler_.core().stats().requests_swapped > 0 || used >= plan.token_budget ||

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+
+#include "engine/types.hpp"
+
+namespace pagoda {
+
+/// The adapter of a request or of a row. Devices load it from its path.
+struct AdapterRef {
+  AdapterId id = 0;  ///< 0 = none: the base model
+  std::string name;  ///< name that requests use
+  std::string path;  ///< folder in PEFT's format, or GGUF file
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.id, self.name, self.path); }
+};
+
+}  // namespace pagoda
