@@ -43,4 +43,7 @@ struct Adapter {
   std::vector<ModuleChange> changes;  ///< one for each module, in the order of their names
 };
 
+/// Returns the largest rank of an adapter's changes; 0 if it has no low-rank change.
+std::int64_t largest_rank(const Adapter& adapter);
+
 }  // namespace pagoda::adapters

@@ -185,6 +185,16 @@ std::int64_t bytes_of(const Adapter& adapter, const AdapterModules& modules) {
   return layout_of(adapter, modules).bytes;
 }
 
+std::int64_t planned_bytes(std::int64_t rank, const AdapterModules& modules) {
+  std::int64_t count = 0;
+  for (const AdapterModule& module : modules.all()) {
+    if (module.kind == AdapterModule::Kind::linear) {
+      count += rank * (module.in_features + padded_columns(module.out_features));
+    }
+  }
+  return count * static_cast<std::int64_t>(sizeof(float));
+}
+
 Result<std::unique_ptr<const BoundAdapter>> BoundAdapter::create(const Adapter& adapter, const AdapterModules& modules,
                                                                  kernels::Device& device) {
   if (auto status = check(adapter, modules); !status) return fail(std::move(status.error()));
