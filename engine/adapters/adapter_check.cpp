@@ -1,7 +1,7 @@
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <set>
-#include <algorithm>
 #include <string>
 #include <string_view>
 
