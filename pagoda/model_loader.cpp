@@ -8,6 +8,17 @@
 #include "io/adapters/read_adapter.hpp"
 
 namespace pagoda {
+namespace {
+
+/// Returns the type that low-rank matrices of float32 are rounded to: by default that of the model, if it has 16 bits.
+std::optional<DType> rounded_dtype(const EngineConfig& config, const EnginePlan& plan) {
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    if (config.lora_dtype == to_string(dtype) || (config.lora_dtype == "auto" && plan.dtype == dtype)) return dtype;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
 
 ModelLoader::ModelLoader(const EngineConfig& config, const EnginePlan& plan, std::shared_ptr<kernels::Device> device,
                          StartProgress progress)
@@ -15,6 +26,7 @@ ModelLoader::ModelLoader(const EngineConfig& config, const EnginePlan& plan, std
       block_size_(config.slots_per_block()),
       runner_(runner_config(config, plan)),
       max_adapter_rank_(config.enable_lora ? config.max_lora_rank : 0),
+      adapter_dtype_(rounded_dtype(config, plan)),
       device_(std::move(device)),
       progress_(std::move(progress)) {
   runner_.replay_decode = !device_->shares_host_memory() && !config.enforce_eager;
@@ -78,6 +90,11 @@ adapters::AdapterTable::Reader ModelLoader::adapter_reader() const {
                   "its rank is " + std::to_string(rank) + ", more than max_lora_rank (" +
                       std::to_string(loader->max_adapter_rank_) + ")",
                   "max_lora_rank");
+    }
+    if (loader->adapter_dtype_) {
+      if (Status fits = adapters::round_matrices(*adapter, *loader->adapter_dtype_); !fits) {
+        return fail(std::move(fits.error()));
+      }
     }
     if (Status same = io::drop_base_weights(*adapter, *plan.checkpoint); !same) return fail(std::move(same.error()));
     return adapter;

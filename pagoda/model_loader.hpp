@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "actors/engine_actors.hpp"
@@ -52,7 +53,8 @@ class ModelLoader : public std::enable_shared_from_this<ModelLoader> {
   EnginePlan plan_;
   std::int32_t block_size_;
   execution::RunnerConfig runner_;
-  std::int32_t max_adapter_rank_;  // 0 = rows have no adapters
+  std::int32_t max_adapter_rank_;       // 0 = rows have no adapters
+  std::optional<DType> adapter_dtype_;  // type that matrices of float32 are rounded to
   std::shared_ptr<kernels::Device> device_;
   StartProgress progress_;  // null once the engine has started
   std::unique_ptr<weights::LoadedWeights> host_weights_;

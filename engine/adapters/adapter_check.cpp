@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <set>
@@ -87,14 +86,6 @@ layers::ModuleId find_module(const layers::AdapterModules& modules, std::string_
     if (name.starts_with(outer)) return modules.find(name.substr(outer.size()));
   }
   return layers::kNoModule;
-}
-
-std::int64_t largest_rank(const Adapter& adapter) {
-  std::int64_t rank = 0;
-  for (const ModuleChange& change : adapter.changes) {
-    if (change.lora) rank = std::max(rank, change.lora->rank());
-  }
-  return rank;
 }
 
 Status check(const Adapter& adapter, const layers::AdapterModules& modules) {

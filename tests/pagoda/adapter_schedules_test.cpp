@@ -86,6 +86,7 @@ class AdapterSchedules : public testing::TestWithParam<std::tuple<std::string, S
     config.max_loras = schedule().max_loras;
     config.max_cpu_loras = schedule().max_cpu_loras;
     config.max_lora_rank = 256;
+    config.lora_dtype = "float32";
     for (const std::string& name : names_) {
       config.lora_modules += (config.lora_modules.empty() ? "" : ",") + name + "=" + test::GoldenAdapter(name).path();
     }
@@ -197,7 +198,10 @@ constexpr Schedule kSchedules[] = {
     {.name = "one_batch"},
     {.name = "chunked_prefill", .max_tokens = kChunkTokens},
     {.name = "swapped", .max_tokens = kChunkTokens, .preemption = PreemptionPolicy::swap, .scarce_blocks = true},
-    {.name = "recomputed", .max_tokens = kChunkTokens, .preemption = PreemptionPolicy::recompute, .scarce_blocks = true},
+    {.name = "recomputed",
+     .max_tokens = kChunkTokens,
+     .preemption = PreemptionPolicy::recompute,
+     .scarce_blocks = true},
     {.name = "one_adapter_at_a_time", .depth = 1, .max_loras = 1, .max_cpu_loras = 1},
     {.name = "worker_process", .where = Where::worker_process},
     {.name = "split_memory", .where = Where::split_memory},
