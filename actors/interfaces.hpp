@@ -75,6 +75,12 @@ using RequestRouterActor = Interface<
     caf::result<Drained>(Drain),
     // Answered as soon as no request is live.
     caf::result<Idle>(AwaitIdle),
+    // Adds an adapter that requests may name from now on. Answered when it is loaded.
+    caf::result<AdapterReply>(AddAdapter),
+    // Removes an adapter. Answered when its requests have ended.
+    caf::result<AdapterReply>(RemoveAdapter),
+    // Returns the adapters that requests may name.
+    caf::result<AdapterList>(ListAdapters),
     // A replica gets no new requests. Answered when it has none; then it ends.
     caf::result<ReplicaDrained>(DrainReplica),
     // (private) a client has ended: its requests are aborted, and its texts are not tokenized.
@@ -108,6 +114,30 @@ using TokenizerActor = Interface<
 using GrammarCompilerActor = Interface<
     // (private) router: the constraint of a request's output.
     caf::result<CompileReply>(CompileGrammar)>;
+
+/// Decides which adapters are loaded, for all replicas.
+using AdapterStoreActor = Interface<
+    // (private) router: a request needs an adapter. Answered when the adapter is loaded.
+    caf::result<AdapterAcquired>(AcquireAdapter),
+    // (private) router: takes a question back; idempotent.
+    caf::result<void>(WithdrawAdapter),
+    // (private) router: a request that held the adapter has ended.
+    caf::result<void>(ReleaseAdapter),
+    // Adds an adapter. Answered when it is loaded.
+    caf::result<AdapterReply>(AddAdapter),
+    // Removes an adapter. Answered when its requests have ended.
+    caf::result<AdapterReply>(RemoveAdapter),
+    // Returns the adapters that requests may name.
+    caf::result<AdapterList>(ListAdapters),
+    // (private) router: returns its counters.
+    caf::result<metrics::AdapterMetrics>(GetMetrics)>;
+
+/// Loads adapters into the devices of a replica: its scheduler.
+using AdapterLoaderActor = Interface<
+    // (private) adapter store: an adapter that rows of later steps may have.
+    caf::result<AdapterLoaded>(LoadAdapter),
+    // (private) adapter store: the devices forget an adapter.
+    caf::result<void>(UnloadAdapter)>;
 
 /// Receives a device's results: the scheduler, or a proxy that forwards to it.
 using StepSinkActor = Interface<
@@ -147,6 +177,10 @@ using SchedulerActor = Interface<
     caf::result<void>(DeviceReplaced),
     // (private) supervisor: the state of the devices, which the stats show from now on.
     caf::result<void>(DeviceStatus),
+    // (private) adapter store: an adapter that rows of later steps may have.
+    caf::result<AdapterLoaded>(LoadAdapter),
+    // (private) adapter store: the devices forget an adapter.
+    caf::result<void>(UnloadAdapter),
     // Returns a snapshot of the counters.
     caf::result<EngineStats>(GetStats),
     // (private) router: returns the counters and the scheduler's metrics.
@@ -308,6 +342,9 @@ PAGODA_VALUE(pagoda::StopHit)
 PAGODA_VALUE(pagoda::actors::AddGroup)
 PAGODA_VALUE(pagoda::actors::AbortGroup)
 PAGODA_VALUE(pagoda::actors::DeviceFailed)
+PAGODA_VALUE(pagoda::actors::LoadAdapter)
+PAGODA_VALUE(pagoda::actors::AdapterLoaded)
+PAGODA_VALUE(pagoda::actors::UnloadAdapter)
 PAGODA_LOCAL(pagoda::actors::ExpireGroup)
 PAGODA_LOCAL(pagoda::actors::GetProgress)
 PAGODA_LOCAL(pagoda::actors::Progress)
@@ -316,6 +353,7 @@ PAGODA_LOCAL(pagoda::EngineStats)
 PAGODA_LOCAL(pagoda::metrics::SchedulerMetrics)
 PAGODA_LOCAL(pagoda::metrics::RequestMetrics)
 PAGODA_LOCAL(pagoda::metrics::EngineMetrics)
+PAGODA_LOCAL(pagoda::metrics::AdapterMetrics)
 PAGODA_LOCAL(pagoda::ModelInfo)
 PAGODA_LOCAL(pagoda::view::BlockMap)
 PAGODA_LOCAL(pagoda::view::ReplicaView)
@@ -341,6 +379,15 @@ PAGODA_LOCAL(pagoda::actors::DetokenizeRequest)
 PAGODA_LOCAL(pagoda::actors::DetokenizeReply)
 PAGODA_LOCAL(pagoda::actors::Drain)
 PAGODA_LOCAL(pagoda::actors::Drained)
+PAGODA_LOCAL(pagoda::actors::AddAdapter)
+PAGODA_LOCAL(pagoda::actors::RemoveAdapter)
+PAGODA_LOCAL(pagoda::actors::AdapterReply)
+PAGODA_LOCAL(pagoda::actors::ListAdapters)
+PAGODA_LOCAL(pagoda::actors::AdapterList)
+PAGODA_LOCAL(pagoda::actors::AcquireAdapter)
+PAGODA_LOCAL(pagoda::actors::AdapterAcquired)
+PAGODA_LOCAL(pagoda::actors::WithdrawAdapter)
+PAGODA_LOCAL(pagoda::actors::ReleaseAdapter)
 PAGODA_LOCAL(pagoda::actors::AwaitIdle)
 PAGODA_LOCAL(pagoda::actors::Idle)
 PAGODA_LOCAL(pagoda::actors::EncodePrompt)

@@ -229,6 +229,8 @@ SchedulerActor::behavior_type behavior(Self self, const scheduling::SchedulerCon
       },
       [self](const DeviceStatus& status) { state_of(self).devices = status; },
       [self](const GetStats&) { return reply(stats_of(state_of(self))); },
+      [](const LoadAdapter& message) { return reply(AdapterLoaded{message.adapter.id, {}}); },
+      [](const UnloadAdapter&) {},
       [self](const GetMetrics&) {
         const auto& state = state_of(self);
         return reply(metrics::SchedulerMetrics{stats_of(state), state.core->core().metrics()});
