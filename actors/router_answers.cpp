@@ -159,7 +159,8 @@ caf::typed_response_promise<metrics::EngineMetrics> answer_metrics(RequestRouter
       all.refusals = state.refusals;
       all.grammars = state.grammars->metrics();
       all = state.core->core().metrics_with_own(std::move(all), now_us());
-      const auto on_adapters = [promise, all = std::move(all)](std::optional<metrics::AdapterMetrics> adapters) mutable {
+      const auto on_adapters = [promise,
+                                all = std::move(all)](std::optional<metrics::AdapterMetrics> adapters) mutable {
         all.adapters = std::move(adapters);
         deliver(promise, std::move(all));
       };
