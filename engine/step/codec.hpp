@@ -117,7 +117,8 @@ class Encoder {
   template <class T, class E>
   void put(const tl::expected<T, E>& value) {
     put(value.has_value());
-    value ? put(*value) : put(value.error());
+    if (!value) return put(value.error());
+    if constexpr (!std::is_void_v<T>) put(*value);
   }
   template <class... Ts>
   void put(const std::variant<Ts...>& value) {
