@@ -59,6 +59,12 @@ using RequestRouterActor = Interface<
     caf::result<CancelReply>(AbortRequest),
     // Makes the prefix cache find none of the blocks that are cached now.
     caf::result<PrefixCacheReset>(ResetPrefixCache),
+    // Adds an adapter. Answered when it is loaded.
+    caf::result<AdapterReply>(AddAdapter),
+    // Removes an adapter. Answered when no request uses it.
+    caf::result<AdapterReply>(RemoveAdapter),
+    // Returns the adapters that requests may name.
+    caf::result<AdapterList>(ListAdapters),
     // Returns a snapshot of the engine's counters.
     caf::result<EngineStats>(GetStats),
     // Returns a snapshot of the counters of all actors. An error when the engine has failed.
@@ -368,6 +374,11 @@ PAGODA_LOCAL(pagoda::actors::RequestList)
 PAGODA_LOCAL(pagoda::actors::AbortRequest)
 PAGODA_LOCAL(pagoda::actors::ResetPrefixCache)
 PAGODA_LOCAL(pagoda::actors::PrefixCacheReset)
+PAGODA_LOCAL(pagoda::actors::AddAdapter)
+PAGODA_LOCAL(pagoda::actors::RemoveAdapter)
+PAGODA_LOCAL(pagoda::actors::AdapterReply)
+PAGODA_LOCAL(pagoda::actors::ListAdapters)
+PAGODA_LOCAL(pagoda::actors::AdapterList)
 PAGODA_LOCAL(pagoda::actors::GetStats)
 PAGODA_LOCAL(pagoda::actors::GetMetrics)
 PAGODA_LOCAL(pagoda::actors::GetModelInfo)

@@ -330,6 +330,13 @@ RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLi
         return reply(CancelReply{found});
       },
       [self](const ResetPrefixCache&) { return reset_prefix_cache(self); },
+      [](const AddAdapter&) {
+        return AdapterReply{fail(ErrorCode::invalid_request, "the engine has no adapters", "lora_name")};
+      },
+      [](const RemoveAdapter& message) {
+        return AdapterReply{fail(ErrorCode::unknown_adapter, "no adapter " + message.name, "lora_name")};
+      },
+      [](const ListAdapters&) { return AdapterList{}; },
       [self](const GetStats& message) { return answer_stats(self, message); },
       [self](const GetMetrics& message) { return answer_metrics(self, message); },
       [self](const GetView& message) { return answer_view(self, message); },
