@@ -10,6 +10,7 @@
 
 #include "actors/interfaces.hpp"
 #include "engine/adapters/adapter_store_core.hpp"
+#include "engine/adapters/adapter_table.hpp"
 #include "engine/execution/kv_memory.hpp"
 #include "engine/execution/step_runner.hpp"
 #include "engine/grammar/grammar_cache.hpp"
@@ -34,6 +35,7 @@ struct Instruments {
 struct WorkerParts {
   std::shared_ptr<execution::StepRunner> runner;
   std::shared_ptr<kernels::Stream> stream;
+  std::shared_ptr<adapters::AdapterTable> adapters = nullptr;  ///< adapters of the runner; null: rows have none
 };
 
 /// Parts of a cache engine. The memory outlives the cache engine, the stream does not.
@@ -122,6 +124,8 @@ CacheEngineActor spawn_cache_engine(caf::actor_system& system, CacheParts parts,
 
 WorkerActor spawn_worker(caf::actor_system& system, WorkerParts parts, CacheEngineActor cache_engine,
                          Instruments instruments);
+
+AdapterLoaderActor spawn_adapter_loader(caf::actor_system& system, std::shared_ptr<adapters::AdapterTable> table);
 
 OutputProcessorActor spawn_output_processor(caf::actor_system& system, std::shared_ptr<const text::Tokenizer> tokenizer,
                                             Instruments instruments);

@@ -289,8 +289,9 @@ class Decoder {
     bool is_there = false;
     if (!get(is_there)) return false;
     if (is_there) {
-      value.emplace();
-      return get(*value);
+      value = {};
+      if constexpr (!std::is_void_v<T>) return get(*value);
+      return true;
     }
     E error{};
     if (!get(error)) return false;
