@@ -99,12 +99,12 @@ struct AdapterStoreParts {
 AdapterStoreActor spawn_adapter_store(caf::actor_system& system, const AdapterStoreParts& parts,
                                       const std::vector<AdapterLoaderActor>& loaders);
 
-/// Spawns the router. `schedulers`: by replica, one for each of limits.num_replicas. `adapters`: null if requests cannot
-/// name adapters (AdmissionLimits::has_adapters).
+/// Spawns the router. `schedulers`: by replica, one for each of limits.num_replicas. `adapters`: null if requests
+/// cannot name adapters (AdmissionLimits::has_adapters).
 RequestRouterActor spawn_request_router(caf::actor_system& system, routing::AdmissionLimits limits, ModelInfo info,
-                                        TokenizerActor tokenizer, Grammars grammars,
-                                        AdapterStoreActor adapters, std::vector<SchedulerActor> schedulers,
-                                        OutputProcessorActor outputs, Instruments instruments);
+                                        TokenizerActor tokenizer, Grammars grammars, AdapterStoreActor adapters,
+                                        std::vector<SchedulerActor> schedulers, OutputProcessorActor outputs,
+                                        Instruments instruments);
 
 TokenizerActor spawn_tokenizer(caf::actor_system& system, std::shared_ptr<const text::Tokenizer> tokenizer);
 

@@ -68,8 +68,8 @@ Result<RunningEngine> spawn_actors(caf::actor_system& system, EngineParts parts)
     schedulers.push_back(replica.scheduler);
   }
   if (parts.adapters) {
-    shared.adapter_store =
-        spawn_adapter_store(system, *parts.adapters, std::vector<AdapterLoaderActor>(schedulers.begin(), schedulers.end()));
+    shared.adapter_store = spawn_adapter_store(system, *parts.adapters,
+                                               std::vector<AdapterLoaderActor>(schedulers.begin(), schedulers.end()));
   }
   parts.limits.has_adapters = parts.adapters.has_value();
   parts.limits.num_replicas = static_cast<std::int32_t>(parts.replicas.size());

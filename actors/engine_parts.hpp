@@ -19,7 +19,7 @@ struct ReplicaParts {
 struct EngineParts {
   std::shared_ptr<const text::Tokenizer> tokenizer;
   grammar::Compiler::Config grammars;
-  routing::AdmissionLimits limits;  ///< num_replicas follows from `replicas`, has_adapters from `adapters`
+  routing::AdmissionLimits limits;            ///< num_replicas follows from `replicas`, has_adapters from `adapters`
   std::optional<AdapterStoreParts> adapters;  ///< absent: requests cannot name adapters
   ModelInfo info;
   Instruments instruments;

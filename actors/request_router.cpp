@@ -382,8 +382,8 @@ RequestRouterActor spawn_request_router(caf::actor_system& system, routing::Admi
                                         TokenizerActor tokenizer, Grammars grammars, AdapterStoreActor adapters,
                                         std::vector<SchedulerActor> schedulers, OutputProcessorActor outputs,
                                         Instruments instruments) {
-  return system.spawn(behavior, limits, std::move(info), std::move(tokenizer), std::move(grammars),
-                      std::move(adapters), std::move(schedulers), std::move(outputs), std::move(instruments));
+  return system.spawn(behavior, limits, std::move(info), std::move(tokenizer), std::move(grammars), std::move(adapters),
+                      std::move(schedulers), std::move(outputs), std::move(instruments));
 }
 
 }  // namespace pagoda::actors

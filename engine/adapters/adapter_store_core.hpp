@@ -49,7 +49,8 @@ class AdapterStoreCore {
   /// Adds an adapter and loads it. The answer comes when the adapter is loaded. After an error of the load the store
   /// does not have the adapter. Errors at once: a name that the store has (invalid_request), with param "lora_name".
   Effects add(TicketId ticket, AdapterSource source);
-  /// Removes an adapter: no request may name it from now on. The answer comes when its requests have ended. Errors at once: unknown_adapter, with param "lora_name".
+  /// Removes an adapter: no request may name it from now on. The answer comes when its requests have ended. Errors at
+  /// once: unknown_adapter, with param "lora_name".
   Effects remove(TicketId ticket, std::string_view name);
   /// Asks for an adapter for one request. The answer comes when the adapter is loaded, or with the error of its load.
   /// Errors at once: unknown_adapter, with param "adapter" and the known names.

@@ -501,15 +501,15 @@ std::vector<LiveRequest> RouterCore::live_requests(const std::vector<GroupProgre
   std::vector<LiveRequest> all;
   auto next = progress.begin();
   for (const auto& [id, request] : live_) {
-    LiveRequest& live = all.emplace_back(LiveRequest{.id = id,
-                                                     .request_id = request.request_id,
-                                                     .user = request.user,
-                                                     .adapter = request.outside ? request.outside->adapter
-                                                                                : request.adapter.name,
-                                                     .state = RequestState::preparing,
-                                                     .prompt_tokens = request.num_prompt_tokens,
-                                                     .generated_tokens = 0,
-                                                     .age_s = static_cast<double>(now - request.arrival.at_us) / 1e6});
+    LiveRequest& live =
+        all.emplace_back(LiveRequest{.id = id,
+                                     .request_id = request.request_id,
+                                     .user = request.user,
+                                     .adapter = request.outside ? request.outside->adapter : request.adapter.name,
+                                     .state = RequestState::preparing,
+                                     .prompt_tokens = request.num_prompt_tokens,
+                                     .generated_tokens = 0,
+                                     .age_s = static_cast<double>(now - request.arrival.at_us) / 1e6});
     if (!request.outside) live.state = RequestState::waiting;
     next = std::find_if(next, progress.end(), [id = id](const GroupProgress& group) { return group.id >= id; });
     if (next == progress.end() || next->id != id) continue;
@@ -530,6 +530,7 @@ std::vector<view::LiveRequest> RouterCore::waiting_for_grammar() const {
                    .prompt_tokens = request.num_prompt_tokens,
                    .max_tokens = request.outside->sampling.max_tokens,
                    .priority = request.outside->priority,
+                   .adapter = request.outside->adapter,
                    .arrival_us = request.arrival.at_us});
   }
   return all;

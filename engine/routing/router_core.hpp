@@ -28,8 +28,9 @@ using ClientId = TokenizerQueue::ClientId;
 using JobId = TokenizerQueue::JobId;
 
 /// The live requests: whose they are, and how far they have come. A request is outside while its prompt's ids, its
-/// grammar or its adapter are not ready, and in the engine afterwards. It holds its adapter until it ends. Texts wait for the tokenizer as jobs: those of requests, and
-/// others that clients ask about. A plain state machine. Not thread-safe: one owner.
+/// grammar or its adapter are not ready, and in the engine afterwards. It holds its adapter until it ends. Texts wait
+/// for the tokenizer as jobs: those of requests, and others that clients ask about. A plain state machine. Not
+/// thread-safe: one owner.
 class RouterCore {
  public:
   /// The outcome of a request that was outside: the engine takes it (its spec), it was aborted (its terminal output),
@@ -50,11 +51,11 @@ class RouterCore {
   /// The effects of an event.
   struct Effects {
     std::vector<Settled> settled;
-    std::vector<RequestId> aborted;          ///< requests in the engine, which must end them
-    std::vector<SharedSpec> moved;           ///< requests in the engine that go on at another replica
-    std::vector<Expired> expired;            ///< requests in the engine, which must end them with the error
-    std::vector<JobId> taken_back;           ///< jobs of the tokenizer that are not needed any more
-    std::vector<JobId> grammars_taken_back;  ///< jobs of the grammar compiler that are not needed any more
+    std::vector<RequestId> aborted;             ///< requests in the engine, which must end them
+    std::vector<SharedSpec> moved;              ///< requests in the engine that go on at another replica
+    std::vector<Expired> expired;               ///< requests in the engine, which must end them with the error
+    std::vector<JobId> taken_back;              ///< jobs of the tokenizer that are not needed any more
+    std::vector<JobId> grammars_taken_back;     ///< jobs of the grammar compiler that are not needed any more
     std::vector<RequestId> adapters_withdrawn;  ///< requests whose questions to the adapter store are taken back
     std::vector<AdapterId> adapters_released;   ///< one for each request that has ended with its adapter
     /// Whether no request is live any more: then the drain can be answered, after the last output.
@@ -89,10 +90,11 @@ class RouterCore {
   Status check(ClientId client, std::uint64_t tag, const GenerateRequest& request, bool has_grammar) const;
   /// Accepts a request, or refuses it before anything is allocated. Errors: duplicate_id (the client has a live request
   /// with this tag), invalid_request (param = the field), context_too_long, unknown_adapter (the engine has no
-  /// adapters), queue_full, shutting_down, or the error of a failed engine. A request that continues from another engine (GenerateRequest::progress) passes the limits of all
-  /// queues and of target_ttft_ms; one that has ended there needs neither grammar, adapter nor bad words.
-  /// `grammar`: grammar of its structured_outputs, if it is compiled already. `waited_us`: time since the request's
-  /// arrival, for example until its model was loaded; it counts in timings and in the request's timeout.
+  /// adapters), queue_full, shutting_down, or the error of a failed engine. A request that continues from another
+  /// engine (GenerateRequest::progress) passes the limits of all queues and of target_ttft_ms; one that has ended there
+  /// needs neither grammar, adapter nor bad words. `grammar`: grammar of its structured_outputs, if it is compiled
+  /// already. `waited_us`: time since the request's arrival, for example until its model was loaded; it counts in
+  /// timings and in the request's timeout.
   Result<Submitted> submit(ClientId client, std::uint64_t tag, const GenerateRequest& request, TimeUs now,
                            const std::optional<grammar::SharedGrammar>& grammar = std::nullopt, TimeUs waited_us = 0);
   /// Takes the ids of a request's prompt, or the error of the tokenizer, and the ids of its bad words. Does nothing if

@@ -53,8 +53,7 @@ bool RouterCore::is_valid(RequestId id, const Request& request) const {
   const auto max_estimated = request.num_prompt_tokens > 0 ? 0 : kMaxTokens;
   if (request.estimated_prompt_tokens < 0 || request.estimated_prompt_tokens > max_estimated) return false;
   if (placement_.is_placed(id) != (request.outside == nullptr)) return false;
-  const bool needs_adapter =
-      request.outside && !request.outside->adapter.empty() && !has_ended(*request.outside);
+  const bool needs_adapter = request.outside && !request.outside->adapter.empty() && !has_ended(*request.outside);
   const bool has_adapter = request.adapter.id != 0;
   if (request.waits_for_adapter && (!needs_adapter || has_adapter)) return false;
   if (request.outside && needs_adapter != (request.waits_for_adapter || has_adapter)) return false;

@@ -130,7 +130,9 @@ TEST_F(RouterAdapters, ARequestThatEndsBeforeTheAnswerTakesItsQuestionBack) {
       [&](RequestId) { return core_.expire(kNow + 2'000); },
       [&](RequestId id) { return core_.prompt_encoded(id, fail(ErrorCode::invalid_request, "no UTF-8")); },
       [&](RequestId) { return core_.abort_all(kNow); },
-      [&](RequestId) { return core_.engine_failed({ErrorCode::device_failed, "gone"}); },
+      [&](RequestId) {
+        return core_.engine_failed({ErrorCode::device_failed, "gone"});
+      },
   };
   for (std::size_t way = 0; way < ways_to_end.size(); ++way) {
     SCOPED_TRACE(way);
@@ -154,7 +156,9 @@ TEST_F(RouterAdapters, ARequestThatEndsOutsideWithItsAdapterReleasesIt) {
       [&](RequestId) { return core_.expire(kNow + 2'000); },
       [&](RequestId id) { return core_.prompt_encoded(id, fail(ErrorCode::invalid_request, "no UTF-8")); },
       [&](RequestId) { return core_.abort_all(kNow); },
-      [&](RequestId) { return core_.engine_failed({ErrorCode::device_failed, "gone"}); },
+      [&](RequestId) {
+        return core_.engine_failed({ErrorCode::device_failed, "gone"});
+      },
   };
   for (std::size_t way = 0; way < ways_to_end.size(); ++way) {
     SCOPED_TRACE(way);
