@@ -104,10 +104,10 @@ caf::typed_response_promise<AdapterReply> pass_change_on(RequestRouterSelf self,
 
 /// Asks the adapter store, if there is one, then the schedulers for the requests that run.
 template <class Then, class Failed>
-void ask_adapter_metrics(RequestRouterSelf self, const Then& then, const Failed& failed) {
+void ask_adapter_metrics(RequestRouterSelf self, Then then, Failed failed) {
   if (!state_of(self).adapters) return then(std::nullopt);
   auto on_store = [self, then, failed](metrics::AdapterMetrics& metrics) {
-    const auto on_progress = [self, then, metrics](std::vector<OfReplica<Progress>>& all) mutable {
+    auto on_progress = [self, then, metrics](std::vector<OfReplica<Progress>>& all) mutable {
       for (const LiveRequest& request : live_requests(self, all)) {
         if (request.adapter.empty()) continue;
         const bool runs = request.state == RequestState::running;
@@ -119,7 +119,7 @@ void ask_adapter_metrics(RequestRouterSelf self, const Then& then, const Failed&
       }
       then(std::move(metrics));
     };
-    ask_replicas<Progress>(self, GetProgress{}, on_progress, failed);
+    ask_replicas<Progress>(self, GetProgress{}, std::move(on_progress), failed);
   };
   pagoda::actors::request(self, state_of(self).adapters, GetMetrics{}, std::move(on_store), failed);
 }
@@ -159,12 +159,11 @@ caf::typed_response_promise<metrics::EngineMetrics> answer_metrics(RequestRouter
       all.refusals = state.refusals;
       all.grammars = state.grammars->metrics();
       all = state.core->core().metrics_with_own(std::move(all), now_us());
-      const auto on_adapters = [promise,
-                                all = std::move(all)](std::optional<metrics::AdapterMetrics> adapters) mutable {
+      auto on_adapters = [promise, all = std::move(all)](std::optional<metrics::AdapterMetrics> adapters) mutable {
         all.adapters = std::move(adapters);
         deliver(promise, std::move(all));
       };
-      ask_adapter_metrics(self, on_adapters, no_answer);
+      ask_adapter_metrics(self, std::move(on_adapters), no_answer);
     };
     pagoda::actors::request(self, state_of(self).outputs, GetMetrics{}, std::move(answer), no_answer);
   };

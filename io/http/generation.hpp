@@ -64,9 +64,12 @@ struct GenerationJob {
   std::unique_ptr<GenerationWriter> writer;
   bool echo = false;      ///< whether the writer gets the prompts
   FieldNames names = {};  ///< names for errors of the engine, where the API's name of a field differs
-  const serving::ServedModel* model = nullptr;        ///< model that runs the job; not null when the job runs
+  serving::SharedModel model = {};                    ///< model that runs the job; not null when the job runs
   std::function<void()> on_sent = {};                 ///< called on any thread when the requests have been sent
   std::optional<serving::RequestOrigin> origin = {};  ///< origin of a request whose stream outlives its connection
+
+  /// Sets the model, and the adapter of each request.
+  void set_model(serving::SharedModel chosen);
 };
 
 /// Replaces the engine's name of a field in the error by the client's name.
