@@ -89,14 +89,16 @@ void pass_on(RequestRouterSelf self, const Message& message, Promise<Answer> pro
       [promise](caf::error& reason) mutable { deliver(promise, std::move(reason)); });
 }
 
+/// `code`: code of the error of an engine without adapters.
 template <class Message>
-caf::typed_response_promise<AdapterReply> pass_change_on(RequestRouterSelf self, const Message& message) {
+caf::typed_response_promise<AdapterReply> pass_change_on(RequestRouterSelf self, const Message& message,
+                                                         ErrorCode code) {
   Promise<AdapterReply> promise(self);
   const auto& state = state_of(self);
   if (state.adapters && !state.core->core().has_failed()) {
     pass_on(self, message, promise);
   } else {
-    const Error none{ErrorCode::invalid_request, "the engine was started without enable_lora", "lora_name"};
+    const Error none{code, "the engine was started without enable_lora", "lora_name"};
     deliver(promise, AdapterReply{fail(state.adapters ? state.core->core().no_answer() : none)});
   }
   return promise.handle();
@@ -127,11 +129,11 @@ void ask_adapter_metrics(RequestRouterSelf self, Then then, Failed failed) {
 }  // namespace
 
 caf::typed_response_promise<AdapterReply> change_adapters(RequestRouterSelf self, const AddAdapter& message) {
-  return pass_change_on(self, message);
+  return pass_change_on(self, message, ErrorCode::invalid_request);
 }
 
 caf::typed_response_promise<AdapterReply> change_adapters(RequestRouterSelf self, const RemoveAdapter& message) {
-  return pass_change_on(self, message);
+  return pass_change_on(self, message, ErrorCode::unknown_adapter);
 }
 
 caf::typed_response_promise<AdapterList> answer_adapters(RequestRouterSelf self, const ListAdapters& message) {
