@@ -40,6 +40,14 @@ Answer to_answer(const view::EngineView& view) {
   return std::make_shared<const view::EngineView>(view);
 }
 
+/// Returns an error of an adapter for the client that named its files: they are the client's to mend.
+Error client_error(Error error) {
+  const bool is_of_files = error.code == ErrorCode::bad_file || error.code == ErrorCode::io_failed ||
+                           error.code == ErrorCode::out_of_memory;
+  if (!is_of_files) return error;
+  return {ErrorCode::invalid_request, std::move(error.message), "lora_path"};
+}
+
 /// Sends a change to the router, settles it with the answer, and ends.
 template <class Message>
 void change_adapters(caf::actor_system& system, const RequestRouterActor& router, Message message,
@@ -103,7 +111,7 @@ struct SessionState {
 
   void ask(const SendQuery& what, const SharedAdapterChange& change) {
     const auto on_answer = [box = outbox, tag = what.tag, change](const Status& status) {
-      box->push(QueryAnswered{tag, status ? Answer(AdapterChanged{change}) : Answer(status.error())});
+      box->push(QueryAnswered{tag, status ? Answer(AdapterChanged{change}) : Answer(client_error(status.error()))});
     };
     auto& system = self->home_system();
     const auto& [id, name, path] = change->adapter;

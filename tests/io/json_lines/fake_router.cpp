@@ -33,7 +33,7 @@ struct FakeRouterState {
   std::shared_ptr<FakeRouterCounts> counts;
   std::map<RequestId, Live> live;
   std::set<caf::actor_id> sinks;
-  std::map<std::string, std::string> adapters;  ///< path by name
+  std::map<std::string, std::string> adapters{{"poet", "/adapters/poet"}, {"sql", "/adapters/sql"}};  ///< path by name
   RequestId last_id = 0;
   bool draining = false;
 };
@@ -159,7 +159,6 @@ SubmitReply submit(Self self, const SubmitRequest& message) {
 
 RequestRouterActor::behavior_type fake_router(Self self, const std::shared_ptr<FakeRouterCounts>& counts) {
   state_of(self).counts = counts;
-  state_of(self).adapters = counts->adapters;
   return {
       [self](const SubmitRequest& message) { return submit(self, message); },
       [self](const CancelRequest& message) -> CancelReply {
@@ -195,8 +194,8 @@ RequestRouterActor::behavior_type fake_router(Self self, const std::shared_ptr<F
         return PrefixCacheReset{};
       },
       [self](const AddAdapter& message) -> AdapterReply {
-        if (message.path.find("missing") != std::string::npos) {
-          return {fail(ErrorCode::bad_file, message.path + ": there is no such adapter", "lora_path")};
+        if (message.path.find("damaged") != std::string::npos) {
+          return {fail(ErrorCode::bad_file, message.path + ": damaged", "lora_path")};
         }
         const bool is_new = state_of(self).adapters.emplace(message.name, message.path).second;
         if (!is_new) return {fail(ErrorCode::invalid_request, "the name is taken", "lora_name")};
