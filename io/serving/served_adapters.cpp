@@ -110,9 +110,10 @@ Result<SharedAdapterChange> ServedAdapters::begin_add(const std::string& name, c
   if (!found) return fail(found.error());
   const std::lock_guard lock(mutex_);
   if (const Entry* taken = find(name)) {
-    const char* const now = taken->state == State::ready    ? "is already loaded"
-                            : taken->state == State::adding ? "is being loaded"
-                                                            : "is being unloaded: try again when its requests have ended";
+    const char* const now = taken->state == State::ready ? "is already loaded"
+                            : taken->state == State::adding
+                                ? "is being loaded"
+                                : "is being unloaded: try again when its requests have ended";
     return fail(ErrorCode::invalid_request, "the adapter `" + name + "` " + now, "lora_name");
   }
   auto change = std::make_shared<AdapterChange>(shared_from_this(), AdapterChange::Kind::add,
