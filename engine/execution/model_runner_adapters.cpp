@@ -17,6 +17,12 @@ void ModelRunner::load_adapters(const ExecuteStep& step) {
   }
 }
 
+bool ModelRunner::needs_adapter(const RowWork& work) const {
+  const auto& adapter = rows_[work.row].adapter;
+  if (adapter == nullptr) return false;
+  return adapter->prompt() == nullptr || num_virtual_tokens(adapter, work.first_position, work.num_tokens) > 0;
+}
+
 void ModelRunner::plan_adapters(const ExecuteStep& step, Batch& batch, IssuedStep& issued) const {
   std::int64_t token = 0;
   std::int64_t logit_row = 0;
@@ -26,6 +32,7 @@ void ModelRunner::plan_adapters(const ExecuteStep& step, Batch& batch, IssuedSte
     const std::int64_t num_logit_rows = work.num_samples > 0 ? 1 + work.num_drafts : 0;
     if (adapter != nullptr) issued.adapters.push_back(adapter);
     add_rows(batch.token_adapters, adapter, token, work.num_tokens);
+    add_rows(batch.prompts, adapter, token, work.first_position, work.num_tokens);
     add_rows(batch.logit_adapters, adapter, logit_row, num_logit_rows);
     add_rows(issued.report_adapters, adapter, report, work.num_prompt_logprobs);
     token += work.num_tokens;
