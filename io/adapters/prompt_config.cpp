@@ -13,9 +13,8 @@ constexpr std::int64_t kMaxTokenDim = 1'000'000;
 constexpr std::int64_t kMaxPrefixLayers = 10'000;
 constexpr std::int64_t kMaxPrefixHeads = 100'000;
 
-constexpr std::array<std::string_view, 6> kPromptKeys{"peft_type",           "num_virtual_tokens", "token_dim",
-                                                      "num_attention_heads", "num_layers",
-                                                      "num_transformer_submodules"};
+constexpr std::array<std::string_view, 6> kPromptKeys{
+    "peft_type", "num_virtual_tokens", "token_dim", "num_attention_heads", "num_layers", "num_transformer_submodules"};
 
 /// Keys whose value changes no result of a trained adapter: where it comes from, and how it was trained. The saved
 /// virtual tokens are those behind the encoder and its projection.
