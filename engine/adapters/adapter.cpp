@@ -37,8 +37,9 @@ Status round_matrices(Adapter& adapter, DType dtype) {
   for (ModuleChange& change : adapter.changes) {
     if (!change.lora) continue;
     if (!round_matrix(change.lora->a, dtype) || !round_matrix(change.lora->b, dtype)) {
-      return fail(ErrorCode::bad_file, "adapter: module " + change.module + ": an element of its matrices is too large " +
-                                           "for " + std::string(to_string(dtype)) + "; use lora_dtype float32");
+      return fail(ErrorCode::bad_file, "adapter: module " + change.module +
+                                           ": an element of its matrices is too large " + "for " +
+                                           std::string(to_string(dtype)) + "; use lora_dtype float32");
     }
   }
   return {};

@@ -86,6 +86,16 @@ inline DeviceProcessActor::behavior_type fake_process(DeviceProcessActor::statef
         send(self, state.worker, connect);
         send(self, state.cache_engine, ConnectWorker{state.worker, connect.scheduler, connect.supervisor});
       },
+      [self](const LoadAdapter& message) {
+        auto promise = self->make_response_promise<AdapterLoaded>();
+        request(
+            self, state_of(self).worker, message,
+            [promise](AdapterLoaded& loaded) mutable { deliver(promise, std::move(loaded)); },
+            [promise](caf::error& reason) mutable { deliver(promise, std::move(reason)); });
+        return promise;
+      },
+      [self](const UnloadAdapter& message) { send(self, state_of(self).worker, message); },
+      [](const AdapterLoaded&) {},
       [self](CachePlan& plan) { send(self, state_of(self).cache_engine, std::move(plan)); },
       [](const StepEnqueued&) {},
       [](const ConnectCache&) {},
