@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "actors/interfaces.hpp"
+#include "engine/adapters/adapter_store_core.hpp"
 #include "engine/adapters/adapter_table.hpp"
 #include "engine/execution/kv_memory.hpp"
 #include "engine/execution/step_runner.hpp"
@@ -89,9 +90,19 @@ struct Grammars {
   std::shared_ptr<grammar::GrammarCache> cache;
 };
 
-/// Spawns the router. `schedulers`: by replica, one for each of limits.num_replicas.
+/// Limits of the adapter store.
+struct AdapterStoreParts {
+  std::size_t max_loaded = 1;    ///< maximum number of loaded adapters
+  std::int32_t max_in_step = 1;  ///< maximum number of different adapters in a step, for the metrics
+};
+/// Spawns the adapter store. `loaders`: the scheduler of each replica.
+AdapterStoreActor spawn_adapter_store(caf::actor_system& system, const AdapterStoreParts& parts,
+                                      const std::vector<AdapterLoaderActor>& loaders);
+
+/// Spawns the router. `schedulers`: by replica, one for each of limits.num_replicas. `adapters`: null if requests
+/// cannot name adapters (AdmissionLimits::has_adapters).
 RequestRouterActor spawn_request_router(caf::actor_system& system, routing::AdmissionLimits limits, ModelInfo info,
-                                        TokenizerActor tokenizer, Grammars grammars,
+                                        TokenizerActor tokenizer, Grammars grammars, AdapterStoreActor adapters,
                                         std::vector<SchedulerActor> schedulers, OutputProcessorActor outputs,
                                         Instruments instruments);
 
@@ -133,6 +144,7 @@ struct SharedActors {
   RequestRouterActor router;
   TokenizerActor tokenizer;
   GrammarCompilerActor grammar_compiler;
+  AdapterStoreActor adapter_store;  ///< null if requests cannot name adapters
   OutputProcessorActor outputs;
 };
 

@@ -75,6 +75,12 @@ using RequestRouterActor = Interface<
     caf::result<Drained>(Drain),
     // Answered as soon as no request is live.
     caf::result<Idle>(AwaitIdle),
+    // Adds an adapter that requests may name from now on. Answered when it is loaded.
+    caf::result<AdapterReply>(AddAdapter),
+    // Removes an adapter. Answered when its requests have ended.
+    caf::result<AdapterReply>(RemoveAdapter),
+    // Returns the adapters that requests may name.
+    caf::result<AdapterList>(ListAdapters),
     // A replica gets no new requests. Answered when it has none; then it ends.
     caf::result<ReplicaDrained>(DrainReplica),
     // (private) a client has ended: its requests are aborted, and its texts are not tokenized.
@@ -109,6 +115,31 @@ using GrammarCompilerActor = Interface<
     // (private) router: the constraint of a request's output.
     caf::result<CompileReply>(CompileGrammar)>;
 
+/// Decides which adapters are loaded, for all replicas.
+using AdapterStoreActor = Interface<
+    // (private) router: a request needs an adapter. Answered when the adapter is loaded.
+    caf::result<AdapterAcquired>(AcquireAdapter),
+    // (private) router: takes a question back; idempotent.
+    caf::result<void>(WithdrawAdapter),
+    // (private) router: a request that held the adapter has ended.
+    caf::result<void>(ReleaseAdapter),
+    // Adds an adapter. Answered when it is loaded.
+    caf::result<AdapterReply>(AddAdapter),
+    // Removes an adapter. Answered when its requests have ended.
+    caf::result<AdapterReply>(RemoveAdapter),
+    // Returns the adapters that requests may name.
+    caf::result<AdapterList>(ListAdapters),
+    // (private) router: returns its counters.
+    caf::result<metrics::AdapterMetrics>(GetMetrics)>;
+
+/// Loads adapters before steps need them. The scheduler of a replica is one, for all of its devices. Each worker has
+/// one that runs on a thread of its own.
+using AdapterLoaderActor = Interface<
+    // (private) adapter store, scheduler, worker: an adapter that rows of later steps may have.
+    caf::result<AdapterLoaded>(LoadAdapter),
+    // (private) adapter store, scheduler, worker: an adapter that no later row has.
+    caf::result<void>(UnloadAdapter)>;
+
 /// Receives a device's results: the scheduler, or a proxy that forwards to it.
 using StepSinkActor = Interface<
     // Message 8, from a worker, in the order of the steps.
@@ -131,10 +162,6 @@ using SchedulerActor = Interface<
     caf::result<void>(ExpireGroup),
     // (private) router: returns the progress of its requests.
     caf::result<Progress>(GetProgress),
-    // (private) adapter store: its devices load an adapter. Answered when all of them have.
-    caf::result<AdapterLoaded>(LoadAdapter),
-    // (private) adapter store: its devices forget an adapter.
-    caf::result<void>(UnloadAdapter),
     // (private) router: the next MemoryRequest, which is sent as soon as possible, empties the prefix cache.
     caf::result<PrefixCacheReset>(ResetPrefixCache),
     // Message 8, from the worker of each rank, in the order of the steps.
@@ -151,6 +178,10 @@ using SchedulerActor = Interface<
     caf::result<void>(DeviceReplaced),
     // (private) supervisor: the state of the devices, which the stats show from now on.
     caf::result<void>(DeviceStatus),
+    // (private) adapter store: its devices load an adapter. Answered when all of them have.
+    caf::result<AdapterLoaded>(LoadAdapter),
+    // (private) adapter store: its devices forget an adapter.
+    caf::result<void>(UnloadAdapter),
     // Returns a snapshot of the counters.
     caf::result<EngineStats>(GetStats),
     // (private) router: returns the counters and the scheduler's metrics.
@@ -199,13 +230,6 @@ using WorkerActor = Interface<
     caf::result<void>(UnloadAdapter),
     // (private) its own stream: the stream has failed.
     caf::result<void>(DeviceFailed)>;
-
-/// Loads the adapters of one worker, on a thread of its own.
-using AdapterLoaderActor = Interface<
-    // (private) worker: an adapter is loaded before a step needs it.
-    caf::result<AdapterLoaded>(LoadAdapter),
-    // (private) worker: an adapter is not needed any more.
-    caf::result<void>(UnloadAdapter)>;
 
 /// Represents the worker and the cache engine of a separate process: it forwards what is sent to either of them. Both
 /// are one actor, so that a cache plan that was sent before a step arrives before it.
@@ -325,10 +349,10 @@ PAGODA_VALUE(pagoda::StepOutputs)
 PAGODA_VALUE(pagoda::StopHit)
 PAGODA_VALUE(pagoda::actors::AddGroup)
 PAGODA_VALUE(pagoda::actors::AbortGroup)
+PAGODA_VALUE(pagoda::actors::DeviceFailed)
 PAGODA_VALUE(pagoda::actors::LoadAdapter)
 PAGODA_VALUE(pagoda::actors::AdapterLoaded)
 PAGODA_VALUE(pagoda::actors::UnloadAdapter)
-PAGODA_VALUE(pagoda::actors::DeviceFailed)
 PAGODA_LOCAL(pagoda::actors::ExpireGroup)
 PAGODA_LOCAL(pagoda::actors::GetProgress)
 PAGODA_LOCAL(pagoda::actors::Progress)
@@ -337,6 +361,7 @@ PAGODA_LOCAL(pagoda::EngineStats)
 PAGODA_LOCAL(pagoda::metrics::SchedulerMetrics)
 PAGODA_LOCAL(pagoda::metrics::RequestMetrics)
 PAGODA_LOCAL(pagoda::metrics::EngineMetrics)
+PAGODA_LOCAL(pagoda::metrics::AdapterMetrics)
 PAGODA_LOCAL(pagoda::ModelInfo)
 PAGODA_LOCAL(pagoda::view::BlockMap)
 PAGODA_LOCAL(pagoda::view::ReplicaView)
@@ -362,6 +387,15 @@ PAGODA_LOCAL(pagoda::actors::DetokenizeRequest)
 PAGODA_LOCAL(pagoda::actors::DetokenizeReply)
 PAGODA_LOCAL(pagoda::actors::Drain)
 PAGODA_LOCAL(pagoda::actors::Drained)
+PAGODA_LOCAL(pagoda::actors::AddAdapter)
+PAGODA_LOCAL(pagoda::actors::RemoveAdapter)
+PAGODA_LOCAL(pagoda::actors::AdapterReply)
+PAGODA_LOCAL(pagoda::actors::ListAdapters)
+PAGODA_LOCAL(pagoda::actors::AdapterList)
+PAGODA_LOCAL(pagoda::actors::AcquireAdapter)
+PAGODA_LOCAL(pagoda::actors::AdapterAcquired)
+PAGODA_LOCAL(pagoda::actors::WithdrawAdapter)
+PAGODA_LOCAL(pagoda::actors::ReleaseAdapter)
 PAGODA_LOCAL(pagoda::actors::AwaitIdle)
 PAGODA_LOCAL(pagoda::actors::Idle)
 PAGODA_LOCAL(pagoda::actors::EncodePrompt)

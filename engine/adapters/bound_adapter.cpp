@@ -101,15 +101,30 @@ void pack_a(const LoraChange& lora, bool is_table, std::byte* to) {
   }
 }
 
+/// Calls copy(from, to) for the index of each element of B and of its place in the panels of LoraItem::b.
+template <class Copy>
+void for_panels(const AdapterMatrix& b, const Copy& copy) {
+  for (std::int64_t n = 0; n < b.rows; ++n) {
+    const std::int64_t panel = n / kernels::kLoraPanel * b.columns * kernels::kLoraPanel + n % kernels::kLoraPanel;
+    for (std::int64_t r = 0; r < b.columns; ++r) copy(n * b.columns + r, panel + r * kernels::kLoraPanel);
+  }
+}
+
+/// Copies elements of `size` bytes.
+template <std::size_t size>
+void copy_panels(const AdapterMatrix& b, std::byte* to) {
+  constexpr auto kSize = static_cast<std::int64_t>(size);
+  for_panels(b, [&](std::int64_t from, std::int64_t place) {
+    std::memcpy(to + place * kSize, b.data.data() + from * kSize, size);
+  });
+}
+
 /// Writes the panels of LoraItem::b. `to` is zeroed memory.
 void pack_b(const LoraChange& lora, std::byte* to) {
   const AdapterMatrix& b = lora.b;
-  for (std::int64_t n = 0; n < b.rows; ++n) {
-    const std::int64_t panel = n / kernels::kLoraPanel * b.columns * kernels::kLoraPanel + n % kernels::kLoraPanel;
-    for (std::int64_t r = 0; r < b.columns; ++r) {
-      copy_element(b, n * b.columns + r, to, type_of(lora), panel + r * kernels::kLoraPanel);
-    }
-  }
+  const DType dtype = type_of(lora);
+  if (b.dtype == dtype) return size_of(dtype) == 4 ? copy_panels<4>(b, to) : copy_panels<2>(b, to);
+  for_panels(b, [&](std::int64_t from, std::int64_t place) { copy_element(b, from, to, dtype, place); });
 }
 
 void copy_floats(const std::vector<float>& floats, std::byte* to) {
