@@ -297,7 +297,8 @@ void ModelRunner::plan_samples(const ExecuteStep& step, const Batch& batch, Issu
       const std::span<const TokenId> tokens(token_table_.as<TokenId>() + token_slot(work.row, 0),
                                             static_cast<std::size_t>(end));
       const auto prompt_len = static_cast<std::size_t>(row.prompt_len);
-      return row.sampler->row(logits_row, tokens.first(prompt_len), tokens.subspan(prompt_len));
+      const auto prompt = tokens.first(prompt_len).subspan(static_cast<std::size_t>(row.num_virtual_tokens));
+      return row.sampler->row(logits_row, prompt, tokens.subspan(prompt_len));
     };
     if (work.num_drafts > 0) issued_row.drafts = drafts_of(step, work);
     for (std::int32_t k = work.num_drafts; k > 0; --k, ++logits_row) {

@@ -17,13 +17,13 @@ struct AdaptedFamily {
 
   models::ModelSpec spec() const {
     nlohmann::json source = {{"vocab_size", 50},
-                   {"hidden_size", 32},
-                   {"intermediate_size", 48},
-                   {"num_hidden_layers", 2},
-                   {"num_attention_heads", 4},
-                   {"num_key_value_heads", 2},
-                   {"max_position_embeddings", 128},
-                   {"head_dim", 8}};
+                             {"hidden_size", 32},
+                             {"intermediate_size", 48},
+                             {"num_hidden_layers", 2},
+                             {"num_attention_heads", 4},
+                             {"num_key_value_heads", 2},
+                             {"max_position_embeddings", 128},
+                             {"head_dim", 8}};
     source.update(more);
     return described(describe, source);
   }

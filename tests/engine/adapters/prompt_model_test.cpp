@@ -84,9 +84,9 @@ TEST_P(PromptFamilyTest, AMixedBatchGivesWhatEachPromptGivesAlone) {
   const auto embeddings = model.bind(random.prompt(model.modules(), VirtualTokens::Kind::embeddings, 4));
   const auto prefix = model.bind(random.prompt(model.modules(), VirtualTokens::Kind::prefix, 18));
   const auto lora = model.bind(random.adapter(model.modules(), 8));
-  const std::vector<AdaptedPrompt> prompts{{kFewTokens, prefix.get()},  {kSomeTokens, embeddings.get()},
-                                           {kSomeTokens, nullptr},      {kSomeTokens, lora.get()},
-                                           {kFewTokens, lora.get()},    {kSomeTokens, prefix.get()},
+  const std::vector<AdaptedPrompt> prompts{{kFewTokens, prefix.get()},    {kSomeTokens, embeddings.get()},
+                                           {kSomeTokens, nullptr},        {kSomeTokens, lora.get()},
+                                           {kFewTokens, lora.get()},      {kSomeTokens, prefix.get()},
                                            {kFewTokens, embeddings.get()}};
   std::vector<AdaptedPrompt> plain = prompts;
   for (AdaptedPrompt& prompt : plain) prompt.adapter = nullptr;
@@ -160,7 +160,8 @@ TEST_F(PromptModelTest, ShapesThatDoNotFitAreRefusedWithBothShapes) {
   adapter.prompt->num_heads = 4;
   expect_refused(adapter, {"keys of 4 heads", "the model has 2"});
   adapter.prompt->rows = random_.matrix(2, 128, 1.0);
-  expect_refused(adapter, {"keys and values of 128 elements", "needs 64 (2 layers with keys and values of 2 heads of 8)"});
+  expect_refused(adapter,
+                 {"keys and values of 128 elements", "needs 64 (2 layers with keys and values of 2 heads of 8)"});
   adapter = random_.prompt(model_.modules(), VirtualTokens::Kind::prefix, 2);
   adapter.changes = random_.adapter(model_.modules(), 1).changes;
   expect_refused(adapter, {"virtual tokens and changed modules"});

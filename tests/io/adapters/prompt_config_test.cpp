@@ -6,9 +6,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "io/adapters/peft_adapter.hpp"
 #include "tests/support/safetensors_file.hpp"
 #include "tests/support/temporary_folder.hpp"
-#include "io/adapters/peft_adapter.hpp"
 
 namespace pagoda::io {
 namespace {
