@@ -37,6 +37,7 @@ struct Places {
 struct Layout {
   std::vector<Places> places;  // by change
   std::optional<std::int64_t> work;
+  std::optional<std::int64_t> prompt;
   std::int64_t bytes = 0;
 };
 
@@ -76,6 +77,7 @@ Layout layout_of(const Adapter& adapter, const AdapterModules& modules) {
     layout.places.push_back(places);
   }
   if (work_width > 0) layout.work = take(AdapterWeights::kWorkRows * work_width, DType::f32);
+  if (adapter.prompt) layout.prompt = take(adapter.prompt->rows.rows * adapter.prompt->rows.columns, DType::f32);
   layout.bytes = std::max(layout.bytes, kAlignment);
   return layout;
 }
@@ -226,6 +228,7 @@ Result<std::unique_ptr<const BoundAdapter>> BoundAdapter::create(const Adapter& 
       const bool is_table = modules[module_of(adapter.changes[i])].kind == AdapterModule::Kind::embedding;
       write(adapter.changes[i], derived[i], layout.places[i], is_table, to);
     }
+    if (adapter.prompt) copy_floats(floats_of(adapter.prompt->rows), to + *layout.prompt);
   });
   if (!memory) return fail(std::move(memory.error()));
   auto bound = std::make_unique<BoundAdapter>();
@@ -239,6 +242,14 @@ Result<std::unique_ptr<const BoundAdapter>> BoundAdapter::create(const Adapter& 
     weights.weights.push_back(weights_of(adapter.changes[i], layout.places[i], start));
   }
   if (layout.work) weights.work = reinterpret_cast<float*>(start + *layout.work);
+  if (adapter.prompt) {
+    const auto* rows = reinterpret_cast<const float*>(start + *layout.prompt);
+    const bool is_prefix = adapter.prompt->kind == VirtualTokens::Kind::prefix;
+    bound->prompt_ = {.modules = &modules,
+                      .num_tokens = adapter.prompt->rows.rows,
+                      .embeddings = is_prefix ? nullptr : rows,
+                      .prefix = is_prefix ? rows : nullptr};
+  }
   return bound;
 }
 
