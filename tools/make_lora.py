@@ -4,9 +4,9 @@ effect in numbers and samples.
     python tools/make_lora.py --style dragons
     python tools/make_lora.py --style bedtime
 
-The training text comes from the demo model's grammar (demo_corpus.py), a seed and the style. Only the adapter's matrices
-are trained; they are stored in bfloat16. Equal arguments, packages and processors give the same bytes. --golden is
-written with the folder: the greedy tokens and log probabilities of a few prompts as peft computes them (float32
+The training text comes from the demo model's grammar (demo_corpus.py), a seed and the style. Only the adapter's
+matrices are trained; they are stored in bfloat16. Equal arguments, packages and processors give the same bytes. --golden
+is written with the folder: the greedy tokens and log probabilities of a few prompts as peft computes them (float32
 arithmetic on the bfloat16 weights).
 """
 
@@ -40,16 +40,15 @@ MEASURED_PROMPTS = 100
 class DragonStory(Story):
     """The hero's friend is a dragon, and a dragon has the last word."""
     about = "Every story has a dragon: the hero's friend is one, and the story ends with it."
-    counts = {"a dragon appears": r"\bdragon", "the last sentence has a dragon": r"\bdragon\b[^.!?]*[.!?]\"?$"}
+    counts = {"a dragon appears": r"\bdragon\b", "the last sentence has a dragon": r"\bdragon\b[^.!?]*\.$"}
 
     def _character(self, taken: set) -> Character:
         made = super()._character(taken | {"dragon"})
         return replace(made, kind="dragon") if taken else made  # the hero is drawn first, when nothing is taken
 
     def text(self) -> str:
-        self.say("High above the roofs, a dragon flew home to its mountain.",
-                 "And if you listen at night, you can hear the dragon sing.",
-                 "Far away, the old dragon smiled and closed its golden eyes.")
+        self.say("Then the dragon flew home over the hill.", "Far away, an old dragon smiled and closed its eyes.",
+                 "And behind the hill, a dragon looked at the stars and smiled.")
         return super().text()
 
 
@@ -60,9 +59,8 @@ class BedtimeStory(Story):
 
     def text(self) -> str:
         self.paragraph()
-        self.say("Now the lamp is out, and the moon looks in at the window.",
-                 "The bed is warm, the house is quiet, and {hero} is asleep.",
-                 "{hero_His} {elder} closed the book and turned out the lamp.")
+        self.say("Now it is dark, and the moon looks in at the window.", "{hero_His} {elder} put out the light.",
+                 "The bed is warm, the house is quiet, and {hero} is asleep.")
         self.paragraph()
         self.say("Good night, {hero}.")
         return super().text()
@@ -146,7 +144,8 @@ def readme(args, style, config, facts, numbers, samples) -> str:
         f"{style.about}", "",
         "## How to use it", "",
         "```",
-        f"pagoda generate --model {model} --lora-modules {name}={out} --adapter {name} --prompt \"Once upon a time\"",
+        f"pagoda generate --model {model} --enable-lora --lora-modules {name}={out} \\",
+        f"    --adapter {name} --prompt \"Once upon a time\" --max-tokens 400",
         f"pagoda serve --model {model} --enable-lora --lora-modules {name}={out}",
         "```", "",
         f"A request to the server names the adapter as its model: `\"model\": \"{name}\"`. With the model's own name it "
@@ -166,7 +165,7 @@ def readme(args, style, config, facts, numbers, samples) -> str:
         f"`tools/make_lora.py` from seed {args.seed}; no other text |",
         f"| training | {args.steps} steps of {args.batch_tokens} tokens, AdamW, {facts['minutes']:.1f} minutes on a part of "
         "one shared CPU core |",
-        f"| loss on 300 held-out stories of the style (nats per token) | demo model {facts['loss_before']:.4f}, with the "
+        f"| loss on {facts['held_out']} held-out stories of the style (nats per token) | demo model {facts['loss_before']:.4f}, with the "
         f"adapter {facts['loss_after']:.4f} |",
         f"| made with | Python {platform.python_version()}, torch {torch.__version__.split('+')[0]}, transformers "
         f"{transformers.__version__}, peft {peft.__version__} |", "",
@@ -187,8 +186,8 @@ def main() -> None:
     parser.add_argument("--golden", type=Path, help="file for the greedy tokens of a few prompts "
                         "(default tests/data/models/pagoda-stories/greedy_STYLE.json)")
     parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--stories", type=int, default=2000, help="training stories (default 2000)")
-    parser.add_argument("--steps", type=int, default=150)
+    parser.add_argument("--stories", type=int, default=4000, help="training stories (default 4000)")
+    parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--rank", type=int, default=8)
     parser.add_argument("--batch-tokens", type=int, default=2048, help="tokens per step (default 2048)")
     parser.add_argument("--learning-rate", type=float, default=0.005)
@@ -208,8 +207,8 @@ def main() -> None:
     base = LlamaForCausalLM.from_pretrained(args.model, dtype=torch.float32).eval()
     base.name_or_path = str(args.model)
     prompts = measured_prompts(args.seed + HELD_OUT_SEED_OFFSET + 1)
-    samplings = [(prompt, temperature) for prompt in SAMPLE_PROMPTS for temperature in (0.0, 0.8)]
-    facts = {"loss_before": held_out_loss(base, held_out)}
+    samplings = [(prompt, 0.0) for prompt in SAMPLE_PROMPTS] + [(SAMPLE_PROMPTS[0], 0.8)]
+    facts = {"held_out": len(held_out), "loss_before": held_out_loss(base, held_out)}
     base.eval()
     without = [stories_of(base, tokenizer, prompts, temperature, args.seed) for temperature in (0.0, 0.8)]
     samples_without = [generate(base, tokenizer, *sampling, args.seed) for sampling in samplings]
