@@ -115,6 +115,23 @@ using GrammarCompilerActor = Interface<
     // (private) router: the constraint of a request's output.
     caf::result<CompileReply>(CompileGrammar)>;
 
+/// Decides which adapters are loaded, for all replicas.
+using AdapterStoreActor = Interface<
+    // (private) router: a request needs an adapter. Answered when the adapter is loaded.
+    caf::result<AdapterAcquired>(AcquireAdapter),
+    // (private) router: takes a question back; idempotent.
+    caf::result<void>(WithdrawAdapter),
+    // (private) router: a request that held the adapter has ended.
+    caf::result<void>(ReleaseAdapter),
+    // Adds an adapter. Answered when it is loaded.
+    caf::result<AdapterReply>(AddAdapter),
+    // Removes an adapter. Answered when its requests have ended.
+    caf::result<AdapterReply>(RemoveAdapter),
+    // Returns the adapters that requests may name.
+    caf::result<AdapterList>(ListAdapters),
+    // (private) router: returns its counters.
+    caf::result<metrics::AdapterMetrics>(GetMetrics)>;
+
 /// Receives a device's results: the scheduler, or a proxy that forwards to it.
 using StepSinkActor = Interface<
     // Message 8, from a worker, in the order of the steps.
@@ -137,6 +154,10 @@ using SchedulerActor = Interface<
     caf::result<void>(ExpireGroup),
     // (private) router: returns the progress of its requests.
     caf::result<Progress>(GetProgress),
+    // (private) adapter store: its devices load an adapter. Answered when all of them have.
+    caf::result<AdapterLoaded>(LoadAdapter),
+    // (private) adapter store: its devices forget an adapter.
+    caf::result<void>(UnloadAdapter),
     // (private) router: the next MemoryRequest, which is sent as soon as possible, empties the prefix cache.
     caf::result<PrefixCacheReset>(ResetPrefixCache),
     // Message 8, from the worker of each rank, in the order of the steps.
@@ -195,16 +216,30 @@ using WorkerActor = Interface<
     caf::result<void>(CacheConnected),
     // (private) supervisor, once: the destination of results, and the rank that they have.
     caf::result<void>(ConnectScheduler),
+    // (private) scheduler: an adapter is loaded before a step needs it.
+    caf::result<AdapterLoaded>(LoadAdapter),
+    // (private) scheduler: an adapter is not needed any more.
+    caf::result<void>(UnloadAdapter),
     // (private) its own stream: the stream has failed.
     caf::result<void>(DeviceFailed)>;
+
+/// Loads the adapters of a replica (the scheduler), or those of one worker, on a thread of its own.
+using AdapterLoaderActor = Interface<
+    // (private) adapter store, worker: an adapter is loaded before a step needs it.
+    caf::result<AdapterLoaded>(LoadAdapter),
+    // (private) adapter store, worker: an adapter is not needed any more.
+    caf::result<void>(UnloadAdapter)>;
 
 /// Represents the worker and the cache engine of a separate process: it forwards what is sent to either of them. Both
 /// are one actor, so that a cache plan that was sent before a step arrives before it.
 using DeviceProcessActor = Interface<
-    // Messages of WorkerActor. Steps and cache plans go to the process. The other messages are sent only inside the
-    // process.
+    // Messages of WorkerActor. Steps, cache plans and adapters go to the process. The other messages are sent only
+    // inside the process.
     caf::result<void>(ExecuteStep), caf::result<void>(StepMasks), caf::result<void>(CacheReady),
-    caf::result<void>(CacheConnected), caf::result<void>(ConnectScheduler),
+    caf::result<void>(CacheConnected), caf::result<void>(ConnectScheduler), caf::result<AdapterLoaded>(LoadAdapter),
+    caf::result<void>(UnloadAdapter),
+    // (private) the process has loaded an adapter, or cannot load it.
+    caf::result<void>(AdapterLoaded),
     // Messages of CacheEngineActor.
     caf::result<void>(CachePlan), caf::result<void>(StepEnqueued), caf::result<void>(ConnectCache),
     caf::result<void>(ConnectWorker),
@@ -313,6 +348,9 @@ PAGODA_VALUE(pagoda::StepOutputs)
 PAGODA_VALUE(pagoda::StopHit)
 PAGODA_VALUE(pagoda::actors::AddGroup)
 PAGODA_VALUE(pagoda::actors::AbortGroup)
+PAGODA_VALUE(pagoda::actors::LoadAdapter)
+PAGODA_VALUE(pagoda::actors::AdapterLoaded)
+PAGODA_VALUE(pagoda::actors::UnloadAdapter)
 PAGODA_VALUE(pagoda::actors::DeviceFailed)
 PAGODA_LOCAL(pagoda::actors::ExpireGroup)
 PAGODA_LOCAL(pagoda::actors::GetProgress)
@@ -322,6 +360,7 @@ PAGODA_LOCAL(pagoda::EngineStats)
 PAGODA_LOCAL(pagoda::metrics::SchedulerMetrics)
 PAGODA_LOCAL(pagoda::metrics::RequestMetrics)
 PAGODA_LOCAL(pagoda::metrics::EngineMetrics)
+PAGODA_LOCAL(pagoda::metrics::AdapterMetrics)
 PAGODA_LOCAL(pagoda::ModelInfo)
 PAGODA_LOCAL(pagoda::view::BlockMap)
 PAGODA_LOCAL(pagoda::view::ReplicaView)
@@ -352,6 +391,10 @@ PAGODA_LOCAL(pagoda::actors::DetokenizeRequest)
 PAGODA_LOCAL(pagoda::actors::DetokenizeReply)
 PAGODA_LOCAL(pagoda::actors::Drain)
 PAGODA_LOCAL(pagoda::actors::Drained)
+PAGODA_LOCAL(pagoda::actors::AcquireAdapter)
+PAGODA_LOCAL(pagoda::actors::AdapterAcquired)
+PAGODA_LOCAL(pagoda::actors::WithdrawAdapter)
+PAGODA_LOCAL(pagoda::actors::ReleaseAdapter)
 PAGODA_LOCAL(pagoda::actors::AwaitIdle)
 PAGODA_LOCAL(pagoda::actors::Idle)
 PAGODA_LOCAL(pagoda::actors::EncodePrompt)

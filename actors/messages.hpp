@@ -243,6 +243,26 @@ struct StepEnqueued {
   std::shared_ptr<kernels::Event> event;
 };
 
+// -- router <-> adapter store
+
+/// Private: a request needs an adapter. The answer comes when the adapter is loaded; the request holds it then.
+struct AcquireAdapter {
+  RequestId request = 0;
+  std::string name;
+};
+struct AdapterAcquired {
+  Result<AdapterRef> adapter;  ///< errors: unknown_adapter, or those of the load
+};
+/// Private: takes a question back. If it is not answered yet, it gets an error as its answer and the request holds
+/// nothing.
+struct WithdrawAdapter {
+  RequestId request = 0;
+};
+/// Private: a request that held the adapter has ended.
+struct ReleaseAdapter {
+  AdapterId adapter = 0;
+};
+
 // -- adapter store -> scheduler -> workers
 
 /// Private: a device loads an adapter, so that later steps do not wait for it. Answered with AdapterLoaded.

@@ -159,7 +159,7 @@ Result<actors::SharedEngine> load_engine(caf::actor_system& system, const Planne
       parts->info.max_model_len != model.info.max_model_len) {
     return fail(ErrorCode::bad_file, "the files have another model than when the server started: restart the server");
   }
-  auto running = actors::spawn_actors(system, std::move(*parts));
+  auto running = start_engine(system, std::move(*parts));
   if (!running) return fail(running.error());
   std::vector<actors::LoadedEngine::Devices> replicas;
   for (const actors::RunningReplica& replica : running->replicas) {

@@ -89,6 +89,7 @@ std::shared_ptr<GenerateRequest> request_of(const Resumable& resumable, const se
   request->priority = spec.priority;
   request->user = spec.user;
   request->cache_salt = spec.cache_salt;
+  request->adapter = spec.adapter.name;
   if (!resumable.progress->has_ended()) request->timeout_ms = time_left(origin);
   request->request_id = origin.name.id;
   request->resumable = true;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/dtype.hpp"
+#include "kernels/result.hpp"
 
 namespace pagoda::adapters {
 
@@ -42,5 +43,12 @@ struct ModuleChange {
 struct Adapter {
   std::vector<ModuleChange> changes;  ///< one for each module, in the order of their names
 };
+
+/// Returns the largest rank of an adapter's changes; 0 if it has no low-rank change.
+std::int64_t largest_rank(const Adapter& adapter);
+
+/// Rounds low-rank matrices of float32 to `dtype`, which has 16 bits. Errors (bad_file): an element is too large for
+/// it; the message names the module.
+Status round_matrices(Adapter& adapter, DType dtype);
 
 }  // namespace pagoda::adapters

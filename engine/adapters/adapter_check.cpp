@@ -79,13 +79,16 @@ Status check_change(const ModuleChange& change, const AdapterModule& module) {
 
 }  // namespace
 
+std::string_view without_outer_module(std::string_view name) {
+  for (const std::string_view outer : {"transformer.", "model.", "language_model."}) {
+    if (name.starts_with(outer)) return name.substr(outer.size());
+  }
+  return {};
+}
+
 layers::ModuleId find_module(const layers::AdapterModules& modules, std::string_view name) {
   const layers::ModuleId found = modules.find(name);
-  if (found != layers::kNoModule) return found;
-  for (const std::string_view outer : {"transformer.", "model.", "language_model."}) {
-    if (name.starts_with(outer)) return modules.find(name.substr(outer.size()));
-  }
-  return layers::kNoModule;
+  return found != layers::kNoModule ? found : modules.find(without_outer_module(name));
 }
 
 Status check(const Adapter& adapter, const layers::AdapterModules& modules) {

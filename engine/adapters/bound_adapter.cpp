@@ -49,11 +49,15 @@ std::int64_t padded_columns(std::int64_t out_features) {
   return (out_features + kernels::kLoraPanel - 1) / kernels::kLoraPanel * kernels::kLoraPanel;
 }
 
+std::int64_t aligned_bytes(std::int64_t count, DType dtype) {
+  const std::int64_t bytes = count * static_cast<std::int64_t>(size_of(dtype));
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
 Layout layout_of(const Adapter& adapter, const AdapterModules& modules) {
   Layout layout;
   const auto take = [&](std::int64_t count, DType dtype) {
-    const std::int64_t bytes = count * static_cast<std::int64_t>(size_of(dtype));
-    return std::exchange(layout.bytes, layout.bytes + (bytes + kAlignment - 1) / kAlignment * kAlignment);
+    return std::exchange(layout.bytes, layout.bytes + aligned_bytes(count, dtype));
   };
   std::int64_t work_width = 0;
   for (const ModuleChange& change : adapter.changes) {
@@ -181,8 +185,14 @@ layers::ModuleWeights weights_of(const ModuleChange& change, const Places& place
 
 }  // namespace
 
-std::int64_t bytes_of(const Adapter& adapter, const AdapterModules& modules) {
-  return layout_of(adapter, modules).bytes;
+std::int64_t planned_bytes(std::int64_t rank, const AdapterModules& modules) {
+  std::int64_t bytes = 0;
+  for (const AdapterModule& module : modules.all()) {
+    if (module.kind != AdapterModule::Kind::linear) continue;
+    bytes += aligned_bytes(rank * module.in_features, DType::f32) +
+             aligned_bytes(rank * padded_columns(module.out_features), DType::f32);
+  }
+  return bytes;
 }
 
 Result<std::unique_ptr<const BoundAdapter>> BoundAdapter::create(const Adapter& adapter, const AdapterModules& modules,

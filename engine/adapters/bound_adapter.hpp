@@ -16,9 +16,10 @@ namespace pagoda::adapters {
 /// is refused by name.
 Status check(const Adapter& adapter, const layers::AdapterModules& modules);
 
-/// Returns the bytes of the device's memory that an adapter takes (BoundAdapter::bytes); `adapter` has passed check.
-/// The model may be built over weights without data (weights::MeasuredWeights).
-std::int64_t bytes_of(const Adapter& adapter, const layers::AdapterModules& modules);
+/// Returns BoundAdapter::bytes of an adapter that has low-rank matrices of float32 for every linear layer. An adapter
+/// of this rank takes more only if it replaces weights or has DoRA. The model may be built over weights without data
+/// (weights::MeasuredWeights).
+std::int64_t planned_bytes(std::int64_t rank, const layers::AdapterModules& modules);
 
 /// An adapter in a device's memory, bound to the modules of one model.
 class BoundAdapter {

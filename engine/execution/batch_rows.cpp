@@ -17,7 +17,6 @@ void BatchRows::apply(const ExecuteStep& step) {
   for (const NewRow& fresh : step.new_rows) {
     BatchRow& row = at(fresh.row);
     const RowSpec& spec = fresh.spec;
-    PAGODA_ASSERT(spec.adapter.id == 0, "adapters are not supported");
     row = BatchRow{};
     row.sequence = fresh.sequence;
     row.block_tables.resize(num_kv_groups_);
@@ -34,6 +33,15 @@ void BatchRows::apply(const ExecuteStep& step) {
     table.resize(static_cast<std::size_t>(delta.first_block));
     const auto begin = step.blocks.begin() + delta.blocks.first;
     table.insert(table.end(), begin, begin + delta.blocks.count);
+  }
+}
+
+void BatchRows::set_adapter(RowId row, Result<adapters::SharedAdapter> adapter) {
+  BatchRow& its = rows_[static_cast<std::size_t>(row)];
+  if (adapter) {
+    its.adapter = std::move(*adapter);
+  } else {
+    its.adapter_error = std::move(adapter.error());
   }
 }
 

@@ -166,6 +166,12 @@ Status check_request(const GenerateRequest& request, const AdmissionLimits& limi
   if (Status valid = check_length("user", request.user, kMaxUserBytes); !valid) return valid;
   if (Status valid = check_length("cache_salt", request.cache_salt, kMaxCacheSaltBytes); !valid) return valid;
   if (Status valid = check_length("request_id", request.request_id, kMaxRequestIdBytes); !valid) return valid;
+  if (Status valid = check_length("adapter", request.adapter, kMaxAdapterNameBytes); !valid) return valid;
+  if (!request.adapter.empty() && !limits.has_adapters) {
+    return fail(ErrorCode::unknown_adapter,
+                "there is no adapter \"" + request.adapter + "\": the engine was started without enable_lora",
+                "adapter");
+  }
   if (request.timeout_ms && (*request.timeout_ms < 1 || *request.timeout_ms > kMaxTimeoutMs)) {
     return fail(ErrorCode::invalid_request,
                 "timeout_ms must be from 1 to " + std::to_string(kMaxTimeoutMs) + ", not " +

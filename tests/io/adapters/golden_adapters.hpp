@@ -39,10 +39,15 @@ class GoldenAdapter {
   /// Returns the folder of the model that the adapter is for.
   std::filesystem::path base() const { return golden_data() / "models" / json_.at("base").get<std::string>(); }
 
+  /// Returns the path of the adapter: a GGUF file or a folder.
+  std::string path() const {
+    const auto gguf = folder_ / "adapter.gguf";
+    return std::filesystem::exists(gguf) ? gguf : folder_;
+  }
+
   Result<adapters::Adapter> read() const {
     const auto spec = io::open_model_files(base()).value()->spec().value();
-    const auto gguf = folder_ / "adapter.gguf";
-    return io::read_adapter(std::filesystem::exists(gguf) ? gguf : folder_, spec.decoder.attention_of(0).head_dim);
+    return io::read_adapter(path(), spec.decoder.attention_of(0).head_dim);
   }
 
  private:
