@@ -92,7 +92,8 @@ TEST_F(PromptAdapterRequests, ATruncatedPromptLeavesRoomForThem) {
   };
   // 24 tokens fit into the cache.
   const auto spec = enter(9, 15, truncate_to(-1)).value();
-  EXPECT_EQ(TokenIds(spec->own_prompt().begin(), spec->own_prompt().end()), (TokenIds{6, 7, 8, 9, 10, 11, 12, 13, 14, 15}));
+  EXPECT_EQ(TokenIds(spec->own_prompt().begin(), spec->own_prompt().end()),
+            (TokenIds{6, 7, 8, 9, 10, 11, 12, 13, 14, 15}));
   EXPECT_EQ(spec->sampling.max_tokens, 5);
   EXPECT_EQ(enter(9, 15, truncate_to(6)).value()->prompt->size(), 9U + 6U);
   EXPECT_EQ(enter(30, 15, truncate_to(-1)).error().code, ErrorCode::context_too_long);
