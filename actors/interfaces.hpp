@@ -59,6 +59,12 @@ using RequestRouterActor = Interface<
     caf::result<CancelReply>(AbortRequest),
     // Makes the prefix cache find none of the blocks that are cached now.
     caf::result<PrefixCacheReset>(ResetPrefixCache),
+    // Adds an adapter. Answered when it is loaded.
+    caf::result<AdapterReply>(AddAdapter),
+    // Removes an adapter. Answered when no request uses it.
+    caf::result<AdapterReply>(RemoveAdapter),
+    // Returns the adapters that requests may name.
+    caf::result<AdapterList>(ListAdapters),
     // Returns a snapshot of the engine's counters.
     caf::result<EngineStats>(GetStats),
     // Returns a snapshot of the counters of all actors. An error when the engine has failed.
@@ -75,12 +81,6 @@ using RequestRouterActor = Interface<
     caf::result<Drained>(Drain),
     // Answered as soon as no request is live.
     caf::result<Idle>(AwaitIdle),
-    // Adds an adapter that requests may name from now on. Answered when it is loaded.
-    caf::result<AdapterReply>(AddAdapter),
-    // Removes an adapter. Answered when its requests have ended.
-    caf::result<AdapterReply>(RemoveAdapter),
-    // Returns the adapters that requests may name.
-    caf::result<AdapterList>(ListAdapters),
     // A replica gets no new requests. Answered when it has none; then it ends.
     caf::result<ReplicaDrained>(DrainReplica),
     // (private) a client has ended: its requests are aborted, and its texts are not tokenized.
@@ -132,14 +132,6 @@ using AdapterStoreActor = Interface<
     // (private) router: returns its counters.
     caf::result<metrics::AdapterMetrics>(GetMetrics)>;
 
-/// Loads adapters before steps need them. The scheduler of a replica is one, for all of its devices. Each worker has
-/// one that runs on a thread of its own.
-using AdapterLoaderActor = Interface<
-    // (private) adapter store, scheduler, worker: an adapter that rows of later steps may have.
-    caf::result<AdapterLoaded>(LoadAdapter),
-    // (private) adapter store, scheduler, worker: an adapter that no later row has.
-    caf::result<void>(UnloadAdapter)>;
-
 /// Receives a device's results: the scheduler, or a proxy that forwards to it.
 using StepSinkActor = Interface<
     // Message 8, from a worker, in the order of the steps.
@@ -162,6 +154,10 @@ using SchedulerActor = Interface<
     caf::result<void>(ExpireGroup),
     // (private) router: returns the progress of its requests.
     caf::result<Progress>(GetProgress),
+    // (private) adapter store: its devices load an adapter. Answered when all of them have.
+    caf::result<AdapterLoaded>(LoadAdapter),
+    // (private) adapter store: its devices forget an adapter.
+    caf::result<void>(UnloadAdapter),
     // (private) router: the next MemoryRequest, which is sent as soon as possible, empties the prefix cache.
     caf::result<PrefixCacheReset>(ResetPrefixCache),
     // Message 8, from the worker of each rank, in the order of the steps.
@@ -178,10 +174,6 @@ using SchedulerActor = Interface<
     caf::result<void>(DeviceReplaced),
     // (private) supervisor: the state of the devices, which the stats show from now on.
     caf::result<void>(DeviceStatus),
-    // (private) adapter store: its devices load an adapter. Answered when all of them have.
-    caf::result<AdapterLoaded>(LoadAdapter),
-    // (private) adapter store: its devices forget an adapter.
-    caf::result<void>(UnloadAdapter),
     // Returns a snapshot of the counters.
     caf::result<EngineStats>(GetStats),
     // (private) router: returns the counters and the scheduler's metrics.
@@ -230,6 +222,14 @@ using WorkerActor = Interface<
     caf::result<void>(UnloadAdapter),
     // (private) its own stream: the stream has failed.
     caf::result<void>(DeviceFailed)>;
+
+/// Loads adapters before steps need them. The scheduler of a replica is one, for all of its devices. Each worker has
+/// one that runs on a thread of its own.
+using AdapterLoaderActor = Interface<
+    // (private) adapter store, scheduler, worker: an adapter that rows of later steps may have.
+    caf::result<AdapterLoaded>(LoadAdapter),
+    // (private) adapter store, scheduler, worker: an adapter that no later row has.
+    caf::result<void>(UnloadAdapter)>;
 
 /// Represents the worker and the cache engine of a separate process: it forwards what is sent to either of them. Both
 /// are one actor, so that a cache plan that was sent before a step arrives before it.
@@ -349,10 +349,10 @@ PAGODA_VALUE(pagoda::StepOutputs)
 PAGODA_VALUE(pagoda::StopHit)
 PAGODA_VALUE(pagoda::actors::AddGroup)
 PAGODA_VALUE(pagoda::actors::AbortGroup)
-PAGODA_VALUE(pagoda::actors::DeviceFailed)
 PAGODA_VALUE(pagoda::actors::LoadAdapter)
 PAGODA_VALUE(pagoda::actors::AdapterLoaded)
 PAGODA_VALUE(pagoda::actors::UnloadAdapter)
+PAGODA_VALUE(pagoda::actors::DeviceFailed)
 PAGODA_LOCAL(pagoda::actors::ExpireGroup)
 PAGODA_LOCAL(pagoda::actors::GetProgress)
 PAGODA_LOCAL(pagoda::actors::Progress)
@@ -376,6 +376,11 @@ PAGODA_LOCAL(pagoda::actors::RequestList)
 PAGODA_LOCAL(pagoda::actors::AbortRequest)
 PAGODA_LOCAL(pagoda::actors::ResetPrefixCache)
 PAGODA_LOCAL(pagoda::actors::PrefixCacheReset)
+PAGODA_LOCAL(pagoda::actors::AddAdapter)
+PAGODA_LOCAL(pagoda::actors::RemoveAdapter)
+PAGODA_LOCAL(pagoda::actors::AdapterReply)
+PAGODA_LOCAL(pagoda::actors::ListAdapters)
+PAGODA_LOCAL(pagoda::actors::AdapterList)
 PAGODA_LOCAL(pagoda::actors::GetStats)
 PAGODA_LOCAL(pagoda::actors::GetMetrics)
 PAGODA_LOCAL(pagoda::actors::GetModelInfo)
@@ -387,11 +392,6 @@ PAGODA_LOCAL(pagoda::actors::DetokenizeRequest)
 PAGODA_LOCAL(pagoda::actors::DetokenizeReply)
 PAGODA_LOCAL(pagoda::actors::Drain)
 PAGODA_LOCAL(pagoda::actors::Drained)
-PAGODA_LOCAL(pagoda::actors::AddAdapter)
-PAGODA_LOCAL(pagoda::actors::RemoveAdapter)
-PAGODA_LOCAL(pagoda::actors::AdapterReply)
-PAGODA_LOCAL(pagoda::actors::ListAdapters)
-PAGODA_LOCAL(pagoda::actors::AdapterList)
 PAGODA_LOCAL(pagoda::actors::AcquireAdapter)
 PAGODA_LOCAL(pagoda::actors::AdapterAcquired)
 PAGODA_LOCAL(pagoda::actors::WithdrawAdapter)

@@ -330,6 +330,9 @@ RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLi
         return reply(CancelReply{found});
       },
       [self](const ResetPrefixCache&) { return reset_prefix_cache(self); },
+      [self](const AddAdapter& message) { return change_adapters(self, message); },
+      [self](const RemoveAdapter& message) { return change_adapters(self, message); },
+      [self](const ListAdapters& message) { return answer_adapters(self, message); },
       [self](const GetStats& message) { return answer_stats(self, message); },
       [self](const GetMetrics& message) { return answer_metrics(self, message); },
       [self](const GetView& message) { return answer_view(self, message); },
@@ -358,9 +361,6 @@ RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLi
         answer_if_idle(state_of(self));
         return promise.handle();
       },
-      [self](const AddAdapter& message) { return change_adapters(self, message); },
-      [self](const RemoveAdapter& message) { return change_adapters(self, message); },
-      [self](const ListAdapters& message) { return answer_adapters(self, message); },
       [self](const DrainReplica& message) { return drain_replica(self, message.replica); },
       [self](const SinkGone& message) {
         state_of(self).watched_clients.erase(message.sink.id());

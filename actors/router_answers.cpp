@@ -89,14 +89,16 @@ void pass_on(RequestRouterSelf self, const Message& message, Promise<Answer> pro
       [promise](caf::error& reason) mutable { deliver(promise, std::move(reason)); });
 }
 
+/// `code`: code of the error of an engine without adapters.
 template <class Message>
-caf::typed_response_promise<AdapterReply> pass_change_on(RequestRouterSelf self, const Message& message) {
+caf::typed_response_promise<AdapterReply> pass_change_on(RequestRouterSelf self, const Message& message,
+                                                         ErrorCode code) {
   Promise<AdapterReply> promise(self);
   const auto& state = state_of(self);
   if (state.adapters && !state.core->core().has_failed()) {
     pass_on(self, message, promise);
   } else {
-    const Error none{ErrorCode::invalid_request, "the engine was started without enable_lora", "lora_name"};
+    const Error none{code, "the engine was started without enable_lora", "lora_name"};
     deliver(promise, AdapterReply{fail(state.adapters ? state.core->core().no_answer() : none)});
   }
   return promise.handle();
@@ -104,10 +106,10 @@ caf::typed_response_promise<AdapterReply> pass_change_on(RequestRouterSelf self,
 
 /// Asks the adapter store, if there is one, then the schedulers for the requests that run.
 template <class Then, class Failed>
-void ask_adapter_metrics(RequestRouterSelf self, const Then& then, const Failed& failed) {
+void ask_adapter_metrics(RequestRouterSelf self, Then then, Failed failed) {
   if (!state_of(self).adapters) return then(std::nullopt);
   auto on_store = [self, then, failed](metrics::AdapterMetrics& metrics) {
-    const auto on_progress = [self, then, metrics](std::vector<OfReplica<Progress>>& all) mutable {
+    auto on_progress = [self, then, metrics](std::vector<OfReplica<Progress>>& all) mutable {
       for (const LiveRequest& request : live_requests(self, all)) {
         if (request.adapter.empty()) continue;
         const bool runs = request.state == RequestState::running;
@@ -119,7 +121,7 @@ void ask_adapter_metrics(RequestRouterSelf self, const Then& then, const Failed&
       }
       then(std::move(metrics));
     };
-    ask_replicas<Progress>(self, GetProgress{}, on_progress, failed);
+    ask_replicas<Progress>(self, GetProgress{}, std::move(on_progress), failed);
   };
   pagoda::actors::request(self, state_of(self).adapters, GetMetrics{}, std::move(on_store), failed);
 }
@@ -127,11 +129,11 @@ void ask_adapter_metrics(RequestRouterSelf self, const Then& then, const Failed&
 }  // namespace
 
 caf::typed_response_promise<AdapterReply> change_adapters(RequestRouterSelf self, const AddAdapter& message) {
-  return pass_change_on(self, message);
+  return pass_change_on(self, message, ErrorCode::invalid_request);
 }
 
 caf::typed_response_promise<AdapterReply> change_adapters(RequestRouterSelf self, const RemoveAdapter& message) {
-  return pass_change_on(self, message);
+  return pass_change_on(self, message, ErrorCode::unknown_adapter);
 }
 
 caf::typed_response_promise<AdapterList> answer_adapters(RequestRouterSelf self, const ListAdapters& message) {
@@ -159,12 +161,11 @@ caf::typed_response_promise<metrics::EngineMetrics> answer_metrics(RequestRouter
       all.refusals = state.refusals;
       all.grammars = state.grammars->metrics();
       all = state.core->core().metrics_with_own(std::move(all), now_us());
-      const auto on_adapters = [promise,
-                                all = std::move(all)](std::optional<metrics::AdapterMetrics> adapters) mutable {
+      auto on_adapters = [promise, all = std::move(all)](std::optional<metrics::AdapterMetrics> adapters) mutable {
         all.adapters = std::move(adapters);
         deliver(promise, std::move(all));
       };
-      ask_adapter_metrics(self, on_adapters, no_answer);
+      ask_adapter_metrics(self, std::move(on_adapters), no_answer);
     };
     pagoda::actors::request(self, state_of(self).outputs, GetMetrics{}, std::move(answer), no_answer);
   };

@@ -9,7 +9,8 @@ AdapterStoreCore::Effects AdapterStoreCore::add(TicketId ticket, AdapterSource s
   Effects effects;
   const auto [entry, is_new] = entries_.try_emplace(source.name);
   if (!is_new) {
-    const char* const state = entry->second.is_removed ? "\" is being unloaded" : "\" is loaded already";
+    const char* const state =
+        entry->second.is_removed ? "\" goes when its requests have ended" : "\" is loaded already";
     effects.answers.push_back(
         {ticket, fail(ErrorCode::invalid_request, "the adapter \"" + source.name + state, "lora_name")});
     return effects;

@@ -227,6 +227,7 @@ void OutputCore::remember_end(const RequestState& request, std::optional<FinishR
               .prompt_tokens = std::ssize(request.spec->own_prompt()),
               .cached_tokens = request.cached_tokens,
               .completion_tokens = num_tokens,
+              .adapter = request.spec->adapter.name,
               .ended_us = now,
               .arrival_us = request.spec->arrival_us,
               .first_scheduled_us = request.first_scheduled_us,

@@ -534,6 +534,7 @@ std::vector<view::LiveRequest> RouterCore::waiting_for_grammar() const {
                    .prompt_tokens = request.num_prompt_tokens,
                    .max_tokens = request.outside->sampling.max_tokens,
                    .priority = request.outside->priority,
+                   .adapter = request.outside->adapter,
                    .arrival_us = request.arrival.at_us});
   }
   return all;

@@ -21,6 +21,7 @@ view::LiveRequest seen(const SequenceGroup& group, RequestState state) {
   request.prompt_tokens = group.prompt_len() - num_virtual;
   request.max_tokens = group.spec->sampling.max_tokens;
   request.priority = group.entry.priority;
+  request.adapter = group.spec->adapter.name;
   request.arrival_us = group.entry.arrival_us;
   request.first_scheduled_us = group.first_scheduled_us;
   for (const Sequence& sequence : group.sequences) {
