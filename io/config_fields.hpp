@@ -160,15 +160,24 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
   visit("max_cpu_loras", config.max_cpu_loras,
         "Maximum number of adapters that are loaded at a time, in the device's memory; 0: max_loras");
   visit("max_lora_rank", config.max_lora_rank, "Maximum rank of an adapter; an adapter with a larger rank is refused");
-  visit("lora_dtype", config.lora_dtype,
-        "Type of the matrices of adapters: auto (as in their files, but 16 bits for a model of 16 bits), float32 (as in "
-        "their files), float16, bfloat16");
+  visit(
+      "lora_dtype", config.lora_dtype,
+      "Type of the matrices of adapters: auto (as in their files, but 16 bits for a model of 16 bits), float32 (as in "
+      "their files), float16, bfloat16");
   visit("lora_modules", config.lora_modules,
         "Adapters: NAME=PATH, several separated by commas, or a JSON list of objects with name and path. A path is a "
         "folder in PEFT's format or a GGUF file");
   visit("enable_lora_updates", config.enable_lora_updates,
         "Let clients with an admin key load and unload adapters; needs lora_root");
   visit("lora_root", config.lora_root, "Folder below which the adapters that clients load must be");
+  visit("enable_prompt_adapter", config.enable_prompt_adapter,
+        "Let requests name prompt adapters (prompt tuning, p-tuning, prefix tuning) as their model");
+  visit("max_prompt_adapters", config.max_prompt_adapters,
+        "How many more adapters a step may have, and may be loaded, with enable_prompt_adapter");
+  visit("max_prompt_adapter_token", config.max_prompt_adapter_token,
+        "Maximum number of virtual tokens of a prompt adapter; an adapter with more is refused");
+  visit("prompt_adapters", config.prompt_adapters,
+        "Prompt adapters at start, as lora_modules: NAME=PATH with commas between, or a JSON list");
   visit("max_sequences", config.limits.max_sequences, "Maximum n and best_of of a request");
   visit("max_logprobs", config.limits.max_logprobs,
         "Maximum logprobs and prompt_logprobs of a request; -1: the size of the vocabulary");
