@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -223,7 +224,7 @@ class Translator {
     if (is_in("-kvu,--kv-unified", name)) shares_context_ = true;
     if (is_in("-ctk,--cache-type-k", name)) return keep(argument, key_type_);
     if (is_in("-ctv,--cache-type-v", name)) return keep(argument, value_type_);
-    if (name == "--lora-modules") return take_adapters(argument);
+    if (name == kLoraModules || name == "--prompt-adapters") return take_adapters(argument);
     if (name == "--lora") return take_adapter_files(argument);
     if (name == "--host") return keep(argument, host_);
     if (name == "--port") return keep(argument, port_);
@@ -290,27 +291,28 @@ class Translator {
 
   /// Takes the values of vLLM's flag: NAME=PATH or a JSON object each, as many as follow.
   bool take_adapters(const Argument& argument) {
-    if (argument.value) return add_adapters(*argument.value), true;
+    auto& adapters = adapters_[argument.name];
+    if (argument.value) return add_adapters(*argument.value, adapters), true;
     if (!has_next() || Argument(arguments_[at_ + 1]).is_flag()) return refuse(argument.name, "needs a value"), true;
     // What has no "=" and no brace is the next positional argument.
     const auto is_module = [](const std::string& text) {
       return !Argument(text).is_flag() && (text.find('=') != std::string::npos || text.starts_with('{'));
     };
-    add_adapters(arguments_[++at_]);
-    while (has_next() && is_module(arguments_[at_ + 1])) add_adapters(arguments_[++at_]);
+    add_adapters(arguments_[++at_], adapters);
+    while (has_next() && is_module(arguments_[at_ + 1])) add_adapters(arguments_[++at_], adapters);
     return true;
   }
 
   /// Adds the entries of a value: one, a JSON list, or texts with commas between.
-  void add_adapters(const std::string& value) {
+  static void add_adapters(const std::string& value, std::vector<nlohmann::json>& adapters) {
     const bool is_json = value.starts_with('{') || value.starts_with('[');
     auto json = is_json ? nlohmann::json::parse(value, nullptr, false) : nlohmann::json();
     if (is_json && !json.is_discarded()) {
-      if (!json.is_array()) return adapters_.push_back(std::move(json));
-      for (auto& entry : json) adapters_.push_back(std::move(entry));
+      if (!json.is_array()) return adapters.push_back(std::move(json));
+      for (auto& entry : json) adapters.push_back(std::move(entry));
       return;
     }
-    adapters_.push_back(value);
+    adapters.emplace_back(value);
   }
 
   /// Takes llama-server's files of adapters. There they are applied to every request unless
@@ -328,7 +330,7 @@ class Translator {
     for (std::string_view rest = *value; !rest.empty();) {
       const auto comma = std::min(rest.find(','), rest.size());
       const std::string file(rest.substr(0, comma));
-      adapters_.push_back({{"name", std::filesystem::path(file).stem().string()}, {"path", file}});
+      adapters_[kLoraModules].push_back({{"name", std::filesystem::path(file).stem().string()}, {"path", file}});
       rest.remove_prefix(std::min(comma + 1, rest.size()));
     }
     return true;
@@ -336,16 +338,20 @@ class Translator {
 
   void finish_adapters() {
     if (enables_adapters_) translation_.arguments.emplace_back("--enable-lora");
-    if (adapters_.empty()) return;
-    const bool is_plain = std::ranges::all_of(adapters_, [&](const nlohmann::json& entry) {
-      return entry.is_string() &&
-             (adapters_.size() == 1 || entry.get_ref<const std::string&>().find(',') == std::string::npos);
-    });
-    if (!is_plain)
-      return give("--lora-modules", adapters_.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
-    std::string joined;
-    for (const auto& entry : adapters_) joined += (joined.empty() ? "" : ",") + entry.get<std::string>();
-    give("--lora-modules", joined);
+    for (const auto& [flag, adapters] : adapters_) {
+      const bool is_one = adapters.size() == 1;
+      const bool is_plain = std::ranges::all_of(adapters, [&](const nlohmann::json& entry) {
+        return entry.is_string() && (is_one || entry.get_ref<const std::string&>().find(',') == std::string::npos);
+      });
+      std::string joined;
+      for (const auto& entry : adapters) {
+        if (is_plain) joined += (joined.empty() ? "" : ",") + entry.get<std::string>();
+      }
+      const auto as_json = [&] {
+        return nlohmann::json(adapters).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+      };
+      if (!adapters.empty()) give(flag, is_plain ? joined : as_json());
+    }
   }
 
   void finish_kv_type() {
@@ -405,8 +411,9 @@ class Translator {
   std::optional<std::string> parallel_;  ///< number of llama-server's slots
   std::optional<std::string> key_type_;
   std::optional<std::string> value_type_;
-  nlohmann::json adapters_ = nlohmann::json::array();  ///< entries of --lora-modules
-  bool enables_adapters_ = false;                      ///< whether a flag of llama-server adds adapters
+  static constexpr const char* kLoraModules = "--lora-modules";
+  std::map<std::string, std::vector<nlohmann::json>> adapters_;  ///< entries, by flag
+  bool enables_adapters_ = false;                                ///< whether a flag of llama-server adds adapters
   bool shares_context_ = false;
   bool is_http_given_ = false;
   bool is_foreign_ = false;  ///< whether a flag of another server was given

@@ -30,7 +30,8 @@ struct GenerateOptions {
     add_flag(app, "--chat", chat, "Each prompt is a user's message, put into the model's chat template");
     add_text(app, "--system", system, "With --chat: the system message");
     add_choice(app, "--output", output, {"text", "json"}, "text, or json: one done object a line");
-    add_text(app, "--adapter", request.adapter, "Name of the adapter, one of --lora-modules, that all prompts use");
+    add_text(app, "--adapter", request.adapter,
+             "Name of the adapter, one of --lora-modules and --prompt-adapters, that all prompts use");
     add_sampling_flags(app, request);
   }
 
@@ -194,7 +195,10 @@ Status check_adapter(const GenerateOptions& options) {
   const auto adapters = serving::ServedAdapters::of(options.engine.config);
   if (!adapters) return fail(adapters.error());
   if (*adapters != nullptr && (*adapters)->contains(name)) return {};
-  return fail(ErrorCode::bad_config, "--adapter " + name + " is none of --lora-modules (with --enable-lora)",
+  return fail(ErrorCode::bad_config,
+              "--adapter " + name +
+                  " is none of --lora-modules (with --enable-lora) and --prompt-adapters (with "
+                  "--enable-prompt-adapter)",
               "adapter");
 }
 

@@ -145,9 +145,12 @@ std::int64_t EngineConfig::swap_bytes(std::int64_t free_host_bytes) const {
   return device == "cpu" ? 0 : std::clamp<std::int64_t>(free_host_bytes / 4, 0, kMaxOfGpu);
 }
 
+std::int32_t EngineConfig::max_adapters_in_step() const {
+  return (enable_lora ? max_loras : 0) + (enable_prompt_adapter ? max_prompt_adapters : 0);
+}
+
 std::int32_t EngineConfig::num_loaded_adapters() const {
-  if (!enable_lora) return 0;
-  return max_cpu_loras > 0 ? max_cpu_loras : max_loras;
+  return max_adapters_in_step() + (enable_lora && max_cpu_loras > 0 ? max_cpu_loras - max_loras : 0);
 }
 
 std::vector<Error> EngineConfig::validate() const {
@@ -250,7 +253,14 @@ std::vector<Error> EngineConfig::validate() const {
   check.one_of("lora_dtype", lora_dtype, {"auto", "float32", "float16", "bfloat16"});
   check.in_range("max_lora_rank", max_lora_rank, 1, 512);
   if (!lora_modules.empty() && !enable_lora) check.refuse("lora_modules", "needs enable_lora");
-  if (enable_lora_updates && !enable_lora) check.refuse("enable_lora_updates", "needs enable_lora");
+  check.in_range("max_prompt_adapters", max_prompt_adapters, 1, 1024);
+  check.in_range("max_prompt_adapter_token", max_prompt_adapter_token, 1, 100'000);
+  if (!prompt_adapters.empty() && !enable_prompt_adapter) {
+    check.refuse("prompt_adapters", "needs enable_prompt_adapter");
+  }
+  if (enable_lora_updates && !has_adapters()) {
+    check.refuse("enable_lora_updates", "needs enable_lora or enable_prompt_adapter");
+  }
   if (enable_lora_updates && lora_root.empty()) check.refuse("lora_root", "is needed by enable_lora_updates");
   if (!lora_root.empty() && !enable_lora_updates) check.refuse("lora_root", "needs enable_lora_updates");
   // Limits can only be lowered, except max_logprobs.

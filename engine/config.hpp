@@ -105,15 +105,19 @@ struct EngineConfig {
   std::string journal;
   /// Whether the journal holds prompts and outputs; without them its steps cannot be executed.
   bool journal_tokens = true;
-  std::int64_t journal_mib = 64;     ///< size of the journal; new records overwrite the oldest
-  bool enable_lora = false;          ///< whether requests may name adapters
-  std::int32_t max_loras = 8;        ///< maximum number of different adapters in a step
-  std::int32_t max_cpu_loras = 0;    ///< maximum number of loaded adapters; 0 = see num_loaded_adapters()
-  std::int32_t max_lora_rank = 16;   ///< maximum rank of an adapter; larger ones are refused
-  std::string lora_dtype = "auto";   ///< type of low-rank matrices: auto | float32 | float16 | bfloat16
-  std::string lora_modules;          ///< adapters that are known at start: NAME=PATH, with commas between
-  bool enable_lora_updates = false;  ///< whether clients may add and remove adapters
-  std::string lora_root;             ///< folder below which clients' adapters must be; needed for updates
+  std::int64_t journal_mib = 64;         ///< size of the journal; new records overwrite the oldest
+  bool enable_lora = false;              ///< whether requests may name adapters
+  std::int32_t max_loras = 8;            ///< maximum number of different adapters in a step
+  std::int32_t max_cpu_loras = 0;        ///< maximum number of loaded adapters; 0 = see num_loaded_adapters()
+  std::int32_t max_lora_rank = 16;       ///< maximum rank of an adapter; larger ones are refused
+  std::string lora_dtype = "auto";       ///< type of low-rank matrices: auto | float32 | float16 | bfloat16
+  std::string lora_modules;              ///< adapters that are known at start: NAME=PATH, with commas between
+  bool enable_lora_updates = false;      ///< whether clients may add and remove adapters
+  std::string lora_root;                 ///< folder below which clients' adapters must be; needed for updates
+  bool enable_prompt_adapter = false;    ///< whether requests may name prompt adapters
+  std::int32_t max_prompt_adapters = 1;  ///< places for adapters, in a step and loaded, beside those of enable_lora
+  std::int32_t max_prompt_adapter_token = 64;  ///< maximum number of virtual tokens; larger adapters are refused
+  std::string prompt_adapters;                 ///< as lora_modules
   SamplingLimits limits;
 
   /// Returns the names in served_model_name, without the spaces around them. Answers carry the first name. An empty
@@ -149,7 +153,13 @@ struct EngineConfig {
   /// memory from KV blocks. A CPU recomputes preempted sequences, or swaps them to a disk.
   std::int64_t swap_bytes(std::int64_t free_host_bytes) const;
 
-  /// Returns max_cpu_loras if it is set, else max_loras. 0 without enable_lora.
+  /// Returns whether requests may name adapters.
+  bool has_adapters() const { return enable_lora || enable_prompt_adapter; }
+  /// Returns the maximum number of different adapters in a step: max_loras with enable_lora, and max_prompt_adapters
+  /// with enable_prompt_adapter.
+  std::int32_t max_adapters_in_step() const;
+  /// Returns the maximum number of loaded adapters: as max_adapters_in_step, with max_cpu_loras for max_loras if it is
+  /// set.
   std::int32_t num_loaded_adapters() const;
 
   /// Returns all problems; empty when there is none. `param` names the key.

@@ -170,6 +170,14 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
   visit("enable_lora_updates", config.enable_lora_updates,
         "Let clients with an admin key load and unload adapters; needs lora_root");
   visit("lora_root", config.lora_root, "Folder below which the adapters that clients load must be");
+  visit("enable_prompt_adapter", config.enable_prompt_adapter,
+        "Let requests name prompt adapters (prompt tuning, p-tuning, prefix tuning) as their model");
+  visit("max_prompt_adapters", config.max_prompt_adapters,
+        "How many more adapters a step may have, and may be loaded, with enable_prompt_adapter");
+  visit("max_prompt_adapter_token", config.max_prompt_adapter_token,
+        "Maximum number of virtual tokens of a prompt adapter; an adapter with more is refused");
+  visit("prompt_adapters", config.prompt_adapters,
+        "Prompt adapters at start, as lora_modules: NAME=PATH with commas between, or a JSON list");
   visit("max_sequences", config.limits.max_sequences, "Maximum n and best_of of a request");
   visit("max_logprobs", config.limits.max_logprobs,
         "Maximum logprobs and prompt_logprobs of a request; -1: the size of the vocabulary");

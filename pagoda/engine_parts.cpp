@@ -211,9 +211,9 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSe
   parts.replicas.push_back({.scheduler = scheduler_config(config, *plan, thinking),
                             .blocks = block_space_config(config, *plan, *prefix_hash_key),
                             .ranks = {std::move(loaded->factory)}});
-  if (config.enable_lora) {
+  if (config.has_adapters()) {
     parts.adapters = actors::AdapterStoreParts{.max_loaded = static_cast<std::size_t>(config.num_loaded_adapters()),
-                                               .max_in_step = config.max_loras};
+                                               .max_in_step = config.max_adapters_in_step()};
   }
   parts.lora_modules = std::move(*lora_modules);
   parts.journal_file = std::move(*journal);
@@ -232,7 +232,7 @@ Result<actors::RunningEngine> start_engine(caf::actor_system& system, EnginePart
   auto running = actors::spawn_actors(system, std::move(parts));
   if (!running || modules.empty()) return running;
   caf::scoped_actor self{system};
-  for (const AdapterRef& module : modules) {
+  for (const io::AdapterAtStart& module : modules) {
     Status status = fail(ErrorCode::internal, "an actor of the engine has ended");
     actors::ask(self, running->actors.router, actors::AddAdapter{module.name, module.path},
                 [&](const actors::AdapterReply& answer) { status = answer.status; });
@@ -241,8 +241,8 @@ Result<actors::RunningEngine> start_engine(caf::actor_system& system, EnginePart
     caf::anon_send_exit(running->supervisor, caf::exit_reason::user_shutdown);
     self->wait_for(running->supervisor);
     Error error = std::move(status.error());
-    error.message = "lora_modules: the adapter \"" + module.name + "\": " + error.message;
-    error.param = "lora_modules";
+    error.message = std::string(module.key) + ": the adapter \"" + module.name + "\": " + error.message;
+    error.param = module.key;
     return fail(std::move(error));
   }
   return running;

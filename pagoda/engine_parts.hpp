@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "actors/engine_parts.hpp"
-#include "engine/adapters/adapter_ref.hpp"
 #include "engine/config.hpp"
 #include "engine/execution/kv_memory.hpp"
 #include "engine/grammar/compiled_grammar.hpp"
 #include "engine/weights/kept_copies.hpp"
+#include "io/adapters/lora_modules.hpp"
 #include "io/journal/journal_file.hpp"
 #include "pagoda/engine_plan.hpp"
 #include "pagoda/engine_setup.hpp"
@@ -20,7 +20,7 @@ namespace pagoda {
 /// The loaded parts of an engine of one replica with one device, and its journal's file.
 struct EngineParts : actors::EngineParts {
   /// Adapters that requests may name from the start; start_engine loads them.
-  std::vector<AdapterRef> lora_modules;
+  std::vector<io::AdapterAtStart> lora_modules;
   std::shared_ptr<io::JournalFile> journal_file;  ///< null: no journal; else it is also the journal of `instruments`
 };
 
@@ -45,7 +45,7 @@ Result<LoadedDevice> load_device(const EngineConfig& config, const EnginePlan& p
 Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSetup& setup = {});
 
 /// Spawns the actors over the parts, then loads the adapters of lora_modules. Blocks. Errors: those of spawn_actors, or
-/// of an adapter (the message has its name, `param` is lora_modules); then the actors end.
+/// of an adapter (the message has its name, `param` is the key that names it); then the actors end.
 Result<actors::RunningEngine> start_engine(caf::actor_system& system, EngineParts parts);
 
 }  // namespace pagoda

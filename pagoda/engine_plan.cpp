@@ -86,6 +86,14 @@ struct MeasuredModel {
   std::int64_t adapter_bytes = 0;  ///< as models::MemoryRequest::adapter_bytes
 };
 
+/// Returns the bytes of all adapters that may be loaded at a time. Any of them may be of the larger kind.
+std::int64_t planned_adapter_bytes(const EngineConfig& config, const layers::AdapterModules& modules) {
+  const std::int64_t lora = config.enable_lora ? adapters::planned_bytes(config.max_lora_rank, modules) : 0;
+  const std::int64_t prompt =
+      config.enable_prompt_adapter ? adapters::planned_prompt_bytes(config.max_prompt_adapter_token, modules) : 0;
+  return config.num_loaded_adapters() * std::max(lora, prompt);
+}
+
 /// Measures the planned model. Reads no weights.
 Result<MeasuredModel> measure_model(const EngineConfig& config, const EnginePlan& plan, const kernels::Device& device) {
   const weights::MeasuredWeights weights(*plan.checkpoint, plan.weights);
@@ -95,8 +103,7 @@ Result<MeasuredModel> measure_model(const EngineConfig& config, const EnginePlan
       .weight_bytes = weights.loaded_bytes(),
       .copied_weight_bytes = plan.checkpoint->is_mapped() ? weights.copied_bytes() : weights.loaded_bytes(),
       .memory = (*model)->memory(plan.limits, device.ops().supports_narrow_rows()),
-      .adapter_bytes =
-          config.num_loaded_adapters() * adapters::planned_bytes(config.max_lora_rank, (*model)->adapter_modules())};
+      .adapter_bytes = planned_adapter_bytes(config, (*model)->adapter_modules())};
 }
 
 /// Checks that one message holds the results of a step of a worker process, with all log-probabilities that requests
@@ -188,7 +195,9 @@ Status check_host_memory(const EngineConfig& config, const EnginePlan& plan) {
   return fail(ErrorCode::out_of_memory,
               "the engine needs " + kernels::describe_allocation(static_cast<std::size_t>(needed)) + "; " + parts +
                   "; lower kv_cache_memory, num_device_blocks, swap_space or max_num_seqs" +
-                  (adapter_bytes > 0 ? ", or max_loras, max_cpu_loras or max_lora_rank" : ""),
+                  (adapter_bytes > 0
+                       ? ", or the limits of adapters (max_loras, max_cpu_loras, max_lora_rank, max_prompt_adapters)"
+                       : ""),
               "kv_cache_memory");
 }
 

@@ -26,6 +26,7 @@ ModelLoader::ModelLoader(const EngineConfig& config, const EnginePlan& plan, std
       block_size_(config.slots_per_block()),
       runner_(runner_config(config, plan)),
       max_adapter_rank_(config.enable_lora ? config.max_lora_rank : 0),
+      max_virtual_tokens_(config.enable_prompt_adapter ? config.max_prompt_adapter_token : 0),
       adapter_dtype_(rounded_dtype(config, plan)),
       device_(std::move(device)),
       progress_(std::move(progress)) {
@@ -78,12 +79,32 @@ Result<std::unique_ptr<models::Model>> ModelLoader::make_model() const {
   return model;
 }
 
+Status ModelLoader::check_prompt(const adapters::Adapter& adapter) const {
+  if (!adapter.prompt) return {};
+  if (max_virtual_tokens_ == 0) {
+    return fail(ErrorCode::unsupported,
+                "it is a prompt adapter, and the engine was started without enable_prompt_adapter",
+                "enable_prompt_adapter");
+  }
+  if (adapter.num_virtual_tokens() <= max_virtual_tokens_) return {};
+  return fail(ErrorCode::unsupported,
+              "it has " + std::to_string(adapter.num_virtual_tokens()) +
+                  " virtual tokens, more than max_prompt_adapter_token (" + std::to_string(max_virtual_tokens_) + ")",
+              "max_prompt_adapter_token");
+}
+
 adapters::AdapterTable::Reader ModelLoader::adapter_reader() const {
-  if (max_adapter_rank_ == 0) return nullptr;
+  if (max_adapter_rank_ == 0 && max_virtual_tokens_ == 0) return nullptr;
   return [loader = shared_from_this()](const std::string& path) -> Result<adapters::Adapter> {
     const EnginePlan& plan = loader->plan_;
     auto adapter = io::read_adapter(path, plan.model.decoder.attention_of(0).head_dim);
     if (!adapter) return adapter;
+    if (Status allowed = loader->check_prompt(*adapter); !allowed) return fail(std::move(allowed.error()));
+    if (adapter->prompt) return adapter;
+    if (loader->max_adapter_rank_ == 0) {
+      return fail(ErrorCode::unsupported, "it is no prompt adapter, and the engine was started without enable_lora",
+                  "enable_lora");
+    }
     const std::int64_t rank = adapters::largest_rank(*adapter);
     if (rank > loader->max_adapter_rank_) {
       return fail(ErrorCode::unsupported,

@@ -212,6 +212,11 @@ std::int64_t planned_bytes(std::int64_t rank, const AdapterModules& modules) {
   return bytes;
 }
 
+std::int64_t planned_prompt_bytes(std::int64_t num_tokens, const AdapterModules& modules) {
+  const std::int64_t prefix_width = modules.kv().num_layers * 2 * modules.kv().width();
+  return num_tokens * std::max(prefix_width, modules.embedding_width()) * static_cast<std::int64_t>(sizeof(float));
+}
+
 Result<std::unique_ptr<const BoundAdapter>> BoundAdapter::create(const Adapter& adapter, const AdapterModules& modules,
                                                                  kernels::Device& device) {
   if (auto status = check(adapter, modules); !status) return fail(std::move(status.error()));

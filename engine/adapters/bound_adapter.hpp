@@ -22,6 +22,9 @@ Status check(const Adapter& adapter, const layers::AdapterModules& modules);
 /// (weights::MeasuredWeights).
 std::int64_t planned_bytes(std::int64_t rank, const layers::AdapterModules& modules);
 
+/// Returns the bytes of a prompt adapter of the larger kind with `num_tokens` virtual tokens.
+std::int64_t planned_prompt_bytes(std::int64_t num_tokens, const layers::AdapterModules& modules);
+
 /// An adapter in a device's memory, bound to the modules of one model.
 class BoundAdapter {
  public:

@@ -13,8 +13,9 @@
 namespace pagoda::io {
 namespace {
 
+/// Returns an error without the name of the key, which parse_lora_modules adds.
 tl::unexpected<Error> wrong_modules(const std::string& why) {
-  return fail(ErrorCode::bad_config, "lora_modules: " + why, "lora_modules");
+  return fail(ErrorCode::bad_config, why);
 }
 
 Result<AdapterRef> module_of_text(std::string_view entry) {
@@ -69,13 +70,11 @@ Result<std::vector<Result<AdapterRef>>> entries_of(std::string_view text, const 
   return entries;
 }
 
-}  // namespace
-
-Result<std::vector<AdapterRef>> parse_lora_modules(const EngineConfig& config) {
-  const auto models = model_names(config);
-  const auto entries = entries_of(config.lora_modules, models);
+/// Appends the adapters of one key.
+Status read_list(const char* key, const std::string& text, const std::vector<std::string>& models,
+                 std::vector<AdapterAtStart>& modules) {
+  const auto entries = entries_of(text, models);
   if (!entries) return fail(entries.error());
-  std::vector<AdapterRef> modules;
   for (const auto& entry : *entries) {
     if (!entry) return fail(entry.error());
     if (entry->name.empty()) return wrong_modules("a name is empty");
@@ -87,10 +86,25 @@ Result<std::vector<AdapterRef>> parse_lora_modules(const EngineConfig& config) {
       return wrong_modules(entry->name + " is the name of the model");
     }
     if (entry->path.empty()) return wrong_modules("the path of " + entry->name + " is empty");
-    if (std::ranges::find(modules, entry->name, &AdapterRef::name) != modules.end()) {
+    if (std::ranges::find(modules, entry->name, &AdapterAtStart::name) != modules.end()) {
       return wrong_modules("the name " + entry->name + " is given twice");
     }
-    modules.push_back(*entry);
+    modules.push_back({*entry, key});
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::vector<AdapterAtStart>> parse_lora_modules(const EngineConfig& config) {
+  const auto models = model_names(config);
+  std::vector<AdapterAtStart> modules;
+  const std::pair<const char*, const std::string&> lists[] = {{"lora_modules", config.lora_modules},
+                                                              {"prompt_adapters", config.prompt_adapters}};
+  for (const auto& [key, text] : lists) {
+    if (Status read = read_list(key, text, models, modules); !read) {
+      return fail(ErrorCode::bad_config, std::string(key) + ": " + read.error().message, key);
+    }
   }
   return modules;
 }

@@ -57,14 +57,15 @@ Result<fs::path> adapter_path(const fs::path& root, const std::string& path) {
 }
 
 Result<std::shared_ptr<ServedAdapters>> ServedAdapters::of(const EngineConfig& config) {
-  if (!config.enable_lora) return nullptr;
+  if (!config.has_adapters()) return nullptr;
   const auto modules = io::parse_lora_modules(config);
   if (!modules) return fail(modules.error());
   const auto own = config.served_model_names();
   std::vector<Adapter> adapters;
   for (const auto& module : *modules) {
     if (std::ranges::find(own, module.name) != own.end()) {
-      return fail(ErrorCode::bad_config, "lora_modules: " + module.name + " is the name of the model", "lora_modules");
+      return fail(ErrorCode::bad_config, std::string(module.key) + ": " + module.name + " is the name of the model",
+                  module.key);
     }
     adapters.push_back({0, module.name, module.path});
   }

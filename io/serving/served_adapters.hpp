@@ -29,7 +29,8 @@ class ServedAdapters : public std::enable_shared_from_this<ServedAdapters> {
     std::string path;
   };
 
-  /// Returns the adapters of an engine with this configuration; null without enable_lora. Errors: as
+  /// Returns the adapters of an engine with this configuration; null if requests cannot name
+  /// adapters. Errors: as
   /// parse_lora_modules; bad_config if an adapter has a name of the model itself.
   static Result<std::shared_ptr<ServedAdapters>> of(const EngineConfig& config);
 

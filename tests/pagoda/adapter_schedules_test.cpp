@@ -49,7 +49,7 @@ struct Schedule {
   std::int32_t max_tokens = 512;  ///< per step
   PreemptionPolicy preemption = PreemptionPolicy::automatic;
   bool scarce_blocks = false;
-  std::int32_t max_loras = 8;
+  std::int32_t max_loras = 8;  ///< there is one place more, for a prompt adapter
   std::int32_t max_cpu_loras = 8;
   Where where = Where::cpu;
 };
@@ -68,6 +68,15 @@ class AdapterSchedules : public testing::TestWithParam<std::tuple<std::string, S
     return schedule().where == Where::emulated_cuda ? std::min(all, kEmulatedTokens) : all;
   }
 
+  std::int32_t most_virtual_tokens() const {
+    std::int32_t most = 0;
+    for (const std::string& name : names_) {
+      const nlohmann::json golden = test::GoldenAdapter(name).json();
+      if (golden.contains("virtual_tokens")) most = std::max<std::int32_t>(most, golden["virtual_tokens"]["shape"][0]);
+    }
+    return most;
+  }
+
   std::unique_ptr<Engine> make_engine() const {
     EngineConfig config;
     config.model = model_.path();
@@ -75,14 +84,15 @@ class AdapterSchedules : public testing::TestWithParam<std::tuple<std::string, S
     config.max_num_seqs = 8;
     config.block_size = kBlockSize;
     const KvLayout layout = model_.layout(kBlockSize);
-    config.num_device_blocks =
-        schedule().scarce_blocks ? layout.peak_blocks(73, kChunkTokens) + 2 * layout.num_groups() : 600;
+    config.num_device_blocks = schedule().scarce_blocks ? layout.peak_blocks(73 + most_virtual_tokens(), kChunkTokens) +
+                                                              2 * layout.num_groups()
+                                                        : 600;
     config.num_host_blocks = schedule().preemption == PreemptionPolicy::swap ? 600 : 0;
     config.preemption_mode = schedule().preemption;
     config.pipeline_depth = schedule().depth;
     config.max_num_batched_tokens = schedule().max_tokens;
     config.kv_cache_dtype = "float32";
-    config.enable_lora = true;
+    config.enable_lora = config.enable_prompt_adapter = true;
     config.max_loras = schedule().max_loras;
     config.max_cpu_loras = schedule().max_cpu_loras;
     config.max_lora_rank = 256;
@@ -202,7 +212,7 @@ constexpr Schedule kSchedules[] = {
      .max_tokens = kChunkTokens,
      .preemption = PreemptionPolicy::recompute,
      .scarce_blocks = true},
-    {.name = "one_adapter_at_a_time", .depth = 1, .max_loras = 1, .max_cpu_loras = 1},
+    {.name = "two_adapters_at_a_time", .depth = 1, .max_loras = 1, .max_cpu_loras = 1},
     {.name = "worker_process", .where = Where::worker_process},
     {.name = "split_memory", .where = Where::split_memory},
 };
@@ -213,7 +223,8 @@ INSTANTIATE_TEST_SUITE_P(Models, AdapterSchedules,
 constexpr Schedule kEmulated{.name = "emulated_cuda", .where = Where::emulated_cuda};
 
 INSTANTIATE_TEST_SUITE_P(OnEmulatedCuda, AdapterSchedules,
-                         testing::Combine(testing::Values("llama-mha-f32", "llama-gqa-bf16", "phi3-gqa-f32"),
+                         testing::Combine(testing::Values("llama-mha-f32", "llama-gqa-bf16", "phi3-gqa-f32",
+                                                          "gemma3-six-layers-f32"),
                                           testing::Values(kEmulated)),
                          test_name);
 

@@ -25,7 +25,8 @@ class AdapterStart : public testing::Test {
     config_.max_lora_rank = 256;
   }
 
-  test::GoldenAdapter golden_{test::golden_adapter_names().front()};
+  test::GoldenAdapter golden_{"gemma3-rank-256-layers"};
+  test::GoldenAdapter prompt_{"gemma3-prefix"};
   test::ServableModel model_{golden_.json().at("base").get<std::string>()};
   EngineConfig config_;
 };
@@ -37,6 +38,31 @@ TEST_F(AdapterStart, OneThatCannotBeReadFailsTheStart) {
   EXPECT_THAT(engine.error().message, HasSubstr("the adapter \"sql\""));
   EXPECT_THAT(engine.error().message, HasSubstr("/nowhere/sql"));
   EXPECT_EQ(engine.error().param, "lora_modules");
+}
+
+TEST_F(AdapterStart, APromptAdapterThatIsTooLongFailsTheStart) {
+  config_.enable_prompt_adapter = true;
+  config_.max_prompt_adapter_token = 8;
+  config_.prompt_adapters = "tone=" + prompt_.path();
+  const auto engine = Engine::create(config_);
+  ASSERT_FALSE(engine);
+  EXPECT_THAT(engine.error().message, HasSubstr("prompt_adapters: the adapter \"tone\""));
+  EXPECT_THAT(engine.error().message, HasSubstr("9 virtual tokens, more than max_prompt_adapter_token (8)"));
+  EXPECT_EQ(engine.error().param, "prompt_adapters");
+}
+
+TEST_F(AdapterStart, EachKindOfAdapterHasToBeEnabled) {
+  config_.lora_modules = "tone=" + prompt_.path();
+  const auto without_prompts = Engine::create(config_);
+  ASSERT_FALSE(without_prompts);
+  EXPECT_THAT(without_prompts.error().message, HasSubstr("without enable_prompt_adapter"));
+  config_.enable_lora = false;
+  config_.lora_modules.clear();
+  config_.enable_prompt_adapter = true;
+  config_.prompt_adapters = "sql=" + golden_.path();
+  const auto without_lora = Engine::create(config_);
+  ASSERT_FALSE(without_lora);
+  EXPECT_THAT(without_lora.error().message, HasSubstr("without enable_lora"));
 }
 
 TEST_F(AdapterStart, AWrongListFailsTheStart) {
