@@ -338,9 +338,11 @@ class Translator {
     if (enables_adapters_) translation_.arguments.emplace_back("--enable-lora");
     if (adapters_.empty()) return;
     const bool is_plain = std::ranges::all_of(adapters_, [&](const nlohmann::json& entry) {
-      return entry.is_string() && (adapters_.size() == 1 || entry.get_ref<const std::string&>().find(',') == std::string::npos);
+      return entry.is_string() &&
+             (adapters_.size() == 1 || entry.get_ref<const std::string&>().find(',') == std::string::npos);
     });
-    if (!is_plain) return give("--lora-modules", adapters_.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    if (!is_plain)
+      return give("--lora-modules", adapters_.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
     std::string joined;
     for (const auto& entry : adapters_) joined += (joined.empty() ? "" : ",") + entry.get<std::string>();
     give("--lora-modules", joined);

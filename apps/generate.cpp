@@ -194,7 +194,8 @@ Status check_adapter(const GenerateOptions& options) {
   const auto adapters = serving::ServedAdapters::of(options.engine.config);
   if (!adapters) return fail(adapters.error());
   if (*adapters != nullptr && (*adapters)->contains(name)) return {};
-  return fail(ErrorCode::bad_config, "--adapter " + name + " is none of --lora-modules (with --enable-lora)", "adapter");
+  return fail(ErrorCode::bad_config, "--adapter " + name + " is none of --lora-modules (with --enable-lora)",
+              "adapter");
 }
 
 int run_generate(GenerateOptions& options) {

@@ -39,7 +39,8 @@ constexpr const char* kThreadsOfServer = "--threads and --cpu-affinity set how a
 constexpr const char* kLocalFile =
     "has no counterpart: nothing is downloaded; --model names a local folder or GGUF file";
 constexpr const char* kNamedAdapters =
-    "applies an adapter to every request, which has no counterpart: --enable-lora --lora-modules NAME=FILE, and requests "
+    "applies an adapter to every request, which has no counterpart: --enable-lora --lora-modules NAME=FILE, and "
+    "requests "
     "name the adapter as their model";
 constexpr const char* kNoControlVectors = "has no counterpart: only LoRA adapters change a model (docs/adapters.md)";
 constexpr const char* kNoEmbeddings = "has no counterpart: texts are generated, not embedded";

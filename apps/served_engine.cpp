@@ -24,7 +24,8 @@ Result<ServedEngine> start_served_engine(caf::actor_system& system, const Engine
                              .max_queued_requests = config.max_queued_requests,
                              .adapters = std::move(*adapters)};
   if (model.adapters && model.adapters->contains(model.info.name)) {
-    return fail(ErrorCode::bad_config, "lora_modules: " + model.info.name + " is the name of the model", "lora_modules");
+    return fail(ErrorCode::bad_config, "lora_modules: " + model.info.name + " is the name of the model",
+                "lora_modules");
   }
   if (auto names = config.served_model_names(); !names.empty()) model.aliases.assign(names.begin() + 1, names.end());
   return ServedEngine{std::move(model), std::move(*engine)};

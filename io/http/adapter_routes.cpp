@@ -23,7 +23,8 @@ using ParsedChange = tl::expected<SharedAdapterChange, ErrorAnswer>;
 /// Returns the adapters of the model or of the model of an adapter.
 tl::expected<std::shared_ptr<serving::ServedAdapters>, ErrorAnswer> adapters_of(const ServedModel& model) {
   if (model.adapters) return model.adapters;
-  return tl::unexpected(invalid_request("the model `" + model.info.name + "` has no adapters: start with --enable-lora"));
+  return tl::unexpected(
+      invalid_request("the model `" + model.info.name + "` has no adapters: start with --enable-lora"));
 }
 
 ParsedChange begun(Result<SharedAdapterChange> change) {
@@ -71,9 +72,9 @@ void change(const ApiContext& context, const ServedModel& model, std::shared_ptr
     std::string quoted;
     wire::append_string(quoted, made.adapter.name);
     spdlog::info("adapter {} is {}", quoted, is_new ? "loaded" : "unloaded");
-    answering.respond(200, "text/plain; charset=utf-8",
-                      "Success: LoRA adapter '" + made.adapter.name + "' " + (is_new ? "added" : "removed") +
-                          " successfully.");
+    answering.respond(
+        200, "text/plain; charset=utf-8",
+        "Success: LoRA adapter '" + made.adapter.name + "' " + (is_new ? "added" : "removed") + " successfully.");
   });
 }
 

@@ -47,8 +47,7 @@ tl::expected<std::string, ErrorAnswer> adapter_of_list(const wire::Json& list, c
   const auto refused = [](std::string why) { return tl::unexpected(invalid_request(std::move(why), "lora")); };
   constexpr const char* kForm = "lora must be a list of objects with id and scale";
   if (!list.is_array()) return refused(kForm);
-  const auto known =
-      model.adapters ? model.adapters->list() : std::vector<serving::ServedAdapters::Adapter>();
+  const auto known = model.adapters ? model.adapters->list() : std::vector<serving::ServedAdapters::Adapter>();
   std::string name;
   for (const auto& entry : list) {
     const auto id = entry.is_object() ? entry.find("id") : entry.end();
@@ -56,7 +55,8 @@ tl::expected<std::string, ErrorAnswer> adapter_of_list(const wire::Json& list, c
     const auto scale = entry.find("scale");
     if (scale != entry.end() && !scale->is_number()) return refused(kForm);
     const auto adapter = std::ranges::find_if(known, [&](const auto& one) { return *id == one.id; });
-    if (adapter == known.end()) return refused("lora: there is no adapter " + id->dump() + "; GET /lora-adapters lists them");
+    if (adapter == known.end())
+      return refused("lora: there is no adapter " + id->dump() + "; GET /lora-adapters lists them");
     const double factor = scale == entry.end() ? 0 : scale->get<double>();
     if (factor == 0) continue;
     if (factor != 1) return refused("lora: scale must be 1 or 0: an adapter has the scale of its files");

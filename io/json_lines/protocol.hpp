@@ -100,16 +100,16 @@ struct RefusedLine {
 
 /// A model that lines may use.
 struct LineModel {
-  std::vector<std::string> names;           ///< names for the field `model` of a line
-  const chat::ChatPrompts* chat = nullptr;  ///< makes the prompts of conversations; null: no chat template
+  std::vector<std::string> names;                     ///< names for the field `model` of a line
+  const chat::ChatPrompts* chat = nullptr;            ///< makes the prompts of conversations; null: no chat template
   const serving::ServedAdapters* adapters = nullptr;  ///< adapters that lines may name; null: none
 };
 using LineModels = std::span<const LineModel>;
 
 /// Parses one line (without its line end). Refuses an unknown or repeated field, a wrong type, and an integer that does
 /// not fit 64 bits. The request router checks ranges later, and fills the fields that the line leaves open. `models`:
-/// at least one; if there are several, a line must name its model or an adapter. `model` may be the name of an adapter. Errors: invalid_json, invalid_request (param names
-/// the field), unknown_op.
+/// at least one; if there are several, a line must name its model or an adapter. `model` may be the name of an adapter.
+/// Errors: invalid_json, invalid_request (param names the field), unknown_op.
 tl::expected<ClientMessage, RefusedLine> parse_line(std::string_view line, LineModels models);
 /// Like the function above, for one model that has no name. Lines must not name a model. `prompts`: null: no chat
 /// template.

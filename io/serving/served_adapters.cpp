@@ -4,6 +4,7 @@
 #include <system_error>
 #include <utility>
 
+#include "engine/request/generate_request.hpp"
 #include "io/adapters/lora_modules.hpp"
 
 namespace pagoda::serving {
@@ -11,7 +12,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kMaxNameBytes = 256;
 constexpr std::size_t kMaxPathBytes = 4096;
 
 bool has_control(std::string_view text) {
@@ -32,7 +32,8 @@ Status check_name(const std::string& name) {
     return fail(ErrorCode::invalid_request, "lora_name " + std::move(why), "lora_name");
   };
   if (name.empty()) return refuse("must not be empty");
-  if (name.size() > kMaxNameBytes) return refuse("must have at most " + std::to_string(kMaxNameBytes) + " bytes");
+  if (name.size() > kMaxAdapterNameBytes)
+    return refuse("must have at most " + std::to_string(kMaxAdapterNameBytes) + " bytes");
   if (has_control(name)) return refuse("must have no control characters");
   return {};
 }
@@ -60,14 +61,8 @@ Result<std::shared_ptr<ServedAdapters>> ServedAdapters::of(const EngineConfig& c
   if (!config.enable_lora) return nullptr;
   const auto modules = io::parse_lora_modules(config);
   if (!modules) return fail(modules.error());
-  const auto own = config.served_model_names();
   std::vector<Adapter> adapters;
-  for (const auto& module : *modules) {
-    if (std::ranges::find(own, module.name) != own.end()) {
-      return fail(ErrorCode::bad_config, "lora_modules: " + module.name + " is the name of the model", "lora_modules");
-    }
-    adapters.push_back({0, module.name, module.path});
-  }
+  for (const auto& module : *modules) adapters.push_back({0, module.name, module.path});
   return std::make_shared<ServedAdapters>(std::move(adapters), config.enable_lora_updates ? config.lora_root : "");
 }
 
@@ -110,9 +105,10 @@ Result<SharedAdapterChange> ServedAdapters::begin_add(const std::string& name, c
   if (!found) return fail(found.error());
   const std::lock_guard lock(mutex_);
   if (const Entry* taken = find(name)) {
-    const char* const now = taken->state == State::ready    ? "is already loaded"
-                            : taken->state == State::adding ? "is being loaded"
-                                                            : "is being unloaded: try again when its requests have ended";
+    const char* const now = taken->state == State::ready ? "is already loaded"
+                            : taken->state == State::adding
+                                ? "is being loaded"
+                                : "is being unloaded: try again when its requests have ended";
     return fail(ErrorCode::invalid_request, "the adapter `" + name + "` " + now, "lora_name");
   }
   auto change = std::make_shared<AdapterChange>(shared_from_this(), AdapterChange::Kind::add,

@@ -30,7 +30,7 @@ class ServedAdapters : public std::enable_shared_from_this<ServedAdapters> {
   };
 
   /// Returns the adapters of an engine with this configuration; null without enable_lora. Errors: as
-  /// parse_lora_modules; bad_config if an adapter has a name of the model itself.
+  /// parse_lora_modules.
   static Result<std::shared_ptr<ServedAdapters>> of(const EngineConfig& config);
 
   /// `root`: folder below which the adapters of clients must be; empty: clients cannot change the list.

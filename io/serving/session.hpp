@@ -20,9 +20,9 @@
 namespace pagoda::serving {
 
 /// Requests to the engine that do not generate. A change of adapters is settled even if the session ends meanwhile.
-using Query = std::variant<SharedAdapterChange, actors::TokenizeRequest, actors::DetokenizeRequest, actors::GetModelInfo, actors::GetStats,
-                           actors::GetMetrics, actors::GetView, actors::ListRequests, actors::AbortRequest,
-                           actors::ResetPrefixCache>;
+using Query = std::variant<SharedAdapterChange, actors::TokenizeRequest, actors::DetokenizeRequest,
+                           actors::GetModelInfo, actors::GetStats, actors::GetMetrics, actors::GetView,
+                           actors::ListRequests, actors::AbortRequest, actors::ResetPrefixCache>;
 /// The engine has made a change of adapters.
 struct AdapterChanged {
   SharedAdapterChange change;

@@ -117,10 +117,10 @@ TEST(ForeignFlags, of_adapters_are_joined_to_one) {
 }
 
 TEST(ForeignFlags, of_adapters_of_llama_server_are_taken_if_requests_choose) {
-  EXPECT_THAT(translate_flags(std::vector<std::string>{"--lora", "/a/sql.gguf,b.gguf", "--lora-init-without-apply"})
-                  .arguments,
-              ElementsAre("--enable-lora", "--lora-modules",
-                          R"([{"name":"sql","path":"/a/sql.gguf"},{"name":"b","path":"b.gguf"}])"));
+  EXPECT_THAT(
+      translate_flags(std::vector<std::string>{"--lora", "/a/sql.gguf,b.gguf", "--lora-init-without-apply"}).arguments,
+      ElementsAre("--enable-lora", "--lora-modules",
+                  R"([{"name":"sql","path":"/a/sql.gguf"},{"name":"b","path":"b.gguf"}])"));
   EXPECT_THAT(flags_problem({"--lora", "sql.gguf"}), HasSubstr("--lora applies an adapter to every request"));
   EXPECT_THAT(flags_problem({"--lora", "sql.gguf"}), HasSubstr("beside --lora-init-without-apply it is taken"));
 }

@@ -43,8 +43,10 @@ TEST(LoraModules, AreListedByNameAndPath) {
 
 TEST(LoraModules, AreReadFromJsonAsVllmDoes) {
   EXPECT_EQ(parsed(R"({"name": "sql", "path": "/a, b", "base_model_name": "alias"})"), (Modules{{"sql", "/a, b"}}));
-  EXPECT_EQ(parsed(R"([{"name": "sql", "path": "/a"}, "chat=/c", {"name": "x", "path": "/x", "base_model_name": null}])"),
-            (Modules{{"sql", "/a"}, {"chat", "/c"}, {"x", "/x"}}));
+  EXPECT_EQ(
+      parsed(R"([{"name": "sql", "path": "/a"}, "chat=/c", {"name": "x", "path": "/x", "base_model_name": null}])"),
+      (Modules{{"sql", "/a"}, {"chat", "/c"}, {"x", "/x"}}));
+  EXPECT_EQ(parsed(R"({"name": "a", "path": "/a"},{"name": "b", "path": "/b"})"), (Modules{{"a", "/a"}, {"b", "/b"}}));
 }
 
 TEST(LoraModules, WrongOnesAreRefused) {

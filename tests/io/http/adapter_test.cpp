@@ -97,7 +97,8 @@ TEST_F(Adapters, AreNamedInEveryApi) {
   EXPECT_EQ(body["output"][0]["content"][0]["text"], "poet0 poet1 ") << body;
   EXPECT_EQ(body["model"], "poet");
   body = json::parse(post("/api/generate", R"({"model": "poet:latest", "prompt": "p", "stream": false,
-                                               "options": {"num_predict": 2}})").body);
+                                               "options": {"num_predict": 2}})")
+                         .body);
   EXPECT_EQ(body["response"], "poet0 poet1 ") << body;
   EXPECT_EQ(body["model"], "poet:latest");
   body = json::parse(post("/tokenize", R"({"model": "poet", "prompt": "ab"})").body);

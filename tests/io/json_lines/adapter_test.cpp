@@ -35,8 +35,8 @@ class LineAdapters : public ServerTest {
     ServerConfig config;
     config.listen = "127.0.0.1:0";
     config.keys = *serving::make_key_ring({}, {"admin"});
-    auto server = Server::start(system_, serving::ServedModels({std::move(model), std::move(other)}),
-                                std::move(config), telemetry_);
+    auto server = Server::start(system_, serving::ServedModels({std::move(model), std::move(other)}), std::move(config),
+                                telemetry_);
     ASSERT_TRUE(server.has_value()) << server.error().message;
     server_ = std::move(*server);
   }
