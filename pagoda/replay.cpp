@@ -152,9 +152,10 @@ Result<ExecutionReport> execute_journal(const io::JournalContents& journal, cons
     const auto& cores = replay.replica(0);
     auto content = cores.block_manager->content();
     if (cores.scheduler_config.max_adapters > 0 && !content.cached.empty()) {
-      return fail(ErrorCode::unsupported,
-                  "the beginning of the journal is lost, and its engine has adapters: it is not known which adapter the "
-                  "blocks of the prefix cache belong to, so nothing can be executed");
+      return fail(
+          ErrorCode::unsupported,
+          "the beginning of the journal is lost, and its engine has adapters: it is not known which adapter the "
+          "blocks of the prefix cache belong to, so nothing can be executed");
     }
     auto created = StepExecution::create(std::move(*config), cores.block_config, cores.scheduler_config,
                                          std::move(content), progress);

@@ -296,8 +296,7 @@ TEST_F(AdaptersOfTwoReplicas, EachReplicaLoadsAndOneIsEnough) {
   ASSERT_TRUE(received_->wait_for(6));
   for (std::uint64_t tag = 1; tag <= 6; ++tag) expect_right(tag, 100);
   EXPECT_THAT(adapters_of_rows(), ElementsAre("a", "b"));
-  ASSERT_TRUE(comes_true(
-      [&] { return ask<EngineStats>(shared_.router, GetStats{}).replicas.at(0).state == "down"; }));
+  ASSERT_TRUE(comes_true([&] { return ask<EngineStats>(shared_.router, GetStats{}).replicas.at(0).state == "down"; }));
   EXPECT_TRUE(comes_true([&] { return num_requests_of("a") == 0 && num_requests_of("b") == 0; }));
   EXPECT_TRUE(add("c")) << "the replica that is down loads nothing";
   ASSERT_TRUE(submit(7, 20, "c"));

@@ -219,6 +219,7 @@ TEST(ViewText, HasCellsInRunsAndTimesFromTheArrivalOn) {
   view::LiveRequest live;
   live.id = 5;
   live.state = view::RequestState::running;
+  live.adapter = "sql";
   live.arrival_us = 9'000'000;
   live.first_scheduled_us = 9'250'000;
   view.queues.requests = {live};
@@ -242,6 +243,8 @@ TEST(ViewText, HasCellsInRunsAndTimesFromTheArrivalOn) {
   EXPECT_EQ(shown["blocks"]["owners"][0]["request"], 5);
   EXPECT_EQ(shown["blocks"]["moves"][0]["kind"], "copy");
   EXPECT_EQ(shown["requests"][0]["state"], "running");
+  EXPECT_EQ(shown["requests"][0]["adapter"], "sql");
+  EXPECT_TRUE(shown["ended"][0]["adapter"].is_null()) << "the base model";
   EXPECT_EQ(shown["requests"][0]["age_ms"], 1000);
   EXPECT_EQ(shown["requests"][0]["queue_ms"], 250);
   EXPECT_TRUE(shown["requests"][0]["ttft_ms"].is_null());

@@ -32,5 +32,29 @@ TEST(EngineText, AModelThatIsNotLoadedHasNoSamplesOfReplicas) {
   }
 }
 
+TEST(EngineText, AdaptersHaveSamplesIfRequestsMayNameThem) {
+  ModelInfo model;
+  model.name = "m";
+  EngineMetrics metrics;
+  const auto written_of = [&] {
+    std::string written;
+    PrometheusText text(written);
+    write_engine_metrics(text, {{model, metrics}});
+    return written;
+  };
+  EXPECT_EQ(written_of().find("pagoda:loaded_adapters{"), std::string::npos);
+  metrics.adapters = AdapterMetrics{
+      .max_in_step = 4, .loaded = 2, .loads = 5, .evictions = 3, .running = {"a", "b"}, .waiting = {"c"}};
+  const std::string written = written_of();
+  const auto has = [&](const std::string& line) { return written.find(line) != std::string::npos; };
+  EXPECT_TRUE(
+      has("pagoda:lora_requests_info{model_name=\"m\",engine=\"0\",max_lora=\"4\",running_lora_adapters=\"a,b\","
+          "waiting_lora_adapters=\"c\"} "))
+      << written;
+  EXPECT_TRUE(has("pagoda:loaded_adapters{model_name=\"m\",engine=\"0\"} 2\n")) << written;
+  EXPECT_TRUE(has("pagoda:adapter_loads_total{model_name=\"m\",engine=\"0\"} 5\n")) << written;
+  EXPECT_TRUE(has("pagoda:adapter_evictions_total{model_name=\"m\",engine=\"0\"} 3\n")) << written;
+}
+
 }  // namespace
 }  // namespace pagoda::metrics
