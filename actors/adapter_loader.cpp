@@ -20,7 +20,9 @@ AdapterLoaderActor::behavior_type behavior(Self self, const std::shared_ptr<adap
   return {
       [self](const LoadAdapter& message) {
         const auto loaded = state_of(self).table->load(message.adapter);
-        return reply(AdapterLoaded{message.adapter.id, loaded ? Status() : fail(loaded.error())});
+        const auto* prompt = loaded ? (*loaded)->prompt() : nullptr;
+        return reply(AdapterLoaded{message.adapter.id, loaded ? Status() : fail(loaded.error()),
+                                   prompt == nullptr ? 0 : static_cast<std::int32_t>(prompt->num_tokens)});
       },
       [self](const UnloadAdapter& message) { state_of(self).table->unload(message.adapter); },
   };

@@ -33,12 +33,12 @@ void unload(Self self, AdapterId id) {
   for (const auto& [replica, loader] : state_of(self).loaders) send(self, loader, UnloadAdapter{id});
 }
 
-void on_loaded(Self self, const AdapterRef& adapter, const Status& status) {
+void on_loaded(Self self, const AdapterRef& adapter, const Status& status, std::int32_t num_virtual_tokens) {
   if (!status) {
     spdlog::warn("the adapter \"{}\" cannot be loaded: {}", adapter.name, status.error().message);
     unload(self, adapter.id);  // a replica may have it
   }
-  apply(self, state_of(self).core->load_ended(adapter.id, status));
+  apply(self, state_of(self).core->load_ended(adapter.id, status, num_virtual_tokens));
 }
 
 /// A load has failed if one replica has refused it. A replica that is down loads nothing and refuses nothing: devices
@@ -49,9 +49,9 @@ void load(Self self, const AdapterRef& adapter) {
     for (const auto& [replica, loaded] : answers) {
       if (status) status = loaded.status;
     }
-    on_loaded(self, adapter, status);
+    on_loaded(self, adapter, status, answers.front().value.num_virtual_tokens);
   };
-  const auto none_is_up = [self, adapter](const caf::error&) { on_loaded(self, adapter, {}); };
+  const auto none_is_up = [self, adapter](const caf::error&) { on_loaded(self, adapter, {}, 0); };
   gather<AdapterLoaded>(self, state_of(self).loaders, LoadAdapter{adapter}, on_answers, none_is_up);
 }
 

@@ -223,11 +223,12 @@ using WorkerActor = Interface<
     // (private) its own stream: the stream has failed.
     caf::result<void>(DeviceFailed)>;
 
-/// Loads the adapters of a replica (the scheduler), or those of one worker, on a thread of its own.
+/// Loads adapters before steps need them. The scheduler of a replica is one, for all of its devices. Each worker has
+/// one that runs on a thread of its own.
 using AdapterLoaderActor = Interface<
-    // (private) adapter store, worker: an adapter is loaded before a step needs it.
+    // (private) adapter store, scheduler, worker: an adapter that rows of later steps may have.
     caf::result<AdapterLoaded>(LoadAdapter),
-    // (private) adapter store, worker: an adapter is not needed any more.
+    // (private) adapter store, scheduler, worker: an adapter that no later row has.
     caf::result<void>(UnloadAdapter)>;
 
 /// Represents the worker and the cache engine of a separate process: it forwards what is sent to either of them. Both

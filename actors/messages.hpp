@@ -273,9 +273,12 @@ struct LoadAdapter {
 };
 struct AdapterLoaded {
   AdapterId adapter = 0;
-  Status status;  ///< errors: bad_file, io_failed, out_of_memory
+  Status status;                        ///< errors: bad_file, io_failed, out_of_memory
+  std::int32_t num_virtual_tokens = 0;  ///< see AdapterRef
 
-  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.adapter, self.status); }
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.adapter, self.status, self.num_virtual_tokens);
+  }
 };
 /// Private: a device forgets an adapter. Rows that have it keep it until they end.
 struct UnloadAdapter {

@@ -57,7 +57,7 @@ void settle(Self self, routing::RouterCore::Settled settled) {
     const SchedulerActor& scheduler = scheduler_of(state, settled.id);
     send(self, state.outputs, OpenOutput{*spec, sink, scheduler});  // before any output that the scheduler can cause
     send(self, scheduler, AddGroup{*spec});
-    deliver(promise, SubmitReply{settled.id, std::ssize(*(*spec)->prompt)});
+    deliver(promise, SubmitReply{settled.id, std::ssize((*spec)->own_prompt())});
     return;
   }
   state.clients.erase(client);

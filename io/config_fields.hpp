@@ -160,6 +160,10 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
   visit("max_cpu_loras", config.max_cpu_loras,
         "Maximum number of adapters that are loaded at a time, in the device's memory; 0: max_loras");
   visit("max_lora_rank", config.max_lora_rank, "Maximum rank of an adapter; an adapter with a larger rank is refused");
+  visit(
+      "lora_dtype", config.lora_dtype,
+      "Type of the matrices of adapters: auto (as in their files, but 16 bits for a model of 16 bits), float32 (as in "
+      "their files), float16, bfloat16");
   visit("lora_modules", config.lora_modules,
         "Adapters: NAME=PATH, several separated by commas, or a JSON list of objects with name and path. A path is a "
         "folder in PEFT's format or a GGUF file");

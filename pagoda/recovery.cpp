@@ -82,7 +82,8 @@ std::optional<std::int64_t> time_left(const serving::RequestOrigin& origin) {
 std::shared_ptr<GenerateRequest> request_of(const Resumable& resumable, const serving::RequestOrigin& origin) {
   const RequestSpec& spec = *resumable.spec;
   auto request = std::make_shared<GenerateRequest>();
-  request->prompt_token_ids.emplace(spec.prompt->begin(), spec.prompt->end());
+  const auto prompt = spec.own_prompt();
+  request->prompt_token_ids.emplace(prompt.begin(), prompt.end());
   request->sampling = spec.sampling;
   request->sampling.seed = spec.seed;
   request->stream = spec.stream;

@@ -2,25 +2,40 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <string>
 #include <utility>
-
-#include "kernels/reference/element.hpp"
 
 namespace pagoda::adapters {
 namespace {
 
-/// Returns false if an element is too large for `dtype`.
-bool round_matrix(AdapterMatrix& matrix, DType dtype) {
+float element(const AdapterMatrix& matrix, std::int64_t i) {
+  float value = 0.0F;
+  std::memcpy(&value, matrix.data.data() + i * std::int64_t{sizeof(float)}, sizeof(value));
+  return value;
+}
+
+/// Rounds a matrix of float32 to T. Returns false if an element is too large.
+template <class T>
+bool round_to(AdapterMatrix& matrix, DType dtype, T (*round)(float)) {
   if (matrix.dtype != DType::f32) return true;
   const std::int64_t count = matrix.rows * matrix.columns;
-  std::vector<std::byte> rounded(static_cast<std::size_t>(count) * size_of(dtype));
+  float largest = 0.0F;
+  std::vector<std::byte> rounded(static_cast<std::size_t>(count) * sizeof(T));
   for (std::int64_t i = 0; i < count; ++i) {
-    kernels::reference::store(rounded.data(), dtype, i, kernels::reference::load(matrix.data.data(), DType::f32, i));
-    if (!std::isfinite(kernels::reference::load(rounded.data(), dtype, i))) return false;
+    const float value = element(matrix, i);
+    largest = std::max(largest, std::abs(value));
+    const T narrow = round(value);
+    std::memcpy(rounded.data() + i * static_cast<std::int64_t>(sizeof(T)), &narrow, sizeof(T));
   }
+  if (!std::isfinite(to_float(round(largest)))) return false;
   matrix.data = std::move(rounded);
   matrix.dtype = dtype;
   return true;
+}
+
+bool round_matrix(AdapterMatrix& matrix, DType dtype) {
+  return dtype == DType::bf16 ? round_to<BFloat16>(matrix, dtype, to_bf16) : round_to<Float16>(matrix, dtype, to_f16);
 }
 
 }  // namespace

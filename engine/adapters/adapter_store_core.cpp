@@ -81,7 +81,8 @@ AdapterStoreCore::Effects AdapterStoreCore::release(AdapterId id) {
   return effects;
 }
 
-AdapterStoreCore::Effects AdapterStoreCore::load_ended(AdapterId id, const Status& status) {
+AdapterStoreCore::Effects AdapterStoreCore::load_ended(AdapterId id, const Status& status,
+                                                       std::int32_t num_virtual_tokens) {
   Effects effects;
   const auto found = of(id);
   Entry& entry = found->second;
@@ -89,6 +90,7 @@ AdapterStoreCore::Effects AdapterStoreCore::load_ended(AdapterId id, const Statu
   if (status) {
     ++counts_.loads;
     entry.state = State::loaded;
+    entry.num_virtual_tokens = num_virtual_tokens;
     entry.last_use = ++num_uses_;
     answer_add(entry, ref(entry), effects);
     for (const TicketId ticket : std::exchange(entry.acquires, {})) {

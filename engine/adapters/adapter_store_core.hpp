@@ -60,7 +60,8 @@ class AdapterStoreCore {
   /// Call when a request that holds the adapter has ended.
   Effects release(AdapterId id);
 
-  Effects load_ended(AdapterId id, const Status& status);
+  /// `num_virtual_tokens`: see AdapterRef; used if the load has not failed.
+  Effects load_ended(AdapterId id, const Status& status, std::int32_t num_virtual_tokens = 0);
 
   /// Returns whether requests may name the adapter.
   bool knows(std::string_view name) const;
@@ -83,7 +84,8 @@ class AdapterStoreCore {
   struct Entry {
     AdapterSource source;
     State state = State::absent;
-    AdapterId id = 0;                ///< set unless it is absent
+    AdapterId id = 0;  ///< set unless it is absent
+    std::int32_t num_virtual_tokens = 0;
     std::int64_t holders = 0;        ///< number of requests that hold it
     std::uint64_t last_use = 0;      ///< num_uses_ at its last use
     bool is_queued = false;          ///< whether it is in waiting_for_room_
@@ -104,7 +106,9 @@ class AdapterStoreCore {
   bool make_room(Effects& effects);
   void unload(Entry& entry, Effects& effects);
   void answer_add(Entry& entry, Result<AdapterRef> answer, Effects& effects);
-  static AdapterRef ref(const Entry& entry) { return {entry.id, entry.source.name, entry.source.path}; }
+  static AdapterRef ref(const Entry& entry) {
+    return {entry.id, entry.source.name, entry.source.path, entry.num_virtual_tokens};
+  }
   /// Unloads and erases a removed entry that no request holds or waits for.
   void end_if_removed(Entries::iterator found, Effects& effects);
   Entries::iterator of(AdapterId id) { return entries_.find(by_id_.at(id)); }

@@ -6,6 +6,7 @@
 #include "engine/adapters/adapter.hpp"
 #include "engine/layers/adapter_modules.hpp"
 #include "engine/layers/batch_adapters.hpp"
+#include "engine/layers/batch_prompts.hpp"
 #include "kernels/device.hpp"
 #include "kernels/result.hpp"
 
@@ -32,13 +33,18 @@ class BoundAdapter {
                                                             const layers::AdapterModules& modules,
                                                             kernels::Device& device);
 
-  /// Returns what a batch refers to (layers::AdapterRows). Valid as long as this lives.
+  /// Returns what a batch refers to (layers::AdapterRows). Valid as long as this lives. A prompt adapter changes no
+  /// module.
   const layers::AdapterWeights& weights() const { return weights_; }
+  /// Returns what a batch refers to (layers::PromptRows) of a prompt adapter. Valid as long as this lives. Null if the
+  /// adapter has no virtual tokens.
+  const layers::PromptWeights* prompt() const { return prompt_.num_tokens > 0 ? &prompt_ : nullptr; }
   /// Returns the bytes of the device's memory.
   std::int64_t bytes() const { return static_cast<std::int64_t>(memory_.bytes()); }
 
  private:
   layers::AdapterWeights weights_;
+  layers::PromptWeights prompt_;
   kernels::Buffer memory_;
 };
 

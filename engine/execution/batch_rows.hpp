@@ -17,7 +17,8 @@ namespace pagoda::execution {
 /// earlier step in flight may be about to sample the last of them. The host only counts them.
 struct BatchRow {
   SequenceId sequence = 0;
-  std::int32_t prompt_len = 0;
+  std::int32_t prompt_len = 0;          ///< with virtual tokens
+  std::int32_t num_virtual_tokens = 0;  ///< at the beginning of the prompt
   /// Number of prompt and generated tokens, including those being sampled; fewer if drafts were wrong.
   std::int32_t num_tokens = 0;
   std::vector<std::vector<BlockId>> block_tables;  ///< by KV group

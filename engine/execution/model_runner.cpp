@@ -267,8 +267,8 @@ ModelRunner::Batch ModelRunner::plan_batch(const ExecuteStep& step) const {
     batch.max_query_len = std::max(batch.max_query_len, work.num_tokens);
     batch.max_context_len = std::max(batch.max_context_len, work.end_position());
   }
-  const auto has_adapter = [this](const RowWork& work) { return rows_[work.row].adapter != nullptr; };
-  if (config_.replay_decode && batch.max_query_len == 1 && std::ranges::none_of(step.work, has_adapter)) {
+  const auto needs = [this](const RowWork& work) { return needs_adapter(work); };
+  if (config_.replay_decode && batch.max_query_len == 1 && std::ranges::none_of(step.work, needs)) {
     batch.decode = decode_batches_.around(static_cast<std::int32_t>(shape.num_sequences), batch.max_context_len);
     batch.max_context_len = batch.decode->max_context_len;
     shape.num_tokens = shape.num_sequences = shape.num_logit_rows = batch.decode->num_rows;
@@ -297,7 +297,8 @@ void ModelRunner::plan_samples(const ExecuteStep& step, const Batch& batch, Issu
       const std::span<const TokenId> tokens(token_table_.as<TokenId>() + token_slot(work.row, 0),
                                             static_cast<std::size_t>(end));
       const auto prompt_len = static_cast<std::size_t>(row.prompt_len);
-      return row.sampler->row(logits_row, tokens.first(prompt_len), tokens.subspan(prompt_len));
+      const auto prompt = tokens.first(prompt_len).subspan(static_cast<std::size_t>(row.num_virtual_tokens));
+      return row.sampler->row(logits_row, prompt, tokens.subspan(prompt_len));
     };
     if (work.num_drafts > 0) issued_row.drafts = drafts_of(step, work);
     for (std::int32_t k = work.num_drafts; k > 0; --k, ++logits_row) {
@@ -451,7 +452,8 @@ Status ModelRunner::run_model(kernels::Stream& stream, const Batch& batch, const
       .max_blocks = keeps_block_tables() ? blocks_of_row_ : batch.shape.max_blocks,
       .max_query_len = batch.max_query_len,
       .max_context_len = batch.max_context_len,
-      .adapters = or_null(batch.token_adapters)};
+      .adapters = or_null(batch.token_adapters),
+      .prompts = or_null(batch.prompts)};
   const auto num_logit_rows = static_cast<std::int32_t>(batch.shape.num_logit_rows);
   const auto issue = [&] {
     Status status = device_->ops().gather_tokens(stream, {.table = token_table_.as<TokenId>(),

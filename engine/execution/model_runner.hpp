@@ -77,6 +77,7 @@ class ModelRunner final : public StepRunner {
     std::optional<DecodeBatch> decode;  ///< the size that the batch is padded to
     layers::BatchAdapters token_adapters;
     layers::BatchAdapters logit_adapters;
+    layers::BatchPrompts prompts;
   };
 
   ModelRunner(RunnerConfig config, std::unique_ptr<models::Model> model, std::shared_ptr<kernels::Device> device,
@@ -100,6 +101,9 @@ class ModelRunner final : public StepRunner {
   Status bring_inputs(kernels::Stream& stream, const StepShape& shape, const StepMemory& memory);
   Batch plan_batch(const ExecuteStep& step) const;
   void plan_samples(const ExecuteStep& step, const Batch& batch, IssuedStep& issued);
+  /// Returns whether an adapter changes what the model does for the work: a prompt adapter does it for its virtual
+  /// tokens only.
+  bool needs_adapter(const RowWork& work) const;
   /// Lists the rows of the batch that have adapters.
   void plan_adapters(const ExecuteStep& step, Batch& batch, IssuedStep& issued) const;
   void fill_inputs(const ExecuteStep& step, const Batch& batch, const StepInputs& inputs) const;

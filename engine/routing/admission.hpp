@@ -70,6 +70,11 @@ std::optional<std::int64_t> prompt_tokens_kept(const GenerateRequest& request, c
 Result<SharedSpec> make_spec(const Arrival& arrival, const GenerateRequest& request, Result<TokenIds> prompt,
                              const AdmissionLimits& limits, std::vector<TokenIds> bad_words = {});
 
+/// Returns a spec of make_spec with its adapter. The adapter's virtual tokens come in front of the prompt: they count
+/// for the context, and leave less room for truncate_prompt_tokens -1 and max_tokens. Errors: context_too_long.
+Result<SharedSpec> with_adapter(const RequestSpec& spec, const GenerateRequest& request, const AdapterRef& adapter,
+                                const AdmissionLimits& limits);
+
 /// Returns the result of a request that is aborted before its prompt is tokenized: n outputs without tokens.
 RequestResult result_before_start(const Arrival& arrival, const GenerateRequest& request, TimeUs now,
                                   const AdmissionLimits& limits);

@@ -291,11 +291,15 @@ void RouterCore::enter_if_ready(Requests::iterator entry, Effects& effects) {
     return refuse(entry, {ErrorCode::internal, "no replica is left"}, effects);
   }
   SharedSpec spec = std::exchange(request.encoded, nullptr);
-  if (request.grammar || request.adapter.id != 0) {
-    auto complete = std::make_shared<RequestSpec>(*spec);
-    complete->grammar = std::exchange(request.grammar, nullptr);
-    complete->adapter = request.adapter;
-    spec = std::move(complete);
+  if (request.adapter.id != 0) {
+    auto with = with_adapter(*spec, *request.outside, request.adapter, limits_);
+    if (!with) return refuse(entry, std::move(with.error()), effects);
+    spec = std::move(*with);
+  }
+  if (request.grammar) {
+    auto with = std::make_shared<RequestSpec>(*spec);
+    with->grammar = std::exchange(request.grammar, nullptr);
+    spec = std::move(with);
   }
   request.outside = nullptr;
   placement_.place(*spec);

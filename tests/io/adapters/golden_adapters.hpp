@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -54,5 +55,12 @@ class GoldenAdapter {
   std::filesystem::path folder_;
   nlohmann::json json_ = io::read_json_file(folder_ / "golden.json", 10'000'000, ErrorCode::bad_file).value();
 };
+
+/// Returns the names of the models that golden adapters are for.
+inline std::vector<std::string> golden_adapter_bases() {
+  std::set<std::string> bases;
+  for (const std::string& name : golden_adapter_names()) bases.insert(GoldenAdapter(name).base().filename());
+  return {bases.begin(), bases.end()};
+}
 
 }  // namespace pagoda::test
