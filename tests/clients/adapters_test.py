@@ -131,7 +131,7 @@ class Adapters(unittest.TestCase):
         self.assertEqual(self.unload(server, "new")[0], 404)
         self.assertEqual(self.load(server, "new", os.path.join(self.root, "sql"))[0], 200)  # other files under the name
         self.assertEqual(self.text(server, "new"), self.text(server, "sql"))
-        self.assertEqual(self.refused(server, 401, "POST", "/v1/unload_lora_adapter", {"lora_name": "new"})["code"], "invalid_api_key")
+        self.assertEqual(self.refused(server, 401, "POST", "/v1/unload_lora_adapter", {"lora_name": "new"})["code"], "missing_api_key")
 
     def test_damaged_files_are_refused_and_leave_the_name_free(self):
         damaged = os.path.join(self.root, "damaged")
