@@ -54,11 +54,11 @@ Result<AdapterRef> module_of_json(const wire::Json& entry, const std::vector<std
 
 Result<std::vector<Result<AdapterRef>>> entries_of(std::string_view text, const std::vector<std::string>& models) {
   std::vector<Result<AdapterRef>> entries;
-  if (text.starts_with('[') || text.starts_with('{')) {
+  const bool is_object = text.starts_with('{');  // several are joined with commas if the flag is repeated
+  if (is_object || text.starts_with('[')) {
     constexpr std::size_t kMaxDepth = 4;
-    const auto json = wire::read_json(text, kMaxDepth);
+    const auto json = wire::read_json(is_object ? "[" + std::string(text) + "]" : std::string(text), kMaxDepth);
     if (!json) return wrong_modules(json.error().message);
-    if (json->is_object()) return std::vector<Result<AdapterRef>>{module_of_json(*json, models)};
     for (const auto& entry : *json) entries.push_back(module_of_json(entry, models));
     return entries;
   }

@@ -4,6 +4,7 @@
 #include <system_error>
 #include <utility>
 
+#include "engine/request/generate_request.hpp"
 #include "io/adapters/lora_modules.hpp"
 
 namespace pagoda::serving {
@@ -11,7 +12,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kMaxNameBytes = 256;
 constexpr std::size_t kMaxPathBytes = 4096;
 
 bool has_control(std::string_view text) {
@@ -32,7 +32,8 @@ Status check_name(const std::string& name) {
     return fail(ErrorCode::invalid_request, "lora_name " + std::move(why), "lora_name");
   };
   if (name.empty()) return refuse("must not be empty");
-  if (name.size() > kMaxNameBytes) return refuse("must have at most " + std::to_string(kMaxNameBytes) + " bytes");
+  if (name.size() > kMaxAdapterNameBytes)
+    return refuse("must have at most " + std::to_string(kMaxAdapterNameBytes) + " bytes");
   if (has_control(name)) return refuse("must have no control characters");
   return {};
 }
@@ -60,15 +61,8 @@ Result<std::shared_ptr<ServedAdapters>> ServedAdapters::of(const EngineConfig& c
   if (!config.has_adapters()) return nullptr;
   const auto modules = io::parse_lora_modules(config);
   if (!modules) return fail(modules.error());
-  const auto own = config.served_model_names();
   std::vector<Adapter> adapters;
-  for (const auto& module : *modules) {
-    if (std::ranges::find(own, module.name) != own.end()) {
-      return fail(ErrorCode::bad_config, std::string(module.key) + ": " + module.name + " is the name of the model",
-                  module.key);
-    }
-    adapters.push_back({0, module.name, module.path});
-  }
+  for (const auto& module : *modules) adapters.push_back({0, module.name, module.path});
   return std::make_shared<ServedAdapters>(std::move(adapters), config.enable_lora_updates ? config.lora_root : "");
 }
 

@@ -29,9 +29,8 @@ class ServedAdapters : public std::enable_shared_from_this<ServedAdapters> {
     std::string path;
   };
 
-  /// Returns the adapters of an engine with this configuration; null if requests cannot name
-  /// adapters. Errors: as
-  /// parse_lora_modules; bad_config if an adapter has a name of the model itself.
+  /// Returns the adapters of an engine with this configuration; null if requests cannot name adapters. Errors: as
+  /// parse_lora_modules.
   static Result<std::shared_ptr<ServedAdapters>> of(const EngineConfig& config);
 
   /// `root`: folder below which the adapters of clients must be; empty: clients cannot change the list.

@@ -46,6 +46,7 @@ TEST(LoraModules, AreReadFromJsonAsVllmDoes) {
   EXPECT_EQ(
       parsed(R"([{"name": "sql", "path": "/a"}, "chat=/c", {"name": "x", "path": "/x", "base_model_name": null}])"),
       (Modules{{"sql", "/a"}, {"chat", "/c"}, {"x", "/x"}}));
+  EXPECT_EQ(parsed(R"({"name": "a", "path": "/a"},{"name": "b", "path": "/b"})"), (Modules{{"a", "/a"}, {"b", "/b"}}));
 }
 
 TEST(LoraModules, WrongOnesAreRefused) {

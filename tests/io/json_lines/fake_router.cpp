@@ -178,6 +178,7 @@ RequestRouterActor::behavior_type fake_router(Self self, const std::shared_ptr<F
           list.requests.push_back({.id = id,
                                    .request_id = live.request->request_id,
                                    .user = live.request->user,
+                                   .adapter = live.request->adapter,
                                    .state = RequestState::running,
                                    .prompt_tokens = 1,
                                    .generated_tokens = live.next});

@@ -10,7 +10,6 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "io/adapters/lora_modules.hpp"
 #include "io/serving/served_models.hpp"
 
 namespace pagoda::serving {
@@ -19,40 +18,6 @@ namespace {
 namespace fs = std::filesystem;
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::IsEmpty;
-
-std::vector<std::string> modules_of(const std::string& text) {
-  EngineConfig config;
-  config.lora_modules = text;
-  const auto modules = io::parse_lora_modules(config);
-  if (!modules) return {modules.error().message};
-  std::vector<std::string> shown;
-  for (const auto& module : *modules) shown.push_back(module.name + " " + module.path);
-  return shown;
-}
-
-TEST(LoraModules, AreNamesAndPaths) {
-  EXPECT_THAT(modules_of(""), IsEmpty());
-  EXPECT_THAT(modules_of("sql=/a/sql,poet=b=c"), ElementsAre("sql /a/sql", "poet b=c"));
-  EXPECT_THAT(modules_of(R"([{"name": "a,b", "path": "x,y", "base_model_name": "m"}, "c=d"])"),
-              ElementsAre("a,b x,y", "c d"));
-  EXPECT_THAT(modules_of(R"({"name": "a", "path": "x", "base_model_name": null})"), ElementsAre("a x"));
-}
-
-TEST(LoraModules, ThatAreWrongAreRefusedByName) {
-  for (const auto& [text, why] : std::vector<std::pair<const char*, const char*>>{
-           {"sql", "NAME=PATH"},
-           {"=x", "name is empty"},
-           {"a=", "path of a is empty"},
-           {"a=x,a=y", "a is given twice"},
-           {"[1]", "NAME=PATH"},
-           {R"({"name": "a", "path": "x", "rank": 1})", "rank"},
-           {R"({"name": 1, "path": "x"})", "name must be a string"},
-           {"[{]", "lora_modules"},
-       }) {
-    EXPECT_THAT(modules_of(text), ElementsAre(HasSubstr(why))) << text;
-  }
-}
 
 class AdapterFolders : public testing::Test {
  protected:

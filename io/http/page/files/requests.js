@@ -84,7 +84,8 @@ function fill({ element, cells, swatch, id }, request, { grammar_ms, decoding: r
   const decoding = request.ttft_ms == null ? 0 : time - request.ttft_ms;
   put(id, number(request.id));
   const words = state.replaceAll("_", " ");
-  put(cells[1], request.sequences > 1 ? `${words} × ${request.sequences}` : words);
+  const what = request.sequences > 1 ? `${words} × ${request.sequences}` : words;
+  put(cells[1], request.adapter ? `${what}, ${request.adapter}` : what);
   cells[1].className = `state-${state}`;
   put(cells[2], number(request.prompt_tokens));
   put(cells[3], number(request.cached_tokens));
