@@ -289,6 +289,8 @@ def main():
     parser.add_argument("--url", help="another server, which is not started here")
     parser.add_argument("--api-key", default="")
     args = parser.parse_args()
+    if min(args.rounds, args.requests, args.streams, args.adapters) < 1:
+        parser.error("--rounds, --requests, --streams and --adapters must be at least 1")
     args.cases = args.cases or (["base", "one", "each"] if args.url else CASES)
     with contextlib.ExitStack() as stack:
         folder = args.folder or pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
