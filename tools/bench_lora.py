@@ -39,6 +39,7 @@ sys.path.insert(0, str(ROOT / "tests" / "clients"))
 from server import Server  # noqa: E402
 
 CASES = ["plain", "base", "one", "each", "load"]
+ADMIN_KEY = "measured"  # of the server that is started here
 RATIOS = [("base", "plain"), ("one", "base"), ("each", "base"), ("each", "one"), ("load", "base")]
 LAYERS = {"q_proj": "self_attn", "k_proj": "self_attn", "v_proj": "self_attn", "o_proj": "self_attn",
           "gate_proj": "mlp", "up_proj": "mlp", "down_proj": "mlp"}
@@ -230,11 +231,13 @@ async def one_round(case, target, args, folders, seed):
 
 def server_flags(args, folder, folders):
     flags = ["--max-num-seqs", str(args.streams), "--no-enable-prefix-caching", *args.pagoda_args.split()]
-    modules = ",".join(f"{path.name}={path}" for path in folders)
+    modules = [f"{path.name}={path}" for path in folders]
     lora = ["--enable-lora", "--max-loras", str(min(args.streams, args.adapters)), "--max-cpu-loras",
-            str(args.adapters), "--max-lora-rank", str(args.rank), "--lora-modules", modules, *args.lora_args.split()]
+            str(args.adapters), "--max-lora-rank", str(args.rank), "--lora-modules", *modules, *args.lora_args.split()]
     if "load" in args.cases:
-        lora += ["--enable-lora-updates", "--lora-root", str(folder.resolve())]
+        keys = folder / "admin.key"
+        keys.write_text(ADMIN_KEY + "\n")
+        lora += ["--enable-lora-updates", "--lora-root", str(folder.resolve()), "--admin-key-file", str(keys)]
     return flags, flags + lora
 
 
@@ -302,7 +305,7 @@ def main():
         if args.url:
             with_lora = plain = Target(args.url, args.api_key)
         else:
-            start = lambda flags: Target(stack.enter_context(Server(args.pagoda, args.model, *flags)).url, "")
+            start = lambda flags: Target(stack.enter_context(Server(args.pagoda, args.model, *flags)).url, ADMIN_KEY)
             flags, lora_flags = server_flags(args, folder, folders)
             plain = start(flags) if "plain" in args.cases else None
             with_lora = start(lora_flags) if args.cases != ["plain"] else None
