@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "actors/interfaces.hpp"
+#include "engine/adapters/adapter_store_core.hpp"
+#include "engine/adapters/adapter_table.hpp"
 #include "engine/execution/kv_memory.hpp"
 #include "engine/execution/step_runner.hpp"
 #include "engine/grammar/grammar_cache.hpp"
@@ -33,6 +35,7 @@ struct Instruments {
 struct WorkerParts {
   std::shared_ptr<execution::StepRunner> runner;
   std::shared_ptr<kernels::Stream> stream;
+  std::shared_ptr<adapters::AdapterTable> adapters = nullptr;  ///< adapters of the runner; null: rows have none
 };
 
 /// Parts of a cache engine. The memory outlives the cache engine, the stream does not.
@@ -87,9 +90,19 @@ struct Grammars {
   std::shared_ptr<grammar::GrammarCache> cache;
 };
 
-/// Spawns the router. `schedulers`: by replica, one for each of limits.num_replicas.
+/// Limits of the adapter store.
+struct AdapterStoreParts {
+  std::size_t max_loaded = 1;    ///< maximum number of loaded adapters
+  std::int32_t max_in_step = 1;  ///< maximum number of different adapters in a step, for the metrics
+};
+/// Spawns the adapter store. `loaders`: the scheduler of each replica.
+AdapterStoreActor spawn_adapter_store(caf::actor_system& system, const AdapterStoreParts& parts,
+                                      const std::vector<AdapterLoaderActor>& loaders);
+
+/// Spawns the router. `schedulers`: by replica, one for each of limits.num_replicas. `adapters`: null if requests
+/// cannot name adapters (AdmissionLimits::has_adapters).
 RequestRouterActor spawn_request_router(caf::actor_system& system, routing::AdmissionLimits limits, ModelInfo info,
-                                        TokenizerActor tokenizer, Grammars grammars,
+                                        TokenizerActor tokenizer, Grammars grammars, AdapterStoreActor adapters,
                                         std::vector<SchedulerActor> schedulers, OutputProcessorActor outputs,
                                         Instruments instruments);
 
@@ -112,6 +125,8 @@ CacheEngineActor spawn_cache_engine(caf::actor_system& system, CacheParts parts,
 WorkerActor spawn_worker(caf::actor_system& system, WorkerParts parts, CacheEngineActor cache_engine,
                          Instruments instruments);
 
+AdapterLoaderActor spawn_adapter_loader(caf::actor_system& system, std::shared_ptr<adapters::AdapterTable> table);
+
 OutputProcessorActor spawn_output_processor(caf::actor_system& system, std::shared_ptr<const text::Tokenizer> tokenizer,
                                             Instruments instruments);
 
@@ -129,6 +144,7 @@ struct SharedActors {
   RequestRouterActor router;
   TokenizerActor tokenizer;
   GrammarCompilerActor grammar_compiler;
+  AdapterStoreActor adapter_store;  ///< null if requests cannot name adapters
   OutputProcessorActor outputs;
 };
 

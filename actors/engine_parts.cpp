@@ -67,9 +67,14 @@ Result<RunningEngine> spawn_actors(caf::actor_system& system, EngineParts parts)
                                         shared.outputs, instruments);
     schedulers.push_back(replica.scheduler);
   }
+  if (parts.adapters) {
+    shared.adapter_store = spawn_adapter_store(system, *parts.adapters,
+                                               std::vector<AdapterLoaderActor>(schedulers.begin(), schedulers.end()));
+  }
+  parts.limits.has_adapters = parts.adapters.has_value();
   parts.limits.num_replicas = static_cast<std::int32_t>(parts.replicas.size());
   shared.router = spawn_request_router(system, parts.limits, parts.info, shared.tokenizer, grammars,
-                                       std::move(schedulers), shared.outputs, parts.instruments);
+                                       shared.adapter_store, std::move(schedulers), shared.outputs, parts.instruments);
   std::vector<ReplicaSupervisorActor> supervisors;
   for (std::size_t i = 0; i < parts.replicas.size(); ++i) {
     RunningReplica& replica = running.replicas[i];

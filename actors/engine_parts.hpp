@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "actors/engine_actors.hpp"
@@ -18,7 +19,8 @@ struct ReplicaParts {
 struct EngineParts {
   std::shared_ptr<const text::Tokenizer> tokenizer;
   grammar::Compiler::Config grammars;
-  routing::AdmissionLimits limits;  ///< num_replicas follows from `replicas`
+  routing::AdmissionLimits limits;            ///< num_replicas follows from `replicas`, has_adapters from `adapters`
+  std::optional<AdapterStoreParts> adapters;  ///< absent: requests cannot name adapters
   ModelInfo info;
   Instruments instruments;
   std::vector<ReplicaParts> replicas;  ///< at least one

@@ -59,6 +59,12 @@ using RequestRouterActor = Interface<
     caf::result<CancelReply>(AbortRequest),
     // Makes the prefix cache find none of the blocks that are cached now.
     caf::result<PrefixCacheReset>(ResetPrefixCache),
+    // Adds an adapter. Answered when it is loaded.
+    caf::result<AdapterReply>(AddAdapter),
+    // Removes an adapter. Answered when no request uses it.
+    caf::result<AdapterReply>(RemoveAdapter),
+    // Returns the adapters that requests may name.
+    caf::result<AdapterList>(ListAdapters),
     // Returns a snapshot of the engine's counters.
     caf::result<EngineStats>(GetStats),
     // Returns a snapshot of the counters of all actors. An error when the engine has failed.
@@ -109,6 +115,23 @@ using GrammarCompilerActor = Interface<
     // (private) router: the constraint of a request's output.
     caf::result<CompileReply>(CompileGrammar)>;
 
+/// Decides which adapters are loaded, for all replicas.
+using AdapterStoreActor = Interface<
+    // (private) router: a request needs an adapter. Answered when the adapter is loaded.
+    caf::result<AdapterAcquired>(AcquireAdapter),
+    // (private) router: takes a question back; idempotent.
+    caf::result<void>(WithdrawAdapter),
+    // (private) router: a request that held the adapter has ended.
+    caf::result<void>(ReleaseAdapter),
+    // Adds an adapter. Answered when it is loaded.
+    caf::result<AdapterReply>(AddAdapter),
+    // Removes an adapter. Answered when its requests have ended.
+    caf::result<AdapterReply>(RemoveAdapter),
+    // Returns the adapters that requests may name.
+    caf::result<AdapterList>(ListAdapters),
+    // (private) router: returns its counters.
+    caf::result<metrics::AdapterMetrics>(GetMetrics)>;
+
 /// Receives a device's results: the scheduler, or a proxy that forwards to it.
 using StepSinkActor = Interface<
     // Message 8, from a worker, in the order of the steps.
@@ -131,6 +154,10 @@ using SchedulerActor = Interface<
     caf::result<void>(ExpireGroup),
     // (private) router: returns the progress of its requests.
     caf::result<Progress>(GetProgress),
+    // (private) adapter store: its devices load an adapter. Answered when all of them have.
+    caf::result<AdapterLoaded>(LoadAdapter),
+    // (private) adapter store: its devices forget an adapter.
+    caf::result<void>(UnloadAdapter),
     // (private) router: the next MemoryRequest, which is sent as soon as possible, empties the prefix cache.
     caf::result<PrefixCacheReset>(ResetPrefixCache),
     // Message 8, from the worker of each rank, in the order of the steps.
@@ -189,16 +216,31 @@ using WorkerActor = Interface<
     caf::result<void>(CacheConnected),
     // (private) supervisor, once: the destination of results, and the rank that they have.
     caf::result<void>(ConnectScheduler),
+    // (private) scheduler: an adapter is loaded before a step needs it.
+    caf::result<AdapterLoaded>(LoadAdapter),
+    // (private) scheduler: an adapter is not needed any more.
+    caf::result<void>(UnloadAdapter),
     // (private) its own stream: the stream has failed.
     caf::result<void>(DeviceFailed)>;
+
+/// Loads adapters before steps need them. The scheduler of a replica is one, for all of its devices. Each worker has
+/// one that runs on a thread of its own.
+using AdapterLoaderActor = Interface<
+    // (private) adapter store, scheduler, worker: an adapter that rows of later steps may have.
+    caf::result<AdapterLoaded>(LoadAdapter),
+    // (private) adapter store, scheduler, worker: an adapter that no later row has.
+    caf::result<void>(UnloadAdapter)>;
 
 /// Represents the worker and the cache engine of a separate process: it forwards what is sent to either of them. Both
 /// are one actor, so that a cache plan that was sent before a step arrives before it.
 using DeviceProcessActor = Interface<
-    // Messages of WorkerActor. Steps and cache plans go to the process. The other messages are sent only inside the
-    // process.
+    // Messages of WorkerActor. Steps, cache plans and adapters go to the process. The other messages are sent only
+    // inside the process.
     caf::result<void>(ExecuteStep), caf::result<void>(StepMasks), caf::result<void>(CacheReady),
-    caf::result<void>(CacheConnected), caf::result<void>(ConnectScheduler),
+    caf::result<void>(CacheConnected), caf::result<void>(ConnectScheduler), caf::result<AdapterLoaded>(LoadAdapter),
+    caf::result<void>(UnloadAdapter),
+    // (private) the process has loaded an adapter, or cannot load it.
+    caf::result<void>(AdapterLoaded),
     // Messages of CacheEngineActor.
     caf::result<void>(CachePlan), caf::result<void>(StepEnqueued), caf::result<void>(ConnectCache),
     caf::result<void>(ConnectWorker),
@@ -307,6 +349,9 @@ PAGODA_VALUE(pagoda::StepOutputs)
 PAGODA_VALUE(pagoda::StopHit)
 PAGODA_VALUE(pagoda::actors::AddGroup)
 PAGODA_VALUE(pagoda::actors::AbortGroup)
+PAGODA_VALUE(pagoda::actors::LoadAdapter)
+PAGODA_VALUE(pagoda::actors::AdapterLoaded)
+PAGODA_VALUE(pagoda::actors::UnloadAdapter)
 PAGODA_VALUE(pagoda::actors::DeviceFailed)
 PAGODA_LOCAL(pagoda::actors::ExpireGroup)
 PAGODA_LOCAL(pagoda::actors::GetProgress)
@@ -316,6 +361,7 @@ PAGODA_LOCAL(pagoda::EngineStats)
 PAGODA_LOCAL(pagoda::metrics::SchedulerMetrics)
 PAGODA_LOCAL(pagoda::metrics::RequestMetrics)
 PAGODA_LOCAL(pagoda::metrics::EngineMetrics)
+PAGODA_LOCAL(pagoda::metrics::AdapterMetrics)
 PAGODA_LOCAL(pagoda::ModelInfo)
 PAGODA_LOCAL(pagoda::view::BlockMap)
 PAGODA_LOCAL(pagoda::view::ReplicaView)
@@ -330,6 +376,11 @@ PAGODA_LOCAL(pagoda::actors::RequestList)
 PAGODA_LOCAL(pagoda::actors::AbortRequest)
 PAGODA_LOCAL(pagoda::actors::ResetPrefixCache)
 PAGODA_LOCAL(pagoda::actors::PrefixCacheReset)
+PAGODA_LOCAL(pagoda::actors::AddAdapter)
+PAGODA_LOCAL(pagoda::actors::RemoveAdapter)
+PAGODA_LOCAL(pagoda::actors::AdapterReply)
+PAGODA_LOCAL(pagoda::actors::ListAdapters)
+PAGODA_LOCAL(pagoda::actors::AdapterList)
 PAGODA_LOCAL(pagoda::actors::GetStats)
 PAGODA_LOCAL(pagoda::actors::GetMetrics)
 PAGODA_LOCAL(pagoda::actors::GetModelInfo)
@@ -341,6 +392,10 @@ PAGODA_LOCAL(pagoda::actors::DetokenizeRequest)
 PAGODA_LOCAL(pagoda::actors::DetokenizeReply)
 PAGODA_LOCAL(pagoda::actors::Drain)
 PAGODA_LOCAL(pagoda::actors::Drained)
+PAGODA_LOCAL(pagoda::actors::AcquireAdapter)
+PAGODA_LOCAL(pagoda::actors::AdapterAcquired)
+PAGODA_LOCAL(pagoda::actors::WithdrawAdapter)
+PAGODA_LOCAL(pagoda::actors::ReleaseAdapter)
 PAGODA_LOCAL(pagoda::actors::AwaitIdle)
 PAGODA_LOCAL(pagoda::actors::Idle)
 PAGODA_LOCAL(pagoda::actors::EncodePrompt)

@@ -243,6 +243,26 @@ struct StepEnqueued {
   std::shared_ptr<kernels::Event> event;
 };
 
+// -- router <-> adapter store
+
+/// Private: a request needs an adapter. The answer comes when the adapter is loaded; the request holds it then.
+struct AcquireAdapter {
+  RequestId request = 0;
+  std::string name;
+};
+struct AdapterAcquired {
+  Result<AdapterRef> adapter;  ///< errors: unknown_adapter, or those of the load
+};
+/// Private: takes a question back. If it is not answered yet, it gets an error as its answer and the request holds
+/// nothing.
+struct WithdrawAdapter {
+  RequestId request = 0;
+};
+/// Private: a request that held the adapter has ended.
+struct ReleaseAdapter {
+  AdapterId adapter = 0;
+};
+
 // -- adapter store -> scheduler -> workers
 
 /// Private: a device loads an adapter, so that later steps do not wait for it. Answered with AdapterLoaded.
@@ -253,9 +273,12 @@ struct LoadAdapter {
 };
 struct AdapterLoaded {
   AdapterId adapter = 0;
-  Status status;  ///< errors: bad_file, io_failed, out_of_memory
+  Status status;                        ///< errors: bad_file, io_failed, out_of_memory
+  std::int32_t num_virtual_tokens = 0;  ///< see AdapterRef
 
-  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.adapter, self.status); }
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.adapter, self.status, self.num_virtual_tokens);
+  }
 };
 /// Private: a device forgets an adapter. Rows that have it keep it until they end.
 struct UnloadAdapter {

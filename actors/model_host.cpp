@@ -329,6 +329,10 @@ caf::typed_response_promise<ModelReleased> release(Self self, const ReleaseModel
   return promise;
 }
 
+Error not_loaded(const char* param) {
+  return {ErrorCode::invalid_request, "the model is not loaded", param};
+}
+
 /// Applies the keep-alive time. While messages wait, keeps it for the later engine on which they will run.
 void keep_alive(Self self, TimeUs keep_alive_us) {
   auto& state = state_of(self);
@@ -364,6 +368,13 @@ ModelHostActor::behavior_type behavior(Self self) {
       [self](const ListRequests& message) { return answer_of(self, message, RequestList{}); },
       [self](const AbortRequest& message) { return answer_of(self, message, CancelReply{}); },
       [self](const ResetPrefixCache& message) { return answer_of(self, message, PrefixCacheReset{}); },
+      [self](const AddAdapter& message) {
+        return answer_of(self, message, AdapterReply{fail(not_loaded("lora_name"))});
+      },
+      [self](const RemoveAdapter& message) {
+        return answer_of(self, message, AdapterReply{fail(not_loaded("lora_name"))});
+      },
+      [self](const ListAdapters& message) { return answer_of(self, message, AdapterList{}); },
       [self](const GetStats& message) { return answer_of(self, message, stats_without_engine(state_of(self))); },
       [self](const GetMetrics& message) {
         return answer_of(self, message, metrics::EngineMetrics{.stats = stats_without_engine(state_of(self))});
@@ -384,8 +395,7 @@ ModelHostActor::behavior_type behavior(Self self) {
       },
       [self](const Drain& message) { return drain(self, message); },
       [self](const DrainReplica& message) {
-        const Error none{ErrorCode::invalid_request, "the model is not loaded", "replica"};
-        return answer_of(self, message, ReplicaDrained{fail(none)});
+        return answer_of(self, message, ReplicaDrained{fail(not_loaded("replica"))});
       },
       [self](const AwaitIdle& message) { return answer_of(self, message, Idle{}); },
       [self](const SinkGone& message) { on_client_gone(self, message.sink.id()); },

@@ -57,7 +57,7 @@ void settle(Self self, routing::RouterCore::Settled settled) {
     const SchedulerActor& scheduler = scheduler_of(state, settled.id);
     send(self, state.outputs, OpenOutput{*spec, sink, scheduler});  // before any output that the scheduler can cause
     send(self, scheduler, AddGroup{*spec});
-    deliver(promise, SubmitReply{settled.id, std::ssize(*(*spec)->prompt)});
+    deliver(promise, SubmitReply{settled.id, std::ssize((*spec)->own_prompt())});
     return;
   }
   state.clients.erase(client);
@@ -118,6 +118,8 @@ void apply(Self self, routing::RouterCore::Effects effects) {
   auto& state = state_of(self);
   for (const auto job : effects.taken_back) state.tokenizer->withdraw(job);
   for (const auto job : effects.grammars_taken_back) state.grammars->withdraw(job);
+  for (const RequestId id : effects.adapters_withdrawn) send(self, state.adapters, WithdrawAdapter{id});
+  for (const AdapterId id : effects.adapters_released) send(self, state.adapters, ReleaseAdapter{id});
   for (auto& settled : effects.settled) settle(self, std::move(settled));
   for (const SharedSpec& spec : effects.moved) move(self, spec);
   for (const RequestId id : effects.aborted) end_group(self, AbortGroup{id});
@@ -154,6 +156,16 @@ void on_prompt_encoded(Self self, RequestId id, Result<TokenIds> prompt, std::ve
   apply(self, std::move(effects));
 }
 
+void acquire_adapter(Self self, RequestId id, const std::string& name) {
+  const auto on_answer = [self, id](Result<AdapterRef> adapter) {
+    apply(self, state_of(self).core->adapter_acquired(id, std::move(adapter)));
+  };
+  pagoda::actors::request(
+      self, state_of(self).adapters, AcquireAdapter{id, name},
+      [on_answer](AdapterAcquired& answer) { on_answer(std::move(answer.adapter)); },
+      [self, on_answer](caf::error&) { on_answer(fail(state_of(self).core->core().no_answer())); });
+}
+
 template <class Handle>
 void watch_client(Self self, const Handle& client) {
   const auto id = caf::actor_cast<caf::actor_addr>(client).id();
@@ -179,6 +191,7 @@ void submit(Self self, const SubmitRequest& message, SubmitPromise& promise) {
       apply(self, state_of(self).core->grammar_compiled(job, answer.grammar));
     });
   }
+  if (submitted->needs_adapter) acquire_adapter(self, id, request->adapter);
   if (submitted->job) {
     state.tokenizer->ask<TokenizeReply>(
         *submitted->job, EncodePrompt{request, state.core->core().prompt_tokens_kept(*request)},
@@ -280,6 +293,7 @@ void on_drain_timeout(Self self) {
 
 RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLimits& limits, const ModelInfo& info,
                                            const TokenizerActor& tokenizer, const Grammars& grammars,
+                                           const AdapterStoreActor& adapters,
                                            const std::vector<SchedulerActor>& schedulers,
                                            const OutputProcessorActor& outputs, const Instruments& instruments) {
   auto& initial = state_of(self);
@@ -287,6 +301,8 @@ RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLi
   initial.info = info;
   initial.tokenizer.emplace(self, *initial.core, tokenizer);
   initial.grammars.emplace(self, *initial.core, grammars.compiler, grammars.cache);
+  PAGODA_ASSERT(limits.has_adapters == static_cast<bool>(adapters), "an engine with adapters has a store for them");
+  initial.adapters = adapters;
   PAGODA_ASSERT(std::ssize(schedulers) == limits.num_replicas, "each replica has a scheduler");
   for (const SchedulerActor& scheduler : schedulers) initial.replicas.push_back({.scheduler = scheduler});
   initial.reports.emplace(schedulers.size());
@@ -314,6 +330,9 @@ RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLi
         return reply(CancelReply{found});
       },
       [self](const ResetPrefixCache&) { return reset_prefix_cache(self); },
+      [self](const AddAdapter& message) { return change_adapters(self, message); },
+      [self](const RemoveAdapter& message) { return change_adapters(self, message); },
+      [self](const ListAdapters& message) { return answer_adapters(self, message); },
       [self](const GetStats& message) { return answer_stats(self, message); },
       [self](const GetMetrics& message) { return answer_metrics(self, message); },
       [self](const GetView& message) { return answer_view(self, message); },
@@ -360,10 +379,10 @@ RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLi
 }  // namespace
 
 RequestRouterActor spawn_request_router(caf::actor_system& system, routing::AdmissionLimits limits, ModelInfo info,
-                                        TokenizerActor tokenizer, Grammars grammars,
+                                        TokenizerActor tokenizer, Grammars grammars, AdapterStoreActor adapters,
                                         std::vector<SchedulerActor> schedulers, OutputProcessorActor outputs,
                                         Instruments instruments) {
-  return system.spawn(behavior, limits, std::move(info), std::move(tokenizer), std::move(grammars),
+  return system.spawn(behavior, limits, std::move(info), std::move(tokenizer), std::move(grammars), std::move(adapters),
                       std::move(schedulers), std::move(outputs), std::move(instruments));
 }
 

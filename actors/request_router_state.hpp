@@ -41,6 +41,7 @@ struct RequestRouterState {
   ModelInfo info;
   std::optional<TokenizerClient> tokenizer;
   std::optional<GrammarClient> grammars;
+  AdapterStoreActor adapters;  ///< null if requests cannot name adapters
   std::vector<OneReplica> replicas;
   std::optional<metrics::ReplicaReports> reports;
   SupervisorActor root;

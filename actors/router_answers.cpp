@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -27,6 +28,13 @@ std::vector<OfReplica<SchedulerActor>> present_schedulers(const RequestRouterSta
 template <class Answer, class Message, class Then, class Failed>
 void ask_replicas(RequestRouterSelf self, const Message& message, Then then, Failed failed) {
   gather<Answer>(self, present_schedulers(state_of(self)), message, std::move(then), std::move(failed));
+}
+
+std::vector<LiveRequest> live_requests(RequestRouterSelf self, std::vector<OfReplica<Progress>>& all) {
+  std::vector<GroupProgress> groups;
+  for (auto& [replica, progress] : all) std::ranges::move(progress.groups, std::back_inserter(groups));
+  std::ranges::sort(groups, {}, &GroupProgress::id);
+  return state_of(self).core->core().live_requests(groups, now_us());
 }
 
 }  // namespace
@@ -55,10 +63,7 @@ caf::typed_response_promise<RequestList> answer_list(RequestRouterSelf self) {
   Promise<RequestList> promise(self);
   const auto no_answer = [promise](caf::error& reason) mutable { deliver(promise, std::move(reason)); };
   const auto answer = [self, promise](std::vector<OfReplica<Progress>>& all) mutable {
-    std::vector<GroupProgress> groups;
-    for (auto& [replica, progress] : all) std::ranges::move(progress.groups, std::back_inserter(groups));
-    std::ranges::sort(groups, {}, &GroupProgress::id);
-    deliver(promise, RequestList{state_of(self).core->core().live_requests(groups, now_us())});
+    deliver(promise, RequestList{live_requests(self, all)});
   };
   ask_replicas<Progress>(self, GetProgress{}, answer, no_answer);
   return promise.handle();
@@ -74,6 +79,74 @@ caf::typed_response_promise<PrefixCacheReset> reset_prefix_cache(RequestRouterSe
   return promise.handle();
 }
 
+namespace {
+
+template <class Answer, class Message>
+void pass_on(RequestRouterSelf self, const Message& message, Promise<Answer> promise) {
+  pagoda::actors::request(
+      self, state_of(self).adapters, message,
+      [promise](Answer& answer) mutable { deliver(promise, std::move(answer)); },
+      [promise](caf::error& reason) mutable { deliver(promise, std::move(reason)); });
+}
+
+/// `code`: code of the error of an engine without adapters.
+template <class Message>
+caf::typed_response_promise<AdapterReply> pass_change_on(RequestRouterSelf self, const Message& message,
+                                                         ErrorCode code) {
+  Promise<AdapterReply> promise(self);
+  const auto& state = state_of(self);
+  if (state.adapters && !state.core->core().has_failed()) {
+    pass_on(self, message, promise);
+  } else {
+    const Error none{code, "the engine was started without enable_lora", "lora_name"};
+    deliver(promise, AdapterReply{fail(state.adapters ? state.core->core().no_answer() : none)});
+  }
+  return promise.handle();
+}
+
+/// Asks the adapter store, if there is one, then the schedulers for the requests that run.
+template <class Then, class Failed>
+void ask_adapter_metrics(RequestRouterSelf self, Then then, Failed failed) {
+  if (!state_of(self).adapters) return then(std::nullopt);
+  auto on_store = [self, then, failed](metrics::AdapterMetrics& metrics) {
+    auto on_progress = [self, then, metrics](std::vector<OfReplica<Progress>>& all) mutable {
+      for (const LiveRequest& request : live_requests(self, all)) {
+        if (request.adapter.empty()) continue;
+        const bool runs = request.state == RequestState::running;
+        (runs ? metrics.running : metrics.waiting).push_back(request.adapter);
+      }
+      for (auto* names : {&metrics.running, &metrics.waiting}) {
+        std::ranges::sort(*names);
+        names->erase(std::ranges::unique(*names).begin(), names->end());
+      }
+      then(std::move(metrics));
+    };
+    ask_replicas<Progress>(self, GetProgress{}, std::move(on_progress), failed);
+  };
+  pagoda::actors::request(self, state_of(self).adapters, GetMetrics{}, std::move(on_store), failed);
+}
+
+}  // namespace
+
+caf::typed_response_promise<AdapterReply> change_adapters(RequestRouterSelf self, const AddAdapter& message) {
+  return pass_change_on(self, message, ErrorCode::invalid_request);
+}
+
+caf::typed_response_promise<AdapterReply> change_adapters(RequestRouterSelf self, const RemoveAdapter& message) {
+  return pass_change_on(self, message, ErrorCode::unknown_adapter);
+}
+
+caf::typed_response_promise<AdapterList> answer_adapters(RequestRouterSelf self, const ListAdapters& message) {
+  Promise<AdapterList> promise(self);
+  const auto& state = state_of(self);
+  if (state.adapters && !state.core->core().has_failed()) {
+    pass_on(self, message, promise);
+  } else {
+    deliver(promise, AdapterList{});
+  }
+  return promise.handle();
+}
+
 /// Asks the schedulers, then the output processor: a client that asks after the end of a request finds it in both.
 caf::typed_response_promise<metrics::EngineMetrics> answer_metrics(RequestRouterSelf self, const GetMetrics& message) {
   Promise<metrics::EngineMetrics> promise(self);
@@ -82,12 +155,17 @@ caf::typed_response_promise<metrics::EngineMetrics> answer_metrics(RequestRouter
     auto& reports = *state_of(self).reports;
     for (auto& [replica, reply] : replies) reports.reported(replica, std::move(reply));
     metrics::EngineMetrics all{.stats = reports.stats(), .steps = reports.steps()};
-    auto answer = [self, promise, all = std::move(all)](const metrics::RequestMetrics& requests) mutable {
+    auto answer = [self, promise, no_answer, all = std::move(all)](const metrics::RequestMetrics& requests) mutable {
       auto& state = state_of(self);
       all.requests = requests;
       all.refusals = state.refusals;
       all.grammars = state.grammars->metrics();
-      deliver(promise, state.core->core().metrics_with_own(std::move(all), now_us()));
+      all = state.core->core().metrics_with_own(std::move(all), now_us());
+      auto on_adapters = [promise, all = std::move(all)](std::optional<metrics::AdapterMetrics> adapters) mutable {
+        all.adapters = std::move(adapters);
+        deliver(promise, std::move(all));
+      };
+      ask_adapter_metrics(self, std::move(on_adapters), no_answer);
     };
     pagoda::actors::request(self, state_of(self).outputs, GetMetrics{}, std::move(answer), no_answer);
   };

@@ -3,6 +3,8 @@
 
 #include "actors/clock.hpp"
 #include "actors/engine_actors.hpp"
+#include "actors/gather.hpp"
+#include "actors/promise.hpp"
 #include "actors/trace_span.hpp"
 #include "engine/execution/rank_results.hpp"
 #include "engine/journal/recorded_scheduler.hpp"
@@ -162,6 +164,21 @@ caf::typed_response_promise<view::ReplicaView> answer_view(Self self, const GetV
   return promise;
 }
 
+caf::typed_response_promise<AdapterLoaded> load_adapter(Self self, const LoadAdapter& message) {
+  const auto& state = state_of(self);
+  Promise<AdapterLoaded> promise(self);
+  std::vector<OfReplica<WorkerActor>> workers;
+  for (const WorkerActor& worker : state.workers) workers.push_back({state.place.replica, worker});
+  gather<AdapterLoaded>(
+      self, workers, message,
+      [promise](std::vector<OfReplica<AdapterLoaded>>& of_ranks) mutable {
+        const auto failed = std::ranges::find_if(of_ranks, [](const auto& one) { return !one.value.status; });
+        deliver(promise, std::move(failed == of_ranks.end() ? of_ranks.front().value : failed->value));
+      },
+      [promise](caf::error& reason) mutable { deliver(promise, std::move(reason)); });
+  return promise.handle();
+}
+
 SchedulerActor::behavior_type behavior(Self self, const scheduling::SchedulerConfig& config,
                                        const BlockManagerActor& block_manager, const std::vector<WorkerActor>& workers,
                                        const OutputProcessorActor& outputs, const Instruments& instruments) {
@@ -190,6 +207,8 @@ SchedulerActor::behavior_type behavior(Self self, const scheduling::SchedulerCon
         advance(self);
       },
       [self](const GetProgress&) { return reply(Progress{state_of(self).core->core().progress()}); },
+      [self](const LoadAdapter& message) { return load_adapter(self, message); },
+      [self](const UnloadAdapter& message) { send_to_all(self, state_of(self).workers, message); },
       [self](const ResetPrefixCache&) {
         state_of(self).core->reset_prefix_cache();
         advance(self);

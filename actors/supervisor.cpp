@@ -41,10 +41,16 @@ Error actor_ended() {
   return {ErrorCode::internal, "an actor of the engine has ended"};
 }
 
+/// Ends the actors without which no request can enter the engine.
+void end_helpers(const SharedActors& actors) {
+  end_now(actors.tokenizer);
+  end_now(actors.grammar_compiler);
+  end_now(actors.adapter_store);
+}
+
 void end_all(const SupervisorState::Kept& kept) {
   if (!kept.router_stays) end_now(kept.actors.router);
-  end_now(kept.actors.tokenizer);
-  end_now(kept.actors.grammar_compiler);
+  end_helpers(kept.actors);
   for (const auto& replica : kept.replicas) end_now(replica);
   // This exit comes after the messages in the mailbox, so that requests that the output processor does not know yet get
   // their end too.
@@ -58,8 +64,7 @@ void fail_engine(Self self, Error error) {
   spdlog::critical("the engine stops: {}", error.message);
   state.failing = true;
   send(self, state.kept->actors.router, EngineFailed{std::move(error)});
-  end_now(state.kept->actors.tokenizer);
-  end_now(state.kept->actors.grammar_compiler);
+  end_helpers(state.kept->actors);
   for (const auto& replica : state.kept->replicas) end_now(replica);
 }
 
@@ -89,7 +94,8 @@ void on_child_gone(Self self, const caf::actor_addr& child) {
     self->quit(caf::exit_reason::user_shutdown);
   } else if (state.failing) {
     return;
-  } else if (child == actors.tokenizer.address() || child == actors.grammar_compiler.address()) {
+  } else if (child == actors.tokenizer.address() || child == actors.grammar_compiler.address() ||
+             (actors.adapter_store && child == actors.adapter_store.address())) {
     fail_engine(self, actor_ended());
   } else {
     const auto& replicas = state.kept->replicas;
@@ -107,6 +113,7 @@ SupervisorActor::behavior_type behavior(Self self, const SharedActors& actors,
   watch(me, actors.router);
   watch(me, actors.tokenizer);
   watch(me, actors.grammar_compiler);
+  if (actors.adapter_store) watch(me, actors.adapter_store);
   watch(me, actors.outputs);
   for (const auto& replica : replicas) watch(me, replica);
   return {

@@ -4,6 +4,7 @@
 #include "actors/clock.hpp"
 #include "actors/device_failure.hpp"
 #include "actors/engine_actors.hpp"
+#include "actors/promise.hpp"
 #include "actors/trace_span.hpp"
 #include "engine/journal/recorded_orders.hpp"
 
@@ -24,10 +25,12 @@ struct ReceivedStep {
 struct WorkerState {
   WorkerState() {}
   ~WorkerState() {
+    end_now(loader);
     if (parts.stream) parts.stream->synchronize();  // callbacks and ops use the runner
   }
 
   WorkerParts parts;
+  AdapterLoaderActor loader;  ///< spawned for the first adapter, because many workers never get one
   CacheEngineActor cache_engine;
   StepSinkActor scheduler;
   caf::actor_addr supervisor;
@@ -96,6 +99,27 @@ void enqueue_ready_steps(Self self) {
   }
 }
 
+const AdapterLoaderActor& loader_of(Self self) {
+  auto& state = state_of(self);
+  if (!state.loader) state.loader = spawn_adapter_loader(self->system(), state.parts.adapters);
+  return state.loader;
+}
+
+caf::typed_response_promise<AdapterLoaded> load_adapter(Self self, const LoadAdapter& message) {
+  Promise<AdapterLoaded> promise(self);
+  const AdapterId id = message.adapter.id;
+  if (!state_of(self).parts.adapters) {
+    deliver(promise, AdapterLoaded{id, fail(ErrorCode::internal, "the device has no adapters")});
+    return promise.handle();
+  }
+  request(
+      self, loader_of(self), message, [promise](AdapterLoaded& loaded) mutable { deliver(promise, std::move(loaded)); },
+      [promise, id](caf::error&) mutable {
+        deliver(promise, AdapterLoaded{id, fail(ErrorCode::internal, "the loader of adapters has ended")});
+      });
+  return promise.handle();
+}
+
 WorkerActor::behavior_type behavior(Self self, const WorkerParts& parts, const CacheEngineActor& cache_engine,
                                     const Instruments& instruments) {
   state_of(self).parts = parts;
@@ -137,6 +161,10 @@ WorkerActor::behavior_type behavior(Self self, const WorkerParts& parts, const C
         state_of(self).scheduler = connect.scheduler;
         state_of(self).supervisor = connect.supervisor;
         state_of(self).rank = connect.rank;
+      },
+      [self](const LoadAdapter& message) { return load_adapter(self, message); },
+      [self](const UnloadAdapter& message) {
+        if (state_of(self).parts.adapters) send(self, loader_of(self), message);
       },
       [self](const DeviceFailed& failed) { end_with(self, state_of(self).supervisor, failed); },
   };

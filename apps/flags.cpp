@@ -73,7 +73,7 @@ void ConfigFlags::add_all(EngineConfig& config, std::span<const std::string_view
   io::visit_fields(config, [&](const char* key, auto& field, const char* help) {
     if (!keys.empty() && std::ranges::find(keys, key) == keys.end()) return;
     if constexpr (std::is_same_v<decltype(field), std::string&>) {
-      if (&field == &config.served_model_name) return bind_list(key, field, help);
+      if (&field == &config.served_model_name || &field == &config.lora_modules) return bind_list(key, field, help);
     }
     add(key, field, help);
   });

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <optional>
 #include <utility>
 
@@ -105,6 +106,7 @@ class Translator {
     for (; at_ < arguments_.size(); ++at_) take(arguments_[at_]);
     finish_context();
     finish_kv_type();
+    finish_adapters();
     finish_address();
     return std::move(translation_);
   }
@@ -221,6 +223,8 @@ class Translator {
     if (is_in("-kvu,--kv-unified", name)) shares_context_ = true;
     if (is_in("-ctk,--cache-type-k", name)) return keep(argument, key_type_);
     if (is_in("-ctv,--cache-type-v", name)) return keep(argument, value_type_);
+    if (name == "--lora-modules") return take_adapters(argument);
+    if (name == "--lora") return take_adapter_files(argument);
     if (name == "--host") return keep(argument, host_);
     if (name == "--port") return keep(argument, port_);
     const bool is_length = name == "--max-model-len" || name == "--max-num-batched-tokens";
@@ -284,6 +288,66 @@ class Translator {
     give("--max-model-len", std::to_string(std::stoll(*context_) / std::stoll(*parallel_)));
   }
 
+  /// Takes the values of vLLM's flag: NAME=PATH or a JSON object each, as many as follow.
+  bool take_adapters(const Argument& argument) {
+    if (argument.value) return add_adapters(*argument.value), true;
+    if (!has_next() || Argument(arguments_[at_ + 1]).is_flag()) return refuse(argument.name, "needs a value"), true;
+    // What has no "=" and no brace is the next positional argument.
+    const auto is_module = [](const std::string& text) {
+      return !Argument(text).is_flag() && (text.find('=') != std::string::npos || text.starts_with('{'));
+    };
+    add_adapters(arguments_[++at_]);
+    while (has_next() && is_module(arguments_[at_ + 1])) add_adapters(arguments_[++at_]);
+    return true;
+  }
+
+  /// Adds the entries of a value: one, a JSON list, or texts with commas between.
+  void add_adapters(const std::string& value) {
+    const bool is_json = value.starts_with('{') || value.starts_with('[');
+    auto json = is_json ? nlohmann::json::parse(value, nullptr, false) : nlohmann::json();
+    if (is_json && !json.is_discarded()) {
+      if (!json.is_array()) return adapters_.push_back(std::move(json));
+      for (auto& entry : json) adapters_.push_back(std::move(entry));
+      return;
+    }
+    adapters_.push_back(value);
+  }
+
+  /// Takes llama-server's files of adapters. There they are applied to every request unless
+  /// --lora-init-without-apply is given; here a request names its adapter.
+  bool take_adapter_files(const Argument& argument) {
+    const auto value = value_of(argument);
+    if (!value) return true;
+    if (std::ranges::find(arguments_, "--lora-init-without-apply") == arguments_.end()) {
+      refuse(argument.name, std::string(find(&ForeignServer::refused, "--lora-scaled")->advice) +
+                                "; beside --lora-init-without-apply it is taken");
+      return true;
+    }
+    is_foreign_ = true;
+    enables_adapters_ = true;
+    for (std::string_view rest = *value; !rest.empty();) {
+      const auto comma = std::min(rest.find(','), rest.size());
+      const std::string file(rest.substr(0, comma));
+      adapters_.push_back({{"name", std::filesystem::path(file).stem().string()}, {"path", file}});
+      rest.remove_prefix(std::min(comma + 1, rest.size()));
+    }
+    return true;
+  }
+
+  void finish_adapters() {
+    if (enables_adapters_) translation_.arguments.emplace_back("--enable-lora");
+    if (adapters_.empty()) return;
+    const bool is_plain = std::ranges::all_of(adapters_, [&](const nlohmann::json& entry) {
+      return entry.is_string() &&
+             (adapters_.size() == 1 || entry.get_ref<const std::string&>().find(',') == std::string::npos);
+    });
+    if (!is_plain)
+      return give("--lora-modules", adapters_.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    std::string joined;
+    for (const auto& entry : adapters_) joined += (joined.empty() ? "" : ",") + entry.get<std::string>();
+    give("--lora-modules", joined);
+  }
+
   void finish_kv_type() {
     if (!key_type_ && !value_type_) return;
     const auto keys = key_type_.value_or("f16");
@@ -341,6 +405,8 @@ class Translator {
   std::optional<std::string> parallel_;  ///< number of llama-server's slots
   std::optional<std::string> key_type_;
   std::optional<std::string> value_type_;
+  nlohmann::json adapters_ = nlohmann::json::array();  ///< entries of --lora-modules
+  bool enables_adapters_ = false;                      ///< whether a flag of llama-server adds adapters
   bool shares_context_ = false;
   bool is_http_given_ = false;
   bool is_foreign_ = false;  ///< whether a flag of another server was given

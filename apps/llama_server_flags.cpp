@@ -22,7 +22,8 @@ constexpr TakenFlag kTakenOfLlamaServer[] = {{"-m", "--model"},
                                              {"--ssl-cert-file", "--tls-cert"},
                                              {"--log-disable", "--log-level"},
                                              {"-v,--verbose,--log-verbose", "--log-level"},
-                                             {"--no-webui,--no-ui", "--no-page"}};
+                                             {"--no-webui,--no-ui", "--no-page"},
+                                             {"--lora", "--lora-modules"}};
 
 constexpr const char* kWholeModelOnGpu = "--device cuda runs the whole model on a GPU, --device cuda:N on the Nth";
 constexpr const char* kBoundsOfSteps = "--max-num-batched-tokens and --max-chunk-ms bound a step";
@@ -37,7 +38,11 @@ constexpr const char* kLogFlags = "--log-level sets what is logged";
 constexpr const char* kThreadsOfServer = "--threads and --cpu-affinity set how a CPU computes";
 constexpr const char* kLocalFile =
     "has no counterpart: nothing is downloaded; --model names a local folder or GGUF file";
-constexpr const char* kNoAdapters = "has no counterpart: adapters are not served; merge them into the model's weights";
+constexpr const char* kNamedAdapters =
+    "applies an adapter to every request, which has no counterpart: --enable-lora --lora-modules NAME=FILE, and "
+    "requests "
+    "name the adapter as their model";
+constexpr const char* kNoControlVectors = "has no counterpart: only LoRA adapters change a model (docs/adapters.md)";
 constexpr const char* kNoEmbeddings = "has no counterpart: texts are generated, not embedded";
 constexpr const char* kSeveral = "is --models here: a file that names the models (docs/several-models.md)";
 constexpr const char* kNoShift = "has no counterpart: a request ends at --max-model-len";
@@ -76,6 +81,7 @@ constexpr NotedFlag kNotedOfLlamaServer[] = {
      "--slot-save-path",
      kOneValue, kPrefixes},
     {"--cache-prompt,--no-cache-prompt,--slots,--no-slots", kNoValue, kPrefixes},
+    {"--lora-init-without-apply", kNoValue, "an adapter is used only by requests that name it"},
     {"--metrics", kNoValue, "GET /metrics always answers (docs/metrics.md)"},
     {"--props", kNoValue, "settings are those of the start"},
     {"--webui,--ui", kNoValue, "the page at / is served unless --no-page is given"},
@@ -108,7 +114,8 @@ constexpr RefusedFlag kRefusedOfLlamaServer[] = {
     {"--rope-freq-base,--rope-freq-scale,--rope-scale,--yarn-orig-ctx,--yarn-ext-factor,--yarn-attn-factor,"
      "--override-kv,-gan,--grp-attn-n",
      kRope},
-    {"--lora,--lora-scaled,--control-vector,--control-vector-scaled", kNoAdapters},
+    {"--lora-scaled", kNamedAdapters},
+    {"--control-vector,--control-vector-scaled,--control-vector-layer-range", kNoControlVectors},
     {"--models-dir,--models-preset", kSeveral},
     {"--models-max", "is --max-loaded-models here"},
     {"-mm,--mmproj,--mmproj-url", "has no counterpart: models of text alone are served"},

@@ -9,6 +9,8 @@ namespace pagoda::apps {
 Result<ServedEngine> start_served_engine(caf::actor_system& system, const EngineFlags& flags,
                                          const JournalPlace& journal) {
   const auto& config = flags.config;
+  auto adapters = serving::ServedAdapters::of(config);
+  if (!adapters) return fail(std::move(adapters.error()));
   auto chat = io::load_chat_prompts(config);
   if (!chat) return fail(std::move(chat.error()));
   auto setup = flags.setup();
@@ -19,7 +21,12 @@ Result<ServedEngine> start_served_engine(caf::actor_system& system, const Engine
   serving::ServedModel model{.info = engine->model,
                              .router = engine->router,
                              .chat = std::move(*chat),
-                             .max_queued_requests = config.max_queued_requests};
+                             .max_queued_requests = config.max_queued_requests,
+                             .adapters = std::move(*adapters)};
+  if (model.adapters && model.adapters->contains(model.info.name)) {
+    return fail(ErrorCode::bad_config, "lora_modules: " + model.info.name + " is the name of the model",
+                "lora_modules");
+  }
   if (auto names = config.served_model_names(); !names.empty()) model.aliases.assign(names.begin() + 1, names.end());
   return ServedEngine{std::move(model), std::move(*engine)};
 }

@@ -36,6 +36,12 @@ constexpr std::string_view kSameAsVllm[] = {"--model",
                                             "--scheduler-delay-factor",
                                             "--long-prefill-token-threshold",
                                             "--max-num-partial-prefills",
+                                            "--enable-lora",
+                                            "--max-loras",
+                                            "--max-cpu-loras",
+                                            "--max-lora-rank",
+                                            "--lora-dtype",
+                                            "--lora-modules",
                                             "--device",
                                             "--api-key",
                                             "--tool-call-parser",
@@ -62,7 +68,6 @@ constexpr const char* kDialect =
 constexpr const char* kOwnDialect =
     "has no counterpart: no code is loaded at start; --answer-dialect FILE describes how the model writes calls and "
     "thinking";
-constexpr const char* kNoLora = "has no counterpart: adapters are not served; merge them into the model's weights";
 constexpr const char* kOneEngine = "has no counterpart: run a server for each copy, behind a proxy (docs/deploying.md)";
 constexpr const char* kTextOnly = "models of text alone are served";
 constexpr const char* kNoSpeculation =
@@ -203,8 +208,12 @@ constexpr RefusedFlag kRefusedOfVllm[] = {
      "has no counterpart: with tool_choice none the tools stay in the prompt; leave them out of the request"},
     {"--tool-server", "has no counterpart: a client runs the tools that are called (docs/tools.md)"},
     {"--default-chat-template-kwargs", "has no counterpart: requests bring chat_template_kwargs"},
-    {"--enable-lora,--lora-modules,--max-loras,--max-lora-rank,--max-cpu-loras,--lora-dtype,--fully-sharded-loras",
-     kNoLora},
+    {"--fully-sharded-loras", "has no counterpart: a model runs on one device"},
+    {"--lora-extra-vocab-size", "has no counterpart: an adapter cannot add tokens"},
+    {"--long-lora-scaling-factors", "has no counterpart: positions are those of the model"},
+    {"--default-mm-loras", "has no counterpart: models of text alone are served; requests name their adapter"},
+    {"--enable-prompt-adapter,--max-prompt-adapters,--max-prompt-adapter-token,--prompt-adapters",
+     "has no counterpart: adapters are LoRA adapters; put the prompt into the requests"},
     {"--enable-prompt-embeds", "has no counterpart: prompts are texts or token ids"},
     {"--data-parallel-address,-dpa,--data-parallel-rank,-dpn,--data-parallel-rpc-port,-dpp,--data-parallel-hybrid-lb,"
      "-dph",

@@ -247,6 +247,7 @@ std::vector<Error> EngineConfig::validate() const {
     check.refuse("max_cpu_loras", "must be at least max_loras (" + std::to_string(max_loras) + "), not " +
                                       std::to_string(max_cpu_loras));
   }
+  check.one_of("lora_dtype", lora_dtype, {"auto", "float32", "float16", "bfloat16"});
   check.in_range("max_lora_rank", max_lora_rank, 1, 512);
   if (!lora_modules.empty() && !enable_lora) check.refuse("lora_modules", "needs enable_lora");
   if (enable_lora_updates && !enable_lora) check.refuse("enable_lora_updates", "needs enable_lora");

@@ -109,7 +109,8 @@ struct EngineConfig {
   bool enable_lora = false;          ///< whether requests may name adapters
   std::int32_t max_loras = 8;        ///< maximum number of different adapters in a step
   std::int32_t max_cpu_loras = 0;    ///< maximum number of loaded adapters; 0 = see num_loaded_adapters()
-  std::int32_t max_lora_rank = 64;   ///< maximum rank of an adapter; larger ones are refused
+  std::int32_t max_lora_rank = 16;   ///< maximum rank of an adapter; larger ones are refused
+  std::string lora_dtype = "auto";   ///< type of low-rank matrices: auto | float32 | float16 | bfloat16
   std::string lora_modules;          ///< adapters that are known at start: NAME=PATH, with commas between
   bool enable_lora_updates = false;  ///< whether clients may add and remove adapters
   std::string lora_root;             ///< folder below which clients' adapters must be; needed for updates

@@ -155,6 +155,21 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
   visit("journal_tokens", config.journal_tokens,
         "Store prompts and outputs in the journal; otherwise only their hashes, which show which texts were equal");
   visit("journal_mib", config.journal_mib, "Maximum size of the journal in MiB; the oldest records are overwritten");
+  visit("enable_lora", config.enable_lora, "Let requests name LoRA adapters as their model");
+  visit("max_loras", config.max_loras, "Maximum number of different adapters in one step");
+  visit("max_cpu_loras", config.max_cpu_loras,
+        "Maximum number of adapters that are loaded at a time, in the device's memory; 0: max_loras");
+  visit("max_lora_rank", config.max_lora_rank, "Maximum rank of an adapter; an adapter with a larger rank is refused");
+  visit(
+      "lora_dtype", config.lora_dtype,
+      "Type of the matrices of adapters: auto (as in their files, but 16 bits for a model of 16 bits), float32 (as in "
+      "their files), float16, bfloat16");
+  visit("lora_modules", config.lora_modules,
+        "Adapters: NAME=PATH, several separated by commas, or a JSON list of objects with name and path. A path is a "
+        "folder in PEFT's format or a GGUF file");
+  visit("enable_lora_updates", config.enable_lora_updates,
+        "Let clients with an admin key load and unload adapters; needs lora_root");
+  visit("lora_root", config.lora_root, "Folder below which the adapters that clients load must be");
   visit("max_sequences", config.limits.max_sequences, "Maximum n and best_of of a request");
   visit("max_logprobs", config.limits.max_logprobs,
         "Maximum logprobs and prompt_logprobs of a request; -1: the size of the vocabulary");

@@ -227,6 +227,26 @@ Result<RequestResult> Engine::generate(GenerateRequest request) {
   return std::move(generate(std::move(one)).front());
 }
 
+Status Engine::add_adapter(std::string name, std::string path) {
+  auto reply = state_->ask<actors::AdapterReply>(actors::AddAdapter{std::move(name), std::move(path)});
+  return reply ? std::move(reply->status) : Status(fail(reply.error()));
+}
+
+Status Engine::remove_adapter(std::string name) {
+  auto reply = state_->ask<actors::AdapterReply>(actors::RemoveAdapter{std::move(name)});
+  return reply ? std::move(reply->status) : Status(fail(reply.error()));
+}
+
+std::vector<Engine::Adapter> Engine::adapters() {
+  std::vector<Adapter> adapters;
+  auto reply = state_->ask<actors::AdapterList>(actors::ListAdapters{});
+  if (!reply) return adapters;
+  for (auto& adapter : reply->adapters) {
+    adapters.push_back({std::move(adapter.name), std::move(adapter.path), adapter.is_loaded, adapter.num_requests});
+  }
+  return adapters;
+}
+
 EngineStats Engine::stats() {
   EngineStats unknown;
   unknown.health = "the engine has stopped";

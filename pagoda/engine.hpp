@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -46,6 +47,25 @@ class Engine {
   /// requests than the engine queues: they are submitted as places become free.
   std::vector<Result<RequestResult>> generate(std::vector<GenerateRequest> requests);
   Result<RequestResult> generate(GenerateRequest request);
+
+  /// An adapter that requests may name (GenerateRequest::adapter).
+  struct Adapter {
+    std::string name;
+    std::string path;
+    bool is_loaded = false;         ///< false: it is loaded for the next request that names it
+    std::int64_t num_requests = 0;  ///< number of live requests that use it
+  };
+
+  /// Adds an adapter, a folder in PEFT's format or a GGUF file, and waits until it is loaded. Errors: invalid_request
+  /// (the name is taken; the engine has no adapters), bad_file, io_failed, out_of_memory.
+  Status add_adapter(std::string name, std::string path);
+
+  /// Removes an adapter: later requests cannot name it. Waits until the requests that use it have ended, so do not call
+  /// it from callbacks. Errors: unknown_adapter.
+  Status remove_adapter(std::string name);
+
+  /// Returns the adapters, sorted by name.
+  std::vector<Adapter> adapters();
 
   EngineStats stats();
   ModelInfo model_info();

@@ -38,6 +38,7 @@ scheduling::SchedulerConfig scheduler_config(const EngineConfig& config, const E
           .max_partial_long_prompts = config.max_num_partial_prefills,
           .preempts_for_priority = config.priority_preemption,
           .delay_factor = config.scheduler_delay_factor,
+          .max_adapters = config.enable_lora ? config.max_loras : 0,
           .preemption = config.preemption_mode,
           .eos_token_ids = plan.model.eos_token_ids,
           .vocab_size = plan.model.vocab_size,

@@ -10,6 +10,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include "io/adapters/lora_modules.hpp"
 #include "io/config_file.hpp"
 #include "io/journal/journal_file.hpp"
 #include "io/model_files/model_files.hpp"
@@ -176,6 +177,8 @@ Result<LoadedDevice> load_device(const EngineConfig& config, const EnginePlan& p
 
 Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSetup& setup) {
   if (const auto problems = config.validate(); !problems.empty()) return fail(problems.front());
+  auto lora_modules = io::parse_lora_modules(config);
+  if (!lora_modules) return fail(std::move(lora_modules.error()));
   auto plan = plan_model(config);
   if (!plan) return fail(plan.error());
   const auto defaults = io::load_sampling_defaults(config, *plan->files);
@@ -208,6 +211,11 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSe
   parts.replicas.push_back({.scheduler = scheduler_config(config, *plan, thinking),
                             .blocks = block_space_config(config, *plan, *prefix_hash_key),
                             .ranks = {std::move(loaded->factory)}});
+  if (config.enable_lora) {
+    parts.adapters = actors::AdapterStoreParts{.max_loaded = static_cast<std::size_t>(config.num_loaded_adapters()),
+                                               .max_in_step = config.max_loras};
+  }
+  parts.lora_modules = std::move(*lora_modules);
   parts.journal_file = std::move(*journal);
   for (const std::string& remark : plan->files->remarks()) spdlog::warn("{}", remark);
   warn_of_small_pool(parts.limits, parts.info);
@@ -217,6 +225,27 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSe
     }
   }
   return parts;
+}
+
+Result<actors::RunningEngine> start_engine(caf::actor_system& system, EngineParts parts) {
+  const auto modules = std::move(parts.lora_modules);
+  auto running = actors::spawn_actors(system, std::move(parts));
+  if (!running || modules.empty()) return running;
+  caf::scoped_actor self{system};
+  for (const AdapterRef& module : modules) {
+    Status status = fail(ErrorCode::internal, "an actor of the engine has ended");
+    actors::ask(self, running->actors.router, actors::AddAdapter{module.name, module.path},
+                [&](const actors::AdapterReply& answer) { status = answer.status; });
+    if (status) continue;
+    // The supervisor first: it takes the end of the router for a failure.
+    caf::anon_send_exit(running->supervisor, caf::exit_reason::user_shutdown);
+    self->wait_for(running->supervisor);
+    Error error = std::move(status.error());
+    error.message = "lora_modules: the adapter \"" + module.name + "\": " + error.message;
+    error.param = "lora_modules";
+    return fail(std::move(error));
+  }
+  return running;
 }
 
 }  // namespace pagoda

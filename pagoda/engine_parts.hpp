@@ -3,8 +3,10 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "actors/engine_parts.hpp"
+#include "engine/adapters/adapter_ref.hpp"
 #include "engine/config.hpp"
 #include "engine/execution/kv_memory.hpp"
 #include "engine/grammar/compiled_grammar.hpp"
@@ -17,6 +19,8 @@ namespace pagoda {
 
 /// The loaded parts of an engine of one replica with one device, and its journal's file.
 struct EngineParts : actors::EngineParts {
+  /// Adapters that requests may name from the start; start_engine loads them.
+  std::vector<AdapterRef> lora_modules;
   std::shared_ptr<io::JournalFile> journal_file;  ///< null: no journal; else it is also the journal of `instruments`
 };
 
@@ -39,5 +43,9 @@ Result<LoadedDevice> load_device(const EngineConfig& config, const EnginePlan& p
 
 /// Reads config, tokenizer and checkpoint headers, creates the device, sizes the KV cache. Errors: as Engine::create.
 Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSetup& setup = {});
+
+/// Spawns the actors over the parts, then loads the adapters of lora_modules. Blocks. Errors: those of spawn_actors, or
+/// of an adapter (the message has its name, `param` is lora_modules); then the actors end.
+Result<actors::RunningEngine> start_engine(caf::actor_system& system, EngineParts parts);
 
 }  // namespace pagoda

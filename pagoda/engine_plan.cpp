@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "engine/adapters/bound_adapter.hpp"
 #include "engine/scheduling/scheduler_config.hpp"
 #include "engine/weights/measured_weights.hpp"
 #include "io/device_link/frame_channel.hpp"
@@ -82,17 +83,20 @@ struct MeasuredModel {
   std::int64_t weight_bytes = 0;         ///< all weights, as loaded
   std::int64_t copied_weight_bytes = 0;  ///< as EnginePlan::copied_weight_bytes
   models::ModelMemory memory;
+  std::int64_t adapter_bytes = 0;  ///< as models::MemoryRequest::adapter_bytes
 };
 
 /// Measures the planned model. Reads no weights.
-Result<MeasuredModel> measure_model(const EnginePlan& plan, const kernels::Device& device) {
+Result<MeasuredModel> measure_model(const EngineConfig& config, const EnginePlan& plan, const kernels::Device& device) {
   const weights::MeasuredWeights weights(*plan.checkpoint, plan.weights);
   const auto model = plan.model.build(weights);
   if (!model) return fail(model.error());
   return MeasuredModel{
       .weight_bytes = weights.loaded_bytes(),
       .copied_weight_bytes = plan.checkpoint->is_mapped() ? weights.copied_bytes() : weights.loaded_bytes(),
-      .memory = (*model)->memory(plan.limits, device.ops().supports_narrow_rows())};
+      .memory = (*model)->memory(plan.limits, device.ops().supports_narrow_rows()),
+      .adapter_bytes =
+          config.num_loaded_adapters() * adapters::planned_bytes(config.max_lora_rank, (*model)->adapter_modules())};
 }
 
 /// Checks that one message holds the results of a step of a worker process, with all log-probabilities that requests
@@ -178,10 +182,13 @@ Status check_host_memory(const EngineConfig& config, const EnginePlan& plan) {
     parts += ", the swap space " + mib(plan.num_host_blocks * block_bytes);
   }
   if (plan.copied_weight_bytes > 0) parts += ", copies of weights " + mib(plan.copied_weight_bytes);
-  parts += ", steps " + mib(plan.memory.fixed_bytes() - plan.memory.weight_bytes);
+  const std::int64_t adapter_bytes = plan.memory.adapter_bytes;
+  if (adapter_bytes > 0) parts += ", adapters " + mib(adapter_bytes);
+  parts += ", steps " + mib(plan.memory.fixed_bytes() - plan.memory.weight_bytes - adapter_bytes);
   return fail(ErrorCode::out_of_memory,
               "the engine needs " + kernels::describe_allocation(static_cast<std::size_t>(needed)) + "; " + parts +
-                  "; lower kv_cache_memory, num_device_blocks, swap_space or max_num_seqs",
+                  "; lower kv_cache_memory, num_device_blocks, swap_space or max_num_seqs" +
+                  (adapter_bytes > 0 ? ", or max_loras, max_cpu_loras or max_lora_rank" : ""),
               "kv_cache_memory");
 }
 
@@ -232,12 +239,13 @@ Result<EnginePlan> plan_model(const EngineConfig& config) {
 
 Status plan_memory(const EngineConfig& config, const kernels::Device& device, EnginePlan& plan) {
   plan.weights.on_gpu = device.kind() != kernels::DeviceKind::cpu;
-  const auto measured = measure_model(plan, device);
+  const auto measured = measure_model(config, plan, device);
   if (!measured) return fail(measured.error());
   models::MemoryRequest request{
       .weight_bytes = measured->weight_bytes,
       .batch_bytes = execution::ModelRunner::batch_bytes(runner_config(config, plan), !device.shares_host_memory()),
       .model = measured->memory,
+      .adapter_bytes = measured->adapter_bytes,
       .vocab_size = plan.model.vocab_size,
       .kv = plan.layout,
       .limits = plan.limits};
@@ -255,7 +263,7 @@ Status plan_memory(const EngineConfig& config, const kernels::Device& device, En
   plan.copied_weight_bytes = measured->copied_weight_bytes;
   plan.weights.copy_linear = copies_linear(config, device, plan.checkpoint->is_mapped(),
                                            plan.checkpoint->facts().weight_bytes, host_bytes_needed(config, plan));
-  const auto copied = measure_model(plan, device);
+  const auto copied = measure_model(config, plan, device);
   if (!copied) return fail(copied.error());
   plan.copied_weight_bytes = copied->copied_weight_bytes;
   return {};

@@ -4,14 +4,29 @@
 
 #include "actors/clock.hpp"
 #include "engine/models/model_spec.hpp"
+#include "io/adapters/base_weights.hpp"
+#include "io/adapters/read_adapter.hpp"
 
 namespace pagoda {
+namespace {
+
+/// Returns the type that low-rank matrices of float32 are rounded to: by default that of the model, if it has 16 bits.
+std::optional<DType> rounded_dtype(const EngineConfig& config, const EnginePlan& plan) {
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    if (config.lora_dtype == to_string(dtype) || (config.lora_dtype == "auto" && plan.dtype == dtype)) return dtype;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
 
 ModelLoader::ModelLoader(const EngineConfig& config, const EnginePlan& plan, std::shared_ptr<kernels::Device> device,
                          StartProgress progress)
     : plan_(plan),
       block_size_(config.slots_per_block()),
       runner_(runner_config(config, plan)),
+      max_adapter_rank_(config.enable_lora ? config.max_lora_rank : 0),
+      adapter_dtype_(rounded_dtype(config, plan)),
       device_(std::move(device)),
       progress_(std::move(progress)) {
   runner_.replay_decode = !device_->shares_host_memory() && !config.enforce_eager;
@@ -63,6 +78,29 @@ Result<std::unique_ptr<models::Model>> ModelLoader::make_model() const {
   return model;
 }
 
+adapters::AdapterTable::Reader ModelLoader::adapter_reader() const {
+  if (max_adapter_rank_ == 0) return nullptr;
+  return [loader = shared_from_this()](const std::string& path) -> Result<adapters::Adapter> {
+    const EnginePlan& plan = loader->plan_;
+    auto adapter = io::read_adapter(path, plan.model.decoder.attention_of(0).head_dim);
+    if (!adapter) return adapter;
+    const std::int64_t rank = adapters::largest_rank(*adapter);
+    if (rank > loader->max_adapter_rank_) {
+      return fail(ErrorCode::unsupported,
+                  "its rank is " + std::to_string(rank) + ", more than max_lora_rank (" +
+                      std::to_string(loader->max_adapter_rank_) + ")",
+                  "max_lora_rank");
+    }
+    if (loader->adapter_dtype_) {
+      if (Status fits = adapters::round_matrices(*adapter, *loader->adapter_dtype_); !fits) {
+        return fail(std::move(fits.error()));
+      }
+    }
+    if (Status same = io::drop_base_weights(*adapter, *plan.checkpoint); !same) return fail(std::move(same.error()));
+    return adapter;
+  };
+}
+
 Result<std::unique_ptr<execution::ModelRunner>> ModelLoader::make_runner(const execution::KvMemory& memory,
                                                                          std::int32_t num_device_blocks) const {
   auto model = make_model();
@@ -72,7 +110,7 @@ Result<std::unique_ptr<execution::ModelRunner>> ModelLoader::make_runner(const e
                               .block_bytes = plan_.layout.block_bytes(),
                               .block_size = block_size_,
                               .dtype = plan_.kv_dtype};
-  return execution::ModelRunner::create(runner_, std::move(*model), device_, cache, actors::now_us);
+  return execution::ModelRunner::create(runner_, std::move(*model), device_, cache, actors::now_us, adapter_reader());
 }
 
 Result<std::int64_t> ModelLoader::measure_free_bytes() const {
@@ -102,7 +140,8 @@ Result<actors::WorkerParts> ModelLoader::make_worker(const std::shared_ptr<execu
   progress_ = nullptr;
   // The runner points into the weights and the KV memory, so it owns them too: its last step may outlive the actors.
   const auto end = [loader = shared_from_this(), memory](execution::ModelRunner* p) { delete p; };
-  return actors::WorkerParts{{runner->release(), end}, std::move(*stream)};
+  const std::shared_ptr<execution::ModelRunner> shared(runner->release(), end);
+  return actors::WorkerParts{shared, std::move(*stream), {shared, shared->adapters()}};
 }
 
 }  // namespace pagoda

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "actors/engine_actors.hpp"
@@ -43,6 +44,8 @@ class ModelLoader : public std::enable_shared_from_this<ModelLoader> {
  private:
   ModelLoader(const EngineConfig& config, const EnginePlan& plan, std::shared_ptr<kernels::Device> device,
               StartProgress progress);
+  /// Returns the function that reads adapters for this model; null without enable_lora. It keeps this alive.
+  adapters::AdapterTable::Reader adapter_reader() const;
   void report(std::string_view what, double done) const;
   Result<std::unique_ptr<execution::ModelRunner>> make_runner(const execution::KvMemory& memory,
                                                               std::int32_t num_device_blocks) const;
@@ -50,6 +53,8 @@ class ModelLoader : public std::enable_shared_from_this<ModelLoader> {
   EnginePlan plan_;
   std::int32_t block_size_;
   execution::RunnerConfig runner_;
+  std::int32_t max_adapter_rank_;       // 0 = rows have no adapters
+  std::optional<DType> adapter_dtype_;  // type that matrices of float32 are rounded to
   std::shared_ptr<kernels::Device> device_;
   StartProgress progress_;  // null once the engine has started
   std::unique_ptr<weights::LoadedWeights> host_weights_;

@@ -12,6 +12,7 @@
 
 #include "actors/model_pool.hpp"
 #include "engine/weights/copy_store.hpp"
+#include "io/adapters/lora_modules.hpp"
 #include "io/model_files/model_files.hpp"
 #include "io/model_files/model_fingerprint.hpp"
 #include "pagoda/engine_configs.hpp"
@@ -72,6 +73,7 @@ struct PlannedModel {
   std::int64_t bytes = 0;
   ModelInfo info;
   std::shared_ptr<const chat::ChatPrompts> chat;
+  std::shared_ptr<serving::ServedAdapters> adapters;
   std::shared_ptr<weights::CopyStore> copies;  ///< null: the model makes no copies that could stay
 };
 
@@ -83,6 +85,9 @@ Result<PlannedModel> plan_pooled(const PooledModelConfig& model, std::int32_t nu
   PlannedModel planned;
   planned.config = model.config;
   auto& config = planned.config;
+  auto adapters = serving::ServedAdapters::of(config);
+  if (!adapters) return fail(adapters.error());
+  planned.adapters = std::move(*adapters);
   const auto device = devices.of(config);
   if (!device) return fail(device.error());
   planned.device = device->device;
@@ -154,7 +159,7 @@ Result<actors::SharedEngine> load_engine(caf::actor_system& system, const Planne
       parts->info.max_model_len != model.info.max_model_len) {
     return fail(ErrorCode::bad_file, "the files have another model than when the server started: restart the server");
   }
-  auto running = actors::spawn_actors(system, std::move(*parts));
+  auto running = start_engine(system, std::move(*parts));
   if (!running) return fail(running.error());
   std::vector<actors::LoadedEngine::Devices> replicas;
   for (const actors::RunningReplica& replica : running->replicas) {
@@ -184,12 +189,22 @@ Error at(const PooledModelConfig& model, Error error) {
   return error;
 }
 
-/// Adds a problem for each name that two models have.
+/// Returns the names of the model's adapters. parse_lora_modules reports what is wrong with them.
+std::vector<std::string> adapter_names(const EngineConfig& config) {
+  std::vector<std::string> names;
+  const auto modules = io::parse_lora_modules(config);
+  if (!modules) return names;
+  for (const auto& module : *modules) names.push_back(module.name);
+  return names;
+}
+
+/// Adds a problem for each name that two models or adapters have.
 void check_names(const std::vector<PooledModelConfig>& models, std::vector<Error>& problems) {
   std::map<std::string, const PooledModelConfig*> owners;
   for (const auto& model : models) {
     auto names = model.aliases;
     names.push_back(model.config.served_model_name);
+    for (auto& name : adapter_names(model.config)) names.push_back(std::move(name));
     for (const auto& name : names) {
       const auto [owner, is_new] = owners.emplace(name, &model);
       if (is_new) continue;
@@ -212,6 +227,13 @@ tl::expected<ModelPoolHandle, std::vector<Error>> spawn_model_pool(caf::actor_sy
   for (const auto& model : config.models) {
     auto wrong = model.config.validate();
     for (auto& problem : wrong) problems.push_back(at(model, std::move(problem)));
+    if (model.config.enable_lora_updates) {
+      problems.push_back({ErrorCode::bad_config,
+                          model.where + ": enable_lora_updates is for a single model: a model that is unloaded would "
+                                        "forget the adapters that clients have loaded",
+                          "enable_lora_updates"});
+      continue;
+    }
     if (!wrong.empty()) continue;
     auto one = plan_pooled(model, num_at_a_time, devices);
     if (!one) {
@@ -272,7 +294,8 @@ tl::expected<ModelPoolHandle, std::vector<Error>> spawn_model_pool(caf::actor_sy
                              .aliases = config.models[i].aliases,
                              .residency = models[i].residency,
                              .memory_bytes = planned[i].bytes,
-                             .keep_alive = keep_alive});
+                             .keep_alive = keep_alive,
+                             .adapters = planned[i].adapters});
   }
   return handle;
 }

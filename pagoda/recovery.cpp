@@ -82,13 +82,15 @@ std::optional<std::int64_t> time_left(const serving::RequestOrigin& origin) {
 std::shared_ptr<GenerateRequest> request_of(const Resumable& resumable, const serving::RequestOrigin& origin) {
   const RequestSpec& spec = *resumable.spec;
   auto request = std::make_shared<GenerateRequest>();
-  request->prompt_token_ids.emplace(spec.prompt->begin(), spec.prompt->end());
+  const auto prompt = spec.own_prompt();
+  request->prompt_token_ids.emplace(prompt.begin(), prompt.end());
   request->sampling = spec.sampling;
   request->sampling.seed = spec.seed;
   request->stream = spec.stream;
   request->priority = spec.priority;
   request->user = spec.user;
   request->cache_salt = spec.cache_salt;
+  request->adapter = spec.adapter.name;
   if (!resumable.progress->has_ended()) request->timeout_ms = time_left(origin);
   request->request_id = origin.name.id;
   request->resumable = true;

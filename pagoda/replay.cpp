@@ -150,8 +150,15 @@ Result<ExecutionReport> execute_journal(const io::JournalContents& journal, cons
     auto config = config_of(setup, options);
     if (!config) return fail(config.error());
     const auto& cores = replay.replica(0);
+    auto content = cores.block_manager->content();
+    if (cores.scheduler_config.max_adapters > 0 && !content.cached.empty()) {
+      return fail(
+          ErrorCode::unsupported,
+          "the beginning of the journal is lost, and its engine has adapters: it is not known which adapter the "
+          "blocks of the prefix cache belong to, so nothing can be executed");
+    }
     auto created = StepExecution::create(std::move(*config), cores.block_config, cores.scheduler_config,
-                                         cores.block_manager->content(), progress);
+                                         std::move(content), progress);
     if (!created) return fail(created.error());
     execution = std::move(*created);
     execution->begin(*cores.scheduler);

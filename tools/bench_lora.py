@@ -54,7 +54,8 @@ def shapes_of(config):
     head = config.get("head_dim") or hidden // config["num_attention_heads"]
     queries, keys = head * config["num_attention_heads"], head * config["num_key_value_heads"]
     return {"q_proj": (queries, hidden), "k_proj": (keys, hidden), "v_proj": (keys, hidden),
-            "o_proj": (hidden, queries), "gate_proj": (ffn, hidden), "up_proj": (ffn, hidden), "down_proj": (hidden, ffn)}
+            "o_proj": (hidden, queries), "gate_proj": (ffn, hidden), "up_proj": (ffn, hidden),
+            "down_proj": (hidden, ffn)}
 
 
 def random_bfloat16(rng, count):
@@ -305,10 +306,11 @@ def main():
         if args.url:
             with_lora = plain = Target(args.url, args.api_key)
         else:
-            start = lambda flags: Target(stack.enter_context(Server(args.pagoda, args.model, *flags)).url, ADMIN_KEY)
+            start = lambda flags, key: Target(stack.enter_context(Server(args.pagoda, args.model, *flags)).url, key)
             flags, lora_flags = server_flags(args, folder, folders)
-            plain = start(flags) if "plain" in args.cases else None
-            with_lora = start(lora_flags) if args.cases != ["plain"] else None
+            plain = start(flags, "") if "plain" in args.cases else None
+            key = ADMIN_KEY if "load" in args.cases else ""
+            with_lora = start(lora_flags, key) if args.cases != ["plain"] else None
         targets = {case: plain if case == "plain" else with_lora for case in args.cases}
         rounds = asyncio.run(measure(args, targets, folders))
     print(json.dumps(report(args, rounds), indent=2))

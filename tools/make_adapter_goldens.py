@@ -13,6 +13,7 @@ Each folder has the adapter (adapter_config.json and adapter_model.safetensors o
     modules[]      what peft reads from the files: module; scale, a, b, magnitude where it has low-rank matrices; weight
                    and bias where the adapter replaces them. A tensor is {shape, digest}: the sum of element i times
                    (i % 7) + 1, in float64. The tensors of a GGUF golden are those of the PEFT folder it was made from.
+    virtual_tokens of a prompt adapter: the tensor that peft has in front of each prompt
     cases[]        name, prompt_token_ids, and `adapter` and `base`, the results with the adapter and without:
       logits         the whole vector after the last prompt token, 7 significant digits
       greedy         {token_ids, logprobs, smallest_margin}: 24 tokens by argmax
@@ -58,10 +59,21 @@ class Adapter:
     strength: float = 0.15  # deviation of the elements of scale * B A
     save: dict = field(default_factory=dict)
     gguf_type: str = ""  # not empty: a GGUF file with this type of tensors
+    method: str = "LORA"  # peft_type
+
+    @property
+    def is_prompt(self) -> bool:
+        return self.method != "LORA"
 
 
 def lora(r, alpha, targets, **more) -> dict:
     return {"r": r, "lora_alpha": alpha, "target_modules": targets, **more}
+
+
+def prompts(name, about, base, method, tokens, strength, **more) -> Adapter:
+    """`strength`: deviation of the elements of the virtual tokens."""
+    options = {key: more.pop(key) for key in ("dtype", "save") if key in more}
+    return Adapter(name, about, base, {"num_virtual_tokens": tokens, **more}, strength=strength, method=method, **options)
 
 
 ADAPTERS = [
@@ -100,6 +112,31 @@ ADAPTERS = [
             lora(8, 12, DECODER_LAYERS + ["embed_tokens", "lm_head"]), gguf_type="F32"),
     Adapter("phi3-gguf-f16", "GGUF of F16: packed projections", "phi3-partial-f32",
             lora(4, 8, ["qkv_proj", "o_proj", "gate_up_proj"]), dtype="float16", gguf_type="F16"),
+    prompts("llama-prompt-tuning", "embeddings of five virtual tokens", "llama-gqa-bf16", "PROMPT_TUNING", 5, 1.0),
+    prompts("qwen2-prompt-tuning-bf16", "a whole block of virtual tokens, BF16", "qwen2-gqa-f32", "PROMPT_TUNING", 16,
+            1.0, dtype="bfloat16"),
+    prompts("gemma3-prompt-tuning", "a model that scales the embeddings of its tokens", "gemma3-six-layers-f32",
+            "PROMPT_TUNING", 9, 1.5),
+    prompts("granite-prompt-tuning", "a model that scales all embeddings", "granite-gqa-f32", "PROMPT_TUNING", 3, 1.0),
+    prompts("opt-prompt-tuning", "learned positions from 2", "opt-pre-norm-f32", "PROMPT_TUNING", 6, 1.0),
+    prompts("gpt2-p-tuning", "p-tuning by an MLP; learned positions", "gpt2-tied-f32", "P_TUNING", 4, 1.0,
+            encoder_hidden_size=20),
+    prompts("llama-p-tuning-bin", "p-tuning by an LSTM; a file of PyTorch", "llama-mha-f32", "P_TUNING", 1, 1.0,
+            encoder_reparameterization_type="LSTM", encoder_hidden_size=12, save={"safe_serialization": False}),
+    prompts("llama-prefix", "keys and values of seven virtual tokens, with grouped heads", "llama-gqa-bf16",
+            "PREFIX_TUNING", 7, 1.0),
+    prompts("qwen2-prefix-projection", "a prefix from an MLP", "qwen2-gqa-f32", "PREFIX_TUNING", 5, 1.0,
+            prefix_projection=True, encoder_hidden_size=10),
+    prompts("gemma3-prefix", "a prefix longer than the window of five of six layers", "gemma3-six-layers-f32",
+            "PREFIX_TUNING", 9, 1.0),
+    prompts("gpt2-prefix-f16", "a prefix beside packed projections, F16", "gpt2-tied-f32", "PREFIX_TUNING", 3, 1.0,
+            dtype="float16"),
+    prompts("opt-prefix", "a prefix of a model with learned positions from 2", "opt-pre-norm-f32", "PREFIX_TUNING", 4,
+            1.0),
+    prompts("phi3-prefix", "a prefix beside packed projections and rotary positions", "phi3-gqa-f32", "PREFIX_TUNING", 18,
+            1.0),
+    prompts("cohere2-prefix", "layers without positions", "cohere2-four-layers-f32", "PREFIX_TUNING", 5, 1.0),
+    prompts("qwen3-prefix", "a model with norms over keys", "qwen3-gqa-f32", "PREFIX_TUNING", 2, 1.0),
 ]
 
 
@@ -115,6 +152,8 @@ def lora_modules(model: peft.PeftModel) -> dict:
 @torch.no_grad()
 def draw(adapter: Adapter, seed: int) -> peft.PeftModel:
     """Returns the base model with an adapter of random values that the adapter's dtype can represent."""
+    if adapter.is_prompt:
+        return draw_prompt(adapter, seed)
     base = load_base(adapter)
     base.name_or_path = str(MODELS / adapter.base)
     with warnings.catch_warnings():
@@ -144,6 +183,21 @@ def draw(adapter: Adapter, seed: int) -> peft.PeftModel:
     return model
 
 
+@torch.no_grad()
+def draw_prompt(adapter: Adapter, seed: int) -> peft.PeftModel:
+    """Returns the base model with a prompt adapter of random values."""
+    base = load_base(adapter)
+    base.name_or_path = str(MODELS / adapter.base)
+    config = peft.get_peft_config({"peft_type": adapter.method, "task_type": "CAUSAL_LM", **adapter.config})
+    model = peft.get_peft_model(base, config)
+    torch.manual_seed(seed)
+    encoder = model.prompt_encoder["default"]
+    for parameter in encoder.parameters():
+        parameter.copy_(torch.randn_like(parameter) / math.sqrt(parameter.shape[-1] if parameter.dim() > 1 else 1.0))
+    encoder.embedding.weight.copy_(adapter.strength * torch.randn_like(encoder.embedding.weight))
+    return model
+
+
 def save(adapter: Adapter, model: peft.PeftModel, folder: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -152,7 +206,7 @@ def save(adapter: Adapter, model: peft.PeftModel, folder: Path) -> None:
     config_path = folder / "adapter_config.json"
     config = json.loads(config_path.read_text())
     for key in ("target_modules", "exclude_modules", "modules_to_save"):
-        if isinstance(config[key], list):
+        if isinstance(config.get(key), list):
             config[key].sort()  # peft writes sets, whose order is random
     config_path.write_text(json.dumps(config, indent=2) + "\n")
     path = folder / "adapter_model.safetensors"
@@ -298,7 +352,9 @@ def write(adapter: Adapter, out: Path) -> None:
                     shutil.copytree(folder, target, dirs_exist_ok=True)
                 cases = [{"name": f"prompt of {len(prompt)} tokens", "prompt_token_ids": prompt, "adapter": with_adapter,
                           "base": without} for prompt, with_adapter, without in zip(prompts, found, base)]
-                modules = modules_of(adapter, model, folder)
+                found_in_files = ({"virtual_tokens": tensor_digest(model.prompt_encoder["default"].embedding.weight)}
+                                  if adapter.is_prompt else {})
+                modules = [] if adapter.is_prompt else modules_of(adapter, model, folder)
                 if adapter.gguf_type:
                     for module in modules:  # which the converter leaves out
                         module.pop("weight", None)
@@ -307,7 +363,7 @@ def write(adapter: Adapter, out: Path) -> None:
                                   "python": platform.python_version(), "torch": torch.__version__,
                                   "transformers": transformers.__version__, "peft": peft.__version__,
                                   "safetensors": safetensors.__version__, "numpy": numpy.__version__},
-                    "about": adapter.about, "base": adapter.base, "modules": modules, "cases": cases})
+                    "about": adapter.about, "base": adapter.base, "modules": modules, **found_in_files, "cases": cases})
                 size = sum(path.stat().st_size for path in target.iterdir())
                 print(f"{adapter.name}: seed {seed}, {size / 1000:.0f} kB, smallest margins "
                       f"{[case['adapter']['greedy']['smallest_margin'] for case in cases]}", flush=True)

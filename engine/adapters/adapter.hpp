@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/dtype.hpp"
+#include "kernels/result.hpp"
 
 namespace pagoda::adapters {
 
@@ -38,9 +39,32 @@ struct ModuleChange {
   std::optional<AdapterMatrix> bias;    ///< replaces the bias of a linear layer
 };
 
-/// An adapter as its files give it. It is not yet checked against a model.
+/// Tokens without an id that a prompt adapter puts in front of each prompt.
+struct VirtualTokens {
+  enum class Kind : std::uint8_t {
+    embeddings,  ///< rows are embeddings [tokens, width] (prompt tuning, Lester et al. 2021; p-tuning, Liu et al. 2021)
+    prefix,      ///< rows are keys and values [tokens, layers * 2 * heads * head_dim], for each layer keys and then
+                 ///< values, as they are after norms and rotation (prefix tuning, Li and Liang 2021)
+  };
+  Kind kind = Kind::embeddings;
+  AdapterMatrix rows;
+  std::int64_t num_heads = 0;  ///< of the keys of a prefix; 0 = the files do not say it
+};
+
+/// An adapter as its files give it. It is not yet checked against a model. It has changes or virtual tokens.
 struct Adapter {
   std::vector<ModuleChange> changes;  ///< one for each module, in the order of their names
+  std::optional<VirtualTokens> prompt = std::nullopt;
+
+  /// Returns the number of virtual tokens.
+  std::int64_t num_virtual_tokens() const { return prompt ? prompt->rows.rows : 0; }
 };
+
+/// Returns the largest rank of an adapter's changes; 0 if it has no low-rank change.
+std::int64_t largest_rank(const Adapter& adapter);
+
+/// Rounds low-rank matrices of float32 to `dtype`, which has 16 bits. Errors (bad_file): an element is too large for
+/// it; the message names the module.
+Status round_matrices(Adapter& adapter, DType dtype);
 
 }  // namespace pagoda::adapters

@@ -19,6 +19,14 @@ std::string shape_text(std::int64_t rows, std::int64_t columns) {
   return shape_text(std::to_string(rows), std::to_string(columns));
 }
 
+/// Returns what is wrong with the elements of a matrix, after its name; empty = nothing.
+std::string problem_of(const AdapterMatrix& matrix) {
+  if (!is_weight_type(matrix.dtype)) return " has the type " + std::string(to_string(matrix.dtype));
+  const auto bytes = matrix.rows * matrix.columns * static_cast<std::int64_t>(size_of(matrix.dtype));
+  if (static_cast<std::int64_t>(matrix.data.size()) == bytes) return {};
+  return " has " + std::to_string(matrix.data.size()) + " bytes, but its shape needs " + std::to_string(bytes);
+}
+
 /// Checks one module; the first error stays.
 class ModuleCheck {
  public:
@@ -37,12 +45,7 @@ class ModuleCheck {
     if (!fits) {
       refuse(text + " is " + shape_text(matrix.rows, matrix.columns) + ", but the model needs " + std::string(wanted));
     }
-    if (!is_weight_type(matrix.dtype)) refuse(text + " has the type " + std::string(to_string(matrix.dtype)));
-    const auto bytes = matrix.rows * matrix.columns * static_cast<std::int64_t>(size_of(matrix.dtype));
-    if (static_cast<std::int64_t>(matrix.data.size()) != bytes) {
-      refuse(text + " has " + std::to_string(matrix.data.size()) + " bytes, but its shape needs " +
-             std::to_string(bytes));
-    }
+    if (const std::string problem = problem_of(matrix); !problem.empty()) refuse(text + problem);
   }
 
   const Status& status() const { return status_; }
@@ -77,18 +80,53 @@ Status check_change(const ModuleChange& change, const AdapterModule& module) {
   return checked.status();
 }
 
+Status check_prompt(const VirtualTokens& prompt, const layers::AdapterModules& modules) {
+  const layers::ModelKv& kv = modules.kv();
+  const std::int64_t columns = prompt.rows.columns;
+  const auto refuse = [](const std::string& reason) { return fail(ErrorCode::bad_file, "adapter: " + reason); };
+  if (prompt.rows.rows < 1) return refuse("it has no virtual tokens");
+  if (const std::string problem = problem_of(prompt.rows); !problem.empty()) {
+    return refuse("the matrix of its virtual tokens" + problem);
+  }
+  if (prompt.kind == VirtualTokens::Kind::embeddings && columns != modules.embedding_width()) {
+    return refuse("virtual tokens have embeddings of " + std::to_string(columns) + ", but those of the model have " +
+                  std::to_string(modules.embedding_width()));
+  }
+  if (prompt.kind == VirtualTokens::Kind::prefix) {
+    if (columns != kv.num_layers * 2 * kv.width()) {
+      return refuse("virtual tokens have keys and values of " + std::to_string(columns) +
+                    " elements, but the model needs " + std::to_string(kv.num_layers * 2 * kv.width()) + " (" +
+                    std::to_string(kv.num_layers) + " layers with keys and values of " + std::to_string(kv.num_heads) +
+                    " heads of " + std::to_string(kv.head_dim) + ")");
+    }
+    if (prompt.num_heads != 0 && prompt.num_heads != kv.num_heads) {
+      return refuse("virtual tokens have keys of " + std::to_string(prompt.num_heads) + " heads, but the model has " +
+                    std::to_string(kv.num_heads));
+    }
+  }
+  return {};
+}
+
 }  // namespace
+
+std::string_view without_outer_module(std::string_view name) {
+  for (const std::string_view outer : {"transformer.", "model.", "language_model."}) {
+    if (name.starts_with(outer)) return name.substr(outer.size());
+  }
+  return {};
+}
 
 layers::ModuleId find_module(const layers::AdapterModules& modules, std::string_view name) {
   const layers::ModuleId found = modules.find(name);
-  if (found != layers::kNoModule) return found;
-  for (const std::string_view outer : {"transformer.", "model.", "language_model."}) {
-    if (name.starts_with(outer)) return modules.find(name.substr(outer.size()));
-  }
-  return layers::kNoModule;
+  return found != layers::kNoModule ? found : modules.find(without_outer_module(name));
 }
 
 Status check(const Adapter& adapter, const layers::AdapterModules& modules) {
+  if (adapter.prompt) {
+    if (!adapter.changes.empty())
+      return fail(ErrorCode::bad_file, "adapter: it has virtual tokens and changed modules");
+    return check_prompt(*adapter.prompt, modules);
+  }
   std::set<layers::ModuleId> seen;
   for (const ModuleChange& change : adapter.changes) {
     const layers::ModuleId id = find_module(modules, change.module);

@@ -9,7 +9,8 @@ AdapterStoreCore::Effects AdapterStoreCore::add(TicketId ticket, AdapterSource s
   Effects effects;
   const auto [entry, is_new] = entries_.try_emplace(source.name);
   if (!is_new) {
-    const char* const state = entry->second.is_removed ? "\" is being unloaded" : "\" is loaded already";
+    const char* const state =
+        entry->second.is_removed ? "\" goes when its requests have ended" : "\" is loaded already";
     effects.answers.push_back(
         {ticket, fail(ErrorCode::invalid_request, "the adapter \"" + source.name + state, "lora_name")});
     return effects;
@@ -46,7 +47,7 @@ AdapterStoreCore::Effects AdapterStoreCore::acquire(TicketId ticket, std::string
   Entry& entry = entries_.find(name)->second;
   if (entry.state == State::loaded) {
     hold(entry);
-    effects.answers.push_back({ticket, entry.id});
+    effects.answers.push_back({ticket, ref(entry)});
     return effects;
   }
   tickets_.emplace(ticket, entry.source.name);
@@ -80,7 +81,8 @@ AdapterStoreCore::Effects AdapterStoreCore::release(AdapterId id) {
   return effects;
 }
 
-AdapterStoreCore::Effects AdapterStoreCore::load_ended(AdapterId id, const Status& status) {
+AdapterStoreCore::Effects AdapterStoreCore::load_ended(AdapterId id, const Status& status,
+                                                       std::int32_t num_virtual_tokens) {
   Effects effects;
   const auto found = of(id);
   Entry& entry = found->second;
@@ -88,12 +90,13 @@ AdapterStoreCore::Effects AdapterStoreCore::load_ended(AdapterId id, const Statu
   if (status) {
     ++counts_.loads;
     entry.state = State::loaded;
+    entry.num_virtual_tokens = num_virtual_tokens;
     entry.last_use = ++num_uses_;
-    answer_add(entry, entry.id, effects);
+    answer_add(entry, ref(entry), effects);
     for (const TicketId ticket : std::exchange(entry.acquires, {})) {
       tickets_.erase(ticket);
       hold(entry);
-      effects.answers.push_back({ticket, entry.id});
+      effects.answers.push_back({ticket, ref(entry)});
     }
   } else {
     by_id_.erase(id);
@@ -106,17 +109,6 @@ AdapterStoreCore::Effects AdapterStoreCore::load_ended(AdapterId id, const Statu
     }
   }
   end_if_removed(found, effects);
-  make_progress(effects);
-  return effects;
-}
-
-AdapterStoreCore::Effects AdapterStoreCore::unload_ended(AdapterId id) {
-  Effects effects;
-  const auto entry = of(id);
-  PAGODA_ASSERT(entry->second.state == State::unloading, "only an adapter that is being unloaded ends its unload");
-  by_id_.erase(id);
-  entry->second.state = State::absent;
-  end_if_removed(entry, effects);
   make_progress(effects);
   return effects;
 }
@@ -135,6 +127,10 @@ std::map<std::string, std::int64_t> AdapterStoreCore::holders() const {
     if (entry.holders > 0) counts.emplace(name, entry.holders);
   }
   return counts;
+}
+
+bool AdapterStoreCore::is_loaded(std::string_view name) const {
+  return knows(name) && entries_.find(name)->second.state == State::loaded;
 }
 
 bool AdapterStoreCore::knows(std::string_view name) const {
@@ -166,23 +162,19 @@ void AdapterStoreCore::make_progress(Effects& effects) {
     Entry& first = entries_.find(waiting_for_room_.front())->second;
     const bool is_wanted = first.add || !first.acquires.empty();
     if (is_wanted) {
-      // It is loaded again only when its unload has ended: two copies would take the room of two.
-      if (first.state == State::unloading || !has_room(effects)) return;
+      if (!make_room(effects)) return;
       first.state = State::loading;
       first.id = next_id_++;
       by_id_.emplace(first.id, first.source.name);
-      effects.loads.push_back({first.id, first.source});
+      effects.loads.push_back(ref(first));
     }
     first.is_queued = false;
     waiting_for_room_.pop_front();
   }
 }
 
-bool AdapterStoreCore::has_room(Effects& effects) {
+bool AdapterStoreCore::make_room(Effects& effects) {
   if (by_id_.size() < max_loaded_) return true;
-  const bool unloads =
-      std::ranges::any_of(entries_, [](const auto& entry) { return entry.second.state == State::unloading; });
-  if (unloads) return false;
   Entry* victim = nullptr;
   for (auto& [name, entry] : entries_) {
     if (entry.state != State::loaded || entry.holders > 0) continue;
@@ -190,12 +182,17 @@ bool AdapterStoreCore::has_room(Effects& effects) {
   }
   if (victim == nullptr) return false;
   ++counts_.evictions;
-  victim->state = State::unloading;
-  effects.unloads.push_back(victim->id);
-  return false;
+  unload(*victim, effects);
+  return true;
 }
 
-void AdapterStoreCore::answer_add(Entry& entry, Result<AdapterId> answer, Effects& effects) {
+void AdapterStoreCore::unload(Entry& entry, Effects& effects) {
+  effects.unloads.push_back(entry.id);
+  by_id_.erase(entry.id);
+  entry.state = State::absent;
+}
+
+void AdapterStoreCore::answer_add(Entry& entry, Result<AdapterRef> answer, Effects& effects) {
   if (!entry.add) return;
   tickets_.erase(*entry.add);
   effects.answers.push_back({*std::exchange(entry.add, std::nullopt), std::move(answer)});
@@ -204,14 +201,11 @@ void AdapterStoreCore::answer_add(Entry& entry, Result<AdapterId> answer, Effect
 void AdapterStoreCore::end_if_removed(Entries::iterator found, Effects& effects) {
   Entry& entry = found->second;
   if (!entry.is_removed || entry.holders > 0 || !entry.acquires.empty()) return;
-  if (entry.state == State::loaded) {
-    entry.state = State::unloading;
-    effects.unloads.push_back(entry.id);
-  }
-  if (entry.state != State::absent) return;
+  if (entry.state == State::loading) return;
+  if (entry.state == State::loaded) unload(entry, effects);
   if (entry.remove) {
     tickets_.erase(*entry.remove);
-    effects.answers.push_back({*entry.remove, AdapterId{0}});
+    effects.answers.push_back({*entry.remove, AdapterRef{}});
   }
   if (entry.is_queued) std::erase(waiting_for_room_, entry.source.name);
   entries_.erase(found);

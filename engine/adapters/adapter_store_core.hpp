@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/adapters/adapter_ref.hpp"
 #include "engine/types.hpp"
 #include "kernels/result.hpp"
 
@@ -25,24 +26,20 @@ struct AdapterSource {
 };
 
 /// Decides which adapters are loaded; its owner loads and unloads them. A request holds its adapter from the answer to
-/// `acquire` until `release`. At most `max_loaded` adapters are loaded at a time, those that load or unload included.
-/// When there is no room, the least recently used adapter that no request holds is unloaded. Requests that find no room
-/// wait in order. A plain state machine. Not thread-safe.
+/// `acquire` until `release`. At most `max_loaded` adapters are loaded at a time, those that are being loaded included.
+/// When there is no room, the least recently used adapter that no request holds is unloaded; devices do so at once, and
+/// before they load the next one. Requests that find no room wait in order. A plain state machine. Not thread-safe.
 class AdapterStoreCore {
  public:
-  struct Load {
-    AdapterId id = 0;
-    AdapterSource source;
-  };
-  /// The answer to `acquire`, `add` or `remove`. `adapter`: the id under which the adapter is loaded; 0 for `remove`.
+  /// The answer to `acquire`, `add` or `remove`. `adapter`: the loaded adapter; empty for `remove`.
   struct Answer {
     TicketId ticket = 0;
-    Result<AdapterId> adapter;
+    Result<AdapterRef> adapter;
   };
-  /// Actions that the owner must take now.
+  /// Actions that the owner must take now: first the unloads, then the loads.
   struct Effects {
-    std::vector<Load> loads;         ///< each is answered by load_ended
-    std::vector<AdapterId> unloads;  ///< each is answered by unload_ended
+    std::vector<AdapterId> unloads;
+    std::vector<AdapterRef> loads;  ///< each is answered by load_ended
     std::vector<Answer> answers;
   };
 
@@ -52,8 +49,8 @@ class AdapterStoreCore {
   /// Adds an adapter and loads it. The answer comes when the adapter is loaded. After an error of the load the store
   /// does not have the adapter. Errors at once: a name that the store has (invalid_request), with param "lora_name".
   Effects add(TicketId ticket, AdapterSource source);
-  /// Removes an adapter: no request may name it from now on. The answer comes when its requests have ended and it is
-  /// unloaded. Errors at once: unknown_adapter, with param "lora_name".
+  /// Removes an adapter: no request may name it from now on. The answer comes when its requests have ended. Errors at
+  /// once: unknown_adapter, with param "lora_name".
   Effects remove(TicketId ticket, std::string_view name);
   /// Asks for an adapter for one request. The answer comes when the adapter is loaded, or with the error of its load.
   /// Errors at once: unknown_adapter, with param "adapter" and the known names.
@@ -63,13 +60,15 @@ class AdapterStoreCore {
   /// Call when a request that holds the adapter has ended.
   Effects release(AdapterId id);
 
-  Effects load_ended(AdapterId id, const Status& status);
-  Effects unload_ended(AdapterId id);
+  /// `num_virtual_tokens`: see AdapterRef; used if the load has not failed.
+  Effects load_ended(AdapterId id, const Status& status, std::int32_t num_virtual_tokens = 0);
 
   /// Returns whether requests may name the adapter.
   bool knows(std::string_view name) const;
   /// Returns the adapters that requests may name, sorted by name.
   std::vector<AdapterSource> sources() const;
+  /// Returns whether the adapter that requests may name is loaded.
+  bool is_loaded(std::string_view name) const;
   std::size_t num_loaded() const { return by_id_.size(); }
   /// Returns the number of requests that hold an adapter, by its name; adapters without requests are left out.
   std::map<std::string, std::int64_t> holders() const;
@@ -81,11 +80,12 @@ class AdapterStoreCore {
   const Counts& counts() const { return counts_; }
 
  private:
-  enum class State : std::uint8_t { absent, loading, loaded, unloading };
+  enum class State : std::uint8_t { absent, loading, loaded };
   struct Entry {
     AdapterSource source;
     State state = State::absent;
-    AdapterId id = 0;                ///< set unless it is absent
+    AdapterId id = 0;  ///< set unless it is absent
+    std::int32_t num_virtual_tokens = 0;
     std::int64_t holders = 0;        ///< number of requests that hold it
     std::uint64_t last_use = 0;      ///< num_uses_ at its last use
     bool is_queued = false;          ///< whether it is in waiting_for_room_
@@ -102,11 +102,14 @@ class AdapterStoreCore {
   void want(Entry& entry);
   /// Begins loads in the order of waiting_for_room_, as far as there is room.
   void make_progress(Effects& effects);
-  /// Returns whether there is room for one more adapter. If not, begins to unload the least recently used one, if none
-  /// is being unloaded.
-  bool has_room(Effects& effects);
-  void answer_add(Entry& entry, Result<AdapterId> answer, Effects& effects);
-  /// Unloads a removed entry that no request holds or waits for, and erases it when it is unloaded.
+  /// Makes room for one more adapter, if the least recently used one can be unloaded. Returns whether there is room.
+  bool make_room(Effects& effects);
+  void unload(Entry& entry, Effects& effects);
+  void answer_add(Entry& entry, Result<AdapterRef> answer, Effects& effects);
+  static AdapterRef ref(const Entry& entry) {
+    return {entry.id, entry.source.name, entry.source.path, entry.num_virtual_tokens};
+  }
+  /// Unloads and erases a removed entry that no request holds or waits for.
   void end_if_removed(Entries::iterator found, Effects& effects);
   Entries::iterator of(AdapterId id) { return entries_.find(by_id_.at(id)); }
 

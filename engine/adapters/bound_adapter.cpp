@@ -37,6 +37,7 @@ struct Places {
 struct Layout {
   std::vector<Places> places;  // by change
   std::optional<std::int64_t> work;
+  std::optional<std::int64_t> prompt;
   std::int64_t bytes = 0;
 };
 
@@ -49,11 +50,15 @@ std::int64_t padded_columns(std::int64_t out_features) {
   return (out_features + kernels::kLoraPanel - 1) / kernels::kLoraPanel * kernels::kLoraPanel;
 }
 
+std::int64_t aligned_bytes(std::int64_t count, DType dtype) {
+  const std::int64_t bytes = count * static_cast<std::int64_t>(size_of(dtype));
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
 Layout layout_of(const Adapter& adapter, const AdapterModules& modules) {
   Layout layout;
   const auto take = [&](std::int64_t count, DType dtype) {
-    const std::int64_t bytes = count * static_cast<std::int64_t>(size_of(dtype));
-    return std::exchange(layout.bytes, layout.bytes + (bytes + kAlignment - 1) / kAlignment * kAlignment);
+    return std::exchange(layout.bytes, layout.bytes + aligned_bytes(count, dtype));
   };
   std::int64_t work_width = 0;
   for (const ModuleChange& change : adapter.changes) {
@@ -72,6 +77,7 @@ Layout layout_of(const Adapter& adapter, const AdapterModules& modules) {
     layout.places.push_back(places);
   }
   if (work_width > 0) layout.work = take(AdapterWeights::kWorkRows * work_width, DType::f32);
+  if (adapter.prompt) layout.prompt = take(adapter.prompt->rows.rows * adapter.prompt->rows.columns, DType::f32);
   layout.bytes = std::max(layout.bytes, kAlignment);
   return layout;
 }
@@ -95,15 +101,30 @@ void pack_a(const LoraChange& lora, bool is_table, std::byte* to) {
   }
 }
 
+/// Calls copy(from, to) for the index of each element of B and of its place in the panels of LoraItem::b.
+template <class Copy>
+void for_panels(const AdapterMatrix& b, const Copy& copy) {
+  for (std::int64_t n = 0; n < b.rows; ++n) {
+    const std::int64_t panel = n / kernels::kLoraPanel * b.columns * kernels::kLoraPanel + n % kernels::kLoraPanel;
+    for (std::int64_t r = 0; r < b.columns; ++r) copy(n * b.columns + r, panel + r * kernels::kLoraPanel);
+  }
+}
+
+/// Copies elements of `size` bytes.
+template <std::size_t size>
+void copy_panels(const AdapterMatrix& b, std::byte* to) {
+  constexpr auto kSize = static_cast<std::int64_t>(size);
+  for_panels(b, [&](std::int64_t from, std::int64_t place) {
+    std::memcpy(to + place * kSize, b.data.data() + from * kSize, size);
+  });
+}
+
 /// Writes the panels of LoraItem::b. `to` is zeroed memory.
 void pack_b(const LoraChange& lora, std::byte* to) {
   const AdapterMatrix& b = lora.b;
-  for (std::int64_t n = 0; n < b.rows; ++n) {
-    const std::int64_t panel = n / kernels::kLoraPanel * b.columns * kernels::kLoraPanel + n % kernels::kLoraPanel;
-    for (std::int64_t r = 0; r < b.columns; ++r) {
-      copy_element(b, n * b.columns + r, to, type_of(lora), panel + r * kernels::kLoraPanel);
-    }
-  }
+  const DType dtype = type_of(lora);
+  if (b.dtype == dtype) return size_of(dtype) == 4 ? copy_panels<4>(b, to) : copy_panels<2>(b, to);
+  for_panels(b, [&](std::int64_t from, std::int64_t place) { copy_element(b, from, to, dtype, place); });
 }
 
 void copy_floats(const std::vector<float>& floats, std::byte* to) {
@@ -181,8 +202,14 @@ layers::ModuleWeights weights_of(const ModuleChange& change, const Places& place
 
 }  // namespace
 
-std::int64_t bytes_of(const Adapter& adapter, const AdapterModules& modules) {
-  return layout_of(adapter, modules).bytes;
+std::int64_t planned_bytes(std::int64_t rank, const AdapterModules& modules) {
+  std::int64_t bytes = 0;
+  for (const AdapterModule& module : modules.all()) {
+    if (module.kind != AdapterModule::Kind::linear) continue;
+    bytes += aligned_bytes(rank * module.in_features, DType::f32) +
+             aligned_bytes(rank * padded_columns(module.out_features), DType::f32);
+  }
+  return bytes;
 }
 
 Result<std::unique_ptr<const BoundAdapter>> BoundAdapter::create(const Adapter& adapter, const AdapterModules& modules,
@@ -201,6 +228,7 @@ Result<std::unique_ptr<const BoundAdapter>> BoundAdapter::create(const Adapter& 
       const bool is_table = modules[module_of(adapter.changes[i])].kind == AdapterModule::Kind::embedding;
       write(adapter.changes[i], derived[i], layout.places[i], is_table, to);
     }
+    if (adapter.prompt) copy_floats(floats_of(adapter.prompt->rows), to + *layout.prompt);
   });
   if (!memory) return fail(std::move(memory.error()));
   auto bound = std::make_unique<BoundAdapter>();
@@ -214,6 +242,14 @@ Result<std::unique_ptr<const BoundAdapter>> BoundAdapter::create(const Adapter& 
     weights.weights.push_back(weights_of(adapter.changes[i], layout.places[i], start));
   }
   if (layout.work) weights.work = reinterpret_cast<float*>(start + *layout.work);
+  if (adapter.prompt) {
+    const auto* rows = reinterpret_cast<const float*>(start + *layout.prompt);
+    const bool is_prefix = adapter.prompt->kind == VirtualTokens::Kind::prefix;
+    bound->prompt_ = {.modules = &modules,
+                      .num_tokens = adapter.prompt->rows.rows,
+                      .embeddings = is_prefix ? nullptr : rows,
+                      .prefix = is_prefix ? rows : nullptr};
+  }
   return bound;
 }
 

@@ -6,6 +6,7 @@
 #include "engine/adapters/adapter.hpp"
 #include "engine/layers/adapter_modules.hpp"
 #include "engine/layers/batch_adapters.hpp"
+#include "engine/layers/batch_prompts.hpp"
 #include "kernels/device.hpp"
 #include "kernels/result.hpp"
 
@@ -16,9 +17,10 @@ namespace pagoda::adapters {
 /// is refused by name.
 Status check(const Adapter& adapter, const layers::AdapterModules& modules);
 
-/// Returns the bytes of the device's memory that an adapter takes (BoundAdapter::bytes); `adapter` has passed check.
-/// The model may be built over weights without data (weights::MeasuredWeights).
-std::int64_t bytes_of(const Adapter& adapter, const layers::AdapterModules& modules);
+/// Returns BoundAdapter::bytes of an adapter that has low-rank matrices of float32 for every linear layer. An adapter
+/// of this rank takes more only if it replaces weights or has DoRA. The model may be built over weights without data
+/// (weights::MeasuredWeights).
+std::int64_t planned_bytes(std::int64_t rank, const layers::AdapterModules& modules);
 
 /// An adapter in a device's memory, bound to the modules of one model.
 class BoundAdapter {
@@ -31,13 +33,18 @@ class BoundAdapter {
                                                             const layers::AdapterModules& modules,
                                                             kernels::Device& device);
 
-  /// Returns what a batch refers to (layers::AdapterRows). Valid as long as this lives.
+  /// Returns what a batch refers to (layers::AdapterRows). Valid as long as this lives. A prompt adapter changes no
+  /// module.
   const layers::AdapterWeights& weights() const { return weights_; }
+  /// Returns what a batch refers to (layers::PromptRows) of a prompt adapter. Valid as long as this lives. Null if the
+  /// adapter has no virtual tokens.
+  const layers::PromptWeights* prompt() const { return prompt_.num_tokens > 0 ? &prompt_ : nullptr; }
   /// Returns the bytes of the device's memory.
   std::int64_t bytes() const { return static_cast<std::int64_t>(memory_.bytes()); }
 
  private:
   layers::AdapterWeights weights_;
+  layers::PromptWeights prompt_;
   kernels::Buffer memory_;
 };
 

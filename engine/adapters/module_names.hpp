@@ -6,8 +6,11 @@
 
 namespace pagoda::adapters {
 
-/// Returns the module that an adapter calls `name`, or kNoModule. Adapters name the outer module
-/// ("transformer.h.0..."), which the first published files of some models leave out.
+/// Returns a name of an adapter without the outer module, which the first published files of some models leave out:
+/// "h.0.attn.c_attn" for "transformer.h.0.attn.c_attn". Empty if the name has no outer module.
+std::string_view without_outer_module(std::string_view name);
+
+/// Returns the module that an adapter calls `name`, with or without the outer module; or kNoModule.
 layers::ModuleId find_module(const layers::AdapterModules& modules, std::string_view name);
 
 }  // namespace pagoda::adapters

@@ -17,11 +17,11 @@ void BatchRows::apply(const ExecuteStep& step) {
   for (const NewRow& fresh : step.new_rows) {
     BatchRow& row = at(fresh.row);
     const RowSpec& spec = fresh.spec;
-    PAGODA_ASSERT(spec.adapter.id == 0, "adapters are not supported");
     row = BatchRow{};
     row.sequence = fresh.sequence;
     row.block_tables.resize(num_kv_groups_);
     row.prompt_len = static_cast<std::int32_t>(spec.prompt->size());
+    row.num_virtual_tokens = spec.adapter.num_virtual_tokens;
     row.num_tokens = row.prompt_len + static_cast<std::int32_t>(fresh.tokens_so_far.size());
     row.sampler = std::make_unique<SequenceSampler>(spec.sampling, spec.seed,
                                                     static_cast<std::uint32_t>(fresh.sequence_index), vocab_size_);
@@ -34,6 +34,15 @@ void BatchRows::apply(const ExecuteStep& step) {
     table.resize(static_cast<std::size_t>(delta.first_block));
     const auto begin = step.blocks.begin() + delta.blocks.first;
     table.insert(table.end(), begin, begin + delta.blocks.count);
+  }
+}
+
+void BatchRows::set_adapter(RowId row, Result<adapters::SharedAdapter> adapter) {
+  BatchRow& its = rows_[static_cast<std::size_t>(row)];
+  if (adapter) {
+    its.adapter = std::move(*adapter);
+  } else {
+    its.adapter_error = std::move(adapter.error());
   }
 }
 

@@ -2,9 +2,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "engine/adapters/adapter_table.hpp"
 #include "engine/sampling/sequence_sampler.hpp"
 #include "engine/step/execute.hpp"
 #include "engine/step/kv_layout.hpp"
@@ -15,13 +17,16 @@ namespace pagoda::execution {
 /// earlier step in flight may be about to sample the last of them. The host only counts them.
 struct BatchRow {
   SequenceId sequence = 0;
-  std::int32_t prompt_len = 0;
+  std::int32_t prompt_len = 0;          ///< with virtual tokens
+  std::int32_t num_virtual_tokens = 0;  ///< at the beginning of the prompt
   /// Number of prompt and generated tokens, including those being sampled; fewer if drafts were wrong.
   std::int32_t num_tokens = 0;
   std::vector<std::vector<BlockId>> block_tables;  ///< by KV group
   std::unique_ptr<SequenceSampler> sampler;
   SharedTokens prompt;
-  bool appends_samples = true;  ///< see RowSampling
+  bool appends_samples = true;         ///< see RowSampling
+  adapters::SharedAdapter adapter;     ///< null = the base model
+  std::optional<Error> adapter_error;  ///< reason why it has not the adapter that it needs
 };
 
 /// The rows of a worker. They change as steps are issued, in the order of the steps.
@@ -31,6 +36,9 @@ class BatchRows {
 
   /// Applies the row changes of a step: rows that are gone or new, forced tokens, and changed block tables.
   void apply(const ExecuteStep& step);
+
+  /// Sets the adapter of a new row, or the reason why it cannot be loaded.
+  void set_adapter(RowId row, Result<adapters::SharedAdapter> adapter);
 
   const BatchRow& operator[](RowId row) const { return rows_[static_cast<std::size_t>(row)]; }
 

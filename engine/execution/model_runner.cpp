@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "engine/execution/adapter_rows.hpp"
+
 namespace pagoda::execution {
 namespace {
 
@@ -85,9 +87,13 @@ std::int64_t ModelRunner::batch_bytes(const RunnerConfig& config, bool keeps_blo
 
 Result<std::unique_ptr<ModelRunner>> ModelRunner::create(RunnerConfig config, std::unique_ptr<models::Model> model,
                                                          std::shared_ptr<kernels::Device> device,
-                                                         const layers::KvCache& cache, Clock clock) {
+                                                         const layers::KvCache& cache, Clock clock,
+                                                         adapters::AdapterTable::Reader read_adapter) {
   std::unique_ptr<ModelRunner> runner(
       new ModelRunner(std::move(config), std::move(model), std::move(device), cache, std::move(clock)));
+  if (read_adapter) {
+    runner->adapters_.emplace(std::move(read_adapter), runner->model_->adapter_modules(), *runner->device_);
+  }
   Status status = runner->allocate();
   if (status && runner->keeps_block_tables()) status = runner->clear_block_tables();
   if (!status) return fail(std::move(status.error()));
@@ -144,6 +150,7 @@ IssuedStep ModelRunner::issue(kernels::Stream& stream, const ExecuteStep& step) 
   Status status;
   // If this throws, the rows are not in the state that steps expect: the stream fails, and so does the worker.
   rows_.apply(step);
+  load_adapters(step);
   try {
     status = issue_ops(stream, step, issued);
   } catch (const std::exception& problem) {
@@ -178,6 +185,7 @@ Status ModelRunner::issue_ops(kernels::Stream& stream, const ExecuteStep& step, 
   if (status) {
     batch = plan_batch(step);
     plan_samples(step, batch, issued);
+    plan_adapters(step, batch, issued);
     status = memory.reserve_results(issued.shape.bytes());
   }
   if (!status) {  // the step's changes of rows are still needed by later steps
@@ -259,7 +267,8 @@ ModelRunner::Batch ModelRunner::plan_batch(const ExecuteStep& step) const {
     batch.max_query_len = std::max(batch.max_query_len, work.num_tokens);
     batch.max_context_len = std::max(batch.max_context_len, work.end_position());
   }
-  if (config_.replay_decode && batch.max_query_len == 1) {
+  const auto needs = [this](const RowWork& work) { return needs_adapter(work); };
+  if (config_.replay_decode && batch.max_query_len == 1 && std::ranges::none_of(step.work, needs)) {
     batch.decode = decode_batches_.around(static_cast<std::int32_t>(shape.num_sequences), batch.max_context_len);
     batch.max_context_len = batch.decode->max_context_len;
     shape.num_tokens = shape.num_sequences = shape.num_logit_rows = batch.decode->num_rows;
@@ -283,11 +292,13 @@ void ModelRunner::plan_samples(const ExecuteStep& step, const Batch& batch, Issu
     IssuedStep::Row& issued_row = issued.rows.emplace_back(
         IssuedStep::Row{work.sequence, work.end_position(), work.num_samples, work.num_prompt_logprobs, work.has_mask,
                         false, row.sampler->restricts_tokens()});
+    issued_row.error = row.adapter_error;
     const auto sample_behind = [&](std::int32_t end) {
       const std::span<const TokenId> tokens(token_table_.as<TokenId>() + token_slot(work.row, 0),
                                             static_cast<std::size_t>(end));
       const auto prompt_len = static_cast<std::size_t>(row.prompt_len);
-      return row.sampler->row(logits_row, tokens.first(prompt_len), tokens.subspan(prompt_len));
+      const auto prompt = tokens.first(prompt_len).subspan(static_cast<std::size_t>(row.num_virtual_tokens));
+      return row.sampler->row(logits_row, prompt, tokens.subspan(prompt_len));
     };
     if (work.num_drafts > 0) issued_row.drafts = drafts_of(step, work);
     for (std::int32_t k = work.num_drafts; k > 0; --k, ++logits_row) {
@@ -440,7 +451,9 @@ Status ModelRunner::run_model(kernels::Stream& stream, const Batch& batch, const
       .block_tables = keeps_block_tables() ? block_tables_of_batch_.as<BlockId>() : inputs.block_tables,
       .max_blocks = keeps_block_tables() ? blocks_of_row_ : batch.shape.max_blocks,
       .max_query_len = batch.max_query_len,
-      .max_context_len = batch.max_context_len};
+      .max_context_len = batch.max_context_len,
+      .adapters = or_null(batch.token_adapters),
+      .prompts = or_null(batch.prompts)};
   const auto num_logit_rows = static_cast<std::int32_t>(batch.shape.num_logit_rows);
   const auto issue = [&] {
     Status status = device_->ops().gather_tokens(stream, {.table = token_table_.as<TokenId>(),
@@ -456,7 +469,9 @@ Status ModelRunner::run_model(kernels::Stream& stream, const Batch& batch, const
                                                    .out = block_tables_of_batch_.as<float>()});
     }
     if (status) status = model_->run(stream, forward, cache_);
-    if (status) status = model_->logits(stream, inputs.logit_rows, num_logit_rows, logits_.as<float>(), nullptr);
+    if (status)
+      status =
+          model_->logits(stream, inputs.logit_rows, num_logit_rows, logits_.as<float>(), or_null(batch.logit_adapters));
     return status;
   };
   return batch.decode ? stream.replay(batch.decode->key(), issue) : issue();
@@ -482,7 +497,7 @@ Status ModelRunner::draw(kernels::Stream& stream, const IssuedStep& issued) {
   const StepInputs inputs(inputs_on_device(*issued.memory), StepLayout(issued.inputs));
   const StepResults results(issued.memory->results_on_device(), issued.shape);
   Status status = draw_samples(stream, inputs, results, issued);
-  if (status) status = report_prompts(stream, inputs, results, issued.shape);
+  if (status) status = report_prompts(stream, inputs, results, issued);
   if (status) status = issued.memory->download_results(stream, issued.shape.bytes());
   return status;
 }
@@ -509,12 +524,14 @@ Status ModelRunner::draw_samples(kernels::Stream& stream, const StepInputs& inpu
 
 /// Reports in pieces of at most max_num_seqs logit rows.
 Status ModelRunner::report_prompts(kernels::Stream& stream, const StepInputs& inputs, const StepResults& results,
-                                   const ResultShape& shape) {
+                                   const IssuedStep& issued) {
+  const ResultShape& shape = issued.shape;
   const std::int64_t max_top = shape.max_report_top;
   for (std::int64_t first = 0; first < shape.num_reports; first += config_.max_num_seqs) {
     const std::int64_t count = std::min<std::int64_t>(config_.max_num_seqs, shape.num_reports - first);
+    const layers::BatchAdapters adapters = part_of(issued.report_adapters, first, count);
     Status status = model_->logits(stream, inputs.report_rows + first, static_cast<std::int32_t>(count),
-                                   logits_.as<float>(), nullptr);
+                                   logits_.as<float>(), or_null(adapters));
     if (!status) return status;
     const std::span<const kernels::SampleRow> rows(report_rows_);
     status = device_->ops().sample(

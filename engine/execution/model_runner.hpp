@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/adapters/adapter_table.hpp"
 #include "engine/execution/batch_rows.hpp"
 #include "engine/execution/decode_batches.hpp"
 #include "engine/execution/step_inputs.hpp"
@@ -46,10 +47,14 @@ class ModelRunner final : public StepRunner {
   /// logits and the model.
   static std::int64_t batch_bytes(const RunnerConfig& config, bool keeps_block_tables);
 
-  /// Errors: out_of_memory.
+  /// `read_adapter`: null if no row has an adapter. Errors: out_of_memory.
   static Result<std::unique_ptr<ModelRunner>> create(RunnerConfig config, std::unique_ptr<models::Model> model,
                                                      std::shared_ptr<kernels::Device> device,
-                                                     const layers::KvCache& cache, Clock clock);
+                                                     const layers::KvCache& cache, Clock clock,
+                                                     adapters::AdapterTable::Reader read_adapter = nullptr);
+
+  /// Returns the adapters that rows may have; null without `read_adapter`. Lives as long as the runner. Any thread.
+  adapters::AdapterTable* adapters() { return adapters_ ? &*adapters_ : nullptr; }
 
   IssuedStep issue(kernels::Stream& stream, const ExecuteStep& step) override;
   void sample(kernels::Stream& stream, const StepMasks& masks, IssuedStep& issued) override;
@@ -70,6 +75,9 @@ class ModelRunner final : public StepRunner {
     std::int32_t max_query_len = 0;
     std::int32_t max_context_len = 0;
     std::optional<DecodeBatch> decode;  ///< the size that the batch is padded to
+    layers::BatchAdapters token_adapters;
+    layers::BatchAdapters logit_adapters;
+    layers::BatchPrompts prompts;
   };
 
   ModelRunner(RunnerConfig config, std::unique_ptr<models::Model> model, std::shared_ptr<kernels::Device> device,
@@ -79,6 +87,8 @@ class ModelRunner final : public StepRunner {
   /// Sets all block tables on the device to block 0, so that even after errors no entry is outside of the cache.
   Status clear_block_tables();
 
+  /// Gives new rows their adapters. Loads those that are not loaded.
+  void load_adapters(const ExecuteStep& step);
   Status issue_ops(kernels::Stream& stream, const ExecuteStep& step, IssuedStep& issued);
   /// Copies the tokens of new rows to the device. If the device keeps block tables, also copies long changes of block
   /// tables, and adds short changes to table_changes_.
@@ -91,6 +101,11 @@ class ModelRunner final : public StepRunner {
   Status bring_inputs(kernels::Stream& stream, const StepShape& shape, const StepMemory& memory);
   Batch plan_batch(const ExecuteStep& step) const;
   void plan_samples(const ExecuteStep& step, const Batch& batch, IssuedStep& issued);
+  /// Returns whether an adapter changes what the model does for the work: a prompt adapter does it for its virtual
+  /// tokens only.
+  bool needs_adapter(const RowWork& work) const;
+  /// Lists the rows of the batch that have adapters.
+  void plan_adapters(const ExecuteStep& step, Batch& batch, IssuedStep& issued) const;
   void fill_inputs(const ExecuteStep& step, const Batch& batch, const StepInputs& inputs) const;
   /// Brings the filled inputs to the device, and runs the model.
   Status run_model(kernels::Stream& stream, const Batch& batch, const StepMemory& memory);
@@ -101,7 +116,7 @@ class ModelRunner final : public StepRunner {
   Status draw_samples(kernels::Stream& stream, const StepInputs& inputs, const StepResults& results,
                       const IssuedStep& issued);
   Status report_prompts(kernels::Stream& stream, const StepInputs& inputs, const StepResults& results,
-                        const ResultShape& shape);
+                        const IssuedStep& issued);
   /// Runs a batch of sequences without KV blocks, and waits for it. Each sequence has `tokens_each` new tokens (the
   /// last sequence fewer) at the end of `context_len`. Draws `num_samples` samples.
   Status run_alone(kernels::Stream& stream, Batch batch, std::int64_t tokens_each, std::int32_t context_len,
@@ -131,6 +146,7 @@ class ModelRunner final : public StepRunner {
   Clock clock_;
   DecodeBatches decode_batches_;
 
+  std::optional<adapters::AdapterTable> adapters_;  // absent: no row has an adapter
   BatchRows rows_;
   kernels::Buffer token_table_;  // [max_num_seqs, max_model_len + 1]
   kernels::Buffer token_ids_;    // [max_num_batched_tokens], of the step

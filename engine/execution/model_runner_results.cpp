@@ -111,8 +111,8 @@ void read_results(const IssuedStep& issued, StepResult& result) {
     const Result<Range> sampled =
         num_drafts == 0 ? samples.read(issued_row.num_samples, issued_row) : samples.read_drafts(issued_row);
     const Result<Range> reported = prompt_logprobs.read(issued_row.num_prompt_logprobs, {});
-    if (!sampled || !reported) {
-      row.output = sampled ? reported.error() : sampled.error();
+    if (issued_row.error || !sampled || !reported) {
+      row.output = issued_row.error ? *issued_row.error : sampled ? reported.error() : sampled.error();
       result.samples.resize(num_samples);
       result.prompt_logprobs.resize(num_prompt_logprobs);
       continue;

@@ -17,6 +17,7 @@ struct StepSize {
   /// Number of pairs of a query and a key: about the sum of the positions of the step's tokens.
   std::int64_t num_pairs = 0;
   std::int64_t moved_bytes = 0;  ///< bytes that the cache plans before it move
+  std::int64_t num_loads = 0;    ///< number of adapters that it has to load
 };
 
 /// The deadline of each step in flight: ten times the measured duration of steps with a similar number of tokens, but
@@ -53,9 +54,10 @@ class StepDeadlines {
     if (in_flight_.empty() || in_flight_.front().step != step) return;
     const InFlight ended = in_flight_.front();
     in_flight_.pop_front();
-    // A first step also reads weights and allocates memory, and a step behind moves waits for them: neither shows the
-    // duration of steps.
-    if (!is_first_ && ended.size.moved_bytes == 0) measured(ended.size, now - begun(ended));
+    // A first step also reads weights and allocates memory, and a step behind moves or loads waits for them: neither
+    // shows the duration of steps.
+    if (!is_first_ && ended.size.moved_bytes == 0 && ended.size.num_loads == 0)
+      measured(ended.size, now - begun(ended));
     is_first_ = false;
     last_ended_us_ = now;
   }
@@ -93,6 +95,7 @@ class StepDeadlines {
   static constexpr TimeUs kTimesMeasured = 10;
   /// Time of a step without measurements, such as a device's first step, which may also read weights from a disk.
   static constexpr TimeUs kUnknownUs = 60'000'000;
+  static constexpr TimeUs kLoadUs = 60'000'000;  ///< time of loading one adapter
   /// Minimum speeds of usable devices, per microsecond: bytes of a disk to swap to, bytes of a disk to read weights
   /// from, and bytes of weights that one token is multiplied by.
   static constexpr std::int64_t kSlowestMove = 20;
@@ -156,12 +159,12 @@ class StepDeadlines {
   TimeUs allowed_us(const InFlight& step) const {
     if (fixed_us_ > 0) return fixed_us_;
     const TimeUs expected = expected_us(step.size);
-    const TimeUs moves_us = step.size.moved_bytes / kSlowestMove;
-    const TimeUs allowed = std::max(kMinUs, kTimesMeasured * expected) + moves_us;
+    const TimeUs before_us = step.size.moved_bytes / kSlowestMove + step.size.num_loads * kLoadUs;
+    const TimeUs allowed = std::max(kMinUs, kTimesMeasured * expected) + before_us;
     if (!is_first_ && expected > 0) return allowed;
     const TimeUs unknown =
         kUnknownUs + weight_bytes_ / kSlowestRead + step.size.num_tokens * (weight_bytes_ / kSlowestProduct);
-    return std::max(allowed, unknown + moves_us);
+    return std::max(allowed, unknown + before_us);
   }
 
   TimeUs fixed_us_;

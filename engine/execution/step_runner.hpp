@@ -5,8 +5,10 @@
 #include <optional>
 #include <vector>
 
+#include "engine/adapters/adapter_table.hpp"
 #include "engine/execution/step_inputs.hpp"
 #include "engine/execution/step_memory.hpp"
+#include "engine/layers/batch_adapters.hpp"
 #include "engine/step/execute.hpp"
 #include "engine/step/result.hpp"
 #include "kernels/device.hpp"
@@ -20,10 +22,11 @@ struct IssuedStep {
     std::int32_t end_position = 0;
     std::int32_t num_samples = 0;
     std::int32_t num_prompt_logprobs = 0;
-    bool has_mask = false;          ///< whether a mask restricts its tokens
-    bool bans_tokens = false;       ///< whether min_tokens bans some tokens
-    bool restricts_tokens = false;  ///< whether allowed_token_ids or bad_words restrict its tokens
-    TokenIds drafts = {};           ///< last tokens that it runs, to be compared with its samples
+    bool has_mask = false;            ///< whether a mask restricts its tokens
+    bool bans_tokens = false;         ///< whether min_tokens bans some tokens
+    bool restricts_tokens = false;    ///< whether allowed_token_ids or bad_words restrict its tokens
+    TokenIds drafts = {};             ///< last tokens that it runs, to be compared with its samples
+    std::optional<Error> error = {};  ///< reason why its results are not used
   };
 
   StepId step = 0;
@@ -33,6 +36,8 @@ struct IssuedStep {
   StepShape inputs;
   ResultShape shape;
   std::unique_ptr<StepMemory> memory;
+  std::vector<adapters::SharedAdapter> adapters;  ///< adapters of its rows: they live until the step has run
+  layers::BatchAdapters report_adapters;          ///< adapters of the rows that report on prompt tokens
 };
 
 /// Runs the steps of a worker.

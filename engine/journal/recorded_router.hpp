@@ -29,9 +29,10 @@ enum class RouterInput : std::uint8_t {
   drain_replica,
   replica_down,
   hand_over,
+  adapter_acquired,
 };
 constexpr RouterInput last_value(RouterInput) {
-  return RouterInput::hand_over;
+  return RouterInput::adapter_acquired;
 }
 
 /// A RouterCore that is recorded if there is a journal that may hold prompts.
@@ -77,6 +78,10 @@ class RecordedRouter {
   void grammar_finished(routing::JobId job) {
     recorder_.input(RouterInput::grammar_finished, job);
     core_.grammar_finished(job);
+  }
+  Effects adapter_acquired(RequestId id, Result<AdapterRef> adapter) {
+    recorder_.input(RouterInput::adapter_acquired, id, adapter);
+    return noted(core_.adapter_acquired(id, std::move(adapter)));
   }
   Effects abort(RequestId id, TimeUs now) {
     recorder_.input(RouterInput::abort, id, now);

@@ -166,6 +166,12 @@ bool Replay::apply_router_input(std::uint8_t input, Decoder& in) {
       effects(router_->hand_over(std::move(requests)), "requests of a replica that is down");
       return true;
     }
+    case RouterInput::adapter_acquired: {
+      Result<AdapterRef> adapter;
+      if (!read(in, id, adapter) || (adapter && adapter->id == 0)) return false;
+      effects(router_->adapter_acquired(id, std::move(adapter)), of_request("adapter", id));
+      return true;
+    }
     case RouterInput::grammar_finished: {
       routing::JobId job = 0;
       if (!read(in, job)) return false;

@@ -1,5 +1,6 @@
 #include "engine/layers/adapter_modules.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "kernels/device.hpp"
@@ -12,6 +13,11 @@ ModuleId AdapterModules::add(AdapterModule module) {
   ids_.emplace(module.name, id);
   all_.push_back(std::move(module));
   return id;
+}
+
+std::int64_t AdapterModules::embedding_width() const {
+  const auto table = std::ranges::find(all_, AdapterModule::Kind::embedding, &AdapterModule::kind);
+  return table == all_.end() ? 0 : table->out_features;
 }
 
 ModuleId AdapterModules::find(std::string_view name) const {

@@ -36,6 +36,15 @@ struct AdapterModule {
   bool has_bias = false;
 };
 
+/// The keys and values that each layer of a model keeps for a token.
+struct ModelKv {
+  std::int64_t num_layers = 0;
+  std::int64_t num_heads = 0;
+  std::int64_t head_dim = 0;
+
+  std::int64_t width() const { return num_heads * head_dim; }
+};
+
 /// The modules of a model, collected while the model takes its weights. A module is known by its own name even if it
 /// shares its weight with another module: a head tied to the embedding changes alone, as in peft.
 class AdapterModules {
@@ -51,10 +60,17 @@ class AdapterModules {
   /// Returns whether the model has a module `name`, whether or not adapters can change it.
   bool has(std::string_view name) const { return names_.contains(name); }
 
+  /// The keys and values that a prefix replaces (PromptWeights).
+  const ModelKv& kv() const { return kv_; }
+  void set_kv(const ModelKv& kv) { kv_ = kv; }
+  /// Returns the width of the embeddings of tokens.
+  std::int64_t embedding_width() const;
+
  private:
   std::vector<AdapterModule> all_;
   std::map<std::string, ModuleId, std::less<>> ids_;
   std::set<std::string, std::less<>> names_;
+  ModelKv kv_;
 };
 
 }  // namespace pagoda::layers

@@ -70,6 +70,28 @@ void Attention::rotate(ForwardPass& pass, const Heads& heads, const PositionTabl
                           .interleaved = positions.interleaved()});
 }
 
+void Attention::store(ForwardPass& pass, const Heads& heads, const kernels::KvCacheView& cache) const {
+  const std::int64_t* const slots = pass.batch().slots_of(kv_.group);
+  pass.run(&Ops::store_kv, {.key = heads.key,
+                            .value = heads.value,
+                            .key_stride = heads.kv_stride,
+                            .value_stride = heads.kv_stride,
+                            .slot_mapping = slots,
+                            .num_tokens = pass.num_tokens(),
+                            .cache = cache});
+  if (pass.batch().prompts == nullptr) return;
+  for (const PromptRows& rows : *pass.batch().prompts) {
+    if (rows.prompt->prefix == nullptr) continue;
+    pass.run(&Ops::store_kv, {.key = rows.prompt->keys_of(rows.first_token, kv_.model_layer),
+                              .value = rows.prompt->values_of(rows.first_token, kv_.model_layer),
+                              .key_stride = rows.prompt->prefix_stride(),
+                              .value_stride = rows.prompt->prefix_stride(),
+                              .slot_mapping = slots + rows.first_row,
+                              .num_tokens = rows.num_rows,
+                              .cache = cache});
+  }
+}
+
 void Attention::operator()(ForwardPass& pass, const Activations& activations, std::span<const PositionTables> tables,
                            const Rows& in, float* out, Accumulate accumulate) const {
   static const PositionTables kNone;
@@ -82,13 +104,7 @@ void Attention::operator()(ForwardPass& pass, const Activations& activations, st
   const auto [qkv_rows, attended_rows] = activations.work(shape_.work_widths());
   const auto heads = project(pass, in, qkv_rows);
   if (positions.cos_sin() != nullptr) rotate(pass, heads, positions);
-  pass.run(&Ops::store_kv, {.key = heads.key,
-                            .value = heads.value,
-                            .key_stride = heads.kv_stride,
-                            .value_stride = heads.kv_stride,
-                            .slot_mapping = batch.slots_of(kv_.group),
-                            .num_tokens = pass.num_tokens(),
-                            .cache = cache});
+  store(pass, heads, cache);
   const Rows attended(attended_rows, output_.input_type(pass));
   const double default_scale = 1.0 / std::sqrt(static_cast<double>(shape_.head_dim));
   pass.run(&Ops::paged_attention, {.query = heads.query,

@@ -38,8 +38,9 @@ struct AttentionShape {
 
 /// The place of a layer's keys and values in KV blocks.
 struct KvPlace {
-  KvGroupId group = 0;     ///< index of ModelSpec::kv
-  std::int32_t layer = 0;  ///< index of the layer among the layers of the group
+  KvGroupId group = 0;           ///< index of ModelSpec::kv
+  std::int32_t layer = 0;        ///< index of the layer among the layers of the group
+  std::int32_t model_layer = 0;  ///< index of the layer among all layers
 };
 
 /// Norms over the queries and the keys of each head.
@@ -80,6 +81,8 @@ class Attention {
 
   Heads project(ForwardPass& pass, const Rows& hidden, float* out) const;
   void rotate(ForwardPass& pass, const Heads& heads, const PositionTables& positions) const;
+  /// Writes the keys and values of all tokens to the cache: those of the batch's prefixes in place of their own.
+  void store(ForwardPass& pass, const Heads& heads, const kernels::KvCacheView& cache) const;
   kernels::KvCacheView cache_of_layer(const KvCache& cache) const;
 
   AttentionShape shape_;

@@ -1,12 +1,14 @@
 #include "engine/layers/embedding.hpp"
 
+#include <cstddef>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace pagoda::layers {
 
-Embedding::Embedding(const WeightLoader& loader, std::int64_t vocab_size, std::int64_t width) {
+Embedding::Embedding(const WeightLoader& loader, std::int64_t vocab_size, std::int64_t width, float factor)
+    : factor_(factor) {
   auto weight = loader.embedding(vocab_size, width);
   table_ = weight.plain;
   module_ = loader.modules()->add({.name = std::string(loader.name()),
@@ -38,25 +40,37 @@ void Embedding::issue(ForwardPass& pass, const std::int32_t* ids, float* out, bo
                                       .out = out,
                                       .accumulate = accumulate,
                                       .quantized = quantized_});
-  if (pass.batch().adapters != nullptr && module_ != kNoModule) adapt(pass, *pass.batch().adapters, ids, out);
+  const bool has_tokens = module_ != kNoModule;
+  if (has_tokens && pass.batch().adapters != nullptr) adapt(pass, *pass.batch().adapters, ids, out);
+  if (factor_ != 1.0F) {
+    pass.run(&kernels::Ops::scale, {.x = out, .num_rows = pass.num_tokens(), .width = width(), .factor = factor_});
+  }
+  if (has_tokens && pass.batch().prompts != nullptr) write(pass, *pass.batch().prompts, out);
+}
+
+void Embedding::write(ForwardPass& pass, const BatchPrompts& prompts, float* out) const {
+  for (const PromptRows& rows : prompts) {
+    if (rows.prompt->embeddings == nullptr) continue;
+    pass.run(&kernels::Ops::copy, {.from = rows.prompt->embeddings + rows.first_token * width(),
+                                   .to = out + rows.first_row * width(),
+                                   .bytes = static_cast<std::size_t>(rows.num_rows * width()) * sizeof(float)});
+  }
 }
 
 void Embedding::adapt(ForwardPass& pass, const BatchAdapters& adapters, const std::int32_t* ids, float* out) const {
-  const bool is_quantized = quantized_.data != nullptr;
-  const std::int64_t vocab_size = is_quantized ? quantized_.rows : table_.rows;
-  const std::int64_t width = is_quantized ? quantized_.columns : table_.columns;
+  const std::int64_t vocab_size = quantized_.data != nullptr ? quantized_.rows : table_.rows;
   std::vector<kernels::LoraItem> items;
   for (const AdapterRows& rows : adapters) {
     const ModuleWeights* change = rows.adapter->change_of(module_);
     if (change == nullptr) continue;
     if (change->weight.data == nullptr) {
-      items.push_back(change->item(rows.first_row, rows.num_rows, 0, width));
+      items.push_back(change->item(rows.first_row, rows.num_rows, 0, width()));
       continue;
     }
     pass.run(&kernels::Ops::embedding, {.token_ids = ids + rows.first_row,
                                         .num_tokens = rows.num_rows,
                                         .table = change->weight,
-                                        .out = out + rows.first_row * width});
+                                        .out = out + rows.first_row * width()});
   }
   if (items.empty()) return;
   pass.run(&kernels::Ops::lora, {.token_ids = ids,
@@ -64,7 +78,7 @@ void Embedding::adapt(ForwardPass& pass, const BatchAdapters& adapters, const st
                                  .in = vocab_size,
                                  .items = items,
                                  .out = out,
-                                 .out_stride = width});
+                                 .out_stride = width()});
 }
 
 }  // namespace pagoda::layers

@@ -10,12 +10,13 @@
 namespace pagoda::layers {
 
 /// An embedding table. It gives the row of the table for each id. A table of tokens is a module that adapters can
-/// change; a table of positions is not.
+/// change, and gives virtual tokens the embeddings of their prompt; a table of positions does neither.
 class Embedding {
  public:
   Embedding() = default;
-  /// Takes `weight` [vocab_size, width] of the loader's module, quantised if the source quantises it.
-  Embedding(const WeightLoader& loader, std::int64_t vocab_size, std::int64_t width);
+  /// Takes `weight` [vocab_size, width] of the loader's module, quantised if the source quantises it. Rows of the table
+  /// are multiplied by `factor`, those of virtual tokens are not.
+  Embedding(const WeightLoader& loader, std::int64_t vocab_size, std::int64_t width, float factor = 1.0F);
   /// Takes `weight` [first_row + num_positions, width], not quantised. Id 0 gives row `first_row`.
   static Embedding of_positions(const WeightLoader& loader, std::int64_t num_positions, std::int64_t width,
                                 std::int64_t first_row);
@@ -28,9 +29,12 @@ class Embedding {
  private:
   void issue(ForwardPass& pass, const std::int32_t* ids, float* out, bool accumulate) const;
   void adapt(ForwardPass& pass, const BatchAdapters& adapters, const std::int32_t* ids, float* out) const;
+  void write(ForwardPass& pass, const BatchPrompts& prompts, float* out) const;
+  std::int64_t width() const { return quantized_.data != nullptr ? quantized_.columns : table_.columns; }
 
   kernels::WeightMatrix table_;
   kernels::QuantizedMatrix quantized_;  // the table if its data is not null; otherwise the table is table_
+  float factor_ = 1.0F;
   ModuleId module_ = kNoModule;
   std::shared_ptr<const void> memory_;  // owns a table that does not lie in the source
 };

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "engine/layers/batch_adapters.hpp"
+#include "engine/layers/batch_prompts.hpp"
 #include "engine/types.hpp"
 #include "kernels/dtype.hpp"
 
@@ -37,6 +38,8 @@ struct ForwardBatch {
   LinearInputs* linear_inputs = nullptr;  ///< receives the inputs of linear layers; null if nothing records them
   /// Host memory, with the memory of the adapters; null if no row has an adapter.
   const BatchAdapters* adapters = nullptr;
+  /// Host memory, with the memory of the prompts; null if no row is a virtual token.
+  const BatchPrompts* prompts = nullptr;
 
   /// Returns the slots of one KV group: [num_tokens].
   const std::int64_t* slots_of(KvGroupId group) const { return slot_mapping + std::int64_t{group} * num_tokens; }

@@ -5,6 +5,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "engine/metrics/buckets.hpp"
 #include "engine/metrics/histogram.hpp"
@@ -93,6 +96,16 @@ struct GrammarMetrics {
   std::int64_t cache_bytes = 0;
 };
 
+struct AdapterMetrics {
+  std::int32_t max_in_step = 0;  ///< maximum number of different adapters in a step
+  std::int64_t loaded = 0;       ///< number of loaded adapters
+  std::int64_t loads = 0;        ///< number of times that an adapter was loaded
+  std::int64_t evictions = 0;    ///< number of adapters that were unloaded to make room for others
+  /// Names of the adapters of running requests, and of requests that wait; sorted.
+  std::vector<std::string> running = {};
+  std::vector<std::string> waiting = {};
+};
+
 /// All metrics of an engine.
 struct EngineMetrics {
   EngineStats stats = {};
@@ -100,6 +113,7 @@ struct EngineMetrics {
   RequestMetrics requests = {};
   RefusalCounts refusals = {};
   GrammarMetrics grammars = {};
+  std::optional<AdapterMetrics> adapters = {};  ///< absent: requests cannot name adapters
 };
 
 }  // namespace pagoda::metrics

@@ -9,6 +9,26 @@ namespace pagoda::models {
 
 using namespace layers;
 
+namespace {
+
+/// Returns an error (internal) if the rows of a list are not in order, or not among those of the batch.
+template <class List>
+Status check_order(const List& list, std::int64_t num_rows) {
+  std::int64_t end = 0;
+  for (const auto& rows : list) {
+    if (rows.first_row < end || rows.num_rows < 0 || rows.first_row + rows.num_rows > num_rows) {
+      return fail(ErrorCode::internal, "adapters: rows " + std::to_string(rows.first_row) + " to " +
+                                           std::to_string(rows.first_row + rows.num_rows) +
+                                           " are not in order among the " + std::to_string(num_rows) +
+                                           " rows of the batch");
+    }
+    end = rows.first_row + rows.num_rows;
+  }
+  return {};
+}
+
+}  // namespace
+
 ModelSpec spec_of_decoder(const DecoderConfig& config) {
   const PositionShape& positions = config.positions.front();
   ModelSpec spec;
@@ -60,6 +80,7 @@ Status Decoder::allocate(std::shared_ptr<kernels::Device> device, const ModelLim
 Status Decoder::run(kernels::Stream& stream, const ForwardBatch& batch, const KvCache& cache) {
   if (auto status = activations_.check_fits(batch); !status) return status;
   if (auto status = check(batch.adapters, batch.num_tokens); !status) return status;
+  if (auto status = check(batch.prompts, batch.num_tokens); !status) return status;
   ForwardPass pass(device_->ops(), stream, batch, cache);
   hidden_ = run_layers(pass);
   return pass.status();
@@ -96,17 +117,24 @@ Status Decoder::hidden(kernels::Stream& stream, const std::int32_t* rows, std::i
 
 Status Decoder::check(const BatchAdapters* adapters, std::int64_t num_rows) const {
   if (adapters == nullptr) return {};
-  std::int64_t end = 0;
+  if (auto status = check_order(*adapters, num_rows); !status) return status;
   for (const AdapterRows& rows : *adapters) {
-    if (rows.first_row < end || rows.num_rows < 0 || rows.first_row + rows.num_rows > num_rows) {
-      return fail(ErrorCode::internal, "adapters: rows " + std::to_string(rows.first_row) + " to " +
-                                           std::to_string(rows.first_row + rows.num_rows) +
-                                           " are not in order among the " + std::to_string(num_rows) +
-                                           " rows of the batch");
-    }
-    end = rows.first_row + rows.num_rows;
     if (rows.adapter == nullptr || rows.adapter->modules != head_.modules.get()) {
       return fail(ErrorCode::internal, "adapters: an adapter is not bound to this model");
+    }
+  }
+  return {};
+}
+
+Status Decoder::check(const BatchPrompts* prompts, std::int64_t num_rows) const {
+  if (prompts == nullptr) return {};
+  if (auto status = check_order(*prompts, num_rows); !status) return status;
+  for (const PromptRows& rows : *prompts) {
+    if (rows.prompt == nullptr || rows.prompt->modules != head_.modules.get()) {
+      return fail(ErrorCode::internal, "adapters: a prompt is not bound to this model");
+    }
+    if (rows.first_token < 0 || rows.first_token + rows.num_rows > rows.prompt->num_tokens) {
+      return fail(ErrorCode::internal, "adapters: a row is behind the virtual tokens of its prompt");
     }
   }
   return {};

@@ -63,6 +63,7 @@ class Decoder : public Model {
  private:
   /// Errors: rows beyond `num_rows`, or an adapter that is not bound to this model (internal).
   Status check(const layers::BatchAdapters* adapters, std::int64_t num_rows) const;
+  Status check(const layers::BatchPrompts* prompts, std::int64_t num_rows) const;
   void gather(layers::ForwardPass& pass, const std::int32_t* rows, std::int32_t num_rows, float* out) const;
 
   layers::ActivationShape activation_shape_;

@@ -47,11 +47,14 @@ layers::Linear load_head(const layers::WeightLoader& root, const DecoderConfig& 
 layers::Linear load_head(const layers::WeightLoader& root, const layers::WeightLoader& embedding,
                          const DecoderConfig& config, std::int64_t width);
 
-/// Returns one layer for each layer of `config`. Ends at the first error of the loader.
+/// Returns one layer for each layer of `config`. Ends at the first error of the loader. Tells adapters what keys and
+/// values the layers have.
 template <class Layer>
 std::vector<Layer> load_layers(
     const layers::WeightLoader& layers, const DecoderConfig& config,
     const std::function<Layer(const layers::WeightLoader& layer, std::int64_t index)>& load) {
+  const layers::AttentionShape& attention = config.attention;
+  layers.modules()->set_kv({config.num_layers(), attention.num_kv_heads, attention.head_dim});
   std::vector<Layer> result;
   for (std::int64_t i = 0; i < config.num_layers() && layers.status(); ++i) result.push_back(load(layers / i, i));
   return result;

@@ -26,8 +26,6 @@ class GemmaDecoder final : public Decoder {
  public:
   GemmaDecoder(const GemmaConfig& config, Embedding embedding, std::vector<GemmaLayer> layers, RmsNorm norm, Head head)
       : Decoder(config.decoder, activation_shape(config.decoder, layers), std::move(head)),
-        hidden_size_(config.decoder.hidden_size),
-        embedding_scale_(static_cast<float>(std::sqrt(static_cast<double>(hidden_size_)))),
         embedding_(std::move(embedding)),
         layers_(std::move(layers)),
         norm_(norm) {}
@@ -38,7 +36,6 @@ class GemmaDecoder final : public Decoder {
     float* residual = activations().residual;
     float* hidden = activations().hidden;  // output of the last part, which the next norm adds to the residual stream
     embedding_(pass, pass.batch().token_ids, residual);
-    pass.run(&kernels::Ops::scale, {.x = residual, .num_rows = n, .width = hidden_size_, .factor = embedding_scale_});
     bool is_first = true;
     for (const auto& layer : layers_) {
       const Rows attention_input = activations().normed(layer.attention.input_type(pass));
@@ -58,8 +55,6 @@ class GemmaDecoder final : public Decoder {
     return hidden;
   }
 
-  std::int64_t hidden_size_;
-  float embedding_scale_;
   Embedding embedding_;
   std::vector<GemmaLayer> layers_;
   RmsNorm norm_;
@@ -86,7 +81,8 @@ Result<std::unique_ptr<Model>> build(const GemmaConfig& gemma, const weights::We
   Status status;
   const WeightLoader root(source, status);
   const auto model = root / "model";
-  Embedding embedding(model / "embed_tokens", config.vocab_size, config.hidden_size);
+  const auto factor = static_cast<float>(std::sqrt(static_cast<double>(config.hidden_size)));
+  Embedding embedding(model / "embed_tokens", config.vocab_size, config.hidden_size, factor);
   auto layers = load_layers<GemmaLayer>(model / "layers", config, [&](const WeightLoader& layer, std::int64_t index) {
     return load_layer(layer, gemma, index);
   });

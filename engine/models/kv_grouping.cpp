@@ -27,7 +27,8 @@ KvGrouping group_layers(std::span<const layers::AttentionShape> layers) {
       if (i % group_size == 0) grouping.groups.push_back({layers[members[i]], 0});
       KvShape& group = grouping.groups.back();
       grouping.places[members[i]] = {static_cast<KvGroupId>(grouping.groups.size() - 1),
-                                     static_cast<std::int32_t>(group.num_layers++)};
+                                     static_cast<std::int32_t>(group.num_layers++),
+                                     static_cast<std::int32_t>(members[i])};
     }
   }
   return grouping;

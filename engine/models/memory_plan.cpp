@@ -13,6 +13,7 @@ MemoryPlan plan_memory(const MemoryRequest& request) {
   MemoryPlan plan;
   plan.weight_bytes = request.weight_bytes;
   plan.batch_bytes = request.batch_bytes;
+  plan.adapter_bytes = request.adapter_bytes;
   plan.activation_bytes = request.model.activation_bytes;
   plan.logit_bytes = request.limits.max_logit_rows * request.vocab_size * kFloatBytes;
   plan.position_bytes = request.model.position_bytes;

@@ -50,7 +50,7 @@ bool OutputCore::open(SharedSpec spec) {
   const auto scope = sampling.answer_marks && !sampling.stop.empty()
                          ? std::make_shared<const text::AnswerScope>(*sampling.answer_marks)
                          : nullptr;
-  const text::IncrementalDetokenizer detokenizer(tokenizer_, skips_special_tokens(sampling), *spec->prompt,
+  const text::IncrementalDetokenizer detokenizer(tokenizer_, skips_special_tokens(sampling), spec->own_prompt(),
                                                  sampling.spaces_between_special_tokens);
   // The outputs of a beam search come when it has ended, and only for the sequences that it returns.
   const std::int64_t num_sequences = sampling.use_beam_search ? sampling.n : sampling.num_sequences();
@@ -161,7 +161,8 @@ void OutputCore::take_facts(const StepOutputs& step) {
     if (found == requests_.end()) continue;
     if (found->second.first_scheduled_us >= 0) continue;  // it has begun on another replica
     found->second.first_scheduled_us = started.first_scheduled_us;
-    found->second.cached_tokens = started.cached_tokens;
+    found->second.cached_tokens =
+        std::max<std::int64_t>(0, started.cached_tokens - found->second.spec->num_virtual_tokens());
   }
   for (const RequestInterrupted& interrupted : step.interrupted) {
     const auto found = requests_.find(interrupted.request);
@@ -210,7 +211,7 @@ void OutputCore::count_end(const RequestState& request, TimeUs now) {
   if (longest > 1) {
     metrics_.time_per_output_token.observe(seconds_between(first, last) / static_cast<double>(longest - 1));
   }
-  metrics_.prompt_tokens.observe(static_cast<double>(spec.prompt->size()));
+  metrics_.prompt_tokens.observe(static_cast<double>(spec.own_prompt().size()));
   metrics_.generation_tokens.observe(static_cast<double>(num_tokens));
   metrics_.max_generation_tokens.observe(static_cast<double>(longest));
   metrics_.n.observe(static_cast<double>(spec.sampling.n));
@@ -223,9 +224,10 @@ void OutputCore::remember_end(const RequestState& request, std::optional<FinishR
   for (const SequenceState& sequence : request.sequences) num_tokens += std::ssize(sequence.result.token_ids);
   ended_.add({.id = request.spec->id,
               .finish_reason = reason,
-              .prompt_tokens = std::ssize(*request.spec->prompt),
+              .prompt_tokens = std::ssize(request.spec->own_prompt()),
               .cached_tokens = request.cached_tokens,
               .completion_tokens = num_tokens,
+              .adapter = request.spec->adapter.name,
               .ended_us = now,
               .arrival_us = request.spec->arrival_us,
               .first_scheduled_us = request.first_scheduled_us,
@@ -356,7 +358,7 @@ void OutputCore::end_sequence(RequestState& request, SequenceState& sequence, Fi
 /// Sets the text offsets of the prompt's log-probabilities. Behind a special token at its beginning, the prompt is
 /// decoded as a text of its own.
 void OutputCore::set_prompt_offsets(RequestState& request) const {
-  const TokenIds& prompt = *request.spec->prompt;
+  const auto prompt = request.spec->own_prompt();
   text::IncrementalDetokenizer detokenizer(tokenizer_, /*skip_special_tokens=*/false, {});
   const auto first = tokenizer_->special_text(prompt.front());
   std::int64_t offset = first ? num_characters(*first) : 0;
@@ -373,7 +375,7 @@ void OutputCore::finish(RequestState& request, TimeUs now, RequestOutput& output
   const bool has_run = request.first_scheduled_us >= 0;
   put_best_first(request);
   RequestResult result;
-  result.usage.prompt_tokens = static_cast<std::int64_t>(request.spec->prompt->size());
+  result.usage.prompt_tokens = std::ssize(request.spec->own_prompt());
   result.usage.cached_tokens = request.cached_tokens;
   result.usage.completion_tokens = request.discarded_tokens;
   for (SequenceState& sequence : request.sequences) {

@@ -90,7 +90,7 @@ bool OutputCore::load_request(Decoder& in) {
   }
   if (!is_valid_count(request.cached_tokens) || !is_valid_count(request.preemptions) ||
       !is_valid_count(request.restarts) || !request.prompt_logprobs.is_valid() ||
-      request.prompt_logprobs.size() >= spec->prompt->size()) {
+      request.prompt_logprobs.size() >= spec->own_prompt().size()) {
     return false;
   }
   for (SequenceState& sequence : request.sequences) {

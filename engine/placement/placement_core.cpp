@@ -22,7 +22,7 @@ std::vector<std::uint64_t> PlacementCore::keys_of(const RequestSpec& spec) const
   if (config_.num_replicas == 1) return keys;  // nothing to choose
   const auto size = static_cast<std::size_t>(config_.tokens_per_piece);
   const std::span<const TokenId> prompt(*spec.prompt);
-  memory::BlockHash hash = memory::root_hash(config_.hash_key, spec.cache_salt, 0);
+  memory::BlockHash hash = memory::root_hash(config_.hash_key, spec.cache_salt, spec.adapter.id);
   for (std::size_t first = 0; first + size <= prompt.size() && std::ssize(keys) < config_.max_pieces; first += size) {
     hash = memory::chain_hash(config_.hash_key, hash, prompt.subspan(first, size));
     keys.push_back(hash.low);

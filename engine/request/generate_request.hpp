@@ -16,6 +16,8 @@ namespace pagoda {
 /// Maximum lengths of `user` and `cache_salt` in bytes: the engine keeps tenants' names and hashes salts.
 inline constexpr std::size_t kMaxUserBytes = 256;
 inline constexpr std::size_t kMaxCacheSaltBytes = 256;
+/// Maximum length of the name of an adapter in bytes.
+inline constexpr std::size_t kMaxAdapterNameBytes = 256;
 /// Maximum length of `request_id` in bytes, and maximum timeout of a request.
 inline constexpr std::size_t kMaxRequestIdBytes = 128;
 inline constexpr std::int64_t kMaxTimeoutMs = 7 * 24 * 60 * 60 * std::int64_t{1000};
@@ -42,7 +44,8 @@ struct GenerateRequest {
   std::string user;           ///< tenant, for fair scheduling; at most kMaxUserBytes
   /// Separates prefix-cache entries of clients that must not share; at most kMaxCacheSaltBytes.
   std::string cache_salt;
-  std::string adapter;  ///< name of an adapter that the engine knows; empty = the base model
+  /// Name of an adapter that the engine knows, at most kMaxAdapterNameBytes; empty = the base model.
+  std::string adapter;
   /// Time from arrival to end after which the request fails; absent = the engine's default.
   std::optional<std::int64_t> timeout_ms;
   /// Name that the client gives the request, shown in lists of requests; at most kMaxRequestIdBytes.

@@ -10,7 +10,7 @@ namespace pagoda {
 
 /// State of a live request.
 enum class RequestState : std::uint8_t {
-  preparing,  ///< the prompt is being tokenized, or the grammar compiled
+  preparing,  ///< the prompt is being tokenized, the grammar compiled, or the adapter loaded
   waiting,    ///< the request waits for its turn, or to be computed again
   running,
   swapped,
@@ -42,6 +42,7 @@ struct LiveRequest {
   RequestId id = 0;        ///< the engine's id
   std::string request_id;  ///< name that the client gives the request; empty = none
   std::string user;        ///< tenant
+  std::string adapter;     ///< name of its adapter; empty = the base model
   RequestState state = RequestState::preparing;
   std::int64_t prompt_tokens = 0;  ///< number of tokens; 0 while the request is being prepared
   std::int64_t generated_tokens = 0;

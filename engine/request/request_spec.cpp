@@ -15,7 +15,7 @@ bool is_valid(const RequestProgress& progress, const RequestSpec& spec) {
   const SamplingParams& sampling = spec.sampling;
   const std::int64_t num_sequences = sampling.use_beam_search ? sampling.n : sampling.num_sequences();
   if (std::ssize(progress.sequences) != num_sequences) return false;
-  const std::size_t max_prompt_logprobs = sampling.prompt_logprobs ? spec.prompt->size() - 1 : 0;
+  const std::size_t max_prompt_logprobs = sampling.prompt_logprobs ? spec.own_prompt().size() - 1 : 0;
   if (progress.prompt_logprobs.size() > max_prompt_logprobs || !progress.prompt_logprobs.is_valid()) return false;
   if (!is_valid_count(progress.cached_tokens) || !is_valid_count(progress.preemptions) ||
       !is_valid_count(progress.restarts)) {
@@ -42,7 +42,8 @@ bool is_valid(const RequestProgress& progress, const RequestSpec& spec) {
 }  // namespace
 
 bool is_valid(const SharedSpec& spec) {
-  if (spec == nullptr || spec->prompt == nullptr || spec->prompt->empty()) return false;
+  if (spec == nullptr || spec->prompt == nullptr) return false;
+  if (spec->num_virtual_tokens() < 0 || spec->num_virtual_tokens() >= std::ssize(*spec->prompt)) return false;
   const SamplingParams& sampling = spec->sampling;
   constexpr std::int64_t kMaxLogprobs = std::numeric_limits<std::int32_t>::max();
   const auto is_number = [](const std::optional<std::int64_t>& count) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,8 +20,10 @@ namespace pagoda {
 /// The part of a request that never changes. Shared by router, scheduler and output processor.
 struct RequestSpec {
   RequestId id = 0;
-  std::uint64_t tag = 0;                 ///< tag of the sink's owner
-  SharedTokens prompt;                   ///< not empty
+  std::uint64_t tag = 0;  ///< tag of the sink's owner
+  /// Not empty. It begins with one token for each virtual token of the adapter, whose ids mean nothing; those that the
+  /// client knows follow (own_prompt), at least one.
+  SharedTokens prompt;
   SamplingParams sampling;               ///< max_tokens is already limited to the space that max_model_len leaves
   std::vector<TokenIds> bad_words = {};  ///< tokens of sampling.bad_words; no word is empty
   std::uint64_t seed = 0;                ///< the effective seed: the request's own or one drawn by the router
@@ -38,6 +41,12 @@ struct RequestSpec {
   /// Grammar of sampling.structured_outputs. Not in visit_fields, because it cannot be encoded: a reader of the spec
   /// may compile it again.
   std::shared_ptr<const grammar::CompiledGrammar> grammar;
+
+  std::int32_t num_virtual_tokens() const { return adapter.num_virtual_tokens; }
+  /// Returns the tokens of the prompt without virtual tokens.
+  std::span<const TokenId> own_prompt() const {
+    return std::span(*prompt).subspan(static_cast<std::size_t>(num_virtual_tokens()));
+  }
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.id, self.tag, self.prompt, self.sampling, self.bad_words, self.seed, self.stream, self.priority,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -166,6 +167,12 @@ Status check_request(const GenerateRequest& request, const AdmissionLimits& limi
   if (Status valid = check_length("user", request.user, kMaxUserBytes); !valid) return valid;
   if (Status valid = check_length("cache_salt", request.cache_salt, kMaxCacheSaltBytes); !valid) return valid;
   if (Status valid = check_length("request_id", request.request_id, kMaxRequestIdBytes); !valid) return valid;
+  if (Status valid = check_length("adapter", request.adapter, kMaxAdapterNameBytes); !valid) return valid;
+  if (!request.adapter.empty() && !limits.has_adapters) {
+    return fail(ErrorCode::unknown_adapter,
+                "there is no adapter \"" + request.adapter + "\": the engine was started without enable_lora",
+                "adapter");
+  }
   if (request.timeout_ms && (*request.timeout_ms < 1 || *request.timeout_ms > kMaxTimeoutMs)) {
     return fail(ErrorCode::invalid_request,
                 "timeout_ms must be from 1 to " + std::to_string(kMaxTimeoutMs) + ", not " +
@@ -259,6 +266,30 @@ Result<SharedSpec> make_spec(const Arrival& arrival, const GenerateRequest& requ
     return fail(ErrorCode::invalid_request, "the saved progress of the request does not fit this engine");
   }
   return made;
+}
+
+Result<SharedSpec> with_adapter(const RequestSpec& spec, const GenerateRequest& request, const AdapterRef& adapter,
+                                const AdmissionLimits& limits) {
+  auto with = std::make_shared<RequestSpec>(spec);
+  with->adapter = adapter;
+  if (adapter.num_virtual_tokens == 0) return with;
+  std::span<const TokenId> own(*spec.prompt);
+  if (request.truncate_prompt_tokens == -1) {
+    const std::int64_t num_kept = *prompt_tokens_kept(request, limits) - adapter.num_virtual_tokens;
+    if (num_kept > 0 && std::ssize(own) > num_kept) own = own.last(static_cast<std::size_t>(num_kept));
+  }
+  TokenIds prompt(static_cast<std::size_t>(adapter.num_virtual_tokens), 0);
+  prompt.insert(prompt.end(), own.begin(), own.end());
+  const std::int64_t length = std::ssize(prompt);
+  if (Status fits = check_num_tokens(length, request.prompt ? "prompt" : "prompt_token_ids", limits); !fits) {
+    Error error = std::move(fits.error());
+    error.message += "; " + std::to_string(adapter.num_virtual_tokens) + " are virtual tokens of the adapter \"" +
+                     adapter.name + "\"";
+    return fail(std::move(error));
+  }
+  with->prompt = std::make_shared<const TokenIds>(std::move(prompt));
+  with->sampling.max_tokens = std::min(with->sampling.max_tokens, limits.max_model_len - length);
+  return with;
 }
 
 RequestResult result_before_start(const Arrival& arrival, const GenerateRequest& request, TimeUs now,

@@ -32,12 +32,14 @@ struct AdmissionLimits {
   /// Requests whose first token would come later are refused; 0 = none is refused.
   std::int64_t target_ttft_ms = 0;
   std::int64_t stream_interval = 1;  ///< minimum stream_interval of a request
+  bool has_adapters = false;         ///< whether requests may name adapters
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.vocab_size, self.eos_token_ids, self.max_model_len, self.max_kv_tokens, self.max_num_seqs,
                  self.max_queued_requests, self.max_queued_prompt_tokens, self.max_queued_prompt_bytes,
                  self.max_bytes_per_token, self.sampling, self.defaults, self.seed, self.num_replicas,
-                 self.knows_thinking, self.default_timeout_ms, self.target_ttft_ms, self.stream_interval);
+                 self.knows_thinking, self.default_timeout_ms, self.target_ttft_ms, self.stream_interval,
+                 self.has_adapters);
   }
 };
 
@@ -56,7 +58,7 @@ inline bool has_ended(const GenerateRequest& request) {
 }
 
 /// Makes all checks that are possible before the prompt is tokenized. Errors: invalid_request (param = the field),
-/// context_too_long, unsupported (thinking_token_budget).
+/// context_too_long, unknown_adapter (the engine has none), unsupported (thinking_token_budget).
 Status check_request(const GenerateRequest& request, const AdmissionLimits& limits);
 
 /// Returns the number of prompt tokens that a request wants to keep (truncate_prompt_tokens); absent = all.
@@ -67,6 +69,11 @@ std::optional<std::int64_t> prompt_tokens_kept(const GenerateRequest& request, c
 /// invalid_request, context_too_long; param = the field of the prompt, or bad_words, prompt_logprobs or logprobs.
 Result<SharedSpec> make_spec(const Arrival& arrival, const GenerateRequest& request, Result<TokenIds> prompt,
                              const AdmissionLimits& limits, std::vector<TokenIds> bad_words = {});
+
+/// Returns a spec of make_spec with its adapter. The adapter's virtual tokens come in front of the prompt: they count
+/// for the context, and leave less room for truncate_prompt_tokens -1 and max_tokens. Errors: context_too_long.
+Result<SharedSpec> with_adapter(const RequestSpec& spec, const GenerateRequest& request, const AdapterRef& adapter,
+                                const AdmissionLimits& limits);
 
 /// Returns the result of a request that is aborted before its prompt is tokenized: n outputs without tokens.
 RequestResult result_before_start(const Arrival& arrival, const GenerateRequest& request, TimeUs now,

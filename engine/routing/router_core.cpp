@@ -20,6 +20,7 @@ std::shared_ptr<const GenerateRequest> without_prompt(const GenerateRequest& req
   without.priority = request.priority;
   without.user = request.user;
   without.cache_salt = request.cache_salt;
+  without.adapter = request.adapter;
   without.timeout_ms = request.timeout_ms;
   without.request_id = request.request_id;
   without.resumable = request.resumable;
@@ -78,6 +79,11 @@ bool is_recovered(const GenerateRequest& request) {
 /// Returns whether the engine samples tokens for the request that a grammar restricts.
 bool needs_grammar(const GenerateRequest& request) {
   return request.sampling.structured_outputs && !has_ended(request);
+}
+
+/// Returns whether the engine computes tokens of the request with an adapter.
+bool needs_adapter(const GenerateRequest& request) {
+  return !request.adapter.empty() && !has_ended(request);
 }
 
 Error out_of_time(std::int64_t timeout_ms) {
@@ -160,7 +166,7 @@ Result<RouterCore::Submitted> RouterCore::submit(ClientId client, std::uint64_t 
                                                  TimeUs now, const std::optional<grammar::SharedGrammar>& grammar,
                                                  TimeUs waited_us) {
   if (Status checked = check(client, tag, request, grammar.has_value()); !checked) return fail(checked.error());
-  Submitted submitted{next_id_++, std::nullopt, std::nullopt};
+  Submitted submitted{next_id_++, std::nullopt, std::nullopt, needs_adapter(request)};
   const auto add_to = [&](TokenizerQueue& queue, std::int64_t num_bytes) -> Result<JobId> {
     if (is_recovered(request)) return queue.add_beyond_limits(client, num_bytes);
     return queue.add(client, num_bytes);
@@ -185,6 +191,8 @@ Result<RouterCore::Submitted> RouterCore::submit(ClientId client, std::uint64_t 
                 .outside = without_prompt(request),
                 .job = submitted.job,
                 .grammar_job = grammar_job,
+                .waits_for_adapter = submitted.needs_adapter,
+                .adapter = {},
                 .encoded = nullptr,
                 .num_prompt_tokens = 0,
                 .estimated_prompt_tokens = estimated_prompt_tokens(request),
@@ -230,11 +238,8 @@ RouterCore::Effects RouterCore::prompt_encoded(RequestId id, Result<TokenIds> pr
   estimated_prompt_tokens_ -= std::exchange(request.estimated_prompt_tokens, 0);
   request.num_prompt_tokens = num_prompt_tokens;
   live_prompt_tokens_ += request.num_prompt_tokens;
-  if (request.grammar_job) {
-    request.encoded = std::move(*spec);
-  } else {
-    enter(found, std::move(*spec), effects);
-  }
+  request.encoded = std::move(*spec);
+  enter_if_ready(found, effects);
   return with_end_of_drain(std::move(effects));
 }
 
@@ -250,7 +255,25 @@ RouterCore::Effects RouterCore::grammar_compiled(JobId job, const Result<grammar
       continue;
     }
     request.grammar = *grammar;
-    if (request.encoded) enter(found, std::exchange(request.encoded, nullptr), effects);
+    enter_if_ready(found, effects);
+  }
+  return with_end_of_drain(std::move(effects));
+}
+
+RouterCore::Effects RouterCore::adapter_acquired(RequestId id, Result<AdapterRef> adapter) {
+  Effects effects;
+  const auto found = live_.find(id);
+  if (found == live_.end() || !found->second.waits_for_adapter) {
+    if (adapter) effects.adapters_released.push_back(adapter->id);
+    return effects;
+  }
+  Request& request = found->second;
+  request.waits_for_adapter = false;
+  if (adapter) {
+    request.adapter = std::move(*adapter);
+    enter_if_ready(found, effects);
+  } else {
+    refuse(found, std::move(adapter.error()), effects);
   }
   return with_end_of_drain(std::move(effects));
 }
@@ -258,19 +281,25 @@ RouterCore::Effects RouterCore::grammar_compiled(JobId job, const Result<grammar
 void RouterCore::refuse(Requests::iterator request, Error error, Effects& effects) {
   withdraw(request->first, request->second, effects);
   effects.settled.push_back({request->first, std::move(error)});
-  leave_outside(request);
+  leave_outside(request, effects);
 }
 
-/// Passes a request to the engine when its prompt and its grammar are ready.
-void RouterCore::enter(Requests::iterator entry, SharedSpec spec, Effects& effects) {
+void RouterCore::enter_if_ready(Requests::iterator entry, Effects& effects) {
   auto& [id, request] = *entry;
+  if (!request.encoded || request.grammar_job || request.waits_for_adapter) return;
   if (placement_.count(placement::ReplicaState::down) == placement_.num_replicas()) {
     return refuse(entry, {ErrorCode::internal, "no replica is left"}, effects);
   }
+  SharedSpec spec = std::exchange(request.encoded, nullptr);
+  if (request.adapter.id != 0) {
+    auto with = with_adapter(*spec, *request.outside, request.adapter, limits_);
+    if (!with) return refuse(entry, std::move(with.error()), effects);
+    spec = std::move(*with);
+  }
   if (request.grammar) {
-    auto complete = std::make_shared<RequestSpec>(*spec);
-    complete->grammar = std::exchange(request.grammar, nullptr);
-    spec = std::move(complete);
+    auto with = std::make_shared<RequestSpec>(*spec);
+    with->grammar = std::exchange(request.grammar, nullptr);
+    spec = std::move(with);
   }
   request.outside = nullptr;
   placement_.place(*spec);
@@ -302,10 +331,11 @@ void RouterCore::abort(RequestId id, TimeUs now, Effects& effects) {
   ++aborted_outside_;
   auto result = result_before_start(request.arrival, *request.outside, now, limits_);
   effects.settled.push_back({id, RequestOutput{id, request.arrival.tag, {}, std::move(result), std::nullopt}});
-  leave_outside(found);
+  leave_outside(found, effects);
 }
 
 RouterCore::Effects RouterCore::closed(RequestId id, const WorkDone& work, TimeUs now) {
+  Effects effects;
   if (const auto found = live_.find(id); found != live_.end()) {
     work_rate_.on_ended(work, now);
     if (work.ttft_us > 0) {
@@ -313,10 +343,10 @@ RouterCore::Effects RouterCore::closed(RequestId id, const WorkDone& work, TimeU
       ttft_forecast_.record_times(found->second.num_before, std::max<TimeUs>(0, work.queue_us - waited_us),
                                   work.ttft_us - waited_us, work.prompt_tokens);
     }
-    forget(found);
+    forget(found, effects);
     ttft_forecast_.on_ended(std::ssize(live_), now);
   }
-  return with_end_of_drain({});
+  return with_end_of_drain(std::move(effects));
 }
 
 std::optional<TimeUs> RouterCore::next_deadline() const {
@@ -411,7 +441,7 @@ RouterCore::Effects RouterCore::engine_failed(Error error) {
     if (!request->second.outside) continue;
     withdraw(request->first, request->second, effects);
     effects.settled.push_back({request->first, *failure_});
-    leave_outside(request);
+    leave_outside(request, effects);
   }
   return with_end_of_drain(std::move(effects));
 }
@@ -436,12 +466,13 @@ metrics::EngineMetrics RouterCore::metrics_with_own(metrics::EngineMetrics metri
   return metrics;
 }
 
-/// Takes back the jobs of a request. A job that has begun, or that other requests need too, continues.
+/// Takes back what a request waits for. A job that has begun, or that other requests need too, continues.
 void RouterCore::withdraw(RequestId id, const Request& request, Effects& effects) {
   if (request.job) {
     tokenizer_queue_.withdraw(*request.job);
     effects.taken_back.push_back(*request.job);
   }
+  if (request.waits_for_adapter) effects.adapters_withdrawn.push_back(id);
   if (!request.grammar_job) return;
   const auto waiting = wait_for_grammar_.find(*request.grammar_job);
   std::erase(waiting->second, id);
@@ -451,7 +482,7 @@ void RouterCore::withdraw(RequestId id, const Request& request, Effects& effects
   effects.grammars_taken_back.push_back(*request.grammar_job);
 }
 
-void RouterCore::forget(Requests::iterator request) {
+void RouterCore::forget(Requests::iterator request, Effects& effects) {
   const auto& [id, entry] = *request;
   const auto tags = of_client_.find(entry.client);
   tags->second.erase(entry.arrival.tag);
@@ -461,11 +492,12 @@ void RouterCore::forget(Requests::iterator request) {
   live_sequences_ -= entry.num_sequences;
   if (entry.deadline_us) deadlines_.erase({*entry.deadline_us, id});
   placement_.ended(id);
+  if (entry.adapter.id != 0) effects.adapters_released.push_back(entry.adapter.id);
   live_.erase(request);
 }
 
-void RouterCore::leave_outside(Requests::iterator request) {
-  forget(request);
+void RouterCore::leave_outside(Requests::iterator request, Effects& effects) {
+  forget(request, effects);
   ttft_forecast_.on_left(std::ssize(live_));
 }
 
@@ -473,13 +505,15 @@ std::vector<LiveRequest> RouterCore::live_requests(const std::vector<GroupProgre
   std::vector<LiveRequest> all;
   auto next = progress.begin();
   for (const auto& [id, request] : live_) {
-    LiveRequest& live = all.emplace_back(LiveRequest{.id = id,
-                                                     .request_id = request.request_id,
-                                                     .user = request.user,
-                                                     .state = RequestState::preparing,
-                                                     .prompt_tokens = request.num_prompt_tokens,
-                                                     .generated_tokens = 0,
-                                                     .age_s = static_cast<double>(now - request.arrival.at_us) / 1e6});
+    LiveRequest& live =
+        all.emplace_back(LiveRequest{.id = id,
+                                     .request_id = request.request_id,
+                                     .user = request.user,
+                                     .adapter = request.outside ? request.outside->adapter : request.adapter.name,
+                                     .state = RequestState::preparing,
+                                     .prompt_tokens = request.num_prompt_tokens,
+                                     .generated_tokens = 0,
+                                     .age_s = static_cast<double>(now - request.arrival.at_us) / 1e6});
     if (!request.outside) live.state = RequestState::waiting;
     next = std::find_if(next, progress.end(), [id = id](const GroupProgress& group) { return group.id >= id; });
     if (next == progress.end() || next->id != id) continue;
@@ -500,6 +534,7 @@ std::vector<view::LiveRequest> RouterCore::waiting_for_grammar() const {
                    .prompt_tokens = request.num_prompt_tokens,
                    .max_tokens = request.outside->sampling.max_tokens,
                    .priority = request.outside->priority,
+                   .adapter = request.outside->adapter,
                    .arrival_us = request.arrival.at_us});
   }
   return all;

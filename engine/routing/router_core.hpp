@@ -27,9 +27,10 @@ namespace pagoda::routing {
 using ClientId = TokenizerQueue::ClientId;
 using JobId = TokenizerQueue::JobId;
 
-/// The live requests: whose they are, and how far they have come. A request is outside while its prompt's ids or its
-/// grammar are not ready, and in the engine afterwards. Texts wait for the tokenizer as jobs: those of requests, and
-/// others that clients ask about. A plain state machine. Not thread-safe: one owner.
+/// The live requests: whose they are, and how far they have come. A request is outside while its prompt's ids, its
+/// grammar or its adapter are not ready, and in the engine afterwards. It holds its adapter until it ends. Texts wait
+/// for the tokenizer as jobs: those of requests, and others that clients ask about. A plain state machine. Not
+/// thread-safe: one owner.
 class RouterCore {
  public:
   /// The outcome of a request that was outside: the engine takes it (its spec), it was aborted (its terminal output),
@@ -50,21 +51,23 @@ class RouterCore {
   /// The effects of an event.
   struct Effects {
     std::vector<Settled> settled;
-    std::vector<RequestId> aborted;          ///< requests in the engine, which must end them
-    std::vector<SharedSpec> moved;           ///< requests in the engine that go on at another replica
-    std::vector<Expired> expired;            ///< requests in the engine, which must end them with the error
-    std::vector<JobId> taken_back;           ///< jobs of the tokenizer that are not needed any more
-    std::vector<JobId> grammars_taken_back;  ///< jobs of the grammar compiler that are not needed any more
+    std::vector<RequestId> aborted;             ///< requests in the engine, which must end them
+    std::vector<SharedSpec> moved;              ///< requests in the engine that go on at another replica
+    std::vector<Expired> expired;               ///< requests in the engine, which must end them with the error
+    std::vector<JobId> taken_back;              ///< jobs of the tokenizer that are not needed any more
+    std::vector<JobId> grammars_taken_back;     ///< jobs of the grammar compiler that are not needed any more
+    std::vector<RequestId> adapters_withdrawn;  ///< requests whose questions to the adapter store are taken back
+    std::vector<AdapterId> adapters_released;   ///< one for each request that has ended with its adapter
     /// Whether no request is live any more: then the drain can be answered, after the last output.
     bool drained = false;
 
     bool empty() const {
       return settled.empty() && aborted.empty() && moved.empty() && expired.empty() && taken_back.empty() &&
-             grammars_taken_back.empty() && !drained;
+             grammars_taken_back.empty() && adapters_withdrawn.empty() && adapters_released.empty() && !drained;
     }
     static constexpr auto visit_fields(auto& self, auto&& visit) {
       return visit(self.settled, self.aborted, self.moved, self.expired, self.taken_back, self.grammars_taken_back,
-                   self.drained);
+                   self.adapters_withdrawn, self.adapters_released, self.drained);
     }
   };
   struct Submitted {
@@ -72,8 +75,11 @@ class RouterCore {
     std::optional<JobId> job;  ///< job of its texts; absent = the client sent ids, which go to prompt_encoded
     /// Job of its grammar; absent if it needs none, or if the client waits for an equal one already.
     std::optional<JobId> grammar_job;
+    bool needs_adapter = false;  ///< whether the adapter store must be asked; its answer goes to adapter_acquired
 
-    static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.id, self.job, self.grammar_job); }
+    static constexpr auto visit_fields(auto& self, auto&& visit) {
+      return visit(self.id, self.job, self.grammar_job, self.needs_adapter);
+    }
   };
 
   RouterCore(const AdmissionLimits& limits, TimeUs started_us);
@@ -83,11 +89,12 @@ class RouterCore {
   /// Returns the reason why submit would refuse a request. Does not change the state.
   Status check(ClientId client, std::uint64_t tag, const GenerateRequest& request, bool has_grammar) const;
   /// Accepts a request, or refuses it before anything is allocated. Errors: duplicate_id (the client has a live request
-  /// with this tag), invalid_request (param = the field), context_too_long, queue_full, shutting_down, or the error of
-  /// a failed engine. A request that continues from another engine (GenerateRequest::progress) passes the limits of all
-  /// queues and of target_ttft_ms; one that has ended there needs neither grammar nor bad words.
-  /// `grammar`: grammar of its structured_outputs, if it is compiled already. `waited_us`: time since the request's
-  /// arrival, for example until its model was loaded; it counts in timings and in the request's timeout.
+  /// with this tag), invalid_request (param = the field), context_too_long, unknown_adapter (the engine has no
+  /// adapters), queue_full, shutting_down, or the error of a failed engine. A request that continues from another
+  /// engine (GenerateRequest::progress) passes the limits of all queues and of target_ttft_ms; one that has ended there
+  /// needs neither grammar, adapter nor bad words. `grammar`: grammar of its structured_outputs, if it is compiled
+  /// already. `waited_us`: time since the request's arrival, for example until its model was loaded; it counts in
+  /// timings and in the request's timeout.
   Result<Submitted> submit(ClientId client, std::uint64_t tag, const GenerateRequest& request, TimeUs now,
                            const std::optional<grammar::SharedGrammar>& grammar = std::nullopt, TimeUs waited_us = 0);
   /// Takes the ids of a request's prompt, or the error of the tokenizer, and the ids of its bad words. Does nothing if
@@ -99,6 +106,9 @@ class RouterCore {
   }
   /// Takes the result of a job of the grammar compiler, for all requests that wait for it: a grammar or an error.
   Effects grammar_compiled(JobId job, const Result<grammar::SharedGrammar>& grammar);
+  /// Takes the answer of the adapter store: the adapter, which the request holds from now on, or an error. The adapter
+  /// of a request that has ended meanwhile is released.
+  Effects adapter_acquired(RequestId id, Result<AdapterRef> adapter);
   std::optional<RequestId> live_request(ClientId client, std::uint64_t tag) const;
   /// Ends a live request at once if it is outside; otherwise the engine must end it. Does nothing if it has ended.
   Effects abort(RequestId id, TimeUs now);
@@ -187,7 +197,9 @@ class RouterCore {
     std::shared_ptr<const GenerateRequest> outside;
     std::optional<JobId> job;          ///< job of its texts, until they are encoded
     std::optional<JobId> grammar_job;  ///< job of its grammar, until the grammar is compiled
-    SharedSpec encoded;                ///< spec of a request that waits only for its grammar
+    bool waits_for_adapter = false;    ///< whether the adapter store has not answered yet
+    AdapterRef adapter;                ///< the adapter that it holds
+    SharedSpec encoded;                ///< spec of a request that waits only for its grammar or its adapter
     std::int64_t num_prompt_tokens = 0;
     /// Estimate of the prompt tokens, until they are known.
     std::int64_t estimated_prompt_tokens = 0;
@@ -202,9 +214,10 @@ class RouterCore {
     grammar::SharedGrammar grammar;  ///< grammar of an outside request; not in visit_fields, as in RequestSpec
 
     static constexpr auto visit_fields(auto& self, auto&& visit) {
-      return visit(self.client, self.arrival, self.outside, self.job, self.grammar_job, self.encoded,
-                   self.num_prompt_tokens, self.estimated_prompt_tokens, self.deadline_us, self.timeout_ms,
-                   self.num_before, self.num_sequences, self.waited_us, self.request_id, self.user, self.resumable);
+      return visit(self.client, self.arrival, self.outside, self.job, self.grammar_job, self.waits_for_adapter,
+                   self.adapter, self.encoded, self.num_prompt_tokens, self.estimated_prompt_tokens, self.deadline_us,
+                   self.timeout_ms, self.num_before, self.num_sequences, self.waited_us, self.request_id, self.user,
+                   self.resumable);
     }
   };
   using Requests = std::map<RequestId, Request>;  // sorted, so that effects on several requests come in this order
@@ -221,10 +234,11 @@ class RouterCore {
   /// Returns the job of the same constraint that another request of the client waits for.
   std::optional<JobId> shared_grammar_job(ClientId client, const StructuredOutput& constraint) const;
   void refuse(Requests::iterator request, Error error, Effects& effects);
-  void enter(Requests::iterator request, SharedSpec spec, Effects& effects);
-  void forget(Requests::iterator request);
+  /// Passes a request to the engine if nothing is missing any more.
+  void enter_if_ready(Requests::iterator request, Effects& effects);
+  void forget(Requests::iterator request, Effects& effects);
   /// Removes a request that has not entered the engine.
-  void leave_outside(Requests::iterator request);
+  void leave_outside(Requests::iterator request, Effects& effects);
   Effects with_end_of_drain(Effects effects);
   bool is_valid(RequestId id, const Request& request) const;
   /// The live requests, and the state that does not follow from them.

@@ -53,9 +53,15 @@ bool RouterCore::is_valid(RequestId id, const Request& request) const {
   const auto max_estimated = request.num_prompt_tokens > 0 ? 0 : kMaxTokens;
   if (request.estimated_prompt_tokens < 0 || request.estimated_prompt_tokens > max_estimated) return false;
   if (placement_.is_placed(id) != (request.outside == nullptr)) return false;
+  const bool needs_adapter = request.outside && !request.outside->adapter.empty() && !has_ended(*request.outside);
+  const bool has_adapter = request.adapter.id != 0;
+  if (request.waits_for_adapter && (!needs_adapter || has_adapter)) return false;
+  if (request.outside && needs_adapter != (request.waits_for_adapter || has_adapter)) return false;
+  if (has_adapter && !limits_.has_adapters) return false;
   const bool waits_for_grammar = request.grammar_job && request.outside && request.outside->sampling.structured_outputs;
   if (request.grammar_job && !waits_for_grammar) return false;
-  if (request.encoded && (!waits_for_grammar || request.job || !pagoda::is_valid(request.encoded))) return false;
+  const bool waits = waits_for_grammar || request.waits_for_adapter;
+  if (request.encoded && (!waits || request.job || !pagoda::is_valid(request.encoded))) return false;
   // A resumable request that has ended was admitted by another engine, which may have had other limits.
   const std::int64_t max_tokens = request.resumable ? kMaxTokens : limits_.max_model_len;
   const bool has_prompt = request.num_prompt_tokens > 0 && request.num_prompt_tokens <= max_tokens;

@@ -17,14 +17,17 @@ view::LiveRequest seen(const SequenceGroup& group, RequestState state) {
   request.id = group.entry.id;
   request.state = state;
   request.num_sequences = group.num_unfinished();
-  request.prompt_tokens = group.prompt_len();
+  const std::int64_t num_virtual = group.spec->num_virtual_tokens();
+  request.prompt_tokens = group.prompt_len() - num_virtual;
   request.max_tokens = group.spec->sampling.max_tokens;
   request.priority = group.entry.priority;
+  request.adapter = group.spec->adapter.name;
   request.arrival_us = group.entry.arrival_us;
   request.first_scheduled_us = group.first_scheduled_us;
   for (const Sequence& sequence : group.sequences) {
     if (sequence.state == SequenceState::finished) continue;
-    request.computed_tokens = std::max<std::int64_t>(request.computed_tokens, sequence.num_computed_tokens);
+    request.computed_tokens =
+        std::max<std::int64_t>(request.computed_tokens, sequence.num_computed_tokens - num_virtual);
     request.generated_tokens += std::ssize(sequence.output);
   }
   return request;

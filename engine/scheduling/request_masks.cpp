@@ -24,7 +24,7 @@ std::span<const TokenId> last(std::span<const TokenId> tokens, std::size_t count
 std::optional<ThinkingBudget> thinking_budget_of(const RequestSpec& spec, const SchedulerConfig& config) {
   const auto& budget = spec.sampling.thinking_token_budget;
   if (!budget || !config.thinking.are_known()) return std::nullopt;
-  return ThinkingBudget(config.thinking, *budget, *spec.prompt);
+  return ThinkingBudget(config.thinking, *budget, spec.own_prompt());
 }
 
 bool MaskJob::run(std::uint64_t& max_work) {

@@ -180,7 +180,7 @@ void SchedulerCore::apply_waiting(const PendingGrant& pending, const MemoryGrant
     }
     if (group->first_scheduled_us < 0) {
       group->first_scheduled_us = now;
-      stats_.prompt_tokens_total += group->prompt_len();
+      stats_.prompt_tokens_total += std::ssize(group->spec->own_prompt());
       outputs_.started.push_back({group->entry.id, now, outcome.num_cached_tokens});
     }
     s->state = SequenceState::running;

@@ -39,8 +39,9 @@ void SchedulerCore::add_group(SharedSpec spec) {
   const auto progress = group->spec->progress;
   group->next_prompt_logprob = group->prompt_len();
   if (group->spec->sampling.prompt_logprobs) {
-    // The first token has no log-probability.
-    group->next_prompt_logprob = 1 + (progress ? static_cast<std::int32_t>(progress->prompt_logprobs.size()) : 0);
+    // The first token, behind virtual ones, has no log-probability.
+    group->next_prompt_logprob = group->spec->num_virtual_tokens() + 1 +
+                                 (progress ? static_cast<std::int32_t>(progress->prompt_logprobs.size()) : 0);
   }
   group->first_unknown_prompt_logprob = group->next_prompt_logprob;
   group->decoding->begin(*group);

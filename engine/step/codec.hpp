@@ -117,7 +117,8 @@ class Encoder {
   template <class T, class E>
   void put(const tl::expected<T, E>& value) {
     put(value.has_value());
-    value ? put(*value) : put(value.error());
+    if (!value) return put(value.error());
+    if constexpr (!std::is_void_v<T>) put(*value);
   }
   template <class... Ts>
   void put(const std::variant<Ts...>& value) {
@@ -288,8 +289,9 @@ class Decoder {
     bool is_there = false;
     if (!get(is_there)) return false;
     if (is_there) {
-      value.emplace();
-      return get(*value);
+      value = {};
+      if constexpr (!std::is_void_v<T>) return get(*value);
+      return true;
     }
     E error{};
     if (!get(error)) return false;

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "engine/stats.hpp"
@@ -85,6 +86,7 @@ struct LiveRequest {
   std::int64_t generated_tokens = 0;  ///< tokens of all sequences that have not ended
   std::int64_t max_tokens = 0;        ///< limit of each sequence
   std::int64_t priority = 0;
+  std::string adapter;  ///< name of its adapter; empty = the base model
   TimeUs arrival_us = 0;
   TimeUs first_scheduled_us = -1;  ///< -1: it has not run yet
   // Reported by the output core.
@@ -123,6 +125,7 @@ struct EndedRequest {
   std::int64_t prompt_tokens = 0;
   std::int64_t cached_tokens = 0;
   std::int64_t completion_tokens = 0;
+  std::string adapter;
   TimeUs ended_us = 0;
   TimeUs arrival_us = 0;
   TimeUs first_scheduled_us = -1;

@@ -5,7 +5,9 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
+#include "engine/adapters/module_names.hpp"
 #include "io/model_files/file_text.hpp"
 #include "kernels/reference/element.hpp"
 
@@ -20,10 +22,13 @@ constexpr std::array<std::string_view, 3> kEmbeddings{"model.embed_tokens.weight
 
 /// Returns the name of a module's weight in `base`.
 std::string weight_name(const std::string& module, const weights::WeightSource& base) {
-  std::string own = module + ".weight";
-  if (base.contains(own)) return own;
-  for (const std::string_view embedding : kEmbeddings) {
-    if (base.contains(embedding)) return std::string(embedding);
+  const std::string own = module + ".weight";
+  std::vector<std::string_view> names{own};
+  names.insert(names.end(), kEmbeddings.begin(), kEmbeddings.end());
+  for (const std::string_view name : names) {
+    for (const std::string_view stored : {name, adapters::without_outer_module(name)}) {
+      if (!stored.empty() && base.contains(stored)) return std::string(stored);
+    }
   }
   return own;
 }

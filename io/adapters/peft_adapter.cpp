@@ -12,6 +12,7 @@
 #include "io/adapters/adapter_matrix.hpp"
 #include "io/adapters/adapter_tensors.hpp"
 #include "io/adapters/peft_config.hpp"
+#include "io/adapters/prompt_config.hpp"
 #include "io/model_files/file_text.hpp"
 #include "io/model_files/mapped_file.hpp"
 #include "io/model_files/tensor_names.hpp"
@@ -22,6 +23,7 @@ namespace {
 constexpr const char* kConfigName = "adapter_config.json";
 constexpr std::size_t kMaxConfigBytes = 10'000'000;
 constexpr std::string_view kPrefix = "base_model.model.";
+constexpr const char* kPromptTensor = "prompt_embeddings";
 
 /// Modules whose whole weights peft saves without modules_to_save: embeddings and heads, after the vocabulary has
 /// grown.
@@ -237,41 +239,53 @@ std::vector<std::string> checkpoint_names(const Modules& modules) {
   return names;
 }
 
-Result<PeftConfig> read_config(const std::filesystem::path& path) {
-  const auto file = MappedFile::open(path);
-  if (!file) return fail(file.error());
-  const auto bytes = file->bytes();
-  if (bytes.size() > kMaxConfigBytes) {
-    return fail(ErrorCode::bad_config, file->path() + ": " + std::to_string(bytes.size()) +
-                                           " bytes are more than the limit of " + std::to_string(kMaxConfigBytes));
+/// Reads the only tensor of a prompt adapter.
+Result<adapters::Adapter> read_prompt(const PromptConfig& config, const AdapterTensors& tensors) {
+  for (const auto& [name, entry] : tensors.entries()) {
+    if (name != kPromptTensor) {
+      return tensors.bad(name, "a prompt adapter has only the tensor " + quote(kPromptTensor), ErrorCode::unsupported);
+    }
   }
-  return PeftConfig::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, file->path());
+  if (tensors.entries().empty()) {
+    return fail(ErrorCode::bad_file, tensors.path() + ": there is no tensor " + quote(kPromptTensor));
+  }
+  auto rows = tensors.matrix(kPromptTensor, 2);
+  if (!rows) return fail(std::move(rows.error()));
+  if (rows->rows != config.num_virtual_tokens) {
+    return tensors.bad(kPromptTensor, "its " + std::to_string(rows->rows) + " rows are not the " +
+                                          std::to_string(config.num_virtual_tokens) +
+                                          " tokens of the config (num_virtual_tokens)");
+  }
+  if (config.columns && rows->columns != *config.columns) {
+    return tensors.bad(
+        kPromptTensor,
+        "its " + std::to_string(rows->columns) + " columns are not the " + std::to_string(*config.columns) +
+            " of the config (" +
+            (config.kind == adapters::VirtualTokens::Kind::prefix ? "num_layers * 2 * token_dim)" : "token_dim)"));
+  }
+  adapters::Adapter adapter;
+  adapter.prompt = {config.kind, std::move(*rows), config.num_heads};
+  return adapter;
 }
 
-}  // namespace
-
-Result<adapters::Adapter> read_peft_adapter(const std::filesystem::path& folder) {
-  const auto config = read_config(folder / kConfigName);
-  if (!config) return fail(config.error());
-  const auto tensors = AdapterTensors::open(folder);
-  if (!tensors) return fail(tensors.error());
-  const auto modules = sort_tensors(*tensors);
+Result<adapters::Adapter> read_modules(const PeftConfig& config, const AdapterTensors& tensors) {
+  const auto modules = sort_tensors(tensors);
   if (!modules) return fail(modules.error());
-  if (modules->empty()) return fail(ErrorCode::bad_file, tensors->path() + ": there are no tensors");
+  if (modules->empty()) return fail(ErrorCode::bad_file, tensors.path() + ": there are no tensors");
 
-  const ModuleReader reader(*config, *tensors);
+  const ModuleReader reader(config, tensors);
   const auto names = checkpoint_names(*modules);
   std::map<std::string, adapters::ModuleChange> changes;
   std::size_t i = 0;
   for (const auto& [module, tensor_names] : *modules) {
     if (names[i].empty()) {
-      return fail(ErrorCode::bad_file, tensors->path() + ": " + quote(module) + " is a prefix and not a module");
+      return fail(ErrorCode::bad_file, tensors.path() + ": " + quote(module) + " is a prefix and not a module");
     }
     auto change = reader.read(module, tensor_names);
     if (!change) return fail(std::move(change.error()));
     change->module = names[i];
     if (!changes.emplace(names[i], std::move(*change)).second) {
-      return fail(ErrorCode::bad_file, tensors->path() + ": module " + quote(module) + " has another module's name, " +
+      return fail(ErrorCode::bad_file, tensors.path() + ": module " + quote(module) + " has another module's name, " +
                                            quote(names[i]) + ", but for a prefix");
     }
     ++i;
@@ -279,6 +293,26 @@ Result<adapters::Adapter> read_peft_adapter(const std::filesystem::path& folder)
   adapters::Adapter adapter;
   for (auto& [name, change] : changes) adapter.changes.push_back(std::move(change));
   return adapter;
+}
+
+}  // namespace
+
+Result<adapters::Adapter> read_peft_adapter(const std::filesystem::path& folder) {
+  const auto file = MappedFile::open(folder / kConfigName);
+  if (!file) return fail(file.error());
+  const auto bytes = file->bytes();
+  if (bytes.size() > kMaxConfigBytes) {
+    return fail(ErrorCode::bad_config, file->path() + ": " + std::to_string(bytes.size()) +
+                                           " bytes are more than the limit of " + std::to_string(kMaxConfigBytes));
+  }
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const auto prompt = PromptConfig::parse(text, file->path());
+  if (!prompt) return fail(prompt.error());
+  const auto lora = *prompt ? Result<PeftConfig>() : PeftConfig::parse(text, file->path());
+  if (!lora) return fail(lora.error());
+  const auto tensors = AdapterTensors::open(folder);
+  if (!tensors) return fail(tensors.error());
+  return *prompt ? read_prompt(**prompt, *tensors) : read_modules(*lora, *tensors);
 }
 
 }  // namespace pagoda::io

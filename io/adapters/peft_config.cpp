@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "io/adapters/adapter_matrix.hpp"
+#include "io/adapters/config_keys.hpp"
 #include "io/model_files/file_text.hpp"
 
 namespace pagoda::io {
@@ -40,27 +41,11 @@ constexpr std::array<std::string_view, 16> kFreeKeys{
 /// weights into the matrices, so the adapter fits only a base model that was changed so.
 constexpr std::array<std::string_view, 4> kPlainInits{"gaussian", "eva", "orthogonal", "mica"};
 
-template <std::size_t N>
-bool is_one_of(std::string_view value, const std::array<std::string_view, N>& known) {
-  return std::ranges::find(known, value) != known.end();
-}
-
-/// Returns whether a value asks for nothing.
-bool asks_for_nothing(const nlohmann::json& value) {
-  return value.is_null() || (value.is_boolean() && !value.get<bool>()) || (value.is_structured() && value.empty());
-}
-
-void refuse_other_keys(ConfigReader& reader, const nlohmann::json& root) {
-  for (const auto& [key, value] : root.items()) {
-    if (is_one_of(key, kReadKeys) || is_one_of(key, kFreeKeys) || asks_for_nothing(value)) continue;
-    reader.reject(key, "is not supported; its value is " + shown_value(value), ErrorCode::unsupported);
-  }
-}
-
 void check_method(ConfigReader& reader) {
   const std::string type = reader.string("peft_type");
   if (reader.status() && type != "LORA") {
-    reader.reject("peft_type", quote(type) + " is not supported (LORA)", ErrorCode::unsupported);
+    reader.reject("peft_type", quote(type) + " is not supported (LORA, PROMPT_TUNING, P_TUNING, PREFIX_TUNING)",
+                  ErrorCode::unsupported);
   }
   const auto* init = reader.find("init_lora_weights");
   if (init == nullptr || init->is_boolean()) return;
@@ -156,7 +141,7 @@ Result<PeftConfig> PeftConfig::parse(std::string_view text, std::string_view fil
 
   ConfigReader reader(*root, std::string(file_name));
   check_method(reader);
-  refuse_other_keys(reader, *root);
+  refuse_other_keys(reader, *root, kReadKeys, kFreeKeys);
   PeftConfig config;
   config.file_name_ = file_name;
   config.rank_ = reader.integer("r", 1, kMaxAdapterRank, kDefaultRank);

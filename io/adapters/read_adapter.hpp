@@ -8,7 +8,7 @@
 
 namespace pagoda::io {
 
-/// Reads a LoRA adapter: a PEFT folder (peft_adapter.hpp), or a GGUF file, whose name ends with ".gguf"
+/// Reads an adapter: a PEFT folder (peft_adapter.hpp), or a GGUF file with LoRA, whose name ends with ".gguf"
 /// (gguf_adapter.hpp). The result is not yet checked against a model.
 ///
 /// `head_dim`: size of the heads of the model that the adapter is for (layers::AttentionShape::head_dim). Only GGUF

@@ -1,8 +1,10 @@
 #include "io/device_link/device_proxy.hpp"
 
+#include <map>
 #include <utility>
 
 #include "actors/device_failure.hpp"
+#include "actors/promise.hpp"
 
 namespace pagoda::device_link {
 namespace {
@@ -11,6 +13,7 @@ struct DeviceProxyState {
   DeviceProxyState() {}
 
   std::shared_ptr<WorkerProcess> process;
+  std::map<AdapterId, actors::Promise<actors::AdapterLoaded>> loading;
   caf::actor_addr supervisor;
 };
 
@@ -24,6 +27,11 @@ WorkerProcess::Listener listener(Self self, const actors::StepSinkActor& schedul
                 actors::send_anonymously(scheduler, std::move(result));
               },
           .on_swap = [scheduler](SwapMeasured measured) { actors::send_anonymously(scheduler, measured); },
+          .on_adapter =
+              [me = caf::actor_cast<caf::actor_addr>(self)](actors::AdapterLoaded loaded) {
+                const auto proxy = caf::actor_cast<actors::DeviceProcessActor>(me);
+                if (proxy) actors::send_anonymously(proxy, std::move(loaded));
+              },
           .on_end =
               [me = caf::actor_cast<caf::actor_addr>(self)](actors::DeviceFailed failed) {
                 const auto proxy = caf::actor_cast<actors::DeviceProcessActor>(me);
@@ -42,6 +50,18 @@ actors::DeviceProcessActor::behavior_type behavior(Self self, const std::shared_
         auto& state = actors::state_of(self);
         state.supervisor = connect.supervisor;
         state.process->listen(listener(self, connect.scheduler, connect.rank));
+      },
+      [self](const actors::LoadAdapter& message) {
+        auto& state = actors::state_of(self);
+        actors::Promise<actors::AdapterLoaded> promise(self);
+        state.loading.insert_or_assign(message.adapter.id, promise);
+        state.process->send(message);
+        return promise.handle();
+      },
+      [self](const actors::UnloadAdapter& message) { actors::state_of(self).process->send(message); },
+      [self](actors::AdapterLoaded& loaded) {
+        auto asked = actors::state_of(self).loading.extract(loaded.adapter);
+        if (asked) actors::deliver(asked.mapped(), std::move(loaded));
       },
       [self](CachePlan& plan) { actors::state_of(self).process->send(std::move(plan)); },
       [](const actors::StepEnqueued&) { PAGODA_ASSERT(false, "streams and events stay in their process"); },

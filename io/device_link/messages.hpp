@@ -67,7 +67,9 @@ struct WorkerReady {
   static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.pid, self.device); }
 };
 
-using ToWorker = std::variant<StartWorker, ExecuteStep, StepMasks, CachePlan>;
-using FromWorker = std::variant<LoadProgress, StartFailed, WorkerReady, StepResult, SwapMeasured, actors::DeviceFailed>;
+using ToWorker =
+    std::variant<StartWorker, ExecuteStep, StepMasks, CachePlan, actors::LoadAdapter, actors::UnloadAdapter>;
+using FromWorker = std::variant<LoadProgress, StartFailed, WorkerReady, StepResult, SwapMeasured, actors::AdapterLoaded,
+                                actors::DeviceFailed>;
 
 }  // namespace pagoda::device_link

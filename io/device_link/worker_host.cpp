@@ -31,6 +31,27 @@ UplinkActor::behavior_type uplink(UplinkActor::pointer, FrameChannel* channel) {
   };
 }
 
+/// Passes adapters on to the worker, and its answers to the engine's process.
+using AdapterUplinkActor =
+    actors::Interface<caf::result<void>(actors::LoadAdapter), caf::result<void>(actors::UnloadAdapter)>;
+
+AdapterUplinkActor::behavior_type adapter_uplink(AdapterUplinkActor::pointer self, FrameChannel* channel,
+                                                 const actors::WorkerActor& worker) {
+  return {
+      [self, channel, worker](const actors::LoadAdapter& message) {
+        actors::happens_before::received();
+        actors::request(
+            self, worker, message,
+            [channel](actors::AdapterLoaded& loaded) { channel->send(FromWorker(std::move(loaded))); },
+            [](caf::error&) {});  // the worker has ended, and the process ends with it
+      },
+      [self, worker](const actors::UnloadAdapter& message) {
+        actors::happens_before::received();
+        actors::send(self, worker, message);
+      },
+  };
+}
+
 }  // namespace
 
 void host_device(caf::actor_system& system, FrameChannel& channel, actors::WorkerParts worker_parts,
@@ -47,6 +68,8 @@ void host_device(caf::actor_system& system, FrameChannel& channel, actors::Worke
   actors::when_ended(cache_engine, has_ended);
   actors::send_anonymously(worker, actors::ConnectScheduler{up, keeper});
   actors::send_anonymously(cache_engine, actors::ConnectWorker{worker, up, keeper});
+
+  const AdapterUplinkActor adapters = system.spawn(adapter_uplink, &channel, worker);
 
   execution::DeviceMessageChecks checks(limits);
   const auto take = [&](auto& message, const auto& receiver) {
@@ -68,6 +91,14 @@ void host_device(caf::actor_system& system, FrameChannel& channel, actors::Worke
     if (auto* step = std::get_if<ExecuteStep>(&message)) return take(*step, worker);
     if (auto* masks = std::get_if<StepMasks>(&message)) return take(*masks, worker);
     if (auto* plan = std::get_if<CachePlan>(&message)) return take(*plan, cache_engine);
+    if (auto* load = std::get_if<actors::LoadAdapter>(&message)) {
+      actors::send_anonymously(adapters, std::move(*load));
+      return true;
+    }
+    if (const auto* unload = std::get_if<actors::UnloadAdapter>(&message)) {
+      actors::send_anonymously(adapters, *unload);
+      return true;
+    }
     return false;
   });
 }

@@ -136,6 +136,10 @@ void WorkerProcess::send(ExecuteStep step) {
     was_idle = deadlines_->num_in_flight() == 0;
     checks_.sent(step);
     size.moved_bytes = std::exchange(moved_bytes_, 0);
+    for (const NewRow& row : step.new_rows) {
+      const AdapterId adapter = row.spec.adapter.id;
+      if (adapter != 0 && loaded_adapters_.insert(adapter).second) ++size.num_loads;
+    }
     deadlines_->sent(step.step, size, actors::now_us(), step.wait_for_masks);
     sent_.push_back({std::ssize(step.work), size.num_tokens});
   }
@@ -162,6 +166,18 @@ void WorkerProcess::send(CachePlan plan) {
   channel_->send(ToWorker(std::move(plan)));
 }
 
+void WorkerProcess::send(const actors::LoadAdapter& load) {
+  channel_->send(ToWorker(load));
+}
+
+void WorkerProcess::send(const actors::UnloadAdapter& unload) {
+  {
+    const std::lock_guard lock(mutex_);
+    loaded_adapters_.erase(unload.adapter);
+  }
+  channel_->send(ToWorker(unload));
+}
+
 void WorkerProcess::run() {
   auto end = FrameChannel::End::closed;
   try {
@@ -181,6 +197,14 @@ bool WorkerProcess::on_frame(std::span<const std::byte> frame) {
     const bool is_valid = is_valid_count(measured->bytes) && is_valid_time(measured->duration_us);
     if (is_valid) listener_.on_swap(*measured);
     return is_valid;
+  }
+  if (auto* loaded = std::get_if<actors::AdapterLoaded>(&message)) {
+    if (loaded->status) {
+      const std::lock_guard lock(mutex_);
+      loaded_adapters_.insert(loaded->adapter);
+    }
+    listener_.on_adapter(std::move(*loaded));
+    return true;
   }
   if (auto* failed = std::get_if<actors::DeviceFailed>(&message)) {
     problem_ = std::move(*failed);

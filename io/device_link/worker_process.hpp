@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -55,6 +56,7 @@ class WorkerProcess {
   struct Listener {
     std::function<void(StepResult)> on_result;
     std::function<void(SwapMeasured)> on_swap;
+    std::function<void(actors::AdapterLoaded)> on_adapter;
     std::function<void(actors::DeviceFailed)> on_end;  ///< the caller must then destroy the WorkerProcess
   };
 
@@ -80,6 +82,8 @@ class WorkerProcess {
   void send(ExecuteStep step);
   void send(StepMasks masks);
   void send(CachePlan plan);
+  void send(const actors::LoadAdapter& load);
+  void send(const actors::UnloadAdapter& unload);
 
  private:
   /// Size of a step in flight, for the trace.
@@ -114,7 +118,8 @@ class WorkerProcess {
   SharedDeadlines deadlines_;
   execution::ResultChecks checks_;
   std::deque<SentStep> sent_;
-  std::int64_t moved_bytes_ = 0;  // bytes moved by cache plans whose step is not sent yet
+  std::int64_t moved_bytes_ = 0;         // bytes moved by cache plans whose step is not sent yet
+  std::set<AdapterId> loaded_adapters_;  // adapters for which no step waits
   bool has_ended_a_step_ = false;
   TimeUs waits_since_ = 0;                       // time at which the reading thread began to wait
   std::optional<TimeUs> waits_until_;            // deadline of this wait, if there is one

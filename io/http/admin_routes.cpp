@@ -44,7 +44,11 @@ void write_request(wire::JsonWriter& list, const LiveRequest& request, const std
   list.open_object().field("id", request.id);
   if (model != nullptr) list.field("model", *model);
   list.key("request_id").value_or_null(request.request_id);
-  list.key("tenant").value_or_null(request.user).field("state", to_string(request.state));
+  list.key("tenant")
+      .value_or_null(request.user)
+      .key("adapter")
+      .value_or_null(request.adapter)
+      .field("state", to_string(request.state));
   list.field("prompt_tokens", request.prompt_tokens).field("generated_tokens", request.generated_tokens);
   list.field("age_s", request.age_s).close_object();
 }

@@ -3,6 +3,7 @@
 #include <ctime>
 #include <utility>
 
+#include "io/http/adapter_routes.hpp"
 #include "io/http/admin_routes.hpp"
 #include "io/http/anthropic/routes.hpp"
 #include "io/http/metrics_routes.hpp"
@@ -48,6 +49,7 @@ Routes ApiParts::routes(bool has_page) {
   if (has_page) page::add_routes(all, context);
   add_status_routes(all, context);
   add_admin_routes(all, context);
+  add_adapter_routes(all, context);
   add_metrics_routes(all, context);
   add_stream_routes(all, context);
   openai::add_routes(all, context);

@@ -1,5 +1,6 @@
 #include "io/http/body.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <ctime>
 #include <limits>
@@ -24,29 +25,75 @@ tl::expected<wire::Json, ErrorAnswer> read_object(std::string_view body) {
   return std::move(*object);
 }
 
-tl::expected<ModelBody, ErrorAnswer> read_body(const ApiContext& context, std::string_view body) {
-  auto object = read_object(body);
-  if (!object) return tl::unexpected(std::move(object.error()));
-  const auto named = object->find("model");
-  if (named == object->end() || named->is_null()) {
-    if (context.models.are_several()) {
-      return tl::unexpected(
-          invalid_request("model is required: this server has " + context.models.listed("`", "`"), "model"));
-    }
-    return ModelBody{std::move(*object), &context.models.first()};
+namespace {
+
+tl::expected<serving::SharedModel, ErrorAnswer> named_model(const ApiContext& context, const wire::Json& object) {
+  const auto named = object.find("model");
+  if (named == object.end() || named->is_null()) {
+    if (!context.models.are_several()) return context.models.shared(context.models.first());
+    return tl::unexpected(
+        invalid_request("model is required: this server has " + context.models.listed("`", "`"), "model"));
   }
   if (!named->is_string()) return tl::unexpected(invalid_request("model must be a string", "model"));
   const auto& name = named->get_ref<const std::string&>();
-  const auto* model = context.models.find(name);
+  auto model = context.models.find(name);
   if (model == nullptr) return tl::unexpected(no_such_model(context, name));
-  return ModelBody{std::move(*object), model};
+  return model;
+}
+
+/// Returns the adapter that llama-server's field `lora` selects: of a list of {id, scale}, the one with scale 1. Empty:
+/// none.
+tl::expected<std::string, ErrorAnswer> adapter_of_list(const wire::Json& list, const serving::ServedModel& model) {
+  const auto refused = [](std::string why) { return tl::unexpected(invalid_request(std::move(why), "lora")); };
+  constexpr const char* kForm = "lora must be a list of objects with id and scale";
+  if (!list.is_array()) return refused(kForm);
+  const auto known = model.adapters ? model.adapters->list() : std::vector<serving::ServedAdapters::Adapter>();
+  std::string name;
+  for (const auto& entry : list) {
+    const auto id = entry.is_object() ? entry.find("id") : entry.end();
+    if (!entry.is_object() || id == entry.end() || !id->is_number_integer()) return refused(kForm);
+    const auto scale = entry.find("scale");
+    if (scale != entry.end() && !scale->is_number()) return refused(kForm);
+    const auto adapter = std::ranges::find_if(known, [&](const auto& one) { return *id == one.id; });
+    if (adapter == known.end())
+      return refused("lora: there is no adapter " + id->dump() + "; GET /lora-adapters lists them");
+    const double factor = scale == entry.end() ? 0 : scale->get<double>();
+    if (factor == 0) continue;
+    if (factor != 1) return refused("lora: scale must be 1 or 0: an adapter has the scale of its files");
+    if (!name.empty()) return refused("lora: a request can use one adapter");
+    name = adapter->name;
+  }
+  return name;
+}
+
+}  // namespace
+
+tl::expected<ModelBody, ErrorAnswer> read_body(const ApiContext& context, std::string_view body) {
+  auto object = read_object(body);
+  if (!object) return tl::unexpected(std::move(object.error()));
+  auto model = named_model(context, *object);
+  if (!model) return tl::unexpected(std::move(model.error()));
+  const auto lora = object->find("lora");
+  if (lora == object->end()) return ModelBody{std::move(*object), std::move(*model)};
+  if (!lora->is_null()) {
+    const auto adapter = adapter_of_list(*lora, **model);
+    if (!adapter) return tl::unexpected(adapter.error());
+    if (!adapter->empty() && *adapter != (*model)->adapter()) {
+      if (!(*model)->parent.empty()) {
+        return tl::unexpected(invalid_request("lora and model name different adapters", "lora"));
+      }
+      *model = std::make_shared<const serving::ServedModel>((*model)->with_adapter(*adapter));
+    }
+  }
+  object->erase(lora);
+  return ModelBody{std::move(*object), std::move(*model)};
 }
 
 tl::expected<const serving::ServedModel*, ErrorAnswer> model_of_query(const ApiContext& context,
                                                                       const Request& request) {
   const auto name = find_value(request.query, "model");
   if (name.empty()) return &context.models.first();
-  if (const auto* model = context.models.find(name)) return model;
+  if (const auto* model = context.models.find_model(name)) return model;
   return tl::unexpected(no_such_model(context, std::string(name)));
 }
 
@@ -123,7 +170,7 @@ Handler generating(const ApiContext& context, std::string path, ParseJob parse,
       if (!body) return tl::unexpected(std::move(body.error()));
       auto job = parse(*body->model, body->json, request);
       if (!job) return job;
-      job->model = body->model;
+      job->set_model(body->model);
       if (!job->requests.front().resumable) return job;
       return with_origin(context, std::move(*job), path, std::move(request));
     };
@@ -145,7 +192,7 @@ ParsedJob reparse_job(const ApiContext& context, const Request& request) {
     const auto body = read_body(context, request.body);
     if (!body) return tl::unexpected(body.error());
     auto job = parser->second(*body->model, body->json, request);
-    if (job) job->model = body->model;
+    if (job) job->set_model(body->model);
     return job;
   };
   return prepare_body(context, parse).result;

@@ -30,15 +30,16 @@ namespace pagoda::http {
 /// Parses the body as a JSON object. Errors: 400.
 tl::expected<wire::Json, ErrorAnswer> read_object(std::string_view body);
 
-/// A body as a JSON object, and the model that its member `model` names. The member is optional if only one model is
-/// served.
+/// A body as a JSON object, and the model or adapter that its member `model` names. The member is optional if only one
+/// model is served. `lora`, with which llama-server's clients select an adapter, is taken out of the object.
 struct ModelBody {
   wire::Json json;
-  const serving::ServedModel* model = nullptr;
+  serving::SharedModel model;
 };
 tl::expected<ModelBody, ErrorAnswer> read_body(const ApiContext& context, std::string_view body);
 
-/// Returns the model that `model` in the target's query names, or the first model without `model`.
+/// Returns the model that `model` in the target's query names, or the first model without `model`. The name of an
+/// adapter selects its model.
 tl::expected<const serving::ServedModel*, ErrorAnswer> model_of_query(const ApiContext& context,
                                                                       const Request& request);
 ErrorAnswer no_such_model(const ApiContext& context, const std::string& name);
@@ -122,9 +123,10 @@ Handler reading_request(const ApiContext& context, Parse parse, Then then,
     using Parsed = decltype(parse(std::declval<const serving::ServedModel&>(), wire::Json(), request));
     auto prepare = [&context, parse, request = std::move(request)] {
       auto body = read_body(context, request.body);
-      using Read = std::pair<const serving::ServedModel*, Parsed>;
+      using Read = std::pair<serving::SharedModel, Parsed>;
       if (!body) return Read{nullptr, tl::unexpected(std::move(body.error()))};
-      return Read{body->model, parse(*body->model, body->json, request)};
+      auto parsed = parse(*body->model, body->json, request);
+      return Read{std::move(body->model), std::move(parsed)};
     };
     prepared(context, body_bytes, std::move(exchange), std::move(prepare), [then](auto answering, auto read) {
       auto& [model, parsed] = read;

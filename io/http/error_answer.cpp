@@ -25,6 +25,11 @@ ErrorAnswer error_answer(const wire::WireError& error) {
       return with(400, "context_length_exceeded");
     case WireCode::unknown_id:
       return with(404, "");
+    case WireCode::unknown_adapter: {
+      // A request names its adapter as its model.
+      const auto* param = error.param == "adapter" ? "model" : error.param.c_str();
+      return ErrorAnswer{404, error.message, param, "model_not_found"};
+    }
     case WireCode::unauthorized:
       return with(401, "invalid_api_key");
     case WireCode::queue_full:

@@ -308,6 +308,11 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
 }  // namespace
 
+void GenerationJob::set_model(serving::SharedModel chosen) {
+  model = std::move(chosen);
+  for (auto& request : requests) request.adapter = model->adapter();
+}
+
 Error rename_field(const FieldNames& names, Error error) {
   const auto found =
       std::find_if(names.begin(), names.end(), [&](const auto& name) { return name.first == error.param; });

@@ -62,11 +62,14 @@ struct GenerationJob {
   std::vector<GenerateRequest> requests;  ///< at least one; `stream` is set when they are sent
   bool stream = false;
   std::unique_ptr<GenerationWriter> writer;
-  bool echo = false;      ///< whether the writer gets the prompts
-  FieldNames names = {};  ///< names for errors of the engine, where the API's name of a field differs
-  const serving::ServedModel* model = nullptr;        ///< model that runs the job; not null when the job runs
-  std::function<void()> on_sent = {};                 ///< called on any thread when the requests have been sent
+  bool echo = false;                   ///< whether the writer gets the prompts
+  FieldNames names = {};               ///< names for errors of the engine, where the API's name of a field differs
+  serving::SharedModel model = {};     ///< model that runs the job; not null when the job runs
+  std::function<void()> on_sent = {};  ///< called on any thread when the requests have been sent
   std::optional<serving::RequestOrigin> origin = {};  ///< origin of a request whose stream outlives its connection
+
+  /// Sets the model, and the adapter of each request.
+  void set_model(serving::SharedModel chosen);
 };
 
 /// Replaces the engine's name of a field in the error by the client's name.

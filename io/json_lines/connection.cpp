@@ -43,6 +43,9 @@ void append_answer(std::string& line, const ClientId& id, const ModelInfo& model
 void append_answer(std::string& line, const ClientId& id, const EngineStats& stats) {
   append_stats(line, id, stats);
 }
+void append_answer(std::string& line, const ClientId& id, const serving::AdapterChanged&) {
+  append_ok(line, id);
+}
 template <class Other>
 void append_answer(std::string&, const ClientId&, const Other&) {
   PAGODA_ASSERT(false, "no op of JSON lines has this answer");
@@ -51,7 +54,7 @@ void append_answer(std::string&, const ClientId&, const serving::SharedView&) {
   PAGODA_ASSERT(false, "no op of JSON lines queries the engine's status");
 }
 void append_answer(std::string& line, const ClientId& id, const Error& error) {
-  append_error(line, id, wire_error(error));
+  append_error(line, id, adapter_error(error));
 }
 
 ClientId id_of(const tl::expected<ClientMessage, RefusedLine>& message) {

@@ -148,6 +148,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void run(ApplyTemplateOp& op);
   void run(ModelOp& op);
   void run(StatsOp& op);
+  void run(ChangeAdapterOp& op);
+  void run(AdaptersOp& op);
   void ask(std::size_t index, ClientId id, serving::Query question);
   LineModels line_models();
   const serving::ServedModel& model(std::size_t index) const { return context_.models.all()[index]; }

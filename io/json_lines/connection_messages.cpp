@@ -1,5 +1,6 @@
 /// Handles the messages of a connection's client.
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -26,7 +27,8 @@ LineModels Connection::line_models() {
 serving::RequestRecord Connection::record_of(const GenerateOp& op) const {
   serving::RequestRecord record{
       .api = serving::kJsonLines, .request_id = op.id, .client = client_, .route = "generate"};
-  record.generation.emplace().model = model(op.model).info.name;
+  const std::string& adapter = op.request->adapter;
+  record.generation.emplace().model = adapter.empty() ? model(op.model).info.name : adapter;
   record.generation->asked(op.request->sampling, op.request->open);
   return record;
 }
@@ -127,6 +129,27 @@ void Connection::run(ModelOp& op) {
 
 void Connection::run(StatsOp& op) {
   ask(op.model, std::move(op.id), actors::GetStats{});
+}
+
+void Connection::run(ChangeAdapterOp& op) {
+  if (principal_ == nullptr || !principal_->is_admin()) {
+    return refuse(op.id, WireCode::unauthorized, "this op needs an admin key");
+  }
+  const auto& adapters = model(op.model).adapters;
+  if (adapters == nullptr) {
+    return refuse(op.id, WireCode::invalid_request, "the model has no adapters: start with --enable-lora");
+  }
+  const auto has_name = [&](const serving::ServedModel& other) { return other.serves(op.name); };
+  if (op.path && std::ranges::any_of(context_.models.all(), has_name)) {
+    return refuse(op.id, WireCode::invalid_request, "`" + op.name + "` is the name of a model", "name");
+  }
+  auto change = op.path ? adapters->begin_add(op.name, *op.path) : adapters->begin_remove(op.name);
+  if (!change) return append_error(queue_.line(), op.id, adapter_error(change.error()));
+  ask(op.model, std::move(op.id), std::move(*change));
+}
+
+void Connection::run(AdaptersOp& op) {
+  append_adapters(queue_.line(), op.id, model(op.model).adapters.get());
 }
 
 void Connection::ask(std::size_t index, ClientId id, serving::Query question) {

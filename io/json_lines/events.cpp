@@ -81,6 +81,16 @@ WireError request_error(Error error, const chat::AnswerReading* reading) {
   return wire_error(error);
 }
 
+WireError adapter_error(Error error) {
+  for (const auto& [theirs, ours] : {std::pair{"lora_name", "name"}, std::pair{"lora_path", "path"}}) {
+    if (error.param != theirs) continue;
+    if (error.message.starts_with(theirs)) error.message.replace(0, error.param.size(), ours);
+    error.param = ours;
+    break;
+  }
+  return wire_error(error);
+}
+
 void append_delta(std::string& out, std::string_view id, const SequenceDelta& delta, EventNumber number) {
   Line line(out, "delta");
   auto& json = line.json(id, number).field("index", delta.index).field("text", delta.text);
@@ -152,6 +162,17 @@ void append_stats(std::string& out, const ClientId& id, const EngineStats& stats
 void append_pong(std::string& out, const ClientId& id, std::string_view version) {
   Line line(out, "pong");
   line.json(id).field("version", version).field("protocol", kProtocolVersion);
+}
+
+void append_adapters(std::string& out, const ClientId& id, const serving::ServedAdapters* adapters) {
+  Line line(out, "adapters");
+  auto& json = line.json(id).key("adapters").open_array();
+  if (adapters != nullptr) {
+    for (const auto& adapter : adapters->list()) {
+      json.open_object().field("name", adapter.name).field("path", adapter.path).close_object();
+    }
+  }
+  json.close_array();
 }
 
 void append_ok(std::string& out, const ClientId& id) {

@@ -73,6 +73,7 @@ GenerateObject read_generate(FieldReader& fields, const chat::ChatPrompts* promp
   read_open(fields, "max_tokens", request.sampling.max_tokens, request.open.max_tokens);
   fields.read("logprobs", request.sampling.logprobs);
   read_request_fields(fields, request);
+  fields.read("adapter", request.adapter);
   if (request.prompt && request.prompt_token_ids) {
     fields.refuse("prompt_token_ids", "give either prompt or prompt_token_ids, not both");
   } else if (!request.prompt && !request.prompt_token_ids && !conversation) {
@@ -88,24 +89,44 @@ GenerateObject read_generate(FieldReader& fields, const chat::ChatPrompts* promp
   return read;
 }
 
-/// Returns the index of the line's model.
-std::size_t read_model(FieldReader& fields, LineModels models) {
+/// The model of a line, and the adapter if the line names one as its model.
+struct NamedModel {
+  std::size_t index = 0;
+  std::string adapter = {};
+};
+
+bool has_adapter(const LineModel& model, std::string_view name) {
+  return model.adapters != nullptr && model.adapters->contains(name);
+}
+
+NamedModel read_model(FieldReader& fields, LineModels models) {
   std::optional<std::string> name;
   fields.read("model", name);
-  if (!name && models.size() == 1) return 0;
-  std::string names;
+  if (!name && models.size() == 1) return {};
   std::vector<std::string> known;
   for (std::size_t i = 0; i < models.size(); ++i) {
     for (const auto& served : models[i].names) {
-      if (served == name) return i;
-      names += (names.empty() ? "`" : ", `") + served + "`";
+      if (served == name) return {i};
       known.push_back(served);
     }
   }
+  // Without a model, the adapter of a request shows which model it is for.
+  const Json* const adapter = name ? nullptr : fields.find("adapter");
+  const bool has_name = name || (adapter != nullptr && adapter->is_string());
+  const auto wanted = has_name ? name.value_or(adapter ? adapter->get<std::string>() : "") : "";
+  for (std::size_t i = 0; has_name && i < models.size(); ++i) {
+    if (has_adapter(models[i], wanted)) return {i, wanted};
+  }
+  for (const LineModel& model : models) {
+    if (model.adapters == nullptr) continue;
+    for (auto& served : model.adapters->list()) known.push_back(std::move(served.name));
+  }
+  std::string names;
+  for (const auto& served : known) names += (names.empty() ? "`" : ", `") + served + "`";
   fields.refuse("model", name ? "the model `" + *name + "` does not exist." + serving::did_you_mean(*name, known, "`") +
                                     " Served: " + names
                               : "model is required: this server has " + names);
-  return 0;
+  return {};
 }
 
 /// Returns the line's id; nothing if it is absent or invalid. Adds a problem to `fields` if the id is invalid, or
@@ -144,13 +165,17 @@ Parsed read_message(std::string_view op, const Json& object, LineModels models) 
   fields.skip("op");
   auto id = read_id(object, fields, op == "generate" || op == "cancel" || op == "attach");
   const bool is_of_model = op != "cancel" && op != "attach" && op != "ping" && op != "auth";
-  const std::size_t model = is_of_model ? read_model(fields, models) : 0;
+  const auto [model, adapter] = is_of_model ? read_model(fields, models) : NamedModel{};
   const auto* prompts = models[model].chat;
   ClientMessage message;
   if (op == "generate") {
     GenerateRequest defaults;
     defaults.open = OpenSamplingFields::all();
     auto read = read_generate(fields, prompts, defaults);
+    if (read.request.adapter.empty()) read.request.adapter = adapter;
+    if (!adapter.empty() && read.request.adapter != adapter) {
+      fields.refuse("adapter", "model and adapter name different adapters");
+    }
     message = GenerateOp{id.value_or(""), std::make_shared<GenerateRequest>(std::move(read.request)), read.timing,
                          std::move(read.reading), model};
   } else if (op == "cancel") {
@@ -176,6 +201,12 @@ Parsed read_message(std::string_view op, const Json& object, LineModels models) 
     message = ModelOp{id, model};
   } else if (op == "stats") {
     message = StatsOp{id, model};
+  } else if (op == "load_adapter" || op == "unload_adapter") {
+    ChangeAdapterOp change{id, read_required<std::string>(fields, "name"), std::nullopt, model};
+    if (op == "load_adapter") change.path = read_required<std::string>(fields, "path");
+    message = std::move(change);
+  } else if (op == "adapters") {
+    message = AdaptersOp{id, model};
   } else if (op == "ping") {
     message = PingOp{id};
   } else if (op == "auth") {
@@ -199,7 +230,7 @@ tl::expected<Json, WireError> read_object(std::string_view line) {
 }  // namespace
 
 Parsed parse_line(std::string_view line, const chat::ChatPrompts* prompts) {
-  const LineModel only{{}, prompts};
+  const LineModel only{{}, prompts, nullptr};
   return parse_line(line, LineModels(&only, 1));
 }
 

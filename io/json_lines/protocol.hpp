@@ -17,6 +17,7 @@
 #include "engine/stats.hpp"
 #include "io/chat/answer_reading.hpp"
 #include "io/chat/chat_prompts.hpp"
+#include "io/serving/served_adapters.hpp"
 #include "io/wire/wire_error.hpp"
 
 namespace pagoda::json_lines {
@@ -69,6 +70,17 @@ struct StatsOp {
   ClientId id;
   std::size_t model = 0;
 };
+/// Loads or unloads an adapter. Needs an admin key.
+struct ChangeAdapterOp {
+  ClientId id;
+  std::string name;
+  std::optional<std::string> path;  ///< path of an adapter to load; absent: unload
+  std::size_t model = 0;
+};
+struct AdaptersOp {
+  ClientId id;
+  std::size_t model = 0;
+};
 struct PingOp {
   ClientId id;
 };
@@ -78,7 +90,7 @@ struct AuthOp {
 };
 
 using ClientMessage = std::variant<GenerateOp, CancelOp, AttachOp, TokenizeOp, DetokenizeOp, ApplyTemplateOp, ModelOp,
-                                   StatsOp, PingOp, AuthOp>;
+                                   StatsOp, ChangeAdapterOp, AdaptersOp, PingOp, AuthOp>;
 
 /// Error of a refused line, with its id if the id could be read.
 struct RefusedLine {
@@ -88,15 +100,16 @@ struct RefusedLine {
 
 /// A model that lines may use.
 struct LineModel {
-  std::vector<std::string> names;           ///< names for the field `model` of a line
-  const chat::ChatPrompts* chat = nullptr;  ///< makes the prompts of conversations; null: no chat template
+  std::vector<std::string> names;                     ///< names for the field `model` of a line
+  const chat::ChatPrompts* chat = nullptr;            ///< makes the prompts of conversations; null: no chat template
+  const serving::ServedAdapters* adapters = nullptr;  ///< adapters that lines may name; null: none
 };
 using LineModels = std::span<const LineModel>;
 
 /// Parses one line (without its line end). Refuses an unknown or repeated field, a wrong type, and an integer that does
 /// not fit 64 bits. The request router checks ranges later, and fills the fields that the line leaves open. `models`:
-/// at least one; if there are several, a line must name its model. Errors: invalid_json, invalid_request (param names
-/// the field), unknown_op.
+/// at least one; if there are several, a line must name its model or an adapter. `model` may be the name of an adapter.
+/// Errors: invalid_json, invalid_request (param names the field), unknown_op.
 tl::expected<ClientMessage, RefusedLine> parse_line(std::string_view line, LineModels models);
 /// Like the function above, for one model that has no name. Lines must not name a model. `prompts`: null: no chat
 /// template.
@@ -117,6 +130,9 @@ tl::expected<GenerateObject, RefusedLine> parse_generate_object(std::string_view
 /// field `tools` alone, the param structured_outputs becomes `tools`.
 WireError request_error(Error error, const chat::AnswerReading* reading);
 
+/// Returns the error for a client whose change of adapters is refused: with this protocol's names of the fields.
+WireError adapter_error(Error error);
+
 // Events. Each function appends one whole line, with its line end. Events of resumable requests have a `number`.
 
 using EventNumber = std::optional<std::uint64_t>;
@@ -135,6 +151,8 @@ void append_text(std::string& out, const ClientId& id, std::string_view text);
 void append_model(std::string& out, const ClientId& id, const ModelInfo& model);
 void append_stats(std::string& out, const ClientId& id, const EngineStats& stats);
 void append_pong(std::string& out, const ClientId& id, std::string_view version);
+/// `adapters`: null: the model has none.
+void append_adapters(std::string& out, const ClientId& id, const serving::ServedAdapters* adapters);
 void append_ok(std::string& out, const ClientId& id);
 
 }  // namespace pagoda::json_lines

@@ -192,7 +192,8 @@ void resume_recovered(ConnectionContext& context, serving::RecoveredRequest reco
   if (!stream) return drop(stream.error().message);
   serving::TenantTicket ticket;
   serving::RequestRecord record{.api = serving::kJsonLines, .request_id = origin.name.id, .route = "generate"};
-  record.generation.emplace().model = context.models.first().info.name;
+  const std::string& adapter = recovered.request->adapter;
+  record.generation.emplace().model = adapter.empty() ? context.models.first().info.name : adapter;
   record.generation->asked(recovered.request->sampling, recovered.request->open);
   if (principal) {
     ticket.adopt(principal->usage, 1);

@@ -42,8 +42,8 @@ class Server::State {
         context{io,         system, std::move(models), config, worker, std::vector<char>(kReadChunkBytes),
                 *telemetry, streams} {
     for (const auto& model : context.models.all()) {
-      context.line_models.push_back({model.names(), model.chat.get()});
-      context.closed_models.push_back({model.names(), nullptr});
+      context.line_models.push_back({model.names(), model.chat.get(), model.adapters.get()});
+      context.closed_models.push_back({model.names(), nullptr, nullptr});
     }
   }
 

@@ -1,9 +1,11 @@
 #include "io/metrics/engine_text.hpp"
 
 #include <array>
+#include <chrono>
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "io/metrics/process_metrics.hpp"
 #include "io/metrics/prometheus_text.hpp"
@@ -13,6 +15,12 @@ namespace pagoda::metrics {
 namespace {
 
 constexpr std::string_view kEngine = "0";
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ",") + name;
+  return text;
+}
 
 /// Writes one engine's metrics; every sample has the labels of the engine.
 class Writer {
@@ -33,6 +41,7 @@ class Writer {
     write_memory();
     write_workers();
     write_grammars();
+    write_adapters();
     write_config();
   }
 
@@ -228,6 +237,25 @@ class Writer {
     gauge("pagoda:grammar_cache_bytes", "Size of the cached grammars in bytes.", grammars.cache_bytes);
     gauge("pagoda:num_requests_waiting_for_grammar", "Number of requests that wait for the grammar compiler.",
           grammars.waiting);
+  }
+
+  /// Without adapters, the families have no samples.
+  void write_adapters() {
+    const auto& adapters = metrics_.adapters;
+    text_.gauge("pagoda:lora_requests_info", "Unix time of this sample; the labels name the adapters of requests.");
+    if (adapters) {
+      const auto now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch());
+      text_.sample(now.count(), engine_ + "," +
+                                    labels({{"max_lora", std::to_string(adapters->max_in_step)},
+                                            {"running_lora_adapters", joined(adapters->running)},
+                                            {"waiting_lora_adapters", joined(adapters->waiting)}}));
+    }
+    text_.gauge("pagoda:loaded_adapters", "Number of loaded adapters.");
+    if (adapters) text_.sample(adapters->loaded, engine_);
+    text_.counter("pagoda:adapter_loads_total", "Number of times that an adapter was loaded.");
+    if (adapters) text_.sample(adapters->loads, engine_);
+    text_.counter("pagoda:adapter_evictions_total", "Number of adapters that were unloaded to make room for others.");
+    if (adapters) text_.sample(adapters->evictions, engine_);
   }
 
   void write_config() {

@@ -69,11 +69,7 @@ std::string did_you_mean(std::string_view name, std::span<const std::string> ser
 }
 
 std::string did_you_mean(std::string_view name, const ServedModels& models, std::string_view mark) {
-  std::vector<std::string> served;
-  for (const auto& model : models.all()) {
-    for (auto& known : model.names()) served.push_back(std::move(known));
-  }
-  return did_you_mean(name, served, mark);
+  return did_you_mean(name, models.names(), mark);
 }
 
 }  // namespace pagoda::serving

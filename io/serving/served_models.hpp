@@ -13,6 +13,7 @@
 #include "engine/model_pool/residency.hpp"
 #include "engine/stats.hpp"
 #include "io/chat/chat_prompts.hpp"
+#include "io/serving/served_adapters.hpp"
 #include "kernels/result.hpp"
 
 namespace pagoda::serving {
@@ -29,15 +30,25 @@ struct ServedModel {
   /// Sets how long the model stays loaded without work, in microseconds (model_pool::kForever). Null: the model is
   /// always loaded.
   std::function<void(TimeUs)> keep_alive = {};
+  std::shared_ptr<ServedAdapters> adapters = {};  ///< adapters that requests may name; null: the engine has none
+  /// Name of the model that info.name is an adapter of; empty: a model.
+  std::string parent = {};
 
   bool serves(std::string_view name) const;
   /// Returns info.name and the aliases.
   std::vector<std::string> names() const;
+  /// Returns the adapter that requests for this model use; empty: none.
+  const std::string& adapter() const;
+  /// Returns a copy of this model whose requests use an adapter.
+  ServedModel with_adapter(std::string name) const;
   model_pool::ModelState state() const { return residency ? residency->state.load() : model_pool::ModelState::loaded; }
 };
 
-/// All models of a server. The list does not change while the server runs. A request names its model; if there is only
-/// one model, the name may be absent.
+/// A model that a request names: one of ServedModels, or a copy for an adapter.
+using SharedModel = std::shared_ptr<const ServedModel>;
+
+/// All models of a server. The list does not change while the server runs, but the adapters of a model may. A request
+/// names its model, or an adapter; if there is only one model, the name may be absent.
 class ServedModels {
  public:
   /// `models`: at least one; their names must differ.
@@ -51,10 +62,15 @@ class ServedModels {
 
   /// Makes find() return the first model for an unknown name.
   void take_any_name() { takes_any_name_ = true; }
-  /// Returns the model with this name or alias. "NAME:latest", as Ollama lists models, also finds NAME. Returns null if
-  /// there is none.
-  const ServedModel* find(std::string_view name) const;
+  /// Returns the model with this name or alias, or for the adapter with this name. "NAME:latest", as Ollama lists
+  /// models, also finds NAME. Returns null if there is none. The result is valid while this object lives.
+  SharedModel find(std::string_view name) const;
+  /// As find, but an adapter's name finds its model.
+  const ServedModel* find_model(std::string_view name) const;
+  SharedModel shared(const ServedModel& model) const { return {SharedModel(), &model}; }
 
+  /// Returns all names of models and adapters.
+  std::vector<std::string> names() const;
   /// Returns all names, each between `before` and `after`: "`a`, `b`". `worded` maps a name to its text; null: the
   /// name itself.
   std::string listed(std::string_view before, std::string_view after,

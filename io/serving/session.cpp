@@ -40,6 +40,34 @@ Answer to_answer(const view::EngineView& view) {
   return std::make_shared<const view::EngineView>(view);
 }
 
+/// Returns an error of an adapter for the client that named its files: they are the client's to mend.
+Error client_error(Error error) {
+  const bool is_of_files =
+      error.code == ErrorCode::bad_file || error.code == ErrorCode::io_failed || error.code == ErrorCode::out_of_memory;
+  if (!is_of_files) return error;
+  return {ErrorCode::invalid_request, std::move(error.message), "lora_path"};
+}
+
+/// Sends a change to the router, settles it with the answer, and ends.
+template <class Message>
+void change_adapters(caf::actor_system& system, const RequestRouterActor& router, Message message,
+                     const SharedAdapterChange& change, std::function<void(const Status&)> on_answer) {
+  // The router is an argument, because CAF 0.17 binds a reference to null if there is none.
+  const auto run = [message = std::move(message), change, on_answer = std::move(on_answer)](
+                       caf::event_based_actor* self, const RequestRouterActor& to) {
+    const auto settle = [change, on_answer](const Status& status) {
+      retry_on_bad_alloc([&] {
+        change->settle(status);
+        on_answer(status);
+      });
+    };
+    request(
+        self, to, message, [settle](const AdapterReply& reply) { settle(reply.status); },
+        [settle](caf::error&) { settle(fail(engine_gone())); });
+  };
+  system.spawn(run, router);
+}
+
 struct SessionState {
   SessionState() {}
 
@@ -81,6 +109,18 @@ struct SessionState {
         });
   }
 
+  void ask(const SendQuery& what, const SharedAdapterChange& change) {
+    const auto on_answer = [box = outbox, tag = what.tag, change](const Status& status) {
+      box->push(QueryAnswered{tag, status ? Answer(AdapterChanged{change}) : Answer(client_error(status.error()))});
+    };
+    auto& system = self->home_system();
+    const auto& [id, name, path] = change->adapter;
+    if (change->kind == AdapterChange::Kind::add) {
+      change_adapters(system, what.router, AddAdapter{name, path}, change, on_answer);
+    } else {
+      change_adapters(system, what.router, RemoveAdapter{name}, change, on_answer);
+    }
+  }
   void ask(const SendQuery& what, const TokenizeRequest& query) { ask_for<TokenizeReply>(what, query); }
   void ask(const SendQuery& what, const DetokenizeRequest& query) { ask_for<DetokenizeReply>(what, query); }
   void ask(const SendQuery& what, const GetModelInfo& query) { ask_for<ModelInfo>(what, query); }

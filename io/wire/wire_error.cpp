@@ -6,9 +6,10 @@ namespace {
 WireCode wire_code(ErrorCode code) {
   switch (code) {
     case ErrorCode::invalid_request:
-    case ErrorCode::unknown_adapter:
     case ErrorCode::unsupported:
       return WireCode::invalid_request;
+    case ErrorCode::unknown_adapter:
+      return WireCode::unknown_adapter;
     case ErrorCode::duplicate_id:
       return WireCode::duplicate_id;
     case ErrorCode::context_too_long:
@@ -44,6 +45,8 @@ std::string_view to_string(WireCode code) {
       return "duplicate_id";
     case WireCode::unknown_id:
       return "unknown_id";
+    case WireCode::unknown_adapter:
+      return "unknown_adapter";
     case WireCode::context_too_long:
       return "context_too_long";
     case WireCode::queue_full:

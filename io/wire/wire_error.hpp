@@ -15,6 +15,7 @@ enum class WireCode : std::uint8_t {
   unknown_op,
   duplicate_id,
   unknown_id,
+  unknown_adapter,
   context_too_long,
   queue_full,
   rate_limited,

@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -58,6 +59,30 @@ inline SinkActor::behavior_type recording_sink(SinkActor::pointer, const std::sh
   }};
 }
 
+/// Files of adapters of one linear layer, by their paths.
+struct FakeAdapterFiles {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::map<std::string, int> num_reads;
+  std::set<std::string> broken;   ///< paths that cannot be read
+  std::set<std::string> blocked;  ///< paths whose reading waits until they are not in here any more
+
+  Result<adapters::Adapter> read(const std::string& path) {
+    std::unique_lock lock(mutex);
+    ++num_reads[path];
+    changed.notify_all();
+    changed.wait(lock, [&] { return !blocked.contains(path); });
+    if (broken.contains(path)) return fail(ErrorCode::bad_file, path + " is broken");
+    const auto matrix = [](std::int64_t rows, std::int64_t columns) {
+      const std::vector<std::byte> zeros(static_cast<std::size_t>(rows * columns) * sizeof(float));
+      return adapters::AdapterMatrix{DType::f32, rows, columns, zeros};
+    };
+    adapters::Adapter adapter;
+    adapter.changes.push_back({"layer", adapters::LoraChange{matrix(1, 8), matrix(4, 1), 1.0F, {}}, {}, {}});
+    return adapter;
+  }
+};
+
 /// Represents a worker process: ends when it is sent its failure, together with the actors inside it.
 struct FakeProcess {
   FakeProcess() {}
@@ -86,6 +111,16 @@ inline DeviceProcessActor::behavior_type fake_process(DeviceProcessActor::statef
         send(self, state.worker, connect);
         send(self, state.cache_engine, ConnectWorker{state.worker, connect.scheduler, connect.supervisor});
       },
+      [self](const LoadAdapter& message) {
+        auto promise = self->make_response_promise<AdapterLoaded>();
+        request(
+            self, state_of(self).worker, message,
+            [promise](AdapterLoaded& loaded) mutable { deliver(promise, std::move(loaded)); },
+            [promise](caf::error& reason) mutable { deliver(promise, std::move(reason)); });
+        return promise;
+      },
+      [self](const UnloadAdapter& message) { send(self, state_of(self).worker, message); },
+      [](const AdapterLoaded&) {},
       [self](CachePlan& plan) { send(self, state_of(self).cache_engine, std::move(plan)); },
       [](const StepEnqueued&) {},
       [](const ConnectCache&) {},
@@ -103,6 +138,8 @@ class EngineOfFakes : public ::testing::Test {
     Devices devices = Devices::here;
     std::int32_t num_replicas = 1;
     std::int32_t num_ranks = 1;
+    /// Maximum number of loaded adapters, and of different ones in a step; 0 = requests cannot name adapters.
+    std::int32_t max_adapters = 0;
   };
 
   EngineOfFakes() : EngineOfFakes(Shape()) {}
@@ -123,11 +160,18 @@ class EngineOfFakes : public ::testing::Test {
     parts.limits.max_queued_requests = 100;
     parts.limits.max_queued_prompt_tokens = 10'000;
     parts.instruments = instruments_;
+    has_adapters_ = shape.max_adapters > 0;
+    modules_.add({.name = "layer", .in_features = 8, .out_features = 4, .row_width = 4});
+    if (has_adapters_) {
+      const auto max_loaded = static_cast<std::size_t>(shape.max_adapters);
+      parts.adapters = AdapterStoreParts{.max_loaded = max_loaded, .max_in_step = shape.max_adapters};
+    }
     for (ReplicaId replica = 0; replica < shape.num_replicas; ++replica) {
       ReplicaParts& its = parts.replicas.emplace_back();
       its.scheduler.max_num_seqs = 16;
       its.scheduler.max_num_batched_tokens = 64;
       its.scheduler.can_swap = true;
+      its.scheduler.max_adapters = shape.max_adapters;
       its.scheduler.preemption = PreemptionPolicy::swap;
       its.blocks = {
           .layout = KvLayout::uniform(kBlockSize), .num_device_blocks = kDeviceBlocks, .num_host_blocks = kHostBlocks};
@@ -200,7 +244,12 @@ class EngineOfFakes : public ::testing::Test {
       return fail(ErrorCode::out_of_memory, "no memory for another runner");
     }
     auto stream = device_->create_stream("fake-step");
-    return WorkerParts{std::make_shared<test::FakeRunner>(rank.memory, runners_, rank.place.rank), std::move(*stream)};
+    WorkerParts parts{std::make_shared<test::FakeRunner>(rank.memory, runners_, rank.place.rank), std::move(*stream)};
+    if (has_adapters_) {
+      const auto read = [files = adapter_files_](const std::string& path) { return files->read(path); };
+      parts.adapters = std::make_shared<adapters::AdapterTable>(read, modules_, *device_);
+    }
+    return parts;
   }
   Result<CacheParts> make_cache_engine(const FakeRank& rank) {
     auto stream = device_->create_stream("fake-copy");
@@ -251,8 +300,9 @@ class EngineOfFakes : public ::testing::Test {
     request.sampling.n = tag % 4 == 1 ? 2 : 1;
     return request;
   }
-  Result<RequestId> submit(std::uint64_t tag, std::int64_t max_tokens) {
-    const auto shared = std::make_shared<const GenerateRequest>(request(tag, max_tokens));
+  Result<RequestId> submit(std::uint64_t tag, std::int64_t max_tokens, const std::string& adapter = {}) {
+    const auto shared = std::make_shared<GenerateRequest>(request(tag, max_tokens));
+    shared->adapter = adapter;
     return ask<SubmitReply>(shared_.router, SubmitRequest{shared, sink_, tag}).ticket;
   }
   /// Returns the tokens that the fake model gives, independent of the fate of the actors.
@@ -299,6 +349,9 @@ class EngineOfFakes : public ::testing::Test {
   std::atomic<std::int64_t> last_pid_ = 0;
   std::atomic<int> times_lost_ = 0;
   std::shared_ptr<const text::Tokenizer> tokenizer_;
+  bool has_adapters_ = false;
+  layers::AdapterModules modules_;
+  std::shared_ptr<FakeAdapterFiles> adapter_files_ = std::make_shared<FakeAdapterFiles>();
   std::shared_ptr<test::FakeRunners> runners_ = std::make_shared<test::FakeRunners>();
   std::array<std::atomic<bool>, 4> no_more_workers_{};  ///< by replica
   std::shared_ptr<ReceivedEnds> received_ = std::make_shared<ReceivedEnds>();

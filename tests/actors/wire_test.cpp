@@ -59,7 +59,8 @@ class Wire : public ::testing::Test {
 };
 
 using Messages = ::testing::Types<MemoryRequest, MemoryGrant, CachePlan, ExecuteStep, StepMasks, StepResult,
-                                  SwapMeasured, StepOutputs, StopHit, AddGroup, AbortGroup, DeviceFailed>;
+                                  SwapMeasured, StepOutputs, StopHit, AddGroup, AbortGroup, LoadAdapter, AdapterLoaded,
+                                  UnloadAdapter, DeviceFailed>;
 TYPED_TEST_SUITE(Wire, Messages);
 
 TYPED_TEST(Wire, AMessageIsTheSameOnTheOtherSide) {

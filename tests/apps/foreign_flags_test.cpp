@@ -93,11 +93,36 @@ TEST(ForeignFlags, are_refused_for_some_of_their_values) {
 
 TEST(ForeignFlags, are_refused_with_their_values) {
   const auto translation =
-      translate_flags(std::vector<std::string>{"--lora-modules", "a=b", "c=d", "--seed", "1", "--uds=/run/x"});
+      translate_flags(std::vector<std::string>{"--lora-scaled", "a", "0.5", "--seed", "1", "--uds=/run/x"});
   ASSERT_EQ(translation.problems.size(), 2U);
-  EXPECT_THAT(translation.problems[0].message, HasSubstr("--lora-modules has no counterpart"));
+  EXPECT_THAT(translation.problems[0].message, HasSubstr("--lora-scaled applies an adapter to every request"));
   EXPECT_EQ(translation.problems[1].param, "--uds");
   EXPECT_THAT(translation.arguments, ElementsAre("--seed", "1"));
+}
+
+TEST(ForeignFlags, of_adapters_are_joined_to_one) {
+  const auto joined = [](std::vector<std::string> arguments) { return translated(std::move(arguments)); };
+  EXPECT_THAT(joined({"--lora-modules", "a=b", "c=d", "model", "--seed", "1"}),
+              ElementsAre("model", "--seed", "1", "--lora-modules", "a=b,c=d"));
+  EXPECT_THAT(joined({"--lora-modules=a=b", "--lora_modules", "c=d"}), ElementsAre("--lora-modules", "a=b,c=d"));
+  EXPECT_THAT(joined({"--lora-modules", "a=b,c=d"}), ElementsAre("--lora-modules", "a=b,c=d"));
+  EXPECT_THAT(joined({"--lora-modules", R"({"name": "a", "path": "b"})", "c=d"}),
+              ElementsAre("--lora-modules", R"([{"name":"a","path":"b"},"c=d"])"));
+  EXPECT_THAT(joined({"--lora-modules", "a=b,x", "--lora-modules", "c=d"}),
+              ElementsAre("--lora-modules", R"(["a=b,x","c=d"])"));
+  EXPECT_THAT(joined({"--enable-lora", "--max-loras", "4", "--max-cpu-loras=8", "--max_lora_rank", "16"}),
+              ElementsAre("--enable-lora", "--max-loras", "4", "--max-cpu-loras=8", "--max-lora-rank", "16"));
+  EXPECT_THAT(flags_problem({"--lora-modules"}), HasSubstr("--lora-modules needs a value"));
+  EXPECT_THAT(flags_problem({"--lora-modules", "--seed", "1"}), HasSubstr("--lora-modules needs a value"));
+}
+
+TEST(ForeignFlags, of_adapters_of_llama_server_are_taken_if_requests_choose) {
+  EXPECT_THAT(
+      translate_flags(std::vector<std::string>{"--lora", "/a/sql.gguf,b.gguf", "--lora-init-without-apply"}).arguments,
+      ElementsAre("--enable-lora", "--lora-modules",
+                  R"([{"name":"sql","path":"/a/sql.gguf"},{"name":"b","path":"b.gguf"}])"));
+  EXPECT_THAT(flags_problem({"--lora", "sql.gguf"}), HasSubstr("--lora applies an adapter to every request"));
+  EXPECT_THAT(flags_problem({"--lora", "sql.gguf"}), HasSubstr("beside --lora-init-without-apply it is taken"));
 }
 
 /// The flags that are noted; what is left of the arguments is in `rest`.

@@ -183,7 +183,7 @@ TEST_F(RecoveryOfJournals, OfABuildWithOtherConfigKeysGivesItsRequests) {
 TEST_F(RecoveryOfJournals, ThatCannotBeReadAreKept) {
   change(kFormatAt, 8);
   expect_kept();
-  EXPECT_THAT(said_, HasSubstr("is a journal of format 12, but this program reads format 4"));
+  EXPECT_THAT(said_, HasSubstr("is a journal of format 12, but this program reads format 5"));
   change(kFormatAt, 8);
   change(kResumableLayoutAt, 1);
   expect_kept();

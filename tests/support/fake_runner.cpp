@@ -28,6 +28,10 @@ void FakeRunner::apply(const ExecuteStep& step) {
   for (const RowId row : step.rows_gone) check(rows_.erase(row) == 1, "a row goes that was not there");
   for (const NewRow& fresh : step.new_rows) {
     Row row{fresh.sequence, fresh.sequence_index, fresh.spec, *fresh.spec.prompt, {}};
+    if (const AdapterRef& adapter = fresh.spec.adapter; adapter.id != 0) {
+      const std::lock_guard lock(shared_->mutex);
+      shared_->adapters[adapter.id] = {adapter.name, adapter.path};
+    }
     row.tokens.insert(row.tokens.end(), fresh.tokens_so_far.begin(), fresh.tokens_so_far.end());
     check(rows_.emplace(fresh.row, std::move(row)).second, "a row comes that was there already");
   }

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "engine/execution/kv_memory.hpp"
@@ -25,7 +26,9 @@ inline constexpr TokenId kFakeVocab = 1000;
 struct FakeRunners {
   std::mutex mutex;
   std::vector<std::string> errors;  ///< errors that the runners found
-  std::atomic<int> step_us = 0;     ///< minimum duration of a step
+  /// Names and paths of the adapters that rows had, by id.
+  std::map<AdapterId, std::pair<std::string, std::string>> adapters;
+  std::atomic<int> step_us = 0;  ///< minimum duration of a step
   /// Rank whose next step fails as a whole; -1: none.
   std::atomic<int> failing_rank = -1;
   static constexpr std::size_t kMaxRanks = 4;

@@ -24,8 +24,8 @@ tl::expected<NamedModel, ErrorAnswer> read_model_name(const ApiContext& context,
   if (model == body.end() || model->is_null()) return tl::unexpected(invalid_request("model is required", "model"));
   if (!model->is_string()) return tl::unexpected(invalid_request("model must be a string", "model"));
   auto name = model->get<std::string>();
-  const auto* served = context.models.find(name);
-  if (served != nullptr) return NamedModel{served, std::move(name)};
+  auto served = context.models.find(name);
+  if (served != nullptr) return NamedModel{std::move(served), std::move(name)};
   return tl::unexpected(ErrorAnswer{404,
                                     "model '" + name + "' not found." +
                                         serving::did_you_mean(name, context.models, "'") +

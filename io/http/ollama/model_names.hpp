@@ -15,7 +15,7 @@ std::string with_tag(const std::string& name);
 
 /// A served model, and its name as the client wrote it.
 struct NamedModel {
-  const serving::ServedModel* model = nullptr;
+  serving::SharedModel model;
   std::string name;
 };
 /// Finds the served model that `model` names, or `name`, its old name. The tag ":latest" is optional.

@@ -72,13 +72,15 @@ std::string model_digest(const ServedModel& served) {
   for (const auto number : {model.num_parameters, model.weight_bytes, model.max_model_len}) {
     facts += '\n' + std::to_string(number);
   }
+  if (!served.parent.empty()) facts += '\n' + served.parent;
   for (const auto one : capabilities_of(served)) facts.append(1, '\n').append(one);
   return serving::to_hex(serving::digest_of(facts));
 }
 
-void write_details(JsonWriter& json, const ModelInfo& model) {
+void write_details(JsonWriter& json, const ServedModel& served) {
+  const auto& model = served.info;
   json.key("details").open_object();
-  json.field("parent_model", "").field("format", model.format).field("family", model.architecture);
+  json.field("parent_model", served.parent).field("format", model.format).field("family", model.architecture);
   json.key("families").open_array().value(model.architecture).close_array();
   json.field("parameter_size", parameter_size(model.num_parameters));
   json.field("quantization_level", model.quantization.empty() ? model.dtype : model.quantization).close_object();
@@ -88,7 +90,7 @@ void write_details(JsonWriter& json, const ModelInfo& model) {
 void write_model(JsonWriter& json, const ServedModel& model, const std::string& name, const std::string& digest) {
   const auto tagged = with_tag(name);
   json.field("name", tagged).field("model", tagged).field("size", model.info.weight_bytes).field("digest", digest);
-  write_details(json, model.info);
+  write_details(json, model);
 }
 
 /// Returns the list of the models for which `is_listed` returns true, with one entry for each name of a model.
@@ -97,8 +99,7 @@ std::string listed(const ApiContext& context, IsListed is_listed, WriteRest writ
   std::string out;
   JsonWriter json(out);
   json.open_object().key("models").open_array();
-  for (const auto& model : context.models.all()) {
-    if (!is_listed(model)) continue;
+  const auto write = [&](const ServedModel& model) {
     const auto digest = model_digest(model);
     for (const auto& name : model.names()) {
       json.open_object();
@@ -106,6 +107,12 @@ std::string listed(const ApiContext& context, IsListed is_listed, WriteRest writ
       write_rest(json, model);
       json.close_object();
     }
+  };
+  for (const auto& model : context.models.all()) {
+    if (!is_listed(model)) continue;
+    write(model);
+    if (model.adapters == nullptr) continue;
+    for (auto& adapter : model.adapters->list()) write(model.with_adapter(std::move(adapter.name)));
   }
   json.close_array().close_object();
   return out;
@@ -143,7 +150,7 @@ std::string show_model(const ApiContext& context, const ServedModel& served) {
   std::string out;
   JsonWriter json(out);
   json.open_object().field("modelfile", "").field("parameters", "").field("template", template_of(served));
-  write_details(json, model);
+  write_details(json, served);
   json.key("model_info").open_object();
   json.field("general.architecture", model.architecture).field("general.basename", model.name);
   json.field("general.parameter_count", model.num_parameters);

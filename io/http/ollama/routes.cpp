@@ -26,7 +26,7 @@ void answer(Exchange& exchange, std::string body) {
 /// A parsed body: the turn, its model, and how long the model must stay loaded.
 struct ParsedBody {
   ParsedTurn turn;
-  const serving::ServedModel* model = nullptr;
+  serving::SharedModel model = {};
   std::optional<TimeUs> keep_alive_us = {};
 };
 
@@ -60,7 +60,7 @@ void take_turn(const ApiContext& context, std::shared_ptr<Exchange> exchange, Pa
     load(context, exchange, parsed, std::move(*loaded));
   } else {
     auto job = std::get<GenerationJob>(std::move(*parsed.turn));
-    job.model = parsed.model;
+    job.set_model(parsed.model);
     job.on_sent = keeping_alive(parsed);
     run_generation(context, std::move(exchange), std::move(job), principal);
   }

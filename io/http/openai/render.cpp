@@ -96,7 +96,7 @@ void render(const ApiContext& context, const serving::ServedModel& model, std::s
   }
   if (questions.empty()) return answer_rendered(model, *exchange, *rendering);
   query_model_each(context, model, std::move(exchange), std::move(questions),
-                   [&model, rendering, asked](Exchange& answering, std::vector<serving::Answer>& answers) {
+                   [model, rendering, asked](Exchange& answering, std::vector<serving::Answer>& answers) {
                      for (std::size_t k = 0; k < asked.size(); ++k) {
                        rendering->prompts[asked[k]] = std::get<TokenIds>(std::move(answers[k]));
                      }

@@ -17,9 +17,9 @@ Head head_of(const serving::ServedModel& model, const char* prefix, const Reques
 }
 
 void write_model(wire::JsonWriter& json, const ApiContext& context, const serving::ServedModel& model,
-                 const std::string& name) {
+                 const std::string& name, const std::string& root) {
   json.open_object().field("id", name).field("object", "model").field("created", context.created);
-  json.field("owned_by", "pagoda").field("root", model.info.name).key("parent").null();
+  json.field("owned_by", "pagoda").field("root", root).key("parent").value_or_null(model.parent);
   json.field("max_model_len", model.info.max_model_len);
   if (context.models.is_pool()) json.field("state", to_string(model.state()));
   json.close_object();
@@ -30,18 +30,28 @@ void list_models(const ApiContext& context, Exchange& exchange) {
   wire::JsonWriter json(out);
   json.open_object().field("object", "list").key("data").open_array();
   for (const auto& model : context.models.all()) {
-    for (const auto& name : model.names()) write_model(json, context, model, name);
+    for (const auto& name : model.names()) write_model(json, context, model, name, model.info.name);
+    if (model.adapters == nullptr) continue;
+    for (const auto& adapter : model.adapters->list()) {
+      write_model(json, context, model.with_adapter(adapter.name), adapter.name, adapter.path);
+    }
   }
   json.close_array().close_object();
   exchange.respond(200, "application/json", std::move(out));
 }
 
 void show_model(const ApiContext& context, Exchange& exchange, const std::string& name) {
-  const auto* model = context.models.find(name);
+  const auto model = context.models.find(name);
   if (model == nullptr) return exchange.respond_error(no_such_model(context, name));
+  std::string root = model->info.name;
+  if (!model->parent.empty()) {
+    for (const auto& adapter : model->adapters->list()) {
+      if (adapter.name == model->info.name) root = adapter.path;
+    }
+  }
   std::string out;
   wire::JsonWriter json(out);
-  write_model(json, context, *model, name);
+  write_model(json, context, *model, name, root);
   exchange.respond(200, "application/json", std::move(out));
 }
 

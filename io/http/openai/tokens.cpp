@@ -113,7 +113,7 @@ void add_token_routes(Routes& routes, const ApiContext& context) {
              reading(context, parse_tokenize,
                      [&context](const ServedModel& model, auto exchange, actors::TokenizeRequest question) {
                        query_model(context, model, std::move(exchange), std::move(question),
-                                   [&model](auto& answering, auto& answer) {
+                                   [model](auto& answering, auto& answer) {
                                      answer_tokens(model, answering, std::get<TokenIds>(answer));
                                    });
                      }));

@@ -48,7 +48,7 @@ void write_live(JsonWriter& json, const view::LiveRequest& request, TimeUs now) 
   json.field("sequences", request.num_sequences).field("priority", request.priority);
   json.field("prompt_tokens", request.prompt_tokens).field("cached_tokens", request.cached_tokens);
   json.field("computed_tokens", request.computed_tokens).field("generated_tokens", request.generated_tokens);
-  json.field("max_tokens", request.max_tokens);
+  json.field("max_tokens", request.max_tokens).key("adapter").value_or_null(request.adapter);
   write_ms(json, "age_ms", request.arrival_us, now);
   write_ms(json, "queue_ms", request.arrival_us, request.first_scheduled_us);
   write_ms(json, "ttft_ms", request.arrival_us, request.first_token_us);
@@ -59,7 +59,7 @@ void write_ended(JsonWriter& json, const view::EndedRequest& request, TimeUs now
   json.open_object().field("id", request.id);
   json.field("finish_reason", request.finish_reason ? to_string(*request.finish_reason) : "error");
   json.field("prompt_tokens", request.prompt_tokens).field("cached_tokens", request.cached_tokens);
-  json.field("generated_tokens", request.completion_tokens);
+  json.field("generated_tokens", request.completion_tokens).key("adapter").value_or_null(request.adapter);
   write_ms(json, "ended_ms_ago", request.ended_us, now);
   write_ms(json, "queue_ms", request.arrival_us, request.first_scheduled_us);
   write_ms(json, "ttft_ms", request.arrival_us, request.first_token_us);

@@ -8,8 +8,8 @@
 
 #include "engine/weights/device_weights.hpp"
 #include "engine/weights/loaded_weights.hpp"
+#include "tests/engine/adapters/adapted_families.hpp"
 #include "tests/engine/adapters/random_adapters.hpp"
-#include "tests/engine/models/described.hpp"
 #include "tests/support/cpu_device.hpp"
 #include "tests/support/random_model.hpp"
 #include "tests/support/split_memory_device.hpp"
@@ -19,46 +19,7 @@ namespace {
 
 using adapters::Adapter;
 using layers::AdapterModule;
-using nlohmann::json;
 using Kind = AdapterModule::Kind;
-
-struct AdaptedFamily {
-  std::string name;
-  Describe describe = nullptr;
-  json more = json::object();
-  bool transposed = false;
-
-  models::ModelSpec spec() const {
-    json source = {{"vocab_size", 50},
-                   {"hidden_size", 32},
-                   {"intermediate_size", 48},
-                   {"num_hidden_layers", 2},
-                   {"num_attention_heads", 4},
-                   {"num_key_value_heads", 2},
-                   {"max_position_embeddings", 128},
-                   {"head_dim", 8}};
-    source.update(more);
-    return described(describe, source);
-  }
-};
-
-std::vector<AdaptedFamily> adapted_families() {
-  return {
-      {.name = "llama", .describe = models::describe_llama, .more = {{"attention_bias", true}}},
-      {.name = "qwen2", .describe = models::describe_qwen2, .more = {{"tie_word_embeddings", true}}},
-      {.name = "qwen3", .describe = models::describe_qwen3},
-      {.name = "phi3", .describe = models::describe_phi3},
-      {.name = "gemma3", .describe = models::describe_gemma3, .more = {{"sliding_window", 4}}},
-      {.name = "cohere2", .describe = models::describe_cohere2, .more = {{"sliding_window", 4}}},
-      {.name = "gpt2",
-       .describe = models::describe_gpt2,
-       .more = {{"n_embd", 32}, {"n_layer", 2}, {"n_head", 4}, {"n_positions", 128}},
-       .transposed = true},
-      {.name = "opt",
-       .describe = models::describe_opt,
-       .more = {{"ffn_dim", 48}, {"do_layer_norm_before", true}, {"word_embed_proj_dim", 16}}},
-  };
-}
 
 const TokenIds kLong{3, 41, 7, 7, 19, 2, 30, 11};
 const TokenIds kShort{5, 9, 13};

@@ -37,8 +37,8 @@ class AdapterStoreTest : public testing::Test {
     return ticket;
   }
   void run(AdapterStoreCore::Effects effects) {
+    for (const AdapterId id : effects.unloads) names_.erase(id);
     for (auto& load : effects.loads) loads_.push_back(std::move(load));
-    for (const AdapterId id : effects.unloads) unloads_.push_back(id);
     for (auto& answer : effects.answers) {
       EXPECT_TRUE(answers_.emplace(answer.ticket, answer.adapter).second) << "a question is answered twice";
     }
@@ -46,32 +46,19 @@ class AdapterStoreTest : public testing::Test {
   void end_load(const Status& status = {}) {
     const auto load = loads_.front();
     loads_.erase(loads_.begin());
-    if (status) names_[load.id] = load.source.name;
+    if (status) names_[load.id] = load.name;
     run(store_.load_ended(load.id, status));
   }
-  void end_unload() {
-    const AdapterId id = unloads_.front();
-    unloads_.erase(unloads_.begin());
-    names_.erase(id);
-    run(store_.unload_ended(id));
-  }
   void end_all() {
-    while (!loads_.empty() || !unloads_.empty()) {
-      if (!unloads_.empty()) {
-        end_unload();
-      } else {
-        end_load();
-      }
-    }
+    while (!loads_.empty()) end_load();
   }
   bool is_answered(TicketId ticket) const { return answers_.contains(ticket); }
-  AdapterId id_of(TicketId ticket) const { return *answers_.at(ticket); }
+  AdapterId id_of(TicketId ticket) const { return answers_.at(ticket)->id; }
 
   AdapterStoreCore store_;
   TicketId next_ticket_ = 1;
-  std::vector<AdapterStoreCore::Load> loads_;
-  std::vector<AdapterId> unloads_;
-  std::map<TicketId, Result<AdapterId>> answers_;
+  std::vector<AdapterRef> loads_;
+  std::map<TicketId, Result<AdapterRef>> answers_;
   std::map<AdapterId, std::string> names_;  // of loaded adapters
 };
 
@@ -81,6 +68,8 @@ TEST_F(AdapterStoreTest, ALoadedAdapterIsAnsweredAtOnce) {
   const TicketId second = acquire("sql");
   ASSERT_TRUE(is_answered(first) && is_answered(second));
   EXPECT_EQ(id_of(first), id_of(second));
+  EXPECT_EQ(answers_.at(first)->name, "sql");
+  EXPECT_EQ(answers_.at(first)->path, "/adapters/sql");
   EXPECT_EQ(store_.holders(), (std::map<std::string, std::int64_t>{{"sql", 2}}));
 }
 
@@ -153,7 +142,6 @@ TEST_F(AdapterStoreTest, AFailedLoadIsTheAnswerOfAllThatWait) {
   add({"a", "b", "c"});
   const TicketId first = acquire("a");
   const TicketId second = acquire("a");
-  end_unload();
   end_load(tl::unexpected(kBroken));
   EXPECT_EQ(answers_.at(first).error().message, kBroken.message);
   EXPECT_EQ(answers_.at(second).error().message, kBroken.message);
@@ -187,12 +175,12 @@ TEST_F(AdapterStoreTest, RemovalWaitsForTheRequestsOfTheAdapter) {
   const TicketId removal = remove("a");
   EXPECT_FALSE(is_answered(removal));
   EXPECT_FALSE(answers_.at(acquire("a"))) << "no further request may name it";
-  EXPECT_TRUE(unloads_.empty());
-  run(store_.release(id));
-  EXPECT_FALSE(is_answered(removal)) << "it is not unloaded yet";
-  end_unload();
-  EXPECT_TRUE(answers_.at(removal));
+  EXPECT_TRUE(names_.contains(id));
   EXPECT_TRUE(store_.sources().empty());
+  run(store_.release(id));
+  EXPECT_TRUE(answers_.at(removal));
+  EXPECT_FALSE(names_.contains(id)) << "it is unloaded";
+  EXPECT_EQ(store_.num_loaded(), 0U);
 }
 
 TEST_F(AdapterStoreTest, RemovalLetsRequestsRunThatWaitForTheAdapter) {
@@ -220,45 +208,41 @@ TEST(AdapterStoreCore, EveryOrderOfEventsKeepsItsPromises) {
       std::string name;
     };
     std::map<TicketId, Question> open;
-    std::vector<AdapterStoreCore::Load> loads;
-    std::vector<AdapterId> unloads;
-    std::map<AdapterId, std::string> present;  // loaded, or being loaded or unloaded
+    std::vector<AdapterRef> loads;
+    std::map<AdapterId, std::string> present;  // loaded, or being loaded
     std::vector<AdapterId> held;
     TicketId next_ticket = 1;
+    AdapterId last_id = 0;
     const auto run = [&](AdapterStoreCore::Effects effects) {
-      for (auto& load : effects.loads) {
-        EXPECT_TRUE(present.emplace(load.id, load.source.name).second) << "an id is used again";
-        loads.push_back(std::move(load));
-      }
       for (const AdapterId id : effects.unloads) {
         EXPECT_EQ(std::ranges::count(held, id), 0) << "an adapter in use is unloaded";
         EXPECT_TRUE(std::ranges::none_of(loads, [&](const auto& load) { return load.id == id; }));
-        unloads.push_back(id);
+        EXPECT_EQ(present.erase(id), 1U) << "an adapter is unloaded that is not loaded";
+      }
+      for (auto& load : effects.loads) {
+        EXPECT_GT(load.id, last_id) << "an id is used again";
+        last_id = load.id;
+        present.emplace(load.id, load.name);
+        loads.push_back(std::move(load));
       }
       for (const auto& [ticket, adapter] : effects.answers) {
         const auto question = open.extract(ticket);
         ASSERT_TRUE(question) << "seed " << seed << ": an answer without a question";
         if (question.mapped().kind != 'a' || !adapter) continue;
-        ASSERT_TRUE(present.contains(*adapter));
-        EXPECT_EQ(present.at(*adapter), question.mapped().name) << "a request has another adapter";
-        EXPECT_EQ(std::ranges::count(unloads, *adapter), 0) << "a request gets an adapter that goes";
-        held.push_back(*adapter);
+        ASSERT_TRUE(present.contains(adapter->id)) << "a request gets an adapter that is not loaded";
+        EXPECT_EQ(present.at(adapter->id), question.mapped().name) << "a request has another adapter";
+        EXPECT_TRUE(std::ranges::none_of(loads, [&](const auto& load) { return load.id == adapter->id; }));
+        held.push_back(adapter->id);
       }
       EXPECT_LE(present.size(), max_loaded);
     };
     const auto end_one = [&] {
-      if (!loads.empty() && (unloads.empty() || below(2) == 0)) {
-        const AdapterId id = loads.front().id;
-        loads.erase(loads.begin());
-        const bool fails = below(4) == 0;
-        if (fails) present.erase(id);
-        run(store.load_ended(id, fails ? Status(tl::unexpected(kBroken)) : Status()));
-      } else if (!unloads.empty()) {
-        const AdapterId id = unloads.front();
-        unloads.erase(unloads.begin());
-        present.erase(id);
-        run(store.unload_ended(id));
-      }
+      if (loads.empty()) return;
+      const AdapterId id = loads.front().id;
+      loads.erase(loads.begin());
+      const bool fails = below(4) == 0;
+      if (fails) present.erase(id);
+      run(store.load_ended(id, fails ? Status(tl::unexpected(kBroken)) : Status()));
     };
     for (int event = 0; event < 120; ++event) {
       const std::string name(1, static_cast<char>('a' + below(6)));
@@ -295,7 +279,7 @@ TEST(AdapterStoreCore, EveryOrderOfEventsKeepsItsPromises) {
           end_one();
       }
     }
-    while (!held.empty() || !loads.empty() || !unloads.empty()) {
+    while (!held.empty() || !loads.empty()) {
       end_one();
       if (held.empty()) continue;
       const AdapterId id = held.back();

@@ -63,6 +63,17 @@ class RandomAdapters {
     return {.module = module.name, .lora = std::move(lora), .weight = std::nullopt, .bias = std::nullopt};
   }
 
+  /// Returns a prompt adapter. Its values are near those of random models.
+  adapters::Adapter prompt(const layers::AdapterModules& modules, adapters::VirtualTokens::Kind kind,
+                           std::int64_t num_tokens) {
+    const bool is_prefix = kind == adapters::VirtualTokens::Kind::prefix;
+    const layers::ModelKv& kv = modules.kv();
+    const std::int64_t width = is_prefix ? kv.num_layers * 2 * kv.width() : modules.embedding_width();
+    adapters::Adapter adapter;
+    adapter.prompt = {kind, matrix(num_tokens, width, 1.0), is_prefix ? kv.num_heads : 0};
+    return adapter;
+  }
+
   /// Returns an adapter that changes each module that `chosen` accepts.
   adapters::Adapter adapter(
       const layers::AdapterModules& modules, std::int64_t rank, bool is_dora = false,

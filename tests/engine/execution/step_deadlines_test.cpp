@@ -57,6 +57,18 @@ TEST(StepDeadlines, AStepHasTenTimesWhatStepsOfItsSizeTookButASecondAtLeast) {
   EXPECT_EQ(deadlines.next()->allowed_us, kSecond);
 }
 
+TEST(StepDeadlines, AStepThatLoadsAdaptersHasAMinuteMoreForEach) {
+  StepDeadlines deadlines(0);
+  TimeUs now = 0;
+  const StepId next = run(deadlines, 1, 20, 4, 50 * kMs, now);
+  deadlines.sent(next, {.num_tokens = 4, .num_loads = 2}, now);
+  EXPECT_EQ(deadlines.next()->allowed_us, 121 * kSecond);
+  now += 30 * kSecond;
+  deadlines.ended(next, now);
+  deadlines.sent(next + 1, {.num_tokens = 4}, now);  // its duration is no measure
+  EXPECT_EQ(deadlines.next()->allowed_us, kSecond);
+}
+
 TEST(StepDeadlines, TheTimeOfAStepBeginsWhenTheOneBeforeItHasEnded) {
   StepDeadlines deadlines(2 * kSecond);
   deadlines.sent(1, {.num_tokens = 1}, 0);

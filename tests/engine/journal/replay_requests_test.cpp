@@ -25,6 +25,7 @@ TEST(ReplayRequests, RouterAndOutputCoreDoAgainWhatTheyDidFromWhateverSegmentOn)
   std::int64_t num_stop_hits = 0;
   std::int64_t num_refused = 0;
   std::int64_t num_expired = 0;
+  std::int64_t num_acquired = 0;
   std::int64_t num_states = 0;
   for (std::uint64_t seed = 0; seed < 30; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -46,12 +47,15 @@ TEST(ReplayRequests, RouterAndOutputCoreDoAgainWhatTheyDidFromWhateverSegmentOn)
     num_stop_hits += requests.num_stop_hits();
     num_refused += requests.num_refused();
     num_expired += requests.num_expired();
+    num_acquired += requests.num_acquired();
+    EXPECT_TRUE(requests.held_adapters().empty()) << "an ended request holds its adapter";
   }
   EXPECT_GT(num_states, 500);
   EXPECT_GT(num_ended, 500);
   EXPECT_GT(num_stop_hits, 250);
   EXPECT_GT(num_refused, 250);
   EXPECT_GT(num_expired, 50);
+  EXPECT_GT(num_acquired, 250);
 }
 
 TEST(ReplayRequests, WithoutATokenizerTheOutputCoresRecordsAreCountedAndLeftAlone) {

@@ -25,6 +25,7 @@ routing::AdmissionLimits limits() {
   limits.max_bytes_per_token = 2000;
   limits.defaults.temperature = 0.5;
   limits.seed = 9;
+  limits.has_adapters = true;
   return limits;
 }
 
@@ -78,6 +79,7 @@ GenerateRequest SimulatedRequests::some_request() {
   request.open.temperature = one_in(2);
   request.stream = !one_in(3);
   if (one_in(3)) request.timeout_ms = 1 + static_cast<std::int64_t>(below(3));
+  if (one_in(4)) request.adapter = std::string(1, static_cast<char>('a' + below(3)));
   request.user = one_in(2) ? "tenant" : "";
   // Steps here report more of beams and prompts than those of an engine.
   if (!sampling.use_beam_search && !sampling.prompt_logprobs && one_in(2)) {
@@ -91,6 +93,7 @@ void SimulatedRequests::submit() {
   const routing::ClientId client = 1 + below(kNumClients);
   const GenerateRequest request = some_request();
   const auto submitted = router_.submit(client, below(20), request, now_);
+  if (submitted && submitted->needs_adapter) at_adapter_store_.emplace_back(submitted->id, request.adapter);
   if (!submitted) {
     ++num_refused_;
   } else if (submitted->job) {
@@ -111,8 +114,15 @@ bool SimulatedRequests::recover(const std::vector<output::OutputCore::Resumable>
     request.resumable = true;
     request.resume = spec->resume;
     request.progress = progress;
+    request.adapter = spec->adapter.name;
     const auto submitted = router_.submit(client++, 1, request, now_);
     if (!submitted || submitted->job) return false;
+    const bool needs_adapter = !request.adapter.empty() && !progress->has_ended();
+    if (submitted->needs_adapter != needs_adapter) return false;
+    if (needs_adapter) {
+      ++held_adapters_[7];
+      apply(router_.adapter_acquired(submitted->id, AdapterRef{7, request.adapter, "/again"}));
+    }
     const auto effects = router_.prompt_encoded(submitted->id, *spec->prompt);
     apply(effects);
     if (!inside_.contains(submitted->id)) return false;
@@ -147,7 +157,29 @@ void SimulatedRequests::run_tokenizer() {
   apply(router_.prompt_encoded(request, std::move(prompt)));
 }
 
+void SimulatedRequests::run_adapter_store() {
+  if (at_adapter_store_.empty()) return;
+  const auto at = at_adapter_store_.begin() + static_cast<std::ptrdiff_t>(below(at_adapter_store_.size()));
+  const auto [request, name] = *at;
+  at_adapter_store_.erase(at);
+  Result<AdapterRef> answer = AdapterRef{1 + below(6), name, "/adapters/" + name};
+  if (one_in(8)) answer = fail(ErrorCode::bad_file, "the file is broken");
+  if (answer) {
+    ++num_acquired_;
+    ++held_adapters_[answer->id];
+  }
+  apply(router_.adapter_acquired(request, std::move(answer)));
+}
+
 void SimulatedRequests::apply(const Effects& effects) {
+  for (const RequestId id : effects.adapters_withdrawn) {
+    if (one_in(2)) std::erase_if(at_adapter_store_, [&](const auto& question) { return question.first == id; });
+  }
+  for (const AdapterId id : effects.adapters_released) {
+    const auto held = held_adapters_.find(id);
+    ASSERT_NE(held, held_adapters_.end()) << "an adapter is released that no request holds";
+    if (--held->second == 0) held_adapters_.erase(held);
+  }
   for (const auto& settled : effects.settled) {
     const auto* spec = std::get_if<SharedSpec>(&settled.outcome);
     if (spec == nullptr) continue;
@@ -164,7 +196,7 @@ void SimulatedRequests::apply(const Effects& effects) {
   }
   for (const RequestOutput& output : output_.process(ends, now_).outputs) {
     inside_.erase(output.request_id);
-    router_.closed(output.request_id, some_work(), now_);
+    apply(router_.closed(output.request_id, some_work(), now_));
   }
 }
 
@@ -213,7 +245,7 @@ void SimulatedRequests::run(int num_events) {
   for (; num_events > 0; --num_events) {
     now_ += static_cast<TimeUs>(below(50));
     journal_->begin_segment_if_full();
-    switch (below(13)) {
+    switch (below(14)) {
       case 0:
       case 1:
       case 2:
@@ -237,6 +269,9 @@ void SimulatedRequests::run(int num_events) {
       case 8:
         apply(router_.expire(now_));
         break;
+      case 9:
+        run_adapter_store();
+        break;
       default:
         run_step();
     }
@@ -246,6 +281,7 @@ void SimulatedRequests::run(int num_events) {
   submit();
   if (one_in(2)) apply(router_.engine_failed({ErrorCode::device_failed, "the device is gone"}));
   apply(router_.abort_all(now_, one_in(2)));
+  while (!at_adapter_store_.empty()) run_adapter_store();
 }
 
 }  // namespace pagoda::test

@@ -5,6 +5,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/journal/recorded_output.hpp"
@@ -32,7 +33,10 @@ class SimulatedRequests {
   std::int64_t num_ended() const { return num_ended_; }
   std::int64_t num_stop_hits() const { return num_stop_hits_; }
   std::int64_t num_refused() const { return num_refused_; }
-  std::int64_t num_expired() const { return num_expired_; }  ///< number that expired in the engine
+  std::int64_t num_expired() const { return num_expired_; }    ///< number that expired in the engine
+  std::int64_t num_acquired() const { return num_acquired_; }  ///< number of adapters that requests got
+  /// Returns the number of requests that hold each adapter; none after a run.
+  const std::map<AdapterId, std::int64_t>& held_adapters() const { return held_adapters_; }
 
  private:
   using Effects = routing::RouterCore::Effects;
@@ -44,6 +48,7 @@ class SimulatedRequests {
   routing::WorkDone some_work();
   void submit();
   void run_tokenizer();
+  void run_adapter_store();
   void run_step();
   void apply(const Effects& effects);
 
@@ -53,8 +58,11 @@ class SimulatedRequests {
   journal::RecordedOutput output_;
   TimeUs now_ = 1000;
   StepId step_ = 0;
-  std::map<routing::JobId, RequestId> texts_;    ///< texts that the tokenizer encodes for requests
-  std::vector<routing::JobId> at_tokenizer_;     ///< in the order in which they were sent
+  std::map<routing::JobId, RequestId> texts_;  ///< texts that the tokenizer encodes for requests
+  std::vector<routing::JobId> at_tokenizer_;   ///< in the order in which they were sent
+  /// Questions to the adapter store. Some are answered although they are taken back: the messages crossed.
+  std::vector<std::pair<RequestId, std::string>> at_adapter_store_;
+  std::map<AdapterId, std::int64_t> held_adapters_;
   std::map<RequestId, SharedSpec> inside_;       ///< requests in the engine
   std::map<RequestId, std::int64_t> num_steps_;  ///< number of steps of these requests
   std::vector<output::OutputCore::Resumable> left_;
@@ -62,6 +70,7 @@ class SimulatedRequests {
   std::int64_t num_stop_hits_ = 0;
   std::int64_t num_refused_ = 0;
   std::int64_t num_expired_ = 0;
+  std::int64_t num_acquired_ = 0;
 };
 
 }  // namespace pagoda::test

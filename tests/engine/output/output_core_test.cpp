@@ -392,6 +392,41 @@ TEST_F(OutputCoreTest, TokensOfAPromptHaveTheirPlaceInIt) {
   EXPECT_LE(last, 9) << "places are characters of the text, not of the tokens' texts";
 }
 
+TEST_F(OutputCoreTest, ClientsDoNotSeeVirtualTokens) {
+  const TokenIds own = *tokenizer()->encode("One day he", false);
+  const auto with_tokens = [&](std::int32_t num_virtual) {
+    return [&own, num_virtual](RequestSpec& s) {
+      TokenIds all(static_cast<std::size_t>(num_virtual), 0);
+      all.insert(all.end(), own.begin(), own.end());
+      s.prompt = std::make_shared<const TokenIds>(std::move(all));
+      s.adapter = {.id = 1, .name = "tone", .path = {}, .num_virtual_tokens = num_virtual};
+      s.sampling.prompt_logprobs = 0;
+    };
+  };
+  const auto result_of = [&](RequestId id, std::int32_t num_virtual, std::int64_t num_cached) {
+    open(id, with_tokens(num_virtual));
+    StepOutputs known;
+    known.finished_us = 3000;
+    known.started = {{id, 2000, num_cached}};
+    known.prompt_logprobs = {{id, {}}};
+    for (std::size_t i = 1; i < own.size(); ++i) {
+      known.prompt_logprobs[0].tokens.push_back(TokenReport{own[i], -0.5F, 1, {}});
+    }
+    known.ends = {{id, std::nullopt}};
+    return *core_.process(known, 5000).outputs.at(0).done;
+  };
+  const RequestResult plain = result_of(1, 0, 2);
+  const RequestResult adapted = result_of(2, 4, 6);
+  EXPECT_EQ(adapted.usage.prompt_tokens, std::ssize(own));
+  EXPECT_EQ(adapted.usage.cached_tokens, 2);
+  EXPECT_EQ(adapted.timing.cache_miss, plain.timing.cache_miss);
+  ASSERT_EQ(adapted.prompt_logprobs->size(), plain.prompt_logprobs->size());
+  for (std::size_t i = 0; i < plain.prompt_logprobs->size(); ++i) {
+    EXPECT_EQ((*adapted.prompt_logprobs)[i].text_offset, (*plain.prompt_logprobs)[i].text_offset);
+  }
+  EXPECT_EQ(result_of(3, 4, 3).usage.cached_tokens, 0) << "a part of the virtual tokens was cached";
+}
+
 TEST_F(OutputCoreTest, AStopStringCountsInTheAnswerAlone) {
   open(1, [](RequestSpec& s) {
     s.sampling.stop = {"fox"};

@@ -118,6 +118,26 @@ TEST(RecoveredRequests, ThatHaveEndedNeedNoGrammarAndLiveOnesWaitBeyondTheCompil
   }
 }
 
+TEST(RecoveredRequests, AcquireTheirAdaptersAgainUnlessTheyHaveEnded) {
+  AdmissionLimits limits = limits_of_two();
+  limits.has_adapters = true;
+  RouterCore core(limits, 0);
+  GenerateRequest live = recovered_request(false);
+  live.adapter = "sql";
+  const auto submitted = core.submit(1, 1, live, kRestart);
+  ASSERT_TRUE(submitted);
+  EXPECT_TRUE(submitted->needs_adapter);
+  EXPECT_TRUE(core.prompt_encoded(submitted->id, TokenIds{1, 2, 3}).settled.empty());
+  const auto entered = core.adapter_acquired(submitted->id, AdapterRef{9, "sql", "/sql"});
+  ASSERT_EQ(entered.settled.size(), 1U);
+  const auto& spec = std::get<SharedSpec>(entered.settled[0].outcome);
+  EXPECT_EQ(spec->adapter.id, 9U);
+  EXPECT_EQ(spec->progress, live.progress);
+  GenerateRequest ended = recovered_request(true);
+  ended.adapter = "sql";
+  EXPECT_NE(admit(core, ended), nullptr) << "only its end must still be sent";
+}
+
 TEST(RecoveredRequests, WithBadWordsWaitForTheTokenizerBeyondItsQueueAndEndedOnesDoNotWait) {
   AdmissionLimits limits = limits_of_two();
   limits.max_queued_prompt_bytes = 1000;

@@ -44,9 +44,10 @@ std::optional<TokenId> forced_token(const RequestSpec& spec, const TokenIds& tok
   const auto prompt_len = std::ssize(*spec.prompt);
   std::int64_t thought = -1;  // number of tokens; -1: it does not think
   bool has_ended = false;
-  for (std::int64_t i = 0; i < std::ssize(tokens); ++i) {
+  const std::int64_t first = spec.num_virtual_tokens();
+  for (std::int64_t i = first; i < std::ssize(tokens); ++i) {
     const TokenId token = tokens[static_cast<std::size_t>(i)];
-    const bool ends = token == 11 && i > 0 && tokens[static_cast<std::size_t>(i - 1)] == 9;
+    const bool ends = token == 11 && i > first && tokens[static_cast<std::size_t>(i - 1)] == 9;
     const std::int64_t place = i - prompt_len;  // position in the output
     if (place < 0) {
       if (token == 7 && place >= -3) thought = 0;

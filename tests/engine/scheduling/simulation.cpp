@@ -96,6 +96,11 @@ void Simulation::add_request() {
   }
   if (static_cast<double>(spec->seed / 7 % 1000) < config_.adapter_chance * 1000)
     spec->adapter.id = 1 + spec->seed / 7000 % 5;
+  // A prompt adapter: the first tokens are its virtual tokens.
+  constexpr std::size_t kVirtualTokens = 6;
+  if (spec->adapter.id >= 4) {
+    spec->adapter.num_virtual_tokens = static_cast<std::int32_t>(std::min(kVirtualTokens, length - 1));
+  }
   if (static_cast<double>(spec->seed / 1'000'000'000 % 1000) < config_.resume_chance * 1000) resume(*spec, received);
   scheduler_.add_group(spec);
 }
@@ -122,8 +127,9 @@ void Simulation::resume(RequestSpec& spec, Received& received) const {
     if (ended) received.finished[result.index] = FinishReason::stop;
   }
   if (spec.sampling.prompt_logprobs) {
-    for (std::size_t i = 1; i < spec.prompt->size(); ++i) progress->prompt_logprobs.add(LogprobEntry{});
-    received.prompt_logprobs.assign(spec.prompt->begin() + 1, spec.prompt->end());
+    const auto own = spec.own_prompt();
+    for (std::size_t i = 1; i < own.size(); ++i) progress->prompt_logprobs.add(LogprobEntry{});
+    received.prompt_logprobs.assign(own.begin() + 1, own.end());
   }
   spec.progress = std::move(progress);
 }
@@ -407,7 +413,7 @@ std::optional<std::string> Simulation::judge(const Received& received) const {
       spec.sampling.use_beam_search ? blocks_of_search : layout.peak_blocks(most_of_one, 1);
   const bool may_be_cut = most_blocks > config_.blocks.num_device_blocks;
   if (spec.sampling.prompt_logprobs && !received.aborted) {
-    const TokenIds right(spec.prompt->begin() + 1, spec.prompt->end());
+    const TokenIds right(spec.own_prompt().begin() + 1, spec.own_prompt().end());
     if (received.prompt_logprobs != right) return "has wrong prompt logprobs";
   }
   if (spec.sampling.use_beam_search) {

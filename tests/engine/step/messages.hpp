@@ -72,6 +72,10 @@ class RandomValue {
     value.reset();
     if (random_() % 4 > 0) value = std::make_shared<const T>(draw<T>());
   }
+  void fill(Status& status) {
+    status = {};
+    if (random_() % 2 == 1) status = fail(draw<Error>());
+  }
   void fill(std::monostate&) {}
   template <class... T>
   void fill(std::variant<T...>& value) {

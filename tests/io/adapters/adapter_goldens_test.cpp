@@ -22,7 +22,7 @@
 namespace pagoda::io {
 namespace {
 
-constexpr std::size_t kMaxTokens = 64;  // of a sequence of AdaptedModel
+constexpr std::size_t kMaxTokens = 64;  // of a sequence, without virtual tokens
 
 void expect_logits(const std::vector<float>& actual, const nlohmann::json& expected) {
   const auto values = expected.get<std::vector<float>>();
@@ -60,38 +60,63 @@ TokenIds tokens_of(const nlohmann::json& golden_case, const char* side) {
                 golden_case.at(side).at("greedy").at("token_ids").get<TokenIds>());
 }
 
-class AdapterGoldens : public ::testing::TestWithParam<std::string> {};
-
-TEST_P(AdapterGoldens, LogitsAndTokensAreThoseOfPeft) {
-  const test::GoldenAdapter golden(GetParam());
-  const auto files = open_model_files(golden.base()).value();
+/// Runs all cases of the adapters, with the adapter and without, in one batch.
+void expect_goldens(const std::filesystem::path& base, const std::vector<std::string>& names, std::int64_t chunk) {
+  const auto files = open_model_files(base).value();
   const auto weights = files->weights().value();
-  auto adapter = golden.read().value();
-  const auto dropped = drop_base_weights(adapter, *weights);
-  ASSERT_TRUE(dropped) << dropped.error().message;
-  auto spec = files->spec().value();
   const auto device = kernels::create_cpu_device({.num_threads = 1, .isa = test::exact_isa()}).value();
-  test::AdaptedModel model(spec, *weights, device);
-  const auto bound = model.bind(adapter);
-  ASSERT_NE(bound, nullptr);
-  std::vector<test::AdaptedPrompt> prompts;  // with the adapter and without, in one batch
-  for (const auto& golden_case : golden.json().at("cases")) {
-    prompts.push_back({tokens_of(golden_case, "adapter"), bound.get()});
-    prompts.push_back({tokens_of(golden_case, "base"), nullptr});
+  test::AdaptedModel model(files->spec().value(), *weights, device);
+  std::vector<test::GoldenAdapter> goldens;
+  std::vector<std::unique_ptr<const adapters::BoundAdapter>> bound;
+  std::vector<test::AdaptedPrompt> prompts;
+  for (const std::string& name : names) {
+    goldens.emplace_back(name);
+    auto adapter = goldens.back().read().value();
+    const auto dropped = drop_base_weights(adapter, *weights);
+    ASSERT_TRUE(dropped) << dropped.error().message;
+    bound.push_back(model.bind(adapter));
+    ASSERT_NE(bound.back(), nullptr);
+    for (const auto& golden_case : goldens.back().json().at("cases")) {
+      prompts.push_back({tokens_of(golden_case, "adapter"), bound.back().get()});
+      prompts.push_back({tokens_of(golden_case, "base"), nullptr});
+    }
   }
-  const auto results = model.run(prompts);
+  const auto results = model.run(prompts, chunk);
   std::size_t i = 0;
-  for (const auto& golden_case : golden.json().at("cases")) {
-    const std::size_t prompt_size = golden_case.at("prompt_token_ids").size();
-    for (const char* side : {"adapter", "base"}) {
-      SCOPED_TRACE(golden_case.at("name").get<std::string>() + ", " + side);
-      expect_logits(results[i][prompt_size - 1], golden_case.at(side).at("logits"));
-      expect_greedy(results[i++], prompt_size, golden_case.at(side).at("greedy"));
+  for (std::size_t k = 0; k < names.size(); ++k) {
+    for (const auto& golden_case : goldens[k].json().at("cases")) {
+      const std::size_t prompt_size = golden_case.at("prompt_token_ids").size();
+      for (const char* side : {"adapter", "base"}) {
+        SCOPED_TRACE(names[k] + ", " + golden_case.at("name").get<std::string>() + ", " + side);
+        expect_logits(results[i][prompt_size - 1], golden_case.at(side).at("logits"));
+        expect_greedy(results[i++], prompt_size, golden_case.at(side).at("greedy"));
+      }
     }
   }
 }
 
+class AdapterGoldens : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(AdapterGoldens, LogitsAndTokensAreThoseOfPeft) {
+  expect_goldens(test::GoldenAdapter(GetParam()).base(), {GetParam()}, kMaxTokens);
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, AdapterGoldens, ::testing::ValuesIn(test::golden_adapter_names()),
+                         [](const auto& name) { return test::test_name(name.param); });
+
+/// Adapters of all kinds in one batch, whose prompts run in pieces.
+class AdaptersOfOneModel : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(AdaptersOfOneModel, GiveInOneBatchWhatTheyGiveAlone) {
+  std::vector<std::string> names;
+  for (const std::string& name : test::golden_adapter_names()) {
+    if (test::GoldenAdapter(name).base().filename() == GetParam()) names.push_back(name);
+  }
+  constexpr std::int64_t kChunk = 7;
+  expect_goldens(test::golden_data() / "models" / GetParam(), names, kChunk);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, AdaptersOfOneModel, ::testing::ValuesIn(test::golden_adapter_bases()),
                          [](const auto& name) { return test::test_name(name.param); });
 
 TEST(ExampleAdapters, WriteTheTokensOfPeftBesideTheDemoModel) {

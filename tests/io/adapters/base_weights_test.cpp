@@ -61,6 +61,31 @@ TEST_F(BaseWeights, OfATiedHeadAreThoseOfTheEmbedding) {
   EXPECT_FALSE(adapter_.changes.front().weight);
 }
 
+TEST_F(BaseWeights, AreFoundInFilesWithoutTheOuterModule) {
+  /// A file that calls model.embed_tokens.weight "embed_tokens.weight".
+  class Renamed : public weights::WeightSource {
+   public:
+    Result<weights::WeightTensor> tensor(std::string_view name, const std::vector<std::int64_t>& shape) const override {
+      return name == "embed_tokens.weight" ? stored_->tensor("model.embed_tokens.weight", shape)
+                                           : fail(ErrorCode::bad_file, "it has no " + std::string(name));
+    }
+    bool contains(std::string_view name) const override { return name == "embed_tokens.weight"; }
+
+   private:
+    std::shared_ptr<const ModelWeights> stored_ = weights_of("qwen2-gqa-f32");
+  };
+  const Renamed renamed;
+  for (const char* module : {"model.embed_tokens", "lm_head"}) {  // the head is tied
+    head_.module = module;
+    head_.weight = {DType::f32, 101, 32, std::vector<std::byte>(101 * 32 * sizeof(float))};
+    std::memcpy(head_.weight->data.data(), renamed.tensor("embed_tokens.weight", {101, 32})->data,
+                head_.weight->data.size());
+    adapter_.changes.resize(1);
+    ASSERT_TRUE(drop_base_weights(adapter_, renamed)) << module;
+    EXPECT_FALSE(head_.weight);
+  }
+}
+
 TEST_F(BaseWeights, MayBeRoundedTo16Bits) {
   head_.weight->dtype = DType::bf16;
   for (std::size_t i = 0; i < head_.weight->data.size() / 4; ++i) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -39,15 +40,27 @@ class GoldenAdapter {
   /// Returns the folder of the model that the adapter is for.
   std::filesystem::path base() const { return golden_data() / "models" / json_.at("base").get<std::string>(); }
 
+  /// Returns the path of the adapter: a GGUF file or a folder.
+  std::string path() const {
+    const auto gguf = folder_ / "adapter.gguf";
+    return std::filesystem::exists(gguf) ? gguf : folder_;
+  }
+
   Result<adapters::Adapter> read() const {
     const auto spec = io::open_model_files(base()).value()->spec().value();
-    const auto gguf = folder_ / "adapter.gguf";
-    return io::read_adapter(std::filesystem::exists(gguf) ? gguf : folder_, spec.decoder.attention_of(0).head_dim);
+    return io::read_adapter(path(), spec.decoder.attention_of(0).head_dim);
   }
 
  private:
   std::filesystem::path folder_;
   nlohmann::json json_ = io::read_json_file(folder_ / "golden.json", 10'000'000, ErrorCode::bad_file).value();
 };
+
+/// Returns the names of the models that golden adapters are for.
+inline std::vector<std::string> golden_adapter_bases() {
+  std::set<std::string> bases;
+  for (const std::string& name : golden_adapter_names()) bases.insert(GoldenAdapter(name).base().filename());
+  return {bases.begin(), bases.end()};
+}
 
 }  // namespace pagoda::test

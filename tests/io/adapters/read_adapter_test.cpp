@@ -64,6 +64,7 @@ TEST_P(ReadAdapter, HasTheMatricesAndScalesOfPeft) {
   ASSERT_TRUE(adapter) << adapter.error().message;
   const auto& modules = golden.json().at("modules");
   ASSERT_EQ(adapter->changes.size(), modules.size());
+  expect_tensor(adapter->prompt ? &adapter->prompt->rows : nullptr, golden.json(), "virtual_tokens");
   for (std::size_t i = 0; i < modules.size(); ++i) {
     const auto& change = adapter->changes[i];
     SCOPED_TRACE(change.module);

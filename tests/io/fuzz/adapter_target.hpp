@@ -20,7 +20,8 @@ inline void check_adapter(const Result<adapters::Adapter>& adapter) {
     PAGODA_ASSERT(matrix.data.size() == static_cast<std::size_t>(matrix.rows * matrix.columns) * size_of(matrix.dtype),
                   "a matrix has the bytes of its elements");
   };
-  PAGODA_ASSERT(!adapter->changes.empty(), "an adapter changes a module");
+  PAGODA_ASSERT(adapter->changes.empty() == adapter->prompt.has_value(), "an adapter is of one kind");
+  if (adapter->prompt) check_matrix(adapter->prompt->rows);
   std::set<std::string> names;
   for (const auto& change : adapter->changes) {
     PAGODA_ASSERT(!change.module.empty() && names.insert(change.module).second, "a module has a name of its own");

@@ -264,7 +264,7 @@ TEST_F(JournalFileTest, OfAnotherFormatSaysWhichAndWhoWroteIt) {
   const auto [all, resumable] = refusals(bytes);
   EXPECT_EQ(all, resumable);
   EXPECT_EQ(all,
-            "journal is a journal of format 7, but this program reads format 4: it was written by a program of version "
+            "journal is a journal of format 7, but this program reads format 5: it was written by a program of version "
             "9.8.7, but this program is version " +
                 std::string(version()));
   std::memset(bytes.data() + kVersionAt, 0xFF, 200);

@@ -33,6 +33,7 @@ struct FakeRouterState {
   std::shared_ptr<FakeRouterCounts> counts;
   std::map<RequestId, Live> live;
   std::set<caf::actor_id> sinks;
+  std::map<std::string, std::string> adapters{{"poet", "/adapters/poet"}, {"sql", "/adapters/sql"}};  ///< path by name
   RequestId last_id = 0;
   bool draining = false;
 };
@@ -116,7 +117,8 @@ void advance(Self self, RequestId id) {
     return end_with(self, id, FinishReason::length);
   }
   RequestOutput output;
-  const auto text = prompt == "flood" ? std::string(kFloodBytes, 'x') : "w" + std::to_string(live.next) + " ";
+  const std::string word = live.request->adapter.empty() ? "w" : live.request->adapter;
+  const auto text = prompt == "flood" ? std::string(kFloodBytes, 'x') : word + std::to_string(live.next) + " ";
   output.deltas.push_back({0, text, {static_cast<TokenId>(live.next)}, {}});
   if (prompt != "flood") live.text += text;
   live.ids.push_back(static_cast<TokenId>(live.next++));
@@ -134,6 +136,9 @@ SubmitReply submit(Self self, const SubmitRequest& message) {
   ++state.counts->submitted;
   if (state.draining) return {fail(ErrorCode::shutting_down, "the engine is shutting down")};
   if (message.request->prompt == "refuse") return {fail(ErrorCode::invalid_request, "refused", "prompt")};
+  if (const auto& adapter = message.request->adapter; !adapter.empty() && !state.adapters.contains(adapter)) {
+    return {fail(ErrorCode::unknown_adapter, "no adapter " + adapter, "adapter")};
+  }
   const auto id = ++state.last_id;
   state.live.emplace(id, FakeRouterState::Live{message.sink, message.tag, message.request, 0, {}, {}});
   ++state.counts->live;
@@ -187,6 +192,23 @@ RequestRouterActor::behavior_type fake_router(Self self, const std::shared_ptr<F
       [self](const ResetPrefixCache&) {
         ++state_of(self).counts->resets;
         return PrefixCacheReset{};
+      },
+      [self](const AddAdapter& message) -> AdapterReply {
+        if (message.path.find("damaged") != std::string::npos) {
+          return {fail(ErrorCode::bad_file, message.path + ": damaged", "lora_path")};
+        }
+        const bool is_new = state_of(self).adapters.emplace(message.name, message.path).second;
+        if (!is_new) return {fail(ErrorCode::invalid_request, "the name is taken", "lora_name")};
+        return {};
+      },
+      [self](const RemoveAdapter& message) -> AdapterReply {
+        if (state_of(self).adapters.erase(message.name) > 0) return {};
+        return {fail(ErrorCode::unknown_adapter, "no adapter " + message.name, "lora_name")};
+      },
+      [self](const ListAdapters&) {
+        AdapterList list;
+        for (const auto& [name, path] : state_of(self).adapters) list.adapters.push_back({name, path});
+        return list;
       },
       [self](const GetStats&) {
         EngineStats stats;

@@ -21,7 +21,9 @@ struct FakeRouterCounts {
 /// A request router that makes up outputs: each request gets max_tokens deltas "w0 ", "w1 ", ... and then done. Its
 /// prompt chooses the manner: "hold" gives one delta and waits for a cancel, "silent" none, "refuse" is refused, "fail"
 /// ends with an error and "fail late" with two deltas before it, "flood" gives long deltas without end, "last words"
-/// ends all requests with what they have and then the router, whose end is heard of first.
+/// ends all requests with what they have and then the router, whose end is heard of first. The deltas of a request with
+/// an adapter begin with the adapter's name in place of "w". It knows the adapters "sql" and "poet" at first; a path
+/// that contains "damaged" cannot be loaded.
 actors::RequestRouterActor spawn_fake_router(caf::actor_system& system, std::shared_ptr<FakeRouterCounts> counts);
 
 }  // namespace pagoda::json_lines

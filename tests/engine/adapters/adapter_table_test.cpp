@@ -1,0 +1,120 @@
+#include "engine/adapters/adapter_table.hpp"
+
+#include <memory>
+#include <new>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "kernels/reference/element.hpp"
+#include "tests/engine/adapters/random_adapters.hpp"
+#include "tests/support/cpu_device.hpp"
+
+namespace pagoda::adapters {
+namespace {
+
+using testing::HasSubstr;
+
+/// A table over a model of one linear layer. Paths are what the reader returns: see read().
+class AdapterTableTest : public testing::Test {
+ protected:
+  AdapterTableTest() {
+    modules_.add({.name = "layer",
+                  .kind = layers::AdapterModule::Kind::linear,
+                  .in_features = 64,
+                  .out_features = 32,
+                  .row_width = 32});
+  }
+
+  Result<Adapter> read(const std::string& path) {
+    ++num_reads_;
+    if (path == "no file") return fail(ErrorCode::io_failed, "there is no such file");
+    if (path == "too large") throw std::bad_alloc();
+    Adapter adapter;
+    adapter.changes.push_back(test::RandomAdapters(1).change(modules_.all().front(), 4));
+    if (path == "another model") adapter.changes.front().module = "other";
+    return adapter;
+  }
+
+  layers::AdapterModules modules_;
+  int num_reads_ = 0;
+  std::shared_ptr<kernels::Device> device_ = test::cpu_device();
+  AdapterTable table_{[this](const std::string& path) { return read(path); }, modules_, *device_};
+};
+
+TEST_F(AdapterTableTest, ReadsAnAdapterOnceUntilItIsUnloaded) {
+  const auto first = table_.load({1, "a", "file"});
+  ASSERT_TRUE(first);
+  EXPECT_EQ(table_.load({1, "a", "file"}).value(), *first);
+  EXPECT_NE(table_.load({2, "b", "file"}).value(), *first);
+  EXPECT_EQ(num_reads_, 2);
+  const std::weak_ptr<const BoundAdapter> memory = *first;
+  table_.unload(1);
+  table_.unload(1);
+  table_.unload(7);
+  EXPECT_FALSE(memory.expired()) << "a row may still have it";
+  EXPECT_NE(table_.load({1, "a", "file"}).value(), *first);
+  EXPECT_EQ(num_reads_, 3);
+}
+
+TEST_F(AdapterTableTest, GivesBackTheMemoryOfAnAdapterThatNoRowHas) {
+  std::weak_ptr<const BoundAdapter> memory = table_.load({1, "a", "file"}).value();
+  EXPECT_FALSE(memory.expired());
+  table_.unload(1);
+  EXPECT_TRUE(memory.expired());
+}
+
+TEST_F(AdapterTableTest, ErrorsNameTheAdapterAndTheNextLoadTriesAgain) {
+  const std::vector<std::pair<std::string, ErrorCode>> failures = {{"no file", ErrorCode::io_failed},
+                                                                   {"too large", ErrorCode::out_of_memory},
+                                                                   {"another model", ErrorCode::bad_file}};
+  for (const auto& [path, code] : failures) {
+    const auto loaded = table_.load({3, "mine", path});
+    ASSERT_FALSE(loaded) << path;
+    EXPECT_EQ(loaded.error().code, code) << path;
+    EXPECT_THAT(loaded.error().message, HasSubstr("\"mine\"")) << path;
+    EXPECT_TRUE(table_.load({3, "mine", "file"})) << path;
+    table_.unload(3);
+  }
+}
+
+TEST_F(AdapterTableTest, ThreadsThatNeedAnAdapterAtOnceShareIt) {
+  std::vector<SharedAdapter> loaded(8);
+  std::vector<std::jthread> threads;
+  for (auto& one : loaded) threads.emplace_back([&] { one = table_.load({1, "a", "file"}).value(); });
+  threads.clear();
+  for (const auto& one : loaded) EXPECT_EQ(one, loaded.front());
+  EXPECT_EQ(num_reads_, 1);
+}
+
+TEST(RoundMatrices, GivesMatricesThe16BitType) {
+  const auto make = [](float value) {
+    Adapter adapter;
+    ModuleChange change{.module = "layer", .lora = LoraChange{}, .weight = std::nullopt, .bias = std::nullopt};
+    change.lora->a = test::matrix_of(1, 2, {1.0F, 1.001F});
+    change.lora->b = test::matrix_of(2, 1, {-3.0F, value});
+    adapter.changes.push_back(change);
+    return adapter;
+  };
+  Adapter adapter = make(0.1F);
+  ASSERT_TRUE(round_matrices(adapter, DType::bf16));
+  const LoraChange& lora = *adapter.changes[0].lora;
+  EXPECT_EQ(lora.a.dtype, DType::bf16);
+  EXPECT_EQ(lora.a.data.size(), 4U);
+  EXPECT_EQ(kernels::reference::load(lora.a.data.data(), DType::bf16, 1), 1.0F);
+  EXPECT_EQ(kernels::reference::load(lora.b.data.data(), DType::bf16, 0), -3.0F);
+  EXPECT_NEAR(kernels::reference::load(lora.b.data.data(), DType::bf16, 1), 0.1F, 0.0005F);
+  EXPECT_EQ(largest_rank(adapter), 1);
+  Adapter large = make(70000.0F);
+  const auto refused = round_matrices(large, DType::f16);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("module layer"));
+  EXPECT_TRUE(round_matrices(large, DType::bf16));
+}
+
+}  // namespace
+}  // namespace pagoda::adapters
