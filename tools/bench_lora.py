@@ -153,7 +153,8 @@ class Times:
 
 
 async def complete(target, body, times):
-    """Runs one completion and notes its times. Each event with a choice counts as a token in `itl`."""
+    """Runs one completion and notes its times. Each event with a choice counts as a token in `itl`; events that are
+    read together share the time since the last."""
     sent = last = time.perf_counter()
     reader, writer, status = await target.request("POST", "/v1/completions", body)
     tail, first, tokens = b"", True, None
@@ -162,15 +163,16 @@ async def complete(target, body, times):
         if status != 200:
             sys.exit(f"/v1/completions: {status} {data[:500].decode(errors='replace')}")
         *lines, tail = (tail + data).split(b"\n")
-        for line in lines:
-            if usage := re.search(rb'"completion_tokens": ?(\d+)', line):
+        events = [line.replace(b" ", b"") for line in lines if line.startswith(b"data: {")]
+        count = sum(b'"choices":[{' in event for event in events)
+        for event in events:
+            if usage := re.search(rb'"completion_tokens":(\d+)', event):
                 tokens = int(usage[1])
-            if not line.startswith(b"data: {") or b'"choices":[{' not in line.replace(b" ", b""):
-                continue
-            if first:
-                times.ttft.append(now - sent)
-            else:
-                times.itl.append(now - last)
+        if count and first:
+            times.ttft.append(now - sent)
+        elif count:
+            times.itl += [(now - last) / count] * count
+        if count:
             first, last = False, now
         if b"data: [DONE]" in lines or b"data: [DONE]\r" in lines:
             break
