@@ -39,6 +39,7 @@ sys.path.insert(0, str(ROOT / "tests" / "clients"))
 from server import Server  # noqa: E402
 
 CASES = ["plain", "base", "one", "each", "load"]
+ADMIN_KEY = "measured"  # of the server that is started here
 RATIOS = [("base", "plain"), ("one", "base"), ("each", "base"), ("each", "one"), ("load", "base")]
 LAYERS = {"q_proj": "self_attn", "k_proj": "self_attn", "v_proj": "self_attn", "o_proj": "self_attn",
           "gate_proj": "mlp", "up_proj": "mlp", "down_proj": "mlp"}
@@ -53,7 +54,8 @@ def shapes_of(config):
     head = config.get("head_dim") or hidden // config["num_attention_heads"]
     queries, keys = head * config["num_attention_heads"], head * config["num_key_value_heads"]
     return {"q_proj": (queries, hidden), "k_proj": (keys, hidden), "v_proj": (keys, hidden),
-            "o_proj": (hidden, queries), "gate_proj": (ffn, hidden), "up_proj": (ffn, hidden), "down_proj": (hidden, ffn)}
+            "o_proj": (hidden, queries), "gate_proj": (ffn, hidden), "up_proj": (ffn, hidden),
+            "down_proj": (hidden, ffn)}
 
 
 def random_bfloat16(rng, count):
@@ -151,7 +153,8 @@ class Times:
 
 
 async def complete(target, body, times):
-    """Runs one completion and notes its times. Each event with a choice counts as a token in `itl`."""
+    """Runs one completion and notes its times. Each event with a choice counts as a token in `itl`; events that are
+    read together share the time since the last."""
     sent = last = time.perf_counter()
     reader, writer, status = await target.request("POST", "/v1/completions", body)
     tail, first, tokens = b"", True, None
@@ -160,15 +163,16 @@ async def complete(target, body, times):
         if status != 200:
             sys.exit(f"/v1/completions: {status} {data[:500].decode(errors='replace')}")
         *lines, tail = (tail + data).split(b"\n")
-        for line in lines:
-            if usage := re.search(rb'"completion_tokens": ?(\d+)', line):
+        events = [line.replace(b" ", b"") for line in lines if line.startswith(b"data: {")]
+        count = sum(b'"choices":[{' in event for event in events)
+        for event in events:
+            if usage := re.search(rb'"completion_tokens":(\d+)', event):
                 tokens = int(usage[1])
-            if not line.startswith(b"data: {") or b'"choices":[{' not in line.replace(b" ", b""):
-                continue
-            if first:
-                times.ttft.append(now - sent)
-            else:
-                times.itl.append(now - last)
+        if count and first:
+            times.ttft.append(now - sent)
+        elif count:
+            times.itl += [(now - last) / count] * count
+        if count:
             first, last = False, now
         if b"data: [DONE]" in lines or b"data: [DONE]\r" in lines:
             break
@@ -230,11 +234,13 @@ async def one_round(case, target, args, folders, seed):
 
 def server_flags(args, folder, folders):
     flags = ["--max-num-seqs", str(args.streams), "--no-enable-prefix-caching", *args.pagoda_args.split()]
-    modules = ",".join(f"{path.name}={path}" for path in folders)
+    modules = [f"{path.name}={path}" for path in folders]
     lora = ["--enable-lora", "--max-loras", str(min(args.streams, args.adapters)), "--max-cpu-loras",
-            str(args.adapters), "--max-lora-rank", str(args.rank), "--lora-modules", modules, *args.lora_args.split()]
+            str(args.adapters), "--max-lora-rank", str(args.rank), "--lora-modules", *modules, *args.lora_args.split()]
     if "load" in args.cases:
-        lora += ["--enable-lora-updates", "--lora-root", str(folder.resolve())]
+        keys = folder / "admin.key"
+        keys.write_text(ADMIN_KEY + "\n")
+        lora += ["--enable-lora-updates", "--lora-root", str(folder.resolve()), "--admin-key-file", str(keys)]
     return flags, flags + lora
 
 
@@ -289,6 +295,8 @@ def main():
     parser.add_argument("--url", help="another server, which is not started here")
     parser.add_argument("--api-key", default="")
     args = parser.parse_args()
+    if min(args.rounds, args.requests, args.streams, args.adapters) < 1:
+        parser.error("--rounds, --requests, --streams and --adapters must be at least 1")
     args.cases = args.cases or (["base", "one", "each"] if args.url else CASES)
     with contextlib.ExitStack() as stack:
         folder = args.folder or pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -300,10 +308,11 @@ def main():
         if args.url:
             with_lora = plain = Target(args.url, args.api_key)
         else:
-            start = lambda flags: Target(stack.enter_context(Server(args.pagoda, args.model, *flags)).url, "")
+            start = lambda flags, key: Target(stack.enter_context(Server(args.pagoda, args.model, *flags)).url, key)
             flags, lora_flags = server_flags(args, folder, folders)
-            plain = start(flags) if "plain" in args.cases else None
-            with_lora = start(lora_flags) if args.cases != ["plain"] else None
+            plain = start(flags, "") if "plain" in args.cases else None
+            key = ADMIN_KEY if "load" in args.cases else ""
+            with_lora = start(lora_flags, key) if args.cases != ["plain"] else None
         targets = {case: plain if case == "plain" else with_lora for case in args.cases}
         rounds = asyncio.run(measure(args, targets, folders))
     print(json.dumps(report(args, rounds), indent=2))

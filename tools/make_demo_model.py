@@ -251,7 +251,9 @@ def export(args: argparse.Namespace, tokenizer: Tokenizer, documents: list, held
         "chat_template": "{{ bos_token }}{{ messages[-1]['content'] + '\\n\\n' }}",
     }
     (args.out / "tokenizer_config.json").write_text(json.dumps(tokenizer_config, indent=2) + "\n")
-    model = model.float().eval()  # float32 arithmetic on the bfloat16 weights, as an engine would run it
+    # Float32 arithmetic on the bfloat16 weights, as an engine would run it. model.float() would keep the rotary
+    # frequencies that model.to(bfloat16) has rounded.
+    model = LlamaForCausalLM.from_pretrained(args.out, dtype=torch.float32).eval()
     facts = checkpoint["facts"]
     facts["held_out_loss_bf16"] = round(held_out_loss(model, held_out), 4)
     samples = [(prompt, temperature, generate(model, tokenizer, prompt, temperature, args.seed))

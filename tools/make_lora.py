@@ -152,7 +152,7 @@ def readme(args, style, config, facts, numbers, samples) -> str:
         "gets the demo model without the adapter.", "",
         "## What it does", "",
         f"Share of the stories for {MEASURED_PROMPTS} beginnings on which neither was trained, by transformers and peft in "
-        "float32. Prompts do not count.", "",
+        f"float32. Prompts do not count. A test checks that Pagoda's greedy tokens are those of peft (`{args.golden}`).", "",
         "| | demo model, greedy | with the adapter, greedy | demo model, temperature 0.8 | with the adapter, temperature "
         "0.8 |", "|---|---|---|---|---|",
         *[f"| {what} | " + " | ".join(f"{value:g} %" for value in values) + " |" for what, values in numbers.items()], "",

@@ -1,9 +1,10 @@
-// The adapters of tests/data/adapters on their models: logits and greedy tokens are those of peft
-// (tools/make_adapter_goldens.py).
+// The adapters of tests/data/adapters and of examples/adapters on their models: logits and greedy tokens are those of
+// peft (tools/make_adapter_goldens.py, tools/make_lora.py).
 
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -35,12 +36,12 @@ void expect_logits(const std::vector<float>& actual, const nlohmann::json& expec
   EXPECT_LT(difference / largest, 1e-4);
 }
 
-/// `logits`: those of a prompt and of the expected greedy tokens after it, as many as fit.
-void expect_results(const std::vector<std::vector<float>>& logits, std::size_t prompt_size,
-                    const nlohmann::json& expected) {
-  expect_logits(logits[prompt_size - 1], expected.at("logits"));
-  const auto tokens = expected.at("greedy").at("token_ids").get<TokenIds>();
-  const auto logprobs = expected.at("greedy").at("logprobs").get<std::vector<double>>();
+/// `logits`: those of a prompt and of the expected greedy tokens after it, as many as fit. `greedy` has the tokens and
+/// their log probabilities.
+void expect_greedy(const std::vector<std::vector<float>>& logits, std::size_t prompt_size,
+                   const nlohmann::json& greedy) {
+  const auto tokens = greedy.at("token_ids").get<TokenIds>();
+  const auto logprobs = greedy.at("logprobs").get<std::vector<double>>();
   for (std::size_t i = 0; prompt_size - 1 + i < logits.size() && i < tokens.size(); ++i) {
     const auto& row = logits[prompt_size - 1 + i];
     EXPECT_EQ(test::argmax(row), tokens[i]) << "token " << i;
@@ -48,12 +49,15 @@ void expect_results(const std::vector<std::vector<float>>& logits, std::size_t p
   }
 }
 
+TokenIds joined(TokenIds prompt, const TokenIds& greedy) {
+  prompt.insert(prompt.end(), greedy.begin(), greedy.end());
+  prompt.resize(std::min(prompt.size(), kMaxTokens));
+  return prompt;
+}
+
 TokenIds tokens_of(const nlohmann::json& golden_case, const char* side) {
-  auto tokens = golden_case.at("prompt_token_ids").get<TokenIds>();
-  const auto greedy = golden_case.at(side).at("greedy").at("token_ids").get<TokenIds>();
-  tokens.insert(tokens.end(), greedy.begin(), greedy.end());
-  tokens.resize(std::min(tokens.size(), kMaxTokens));
-  return tokens;
+  return joined(golden_case.at("prompt_token_ids").get<TokenIds>(),
+                golden_case.at(side).at("greedy").at("token_ids").get<TokenIds>());
 }
 
 /// Runs all cases of the adapters, with the adapter and without, in one batch.
@@ -84,7 +88,8 @@ void expect_goldens(const std::filesystem::path& base, const std::vector<std::st
       const std::size_t prompt_size = golden_case.at("prompt_token_ids").size();
       for (const char* side : {"adapter", "base"}) {
         SCOPED_TRACE(names[k] + ", " + golden_case.at("name").get<std::string>() + ", " + side);
-        expect_results(results[i++], prompt_size, golden_case.at(side));
+        expect_logits(results[i][prompt_size - 1], golden_case.at(side).at("logits"));
+        expect_greedy(results[i++], prompt_size, golden_case.at(side).at("greedy"));
       }
     }
   }
@@ -113,6 +118,45 @@ TEST_P(AdaptersOfOneModel, GiveInOneBatchWhatTheyGiveAlone) {
 
 INSTANTIATE_TEST_SUITE_P(Models, AdaptersOfOneModel, ::testing::ValuesIn(test::golden_adapter_bases()),
                          [](const auto& name) { return test::test_name(name.param); });
+
+TEST(ExampleAdapters, WriteTheTokensOfPeftBesideTheDemoModel) {
+  const std::filesystem::path root = PAGODA_SOURCE_DIR;
+  const auto files = open_model_files(root / "examples" / "models" / "pagoda-stories").value();
+  const auto weights = files->weights().value();
+  const auto spec = files->spec().value();
+  const auto device = kernels::create_cpu_device({.num_threads = 1, .isa = test::exact_isa()}).value();
+  test::AdaptedModel model(spec, *weights, device);
+  struct Style {
+    std::unique_ptr<const adapters::BoundAdapter> adapter;
+    nlohmann::json goldens;
+  };
+  std::vector<Style> styles;  // the demo model without an adapter, then its adapters
+  for (const std::string name : {"", "dragons", "bedtime"}) {
+    Style& style = styles.emplace_back();
+    const auto golden = test::golden_data() / "models" / "pagoda-stories";
+    style.goldens = read_json_file(golden / (name.empty() ? "greedy.json" : "greedy_" + name + ".json"), 10'000'000,
+                                   ErrorCode::bad_file)
+                        .value();
+    if (name.empty()) continue;
+    const auto adapter = read_adapter(root / "examples" / "adapters" / name, spec.decoder.attention_of(0).head_dim);
+    ASSERT_TRUE(adapter) << adapter.error().message;
+    style.adapter = model.bind(*adapter);
+    ASSERT_NE(style.adapter, nullptr);
+  }
+  for (std::size_t i = 0; i < 8; ++i) {
+    std::vector<test::AdaptedPrompt> prompts;
+    for (const Style& style : styles) {
+      const auto& golden = style.goldens.at(i);
+      prompts.push_back({joined(golden.at("prompt_token_ids"), golden.at("token_ids")), style.adapter.get()});
+    }
+    const auto results = model.run(prompts);
+    for (std::size_t j = 0; j < styles.size(); ++j) {
+      const auto& golden = styles[j].goldens.at(i);
+      SCOPED_TRACE(golden.at("prompt").get<std::string>() + ", style " + std::to_string(j));
+      expect_greedy(results[j], golden.at("prompt_token_ids").size(), golden);
+    }
+  }
+}
 
 }  // namespace
 }  // namespace pagoda::io
