@@ -26,19 +26,19 @@ def request_line(s: Story) -> str:
     ]).format(**s.words)
 
 
-def make_story(rng: random.Random) -> str:
-    story = Story(rng)
+def make_story(rng: random.Random, style: type = Story) -> str:
+    story = style(rng)
     rng.choice(PLOTS)(story)
     text = story.text()
     return request_line(story) + "\n\n" + text if rng.random() < 0.33 else text
 
 
-def make_corpus(count: int, seed: int) -> list:
-    """Returns `count` different stories. Equal seeds give equal stories."""
+def make_corpus(count: int, seed: int, style: type = Story) -> list:
+    """Returns `count` different stories of a style, which is Story or derived from it. Equal seeds give equal stories."""
     rng = random.Random(seed)
     stories = {}
     while len(stories) < count:
-        stories[make_story(rng)] = None
+        stories[make_story(rng, style)] = None
     return list(stories)
 
 

@@ -1,0 +1,232 @@
+#!/usr/bin/env python3
+"""LoRA adapters over one model: names, lists, loading and unloading at a real server, generate and run-batch. The adapters are made
+here, with random matrices for the model that is served. Standard library only.
+
+usage: adapters_test.py PAGODA MODEL_DIR [unittest arguments]
+"""
+import array
+import concurrent.futures
+import contextlib
+import json
+import os
+import random
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from scripted_model import save_json, save_tensors
+from server import Server
+
+SHORT = {"prompt": "Once upon a time", "max_tokens": 12, "temperature": 0, "ignore_eos": True}
+ADMIN = {"Authorization": "Bearer admin"}
+pagoda = model = None
+
+
+def make_adapter(folder, seed, rank=4):
+    """A PEFT folder that changes the queries and the output of attention in every layer, enough to change the text."""
+    with open(os.path.join(model, "config.json"), encoding="utf-8") as file:
+        config = json.load(file)
+    hidden, draw = config["hidden_size"], random.Random(seed)
+    attention = config["num_attention_heads"] * config["head_dim"]
+
+    def matrix(rows, columns):
+        values = array.array("f", (draw.gauss(0, 0.15) for _ in range(rows * columns)))
+        return [rows, columns], values.tobytes()
+
+    tensors = {}
+    for layer in range(config["num_hidden_layers"]):
+        for name, rows, columns in (("q_proj", attention, hidden), ("o_proj", hidden, attention)):
+            module = f"base_model.model.model.layers.{layer}.self_attn.{name}"
+            tensors[module + ".lora_A.weight"] = matrix(rank, columns)
+            tensors[module + ".lora_B.weight"] = matrix(rows, rank)
+    os.makedirs(folder)
+    save_json(folder, "adapter_config.json", {"peft_type": "LORA", "r": rank, "lora_alpha": 2 * rank, "bias": "none",
+                                              "target_modules": ["q_proj", "o_proj"]})
+    save_tensors(os.path.join(folder, "adapter_model.safetensors"), tensors)
+    return folder
+
+
+class Adapters(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.kept = contextlib.ExitStack()
+        cls.addClassCleanup(cls.kept.close)
+        cls.folder = cls.kept.enter_context(tempfile.TemporaryDirectory())
+        cls.root = os.path.join(cls.folder, "root")
+        cls.paths = {name: make_adapter(os.path.join(cls.root, name), seed) for seed, name in enumerate(("sql", "poet", "new"))}
+        cls.outside = make_adapter(os.path.join(cls.folder, "outside"), 9)
+        os.symlink(cls.outside, os.path.join(cls.root, "link"))
+        cls.admin = os.path.join(cls.folder, "admins")
+        with open(cls.admin, "w", encoding="utf-8") as file:
+            file.write("admin\n")
+
+    def serve(self, *flags, modules=("sql", "poet"), **more):
+        named = [f"{name}={self.paths[name]}" for name in modules]
+        server = Server(pagoda, model, "--enable-lora", "--served-model-name", "base", "--threads", "1", "--num-device-blocks", "64",
+                        *(["--lora-modules", *named] if named else []), *flags, **more)
+        return self.kept_here.enter_context(server)
+
+    def updating(self, **more):
+        return self.serve("--enable-lora-updates", "--lora-root", self.root, "--admin-key-file", self.admin, **more)
+
+    def setUp(self):
+        self.kept_here = contextlib.ExitStack()
+        self.addCleanup(self.kept_here.close)
+
+    def text(self, server, name, **fields):
+        answer = server.json("POST", "/v1/completions", {**SHORT, "model": name, **fields})
+        self.assertEqual(answer["model"], name)
+        return answer["choices"][0]["text"]
+
+    def refused(self, server, status, method, path, body, headers=None):
+        got, _, answer = server.request(method, path, body, headers)
+        self.assertEqual(got, status, answer)
+        return json.loads(answer)["error"]
+
+    def load(self, server, name, path):
+        return server.request("POST", "/v1/load_lora_adapter", {"lora_name": name, "lora_path": path}, ADMIN)
+
+    def unload(self, server, name):
+        return server.request("POST", "/v1/unload_lora_adapter", {"lora_name": name}, ADMIN)
+
+    def test_requests_name_adapters(self):
+        server = self.serve("--max-loras", "1")
+        alone = {name: self.text(server, name) for name in ("base", "sql", "poet")}
+        self.assertEqual(len(set(alone.values())), 3, alone)
+        names = list(alone) * 6
+        with concurrent.futures.ThreadPoolExecutor(len(names)) as pool:
+            together = list(pool.map(lambda name: self.text(server, name), names))
+        self.assertEqual(together, [alone[name] for name in names])
+        self.assertEqual(self.text(server, "sql", stream=False), alone["sql"])
+        listed = {entry["id"]: entry for entry in server.json("GET", "/v1/models")["data"]}
+        self.assertEqual(list(listed), ["base", "sql", "poet"])
+        self.assertEqual((listed["sql"]["parent"], listed["sql"]["root"]), ("base", self.paths["sql"]))
+        self.assertIsNone(listed["base"]["parent"])
+        error = self.refused(server, 404, "POST", "/v1/completions", {**SHORT, "model": "nobody"})
+        self.assertIn("`base`, `sql`, `poet`", error["message"])
+        # llama-server's number
+        numbers = {entry["path"]: entry["id"] for entry in server.json("GET", "/lora-adapters")}
+        lora = [{"id": numbers[self.paths["poet"]], "scale": 1}]
+        chosen = server.json("POST", "/v1/completions", {**SHORT, "lora": lora})["choices"][0]["text"]
+        self.assertEqual(chosen, alone["poet"])
+        # The two wrong ways to change the list.
+        self.refused(server, 403, "POST", "/v1/load_lora_adapter", {"lora_name": "x", "lora_path": "x"})
+
+    def test_admins_load_and_unload(self):
+        server = self.updating()
+        base = self.text(server, "base")
+        self.refused(server, 404, "POST", "/v1/completions", {**SHORT, "model": "new"})
+        self.assertEqual(self.load(server, "new", "new")[::2], (200, b"Success: LoRA adapter 'new' added successfully."))
+        new = self.text(server, "new")
+        self.assertNotEqual(new, base)
+        self.assertEqual(self.load(server, "new", "new")[0], 400)
+        for path in ("../outside", self.outside, "link", "/etc", "nothing", "..", ""):
+            error = self.refused(server, 400, "POST", "/v1/load_lora_adapter", {"lora_name": "x", "lora_path": path}, ADMIN)
+            self.assertEqual(error["param"], "lora_path", path)
+        self.assertEqual(self.load(server, "base", "new")[0], 400)
+        self.assertEqual(self.unload(server, "new")[::2], (200, b"Success: LoRA adapter 'new' removed successfully."))
+        self.refused(server, 404, "POST", "/v1/completions", {**SHORT, "model": "new"})
+        self.assertEqual(self.unload(server, "new")[0], 404)
+        self.assertEqual(self.load(server, "new", os.path.join(self.root, "sql"))[0], 200)  # other files under the name
+        self.assertEqual(self.text(server, "new"), self.text(server, "sql"))
+        self.assertEqual(self.refused(server, 401, "POST", "/v1/unload_lora_adapter", {"lora_name": "new"})["code"], "invalid_api_key")
+
+    def test_damaged_files_are_refused_and_leave_the_name_free(self):
+        damaged = os.path.join(self.root, "damaged")
+        os.mkdir(damaged)
+        save_json(damaged, "adapter_config.json", {"peft_type": "LORA", "r": 4, "lora_alpha": 8, "target_modules": ["q_proj"]})
+        with open(os.path.join(damaged, "adapter_model.safetensors"), "wb") as file:
+            file.write(b"no tensors")
+        server = self.updating()
+        error = self.refused(server, 400, "POST", "/v1/load_lora_adapter", {"lora_name": "x", "lora_path": "damaged"}, ADMIN)
+        self.assertEqual(error["param"], "lora_path")
+        self.assertEqual(self.load(server, "x", "new")[0], 200)
+
+    def test_json_lines(self):
+        server = self.updating(json_lines=True)
+        alone = {name: self.text(server, name) for name in ("base", "poet")}
+        with socket.create_connection((server.host, server.json_lines_port)) as connection:
+            lines = connection.makefile("rw", encoding="utf-8")
+
+            def ask(**message):
+                lines.write(json.dumps(message) + "\n")
+                lines.flush()
+                return json.loads(lines.readline())
+
+            def text(**fields):
+                event = ask(id="g", stream=False, **SHORT, **fields)
+                return event["outputs"][0]["text"] if event["event"] == "done" else event["error"]["code"]
+
+            self.assertEqual(text(), alone["base"])
+            self.assertEqual(text(adapter="poet"), alone["poet"])
+            self.assertEqual(text(model="poet"), alone["poet"])
+            self.assertEqual(text(adapter="nobody"), "unknown_adapter")
+            self.assertEqual(ask(op="load_adapter", name="new", path="new")["error"]["code"], "unauthorized")
+            self.assertEqual(ask(op="auth", key="admin")["event"], "ok")
+            self.assertEqual(ask(op="load_adapter", name="new", path="new")["event"], "ok")
+            self.assertEqual(text(adapter="new"), self.text(server, "new"))  # HTTP knows it too
+            self.assertEqual([each["name"] for each in ask(op="adapters")["adapters"]], ["sql", "poet", "new"])
+            self.assertEqual(ask(op="unload_adapter", name="new")["event"], "ok")
+            self.assertEqual(text(adapter="new"), "unknown_adapter")
+            self.refused(server, 404, "POST", "/v1/completions", {**SHORT, "model": "new"})
+
+    def test_the_access_log_names_the_adapter(self):
+        log = os.path.join(self.folder, "access")
+        with Server(pagoda, model, "--enable-lora", "--lora-modules", f"sql={self.paths['sql']}", "--access-log", log) as server:
+            self.text(server, "sql")
+        with open(log, encoding="utf-8") as file:
+            self.assertEqual([json.loads(line)["model"] for line in file], ["sql"])
+
+    def run_pagoda(self, *arguments):
+        return subprocess.run([pagoda, *arguments], capture_output=True, text=True, timeout=600, check=False)
+
+    def test_generate_and_run_batch(self):
+        server = self.serve()
+        alone = self.text(server, "sql")
+        flags = ["--model", model, "--threads", "1", "--num-device-blocks", "64", "--enable-lora", "--lora-modules",
+                 f"sql={self.paths['sql']}"]
+        done = self.run_pagoda("generate", *flags, "--adapter", "sql", "--prompt", SHORT["prompt"], "--max-tokens", "12",
+                               "--temperature", "0", "--ignore-eos")
+        self.assertEqual((done.returncode, done.stdout), (0, alone + "\n"), done.stderr)
+        done = self.run_pagoda("generate", *flags, "--adapter", "nobody", "--prompt", "x")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("nobody", done.stderr)
+        batch, answers = os.path.join(self.folder, "batch"), os.path.join(self.folder, "answers")
+        with open(batch, "w", encoding="utf-8") as file:
+            file.write(json.dumps({"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": {**SHORT, "model": "sql"}}) + "\n")
+        done = self.run_pagoda("run-batch", *flags, "-i", batch, "-o", answers)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(answers, encoding="utf-8") as file:
+            self.assertEqual(json.loads(file.read())["response"]["body"]["choices"][0]["text"], alone)
+
+    def test_several_models(self):
+        models = os.path.join(self.folder, "models.json")
+        entry = {"model": model, "num_device_blocks": 64, "enable_lora": True}
+        with open(models, "w", encoding="utf-8") as file:
+            json.dump({"one": {**entry, "lora_modules": f"sql={self.paths['sql']}"},
+                       "two": {**entry, "lora_modules": f"poet={self.paths['poet']}"}}, file)
+        server = Server(pagoda, model, "--max-loaded-models", "1", "--threads", "1")
+        at = server.command.index("--model")
+        server.command[at:at + 2] = ["--models", models]
+        with server:
+            texts = [self.text(server, name) for name in ("one", "sql", "poet", "two", "sql")]
+            self.assertEqual(len(set(texts[:3])), 3, texts)
+            self.assertEqual((texts[3], texts[4]), (texts[0], texts[1]))
+            self.assertEqual([entry["id"] for entry in server.json("GET", "/v1/models")["data"]], ["one", "sql", "two", "poet"])
+
+    def test_a_start_with_wrong_adapters_is_refused(self):
+        for flags, word in ((("--lora-modules", f"base={self.paths['sql']}"), "lora_modules"),
+                            (("--lora-modules", "sql=/no/such/folder"), "lora_modules"),
+                            (("--lora-modules", "sql"), "NAME=PATH"),
+                            (("--enable-lora-updates",), "lora_root"),
+                            (("--max-loras", "4", "--max-cpu-loras", "2"), "max_cpu_loras")):
+            done = self.run_pagoda("serve", "--model", model, "--served-model-name", "base", "--http", "127.0.0.1:0", "--enable-lora", *flags)
+            self.assertNotEqual(done.returncode, 0, flags)
+            self.assertIn(word, done.stderr)
+
+
+if __name__ == "__main__":
+    pagoda, model = sys.argv[1:3]
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])
