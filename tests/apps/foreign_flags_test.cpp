@@ -108,6 +108,8 @@ TEST(ForeignFlags, of_adapters_are_joined_to_one) {
   EXPECT_THAT(joined({"--lora-modules", "a=b,c=d"}), ElementsAre("--lora-modules", "a=b,c=d"));
   EXPECT_THAT(joined({"--lora-modules", R"({"name": "a", "path": "b"})", "c=d"}),
               ElementsAre("--lora-modules", R"([{"name":"a","path":"b"},"c=d"])"));
+  EXPECT_THAT(joined({"--prompt-adapters", "p=q", "r=s", "--lora-modules", "a=b"}),
+              ElementsAre("--lora-modules", "a=b", "--prompt-adapters", "p=q,r=s"));
   EXPECT_THAT(joined({"--lora-modules", "a=b,x", "--lora-modules", "c=d"}),
               ElementsAre("--lora-modules", R"(["a=b,x","c=d"])"));
   EXPECT_THAT(joined({"--enable-lora", "--max-loras", "4", "--max-cpu-loras=8", "--max_lora_rank", "16"}),

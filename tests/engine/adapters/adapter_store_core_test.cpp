@@ -73,6 +73,16 @@ TEST_F(AdapterStoreTest, ALoadedAdapterIsAnsweredAtOnce) {
   EXPECT_EQ(store_.holders(), (std::map<std::string, std::int64_t>{{"sql", 2}}));
 }
 
+TEST_F(AdapterStoreTest, RequestsGetTheVirtualTokensThatDevicesHaveFound) {
+  run(store_.add(next_ticket_++, {"tone", "/adapters/tone"}));
+  const TicketId waiting = next_ticket_++;
+  run(store_.load_ended(loads_.front().id, {}, 12));
+  loads_.clear();
+  run(store_.acquire(waiting, "tone"));
+  EXPECT_EQ(answers_.at(waiting)->num_virtual_tokens, 12);
+  EXPECT_EQ(answers_.at(acquire("tone"))->num_virtual_tokens, 12);
+}
+
 TEST_F(AdapterStoreTest, AnUnknownNameIsRefusedWithTheKnownNames) {
   add({"sql", "chat"});
   const auto& answer = answers_.at(acquire("sq1"));

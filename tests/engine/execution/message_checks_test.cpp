@@ -137,6 +137,12 @@ TEST(DeviceMessageChecks, WhatADeviceDoesNotHaveIsRefused) {
       {"masks that nobody has", [](ExecuteStep& s) { s.wait_for_masks = true; }},
       {"a mask of a row that samples nothing", [](ExecuteStep& s) { s.wait_for_masks = s.work[0].has_mask = true; }},
       {"an adapter", [](ExecuteStep& s) { s.new_rows[0].spec.adapter.id = 1; }},
+      {"a prompt of virtual tokens alone",
+       [](ExecuteStep& s) {
+         auto& spec = s.new_rows[0].spec;
+         spec.adapter.num_virtual_tokens = static_cast<std::int32_t>(spec.prompt->size());
+       }},
+      {"fewer virtual tokens than none", [](ExecuteStep& s) { s.new_rows[0].spec.adapter.num_virtual_tokens = -1; }},
       {"a chosen token of no row",
        [](ExecuteStep& s) {
          s.forced_tokens = {{2, 0, 1}};

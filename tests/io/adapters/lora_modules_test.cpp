@@ -23,7 +23,8 @@ Modules parsed(const std::string& text) {
   const auto modules = parse_lora_modules(config_with(text));
   EXPECT_TRUE(modules) << modules.error().message;
   Modules all;
-  for (const auto& module : modules.value_or(std::vector<AdapterRef>())) all.emplace_back(module.name, module.path);
+  if (!modules) return all;
+  for (const auto& module : *modules) all.emplace_back(module.name, module.path);
   return all;
 }
 
@@ -33,6 +34,21 @@ std::string refusal(const std::string& text, const std::string& served = "base, 
   EXPECT_EQ(modules.error().code, ErrorCode::bad_config);
   EXPECT_EQ(modules.error().param, "lora_modules");
   return modules.error().message;
+}
+
+TEST(LoraModules, PromptAdaptersFollow) {
+  EngineConfig config = config_with("sql=/a/sql");
+  config.prompt_adapters = "tone=/a/tone,short=/a/short";
+  const auto modules = parse_lora_modules(config).value();
+  ASSERT_EQ(modules.size(), 3U);
+  EXPECT_EQ(modules[0].key, std::string("lora_modules"));
+  EXPECT_EQ(modules[2].name, "short");
+  EXPECT_EQ(modules[2].key, std::string("prompt_adapters"));
+  config.prompt_adapters = "sql=/b/sql";
+  const auto twice = parse_lora_modules(config);
+  ASSERT_FALSE(twice);
+  EXPECT_EQ(twice.error().param, "prompt_adapters");
+  EXPECT_EQ(twice.error().message, "prompt_adapters: the name sql is given twice");
 }
 
 TEST(LoraModules, AreListedByNameAndPath) {
