@@ -167,11 +167,12 @@ TEST_F(PromptModelTest, ShapesThatDoNotFitAreRefusedWithBothShapes) {
   expect_refused(adapter, {"virtual tokens and changed modules"});
 }
 
-TEST_F(PromptModelTest, ItsBytesAreKnownBeforeItIsBound) {
+TEST_F(PromptModelTest, NoneTakesMoreThanIsPlanned) {
+  std::int64_t most = 0;
   for (const auto kind : {VirtualTokens::Kind::embeddings, VirtualTokens::Kind::prefix}) {
-    const auto adapter = random_.prompt(model_.modules(), kind, 16);
-    EXPECT_EQ(adapters::bytes_of(adapter, model_.modules()), model_.bind(adapter)->bytes());
+    most = std::max(most, model_.bind(random_.prompt(model_.modules(), kind, 16))->bytes());
   }
+  EXPECT_EQ(adapters::planned_prompt_bytes(16, model_.modules()), most);
 }
 
 TEST_F(PromptModelTest, RowsThatDoNotFitTheBatchAndPromptsOfOtherModelsAreInternalErrors) {

@@ -13,7 +13,7 @@ namespace {
 using Effects = RouterCore::Effects;
 
 constexpr ClientId kClient = 1;
-constexpr TimeUs kNow = 5'000'000;
+constexpr TimeUs kSubmittedUs = 5'000'000;
 const AdapterRef kSql{4, "sql", "/adapters/sql"};
 const Error kBroken{ErrorCode::bad_file, "the file is broken"};
 
@@ -40,7 +40,7 @@ GenerateRequest sql_request(std::string adapter = "sql") {
 class RouterAdapters : public testing::Test {
  protected:
   RequestId submit(const GenerateRequest& request) {
-    const auto submitted = core_.submit(kClient, next_tag_++, request, kNow);
+    const auto submitted = core_.submit(kClient, next_tag_++, request, kSubmittedUs);
     EXPECT_TRUE(submitted);
     EXPECT_EQ(submitted->needs_adapter, !request.adapter.empty());
     return submitted->id;
@@ -62,7 +62,7 @@ class RouterAdapters : public testing::Test {
     EXPECT_TRUE(core_.adapter_acquired(id, kSql).empty());
     return id;
   }
-  std::string adapter_in_list() { return core_.live_requests({}, kNow).at(0).adapter; }
+  std::string adapter_in_list() { return core_.live_requests({}, kSubmittedUs).at(0).adapter; }
 
   RouterCore core_{limits_with_adapters(), 0};
   std::uint64_t next_tag_ = 1;
@@ -86,14 +86,14 @@ TEST_F(RouterAdapters, ARequestEntersWithItsAdapterWhenItsPromptIsReadyToo) {
     EXPECT_EQ(spec->adapter.name, kSql.name);
     EXPECT_EQ(spec->adapter.path, kSql.path);
     EXPECT_EQ(adapter_in_list(), "sql");
-    EXPECT_EQ(core_.closed(id, {}, kNow).adapters_released, std::vector{kSql.id});
+    EXPECT_EQ(core_.closed(id, {}, kSubmittedUs).adapters_released, std::vector{kSql.id});
   }
 }
 
 TEST_F(RouterAdapters, ARequestWaitsForItsGrammarToo) {
   GenerateRequest request = sql_request();
   request.sampling.structured_outputs.emplace();
-  const auto submitted = core_.submit(kClient, 1, request, kNow);
+  const auto submitted = core_.submit(kClient, 1, request, kSubmittedUs);
   ASSERT_TRUE(submitted && submitted->grammar_job);
   EXPECT_TRUE(core_.prompt_encoded(submitted->id, TokenIds{1, 2, 3}).empty());
   EXPECT_TRUE(core_.adapter_acquired(submitted->id, kSql).empty());
@@ -107,7 +107,7 @@ TEST_F(RouterAdapters, ARequestOfTheBaseModelWaitsForNone) {
   const Effects effects = core_.prompt_encoded(id, TokenIds{1, 2, 3});
   ASSERT_EQ(effects.settled.size(), 1U);
   EXPECT_EQ(std::get<SharedSpec>(effects.settled[0].outcome)->adapter.id, 0U);
-  EXPECT_TRUE(core_.closed(id, {}, kNow).adapters_released.empty());
+  EXPECT_TRUE(core_.closed(id, {}, kSubmittedUs).adapters_released.empty());
 }
 
 TEST_F(RouterAdapters, AnErrorOfTheLoadRefusesTheRequest) {
@@ -125,11 +125,11 @@ TEST_F(RouterAdapters, ARequestThatEndsBeforeTheAnswerTakesItsQuestionBack) {
   GenerateRequest short_lived = sql_request();
   short_lived.timeout_ms = 1;
   const std::vector<std::function<Effects(RequestId)>> ways_to_end{
-      [&](RequestId id) { return core_.abort(id, kNow); },
-      [&](RequestId) { return core_.client_gone(kClient, kNow); },
-      [&](RequestId) { return core_.expire(kNow + 2'000); },
+      [&](RequestId id) { return core_.abort(id, kSubmittedUs); },
+      [&](RequestId) { return core_.client_gone(kClient, kSubmittedUs); },
+      [&](RequestId) { return core_.expire(kSubmittedUs + 2'000); },
       [&](RequestId id) { return core_.prompt_encoded(id, fail(ErrorCode::invalid_request, "no UTF-8")); },
-      [&](RequestId) { return core_.abort_all(kNow); },
+      [&](RequestId) { return core_.abort_all(kSubmittedUs); },
       [&](RequestId) {
         return core_.engine_failed({ErrorCode::device_failed, "gone"});
       },
@@ -151,11 +151,11 @@ TEST_F(RouterAdapters, ARequestThatEndsOutsideWithItsAdapterReleasesIt) {
   GenerateRequest short_lived = sql_request();
   short_lived.timeout_ms = 1;
   const std::vector<std::function<Effects(RequestId)>> ways_to_end{
-      [&](RequestId id) { return core_.abort(id, kNow); },
-      [&](RequestId) { return core_.client_gone(kClient, kNow); },
-      [&](RequestId) { return core_.expire(kNow + 2'000); },
+      [&](RequestId id) { return core_.abort(id, kSubmittedUs); },
+      [&](RequestId) { return core_.client_gone(kClient, kSubmittedUs); },
+      [&](RequestId) { return core_.expire(kSubmittedUs + 2'000); },
       [&](RequestId id) { return core_.prompt_encoded(id, fail(ErrorCode::invalid_request, "no UTF-8")); },
-      [&](RequestId) { return core_.abort_all(kNow); },
+      [&](RequestId) { return core_.abort_all(kSubmittedUs); },
       [&](RequestId) {
         return core_.engine_failed({ErrorCode::device_failed, "gone"});
       },
@@ -172,15 +172,15 @@ TEST_F(RouterAdapters, ARequestThatEndsOutsideWithItsAdapterReleasesIt) {
 
 TEST_F(RouterAdapters, ARequestInTheEngineHoldsItsAdapterUntilTheEngineHasEndedIt) {
   const RequestId id = in_engine();
-  EXPECT_TRUE(core_.abort(id, kNow).adapters_released.empty());
+  EXPECT_TRUE(core_.abort(id, kSubmittedUs).adapters_released.empty());
   EXPECT_TRUE(core_.engine_failed({ErrorCode::device_failed, "gone"}).adapters_released.empty());
-  EXPECT_EQ(core_.closed(id, {}, kNow).adapters_released, std::vector{kSql.id});
-  EXPECT_TRUE(core_.closed(id, {}, kNow).adapters_released.empty());
+  EXPECT_EQ(core_.closed(id, {}, kSubmittedUs).adapters_released, std::vector{kSql.id});
+  EXPECT_TRUE(core_.closed(id, {}, kSubmittedUs).adapters_released.empty());
 }
 
 TEST_F(RouterAdapters, ARequestThatMovesToAnotherReplicaKeepsItsAdapter) {
   RouterCore core(limits_with_adapters(2), 0);
-  const auto submitted = core.submit(kClient, 1, sql_request(), kNow);
+  const auto submitted = core.submit(kClient, 1, sql_request(), kSubmittedUs);
   core.adapter_acquired(submitted->id, kSql);
   const Effects entered = core.prompt_encoded(submitted->id, TokenIds{1, 2, 3});
   const auto spec = std::get<SharedSpec>(entered.settled.at(0).outcome);
@@ -189,14 +189,14 @@ TEST_F(RouterAdapters, ARequestThatMovesToAnotherReplicaKeepsItsAdapter) {
   ASSERT_EQ(moved.moved.size(), 1U);
   EXPECT_EQ(moved.moved[0]->adapter.id, kSql.id);
   EXPECT_TRUE(moved.adapters_released.empty());
-  EXPECT_EQ(core.closed(submitted->id, {}, kNow).adapters_released, std::vector{kSql.id});
+  EXPECT_EQ(core.closed(submitted->id, {}, kSubmittedUs).adapters_released, std::vector{kSql.id});
 }
 
 TEST_F(RouterAdapters, AnEngineWithoutAdaptersRefusesTheName) {
   auto limits = limits_with_adapters();
   limits.has_adapters = false;
   RouterCore core(limits, 0);
-  const auto refused = core.submit(kClient, 1, sql_request(), kNow);
+  const auto refused = core.submit(kClient, 1, sql_request(), kSubmittedUs);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::unknown_adapter);
   EXPECT_EQ(refused.error().param, "adapter");
@@ -204,8 +204,8 @@ TEST_F(RouterAdapters, AnEngineWithoutAdaptersRefusesTheName) {
 }
 
 TEST_F(RouterAdapters, ANameThatIsTooLongIsRefused) {
-  EXPECT_TRUE(core_.submit(kClient, 1, sql_request(std::string(kMaxAdapterNameBytes, 'a')), kNow));
-  const auto refused = core_.submit(kClient, 2, sql_request(std::string(kMaxAdapterNameBytes + 1, 'a')), kNow);
+  EXPECT_TRUE(core_.submit(kClient, 1, sql_request(std::string(kMaxAdapterNameBytes, 'a')), kSubmittedUs));
+  const auto refused = core_.submit(kClient, 2, sql_request(std::string(kMaxAdapterNameBytes + 1, 'a')), kSubmittedUs);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::invalid_request);
   EXPECT_EQ(refused.error().param, "adapter");
@@ -224,8 +224,8 @@ TEST_F(RouterAdapters, ASavedStateKeepsWaitsAndHolds) {
   const Effects entered = loaded.adapter_acquired(waits, kSql);
   ASSERT_EQ(entered.settled.size(), 1U);
   EXPECT_EQ(std::get<SharedSpec>(entered.settled[0].outcome)->adapter.name, "sql");
-  EXPECT_EQ(loaded.abort(holds, kNow).adapters_released, std::vector{kSql.id});
-  EXPECT_EQ(loaded.closed(runs, {}, kNow).adapters_released, std::vector{kSql.id});
+  EXPECT_EQ(loaded.abort(holds, kSubmittedUs).adapters_released, std::vector{kSql.id});
+  EXPECT_EQ(loaded.closed(runs, {}, kSubmittedUs).adapters_released, std::vector{kSql.id});
   // The same bytes fit no engine without adapters.
   auto without = limits_with_adapters();
   without.has_adapters = false;
