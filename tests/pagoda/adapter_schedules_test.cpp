@@ -194,7 +194,10 @@ TEST_P(AdapterSchedules, TokensAndLogprobsAreThoseOfPeft) {
   const auto engine = make_engine();
   ASSERT_NE(engine, nullptr);
   run_all(*engine);
-  EXPECT_GT(run_all(*engine), 0) << "nothing came from the prefix cache";
+  const std::int64_t cached_tokens = run_all(*engine);
+  if (!schedule().scarce_blocks) {
+    EXPECT_GT(cached_tokens, 0) << "nothing came from the prefix cache";
+  }
   const EngineStats stats = engine->stats();
   EXPECT_EQ(stats.preemptions_swap_total > 0, schedule().preemption == PreemptionPolicy::swap);
   EXPECT_EQ(stats.preemptions_recompute_total > 0, schedule().preemption == PreemptionPolicy::recompute);
