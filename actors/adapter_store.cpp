@@ -41,8 +41,7 @@ void on_loaded(Self self, const AdapterRef& adapter, const Status& status, std::
   apply(self, state_of(self).core->load_ended(adapter.id, status, num_virtual_tokens));
 }
 
-/// A load has failed if one replica has refused it. A replica that is down loads nothing and refuses nothing: devices
-/// load an adapter that they do not have when a row needs it.
+/// A load has failed if one replica has refused it, or if none is up. One that is down refuses nothing.
 void load(Self self, const AdapterRef& adapter) {
   const auto on_answers = [self, adapter](const std::vector<OfReplica<AdapterLoaded>>& answers) {
     Status status;
@@ -51,7 +50,9 @@ void load(Self self, const AdapterRef& adapter) {
     }
     on_loaded(self, adapter, status, answers.front().value.num_virtual_tokens);
   };
-  const auto none_is_up = [self, adapter](const caf::error&) { on_loaded(self, adapter, {}, 0); };
+  const auto none_is_up = [self, adapter](const caf::error&) {
+    on_loaded(self, adapter, fail(ErrorCode::device_failed, "no replica is up"), 0);
+  };
   gather<AdapterLoaded>(self, state_of(self).loaders, LoadAdapter{adapter}, on_answers, none_is_up);
 }
 

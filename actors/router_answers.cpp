@@ -98,7 +98,7 @@ caf::typed_response_promise<AdapterReply> pass_change_on(RequestRouterSelf self,
   if (state.adapters && !state.core->core().has_failed()) {
     pass_on(self, message, promise);
   } else {
-    const Error none{code, "the engine was started without enable_lora", "lora_name"};
+    const Error none{code, "the engine was started without enable_lora or enable_prompt_adapter", "lora_name"};
     deliver(promise, AdapterReply{fail(state.adapters ? state.core->core().no_answer() : none)});
   }
   return promise.handle();

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "actors/clock.hpp"
 #include "actors/engine_actors.hpp"
@@ -27,6 +28,12 @@ struct SchedulerState {
   Place place;
   DeviceStatus devices;
   StepId last_step_asked = 0;  ///< the last step for whose masks it has asked
+  struct WaitingLoad {
+    LoadAdapter message;
+    Promise<AdapterLoaded> promise;
+  };
+  std::vector<WaitingLoad> loads_without_device;  ///< wait for the devices that replace dead ones
+  std::int64_t num_replacements = 0;              ///< number of times that devices were replaced
   /// Made for the first grammar, because many engines never get one.
   std::unique_ptr<scheduling::MaskThreads> mask_threads;
 };
@@ -164,19 +171,24 @@ caf::typed_response_promise<view::ReplicaView> answer_view(Self self, const GetV
   return promise;
 }
 
-caf::typed_response_promise<AdapterLoaded> load_adapter(Self self, const LoadAdapter& message) {
+/// Lets all devices load an adapter. If one of them ends meanwhile, the devices that replace them load it.
+void load_adapter(Self self, const LoadAdapter& message, Promise<AdapterLoaded> promise) {
   const auto& state = state_of(self);
-  Promise<AdapterLoaded> promise(self);
   std::vector<OfReplica<WorkerActor>> workers;
   for (const WorkerActor& worker : state.workers) workers.push_back({state.place.replica, worker});
+  const auto load_later = [self, message, promise, asked = state.num_replacements] {
+    auto& now = state_of(self);
+    if (now.num_replacements > asked) return load_adapter(self, message, promise);
+    now.loads_without_device.push_back({message, promise});
+  };
   gather<AdapterLoaded>(
       self, workers, message,
-      [promise](std::vector<OfReplica<AdapterLoaded>>& of_ranks) mutable {
+      [promise, load_later, num_ranks = workers.size()](std::vector<OfReplica<AdapterLoaded>>& of_ranks) mutable {
+        if (of_ranks.size() < num_ranks) return load_later();
         const auto failed = std::ranges::find_if(of_ranks, [](const auto& one) { return !one.value.status; });
         deliver(promise, std::move(failed == of_ranks.end() ? of_ranks.front().value : failed->value));
       },
-      [promise](caf::error& reason) mutable { deliver(promise, std::move(reason)); });
-  return promise.handle();
+      [load_later](caf::error&) { load_later(); });
 }
 
 SchedulerActor::behavior_type behavior(Self self, const scheduling::SchedulerConfig& config,
@@ -207,7 +219,11 @@ SchedulerActor::behavior_type behavior(Self self, const scheduling::SchedulerCon
         advance(self);
       },
       [self](const GetProgress&) { return reply(Progress{state_of(self).core->core().progress()}); },
-      [self](const LoadAdapter& message) { return load_adapter(self, message); },
+      [self](const LoadAdapter& message) {
+        Promise<AdapterLoaded> promise(self);
+        load_adapter(self, message, promise);
+        return promise.handle();
+      },
       [self](const UnloadAdapter& message) { send_to_all(self, state_of(self).workers, message); },
       [self](const ResetPrefixCache&) {
         state_of(self).core->reset_prefix_cache();
@@ -245,6 +261,10 @@ SchedulerActor::behavior_type behavior(Self self, const scheduling::SchedulerCon
         state.results->replaced(num_ranks(message.workers), state.core->core().last_step_in_flight());
         state.core->device_replaced(message.memory_lost, message.crashed);
         advance(self);
+        ++state.num_replacements;
+        for (const auto& load : std::exchange(state.loads_without_device, {})) {
+          load_adapter(self, load.message, load.promise);
+        }
       },
       [self](const DeviceStatus& status) { state_of(self).devices = status; },
       [self](const GetStats&) { return reply(stats_of(state_of(self))); },

@@ -45,7 +45,7 @@ AdapterStoreCore::Effects AdapterStoreCore::acquire(TicketId ticket, std::string
     return effects;
   }
   Entry& entry = entries_.find(name)->second;
-  if (entry.state == State::loaded) {
+  if (entry.state == State::loaded && leaving_ != name && !entry.is_queued) {
     hold(entry);
     effects.answers.push_back({ticket, ref(entry)});
     return effects;
@@ -93,11 +93,7 @@ AdapterStoreCore::Effects AdapterStoreCore::load_ended(AdapterId id, const Statu
     entry.num_virtual_tokens = num_virtual_tokens;
     entry.last_use = ++num_uses_;
     answer_add(entry, ref(entry), effects);
-    for (const TicketId ticket : std::exchange(entry.acquires, {})) {
-      tickets_.erase(ticket);
-      hold(entry);
-      effects.answers.push_back({ticket, ref(entry)});
-    }
+    answer_acquires(entry, effects);
   } else {
     by_id_.erase(id);
     entry.state = State::absent;
@@ -161,7 +157,10 @@ void AdapterStoreCore::make_progress(Effects& effects) {
   while (!waiting_for_room_.empty()) {
     Entry& first = entries_.find(waiting_for_room_.front())->second;
     const bool is_wanted = first.add || !first.acquires.empty();
-    if (is_wanted) {
+    if (is_wanted && first.state == State::loaded) {  // it was to leave, but another one has left
+      if (leaving_ == first.source.name) leaving_.clear();
+      answer_acquires(first, effects);
+    } else if (is_wanted) {
       if (!make_room(effects)) return;
       first.state = State::loading;
       first.id = next_id_++;
@@ -171,16 +170,22 @@ void AdapterStoreCore::make_progress(Effects& effects) {
     first.is_queued = false;
     waiting_for_room_.pop_front();
   }
+  leaving_.clear();
 }
 
 bool AdapterStoreCore::make_room(Effects& effects) {
   if (by_id_.size() < max_loaded_) return true;
   Entry* victim = nullptr;
+  Entry* next_victim = nullptr;
   for (auto& [name, entry] : entries_) {
-    if (entry.state != State::loaded || entry.holders > 0) continue;
-    if (victim == nullptr || entry.last_use < victim->last_use) victim = &entry;
+    if (entry.state != State::loaded) continue;
+    Entry*& least_recent = entry.holders == 0 ? victim : next_victim;
+    if (least_recent == nullptr || entry.last_use < least_recent->last_use) least_recent = &entry;
   }
-  if (victim == nullptr) return false;
+  if (victim == nullptr) {
+    if (leaving_.empty() && next_victim != nullptr) leaving_ = next_victim->source.name;
+    return false;
+  }
   ++counts_.evictions;
   unload(*victim, effects);
   return true;
@@ -190,6 +195,15 @@ void AdapterStoreCore::unload(Entry& entry, Effects& effects) {
   effects.unloads.push_back(entry.id);
   by_id_.erase(entry.id);
   entry.state = State::absent;
+  if (leaving_ == entry.source.name) leaving_.clear();
+}
+
+void AdapterStoreCore::answer_acquires(Entry& entry, Effects& effects) {
+  for (const TicketId ticket : std::exchange(entry.acquires, {})) {
+    tickets_.erase(ticket);
+    hold(entry);
+    effects.answers.push_back({ticket, ref(entry)});
+  }
 }
 
 void AdapterStoreCore::answer_add(Entry& entry, Result<AdapterRef> answer, Effects& effects) {

@@ -28,7 +28,9 @@ struct AdapterSource {
 /// Decides which adapters are loaded; its owner loads and unloads them. A request holds its adapter from the answer to
 /// `acquire` until `release`. At most `max_loaded` adapters are loaded at a time, those that are being loaded included.
 /// When there is no room, the least recently used adapter that no request holds is unloaded; devices do so at once, and
-/// before they load the next one. Requests that find no room wait in order. A plain state machine. Not thread-safe.
+/// before they load the next one. Requests that find no room wait in order. If requests hold all adapters, later
+/// requests for the least recently used one wait behind those, so that it can be unloaded soon. A plain state machine.
+/// Not thread-safe.
 class AdapterStoreCore {
  public:
   /// The answer to `acquire`, `add` or `remove`. `adapter`: the loaded adapter; empty for `remove`.
@@ -106,6 +108,8 @@ class AdapterStoreCore {
   bool make_room(Effects& effects);
   void unload(Entry& entry, Effects& effects);
   void answer_add(Entry& entry, Result<AdapterRef> answer, Effects& effects);
+  /// Lets the requests that wait for a loaded adapter hold it.
+  void answer_acquires(Entry& entry, Effects& effects);
   static AdapterRef ref(const Entry& entry) {
     return {entry.id, entry.source.name, entry.source.path, entry.num_virtual_tokens};
   }
@@ -117,6 +121,7 @@ class AdapterStoreCore {
   Entries entries_;                         // by name
   std::map<AdapterId, std::string> by_id_;  // names of the adapters that take room
   std::deque<std::string> waiting_for_room_;
+  std::string leaving_;  // name of the loaded adapter that no more requests get, since others wait for room; or empty
   std::map<TicketId, std::string> tickets_;  // names that unanswered questions are about
   AdapterId next_id_ = 1;
   std::uint64_t num_uses_ = 0;

@@ -6,10 +6,10 @@
 
 namespace pagoda::adapters {
 
-SharedAdapter AdapterTable::find(AdapterId id) const {
+std::optional<Result<SharedAdapter>> AdapterTable::find(AdapterId id) const {
   const std::lock_guard lock(mutex_);
-  const auto found = loaded_.find(id);
-  return found == loaded_.end() ? nullptr : found->second;
+  const auto found = known_.find(id);
+  return found == known_.end() ? std::nullopt : std::optional(found->second);
 }
 
 Result<SharedAdapter> AdapterTable::bind(const AdapterRef& adapter) const {
@@ -27,26 +27,19 @@ Result<SharedAdapter> AdapterTable::bind(const AdapterRef& adapter) const {
 }
 
 Result<SharedAdapter> AdapterTable::load(const AdapterRef& adapter) {
-  if (SharedAdapter known = find(adapter.id)) return known;
+  if (auto known = find(adapter.id)) return std::move(*known);
   const std::lock_guard one_at_a_time(loading_);
-  if (SharedAdapter known = find(adapter.id)) return known;
+  if (auto known = find(adapter.id)) return std::move(*known);
   auto bound = bind(adapter);
-  if (!bound) {
-    Error error = std::move(bound.error());
-    error.message = "adapter \"" + adapter.name + "\" cannot be loaded: " + error.message;
-    return fail(std::move(error));
-  }
+  if (!bound) bound.error().message = "adapter \"" + adapter.name + "\" cannot be loaded: " + bound.error().message;
   const std::lock_guard lock(mutex_);
-  return loaded_[adapter.id] = std::move(*bound);
+  return known_.emplace(adapter.id, std::move(bound)).first->second;  // it may have been unloaded meanwhile
 }
 
 void AdapterTable::unload(AdapterId id) {
-  SharedAdapter gone;  // its memory is freed without the lock
-  const std::lock_guard lock(mutex_);
-  const auto found = loaded_.find(id);
-  if (found == loaded_.end()) return;
-  gone = std::move(found->second);
-  loaded_.erase(found);
+  Result<SharedAdapter> gone = fail(ErrorCode::internal, "the adapter was unloaded");
+  const std::lock_guard lock(mutex_);  // released first, so the memory is freed without it
+  std::swap(known_[id], gone);
 }
 
 }  // namespace pagoda::adapters

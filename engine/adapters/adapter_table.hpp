@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "engine/adapters/adapter_ref.hpp"
@@ -25,23 +26,25 @@ class AdapterTable {
   AdapterTable(Reader read, const layers::AdapterModules& modules, kernels::Device& device)
       : read_(std::move(read)), modules_(modules), device_(device) {}
 
-  /// Returns an adapter. Reads and binds it if it is not loaded; adapters are loaded one after the other. An adapter
-  /// keeps its memory while a pointer to it is left. Errors: those of the reader and of BoundAdapter::create. The
-  /// message has the adapter's name.
+  /// Returns an adapter. Reads and binds it when it is asked for the first time; adapters are loaded one after the
+  /// other. An adapter keeps its memory while a pointer to it is left. Errors: those of the reader and of
+  /// BoundAdapter::create, the same each time: what a row computes without its adapter must not count for a later row
+  /// with the same id. The message has the adapter's name. An adapter that was unloaded is an error too: only rows of
+  /// requests that have ended still ask for it.
   Result<SharedAdapter> load(const AdapterRef& adapter);
-  /// Forgets an adapter.
+  /// Forgets an adapter for good: its id is never used again.
   void unload(AdapterId id);
 
  private:
-  SharedAdapter find(AdapterId id) const;
+  std::optional<Result<SharedAdapter>> find(AdapterId id) const;
   Result<SharedAdapter> bind(const AdapterRef& adapter) const;
 
   Reader read_;
   const layers::AdapterModules& modules_;
   kernels::Device& device_;
   std::mutex loading_;        // held while an adapter is loaded
-  mutable std::mutex mutex_;  // guards loaded_
-  std::map<AdapterId, SharedAdapter> loaded_;
+  mutable std::mutex mutex_;  // guards known_
+  std::map<AdapterId, Result<SharedAdapter>> known_;
 };
 
 }  // namespace pagoda::adapters

@@ -170,7 +170,8 @@ Status check_request(const GenerateRequest& request, const AdmissionLimits& limi
   if (Status valid = check_length("adapter", request.adapter, kMaxAdapterNameBytes); !valid) return valid;
   if (!request.adapter.empty() && !limits.has_adapters) {
     return fail(ErrorCode::unknown_adapter,
-                "there is no adapter \"" + request.adapter + "\": the engine was started without enable_lora",
+                "there is no adapter \"" + request.adapter +
+                    "\": the engine was started without enable_lora or enable_prompt_adapter",
                 "adapter");
   }
   if (request.timeout_ms && (*request.timeout_ms < 1 || *request.timeout_ms > kMaxTimeoutMs)) {
@@ -273,6 +274,12 @@ Result<SharedSpec> with_adapter(const RequestSpec& spec, const GenerateRequest& 
   auto with = std::make_shared<RequestSpec>(spec);
   with->adapter = adapter;
   if (adapter.num_virtual_tokens == 0) return with;
+  if (adapter.num_virtual_tokens < 0 || adapter.num_virtual_tokens >= limits.max_model_len) {
+    return fail(ErrorCode::context_too_long,
+                "the adapter \"" + adapter.name + "\" has " + std::to_string(adapter.num_virtual_tokens) +
+                    " virtual tokens, but max_model_len is " + std::to_string(limits.max_model_len),
+                "adapter");
+  }
   std::span<const TokenId> own(*spec.prompt);
   if (request.truncate_prompt_tokens == -1) {
     const std::int64_t num_kept = *prompt_tokens_kept(request, limits) - adapter.num_virtual_tokens;
@@ -289,7 +296,8 @@ Result<SharedSpec> with_adapter(const RequestSpec& spec, const GenerateRequest& 
   }
   with->prompt = std::make_shared<const TokenIds>(std::move(prompt));
   with->sampling.max_tokens = std::min(with->sampling.max_tokens, limits.max_model_len - length);
-  return with;
+  if (SharedSpec made = with; is_valid(made)) return made;
+  return fail(ErrorCode::invalid_request, "the saved progress of the request does not fit its adapter");
 }
 
 RequestResult result_before_start(const Arrival& arrival, const GenerateRequest& request, TimeUs now,

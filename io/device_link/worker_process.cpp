@@ -136,6 +136,7 @@ void WorkerProcess::send(ExecuteStep step) {
     was_idle = deadlines_->num_in_flight() == 0;
     checks_.sent(step);
     size.moved_bytes = std::exchange(moved_bytes_, 0);
+    size.num_loads = num_loading_;  // they may use the threads of the step
     for (const NewRow& row : step.new_rows) {
       const AdapterId adapter = row.spec.adapter.id;
       if (adapter != 0 && loaded_adapters_.insert(adapter).second) ++size.num_loads;
@@ -167,6 +168,10 @@ void WorkerProcess::send(CachePlan plan) {
 }
 
 void WorkerProcess::send(const actors::LoadAdapter& load) {
+  {
+    const std::lock_guard lock(mutex_);
+    ++num_loading_;
+  }
   channel_->send(ToWorker(load));
 }
 
@@ -199,9 +204,10 @@ bool WorkerProcess::on_frame(std::span<const std::byte> frame) {
     return is_valid;
   }
   if (auto* loaded = std::get_if<actors::AdapterLoaded>(&message)) {
-    if (loaded->status) {
+    {
       const std::lock_guard lock(mutex_);
-      loaded_adapters_.insert(loaded->adapter);
+      --num_loading_;
+      if (loaded->status) loaded_adapters_.insert(loaded->adapter);
     }
     listener_.on_adapter(std::move(*loaded));
     return true;

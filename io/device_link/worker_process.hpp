@@ -119,6 +119,7 @@ class WorkerProcess {
   execution::ResultChecks checks_;
   std::deque<SentStep> sent_;
   std::int64_t moved_bytes_ = 0;         // bytes moved by cache plans whose step is not sent yet
+  std::int64_t num_loading_ = 0;         // adapters that the process loads beside its steps
   std::set<AdapterId> loaded_adapters_;  // adapters for which no step waits
   bool has_ended_a_step_ = false;
   TimeUs waits_since_ = 0;                       // time at which the reading thread began to wait

@@ -23,8 +23,8 @@ using ParsedChange = tl::expected<SharedAdapterChange, ErrorAnswer>;
 /// Returns the adapters of the model or of the model of an adapter.
 tl::expected<std::shared_ptr<serving::ServedAdapters>, ErrorAnswer> adapters_of(const ServedModel& model) {
   if (model.adapters) return model.adapters;
-  return tl::unexpected(
-      invalid_request("the model `" + model.info.name + "` has no adapters: start with --enable-lora"));
+  return tl::unexpected(invalid_request("the model `" + model.info.name +
+                                        "` has no adapters: start with --enable-lora or --enable-prompt-adapter"));
 }
 
 ParsedChange begun(Result<SharedAdapterChange> change) {

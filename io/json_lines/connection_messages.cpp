@@ -137,7 +137,8 @@ void Connection::run(ChangeAdapterOp& op) {
   }
   const auto& adapters = model(op.model).adapters;
   if (adapters == nullptr) {
-    return refuse(op.id, WireCode::invalid_request, "the model has no adapters: start with --enable-lora");
+    return refuse(op.id, WireCode::invalid_request,
+                  "the model has no adapters: start with --enable-lora or --enable-prompt-adapter");
   }
   const auto has_name = [&](const serving::ServedModel& other) { return other.serves(op.name); };
   if (op.path && std::ranges::any_of(context_.models.all(), has_name)) {

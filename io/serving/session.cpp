@@ -1,5 +1,7 @@
 #include "io/serving/session.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -42,8 +44,9 @@ Answer to_answer(const view::EngineView& view) {
 
 /// Returns an error of an adapter for the client that named its files: they are the client's to mend.
 Error client_error(Error error) {
-  const bool is_of_files =
-      error.code == ErrorCode::bad_file || error.code == ErrorCode::io_failed || error.code == ErrorCode::out_of_memory;
+  constexpr ErrorCode kOfFiles[] = {ErrorCode::bad_file, ErrorCode::bad_config, ErrorCode::unsupported,
+                                    ErrorCode::io_failed, ErrorCode::out_of_memory};
+  const bool is_of_files = std::ranges::find(kOfFiles, error.code) != std::end(kOfFiles);
   if (!is_of_files) return error;
   return {ErrorCode::invalid_request, std::move(error.message), "lora_path"};
 }

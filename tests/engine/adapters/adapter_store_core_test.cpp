@@ -121,6 +121,47 @@ TEST_F(AdapterStoreTest, AnAdapterInUseIsNeverUnloaded) {
   EXPECT_TRUE(names_.contains(b));
 }
 
+TEST_F(AdapterStoreTest, OverlappingRequestsForLoadedAdaptersDoNotKeepOthersOut) {
+  add({"a", "b", "c"});
+  std::vector<TicketId> of_a{acquire("a")};
+  std::vector<TicketId> of_b{acquire("b")};
+  end_all();
+  const TicketId waits = acquire("c");
+  EXPECT_FALSE(is_answered(waits));
+  for (int i = 0; i < 10 && !is_answered(waits); ++i) {  // the next request comes before the last one ends
+    for (auto* of : {&of_a, &of_b}) {
+      of->push_back(acquire(of == &of_a ? "a" : "b"));
+      const TicketId last = of->at(of->size() - 2);
+      if (is_answered(last)) run(store_.release(id_of(last)));
+      end_all();
+    }
+  }
+  ASSERT_TRUE(is_answered(waits));
+  run(store_.release(id_of(waits)));
+  end_all();
+  EXPECT_TRUE(is_answered(of_a.back()) || is_answered(of_b.back()));
+  for (const TicketId ticket : of_a) {
+    if (!is_answered(ticket)) run(store_.withdraw(ticket));
+  }
+  for (const TicketId ticket : of_b) {
+    if (!is_answered(ticket)) run(store_.withdraw(ticket));
+  }
+  end_all();
+}
+
+TEST_F(AdapterStoreTest, AnAdapterThatWasToLeaveStaysIfAnotherLeaves) {
+  add({"a", "b"});
+  const TicketId a = acquire("a");
+  const TicketId b = acquire("b");
+  add({"c"});  // waits for room: "a" is to leave
+  const TicketId behind = acquire("a");
+  EXPECT_FALSE(is_answered(behind));
+  run(store_.release(id_of(b)));
+  end_all();
+  ASSERT_TRUE(is_answered(behind));
+  EXPECT_EQ(id_of(behind), id_of(a));
+}
+
 TEST_F(AdapterStoreTest, RequestsGetRoomInTheirOrder) {
   add({"a", "b", "c", "d"});
   const AdapterId first = id_of(acquire("c"));

@@ -200,7 +200,8 @@ TEST_F(RouterAdapters, AnEngineWithoutAdaptersRefusesTheName) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::unknown_adapter);
   EXPECT_EQ(refused.error().param, "adapter");
-  EXPECT_EQ(refused.error().message, "there is no adapter \"sql\": the engine was started without enable_lora");
+  EXPECT_EQ(refused.error().message,
+            "there is no adapter \"sql\": the engine was started without enable_lora or enable_prompt_adapter");
 }
 
 TEST_F(RouterAdapters, ANameThatIsTooLongIsRefused) {
