@@ -136,7 +136,6 @@ TEST(DeviceMessageChecks, WhatADeviceDoesNotHaveIsRefused) {
       {"a mask that is not waited for", [](ExecuteStep& s) { s.work[1].has_mask = true; }},
       {"masks that nobody has", [](ExecuteStep& s) { s.wait_for_masks = true; }},
       {"a mask of a row that samples nothing", [](ExecuteStep& s) { s.wait_for_masks = s.work[0].has_mask = true; }},
-      {"an adapter", [](ExecuteStep& s) { s.new_rows[0].spec.adapter.id = 1; }},
       {"a prompt of virtual tokens alone",
        [](ExecuteStep& s) {
          auto& spec = s.new_rows[0].spec;
