@@ -185,11 +185,31 @@ Handler generating(const ApiContext& context, std::string path, ParseJob parse,
   };
 }
 
-ParsedJob reparse_job(const ApiContext& context, const Request& request) {
+namespace {
+
+/// As read_body, for the body of a recovered request that used `adapter`. Clients may have loaded the adapter, so that
+/// this server does not know it: the engine then refuses the request unless it has ended.
+tl::expected<ModelBody, ErrorAnswer> read_recovered_body(const ApiContext& context, std::string_view body,
+                                                         const std::string& adapter) {
+  if (adapter.empty()) return read_body(context, body);
+  auto object = read_object(body);
+  if (!object) return tl::unexpected(std::move(object.error()));
+  object->erase("lora");
+  auto model = named_model(context, *object);
+  const bool is_unknown = !model && !context.models.are_several();
+  if (!model && !is_unknown) return tl::unexpected(std::move(model.error()));
+  const serving::ServedModel& named = is_unknown ? context.models.first() : **model;
+  if (named.adapter() == adapter) return ModelBody{std::move(*object), std::move(*model)};
+  return ModelBody{std::move(*object), std::make_shared<const serving::ServedModel>(named.with_adapter(adapter))};
+}
+
+}  // namespace
+
+ParsedJob reparse_job(const ApiContext& context, const Request& request, const std::string& adapter) {
   const auto parser = context.parsers.find(request.path);
   if (parser == context.parsers.end()) return tl::unexpected(ErrorAnswer{404, "there is no route " + request.path});
   const auto parse = [&]() -> ParsedJob {
-    const auto body = read_body(context, request.body);
+    const auto body = read_recovered_body(context, request.body, adapter);
     if (!body) return tl::unexpected(body.error());
     auto job = parser->second(*body->model, body->json, request);
     if (job) job->set_model(body->model);

@@ -155,7 +155,7 @@ Handler generating(const ApiContext& context, std::string path, ParseJob parse,
                    bool (*may_take_long)(const Request& request) = nullptr);
 
 /// Makes the job of a request that an earlier process received. `request.path` selects the parser that `generating` has
-/// registered.
-ParsedJob reparse_job(const ApiContext& context, const Request& request);
+/// registered. `adapter`: the one that the request used; empty: none.
+ParsedJob reparse_job(const ApiContext& context, const Request& request, const std::string& adapter);
 
 }  // namespace pagoda::http

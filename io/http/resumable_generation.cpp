@@ -346,7 +346,7 @@ void resume_recovered(const ApiContext& context, boost::asio::io_context& io, se
   request.own_id = origin.own_id;
   request.created = origin.created;
   request.principal = principal;
-  auto job = reparse_job(context, request);
+  auto job = reparse_job(context, request, recovered.request->adapter);
   if (!job) return drop(job.error().message);
   auto stream = context.streams.open(io, origin.name, /*is_recovered=*/true);
   if (!stream) return drop(stream.error().message);
