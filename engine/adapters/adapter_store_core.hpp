@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/adapters/adapter_ref.hpp"
+#include "engine/step/adapter_ref.hpp"
 #include "engine/types.hpp"
 #include "kernels/result.hpp"
 

@@ -7,8 +7,8 @@
 #include <optional>
 #include <string>
 
-#include "engine/adapters/adapter_ref.hpp"
 #include "engine/adapters/bound_adapter.hpp"
+#include "engine/step/adapter_ref.hpp"
 #include "kernels/device.hpp"
 #include "kernels/result.hpp"
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/adapters/adapter_ref.hpp"
 #include "engine/request/request_progress.hpp"
 #include "engine/request/sampling_params.hpp"
+#include "engine/step/adapter_ref.hpp"
 #include "engine/types.hpp"
 
 namespace pagoda::grammar {

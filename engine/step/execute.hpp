@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/adapters/adapter_ref.hpp"
+#include "engine/step/adapter_ref.hpp"
 #include "engine/step/plan.hpp"
 #include "engine/types.hpp"
 

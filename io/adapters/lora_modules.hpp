@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "engine/adapters/adapter_ref.hpp"
 #include "engine/config.hpp"
+#include "engine/step/adapter_ref.hpp"
 #include "kernels/result.hpp"
 
 namespace pagoda::io {
