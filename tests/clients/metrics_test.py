@@ -104,7 +104,7 @@ class Case(unittest.TestCase):
 class Counts(Case):
     @classmethod
     def setUpClass(cls):
-        cls.server = WithLines(pagoda, model)
+        cls.server = WithLines(pagoda, model, "--enable-lora")
         cls.server.__enter__()
 
     @classmethod
