@@ -35,7 +35,7 @@ void unload(Self self, AdapterId id) {
 
 void on_loaded(Self self, const AdapterRef& adapter, const Status& status, std::int32_t num_virtual_tokens) {
   if (!status) {
-    spdlog::warn("the adapter \"{}\" cannot be loaded: {}", adapter.name, status.error().message);
+    spdlog::warn("{}", status.error().message);
     unload(self, adapter.id);  // a replica may have it
   }
   apply(self, state_of(self).core->load_ended(adapter.id, status, num_virtual_tokens));

@@ -312,7 +312,11 @@ class Translator {
       for (auto& entry : json) adapters.push_back(std::move(entry));
       return;
     }
-    adapters.emplace_back(value);
+    for (std::string_view rest = value; !rest.empty();) {
+      const auto comma = std::min(rest.find(','), rest.size());
+      adapters.emplace_back(std::string(rest.substr(0, comma)));
+      rest.remove_prefix(std::min(comma + 1, rest.size()));
+    }
   }
 
   /// Takes llama-server's files of adapters. There they are applied to every request unless

@@ -195,10 +195,15 @@ Status check_adapter(const GenerateOptions& options) {
   const auto adapters = serving::ServedAdapters::of(options.engine.config);
   if (!adapters) return fail(adapters.error());
   if (*adapters != nullptr && (*adapters)->contains(name)) return {};
+  std::string names;
+  if (*adapters != nullptr) {
+    for (const auto& adapter : (*adapters)->list()) names += (names.empty() ? ": " : ", ") + adapter.name;
+  }
   return fail(ErrorCode::bad_config,
               "--adapter " + name +
                   " is none of --lora-modules (with --enable-lora) and --prompt-adapters (with "
-                  "--enable-prompt-adapter)",
+                  "--enable-prompt-adapter)" +
+                  names,
               "adapter");
 }
 

@@ -241,7 +241,7 @@ Result<actors::RunningEngine> start_engine(caf::actor_system& system, EnginePart
     caf::anon_send_exit(running->supervisor, caf::exit_reason::user_shutdown);
     self->wait_for(running->supervisor);
     Error error = std::move(status.error());
-    error.message = std::string(module.key) + ": the adapter \"" + module.name + "\": " + error.message;
+    error.message = std::string(module.key) + ": " + error.message;
     error.param = module.key;
     return fail(std::move(error));
   }

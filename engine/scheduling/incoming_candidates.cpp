@@ -67,10 +67,9 @@ void BatchPlanner::add_incoming_candidates(MemoryRequest& plan, std::span<const 
   add_swapped_before(nullptr);
 }
 
-/// Returns false if no group behind this one may be admitted: the step has no place for its adapter, or a sequence of
-/// it has no row or awaits results.
+/// Returns false if no group behind this one may be admitted: a sequence of it has no row or awaits results.
 bool BatchPlanner::add_swapped_group(const SequenceGroup& group, MemoryRequest& plan, Room& room) {
-  if (!adapters_.add(group.spec->adapter.id)) return false;
+  if (!adapters_.admit(group.spec->adapter.id)) return true;
   const bool is_independent = group.decoding->has_independent_sequences();
   const auto first_of_all = static_cast<std::int32_t>(plan.needs.size());
   auto first = first_of_all;
@@ -126,7 +125,7 @@ bool BatchPlanner::add_waiting_group(SequenceGroup& group, MemoryRequest& plan, 
   // all wait: some of them may run meanwhile.
   const bool goes_on_together = group.sequences.size() == 1 || !group.decoding->has_independent_sequences();
   if (group.num_in_flight > 0 && goes_on_together) return false;
-  if (!adapters_.add(group.spec->adapter.id)) return false;
+  if (!adapters_.admit(group.spec->adapter.id)) return true;
   for (Sequence& s : group.sequences) {
     if (s.state != SequenceState::waiting || s.awaits_mask) continue;
     if (s.num_placeholders > 0) return false;

@@ -24,9 +24,19 @@ class StepAdapters {
     return true;
   }
 
+  /// As add, for groups that are not running, in their order: behind one that finds no place, only those of the base
+  /// model enter the step. So the places of running groups come to it, and the base model waits for no adapter.
+  bool admit(AdapterId adapter) {
+    if (adapter == 0) return true;
+    if (!one_waits_ && add(adapter)) return true;
+    one_waits_ = true;
+    return false;
+  }
+
  private:
   std::size_t max_ = 0;
   std::vector<AdapterId> ids_;  // few: a search is as fast as a set
+  bool one_waits_ = false;      // whether a group has found no place
 };
 
 }  // namespace pagoda::scheduling

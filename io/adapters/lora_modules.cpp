@@ -77,10 +77,8 @@ Status read_list(const char* key, const std::string& text, const std::vector<std
   if (!entries) return fail(entries.error());
   for (const auto& entry : *entries) {
     if (!entry) return fail(entry.error());
-    if (entry->name.empty()) return wrong_modules("a name is empty");
-    if (entry->name.size() > kMaxAdapterNameBytes) {
-      return wrong_modules("a name has " + std::to_string(entry->name.size()) + " bytes; at most " +
-                           std::to_string(kMaxAdapterNameBytes) + " are allowed");
+    if (auto problem = problem_of_adapter_name(entry->name); !problem.empty()) {
+      return wrong_modules("a name " + std::move(problem));
     }
     if (std::ranges::find(models, entry->name) != models.end()) {
       return wrong_modules(entry->name + " is the name of the model");
@@ -95,6 +93,17 @@ Status read_list(const char* key, const std::string& text, const std::vector<std
 }
 
 }  // namespace
+
+std::string problem_of_adapter_name(std::string_view name) {
+  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
+  if (name.empty()) return "must not be empty";
+  if (name.size() > kMaxAdapterNameBytes) {
+    return "must have at most " + std::to_string(kMaxAdapterNameBytes) + " bytes, not " + std::to_string(name.size());
+  }
+  if (std::ranges::any_of(name, is_control)) return "must have no control characters";
+  if (name.ends_with(":latest")) return "must not end with \":latest\"";
+  return {};
+}
 
 Result<std::vector<AdapterAtStart>> parse_lora_modules(const EngineConfig& config) {
   const auto models = model_names(config);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/config.hpp"
@@ -12,6 +14,10 @@ namespace pagoda::io {
 struct AdapterAtStart : AdapterRef {
   const char* key = "";  ///< key that names it: "lora_modules" or "prompt_adapters"
 };
+
+/// Returns what is wrong with a name for an adapter; empty if nothing is. Names have 1 to kMaxAdapterNameBytes bytes,
+/// no control characters, and do not end with ":latest", which Ollama's clients add to any name.
+std::string problem_of_adapter_name(std::string_view name);
 
 /// Returns the adapters in `lora_modules`, in order, then those in `prompt_adapters`. The text of both keys is
 /// NAME=PATH entries with commas between, or a JSON array of such texts and of objects with `name`, `path` and perhaps

@@ -28,14 +28,9 @@ tl::unexpected<Error> bad_path(std::string why) {
 }
 
 Status check_name(const std::string& name) {
-  const auto refuse = [](std::string why) {
-    return fail(ErrorCode::invalid_request, "lora_name " + std::move(why), "lora_name");
-  };
-  if (name.empty()) return refuse("must not be empty");
-  if (name.size() > kMaxAdapterNameBytes)
-    return refuse("must have at most " + std::to_string(kMaxAdapterNameBytes) + " bytes");
-  if (has_control(name)) return refuse("must have no control characters");
-  return {};
+  const auto problem = io::problem_of_adapter_name(name);
+  if (problem.empty()) return {};
+  return fail(ErrorCode::invalid_request, "lora_name " + problem, "lora_name");
 }
 
 }  // namespace
@@ -61,6 +56,9 @@ Result<std::shared_ptr<ServedAdapters>> ServedAdapters::of(const EngineConfig& c
   if (!config.has_adapters()) return nullptr;
   const auto modules = io::parse_lora_modules(config);
   if (!modules) return fail(modules.error());
+  if (std::error_code error; config.enable_lora_updates && !fs::is_directory(config.lora_root, error)) {
+    return fail(ErrorCode::bad_config, "lora_root: " + config.lora_root + " is not a folder", "lora_root");
+  }
   std::vector<Adapter> adapters;
   for (const auto& module : *modules) adapters.push_back({0, module.name, module.path});
   return std::make_shared<ServedAdapters>(std::move(adapters), config.enable_lora_updates ? config.lora_root : "");

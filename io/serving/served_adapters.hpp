@@ -30,7 +30,7 @@ class ServedAdapters : public std::enable_shared_from_this<ServedAdapters> {
   };
 
   /// Returns the adapters of an engine with this configuration; null if requests cannot name adapters. Errors: as
-  /// parse_lora_modules.
+  /// parse_lora_modules; bad_config if lora_root is needed and is not a folder.
   static Result<std::shared_ptr<ServedAdapters>> of(const EngineConfig& config);
 
   /// `root`: folder below which the adapters of clients must be; empty: clients cannot change the list.

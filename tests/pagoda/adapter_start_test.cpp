@@ -35,7 +35,7 @@ TEST_F(AdapterStart, OneThatCannotBeReadFailsTheStart) {
   config_.lora_modules = "good=" + golden_.path() + ",sql=/nowhere/sql";
   const auto engine = Engine::create(config_);
   ASSERT_FALSE(engine);
-  EXPECT_THAT(engine.error().message, HasSubstr("the adapter \"sql\""));
+  EXPECT_THAT(engine.error().message, HasSubstr("lora_modules: adapter \"sql\" cannot be loaded"));
   EXPECT_THAT(engine.error().message, HasSubstr("/nowhere/sql"));
   EXPECT_EQ(engine.error().param, "lora_modules");
 }
@@ -46,7 +46,7 @@ TEST_F(AdapterStart, APromptAdapterThatIsTooLongFailsTheStart) {
   config_.prompt_adapters = "tone=" + prompt_.path();
   const auto engine = Engine::create(config_);
   ASSERT_FALSE(engine);
-  EXPECT_THAT(engine.error().message, HasSubstr("prompt_adapters: the adapter \"tone\""));
+  EXPECT_THAT(engine.error().message, HasSubstr("prompt_adapters: adapter \"tone\" cannot be loaded"));
   EXPECT_THAT(engine.error().message, HasSubstr("9 virtual tokens, more than max_prompt_adapter_token (8)"));
   EXPECT_EQ(engine.error().param, "prompt_adapters");
 }

@@ -67,15 +67,17 @@ TEST(LoraModules, AreReadFromJsonAsVllmDoes) {
 
 TEST(LoraModules, WrongOnesAreRefused) {
   EXPECT_EQ(refusal("sql"), "lora_modules: must be NAME=PATH, not sql");
-  EXPECT_EQ(refusal("=/a"), "lora_modules: a name is empty");
+  EXPECT_EQ(refusal("=/a"), "lora_modules: a name must not be empty");
   EXPECT_EQ(refusal("sql="), "lora_modules: the path of sql is empty");
   EXPECT_EQ(refusal("sql=/a,sql=/b"), "lora_modules: the name sql is given twice");
   EXPECT_EQ(refusal("alias=/a"), "lora_modules: alias is the name of the model");
   EXPECT_EQ(refusal(R"({"name": "sql", "path": "/a", "rank": 4})"), "lora_modules: unknown key rank");
   EXPECT_EQ(refusal(R"({"name": "sql", "path": 4})"), "lora_modules: path must be a string");
-  EXPECT_EQ(refusal(R"({"path": "/a"})"), "lora_modules: a name is empty");
+  EXPECT_EQ(refusal(R"({"path": "/a"})"), "lora_modules: a name must not be empty");
   EXPECT_NE(refusal(R"([{"name": "sql"})"), "none") << "the JSON is cut off";
-  EXPECT_NE(refusal(std::string(257, 'a') + "=/a").find("at most 256 are allowed"), std::string::npos);
+  EXPECT_EQ(refusal("a\nb=/a"), "lora_modules: a name must have no control characters");
+  EXPECT_EQ(refusal("base:latest=/a"), "lora_modules: a name must not end with \":latest\"");
+  EXPECT_NE(refusal(std::string(257, 'a') + "=/a").find("must have at most 256 bytes, not 257"), std::string::npos);
 }
 
 TEST(LoraModules, TheirBaseIsTheModel) {
