@@ -61,7 +61,8 @@ class Adapters : public ApiServerTest {
   }
   std::vector<std::string> models() {
     std::vector<std::string> ids;
-    for (const auto& model : json::parse(get("/v1/models").body)["data"]) ids.push_back(model["id"]);
+    const auto listed = json::parse(get("/v1/models").body);
+    for (const auto& model : listed.at("data")) ids.push_back(model["id"]);
     return ids;
   }
 
