@@ -61,8 +61,8 @@ class Adapters : public ApiServerTest {
   }
   std::vector<std::string> models() {
     std::vector<std::string> ids;
-    const auto listed = json::parse(get("/v1/models").body);
-    for (const auto& model : listed.at("data")) ids.push_back(model["id"]);
+    const auto list = json::parse(get("/v1/models").body);
+    for (const auto& model : list.at("data")) ids.push_back(model.at("id"));
     return ids;
   }
 
