@@ -8,14 +8,14 @@ namespace pagoda::text {
 namespace {
 
 /// The text that was output, and the stop string that ended it.
-struct Ending {
+struct AnswerEnding {
   std::string text;
   std::optional<std::size_t> stop;
 
-  bool operator==(const Ending&) const = default;
+  bool operator==(const AnswerEnding&) const = default;
 };
 
-void PrintTo(const Ending& ending, std::ostream* out) {
+void PrintTo(const AnswerEnding& ending, std::ostream* out) {
   *out << '"' << ending.text << "\" stop " << (ending.stop ? static_cast<int>(*ending.stop) : -1);
 }
 
@@ -32,8 +32,8 @@ Piece hidden(const char* text) {
   return {text, true};
 }
 
-Ending run(AnswerStopMatcher matcher, const std::vector<Piece>& pieces, bool may_stop_at_end = false) {
-  Ending ending;
+AnswerEnding run(AnswerStopMatcher matcher, const std::vector<Piece>& pieces, bool may_stop_at_end = false) {
+  AnswerEnding ending;
   for (const Piece& piece : pieces) {
     auto output = piece.is_hidden ? matcher.push_hidden(piece.text) : matcher.push(piece.text);
     ending.text += output.text;
@@ -70,46 +70,48 @@ AnswerMarks channel_marks() {
 
 TEST(StopStringsOfAnswers, DoNotMatchInTheThinking) {
   const std::vector<Piece> pieces{"<think>", "\nNote: one", " thing\n", "</think>", "\n\n", "Fine. Note: done."};
-  EXPECT_EQ(run(scoped(think_marks(), {"Note:"}), pieces), (Ending{"<think>\nNote: one thing\n</think>\n\nFine. ", 0}));
+  EXPECT_EQ(run(scoped(think_marks(), {"Note:"}), pieces),
+            (AnswerEnding{"<think>\nNote: one thing\n</think>\n\nFine. ", 0}));
   EXPECT_EQ(run(scoped(think_marks(), {"Note:"}, true), pieces),
-            (Ending{"<think>\nNote: one thing\n</think>\n\nFine. Note:", 0}));
+            (AnswerEnding{"<think>\nNote: one thing\n</think>\n\nFine. Note:", 0}));
 }
 
 TEST(StopStringsOfAnswers, DoNotMatchInTheMarksAndTheWhiteSpaceAroundThem) {
   const std::vector<Piece> pieces{"<think>\na\n\nb\n</think>\n\n", "One.\n\nTwo."};
   EXPECT_EQ(run(scoped(think_marks(), {"\n\n", "think", "</"}), pieces),
-            (Ending{"<think>\na\n\nb\n</think>\n\nOne.", 0}));
+            (AnswerEnding{"<think>\na\n\nb\n</think>\n\nOne.", 0}));
 }
 
 TEST(StopStringsOfAnswers, DoNotMatchAcrossTheEndOfTheThinking) {
   EXPECT_EQ(run(scoped(think_marks(), {">Yes", "\nYes", "bYes"}), {"<think>a b</think>", "Yes"}),
-            (Ending{"<think>a b</think>Yes", std::nullopt}));
+            (AnswerEnding{"<think>a b</think>Yes", std::nullopt}));
 }
 
 TEST(StopStringsOfAnswers, KnowAThinkingThatThePromptHasBegun) {
   EXPECT_EQ(run(scoped(think_marks(true), {"."}), {"So. ", "It", " is.\n", "</think>", "\n\nYes. No."}),
-            (Ending{"So. It is.\n</think>\n\nYes", 0}));
-  EXPECT_EQ(run(scoped(think_marks(true), {"."}), {"So. ", "It is."}), (Ending{"So. It is.", std::nullopt}));
+            (AnswerEnding{"So. It is.\n</think>\n\nYes", 0}));
+  EXPECT_EQ(run(scoped(think_marks(true), {"."}), {"So. ", "It is."}), (AnswerEnding{"So. It is.", std::nullopt}));
 }
 
 TEST(StopStringsOfAnswers, MatchInAnAnswerWithoutThinking) {
-  EXPECT_EQ(run(scoped(think_marks(), {"."}), {"<thin", "gs>", " a. b"}), (Ending{"<things> a", 0}));
+  EXPECT_EQ(run(scoped(think_marks(), {"."}), {"<thin", "gs>", " a. b"}), (AnswerEnding{"<things> a", 0}));
   // White space before an answer belongs to the answer once it is known that no thinking follows.
-  EXPECT_EQ(run(scoped(think_marks(), {"\n\n"}), {"\n", "\n", "a"}), (Ending{"", 0}));
-  EXPECT_EQ(run(scoped(think_marks(), {"\n\n"}), {"\n\n"}, true), (Ending{"", 0}));
-  EXPECT_EQ(run(scoped(think_marks(), {"\n\n"}), {"\n\n"}, false), (Ending{"\n\n", std::nullopt}));
+  EXPECT_EQ(run(scoped(think_marks(), {"\n\n"}), {"\n", "\n", "a"}), (AnswerEnding{"", 0}));
+  EXPECT_EQ(run(scoped(think_marks(), {"\n\n"}), {"\n\n"}, true), (AnswerEnding{"", 0}));
+  EXPECT_EQ(run(scoped(think_marks(), {"\n\n"}), {"\n\n"}, false), (AnswerEnding{"\n\n", std::nullopt}));
 }
 
 TEST(StopStringsOfAnswers, MatchInWhatLooksLikeAnotherThinking) {
   EXPECT_EQ(run(scoped(think_marks(), {"."}), {"<think>a.</think>", "<think>b. c</think>"}),
-            (Ending{"<think>a.</think><think>b", 0}));
+            (AnswerEnding{"<think>a.</think><think>b", 0}));
 }
 
 TEST(StopStringsOfAnswers, CountWithinTheMarksOfContentOnly) {
   const std::vector<Piece> pieces{"<|channel|>analysis", "<|message|>a. b<|end|><|start|>assistant", "<|channel|>final",
                                   "<|message|>One. Two"};
-  EXPECT_EQ(run(scoped(channel_marks(), {".", "final"}), pieces),
-            (Ending{"<|channel|>analysis<|message|>a. b<|end|><|start|>assistant<|channel|>final<|message|>One", 0}));
+  EXPECT_EQ(
+      run(scoped(channel_marks(), {".", "final"}), pieces),
+      (AnswerEnding{"<|channel|>analysis<|message|>a. b<|end|><|start|>assistant<|channel|>final<|message|>One", 0}));
 }
 
 TEST(StopStringsOfAnswers, CountAgainBehindASecondThinking) {
@@ -132,12 +134,12 @@ TEST(StopStringsOfAnswers, KnowMarksThatTheTextLeavesOut) {
                                   "final",
                                   hidden("<|message|>"),
                                   "One. Two"};
-  EXPECT_EQ(run(scoped(channel_marks(), {"."}), pieces), (Ending{"analysisa. bassistantfinalOne", 0}));
+  EXPECT_EQ(run(scoped(channel_marks(), {"."}), pieces), (AnswerEnding{"analysisa. bassistantfinalOne", 0}));
 }
 
 TEST(StopStringsOfAnswers, AreThoseOfTheWholeTextWithoutMarks) {
   const AnswerStopMatcher plain(std::make_shared<const StopStrings>(std::vector<std::string>{"Note:"}), false);
-  EXPECT_EQ(run(plain, {"<think>Note: one</think>"}), (Ending{"<think>", 0}));
+  EXPECT_EQ(run(plain, {"<think>Note: one</think>"}), (AnswerEnding{"<think>", 0}));
 }
 
 TEST(StopStringsOfAnswers, DoNotHoldTextBackWhereThereAreNone) {
@@ -171,7 +173,7 @@ TEST(StopStringsOfAnswers, DoNotDependOnHowTheTextIsCut) {
       pieces.emplace_back(text.substr(at, size));
       at += size;
     }
-    const Ending whole = run(scoped(marks, stops), {Piece(text)}, true);
+    const AnswerEnding whole = run(scoped(marks, stops), {Piece(text)}, true);
     EXPECT_EQ(run(scoped(marks, stops), pieces, true), whole) << text;
     EXPECT_TRUE(text.starts_with(whole.text)) << text;
     if (whole.stop) ++num_stopped;
