@@ -280,6 +280,24 @@ TEST_F(Adapters, TheEngineEndsWithTheStore) {
   EXPECT_TRUE(list().empty());
 }
 
+TEST_F(Adapters, ALoadGoesOnAtTheWorkerThatReplacesADeadOne) {
+  for (const bool is_broken : {true, false}) {
+    const std::string name = is_broken ? "broken" : "sound";
+    block(name);
+    set_broken(name, is_broken);
+    auto added = std::async(std::launch::async, [&] { return add(name); });
+    wait_for_reads(name, 1);
+    caf::anon_send_exit(replica(0).devices.workers.at(0), caf::exit_reason::kill);
+    wait_for_reads(name, 2);
+    unblock();
+    const Status status = added.get();
+    EXPECT_EQ(status.has_value(), !is_broken) << "the answer is that of a real load";
+  }
+  ASSERT_TRUE(submit(1, 20, "sound"));
+  ASSERT_TRUE(received_->wait_for(1));
+  expect_right(1, 20);
+}
+
 class AdaptersOfTwoReplicas : public Adapters {
  protected:
   AdaptersOfTwoReplicas() : Adapters(2) {}
