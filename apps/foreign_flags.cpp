@@ -312,11 +312,19 @@ class Translator {
       for (auto& entry : json) adapters.push_back(std::move(entry));
       return;
     }
+    std::vector<std::string> entries;
     for (std::string_view rest = value; !rest.empty();) {
       const auto comma = std::min(rest.find(','), rest.size());
-      adapters.emplace_back(std::string(rest.substr(0, comma)));
+      const std::string piece(rest.substr(0, comma));
       rest.remove_prefix(std::min(comma + 1, rest.size()));
+      const bool is_part_of_path = !entries.empty() && piece.find('=') == std::string::npos;
+      if (is_part_of_path) {
+        entries.back() += "," + piece;
+      } else {
+        entries.push_back(piece);
+      }
     }
+    for (std::string& entry : entries) adapters.emplace_back(std::move(entry));
   }
 
   /// Takes llama-server's files of adapters. There they are applied to every request unless

@@ -112,6 +112,7 @@ TEST(ForeignFlags, of_adapters_are_joined_to_one) {
               ElementsAre("--lora-modules", "a=b", "--prompt-adapters", "p=q,r=s"));
   EXPECT_THAT(joined({"--lora-modules", "a=b,x", "--lora-modules", "c=d"}),
               ElementsAre("--lora-modules", R"(["a=b,x","c=d"])"));
+  EXPECT_THAT(joined({"--lora-modules", "a=b,c=d", "e=f"}), ElementsAre("--lora-modules", "a=b,c=d,e=f"));
   EXPECT_THAT(joined({"--enable-lora", "--max-loras", "4", "--max-cpu-loras=8", "--max_lora_rank", "16"}),
               ElementsAre("--enable-lora", "--max-loras", "4", "--max-cpu-loras=8", "--max-lora-rank", "16"));
   EXPECT_THAT(flags_problem({"--lora-modules"}), HasSubstr("--lora-modules needs a value"));
