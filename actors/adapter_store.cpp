@@ -51,7 +51,8 @@ void load(Self self, const AdapterRef& adapter) {
     on_loaded(self, adapter, status, answers.front().value.num_virtual_tokens);
   };
   const auto none_is_up = [self, adapter](const caf::error&) {
-    on_loaded(self, adapter, fail(ErrorCode::device_failed, "no replica is up"), 0);
+    on_loaded(self, adapter,
+              fail(ErrorCode::device_failed, "adapter \"" + adapter.name + "\" cannot be loaded: no replica is up"), 0);
   };
   gather<AdapterLoaded>(self, state_of(self).loaders, LoadAdapter{adapter}, on_answers, none_is_up);
 }

@@ -294,7 +294,7 @@ class Translator {
     auto& adapters = adapters_[argument.name];
     if (argument.value) return add_adapters(*argument.value, adapters), true;
     if (!has_next() || Argument(arguments_[at_ + 1]).is_flag()) return refuse(argument.name, "needs a value"), true;
-    // What has no "=" and no brace is the next positional argument.
+    // An argument without "=" and without a brace at its start is the model, and not an adapter.
     const auto is_module = [](const std::string& text) {
       return !Argument(text).is_flag() && (text.find('=') != std::string::npos || text.starts_with('{'));
     };

@@ -1,4 +1,4 @@
-// What the router reports: counters, metrics, and lists of its requests.
+// The router's reports: counters, metrics, and lists of requests.
 
 #include <algorithm>
 #include <utility>

@@ -24,8 +24,8 @@ class StepAdapters {
     return true;
   }
 
-  /// As add, for groups that are not running, in their order: behind one that finds no place, only those of the base
-  /// model enter the step. So the places of running groups come to it, and the base model waits for no adapter.
+  /// Admits a group that is not running; call it in the order of the groups. After the first group that finds no place,
+  /// only groups of the base model are admitted: otherwise that group might never get a place.
   bool admit(AdapterId adapter) {
     if (adapter == 0) return true;
     if (!one_waits_ && add(adapter)) return true;

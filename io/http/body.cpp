@@ -187,8 +187,8 @@ Handler generating(const ApiContext& context, std::string path, ParseJob parse,
 
 namespace {
 
-/// As read_body, for the body of a recovered request that used `adapter`. Clients may have loaded the adapter, so that
-/// this server does not know it: the engine then refuses the request unless it has ended.
+/// Reads the body of a recovered request that used `adapter`. This server may not know the adapter, because a client
+/// had loaded it. Then the engine refuses the request, unless the request has ended.
 tl::expected<ModelBody, ErrorAnswer> read_recovered_body(const ApiContext& context, std::string_view body,
                                                          const std::string& adapter) {
   if (adapter.empty()) return read_body(context, body);

@@ -65,7 +65,7 @@ class ServedModels {
   /// Returns the model with this name or alias, or for the adapter with this name. "NAME:latest", as Ollama lists
   /// models, also finds NAME. Returns null if there is none. The result is valid while this object lives.
   SharedModel find(std::string_view name) const;
-  /// As find, but an adapter's name finds its model.
+  /// Returns the model that has this name, or whose adapter has it. Otherwise like find.
   const ServedModel* find_model(std::string_view name) const;
   SharedModel shared(const ServedModel& model) const { return {SharedModel(), &model}; }
 

@@ -1,5 +1,5 @@
-// The adapters of tests/data/adapters through the whole engine: whatever the schedule, and whatever runs beside a
-// request, its tokens and logprobs are those of peft.
+// Runs the adapters of tests/data/adapters in whole engines. The tokens and logprobs of a request are those of peft in
+// every schedule, whatever else runs.
 
 #include <algorithm>
 #include <map>
