@@ -16,7 +16,10 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from worker_load import Connection, WorkerServer  # noqa: E402
 
 pagoda = model = None
-LONG = {"op": "generate", "prompt": "Once upon a time", "max_tokens": 2000, "ignore_eos": True, "stream": False}
+# Lives for longer than a few commands take on a slow machine, where the server has --max-num-seqs 1.
+ENDLESS = {"op": "generate", "prompt": "Once upon a time", "max_tokens": 2000, "ignore_eos": True, "stream": False,
+           "n": 32}
+SHORT = {**ENDLESS, "max_tokens": 200, "n": 1}
 
 
 class Ctl(unittest.TestCase):
@@ -79,8 +82,8 @@ class Ctl(unittest.TestCase):
         self.assertNotIn(" 0 restarts", text)
 
     def test_live_requests_are_listed_and_can_be_cancelled(self):
-        server = self.start()
-        outcome = self.submit(server, LONG)
+        server = self.start("--max-num-seqs", "1")
+        outcome = self.submit(server, ENDLESS)
         text, _ = self.ctl("requests")
         self.assertIn("running", text)
         (request,) = json.loads(self.ctl("requests", "--output", "json")[0])["requests"]
@@ -92,10 +95,10 @@ class Ctl(unittest.TestCase):
         self.assertIn("no live request has the id", error)
 
     def test_what_clients_write_does_nothing_to_a_terminal(self):
-        server = self.start()
+        server = self.start("--max-num-seqs", "1")
         connection = Connection(server.lines)
         self.addCleanup(connection.close)
-        body = dict(LONG, id="\x1b[2J\u009b\nforged", user="\x1b]0;x\x07")
+        body = dict(ENDLESS, id="\x1b[2J\u009b\nforged", user="\x1b]0;x\x07")
         for line in ({"op": "auth", "key": "a-key-of-an-admin-that-is-long"}, body):
             connection.socket.sendall(json.dumps(line).encode() + b"\n")
         server.wait_for(lambda s: s["requests_running"] > 0)
@@ -106,7 +109,7 @@ class Ctl(unittest.TestCase):
 
     def test_a_drain_refuses_what_comes_and_ends_what_is_live(self):
         server = self.start()
-        outcome = self.submit(server, dict(LONG, max_tokens=200))
+        outcome = self.submit(server, SHORT)
         self.assertRegex(self.ctl("drain")[0], r"^draining: [01] live requests\n$")
         self.assertIn("ready          draining", self.ctl("status")[0])
         self.assertTrue(outcome.ended.wait(60))
@@ -114,7 +117,7 @@ class Ctl(unittest.TestCase):
 
     def test_the_prefix_cache_can_be_reset(self):
         server = self.start()
-        outcome = self.submit(server, dict(LONG, max_tokens=200))
+        outcome = self.submit(server, SHORT)
         self.assertTrue(outcome.ended.wait(60))
         server.wait_for(lambda s: s["device_blocks_cached"] > 0)
         self.assertEqual(self.ctl("reset-prefix-cache")[0], "the prefix cache is reset\n")
