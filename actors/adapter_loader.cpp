@@ -20,9 +20,7 @@ AdapterLoaderActor::behavior_type behavior(Self self, const std::shared_ptr<adap
   return {
       [self](const LoadAdapter& message) {
         const auto loaded = state_of(self).table->load(message.adapter);
-        const auto* prompt = loaded ? (*loaded)->prompt() : nullptr;
-        return reply(AdapterLoaded{message.adapter.id, loaded ? Status() : fail(loaded.error()),
-                                   prompt == nullptr ? 0 : static_cast<std::int32_t>(prompt->num_tokens)});
+        return reply(AdapterLoaded{message.adapter.id, loaded.map([](const auto& one) { return one->facts(); })});
       },
       [self](const UnloadAdapter& message) { state_of(self).table->unload(message.adapter); },
   };

@@ -3,8 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include <spdlog/spdlog.h>
-
+#include "actors/adapter_loads.hpp"
 #include "actors/engine_actors.hpp"
 #include "actors/gather.hpp"
 #include "actors/promise.hpp"
@@ -33,26 +32,19 @@ void unload(Self self, AdapterId id) {
   for (const auto& [replica, loader] : state_of(self).loaders) send(self, loader, UnloadAdapter{id});
 }
 
-void on_loaded(Self self, const AdapterRef& adapter, const Status& status, std::int32_t num_virtual_tokens) {
-  if (!status) {
-    spdlog::warn("{}", status.error().message);
-    unload(self, adapter.id);  // a replica may have it
-  }
-  apply(self, state_of(self).core->load_ended(adapter.id, status, num_virtual_tokens));
+void on_loaded(Self self, const AdapterLoaded& loaded) {
+  if (!loaded.facts) unload(self, loaded.adapter);  // a replica may have it
+  apply(self, state_of(self).core->load_ended(loaded.adapter, loaded.facts));
 }
 
 /// A load has failed if one replica has refused it, or if none is up. One that is down refuses nothing.
 void load(Self self, const AdapterRef& adapter) {
-  const auto on_answers = [self, adapter](const std::vector<OfReplica<AdapterLoaded>>& answers) {
-    Status status;
-    for (const auto& [replica, loaded] : answers) {
-      if (status) status = loaded.status;
-    }
-    on_loaded(self, adapter, status, answers.front().value.num_virtual_tokens);
+  const auto on_answers = [self](const std::vector<OfReplica<AdapterLoaded>>& answers) {
+    on_loaded(self, loaded_by_all(answers));
   };
   const auto none_is_up = [self, adapter](const caf::error&) {
-    on_loaded(self, adapter,
-              fail(ErrorCode::device_failed, "adapter \"" + adapter.name + "\" cannot be loaded: no replica is up"), 0);
+    on_loaded(self, {adapter.id, fail(ErrorCode::device_failed,
+                                      "adapter \"" + adapter.name + "\" cannot be loaded: no replica is up")});
   };
   gather<AdapterLoaded>(self, state_of(self).loaders, LoadAdapter{adapter}, on_answers, none_is_up);
 }
@@ -92,9 +84,10 @@ caf::typed_response_promise<AdapterAcquired> acquire(Self self, const AcquireAda
 AdapterList list(const adapters::AdapterStoreCore& core) {
   AdapterList list;
   const auto holders = core.holders();
-  for (auto& [name, path] : core.sources()) {
-    const auto held = holders.find(name);
-    list.adapters.push_back({name, path, core.is_loaded(name), held == holders.end() ? 0 : held->second});
+  for (const AdapterRef& adapter : core.known()) {
+    const auto held = holders.find(adapter.name);
+    list.adapters.push_back({adapter.name, adapter.path, core.is_loaded(adapter.name),
+                             held == holders.end() ? 0 : held->second});
   }
   return list;
 }
@@ -116,7 +109,7 @@ AdapterStoreActor::behavior_type behavior(Self self, const AdapterStoreParts& pa
       },
       [self](const ReleaseAdapter& message) { apply(self, state_of(self).core->release(message.adapter)); },
       [self](const AddAdapter& message) {
-        return change(self, [&](auto& core, auto ticket) { return core.add(ticket, {message.name, message.path}); });
+        return change(self, [&](auto& core, auto ticket) { return core.add(ticket, message.name, message.path, message.stays_if_broken); });
       },
       [self](const RemoveAdapter& message) {
         return change(self, [&](auto& core, auto ticket) { return core.remove(ticket, message.name); });

@@ -119,11 +119,11 @@ struct ReplicaDrained {
 };
 
 /// Adds an adapter under a name that requests may then use (GenerateRequest::adapter). Answered when it is loaded.
-/// Errors: invalid_request (param "lora_name": the name is taken; the engine has no adapters), bad_file, io_failed,
-/// out_of_memory.
+/// Errors: invalid_request (param "lora_name": the name is taken; the engine has no adapters), bad_adapter.
 struct AddAdapter {
   std::string name;
   std::string path;
+  bool stays_if_broken = false;  ///< whether requests may name it even if it cannot be loaded now
 };
 /// Removes an adapter: later requests cannot name it. Answered when the requests that use it have ended. Errors:
 /// unknown_adapter, with param "lora_name".
@@ -273,12 +273,9 @@ struct LoadAdapter {
 };
 struct AdapterLoaded {
   AdapterId adapter = 0;
-  Status status;                        ///< errors: bad_file, io_failed, out_of_memory
-  std::int32_t num_virtual_tokens = 0;  ///< see AdapterRef
+  Result<AdapterFacts> facts;  ///< errors: bad_adapter
 
-  static constexpr auto visit_fields(auto& self, auto&& visit) {
-    return visit(self.adapter, self.status, self.num_virtual_tokens);
-  }
+  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.adapter, self.facts); }
 };
 /// Private: a device forgets an adapter. Rows that have it keep it until they end.
 struct UnloadAdapter {

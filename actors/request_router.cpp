@@ -65,7 +65,9 @@ void settle(Self self, routing::RouterCore::Settled settled) {
     deliver(promise, SubmitReply{settled.id});
     send(self, sink, OutputBatch{{std::move(*aborted)}});
   } else {
-    refuse(state, promise, std::get<Error>(std::move(settled.outcome)));
+    auto& error = std::get<Error>(settled.outcome);
+    if (error.code == ErrorCode::bad_adapter) spdlog::warn("request {}: {}", settled.id, error.message);
+    refuse(state, promise, std::move(error));
   }
 }
 

@@ -2,6 +2,9 @@
 #include <optional>
 #include <utility>
 
+#include <spdlog/spdlog.h>
+
+#include "actors/adapter_loads.hpp"
 #include "actors/clock.hpp"
 #include "actors/engine_actors.hpp"
 #include "actors/gather.hpp"
@@ -171,6 +174,14 @@ caf::typed_response_promise<view::ReplicaView> answer_view(Self self, const GetV
   return promise;
 }
 
+/// Clients do not see why a device could not load the adapter of a row.
+void log_bad_adapters(const StepResult& result) {
+  for (const RowResult& row : result.rows) {
+    const Error* const error = row.error();
+    if (error != nullptr && error->code == ErrorCode::bad_adapter) spdlog::warn("{}", error->message);
+  }
+}
+
 /// Lets all devices load an adapter. If one of them ends meanwhile, the devices that replace them load it.
 void load_adapter(Self self, const LoadAdapter& message, Promise<AdapterLoaded> promise) {
   const auto& state = state_of(self);
@@ -185,8 +196,7 @@ void load_adapter(Self self, const LoadAdapter& message, Promise<AdapterLoaded> 
       self, workers, message,
       [promise, load_later, num_ranks = workers.size()](std::vector<OfReplica<AdapterLoaded>>& of_ranks) mutable {
         if (of_ranks.size() < num_ranks) return load_later();
-        const auto failed = std::ranges::find_if(of_ranks, [](const auto& one) { return !one.value.status; });
-        deliver(promise, std::move(failed == of_ranks.end() ? of_ranks.front().value : failed->value));
+        deliver(promise, loaded_by_all(of_ranks));
       },
       [load_later](caf::error&) { load_later(); });
 }
@@ -235,6 +245,7 @@ SchedulerActor::behavior_type behavior(Self self, const scheduling::SchedulerCon
         const auto result = state.results->add(std::move(of_rank));
         if (!result) return;
         const TraceSpan span(state.trace, trace::Row::scheduler, "step result", state.place);
+        log_bad_adapters(*result);
         state.core->on_step_result(*result);
         span.end({arg("step", result->step), arg("tokens", result->samples.size()),
                   arg("requests_left", state.core->core().num_groups())});

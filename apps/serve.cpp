@@ -157,6 +157,25 @@ Result<RecoveryOfServer> read_recovery(const ServeOptions& options) {
   return RecoveryOfServer{std::make_shared<serving::Recovery>(std::move(*requests)), std::move(*lock)};
 }
 
+/// Loads the adapters of recovered requests that clients had loaded. The engine refuses a request whose adapter cannot
+/// be loaded.
+void load_adapters(serving::Recovery& recovery, caf::actor_system& system, const serving::ServedModel& model) {
+  if (model.adapters == nullptr) return;
+  caf::scoped_actor self(system);
+  for (const auto& [name, path] : recovery.adapters()) {
+    if (model.serves(name) || model.adapters->contains(name)) continue;
+    const auto change = model.adapters->begin_add(name, path);
+    Status status = change ? fail(ErrorCode::internal, "the engine does not answer") : fail(change.error());
+    if (change) {
+      const auto& added = (*change)->adapter;
+      actors::ask(self, model.router, actors::AddAdapter{added.name, added.path},
+                  [&](const actors::AdapterReply& reply) { status = reply.status; });
+      (*change)->settle(status);
+    }
+    if (!status) spdlog::warn("recover: the adapter \"{}\" is not loaded: {}", name, status.error().message);
+  }
+}
+
 /// Waits until the engine's own journal has all recovered requests. Only then does the old journal leave its
 /// place.
 Status complete(serving::Recovery& recovery, caf::actor_system& system, const EngineHandle& engine,
@@ -233,6 +252,7 @@ int run_serve(ServeOptions& options) {
   const auto service = options.has_pool() ? start_pool(system, options) : start_engine(system, options, place);
   if (!service) return exit_with(service.error());
   compare_parsers(options, service->models);
+  if (recovery->requests) load_adapters(*recovery->requests, system, service->models.front());
   options.http.reserve = options.lines.reserve = std::make_shared<io::MemoryReserve>();
   int code = kExitFailure;
   if (const auto front_ends =

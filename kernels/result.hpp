@@ -20,6 +20,7 @@ enum class ErrorCode : std::uint8_t {
   shutting_down,
   timeout,          ///< the request exceeded its time limit
   unknown_adapter,  ///< the request names an adapter that is not loaded
+  bad_adapter,      ///< an adapter that cannot be loaded; the message gives the reason, and may have the path of a file
   internal,         ///< a failure that the client cannot correct
 
   bad_config,     ///< a flag, a config key or a config.json the user must correct

@@ -227,16 +227,21 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSe
   return parts;
 }
 
-Result<actors::RunningEngine> start_engine(caf::actor_system& system, EngineParts parts) {
+Result<actors::RunningEngine> start_engine(caf::actor_system& system, EngineParts parts, BrokenAdapters broken) {
   const auto modules = std::move(parts.lora_modules);
   auto running = actors::spawn_actors(system, std::move(parts));
   if (!running || modules.empty()) return running;
   caf::scoped_actor self{system};
+  const bool stays = broken == BrokenAdapters::stay;
   for (const io::AdapterAtStart& module : modules) {
     Status status = fail(ErrorCode::internal, "an actor of the engine has ended");
-    actors::ask(self, running->actors.router, actors::AddAdapter{module.name, module.path},
+    actors::ask(self, running->actors.router, actors::AddAdapter{module.name, module.path, stays},
                 [&](const actors::AdapterReply& answer) { status = answer.status; });
     if (status) continue;
+    if (stays) {
+      spdlog::error("{}: {}", module.key, status.error().message);
+      continue;
+    }
     // The supervisor first: it takes the end of the router for a failure.
     caf::anon_send_exit(running->supervisor, caf::exit_reason::user_shutdown);
     self->wait_for(running->supervisor);

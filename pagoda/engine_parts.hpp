@@ -44,8 +44,13 @@ Result<LoadedDevice> load_device(const EngineConfig& config, const EnginePlan& p
 /// Reads config, tokenizer and checkpoint headers, creates the device, sizes the KV cache. Errors: as Engine::create.
 Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSetup& setup = {});
 
+enum class BrokenAdapters : std::uint8_t {
+  fail_the_start,
+  stay,  ///< they are logged; each request that names one tries to load it again
+};
+
 /// Spawns the actors over the parts, then loads the adapters of lora_modules. Blocks. Errors: those of spawn_actors, or
 /// of an adapter (the message has its name, `param` is the key that names it); then the actors end.
-Result<actors::RunningEngine> start_engine(caf::actor_system& system, EngineParts parts);
+Result<actors::RunningEngine> start_engine(caf::actor_system& system, EngineParts parts, BrokenAdapters broken);
 
 }  // namespace pagoda

@@ -4,30 +4,14 @@
 
 #include "actors/clock.hpp"
 #include "engine/models/model_spec.hpp"
-#include "io/adapters/base_weights.hpp"
-#include "io/adapters/read_adapter.hpp"
 
 namespace pagoda {
-namespace {
-
-/// Returns the type that low-rank matrices of float32 are rounded to: by default that of the model, if it has 16 bits.
-std::optional<DType> rounded_dtype(const EngineConfig& config, const EnginePlan& plan) {
-  for (const DType dtype : {DType::f16, DType::bf16}) {
-    if (config.lora_dtype == to_string(dtype) || (config.lora_dtype == "auto" && plan.dtype == dtype)) return dtype;
-  }
-  return std::nullopt;
-}
-
-}  // namespace
-
 ModelLoader::ModelLoader(const EngineConfig& config, const EnginePlan& plan, std::shared_ptr<kernels::Device> device,
                          StartProgress progress)
     : plan_(plan),
       block_size_(config.slots_per_block()),
       runner_(runner_config(config, plan)),
-      max_adapter_rank_(config.enable_lora ? config.max_lora_rank : 0),
-      max_virtual_tokens_(config.enable_prompt_adapter ? config.max_prompt_adapter_token : 0),
-      adapter_dtype_(rounded_dtype(config, plan)),
+      adapter_reader_(config, plan),
       device_(std::move(device)),
       progress_(std::move(progress)) {
   runner_.replay_decode = !device_->shares_host_memory() && !config.enforce_eager;
@@ -79,49 +63,6 @@ Result<std::unique_ptr<models::Model>> ModelLoader::make_model() const {
   return model;
 }
 
-Status ModelLoader::check_prompt(const adapters::Adapter& adapter) const {
-  if (!adapter.prompt) return {};
-  if (max_virtual_tokens_ == 0) {
-    return fail(ErrorCode::unsupported,
-                "it is a prompt adapter, and the engine was started without enable_prompt_adapter",
-                "enable_prompt_adapter");
-  }
-  if (adapter.num_virtual_tokens() <= max_virtual_tokens_) return {};
-  return fail(ErrorCode::unsupported,
-              "it has " + std::to_string(adapter.num_virtual_tokens()) +
-                  " virtual tokens, more than max_prompt_adapter_token (" + std::to_string(max_virtual_tokens_) + ")",
-              "max_prompt_adapter_token");
-}
-
-adapters::AdapterTable::Reader ModelLoader::adapter_reader() const {
-  if (max_adapter_rank_ == 0 && max_virtual_tokens_ == 0) return nullptr;
-  return [loader = shared_from_this()](const std::string& path) -> Result<adapters::Adapter> {
-    const EnginePlan& plan = loader->plan_;
-    auto adapter = io::read_adapter(path, plan.model.decoder.attention_of(0).head_dim);
-    if (!adapter) return adapter;
-    if (Status allowed = loader->check_prompt(*adapter); !allowed) return fail(std::move(allowed.error()));
-    if (adapter->prompt) return adapter;
-    if (loader->max_adapter_rank_ == 0) {
-      return fail(ErrorCode::unsupported, "it is no prompt adapter, and the engine was started without enable_lora",
-                  "enable_lora");
-    }
-    const std::int64_t rank = adapters::largest_rank(*adapter);
-    if (rank > loader->max_adapter_rank_) {
-      return fail(ErrorCode::unsupported,
-                  "its rank is " + std::to_string(rank) + ", more than max_lora_rank (" +
-                      std::to_string(loader->max_adapter_rank_) + ")",
-                  "max_lora_rank");
-    }
-    if (loader->adapter_dtype_) {
-      if (Status fits = adapters::round_matrices(*adapter, *loader->adapter_dtype_); !fits) {
-        return fail(std::move(fits.error()));
-      }
-    }
-    if (Status same = io::drop_base_weights(*adapter, *plan.checkpoint); !same) return fail(std::move(same.error()));
-    return adapter;
-  };
-}
-
 Result<std::unique_ptr<execution::ModelRunner>> ModelLoader::make_runner(const execution::KvMemory& memory,
                                                                          std::int32_t num_device_blocks) const {
   auto model = make_model();
@@ -131,7 +72,11 @@ Result<std::unique_ptr<execution::ModelRunner>> ModelLoader::make_runner(const e
                               .block_bytes = plan_.layout.block_bytes(),
                               .block_size = block_size_,
                               .dtype = plan_.kv_dtype};
-  return execution::ModelRunner::create(runner_, std::move(*model), device_, cache, actors::now_us, adapter_reader());
+  adapters::AdapterTable::Reader read;
+  if (adapter_reader_.is_enabled()) {
+    read = [loader = shared_from_this()](const std::string& path) { return loader->adapter_reader_.read(path); };
+  }
+  return execution::ModelRunner::create(runner_, std::move(*model), device_, cache, actors::now_us, std::move(read));
 }
 
 Result<std::int64_t> ModelLoader::measure_free_bytes() const {

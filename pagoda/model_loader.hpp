@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string_view>
 
 #include "actors/engine_actors.hpp"
@@ -11,6 +10,7 @@
 #include "engine/execution/model_runner.hpp"
 #include "engine/weights/device_weights.hpp"
 #include "engine/weights/loaded_weights.hpp"
+#include "pagoda/adapter_reader.hpp"
 #include "pagoda/engine_plan.hpp"
 #include "pagoda/engine_setup.hpp"
 
@@ -44,11 +44,6 @@ class ModelLoader : public std::enable_shared_from_this<ModelLoader> {
  private:
   ModelLoader(const EngineConfig& config, const EnginePlan& plan, std::shared_ptr<kernels::Device> device,
               StartProgress progress);
-  /// Returns the function that reads adapters for this model; null if requests cannot name adapters. It keeps
-  /// this alive.
-  adapters::AdapterTable::Reader adapter_reader() const;
-  /// Returns an error if a prompt adapter is not allowed or too long.
-  Status check_prompt(const adapters::Adapter& adapter) const;
   void report(std::string_view what, double done) const;
   Result<std::unique_ptr<execution::ModelRunner>> make_runner(const execution::KvMemory& memory,
                                                               std::int32_t num_device_blocks) const;
@@ -56,9 +51,7 @@ class ModelLoader : public std::enable_shared_from_this<ModelLoader> {
   EnginePlan plan_;
   std::int32_t block_size_;
   execution::RunnerConfig runner_;
-  std::int32_t max_adapter_rank_;       // 0 = there is no LoRA
-  std::int32_t max_virtual_tokens_;     // 0 = there are no prompt adapters
-  std::optional<DType> adapter_dtype_;  // type that matrices of float32 are rounded to
+  AdapterReader adapter_reader_;
   std::shared_ptr<kernels::Device> device_;
   StartProgress progress_;  // null once the engine has started
   std::unique_ptr<weights::LoadedWeights> host_weights_;

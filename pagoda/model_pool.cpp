@@ -15,6 +15,7 @@
 #include "io/adapters/lora_modules.hpp"
 #include "io/model_files/model_files.hpp"
 #include "io/model_files/model_fingerprint.hpp"
+#include "pagoda/adapter_reader.hpp"
 #include "pagoda/engine_configs.hpp"
 #include "pagoda/engine_parts.hpp"
 #include "pagoda/engine_plan.hpp"
@@ -98,6 +99,7 @@ Result<PlannedModel> plan_pooled(const PooledModelConfig& model, std::int32_t nu
   }
   const auto plan = plan_engine(config, *planned.device);
   if (!plan) return fail(plan.error());
+  if (Status fit = check_adapters(config, *plan); !fit) return fail(std::move(fit.error()));
   const auto tokenizer = plan->files->tokenizer();
   if (!tokenizer) return fail(tokenizer.error());
   auto chat = io::load_chat_prompts(config, *plan->files);
@@ -159,7 +161,7 @@ Result<actors::SharedEngine> load_engine(caf::actor_system& system, const Planne
       parts->info.max_model_len != model.info.max_model_len) {
     return fail(ErrorCode::bad_file, "the files have another model than when the server started: restart the server");
   }
-  auto running = start_engine(system, std::move(*parts));
+  auto running = start_engine(system, std::move(*parts), BrokenAdapters::stay);
   if (!running) return fail(running.error());
   std::vector<actors::LoadedEngine::Devices> replicas;
   for (const actors::RunningReplica& replica : running->replicas) {

@@ -91,6 +91,7 @@ std::shared_ptr<GenerateRequest> request_of(const Resumable& resumable, const se
   request->user = spec.user;
   request->cache_salt = spec.cache_salt;
   request->adapter = spec.adapter.name;
+  request->adapter_fingerprint = spec.adapter.facts.fingerprint;
   if (!resumable.progress->has_ended()) request->timeout_ms = time_left(origin);
   request->request_id = origin.name.id;
   request->resumable = true;
@@ -141,7 +142,8 @@ Result<Requests> recover_requests(const std::string& path, const EngineConfig& c
       return other.origin.api == origin->api && other.origin.name == origin->name;
     });
     recovered.push_back({std::move(*origin), std::move(request),
-                         journal::sent_deltas(*tokenizer, *resumable.spec, *resumable.progress)});
+                         journal::sent_deltas(*tokenizer, *resumable.spec, *resumable.progress),
+                         resumable.spec->adapter.path});
   }
   if (journal->num_damaged > 0 || reader.num_damaged() > 0) {
     spdlog::warn("{}: {} segments end at an incomplete or damaged record, {} records could not be read", path,

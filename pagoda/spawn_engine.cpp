@@ -22,7 +22,7 @@ Result<EngineHandle> spawn_engine(caf::actor_system& system, const EngineConfig&
   if (!parts) return fail(parts.error());
   auto model = parts->info;
   const auto journal = parts->journal_file;
-  auto running = start_engine(system, std::move(*parts));
+  auto running = start_engine(system, std::move(*parts), BrokenAdapters::fail_the_start);
   if (!running) return fail(running.error());
   EngineHandle handle{running->actors.router, running->supervisor, std::move(model)};
   if (journal && setup.journal_takes_place_later) {

@@ -3,8 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 namespace pagoda::adapters {
 namespace {
@@ -38,7 +43,62 @@ bool round_matrix(AdapterMatrix& matrix, DType dtype) {
   return dtype == DType::bf16 ? round_to<BFloat16>(matrix, dtype, to_bf16) : round_to<Float16>(matrix, dtype, to_f16);
 }
 
+/// A hash over values of any type without padding.
+class Hash {
+ public:
+  template <class T>
+    requires std::is_arithmetic_v<T> || std::is_enum_v<T>
+  void add(T value) {
+    add(&value, sizeof(value));
+  }
+  void add(const std::string& text) {
+    add(text.size());
+    add(text.data(), text.size());
+  }
+  void add(const AdapterMatrix& matrix) {
+    add(matrix.dtype);
+    add(matrix.rows);
+    add(matrix.columns);
+    add(matrix.data.data(), matrix.data.size());
+  }
+  template <class T>
+  void add(const std::optional<T>& value) {
+    add(value.has_value());
+    if (value) add(*value);
+  }
+  void add(const LoraChange& lora) {
+    add(lora.a);
+    add(lora.b);
+    add(lora.scale);
+    add(lora.magnitude);
+  }
+  void add(const VirtualTokens& tokens) {
+    add(tokens.kind);
+    add(tokens.rows);
+    add(tokens.num_heads);
+  }
+
+  std::uint64_t value() const { return value_; }
+
+ private:
+  void add(const void* bytes, std::size_t size) { value_ = XXH3_64bits_withSeed(bytes, size, value_); }
+
+  std::uint64_t value_ = 0;
+};
+
 }  // namespace
+
+std::uint64_t fingerprint_of(const Adapter& adapter) {
+  Hash hash;
+  for (const ModuleChange& change : adapter.changes) {
+    hash.add(change.module);
+    hash.add(change.lora);
+    hash.add(change.weight);
+    hash.add(change.bias);
+  }
+  hash.add(adapter.prompt);
+  return std::max<std::uint64_t>(hash.value(), 1);
+}
 
 std::int64_t largest_rank(const Adapter& adapter) {
   std::int64_t rank = 0;

@@ -55,10 +55,15 @@ struct VirtualTokens {
 struct Adapter {
   std::vector<ModuleChange> changes;  ///< one for each module, in the order of their names
   std::optional<VirtualTokens> prompt = std::nullopt;
+  std::uint64_t fingerprint = 0;  ///< fingerprint_of what the files contain; see AdapterFacts
 
   /// Returns the number of virtual tokens.
   std::int64_t num_virtual_tokens() const { return prompt ? prompt->rows.rows : 0; }
 };
+
+/// Returns a hash of the changes and virtual tokens of an adapter: XXH3, never 0. Adapters with equal elements have equal
+/// fingerprints, whatever their files' format.
+std::uint64_t fingerprint_of(const Adapter& adapter);
 
 /// Returns the largest rank of an adapter's changes; 0 if it has no low-rank change.
 std::int64_t largest_rank(const Adapter& adapter);

@@ -5,18 +5,20 @@
 
 namespace pagoda::adapters {
 
-AdapterStoreCore::Effects AdapterStoreCore::add(TicketId ticket, AdapterSource source) {
+AdapterStoreCore::Effects AdapterStoreCore::add(TicketId ticket, std::string name, std::string path,
+                                               bool stays_if_broken) {
   Effects effects;
-  const auto [entry, is_new] = entries_.try_emplace(source.name);
+  const auto [entry, is_new] = entries_.try_emplace(name);
   if (!is_new) {
     const char* const state =
         entry->second.is_removed ? "\" goes when its requests have ended" : "\" is loaded already";
     effects.answers.push_back(
-        {ticket, fail(ErrorCode::invalid_request, "the adapter \"" + source.name + state, "lora_name")});
+        {ticket, fail(ErrorCode::invalid_request, "the adapter \"" + name + state, "lora_name")});
     return effects;
   }
-  tickets_.emplace(ticket, source.name);
-  entry->second.source = std::move(source);
+  entry->second.adapter.name = std::move(name);
+  entry->second.adapter.path = std::move(path);
+  entry->second.stays_if_broken = stays_if_broken;
   entry->second.add = ticket;
   want(entry->second);
   make_progress(effects);
@@ -30,7 +32,6 @@ AdapterStoreCore::Effects AdapterStoreCore::remove(TicketId ticket, std::string_
     return effects;
   }
   const auto entry = entries_.find(name);
-  tickets_.emplace(ticket, entry->first);
   entry->second.is_removed = true;
   entry->second.remove = ticket;
   end_if_removed(entry, effects);
@@ -47,10 +48,10 @@ AdapterStoreCore::Effects AdapterStoreCore::acquire(TicketId ticket, std::string
   Entry& entry = entries_.find(name)->second;
   if (entry.state == State::loaded && leaving_ != name && !entry.is_queued) {
     hold(entry);
-    effects.answers.push_back({ticket, ref(entry)});
+    effects.answers.push_back({ticket, entry.adapter});
     return effects;
   }
-  tickets_.emplace(ticket, entry.source.name);
+  acquires_.emplace(ticket, entry.adapter.name);
   entry.acquires.push_back(ticket);
   want(entry);
   make_progress(effects);
@@ -59,12 +60,10 @@ AdapterStoreCore::Effects AdapterStoreCore::acquire(TicketId ticket, std::string
 
 AdapterStoreCore::Effects AdapterStoreCore::withdraw(TicketId ticket) {
   Effects effects;
-  const auto asked = tickets_.extract(ticket);
-  if (!asked) return effects;
-  const auto entry = entries_.find(asked.mapped());
+  const auto waits = acquires_.extract(ticket);
+  if (!waits) return effects;
+  const auto entry = entries_.find(waits.mapped());
   std::erase(entry->second.acquires, ticket);
-  if (entry->second.add == ticket) entry->second.add.reset();
-  if (entry->second.remove == ticket) entry->second.remove.reset();
   end_if_removed(entry, effects);
   make_progress(effects);
   return effects;
@@ -81,27 +80,26 @@ AdapterStoreCore::Effects AdapterStoreCore::release(AdapterId id) {
   return effects;
 }
 
-AdapterStoreCore::Effects AdapterStoreCore::load_ended(AdapterId id, const Status& status,
-                                                       std::int32_t num_virtual_tokens) {
+AdapterStoreCore::Effects AdapterStoreCore::load_ended(AdapterId id, const Result<AdapterFacts>& loaded) {
   Effects effects;
   const auto found = of(id);
   Entry& entry = found->second;
   PAGODA_ASSERT(entry.state == State::loading, "only an adapter that is being loaded ends its load");
-  if (status) {
+  if (loaded) {
     ++counts_.loads;
     entry.state = State::loaded;
-    entry.num_virtual_tokens = num_virtual_tokens;
+    entry.adapter.facts = *loaded;
     entry.last_use = ++num_uses_;
-    answer_add(entry, ref(entry), effects);
+    answer_add(entry, entry.adapter, effects);
     answer_acquires(entry, effects);
   } else {
     by_id_.erase(id);
     entry.state = State::absent;
-    entry.is_removed |= entry.add.has_value();  // its first load has failed
-    answer_add(entry, tl::unexpected(status.error()), effects);
+    entry.is_removed |= entry.add.has_value() && !entry.stays_if_broken;  // its first load has failed
+    answer_add(entry, tl::unexpected(loaded.error()), effects);
     for (const TicketId ticket : std::exchange(entry.acquires, {})) {
-      tickets_.erase(ticket);
-      effects.answers.push_back({ticket, tl::unexpected(status.error())});
+      acquires_.erase(ticket);
+      effects.answers.push_back({ticket, tl::unexpected(loaded.error())});
     }
   }
   end_if_removed(found, effects);
@@ -109,10 +107,10 @@ AdapterStoreCore::Effects AdapterStoreCore::load_ended(AdapterId id, const Statu
   return effects;
 }
 
-std::vector<AdapterSource> AdapterStoreCore::sources() const {
-  std::vector<AdapterSource> all;
+std::vector<AdapterRef> AdapterStoreCore::known() const {
+  std::vector<AdapterRef> all;
   for (const auto& [name, entry] : entries_) {
-    if (!entry.is_removed && !entry.add) all.push_back(entry.source);
+    if (!entry.is_removed && !entry.add) all.push_back(entry.adapter);
   }
   return all;
 }
@@ -136,9 +134,9 @@ bool AdapterStoreCore::knows(std::string_view name) const {
 
 Error AdapterStoreCore::unknown(std::string_view name, std::string_view param) const {
   std::string names;
-  for (const AdapterSource& source : sources()) names += (names.empty() ? "" : ", ") + source.name;
-  const std::string known = names.empty() ? "no adapter is loaded" : "the adapters are: " + names;
-  return {ErrorCode::unknown_adapter, "there is no adapter \"" + std::string(name) + "\"; " + known,
+  for (const AdapterRef& adapter : known()) names += (names.empty() ? "" : ", ") + adapter.name;
+  const std::string others = names.empty() ? "no adapter is loaded" : "the adapters are: " + names;
+  return {ErrorCode::unknown_adapter, "there is no adapter \"" + std::string(name) + "\"; " + others,
           std::string(param)};
 }
 
@@ -150,7 +148,7 @@ void AdapterStoreCore::hold(Entry& entry) {
 void AdapterStoreCore::want(Entry& entry) {
   if (entry.state == State::loading || entry.is_queued) return;
   entry.is_queued = true;
-  waiting_for_room_.push_back(entry.source.name);
+  waiting_for_room_.push_back(entry.adapter.name);
 }
 
 void AdapterStoreCore::make_progress(Effects& effects) {
@@ -158,14 +156,14 @@ void AdapterStoreCore::make_progress(Effects& effects) {
     Entry& first = entries_.find(waiting_for_room_.front())->second;
     const bool is_wanted = first.add || !first.acquires.empty();
     if (is_wanted && first.state == State::loaded) {  // it was to leave, but another one has left
-      if (leaving_ == first.source.name) leaving_.clear();
+      if (leaving_ == first.adapter.name) leaving_.clear();
       answer_acquires(first, effects);
     } else if (is_wanted) {
       if (!make_room(effects)) return;
       first.state = State::loading;
-      first.id = next_id_++;
-      by_id_.emplace(first.id, first.source.name);
-      effects.loads.push_back(ref(first));
+      first.adapter.id = next_id_++;
+      by_id_.emplace(first.adapter.id, first.adapter.name);
+      effects.loads.push_back(first.adapter);
     }
     first.is_queued = false;
     waiting_for_room_.pop_front();
@@ -183,7 +181,7 @@ bool AdapterStoreCore::make_room(Effects& effects) {
     if (least_recent == nullptr || entry.last_use < least_recent->last_use) least_recent = &entry;
   }
   if (victim == nullptr) {
-    if (leaving_.empty() && next_victim != nullptr) leaving_ = next_victim->source.name;
+    if (leaving_.empty() && next_victim != nullptr) leaving_ = next_victim->adapter.name;
     return false;
   }
   ++counts_.evictions;
@@ -192,23 +190,22 @@ bool AdapterStoreCore::make_room(Effects& effects) {
 }
 
 void AdapterStoreCore::unload(Entry& entry, Effects& effects) {
-  effects.unloads.push_back(entry.id);
-  by_id_.erase(entry.id);
+  effects.unloads.push_back(entry.adapter.id);
+  by_id_.erase(entry.adapter.id);
   entry.state = State::absent;
-  if (leaving_ == entry.source.name) leaving_.clear();
+  if (leaving_ == entry.adapter.name) leaving_.clear();
 }
 
 void AdapterStoreCore::answer_acquires(Entry& entry, Effects& effects) {
   for (const TicketId ticket : std::exchange(entry.acquires, {})) {
-    tickets_.erase(ticket);
+    acquires_.erase(ticket);
     hold(entry);
-    effects.answers.push_back({ticket, ref(entry)});
+    effects.answers.push_back({ticket, entry.adapter});
   }
 }
 
 void AdapterStoreCore::answer_add(Entry& entry, Result<AdapterRef> answer, Effects& effects) {
   if (!entry.add) return;
-  tickets_.erase(*entry.add);
   effects.answers.push_back({*std::exchange(entry.add, std::nullopt), std::move(answer)});
 }
 
@@ -217,11 +214,8 @@ void AdapterStoreCore::end_if_removed(Entries::iterator found, Effects& effects)
   if (!entry.is_removed || entry.holders > 0 || !entry.acquires.empty()) return;
   if (entry.state == State::loading) return;
   if (entry.state == State::loaded) unload(entry, effects);
-  if (entry.remove) {
-    tickets_.erase(*entry.remove);
-    effects.answers.push_back({*entry.remove, AdapterRef{}});
-  }
-  if (entry.is_queued) std::erase(waiting_for_room_, entry.source.name);
+  if (entry.remove) effects.answers.push_back({*entry.remove, AdapterRef{}});
+  if (entry.is_queued) std::erase(waiting_for_room_, entry.adapter.name);
   entries_.erase(found);
 }
 

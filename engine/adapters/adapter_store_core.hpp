@@ -19,12 +19,6 @@ namespace pagoda::adapters {
 /// Identifies a question to the store; its owner chooses it.
 using TicketId = std::uint64_t;
 
-/// An adapter that the store knows. It is loaded when a request needs it.
-struct AdapterSource {
-  std::string name;
-  std::string path;
-};
-
 /// Decides which adapters are loaded; its owner loads and unloads them. A request holds its adapter from the answer to
 /// `acquire` until `release`. At most `max_loaded` adapters are loaded at a time, those that are being loaded included.
 /// When there is no room, the least recently used adapter that no request holds is unloaded; devices do so at once, and
@@ -49,26 +43,26 @@ class AdapterStoreCore {
   explicit AdapterStoreCore(std::size_t max_loaded) : max_loaded_(max_loaded) {}
 
   /// Adds an adapter and loads it. The answer comes when the adapter is loaded. After an error of the load the store
-  /// does not have the adapter. Errors at once: a name that the store has (invalid_request), with param "lora_name".
-  Effects add(TicketId ticket, AdapterSource source);
+  /// does not have the adapter, unless `stays_if_broken`. Errors at once: a name that the store has (invalid_request),
+  /// with param "lora_name".
+  Effects add(TicketId ticket, std::string name, std::string path, bool stays_if_broken = false);
   /// Removes an adapter: no request may name it from now on. The answer comes when its requests have ended. Errors at
   /// once: unknown_adapter, with param "lora_name".
   Effects remove(TicketId ticket, std::string_view name);
   /// Asks for an adapter for one request. The answer comes when the adapter is loaded, or with the error of its load.
   /// Errors at once: unknown_adapter, with param "adapter" and the known names.
   Effects acquire(TicketId ticket, std::string_view name);
-  /// Takes a question back; does nothing if it is answered. A removal goes on without an answer.
+  /// Takes a question of `acquire` back; does nothing if it is answered.
   Effects withdraw(TicketId ticket);
   /// Call when a request that holds the adapter has ended.
   Effects release(AdapterId id);
 
-  /// `num_virtual_tokens`: see AdapterRef; used if the load has not failed.
-  Effects load_ended(AdapterId id, const Status& status, std::int32_t num_virtual_tokens = 0);
+  Effects load_ended(AdapterId id, const Result<AdapterFacts>& loaded);
 
   /// Returns whether requests may name the adapter.
   bool knows(std::string_view name) const;
   /// Returns the adapters that requests may name, sorted by name.
-  std::vector<AdapterSource> sources() const;
+  std::vector<AdapterRef> known() const;
   /// Returns whether the adapter that requests may name is loaded.
   bool is_loaded(std::string_view name) const;
   std::size_t num_loaded() const { return by_id_.size(); }
@@ -84,14 +78,13 @@ class AdapterStoreCore {
  private:
   enum class State : std::uint8_t { absent, loading, loaded };
   struct Entry {
-    AdapterSource source;
+    AdapterRef adapter;  ///< its id is that of its last load; its facts are those of its first load
     State state = State::absent;
-    AdapterId id = 0;  ///< set unless it is absent
-    std::int32_t num_virtual_tokens = 0;
     std::int64_t holders = 0;        ///< number of requests that hold it
     std::uint64_t last_use = 0;      ///< num_uses_ at its last use
     bool is_queued = false;          ///< whether it is in waiting_for_room_
     bool is_removed = false;         ///< whether it goes when no request holds it
+    bool stays_if_broken = false;    ///< whether it stays if its first load fails
     std::optional<TicketId> add;     ///< ticket of `add`, until it is answered: requests cannot name it before
     std::optional<TicketId> remove;  ///< ticket of `remove`
     std::vector<TicketId> acquires;  ///< tickets of requests that wait until it is loaded
@@ -110,9 +103,6 @@ class AdapterStoreCore {
   void answer_add(Entry& entry, Result<AdapterRef> answer, Effects& effects);
   /// Lets the requests that wait for a loaded adapter hold it.
   void answer_acquires(Entry& entry, Effects& effects);
-  static AdapterRef ref(const Entry& entry) {
-    return {entry.id, entry.source.name, entry.source.path, entry.num_virtual_tokens};
-  }
   /// Unloads and erases a removed entry that no request holds or waits for.
   void end_if_removed(Entries::iterator found, Effects& effects);
   Entries::iterator of(AdapterId id) { return entries_.find(by_id_.at(id)); }
@@ -122,7 +112,7 @@ class AdapterStoreCore {
   std::map<AdapterId, std::string> by_id_;  // names of the adapters that take room
   std::deque<std::string> waiting_for_room_;
   std::string leaving_;  // name of the loaded adapter that no more requests get, since others wait for room; or empty
-  std::map<TicketId, std::string> tickets_;  // names that unanswered questions are about
+  std::map<TicketId, std::string> acquires_;  // names that unanswered acquires are about
   AdapterId next_id_ = 1;
   std::uint64_t num_uses_ = 0;
   Counts counts_;

@@ -27,10 +27,10 @@ class AdapterTable {
       : read_(std::move(read)), modules_(modules), device_(device) {}
 
   /// Returns an adapter. Reads and binds it when it is asked for the first time; adapters are loaded one after the
-  /// other. An adapter keeps its memory while a pointer to it is left. Errors: those of the reader and of
-  /// BoundAdapter::create, the same each time: what a row computes without its adapter must not count for a later row
-  /// with the same id. The message has the adapter's name. An adapter that was unloaded is an error too: only rows of
-  /// requests that have ended still ask for it.
+  /// other. An adapter keeps its memory while a pointer to it is left. Errors (bad_adapter): the reader or
+  /// BoundAdapter::create fails, or the files are not those of `adapter.facts`. The error is the same each time: what a
+  /// row computes without its adapter must not count for a later row with the same id. The message has the adapter's
+  /// name. An adapter that was unloaded is an error too: only rows of requests that have ended still ask for it.
   Result<SharedAdapter> load(const AdapterRef& adapter);
   /// Forgets an adapter for good: its id is never used again.
   void unload(AdapterId id);

@@ -237,6 +237,7 @@ Result<std::unique_ptr<const BoundAdapter>> BoundAdapter::create(const Adapter& 
   });
   if (!memory) return fail(std::move(memory.error()));
   auto bound = std::make_unique<BoundAdapter>();
+  bound->facts_ = {adapter.fingerprint, static_cast<std::int32_t>(adapter.num_virtual_tokens())};
   bound->memory_ = std::move(*memory);
   auto* start = bound->memory_.as<std::byte>();
   AdapterWeights& weights = bound->weights_;

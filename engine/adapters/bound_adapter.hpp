@@ -7,6 +7,7 @@
 #include "engine/layers/adapter_modules.hpp"
 #include "engine/layers/batch_adapters.hpp"
 #include "engine/layers/batch_prompts.hpp"
+#include "engine/step/adapter_ref.hpp"
 #include "kernels/device.hpp"
 #include "kernels/result.hpp"
 
@@ -42,10 +43,12 @@ class BoundAdapter {
   /// Returns what a batch refers to (layers::PromptRows) of a prompt adapter. Valid as long as this lives. Null if the
   /// adapter has no virtual tokens.
   const layers::PromptWeights* prompt() const { return prompt_.num_tokens > 0 ? &prompt_ : nullptr; }
+  const AdapterFacts& facts() const { return facts_; }
   /// Returns the bytes of the device's memory.
   std::int64_t bytes() const { return static_cast<std::int64_t>(memory_.bytes()); }
 
  private:
+  AdapterFacts facts_;
   layers::AdapterWeights weights_;
   layers::PromptWeights prompt_;
   kernels::Buffer memory_;

@@ -21,7 +21,7 @@ void BatchRows::apply(const ExecuteStep& step) {
     row.sequence = fresh.sequence;
     row.block_tables.resize(num_kv_groups_);
     row.prompt_len = static_cast<std::int32_t>(spec.prompt->size());
-    row.num_virtual_tokens = spec.adapter.num_virtual_tokens;
+    row.num_virtual_tokens = spec.adapter.facts.num_virtual_tokens;
     row.num_tokens = row.prompt_len + static_cast<std::int32_t>(fresh.tokens_so_far.size());
     row.sampler = std::make_unique<SequenceSampler>(spec.sampling, spec.seed,
                                                     static_cast<std::uint32_t>(fresh.sequence_index), vocab_size_);

@@ -65,7 +65,8 @@ bool DeviceMessageChecks::take(const NewRow& fresh) {
   const RowSpec& spec = fresh.spec;
   if (row == nullptr || spec.prompt == nullptr || spec.prompt->empty()) return false;
   const auto num_tokens = std::ssize(*spec.prompt) + std::ssize(fresh.tokens_so_far);
-  if (spec.adapter.num_virtual_tokens < 0 || spec.adapter.num_virtual_tokens >= std::ssize(*spec.prompt)) return false;
+  const auto num_virtual_tokens = spec.adapter.facts.num_virtual_tokens;
+  if (num_virtual_tokens < 0 || num_virtual_tokens >= std::ssize(*spec.prompt)) return false;
   if (num_tokens > limits_.max_model_len || fresh.sequence_index < 0 || !are_known_tokens(*spec.prompt) ||
       !are_known_tokens(fresh.tokens_so_far) || !is_valid(spec.sampling)) {
     return false;

@@ -1,7 +1,6 @@
 // The adapters of the rows of a ModelRunner.
 
 #include <cstdint>
-#include <string>
 #include <utility>
 
 #include "engine/execution/adapter_rows.hpp"
@@ -9,26 +8,12 @@
 
 namespace pagoda::execution {
 
-namespace {
-
-/// Returns an error in place of an adapter that has not the virtual tokens that its row's prompt begins with.
-Result<adapters::SharedAdapter> with_tokens_of(const AdapterRef& adapter, Result<adapters::SharedAdapter> loaded) {
-  if (!loaded) return loaded;
-  const std::int64_t count = (*loaded)->prompt() == nullptr ? 0 : (*loaded)->prompt()->num_tokens;
-  if (count == adapter.num_virtual_tokens) return loaded;
-  return fail(ErrorCode::internal, "adapter \"" + adapter.name + "\" has " + std::to_string(count) +
-                                       " virtual tokens, and not " + std::to_string(adapter.num_virtual_tokens) +
-                                       " as its request has: unload it and load it again");
-}
-
-}  // namespace
-
 void ModelRunner::load_adapters(const ExecuteStep& step) {
   for (const NewRow& fresh : step.new_rows) {
     const AdapterRef& adapter = fresh.spec.adapter;
     if (adapter.id == 0) continue;
     if (adapters_) {
-      rows_.set_adapter(fresh.row, with_tokens_of(adapter, adapters_->load(adapter)));
+      rows_.set_adapter(fresh.row, adapters_->load(adapter));
     } else {
       rows_.set_adapter(fresh.row, fail(ErrorCode::internal, "the device has no adapters"));
     }

@@ -46,6 +46,8 @@ struct GenerateRequest {
   std::string cache_salt;
   /// Name of an adapter that the engine knows, at most kMaxAdapterNameBytes; empty = the base model.
   std::string adapter;
+  /// Fingerprint that the adapter must have (AdapterFacts); 0 = any.
+  std::uint64_t adapter_fingerprint = 0;
   /// Time from arrival to end after which the request fails; absent = the engine's default.
   std::optional<std::int64_t> timeout_ms;
   /// Name that the client gives the request, shown in lists of requests; at most kMaxRequestIdBytes.
@@ -58,8 +60,8 @@ struct GenerateRequest {
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.prompt, self.prompt_token_ids, self.prompt_literals, self.sampling, self.open,
                  self.may_drop_thinking_budget, self.stream, self.add_special_tokens, self.truncate_prompt_tokens,
-                 self.priority, self.user, self.cache_salt, self.adapter, self.timeout_ms, self.request_id,
-                 self.resumable, self.progress);
+                 self.priority, self.user, self.cache_salt, self.adapter, self.adapter_fingerprint, self.timeout_ms,
+                 self.request_id, self.resumable, self.progress);
   }
 };
 

@@ -42,7 +42,7 @@ struct RequestSpec {
   /// may compile it again.
   std::shared_ptr<const grammar::CompiledGrammar> grammar;
 
-  std::int32_t num_virtual_tokens() const { return adapter.num_virtual_tokens; }
+  std::int32_t num_virtual_tokens() const { return adapter.facts.num_virtual_tokens; }
   /// Returns the tokens of the prompt without virtual tokens.
   std::span<const TokenId> own_prompt() const {
     return std::span(*prompt).subspan(static_cast<std::size_t>(num_virtual_tokens()));

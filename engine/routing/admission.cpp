@@ -271,26 +271,30 @@ Result<SharedSpec> make_spec(const Arrival& arrival, const GenerateRequest& requ
 
 Result<SharedSpec> with_adapter(const RequestSpec& spec, const GenerateRequest& request, const AdapterRef& adapter,
                                 const AdmissionLimits& limits) {
+  if (request.adapter_fingerprint != 0 && request.adapter_fingerprint != adapter.facts.fingerprint) {
+    return fail(ErrorCode::bad_adapter,
+                "the adapter \"" + adapter.name + "\" has other files than when the request began");
+  }
   auto with = std::make_shared<RequestSpec>(spec);
   with->adapter = adapter;
-  if (adapter.num_virtual_tokens == 0) return with;
-  if (adapter.num_virtual_tokens < 0 || adapter.num_virtual_tokens >= limits.max_model_len) {
+  if (adapter.facts.num_virtual_tokens == 0) return with;
+  if (adapter.facts.num_virtual_tokens < 0 || adapter.facts.num_virtual_tokens >= limits.max_model_len) {
     return fail(ErrorCode::context_too_long,
-                "the adapter \"" + adapter.name + "\" has " + std::to_string(adapter.num_virtual_tokens) +
+                "the adapter \"" + adapter.name + "\" has " + std::to_string(adapter.facts.num_virtual_tokens) +
                     " virtual tokens, but max_model_len is " + std::to_string(limits.max_model_len),
                 "adapter");
   }
   std::span<const TokenId> own(*spec.prompt);
   if (request.truncate_prompt_tokens == -1) {
-    const std::int64_t num_kept = *prompt_tokens_kept(request, limits) - adapter.num_virtual_tokens;
+    const std::int64_t num_kept = *prompt_tokens_kept(request, limits) - adapter.facts.num_virtual_tokens;
     if (num_kept > 0 && std::ssize(own) > num_kept) own = own.last(static_cast<std::size_t>(num_kept));
   }
-  TokenIds prompt(static_cast<std::size_t>(adapter.num_virtual_tokens), 0);
+  TokenIds prompt(static_cast<std::size_t>(adapter.facts.num_virtual_tokens), 0);
   prompt.insert(prompt.end(), own.begin(), own.end());
   const std::int64_t length = std::ssize(prompt);
   if (Status fits = check_num_tokens(length, request.prompt ? "prompt" : "prompt_token_ids", limits); !fits) {
     Error error = std::move(fits.error());
-    error.message += "; " + std::to_string(adapter.num_virtual_tokens) + " are virtual tokens of the adapter \"" +
+    error.message += "; " + std::to_string(adapter.facts.num_virtual_tokens) + " are virtual tokens of the adapter \"" +
                      adapter.name + "\"";
     return fail(std::move(error));
   }

@@ -7,13 +7,23 @@
 
 namespace pagoda::io {
 
-Result<adapters::Adapter> read_adapter(const std::filesystem::path& path, std::int64_t head_dim) {
+namespace {
+
+Result<adapters::Adapter> read(const std::filesystem::path& path, std::int64_t head_dim) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) return read_peft_adapter(path);
   if (path.extension() == ".gguf") return read_gguf_adapter(path, head_dim);
   const bool exists = std::filesystem::exists(path, ignored);
   return fail(exists ? ErrorCode::unsupported : ErrorCode::io_failed,
               path.string() + (exists ? ": an adapter is a PEFT folder or a GGUF file (*.gguf)" : ": no such adapter"));
+}
+
+}  // namespace
+
+Result<adapters::Adapter> read_adapter(const std::filesystem::path& path, std::int64_t head_dim) {
+  auto adapter = read(path, head_dim);
+  if (adapter) adapter->fingerprint = adapters::fingerprint_of(*adapter);
+  return adapter;
 }
 
 }  // namespace pagoda::io

@@ -9,7 +9,7 @@
 namespace pagoda::io {
 
 /// Reads an adapter: a PEFT folder (peft_adapter.hpp), or a GGUF file with LoRA, whose name ends with ".gguf"
-/// (gguf_adapter.hpp). The result is not yet checked against a model.
+/// (gguf_adapter.hpp). The result is not yet checked against a model. It has its fingerprint.
 ///
 /// `head_dim`: size of the heads of the model that the adapter is for (layers::AttentionShape::head_dim). Only GGUF
 /// files need it.

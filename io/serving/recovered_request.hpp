@@ -55,6 +55,7 @@ struct RecoveredRequest {
   RequestOrigin origin;
   std::shared_ptr<GenerateRequest> request;  ///< request that continues where it stopped
   std::vector<SequenceDelta> delivered;      ///< deltas that were output before; in order within each sequence
+  std::string adapter_path = {};             ///< path of the adapter that `request` names
 };
 
 /// Logs that a request is not recovered, and the reason.

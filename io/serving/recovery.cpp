@@ -5,6 +5,16 @@
 
 namespace pagoda::serving {
 
+std::map<std::string, std::string> Recovery::adapters() {
+  const std::lock_guard lock(mutex_);
+  std::map<std::string, std::string> paths;
+  for (const RecoveredRequest& one : requests_) {
+    const bool is_live = !one.request->progress->has_ended();
+    if (is_live && !one.request->adapter.empty()) paths.emplace(one.request->adapter, one.adapter_path);
+  }
+  return paths;
+}
+
 std::vector<RecoveredRequest> Recovery::requests_of(Api api) {
   const std::lock_guard lock(mutex_);
   const auto of_others = [api](const RecoveredRequest& request) { return request.origin.api != api; };

@@ -4,7 +4,9 @@
 #include <condition_variable>
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -20,6 +22,8 @@ class Recovery {
     num_unsettled_ = requests_.size();
   }
 
+  /// Returns the paths of the adapters that the live requests use, by their names.
+  std::map<std::string, std::string> adapters();
   /// Removes and returns the requests that came by `api`. Call on_settled() once for each of them.
   std::vector<RecoveredRequest> requests_of(Api api);
   /// Gives up the requests that no server has taken and returns their number.

@@ -49,6 +49,10 @@ Result<fs::path> adapter_path(const fs::path& root, const std::string& path) {
   auto found = fs::canonical(wanted, error);
   if (error) return bad_path("names no file or folder: " + path);
   if (!is_below(found, canonical_root)) return outside();
+  for (const auto& file : fs::directory_iterator(found, error)) {  // of a GGUF file: none, with an error
+    if (!file.is_symlink() || is_below(fs::weakly_canonical(file.path(), error), canonical_root)) continue;
+    return bad_path("must not have links that lead out of the server's lora_root: " + file.path().filename().string());
+  }
   return found;
 }
 

@@ -91,7 +91,7 @@ class AdapterChange {
 
 /// Returns the canonical path of an adapter that a client names. A relative path is relative to `root`. Links and ".."
 /// are resolved before the path is compared with `root`. Errors: invalid_request, with the param lora_path, for a path
-/// that is not below `root` and for one that does not exist.
+/// that is not below `root`, for a folder with a link that leads out of `root`, and for a path that does not exist.
 Result<std::filesystem::path> adapter_path(const std::filesystem::path& root, const std::string& path);
 
 }  // namespace pagoda::serving

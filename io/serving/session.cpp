@@ -1,7 +1,5 @@
 #include "io/serving/session.hpp"
 
-#include <algorithm>
-#include <iterator>
 #include <string>
 #include <utility>
 
@@ -44,10 +42,7 @@ Answer to_answer(const view::EngineView& view) {
 
 /// Returns an error of an adapter for the client that named its files: they are the client's to mend.
 Error client_error(Error error) {
-  constexpr ErrorCode kOfFiles[] = {ErrorCode::bad_file, ErrorCode::bad_config, ErrorCode::unsupported,
-                                    ErrorCode::io_failed, ErrorCode::out_of_memory};
-  const bool is_of_files = std::ranges::find(kOfFiles, error.code) != std::end(kOfFiles);
-  if (!is_of_files) return error;
+  if (error.code != ErrorCode::bad_adapter) return error;
   return {ErrorCode::invalid_request, std::move(error.message), "lora_path"};
 }
 

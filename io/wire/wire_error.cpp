@@ -21,6 +21,7 @@ WireCode wire_code(ErrorCode code) {
     case ErrorCode::shutting_down:
       return WireCode::shutting_down;
     case ErrorCode::internal:
+    case ErrorCode::bad_adapter:
     case ErrorCode::bad_config:
     case ErrorCode::bad_file:
     case ErrorCode::io_failed:
@@ -68,6 +69,9 @@ std::string_view to_string(WireCode code) {
 }
 
 WireError wire_error(const Error& error) {
+  if (error.code == ErrorCode::bad_adapter) {  // the message is for those who run the server
+    return {WireCode::internal, "the adapter of the request cannot be used; the server's log has the reason", "adapter"};
+  }
   return {wire_code(error.code), error.message, error.param, error.retry_after_ms};
 }
 

@@ -140,7 +140,7 @@ TEST_F(Adapters, AnAdapterThatCannotBeLoadedIsNotAdded) {
   set_broken("sql", true);
   const Status refused = add("sql");
   ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code, ErrorCode::bad_file);
+  EXPECT_EQ(refused.error().code, ErrorCode::bad_adapter);
   EXPECT_THAT(refused.error().message, HasSubstr("/adapters/sql is broken"));
   EXPECT_TRUE(list().empty());
   EXPECT_FALSE(submit(1, 5, "sql"));
@@ -172,7 +172,7 @@ TEST_F(Adapters, ALoadThatFailsRefusesOnlyTheRequestsOfItsAdapter) {
   ASSERT_TRUE(submit(1, 40, "c"));
   const auto refused = submit(2, 40, "a");
   ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code, ErrorCode::bad_file);
+  EXPECT_EQ(refused.error().code, ErrorCode::bad_adapter);
   ASSERT_TRUE(submit(3, 40, "c"));
   set_broken("a", false);
   ASSERT_TRUE(submit(4, 40, "a")) << "the file is there again";

@@ -10,23 +10,27 @@ import contextlib
 import json
 import os
 import random
+import shutil
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
+from killed_server import HttpStream, KilledServer
 from scripted_model import save_json, save_tensors
-from server import Server
+from server import Server, slow_model
 
 SHORT = {"prompt": "Once upon a time", "max_tokens": 12, "temperature": 0, "ignore_eos": True}
 ADMIN = {"Authorization": "Bearer admin"}
 pagoda = model = None
 
 
-def make_adapter(folder, seed, rank=4):
+def make_adapter(folder, seed, rank=4, base=None):
     """A PEFT folder that changes the queries and the output of attention in every layer, enough to change the text."""
-    with open(os.path.join(model, "config.json"), encoding="utf-8") as file:
+    with open(os.path.join(base or model, "config.json"), encoding="utf-8") as file:
         config = json.load(file)
     hidden, draw = config["hidden_size"], random.Random(seed)
     attention = config["num_attention_heads"] * config["head_dim"]
@@ -144,6 +148,101 @@ class Adapters(unittest.TestCase):
         self.assertEqual(error["param"], "lora_path")
         self.assertEqual(self.load(server, "x", "new")[0], 200)
 
+    def test_links_inside_a_folder_stay_below_the_root(self):
+        """A folder of links is what huggingface_hub keeps."""
+        server = self.updating()
+        for name, target, status in (("hub", self.paths["new"], 200), ("leak", self.outside, 400)):
+            os.mkdir(os.path.join(self.root, name))
+            self.addCleanup(shutil.rmtree, os.path.join(self.root, name))
+            for file in os.listdir(target):
+                os.symlink(os.path.join(target, file), os.path.join(self.root, name, file))
+            self.assertEqual(self.load(server, name, name)[0], status)
+        error = self.refused(server, 400, "POST", "/v1/load_lora_adapter", {"lora_name": "x", "lora_path": "leak"}, ADMIN)
+        self.assertIn("lead out of the server's lora_root", error["message"])
+
+    def moving(self, name, seed, base=None):
+        """A function that changes the files of a new adapter, paths[name]."""
+        folder = os.path.join(self.root, name)
+        self.addCleanup(shutil.rmtree, folder)
+
+        def change(to):
+            shutil.rmtree(folder, ignore_errors=True)
+            make_adapter(folder, to, base=base)
+
+        change(seed)
+        self.paths[name] = folder
+        return change
+
+    def assert_cannot_be_used(self, server, name, log, reason):
+        error = self.refused(server, 500, "POST", "/v1/completions", {**SHORT, "model": name})
+        self.assertNotIn(self.folder, error["message"])
+        self.assertIn("log", error["message"])
+        log.seek(0)
+        self.assertIn(reason, log.read())
+
+    def test_files_that_have_changed_are_not_used_under_the_old_name(self):
+        change = self.moving("moving", 40)
+        log = self.kept_here.enter_context(tempfile.TemporaryFile("w+"))
+        server = self.updating(modules=("moving", "poet"), log=log)
+        before, poet = self.text(server, "moving"), self.text(server, "poet")
+        change(41)
+        self.assertEqual(self.text(server, "moving"), before)  # it is loaded
+        os.kill(server.stats()["worker_pids"][0], signal.SIGKILL)
+        deadline = time.monotonic() + 60
+        while server.request("GET", "/health")[0] != 200 or server.stats()["worker_restarts"] == 0:
+            self.assertLess(time.monotonic(), deadline)
+        self.assertEqual(self.text(server, "poet"), poet)
+        self.assert_cannot_be_used(server, "moving", log, 'adapter "moving" cannot be loaded: its files have changed')
+        self.assertEqual(self.unload(server, "moving")[0], 200)
+        self.assertEqual(self.load(server, "moving", "moving")[0], 200)
+        self.assertNotEqual(self.text(server, "moving"), before)
+
+    def test_one_that_was_evicted_is_checked_when_it_comes_back(self):
+        change = self.moving("evicted", 42)
+        log = self.kept_here.enter_context(tempfile.TemporaryFile("w+"))
+        server = self.serve("--max-loras", "1", "--max-cpu-loras", "1", modules=("evicted", "poet"), log=log)
+        before = self.text(server, "evicted")
+        poet = self.text(server, "poet")
+        change(43)
+        self.assert_cannot_be_used(server, "evicted", log, 'adapter "evicted" cannot be loaded: its files have changed')
+        shutil.rmtree(self.paths["evicted"])
+        self.assert_cannot_be_used(server, "evicted", log, "no such adapter")
+        self.assertEqual(self.text(server, "poet"), poet)
+        change(42)
+        self.assertEqual(self.text(server, "evicted"), before)
+
+    def test_recovered_requests_keep_the_adapter_that_a_client_had_loaded(self):
+        with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as slow:
+            flags = slow_model(model, slow)
+            self.moving("same", 44, slow)
+            change = self.moving("changed", 45, slow)
+            server = KilledServer(pagoda, slow, *flags, "--enable-lora", "--enable-lora-updates", "--lora-root", self.root, "--admin-key-file",
+                                  self.admin, journal=os.path.join(folder, "journal"))
+            self.kept_here.callback(server.end)
+            server.start()
+            body = {"prompt": SHORT["prompt"], "max_tokens": 400, "temperature": 0, "ignore_eos": True}
+            expected = {}
+            for name in ("same", "changed"):
+                self.assertEqual(self.load(server, name, name)[0], 200)
+                expected[name] = server.json("POST", "/v1/completions", {**body, "model": name})["choices"][0]["text"]
+            streams = {name: HttpStream(server, "/v1/completions", {**body, "model": name}, name) for name in expected}
+            while min(len(stream.events) for stream in streams.values()) < 3:
+                time.sleep(0.01)
+            server.kill()
+            self.assertFalse(any(stream.ended.is_set() for stream in streams.values()), "they were too fast")
+            change(46)
+            server.start()
+            for stream in streams.values():
+                self.assertTrue(stream.ended.wait(60))
+            texts = {name: "".join(json.loads(event)["choices"][0]["text"] for event in stream.events
+                                   if event.startswith("{") and "choices" in event) for name, stream in streams.items()}
+            self.assertEqual(texts["same"], expected["same"])
+            self.assertTrue(expected["changed"].startswith(texts["changed"]))
+            self.assertIn("the server's log has the reason", " ".join(streams["changed"].events))
+            self.assertIn("other files than when the request began", server.said())
+            listed = [entry["id"] for entry in server.json("GET", "/v1/models")["data"]]
+            self.assertEqual(sorted(listed[1:]), ["changed", "same"])
+
     def test_json_lines(self):
         server = self.updating(json_lines=True)
         alone = {name: self.text(server, name) for name in ("base", "poet")}
@@ -215,6 +314,29 @@ class Adapters(unittest.TestCase):
             self.assertEqual(len(set(texts[:3])), 3, texts)
             self.assertEqual((texts[3], texts[4]), (texts[0], texts[1]))
             self.assertEqual([entry["id"] for entry in server.json("GET", "/v1/models")["data"]], ["one", "sql", "two", "poet"])
+
+    def test_a_broken_adapter_of_several_models(self):
+        change = self.moving("sometimes", 47)
+        models = os.path.join(self.folder, "some.json")
+        entry = {"model": model, "num_device_blocks": 64, "enable_lora": True}
+        with open(models, "w", encoding="utf-8") as file:
+            json.dump({"one": {**entry, "lora_modules": f"sometimes={self.paths['sometimes']}"}, "two": entry}, file)
+        log = self.kept_here.enter_context(tempfile.TemporaryFile("w+"))
+        server = Server(pagoda, model, "--threads", "1", log=log)
+        at = server.command.index("--model")
+        server.command[at:at + 2] = ["--models", models]
+        with server:
+            shutil.rmtree(self.paths["sometimes"])
+            base = self.text(server, "one")
+            self.assert_cannot_be_used(server, "sometimes", log, "no such adapter")
+            change(47)
+            self.assertNotEqual(self.text(server, "sometimes"), base)
+        shutil.rmtree(self.paths["sometimes"])
+        done = self.run_pagoda(*server.command[1:])
+        change(47)
+        self.assertNotEqual(done.returncode, 0)
+        for part in ("one", 'lora_modules: adapter "sometimes" cannot be loaded', "no such adapter"):
+            self.assertIn(part, done.stderr)
 
     def test_a_start_with_wrong_adapters_is_refused(self):
         for flags, word in ((("--lora-modules", f"base={self.paths['sql']}"), "lora_modules"),

@@ -22,7 +22,7 @@ class AdapterStoreTest : public testing::Test {
   /// Adds adapters and loads them.
   void add(const std::vector<std::string>& names) {
     for (const std::string& name : names) {
-      run(store_.add(next_ticket_++, {name, "/adapters/" + name}));
+      run(store_.add(next_ticket_++, name, "/adapters/" + name));
       end_all();
     }
   }
@@ -43,11 +43,11 @@ class AdapterStoreTest : public testing::Test {
       EXPECT_TRUE(answers_.emplace(answer.ticket, answer.adapter).second) << "a question is answered twice";
     }
   }
-  void end_load(const Status& status = {}) {
+  void end_load(const Result<AdapterFacts>& loaded = {}) {
     const auto load = loads_.front();
     loads_.erase(loads_.begin());
-    if (status) names_[load.id] = load.name;
-    run(store_.load_ended(load.id, status));
+    if (loaded) names_[load.id] = load.name;
+    run(store_.load_ended(load.id, loaded));
   }
   void end_all() {
     while (!loads_.empty()) end_load();
@@ -73,14 +73,38 @@ TEST_F(AdapterStoreTest, ALoadedAdapterIsAnsweredAtOnce) {
   EXPECT_EQ(store_.holders(), (std::map<std::string, std::int64_t>{{"sql", 2}}));
 }
 
-TEST_F(AdapterStoreTest, RequestsGetTheVirtualTokensThatDevicesHaveFound) {
-  run(store_.add(next_ticket_++, {"tone", "/adapters/tone"}));
+TEST_F(AdapterStoreTest, FactsAreThoseOfTheFirstLoadAndGoWithEachOne) {
+  run(store_.add(next_ticket_++, "tone", "/adapters/tone"));
   const TicketId waiting = next_ticket_++;
-  run(store_.load_ended(loads_.front().id, {}, 12));
-  loads_.clear();
+  EXPECT_EQ(loads_.front().facts, AdapterFacts());
+  const AdapterFacts facts{.fingerprint = 77, .num_virtual_tokens = 12};
+  end_load(facts);
   run(store_.acquire(waiting, "tone"));
-  EXPECT_EQ(answers_.at(waiting)->num_virtual_tokens, 12);
-  EXPECT_EQ(answers_.at(acquire("tone"))->num_virtual_tokens, 12);
+  EXPECT_EQ(answers_.at(waiting)->facts, facts);
+  EXPECT_EQ(answers_.at(acquire("tone"))->facts, facts);
+  run(store_.release(id_of(waiting)));
+  run(store_.release(id_of(waiting)));
+  add({"a", "b"});
+  EXPECT_FALSE(store_.is_loaded("tone"));
+  acquire("tone");
+  ASSERT_EQ(loads_.size(), 1U);
+  EXPECT_EQ(loads_.front().facts, facts) << "devices check that the files are the same";
+}
+
+TEST_F(AdapterStoreTest, OneThatStaysIsLoadedAgainForEachRequestThatNamesIt) {
+  const TicketId added = next_ticket_++;
+  run(store_.add(added, "tone", "/adapters/tone", /*stays_if_broken=*/true));
+  end_load(tl::unexpected(kBroken));
+  EXPECT_FALSE(answers_.at(added));
+  for (int time = 0; time < 2; ++time) {
+    ASSERT_TRUE(store_.knows("tone"));
+    const TicketId refused = acquire("tone");
+    end_load(tl::unexpected(kBroken));
+    EXPECT_EQ(answers_.at(refused).error().message, kBroken.message);
+  }
+  const TicketId waits = acquire("tone");
+  end_load(AdapterFacts{.fingerprint = 3});
+  EXPECT_EQ(answers_.at(waits)->facts.fingerprint, 3U);
 }
 
 TEST_F(AdapterStoreTest, AnUnknownNameIsRefusedWithTheKnownNames) {
@@ -204,7 +228,7 @@ TEST_F(AdapterStoreTest, AFailedLoadIsTheAnswerOfAllThatWait) {
 
 TEST_F(AdapterStoreTest, AnAdapterWhoseFirstLoadFailsIsNotAdded) {
   const TicketId ticket = next_ticket_++;
-  run(store_.add(ticket, {"a", "/a"}));
+  run(store_.add(ticket, "a", "/a"));
   EXPECT_FALSE(store_.knows("a")) << "requests cannot name it before it is loaded";
   end_load(tl::unexpected(kBroken));
   EXPECT_FALSE(answers_.at(ticket));
@@ -216,7 +240,7 @@ TEST_F(AdapterStoreTest, AnAdapterWhoseFirstLoadFailsIsNotAdded) {
 TEST_F(AdapterStoreTest, ANameIsAddedOnce) {
   add({"a"});
   const TicketId ticket = next_ticket_++;
-  run(store_.add(ticket, {"a", "/other"}));
+  run(store_.add(ticket, "a", "/other"));
   EXPECT_EQ(answers_.at(ticket).error().message, "the adapter \"a\" is loaded already");
 }
 
@@ -227,7 +251,7 @@ TEST_F(AdapterStoreTest, RemovalWaitsForTheRequestsOfTheAdapter) {
   EXPECT_FALSE(is_answered(removal));
   EXPECT_FALSE(answers_.at(acquire("a"))) << "no further request may name it";
   EXPECT_TRUE(names_.contains(id));
-  EXPECT_TRUE(store_.sources().empty());
+  EXPECT_TRUE(store_.known().empty());
   run(store_.release(id));
   EXPECT_TRUE(answers_.at(removal));
   EXPECT_FALSE(names_.contains(id)) << "it is unloaded";
@@ -293,14 +317,14 @@ TEST(AdapterStoreCore, EveryOrderOfEventsKeepsItsPromises) {
       loads.erase(loads.begin());
       const bool fails = below(4) == 0;
       if (fails) present.erase(id);
-      run(store.load_ended(id, fails ? Status(tl::unexpected(kBroken)) : Status()));
+      run(store.load_ended(id, fails ? Result<AdapterFacts>(tl::unexpected(kBroken)) : AdapterFacts()));
     };
     for (int event = 0; event < 120; ++event) {
       const std::string name(1, static_cast<char>('a' + below(6)));
       switch (below(8)) {
         case 0:
           open[next_ticket] = {'+', name};
-          run(store.add(next_ticket++, {name, name}));
+          run(store.add(next_ticket++, name, name));
           break;
         case 1:
           open[next_ticket] = {'-', name};
@@ -312,7 +336,7 @@ TEST(AdapterStoreCore, EveryOrderOfEventsKeepsItsPromises) {
           run(store.acquire(next_ticket++, name));
           break;
         case 4:
-          if (!open.empty() && below(3) == 0) {
+          if (!open.empty() && open.begin()->second.kind == 'a' && below(3) == 0) {
             const TicketId ticket = open.begin()->first;
             open.erase(open.begin());
             run(store.withdraw(ticket));

@@ -1,7 +1,9 @@
 #include "engine/adapters/adapter_table.hpp"
 
+#include <cstdint>
 #include <memory>
 #include <new>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -37,11 +39,13 @@ class AdapterTableTest : public testing::Test {
     Adapter adapter;
     adapter.changes.push_back(test::RandomAdapters(1).change(modules_.all().front(), 4));
     if (path == "another model") adapter.changes.front().module = "other";
+    adapter.fingerprint = fingerprint_;
     return adapter;
   }
 
   layers::AdapterModules modules_;
   int num_reads_ = 0;
+  std::uint64_t fingerprint_ = 5;
   std::shared_ptr<kernels::Device> device_ = test::cpu_device();
   AdapterTable table_{[this](const std::string& path) { return read(path); }, modules_, *device_};
 };
@@ -79,22 +83,34 @@ TEST_F(AdapterTableTest, GivesBackTheMemoryOfAnAdapterThatNoRowHas) {
 }
 
 TEST_F(AdapterTableTest, ErrorsNameTheAdapterAndStay) {
-  const std::vector<std::pair<std::string, ErrorCode>> failures = {{"no file", ErrorCode::io_failed},
-                                                                   {"too large", ErrorCode::out_of_memory},
-                                                                   {"another model", ErrorCode::bad_file}};
   AdapterId id = 3;
-  for (const auto& [path, code] : failures) {
+  for (const std::string path : {"no file", "too large", "another model"}) {
     const int num_reads = num_reads_;
     for (int time = 0; time < 2; ++time) {
       const auto loaded = table_.load({id, "mine", path});
       ASSERT_FALSE(loaded) << path;
-      EXPECT_EQ(loaded.error().code, code) << path;
+      EXPECT_EQ(loaded.error().code, ErrorCode::bad_adapter) << path;
       EXPECT_THAT(loaded.error().message, HasSubstr("\"mine\"")) << path;
     }
     EXPECT_EQ(num_reads_, num_reads + 1);
     EXPECT_TRUE(table_.load({++id, "mine", "file"})) << path;
     ++id;
   }
+}
+
+TEST_F(AdapterTableTest, RefusesFilesThatHaveChanged) {
+  AdapterRef adapter{1, "a", "file"};
+  adapter.facts = table_.load(adapter).value()->facts();
+  EXPECT_EQ(adapter.facts, (AdapterFacts{.fingerprint = 5, .num_virtual_tokens = 0}));
+  adapter.id = 2;
+  EXPECT_TRUE(table_.load(adapter));
+  fingerprint_ = 6;
+  adapter.id = 3;
+  const auto changed = table_.load(adapter);
+  ASSERT_FALSE(changed);
+  EXPECT_EQ(changed.error().code, ErrorCode::bad_adapter);
+  EXPECT_THAT(changed.error().message, HasSubstr("files have changed"));
+  EXPECT_TRUE(table_.load({4, "a", "file"})) << "it is loaded as a new one";
 }
 
 TEST_F(AdapterTableTest, ThreadsThatNeedAnAdapterAtOnceShareIt) {
@@ -104,6 +120,39 @@ TEST_F(AdapterTableTest, ThreadsThatNeedAnAdapterAtOnceShareIt) {
   threads.clear();
   for (const auto& one : loaded) EXPECT_EQ(one, loaded.front());
   EXPECT_EQ(num_reads_, 1);
+}
+
+TEST(Fingerprints, DifferWithEachPartOfAnAdapter) {
+  const auto make = [](auto&& change_it) {
+    Adapter adapter;
+    ModuleChange change{.module = "layer", .lora = LoraChange{}, .weight = std::nullopt, .bias = std::nullopt};
+    change.lora->a = test::matrix_of(1, 2, {1.0F, 2.0F});
+    change.lora->b = test::matrix_of(2, 1, {3.0F, 4.0F});
+    adapter.changes.push_back(std::move(change));
+    change_it(adapter);
+    return fingerprint_of(adapter);
+  };
+  std::set<std::uint64_t> all;
+  const auto add = [&](auto&& change_it) { EXPECT_TRUE(all.insert(make(change_it)).second) << all.size(); };
+  const std::uint64_t same = make([](Adapter&) {});
+  EXPECT_EQ(make([](Adapter&) {}), same);
+  EXPECT_NE(same, 0U);
+  all.insert(same);
+  add([](Adapter& a) { a.changes[0].module = "other"; });
+  add([](Adapter& a) { a.changes[0].lora->scale = 2; });
+  add([](Adapter& a) { a.changes[0].lora->a = test::matrix_of(1, 2, {2.0F, 1.0F}); });
+  add([](Adapter& a) { a.changes[0].lora->a = test::matrix_of(2, 1, {1.0F, 2.0F}); });
+  add([](Adapter& a) { std::swap(a.changes[0].lora->a, a.changes[0].lora->b); });
+  add([](Adapter& a) { a.changes[0].lora->magnitude = a.changes[0].lora->b; });
+  add([](Adapter& a) { a.changes[0].bias = a.changes[0].lora->b; });
+  add([](Adapter& a) { a.changes[0].weight = a.changes[0].lora->b; });
+  add([](Adapter& a) { a.changes.push_back(a.changes[0]); });
+  add([](Adapter& a) { a.changes.clear(); });
+  VirtualTokens tokens;
+  tokens.rows = test::matrix_of(1, 2, {1.0F, 2.0F});
+  add([&](Adapter& a) { a.prompt = tokens; });
+  tokens.kind = VirtualTokens::Kind::prefix;
+  add([&](Adapter& a) { a.prompt = tokens; });
 }
 
 TEST(RoundMatrices, GivesMatricesThe16BitType) {

@@ -165,7 +165,7 @@ void SimulatedRequests::run_adapter_store() {
   Result<AdapterRef> answer = AdapterRef{1 + below(6), name, "/adapters/" + name};
   if (one_in(8)) answer = fail(ErrorCode::bad_file, "the file is broken");
   if (answer) {
-    answer->num_virtual_tokens = answer->id > 4 ? 3 : 0;  // some are prompt adapters
+    answer->facts.num_virtual_tokens = answer->id > 4 ? 3 : 0;  // some are prompt adapters
     ++num_acquired_;
     ++held_adapters_[answer->id];
   }

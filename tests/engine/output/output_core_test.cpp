@@ -399,7 +399,7 @@ TEST_F(OutputCoreTest, ClientsDoNotSeeVirtualTokens) {
       TokenIds all(static_cast<std::size_t>(num_virtual), 0);
       all.insert(all.end(), own.begin(), own.end());
       s.prompt = std::make_shared<const TokenIds>(std::move(all));
-      s.adapter = {.id = 1, .name = "tone", .path = {}, .num_virtual_tokens = num_virtual};
+      s.adapter = {.id = 1, .name = "tone", .path = {}, .facts = {.num_virtual_tokens = num_virtual}};
       s.sampling.prompt_logprobs = 0;
     };
   };

@@ -101,9 +101,9 @@ TEST_F(PromptAdapterRequests, ATruncatedPromptLeavesRoomForThem) {
 
 TEST_F(PromptAdapterRequests, ASpecWithoutTokensOfItsOwnIsNotValid) {
   auto spec = std::make_shared<RequestSpec>(*enter(4, 3).value());
-  spec->adapter.num_virtual_tokens = 7;
+  spec->adapter.facts.num_virtual_tokens = 7;
   EXPECT_FALSE(is_valid(spec));
-  spec->adapter.num_virtual_tokens = -1;
+  spec->adapter.facts.num_virtual_tokens = -1;
   EXPECT_FALSE(is_valid(spec));
 }
 

@@ -90,6 +90,23 @@ TEST_F(RouterAdapters, ARequestEntersWithItsAdapterWhenItsPromptIsReadyToo) {
   }
 }
 
+TEST_F(RouterAdapters, ARecoveredRequestGoesOnOnlyWithTheAdapterThatItBeganWith) {
+  for (const std::uint64_t fingerprint : {0U, 7U, 8U}) {
+    GenerateRequest request = sql_request();
+    request.adapter_fingerprint = fingerprint;
+    const RequestId id = submit(request);
+    EXPECT_TRUE(core_.prompt_encoded(id, TokenIds{1, 2, 3}).empty());
+    AdapterRef adapter = kSql;
+    adapter.facts.fingerprint = 7;
+    const Effects effects = core_.adapter_acquired(id, adapter);
+    const Error* const error = error_of(effects);
+    ASSERT_EQ(error != nullptr, fingerprint == 8) << fingerprint;
+    if (error == nullptr) continue;
+    EXPECT_EQ(error->code, ErrorCode::bad_adapter);
+    EXPECT_EQ(effects.adapters_released, std::vector{kSql.id});
+  }
+}
+
 TEST_F(RouterAdapters, ARequestWaitsForItsGrammarToo) {
   GenerateRequest request = sql_request();
   request.sampling.structured_outputs.emplace();

@@ -99,7 +99,7 @@ void Simulation::add_request() {
   // A prompt adapter: the first tokens are its virtual tokens.
   constexpr std::size_t kVirtualTokens = 6;
   if (spec->adapter.id >= 4) {
-    spec->adapter.num_virtual_tokens = static_cast<std::int32_t>(std::min(kVirtualTokens, length - 1));
+    spec->adapter.facts.num_virtual_tokens = static_cast<std::int32_t>(std::min(kVirtualTokens, length - 1));
   }
   if (static_cast<double>(spec->seed / 1'000'000'000 % 1000) < config_.resume_chance * 1000) resume(*spec, received);
   scheduler_.add_group(spec);

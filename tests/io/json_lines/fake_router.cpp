@@ -196,7 +196,7 @@ RequestRouterActor::behavior_type fake_router(Self self, const std::shared_ptr<F
       },
       [self](const AddAdapter& message) -> AdapterReply {
         if (message.path.find("damaged") != std::string::npos) {
-          return {fail(ErrorCode::bad_file, message.path + ": damaged", "lora_path")};
+          return {fail(ErrorCode::bad_adapter, message.path + ": damaged", "lora_path")};
         }
         const bool is_new = state_of(self).adapters.emplace(message.name, message.path).second;
         if (!is_new) return {fail(ErrorCode::invalid_request, "the name is taken", "lora_name")};

@@ -1,0 +1,85 @@
+#include "pagoda/adapter_reader.hpp"
+
+#include <utility>
+
+#include "engine/adapters/bound_adapter.hpp"
+#include "engine/models/model_spec.hpp"
+#include "engine/weights/measured_weights.hpp"
+#include "io/adapters/base_weights.hpp"
+#include "io/adapters/lora_modules.hpp"
+#include "io/adapters/read_adapter.hpp"
+
+namespace pagoda {
+namespace {
+
+/// Returns the type that low-rank matrices of float32 are rounded to: by default that of the model, if it has 16 bits.
+std::optional<DType> rounded_dtype(const EngineConfig& config, const EnginePlan& plan) {
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    if (config.lora_dtype == to_string(dtype) || (config.lora_dtype == "auto" && plan.dtype == dtype)) return dtype;
+  }
+  return std::nullopt;
+}
+
+tl::unexpected<Error> not_enabled(std::string what, const std::string& key) {
+  return fail(ErrorCode::unsupported, std::move(what) + ", and the engine was started without " + key, key);
+}
+
+tl::unexpected<Error> too_large(const std::string& what, const std::string& key, std::int64_t limit) {
+  return fail(ErrorCode::unsupported, what + ", more than " + key + " (" + std::to_string(limit) + ")", key);
+}
+
+}  // namespace
+
+AdapterReader::AdapterReader(const EngineConfig& config, const EnginePlan& plan)
+    : max_rank_(config.enable_lora ? config.max_lora_rank : 0),
+      max_virtual_tokens_(config.enable_prompt_adapter ? config.max_prompt_adapter_token : 0),
+      dtype_(rounded_dtype(config, plan)),
+      head_dim_(plan.model.decoder.attention_of(0).head_dim),
+      checkpoint_(plan.checkpoint) {}
+
+Status AdapterReader::check_limits(const adapters::Adapter& adapter) const {
+  if (adapter.prompt) {
+    if (max_virtual_tokens_ == 0) return not_enabled("it is a prompt adapter", "enable_prompt_adapter");
+    const std::int64_t count = adapter.num_virtual_tokens();
+    if (count <= max_virtual_tokens_) return {};
+    return too_large("it has " + std::to_string(count) + " virtual tokens", "max_prompt_adapter_token",
+                     max_virtual_tokens_);
+  }
+  if (max_rank_ == 0) return not_enabled("it is no prompt adapter", "enable_lora");
+  const std::int64_t rank = adapters::largest_rank(adapter);
+  if (rank <= max_rank_) return {};
+  return too_large("its rank is " + std::to_string(rank), "max_lora_rank", max_rank_);
+}
+
+Result<adapters::Adapter> AdapterReader::read(const std::string& path) const {
+  auto adapter = io::read_adapter(path, head_dim_);
+  if (!adapter) return adapter;
+  if (Status allowed = check_limits(*adapter); !allowed) return fail(std::move(allowed.error()));
+  if (adapter->prompt) return adapter;
+  if (dtype_) {
+    if (Status fits = adapters::round_matrices(*adapter, *dtype_); !fits) return fail(std::move(fits.error()));
+  }
+  if (Status same = io::drop_base_weights(*adapter, *checkpoint_); !same) return fail(std::move(same.error()));
+  return adapter;
+}
+
+Status check_adapters(const EngineConfig& config, const EnginePlan& plan) {
+  const auto modules = io::parse_lora_modules(config);
+  if (!modules) return fail(modules.error());
+  if (modules->empty()) return {};
+  const weights::MeasuredWeights weights(*plan.checkpoint, plan.weights);
+  const auto model = plan.model.build(weights);
+  if (!model) return fail(model.error());
+  const AdapterReader reader(config, plan);
+  for (const io::AdapterAtStart& module : *modules) {
+    const auto adapter = reader.read(module.path);
+    const Status fits = adapter ? adapters::check(*adapter, (*model)->adapter_modules()) : fail(adapter.error());
+    if (fits) continue;
+    return fail(fits.error().code,
+                std::string(module.key) + ": adapter \"" + module.name + "\" cannot be loaded: " + fits.error().message,
+                module.key);
+  }
+  return {};
+}
+
+}  // namespace pagoda
