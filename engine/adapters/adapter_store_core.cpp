@@ -6,14 +6,13 @@
 namespace pagoda::adapters {
 
 AdapterStoreCore::Effects AdapterStoreCore::add(TicketId ticket, std::string name, std::string path,
-                                               bool stays_if_broken) {
+                                                bool stays_if_broken) {
   Effects effects;
   const auto [entry, is_new] = entries_.try_emplace(name);
   if (!is_new) {
     const char* const state =
         entry->second.is_removed ? "\" goes when its requests have ended" : "\" is loaded already";
-    effects.answers.push_back(
-        {ticket, fail(ErrorCode::invalid_request, "the adapter \"" + name + state, "lora_name")});
+    effects.answers.push_back({ticket, fail(ErrorCode::invalid_request, "the adapter \"" + name + state, "lora_name")});
     return effects;
   }
   entry->second.adapter.name = std::move(name);
