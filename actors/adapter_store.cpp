@@ -108,6 +108,7 @@ AdapterStoreActor::behavior_type behavior(Self self, const AdapterStoreParts& pa
         apply(self, state.core->withdraw(message.request));
       },
       [self](const ReleaseAdapter& message) { apply(self, state_of(self).core->release(message.adapter)); },
+      [self](const AdapterBroken& message) { apply(self, state_of(self).core->broken(message.adapter)); },
       [self](const AddAdapter& message) {
         return change(self, [&](auto& core, auto ticket) {
           return core.add(ticket, message.name, message.path, message.stays_if_broken);

@@ -193,6 +193,9 @@ class Adapters(unittest.TestCase):
             self.assertLess(time.monotonic(), deadline)
         self.assertEqual(self.text(server, "poet"), poet)
         self.assert_cannot_be_used(server, "moving", log, 'adapter "moving" cannot be loaded: its files have changed')
+        change(40)
+        self.assertEqual(self.text(server, "moving"), before)  # the next request tries again
+        change(41)
         self.assertEqual(self.unload(server, "moving")[0], 200)
         self.assertEqual(self.load(server, "moving", "moving")[0], 200)
         self.assertNotEqual(self.text(server, "moving"), before)
