@@ -113,8 +113,8 @@ class AdapterStoreCore {
   Entries::iterator of(AdapterId id) { return entries_.find(by_id_.at(id)); }
 
   std::size_t max_loaded_;
-  Entries entries_;                         // by name
-  std::map<AdapterId, std::string> by_id_;  // names of the loads that take room
+  Entries entries_;                           // by name
+  std::map<AdapterId, std::string> by_id_;    // names of the loads that take room
   std::map<AdapterId, std::int64_t> broken_;  // number of requests that hold a broken load; at least 1
   std::deque<std::string> waiting_for_room_;
   std::string leaving_;  // name of the loaded adapter that no more requests get, since others wait for room; or empty
