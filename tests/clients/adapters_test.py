@@ -201,6 +201,33 @@ class Adapters(unittest.TestCase):
         with open(answers, encoding="utf-8") as file:
             self.assertEqual(json.loads(file.read())["response"]["body"]["choices"][0]["text"], alone)
 
+    def test_chat_and_bench(self):
+        template = os.path.join(self.folder, "template.jinja")
+        with open(template, "w", encoding="utf-8") as file:
+            file.write("{{ messages[0].content }}")
+        flags = ["--model", model, "--threads", "1", "--num-device-blocks", "64", "--enable-lora", "--lora-modules",
+                 f"sql={self.paths['sql']},poet={self.paths['poet']}"]
+        greedy = ["--prompt", SHORT["prompt"], "--max-tokens", "12", "--temperature", "0", "--ignore-eos"]
+        texts = {}
+        for name in ("sql", "poet", ""):
+            adapter = ["--adapter", name] if name else []
+            chat = self.run_pagoda("chat", *flags, "--chat-template", template, *greedy, *adapter)
+            plain = self.run_pagoda("generate", *flags, "--no-add-special-tokens", *greedy, *adapter)
+            self.assertEqual((chat.returncode, chat.stdout), (0, plain.stdout), chat.stderr)
+            texts[name] = chat.stdout
+        self.assertEqual(len(set(texts.values())), 3, texts)
+        shape = ["--num-prompts", "4", "--input-len", "4", "--output-len", "2", "--json"]
+        done = self.run_pagoda("bench", "throughput", *flags, *shape, "--adapter", "sql,poet", "--adapter", "sql")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        result = json.loads(done.stdout)
+        self.assertEqual((result["adapters"], result["generation_tokens"]), (["sql", "poet", "sql"], 8))
+        self.assertNotIn("adapters", json.loads(self.run_pagoda("bench", "throughput", *flags, *shape).stdout))
+        for command in (["chat", "--prompt", "x", "--chat-template", template], ["bench", "throughput", *shape]):
+            done = self.run_pagoda(*command, *flags, "--adapter", "poets")
+            self.assertEqual((done.returncode, done.stdout), (2, ""), command)
+            self.assertIn("--adapter poets is none of --lora-modules", done.stderr)
+            self.assertIn("sql, poet; did you mean poet?", done.stderr)
+
     def test_several_models(self):
         models = os.path.join(self.folder, "models.json")
         entry = {"model": model, "num_device_blocks": 64, "enable_lora": True}
