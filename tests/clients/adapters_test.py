@@ -111,6 +111,11 @@ class Adapters(unittest.TestCase):
         lora = [{"id": numbers[self.paths["poet"]], "scale": 1}]
         chosen = server.json("POST", "/v1/completions", {**SHORT, "lora": lora})["choices"][0]["text"]
         self.assertEqual(chosen, alone["poet"])
+        error = self.refused(server, 400, "POST", "/v1/completions", {**SHORT, "model": "poet", "lora": [{**lora[0], "scale": 0}]})
+        self.assertEqual(error["param"], "lora")
+        error = self.refused(server, 400, "POST", "/lora-adapters", [{"id": 9, "scale": 0}])
+        self.assertIn("the adapters are 0 (`sql`), 1 (`poet`)", error["message"])
+        self.assertEqual(server.json("POST", "/lora-adapters", server.json("GET", "/lora-adapters")), {"success": True})
         # The two wrong ways to change the list.
         self.refused(server, 403, "POST", "/v1/load_lora_adapter", {"lora_name": "x", "lora_path": "x"})
 
