@@ -116,6 +116,8 @@ class Adapters(unittest.TestCase):
         error = self.refused(server, 400, "POST", "/lora-adapters", [{"id": 9, "scale": 0}])
         self.assertIn("the adapters are 0 (`sql`), 1 (`poet`)", error["message"])
         self.assertEqual(server.json("POST", "/lora-adapters", server.json("GET", "/lora-adapters")), {"success": True})
+        error = self.refused(server, 400, "POST", "/v1/completions", {**SHORT, "adapter": "poet"})
+        self.assertEqual(error["param"], "adapter")
         # The two wrong ways to change the list.
         self.refused(server, 403, "POST", "/v1/load_lora_adapter", {"lora_name": "x", "lora_path": "x"})
 

@@ -108,6 +108,26 @@ TEST_F(Adapters, AreNamedInEveryApi) {
             "poet");
 }
 
+TEST_F(Adapters, AreNotNamedInAFieldOfTheirOwn) {
+  start_with_adapters();
+  const std::string adapter = R"("adapter": "poet", "model": "fake", "max_tokens": 2, )";
+  const std::string messages = R"("messages": [{"role": "user", "content": "p"}])";
+  for (const auto& [path, members] :
+       std::vector<std::pair<const char*, std::string>>{{"/v1/completions", R"("prompt": "p")"},
+                                                        {"/v1/chat/completions", messages},
+                                                        {"/v1/messages", messages},
+                                                        {"/v1/responses", R"("input": "p")"},
+                                                        {"/api/generate", R"("prompt": "p")"},
+                                                        {"/api/chat", messages}}) {
+    const auto answer = post(path, "{" + adapter + members + "}");
+    EXPECT_EQ(answer.status, 400) << path << answer.body;
+    EXPECT_THAT(answer.body, HasSubstr("names its adapter as its model")) << path;
+  }
+  EXPECT_EQ(complete(R"("adapter": "poet")")["error"]["param"], "adapter");
+  EXPECT_EQ(complete(R"("lora_path": "poet")")["error"]["param"], "lora_path");
+  EXPECT_EQ(text_of(R"("adapter": null)"), "w0 w1 ");
+}
+
 TEST_F(Adapters, AreListed) {
   start_with_adapters();
   EXPECT_THAT(models(), testing::ElementsAre("fake", "alias", "sql", "poet"));
