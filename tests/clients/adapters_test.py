@@ -170,6 +170,7 @@ class Adapters(unittest.TestCase):
             self.assertEqual(text(adapter="poet"), alone["poet"])
             self.assertEqual(text(model="poet"), alone["poet"])
             self.assertEqual(text(adapter="nobody"), "unknown_adapter")
+            self.assertIn("Did you mean `poet`?", ask(id="g", adapter="peot", **SHORT)["error"]["message"])
             self.assertEqual(ask(op="load_adapter", name="new", path="new")["error"]["code"], "unauthorized")
             self.assertEqual(ask(op="auth", key="admin")["event"], "ok")
             self.assertEqual(ask(op="load_adapter", name="new", path="new")["event"], "ok")
