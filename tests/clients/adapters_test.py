@@ -255,7 +255,8 @@ class Adapters(unittest.TestCase):
         for flags, word in ((("--lora-modules", f"base={self.paths['sql']}"), "lora_modules"),
                             (("--lora-modules", "sql=/no/such/folder"), "lora_modules"),
                             (("--lora-modules", "sql"), "NAME=PATH"),
-                            (("--enable-lora-updates",), "lora_root"),
+                            (("--enable-lora-updates", "--admin-key-file", self.admin), "lora_root"),
+                            (("--enable-lora-updates", "--lora-root", self.root), "admin_key_file"),
                             (("--max-loras", "4", "--max-cpu-loras", "2"), "max_cpu_loras")):
             done = self.run_pagoda("serve", "--model", model, "--served-model-name", "base", "--http", "127.0.0.1:0", "--enable-lora", *flags)
             self.assertNotEqual(done.returncode, 0, flags)
