@@ -62,7 +62,7 @@ bool ResumableRequests::apply_record(std::uint8_t what, Decoder& in) {
   auto record = read_output_record(static_cast<std::uint8_t>(what - kFirstInput), in);
   if (!record) return false;
   if (core_ == nullptr) return true;  // the core's state was in a segment that is gone
-  if (auto* spec = std::get_if<SharedSpec>(&*record)) return core_->open(std::move(*spec));
+  if (auto* spec = std::get_if<SharedSpec>(&*record)) return core_->takes(**spec) && core_->open(std::move(*spec));
   const auto& [step, now] = std::get<std::pair<StepOutputs, TimeUs>>(*record);
   if (!core_->takes(step)) return false;
   core_->process(step, now);
