@@ -206,7 +206,7 @@ std::optional<JournalContents::Setup> setup_of(const JournalContents& journal) {
 }
 
 Result<JournalContents> read_journal(const std::string& path, Records wanted, const JournalLock* lock) {
-  constexpr std::uintmax_t kMaxBytes = std::uintmax_t{1} << 36U;
+  constexpr std::uintmax_t kMaxBytes = kHeaderBytes + (std::uintmax_t{1} << 40U);  // EngineConfig::journal_mib
   std::error_code error;
   const auto size = std::filesystem::file_size(path, error);
   if (error) return fail(ErrorCode::io_failed, "cannot read " + path + ": " + error.message());

@@ -215,6 +215,7 @@ TEST_F(JournalFileTest, ManyThreadsMayAppend) {
 }
 
 constexpr std::size_t kFormatAt = 8;
+constexpr std::size_t kSegmentBytesAt = 16;
 constexpr std::size_t kLayoutAt = 24;
 constexpr std::size_t kVersionAt = 32;
 constexpr std::size_t kResumableLayoutAt = 296;
@@ -291,6 +292,19 @@ TEST_F(JournalFileTest, WithAnyNumberOfSetupsIsReadInTime) {
   ASSERT_TRUE(contents);
   EXPECT_EQ(contents->segments.at(0).records.size(), kMany + 1);
   EXPECT_EQ(setup_of(*contents)->config, "the setup");
+}
+
+TEST_F(JournalFileTest, TheLargestOneThatAConfigAllowsIsRead) {
+  make()->append(1, record_of("text"));
+  constexpr std::uint64_t kSegmentBytes = std::uint64_t{1} << 38U;
+  std::fstream file(path_, std::ios::binary | std::ios::in | std::ios::out);
+  file.seekp(kSegmentBytesAt);
+  for (unsigned i = 0; i < 8; ++i) file.put(static_cast<char>(kSegmentBytes >> (8 * i)));
+  file.close();
+  std::filesystem::resize_file(path_, 4096 + 4 * kSegmentBytes);
+  const auto contents = read_journal(path_);
+  ASSERT_TRUE(contents) << contents.error().message;
+  EXPECT_EQ(texts(contents->segments.at(0)), std::vector<std::string>{"text"});
 }
 
 TEST_F(JournalFileTest, LeavesNoFileWhereMemoryCannotMapIt) {
