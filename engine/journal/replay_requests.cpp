@@ -185,7 +185,7 @@ bool Replay::apply_router_input(std::uint8_t input, Decoder& in) {
 bool Replay::apply_output_input(std::uint8_t input, Decoder& in) {
   auto record = read_output_record(input, in);
   if (!record) return false;
-  if (auto* spec = std::get_if<SharedSpec>(&*record)) return output_->takes(**spec) && output_->open(std::move(*spec));
+  if (auto* spec = std::get_if<SharedSpec>(&*record)) return output_->open(std::move(*spec));
   const auto& [step, now] = std::get<std::pair<StepOutputs, TimeUs>>(*record);
   if (!output_->takes(step)) return false;
   const auto effects = output_->process(step, now);

@@ -24,12 +24,6 @@ bool skips_special_tokens(const SamplingParams& sampling) {
   return sampling.skip_special_tokens && !sampling.structured_outputs;
 }
 
-/// Returns the number of sequences of a request. The outputs of a beam search come when it has ended, and only for the
-/// sequences that it returns.
-std::size_t num_sequences_of(const SamplingParams& sampling) {
-  return static_cast<std::size_t>(sampling.use_beam_search ? sampling.n : sampling.num_sequences());
-}
-
 std::int64_t num_characters(std::string_view text) {
   return std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; });
 }
@@ -58,8 +52,9 @@ bool OutputCore::open(SharedSpec spec) {
                          : nullptr;
   const text::IncrementalDetokenizer detokenizer(tokenizer_, skips_special_tokens(sampling), spec->own_prompt(),
                                                  sampling.spaces_between_special_tokens);
-  const std::size_t num_sequences = num_sequences_of(sampling);
-  for (std::int32_t index = 0; index < static_cast<std::int64_t>(num_sequences); ++index) {
+  // The outputs of a beam search come when it has ended, and only for the sequences that it returns.
+  const std::int64_t num_sequences = sampling.use_beam_search ? sampling.n : sampling.num_sequences();
+  for (std::int32_t index = 0; index < num_sequences; ++index) {
     SequenceState sequence{detokenizer, {stop_strings, sampling.include_stop_str_in_output, scope}, {}, {}};
     sequence.result.index = sequence.delta.index = index;
     if (sampling.reports_logprobs()) sequence.result.logprobs.emplace(tokenizer_);
@@ -80,18 +75,8 @@ bool OutputCore::open(SharedSpec spec) {
   }
   const RequestId id = spec->id;
   request.spec = std::move(spec);
-  if (requests_.emplace(id, std::move(request)).second) num_sequences_ += num_sequences;
+  requests_.emplace(id, std::move(request));
   return true;
-}
-
-void OutputCore::close(RequestId id) {
-  const auto found = requests_.find(id);
-  num_sequences_ -= num_sequences_of(found->second.spec->sampling);
-  requests_.erase(found);
-}
-
-bool OutputCore::takes(const RequestSpec& spec) const {
-  return num_sequences_ + num_sequences_of(spec.sampling) <= kMaxReadSequences;
 }
 
 bool OutputCore::takes(const StepOutputs& step) const {
@@ -141,7 +126,7 @@ OutputCore::Effects OutputCore::process(const StepOutputs& step, TimeUs now) {
       metrics_.ended(metrics::RequestEnding::error);
       remember_end(*request, std::nullopt, now);
       keep_ended(*request, end.error, now);
-      close(end.request);
+      requests_.erase(end.request);
       continue;
     }
     for (SequenceState& sequence : request->sequences) {
@@ -164,7 +149,7 @@ OutputCore::Effects OutputCore::process(const StepOutputs& step, TimeUs now) {
     if (done) count_end(request, now);
     if (done) finish(request, now, output);
     if (done || !output.deltas.empty()) effects.outputs.push_back(std::move(output));
-    if (done) close(id);
+    if (done) requests_.erase(found);
   }
   return effects;
 }

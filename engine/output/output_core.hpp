@@ -37,8 +37,6 @@ namespace pagoda::output {
 class OutputCore {
  public:
   static constexpr std::size_t kMaxEndedBytes = std::size_t{4} << 20;
-  /// Maximum number of sequences of open requests that are read from bytes: bytes may name any number of sequences.
-  static constexpr std::size_t kMaxReadSequences = std::size_t{1} << 17;
 
   /// `max_ended_bytes`: maximum size of all resumable requests that have ended; the last ones that fit are kept.
   explicit OutputCore(std::shared_ptr<const text::Tokenizer> tokenizer, std::size_t max_ended_bytes = kMaxEndedBytes)
@@ -61,8 +59,6 @@ class OutputCore {
 
   /// Returns whether the outputs belong to sequences of their requests. For outputs that were read from bytes.
   bool takes(const StepOutputs& step) const;
-  /// Returns whether the sequences of the request fit beside the open ones. For requests that were read from bytes.
-  bool takes(const RequestSpec& spec) const;
 
   std::size_t num_open() const { return requests_.size(); }
 
@@ -137,7 +133,6 @@ class OutputCore {
     TimeUs until_us = 0;
   };
 
-  void close(RequestId id);
   static RequestProgress progress_of(const RequestState& request);
   void keep_ended(const RequestState& request, const std::optional<Error>& error, TimeUs now);
   void forget_ended(TimeUs now);
@@ -169,7 +164,6 @@ class OutputCore {
   std::shared_ptr<const text::Tokenizer> tokenizer_;
   std::size_t max_ended_bytes_;
   std::unordered_map<RequestId, RequestState> requests_;
-  std::size_t num_sequences_ = 0;      ///< number of sequences with which these requests were opened
   std::deque<Ended> ended_to_resume_;  ///< in the order of their ends
   std::size_t ended_bytes_ = 0;        ///< approximate size of these
   metrics::RequestMetrics metrics_;

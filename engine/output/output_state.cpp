@@ -78,7 +78,7 @@ bool get_spec(Decoder& in, SharedSpec& spec) {
 
 bool OutputCore::load_request(Decoder& in) {
   SharedSpec spec;
-  if (!get_spec(in, spec) || requests_.contains(spec->id) || !takes(*spec)) return false;
+  if (!get_spec(in, spec) || requests_.contains(spec->id)) return false;
   auto begun = std::make_shared<RequestSpec>(*spec);
   // The progress since then follows in the bytes.
   begun->progress = nullptr;
