@@ -11,6 +11,7 @@ void write_model(JsonWriter& json, const ModelInfo& model) {
   json.field("vocab_size", model.vocab_size);
   json.field("max_model_len", model.max_model_len);
   json.field("block_size", model.block_size);
+  json.field("num_replicas", model.num_replicas);
   json.field("num_device_blocks", model.num_device_blocks);
   json.field("num_host_blocks", model.num_host_blocks);
   json.field("max_num_seqs", model.max_num_seqs);
