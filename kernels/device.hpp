@@ -144,20 +144,11 @@ struct CpuDeviceOptions {
   std::string isa;      ///< name of an instruction set (kernels/cpu/isa.hpp); "" = the fastest that this machine runs
   /// Binding of threads to cores: name of a CpuAffinity (kernels/cpu/thread_placement.hpp).
   std::string affinity = "auto";
-  /// Part of the threads that the device gets, of num_parts about equal ones: threads of different parts are bound to
-  /// different cores, and to as few NUMA nodes as possible. `num_threads`, or its default, counts for all parts.
-  int part = 0;
-  int num_parts = 1;
 };
 
 /// Creates the CPU device. With the affinity numa on several NUMA nodes, the pages of large buffers are interleaved
-/// over the nodes; those of a part are where its threads write them first. Errors: bad_config (unknown or unavailable
-/// isa, num_threads < 0, fewer threads than parts, unknown affinity, or a core that threads cannot be bound to),
-/// unsupported (an affinity that needs hwloc in a build without it).
+/// over the nodes. Errors: bad_config (unknown or unavailable isa, num_threads < 0, unknown affinity, or a core that
+/// threads cannot be bound to), unsupported (an affinity that needs hwloc in a build without it).
 Result<std::shared_ptr<Device>> create_cpu_device(const CpuDeviceOptions& options);
-
-/// Returns whether parts with this affinity are bound to different NUMA nodes on this machine, so that each reads
-/// memory of its own faster than that of another part.
-bool have_cpu_parts_nodes(const std::string& affinity);
 
 }  // namespace pagoda::kernels

@@ -10,6 +10,7 @@
 #include "engine/weights/measured_weights.hpp"
 #include "io/device_link/frame_channel.hpp"
 #include "kernels/cpu/cpu_memory.hpp"
+#include "kernels/cpu_parts.hpp"
 #include "kernels/cuda/cuda_device.hpp"
 
 namespace pagoda {
@@ -137,11 +138,9 @@ Status check_step_results(const EngineConfig& config, const EnginePlan& plan) {
 Result<std::shared_ptr<kernels::Device>> create_host_device(const EngineConfig& config) {
   // Replicas on GPUs load one after the other, so each may use all threads.
   const bool is_part = config.device == "cpu";
-  return kernels::create_cpu_device({.num_threads = config.threads,
-                                     .isa = config.cpu_isa,
-                                     .affinity = config.cpu_affinity,
-                                     .part = is_part ? config.replica : 0,
-                                     .num_parts = is_part ? config.data_parallel_size : 1});
+  const kernels::CpuPart part =
+      is_part ? kernels::CpuPart{config.replica, config.data_parallel_size} : kernels::CpuPart();
+  return kernels::create_cpu_device({config.threads, config.cpu_isa, config.cpu_affinity}, part);
 }
 
 bool share_copies_of_weights(const EngineConfig& config) {

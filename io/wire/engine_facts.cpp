@@ -19,10 +19,8 @@ void write_model(JsonWriter& json, const ModelInfo& model) {
   json.field("pipeline_depth", model.pipeline_depth);
 }
 
-namespace {
-
 void write_replica(JsonWriter& json, const ReplicaStats& replica) {
-  json.open_object().field("replica", replica.replica).field("state", replica.state).field("health", replica.health);
+  json.field("replica", replica.replica).field("state", replica.state).field("health", replica.health);
   json.field("requests_waiting", replica.requests_waiting).field("requests_running", replica.requests_running);
   json.field("requests_swapped", replica.requests_swapped);
   json.field("device_blocks_total", replica.device_blocks_total);
@@ -31,10 +29,8 @@ void write_replica(JsonWriter& json, const ReplicaStats& replica) {
   json.field("worker_restarts_total", replica.worker_restarts_total);
   json.key("worker_pids").open_array();
   for (const std::int64_t pid : replica.worker_pids) json.value(pid);
-  json.close_array().close_object();
+  json.close_array();
 }
-
-}  // namespace
 
 void write_stats(JsonWriter& json, const EngineStats& stats) {
   json.field("requests_waiting", stats.requests_waiting);
@@ -70,7 +66,12 @@ void write_stats(JsonWriter& json, const EngineStats& stats) {
   json.field("uptime_s", stats.uptime_s);
   json.field("overloaded", stats.overloaded);
   json.field("health", stats.health);
-  if (stats.replicas.size() > 1) json.key("replicas").array(stats.replicas, write_replica);
+  if (stats.replicas.size() < 2) return;
+  json.key("replicas").array(stats.replicas, [](JsonWriter& list, const ReplicaStats& replica) {
+    list.open_object();
+    write_replica(list, replica);
+    list.close_object();
+  });
 }
 
 }  // namespace pagoda::wire
