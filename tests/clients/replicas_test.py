@@ -14,6 +14,8 @@ import tempfile
 import threading
 import time
 import unittest
+import urllib.error
+import urllib.request
 
 from adapters_test import make_adapter
 from worker_load import PROMPTS, Connection, WorkerServer, lives, request
@@ -198,8 +200,15 @@ class Replicas(unittest.TestCase):
         text = text.decode()
         self.assertIn('num_gpu_blocks="120"', text)
         self.assertEqual(len(re.findall(r"^pagoda:replica_healthy\{.*\} 1$", text, re.M)), 2)
-        status, load = server.get("/load")
-        self.assertEqual(status, 200, load)
+        self.assertEqual(json.loads(server.get("/load")[1])["max_num_seqs"], 2 * 256)
+        for replica in (0, 1):
+            with urllib.request.urlopen(urllib.request.Request(
+                    f"{self.url}/ui/live?replica={replica}", headers={"Authorization": f"Bearer {ADMIN}"})) as live:
+                view = json.loads(live.readline().removeprefix(b"data: "))
+            self.assertEqual((view["replicas"], view["replica"], view["blocks"]["total"]), (2, replica, 60))
+        with self.assertRaisesRegex(urllib.error.HTTPError, "400"):
+            urllib.request.urlopen(urllib.request.Request(f"{self.url}/ui/live?replica=2",
+                                                          headers={"Authorization": f"Bearer {ADMIN}"}))
 
     def test_bad_values_are_named(self):
         def refusal(*flags):
