@@ -148,17 +148,14 @@ bool is_let_in(std::int32_t num_down, std::int64_t num_live) {
     return submitted->id;
   };
   for (ReplicaId id = 0; id < num_down; ++id) core.replica_down(id);
-  // The rows are taken for ten seconds, in which a request ends each second.
+  // A request ends each second, for ten seconds.
   std::uint64_t tag = 1;
   std::vector<RequestId> live;
-  for (; std::ssize(live) < 12; ++tag) {
-    if (const auto id = submit(tag, 0)) live.push_back(*id);
-  }
+  for (; tag < 20; ++tag) live.push_back(submit(tag, 0).value());
   for (TimeUs second = 1; second <= 10; ++second) {
-    core.closed(live.front(), {.prompt_tokens = 2, .generated_tokens = 1, .queue_us = 0, .ttft_us = 0},
+    core.closed(live.back(), {.prompt_tokens = 2, .generated_tokens = 1, .queue_us = 0, .ttft_us = 0},
                 second * 1'000'000);
-    live.erase(live.begin());
-    if (const auto id = submit(tag++, second * 1'000'000)) live.push_back(*id);
+    live.pop_back();
   }
   while (std::ssize(live) > num_live) {
     core.closed(live.back(), {}, 10'000'001);
