@@ -134,10 +134,10 @@ OutputProcessorActor spawn_output_processor(caf::actor_system& system, std::shar
 /// also replaces a dead cache engine, whose pools are lost. When another actor dies, or a device cannot be replaced, it
 /// sends the reason to the root supervisor and ends, and the replica ends with it. `factories`, and `pids` of devices
 /// in processes: by rank. `present`: the actors, kept up to date by this supervisor; others may read them only after it
-/// has ended.
+/// has ended. It keeps `factories`, and so the memory of devices that they have, until it ends.
 ReplicaSupervisorActor spawn_replica_supervisor(caf::actor_system& system, const std::shared_ptr<Replica>& present,
-                                                std::vector<DeviceFactory> factories, Instruments instruments,
-                                                std::vector<std::int64_t> pids = {});
+                                                std::shared_ptr<const std::vector<DeviceFactory>> factories,
+                                                Instruments instruments, std::vector<std::int64_t> pids = {});
 
 /// Actors that all replicas share.
 struct SharedActors {

@@ -76,18 +76,24 @@ Result<RunningEngine> spawn_actors(caf::actor_system& system, EngineParts parts)
   shared.router = spawn_request_router(system, parts.limits, parts.info, shared.tokenizer, grammars,
                                        shared.adapter_store, std::move(schedulers), shared.outputs, parts.instruments);
   std::vector<ReplicaSupervisorActor> supervisors;
+  std::vector<std::weak_ptr<const std::vector<DeviceFactory>>> factories;
   for (std::size_t i = 0; i < parts.replicas.size(); ++i) {
     RunningReplica& replica = running.replicas[i];
     replica.present = std::make_shared<Replica>(replica.actors);
-    replica.supervisor = spawn_replica_supervisor(system, replica.present, parts.replicas[i].ranks,
-                                                  of_replica(parts.instruments, i), (*devices)[i].pids);
+    const auto ranks = std::make_shared<const std::vector<DeviceFactory>>(std::move(parts.replicas[i].ranks));
+    factories.push_back(ranks);
+    replica.supervisor =
+        spawn_replica_supervisor(system, replica.present, ranks, of_replica(parts.instruments, i), (*devices)[i].pids);
     supervisors.push_back(replica.supervisor);
   }
   running.supervisor = spawn_supervisor(system, shared, supervisors);
-  // Calls give_up here and not in a replica's supervisor, because a start may block that actor.
-  when_ended(running.supervisor, [replicas = std::move(parts.replicas)] {
-    for (const ReplicaParts& replica : replicas) {
-      for (const DeviceFactory& rank : replica.ranks) {
+  // Calls give_up here and not in a replica's supervisor, because a start may block that actor. The factories of a
+  // replica that has ended are gone, and with them the memory that they kept.
+  when_ended(running.supervisor, [factories = std::move(factories)] {
+    for (const auto& of_replica : factories) {
+      const auto ranks = of_replica.lock();
+      if (ranks == nullptr) continue;
+      for (const DeviceFactory& rank : *ranks) {
         if (rank.give_up) rank.give_up();
       }
     }

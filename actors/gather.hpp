@@ -17,11 +17,19 @@ struct OfReplica {
   T value;
 };
 
+/// Does nothing with an answer.
+struct Nothing {
+  template <class Answer>
+  void operator()(ReplicaId, Answer&) const {}
+};
+
 /// Asks one actor of each replica. Calls `then` with the answers (std::vector<OfReplica<Answer>>&) in the order of
-/// `actors`, without those of actors that have ended; if all have ended, calls `failed` with an error.
-template <class Answer, class Self, class Handle, class Message, class Then, class Failed>
-void gather(Self* self, const std::vector<OfReplica<Handle>>& actors, const Message& message, Then then,
-            Failed failed) {
+/// `actors`, without those of actors that have ended; if all have ended, calls `failed` with an error. Before, calls
+/// `on_each` (ReplicaId, Answer&) for each answer when it comes: so an actor's answers to several questions are taken
+/// in the order in which the actor gave them.
+template <class Answer, class Self, class Handle, class Message, class Then, class Failed, class OnEach = Nothing>
+void gather(Self* self, const std::vector<OfReplica<Handle>>& actors, const Message& message, Then then, Failed failed,
+            OnEach on_each = {}) {
   struct Gathering {
     std::vector<std::optional<OfReplica<Answer>>> answers;
     std::size_t num_missing;
@@ -46,7 +54,8 @@ void gather(Self* self, const std::vector<OfReplica<Handle>>& actors, const Mess
   for (std::size_t i = 0; i < actors.size(); ++i) {
     request(
         self, actors[i].value, message,
-        [gathering, i, replica = actors[i].replica](Answer& answer) {
+        [gathering, i, replica = actors[i].replica, on_each](Answer& answer) {
+          on_each(replica, answer);
           gathering->answers[i] = OfReplica<Answer>{replica, std::move(answer)};
           caf::error none;
           gathering->one_less(none);

@@ -30,8 +30,8 @@ using SupervisorActor = Interface<
     caf::result<void>(ChildGone),
     // (private) supervisor of a replica: the reason why it is about to end.
     caf::result<void>(ReplicaFailed),
-    // (private) router: a replica has no request any more and gets none.
-    caf::result<void>(EndReplica)>;
+    // (private) router: a replica has no request any more and gets none. Refused if it is the last one.
+    caf::result<ReplicaDrained>(EndReplica)>;
 
 /// Keeps a replica: scheduler, block manager and a group of devices. Runs on a thread of its own, since it loads
 /// models.
@@ -81,7 +81,7 @@ using RequestRouterActor = Interface<
     caf::result<Drained>(Drain),
     // Answered as soon as no request is live.
     caf::result<Idle>(AwaitIdle),
-    // A replica gets no new requests. Answered when it has none; then it ends.
+    // A replica gets no new requests, and ends when it has none. Answered then, or at once.
     caf::result<ReplicaDrained>(DrainReplica),
     // (private) a client has ended: its requests are aborted, and its texts are not tokenized.
     caf::result<void>(SinkGone),
@@ -96,7 +96,7 @@ using RequestRouterActor = Interface<
     caf::result<void>(ChildGone),
     // (private) supervisor, once: the actor that receives EndReplica.
     caf::result<void>(ConnectRoot),
-    // (private) supervisor: a replica has ended. Its requests go on at another one.
+    // (private) supervisor: a replica cannot go on. Its requests go on at another one.
     caf::result<void>(ReplicaDown),
     // (private) supervisor: all other actors end. Live requests and later messages get the error.
     caf::result<void>(EngineFailed)>;

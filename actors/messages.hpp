@@ -109,12 +109,14 @@ struct Drained {
 };
 
 /// Makes one replica take no new requests. Its requests run to their ends, then the replica ends. Answered when it has
-/// no request any more.
+/// ended, or at once.
 struct DrainReplica {
   ReplicaId replica = 0;
+  bool waits = true;  ///< false: answered as soon as the replica takes no new requests
 };
 struct ReplicaDrained {
-  /// Errors: invalid_request with param "replica" (there is no such replica, it is down, or no other one is up).
+  /// Errors: invalid_request with param "replica" (there is no such replica, it is down, or no other one is up; or all
+  /// others went down before it was drained, and it goes on).
   Status status;
 };
 
@@ -331,12 +333,14 @@ struct ReplicaFailed {
   Error error;
   ReplicaId replica = 0;
 };
-/// Private, root supervisor -> router: the replica has ended, or is about to, and another one is left.
+/// Private, root supervisor -> router: the replica cannot go on, and another one is left. EndReplica follows when the
+/// router has what it needs of the replica.
 struct ReplicaDown {
   Error error;
   ReplicaId replica = 0;
 };
-/// Private, router -> root supervisor: the replica is drained and may end.
+/// Private, router -> root supervisor: the replica is drained, or down, and may end. Answered with ReplicaDrained: an
+/// error if no other replica is left; then it does not end.
 struct EndReplica {
   ReplicaId replica = 0;
 };

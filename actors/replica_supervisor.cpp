@@ -43,7 +43,7 @@ struct ReplicaSupervisorState {
   ReplicaSupervisorState() {}
 
   std::shared_ptr<Replica> replica;
-  std::vector<DeviceFactory> factories;
+  std::shared_ptr<const std::vector<DeviceFactory>> factories;
   SupervisorActor root;
   Instruments instruments;
   std::unordered_set<caf::actor_id> gone;  ///< ids of the present devices' actors that have ended
@@ -72,7 +72,7 @@ Instruments of_rank(Instruments instruments, std::size_t rank) {
 }
 
 std::string ended_device(const ReplicaSupervisorState& state) {
-  if (live_in_processes(state.factories)) return "the worker process";
+  if (live_in_processes(*state.factories)) return "the worker process";
   return state.memory_lost ? "the cache engine" : "the worker";
 }
 
@@ -132,7 +132,7 @@ Result<SpawnedDevices> start_processes(caf::actor_system& system, const std::vec
 
 Status replace_processes(Self self) {
   auto& state = state_of(self);
-  auto fresh = start_processes(self->system(), state.factories, state.memory_lost);
+  auto fresh = start_processes(self->system(), *state.factories, state.memory_lost);
   if (!fresh) return fail(std::move(fresh.error()));
   state.memory_lost |= fresh->memory_lost;
   for (const WorkerActor& device : fresh->actors.workers) watch(caf::actor_cast<ReplicaSupervisorActor>(self), device);
@@ -145,7 +145,7 @@ Status replace_processes(Self self) {
 Status spawn_cache_engines(Self self) {
   auto& state = state_of(self);
   std::vector<CacheEngineActor> fresh;
-  for (const DeviceFactory& factory : state.factories) {
+  for (const DeviceFactory& factory : *state.factories) {
     auto parts = factory.make_cache_engine();
     if (!parts) {
       for (const CacheEngineActor& spawned : fresh) end_now(spawned);
@@ -161,8 +161,8 @@ Status spawn_cache_engines(Self self) {
 Status spawn_workers(Self self) {
   auto& state = state_of(self);
   std::vector<WorkerActor> fresh;
-  for (std::size_t rank = 0; rank < state.factories.size(); ++rank) {
-    auto parts = state.factories[rank].make_worker();
+  for (std::size_t rank = 0; rank < state.factories->size(); ++rank) {
+    auto parts = state.factories->at(rank).make_worker();
     if (!parts) {
       for (const WorkerActor& spawned : fresh) end_now(spawned);
       return fail(std::move(parts.error()));
@@ -177,7 +177,7 @@ Status spawn_workers(Self self) {
 
 void replace_devices(Self self) {
   auto& state = state_of(self);
-  const bool are_processes = live_in_processes(state.factories);
+  const bool are_processes = live_in_processes(*state.factories);
   state.last_start_us = now_us();
   Status made;
   if (are_processes) {
@@ -209,7 +209,7 @@ void plan_replacement(Self self) {
   auto& state = state_of(self);
   if (state.device_error)
     state.devices_without_progress = state.without_progress ? state.devices_without_progress + 1 : 0;
-  const bool are_processes = live_in_processes(state.factories);
+  const bool are_processes = live_in_processes(*state.factories);
   if (!are_processes && state.device_error && state.devices_without_progress >= kMaxFailuresWithoutProgress) {
     return fail_replica(self, ErrorCode::device_failed,
                         "the device has failed repeatedly: " + state.device_error->message);
@@ -272,16 +272,16 @@ void on_child_gone(Self self, const caf::actor_addr& child) {
   state.crashed |= !state.device_error;
   // A process reports before its end whether its memory is lost. If it ends without a report, its memory may hold
   // anything.
-  state.memory_lost |= is_cache_engine && !(live_in_processes(state.factories) && state.device_error);
+  state.memory_lost |= is_cache_engine && !(live_in_processes(*state.factories) && state.device_error);
   report_device_loss(self, is_cache_engine ? "the cache engine is being replaced" : "the worker is being replaced");
   const bool workers_ended = all_ended(state.gone, devices.workers);
-  const bool all_end = state.memory_lost || live_in_processes(state.factories);
+  const bool all_end = state.memory_lost || live_in_processes(*state.factories);
   const bool rest_ended = !all_end || all_ended(state.gone, devices.cache_engines);
   if (workers_ended && rest_ended) plan_replacement(self);
 }
 
 ReplicaSupervisorActor::behavior_type behavior(Self self, const std::shared_ptr<Replica>& present,
-                                               const std::vector<DeviceFactory>& factories,
+                                               const std::shared_ptr<const std::vector<DeviceFactory>>& factories,
                                                const Instruments& instruments, const std::vector<std::int64_t>& pids) {
   auto& initial = state_of(self);
   const Replica& replica = *present;
@@ -294,7 +294,7 @@ ReplicaSupervisorActor::behavior_type behavior(Self self, const std::shared_ptr<
   watch(me, replica.scheduler);
   watch(me, replica.block_manager);
   for (const WorkerActor& worker : replica.devices.workers) watch(me, worker);
-  if (!live_in_processes(factories)) {
+  if (!live_in_processes(*factories)) {
     for (const CacheEngineActor& cache_engine : replica.devices.cache_engines) watch(me, cache_engine);
   }
   return {
@@ -333,8 +333,8 @@ Result<SpawnedDevices> spawn_devices(caf::actor_system& system, const std::vecto
 }
 
 ReplicaSupervisorActor spawn_replica_supervisor(caf::actor_system& system, const std::shared_ptr<Replica>& present,
-                                                std::vector<DeviceFactory> factories, Instruments instruments,
-                                                std::vector<std::int64_t> pids) {
+                                                std::shared_ptr<const std::vector<DeviceFactory>> factories,
+                                                Instruments instruments, std::vector<std::int64_t> pids) {
   const Replica replica = *present;
   send_anonymously(replica.scheduler, DeviceStatus{.pids = pids});
   const ReplicaSupervisorActor supervisor =

@@ -94,25 +94,81 @@ void answer_if_idle(RequestRouterState& state) {
   for (auto& promise : std::exchange(state.awaiting_idle, {})) deliver(promise, Idle{});
 }
 
+void apply(Self self, routing::RouterCore::Effects effects);
+
+/// Passes the last counts of a replica on to the reports, unless its scheduler has ended. Then calls `then`.
+template <class Then>
+void take_last_report(Self self, ReplicaId id, Then then) {
+  auto& its = state_of(self).replicas.at(static_cast<std::size_t>(id));
+  pagoda::actors::request(
+      self, its.scheduler, GetMetrics{},
+      [self, id, then](metrics::SchedulerMetrics& last) {
+        state_of(self).reports->reported(id, std::move(last));
+        then();
+      },
+      [then](caf::error&) { then(); });
+}
+
+/// Moves the requests of a replica that is down to the others. Their tokens come from the output processor, which knows
+/// what clients have received. `running`: those that the replica was computing.
+void hand_over(Self self, ReplicaId id, const std::vector<RequestId>& running) {
+  auto& state = state_of(self);
+  pagoda::actors::request(
+      self, state.outputs, HandOver{state.replicas.at(static_cast<std::size_t>(id)).scheduler},
+      [self, running](HandedOver& handed_over) {
+        auto& core = *state_of(self).core;
+        if (!handed_over.requests.empty()) {
+          spdlog::warn("{} requests go on at another replica", handed_over.requests.size());
+        }
+        apply(self, core.hand_over(std::move(handed_over.requests), running));
+      },
+      [](caf::error&) {});  // the output processor has ended, and each request with it
+}
+
+void answer_drain(RequestRouterState::OneReplica& its, const Status& status) {
+  its.is_draining = its.is_ending = false;
+  for (auto& promise : std::exchange(its.waiting_for_drain, {})) deliver(promise, ReplicaDrained{status});
+}
+
+/// Lets a replica that drains take requests again, because no other one is left.
+void resume_replica(Self self, ReplicaId id, const Status& why) {
+  auto& state = state_of(self);
+  state.core->resume_replica(id);
+  state.reports->resumes(id);
+  answer_drain(state.replicas.at(static_cast<std::size_t>(id)), why);
+}
+
+/// The root supervisor has ended a drained replica, or has refused to.
+void on_end_of_replica(Self self, ReplicaId id, const Status& ended) {
+  auto& state = state_of(self);
+  auto& its = state.replicas.at(static_cast<std::size_t>(id));
+  const auto present = state.core->core().placement().state_of(id);
+  if (!ended && present == placement::ReplicaState::draining) return resume_replica(self, id, ended);
+  if (ended && present != placement::ReplicaState::down) {
+    state.core->replica_down(id);
+    state.reports->ended(id, "the replica was drained");
+    // It gets requests while it drains if all others went down; then more were up when the supervisor ended it.
+    if (state.core->core().placement().num_placed_on(id) > 0) hand_over(self, id, {});
+  }
+  answer_drain(its, ended);
+}
+
 /// Ends the replicas that drain and have no request any more.
 void end_drained_replicas(Self self) {
   auto& state = state_of(self);
   for (std::size_t i = 0; i < state.replicas.size(); ++i) {
     auto& its = state.replicas[i];
     const auto id = static_cast<ReplicaId>(i);
-    if (its.draining.empty() || state.core->core().placement().num_placed_on(id) > 0) continue;
-    const auto& placement = state.core->core().placement();
-    const bool is_down = placement.state_of(id) == placement::ReplicaState::down;
-    Status status;
-    if (!is_down && placement.count(placement::ReplicaState::down) + 1 == placement.num_replicas()) {
-      // The others have gone down meanwhile, so this one goes on serving.
-      status = fail(Error{ErrorCode::invalid_request, "no other replica is left", "replica"});
-    } else if (!is_down) {
-      state.core->replica_down(id);
-      state.reports->ended(id, "the replica was drained");
-      if (state.root) send(self, state.root, EndReplica{id});
-    }
-    for (auto& promise : std::exchange(its.draining, {})) deliver(promise, ReplicaDrained{status});
+    if (!its.is_draining || its.is_ending || state.core->core().placement().num_placed_on(id) > 0) continue;
+    its.is_ending = true;
+    take_last_report(self, id, [self, id] {
+      pagoda::actors::request(
+          self, state_of(self).root, EndReplica{id},
+          [self, id](const ReplicaDrained& answer) { on_end_of_replica(self, id, answer.status); },
+          [self, id](caf::error&) {
+            on_end_of_replica(self, id, tl::unexpected(state_of(self).core->core().no_answer()));
+          });
+    });
   }
 }
 
@@ -124,6 +180,11 @@ void apply(Self self, routing::RouterCore::Effects effects) {
   for (const AdapterId id : effects.adapters_released) send(self, state.adapters, ReleaseAdapter{id});
   for (auto& settled : effects.settled) settle(self, std::move(settled));
   for (const SharedSpec& spec : effects.moved) move(self, spec);
+  if (!effects.failed.empty()) {
+    StepOutputs ends;
+    for (auto& [id, error] : effects.failed) ends.ends.push_back({id, std::move(error)});
+    send(self, state.outputs, std::move(ends));
+  }
   for (const RequestId id : effects.aborted) end_group(self, AbortGroup{id});
   for (auto& expired : effects.expired) end_group(self, ExpireGroup{expired.id, std::move(expired.error)});
   if (effects.drained) answer_drains(self);
@@ -213,35 +274,55 @@ caf::typed_response_promise<Answer> answer_from_tokenizer(Self self, const Quest
   return promise.handle();
 }
 
-/// Moves the requests of a replica that is down to the others. Their tokens come from the output processor, which knows
-/// what clients have received.
+/// Takes what it needs of a replica that cannot go on, then lets it end.
 void on_replica_down(Self self, const ReplicaDown& down) {
   auto& state = state_of(self);
-  auto& its = state.replicas.at(static_cast<std::size_t>(down.replica));
-  state.reports->ended(down.replica, down.error.message);
-  state.core->replica_down(down.replica);
+  const ReplicaId id = down.replica;
+  state.reports->ended(id, down.error.message);
+  state.core->replica_down(id);
+  const auto& placement = state.core->core().placement();
+  for (std::size_t i = 0; i < state.replicas.size(); ++i) {
+    const auto other = static_cast<ReplicaId>(i);
+    // One whose end is asked for is resumed if that is refused.
+    const bool drains = placement.state_of(other) == placement::ReplicaState::draining && !state.replicas[i].is_ending;
+    if (!drains || placement.count(placement::ReplicaState::up) > 0) continue;
+    resume_replica(self, other, fail(Error{ErrorCode::invalid_request, "no other replica is left", "replica"}));
+  }
+  const auto end = [self, id](const std::vector<RequestId>& running) {
+    take_last_report(self, id, [self, id, running] {
+      hand_over(self, id, running);
+      pagoda::actors::request(
+          self, state_of(self).root, EndReplica{id}, [](const ReplicaDrained&) {}, [](caf::error&) {});
+    });
+  };
   pagoda::actors::request(
-      self, state.outputs, HandOver{its.scheduler},
-      [self](HandedOver& handed_over) {
-        auto& core = *state_of(self).core;
-        if (!handed_over.requests.empty()) {
-          spdlog::warn("{} requests go on at another replica", handed_over.requests.size());
+      self, state.replicas.at(static_cast<std::size_t>(id)).scheduler, GetProgress{},
+      [end](const Progress& progress) {
+        std::vector<RequestId> running;
+        for (const GroupProgress& group : progress.groups) {
+          if (group.state == RequestState::running) running.push_back(group.id);
         }
-        apply(self, core.hand_over(std::move(handed_over.requests)));
+        end(running);
       },
-      [](caf::error&) {});  // the output processor has ended, and each request with it
+      [end](caf::error&) { end({}); });
 }
 
-caf::typed_response_promise<ReplicaDrained> drain_replica(Self self, ReplicaId id) {
+caf::typed_response_promise<ReplicaDrained> drain_replica(Self self, const DrainReplica& message) {
   auto& state = state_of(self);
   Promise<ReplicaDrained> promise(self);
-  if (Status possible = state.core->core().check_drain(id); !possible) {
+  if (Status possible = state.core->core().check_drain(message.replica); !possible) {
     deliver(promise, ReplicaDrained{std::move(possible)});
     return promise.handle();
   }
-  state.core->drain_replica(id);
-  state.reports->drains(id);
-  state.replicas.at(static_cast<std::size_t>(id)).draining.push_back(promise);
+  state.core->drain_replica(message.replica);
+  state.reports->drains(message.replica);
+  auto& its = state.replicas.at(static_cast<std::size_t>(message.replica));
+  its.is_draining = true;
+  if (message.waits) {
+    its.waiting_for_drain.push_back(promise);
+  } else {
+    deliver(promise, ReplicaDrained{});
+  }
   end_drained_replicas(self);
   return promise.handle();
 }
@@ -367,7 +448,7 @@ RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLi
         answer_if_idle(state_of(self));
         return promise.handle();
       },
-      [self](const DrainReplica& message) { return drain_replica(self, message.replica); },
+      [self](const DrainReplica& message) { return drain_replica(self, message); },
       [self](const SinkGone& message) {
         state_of(self).watched_clients.erase(message.sink.id());
         apply(self, state_of(self).core->client_gone(message.sink.id(), now_us()));

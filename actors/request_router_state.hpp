@@ -34,7 +34,9 @@ struct RequestRouterState {
   };
   struct OneReplica {
     SchedulerActor scheduler;
-    std::vector<Promise<ReplicaDrained>> draining = {};
+    bool is_draining = false;
+    bool is_ending = false;  ///< whether the root supervisor was asked for its end
+    std::vector<Promise<ReplicaDrained>> waiting_for_drain = {};
   };
 
   std::unique_ptr<journal::RecordedRouter> core;

@@ -24,10 +24,15 @@ std::vector<OfReplica<SchedulerActor>> present_schedulers(const RequestRouterSta
   return all;
 }
 
-/// Asks the scheduler of each replica.
-template <class Answer, class Message, class Then, class Failed>
-void ask_replicas(RequestRouterSelf self, const Message& message, Then then, Failed failed) {
-  gather<Answer>(self, present_schedulers(state_of(self)), message, std::move(then), std::move(failed));
+/// Asks the scheduler of each replica. `on_each`: as in gather.
+template <class Answer, class Message, class Then, class Failed, class OnEach = Nothing>
+void ask_replicas(RequestRouterSelf self, const Message& message, Then then, Failed failed, OnEach on_each = {}) {
+  gather<Answer>(self, present_schedulers(state_of(self)), message, std::move(then), std::move(failed), on_each);
+}
+
+/// Returns a function that passes a report on to the reports of its replica.
+auto take_report(RequestRouterSelf self) {
+  return [self](ReplicaId replica, auto report) { state_of(self).reports->reported(replica, std::move(report)); };
 }
 
 std::vector<LiveRequest> live_requests(RequestRouterSelf self, std::vector<OfReplica<Progress>>& all) {
@@ -45,9 +50,8 @@ caf::typed_response_promise<EngineStats> answer_stats(RequestRouterSelf self, co
     deliver(promise, state_of(self).core->core().with_own(EngineStats{}, now_us()));
     return promise.handle();
   }
-  const auto answer = [self, promise](const std::vector<OfReplica<EngineStats>>& all) mutable {
-    auto& state = state_of(self);
-    for (const auto& [replica, stats] : all) state.reports->reported(replica, stats);
+  const auto answer = [self, promise](const std::vector<OfReplica<EngineStats>>&) mutable {
+    const auto& state = state_of(self);
     deliver(promise, state.core->core().with_own(state.reports->stats(), now_us()));
   };
   const auto no_answer = [self, promise](caf::error& reason) mutable {
@@ -55,7 +59,7 @@ caf::typed_response_promise<EngineStats> answer_stats(RequestRouterSelf self, co
     if (core.has_failed()) return deliver(promise, core.with_own(EngineStats{}, now_us()));
     deliver(promise, std::move(reason));
   };
-  ask_replicas<EngineStats>(self, message, answer, no_answer);
+  ask_replicas<EngineStats>(self, message, answer, no_answer, take_report(self));
   return promise.handle();
 }
 
@@ -151,9 +155,8 @@ caf::typed_response_promise<AdapterList> answer_adapters(RequestRouterSelf self,
 caf::typed_response_promise<metrics::EngineMetrics> answer_metrics(RequestRouterSelf self, const GetMetrics& message) {
   Promise<metrics::EngineMetrics> promise(self);
   const auto no_answer = [promise](caf::error& reason) mutable { deliver(promise, std::move(reason)); };
-  const auto on_schedulers = [self, promise, no_answer](std::vector<OfReplica<metrics::SchedulerMetrics>>& replies) {
-    auto& reports = *state_of(self).reports;
-    for (auto& [replica, reply] : replies) reports.reported(replica, std::move(reply));
+  const auto on_schedulers = [self, promise, no_answer](std::vector<OfReplica<metrics::SchedulerMetrics>>&) {
+    const auto& reports = *state_of(self).reports;
     metrics::EngineMetrics all{.stats = reports.stats(), .steps = reports.steps()};
     auto answer = [self, promise, no_answer, all = std::move(all)](const metrics::RequestMetrics& requests) mutable {
       auto& state = state_of(self);
@@ -169,7 +172,7 @@ caf::typed_response_promise<metrics::EngineMetrics> answer_metrics(RequestRouter
     };
     pagoda::actors::request(self, state_of(self).outputs, GetMetrics{}, std::move(answer), no_answer);
   };
-  ask_replicas<metrics::SchedulerMetrics>(self, message, on_schedulers, no_answer);
+  ask_replicas<metrics::SchedulerMetrics>(self, message, on_schedulers, no_answer, take_report(self));
   return promise.handle();
 }
 
@@ -182,7 +185,6 @@ caf::typed_response_promise<view::EngineView> answer_view(RequestRouterSelf self
     all.replica = message.replica;
     std::vector<std::pair<ReplicaId, view::Queues>> queues;
     for (auto& [replica, reply] : replies) {
-      state_of(self).reports->reported(replica, std::move(reply.stats));
       queues.emplace_back(replica, std::move(reply.queues));
       if (replica == message.replica) all.blocks = std::move(reply.blocks);
     }
@@ -206,7 +208,10 @@ caf::typed_response_promise<view::EngineView> answer_view(RequestRouterSelf self
     };
     pagoda::actors::request(self, state_of(self).outputs, std::move(question), std::move(answer), no_answer);
   };
-  ask_replicas<view::ReplicaView>(self, message, on_replicas, no_answer);
+  ask_replicas<view::ReplicaView>(self, message, on_replicas, no_answer,
+                                  [self](ReplicaId replica, const view::ReplicaView& view) {
+                                    state_of(self).reports->reported(replica, view.stats);
+                                  });
   return promise.handle();
 }
 

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include <spdlog/spdlog.h>
@@ -17,8 +16,9 @@ namespace {
 /// each replica does so too. The state of a worker or cache engine waits for its stream, so no op outlives the memory
 /// that it uses.
 ///
-/// When a replica fails and another one is left: the router gets the reason and moves the requests of the replica. When
-/// none is left, the engine fails.
+/// When a replica fails and another one is left: (1) The router gets the reason, takes the last counts of the replica
+/// and moves its requests. (2) Then it asks for the end of the replica, as for one that is drained. When none is left,
+/// the engine fails.
 ///
 /// When the engine fails: (1) The router gets the reason, refuses requests from then on, and passes the reason on to
 /// the output processor, which ends every live request and then itself. All other actors are ended. (2) So when the
@@ -29,6 +29,7 @@ struct SupervisorState {
   struct Kept {
     SharedActors actors;
     std::vector<ReplicaSupervisorActor> replicas;  ///< null: the replica has ended
+    std::vector<bool> have_failed;                 ///< by replica; those that have failed wait for their end
     bool router_stays = false;
   };
   std::shared_ptr<Kept> kept;
@@ -68,21 +69,40 @@ void fail_engine(Self self, Error error) {
   for (const auto& replica : state.kept->replicas) end_now(replica);
 }
 
-/// Ends a replica. The engine goes on with the others, or fails if none is left. Does nothing if the
-/// replica has ended before.
-void end_replica(Self self, ReplicaId id, const std::optional<Error>& error) {
+/// Returns whether a replica can go on.
+bool is_left(const SupervisorState::Kept& kept, std::size_t id) {
+  return kept.replicas.at(id) && !kept.have_failed.at(id);
+}
+
+/// Returns whether this replica can go on, and no other one.
+bool is_last(const SupervisorState::Kept& kept, std::size_t id) {
+  std::size_t num_left = 0;
+  for (std::size_t one = 0; one < kept.replicas.size(); ++one) num_left += is_left(kept, one) ? 1 : 0;
+  return num_left == 1 && is_left(kept, id);
+}
+
+/// The engine goes on without a replica, or fails if no other one is left. Does nothing if the replica has ended or
+/// failed before.
+void fail_replica(Self self, ReplicaId id, const Error& error) {
   auto& state = state_of(self);
-  auto& replicas = state.kept->replicas;
-  ReplicaSupervisorActor& its = replicas.at(static_cast<std::size_t>(id));
-  if (state.failing || !its) return;
-  const auto is_left = [](const ReplicaSupervisorActor& one) { return static_cast<bool>(one); };
-  // A replica that was drained may be the last one left, too: the other may have failed just before.
-  if (std::ranges::count_if(replicas, is_left) == 1) return fail_engine(self, error.value_or(actor_ended()));
-  if (error) {
-    spdlog::error("replica {} is down, the engine goes on without it: {}", id, error->message);
-    send(self, state.kept->actors.router, ReplicaDown{*error, id});
+  const auto index = static_cast<std::size_t>(id);
+  if (state.failing || !is_left(*state.kept, index)) return;
+  if (is_last(*state.kept, index)) return fail_engine(self, error);
+  spdlog::error("replica {} is down, the engine goes on without it: {}", id, error.message);
+  state.kept->have_failed[index] = true;
+  send(self, state.kept->actors.router, ReplicaDown{error, id});
+}
+
+/// Ends a replica, unless no other one is left: the others may have failed just before.
+Status end_replica(Self self, ReplicaId id) {
+  auto& state = state_of(self);
+  const auto index = static_cast<std::size_t>(id);
+  if (state.failing) return tl::unexpected(actor_ended());
+  if (is_last(*state.kept, index)) {
+    return fail(Error{ErrorCode::invalid_request, "no other replica is left", "replica"});
   }
-  end_now(std::exchange(its, nullptr));
+  if (auto& its = state.kept->replicas.at(index)) end_now(std::exchange(its, nullptr));
+  return {};
 }
 
 void on_child_gone(Self self, const caf::actor_addr& child) {
@@ -100,14 +120,15 @@ void on_child_gone(Self self, const caf::actor_addr& child) {
   } else {
     const auto& replicas = state.kept->replicas;
     const auto its = std::ranges::find_if(replicas, [&](const auto& one) { return one && one.address() == child; });
-    if (its != replicas.end()) end_replica(self, static_cast<ReplicaId>(its - replicas.begin()), actor_ended());
+    if (its != replicas.end()) fail_replica(self, static_cast<ReplicaId>(its - replicas.begin()), actor_ended());
   }
 }
 
 SupervisorActor::behavior_type behavior(Self self, const SharedActors& actors,
                                         const std::vector<ReplicaSupervisorActor>& replicas) {
   auto& state = state_of(self);
-  state.kept = std::make_shared<SupervisorState::Kept>(SupervisorState::Kept{actors, replicas});
+  state.kept = std::make_shared<SupervisorState::Kept>(
+      SupervisorState::Kept{actors, replicas, std::vector<bool>(replicas.size(), false)});
   self->attach_functor([kept = state.kept] { end_all(*kept); });
   const auto me = caf::actor_cast<SupervisorActor>(self);
   watch(me, actors.router);
@@ -118,8 +139,8 @@ SupervisorActor::behavior_type behavior(Self self, const SharedActors& actors,
   for (const auto& replica : replicas) watch(me, replica);
   return {
       [self](const ChildGone& gone) { on_child_gone(self, gone.child); },
-      [self](const ReplicaFailed& failed) { end_replica(self, failed.replica, failed.error); },
-      [self](const EndReplica& drained) { end_replica(self, drained.replica, std::nullopt); },
+      [self](const ReplicaFailed& failed) { fail_replica(self, failed.replica, failed.error); },
+      [self](const EndReplica& message) { return reply(ReplicaDrained{end_replica(self, message.replica)}); },
   };
 }
 

@@ -30,6 +30,7 @@ struct CtlOptions {
   bool verify = true;
   Output output = Output::text;
   std::string request;  ///< id of the request to cancel
+  std::string replica;  ///< id of the replica to drain
   /// Model of the request to cancel, if the server has several: each model numbers its requests itself.
   std::string model;
 };
@@ -133,6 +134,44 @@ std::string share(std::int64_t part, std::int64_t whole) {
   return whole == 0 ? "-" : std::to_string(100 * part / whole) + " %";
 }
 
+/// Returns the processes of a replica, in the order of its ranks.
+std::string processes(const Json& pids) {
+  std::string ranks;
+  for (std::size_t rank = 0; rank < pids.size(); ++rank) {
+    ranks += (rank == 0 ? "" : ", ") + std::string("rank ") + std::to_string(rank) + " is process " + pids[rank].dump();
+  }
+  return ranks.empty() ? "rank 0 in the server's process" : ranks;
+}
+
+/// Returns a text for a terminal. A text that clients chose is shown as JSON if it has other than plain characters.
+std::string shown_text(const Json& value) {
+  if (!value.is_string()) return "-";
+  const auto& text = value.get_ref<const std::string&>();
+  const bool is_plain = std::ranges::all_of(text, [](char c) { return c >= ' ' && c <= '~'; });
+  return is_plain ? text : value.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
+}
+
+void print_replicas(const Json& replicas) {
+  for (const Json& one : replicas) {
+    const auto number = [&](const char* name) { return std::to_string(count(one, name)); };
+    const std::string name = "replica " + number("replica");
+    const std::string state = shown_text(one.value("state", Json()));
+    const std::string health = shown_text(one.value("health", Json()));
+    const auto used =
+        count(one, "device_blocks_total") - count(one, "device_blocks_free") - count(one, "device_blocks_cached");
+    std::string line = state;
+    if (one.contains("model")) line += " (" + shown_text(one["model"]) + ")";
+    if (state != "down") {
+      line += ": " + number("requests_running") + " running, " + number("requests_waiting") + " waiting, " +
+              number("requests_swapped") + " swapped; " + std::to_string(used) + " of " +
+              number("device_blocks_total") + " KV blocks used; " + number("worker_restarts_total") +
+              " restarts of devices; " + processes(one.value("worker_pids", Json::array()));
+    }
+    if (health != "ok") line += "; " + health;
+    std::printf("%-14s %s\n", name.c_str(), line.c_str());
+  }
+}
+
 void print_status(const Json& status) {
   const Json& stats = status["stats"];
   const auto line = [](const char* name, const std::string& what) { std::printf("%-14s %s\n", name, what.c_str()); };
@@ -152,15 +191,15 @@ void print_status(const Json& status) {
                         std::to_string(free) + " free of " + std::to_string(total));
   line("prefix cache", share(count(stats, "prefix_cache_hits_total"), count(stats, "prefix_cache_queries_total")) +
                            " of the prompt tokens found");
-  line("replica 0", number("steps_total") + " steps, " + number("worker_restarts_total") + " restarts of devices (" +
-                        number("worker_deaths_total") + " deaths, " + number("worker_hangs_total") +
-                        " hangs of processes)");
-  const Json pids = stats.value("worker_pids", Json::array());
-  std::string ranks;
-  for (std::size_t rank = 0; rank < pids.size(); ++rank) {
-    ranks += (rank == 0 ? "" : ", ") + std::string("rank ") + std::to_string(rank) + " is process " + pids[rank].dump();
+  const Json replicas = stats.value("replicas", Json::array());
+  line(replicas.empty() ? "replica 0" : "replicas",
+       number("steps_total") + " steps, " + number("worker_restarts_total") + " restarts of devices (" +
+           number("worker_deaths_total") + " deaths, " + number("worker_hangs_total") + " hangs of processes)");
+  if (replicas.empty()) {
+    line("", processes(stats.value("worker_pids", Json::array())));
+  } else {
+    print_replicas(replicas);
   }
-  line("", ranks.empty() ? "rank 0 in the server's process" : ranks);
   char uptime[64];
   std::snprintf(uptime, sizeof uptime, "%.0f s", stats.value("uptime_s", 0.0));
   line("uptime", uptime);
@@ -203,14 +242,6 @@ std::string percent_encoded(const std::string& text) {
   return out;
 }
 
-/// Returns a text for a terminal. A text that clients chose is shown as JSON if it has other than plain characters.
-std::string shown_text(const Json& value) {
-  if (!value.is_string()) return "-";
-  const auto& text = value.get_ref<const std::string&>();
-  const bool is_plain = std::ranges::all_of(text, [](char c) { return c >= ' ' && c <= '~'; });
-  return is_plain ? text : value.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
-}
-
 void print_requests(const Json& answer) {
   const Json requests = answer.value("requests", Json::array());
   const bool has_models = !requests.empty() && requests.front().contains("model");
@@ -224,6 +255,10 @@ void print_requests(const Json& answer) {
                 static_cast<long long>(count(one, "generated_tokens")), one.value("age_s", 0.0), text("tenant").c_str(),
                 text("adapter").c_str(), text("request_id").c_str(), model.c_str());
   }
+}
+
+bool is_number(const std::string& text) {
+  return !text.empty() && std::ranges::all_of(text, [](unsigned char c) { return std::isdigit(c) != 0; });
 }
 
 /// Sends one request, and prints the answer with `show` or as JSON.
@@ -264,20 +299,35 @@ Command add_ctl(CLI::App& pagoda) {
   auto* cancel = app->add_subcommand("cancel", "Cancel a live request; its client gets the output so far");
   cancel->add_option("ID", options->request, "The id of the request, as `ctl requests` shows it");
   cancel->add_option("--model", options->model, "The model of the request, if the server has several");
+  auto* replicas = app->add_subcommand("replicas", "List the replicas: their state, requests and device processes");
+  auto* drain_replica =
+      app->add_subcommand("drain-replica", "Give a replica no new requests; it ends when those that it has have ended");
+  drain_replica->add_option("ID", options->replica, "The number of the replica, as `ctl replicas` shows it");
   auto* drain = app->add_subcommand("drain", "Refuse new requests; live requests run to their end");
   app->add_subcommand("reset-prefix-cache", "Empty the prefix cache: later prompts are computed anew");
   const auto run = [=] {
     if (*status) return run_status(*options);
     if (*requests) return run_one(*options, "GET", "/admin/requests", print_requests);
     if (*cancel) {
-      const bool is_id = !options->request.empty() &&
-                         std::ranges::all_of(options->request, [](unsigned char c) { return std::isdigit(c) != 0; });
-      if (!is_id) {
+      if (!is_number(options->request)) {
         return exit_with(Error{ErrorCode::bad_config, "ctl cancel needs the ID of a request, which is a number", "ID"});
       }
       const auto query = options->model.empty() ? std::string() : "?model=" + percent_encoded(options->model);
       return run_one(*options, "DELETE", "/admin/requests/" + options->request + query,
                      [&](const Json&) { std::printf("cancelled %s\n", options->request.c_str()); });
+    }
+    if (*replicas) {
+      return run_one(*options, "GET", "/admin/replicas",
+                     [](const Json& answer) { print_replicas(answer.value("replicas", Json::array())); });
+    }
+    if (*drain_replica) {
+      if (!is_number(options->replica)) {
+        return exit_with(
+            Error{ErrorCode::bad_config, "ctl drain-replica needs the ID of a replica, which is a number", "ID"});
+      }
+      return run_one(*options, "POST", "/admin/replicas/" + options->replica + "/drain", [&](const Json&) {
+        std::printf("replica %s takes no new requests, and ends when it has none\n", options->replica.c_str());
+      });
     }
     if (*drain) {
       return run_one(*options, "POST", "/admin/drain", [](const Json& answer) {

@@ -68,11 +68,12 @@ ordered_json memory_facts(const EnginePlan& engine, const EngineConfig& config, 
   const std::int64_t kv_tokens = num_blocks / engine.layout.num_groups() * config.slots_per_block();
   ordered_json facts{{"device", device.description()},
                      {"device_free_bytes", device.available_bytes(kernels::MemoryKind::device)}};
+  if (config.data_parallel_size > 1) facts["num_replicas"] = config.data_parallel_size;
   if (!device.shares_host_memory()) facts["gpu_memory_utilization"] = config.gpu_memory_utilization;
   if (!device.shares_host_memory()) facts["host_free_bytes"] = device.available_bytes(kernels::MemoryKind::host);
   if (device.shares_host_memory()) {
     facts["device_free_limit"] = kernels::available_memory().limit;
-    facts["needed_bytes"] = host_bytes_needed(config, engine);
+    facts["needed_bytes"] = host_bytes_needed(config, engine, config.data_parallel_size);
     facts["weight_memory"] = engine.copied_weight_bytes == 0                  ? "mapped"
                              : engine.copied_weight_bytes < plan.weight_bytes ? "copied in part"
                                                                               : "copied";
@@ -136,9 +137,10 @@ int run_inspect(InspectOptions& options) {
   if (const auto problems = options.engine.finish(); !problems.empty()) return exit_with(problems);
   const auto& config = options.engine.config;
   if (options.dialect) return print_dialect(config);
-  const auto device = create_device(config);
+  const EngineConfig replica = config.of_replica(0);
+  const auto device = create_device(replica);
   if (!device) return exit_with(device.error());
-  const auto plan = plan_engine(config, **device);
+  const auto plan = plan_engine(replica, **device);
   if (!plan) return exit_with(plan.error());
 
   const auto facts = plan->checkpoint->facts();
@@ -148,12 +150,13 @@ int run_inspect(InspectOptions& options) {
   about_model["num_tensors"] = facts.num_tensors;
   about_model["num_files"] = facts.num_files;
   if (const auto types = plan->checkpoint->quantization(); !types.empty()) about_model["quantization"] = types;
-  const auto about_memory = memory_facts(*plan, config, **device);
+  const auto about_memory = memory_facts(*plan, replica, **device);
   if (options.json) {
     std::printf("%s\n", ordered_json{{"model", about_model}, {"memory", about_memory}}.dump().c_str());
   } else {
     print_section("model", about_model);
-    print_section("memory", about_memory);
+    print_section(config.data_parallel_size > 1 ? "memory of one replica (needed_bytes: of all)" : "memory",
+                  about_memory);
   }
   return kExitOk;
 }

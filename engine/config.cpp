@@ -66,6 +66,21 @@ constexpr std::int32_t kMaxBlocks = 1 << 30;
 constexpr double kMaxGib = 1 << 20;
 constexpr std::int64_t kMaxModelLen = std::int64_t{1} << 30;
 constexpr std::int32_t kMaxTokensPerStep = 1 << 24;
+constexpr std::int32_t kMaxReplicas = 64;
+
+/// Returns the parts between commas, without the spaces around them. At least one, which may be empty.
+std::vector<std::string> split_at_commas(const std::string& text) {
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const auto end = std::min(text.find(',', begin), text.size());
+    auto part = text.substr(begin, end - begin);
+    part.erase(0, part.find_first_not_of(' '));
+    part.erase(part.find_last_not_of(' ') + 1);
+    parts.push_back(std::move(part));
+    begin = end + 1;
+  }
+  return parts;
+}
 
 /// Returns N of "cuda:N", 0 of "cuda", and nothing for another text.
 std::optional<int> cuda_index_of(std::string_view device) {
@@ -79,20 +94,56 @@ std::optional<int> cuda_index_of(std::string_view device) {
   return is_number ? std::optional(index) : std::nullopt;
 }
 
+void check_devices(const EngineConfig& config, Checker& check) {
+  if (config.device == "cpu" || config.device == "cuda") return;
+  const auto names = split_at_commas(config.device);
+  std::vector<int> indices;
+  for (const std::string& name : names) {
+    const auto index = cuda_index_of(name);
+    if (!index || (names.size() > 1 && name == "cuda")) {
+      return check.refuse("device", "must be cpu, cuda, cuda:N, or cuda:N,cuda:M,... for several replicas, not \"" +
+                                        config.device + "\"");
+    }
+    indices.push_back(*index);
+  }
+  if (std::cmp_not_equal(names.size(), config.data_parallel_size)) {
+    return check.refuse("device", "must name one GPU for each replica: " + std::to_string(names.size()) + " in \"" +
+                                      config.device + "\", but data_parallel_size is " +
+                                      std::to_string(config.data_parallel_size));
+  }
+  std::ranges::sort(indices);
+  if (const auto twice = std::ranges::adjacent_find(indices); twice != indices.end()) {
+    check.refuse("device", "names the GPU cuda:" + std::to_string(*twice) + " twice; each replica has one of its own");
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> EngineConfig::served_model_names() const {
-  std::vector<std::string> names;
-  if (served_model_name.empty()) return names;
-  for (std::size_t begin = 0; begin <= served_model_name.size();) {
-    const auto end = std::min(served_model_name.find(',', begin), served_model_name.size());
-    auto name = served_model_name.substr(begin, end - begin);
-    name.erase(0, name.find_first_not_of(' '));
-    name.erase(name.find_last_not_of(' ') + 1);
-    names.push_back(std::move(name));
-    begin = end + 1;
-  }
+  return served_model_name.empty() ? std::vector<std::string>() : split_at_commas(served_model_name);
+}
+
+std::vector<std::string> EngineConfig::devices() const {
+  const auto count = static_cast<std::size_t>(data_parallel_size);
+  std::vector<std::string> names = split_at_commas(device);
+  if (names.size() > 1 || count == 1) return names;
+  names.assign(count, device);
+  if (device == "cpu") return names;
+  for (std::size_t i = 0; i < count; ++i) names[i] = "cuda:" + std::to_string(i);
   return names;
+}
+
+EngineConfig EngineConfig::of_replica(ReplicaId id) const {
+  EngineConfig own = *this;
+  own.device = devices().at(static_cast<std::size_t>(id));
+  own.replica = id;
+  return own;
+}
+
+EngineConfig EngineConfig::with_one_replica() const {
+  EngineConfig own = of_replica(0);
+  own.data_parallel_size = 1;
+  return own;
 }
 
 int EngineConfig::cuda_index() const {
@@ -142,7 +193,7 @@ std::int64_t EngineConfig::swap_bytes(std::int64_t free_host_bytes) const {
   constexpr double kBytesPerGib = 1 << 30;
   constexpr std::int64_t kMaxOfGpu = std::int64_t{4} << 30;
   if (swap_space >= 0) return static_cast<std::int64_t>(swap_space * kBytesPerGib);
-  return device == "cpu" ? 0 : std::clamp<std::int64_t>(free_host_bytes / 4, 0, kMaxOfGpu);
+  return device == "cpu" ? 0 : std::clamp<std::int64_t>(free_host_bytes / 4 / data_parallel_size, 0, kMaxOfGpu);
 }
 
 std::int32_t EngineConfig::max_adapters_in_step() const {
@@ -172,8 +223,7 @@ std::vector<Error> EngineConfig::validate() const {
     check.refuse("weight_memory", "is for --device cpu; a GPU keeps the weights in its own memory");
   }
   check.one_of("kv_cache_dtype", kv_cache_dtype, {"auto", "float32", "float16", "bfloat16", "fp8", "fp8_e4m3", "int8"});
-  if (device != "cpu" && !cuda_index_of(device))
-    check.refuse("device", "must be cpu, cuda or cuda:N, not \"" + device + "\"");
+  check_devices(*this, check);
   check.one_of("cpu_affinity", cpu_affinity, {"auto", "none", "cores", "numa"});
   check.one_of("cpu_isa", cpu_isa,
                {"", "scalar", "avx2", "avx_vnni", "avx512", "avx512_vnni", "avx512_bf16", "neon", "neon_dotprod"});
@@ -222,6 +272,15 @@ std::vector<Error> EngineConfig::validate() const {
   check.in_range("threads", threads, 0, 1024);
   check.in_range("tensor_parallel_size", tensor_parallel_size, 1, 1);
   check.in_range("pipeline_parallel_size", pipeline_parallel_size, 1, 1);
+  check.in_range("data_parallel_size", data_parallel_size, 1, kMaxReplicas);
+  if (device == "cpu" && threads > 0 && threads < data_parallel_size) {
+    check.refuse("data_parallel_size", "must be at most the number of threads (" + std::to_string(threads) +
+                                           "), because each replica needs one, not " +
+                                           std::to_string(data_parallel_size));
+  }
+  if (data_parallel_size > 1 && !worker_listen.empty()) {
+    check.refuse("data_parallel_size", "must be 1 with worker_listen: one worker that has joined works at a time");
+  }
   check.number("step_deadline", step_deadline, 0, true, 86400);
   if (step_deadline > 0 && step_deadline < 1e-3) check.refuse("step_deadline", "must be 0 or at least 0.001");
   if (standby_worker && !worker_processes) check.refuse("standby_worker", "needs worker_processes");

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/request/sampling_params.hpp"
+#include "engine/types.hpp"
 #include "kernels/result.hpp"
 
 namespace pagoda {
@@ -37,7 +38,7 @@ struct EngineConfig {
   std::string chat_template;               ///< path of a Jinja file; empty = the model's own template
   std::string answer_dialect;              ///< path of a JSON file; empty = derived from the template
   std::string generation_config = "auto";  ///< source of sampling defaults: auto (the model) | vllm (none) | a folder
-  std::string device = "cpu";              ///< cpu | cuda | cuda:N
+  std::string device = "cpu";              ///< cpu | cuda | cuda:N | cuda:N,cuda:M,... for each replica
   std::int64_t max_model_len = 0;          ///< number of tokens; 0 = the model's own limit
   std::int32_t block_size = 0;             ///< number of token slots per KV block; 0 = see slots_per_block()
   std::int32_t num_device_blocks = 0;      ///< number of blocks; 0 = from the memory budget
@@ -82,6 +83,9 @@ struct EngineConfig {
   std::uint64_t seed = 0;             ///< seed of requests that state none
   std::int32_t tensor_parallel_size = 1;
   std::int32_t pipeline_parallel_size = 1;
+  /// Number of replicas of the model. Each has a scheduler, a KV cache, and a GPU or a share of the CPU threads.
+  std::int32_t data_parallel_size = 1;
+  std::int32_t replica = 0;       ///< see of_replica(); no key
   bool worker_processes = false;  ///< whether the device's actors run in a process of their own, which may die
   bool standby_worker = false;    ///< whether a second worker process keeps the model loaded, to replace one that dies
   std::string worker_listen;      ///< HOST:PORT where workers of other hosts join; empty = local workers
@@ -127,6 +131,16 @@ struct EngineConfig {
   /// Returns the index of the GPU that `device` names. `device` must be cuda or cuda:N.
   int cuda_index() const;
 
+  /// Returns the device of each replica: cpu, cuda or cuda:N. `device` must be valid.
+  std::vector<std::string> devices() const;
+
+  /// Returns the configuration of one replica. `device` is its own; sizes that the device decides are those of its
+  /// share. Sizes that are set count for each replica.
+  EngineConfig of_replica(ReplicaId id) const;
+
+  /// Returns the configuration of an engine that has the first replica only, with all threads.
+  EngineConfig with_one_replica() const;
+
   /// Returns max_num_seqs if it is set, else 256. If only max_num_batched_tokens is set, and is below 256, returns
   /// three quarters of it, so that prompts get a share of the step.
   std::int32_t num_rows() const;
@@ -148,9 +162,9 @@ struct EngineConfig {
   /// size.
   std::int32_t slots_per_block() const;
 
-  /// Returns swap_space in bytes if it is set, else a value for the device. With a GPU: a quarter of the free host
-  /// memory, at most 4 GiB. On a CPU: 0, because the KV cache is in host memory itself, so a host pool would only take
-  /// memory from KV blocks. A CPU recomputes preempted sequences, or swaps them to a disk.
+  /// Returns swap_space in bytes if it is set, else a value for the device of a replica. With a GPU: its share of a
+  /// quarter of the free host memory, at most 4 GiB. On a CPU: 0, because the KV cache is in host memory itself, so a
+  /// host pool would only take memory from KV blocks. A CPU recomputes preempted sequences, or swaps them to a disk.
   std::int64_t swap_bytes(std::int64_t free_host_bytes) const;
 
   /// Returns whether requests may name adapters.

@@ -88,9 +88,10 @@ struct ModelInfo {
   std::int64_t vocab_size = 0;
   std::int64_t max_model_len = 0;
   std::int64_t block_size = 0;
-  std::int64_t num_device_blocks = 0;
-  std::int64_t num_host_blocks = 0;
-  std::int64_t max_num_seqs = 0;
+  std::int64_t num_replicas = 1;
+  std::int64_t num_device_blocks = 0;  ///< of all replicas
+  std::int64_t num_host_blocks = 0;    ///< of all replicas
+  std::int64_t max_num_seqs = 0;       ///< of each replica, as the next two
   std::int64_t max_num_batched_tokens = 0;
   std::int64_t pipeline_depth = 0;
   std::string format;        ///< format of its files: safetensors, pytorch or gguf

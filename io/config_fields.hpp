@@ -60,7 +60,10 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
   visit("generation_config", config.generation_config,
         "Defaults of sampling fields: auto (recommended by the model's files), vllm (the defaults of the APIs), or a "
         "folder with another generation_config.json");
-  visit("device", config.device, "cpu, cuda, or cuda:N for GPU number N");
+  visit("device", config.device,
+        "cpu, cuda, or cuda:N for GPU number N; with data_parallel_size a list with the GPU of each replica, "
+        "cuda:0,cuda:1 "
+        "(cuda: the first ones)");
   visit("max_model_len", config.max_model_len,
         "Maximum number of tokens of prompt and output together; 0: the limit of the model");
   visit("block_size", config.block_size, "Token slots per KV block; 0: 16 on a GPU, 32 on a CPU");
@@ -123,6 +126,10 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
   visit("seed", config.seed, "Seed of requests that set no seed");
   visit("tensor_parallel_size", config.tensor_parallel_size, "Number of devices that share each layer");
   visit("pipeline_parallel_size", config.pipeline_parallel_size, "Number of devices over which the layers are divided");
+  visit("data_parallel_size", config.data_parallel_size,
+        "Number of replicas of the model on this host, between which requests are divided. Each has a KV cache of its "
+        "own, and a GPU or a share of the CPU threads. kv_cache_memory, num_device_blocks, swap_space and max_num_seqs "
+        "count for each replica; default sizes are divided");
   visit("worker_processes", config.worker_processes,
         "Run the model in a separate process: if it dies or hangs, another process replaces it and requests continue; "
         "default of pagoda serve with one model on a GPU");

@@ -163,6 +163,7 @@ ModelInfo model_info(const EngineConfig& config, const EnginePlan& plan, const t
           .vocab_size = plan.model.vocab_size,
           .max_model_len = plan.limits.max_model_len,
           .block_size = config.slots_per_block(),
+          .num_replicas = config.data_parallel_size,
           .num_device_blocks = plan.num_device_blocks,
           .num_host_blocks = plan.num_host_blocks,
           .max_num_seqs = config.num_rows(),

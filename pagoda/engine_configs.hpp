@@ -46,7 +46,7 @@ grammar::Compiler::Config grammar_config(const EnginePlan& plan, const text::Tok
 /// with neighbouring text.
 ThinkingMarks thinking_marks(const text::Tokenizer& tokenizer, const chat::AnswerDialect& dialect);
 
-/// Describes the served model. `device`: description of the device.
+/// Describes the served model, with the blocks of `plan`. `device`: description of the devices.
 ModelInfo model_info(const EngineConfig& config, const EnginePlan& plan, const text::Tokenizer& tokenizer,
                      const SamplingDefaults& defaults, std::string device);
 

@@ -10,6 +10,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include "engine/weights/copy_store.hpp"
 #include "io/adapters/lora_modules.hpp"
 #include "io/config_file.hpp"
 #include "io/journal/journal_file.hpp"
@@ -72,12 +73,13 @@ Result<std::shared_ptr<io::JournalFile>> open_journal(const EngineConfig& config
 }
 
 /// Warns if the pool is smaller than max_model_len: that is allowed, but it limits long requests.
-void warn_of_small_pool(const routing::AdmissionLimits& limits, const ModelInfo& info) {
+void warn_of_small_pool(const routing::AdmissionLimits& limits, std::int32_t num_device_blocks,
+                        std::int64_t block_size) {
   if (limits.max_kv_tokens >= limits.max_model_len) return;
   spdlog::warn(
       "the KV cache holds {} tokens ({} blocks of {}), fewer than max_model_len {}: longer prompts are refused and "
       "outputs that outgrow it end with finish_reason length; raise num_device_blocks or lower max_model_len",
-      limits.max_kv_tokens, info.num_device_blocks, info.block_size, limits.max_model_len);
+      limits.max_kv_tokens, num_device_blocks, block_size, limits.max_model_len);
 }
 
 /// Returns the number of blocks for the memory that is free after a model has run, minus the share of `available_bytes`
@@ -136,20 +138,120 @@ actors::DeviceFactory device_factory(const std::shared_ptr<kernels::Device>& dev
           }};
 }
 
-/// Plans memory and loads the device, in this process or in a process of its own.
-Result<LoadedDevice> make_device(const EngineConfig& config, EnginePlan& plan, const EngineSetup& setup,
-                                 const trace::SharedTracer& trace) {
-  if (worker_plans_memory(config)) return worker_process_device(config, plan, setup, trace);
-  const auto device =
-      setup.device != nullptr ? Result<std::shared_ptr<kernels::Device>>(setup.device) : create_device(config);
-  if (!device) return fail(device.error());
-  if (const Status planned = plan_memory(config, **device, plan); !planned) return fail(planned.error());
-  if (!config.worker_processes) {
-    return load_device(config, plan, *device, setup.progress, {.pools = nullptr, .weights = setup.kept_weights});
+/// Lets the first worker fill the copies of weights that the workers of all replicas use.
+void fill_copies_with_first(actors::DeviceFactory& factory,
+                            const std::shared_ptr<weights::CopyStore::ModelCopies>& copies) {
+  factory.make_worker = [make = std::move(factory.make_worker), copies] {
+    auto worker = make();
+    if (worker) copies->mark_complete();
+    return worker;
+  };
+}
+
+/// Makes the devices of the replicas, in this process or in processes of their own.
+class DeviceMaker {
+ public:
+  /// `plan`: the memory is not planned yet.
+  DeviceMaker(const EngineConfig& config, const EnginePlan& plan, const EngineSetup& setup, trace::SharedTracer trace)
+      : config_(config), plan_(plan), setup_(setup), trace_(std::move(trace)) {}
+
+  /// Returns the devices by replica.
+  Result<std::vector<LoadedDevice>> make_all() {
+    if (setup_.device != nullptr && config_.data_parallel_size > 1) {
+      return fail(ErrorCode::bad_config, "data_parallel_size must be 1 with EngineSetup::device, which is one device",
+                  "data_parallel_size");
+    }
+    std::vector<LoadedDevice> all;
+    for (ReplicaId id = 0; id < config_.data_parallel_size; ++id) {
+      auto device = make(config_.of_replica(id));
+      if (!device) return fail(std::move(device.error()));
+      all.push_back(std::move(*device));
+    }
+    return all;
   }
-  auto loaded = worker_process_device(config, plan, setup, trace);
-  if (loaded) loaded->description = (*device)->description();
-  return loaded;
+
+  /// Returns the plan of the first replica.
+  const EnginePlan& plan() const { return *planned_; }
+
+ private:
+  Result<LoadedDevice> make(const EngineConfig& config) {
+    EngineSetup setup = setup_;
+    if (setup_.progress && config_.data_parallel_size > 1) {
+      const std::string name =
+          "replica " + std::to_string(config.replica) + " of " + std::to_string(config_.data_parallel_size) + ": ";
+      setup.progress = [name, report = setup_.progress](std::string_view what, double done) {
+        report(name + std::string(what), done);
+      };
+    }
+    if (worker_plans_memory(config)) {
+      if (!planned_) planned_ = plan_;
+      return worker_process_device(config, plan_, setup, trace_, nullptr);
+    }
+    auto device =
+        setup_.device != nullptr ? Result<std::shared_ptr<kernels::Device>>(setup_.device) : create_device(config);
+    if (!device) return fail(std::move(device.error()));
+    const auto plan = plan_for(config, *device);
+    if (!plan) return fail(plan.error());
+    if (config.worker_processes) {
+      auto loaded = make_process(config, *plan, setup);
+      if (loaded) loaded->description = (*device)->description();
+      return loaded;
+    }
+    auto loaded = load_device(config, *plan, *device, setup.progress, {.pools = nullptr, .weights = copies(*device)});
+    if (loaded && own_copies_) fill_copies_with_first(loaded->factory, own_copies_);
+    return loaded;
+  }
+
+  /// Plans the memory. Replicas on a CPU have the plan of the first one, because those before have taken memory.
+  Result<EnginePlan> plan_for(const EngineConfig& config, const std::shared_ptr<kernels::Device>& device) {
+    if (planned_ && config.device == "cpu") return *planned_;
+    EnginePlan plan = plan_;
+    if (const Status planned = plan_memory(config, *device, plan); !planned) return fail(planned.error());
+    const bool is_checked_for_all = device->shares_host_memory() && config_.data_parallel_size > 1;
+    if (is_checked_for_all) {
+      if (const Status fits = check_host_memory(config, plan, config_.data_parallel_size); !fits) {
+        return fail(fits.error());
+      }
+    }
+    if (!planned_) planned_ = plan;
+    return plan;
+  }
+
+  Result<LoadedDevice> make_process(const EngineConfig& config, const EnginePlan& plan, const EngineSetup& setup) {
+    if (process_copies_ == nullptr || !share_copies_of_weights(config)) {
+      auto copies = shared_weights(config, plan);
+      if (!copies) return fail(std::move(copies.error()));
+      process_copies_ = std::move(*copies);
+    }
+    return worker_process_device(config, plan, setup, trace_, process_copies_);
+  }
+
+  /// Returns the copies of weights that workers of this process share; null if each device makes its own.
+  std::shared_ptr<weights::KeptCopies> copies(const std::shared_ptr<kernels::Device>& device) {
+    if (setup_.kept_weights != nullptr) return setup_.kept_weights;
+    if (config_.data_parallel_size == 1 || !share_copies_of_weights(config_)) return nullptr;
+    if (own_copies_ == nullptr) own_copies_ = std::make_shared<weights::CopyStore>(0, 0)->use(0, 0, "", device);
+    return own_copies_;
+  }
+
+  const EngineConfig& config_;
+  const EnginePlan& plan_;
+  const EngineSetup& setup_;
+  trace::SharedTracer trace_;
+  std::optional<EnginePlan> planned_;
+  std::shared_ptr<device_link::SharedWeights> process_copies_;
+  std::shared_ptr<weights::CopyStore::ModelCopies> own_copies_;
+};
+
+/// Describes the devices of all replicas.
+std::string description_of(const std::vector<LoadedDevice>& devices) {
+  const std::string& first = devices.front().description;
+  if (devices.size() == 1) return first;
+  const auto is_same = [&](const LoadedDevice& device) { return device.description == first; };
+  if (std::ranges::all_of(devices, is_same)) return std::to_string(devices.size()) + " x " + first;
+  std::string all;
+  for (const LoadedDevice& device : devices) all += (all.empty() ? "" : "; ") + device.description;
+  return all;
 }
 
 }  // namespace
@@ -192,10 +294,11 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSe
   if (!lock) return fail(std::move(lock.error()));
   auto trace = open_trace(config);
   if (!trace) return fail(trace.error());
-  auto loaded = make_device(config, *plan, setup, *trace);
-  if (!loaded) return fail(std::move(loaded.error()));
-  plan->num_device_blocks = loaded->num_device_blocks;
-  plan->num_host_blocks = loaded->num_host_blocks;
+  DeviceMaker maker(config, *plan, setup, *trace);
+  auto devices = maker.make_all();
+  if (!devices) return fail(std::move(devices.error()));
+  EnginePlan smallest = maker.plan();  // every request must fit every replica
+  smallest.num_device_blocks = std::ranges::min(*devices, {}, &LoadedDevice::num_device_blocks).num_device_blocks;
   auto journal = open_journal(config, setup, std::move(*lock), *tokenizer);
   if (!journal) return fail(journal.error());
   // The key is drawn for each engine: a client that knew it could construct prompts whose blocks have equal hashes.
@@ -204,13 +307,21 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSe
 
   EngineParts parts;
   parts.tokenizer = *tokenizer;
-  parts.grammars = grammar_config(*plan, **tokenizer, *dialect);
-  parts.limits = admission_limits(config, *plan, **tokenizer, *defaults, thinking);
-  parts.info = model_info(config, *plan, **tokenizer, *defaults, std::move(loaded->description));
+  parts.grammars = grammar_config(smallest, **tokenizer, *dialect);
+  parts.limits = admission_limits(config, smallest, **tokenizer, *defaults, thinking);
+  parts.info = model_info(config, smallest, **tokenizer, *defaults, description_of(*devices));
+  parts.info.num_device_blocks = parts.info.num_host_blocks = 0;
   parts.instruments = {.trace = std::move(*trace), .journal = *journal};
-  parts.replicas.push_back({.scheduler = scheduler_config(config, *plan, thinking),
-                            .blocks = block_space_config(config, *plan, *prefix_hash_key),
-                            .ranks = {std::move(loaded->factory)}});
+  for (LoadedDevice& device : *devices) {
+    EnginePlan its = maker.plan();
+    its.num_device_blocks = device.num_device_blocks;
+    its.num_host_blocks = device.num_host_blocks;
+    parts.info.num_device_blocks += device.num_device_blocks;
+    parts.info.num_host_blocks += device.num_host_blocks;
+    parts.replicas.push_back({.scheduler = scheduler_config(config, its, thinking),
+                              .blocks = block_space_config(config, its, *prefix_hash_key),
+                              .ranks = {std::move(device.factory)}});
+  }
   if (config.has_adapters()) {
     parts.adapters = actors::AdapterStoreParts{.max_loaded = static_cast<std::size_t>(config.num_loaded_adapters()),
                                                .max_in_step = config.max_adapters_in_step()};
@@ -218,11 +329,9 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSe
   parts.lora_modules = std::move(*lora_modules);
   parts.journal_file = std::move(*journal);
   for (const std::string& remark : plan->files->remarks()) spdlog::warn("{}", remark);
-  warn_of_small_pool(parts.limits, parts.info);
-  for (const actors::ReplicaParts& replica : parts.replicas) {
-    for (const std::string& warning : journal_size_warnings(config, replica.blocks, parts.limits)) {
-      spdlog::warn("{}", warning);
-    }
+  warn_of_small_pool(parts.limits, smallest.num_device_blocks, parts.info.block_size);
+  for (const std::string& warning : journal_size_warnings(config, parts.replicas.front().blocks, parts.limits)) {
+    spdlog::warn("{}", warning);
   }
   return parts;
 }

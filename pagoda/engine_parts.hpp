@@ -17,7 +17,7 @@
 
 namespace pagoda {
 
-/// The loaded parts of an engine of one replica with one device, and its journal's file.
+/// The loaded parts of an engine whose replicas have one device each, and its journal's file.
 struct EngineParts : actors::EngineParts {
   /// Adapters that requests may name from the start; start_engine loads them.
   std::vector<io::AdapterAtStart> lora_modules;
@@ -41,7 +41,7 @@ Result<LoadedDevice> load_device(const EngineConfig& config, const EnginePlan& p
                                  const std::shared_ptr<kernels::Device>& device, const StartProgress& progress,
                                  const ExternalMemory& external = {});
 
-/// Reads config, tokenizer and checkpoint headers, creates the device, sizes the KV cache. Errors: as Engine::create.
+/// Reads config, tokenizer and checkpoint headers, creates the devices, sizes the KV caches. Errors: as Engine::create.
 Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSetup& setup = {});
 
 enum class BrokenAdapters : std::uint8_t {

@@ -10,6 +10,7 @@
 #include "engine/weights/measured_weights.hpp"
 #include "io/device_link/frame_channel.hpp"
 #include "kernels/cpu/cpu_memory.hpp"
+#include "kernels/cpu_parts.hpp"
 #include "kernels/cuda/cuda_device.hpp"
 
 namespace pagoda {
@@ -53,19 +54,22 @@ Result<std::int64_t> chosen_model_len(const EngineConfig& config, const models::
 std::int64_t kv_budget(const EngineConfig& config, const kernels::Device& device, std::int64_t fixed_bytes) {
   if (config.kv_cache_memory > 0) return static_cast<std::int64_t>(config.kv_cache_memory * kBytesPerGib);
   const auto free_bytes = static_cast<double>(device.available_bytes(kernels::MemoryKind::device));
-  if (device.shares_host_memory()) return static_cast<std::int64_t>(free_bytes * kDefaultKvShare);
+  if (device.shares_host_memory()) {
+    return static_cast<std::int64_t>(free_bytes * kDefaultKvShare / config.data_parallel_size);
+  }
   return std::max<std::int64_t>(0, static_cast<std::int64_t>(free_bytes * config.gpu_memory_utilization) - fixed_bytes);
 }
 
 /// Returns whether plain weights are copied into the device's memory, where they are faster to read than in a mapped
-/// file. `needed`: bytes that the engine takes without the copy.
+/// file. `needed`: bytes that the engine's replicas take without the copy.
 bool copies_linear(const EngineConfig& config, const kernels::Device& device, bool is_mapped, std::int64_t weight_bytes,
                    std::int64_t needed) {
   if (!device.shares_host_memory() || config.weight_memory == "mapped") return false;
   if (config.weight_memory == "copied") return true;
   if (!is_mapped) return false;
   const auto free_bytes = static_cast<std::int64_t>(device.available_bytes(kernels::MemoryKind::device));
-  return weight_bytes <= free_bytes / 2 && weight_bytes <= free_bytes - needed;
+  const std::int64_t copied = weight_bytes * (share_copies_of_weights(config) ? 1 : config.data_parallel_size);
+  return copied <= free_bytes / 2 && copied <= free_bytes - needed;
 }
 
 /// Returns the number of blocks in the pool for swapped blocks. A number that is derived from the device is at most the
@@ -132,7 +136,15 @@ Status check_step_results(const EngineConfig& config, const EnginePlan& plan) {
 }  // namespace
 
 Result<std::shared_ptr<kernels::Device>> create_host_device(const EngineConfig& config) {
-  return kernels::create_cpu_device({config.threads, config.cpu_isa, config.cpu_affinity});
+  // Replicas on GPUs load one after the other, so each may use all threads.
+  const bool is_part = config.device == "cpu";
+  const kernels::CpuPart part =
+      is_part ? kernels::CpuPart{config.replica, config.data_parallel_size} : kernels::CpuPart();
+  return kernels::create_cpu_device({config.threads, config.cpu_isa, config.cpu_affinity}, part);
+}
+
+bool share_copies_of_weights(const EngineConfig& config) {
+  return config.device == "cpu" && !kernels::have_cpu_parts_nodes(config.cpu_affinity);
 }
 
 Result<std::shared_ptr<kernels::Device>> create_device(const EngineConfig& config) {
@@ -166,21 +178,23 @@ Result<std::int32_t> size_kv_cache(const EngineConfig& config, const EnginePlan&
                 "the KV cache would hold " + std::to_string(longest) +
                     " tokens, less than one sequence of max_model_len " + std::to_string(max_model_len) + ": raise " +
                     key + " or lower max_model_len" +
+                    (was_configured || config.data_parallel_size == 1 ? "" : " or data_parallel_size") +
                     (was_configured || config.device != "cpu" ? "" : "; " + kernels::describe_available_memory()),
                 key);
   }
   return static_cast<std::int32_t>(std::min<std::int64_t>(num_blocks, blocks_for_all_rows(config, plan)));
 }
 
-std::int64_t host_bytes_needed(const EngineConfig& config, const EnginePlan& plan) {
+std::int64_t host_bytes_needed(const EngineConfig& config, const EnginePlan& plan, std::int32_t num_replicas) {
   const std::int64_t blocks =
       std::int64_t{plan.num_device_blocks} + (config.swap_dir.empty() ? plan.num_host_blocks : 0);
-  return plan.memory.fixed_bytes() - plan.memory.weight_bytes + plan.copied_weight_bytes +
-         blocks * plan.memory.kv_bytes_per_block;
+  const std::int64_t num_copies = num_replicas > 1 && share_copies_of_weights(config) ? 1 : num_replicas;
+  return num_replicas * (plan.memory.fixed_bytes() - plan.memory.weight_bytes) + num_copies * plan.copied_weight_bytes +
+         num_replicas * blocks * plan.memory.kv_bytes_per_block;
 }
 
-Status check_host_memory(const EngineConfig& config, const EnginePlan& plan) {
-  const std::int64_t needed = host_bytes_needed(config, plan);
+Status check_host_memory(const EngineConfig& config, const EnginePlan& plan, std::int32_t num_replicas) {
+  const std::int64_t needed = host_bytes_needed(config, plan, num_replicas);
   if (needed <= static_cast<std::int64_t>(kernels::available_cpu_memory())) return {};
   const auto mib = [](std::int64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; };
   const std::int64_t block_bytes = plan.memory.kv_bytes_per_block;
@@ -193,8 +207,10 @@ Status check_host_memory(const EngineConfig& config, const EnginePlan& plan) {
   if (adapter_bytes > 0) parts += ", adapters " + mib(adapter_bytes);
   parts += ", steps " + mib(plan.memory.fixed_bytes() - plan.memory.weight_bytes - adapter_bytes);
   return fail(ErrorCode::out_of_memory,
-              "the engine needs " + kernels::describe_allocation(static_cast<std::size_t>(needed)) + "; " + parts +
+              "the engine needs " + kernels::describe_allocation(static_cast<std::size_t>(needed)) +
+                  (num_replicas > 1 ? "; of each of " + std::to_string(num_replicas) + " replicas " : "; ") + parts +
                   "; lower kv_cache_memory, num_device_blocks, swap_space or max_num_seqs" +
+                  (num_replicas > 1 ? ", or data_parallel_size" : "") +
                   (adapter_bytes > 0
                        ? ", or the limits of adapters (max_loras, max_cpu_loras, max_lora_rank, max_prompt_adapters)"
                        : ""),
@@ -270,8 +286,9 @@ Status plan_memory(const EngineConfig& config, const kernels::Device& device, En
   }
   plan.num_host_blocks = host_blocks(config, plan, device);
   plan.copied_weight_bytes = measured->copied_weight_bytes;
-  plan.weights.copy_linear = copies_linear(config, device, plan.checkpoint->is_mapped(),
-                                           plan.checkpoint->facts().weight_bytes, host_bytes_needed(config, plan));
+  plan.weights.copy_linear =
+      copies_linear(config, device, plan.checkpoint->is_mapped(), plan.checkpoint->facts().weight_bytes,
+                    host_bytes_needed(config, plan, config.data_parallel_size));
   const auto copied = measure_model(config, plan, device);
   if (!copied) return fail(copied.error());
   plan.copied_weight_bytes = copied->copied_weight_bytes;

@@ -43,7 +43,8 @@ struct EnginePlan {
 /// Reads the model's config and the headers of its weights. Does not look at the device's memory. Errors: as
 /// Engine::create.
 Result<EnginePlan> plan_model(const EngineConfig& config);
-/// Sizes the KV cache and the other memory that a plan of plan_model takes of `device`. Errors: as Engine::create,
+/// Sizes the KV cache and the other memory that a plan of plan_model takes of `device`, for the replica whose
+/// configuration it is. Errors: as Engine::create,
 /// among them a tensor that is missing or has another shape.
 Status plan_memory(const EngineConfig& config, const kernels::Device& device, EnginePlan& plan);
 /// Calls plan_model and plan_memory.
@@ -60,18 +61,22 @@ std::int64_t blocks_for_all_rows(const EngineConfig& config, const EnginePlan& p
 /// max_model_len. With sliding windows in all layers and prompts in chunks, the length of a sequence does not matter.
 std::int64_t longest_sequence(const EngineConfig& config, const EnginePlan& plan);
 
-/// Returns the memory that an engine on a CPU takes in total: copies of weights, the working memory of its largest
-/// step, the KV cache, and the host pool if it is not in a file.
-std::int64_t host_bytes_needed(const EngineConfig& config, const EnginePlan& plan);
+/// Returns whether the replicas of an engine use the same copies of weights. They do on a CPU, unless they are bound to
+/// different NUMA nodes.
+bool share_copies_of_weights(const EngineConfig& config);
+
+/// Returns the memory that so many replicas on a CPU take in total: copies of weights, the working memory of the
+/// largest step, the KV cache, and the host pool if it is not in a file. `plan`: of one replica.
+std::int64_t host_bytes_needed(const EngineConfig& config, const EnginePlan& plan, std::int32_t num_replicas = 1);
 
 /// Checks that the machine has this memory. Errors: out_of_memory; the message has the numbers.
-Status check_host_memory(const EngineConfig& config, const EnginePlan& plan);
+Status check_host_memory(const EngineConfig& config, const EnginePlan& plan, std::int32_t num_replicas = 1);
 
 /// Returns the sizes of this engine's runner.
 execution::RunnerConfig runner_config(const EngineConfig& config, const EnginePlan& plan);
 
-/// Creates the device that the configuration names. Errors: unsupported (not in this build, or not in this machine),
-/// bad_config (threads, cpu_isa, cpu_affinity).
+/// Creates the device that the configuration of a replica names. Errors: unsupported (not in this build, or not in this
+/// machine), bad_config (threads, cpu_isa, cpu_affinity).
 Result<std::shared_ptr<kernels::Device>> create_device(const EngineConfig& config);
 /// Creates the CPU device, which converts weights for any device. Errors: as create_device.
 Result<std::shared_ptr<kernels::Device>> create_host_device(const EngineConfig& config);

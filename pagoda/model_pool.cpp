@@ -236,6 +236,13 @@ tl::expected<ModelPoolHandle, std::vector<Error>> spawn_model_pool(caf::actor_sy
                           "enable_lora_updates"});
       continue;
     }
+    if (model.config.data_parallel_size > 1) {
+      problems.push_back(
+          {ErrorCode::bad_config,
+           model.where + ": data_parallel_size is for a single model; a model of several has one replica",
+           "data_parallel_size"});
+      continue;
+    }
     if (!wrong.empty()) continue;
     auto one = plan_pooled(model, num_at_a_time, devices);
     if (!one) {

@@ -62,13 +62,6 @@ Result<std::shared_ptr<device_link::SharedKvMemory>> shared_kv_memory(const Engi
   return device_link::SharedKvMemory::create(kept_size(plan));
 }
 
-/// Makes the memory of weight copies that outlives processes. Returns null if there are no copies, or if the worker is
-/// on another host.
-Result<std::shared_ptr<device_link::SharedWeights>> shared_weights(const EngineConfig& config, const EnginePlan& plan) {
-  if (config.device != "cpu" || plan.copied_weight_bytes == 0 || !config.worker_listen.empty()) return nullptr;
-  return device_link::SharedWeights::create(plan.copied_weight_bytes);
-}
-
 execution::DeviceLimits device_limits(const EngineConfig& config, const EnginePlan& plan,
                                       std::int32_t num_device_blocks, std::int32_t num_host_blocks) {
   const execution::RunnerConfig runner = runner_config(config, plan);
@@ -103,6 +96,13 @@ EngineConfig config_of_worker(EngineConfig config) {
   config.journal.clear();
   config.trace.clear();
   return config;
+}
+
+/// As above, for a worker on this host that follows the engine's plan: the memory that is free when it loads does not
+/// decide again whether it copies weights.
+EngineConfig config_of_worker(EngineConfig config, const EnginePlan& plan) {
+  if (config.device == "cpu") config.weight_memory = plan.weights.copy_linear ? "copied" : "mapped";
+  return config_of_worker(std::move(config));
 }
 
 /// A process that loads the model on a thread before it is needed.
@@ -285,6 +285,7 @@ Result<LoadedWorker> load_worker(const device_link::StartWorker& start, const Wo
   auto config = io::parse_engine_config(start.config, "the engine's configuration");
   if (!config) return fail(std::move(config.error()));
   if (!options.model.empty()) config->model = options.model;
+  config->replica = start.replica;
   if (options.threads > 0) config->threads = options.threads;
   if (Status same = check_same_model(config->model, start.model); !same) return fail(std::move(same.error()));
   if (!options.device.empty()) {
@@ -364,12 +365,18 @@ int work(const WorkerOptions& options) {
 
 }  // namespace
 
+Result<std::shared_ptr<device_link::SharedWeights>> shared_weights(const EngineConfig& config, const EnginePlan& plan) {
+  if (config.device != "cpu" || plan.copied_weight_bytes == 0 || !config.worker_listen.empty()) return nullptr;
+  return device_link::SharedWeights::create(plan.copied_weight_bytes);
+}
+
 bool worker_plans_memory(const EngineConfig& config) {
   return config.worker_processes && (config.device != "cpu" || !config.worker_listen.empty());
 }
 
 Result<LoadedDevice> worker_process_device(const EngineConfig& config, const EnginePlan& plan, const EngineSetup& setup,
-                                           const trace::SharedTracer& trace) {
+                                           const trace::SharedTracer& trace,
+                                           std::shared_ptr<device_link::SharedWeights> weights) {
   const bool joins = !config.worker_listen.empty();
   if (setup.worker_command.empty() && !joins) {
     return fail(ErrorCode::bad_config, "worker_processes needs EngineSetup::worker_command, the program to start",
@@ -383,26 +390,26 @@ Result<LoadedDevice> worker_process_device(const EngineConfig& config, const Eng
   const bool plans_there = worker_plans_memory(config);
   auto memory = shared_kv_memory(config, plan);
   if (!memory) return fail(std::move(memory.error()));
-  auto weights = shared_weights(config, plan);
-  if (!weights) return fail(std::move(weights.error()));
   const std::int32_t device_blocks = plans_there ? config.num_device_blocks : plan.num_device_blocks;
   const std::int32_t host_blocks = plans_there ? config.num_host_blocks : plan.num_host_blocks;
-  device_link::WorkerProcessConfig process{.command = setup.worker_command,
-                                           .joins = nullptr,
-                                           .start = {.version = std::string(version()),
-                                                     .config = io::to_text(config_of_worker(config)),
-                                                     .num_device_blocks = device_blocks,
-                                                     .num_host_blocks = host_blocks,
-                                                     .touch_memory = config.touch_memory,
-                                                     .keeps_memory = *memory != nullptr,
-                                                     .kept_weight_bytes = *weights != nullptr ? (*weights)->bytes() : 0,
-                                                     .model = ""},
-                                           .limits = device_limits(config, plan, device_blocks, host_blocks),
-                                           .block_bytes = plan.layout.block_bytes(),
-                                           .memory = *memory,
-                                           .weights = *weights,
-                                           .step_deadline_us = static_cast<TimeUs>(config.step_deadline * 1e6),
-                                           .trace = trace};
+  device_link::WorkerProcessConfig process{
+      .command = setup.worker_command,
+      .joins = nullptr,
+      .start = {.version = std::string(version()),
+                .config = io::to_text(plans_there ? config_of_worker(config) : config_of_worker(config, plan)),
+                .num_device_blocks = device_blocks,
+                .num_host_blocks = host_blocks,
+                .touch_memory = config.touch_memory,
+                .keeps_memory = *memory != nullptr,
+                .kept_weight_bytes = weights != nullptr ? weights->bytes() : 0,
+                .model = "",
+                .replica = config.replica},
+      .limits = device_limits(config, plan, device_blocks, host_blocks),
+      .block_bytes = plan.layout.block_bytes(),
+      .memory = *memory,
+      .weights = std::move(weights),
+      .step_deadline_us = static_cast<TimeUs>(config.step_deadline * 1e6),
+      .trace = trace};
   if (joins) {
     auto fingerprint = io::model_fingerprint(config.model);
     if (!fingerprint) return fail(std::move(fingerprint.error()));

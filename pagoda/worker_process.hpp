@@ -7,6 +7,7 @@
 
 #include "engine/config.hpp"
 #include "engine/trace/tracer.hpp"
+#include "io/device_link/shared_weights.hpp"
 #include "pagoda/engine_parts.hpp"
 #include "pagoda/engine_plan.hpp"
 #include "pagoda/engine_setup.hpp"
@@ -19,9 +20,15 @@ bool worker_plans_memory(const EngineConfig& config);
 
 /// Makes a device whose worker and cache engine live in processes that are started as `setup` describes, or that join
 /// as `config` describes. Nothing is loaded yet, except when the worker plans the memory: then a first process has
-/// loaded. Errors: bad_config, io_failed, and the error that such a worker reports.
+/// loaded. `config`: of the replica. `weights`: as shared_weights makes it. Errors: bad_config, io_failed, and the
+/// error that such a worker reports.
 Result<LoadedDevice> worker_process_device(const EngineConfig& config, const EnginePlan& plan, const EngineSetup& setup,
-                                           const trace::SharedTracer& trace);
+                                           const trace::SharedTracer& trace,
+                                           std::shared_ptr<device_link::SharedWeights> weights);
+
+/// Makes the memory of weight copies that outlives processes. Processes of several replicas may share it if they start
+/// one after the other. Returns null if there are no copies, or if the worker is on another host. Errors: io_failed.
+Result<std::shared_ptr<device_link::SharedWeights>> shared_weights(const EngineConfig& config, const EnginePlan& plan);
 
 /// Settings of a worker itself, beside those that the engine sends.
 struct WorkerOptions {

@@ -163,9 +163,14 @@ GpuFacts probe_gpu(const EngineConfig& config, const fs::path& root) {
     const auto name = value_of(lines_of(folder / "information"), "Model");
     gpu.present.push_back(name.empty() ? folder.filename().string() : name);
   }
-  const int first = gpu.is_wanted ? config.cuda_index() : 0;
-  const int end = gpu.is_wanted ? first + 1 : std::max(1, kernels::cuda_device_count());
-  for (int index = first; index < end; ++index) {
+  std::vector<int> indices;
+  for (ReplicaId id = 0; gpu.is_wanted && id < config.data_parallel_size; ++id) {
+    indices.push_back(config.of_replica(id).cuda_index());
+  }
+  for (int index = 0; !gpu.is_wanted && index < std::max(1, kernels::cuda_device_count()); ++index) {
+    indices.push_back(index);
+  }
+  for (const int index : indices) {
     const auto device = kernels::create_cuda_device(index);
     if (device) {
       gpu.usable.push_back((*device)->description() + ", " +

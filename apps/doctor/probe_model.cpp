@@ -63,15 +63,17 @@ std::vector<fs::path> weight_files(const fs::path& model) {
 /// Returns the host memory that serving needs; 0 on a GPU. Does with the model's files all that serve does before it
 /// reads weights.
 Result<std::int64_t> bytes_needed(const EngineConfig& config) {
-  const auto device = create_device(config);
+  const EngineConfig replica = config.of_replica(0);
+  const auto device = create_device(replica);
   if (!device) return fail(device.error());
-  const auto plan = plan_engine(config, **device);
+  const auto plan = plan_engine(replica, **device);
   if (!plan) return fail(plan.error());
   if (const auto tokenizer = plan->files->tokenizer(); !tokenizer) return fail(tokenizer.error());
   if (const auto chat = io::load_chat_prompts(config, *plan->files); !chat) return fail(chat.error());
   if (!(*device)->shares_host_memory()) return 0;
-  if (auto status = check_host_memory(config, *plan); !status) return fail(std::move(status.error()));
-  return host_bytes_needed(config, *plan);
+  if (auto status = check_host_memory(replica, *plan, config.data_parallel_size); !status)
+    return fail(std::move(status.error()));
+  return host_bytes_needed(replica, *plan, config.data_parallel_size);
 }
 
 }  // namespace

@@ -30,9 +30,10 @@ enum class RouterInput : std::uint8_t {
   replica_down,
   hand_over,
   adapter_acquired,
+  resume_replica,
 };
 constexpr RouterInput last_value(RouterInput) {
-  return RouterInput::adapter_acquired;
+  return RouterInput::resume_replica;
 }
 
 /// A RouterCore that is recorded if there is a journal that may hold prompts.
@@ -104,13 +105,18 @@ class RecordedRouter {
     recorder_.input(RouterInput::drain_replica, replica);
     core_.drain_replica(replica);
   }
+  /// The replica must drain.
+  void resume_replica(ReplicaId replica) {
+    recorder_.input(RouterInput::resume_replica, replica);
+    core_.resume_replica(replica);
+  }
   void replica_down(ReplicaId replica) {
     recorder_.input(RouterInput::replica_down, replica);
     core_.replica_down(replica);
   }
-  Effects hand_over(std::vector<SharedSpec> requests) {
-    recorder_.input(RouterInput::hand_over, requests);
-    return noted(core_.hand_over(std::move(requests)));
+  Effects hand_over(std::vector<SharedSpec> requests, const std::vector<RequestId>& running = {}) {
+    recorder_.input(RouterInput::hand_over, requests, running);
+    return noted(core_.hand_over(std::move(requests), running));
   }
   Result<routing::JobId> ask(routing::ClientId client, std::size_t num_bytes) {
     recorder_.input(RouterInput::ask, client, num_bytes);

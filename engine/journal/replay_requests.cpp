@@ -153,6 +153,13 @@ bool Replay::apply_router_input(std::uint8_t input, Decoder& in) {
       router_->drain_replica(replica);
       return true;
     }
+    case RouterInput::resume_replica: {
+      ReplicaId replica = 0;
+      if (!read(in, replica) || !router_->placement().is_replica(replica)) return false;
+      if (router_->placement().state_of(replica) != placement::ReplicaState::draining) return false;
+      router_->resume_replica(replica);
+      return true;
+    }
     case RouterInput::replica_down: {
       ReplicaId replica = 0;
       if (!read(in, replica) || !router_->placement().is_replica(replica)) return false;
@@ -161,9 +168,10 @@ bool Replay::apply_router_input(std::uint8_t input, Decoder& in) {
     }
     case RouterInput::hand_over: {
       std::vector<SharedSpec> requests;
-      if (!read(in, requests)) return false;
+      std::vector<RequestId> running;
+      if (!read(in, requests, running)) return false;
       if (!std::ranges::all_of(requests, [](const SharedSpec& spec) { return pagoda::is_valid(spec); })) return false;
-      effects(router_->hand_over(std::move(requests)), "requests of a replica that is down");
+      effects(router_->hand_over(std::move(requests), running), "requests of a replica that is down");
       return true;
     }
     case RouterInput::adapter_acquired: {

@@ -15,15 +15,11 @@ class ReplicaReports {
  public:
   explicit ReplicaReports(std::size_t num_replicas) : replicas_(num_replicas) {}
 
-  /// Takes a report. Answers to several questions may come in another order than they were made: a report of fewer
-  /// steps than the last one is dropped.
-  void reported(ReplicaId replica, EngineStats stats) {
-    if (is_new(replica, stats)) of(replica).last.stats = std::move(stats);
-  }
-  void reported(ReplicaId replica, SchedulerMetrics metrics) {
-    if (is_new(replica, metrics.stats)) of(replica).last = std::move(metrics);
-  }
+  /// Take a report. Call them in the order in which the replica made its reports; otherwise counts would fall.
+  void reported(ReplicaId replica, EngineStats stats) { of(replica).last.stats = std::move(stats); }
+  void reported(ReplicaId replica, SchedulerMetrics metrics) { of(replica).last = std::move(metrics); }
   void drains(ReplicaId replica) { of(replica).is_draining = true; }
+  void resumes(ReplicaId replica) { of(replica).is_draining = false; }
   /// `why`: a reason for the stats; not empty.
   void ended(ReplicaId replica, std::string why) { of(replica).ended_because = std::move(why); }
 
@@ -37,9 +33,6 @@ class ReplicaReports {
     bool is_draining = false;
     std::string ended_because;  ///< empty: it has not ended
   };
-  bool is_new(ReplicaId replica, const EngineStats& stats) {
-    return stats.steps_total >= of(replica).last.stats.steps_total;
-  }
   One& of(ReplicaId replica) { return replicas_.at(static_cast<std::size_t>(replica)); }
   static ReplicaStats facts_of(ReplicaId id, const One& replica);
 

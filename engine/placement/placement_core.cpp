@@ -67,20 +67,28 @@ ReplicaId PlacementCore::place(const RequestSpec& spec) {
   PAGODA_ASSERT(best >= 0, "a request is placed while a replica is not down");
   const std::int64_t tokens = to_compute(best) + spec.sampling.max_tokens * spec.sampling.num_sequences();
   loads_[static_cast<std::size_t>(best)] += tokens;
-  const bool fresh = placed_.emplace(spec.id, Placed{best, tokens}).second;
+  const bool fresh = placed_.emplace(spec.id, Placed{best, tokens, 0}).second;
   PAGODA_ASSERT(fresh, "a request is placed once");
   remember(keys, best);
   return best;
 }
 
 ReplicaId PlacementCore::place_again(const RequestSpec& spec) {
+  const std::int32_t num_losses = placed_.at(spec.id).num_losses;
   ended(spec.id);
-  return place(spec);
+  const ReplicaId replica = place(spec);
+  placed_.at(spec.id).num_losses = num_losses;
+  return replica;
 }
 
 void PlacementCore::drain(ReplicaId replica) {
   PAGODA_ASSERT(state_of(replica) != ReplicaState::down, "a replica that is down does not come back");
   states_[static_cast<std::size_t>(replica)] = ReplicaState::draining;
+}
+
+void PlacementCore::resume(ReplicaId replica) {
+  PAGODA_ASSERT(state_of(replica) == ReplicaState::draining, "only a replica that drains gets requests again");
+  states_[static_cast<std::size_t>(replica)] = ReplicaState::up;
 }
 
 void PlacementCore::take_down(ReplicaId replica) {
@@ -115,6 +123,7 @@ bool PlacementCore::load(Decoder& in) {
     if (placed.replica < 0 || placed.replica >= config_.num_replicas) return false;
     std::int64_t& its_load = loads_[static_cast<std::size_t>(placed.replica)];
     if (placed.tokens < 0 || placed.tokens > kMaxTokens - its_load) return false;
+    if (placed.num_losses < 0 || placed.num_losses > config_.num_replicas) return false;
     its_load += placed.tokens;
   }
   for (; num_pieces > 0; --num_pieces) {

@@ -55,6 +55,8 @@ class PlacementCore {
   std::ptrdiff_t count(ReplicaState state) const { return std::ranges::count(states_, state); }
   /// Call when a replica gets no more requests, but runs those that it has.
   void drain(ReplicaId replica);
+  /// Call when a replica that drains gets requests again.
+  void resume(ReplicaId replica);
   /// Call when a replica has ended. Forgets what its prefix cache held. Requests on it are to be placed again.
   void take_down(ReplicaId replica);
   /// Returns the number of requests on the replica.
@@ -63,6 +65,9 @@ class PlacementCore {
   /// Returns the tokens of live requests on the replica: those that had to be computed, and those that may be
   /// generated.
   std::int64_t load(ReplicaId replica) const { return loads_[static_cast<std::size_t>(replica)]; }
+
+  /// Counts that a placed request was running when its replica went down; returns how often that has happened to it.
+  std::int32_t count_loss(RequestId id) { return ++placed_.at(id).num_losses; }
 
   bool is_placed(RequestId id) const { return placed_.contains(id); }
   std::size_t num_placed() const { return placed_.size(); }
@@ -76,8 +81,11 @@ class PlacementCore {
   struct Placed {
     ReplicaId replica = 0;
     std::int64_t tokens = 0;
+    std::int32_t num_losses = 0;
 
-    static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.replica, self.tokens); }
+    static constexpr auto visit_fields(auto& self, auto&& visit) {
+      return visit(self.replica, self.tokens, self.num_losses);
+    }
   };
   struct Piece {
     std::uint64_t key = 0;

@@ -41,7 +41,7 @@ class RouterCore {
 
     static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.id, self.outcome); }
   };
-  /// A request in the engine whose timeout has passed.
+  /// A request in the engine that ends with an error, for example because its timeout has passed.
   struct Expired {
     RequestId id = 0;
     Error error;
@@ -53,6 +53,7 @@ class RouterCore {
     std::vector<Settled> settled;
     std::vector<RequestId> aborted;             ///< requests in the engine, which must end them
     std::vector<SharedSpec> moved;              ///< requests in the engine that go on at another replica
+    std::vector<Expired> failed;                ///< requests that end with the error, and that no replica runs
     std::vector<Expired> expired;               ///< requests in the engine, which must end them with the error
     std::vector<JobId> taken_back;              ///< jobs of the tokenizer that are not needed any more
     std::vector<JobId> grammars_taken_back;     ///< jobs of the grammar compiler that are not needed any more
@@ -62,12 +63,13 @@ class RouterCore {
     bool drained = false;
 
     bool empty() const {
-      return settled.empty() && aborted.empty() && moved.empty() && expired.empty() && taken_back.empty() &&
-             grammars_taken_back.empty() && adapters_withdrawn.empty() && adapters_released.empty() && !drained;
+      return settled.empty() && aborted.empty() && moved.empty() && failed.empty() && expired.empty() &&
+             taken_back.empty() && grammars_taken_back.empty() && adapters_withdrawn.empty() &&
+             adapters_released.empty() && !drained;
     }
     static constexpr auto visit_fields(auto& self, auto&& visit) {
-      return visit(self.settled, self.aborted, self.moved, self.expired, self.taken_back, self.grammars_taken_back,
-                   self.adapters_withdrawn, self.adapters_released, self.drained);
+      return visit(self.settled, self.aborted, self.moved, self.failed, self.expired, self.taken_back,
+                   self.grammars_taken_back, self.adapters_withdrawn, self.adapters_released, self.drained);
     }
   };
   struct Submitted {
@@ -133,12 +135,16 @@ class RouterCore {
   /// or no other replica is up).
   Status check_drain(ReplicaId replica) const;
   /// From now on, the replica gets no more requests. check_drain(replica) must be true.
-  void drain_replica(ReplicaId replica) { placement_.drain(replica); }
+  void drain_replica(ReplicaId replica);
+  /// Takes a drain back, because no other replica is left. The replica must drain.
+  void resume_replica(ReplicaId replica);
   /// Call when a replica has ended, or is about to. It gets no more requests; hand_over() follows if it has requests.
-  void replica_down(ReplicaId replica) { placement_.take_down(replica); }
+  void replica_down(ReplicaId replica);
   /// Takes the unfinished requests of replicas that are down, each with its progress, and places them again. Requests
-  /// that have ended meanwhile are ignored; without a replica to go on, all are.
-  Effects hand_over(std::vector<SharedSpec> requests);
+  /// that have ended meanwhile are ignored; without a replica to go on, all are. `running`: those that its devices were
+  /// computing. A request that was among them at two replicas fails (device_failed): it may be the reason why they went
+  /// down, and would take down all.
+  Effects hand_over(std::vector<SharedSpec> requests, const std::vector<RequestId>& running = {});
 
   // -- the tokenizer
 
@@ -240,11 +246,14 @@ class RouterCore {
   /// Removes a request that has not entered the engine.
   void leave_outside(Requests::iterator request, Effects& effects);
   Effects with_end_of_drain(Effects effects);
+  /// Call when the state of a replica has changed.
+  void count_rows();
   bool is_valid(RequestId id, const Request& request) const;
   /// The live requests, and the state that does not follow from them.
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.live_, self.next_id_, self.draining_, self.drain_waits_, self.aborted_by_drain_,
-                 self.aborted_outside_, self.failure_, self.work_rate_, self.ttft_forecast_);
+                 self.aborted_outside_, self.failed_with_replicas_, self.failure_, self.work_rate_,
+                 self.ttft_forecast_);
   }
 
   AdmissionLimits limits_;
@@ -265,7 +274,8 @@ class RouterCore {
   bool draining_ = false;
   bool drain_waits_ = false;  ///< whether a drain waits for the last request
   std::int64_t aborted_by_drain_ = 0;
-  std::int64_t aborted_outside_ = 0;  ///< number that the engine's counters do not contain
+  std::int64_t aborted_outside_ = 0;       ///< number that the engine's counters do not contain
+  std::int64_t failed_with_replicas_ = 0;  ///< number that the engine's counters do not contain
   std::optional<Error> failure_;
 };
 

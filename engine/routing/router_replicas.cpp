@@ -1,11 +1,19 @@
 // Replicas that drain or are down.
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
 #include "engine/routing/router_core.hpp"
 
 namespace pagoda::routing {
+namespace {
+
+Error two_replicas_lost() {
+  return {ErrorCode::device_failed, "two replicas went down while they computed this request; it may be the reason"};
+}
+
+}  // namespace
 
 Status RouterCore::check_drain(ReplicaId replica) const {
   using placement::ReplicaState;
@@ -23,13 +31,42 @@ Status RouterCore::check_drain(ReplicaId replica) const {
   return {};
 }
 
-RouterCore::Effects RouterCore::hand_over(std::vector<SharedSpec> requests) {
+void RouterCore::count_rows() {
   using placement::ReplicaState;
+  const auto num_up = placement_.count(ReplicaState::up);
+  const auto num_computing = num_up > 0 ? num_up : placement_.count(ReplicaState::draining);
+  ttft_forecast_.set_max_rows(limits_.max_num_seqs * std::max<std::int64_t>(1, num_computing));
+}
+
+void RouterCore::drain_replica(ReplicaId replica) {
+  placement_.drain(replica);
+  count_rows();
+}
+
+void RouterCore::resume_replica(ReplicaId replica) {
+  placement_.resume(replica);
+  count_rows();
+}
+
+void RouterCore::replica_down(ReplicaId replica) {
+  placement_.take_down(replica);
+  count_rows();
+}
+
+RouterCore::Effects RouterCore::hand_over(std::vector<SharedSpec> requests, const std::vector<RequestId>& running) {
+  using placement::ReplicaState;
+  constexpr std::int32_t kMaxLosses = 2;
   Effects effects;
   if (failure_ || placement_.count(ReplicaState::down) == placement_.num_replicas()) return effects;
   for (SharedSpec& spec : requests) {
     const bool is_in_engine = placement_.is_placed(spec->id);
     if (!is_in_engine || placement_.state_of(placement_.replica_of(spec->id)) != ReplicaState::down) continue;
+    const bool was_running = std::ranges::find(running, spec->id) != running.end();
+    if (was_running && placement_.count_loss(spec->id) >= kMaxLosses) {
+      ++failed_with_replicas_;
+      effects.failed.push_back({spec->id, two_replicas_lost()});
+      continue;
+    }
     placement_.place_again(*spec);
     effects.moved.push_back(std::move(spec));
   }

@@ -13,6 +13,7 @@ EngineStats RouterCore::with_own(EngineStats stats, TimeUs now) const {
   stats.uptime_s = static_cast<double>(now - started_us_) / 1e6;
   if (failure_) return stats;
   stats.requests_aborted_total += aborted_outside_;
+  stats.requests_failed_total += failed_with_replicas_;
   stats.requests_waiting +=
       std::ranges::count_if(live_, [](const auto& entry) { return entry.second.outside != nullptr; });
   stats.overloaded = is_full();

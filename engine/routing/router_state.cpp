@@ -30,6 +30,7 @@ bool RouterCore::load(Decoder& in) {
   if (!visit_fields(*this, [&](auto&... fields) { return (in.get(fields) && ...); })) return false;
   if (!placement_.load(in) || !tokenizer_queue_.load(in) || !grammar_queue_.load(in)) return false;
   if (next_id_ > kMaxRequestId || !is_count(aborted_by_drain_) || !is_count(aborted_outside_)) return false;
+  if (!is_count(failed_with_replicas_)) return false;
   if (!work_rate_.is_valid() || !ttft_forecast_.is_valid()) return false;
   for (const auto& [id, request] : live_) {
     if (!is_valid(id, request)) return false;

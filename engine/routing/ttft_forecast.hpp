@@ -17,6 +17,13 @@ class TtftForecast {
  public:
   explicit TtftForecast(std::int64_t max_rows) : max_rows_(static_cast<double>(max_rows)) {}
 
+  /// Call when replicas have gone or have come back, with the rows of those that are left.
+  void set_max_rows(std::int64_t max_rows) {
+    const auto rows = static_cast<double>(max_rows);
+    rows_ *= rows / max_rows_;
+    max_rows_ = rows;
+  }
+
   /// Returns seconds; 0 where nothing is known yet. `num_before`: number of live requests that came before it.
   double seconds(std::int64_t num_before, std::int64_t prompt_tokens) const {
     const double too_many = static_cast<double>(num_before) + 1 - rows();
@@ -63,10 +70,12 @@ class TtftForecast {
   bool is_valid() const {
     const auto is_amount = [](double value) { return std::isfinite(value) && value >= 0 && value < 1e18; };
     return is_amount(busy_s_) && is_amount(ends_) && is_amount(prompt_s_) && is_amount(prompt_tokens_) &&
-           is_amount(rows_) && (!busy_since_us_ || is_valid_time(*busy_since_us_));
+           is_amount(rows_) && is_amount(max_rows_) && max_rows_ >= 1 &&
+           (!busy_since_us_ || is_valid_time(*busy_since_us_));
   }
   static constexpr auto visit_fields(auto& self, auto&& visit) {
-    return visit(self.busy_since_us_, self.busy_s_, self.ends_, self.prompt_s_, self.prompt_tokens_, self.rows_);
+    return visit(self.busy_since_us_, self.busy_s_, self.ends_, self.prompt_s_, self.prompt_tokens_, self.rows_,
+                 self.max_rows_);
   }
 
  private:

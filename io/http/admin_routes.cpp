@@ -11,6 +11,7 @@
 #include "io/http/body.hpp"
 #include "io/http/engine_query.hpp"
 #include "io/http/error_answer.hpp"
+#include "io/wire/engine_facts.hpp"
 #include "io/wire/json_writer.hpp"
 
 namespace pagoda::http {
@@ -69,15 +70,16 @@ void list_requests(const ApiContext& context, std::shared_ptr<Exchange> exchange
                    });
 }
 
-std::optional<RequestId> id_of(std::string_view text) {
-  RequestId id = 0;
+template <class Id>
+std::optional<Id> id_of(std::string_view text) {
+  Id id = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
   return error == std::errc() && end == text.data() + text.size() ? std::optional(id) : std::nullopt;
 }
 
 void cancel_request(const ApiContext& context, std::shared_ptr<Exchange> exchange, const Request& request) {
   const std::string text(find_value(request.params, "id"));
-  const auto id = id_of(text);
+  const auto id = id_of<RequestId>(text);
   if (!id) {
     return exchange->respond_error(
         invalid_request("id must be the number of a live request; GET /admin/requests lists them", "id"));
@@ -97,6 +99,41 @@ void cancel_request(const ApiContext& context, std::shared_ptr<Exchange> exchang
         }
         answer_object(answering, [&](wire::JsonWriter& json) { json.field("id", id).field("cancelled", true); });
       });
+}
+
+void list_replicas(const ApiContext& context, std::shared_ptr<Exchange> exchange) {
+  query_all_models(context, std::move(exchange), actors::GetStats{}, [&context](Exchange& answering, auto& answers) {
+    answer_object(answering, [&](wire::JsonWriter& json) {
+      json.key("replicas").open_array();
+      for (std::size_t i = 0; i < answers.size(); ++i) {
+        for (const ReplicaStats& replica : std::get<EngineStats>(answers[i]).replicas) {
+          json.open_object();
+          if (context.models.is_pool()) json.field("model", context.models.all()[i].info.name);
+          wire::write_replica(json, replica);
+          json.close_object();
+        }
+      }
+      json.close_array();
+    });
+  });
+}
+
+/// Answers when the replica takes no new requests; it ends when its requests have ended.
+void drain_replica(const ApiContext& context, std::shared_ptr<Exchange> exchange, const Request& request) {
+  if (has_fields(*exchange, request)) return;
+  const auto id = id_of<ReplicaId>(find_value(request.params, "id"));
+  if (!id) {
+    return exchange->respond_error(
+        invalid_request("id must be the number of a replica; GET /admin/replicas lists them", "replica"));
+  }
+  const auto model = model_of_query(context, request);
+  if (!model) return exchange->respond_error(model.error());
+  spdlog::info("{} drains replica {}", name_of(request), *id);
+  query_model(context, **model, std::move(exchange), actors::DrainReplica{*id, /*waits=*/false},
+              [id = *id](Exchange& answering, serving::Answer&) {
+                answer_object(answering,
+                              [&](wire::JsonWriter& json) { json.field("replica", id).field("status", "draining"); });
+              });
 }
 
 void reset_prefix_cache(const ApiContext& context, std::shared_ptr<Exchange> exchange, const Request& request) {
@@ -130,6 +167,10 @@ void add_admin_routes(Routes& routes, const ApiContext& context) {
              [&context](const auto& exchange, const Request&) { list_requests(context, exchange); });
   routes.add(Verb::delete_, "/admin/requests/{id}", Access::admin,
              [&context](const auto& exchange, const Request& request) { cancel_request(context, exchange, request); });
+  routes.add(Verb::get, "/admin/replicas", Access::admin,
+             [&context](const auto& exchange, const Request&) { list_replicas(context, exchange); });
+  routes.add(Verb::post, "/admin/replicas/{id}/drain", Access::admin,
+             [&context](const auto& exchange, const Request& request) { drain_replica(context, exchange, request); });
   routes.add(Verb::post, "/admin/drain", Access::admin,
              [&context](const auto& exchange, const Request& request) { drain(context, exchange, request); });
   routes.add(

@@ -5,8 +5,8 @@
 
 namespace pagoda::http {
 
-/// Adds GET /admin/requests, DELETE /admin/requests/{id}, POST /admin/drain and /admin/reset_prefix_cache. The context
-/// must outlive the routes.
+/// Adds GET /admin/requests, DELETE /admin/requests/{id}, GET /admin/replicas, POST /admin/replicas/{id}/drain,
+/// /admin/drain and /admin/reset_prefix_cache. The context must outlive the routes.
 void add_admin_routes(Routes& routes, const ApiContext& context);
 
 }  // namespace pagoda::http

@@ -76,7 +76,7 @@ void answer_load(const ApiContext& context, const std::shared_ptr<Exchange>& exc
   query_all_models(context, exchange, actors::GetStats{}, [&context](Exchange& answering, auto& answers) {
     const auto stats = sum_of(answers);
     std::int64_t max_num_seqs = 0;
-    for (const auto& model : context.models.all()) max_num_seqs += model.info.max_num_seqs;
+    for (const auto& model : context.models.all()) max_num_seqs += model.info.num_replicas * model.info.max_num_seqs;
     std::string out;
     wire::JsonWriter json(out);
     json.open_object();

@@ -33,6 +33,9 @@ Answer to_answer(const CancelReply& cancelled) {
 Answer to_answer(const PrefixCacheReset& reset) {
   return reset;
 }
+Answer to_answer(const ReplicaDrained& drained) {
+  return drained.status ? Answer(drained) : Answer(drained.status.error());
+}
 Answer to_answer(const metrics::EngineMetrics& metrics) {
   return std::make_shared<const metrics::EngineMetrics>(metrics);
 }
@@ -126,6 +129,7 @@ struct SessionState {
   void ask(const SendQuery& what, const ListRequests& query) { ask_for<RequestList>(what, query); }
   void ask(const SendQuery& what, const AbortRequest& query) { ask_for<CancelReply>(what, query); }
   void ask(const SendQuery& what, const ResetPrefixCache& query) { ask_for<PrefixCacheReset>(what, query); }
+  void ask(const SendQuery& what, const DrainReplica& query) { ask_for<ReplicaDrained>(what, query); }
   void ask(const SendQuery& what, const GetMetrics& query) { ask_for<metrics::EngineMetrics>(what, query); }
   void ask(const SendQuery& what, const GetView& query) { ask_for<view::EngineView>(what, query); }
 };

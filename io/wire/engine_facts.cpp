@@ -11,6 +11,7 @@ void write_model(JsonWriter& json, const ModelInfo& model) {
   json.field("vocab_size", model.vocab_size);
   json.field("max_model_len", model.max_model_len);
   json.field("block_size", model.block_size);
+  json.field("num_replicas", model.num_replicas);
   json.field("num_device_blocks", model.num_device_blocks);
   json.field("num_host_blocks", model.num_host_blocks);
   json.field("max_num_seqs", model.max_num_seqs);
@@ -18,10 +19,8 @@ void write_model(JsonWriter& json, const ModelInfo& model) {
   json.field("pipeline_depth", model.pipeline_depth);
 }
 
-namespace {
-
 void write_replica(JsonWriter& json, const ReplicaStats& replica) {
-  json.open_object().field("replica", replica.replica).field("state", replica.state).field("health", replica.health);
+  json.field("replica", replica.replica).field("state", replica.state).field("health", replica.health);
   json.field("requests_waiting", replica.requests_waiting).field("requests_running", replica.requests_running);
   json.field("requests_swapped", replica.requests_swapped);
   json.field("device_blocks_total", replica.device_blocks_total);
@@ -30,10 +29,8 @@ void write_replica(JsonWriter& json, const ReplicaStats& replica) {
   json.field("worker_restarts_total", replica.worker_restarts_total);
   json.key("worker_pids").open_array();
   for (const std::int64_t pid : replica.worker_pids) json.value(pid);
-  json.close_array().close_object();
+  json.close_array();
 }
-
-}  // namespace
 
 void write_stats(JsonWriter& json, const EngineStats& stats) {
   json.field("requests_waiting", stats.requests_waiting);
@@ -69,7 +66,12 @@ void write_stats(JsonWriter& json, const EngineStats& stats) {
   json.field("uptime_s", stats.uptime_s);
   json.field("overloaded", stats.overloaded);
   json.field("health", stats.health);
-  if (stats.replicas.size() > 1) json.key("replicas").array(stats.replicas, write_replica);
+  if (stats.replicas.size() < 2) return;
+  json.key("replicas").array(stats.replicas, [](JsonWriter& list, const ReplicaStats& replica) {
+    list.open_object();
+    write_replica(list, replica);
+    list.close_object();
+  });
 }
 
 }  // namespace pagoda::wire

@@ -16,6 +16,7 @@
 #include "kernels/cpu/kernel_table.hpp"
 #include "kernels/cpu/machine_topology.hpp"
 #include "kernels/cpu/thread_placement.hpp"
+#include "kernels/cpu_parts.hpp"
 #include "kernels/device.hpp"
 #include "kernels/thread_pool.hpp"
 
@@ -29,10 +30,8 @@ class Binding {
  public:
   /// Makes a binding that does not bind threads.
   Binding() = default;
-  Binding(std::shared_ptr<const MachineTopology> machine, CpuAffinity affinity, int num_threads)
-      : machine_(std::move(machine)),
-        places_(place_threads(machine_->cpus(), affinity, num_threads)),
-        interleaves_(affinity == CpuAffinity::numa && machine_->cpus().num_nodes > 1) {}
+  Binding(std::shared_ptr<const MachineTopology> machine, std::vector<std::size_t> places, bool interleaves)
+      : machine_(std::move(machine)), places_(std::move(places)), interleaves_(interleaves) {}
 
   bool binds() const { return machine_ != nullptr; }
   bool interleaves() const { return interleaves_; }
@@ -152,14 +151,31 @@ class CpuDevice final : public Device {
   CpuOps ops_;
 };
 
+/// Returns the first thread of the part, and the number of its threads.
+std::pair<int, int> threads_of_part(const CpuPart& part, int num_threads) {
+  const int each = num_threads / part.num_parts;
+  const int rest = num_threads % part.num_parts;
+  return {part.part * each + std::min(part.part, rest), each + (part.part < rest ? 1 : 0)};
+}
+
+Status check_parts(const CpuPart& part, int num_threads) {
+  if (num_threads >= part.num_parts) return {};
+  return fail(ErrorCode::bad_config,
+              "data_parallel_size is " + std::to_string(part.num_parts) +
+                  ", but each replica needs a CPU thread of its own, and there are " + std::to_string(num_threads) +
+                  " (threads)",
+              "data_parallel_size");
+}
+
 /// Returns the binding and the number of threads. If num_threads is 0, the default is one thread per core or CPU that
 /// the process may use, limited by the CPU quota.
-Result<std::pair<Binding, int>> bind_threads(const CpuDeviceOptions& options) {
+Result<std::pair<Binding, int>> bind_threads(const CpuDeviceOptions& options, const CpuPart& part) {
   const UsableCpus cpus = usable_cpus();
   const auto threads_for = [&](int candidates) {
     return options.num_threads == 0 ? cpus.threads_for(candidates) : options.num_threads;
   };
-  const std::pair<Binding, int> unbound{Binding(), threads_for(cpus.allowed)};
+  if (Status enough = check_parts(part, threads_for(cpus.allowed)); !enough) return fail(std::move(enough.error()));
+  const std::pair<Binding, int> unbound{Binding(), threads_of_part(part, threads_for(cpus.allowed)).second};
   auto affinity = parse_affinity(options.affinity);
   if (!affinity) return fail(std::move(affinity.error()));
   if (*affinity == CpuAffinity::none) return unbound;
@@ -169,8 +185,16 @@ Result<std::pair<Binding, int>> bind_threads(const CpuDeviceOptions& options) {
   const CpuTopology& topology = (*machine)->cpus();
   const CpuAffinity resolved = resolve_affinity(*affinity, topology);
   if (resolved == CpuAffinity::none || topology.cores.empty()) return unbound;
-  const int num_threads = threads_for(static_cast<int>(topology.cores.size()));
-  Binding binding(std::move(*machine), resolved, num_threads);
+  const int all_threads = threads_for(static_cast<int>(topology.cores.size()));
+  if (Status enough = check_parts(part, all_threads); !enough) return fail(std::move(enough.error()));
+  const auto [first, num_threads] = threads_of_part(part, all_threads);
+  // The cores of a part are next to each other, so that they are of one node if possible.
+  const bool is_whole = part.num_parts == 1;
+  std::vector<std::size_t> places = place_threads(topology, is_whole ? resolved : CpuAffinity::cores, all_threads);
+  places.erase(places.begin() + first + num_threads, places.end());
+  places.erase(places.begin(), places.begin() + first);
+  const bool interleaves = is_whole && resolved == CpuAffinity::numa && topology.num_nodes > 1;
+  Binding binding(std::move(*machine), std::move(places), interleaves);
   if (const Status status = binding.try_all(); !status) {
     return *affinity == CpuAffinity::automatic ? Result<std::pair<Binding, int>>(unbound) : fail(status.error());
   }
@@ -179,7 +203,19 @@ Result<std::pair<Binding, int>> bind_threads(const CpuDeviceOptions& options) {
 
 }  // namespace
 
+bool have_cpu_parts_nodes(const std::string& affinity) {
+  const auto wanted = parse_affinity(affinity);
+  if (!wanted || !MachineTopology::in_build()) return false;
+  const auto machine = MachineTopology::load();
+  if (!machine || (*machine)->cpus().num_nodes < 2) return false;
+  return resolve_affinity(*wanted, (*machine)->cpus()) != CpuAffinity::none;
+}
+
 Result<std::shared_ptr<Device>> create_cpu_device(const CpuDeviceOptions& options) {
+  return create_cpu_device(options, CpuPart());
+}
+
+Result<std::shared_ptr<Device>> create_cpu_device(const CpuDeviceOptions& options, const CpuPart& part) {
   if (options.num_threads < 0 || options.num_threads > kMaxThreads) {
     return fail(ErrorCode::bad_config,
                 "number of CPU threads must be between 0 (one per core) and " + std::to_string(kMaxThreads) + ", not " +
@@ -189,7 +225,7 @@ Result<std::shared_ptr<Device>> create_cpu_device(const CpuDeviceOptions& option
   const auto isa = choose_isa(options.isa);
   if (!isa) return fail(isa.error());
   try {
-    auto bound = bind_threads(options);
+    auto bound = bind_threads(options, part);
     if (!bound) return fail(std::move(bound.error()));
     auto& [binding, num_threads] = *bound;
     return std::make_shared<CpuDevice>(*isa, num_threads, std::move(binding));

@@ -224,6 +224,7 @@ class EngineOfFakes : public ::testing::Test {
 
   DeviceFactory make_rank(Place place, Devices devices) {
     const auto rank = std::make_shared<FakeRank>();
+    ranks_.push_back(rank);
     rank->place = place;
     execution::KvPools pools;
     if (devices == Devices::processes) pools.progress = device_->allocate(sizeof(execution::PlanProgress), {}).value();
@@ -354,6 +355,7 @@ class EngineOfFakes : public ::testing::Test {
   std::shared_ptr<FakeAdapterFiles> adapter_files_ = std::make_shared<FakeAdapterFiles>();
   std::shared_ptr<test::FakeRunners> runners_ = std::make_shared<test::FakeRunners>();
   std::array<std::atomic<bool>, 4> no_more_workers_{};  ///< by replica
+  std::vector<std::weak_ptr<FakeRank>> ranks_;          ///< by replica and rank
   std::shared_ptr<ReceivedEnds> received_ = std::make_shared<ReceivedEnds>();
   // Declared after the fields that the actors use, because its destructor waits for the actors.
   std::unique_ptr<caf::actor_system> system_;

@@ -52,9 +52,10 @@ class SeveralDevices : public EngineOfFakes {
   }
 };
 
-class TwoReplicas : public SeveralDevices {
+class SeveralReplicas : public SeveralDevices {
  protected:
-  TwoReplicas() : SeveralDevices({.devices = Devices::here, .num_replicas = 2, .num_ranks = 1}) {}
+  explicit SeveralReplicas(std::int32_t num_replicas)
+      : SeveralDevices({.devices = Devices::here, .num_replicas = num_replicas, .num_ranks = 1}) {}
 
   /// Makes the devices of a replica fail for good.
   void break_replica(std::size_t id) {
@@ -62,6 +63,15 @@ class TwoReplicas : public SeveralDevices {
     caf::anon_send_exit(replica(id).devices.workers.at(0), caf::exit_reason::kill);
   }
   bool is_down(std::size_t id) { return stats().replicas.at(id).state == "down"; }
+};
+
+class TwoReplicas : public SeveralReplicas {
+ protected:
+  TwoReplicas() : SeveralReplicas(2) {}
+};
+class ThreeReplicas : public SeveralReplicas {
+ protected:
+  ThreeReplicas() : SeveralReplicas(3) {}
 };
 
 TEST_F(TwoReplicas, ShareTheRequestsAndReportTogether) {
@@ -205,6 +215,97 @@ TEST_F(TwoReplicas, OneThatDrainsGoesOnServingIfTheOtherGoesDown) {
   submit_all(7, 10, 20);
   expect_all_right(7, 10, 20);
   EXPECT_EQ(stats().health, "ok");
+  EXPECT_EQ(stats().replicas[0].state, "up") << "its drain is taken back";
+}
+
+TEST_F(TwoReplicas, WhatADrainedOneCountedIsNotLostThoughNobodyHasAsked) {
+  submit_all(1, 12, 30);
+  expect_all_right(1, 12, 30);
+  EXPECT_TRUE(ask<ReplicaDrained>(shared_.router, DrainReplica{0}).status);
+  EXPECT_TRUE(ask<ReplicaDrained>(shared_.router, DrainReplica{0}).status.error().message.ends_with("is down"));
+  const auto metrics = ask<metrics::EngineMetrics>(shared_.router, GetMetrics{});
+  EXPECT_EQ(metrics.stats.requests_finished_total, 12);
+  EXPECT_EQ(metrics.stats.generation_tokens_total, 15 * 30) << "three requests have two outputs";
+  EXPECT_EQ(static_cast<std::int64_t>(metrics.steps.tokens.count()), metrics.stats.steps_total);
+}
+
+TEST_F(TwoReplicas, WhatOneCountedThatFailsIsNotLostThoughNobodyHasAsked) {
+  submit_all(1, 12, 30);
+  expect_all_right(1, 12, 30);
+  break_replica(0);
+  ASSERT_TRUE(comes_true([&] { return is_down(0); }));
+  EXPECT_TRUE(comes_true([&] { return stats().requests_finished_total == 12; }));
+  EXPECT_EQ(stats().generation_tokens_total, 15 * 30);
+}
+
+TEST_F(TwoReplicas, OneThatHasEndedGivesItsMemoryBack) {
+  submit_all(1, 4, 20);
+  expect_all_right(1, 4, 20);
+  EXPECT_TRUE(ask<ReplicaDrained>(shared_.router, DrainReplica{1}).status);
+  EXPECT_TRUE(comes_true([&] { return ranks_.at(1).expired(); }));
+  EXPECT_FALSE(ranks_.at(0).expired());
+}
+
+TEST_F(TwoReplicas, ADrainMayBeAnsweredAtOnce) {
+  runners_->step_us = 1000;
+  submit_all(1, 6, 60);
+  ASSERT_TRUE(all_have_tokens(6));
+  EXPECT_TRUE(ask<ReplicaDrained>(shared_.router, DrainReplica{0, false}).status);
+  EXPECT_EQ(stats().replicas[0].state, "draining");
+  expect_all_right(1, 6, 60);
+  EXPECT_TRUE(comes_true([&] { return is_down(0); }));
+}
+
+TEST_F(TwoReplicas, TheLastOneIsNotEndedForTheRouter) {
+  const auto root = caf::actor_cast<SupervisorActor>(supervisor_);
+  const auto end = [&](ReplicaId id) { return ask<ReplicaDrained>(root, EndReplica{id}).status; };
+  break_replica(1);
+  ASSERT_TRUE(comes_true([&] { return is_down(1); }));
+  const Status refused = end(0);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message, "no other replica is left");
+  EXPECT_TRUE(end(1)) << "it ends";
+  submit_all(1, 4, 20);
+  expect_all_right(1, 4, 20);
+}
+
+TEST_F(ThreeReplicas, ARequestThatTakesDownTwoFailsAndTheThirdServes) {
+  runners_->step_us = 500;
+  ASSERT_TRUE(submit(4, 150));
+  for (int losses = 1; losses <= 2; ++losses) {
+    ASSERT_TRUE(all_have_tokens(1));
+    const auto replicas = stats().replicas;
+    const auto its = std::ranges::find_if(replicas, [](const ReplicaStats& one) { return one.requests_running == 1; });
+    ASSERT_NE(its, replicas.end());
+    break_replica(static_cast<std::size_t>(its->replica));
+    ASSERT_TRUE(comes_true([&] { return is_down(static_cast<std::size_t>(its->replica)); }));
+    ASSERT_TRUE(comes_true([&] { return stats().requests_running == (losses == 1 ? 1 : 0); }));
+  }
+  ASSERT_TRUE(received_->wait_for(1));
+  {
+    const std::lock_guard lock(received_->mutex);
+    ASSERT_TRUE(received_->ends.at(4).error);
+    EXPECT_EQ(received_->ends.at(4).error->code, ErrorCode::device_failed);
+  }
+  EXPECT_EQ(stats().requests_failed_total, 1);
+  EXPECT_EQ(stats().health, "ok");
+  ASSERT_TRUE(submit(8, 20));
+  ASSERT_TRUE(received_->wait_for(2));
+  expect_right(8, 20);
+}
+
+TEST_F(ThreeReplicas, OneFailsWhileAnotherDrainsAndTheThirdGoesOn) {
+  runners_->step_us = 300;
+  submit_all(1, 20, 60);
+  auto answer =
+      std::async(std::launch::async, [&] { return ask<ReplicaDrained>(shared_.router, DrainReplica{0}).status; });
+  break_replica(1);
+  expect_all_right(1, 20, 60);
+  EXPECT_TRUE(answer.get());
+  EXPECT_TRUE(is_down(0));
+  EXPECT_TRUE(is_down(1));
+  submit_all(21, 24, 20);
+  expect_all_right(21, 24, 20);
 }
 
 TEST_F(TwoReplicas, ADrainOfTheEngineWaitsForBoth) {

@@ -52,6 +52,7 @@ TEST(ForeignFlags, take_host_and_port_for_the_address_of_the_http_apis) {
 TEST(ForeignFlags, get_their_own_names) {
   EXPECT_THAT(translated({"-tp", "1"}), ElementsAre("--tensor-parallel-size", "1"));
   EXPECT_THAT(translated({"-tp=1"}), ElementsAre("--tensor-parallel-size", "1"));
+  EXPECT_THAT(translated({"-dp", "2"}), ElementsAre("--data-parallel-size", "2"));
   EXPECT_THAT(translated({"--ssl-certfile", "c", "--ssl-keyfile", "k"}),
               ElementsAre("--tls-cert", "c", "--tls-key", "k"));
   EXPECT_THAT(translated({"--shutdown-timeout", "60"}), ElementsAre("--drain-timeout", "60"));
@@ -158,8 +159,7 @@ TEST(ForeignFlags, that_change_nothing_are_noted_and_their_values_go_with_them) 
   EXPECT_THAT(rest, ElementsAre("model"));
   EXPECT_THAT(noted({"-ngl", "-1", "--mlock", "model"}, rest), ElementsAre("-ngl", "--mlock"));
   EXPECT_THAT(rest, ElementsAre("model"));
-  EXPECT_THAT(noted({"--data-parallel-size", "1", "--quantization", "awq"}, rest),
-              ElementsAre("--data-parallel-size 1", "--quantization awq"));
+  EXPECT_THAT(noted({"--nnodes", "1", "--quantization", "awq"}, rest), ElementsAre("--nnodes 1", "--quantization awq"));
   EXPECT_THAT(rest, IsEmpty());
   EXPECT_THAT(noted({"-s", "-1", "--seed", "-1"}, rest), ElementsAre("-s -1", "--seed -1"));
   EXPECT_THAT(rest, IsEmpty());

@@ -58,6 +58,8 @@ ROUTES = {
 ADMIN_ROUTES = {
     "/admin/requests": "GET",
     "/admin/requests/1": "DELETE",
+    "/admin/replicas": "GET",
+    "/admin/replicas/0/drain": "POST",
     "/admin/drain": "POST",
     "/admin/reset_prefix_cache": "POST",
 }

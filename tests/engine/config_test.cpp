@@ -36,6 +36,25 @@ TEST(EngineConfig, AModelMayHaveSeveralNames) {
   EXPECT_TRUE(wrong_keys(config).empty());
 }
 
+TEST(EngineConfig, EachReplicaHasADevice) {
+  auto config = good();
+  config.data_parallel_size = 2;
+  EXPECT_TRUE(wrong_keys(config).empty());
+  EXPECT_EQ(config.devices(), (std::vector<std::string>{"cpu", "cpu"}));
+  config.device = "cuda";
+  EXPECT_TRUE(wrong_keys(config).empty());
+  EXPECT_EQ(config.devices(), (std::vector<std::string>{"cuda:0", "cuda:1"}));
+  config.device = "cuda:3, cuda:1";
+  EXPECT_TRUE(wrong_keys(config).empty());
+  EXPECT_EQ(config.of_replica(0).cuda_index(), 3);
+  const EngineConfig second = config.of_replica(1);
+  EXPECT_EQ(second.cuda_index(), 1);
+  EXPECT_EQ(second.replica, 1);
+  EXPECT_EQ(second.data_parallel_size, 2);
+  EXPECT_EQ(config.with_one_replica().data_parallel_size, 1);
+  EXPECT_EQ(config.with_one_replica().device, "cuda:3");
+}
+
 TEST(EngineConfig, EachWrongValueIsNamed) {
   using Change = void (*)(EngineConfig&);
   const std::vector<std::pair<std::string, Change>> cases{
@@ -50,6 +69,41 @@ TEST(EngineConfig, EachWrongValueIsNamed) {
       {"device", [](EngineConfig& c) { c.device = "cuda:"; }},
       {"device", [](EngineConfig& c) { c.device = "cuda:-1"; }},
       {"device", [](EngineConfig& c) { c.device = "cuda:1x"; }},
+      {"device", [](EngineConfig& c) { c.device = "cuda:0,cuda:1"; }},
+      {"device",
+       [](EngineConfig& c) {
+         c.device = "cuda:0,cuda:1";
+         c.data_parallel_size = 3;
+       }},
+      {"device",
+       [](EngineConfig& c) {
+         c.device = "cuda:1";
+         c.data_parallel_size = 2;
+       }},
+      {"device",
+       [](EngineConfig& c) {
+         c.device = "cuda:1,cuda:1";
+         c.data_parallel_size = 2;
+       }},
+      {"device",
+       [](EngineConfig& c) {
+         c.device = "cuda:1,cpu";
+         c.data_parallel_size = 2;
+       }},
+      {"data_parallel_size", [](EngineConfig& c) { c.data_parallel_size = 0; }},
+      {"data_parallel_size", [](EngineConfig& c) { c.data_parallel_size = 65; }},
+      {"data_parallel_size",
+       [](EngineConfig& c) {
+         c.data_parallel_size = 3;
+         c.threads = 2;
+       }},
+      {"data_parallel_size",
+       [](EngineConfig& c) {
+         c.data_parallel_size = 2;
+         c.worker_processes = true;
+         c.worker_listen = "127.0.0.1:0";
+         c.worker_tls_cert = c.worker_tls_key = c.worker_tls_ca = "file";
+       }},
       {"enforce_eager", [](EngineConfig& c) { c.enforce_eager = true; }},
       {"swap_dir",
        [](EngineConfig& c) {

@@ -79,6 +79,42 @@ TEST(EnginePlan, AGpuHasAShareOfTheHostsMemoryAsSwapSpaceUnlessTold) {
   EXPECT_EQ(plan_of(config)->num_host_blocks, 0);
 }
 
+TEST(EnginePlan, EachReplicaHasItsShareOfADefaultSizeAndAllOfASizeThatIsSet) {
+  auto config = demo();
+  config.max_num_seqs = 4096;  // so many contexts that the pools are no larger than they need
+  config.threads = 2;
+  const auto whole = plan_of(config);
+  config.data_parallel_size = 2;
+  const auto half = plan_of(config.of_replica(1));
+  ASSERT_TRUE(whole);
+  ASSERT_TRUE(half);
+  const auto blocks = [](const Result<EnginePlan>& plan) { return static_cast<double>(plan->num_device_blocks); };
+  EXPECT_NEAR(blocks(half) / blocks(whole), 0.5, 0.1);
+  config.kv_cache_memory = 0.25;
+  EXPECT_EQ(plan_of(config.of_replica(1))->num_device_blocks, kGib / 4 / half->memory.kv_bytes_per_block);
+}
+
+TEST(EnginePlan, ReplicasShareCopiesOfWeightsAndNothingElse) {
+  auto config = demo();
+  config.threads = 3;
+  config.data_parallel_size = 3;
+  config.weight_memory = "copied";
+  if (!share_copies_of_weights(config)) GTEST_SKIP() << "each has a NUMA node";
+  const auto plan = plan_of(config.of_replica(0));
+  ASSERT_TRUE(plan);
+  ASSERT_GT(plan->copied_weight_bytes, 0);
+  const std::int64_t one = host_bytes_needed(config, *plan);
+  EXPECT_EQ(host_bytes_needed(config, *plan, 3), 3 * one - 2 * plan->copied_weight_bytes);
+  const auto free_bytes = static_cast<std::int64_t>((*create_device(config))->available_bytes(MemoryKind::device));
+  auto large = *plan;
+  large.num_device_blocks = static_cast<std::int32_t>(free_bytes / 2 / plan->memory.kv_bytes_per_block);
+  EXPECT_TRUE(check_host_memory(config, large));
+  const Status together = check_host_memory(config, large, 3);
+  ASSERT_FALSE(together);
+  EXPECT_THAT(together.error().message, HasSubstr("of each of 3 replicas the KV cache takes"));
+  EXPECT_THAT(together.error().message, HasSubstr("data_parallel_size"));
+}
+
 TEST(EnginePlan, AllThatAnEngineTakesOfTheHostIsCheckedTogether) {
   auto config = demo();
   config.weight_memory = "mapped";

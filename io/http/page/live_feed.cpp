@@ -25,9 +25,11 @@ std::string end_event(std::string_view message) {
 
 }  // namespace
 
-LiveFeed::LiveFeed(const ApiContext& context, const serving::ServedModel& model, boost::asio::io_context& io)
+LiveFeed::LiveFeed(const ApiContext& context, const serving::ServedModel& model, ReplicaId replica,
+                   boost::asio::io_context& io)
     : context_(context),
       model_(model),
+      replica_(replica),
       timer_(io),
       session_(io, context.system, [this](std::vector<serving::Event>& events) { on_events(events); }) {}
 
@@ -50,7 +52,7 @@ void LiveFeed::leave(const Exchange* watcher) {
 void LiveFeed::tick() {
   if (watchers_.empty()) return;
   if (context_.is_ending) return end(end_event("the server is shutting down"));
-  if (!std::exchange(is_asked_, true)) session_.ask(model_.router, 0, actors::GetView{last_span_});
+  if (!std::exchange(is_asked_, true)) session_.ask(model_.router, 0, actors::GetView{last_span_, replica_});
   timer_.expires_after(kInterval);
   timer_.async_wait([weak = weak_from_this()](const boost::system::error_code& cancelled) {
     const auto self = weak.lock();

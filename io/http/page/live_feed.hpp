@@ -19,8 +19,9 @@ namespace pagoda::http::page {
 /// Lives as long as there are watchers. Without watchers no questions are sent. I/O thread only.
 class LiveFeed : public std::enable_shared_from_this<LiveFeed> {
  public:
-  /// All arguments must outlive the feed.
-  LiveFeed(const ApiContext& context, const serving::ServedModel& model, boost::asio::io_context& io);
+  /// The references must outlive the feed. `replica`: the one whose KV blocks are shown.
+  LiveFeed(const ApiContext& context, const serving::ServedModel& model, ReplicaId replica,
+           boost::asio::io_context& io);
 
   /// Adds a watcher until its client disconnects. Refuses watchers above the limit.
   void join(const std::shared_ptr<Exchange>& watcher);
@@ -34,6 +35,7 @@ class LiveFeed : public std::enable_shared_from_this<LiveFeed> {
 
   const ApiContext& context_;
   const serving::ServedModel& model_;
+  ReplicaId replica_;
   boost::asio::steady_timer timer_;
   std::vector<std::shared_ptr<Exchange>> watchers_;
   serving::Session session_;

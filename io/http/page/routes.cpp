@@ -1,14 +1,17 @@
 #include "io/http/page/routes.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "io/http/ascii.hpp"
 #include "io/http/body.hpp"
+#include "io/http/error_answer.hpp"
 #include "io/http/ollama/routes.hpp"
 #include "io/http/page/files.hpp"
 #include "io/http/page/live_feed.hpp"
@@ -51,6 +54,19 @@ bool wants_html(const Request& request) {
   return lower_case(request.header("accept")).find("text/html") != std::string::npos;
 }
 
+/// Feeds by what they show.
+using Feeds = std::map<std::pair<const serving::ServedModel*, ReplicaId>, std::weak_ptr<LiveFeed>>;
+
+/// Returns the replica that the query names, by default 0; nothing for another text.
+std::optional<ReplicaId> replica_of_query(const Request& request) {
+  const auto text = find_value(request.query, "replica");
+  if (text.empty()) return 0;
+  ReplicaId id = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
+  const bool is_number = error == std::errc() && end == text.data() + text.size() && id >= 0;
+  return is_number ? std::optional(id) : std::nullopt;
+}
+
 }  // namespace
 
 void add_routes(Routes& routes, const ApiContext& context) {
@@ -63,13 +79,16 @@ void add_routes(Routes& routes, const ApiContext& context) {
     answer_file(*exchange, request, *find_file("icon.svg"));
   });
   routes.add(Verb::get, "/ui/live", Access::monitor,
-             [&context, feeds = std::make_shared<std::map<const serving::ServedModel*, std::weak_ptr<LiveFeed>>>()](
-                 const auto& exchange, const Request& request) {
+             [&context, feeds = std::make_shared<Feeds>()](const auto& exchange, const Request& request) {
                const auto model = model_of_query(context, request);
                if (!model) return exchange->respond_error(model.error());
-               auto& feed = (*feeds)[*model];
+               const auto replica = replica_of_query(request);
+               if (!replica || *replica >= (*model)->info.num_replicas) {
+                 return exchange->respond_error(invalid_request("replica must be the number of a replica", "replica"));
+               }
+               auto& feed = (*feeds)[{*model, *replica}];
                auto live = feed.lock();
-               if (!live) feed = live = std::make_shared<LiveFeed>(context, **model, exchange->io());
+               if (!live) feed = live = std::make_shared<LiveFeed>(context, **model, *replica, exchange->io());
                live->join(exchange);
              });
   routes.add(Verb::get, "/ui/{name}", Access::open, [](const auto& exchange, const Request& request) {

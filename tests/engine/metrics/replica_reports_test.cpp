@@ -70,19 +70,20 @@ TEST(ReplicaReports, WhatAnEndedReplicaCountedStaysAndItsRequestsDoNot) {
   EXPECT_EQ(reports.steps().draft_tokens, 8);
 }
 
-TEST(ReplicaReports, AReportThatIsOlderThanTheLastOneIsDropped) {
+TEST(ReplicaReports, AReplicaThatEndedReportsItsLastCounts) {
+  ReplicaReports reports(2);
+  reports.reported(0, stats_of(2, 5, 70));
+  reports.ended(0, "the replica was drained");
+  reports.reported(0, stats_of(0, 7, 70));
+  EXPECT_EQ(reports.stats().requests_finished_total, 7);
+  EXPECT_TRUE(reports.stats().worker_pids.empty());
+}
+
+TEST(ReplicaReports, AReplicaWhoseDrainIsTakenBackIsUp) {
   ReplicaReports reports(1);
-  EngineStats late = stats_of(1, 9, 70);
-  late.steps_total = 20;
-  EngineStats early = stats_of(2, 5, 70);
-  early.steps_total = 10;
-  reports.reported(0, late);
-  reports.reported(0, early);
-  EXPECT_EQ(reports.stats().requests_finished_total, 9);
-  SchedulerMetrics metrics;
-  metrics.stats = early;
-  reports.reported(0, metrics);
-  EXPECT_EQ(reports.stats().requests_finished_total, 9);
+  reports.drains(0);
+  reports.resumes(0);
+  EXPECT_EQ(reports.stats().replicas.at(0).state, "up");
 }
 
 TEST(ReplicaReports, TheHealthOfAnEngineWithoutAHealthyReplicaIsAReason) {

@@ -1,4 +1,5 @@
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -96,6 +97,77 @@ TEST(RouterReplicas, ASavedRouterGoesOnWithoutTheReplicasThatAreDown) {
   Decoder in(bytes);
   ASSERT_TRUE(loaded.core.load(in));
   for (std::uint64_t tag = 2; tag <= 6; ++tag) EXPECT_EQ(loaded.core.replica_of(loaded.submit(tag)->id), 2);
+}
+
+TEST(RouterReplicas, AReplicaWhoseDrainIsTakenBackGetsRequestsAgain) {
+  RoutedRequests router(2);
+  router.core.drain_replica(0);
+  EXPECT_EQ(router.core.replica_of(router.submit(1)->id), 1);
+  router.core.resume_replica(0);
+  EXPECT_EQ(router.core.placement().state_of(0), placement::ReplicaState::up);
+  EXPECT_EQ(router.core.replica_of(router.submit(2)->id), 0);
+  EXPECT_TRUE(router.core.check_drain(1));
+}
+
+TEST(RouterReplicas, ARequestThatWasRunningWhenTwoReplicasWentDownFails) {
+  RoutedRequests router(4);
+  const SharedSpec suspect = router.submit(1);
+  for (int losses = 1; losses <= 2; ++losses) {
+    const ReplicaId its = router.core.replica_of(suspect->id);
+    router.core.replica_down(its);
+    const auto effects = router.core.hand_over({suspect}, {suspect->id});
+    ASSERT_EQ(effects.failed.size(), losses == 2 ? 1U : 0U);
+    EXPECT_EQ(effects.moved.size(), losses == 2 ? 0U : 1U);
+    for (const auto& failed : effects.failed) EXPECT_EQ(failed.error.code, ErrorCode::device_failed);
+  }
+  EXPECT_EQ(router.core.with_own({}, 50).requests_failed_total, 1);
+  EXPECT_FALSE(router.core.closed(suspect->id, {}, 60).drained);
+  EXPECT_FALSE(router.core.is_live(suspect->id));
+}
+
+TEST(RouterReplicas, ARequestThatWaitedIsMovedHoweverManyReplicasGoDown) {
+  RoutedRequests router(4);
+  const SharedSpec spec = router.submit(1);
+  for (int losses = 1; losses <= 3; ++losses) {
+    router.core.replica_down(router.core.replica_of(spec->id));
+    EXPECT_EQ(router.core.hand_over({spec}, {spec->id + 1}).moved.size(), 1U) << losses;
+  }
+}
+
+/// Returns whether the forecast lets a request in while `num_live` requests are live and each takes a second.
+bool is_let_in(std::int32_t num_down, std::int64_t num_live) {
+  auto limits = limits_of(3);  // 4 rows each
+  limits.target_ttft_ms = 1000;
+  RouterCore core(limits, 0);
+  const auto submit = [&](std::uint64_t tag, TimeUs now) -> std::optional<RequestId> {
+    GenerateRequest request;
+    request.prompt_token_ids = {1, 2};
+    const auto submitted = core.submit(1, tag, request, now);
+    if (!submitted) return std::nullopt;
+    core.prompt_encoded(submitted->id, TokenIds{1, 2});
+    return submitted->id;
+  };
+  for (ReplicaId id = 0; id < num_down; ++id) core.replica_down(id);
+  // A request ends each second, for ten seconds.
+  std::uint64_t tag = 1;
+  std::vector<RequestId> live;
+  for (; tag < 20; ++tag) live.push_back(submit(tag, 0).value());
+  for (TimeUs second = 1; second <= 10; ++second) {
+    core.closed(live.back(), {.prompt_tokens = 2, .generated_tokens = 1, .queue_us = 0, .ttft_us = 0},
+                second * 1'000'000);
+    live.pop_back();
+  }
+  while (std::ssize(live) > num_live) {
+    core.closed(live.back(), {}, 10'000'001);
+    live.pop_back();
+  }
+  return submit(tag, 10'000'002).has_value();
+}
+
+TEST(RouterReplicas, TheForecastOfTheFirstTokenCountsTheRowsOfReplicasThatAreUp) {
+  EXPECT_TRUE(is_let_in(0, 7)) << "12 rows";
+  EXPECT_FALSE(is_let_in(2, 7)) << "4 rows";
+  EXPECT_TRUE(is_let_in(2, 2));
 }
 
 }  // namespace

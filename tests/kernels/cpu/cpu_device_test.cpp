@@ -26,6 +26,7 @@
 #include "kernels/cpu/isa.hpp"
 #include "kernels/cpu/machine_topology.hpp"
 #include "kernels/cpu/memory_limits.hpp"
+#include "kernels/cpu_parts.hpp"
 #include "kernels/device.hpp"
 
 namespace pagoda::kernels {
@@ -78,6 +79,19 @@ TEST(CpuDeviceTest, RefusesAnUnknownAffinity) {
   EXPECT_EQ(device.error().param, "cpu_affinity");
 }
 
+TEST(CpuDeviceTest, DividesItsThreadsAmongParts) {
+  const auto threads_of = [](int part, int num_parts) {
+    return create_cpu_device({5, "scalar", "none"}, CpuPart{part, num_parts}).value()->description();
+  };
+  EXPECT_EQ(threads_of(0, 2), "cpu scalar, 3 threads");
+  EXPECT_EQ(threads_of(1, 2), "cpu scalar, 2 threads");
+  EXPECT_EQ(threads_of(4, 5), "cpu scalar, 1 thread");
+  const auto device = create_cpu_device({2, "scalar", "none"}, CpuPart{0, 3});
+  ASSERT_FALSE(device.has_value());
+  EXPECT_EQ(device.error().code, ErrorCode::bad_config);
+  EXPECT_EQ(device.error().param, "data_parallel_size");
+}
+
 #if defined(__linux__)
 /// Returns the number of hardware threads that the thread of a stream may run on.
 int cpus_of_stream(Device& device) {
@@ -106,6 +120,33 @@ TEST(CpuDeviceTest, BindsThreadsToCoresWhenTold) {
   const auto one_per_core = create_cpu_device({0, "scalar", "cores"}).value();
   const auto cores = std::to_string(machine->cpus().cores.size());
   EXPECT_THAT(one_per_core->description(), HasSubstr(" " + cores + " thread"));
+}
+
+/// Returns the first hardware thread that the thread of a stream may run on.
+int first_cpu_of_stream(Device& device) {
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  const auto stream = device.create_stream("test").value();
+  stream->submit([&] { sched_getaffinity(0, sizeof(cpus), &cpus); });
+  stream->synchronize();
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &cpus)) return cpu;
+  }
+  return -1;
+}
+
+TEST(CpuDeviceTest, BindsPartsToDifferentCores) {
+  if (!MachineTopology::in_build()) GTEST_SKIP() << "built without hwloc";
+  const auto cores = MachineTopology::load().value()->cpus().cores;
+  if (cores.size() < 2) GTEST_SKIP() << "a single core";
+  for (const char* affinity : {"cores", "numa"}) {
+    for (const int part : {0, 1}) {
+      const auto device = create_cpu_device({2, "scalar", affinity}, CpuPart{part, 2});
+      ASSERT_TRUE(device.has_value()) << device.error().message;
+      EXPECT_EQ((*device)->description(), "cpu scalar, 1 thread bound to cores");
+      EXPECT_EQ(first_cpu_of_stream(**device), cores[static_cast<std::size_t>(part)].cpus.front());
+    }
+  }
 }
 
 TEST(CpuDeviceTest, LeavesThreadsFreeWhenTold) {

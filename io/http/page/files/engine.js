@@ -15,6 +15,7 @@ export class Engine {
   #isShown = false;
   #stream = null; // an AbortController, while connected
   #model = ""; // where there are several
+  #replica = 0; // whose blocks are shown
   #isPaused = false;
   #last = null; // the last snapshot
   #heard = 0; // when it came
@@ -25,6 +26,10 @@ export class Engine {
     document.addEventListener("visibilitychange", () => this.#follow());
     document.addEventListener("theme", () => this.#redraw());
     new ResizeObserver(() => this.#redraw()).observe($("view-engine"));
+    $("replica").addEventListener("change", ({ target }) => {
+      this.#replica = Number(target.value);
+      this.restart();
+    });
     $("pause").addEventListener("click", () => this.#pause(!this.#isPaused));
     setInterval(() => this.#checkAge(), 1000);
   }
@@ -37,6 +42,7 @@ export class Engine {
   setModel(name) {
     if (name === this.#model) return;
     this.#model = name;
+    this.#replica = 0;
     this.restart();
   }
 
@@ -61,7 +67,7 @@ export class Engine {
     const controller = (this.#stream = new AbortController());
     let words = "The server has ended the stream";
     try {
-      const path = this.#model ? `ui/live?model=${encodeURIComponent(this.#model)}` : "ui/live";
+      const path = `ui/live?replica=${this.#replica}${this.#model ? `&model=${encodeURIComponent(this.#model)}` : ""}`;
       const response = await ask(path, { signal: controller.signal });
       this.#notice("");
       for await (const { event, data } of events(response)) {
@@ -91,9 +97,19 @@ export class Engine {
     this.#notice("");
     const { health } = snapshot.stats;
     this.#ui.setHealth(health === "ok", health === "ok" ? "connected" : health);
+    this.#offerReplicas(snapshot);
     for (const part of this.#parts) part.take(snapshot);
     this.#last = snapshot;
     this.#redraw();
+  }
+
+  #offerReplicas({ replicas, replica }) {
+    $("replica-choice").hidden = replicas < 2;
+    const choice = $("replica");
+    if (choice.options.length !== replicas) {
+      choice.replaceChildren(...Array.from({ length: replicas }, (_, id) => new Option(id, id)));
+    }
+    choice.value = replica;
   }
 
   #redraw() {
