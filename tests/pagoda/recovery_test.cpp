@@ -55,9 +55,9 @@ class LateFollower final : public journal::Journal {
   std::shared_ptr<io::JournalFile> file_;
 };
 
-void bring(journal::RecordedOutput& output, TokenId token) {
+void bring(journal::RecordedOutput& output, TokenId token, RequestId id = 1) {
   StepOutputs step;
-  step.outputs.emplace_back().request = 1;
+  step.outputs.emplace_back().request = id;
   step.outputs.back().token.emplace().token = token;
   output.process(step, 1000);
 }
@@ -78,18 +78,18 @@ class RecoveryOfJournals : public ::testing::Test {
     begin(output);
   }
 
-  static void begin(journal::RecordedOutput& output) {
+  static void begin(journal::RecordedOutput& output, RequestId id = 1, const std::string& name = "mine") {
     serving::RequestOrigin origin;
-    origin.name.id = "mine";
+    origin.name.id = name;
     auto spec = std::make_shared<RequestSpec>();
-    spec->id = 1;
+    spec->id = id;
     spec->prompt = std::make_shared<const TokenIds>(TokenIds{5, 6, 7});
     spec->sampling.max_tokens = 10;
     spec->stream = true;
     spec->resume = serving::note_of(origin, {.is_recorded = true});
     ASSERT_NE(spec->resume, nullptr);
     ASSERT_TRUE(output.open(spec));
-    for (const TokenId token : {300, 301}) bring(output, token);
+    for (const TokenId token : {300, 301}) bring(output, token, id);
   }
 
   std::vector<char> bytes() const {
@@ -139,6 +139,24 @@ class RecoveryOfJournals : public ::testing::Test {
 TEST_F(RecoveryOfJournals, OfThisBuildGivesItsRequests) {
   EXPECT_EQ(recover(), 1) << said_;
   EXPECT_FALSE(is_kept());
+}
+
+TEST_F(RecoveryOfJournals, OfRequestsWithOneNameTheLastIsGiven) {
+  std::filesystem::remove(path_);
+  const auto file = io::JournalFile::create(path_, 1 << 20, io::to_text(config_),
+                                            {.model = io::model_fingerprint(config_.model).value()});
+  ASSERT_TRUE(file) << file.error().message;
+  journal::RecordedOutput output(io::load_tokenizer(config_.model).value(), *file);
+  RequestId id = 0;
+  for (const char* name : {"a", "b", "a", "c", "a"}) begin(output, ++id, name);
+  bring(output, 302, id);
+  const auto requests = recover_requests(path_, config_);
+  ASSERT_TRUE(requests) << requests.error().message;
+  std::vector<std::string> names;
+  for (const auto& request : *requests) names.push_back(request.origin.name.id);
+  EXPECT_EQ(names, (std::vector<std::string>{"b", "c", "a"}));
+  const auto& last = requests->back().request->progress->sequences.front().result;
+  EXPECT_EQ(last.token_ids, (TokenIds{300, 301, 302}));
 }
 
 TEST_F(RecoveryOfJournals, WithoutSomeRecordsGivesNoTextWithAHole) {
