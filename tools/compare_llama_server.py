@@ -31,6 +31,19 @@ class Pagoda:
             sys.exit(f"pagoda did not start: {line}")
         self.port = int(line.rsplit(":", 1)[1])
 
+    def ask(self, message: dict) -> dict:
+        """Returns the event that answers one message, which is not a stream."""
+        with socket.create_connection(("127.0.0.1", self.port)) as connection:
+            connection.sendall(json.dumps({"id": "r", **message}).encode() + b"\n")
+            event = json.loads(connection.makefile().readline())
+        if event["event"] == "error":
+            sys.exit(f"pagoda: {event}")
+        return event
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
     async def connect(self):
         return await asyncio.open_connection("127.0.0.1", self.port, limit=1 << 22)
 
