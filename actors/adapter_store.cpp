@@ -86,8 +86,8 @@ AdapterList list(const adapters::AdapterStoreCore& core) {
   const auto holders = core.holders();
   for (const AdapterRef& adapter : core.known()) {
     const auto held = holders.find(adapter.name);
-    list.adapters.push_back({adapter.name, adapter.path, core.is_loaded(adapter.name),
-                             held == holders.end() ? 0 : held->second});
+    list.adapters.push_back(
+        {adapter.name, adapter.path, core.is_loaded(adapter.name), held == holders.end() ? 0 : held->second});
   }
   return list;
 }
@@ -108,8 +108,11 @@ AdapterStoreActor::behavior_type behavior(Self self, const AdapterStoreParts& pa
         apply(self, state.core->withdraw(message.request));
       },
       [self](const ReleaseAdapter& message) { apply(self, state_of(self).core->release(message.adapter)); },
+      [self](const AdapterBroken& message) { apply(self, state_of(self).core->broken(message.adapter)); },
       [self](const AddAdapter& message) {
-        return change(self, [&](auto& core, auto ticket) { return core.add(ticket, message.name, message.path, message.stays_if_broken); });
+        return change(self, [&](auto& core, auto ticket) {
+          return core.add(ticket, message.name, message.path, message.stays_if_broken);
+        });
       },
       [self](const RemoveAdapter& message) {
         return change(self, [&](auto& core, auto ticket) { return core.remove(ticket, message.name); });

@@ -122,7 +122,7 @@ using AdapterStoreActor = Interface<
     // (private) router: takes a question back; idempotent.
     caf::result<void>(WithdrawAdapter),
     // (private) router: a request that held the adapter has ended.
-    caf::result<void>(ReleaseAdapter),
+    caf::result<void>(ReleaseAdapter), caf::result<void>(AdapterBroken),
     // Adds an adapter. Answered when it is loaded.
     caf::result<AdapterReply>(AddAdapter),
     // Removes an adapter. Answered when its requests have ended.
@@ -396,6 +396,7 @@ PAGODA_LOCAL(pagoda::actors::AcquireAdapter)
 PAGODA_LOCAL(pagoda::actors::AdapterAcquired)
 PAGODA_LOCAL(pagoda::actors::WithdrawAdapter)
 PAGODA_LOCAL(pagoda::actors::ReleaseAdapter)
+PAGODA_LOCAL(pagoda::actors::AdapterBroken)
 PAGODA_LOCAL(pagoda::actors::AwaitIdle)
 PAGODA_LOCAL(pagoda::actors::Idle)
 PAGODA_LOCAL(pagoda::actors::EncodePrompt)

@@ -215,6 +215,7 @@ struct Progress {
 struct RequestClosed {
   RequestId request = 0;
   routing::WorkDone work = {};
+  bool adapter_failed = false;  ///< whether a device could not load the request's adapter
 };
 
 // -- cache engine -> worker
@@ -262,6 +263,10 @@ struct WithdrawAdapter {
 };
 /// Private: a request that held the adapter has ended.
 struct ReleaseAdapter {
+  AdapterId adapter = 0;
+};
+/// Private: a device could not load an adapter for a row. Sent before the ReleaseAdapter of the row's request.
+struct AdapterBroken {
   AdapterId adapter = 0;
 };
 

@@ -85,7 +85,9 @@ void process(Self self, const StepOutputs& step) {
     if (fresh) batches.push_back({actor});
     Batch& batch = batches[place->second];
     if (output.done || output.error) {
-      closed.push_back({output.request_id, output.done ? work_done(*output.done) : routing::WorkDone{}});
+      closed.push_back({.request = output.request_id,
+                        .work = output.done ? work_done(*output.done) : routing::WorkDone{},
+                        .adapter_failed = output.error && output.error->code == ErrorCode::bad_adapter});
       batch.ended.push_back(output.request_id);
     }
     batch.outputs.outputs.push_back(std::move(output));

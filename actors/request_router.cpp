@@ -338,10 +338,14 @@ void on_engine_failed(Self self, const EngineFailed& failed) {
   state.grammars->fail_all();
 }
 
-void close(Self self, RequestId id, const routing::WorkDone& work) {
+void close(Self self, const RequestClosed& closed) {
   auto& state = state_of(self);
-  state.clients.erase(id);
-  apply(self, state.core->closed(id, work, now_us()));
+  state.clients.erase(closed.request);
+  auto effects = state.core->closed(closed.request, closed.work, now_us());
+  if (closed.adapter_failed) {
+    for (const AdapterId id : effects.adapters_released) send(self, state.adapters, AdapterBroken{id});
+  }
+  apply(self, std::move(effects));
 }
 
 /// The output processor has ended, and has reported the end of the requests that it knew; those are closed. Requests
@@ -357,7 +361,7 @@ void on_outputs_gone(Self self) {
     retry_on_bad_alloc([&] {
       send(self, client.sink, OutputBatch{{RequestOutput{id, client.tag, {}, std::nullopt, error}}});
     });
-    close(self, id, {});
+    close(self, {.request = id});
   }
 }
 
@@ -451,7 +455,7 @@ RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLi
       },
       [self](const DrainTimeout&) { on_drain_timeout(self); },
       [self](const DeadlineDue&) { on_deadline(self); },
-      [self](const RequestClosed& message) { close(self, message.request, message.work); },
+      [self](const RequestClosed& message) { close(self, message); },
       [self](const ChildGone&) { on_outputs_gone(self); },
       [self](const ConnectRoot& connect) { state_of(self).root = connect.root; },
       [self](const ReplicaDown& down) { on_replica_down(self, down); },

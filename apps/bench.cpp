@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "apps/adapter_flag.hpp"
 #include "apps/bench_accuracy.hpp"
 #include "apps/bench_load.hpp"
 #include "apps/bench_serve.hpp"
@@ -33,6 +34,9 @@ struct BenchOptions {
   explicit BenchOptions(CLI::App& app) : engine(app, "warn") {
     add_count(app, "--input-len", shape.input_len, "Prompt length in tokens");
     add_count(app, "--output-len", shape.output_len, "Output length in tokens");
+    add_adapters_flag(app, shape.adapters,
+                      "Names of adapters, of --lora-modules and --prompt-adapters, separated by commas; the requests "
+                      "use them in turn");
     app.add_flag("--json", json, "Print the result as one JSON object");
   }
 
@@ -100,16 +104,18 @@ int report(const ordered_json& result, bool json) {
 }
 
 ordered_json describe(const ModelInfo& model, const LoadShape& shape) {
-  return {{"model", model.name},
-          {"architecture", model.architecture},
-          {"dtype", model.dtype},
-          {"device", model.device},
-          {"pipeline_depth", model.pipeline_depth},
-          {"block_size", model.block_size},
-          {"num_device_blocks", model.num_device_blocks},
-          {"num_prompts", shape.num_prompts},
-          {"input_len", shape.input_len},
-          {"output_len", shape.output_len}};
+  ordered_json described{{"model", model.name},
+                         {"architecture", model.architecture},
+                         {"dtype", model.dtype},
+                         {"device", model.device},
+                         {"pipeline_depth", model.pipeline_depth},
+                         {"block_size", model.block_size},
+                         {"num_device_blocks", model.num_device_blocks},
+                         {"num_prompts", shape.num_prompts},
+                         {"input_len", shape.input_len},
+                         {"output_len", shape.output_len}};
+  if (!shape.adapters.empty()) described["adapters"] = shape.adapters;
+  return described;
 }
 
 /// Returns an error if the run did not complete all its requests.
@@ -124,6 +130,10 @@ Result<std::unique_ptr<Engine>> start_engine(BenchOptions& options, int& code) {
   if (const auto problems = options.engine.finish(); !problems.empty()) {
     code = exit_with(problems);
     return fail(problems.front());
+  }
+  if (auto status = check_adapters(options.engine.config, options.shape.adapters); !status) {
+    code = exit_with(status.error());
+    return fail(std::move(status.error()));
   }
   options.shape.seed = options.engine.config.seed;
   auto engine = Engine::create(options.engine.config, options.engine.setup());

@@ -127,6 +127,7 @@ std::vector<GenerateRequest> make_load(const LoadShape& shape, std::int64_t voca
   std::mt19937_64 random(shape.seed);
   std::uniform_int_distribution<std::int64_t> token(0, std::max<std::int64_t>(vocab_size - 1, 0));
   std::vector<GenerateRequest> requests(static_cast<std::size_t>(shape.num_prompts));
+  std::size_t num_made = 0;
   for (auto& request : requests) {
     std::vector<std::int64_t> ids(static_cast<std::size_t>(shape.input_len));
     std::ranges::generate(ids, [&] { return token(random); });
@@ -134,6 +135,7 @@ std::vector<GenerateRequest> make_load(const LoadShape& shape, std::int64_t voca
     request.sampling.max_tokens = shape.output_len;
     request.sampling.ignore_eos = true;
     request.sampling.temperature = 0;
+    if (!shape.adapters.empty()) request.adapter = shape.adapters[num_made++ % shape.adapters.size()];
   }
   return requests;
 }

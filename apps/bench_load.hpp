@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -18,6 +19,8 @@ struct LoadShape {
   std::int64_t concurrency = 0;   ///< largest number of live requests; 0 = no limit
   double request_rate = 0;        ///< mean number of arrivals a second, in a Poisson process; 0 = all at once
   std::uint64_t seed = 0;         ///< seed of prompts and arrivals
+  /// Names of adapters, which the requests use in turn; empty: the requests use none.
+  std::vector<std::string> adapters = {};
 };
 
 /// Measurements of a load, as the engine's client sees it. Times in milliseconds.

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "apps/adapter_flag.hpp"
 #include "apps/chat_turn.hpp"
 #include "apps/command.hpp"
 #include "apps/conversation.hpp"
@@ -35,6 +36,7 @@ struct ChatOptions {
   explicit ChatOptions(CLI::App& app) : engine(app, "warn", lazy_memory()) {
     add_text(app, "--prompt", prompt, "Answer this and end; -: all of standard input");
     add_text(app, "--system", system, "The system message");
+    add_adapter_flag(app, request.adapter);
     request.sampling.max_tokens = std::numeric_limits<std::int32_t>::max();  // up to the end of the context
     add_sampling_flags(app, request);
   }
@@ -182,6 +184,9 @@ class Chat {
 
 int run_chat(ChatOptions& options) {
   if (const auto problems = options.engine.finish(); !problems.empty()) return exit_with(problems);
+  if (const auto status = check_adapter(options.engine.config, options.request.adapter); !status) {
+    return exit_with(status.error());
+  }
   const auto prompts = io::load_chat_prompts(options.engine.config);
   if (!prompts) return exit_with(prompts.error());
   if (*prompts == nullptr) {

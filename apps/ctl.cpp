@@ -245,15 +245,15 @@ std::string percent_encoded(const std::string& text) {
 void print_requests(const Json& answer) {
   const Json requests = answer.value("requests", Json::array());
   const bool has_models = !requests.empty() && requests.front().contains("model");
-  std::printf("%-8s %-10s %8s %8s %8s  %-20s %s%s\n", "id", "state", "prompt", "output", "age", "tenant", "request id",
-              has_models ? ", model" : "");
+  std::printf("%-8s %-10s %8s %8s %8s  %-20s %-20s %s%s\n", "id", "state", "prompt", "output", "age", "tenant",
+              "adapter", "request id", has_models ? ", model" : "");
   for (const Json& one : requests) {
-    const auto model = has_models ? ", " + shown_text(one.value("model", Json())) : std::string();
-    std::printf("%-8s %-10s %8lld %8lld %6.1f s  %-20s %s%s\n", one.value("id", Json()).dump().c_str(),
-                shown_text(one.value("state", Json())).c_str(), static_cast<long long>(count(one, "prompt_tokens")),
-                static_cast<long long>(count(one, "generated_tokens")), one.value("age_s", 0.0),
-                shown_text(one.value("tenant", Json())).c_str(), shown_text(one.value("request_id", Json())).c_str(),
-                model.c_str());
+    const auto text = [&one](const char* name) { return shown_text(one.value(name, Json())); };
+    const auto model = has_models ? ", " + text("model") : std::string();
+    std::printf("%-8s %-10s %8lld %8lld %6.1f s  %-20s %-20s %s%s\n", one.value("id", Json()).dump().c_str(),
+                text("state").c_str(), static_cast<long long>(count(one, "prompt_tokens")),
+                static_cast<long long>(count(one, "generated_tokens")), one.value("age_s", 0.0), text("tenant").c_str(),
+                text("adapter").c_str(), text("request_id").c_str(), model.c_str());
   }
 }
 

@@ -8,13 +8,13 @@
 
 #include <unistd.h>
 
+#include "apps/adapter_flag.hpp"
 #include "apps/command.hpp"
 #include "apps/flag_values.hpp"
 #include "apps/flags.hpp"
 #include "apps/progress.hpp"
 #include "apps/prompt_source.hpp"
 #include "io/model_files/model_files.hpp"
-#include "io/serving/served_adapters.hpp"
 #include "pagoda/engine.hpp"
 
 namespace pagoda::apps {
@@ -30,8 +30,7 @@ struct GenerateOptions {
     add_flag(app, "--chat", chat, "Each prompt is a user's message, put into the model's chat template");
     add_text(app, "--system", system, "With --chat: the system message");
     add_choice(app, "--output", output, {"text", "json"}, "text, or json: one done object a line");
-    add_text(app, "--adapter", request.adapter,
-             "Name of the adapter, one of --lora-modules and --prompt-adapters, that all prompts use");
+    add_adapter_flag(app, request.adapter);
     add_sampling_flags(app, request);
   }
 
@@ -189,30 +188,14 @@ Result<PromptSource::Form> prompt_form(GenerateOptions& options) {
   return PromptSource::Form{std::move(*prompts), options.chat, options.system};
 }
 
-Status check_adapter(const GenerateOptions& options) {
-  const std::string& name = options.request.adapter;
-  if (name.empty()) return {};
-  const auto adapters = serving::ServedAdapters::of(options.engine.config);
-  if (!adapters) return fail(adapters.error());
-  if (*adapters != nullptr && (*adapters)->contains(name)) return {};
-  std::string names;
-  if (*adapters != nullptr) {
-    for (const auto& adapter : (*adapters)->list()) names += (names.empty() ? ": " : ", ") + adapter.name;
-  }
-  return fail(ErrorCode::bad_config,
-              "--adapter " + name +
-                  " is none of --lora-modules (with --enable-lora) and --prompt-adapters (with "
-                  "--enable-prompt-adapter)" +
-                  names,
-              "adapter");
-}
-
 int run_generate(GenerateOptions& options) {
   if (!options.prompt && options.prompts.empty()) {
     return exit_with(Error{ErrorCode::bad_config, "give either --prompt or --prompts", "prompt"});
   }
   if (const auto problems = options.engine.finish(); !problems.empty()) return exit_with(problems);
-  if (const auto status = check_adapter(options); !status) return exit_with(status.error());
+  if (const auto status = check_adapter(options.engine.config, options.request.adapter); !status) {
+    return exit_with(status.error());
+  }
   // Checks the flags once for all prompts. Checks that depend on the model are made with each request.
   constexpr std::int64_t kAnyVocabulary = std::numeric_limits<std::int32_t>::max();
   const Status sampling = validate(options.request.sampling, options.engine.config.limits, kAnyVocabulary);

@@ -133,6 +133,14 @@ std::vector<Error> ServeOptions::finish() {
         problems.push_back({ErrorCode::bad_config, std::string(key) + " needs models", key});
     }
   }
+  const bool has_updates =
+      has_pool() ? std::ranges::any_of(pool.models, [](const auto& model) { return model.config.enable_lora_updates; })
+                 : engine.config.enable_lora_updates;
+  if (has_updates && !http.keys->has_admins()) {
+    problems.push_back({ErrorCode::bad_config,
+                        "enable_lora_updates needs an admin key: give admin_key_file, or an admin in keys_file",
+                        "enable_lora_updates"});
+  }
   return problems;
 }
 

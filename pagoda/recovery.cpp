@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -127,6 +128,7 @@ Result<Requests> recover_requests(const std::string& path, const EngineConfig& c
     for (const auto& record : segment.records) reader.record(record);
   }
   Requests recovered;
+  std::map<std::pair<serving::Api, serving::StreamName>, std::size_t> by_name;
   for (const Resumable& resumable : reader.take()) {
     auto origin = serving::origin_of(*resumable.spec->resume);
     // Checks that the tokenizer turns the recorded tokens into the recorded text.
@@ -138,13 +140,13 @@ Result<Requests> recover_requests(const std::string& path, const EngineConfig& c
     auto request = request_of(resumable, *origin);
     // Drops an earlier request with the same name, which its client gave up before it sent this request. Requests come
     // in the order of their arrival.
-    std::erase_if(recovered, [&](const serving::RecoveredRequest& other) {
-      return other.origin.api == origin->api && other.origin.name == origin->name;
-    });
+    const auto [same, is_new] = by_name.try_emplace({origin->api, origin->name}, recovered.size());
+    if (!is_new) recovered[std::exchange(same->second, recovered.size())].request = nullptr;
     recovered.push_back({std::move(*origin), std::move(request),
                          journal::sent_deltas(*tokenizer, *resumable.spec, *resumable.progress),
                          resumable.spec->adapter.path});
   }
+  std::erase_if(recovered, [](const serving::RecoveredRequest& one) { return one.request == nullptr; });
   if (journal->num_damaged > 0 || reader.num_damaged() > 0) {
     spdlog::warn("{}: {} segments end at an incomplete or damaged record, {} records could not be read", path,
                  journal->num_damaged, reader.num_damaged());

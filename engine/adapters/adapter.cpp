@@ -47,10 +47,8 @@ bool round_matrix(AdapterMatrix& matrix, DType dtype) {
 class Hash {
  public:
   template <class T>
-    requires std::is_arithmetic_v<T> || std::is_enum_v<T>
-  void add(T value) {
-    add(&value, sizeof(value));
-  }
+  requires std::is_arithmetic_v<T> || std::is_enum_v<T>
+  void add(T value) { add(&value, sizeof(value)); }
   void add(const std::string& text) {
     add(text.size());
     add(text.data(), text.size());

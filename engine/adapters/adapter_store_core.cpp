@@ -6,14 +6,13 @@
 namespace pagoda::adapters {
 
 AdapterStoreCore::Effects AdapterStoreCore::add(TicketId ticket, std::string name, std::string path,
-                                               bool stays_if_broken) {
+                                                bool stays_if_broken) {
   Effects effects;
   const auto [entry, is_new] = entries_.try_emplace(name);
   if (!is_new) {
     const char* const state =
         entry->second.is_removed ? "\" goes when its requests have ended" : "\" is loaded already";
-    effects.answers.push_back(
-        {ticket, fail(ErrorCode::invalid_request, "the adapter \"" + name + state, "lora_name")});
+    effects.answers.push_back({ticket, fail(ErrorCode::invalid_request, "the adapter \"" + name + state, "lora_name")});
     return effects;
   }
   entry->second.adapter.name = std::move(name);
@@ -72,10 +71,26 @@ AdapterStoreCore::Effects AdapterStoreCore::withdraw(TicketId ticket) {
 AdapterStoreCore::Effects AdapterStoreCore::release(AdapterId id) {
   Effects effects;
   const auto entry = of(id);
-  PAGODA_ASSERT(entry->second.holders > 0, "only a request that holds an adapter releases it");
-  --entry->second.holders;
-  entry->second.last_use = ++num_uses_;
+  if (const auto load = broken_.find(id); load != broken_.end()) {
+    if (--load->second == 0) unload(id, effects);
+  } else {
+    PAGODA_ASSERT(entry->second.holders > 0, "only a request that holds an adapter releases it");
+    --entry->second.holders;
+    entry->second.last_use = ++num_uses_;
+  }
   end_if_removed(entry, effects);
+  make_progress(effects);
+  return effects;
+}
+
+AdapterStoreCore::Effects AdapterStoreCore::broken(AdapterId id) {
+  if (broken_.contains(id)) return {};  // another request has met it
+  Entry& entry = of(id)->second;
+  PAGODA_ASSERT(entry.state == State::loaded && entry.holders > 0, "a request holds the adapter that is broken");
+  broken_.emplace(id, std::exchange(entry.holders, 0));
+  entry.state = State::absent;
+  if (leaving_ == entry.adapter.name) leaving_.clear();
+  Effects effects;
   make_progress(effects);
   return effects;
 }
@@ -120,6 +135,7 @@ std::map<std::string, std::int64_t> AdapterStoreCore::holders() const {
   for (const auto& [name, entry] : entries_) {
     if (entry.holders > 0) counts.emplace(name, entry.holders);
   }
+  for (const auto& [id, holders] : broken_) counts[by_id_.at(id)] += holders;
   return counts;
 }
 
@@ -189,9 +205,18 @@ bool AdapterStoreCore::make_room(Effects& effects) {
   return true;
 }
 
+void AdapterStoreCore::unload(AdapterId id, Effects& effects) {
+  effects.unloads.push_back(id);
+  by_id_.erase(id);
+  broken_.erase(id);
+}
+
+bool AdapterStoreCore::has_broken_load(const std::string& name) const {
+  return std::ranges::any_of(broken_, [&](const auto& load) { return by_id_.at(load.first) == name; });
+}
+
 void AdapterStoreCore::unload(Entry& entry, Effects& effects) {
-  effects.unloads.push_back(entry.adapter.id);
-  by_id_.erase(entry.adapter.id);
+  unload(entry.adapter.id, effects);
   entry.state = State::absent;
   if (leaving_ == entry.adapter.name) leaving_.clear();
 }
@@ -212,7 +237,7 @@ void AdapterStoreCore::answer_add(Entry& entry, Result<AdapterRef> answer, Effec
 void AdapterStoreCore::end_if_removed(Entries::iterator found, Effects& effects) {
   Entry& entry = found->second;
   if (!entry.is_removed || entry.holders > 0 || !entry.acquires.empty()) return;
-  if (entry.state == State::loading) return;
+  if (entry.state == State::loading || has_broken_load(entry.adapter.name)) return;
   if (entry.state == State::loaded) unload(entry, effects);
   if (entry.remove) effects.answers.push_back({*entry.remove, AdapterRef{}});
   if (entry.is_queued) std::erase(waiting_for_room_, entry.adapter.name);

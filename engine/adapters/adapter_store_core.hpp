@@ -56,6 +56,9 @@ class AdapterStoreCore {
   Effects withdraw(TicketId ticket);
   /// Call when a request that holds the adapter has ended.
   Effects release(AdapterId id);
+  /// Call when a device could not load a loaded adapter for a row, before the release of its request. Later requests do
+  /// not get this load: the first of them loads the adapter again, under a new id.
+  Effects broken(AdapterId id);
 
   Effects load_ended(AdapterId id, const Result<AdapterFacts>& loaded);
 
@@ -100,6 +103,8 @@ class AdapterStoreCore {
   /// Makes room for one more adapter, if the least recently used one can be unloaded. Returns whether there is room.
   bool make_room(Effects& effects);
   void unload(Entry& entry, Effects& effects);
+  void unload(AdapterId id, Effects& effects);
+  bool has_broken_load(const std::string& name) const;
   void answer_add(Entry& entry, Result<AdapterRef> answer, Effects& effects);
   /// Lets the requests that wait for a loaded adapter hold it.
   void answer_acquires(Entry& entry, Effects& effects);
@@ -108,8 +113,9 @@ class AdapterStoreCore {
   Entries::iterator of(AdapterId id) { return entries_.find(by_id_.at(id)); }
 
   std::size_t max_loaded_;
-  Entries entries_;                         // by name
-  std::map<AdapterId, std::string> by_id_;  // names of the adapters that take room
+  Entries entries_;                           // by name
+  std::map<AdapterId, std::string> by_id_;    // names of the loads that take room
+  std::map<AdapterId, std::int64_t> broken_;  // number of requests that hold a broken load; at least 1
   std::deque<std::string> waiting_for_room_;
   std::string leaving_;  // name of the loaded adapter that no more requests get, since others wait for room; or empty
   std::map<TicketId, std::string> acquires_;  // names that unanswered acquires are about

@@ -17,7 +17,8 @@ Result<SharedAdapter> AdapterTable::bind(const AdapterRef& adapter) const {
     const auto read = read_(adapter.path);
     if (!read) return fail(read.error());
     if (adapter.facts.fingerprint != 0 && read->fingerprint != adapter.facts.fingerprint) {
-      return fail(ErrorCode::bad_adapter, "its files have changed since it was loaded first; unload it and load it again");
+      return fail(ErrorCode::bad_adapter,
+                  "its files have changed since it was loaded first; unload it and load it again");
     }
     auto bound = BoundAdapter::create(*read, modules_, device_);
     if (!bound) return fail(std::move(bound.error()));
@@ -35,8 +36,7 @@ Result<SharedAdapter> AdapterTable::load(const AdapterRef& adapter) {
   if (auto known = find(adapter.id)) return std::move(*known);
   auto bound = bind(adapter);
   if (!bound) {
-    bound = fail(ErrorCode::bad_adapter,
-                 "adapter \"" + adapter.name + "\" cannot be loaded: " + bound.error().message);
+    bound = fail(ErrorCode::bad_adapter, "adapter \"" + adapter.name + "\" cannot be loaded: " + bound.error().message);
   }
   const std::lock_guard lock(mutex_);
   return known_.emplace(adapter.id, std::move(bound)).first->second;  // it may have been unloaded meanwhile

@@ -123,12 +123,14 @@ class Recorder {
   Recorder(SharedJournal journal, const CoreId& core, std::function<void(Encoder&)> save)
       : journal_(std::move(journal)), core_(core), save_(std::move(save)) {}
 
-  bool is_on() const { return journal_ != nullptr; }
+  bool is_on() const { return journal_ != nullptr && !has_diverged_; }
   /// Stops the recording.
   void stop() { journal_ = nullptr; }
-  /// Stops the recording, because the recorded copy of the core has diverged. The journal reports this.
+  /// Stops the recording, because the recorded copy of the core has diverged. The journal reports this. Segments still
+  /// begin, for the records of other cores.
   void stop_diverged() {
-    if (const SharedJournal journal = std::exchange(journal_, nullptr)) journal->on_diverged(core_);
+    if (is_on()) journal_->on_diverged(core_);
+    has_diverged_ = true;
   }
   void begin_segment_if_full() {
     if (journal_) journal_->begin_segment_if_full();
@@ -137,7 +139,7 @@ class Recorder {
   /// Records an input that is about to enter the core.
   template <class Kind, class... Fields>
   void input(Kind kind, const Fields&... fields) {
-    if (!journal_) return;
+    if (!is_on()) return;
     [[maybe_unused]] Encoder out = begin(static_cast<std::uint8_t>(kFirstInput + static_cast<std::uint8_t>(kind)));
     (out.put(fields), ...);
     append_input();
@@ -146,7 +148,7 @@ class Recorder {
   /// Records an effect of the last input.
   template <class Effect>
   void effect(const Effect& effect) {
-    if (!journal_) return;
+    if (!is_on()) return;
     begin(kEffect).put(effect);
     append_effect();
   }
@@ -157,6 +159,7 @@ class Recorder {
   void append_effect();
 
   SharedJournal journal_;
+  bool has_diverged_ = false;
   CoreId core_;
   std::function<void(Encoder&)> save_;
   std::uint64_t segment_ = 0;  ///< the segment that has the core's state

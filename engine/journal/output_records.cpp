@@ -22,7 +22,8 @@ std::optional<OutputRecord> read_output_record(std::uint8_t input, Decoder& in) 
     case OutputInput::open: {
       SharedSpec spec;
       std::shared_ptr<const ResumeNote> note;
-      if (!in.get(spec) || !in.get(note) || in.num_left() > 0 || !pagoda::is_valid(spec)) return std::nullopt;
+      if (!in.get(spec) || !in.get(note) || in.num_left() > 0) return std::nullopt;
+      if (!pagoda::is_valid(spec) || !pagoda::is_valid(note)) return std::nullopt;
       return OutputRecord(note ? with_note(*spec, std::move(note)) : std::move(spec));
     }
     case OutputInput::process: {

@@ -34,6 +34,7 @@ bool ends_with_token(const RequestProgress::Sequence& sequence, const SamplingPa
 }  // namespace
 
 void ResumableRequests::record(std::span<const std::byte> bytes) {
+  num_bytes_ += bytes.size();
   const auto header = read_header(bytes);
   if (!header) {
     ++num_damaged_;
@@ -62,7 +63,15 @@ bool ResumableRequests::apply_record(std::uint8_t what, Decoder& in) {
   auto record = read_output_record(static_cast<std::uint8_t>(what - kFirstInput), in);
   if (!record) return false;
   if (core_ == nullptr) return true;  // the core's state was in a segment that is gone
-  if (auto* spec = std::get_if<SharedSpec>(&*record)) return core_->open(std::move(*spec));
+  if (auto* spec = std::get_if<SharedSpec>(&*record)) {
+    const auto num_sequences = static_cast<std::size_t>((*spec)->sampling.num_sequences());
+    if (num_sequences_ + num_sequences > kMaxSequences + num_bytes_ / kBytesOfSequence) {
+      ++num_damaged_;  // the request is left out, and the others are followed
+      return true;
+    }
+    num_sequences_ += num_sequences;
+    return core_->open(std::move(*spec));
+  }
   const auto& [step, now] = std::get<std::pair<StepOutputs, TimeUs>>(*record);
   if (!core_->takes(step)) return false;
   core_->process(step, now);

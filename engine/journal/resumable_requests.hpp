@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -15,8 +16,14 @@ namespace pagoda::journal {
 /// even if the engine's own core had no room for it any more. Only the output core is run, which knows all that clients
 /// received. Damaged and half-written records are skipped. Missing tokens are the same when they are computed again: a
 /// request that lacks a record goes on from the tokens before it.
+///
+/// Memory grows with the bytes of the records. A few bytes can open a request of thousands of sequences, so requests
+/// are left out above kMaxSequences and one for each kBytesOfSequence that were read.
 class ResumableRequests {
  public:
+  static constexpr std::size_t kMaxSequences = std::size_t{1} << 17;
+  static constexpr std::size_t kBytesOfSequence = 64;
+
   /// `tokenizer`: that of the served model.
   explicit ResumableRequests(std::shared_ptr<const text::Tokenizer> tokenizer) : tokenizer_(std::move(tokenizer)) {}
 
@@ -40,8 +47,10 @@ class ResumableRequests {
   std::map<RequestId, output::OutputCore::Resumable> live_before_gap_;
   /// Requests that had ended before the last state. The core may have dropped them because it had no room.
   std::map<RequestId, output::OutputCore::Resumable> ended_before_;
-  TimeUs now_ = 0;                ///< time of the last step
-  std::int64_t num_damaged_ = 0;  ///< number of records that could not be read
+  TimeUs now_ = 0;                 ///< time of the last step
+  std::int64_t num_damaged_ = 0;   ///< number of records that could not be read
+  std::size_t num_bytes_ = 0;      ///< bytes of all records
+  std::size_t num_sequences_ = 0;  ///< sequences of all requests that records have opened
 };
 
 /// Returns the deltas that a request with `progress` has sent: the deltas of each sequence in their order, one for each

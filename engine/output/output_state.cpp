@@ -69,7 +69,7 @@ namespace {
 /// Reads a spec, and behind it the note that is not among its fields.
 bool get_spec(Decoder& in, SharedSpec& spec) {
   std::shared_ptr<const ResumeNote> resume;
-  if (!in.get(spec) || !is_valid(spec) || !in.get(resume)) return false;
+  if (!in.get(spec) || !is_valid(spec) || !in.get(resume) || !is_valid(resume)) return false;
   if (resume) spec = with_note(*spec, std::move(resume));
   return true;
 }

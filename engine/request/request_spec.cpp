@@ -58,6 +58,11 @@ bool is_valid(const SharedSpec& spec) {
          (spec->progress == nullptr || is_valid(*spec->progress, *spec));
 }
 
+bool is_valid(const std::shared_ptr<const ResumeNote>& note) {
+  constexpr std::int64_t kMaxKeepMs = (TimeUs{1} << 60U) / 1000;
+  return note == nullptr || (note->keep_ms >= 0 && note->keep_ms <= kMaxKeepMs);
+}
+
 SharedSpec with_note(const RequestSpec& spec, std::shared_ptr<const ResumeNote> note) {
   auto with = std::make_shared<RequestSpec>(spec);
   with->resume = std::move(note);

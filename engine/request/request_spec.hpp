@@ -58,6 +58,8 @@ using SharedSpec = std::shared_ptr<const RequestSpec>;
 
 /// Returns whether a spec that was read from bytes fulfils the conditions of admission that the engine relies on.
 bool is_valid(const SharedSpec& spec);
+/// Returns whether a note that was read from bytes, or null, names a time that can be computed with.
+bool is_valid(const std::shared_ptr<const ResumeNote>& note);
 
 /// Return a copy of the spec with a note, or with its progress.
 SharedSpec with_note(const RequestSpec& spec, std::shared_ptr<const ResumeNote> note);

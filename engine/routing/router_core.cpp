@@ -21,6 +21,7 @@ std::shared_ptr<const GenerateRequest> without_prompt(const GenerateRequest& req
   without.user = request.user;
   without.cache_salt = request.cache_salt;
   without.adapter = request.adapter;
+  without.adapter_fingerprint = request.adapter_fingerprint;
   without.timeout_ms = request.timeout_ms;
   without.request_id = request.request_id;
   without.resumable = request.resumable;

@@ -207,7 +207,7 @@ bool WorkerProcess::on_frame(std::span<const std::byte> frame) {
     {
       const std::lock_guard lock(mutex_);
       --num_loading_;
-      if (loaded->status) loaded_adapters_.insert(loaded->adapter);
+      if (loaded->facts) loaded_adapters_.insert(loaded->adapter);
     }
     listener_.on_adapter(std::move(*loaded));
     return true;

@@ -6,12 +6,13 @@
 
 #include <spdlog/spdlog.h>
 
+#include "io/http/adapter_scales.hpp"
 #include "io/http/body.hpp"
 #include "io/http/engine_query.hpp"
 #include "io/http/error_answer.hpp"
+#include "io/wire/exact_json.hpp"
 #include "io/wire/foreign_fields.hpp"
 #include "io/wire/json_text.hpp"
-#include "io/wire/json_writer.hpp"
 
 namespace pagoda::http {
 namespace {
@@ -85,32 +86,27 @@ Handler changing(const ApiContext& context, Parse parse) {
   });
 }
 
-/// Answers in llama-server's form. Its scales are those of requests that bring no `lora`: they use no adapter here.
+/// Answers in llama-server's form.
 void list_adapters(const ApiContext& context, Exchange& exchange, const Request& request) {
   const auto model = model_of_query(context, request);
   if (!model) return exchange.respond_error(model.error());
-  std::string out;
-  wire::JsonWriter json(out);
-  json.open_array();
+  auto list = wire::Json::array();
   if ((*model)->adapters != nullptr) {
-    for (const auto& adapter : (*model)->adapters->list()) {
-      json.open_object().field("id", adapter.id).field("name", adapter.name).field("path", adapter.path);
-      json.field("scale", 0).field("task_name", "").field("prompt_prefix", "").close_object();
-    }
+    for (const auto& adapter : (*model)->adapters->list()) list.push_back(scale_entry(adapter));
   }
-  json.close_array();
-  exchange.respond(200, "application/json", std::move(out));
+  exchange.respond(200, "application/json", wire::json_text(list));
 }
 
 /// Scales of the whole server cannot be set, except to 0, which they are.
-void set_scales(Exchange& exchange, const Request& request) {
+void set_scales(const ApiContext& context, Exchange& exchange, const Request& request) {
   constexpr std::size_t kMaxDepth = 4;
+  const auto model = model_of_query(context, request);
+  if (!model) return exchange.respond_error(model.error());
   const auto list = wire::read_json(request.body, kMaxDepth, wire::Integers::exact);
   if (!list) return exchange.respond_error(error_answer(list.error()));
-  const auto is_zero = [](const wire::Json& entry) {
-    return entry.is_object() && entry.contains("scale") && entry["scale"] == 0;
-  };
-  if (!list->is_array() || !std::ranges::all_of(*list, is_zero)) {
+  const auto scales = read_scales(*list, **model);
+  if (!scales) return exchange.respond_error(invalid_request(scales.error().message));
+  if (std::ranges::any_of(*scales, &AdapterScale::is_applied)) {
     return exchange.respond_error(
         invalid_request("adapters cannot be applied to all requests: name one as `model`, or in a request's `lora`"));
   }
@@ -131,7 +127,7 @@ void add_adapter_routes(Routes& routes, const ApiContext& context) {
   routes.add(Verb::get, "/lora-adapters", Access::key,
              [&context](const auto& exchange, const Request& request) { list_adapters(context, *exchange, request); });
   routes.add(Verb::post, "/lora-adapters", Access::key,
-             [](const auto& exchange, const Request& request) { set_scales(*exchange, request); });
+             [&context](const auto& exchange, const Request& request) { set_scales(context, *exchange, request); });
 }
 
 }  // namespace pagoda::http

@@ -8,6 +8,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include "io/http/adapter_scales.hpp"
 #include "io/http/gate.hpp"
 #include "io/serving/nearest_model.hpp"
 
@@ -41,31 +42,6 @@ tl::expected<serving::SharedModel, ErrorAnswer> named_model(const ApiContext& co
   return model;
 }
 
-/// Returns the adapter that llama-server's field `lora` selects: of a list of {id, scale}, the one with scale 1. Empty:
-/// none.
-tl::expected<std::string, ErrorAnswer> adapter_of_list(const wire::Json& list, const serving::ServedModel& model) {
-  const auto refused = [](std::string why) { return tl::unexpected(invalid_request(std::move(why), "lora")); };
-  constexpr const char* kForm = "lora must be a list of objects with id and scale";
-  if (!list.is_array()) return refused(kForm);
-  const auto known = model.adapters ? model.adapters->list() : std::vector<serving::ServedAdapters::Adapter>();
-  std::string name;
-  for (const auto& entry : list) {
-    const auto id = entry.is_object() ? entry.find("id") : entry.end();
-    if (!entry.is_object() || id == entry.end() || !id->is_number_integer()) return refused(kForm);
-    const auto scale = entry.find("scale");
-    if (scale != entry.end() && !scale->is_number()) return refused(kForm);
-    const auto adapter = std::ranges::find_if(known, [&](const auto& one) { return *id == one.id; });
-    if (adapter == known.end())
-      return refused("lora: there is no adapter " + id->dump() + "; GET /lora-adapters lists them");
-    const double factor = scale == entry.end() ? 0 : scale->get<double>();
-    if (factor == 0) continue;
-    if (factor != 1) return refused("lora: scale must be 1 or 0: an adapter has the scale of its files");
-    if (!name.empty()) return refused("lora: a request can use one adapter");
-    name = adapter->name;
-  }
-  return name;
-}
-
 }  // namespace
 
 tl::expected<ModelBody, ErrorAnswer> read_body(const ApiContext& context, std::string_view body) {
@@ -76,12 +52,9 @@ tl::expected<ModelBody, ErrorAnswer> read_body(const ApiContext& context, std::s
   const auto lora = object->find("lora");
   if (lora == object->end()) return ModelBody{std::move(*object), std::move(*model)};
   if (!lora->is_null()) {
-    const auto adapter = adapter_of_list(*lora, **model);
+    const auto adapter = selected_adapter(*lora, **model);
     if (!adapter) return tl::unexpected(adapter.error());
-    if (!adapter->empty() && *adapter != (*model)->adapter()) {
-      if (!(*model)->parent.empty()) {
-        return tl::unexpected(invalid_request("lora and model name different adapters", "lora"));
-      }
+    if (*adapter != (*model)->adapter()) {
       *model = std::make_shared<const serving::ServedModel>((*model)->with_adapter(*adapter));
     }
   }

@@ -39,7 +39,7 @@ class SegmentRecords {
 
   void add(std::span<const std::byte> record) {
     if (is_setup(record)) {
-      front_.insert(front_.begin(), record);
+      front_.push_back(record);  // it was written before every state
     } else if (!is_wanted(record)) {
       return;
     } else if (record.size() >= kPieceHeaderBytes && record[1] == kStatePiece) {
@@ -106,11 +106,16 @@ bool read_segment(std::span<const std::byte> bytes, std::uint64_t number, Segmen
   return true;
 }
 
-/// Returns the header's version of the program that wrote the file, for a message.
-std::string writer_of(std::span<const std::byte> header) {
+/// Returns the version of the program that wrote the file, without characters that no version has.
+std::string version_in(std::span<const std::byte> header) {
   const auto length = std::min<std::size_t>(get<std::uint32_t>(header, kVersionAt), kMaxVersionBytes);
   std::string name(reinterpret_cast<const char*>(header.data() + kVersionAt + 4), length);
   std::erase_if(name, [](char c) { return c < '!' || c > '~'; });
+  return name;
+}
+
+std::string writer_of(std::span<const std::byte> header) {
+  const std::string name = version_in(header);
   return name.empty() ? "of unknown version" : "of version " + name;
 }
 
@@ -152,7 +157,7 @@ Result<JournalContents> parse(std::shared_ptr<const void> memory, std::span<cons
       segment_bytes > (file.size() - kHeaderBytes) || num_segments > (file.size() - kHeaderBytes) / segment_bytes) {
     return bad("is truncated, or its header is damaged");
   }
-  contents.version.assign(reinterpret_cast<const char*>(file.data() + kVersionAt + 4), version_bytes);
+  contents.version = version_in(file);
   if (!has_layout(file, wanted)) {
     return bad("has records of another layout: " + by_another + "; read it with the program that wrote it");
   }
@@ -201,7 +206,7 @@ std::optional<JournalContents::Setup> setup_of(const JournalContents& journal) {
 }
 
 Result<JournalContents> read_journal(const std::string& path, Records wanted, const JournalLock* lock) {
-  constexpr std::uintmax_t kMaxBytes = std::uintmax_t{1} << 36U;
+  constexpr std::uintmax_t kMaxBytes = kHeaderBytes + (std::uintmax_t{1} << 40U);  // EngineConfig::journal_mib
   std::error_code error;
   const auto size = std::filesystem::file_size(path, error);
   if (error) return fail(ErrorCode::io_failed, "cannot read " + path + ": " + error.message());

@@ -122,7 +122,10 @@ Result<std::shared_ptr<JournalFile>> JournalFile::create(const std::string& plac
     ::unlink(path.c_str());
     return refused("reserve disk space for", path, error);
   }
-  if (data == MAP_FAILED) return refused("map", path, map_error);
+  if (data == MAP_FAILED) {
+    ::unlink(path.c_str());
+    return refused("map", path, map_error);
+  }
   const std::span<std::byte> map(static_cast<std::byte*>(data), size);
   put(map, kFormatAt, kFormat);
   put(map, kNumSegmentsAt, kNumSegments);
@@ -323,6 +326,7 @@ void JournalFile::follow() {
       {
         std::unique_lock lock(mutex_);
         for (; !batches.empty() && spare_batches_.size() < kMaxSpareBatches; batches.pop_front()) {
+          if (batches.front().capacity() > kBatchBytes) continue;  // it was made for one large state
           batches.front().clear();
           spare_batches_.push_back(std::move(batches.front()));
         }

@@ -61,9 +61,10 @@ Result<std::shared_ptr<JournalLock>> JournalLock::take(const std::string& journa
                                                        std::int64_t wait_for_own_ms, bool only_reads) {
   const std::string path = journal + kSuffix;
   for (;;) {
-    int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    // Not through a symbolic link, which could lead to any file: a lock file is emptied.
+    int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (file < 0 && only_reads && (errno == EROFS || errno == EACCES)) {
-      file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+      file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
       if (file < 0 && errno == ENOENT) return nullptr;
     }
     if (file < 0) {

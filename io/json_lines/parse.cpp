@@ -129,6 +129,20 @@ NamedModel read_model(FieldReader& fields, LineModels models) {
   return {};
 }
 
+/// Refuses a request for an adapter that is not one of the model's.
+void check_adapter(FieldReader& fields, const LineModel& model, const std::string& adapter) {
+  if (adapter.empty() || model.adapters == nullptr || has_adapter(model, adapter)) return;
+  std::vector<std::string> known;
+  std::string names;
+  for (auto& served : model.adapters->list()) {
+    names += (names.empty() ? " Adapters: `" : ", `") + served.name + "`";
+    known.push_back(std::move(served.name));
+  }
+  fields.refuse({WireCode::unknown_adapter,
+                 "there is no adapter `" + adapter + "`." + serving::did_you_mean(adapter, known, "`") + names,
+                 "adapter"});
+}
+
 /// Returns the line's id; nothing if it is absent or invalid. Adds a problem to `fields` if the id is invalid, or
 /// absent although it is `required`.
 ClientId read_id(const Json& object, FieldReader& fields, bool required) {
@@ -176,6 +190,7 @@ Parsed read_message(std::string_view op, const Json& object, LineModels models) 
     if (!adapter.empty() && read.request.adapter != adapter) {
       fields.refuse("adapter", "model and adapter name different adapters");
     }
+    check_adapter(fields, models[model], read.request.adapter);
     message = GenerateOp{id.value_or(""), std::make_shared<GenerateRequest>(std::move(read.request)), read.timing,
                          std::move(read.reading), model};
   } else if (op == "cancel") {

@@ -25,16 +25,21 @@ std::string essence_of(std::string_view name) {
   return essence;
 }
 
-/// Returns the Levenshtein distance.
+/// Returns the optimal string alignment distance: changed, added, missing and swapped letters.
 std::size_t letters_that_differ(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
+  std::vector<std::size_t> above = row;
+  std::vector<std::size_t> two_above = row;
   for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = row[0]++;
+    two_above.swap(above);
+    above.swap(row);
+    row[0] = i + 1;
     for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t changed = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({row[j] + 1, diagonal + 1, changed});
+      const std::size_t changed = above[j] + (a[i] == b[j] ? 0 : 1);
+      row[j + 1] = std::min({above[j + 1] + 1, row[j] + 1, changed});
+      const bool is_swap = i > 0 && j > 0 && a[i] == b[j - 1] && a[i - 1] == b[j];
+      if (is_swap) row[j + 1] = std::min(row[j + 1], two_above[j - 1] + 1);
     }
   }
   return row.back();

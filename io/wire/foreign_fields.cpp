@@ -26,7 +26,6 @@ const std::vector<NeutralField>& neutral_fields() {
       {"return_hidden_states", {false}},
       {"stop_regex", {no_list, ""}},
       {"custom_logit_processor", {""}},
-      {"lora_path", {""}},
       // llama-server and text-generation-webui
       {"mirostat", {0}},
       {"mirostat_mode", {0}},
@@ -100,6 +99,9 @@ void read_foreign_fields(FieldReader& fields, GenerateRequest& request) {
   fields.read("no_stop_trim", keeps_stop);
   sampling.include_stop_str_in_output = sampling.include_stop_str_in_output || keeps_stop;
   for (const auto& [name, off] : neutral_fields()) refuse_value(fields, name, off, {});
+  for (const char* name : {"adapter", "lora_path"}) {
+    refuse_unless(fields, name, {""}, ": a request names its adapter as its model");
+  }
   for (const char* name : kWithoutEffect) fields.skip(name);
   for (const char* name : kOfOthers) fields.ignore(name);
 }

@@ -70,7 +70,8 @@ std::string_view to_string(WireCode code) {
 
 WireError wire_error(const Error& error) {
   if (error.code == ErrorCode::bad_adapter) {  // the message is for those who run the server
-    return {WireCode::internal, "the adapter of the request cannot be used; the server's log has the reason", "adapter"};
+    return {WireCode::internal, "the adapter of the request cannot be used; the server's log has the reason",
+            "adapter"};
   }
   return {wire_code(error.code), error.message, error.param, error.retry_after_ms};
 }

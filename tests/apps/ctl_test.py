@@ -94,6 +94,18 @@ class Ctl(unittest.TestCase):
         _, error = self.ctl("cancel", str(request["id"]), code=1)
         self.assertIn("no live request has the id", error)
 
+    def test_live_requests_are_listed_with_their_adapters(self):
+        adapters = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(model))), "adapters")
+        server = self.start("--max-num-seqs", "2", "--enable-lora", "--lora-modules", "sea=" + os.path.join(adapters, "dragons"))
+        self.submit(server, {**ENDLESS, "adapter": "sea", "n": 16})
+        self.submit(server, {**ENDLESS, "n": 16})
+        server.wait_for(lambda s: s["requests_running"] + s["requests_waiting"] == 2)
+        lines = [line.split() for line in self.ctl("requests")[0].splitlines()]
+        self.assertEqual(lines[0][-3:], ["adapter", "request", "id"])
+        self.assertEqual(sorted(line[-2] for line in lines[1:]), ["-", "sea"])
+        requests = json.loads(self.ctl("requests", "--output", "json")[0])["requests"]
+        self.assertEqual([one["adapter"] for one in sorted(requests, key=lambda one: one["id"])], ["sea", None])
+
     def test_what_clients_write_does_nothing_to_a_terminal(self):
         server = self.start("--max-num-seqs", "1")
         connection = Connection(server.lines)

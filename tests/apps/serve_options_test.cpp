@@ -64,6 +64,21 @@ TEST(ServeOptionsTest, AFlagOfAServerThatIsNotStartedIsRefused) {
               ElementsAre("--max-line-bytes is a key of JSON lines, which --listen none turns off"));
 }
 
+TEST(ServeOptionsTest, UpdatesOfAdaptersNeedAnAdmin) {
+  const test::TemporaryFolder folder;
+  folder.write("keys", "somebody\n");
+  folder.write("models.json", R"({"a": {"model": "model", "enable_lora": true, "enable_lora_updates": true,
+                                       "lora_root": "/"}})");
+  const auto keys = (folder.path() / "keys").string();
+  const auto refusal =
+      ElementsAre("enable_lora_updates needs an admin key: give admin_key_file, or an admin in keys_file");
+  const std::string updates = " --enable-lora --enable-lora-updates --lora-root /";
+  EXPECT_THAT(problems_of("model" + updates), refusal);
+  EXPECT_THAT(problems_of("model --api-key-file " + keys + updates), refusal);
+  EXPECT_THAT(problems_of("model --admin-key-file " + keys + updates), IsEmpty());
+  EXPECT_THAT(problems_of("--models " + (folder.path() / "models.json").string()), refusal);
+}
+
 TEST(ServeOptionsTest, WhatBothServersHeedIsTakenWithOneOfThem) {
   EXPECT_THAT(problems_of("model --log-prompts --allow-unauthenticated --resume-window 5"), IsEmpty());
   EXPECT_THAT(problems_of("model --listen none --http 127.0.0.1:0 --log-prompts --resume-buffer-mib 5"), IsEmpty());

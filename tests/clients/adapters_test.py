@@ -72,8 +72,8 @@ class Adapters(unittest.TestCase):
                         *(["--lora-modules", *named] if named else []), *flags, **more)
         return self.kept_here.enter_context(server)
 
-    def updating(self, **more):
-        return self.serve("--enable-lora-updates", "--lora-root", self.root, "--admin-key-file", self.admin, **more)
+    def updating(self, *flags, **more):
+        return self.serve("--enable-lora-updates", "--lora-root", self.root, "--admin-key-file", self.admin, *flags, **more)
 
     def setUp(self):
         self.kept_here = contextlib.ExitStack()
@@ -115,6 +115,13 @@ class Adapters(unittest.TestCase):
         lora = [{"id": numbers[self.paths["poet"]], "scale": 1}]
         chosen = server.json("POST", "/v1/completions", {**SHORT, "lora": lora})["choices"][0]["text"]
         self.assertEqual(chosen, alone["poet"])
+        error = self.refused(server, 400, "POST", "/v1/completions", {**SHORT, "model": "poet", "lora": [{**lora[0], "scale": 0}]})
+        self.assertEqual(error["param"], "lora")
+        error = self.refused(server, 400, "POST", "/lora-adapters", [{"id": 9, "scale": 0}])
+        self.assertIn("the adapters are 0 (`sql`), 1 (`poet`)", error["message"])
+        self.assertEqual(server.json("POST", "/lora-adapters", server.json("GET", "/lora-adapters")), {"success": True})
+        error = self.refused(server, 400, "POST", "/v1/completions", {**SHORT, "adapter": "poet"})
+        self.assertEqual(error["param"], "adapter")
         # The two wrong ways to change the list.
         self.refused(server, 403, "POST", "/v1/load_lora_adapter", {"lora_name": "x", "lora_path": "x"})
 
@@ -183,16 +190,20 @@ class Adapters(unittest.TestCase):
     def test_files_that_have_changed_are_not_used_under_the_old_name(self):
         change = self.moving("moving", 40)
         log = self.kept_here.enter_context(tempfile.TemporaryFile("w+"))
-        server = self.updating(modules=("moving", "poet"), log=log)
+        server = self.updating("--worker-processes", modules=("moving", "poet"), log=log)
         before, poet = self.text(server, "moving"), self.text(server, "poet")
         change(41)
         self.assertEqual(self.text(server, "moving"), before)  # it is loaded
-        os.kill(server.stats()["worker_pids"][0], signal.SIGKILL)
+        (worker,) = server.stats()["worker_pids"]
+        os.kill(worker, signal.SIGKILL)
         deadline = time.monotonic() + 60
-        while server.request("GET", "/health")[0] != 200 or server.stats()["worker_restarts"] == 0:
+        while server.stats()["worker_pids"] in ([], [worker]):
             self.assertLess(time.monotonic(), deadline)
         self.assertEqual(self.text(server, "poet"), poet)
         self.assert_cannot_be_used(server, "moving", log, 'adapter "moving" cannot be loaded: its files have changed')
+        change(40)
+        self.assertEqual(self.text(server, "moving"), before)  # the next request tries again
+        change(41)
         self.assertEqual(self.unload(server, "moving")[0], 200)
         self.assertEqual(self.load(server, "moving", "moving")[0], 200)
         self.assertNotEqual(self.text(server, "moving"), before)
@@ -218,9 +229,10 @@ class Adapters(unittest.TestCase):
             change = self.moving("changed", 45, slow)
             server = KilledServer(pagoda, slow, *flags, "--enable-lora", "--enable-lora-updates", "--lora-root", self.root, "--admin-key-file",
                                   self.admin, journal=os.path.join(folder, "journal"))
+            self.kept_here.callback(server.log.close)
             self.kept_here.callback(server.end)
             server.start()
-            body = {"prompt": SHORT["prompt"], "max_tokens": 400, "temperature": 0, "ignore_eos": True}
+            body = {"prompt": SHORT["prompt"], "max_tokens": 150, "temperature": 0, "ignore_eos": True}
             expected = {}
             for name in ("same", "changed"):
                 self.assertEqual(self.load(server, name, name)[0], 200)
@@ -234,8 +246,8 @@ class Adapters(unittest.TestCase):
             server.start()
             for stream in streams.values():
                 self.assertTrue(stream.ended.wait(60))
-            texts = {name: "".join(json.loads(event)["choices"][0]["text"] for event in stream.events
-                                   if event.startswith("{") and "choices" in event) for name, stream in streams.items()}
+            texts = {name: "".join(json.loads(event.removeprefix("data: "))["choices"][0]["text"]
+                                   for event in stream.events if "choices" in event) for name, stream in streams.items()}
             self.assertEqual(texts["same"], expected["same"])
             self.assertTrue(expected["changed"].startswith(texts["changed"]))
             self.assertIn("the server's log has the reason", " ".join(streams["changed"].events))
@@ -262,6 +274,7 @@ class Adapters(unittest.TestCase):
             self.assertEqual(text(adapter="poet"), alone["poet"])
             self.assertEqual(text(model="poet"), alone["poet"])
             self.assertEqual(text(adapter="nobody"), "unknown_adapter")
+            self.assertIn("Did you mean `poet`?", ask(id="g", adapter="peot", **SHORT)["error"]["message"])
             self.assertEqual(ask(op="load_adapter", name="new", path="new")["error"]["code"], "unauthorized")
             self.assertEqual(ask(op="auth", key="admin")["event"], "ok")
             self.assertEqual(ask(op="load_adapter", name="new", path="new")["event"], "ok")
@@ -299,6 +312,33 @@ class Adapters(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         with open(answers, encoding="utf-8") as file:
             self.assertEqual(json.loads(file.read())["response"]["body"]["choices"][0]["text"], alone)
+
+    def test_chat_and_bench(self):
+        template = os.path.join(self.folder, "template.jinja")
+        with open(template, "w", encoding="utf-8") as file:
+            file.write("{{ messages[0].content }}")
+        flags = ["--model", model, "--threads", "1", "--num-device-blocks", "64", "--enable-lora", "--lora-modules",
+                 f"sql={self.paths['sql']},poet={self.paths['poet']}"]
+        greedy = ["--prompt", SHORT["prompt"], "--max-tokens", "12", "--temperature", "0", "--ignore-eos"]
+        texts = {}
+        for name in ("sql", "poet", ""):
+            adapter = ["--adapter", name] if name else []
+            chat = self.run_pagoda("chat", *flags, "--chat-template", template, *greedy, *adapter)
+            plain = self.run_pagoda("generate", *flags, "--no-add-special-tokens", *greedy, *adapter)
+            self.assertEqual((chat.returncode, chat.stdout), (0, plain.stdout), chat.stderr)
+            texts[name] = chat.stdout
+        self.assertEqual(len(set(texts.values())), 3, texts)
+        shape = ["--num-prompts", "4", "--input-len", "4", "--output-len", "2", "--json"]
+        done = self.run_pagoda("bench", "throughput", *flags, *shape, "--adapter", "sql,poet", "--adapter", "sql")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        result = json.loads(done.stdout)
+        self.assertEqual((result["adapters"], result["generation_tokens"]), (["sql", "poet", "sql"], 8))
+        self.assertNotIn("adapters", json.loads(self.run_pagoda("bench", "throughput", *flags, *shape).stdout))
+        for command in (["chat", "--prompt", "x", "--chat-template", template], ["bench", "throughput", *shape]):
+            done = self.run_pagoda(*command, *flags, "--adapter", "poets")
+            self.assertEqual((done.returncode, done.stdout), (2, ""), command)
+            self.assertIn("--adapter poets is none of --lora-modules", done.stderr)
+            self.assertIn("sql, poet; did you mean poet?", done.stderr)
 
     def test_several_models(self):
         models = os.path.join(self.folder, "models.json")
@@ -342,7 +382,8 @@ class Adapters(unittest.TestCase):
         for flags, word in ((("--lora-modules", f"base={self.paths['sql']}"), "lora_modules"),
                             (("--lora-modules", "sql=/no/such/folder"), "lora_modules"),
                             (("--lora-modules", "sql"), "NAME=PATH"),
-                            (("--enable-lora-updates",), "lora_root"),
+                            (("--enable-lora-updates", "--admin-key-file", self.admin), "lora_root"),
+                            (("--enable-lora-updates", "--lora-root", self.root), "admin_key_file"),
                             (("--max-loras", "4", "--max-cpu-loras", "2"), "max_cpu_loras")):
             done = self.run_pagoda("serve", "--model", model, "--served-model-name", "base", "--http", "127.0.0.1:0", "--enable-lora", *flags)
             self.assertNotEqual(done.returncode, 0, flags)

@@ -15,8 +15,13 @@ namespace pagoda::test {
 /// A journal that keeps everything in memory. A segment is full after `records_per_segment` records.
 class MemoryJournal final : public journal::Journal {
  public:
-  explicit MemoryJournal(std::size_t records_per_segment, bool keeps_tokens = true)
-      : records_per_segment_(records_per_segment), keeps_tokens_(keeps_tokens) {}
+  /// When segments begin: between two plans of the scheduler, or before any record, as where the scheduler of another
+  /// replica begins them.
+  enum class Begins : std::uint8_t { between_plans, anywhere };
+
+  explicit MemoryJournal(std::size_t records_per_segment, bool keeps_tokens = true,
+                         Begins begins = Begins::between_plans)
+      : records_per_segment_(records_per_segment), keeps_tokens_(keeps_tokens), begins_(begins) {}
 
   using Segment = std::vector<std::vector<std::byte>>;
 
@@ -27,12 +32,16 @@ class MemoryJournal final : public journal::Journal {
   bool append(std::uint64_t segment, std::span<const std::byte> record) override {
     const std::lock_guard lock(mutex_);
     if (segment != segments_.size()) return false;
+    if (begins_ == Begins::anywhere && record[1] != std::byte{journal::kState} && is_full()) {
+      segments_.emplace_back();
+      return false;
+    }
     segments_.back().emplace_back(record.begin(), record.end());
     return true;
   }
   void begin_segment_if_full() override {
     const std::lock_guard lock(mutex_);
-    if (segments_.back().size() >= records_per_segment_) segments_.emplace_back();
+    if (is_full()) segments_.emplace_back();
   }
 
   std::optional<std::array<std::uint64_t, 2>> token_key() const override {
@@ -58,8 +67,11 @@ class MemoryJournal final : public journal::Journal {
   }
 
  private:
+  bool is_full() const { return segments_.back().size() >= records_per_segment_; }
+
   std::size_t records_per_segment_;
   bool keeps_tokens_;
+  Begins begins_;
   mutable std::mutex mutex_;
   std::vector<Segment> segments_{1};
 };

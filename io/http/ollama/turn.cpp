@@ -42,6 +42,7 @@ void read_common(FieldReader& fields, Turn& turn) {
   fields.skip("keep_alive");
   wire::read_json_format(fields, "format", turn.request.sampling.structured_outputs);
   refuse_unless_empty(fields, "images", "this model accepts text only");
+  refuse_unless_empty(fields, "adapter", "a request names its adapter as its model");
   refuse_if_true(fields, "truncate", "a prompt that does not fit the context is refused");
   refuse_if_true(fields, "shift", "an answer ends when the context is full");
 }

@@ -107,6 +107,31 @@ TEST_F(AdapterStoreTest, OneThatStaysIsLoadedAgainForEachRequestThatNamesIt) {
   EXPECT_EQ(answers_.at(waits)->facts.fingerprint, 3U);
 }
 
+TEST_F(AdapterStoreTest, ABrokenLoadStaysWithItsRequestsAndLaterOnesLoadAgain) {
+  add({"sql"});
+  const TicketId first = acquire("sql");
+  const TicketId second = acquire("sql");
+  const AdapterId id = id_of(first);
+  run(store_.broken(id));
+  run(store_.broken(id));  // the other request has met it too
+  EXPECT_FALSE(store_.is_loaded("sql"));
+  const TicketId third = acquire("sql");
+  end_all();
+  ASSERT_TRUE(is_answered(third));
+  EXPECT_NE(id_of(third), id);
+  EXPECT_EQ(store_.num_loaded(), 2U) << "the broken load keeps its room";
+  EXPECT_EQ(store_.holders(), (std::map<std::string, std::int64_t>{{"sql", 3}}));
+  run(store_.release(id));
+  EXPECT_TRUE(names_.contains(id));
+  const TicketId removal = remove("sql");
+  run(store_.release(id_of(third)));
+  EXPECT_FALSE(is_answered(removal)) << "a request has the broken load";
+  run(store_.release(id_of(second)));
+  EXPECT_TRUE(is_answered(removal));
+  EXPECT_TRUE(names_.empty());
+  EXPECT_EQ(store_.num_loaded(), 0U);
+}
+
 TEST_F(AdapterStoreTest, AnUnknownNameIsRefusedWithTheKnownNames) {
   add({"sql", "chat"});
   const auto& answer = answers_.at(acquire("sq1"));
@@ -286,6 +311,7 @@ TEST(AdapterStoreCore, EveryOrderOfEventsKeepsItsPromises) {
     std::vector<AdapterRef> loads;
     std::map<AdapterId, std::string> present;  // loaded, or being loaded
     std::vector<AdapterId> held;
+    std::set<AdapterId> broken;
     TicketId next_ticket = 1;
     AdapterId last_id = 0;
     const auto run = [&](AdapterStoreCore::Effects effects) {
@@ -307,6 +333,7 @@ TEST(AdapterStoreCore, EveryOrderOfEventsKeepsItsPromises) {
         ASSERT_TRUE(present.contains(adapter->id)) << "a request gets an adapter that is not loaded";
         EXPECT_EQ(present.at(adapter->id), question.mapped().name) << "a request has another adapter";
         EXPECT_TRUE(std::ranges::none_of(loads, [&](const auto& load) { return load.id == adapter->id; }));
+        EXPECT_FALSE(broken.contains(adapter->id));
         held.push_back(adapter->id);
       }
       EXPECT_LE(present.size(), max_loaded);
@@ -321,7 +348,7 @@ TEST(AdapterStoreCore, EveryOrderOfEventsKeepsItsPromises) {
     };
     for (int event = 0; event < 120; ++event) {
       const std::string name(1, static_cast<char>('a' + below(6)));
-      switch (below(8)) {
+      switch (below(9)) {
         case 0:
           open[next_ticket] = {'+', name};
           run(store.add(next_ticket++, name, name));
@@ -348,6 +375,13 @@ TEST(AdapterStoreCore, EveryOrderOfEventsKeepsItsPromises) {
             const AdapterId id = *at;
             held.erase(at);
             run(store.release(id));
+          }
+          break;
+        case 6:
+          if (!held.empty() && below(4) == 0) {
+            const AdapterId id = held[below(held.size())];
+            run(store.broken(id));
+            broken.insert(id);
           }
           break;
         default:

@@ -141,7 +141,8 @@ TEST(DeviceMessageChecks, WhatADeviceDoesNotHaveIsRefused) {
          auto& spec = s.new_rows[0].spec;
          spec.adapter.facts.num_virtual_tokens = static_cast<std::int32_t>(spec.prompt->size());
        }},
-      {"fewer virtual tokens than none", [](ExecuteStep& s) { s.new_rows[0].spec.adapter.facts.num_virtual_tokens = -1; }},
+      {"fewer virtual tokens than none",
+       [](ExecuteStep& s) { s.new_rows[0].spec.adapter.facts.num_virtual_tokens = -1; }},
       {"a chosen token of no row",
        [](ExecuteStep& s) {
          s.forced_tokens = {{2, 0, 1}};

@@ -1,11 +1,15 @@
 #include "engine/journal/hidden_tokens.hpp"
 
 #include <algorithm>
+#include <memory>
 #include <random>
 #include <set>
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#include "engine/journal/recorded_scheduler.hpp"
+#include "tests/support/memory_journal.hpp"
 
 namespace pagoda::journal {
 namespace {
@@ -67,6 +71,19 @@ TEST(HiddenTokens, CandidatesOfABeamKeepTheirOrderAndLikeliness) {
   EXPECT_EQ(report.top[2].first, 2);
   EXPECT_GT(report.top[3].first, 50);
   EXPECT_EQ(report.top[3].second, -3.0F);
+}
+
+TEST(HiddenTokens, SegmentsBeginForOtherCoresAfterACopyHasDiverged) {
+  const auto journal = std::make_shared<test::MemoryJournal>(1, /*keeps_tokens=*/false);
+  Recorder recorder(journal, Source::scheduler, [](Encoder&) {});
+  recorder.input(SchedulerInput::take_outputs);
+  recorder.stop_diverged();
+  EXPECT_FALSE(recorder.is_on());
+  recorder.begin_segment_if_full();
+  recorder.input(SchedulerInput::take_outputs);
+  recorder.effect(std::uint64_t{1});
+  EXPECT_EQ(journal->segments().size(), 2U);
+  EXPECT_TRUE(journal->segments().back().empty());
 }
 
 TEST(HiddenTokens, HashesOfAPositionAreEqualWhereTokensAreAndNowhereElse) {

@@ -58,6 +58,17 @@ TEST(ReplayRequests, RouterAndOutputCoreDoAgainWhatTheyDidFromWhateverSegmentOn)
   EXPECT_GT(num_acquired, 250);
 }
 
+TEST(ReplayRequests, ASegmentMayBeginBeforeAnyRecord) {
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    const auto journal = std::make_shared<MemoryJournal>(20 + seed % 50, true, MemoryJournal::Begins::anywhere);
+    SimulatedRequests(seed, journal).run(400);
+    for (const std::size_t first : {std::size_t{0}, journal->segments().size() / 2}) {
+      const ReplayReport report = journal->replay(first, demo_tokenizer());
+      ASSERT_TRUE(report.differences.empty()) << "seed " << seed << "\n" << differences_of(report);
+    }
+  }
+}
+
 TEST(ReplayRequests, WithoutATokenizerTheOutputCoresRecordsAreCountedAndLeftAlone) {
   const auto journal = std::make_shared<MemoryJournal>(100);
   SimulatedRequests(1, journal).run(200);

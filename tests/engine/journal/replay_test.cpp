@@ -69,6 +69,17 @@ TEST(Replay, EveryCoreDoesAgainWhatItDidFromWhateverSegmentOn) {
 }
 
 /// Where it lacks tokens, the recorded core may act differently than the engine's; then nothing more is recorded.
+TEST(Replay, ASegmentMayBeginBeforeAnyRecord) {
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    const auto journal = std::make_shared<MemoryJournal>(20 + seed, true, MemoryJournal::Begins::anywhere);
+    ASSERT_EQ(Simulation(test::random_simulation(seed), seed, journal).run(), std::nullopt) << "seed " << seed;
+    for (const std::size_t first : {std::size_t{0}, journal->segments().size() / 2}) {
+      const ReplayReport report = journal->replay(first);
+      ASSERT_TRUE(report.differences.empty()) << "seed " << seed << "\n" << differences_of(report);
+    }
+  }
+}
+
 TEST(Replay, AJournalWithoutTokensHasTheWholeRun) {
   double forced = 0;
   double late = 0;

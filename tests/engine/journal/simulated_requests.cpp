@@ -217,7 +217,7 @@ void SimulatedRequests::run_step() {
       const auto token = static_cast<TokenId>(below(1000));
       return TokenReport{token, -static_cast<float>(below(100)) / 10, 2, {{token, -0.5F}, {token + 1, -1.5F}}};
     };
-    const bool has_prompt_logprobs = sampling.prompt_logprobs && spec->prompt->size() > 2;
+    const bool has_prompt_logprobs = sampling.prompt_logprobs && spec->own_prompt().size() > 2;
     if (step == 1 && has_prompt_logprobs) outputs.prompt_logprobs.push_back({id, {report(), report()}});
     const std::int64_t num_sequences = sampling.use_beam_search ? sampling.n : sampling.num_sequences();
     for (std::int32_t i = 0; i < num_sequences; ++i) {

@@ -45,7 +45,7 @@ class PromptAdapterRequests : public testing::Test {
     TokenIds tokens(static_cast<std::size_t>(count));
     for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<TokenId>(i + 1);
     EXPECT_TRUE(core_.prompt_encoded(submitted->id, std::move(tokens)).settled.empty());
-    const auto effects = core_.adapter_acquired(submitted->id, AdapterRef{3, "tone", "/tone", num_virtual});
+    const auto effects = core_.adapter_acquired(submitted->id, AdapterRef{3, "tone", "/tone", {1, num_virtual}});
     EXPECT_EQ(effects.settled.size(), 1U);
     if (const auto* error = std::get_if<Error>(&effects.settled.at(0).outcome)) {
       EXPECT_EQ(effects.adapters_released, std::vector<AdapterId>{3});

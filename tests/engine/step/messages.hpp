@@ -76,6 +76,14 @@ class RandomValue {
     status = {};
     if (random_() % 2 == 1) status = fail(draw<Error>());
   }
+  template <class T>
+  void fill(Result<T>& value) {
+    if (random_() % 2 == 1) {
+      value = fail(draw<Error>());
+    } else {
+      value = draw<T>();
+    }
+  }
   void fill(std::monostate&) {}
   template <class... T>
   void fill(std::variant<T...>& value) {

@@ -108,6 +108,26 @@ TEST_F(Adapters, AreNamedInEveryApi) {
             "poet");
 }
 
+TEST_F(Adapters, AreNotNamedInAFieldOfTheirOwn) {
+  start_with_adapters();
+  const std::string adapter = R"("adapter": "poet", "model": "fake", "max_tokens": 2, )";
+  const std::string messages = R"("messages": [{"role": "user", "content": "p"}])";
+  for (const auto& [path, members] :
+       std::vector<std::pair<const char*, std::string>>{{"/v1/completions", R"("prompt": "p")"},
+                                                        {"/v1/chat/completions", messages},
+                                                        {"/v1/messages", messages},
+                                                        {"/v1/responses", R"("input": "p")"},
+                                                        {"/api/generate", R"("prompt": "p")"},
+                                                        {"/api/chat", messages}}) {
+    const auto answer = post(path, "{" + adapter + members + "}");
+    EXPECT_EQ(answer.status, 400) << path << answer.body;
+    EXPECT_THAT(answer.body, HasSubstr("names its adapter as its model")) << path;
+  }
+  EXPECT_EQ(complete(R"("adapter": "poet")")["error"]["param"], "adapter");
+  EXPECT_EQ(complete(R"("lora_path": "poet")")["error"]["param"], "lora_path");
+  EXPECT_EQ(text_of(R"("adapter": null)"), "w0 w1 ");
+}
+
 TEST_F(Adapters, AreListed) {
   start_with_adapters();
   EXPECT_THAT(models(), testing::ElementsAre("fake", "alias", "sql", "poet"));
@@ -190,7 +210,9 @@ TEST_F(Adapters, OfAModelWithoutThemAreAnError) {
   EXPECT_THAT(load("new", "new").body, HasSubstr("--enable-lora"));
   EXPECT_EQ(get("/lora-adapters").body, "[]");
   EXPECT_EQ(text_of(R"("lora": [])"), "w0 w1 ");
-  EXPECT_EQ(complete(R"("lora": [{"id": 0, "scale": 1}])")["status"], 400);
+  EXPECT_THAT(complete(R"("lora": [{"id": 0, "scale": 1}])")["error"]["message"].get<std::string>(),
+              HasSubstr("the model has none"));
+  EXPECT_EQ(post("/lora-adapters", R"([{"id": 0, "scale": 0}])").status, 400);
 }
 
 TEST_F(Adapters, AreSelectedByNumberAsWithLlamaServer) {
@@ -200,6 +222,8 @@ TEST_F(Adapters, AreSelectedByNumberAsWithLlamaServer) {
   EXPECT_EQ(listed[1]["id"], 1);
   EXPECT_EQ(listed[1]["path"], "/adapters/poet");
   EXPECT_EQ(listed[1]["scale"], 0);
+  EXPECT_EQ(listed[1]["task_name"], "");  // what llama-server shows of a LoRA adapter without them
+  EXPECT_EQ(listed[1]["prompt_prefix"], "");
   EXPECT_EQ(text_of(R"("lora": [{"id": 1, "scale": 1.0}])"), "poet0 poet1 ");
   EXPECT_EQ(text_of(R"("lora": [{"id": 0, "scale": 0}, {"id": 1, "scale": 1}])"), "poet0 poet1 ");
   EXPECT_EQ(text_of(R"("lora": [{"id": 0, "scale": 0.0}])"), "w0 w1 ");
@@ -212,9 +236,59 @@ TEST_F(Adapters, AreSelectedByNumberAsWithLlamaServer) {
     EXPECT_EQ(refused["status"], 400) << lora;
     EXPECT_EQ(refused["error"]["param"], "lora") << lora;
   }
-  EXPECT_EQ(complete(R"("model": "sql", "lora": [{"id": 1, "scale": 1}])")["error"]["param"], "lora");
+  EXPECT_THAT(complete(R"("lora": [{"id": 2, "scale": 1}])")["error"]["message"].get<std::string>(),
+              HasSubstr("no adapter 2: the adapters are 0 (`sql`), 1 (`poet`)"));
+}
+
+TEST_F(Adapters, AreNotSelectedByAListThatContradictsTheModel) {
+  start_with_adapters();
+  const auto refused = [&](const std::string& members) {
+    const auto answer = complete(members);
+    EXPECT_EQ(answer["status"], 400) << members;
+    EXPECT_EQ(answer["error"]["param"], "lora") << members;
+    return answer["error"]["message"].get<std::string>();
+  };
+  EXPECT_THAT(refused(R"("model": "sql", "lora": [{"id": 1, "scale": 1}])"), HasSubstr("different adapters"));
+  EXPECT_THAT(refused(R"("model": "sql", "lora": [{"id": 0, "scale": 0}])"), HasSubstr("adapter `sql`"));
+  EXPECT_THAT(refused(R"("model": "sql", "lora": [{"id": 0}])"), HasSubstr("adapter `sql`"));
+  EXPECT_THAT(refused(R"("lora": [{"id": 0, "scale": 1}, {"id": 0, "scale": 0}])"), HasSubstr("twice"));
+  EXPECT_EQ(text_of(R"("model": "sql", "lora": [{"id": 1, "scale": 0}])"), "sql0 sql1 ");
+  EXPECT_EQ(text_of(R"("model": "sql", "lora": [])"), "sql0 sql1 ");
+  EXPECT_EQ(text_of(R"("model": "sql", "lora": null)"), "sql0 sql1 ");
+}
+
+TEST_F(Adapters, AreNotSelectedByUnknownKeys) {
+  start_with_adapters();
+  const auto unknown = complete(R"("lora": [{"id": 0, "scale": 1, "weight": 0.5}])");
+  EXPECT_EQ(unknown["status"], 400);
+  EXPECT_EQ(unknown["error"]["param"], "lora");
+  EXPECT_THAT(unknown["error"]["message"].get<std::string>(), HasSubstr("unknown key \"weight\""));
+  EXPECT_EQ(complete(R"("lora": [{"id": 0, "scale": 1, "name": "poet"}])")["status"], 400);
+  // What the server itself has listed may be sent back.
+  auto listed = json::parse(get("/lora-adapters").body);
+  EXPECT_EQ(text_of("\"lora\": " + listed.dump()), "w0 w1 ");
+  listed[1]["scale"] = 1;
+  EXPECT_EQ(text_of("\"lora\": " + listed.dump()), "poet0 poet1 ");
+}
+
+TEST_F(Adapters, AreNotAppliedToAllRequests) {
+  start_with_adapters();
+  const auto refused = [&](const char* body) {
+    const auto answer = post("/lora-adapters", body);
+    EXPECT_EQ(answer.status, 400) << body;
+    return answer.body;
+  };
   EXPECT_EQ(post("/lora-adapters", R"([{"id": 0, "scale": 0}])").status, 200);
-  EXPECT_EQ(post("/lora-adapters", R"([{"id": 0, "scale": 1}])").status, 400);
+  EXPECT_EQ(post("/lora-adapters", R"([{"id": 1}])").status, 200);
+  EXPECT_EQ(post("/lora-adapters", "[]").body, R"({"success":true})");
+  EXPECT_EQ(post("/lora-adapters", get("/lora-adapters").body).status, 200);
+  EXPECT_THAT(refused(R"([{"id": 0, "scale": 1}])"), HasSubstr("in a request's `lora`"));
+  EXPECT_THAT(refused(R"([{"id": 7, "scale": 0}])"), HasSubstr("no adapter 7: the adapters are 0 (`sql`), 1 (`poet`)"));
+  EXPECT_THAT(refused(R"([{"scale": 0}])"), HasSubstr("id and scale"));
+  EXPECT_THAT(refused(R"([{"id": 0, "scale": 0, "weight": 1}])"), HasSubstr("weight"));
+  EXPECT_THAT(refused("{}"), HasSubstr("list"));
+  EXPECT_EQ(get("/lora-adapters?model=nobody").status, 404);
+  EXPECT_EQ(post("/lora-adapters?model=nobody", "[]").status, 404);
 }
 
 TEST_F(Adapters, ThatTheEngineDoesNotKnowAreUnknownModels) {

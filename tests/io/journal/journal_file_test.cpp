@@ -16,6 +16,7 @@
 #include <gtest/gtest.h>
 #include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/spdlog.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -214,6 +215,7 @@ TEST_F(JournalFileTest, ManyThreadsMayAppend) {
 }
 
 constexpr std::size_t kFormatAt = 8;
+constexpr std::size_t kSegmentBytesAt = 16;
 constexpr std::size_t kLayoutAt = 24;
 constexpr std::size_t kVersionAt = 32;
 constexpr std::size_t kResumableLayoutAt = 296;
@@ -269,6 +271,56 @@ TEST_F(JournalFileTest, OfAnotherFormatSaysWhichAndWhoWroteIt) {
                 std::string(version()));
   std::memset(bytes.data() + kVersionAt, 0xFF, 200);
   EXPECT_NE(refusals(bytes).first.find("of unknown version"), std::string::npos);
+}
+
+TEST_F(JournalFileTest, SaysWhoWroteItWithoutCharactersThatNoVersionHas) {
+  make();
+  auto bytes = bytes_of(path_);
+  const std::string version = "1.2\x1b[2J\xff\n";
+  bytes[kVersionAt] = static_cast<std::byte>(version.size());
+  std::memcpy(bytes.data() + kVersionAt + 4, version.data(), version.size());
+  EXPECT_EQ(parse_journal(bytes, "journal")->version, "1.2[2J");
+}
+
+/// Inserting each before those that were read would take minutes.
+TEST_F(JournalFileTest, WithAnyNumberOfSetupsIsReadInTime) {
+  const auto journal = make(std::int64_t{64} << 20);
+  const auto setup = journal::header_of(journal::Source::setup, journal::kState);
+  constexpr std::size_t kMany = 500'000;
+  for (std::size_t i = 0; i < kMany; ++i) journal->append(1, setup);
+  const auto contents = read_journal(path_);
+  ASSERT_TRUE(contents);
+  EXPECT_EQ(contents->segments.at(0).records.size(), kMany + 1);
+  EXPECT_EQ(setup_of(*contents)->config, "the setup");
+}
+
+TEST_F(JournalFileTest, TheLargestOneThatAConfigAllowsIsRead) {
+  make()->append(1, record_of("text"));
+  constexpr std::uint64_t kSegmentBytes = std::uint64_t{1} << 38U;
+  std::fstream file(path_, std::ios::binary | std::ios::in | std::ios::out);
+  file.seekp(kSegmentBytesAt);
+  for (unsigned i = 0; i < 8; ++i) file.put(static_cast<char>(kSegmentBytes >> (8 * i)));
+  file.close();
+  std::filesystem::resize_file(path_, 4096 + 4 * kSegmentBytes);
+  const auto contents = read_journal(path_);
+  ASSERT_TRUE(contents) << contents.error().message;
+  EXPECT_EQ(texts(contents->segments.at(0)), std::vector<std::string>{"text"});
+}
+
+TEST_F(JournalFileTest, LeavesNoFileWhereMemoryCannotMapIt) {
+  const pid_t child = fork();
+  if (child == 0) {
+    std::size_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    const rlim_t now = pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    const rlimit limit{now + (rlim_t{8} << 20U), RLIM_INFINITY};
+    ::setrlimit(RLIMIT_AS, &limit);
+    _exit(JournalFile::create(path_, std::int64_t{64} << 20, "") ? 1 : 0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_FALSE(std::filesystem::exists(path_));
 }
 
 TEST_F(JournalFileTest, WhoseHeaderWasNeverWrittenIsEmpty) {

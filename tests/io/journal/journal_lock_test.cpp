@@ -107,6 +107,16 @@ TEST_F(JournalLockTest, CannotBeMadeWhereThereIsNoFolder) {
   EXPECT_THAT(lock.error().message, HasSubstr("cannot make"));
 }
 
+TEST_F(JournalLockTest, DoesNotEmptyTheFileThatALinkLeadsTo) {
+  const auto other = folder_.path() / "other";
+  std::ofstream(other) << "text";
+  std::filesystem::create_symlink(other, path_ + JournalLock::kSuffix);
+  const auto lock = JournalLock::take(path_);
+  ASSERT_FALSE(lock);
+  EXPECT_EQ(lock.error().code, ErrorCode::bad_config);
+  EXPECT_EQ(std::filesystem::file_size(other), 4U);
+}
+
 TEST_F(JournalLockTest, AJournalIsMappedToBeReadAndCopiedWhileAServerWritesIt) {
   auto journal = JournalFile::create(path_, kBytes, "");
   ASSERT_TRUE(journal);

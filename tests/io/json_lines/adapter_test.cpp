@@ -71,6 +71,9 @@ TEST_F(LineAdapters, AreNamedByRequests) {
   const auto unknown = done(c, {{"model", "fake"}, {"adapter", "sqll"}});
   EXPECT_EQ(unknown["error"]["code"], "unknown_adapter");
   EXPECT_EQ(unknown["error"]["param"], "adapter");
+  EXPECT_EQ(unknown["error"]["message"], "there is no adapter `sqll`. Did you mean `sql`? Adapters: `sql`, `poet`");
+  EXPECT_EQ(done(c, {{"model", "fake"}, {"adapter", "nobody"}})["error"]["message"],
+            "there is no adapter `nobody`. Adapters: `sql`, `poet`");
   const auto no_model = done(c, {{"model", "sqll"}})["error"];
   EXPECT_EQ(no_model["param"], "model");
   EXPECT_THAT(no_model["message"].get<std::string>(), HasSubstr("Did you mean `sql`?"));

@@ -18,6 +18,8 @@ TEST(NearestModel, IsThatOfASmallMistake) {
            {"qwen2.5-7b", "Qwen/Qwen2.5-7B-Instruct"},
            {"smollm", "smollm2"},
            {"smolm2", "smollm2"},
+           {"somllm2", "smollm2"},
+           {"smolml3", ""},
            {"SmolLM2:latest", "smollm2"},
            {"llama3.1", "llama3.1:8b"},
            {"llama3.1:70b", "llama3.1:8b"},
