@@ -26,7 +26,8 @@ void answer_server_info(const ServedModel& model, Exchange& exchange) {
   json.field("is_embedding", false).field("context_length", info.max_model_len);
   json.field("max_total_num_tokens", info.num_device_blocks * info.block_size);
   json.field("max_total_tokens", info.num_device_blocks * info.block_size);
-  json.field("max_prefill_tokens", info.max_num_batched_tokens).field("max_running_requests", info.num_replicas * info.max_num_seqs);
+  json.field("max_prefill_tokens", info.max_num_batched_tokens)
+      .field("max_running_requests", info.num_replicas * info.max_num_seqs);
   json.field("version", version()).close_object();
   exchange.respond(200, "application/json", std::move(out));
 }
