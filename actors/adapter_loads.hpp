@@ -9,12 +9,13 @@ namespace pagoda::actors {
 
 /// Returns the outcome of a load at several devices or replicas from their answers, at least one: the first error, if
 /// there is one. Devices that have read different files are an error (bad_adapter).
-inline AdapterLoaded loaded_by_all(const std::vector<OfReplica<AdapterLoaded>>& answers) {
+inline AdapterLoaded loaded_by_all(const AdapterRef& adapter, const std::vector<OfReplica<AdapterLoaded>>& answers) {
   const AdapterLoaded& first = answers.front().value;
   for (const auto& [replica, loaded] : answers) {
     if (!loaded.facts) return loaded;
     if (*loaded.facts != *first.facts) {
-      return {first.adapter, fail(ErrorCode::bad_adapter, "an adapter's files have changed while they were read")};
+      return {adapter.id, fail(ErrorCode::bad_adapter,
+                               "adapter \"" + adapter.name + "\" cannot be loaded: its files changed meanwhile")};
     }
   }
   return first;

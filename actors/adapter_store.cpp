@@ -39,8 +39,8 @@ void on_loaded(Self self, const AdapterLoaded& loaded) {
 
 /// A load has failed if one replica has refused it, or if none is up. One that is down refuses nothing.
 void load(Self self, const AdapterRef& adapter) {
-  const auto on_answers = [self](const std::vector<OfReplica<AdapterLoaded>>& answers) {
-    on_loaded(self, loaded_by_all(answers));
+  const auto on_answers = [self, adapter](const std::vector<OfReplica<AdapterLoaded>>& answers) {
+    on_loaded(self, loaded_by_all(adapter, answers));
   };
   const auto none_is_up = [self, adapter](const caf::error&) {
     on_loaded(self, {adapter.id, fail(ErrorCode::device_failed,

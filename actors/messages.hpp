@@ -120,8 +120,8 @@ struct ReplicaDrained {
   Status status;
 };
 
-/// Adds an adapter under a name that requests may then use (GenerateRequest::adapter). Answered when it is loaded.
-/// Errors: invalid_request (param "lora_name": the name is taken; the engine has no adapters), bad_adapter.
+/// Adds an adapter under a name that requests may then use. Answered when it is loaded. Errors: bad_adapter,
+/// device_failed (no replica is up), invalid_request (param "lora_name": the name is taken; there are no adapters).
 struct AddAdapter {
   std::string name;
   std::string path;

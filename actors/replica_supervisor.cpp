@@ -300,7 +300,9 @@ ReplicaSupervisorActor::behavior_type behavior(Self self, const std::shared_ptr<
   return {
       [self](const ChildGone& gone) { on_child_gone(self, gone.child); },
       [self](const DeviceFailed& failed) { on_device_failed(self, failed); },
-      [self](const ReplaceDevices&) { replace_devices(self); },
+      [self](const ReplaceDevices&) {
+        if (!state_of(self).failure) replace_devices(self);
+      },
       [self](const ConnectRoot& connect) {
         auto& state = state_of(self);
         state.root = connect.root;

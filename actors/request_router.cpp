@@ -110,17 +110,21 @@ void take_last_report(Self self, ReplicaId id, Then then) {
 }
 
 /// Moves the requests of a replica that is down to the others. Their tokens come from the output processor, which knows
-/// what clients have received. `running`: those that the replica was computing.
-void hand_over(Self self, ReplicaId id, const std::vector<RequestId>& running) {
+/// what clients have received. `running`: those that the replica was computing; absent = perhaps all.
+void hand_over(Self self, ReplicaId id, std::optional<std::vector<RequestId>> running) {
   auto& state = state_of(self);
   pagoda::actors::request(
       self, state.outputs, HandOver{state.replicas.at(static_cast<std::size_t>(id)).scheduler},
-      [self, running](HandedOver& handed_over) {
+      [self, running = std::move(running)](HandedOver& handed_over) mutable {
         auto& core = *state_of(self).core;
+        if (!running) {
+          running.emplace();
+          for (const SharedSpec& spec : handed_over.requests) running->push_back(spec->id);
+        }
         if (!handed_over.requests.empty()) {
           spdlog::warn("{} requests go on at another replica", handed_over.requests.size());
         }
-        apply(self, core.hand_over(std::move(handed_over.requests), running));
+        apply(self, core.hand_over(std::move(handed_over.requests), *running));
       },
       [](caf::error&) {});  // the output processor has ended, and each request with it
 }
@@ -133,6 +137,7 @@ void answer_drain(RequestRouterState::OneReplica& its, const Status& status) {
 /// Lets a replica that drains take requests again, because no other one is left.
 void resume_replica(Self self, ReplicaId id, const Status& why) {
   auto& state = state_of(self);
+  spdlog::warn("replica {} is not drained and takes requests again: {}", id, why.error().message);
   state.core->resume_replica(id);
   state.reports->resumes(id);
   answer_drain(state.replicas.at(static_cast<std::size_t>(id)), why);
@@ -148,7 +153,7 @@ void on_end_of_replica(Self self, ReplicaId id, const Status& ended) {
     state.core->replica_down(id);
     state.reports->ended(id, "the replica was drained");
     // It gets requests while it drains if all others went down; then more were up when the supervisor ended it.
-    if (state.core->core().placement().num_placed_on(id) > 0) hand_over(self, id, {});
+    if (state.core->core().placement().num_placed_on(id) > 0) hand_over(self, id, std::vector<RequestId>());
   }
   answer_drain(its, ended);
 }
@@ -288,7 +293,7 @@ void on_replica_down(Self self, const ReplicaDown& down) {
     if (!drains || placement.count(placement::ReplicaState::up) > 0) continue;
     resume_replica(self, other, fail(Error{ErrorCode::invalid_request, "no other replica is left", "replica"}));
   }
-  const auto end = [self, id](const std::vector<RequestId>& running) {
+  const auto end = [self, id](const std::optional<std::vector<RequestId>>& running) {
     take_last_report(self, id, [self, id, running] {
       hand_over(self, id, running);
       pagoda::actors::request(
@@ -304,7 +309,7 @@ void on_replica_down(Self self, const ReplicaDown& down) {
         }
         end(running);
       },
-      [end](caf::error&) { end({}); });
+      [end](caf::error&) { end(std::nullopt); });  // the scheduler itself has ended
 }
 
 caf::typed_response_promise<ReplicaDrained> drain_replica(Self self, const DrainReplica& message) {

@@ -194,9 +194,10 @@ void load_adapter(Self self, const LoadAdapter& message, Promise<AdapterLoaded> 
   };
   gather<AdapterLoaded>(
       self, workers, message,
-      [promise, load_later, num_ranks = workers.size()](std::vector<OfReplica<AdapterLoaded>>& of_ranks) mutable {
+      [promise, message, load_later,
+       num_ranks = workers.size()](std::vector<OfReplica<AdapterLoaded>>& of_ranks) mutable {
         if (of_ranks.size() < num_ranks) return load_later();
-        deliver(promise, loaded_by_all(of_ranks));
+        deliver(promise, loaded_by_all(message.adapter, of_ranks));
       },
       [load_later](caf::error&) { load_later(); });
 }

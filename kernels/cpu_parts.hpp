@@ -10,8 +10,8 @@
 
 namespace pagoda::kernels {
 
-/// One of several about equal parts of a machine's compute threads. Threads of different parts are bound to different
-/// cores, and those of one part to as few NUMA nodes as possible.
+/// One of several about equal parts of a machine's compute threads: that of one replica. Threads of different parts are
+/// bound to different cores, and those of one part to as few NUMA nodes as possible.
 struct CpuPart {
   int part = 0;
   int num_parts = 1;
@@ -24,6 +24,6 @@ Result<std::shared_ptr<Device>> create_cpu_device(const CpuDeviceOptions& option
 
 /// Returns whether parts with this affinity are bound to different NUMA nodes on this machine, so that each reads
 /// memory of its own faster than that of another part.
-bool have_cpu_parts_nodes(const std::string& affinity);
+bool cpu_parts_have_own_nodes(const std::string& affinity);
 
 }  // namespace pagoda::kernels

@@ -347,7 +347,7 @@ Result<actors::RunningEngine> start_engine(caf::actor_system& system, EnginePart
     actors::ask(self, running->actors.router, actors::AddAdapter{module.name, module.path, stays},
                 [&](const actors::AdapterReply& answer) { status = answer.status; });
     if (status) continue;
-    if (stays) {
+    if (stays && status.error().code == ErrorCode::bad_adapter) {
       spdlog::error("{}: {}", module.key, status.error().message);
       continue;
     }

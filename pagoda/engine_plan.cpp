@@ -144,7 +144,7 @@ Result<std::shared_ptr<kernels::Device>> create_host_device(const EngineConfig& 
 }
 
 bool share_copies_of_weights(const EngineConfig& config) {
-  return config.device == "cpu" && !kernels::have_cpu_parts_nodes(config.cpu_affinity);
+  return config.device == "cpu" && !kernels::cpu_parts_have_own_nodes(config.cpu_affinity);
 }
 
 Result<std::shared_ptr<kernels::Device>> create_device(const EngineConfig& config) {

@@ -17,8 +17,9 @@ Result<SharedAdapter> AdapterTable::bind(const AdapterRef& adapter) const {
     const auto read = read_(adapter.path);
     if (!read) return fail(read.error());
     if (adapter.facts.fingerprint != 0 && read->fingerprint != adapter.facts.fingerprint) {
-      return fail(ErrorCode::bad_adapter,
-                  "its files have changed since it was loaded first; unload it and load it again");
+      return fail(
+          ErrorCode::bad_adapter,
+          "its files have changed since it was loaded first: put the former ones back, or unload it and load it again");
     }
     auto bound = BoundAdapter::create(*read, modules_, device_);
     if (!bound) return fail(std::move(bound.error()));

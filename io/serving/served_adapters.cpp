@@ -49,10 +49,15 @@ Result<fs::path> adapter_path(const fs::path& root, const std::string& path) {
   auto found = fs::canonical(wanted, error);
   if (error) return bad_path("names no file or folder: " + path);
   if (!is_below(found, canonical_root)) return outside();
-  for (const auto& file : fs::directory_iterator(found, error)) {  // of a GGUF file: none, with an error
-    if (!file.is_symlink() || is_below(fs::weakly_canonical(file.path(), error), canonical_root)) continue;
-    return bad_path("must not have links that lead out of the server's lora_root: " + file.path().filename().string());
+  if (!fs::is_directory(found, error)) return found;
+  const auto end = fs::directory_iterator();
+  for (auto file = fs::directory_iterator(found, error); !error && file != end; file.increment(error)) {
+    const auto target = fs::canonical(file->path(), error);  // an error for a dangling link
+    if (!error && is_below(target, canonical_root)) continue;
+    return bad_path("must not have links that lead out of the server's lora_root, or to nothing: " +
+                    file->path().filename().string());
   }
+  if (error) return bad_path("is a folder that cannot be read: " + error.message());
   return found;
 }
 

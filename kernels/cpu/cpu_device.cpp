@@ -151,11 +151,9 @@ class CpuDevice final : public Device {
   CpuOps ops_;
 };
 
-/// Returns the first thread of the part, and the number of its threads.
-std::pair<int, int> threads_of_part(const CpuPart& part, int num_threads) {
-  const int each = num_threads / part.num_parts;
-  const int rest = num_threads % part.num_parts;
-  return {part.part * each + std::min(part.part, rest), each + (part.part < rest ? 1 : 0)};
+/// Returns the number of the part's threads.
+int threads_of_part(const CpuPart& part, int num_threads) {
+  return num_threads / part.num_parts + (part.part < num_threads % part.num_parts ? 1 : 0);
 }
 
 Status check_parts(const CpuPart& part, int num_threads) {
@@ -175,7 +173,7 @@ Result<std::pair<Binding, int>> bind_threads(const CpuDeviceOptions& options, co
     return options.num_threads == 0 ? cpus.threads_for(candidates) : options.num_threads;
   };
   if (Status enough = check_parts(part, threads_for(cpus.allowed)); !enough) return fail(std::move(enough.error()));
-  const std::pair<Binding, int> unbound{Binding(), threads_of_part(part, threads_for(cpus.allowed)).second};
+  const std::pair<Binding, int> unbound{Binding(), threads_of_part(part, threads_for(cpus.allowed))};
   auto affinity = parse_affinity(options.affinity);
   if (!affinity) return fail(std::move(affinity.error()));
   if (*affinity == CpuAffinity::none) return unbound;
@@ -187,12 +185,10 @@ Result<std::pair<Binding, int>> bind_threads(const CpuDeviceOptions& options, co
   if (resolved == CpuAffinity::none || topology.cores.empty()) return unbound;
   const int all_threads = threads_for(static_cast<int>(topology.cores.size()));
   if (Status enough = check_parts(part, all_threads); !enough) return fail(std::move(enough.error()));
-  const auto [first, num_threads] = threads_of_part(part, all_threads);
-  // The cores of a part are next to each other, so that they are of one node if possible.
+  const int num_threads = threads_of_part(part, all_threads);
   const bool is_whole = part.num_parts == 1;
-  std::vector<std::size_t> places = place_threads(topology, is_whole ? resolved : CpuAffinity::cores, all_threads);
-  places.erase(places.begin() + first + num_threads, places.end());
-  places.erase(places.begin(), places.begin() + first);
+  std::vector<std::size_t> places = is_whole ? place_threads(topology, resolved, num_threads)
+                                             : place_threads_of_part(topology, part.part, part.num_parts, num_threads);
   const bool interleaves = is_whole && resolved == CpuAffinity::numa && topology.num_nodes > 1;
   Binding binding(std::move(*machine), std::move(places), interleaves);
   if (const Status status = binding.try_all(); !status) {
@@ -203,7 +199,7 @@ Result<std::pair<Binding, int>> bind_threads(const CpuDeviceOptions& options, co
 
 }  // namespace
 
-bool have_cpu_parts_nodes(const std::string& affinity) {
+bool cpu_parts_have_own_nodes(const std::string& affinity) {
   const auto wanted = parse_affinity(affinity);
   if (!wanted || !MachineTopology::in_build()) return false;
   const auto machine = MachineTopology::load();

@@ -32,6 +32,15 @@ std::vector<std::size_t> order_of_cores(const CpuTopology& topology, CpuAffinity
   return order;
 }
 
+std::vector<std::size_t> in_turn(const std::vector<std::size_t>& cores, int num_threads) {
+  PAGODA_ASSERT(!cores.empty(), "a machine has a core");
+  std::vector<std::size_t> places;
+  for (int thread = 0; thread < num_threads; ++thread) {
+    places.push_back(cores[static_cast<std::size_t>(thread) % cores.size()]);
+  }
+  return places;
+}
+
 }  // namespace
 
 Result<CpuAffinity> parse_affinity(std::string_view name) {
@@ -48,13 +57,17 @@ CpuAffinity resolve_affinity(CpuAffinity affinity, const CpuTopology& topology) 
 }
 
 std::vector<std::size_t> place_threads(const CpuTopology& topology, CpuAffinity affinity, int num_threads) {
-  PAGODA_ASSERT(!topology.cores.empty(), "a machine has a core");
-  const std::vector<std::size_t> order = order_of_cores(topology, affinity);
-  std::vector<std::size_t> places;
-  for (int thread = 0; thread < num_threads; ++thread) {
-    places.push_back(order[static_cast<std::size_t>(thread) % order.size()]);
-  }
-  return places;
+  return in_turn(order_of_cores(topology, affinity), num_threads);
+}
+
+std::vector<std::size_t> place_threads_of_part(const CpuTopology& topology, int part, int num_parts, int num_threads) {
+  const std::vector<std::size_t> order = order_of_cores(topology, CpuAffinity::cores);
+  const auto border = [&](int before) {
+    return order.begin() + static_cast<std::ptrdiff_t>(order.size()) * before / num_parts;
+  };
+  std::vector<std::size_t> own(border(part), border(part + 1));
+  if (own.empty()) own = order;  // there are more parts than cores
+  return in_turn(own, num_threads);
 }
 
 }  // namespace pagoda::kernels

@@ -41,4 +41,9 @@ CpuAffinity resolve_affinity(CpuAffinity affinity, const CpuTopology& topology);
 /// number of cores start again at the first core and share it. There must be at least one core.
 std::vector<std::size_t> place_threads(const CpuTopology& topology, CpuAffinity affinity, int num_threads);
 
+/// Returns the core of each thread of one of `num_parts` parts of the machine. Each part has about the same number of
+/// cores, next to each other in the machine's order, node by node. Threads beyond the number of its cores start again
+/// at its first core. Parts share cores only if there are fewer cores than parts.
+std::vector<std::size_t> place_threads_of_part(const CpuTopology& topology, int part, int num_parts, int num_threads);
+
 }  // namespace pagoda::kernels

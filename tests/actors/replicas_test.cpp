@@ -269,7 +269,10 @@ TEST_F(TwoReplicas, TheLastOneIsNotEndedForTheRouter) {
   expect_all_right(1, 4, 20);
 }
 
-TEST_F(ThreeReplicas, ARequestThatTakesDownTwoFailsAndTheThirdServes) {
+class ThreeReplicasThatEnd : public ThreeReplicas, public testing::WithParamInterface<bool> {};
+
+/// With true the scheduler ends, which then cannot tell what it was running.
+TEST_P(ThreeReplicasThatEnd, ARequestThatTakesDownTwoFailsAndTheThirdServes) {
   runners_->step_us = 500;
   ASSERT_TRUE(submit(4, 150));
   for (int losses = 1; losses <= 2; ++losses) {
@@ -277,8 +280,9 @@ TEST_F(ThreeReplicas, ARequestThatTakesDownTwoFailsAndTheThirdServes) {
     const auto replicas = stats().replicas;
     const auto its = std::ranges::find_if(replicas, [](const ReplicaStats& one) { return one.requests_running == 1; });
     ASSERT_NE(its, replicas.end());
-    break_replica(static_cast<std::size_t>(its->replica));
-    ASSERT_TRUE(comes_true([&] { return is_down(static_cast<std::size_t>(its->replica)); }));
+    const auto id = static_cast<std::size_t>(its->replica);
+    GetParam() ? caf::anon_send_exit(replica(id).scheduler, caf::exit_reason::kill) : break_replica(id);
+    ASSERT_TRUE(comes_true([&] { return is_down(id); }));
     ASSERT_TRUE(comes_true([&] { return stats().requests_running == (losses == 1 ? 1 : 0); }));
   }
   ASSERT_TRUE(received_->wait_for(1));
@@ -293,6 +297,8 @@ TEST_F(ThreeReplicas, ARequestThatTakesDownTwoFailsAndTheThirdServes) {
   ASSERT_TRUE(received_->wait_for(2));
   expect_right(8, 20);
 }
+
+INSTANTIATE_TEST_SUITE_P(Ends, ThreeReplicasThatEnd, testing::Bool());
 
 TEST_F(ThreeReplicas, OneFailsWhileAnotherDrainsAndTheThirdGoesOn) {
   runners_->step_us = 300;

@@ -68,6 +68,18 @@ TEST_F(AdapterFolders, OutsideTheRootAreRefused) {
   EXPECT_EQ(adapter_path(folder_ / "no-such-root", "x").error().param, "lora_root");
 }
 
+TEST_F(AdapterFolders, LinksInsideLeadToFilesBelowTheRoot) {
+  const fs::path sql = root_ / "team" / "sql";
+  fs::create_symlink(root_ / "one.gguf", sql / "inner");
+  EXPECT_EQ(found("team/sql"), sql.string());
+  for (const fs::path& target : {folder_ / "secret", folder_ / "nothing", root_ / "nothing"}) {
+    fs::create_symlink(target, sql / "model");
+    EXPECT_THAT(found("team/sql"), HasSubstr("lead out of the server's lora_root, or to nothing: model")) << target;
+    fs::remove(sql / "model");
+  }
+  EXPECT_EQ(found("team/sql"), sql.string());
+}
+
 class Served : public AdapterFolders {
  protected:
   std::vector<std::string> names() const {

@@ -41,6 +41,18 @@ TEST(ThreadPlacementTest, StartsAgainWhenThereAreMoreThreadsThanCores) {
   EXPECT_THAT(place_threads(machine_of({1, 1}), CpuAffinity::numa, 3), ElementsAre(0, 1, 0));
 }
 
+TEST(ThreadPlacementTest, PartsHaveCoresOfTheirOwnWhateverTheirThreads) {
+  const CpuTopology machine = machine_of({4, 4});
+  EXPECT_THAT(place_threads_of_part(machine, 0, 2, 4), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(place_threads_of_part(machine, 1, 2, 4), ElementsAre(4, 5, 6, 7));
+  EXPECT_THAT(place_threads_of_part(machine, 1, 2, 2), ElementsAre(4, 5)) << "fewer threads than cores: the other node";
+  EXPECT_THAT(place_threads_of_part(machine, 0, 2, 6), ElementsAre(0, 1, 2, 3, 0, 1)) << "more threads than cores";
+  EXPECT_THAT(place_threads_of_part(machine, 1, 2, 6), ElementsAre(4, 5, 6, 7, 4, 5));
+  EXPECT_THAT(place_threads_of_part(machine, 1, 3, 3), ElementsAre(2, 3, 4));
+  EXPECT_THAT(place_threads_of_part(machine_of({2}), 1, 3, 1), ElementsAre(0));
+  EXPECT_THAT(place_threads_of_part(machine_of({1}), 1, 2, 2), ElementsAre(0, 0));
+}
+
 TEST(ThreadPlacementTest, BindsByItselfOnlyOnSeveralNodes) {
   EXPECT_EQ(resolve_affinity(CpuAffinity::automatic, machine_of({4})), CpuAffinity::none);
   EXPECT_EQ(resolve_affinity(CpuAffinity::automatic, machine_of({4, 4})), CpuAffinity::numa);
