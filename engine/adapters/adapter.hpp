@@ -61,8 +61,8 @@ struct Adapter {
   std::int64_t num_virtual_tokens() const { return prompt ? prompt->rows.rows : 0; }
 };
 
-/// Returns a hash of the changes and virtual tokens of an adapter: XXH3, never 0. Adapters with equal elements have
-/// equal fingerprints, whatever their files' format.
+/// Returns a hash of the changes and virtual tokens of an adapter: XXH3, never 0. It depends on the types of elements,
+/// but not on the files' format or on keys that change nothing.
 std::uint64_t fingerprint_of(const Adapter& adapter);
 
 /// Returns the largest rank of an adapter's changes; 0 if it has no low-rank change.
