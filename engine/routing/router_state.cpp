@@ -63,6 +63,7 @@ bool RouterCore::is_valid(RequestId id, const Request& request) const {
   if (request.grammar_job && !waits_for_grammar) return false;
   const bool waits = waits_for_grammar || request.waits_for_adapter;
   if (request.encoded && (!waits || request.job || !pagoda::is_valid(request.encoded))) return false;
+  if (request.encoded && request.encoded->id != id) return false;
   // A resumable request that has ended was admitted by another engine, which may have had other limits.
   const std::int64_t max_tokens = request.resumable ? kMaxTokens : limits_.max_model_len;
   const bool has_prompt = request.num_prompt_tokens > 0 && request.num_prompt_tokens <= max_tokens;

@@ -110,8 +110,8 @@ TEST_F(Adapters, AreNamedInEveryApi) {
 
 TEST_F(Adapters, AreNotNamedInAFieldOfTheirOwn) {
   start_with_adapters();
-  const std::string adapter = R"("adapter": "poet", "model": "fake", "max_tokens": 2, )";
-  const std::string messages = R"("messages": [{"role": "user", "content": "p"}])";
+  const std::string adapter = R"("adapter": "poet", "model": "fake", )";
+  const std::string messages = R"("max_tokens": 2, "messages": [{"role": "user", "content": "p"}])";
   for (const auto& [path, members] :
        std::vector<std::pair<const char*, std::string>>{{"/v1/completions", R"("prompt": "p")"},
                                                         {"/v1/chat/completions", messages},
