@@ -259,7 +259,7 @@ TEST_F(JournalFileTest, OfABuildBeforeTheLayoutOfResumableRequestsIsReadWhereAll
 TEST_F(JournalFileTest, OfAnotherFormatSaysWhichAndWhoWroteIt) {
   make();
   auto bytes = bytes_of(path_);
-  bytes[kFormatAt] = static_cast<std::byte>(kFormat + 1);
+  bytes[kFormatAt] = std::byte{7};
   const std::string other = "9.8.7";
   bytes[kVersionAt] = static_cast<std::byte>(other.size());
   std::memcpy(bytes.data() + kVersionAt + 4, other.data(), other.size());
