@@ -61,6 +61,24 @@ TEST(GivingWay, IsNotForRequestsOfTheSamePriorityNorForOnesThatCannotBeHelped) {
   EXPECT_EQ(service.finished.size(), 4U);
 }
 
+TEST(GivingWay, ARequestThatPassedAnEquallyUrgentOneKeepsItsMemory) {
+  SchedulerConfig config = by_priority(16);
+  config.max_adapters = 1;
+  Service service(config, {.layout = KvLayout::uniform(4), .num_device_blocks = 40});
+  const auto add = [&](RequestId id, std::size_t num_prompt_tokens, std::int64_t max_tokens, AdapterId adapter) {
+    service.add(id, TokenIds(num_prompt_tokens, static_cast<TokenId>(id)), max_tokens, 5, {}, 1, {}, adapter);
+  };
+  add(1, 10, 5, 1);
+  add(2, 100, 4, 2);  // waits until the step has no other adapter
+  add(3, 100, 20, 0);
+  while (service.num_tokens[3] < 15) ASSERT_TRUE(service.step());
+  EXPECT_EQ(service.num_tokens[1], 5);
+  EXPECT_EQ(service.num_tokens[2], 0) << "it waits for memory now";
+  service.run();
+  EXPECT_TRUE(service.num_preemptions.empty());
+  EXPECT_EQ(service.num_tokens[2], 4);
+}
+
 TEST(GivingWay, ASwappedRequestLetsAMoreUrgentOneInFirst) {
   for (const bool swaps : {true, false}) {
     SchedulerConfig config = by_priority(16, false);

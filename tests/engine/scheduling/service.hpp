@@ -36,7 +36,7 @@ class Service {
   }
 
   void add(RequestId id, TokenIds prompt, std::int64_t max_tokens, std::int64_t priority = 0, std::string user = {},
-           std::int32_t n = 1, std::optional<std::int64_t> prompt_logprobs = {}) {
+           std::int32_t n = 1, std::optional<std::int64_t> prompt_logprobs = {}, AdapterId adapter = 0) {
     auto spec = std::make_shared<RequestSpec>();
     spec->id = id;
     spec->prompt = std::make_shared<const TokenIds>(std::move(prompt));
@@ -45,6 +45,7 @@ class Service {
     spec->sampling.prompt_logprobs = prompt_logprobs;
     spec->priority = priority;
     spec->user = std::move(user);
+    spec->adapter.id = adapter;
     spec->arrival_us = now;
     scheduler_.add_group(std::move(spec));
   }
