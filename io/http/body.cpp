@@ -164,7 +164,10 @@ namespace {
 /// had loaded it. Then the engine refuses the request, unless the request has ended.
 tl::expected<ModelBody, ErrorAnswer> read_recovered_body(const ApiContext& context, std::string_view body,
                                                          const std::string& adapter) {
-  if (adapter.empty()) return read_body(context, body);
+  if (adapter.empty()) {
+    auto known = read_body(context, body);
+    if (known || context.models.are_several()) return known;
+  }
   auto object = read_object(body);
   if (!object) return tl::unexpected(std::move(object.error()));
   object->erase("lora");
@@ -172,8 +175,12 @@ tl::expected<ModelBody, ErrorAnswer> read_recovered_body(const ApiContext& conte
   const bool is_unknown = !model && !context.models.are_several();
   if (!model && !is_unknown) return tl::unexpected(std::move(model.error()));
   const serving::ServedModel& named = is_unknown ? context.models.first() : **model;
-  if (named.adapter() == adapter) return ModelBody{std::move(*object), std::move(*model)};
-  return ModelBody{std::move(*object), std::make_shared<const serving::ServedModel>(named.with_adapter(adapter))};
+  if (!is_unknown && named.adapter() == adapter) return ModelBody{std::move(*object), std::move(*model)};
+  // A request that had ended before an earlier recovery has no adapter any more, but its body names it.
+  const auto in_body = object->find("model");
+  const bool is_named = in_body != object->end() && in_body->is_string();
+  const std::string name = adapter.empty() && is_named ? in_body->get<std::string>() : adapter;
+  return ModelBody{std::move(*object), std::make_shared<const serving::ServedModel>(named.with_adapter(name))};
 }
 
 }  // namespace

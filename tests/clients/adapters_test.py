@@ -225,7 +225,7 @@ class Adapters(unittest.TestCase):
     def test_recovered_requests_keep_the_adapter_that_a_client_had_loaded(self):
         with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as slow:
             flags = slow_model(model, slow)
-            self.moving("same", 44, slow)
+            restore = self.moving("same", 44, slow)
             change = self.moving("changed", 45, slow)
             server = KilledServer(pagoda, slow, *flags, "--enable-lora", "--enable-lora-updates", "--lora-root", self.root, "--admin-key-file",
                                   self.admin, journal=os.path.join(folder, "journal"))
@@ -254,6 +254,16 @@ class Adapters(unittest.TestCase):
             self.assertIn("other files than when the request began", server.said())
             listed = [entry["id"] for entry in server.json("GET", "/v1/models")["data"]]
             self.assertEqual(sorted(listed[1:]), ["changed", "same"])
+            # A stream that has ended needs no adapter, however often its server is killed.
+            shutil.rmtree(self.paths["same"])
+            for _ in range(2):
+                server.kill()
+                server.start()
+                again = HttpStream(server, "/v1/completions", {**body, "model": "same"}, "same", num_connections=1)
+                self.assertTrue(again.ended.wait(60))
+                self.assertIsNone(again.problem)
+                self.assertEqual(again.events, streams["same"].events)
+            restore(44)
 
     def test_json_lines(self):
         server = self.updating(json_lines=True)
