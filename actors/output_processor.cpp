@@ -85,9 +85,10 @@ void process(Self self, const StepOutputs& step) {
     if (fresh) batches.push_back({actor});
     Batch& batch = batches[place->second];
     if (output.done || output.error) {
-      closed.push_back({.request = output.request_id,
-                        .work = output.done ? work_done(*output.done) : routing::WorkDone{},
-                        .adapter_failed = output.error && output.error->code == ErrorCode::bad_adapter});
+      const bool adapter_failed = output.error && output.error->code == ErrorCode::bad_adapter;
+      if (adapter_failed) spdlog::warn("request {}: {}", output.request_id, output.error->message);
+      closed.push_back(
+          {output.request_id, output.done ? work_done(*output.done) : routing::WorkDone{}, adapter_failed});
       batch.ended.push_back(output.request_id);
     }
     batch.outputs.outputs.push_back(std::move(output));

@@ -2,8 +2,6 @@
 #include <optional>
 #include <utility>
 
-#include <spdlog/spdlog.h>
-
 #include "actors/adapter_loads.hpp"
 #include "actors/clock.hpp"
 #include "actors/engine_actors.hpp"
@@ -174,14 +172,6 @@ caf::typed_response_promise<view::ReplicaView> answer_view(Self self, const GetV
   return promise;
 }
 
-/// Clients do not see why a device could not load the adapter of a row.
-void log_bad_adapters(const StepResult& result) {
-  for (const RowResult& row : result.rows) {
-    const Error* const error = row.error();
-    if (error != nullptr && error->code == ErrorCode::bad_adapter) spdlog::warn("{}", error->message);
-  }
-}
-
 /// Lets all devices load an adapter. If one of them ends meanwhile, the devices that replace them load it.
 void load_adapter(Self self, const LoadAdapter& message, Promise<AdapterLoaded> promise) {
   const auto& state = state_of(self);
@@ -246,7 +236,6 @@ SchedulerActor::behavior_type behavior(Self self, const scheduling::SchedulerCon
         const auto result = state.results->add(std::move(of_rank));
         if (!result) return;
         const TraceSpan span(state.trace, trace::Row::scheduler, "step result", state.place);
-        log_bad_adapters(*result);
         state.core->on_step_result(*result);
         span.end({arg("step", result->step), arg("tokens", result->samples.size()),
                   arg("requests_left", state.core->core().num_groups())});

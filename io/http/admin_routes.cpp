@@ -128,9 +128,9 @@ void drain_replica(const ApiContext& context, std::shared_ptr<Exchange> exchange
   }
   const auto model = model_of_query(context, request);
   if (!model) return exchange->respond_error(model.error());
-  spdlog::info("{} drains replica {}", name_of(request), *id);
   query_model(context, **model, std::move(exchange), actors::DrainReplica{*id, /*waits=*/false},
-              [id = *id](Exchange& answering, serving::Answer&) {
+              [id = *id, name = std::string(name_of(request))](Exchange& answering, serving::Answer&) {
+                spdlog::info("{} drains replica {}", name, id);
                 answer_object(answering,
                               [&](wire::JsonWriter& json) { json.field("replica", id).field("status", "draining"); });
               });

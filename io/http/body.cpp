@@ -160,8 +160,9 @@ Handler generating(const ApiContext& context, std::string path, ParseJob parse,
 
 namespace {
 
-/// Reads the body of a recovered request that used `adapter`. This server may not know the adapter, because a client
-/// had loaded it. Then the engine refuses the request, unless the request has ended.
+/// Reads the body of a recovered request that used `adapter`; empty = none, or that of a request which had ended before
+/// an earlier recovery. This server may not know the adapter, because a client had loaded it. Then the engine refuses
+/// the request, unless the request has ended.
 tl::expected<ModelBody, ErrorAnswer> read_recovered_body(const ApiContext& context, std::string_view body,
                                                          const std::string& adapter) {
   if (adapter.empty()) {
@@ -176,7 +177,6 @@ tl::expected<ModelBody, ErrorAnswer> read_recovered_body(const ApiContext& conte
   if (!model && !is_unknown) return tl::unexpected(std::move(model.error()));
   const serving::ServedModel& named = is_unknown ? context.models.first() : **model;
   if (!is_unknown && named.adapter() == adapter) return ModelBody{std::move(*object), std::move(*model)};
-  // A request that had ended before an earlier recovery has no adapter any more, but its body names it.
   const auto in_body = object->find("model");
   const bool is_named = in_body != object->end() && in_body->is_string();
   const std::string name = adapter.empty() && is_named ? in_body->get<std::string>() : adapter;
