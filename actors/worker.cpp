@@ -26,6 +26,7 @@ struct WorkerState {
   WorkerState() {}
   ~WorkerState() {
     end_now(loader);
+    if (parts.runner) parts.runner->leave_ranks();  // the other ranks may never come to a step that waits for them
     if (parts.stream) parts.stream->synchronize();  // callbacks and ops use the runner
   }
 

@@ -69,11 +69,15 @@ ordered_json memory_facts(const EnginePlan& engine, const EngineConfig& config, 
   ordered_json facts{{"device", device.description()},
                      {"device_free_bytes", device.available_bytes(kernels::MemoryKind::device)}};
   if (config.data_parallel_size > 1) facts["num_replicas"] = config.data_parallel_size;
+  if (config.tensor_parallel_size > 1) {
+    facts["rank"] = config.rank;
+    facts["num_ranks"] = config.tensor_parallel_size;
+  }
   if (!device.shares_host_memory()) facts["gpu_memory_utilization"] = config.gpu_memory_utilization;
   if (!device.shares_host_memory()) facts["host_free_bytes"] = device.available_bytes(kernels::MemoryKind::host);
   if (device.shares_host_memory()) {
     facts["device_free_limit"] = kernels::available_memory().limit;
-    facts["needed_bytes"] = host_bytes_needed(config, engine, config.data_parallel_size);
+    facts["needed_bytes"] = host_bytes_needed(config, engine, all_devices(config));
     facts["weight_memory"] = engine.copied_weight_bytes == 0                  ? "mapped"
                              : engine.copied_weight_bytes < plan.weight_bytes ? "copied in part"
                                                                               : "copied";
@@ -137,7 +141,7 @@ int run_inspect(InspectOptions& options) {
   if (const auto problems = options.engine.finish(); !problems.empty()) return exit_with(problems);
   const auto& config = options.engine.config;
   if (options.dialect) return print_dialect(config);
-  const EngineConfig replica = config.of_replica(0);
+  const EngineConfig replica = config.of_replica(0).of_rank(0);
   const auto device = create_device(replica);
   if (!device) return exit_with(device.error());
   const auto plan = plan_engine(replica, **device);
@@ -151,12 +155,26 @@ int run_inspect(InspectOptions& options) {
   about_model["num_files"] = facts.num_files;
   if (const auto types = plan->checkpoint->quantization(); !types.empty()) about_model["quantization"] = types;
   const auto about_memory = memory_facts(*plan, replica, **device);
+  auto ranks = ordered_json::array();
+  for (RankId rank = 0; config.tensor_parallel_size > 1 && rank < config.tensor_parallel_size; ++rank) {
+    const EngineConfig its = config.of_replica(0).of_rank(rank);
+    EnginePlan part = plan_other_rank(its, *plan);
+    if (const Status planned = plan_memory(its, **device, part); !planned) return exit_with(planned.error());
+    ranks.push_back(memory_facts(part, its, **device));
+  }
   if (options.json) {
-    std::printf("%s\n", ordered_json{{"model", about_model}, {"memory", about_memory}}.dump().c_str());
-  } else {
-    print_section("model", about_model);
+    ordered_json all{{"model", about_model}, {"memory", about_memory}};
+    if (!ranks.empty()) all["ranks"] = ranks;
+    std::printf("%s\n", all.dump().c_str());
+    return kExitOk;
+  }
+  print_section("model", about_model);
+  if (ranks.empty()) {
     print_section(config.data_parallel_size > 1 ? "memory of one replica (needed_bytes: of all)" : "memory",
                   about_memory);
+  }
+  for (const ordered_json& rank : ranks) {
+    print_section(("memory of rank " + rank["rank"].dump() + " (needed_bytes: of all)").c_str(), rank);
   }
   return kExitOk;
 }

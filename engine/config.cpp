@@ -67,6 +67,7 @@ constexpr double kMaxGib = 1 << 20;
 constexpr std::int64_t kMaxModelLen = std::int64_t{1} << 30;
 constexpr std::int32_t kMaxTokensPerStep = 1 << 24;
 constexpr std::int32_t kMaxReplicas = 64;
+constexpr std::int32_t kMaxRanks = 64;
 
 /// Returns the parts between commas, without the spaces around them. At least one, which may be empty.
 std::vector<std::string> split_at_commas(const std::string& text) {
@@ -117,6 +118,32 @@ void check_devices(const EngineConfig& config, Checker& check) {
   }
 }
 
+/// Checks the number of ranks, and that each device has a thread.
+void check_ranks(const EngineConfig& config, Checker& check) {
+  const std::int32_t num_ranks = config.tensor_parallel_size;
+  check.in_range("tensor_parallel_size", num_ranks, 1, kMaxRanks);
+  if (num_ranks > 1) {
+    const auto refuse = [&](const std::string& reason) {
+      check.refuse("tensor_parallel_size", "must be 1 " + reason + ", not " + std::to_string(num_ranks));
+    };
+    if (config.device != "cpu") refuse("with a GPU: only CPU ranks share layers");
+    if (!config.worker_listen.empty()) refuse("with worker_listen: the ranks of a group are on one host");
+    if (config.enable_lora) refuse("with enable_lora");
+    if (config.enable_prompt_adapter) refuse("with enable_prompt_adapter");
+  }
+  if (config.device != "cpu" || config.threads <= 0 || num_ranks < 1 || config.data_parallel_size < 1) return;
+  if (config.threads >= config.num_devices()) return;
+  const std::string threads = "the number of threads (" + std::to_string(config.threads) + ")";
+  if (num_ranks == 1) {
+    check.refuse("data_parallel_size", "must be at most " + threads + ", because each replica needs one, not " +
+                                           std::to_string(config.data_parallel_size));
+  } else {
+    check.refuse("tensor_parallel_size",
+                 (config.data_parallel_size == 1 ? "must be at most " : "times data_parallel_size must be at most ") +
+                     threads + ", because each rank needs one, not " + std::to_string(config.num_devices()));
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> EngineConfig::served_model_names() const {
@@ -140,9 +167,18 @@ EngineConfig EngineConfig::of_replica(ReplicaId id) const {
   return own;
 }
 
-EngineConfig EngineConfig::with_one_replica() const {
+EngineConfig EngineConfig::of_rank(RankId id) const {
+  EngineConfig own = *this;
+  own.rank = id;
+  own.kv_cache_memory /= tensor_parallel_size;
+  if (swap_space > 0) own.swap_space /= tensor_parallel_size;
+  return own;
+}
+
+EngineConfig EngineConfig::with_one_device() const {
   EngineConfig own = of_replica(0);
   own.data_parallel_size = 1;
+  own.tensor_parallel_size = 1;
   return own;
 }
 
@@ -193,7 +229,7 @@ std::int64_t EngineConfig::swap_bytes(std::int64_t free_host_bytes) const {
   constexpr double kBytesPerGib = 1 << 30;
   constexpr std::int64_t kMaxOfGpu = std::int64_t{4} << 30;
   if (swap_space >= 0) return static_cast<std::int64_t>(swap_space * kBytesPerGib);
-  return device == "cpu" ? 0 : std::clamp<std::int64_t>(free_host_bytes / 4 / data_parallel_size, 0, kMaxOfGpu);
+  return device == "cpu" ? 0 : std::clamp<std::int64_t>(free_host_bytes / 4 / num_devices(), 0, kMaxOfGpu);
 }
 
 std::int32_t EngineConfig::max_adapters_in_step() const {
@@ -270,14 +306,9 @@ std::vector<Error> EngineConfig::validate() const {
   check.number("watermark", watermark, 0, true, 0.5);
   check.in_range("pipeline_depth", pipeline_depth, 1, 2);
   check.in_range("threads", threads, 0, 1024);
-  check.in_range("tensor_parallel_size", tensor_parallel_size, 1, 1);
+  check_ranks(*this, check);
   check.in_range("pipeline_parallel_size", pipeline_parallel_size, 1, 1);
   check.in_range("data_parallel_size", data_parallel_size, 1, kMaxReplicas);
-  if (device == "cpu" && threads > 0 && threads < data_parallel_size) {
-    check.refuse("data_parallel_size", "must be at most the number of threads (" + std::to_string(threads) +
-                                           "), because each replica needs one, not " +
-                                           std::to_string(data_parallel_size));
-  }
   if (data_parallel_size > 1 && !worker_listen.empty()) {
     check.refuse("data_parallel_size", "must be 1 with worker_listen: one worker that has joined works at a time");
   }

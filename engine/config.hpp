@@ -81,11 +81,14 @@ struct EngineConfig {
   std::string cpu_affinity = "auto";  ///< binding of the compute threads: auto | none | cores | numa
   std::string cpu_isa;                ///< "" = the fastest of this machine; or a name of CpuIsa (kernels/device.hpp)
   std::uint64_t seed = 0;             ///< seed of requests that state none
+  /// Number of ranks that compute each layer together. Each has a part of the weights, of the KV cache and of the
+  /// threads.
   std::int32_t tensor_parallel_size = 1;
   std::int32_t pipeline_parallel_size = 1;
   /// Number of replicas of the model. Each has a scheduler, a KV cache, and a GPU or a share of the CPU threads.
   std::int32_t data_parallel_size = 1;
   std::int32_t replica = 0;       ///< see of_replica(); no key
+  std::int32_t rank = 0;          ///< see of_rank(); no key
   bool worker_processes = false;  ///< whether the device's actors run in a process of their own, which may die
   bool standby_worker = false;    ///< whether a second worker process keeps the model loaded, to replace one that dies
   std::string worker_listen;      ///< HOST:PORT where workers of other hosts join; empty = local workers
@@ -138,8 +141,14 @@ struct EngineConfig {
   /// share. Sizes that are set count for each replica.
   EngineConfig of_replica(ReplicaId id) const;
 
-  /// Returns the configuration of an engine that has the first replica only, with all threads.
-  EngineConfig with_one_replica() const;
+  /// Returns the configuration of one rank of this replica. Sizes of the replica's memory are divided between ranks.
+  EngineConfig of_rank(RankId id) const;
+  /// Returns the number of devices of all replicas, which share the CPU threads.
+  std::int32_t num_devices() const { return data_parallel_size * tensor_parallel_size; }
+
+  /// Returns the configuration of an engine with one device, that of the first replica, which computes whole layers with
+  /// all threads.
+  EngineConfig with_one_device() const;
 
   /// Returns max_num_seqs if it is set, else 256. If only max_num_batched_tokens is set, and is below 256, returns
   /// three quarters of it, so that prompts get a share of the step.

@@ -124,7 +124,10 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
         "Instruction set: scalar, avx2, avx_vnni, avx512, avx512_vnni, avx512_bf16, neon, neon_dotprod; empty: the "
         "fastest that this machine has");
   visit("seed", config.seed, "Seed of requests that set no seed");
-  visit("tensor_parallel_size", config.tensor_parallel_size, "Number of devices that share each layer");
+  visit("tensor_parallel_size", config.tensor_parallel_size,
+        "Number of ranks on this host that compute each layer together, each with its part of the weights and of the "
+        "KV cache, and a share of the CPU threads; for a machine with several NUMA nodes. kv_cache_memory and "
+        "swap_space are divided between them");
   visit("pipeline_parallel_size", config.pipeline_parallel_size, "Number of devices over which the layers are divided");
   visit("data_parallel_size", config.data_parallel_size,
         "Number of replicas of the model on this host, between which requests are divided. Each has a KV cache of its "

@@ -67,8 +67,18 @@ struct EmbeddingParams {
   float* out = nullptr;            ///< [num_tokens, hidden]
   bool accumulate = false;         ///< whether the result is added to out; otherwise it replaces out
   QuantizedMatrix quantized = {};  ///< [vocab, hidden], used instead of `table` if its data is not null
+  /// Number of rows of the whole table if this table is a part of it that begins with the row of id `first_row`: ids of
+  /// other parts then give zeros. 0 = the table is whole. Runs on devices that compute on the host.
+  std::int64_t whole_vocab = 0;
+  std::int64_t first_row = 0;
 
+  /// Returns the number of rows of this table.
   std::int64_t vocab() const { return quantized.data != nullptr ? quantized.rows : table.rows; }
+  /// Returns the row of an id; -1 if it is in another part.
+  std::int64_t row_of(std::int32_t id) const {
+    const std::int64_t row = id - first_row;
+    return row >= 0 && row < vocab() ? row : -1;
+  }
   std::int64_t hidden() const { return quantized.data != nullptr ? quantized.columns : table.columns; }
 };
 

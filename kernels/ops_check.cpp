@@ -115,6 +115,9 @@ Status check_shapes(const EmbeddingParams& p) {
         .require_pointer(p.table.data, "table.data");
     check_weight_type(checker, p.table.dtype, "table.dtype");
   }
+  checker.require(p.first_row >= 0, "first_row must not be negative", p.first_row)
+      .require(p.first_row + (p.whole_vocab == 0 ? 0 : p.vocab()) <= p.whole_vocab,
+               "the rows of the table must be among those of whole_vocab", p.whole_vocab);
   if (!checker.ok() || p.num_tokens == 0) return checker.status();
   checker.require_pointer(p.token_ids, "token_ids").require_pointer(p.out, "out");
   return checker.status();
@@ -122,7 +125,8 @@ Status check_shapes(const EmbeddingParams& p) {
 
 Status check(const EmbeddingParams& p) {
   if (Status shapes = check_shapes(p); !shapes || p.num_tokens == 0) return shapes;
-  return Checker("embedding").require_range(p.token_ids, p.num_tokens, 0, p.vocab(), "token_ids").status();
+  const std::int64_t num_ids = p.whole_vocab == 0 ? p.vocab() : p.whole_vocab;
+  return Checker("embedding").require_range(p.token_ids, p.num_tokens, 0, num_ids, "token_ids").status();
 }
 
 Status check(const RmsNormParams& p) {

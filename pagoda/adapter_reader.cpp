@@ -67,7 +67,7 @@ Status check_adapters(const EngineConfig& config, const EnginePlan& plan) {
   const auto modules = io::parse_lora_modules(config);
   if (!modules) return fail(modules.error());
   if (modules->empty()) return {};
-  const weights::MeasuredWeights weights(*plan.checkpoint, plan.weights);
+  const weights::MeasuredWeights weights(*plan.stored, plan.weights);
   const auto model = plan.model.build(weights);
   if (!model) return fail(model.error());
   const AdapterReader reader(config, plan);

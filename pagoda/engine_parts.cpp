@@ -148,44 +148,75 @@ void fill_copies_with_first(actors::DeviceFactory& factory,
   };
 }
 
+/// Lets each worker of a rank begin as if no worker had held the rank before.
+void begin_anew_with_workers(actors::DeviceFactory& factory, const std::shared_ptr<kernels::RankMemory>& exchange,
+                             RankId rank) {
+  factory.make_worker = [make = std::move(factory.make_worker), exchange, rank] {
+    exchange->reset(rank);
+    return make();
+  };
+}
+
 /// Makes the devices of the replicas, in this process or in processes of their own.
 class DeviceMaker {
  public:
-  /// `plan`: the memory is not planned yet.
+  /// The devices of a replica, by rank.
+  using Ranks = std::vector<LoadedDevice>;
+
+  /// `plan`: of rank 0; the memory is not planned yet.
   DeviceMaker(const EngineConfig& config, const EnginePlan& plan, const EngineSetup& setup, trace::SharedTracer trace)
-      : config_(config), plan_(plan), setup_(setup), trace_(std::move(trace)) {}
+      : config_(config), plan_(plan), setup_(setup), trace_(std::move(trace)) {
+    of_rank_.resize(static_cast<std::size_t>(config.tensor_parallel_size));
+  }
 
   /// Returns the devices by replica.
-  Result<std::vector<LoadedDevice>> make_all() {
-    if (setup_.device != nullptr && config_.data_parallel_size > 1) {
-      return fail(ErrorCode::bad_config, "data_parallel_size must be 1 with EngineSetup::device, which is one device",
-                  "data_parallel_size");
+  Result<std::vector<Ranks>> make_all() {
+    if (setup_.device != nullptr && config_.num_devices() > 1) {
+      const char* const key = config_.data_parallel_size > 1 ? "data_parallel_size" : "tensor_parallel_size";
+      return fail(ErrorCode::bad_config,
+                  std::string(key) + " must be 1 with EngineSetup::device, which is one device", key);
     }
-    std::vector<LoadedDevice> all;
+    std::vector<Ranks> all;
     for (ReplicaId id = 0; id < config_.data_parallel_size; ++id) {
-      auto device = make(config_.of_replica(id));
-      if (!device) return fail(std::move(device.error()));
-      all.push_back(std::move(*device));
+      std::shared_ptr<kernels::RankMemory> exchange;
+      if (config_.tensor_parallel_size > 1) {
+        auto made = kernels::RankMemory::create(rank_memory_shape(plan_));
+        if (!made) return fail(std::move(made.error()));
+        exchange = std::move(*made);
+      }
+      Ranks ranks;
+      for (RankId rank = 0; rank < config_.tensor_parallel_size; ++rank) {
+        auto device = make(config_.of_replica(id).of_rank(rank), exchange);
+        if (!device) return fail(std::move(device.error()));
+        ranks.push_back(std::move(*device));
+      }
+      all.push_back(std::move(ranks));
     }
     return all;
   }
 
-  /// Returns the plan of the first replica.
-  const EnginePlan& plan() const { return *planned_; }
+  /// Returns the plan of the first rank of the first replica.
+  const EnginePlan& plan() const { return *of_rank_.front().planned; }
 
  private:
-  Result<LoadedDevice> make(const EngineConfig& config) {
+  /// What the devices with one rank share: those of all replicas.
+  struct OfRank {
+    std::optional<EnginePlan> planned;
+    std::shared_ptr<device_link::SharedWeights> process_copies;
+    std::shared_ptr<weights::CopyStore::ModelCopies> own_copies;
+  };
+
+  Result<LoadedDevice> make(const EngineConfig& config, const std::shared_ptr<kernels::RankMemory>& exchange) {
+    OfRank& its = of_rank_.at(static_cast<std::size_t>(config.rank));
     EngineSetup setup = setup_;
-    if (setup_.progress && config_.data_parallel_size > 1) {
-      const std::string name =
-          "replica " + std::to_string(config.replica) + " of " + std::to_string(config_.data_parallel_size) + ": ";
-      setup.progress = [name, report = setup_.progress](std::string_view what, double done) {
-        report(name + std::string(what), done);
+    if (setup_.progress && config_.num_devices() > 1) {
+      setup.progress = [name = name_of(config), report = setup_.progress](std::string_view what, double done) {
+        report(name + ": " + std::string(what), done);
       };
     }
     if (worker_plans_memory(config)) {
-      if (!planned_) planned_ = plan_;
-      return worker_process_device(config, plan_, setup, trace_, nullptr);
+      if (!its.planned) its.planned = plan_;
+      return worker_process_device(config, plan_, setup, trace_, {});
     }
     auto device =
         setup_.device != nullptr ? Result<std::shared_ptr<kernels::Device>>(setup_.device) : create_device(config);
@@ -193,64 +224,86 @@ class DeviceMaker {
     const auto plan = plan_for(config, *device);
     if (!plan) return fail(plan.error());
     if (config.worker_processes) {
-      auto loaded = make_process(config, *plan, setup);
+      auto loaded = make_process(config, *plan, setup, exchange);
       if (loaded) loaded->description = (*device)->description();
       return loaded;
     }
-    auto loaded = load_device(config, *plan, *device, setup.progress, {.pools = nullptr, .weights = copies(*device)});
-    if (loaded && own_copies_) fill_copies_with_first(loaded->factory, own_copies_);
+    auto loaded = load_device(config, *plan, *device, setup.progress,
+                              {.pools = nullptr, .weights = copies(its, *device), .ranks = exchange});
+    if (!loaded) return loaded;
+    if (its.own_copies) fill_copies_with_first(loaded->factory, its.own_copies);
+    if (exchange != nullptr) begin_anew_with_workers(loaded->factory, exchange, config.rank);
     return loaded;
   }
 
-  /// Plans the memory. Replicas on a CPU have the plan of the first one, because those before have taken memory.
+  std::string name_of(const EngineConfig& config) const {
+    const auto part = [](const char* what, std::int32_t index, std::int32_t count) {
+      return std::string(what) + " " + std::to_string(index) + " of " + std::to_string(count);
+    };
+    const std::string rank = part("rank", config.rank, config_.tensor_parallel_size);
+    if (config_.data_parallel_size == 1) return rank;
+    const std::string replica = part("replica", config.replica, config_.data_parallel_size);
+    return config_.tensor_parallel_size == 1 ? replica : replica + ", " + rank;
+  }
+
+  /// Plans the memory. Devices on a CPU have the plan of the first replica, and as many blocks as its first rank,
+  /// because those before have taken memory.
   Result<EnginePlan> plan_for(const EngineConfig& config, const std::shared_ptr<kernels::Device>& device) {
-    if (planned_ && config.device == "cpu") return *planned_;
-    EnginePlan plan = plan_;
-    if (const Status planned = plan_memory(config, *device, plan); !planned) return fail(planned.error());
-    const bool is_checked_for_all = device->shares_host_memory() && config_.data_parallel_size > 1;
-    if (is_checked_for_all) {
-      if (const Status fits = check_host_memory(config, plan, config_.data_parallel_size); !fits) {
-        return fail(fits.error());
-      }
+    OfRank& its = of_rank_.at(static_cast<std::size_t>(config.rank));
+    if (its.planned && config.device == "cpu") return *its.planned;
+    EnginePlan plan = config.rank == 0 ? plan_ : plan_other_rank(config, plan_);
+    EngineConfig sized = config;
+    if (config.rank > 0) {
+      sized.num_device_blocks = this->plan().num_device_blocks;
+      sized.num_host_blocks = this->plan().num_host_blocks;
+      sized.weight_memory = this->plan().weights.copy_linear ? "copied" : "mapped";
     }
-    if (!planned_) planned_ = plan;
+    if (const Status planned = plan_memory(sized, *device, plan); !planned) return fail(planned.error());
+    const bool is_checked_for_all = device->shares_host_memory() && config_.num_devices() > 1 && config.rank == 0;
+    if (is_checked_for_all) {
+      if (const Status fits = check_host_memory(config, plan, all_devices(config_)); !fits) return fail(fits.error());
+    }
+    if (!its.planned) its.planned = plan;
     return plan;
   }
 
-  Result<LoadedDevice> make_process(const EngineConfig& config, const EnginePlan& plan, const EngineSetup& setup) {
-    if (process_copies_ == nullptr || !share_copies_of_weights(config)) {
+  Result<LoadedDevice> make_process(const EngineConfig& config, const EnginePlan& plan, const EngineSetup& setup,
+                                    const std::shared_ptr<kernels::RankMemory>& exchange) {
+    auto& shared = of_rank_.at(static_cast<std::size_t>(config.rank)).process_copies;
+    if (shared == nullptr || !share_copies_of_weights(config)) {
       auto copies = shared_weights(config, plan);
       if (!copies) return fail(std::move(copies.error()));
-      process_copies_ = std::move(*copies);
+      shared = std::move(*copies);
     }
-    return worker_process_device(config, plan, setup, trace_, process_copies_);
+    return worker_process_device(config, plan, setup, trace_, {shared, exchange});
   }
 
   /// Returns the copies of weights that workers of this process share; null if each device makes its own.
-  std::shared_ptr<weights::KeptCopies> copies(const std::shared_ptr<kernels::Device>& device) {
+  std::shared_ptr<weights::KeptCopies> copies(OfRank& its, const std::shared_ptr<kernels::Device>& device) const {
     if (setup_.kept_weights != nullptr) return setup_.kept_weights;
     if (config_.data_parallel_size == 1 || !share_copies_of_weights(config_)) return nullptr;
-    if (own_copies_ == nullptr) own_copies_ = std::make_shared<weights::CopyStore>(0, 0)->use(0, 0, "", device);
-    return own_copies_;
+    if (its.own_copies == nullptr) its.own_copies = std::make_shared<weights::CopyStore>(0, 0)->use(0, 0, "", device);
+    return its.own_copies;
   }
 
   const EngineConfig& config_;
   const EnginePlan& plan_;
   const EngineSetup& setup_;
   trace::SharedTracer trace_;
-  std::optional<EnginePlan> planned_;
-  std::shared_ptr<device_link::SharedWeights> process_copies_;
-  std::shared_ptr<weights::CopyStore::ModelCopies> own_copies_;
+  std::vector<OfRank> of_rank_;
 };
 
 /// Describes the devices of all replicas.
-std::string description_of(const std::vector<LoadedDevice>& devices) {
-  const std::string& first = devices.front().description;
-  if (devices.size() == 1) return first;
-  const auto is_same = [&](const LoadedDevice& device) { return device.description == first; };
-  if (std::ranges::all_of(devices, is_same)) return std::to_string(devices.size()) + " x " + first;
+std::string description_of(const std::vector<DeviceMaker::Ranks>& replicas) {
+  std::vector<std::string> devices;
+  for (const DeviceMaker::Ranks& ranks : replicas) {
+    for (const LoadedDevice& device : ranks) devices.push_back(device.description);
+  }
+  if (devices.size() == 1) return devices.front();
+  const auto is_same = [&](const std::string& device) { return device == devices.front(); };
+  if (std::ranges::all_of(devices, is_same)) return std::to_string(devices.size()) + " x " + devices.front();
   std::string all;
-  for (const LoadedDevice& device : devices) all += (all.empty() ? "" : "; ") + device.description;
+  for (const std::string& device : devices) all += (all.empty() ? "" : "; ") + device;
   return all;
 }
 
@@ -264,7 +317,7 @@ Result<LoadedDevice> load_device(const EngineConfig& config, const EnginePlan& p
     plan.copied_weight_bytes = std::max<std::int64_t>(0, plan.copied_weight_bytes - external.weights->filled_bytes());
   }
   const auto available_bytes = static_cast<std::int64_t>(device->available_bytes(kernels::MemoryKind::device));
-  const auto loader = ModelLoader::create(config, plan, device, progress, external.weights);
+  const auto loader = ModelLoader::create(config, plan, device, progress, external.weights, external.ranks);
   if (!loader) return fail(loader.error());
   if (plan.measures_kv_cache) {
     const auto num_blocks = measured_blocks(config, plan, **loader, available_bytes);
@@ -298,7 +351,10 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSe
   auto devices = maker.make_all();
   if (!devices) return fail(std::move(devices.error()));
   EnginePlan smallest = maker.plan();  // every request must fit every replica
-  smallest.num_device_blocks = std::ranges::min(*devices, {}, &LoadedDevice::num_device_blocks).num_device_blocks;
+  const auto blocks_of = [](const DeviceMaker::Ranks& ranks) {
+    return std::ranges::min(ranks, {}, &LoadedDevice::num_device_blocks).num_device_blocks;
+  };
+  smallest.num_device_blocks = blocks_of(*std::ranges::min_element(*devices, {}, blocks_of));
   auto journal = open_journal(config, setup, std::move(*lock), *tokenizer);
   if (!journal) return fail(journal.error());
   // The key is drawn for each engine: a client that knew it could construct prompts whose blocks have equal hashes.
@@ -312,15 +368,17 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSe
   parts.info = model_info(config, smallest, **tokenizer, *defaults, description_of(*devices));
   parts.info.num_device_blocks = parts.info.num_host_blocks = 0;
   parts.instruments = {.trace = std::move(*trace), .journal = *journal};
-  for (LoadedDevice& device : *devices) {
+  for (DeviceMaker::Ranks& ranks : *devices) {
     EnginePlan its = maker.plan();
-    its.num_device_blocks = device.num_device_blocks;
-    its.num_host_blocks = device.num_host_blocks;
-    parts.info.num_device_blocks += device.num_device_blocks;
-    parts.info.num_host_blocks += device.num_host_blocks;
-    parts.replicas.push_back({.scheduler = scheduler_config(config, its, thinking),
-                              .blocks = block_space_config(config, its, *prefix_hash_key),
-                              .ranks = {std::move(device.factory)}});
+    its.num_device_blocks = blocks_of(ranks);
+    its.num_host_blocks = std::ranges::min(ranks, {}, &LoadedDevice::num_host_blocks).num_host_blocks;
+    parts.info.num_device_blocks += its.num_device_blocks;
+    parts.info.num_host_blocks += its.num_host_blocks;
+    actors::ReplicaParts replica{.scheduler = scheduler_config(config, its, thinking),
+                                 .blocks = block_space_config(config, its, *prefix_hash_key),
+                                 .ranks = {}};
+    for (LoadedDevice& device : ranks) replica.ranks.push_back(std::move(device.factory));
+    parts.replicas.push_back(std::move(replica));
   }
   if (config.has_adapters()) {
     parts.adapters = actors::AdapterStoreParts{.max_loaded = static_cast<std::size_t>(config.num_loaded_adapters()),

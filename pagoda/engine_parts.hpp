@@ -17,7 +17,7 @@
 
 namespace pagoda {
 
-/// The loaded parts of an engine whose replicas have one device each, and its journal's file.
+/// The loaded parts of an engine, and its journal's file.
 struct EngineParts : actors::EngineParts {
   /// Adapters that requests may name from the start; start_engine loads them.
   std::vector<io::AdapterAtStart> lora_modules;
@@ -35,6 +35,8 @@ struct LoadedDevice {
 struct ExternalMemory {
   std::function<Result<execution::KvPools>()> pools;  ///< makes the KV pools; null: the device allocates them
   std::shared_ptr<weights::KeptCopies> weights;       ///< copies of weights that outlive the device; null: none
+  /// Memory through which the ranks of a group exchange rows; null: there is one rank.
+  std::shared_ptr<kernels::RankMemory> ranks = nullptr;
 };
 /// Loads the weights that are needed and takes the KV memory. Errors: as Engine::create.
 Result<LoadedDevice> load_device(const EngineConfig& config, const EnginePlan& plan,

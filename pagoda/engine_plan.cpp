@@ -8,6 +8,7 @@
 #include "engine/adapters/bound_adapter.hpp"
 #include "engine/scheduling/scheduler_config.hpp"
 #include "engine/weights/measured_weights.hpp"
+#include "engine/weights/rank_weights.hpp"
 #include "io/device_link/frame_channel.hpp"
 #include "kernels/cpu/cpu_memory.hpp"
 #include "kernels/cpu_parts.hpp"
@@ -50,12 +51,23 @@ Result<std::int64_t> chosen_model_len(const EngineConfig& config, const models::
   return config.max_model_len;
 }
 
+/// Returns the weights of the rank whose plan it is.
+std::shared_ptr<const weights::WeightSource> weights_of_rank(const EnginePlan& plan) {
+  const models::RankPlace place = plan.model.place;
+  if (place.num_ranks == 1) return plan.checkpoint;
+  const auto slice = [decoder = plan.model.decoder, place](std::string_view module) {
+    return models::slice_of(decoder, place, module);
+  };
+  return {new weights::RankWeights(*plan.checkpoint, place.rank == 0, slice),
+          [checkpoint = plan.checkpoint](weights::RankWeights* part) { delete part; }};
+}
+
 /// Returns the bytes that the memory plan may give to the KV cache.
 std::int64_t kv_budget(const EngineConfig& config, const kernels::Device& device, std::int64_t fixed_bytes) {
   if (config.kv_cache_memory > 0) return static_cast<std::int64_t>(config.kv_cache_memory * kBytesPerGib);
   const auto free_bytes = static_cast<double>(device.available_bytes(kernels::MemoryKind::device));
   if (device.shares_host_memory()) {
-    return static_cast<std::int64_t>(free_bytes * kDefaultKvShare / config.data_parallel_size);
+    return static_cast<std::int64_t>(free_bytes * kDefaultKvShare / config.num_devices());
   }
   return std::max<std::int64_t>(0, static_cast<std::int64_t>(free_bytes * config.gpu_memory_utilization) - fixed_bytes);
 }
@@ -68,6 +80,7 @@ bool copies_linear(const EngineConfig& config, const kernels::Device& device, bo
   if (config.weight_memory == "copied") return true;
   if (!is_mapped) return false;
   const auto free_bytes = static_cast<std::int64_t>(device.available_bytes(kernels::MemoryKind::device));
+  // The ranks of a replica copy their parts.
   const std::int64_t copied = weight_bytes * (share_copies_of_weights(config) ? 1 : config.data_parallel_size);
   return copied <= free_bytes / 2 && copied <= free_bytes - needed;
 }
@@ -100,13 +113,17 @@ std::int64_t planned_adapter_bytes(const EngineConfig& config, const layers::Ada
 
 /// Measures the planned model. Reads no weights.
 Result<MeasuredModel> measure_model(const EngineConfig& config, const EnginePlan& plan, const kernels::Device& device) {
-  const weights::MeasuredWeights weights(*plan.checkpoint, plan.weights);
+  const weights::MeasuredWeights weights(*plan.stored, plan.weights);
   const auto model = plan.model.build(weights);
   if (!model) return fail(model.error());
+  models::ModelMemory memory = (*model)->memory(plan.limits, device.ops().supports_narrow_rows());
+  if (const std::int32_t ranks = plan.model.place.num_ranks; ranks > 1) {
+    memory.activation_bytes += kernels::RankMemory::bytes(rank_memory_shape(plan)) / ranks;
+  }
   return MeasuredModel{
       .weight_bytes = weights.loaded_bytes(),
       .copied_weight_bytes = plan.checkpoint->is_mapped() ? weights.copied_bytes() : weights.loaded_bytes(),
-      .memory = (*model)->memory(plan.limits, device.ops().supports_narrow_rows()),
+      .memory = memory,
       .adapter_bytes = planned_adapter_bytes(config, (*model)->adapter_modules())};
 }
 
@@ -138,8 +155,8 @@ Status check_step_results(const EngineConfig& config, const EnginePlan& plan) {
 Result<std::shared_ptr<kernels::Device>> create_host_device(const EngineConfig& config) {
   // Replicas on GPUs load one after the other, so each may use all threads.
   const bool is_part = config.device == "cpu";
-  const kernels::CpuPart part =
-      is_part ? kernels::CpuPart{config.replica, config.data_parallel_size} : kernels::CpuPart();
+  const int device = config.replica * config.tensor_parallel_size + config.rank;
+  const kernels::CpuPart part = is_part ? kernels::CpuPart{device, config.num_devices()} : kernels::CpuPart();
   return kernels::create_cpu_device({config.threads, config.cpu_isa, config.cpu_affinity}, part);
 }
 
@@ -185,16 +202,25 @@ Result<std::int32_t> size_kv_cache(const EngineConfig& config, const EnginePlan&
   return static_cast<std::int32_t>(std::min<std::int64_t>(num_blocks, blocks_for_all_rows(config, plan)));
 }
 
-std::int64_t host_bytes_needed(const EngineConfig& config, const EnginePlan& plan, std::int32_t num_replicas) {
-  const std::int64_t blocks =
-      std::int64_t{plan.num_device_blocks} + (config.swap_dir.empty() ? plan.num_host_blocks : 0);
-  const std::int64_t num_copies = num_replicas > 1 && share_copies_of_weights(config) ? 1 : num_replicas;
-  return num_replicas * (plan.memory.fixed_bytes() - plan.memory.weight_bytes) + num_copies * plan.copied_weight_bytes +
-         num_replicas * blocks * plan.memory.kv_bytes_per_block;
+NumDevices all_devices(const EngineConfig& config) {
+  return {config.data_parallel_size, config.tensor_parallel_size};
 }
 
-Status check_host_memory(const EngineConfig& config, const EnginePlan& plan, std::int32_t num_replicas) {
-  const std::int64_t needed = host_bytes_needed(config, plan, num_replicas);
+kernels::RankMemoryShape rank_memory_shape(const EnginePlan& plan) {
+  return {plan.model.place.num_ranks, plan.model.largest_exchange(plan.limits)};
+}
+
+std::int64_t host_bytes_needed(const EngineConfig& config, const EnginePlan& plan, const NumDevices& devices) {
+  const std::int64_t blocks =
+      std::int64_t{plan.num_device_blocks} + (config.swap_dir.empty() ? plan.num_host_blocks : 0);
+  const bool shares = devices.replicas > 1 && share_copies_of_weights(config);
+  const std::int64_t num_copies = shares ? devices.ranks : devices.all();
+  return devices.all() * (plan.memory.fixed_bytes() - plan.memory.weight_bytes) +
+         num_copies * plan.copied_weight_bytes + devices.all() * blocks * plan.memory.kv_bytes_per_block;
+}
+
+Status check_host_memory(const EngineConfig& config, const EnginePlan& plan, const NumDevices& devices) {
+  const std::int64_t needed = host_bytes_needed(config, plan, devices);
   if (needed <= static_cast<std::int64_t>(kernels::available_cpu_memory())) return {};
   const auto mib = [](std::int64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; };
   const std::int64_t block_bytes = plan.memory.kv_bytes_per_block;
@@ -208,9 +234,12 @@ Status check_host_memory(const EngineConfig& config, const EnginePlan& plan, std
   parts += ", steps " + mib(plan.memory.fixed_bytes() - plan.memory.weight_bytes - adapter_bytes);
   return fail(ErrorCode::out_of_memory,
               "the engine needs " + kernels::describe_allocation(static_cast<std::size_t>(needed)) +
-                  (num_replicas > 1 ? "; of each of " + std::to_string(num_replicas) + " replicas " : "; ") + parts +
+                  (devices.all() > 1 ? "; of each of " + std::to_string(devices.all()) +
+                                           (devices.ranks > 1 ? " ranks " : " replicas ")
+                                     : "; ") +
+                  parts +
                   "; lower kv_cache_memory, num_device_blocks, swap_space or max_num_seqs" +
-                  (num_replicas > 1 ? ", or data_parallel_size" : "") +
+                  (devices.replicas > 1 ? ", or data_parallel_size" : "") +
                   (adapter_bytes > 0
                        ? ", or the limits of adapters (max_loras, max_cpu_loras, max_lora_rank, max_prompt_adapters)"
                        : ""),
@@ -235,7 +264,9 @@ Result<EnginePlan> plan_model(const EngineConfig& config) {
   plan.files = std::move(*files);
   auto model = plan.files->spec();
   if (!model) return fail(model.error());
-  plan.model = std::move(*model);
+  const std::int32_t num_ranks = config.tensor_parallel_size;
+  if (Status divides = models::check_ranks(model->decoder, num_ranks); !divides) return fail(std::move(divides.error()));
+  plan.model = model->of_rank({config.rank, num_ranks});
   const auto dtype = chosen_dtype(config.dtype, plan.model.checkpoint_dtype);
   if (!dtype) return fail(dtype.error());
   const auto kv_dtype = chosen_kv_dtype(config.kv_cache_dtype, *dtype);
@@ -259,7 +290,16 @@ Result<EnginePlan> plan_model(const EngineConfig& config) {
   auto checkpoint = plan.files->weights();
   if (!checkpoint) return fail(checkpoint.error());
   plan.checkpoint = std::move(*checkpoint);
+  plan.stored = weights_of_rank(plan);
   return plan;
+}
+
+EnginePlan plan_other_rank(const EngineConfig& config, const EnginePlan& plan) {
+  EnginePlan other = plan;
+  other.model = plan.model.of_rank({config.rank, config.tensor_parallel_size});
+  other.layout = other.model.kv_layout(config.slots_per_block(), other.kv_dtype);
+  other.stored = weights_of_rank(other);
+  return other;
 }
 
 Status plan_memory(const EngineConfig& config, const kernels::Device& device, EnginePlan& plan) {
@@ -288,7 +328,7 @@ Status plan_memory(const EngineConfig& config, const kernels::Device& device, En
   plan.copied_weight_bytes = measured->copied_weight_bytes;
   plan.weights.copy_linear =
       copies_linear(config, device, plan.checkpoint->is_mapped(), plan.checkpoint->facts().weight_bytes,
-                    host_bytes_needed(config, plan, config.data_parallel_size));
+                    host_bytes_needed(config, plan, all_devices(config)));
   const auto copied = measure_model(config, plan, device);
   if (!copied) return fail(copied.error());
   plan.copied_weight_bytes = copied->copied_weight_bytes;

@@ -10,6 +10,7 @@
 #include "engine/step/kv_layout.hpp"
 #include "engine/weights/loaded_weights.hpp"
 #include "io/model_files/model_files.hpp"
+#include "kernels/cpu/rank_memory.hpp"
 #include "kernels/device.hpp"
 #include "kernels/dtype.hpp"
 #include "kernels/result.hpp"
@@ -23,8 +24,10 @@ inline constexpr double kBytesPerGib = 1024.0 * 1024.0 * 1024.0;
 /// memory come last.
 struct EnginePlan {
   std::shared_ptr<const io::ModelFiles> files;
-  models::ModelSpec model;
+  models::ModelSpec model;  ///< the part of the model that the rank of the configuration computes
   std::shared_ptr<const io::ModelWeights> checkpoint;  ///< mapped; its headers were checked
+  /// Weights of the model's rank, not loaded: the checkpoint, or a part of it.
+  std::shared_ptr<const weights::WeightSource> stored;
   DType dtype = DType::f32;
   weights::WeightPolicy weights;
   DType kv_dtype = DType::f32;
@@ -43,9 +46,10 @@ struct EnginePlan {
 /// Reads the model's config and the headers of its weights. Does not look at the device's memory. Errors: as
 /// Engine::create.
 Result<EnginePlan> plan_model(const EngineConfig& config);
-/// Sizes the KV cache and the other memory that a plan of plan_model takes of `device`, for the replica whose
-/// configuration it is. Errors: as Engine::create,
-/// among them a tensor that is missing or has another shape.
+/// Returns the plan of another rank, whose configuration is given, before its memory is planned.
+EnginePlan plan_other_rank(const EngineConfig& config, const EnginePlan& plan);
+/// Sizes the KV cache and the other memory that a plan of plan_model takes of `device`, for the rank and the replica
+/// whose configuration it is. Errors: as Engine::create, among them a tensor that is missing or has another shape.
 Status plan_memory(const EngineConfig& config, const kernels::Device& device, EnginePlan& plan);
 /// Calls plan_model and plan_memory.
 Result<EnginePlan> plan_engine(const EngineConfig& config, const kernels::Device& device);
@@ -65,12 +69,25 @@ std::int64_t longest_sequence(const EngineConfig& config, const EnginePlan& plan
 /// different NUMA nodes.
 bool share_copies_of_weights(const EngineConfig& config);
 
-/// Returns the memory that so many replicas on a CPU take in total: copies of weights, the working memory of the
-/// largest step, the KV cache, and the host pool if it is not in a file. `plan`: of one replica.
-std::int64_t host_bytes_needed(const EngineConfig& config, const EnginePlan& plan, std::int32_t num_replicas = 1);
+/// A number of devices on a CPU.
+struct NumDevices {
+  std::int32_t replicas = 1;
+  std::int32_t ranks = 1;  ///< of each replica
+
+  std::int32_t all() const { return replicas * ranks; }
+};
+/// Returns the number of devices of all replicas.
+NumDevices all_devices(const EngineConfig& config);
+
+/// Returns the memory that so many devices on a CPU take in total: copies of weights, the working memory of the largest
+/// step, the KV cache, and the host pool if it is not in a file. `plan`: of one device.
+std::int64_t host_bytes_needed(const EngineConfig& config, const EnginePlan& plan, const NumDevices& devices = {});
 
 /// Checks that the machine has this memory. Errors: out_of_memory; the message has the numbers.
-Status check_host_memory(const EngineConfig& config, const EnginePlan& plan, std::int32_t num_replicas = 1);
+Status check_host_memory(const EngineConfig& config, const EnginePlan& plan, const NumDevices& devices = {});
+
+/// Returns the shape of the memory through which the ranks of a replica exchange rows. There must be several ranks.
+kernels::RankMemoryShape rank_memory_shape(const EnginePlan& plan);
 
 /// Returns the sizes of this engine's runner.
 execution::RunnerConfig runner_config(const EngineConfig& config, const EnginePlan& plan);

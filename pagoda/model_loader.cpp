@@ -20,8 +20,10 @@ ModelLoader::ModelLoader(const EngineConfig& config, const EnginePlan& plan, std
 Result<std::shared_ptr<ModelLoader>> ModelLoader::create(const EngineConfig& config, const EnginePlan& plan,
                                                          std::shared_ptr<kernels::Device> device,
                                                          StartProgress progress,
-                                                         std::shared_ptr<weights::KeptCopies> kept) {
+                                                         std::shared_ptr<weights::KeptCopies> kept,
+                                                         std::shared_ptr<kernels::RankMemory> ranks) {
   std::shared_ptr<ModelLoader> loader(new ModelLoader(config, plan, std::move(device), std::move(progress)));
+  loader->ranks_ = std::move(ranks);
   std::shared_ptr<kernels::Device> host = loader->device_;
   if (!host->shares_host_memory()) {
     auto cpu = create_host_device(config);
@@ -31,11 +33,11 @@ Result<std::shared_ptr<ModelLoader>> ModelLoader::create(const EngineConfig& con
   const auto loaded = [self = loader.get()](double done) { self->report("loading weights", done); };
   if (loader->device_->shares_host_memory()) {
     loader->host_weights_ = std::make_unique<weights::LoadedWeights>(
-        *plan.checkpoint, plan.weights, host, std::move(kept),
+        *loader->plan_.stored, plan.weights, host, std::move(kept),
         weights::CopyProgress{.report = loaded, .expected_bytes = plan.copied_weight_bytes});
   } else {
     loader->host_weights_ =
-        std::make_unique<weights::LoadedWeights>(*plan.checkpoint, plan.weights, host, std::move(kept));
+        std::make_unique<weights::LoadedWeights>(*loader->plan_.stored, plan.weights, host, std::move(kept));
     loader->device_weights_ = std::make_unique<weights::DeviceWeights>(*loader->host_weights_, loader->device_,
                                                                        plan.memory.weight_bytes, loaded);
   }
@@ -76,7 +78,8 @@ Result<std::unique_ptr<execution::ModelRunner>> ModelLoader::make_runner(const e
   if (adapter_reader_.is_enabled()) {
     read = [loader = shared_from_this()](const std::string& path) { return loader->adapter_reader_.read(path); };
   }
-  return execution::ModelRunner::create(runner_, std::move(*model), device_, cache, actors::now_us, std::move(read));
+  return execution::ModelRunner::create(runner_, std::move(*model), device_, cache, actors::now_us, std::move(read),
+                                        ranks_ != nullptr ? ranks_->communicator(plan_.model.place.rank) : nullptr);
 }
 
 Result<std::int64_t> ModelLoader::measure_free_bytes() const {

@@ -10,6 +10,7 @@
 #include "engine/execution/model_runner.hpp"
 #include "engine/weights/device_weights.hpp"
 #include "engine/weights/loaded_weights.hpp"
+#include "kernels/cpu/rank_memory.hpp"
 #include "pagoda/adapter_reader.hpp"
 #include "pagoda/engine_plan.hpp"
 #include "pagoda/engine_setup.hpp"
@@ -20,10 +21,12 @@ namespace pagoda {
 /// second copy. Lives as long as any of its runners.
 class ModelLoader : public std::enable_shared_from_this<ModelLoader> {
  public:
-  /// `kept`: as in weights::LoadedWeights. Errors: bad_config (threads, cpu_isa).
+  /// `kept`: as in weights::LoadedWeights. `ranks`: through it the rank exchanges rows with the others; null if there is
+  /// one rank. Errors: bad_config (threads, cpu_isa).
   static Result<std::shared_ptr<ModelLoader>> create(const EngineConfig& config, const EnginePlan& plan,
                                                      std::shared_ptr<kernels::Device> device, StartProgress progress,
-                                                     std::shared_ptr<weights::KeptCopies> kept = nullptr);
+                                                     std::shared_ptr<weights::KeptCopies> kept = nullptr,
+                                                     std::shared_ptr<kernels::RankMemory> ranks = nullptr);
 
   /// Returns the bytes of the device that are free beside a model and the memory that its ops take for the largest
   /// steps. Loads the weights; blocks.
@@ -52,6 +55,7 @@ class ModelLoader : public std::enable_shared_from_this<ModelLoader> {
   std::int32_t block_size_;
   execution::RunnerConfig runner_;
   AdapterReader adapter_reader_;
+  std::shared_ptr<kernels::RankMemory> ranks_;
   std::shared_ptr<kernels::Device> device_;
   StartProgress progress_;  // null once the engine has started
   std::unique_ptr<weights::LoadedWeights> host_weights_;

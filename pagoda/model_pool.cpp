@@ -236,11 +236,11 @@ tl::expected<ModelPoolHandle, std::vector<Error>> spawn_model_pool(caf::actor_sy
                           "enable_lora_updates"});
       continue;
     }
-    if (model.config.data_parallel_size > 1) {
+    if (model.config.num_devices() > 1) {
+      const std::string key = model.config.data_parallel_size > 1 ? "data_parallel_size" : "tensor_parallel_size";
       problems.push_back(
           {ErrorCode::bad_config,
-           model.where + ": data_parallel_size is for a single model; a model of several has one replica",
-           "data_parallel_size"});
+           model.where + ": " + key + " is for a single model; a model of several has one replica of one rank", key});
       continue;
     }
     if (!wrong.empty()) continue;

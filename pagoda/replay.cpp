@@ -61,7 +61,7 @@ Result<EngineConfig> config_of(const std::string& setup, const ExecuteOptions& o
   if (!config->journal_tokens) {
     return fail(ErrorCode::bad_file, "the journal has no tokens (journal_tokens was off): nothing can be executed");
   }
-  *config = config->with_one_replica();
+  *config = config->with_one_device();
   config->model = options.model;
   if (!options.device.empty()) config->device = options.device;
   if (options.threads >= 0) config->threads = options.threads;

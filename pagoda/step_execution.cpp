@@ -17,7 +17,7 @@ Result<std::unique_ptr<StepExecution>> StepExecution::create(EngineConfig config
                                                              const memory::BlockSpaceConfig& blocks,
                                                              const scheduling::SchedulerConfig& scheduler,
                                                              memory::KvContent content, const StartProgress& progress) {
-  config = config.with_one_replica();
+  config = config.with_one_device();
   config.trace.clear();
   config.journal.clear();
   const KvLayout& layout = blocks.layout;

@@ -49,6 +49,7 @@ bool may_be_temporary(ErrorCode code) {
 /// link.
 constexpr int kMemoryDescriptor = device_link::kInheritedDescriptor + 1;
 constexpr int kWeightsDescriptor = kMemoryDescriptor + 1;
+constexpr int kExchangeDescriptor = kWeightsDescriptor + 1;
 
 device_link::SharedKvMemory::Size kept_size(const EnginePlan& plan) {
   return {plan.layout.block_bytes() * plan.num_device_blocks, plan.layout.block_bytes() * plan.num_host_blocks};
@@ -155,6 +156,8 @@ class WorkerStarts {
   }
 
   Result<actors::DeviceProcess> start(caf::actor_system& system, bool memory_lost) {
+    // All processes of the group have ended, but not one that stands by, which has not begun a step.
+    if (process_.exchange != nullptr) process_.exchange->reset(process_.start.rank);
     auto started = first_ ? Result<Started>(std::move(*first_)) : start_one(memory_lost);
     first_.reset();
     if (!started) return fail(std::move(started.error()));
@@ -240,10 +243,10 @@ void bind_to_parent() {
   // stops it.
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGTSTP, SIGTTIN, SIGTTOU}) std::signal(signal, SIG_IGN);
   // Closes descriptors that the engine's process has left open: clients' sockets would stay open with this process.
-  ::syscall(SYS_close_range, kWeightsDescriptor + 1, ~0U, 0);
+  ::syscall(SYS_close_range, kExchangeDescriptor + 1, ~0U, 0);
   // Occupies missing descriptors, so that no other file gets their numbers. They are missing when the process works for
   // another host, and only a later message shows whether they exist.
-  for (const int place : {kMemoryDescriptor, kWeightsDescriptor}) {
+  for (const int place : {kMemoryDescriptor, kWeightsDescriptor, kExchangeDescriptor}) {
     if (::fcntl(place, F_GETFD) < 0) ::dup2(device_link::kInheritedDescriptor, place);
   }
 }
@@ -286,6 +289,8 @@ Result<LoadedWorker> load_worker(const device_link::StartWorker& start, const Wo
   if (!config) return fail(std::move(config.error()));
   if (!options.model.empty()) config->model = options.model;
   config->replica = start.replica;
+  config->rank = start.rank;
+  PAGODA_ASSERT(config->tensor_parallel_size == start.num_ranks, "the engine divides the model");
   if (options.threads > 0) config->threads = options.threads;
   if (Status same = check_same_model(config->model, start.model); !same) return fail(std::move(same.error()));
   if (!options.device.empty()) {
@@ -309,7 +314,14 @@ Result<LoadedWorker> load_worker(const device_link::StartWorker& start, const Wo
     if (!mapped) return fail(std::move(mapped.error()));
     weights = std::move(*mapped);
   }
-  auto loaded = load_device(*config, *plan, *device, progress, {.pools = kept, .weights = weights});
+  std::shared_ptr<kernels::RankMemory> exchange;
+  if (start.num_ranks > 1) {
+    auto mapped = kernels::RankMemory::map(kExchangeDescriptor, rank_memory_shape(*plan));
+    if (!mapped) return fail(std::move(mapped.error()));
+    exchange = std::move(*mapped);
+  }
+  auto loaded =
+      load_device(*config, *plan, *device, progress, {.pools = kept, .weights = weights, .ranks = exchange});
   if (!loaded) return fail(std::move(loaded.error()));
   auto cache = loaded->factory.make_cache_engine();
   if (!cache) return fail(std::move(cache.error()));
@@ -342,6 +354,7 @@ int work(const WorkerOptions& options) {
   if (!start) return EXIT_FAILURE;
   if (!start->keeps_memory) ::close(kMemoryDescriptor);
   if (start->kept_weight_bytes == 0) ::close(kWeightsDescriptor);
+  if (start->num_ranks == 1) ::close(kExchangeDescriptor);
   device_link::FrameChannel& link = **channel;
   const auto progress = [&](std::string_view what, double done) {
     link.send(device_link::FromWorker(device_link::LoadProgress{std::string(what), done}));
@@ -375,8 +388,7 @@ bool worker_plans_memory(const EngineConfig& config) {
 }
 
 Result<LoadedDevice> worker_process_device(const EngineConfig& config, const EnginePlan& plan, const EngineSetup& setup,
-                                           const trace::SharedTracer& trace,
-                                           std::shared_ptr<device_link::SharedWeights> weights) {
+                                           const trace::SharedTracer& trace, SharedByProcesses shared) {
   const bool joins = !config.worker_listen.empty();
   if (setup.worker_command.empty() && !joins) {
     return fail(ErrorCode::bad_config, "worker_processes needs EngineSetup::worker_command, the program to start",
@@ -401,13 +413,16 @@ Result<LoadedDevice> worker_process_device(const EngineConfig& config, const Eng
                 .num_host_blocks = host_blocks,
                 .touch_memory = config.touch_memory,
                 .keeps_memory = *memory != nullptr,
-                .kept_weight_bytes = weights != nullptr ? weights->bytes() : 0,
+                .kept_weight_bytes = shared.weights != nullptr ? shared.weights->bytes() : 0,
                 .model = "",
-                .replica = config.replica},
+                .replica = config.replica,
+                .rank = config.rank,
+                .num_ranks = config.tensor_parallel_size},
       .limits = device_limits(config, plan, device_blocks, host_blocks),
       .block_bytes = plan.layout.block_bytes(),
       .memory = *memory,
-      .weights = std::move(weights),
+      .weights = std::move(shared.weights),
+      .exchange = std::move(shared.exchange),
       .step_deadline_us = static_cast<TimeUs>(config.step_deadline * 1e6),
       .trace = trace};
   if (joins) {

@@ -8,6 +8,7 @@
 #include "engine/config.hpp"
 #include "engine/trace/tracer.hpp"
 #include "io/device_link/shared_weights.hpp"
+#include "kernels/cpu/rank_memory.hpp"
 #include "pagoda/engine_parts.hpp"
 #include "pagoda/engine_plan.hpp"
 #include "pagoda/engine_setup.hpp"
@@ -18,13 +19,17 @@ namespace pagoda {
 /// without cost: the device is on another host, or it is a GPU, which takes memory for each process that queries it.
 bool worker_plans_memory(const EngineConfig& config);
 
+/// Memory that worker processes share, and that outlives them.
+struct SharedByProcesses {
+  std::shared_ptr<device_link::SharedWeights> weights;  ///< as shared_weights makes it
+  std::shared_ptr<kernels::RankMemory> exchange;        ///< of the ranks of a replica; null if there is one
+};
+
 /// Makes a device whose worker and cache engine live in processes that are started as `setup` describes, or that join
 /// as `config` describes. Nothing is loaded yet, except when the worker plans the memory: then a first process has
-/// loaded. `config`: of the replica. `weights`: as shared_weights makes it. Errors: bad_config, io_failed, and the
-/// error that such a worker reports.
+/// loaded. `config`, `plan`: of the rank. Errors: bad_config, io_failed, and the error that such a worker reports.
 Result<LoadedDevice> worker_process_device(const EngineConfig& config, const EnginePlan& plan, const EngineSetup& setup,
-                                           const trace::SharedTracer& trace,
-                                           std::shared_ptr<device_link::SharedWeights> weights);
+                                           const trace::SharedTracer& trace, SharedByProcesses shared);
 
 /// Makes the memory of weight copies that outlives processes. Processes of several replicas may share it if they start
 /// one after the other. Returns null if there are no copies, or if the worker is on another host. Errors: io_failed.

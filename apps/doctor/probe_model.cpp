@@ -63,7 +63,7 @@ std::vector<fs::path> weight_files(const fs::path& model) {
 /// Returns the host memory that serving needs; 0 on a GPU. Does with the model's files all that serve does before it
 /// reads weights.
 Result<std::int64_t> bytes_needed(const EngineConfig& config) {
-  const EngineConfig replica = config.of_replica(0);
+  const EngineConfig replica = config.of_replica(0).of_rank(0);
   const auto device = create_device(replica);
   if (!device) return fail(device.error());
   const auto plan = plan_engine(replica, **device);
@@ -71,9 +71,9 @@ Result<std::int64_t> bytes_needed(const EngineConfig& config) {
   if (const auto tokenizer = plan->files->tokenizer(); !tokenizer) return fail(tokenizer.error());
   if (const auto chat = io::load_chat_prompts(config, *plan->files); !chat) return fail(chat.error());
   if (!(*device)->shares_host_memory()) return 0;
-  if (auto status = check_host_memory(replica, *plan, config.data_parallel_size); !status)
+  if (auto status = check_host_memory(replica, *plan, all_devices(config)); !status)
     return fail(std::move(status.error()));
-  return host_bytes_needed(replica, *plan, config.data_parallel_size);
+  return host_bytes_needed(replica, *plan, all_devices(config));
 }
 
 }  // namespace

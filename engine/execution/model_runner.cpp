@@ -88,9 +88,12 @@ std::int64_t ModelRunner::batch_bytes(const RunnerConfig& config, bool keeps_blo
 Result<std::unique_ptr<ModelRunner>> ModelRunner::create(RunnerConfig config, std::unique_ptr<models::Model> model,
                                                          std::shared_ptr<kernels::Device> device,
                                                          const layers::KvCache& cache, Clock clock,
-                                                         adapters::AdapterTable::Reader read_adapter) {
+                                                         adapters::AdapterTable::Reader read_adapter,
+                                                         std::unique_ptr<kernels::Communicator> ranks) {
   std::unique_ptr<ModelRunner> runner(
       new ModelRunner(std::move(config), std::move(model), std::move(device), cache, std::move(clock)));
+  runner->ranks_ = std::move(ranks);
+  if (runner->ranks_ != nullptr) runner->model_->connect(*runner->ranks_);
   if (read_adapter) {
     runner->adapters_.emplace(std::move(read_adapter), runner->model_->adapter_modules(), *runner->device_);
   }
@@ -147,30 +150,40 @@ IssuedStep ModelRunner::issue(kernels::Stream& stream, const ExecuteStep& step) 
   IssuedStep issued;
   issued.step = step.step;
   issued.issued_us = clock_();
-  Status status;
   // If this throws, the rows are not in the state that steps expect: the stream fails, and so does the worker.
   rows_.apply(step);
   load_adapters(step);
-  try {
-    status = issue_ops(stream, step, issued);
-  } catch (const std::exception& problem) {
-    status = fail(ErrorCode::internal, "step " + std::to_string(step.step) + " failed: " + problem.what());
-  }
+  run_part(issued, [&] {
+    Status begun = ranks_ != nullptr ? ranks_->begin_step(step.step) : Status();
+    return begun ? issue_ops(stream, step, issued) : begun;
+  });
   rows_.append_samples(step);
-  if (!status) issued.error = std::move(status.error());
   return issued;
+}
+
+template <class Work>
+void ModelRunner::run_part(IssuedStep& issued, const Work& work) {
+  Status status;
+  try {
+    status = work();
+  } catch (const std::exception& problem) {
+    status = fail(ErrorCode::internal, "step " + std::to_string(issued.step) + " failed: " + problem.what());
+  }
+  if (status) return;
+  issued.error = std::move(status.error());
+  if (ranks_ != nullptr) ranks_->fail_step();
+}
+
+void ModelRunner::leave_ranks() {
+  if (ranks_ != nullptr) ranks_->leave();
 }
 
 void ModelRunner::sample(kernels::Stream& stream, const StepMasks& masks, IssuedStep& issued) {
   if (issued.error) return;
-  Status status;
-  try {
+  run_part(issued, [&] {
     apply(masks, issued);
-    status = draw(stream, issued);
-  } catch (const std::exception& problem) {
-    status = fail(ErrorCode::internal, "step " + std::to_string(issued.step) + " failed: " + problem.what());
-  }
-  if (!status) issued.error = std::move(status.error());
+    return draw(stream, issued);
+  });
 }
 
 Status ModelRunner::issue_ops(kernels::Stream& stream, const ExecuteStep& step, IssuedStep& issued) {

@@ -18,6 +18,7 @@
 #include "engine/step/execute.hpp"
 #include "engine/step/kv_layout.hpp"
 #include "engine/step/result.hpp"
+#include "kernels/communicator.hpp"
 #include "kernels/device.hpp"
 #include "kernels/sample.hpp"
 
@@ -47,11 +48,13 @@ class ModelRunner final : public StepRunner {
   /// logits and the model.
   static std::int64_t batch_bytes(const RunnerConfig& config, bool keeps_block_tables);
 
-  /// `read_adapter`: null if no row has an adapter. Errors: out_of_memory.
+  /// `read_adapter`: null if no row has an adapter. `ranks`: connects the ranks that run the same steps together; null
+  /// if this is the only one. Errors: out_of_memory.
   static Result<std::unique_ptr<ModelRunner>> create(RunnerConfig config, std::unique_ptr<models::Model> model,
                                                      std::shared_ptr<kernels::Device> device,
                                                      const layers::KvCache& cache, Clock clock,
-                                                     adapters::AdapterTable::Reader read_adapter = nullptr);
+                                                     adapters::AdapterTable::Reader read_adapter = nullptr,
+                                                     std::unique_ptr<kernels::Communicator> ranks = nullptr);
 
   /// Returns the adapters that rows may have; null without `read_adapter`. Lives as long as the runner. Any thread.
   adapters::AdapterTable* adapters() { return adapters_ ? &*adapters_ : nullptr; }
@@ -59,6 +62,7 @@ class ModelRunner final : public StepRunner {
   IssuedStep issue(kernels::Stream& stream, const ExecuteStep& step) override;
   void sample(kernels::Stream& stream, const StepMasks& masks, IssuedStep& issued) override;
   StepResult collect(IssuedStep issued) override;
+  void leave_ranks() override;
 
   /// Runs the largest possible steps, without blocks of any sequence, so that every op allocates the memory that it
   /// will need. Call before the first step, and not inside submit. Waits until the steps have run.
@@ -90,6 +94,9 @@ class ModelRunner final : public StepRunner {
   /// Gives new rows their adapters. Loads those that are not loaded.
   void load_adapters(const ExecuteStep& step);
   Status issue_ops(kernels::Stream& stream, const ExecuteStep& step, IssuedStep& issued);
+  /// Runs `work` of a step, which may throw. If it fails, the other ranks do not wait for this one.
+  template <class Work>
+  void run_part(IssuedStep& issued, const Work& work);
   /// Copies the tokens of new rows to the device. If the device keeps block tables, also copies long changes of block
   /// tables, and adds short changes to table_changes_.
   Status upload_rows(kernels::Stream& stream, const ExecuteStep& step, StepMemory& memory);
@@ -140,6 +147,7 @@ class ModelRunner final : public StepRunner {
   }
 
   RunnerConfig config_;
+  std::unique_ptr<kernels::Communicator> ranks_;  // null if there is one rank; the model uses it
   std::unique_ptr<models::Model> model_;
   std::shared_ptr<kernels::Device> device_;
   layers::KvCache cache_;

@@ -56,6 +56,10 @@ class StepRunner {
   /// Returns the result of a step. Call in Stream::on_complete, when everything that the step enqueued has finished,
   /// and only while the stream's status is well. Uses no device. May run while another thread issues a later step.
   virtual StepResult collect(IssuedStep issued) = 0;
+
+  /// Says that no more steps come: steps of this runner and of the other ranks of its group that wait for each other
+  /// fail. Any thread.
+  virtual void leave_ranks() {}
 };
 
 }  // namespace pagoda::execution

@@ -125,7 +125,7 @@ void Attention::operator()(ForwardPass& pass, const Activations& activations, st
                                    .softcap = static_cast<float>(shape_.softcap),
                                    .out = attended.floats,
                                    .narrow_out = attended.narrow});
-  output_(pass, attended, pass.num_tokens(), out, accumulate);
+  output_.sum_over_ranks(pass, attended, pass.num_tokens(), out, accumulate);
 }
 
 }  // namespace pagoda::layers

@@ -7,13 +7,15 @@
 
 namespace pagoda::layers {
 
-Embedding::Embedding(const WeightLoader& loader, std::int64_t vocab_size, std::int64_t width, float factor)
-    : factor_(factor) {
-  auto weight = loader.embedding(vocab_size, width);
+Embedding::Embedding(const WeightLoader& loader, const VocabPart& part, std::int64_t width, float factor)
+    : first_row_(part.first_row),
+      whole_vocab_(part.num_rows == part.vocab_size ? 0 : part.vocab_size),
+      factor_(factor) {
+  auto weight = loader.embedding(part.num_rows, width);
   table_ = weight.plain;
   module_ = loader.modules()->add({.name = std::string(loader.name()),
                                    .kind = AdapterModule::Kind::embedding,
-                                   .in_features = vocab_size,
+                                   .in_features = part.num_rows,
                                    .out_features = width,
                                    .row_width = width,
                                    .weight = weight});
@@ -33,13 +35,24 @@ Embedding Embedding::of_positions(const WeightLoader& loader, std::int64_t num_p
   return positions;
 }
 
-void Embedding::issue(ForwardPass& pass, const std::int32_t* ids, float* out, bool accumulate) const {
+void Embedding::look_up(ForwardPass& pass, const std::int32_t* ids, float* out, bool accumulate) const {
   pass.run(&kernels::Ops::embedding, {.token_ids = ids,
                                       .num_tokens = pass.num_tokens(),
                                       .table = table_,
                                       .out = out,
                                       .accumulate = accumulate,
-                                      .quantized = quantized_});
+                                      .quantized = quantized_,
+                                      .whole_vocab = whole_vocab_,
+                                      .first_row = first_row_});
+}
+
+void Embedding::issue(ForwardPass& pass, const std::int32_t* ids, float* out, bool accumulate) const {
+  if (whole_vocab_ == 0) {
+    look_up(pass, ids, out, accumulate);
+  } else {
+    pass.sum_over_ranks(pass.num_tokens() * width(), out, accumulate,
+                        [&](float* part, bool adds) { look_up(pass, ids, part, adds); });
+  }
   const bool has_tokens = module_ != kNoModule;
   if (has_tokens && pass.batch().adapters != nullptr) adapt(pass, *pass.batch().adapters, ids, out);
   if (factor_ != 1.0F) {

@@ -1,11 +1,13 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <type_traits>
 
 #include "engine/layers/forward_batch.hpp"
 #include "engine/layers/linear_inputs.hpp"
+#include "kernels/communicator.hpp"
 #include "kernels/ops.hpp"
 #include "kernels/result.hpp"
 
@@ -17,9 +19,11 @@ class ForwardPass {
  public:
   using Ops = kernels::Ops;
 
-  /// The arguments must live until the run has ended.
-  ForwardPass(const Ops& ops, kernels::Stream& stream, const ForwardBatch& batch, const KvCache& cache)
-      : ops_(ops), stream_(stream), batch_(batch), cache_(cache) {}
+  /// The arguments must live until the run has ended. `ranks`: connects the ranks that compute each layer together;
+  /// null if this is the only one.
+  ForwardPass(const Ops& ops, kernels::Stream& stream, const ForwardBatch& batch, const KvCache& cache,
+              kernels::Communicator* ranks = nullptr)
+      : ops_(ops), stream_(stream), batch_(batch), cache_(cache), ranks_(ranks) {}
 
   /// Issues one op, for example run(&Ops::rms_norm, {...}).
   template <class Params>
@@ -34,6 +38,25 @@ class ForwardPass {
     status_ = batch_.linear_inputs->see(stream_, modules, x, num_rows, in_features);
   }
 
+  /// Calls compute(part, false) to write `count` floats, this rank's part of a sum, to `part`. Writes the sum over all
+  /// ranks to out, or adds it with `accumulate`. A rank that is alone calls compute(out, accumulate).
+  template <class Compute>
+  void sum_over_ranks(std::int64_t count, float* out, bool accumulate, const Compute& compute) {
+    if (ranks_ == nullptr) return compute(out, accumulate);
+    compute(ranks_->part(count), false);
+    if (status_) status_ = ranks_->all_reduce(ops_, stream_, count, out, accumulate);
+  }
+
+  /// Calls compute(part) to write `num_rows` rows to `part`: this rank's columns, as many as `widths` has for it.
+  /// Writes the columns of all ranks side by side to out. A rank that is alone calls compute(out).
+  template <class Compute>
+  void gather_from_ranks(std::int64_t num_rows, std::span<const std::int64_t> widths, float* out,
+                         const Compute& compute) {
+    if (ranks_ == nullptr) return compute(out);
+    compute(ranks_->part(num_rows * widths[static_cast<std::size_t>(ranks_->rank())]));
+    if (status_) status_ = ranks_->all_gather(ops_, stream_, num_rows, widths, out);
+  }
+
   const ForwardBatch& batch() const { return batch_; }
   const KvCache& cache() const { return cache_; }
   std::int64_t num_tokens() const { return batch_.num_tokens; }
@@ -45,6 +68,7 @@ class ForwardPass {
   kernels::Stream& stream_;
   const ForwardBatch& batch_;
   const KvCache& cache_;
+  kernels::Communicator* ranks_;
   Status status_;
 };
 

@@ -59,6 +59,13 @@ class Linear {
   void operator()(ForwardPass& pass, const Rows& x, std::int64_t num_rows, float* y,
                   Accumulate accumulate = Accumulate::no) const;
 
+  /// As operator(), for a layer of which each rank has a part of the inputs: y is the sum of what the ranks compute.
+  void sum_over_ranks(ForwardPass& pass, const Rows& x, std::int64_t num_rows, float* y, Accumulate accumulate) const {
+    pass.sum_over_ranks(num_rows * out_features_, y, accumulate == Accumulate::yes, [&](float* part, bool adds) {
+      (*this)(pass, x, num_rows, part, adds ? Accumulate::yes : Accumulate::no);
+    });
+  }
+
  private:
   /// Neighbouring projections that one op computes: all plain, or all quantised in one format.
   struct Part {

@@ -33,7 +33,7 @@ void GatedMlp::run(ForwardPass& pass, const Activations& activations, const Rows
                                        .gated = true,
                                        .out = activated.floats,
                                        .narrow_out = activated.narrow});
-  down_(pass, activated, pass.num_tokens(), out, accumulate);
+  down_.sum_over_ranks(pass, activated, pass.num_tokens(), out, accumulate);
 }
 
 PlainMlp::PlainMlp(Linear up, kernels::Activation activation, Linear down)
@@ -49,7 +49,7 @@ void PlainMlp::run(ForwardPass& pass, const Activations& activations, const Rows
                                        .activation = activation_,
                                        .gated = false,
                                        .out = rows});
-  down_(pass, rows, pass.num_tokens(), out, accumulate);
+  down_.sum_over_ranks(pass, rows, pass.num_tokens(), out, accumulate);
 }
 
 }  // namespace pagoda::layers

@@ -49,7 +49,9 @@ Result<PositionTables> PositionTables::create(kernels::Device& device, const Pos
     tables.interleaved_ = shape.rotary.interleaved;
     status = upload(rotary_cos_sin(max_model_len, shape.rotary), tables.cos_sin_);
   } else if (shape.kind == PositionKind::alibi) {
-    status = upload(layers::alibi_slopes(shape.num_heads), tables.alibi_slopes_);
+    const std::vector<float> all = layers::alibi_slopes(shape.num_heads);
+    const auto first = all.begin() + shape.first_head;
+    status = upload({first, shape.heads_of_rank == 0 ? all.end() : first + shape.heads_of_rank}, tables.alibi_slopes_);
   }
   if (!status) return fail(std::move(status.error()));
   return tables;

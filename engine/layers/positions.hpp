@@ -29,7 +29,10 @@ constexpr std::string_view to_string(PositionKind kind) {
 struct PositionShape {
   PositionKind kind = PositionKind::rotary;
   RotaryShape rotary;          ///< used by PositionKind::rotary
-  std::int64_t num_heads = 0;  ///< used by PositionKind::alibi
+  std::int64_t num_heads = 0;  ///< used by PositionKind::alibi: heads of the whole model
+  /// Used by PositionKind::alibi: the heads of this rank, a part of num_heads; 0 = all.
+  std::int64_t first_head = 0;
+  std::int64_t heads_of_rank = 0;
 };
 
 /// Returns the ALiBi slope of each head (Press et al. 2022). For n heads, n a power of two, the slopes are the
@@ -50,7 +53,7 @@ class PositionTables {
 
   // These pointers are device memory. They stay valid as long as the tables live, also after a move.
   const float* cos_sin() const { return cos_sin_.as<float>(); }            ///< [max_model_len, rotary_dim], or null
-  const float* alibi_slopes() const { return alibi_slopes_.as<float>(); }  ///< [num_heads], or null
+  const float* alibi_slopes() const { return alibi_slopes_.as<float>(); }  ///< [heads of the rank], or null
   /// Number of elements of a head that are rotated.
   std::int64_t rotary_dim() const { return rotary_dim_; }
   /// See RotaryShape::interleaved.

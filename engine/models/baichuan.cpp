@@ -13,9 +13,9 @@ layers::Linear load_normalized_head(const layers::WeightLoader& root, const Deco
   const auto stored = config.tie_word_embeddings ? root / "model" / "embed_tokens" : module;
   return layers::Linear::derived(module,
                                  {.tensor = stored.full_name("weight"),
-                                  .stored_rows = config.vocab_size,
+                                  .stored_rows = config.vocab_part().num_rows,
                                   .stored_columns = config.hidden_size,
-                                  .rows = config.vocab_size,
+                                  .rows = config.vocab_part().num_rows,
                                   .columns = config.hidden_size,
                                   .derive = layers::normalize_rows},
                                  false);

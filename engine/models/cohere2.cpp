@@ -62,7 +62,7 @@ Result<std::unique_ptr<Model>> build(const DecoderConfig& config, bool bias, dou
   const WeightLoader root(source, status);
   const auto model = root / "model";
   Cohere2Weights weights;
-  weights.embedding = Embedding(model / "embed_tokens", config.vocab_size, config.hidden_size);
+  weights.embedding = Embedding(model / "embed_tokens", config.vocab_part(), config.hidden_size);
   weights.layers = load_layers<Cohere2Layer>(
       model / "layers", config, [&](const WeightLoader& layer, std::int64_t index) -> Cohere2Layer {
         const auto attention = layer / "self_attn";
@@ -94,7 +94,9 @@ ModelSpec describe_cohere2(ConfigSource& config) {
   const bool bias = config.boolean("attention_bias", false);
   const double logit_scale = config.number("logit_scale", 0.0, kDefaultLogitScale);
   ModelSpec spec = spec_of_decoder(decoder);
-  spec.build = [=](const weights::WeightSource& source) { return build(decoder, bias, logit_scale, source); };
+  spec.builder = [=](const weights::WeightSource& source, const RankPlace& rank) {
+    return build(decoder.of_rank(rank), bias, logit_scale, source);
+  };
   return spec;
 }
 

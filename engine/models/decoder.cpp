@@ -1,5 +1,6 @@
 #include "engine/models/decoder.hpp"
 
+#include <ranges>
 #include <string>
 #include <utility>
 
@@ -54,7 +55,17 @@ ModelSpec spec_of_decoder(const DecoderConfig& config) {
 }
 
 Decoder::Decoder(const DecoderConfig& config, ActivationShape activations, Head head)
-    : activation_shape_(std::move(activations)), position_shapes_(config.positions), head_(std::move(head)) {}
+    : activation_shape_(std::move(activations)), position_shapes_(config.positions), head_(std::move(head)) {
+  for (RankPlace place = config.place; auto rank : std::views::iota(0, place.num_ranks)) {
+    place.rank = rank;
+    vocab_parts_.push_back(range_of_rank(config.vocab_size, 1, place).size());
+  }
+}
+
+void Decoder::connect(kernels::Communicator& ranks) {
+  PAGODA_ASSERT(std::ssize(vocab_parts_) == ranks.num_ranks(), "the model is a part for so many ranks");
+  ranks_ = &ranks;
+}
 
 ModelMemory Decoder::memory(const ModelLimits& limits, bool narrow_rows) const {
   ModelMemory memory{.activation_bytes = Activations::bytes(activation_shape_, limits, narrow_rows)};
@@ -81,7 +92,7 @@ Status Decoder::run(kernels::Stream& stream, const ForwardBatch& batch, const Kv
   if (auto status = activations_.check_fits(batch); !status) return status;
   if (auto status = check(batch.adapters, batch.num_tokens); !status) return status;
   if (auto status = check(batch.prompts, batch.num_tokens); !status) return status;
-  ForwardPass pass(device_->ops(), stream, batch, cache);
+  ForwardPass pass(device_->ops(), stream, batch, cache, ranks_);
   hidden_ = run_layers(pass);
   return pass.status();
 }
@@ -93,16 +104,17 @@ Status Decoder::logits(kernels::Stream& stream, const std::int32_t* rows, std::i
   if (auto status = check(adapters, num_rows); !status) return status;
   const ForwardBatch only_adapters{.adapters = adapters};
   const KvCache no_cache;
-  ForwardPass pass(device_->ops(), stream, only_adapters, no_cache);
+  ForwardPass pass(device_->ops(), stream, only_adapters, no_cache, ranks_);
   gather(pass, rows, num_rows, activations_.logit_rows);
-  head_.linear(pass, activations_.logit_rows, num_rows, logits);
-  if (head_.factor != 1.0 || head_.softcap != 0.0) {
-    pass.run(&kernels::Ops::scale, {.x = logits,
+  pass.gather_from_ranks(num_rows, vocab_parts_, logits, [&](float* part) {
+    head_.linear(pass, activations_.logit_rows, num_rows, part);
+    if (head_.factor == 1.0 && head_.softcap == 0.0) return;
+    pass.run(&kernels::Ops::scale, {.x = part,
                                     .num_rows = num_rows,
                                     .width = head_.linear.out_features(),
                                     .factor = static_cast<float>(head_.factor),
                                     .softcap = static_cast<float>(head_.softcap)});
-  }
+  });
   return pass.status();
 }
 

@@ -42,6 +42,7 @@ class Decoder : public Model {
  public:
   ModelMemory memory(const layers::ModelLimits& limits, bool narrow_rows) const final;
   Status allocate(std::shared_ptr<kernels::Device> device, const layers::ModelLimits& limits) final;
+  void connect(kernels::Communicator& ranks) final;
   Status run(kernels::Stream& stream, const layers::ForwardBatch& batch, const layers::KvCache& cache) final;
   Status logits(kernels::Stream& stream, const std::int32_t* rows, std::int32_t num_rows, float* logits,
                 const layers::BatchAdapters* adapters) final;
@@ -69,6 +70,8 @@ class Decoder : public Model {
   layers::ActivationShape activation_shape_;
   std::vector<layers::PositionShape> position_shapes_;
   Head head_;
+  std::vector<std::int64_t> vocab_parts_;  // rows of the head that each rank has
+  kernels::Communicator* ranks_ = nullptr;
   std::shared_ptr<kernels::Device> device_;  // set by allocate, like the fields below
   layers::Activations activations_;
   std::vector<layers::PositionTables> positions_;

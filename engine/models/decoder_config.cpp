@@ -54,6 +54,26 @@ layers::AttentionShape DecoderConfig::attention_of(std::int64_t layer) const {
   return result;
 }
 
+DecoderConfig DecoderConfig::of_rank(const RankPlace& rank) const {
+  PAGODA_ASSERT(place == RankPlace{}, "only a whole model is divided");
+  DecoderConfig part = *this;
+  part.place = rank;
+  const weights::Range heads = range_of_rank(attention.num_heads, 1, rank);
+  part.attention.num_heads = heads.size();
+  part.attention.num_kv_heads = kv_heads_of_rank(attention.num_kv_heads, rank).size();
+  part.intermediate_size = mlp_columns_of_rank(intermediate_size, rank).size();
+  for (layers::PositionShape& shape : part.positions) {
+    shape.first_head = heads.begin;
+    shape.heads_of_rank = heads.size();
+  }
+  return part;
+}
+
+layers::VocabPart DecoderConfig::vocab_part() const {
+  const weights::Range rows = range_of_rank(vocab_size, 1, place);
+  return {.first_row = rows.begin, .num_rows = rows.size(), .vocab_size = vocab_size};
+}
+
 KvGrouping DecoderConfig::kv_grouping() const {
   std::vector<layers::AttentionShape> layers;
   for (std::int64_t i = 0; i < num_layers(); ++i) layers.push_back(attention_of(i));

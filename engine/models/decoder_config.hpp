@@ -6,7 +6,9 @@
 #include "engine/layers/attention.hpp"
 #include "engine/layers/positions.hpp"
 #include "engine/models/config_source.hpp"
+#include "engine/layers/embedding.hpp"
 #include "engine/models/kv_grouping.hpp"
+#include "engine/models/rank_slices.hpp"
 #include "kernels/ops.hpp"
 
 namespace pagoda::models {
@@ -32,6 +34,13 @@ struct DecoderConfig {
   kernels::Activation activation = kernels::Activation::silu;
   double norm_eps = 1e-6;
   bool tie_word_embeddings = false;
+  /// The rank whose layers these are: heads and MLP are its part of the model's. The vocabulary is always whole here.
+  RankPlace place;
+
+  /// Returns the config of one of the ranks that compute each layer of this whole model together.
+  DecoderConfig of_rank(const RankPlace& rank) const;
+  /// Returns the rows of the embedding and of the head that the rank has.
+  layers::VocabPart vocab_part() const;
 
   std::int64_t num_layers() const { return static_cast<std::int64_t>(layer_shapes.size()); }
   layers::AttentionShape attention_of(std::int64_t layer) const;

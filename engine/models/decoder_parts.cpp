@@ -68,8 +68,8 @@ Linear load_head(const WeightLoader& root, const DecoderConfig& config) {
 Linear load_head(const WeightLoader& root, const WeightLoader& embedding, const DecoderConfig& config,
                  std::int64_t width) {
   if (!config.tie_word_embeddings)
-    return {root, {"lm_head", config.vocab_size}, width, false, AdapterModule::Kind::head};
-  return Linear::tied(root / "lm_head", embedding, config.vocab_size, width);
+    return {root, {"lm_head", config.vocab_part().num_rows}, width, false, AdapterModule::Kind::head};
+  return Linear::tied(root / "lm_head", embedding, config.vocab_part().num_rows, width);
 }
 
 void run_pre_norm(ForwardPass& pass, const Activations& activations, std::span<const PositionTables> positions,

@@ -82,7 +82,7 @@ Result<std::unique_ptr<Model>> build(const GemmaConfig& gemma, const weights::We
   const WeightLoader root(source, status);
   const auto model = root / "model";
   const auto factor = static_cast<float>(std::sqrt(static_cast<double>(config.hidden_size)));
-  Embedding embedding(model / "embed_tokens", config.vocab_size, config.hidden_size, factor);
+  Embedding embedding(model / "embed_tokens", config.vocab_part(), config.hidden_size, factor);
   auto layers = load_layers<GemmaLayer>(model / "layers", config, [&](const WeightLoader& layer, std::int64_t index) {
     return load_layer(layer, gemma, index);
   });
@@ -126,7 +126,11 @@ GemmaConfig read_gemma(ConfigSource& config, const GemmaKeys& keys) {
 
 ModelSpec gemma_decoder(const GemmaConfig& config) {
   ModelSpec spec = spec_of_decoder(config.decoder);
-  spec.build = [config](const weights::WeightSource& source) { return build(config, source); };
+  spec.builder = [config](const weights::WeightSource& source, const RankPlace& rank) {
+    GemmaConfig part = config;
+    part.decoder = config.decoder.of_rank(rank);
+    return build(part, source);
+  };
   return spec;
 }
 

@@ -77,13 +77,14 @@ Linear load_transposed(const WeightLoader& module, std::int64_t out_features, st
 LayerNormLayer load_layer(const WeightLoader& layer, const DecoderConfig& config, std::int64_t index) {
   const std::int64_t hidden = config.hidden_size;
   const std::int64_t width = config.intermediate_size;
+  const std::int64_t queries = config.attention.query_width();
   const auto attention = layer / "attn";
   const auto mlp = layer / "mlp";
   return {.attention_norm = {layer / "ln_1", hidden, config.norm_eps},
           .attention = {config.attention_of(index),
                         config.kv_place(index),
-                        {.parts = {load_transposed(attention / "c_attn", 3 * hidden, hidden)}},
-                        load_transposed(attention / "c_proj", hidden, hidden)},
+                        {.parts = {load_transposed(attention / "c_attn", 3 * queries, hidden)}},
+                        load_transposed(attention / "c_proj", hidden, queries)},
           .mlp_norm = {layer / "ln_2", hidden, config.norm_eps},
           .mlp = std::make_unique<PlainMlp>(load_transposed(mlp / "c_fc", width, hidden), config.activation,
                                             load_transposed(mlp / "c_proj", hidden, width))};
@@ -96,7 +97,7 @@ Result<std::unique_ptr<Model>> build(const DecoderConfig& config, const weights:
   // The first published files leave out the name of the outer module.
   const auto model = root.contains("transformer.wte.weight") ? root / "transformer" : root;
   Gpt2Weights weights;
-  weights.tokens = Embedding(model / "wte", config.vocab_size, hidden);
+  weights.tokens = Embedding(model / "wte", config.vocab_part(), hidden);
   weights.positions = Embedding::of_positions(model / "wpe", config.max_position_embeddings, hidden, 0);
   weights.layers = load_layers<LayerNormLayer>(model / "h", config, [&](const WeightLoader& layer, std::int64_t index) {
     return load_layer(layer, config, index);
@@ -127,7 +128,9 @@ ModelSpec describe_gpt2(ConfigSource& config) {
   }
   set_learned_positions(config, decoder, num_heads, "n_embd", "n_head");
   ModelSpec spec = spec_of_decoder(decoder);
-  spec.build = [decoder](const weights::WeightSource& source) { return build(decoder, source); };
+  spec.builder = [decoder](const weights::WeightSource& source, const RankPlace& rank) {
+    return build(decoder.of_rank(rank), source);
+  };
   return spec;
 }
 

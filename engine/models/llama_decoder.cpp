@@ -53,7 +53,7 @@ Result<std::unique_ptr<Model>> build(const DecoderConfig& config, const LlamaWei
   Status status;
   const WeightLoader root(source, status);
   const auto model = root / "model";
-  Embedding embedding(model / "embed_tokens", config.vocab_size, config.hidden_size);
+  Embedding embedding(model / "embed_tokens", config.vocab_part(), config.hidden_size);
   auto layers = load_layers<LlamaLayer>(model / "layers", config, [&](const WeightLoader& layer, std::int64_t index) {
     return load.layer(layer, config, index);
   });
@@ -68,8 +68,9 @@ Result<std::unique_ptr<Model>> build(const DecoderConfig& config, const LlamaWei
 
 ModelSpec llama_decoder(const DecoderConfig& config, LlamaWeights weights, const LlamaFactors& factors) {
   ModelSpec spec = spec_of_decoder(config);
-  spec.build = [config, factors, weights = std::move(weights)](const weights::WeightSource& source) {
-    return build(config, weights, factors, source);
+  spec.builder = [config, factors, weights = std::move(weights)](const weights::WeightSource& source,
+                                                                 const RankPlace& rank) {
+    return build(config.of_rank(rank), weights, factors, source);
   };
   return spec;
 }

@@ -6,6 +6,7 @@
 #include "engine/layers/adapter_modules.hpp"
 #include "engine/layers/batch_adapters.hpp"
 #include "engine/layers/forward_batch.hpp"
+#include "kernels/communicator.hpp"
 #include "kernels/device.hpp"
 #include "kernels/result.hpp"
 
@@ -27,6 +28,9 @@ class Model {
   virtual ModelMemory memory(const layers::ModelLimits& limits, bool narrow_rows) const = 0;
   /// Allocates the memory for runs of up to `limits`. Call once, before the first run. Errors: out_of_memory.
   virtual Status allocate(std::shared_ptr<kernels::Device> device, const layers::ModelLimits& limits) = 0;
+  /// Connects the model with the other ranks of its group (ModelSpec::of_rank). Call before the first run, unless there
+  /// is one rank. `ranks` must outlive the model.
+  virtual void connect(kernels::Communicator& ranks) = 0;
 
   /// Runs all layers over a batch. Writes the KV of its tokens to the cache, and keeps their hidden rows, which are the
   /// input of the head, in the model's memory until the next run. Errors: a batch above the limits (internal); errors

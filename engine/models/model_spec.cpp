@@ -1,5 +1,6 @@
 #include "engine/models/model_spec.hpp"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -31,6 +32,18 @@ KvLayout ModelSpec::kv_layout(std::int32_t block_size, DType kv_dtype) const {
                              .layer_bytes = attention.kv_bytes(block_size, kv_dtype)});
   }
   return layout;
+}
+
+ModelSpec ModelSpec::of_rank(const RankPlace& rank) const {
+  ModelSpec part = *this;
+  part.place = rank;
+  part.kv = decoder.of_rank(rank).kv_grouping().groups;
+  return part;
+}
+
+std::int64_t ModelSpec::largest_exchange(const layers::ModelLimits& limits) const {
+  const std::int64_t vocab_of_rank = (vocab_size + place.num_ranks - 1) / place.num_ranks;
+  return std::max(limits.max_tokens * decoder.hidden_size, limits.max_logit_rows * vocab_of_rank);
 }
 
 Result<std::unique_ptr<Model>> create_model(const ModelSpec& spec, const weights::WeightSource& weights,

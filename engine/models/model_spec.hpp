@@ -39,7 +39,16 @@ struct ModelSpec {
   /// Takes the weights where they lie in the source, which must outlive the model, and checks their shapes. Allocates
   /// nothing, so with weights::MeasuredWeights it only counts bytes. Errors: missing or misshapen tensors (bad_file);
   /// errors of the source.
-  std::function<Result<std::unique_ptr<Model>>(const weights::WeightSource&)> build;
+  Result<std::unique_ptr<Model>> build(const weights::WeightSource& source) const { return builder(source, place); }
+  /// What build calls: the family's function.
+  std::function<Result<std::unique_ptr<Model>>(const weights::WeightSource&, const RankPlace&)> builder;
+
+  RankPlace place;  ///< the rank whose part of the model this is
+  /// Returns the part of this whole model that one of several ranks computes; it is built over weights::RankWeights.
+  /// Ranks exchange rows while they run (Model::connect).
+  ModelSpec of_rank(const RankPlace& rank) const;
+  /// Returns the maximum number of floats that a rank exchanges at a time.
+  std::int64_t largest_exchange(const layers::ModelLimits& limits) const;
 
   // Fields that every family's config has.
   DType checkpoint_dtype = DType::f32;  ///< torch_dtype

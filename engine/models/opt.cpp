@@ -100,7 +100,7 @@ LayerNormLayer load_layer(const WeightLoader& layer, const OptConfig& opt, std::
   const auto attention = layer / "self_attn";
   return {.attention_norm = norm("self_attn_layer_norm"),
           .attention = {config.attention_of(index), config.kv_place(index), load_qkv(attention, config, opt.biases),
-                        Linear(attention, {"out_proj", hidden}, hidden, opt.biases)},
+                        Linear(attention, {"out_proj", hidden}, config.attention.query_width(), opt.biases)},
           .mlp_norm = norm("final_layer_norm"),
           .mlp = std::make_unique<PlainMlp>(Linear(layer, {"fc1", width}, hidden, opt.biases), config.activation,
                                             Linear(layer, {"fc2", hidden}, width, opt.biases))};
@@ -116,7 +116,7 @@ Result<std::unique_ptr<Model>> build(const OptConfig& opt, const weights::Weight
   // The first published files leave out the name of the outer module.
   const auto model = root.contains("model.decoder.embed_tokens.weight") ? root / "model" / "decoder" : root / "decoder";
   OptWeights weights;
-  weights.tokens = Embedding(model / "embed_tokens", config.vocab_size, width);
+  weights.tokens = Embedding(model / "embed_tokens", config.vocab_part(), width);
   weights.positions =
       Embedding::of_positions(model / "embed_positions", config.max_position_embeddings, hidden, kPositionOffset);
   if (width != hidden) {
@@ -161,7 +161,11 @@ ModelSpec describe_opt(ConfigSource& config) {
   set_learned_positions(config, decoder, num_heads, "hidden_size", "num_attention_heads");
   opt.embedding_size = config.integer("word_embed_proj_dim", 1, decoder.hidden_size, decoder.hidden_size);
   ModelSpec spec = spec_of_decoder(decoder);
-  spec.build = [opt](const weights::WeightSource& source) { return build(opt, source); };
+  spec.builder = [opt](const weights::WeightSource& source, const RankPlace& rank) {
+    OptConfig part = opt;
+    part.decoder = opt.decoder.of_rank(rank);
+    return build(part, source);
+  };
   return spec;
 }
 

@@ -48,7 +48,8 @@ Status WorkerProcess::spawn(WorkerPeer::Events events) {
   channel_ = std::move(*channel);
   // Each descriptor has a fixed place. The link is passed in place of a missing descriptor.
   const std::vector<int> given{inherited.get(), config_.memory != nullptr ? config_.memory->file() : inherited.get(),
-                               config_.weights != nullptr ? config_.weights->file() : inherited.get()};
+                               config_.weights != nullptr ? config_.weights->file() : inherited.get(),
+                               config_.exchange != nullptr ? config_.exchange->file() : inherited.get()};
   auto child = ChildProcess::start(config_.command, given, std::move(events));
   if (!child) return fail(std::move(child.error()));
   pid_ = (*child)->pid();

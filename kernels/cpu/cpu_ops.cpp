@@ -54,19 +54,29 @@ void embed_quantized(const QuantizedMatrix& table, std::int64_t row, bool accumu
   }
 }
 
+/// Writes the row of a token whose id is not in this part of the table.
+void leave_out(const EmbeddingParams& p, std::int64_t token) {
+  if (!p.accumulate) std::fill_n(p.out + token * p.hidden(), p.hidden(), 0.0F);
+}
+
 }  // namespace
 
 Status CpuOps::embedding(Stream&, const EmbeddingParams& p) const {
   if (const Status checked = check(p); !checked) return checked;
   const std::int64_t hidden = p.hidden();
   if (p.quantized.data != nullptr) {
-    for_rows(threads_, p.num_tokens, hidden,
-             [&](std::int64_t t) { embed_quantized(p.quantized, p.token_ids[t], p.accumulate, p.out + t * hidden); });
+    for_rows(threads_, p.num_tokens, hidden, [&](std::int64_t t) {
+      const std::int64_t row = p.row_of(p.token_ids[t]);
+      if (row < 0) return leave_out(p, t);
+      embed_quantized(p.quantized, row, p.accumulate, p.out + t * hidden);
+    });
     return {};
   }
   const std::int64_t row_bytes = hidden * static_cast<std::int64_t>(size_of(p.table.dtype));
   for_rows(threads_, p.num_tokens, hidden, [&](std::int64_t t) {
-    const auto* row = static_cast<const std::byte*>(p.table.data) + p.token_ids[t] * row_bytes;
+    const std::int64_t index = p.row_of(p.token_ids[t]);
+    if (index < 0) return leave_out(p, t);
+    const auto* row = static_cast<const std::byte*>(p.table.data) + index * row_bytes;
     float* out = p.out + t * hidden;
     if (!p.accumulate) return kernels_.widen(row, p.table.dtype, hidden, out);
     for (std::int64_t i = 0; i < hidden; ++i) out[i] += reference::load(row, p.table.dtype, i);

@@ -36,6 +36,7 @@ Status check_bits(const char* op, const QuantizedMatrix& weights) {
 
 Status CudaOps::embedding(Stream& stream, const EmbeddingParams& p) const {
   if (Status bits = check_bits("embedding", p.quantized); !bits) return bits;
+  if (p.whole_vocab != 0) return fail(ErrorCode::unsupported, "embedding: a GPU takes whole tables only");
   return enqueue(stream, check_shapes(p), [&](CudaStream& s) { return cuda_embedding(s.get(), p); });
 }
 

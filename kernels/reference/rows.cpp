@@ -17,9 +17,10 @@ void embedding(const EmbeddingParams& p) {
     return load(p.table.data, p.table.dtype, row * hidden + column);
   };
   for (std::int64_t t = 0; t < p.num_tokens; ++t) {
+    const std::int64_t row = p.row_of(p.token_ids[t]);
     for (std::int64_t i = 0; i < hidden; ++i) {
       float& out = p.out[t * hidden + i];
-      out = (p.accumulate ? out : 0.0F) + weight(p.token_ids[t], i);
+      out = (p.accumulate ? out : 0.0F) + (row < 0 ? 0.0F : weight(row, i));
     }
   }
 }

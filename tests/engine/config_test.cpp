@@ -51,8 +51,8 @@ TEST(EngineConfig, EachReplicaHasADevice) {
   EXPECT_EQ(second.cuda_index(), 1);
   EXPECT_EQ(second.replica, 1);
   EXPECT_EQ(second.data_parallel_size, 2);
-  EXPECT_EQ(config.with_one_replica().data_parallel_size, 1);
-  EXPECT_EQ(config.with_one_replica().device, "cuda:3");
+  EXPECT_EQ(config.with_one_device().data_parallel_size, 1);
+  EXPECT_EQ(config.with_one_device().device, "cuda:3");
 }
 
 TEST(EngineConfig, EachWrongValueIsNamed) {
