@@ -128,8 +128,6 @@ void check_ranks(const EngineConfig& config, Checker& check) {
     };
     if (config.device != "cpu") refuse("with a GPU: only CPU ranks share layers");
     if (!config.worker_listen.empty()) refuse("with worker_listen: the ranks of a group are on one host");
-    if (config.enable_lora) refuse("with enable_lora");
-    if (config.enable_prompt_adapter) refuse("with enable_prompt_adapter");
   }
   if (config.device != "cpu" || config.threads <= 0 || num_ranks < 1 || config.data_parallel_size < 1) return;
   if (config.threads >= config.num_devices()) return;

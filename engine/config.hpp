@@ -146,8 +146,8 @@ struct EngineConfig {
   /// Returns the number of devices of all replicas, which share the CPU threads.
   std::int32_t num_devices() const { return data_parallel_size * tensor_parallel_size; }
 
-  /// Returns the configuration of an engine with one device, that of the first replica, which computes whole layers with
-  /// all threads.
+  /// Returns the configuration of an engine with one device, that of the first replica, which computes whole layers
+  /// with all threads.
   EngineConfig with_one_device() const;
 
   /// Returns max_num_seqs if it is set, else 256. If only max_num_batched_tokens is set, and is below 256, returns

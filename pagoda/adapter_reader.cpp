@@ -35,7 +35,22 @@ AdapterReader::AdapterReader(const EngineConfig& config, const EnginePlan& plan)
       max_virtual_tokens_(config.enable_prompt_adapter ? config.max_prompt_adapter_token : 0),
       dtype_(rounded_dtype(config, plan)),
       head_dim_(plan.model.decoder.attention_of(0).head_dim),
-      checkpoint_(plan.checkpoint) {}
+      checkpoint_(plan.checkpoint) {
+  const models::RankPlace place = plan.model.place;
+  if (place.num_ranks == 1) return;
+  const models::DecoderConfig& decoder = plan.model.decoder;
+  parts_ = {.is_first_rank = place.rank == 0,
+            .slice_of = [decoder, place](std::string_view module) { return models::slice_of(decoder, place, module); },
+            .is_table = models::is_token_embedding,
+            .num_layers = decoder.num_layers(),
+            .num_kv_heads = decoder.attention.num_kv_heads,
+            .head_dim = decoder.attention.head_dim,
+            .kv_heads = models::kv_heads_of_rank(decoder.attention.num_kv_heads, place)};
+}
+
+Status AdapterReader::take_part_of_rank(adapters::Adapter& adapter) const {
+  return parts_ ? adapters::take_part_of_rank(adapter, *parts_) : Status();
+}
 
 Status AdapterReader::check_limits(const adapters::Adapter& adapter) const {
   if (adapter.prompt) {
@@ -55,11 +70,13 @@ Result<adapters::Adapter> AdapterReader::read(const std::string& path) const {
   auto adapter = io::read_adapter(path, head_dim_);
   if (!adapter) return adapter;
   if (Status allowed = check_limits(*adapter); !allowed) return fail(std::move(allowed.error()));
-  if (adapter->prompt) return adapter;
-  if (dtype_) {
+  if (dtype_ && !adapter->prompt) {
     if (Status fits = adapters::round_matrices(*adapter, *dtype_); !fits) return fail(std::move(fits.error()));
   }
-  if (Status same = io::drop_base_weights(*adapter, *checkpoint_); !same) return fail(std::move(same.error()));
+  if (!adapter->prompt) {
+    if (Status same = io::drop_base_weights(*adapter, *checkpoint_); !same) return fail(std::move(same.error()));
+  }
+  if (Status taken = take_part_of_rank(*adapter); !taken) return fail(std::move(taken.error()));
   return adapter;
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "engine/adapters/adapter.hpp"
+#include "engine/adapters/rank_adapter.hpp"
 #include "engine/config.hpp"
 #include "kernels/dtype.hpp"
 #include "pagoda/engine_plan.hpp"
@@ -25,11 +26,13 @@ class AdapterReader {
 
  private:
   Status check_limits(const adapters::Adapter& adapter) const;
+  Status take_part_of_rank(adapters::Adapter& adapter) const;
 
   std::int32_t max_rank_;            // 0 = there is no LoRA
   std::int32_t max_virtual_tokens_;  // 0 = there are no prompt adapters
   std::optional<DType> dtype_;       // type that matrices of float32 are rounded to
   std::int64_t head_dim_;
+  std::optional<adapters::RankParts> parts_;  // set if there are several ranks
   std::shared_ptr<const io::ModelWeights> checkpoint_;
 };
 

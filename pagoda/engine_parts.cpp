@@ -173,8 +173,8 @@ class DeviceMaker {
   Result<std::vector<Ranks>> make_all() {
     if (setup_.device != nullptr && config_.num_devices() > 1) {
       const char* const key = config_.data_parallel_size > 1 ? "data_parallel_size" : "tensor_parallel_size";
-      return fail(ErrorCode::bad_config,
-                  std::string(key) + " must be 1 with EngineSetup::device, which is one device", key);
+      return fail(ErrorCode::bad_config, std::string(key) + " must be 1 with EngineSetup::device, which is one device",
+                  key);
     }
     std::vector<Ranks> all;
     for (ReplicaId id = 0; id < config_.data_parallel_size; ++id) {

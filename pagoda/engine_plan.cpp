@@ -237,8 +237,7 @@ Status check_host_memory(const EngineConfig& config, const EnginePlan& plan, con
                   (devices.all() > 1 ? "; of each of " + std::to_string(devices.all()) +
                                            (devices.ranks > 1 ? " ranks " : " replicas ")
                                      : "; ") +
-                  parts +
-                  "; lower kv_cache_memory, num_device_blocks, swap_space or max_num_seqs" +
+                  parts + "; lower kv_cache_memory, num_device_blocks, swap_space or max_num_seqs" +
                   (devices.replicas > 1 ? ", or data_parallel_size" : "") +
                   (adapter_bytes > 0
                        ? ", or the limits of adapters (max_loras, max_cpu_loras, max_lora_rank, max_prompt_adapters)"
@@ -265,7 +264,8 @@ Result<EnginePlan> plan_model(const EngineConfig& config) {
   auto model = plan.files->spec();
   if (!model) return fail(model.error());
   const std::int32_t num_ranks = config.tensor_parallel_size;
-  if (Status divides = models::check_ranks(model->decoder, num_ranks); !divides) return fail(std::move(divides.error()));
+  if (Status divides = models::check_ranks(model->decoder, num_ranks); !divides)
+    return fail(std::move(divides.error()));
   plan.model = model->of_rank({config.rank, num_ranks});
   const auto dtype = chosen_dtype(config.dtype, plan.model.checkpoint_dtype);
   if (!dtype) return fail(dtype.error());

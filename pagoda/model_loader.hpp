@@ -21,8 +21,8 @@ namespace pagoda {
 /// second copy. Lives as long as any of its runners.
 class ModelLoader : public std::enable_shared_from_this<ModelLoader> {
  public:
-  /// `kept`: as in weights::LoadedWeights. `ranks`: through it the rank exchanges rows with the others; null if there is
-  /// one rank. Errors: bad_config (threads, cpu_isa).
+  /// `kept`: as in weights::LoadedWeights. `ranks`: through it the rank exchanges rows with the others; null if there
+  /// is one rank. Errors: bad_config (threads, cpu_isa).
   static Result<std::shared_ptr<ModelLoader>> create(const EngineConfig& config, const EnginePlan& plan,
                                                      std::shared_ptr<kernels::Device> device, StartProgress progress,
                                                      std::shared_ptr<weights::KeptCopies> kept = nullptr,

@@ -320,8 +320,7 @@ Result<LoadedWorker> load_worker(const device_link::StartWorker& start, const Wo
     if (!mapped) return fail(std::move(mapped.error()));
     exchange = std::move(*mapped);
   }
-  auto loaded =
-      load_device(*config, *plan, *device, progress, {.pools = kept, .weights = weights, .ranks = exchange});
+  auto loaded = load_device(*config, *plan, *device, progress, {.pools = kept, .weights = weights, .ranks = exchange});
   if (!loaded) return fail(std::move(loaded.error()));
   auto cache = loaded->factory.make_cache_engine();
   if (!cache) return fail(std::move(cache.error()));

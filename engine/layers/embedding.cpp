@@ -15,7 +15,7 @@ Embedding::Embedding(const WeightLoader& loader, const VocabPart& part, std::int
   table_ = weight.plain;
   module_ = loader.modules()->add({.name = std::string(loader.name()),
                                    .kind = AdapterModule::Kind::embedding,
-                                   .in_features = part.num_rows,
+                                   .in_features = part.vocab_size,
                                    .out_features = width,
                                    .row_width = width,
                                    .weight = weight});
@@ -71,7 +71,8 @@ void Embedding::write(ForwardPass& pass, const BatchPrompts& prompts, float* out
 }
 
 void Embedding::adapt(ForwardPass& pass, const BatchAdapters& adapters, const std::int32_t* ids, float* out) const {
-  const std::int64_t vocab_size = quantized_.data != nullptr ? quantized_.rows : table_.rows;
+  const std::int64_t num_rows = quantized_.data != nullptr ? quantized_.rows : table_.rows;
+  const std::int64_t vocab_size = whole_vocab_ == 0 ? num_rows : whole_vocab_;
   std::vector<kernels::LoraItem> items;
   for (const AdapterRows& rows : adapters) {
     const ModuleWeights* change = rows.adapter->change_of(module_);

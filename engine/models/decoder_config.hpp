@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "engine/layers/attention.hpp"
+#include "engine/layers/embedding.hpp"
 #include "engine/layers/positions.hpp"
 #include "engine/models/config_source.hpp"
-#include "engine/layers/embedding.hpp"
 #include "engine/models/kv_grouping.hpp"
 #include "engine/models/rank_slices.hpp"
 #include "kernels/ops.hpp"

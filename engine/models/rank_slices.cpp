@@ -17,12 +17,12 @@ using Axis = ModuleSlice::Axis;
 enum class Role : std::uint8_t {
   queries,
   keys_or_values,
-  packed_qkv,        ///< outputs: queries, keys, values
+  packed_qkv,  ///< outputs: queries, keys, values
   attention_output,
   gate_or_up,
-  packed_gate_up,    ///< outputs: gate, values
+  packed_gate_up,  ///< outputs: gate, values
   down,
-  vocabulary,        ///< the embedding of tokens, and the head
+  vocabulary,  ///< the embedding of tokens, and the head
 };
 
 struct RoleOfModule {
@@ -30,6 +30,8 @@ struct RoleOfModule {
   Role role;
   bool is_stored_transposed = false;
 };
+
+constexpr std::string_view kHead = "lm_head";
 
 /// Modules whose names are not here are whole on every rank: norms, position embeddings, projections of embeddings.
 constexpr std::array kRoles{
@@ -52,8 +54,19 @@ constexpr std::array kRoles{
     RoleOfModule{"mlp.c_proj", Role::down, true},
     RoleOfModule{"embed_tokens", Role::vocabulary},
     RoleOfModule{"wte", Role::vocabulary},
-    RoleOfModule{"lm_head", Role::vocabulary},
+    RoleOfModule{kHead, Role::vocabulary},
 };
+
+/// Returns null for a module that is whole on every rank.
+const RoleOfModule* role_of(std::string_view module) {
+  const auto is_its = [&](const RoleOfModule& known) {
+    if (!module.ends_with(known.suffix)) return false;
+    const std::size_t before = module.size() - known.suffix.size();
+    return before == 0 || module[before - 1] == '.';
+  };
+  const auto* const found = std::ranges::find_if(kRoles, is_its);
+  return found == kRoles.end() ? nullptr : found;
+}
 
 Range times(const Range& range, std::int64_t factor) {
   return {range.begin * factor, range.end * factor};
@@ -105,14 +118,14 @@ Status check_ranks(const DecoderConfig& config, std::int32_t num_ranks) {
   return {};
 }
 
+bool is_token_embedding(std::string_view module) {
+  const RoleOfModule* found = role_of(module);
+  return found != nullptr && found->role == Role::vocabulary && found->suffix != kHead;
+}
+
 std::optional<ModuleSlice> slice_of(const DecoderConfig& config, const RankPlace& place, std::string_view module) {
-  const auto is_its = [&](const RoleOfModule& known) {
-    if (!module.ends_with(known.suffix)) return false;
-    const std::size_t before = module.size() - known.suffix.size();
-    return before == 0 || module[before - 1] == '.';
-  };
-  const auto* const found = std::ranges::find_if(kRoles, is_its);
-  if (found == kRoles.end() || place.num_ranks == 1) return std::nullopt;
+  const RoleOfModule* found = role_of(module);
+  if (found == nullptr || place.num_ranks == 1) return std::nullopt;
   const layers::AttentionShape& attention = config.attention;
   const Range queries = times(range_of_rank(attention.num_heads, 1, place), attention.head_dim);
   const Range keys = times(kv_heads_of_rank(attention.num_kv_heads, place), attention.head_dim);

@@ -40,4 +40,7 @@ Status check_ranks(const DecoderConfig& config, std::int32_t num_ranks);
 std::optional<weights::ModuleSlice> slice_of(const DecoderConfig& config, const RankPlace& place,
                                              std::string_view module);
 
+/// Returns whether a module is the embedding of tokens.
+bool is_token_embedding(std::string_view module);
+
 }  // namespace pagoda::models

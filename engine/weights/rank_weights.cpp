@@ -50,7 +50,9 @@ class MatrixPart final : public QuantizedRows {
     if (has_all_columns()) return inner()->unpack(stored, to);
     const kernels::QuantizedFormat format = *inner()->format();
     const std::int64_t unit = scale_unit(format);
-    const auto count = [](std::int64_t columns, std::int64_t of) { return static_cast<std::size_t>((columns + of - 1) / of); };
+    const auto count = [](std::int64_t columns, std::int64_t of) {
+      return static_cast<std::size_t>((columns + of - 1) / of);
+    };
     const std::int64_t columns = whole_.shape[1];
     std::vector<std::uint8_t> q(count(columns, 1));
     std::vector<Float16> scales(count(columns, unit));
@@ -170,10 +172,10 @@ Status check_groups(const WeightTensor& whole, const std::vector<Range>& rows, c
   const bool cuts_rows = is_cut(rows, whole.shape[0], row_unit);
   if (!cuts_rows && (has_all_columns || !is_cut(columns, whole.shape[1], column_unit))) return {};
   const std::int64_t unit = cuts_rows ? row_unit : column_unit;
-  return fail(ErrorCode::unsupported, "tensor \"" + whole.name + "\": " + std::to_string(unit) +
-                                          (cuts_rows ? " rows" : " columns") +
-                                          " share a scale, and a border between ranks would cut them; use a smaller "
-                                          "tensor_parallel_size",
+  return fail(ErrorCode::unsupported,
+              "tensor \"" + whole.name + "\": " + std::to_string(unit) + (cuts_rows ? " rows" : " columns") +
+                  " share a scale, and a border between ranks would cut them; use a smaller "
+                  "tensor_parallel_size",
               "tensor_parallel_size");
 }
 

@@ -26,9 +26,10 @@ struct StartWorker {
   std::int64_t kept_weight_bytes = 0;
   /// io::model_fingerprint of the engine's model, for a worker on another host; empty for a process of this host.
   std::string model;
-  std::int32_t replica = 0;    ///< EngineConfig::replica
-  std::int32_t rank = 0;       ///< EngineConfig::rank
-  std::int32_t num_ranks = 1;  ///< if above 1, the ranks exchange rows in the file of the fourth descriptor (RankMemory)
+  std::int32_t replica = 0;  ///< EngineConfig::replica
+  std::int32_t rank = 0;     ///< EngineConfig::rank
+  std::int32_t num_ranks =
+      1;  ///< if above 1, the ranks exchange rows in the file of the fourth descriptor (RankMemory)
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.version, self.config, self.num_device_blocks, self.num_host_blocks, self.touch_memory,

@@ -21,8 +21,8 @@
 #include "io/device_link/messages.hpp"
 #include "io/device_link/shared_kv_memory.hpp"
 #include "io/device_link/shared_weights.hpp"
-#include "kernels/cpu/rank_memory.hpp"
 #include "io/device_link/worker_peer.hpp"
+#include "kernels/cpu/rank_memory.hpp"
 
 namespace pagoda::device_link {
 
@@ -39,7 +39,7 @@ struct WorkerProcessConfig {
   std::shared_ptr<SharedWeights> weights;  ///< memory of copies of weights; null: each process has its own
   /// Memory through which the ranks of the replica exchange rows; null: there is one rank.
   std::shared_ptr<kernels::RankMemory> exchange;
-  TimeUs step_deadline_us = 0;             ///< time limit of a step; 0: from measured times
+  TimeUs step_deadline_us = 0;  ///< time limit of a step; 0: from measured times
   trace::SharedTracer trace;
 };
 

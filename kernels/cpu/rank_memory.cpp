@@ -152,13 +152,12 @@ class RankMemory::Connection final : public Communicator {
   /// Returns false if the other rank will not come to this point.
   bool wait_for(int rank) const {
     RankState& other = memory_->state(rank);
-    const auto has_arrived = [&] {
-      return other.arrived.load(std::memory_order_acquire) >= point_;
-    };
+    const auto has_arrived = [&] { return other.arrived.load(std::memory_order_acquire) >= point_; };
     if (spin_until(has_arrived)) return true;
     for (;;) {
       if (has_arrived()) return true;
-      if (other.failed_step.load() == step_ + 1 || other.has_left.load() != 0 || own().has_left.load() != 0) return false;
+      if (other.failed_step.load() == step_ + 1 || other.has_left.load() != 0 || own().has_left.load() != 0)
+        return false;
       other.num_waiting.fetch_add(1, std::memory_order_seq_cst);
       const std::uint64_t seen = other.arrived.load(std::memory_order_seq_cst);
       if (seen < point_) wait_for_change(other.arrived, seen);

@@ -68,10 +68,10 @@ constexpr Schedule kRecomputed{
 constexpr Schedule kSchedules[] = {kOneByOne, kOneBatchDepth1, kOneBatch, kChunked, kSwapped, kRecomputed};
 
 /// Where an engine runs.
-enum class Where { cpu, rounding_cpu, split_memory, emulated_cuda };
+enum class Where { cpu, rounding_cpu, split_memory, emulated_cuda, two_ranks, most_ranks };
 
 void PrintTo(Where where, std::ostream* out) {
-  constexpr const char* kNames[] = {"cpu", "rounding_cpu", "split_memory", "emulated_cuda"};
+  constexpr const char* kNames[] = {"cpu", "rounding_cpu", "split_memory", "emulated_cuda", "two_ranks", "most_ranks"};
   *out << kNames[static_cast<int>(where)];
 }
 
@@ -83,6 +83,17 @@ class GoldenSchedules : public testing::TestWithParam<std::tuple<std::string, Sc
     if (where() == Where::rounding_cpu && !test::has_rounding_isa()) {
       GTEST_SKIP() << "this machine has no " << test::kRoundingIsa;
     }
+    if (where() == Where::two_ranks && num_heads() % 2 != 0) GTEST_SKIP() << "2 ranks do not divide the heads";
+    if (where() == Where::most_ranks && num_heads() < 3) GTEST_SKIP() << "more ranks than 2 do not divide the heads";
+  }
+
+  std::int32_t num_heads() const {
+    return static_cast<std::int32_t>(
+        io::load_hf_config(test::kGoldenModels / std::get<0>(GetParam())).value().decoder.attention.num_heads);
+  }
+
+  std::int32_t num_ranks() const {
+    return where() == Where::two_ranks ? 2 : where() == Where::most_ranks ? num_heads() : 1;
   }
 
   /// Matrix products of bfloat16 weights round their other operand to bfloat16 too.
@@ -111,7 +122,8 @@ class GoldenSchedules : public testing::TestWithParam<std::tuple<std::string, Sc
   std::unique_ptr<Engine> engine_for(const ServableModel& model) const {
     EngineConfig config;
     config.model = model.path();
-    config.threads = 2;
+    config.tensor_parallel_size = num_ranks();
+    config.threads = std::max(2, num_ranks());
     config.max_num_seqs = 8;
     config.block_size = kBlockSize;
     config.num_device_blocks = schedule().scarce_blocks ? scarce_blocks(model) : 600;
@@ -233,6 +245,16 @@ INSTANTIATE_TEST_SUITE_P(Models, GoldenSchedules,
 INSTANTIATE_TEST_SUITE_P(Rounding, GoldenSchedules,
                          testing::Combine(testing::Values("llama-gqa-bf16", "baichuan2-7b-bf16", "qwen3-untied-bf16"),
                                           testing::ValuesIn(kSchedules), testing::Values(Where::rounding_cpu)),
+                         test_name);
+
+INSTANTIATE_TEST_SUITE_P(OnTwoRanks, GoldenSchedules,
+                         testing::Combine(testing::ValuesIn(model_names()), testing::ValuesIn(kSchedules),
+                                          testing::Values(Where::two_ranks)),
+                         test_name);
+
+INSTANTIATE_TEST_SUITE_P(OnMostRanks, GoldenSchedules,
+                         testing::Combine(testing::ValuesIn(model_names()), testing::Values(kOneBatch, kSwapped),
+                                          testing::Values(Where::most_ranks)),
                          test_name);
 
 /// One of each way to make weights, norms, positions and windows.

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/models/model_spec.hpp"
+#include "engine/weights/rank_weights.hpp"
 #include "io/model_files/checkpoint.hpp"
 #include "io/model_files/hf_config.hpp"
 #include "tests/engine/weights/wave_weights.hpp"
@@ -57,6 +58,32 @@ TEST(MeasuredWeights, TheBytesOfAModelAreKnownBeforeTheyAreLoaded) {
       } else if (!policy.copy_linear) {
         EXPECT_EQ(measured.loaded_bytes(), facts.weight_bytes);
       }
+    }
+  }
+}
+
+TEST(MeasuredWeights, TheBytesOfEachRankAreKnown) {
+  const auto device = kernels::create_cpu_device({.num_threads = 1, .isa = ""}).value();
+  for (const auto& folder : model_folders()) {
+    const auto whole = io::load_hf_config(folder).value();
+    const auto num_ranks = static_cast<std::int32_t>(whole.decoder.attention.num_heads);
+    for (std::int32_t rank = 0; rank < num_ranks; ++rank) {
+      const auto checkpoint = io::Checkpoint::open(folder).value();
+      const models::RankPlace place{rank, num_ranks};
+      const RankWeights part(*checkpoint, rank == 0,
+                             [&](std::string_view module) { return models::slice_of(whole.decoder, place, module); });
+      const auto spec = whole.of_rank(place);
+      for (const char* quantize : {"none", "int8", "int4"}) {
+        SCOPED_TRACE(testing::Message() << folder << ", rank " << rank << " of " << num_ranks << ", " << quantize);
+        const auto policy = weight_policy("auto", quantize);
+        const MeasuredWeights measured(part, policy);
+        const LoadedWeights loaded(part, policy, device);
+        ASSERT_TRUE(spec.build(measured));
+        const auto model = spec.build(loaded);
+        ASSERT_TRUE(model) << model.error().message;
+        EXPECT_EQ(measured.copied_bytes(), loaded.copied_bytes());
+      }
+      EXPECT_TRUE(checkpoint->check_all_used(spec));
     }
   }
 }
