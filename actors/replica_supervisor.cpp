@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <chrono>
+#include <future>
 #include <optional>
 #include <unordered_set>
 
@@ -111,15 +112,23 @@ void connect_devices(const Replica& replica, const caf::actor_addr& supervisor) 
   }
 }
 
-/// Starts the processes of the devices of a group.
+/// Starts the processes of the devices of a group. At the first start one after the other, because they report their
+/// progress on this thread; later side by side.
 Result<SpawnedDevices> start_processes(caf::actor_system& system, const std::vector<DeviceFactory>& factories,
-                                       bool memory_lost) {
-  SpawnedDevices spawned;
+                                       bool memory_lost, bool is_first) {
+  const auto when = is_first ? std::launch::deferred : std::launch::async;
+  std::vector<std::future<Result<DeviceProcess>>> started;
   for (const DeviceFactory& factory : factories) {
-    auto process = factory.start_process(system, memory_lost);
+    started.push_back(std::async(when, [&] { return factory.start_process(system, memory_lost); }));
+  }
+  SpawnedDevices spawned;
+  std::optional<Error> error;
+  for (auto& one : started) {
+    if (error && is_first) break;
+    auto process = one.get();
     if (!process) {
-      for (const WorkerActor& device : spawned.actors.workers) end_now(device);
-      return fail(std::move(process.error()));
+      if (!error) error = std::move(process.error());
+      continue;
     }
     spawned.actors.workers.push_back(process->actor);
     spawned.actors.cache_engines.push_back(process->actor);
@@ -127,12 +136,14 @@ Result<SpawnedDevices> start_processes(caf::actor_system& system, const std::vec
     spawned.num_failed_starts += process->num_failed_starts;
     spawned.memory_lost |= process->memory_lost;
   }
-  return spawned;
+  if (!error) return spawned;
+  for (const WorkerActor& device : spawned.actors.workers) end_now(device);
+  return fail(std::move(*error));
 }
 
 Status replace_processes(Self self) {
   auto& state = state_of(self);
-  auto fresh = start_processes(self->system(), *state.factories, state.memory_lost);
+  auto fresh = start_processes(self->system(), *state.factories, state.memory_lost, false);
   if (!fresh) return fail(std::move(fresh.error()));
   state.memory_lost |= fresh->memory_lost;
   for (const WorkerActor& device : fresh->actors.workers) watch(caf::actor_cast<ReplicaSupervisorActor>(self), device);
@@ -316,7 +327,7 @@ ReplicaSupervisorActor::behavior_type behavior(Self self, const std::shared_ptr<
 
 Result<SpawnedDevices> spawn_devices(caf::actor_system& system, const std::vector<DeviceFactory>& factories,
                                      const Instruments& instruments) {
-  if (live_in_processes(factories)) return start_processes(system, factories, false);
+  if (live_in_processes(factories)) return start_processes(system, factories, false, true);
   SpawnedDevices spawned;
   auto& [workers, cache_engines] = spawned.actors;
   for (const DeviceFactory& factory : factories) {

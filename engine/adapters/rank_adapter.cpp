@@ -73,9 +73,10 @@ class PartOfModule {
 
 Status refuse_dora(const ModuleChange& change) {
   if (!change.lora || !change.lora->magnitude) return {};
-  return fail(ErrorCode::unsupported, "adapter: module " + change.module +
-                                          " is changed by DoRA, which needs whole rows of weights, but these are divided "
-                                          "between ranks (tensor_parallel_size)");
+  return fail(ErrorCode::unsupported,
+              "adapter: module " + change.module +
+                  " is changed by DoRA, which needs whole rows of weights, but these are divided "
+                  "between ranks (tensor_parallel_size)");
 }
 
 Status take_part(ModuleChange& change, const ModuleSlice& slice, bool is_first_rank) {
@@ -100,12 +101,11 @@ Status take_heads(VirtualTokens& prompt, const RankParts& parts) {
   const bool fits = prompt.rows.columns == parts.num_layers * 2 * width && prompt.rows.data.size() == bytes &&
                     (prompt.num_heads == 0 || prompt.num_heads == parts.num_kv_heads);
   if (!fits) {
-    return fail(ErrorCode::bad_file, "adapter: virtual tokens have keys and values of " +
-                                         std::to_string(prompt.rows.columns) + " elements, but the model needs " +
-                                         std::to_string(parts.num_layers * 2 * width) + " (" +
-                                         std::to_string(parts.num_layers) + " layers with keys and values of " +
-                                         std::to_string(parts.num_kv_heads) + " heads of " +
-                                         std::to_string(parts.head_dim) + ")");
+    return fail(ErrorCode::bad_file,
+                "adapter: virtual tokens have keys and values of " + std::to_string(prompt.rows.columns) +
+                    " elements, but the model needs " + std::to_string(parts.num_layers * 2 * width) + " (" +
+                    std::to_string(parts.num_layers) + " layers with keys and values of " +
+                    std::to_string(parts.num_kv_heads) + " heads of " + std::to_string(parts.head_dim) + ")");
   }
   std::vector<Range> columns;
   for (std::int64_t first = 0; first < prompt.rows.columns; first += width) {

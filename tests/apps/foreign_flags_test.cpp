@@ -51,7 +51,7 @@ TEST(ForeignFlags, take_host_and_port_for_the_address_of_the_http_apis) {
 
 TEST(ForeignFlags, get_their_own_names) {
   EXPECT_THAT(translated({"-tp", "1"}), ElementsAre("--tensor-parallel-size", "1"));
-  EXPECT_THAT(translated({"-tp=1"}), ElementsAre("--tensor-parallel-size", "1"));
+  EXPECT_THAT(translated({"-tp=2"}), ElementsAre("--tensor-parallel-size", "2"));
   EXPECT_THAT(translated({"-dp", "2"}), ElementsAre("--data-parallel-size", "2"));
   EXPECT_THAT(translated({"--ssl-certfile", "c", "--ssl-keyfile", "k"}),
               ElementsAre("--tls-cert", "c", "--tls-key", "k"));
@@ -84,7 +84,7 @@ TEST(ForeignFlags, are_refused_for_some_of_their_values) {
   EXPECT_THAT(flags_problem({"--task", "--seed", "1"}), HasSubstr("--task has no counterpart"));
   EXPECT_THAT(flags_problem({"--max-model-len", "-1"}), HasSubstr("--max-model-len -1 has no counterpart"));
   EXPECT_THAT(flags_problem({"--max_model_len=auto"}), HasSubstr("--max-model-len auto has no counterpart"));
-  EXPECT_THAT(flags_problem({"-tp", "2"}), HasSubstr("-tp 2 has no counterpart: a model runs on one device"));
+  EXPECT_THAT(flags_problem({"-dcp", "2"}), HasSubstr("-dcp 2 has no counterpart: a model runs on one device"));
   EXPECT_THAT(flags_problem({"--pipeline-parallel-size=12"}), HasSubstr("--pipeline-parallel-size 12"));
   EXPECT_THAT(translated({"--load-format", "dummy", "-tp", "1", "--device", "cuda:1"}),
               ElementsAre("--load-format", "dummy", "--tensor-parallel-size", "1", "--device", "cuda:1"));

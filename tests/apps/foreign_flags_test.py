@@ -178,11 +178,11 @@ class ForeignFlags(unittest.TestCase):
 
     def test_aliases_reach_the_engine(self):
         base = [MODEL, "--port", "0"]
-        with Serve(*base, "-tp", "1", "--num-gpu-blocks-override", "77", "--dtype", "float") as server:
+        with Serve(*base, "-tp", "2", "--threads", "2", "--num-gpu-blocks-override", "77", "--dtype", "float") as server:
             status, told = server.get("/stats")
             self.assertEqual(status, 200)
             self.assertEqual(told["device_blocks_total"], 77)
-        self.assertIn("-tp 2 has no counterpart", self.bad_usage(*base, "-tp", "2"))
+        self.assertIn("-dcp 2 has no counterpart", self.bad_usage(*base, "-dcp", "2"))
         self.assertIn("tls_key", self.bad_usage(*base, "--ssl-certfile", "/no/such/file"))
         self.assertIn("--port cannot be given beside --http", self.bad_usage(*base, "--http", "127.0.0.1:0"))
 

@@ -134,7 +134,8 @@ class TensorParallel(unittest.TestCase):
         return done.returncode, done.stderr
 
     def test_what_cannot_be_divided_is_refused_by_name(self):
-        heads = json.load(open(os.path.join(model, "config.json")))["num_attention_heads"]
+        with open(os.path.join(model, "config.json")) as file:
+            heads = json.load(file)["num_attention_heads"]
         for flags, why in (
                 (["--tensor-parallel-size", "65"], "tensor_parallel_size must be from 1 to 64"),
                 (["--tensor-parallel-size", "3", "--threads", "3"],

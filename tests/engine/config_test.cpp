@@ -55,6 +55,22 @@ TEST(EngineConfig, EachReplicaHasADevice) {
   EXPECT_EQ(config.with_one_device().device, "cuda:3");
 }
 
+TEST(EngineConfig, RanksDivideTheMemoryOfTheirReplica) {
+  auto config = good();
+  config.tensor_parallel_size = 4;
+  config.data_parallel_size = 2;
+  config.kv_cache_memory = 2;
+  config.swap_space = 1;
+  EXPECT_TRUE(wrong_keys(config).empty());
+  const EngineConfig third = config.of_replica(1).of_rank(3);
+  EXPECT_EQ(third.rank, 3);
+  EXPECT_EQ(third.replica, 1);
+  EXPECT_EQ(third.kv_cache_memory, 0.5);
+  EXPECT_EQ(third.swap_space, 0.25);
+  EXPECT_EQ(third.num_devices(), 8);
+  EXPECT_EQ(config.with_one_device().num_devices(), 1);
+}
+
 TEST(EngineConfig, EachWrongValueIsNamed) {
   using Change = void (*)(EngineConfig&);
   const std::vector<std::pair<std::string, Change>> cases{
@@ -156,7 +172,19 @@ TEST(EngineConfig, EachWrongValueIsNamed) {
       {"pipeline_depth", [](EngineConfig& c) { c.pipeline_depth = 3; }},
       {"cpu_affinity", [](EngineConfig& c) { c.cpu_affinity = "core"; }},
       {"threads", [](EngineConfig& c) { c.threads = -1; }},
-      {"tensor_parallel_size", [](EngineConfig& c) { c.tensor_parallel_size = 2; }},
+      {"tensor_parallel_size", [](EngineConfig& c) { c.tensor_parallel_size = 0; }},
+      {"tensor_parallel_size", [](EngineConfig& c) { c.tensor_parallel_size = 65; }},
+      {"tensor_parallel_size",
+       [](EngineConfig& c) {
+         c.tensor_parallel_size = 4;
+         c.data_parallel_size = 2;
+         c.threads = 7;
+       }},
+      {"tensor_parallel_size",
+       [](EngineConfig& c) {
+         c.tensor_parallel_size = 2;
+         c.device = "cuda";
+       }},
       {"pipeline_parallel_size", [](EngineConfig& c) { c.pipeline_parallel_size = 0; }},
       {"max_queued_requests", [](EngineConfig& c) { c.max_queued_requests = 0; }},
       {"max_queued_prompt_tokens", [](EngineConfig& c) { c.max_queued_prompt_tokens = 0; }},

@@ -153,6 +153,47 @@ TEST_P(RowOpsTest, EmbeddingTakesRowsOfQuantizedTables) {
   }
 }
 
+TEST_P(RowOpsTest, PartsOfATableGiveZerosForTheIdsOfOtherParts) {
+  const std::vector<std::int32_t> ids = {0, 6, 7, 11, 12, 19};
+  for (const std::int64_t hidden : {5, 64}) {
+    const TypedArray plain(random_floats(5 * hidden, 3), DType::bf16, 2);
+    const RandomTable quantized(5, hidden, {8, 32});
+    for (const bool is_quantized : {false, true}) {
+      EmbeddingParams params;
+      params.token_ids = ids.data();
+      params.num_tokens = std::ssize(ids);
+      if (is_quantized) {
+        params.quantized = quantized.view;
+      } else {
+        params.table = {plain.data(), DType::bf16, 5, hidden};
+      }
+      params.whole_vocab = 20;
+      params.first_row = 7;
+      std::vector<float> actual(ids.size() * static_cast<std::size_t>(hidden), 1.0F);
+      params.out = actual.data();
+      if (on_cuda()) {
+        EXPECT_FALSE(runner_(params));
+        continue;
+      }
+      run(params);
+      EmbeddingParams whole = params;
+      whole.whole_vocab = whole.first_row = 0;
+      whole.num_tokens = 1;
+      for (std::size_t i = 0; i < ids.size(); ++i) {
+        std::vector<float> expected(static_cast<std::size_t>(hidden), 0.0F);
+        const std::int32_t row = ids[i] - 7;
+        whole.token_ids = &row;
+        whole.out = expected.data();
+        if (row >= 0 && row < 5) run(whole);
+        const auto first = actual.begin() + static_cast<std::ptrdiff_t>(i) * hidden;
+        EXPECT_EQ(std::vector<float>(first, first + hidden), expected) << "id " << ids[i];
+      }
+      params.first_row = 16;
+      EXPECT_FALSE(runner_(params)) << "rows beyond the whole table";
+    }
+  }
+}
+
 TEST_P(RowOpsTest, EmbeddingKeepsTheBoundsOfQuantizedTables) {
   const RandomTable table(20, 40, {8, 32});
   const std::int32_t id = 20;  // the row exists only as padding of the panel

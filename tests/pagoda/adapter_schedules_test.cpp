@@ -52,6 +52,7 @@ struct Schedule {
   std::int32_t max_loras = 8;  ///< there is one place more, for a prompt adapter
   std::int32_t max_cpu_loras = 8;
   Where where = Where::cpu;
+  std::int32_t ranks = 1;
 };
 
 void PrintTo(const Schedule& schedule, std::ostream* out) {
@@ -62,6 +63,15 @@ class AdapterSchedules : public testing::TestWithParam<std::tuple<std::string, S
  protected:
   const std::string& base() const { return std::get<0>(GetParam()); }
   const Schedule& schedule() const { return std::get<1>(GetParam()); }
+
+  void SetUp() override {
+    const auto heads = io::load_hf_config(test::kGoldenModels / base()).value().decoder.attention.num_heads;
+    if (heads % schedule().ranks != 0) GTEST_SKIP() << "the ranks do not divide " << heads << " heads";
+    // The length of a row, which DoRA needs, is not known to one rank.
+    if (schedule().ranks > 1)
+      std::erase_if(names_, [](const std::string& name) { return name.find("dora") != std::string::npos; });
+    if (names_.empty()) GTEST_SKIP() << "DoRA only";
+  }
 
   std::int64_t num_tokens(const nlohmann::json& greedy) const {
     const std::int64_t all = std::ssize(greedy.at("token_ids"));
@@ -80,7 +90,8 @@ class AdapterSchedules : public testing::TestWithParam<std::tuple<std::string, S
   std::unique_ptr<Engine> make_engine() const {
     EngineConfig config;
     config.model = model_.path();
-    config.threads = 2;
+    config.threads = std::max(2, schedule().ranks);
+    config.tensor_parallel_size = schedule().ranks;
     config.max_num_seqs = 8;
     config.block_size = kBlockSize;
     const KvLayout layout = model_.layout(kBlockSize);
@@ -214,6 +225,8 @@ std::string test_name(const testing::TestParamInfo<AdapterSchedules::ParamType>&
 
 constexpr Schedule kSchedules[] = {
     {.name = "one_batch"},
+    {.name = "two_ranks", .max_tokens = kChunkTokens, .ranks = 2},
+    {.name = "four_ranks", .ranks = 4},
     {.name = "chunked_prefill", .max_tokens = kChunkTokens},
     {.name = "swapped", .max_tokens = kChunkTokens, .preemption = PreemptionPolicy::swap, .scarce_blocks = true},
     {.name = "recomputed",

@@ -104,12 +104,12 @@ TEST(EnginePlan, ReplicasShareCopiesOfWeightsAndNothingElse) {
   ASSERT_TRUE(plan);
   ASSERT_GT(plan->copied_weight_bytes, 0);
   const std::int64_t one = host_bytes_needed(config, *plan);
-  EXPECT_EQ(host_bytes_needed(config, *plan, 3), 3 * one - 2 * plan->copied_weight_bytes);
+  EXPECT_EQ(host_bytes_needed(config, *plan, {.replicas = 3}), 3 * one - 2 * plan->copied_weight_bytes);
   const auto free_bytes = static_cast<std::int64_t>((*create_device(config))->available_bytes(MemoryKind::device));
   auto large = *plan;
   large.num_device_blocks = static_cast<std::int32_t>(free_bytes / 2 / plan->memory.kv_bytes_per_block);
   EXPECT_TRUE(check_host_memory(config, large));
-  const Status together = check_host_memory(config, large, 3);
+  const Status together = check_host_memory(config, large, {.replicas = 3});
   ASSERT_FALSE(together);
   EXPECT_THAT(together.error().message, HasSubstr("of each of 3 replicas the KV cache takes"));
   EXPECT_THAT(together.error().message, HasSubstr("data_parallel_size"));

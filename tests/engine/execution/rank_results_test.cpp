@@ -82,6 +82,20 @@ TEST(RankResults, OfSeveralErrorsTheOneOfTheLowestRankCounts) {
   EXPECT_EQ(results.add(failure_of(1, 0, "first")).value().error.value().message, "first");
 }
 
+TEST(RankResults, ARankThatWaitedInVainIsNotTheReason) {
+  for (const std::int32_t failed : {0, 1, 2}) {
+    RankResults results(3);
+    std::optional<StepResult> step;
+    for (std::int32_t rank = 0; rank < 3; ++rank) {
+      StepResult failure = failure_of(1, rank, rank == failed ? "no memory" : "waited");
+      failure.error->code = rank == failed ? ErrorCode::out_of_memory : ErrorCode::device_failed;
+      step = results.add(std::move(failure));
+    }
+    ASSERT_TRUE(step);
+    EXPECT_EQ(step->error.value().message, "no memory");
+  }
+}
+
 TEST(RankResults, AnErrorOfARowFailsThisRowAlone) {
   RankResults results(2);
   EXPECT_FALSE(results.add(result_of(1, 0, 5)));
