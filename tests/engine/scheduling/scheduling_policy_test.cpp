@@ -148,6 +148,32 @@ TEST(WorkerCrashes, OthersRunOnWhileTheCulpritIsLookedFor) {
   EXPECT_GE(running, 16) << "half of those that ran, and all that have come since";
 }
 
+TEST(WorkerCrashes, LetARequestThatIsClearedPauseWhileAnotherIsOnTrialAlone) {
+  Service service(config_of(SchedulingPolicy::fcfs, 8));
+  service.add(1, 8, 200);
+  service.add(2, 8, 200);
+  for (int crash = 0; crash < 2; ++crash) {
+    for (int i = 0; i < 4; ++i) service.step();
+    service.lose_worker();
+  }
+  ASSERT_TRUE(service.has_trial());
+  std::map<RequestId, int> alone;  // steps in which a request alone got a token
+  while (service.has_trial()) {
+    const std::map<RequestId, int> before = service.num_tokens;
+    service.step();
+    const bool first = service.num_tokens[1] > before.at(1);
+    const bool second = service.num_tokens[2] > before.at(2);
+    EXPECT_FALSE(first && second && service.has_trial());
+    if (first != second) ++alone[first ? 1 : 2];
+    ASSERT_LT(alone[1] + alone[2], 200);
+  }
+  EXPECT_GT(alone[1], 0);
+  EXPECT_GT(alone[2], 0);
+  ASSERT_LT(service.num_tokens[1], 150) << "the first runs on beside the second";
+  service.run();
+  EXPECT_EQ(service.finished.size(), 2U);
+}
+
 TEST(Interruptions, AreToldOnceForAllSequencesOfARequest) {
   Service service(config_of(SchedulingPolicy::fcfs, 8));
   service.add(1, 8, 20, 0, {}, 3);
