@@ -2,6 +2,7 @@
 #include <chrono>
 #include <future>
 #include <optional>
+#include <system_error>
 #include <unordered_set>
 
 #include <spdlog/spdlog.h>
@@ -116,10 +117,14 @@ void connect_devices(const Replica& replica, const caf::actor_addr& supervisor) 
 /// progress on this thread; later side by side.
 Result<SpawnedDevices> start_processes(caf::actor_system& system, const std::vector<DeviceFactory>& factories,
                                        bool memory_lost, bool is_first) {
-  const auto when = is_first ? std::launch::deferred : std::launch::async;
   std::vector<std::future<Result<DeviceProcess>>> started;
   for (const DeviceFactory& factory : factories) {
-    started.push_back(std::async(when, [&] { return factory.start_process(system, memory_lost); }));
+    const auto start = [&] { return factory.start_process(system, memory_lost); };
+    try {
+      started.push_back(std::async(is_first ? std::launch::deferred : std::launch::async, start));
+    } catch (const std::system_error&) {  // there is no thread left
+      started.push_back(std::async(std::launch::deferred, start));
+    }
   }
   SpawnedDevices spawned;
   std::optional<Error> error;

@@ -109,6 +109,27 @@ ordered_json memory_facts(const EnginePlan& engine, const EngineConfig& config, 
   return facts;
 }
 
+/// Returns the memory of each rank of a replica; an empty list if there is one. `planned`, `first`: of the first rank.
+Result<ordered_json> ranks_of(const EngineConfig& config, const EnginePlan& planned, const ordered_json& first,
+                              const kernels::Device& device) {
+  auto ranks = ordered_json::array();
+  if (config.tensor_parallel_size == 1) return ranks;
+  ranks.push_back(first);
+  const auto model = plan_model(config.of_replica(0).of_rank(0));
+  if (!model) return fail(model.error());
+  const NumDevices of_one_rank{.replicas = config.data_parallel_size};
+  std::int64_t needed = host_bytes_needed(config, planned, of_one_rank);
+  for (RankId rank = 1; rank < config.tensor_parallel_size; ++rank) {
+    const EngineConfig its = config.of_replica(0).of_rank(rank);
+    const auto part = plan_other_rank(its, device, *model, planned);
+    if (!part) return fail(part.error());
+    needed += host_bytes_needed(config, *part, of_one_rank);
+    ranks.push_back(memory_facts(*part, its, device));
+  }
+  for (ordered_json& rank : ranks) rank["needed_bytes"] = needed;
+  return ranks;
+}
+
 void print_section(const char* title, const ordered_json& facts) {
   std::printf("%s\n", title);
   for (const auto& [key, value] : facts.items()) {
@@ -155,25 +176,20 @@ int run_inspect(InspectOptions& options) {
   about_model["num_files"] = facts.num_files;
   if (const auto types = plan->checkpoint->quantization(); !types.empty()) about_model["quantization"] = types;
   const auto about_memory = memory_facts(*plan, replica, **device);
-  auto ranks = ordered_json::array();
-  for (RankId rank = 0; config.tensor_parallel_size > 1 && rank < config.tensor_parallel_size; ++rank) {
-    const EngineConfig its = config.of_replica(0).of_rank(rank);
-    EnginePlan part = plan_other_rank(its, *plan);
-    if (const Status planned = plan_memory(its, **device, part); !planned) return exit_with(planned.error());
-    ranks.push_back(memory_facts(part, its, **device));
-  }
+  auto ranks = ranks_of(config, *plan, about_memory, **device);
+  if (!ranks) return exit_with(ranks.error());
   if (options.json) {
     ordered_json all{{"model", about_model}, {"memory", about_memory}};
-    if (!ranks.empty()) all["ranks"] = ranks;
+    if (!ranks->empty()) all["ranks"] = *ranks;
     std::printf("%s\n", all.dump().c_str());
     return kExitOk;
   }
   print_section("model", about_model);
-  if (ranks.empty()) {
+  if (ranks->empty()) {
     print_section(config.data_parallel_size > 1 ? "memory of one replica (needed_bytes: of all)" : "memory",
                   about_memory);
   }
-  for (const ordered_json& rank : ranks) {
+  for (const ordered_json& rank : *ranks) {
     print_section(("memory of rank " + rank["rank"].dump() + " (needed_bytes: of all)").c_str(), rank);
   }
   return kExitOk;

@@ -90,15 +90,15 @@ constexpr const char* kGraphs = "nothing is compiled at start; --enforce-eager t
 constexpr const char* kApiThreads = "the HTTP APIs run on threads of the server's process";
 constexpr const char* kCors = "--cors-origin allows what the APIs need";
 constexpr const char* kLogs = "--log-level sets what is logged";
-constexpr const char* kOneDevice = "a model runs on one device";
+constexpr const char* kOneDevice = "a model runs on one host";
 constexpr const char* kOtherHost =
-    "has no counterpart: a model runs on one device; --worker-listen has it run on another host (docs/scaling.md)";
+    "has no counterpart: a model runs on one host; --worker-listen has it run on another host (docs/scaling.md)";
 constexpr const char* kNoCode = "has no counterpart: no code is loaded at start (docs/embedding.md)";
 constexpr const char* kGenerates = "has no counterpart: texts are generated, not embedded, classified or scored";
 constexpr const char* kNoClientCerts =
     "has no counterpart: clients show no certificates; a proxy can ask for them (docs/deploying.md)";
 constexpr const char* kOneDeviceEach =
-    "has no counterpart: a model runs on one device; run a server for each, behind a proxy (docs/deploying.md)";
+    "has no counterpart: a model runs on one host; run a server for each, behind a proxy (docs/deploying.md)";
 constexpr const char* kHowFilesAreRead = "--weight-memory mapped or copied sets how files are read";
 constexpr const char* kNoFit =
     "has no counterpart: 0 takes the model's own, a number less; pagoda inspect shows how many tokens memory holds";
@@ -211,7 +211,7 @@ constexpr RefusedFlag kRefusedOfVllm[] = {
      "has no counterpart: with tool_choice none the tools stay in the prompt; leave them out of the request"},
     {"--tool-server", "has no counterpart: a client runs the tools that are called (docs/tools.md)"},
     {"--default-chat-template-kwargs", "has no counterpart: requests bring chat_template_kwargs"},
-    {"--fully-sharded-loras", "has no counterpart: a model runs on one device"},
+    {"--fully-sharded-loras", "has no counterpart: a model runs on one host"},
     {"--lora-extra-vocab-size", "has no counterpart: an adapter cannot add tokens"},
     {"--long-lora-scaling-factors", "has no counterpart: positions are those of the model"},
     {"--default-mm-loras", "has no counterpart: models of text alone are served; requests name their adapter"},

@@ -129,7 +129,9 @@ void check_ranks(const EngineConfig& config, Checker& check) {
     if (config.device != "cpu") refuse("with a GPU: only CPU ranks share layers");
     if (!config.worker_listen.empty()) refuse("with worker_listen: the ranks of a group are on one host");
   }
-  if (config.device != "cpu" || config.threads <= 0 || num_ranks < 1 || config.data_parallel_size < 1) return;
+  const bool are_counts = num_ranks >= 1 && num_ranks <= kMaxRanks && config.data_parallel_size >= 1 &&
+                          config.data_parallel_size <= kMaxReplicas;
+  if (config.device != "cpu" || config.threads <= 0 || !are_counts) return;
   if (config.threads >= config.num_devices()) return;
   const std::string threads = "the number of threads (" + std::to_string(config.threads) + ")";
   if (num_ranks == 1) {
@@ -171,6 +173,12 @@ EngineConfig EngineConfig::of_rank(RankId id) const {
   own.kv_cache_memory /= tensor_parallel_size;
   if (swap_space > 0) own.swap_space /= tensor_parallel_size;
   return own;
+}
+
+std::string EngineConfig::device_name() const {
+  const std::string its_replica = data_parallel_size > 1 ? "replica " + std::to_string(replica) : "";
+  const std::string its_rank = tensor_parallel_size > 1 ? "rank " + std::to_string(rank) : "";
+  return its_replica + (its_replica.empty() || its_rank.empty() ? "" : ", ") + its_rank;
 }
 
 EngineConfig EngineConfig::with_one_device() const {

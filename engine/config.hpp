@@ -143,6 +143,9 @@ struct EngineConfig {
 
   /// Returns the configuration of one rank of this replica. Sizes of the replica's memory are divided between ranks.
   EngineConfig of_rank(RankId id) const;
+  /// Returns the name of this rank's device among those of the engine, for messages: "replica 1, rank 0"; empty if
+  /// there is one.
+  std::string device_name() const;
   /// Returns the number of devices of all replicas, which share the CPU threads.
   std::int32_t num_devices() const { return data_parallel_size * tensor_parallel_size; }
 

@@ -13,9 +13,8 @@ namespace pagoda::kernels {
 /// al. 2019): exchanges rows of floats in the order of each rank's stream. All ranks run the same steps in the same
 /// order, and in each step the same collectives. Sums have a fixed order of ranks, so all ranks get the same bits.
 ///
-/// A collective takes part(), which the rank has filled. Before the first step a rank has no connection: its
-/// collectives then take its own part only, so that it can be tried alone. Thread-safe: leave(); all else is called on
-/// the thread that issues ops.
+/// A collective takes part(), which the rank has filled. There are collectives only in steps. Thread-safe: leave(); all
+/// else is called on the thread that issues ops.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -23,11 +22,11 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int num_ranks() const = 0;
 
-  /// Begins the collectives of a step, when all ranks have come to it. Numbers of steps increase by one. Errors:
+  /// Begins the collectives of a step, when all ranks have come to it. Steps are numbered from 1. Errors:
   /// device_failed if another rank has left, or cannot compute the step.
   virtual Status begin_step(std::int64_t step) = 0;
-  /// Says that this rank cannot compute the step that it has begun, so that the others do not wait for it: their
-  /// collectives of this step fail. The next step is not affected.
+  /// Ends the collectives of the present step with an error, on all ranks that have not finished them: this rank cannot
+  /// compute it. The next step is not affected.
   virtual void fail_step() = 0;
   /// Leaves the group: from now on its collectives fail, those of this rank as well. Any thread.
   virtual void leave() = 0;

@@ -37,19 +37,24 @@ AdapterReader::AdapterReader(const EngineConfig& config, const EnginePlan& plan)
       head_dim_(plan.model.decoder.attention_of(0).head_dim),
       checkpoint_(plan.checkpoint) {
   const models::RankPlace place = plan.model.place;
-  if (place.num_ranks == 1) return;
+  if (place.num_ranks == 1 || !is_enabled()) return;
+  whole_weights_ = std::make_shared<weights::MeasuredWeights>(*plan.checkpoint, plan.weights);
+  auto whole = plan.model.of_rank({}).build(*whole_weights_);
+  PAGODA_ASSERT(whole.has_value(), "the parts of a model have been planned, so the whole can be");
+  whole_model_ = std::move(*whole);
   const models::DecoderConfig& decoder = plan.model.decoder;
   parts_ = {.is_first_rank = place.rank == 0,
             .slice_of = [decoder, place](std::string_view module) { return models::slice_of(decoder, place, module); },
             .is_table = models::is_token_embedding,
-            .num_layers = decoder.num_layers(),
             .num_kv_heads = decoder.attention.num_kv_heads,
             .head_dim = decoder.attention.head_dim,
             .kv_heads = models::kv_heads_of_rank(decoder.attention.num_kv_heads, place)};
 }
 
 Status AdapterReader::take_part_of_rank(adapters::Adapter& adapter) const {
-  return parts_ ? adapters::take_part_of_rank(adapter, *parts_) : Status();
+  if (whole_model_ == nullptr) return {};
+  if (Status fits = adapters::check(adapter, whole_model_->adapter_modules()); !fits) return fits;
+  return adapters::take_part_of_rank(adapter, parts_);
 }
 
 Status AdapterReader::check_limits(const adapters::Adapter& adapter) const {

@@ -8,6 +8,7 @@
 #include "engine/adapters/adapter.hpp"
 #include "engine/adapters/rank_adapter.hpp"
 #include "engine/config.hpp"
+#include "engine/models/model.hpp"
 #include "kernels/dtype.hpp"
 #include "pagoda/engine_plan.hpp"
 
@@ -26,13 +27,17 @@ class AdapterReader {
 
  private:
   Status check_limits(const adapters::Adapter& adapter) const;
+  /// Reduces the adapter to the rank's part, if there are several ranks.
   Status take_part_of_rank(adapters::Adapter& adapter) const;
 
   std::int32_t max_rank_;            // 0 = there is no LoRA
   std::int32_t max_virtual_tokens_;  // 0 = there are no prompt adapters
   std::optional<DType> dtype_;       // type that matrices of float32 are rounded to
   std::int64_t head_dim_;
-  std::optional<adapters::RankParts> parts_;  // set if there are several ranks
+  // Set if there are several ranks: what an adapter must fit before it is divided.
+  std::shared_ptr<const weights::WeightSource> whole_weights_;
+  std::shared_ptr<const models::Model> whole_model_;
+  adapters::RankParts parts_;
   std::shared_ptr<const io::ModelWeights> checkpoint_;
 };
 

@@ -148,9 +148,9 @@ void fill_copies_with_first(actors::DeviceFactory& factory,
   };
 }
 
-/// Lets each worker of a rank begin as if no worker had held the rank before.
-void begin_anew_with_workers(actors::DeviceFactory& factory, const std::shared_ptr<kernels::RankMemory>& exchange,
-                             RankId rank) {
+/// Resets the state of a rank before each worker that holds it.
+void reset_with_workers(actors::DeviceFactory& factory, const std::shared_ptr<kernels::RankMemory>& exchange,
+                        RankId rank) {
   factory.make_worker = [make = std::move(factory.make_worker), exchange, rank] {
     exchange->reset(rank);
     return make();
@@ -176,6 +176,11 @@ class DeviceMaker {
       return fail(ErrorCode::bad_config, std::string(key) + " must be 1 with EngineSetup::device, which is one device",
                   key);
     }
+    if (setup_.kept_weights != nullptr && config_.tensor_parallel_size > 1) {
+      return fail(ErrorCode::bad_config,
+                  "tensor_parallel_size must be 1 with EngineSetup::kept_weights, which are those of a whole model",
+                  "tensor_parallel_size");
+    }
     std::vector<Ranks> all;
     for (ReplicaId id = 0; id < config_.data_parallel_size; ++id) {
       std::shared_ptr<kernels::RankMemory> exchange;
@@ -199,7 +204,7 @@ class DeviceMaker {
   const EnginePlan& plan() const { return *of_rank_.front().planned; }
 
  private:
-  /// What the devices with one rank share: those of all replicas.
+  /// State that the devices of one rank share in all replicas.
   struct OfRank {
     std::optional<EnginePlan> planned;
     std::shared_ptr<device_link::SharedWeights> process_copies;
@@ -210,7 +215,7 @@ class DeviceMaker {
     OfRank& its = of_rank_.at(static_cast<std::size_t>(config.rank));
     EngineSetup setup = setup_;
     if (setup_.progress && config_.num_devices() > 1) {
-      setup.progress = [name = name_of(config), report = setup_.progress](std::string_view what, double done) {
+      setup.progress = [name = config.device_name(), report = setup_.progress](std::string_view what, double done) {
         report(name + ": " + std::string(what), done);
       };
     }
@@ -232,18 +237,8 @@ class DeviceMaker {
                               {.pools = nullptr, .weights = copies(its, *device), .ranks = exchange});
     if (!loaded) return loaded;
     if (its.own_copies) fill_copies_with_first(loaded->factory, its.own_copies);
-    if (exchange != nullptr) begin_anew_with_workers(loaded->factory, exchange, config.rank);
+    if (exchange != nullptr) reset_with_workers(loaded->factory, exchange, config.rank);
     return loaded;
-  }
-
-  std::string name_of(const EngineConfig& config) const {
-    const auto part = [](const char* what, std::int32_t index, std::int32_t count) {
-      return std::string(what) + " " + std::to_string(index) + " of " + std::to_string(count);
-    };
-    const std::string rank = part("rank", config.rank, config_.tensor_parallel_size);
-    if (config_.data_parallel_size == 1) return rank;
-    const std::string replica = part("replica", config.replica, config_.data_parallel_size);
-    return config_.tensor_parallel_size == 1 ? replica : replica + ", " + rank;
   }
 
   /// Plans the memory. Devices on a CPU have the plan of the first replica, and as many blocks as its first rank,
@@ -251,15 +246,14 @@ class DeviceMaker {
   Result<EnginePlan> plan_for(const EngineConfig& config, const std::shared_ptr<kernels::Device>& device) {
     OfRank& its = of_rank_.at(static_cast<std::size_t>(config.rank));
     if (its.planned && config.device == "cpu") return *its.planned;
-    EnginePlan plan = config.rank == 0 ? plan_ : plan_other_rank(config, plan_);
-    EngineConfig sized = config;
     if (config.rank > 0) {
-      sized.num_device_blocks = this->plan().num_device_blocks;
-      sized.num_host_blocks = this->plan().num_host_blocks;
-      sized.weight_memory = this->plan().weights.copy_linear ? "copied" : "mapped";
+      auto other = plan_other_rank(config, *device, plan_, this->plan());
+      if (other && !its.planned) its.planned = *other;
+      return other;
     }
-    if (const Status planned = plan_memory(sized, *device, plan); !planned) return fail(planned.error());
-    const bool is_checked_for_all = device->shares_host_memory() && config_.num_devices() > 1 && config.rank == 0;
+    EnginePlan plan = plan_;
+    if (const Status planned = plan_memory(config, *device, plan); !planned) return fail(planned.error());
+    const bool is_checked_for_all = device->shares_host_memory() && config_.num_devices() > 1;
     if (is_checked_for_all) {
       if (const Status fits = check_host_memory(config, plan, all_devices(config_)); !fits) return fail(fits.error());
     }

@@ -58,7 +58,7 @@ std::shared_ptr<const weights::WeightSource> weights_of_rank(const EnginePlan& p
   const auto slice = [decoder = plan.model.decoder, place](std::string_view module) {
     return models::slice_of(decoder, place, module);
   };
-  return {new weights::RankWeights(*plan.checkpoint, place.rank == 0, slice),
+  return {new weights::RankWeights(*plan.checkpoint, place.rank == 0, plan.weights.keep_quantized, slice),
           [checkpoint = plan.checkpoint](weights::RankWeights* part) { delete part; }};
 }
 
@@ -157,7 +157,16 @@ Result<std::shared_ptr<kernels::Device>> create_host_device(const EngineConfig& 
   const bool is_part = config.device == "cpu";
   const int device = config.replica * config.tensor_parallel_size + config.rank;
   const kernels::CpuPart part = is_part ? kernels::CpuPart{device, config.num_devices()} : kernels::CpuPart();
-  return kernels::create_cpu_device({config.threads, config.cpu_isa, config.cpu_affinity}, part);
+  auto made = kernels::create_cpu_device({config.threads, config.cpu_isa, config.cpu_affinity}, part);
+  if (!made && made.error().param == "threads" && config.num_devices() > 1) {
+    const bool has_ranks = config.tensor_parallel_size > 1;
+    Error& error = made.error();
+    error.param = has_ranks ? "tensor_parallel_size" : "data_parallel_size";
+    error.message = error.param + " is " +
+                    std::to_string(has_ranks ? config.tensor_parallel_size : config.data_parallel_size) + ", but " +
+                    error.message;
+  }
+  return made;
 }
 
 bool share_copies_of_weights(const EngineConfig& config) {
@@ -196,6 +205,7 @@ Result<std::int32_t> size_kv_cache(const EngineConfig& config, const EnginePlan&
                     " tokens, less than one sequence of max_model_len " + std::to_string(max_model_len) + ": raise " +
                     key + " or lower max_model_len" +
                     (was_configured || config.data_parallel_size == 1 ? "" : " or data_parallel_size") +
+                    (config.tensor_parallel_size == 1 ? "" : " (kv_cache_memory is divided between the ranks)") +
                     (was_configured || config.device != "cpu" ? "" : "; " + kernels::describe_available_memory()),
                 key);
   }
@@ -294,12 +304,18 @@ Result<EnginePlan> plan_model(const EngineConfig& config) {
   return plan;
 }
 
-EnginePlan plan_other_rank(const EngineConfig& config, const EnginePlan& plan) {
-  EnginePlan other = plan;
-  other.model = plan.model.of_rank({config.rank, config.tensor_parallel_size});
-  other.layout = other.model.kv_layout(config.slots_per_block(), other.kv_dtype);
-  other.stored = weights_of_rank(other);
-  return other;
+Result<EnginePlan> plan_other_rank(const EngineConfig& config, const kernels::Device& device, const EnginePlan& model,
+                                   const EnginePlan& planned) {
+  EnginePlan plan = model;
+  plan.model = model.model.of_rank({config.rank, config.tensor_parallel_size});
+  plan.layout = plan.model.kv_layout(config.slots_per_block(), plan.kv_dtype);
+  plan.stored = weights_of_rank(plan);
+  EngineConfig as_planned = config;
+  as_planned.num_device_blocks = planned.num_device_blocks;
+  as_planned.num_host_blocks = planned.num_host_blocks;
+  as_planned.weight_memory = planned.weights.copy_linear ? "copied" : "mapped";
+  if (Status made = plan_memory(as_planned, device, plan); !made) return fail(std::move(made.error()));
+  return plan;
 }
 
 Status plan_memory(const EngineConfig& config, const kernels::Device& device, EnginePlan& plan) {

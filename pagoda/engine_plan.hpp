@@ -46,11 +46,13 @@ struct EnginePlan {
 /// Reads the model's config and the headers of its weights. Does not look at the device's memory. Errors: as
 /// Engine::create.
 Result<EnginePlan> plan_model(const EngineConfig& config);
-/// Returns the plan of another rank, whose configuration is given, before its memory is planned.
-EnginePlan plan_other_rank(const EngineConfig& config, const EnginePlan& plan);
 /// Sizes the KV cache and the other memory that a plan of plan_model takes of `device`, for the rank and the replica
 /// whose configuration it is. Errors: as Engine::create, among them a tensor that is missing or has another shape.
 Status plan_memory(const EngineConfig& config, const kernels::Device& device, EnginePlan& plan);
+/// As plan_memory, for a rank behind the first one of a replica. `planned`: the plan of the first rank, with whose
+/// numbers of blocks and choices the others are planned. `model`: a plan of plan_model.
+Result<EnginePlan> plan_other_rank(const EngineConfig& config, const kernels::Device& device, const EnginePlan& model,
+                                   const EnginePlan& planned);
 /// Calls plan_model and plan_memory.
 Result<EnginePlan> plan_engine(const EngineConfig& config, const kernels::Device& device);
 

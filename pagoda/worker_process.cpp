@@ -318,6 +318,7 @@ Result<LoadedWorker> load_worker(const device_link::StartWorker& start, const Wo
   if (start.num_ranks > 1) {
     auto mapped = kernels::RankMemory::map(kExchangeDescriptor, rank_memory_shape(*plan));
     if (!mapped) return fail(std::move(mapped.error()));
+    ::close(kExchangeDescriptor);
     exchange = std::move(*mapped);
   }
   auto loaded = load_device(*config, *plan, *device, progress, {.pools = kept, .weights = weights, .ranks = exchange});
@@ -422,6 +423,7 @@ Result<LoadedDevice> worker_process_device(const EngineConfig& config, const Eng
       .memory = *memory,
       .weights = std::move(shared.weights),
       .exchange = std::move(shared.exchange),
+      .device = config.device_name(),
       .step_deadline_us = static_cast<TimeUs>(config.step_deadline * 1e6),
       .trace = trace};
   if (joins) {

@@ -12,7 +12,7 @@ namespace {
 void add_rank(StepResult& step, StepResult& rank) {
   step.started_us = std::min(step.started_us, rank.started_us);
   step.finished_us = std::max(step.finished_us, rank.finished_us);
-  // A rank that waited for another in vain only knows that the other has failed.
+  // A rank that waited for another knows only that the other has failed.
   const auto waited = [](const Error& error) { return error.code == ErrorCode::device_failed; };
   if (step.error && !(waited(*step.error) && rank.error && !waited(*rank.error))) return;
   if (rank.error) {

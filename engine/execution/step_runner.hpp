@@ -57,8 +57,8 @@ class StepRunner {
   /// and only while the stream's status is well. Uses no device. May run while another thread issues a later step.
   virtual StepResult collect(IssuedStep issued) = 0;
 
-  /// Says that no more steps come: steps of this runner and of the other ranks of its group that wait for each other
-  /// fail. Any thread.
+  /// Ends the waits of this runner and of the other ranks of its group for each other: their steps fail. Call when no
+  /// more steps come. Any thread.
   virtual void leave_ranks() {}
 };
 

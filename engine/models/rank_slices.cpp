@@ -13,7 +13,7 @@ using weights::ModuleSlice;
 using weights::Range;
 using Axis = ModuleSlice::Axis;
 
-/// What a linear layer or an embedding is in a decoder.
+/// The role of a linear layer or an embedding in a decoder.
 enum class Role : std::uint8_t {
   queries,
   keys_or_values,

@@ -100,7 +100,7 @@ Result<LinearWeight> LoadedWeights::linear(std::string_view module, std::int64_t
   if (!weight) return fail(weight.error());
   if (const auto format = policy_.kept_format(*weight)) return packed(*weight, *format);
   if (const Float8Weights* kept = policy_.kept_float8(*weight)) return float8(module, *weight, *kept);
-  if (const auto format = policy_.format_of(module, rows, columns)) {
+  if (const auto format = policy_.format_of(module, stored_.rows_of_whole(module, rows), columns)) {
     auto quantized = quantize(module, *weight, *format);
     if (quantized) stored_.release_pages(*weight);
     return quantized;
@@ -124,7 +124,7 @@ Result<LinearWeight> LoadedWeights::tied_linear(std::string_view module, std::st
   const auto stored = stored_.tensor(tensor, {rows, columns});
   if (!stored) return fail(stored.error());
   if (const auto kept = policy_.kept_format(*stored)) return packed(*stored, *kept);
-  const auto format = policy_.format_of(module, rows, columns);
+  const auto format = policy_.format_of(module, stored_.rows_of_whole(module, rows), columns);
   if (format && stored->quantized != nullptr) {
     auto quantized = quantize(module, *stored, *format);
     if (quantized) stored_.release_pages(*stored);
@@ -161,7 +161,7 @@ Result<LinearWeight> LoadedWeights::make_derived(std::string_view module, const 
   if (!memory) return fail(std::move(memory.error()));
   stored_.release_pages(*stored);
   const kernels::WeightMatrix matrix{memory->data(), plain->tensor.dtype, weight.rows, weight.columns};
-  if (const auto format = policy_.format_of(module, weight.rows, weight.columns)) {
+  if (const auto format = policy_.format_of(module, stored_.rows_of_whole(module, weight.rows), weight.columns)) {
     return quantize(module, {weight.tensor, matrix.dtype, {matrix.rows, matrix.columns}, matrix.data}, *format);
   }
   report(static_cast<std::int64_t>(memory->bytes()));
@@ -236,27 +236,29 @@ Result<LinearWeight> LoadedWeights::float8(std::string_view module, const Weight
                                 .scale_rows = weights.scale_rows,
                                 .scale_columns = weights.scale_columns}};
   const std::lock_guard lock(mutex_);
+  const auto bytes = static_cast<std::size_t>(rows * columns);
+  const bool is_copied = policy_.copy_linear || weights.gather;
+  if (is_copied && !copied_.contains(module)) {
+    const std::string name = "copied " + std::string(module);
+    auto memory =
+        weights.gather ? converter_.gather(weights.gather, bytes, name) : converter_.copy(weights.data, bytes, name);
+    if (!memory) return fail(std::move(memory.error()));
+    report(static_cast<std::int64_t>(memory->bytes()));
+    copied_.emplace(std::string(module), std::move(*memory));
+    stored_.release_pages(tensor);
+  }
+  if (is_copied) weight.plain.data = copied_.find(module)->second.data();
   if (!float8_.contains(module)) {
     // Kernels widen 8-bit floats as if no weight were NaN.
-    const bool has_nan = std::any_of(weights.data, weights.data + rows * columns,
-                                     [](std::byte x) { return (x & std::byte{0x7F}) == std::byte{0x7F}; });
+    const auto* data = static_cast<const std::byte*>(weight.plain.data);
+    const bool has_nan =
+        std::any_of(data, data + bytes, [](std::byte x) { return (x & std::byte{0x7F}) == std::byte{0x7F}; });
     if (has_nan) {
       return fail(
           in_file(tensor, {ErrorCode::bad_file, "tensor \"" + tensor.name + "\" has a weight that is not a number"}));
     }
     float8_.emplace(std::string(module), tensor.quantized);
   }
-  if (!policy_.copy_linear) return weight;
-  auto found = copied_.find(module);
-  if (found == copied_.end()) {
-    auto memory =
-        converter_.copy(weights.data, static_cast<std::size_t>(rows * columns), "copied " + std::string(module));
-    if (!memory) return fail(std::move(memory.error()));
-    found = copied_.emplace(std::string(module), std::move(*memory)).first;
-    report(static_cast<std::int64_t>(found->second.bytes()));
-    stored_.release_pages(tensor);
-  }
-  weight.plain.data = found->second.data();
   return weight;
 }
 

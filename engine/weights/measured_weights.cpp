@@ -30,10 +30,11 @@ Result<LinearWeight> MeasuredWeights::linear(std::string_view module, std::int64
                                        .scale_rows = kept->scale_rows,
                                        .scale_columns = kept->scale_columns};
     // A CPU uses the scales in the memory to which the file's reader wrote them.
-    linears_[std::string(module)] = {rows * columns + (policy_.on_gpu ? matrix.scale_bytes() : 0), policy_.copy_linear};
+    linears_[std::string(module)] = {rows * columns + (policy_.on_gpu ? matrix.scale_bytes() : 0),
+                                     policy_.copy_linear || kept->gather};
     return LinearWeight{.plain = matrix};
   }
-  if (const auto format = policy_.format_of(module, rows, columns))
+  if (const auto format = policy_.format_of(module, stored_.rows_of_whole(module, rows), columns))
     return count_quantized(module, rows, columns, *format);
   const bool converts = stored->quantized != nullptr || policy_.dtype.value_or(stored->dtype) != stored->dtype;
   if (converts || !policy_.copy_linear) return WeightSource::linear(module, rows, columns);
@@ -57,7 +58,7 @@ Result<LinearWeight> MeasuredWeights::tied_linear(std::string_view module, std::
   if (const auto format = policy_.kept_format(*stored)) {
     return count_quantized(stored->name, rows, columns, *format, stored->quantized->order().data());
   }
-  const auto format = policy_.format_of(module, rows, columns);
+  const auto format = policy_.format_of(module, stored_.rows_of_whole(module, rows), columns);
   if (format && stored->quantized != nullptr) return count_quantized(module, rows, columns, *format);
   auto weight = WeightSource::tied_linear(module, tensor, rows, columns);
   if (!weight) return weight;
@@ -71,7 +72,7 @@ Result<LinearWeight> MeasuredWeights::derived_linear(std::string_view module, co
   if (holds_derived(module)) return linear(module, weight.rows, weight.columns);
   const auto stored = stored_.describe(weight.tensor, {weight.stored_rows, weight.stored_columns});
   if (!stored) return fail(stored.error());
-  if (const auto format = policy_.format_of(module, weight.rows, weight.columns)) {
+  if (const auto format = policy_.format_of(module, stored_.rows_of_whole(module, weight.rows), weight.columns)) {
     return count_quantized(module, weight.rows, weight.columns, *format);
   }
   const DType dtype = policy_.dtype.value_or(stored->dtype);

@@ -15,11 +15,6 @@ namespace {
 constexpr std::string_view kWeight = ".weight";
 constexpr std::string_view kBias = ".bias";
 
-std::int64_t total(const std::vector<Range>& ranges) {
-  return std::accumulate(ranges.begin(), ranges.end(), std::int64_t{0},
-                         [](std::int64_t sum, const Range& range) { return sum + range.size(); });
-}
-
 /// Copies the ranges of `from`, in which one element stands for `unit` elements of the ranges, to `to`.
 template <class T>
 void copy_ranges(const T* from, std::span<const Range> ranges, std::int64_t unit, T* to) {
@@ -30,19 +25,24 @@ void copy_ranges(const T* from, std::span<const Range> ranges, std::int64_t unit
 /// Rows and columns of a matrix. Without a quantised matrix underneath, reads a plain one.
 class MatrixPart final : public QuantizedRows {
  public:
-  MatrixPart(WeightTensor whole, std::vector<Range> rows, std::vector<Range> columns)
-      : whole_(std::move(whole)), rows_(std::move(rows)), columns_(std::move(columns)) {
-    if (const Float8Weights* whole_float8 = inner() == nullptr ? nullptr : inner()->float8()) take(*whole_float8);
+  /// `keeps_format`: whether a quantised matrix has its format; otherwise it can only be dequantised.
+  MatrixPart(WeightTensor whole, std::vector<Range> rows, std::vector<Range> columns, bool keeps_format)
+      : whole_(std::move(whole)),
+        rows_(std::move(rows)),
+        columns_(std::move(columns)),
+        keeps_format_(keeps_format && inner() != nullptr) {
+    if (const Float8Weights* whole_float8 = keeps_format_ ? inner()->float8() : nullptr) take(*whole_float8);
   }
+  MatrixPart(const MatrixPart&) = delete;
 
   std::optional<kernels::QuantizedFormat> format() const override {
-    return inner() == nullptr ? std::nullopt : inner()->format();
+    return keeps_format_ ? inner()->format() : std::nullopt;
   }
 
   const Float8Weights* float8() const override { return float8_ ? &*float8_ : nullptr; }
 
   std::span<const std::int32_t> order() const override {
-    return inner() == nullptr ? std::span<const std::int32_t>() : inner()->order();
+    return keeps_format_ ? inner()->order() : std::span<const std::int32_t>();
   }
 
   void unpack(std::int64_t row, const UnpackedRow& to) const override {
@@ -95,7 +95,7 @@ class MatrixPart final : public QuantizedRows {
     return format.two_level_scales ? kernels::kTwoLevelColumns : format.group_size;
   }
 
-  bool has_all_columns() const { return total(columns_) == whole_.shape[1]; }
+  bool has_all_columns() const { return size_of_all(columns_) == whole_.shape[1]; }
 
  private:
   const QuantizedRows* inner() const { return whole_.quantized.get(); }
@@ -114,9 +114,9 @@ class MatrixPart final : public QuantizedRows {
     const std::int64_t all_columns = whole_.shape[1];
     float8_.emplace();
     float8_->scale_rows = whole.scale_rows;
-    float8_->scale_columns = whole.scale_columns == all_columns ? total(columns_) : whole.scale_columns;
+    float8_->scale_columns = whole.scale_columns == all_columns ? size_of_all(columns_) : whole.scale_columns;
     const std::int64_t scales_of_row = (all_columns + whole.scale_columns - 1) / whole.scale_columns;
-    for (std::int64_t row = 0; row < total(rows_); row += whole.scale_rows) {
+    for (std::int64_t row = 0; row < size_of_all(rows_); row += whole.scale_rows) {
       const float* scales = whole.scales.data() + stored_row(row) / whole.scale_rows * scales_of_row;
       if (scales_of_row == 1) {
         float8_->scales.push_back(*scales);
@@ -127,24 +127,22 @@ class MatrixPart final : public QuantizedRows {
                                scales + (range.end + whole.scale_columns - 1) / whole.scale_columns);
       }
     }
-    if (whole.data == nullptr) return;
     if (has_all_columns() && rows_.size() == 1) {
-      float8_->data = whole.data + rows_.front().begin * all_columns;
-      return;
+      if (whole.data != nullptr) float8_->data = whole.data + rows_.front().begin * all_columns;
+    } else {
+      float8_->gather = [this, data = whole.data, all_columns](std::byte* to) {
+        for (std::int64_t row = 0; row < size_of_all(rows_); ++row, to += size_of_all(columns_)) {
+          copy_ranges(data + stored_row(row) * all_columns, std::span<const Range>(columns_), 1, to);
+        }
+      };
     }
-    copy_.resize(static_cast<std::size_t>(total(rows_) * total(columns_)));
-    std::byte* to = copy_.data();
-    for (std::int64_t row = 0; row < total(rows_); ++row, to += total(columns_)) {
-      copy_ranges(whole.data + stored_row(row) * all_columns, std::span<const Range>(columns_), 1, to);
-    }
-    float8_->data = copy_.data();
   }
 
   WeightTensor whole_;
   std::vector<Range> rows_;
   std::vector<Range> columns_;
+  bool keeps_format_;
   std::optional<Float8Weights> float8_;
-  std::vector<std::byte> copy_;  // of 8-bit floats whose columns or rows do not lie side by side
 };
 
 /// Returns an error if a group of weights that share a scale would be cut.
@@ -157,12 +155,15 @@ Status check_groups(const WeightTensor& whole, const std::vector<Range>& rows, c
   };
   std::int64_t row_unit = 1;
   std::int64_t column_unit = 1;
-  const bool has_all_columns = total(columns) == whole.shape[1];
+  const bool has_all_columns = size_of_all(columns) == whole.shape[1];
   if (const auto format = whole.quantized->format()) {
     if (!has_all_columns && !whole.quantized->order().empty()) {
-      return fail(ErrorCode::unsupported, "tensor \"" + whole.name +
-                                              "\": its quantised columns are in an order of their own (act-order), so "
-                                              "they cannot be divided between ranks");
+      return fail(ErrorCode::unsupported,
+                  "tensor \"" + whole.name +
+                      "\": its quantised columns are in an order of their own (act-order), so "
+                      "they cannot be divided between ranks; use tensor_parallel_size 1, "
+                      "or --quantize none, int8 or int4",
+                  "tensor_parallel_size");
     }
     column_unit = MatrixPart::scale_unit(*format);
   } else if (const Float8Weights* float8 = whole.quantized->float8()) {
@@ -181,8 +182,14 @@ Status check_groups(const WeightTensor& whole, const std::vector<Range>& rows, c
 
 }  // namespace
 
-std::int64_t ModuleSlice::size() const {
-  return total(ranges);
+std::int64_t size_of_all(const std::vector<Range>& ranges) {
+  return std::accumulate(ranges.begin(), ranges.end(), std::int64_t{0},
+                         [](std::int64_t sum, const Range& range) { return sum + range.size(); });
+}
+
+std::int64_t RankWeights::rows_of_whole(std::string_view module, std::int64_t rows) const {
+  const auto slice = slice_of_(module);
+  return slice && slice->axis == ModuleSlice::Axis::outputs ? slice->full_size : rows;
 }
 
 Result<WeightTensor> RankWeights::tensor(std::string_view name, const std::vector<std::int64_t>& shape) const {
@@ -191,11 +198,6 @@ Result<WeightTensor> RankWeights::tensor(std::string_view name, const std::vecto
 
 Result<WeightTensor> RankWeights::describe(std::string_view name, const std::vector<std::int64_t>& shape) const {
   return part_of(name, shape, &WeightSource::describe);
-}
-
-void RankWeights::release_pages(const WeightTensor& tensor) const {
-  // Other ranks may still read their parts of the pages.
-  static_cast<void>(tensor);
 }
 
 Result<WeightTensor> RankWeights::part_of(std::string_view name, const std::vector<std::int64_t>& shape,
@@ -232,11 +234,10 @@ Result<WeightTensor> RankWeights::part_of(std::string_view name, const std::vect
     if (part.data != nullptr) part.data = static_cast<const std::byte*>(part.data) + offset;
     return part;
   }
-  if (Status whole_groups = check_groups(*whole, rows, columns); !whole_groups) {
-    return fail(std::move(whole_groups.error()));
-  }
+  const Status fits = check_groups(*whole, rows, columns);
+  if (!fits && keeps_quantized_) return fail(fits.error());
   part.data = nullptr;
-  part.quantized = std::make_shared<MatrixPart>(std::move(*whole), rows, columns);
+  part.quantized = std::make_shared<MatrixPart>(std::move(*whole), rows, columns, fits.has_value());
   return part;
 }
 

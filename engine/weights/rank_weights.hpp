@@ -24,6 +24,9 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
+/// Returns the number of elements in the ranges.
+std::int64_t size_of_all(const std::vector<Range>& ranges);
+
 /// The part of a module (a linear layer or an embedding) that one of several ranks holds (Shoeybi et al. 2019,
 /// Megatron-LM).
 struct ModuleSlice {
@@ -37,7 +40,7 @@ struct ModuleSlice {
   bool is_stored_transposed = false;  ///< whether checkpoints hold the weight as [in, out]
 
   /// Returns the size of the axis of this rank's part.
-  std::int64_t size() const;
+  std::int64_t size() const { return size_of_all(ranges); }
 };
 
 /// The weights of one rank: the parts of a checkpoint's tensors that the rank's layers ask for by their own, smaller
@@ -48,9 +51,13 @@ class RankWeights final : public WeightSource {
   /// Returns the part of a module, named as in the checkpoint; none = every rank has the whole module.
   using SliceOf = std::function<std::optional<ModuleSlice>(std::string_view module)>;
 
-  /// `stored` must outlive this.
-  RankWeights(const WeightSource& stored, bool is_first_rank, SliceOf slice_of)
-      : stored_(stored), is_first_rank_(is_first_rank), slice_of_(std::move(slice_of)) {}
+  /// `stored` must outlive this. `keeps_quantized`: whether quantised matrices are used in their format
+  /// (WeightPolicy::keep_quantized); if not, they are dequantised, and may be divided anywhere.
+  RankWeights(const WeightSource& stored, bool is_first_rank, bool keeps_quantized, SliceOf slice_of)
+      : stored_(stored),
+        is_first_rank_(is_first_rank),
+        keeps_quantized_(keeps_quantized),
+        slice_of_(std::move(slice_of)) {}
 
   /// More errors: unsupported if a quantised matrix cannot be divided there, because a group of its weights would be
   /// cut.
@@ -59,7 +66,8 @@ class RankWeights final : public WeightSource {
   bool contains(std::string_view name) const override { return stored_.contains(name); }
   bool holds_derived(std::string_view module) const override { return stored_.holds_derived(module); }
   std::string file_of(const WeightTensor& tensor) const override { return stored_.file_of(tensor); }
-  void release_pages(const WeightTensor& tensor) const override;
+  void release_pages(const WeightTensor& tensor) const override { stored_.release_pages(tensor); }
+  std::int64_t rows_of_whole(std::string_view module, std::int64_t rows) const override;
 
  private:
   using Take = Result<WeightTensor> (WeightSource::*)(std::string_view name, const std::vector<std::int64_t>&) const;
@@ -68,6 +76,7 @@ class RankWeights final : public WeightSource {
 
   const WeightSource& stored_;
   bool is_first_rank_;
+  bool keeps_quantized_;
   SliceOf slice_of_;
   mutable std::mutex mutex_;
   mutable std::map<std::string, std::vector<std::byte>, std::less<>> biases_;  // copies, by tensor

@@ -130,6 +130,14 @@ Result<kernels::Buffer> WeightConverter::copy(const void* from, std::size_t byte
   return std::move(copy->memory);
 }
 
+Result<kernels::Buffer> WeightConverter::gather(const std::function<void(std::byte* to)>& gather, std::size_t bytes,
+                                                std::string_view kept_as) const {
+  auto copy = take(kept_as, bytes);
+  if (!copy) return fail(std::move(copy.error()));
+  if (!copy->is_filled) gather(copy->memory.as<std::byte>());
+  return std::move(copy->memory);
+}
+
 Status WeightConverter::copy_plain(kernels::Stream& stream, const WeightTensor& tensor, DType dtype, void* to) const {
   if (!fits(tensor, dtype)) {
     return fail(ErrorCode::bad_config,

@@ -29,6 +29,9 @@ class WeightConverter {
 
   /// Returns a copy of the bytes as they are. Errors: out_of_memory.
   Result<kernels::Buffer> copy(const void* from, std::size_t bytes, std::string_view kept_as) const;
+  /// Returns memory that `gather` has filled. Errors: out_of_memory.
+  Result<kernels::Buffer> gather(const std::function<void(std::byte* to)>& gather, std::size_t bytes,
+                                 std::string_view kept_as) const;
 
   /// Returns the matrix `tensor`, plain or quantised, in another format. Errors: out_of_memory; bad_file when a weight
   /// is not finite.

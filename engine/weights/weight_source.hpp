@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -27,7 +28,9 @@ struct UnpackedRow {
 
 /// A matrix of 8-bit floats. Its scales are laid out as in kernels::WeightMatrix.
 struct Float8Weights {
-  const std::byte* data = nullptr;  ///< Float8E4M3 [rows, columns]
+  const std::byte* data = nullptr;  ///< Float8E4M3 [rows, columns]; null if `gather` is set
+  /// Writes the matrix to memory of rows * columns bytes; set if it does not lie together in the file.
+  std::function<void(std::byte* to)> gather = nullptr;
   std::vector<float> scales;
   std::int64_t scale_rows = 1;
   std::int64_t scale_columns = 0;
@@ -122,6 +125,13 @@ class WeightSource {
   virtual bool holds_derived(std::string_view module) const {
     static_cast<void>(module);
     return false;
+  }
+
+  /// Returns the number of rows of the weight of `module` in the whole model, of which this source has `rows`. They
+  /// differ if it has the part of a rank.
+  virtual std::int64_t rows_of_whole(std::string_view module, std::int64_t rows) const {
+    static_cast<void>(module);
+    return rows;
   }
 
   /// Returns the file that holds `tensor`, for messages; empty if there is none.

@@ -28,8 +28,9 @@ struct StartWorker {
   std::string model;
   std::int32_t replica = 0;  ///< EngineConfig::replica
   std::int32_t rank = 0;     ///< EngineConfig::rank
-  std::int32_t num_ranks =
-      1;  ///< if above 1, the ranks exchange rows in the file of the fourth descriptor (RankMemory)
+  /// EngineConfig::tensor_parallel_size. If it is above 1, the ranks exchange rows in the file of the fourth descriptor
+  /// (RankMemory).
+  std::int32_t num_ranks = 1;
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.version, self.config, self.num_device_blocks, self.num_host_blocks, self.touch_memory,

@@ -39,6 +39,7 @@ struct WorkerProcessConfig {
   std::shared_ptr<SharedWeights> weights;  ///< memory of copies of weights; null: each process has its own
   /// Memory through which the ranks of the replica exchange rows; null: there is one rank.
   std::shared_ptr<kernels::RankMemory> exchange;
+  std::string device;  ///< device of several, for messages, for example "replica 1, rank 0"; empty: there is one
   TimeUs step_deadline_us = 0;  ///< time limit of a step; 0: from measured times
   trace::SharedTracer trace;
 };
@@ -74,8 +75,10 @@ class WorkerProcess {
 
   /// Returns the process id on the worker's host.
   std::int64_t pid() const { return pid_; }
-  /// Returns a name for messages, for example "the worker process 4711".
-  std::string name() const { return peer_->name(); }
+  /// Returns a name for messages, for example "the worker process 4711", or "the worker process 4711 (replica 1)".
+  std::string name() const {
+    return config_.device.empty() ? peer_->name() : peer_->name() + " (" + config_.device + ")";
+  }
   const LoadedDeviceFacts& device() const { return device_; }
   /// Returns whether the process is known to have ended or to be stopped. Call before listen().
   bool has_ended() const;

@@ -159,10 +159,9 @@ int threads_of_part(const CpuPart& part, int num_threads) {
 Status check_parts(const CpuPart& part, int num_threads) {
   if (num_threads >= part.num_parts) return {};
   return fail(ErrorCode::bad_config,
-              "data_parallel_size is " + std::to_string(part.num_parts) +
-                  ", but each replica needs a CPU thread of its own, and there are " + std::to_string(num_threads) +
-                  " (threads)",
-              "data_parallel_size");
+              "each of " + std::to_string(part.num_parts) + " devices needs a CPU thread of its own, and there are " +
+                  std::to_string(num_threads) + " (threads)",
+              "threads");
 }
 
 /// Returns the binding and the number of threads. If num_threads is 0, the default is one thread per core or CPU that

@@ -29,8 +29,9 @@ static_assert(std::endian::native == std::endian::little, "the futex is the firs
 /// A waiting rank looks at least this often whether another rank has left or failed.
 constexpr std::timespec kLongestSleep{.tv_sec = 0, .tv_nsec = 50'000'000};
 
-// Points of a step are numbered: the number of the step, then, in the low bits, that of the collective.
-constexpr int kCollectiveBits = 16;
+// Points of a step are numbered: the number of the step, then, in the low bits, that of the collective. The half that
+// the futex compares has bits of both.
+constexpr int kCollectiveBits = 24;
 
 void wait_for_change(const std::atomic<std::uint64_t>& point, std::uint64_t old) {
   ::syscall(SYS_futex, &point, FUTEX_WAIT, static_cast<std::uint32_t>(old), &kLongestSleep, nullptr, 0);
@@ -48,7 +49,8 @@ std::int64_t part_bytes(const RankMemoryShape& shape) {
 
 }  // namespace
 
-/// What a rank tells the others. A cache line of its own, so that ranks that wait for another do not slow it down.
+/// The state of a rank that the others see. A cache line of its own, so that ranks that wait for another do not slow it
+/// down.
 struct alignas(128) RankMemory::RankState {
   std::atomic<std::uint64_t> arrived;      ///< the last point of a step that the rank has reached
   std::atomic<std::uint64_t> failed_step;  ///< number of the last step that the rank could not compute, plus one
@@ -66,13 +68,11 @@ class RankMemory::Connection final : public Communicator {
   Status begin_step(std::int64_t step) override {
     step_ = static_cast<std::uint64_t>(step);
     point_ = step_ << kCollectiveBits;
-    has_begun_ = true;
     has_failed_ = false;
     return meet();
   }
 
   void fail_step() override {
-    if (!has_begun_) return;
     has_failed_ = true;
     own().failed_step.store(step_ + 1, std::memory_order_seq_cst);
     wake_all(own().arrived);
@@ -107,9 +107,7 @@ class RankMemory::Connection final : public Communicator {
       for (std::int64_t row = first; row < end; ++row) {
         float* to = out + row * width_of_out;
         for (std::size_t r = 0; r < widths.size(); to += widths[r], ++r) {
-          const float* from = (*parts)[r];
-          if (from == nullptr) continue;
-          std::copy_n(from + row * widths[r], widths[r], to);
+          std::copy_n((*parts)[r] + row * widths[r], widths[r], to);
         }
       }
     });
@@ -119,17 +117,14 @@ class RankMemory::Connection final : public Communicator {
   RankState& own() const { return memory_->state(rank_); }
   int which() const { return static_cast<int>(point_ & 1U); }
 
-  /// Returns the parts of all ranks when all have filled theirs; null for ranks that are not connected.
+  /// Returns the parts of all ranks when all have filled theirs.
   Result<std::vector<const float*>> exchange() {
-    std::vector<const float*> parts(static_cast<std::size_t>(num_ranks()), nullptr);
     const int which = this->which();
-    if (!has_begun_) {
-      parts[static_cast<std::size_t>(rank_)] = memory_->part(rank_, which);
-      return parts;
-    }
     ++point_;
+    PAGODA_ASSERT(step_ > 0 && point_ >> kCollectiveBits == step_, "a collective is one of a step that has begun");
     if (Status met = meet(); !met) return fail(std::move(met.error()));
-    for (int rank = 0; rank < num_ranks(); ++rank) parts[static_cast<std::size_t>(rank)] = memory_->part(rank, which);
+    std::vector<const float*> parts;
+    for (int rank = 0; rank < num_ranks(); ++rank) parts.push_back(memory_->part(rank, which));
     return parts;
   }
 
@@ -137,32 +132,34 @@ class RankMemory::Connection final : public Communicator {
   Status meet() {
     own().arrived.store(point_, std::memory_order_seq_cst);
     if (own().num_waiting.load(std::memory_order_seq_cst) > 0) wake_all(own().arrived);
-    for (int rank = 0; rank < num_ranks(); ++rank) {
-      if (rank != rank_ && !has_failed_) has_failed_ = !wait_for(rank);
-      if (own().has_left.load(std::memory_order_relaxed) != 0) has_failed_ = true;
-      if (has_failed_) {
-        fail_step();  // the ranks that wait for this one must not wait either
-        return fail(ErrorCode::device_failed, "rank " + std::to_string(rank) + " of " + std::to_string(num_ranks()) +
-                                                  " has not computed its part of the step");
-      }
+    for (int rank = 0; rank < num_ranks() && !has_failed_; ++rank) {
+      if (rank == rank_ || wait_for(rank)) continue;
+      fail_step();  // the ranks that wait for this one must not wait either
+      if (has_left()) break;
+      return fail(ErrorCode::device_failed, "rank " + std::to_string(rank) + " of " + std::to_string(num_ranks()) +
+                                                " has not computed its part of the step");
     }
-    return {};
+    if (!has_failed_ && !has_left()) return {};
+    return fail(ErrorCode::device_failed, "rank " + std::to_string(rank_) + " of " + std::to_string(num_ranks()) +
+                                              (has_left() ? " has left the others" : " has failed in the step"));
   }
 
-  /// Returns false if the other rank will not come to this point.
+  bool has_left() const { return own().has_left.load(std::memory_order_relaxed) != 0; }
+
+  /// Returns false if the other rank will not come to this point, or has failed in this step.
   bool wait_for(int rank) const {
     RankState& other = memory_->state(rank);
     const auto has_arrived = [&] { return other.arrived.load(std::memory_order_acquire) >= point_; };
-    if (spin_until(has_arrived)) return true;
-    for (;;) {
-      if (has_arrived()) return true;
-      if (other.failed_step.load() == step_ + 1 || other.has_left.load() != 0 || own().has_left.load() != 0)
-        return false;
+    const auto has_failed = [&] { return other.failed_step.load(std::memory_order_acquire) == step_ + 1; };
+    bool arrived = spin_until(has_arrived);
+    while (!arrived && !has_failed() && other.has_left.load() == 0 && !has_left()) {
       other.num_waiting.fetch_add(1, std::memory_order_seq_cst);
       const std::uint64_t seen = other.arrived.load(std::memory_order_seq_cst);
       if (seen < point_) wait_for_change(other.arrived, seen);
       other.num_waiting.fetch_sub(1, std::memory_order_seq_cst);
+      arrived = has_arrived();
     }
+    return arrived && !has_failed();
   }
 
   /// Sums of fixed order: that of the ranks, then the present value.
@@ -174,7 +171,6 @@ class RankMemory::Connection final : public Communicator {
       const std::int64_t count = std::min(kBlock, end - begin);
       std::fill_n(sums, count, 0.0F);
       for (const float* part : parts) {
-        if (part == nullptr) continue;
         for (std::int64_t i = 0; i < count; ++i) sums[i] += part[begin + i];
       }
       float* const to = out + begin;
@@ -199,7 +195,6 @@ class RankMemory::Connection final : public Communicator {
 
   std::shared_ptr<RankMemory> memory_;
   int rank_;
-  bool has_begun_ = false;  // whether there has been a step
   bool has_failed_ = false;
   std::uint64_t step_ = 0;
   std::uint64_t point_ = 0;  // of a step, that the rank has reached

@@ -212,7 +212,7 @@ class Replicas(unittest.TestCase):
         self.assertIn("data_parallel_size must be from 1 to 64, not 65", refusal("--data-parallel-size", "65"))
         self.assertIn("at most the number of threads (2)", refusal("--data-parallel-size", "3", "--threads", "2"))
         if len(os.sched_getaffinity(0)) < 64:
-            self.assertIn("each replica needs a CPU thread of its own", refusal("--data-parallel-size", "64"))
+            self.assertIn("each of 64 devices needs a CPU thread of its own", refusal("--data-parallel-size", "64"))
         self.assertIn("device must name one GPU for each replica",
                       refusal("--data-parallel-size", "3", "--device", "cuda:0,cuda:1"))
         self.assertIn("device must name one GPU for each replica", refusal("--device", "cuda:0,cuda:1"))

@@ -68,6 +68,7 @@ TEST(EngineConfig, RanksDivideTheMemoryOfTheirReplica) {
   EXPECT_EQ(third.kv_cache_memory, 0.5);
   EXPECT_EQ(third.swap_space, 0.25);
   EXPECT_EQ(third.num_devices(), 8);
+  EXPECT_EQ(third.device_name(), "replica 1, rank 3");
   EXPECT_EQ(config.with_one_device().num_devices(), 1);
 }
 

@@ -82,7 +82,7 @@ TEST(RankResults, OfSeveralErrorsTheOneOfTheLowestRankCounts) {
   EXPECT_EQ(results.add(failure_of(1, 0, "first")).value().error.value().message, "first");
 }
 
-TEST(RankResults, ARankThatWaitedInVainIsNotTheReason) {
+TEST(RankResults, TheReasonIsNotThatOfARankThatWaitedForAnother) {
   for (const std::int32_t failed : {0, 1, 2}) {
     RankResults results(3);
     std::optional<StepResult> step;

@@ -70,7 +70,7 @@ TEST(MeasuredWeights, TheBytesOfEachRankAreKnown) {
     for (std::int32_t rank = 0; rank < num_ranks; ++rank) {
       const auto checkpoint = io::Checkpoint::open(folder).value();
       const models::RankPlace place{rank, num_ranks};
-      const RankWeights part(*checkpoint, rank == 0,
+      const RankWeights part(*checkpoint, rank == 0, true,
                              [&](std::string_view module) { return models::slice_of(whole.decoder, place, module); });
       const auto spec = whole.of_rank(place);
       for (const char* quantize : {"none", "int8", "int4"}) {

@@ -61,8 +61,9 @@ std::vector<float> row_of(const WeightTensor& tensor, std::int64_t row) {
   return values;
 }
 
-RankWeights of_rank(const WeightSource& stored, const DecoderConfig& config, const RankPlace& place) {
-  return {stored, place.rank == 0,
+RankWeights of_rank(const WeightSource& stored, const DecoderConfig& config, const RankPlace& place,
+                    bool keeps_quantized = true) {
+  return {stored, place.rank == 0, keeps_quantized,
           [config, place](std::string_view module) { return models::slice_of(config, place, module); }};
 }
 
@@ -205,6 +206,10 @@ TEST(RankWeights, GroupsOfQuantizedColumnsAreNotCut) {
   EXPECT_THAT(part.error().message, HasSubstr("tensor \"o_proj.weight\": 128 columns share a scale"));
   EXPECT_TRUE(of_rank(stored, config, {1, 4}).tensor("o_proj.weight", {4, 128}));
   EXPECT_TRUE(of_rank(stored, config, {1, 8}).tensor("q_proj.weight", {64, 512})) << "rows are cut anywhere";
+  const auto dequantized = of_rank(stored, config, {1, 8}, false).tensor("o_proj.weight", {4, 64});
+  ASSERT_TRUE(dequantized) << dequantized.error().message;
+  EXPECT_FALSE(dequantized->quantized->format());
+  EXPECT_EQ(row_of(*dequantized, 3)[5], test::QuantizedWaves::weight({.bits = 4, .group_size = 128}, 3, 64 + 5));
 }
 
 /// A matrix of 8-bit floats with a scale for each square of 128.
@@ -264,8 +269,15 @@ TEST(RankWeights, EightBitFloatsKeepTheirScales) {
              {"o_proj.weight", {300, 256}}, {"q_proj.weight", {256, 200}}, {"qkv_proj.weight", {3 * 256, 200}}}) {
       const auto part = weights.tensor(name, shape);
       ASSERT_TRUE(part) << part.error().message;
-      const Float8Weights* floats = part->quantized->float8();
-      ASSERT_NE(floats, nullptr);
+      ASSERT_NE(part->quantized->float8(), nullptr);
+      Float8Weights gathered = *part->quantized->float8();
+      std::vector<std::byte> memory(static_cast<std::size_t>(shape[0] * shape[1]));
+      EXPECT_EQ(gathered.data == nullptr, bool(gathered.gather));
+      if (gathered.gather) {
+        gathered.gather(memory.data());
+        gathered.data = memory.data();
+      }
+      const Float8Weights* floats = &gathered;
       for (std::int64_t row = 0; row < shape[0]; ++row) {
         const std::vector<float> plain = row_of(*part, row);
         for (std::int64_t column = 0; column < shape[1]; ++column) {

@@ -89,7 +89,7 @@ TEST(CpuDeviceTest, DividesItsThreadsAmongParts) {
   const auto device = create_cpu_device({2, "scalar", "none"}, CpuPart{0, 3});
   ASSERT_FALSE(device.has_value());
   EXPECT_EQ(device.error().code, ErrorCode::bad_config);
-  EXPECT_EQ(device.error().param, "data_parallel_size");
+  EXPECT_EQ(device.error().param, "threads");
 }
 
 #if defined(__linux__)

@@ -2,9 +2,11 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <numeric>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -107,16 +109,6 @@ TEST(RankMemory, ConnectsProcesses) {
   EXPECT_EQ(status, 0);
 }
 
-TEST(RankMemory, ARankIsAloneBeforeItsFirstStep) {
-  const auto memory = RankMemory::create({2, kFloats}).value();
-  Rank its(*memory, 1);
-  float* part = its.ranks->part(3);
-  std::iota(part, part + 3, 1.0F);
-  std::vector<float> out(3, 10.0F);
-  ASSERT_TRUE(its.ranks->all_reduce(its.device->ops(), *its.stream, 3, out.data(), true));
-  EXPECT_EQ(out, (std::vector<float>{11.0F, 12.0F, 13.0F}));
-}
-
 /// Runs `other` as rank 1 while rank 0 tries to run step 5 and then step 6; returns which of both it could run.
 std::pair<bool, bool> steps_beside(const std::function<void(Rank&)>& other) {
   const auto memory = RankMemory::create({2, kFloats}).value();
@@ -155,7 +147,7 @@ TEST(RankMemory, AStepThatARankCannotComputeFailsForAllAndTheNextOneRuns) {
   EXPECT_EQ(steps_beside(fails_between), std::pair(false, true));
 }
 
-TEST(RankMemory, NobodyWaitsForARankThatHasLeft) {
+TEST(RankMemory, NoRankWaitsForOneThatHasLeft) {
   EXPECT_EQ(steps_beside([](Rank& its) { its.ranks->leave(); }), std::pair(false, false));
   const auto leaves_later = [](Rank& its) {
     EXPECT_TRUE(its.run_step(5));

@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+"""Measures what ranks cost on one CPU socket: one rank with all threads, beside ranks that share each layer and the threads.
+
+    python3 tools/make_random_model.py --preset llama-1.1b --out build/models/llama-1.1b
+    python3 tools/bench_ranks.py --model build/models/llama-1.1b --ranks 2 --threads 2
+
+Runs `pagoda bench throughput` for each load (--streams: so many requests at a time) in turn for these cases, in each
+round in the opposite order:
+
+    one        one rank
+    ranks      --tensor-parallel-size in one process
+    processes  the same, each rank in a worker process (--processes)
+
+Prints one JSON object: tokens a second of each case, as medians over the rounds, and its ratio to `one`, as the median of
+the ratios in each round. Flags behind -- go to all cases. Needs only the standard library. Run it on a quiet machine.
+"""
+import argparse
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def throughput(options, streams, flags):
+    command = [options.pagoda, "bench", "throughput", "--model", options.model, "--threads", str(options.threads),
+               "--kv-cache-memory", "1", "--input-len", str(options.input_len), "--output-len", str(options.output_len),
+               "--num-prompts", str(streams * options.waves), "--concurrency", str(streams), "--json", *options.flags,
+               *flags]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)}\n{done.stderr}")
+    return json.loads(done.stdout)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--pagoda", default=str(ROOT / "build" / "release" / "bin" / "pagoda"))
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=2, help="of all ranks together")
+    parser.add_argument("--streams", default="1,16", help="requests at a time, separated by commas")
+    parser.add_argument("--waves", type=int, default=1, help="requests of each stream")
+    parser.add_argument("--input-len", type=int, default=32)
+    parser.add_argument("--output-len", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--processes", action="store_true", help="also with worker processes")
+    parser.add_argument("flags", nargs="*", help="flags of pagoda bench, behind --")
+    options = parser.parse_args()
+    share = ["--tensor-parallel-size", str(options.ranks)]
+    cases = {"one": [], "ranks": share}
+    if options.processes:
+        cases["processes"] = [*share, "--worker-processes"]
+    results = {}
+    for streams in map(int, options.streams.split(",")):
+        rounds = []
+        for number in range(options.rounds):
+            order = list(cases) if number % 2 == 0 else list(reversed(cases))
+            rounds.append({case: throughput(options, streams, cases[case])["generation_tokens_per_s"] for case in order})
+            print(f"{streams} streams, round {number + 1} of {options.rounds}", file=sys.stderr)
+        results[f"{streams} streams"] = {
+            case: {"generation_tokens_per_s": round(statistics.median(one[case] for one in rounds), 1),
+                   "of_one": round(statistics.median(one[case] / one["one"] for one in rounds), 3)} for case in cases}
+    print(json.dumps(results))
+
+
+if __name__ == "__main__":
+    main()
