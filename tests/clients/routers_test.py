@@ -49,10 +49,10 @@ class Kind:
 
 KINDS = {
     "vllm-router": Kind("vllm_router", ["-m", "vllm_router.launch_router"],
-                        passes={"messages", "tokens", "render", "unknown fields"}, ways={"cuts broken streams"}),
+                        passes={"messages", "tokens", "render", "unknown fields", "adapters"}, ways={"cuts broken streams"}),
     # It counts 4xx as failures of a server, which would leave none after a few wrong requests.
     "sglang-router": Kind("sglang_router", ["-m", "sglang_router.launch_router"], flags=["--disable-circuit-breaker"],
-                          ways={"cuts broken streams", "has one key"},
+                          passes={"adapters"}, ways={"cuts broken streams", "has one key"},
                           loads=lambda answer: [each["load"] for each in answer["workers"]]),
     "smg": Kind("smg", ["-m", "smg", "launch"], passes={"messages", "unknown fields"}, ways={"has one key"},
                 loads=lambda answer: [each["num_total_reqs"] for each in answer["loads"]]),
@@ -394,6 +394,17 @@ class LostServers(unittest.TestCase):
         else:
             self.assertTrue(all(b'"error"' in answer for _, answer in broken))
 
+    def test_a_server_that_hangs(self):
+        """Its requests wait until something ends it, as a liveness probe does. Others go elsewhere once the router knows."""
+        waiting = self.load()
+        victim = self.group.busiest()
+        victim.process.send_signal(signal.SIGSTOP)
+        self.group.await_servers(2)
+        late = [self.pool.submit(self.group.ask, "POST", "/v1/completions", completion(f"{i} crows")) for i in range(12)]
+        self.assertEqual({each.result()[0] for each in late}, {200})
+        victim.kill()
+        self.check_answers([each.result() for each in waiting])
+
     def test_a_server_that_drains(self):
         waiting = self.load() + self.load(stream=True)
         victim = self.group.busiest()
@@ -437,6 +448,18 @@ class Keys(unittest.TestCase):
                 group.json("POST", path, body, {"Authorization": "Bearer " + KEY})
             if kind.loads:
                 self.assertEqual(group.ask("GET", "/get_loads", None, {"Authorization": "Bearer " + KEY})[0], 200)
+
+
+class Adapters(unittest.TestCase):
+    def test_an_adapter_is_named_as_the_model(self):
+        folder = os.path.join(HERE, "..", "..", "examples", "adapters", "dragons")
+        with Group(server_flags=["--enable-lora", "--lora-modules", "dragons=" + folder]) as group:
+            group.json("POST", "/v1/completions", completion())
+            status, _, answer = group.ask("POST", "/v1/completions", completion(model="dragons"))
+            if "adapters" in kind.passes:
+                self.assertEqual((status, json.loads(answer)["model"]), (200, "dragons"))
+            else:
+                self.assertEqual((status, json.loads(answer)["error"]["code"]), (404, "model_not_found"))
 
 
 class Start(unittest.TestCase):
