@@ -150,7 +150,7 @@ class Walk:
     # -- what is walked
 
     def methods(self, path, access, body):
-        if path == "/v1/responses/input_tokens":
+        if path in ("/v1/responses/input_tokens", "/v1/responses/render"):
             return  # of other methods it is the id of an answer
         served = {"POST"} if body else {"GET", "HEAD"}
         for method in METHODS:
