@@ -173,9 +173,11 @@ void add_admin_routes(Routes& routes, const ApiContext& context) {
              [&context](const auto& exchange, const Request& request) { drain_replica(context, exchange, request); });
   routes.add(Verb::post, "/admin/drain", Access::admin,
              [&context](const auto& exchange, const Request& request) { drain(context, exchange, request); });
-  routes.add(
-      Verb::post, "/admin/reset_prefix_cache", Access::admin,
-      [&context](const auto& exchange, const Request& request) { reset_prefix_cache(context, exchange, request); });
+  for (const char* path : {"/admin/reset_prefix_cache", "/flush_cache"}) {
+    routes.add(Verb::post, path, Access::admin, [&context](const auto& exchange, const Request& request) {
+      reset_prefix_cache(context, exchange, request);
+    });
+  }
 }
 
 }  // namespace pagoda::http

@@ -6,7 +6,7 @@
 namespace pagoda::http {
 
 /// Adds GET /admin/requests, DELETE /admin/requests/{id}, GET /admin/replicas, POST /admin/replicas/{id}/drain,
-/// /admin/drain and /admin/reset_prefix_cache. The context must outlive the routes.
+/// /admin/drain and /admin/reset_prefix_cache, also as /flush_cache (SGLang). The context must outlive the routes.
 void add_admin_routes(Routes& routes, const ApiContext& context);
 
 }  // namespace pagoda::http

@@ -89,8 +89,11 @@ class RequestReader::Parser : public beast::http::basic_parser<true> {
     }
     auto key = lower_case(std_view(name_text));
     const bool only_once = std::find(kOnlyOnce.begin(), kOnlyOnce.end(), name) != kOnlyOnce.end() || key == "x-api-key";
-    if (only_once &&
-        std::any_of(head.headers.begin(), head.headers.end(), [&](const auto& other) { return other.first == key; })) {
+    const auto earlier =
+        std::find_if(head.headers.begin(), head.headers.end(), [&](const auto& other) { return other.first == key; });
+    if (only_once && earlier != head.headers.end()) {
+      // sglang-router adds its own key to the client's, which is the same one.
+      if (name == field::authorization && earlier->second == std_view(value)) return;
       return refuse(ec, bad_request("the header " + key + " is repeated"));
     }
     if (name == field::content_length && !is_length(std_view(value))) {

@@ -113,8 +113,10 @@ void add_status_routes(Routes& routes, const ApiContext& context) {
   const auto get = [&](const char* path, Access access, Handler handler) {
     routes.add(Verb::get, path, access, std::move(handler), ConnectionQuota::spare);
   };
-  get("/health", Access::open,
-      [&context](const auto& exchange, const Request&) { answer_health(context, exchange, health_status); });
+  for (const char* path : {"/health", "/health_generate"}) {
+    get(path, Access::open,
+        [&context](const auto& exchange, const Request&) { answer_health(context, exchange, health_status); });
+  }
   get("/ready", Access::open, [&context](const auto& exchange, const Request&) {
     if (context.is_draining) return answer_status(*exchange, 503, "draining");
     answer_health(context, exchange, readiness_status);

@@ -5,7 +5,8 @@
 
 namespace pagoda::http {
 
-/// Adds GET /health, /ready, /version and /stats. The context must outlive the routes.
+/// Adds GET /health, also as /health_generate (SGLang), /ready, /version and /stats. The context must outlive the
+/// routes.
 void add_status_routes(Routes& routes, const ApiContext& context);
 
 }  // namespace pagoda::http

@@ -23,6 +23,7 @@ CHAT = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}
 # path: who may call it, and a body that is answered with 200 (none: it is a GET). "TEXT" is a text that a client writes.
 ROUTES = {
     "/health": ("all", None),
+    "/health_generate": ("all", None),
     "/ready": ("all", None),
     "/version": ("all", None),
     "/stats": ("key", None),
@@ -36,12 +37,16 @@ ROUTES = {
     "/v1/messages": ("key", {"model": "MODEL", "messages": [{"role": "user", "content": "TEXT"}], "max_tokens": 1}),
     "/v1/messages/count_tokens": ("key", {"model": "MODEL", "messages": [{"role": "user", "content": "TEXT"}]}),
     "/v1/responses/input_tokens": ("key", {"input": "TEXT"}),
+    "/v1/responses/render": ("key", {"input": "TEXT"}),
     "/v1/completions/render": ("key", {"prompt": "TEXT"}),
     "/v1/chat/completions/render": ("key", {"messages": [{"role": "user", "content": "TEXT"}]}),
     "/tokenizer_info": ("key", None),
     "/server_info": ("key", None),
     "/model_info": ("key", None),
+    "/get_server_info": ("key", None),
+    "/get_model_info": ("key", None),
     "/get_load": ("key", None),
+    "/v1/loads": ("key", None),
     "/tokenize": ("key", {"prompt": "TEXT"}),
     "/detokenize": ("key", {"tokens": [40, 41]}),
     "/apply_template": ("key", {"messages": [{"role": "user", "content": "TEXT"}]}),
@@ -62,6 +67,7 @@ ADMIN_ROUTES = {
     "/admin/replicas/0/drain": "POST",
     "/admin/drain": "POST",
     "/admin/reset_prefix_cache": "POST",
+    "/flush_cache": "POST",
 }
 # Routes of the interface that a build may not have yet.
 MAY_BE_MISSING = {"/v1/responses", "/v1/messages", "/v1/messages/count_tokens"}
@@ -144,7 +150,7 @@ class Walk:
     # -- what is walked
 
     def methods(self, path, access, body):
-        if path == "/v1/responses/input_tokens":
+        if path in ("/v1/responses/input_tokens", "/v1/responses/render"):
             return  # of other methods it is the id of an answer
         served = {"POST"} if body else {"GET", "HEAD"}
         for method in METHODS:

@@ -3,6 +3,8 @@
 
 usage: other_servers_routes_test.py PAGODA MODEL_DIR [unittest arguments]
 """
+import contextlib
+import http.client
 import json
 import sys
 import unittest
@@ -68,6 +70,32 @@ class Vllm(unittest.TestCase):
         self.assertEqual(refusal("/v1/completions", {"prompt": "a", "repeat_last_n": -2})[1]["error"]["param"], "repeat_last_n")
 
 
+    def test_a_rendered_response_is_the_prompt(self):
+        body = {"input": "A story, please.", "instructions": "Be short.", "max_output_tokens": 16}
+        rendered = server.json("POST", "/v1/responses/render", body)
+        count = server.json("POST", "/v1/responses/input_tokens", body)["input_tokens"]
+        self.assertEqual((len(rendered["token_ids"]), rendered["sampling_params"]["max_tokens"]), (count, 16))
+        self.assertEqual(refusal("/v1/responses/render", {"input": 7}), refusal("/v1/responses", {"input": 7}))
+
+    def test_the_load_counts_what_waits_and_runs(self):
+        idle = server.json("GET", "/v1/loads")
+        self.assertEqual((idle["dp_rank_count"], len(idle["loads"])), (1, 1))
+        self.assertEqual(idle["aggregate"]["total_reqs"], idle["loads"][0]["num_total_reqs"])
+        about = server.json("GET", "/server_info")
+        self.assertEqual((idle["loads"][0]["max_total_num_tokens"], idle["loads"][0]["max_running_requests"]),
+                         (about["max_total_num_tokens"], about["max_running_requests"]))
+        with contextlib.closing(http.client.HTTPConnection(server.host, server.port, timeout=60)) as client:
+            body = {"prompt": PROMPT, "max_tokens": 900, "ignore_eos": True, "stream": True}
+            client.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
+            client.getresponse().read(100)
+            busy = server.json("GET", "/v1/loads?include=core,queues")
+        load = busy["loads"][0]
+        self.assertEqual((load["num_running_reqs"], load["num_waiting_reqs"], load["num_total_reqs"]), (1, 0, 1))
+        self.assertGreater(load["num_used_tokens"], 0)
+        self.assertAlmostEqual(load["token_usage"], load["num_used_tokens"] / load["max_total_num_tokens"])
+        self.assertAlmostEqual(busy["aggregate"]["avg_token_usage"], load["token_usage"])
+
+
 class Sglang(unittest.TestCase):
     def test_a_router_learns_what_it_asks(self):
         about = server.json("GET", "/server_info")
@@ -78,6 +106,10 @@ class Sglang(unittest.TestCase):
         card = server.json("GET", "/model_info")
         self.assertEqual((card["is_generation"], card["model_path"]), (True, model))
         self.assertEqual(len(card["architectures"]), 1)
+        for path in ("/server_info", "/model_info"):
+            self.assertEqual(server.json("GET", path.replace("/", "/get_")), server.json("GET", path))
+        self.assertEqual(server.json("GET", "/health_generate"), server.json("GET", "/health"))
+        self.assertEqual(refusal("/flush_cache", None)[1]["error"]["code"], "admin_key_required")
         load = server.json("GET", "/get_load")
         self.assertEqual([sorted(each) for each in load], [["dp_rank", "num_reqs", "num_tokens", "num_waiting_reqs"]])
 

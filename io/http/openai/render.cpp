@@ -111,7 +111,7 @@ actors::TokenizeRequest tokens_of_prompt(GenerateRequest request) {
 }
 
 void add_render_route(Routes& routes, const ApiContext& context, const std::string& path, ParseJob parse,
-                      std::string id_prefix, bool is_list) {
+                      std::string id_prefix, bool is_list, bool (*takes_long)(const Request& request)) {
   const auto parse_rendering = [parse = std::move(parse), id_prefix = std::move(id_prefix), is_list](
                                    const serving::ServedModel& model, const wire::Json& body,
                                    const Request& request) -> tl::expected<Rendering, ErrorAnswer> {
@@ -120,10 +120,12 @@ void add_render_route(Routes& routes, const ApiContext& context, const std::stri
     return Rendering{id_prefix + request.request_id, is_list, job->stream, std::move(job->requests)};
   };
   routes.add(Verb::post, path + "/render", Access::key,
-             reading_request(context, parse_rendering,
-                             [&context](const serving::ServedModel& model, auto exchange, Rendering rendering) {
-                               render(context, model, std::move(exchange), std::move(rendering));
-                             }));
+             reading_request(
+                 context, parse_rendering,
+                 [&context](const serving::ServedModel& model, auto exchange, Rendering rendering) {
+                   render(context, model, std::move(exchange), std::move(rendering));
+                 },
+                 takes_long));
 }
 
 }  // namespace pagoda::http::openai

@@ -103,6 +103,7 @@ void add_response_routes(Routes& routes, const ApiContext& context, ResponseStor
   routes.add(Verb::post, "/v1/responses", Access::key,
              generating(context, "/v1/responses", parse, may_go_on_from_another));
   add_input_tokens(routes, context, parse);
+  add_render_route(routes, context, "/v1/responses", parse, "resp_", /*is_list=*/false, may_go_on_from_another);
   routes.add(Verb::get, "/v1/responses/{id}", Access::key,
              [&store](const auto& exchange, const Request& request) { show(store, *exchange, request); });
   routes.add(Verb::delete_, "/v1/responses/{id}", Access::key,

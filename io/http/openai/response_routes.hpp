@@ -6,8 +6,8 @@
 
 namespace pagoda::http::openai {
 
-/// Adds POST /v1/responses and /v1/responses/input_tokens, GET and DELETE /v1/responses/{id}, and POST
-/// /v1/responses/{id}/cancel. The context and the store must outlive the routes.
+/// Adds POST /v1/responses, /v1/responses/input_tokens and /v1/responses/render, GET and DELETE /v1/responses/{id}, and
+/// POST /v1/responses/{id}/cancel. The context and the store must outlive the routes.
 void add_response_routes(Routes& routes, const ApiContext& context, ResponseStore& store);
 
 }  // namespace pagoda::http::openai

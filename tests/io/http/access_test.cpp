@@ -39,6 +39,20 @@ TEST_F(HttpServerTest, AKeyIsAskedForWhereThereAreKeys) {
   EXPECT_EQ(get("/v1/models/m", "X-Api-Key: second-key\r\nX-Api-Key: first-key\r\n").status, 400);
 }
 
+TEST_F(HttpServerTest, AKeyMayBeSentTwiceButNotTwoKeys) {
+  const auto config = with_keys();
+  start(config);
+  const auto get = [&](const std::string& headers) {
+    auto c = client();
+    c.get("/v1/models/m", headers);
+    return c.receive();
+  };
+  const std::string first = "Authorization: Bearer first-key\r\n";
+  EXPECT_EQ(get(first + first).body, "m?#" + config.keys->find("first-key")->id);
+  EXPECT_EQ(get(first + "Authorization: Bearer second-key\r\n").status, 400);
+  EXPECT_EQ(get(first + "Authorization: Bearer first-key2\r\n").status, 400);
+}
+
 TEST_F(HttpServerTest, ABodyIsNotReadForSomebodyWithoutAKey) {
   start(with_keys());
   auto c = client();
