@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "io/metrics/metrics_source.hpp"
 #include "io/serving/ignored_field_counts.hpp"
 #include "io/serving/request_counts.hpp"
 #include "io/serving/request_record.hpp"
@@ -89,6 +90,8 @@ struct Telemetry {
   ConnectionMeter http;
   ConnectionMeter json_lines;
   RequestObservers observers;  ///< not changed once a server runs
+  /// Other parts of the server that have metrics; not changed once a server runs.
+  std::vector<std::shared_ptr<const metrics::MetricsSource>> sources;
   RequestCounts counts;
   IgnoredFieldCounts ignored_fields;
 
@@ -100,7 +103,7 @@ struct Telemetry {
   void ended(RequestRecord& record);
   /// Reports a request to the observers without counting it: its answer ended before, or an earlier process gave it.
   void generated(RequestRecord& record);
-  /// Writes the metrics of the counts and the observers.
+  /// Writes the metrics of the counts, the observers and the sources.
   void write(metrics::PrometheusText& text) const;
 };
 
