@@ -76,11 +76,11 @@ struct Service {
 };
 
 /// Starts the engine of a single model before clients are served. `journal`: place of its journal, when another journal
-/// is read first. `kv_events`: null if they are not published.
+/// is read first. `publisher`: null if no KV events are published.
 tl::expected<Service, std::vector<Error>> start_engine(caf::actor_system& system, const ServeOptions& options,
                                                        const JournalPlace& journal,
-                                                       const memory::SharedKvEventSink& kv_events) {
-  auto served = start_served_engine(system, options.engine, journal, kv_events);
+                                                       const std::shared_ptr<kv_events::Publisher>& publisher) {
+  auto served = start_served_engine(system, options.engine, journal, publisher);
   if (!served) return tl::unexpected(std::vector<Error>{std::move(served.error())});
   const auto supervisor = served->engine.supervisor;
   return Service{{std::move(served->model)}, supervisor, std::move(served->engine)};
@@ -269,9 +269,9 @@ int run_serve(ServeOptions& options) {
     if (!tried) problems.push_back(std::move(tried.error()));
   }
   if (!problems.empty()) return exit_with(problems);
-  const auto kv_events = start_kv_events(options);
-  if (!kv_events) return exit_with(kv_events.error());
-  if (*kv_events) (*telemetry)->sources.push_back(*kv_events);
+  const auto publisher = start_kv_events(options);
+  if (!publisher) return exit_with(publisher.error());
+  if (*publisher) (*telemetry)->sources.push_back(*publisher);
   init_actor_types();
   caf::actor_system_config system_config;
   actors::configure_pool(system_config, kPoolThreads);
@@ -280,7 +280,7 @@ int run_serve(ServeOptions& options) {
   JournalPlace place{.is_taken_later = recovery->requests != nullptr && !journal.empty()};
   if (place.is_taken_later && is_same_file(options.recover, journal)) place.lock = std::move(recovery->lock);
   const auto service =
-      options.has_pool() ? start_pool(system, options) : start_engine(system, options, place, *kv_events);
+      options.has_pool() ? start_pool(system, options) : start_engine(system, options, place, *publisher);
   if (!service) return exit_with(service.error());
   compare_parsers(options, service->models);
   if (recovery->requests) load_adapters(*recovery->requests, system, service->models.front());

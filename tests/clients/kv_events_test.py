@@ -220,6 +220,10 @@ class KvEvents(unittest.TestCase):
     def test_missed_batches_are_replayed(self):
         port = free_ports(2)
         server = self.serve(*flag(port, replay_endpoint=f"tcp://127.0.0.1:{port + 1}", topic="kv@pod@model", buffer_steps=20))
+        self.assertEqual(server.json("GET", "/kv_event_sources"), {"0": {
+            "enable_kv_cache_events": True, "publisher": "zmq", "endpoint": f"tcp://127.0.0.1:{port}",
+            "replay_endpoint": f"tcp://127.0.0.1:{port + 1}", "buffer_steps": 20, "hwm": 100000, "max_queue_size": 100000,
+            "topic": "kv@pod@model", "encoding": "msgpack", "schema_version": 1}})
         subscriber = Subscriber(self, port, "kv@")
         other = Subscriber(self, port, "another")
         probe = self.probes(server)
@@ -284,6 +288,8 @@ class KvEvents(unittest.TestCase):
                 file.write("admin\n")
             server = self.serve(*flag(port, replay_endpoint=f"tcp://127.0.0.1:{port + 2}"), "--data-parallel-size", "2",
                                 "--threads", "2", "--admin-key-file", key)
+            self.assertEqual([source["endpoint"] for source in server.json("GET", "/kv_event_sources").values()],
+                             [f"tcp://127.0.0.1:{port}", f"tcp://127.0.0.1:{port + 1}"])
             with concurrent.futures.ThreadPoolExecutor(8) as pool:
                 list(pool.map(lambda i: self.complete(server, [5 + i] * 20, max_tokens=20), range(40)))
             num_cached = self.num_cached_blocks(server)

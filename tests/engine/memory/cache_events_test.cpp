@@ -168,8 +168,14 @@ TEST(CacheEvents, NeverReportTheHashZero) {
   EXPECT_EQ(CacheEvents::reported({9, 5}), 9U);
 }
 
-/// Returns the cached blocks of a manager, from its saved state.
-std::vector<DeviceBlocks::Saved::Cached> cached_blocks(const BlockSpaceManager& manager) {
+struct Content {
+  std::vector<Sequence> sequences;
+  std::vector<DeviceBlocks::Saved::Cached> cached;
+};
+
+/// Returns the sequences and the cached blocks of a manager, from its saved state.
+Content content_of(const BlockSpaceManager& manager) {
+  Content content;
   std::vector<std::byte> bytes;
   Encoder out(bytes);
   manager.save(out);
@@ -183,13 +189,13 @@ std::vector<DeviceBlocks::Saved::Cached> cached_blocks(const BlockSpaceManager& 
     std::size_t num_sequences = 0;
     EXPECT_TRUE(in.get(num_host_blocks) && in.get(num_sequences));
     for (; num_sequences > 0; --num_sequences) {
-      Sequence sequence;
-      EXPECT_TRUE(in.get(sequence));
+      EXPECT_TRUE(in.get(content.sequences.emplace_back()));
     }
   }
   DeviceBlocks::Saved saved;
   EXPECT_TRUE(in.get(saved));
-  return saved.cached;
+  content.cached = std::move(saved.cached);
+  return content;
 }
 
 /// Follows the events as an observer does, and compares with the prefix cache itself.
@@ -236,28 +242,39 @@ class Observer {
     ++counts_.cleared;
   }
 
-  /// Returns the adapter of a cached block, or nothing if it has a salt.
-  std::optional<AdapterId> adapter_of(const DeviceBlocks::Saved::Cached& block, const BlockSpaceConfig& config) {
-    const auto parent = std::pair{block.parent.low, block.parent.high};
-    if (block.prefix_blocks == 1) {
-      for (const AdapterId adapter : {0U, 1U}) {
-        const BlockHash root = root_hash(config.prefix_hash_key, "", adapter);
-        if (root == block.parent) return adapter;
-      }
-      return std::nullopt;
+  /// Returns the adapter of a prompt's root, or nothing if it has a salt.
+  static std::optional<AdapterId> adapter_of(const BlockHash& root, const BlockSpaceConfig& config) {
+    for (const AdapterId adapter : {0U, 1U}) {
+      if (root_hash(config.prefix_hash_key, "", adapter) == root) return adapter;
     }
-    return adapters_.at(parent);  // a block is cached after its parent
+    return std::nullopt;
+  }
+
+  /// Notes to which adapter the blocks of a sequence belong: some of them may never be in the cache.
+  void note_blocks(const Sequence& sequence, const BlockSpaceConfig& config) {
+    const auto adapter = adapter_of(sequence.root, config);
+    BlockHash hash = sequence.root;
+    for (std::int32_t i = 0; i < sequence.num_hashed_blocks; ++i) {
+      TokenIds tokens;
+      for (std::int32_t k = 0; k < config.layout.block_size(); ++k)
+        tokens.push_back(sequence.token(i * config.layout.block_size() + k));
+      hash = chain_hash(config.prefix_hash_key, hash, tokens);
+      adapters_.insert_or_assign({hash.low, hash.high}, adapter);
+    }
   }
 
   void compare(const BlockSpaceManager& manager, const BlockSpaceConfig& config) {
     const auto full = std::ranges::find_if_not(config.layout.groups, &KvGroup::has_window);
     const auto reported =
         full == config.layout.groups.end() ? 0 : static_cast<KvGroupId>(full - config.layout.groups.begin());
-    auto cached = cached_blocks(manager);
+    Content content = content_of(manager);
+    auto& cached = content.cached;
+    for (const Sequence& sequence : content.sequences) note_blocks(sequence, config);
     std::ranges::sort(cached, {}, &DeviceBlocks::Saved::Cached::prefix_blocks);
     std::set<ReportedHash> expected;
     for (const auto& block : cached) {
-      const auto adapter = adapter_of(block, config);
+      const auto adapter = block.prefix_blocks == 1 ? adapter_of(block.parent, config)
+                                                    : adapters_.at({block.parent.low, block.parent.high});
       adapters_.insert_or_assign({block.hash.low, block.hash.high}, adapter);
       if (block.kv_group != reported) continue;
       counts_.salted += !adapter;
@@ -276,7 +293,7 @@ class Observer {
   }
 
   std::map<ReportedHash, Block> held_;
-  std::map<std::pair<std::uint64_t, std::uint64_t>, std::optional<AdapterId>> adapters_;  ///< of all blocks ever cached
+  std::map<std::pair<std::uint64_t, std::uint64_t>, std::optional<AdapterId>> adapters_;  ///< of all blocks
   Counts counts_;
 };
 
