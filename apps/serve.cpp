@@ -76,11 +76,11 @@ struct Service {
 };
 
 /// Starts the engine of a single model before clients are served. `journal`: place of its journal, when another journal
-/// is read first. `publisher`: null if no KV events are published.
+/// is read first. `kv_events`: null if they are not published.
 tl::expected<Service, std::vector<Error>> start_engine(caf::actor_system& system, const ServeOptions& options,
                                                        const JournalPlace& journal,
-                                                       const std::shared_ptr<kv_events::Publisher>& publisher) {
-  auto served = start_served_engine(system, options.engine, journal, publisher);
+                                                       const memory::SharedKvEventSink& kv_events) {
+  auto served = start_served_engine(system, options.engine, journal, kv_events);
   if (!served) return tl::unexpected(std::vector<Error>{std::move(served.error())});
   const auto supervisor = served->engine.supervisor;
   return Service{{std::move(served->model)}, supervisor, std::move(served->engine)};
@@ -272,6 +272,7 @@ int run_serve(ServeOptions& options) {
   const auto publisher = start_kv_events(options);
   if (!publisher) return exit_with(publisher.error());
   if (*publisher) (*telemetry)->sources.push_back(*publisher);
+  (*telemetry)->kv_events = options.kv_events;
   init_actor_types();
   caf::actor_system_config system_config;
   actors::configure_pool(system_config, kPoolThreads);

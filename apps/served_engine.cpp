@@ -8,7 +8,7 @@ namespace pagoda::apps {
 
 Result<ServedEngine> start_served_engine(caf::actor_system& system, const EngineFlags& flags,
                                          const JournalPlace& journal,
-                                         const std::shared_ptr<kv_events::Publisher>& publisher) {
+                                         const memory::SharedKvEventSink& kv_events) {
   const auto& config = flags.config;
   auto adapters = serving::ServedAdapters::of(config);
   if (!adapters) return fail(std::move(adapters.error()));
@@ -17,15 +17,14 @@ Result<ServedEngine> start_served_engine(caf::actor_system& system, const Engine
   auto setup = flags.setup();
   setup.journal_takes_place_later = journal.is_taken_later;
   setup.journal_lock = journal.lock;
-  setup.kv_events = publisher;
+  setup.kv_events = kv_events;
   auto engine = spawn_engine(system, config, setup);
   if (!engine) return fail(std::move(engine.error()));
   serving::ServedModel model{.info = engine->model,
                              .router = engine->router,
                              .chat = std::move(*chat),
                              .max_queued_requests = config.max_queued_requests,
-                             .adapters = std::move(*adapters),
-                             .kv_events = publisher ? publisher->config() : nullptr};
+                             .adapters = std::move(*adapters)};
   if (model.adapters && model.adapters->contains(model.info.name)) {
     return fail(ErrorCode::bad_config, "lora_modules: " + model.info.name + " is the name of the model",
                 "lora_modules");

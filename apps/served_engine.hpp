@@ -4,7 +4,7 @@
 
 #include "apps/flags.hpp"
 #include "io/journal/journal_lock.hpp"
-#include "io/kv_events/publisher.hpp"
+#include "engine/memory/kv_events.hpp"
 #include "io/serving/served_models.hpp"
 #include "kernels/result.hpp"
 #include "pagoda/spawn_engine.hpp"
@@ -23,10 +23,10 @@ struct JournalPlace {
   std::shared_ptr<io::JournalLock> lock = nullptr;
 };
 
-/// `publisher`: null if the changes of prefix caches are not published. Loads the model and its chat template, and
+/// `kv_events`: as EngineSetup::kv_events. Loads the model and its chat template, and
 /// starts the engine. Blocks while the model loads. Errors: as spawn_engine, and those of the template.
 Result<ServedEngine> start_served_engine(caf::actor_system& system, const EngineFlags& flags,
                                          const JournalPlace& journal = {},
-                                         const std::shared_ptr<kv_events::Publisher>& publisher = nullptr);
+                                         const memory::SharedKvEventSink& kv_events = nullptr);
 
 }  // namespace pagoda::apps

@@ -43,9 +43,6 @@ Publisher::~Publisher() = default;
 void Publisher::publish(ReplicaId, memory::KvEventBatch) {}
 void Publisher::name_adapter(AdapterId, const std::string&) {}
 void Publisher::stop() {}
-std::shared_ptr<const Config> Publisher::config() const {
-  return nullptr;
-}
 Publisher::Counts Publisher::counts(ReplicaId) const {
   return {};
 }
@@ -403,10 +400,6 @@ void Publisher::name_adapter(AdapterId adapter, const std::string& name) {
   const std::lock_guard lock(state_->mutex);
   state_->names.insert_or_assign(adapter, name);
   if (state_->names.size() > kMaxNames) state_->names.erase(state_->names.begin());
-}
-
-std::shared_ptr<const Config> Publisher::config() const {
-  return std::make_shared<const Config>(state_->config);
 }
 
 Publisher::Counts Publisher::counts(ReplicaId replica) const {

@@ -40,8 +40,6 @@ class Publisher final : public memory::KvEventSink, public metrics::MetricsSourc
   /// Sends the batches that wait, and closes the sockets. Later batches are ignored. Blocks for less than a second.
   void stop();
 
-  std::shared_ptr<const Config> config() const;
-
   struct Counts {
     std::int64_t published = 0;  ///< number of batches that were sent
     std::int64_t dropped = 0;    ///< number of batches that were not sent, because too many waited

@@ -13,7 +13,6 @@
 #include "engine/model_pool/residency.hpp"
 #include "engine/stats.hpp"
 #include "io/chat/chat_prompts.hpp"
-#include "io/kv_events/config.hpp"
 #include "io/serving/served_adapters.hpp"
 #include "kernels/result.hpp"
 
@@ -32,8 +31,6 @@ struct ServedModel {
   /// always loaded.
   std::function<void(TimeUs)> keep_alive = {};
   std::shared_ptr<ServedAdapters> adapters = {};  ///< adapters that requests may name; null: the engine has none
-  /// Where the changes of its prefix caches are published; null: nowhere.
-  std::shared_ptr<const kv_events::Config> kv_events = {};
   /// Name of the model that info.name is an adapter of; empty: a model.
   std::string parent = {};
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "io/kv_events/config.hpp"
 #include "io/metrics/metrics_source.hpp"
 #include "io/serving/ignored_field_counts.hpp"
 #include "io/serving/request_counts.hpp"
@@ -90,10 +91,12 @@ struct Telemetry {
   ConnectionMeter http;
   ConnectionMeter json_lines;
   RequestObservers observers;  ///< not changed once a server runs
-  /// Other parts of the server that have metrics; not changed once a server runs.
-  std::vector<std::shared_ptr<const metrics::MetricsSource>> sources;
   RequestCounts counts;
   IgnoredFieldCounts ignored_fields;
+  /// Other parts of the server that have metrics; not changed once a server runs.
+  std::vector<std::shared_ptr<const metrics::MetricsSource>> sources;
+  /// Where the changes of prefix caches are published; not changed once a server runs.
+  kv_events::Config kv_events;
 
   /// Returns whether `more` bytes from a client may be buffered in addition to the bytes that are buffered already. The
   /// limit does not apply to answers of running requests, which the limits of their connections bound.
