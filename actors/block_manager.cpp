@@ -10,6 +10,12 @@ namespace {
 /// Answers each MemoryRequest with a MemoryGrant. Sends block moves straight to the cache engine of every rank.
 struct BlockManagerState {
   BlockManagerState() {}
+  BlockManagerState(const BlockManagerState&) = delete;
+  BlockManagerState& operator=(const BlockManagerState&) = delete;
+  ~BlockManagerState() {
+    // The replica ends, and its cache with it.
+    if (kv_events) kv_events->publish(place.replica, {.events = {memory::BlocksCleared{}}});
+  }
 
   std::unique_ptr<journal::RecordedBlockManager> blocks;
   std::vector<CacheEngineActor> cache_engines;  ///< by rank
@@ -17,6 +23,7 @@ struct BlockManagerState {
   /// Plans that may not be executed yet. They are sent again when a cache engine dies and its memory outlives it.
   std::deque<CachePlan> unfinished;
   trace::SharedTracer trace;
+  memory::SharedKvEventSink kv_events;  ///< null: no changes of the prefix cache are collected
   Place place;
 };
 
@@ -46,6 +53,7 @@ MemoryGrant plan(Self self, const MemoryRequest& message) {
   span.end({arg("step", message.step), arg("running", message.running.size()), arg("swapped", message.swapped.size()),
             arg("waiting", message.waiting.size()), arg("releases", message.releases.size()),
             arg("blocks_changed", planned.grant.blocks.size())});
+  if (state.kv_events) state.kv_events->publish(state.place.replica, state.blocks->take_events());
   if (!planned.cache_plan.empty()) {
     if (state.plans_done) remember(state, planned.cache_plan);
     send_to_all(self, state.cache_engines, std::move(planned.cache_plan));
@@ -62,6 +70,8 @@ BlockManagerActor::behavior_type behavior(Self self, const memory::BlockSpaceCon
   state_of(self).plans_done = plans_done;
   state_of(self).trace = instruments.trace;
   state_of(self).place = instruments.place;
+  state_of(self).kv_events = instruments.kv_events;
+  if (instruments.kv_events) state_of(self).blocks->collect_events();
   return {
       [self](const MemoryRequest& message) { return plan(self, message); },
       [self](const CacheEnginesReplaced& message) { on_replaced(self, message); },

@@ -16,6 +16,7 @@
 #include "engine/grammar/grammar_cache.hpp"
 #include "engine/journal/journal.hpp"
 #include "engine/memory/block_space_manager.hpp"
+#include "engine/memory/kv_events.hpp"
 #include "engine/output/output_core.hpp"
 #include "engine/routing/router_core.hpp"
 #include "engine/scheduling/scheduler_core.hpp"
@@ -28,6 +29,7 @@ namespace pagoda::actors {
 struct Instruments {
   trace::SharedTracer trace;
   journal::SharedJournal journal;
+  memory::SharedKvEventSink kv_events = nullptr;
   Place place = {};  ///< place of the actor that is observed
 };
 

@@ -26,6 +26,7 @@ struct SchedulerState {
   std::optional<execution::RankResults> results;
   OutputProcessorActor outputs;
   trace::SharedTracer trace;
+  memory::SharedKvEventSink kv_events;  ///< null: nobody needs the names of adapters
   Place place;
   DeviceStatus devices;
   StepId last_step_asked = 0;  ///< the last step for whose masks it has asked
@@ -203,6 +204,7 @@ SchedulerActor::behavior_type behavior(Self self, const scheduling::SchedulerCon
   initial.outputs = outputs;
   initial.trace = instruments.trace;
   initial.place = instruments.place;
+  initial.kv_events = instruments.kv_events;
   return {
       [self](const AddGroup& message) {
         PAGODA_ASSERT(message.spec->grammar || !message.spec->sampling.structured_outputs ||
@@ -221,6 +223,9 @@ SchedulerActor::behavior_type behavior(Self self, const scheduling::SchedulerCon
       },
       [self](const GetProgress&) { return reply(Progress{state_of(self).core->core().progress()}); },
       [self](const LoadAdapter& message) {
+        if (const auto& kv_events = state_of(self).kv_events) {
+          kv_events->name_adapter(message.adapter.id, message.adapter.name);
+        }
         Promise<AdapterLoaded> promise(self);
         load_adapter(self, message, promise);
         return promise.handle();

@@ -22,6 +22,7 @@
 #include "io/journal/journal_file.hpp"
 #include "io/journal/journal_lock.hpp"
 #include "io/json_lines/server.hpp"
+#include "io/kv_events/publisher.hpp"
 #include "io/memory_reserve.hpp"
 #include "io/serving/access_log.hpp"
 #include "io/serving/recovery.hpp"
@@ -75,10 +76,11 @@ struct Service {
 };
 
 /// Starts the engine of a single model before clients are served. `journal`: place of its journal, when another journal
-/// is read first.
+/// is read first. `kv_events`: null if they are not published.
 tl::expected<Service, std::vector<Error>> start_engine(caf::actor_system& system, const ServeOptions& options,
-                                                       const JournalPlace& journal) {
-  auto served = start_served_engine(system, options.engine, journal);
+                                                       const JournalPlace& journal,
+                                                       const memory::SharedKvEventSink& kv_events) {
+  auto served = start_served_engine(system, options.engine, journal, kv_events);
   if (!served) return tl::unexpected(std::vector<Error>{std::move(served.error())});
   const auto supervisor = served->engine.supervisor;
   return Service{{std::move(served->model)}, supervisor, std::move(served->engine)};
@@ -120,6 +122,31 @@ Result<std::shared_ptr<serving::Telemetry>> make_telemetry(const ServeOptions& o
     telemetry->observers.push_back(std::make_shared<serving::SpanExporter>(std::move(*endpoint)));
   }
   return telemetry;
+}
+
+/// Starts publishing KV events. Returns null if they are not published.
+Result<std::shared_ptr<kv_events::Publisher>> start_kv_events(const ServeOptions& options) {
+  const auto& config = options.kv_events;
+  if (!config.is_on) {
+    if (options.engine.flags.is_given(kv_events::kKey)) {
+      spdlog::warn("kv_events_config publishes nothing: enable_kv_cache_events is not true, or publisher is null");
+    }
+    return nullptr;
+  }
+  const std::int32_t num_replicas = options.engine.config.data_parallel_size;
+  auto publisher = kv_events::Publisher::start(config, num_replicas);
+  if (!publisher) return publisher;
+  for (const auto* endpoint : {&config.endpoint, &config.replay_endpoint}) {
+    if (endpoint->empty()) continue;
+    const std::string last = num_replicas > 1 ? " to " + endpoint->of_replica(num_replicas - 1) : "";
+    const std::string where = endpoint->of_replica(0) + last;
+    spdlog::info("kv events: {} {}", endpoint == &config.endpoint ? "published on" : "replayed on", where);
+    if (!endpoint->is_local) {
+      spdlog::warn("kv events: {} is not encrypted and asks for no key: whoever reaches it reads the tokens of prompts",
+                   where);
+    }
+  }
+  return publisher;
 }
 
 bool is_same_file(const std::filesystem::path& one, const std::filesystem::path& other) {
@@ -242,6 +269,10 @@ int run_serve(ServeOptions& options) {
     if (!tried) problems.push_back(std::move(tried.error()));
   }
   if (!problems.empty()) return exit_with(problems);
+  const auto publisher = start_kv_events(options);
+  if (!publisher) return exit_with(publisher.error());
+  if (*publisher) (*telemetry)->sources.push_back(*publisher);
+  (*telemetry)->kv_events = options.kv_events;
   init_actor_types();
   caf::actor_system_config system_config;
   actors::configure_pool(system_config, kPoolThreads);
@@ -249,7 +280,8 @@ int run_serve(ServeOptions& options) {
   const auto& journal = options.engine.config.journal;
   JournalPlace place{.is_taken_later = recovery->requests != nullptr && !journal.empty()};
   if (place.is_taken_later && is_same_file(options.recover, journal)) place.lock = std::move(recovery->lock);
-  const auto service = options.has_pool() ? start_pool(system, options) : start_engine(system, options, place);
+  const auto service =
+      options.has_pool() ? start_pool(system, options) : start_engine(system, options, place, *publisher);
   if (!service) return exit_with(service.error());
   compare_parsers(options, service->models);
   if (recovery->requests) load_adapters(*recovery->requests, system, service->models.front());

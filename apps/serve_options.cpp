@@ -8,6 +8,7 @@
 
 #include "apps/models_file.hpp"
 #include "io/config_fields.hpp"
+#include "io/kv_events/publisher.hpp"
 
 namespace pagoda::apps {
 namespace {
@@ -52,6 +53,10 @@ ServeOptions::ServeOptions(CLI::App& app, const std::string& default_listen) : e
                    "Seconds between lines of throughput in the log while there is work; 0: none");
   engine.flags.add("otlp_traces_endpoint", otlp_traces_endpoint,
                    "http://HOST:PORT/v1/traces of an OpenTelemetry collector that gets a span for each request");
+  engine.flags.add(
+      "kv_events_config", kv_events_config_,
+      "vLLM's KVEventsConfig: publishes on ZeroMQ which blocks the prefix cache has, for routers that send "
+      "a prompt where its beginning is cached");
   engine.flags.add("max_total_buffered_bytes", max_total_buffered_bytes,
                    "Bytes of requests and unsent answers of all connections, of JSON lines and HTTP, above which new "
                    "requests are refused");
@@ -124,6 +129,7 @@ std::vector<Error> ServeOptions::finish() {
     problems.push_back(
         {ErrorCode::bad_config, "log_stats_interval must be 0, or from 0.1 to 86400 seconds", "log_stats_interval"});
   }
+  finish_kv_events(problems);
   if (has_pool()) {
     finish_pool(problems);
   } else {
@@ -182,6 +188,30 @@ void ServeOptions::refuse_flags_of_no_server(std::vector<Error>& problems) const
     io::visit_fields(all, [&](const char* key, auto&, const char*) {
       if (std::string_view(key) != "listen") refuse(key, " is a key of JSON lines, which --listen none turns off");
     });
+  }
+}
+
+void ServeOptions::finish_kv_events(std::vector<Error>& problems) {
+  if (!engine.flags.is_given(kv_events::kKey)) return;
+  auto read = kv_events::read_config(kv_events_config_.text, std::max(engine.config.data_parallel_size, 1));
+  if (!read) {
+    problems.push_back(std::move(read.error()));
+    return;
+  }
+  kv_events = std::move(*read);
+  if (!kv_events.is_on) return;
+  const auto refuse = [&](const std::string& why, ErrorCode code = ErrorCode::bad_config) {
+    problems.push_back({code, std::string(kv_events::kKey) + why, kv_events::kKey});
+  };
+  if (!kv_events::Publisher::in_build()) {
+    refuse(" needs ZeroMQ, which is not in this build: install libzmq3-dev and build again", ErrorCode::unsupported);
+  }
+  if (has_pool()) refuse(" belongs to one model: it cannot be used with --models");
+  if (!engine.config.enable_prefix_caching) {
+    refuse(" needs enable_prefix_caching: it publishes which blocks the prefix cache has");
+  }
+  if (!engine.config.journal.empty() && !engine.config.journal_tokens) {
+    refuse(" needs journal_tokens: events have the tokens of prompts");
   }
 }
 

@@ -7,6 +7,7 @@
 #include "apps/flags.hpp"
 #include "apps/server_keys.hpp"
 #include "apps/wanted_address.hpp"
+#include "io/kv_events/config.hpp"
 #include "io/serving/telemetry.hpp"
 #include "pagoda/model_pool.hpp"
 
@@ -43,12 +44,16 @@ struct ServeOptions {
   double model_keep_alive = 300;  ///< seconds; below 0: for ever
   ModelPoolConfig pool;           ///< set by finish(), with the models of the file
   std::string recover;            ///< path of the journal to recover
+  kv_events::Config kv_events;    ///< set by finish()
   std::string tool_call_parser;   ///< vLLM's name for the format of tool calls; empty: not given
   std::string reasoning_parser;   ///< vLLM's name for the format of thoughts; empty: not given
 
  private:
   void refuse_flags_of_no_server(std::vector<Error>& problems) const;
   void finish_pool(std::vector<Error>& problems);
+  void finish_kv_events(std::vector<Error>& problems);
+
+  io::JsonText kv_events_config_;
 };
 
 }  // namespace pagoda::apps

@@ -7,7 +7,8 @@
 namespace pagoda::apps {
 
 Result<ServedEngine> start_served_engine(caf::actor_system& system, const EngineFlags& flags,
-                                         const JournalPlace& journal) {
+                                         const JournalPlace& journal,
+                                         const memory::SharedKvEventSink& kv_events) {
   const auto& config = flags.config;
   auto adapters = serving::ServedAdapters::of(config);
   if (!adapters) return fail(std::move(adapters.error()));
@@ -16,6 +17,7 @@ Result<ServedEngine> start_served_engine(caf::actor_system& system, const Engine
   auto setup = flags.setup();
   setup.journal_takes_place_later = journal.is_taken_later;
   setup.journal_lock = journal.lock;
+  setup.kv_events = kv_events;
   auto engine = spawn_engine(system, config, setup);
   if (!engine) return fail(std::move(engine.error()));
   serving::ServedModel model{.info = engine->model,

@@ -4,6 +4,7 @@
 
 #include "apps/flags.hpp"
 #include "io/journal/journal_lock.hpp"
+#include "engine/memory/kv_events.hpp"
 #include "io/serving/served_models.hpp"
 #include "kernels/result.hpp"
 #include "pagoda/spawn_engine.hpp"
@@ -22,9 +23,10 @@ struct JournalPlace {
   std::shared_ptr<io::JournalLock> lock = nullptr;
 };
 
-/// Loads the model and its chat template, and starts the engine. Blocks while the model loads. Errors: as spawn_engine,
-/// and those of the template.
+/// `kv_events`: as EngineSetup::kv_events. Loads the model and its chat template, and
+/// starts the engine. Blocks while the model loads. Errors: as spawn_engine, and those of the template.
 Result<ServedEngine> start_served_engine(caf::actor_system& system, const EngineFlags& flags,
-                                         const JournalPlace& journal = {});
+                                         const JournalPlace& journal = {},
+                                         const memory::SharedKvEventSink& kv_events = nullptr);
 
 }  // namespace pagoda::apps

@@ -51,7 +51,8 @@ constexpr std::string_view kSameAsVllm[] = {"--model",
                                             "--api-key",
                                             "--tool-call-parser",
                                             "--reasoning-parser",
-                                            "--otlp-traces-endpoint"};
+                                            "--otlp-traces-endpoint",
+                                            "--kv-events-config"};
 
 constexpr TakenFlag kTakenOfVllm[] = {{"--host", "--http"},
                                       {"--port", "--http"},
@@ -226,7 +227,6 @@ constexpr RefusedFlag kRefusedOfVllm[] = {
     {"--worker-cls,--worker-extension-cls", kNoCode},
     {"--scheduler-cls", "has no counterpart: --scheduling-policy fcfs, priority or fair sets the order of requests"},
     {"--logits-processors", "has no counterpart: requests bring penalties, logit_bias and structured_outputs"},
-    {"--kv-events-config", "has no counterpart: GET /metrics has the numbers of the KV cache (docs/metrics.md)"},
     {"--kv-transfer-config", "has no counterpart: the KV cache stays in its server"},
     {"--ssl-ca-certs,--ssl-cert-reqs", kNoClientCerts},
     {"--ssl-ciphers",

@@ -108,6 +108,9 @@ string(CONCAT CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS
 if(PAGODA_HAS_HWLOC)
   string(APPEND CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS ", libhwloc-dev")
 endif()
+if(PAGODA_HAS_ZMQ)
+  string(APPEND CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS ", libzmq3-dev")
+endif()
 set(CPACK_DEBIAN_DEVELOPMENT_DESCRIPTION
     "Headers, static libraries and the CMake package of Pagoda, with which a C++
 program runs and serves language models itself, alone or inside its own actor

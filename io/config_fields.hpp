@@ -202,7 +202,7 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
 }
 
 /// Keys that only the pagoda command reads.
-inline constexpr std::array<const char*, 17> kCommandKeys{"keys_file",
+inline constexpr std::array<const char*, 18> kCommandKeys{"keys_file",
                                                           "api_key",
                                                           "api_key_file",
                                                           "admin_key_file",
@@ -218,6 +218,7 @@ inline constexpr std::array<const char*, 17> kCommandKeys{"keys_file",
                                                           "model_keep_alive",
                                                           "model_load_timeout",
                                                           "recover",
+                                                          "kv_events_config",
                                                           "max_total_buffered_bytes"};
 
 /// Calls visit(key, field, help) for every key of the JSON-lines server, except the keys for API keys (kCommandKeys).

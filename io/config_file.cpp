@@ -82,6 +82,14 @@ Status ConfigFile::read(const std::string& key, double& field) const {
   return {};
 }
 
+Status ConfigFile::read(const std::string& key, JsonText& field) const {
+  const auto* value = find(key);
+  if (value == nullptr) return {};
+  if (!value->is_string() && !value->is_object()) return refuse(key, "an object");
+  field.text = value->is_string() ? value->get<std::string>() : value->dump();
+  return {};
+}
+
 namespace {
 
 Result<EngineConfig> engine_config(const ConfigFile& file) {

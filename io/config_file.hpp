@@ -16,6 +16,11 @@
 
 namespace pagoda::io {
 
+/// A JSON object as text: the value of a flag whose key may have an object in a config file.
+struct JsonText {
+  std::string text;
+};
+
 /// A config file: one flat JSON object from keys to values. All errors are bad_config with the key as `param`; if the
 /// file cannot be read, `param` is "config".
 class ConfigFile {
@@ -30,6 +35,8 @@ class ConfigFile {
   Status read(const std::string& key, std::string& field) const;
   Status read(const std::string& key, bool& field) const;
   Status read(const std::string& key, double& field) const;
+  /// Sets `field` to the text of an object, or to a string.
+  Status read(const std::string& key, JsonText& field) const;
 
   template <class T>
   requires std::is_integral_v<T> Status read(const std::string& key, T& field)

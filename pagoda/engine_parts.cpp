@@ -326,6 +326,10 @@ Result<LoadedDevice> load_device(const EngineConfig& config, const EnginePlan& p
 
 Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSetup& setup) {
   if (const auto problems = config.validate(); !problems.empty()) return fail(problems.front());
+  if (setup.kv_events && !config.journal.empty() && !config.journal_tokens) {
+    return fail(ErrorCode::bad_config, "KV events have tokens, which a journal without journal_tokens hides",
+                "journal_tokens");
+  }
   auto lora_modules = io::parse_lora_modules(config);
   if (!lora_modules) return fail(std::move(lora_modules.error()));
   auto plan = plan_model(config);
@@ -361,7 +365,7 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSe
   parts.limits = admission_limits(config, smallest, **tokenizer, *defaults, thinking);
   parts.info = model_info(config, smallest, **tokenizer, *defaults, description_of(*devices));
   parts.info.num_device_blocks = parts.info.num_host_blocks = 0;
-  parts.instruments = {.trace = std::move(*trace), .journal = *journal};
+  parts.instruments = {.trace = std::move(*trace), .journal = *journal, .kv_events = setup.kv_events};
   for (DeviceMaker::Ranks& ranks : *devices) {
     EnginePlan its = maker.plan();
     its.num_device_blocks = blocks_of(ranks);

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/memory/kv_events.hpp"
 #include "engine/weights/kept_copies.hpp"
 #include "io/journal/journal_lock.hpp"
 #include "kernels/device.hpp"
@@ -35,6 +36,8 @@ struct EngineSetup {
   bool journal_takes_place_later = false;
   /// Lock of the journal at EngineConfig::journal, if the creator already has it. Null: the engine takes it.
   std::shared_ptr<io::JournalLock> journal_lock = nullptr;
+  /// Gets the changes of the prefix caches of all replicas. Not with a journal that hides tokens. Null: they are not collected.
+  memory::SharedKvEventSink kv_events = nullptr;
 };
 
 }  // namespace pagoda

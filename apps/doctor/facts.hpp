@@ -83,6 +83,7 @@ struct BuildFacts {
   std::string tls = {};       ///< name and version of the library
   bool core_binding = false;  ///< whether the build has hwloc
   bool line_editing = false;  ///< whether the build has libedit
+  bool kv_events = false;     ///< whether the build has ZeroMQ
   bool is_optimised = true;
   std::string sanitizer = {};  ///< empty: none
 };

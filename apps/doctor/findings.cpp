@@ -79,7 +79,7 @@ void Examination::of_build() {
   const std::string what = "pagoda " + build.version + ", " + build.compiler + "; CUDA: " + yes(build.cuda) +
                            ", TLS: " + build.tls +
                            ", sentencepiece: yes, binding to cores: " + yes(build.core_binding) +
-                           ", line editing: " + yes(build.line_editing);
+                           ", line editing: " + yes(build.line_editing) + ", KV events: " + yes(build.kv_events);
   const bool is_slow = !build.is_optimised || !build.sanitizer.empty();
   add("build", is_slow ? Severity::slow : Severity::good, what + (is_slow ? "; not optimised" : ""),
       is_slow ? "a build for finding errors is many times slower"

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "apps/line_input.hpp"
+#include "io/kv_events/publisher.hpp"
 #include "io/version.hpp"
 #include "kernels/cpu/cpu_count.hpp"
 #include "kernels/cpu/isa.hpp"
@@ -89,6 +90,7 @@ BuildFacts probe_build() {
                   : "OpenSSL";
   build.core_binding = kernels::MachineTopology::in_build();
   build.line_editing = LineInput::can_edit();
+  build.kv_events = kv_events::Publisher::in_build();
 #if !defined(__OPTIMIZE__)
   build.is_optimised = false;
 #endif

@@ -41,11 +41,12 @@ MemoryRequest next_step(StepId step) {
 /// 256 running sequences that decode one token a step, in a pool without room for more.
 class DecodeLoad {
  public:
-  DecodeLoad(std::int32_t context, bool prefix_caching)
+  DecodeLoad(std::int32_t context, bool prefix_caching, bool collects_events = false)
       : computed_(context),
         manager_({.layout = KvLayout::uniform(kBlockSize),
                   .num_device_blocks = kNumRunning * ((context + kNumSteps) / kBlockSize + 2),
                   .enable_prefix_caching = prefix_caching}) {
+    if (collects_events) manager_.collect_events();
     MemoryRequest request = next_step(++step_);
     for (SequenceId id = 1; id <= kNumRunning; ++id)
       request.waiting.push_back(waiting_group(id, some_tokens(context, static_cast<TokenId>(id))));
@@ -75,8 +76,8 @@ class DecodeLoad {
 
 /// Measures one plan of 256 decoding sequences. Arguments: context length, number of waiting groups, whose prompts
 /// begin with the context of a running sequence.
-void plan_decode(benchmark::State& state, bool prefix_caching) {
-  DecodeLoad load(static_cast<std::int32_t>(state.range(0)), prefix_caching);
+void plan_decode(benchmark::State& state, bool prefix_caching, bool collects_events = false) {
+  DecodeLoad load(static_cast<std::int32_t>(state.range(0)), prefix_caching, collects_events);
   // The prompt is too large for the free blocks, so each plan examines the head of the queue and leaves it there.
   const SharedTokens prompt = some_tokens(static_cast<std::int32_t>(state.range(0)) + 2 * kNumSteps * kNumRunning, 7);
   for (auto _ : state) {
@@ -85,6 +86,8 @@ void plan_decode(benchmark::State& state, bool prefix_caching) {
       request.waiting.push_back(waiting_group(1000 + id, prompt));
     const auto start = std::chrono::steady_clock::now();
     const GrantedStep planned = load.manager().plan(request);
+    const KvEventBatch events = load.manager().take_events();
+    benchmark::DoNotOptimize(events.events.data());
     state.SetIterationTime(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     benchmark::DoNotOptimize(planned.grant.running.data());
   }
@@ -97,6 +100,10 @@ void plan_decode_without_prefix_cache(benchmark::State& state) {
   plan_decode(state, false);
 }
 
+void plan_decode_with_events(benchmark::State& state) {
+  plan_decode(state, true, true);
+}
+
 void contexts_and_waiting(benchmark::internal::Benchmark* bench) {
   for (const int context : {128, 512, 2048, 8192}) bench->Args({context, 0});
   for (const int waiting : {1'000, 10'000, 100'000}) bench->Args({512, waiting});
@@ -104,6 +111,7 @@ void contexts_and_waiting(benchmark::internal::Benchmark* bench) {
 }
 BENCHMARK(plan_decode_with_prefix_cache)->Apply(contexts_and_waiting);
 BENCHMARK(plan_decode_without_prefix_cache)->Apply(contexts_and_waiting);
+BENCHMARK(plan_decode_with_events)->Apply(contexts_and_waiting);
 
 /// Uses long contexts, so that the prefix of the head is long: the head waits for memory, and each plan looks its
 /// prefix up.

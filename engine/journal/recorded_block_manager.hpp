@@ -45,6 +45,10 @@ class RecordedBlockManager {
 
   const memory::BlockSpaceManager& core() const { return core_; }
 
+  /// As the functions of BlockSpaceManager. If the journal hides tokens, the events have hashes in place of tokens.
+  void collect_events() { core_.collect_events(); }
+  memory::KvEventBatch take_events() { return core_.take_events(); }
+
   memory::GrantedStep plan(const MemoryRequest& request) {
     if (!recorder_->is_on()) return core_.plan(request);
     return plan_recorded(hashed_tokens_ ? hashed_tokens_->hash(request, core_) : request);

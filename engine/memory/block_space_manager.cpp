@@ -69,6 +69,15 @@ GrantedStep BlockSpaceManager::plan(const MemoryRequest& request) {
   return result;
 }
 
+void BlockSpaceManager::collect_events() {
+  PAGODA_ASSERT(state_->last_step == 0, "events are collected from the first plan on");
+  state_->store.collect_events();
+}
+
+KvEventBatch BlockSpaceManager::take_events() {
+  return state_->store.take_events();
+}
+
 MemoryStats BlockSpaceManager::stats() const {
   const DeviceBlocks& device = state_->store.device();
   const BlockPool& host = state_->store.host();

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "engine/memory/kv_content.hpp"
+#include "engine/memory/kv_events.hpp"
 #include "engine/step/codec.hpp"
 #include "engine/step/kv_layout.hpp"
 #include "engine/step/plan.hpp"
@@ -48,6 +49,12 @@ class BlockSpaceManager {
 
   /// Applies one MemoryRequest. Steps must come in increasing order.
   GrantedStep plan(const MemoryRequest& request);
+
+  /// Collects the changes of the prefix cache from now on. Call before the first plan. Without it the manager collects
+  /// nothing.
+  void collect_events();
+  /// Returns the changes since the last call, in their order. Blocks of requests with a salt are left out.
+  KvEventBatch take_events();
 
   MemoryStats stats() const;
 

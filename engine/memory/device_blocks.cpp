@@ -15,7 +15,7 @@ DeviceBlocks::DeviceBlocks(std::int32_t num_blocks, std::int32_t block_size, std
 BlockId DeviceBlocks::allocate() {
   if (pool_.num_free() > 0) return pool_.allocate();
   const BlockId block = evictor_.pop();
-  cache_.erase(block);
+  erase_from_cache(block);
   pool_.adopt(block);
   return block;
 }
@@ -44,8 +44,13 @@ bool DeviceBlocks::insert(BlockId block, KvGroupId kv_group, const BlockHash& ha
   return !cache_.contains(block) && cache_.insert(block, kv_group, hash, parent, tokens, prefix_blocks, computed_by);
 }
 
-void DeviceBlocks::remove_from_cache(BlockId block) {
+void DeviceBlocks::erase_from_cache(BlockId block) {
+  if (events_ != nullptr) events_->removed(block, cache_.hash(block));
   cache_.erase(block);
+}
+
+void DeviceBlocks::remove_from_cache(BlockId block) {
+  erase_from_cache(block);
   if (!evictor_.contains(block)) return;
   evictor_.remove(block);
   pool_.put_free(block);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/memory/block_pool.hpp"
+#include "engine/memory/cache_events.hpp"
 #include "engine/memory/evictor.hpp"
 #include "engine/memory/prefix_cache.hpp"
 
@@ -15,6 +16,9 @@ namespace pagoda::memory {
 class DeviceBlocks {
  public:
   DeviceBlocks(std::int32_t num_blocks, std::int32_t block_size, std::int32_t num_kv_groups);
+
+  /// Reports to `events` which blocks leave the prefix cache from now on. Null: to nobody.
+  void report_to(CacheEvents* events) { events_ = events; }
 
   const BlockPool& pool() const { return pool_; }
   const PrefixCache& cache() const { return cache_; }
@@ -75,6 +79,8 @@ class DeviceBlocks {
   bool load(Saved saved, std::span<const std::int32_t> num_owners);
 
  private:
+  void erase_from_cache(BlockId block);
+
   BlockPool pool_;
   PrefixCache cache_;
   Evictor evictor_;
@@ -82,6 +88,7 @@ class DeviceBlocks {
   std::int32_t num_kv_groups_;
   std::vector<std::int32_t> filled_;  ///< number of filled slots by block; 0 for a block without owners
   std::int64_t used_slots_ = 0;       ///< sum of filled_
+  CacheEvents* events_ = nullptr;
 };
 
 }  // namespace pagoda::memory

@@ -30,7 +30,15 @@ void SequenceStore::forget_everything() {
   reset_prefix_cache();
 }
 
+void SequenceStore::collect_events() {
+  PAGODA_ASSERT(device_.cache().size() == 0, "events are collected from the first block on");
+  if (!caches_) return;
+  events_ = std::make_unique<CacheEvents>(device_.size(), layout());
+  device_.report_to(events_.get());
+}
+
 void SequenceStore::reset_prefix_cache() {
+  if (events_ != nullptr) events_->cleared();
   for (BlockId block = 0; block < device_.size(); ++block) {
     if (device_.cache().contains(block)) device_.remove_from_cache(block);
   }
@@ -89,9 +97,12 @@ void SequenceStore::forget_steps_from(StepId first) {
   uncomputed_.erase(failed, uncomputed_.end());
 }
 
-bool SequenceStore::insert_in_cache(BlockId block, KvGroupId kv_group, const BlockKey& key,
+bool SequenceStore::insert_in_cache(const Sequence& sequence, BlockId block, KvGroupId kv_group, const BlockKey& key,
                                     std::span<const TokenId> tokens, StepId computed_by) {
   if (!device_.insert(block, kv_group, key.hash, key.parent, tokens, key.index + 1, computed_by)) return false;
+  if (events_ != nullptr && events_->reports(kv_group) && sequence.reported_adapter) {
+    events_->stored(block, key.hash, key.parent, key.index == 0, tokens, *sequence.reported_adapter);
+  }
   if (computed_by > 0) uncomputed_.emplace_back(computed_by, block);
   return true;
 }
@@ -157,7 +168,7 @@ void SequenceStore::cache_full_blocks(Sequence& sequence, std::int32_t num_full,
       KvBlocks& blocks = sequence.kv[static_cast<std::size_t>(group)];
       if (i < blocks.table.first_owned()) continue;
       const BlockId block = blocks.table[i];
-      if (!device_.cache().contains(block) && !insert_in_cache(block, group, key, tokens, computed_by))
+      if (!device_.cache().contains(block) && !insert_in_cache(sequence, block, group, key, tokens, computed_by))
         blocks.duplicates.push_back(key);
     }
     sequence.hash = hash;
@@ -176,7 +187,7 @@ void SequenceStore::merge_duplicates(Sequence& sequence, KvGroupId kv_group) {
     const std::span<const TokenId> tokens = block_tokens(sequence, key.index);
     const BlockId other = device_.cache().find(kv_group, key.hash, key.parent, tokens);
     if (other == kNoBlock) {
-      insert_in_cache(own, kv_group, key, tokens, 0);
+      insert_in_cache(sequence, own, kv_group, key, tokens, 0);
       return true;
     }
     if (!is_computed(other)) return false;
@@ -280,6 +291,7 @@ Sequence& SequenceStore::admit(const AdmissionCandidate& candidate, const Prefix
   sequence.request = candidate.group;
   sequence.group = sequence.id;
   sequence.prompt = candidate.tokens;
+  if (candidate.cache_salt.empty()) sequence.reported_adapter = candidate.adapter;
   sequence.root = hit.root;
   sequence.hash = hit.hash;
   sequence.num_hashed_blocks = hit.num_blocks;

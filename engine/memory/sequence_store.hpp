@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <memory>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <utility>
@@ -12,6 +14,7 @@
 #include "engine/memory/block_pool.hpp"
 #include "engine/memory/block_space_manager.hpp"
 #include "engine/memory/block_table.hpp"
+#include "engine/memory/cache_events.hpp"
 #include "engine/memory/device_blocks.hpp"
 #include "engine/step/codec.hpp"
 #include "engine/step/kv_layout.hpp"
@@ -67,6 +70,9 @@ struct Sequence {
   std::int32_t num_hashed_blocks = 0;
   BlockHash hash;  ///< hash of the last of these blocks; the root if there is none
   BlockHash root;  ///< parent of its first block
+  /// Adapter with which its blocks are reported to observers. Absent: they are not reported, because they have a salt.
+  /// Not part of the saved state.
+  std::optional<AdapterId> reported_adapter = std::nullopt;
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.id, self.request, self.group, self.on_host, self.kv, self.prompt, self.sampled,
@@ -137,6 +143,11 @@ class SequenceStore {
   ~SequenceStore();
   SequenceStore(const SequenceStore&) = delete;
   SequenceStore& operator=(const SequenceStore&) = delete;
+
+  /// Collects the changes of the prefix cache from now on. The store must be unused.
+  void collect_events();
+  /// Returns the changes since the last call; none if they are not collected.
+  KvEventBatch take_events() { return events_ == nullptr ? KvEventBatch{} : events_->take(); }
 
   /// Call before the planning of a step. `step` is the time of the LRU order and of the hazard stamps.
   void begin_step(StepId step, StepId last_completed_step, CachePlan* cache_plan);
@@ -227,10 +238,10 @@ class SequenceStore {
   void copy_on_write(const Sequence& sequence, BlockTable& table, std::int32_t index);
   void pop_back(Sequence& sequence);  ///< releases the last entry of each table
   void remove(Sequence& sequence);
-  /// Makes the block findable. `computed_by` is the step that computes it; 0 = it is computed. Returns false as
-  /// DeviceBlocks::insert.
-  bool insert_in_cache(BlockId block, KvGroupId kv_group, const BlockKey& key, std::span<const TokenId> tokens,
-                       StepId computed_by);
+  /// Makes a block of the sequence findable. `computed_by` is the step that computes it; 0 = it is computed. Returns
+  /// false as DeviceBlocks::insert.
+  bool insert_in_cache(const Sequence& sequence, BlockId block, KvGroupId kv_group, const BlockKey& key,
+                       std::span<const TokenId> tokens, StepId computed_by);
   /// Makes the full blocks up to `num_full` findable. `computed_by` as above.
   void cache_full_blocks(Sequence& sequence, std::int32_t num_full, StepId computed_by);
   void merge_duplicates(Sequence& sequence, KvGroupId kv_group);
@@ -266,6 +277,7 @@ class SequenceStore {
   BlockSpaceConfig config_;
   std::int32_t block_size_;
   bool caches_;
+  std::unique_ptr<CacheEvents> events_;  ///< null: changes are not collected
   DeviceBlocks device_;
   BlockPool host_;
   std::unordered_map<SequenceId, Sequence> sequences_;

@@ -187,7 +187,7 @@ void SequenceStore::move_in(Group& group, Sequence& sequence, KvGroupId kv_group
     release_host(group, block);
     // The content is there before the step computes anything.
     if (has_key && !device_.cache().contains(target) &&
-        !insert_in_cache(target, kv_group, *key, block_tokens(sequence, i), step_))
+        !insert_in_cache(sequence, target, kv_group, *key, block_tokens(sequence, i), step_))
       blocks.duplicates.push_back(*key);
   }
   table.mark_all_changed();

@@ -100,6 +100,25 @@ void answer_stats(const ApiContext& context, std::shared_ptr<Exchange> exchange)
                    });
 }
 
+/// Answers with the endpoints of each replica, in the form of vLLM. No entries if no events are published.
+void answer_kv_event_sources(const ApiContext& context, Exchange& exchange) {
+  std::string out;
+  wire::JsonWriter json(out);
+  json.open_object();
+  const kv_events::Config& config = context.telemetry->kv_events;
+  const std::int64_t num_replicas = config.is_on ? context.models.first().info.num_replicas : 0;
+  for (std::int32_t replica = 0; replica < num_replicas; ++replica) {
+    json.key(std::to_string(replica)).open_object().field("enable_kv_cache_events", true).field("publisher", "zmq");
+    json.field("endpoint", config.endpoint.of_replica(replica)).key("replay_endpoint");
+    json.value_or_null(config.replay_endpoint.empty() ? "" : config.replay_endpoint.of_replica(replica));
+    json.field("buffer_steps", config.buffer_steps).field("hwm", config.hwm);
+    json.field("max_queue_size", config.max_queue_size).field("topic", config.topic);
+    json.field("encoding", "msgpack").field("schema_version", 1).close_object();
+  }
+  json.close_object();
+  exchange.respond(200, "application/json", std::move(out));
+}
+
 void answer_version(Exchange& exchange) {
   std::string out;
   wire::JsonWriter json(out);
@@ -122,6 +141,8 @@ void add_status_routes(Routes& routes, const ApiContext& context) {
     answer_health(context, exchange, readiness_status);
   });
   get("/version", Access::open, [](const auto& exchange, const Request&) { answer_version(*exchange); });
+  get("/kv_event_sources", Access::key,
+      [&context](const auto& exchange, const Request&) { answer_kv_event_sources(context, *exchange); });
   get("/stats", Access::key, [&context](const auto& exchange, const Request&) { answer_stats(context, exchange); });
 }
 

@@ -47,6 +47,7 @@ void Telemetry::write(metrics::PrometheusText& text) const {
                "Number of bodies and lines that were refused because too many bytes were buffered.");
   write_each([](const ConnectionMeter& meter) -> const auto& { return meter.refused_for_room; });
   for (const auto& observer : observers) observer->write(text);
+  for (const auto& source : sources) source->write(text);
 }
 
 }  // namespace pagoda::serving

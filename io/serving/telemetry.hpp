@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "io/kv_events/config.hpp"
+#include "io/metrics/metrics_source.hpp"
 #include "io/serving/ignored_field_counts.hpp"
 #include "io/serving/request_counts.hpp"
 #include "io/serving/request_record.hpp"
@@ -91,6 +93,10 @@ struct Telemetry {
   RequestObservers observers;  ///< not changed once a server runs
   RequestCounts counts;
   IgnoredFieldCounts ignored_fields;
+  /// Other parts of the server that have metrics; not changed once a server runs.
+  std::vector<std::shared_ptr<const metrics::MetricsSource>> sources;
+  /// Where the changes of prefix caches are published; not changed once a server runs.
+  kv_events::Config kv_events;
 
   /// Returns whether `more` bytes from a client may be buffered in addition to the bytes that are buffered already. The
   /// limit does not apply to answers of running requests, which the limits of their connections bound.
@@ -100,7 +106,7 @@ struct Telemetry {
   void ended(RequestRecord& record);
   /// Reports a request to the observers without counting it: its answer ended before, or an earlier process gave it.
   void generated(RequestRecord& record);
-  /// Writes the metrics of the counts and the observers.
+  /// Writes the metrics of the counts, the observers and the sources.
   void write(metrics::PrometheusText& text) const;
 };
 

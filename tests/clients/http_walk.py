@@ -28,6 +28,7 @@ ROUTES = {
     "/version": ("all", None),
     "/stats": ("key", None),
     "/load": ("key", None),
+    "/kv_event_sources": ("key", None),
     "/metrics": ("key", None),
     "/v1/models": ("key", None),
     "/v1/models/MODEL": ("key", None),

@@ -45,6 +45,7 @@ void RandomScheduler::fail(const std::string& what) {
 }
 
 std::optional<std::string> RandomScheduler::run(int num_steps) {
+  if (on_events) manager_->collect_events();
   for (int i = 0; i < num_steps && !error_; ++i) plan_step(false);
   for (int i = 0; i <= depth_ && !error_; ++i) plan_step(true);
   if (!error_) check_at_rest();
@@ -119,6 +120,15 @@ void RandomScheduler::end_some(MemoryRequest& request) {
     device_->drop(id);
     sequences_.erase(id);
   }
+}
+
+void RandomScheduler::lose_memory(MemoryRequest& request) {
+  while (!in_flight_.empty()) complete_oldest(request);
+  while (!sequences_.empty()) end_group(sequences_.begin()->second.group, request);
+  doomed_.clear();
+  device_->synchronize();
+  device_->lose_memory();
+  request.device_memory_lost = true;
 }
 
 void RandomScheduler::fork_some(MemoryRequest& request) {
@@ -199,6 +209,7 @@ void RandomScheduler::offer_candidates(MemoryRequest& request) {
 
 void RandomScheduler::plan_step(bool drain) {
   MemoryRequest request;
+  if (on_events && !drain && chance(1)) lose_memory(request);
   while (!in_flight_.empty() && (drain || std::ssize(in_flight_) >= depth_ || chance(20))) complete_oldest(request);
   if (!drain) {
     while (sequences_.size() < 12 && chance(40)) add_request();
@@ -216,10 +227,12 @@ void RandomScheduler::plan_step(bool drain) {
                    std::ssize(request.releases) + std::ssize(request.running) + std::ssize(request.swapped) +
                    std::ssize(request.waiting);
 
+  if (on_events && !drain && chance(2)) request.reset_prefix_cache = true;
   if (before_plan) before_plan(*manager_, config_);
   const memory::GrantedStep planned = manager_->plan(request);
   if (const auto broken = manager_->check_invariants()) return fail(*broken);
   if (on_planned) on_planned(request, planned);
+  if (on_events) on_events(manager_->take_events(), *manager_, config_);
   take_answer(request, planned);
   count(planned);
   if (chance(50)) device_->advance();

@@ -26,6 +26,10 @@ class RandomScheduler {
   /// Called before and after each plan, if set.
   std::function<void(const memory::BlockSpaceManager&, const memory::BlockSpaceConfig&)> before_plan;
   std::function<void(const MemoryRequest&, const memory::GrantedStep&)> on_planned;
+  /// Called with the events of each plan, if set before run(). Then the cache is also reset now and then, and device
+  /// memory lost.
+  std::function<void(const memory::KvEventBatch&, const memory::BlockSpaceManager&, const memory::BlockSpaceConfig&)>
+      on_events;
 
   /// Returns the number of candidates, forks, tokens, reports and releases that were sent.
   std::int64_t num_commands() const { return num_commands_; }
@@ -76,6 +80,8 @@ class RandomScheduler {
   void complete_oldest(MemoryRequest& request);
   void end_group(RequestId group, MemoryRequest& request);
   void end_some(MemoryRequest& request);
+  /// Ends everything, because the device has lost its memory.
+  void lose_memory(MemoryRequest& request);
   void fork_some(MemoryRequest& request);
   SequenceNeed need_for(const Tokens& sequence);
   std::vector<RequestId> groups_at(Place place) const;

@@ -1,0 +1,16 @@
+# PAGODA_ZMQ = AUTO | ON | OFF -> PAGODA_HAS_ZMQ, and PkgConfig::ZMQ where it is true: publishes KV events
+# (--kv-events-config).
+set(PAGODA_HAS_ZMQ OFF)
+if(NOT PAGODA_ZMQ STREQUAL "OFF")
+  pkg_check_modules(ZMQ IMPORTED_TARGET libzmq>=4.3)
+  if(ZMQ_FOUND)
+    set(PAGODA_HAS_ZMQ ON)
+  elseif(PAGODA_ZMQ STREQUAL "ON")
+    message(FATAL_ERROR "PAGODA_ZMQ is ON but ZeroMQ 4.3 was not found (Debian: libzmq3-dev)")
+  endif()
+endif()
+if(PAGODA_HAS_ZMQ)
+  message(STATUS "KV events: ZeroMQ ${ZMQ_VERSION}")
+else()
+  message(STATUS "KV events: left out (no ZeroMQ; Debian: libzmq3-dev)")
+endif()
