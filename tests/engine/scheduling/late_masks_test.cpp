@@ -44,9 +44,9 @@ std::string hostile_regex(int k) {
 /// `in_time`. Each other job takes `steps_of_late_job` steps, one after the other.
 class Server {
  public:
-  explicit Server(std::int32_t max_num_seqs = 64, std::int32_t pipeline_depth = 2)
+  explicit Server(std::int32_t max_num_seqs = 64, std::int32_t pipeline_depth = 2, std::int32_t num_blocks = 2000)
       : scheduler_(late_masks_config(max_num_seqs, pipeline_depth)),
-        blocks_({.layout = KvLayout::uniform(4), .num_device_blocks = 2000}) {}
+        blocks_({.layout = KvLayout::uniform(4), .num_device_blocks = num_blocks}) {}
 
   void add(RequestId id, const char* regex, std::int64_t max_tokens, std::size_t num_prompt_tokens = 3,
            std::int64_t n = 1) {
@@ -68,6 +68,7 @@ class Server {
     bool goes_on = false;
     while (advance()) goes_on = true;
     if (in_flight_.empty()) return goes_on || make_late_mask();
+    if (masks_follow_plans) bring_masks();
     const ExecuteStep step = std::move(in_flight_.front());
     in_flight_.pop_front();
     ++num_steps;
@@ -82,10 +83,12 @@ class Server {
   }
 
   std::int64_t late_masks() const { return scheduler_.metrics().late_masks; }
+  std::int64_t num_preemptions() const { return scheduler_.stats().preemptions_recompute_total; }
   std::size_t num_late_jobs() const { return late_jobs_.size(); }
 
   std::uint64_t in_time = kInTime;
   int steps_of_late_job = 3;
+  bool masks_follow_plans = false;  ///< whether the masks of a step come when the next step has been planned
   int num_steps = 0;
   std::map<std::pair<RequestId, std::int32_t>, TokenIds> tokens;  ///< as reported
   std::map<RequestId, std::vector<int>> steps_with_tokens;
@@ -97,7 +100,7 @@ class Server {
     TokenIds tokens;
   };
 
-  bool advance() {
+  void bring_masks() {
     for (MaskJob& job : scheduler_.take_mask_jobs()) {
       std::uint64_t work = in_time;
       if (in_time > 0 && job.run(work)) {
@@ -109,6 +112,10 @@ class Server {
     scheduler_.masks_made(std::exchange(made_, {}));
     scheduler_.masks_late(scheduler_.missing_masks());
     if (auto masks = scheduler_.take_masks()) masks_[masks->step] = std::move(*masks);
+  }
+
+  bool advance() {
+    if (!masks_follow_plans) bring_masks();
     take_outputs();
     EXPECT_EQ(scheduler_.check_invariants(), std::nullopt);
     EXPECT_EQ(blocks_.check_invariants(), std::nullopt);
@@ -246,6 +253,25 @@ TEST(LateMasks, ChangeNoTokens) {
     EXPECT_GT(late.late_masks(), 100);
     EXPECT_EQ(late.tokens, in_time.tokens);
     EXPECT_EQ(late.num_ended, in_time.num_ended);
+  }
+}
+
+TEST(LateMasks, ASequenceThatIsPreemptedWhileItsSampleWaitsForAMaskGetsTheMask) {
+  const auto run = [](Server& server) {
+    server.masks_follow_plans = true;
+    server.in_time = grammar::kMaxMaskWork;
+    server.add(1, nullptr, 60);
+    for (RequestId id = 2; id <= 4; ++id) server.add(id, "([a-f]{3} ){12}", 60);
+    server.run();
+  };
+  Server roomy;
+  run(roomy);
+  EXPECT_EQ(roomy.num_preemptions(), 0);
+  for (std::int32_t num_blocks = 17; num_blocks < 24; ++num_blocks) {
+    Server scarce(64, 2, num_blocks);
+    run(scarce);
+    EXPECT_GT(scarce.num_preemptions(), 0);
+    EXPECT_EQ(scarce.tokens, roomy.tokens) << num_blocks << " blocks";
   }
 }
 
