@@ -156,7 +156,9 @@ class KvEvents(unittest.TestCase):
         self.addCleanup(kept.close)
         if "--num-device-blocks" not in flags:
             flags += ("--num-device-blocks", "200")
-        return kept.enter_context(Server(pagoda, model, "--block-size", str(BLOCK), "--threads", "1", *flags, **more))
+        if "--threads" not in flags:
+            flags += ("--threads", "1")
+        return kept.enter_context(Server(pagoda, model, "--block-size", str(BLOCK), *flags, **more))
 
     def complete(self, server, prompt, **fields):
         """(number of prompt tokens, number of cached ones). `prompt`: a text, or token ids."""
@@ -301,10 +303,14 @@ class KvEvents(unittest.TestCase):
             self.assertEqual(sum(len(blocks.held) for blocks in replicas), num_cached)
             # A replica that ends has nothing any more.
             subscriber = Subscriber(self, port + 1)
-            deadline = time.monotonic() + 30 * SLOWNESS
-            while not (message := subscriber.message(0.02)):  # until it is subscribed
-                self.complete(server, [9] * BLOCK + [int(time.monotonic() * 1000) % 100] * BLOCK)
-                self.assertLess(time.monotonic(), deadline)
+            numbers = iter(range(10**6))
+
+            def probe():  # several at a time, so that both replicas have some
+                with concurrent.futures.ThreadPoolExecutor(4) as pool:
+                    prompts = [[5 + number % 200, 5 + number // 200] * BLOCK for number in (next(numbers) for _ in range(4))]
+                    list(pool.map(lambda prompt: self.complete(server, prompt, max_tokens=20), prompts))
+
+            subscriber.connect(probe)
             self.assertEqual(server.request("POST", "/admin/replicas/1/drain", {},
                                             {"Authorization": "Bearer admin"})[0], 200)
             ended = Blocks(1)

@@ -347,7 +347,7 @@ class Counts(Case):
         self.server.ask({"op": "generate", "id": "a", "prompt": PROMPT, "max_tokens": 1})
         self.server.json("POST", "/v1/completions", {"prompt": PROMPT, "max_tokens": 1, "field_of_others": 1})
         metrics = scrape(self.server)
-        for always in ("pagoda:access_log_dropped_total", *OTLP_METRICS):
+        for always in ("pagoda:access_log_dropped_total", *OTLP_METRICS, *KV_EVENT_METRICS):
             self.assertIn(always, listed)
             listed.pop(always)  # where it is asked for
         told = {name: (kind, metrics.labels_of(name)) for name, kind in metrics.types.items()}
@@ -480,6 +480,7 @@ class Engines(Case):
         self.eventually(lambda: scrape(server).get("pagoda:buffered_bytes", api="http") == 0)
 
 
+KV_EVENT_METRICS = ("pagoda:kv_event_batches_published_total", "pagoda:kv_event_batches_dropped_total")
 OTLP_METRICS = ("pagoda:spans_exported_total", "pagoda:spans_dropped_total")
 
 if __name__ == "__main__":
