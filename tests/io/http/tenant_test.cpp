@@ -232,13 +232,13 @@ TEST_F(Tenants, EveryRouteWantsItsKey) {
   EXPECT_GE(walked[Access::key], 20);
   EXPECT_GE(walked[Access::admin], 4);
   EXPECT_EQ(walked[Access::monitor], 1);
-  EXPECT_EQ(open, (std::set<std::string>{"/", "/health", "/ready", "/version", "/ui/{name}", "/favicon.ico",
-                                         "/api/version"}));
+  EXPECT_EQ(open, (std::set<std::string>{"/", "/health", "/health_generate", "/ready", "/version", "/ui/{name}",
+                                         "/favicon.ico", "/api/version"}));
 }
 
 TEST_F(Tenants, WithoutAnAdminKeyNothingOfAdminsIsOpen) {
   start();
-  for (const auto* path : {"/admin/drain", "/admin/reset_prefix_cache"})
+  for (const auto* path : {"/admin/drain", "/admin/reset_prefix_cache", "/flush_cache"})
     EXPECT_EQ(post(path, "{}").status, 403) << path;
   EXPECT_EQ(get("/admin/requests").status, 403);
   EXPECT_EQ(counts_->resets, 0);
