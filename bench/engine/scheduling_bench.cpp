@@ -148,14 +148,15 @@ void plan_steps(benchmark::State& state, Load load) {
   load.num_waiting = static_cast<std::int32_t>(state.range(1));
   Service service(load, journal_for(load));
   const std::int64_t before = service.rows();
-  double longest = 0;
+  std::vector<double> seconds;
   for (auto _ : state) {
-    const double seconds = service.step();
-    longest = std::max(longest, seconds);
-    state.SetIterationTime(seconds);
+    seconds.push_back(service.step());
+    state.SetIterationTime(seconds.back());
   }
+  std::ranges::sort(seconds);
   state.counters["rows"] = static_cast<double>(service.rows() - before) / static_cast<double>(state.iterations());
-  state.counters["max_us"] = longest * 1e6;
+  state.counters["median_us"] = seconds[seconds.size() / 2] * 1e6;
+  state.counters["max_us"] = seconds.back() * 1e6;
   if (load.scarce) state.counters["preemptions"] = static_cast<double>(service.stats().preemptions_recompute_total);
 }
 

@@ -159,25 +159,23 @@ std::span<const TokenId> SequenceStore::block_tokens(const Sequence& sequence, s
   return scratch_tokens_;
 }
 
-void SequenceStore::cache_full_blocks(Sequence& sequence, std::int32_t num_full, StepId computed_by) {
-  for (std::int32_t i = sequence.num_hashed_blocks; i < num_full; ++i) {
-    const std::span<const TokenId> tokens = block_tokens(sequence, i);
-    const BlockHash hash = chain_hash(config_.prefix_hash_key, sequence.hash, tokens);
-    const BlockKey key{i, hash, sequence.hash};
-    for (KvGroupId group = 0; group < layout().num_groups(); ++group) {
-      KvBlocks& blocks = sequence.kv[static_cast<std::size_t>(group)];
-      if (i < blocks.table.first_owned()) continue;
-      const BlockId block = blocks.table[i];
-      if (!device_.cache().contains(block) && !insert_in_cache(sequence, block, group, key, tokens, computed_by))
-        blocks.duplicates.push_back(key);
-    }
-    sequence.hash = hash;
-    sequence.num_hashed_blocks = i + 1;
+void SequenceStore::cache_next_block(Sequence& sequence, StepId computed_by) {
+  const std::int32_t index = sequence.num_hashed_blocks++;
+  const std::span<const TokenId> tokens = block_tokens(sequence, index);
+  const BlockKey key{index, chain_hash(config_.prefix_hash_key, sequence.hash, tokens), sequence.hash};
+  for (KvGroupId group = 0; group < layout().num_groups(); ++group) {
+    KvBlocks& blocks = sequence.kv[static_cast<std::size_t>(group)];
+    if (index < blocks.table.first_owned()) continue;
+    const BlockId block = blocks.table[index];
+    if (!device_.cache().contains(block) && !insert_in_cache(sequence, block, group, key, tokens, computed_by))
+      blocks.duplicates.push_back(key);
   }
+  sequence.hash = key.hash;
 }
 
 void SequenceStore::merge_duplicates(Sequence& sequence, KvGroupId kv_group) {
   KvBlocks& blocks = sequence.kv[static_cast<std::size_t>(kv_group)];
+  if (blocks.duplicates.empty()) return;
   BlockTable& table = blocks.table;
   std::erase_if(blocks.duplicates, [&](const BlockKey& key) {
     if (key.index < table.first_owned()) return true;
@@ -359,22 +357,24 @@ std::int32_t SequenceStore::count_missing(std::span<const Growth> rows) {
     return (sequence.on_host ? leaving_host_ : leaving_device_)[static_cast<std::size_t>(block)];
   };
   std::int32_t missing = 0;
+  std::int32_t num_copies = 0;
   for (const auto& [sequence, need] : rows) {
     missing += num_blocks_behind(*sequence, *need);
     if (need->num_scheduled_tokens % block_size_ == 0) continue;
     for (const KvBlocks& blocks : sequence->kv) {
       const BlockId block = blocks.table[need->num_scheduled_tokens / block_size_];
       if (is_writable(*sequence, block, leaving(*sequence, block))) continue;
-      ++missing;
+      ++num_copies;
       ++leaving(*sequence, block);
     }
   }
+  if (num_copies == 0) return missing;
   for (const auto& [sequence, need] : rows) {
     if (need->num_scheduled_tokens % block_size_ == 0) continue;
     for (const KvBlocks& blocks : sequence->kv)
       leaving(*sequence, blocks.table[need->num_scheduled_tokens / block_size_]) = 0;
   }
-  return missing;
+  return missing + num_copies;
 }
 
 void SequenceStore::drop_lookahead(Sequence& sequence, std::int32_t num_blocks) {

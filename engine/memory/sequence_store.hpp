@@ -243,7 +243,10 @@ class SequenceStore {
   bool insert_in_cache(const Sequence& sequence, BlockId block, KvGroupId kv_group, const BlockKey& key,
                        std::span<const TokenId> tokens, StepId computed_by);
   /// Makes the full blocks up to `num_full` findable. `computed_by` as above.
-  void cache_full_blocks(Sequence& sequence, std::int32_t num_full, StepId computed_by);
+  void cache_full_blocks(Sequence& sequence, std::int32_t num_full, StepId computed_by) {
+    while (sequence.num_hashed_blocks < num_full) cache_next_block(sequence, computed_by);
+  }
+  void cache_next_block(Sequence& sequence, StepId computed_by);
   void merge_duplicates(Sequence& sequence, KvGroupId kv_group);
   /// Returns the hash of the block at `index` of the prompt of the last lookup.
   const BlockHash& looked_up_hash(std::int32_t index);

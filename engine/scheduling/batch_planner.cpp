@@ -9,17 +9,9 @@
 namespace pagoda::scheduling {
 namespace {
 
-/// Returns the number of running sequences that may run their next token. Sequences that wait for a result do not
-/// count.
-std::int32_t num_decoding_of(const SequenceGroup& group) {
-  std::int32_t count = 0;
-  for (const Sequence& s : group.sequences) count += s.state == SequenceState::running && group.decodes(s) ? 1 : 0;
-  return count;
-}
-
 bool runs_prompt(const SequenceGroup& group) {
   return std::ranges::any_of(group.sequences, [&](const Sequence& s) {
-    return s.state == SequenceState::running && group.runnable_tokens(s) > 1 && !group.decodes(s);
+    return s.state == SequenceState::running && s.runs_prompt(group.runnable_tokens(s));
   });
 }
 
@@ -53,15 +45,15 @@ std::optional<MemoryRequest> BatchPlanner::next(TimeUs now, StepId last_complete
   plan.step = next_step_;
   plan.last_completed_step = last_completed;
   plan.costs = {cost_.recompute_us(1), cost_.swap_us(config_.block_bytes)};
-  const std::int32_t decoding = num_decoding();
-  plan.token_budget = step_budget(decoding);
+  count_running();
+  plan.token_budget = step_budget();
   // Without chunked prefill, whole prompts go first, in steps of their own.
   const SequenceGroup* solo = table_.solo_group();
   const bool in_own_steps = !config_.enable_chunked_prefill && table_.swapped.empty() && solo == nullptr;
   const bool may_admit =
       admission_wanted(now, steps_in_flight) && !(in_own_steps && decodes_first_ && !table_.running.empty());
   bool prompts_only = in_own_steps && may_admit;
-  std::int32_t used = prompts_only ? 0 : add_running_candidates(plan, decoding, may_admit);
+  std::int32_t used = prompts_only ? 0 : add_running_candidates(plan, may_admit);
   // A group that is to run alone begins when the steps that were in flight before have ended.
   const bool solo_waits = solo != nullptr && !solo->in_running && steps_in_flight;
   if (config_.enable_chunked_prefill && table_.quarantine.is_empty()) {
@@ -77,7 +69,7 @@ std::optional<MemoryRequest> BatchPlanner::next(TimeUs now, StepId last_complete
   }
   if (prompts_only && plan.waiting.empty()) {
     prompts_only = false;
-    used = add_running_candidates(plan, decoding, may_admit);
+    used = add_running_candidates(plan, may_admit);
   }
 
   const bool decodes_alone = plan.swapped.empty() && plan.waiting.empty();
@@ -136,10 +128,10 @@ double BatchPlanner::tokens_in_target() const {
   return step_time_curve_.tokens_within(static_cast<double>(config_.target_step_us) / step_lateness_.factor_of_mean());
 }
 
-double BatchPlanner::tokens_in_stretch(std::int32_t decoding) const {
+double BatchPlanner::tokens_in_stretch() const {
   if (config_.max_stretch == 0) return config_.max_num_batched_tokens;
   const double times = config_.max_stretch / step_lateness_.factor_of_mean();
-  return step_time_curve_.tokens_within(times * step_time_curve_.us_of(decoding));
+  return step_time_curve_.tokens_within(times * step_time_curve_.us_of(num_decoding_));
 }
 
 std::int32_t BatchPlanner::num_rows_for_new() const {
@@ -158,40 +150,42 @@ bool BatchPlanner::delay_has_passed(TimeUs now, bool steps_in_flight) const {
   return static_cast<double>(now - arrival) > config_.delay_factor * static_cast<double>(last_prompt_step_us_);
 }
 
-std::int32_t BatchPlanner::num_decoding() const {
-  std::int32_t count = 0;
-  for (const SequenceGroup* group : table_.running) count += num_decoding_of(*group);
-  return count;
+void BatchPlanner::count_running() {
+  num_decoding_ = num_prompts_ = num_long_prompts_ = 0;
+  for (const SequenceGroup* group : table_.running) {
+    for (const Sequence& s : group->sequences) {
+      const std::int32_t tokens = s.state == SequenceState::running ? group->runnable_tokens(s) : 0;
+      if (tokens <= 0) continue;
+      ++(s.runs_prompt(tokens) ? num_prompts_ : num_decoding_);
+      num_long_prompts_ += s.runs_prompt(tokens) && is_long(tokens) ? 1 : 0;
+    }
+  }
 }
 
-bool BatchPlanner::runs_prompts() const {
-  return std::ranges::any_of(table_.running, [](const SequenceGroup* group) { return runs_prompt(*group); });
-}
-
-std::int32_t BatchPlanner::step_budget(std::int32_t decoding) const {
+std::int32_t BatchPlanner::step_budget() const {
   double budget = config_.max_num_batched_tokens;
-  if (decoding == 0 || !config_.enable_chunked_prefill) return config_.max_num_batched_tokens;
+  if (num_decoding_ == 0 || !config_.enable_chunked_prefill) return config_.max_num_batched_tokens;
   if (config_.max_chunk_us > 0) {
     const double token_us = step_times_.us_per_token();
     const double chunk = token_us > 0 ? static_cast<double>(config_.max_chunk_us) / token_us : 0;
     const double in_time =
-        std::min(decoding + chunk, table_.head_of_queue() || runs_prompts() ? tokens_in_stretch(decoding) : budget);
+        std::min(num_decoding_ + chunk, table_.head_of_queue() || num_prompts_ > 0 ? tokens_in_stretch() : budget);
     // So that no decode pauses.
-    const double for_prompts = std::max<double>(kMinChunk, decoding / (kPromptShare - 1) + 1);
-    budget = std::min(budget, std::max({double{kMinBatch}, decoding + for_prompts, in_time}));
+    const double for_prompts = std::max<double>(kMinChunk, num_decoding_ / (kPromptShare - 1) + 1);
+    budget = std::min(budget, std::max({double{kMinBatch}, num_decoding_ + for_prompts, in_time}));
   }
   if (config_.target_step_us > 0) {
-    budget = std::min(budget, std::max<double>(decoding + 1, tokens_in_target()));
+    budget = std::min(budget, std::max<double>(num_decoding_ + 1, tokens_in_target()));
   }
   return static_cast<std::int32_t>(budget);
 }
 
 /// Returns the number of decodes that pause in this step for prompts that run, or may start.
-std::int32_t BatchPlanner::num_pausing(std::int32_t token_budget, std::int32_t decoding, bool may_admit) const {
-  const std::int32_t too_many = decoding - (token_budget - token_budget / kPromptShare);
+std::int32_t BatchPlanner::num_pausing(std::int32_t token_budget, bool may_admit) const {
+  const std::int32_t too_many = num_decoding_ - (token_budget - token_budget / kPromptShare);
   if (too_many <= 0 || !config_.enable_chunked_prefill) return 0;
   const bool head_waits_for_memory = max_offers_ == 1;
-  return (may_admit && !head_waits_for_memory) || runs_prompts() ? too_many : 0;
+  return (may_admit && !head_waits_for_memory) || num_prompts_ > 0 ? too_many : 0;
 }
 
 void BatchPlanner::choose_adapters() {
@@ -204,18 +198,17 @@ void BatchPlanner::choose_adapters() {
   for (const SequenceGroup* group : table_.running) adapters_.add(group->spec->adapter.id);
 }
 
-std::int32_t BatchPlanner::add_running_candidates(MemoryRequest& plan, std::int32_t decoding, bool may_admit) {
+std::int32_t BatchPlanner::add_running_candidates(MemoryRequest& plan, bool may_admit) {
   // Decodes come before prompt chunks, except the decodes whose turn it is to pause. None pauses to save time if there
   // is a target: the target forbids such a pause.
   const bool has_target = config_.target_step_us > 0;
-  const std::int32_t pausing =
-      num_pausing(has_target ? config_.max_num_batched_tokens : plan.token_budget, decoding, may_admit);
-  const std::int32_t first_pausing = pausing == 0 ? 0 : next_to_pause_ % decoding;
+  const std::int32_t pausing = num_pausing(has_target ? config_.max_num_batched_tokens : plan.token_budget, may_admit);
+  const std::int32_t first_pausing = pausing == 0 ? 0 : next_to_pause_ % num_decoding_;
   if (pausing > 0) next_to_pause_ = first_pausing + pausing;
-  std::int32_t chunk_budget = plan.token_budget - (decoding - pausing);
-  const std::int32_t kept_for_prompts = runs_prompts() ? kMinChunk : 0;
+  std::int32_t chunk_budget = plan.token_budget - (num_decoding_ - pausing);
+  const std::int32_t kept_for_prompts = num_prompts_ > 0 ? kMinChunk : 0;
   std::int32_t for_short =
-      num_long_prompts() > 0 ? tokens_for_short_prompts(chunk_budget, /*of_running=*/true, may_admit) : 0;
+      num_long_prompts_ > 0 ? tokens_for_short_prompts(chunk_budget, /*of_running=*/true, may_admit) : 0;
   const SequenceGroup* solo = table_.solo_group();
   std::int32_t decode = 0;  // number of the next decode
   std::int32_t used = 0;
@@ -226,7 +219,7 @@ std::int32_t BatchPlanner::add_running_candidates(MemoryRequest& plan, std::int3
       return 0;
     }
     std::int32_t tokens = s.outgrew ? 0 : group.runnable_tokens(s);
-    const bool runs_prompt = tokens > 1 && !group.decodes(s);
+    const bool runs_prompt = s.runs_prompt(tokens);
     const bool runs_long_prompt = runs_prompt && is_long(tokens);
     if (tokens > 1 && config_.layout.has_window())
       tokens = std::min(tokens, config_.layout.largest_chunk(group.length(s), config_.num_device_blocks));
@@ -238,7 +231,7 @@ std::int32_t BatchPlanner::add_running_candidates(MemoryRequest& plan, std::int3
       if (!runs_long_prompt) for_short = std::max(0, for_short - tokens);
       num_partial_long_prompts_ += runs_long_prompt && tokens < group.runnable_tokens(s) ? 1 : 0;
       pauses |= tokens == 0;
-    } else if (tokens > 0 && pausing > 0 && (decode++ + decoding - first_pausing) % decoding < pausing) {
+    } else if (tokens > 0 && pausing > 0 && (decode++ + num_decoding_ - first_pausing) % num_decoding_ < pausing) {
       tokens = 0;
       pauses = true;
     } else if (tokens > 1) {  // tokens that are known ahead share the time of prompts
@@ -258,7 +251,7 @@ std::int32_t BatchPlanner::add_running_candidates(MemoryRequest& plan, std::int3
       if (s.state != SequenceState::running) continue;
       const std::int32_t tokens = tokens_of(group, s);
       granted += tokens;
-      waits_for_results |= group.depends_on_results() || s.awaits_drafts();
+      waits_for_results |= tokens == 0 && (group.depends_on_results() || s.awaits_drafts());
       add_need(plan, s, tokens);
     }
     const auto count = static_cast<std::int32_t>(plan.needs.size()) - first;
@@ -277,6 +270,8 @@ std::int32_t BatchPlanner::add_running_candidates(MemoryRequest& plan, std::int3
       if (sequences[i].state == SequenceState::running) add_candidate(group, sequences.subspan(i, 1));
     }
   };
+  plan.running.reserve(table_.running.size());
+  plan.needs.reserve(table_.running.size());
   // A group that runs alone is served before the groups that pause for it.
   if (solo != nullptr && solo->in_running) add_group(*solo);
   for (const SequenceGroup* group : table_.running) {
@@ -308,17 +303,6 @@ std::int32_t BatchPlanner::max_short_prompt_tokens() const {
   return config_.long_prefill_tokens > 0 ? config_.long_prefill_tokens : config_.max_num_batched_tokens / 2;
 }
 
-std::int32_t BatchPlanner::num_long_prompts() const {
-  std::int32_t count = 0;
-  for (const SequenceGroup* group : table_.running) {
-    for (const Sequence& s : group->sequences) {
-      const bool runs = s.state == SequenceState::running && !group->decodes(s);
-      count += runs && is_long(group->runnable_tokens(s)) ? 1 : 0;
-    }
-  }
-  return count;
-}
-
 std::int32_t BatchPlanner::tokens_for_short_prompts(std::int32_t budget, bool of_running, bool of_waiting) const {
   constexpr int kMaxVisited = 64;
   const std::int32_t most = std::max(0, budget / 2);
@@ -326,9 +310,8 @@ std::int32_t BatchPlanner::tokens_for_short_prompts(std::int32_t budget, bool of
   for (const SequenceGroup* group : table_.running) {
     if (!of_running || tokens >= most) break;
     for (const Sequence& s : group->sequences) {
-      const bool runs = s.state == SequenceState::running && !group->decodes(s);
-      const std::int32_t left = runs ? group->runnable_tokens(s) : 0;
-      if (left > 1 && !is_long(left)) tokens += std::min(left, most);
+      const std::int32_t left = s.state == SequenceState::running ? group->runnable_tokens(s) : 0;
+      if (s.runs_prompt(left) && !is_long(left)) tokens += std::min(left, most);
     }
   }
   const bool head_waits_for_memory = max_offers_ == 1;
@@ -378,6 +361,11 @@ PendingGrant BatchPlanner::take_pending() {
 /// Where memory had no room for more sequences, offering many of them again would cost time without success.
 void BatchPlanner::limit_offers(const PendingGrant& pending, const MemoryGrant& answer) {
   available_blocks_ = answer.memory.device_blocks_free + answer.memory.device_blocks_cached;
+  const auto has_answer = [](const AdmissionOutcome& outcome) {
+    return outcome.status != AllocStatus::later || outcome.is_passed_over;
+  };
+  max_offers_ = kAllOffers;
+  if (std::ranges::all_of(answer.waiting, has_answer)) return;
   std::int32_t used = 0;
   const auto add = [&](Range range) {
     for (std::int32_t i = 0; i < range.count; ++i)
@@ -390,13 +378,11 @@ void BatchPlanner::limit_offers(const PendingGrant& pending, const MemoryGrant& 
     if (answer.swapped[i] == AllocStatus::ok) add(pending.swapped[i].sequences);
   }
   std::size_t admitted = 0;
-  bool all_answered = true;
   for (const AdmissionOutcome& outcome : answer.waiting) {
     used += outcome.num_new_tokens;
     admitted += outcome.status == AllocStatus::ok ? 1 : 0;
-    all_answered &= outcome.status != AllocStatus::later || outcome.is_passed_over;
   }
-  max_offers_ = all_answered || used >= pending.token_budget ? kAllOffers : std::max<std::size_t>(1, 2 * admitted);
+  if (used < pending.token_budget) max_offers_ = std::max<std::size_t>(1, 2 * admitted);
 }
 
 void BatchPlanner::on_applied(const PendingGrant& pending, bool anything_runs) {

@@ -114,29 +114,26 @@ class BatchPlanner {
   const SequenceGroup* first_of_queue() const;
   bool admission_wanted(TimeUs now, bool steps_in_flight) const;
   bool delay_has_passed(TimeUs now, bool steps_in_flight) const;
-  /// Returns the number of running sequences that can decode now.
-  std::int32_t num_decoding() const;
+  /// Counts what runs, for the functions below.
+  void count_running();
   /// Returns the number of tokens of the largest step that takes at most target_step_us in 199 of 200 cases.
   double tokens_in_target() const;
-  bool runs_prompts() const;
   /// Returns the number of tokens of the largest step that takes at most max_stretch times as long as the decodes
   /// alone, in 199 of 200 cases.
-  double tokens_in_stretch(std::int32_t decoding) const;
+  double tokens_in_stretch() const;
   /// Returns the token budget of the next step. While sequences decode, prompts get a limited time, and at least one
   /// token.
-  std::int32_t step_budget(std::int32_t decoding) const;
+  std::int32_t step_budget() const;
   /// Chooses the adapters of the step: those of running groups, in the order in which the groups are served. Groups
   /// that find no place for their adapter pause.
   void choose_adapters();
-  std::int32_t num_pausing(std::int32_t token_budget, std::int32_t decoding, bool may_admit) const;
-  std::int32_t add_running_candidates(MemoryRequest& plan, std::int32_t decoding, bool may_admit);
+  std::int32_t num_pausing(std::int32_t token_budget, bool may_admit) const;
+  std::int32_t add_running_candidates(MemoryRequest& plan, bool may_admit);
   void add_need(MemoryRequest& plan, const Sequence& sequence, std::int32_t num_tokens);
 
   /// Returns whether a prompt with this many tokens left to compute is long.
   bool is_long(std::int32_t num_tokens) const;
   std::int32_t max_short_prompt_tokens() const;
-  /// Returns the number of long prompts that run.
-  std::int32_t num_long_prompts() const;
   /// Returns the number of tokens of a step that long prompts leave to other prompts, running or waiting: at most half
   /// of `budget`.
   std::int32_t tokens_for_short_prompts(std::int32_t budget, bool of_running, bool of_waiting) const;
@@ -175,6 +172,11 @@ class BatchPlanner {
   const SchedulerConfig& config_;
   GroupTable& table_;
 
+  // For the current plan: number of running sequences that may run their next token, that may run tokens of their
+  // prompts, and of these with long prompts.
+  std::int32_t num_decoding_ = 0;
+  std::int32_t num_prompts_ = 0;
+  std::int32_t num_long_prompts_ = 0;
   StepAdapters adapters_;           ///< of the current plan
   std::vector<bool> shares_;        ///< of the current plan: see PendingGrant
   std::vector<std::int32_t> rows_;  ///< of the current plan: WaitingRef::num_rows

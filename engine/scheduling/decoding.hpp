@@ -32,7 +32,7 @@ class GroupEffects {
   virtual void drop(Sequence& sequence) = 0;
   /// Ends the sequence. The object stays in the group.
   virtual void finish(SequenceGroup& group, Sequence& sequence) = 0;
-  virtual void emit(SequenceOutput output) = 0;
+  virtual void emit(SequenceOutput&& output) = 0;
   /// Adds to the counter of generated tokens.
   virtual void count_generated(std::int64_t num_tokens) = 0;
 

@@ -37,6 +37,7 @@ SequenceGroup* GroupTable::find(RequestId id) const {
 Sequence* GroupTable::find(SequenceGroup* group, SequenceId id) {
   if (group == nullptr) return nullptr;
   std::vector<Sequence>& all = group->sequences;
+  if (all.size() == 1) return all.front().id == id ? &all.front() : nullptr;
   const bool is_sorted = group->decoding->has_independent_sequences();
   const auto found =
       is_sorted ? std::ranges::lower_bound(all, id, {}, &Sequence::id) : std::ranges::find(all, id, &Sequence::id);
@@ -242,6 +243,8 @@ void GroupTable::recompute(SequenceGroup& group) {
 }
 
 void GroupTable::move_updates_into(MemoryRequest& plan) {
+  pending_updates.sampled.reserve(pending_updates.to_report.size());
+  pending_updates.progress.reserve(pending_updates.to_report.size());
   for (const SequenceId id : pending_updates.to_report) {
     const auto group = group_of.find(id);
     if (group == group_of.end()) continue;

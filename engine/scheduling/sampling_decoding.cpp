@@ -44,6 +44,7 @@ class Sampling final : public Decoding {
     if (!group.forked) fork(group, samples.size(), effects);
     for (std::size_t k = 0; k < samples.size(); ++k) append(group, group.sequences[index + k], samples[k], effects);
     Sequence& sequence = group.sequences[index];
+    if (sequence.ahead.empty()) return group.all_finished();
     sequence.ahead.will_end = false;
     for (const TokenId token : std::exchange(sequence.ahead.forced, {})) {
       append(group, sequence, {token, 0, 0, {}}, effects);
@@ -103,10 +104,7 @@ class Sampling final : public Decoding {
     sequence.output.push_back(sample.token);
     effects.mark_dirty(sequence);
     effects.count_generated(1);
-    SequenceOutput output;
-    output.request = group.spec->id;
-    output.sequence_index = sequence.index;
-    output.token = sample;
+    SequenceOutput output{group.entry.id, sequence.index, sample, {}, {}};
     const auto end = ends_.end_of(sample.token, std::ssize(sequence.output));
     if (end) {
       output.finished = end->reason;

@@ -193,6 +193,7 @@ void SchedulerCore::on_step_result(const StepResult& result) {
   batch_planner_.step_measured(step.num_tokens, step.num_prompt_tokens, result.finished_us - result.started_us);
   outputs_.step = result.step;
   outputs_.finished_us = result.finished_us;
+  outputs_.outputs.reserve(outputs_.outputs.size() + step.work.size());
   batch_planner_.invalidate_plan();
   PAGODA_ASSERT(result.error || result.rows.size() == step.work.size(), "each row of a step has a result");
   for (std::size_t i = 0; i < step.work.size(); ++i) {
@@ -265,7 +266,10 @@ void SchedulerCore::report_prompt_logprobs(SequenceGroup& group, std::span<const
 }
 
 void SchedulerCore::mark_dirty(const Sequence& sequence) {
-  if (sequence.state == SequenceState::running) table_.pending_updates.to_report.push_back(sequence.id);
+  std::vector<SequenceId>& ids = table_.pending_updates.to_report;
+  // One result marks its sequence several times.
+  if (sequence.state == SequenceState::running && (ids.empty() || ids.back() != sequence.id))
+    ids.push_back(sequence.id);
 }
 
 void SchedulerCore::drop(Sequence& sequence) {

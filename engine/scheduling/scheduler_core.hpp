@@ -184,7 +184,7 @@ class SchedulerCore final : private GroupEffects {
   void mark_dirty(const Sequence& sequence) override;
   void drop(Sequence& sequence) override;
   void finish(SequenceGroup& group, Sequence& sequence) override;
-  void emit(SequenceOutput output) override { outputs_.outputs.push_back(std::move(output)); }
+  void emit(SequenceOutput&& output) override { outputs_.outputs.push_back(std::move(output)); }
   void count_generated(std::int64_t num_tokens) override { stats_.generation_tokens_total += num_tokens; }
 
   SchedulerConfig config_;

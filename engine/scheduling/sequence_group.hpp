@@ -68,6 +68,11 @@ struct Sequence {
   std::int64_t num_generated() const {
     return std::ssize(output) + num_placeholders + static_cast<std::int64_t>(ahead.size());
   }
+  /// Returns whether `num_runnable` tokens that may run belong to its admission: to its prompt, or to tokens that it
+  /// computes again. Otherwise they are its next token, and tokens that are known ahead.
+  bool runs_prompt(std::int32_t num_runnable) const {
+    return num_runnable > 1 && num_scheduled_tokens < num_admitted_tokens;
+  }
   bool awaits_drafts() const { return waits && !ahead.drafts.empty(); }
   /// Returns the number of forced tokens that were sent to its row.
   std::size_t num_forced_sent() const {
@@ -123,7 +128,7 @@ struct SequenceGroup {
   }
 
   std::int32_t num_samples() const { return static_cast<std::int32_t>(spec->sampling.num_sequences()); }
-  std::int32_t prompt_len() const { return static_cast<std::int32_t>(spec->prompt->size()); }
+  std::int32_t prompt_len() const { return static_cast<std::int32_t>(entry.num_prompt_tokens); }
   /// Returns the number of tokens of the sequence, including those that steps in flight will add, and drafts.
   std::int32_t length(const Sequence& s) const { return prompt_len() + static_cast<std::int32_t>(s.num_generated()); }
   /// Returns whether the next tokens to run are known only when the last result is, so that no step is planned ahead.
@@ -148,12 +153,6 @@ struct SequenceGroup {
     if (s.state == SequenceState::finished || s.num_generated() >= spec->sampling.max_tokens) return 0;
     if (s.waits || s.awaits_mask || s.ahead.will_end || (s.num_placeholders > 0 && depends_on_results())) return 0;
     return length(s) - s.num_scheduled_tokens;
-  }
-  /// Returns whether the sequence has run all tokens of its admission. Then it runs its next token, and tokens that are
-  /// known ahead.
-  bool decodes(const Sequence& s) const {
-    const std::int32_t runnable = runnable_tokens(s);
-    return runnable == 1 || (runnable > 1 && s.num_scheduled_tokens >= s.num_admitted_tokens);
   }
   /// Returns the number of known generated tokens of its longest unfinished sequence.
   std::int64_t longest_output() const {

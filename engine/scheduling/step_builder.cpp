@@ -10,6 +10,9 @@ StepBuilder::StepBuilder(const MemoryGrant& grant, std::span<const TokenId> eos_
     : eos_token_ids_(eos_token_ids), table_(table) {
   step.step = in_flight.step = grant.step;
   step.wait_for_cache = grant.has_cache_plan;
+  const std::size_t num_candidates = grant.running.size() + grant.swapped.size() + grant.waiting.size();
+  step.work.reserve(num_candidates);
+  in_flight.work.reserve(num_candidates);
 }
 
 void StepBuilder::run(SequenceGroup& group, Sequence& sequence, std::int32_t num_tokens) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <iterator>
 
 #include "engine/types.hpp"
 
@@ -26,8 +25,7 @@ struct TokensAhead {
   TokenId at(std::size_t index) const { return index < forced.size() ? forced[index] : drafts[index - forced.size()]; }
   /// Drops the last `count` drafts, or all if there are fewer; none if `count` is negative.
   void drop_drafts(std::ptrdiff_t count) {
-    const std::ptrdiff_t dropped = std::clamp<std::ptrdiff_t>(count, 0, std::ssize(drafts));
-    drafts.resize(drafts.size() - static_cast<std::size_t>(dropped));
+    if (count > 0) drafts.resize(drafts.size() - std::min(drafts.size(), static_cast<std::size_t>(count)));
   }
 };
 

@@ -61,20 +61,15 @@ class OrderedQueue final : public WaitingQueue {
 class FairQueue final : public WaitingQueue {
  public:
   void push(const QueueEntry& entry) override {
-    settle();
     if (tenants_.size() >= prune_at_) prune();
     const auto tenant = tenants_.try_emplace(entry.user).first;
     if (tenant->second.waiting.empty()) tenant->second.served = std::max(tenant->second.served, served_by_now());
     insert(entry, *tenant);
   }
 
-  void put_back(const QueueEntry& entry) override {
-    settle();
-    insert(entry, *tenants_.try_emplace(entry.user).first);
-  }
+  void put_back(const QueueEntry& entry) override { insert(entry, *tenants_.try_emplace(entry.user).first); }
 
   void erase(const QueueEntry& entry) override {
-    settle();
     const auto found = tenants_.find(entry.user);
     if (found == tenants_.end()) return;
     Tenant& tenant = found->second;
@@ -88,7 +83,6 @@ class FairQueue final : public WaitingQueue {
   }
 
   void visit_in_order(const std::function<bool(RequestId)>& visit) const override {
-    settle();
     // Merges the tenants: each visited request raises its tenant's counter by its prompt, as serving it will. A tenant
     // joins the merge when its turn comes, so the head costs the same for any number of waiting tenants.
     struct Cursor {
@@ -100,7 +94,8 @@ class FairQueue final : public WaitingQueue {
       return std::tie(a.served, *a.user) > std::tie(b.served, *b.user);
     };
     std::priority_queue<Cursor, std::vector<Cursor>, decltype(later)> open(later);
-    auto unopened = order_.begin();
+    // Settled before each visit, which may visit the queue in turn: settled places do not move.
+    auto unopened = settle(order_.begin());
     while (true) {
       const bool opens =
           unopened != order_.end() &&
@@ -110,7 +105,7 @@ class FairQueue final : public WaitingQueue {
       if (opens) {
         const auto& waiting = unopened->tenant->waiting;
         cursor = {unopened->served, unopened->user, waiting.begin(), waiting.end()};
-        ++unopened;
+        unopened = settle(std::next(unopened));
       } else {
         cursor = open.top();
         open.pop();
@@ -124,7 +119,6 @@ class FairQueue final : public WaitingQueue {
   std::size_t size() const override { return size_; }
   bool runs_before(const QueueEntry& a, const QueueEntry& b) const override { return a.id < b.id; }
   bool comes_in_before(const QueueEntry& a, const QueueEntry& b) const override {
-    settle();
     const auto served = [&](const QueueEntry& entry) {
       const auto found = tenants_.find(entry.user);
       return found == tenants_.end() ? 0 : found->second.served;
@@ -132,14 +126,9 @@ class FairQueue final : public WaitingQueue {
     return std::tuple(served(a), a.user, a.id) < std::tuple(served(b), b.user, b.id);
   }
 
-  void charge(const QueueEntry& entry, std::int64_t num_tokens) override {
-    const auto tenant = tenants_.try_emplace(entry.user).first;
-    if (tenant->second.unsettled == 0) unsettled_.push_back(&*tenant);
-    tenant->second.unsettled += num_tokens;
-  }
+  void charge(const QueueEntry& entry, std::int64_t num_tokens) override { tenants_[entry.user].served += num_tokens; }
 
   void save(Encoder& out) const override {
-    settle();
     std::vector<std::pair<std::string, std::int64_t>> served;
     std::optional<std::string> last_to_leave;
     for (const auto& [user, tenant] : tenants_) {
@@ -180,9 +169,9 @@ class FairQueue final : public WaitingQueue {
  private:
   struct Tenant;
   struct OrderKey {
-    std::int64_t served = 0;
+    std::int64_t served = 0;  ///< counter of the tenant when it took this place
     const std::string* user = nullptr;
-    const Tenant* tenant = nullptr;
+    Tenant* tenant = nullptr;
 
     bool operator<(const OrderKey& other) const {
       return std::tie(served, *user) < std::tie(other.served, *other.user);
@@ -191,8 +180,6 @@ class FairQueue final : public WaitingQueue {
   using Order = std::set<OrderKey>;
   struct Tenant {
     std::int64_t served = 0;
-    /// Tokens to add to `served`. A step charges a tenant for many rows, but its place in the order changes once.
-    std::int64_t unsettled = 0;
     std::map<RequestId, std::int64_t> waiting;  ///< id -> prompt tokens
     Order::iterator place;                      ///< valid if `waiting` is not empty
   };
@@ -205,22 +192,24 @@ class FairQueue final : public WaitingQueue {
     ++size_;
   }
 
-  void settle() const {
-    for (auto* entry : unsettled_) {
-      Tenant& tenant = entry->second;
-      tenant.served += std::exchange(tenant.unsettled, 0);
-      if (tenant.waiting.empty()) continue;
-      auto node = order_.extract(tenant.place);
+  /// Returns the first place from `place` on that agrees with its tenant's counter. A tenant that is charged keeps its
+  /// place until it is looked at here: a step charges many tenants and looks at few, and counters only rise.
+  Order::iterator settle(Order::iterator place) const {
+    while (place != order_.end() && place->served < place->tenant->served) {
+      const auto next = std::next(place);
+      auto node = order_.extract(place);
+      Tenant& tenant = *node.value().tenant;
       node.value().served = tenant.served;
       tenant.place = order_.insert(std::move(node)).position;
+      place = next == order_.end() || *tenant.place < *next ? tenant.place : next;
     }
-    unsettled_.clear();
+    return place;
   }
 
   /// Returns the counter for a new or returning tenant: the lowest counter of the waiting tenants, or, if none waits,
   /// the counter of the tenant that waited last.
   std::int64_t served_by_now() const {
-    if (!order_.empty()) return order_.begin()->served;
+    if (!order_.empty()) return settle(order_.begin())->served;
     return last_to_leave_ == nullptr ? 0 : last_to_leave_->served;
   }
 
@@ -253,8 +242,7 @@ class FairQueue final : public WaitingQueue {
   static constexpr std::size_t kFewTenants = 1024;
   /// Maximum number of remembered tenants, beside those with waiting requests.
   static constexpr std::size_t kMaxTenants = 65536;
-  mutable Tenants tenants_;
-  mutable std::vector<Tenants::value_type*> unsettled_;
+  Tenants tenants_;
   mutable Order order_;  ///< tenants with waiting requests, least served first
   /// The tenant whose last waiting request was served or removed most recently.
   const Tenant* last_to_leave_ = nullptr;

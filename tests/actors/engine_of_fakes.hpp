@@ -273,7 +273,7 @@ class EngineOfFakes : public ::testing::Test {
       std::memset(rank.memory->device_base(), 0xee, bytes);
       ++times_lost_;
     }
-    const Instruments instruments{instruments_.trace, instruments_.journal, rank.place};
+    const Instruments instruments{.trace = instruments_.trace, .journal = instruments_.journal, .place = rank.place};
     const CacheEngineActor cache_engine = spawn_cache_engine(*system_, make_cache_engine(rank).value(), instruments);
     const WorkerActor worker = spawn_worker(*system_, make_worker(rank).value(), cache_engine, instruments);
     rank.inside.push_back(end_of(cache_engine));
