@@ -7,8 +7,7 @@
 namespace pagoda::apps {
 
 Result<ServedEngine> start_served_engine(caf::actor_system& system, const EngineFlags& flags,
-                                         const JournalPlace& journal,
-                                         const memory::SharedKvEventSink& kv_events) {
+                                         const JournalPlace& journal, const memory::SharedKvEventSink& kv_events) {
   const auto& config = flags.config;
   auto adapters = serving::ServedAdapters::of(config);
   if (!adapters) return fail(std::move(adapters.error()));

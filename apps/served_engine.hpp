@@ -3,8 +3,8 @@
 #include <memory>
 
 #include "apps/flags.hpp"
-#include "io/journal/journal_lock.hpp"
 #include "engine/memory/kv_events.hpp"
+#include "io/journal/journal_lock.hpp"
 #include "io/serving/served_models.hpp"
 #include "kernels/result.hpp"
 #include "pagoda/spawn_engine.hpp"

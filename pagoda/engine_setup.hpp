@@ -36,7 +36,8 @@ struct EngineSetup {
   bool journal_takes_place_later = false;
   /// Lock of the journal at EngineConfig::journal, if the creator already has it. Null: the engine takes it.
   std::shared_ptr<io::JournalLock> journal_lock = nullptr;
-  /// Gets the changes of the prefix caches of all replicas. Not with a journal that hides tokens. Null: they are not collected.
+  /// Gets the changes of the prefix caches of all replicas. Not with a journal that hides tokens. Null: they are not
+  /// collected.
   memory::SharedKvEventSink kv_events = nullptr;
 };
 
