@@ -101,5 +101,18 @@ TEST(ConfigFields, NoKeyStandsTwiceInTheTable) {
   EXPECT_EQ(keys.size(), count);
 }
 
+TEST(ConfigFile, TakesAnObjectOrAStringAsJsonText) {
+  const auto file = io::ConfigFile::parse(R"({"a": {"b": 1}, "c": "{}", "d": 3})", "file");
+  ASSERT_TRUE(file);
+  io::JsonText text;
+  EXPECT_TRUE(file->read("a", text));
+  EXPECT_EQ(text.text, R"({"b":1})");
+  EXPECT_TRUE(file->read("c", text));
+  EXPECT_EQ(text.text, "{}");
+  EXPECT_TRUE(file->read("absent", text));
+  EXPECT_EQ(text.text, "{}");
+  EXPECT_EQ(file->read("d", text).error().message, "file: d must be an object, not 3");
+}
+
 }  // namespace
 }  // namespace pagoda::io
