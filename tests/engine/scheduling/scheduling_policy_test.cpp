@@ -236,6 +236,19 @@ TEST(PriorityQueue, TheWidestPrioritiesAndTheLongestIntervalDoNotOverflow) {
   EXPECT_EQ(order(*queue), (std::vector<RequestId>{3, 2, 1}));
 }
 
+TEST(FairQueue, AVisitMayVisitTheQueueInTurn) {
+  const auto queue = make_waiting_queue(SchedulingPolicy::fair);
+  for (RequestId id = 1; id <= 3; ++id) queue->push(entry(id, 0, std::string(1, static_cast<char>('a' + id))));
+  queue->charge(entry(2, 0, "c"), 5);
+  std::vector<RequestId> visited;
+  queue->visit_in_order([&](RequestId id) {
+    visited.push_back(id);
+    EXPECT_EQ(order(*queue), (std::vector<RequestId>{1, 3, 2}));
+    return true;
+  });
+  EXPECT_EQ(visited, (std::vector<RequestId>{1, 3, 2}));
+}
+
 TEST(FairQueue, OneRequestOfATenantComesNextBehindAHundredOfAnother) {
   const auto queue = make_waiting_queue(SchedulingPolicy::fair);
   for (RequestId id = 1; id <= 100; ++id) queue->push(entry(id, 0, "many"));
