@@ -57,8 +57,9 @@ bool GroupTable::load(Decoder& in, const SchedulerConfig& config) {
 bool GroupTable::load_group(Decoder& in, const SchedulerConfig& config) {
   auto read = std::make_unique<SequenceGroup>();
   SequenceGroup& group = *read;
-  if (!in.get(group) || !pagoda::is_valid(group.spec) || !is_valid(group)) return false;
+  if (!in.get(group) || !pagoda::is_valid(group.spec)) return false;
   group.follow_spec(config);
+  if (!is_valid(group)) return false;
   for (const Sequence& s : group.sequences) {
     if (!group_of.emplace(s.id, group.entry.id).second) return false;
   }
