@@ -175,9 +175,10 @@ int run_inspect(InspectOptions& options) {
   about_model["num_tensors"] = facts.num_tensors;
   about_model["num_files"] = facts.num_files;
   if (const auto types = plan->checkpoint->quantization(); !types.empty()) about_model["quantization"] = types;
-  const auto about_memory = memory_facts(*plan, replica, **device);
+  auto about_memory = memory_facts(*plan, replica, **device);
   auto ranks = ranks_of(config, *plan, about_memory, **device);
   if (!ranks) return exit_with(ranks.error());
+  if (!ranks->empty()) about_memory = ranks->front();
   if (options.json) {
     ordered_json all{{"model", about_model}, {"memory", about_memory}};
     if (!ranks->empty()) all["ranks"] = *ranks;
