@@ -18,13 +18,10 @@ import urllib.error
 import urllib.request
 
 from adapters_test import make_adapter
-from worker_load import PROMPTS, Connection, WorkerServer, lives, request
+from worker_load import PROMPTS, SLOWNESS, Connection, LoadCase, WorkerServer, lives, request
 
-SLOWNESS = float(os.environ.get("PAGODA_SLOWNESS", "1"))  # of a build with sanitizers
 NUM_REQUESTS = 240
 ADMIN = "a-key-of-an-admin-that-is-long"
-SCHEMA = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 12}, "age": {"type": "integer"}},
-          "required": ["name", "age"], "additionalProperties": False}
 
 pagoda = model = folder = None
 flags_of_all = []
@@ -42,20 +39,7 @@ def setUpModule():
                        "--max-lora-rank", "4", "--admin-key-file", os.path.join(folder, "admin.key")]
 
 
-def body(i):
-    """The i-th request: those of worker_load, and some with a grammar or an adapter, or without a stream."""
-    plain = request(i, 40)
-    if i % 8 == 6:
-        plain = {key: plain[key] for key in ("op", "prompt", "temperature", "seed", "stream")}
-        plain.update(max_tokens=60, structured_outputs={"json": SCHEMA})
-    if i % 8 == 7:
-        plain["adapter"] = "wild"
-    if i % 5 == 4:
-        plain["stream"] = False
-    return plain
-
-
-class Replicas(unittest.TestCase):
+class Replicas(LoadCase):
     def start(self, replicas, *flags):
         more = ["--data-parallel-size", str(replicas)] if replicas else []
         server = WorkerServer(pagoda, model, *flags_of_all, *more, *flags)
@@ -65,19 +49,6 @@ class Replicas(unittest.TestCase):
         self.connection = Connection(server.lines)
         self.addCleanup(self.connection.close)
         return server
-
-    def submit(self, count=NUM_REQUESTS):
-        return [self.connection.submit(body(i)) for i in range(count)]
-
-    def expect(self, outcomes, expected=None):
-        """The tokens of all, which are those that are expected."""
-        for i, outcome in enumerate(outcomes):
-            self.assertTrue(outcome.ended.wait(300 * SLOWNESS), f"request {i} did not end")
-            self.assertIsNone(outcome.error, f"request {i}: {body(i)}")
-            if expected:
-                self.assertEqual(outcome.tokens(), expected[i], f"request {i}: {body(i)}")
-        self.assertEqual(self.connection.problems, [])
-        return [outcome.tokens() for outcome in outcomes]
 
     def ctl(self, *arguments, code=0):
         done = subprocess.run([pagoda, "ctl", *arguments, "--base-url", self.url, "--admin-key-file",
@@ -90,7 +61,7 @@ class Replicas(unittest.TestCase):
 
     def test_the_tokens_are_those_of_one_while_workers_are_killed(self):
         server = self.start(None, "--no-worker-processes")
-        expected = self.expect(self.submit())
+        expected = self.expect(self.submit(NUM_REQUESTS))
         for count in (1, 2, 3):
             server = self.start(count)
             pids = [replica["worker_pids"] for replica in self.replicas()]
@@ -111,9 +82,9 @@ class Replicas(unittest.TestCase):
             killer.start()
             try:
                 for _ in range(2 if count > 1 else 1):
-                    self.expect(self.submit(), expected)
+                    self.expect(self.submit(NUM_REQUESTS), expected)
                 while num_killed < 2:  # a fast machine
-                    self.expect(self.submit(), expected)
+                    self.expect(self.submit(NUM_REQUESTS), expected)
             finally:
                 ended.set()
                 killer.join()

@@ -16,12 +16,9 @@ import unittest
 import urllib.request
 
 from adapters_test import make_adapter
-from worker_load import Connection, WorkerServer, lives, request
+from worker_load import Connection, LoadCase, WorkerServer, lives, mixed_request
 
-SLOWNESS = float(os.environ.get("PAGODA_SLOWNESS", "1"))  # of a build with sanitizers
 NUM_REQUESTS = 160
-SCHEMA = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 12}, "age": {"type": "integer"}},
-          "required": ["name", "age"], "additionalProperties": False}
 
 pagoda = model = adapter = None
 
@@ -33,20 +30,7 @@ def setUpModule():
     adapter = make_adapter(os.path.join(kept.name, "adapter"), 7, base=model)
 
 
-def body(i):
-    """The i-th request: those of worker_load, and some with a grammar, with an adapter, or without a stream."""
-    plain = request(i, 40)
-    if i % 8 == 6:
-        plain = {key: plain[key] for key in ("op", "prompt", "temperature", "seed", "stream")}
-        plain.update(max_tokens=60, structured_outputs={"json": SCHEMA})
-    if i % 8 == 7:
-        plain["adapter"] = "wild"
-    if i % 5 == 4:
-        plain["stream"] = False
-    return plain
-
-
-class TensorParallel(unittest.TestCase):
+class TensorParallel(LoadCase):
     def start(self, ranks, *flags):
         server = WorkerServer(pagoda, model, "--threads", "4", "--kv-cache-memory", "0.05", "--enable-lora",
                               "--lora-modules", f"wild={adapter}", "--max-lora-rank", "4",
@@ -57,23 +41,10 @@ class TensorParallel(unittest.TestCase):
         self.addCleanup(self.connection.close)
         return server
 
-    def submit(self, count=NUM_REQUESTS):
-        return [self.connection.submit(body(i)) for i in range(count)]
-
-    def expect(self, outcomes, expected=None):
-        """The tokens of all, which are those that are expected."""
-        for i, outcome in enumerate(outcomes):
-            self.assertTrue(outcome.ended.wait(300 * SLOWNESS), f"request {i} did not end")
-            self.assertIsNone(outcome.error, f"request {i}: {body(i)}")
-            if expected:
-                self.assertEqual(outcome.tokens(), expected[i], f"request {i}: {body(i)}")
-        self.assertEqual(self.connection.problems, [])
-        return [outcome.tokens() for outcome in outcomes]
-
     def test_the_tokens_stay_while_ranks_are_killed(self):
         for ranks, flags in ((2, []), (4, ["--data-parallel-size", "1"]), (2, ["--data-parallel-size", "2"])):
             self.start(ranks, "--no-worker-processes")
-            expected = self.expect(self.submit())
+            expected = self.expect(self.submit(NUM_REQUESTS))
             self.doCleanups()
             server = self.start(ranks, *flags)
             num_devices = ranks * int(dict(zip(flags[::2], flags[1::2])).get("--data-parallel-size", 1))
@@ -94,7 +65,7 @@ class TensorParallel(unittest.TestCase):
             killer.start()
             try:
                 while num_killed < 3:
-                    self.expect(self.submit(), expected)
+                    self.expect(self.submit(NUM_REQUESTS), expected)
             finally:
                 ended.set()
                 killer.join()
@@ -110,7 +81,7 @@ class TensorParallel(unittest.TestCase):
         texts = []
         for ranks in (1, 2, 4):
             self.start(ranks, "--no-worker-processes", "--dtype", "float32")
-            outcomes = [self.connection.submit({**body(i), "temperature": 0}) for i in range(8) if i % 8 != 6]
+            outcomes = [self.connection.submit({**mixed_request(i), "temperature": 0}) for i in range(8) if i % 8 != 6]
             texts.append(self.expect(outcomes))
             self.doCleanups()
         self.assertEqual(texts[1], texts[0])

@@ -10,7 +10,11 @@ import subprocess
 import threading
 import time
 import http.client
+import unittest
 
+SLOWNESS = float(os.environ.get("PAGODA_SLOWNESS", "1"))  # of a build with sanitizers
+SCHEMA = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 12}, "age": {"type": "integer"}},
+          "required": ["name", "age"], "additionalProperties": False}
 PROMPTS = ["Once upon a time there was a little", "The old bear sat in his house and looked",
            "It was raining, and Lily wanted to", "One day a boy named Tom found a big"]
 
@@ -29,6 +33,19 @@ def request(i, max_tokens=80):
     elif kind == 5:
         body.update(presence_penalty=0.5, repetition_penalty=1.1)
     return body
+
+
+def mixed_request(i):
+    """As request(), and some with a grammar, with the adapter `wild`, or without a stream."""
+    plain = request(i, 40)
+    if i % 8 == 6:
+        plain = {key: plain[key] for key in ("op", "prompt", "temperature", "seed", "stream")}
+        plain.update(max_tokens=60, structured_outputs={"json": SCHEMA})
+    if i % 8 == 7:
+        plain["adapter"] = "wild"
+    if i % 5 == 4:
+        plain["stream"] = False
+    return plain
 
 
 class Outcome:
@@ -92,6 +109,23 @@ class Connection:
 
     def close(self):
         self.socket.close()
+
+
+class LoadCase(unittest.TestCase):
+    """Tests that submit mixed requests over self.connection."""
+
+    def submit(self, count):
+        return [self.connection.submit(mixed_request(i)) for i in range(count)]
+
+    def expect(self, outcomes, expected=None):
+        """The tokens of all, which are those that are expected."""
+        for i, outcome in enumerate(outcomes):
+            self.assertTrue(outcome.ended.wait(300 * SLOWNESS), f"request {i} did not end")
+            self.assertIsNone(outcome.error, f"request {i}: {mixed_request(i)}")
+            if expected:
+                self.assertEqual(outcome.tokens(), expected[i], f"request {i}: {mixed_request(i)}")
+        self.assertEqual(self.connection.problems, [])
+        return [outcome.tokens() for outcome in outcomes]
 
 
 class WorkerServer:
