@@ -26,7 +26,7 @@ struct SchedulerState {
   std::optional<execution::RankResults> results;
   OutputProcessorActor outputs;
   trace::SharedTracer trace;
-  memory::SharedKvEventSink kv_events;  ///< null: nobody needs the names of adapters
+  memory::SharedKvEventSink kv_events;  ///< gets the names of adapters; null: there is none
   Place place;
   DeviceStatus devices;
   StepId last_step_asked = 0;  ///< the last step for whose masks it has asked

@@ -17,7 +17,7 @@ class DeviceBlocks {
  public:
   DeviceBlocks(std::int32_t num_blocks, std::int32_t block_size, std::int32_t num_kv_groups);
 
-  /// Reports to `events` which blocks leave the prefix cache from now on. Null: to nobody.
+  /// Reports the blocks that leave the prefix cache from now on to `events`; null = no reports.
   void report_to(CacheEvents* events) { events_ = events; }
 
   const BlockPool& pool() const { return pool_; }

@@ -40,7 +40,7 @@ struct ModelSpec {
   /// nothing, so with weights::MeasuredWeights it only counts bytes. Errors: missing or misshapen tensors (bad_file);
   /// errors of the source.
   Result<std::unique_ptr<Model>> build(const weights::WeightSource& source) const { return builder(source, place); }
-  /// What build calls: the family's function.
+  /// The family's function, which build calls.
   std::function<Result<std::unique_ptr<Model>>(const weights::WeightSource&, const RankPlace&)> builder;
 
   RankPlace place;  ///< the rank whose part of the model this is

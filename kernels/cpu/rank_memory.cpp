@@ -1,6 +1,7 @@
 #include "kernels/cpu/rank_memory.hpp"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <bit>
 #include <cerrno>
@@ -60,7 +61,13 @@ struct alignas(128) RankMemory::RankState {
 
 class RankMemory::Connection final : public Communicator {
  public:
-  Connection(std::shared_ptr<RankMemory> memory, int rank) : memory_(std::move(memory)), rank_(rank) {}
+  Connection(std::shared_ptr<RankMemory> memory, int rank) : memory_(std::move(memory)), rank_(rank) {
+    for (int which = 0; which < 2; ++which) {
+      for (int other = 0; other < num_ranks(); ++other) {
+        parts_[static_cast<std::size_t>(which)].push_back(memory_->part(other, which));
+      }
+    }
+  }
 
   int rank() const override { return rank_; }
   int num_ranks() const override { return memory_->shape_.num_ranks; }
@@ -118,13 +125,11 @@ class RankMemory::Connection final : public Communicator {
   int which() const { return static_cast<int>(point_ & 1U); }
 
   /// Returns the parts of all ranks when all have filled theirs.
-  Result<std::vector<const float*>> exchange() {
-    const int which = this->which();
+  Result<std::span<const float* const>> exchange() {
+    const std::span<const float* const> parts = parts_[static_cast<std::size_t>(which())];
     ++point_;
     PAGODA_ASSERT(step_ > 0 && point_ >> kCollectiveBits == step_, "a collective is one of a step that has begun");
     if (Status met = meet(); !met) return fail(std::move(met.error()));
-    std::vector<const float*> parts;
-    for (int rank = 0; rank < num_ranks(); ++rank) parts.push_back(memory_->part(rank, which));
     return parts;
   }
 
@@ -163,7 +168,7 @@ class RankMemory::Connection final : public Communicator {
   }
 
   /// Sums of fixed order: that of the ranks, then the present value.
-  static void sum(const std::vector<const float*>& parts, std::int64_t first, std::int64_t end, float* out,
+  static void sum(std::span<const float* const> parts, std::int64_t first, std::int64_t end, float* out,
                   bool accumulate) {
     constexpr std::int64_t kBlock = 1024;  // floats whose sum stays in the fastest cache
     float sums[kBlock];
@@ -195,6 +200,7 @@ class RankMemory::Connection final : public Communicator {
 
   std::shared_ptr<RankMemory> memory_;
   int rank_;
+  std::array<std::vector<const float*>, 2> parts_;  // of all ranks, of both kinds that collectives use in turn
   bool has_failed_ = false;
   std::uint64_t step_ = 0;
   std::uint64_t point_ = 0;  // of a step, that the rank has reached
