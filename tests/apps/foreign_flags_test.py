@@ -119,6 +119,7 @@ class ForeignFlags(unittest.TestCase):
                     for names, other in ((("-m", "--model"), MODEL), (("--tokenizer",), MODEL), (("--port",), "0"), (("--host",), "127.0.0.1"),
                                          (("--max-model-len", "-c", "--ctx-size"), "64" if value != "0" else "0"),
                                          (("--chat-template", "--chat-template-file"), template), (("--api-key-file",), keys),
+                                         (("--tensor-parallel-size", "-tp"), str(min(2, len(os.sched_getaffinity(0))))),
                                          (("--swap-space",), "0.01"), (("-np",), "2"), (("--threads", "-t"), "1")):
                         if flag in names:
                             value = other

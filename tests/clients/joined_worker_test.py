@@ -17,6 +17,7 @@ import threading
 import time
 import unittest
 
+from ports import free_port
 from worker_load import PROMPTS, Connection, WorkerServer, children, lives, request, run
 
 SLOWNESS = float(os.environ.get("PAGODA_SLOWNESS", "1"))  # of a build with sanitizers, which keep what was freed
@@ -62,12 +63,6 @@ def setUpModule():
             assert outcome.error is None, outcome.error
             expected[i] = outcome.tokens()
         connection.close()
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 class Worker:

@@ -9,14 +9,10 @@ import tempfile
 import threading
 import time
 
+from ports import free_port
 from server import CHATML, Server
 
 SLOWNESS = float(os.environ.get("PAGODA_SLOWNESS", "1"))  # of a build with sanitizers
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return taken.getsockname()[1]
 
 
 class KilledServer:
@@ -157,7 +153,7 @@ class HttpStream:
 
 def without_times(event):
     event = re.sub(r'"created(_at|)":\d+', "", event)
-    event = re.sub(r'"(cached_tokens|cache_read_input_tokens)":\d+', "", event)
+    event = re.sub(r'"(input_tokens":\d+,"cache_creation_input_tokens":0,"cache_read_input_tokens|cached_tokens)":\d+', "", event)
     return re.sub(r'"id":"resp_[^"]*"|"(item_|response_|)id":"[^"]*"', "", event)
 
 

@@ -20,6 +20,7 @@ import msgpack
 import zmq
 
 from adapters_test import make_adapter
+from ports import free_port, free_ports
 from server import Server
 from worker_load import WorkerServer
 
@@ -30,16 +31,6 @@ STORED = {"type", "block_hashes", "parent_block_hash", "token_ids", "block_size"
           "extra_keys", "group_idx", "kv_cache_spec_kind"}
 REMOVED = {"type", "block_hashes", "medium", "group_idx"}
 pagoda = model = None
-
-
-def free_ports(count):
-    """The first of so many neighbouring ports that are free."""
-    while True:
-        with contextlib.ExitStack() as kept, contextlib.suppress(OSError):
-            first = kept.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1]
-            for port in range(first + 1, first + count):
-                kept.enter_context(socket.create_server(("127.0.0.1", port)))
-            return first
 
 
 def flag(port, **more):
@@ -176,7 +167,7 @@ class KvEvents(unittest.TestCase):
         return lambda: self.complete(server, [3 + next(numbers) % 200] * BLOCK)
 
     def test_blocks_have_the_tokens_of_prompts_and_answers(self):
-        port = free_ports(1)
+        port = free_port()
         server = self.serve(*flag(port))
         subscriber = Subscriber(self, port)
         blocks = Blocks()
@@ -203,7 +194,7 @@ class KvEvents(unittest.TestCase):
         self.assertEqual(blocks.num_removed, 0)
 
     def test_evicted_blocks_are_removed(self):
-        port = free_ports(1)
+        port = free_ports(2)
         server = self.serve(*flag(port, replay_endpoint=f"tcp://127.0.0.1:{port + 1}"), "--num-device-blocks", "24",
                             "--max-model-len", "96")
         blocks = Blocks()
@@ -376,7 +367,7 @@ class KvEvents(unittest.TestCase):
             self.assertEqual(blocks.num_cached([6] * 2 * BLOCK), 2 * BLOCK)
 
     def test_a_server_that_ends_clears(self):
-        port = free_ports(1)
+        port = free_port()
         with Server(pagoda, model, "--block-size", str(BLOCK), "--num-device-blocks", "64", *flag(port)) as server:
             subscriber, blocks = Subscriber(self, port), Blocks()
             blocks.take(*subscriber.connect(self.probes(server))[1:])
@@ -402,12 +393,12 @@ class KvEvents(unittest.TestCase):
         with socket.create_server(("127.0.0.1", 0)) as taken:
             endpoint = f"tcp://127.0.0.1:{taken.getsockname()[1]}"
             for key in ("endpoint", "replay_endpoint"):
-                done = self.run_serve("--kv-events-config", json.dumps(json.loads(config) | {"endpoint": f"tcp://127.0.0.1:{free_ports(1)}"} | {key: endpoint}))
+                done = self.run_serve("--kv-events-config", json.dumps(json.loads(config) | {"endpoint": f"tcp://127.0.0.1:{free_port()}"} | {key: endpoint}))
                 self.assertEqual(done.returncode, 1, done.stderr)
                 self.assertIn(f"pagoda: kv_events_config: cannot bind {key} {endpoint}: Address already in use", done.stderr)
 
     def test_a_config_file_has_an_object_and_the_log_warns_of_open_ports(self):
-        port = free_ports(1)
+        port = free_port()
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "serve.json")
             with open(path, "w", encoding="utf-8") as file:

@@ -9,7 +9,6 @@ import importlib.util
 import json
 import os
 import random
-import socket
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,7 @@ import unittest
 import urllib.error
 import urllib.request
 
+from ports import free_port
 from server import Server
 
 SKIPPED = 77
@@ -26,12 +26,6 @@ BLOCK = 16
 NUM_PROMPTS = 16
 LENGTH = 12 * BLOCK  # tokens that the prompts of one conversation share
 pagoda = model = None
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 def completion(prompt):

@@ -11,7 +11,6 @@ import os
 import pathlib
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -21,6 +20,7 @@ import urllib.parse
 import urllib.request
 
 from exposition import scrape
+from ports import free_port
 from server import Server
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
@@ -50,12 +50,6 @@ def names_in(expression):
     """Of metrics; labels stand in braces or behind by."""
     bare = re.sub(r"\{[^}]*\}|\[[^]]*\]|by \([^)]*\)", "", expression)
     return set(re.findall(r"\b(?:pagoda:|process_)\w+", bare))
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class PoolServer(Server):

@@ -14,6 +14,7 @@ import tempfile
 import time
 import unittest
 
+from ports import free_port
 from server import main
 
 NUM_TOKENS = 40
@@ -83,12 +84,6 @@ http://:PORT {
 
 def find(program):
     return shutil.which(program) or shutil.which(program, path="/usr/sbin:/sbin")
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 class Proxy:

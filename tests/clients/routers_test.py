@@ -20,6 +20,7 @@ import tempfile
 import time
 import unittest
 
+from ports import free_port
 from server import HERE, Server
 
 TEMPLATE = os.path.join(HERE, "..", "..", "examples", "templates", "chatml-tools.jinja")
@@ -56,12 +57,6 @@ KINDS = {
                 loads=lambda answer: [each["num_total_reqs"] for each in answer["loads"]]),
 }
 pagoda = model_folder = kind = model = None
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 def ask(port, method, path, body=None, headers=None):

@@ -27,7 +27,6 @@ import re
 import select
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -36,9 +35,11 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "clients"))
 import run_client  # noqa: E402
+from ports import free_port  # noqa: E402
 
 SKIPPED = 77
 SECONDS = 300  # for a command, and for a server to listen: sanitizers are slow
+SECONDS_OF_LINES = 30  # for a server that listens to print all of its lines
 LISTEN_PORT = "7070"  # of pagoda serve unless it is told
 PORT = re.compile(r"(?<=127\.0\.0\.1[:/])\d+")
 MODEL = re.compile(r"build/models/([\w.-]+)\.gguf")
@@ -137,22 +138,13 @@ def matches(expected, output):
     return not expected or pattern_of(tidy("\n".join(expected)).splitlines()).fullmatch(tidy(output)) is not None
 
 
-def free_port(taken):
-    while True:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = str(probe.getsockname()[1])
-        if port not in taken:
-            return port
-
-
 class Ports:
     """Free ports in the place of those that a file names."""
 
     def __init__(self, text):
         self.real = {}
         for port in sorted({LISTEN_PORT, *PORT.findall(text)}):
-            self.real[port] = free_port(self.real.values())
+            self.real[port] = str(free_port())
 
     def hide(self, text):
         for shown, real in self.real.items():
@@ -230,9 +222,12 @@ class Shell:
         printed.touch()
         self.run(f"{command.text[:-2]} >{printed} 2>&1 &")
         deadline = time.monotonic() + SECONDS
+        listens = False
         while True:
             output = self.ports.hide(printed.read_text())
-            if LISTENS.search(output) and matches(command.expected, output):
+            if LISTENS.search(output) and not listens:
+                listens, deadline = True, time.monotonic() + SECONDS_OF_LINES
+            if listens and matches(command.expected, output):
                 return
             if self.run("kill -0 $!")[1] != 0 or time.monotonic() > deadline:
                 raise Failed("the server did not print what is written:\n" + output)
