@@ -200,7 +200,7 @@ SchedulerActor::behavior_type behavior(Self self, const scheduling::SchedulerCon
   initial.core = std::make_unique<journal::RecordedScheduler>(config, instruments.journal, instruments.place.replica);
   initial.block_manager = block_manager;
   initial.workers = workers;
-  initial.results.emplace(num_ranks(workers));
+  initial.results.emplace(num_ranks(workers), config.num_stages);
   initial.outputs = outputs;
   initial.trace = instruments.trace;
   initial.place = instruments.place;

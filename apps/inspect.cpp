@@ -69,9 +69,16 @@ ordered_json memory_facts(const EnginePlan& engine, const EngineConfig& config, 
   ordered_json facts{{"device", device.description()},
                      {"device_free_bytes", device.available_bytes(kernels::MemoryKind::device)}};
   if (config.data_parallel_size > 1) facts["num_replicas"] = config.data_parallel_size;
-  if (config.tensor_parallel_size > 1) {
+  if (config.num_ranks() > 1) {
     facts["rank"] = config.rank;
-    facts["num_ranks"] = config.tensor_parallel_size;
+    facts["num_ranks"] = config.num_ranks();
+  }
+  if (const models::RankPlace place = engine.model.place; place.num_stages > 1) {
+    const weights::Range layers = models::layers_of_stage(engine.model.decoder, place);
+    facts["stage"] = place.stage;
+    facts["num_stages"] = place.num_stages;
+    facts["first_layer"] = layers.begin;
+    facts["num_layers"] = layers.size();
   }
   if (!device.shares_host_memory()) facts["gpu_memory_utilization"] = config.gpu_memory_utilization;
   if (!device.shares_host_memory()) facts["host_free_bytes"] = device.available_bytes(kernels::MemoryKind::host);
@@ -113,13 +120,13 @@ ordered_json memory_facts(const EnginePlan& engine, const EngineConfig& config, 
 Result<ordered_json> ranks_of(const EngineConfig& config, const EnginePlan& planned, const ordered_json& first,
                               const kernels::Device& device) {
   auto ranks = ordered_json::array();
-  if (config.tensor_parallel_size == 1) return ranks;
+  if (config.num_ranks() == 1) return ranks;
   ranks.push_back(first);
   const auto model = plan_model(config.of_replica(0).of_rank(0));
   if (!model) return fail(model.error());
   const NumDevices of_one_rank{.replicas = config.data_parallel_size};
   std::int64_t needed = host_bytes_needed(config, planned, of_one_rank);
-  for (RankId rank = 1; rank < config.tensor_parallel_size; ++rank) {
+  for (RankId rank = 1; rank < config.num_ranks(); ++rank) {
     const EngineConfig its = config.of_replica(0).of_rank(rank);
     const auto part = plan_other_rank(its, device, *model, planned);
     if (!part) return fail(part.error());

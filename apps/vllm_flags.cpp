@@ -116,7 +116,6 @@ constexpr ValueRule kValueRulesOfVllm[] = {
     {"--kv-cache-dtype", "fp8_e5m2", kRefusedValue,
      "has no counterpart: fp8_e4m3 takes as much memory, int8 too and is more exact"},
     {"--device", "auto", kRefusedValue, "has no counterpart: the default is cpu; --device cuda selects a GPU"},
-    {"--pipeline-parallel-size,-pp", ">1", kRefusedValue, kOneDeviceEach},
     {"--decode-context-parallel-size,-dcp", ">1", kRefusedValue, kOneDeviceEach},
     {"--decode-context-parallel-size,-dcp", "*", kNotedValue, kOneDevice},
     {"--nnodes", "1", kNotedValue, kOneDevice},

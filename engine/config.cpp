@@ -120,28 +120,36 @@ void check_devices(const EngineConfig& config, Checker& check) {
 
 /// Checks the number of ranks, and that each device has a thread.
 void check_ranks(const EngineConfig& config, Checker& check) {
-  const std::int32_t num_ranks = config.tensor_parallel_size;
-  check.in_range("tensor_parallel_size", num_ranks, 1, kMaxRanks);
-  if (num_ranks > 1) {
+  bool are_counts = config.data_parallel_size >= 1 && config.data_parallel_size <= kMaxReplicas;
+  const auto check_count = [&](const char* key, std::int32_t count) {
+    check.in_range(key, count, 1, kMaxRanks);
+    are_counts &= count >= 1 && count <= kMaxRanks;
+    if (count <= 1) return;
     const auto refuse = [&](const std::string& reason) {
-      check.refuse("tensor_parallel_size", "must be 1 " + reason + ", not " + std::to_string(num_ranks));
+      check.refuse(key, "must be 1 " + reason + ", not " + std::to_string(count));
     };
-    if (config.device != "cpu") refuse("with a GPU: only CPU ranks share layers");
+    if (config.device != "cpu") refuse("with a GPU: only CPU ranks share a model");
     if (!config.worker_listen.empty()) refuse("with worker_listen: the ranks of a group are on one host");
+  };
+  check_count("tensor_parallel_size", config.tensor_parallel_size);
+  check_count("pipeline_parallel_size", config.pipeline_parallel_size);
+  if (are_counts && config.num_ranks() > kMaxRanks) {
+    are_counts = false;
+    check.refuse("pipeline_parallel_size", "times tensor_parallel_size must be at most " + std::to_string(kMaxRanks) +
+                                               ", not " + std::to_string(config.num_ranks()));
   }
-  const bool are_counts = num_ranks >= 1 && num_ranks <= kMaxRanks && config.data_parallel_size >= 1 &&
-                          config.data_parallel_size <= kMaxReplicas;
   if (config.device != "cpu" || config.threads <= 0 || !are_counts) return;
   if (config.threads >= config.num_devices()) return;
   const std::string threads = "the number of threads (" + std::to_string(config.threads) + ")";
-  if (num_ranks == 1) {
-    check.refuse("data_parallel_size", "must be at most " + threads + ", because each replica needs one, not " +
-                                           std::to_string(config.data_parallel_size));
-  } else {
-    check.refuse("tensor_parallel_size",
-                 (config.data_parallel_size == 1 ? "must be at most " : "times data_parallel_size must be at most ") +
-                     threads + ", because each rank needs one, not " + std::to_string(config.num_devices()));
+  const char* const key = config.key_of_devices();
+  std::string others;
+  for (const auto& [other, count] : {std::pair("tensor_parallel_size", config.tensor_parallel_size),
+                                     std::pair("data_parallel_size", config.data_parallel_size)}) {
+    if (std::string_view(other) != key && count > 1) others += std::string("times ") + other + " ";
   }
+  check.refuse(key, others + "must be at most " + threads + ", because each " +
+                        (config.num_ranks() == 1 ? "replica" : "rank") + " needs one, not " +
+                        std::to_string(config.num_devices()));
 }
 
 }  // namespace
@@ -170,14 +178,19 @@ EngineConfig EngineConfig::of_replica(ReplicaId id) const {
 EngineConfig EngineConfig::of_rank(RankId id) const {
   EngineConfig own = *this;
   own.rank = id;
-  own.kv_cache_memory /= tensor_parallel_size;
-  if (swap_space > 0) own.swap_space /= tensor_parallel_size;
+  own.kv_cache_memory /= num_ranks();
+  if (swap_space > 0) own.swap_space /= num_ranks();
   return own;
+}
+
+const char* EngineConfig::key_of_devices() const {
+  if (pipeline_parallel_size > 1) return "pipeline_parallel_size";
+  return tensor_parallel_size > 1 ? "tensor_parallel_size" : "data_parallel_size";
 }
 
 std::string EngineConfig::device_name() const {
   const std::string its_replica = data_parallel_size > 1 ? "replica " + std::to_string(replica) : "";
-  const std::string its_rank = tensor_parallel_size > 1 ? "rank " + std::to_string(rank) : "";
+  const std::string its_rank = num_ranks() > 1 ? "rank " + std::to_string(rank) : "";
   return its_replica + (its_replica.empty() || its_rank.empty() ? "" : ", ") + its_rank;
 }
 
@@ -185,6 +198,7 @@ EngineConfig EngineConfig::with_one_device() const {
   EngineConfig own = of_replica(0);
   own.data_parallel_size = 1;
   own.tensor_parallel_size = 1;
+  own.pipeline_parallel_size = 1;
   return own;
 }
 
@@ -313,7 +327,6 @@ std::vector<Error> EngineConfig::validate() const {
   check.in_range("pipeline_depth", pipeline_depth, 1, 2);
   check.in_range("threads", threads, 0, 1024);
   check_ranks(*this, check);
-  check.in_range("pipeline_parallel_size", pipeline_parallel_size, 1, 1);
   check.in_range("data_parallel_size", data_parallel_size, 1, kMaxReplicas);
   if (data_parallel_size > 1 && !worker_listen.empty()) {
     check.refuse("data_parallel_size", "must be 1 with worker_listen: one worker that has joined works at a time");

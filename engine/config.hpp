@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -76,7 +77,7 @@ struct EngineConfig {
   /// Factor of the last prompt step's duration: while others run, a new prompt waits this long; 0 = no wait.
   double scheduler_delay_factor = 0.0;
   double watermark = 0.01;            ///< share of the KV blocks that stays free at admission
-  std::int32_t pipeline_depth = 2;    ///< number of steps in flight: 1 or 2
+  std::int32_t pipeline_depth = 2;    ///< number of steps in flight: 1 or 2; see max_steps_in_flight()
   std::int32_t threads = 0;           ///< number of compute threads on the CPU; 0 = one per core
   std::string cpu_affinity = "auto";  ///< binding of the compute threads: auto | none | cores | numa
   std::string cpu_isa;                ///< "" = the fastest of this machine; or a name of CpuIsa (kernels/device.hpp)
@@ -84,6 +85,8 @@ struct EngineConfig {
   /// Number of ranks that compute each layer together. Each has a part of the weights, of the KV cache and of the
   /// threads.
   std::int32_t tensor_parallel_size = 1;
+  /// Number of stages, each with some of the layers, that compute one behind the other: while one runs a step, the next
+  /// runs the step before. Each has tensor_parallel_size ranks.
   std::int32_t pipeline_parallel_size = 1;
   /// Number of replicas of the model. Each has a scheduler, a KV cache, and a GPU or a share of the CPU threads.
   std::int32_t data_parallel_size = 1;
@@ -143,11 +146,17 @@ struct EngineConfig {
 
   /// Returns the configuration of one rank of this replica. Sizes of the replica's memory are divided between ranks.
   EngineConfig of_rank(RankId id) const;
+  /// Returns the key that gives the engine several devices, if it has several: that which divides the model most.
+  const char* key_of_devices() const;
   /// Returns the name of this rank's device among those of the engine, for messages: "replica 1, rank 0"; empty if
   /// there is one.
   std::string device_name() const;
   /// Returns the number of devices of all replicas, which share the CPU threads.
-  std::int32_t num_devices() const { return data_parallel_size * tensor_parallel_size; }
+  std::int32_t num_devices() const { return data_parallel_size * num_ranks(); }
+  /// Returns the number of ranks of all stages of a replica.
+  std::int32_t num_ranks() const { return tensor_parallel_size * pipeline_parallel_size; }
+  /// Returns pipeline_depth, or the number of stages if that is larger, since each can run a step.
+  std::int32_t max_steps_in_flight() const { return std::max(pipeline_depth, pipeline_parallel_size); }
 
   /// Returns the configuration of an engine with one device, that of the first replica, which computes whole layers
   /// with all threads.

@@ -128,7 +128,9 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
         "Number of ranks on this host that compute each layer together, each with its part of the weights and of the "
         "KV cache, and a share of the CPU threads; for a machine with several NUMA nodes. kv_cache_memory and "
         "swap_space are divided between them");
-  visit("pipeline_parallel_size", config.pipeline_parallel_size, "Number of devices over which the layers are divided");
+  visit("pipeline_parallel_size", config.pipeline_parallel_size,
+        "Number of stages on this host, each with some of the layers, that compute one behind the other, each for other "
+        "sequences at a time; each has tensor_parallel_size ranks");
   visit("data_parallel_size", config.data_parallel_size,
         "Number of replicas of the model on this host, between which requests are divided. Each has a KV cache of its "
         "own, and a GPU or a share of the CPU threads. kv_cache_memory, num_device_blocks, swap_space and max_num_seqs "

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "engine/adapters/bound_adapter.hpp"
+#include "engine/adapters/module_names.hpp"
 #include "engine/models/model_spec.hpp"
 #include "engine/weights/measured_weights.hpp"
 #include "io/adapters/base_weights.hpp"
@@ -18,6 +19,14 @@ std::optional<DType> rounded_dtype(const EngineConfig& config, const EnginePlan&
     if (config.lora_dtype == to_string(dtype) || (config.lora_dtype == "auto" && plan.dtype == dtype)) return dtype;
   }
   return std::nullopt;
+}
+
+/// Returns a model that knows the shapes of its modules, and has no weights. It keeps `weights`.
+std::shared_ptr<const models::Model> measured(const models::ModelSpec& spec,
+                                              const std::shared_ptr<weights::MeasuredWeights>& weights) {
+  auto model = spec.build(*weights);
+  PAGODA_ASSERT(model.has_value(), "the model has been planned");
+  return {model->release(), [weights](const models::Model* built) { delete built; }};
 }
 
 tl::unexpected<Error> not_enabled(std::string what, const std::string& key) {
@@ -37,13 +46,15 @@ AdapterReader::AdapterReader(const EngineConfig& config, const EnginePlan& plan)
       head_dim_(plan.model.decoder.attention_of(0).head_dim),
       checkpoint_(plan.checkpoint) {
   const models::RankPlace place = plan.model.place;
-  if (place.num_ranks == 1 || !is_enabled()) return;
-  whole_weights_ = std::make_shared<weights::MeasuredWeights>(*plan.checkpoint, plan.weights);
-  auto whole = plan.model.of_rank({}).build(*whole_weights_);
-  PAGODA_ASSERT(whole.has_value(), "the parts of a model have been planned, so the whole can be");
-  whole_model_ = std::move(*whole);
+  if (place.is_alone() || !is_enabled()) return;
+  whole_ = measured(plan.model.of_rank({}), std::make_shared<weights::MeasuredWeights>(*plan.checkpoint, plan.weights));
+  part_ = measured(plan.model, std::make_shared<weights::MeasuredWeights>(*plan.stored, plan.weights));
   const models::DecoderConfig& decoder = plan.model.decoder;
   parts_ = {.is_first_rank = place.rank == 0,
+            .has =
+                [part = part_](std::string_view module) {
+                  return adapters::find_module(part->adapter_modules(), module) != layers::kNoModule;
+                },
             .slice_of = [decoder, place](std::string_view module) { return models::slice_of(decoder, place, module); },
             .is_table = models::is_token_embedding,
             .num_kv_heads = decoder.attention.num_kv_heads,
@@ -52,8 +63,8 @@ AdapterReader::AdapterReader(const EngineConfig& config, const EnginePlan& plan)
 }
 
 Status AdapterReader::take_part_of_rank(adapters::Adapter& adapter) const {
-  if (whole_model_ == nullptr) return {};
-  if (Status fits = adapters::check(adapter, whole_model_->adapter_modules()); !fits) return fits;
+  if (whole_ == nullptr) return {};
+  if (Status fits = adapters::check(adapter, whole_->adapter_modules()); !fits) return fits;
   return adapters::take_part_of_rank(adapter, parts_);
 }
 

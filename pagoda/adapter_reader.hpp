@@ -34,9 +34,9 @@ class AdapterReader {
   std::int32_t max_virtual_tokens_;  // 0 = there are no prompt adapters
   std::optional<DType> dtype_;       // type that matrices of float32 are rounded to
   std::int64_t head_dim_;
-  // Set if there are several ranks: what an adapter must fit before it is divided.
-  std::shared_ptr<const weights::WeightSource> whole_weights_;
-  std::shared_ptr<const models::Model> whole_model_;
+  // Set if there are several ranks; these models have no weights.
+  std::shared_ptr<const models::Model> whole_;  // what an adapter must fit before it is divided
+  std::shared_ptr<const models::Model> part_;
   adapters::RankParts parts_;
   std::shared_ptr<const io::ModelWeights> checkpoint_;
 };

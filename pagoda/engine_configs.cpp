@@ -24,6 +24,7 @@ scheduling::SchedulerConfig scheduler_config(const EngineConfig& config, const E
           .max_num_batched_tokens = plan.limits.max_tokens,
           .layout = plan.layout,
           .pipeline_depth = config.pipeline_depth,
+          .num_stages = config.pipeline_parallel_size,
           .enable_chunked_prefill = config.enable_chunked_prefill,
           .can_swap = plan.num_host_blocks > 0,
           .block_bytes = plan.layout.block_bytes(),

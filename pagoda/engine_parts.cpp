@@ -166,31 +166,32 @@ class DeviceMaker {
   /// `plan`: of rank 0; the memory is not planned yet.
   DeviceMaker(const EngineConfig& config, const EnginePlan& plan, const EngineSetup& setup, trace::SharedTracer trace)
       : config_(config), plan_(plan), setup_(setup), trace_(std::move(trace)) {
-    of_rank_.resize(static_cast<std::size_t>(config.tensor_parallel_size));
+    of_rank_.resize(static_cast<std::size_t>(config.num_ranks()));
   }
 
   /// Returns the devices by replica.
   Result<std::vector<Ranks>> make_all() {
     if (setup_.device != nullptr && config_.num_devices() > 1) {
-      const char* const key = config_.data_parallel_size > 1 ? "data_parallel_size" : "tensor_parallel_size";
+      const char* const key = config_.key_of_devices();
       return fail(ErrorCode::bad_config, std::string(key) + " must be 1 with EngineSetup::device, which is one device",
                   key);
     }
-    if (setup_.kept_weights != nullptr && config_.tensor_parallel_size > 1) {
+    if (setup_.kept_weights != nullptr && config_.num_ranks() > 1) {
+      const char* const key = config_.key_of_devices();
       return fail(ErrorCode::bad_config,
-                  "tensor_parallel_size must be 1 with EngineSetup::kept_weights, which are those of a whole model",
-                  "tensor_parallel_size");
+                  std::string(key) + " must be 1 with EngineSetup::kept_weights, which are those of a whole model",
+                  key);
     }
     std::vector<Ranks> all;
     for (ReplicaId id = 0; id < config_.data_parallel_size; ++id) {
       std::shared_ptr<kernels::RankMemory> exchange;
-      if (config_.tensor_parallel_size > 1) {
+      if (config_.num_ranks() > 1) {
         auto made = kernels::RankMemory::create(rank_memory_shape(plan_));
         if (!made) return fail(std::move(made.error()));
         exchange = std::move(*made);
       }
       Ranks ranks;
-      for (RankId rank = 0; rank < config_.tensor_parallel_size; ++rank) {
+      for (RankId rank = 0; rank < config_.num_ranks(); ++rank) {
         auto device = make(config_.of_replica(id).of_rank(rank), exchange);
         if (!device) return fail(std::move(device.error()));
         ranks.push_back(std::move(*device));

@@ -51,10 +51,26 @@ Result<std::int64_t> chosen_model_len(const EngineConfig& config, const models::
   return config.max_model_len;
 }
 
+models::RankPlace place_of(const EngineConfig& config) {
+  const std::int32_t num_ranks = config.tensor_parallel_size;
+  return {config.rank % num_ranks, num_ranks, config.rank / num_ranks, config.pipeline_parallel_size};
+}
+
+/// Returns the bytes of a KV block of the stage whose blocks are largest: all stages have as many.
+std::int64_t largest_block_bytes(const EngineConfig& config, const EnginePlan& plan) {
+  std::int64_t largest = plan.layout.block_bytes();
+  models::RankPlace place = plan.model.place;
+  for (place.stage = 0; place.num_stages > 1 && place.stage < place.num_stages; ++place.stage) {
+    const models::ModelSpec part = plan.model.of_rank(place);
+    largest = std::max(largest, part.kv_layout(config.slots_per_block(), plan.kv_dtype).block_bytes());
+  }
+  return largest;
+}
+
 /// Returns the weights of the rank whose plan it is.
 std::shared_ptr<const weights::WeightSource> weights_of_rank(const EnginePlan& plan) {
   const models::RankPlace place = plan.model.place;
-  if (place.num_ranks == 1) return plan.checkpoint;
+  if (place.num_ranks == 1) return plan.checkpoint;  // a stage takes only its layers
   const auto slice = [decoder = plan.model.decoder, place](std::string_view module) {
     return models::slice_of(decoder, place, module);
   };
@@ -117,7 +133,7 @@ Result<MeasuredModel> measure_model(const EngineConfig& config, const EnginePlan
   const auto model = plan.model.build(weights);
   if (!model) return fail(model.error());
   models::ModelMemory memory = (*model)->memory(plan.limits, device.ops().supports_narrow_rows());
-  if (const std::int32_t ranks = plan.model.place.num_ranks; ranks > 1) {
+  if (const std::int32_t ranks = config.num_ranks(); ranks > 1) {
     memory.activation_bytes += kernels::RankMemory::bytes(rank_memory_shape(plan)) / ranks;
   }
   return MeasuredModel{
@@ -155,16 +171,16 @@ Status check_step_results(const EngineConfig& config, const EnginePlan& plan) {
 Result<std::shared_ptr<kernels::Device>> create_host_device(const EngineConfig& config) {
   // Replicas on GPUs load one after the other, so each may use all threads.
   const bool is_part = config.device == "cpu";
-  const int device = config.replica * config.tensor_parallel_size + config.rank;
+  const int device = config.replica * config.num_ranks() + config.rank;
   const kernels::CpuPart part = is_part ? kernels::CpuPart{device, config.num_devices()} : kernels::CpuPart();
   auto made = kernels::create_cpu_device({config.threads, config.cpu_isa, config.cpu_affinity}, part);
   if (!made && made.error().param == "threads" && config.num_devices() > 1) {
-    const bool has_ranks = config.tensor_parallel_size > 1;
     Error& error = made.error();
-    error.param = has_ranks ? "tensor_parallel_size" : "data_parallel_size";
-    error.message = error.param + " is " +
-                    std::to_string(has_ranks ? config.tensor_parallel_size : config.data_parallel_size) + ", but " +
-                    error.message;
+    error.param = config.key_of_devices();
+    const std::int32_t count = config.pipeline_parallel_size > 1 ? config.pipeline_parallel_size
+                               : config.tensor_parallel_size > 1 ? config.tensor_parallel_size
+                                                                 : config.data_parallel_size;
+    error.message = error.param + " is " + std::to_string(count) + ", but " + error.message;
   }
   return made;
 }
@@ -193,7 +209,7 @@ std::int64_t longest_sequence(const EngineConfig& config, const EnginePlan& plan
 Result<std::int32_t> size_kv_cache(const EngineConfig& config, const EnginePlan& plan, std::int64_t kv_bytes) {
   const auto max_model_len = static_cast<std::int32_t>(plan.limits.max_model_len);
   const auto num_blocks = static_cast<std::int32_t>(
-      std::min(std::max<std::int64_t>(0, kv_bytes) / plan.memory.kv_bytes_per_block, kMaxBlocks));
+      std::min(std::max<std::int64_t>(0, kv_bytes) / largest_block_bytes(config, plan), kMaxBlocks));
   const auto step_tokens =
       static_cast<std::int32_t>(config.enable_chunked_prefill ? config.tokens_per_step(max_model_len) : max_model_len);
   const std::int32_t longest = plan.layout.longest_sequence(max_model_len, step_tokens, num_blocks);
@@ -205,7 +221,7 @@ Result<std::int32_t> size_kv_cache(const EngineConfig& config, const EnginePlan&
                     " tokens, less than one sequence of max_model_len " + std::to_string(max_model_len) + ": raise " +
                     key + " or lower max_model_len" +
                     (was_configured || config.data_parallel_size == 1 ? "" : " or data_parallel_size") +
-                    (config.tensor_parallel_size == 1 ? "" : " (kv_cache_memory is divided between the ranks)") +
+                    (config.num_ranks() == 1 ? "" : " (kv_cache_memory is divided between the ranks)") +
                     (was_configured || config.device != "cpu" ? "" : "; " + kernels::describe_available_memory()),
                 key);
   }
@@ -213,11 +229,13 @@ Result<std::int32_t> size_kv_cache(const EngineConfig& config, const EnginePlan&
 }
 
 NumDevices all_devices(const EngineConfig& config) {
-  return {config.data_parallel_size, config.tensor_parallel_size};
+  return {config.data_parallel_size, config.num_ranks()};
 }
 
 kernels::RankMemoryShape rank_memory_shape(const EnginePlan& plan) {
-  return {plan.model.place.num_ranks, plan.model.largest_exchange(plan.limits)};
+  const models::RankPlace place = plan.model.place;
+  const std::int64_t rows = place.num_stages > 1 ? plan.limits.max_tokens * plan.model.decoder.hidden_size : 0;
+  return {place.num_ranks, plan.model.largest_exchange(plan.limits), place.num_stages, rows};
 }
 
 std::int64_t host_bytes_needed(const EngineConfig& config, const EnginePlan& plan, const NumDevices& devices) {
@@ -262,7 +280,8 @@ execution::RunnerConfig runner_config(const EngineConfig& config, const EnginePl
           .vocab_size = plan.model.vocab_size,
           .max_logprobs = num_logprobs(config.limits.max_logprobs, plan.model.vocab_size),
           .layout = plan.layout,
-          .max_steps_in_flight = config.pipeline_depth};
+          .max_steps_in_flight = config.max_steps_in_flight(),
+          .samples = plan.model.place.is_in_last_stage()};
 }
 
 Result<EnginePlan> plan_model(const EngineConfig& config) {
@@ -273,10 +292,10 @@ Result<EnginePlan> plan_model(const EngineConfig& config) {
   plan.files = std::move(*files);
   auto model = plan.files->spec();
   if (!model) return fail(model.error());
-  const std::int32_t num_ranks = config.tensor_parallel_size;
-  if (Status divides = models::check_ranks(model->decoder, num_ranks); !divides)
+  const models::RankPlace place = place_of(config);
+  if (Status divides = models::check_ranks(model->decoder, place.num_ranks, place.num_stages); !divides)
     return fail(std::move(divides.error()));
-  plan.model = model->of_rank({config.rank, num_ranks});
+  plan.model = model->of_rank(place);
   const auto dtype = chosen_dtype(config.dtype, plan.model.checkpoint_dtype);
   if (!dtype) return fail(dtype.error());
   const auto kv_dtype = chosen_kv_dtype(config.kv_cache_dtype, *dtype);
@@ -307,7 +326,7 @@ Result<EnginePlan> plan_model(const EngineConfig& config) {
 Result<EnginePlan> plan_other_rank(const EngineConfig& config, const kernels::Device& device, const EnginePlan& model,
                                    const EnginePlan& planned) {
   EnginePlan plan = model;
-  plan.model = model.model.of_rank({config.rank, config.tensor_parallel_size});
+  plan.model = model.model.of_rank(place_of(config));
   plan.layout = plan.model.kv_layout(config.slots_per_block(), plan.kv_dtype);
   plan.stored = weights_of_rank(plan);
   EngineConfig as_planned = config;
@@ -327,7 +346,7 @@ Status plan_memory(const EngineConfig& config, const kernels::Device& device, En
       .batch_bytes = execution::ModelRunner::batch_bytes(runner_config(config, plan), !device.shares_host_memory()),
       .model = measured->memory,
       .adapter_bytes = measured->adapter_bytes,
-      .vocab_size = plan.model.vocab_size,
+      .vocab_size = plan.model.place.is_in_last_stage() ? plan.model.vocab_size : 0,  // of its logits
       .kv = plan.layout,
       .limits = plan.limits};
   const std::int64_t fixed_bytes = models::plan_memory(request).fixed_bytes();

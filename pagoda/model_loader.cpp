@@ -61,6 +61,12 @@ Result<std::unique_ptr<models::Model>> ModelLoader::make_model() const {
   } else if (host_weights_->copied_bytes() > 0) {
     report("loading weights", 1);  // weights that are used in place are expected, but not copied
   }
+  const models::RankPlace place = plan_.model.place;
+  if (place.num_stages > 1) {
+    if (place.stage > 0 || place.rank > 0) return model;
+    // Tensors that no stage uses are found by building the whole model over the file, without the memory of its runs.
+    if (auto whole = plan_.model.of_rank({}).build(*plan_.checkpoint); !whole) return whole;
+  }
   if (auto all = plan_.checkpoint->check_all_used(plan_.model); !all) return fail(std::move(all.error()));
   return model;
 }
@@ -79,7 +85,7 @@ Result<std::unique_ptr<execution::ModelRunner>> ModelLoader::make_runner(const e
     read = [loader = shared_from_this()](const std::string& path) { return loader->adapter_reader_.read(path); };
   }
   return execution::ModelRunner::create(runner_, std::move(*model), device_, cache, actors::now_us, std::move(read),
-                                        ranks_ != nullptr ? ranks_->communicator(plan_.model.place.rank) : nullptr);
+                                        ranks_ != nullptr ? ranks_->communicator(plan_.model.place.index()) : nullptr);
 }
 
 Result<std::int64_t> ModelLoader::measure_free_bytes() const {

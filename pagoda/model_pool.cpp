@@ -237,7 +237,7 @@ tl::expected<ModelPoolHandle, std::vector<Error>> spawn_model_pool(caf::actor_sy
       continue;
     }
     if (model.config.num_devices() > 1) {
-      const std::string key = model.config.data_parallel_size > 1 ? "data_parallel_size" : "tensor_parallel_size";
+      const std::string key = model.config.key_of_devices();
       problems.push_back(
           {ErrorCode::bad_config,
            model.where + ": " + key + " is for a single model; a model of several has one replica of one rank", key});

@@ -61,8 +61,8 @@ Result<EngineConfig> config_of(const std::string& setup, const ExecuteOptions& o
   if (!config->journal_tokens) {
     return fail(ErrorCode::bad_file, "the journal has no tokens (journal_tokens was off): nothing can be executed");
   }
-  if (config->tensor_parallel_size > 1) {
-    return fail(ErrorCode::bad_file, "the journal has the steps of " + std::to_string(config->tensor_parallel_size) +
+  if (config->num_ranks() > 1) {
+    return fail(ErrorCode::bad_file, "the journal has the steps of " + std::to_string(config->num_ranks()) +
                                          " ranks, which --execute cannot execute; replay it without --execute");
   }
   *config = config->with_one_device();

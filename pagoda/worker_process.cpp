@@ -72,7 +72,8 @@ execution::DeviceLimits device_limits(const EngineConfig& config, const EnginePl
           .vocab_size = runner.vocab_size,
           .num_device_blocks = num_device_blocks,
           .num_host_blocks = num_host_blocks,
-          .layout = runner.layout};
+          .layout = runner.layout,
+          .samples = runner.samples};
 }
 
 /// Returns whether pools that a worker has planned have a possible number of blocks. The engine keeps a record of each
@@ -290,7 +291,7 @@ Result<LoadedWorker> load_worker(const device_link::StartWorker& start, const Wo
   if (!options.model.empty()) config->model = options.model;
   config->replica = start.replica;
   config->rank = start.rank;
-  PAGODA_ASSERT(config->tensor_parallel_size == start.num_ranks, "the engine divides the model");
+  PAGODA_ASSERT(config->num_ranks() == start.num_ranks, "the engine divides the model");
   if (options.threads > 0) config->threads = options.threads;
   if (Status same = check_same_model(config->model, start.model); !same) return fail(std::move(same.error()));
   if (!options.device.empty()) {
@@ -417,7 +418,7 @@ Result<LoadedDevice> worker_process_device(const EngineConfig& config, const Eng
                 .model = "",
                 .replica = config.replica,
                 .rank = config.rank,
-                .num_ranks = config.tensor_parallel_size},
+                .num_ranks = config.num_ranks()},
       .limits = device_limits(config, plan, device_blocks, host_blocks),
       .block_bytes = plan.layout.block_bytes(),
       .memory = *memory,

@@ -70,6 +70,7 @@ void take_heads(VirtualTokens& prompt, const RankParts& parts) {
 }  // namespace
 
 Status take_part_of_rank(Adapter& adapter, const RankParts& parts) {
+  std::erase_if(adapter.changes, [&](const ModuleChange& change) { return !parts.has(change.module); });
   for (ModuleChange& change : adapter.changes) {
     const auto slice = parts.slice_of(change.module);
     if (!slice) continue;

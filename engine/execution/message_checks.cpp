@@ -204,6 +204,7 @@ bool ResultChecks::is_valid(const StepResult& result, const RowResult& row, cons
   if (row.sequence != work.sequence) return false;
   if (row.error() != nullptr) return true;  // its other fields have no meaning
   const Range samples = row.samples();
+  if (!limits_.samples) return samples.count == 0 && row.prompt_logprobs.count == 0;
   const std::int64_t num_right = std::int64_t{samples.count} - work.num_samples;  // number of correct drafts
   if (num_right < 0 || num_right > work.num_drafts ||
       row.num_computed_tokens != work.end_position() - work.num_drafts + num_right ||

@@ -22,6 +22,7 @@ struct DeviceLimits {
   std::int32_t num_device_blocks = 0;
   std::int32_t num_host_blocks = 0;
   KvLayout layout;
+  bool samples = true;  ///< see RunnerConfig::samples
 };
 
 /// Checks messages of another process to a device against the device's sizes, before any index in them is used. Keeps

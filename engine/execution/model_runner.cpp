@@ -117,7 +117,7 @@ Status ModelRunner::allocate() {
   const auto input_bytes = static_cast<std::int64_t>(StepLayout(largest_shape(config_, keeps_block_tables())).bytes());
   take(token_table_, config_.max_num_seqs * (config_.max_model_len + 1), sizeof(TokenId));
   take(token_ids_, config_.max_num_batched_tokens, sizeof(TokenId));
-  take(logits_, config_.max_num_seqs * config_.vocab_size, sizeof(float));
+  if (config_.samples) take(logits_, config_.max_num_seqs * config_.vocab_size, sizeof(float));
   if (!device_->shares_host_memory()) take(device_inputs_, input_bytes, 1);
   if (keeps_block_tables()) {
     take(block_tables_of_rows_, num_block_tables(config_) * blocks_of_row_, sizeof(BlockId));
@@ -179,7 +179,7 @@ void ModelRunner::leave_ranks() {
 }
 
 void ModelRunner::sample(kernels::Stream& stream, const StepMasks& masks, IssuedStep& issued) {
-  if (issued.error) return;
+  if (issued.error || !config_.samples) return;
   run_part(issued, [&] {
     apply(masks, issued);
     return draw(stream, issued);
@@ -210,7 +210,7 @@ Status ModelRunner::issue_ops(kernels::Stream& stream, const ExecuteStep& step, 
   issued.inputs = batch.shape;
   fill_inputs(step, batch, StepInputs(memory.inputs(), StepLayout(batch.shape)));
   status = run_model(stream, batch, memory);
-  return status && !step.wait_for_masks ? draw(stream, issued) : status;
+  return status && config_.samples && !step.wait_for_masks ? draw(stream, issued) : status;
 }
 
 Status ModelRunner::bring_row_changes(kernels::Stream& stream, const ExecuteStep& step, const StepMemory& memory) {

@@ -33,6 +33,8 @@ struct RunnerConfig {
   std::int64_t max_logprobs = 20;
   KvLayout layout;
   std::int32_t max_steps_in_flight = 2;  ///< number of steps that are issued and not collected
+  /// Whether the model is the last of its stages, which samples. The others answer with rows without tokens.
+  bool samples = true;
   /// Whether steps that only decode are padded to the sizes of DecodeBatches and passed to Stream::replay.
   bool replay_decode = false;
 };
@@ -48,8 +50,8 @@ class ModelRunner final : public StepRunner {
   /// logits and the model.
   static std::int64_t batch_bytes(const RunnerConfig& config, bool keeps_block_tables);
 
-  /// `read_adapter`: null if no row has an adapter. `ranks`: connects the ranks that run the same steps together; null
-  /// if this is the only one. Errors: out_of_memory.
+  /// `read_adapter`: null if no row has an adapter. `ranks`: connects the ranks that run the same steps; null if this is
+  /// the only one. Errors: out_of_memory.
   static Result<std::unique_ptr<ModelRunner>> create(RunnerConfig config, std::unique_ptr<models::Model> model,
                                                      std::shared_ptr<kernels::Device> device,
                                                      const layers::KvCache& cache, Clock clock,
@@ -158,7 +160,7 @@ class ModelRunner final : public StepRunner {
   BatchRows rows_;
   kernels::Buffer token_table_;  // [max_num_seqs, max_model_len + 1]
   kernels::Buffer token_ids_;    // [max_num_batched_tokens], of the step
-  kernels::Buffer logits_;       // [max_num_seqs, vocab_size]
+  kernels::Buffer logits_;       // [max_num_seqs, vocab_size], or empty if this stage does not sample
   // Empty if the device reads the host's memory; then the block tables below are empty too.
   kernels::Buffer device_inputs_;
   std::int64_t blocks_of_row_;             // number of entries of a block table on the device

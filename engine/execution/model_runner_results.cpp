@@ -123,13 +123,25 @@ void read_results(const IssuedStep& issued, StepResult& result) {
   }
 }
 
+/// Reads the results of a stage that does not sample.
+void read_rows(IssuedStep& issued, StepResult& result) {
+  result.rows.reserve(issued.rows.size());
+  for (IssuedStep::Row& issued_row : issued.rows) {
+    RowResult& row = result.rows.emplace_back();
+    row.sequence = issued_row.sequence;
+    row.num_computed_tokens = issued_row.end_position;
+    if (issued_row.error) row.output = std::move(*issued_row.error);
+  }
+}
+
 }  // namespace
 
 StepResult ModelRunner::collect(IssuedStep issued) {
   StepResult result;
   result.step = issued.step;
   result.error = std::move(issued.error);
-  if (!result.error && issued.memory != nullptr) read_results(issued, result);
+  if (!result.error && !config_.samples) read_rows(issued, result);
+  if (!result.error && config_.samples && issued.memory != nullptr) read_results(issued, result);
   if (issued.memory != nullptr) memory_pool_.put(std::move(issued.memory));
   // Steps run one after the other, so this step began when it was issued, or when the step before it had ended.
   result.started_us = std::max(issued.issued_us, last_finished_us_);

@@ -8,7 +8,7 @@
 namespace pagoda::execution {
 namespace {
 
-/// Adds what the result of a higher rank changes.
+/// Adds what the result of another rank changes.
 void add_rank(StepResult& step, StepResult& rank) {
   step.started_us = std::min(step.started_us, rank.started_us);
   step.finished_us = std::max(step.finished_us, rank.finished_us);
@@ -31,12 +31,13 @@ void add_rank(StepResult& step, StepResult& rank) {
 
 }  // namespace
 
-RankResults::RankResults(std::int32_t num_ranks) : num_ranks_(num_ranks) {
-  PAGODA_ASSERT(num_ranks > 0, "a step has a rank");
+RankResults::RankResults(std::int32_t num_ranks, std::int32_t num_stages)
+    : num_ranks_(num_ranks), num_stages_(num_stages) {
+  PAGODA_ASSERT(num_ranks > 0 && num_stages > 0 && num_ranks % num_stages == 0, "each stage has as many ranks");
 }
 
 void RankResults::replaced(std::int32_t num_ranks, StepId last_lost) {
-  PAGODA_ASSERT(num_ranks > 0, "a step has a rank");
+  PAGODA_ASSERT(num_ranks > 0 && num_ranks % num_stages_ == 0, "each stage has as many ranks");
   num_ranks_ = num_ranks;
   last_lost_ = std::max(last_lost_, last_lost);
   waiting_.clear();
@@ -52,8 +53,11 @@ std::optional<StepResult> RankResults::add(StepResult result) {
   PAGODA_ASSERT(!its_place, "a rank answers a step once");
   its_place = std::move(result);
   if (!std::ranges::all_of(ranks, [](const auto& one) { return one.has_value(); })) return std::nullopt;
-  StepResult step = std::move(*ranks[0]);
-  for (std::size_t rank = 1; rank < ranks.size(); ++rank) add_rank(step, *ranks[rank]);
+  const auto sampler = static_cast<std::size_t>(num_ranks_ - num_ranks_ / num_stages_);
+  StepResult step = std::move(*ranks[sampler]);
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    if (rank != sampler) add_rank(step, *ranks[rank]);
+  }
   waiting_.erase(found);
   return step;
 }

@@ -1,6 +1,5 @@
 #include "engine/layers/adapter_modules.hpp"
 
-#include <algorithm>
 #include <utility>
 
 #include "kernels/device.hpp"
@@ -11,13 +10,9 @@ ModuleId AdapterModules::add(AdapterModule module) {
   const auto id = static_cast<ModuleId>(all_.size());
   note(module.name);
   ids_.emplace(module.name, id);
+  if (module.kind == AdapterModule::Kind::embedding) embedding_width_ = module.out_features;
   all_.push_back(std::move(module));
   return id;
-}
-
-std::int64_t AdapterModules::embedding_width() const {
-  const auto table = std::ranges::find(all_, AdapterModule::Kind::embedding, &AdapterModule::kind);
-  return table == all_.end() ? 0 : table->out_features;
 }
 
 ModuleId AdapterModules::find(std::string_view name) const {

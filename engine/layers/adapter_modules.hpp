@@ -63,14 +63,16 @@ class AdapterModules {
   /// The keys and values that a prefix replaces (PromptWeights).
   const ModelKv& kv() const { return kv_; }
   void set_kv(const ModelKv& kv) { kv_ = kv; }
-  /// Returns the width of the embeddings of tokens.
-  std::int64_t embedding_width() const;
+  /// The width of the embeddings of tokens, which a later stage of the model knows without having them.
+  std::int64_t embedding_width() const { return embedding_width_; }
+  void set_embedding_width(std::int64_t width) { embedding_width_ = width; }
 
  private:
   std::vector<AdapterModule> all_;
   std::map<std::string, ModuleId, std::less<>> ids_;
   std::set<std::string, std::less<>> names_;
   ModelKv kv_;
+  std::int64_t embedding_width_ = 0;
 };
 
 }  // namespace pagoda::layers

@@ -19,8 +19,8 @@ class ForwardPass {
  public:
   using Ops = kernels::Ops;
 
-  /// The arguments must live until the run has ended. `ranks`: connects the ranks that compute each layer together;
-  /// null if this is the only one.
+  /// The arguments must live until the run has ended. `ranks`: connects the ranks that compute the model together; null
+  /// if this is the only one.
   ForwardPass(const Ops& ops, kernels::Stream& stream, const ForwardBatch& batch, const KvCache& cache,
               kernels::Communicator* ranks = nullptr)
       : ops_(ops), stream_(stream), batch_(batch), cache_(cache), ranks_(ranks) {}
@@ -42,7 +42,7 @@ class ForwardPass {
   /// ranks to out, or adds it with `accumulate`. A rank that is alone calls compute(out, accumulate).
   template <class Compute>
   void sum_over_ranks(std::int64_t count, float* out, bool accumulate, const Compute& compute) {
-    if (ranks_ == nullptr) return compute(out, accumulate);
+    if (!shares_layers()) return compute(out, accumulate);
     compute(ranks_->part(count), false);
     if (status_) status_ = ranks_->all_reduce(ops_, stream_, count, out, accumulate);
   }
@@ -52,9 +52,17 @@ class ForwardPass {
   template <class Compute>
   void gather_from_ranks(std::int64_t num_rows, std::span<const std::int64_t> widths, float* out,
                          const Compute& compute) {
-    if (ranks_ == nullptr) return compute(out);
+    if (!shares_layers()) return compute(out);
     compute(ranks_->part(num_rows * widths[static_cast<std::size_t>(ranks_->rank())]));
     if (status_) status_ = ranks_->all_gather(ops_, stream_, num_rows, widths, out);
+  }
+
+  /// Passes `count` floats to the next stage, or receives them from the one before.
+  void send(std::int64_t count, const float* rows) {
+    if (status_) status_ = ranks_->send(ops_, stream_, count, rows);
+  }
+  void receive(std::int64_t count, float* rows) {
+    if (status_) status_ = ranks_->receive(ops_, stream_, count, rows);
   }
 
   const ForwardBatch& batch() const { return batch_; }
@@ -64,6 +72,8 @@ class ForwardPass {
   const Status& status() const { return status_; }
 
  private:
+  bool shares_layers() const { return ranks_ != nullptr && ranks_->num_ranks() > 1; }
+
   const Ops& ops_;
   kernels::Stream& stream_;
   const ForwardBatch& batch_;

@@ -9,6 +9,7 @@ using layers::PositionKind;
 
 /// Returns a head whose rows are those of lm_head, or of the embedding if the two are tied, scaled to length 1.
 layers::Linear load_normalized_head(const layers::WeightLoader& root, const DecoderConfig& config) {
+  if (!config.place.is_in_last_stage()) return {};
   const auto module = root / "lm_head";
   const auto stored = config.tie_word_embeddings ? root / "model" / "embed_tokens" : module;
   return layers::Linear::derived(module,

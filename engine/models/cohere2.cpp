@@ -35,18 +35,24 @@ class Cohere2 final : public Decoder {
       : Decoder(config, activation_shape(config, weights.layers), std::move(head)), weights_(std::move(weights)) {}
 
  private:
-  const float* run_layers(ForwardPass& pass) const override {
+  void embed(ForwardPass& pass) const override {
+    weights_.embedding(pass, pass.batch().token_ids, activations().residual);
+  }
+
+  void run_layers(ForwardPass& pass) const override {
     const auto n = pass.num_tokens();
     float* hidden = activations().hidden;
     float* residual = activations().residual;
-    weights_.embedding(pass, pass.batch().token_ids, residual);
     for (const auto& layer : weights_.layers) {
       layer.norm(pass, residual, n, hidden);  // attention and MLP read the same rows
       layer.attention(pass, activations(), positions(), hidden, residual, Accumulate::yes);
       layer.mlp->run(pass, activations(), hidden, residual, Accumulate::yes);
     }
-    weights_.norm(pass, residual, n, hidden);
-    return hidden;
+  }
+
+  const float* finish(ForwardPass& pass) const override {
+    weights_.norm(pass, activations().residual, pass.num_tokens(), activations().hidden);
+    return activations().hidden;
   }
 
   Cohere2Weights weights_;
@@ -62,7 +68,7 @@ Result<std::unique_ptr<Model>> build(const DecoderConfig& config, bool bias, dou
   const WeightLoader root(source, status);
   const auto model = root / "model";
   Cohere2Weights weights;
-  weights.embedding = Embedding(model / "embed_tokens", config.vocab_part(), config.hidden_size);
+  weights.embedding = load_embedding(model / "embed_tokens", config, config.hidden_size);
   weights.layers = load_layers<Cohere2Layer>(
       model / "layers", config, [&](const WeightLoader& layer, std::int64_t index) -> Cohere2Layer {
         const auto attention = layer / "self_attn";

@@ -55,7 +55,7 @@ ModelSpec spec_of_decoder(const DecoderConfig& config) {
 }
 
 Decoder::Decoder(const DecoderConfig& config, ActivationShape activations, Head head)
-    : activation_shape_(std::move(activations)), position_shapes_(config.positions), head_(std::move(head)) {
+    : place_(config.place), activation_shape_(std::move(activations)), position_shapes_(config.positions), head_(std::move(head)) {
   for (RankPlace place = config.place; auto rank : std::views::iota(0, place.num_ranks)) {
     place.rank = rank;
     vocab_parts_.push_back(range_of_rank(config.vocab_size, 1, place).size());
@@ -63,7 +63,8 @@ Decoder::Decoder(const DecoderConfig& config, ActivationShape activations, Head 
 }
 
 void Decoder::connect(kernels::Communicator& ranks) {
-  PAGODA_ASSERT(std::ssize(vocab_parts_) == ranks.num_ranks(), "the model is a part for so many ranks");
+  PAGODA_ASSERT(place_.num_ranks == ranks.num_ranks() && place_.num_stages == ranks.num_stages(),
+                "the model is a part for so many ranks");
   ranks_ = &ranks;
 }
 
@@ -93,7 +94,19 @@ Status Decoder::run(kernels::Stream& stream, const ForwardBatch& batch, const Kv
   if (auto status = check(batch.adapters, batch.num_tokens); !status) return status;
   if (auto status = check(batch.prompts, batch.num_tokens); !status) return status;
   ForwardPass pass(device_->ops(), stream, batch, cache, ranks_);
-  hidden_ = run_layers(pass);
+  float* const residual = activations_.residual;
+  const std::int64_t count = batch.num_tokens * activation_shape_.hidden_size;
+  if (place_.is_in_first_stage()) {
+    embed(pass);
+  } else {
+    pass.receive(count, residual);
+  }
+  run_layers(pass);
+  if (place_.is_in_last_stage()) {
+    hidden_ = finish(pass);
+  } else {
+    pass.send(count, residual);
+  }
   return pass.status();
 }
 
@@ -102,6 +115,7 @@ Status Decoder::logits(kernels::Stream& stream, const std::int32_t* rows, std::i
   if (num_rows == 0) return {};
   if (auto status = activations_.check_logit_rows(num_rows); !status) return status;
   if (auto status = check(adapters, num_rows); !status) return status;
+  PAGODA_ASSERT(place_.is_in_last_stage(), "the last stage has the head");
   const ForwardBatch only_adapters{.adapters = adapters};
   const KvCache no_cache;
   ForwardPass pass(device_->ops(), stream, only_adapters, no_cache, ranks_);

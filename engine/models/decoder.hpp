@@ -30,7 +30,7 @@ layers::ActivationShape activation_shape(const DecoderConfig& config, const std:
 
 /// The last part of a model: logits = linear(hidden rows), scaled as ScaleParams describes.
 struct Head {
-  layers::Linear linear;
+  layers::Linear linear;  ///< empty before the last stage
   std::shared_ptr<const layers::AdapterModules> modules;  ///< of the whole model (WeightLoader::modules)
   double factor = 1.0;
   double softcap = 0.0;
@@ -54,8 +54,15 @@ class Decoder : public Model {
   /// `activations`: shape of the memory that the layers need.
   Decoder(const DecoderConfig& config, layers::ActivationShape activations, Head head);
 
-  /// Issues the layers. Returns the hidden rows [num_tokens, hidden_width()], which are valid until the next run.
-  virtual const float* run_layers(layers::ForwardPass& pass) const = 0;
+  // The run of a stage: embed in the first one, run_layers in each, and finish in the last one. Stages pass the residual
+  // stream on, [num_tokens, hidden_size].
+
+  /// Writes the rows of the tokens to the residual stream.
+  virtual void embed(layers::ForwardPass& pass) const = 0;
+  /// Issues the layers, which change the residual stream.
+  virtual void run_layers(layers::ForwardPass& pass) const = 0;
+  /// Returns the hidden rows [num_tokens, hidden_width()], which are valid until the next run.
+  virtual const float* finish(layers::ForwardPass& pass) const = 0;
 
   const layers::Activations& activations() const { return activations_; }
   /// The tables of DecoderConfig::positions.
@@ -67,6 +74,7 @@ class Decoder : public Model {
   Status check(const layers::BatchPrompts* prompts, std::int64_t num_rows) const;
   void gather(layers::ForwardPass& pass, const std::int32_t* rows, std::int32_t num_rows, float* out) const;
 
+  RankPlace place_;
   layers::ActivationShape activation_shape_;
   std::vector<layers::PositionShape> position_shapes_;
   Head head_;

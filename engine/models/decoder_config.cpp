@@ -58,6 +58,7 @@ DecoderConfig DecoderConfig::of_rank(const RankPlace& rank) const {
   PAGODA_ASSERT(place == RankPlace{}, "only a whole model is divided");
   DecoderConfig part = *this;
   part.place = rank;
+  part.stage_layers = layers_of_stage(*this, rank);
   const weights::Range heads = range_of_rank(attention.num_heads, 1, rank);
   part.attention.num_heads = heads.size();
   part.attention.num_kv_heads = kv_heads_of_rank(attention.num_kv_heads, rank).size();
@@ -75,9 +76,16 @@ layers::VocabPart DecoderConfig::vocab_part() const {
 }
 
 KvGrouping DecoderConfig::kv_grouping() const {
-  std::vector<layers::AttentionShape> layers;
-  for (std::int64_t i = 0; i < num_layers(); ++i) layers.push_back(attention_of(i));
-  return group_layers(layers);
+  std::vector<layers::AttentionShape> all;
+  for (std::int64_t i = 0; i < num_layers(); ++i) all.push_back(attention_of(i));
+  KvGrouping grouping = group_layers(all);
+  if (place.num_stages == 1) return grouping;
+  for (KvShape& group : grouping.groups) group.num_layers = 0;
+  for (std::int64_t i = layers().begin; i < layers().end; ++i) {
+    layers::KvPlace& its_place = grouping.places[static_cast<std::size_t>(i)];
+    its_place.layer = static_cast<std::int32_t>(grouping.groups[static_cast<std::size_t>(its_place.group)].num_layers++);
+  }
+  return grouping;
 }
 
 std::int32_t DecoderConfig::common_window() const {

@@ -34,16 +34,21 @@ struct DecoderConfig {
   kernels::Activation activation = kernels::Activation::silu;
   double norm_eps = 1e-6;
   bool tie_word_embeddings = false;
-  /// The rank whose layers these are: heads and MLP are its part of the model's. The vocabulary is always whole here.
+  /// The rank whose layers these are: heads and MLP are its part of the model's. The vocabulary is always whole here,
+  /// and the layers of all stages are in layer_shapes.
   RankPlace place;
+  weights::Range stage_layers;  ///< see layers(); set by of_rank
 
-  /// Returns the config of one of the ranks that compute each layer of this whole model together.
+  /// Returns the config of one of the ranks that compute this whole model together.
   DecoderConfig of_rank(const RankPlace& rank) const;
+  /// Returns the layers of the stage.
+  weights::Range layers() const { return place.num_stages == 1 ? weights::Range{0, num_layers()} : stage_layers; }
   /// Returns the rows of the embedding and of the head that the rank has.
   layers::VocabPart vocab_part() const;
 
   std::int64_t num_layers() const { return static_cast<std::int64_t>(layer_shapes.size()); }
   layers::AttentionShape attention_of(std::int64_t layer) const;
+  /// Returns the groups of all stages, with the layers of this stage. A group may have none of them.
   KvGrouping kv_grouping() const;
   layers::KvPlace kv_place(std::int64_t layer) const {
     return kv_grouping().places.at(static_cast<std::size_t>(layer));

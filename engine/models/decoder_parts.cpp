@@ -61,12 +61,19 @@ std::unique_ptr<Mlp> load_packed_gated_mlp(const WeightLoader& mlp, const Decode
   return gated_mlp(mlp, config, std::move(gate_up), false);
 }
 
+Embedding load_embedding(const WeightLoader& module, const DecoderConfig& config, std::int64_t width, float factor) {
+  module.modules()->set_embedding_width(width);
+  if (!config.place.is_in_first_stage()) return {};
+  return {module, config.vocab_part(), width, factor};
+}
+
 Linear load_head(const WeightLoader& root, const DecoderConfig& config) {
   return load_head(root, root / "model" / "embed_tokens", config, config.hidden_size);
 }
 
 Linear load_head(const WeightLoader& root, const WeightLoader& embedding, const DecoderConfig& config,
                  std::int64_t width) {
+  if (!config.place.is_in_last_stage()) return {};
   if (!config.tie_word_embeddings)
     return {root, {"lm_head", config.vocab_part().num_rows}, width, false, AdapterModule::Kind::head};
   return Linear::tied(root / "lm_head", embedding, config.vocab_part().num_rows, width);

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "engine/layers/attention.hpp"
+#include "engine/layers/embedding.hpp"
 #include "engine/layers/linear.hpp"
 #include "engine/layers/mlp.hpp"
 #include "engine/layers/norm.hpp"
@@ -41,14 +42,18 @@ std::unique_ptr<layers::Mlp> load_gated_mlp(const layers::WeightLoader& mlp, con
 /// Returns gate_up_proj and down_proj.
 std::unique_ptr<layers::Mlp> load_packed_gated_mlp(const layers::WeightLoader& mlp, const DecoderConfig& config);
 
-/// Returns lm_head, or the embedding as the head if the two are tied.
+/// Returns `module`, the embedding of tokens to rows of `width` elements; empty behind the first stage.
+layers::Embedding load_embedding(const layers::WeightLoader& module, const DecoderConfig& config, std::int64_t width,
+                                 float factor = 1.0F);
+
+/// Returns lm_head, or the embedding as the head if the two are tied; empty before the last stage.
 layers::Linear load_head(const layers::WeightLoader& root, const DecoderConfig& config);
 /// The same for an embedding with another name, whose rows have `width` elements.
 layers::Linear load_head(const layers::WeightLoader& root, const layers::WeightLoader& embedding,
                          const DecoderConfig& config, std::int64_t width);
 
-/// Returns one layer for each layer of `config`. Ends at the first error of the loader. Tells adapters what keys and
-/// values the layers have.
+/// Returns one layer for each layer of the stage of `config`. Ends at the first error of the loader. Tells adapters what
+/// keys and values the layers of the model have.
 template <class Layer>
 std::vector<Layer> load_layers(
     const layers::WeightLoader& layers, const DecoderConfig& config,
@@ -56,7 +61,9 @@ std::vector<Layer> load_layers(
   const layers::AttentionShape& attention = config.attention;
   layers.modules()->set_kv({config.num_layers(), attention.num_kv_heads, attention.head_dim});
   std::vector<Layer> result;
-  for (std::int64_t i = 0; i < config.num_layers() && layers.status(); ++i) result.push_back(load(layers / i, i));
+  for (std::int64_t i = config.layers().begin; i < config.layers().end && layers.status(); ++i) {
+    result.push_back(load(layers / i, i));
+  }
   return result;
 }
 

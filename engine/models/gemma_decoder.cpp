@@ -31,11 +31,14 @@ class GemmaDecoder final : public Decoder {
         norm_(norm) {}
 
  private:
-  const float* run_layers(ForwardPass& pass) const override {
+  void embed(ForwardPass& pass) const override {
+    embedding_(pass, pass.batch().token_ids, activations().residual);
+  }
+
+  void run_layers(ForwardPass& pass) const override {
     const auto n = pass.num_tokens();
     float* residual = activations().residual;
     float* hidden = activations().hidden;  // output of the last part, which the next norm adds to the residual stream
-    embedding_(pass, pass.batch().token_ids, residual);
     bool is_first = true;
     for (const auto& layer : layers_) {
       const Rows attention_input = activations().normed(layer.attention.input_type(pass));
@@ -51,9 +54,11 @@ class GemmaDecoder final : public Decoder {
       layer.mlp->run(pass, activations(), mlp_input, hidden, Accumulate::no);
       layer.mlp_output_norm(pass, hidden, n, hidden);
     }
+    // The next stage needs only the sum, which comes with a norm of it.
     norm_.add_and_norm(pass, hidden, residual, n, hidden);
-    return hidden;
   }
+
+  const float* finish(ForwardPass&) const override { return activations().hidden; }
 
   Embedding embedding_;
   std::vector<GemmaLayer> layers_;
@@ -82,7 +87,7 @@ Result<std::unique_ptr<Model>> build(const GemmaConfig& gemma, const weights::We
   const WeightLoader root(source, status);
   const auto model = root / "model";
   const auto factor = static_cast<float>(std::sqrt(static_cast<double>(config.hidden_size)));
-  Embedding embedding(model / "embed_tokens", config.vocab_part(), config.hidden_size, factor);
+  Embedding embedding = load_embedding(model / "embed_tokens", config, config.hidden_size, factor);
   auto layers = load_layers<GemmaLayer>(model / "layers", config, [&](const WeightLoader& layer, std::int64_t index) {
     return load_layer(layer, gemma, index);
   });

@@ -47,15 +47,18 @@ class Gpt2 final : public Decoder {
       : Decoder(config, activation_shape(config, weights.layers), std::move(head)), weights_(std::move(weights)) {}
 
  private:
-  const float* run_layers(ForwardPass& pass) const override {
-    const auto n = pass.num_tokens();
-    float* hidden = activations().hidden;
-    float* residual = activations().residual;
-    weights_.tokens(pass, pass.batch().token_ids, residual);
-    weights_.positions.add(pass, pass.batch().positions, residual);
+  void embed(ForwardPass& pass) const override {
+    weights_.tokens(pass, pass.batch().token_ids, activations().residual);
+    weights_.positions.add(pass, pass.batch().positions, activations().residual);
+  }
+
+  void run_layers(ForwardPass& pass) const override {
     run_pre_norm(pass, activations(), positions(), weights_.layers);
-    weights_.norm(pass, residual, n, hidden);
-    return hidden;
+  }
+
+  const float* finish(ForwardPass& pass) const override {
+    weights_.norm(pass, activations().residual, pass.num_tokens(), activations().hidden);
+    return activations().hidden;
   }
 
   Gpt2Weights weights_;
@@ -97,7 +100,7 @@ Result<std::unique_ptr<Model>> build(const DecoderConfig& config, const weights:
   // The first published files leave out the name of the outer module.
   const auto model = root.contains("transformer.wte.weight") ? root / "transformer" : root;
   Gpt2Weights weights;
-  weights.tokens = Embedding(model / "wte", config.vocab_part(), hidden);
+  weights.tokens = load_embedding(model / "wte", config, hidden);
   weights.positions = Embedding::of_positions(model / "wpe", config.max_position_embeddings, hidden, 0);
   weights.layers = load_layers<LayerNormLayer>(model / "h", config, [&](const WeightLoader& layer, std::int64_t index) {
     return load_layer(layer, config, index);

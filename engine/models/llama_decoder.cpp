@@ -16,20 +16,24 @@ class LlamaDecoder final : public Decoder {
   LlamaDecoder(const DecoderConfig& config, double embedding_factor, Embedding embedding,
                std::vector<LlamaLayer> layers, RmsNorm norm, Head head)
       : Decoder(config, activation_shape(config, layers), std::move(head)),
+        hidden_size_(config.hidden_size),
         embedding_factor_(static_cast<float>(embedding_factor)),
         embedding_(std::move(embedding)),
         layers_(std::move(layers)),
         norm_(norm) {}
 
  private:
-  const float* run_layers(ForwardPass& pass) const override {
-    const auto n = pass.num_tokens();
+  void embed(ForwardPass& pass) const override {
     float* residual = activations().residual;
     embedding_(pass, pass.batch().token_ids, residual);
-    if (embedding_factor_ != 1.0F) {
-      pass.run(&kernels::Ops::scale,
-               {.x = residual, .num_rows = n, .width = hidden_width(), .factor = embedding_factor_});
-    }
+    if (embedding_factor_ == 1.0F) return;
+    pass.run(&kernels::Ops::scale,
+             {.x = residual, .num_rows = pass.num_tokens(), .width = hidden_size_, .factor = embedding_factor_});
+  }
+
+  void run_layers(ForwardPass& pass) const override {
+    const auto n = pass.num_tokens();
+    float* residual = activations().residual;
     for (const auto& layer : layers_) {
       const Rows attention_input = activations().normed(layer.attention.input_type(pass));
       layer.attention_norm(pass, residual, n, attention_input);
@@ -38,10 +42,14 @@ class LlamaDecoder final : public Decoder {
       layer.mlp_norm(pass, residual, n, mlp_input);
       layer.mlp->run(pass, activations(), mlp_input, residual, Accumulate::yes);
     }
-    norm_(pass, residual, n, activations().hidden);
+  }
+
+  const float* finish(ForwardPass& pass) const override {
+    norm_(pass, activations().residual, pass.num_tokens(), activations().hidden);
     return activations().hidden;
   }
 
+  std::int64_t hidden_size_;
   float embedding_factor_;
   Embedding embedding_;
   std::vector<LlamaLayer> layers_;
@@ -53,7 +61,7 @@ Result<std::unique_ptr<Model>> build(const DecoderConfig& config, const LlamaWei
   Status status;
   const WeightLoader root(source, status);
   const auto model = root / "model";
-  Embedding embedding(model / "embed_tokens", config.vocab_part(), config.hidden_size);
+  Embedding embedding = load_embedding(model / "embed_tokens", config, config.hidden_size);
   auto layers = load_layers<LlamaLayer>(model / "layers", config, [&](const WeightLoader& layer, std::int64_t index) {
     return load.layer(layer, config, index);
   });

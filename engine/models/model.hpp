@@ -28,13 +28,13 @@ class Model {
   virtual ModelMemory memory(const layers::ModelLimits& limits, bool narrow_rows) const = 0;
   /// Allocates the memory for runs of up to `limits`. Call once, before the first run. Errors: out_of_memory.
   virtual Status allocate(std::shared_ptr<kernels::Device> device, const layers::ModelLimits& limits) = 0;
-  /// Connects the model with the other ranks of its group (ModelSpec::of_rank). Call before the first run, unless there
-  /// is one rank. `ranks` must outlive the model.
+  /// Connects the model with the other ranks of its replica (ModelSpec::of_rank). Call before the first run, unless
+  /// there is one rank. `ranks` must outlive the model.
   virtual void connect(kernels::Communicator& ranks) = 0;
 
   /// Runs all layers over a batch. Writes the KV of its tokens to the cache, and keeps their hidden rows, which are the
-  /// input of the head, in the model's memory until the next run. Errors: a batch above the limits (internal); errors
-  /// of ops.
+  /// input of the head, in the model's memory until the next run. A stage runs its layers; only the last one has hidden
+  /// rows and logits. Errors: a batch above the limits (internal); errors of ops.
   virtual Status run(kernels::Stream& stream, const layers::ForwardBatch& batch, const layers::KvCache& cache) = 0;
   /// Computes the scores of the vocabulary for `num_rows` token rows of the last run, between 0 and max_logit_rows.
   /// rows: [num_rows]; logits: [num_rows, vocab_size], float32; both are device memory.

@@ -42,6 +42,7 @@ ModelSpec ModelSpec::of_rank(const RankPlace& rank) const {
 }
 
 std::int64_t ModelSpec::largest_exchange(const layers::ModelLimits& limits) const {
+  if (place.num_ranks == 1) return 0;
   const std::int64_t vocab_of_rank = (vocab_size + place.num_ranks - 1) / place.num_ranks;
   return std::max(limits.max_tokens * decoder.hidden_size, limits.max_logit_rows * vocab_of_rank);
 }

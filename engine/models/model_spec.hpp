@@ -44,10 +44,10 @@ struct ModelSpec {
   std::function<Result<std::unique_ptr<Model>>(const weights::WeightSource&, const RankPlace&)> builder;
 
   RankPlace place;  ///< the rank whose part of the model this is
-  /// Returns the part of this whole model that one of several ranks computes; it is built over weights::RankWeights.
-  /// Ranks exchange rows while they run (Model::connect).
+  /// Returns the part of this whole model that one of several ranks computes. If they divide layers, it is built over
+  /// weights::RankWeights. Ranks exchange rows while they run (Model::connect).
   ModelSpec of_rank(const RankPlace& rank) const;
-  /// Returns the maximum number of floats that a rank exchanges at a time.
+  /// Returns the maximum number of floats that a rank exchanges with those of its stage at a time.
   std::int64_t largest_exchange(const layers::ModelLimits& limits) const;
 
   // Fields that every family's config has.

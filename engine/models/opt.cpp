@@ -43,15 +43,19 @@ class Opt final : public Decoder {
         weights_(std::move(weights)) {}
 
  private:
-  const float* run_layers(ForwardPass& pass) const override {
-    embed(pass);
-    float* rows = activations().residual;
+  void run_layers(ForwardPass& pass) const override {
     if (weights_.norm) {
       run_pre_norm(pass, activations(), positions(), weights_.layers);
-      rows = activations().hidden;
-      (*weights_.norm)(pass, activations().residual, pass.num_tokens(), rows);
     } else {
       run_post_norm(pass);
+    }
+  }
+
+  const float* finish(ForwardPass& pass) const override {
+    float* rows = activations().residual;
+    if (weights_.norm) {
+      rows = activations().hidden;
+      (*weights_.norm)(pass, activations().residual, pass.num_tokens(), rows);
     }
     if (!weights_.project_out) return rows;
     (*weights_.project_out)(pass, rows, pass.num_tokens(), embedding_rows());
@@ -62,7 +66,7 @@ class Opt final : public Decoder {
   float* embedding_rows() const { return activations().work(std::array{embedding_size_})[0]; }
 
   /// Writes the sums of token and position embeddings to the residual stream.
-  void embed(ForwardPass& pass) const {
+  void embed(ForwardPass& pass) const override {
     const auto& batch = pass.batch();
     float* residual = activations().residual;
     if (weights_.project_in) {
@@ -116,7 +120,7 @@ Result<std::unique_ptr<Model>> build(const OptConfig& opt, const weights::Weight
   // The first published files leave out the name of the outer module.
   const auto model = root.contains("model.decoder.embed_tokens.weight") ? root / "model" / "decoder" : root / "decoder";
   OptWeights weights;
-  weights.tokens = Embedding(model / "embed_tokens", config.vocab_part(), width);
+  weights.tokens = load_embedding(model / "embed_tokens", config, width);
   weights.positions =
       Embedding::of_positions(model / "embed_positions", config.max_position_embeddings, hidden, kPositionOffset);
   if (width != hidden) {

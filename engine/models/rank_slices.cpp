@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <string>
 
 #include "engine/models/decoder_config.hpp"
@@ -98,7 +99,29 @@ Range mlp_columns_of_rank(std::int64_t intermediate_size, const RankPlace& place
   return range_of_rank(intermediate_size, unit, place);
 }
 
-Status check_ranks(const DecoderConfig& config, std::int32_t num_ranks) {
+Range layers_of_stage(const DecoderConfig& config, const RankPlace& place) {
+  const layers::AttentionShape& attention = config.attention;
+  constexpr double kMlpMatrices = 3;  // of a gated MLP; a plain one has two
+  const double weights_of_layer =
+      2.0 * static_cast<double>(attention.query_width() + attention.kv_width()) +
+      kMlpMatrices * static_cast<double>(config.intermediate_size);  // each times hidden_size, as those of the head
+  const double head = static_cast<double>(config.vocab_size) / weights_of_layer;
+  const double of_stage = (static_cast<double>(config.num_layers()) + head) / place.num_stages;
+  const auto border = [&](std::int32_t stage) -> std::int64_t {
+    if (stage == place.num_stages) return config.num_layers();
+    const std::int64_t last = config.num_layers() - (place.num_stages - stage);  // each stage behind it has a layer
+    return std::clamp<std::int64_t>(std::llround(of_stage * stage), stage, last);
+  };
+  return {border(place.stage), border(place.stage + 1)};
+}
+
+Status check_ranks(const DecoderConfig& config, std::int32_t num_ranks, std::int32_t num_stages) {
+  if (num_stages > config.num_layers()) {
+    return fail(ErrorCode::bad_config,
+                "pipeline_parallel_size is " + std::to_string(num_stages) + ", but the model has only " +
+                    std::to_string(config.num_layers()) + " layers",
+                "pipeline_parallel_size");
+  }
   const auto refuse = [&](const std::string& reason) {
     return fail(ErrorCode::bad_config,
                 "tensor_parallel_size is " + std::to_string(num_ranks) + ", but the model has " + reason,

@@ -28,7 +28,7 @@ struct StartWorker {
   std::string model;
   std::int32_t replica = 0;  ///< EngineConfig::replica
   std::int32_t rank = 0;     ///< EngineConfig::rank
-  /// EngineConfig::tensor_parallel_size. If it is above 1, the ranks exchange rows in the file of the fourth descriptor
+  /// EngineConfig::num_ranks(). If it is above 1, the ranks exchange rows in the file of the fourth descriptor
   /// (RankMemory).
   std::int32_t num_ranks = 1;
 

@@ -72,6 +72,21 @@ TEST(EngineConfig, RanksDivideTheMemoryOfTheirReplica) {
   EXPECT_EQ(config.with_one_device().num_devices(), 1);
 }
 
+TEST(EngineConfig, StagesHaveRanksEach) {
+  auto config = good();
+  config.tensor_parallel_size = 2;
+  config.pipeline_parallel_size = 3;
+  config.kv_cache_memory = 6;
+  EXPECT_TRUE(wrong_keys(config).empty());
+  EXPECT_EQ(config.num_ranks(), 6);
+  EXPECT_EQ(config.of_rank(5).kv_cache_memory, 1);
+  EXPECT_EQ(config.max_steps_in_flight(), 3);
+  EXPECT_EQ(config.with_one_device().num_devices(), 1);
+  config.pipeline_parallel_size = 2;
+  config.pipeline_depth = 1;
+  EXPECT_EQ(config.max_steps_in_flight(), 2);
+}
+
 TEST(EngineConfig, EachWrongValueIsNamed) {
   using Change = void (*)(EngineConfig&);
   const std::vector<std::pair<std::string, Change>> cases{
@@ -187,6 +202,17 @@ TEST(EngineConfig, EachWrongValueIsNamed) {
          c.device = "cuda";
        }},
       {"pipeline_parallel_size", [](EngineConfig& c) { c.pipeline_parallel_size = 0; }},
+      {"pipeline_parallel_size", [](EngineConfig& c) { c.tensor_parallel_size = c.pipeline_parallel_size = 9; }},
+      {"pipeline_parallel_size",
+       [](EngineConfig& c) {
+         c.pipeline_parallel_size = 2;
+         c.device = "cuda";
+       }},
+      {"pipeline_parallel_size",
+       [](EngineConfig& c) {
+         c.tensor_parallel_size = c.pipeline_parallel_size = 2;
+         c.threads = 3;
+       }},
       {"max_queued_requests", [](EngineConfig& c) { c.max_queued_requests = 0; }},
       {"max_queued_prompt_tokens", [](EngineConfig& c) { c.max_queued_prompt_tokens = 0; }},
       {"max_queued_prompt_bytes", [](EngineConfig& c) { c.max_queued_prompt_bytes = 0; }},

@@ -53,6 +53,7 @@ struct Schedule {
   std::int32_t max_cpu_loras = 8;
   Where where = Where::cpu;
   std::int32_t ranks = 1;
+  std::int32_t stages = 1;
 };
 
 void PrintTo(const Schedule& schedule, std::ostream* out) {
@@ -65,7 +66,9 @@ class AdapterSchedules : public testing::TestWithParam<std::tuple<std::string, S
   const Schedule& schedule() const { return std::get<1>(GetParam()); }
 
   void SetUp() override {
-    const auto heads = io::load_hf_config(test::kGoldenModels / base()).value().decoder.attention.num_heads;
+    const auto decoder = io::load_hf_config(test::kGoldenModels / base()).value().decoder;
+    if (decoder.num_layers() < schedule().stages) GTEST_SKIP() << "the model has fewer layers than there are stages";
+    const auto heads = decoder.attention.num_heads;
     if (heads % schedule().ranks != 0) GTEST_SKIP() << "the ranks do not divide " << heads << " heads";
     // The length of a row, which DoRA needs, is not known to one rank.
     if (schedule().ranks > 1)
@@ -90,8 +93,9 @@ class AdapterSchedules : public testing::TestWithParam<std::tuple<std::string, S
   std::unique_ptr<Engine> make_engine() const {
     EngineConfig config;
     config.model = model_.path();
-    config.threads = std::max(2, schedule().ranks);
     config.tensor_parallel_size = schedule().ranks;
+    config.pipeline_parallel_size = schedule().stages;
+    config.threads = std::max(2, config.num_ranks());
     config.max_num_seqs = 8;
     config.block_size = kBlockSize;
     const KvLayout layout = model_.layout(kBlockSize);
@@ -227,6 +231,8 @@ constexpr Schedule kSchedules[] = {
     {.name = "one_batch"},
     {.name = "two_ranks", .max_tokens = kChunkTokens, .ranks = 2},
     {.name = "four_ranks", .ranks = 4},
+    {.name = "two_stages", .max_tokens = kChunkTokens, .stages = 2},
+    {.name = "two_stages_of_two", .ranks = 2, .stages = 2},
     {.name = "chunked_prefill", .max_tokens = kChunkTokens},
     {.name = "swapped", .max_tokens = kChunkTokens, .preemption = PreemptionPolicy::swap, .scarce_blocks = true},
     {.name = "recomputed",

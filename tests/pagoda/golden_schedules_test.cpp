@@ -68,10 +68,21 @@ constexpr Schedule kRecomputed{
 constexpr Schedule kSchedules[] = {kOneByOne, kOneBatchDepth1, kOneBatch, kChunked, kSwapped, kRecomputed};
 
 /// Where an engine runs.
-enum class Where { cpu, rounding_cpu, split_memory, emulated_cuda, two_ranks, most_ranks };
+enum class Where {
+  cpu,
+  rounding_cpu,
+  split_memory,
+  emulated_cuda,
+  two_ranks,
+  most_ranks,
+  two_stages,
+  three_stages,
+  two_stages_of_two
+};
 
 void PrintTo(Where where, std::ostream* out) {
-  constexpr const char* kNames[] = {"cpu", "rounding_cpu", "split_memory", "emulated_cuda", "two_ranks", "most_ranks"};
+  constexpr const char* kNames[] = {"cpu", "rounding_cpu", "split_memory", "emulated_cuda", "two_ranks", "most_ranks",
+                                    "two_stages", "three_stages", "two_stages_of_two"};
   *out << kNames[static_cast<int>(where)];
 }
 
@@ -83,17 +94,23 @@ class GoldenSchedules : public testing::TestWithParam<std::tuple<std::string, Sc
     if (where() == Where::rounding_cpu && !test::has_rounding_isa()) {
       GTEST_SKIP() << "this machine has no " << test::kRoundingIsa;
     }
-    if (where() == Where::two_ranks && num_heads() % 2 != 0) GTEST_SKIP() << "2 ranks do not divide the heads";
-    if (where() == Where::most_ranks && num_heads() < 3) GTEST_SKIP() << "more ranks than 2 do not divide the heads";
+    if (where() == Where::most_ranks && num_ranks() < 3) GTEST_SKIP() << "more ranks than 2 do not divide the heads";
+    const models::DecoderConfig decoder = config_of_model();
+    if (decoder.attention.num_heads % num_ranks() != 0) GTEST_SKIP() << "the ranks do not divide the heads";
+    if (decoder.num_layers() < num_stages()) GTEST_SKIP() << "the model has fewer layers than there are stages";
   }
 
-  std::int32_t num_heads() const {
-    return static_cast<std::int32_t>(
-        io::load_hf_config(test::kGoldenModels / std::get<0>(GetParam())).value().decoder.attention.num_heads);
+  models::DecoderConfig config_of_model() const {
+    return io::load_hf_config(test::kGoldenModels / std::get<0>(GetParam())).value().decoder;
   }
 
   std::int32_t num_ranks() const {
-    return where() == Where::two_ranks ? 2 : where() == Where::most_ranks ? num_heads() : 1;
+    if (where() == Where::most_ranks) return static_cast<std::int32_t>(config_of_model().attention.num_heads);
+    return where() == Where::two_ranks || where() == Where::two_stages_of_two ? 2 : 1;
+  }
+  std::int32_t num_stages() const {
+    if (where() == Where::three_stages) return 3;
+    return where() == Where::two_stages || where() == Where::two_stages_of_two ? 2 : 1;
   }
 
   /// Matrix products of bfloat16 weights round their other operand to bfloat16 too.
@@ -123,7 +140,8 @@ class GoldenSchedules : public testing::TestWithParam<std::tuple<std::string, Sc
     EngineConfig config;
     config.model = model.path();
     config.tensor_parallel_size = num_ranks();
-    config.threads = std::max(2, num_ranks());
+    config.pipeline_parallel_size = num_stages();
+    config.threads = std::max(2, config.num_ranks());
     config.max_num_seqs = 8;
     config.block_size = kBlockSize;
     config.num_device_blocks = schedule().scarce_blocks ? scarce_blocks(model) : 600;
@@ -255,6 +273,21 @@ INSTANTIATE_TEST_SUITE_P(OnTwoRanks, GoldenSchedules,
 INSTANTIATE_TEST_SUITE_P(OnMostRanks, GoldenSchedules,
                          testing::Combine(testing::ValuesIn(model_names()), testing::Values(kOneBatch, kSwapped),
                                           testing::Values(Where::most_ranks)),
+                         test_name);
+
+INSTANTIATE_TEST_SUITE_P(OnTwoStages, GoldenSchedules,
+                         testing::Combine(testing::ValuesIn(model_names()), testing::ValuesIn(kSchedules),
+                                          testing::Values(Where::two_stages)),
+                         test_name);
+
+INSTANTIATE_TEST_SUITE_P(OnThreeStages, GoldenSchedules,
+                         testing::Combine(testing::ValuesIn(model_names()), testing::Values(kChunked, kSwapped),
+                                          testing::Values(Where::three_stages)),
+                         test_name);
+
+INSTANTIATE_TEST_SUITE_P(OnTwoStagesOfTwo, GoldenSchedules,
+                         testing::Combine(testing::ValuesIn(model_names()), testing::Values(kOneBatch, kRecomputed),
+                                          testing::Values(Where::two_stages_of_two)),
                          test_name);
 
 /// One of each way to make weights, norms, positions and windows.

@@ -50,6 +50,28 @@ TEST(RankResults, AStepEndsWithItsLastRankAndHasTheSamplesOfRank0) {
   }
 }
 
+TEST(RankResults, AStepHasTheSamplesOfTheFirstRankOfTheLastStage) {
+  for (const std::int32_t last : {0, 1, 2, 3}) {
+    RankResults results(4, 2);
+    for (std::int32_t rank = 0; rank < 4; ++rank) {
+      if (rank == last) continue;
+      StepResult result = result_of(1, rank, 10 * rank);
+      if (rank < 2) {  // the first stage has rows without tokens
+        result.samples.clear();
+        for (RowResult& row : result.rows) row.output = RowTokens{};
+        result.rows[1].output = Error{ErrorCode::bad_file, "its adapter"};
+      }
+      EXPECT_FALSE(results.add(result));
+    }
+    StepResult result = result_of(1, last, 10 * last);
+    const auto step = results.add(result);
+    ASSERT_TRUE(step);
+    EXPECT_EQ(step->samples.at(0).token, 20);
+    EXPECT_EQ(step->rows.at(0).samples().count, 1);
+    ASSERT_NE(step->rows.at(1).error(), nullptr) << "the error of a row may come from another stage";
+  }
+}
+
 TEST(RankResults, ARankMayBeStepsAheadOfTheOthers) {
   RankResults results(3);
   EXPECT_FALSE(results.add(result_of(1, 2)));

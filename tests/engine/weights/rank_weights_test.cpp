@@ -293,8 +293,8 @@ TEST(RankWeights, EightBitFloatsKeepTheirScales) {
 }
 
 TEST(RankSlices, NamesTheNumbersThatRanksDoNotDivide) {
-  const auto reason = [](const DecoderConfig& config, std::int32_t ranks) {
-    const Status status = models::check_ranks(config, ranks);
+  const auto reason = [](const DecoderConfig& config, std::int32_t ranks, std::int32_t stages = 1) {
+    const Status status = models::check_ranks(config, ranks, stages);
     return status ? "" : status.error().message;
   };
   EXPECT_EQ(reason(config_of(8, 2), 4), "");
@@ -303,6 +303,30 @@ TEST(RankSlices, NamesTheNumbersThatRanksDoNotDivide) {
   DecoderConfig narrow = config_of(64, 64);
   narrow.intermediate_size = 16;
   EXPECT_THAT(reason(narrow, 32), HasSubstr("only 16 columns"));
+  DecoderConfig flat = config_of(8, 8);
+  flat.layer_shapes.resize(2);
+  EXPECT_EQ(reason(flat, 1, 2), "");
+  EXPECT_THAT(reason(flat, 1, 3), HasSubstr("only 2 layers"));
+}
+
+TEST(RankSlices, StagesHaveAboutTheSameNumberOfWeights) {
+  DecoderConfig config;  // TinyLlama 1.1B
+  config.attention = {.num_heads = 32, .num_kv_heads = 4, .head_dim = 64};
+  config.hidden_size = 2048;
+  config.intermediate_size = 5632;
+  config.vocab_size = 32000;
+  config.layer_shapes.resize(22);
+  const auto layers = [&](std::int32_t stage, std::int32_t num_stages) {
+    return models::layers_of_stage(config, {.stage = stage, .num_stages = num_stages});
+  };
+  EXPECT_EQ(layers(0, 1), (Range{0, 22}));
+  EXPECT_EQ(layers(0, 2), (Range{0, 12})) << "the head is as large as one and a half layers";
+  EXPECT_EQ(layers(1, 2), (Range{12, 22}));
+  EXPECT_EQ(layers(2, 3), (Range{16, 22}));
+  config.vocab_size = 10'000'000;
+  for (std::int32_t stage = 0; stage < 3; ++stage) EXPECT_EQ(layers(stage + 1, 4).size(), 1) << "at least one layer";
+  EXPECT_EQ(layers(0, 4), (Range{0, 19}));
+  for (std::int32_t stage = 0; stage < 22; ++stage) EXPECT_EQ(layers(stage, 22), (Range{stage, stage + 1}));
 }
 
 TEST(RankSlices, TheMlpIsDividedBetweenGroupsOf256ColumnsWherePossible) {
