@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Ranks that share each layer (--tensor-parallel-size): the same tokens in one process and in several, while worker
-processes are killed; adapters; what is refused. Standard library only.
+"""Ranks that compute a model together (--tensor-parallel-size, --pipeline-parallel-size): the same tokens in one process
+and in several, while worker processes are killed; adapters; what is refused. Standard library only.
 
-usage: tensor_parallel_test.py PAGODA MODEL_DIR [unittest arguments]
+usage: ranks_test.py PAGODA MODEL_DIR [unittest arguments]
 """
 import json
 import os
@@ -30,11 +30,11 @@ def setUpModule():
     adapter = make_adapter(os.path.join(kept.name, "adapter"), 7, base=model)
 
 
-class TensorParallel(LoadCase):
-    def start(self, ranks, *flags):
+class Ranks(LoadCase):
+    def start(self, ranks, *flags, stages=1):
         server = WorkerServer(pagoda, model, "--threads", "4", "--kv-cache-memory", "0.05", "--enable-lora",
                               "--lora-modules", f"wild={adapter}", "--max-lora-rank", "4",
-                              "--tensor-parallel-size", str(ranks), *flags)
+                              "--tensor-parallel-size", str(ranks), "--pipeline-parallel-size", str(stages), *flags)
         server.__enter__()
         self.addCleanup(server.__exit__, None, None, None)
         self.connection = Connection(server.lines)
@@ -42,12 +42,12 @@ class TensorParallel(LoadCase):
         return server
 
     def test_the_tokens_stay_while_ranks_are_killed(self):
-        for ranks, flags in ((2, []), (4, ["--data-parallel-size", "1"]), (2, ["--data-parallel-size", "2"])):
-            self.start(ranks, "--no-worker-processes")
+        for ranks, stages, replicas in ((2, 1, 1), (4, 1, 1), (2, 1, 2), (1, 2, 1), (1, 3, 1), (2, 2, 1), (1, 2, 2)):
+            self.start(ranks, "--no-worker-processes", stages=stages)
             expected = self.expect(self.submit(NUM_REQUESTS))
             self.doCleanups()
-            server = self.start(ranks, *flags)
-            num_devices = ranks * int(dict(zip(flags[::2], flags[1::2])).get("--data-parallel-size", 1))
+            server = self.start(ranks, "--data-parallel-size", str(replicas), stages=stages)
+            num_devices = ranks * stages * replicas
             self.assertEqual(len(server.workers()), num_devices)
             ended = threading.Event()
             num_killed = 0
@@ -79,25 +79,37 @@ class TensorParallel(LoadCase):
 
     def test_greedy_tokens_are_those_of_one_rank(self):
         texts = []
-        for ranks in (1, 2, 4):
-            self.start(ranks, "--no-worker-processes", "--dtype", "float32")
+        for ranks, stages in ((1, 1), (2, 1), (4, 1), (1, 2), (1, 4), (2, 2)):
+            self.start(ranks, "--no-worker-processes", "--dtype", "float32", stages=stages)
             outcomes = [self.connection.submit({**mixed_request(i), "temperature": 0}) for i in range(8) if i % 8 != 6]
             texts.append(self.expect(outcomes))
             self.doCleanups()
-        self.assertEqual(texts[1], texts[0])
-        self.assertEqual(texts[2], texts[0])
+        for others in texts[1:]:
+            self.assertEqual(others, texts[0])
+
+    def test_tokens_do_not_depend_on_stages(self):
+        """Unlike ranks that share a layer, stages do the same sums as one device: all kinds of requests, sampled too."""
+        of_stages = []
+        for stages in (1, 2, 3):
+            self.start(1, "--no-worker-processes", stages=stages)
+            of_stages.append(self.expect(self.submit(64)))
+            self.doCleanups()
+        self.assertEqual(of_stages[1], of_stages[0])
+        self.assertEqual(of_stages[2], of_stages[0])
 
     def test_quantised_weights_and_a_standby_worker(self):
-        self.start(2, "--no-worker-processes", "--quantize", "int8")
-        expected = self.expect(self.submit(20))
-        self.doCleanups()
-        server = self.start(2, "--quantize", "int8", "--standby-worker")
-        for _ in range(3):
-            server.wait_for(lambda s: s["health"] == "ok" and len(s["worker_pids"]) == 2)
-            outcomes = self.submit(20)
-            os.kill(server.stats()["worker_pids"][1], signal.SIGKILL)
-            self.expect(outcomes, expected)
-        self.assertEqual(server.stats()["requests_failed_total"], 0)
+        for ranks, stages in ((2, 1), (1, 2)):
+            self.start(ranks, "--no-worker-processes", "--quantize", "int8", stages=stages)
+            expected = self.expect(self.submit(20))
+            self.doCleanups()
+            server = self.start(ranks, "--quantize", "int8", "--standby-worker", stages=stages)
+            for _ in range(3):
+                server.wait_for(lambda s: s["health"] == "ok" and len(s["worker_pids"]) == 2)
+                outcomes = self.submit(20)
+                os.kill(server.stats()["worker_pids"][1], signal.SIGKILL)
+                self.expect(outcomes, expected)
+            self.assertEqual(server.stats()["requests_failed_total"], 0)
+            self.doCleanups()
 
     def run_serve(self, *flags):
         done = subprocess.run([pagoda, "serve", "--model", model, "--listen", "127.0.0.1:0", *flags],
@@ -106,7 +118,8 @@ class TensorParallel(LoadCase):
 
     def test_what_cannot_be_divided_is_refused_by_name(self):
         with open(os.path.join(model, "config.json")) as file:
-            heads = json.load(file)["num_attention_heads"]
+            config = json.load(file)
+        heads, layers = config["num_attention_heads"], config["num_hidden_layers"]
         for flags, why in (
                 (["--tensor-parallel-size", "65"], "tensor_parallel_size must be from 1 to 64"),
                 (["--tensor-parallel-size", "3", "--threads", "3"],
@@ -114,6 +127,13 @@ class TensorParallel(LoadCase):
                 (["--tensor-parallel-size", "2", "--threads", "1"],
                  "tensor_parallel_size must be at most the number of threads (1), because each rank needs one, not 2"),
                 (["--tensor-parallel-size", "2", "--device", "cuda"], "tensor_parallel_size must be 1 with a GPU"),
+                (["--pipeline-parallel-size", "0"], "pipeline_parallel_size must be from 1 to 64"),
+                (["--pipeline-parallel-size", str(layers + 1), "--threads", str(layers + 1)],
+                 f"pipeline_parallel_size is {layers + 1}, but the model has only {layers} layers"),
+                (["-pp", "2", "-tp", "2", "--threads", "3"],
+                 "pipeline_parallel_size times tensor_parallel_size must be at most the number of threads (3), because "
+                 "each rank needs one, not 4"),
+                (["--pipeline-parallel-size", "2", "--device", "cuda"], "pipeline_parallel_size must be 1 with a GPU"),
         ):
             code, errors = self.run_serve(*flags)
             self.assertEqual(code, 2, errors)
@@ -133,6 +153,12 @@ class TensorParallel(LoadCase):
             self.assertEqual(rank["kv_bytes_per_token"] * 2, whole["kv_bytes_per_token"])
             self.assertLess(rank["weight_bytes"], whole["weight_bytes"] * 0.6)
         self.assertGreaterEqual(sum(rank["weight_bytes"] for rank in ranks), whole["weight_bytes"])
+        stages = inspect("--pipeline-parallel-size", "2")["ranks"]
+        self.assertEqual([rank["stage"] for rank in stages], [0, 1])
+        self.assertEqual(stages[0]["first_layer"], 0)
+        self.assertEqual(stages[1]["first_layer"], stages[0]["num_layers"])
+        self.assertEqual(sum(rank["kv_bytes_per_token"] for rank in stages), whole["kv_bytes_per_token"])
+        self.assertGreaterEqual(sum(rank["weight_bytes"] for rank in stages), whole["weight_bytes"])
 
 
 if __name__ == "__main__":
