@@ -54,7 +54,8 @@ class Communicator {
 
   /// Passes rows [count] to the same rank of the next stage; `count` is at most what the group has room for. Not on the
   /// last stage; at most once in a step. Waits while the next stage has not taken the rows of the last but one step: a
-  /// stage runs ahead of the next by at most two steps. A step without send() counts as failed for the next stage.
+  /// stage runs ahead of the next by at most two steps. Does nothing if the receiver has already failed in the step. A
+  /// step without send() counts as failed for the next stage.
   /// Errors: device_failed if the step has failed, or if this rank or the receiver has left.
   virtual Status send(const Ops& ops, Stream& stream, std::int64_t count, const float* rows) = 0;
   /// Waits for the rows [count] of the present step from the same rank of the previous stage, and copies them. Not on

@@ -114,13 +114,12 @@ class RankMemory::Connection final : public Communicator {
   int num_stages() const override { return memory_->shape_.num_stages; }
 
   Status begin_step(std::int64_t step) override {
-    if (has_next() && !has_sent_) fail_step();  // the next stage gets one message for each step
+    if (has_next() && !has_sent_) fail_step();  // the next stage must not wait for the rows
     step_ = static_cast<std::uint64_t>(step);
     point_ = step_ << kCollectiveBits;
     has_failed_ = false;
     has_sent_ = false;
     has_received_ = false;
-    if (has_previous()) drop_older_messages();
     return meet();
   }
 
@@ -128,9 +127,13 @@ class RankMemory::Connection final : public Communicator {
     has_failed_ = true;
     own().failed_step.store(step_ + 1, std::memory_order_seq_cst);
     wake_all(own().arrived);
+    if (has_previous()) {
+      drop_messages(step_);
+      wake_all(own().taken.value);  // the sender of this step need not wait for a slot
+    }
     if (!has_next() || has_sent_) return;
     has_sent_ = true;
-    if (wait_for_slot()) put({.step = step_, .count = 0, .has_failed = true});
+    if (wait_for_slot() == Slot::free) put({.step = step_, .count = 0, .has_failed = true});
   }
 
   void leave() override {
@@ -175,7 +178,12 @@ class RankMemory::Connection final : public Communicator {
     PAGODA_ASSERT(step_ > 0 && (!has_sent_ || has_failed_), "a step sends rows once");
     PAGODA_ASSERT(count <= memory_->shape_.row_floats, "rows for the next stage fit the memory of the ranks");
     if (Status able = check_own(); !able) return able;
-    if (!wait_for_slot()) return fail_beside(number_ + num_ranks(), " has left the others");
+    const Slot slot = wait_for_slot();
+    if (slot == Slot::has_left) return fail_beside(number_ + num_ranks(), " has left the others");
+    if (slot == Slot::not_needed) {
+      has_sent_ = true;
+      return {};
+    }
     if (Status copied = copy(ops, stream, count, rows, memory_->rows(number_, next_slot())); !copied) {
       fail_step();
       return copied;
@@ -281,7 +289,7 @@ class RankMemory::Connection final : public Communicator {
   /// Waits until is_enough(value of the signal), which `other` changes. Returns false if one of both ranks has left
   /// before.
   template <class IsEnough>
-  bool wait_for(Signal& signal, const RankState& other, const IsEnough& is_enough) const {
+  bool wait_for_signal(Signal& signal, const RankState& other, const IsEnough& is_enough) const {
     const auto is_reached = [&] { return is_enough(signal.value.load(std::memory_order_acquire)); };
     bool reached = spin_until(is_reached);
     while (!reached && other.has_left.load() == 0 && !has_left()) {
@@ -298,11 +306,24 @@ class RankMemory::Connection final : public Communicator {
   std::uint32_t num_sent() const { return own().sent.value.load(std::memory_order_relaxed); }
   std::uint32_t next_slot() const { return num_sent() % kNumSlots; }
 
-  /// Waits until the next message has a free slot, whose rows the receiver no longer reads. Returns false if one of
-  /// both ranks has left.
-  bool wait_for_slot() const {
+  enum class Slot {
+    free,        ///< the receiver no longer reads the slot of the next message
+    not_needed,  ///< the receiver will not take a message of this step
+    has_left,    ///< the receiver or this rank has left
+  };
+
+  Slot wait_for_slot() const {
     const auto is_free = [&](std::uint32_t taken) { return num_sent() - taken < kNumSlots; };
-    return wait_for(next().taken, next(), is_free) && next().has_left.load() == 0;
+    const auto is_done = [&](std::uint32_t taken) { return is_free(taken) || !receiver_needs_message(); };
+    if (!wait_for_signal(next().taken, next(), is_done) || next().has_left.load() != 0) return Slot::has_left;
+    return receiver_needs_message() ? Slot::free : Slot::not_needed;
+  }
+
+  /// Returns whether the receiver may still take a message of this step: it has neither failed in the step nor begun a
+  /// later one. Otherwise it may have no further step in which it takes messages, so that no slot becomes free.
+  bool receiver_needs_message() const {
+    return next().failed_step.load(std::memory_order_acquire) <= step_ &&
+           next().arrived.load(std::memory_order_acquire) >> kCollectiveBits <= step_;
   }
 
   void put(const Message& message) {
@@ -322,9 +343,9 @@ class RankMemory::Connection final : public Communicator {
 
   void take() { increment(own().taken); }
 
-  /// Takes the messages of steps in which this rank has failed before it received them.
-  void drop_older_messages() {
-    for (const Message* message = first_message(); message != nullptr && message->step < step_;
+  /// Takes the messages of steps up to `last` that are there, without their rows: this rank has failed in the steps.
+  void drop_messages(std::uint64_t last) {
+    for (const Message* message = first_message(); message != nullptr && message->step <= last;
          message = first_message()) {
       take();
     }
@@ -335,8 +356,8 @@ class RankMemory::Connection final : public Communicator {
     do {
       const std::uint32_t taken = num_taken();
       const auto is_there = [&](std::uint32_t sent) { return sent != taken; };
-      if (!wait_for(previous().sent, previous(), is_there)) return false;
-      drop_older_messages();
+      if (!wait_for_signal(previous().sent, previous(), is_there)) return false;
+      drop_messages(step_ - 1);
     } while (first_message() == nullptr);
     return true;
   }

@@ -152,6 +152,22 @@ bool soon(const std::function<bool()>& done) {
   return done();
 }
 
+/// Runs `wait` of a rank on a thread, then `end`; returns the status of `wait`, which must end within a second.
+Status ends_when(const std::function<Status()>& wait, const std::function<void()>& end) {
+  std::atomic<bool> has_ended = false;
+  Status status;
+  std::thread waiting([&] {
+    status = wait();
+    has_ended = true;
+  });
+  std::this_thread::sleep_for(milliseconds(20));  // the rank sleeps
+  EXPECT_FALSE(has_ended);
+  end();
+  EXPECT_TRUE(soon([&] { return has_ended.load(); }));
+  waiting.join();
+  return status;
+}
+
 TEST(RankMemoryStages, ANumberInTheGroupIsARankOfAStage) {
   const auto memory = RankMemory::create(shape_of(3, 2)).value();
   const auto ranks = memory->communicator(5);
@@ -303,6 +319,30 @@ TEST(RankMemoryStages, AReceiverMayFailAnyNumberOfStepsBeforeItReceives) {
   });
 }
 
+TEST(RankMemoryStages, NoSenderWaitsForAReceiverThatHasFailedInTheStep) {
+  const auto memory = RankMemory::create(shape_of(2, 1)).value();
+  StageRank first(*memory, 0);
+  StageRank second(*memory, 1);
+  constexpr std::int64_t kFailing = 7;  // more than a ring has room for
+  for (std::int64_t step = 1; step <= kFailing; ++step) EXPECT_FALSE(second.run_step(step, 0));
+  for (std::int64_t step = 1; step <= kFailing; ++step) {
+    EXPECT_EQ(static_cast<bool>(first.run_step(step, step % 3 == 0 ? 2 : -1)), step % 3 != 0);
+  }
+  EXPECT_TRUE(first.run_step(8));
+  EXPECT_TRUE(first.run_step(9));
+  EXPECT_TRUE(second.run_step(8));
+  EXPECT_TRUE(second.run_step(9));
+
+  EXPECT_TRUE(first.run_step(10));
+  EXPECT_TRUE(first.run_step(11));
+  const auto fail_all = [&] {
+    for (std::int64_t step = 10; step <= 12; ++step) EXPECT_FALSE(second.run_step(step, 0));
+  };
+  EXPECT_TRUE(ends_when([&] { return first.run_step(12); }, fail_all));
+  EXPECT_TRUE(first.run_step(13));
+  EXPECT_TRUE(second.run_step(13));
+}
+
 TEST(RankMemoryStages, AStepWithoutRowsFailsInTheNextStage) {
   const auto memory = RankMemory::create(shape_of(2, 1)).value();
   StageRank first(*memory, 0);
@@ -352,22 +392,6 @@ TEST(RankMemoryStages, ErrorsNameStageAndRank) {
   EXPECT_EQ(messages[0], "rank 1 of 2 in stage 0 of 2 has not computed its part of the step");
   EXPECT_EQ(messages[2], "rank 0 of 2 in stage 0 of 2 has not computed its part of the step");
   EXPECT_EQ(messages[3], "rank 1 of 2 in stage 0 of 2 has not computed its part of the step");
-}
-
-/// Runs `wait` of a rank on a thread, then `leave`; returns the status of `wait`, which must end within a second.
-Status ends_when(const std::function<Status()>& wait, const std::function<void()>& leave) {
-  std::atomic<bool> has_ended = false;
-  Status status;
-  std::thread waiting([&] {
-    status = wait();
-    has_ended = true;
-  });
-  std::this_thread::sleep_for(milliseconds(20));  // the rank sleeps
-  EXPECT_FALSE(has_ended);
-  leave();
-  EXPECT_TRUE(soon([&] { return has_ended.load(); }));
-  waiting.join();
-  return status;
 }
 
 TEST(RankMemoryStages, NoReceiverWaitsForARankThatHasLeft) {
