@@ -24,7 +24,6 @@ scheduling::SchedulerConfig scheduler_config(const EngineConfig& config, const E
           .max_num_batched_tokens = plan.limits.max_tokens,
           .layout = plan.layout,
           .pipeline_depth = config.pipeline_depth,
-          .num_stages = config.pipeline_parallel_size,
           .enable_chunked_prefill = config.enable_chunked_prefill,
           .can_swap = plan.num_host_blocks > 0,
           .block_bytes = plan.layout.block_bytes(),
@@ -43,7 +42,8 @@ scheduling::SchedulerConfig scheduler_config(const EngineConfig& config, const E
           .preemption = config.preemption_mode,
           .eos_token_ids = plan.model.eos_token_ids,
           .vocab_size = plan.model.vocab_size,
-          .thinking = thinking};
+          .thinking = thinking,
+          .num_stages = config.pipeline_parallel_size};
 }
 
 memory::BlockSpaceConfig block_space_config(const EngineConfig& config, const EnginePlan& plan,

@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""Measures what ranks cost on one CPU socket: one rank with all threads, beside ranks that share each layer and the threads.
+"""Measures what ranks cost on one CPU socket: one rank with all threads, beside ranks that share each layer and the threads,
+and stages that have some of the layers and of the threads.
 
     python3 tools/make_random_model.py --preset llama-1.1b --out build/models/llama-1.1b
     python3 tools/bench_ranks.py --model build/models/llama-1.1b --ranks 2 --threads 2
+    python3 tools/bench_ranks.py --model build/models/llama-1.1b --ranks 1 --stages 2 --threads 2
 
 Runs `pagoda bench throughput` for each load (--streams: so many requests at a time) in turn for these cases, in each
 round in the opposite order:
 
     one        one rank
-    ranks      --tensor-parallel-size in one process
+    ranks      --tensor-parallel-size and --pipeline-parallel-size in one process
     processes  the same, each rank in a worker process (--processes)
 
 Prints one JSON object: tokens a second of each case, as medians over the rounds, and its ratio to `one`, as the median of
@@ -39,7 +41,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--pagoda", default=str(ROOT / "build" / "release" / "bin" / "pagoda"))
     parser.add_argument("--model", required=True)
-    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--ranks", type=int, default=2, help="of each stage")
+    parser.add_argument("--stages", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2, help="of all ranks together")
     parser.add_argument("--streams", default="1,16", help="requests at a time, separated by commas")
     parser.add_argument("--waves", type=int, default=1, help="requests of each stream")
@@ -49,7 +52,7 @@ def main():
     parser.add_argument("--processes", action="store_true", help="also with worker processes")
     parser.add_argument("flags", nargs="*", help="flags of pagoda bench, behind --")
     options = parser.parse_args()
-    share = ["--tensor-parallel-size", str(options.ranks)]
+    share = ["--tensor-parallel-size", str(options.ranks), "--pipeline-parallel-size", str(options.stages)]
     cases = {"one": [], "ranks": share}
     if options.processes:
         cases["processes"] = [*share, "--worker-processes"]

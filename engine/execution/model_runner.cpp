@@ -482,10 +482,9 @@ Status ModelRunner::run_model(kernels::Stream& stream, const Batch& batch, const
                                                    .out = block_tables_of_batch_.as<float>()});
     }
     if (status) status = model_->run(stream, forward, cache_);
-    if (status)
-      status =
-          model_->logits(stream, inputs.logit_rows, num_logit_rows, logits_.as<float>(), or_null(batch.logit_adapters));
-    return status;
+    if (!status || !config_.samples) return status;
+    return model_->logits(stream, inputs.logit_rows, num_logit_rows, logits_.as<float>(),
+                          or_null(batch.logit_adapters));
   };
   return batch.decode ? stream.replay(batch.decode->key(), issue) : issue();
 }
