@@ -42,11 +42,13 @@ bool is_valid(const MemoryRequest& plan) {
 constexpr std::int32_t kMaxRows = 1 << 20;
 constexpr std::size_t kMaxKvGroups = 1 << 10;
 constexpr std::int64_t kMaxVocab = 1 << 24;
+constexpr std::int32_t kMaxStages = 1 << 10;
 
 bool is_valid(const scheduling::SchedulerConfig& config) {
   return config.max_num_seqs > 0 && config.max_num_seqs <= config.max_num_batched_tokens &&
          config.max_num_seqs <= kMaxRows && config.vocab_size >= 0 && config.vocab_size <= kMaxVocab &&
-         (config.pipeline_depth == 1 || config.pipeline_depth == 2);
+         (config.pipeline_depth == 1 || config.pipeline_depth == 2) && config.num_stages > 0 &&
+         config.num_stages <= kMaxStages;
 }
 
 /// Returns whether the config is valid. The state after the config has a number for each block, so `state_bytes` limits

@@ -30,11 +30,33 @@ bool should_join_those_in_flight(const std::vector<SequenceGroup*>& running) {
   return joins;
 }
 
+/// Returns the number of these sequences that may run their next token.
+std::int32_t count_decoding(const SequenceGroup& group, std::span<const Sequence> sequences) {
+  std::int32_t count = 0;
+  for (const Sequence& s : sequences) {
+    const std::int32_t tokens = s.state == SequenceState::running ? group.runnable_tokens(s) : 0;
+    count += tokens > 0 && !s.runs_prompt(tokens) ? 1 : 0;
+  }
+  return count;
+}
+
+/// Calls `visit` with all sequences of a group that run together: with each that is independent, or with all.
+template <class Visit>
+void visit_together(const SequenceGroup& group, const Visit& visit) {
+  const std::span<const Sequence> sequences(group.sequences);
+  if (!group.decoding->has_independent_sequences()) return visit(sequences);
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    if (sequences[i].state == SequenceState::running) visit(sequences.subspan(i, 1));
+  }
+}
+
 }  // namespace
 
-std::optional<MemoryRequest> BatchPlanner::next(TimeUs now, StepId last_completed, bool steps_in_flight) {
+std::optional<MemoryRequest> BatchPlanner::next(TimeUs now, StepId last_completed,
+                                                std::span<const InFlightStep> in_flight) {
   if (pending_ || (!changed_ && !table_.pending_updates.must_be_sent())) return std::nullopt;
 
+  const bool steps_in_flight = !in_flight.empty();
   propose_drafts();
   MemoryRequest plan;
   shares_.clear();
@@ -45,7 +67,7 @@ std::optional<MemoryRequest> BatchPlanner::next(TimeUs now, StepId last_complete
   plan.step = next_step_;
   plan.last_completed_step = last_completed;
   plan.costs = {cost_.recompute_us(1), cost_.swap_us(config_.block_bytes)};
-  count_running();
+  count_running(in_flight);
   plan.token_budget = step_budget();
   // Without chunked prefill, whole prompts go first, in steps of their own.
   const SequenceGroup* solo = table_.solo_group();
@@ -74,7 +96,8 @@ std::optional<MemoryRequest> BatchPlanner::next(TimeUs now, StepId last_complete
 
   const bool decodes_alone = plan.swapped.empty() && plan.waiting.empty();
   const bool changes_nothing = used == 0 && !table_.pending_updates.must_be_sent() && plan.num_preempted_for_rows == 0;
-  const bool joins_others = used > 0 && steps_in_flight && should_join_those_in_flight(table_.running);
+  const bool joins_others =
+      used > 0 && steps_in_flight && !config_.has_stages() && should_join_those_in_flight(table_.running);
   const bool waits = decodes_alone && (changes_nothing || joins_others);
   if (waits) {
     changed_ = false;
@@ -89,7 +112,7 @@ std::optional<MemoryRequest> BatchPlanner::next(TimeUs now, StepId last_complete
 
 bool BatchPlanner::may_draft() const {
   const std::int64_t max_needed = std::int64_t{config_.max_num_batched_tokens} + config_.max_num_seqs;
-  return config_.pipeline_depth == 2 && !table_.head_of_queue() && table_.swapped.empty() &&
+  return config_.pipeline_depth == 2 && !config_.has_stages() && !table_.head_of_queue() && table_.swapped.empty() &&
          available_blocks_ >= max_needed;
 }
 
@@ -138,7 +161,7 @@ std::int32_t BatchPlanner::num_rows_for_new() const {
   const std::int32_t free = table_.num_free_rows();
   const SequenceGroup* first = first_of_queue();
   if (config_.target_step_us == 0 || first == nullptr || table_.solo_group() != nullptr) return free;
-  const double tokens = tokens_in_target();
+  const double tokens = tokens_in_target() * config_.num_stages;  // rows decode in one step of so many
   const double rows = std::min<double>(config_.max_num_seqs, tokens * (kPromptShare - 1) / kPromptShare);
   const std::int32_t more = std::max(0, static_cast<std::int32_t>(rows) - table_.rows_reserved);
   return std::min(free, table_.rows_reserved == 0 ? std::max(more, first->rows_wanted()) : more);
@@ -150,7 +173,7 @@ bool BatchPlanner::delay_has_passed(TimeUs now, bool steps_in_flight) const {
   return static_cast<double>(now - arrival) > config_.delay_factor * static_cast<double>(last_prompt_step_us_);
 }
 
-void BatchPlanner::count_running() {
+void BatchPlanner::count_running(std::span<const InFlightStep> in_flight) {
   num_decoding_ = num_prompts_ = num_long_prompts_ = 0;
   for (const SequenceGroup* group : table_.running) {
     for (const Sequence& s : group->sequences) {
@@ -160,6 +183,41 @@ void BatchPlanner::count_running() {
       num_long_prompts_ += s.runs_prompt(tokens) && is_long(tokens) ? 1 : 0;
     }
   }
+  if (!config_.has_stages()) return;
+  max_decoding_ = share_of_step(std::exchange(num_decoding_, 0), in_flight);
+  for (const SequenceGroup* group : table_.running) {
+    if (!may_run(*group)) continue;
+    visit_together(*group, [&](std::span<const Sequence> sequences) {
+      if (!is_set_aside(*group, sequences, num_decoding_)) num_decoding_ += count_decoding(*group, sequences);
+    });
+  }
+}
+
+/// The shares of num_stages steps differ by at most one, and together hold all sequences. So steps that are too large,
+/// as after a burst of prompts, get smaller, and a sequence that is set aside finds room in one of the next steps.
+std::int32_t BatchPlanner::share_of_step(std::int32_t num_runnable, std::span<const InFlightStep> in_flight) const {
+  std::int32_t all = num_runnable;
+  std::vector<std::int32_t> others;
+  others.reserve(in_flight.size());
+  for (const InFlightStep& step : in_flight) {
+    std::int32_t decoding = 0;
+    for (const WorkRef& work : step.work) decoding += work.late || work.dropped ? 0 : work.num_samples;
+    others.push_back(decoding);
+    all += decoding;
+  }
+  const std::int32_t share = all / config_.num_stages;
+  const auto num_larger = std::ranges::count_if(others, [&](std::int32_t decoding) { return decoding > share; });
+  return std::max(1, share + (num_larger < all % config_.num_stages ? 1 : 0));
+}
+
+bool BatchPlanner::is_set_aside(const SequenceGroup& group, std::span<const Sequence> sequences,
+                                std::int32_t num_decoding) const {
+  return config_.has_stages() && num_decoding >= max_decoding_ && count_decoding(group, sequences) > 0;
+}
+
+bool BatchPlanner::may_run(const SequenceGroup& group) const {
+  const SequenceGroup* solo = table_.solo_group();
+  return (solo == nullptr || &group == solo) && adapters_.contains(group.spec->adapter.id);
 }
 
 std::int32_t BatchPlanner::step_budget() const {
@@ -210,9 +268,11 @@ std::int32_t BatchPlanner::add_running_candidates(MemoryRequest& plan, bool may_
   std::int32_t for_short =
       num_long_prompts_ > 0 ? tokens_for_short_prompts(chunk_budget, /*of_running=*/true, may_admit) : 0;
   const SequenceGroup* solo = table_.solo_group();
-  std::int32_t decode = 0;  // number of the next decode
+  std::int32_t decode = 0;    // number of the next decode
+  std::int32_t decoding = 0;  // number of sequences before the candidate that decode in this step
   std::int32_t used = 0;
   bool pauses = false;
+  bool set_aside = false;
   const auto tokens_of = [&](const SequenceGroup& group, const Sequence& s) {
     if ((solo != nullptr && &group != solo) || s.awaits_mask || !adapters_.contains(group.spec->adapter.id)) {
       pauses = true;
@@ -231,6 +291,9 @@ std::int32_t BatchPlanner::add_running_candidates(MemoryRequest& plan, bool may_
       if (!runs_long_prompt) for_short = std::max(0, for_short - tokens);
       num_partial_long_prompts_ += runs_long_prompt && tokens < group.runnable_tokens(s) ? 1 : 0;
       pauses |= tokens == 0;
+    } else if (tokens > 0 && set_aside) {
+      tokens = 0;
+      pauses = true;
     } else if (tokens > 0 && pausing > 0 && (decode++ + num_decoding_ - first_pausing) % num_decoding_ < pausing) {
       tokens = 0;
       pauses = true;
@@ -247,6 +310,8 @@ std::int32_t BatchPlanner::add_running_candidates(MemoryRequest& plan, bool may_
     std::int32_t granted = 0;
     bool waits_for_results = false;
     pauses = false;
+    set_aside = is_set_aside(group, sequences, decoding);
+    if (config_.has_stages() && !set_aside && may_run(group)) decoding += count_decoding(group, sequences);
     for (const Sequence& s : sequences) {
       if (s.state != SequenceState::running) continue;
       const std::int32_t tokens = tokens_of(group, s);
@@ -264,11 +329,7 @@ std::int32_t BatchPlanner::add_running_candidates(MemoryRequest& plan, bool may_
     plan.running.push_back({group.entry.id, {first, count}, preemption_of(group)});
   };
   const auto add_group = [&](const SequenceGroup& group) {
-    const std::span<const Sequence> sequences(group.sequences);
-    if (!group.decoding->has_independent_sequences()) return add_candidate(group, sequences);
-    for (std::size_t i = 0; i < sequences.size(); ++i) {
-      if (sequences[i].state == SequenceState::running) add_candidate(group, sequences.subspan(i, 1));
-    }
+    visit_together(group, [&](std::span<const Sequence> sequences) { add_candidate(group, sequences); });
   };
   plan.running.reserve(table_.running.size());
   plan.needs.reserve(table_.running.size());

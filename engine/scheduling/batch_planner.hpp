@@ -10,6 +10,7 @@
 #include "engine/scheduling/preemption_cost.hpp"
 #include "engine/scheduling/scheduler_config.hpp"
 #include "engine/scheduling/step_adapters.hpp"
+#include "engine/scheduling/step_builder.hpp"
 #include "engine/scheduling/step_time_curve.hpp"
 #include "engine/scheduling/step_times.hpp"
 #include "engine/step/codec.hpp"
@@ -59,8 +60,8 @@ class BatchPlanner {
   BatchPlanner& operator=(const BatchPlanner&) = delete;
 
   /// Returns the next MemoryRequest, unless one is unanswered or there is nothing to plan. Steps up to `last_completed`
-  /// have passed; later steps may be in flight.
-  std::optional<MemoryRequest> next(TimeUs now, StepId last_completed, bool steps_in_flight);
+  /// have passed.
+  std::optional<MemoryRequest> next(TimeUs now, StepId last_completed, std::span<const InFlightStep> in_flight);
   /// Returns the unanswered request.
   const std::optional<PendingGrant>& pending() const { return pending_; }
   /// Returns the last step that was planned; 0 = none.
@@ -114,8 +115,16 @@ class BatchPlanner {
   const SequenceGroup* first_of_queue() const;
   bool admission_wanted(TimeUs now, bool steps_in_flight) const;
   bool delay_has_passed(TimeUs now, bool steps_in_flight) const;
+  /// Returns whether the group runs if it can: no other group is to run alone, and its adapter has a place in the step.
+  bool may_run(const SequenceGroup& group) const;
   /// Counts what runs, for the functions below.
-  void count_running();
+  void count_running(std::span<const InFlightStep> in_flight);
+  /// Returns the number of sequences that may decode in the next step, of the `num_runnable` that could: with stages,
+  /// an equal part of all that decode, those in flight included.
+  std::int32_t share_of_step(std::int32_t num_runnable, std::span<const InFlightStep> in_flight) const;
+  /// Returns whether these sequences of a group, which run together, leave their turn to decode to others: they decode
+  /// in another step than the `num_decoding` sequences that come before them.
+  bool is_set_aside(const SequenceGroup& group, std::span<const Sequence> sequences, std::int32_t num_decoding) const;
   /// Returns the number of tokens of the largest step that takes at most target_step_us in 199 of 200 cases.
   double tokens_in_target() const;
   /// Returns the number of tokens of the largest step that takes at most max_stretch times as long as the decodes
@@ -172,11 +181,13 @@ class BatchPlanner {
   const SchedulerConfig& config_;
   GroupTable& table_;
 
-  // For the current plan: number of running sequences that may run their next token, that may run tokens of their
-  // prompts, and of these with long prompts.
+  // For the current plan: number of running sequences that decode in the step, that may run tokens of their prompts,
+  // and of these with long prompts.
   std::int32_t num_decoding_ = 0;
   std::int32_t num_prompts_ = 0;
   std::int32_t num_long_prompts_ = 0;
+  /// For the current plan: number of sequences from which on others are set aside.
+  std::int32_t max_decoding_ = 0;
   StepAdapters adapters_;           ///< of the current plan
   std::vector<bool> shares_;        ///< of the current plan: see PendingGrant
   std::vector<std::int32_t> rows_;  ///< of the current plan: WaitingRef::num_rows

@@ -57,7 +57,7 @@ class Decoding {
 
   /// Sets the sequences that a new group begins with, as far as the request had progress before.
   virtual void begin(SequenceGroup& group) const = 0;
-  /// Returns whether a step of the group may be planned before the result of its last step is known.
+  /// Returns whether a step of the group may be planned before the sample of its last step is known.
   virtual bool may_plan_ahead(const SequenceGroup& group) const = 0;
   /// Returns the number of samples to draw when a sequence has run all its tokens.
   virtual std::int32_t num_samples_at_end(const SequenceGroup& group) const = 0;

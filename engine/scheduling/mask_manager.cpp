@@ -5,6 +5,19 @@
 
 namespace pagoda::scheduling {
 
+std::optional<std::size_t> MaskManager::awaiting_masks() const {
+  const std::size_t most = config_.has_stages() ? in_flight_.size() : std::min<std::size_t>(in_flight_.size(), 1);
+  for (std::size_t i = 0; i < most; ++i) {
+    if (in_flight_[i].waits_for_masks) return i;
+  }
+  return std::nullopt;
+}
+
+StepId MaskManager::step_awaiting_masks() const {
+  const auto index = awaiting_masks();
+  return index ? in_flight_[*index].step : 0;
+}
+
 MaskManager::Constrained MaskManager::find(RequestId group_id, SequenceId sequence) const {
   SequenceGroup* group = table_.find(group_id);
   Sequence* s = GroupTable::find(group, sequence);
@@ -42,20 +55,27 @@ MaskManager::Constrained MaskManager::unsampled_prompt(const WorkRef& work) cons
 
 std::vector<SequenceId> MaskManager::missing_masks() const {
   std::vector<SequenceId> missing;
-  if (step_awaiting_masks() == 0) return missing;
-  for (const WorkRef& work : in_flight_.front().work) {
+  const auto index = awaiting_masks();
+  if (!index) return missing;
+  for (const WorkRef& work : in_flight_[*index].work) {
     if (missing_mask(work)) missing.push_back(work.sequence);
   }
   return missing;
 }
 
 /// The next step is planned when the masks are sent. Planning takes some tenths of a millisecond, while this step runs.
+/// With stages, the last one first runs the steps before this one.
 TimeUs MaskManager::mask_wait_us() const {
   constexpr TimeUs kMinUs = 1'000;
   constexpr TimeUs kMaxUs = 100'000;
   constexpr TimeUs kUnknownUs = 10'000;
-  const double step_us = step_awaiting_masks() == 0 ? 0 : batch_planner_.step_us(in_flight_.front().num_tokens);
-  return step_us > 0 ? std::clamp(static_cast<TimeUs>(step_us / 2), kMinUs, kMaxUs) : kUnknownUs;
+  const auto index = awaiting_masks();
+  if (!index) return kUnknownUs;
+  double wait_us = batch_planner_.step_us(in_flight_[*index].num_tokens) / 2;
+  for (std::size_t before = 0; before < *index; ++before) {
+    wait_us += batch_planner_.step_us(in_flight_[before].num_tokens);
+  }
+  return wait_us > 0 ? std::clamp(static_cast<TimeUs>(wait_us), kMinUs, kMaxUs) : kUnknownUs;
 }
 
 std::vector<MaskJob> MaskManager::take_mask_jobs() {
@@ -68,11 +88,15 @@ std::vector<MaskJob> MaskManager::take_mask_jobs() {
   for (const InFlightStep& step : in_flight_) {
     if (step.step <= last_step_seen_) continue;
     last_step_seen_ = step.step;
-    for (const WorkRef& work : step.work) ask(unsampled_prompt(work));
+    for (const WorkRef& work : step.work) {
+      ask(unsampled_prompt(work));
+      if (config_.has_stages()) ask(missing_mask(work));  // its tokens are known from the beginning
+    }
   }
+  const auto index = awaiting_masks();
   const StepId step = step_awaiting_masks();
-  if (step != 0 && std::exchange(masks_requested_, step) != step) {
-    for (const WorkRef& work : in_flight_.front().work) ask(missing_mask(work));
+  if (index && std::exchange(masks_requested_, step) != step) {
+    for (const WorkRef& work : in_flight_[*index].work) ask(missing_mask(work));
   }
   // Jobs of forks come first, while their parents are still where they were forked.
   std::ranges::stable_partition(jobs, [](const MaskJob& job) { return job.begins_anew; });
@@ -104,8 +128,9 @@ void MaskManager::masks_made(std::vector<MadeMask> made) {
 }
 
 void MaskManager::masks_late(std::span<const SequenceId> sequences) {
-  if (step_awaiting_masks() == 0) return;
-  for (WorkRef& work : in_flight_.front().work) {
+  const auto index = awaiting_masks();
+  if (!index) return;
+  for (WorkRef& work : in_flight_[*index].work) {
     const Constrained found = sequence_of(work);
     const bool is_late = found && !found.constraint().has_mask(*found.sequence) &&
                          std::ranges::find(sequences, found.sequence->id) != sequences.end();
@@ -136,8 +161,9 @@ void MaskManager::mark_late(WorkRef& work, const Constrained& late) {
 }
 
 std::optional<StepMasks> MaskManager::take_masks() {
-  if (step_awaiting_masks() == 0) return std::nullopt;
-  InFlightStep& step = in_flight_.front();
+  const auto index = awaiting_masks();
+  if (!index) return std::nullopt;
+  InFlightStep& step = in_flight_[*index];
   step.waits_for_masks = false;
   StepMasks masks;
   masks.step = step.step;

@@ -20,16 +20,13 @@ namespace pagoda::scheduling {
 class MaskManager {
  public:
   /// All arguments must outlive this object. `in_flight` are the steps in flight, oldest first.
-  MaskManager(GroupTable& table, BatchPlanner& batch_planner, std::vector<InFlightStep>& in_flight,
-              metrics::StepMetrics& metrics)
-      : table_(table), batch_planner_(batch_planner), in_flight_(in_flight), metrics_(metrics) {}
+  MaskManager(const SchedulerConfig& config, GroupTable& table, BatchPlanner& batch_planner,
+              std::vector<InFlightStep>& in_flight, metrics::StepMetrics& metrics)
+      : config_(config), table_(table), batch_planner_(batch_planner), in_flight_(in_flight), metrics_(metrics) {}
   MaskManager(const MaskManager&) = delete;
   MaskManager& operator=(const MaskManager&) = delete;
 
-  /// Returns the first step in flight if it waits for masks; else 0.
-  StepId step_awaiting_masks() const {
-    return !in_flight_.empty() && in_flight_.front().waits_for_masks ? in_flight_.front().step : 0;
-  }
+  StepId step_awaiting_masks() const;
   std::vector<SequenceId> missing_masks() const;
   TimeUs mask_wait_us() const;
 
@@ -50,6 +47,9 @@ class MaskManager {
     Constraint& constraint() const { return *group->decoding->constraint(); }
   };
 
+  /// Returns the index of the step in flight whose masks are sent next. Its tokens are known: it is the first, or, with
+  /// stages, the first that waits for masks. Nothing if no such step waits for masks.
+  std::optional<std::size_t> awaiting_masks() const;
   Constrained find(RequestId group, SequenceId sequence) const;
   Constrained find(SequenceId sequence) const;
   Constrained sequence_of(const WorkRef& work) const;
@@ -57,6 +57,7 @@ class MaskManager {
   Constrained unsampled_prompt(const WorkRef& work) const;
   void mark_late(WorkRef& work, const Constrained& late);
 
+  const SchedulerConfig& config_;
   GroupTable& table_;
   BatchPlanner& batch_planner_;
   std::vector<InFlightStep>& in_flight_;

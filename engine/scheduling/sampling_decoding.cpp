@@ -17,17 +17,19 @@ namespace {
 
 class Sampling final : public Decoding {
  public:
-  Sampling(const RequestSpec& spec, std::span<const TokenId> eos_token_ids, std::unique_ptr<Constraint> constraint,
+  Sampling(const RequestSpec& spec, const SchedulerConfig& config, std::unique_ptr<Constraint> constraint,
            std::unique_ptr<Proposer> proposer)
-      : Decoding(std::move(constraint), std::move(proposer)), ends_(spec.sampling, eos_token_ids) {}
+      : Decoding(std::move(constraint), std::move(proposer)),
+        ends_(spec.sampling, config.eos_token_ids),
+        has_stages_(config.has_stages()) {}
 
   void begin(SequenceGroup& group) const override {
     const auto& progress = group.spec->progress;
     group.forked = group.num_samples() == 1;
     if (progress && (progress->has_ended() || progress->has_tokens())) restore_sequences(group);
   }
-  /// Only the fork waits for its result.
-  bool may_plan_ahead(const SequenceGroup& group) const override { return group.forked; }
+  /// Without stages only the fork waits for its result.
+  bool may_plan_ahead(const SequenceGroup& group) const override { return group.forked && !has_stages_; }
   std::int32_t num_samples_at_end(const SequenceGroup& group) const override {
     return group.forked ? 1 : group.rows_reserved;
   }
@@ -115,6 +117,7 @@ class Sampling final : public Decoding {
   }
 
   EndingTokens ends_;
+  const bool has_stages_;
 };
 
 }  // namespace
@@ -123,7 +126,7 @@ std::unique_ptr<Decoding> make_sampling(const SharedSpec& spec, const SchedulerC
   auto proposer = std::make_unique<MaskProposer>();
   auto constraint = make_constraint(spec, config, proposer.get());
   if (!constraint) proposer.reset();
-  return std::make_unique<Sampling>(*spec, config.eos_token_ids, std::move(constraint), std::move(proposer));
+  return std::make_unique<Sampling>(*spec, config, std::move(constraint), std::move(proposer));
 }
 
 }  // namespace pagoda::scheduling

@@ -31,7 +31,7 @@ std::optional<ExecuteStep> SchedulerCore::on_memory_grant(const MemoryGrant& gra
     batch_planner_.invalidate_plan();
     if (!grant.has_cache_plan || pending.memory_lost) return std::nullopt;
   }
-  StepBuilder building(grant, config_.eos_token_ids, table_);
+  StepBuilder building(grant, config_, table_);
   bool anything_scheduled = grant.has_cache_plan;
   if (!pending.discarded) {
     for (std::size_t i = 0; i < grant.running.size(); ++i) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -45,6 +46,13 @@ struct SchedulerConfig {
   std::vector<TokenId> eos_token_ids;
   std::int64_t vocab_size = 0;  ///< vocabulary of the masks
   ThinkingMarks thinking;       ///< known if requests may have a thinking_token_budget
+  /// Number of pipeline stages: each runs some of the model's layers, one step behind the other, and the last one
+  /// samples. The steps in flight then have different sequences, and no step is planned behind an unknown sample.
+  std::int32_t num_stages = 1;
+
+  bool has_stages() const { return num_stages > 1; }
+  /// Returns the maximum number of steps in flight: with stages at least one for each.
+  std::int32_t max_steps_in_flight() const { return std::max(pipeline_depth, num_stages); }
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.max_num_seqs, self.max_num_batched_tokens, self.layout, self.pipeline_depth,
@@ -52,7 +60,7 @@ struct SchedulerConfig {
                  self.num_host_blocks, self.policy, self.priority_aging_s, self.max_chunk_us, self.max_stretch,
                  self.target_step_us, self.long_prefill_tokens, self.max_partial_long_prompts,
                  self.preempts_for_priority, self.delay_factor, self.max_adapters, self.preemption, self.eos_token_ids,
-                 self.vocab_size, self.thinking);
+                 self.vocab_size, self.thinking, self.num_stages);
   }
 };
 

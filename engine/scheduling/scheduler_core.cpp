@@ -24,10 +24,11 @@ SchedulerCore::SchedulerCore(SchedulerConfig config)
     : config_(std::move(config)),
       table_(config_),
       batch_planner_(config_, table_),
-      masks_(table_, batch_planner_, in_flight_, metrics_) {
+      masks_(config_, table_, batch_planner_, in_flight_, metrics_) {
   PAGODA_ASSERT(config_.max_num_seqs > 0 && config_.max_num_seqs <= config_.max_num_batched_tokens,
                 "every row must fit into a step");
   PAGODA_ASSERT(config_.pipeline_depth == 1 || config_.pipeline_depth == 2, "pipeline_depth is 1 or 2");
+  PAGODA_ASSERT(config_.num_stages > 0, "there is a stage");
   stats_.device_blocks_total = stats_.device_blocks_free = config_.num_device_blocks;
   stats_.host_blocks_total = stats_.host_blocks_free = config_.num_host_blocks;
 }
@@ -337,9 +338,9 @@ void SchedulerCore::erase_group(SequenceGroup& group) {
 }
 
 std::optional<MemoryRequest> SchedulerCore::next_memory_request(TimeUs now) {
-  if (static_cast<std::int32_t>(in_flight_.size()) >= config_.pipeline_depth) return std::nullopt;
+  if (static_cast<std::int32_t>(in_flight_.size()) >= config_.max_steps_in_flight()) return std::nullopt;
   last_request_us_ = plan_outstanding() ? last_request_us_ : now;
-  return batch_planner_.next(now, last_completed_step_, !in_flight_.empty());
+  return batch_planner_.next(now, last_completed_step_, in_flight_);
 }
 
 StepOutputs SchedulerCore::take_outputs() {
@@ -381,7 +382,7 @@ view::Queues SchedulerCore::queues() const {
 }
 
 std::optional<std::string> SchedulerCore::check_invariants() const {
-  if (static_cast<std::int32_t>(in_flight_.size()) > config_.pipeline_depth) return "too many steps in flight";
+  if (static_cast<std::int32_t>(in_flight_.size()) > config_.max_steps_in_flight()) return "too many steps in flight";
   std::unordered_map<RequestId, std::int32_t> in_steps;
   for (const InFlightStep& step : in_flight_) {
     for (const WorkRef& work : step.work) ++in_steps[work.group];

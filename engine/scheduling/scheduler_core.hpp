@@ -42,7 +42,8 @@ namespace pagoda::scheduling {
 ///   on_step_result()                        frees the step's place in the pipeline and adds outputs for take_outputs()
 ///
 /// With step k in flight, step k+1 counts one placeholder token for each sequence that k samples. If a sequence has
-/// ended in k, its row of k+1 is wasted, and the result of this row is dropped.
+/// ended in k, its row of k+1 is wasted, and the result of this row is dropped. With pipeline stages
+/// (SchedulerConfig::num_stages) a sequence that k samples waits for its result instead, and k+1 runs others.
 class SchedulerCore final : private GroupEffects {
  public:
   explicit SchedulerCore(SchedulerConfig config);
@@ -69,7 +70,7 @@ class SchedulerCore final : private GroupEffects {
   /// any more are ignored. take_masks() passes on their words. A core without the words (in a replay) behaves like one
   /// with them.
   void masks_made(std::vector<MadeMask> made) { masks_.masks_made(std::move(made)); }
-  /// Call when the masks of these sequences are not made in time for the first step in flight. The sequences sample
+  /// Call when the masks of these sequences are not made in time for step_awaiting_masks(). The sequences sample
   /// nothing in this step, and run again when their masks are made. Their tokens stay the same.
   void masks_late(std::span<const SequenceId> sequences) { masks_.masks_late(sequences); }
   /// Makes the next plan clear the block manager's prefix cache.
@@ -78,22 +79,25 @@ class SchedulerCore final : private GroupEffects {
   // -- effects -------------------------------------------------------------------------------------------------------
   /// Returns the next MemoryRequest when the pipeline has room and there is something to plan.
   std::optional<MemoryRequest> next_memory_request(TimeUs now);
-  /// Returns jobs for the masks that the first step in flight waits for, and for the masks that prompts in flight will
-  /// need at their ends. Each job is returned once, and all tokens that it depends on are known. Not part of the state.
+  /// Returns jobs for the masks that step_awaiting_masks() waits for (with stages, all steps in flight), and for the
+  /// masks that prompts in flight will need at their ends. Each job is returned once, and all tokens that it depends on
+  /// are known. Not part of the state.
   std::vector<MaskJob> take_mask_jobs() { return masks_.take_mask_jobs(); }
   /// Returns a job for the next mask of any sequence; nothing if its request needs no masks. For replays.
   std::optional<MaskJob> mask_job_of(SequenceId sequence) { return masks_.mask_job_of(sequence); }
   /// Returns the masks that are made and that no step has taken. For replays, whose states lack the words of masks.
   std::vector<MadeMask> made_masks() const { return masks_.made_masks(); }
-  /// Returns the masks of the first step in flight that are made; nothing if the step does not wait for masks.
+  /// Returns the masks of step_awaiting_masks() that are made; nothing if there is no such step. With stages another
+  /// step may have masks to send then.
   std::optional<StepMasks> take_masks() { return masks_.take_masks(); }
   /// Returns the outputs since the last call, for the output processor.
   StepOutputs take_outputs();
 
   // -- facts ---------------------------------------------------------------------------------------------------------
-  /// Returns the first step in flight if it waits for masks; else 0.
+  /// Returns the step whose masks are sent next: the first step in flight if it waits for masks; with stages, the first
+  /// that waits for masks, behind others. 0 = none.
   StepId step_awaiting_masks() const { return masks_.step_awaiting_masks(); }
-  /// Returns whether the first step in flight waits for masks, and each mask is made or late.
+  /// Returns whether there is such a step, and each of its masks is made or late.
   bool has_masks_to_send() const { return step_awaiting_masks() != 0 && missing_masks().empty(); }
   /// Returns the sequences of that step whose masks are neither made nor late.
   std::vector<SequenceId> missing_masks() const { return masks_.missing_masks(); }

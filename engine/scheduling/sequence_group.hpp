@@ -51,7 +51,8 @@ struct Sequence {
   RowId row = -1;
   /// Prompt and output together, made once per preemption; null = the prompt alone.
   SharedTokens recompute_tokens;
-  /// Number of output tokens that its row has: sampled, sent, or to be sampled by a step in flight.
+  /// Number of output tokens that its row has on every stage: sent, or, without stages, sampled, or to be sampled by a
+  /// step in flight.
   std::size_t num_row_tokens = 0;
   std::int32_t num_charged_tokens = 0;  ///< number of first tokens that were charged to the tenant
   std::int32_t num_lost_tokens = 0;     ///< number of computed tokens whose KV was dropped since it ran; for metrics

@@ -6,8 +6,8 @@
 
 namespace pagoda::scheduling {
 
-StepBuilder::StepBuilder(const MemoryGrant& grant, std::span<const TokenId> eos_token_ids, GroupTable& table)
-    : eos_token_ids_(eos_token_ids), table_(table) {
+StepBuilder::StepBuilder(const MemoryGrant& grant, const SchedulerConfig& config, GroupTable& table)
+    : config_(config), table_(table) {
   step.step = in_flight.step = grant.step;
   step.wait_for_cache = grant.has_cache_plan;
   const std::size_t num_candidates = grant.running.size() + grant.swapped.size() + grant.waiting.size();
@@ -25,7 +25,7 @@ void StepBuilder::run(SequenceGroup& group, Sequence& sequence, std::int32_t num
   if (sequence.row < 0) {
     table_.take_row(sequence);
     step.new_rows.push_back(
-        {sequence.row, sequence.id, sequence.index, row_spec(group, eos_token_ids_), sequence.output});
+        {sequence.row, sequence.id, sequence.index, row_spec(group, config_.eos_token_ids), sequence.output});
     sequence.num_row_tokens = sequence.output.size();
   }
   RowWork work{sequence.row, sequence.id, sequence.num_scheduled_tokens, num_tokens, 0, 0, 0};
@@ -38,7 +38,9 @@ void StepBuilder::run(SequenceGroup& group, Sequence& sequence, std::int32_t num
     sequence.waits |= work.num_drafts > 0;
     step.wait_for_masks |= work.has_mask;
     sequence.num_placeholders += work.num_samples > 0 ? 1 : 0;
-    sequence.num_row_tokens += work.num_samples > 0 && !group.decoding->chooses_tokens() ? 1 : 0;
+    // With stages only the last one has the sample. It is sent when it runs.
+    const bool row_has_sample = work.num_samples > 0 && !group.decoding->chooses_tokens() && !config_.has_stages();
+    sequence.num_row_tokens += row_has_sample ? 1 : 0;
   }
   // The token at position p determines the log-probability of the token at p + 1.
   const std::int32_t end_prompt_logprob = std::min(sequence.num_scheduled_tokens + 1, group.prompt_len());
@@ -59,7 +61,7 @@ void StepBuilder::run(SequenceGroup& group, Sequence& sequence, std::int32_t num
   step.work.push_back(work);
 }
 
-/// Adds the tokens, up to the last scheduled one, that the row has not sampled itself.
+/// Adds the tokens, up to the last scheduled one, that the row has not sampled itself, on every stage.
 void StepBuilder::send_tokens(Sequence& sequence, std::int32_t prompt_len) {
   const TokenIds& output = sequence.output;
   const TokensAhead& ahead = sequence.ahead;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/scheduling/group_table.hpp"
+#include "engine/scheduling/scheduler_config.hpp"
 #include "engine/step/execute.hpp"
 #include "engine/step/plan.hpp"
 #include "engine/types.hpp"
@@ -51,7 +52,7 @@ RowSpec row_spec(const SequenceGroup& group, std::span<const TokenId> eos_token_
 class StepBuilder {
  public:
   /// `grant` is the block manager's answer for the step.
-  StepBuilder(const MemoryGrant& grant, std::span<const TokenId> eos_token_ids, GroupTable& table);
+  StepBuilder(const MemoryGrant& grant, const SchedulerConfig& config, GroupTable& table);
 
   /// Adds the next tokens of a sequence in state running; none when `num_tokens` is 0.
   void run(SequenceGroup& group, Sequence& sequence, std::int32_t num_tokens);
@@ -64,7 +65,7 @@ class StepBuilder {
  private:
   void send_tokens(Sequence& sequence, std::int32_t prompt_len);
 
-  std::span<const TokenId> eos_token_ids_;
+  const SchedulerConfig& config_;
   GroupTable& table_;
 };
 

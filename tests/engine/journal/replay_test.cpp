@@ -33,6 +33,20 @@ std::vector<std::uint64_t> seeds() {
   return seeds;
 }
 
+TEST(Replay, CoresWithPipelineStagesDoAgainWhatTheyDidFromWhateverSegmentOn) {
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+    const test::SimulationConfig config = test::staged_simulation(seed);
+    SCOPED_TRACE("seed " + std::to_string(seed) + " (" + test::describe(config) + ")");
+    const auto journal = std::make_shared<MemoryJournal>(150, seed % 3 != 0);
+    ASSERT_EQ(Simulation(config, seed, journal).run(), std::nullopt);
+    const std::size_t num_segments = journal->segments().size();
+    for (const std::size_t first : {std::size_t{0}, num_segments / 2, num_segments - 1}) {
+      const auto part = journal->replay(first);
+      ASSERT_TRUE(part.differences.empty()) << "from segment " << first + 1 << ":\n" << differences_of(part);
+    }
+  }
+}
+
 TEST(Replay, EveryCoreDoesAgainWhatItDidFromWhateverSegmentOn) {
   std::int64_t preemptions = 0;
   std::int64_t crashes = 0;

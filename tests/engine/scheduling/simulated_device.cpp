@@ -31,6 +31,7 @@ void SimulatedDevice::run_worker() {
   worker_mail_.pop_front();
   if (const auto* step = std::get_if<ExecuteStep>(&message)) {
     steps_.emplace(step->step, *step);
+    if (config_.scheduler.has_stages()) run_first_stage(*step);
     if (step_order_->step_arrived(step->step, step->wait_for_cache, step->wait_for_masks)) {
       tell_cache_engine(ConnectCache{step->step});
     }
@@ -45,6 +46,28 @@ void SimulatedDevice::run_worker() {
     step_order_->connected(connected_to_);
   }
   enqueue_steps();
+}
+
+void SimulatedDevice::run_first_stage(const ExecuteStep& step) {
+  for (const RowId row : step.rows_gone) rows_of_first_stage_.erase(row);
+  for (const NewRow& fresh : step.new_rows) {
+    TokenIds tokens = *fresh.spec.prompt;
+    tokens.insert(tokens.end(), fresh.tokens_so_far.begin(), fresh.tokens_so_far.end());
+    rows_of_first_stage_[fresh.row] = std::move(tokens);
+  }
+  for (const ForcedToken& forced : step.forced_tokens) {
+    TokenIds& tokens = rows_of_first_stage_[forced.row];
+    if (forced.position > std::ssize(tokens)) return fail("the first stage is told a token behind a row's end");
+    tokens.resize(static_cast<std::size_t>(forced.position));
+    tokens.push_back(forced.token);
+  }
+  if (std::ssize(step.forced_tokens) > config_.scheduler.max_num_batched_tokens) fail("too many tokens are forced");
+  std::vector<TokenIds>& ran = ran_on_first_stage_[step.step];
+  for (const RowWork& work : step.work) {
+    const TokenIds& tokens = rows_of_first_stage_[work.row];
+    if (work.end_position() > std::ssize(tokens)) return fail("the first stage runs a token that it was not sent");
+    ran.emplace_back(tokens.begin() + work.first_position, tokens.begin() + work.end_position());
+  }
 }
 
 void SimulatedDevice::enqueue_steps() {
@@ -158,6 +181,11 @@ void SimulatedDevice::enqueue(const ExecuteStep& step, StepId last_plan) {
     Row& row = rows_.at(work.row);
     if (std::exchange(row.unmasked, false) && work.end_position() < std::ssize(row.tokens))
       row.tokens.resize(static_cast<std::size_t>(work.end_position()));
+    if (config_.scheduler.has_stages() && !row.failed && work.end_position() <= std::ssize(row.tokens)) {
+      const TokenIds& ran = ran_on_first_stage_.at(step.step)[tokens_of_rows_.size()];
+      if (!std::equal(ran.begin(), ran.end(), row.tokens.begin() + work.first_position))
+        fail("the first stage has run other tokens than the row has");
+    }
     tokens_of_rows_.push_back(row.tokens);
     const bool samples = work.num_samples > 0 && !row.failed && row.sequence == work.sequence;
     for (std::int32_t k = 0; samples && !work.has_mask && k <= work.num_drafts; ++k) {
@@ -175,6 +203,7 @@ void SimulatedDevice::enqueue(const ExecuteStep& step, StepId last_plan) {
   if (num_samples > config_.scheduler.max_num_seqs) fail("a step samples more than there are rows");
   if (step.wait_for_masks != waits_for_masks) fail("a step waits for masks in vain, or does not wait");
   device_.enqueue_step(plan, last_plan, std::move(fake_rows));
+  ran_on_first_stage_.erase(step.step);
   if (step.wait_for_masks) {
     unsampled_ = std::move(result);
   } else {
@@ -327,6 +356,8 @@ void SimulatedDevice::kill_worker(bool crashes) {
   device_.forget_failures();
   for (const auto& [id, row] : rows_) device_.drop(row.sequence);
   rows_.clear();
+  rows_of_first_stage_.clear();
+  ran_on_first_stage_.clear();
   running_.clear();
   worker_mail_.clear();
   steps_.clear();

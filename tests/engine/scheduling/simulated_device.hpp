@@ -24,7 +24,8 @@
 namespace pagoda::test {
 
 /// A worker and a cache engine with their mailboxes, their real ordering rules, and a device that holds marks for KV.
-/// The simulation delivers messages one by one.
+/// The simulation delivers messages one by one. With pipeline stages this is the last one, and of the others there are
+/// the tokens of the first.
 class SimulatedDevice {
  public:
   /// Returns the request of a row, from its prompt.
@@ -109,6 +110,8 @@ class SimulatedDevice {
   void tell_cache_engine(Message message) {
     if (cache_engine_lives_) cache_mail_.emplace_back(std::move(message));
   }
+  /// With stages: runs the step on the first one.
+  void run_first_stage(const ExecuteStep& step);
   void enqueue_steps();
   void enqueue_plans();
   void enqueue(const ExecuteStep& step, StepId last_plan);
@@ -140,6 +143,10 @@ class SimulatedDevice {
   StepId connected_to_ = 0;
   std::unordered_map<RowId, Row> rows_;
   std::deque<StepResult> running_;
+  /// The tokens of the rows of the first stage, which gets no samples; and the tokens that it ran, by step and work.
+  /// Only with stages; all else here is the last stage.
+  std::unordered_map<RowId, TokenIds> rows_of_first_stage_;
+  std::map<StepId, std::vector<TokenIds>> ran_on_first_stage_;
   std::optional<StepResult> unsampled_;   ///< result of the step that has run and waits for its masks
   std::vector<TokenIds> tokens_of_rows_;  ///< tokens of each work of that step, before its samples, with drafts
 

@@ -137,7 +137,7 @@ void Simulation::resume(RequestSpec& spec, Received& received) const {
 void Simulation::after_scheduler_event() {
   if (const auto broken = scheduler_.core().check_invariants()) fail("scheduler: " + *broken);
   for (scheduling::MaskJob& job : scheduler_.take_mask_jobs()) mask_jobs_.push_back(std::move(job));
-  if (scheduler_.core().has_masks_to_send()) {
+  while (scheduler_.core().has_masks_to_send()) {
     auto masks = scheduler_.take_masks();
     if (!is_still_to_hear<DeviceReplaced>(scheduler_mail_)) device_.execute(std::move(*masks));
   }
@@ -176,7 +176,7 @@ void Simulation::check_head_is_offered(const MemoryRequest& plan) {
                           scheduler_.core().num_rows_for_new() < rows_wanted(*received_.at(*head).spec);
   plans_without_head_ = has_reason ? 0 : plans_without_head_ + 1;
   // The head may wait for its own results in flight or, if prompts have steps of their own, for its turn.
-  if (plans_without_head_ > config_.scheduler.pipeline_depth + 2) fail("the head of the queue is not offered");
+  if (plans_without_head_ > config_.scheduler.max_steps_in_flight() + 2) fail("the head of the queue is not offered");
   for (const SwapInCandidate& candidate : plan.swapped) num_overtaken_ += candidate.num_waiting_before > 0 ? 1 : 0;
   num_giving_way_ += plan.num_giving_way + plan.num_preempted_for_rows;
 }
@@ -229,6 +229,16 @@ void Simulation::replace_devices() {
   scheduler_mail_.emplace_back(DeviceReplaced{memory_lost, crashed});
 }
 
+void Simulation::check_samples_are_known(const ExecuteStep& step) {
+  if (!config_.scheduler.has_stages()) return;
+  // A sequence that lost its memory begins anew: no sample that it had in flight is used.
+  for (const NewRow& row : step.new_rows) unknown_samples_.erase(row.sequence);
+  for (const RowWork& work : step.work) {
+    if (unknown_samples_.contains(work.sequence)) fail("a sequence runs before its last sample is known");
+    if (work.num_samples > 0) unknown_samples_[work.sequence] = step.step;
+  }
+}
+
 void Simulation::run_block_manager() {
   const auto message = std::move(block_manager_mail_.front());
   block_manager_mail_.pop_front();
@@ -252,12 +262,15 @@ void Simulation::run_scheduler() {
   scheduler_mail_.pop_front();
   if (const auto* plan = std::get_if<MemoryGrant>(&message)) {
     auto step = scheduler_.on_memory_grant(*plan, now_);
+    if (step) check_samples_are_known(*step);
     if (step && !is_still_to_hear<DeviceReplaced>(scheduler_mail_)) device_.execute(std::move(*step));
   } else if (const auto* result = std::get_if<StepResult>(&message)) {
     scheduler_.on_step_result(*result);
+    std::erase_if(unknown_samples_, [&](const auto& sample) { return sample.second == result->step; });
   } else {
     const auto& [memory_lost, crashed] = std::get<DeviceReplaced>(message);
     scheduler_.device_replaced(memory_lost, crashed);
+    unknown_samples_.clear();
   }
   after_scheduler_event();
 }
@@ -277,7 +290,9 @@ void Simulation::run_mask_job() {
 }
 
 void Simulation::end_wait_for_masks() {
-  scheduler_.masks_late(scheduler_.core().missing_masks());
+  const std::vector<SequenceId> late = scheduler_.core().missing_masks();
+  for (const SequenceId sequence : late) unknown_samples_.erase(sequence);
+  scheduler_.masks_late(late);
   after_scheduler_event();
 }
 

@@ -74,6 +74,8 @@ class Simulation {
   bool deliver_one();
   void after_scheduler_event();
   void check_head_is_offered(const MemoryRequest& plan);
+  /// With stages, checks that no step runs a sequence whose last sample is not known yet.
+  void check_samples_are_known(const ExecuteStep& step);
   void run_block_manager();
   void run_scheduler();
   /// Continues making some mask, or makes all masks late for which a step waits.
@@ -99,6 +101,8 @@ class Simulation {
   std::deque<StopHit> stops_;
   std::vector<scheduling::MaskJob> mask_jobs_;
   std::map<RequestId, Received> received_;
+  /// The sequences with a sample in flight that will be used, and the steps that sample; with stages.
+  std::map<SequenceId, StepId> unknown_samples_;
   std::int64_t beams_completed_ = 0;
   std::int64_t num_early_shares_ = 0;
   std::int64_t num_overtaken_ = 0;

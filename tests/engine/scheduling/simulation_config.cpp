@@ -152,6 +152,15 @@ SimulationConfig grouped_simulation(std::uint64_t seed) {
   return with_memory_of_blocks(config);
 }
 
+SimulationConfig staged_simulation(std::uint64_t seed) {
+  SimulationConfig config = seed % 4 == 3   ? wide_simulation(seed)
+                            : seed % 4 == 2 ? grouped_simulation(seed)
+                                            : random_simulation(seed);
+  std::mt19937_64 random(seed * 0x9E3779B97F4A7C15U + 4);
+  config.scheduler.num_stages = 2 + static_cast<std::int32_t>(random() % 3);
+  return config;
+}
+
 std::string describe(const SimulationConfig& config) {
   const auto& scheduler = config.scheduler;
   const auto& blocks = config.blocks;
@@ -164,6 +173,7 @@ std::string describe(const SimulationConfig& config) {
                                                   {"seqs", scheduler.max_num_seqs},
                                                   {"tokens", scheduler.max_num_batched_tokens},
                                                   {"depth", scheduler.pipeline_depth},
+                                                  {"stages", scheduler.num_stages},
                                                   {"preemption", static_cast<double>(scheduler.preemption)},
                                                   {"policy", static_cast<double>(scheduler.policy)},
                                                   {"delay", scheduler.delay_factor},

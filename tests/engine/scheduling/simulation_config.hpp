@@ -43,6 +43,8 @@ SimulationConfig random_simulation(std::uint64_t seed);
 SimulationConfig wide_simulation(std::uint64_t seed);
 /// Returns configurations of the two above with two to four KV groups, with and without windows.
 SimulationConfig grouped_simulation(std::uint64_t seed);
+/// Returns configurations of the three above with two to four pipeline stages.
+SimulationConfig staged_simulation(std::uint64_t seed);
 /// Returns a description in one line.
 std::string describe(const SimulationConfig& config);
 

@@ -100,6 +100,36 @@ TEST(Simulation, ModelsWithTwoToFourKvGroupsEndEveryRequestWithItsOwnTokens) {
   EXPECT_GT(beams, kOften) << "the seeds must search beams";
 }
 
+TEST(Simulation, PipelineStagesEndEveryRequestWithItsOwnTokens) {
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  constexpr std::uint64_t kSeeds = 500;
+#else
+  constexpr std::uint64_t kSeeds = 5'000;
+#endif
+  constexpr auto kOften = static_cast<std::int64_t>(kSeeds / 10);
+  std::int64_t preemptions = 0;
+  std::int64_t beams = 0;
+  std::int64_t forced_tokens = 0;
+  std::int64_t late_masks = 0;
+  std::int64_t crashes = 0;
+  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+    const auto config = staged_simulation(seed);
+    Simulation simulation(config, seed);
+    const auto error = simulation.run();
+    ASSERT_FALSE(error) << "seed " << seed << ": " << *error << " (" << describe(config) << ")";
+    preemptions += simulation.preemptions();
+    beams += simulation.beams_completed();
+    forced_tokens += simulation.metrics().forced_tokens;
+    late_masks += simulation.metrics().late_masks;
+    crashes += simulation.crashes();
+  }
+  EXPECT_GT(preemptions, kOften) << "the seeds must press memory";
+  EXPECT_GT(beams, kOften) << "the seeds must search beams";
+  EXPECT_GT(forced_tokens, kOften) << "the seeds must have tokens without an alternative";
+  EXPECT_GT(late_masks, kOften) << "steps must go on without masks";
+  EXPECT_GT(crashes, kOften) << "workers must die";
+}
+
 TEST(Simulation, RequestsThatComeFromElsewhereGoOnWithTheTokensThatTheyHave) {
   for (std::uint64_t seed = 0; seed < 1500; ++seed) {
     SimulationConfig config = random_simulation(seed);
