@@ -142,7 +142,7 @@ void advance(Self self) {
   PAGODA_ASSERT(!broken, *broken);
 #endif
   ask_for_masks(self);
-  if (state.core->core().has_masks_to_send()) {  // first: the worker may wait for them
+  while (state.core->core().has_masks_to_send()) {  // first: the worker may wait for them
     const TraceSpan span(state.trace, trace::Row::scheduler, "masks", state.place);
     StepMasks masks = *state.core->take_masks();
     span.end({arg("step", masks.step), arg("rows", masks.work.size())});

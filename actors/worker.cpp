@@ -132,6 +132,7 @@ WorkerActor::behavior_type behavior(Self self, const WorkerParts& parts, const C
       [self](ExecuteStep& step) {
         auto& state = state_of(self);
         const StepId id = step.step;
+        step.wait_for_masks &= state.parts.runner->samples();
         const bool is_first = state.order->step_arrived(id, step.wait_for_cache, step.wait_for_masks);
         state.steps.emplace(id, ReceivedStep{std::make_shared<const ExecuteStep>(std::move(step)), nullptr});
         if (is_first) send(self, state.cache_engine, ConnectCache{id});
@@ -139,6 +140,7 @@ WorkerActor::behavior_type behavior(Self self, const WorkerParts& parts, const C
       },
       [self](StepMasks& masks) {
         auto& state = state_of(self);
+        if (!state.parts.runner->samples()) return;
         const auto received = state.steps.find(masks.step);
         PAGODA_ASSERT(received != state.steps.end(), "masks arrive after their step");
         state.order->masks_arrived(masks.step);

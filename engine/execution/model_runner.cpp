@@ -179,7 +179,7 @@ void ModelRunner::leave_ranks() {
 }
 
 void ModelRunner::sample(kernels::Stream& stream, const StepMasks& masks, IssuedStep& issued) {
-  if (issued.error || !config_.samples) return;
+  if (issued.error) return;
   run_part(issued, [&] {
     apply(masks, issued);
     return draw(stream, issued);

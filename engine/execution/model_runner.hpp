@@ -62,6 +62,7 @@ class ModelRunner final : public StepRunner {
   adapters::AdapterTable* adapters() { return adapters_ ? &*adapters_ : nullptr; }
 
   IssuedStep issue(kernels::Stream& stream, const ExecuteStep& step) override;
+  bool samples() const override { return config_.samples; }
   void sample(kernels::Stream& stream, const StepMasks& masks, IssuedStep& issued) override;
   StepResult collect(IssuedStep issued) override;
   void leave_ranks() override;

@@ -9,9 +9,11 @@ namespace pagoda::execution {
 namespace {
 
 /// Adds what the result of another rank changes.
-void add_rank(StepResult& step, StepResult& rank) {
-  step.started_us = std::min(step.started_us, rank.started_us);
-  step.finished_us = std::max(step.finished_us, rank.finished_us);
+void add_rank(StepResult& step, StepResult& rank, bool is_in_last_stage) {
+  if (is_in_last_stage) {
+    step.started_us = std::min(step.started_us, rank.started_us);
+    step.finished_us = std::max(step.finished_us, rank.finished_us);
+  }
   // A rank that waited for another knows only that the other has failed.
   const auto waited = [](const Error& error) { return error.code == ErrorCode::device_failed; };
   if (step.error && !(waited(*step.error) && rank.error && !waited(*rank.error))) return;
@@ -56,7 +58,7 @@ std::optional<StepResult> RankResults::add(StepResult result) {
   const auto sampler = static_cast<std::size_t>(num_ranks_ - num_ranks_ / num_stages_);
   StepResult step = std::move(*ranks[sampler]);
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-    if (rank != sampler) add_rank(step, *ranks[rank]);
+    if (rank != sampler) add_rank(step, *ranks[rank], rank > sampler);
   }
   waiting_.erase(found);
   return step;

@@ -24,7 +24,8 @@ class RankResults {
 
   /// Takes the result of one rank (StepResult::rank). Returns the result of the step when it was the last one: that of
   /// the first rank of the last stage, with the error of the step or of a row if any rank has one, from the first start
-  /// of a rank to the last end. Each rank sends its results in the order of the steps, so steps end in this order.
+  /// of a rank of that stage to the last end. Each rank sends its results in the order of the steps, so steps end in this
+  /// order.
   std::optional<StepResult> add(StepResult result);
 
  private:

@@ -49,6 +49,9 @@ class StepRunner {
   /// error of an op comes back with the result.
   virtual IssuedStep issue(kernels::Stream& stream, const ExecuteStep& step) = 0;
 
+  /// Returns whether it samples: of the stages of a model, only the last one does. Any thread.
+  virtual bool samples() const { return true; }
+
   /// Enqueues the sampling of a step that waits for masks. Call inside Stream::submit, before the next step. The masks
   /// need not outlive the call.
   virtual void sample(kernels::Stream& stream, const StepMasks& masks, IssuedStep& issued) = 0;

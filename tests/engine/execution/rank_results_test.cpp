@@ -68,6 +68,8 @@ TEST(RankResults, AStepHasTheSamplesOfTheFirstRankOfTheLastStage) {
     ASSERT_TRUE(step);
     EXPECT_EQ(step->samples.at(0).token, 20);
     EXPECT_EQ(step->rows.at(0).samples().count, 1);
+    EXPECT_EQ(step->started_us, 97) << "times are those of the last stage";
+    EXPECT_EQ(step->finished_us, 203);
     ASSERT_NE(step->rows.at(1).error(), nullptr) << "the error of a row may come from another stage";
   }
 }
