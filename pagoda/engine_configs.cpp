@@ -20,6 +20,7 @@ std::string quantization_of(const EngineConfig& config, const EnginePlan& plan) 
 
 scheduling::SchedulerConfig scheduler_config(const EngineConfig& config, const EnginePlan& plan,
                                              const ThinkingMarks& thinking) {
+  const std::int32_t num_stages = config.pipeline_parallel_size;  // a token takes a step of each
   return {.max_num_seqs = config.num_rows(),
           .max_num_batched_tokens = plan.limits.max_tokens,
           .layout = plan.layout,
@@ -31,9 +32,9 @@ scheduling::SchedulerConfig scheduler_config(const EngineConfig& config, const E
           .num_host_blocks = plan.num_host_blocks,
           .policy = config.scheduling_policy,
           .priority_aging_s = config.priority_aging_s,
-          .max_chunk_us = TimeUs{1000} * config.chunk_ms() / config.pipeline_parallel_size,
+          .max_chunk_us = TimeUs{1000} * config.chunk_ms() / num_stages,
           .max_stretch = config.chunk_stretch(),
-          .target_step_us = TimeUs{1000} * config.target_itl_ms / config.pipeline_parallel_size,
+          .target_step_us = TimeUs{1000} * config.target_itl_ms / num_stages,
           .long_prefill_tokens = config.long_prefill_token_threshold,
           .max_partial_long_prompts = config.max_num_partial_prefills,
           .preempts_for_priority = config.priority_preemption,
@@ -43,7 +44,7 @@ scheduling::SchedulerConfig scheduler_config(const EngineConfig& config, const E
           .eos_token_ids = plan.model.eos_token_ids,
           .vocab_size = plan.model.vocab_size,
           .thinking = thinking,
-          .num_stages = config.pipeline_parallel_size};
+          .num_stages = num_stages};
 }
 
 memory::BlockSpaceConfig block_space_config(const EngineConfig& config, const EnginePlan& plan,
