@@ -184,17 +184,38 @@ void BatchPlanner::count_running(std::span<const InFlightStep> in_flight) {
     }
   }
   if (!config_.has_stages()) return;
-  max_decoding_ = share_of_step(std::exchange(num_decoding_, 0), in_flight);
+  set_others_aside(in_flight);
+}
+
+void BatchPlanner::set_others_aside(std::span<const InFlightStep> in_flight) {
+  struct Candidate {
+    StepId last_step = 0;  ///< the last step that ran it
+    std::size_t index = 0;
+    std::int32_t num_decoding = 0;
+  };
+  std::vector<Candidate> candidates;
   for (const SequenceGroup* group : table_.running) {
     if (!may_run(*group)) continue;
     visit_together(*group, [&](std::span<const Sequence> sequences) {
-      if (!is_set_aside(*group, sequences, num_decoding_)) num_decoding_ += count_decoding(*group, sequences);
+      const std::int32_t count = count_decoding(*group, sequences);
+      if (count == 0) return;
+      const StepId last = std::ranges::max_element(sequences, {}, &Sequence::last_step)->last_step;
+      candidates.push_back({last, candidates.size(), count});
     });
+  }
+  const std::int32_t share = share_of_step(std::exchange(num_decoding_, 0), in_flight);
+  set_aside_.assign(candidates.size(), true);
+  std::ranges::stable_sort(candidates, {}, &Candidate::last_step);
+  for (const Candidate& candidate : candidates) {
+    if (num_decoding_ >= share) break;
+    num_decoding_ += candidate.num_decoding;
+    set_aside_[candidate.index] = false;
   }
 }
 
 /// The shares of num_stages steps differ by at most one, and together hold all sequences. So steps that are too large,
-/// as after a burst of prompts, get smaller, and a sequence that is set aside finds room in one of the next steps.
+/// as after a burst of prompts, get smaller. Where a step ends before the next one is planned, all sequences are
+/// candidates for each step, and take turns.
 std::int32_t BatchPlanner::share_of_step(std::int32_t num_runnable, std::span<const InFlightStep> in_flight) const {
   std::int32_t all = num_runnable;
   std::vector<std::int32_t> others;
@@ -208,11 +229,6 @@ std::int32_t BatchPlanner::share_of_step(std::int32_t num_runnable, std::span<co
   const std::int32_t share = all / config_.num_stages;
   const auto num_larger = std::ranges::count_if(others, [&](std::int32_t decoding) { return decoding > share; });
   return std::max(1, share + (num_larger < all % config_.num_stages ? 1 : 0));
-}
-
-bool BatchPlanner::is_set_aside(const SequenceGroup& group, std::span<const Sequence> sequences,
-                                std::int32_t num_decoding) const {
-  return config_.has_stages() && num_decoding >= max_decoding_ && count_decoding(group, sequences) > 0;
 }
 
 bool BatchPlanner::may_run(const SequenceGroup& group) const {
@@ -268,8 +284,8 @@ std::int32_t BatchPlanner::add_running_candidates(MemoryRequest& plan, bool may_
   std::int32_t for_short =
       num_long_prompts_ > 0 ? tokens_for_short_prompts(chunk_budget, /*of_running=*/true, may_admit) : 0;
   const SequenceGroup* solo = table_.solo_group();
-  std::int32_t decode = 0;    // number of the next decode
-  std::int32_t decoding = 0;  // number of sequences before the candidate that decode in this step
+  std::int32_t decode = 0;       // number of the next decode
+  std::size_t could_decode = 0;  // number of candidates before that could decode
   std::int32_t used = 0;
   bool pauses = false;
   bool set_aside = false;
@@ -310,8 +326,8 @@ std::int32_t BatchPlanner::add_running_candidates(MemoryRequest& plan, bool may_
     std::int32_t granted = 0;
     bool waits_for_results = false;
     pauses = false;
-    set_aside = is_set_aside(group, sequences, decoding);
-    if (config_.has_stages() && !set_aside && may_run(group)) decoding += count_decoding(group, sequences);
+    const bool takes_turns = config_.has_stages() && may_run(group) && count_decoding(group, sequences) > 0;
+    set_aside = takes_turns && set_aside_[could_decode++];
     for (const Sequence& s : sequences) {
       if (s.state != SequenceState::running) continue;
       const std::int32_t tokens = tokens_of(group, s);

@@ -122,9 +122,9 @@ class BatchPlanner {
   /// Returns the number of sequences that may decode in the next step, of the `num_runnable` that could: with stages,
   /// an equal part of all that decode, those in flight included.
   std::int32_t share_of_step(std::int32_t num_runnable, std::span<const InFlightStep> in_flight) const;
-  /// Returns whether these sequences of a group, which run together, leave their turn to decode to others: they decode
-  /// in another step than the `num_decoding` sequences that come before them.
-  bool is_set_aside(const SequenceGroup& group, std::span<const Sequence> sequences, std::int32_t num_decoding) const;
+  /// Sets which sequences decode in the next step, and which are set aside, as its share is used up. Those come first
+  /// that have waited longest.
+  void set_others_aside(std::span<const InFlightStep> in_flight);
   /// Returns the number of tokens of the largest step that takes at most target_step_us in 199 of 200 cases.
   double tokens_in_target() const;
   /// Returns the number of tokens of the largest step that takes at most max_stretch times as long as the decodes
@@ -186,8 +186,8 @@ class BatchPlanner {
   std::int32_t num_decoding_ = 0;
   std::int32_t num_prompts_ = 0;
   std::int32_t num_long_prompts_ = 0;
-  /// For the current plan: number of sequences from which on others are set aside.
-  std::int32_t max_decoding_ = 0;
+  /// For the current plan, with stages: whether a candidate is set aside, by the order of those that could decode.
+  std::vector<bool> set_aside_;
   StepAdapters adapters_;           ///< of the current plan
   std::vector<bool> shares_;        ///< of the current plan: see PendingGrant
   std::vector<std::int32_t> rows_;  ///< of the current plan: WaitingRef::num_rows

@@ -40,6 +40,7 @@ struct Sequence {
   std::size_t num_reported_tokens = 0;    ///< number of output tokens that the block manager knows
   /// Number of tokens at its last admission. Others may share the blocks of these as soon as a step is to compute them.
   std::int32_t num_admitted_tokens = 0;
+  StepId last_step = 0;         ///< the last step that was planned to run it
   StepId awaits_step = 0;       ///< see AdmissionOutcome: if that step fails, the sequence must be recomputed
   std::int32_t epoch = 0;       ///< raised when its KV is dropped; results of older epochs bring only tokens
   bool is_passed_over = false;  ///< whether it was passed over as a long prompt: see AdmissionOutcome
@@ -61,8 +62,8 @@ struct Sequence {
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.id, self.index, self.output, self.num_placeholders, self.ahead, self.state,
                  self.num_scheduled_tokens, self.num_computed_tokens, self.num_reported, self.num_reported_tokens,
-                 self.num_admitted_tokens, self.awaits_step, self.epoch, self.is_passed_over, self.outgrew, self.waits,
-                 self.awaits_mask, self.row, self.num_row_tokens, self.num_charged_tokens);
+                 self.num_admitted_tokens, self.last_step, self.awaits_step, self.epoch, self.is_passed_over,
+                 self.outgrew, self.waits, self.awaits_mask, self.row, self.num_row_tokens, self.num_charged_tokens);
   }
 
   /// Returns the number of tokens that it has generated, or will have generated when its steps in flight have ended.

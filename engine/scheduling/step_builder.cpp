@@ -30,6 +30,7 @@ void StepBuilder::run(SequenceGroup& group, Sequence& sequence, std::int32_t num
   }
   RowWork work{sequence.row, sequence.id, sequence.num_scheduled_tokens, num_tokens, 0, 0, 0};
   sequence.num_scheduled_tokens += num_tokens;
+  sequence.last_step = step.step;
   send_tokens(sequence, group.prompt_len());
   if (sequence.num_scheduled_tokens == group.length(sequence)) {
     work.num_samples = group.decoding->num_samples_at_end(group);

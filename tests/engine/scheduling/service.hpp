@@ -139,6 +139,7 @@ class Service {
     const MemoryStats memory = blocks_.stats();
     return memory.device_blocks_total - memory.device_blocks_free - memory.device_blocks_cached;
   }
+  bool has_steps() const { return !in_flight_.empty(); }
   const ExecuteStep& newest_step() const { return in_flight_.back(); }
 
   std::size_t place_of(RequestId id) const {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <deque>
 #include <map>
+#include <ranges>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -34,17 +35,14 @@ class StagedService : public Service {
 
   /// Fills the stages, then ends the oldest step. Returns false when there is nothing to run.
   bool step() {
-    while (plan()) {
-      if (newest_step().step == last_step_) continue;
-      last_step_ = newest_step().step;
-      check(newest_step());
-      steps_.push_back(newest_step());
-    }
+    while (plan()) note_step();
     num_in_flight = std::max(num_in_flight, steps_.size());
-    if (steps_.empty()) return false;
-    complete();
-    steps_.pop_front();
-    return true;
+    return end_oldest();
+  }
+  /// Runs one step, which ends before the next one is planned. Returns false when there is nothing to run.
+  bool step_alone() {
+    while (steps_.empty() && plan()) note_step();
+    return end_oldest();
   }
   void run() {
     while (step()) {
@@ -62,6 +60,19 @@ class StagedService : public Service {
   std::map<SequenceId, std::vector<std::size_t>> runs;  ///< planned steps that sample for each sequence
 
  private:
+  /// Checks the step of the last plan, if it had one.
+  void note_step() {
+    if (!has_steps() || newest_step().step == last_step_) return;
+    last_step_ = newest_step().step;
+    check(newest_step());
+    steps_.push_back(newest_step());
+  }
+  bool end_oldest() {
+    if (steps_.empty()) return false;
+    complete();
+    steps_.pop_front();
+    return true;
+  }
   void check(const ExecuteStep& step) {
     for (const RowId row : step.rows_gone) length_of_rows_.erase(row);
     for (const NewRow& row : step.new_rows) {
@@ -155,6 +166,17 @@ TEST(PipelineStages, GetEqualPartsOfSequencesThatComeAndGoAtDifferentTimes) {
       }
     }
   }
+}
+
+TEST(PipelineStages, TakeTurnsWhereEachStepEndsBeforeTheNextIsPlanned) {
+  StagedService service(2);
+  for (RequestId id = 1; id <= 4; ++id) service.add(id, 8, 20);
+  for (int i = 0; i < 40; ++i) service.step_alone();
+  const auto [least, most] = std::ranges::minmax(service.num_tokens | std::views::values);
+  EXPECT_LE(most - least, 1);
+  while (service.step_alone()) {
+  }
+  EXPECT_EQ(service.finished.size(), 4U);
 }
 
 TEST(PipelineStages, GetEqualPartsOfTheSamplesOfOneRequest) {
