@@ -444,15 +444,11 @@ void BatchPlanner::limit_offers(const PendingGrant& pending, const MemoryGrant& 
   max_offers_ = kAllOffers;
   if (std::ranges::all_of(answer.waiting, has_answer)) return;
   std::int32_t used = 0;
-  const auto add = [&](Range range) {
-    for (std::int32_t i = 0; i < range.count; ++i)
-      used += pending.needs[static_cast<std::size_t>(range.first + i)].num_new_tokens;
-  };
   for (std::size_t i = 0; i < answer.running.size(); ++i) {
-    if (answer.running[i] == RunningOutcome::scheduled) add(pending.running[i].sequences);
+    if (answer.running[i] == RunningOutcome::scheduled) used += pending.num_tokens(pending.running[i].sequences);
   }
   for (std::size_t i = 0; i < answer.swapped.size(); ++i) {
-    if (answer.swapped[i] == AllocStatus::ok) add(pending.swapped[i].sequences);
+    if (answer.swapped[i] == AllocStatus::ok) used += pending.num_tokens(pending.swapped[i].sequences);
   }
   std::size_t admitted = 0;
   for (const AdmissionOutcome& outcome : answer.waiting) {

@@ -45,6 +45,14 @@ struct PendingGrant {
   /// Whether the KV memory was replaced too: no move of its CachePlan will happen, and nothing waits for its step.
   bool memory_lost = false;
 
+  /// Returns the number of tokens that these needs, of one candidate, ask for.
+  std::int32_t num_tokens(Range sequences) const {
+    std::int32_t tokens = 0;
+    for (std::int32_t i = 0; i < sequences.count; ++i)
+      tokens += needs[static_cast<std::size_t>(sequences.first + i)].num_new_tokens;
+    return tokens;
+  }
+
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.step, self.token_budget, self.running, self.swapped, self.waiting, self.needs, self.shares,
                  self.prompts_only, self.discarded, self.memory_lost);

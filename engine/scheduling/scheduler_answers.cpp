@@ -35,7 +35,9 @@ std::optional<ExecuteStep> SchedulerCore::on_memory_grant(const MemoryGrant& gra
   bool anything_scheduled = grant.has_cache_plan;
   if (!pending.discarded) {
     for (std::size_t i = 0; i < grant.running.size(); ++i) {
-      const bool runs = pending.running[i].sequences.count > 0;
+      // With stages, candidates that only wait for their samples would fill every free place in the pipeline.
+      const Range sequences = pending.running[i].sequences;
+      const bool runs = config_.has_stages() ? pending.num_tokens(sequences) > 0 : sequences.count > 0;
       anything_scheduled |= runs && grant.running[i] == RunningOutcome::scheduled;
     }
     for (const AllocStatus status : grant.swapped) anything_scheduled |= status == AllocStatus::ok;

@@ -26,11 +26,14 @@ SchedulerConfig staged_config(std::int32_t num_stages) {
 /// A service over stages, of which the first does not get the samples. Checks each step that is planned.
 class StagedService : public Service {
  public:
-  explicit StagedService(std::int32_t num_stages, SchedulerConfig config)
-      : Service([&] {
-          config.num_stages = num_stages;
-          return config;
-        }()) {}
+  explicit StagedService(std::int32_t num_stages, SchedulerConfig config,
+                         memory::BlockSpaceConfig blocks = {.layout = KvLayout::uniform(4), .num_device_blocks = 1000})
+      : Service(
+            [&] {
+              config.num_stages = num_stages;
+              return config;
+            }(),
+            blocks) {}
   explicit StagedService(std::int32_t num_stages) : StagedService(num_stages, staged_config(num_stages)) {}
 
   /// Fills the stages, then ends the oldest step. Returns false when there is nothing to run.
@@ -188,6 +191,16 @@ TEST(PipelineStages, GetEqualPartsOfTheSamplesOfOneRequest) {
   // Steps that only report ended sequences run nothing.
   for (std::size_t i = 1; i < service.samples_of_steps.size(); ++i) EXPECT_EQ(service.samples_of_steps[i] % 3, 0);
   EXPECT_EQ(std::ranges::count(service.samples_of_steps, 3), 4 * 19);
+}
+
+TEST(PipelineStages, RunNoEmptyStepsWhileTheHeadLacksMemory) {
+  SchedulerConfig config = staged_config(4);
+  StagedService service(4, config, {.layout = KvLayout::uniform(4), .num_device_blocks = 20});
+  service.add(1, 40, 20);
+  service.add(2, 40, 20);
+  service.run();
+  EXPECT_EQ(service.finished.size(), 2U);
+  EXPECT_EQ(std::ranges::count(service.tokens_of_steps, 0), 0);
 }
 
 TEST(PipelineStages, GoOnWithAllSequencesBehindALostWorker) {
