@@ -29,7 +29,7 @@ struct SchedulerState {
   memory::SharedKvEventSink kv_events;  ///< gets the names of adapters; null: there is none
   Place place;
   DeviceStatus devices;
-  StepId last_step_asked = 0;  ///< the last step for whose masks it has asked
+  StepId last_step_limited = 0;  ///< the last step whose wait for masks was limited
   struct WaitingLoad {
     LoadAdapter message;
     Promise<AdapterLoaded> promise;
@@ -92,8 +92,8 @@ scheduling::MaskThreads& mask_threads(Self self) {
   return *state.mask_threads;
 }
 
-/// Has the masks made for which the next step waits. Masks without a grammar are made here at once. Masks of grammars
-/// are made by the mask threads; the step waits for them only for mask_wait_us().
+/// Has the masks made for which steps wait, or will wait. Masks without a grammar are made here at once. Masks of
+/// grammars are made by the mask threads.
 void ask_for_masks(Self self) {
   auto& state = state_of(self);
   std::vector<scheduling::MaskJob> jobs = state.core->take_mask_jobs();
@@ -106,13 +106,18 @@ void ask_for_masks(Self self) {
     return true;
   });
   state.core->masks_made(std::move(made));
-  const auto& core = state.core->core();
-  const std::chrono::microseconds wait(core.mask_wait_us());
+  const std::chrono::microseconds wait(state.core->core().mask_wait_us());
   if (!jobs.empty()) mask_threads(self).submit(std::move(jobs), wait);
+}
+
+/// Lets the step whose masks are sent next wait for them only for mask_wait_us().
+void limit_wait_for_masks(Self self) {
+  auto& state = state_of(self);
+  const auto& core = state.core->core();
   const StepId step = core.step_awaiting_masks();
-  if (step == state.last_step_asked) return;
-  state.last_step_asked = step;
-  if (step == 0 || core.has_masks_to_send()) return;
+  if (step == 0 || step == state.last_step_limited) return;
+  state.last_step_limited = step;
+  const std::chrono::microseconds wait(core.mask_wait_us());
   send_later(self, caf::actor_cast<SchedulerActor>(self), wait, MasksDue{step});
 }
 
@@ -148,6 +153,7 @@ void advance(Self self) {
     span.end({arg("step", masks.step), arg("rows", masks.work.size())});
     send_to_all(self, state.workers, std::move(masks));
   }
+  limit_wait_for_masks(self);
   StepOutputs outputs = state.core->take_outputs();
   const TraceSpan span(state.trace, trace::Row::scheduler, "plan step", state.place);
   if (auto plan = state.core->next_memory_request(now_us())) {

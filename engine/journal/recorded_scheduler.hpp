@@ -95,9 +95,9 @@ class RecordedScheduler {
         SchedulerInput::device_replaced, [&](auto& core) { core.device_replaced(memory_lost, crashed); }, memory_lost,
         crashed);
   }
-  /// Returns nothing while a step waits for masks.
+  /// Without stages, returns nothing while a step waits for masks. With stages the next step runs other sequences.
   std::optional<MemoryRequest> next_memory_request(TimeUs now) {
-    if (core_.step_awaiting_masks() != 0) return std::nullopt;
+    if (!config_.has_stages() && core_.step_awaiting_masks() != 0) return std::nullopt;
     if (!core_.plan_outstanding()) recorder_.begin_segment_if_full();
     return run(
         SchedulerInput::next_memory_request, [&](auto& core) { return core.next_memory_request(now); }, now);

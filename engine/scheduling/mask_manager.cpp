@@ -29,11 +29,15 @@ MaskManager::Constrained MaskManager::find(SequenceId sequence) const {
   return owner == table_.group_of.end() ? Constrained() : find(owner->second, sequence);
 }
 
-/// Returns the unfinished sequence that the work samples for; null if the sample is not needed, or is late.
+/// Returns the unfinished sequence that the work samples for; null if the sample is not needed, or is late. With
+/// stages, a plan may take the memory of beams while they wait for masks: they begin anew, without this sample.
 MaskManager::Constrained MaskManager::sequence_of(const WorkRef& work) const {
   if (work.num_samples == 0 || work.dropped || work.late) return {};
   const Constrained found = find(work.group, work.sequence);
-  return !found || found.sequence->state == SequenceState::finished ? Constrained() : found;
+  if (!found || found.sequence->state == SequenceState::finished) return {};
+  const bool is_independent = found.group->decoding->has_independent_sequences();
+  const bool begins_anew = config_.has_stages() && work.epoch != found.sequence->epoch && !is_independent;
+  return begins_anew ? Constrained() : found;
 }
 
 /// Returns the sequence of the work if the work waits for a mask that is not made; else null.
@@ -128,13 +132,16 @@ void MaskManager::masks_made(std::vector<MadeMask> made) {
 }
 
 void MaskManager::masks_late(std::span<const SequenceId> sequences) {
-  const auto index = awaiting_masks();
-  if (!index) return;
-  for (WorkRef& work : in_flight_[*index].work) {
-    const Constrained found = sequence_of(work);
-    const bool is_late = found && !found.constraint().has_mask(*found.sequence) &&
-                         std::ranges::find(sequences, found.sequence->id) != sequences.end();
-    if (is_late) mark_late(work, found);
+  const auto first = awaiting_masks();
+  if (!first) return;
+  for (std::size_t i = *first; i < (config_.has_stages() ? in_flight_.size() : *first + 1); ++i) {
+    if (!in_flight_[i].waits_for_masks) continue;
+    for (WorkRef& work : in_flight_[i].work) {
+      const Constrained found = sequence_of(work);
+      const bool is_late = found && !found.constraint().has_mask(*found.sequence) &&
+                           std::ranges::find(sequences, found.sequence->id) != sequences.end();
+      if (is_late) mark_late(work, found);
+    }
   }
 }
 

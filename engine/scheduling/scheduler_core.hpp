@@ -37,7 +37,7 @@ namespace pagoda::scheduling {
 ///   on_memory_grant()     -> ExecuteStep    to the workers, when anything runs
 ///   take_mask_jobs()      -> MaskJobs       to threads, when the tokens that the masks depend on are known;
 ///                                           the masks come back by masks_made(), or else masks_late() is called
-///   take_masks()          -> StepMasks      to the workers, when has_masks_to_send(); do not call
+///   take_masks()          -> StepMasks      to the workers, when has_masks_to_send(); without stages do not call
 ///                                           next_memory_request() before
 ///   on_step_result()                        frees the step's place in the pipeline and adds outputs for take_outputs()
 ///
@@ -70,8 +70,9 @@ class SchedulerCore final : private GroupEffects {
   /// any more are ignored. take_masks() passes on their words. A core without the words (in a replay) behaves like one
   /// with them.
   void masks_made(std::vector<MadeMask> made) { masks_.masks_made(std::move(made)); }
-  /// Call when the masks of these sequences are not made in time for step_awaiting_masks(). The sequences sample
-  /// nothing in this step, and run again when their masks are made. Their tokens stay the same.
+  /// Call when the masks of these sequences are not made in time for step_awaiting_masks(), or, with stages, for a
+  /// later step. The sequences sample nothing in this step, and run again when their masks are made. Their tokens stay
+  /// the same.
   void masks_late(std::span<const SequenceId> sequences) { masks_.masks_late(sequences); }
   /// Makes the next plan clear the block manager's prefix cache.
   void reset_prefix_cache() { table_.pending_updates.reset_prefix_cache = true; }

@@ -139,6 +139,7 @@ void Simulation::after_scheduler_event() {
   for (scheduling::MaskJob& job : scheduler_.take_mask_jobs()) mask_jobs_.push_back(std::move(job));
   while (scheduler_.core().has_masks_to_send()) {
     auto masks = scheduler_.take_masks();
+    steps_without_masks_.erase(masks->step);
     if (!is_still_to_hear<DeviceReplaced>(scheduler_mail_)) device_.execute(std::move(*masks));
   }
   listen(scheduler_.take_outputs());
@@ -237,6 +238,8 @@ void Simulation::check_samples_are_known(const ExecuteStep& step) {
     if (unknown_samples_.contains(work.sequence)) fail("a sequence runs before its last sample is known");
     if (work.num_samples > 0) unknown_samples_[work.sequence] = step.step;
   }
+  if (step.wait_for_masks) steps_without_masks_.insert(step.step);
+  most_without_masks_ = std::max(most_without_masks_, std::ssize(steps_without_masks_));
 }
 
 void Simulation::run_block_manager() {
@@ -271,6 +274,7 @@ void Simulation::run_scheduler() {
     const auto& [memory_lost, crashed] = std::get<DeviceReplaced>(message);
     scheduler_.device_replaced(memory_lost, crashed);
     unknown_samples_.clear();
+    steps_without_masks_.clear();
   }
   after_scheduler_event();
 }
@@ -290,10 +294,22 @@ void Simulation::run_mask_job() {
 }
 
 void Simulation::end_wait_for_masks() {
-  const std::vector<SequenceId> late = scheduler_.core().missing_masks();
-  for (const SequenceId sequence : late) unknown_samples_.erase(sequence);
-  scheduler_.masks_late(late);
+  if (config_.scheduler.has_stages() && !mask_jobs_.empty() && random_() % 2 == 0) {
+    make_late(mask_jobs_[random_() % mask_jobs_.size()].sequence);
+  } else {
+    for (const SequenceId sequence : scheduler_.core().missing_masks()) make_late(sequence);
+  }
   after_scheduler_event();
+}
+
+/// A sequence whose mask is late gets no sample of the step that waits for it.
+void Simulation::make_late(SequenceId sequence) {
+  const std::int64_t before = metrics().late_masks;
+  const std::vector<SequenceId> due = scheduler_.core().missing_masks();
+  scheduler_.masks_late({sequence});
+  if (metrics().late_masks == before) return;
+  unknown_samples_.erase(sequence);
+  num_late_early_ += std::ranges::find(due, sequence) == due.end() ? 1 : 0;
 }
 
 bool Simulation::deliver_one() {

@@ -35,6 +35,10 @@ class Simulation {
   std::int64_t stop_hits() const { return num_stop_hits_; }
   std::int64_t beams_completed() const { return beams_completed_; }
   std::int64_t prefix_hits() const { return scheduler_.core().stats().prefix_cache_hits_total; }
+  /// Returns the largest number of steps that waited for masks together; with stages.
+  std::int64_t most_steps_without_masks() const { return most_without_masks_; }
+  /// Returns the number of masks that were late before it was the turn of their step; with stages.
+  std::int64_t masks_late_early() const { return num_late_early_; }
   const metrics::StepMetrics& metrics() const { return scheduler_.core().metrics(); }
   std::int64_t early_shares() const { return num_early_shares_; }
   std::int64_t misled_readers() const { return device_.num_misled(); }
@@ -78,9 +82,11 @@ class Simulation {
   void check_samples_are_known(const ExecuteStep& step);
   void run_block_manager();
   void run_scheduler();
-  /// Continues making some mask, or makes all masks late for which a step waits.
+  /// Continues making some mask, or makes masks late: all for which the next step waits, or, with stages, one that may
+  /// be of a later step.
   void run_mask_job();
   void end_wait_for_masks();
+  void make_late(SequenceId sequence);
   void replace_devices();
   void listen(const StepOutputs& outputs);
   void fail(std::string what) {
@@ -103,6 +109,9 @@ class Simulation {
   std::map<RequestId, Received> received_;
   /// The sequences with a sample in flight that will be used, and the steps that sample; with stages.
   std::map<SequenceId, StepId> unknown_samples_;
+  std::set<StepId> steps_without_masks_;  ///< the steps in flight that wait for masks; with stages
+  std::int64_t most_without_masks_ = 0;
+  std::int64_t num_late_early_ = 0;
   std::int64_t beams_completed_ = 0;
   std::int64_t num_early_shares_ = 0;
   std::int64_t num_overtaken_ = 0;

@@ -112,6 +112,8 @@ TEST(Simulation, PipelineStagesEndEveryRequestWithItsOwnTokens) {
   std::int64_t forced_tokens = 0;
   std::int64_t late_masks = 0;
   std::int64_t crashes = 0;
+  std::int64_t together = 0;
+  std::int64_t late_early = 0;
   for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
     const auto config = staged_simulation(seed);
     Simulation simulation(config, seed);
@@ -122,12 +124,16 @@ TEST(Simulation, PipelineStagesEndEveryRequestWithItsOwnTokens) {
     forced_tokens += simulation.metrics().forced_tokens;
     late_masks += simulation.metrics().late_masks;
     crashes += simulation.crashes();
+    late_early += simulation.masks_late_early();
+    together += simulation.most_steps_without_masks() > 1 ? 1 : 0;
   }
   EXPECT_GT(preemptions, kOften) << "the seeds must press memory";
   EXPECT_GT(beams, kOften) << "the seeds must search beams";
   EXPECT_GT(forced_tokens, kOften) << "the seeds must have tokens without an alternative";
   EXPECT_GT(late_masks, kOften) << "steps must go on without masks";
   EXPECT_GT(crashes, kOften) << "workers must die";
+  EXPECT_GT(late_early, kOften) << "masks must be late before it is the turn of their step";
+  EXPECT_GT(together, kOften) << "several steps must wait for masks at once";
 }
 
 TEST(Simulation, RequestsThatComeFromElsewhereGoOnWithTheTokensThatTheyHave) {
