@@ -188,6 +188,7 @@ void Simulation::listen(const StepOutputs& outputs) {
     if (received_.at(one.request).aborted) fail("an interruption after the end");
     if (!interrupted.insert(one.request).second) fail("two interruptions by one event");
     ++(one.what == Interruption::preempted ? num_preempted_ : num_restarted_);
+    if (one.what == Interruption::restarted) forget_samples_of(one.request);
   }
   for (const PromptLogprobsOutput& output : outputs.prompt_logprobs) {
     Received& received = received_.at(output.request);
@@ -230,10 +231,19 @@ void Simulation::replace_devices() {
   scheduler_mail_.emplace_back(DeviceReplaced{memory_lost, crashed});
 }
 
+void Simulation::forget_samples_of(RequestId request) {
+  std::erase_if(unknown_samples_, [&](const auto& sample) {
+    const RequestSpec* spec = scheduler_.core().spec_of(sample.first);
+    return spec != nullptr && spec->id == request;
+  });
+}
+
 void Simulation::check_samples_are_known(const ExecuteStep& step) {
   if (!config_.scheduler.has_stages()) return;
-  // A sequence that lost its memory begins anew: no sample that it had in flight is used.
-  for (const NewRow& row : step.new_rows) unknown_samples_.erase(row.sequence);
+  // Beams that lose their memory begin anew, without the samples in flight. Other sequences still get these.
+  for (const NewRow& row : step.new_rows) {
+    if (request_of(row.spec)->sampling.use_beam_search) unknown_samples_.erase(row.sequence);
+  }
   for (const RowWork& work : step.work) {
     if (unknown_samples_.contains(work.sequence)) fail("a sequence runs before its last sample is known");
     if (work.num_samples > 0) unknown_samples_[work.sequence] = step.step;

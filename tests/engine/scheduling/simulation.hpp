@@ -82,6 +82,8 @@ class Simulation {
   void check_samples_are_known(const ExecuteStep& step);
   void run_block_manager();
   void run_scheduler();
+  /// Forgets that samples of the request are unknown: they will not be used.
+  void forget_samples_of(RequestId request);
   /// Continues making some mask, or makes masks late: all for which the next step waits, or, with stages, one that may
   /// be of a later step.
   void run_mask_job();
