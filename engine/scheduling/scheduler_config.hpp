@@ -47,7 +47,8 @@ struct SchedulerConfig {
   std::int64_t vocab_size = 0;  ///< vocabulary of the masks
   ThinkingMarks thinking;       ///< known if requests may have a thinking_token_budget
   /// Number of pipeline stages: each runs some of the model's layers, one step behind the other, and the last one
-  /// samples. The steps in flight then have different sequences, and no step is planned behind an unknown sample.
+  /// samples. No step is then planned behind an unknown sample: at most one step in flight has a sample of a sequence
+  /// that will be used. Chunks of one prompt may be in several steps.
   std::int32_t num_stages = 1;
 
   bool has_stages() const { return num_stages > 1; }

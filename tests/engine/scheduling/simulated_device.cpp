@@ -36,7 +36,7 @@ void SimulatedDevice::run_worker() {
       tell_cache_engine(ConnectCache{step->step});
     }
   } else if (const auto* masks = std::get_if<StepMasks>(&message)) {
-    if (!steps_.contains(masks->step)) fail("masks come for a step that the worker was not told");
+    if (!steps_.contains(masks->step)) fail("masks come for a step that the worker does not have");
     masks_.emplace(masks->step, *masks);
     step_order_->masks_arrived(masks->step);
   } else if (const auto* ready = std::get_if<CacheReady>(&message)) {
@@ -57,7 +57,7 @@ void SimulatedDevice::run_first_stage(const ExecuteStep& step) {
   }
   for (const ForcedToken& forced : step.forced_tokens) {
     TokenIds& tokens = rows_of_first_stage_[forced.row];
-    if (forced.position > std::ssize(tokens)) return fail("the first stage is told a token behind a row's end");
+    if (forced.position > std::ssize(tokens)) return fail("the first stage gets a token behind a row's end");
     tokens.resize(static_cast<std::size_t>(forced.position));
     tokens.push_back(forced.token);
   }
@@ -149,7 +149,7 @@ bool SimulatedDevice::apply_rows(const ExecuteStep& step) {
   }
   for (const ForcedToken& forced : step.forced_tokens) {
     TokenIds& tokens = rows_.at(forced.row).tokens;
-    if (forced.position > std::ssize(tokens)) fail("a row is told a token behind its end");
+    if (forced.position > std::ssize(tokens)) fail("a row gets a token behind its end");
     tokens.resize(static_cast<std::size_t>(forced.position), kWrong);
     tokens.push_back(forced.token);
   }
