@@ -124,16 +124,15 @@ Result<ordered_json> ranks_of(const EngineConfig& config, const EnginePlan& plan
   ranks.push_back(first);
   const auto model = plan_model(config.of_replica(0).of_rank(0));
   if (!model) return fail(model.error());
-  const NumDevices of_one_rank{.replicas = config.data_parallel_size};
-  std::int64_t needed = host_bytes_needed(config, planned, of_one_rank);
+  const auto needed = host_bytes_of_all(config, device, planned);
+  if (!needed) return fail(needed.error());
   for (RankId rank = 1; rank < config.num_ranks(); ++rank) {
     const EngineConfig its = config.of_replica(0).of_rank(rank);
     const auto part = plan_other_rank(its, device, *model, planned);
     if (!part) return fail(part.error());
-    needed += host_bytes_needed(config, *part, of_one_rank);
     ranks.push_back(memory_facts(*part, its, device));
   }
-  for (ordered_json& rank : ranks) rank["needed_bytes"] = needed;
+  for (ordered_json& rank : ranks) rank["needed_bytes"] = *needed;
   return ranks;
 }
 

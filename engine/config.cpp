@@ -188,6 +188,17 @@ const char* EngineConfig::key_of_devices() const {
   return tensor_parallel_size > 1 ? "tensor_parallel_size" : "data_parallel_size";
 }
 
+std::string EngineConfig::devices_in_words() const {
+  std::string words;
+  for (const auto& [key, count] :
+       {std::pair("pipeline_parallel_size", pipeline_parallel_size),
+        std::pair("tensor_parallel_size", tensor_parallel_size), std::pair("data_parallel_size", data_parallel_size)}) {
+    if (count > 1)
+      words += (words.empty() ? std::string(key) + " is " : std::string(", ") + key + " ") + std::to_string(count);
+  }
+  return words;
+}
+
 std::string EngineConfig::device_name() const {
   const std::string its_replica = data_parallel_size > 1 ? "replica " + std::to_string(replica) : "";
   const std::string its_rank = num_ranks() > 1 ? "rank " + std::to_string(rank) : "";

@@ -146,8 +146,10 @@ struct EngineConfig {
 
   /// Returns the configuration of one rank of this replica. Sizes of the replica's memory are divided between ranks.
   EngineConfig of_rank(RankId id) const;
-  /// Returns the key that gives the engine several devices, if it has several: that which divides the model most.
+  /// Returns the key to name in errors about the number of devices.
   const char* key_of_devices() const;
+  /// Returns what makes the number of devices: "pipeline_parallel_size is 2, tensor_parallel_size 4".
+  std::string devices_in_words() const;
   /// Returns the name of this rank's device among those of the engine, for messages: "replica 1, rank 0"; empty if
   /// there is one.
   std::string device_name() const;

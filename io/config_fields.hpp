@@ -115,7 +115,7 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
   visit("scheduler_delay_factor", config.scheduler_delay_factor,
         "While other requests run, a new prompt waits this many times the duration of the last prompt step");
   visit("watermark", config.watermark, "Share of the KV blocks that admission leaves free");
-  visit("pipeline_depth", config.pipeline_depth, "Number of steps in flight: 1 or 2");
+  visit("pipeline_depth", config.pipeline_depth, "Number of steps in flight: 1 or 2; with more stages, one for each");
   visit("threads", config.threads, "Number of compute threads on a CPU; 0: one for each core");
   visit("cpu_affinity", config.cpu_affinity,
         "Cores that compute threads are bound to: none, cores (one core after the other), numa (in turn over the NUMA "
@@ -129,8 +129,8 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
         "KV cache, and a share of the CPU threads; for a machine with several NUMA nodes. kv_cache_memory and "
         "swap_space are divided between them");
   visit("pipeline_parallel_size", config.pipeline_parallel_size,
-        "Number of stages on this host, each with some of the layers, that compute one behind the other, each for other "
-        "sequences at a time; each has tensor_parallel_size ranks");
+        "Number of stages on this host. Each has some of the layers; while a stage computes a step, the stage before "
+        "computes the next step, of other sequences. Each stage has tensor_parallel_size ranks");
   visit("data_parallel_size", config.data_parallel_size,
         "Number of replicas of the model on this host, between which requests are divided. Each has a KV cache of its "
         "own, and a GPU or a share of the CPU threads. kv_cache_memory, num_device_blocks, swap_space and max_num_seqs "

@@ -55,7 +55,7 @@ class Communicator {
   /// Passes rows [count] to the same rank of the next stage; `count` is at most what the group has room for. Not on the
   /// last stage; at most once in a step. Waits while the next stage has not taken the rows of the last but one step: a
   /// stage runs ahead of the next by at most two steps. Does nothing if the receiver has already failed in the step. A
-  /// step without send() counts as failed for the next stage.
+  /// step in which nothing is computed sends nothing, and receives nothing.
   /// Errors: device_failed if the step has failed, or if this rank or the receiver has left.
   virtual Status send(const Ops& ops, Stream& stream, std::int64_t count, const float* rows) = 0;
   /// Waits for the rows [count] of the present step from the same rank of the previous stage, and copies them. Not on

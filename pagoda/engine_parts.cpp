@@ -256,7 +256,10 @@ class DeviceMaker {
     if (const Status planned = plan_memory(config, *device, plan); !planned) return fail(planned.error());
     const bool is_checked_for_all = device->shares_host_memory() && config_.num_devices() > 1;
     if (is_checked_for_all) {
-      if (const Status fits = check_host_memory(config, plan, all_devices(config_)); !fits) return fail(fits.error());
+      const auto needed = host_bytes_of_all(config_, *device, plan);
+      if (!needed) return fail(needed.error());
+      const Status fits = check_host_memory(config, plan, all_devices(config_), *needed);
+      if (!fits) return fail(fits.error());
     }
     if (!its.planned) its.planned = plan;
     return plan;

@@ -56,15 +56,17 @@ models::RankPlace place_of(const EngineConfig& config) {
   return {config.rank % num_ranks, num_ranks, config.rank / num_ranks, config.pipeline_parallel_size};
 }
 
-/// Returns the bytes of a KV block of the stage whose blocks are largest: all stages have as many.
-std::int64_t largest_block_bytes(const EngineConfig& config, const EnginePlan& plan) {
-  std::int64_t largest = plan.layout.block_bytes();
+/// Returns how many blocks fit so many bytes of each stage, all stages together: stages have as many blocks, which are
+/// as large as their layers need.
+std::int64_t num_blocks_in(std::int64_t bytes_of_stage, const EngineConfig& config, const EnginePlan& plan) {
   models::RankPlace place = plan.model.place;
-  for (place.stage = 0; place.num_stages > 1 && place.stage < place.num_stages; ++place.stage) {
+  if (place.num_stages == 1) return bytes_of_stage / plan.memory.kv_bytes_per_block;
+  std::int64_t block_bytes = 0;
+  for (place.stage = 0; place.stage < place.num_stages; ++place.stage) {
     const models::ModelSpec part = plan.model.of_rank(place);
-    largest = std::max(largest, part.kv_layout(config.slots_per_block(), plan.kv_dtype).block_bytes());
+    block_bytes += part.kv_layout(config.slots_per_block(), plan.kv_dtype).block_bytes();
   }
-  return largest;
+  return bytes_of_stage * place.num_stages / block_bytes;
 }
 
 /// Returns the weights of the rank whose plan it is.
@@ -106,7 +108,7 @@ bool copies_linear(const EngineConfig& config, const kernels::Device& device, bo
 std::int32_t host_blocks(const EngineConfig& config, const EnginePlan& plan, const kernels::Device& device) {
   if (config.num_host_blocks >= 0) return config.num_host_blocks;
   const auto free_bytes = static_cast<std::int64_t>(device.available_bytes(kernels::MemoryKind::host));
-  const std::int64_t num_blocks = config.swap_bytes(free_bytes) / plan.memory.kv_bytes_per_block;
+  const std::int64_t num_blocks = num_blocks_in(config.swap_bytes(free_bytes), config, plan);
   const std::int64_t useful = config.swap_space < 0 ? blocks_for_all_rows(config, plan) : kMaxBlocks;
   return static_cast<std::int32_t>(std::min({num_blocks, kMaxBlocks, useful}));
 }
@@ -177,10 +179,7 @@ Result<std::shared_ptr<kernels::Device>> create_host_device(const EngineConfig& 
   if (!made && made.error().param == "threads" && config.num_devices() > 1) {
     Error& error = made.error();
     error.param = config.key_of_devices();
-    const std::int32_t count = config.pipeline_parallel_size > 1 ? config.pipeline_parallel_size
-                               : config.tensor_parallel_size > 1 ? config.tensor_parallel_size
-                                                                 : config.data_parallel_size;
-    error.message = error.param + " is " + std::to_string(count) + ", but " + error.message;
+    error.message = config.devices_in_words() + ", but " + error.message;
   }
   return made;
 }
@@ -208,8 +207,8 @@ std::int64_t longest_sequence(const EngineConfig& config, const EnginePlan& plan
 
 Result<std::int32_t> size_kv_cache(const EngineConfig& config, const EnginePlan& plan, std::int64_t kv_bytes) {
   const auto max_model_len = static_cast<std::int32_t>(plan.limits.max_model_len);
-  const auto num_blocks = static_cast<std::int32_t>(
-      std::min(std::max<std::int64_t>(0, kv_bytes) / largest_block_bytes(config, plan), kMaxBlocks));
+  const auto num_blocks =
+      static_cast<std::int32_t>(std::min(num_blocks_in(std::max<std::int64_t>(0, kv_bytes), config, plan), kMaxBlocks));
   const auto step_tokens =
       static_cast<std::int32_t>(config.enable_chunked_prefill ? config.tokens_per_step(max_model_len) : max_model_len);
   const std::int32_t longest = plan.layout.longest_sequence(max_model_len, step_tokens, num_blocks);
@@ -247,8 +246,24 @@ std::int64_t host_bytes_needed(const EngineConfig& config, const EnginePlan& pla
          num_copies * plan.copied_weight_bytes + devices.all() * blocks * plan.memory.kv_bytes_per_block;
 }
 
+Result<std::int64_t> host_bytes_of_all(const EngineConfig& config, const kernels::Device& device,
+                                       const EnginePlan& planned) {
+  const NumDevices of_one_rank{.replicas = config.data_parallel_size};
+  std::int64_t needed = host_bytes_needed(config, planned, of_one_rank);
+  for (RankId rank = 1; rank < config.num_ranks(); ++rank) {
+    const auto other = plan_other_rank(config.of_replica(0).of_rank(rank), device, planned, planned);
+    if (!other) return fail(other.error());
+    needed += host_bytes_needed(config, *other, of_one_rank);
+  }
+  return needed;
+}
+
 Status check_host_memory(const EngineConfig& config, const EnginePlan& plan, const NumDevices& devices) {
-  const std::int64_t needed = host_bytes_needed(config, plan, devices);
+  return check_host_memory(config, plan, devices, host_bytes_needed(config, plan, devices));
+}
+
+Status check_host_memory(const EngineConfig& config, const EnginePlan& plan, const NumDevices& devices,
+                         std::int64_t needed) {
   if (needed <= static_cast<std::int64_t>(kernels::available_cpu_memory())) return {};
   const auto mib = [](std::int64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; };
   const std::int64_t block_bytes = plan.memory.kv_bytes_per_block;
@@ -260,17 +275,18 @@ Status check_host_memory(const EngineConfig& config, const EnginePlan& plan, con
   const std::int64_t adapter_bytes = plan.memory.adapter_bytes;
   if (adapter_bytes > 0) parts += ", adapters " + mib(adapter_bytes);
   parts += ", steps " + mib(plan.memory.fixed_bytes() - plan.memory.weight_bytes - adapter_bytes);
-  return fail(ErrorCode::out_of_memory,
-              "the engine needs " + kernels::describe_allocation(static_cast<std::size_t>(needed)) +
-                  (devices.all() > 1 ? "; of each of " + std::to_string(devices.all()) +
-                                           (devices.ranks > 1 ? " ranks " : " replicas ")
-                                     : "; ") +
-                  parts + "; lower kv_cache_memory, num_device_blocks, swap_space or max_num_seqs" +
-                  (devices.replicas > 1 ? ", or data_parallel_size" : "") +
-                  (adapter_bytes > 0
-                       ? ", or the limits of adapters (max_loras, max_cpu_loras, max_lora_rank, max_prompt_adapters)"
-                       : ""),
-              "kv_cache_memory");
+  return fail(
+      ErrorCode::out_of_memory,
+      "the engine needs " + kernels::describe_allocation(static_cast<std::size_t>(needed)) +
+          (devices.all() > 1 ? (config.pipeline_parallel_size > 1 ? "; of the first of " : "; of each of ") +
+                                   std::to_string(devices.all()) + (devices.ranks > 1 ? " ranks " : " replicas ")
+                             : "; ") +
+          parts + "; lower kv_cache_memory, num_device_blocks, swap_space or max_num_seqs" +
+          (devices.replicas > 1 ? ", or data_parallel_size" : "") +
+          (adapter_bytes > 0
+               ? ", or the limits of adapters (max_loras, max_cpu_loras, max_lora_rank, max_prompt_adapters)"
+               : ""),
+      "kv_cache_memory");
 }
 
 execution::RunnerConfig runner_config(const EngineConfig& config, const EnginePlan& plan) {

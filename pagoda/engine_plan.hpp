@@ -85,8 +85,16 @@ NumDevices all_devices(const EngineConfig& config);
 /// step, the KV cache, and the host pool if it is not in a file. `plan`: of one device.
 std::int64_t host_bytes_needed(const EngineConfig& config, const EnginePlan& plan, const NumDevices& devices = {});
 
-/// Checks that the machine has this memory. Errors: out_of_memory; the message has the numbers.
+/// Returns the memory that all devices of the configuration, on a CPU, take in total, however the ranks of a replica
+/// differ. `planned`: of the first rank of the first replica. Errors: as plan_other_rank.
+Result<std::int64_t> host_bytes_of_all(const EngineConfig& config, const kernels::Device& device,
+                                       const EnginePlan& planned);
+
+/// Checks that the machine has the memory of host_bytes_needed, or `needed` bytes. Errors: out_of_memory; the message
+/// has the numbers.
 Status check_host_memory(const EngineConfig& config, const EnginePlan& plan, const NumDevices& devices = {});
+Status check_host_memory(const EngineConfig& config, const EnginePlan& plan, const NumDevices& devices,
+                         std::int64_t needed);
 
 /// Returns the shape of the memory through which the ranks of a replica exchange rows. There must be several ranks.
 kernels::RankMemoryShape rank_memory_shape(const EnginePlan& plan);

@@ -71,9 +71,11 @@ Result<std::int64_t> bytes_needed(const EngineConfig& config) {
   if (const auto tokenizer = plan->files->tokenizer(); !tokenizer) return fail(tokenizer.error());
   if (const auto chat = io::load_chat_prompts(config, *plan->files); !chat) return fail(chat.error());
   if (!(*device)->shares_host_memory()) return 0;
-  if (auto status = check_host_memory(replica, *plan, all_devices(config)); !status)
+  const auto needed = host_bytes_of_all(config, **device, *plan);
+  if (!needed) return needed;
+  if (auto status = check_host_memory(replica, *plan, all_devices(config), *needed); !status)
     return fail(std::move(status.error()));
-  return host_bytes_needed(replica, *plan, all_devices(config));
+  return needed;
 }
 
 }  // namespace

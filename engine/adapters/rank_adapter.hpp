@@ -24,8 +24,9 @@ struct RankParts {
 };
 
 /// Reduces an adapter to the part that belongs to the rank's part of the model. Changes of modules that other stages
-/// have are dropped. Modules that the ranks of a stage have whole stay as they are. The adapter must fit the whole model (check). Errors: unsupported if DoRA changes a layer whose inputs are
-/// divided between ranks, or an embedding: no rank has the whole rows then, whose length DoRA needs.
+/// have are dropped. Modules that the ranks of a stage have whole stay as they are. The adapter must fit the whole
+/// model (check). Errors: unsupported if DoRA changes a layer whose inputs are divided between ranks, or an embedding:
+/// no rank has the whole rows then, whose length DoRA needs.
 Status take_part_of_rank(Adapter& adapter, const RankParts& parts);
 
 }  // namespace pagoda::adapters

@@ -204,7 +204,9 @@ bool ResultChecks::is_valid(const StepResult& result, const RowResult& row, cons
   if (row.sequence != work.sequence) return false;
   if (row.error() != nullptr) return true;  // its other fields have no meaning
   const Range samples = row.samples();
-  if (!limits_.samples) return samples.count == 0 && row.prompt_logprobs.count == 0;
+  if (!limits_.samples) {
+    return samples.count == 0 && row.prompt_logprobs.count == 0 && row.num_computed_tokens == work.end_position();
+  }
   const std::int64_t num_right = std::int64_t{samples.count} - work.num_samples;  // number of correct drafts
   if (num_right < 0 || num_right > work.num_drafts ||
       row.num_computed_tokens != work.end_position() - work.num_drafts + num_right ||
@@ -228,6 +230,9 @@ Status ResultChecks::check(const StepResult& result) {
     return refuse(result.step, "invalid time");
   }
   if (result.error) return result.rows.empty() ? Status() : Status(refuse(result.step, "a failed step has rows"));
+  if (!limits_.samples && (!result.samples.empty() || !result.prompt_logprobs.empty())) {
+    return refuse(result.step, "tokens of a stage that does not sample");
+  }
   if (result.rows.size() != step.work.size()) return refuse(result.step, "the number of rows differs from the step's");
   for (std::size_t i = 0; i < step.work.size(); ++i) {
     if (!is_valid(result, result.rows[i], step.work[i])) return refuse(result.step, "invalid result of a row");

@@ -50,8 +50,8 @@ class ModelRunner final : public StepRunner {
   /// logits and the model.
   static std::int64_t batch_bytes(const RunnerConfig& config, bool keeps_block_tables);
 
-  /// `read_adapter`: null if no row has an adapter. `ranks`: connects the ranks that run the same steps; null if this is
-  /// the only one. Errors: out_of_memory.
+  /// `read_adapter`: null if no row has an adapter. `ranks`: connects the ranks that run the same steps; null if this
+  /// is the only one. Errors: out_of_memory.
   static Result<std::unique_ptr<ModelRunner>> create(RunnerConfig config, std::unique_ptr<models::Model> model,
                                                      std::shared_ptr<kernels::Device> device,
                                                      const layers::KvCache& cache, Clock clock,

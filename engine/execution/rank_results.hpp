@@ -15,7 +15,7 @@ namespace pagoda::execution {
 /// thread-safe: one owner.
 class RankResults {
  public:
-  /// `num_ranks`: of all stages, at least 1. Each of the `num_stages` has as many.
+  /// `num_ranks`: of all stages, at least 1. Each of the `num_stages` has num_ranks / num_stages of them.
   explicit RankResults(std::int32_t num_ranks, std::int32_t num_stages = 1);
 
   /// Call when new workers have replaced the present ones. Results of steps up to `last_lost`, which no new worker
@@ -24,8 +24,8 @@ class RankResults {
 
   /// Takes the result of one rank (StepResult::rank). Returns the result of the step when it was the last one: that of
   /// the first rank of the last stage, with the error of the step or of a row if any rank has one, from the first start
-  /// of a rank of that stage to the last end. Each rank sends its results in the order of the steps, so steps end in this
-  /// order.
+  /// of a rank of that stage to the last end. Each rank sends its results in the order of the steps, so steps end in
+  /// this order.
   std::optional<StepResult> add(StepResult result);
 
  private:

@@ -55,7 +55,10 @@ ModelSpec spec_of_decoder(const DecoderConfig& config) {
 }
 
 Decoder::Decoder(const DecoderConfig& config, ActivationShape activations, Head head)
-    : place_(config.place), activation_shape_(std::move(activations)), position_shapes_(config.positions), head_(std::move(head)) {
+    : place_(config.place),
+      activation_shape_(std::move(activations)),
+      position_shapes_(config.positions),
+      head_(std::move(head)) {
   for (RankPlace place = config.place; auto rank : std::views::iota(0, place.num_ranks)) {
     place.rank = rank;
     vocab_parts_.push_back(range_of_rank(config.vocab_size, 1, place).size());

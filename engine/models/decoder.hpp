@@ -30,7 +30,7 @@ layers::ActivationShape activation_shape(const DecoderConfig& config, const std:
 
 /// The last part of a model: logits = linear(hidden rows), scaled as ScaleParams describes.
 struct Head {
-  layers::Linear linear;  ///< empty before the last stage
+  layers::Linear linear;                                  ///< empty before the last stage
   std::shared_ptr<const layers::AdapterModules> modules;  ///< of the whole model (WeightLoader::modules)
   double factor = 1.0;
   double softcap = 0.0;
@@ -54,8 +54,8 @@ class Decoder : public Model {
   /// `activations`: shape of the memory that the layers need.
   Decoder(const DecoderConfig& config, layers::ActivationShape activations, Head head);
 
-  // The run of a stage: embed in the first one, run_layers in each, and finish in the last one. Stages pass the residual
-  // stream on, [num_tokens, hidden_size].
+  // The run of a stage: embed in the first one, run_layers in each, and finish in the last one. Stages pass the
+  // residual stream on, [num_tokens, hidden_size].
 
   /// Writes the rows of the tokens to the residual stream.
   virtual void embed(layers::ForwardPass& pass) const = 0;

@@ -83,7 +83,8 @@ KvGrouping DecoderConfig::kv_grouping() const {
   for (KvShape& group : grouping.groups) group.num_layers = 0;
   for (std::int64_t i = layers().begin; i < layers().end; ++i) {
     layers::KvPlace& its_place = grouping.places[static_cast<std::size_t>(i)];
-    its_place.layer = static_cast<std::int32_t>(grouping.groups[static_cast<std::size_t>(its_place.group)].num_layers++);
+    its_place.layer =
+        static_cast<std::int32_t>(grouping.groups[static_cast<std::size_t>(its_place.group)].num_layers++);
   }
   return grouping;
 }

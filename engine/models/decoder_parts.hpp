@@ -52,8 +52,8 @@ layers::Linear load_head(const layers::WeightLoader& root, const DecoderConfig& 
 layers::Linear load_head(const layers::WeightLoader& root, const layers::WeightLoader& embedding,
                          const DecoderConfig& config, std::int64_t width);
 
-/// Returns one layer for each layer of the stage of `config`. Ends at the first error of the loader. Tells adapters what
-/// keys and values the layers of the model have.
+/// Returns one layer for each layer of the stage of `config`. Ends at the first error of the loader. Tells adapters
+/// what keys and values the layers of the model have.
 template <class Layer>
 std::vector<Layer> load_layers(
     const layers::WeightLoader& layers, const DecoderConfig& config,

@@ -31,9 +31,7 @@ class GemmaDecoder final : public Decoder {
         norm_(norm) {}
 
  private:
-  void embed(ForwardPass& pass) const override {
-    embedding_(pass, pass.batch().token_ids, activations().residual);
-  }
+  void embed(ForwardPass& pass) const override { embedding_(pass, pass.batch().token_ids, activations().residual); }
 
   void run_layers(ForwardPass& pass) const override {
     const auto n = pass.num_tokens();

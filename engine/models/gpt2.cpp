@@ -52,9 +52,7 @@ class Gpt2 final : public Decoder {
     weights_.positions.add(pass, pass.batch().positions, activations().residual);
   }
 
-  void run_layers(ForwardPass& pass) const override {
-    run_pre_norm(pass, activations(), positions(), weights_.layers);
-  }
+  void run_layers(ForwardPass& pass) const override { run_pre_norm(pass, activations(), positions(), weights_.layers); }
 
   const float* finish(ForwardPass& pass) const override {
     weights_.norm(pass, activations().residual, pass.num_tokens(), activations().hidden);
@@ -101,11 +99,13 @@ Result<std::unique_ptr<Model>> build(const DecoderConfig& config, const weights:
   const auto model = root.contains("transformer.wte.weight") ? root / "transformer" : root;
   Gpt2Weights weights;
   weights.tokens = load_embedding(model / "wte", config, hidden);
-  weights.positions = Embedding::of_positions(model / "wpe", config.max_position_embeddings, hidden, 0);
+  if (config.place.is_in_first_stage()) {
+    weights.positions = Embedding::of_positions(model / "wpe", config.max_position_embeddings, hidden, 0);
+  }
   weights.layers = load_layers<LayerNormLayer>(model / "h", config, [&](const WeightLoader& layer, std::int64_t index) {
     return load_layer(layer, config, index);
   });
-  weights.norm = LayerNorm(model / "ln_f", hidden, config.norm_eps);
+  if (config.place.is_in_last_stage()) weights.norm = LayerNorm(model / "ln_f", hidden, config.norm_eps);
   Head head{.linear = load_head(root, model / "wte", config, hidden), .modules = root.modules()};
   if (!status) return fail(std::move(status.error()));
   return std::make_unique<Gpt2>(config, std::move(weights), std::move(head));

@@ -121,10 +121,13 @@ Result<std::unique_ptr<Model>> build(const OptConfig& opt, const weights::Weight
   const auto model = root.contains("model.decoder.embed_tokens.weight") ? root / "model" / "decoder" : root / "decoder";
   OptWeights weights;
   weights.tokens = load_embedding(model / "embed_tokens", config, width);
-  weights.positions =
-      Embedding::of_positions(model / "embed_positions", config.max_position_embeddings, hidden, kPositionOffset);
-  if (width != hidden) {
-    weights.project_in = Linear(model, {"project_in", hidden}, width, false);
+  const bool projects = width != hidden;
+  if (config.place.is_in_first_stage()) {
+    weights.positions =
+        Embedding::of_positions(model / "embed_positions", config.max_position_embeddings, hidden, kPositionOffset);
+    if (projects) weights.project_in = Linear(model, {"project_in", hidden}, width, false);
+  }
+  if (config.place.is_in_last_stage() && projects) {
     weights.project_out = Linear(model, {"project_out", width}, hidden, false);
   }
   weights.layers = load_layers<LayerNormLayer>(

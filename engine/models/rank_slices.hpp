@@ -12,8 +12,8 @@ namespace pagoda::models {
 
 struct DecoderConfig;
 
-/// The place of one of the devices that compute a model: its layers are divided between stages, which compute one behind
-/// the other (pipeline parallel), and each layer between the ranks of its stage (tensor parallel).
+/// The place of one of the devices that compute a model: its layers are divided between stages, which compute one
+/// behind the other (pipeline parallel), and each layer between the ranks of its stage (tensor parallel).
 struct RankPlace {
   std::int32_t rank = 0;  ///< in its stage
   std::int32_t num_ranks = 1;

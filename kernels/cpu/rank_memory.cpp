@@ -114,7 +114,6 @@ class RankMemory::Connection final : public Communicator {
   int num_stages() const override { return memory_->shape_.num_stages; }
 
   Status begin_step(std::int64_t step) override {
-    if (has_next() && !has_sent_) fail_step();  // the next stage must not wait for the rows
     step_ = static_cast<std::uint64_t>(step);
     point_ = step_ << kCollectiveBits;
     has_failed_ = false;
@@ -237,6 +236,8 @@ class RankMemory::Connection final : public Communicator {
   Status meet() {
     own().arrived.store(point_, std::memory_order_seq_cst);
     if (own().num_waiting.load(std::memory_order_seq_cst) > 0) wake_all(own().arrived);
+    // A sender of an earlier step need not wait for a slot.
+    if (has_previous() && own().taken.num_waiting.load() > 0) wake_all(own().taken.value);
     for (int rank = 0; rank < num_ranks() && !has_failed_; ++rank) {
       if (rank != rank_ && !wait_for(number_of(rank))) return fail_beside(number_of(rank), kNotComputed);
     }

@@ -7,6 +7,7 @@ usage: ranks_test.py PAGODA MODEL_DIR [unittest arguments]
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -138,6 +139,25 @@ class Ranks(LoadCase):
             code, errors = self.run_serve(*flags)
             self.assertEqual(code, 2, errors)
             self.assertIn(why, errors)
+
+    def test_a_tensor_that_no_stage_uses_is_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            copy = shutil.copytree(model, os.path.join(folder, "model"))
+            path = os.path.join(copy, "model.safetensors")
+            with open(path, "rb") as file:
+                header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+                data = file.read()
+            header["model.layers.1.self_attn.sink.weight"] = {"dtype": "F32", "shape": [1],
+                                                              "data_offsets": [len(data), len(data) + 4]}
+            text = json.dumps(header).encode()
+            with open(path, "wb") as file:
+                file.write(len(text).to_bytes(8, "little") + text + data + bytes(4))
+            for stages in ("1", "2"):
+                done = subprocess.run([pagoda, "serve", "--model", copy, "--listen", "127.0.0.1:0", "-pp", stages, "--threads",
+                                       "2", "--kv-cache-memory", "0.05"], capture_output=True, text=True, timeout=60)
+                self.assertNotEqual(done.returncode, 0)
+                self.assertIn("model.layers.1.self_attn.sink.weight", done.stderr)
+                self.assertIn("is not used by LlamaForCausalLM", done.stderr)
 
     def test_inspect_tells_what_each_rank_holds(self):
         def inspect(*flags):

@@ -81,6 +81,7 @@ TEST(EngineConfig, StagesHaveRanksEach) {
   EXPECT_EQ(config.num_ranks(), 6);
   EXPECT_EQ(config.of_rank(5).kv_cache_memory, 1);
   EXPECT_EQ(config.max_steps_in_flight(), 3);
+  EXPECT_EQ(config.devices_in_words(), "pipeline_parallel_size is 3, tensor_parallel_size 2");
   EXPECT_EQ(config.with_one_device().num_devices(), 1);
   config.pipeline_parallel_size = 2;
   config.pipeline_depth = 1;

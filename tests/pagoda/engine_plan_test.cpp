@@ -115,6 +115,40 @@ TEST(EnginePlan, ReplicasShareCopiesOfWeightsAndNothingElse) {
   EXPECT_THAT(together.error().message, HasSubstr("data_parallel_size"));
 }
 
+TEST(EnginePlan, StagesOfDifferentSizesFillWhatTheyMayTakeTogether) {
+  auto config = demo();
+  config.max_num_seqs = 256;
+  config.threads = config.pipeline_parallel_size = 4;
+  config.kv_cache_memory = 0.1;
+  config.swap_space = 0.05;
+  config.weight_memory = "copied";
+  const auto first = plan_of(config.of_replica(0).of_rank(0));
+  ASSERT_TRUE(first) << first.error().message;
+  const auto device = *create_device(config.of_replica(0).of_rank(0));
+  std::int64_t block_bytes = 0;
+  std::int64_t needed = 0;
+  std::vector<std::int64_t> of_stages;
+  for (RankId rank = 0; rank < 4; ++rank) {
+    const EngineConfig its = config.of_replica(0).of_rank(rank);
+    const auto part = rank == 0 ? first : plan_other_rank(its, *device, *first, *first);
+    ASSERT_TRUE(part) << part.error().message;
+    EXPECT_EQ(part->num_device_blocks, first->num_device_blocks);
+    EXPECT_EQ(part->num_host_blocks, first->num_host_blocks);
+    of_stages.push_back(part->memory.kv_bytes_per_block);
+    block_bytes += of_stages.back();
+    needed += host_bytes_needed(config, *part);
+  }
+  ASSERT_NE(of_stages[0], of_stages[1]) << "the stages have as many layers";
+  const auto filled = [&](std::int32_t num_blocks, double gib) {
+    return static_cast<double>(num_blocks * block_bytes) / (gib * static_cast<double>(kGib));
+  };
+  EXPECT_GT(filled(first->num_device_blocks, 0.1), 0.99);
+  EXPECT_LE(filled(first->num_device_blocks, 0.1), 1);
+  EXPECT_GT(filled(first->num_host_blocks, 0.05), 0.99);
+  EXPECT_LE(filled(first->num_host_blocks, 0.05), 1);
+  EXPECT_EQ(host_bytes_of_all(config, *device, *first).value(), needed);
+}
+
 TEST(EnginePlan, AllThatAnEngineTakesOfTheHostIsCheckedTogether) {
   auto config = demo();
   config.weight_memory = "mapped";

@@ -81,8 +81,8 @@ enum class Where {
 };
 
 void PrintTo(Where where, std::ostream* out) {
-  constexpr const char* kNames[] = {"cpu", "rounding_cpu", "split_memory", "emulated_cuda", "two_ranks", "most_ranks",
-                                    "two_stages", "three_stages", "two_stages_of_two"};
+  constexpr const char* kNames[] = {"cpu",        "rounding_cpu", "split_memory", "emulated_cuda",    "two_ranks",
+                                    "most_ranks", "two_stages",   "three_stages", "two_stages_of_two"};
   *out << kNames[static_cast<int>(where)];
 }
 

@@ -340,6 +340,29 @@ StepResult first_result() {
   return result;
 }
 
+TEST(ResultChecks, AStageThatDoesNotSampleAnswersWithRowsOnly) {
+  DeviceLimits of_stage = limits();
+  of_stage.samples = false;
+  StepResult good = first_result();
+  good.samples.clear();
+  good.prompt_logprobs.clear();
+  for (RowResult& row : good.rows) row = {row.sequence, row.num_computed_tokens, RowTokens{}, {}};
+  const auto passes = [&](const DeviceLimits& its, const StepResult& result) {
+    ResultChecks checks(its);
+    checks.sent(first_step());
+    return checks.check(result).has_value();
+  };
+  EXPECT_TRUE(passes(of_stage, good));
+  EXPECT_FALSE(passes(limits(), good));
+  EXPECT_FALSE(passes(of_stage, first_result()));
+  StepResult with_tokens = good;
+  with_tokens.samples = first_result().samples;
+  EXPECT_FALSE(passes(of_stage, with_tokens));
+  StepResult with_fewer = good;
+  --with_fewer.rows[1].num_computed_tokens;
+  EXPECT_FALSE(passes(of_stage, with_fewer));
+}
+
 TEST(ResultChecks, TheResultsOfTheStepsPassInTheirOrder) {
   ResultChecks checks(limits());
   checks.sent(first_step());

@@ -343,6 +343,25 @@ TEST(RankMemoryStages, NoSenderWaitsForAReceiverThatHasFailedInTheStep) {
   EXPECT_TRUE(second.run_step(13));
 }
 
+TEST(RankMemoryStages, StepsThatOnlyBeginFailOnNoRank) {
+  const auto memory = RankMemory::create(shape_of(2, 2)).value();
+  std::atomic<int> num_failed = 0;
+  std::vector<std::thread> threads;
+  for (int number = 0; number < 4; ++number) {
+    threads.emplace_back([&, number] {
+      StageRank rank(*memory, number);
+      std::mt19937 random(static_cast<unsigned>(number));
+      for (std::int64_t step = 1; step <= 3000; ++step) {
+        if (random() % 300 == 0) std::this_thread::sleep_for(milliseconds(1));
+        const bool is_empty = step % 3 != 0;
+        if (!(is_empty ? rank.ranks->begin_step(step) : rank.run_step(step))) ++num_failed;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(num_failed, 0);
+}
+
 TEST(RankMemoryStages, AStepWithoutRowsFailsInTheNextStage) {
   const auto memory = RankMemory::create(shape_of(2, 1)).value();
   StageRank first(*memory, 0);
