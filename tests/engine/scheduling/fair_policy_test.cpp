@@ -65,5 +65,15 @@ TEST(FairPolicy, WhatAPreemptionCostsIsNotChargedToTheTenantThatLosesItsMemory) 
   EXPECT_EQ(service.head_of_queue(), 10U);
 }
 
+TEST(FairPolicy, ARequestThatLosesItsMemoryComesBackBeforeThoseOfATenantThatWasServedMore) {
+  Service service(config_of(SchedulingPolicy::fair, 1));
+  service.add(1, 250, 1, 0, "a heavy tenant");
+  service.add(2, 10, 60, 0, "light");
+  service.add(3, 10, 1, 0, "a heavy tenant");
+  while (service.num_tokens[2] < 3) ASSERT_TRUE(service.step());
+  service.lose_worker(/*crashes=*/false);
+  EXPECT_EQ(service.head_of_queue(), 2U) << "the light tenant was not away: with a raised counter its name comes last";
+}
+
 }  // namespace
 }  // namespace pagoda::scheduling
