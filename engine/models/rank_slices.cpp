@@ -116,7 +116,7 @@ Range layers_of_stage(const DecoderConfig& config, const RankPlace& place) {
 }
 
 Status check_ranks(const DecoderConfig& config, std::int32_t num_ranks, std::int32_t num_stages) {
-  if (num_stages > config.num_layers()) {
+  if (num_stages > 1 && num_stages > config.num_layers()) {
     return fail(ErrorCode::bad_config,
                 "pipeline_parallel_size is " + std::to_string(num_stages) + ", but the model has only " +
                     std::to_string(config.num_layers()) + " layers",
