@@ -171,6 +171,16 @@ TEST(PipelineStages, GetEqualPartsOfSequencesThatComeAndGoAtDifferentTimes) {
   }
 }
 
+TEST(PipelineStages, DifferByAtMostOneSequenceWhereTheyDoNotDivideThem) {
+  StagedService service(4);
+  for (RequestId id = 1; id <= 13; ++id) service.add(id, 8, 100);
+  for (int i = 0; i < 60; ++i) service.step();
+  for (std::size_t i = 24; i < 60; ++i) {
+    EXPECT_GE(service.samples_of_steps.at(i), 3) << "step " << i;
+    EXPECT_LE(service.samples_of_steps.at(i), 4) << "step " << i;
+  }
+}
+
 TEST(PipelineStages, TakeTurnsWhereEachStepEndsBeforeTheNextIsPlanned) {
   StagedService service(2);
   for (RequestId id = 1; id <= 4; ++id) service.add(id, 8, 20);
