@@ -60,7 +60,7 @@ void increment(Signal& signal) {
 // Slots of a ring: a power of two, so that the counts of messages may overflow.
 constexpr std::uint32_t kNumSlots = 2;
 
-/// What a rank passes to the next stage for a step that it has begun.
+/// A message from a rank to the next stage: the rows of a step, or that there are none.
 struct Message {
   std::uint64_t step;
   std::int64_t count;  ///< number of floats in the rows of the slot

@@ -17,8 +17,7 @@ def free_port():
 
 
 def free_ports(count):
-    """The first of so many neighbouring ports that are free, and that stay so until a server takes them: no port that the
-    kernel would give to somebody else."""
+    """Returns the first of `count` neighbouring free ports. The kernel gives none of them to another program."""
     while True:
         first = random.randrange(max(1024, first_ephemeral() - 16384), first_ephemeral() - count)
         ports = range(first, first + count)

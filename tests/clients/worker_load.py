@@ -36,7 +36,7 @@ def request(i, max_tokens=80):
 
 
 def mixed_request(i):
-    """As request(), and some with a grammar, with the adapter `wild`, or without a stream."""
+    """Returns a request: a plain one, one with a grammar, one with the adapter `wild`, or one that is not streamed."""
     plain = request(i, 40)
     if i % 8 == 6:
         plain = {key: plain[key] for key in ("op", "prompt", "temperature", "seed", "stream")}

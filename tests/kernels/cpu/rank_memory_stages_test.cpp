@@ -253,7 +253,7 @@ TEST(RankMemoryStages, AReceiverWaitsForAnEndedProcessUntilItsRankLeaves) {
   });
   std::this_thread::sleep_for(milliseconds(100));
   EXPECT_FALSE(has_ended);
-  memory->communicator(0)->leave();  // as whoever saw the process end does for it
+  memory->communicator(0)->leave();  // its supervisor does this when the process has ended
   EXPECT_TRUE(soon([&] { return has_ended.load(); }));
   waiting.join();
   EXPECT_TRUE(is_lost(status));
