@@ -115,9 +115,9 @@ struct RowWork {
   }
 };
 
-/// A token of a row that the row has not sampled itself: the scheduler chose it (for a row that does not append its
-/// samples), or the grammar allows no other token, or it is a draft, or, with pipeline stages, only the last sampled
-/// it. Work of the same step runs it. Afterwards the row's tokens end with this token, whatever they were before.
+/// A token that is sent to a row, because the device did not sample it: the scheduler or a grammar chose it, it is a
+/// draft, or, with pipeline stages, only the last stage sampled it. The step that sends it also runs it. It becomes the
+/// last token of the row, and replaces what the row had at this position and behind it.
 struct ForcedToken {
   RowId row = 0;
   std::int32_t position = 0;  ///< position behind the prompt, and at most one behind the row's last token
