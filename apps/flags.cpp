@@ -58,7 +58,7 @@ void ConfigFlags::add(const std::string& key, T& field, const std::string& help)
     option = add_choice(app_, flag, field, help);
   } else if constexpr (std::is_arithmetic_v<T>) {
     option = add_number(app_, flag, field, help);
-  } else if constexpr (std::is_same_v<T, io::JsonText>) {
+  } else if constexpr (std::is_same_v<T, JsonText>) {
     option = app_.add_option(flag, field.text, help)->type_name("JSON");
   } else {
     option = app_.add_option(flag, field, help)->capture_default_str();
@@ -70,7 +70,7 @@ void ConfigFlags::add(const std::string& key, T& field, const std::string& help)
 template void ConfigFlags::add(const std::string& key, std::string& field, const std::string& help);
 template void ConfigFlags::add(const std::string& key, double& field, const std::string& help);
 template void ConfigFlags::add(const std::string& key, std::int64_t& field, const std::string& help);
-template void ConfigFlags::add(const std::string& key, io::JsonText& field, const std::string& help);
+template void ConfigFlags::add(const std::string& key, JsonText& field, const std::string& help);
 
 void ConfigFlags::add_all(EngineConfig& config, std::span<const std::string_view> keys) {
   io::visit_fields(config, [&](const char* key, auto& field, const char* help) {

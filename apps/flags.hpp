@@ -32,7 +32,7 @@ class ConfigFlags {
   /// Adds --config to `app`.
   explicit ConfigFlags(CLI::App& app);
 
-  /// Adds one key. The field is a string, boolean, integer, double, io::JsonText, or an enum that has io::EnumWords.
+  /// Adds one key. The field is a string, boolean, integer, double, JsonText, or an enum that has io::EnumWords.
   template <class T>
   void add(const std::string& key, T& field, const std::string& help);
 

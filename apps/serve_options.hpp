@@ -53,7 +53,7 @@ struct ServeOptions {
   void finish_pool(std::vector<Error>& problems);
   void finish_kv_events(std::vector<Error>& problems);
 
-  io::JsonText kv_events_config_;
+  JsonText kv_events_config_;
 };
 
 }  // namespace pagoda::apps

@@ -20,6 +20,8 @@ class Checker {
     problems_.push_back({ErrorCode::bad_config, std::string(key) + " " + what, key});
   }
 
+  void add(Error problem) { problems_.push_back(std::move(problem)); }
+
   template <class T>
   void in_range(const char* key, T value, T min, T max) {
     if (value < min || value > max) {
@@ -335,6 +337,13 @@ std::vector<Error> EngineConfig::validate() const {
   check.number("priority_aging_s", priority_aging_s, 0, true, kMaxAgingSeconds);
   check.number("scheduler_delay_factor", scheduler_delay_factor, 0, true, 1000);
   check.number("watermark", watermark, 0, true, 0.5);
+  if (const auto speculation = parse_speculation_config(speculative_config.text); !speculation) {
+    check.add(speculation.error());
+  } else if (speculation->is_on() && pipeline_parallel_size > 1) {
+    check.refuse("speculative_config", "needs pipeline_parallel_size 1: with more stages the first one has no samples");
+  } else if (speculation->is_on() && !journal.empty() && !journal_tokens) {
+    check.refuse("speculative_config", "needs journal_tokens: drafts follow from the tokens, which a replay must have");
+  }
   check.in_range("pipeline_depth", pipeline_depth, 1, 2);
   check.in_range("threads", threads, 0, 1024);
   check_ranks(*this, check);

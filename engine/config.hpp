@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/request/sampling_params.hpp"
+#include "engine/speculation_config.hpp"
 #include "engine/types.hpp"
 #include "kernels/result.hpp"
 
@@ -24,6 +25,11 @@ constexpr SchedulingPolicy last_value(SchedulingPolicy) {
 
 /// Maximum of priority_aging_s. Larger values would overflow the times that priorities are converted to.
 inline constexpr double kMaxAgingSeconds = 86400;
+
+/// A JSON object as text: the value of a flag whose key may have an object in a config file.
+struct JsonText {
+  std::string text;
+};
 
 /// Everything that configures an engine at start. Field names are the keys of a config file and, with dashes, the
 /// flags. Sizes are in bytes unless the comment states GiB.
@@ -76,7 +82,9 @@ struct EngineConfig {
   double priority_aging_s = 60.0;
   /// Factor of the last prompt step's duration: while others run, a new prompt waits this long; 0 = no wait.
   double scheduler_delay_factor = 0.0;
-  double watermark = 0.01;            ///< share of the KV blocks that stays free at admission
+  double watermark = 0.01;  ///< share of the KV blocks that stays free at admission
+  /// How drafts are found (engine/speculation_config.hpp); empty = no speculation.
+  JsonText speculative_config;
   std::int32_t pipeline_depth = 2;    ///< number of steps in flight: 1 or 2; see max_steps_in_flight()
   std::int32_t threads = 0;           ///< number of compute threads on the CPU; 0 = one per core
   std::string cpu_affinity = "auto";  ///< binding of the compute threads: auto | none | cores | numa
@@ -189,6 +197,9 @@ struct EngineConfig {
   /// quarter of the free host memory, at most 4 GiB. On a CPU: 0, because the KV cache is in host memory itself, so a
   /// host pool would only take memory from KV blocks. A CPU recomputes preempted sequences, or swaps them to a disk.
   std::int64_t swap_bytes(std::int64_t free_host_bytes) const;
+
+  /// Returns the parsed speculative_config, which must be valid.
+  SpeculationConfig speculation() const { return *parse_speculation_config(speculative_config.text); }
 
   /// Returns whether requests may name adapters.
   bool has_adapters() const { return enable_lora || enable_prompt_adapter; }

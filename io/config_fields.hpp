@@ -30,8 +30,8 @@ struct EnumWords<SchedulingPolicy> {
       {{"fcfs", SchedulingPolicy::fcfs}, {"priority", SchedulingPolicy::priority}, {"fair", SchedulingPolicy::fair}}};
 };
 
-/// Calls visit(key, field, help) for every key of an engine. Fields are strings, booleans, integers, doubles and enums
-/// that have EnumWords.
+/// Calls visit(key, field, help) for every key of an engine. Fields are strings, booleans, integers, doubles,
+/// JsonText, and enums that have EnumWords.
 template <class Visit>
 void visit_fields(EngineConfig& config, Visit&& visit) {
   visit("model", config.model, "Folder of the model, in Hugging Face format, or GGUF file");
@@ -115,6 +115,10 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
   visit("scheduler_delay_factor", config.scheduler_delay_factor,
         "While other requests run, a new prompt waits this many times the duration of the last prompt step");
   visit("watermark", config.watermark, "Share of the KV blocks that admission leaves free");
+  visit("speculative_config", config.speculative_config,
+        "How drafts of the next tokens are found, which the model then verifies several at a time, so that tokens stay "
+        "the same: a JSON object with vLLM's keys, such as {\"method\": \"ngram\", \"num_speculative_tokens\": 16}; "
+        "empty: no speculation");
   visit("pipeline_depth", config.pipeline_depth, "Number of steps in flight: 1 or 2; with more stages, one for each");
   visit("threads", config.threads, "Number of compute threads on a CPU; 0: one for each core");
   visit("cpu_affinity", config.cpu_affinity,

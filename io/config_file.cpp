@@ -140,6 +140,8 @@ std::string to_text(EngineConfig config) {
       for (const auto& [word, value] : EnumWords<Field>::kWords) {
         if (value == field) object[key] = word;
       }
+    } else if constexpr (std::is_same_v<Field, JsonText>) {
+      object[key] = field.text;
     } else {
       object[key] = field;
     }

@@ -16,11 +16,6 @@
 
 namespace pagoda::io {
 
-/// A JSON object as text: the value of a flag whose key may have an object in a config file.
-struct JsonText {
-  std::string text;
-};
-
 /// A config file: one flat JSON object from keys to values. All errors are bad_config with the key as `param`; if the
 /// file cannot be read, `param` is "config".
 class ConfigFile {

@@ -44,7 +44,8 @@ scheduling::SchedulerConfig scheduler_config(const EngineConfig& config, const E
           .eos_token_ids = plan.model.eos_token_ids,
           .vocab_size = plan.model.vocab_size,
           .thinking = thinking,
-          .num_stages = num_stages};
+          .num_stages = num_stages,
+          .speculation = config.speculation()};
 }
 
 memory::BlockSpaceConfig block_space_config(const EngineConfig& config, const EnginePlan& plan,

@@ -16,18 +16,21 @@ bool runs_prompt(const SequenceGroup& group) {
 }
 
 /// Returns whether all groups that could decode now wait for each result, while others of this kind are in flight. In
-/// turns, each group would have half of a step's rows in every other step; together they have full steps.
+/// turns, each group would have half of a step's rows in every other step; together they have full steps. Likewise
+/// others wait for a sequence with drafts in flight, which would have every other step only.
 bool should_join_those_in_flight(const std::vector<SequenceGroup*>& running) {
   bool joins = false;
+  bool all_depend = true;
   for (const SequenceGroup* group : running) {
-    if (!group->depends_on_results()) return false;
+    if (std::ranges::any_of(group->sequences, &Sequence::awaits_drafts)) return true;
     if (group->num_in_flight > 0) {
       joins = true;
     } else if (runs_prompt(*group)) {
-      return false;
+      all_depend = false;
     }
+    all_depend &= group->depends_on_results();
   }
-  return joins;
+  return joins && all_depend;
 }
 
 /// Returns the number of these sequences that may run their next token.
@@ -57,7 +60,6 @@ std::optional<MemoryRequest> BatchPlanner::next(TimeUs now, StepId last_complete
   if (pending_ || (!changed_ && !table_.pending_updates.must_be_sent())) return std::nullopt;
 
   const bool steps_in_flight = !in_flight.empty();
-  propose_drafts();
   MemoryRequest plan;
   shares_.clear();
   rows_.clear();
@@ -69,6 +71,7 @@ std::optional<MemoryRequest> BatchPlanner::next(TimeUs now, StepId last_complete
   plan.costs = {cost_.recompute_us(1), cost_.swap_us(config_.block_bytes)};
   count_running(in_flight);
   plan.token_budget = step_budget();
+  propose_drafts(plan.token_budget);
   // Without chunked prefill, whole prompts go first, in steps of their own.
   const SequenceGroup* solo = table_.solo_group();
   const bool in_own_steps = !config_.enable_chunked_prefill && table_.swapped.empty() && solo == nullptr;
@@ -111,24 +114,50 @@ std::optional<MemoryRequest> BatchPlanner::next(TimeUs now, StepId last_complete
 }
 
 bool BatchPlanner::may_draft() const {
-  const std::int64_t max_needed = std::int64_t{config_.max_num_batched_tokens} + config_.max_num_seqs;
-  return config_.pipeline_depth == 2 && !config_.has_stages() && !table_.head_of_queue() && table_.swapped.empty() &&
-         available_blocks_ >= max_needed;
+  // The tokens of two steps, and a block for each row in them that is not full.
+  const std::int64_t most = std::int64_t{config_.layout.num_groups()} * 2 *
+                            (config_.layout.table_size(config_.max_num_batched_tokens) + table_.rows_reserved);
+  return !config_.has_stages() && !table_.head_of_queue() && table_.swapped.empty() && available_blocks_ >= most;
 }
 
 /// Gives the drafts of each sequence their room: each draft takes the place of one more row in a step's samples.
-void BatchPlanner::propose_drafts() {
-  auto room = static_cast<std::size_t>(may_draft() ? table_.num_free_rows() : 0);
+void BatchPlanner::propose_drafts(std::int32_t token_budget) {
+  std::int32_t num_free = may_draft() ? table_.num_free_rows() : 0;
+  std::int32_t new_tokens = kMaxLookedUpTokens;
+  StepGain step;
+  step.num_tokens = num_prompts_ > 0 ? token_budget : num_decoding_;
+  step.num_kept = step.num_tokens;
   for (SequenceGroup* group : table_.running) {
     Proposer* const proposer = group->decoding->proposer();
     if (proposer == nullptr) continue;
     for (Sequence& s : group->sequences) {
       if (s.waits) continue;
-      proposer->propose(*group, s, room);
-      PAGODA_ASSERT(s.ahead.drafts.size() <= room, "a proposer keeps to its room");
-      room -= s.ahead.drafts.size();
+      proposer->propose(*group, s, {static_cast<std::size_t>(num_free), new_tokens}, chances_);
+      PAGODA_ASSERT(std::cmp_less_equal(s.ahead.drafts.size(), num_free), "a proposer keeps to its room");
+      PAGODA_ASSERT(s.ahead.drafts.size() == chances_.size(), "each draft has a chance");
+      s.ahead.drop_drafts(std::ssize(chances_) - add_drafts_that_pay(step));
+      num_free -= static_cast<std::int32_t>(s.ahead.drafts.size());
     }
   }
+}
+
+/// Takes as many drafts with chances_ as raise the number of tokens that the step keeps in its time the most. Adds them
+/// to the step, and returns their number.
+std::int32_t BatchPlanner::add_drafts_that_pay(StepGain& step) const {
+  const auto tokens_per_us = [&](const StepGain& gain) {
+    return gain.num_kept / step_time_curve_.least_us_of(gain.num_tokens);
+  };
+  if (chances_.empty()) return 0;
+  if (step_time_curve_.least_us_of(step.num_tokens + 1) == 0) return static_cast<std::int32_t>(chances_.size());
+  StepGain best = step;
+  StepGain more = step;
+  for (const double chance : chances_) {
+    ++more.num_tokens;
+    more.num_kept += chance;
+    if (config_.target_step_us > 0 && more.num_tokens > tokens_in_target()) break;
+    if (tokens_per_us(more) > tokens_per_us(best)) best = more;
+  }
+  return best.num_tokens - std::exchange(step, best).num_tokens;
 }
 
 bool BatchPlanner::admission_wanted(TimeUs now, bool steps_in_flight) const {

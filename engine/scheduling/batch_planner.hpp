@@ -118,7 +118,13 @@ class BatchPlanner {
                  self.step_lateness_, self.last_prompt_step_us_);
   }
 
-  void propose_drafts();
+  /// A step, and the number of its tokens that probably count: all but wrong drafts.
+  struct StepGain {
+    std::int32_t num_tokens = 0;
+    double num_kept = 0;
+  };
+  void propose_drafts(std::int32_t token_budget);
+  std::int32_t add_drafts_that_pay(StepGain& step) const;
   /// Returns the group of the queue that is offered first.
   const SequenceGroup* first_of_queue() const;
   bool admission_wanted(TimeUs now, bool steps_in_flight) const;
@@ -196,6 +202,7 @@ class BatchPlanner {
   std::int32_t num_long_prompts_ = 0;
   /// For the current plan, with stages: whether a candidate is set aside, by the order of those that could decode.
   std::vector<bool> set_aside_;
+  std::vector<double> chances_;     ///< see Proposer::propose; of the current sequence
   StepAdapters adapters_;           ///< of the current plan
   std::vector<bool> shares_;        ///< of the current plan: see PendingGrant
   std::vector<std::int32_t> rows_;  ///< of the current plan: WaitingRef::num_rows

@@ -149,10 +149,13 @@ void Constraint::save(Encoder& out) const {
   }
 }
 
+bool is_constrained(const RequestSpec& spec, const SchedulerConfig& config) {
+  return spec.sampling.structured_outputs || thinking_budget_of(spec, config);
+}
+
 std::unique_ptr<Constraint> make_constraint(const SharedSpec& spec, const SchedulerConfig& config,
                                             MaskProposer* proposer) {
-  const bool is_needed = spec->sampling.structured_outputs || thinking_budget_of(*spec, config);
-  return is_needed ? std::make_unique<Constraint>(spec, config, proposer) : nullptr;
+  return is_constrained(*spec, config) ? std::make_unique<Constraint>(spec, config, proposer) : nullptr;
 }
 
 }  // namespace pagoda::scheduling

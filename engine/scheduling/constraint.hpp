@@ -97,6 +97,8 @@ class Constraint {
   std::map<SequenceId, MaskState> sequences_;
 };
 
+/// Returns whether samples of a request may need masks, so that it has a Constraint.
+bool is_constrained(const RequestSpec& spec, const SchedulerConfig& config);
 /// Returns the constraint of a request; null if its samples need no masks.
 std::unique_ptr<Constraint> make_constraint(const SharedSpec& spec, const SchedulerConfig& config,
                                             MaskProposer* proposer);

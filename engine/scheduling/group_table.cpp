@@ -187,6 +187,7 @@ void GroupTable::preempt_one(SequenceGroup& group, Sequence& sequence, SequenceS
   if (!was_running && !(sequence.state == SequenceState::swapped && to == SequenceState::waiting)) return;
   give_row_back(sequence);
   sequence.state = to;
+  if (!sequence.waits) sequence.ahead.drafts.clear();  // they were not planned
   if (to == SequenceState::waiting) drop_kv(sequence);
   // Release rows that are not reserved for sequences that go on.
   if (was_running && group.decoding->has_independent_sequences()) {
@@ -291,7 +292,8 @@ std::optional<std::string> GroupTable::check_invariants(std::int32_t pipeline_de
         if (s.state != SequenceState::running) return name + " keeps a row without running";
         if (!rows.insert(s.row).second) return "row " + std::to_string(s.row) + " is used twice";
       }
-      if (s.state != SequenceState::finished && !s.ahead.empty() && s.num_placeholders == 0)
+      const bool has_certain = !s.ahead.forced.empty() || s.ahead.will_end;
+      if (s.state != SequenceState::finished && (has_certain || s.awaits_drafts()) && s.num_placeholders == 0)
         return name + " has tokens after a sample, but no sample is in flight";
       // A finished sequence may lose its placeholders with a worker.
       if (s.state != SequenceState::finished && s.num_scheduled_tokens > group->length(s))

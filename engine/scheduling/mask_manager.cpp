@@ -84,7 +84,9 @@ TimeUs MaskManager::mask_wait_us() const {
 
 std::vector<MaskJob> MaskManager::take_mask_jobs() {
   std::vector<MaskJob> jobs;
-  const std::int32_t max_drafts = batch_planner_.may_draft() ? kMaxDrafts : 0;
+  // With one step in flight, no step is planned before the sample that drafts follow is known.
+  const bool may_draft = config_.pipeline_depth == 2 && batch_planner_.may_draft();
+  const std::int32_t max_drafts = may_draft ? kMaxDrafts : 0;
   const auto ask = [&](const Constrained& wanted) {
     if (!wanted || !wanted.constraint().may_request_mask(*wanted.sequence)) return;
     jobs.push_back(*wanted.constraint().mask_job(*wanted.group, *wanted.sequence, max_drafts));

@@ -26,11 +26,21 @@ void MaskProposer::offer(Sequence& sequence, TokenIds drafts) {
   sequence.ahead.drafts = std::move(drafts);
 }
 
-void MaskProposer::propose(const SequenceGroup&, Sequence& sequence, std::size_t max_drafts) {
-  sequence.ahead.drop_drafts(std::ssize(sequence.ahead.drafts) - static_cast<std::ptrdiff_t>(max_drafts));
+void MaskProposer::propose(const SequenceGroup& group, Sequence& sequence, const DraftRoom& room,
+                           std::vector<double>& chances) {
+  TokensAhead& ahead = sequence.ahead;
+  if (of_other_.erase(sequence.id) > 0) ahead.drafts.clear();
+  if (ahead.empty() && other_) {
+    other_->propose(group, sequence, room, chances);
+    if (!ahead.drafts.empty()) of_other_.insert(sequence.id);
+    return;
+  }
+  ahead.drop_drafts(std::ssize(ahead.drafts) - static_cast<std::ptrdiff_t>(room.max_drafts));
+  chances.assign(ahead.drafts.size(), 1.0);
 }
 
 void MaskProposer::on_result(SequenceId sequence, std::int32_t num_drafts, std::int32_t num_right) {
+  if (of_other_.erase(sequence) > 0) return other_->on_result(sequence, num_drafts, num_right);
   const std::int32_t before = max_drafts(sequence);
   set_max_drafts(sequence,
                  num_right == num_drafts ? std::min(2 * before, kMaxDrafts) : std::max(num_right, before / 2));
@@ -38,12 +48,25 @@ void MaskProposer::on_result(SequenceId sequence, std::int32_t num_drafts, std::
 
 void MaskProposer::on_fork(SequenceId parent, SequenceId child) {
   set_max_drafts(child, max_drafts(parent));
+  if (other_) other_->on_fork(parent, child);
+}
+
+void MaskProposer::erase(SequenceId sequence) {
+  lowered_.erase(sequence);
+  of_other_.erase(sequence);
+  if (other_) other_->erase(sequence);
+}
+
+void MaskProposer::save(Encoder& out) const {
+  out.put(lowered_);
+  out.put(of_other_);
+  if (other_) other_->save(out);
 }
 
 bool MaskProposer::load(Decoder& in) {
-  return in.get(lowered_) && std::ranges::all_of(lowered_, [](const auto& entry) {
-           return entry.second >= 0 && entry.second < kMaxDrafts;
-         });
+  const auto is_lowered = [](const auto& entry) { return entry.second >= 0 && entry.second < kMaxDrafts; };
+  return in.get(lowered_) && std::ranges::all_of(lowered_, is_lowered) && in.get(of_other_) &&
+         (other_ ? other_->load(in) : of_other_.empty());
 }
 
 }  // namespace pagoda::scheduling

@@ -8,6 +8,7 @@
 
 #include "engine/request/ending_tokens.hpp"
 #include "engine/scheduling/decoding.hpp"
+#include "engine/scheduling/lookup_proposer.hpp"
 #include "engine/scheduling/mask_proposer.hpp"
 #include "engine/scheduling/sequence_group.hpp"
 #include "kernels/result.hpp"
@@ -123,9 +124,15 @@ class Sampling final : public Decoding {
 }  // namespace
 
 std::unique_ptr<Decoding> make_sampling(const SharedSpec& spec, const SchedulerConfig& config) {
-  auto proposer = std::make_unique<MaskProposer>();
+  std::unique_ptr<Proposer> lookups;
+  if (config.speculation.is_on()) {
+    lookups = std::make_unique<LookupProposer>(config.speculation, config.eos_token_ids);
+  }
+  if (!is_constrained(*spec, config)) {
+    return std::make_unique<Sampling>(*spec, config, nullptr, std::move(lookups));
+  }
+  auto proposer = std::make_unique<MaskProposer>(std::move(lookups));
   auto constraint = make_constraint(spec, config, proposer.get());
-  if (!constraint) proposer.reset();
   return std::make_unique<Sampling>(*spec, config, std::move(constraint), std::move(proposer));
 }
 

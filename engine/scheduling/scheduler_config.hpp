@@ -6,6 +6,7 @@
 
 #include "engine/config.hpp"
 #include "engine/request/thinking_budget.hpp"
+#include "engine/speculation_config.hpp"
 #include "engine/step/kv_layout.hpp"
 #include "engine/types.hpp"
 
@@ -51,6 +52,8 @@ struct SchedulerConfig {
   /// that will be used. Chunks of one prompt may be in several steps.
   std::int32_t num_stages = 1;
 
+  SpeculationConfig speculation;  ///< not with stages
+
   bool has_stages() const { return num_stages > 1; }
   /// Returns the maximum number of steps in flight: with stages at least one for each.
   std::int32_t max_steps_in_flight() const { return std::max(pipeline_depth, num_stages); }
@@ -61,7 +64,7 @@ struct SchedulerConfig {
                  self.num_host_blocks, self.policy, self.priority_aging_s, self.max_chunk_us, self.max_stretch,
                  self.target_step_us, self.long_prefill_tokens, self.max_partial_long_prompts,
                  self.preempts_for_priority, self.delay_factor, self.max_adapters, self.preemption, self.eos_token_ids,
-                 self.vocab_size, self.thinking, self.num_stages);
+                 self.vocab_size, self.thinking, self.num_stages, self.speculation);
   }
 };
 
@@ -78,5 +81,8 @@ inline constexpr std::int32_t kPromptShare = 8;
 /// Maximum number of prompt log-probabilities in the results of one step. Each prompt in the step still runs at least
 /// one token.
 inline constexpr std::int64_t kMaxPromptLogprobsOfStep = std::int64_t{1} << 20;
+/// Maximum number of tokens that proposers look at for the first time in one plan: they take about a tenth of a
+/// millisecond.
+inline constexpr std::int32_t kMaxLookedUpTokens = 4096;
 
 }  // namespace pagoda::scheduling

@@ -58,7 +58,7 @@ void StepBuilder::run(SequenceGroup& group, Sequence& sequence, std::int32_t num
       {group.entry.id, sequence.id, sequence.epoch, work.num_samples, work.num_drafts, work.has_mask});
   in_flight.waits_for_masks |= work.has_mask;
   in_flight.num_tokens += num_tokens;
-  if (num_tokens > 1) in_flight.num_prompt_tokens += num_tokens;
+  if (num_tokens - work.num_drafts > 1) in_flight.num_prompt_tokens += num_tokens;
   step.work.push_back(work);
 }
 

@@ -19,10 +19,11 @@ class StepTimeCurve {
  public:
   void step_measured(std::int64_t num_tokens, TimeUs duration_us) {
     if (num_tokens <= 0 || duration_us <= 0) return;
-    const auto size = static_cast<std::size_t>(std::bit_width(static_cast<std::uint64_t>(num_tokens - 1)));
-    Point& point = points_[std::min(size, points_.size() - 1)];
+    Point& point = points_[size_of(num_tokens)];
     ++steps_;
-    const double weight = is_known(point) ? kWeightOfNewest : 1;
+    if (!is_known(point)) point = {};
+    const double weight = point.count > 0 ? kWeightOfNewest : 1;
+    point.count = std::min(point.count + 1, kFewSteps);
     point.step = steps_;
     point.tokens += weight * (static_cast<double>(num_tokens) - point.tokens);
     point.us += weight * (static_cast<double>(duration_us) - point.us);
@@ -61,6 +62,15 @@ class StepTimeCurve {
     return below.tokens == 0 ? 0 : below.us * tokens / below.tokens;
   }
 
+  /// Returns as us_of(), but without a guess for steps that may be faster than that: a size of which few steps were
+  /// measured takes as long as the next smaller one that is known. So such steps are tried.
+  double least_us_of(std::int64_t num_tokens) const {
+    std::size_t size = size_of(num_tokens);
+    if (is_known(points_[size]) && points_[size].count >= kFewSteps) return us_of(num_tokens);
+    while (size > 0 && !is_known(points_[size - 1])) --size;
+    return size == 0 ? us_of(num_tokens) : us_of(static_cast<std::int64_t>(points_[size - 1].tokens));
+  }
+
   static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.points_, self.steps_); }
 
  private:
@@ -68,15 +78,24 @@ class StepTimeCurve {
   static constexpr std::size_t kSizes = 18;  ///< the last size also includes larger steps
 
   static constexpr std::int64_t kRemembered = 4096;
+  /// With fewer steps, a mean may be far off: the first step of a size takes longer.
+  static constexpr std::int32_t kFewSteps = 4;
 
   struct Point {
     double tokens = 0;
     double us = 0;
-    std::int64_t step = 0;  ///< last step that measured it; 0 = none
+    std::int64_t step = 0;   ///< last step that measured it; 0 = none
+    std::int32_t count = 0;  ///< number of steps that measured it, up to kFewSteps
 
-    static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.tokens, self.us, self.step); }
+    static constexpr auto visit_fields(auto& self, auto&& visit) {
+      return visit(self.tokens, self.us, self.step, self.count);
+    }
   };
 
+  static std::size_t size_of(std::int64_t num_tokens) {
+    const auto size = static_cast<std::size_t>(std::bit_width(static_cast<std::uint64_t>(num_tokens - 1)));
+    return std::min(size, kSizes - 1);
+  }
   bool is_known(const Point& point) const { return point.step != 0 && steps_ - point.step < kRemembered; }
 
   std::array<Point, kSizes> points_{};

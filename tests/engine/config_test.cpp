@@ -187,6 +187,18 @@ TEST(EngineConfig, EachWrongValueIsNamed) {
       {"scheduler_delay_factor", [](EngineConfig& c) { c.scheduler_delay_factor = -0.5; }},
       {"watermark", [](EngineConfig& c) { c.watermark = 0.6; }},
       {"pipeline_depth", [](EngineConfig& c) { c.pipeline_depth = 3; }},
+      {"speculative_config", [](EngineConfig& c) { c.speculative_config.text = R"({"method":"eagle"})"; }},
+      {"speculative_config",
+       [](EngineConfig& c) {
+         c.speculative_config.text = R"({"method":"ngram"})";
+         c.pipeline_parallel_size = 2;
+       }},
+      {"speculative_config",
+       [](EngineConfig& c) {
+         c.speculative_config.text = R"({"method":"ngram"})";
+         c.journal = "j";
+         c.journal_tokens = false;
+       }},
       {"cpu_affinity", [](EngineConfig& c) { c.cpu_affinity = "core"; }},
       {"threads", [](EngineConfig& c) { c.threads = -1; }},
       {"tensor_parallel_size", [](EngineConfig& c) { c.tensor_parallel_size = 0; }},

@@ -104,7 +104,7 @@ TEST(ConfigFields, NoKeyStandsTwiceInTheTable) {
 TEST(ConfigFile, TakesAnObjectOrAStringAsJsonText) {
   const auto file = io::ConfigFile::parse(R"({"a": {"b": 1}, "c": "{}", "d": 3})", "file");
   ASSERT_TRUE(file);
-  io::JsonText text;
+  JsonText text;
   EXPECT_TRUE(file->read("a", text));
   EXPECT_EQ(text.text, R"({"b":1})");
   EXPECT_TRUE(file->read("c", text));

@@ -33,9 +33,14 @@ std::vector<std::uint64_t> seeds() {
   return seeds;
 }
 
-TEST(Replay, CoresWithPipelineStagesDoAgainWhatTheyDidFromWhateverSegmentOn) {
+class ReplayOfSeeds : public testing::TestWithParam<test::SimulationConfig (*)(std::uint64_t seed)> {};
+
+INSTANTIATE_TEST_SUITE_P(Configurations, ReplayOfSeeds,
+                         testing::Values(&test::staged_simulation, &test::drafting_simulation));
+
+TEST_P(ReplayOfSeeds, CoresDoAgainWhatTheyDidFromWhateverSegmentOn) {
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
-    const test::SimulationConfig config = test::staged_simulation(seed);
+    const test::SimulationConfig config = GetParam()(seed);
     SCOPED_TRACE("seed " + std::to_string(seed) + " (" + test::describe(config) + ")");
     const auto journal = std::make_shared<MemoryJournal>(150, seed % 3 != 0);
     ASSERT_EQ(Simulation(config, seed, journal).run(), std::nullopt);

@@ -382,20 +382,23 @@ TEST(TokensAhead, DropsTheLastDraftsAndKeepsForcedTokens) {
 }
 
 TEST(MaskProposer, DraftsTakeNoMoreThanTheirRoom) {
-  MaskProposer proposer;
+  MaskProposer proposer(nullptr);
   const SequenceGroup group;
   Sequence sequence;
   proposer.offer(sequence, {1, 2, 3});
-  proposer.propose(group, sequence, 8);
+  std::int32_t new_tokens = 0;
+  std::vector<double> chances;
+  proposer.propose(group, sequence, {8, new_tokens}, chances);
   EXPECT_EQ(sequence.ahead.drafts, (TokenIds{1, 2, 3}));
-  proposer.propose(group, sequence, 2);
+  EXPECT_EQ(chances, (std::vector<double>{1, 1, 1}));
+  proposer.propose(group, sequence, {2, new_tokens}, chances);
   EXPECT_EQ(sequence.ahead.drafts, (TokenIds{1, 2}));
-  proposer.propose(group, sequence, 0);
+  proposer.propose(group, sequence, {0, new_tokens}, chances);
   EXPECT_TRUE(sequence.ahead.drafts.empty());
 }
 
 TEST(MaskProposer, WrongDraftsLowerTheNumberOfTheNextOnesAndRightDraftsRaiseIt) {
-  MaskProposer proposer;
+  MaskProposer proposer(nullptr);
   EXPECT_EQ(proposer.max_drafts(1), kMaxDrafts);
   proposer.on_result(1, 4, 1);
   EXPECT_EQ(proposer.max_drafts(1), kMaxDrafts / 2);
@@ -418,17 +421,17 @@ TEST(MaskProposer, ALoadedOneGoesOnAsTheSavedOne) {
     proposer.save(out);
     return bytes;
   };
-  MaskProposer saved;
-  EXPECT_EQ(bytes_of(saved), bytes_of(MaskProposer()));
+  MaskProposer saved(nullptr);
+  EXPECT_EQ(bytes_of(saved), bytes_of(MaskProposer(nullptr)));
   saved.on_result(7, 4, 0);
   const auto bytes = bytes_of(saved);
   Decoder in(bytes);
-  MaskProposer loaded;
+  MaskProposer loaded(nullptr);
   ASSERT_TRUE(loaded.load(in));
   EXPECT_EQ(loaded.max_drafts(7), saved.max_drafts(7));
   const auto wrong = encode(std::map<SequenceId, std::int32_t>{{7, 1 << 30}});
   Decoder in_wrong(wrong);
-  EXPECT_FALSE(MaskProposer().load(in_wrong));
+  EXPECT_FALSE(MaskProposer(nullptr).load(in_wrong));
 }
 
 }  // namespace

@@ -88,6 +88,10 @@ TokenId SimulatedModel::next_token(const RequestSpec& spec, std::int32_t index, 
     return choices[first + (h >> 20) % (choices.size() - first)];
   }
   if (wants_end) return kEos;
+  if (static_cast<double>(h / 10000 % 1000) < config_.echo_chance * 1000) {
+    const auto before = std::find(tokens.rbegin() + 1, tokens.rend(), tokens.back());
+    if (before != tokens.rend()) return *(before - 1);
+  }
   return 1 + static_cast<TokenId>((h >> 20) % (kVocab - 1));
 }
 

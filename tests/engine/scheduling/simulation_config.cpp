@@ -152,10 +152,33 @@ SimulationConfig grouped_simulation(std::uint64_t seed) {
   return with_memory_of_blocks(config);
 }
 
+namespace {
+
+SimulationConfig any_simulation(std::uint64_t seed) {
+  return seed % 4 == 3 ? wide_simulation(seed) : seed % 4 == 2 ? grouped_simulation(seed) : random_simulation(seed);
+}
+
+}  // namespace
+
+SimulationConfig drafting_simulation(std::uint64_t seed) {
+  SimulationConfig config = any_simulation(seed);
+  std::mt19937_64 random(seed * 0x9E3779B97F4A7C15U + 5);
+  const auto pick = [&](auto... values) {
+    const std::vector<std::int32_t> all{values...};
+    return all[random() % all.size()];
+  };
+  SpeculationConfig& speculation = config.scheduler.speculation;
+  speculation.method = SpeculationMethod::ngram;
+  speculation.max_drafts = pick(1, 2, 5, 16, 64);
+  speculation.min_match = pick(1, 1, 2, 3);
+  speculation.max_match = speculation.min_match + pick(0, 1, 30);
+  config.echo_chance = pick(0, 50, 80, 95) / 100.0;
+  config.grammar_chance = std::min(config.grammar_chance, 0.3);
+  return config;
+}
+
 SimulationConfig staged_simulation(std::uint64_t seed) {
-  SimulationConfig config = seed % 4 == 3   ? wide_simulation(seed)
-                            : seed % 4 == 2 ? grouped_simulation(seed)
-                                            : random_simulation(seed);
+  SimulationConfig config = any_simulation(seed);
   std::mt19937_64 random(seed * 0x9E3779B97F4A7C15U + 4);
   config.scheduler.num_stages = 2 + static_cast<std::int32_t>(random() % 3);
   return config;
@@ -164,40 +187,44 @@ SimulationConfig staged_simulation(std::uint64_t seed) {
 std::string describe(const SimulationConfig& config) {
   const auto& scheduler = config.scheduler;
   const auto& blocks = config.blocks;
-  const std::pair<const char*, double> facts[] = {{"block_size", blocks.layout.block_size()},
-                                                  {"device_blocks", blocks.num_device_blocks},
-                                                  {"host_blocks", blocks.num_host_blocks},
-                                                  {"prefix_caching", blocks.enable_prefix_caching},
-                                                  {"watermark", blocks.watermark},
-                                                  {"chunked", scheduler.enable_chunked_prefill},
-                                                  {"seqs", scheduler.max_num_seqs},
-                                                  {"tokens", scheduler.max_num_batched_tokens},
-                                                  {"depth", scheduler.pipeline_depth},
-                                                  {"stages", scheduler.num_stages},
-                                                  {"preemption", static_cast<double>(scheduler.preemption)},
-                                                  {"policy", static_cast<double>(scheduler.policy)},
-                                                  {"delay", scheduler.delay_factor},
-                                                  {"target_us", static_cast<double>(scheduler.target_step_us)},
-                                                  {"chunk_us", static_cast<double>(scheduler.max_chunk_us)},
-                                                  {"stretch", scheduler.max_stretch},
-                                                  {"requests", config.num_requests},
-                                                  {"samples", config.most_samples},
-                                                  {"aborts", config.abort_chance},
-                                                  {"stops", config.stop_chance},
-                                                  {"beams", config.beam_chance},
-                                                  {"eos", config.eos_chance},
-                                                  {"resumed", config.resume_chance},
-                                                  {"adapters", scheduler.max_adapters},
-                                                  {"adapted", config.adapter_chance},
-                                                  {"grammars", config.grammar_chance},
-                                                  {"budgets", config.budget_chance},
-                                                  {"late_masks", config.masks_are_late},
-                                                  {"failures", config.failure_chance},
-                                                  {"crashes", config.crash_chance},
-                                                  {"losses", config.memory_loss_chance},
-                                                  {"poison", config.poison_chance},
-                                                  {"alike", config.alike},
-                                                  {"burst", config.burst}};
+  const std::pair<const char*, double> facts[] = {
+      {"block_size", blocks.layout.block_size()},
+      {"device_blocks", blocks.num_device_blocks},
+      {"host_blocks", blocks.num_host_blocks},
+      {"prefix_caching", blocks.enable_prefix_caching},
+      {"watermark", blocks.watermark},
+      {"chunked", scheduler.enable_chunked_prefill},
+      {"seqs", scheduler.max_num_seqs},
+      {"tokens", scheduler.max_num_batched_tokens},
+      {"depth", scheduler.pipeline_depth},
+      {"stages", scheduler.num_stages},
+      {"drafts", scheduler.speculation.is_on() ? scheduler.speculation.max_drafts : 0},
+      {"match", scheduler.speculation.min_match},
+      {"echoes", config.echo_chance},
+      {"preemption", static_cast<double>(scheduler.preemption)},
+      {"policy", static_cast<double>(scheduler.policy)},
+      {"delay", scheduler.delay_factor},
+      {"target_us", static_cast<double>(scheduler.target_step_us)},
+      {"chunk_us", static_cast<double>(scheduler.max_chunk_us)},
+      {"stretch", scheduler.max_stretch},
+      {"requests", config.num_requests},
+      {"samples", config.most_samples},
+      {"aborts", config.abort_chance},
+      {"stops", config.stop_chance},
+      {"beams", config.beam_chance},
+      {"eos", config.eos_chance},
+      {"resumed", config.resume_chance},
+      {"adapters", scheduler.max_adapters},
+      {"adapted", config.adapter_chance},
+      {"grammars", config.grammar_chance},
+      {"budgets", config.budget_chance},
+      {"late_masks", config.masks_are_late},
+      {"failures", config.failure_chance},
+      {"crashes", config.crash_chance},
+      {"losses", config.memory_loss_chance},
+      {"poison", config.poison_chance},
+      {"alike", config.alike},
+      {"burst", config.burst}};
   std::ostringstream text;
   text << "windows " << describe_windows(blocks.layout);
   for (const auto& [name, value] : facts) text << (text.tellp() > 0 ? ", " : "") << name << ' ' << value;

@@ -23,6 +23,8 @@ struct SimulationConfig {
   double eos_chance = 0.03;       ///< per sampled token
   double adapter_chance = 0;      ///< per request: it has one of five adapters
   std::int32_t most_samples = 3;  ///< largest n and best_of
+  /// Per sampled token: it is the one that followed where the token before it stood last.
+  double echo_chance = 0;
   /// Per request: it has a stop string, which ends a sequence after about a dozen tokens.
   double stop_chance = 0;
   double failure_chance = 0;  ///< per step and per row: the worker reports an error
@@ -45,6 +47,9 @@ SimulationConfig wide_simulation(std::uint64_t seed);
 SimulationConfig grouped_simulation(std::uint64_t seed);
 /// Returns configurations of the three above with two to four pipeline stages.
 SimulationConfig staged_simulation(std::uint64_t seed);
+/// Returns configurations of random_simulation, wide_simulation and grouped_simulation with speculation, and a model
+/// that repeats itself.
+SimulationConfig drafting_simulation(std::uint64_t seed);
 /// Returns a description in one line.
 std::string describe(const SimulationConfig& config);
 

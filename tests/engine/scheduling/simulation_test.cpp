@@ -136,6 +136,36 @@ TEST(Simulation, PipelineStagesEndEveryRequestWithItsOwnTokens) {
   EXPECT_GT(together, kOften) << "several steps must wait for masks at once";
 }
 
+TEST(Simulation, DraftsOfRepeatedTextsEndEveryRequestWithItsOwnTokens) {
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  constexpr std::uint64_t kSeeds = 500;
+#else
+  constexpr std::uint64_t kSeeds = 5'000;
+#endif
+  constexpr auto kOften = static_cast<std::int64_t>(kSeeds / 10);
+  std::int64_t preemptions = 0;
+  std::int64_t crashes = 0;
+  std::int64_t late_masks = 0;
+  std::int64_t right_drafts = 0;
+  std::int64_t wrong_drafts = 0;
+  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+    const auto config = drafting_simulation(seed);
+    Simulation simulation(config, seed);
+    const auto error = simulation.run();
+    ASSERT_FALSE(error) << "seed " << seed << ": " << *error << " (" << describe(config) << ")";
+    preemptions += simulation.preemptions();
+    crashes += simulation.crashes();
+    late_masks += simulation.metrics().late_masks;
+    right_drafts += simulation.metrics().accepted_draft_tokens;
+    wrong_drafts += simulation.metrics().draft_tokens - simulation.metrics().accepted_draft_tokens;
+  }
+  EXPECT_GT(preemptions, kOften) << "the seeds must press memory";
+  EXPECT_GT(crashes, kOften) << "workers must die";
+  EXPECT_GT(late_masks, kOften) << "steps must go on without masks";
+  EXPECT_GT(right_drafts, 10 * kOften) << "the seeds must have drafts that are sampled";
+  EXPECT_GT(wrong_drafts, 10 * kOften) << "the seeds must have drafts that are not";
+}
+
 TEST(Simulation, RequestsThatComeFromElsewhereGoOnWithTheTokensThatTheyHave) {
   for (std::uint64_t seed = 0; seed < 1500; ++seed) {
     SimulationConfig config = random_simulation(seed);

@@ -1,0 +1,172 @@
+#include "engine/scheduling/lookup_proposer.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <iterator>
+#include <utility>
+
+#include "engine/scheduling/sequence_group.hpp"
+
+namespace pagoda::scheduling {
+namespace {
+
+/// Maximum number of places that are looked at in a list.
+constexpr int kMaxPlaces = 8;
+/// A continuation ends where its chance is lower: such a draft never pays.
+constexpr double kMinChance = 0.05;
+/// Weight of a result when the next one of its kind comes.
+constexpr double kFade = 0.9;
+
+/// Returns the index of State::outcomes for drafts of places where `length` tokens agree.
+std::uint32_t match_size(std::int32_t length) {
+  return static_cast<std::uint32_t>(std::bit_width(static_cast<std::uint32_t>(length))) - 1;
+}
+
+/// Shares of right drafts before there are results, and the number of results that they count as.
+constexpr std::array kFirstShares = {0.3, 0.5, 0.7, 0.85, 0.9, 0.93, 0.93};
+constexpr double kFirstWeight = 3;
+
+JoinedTokens known_tokens(const SequenceGroup& group, const Sequence& sequence) {
+  return {*group.spec->prompt, sequence.output};
+}
+
+/// Returns whether the next step may run the next token of the sequence, and drafts behind it.
+bool may_decode(const SequenceGroup& group, const Sequence& s) {
+  return s.state == SequenceState::running && group.forked && s.ahead.empty() && s.num_placeholders <= 1 &&
+         s.num_scheduled_tokens >= s.num_admitted_tokens && group.runnable_tokens(s) == 1;
+}
+
+}  // namespace
+
+LookupProposer::LookupProposer(const SpeculationConfig& config, const TokenIds& eos_token_ids)
+    : config_(config), eos_token_ids_(eos_token_ids), in_prompt_(config.min_match, 0) {
+  static_assert(kFirstShares.size() == kMatchSizes);
+}
+
+void LookupProposer::propose(const SequenceGroup& group, Sequence& sequence, const DraftRoom& room,
+                             std::vector<double>& chances) {
+  chances.clear();
+  sequence.ahead.drafts.clear();
+  const JoinedTokens tokens = known_tokens(group, sequence);
+  State& state = sequences_[sequence.id];
+  const bool is_complete = add_places(group, tokens, state, room.new_tokens);
+  if (!is_complete || room.max_drafts == 0 || !may_decode(group, sequence)) return;
+  if (state.num_known != tokens.size()) find_continuation(tokens, state);
+  // The sample in flight takes the first token of the continuation. The last token needs no draft.
+  const std::int64_t skipped = sequence.num_placeholders;
+  const std::int64_t num_left = group.spec->sampling.max_tokens - sequence.num_generated() - 1;
+  const std::int64_t count =
+      std::min<std::int64_t>({std::ssize(state.continuation) - skipped, config_.max_drafts, num_left,
+                              static_cast<std::int64_t>(room.max_drafts)});
+  if (count <= 0) return;
+  sequence.ahead.drafts.assign(state.continuation.begin() + skipped, state.continuation.begin() + skipped + count);
+  chances.assign(state.chances.begin() + skipped, state.chances.begin() + skipped + count);
+}
+
+bool LookupProposer::add_places(const SequenceGroup& group, const JoinedTokens& tokens, State& state,
+                                std::int32_t& new_tokens) {
+  const auto add = [&](EarlierPlaces& places, std::int32_t end, std::int32_t& loaded_end) {
+    places.add(tokens, std::min(end, std::exchange(loaded_end, 0) - 1));
+    const std::int32_t until = std::min(end, places.end() - 1 + new_tokens);
+    new_tokens -= std::max(0, until - places.end() + 1);
+    places.add(tokens, until);
+    return places.end() > end;
+  };
+  if (!state.in_output) state.in_output.emplace(config_.min_match, group.prompt_len() + 1);
+  // The last place is the one that is looked for.
+  return add(in_prompt_, std::min(group.prompt_len(), tokens.size() - 1), loaded_end_of_prompt_) &&
+         add(*state.in_output, tokens.size() - 1, state.loaded_end);
+}
+
+void LookupProposer::find_continuation(const JoinedTokens& tokens, State& state) const {
+  state.num_known = tokens.size();
+  state.continuation.clear();
+  state.chances.clear();
+  std::vector<std::int32_t> places;
+  std::int32_t agreed = find_places(tokens, *state.in_output, config_.min_match, places);
+  agreed = find_places(tokens, in_prompt_, agreed, places);
+  if (places.empty()) return;
+  state.match_size = match_size(agreed);
+  const Outcomes& outcomes = state.outcomes[state.match_size];
+  const double share_right = (outcomes.right + kFirstWeight * kFirstShares[state.match_size]) /
+                             (outcomes.right + outcomes.wrong + kFirstWeight);
+  double chance = 1;
+  while (std::ssize(state.continuation) <= config_.max_drafts) {
+    const std::int32_t index = static_cast<std::int32_t>(state.continuation.size());
+    // A place may continue with what it is a draft for: a text that repeats itself.
+    const auto next = [&](std::int32_t place) {
+      const std::int32_t at = place + index;
+      return at < tokens.size() ? tokens[at] : state.continuation[static_cast<std::size_t>(at - tokens.size())];
+    };
+    TokenId likeliest = 0;
+    std::ptrdiff_t most = 0;
+    for (const std::int32_t place : places) {
+      const TokenId token = next(place);
+      const std::ptrdiff_t count = std::ranges::count(places, token, next);
+      if (count > most) {
+        likeliest = token;
+        most = count;
+      }
+    }
+    chance *= share_right * static_cast<double>(most) / static_cast<double>(places.size());
+    if (chance < kMinChance || std::ranges::find(eos_token_ids_, likeliest) != eos_token_ids_.end()) return;
+    std::erase_if(places, [&](std::int32_t place) { return next(place) != likeliest; });
+    state.continuation.push_back(likeliest);
+    state.chances.push_back(chance);
+  }
+}
+
+std::int32_t LookupProposer::find_places(const JoinedTokens& tokens, const EarlierPlaces& earlier, std::int32_t agreed,
+                                         std::vector<std::int32_t>& places) const {
+  const std::int32_t end = tokens.size();
+  std::int32_t place = earlier.latest_like(tokens, end);
+  for (int visited = 0; place >= 0 && visited < kMaxPlaces; place = earlier.before(place), ++visited) {
+    const std::int32_t length = tokens.common_length(place, end, config_.max_match);
+    if (length < agreed) continue;
+    if (length > agreed) places.clear();
+    agreed = length;
+    places.push_back(place);
+  }
+  return agreed;
+}
+
+void LookupProposer::on_result(SequenceId sequence, std::int32_t num_drafts, std::int32_t num_right) {
+  State& state = sequences_[sequence];
+  Outcomes& outcomes = state.outcomes[state.match_size];
+  outcomes.right = kFade * outcomes.right + num_right;
+  outcomes.wrong = kFade * outcomes.wrong + (num_right < num_drafts ? 1 : 0);
+}
+
+void LookupProposer::on_fork(SequenceId parent, SequenceId child) {
+  State forked;
+  forked.outcomes = sequences_[parent].outcomes;
+  sequences_.insert_or_assign(child, std::move(forked));
+}
+
+void LookupProposer::save(Encoder& out) const {
+  out.put(std::max(in_prompt_.end(), loaded_end_of_prompt_));
+  out.put(sequences_.size());
+  for (const auto& [id, state] : sequences_) {
+    out.put(id);
+    out.put(state);
+    out.put(state.in_output ? std::max(state.in_output->end(), state.loaded_end) : state.loaded_end);
+  }
+}
+
+bool LookupProposer::load(Decoder& in) {
+  std::size_t count = 0;
+  if (!in.get(loaded_end_of_prompt_) || !in.get(count)) return false;
+  for (; count > 0; --count) {
+    SequenceId id = 0;
+    State state;
+    const auto is_count = [](double value) { return value >= 0 && value <= 1e9; };
+    if (!in.get(id) || !in.get(state) || !in.get(state.loaded_end) || state.match_size >= kMatchSizes) return false;
+    for (const Outcomes& outcomes : state.outcomes) {
+      if (!is_count(outcomes.right) || !is_count(outcomes.wrong)) return false;
+    }
+    sequences_.insert_or_assign(id, std::move(state));
+  }
+  return true;
+}
+
+}  // namespace pagoda::scheduling

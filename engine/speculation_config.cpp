@@ -1,0 +1,92 @@
+#include "engine/speculation_config.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+namespace pagoda {
+namespace {
+
+constexpr const char* kKey = "speculative_config";
+
+tl::unexpected<Error> refuse(const std::string& what) {
+  return fail(ErrorCode::bad_config, std::string(kKey) + " " + what, kKey);
+}
+
+/// Takes the keys of an object one by one. The first problem stays.
+class Reader {
+ public:
+  explicit Reader(nlohmann::json object) : object_(std::move(object)) {}
+
+  std::optional<std::int32_t> count(const std::string& key) {
+    const auto value = take(key);
+    if (!value) return std::nullopt;
+    const bool fits = value->is_number_integer() && *value >= 1 && *value <= SpeculationConfig::kMaxTokens;
+    if (!fits) {
+      refuse("must be a number from 1 to " + std::to_string(SpeculationConfig::kMaxTokens), key, *value);
+      return std::nullopt;
+    }
+    return value->get<std::int32_t>();
+  }
+
+  std::optional<SpeculationMethod> method() {
+    const auto value = take("method");
+    if (value && *value == "ngram") return SpeculationMethod::ngram;
+    if (value) {
+      refuse("must be \"ngram\"", "method", *value);
+    } else {
+      set_problem("needs the key method: \"ngram\"");
+    }
+    return std::nullopt;
+  }
+
+  Status finish() {
+    if (!object_.empty()) set_problem("has the unknown key \"" + object_.begin().key() + "\"");
+    if (problem_) return pagoda::refuse(*problem_);
+    return {};
+  }
+
+ private:
+  std::optional<nlohmann::json> take(const std::string& key) {
+    const auto found = object_.find(key);
+    if (found == object_.end()) return std::nullopt;
+    nlohmann::json value = std::move(*found);
+    object_.erase(found);
+    return value;
+  }
+  void refuse(const std::string& must, const std::string& key, const nlohmann::json& value) {
+    set_problem("is wrong: " + key + " " + must + ", not " + value.dump());
+  }
+  void set_problem(std::string problem) {
+    if (!problem_) problem_ = std::move(problem);
+  }
+
+  nlohmann::json object_;
+  std::optional<std::string> problem_;
+};
+
+}  // namespace
+
+Result<SpeculationConfig> parse_speculation_config(std::string_view json) {
+  SpeculationConfig config;
+  if (json.empty()) return config;
+  auto object = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
+  if (!object.is_object()) return refuse("must be a JSON object, such as {\"method\": \"ngram\"}");
+  Reader reader(std::move(object));
+  config.method = reader.method().value_or(config.method);
+  config.max_drafts = reader.count("num_speculative_tokens").value_or(config.max_drafts);
+  const auto min = reader.count("prompt_lookup_min");
+  const auto max = reader.count("prompt_lookup_max");
+  config.max_match = max.value_or(std::max(config.max_match, min.value_or(0)));
+  config.min_match = min.value_or(std::min(config.min_match, config.max_match));
+  if (Status status = reader.finish(); !status) return fail(std::move(status.error()));
+  if (config.min_match > config.max_match) {
+    return refuse("is wrong: prompt_lookup_min is " + std::to_string(config.min_match) +
+                  ", above prompt_lookup_max, which is " + std::to_string(config.max_match));
+  }
+  return config;
+}
+
+}  // namespace pagoda

@@ -1,0 +1,352 @@
+// Tests drafts from the text of a sequence, and the number of drafts that pays.
+
+#include "engine/scheduling/lookup_proposer.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "engine/memory/block_space_manager.hpp"
+#include "engine/scheduling/earlier_places.hpp"
+#include "engine/scheduling/scheduler_core.hpp"
+#include "engine/scheduling/sequence_group.hpp"
+
+namespace pagoda::scheduling {
+namespace {
+
+/// Returns the places where the `length` tokens before the end of `tokens` stand, the latest first.
+std::vector<std::int32_t> places_of(const TokenIds& tokens, std::int32_t length) {
+  std::vector<std::int32_t> places;
+  const auto end = static_cast<std::int32_t>(tokens.size());
+  for (std::int32_t place = end - 1; place >= length; --place) {
+    if (std::equal(tokens.end() - length, tokens.end(), tokens.begin() + place - length)) places.push_back(place);
+  }
+  return places;
+}
+
+TEST(EarlierPlaces, FindThosePlacesOfRandomTextsThatASearchFinds) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 200; ++round) {
+    const auto length = static_cast<std::int32_t>(1 + random() % 4);
+    TokenIds first(random() % 60);
+    TokenIds second(random() % 300);
+    for (TokenId& token : first) token = static_cast<TokenId>(random() % 5);
+    for (TokenId& token : second) token = static_cast<TokenId>(random() % 5);
+    TokenIds all = first;
+    all.insert(all.end(), second.begin(), second.end());
+    const JoinedTokens tokens{first, second};
+    const std::int32_t end = tokens.size();
+    // One object for the first tokens and another for the rest, in pieces.
+    EarlierPlaces in_first(length, 0);
+    EarlierPlaces in_second(length, static_cast<std::int32_t>(first.size()) + 1);
+    in_first.add(tokens, std::min(static_cast<std::int32_t>(first.size()), end - 1));
+    for (std::int32_t until = 0; until < end; until += static_cast<std::int32_t>(1 + random() % 40)) {
+      in_second.add(tokens, until);
+    }
+    in_second.add(tokens, end - 1);
+    std::vector<std::int32_t> found;
+    for (const EarlierPlaces* places : {&in_second, &in_first}) {
+      for (auto place = places->latest_like(tokens, end); place >= 0; place = places->before(place)) {
+        ASSERT_LT(place, end);
+        if (tokens.common_length(place, end, length) == length) found.push_back(place);
+      }
+    }
+    EXPECT_EQ(found, places_of(all, length)) << "round " << round;
+  }
+}
+
+/// A group of one running sequence that has run all its tokens but the last.
+class Lookups : public testing::Test {
+ protected:
+  void start(TokenIds prompt, TokenIds output, SpeculationConfig config = {SpeculationMethod::ngram, 8, 2, 32}) {
+    auto spec = std::make_shared<RequestSpec>();
+    spec->id = 1;
+    spec->prompt = std::make_shared<const TokenIds>(std::move(prompt));
+    spec->sampling.max_tokens = max_tokens_;
+    group_.spec = spec;
+    group_.follow_spec(SchedulerConfig{});
+    group_.forked = true;
+    group_.sequences.resize(1);
+    Sequence& s = sequence();
+    s.id = 3;
+    s.state = SequenceState::running;
+    s.output = std::move(output);
+    s.num_admitted_tokens = group_.prompt_len();
+    proposer_ = std::make_unique<LookupProposer>(config, TokenIds{kEos});
+  }
+  Sequence& sequence() { return group_.sequences.front(); }
+
+  TokenIds propose(std::size_t max_drafts = 64, std::int32_t new_tokens = 1000) {
+    sequence().ahead.drafts.clear();
+    sequence().num_scheduled_tokens = group_.length(sequence()) - 1;
+    proposer_->propose(group_, sequence(), {max_drafts, new_tokens}, chances_);
+    EXPECT_EQ(chances_.size(), sequence().ahead.drafts.size());
+    EXPECT_TRUE(std::ranges::is_sorted(chances_, std::greater{}));
+    return sequence().ahead.drafts;
+  }
+
+  static constexpr TokenId kEos = 99;
+  std::int64_t max_tokens_ = 100;
+  SequenceGroup group_;
+  std::unique_ptr<LookupProposer> proposer_;
+  std::vector<double> chances_;
+};
+
+TEST_F(Lookups, DraftsAreWhatFollowedTheLastTokensInThePrompt) {
+  start({1, 2, 3, 4, 5, 6, 7}, {8, 2, 3});
+  EXPECT_EQ(propose(), (TokenIds{4, 5, 6, 7, 8, 2, 3, 4}));
+  EXPECT_EQ(propose(3), (TokenIds{4, 5, 6}));
+  EXPECT_EQ(propose(0), TokenIds{});
+}
+
+TEST_F(Lookups, TokensThatNeverStoodBeforeHaveNoDrafts) {
+  start({1, 2, 3, 4}, {5, 6, 7});
+  EXPECT_EQ(propose(), TokenIds{});
+  start({1, 2, 3, 4}, {5, 3});  // one token alone is too little
+  EXPECT_EQ(propose(), TokenIds{});
+}
+
+TEST_F(Lookups, AnOutputThatRepeatsItselfGoesOn) {
+  start({1}, {5, 6, 5, 6, 5, 6});
+  EXPECT_EQ(propose(5), (TokenIds{5, 6, 5, 6, 5}));
+}
+
+TEST_F(Lookups, TheSampleInFlightTakesTheFirstToken) {
+  start({1, 2, 3, 4, 5, 6, 7}, {8, 2, 3});
+  sequence().num_placeholders = 1;
+  EXPECT_EQ(propose(3), (TokenIds{5, 6, 7}));
+  sequence().num_placeholders = 2;
+  EXPECT_EQ(propose(3), TokenIds{});
+}
+
+TEST_F(Lookups, ThePlaceThatAgreesInTheMostTokensCounts) {
+  start({7, 1, 2, 3, 40, 8, 1, 2, 3, 50, 1, 2, 3, 60}, {7, 1, 2, 3});
+  EXPECT_EQ(propose(1), TokenIds{40});
+}
+
+TEST_F(Lookups, OfEqualPlacesTheMostCountAndThenTheLatest) {
+  start({1, 2, 40, 1, 2, 40, 1, 2, 50}, {9, 1, 2});
+  EXPECT_EQ(propose(1), TokenIds{40});
+  const double two_of_three = chances_.front();
+  start({1, 2, 40, 1, 2, 50}, {9, 1, 2});
+  EXPECT_EQ(propose(1), TokenIds{50});
+  EXPECT_LT(chances_.front(), two_of_three);
+}
+
+TEST_F(Lookups, ATokenThatEndsTheSequenceIsNoDraft) {
+  start({1, 2, 3, kEos, 4}, {1, 2});
+  EXPECT_EQ(propose(), TokenIds{3});
+}
+
+TEST_F(Lookups, DraftsLeaveRoomForTheLastSample) {
+  max_tokens_ = 5;
+  start({1, 2, 3, 4, 5, 6, 7}, {8, 2, 3});
+  EXPECT_EQ(propose(), TokenIds{4});
+  max_tokens_ = 4;
+  start({1, 2, 3, 4, 5, 6, 7}, {8, 2, 3});
+  EXPECT_EQ(propose(), TokenIds{});
+}
+
+TEST_F(Lookups, WrongDraftsLowerTheChancesAndRightDraftsRaiseThem) {
+  start({1, 2, 3, 4, 5, 6, 7}, {8, 2, 3});
+  propose();
+  const double before = chances_.front();
+  proposer_->on_result(3, 4, 0);
+  sequence().output = {8, 2, 3, 9, 2, 3};
+  propose();
+  const double after_wrong = chances_.front();
+  EXPECT_LT(after_wrong, before);
+  for (int i = 0; i < 10; ++i) proposer_->on_result(3, 4, 4);
+  sequence().output = {8, 2, 3, 9, 2, 3, 9, 9, 2, 3};
+  propose();
+  EXPECT_GT(chances_.front(), after_wrong);
+}
+
+TEST_F(Lookups, ALongPromptIsLookedAtInPieces) {
+  TokenIds prompt(1000);
+  for (std::size_t i = 0; i < prompt.size(); ++i) prompt[i] = static_cast<TokenId>(1000 + i);
+  start(prompt, {1500, 1501});
+  EXPECT_EQ(propose(2, 900), TokenIds{});
+  EXPECT_EQ(propose(2, 900), (TokenIds{1502, 1503}));
+}
+
+TEST_F(Lookups, ALoadedProposerGoesOnAsTheSavedOne) {
+  TokenIds prompt(1000);
+  for (std::size_t i = 0; i < prompt.size(); ++i) prompt[i] = static_cast<TokenId>(1000 + i);
+  start(prompt, {1500, 1501});
+  propose(4, 700);
+  proposer_->on_result(3, 4, 1);
+  const auto bytes_of = [](const LookupProposer& proposer) {
+    std::vector<std::byte> bytes;
+    Encoder out(bytes);
+    proposer.save(out);
+    return bytes;
+  };
+  const auto bytes = bytes_of(*proposer_);
+  auto saved = std::move(proposer_);
+  proposer_ = std::make_unique<LookupProposer>(SpeculationConfig{SpeculationMethod::ngram, 8, 2, 32}, TokenIds{kEos});
+  Decoder in(bytes);
+  ASSERT_TRUE(proposer_->load(in));
+  EXPECT_EQ(bytes_of(*proposer_), bytes);
+  const TokenIds drafts = propose(4, 400);
+  const auto chances = chances_;
+  EXPECT_EQ(drafts, (TokenIds{1502, 1503, 1504, 1505}));
+  const auto after_load = bytes_of(*proposer_);
+  proposer_ = std::move(saved);
+  EXPECT_EQ(propose(4, 400), drafts);
+  EXPECT_EQ(chances_, chances);
+  EXPECT_EQ(bytes_of(*proposer_), after_load);
+}
+
+/// A scheduler over a device whose rows sample a fixed text, and whose steps take a time by their number of tokens.
+class Drafting : public testing::Test {
+ protected:
+  void start(std::int32_t pipeline_depth) {
+    SchedulerConfig config;
+    config.max_num_seqs = 64;
+    config.max_num_batched_tokens = 128;
+    config.pipeline_depth = pipeline_depth;
+    config.speculation = {SpeculationMethod::ngram, 16, 2, 32};
+    config.layout = KvLayout::uniform(4);
+    config.num_device_blocks = 4000;
+    scheduler_ = std::make_unique<SchedulerCore>(config);
+    blocks_ = std::make_unique<memory::BlockSpaceManager>(
+        memory::BlockSpaceConfig{.layout = config.layout, .num_device_blocks = 4000});
+  }
+  /// Adds a request whose output is `text`; its prompt is `prompt`.
+  void add(RequestId id, TokenIds prompt, TokenIds text) {
+    auto spec = std::make_shared<RequestSpec>();
+    spec->id = id;
+    spec->seed = id;
+    spec->prompt = std::make_shared<const TokenIds>(std::move(prompt));
+    spec->sampling.max_tokens = std::ssize(text);
+    texts_[id] = std::move(text);
+    scheduler_->add_group(std::move(spec));
+  }
+  void run() {
+    bool goes_on = true;
+    while (goes_on) {
+      goes_on = false;
+      while (const auto plan = scheduler_->next_memory_request(now_)) {
+        goes_on = true;
+        if (auto step = scheduler_->on_memory_grant(blocks_->plan(*plan).grant, now_)) steps_.push_back(*step);
+        ASSERT_EQ(scheduler_->check_invariants(), std::nullopt);
+      }
+      if (steps_.empty()) continue;
+      goes_on = true;
+      complete();
+      ASSERT_EQ(scheduler_->check_invariants(), std::nullopt);
+    }
+    for (const auto& [id, text] : texts_) EXPECT_EQ(outputs_[id], text) << "request " << id;
+  }
+
+  std::function<TimeUs(std::int64_t tokens)> step_us_ = [](std::int64_t tokens) { return 1000 + 10 * tokens; };
+  std::int64_t num_steps_ = 0;
+  std::vector<std::int32_t> drafts_of_steps_;
+  std::unique_ptr<SchedulerCore> scheduler_;
+  TimeUs now_ = 1;
+
+ private:
+  struct Row {
+    RequestId request = 0;
+    TokenIds tokens;
+    std::size_t prompt_len = 0;
+  };
+
+  void complete() {
+    const ExecuteStep step = std::move(steps_.front());
+    steps_.pop_front();
+    ++num_steps_;
+    for (const RowId row : step.rows_gone) rows_.erase(row);
+    for (const NewRow& fresh : step.new_rows) {
+      Row row{fresh.spec.seed, *fresh.spec.prompt, fresh.spec.prompt->size()};
+      row.tokens.insert(row.tokens.end(), fresh.tokens_so_far.begin(), fresh.tokens_so_far.end());
+      rows_[fresh.row] = std::move(row);
+    }
+    for (const ForcedToken& forced : step.forced_tokens) {
+      TokenIds& tokens = rows_.at(forced.row).tokens;
+      tokens.resize(static_cast<std::size_t>(forced.position));
+      tokens.push_back(forced.token);
+    }
+    StepResult result;
+    result.step = step.step;
+    result.started_us = now_;
+    std::int64_t tokens = 0;
+    drafts_of_steps_.push_back(0);
+    for (const RowWork& work : step.work) {
+      tokens += work.num_tokens;
+      drafts_of_steps_.back() += work.num_drafts;
+      Row& row = rows_.at(work.row);
+      const auto first = static_cast<std::int32_t>(result.samples.size());
+      const TokenIds before = row.tokens;
+      std::int32_t left = work.num_samples == 0 ? -1 : work.num_drafts;
+      for (bool is_right = left >= 0; is_right; left -= is_right ? 1 : 0) {
+        const auto end = static_cast<std::size_t>(work.end_position() - left);
+        const TokenId token = texts_.at(row.request)[end - row.prompt_len];
+        result.samples.push_back({token, 0, 0, {}});
+        is_right = left > 0 && token == before[end];
+        row.tokens.assign(before.begin(), before.begin() + static_cast<std::ptrdiff_t>(end));
+        row.tokens.push_back(token);
+      }
+      result.rows.push_back({work.sequence,
+                             work.end_position() - std::max(left, 0),
+                             RowTokens{{first, static_cast<std::int32_t>(result.samples.size()) - first}},
+                             {}});
+    }
+    result.finished_us = now_ += step_us_(tokens);
+    scheduler_->on_step_result(result);
+    for (const SequenceOutput& one : scheduler_->take_outputs().outputs) {
+      if (one.token) outputs_[one.request].push_back(one.token->token);
+    }
+  }
+
+  std::unique_ptr<memory::BlockSpaceManager> blocks_;
+  std::map<RequestId, TokenIds> texts_;
+  std::map<RequestId, TokenIds> outputs_;
+  std::map<RowId, Row> rows_;
+  std::deque<ExecuteStep> steps_;
+};
+
+TokenIds numbers(TokenId first, std::size_t count) {
+  TokenIds tokens(count);
+  for (TokenId& token : tokens) token = first++;
+  return tokens;
+}
+
+TEST_F(Drafting, ATextThatRepeatsItsPromptTakesAFewSteps) {
+  for (const int depth : {1, 2}) {
+    num_steps_ = 0;
+    start(depth);
+    add(1, numbers(100, 120), numbers(100, 120));
+    run();
+    EXPECT_LT(num_steps_, 20) << "depth " << depth;
+    const auto& metrics = scheduler_->metrics();
+    EXPECT_GT(metrics.accepted_draft_tokens, 95);
+  }
+}
+
+TEST_F(Drafting, DraftsThatCostAsMuchAsStepsAreNotMade) {
+  step_us_ = [](std::int64_t tokens) { return 1000 * tokens; };
+  start(2);
+  add(1, numbers(100, 100), numbers(100, 100));
+  run();
+  // The sizes of steps are tried a few times each.
+  EXPECT_LT(scheduler_->metrics().draft_tokens, 80);
+  EXPECT_EQ(drafts_of_steps_.back(), 0);
+}
+
+TEST_F(Drafting, OthersRunInTheSameStepsAsASequenceWithDrafts) {
+  start(2);
+  add(1, numbers(100, 60), numbers(100, 60));
+  for (RequestId id = 2; id < 6; ++id) add(id, {static_cast<TokenId>(1000 * id)}, numbers(static_cast<TokenId>(1000 * id + 1), 40));
+  run();
+  EXPECT_LT(num_steps_, 50);
+}
+
+}  // namespace
+}  // namespace pagoda::scheduling

@@ -1,0 +1,55 @@
+#include "engine/speculation_config.hpp"
+
+#include <string>
+
+#include <gtest/gtest.h>
+
+namespace pagoda {
+namespace {
+
+TEST(SpeculationConfig, AnEmptyTextMeansNoSpeculation) {
+  const auto config = parse_speculation_config("");
+  ASSERT_TRUE(config);
+  EXPECT_FALSE(config->is_on());
+}
+
+TEST(SpeculationConfig, ReadsTheKeysOfVllm) {
+  const auto config = parse_speculation_config(
+      R"({"method": "ngram", "num_speculative_tokens": 5, "prompt_lookup_max": 4, "prompt_lookup_min": 2})");
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(*config, (SpeculationConfig{SpeculationMethod::ngram, 5, 2, 4}));
+}
+
+TEST(SpeculationConfig, EachKeyButTheMethodHasADefaultThatFitsTheOthers) {
+  const auto config = parse_speculation_config(R"({"method": "ngram"})");
+  ASSERT_TRUE(config);
+  EXPECT_EQ(*config, (SpeculationConfig{SpeculationMethod::ngram}));
+  EXPECT_EQ(parse_speculation_config(R"({"method":"ngram","prompt_lookup_max":2})")->min_match, 2);
+  EXPECT_EQ(parse_speculation_config(R"({"method":"ngram","prompt_lookup_min":40})")->max_match, 40);
+}
+
+TEST(SpeculationConfig, AnErrorNamesWhatIsWrong) {
+  const std::pair<const char*, const char*> wrong[] = {
+      {"ngram", "must be a JSON object"},
+      {R"(["ngram"])", "must be a JSON object"},
+      {R"({"method":"ngram")", "must be a JSON object"},
+      {R"({})", "needs the key method"},
+      {R"({"method":"medusa"})", R"(method must be "ngram", not "medusa")"},
+      {R"({"method":7})", R"(method must be "ngram", not 7)"},
+      {R"({"method":"ngram","model":"small"})", R"(unknown key "model")"},
+      {R"({"method":"ngram","num_speculative_tokens":0})", "num_speculative_tokens must be a number from 1 to 64, not 0"},
+      {R"({"method":"ngram","num_speculative_tokens":65})", "from 1 to 64, not 65"},
+      {R"({"method":"ngram","num_speculative_tokens":4.5})", "not 4.5"},
+      {R"({"method":"ngram","num_speculative_tokens":18446744073709551615})", "from 1 to 64"},
+      {R"({"method":"ngram","prompt_lookup_min":"3"})", R"(prompt_lookup_min must be a number from 1 to 64, not "3")"},
+      {R"({"method":"ngram","prompt_lookup_min":5,"prompt_lookup_max":4})", "prompt_lookup_min is 5, above"}};
+  for (const auto& [text, expected] : wrong) {
+    const auto config = parse_speculation_config(text);
+    ASSERT_FALSE(config) << text;
+    EXPECT_EQ(config.error().param, "speculative_config");
+    EXPECT_NE(config.error().message.find(expected), std::string::npos) << config.error().message;
+  }
+}
+
+}  // namespace
+}  // namespace pagoda
