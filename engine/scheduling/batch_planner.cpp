@@ -145,10 +145,10 @@ void BatchPlanner::propose_drafts(std::int32_t token_budget) {
 /// to the step, and returns their number.
 std::int32_t BatchPlanner::add_drafts_that_pay(StepGain& step) const {
   const auto tokens_per_us = [&](const StepGain& gain) {
-    return gain.num_kept / step_time_curve_.least_us_of(gain.num_tokens);
+    return gain.num_kept / step_time_curve_.expected_us_of(gain.num_tokens);
   };
   if (chances_.empty()) return 0;
-  if (step_time_curve_.least_us_of(step.num_tokens + 1) == 0) return static_cast<std::int32_t>(chances_.size());
+  if (step_time_curve_.expected_us_of(step.num_tokens + 1) == 0) return static_cast<std::int32_t>(chances_.size());
   StepGain best = step;
   StepGain more = step;
   for (const double chance : chances_) {

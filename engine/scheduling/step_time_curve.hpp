@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "engine/types.hpp"
 
@@ -62,13 +63,24 @@ class StepTimeCurve {
     return below.tokens == 0 ? 0 : below.us * tokens / below.tokens;
   }
 
-  /// Returns as us_of(), but without a guess for steps that may be faster than that: a size of which few steps were
-  /// measured takes as long as the next smaller one that is known. So such steps are tried.
-  double least_us_of(std::int64_t num_tokens) const {
-    std::size_t size = size_of(num_tokens);
-    if (is_known(points_[size]) && points_[size].count >= kFewSteps) return us_of(num_tokens);
-    while (size > 0 && !is_known(points_[size - 1])) --size;
-    return size == 0 ? us_of(num_tokens) : us_of(static_cast<std::int64_t>(points_[size - 1].tokens));
+  /// Returns as us_of(), but a size of which few steps were measured takes what the next smaller sizes let expect: as
+  /// much as the smaller one, and for each further token what it cost more than the one before. So such sizes are tried
+  /// if they may pay. No step is tried that is four times as large as those that were measured: it takes infinitely
+  /// long.
+  double expected_us_of(std::int64_t num_tokens) const {
+    const std::size_t size = size_of(num_tokens);
+    if (is_sure(points_[size])) return us_of(num_tokens);
+    std::size_t below = size;
+    while (below > 0 && !is_sure(points_[below - 1])) --below;
+    if (below == 0) return us_of(num_tokens);
+    const Point& point = points_[below - 1];
+    if (size > below + 1) return std::numeric_limits<double>::infinity();
+    std::size_t before = below - 1;
+    while (before > 0 && !is_sure(points_[before - 1])) --before;
+    if (before == 0) return point.us;
+    const Point& smaller = points_[before - 1];
+    const double us_per_token = std::max(0.0, (point.us - smaller.us) / (point.tokens - smaller.tokens));
+    return point.us + us_per_token * (static_cast<double>(num_tokens) - point.tokens);
   }
 
   static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.points_, self.steps_); }
@@ -96,6 +108,7 @@ class StepTimeCurve {
     const auto size = static_cast<std::size_t>(std::bit_width(static_cast<std::uint64_t>(num_tokens - 1)));
     return std::min(size, kSizes - 1);
   }
+  bool is_sure(const Point& point) const { return is_known(point) && point.count >= kFewSteps; }
   bool is_known(const Point& point) const { return point.step != 0 && steps_ - point.step < kRemembered; }
 
   std::array<Point, kSizes> points_{};

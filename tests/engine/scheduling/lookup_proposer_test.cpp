@@ -99,7 +99,7 @@ class Lookups : public testing::Test {
 
 TEST_F(Lookups, DraftsAreWhatFollowedTheLastTokensInThePrompt) {
   start({1, 2, 3, 4, 5, 6, 7}, {8, 2, 3});
-  EXPECT_EQ(propose(), (TokenIds{4, 5, 6, 7, 8, 2, 3, 4}));
+  EXPECT_EQ(propose(), (TokenIds{4, 5, 6, 7}));  // others have too little chance
   EXPECT_EQ(propose(3), (TokenIds{4, 5, 6}));
   EXPECT_EQ(propose(0), TokenIds{});
 }
@@ -217,6 +217,8 @@ class Drafting : public testing::Test {
     scheduler_ = std::make_unique<SchedulerCore>(config);
     blocks_ = std::make_unique<memory::BlockSpaceManager>(
         memory::BlockSpaceConfig{.layout = config.layout, .num_device_blocks = 4000});
+    texts_.clear();
+    outputs_.clear();
   }
   /// Adds a request whose output is `text`; its prompt is `prompt`.
   void add(RequestId id, TokenIds prompt, TokenIds text) {
