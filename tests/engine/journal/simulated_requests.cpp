@@ -76,6 +76,7 @@ GenerateRequest SimulatedRequests::some_request() {
   if (one_in(3)) sampling.logprobs = 1;
   if (one_in(4)) sampling.prompt_logprobs = 1;
   sampling.skip_special_tokens = !one_in(4);
+  sampling.speculation = !one_in(4);
   request.open.temperature = one_in(2);
   request.stream = !one_in(3);
   if (one_in(3)) request.timeout_ms = 1 + static_cast<std::int64_t>(below(3));
