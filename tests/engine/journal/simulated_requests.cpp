@@ -214,6 +214,11 @@ void SimulatedRequests::run_step() {
     if (one_in(9)) {
       outputs.interrupted.push_back({id, one_in(3) ? Interruption::restarted : Interruption::preempted});
     }
+    if (one_in(4)) {
+      const auto num_drafts = static_cast<std::int32_t>(1 + below(5));
+      outputs.drafts.push_back(
+          {id, num_drafts, static_cast<std::int32_t>(below(static_cast<std::uint64_t>(num_drafts) + 1))});
+    }
     const auto report = [&] {
       const auto token = static_cast<TokenId>(below(1000));
       return TokenReport{token, -static_cast<float>(below(100)) / 10, 2, {{token, -0.5F}, {token + 1, -1.5F}}};

@@ -338,7 +338,14 @@ TEST(Events, DoneCarriesEveryOutputUsageAndTiming) {
   result.outputs.push_back({2, "", {2}, {}, FinishReason::stop, TokenId{2}, 0, std::nullopt});
   result.prompt_logprobs = entry(4, -3);
   result.usage = {5, 2, 4};
-  result.timing = {.queue_ms = 0.5, .ttft_ms = 1.25, .total_ms = 10, .cache_miss = 1, .preemptions = 3, .restarts = 2};
+  result.timing = {.queue_ms = 0.5,
+                   .ttft_ms = 1.25,
+                   .total_ms = 10,
+                   .cache_miss = 1,
+                   .preemptions = 3,
+                   .restarts = 2,
+                   .draft_tokens = 9,
+                   .drafts_accepted = 5};
   std::string line;
   append_done(line, "x", result);
   const auto done = written(line);
@@ -358,7 +365,7 @@ TEST(Events, DoneCarriesEveryOutputUsageAndTiming) {
   line.clear();
   append_done(line, "x", result, true);
   EXPECT_EQ(written(line)["timing"], json::parse(R"({"queue_ms":0.5,"ttft_ms":1.25,"total_ms":10.0,"cached_tokens":4,
-      "cache_miss":1,"preemptions":3,"drafts_accepted":0,"restarts":2})"));
+      "cache_miss":1,"preemptions":3,"draft_tokens":9,"drafts_accepted":5,"restarts":2})"));
 }
 
 TEST(Events, ImpossibleLogprobsAreAVeryLowNumberSinceJsonHasNoInfinity) {
