@@ -380,6 +380,8 @@ TEST_F(JumpForward, ARequestIsToldOfTheDraftsOfItsRows) {
   EXPECT_EQ(num_accepted, metrics().accepted_draft_tokens);
   EXPECT_EQ(num_drafts, metrics().draft_tokens);
   EXPECT_EQ(std::ssize(drafts_), metrics().drafts);
+  EXPECT_EQ(metrics().accepted_at_positions[0], 1);
+  EXPECT_EQ(metrics().accepted_at_positions[1], 0);
 }
 
 TEST_F(JumpForward, DraftsOfStructuredOutputsDoNotNeedSpeculation) {
