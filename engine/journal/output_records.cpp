@@ -9,9 +9,14 @@ namespace pagoda::journal {
 namespace {
 
 bool is_valid(const StepOutputs& outputs) {
-  return is_valid_time(outputs.finished_us) && std::ranges::all_of(outputs.started, [](const RequestStarted& started) {
-           return is_valid_time(started.first_scheduled_us) && is_valid_count(started.cached_tokens);
-         });
+  const auto is_start = [](const RequestStarted& started) {
+    return is_valid_time(started.first_scheduled_us) && is_valid_count(started.cached_tokens);
+  };
+  const auto are_drafts = [](const RowDrafts& row) {
+    return row.num_accepted >= 0 && row.num_accepted <= row.num_drafts;
+  };
+  return is_valid_time(outputs.finished_us) && std::ranges::all_of(outputs.started, is_start) &&
+         std::ranges::all_of(outputs.drafts, are_drafts);
 }
 
 }  // namespace

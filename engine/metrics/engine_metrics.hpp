@@ -2,6 +2,7 @@
 
 /// Metrics besides EngineStats, counted in the cores where they arise. Plain values, sent as snapshots.
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -47,6 +48,9 @@ struct RequestMetrics {
   void ended(RequestEnding how) { ++endings[static_cast<std::size_t>(how)]; }
 };
 
+/// Number of draft tokens of a row whose acceptance is counted by position.
+inline constexpr std::size_t kMaxDraftPositions = 64;
+
 /// Metrics of the scheduler core.
 struct StepMetrics {
   Histogram tokens{kStepTokens};            ///< tokens of a step
@@ -60,6 +64,9 @@ struct StepMetrics {
   std::int64_t drafts = 0;                 ///< runs of draft tokens of one sequence in a step
   std::int64_t draft_tokens = 0;           ///< draft tokens that ran because they would probably follow
   std::int64_t accepted_draft_tokens = 0;  ///< draft tokens that were accepted
+  /// Number of accepted draft tokens by their position in the row's drafts. A draft is accepted only if those before it
+  /// are, so the numbers do not rise.
+  std::array<std::int64_t, kMaxDraftPositions> accepted_at_positions{};
   /// Rows of steps that sampled nothing because their masks were not made in time.
   std::int64_t late_masks = 0;
 
@@ -68,6 +75,8 @@ struct StepMetrics {
     drafts += num_drafts > 0 ? 1 : 0;
     draft_tokens += num_drafts;
     accepted_draft_tokens += num_accepted;
+    const auto num_counted = std::min(static_cast<std::size_t>(num_accepted), kMaxDraftPositions);
+    for (std::size_t position = 0; position < num_counted; ++position) ++accepted_at_positions[position];
   }
 };
 

@@ -74,6 +74,9 @@ void add(StepMetrics& total, const StepMetrics& more) {
   total.drafts += more.drafts;
   total.draft_tokens += more.draft_tokens;
   total.accepted_draft_tokens += more.accepted_draft_tokens;
+  for (std::size_t position = 0; position < kMaxDraftPositions; ++position) {
+    total.accepted_at_positions[position] += more.accepted_at_positions[position];
+  }
   total.late_masks += more.late_masks;
 }
 

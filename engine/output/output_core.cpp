@@ -72,6 +72,8 @@ bool OutputCore::open(SharedSpec spec) {
     request.cached_tokens = progress->cached_tokens;
     request.preemptions = progress->preemptions;
     request.restarts = progress->restarts + 1;
+    request.draft_tokens = progress->draft_tokens;
+    request.drafts_accepted = progress->drafts_accepted;
   }
   const RequestId id = spec->id;
   request.spec = std::move(spec);
@@ -169,6 +171,12 @@ void OutputCore::take_facts(const StepOutputs& step) {
     if (found == requests_.end()) continue;
     ++(interrupted.what == Interruption::preempted ? found->second.preemptions : found->second.restarts);
   }
+  for (const RowDrafts& row : step.drafts) {
+    const auto found = requests_.find(row.request);
+    if (found == requests_.end()) continue;
+    found->second.draft_tokens += row.num_drafts;
+    found->second.drafts_accepted += row.num_accepted;
+  }
   for (const PromptLogprobsOutput& output : step.prompt_logprobs) {
     const auto found = requests_.find(output.request);
     if (found == requests_.end()) continue;
@@ -233,7 +241,9 @@ void OutputCore::remember_end(const RequestState& request, std::optional<FinishR
               .first_scheduled_us = request.first_scheduled_us,
               .first_token_us = request.first_token_us,
               .preemptions = request.preemptions,
-              .restarts = request.restarts});
+              .restarts = request.restarts,
+              .draft_tokens = request.draft_tokens,
+              .drafts_accepted = request.drafts_accepted});
 }
 
 view::RequestFacts OutputCore::facts(std::span<const RequestId> requests) const {
@@ -242,7 +252,8 @@ view::RequestFacts OutputCore::facts(std::span<const RequestId> requests) const 
     const auto found = requests_.find(id);
     if (found == requests_.end()) continue;
     const RequestState& request = found->second;
-    facts.open.push_back({id, request.first_token_us, request.cached_tokens, request.preemptions, request.restarts});
+    facts.open.push_back({id, request.first_token_us, request.cached_tokens, request.preemptions, request.restarts,
+                          request.draft_tokens, request.drafts_accepted});
   }
   facts.ended = ended_.all();
   return facts;
@@ -387,7 +398,9 @@ void OutputCore::finish(RequestState& request, TimeUs now, RequestOutput& output
                    .total_ms = ms_since_arrival(now),
                    .cache_miss = has_run ? result.usage.prompt_tokens - request.cached_tokens : 0,
                    .preemptions = request.preemptions,
-                   .restarts = request.restarts};
+                   .restarts = request.restarts,
+                   .draft_tokens = request.draft_tokens,
+                   .drafts_accepted = request.drafts_accepted};
   if (request.spec->sampling.prompt_logprobs) {
     set_prompt_offsets(request);
     result.prompt_logprobs = std::move(request.prompt_logprobs);

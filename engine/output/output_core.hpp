@@ -114,6 +114,8 @@ class OutputCore {
     std::int64_t cached_tokens = 0;
     std::int64_t preemptions = 0;
     std::int64_t restarts = 0;
+    std::int64_t draft_tokens = 0;
+    std::int64_t drafts_accepted = 0;
     /// Number of computed tokens of sequences that best_of did not choose.
     std::int64_t discarded_tokens = 0;
     Logprobs prompt_logprobs = Logprobs();  ///< empty if not requested
@@ -122,7 +124,7 @@ class OutputCore {
     /// The state between two steps that does not follow from the sequences.
     static constexpr auto visit_fields(auto& self, auto&& visit) {
       return visit(self.first_scheduled_us, self.first_token_us, self.cached_tokens, self.preemptions, self.restarts,
-                   self.prompt_logprobs);
+                   self.draft_tokens, self.drafts_accepted, self.prompt_logprobs);
     }
   };
 

@@ -89,7 +89,8 @@ bool OutputCore::load_request(Decoder& in) {
     return false;
   }
   if (!is_valid_count(request.cached_tokens) || !is_valid_count(request.preemptions) ||
-      !is_valid_count(request.restarts) || !request.prompt_logprobs.is_valid() ||
+      !is_valid_count(request.restarts) || !is_valid_count(request.draft_tokens) ||
+      !is_valid_count(request.drafts_accepted) || !request.prompt_logprobs.is_valid() ||
       request.prompt_logprobs.size() >= spec->own_prompt().size()) {
     return false;
   }
@@ -182,6 +183,8 @@ RequestProgress OutputCore::progress_of(const RequestState& request) {
   progress.cached_tokens = request.cached_tokens;
   progress.preemptions = request.preemptions;
   progress.restarts = request.restarts;
+  progress.draft_tokens = request.draft_tokens;
+  progress.drafts_accepted = request.drafts_accepted;
   return progress;
 }
 

@@ -67,9 +67,13 @@ struct Timing {
   std::int64_t preemptions = 0;
   /// Number of times that it was computed again after a device was replaced or a step failed.
   std::int64_t restarts = 0;
+  /// Number of draft tokens that ran, in all sequences, and number of those that were accepted.
+  std::int64_t draft_tokens = 0;
+  std::int64_t drafts_accepted = 0;
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
-    return visit(self.queue_ms, self.ttft_ms, self.total_ms, self.cache_miss, self.preemptions, self.restarts);
+    return visit(self.queue_ms, self.ttft_ms, self.total_ms, self.cache_miss, self.preemptions, self.restarts,
+                 self.draft_tokens, self.drafts_accepted);
   }
 };
 

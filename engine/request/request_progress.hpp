@@ -34,6 +34,8 @@ struct RequestProgress {
   std::int64_t cached_tokens = 0;
   std::int64_t preemptions = 0;
   std::int64_t restarts = 0;
+  std::int64_t draft_tokens = 0;
+  std::int64_t drafts_accepted = 0;
   std::optional<Error> error;  ///< error that the request has ended with
 
   bool has_ended() const { return error || std::ranges::all_of(sequences, &Sequence::ended); }
@@ -42,7 +44,8 @@ struct RequestProgress {
   }
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
-    return visit(self.sequences, self.prompt_logprobs, self.cached_tokens, self.preemptions, self.restarts, self.error);
+    return visit(self.sequences, self.prompt_logprobs, self.cached_tokens, self.preemptions, self.restarts,
+                 self.draft_tokens, self.drafts_accepted, self.error);
   }
 };
 

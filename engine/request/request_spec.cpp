@@ -18,7 +18,8 @@ bool is_valid(const RequestProgress& progress, const RequestSpec& spec) {
   const std::size_t max_prompt_logprobs = sampling.prompt_logprobs ? spec.own_prompt().size() - 1 : 0;
   if (progress.prompt_logprobs.size() > max_prompt_logprobs || !progress.prompt_logprobs.is_valid()) return false;
   if (!is_valid_count(progress.cached_tokens) || !is_valid_count(progress.preemptions) ||
-      !is_valid_count(progress.restarts)) {
+      !is_valid_count(progress.restarts) || !is_valid_count(progress.draft_tokens) ||
+      !is_valid_count(progress.drafts_accepted)) {
     return false;
   }
   const bool has_begun = progress.has_tokens();

@@ -64,6 +64,8 @@ struct SamplingParams {
   std::optional<StructuredOutput> structured_outputs;  ///< constraint of the text
   /// Maximum number of thinking tokens; then the engine writes the end of the thinking. Absent = no limit.
   std::optional<std::int64_t> thinking_token_budget;
+  /// Whether speculation may propose drafts. Structured outputs have drafts in any case.
+  bool speculation = true;
   /// Marks of the answer: `stop` counts only inside the answer. Absent = it counts in the whole text. Set together with
   /// a prompt that a chat template makes; clients cannot set it.
   std::optional<AnswerMarks> answer_marks;
@@ -76,7 +78,7 @@ struct SamplingParams {
                  self.prompt_logprobs, self.logprob_token_ids, self.detokenize, self.skip_special_tokens,
                  self.spaces_between_special_tokens, self.stream_interval, self.use_beam_search, self.length_penalty,
                  self.early_stopping, self.structured_outputs, self.thinking_token_budget, self.repeat_last_n,
-                 self.answer_marks);
+                 self.answer_marks, self.speculation);
   }
 
   bool greedy() const { return temperature == 0.0; }

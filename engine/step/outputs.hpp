@@ -88,22 +88,35 @@ struct RequestInterrupted {
   static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.request, self.what); }
 };
 
+/// The draft tokens of one row of a step. The row samples them again, and the first ones are accepted.
+struct RowDrafts {
+  RequestId request = 0;
+  std::int32_t num_drafts = 0;
+  std::int32_t num_accepted = 0;
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.request, self.num_drafts, self.num_accepted);
+  }
+};
+
 /// Message 9, scheduler -> output processor.
 struct StepOutputs {
   StepId step = 0;
   TimeUs finished_us = 0;
   std::vector<RequestStarted> started;
   std::vector<RequestInterrupted> interrupted;
+  std::vector<RowDrafts> drafts;  ///< of the rows that had drafts
   std::vector<PromptLogprobsOutput> prompt_logprobs;
   std::vector<SequenceOutput> outputs;
   std::vector<RequestEnd> ends;
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
-    return visit(self.step, self.finished_us, self.started, self.interrupted, self.prompt_logprobs, self.outputs,
-                 self.ends);
+    return visit(self.step, self.finished_us, self.started, self.interrupted, self.drafts, self.prompt_logprobs,
+                 self.outputs, self.ends);
   }
   bool empty() const {
-    return started.empty() && interrupted.empty() && prompt_logprobs.empty() && outputs.empty() && ends.empty();
+    return started.empty() && interrupted.empty() && drafts.empty() && prompt_logprobs.empty() && outputs.empty() &&
+           ends.empty();
   }
 };
 

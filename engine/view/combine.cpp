@@ -26,6 +26,8 @@ void add_facts(Queues& queues, const std::vector<RequestFacts::Open>& facts) {
     request.cached_tokens = next->cached_tokens;
     request.preemptions = next->preemptions;
     request.restarts = next->restarts;
+    request.draft_tokens = next->draft_tokens;
+    request.drafts_accepted = next->drafts_accepted;
     ++next;
   }
 }

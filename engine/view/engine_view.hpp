@@ -94,6 +94,8 @@ struct LiveRequest {
   std::int64_t cached_tokens = 0;  ///< tokens of its prompt that came from the prefix cache
   std::int64_t preemptions = 0;
   std::int64_t restarts = 0;
+  std::int64_t draft_tokens = 0;
+  std::int64_t drafts_accepted = 0;
 };
 
 struct StepInFlight {
@@ -132,6 +134,8 @@ struct EndedRequest {
   TimeUs first_token_us = -1;
   std::int64_t preemptions = 0;
   std::int64_t restarts = 0;
+  std::int64_t draft_tokens = 0;
+  std::int64_t drafts_accepted = 0;
 };
 
 /// The report of the output core: the open ones of the requests that the query named, and the requests that ended last.
@@ -142,6 +146,8 @@ struct RequestFacts {
     std::int64_t cached_tokens = 0;
     std::int64_t preemptions = 0;
     std::int64_t restarts = 0;
+    std::int64_t draft_tokens = 0;
+    std::int64_t drafts_accepted = 0;
   };
   std::vector<Open> open;
   std::vector<EndedRequest> ended;  ///< oldest first; at most kMaxEnded

@@ -22,6 +22,7 @@ StepOutputs step_with_everything() {
   StepOutputs outputs;
   outputs.started.emplace_back();
   outputs.interrupted.emplace_back();
+  outputs.drafts.emplace_back();
   outputs.outputs.emplace_back();
   outputs.ends.emplace_back();
   return outputs;

@@ -110,14 +110,26 @@ class Writer {
             "Number of tokens of structured outputs that were not sampled, because the grammar allows no other token.",
             metrics_.steps.forced_tokens);
     counter("pagoda:spec_decode_num_drafts_total",
-            "Number of drafts: sequences of tokens of structured outputs that ran before they were sampled.",
+            "Number of drafts: runs of draft tokens of one sequence, which a step ran before they were sampled.",
             metrics_.steps.drafts);
     counter("pagoda:spec_decode_num_draft_tokens_total", "Number of draft tokens.", metrics_.steps.draft_tokens);
     counter("pagoda:spec_decode_num_accepted_tokens_total", "Number of draft tokens that were accepted.",
             metrics_.steps.accepted_draft_tokens);
+    write_accepted_at_positions();
     counter("pagoda:late_masks_total",
             "Number of times that a row of a structured output sampled nothing in a step, because its mask was late.",
             metrics_.steps.late_masks);
+  }
+
+  /// Writes the positions at which a draft token was accepted, and always the first one.
+  void write_accepted_at_positions() {
+    text_.counter("pagoda:spec_decode_num_accepted_tokens_per_pos_total",
+                  "Number of draft tokens that were accepted, by position in their draft.");
+    const auto& counts = metrics_.steps.accepted_at_positions;
+    for (std::size_t position = 0; position < counts.size(); ++position) {
+      if (position > 0 && counts[position] == 0) break;
+      text_.sample(counts[position], with("position", std::to_string(position)));
+    }
   }
 
   void write_requests() {

@@ -29,7 +29,7 @@ void write_timing(JsonWriter& json, const RequestResult& result) {
   json.field("queue_ms", timing.queue_ms).field("ttft_ms", timing.ttft_ms).field("total_ms", timing.total_ms);
   json.field("cached_tokens", result.usage.cached_tokens).field("cache_miss", timing.cache_miss);
   json.field("preemptions", timing.preemptions);
-  json.field("drafts_accepted", 0);  // drafts of structured outputs are counted for all requests together
+  json.field("draft_tokens", timing.draft_tokens).field("drafts_accepted", timing.drafts_accepted);
   json.field("restarts", timing.restarts).close_object();
 }
 

@@ -85,6 +85,7 @@ void read_request_fields(FieldReader& fields, GenerateRequest& request, Ranges r
   fields.read("early_stopping", sampling.early_stopping);
   read_structured_outputs(fields, sampling.structured_outputs);
   fields.read("thinking_token_budget", sampling.thinking_token_budget);
+  fields.read("speculation", sampling.speculation);
 }
 
 void read_api_fields(FieldReader& fields, GenerateRequest& request) {

@@ -342,6 +342,7 @@ LINE_FIELDS = {
     "stop_token_ids", "ignore_eos", "include_stop_str_in_output", "presence_penalty", "frequency_penalty",
     "repetition_penalty", "repeat_last_n", "logit_bias", "logprobs", "prompt_logprobs", "skip_special_tokens", "use_beam_search",
     "length_penalty", "early_stopping", "thinking_token_budget", "structured_outputs", "priority", "user", "cache_salt",
+    "speculation",
 }
 
 

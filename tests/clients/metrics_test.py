@@ -463,6 +463,26 @@ class Engines(Case):
         self.assertGreater(change.after.get("pagoda:grammar_cache_bytes"), 0)
         self.assertEqual(change.after.get("pagoda:num_requests_waiting_for_grammar"), 0)
 
+    def test_drafts_are_told_to_their_request_too(self):
+        server = self.start()
+        # Only one text is possible; who asks for logprobs has each of its tokens sampled.
+        body = {"prompt": PROMPT, "max_tokens": 40, "temperature": 0, "logprobs": 0, "timing": True,
+                "structured_outputs": {"regex": "the little dog ran to the big house"}, "speculation": False}
+        if server.request("POST", "/v1/completions", body)[0] != 200:
+            self.skipTest("a build without structured output")
+        change, timing = self.change_of(server, lambda: server.json("POST", "/v1/completions", body)["timing"])
+        self.assertGreater(timing["drafts_accepted"], 0)
+        self.assertGreaterEqual(timing["draft_tokens"], timing["drafts_accepted"])
+        self.assertEqual(change.get("pagoda:spec_decode_num_draft_tokens_total"), timing["draft_tokens"])
+        name = "pagoda:spec_decode_num_accepted_tokens"
+        self.assertEqual(change.get(f"{name}_total"), timing["drafts_accepted"])
+        self.assertEqual(change.get(f"{name}_per_pos_total"), timing["drafts_accepted"])
+        self.assertGreaterEqual(change.get("pagoda:spec_decode_num_drafts_total"),
+                                change.get(f"{name}_per_pos_total", position="0"))
+        plain = {"prompt": PROMPT, "max_tokens": 4, "timing": True}
+        timing = server.json("POST", "/v1/completions", plain)["timing"]
+        self.assertEqual((timing["draft_tokens"], timing["drafts_accepted"]), (0, 0))
+
     def test_what_waits_for_a_slow_reader_is_told(self):
         server = self.start()
         stream = RawStream(server, "/v1/completions", {**LONG, "stream": True, "n": 8, "temperature": 1, "seed": 1,

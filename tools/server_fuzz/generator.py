@@ -218,6 +218,7 @@ def add_scheduling(draft):
 
 
 def add_delivery(draft):
+    draft.maybe(0.2, "speculation", False)
     draft.maybe(0.4, "stream", False)
     draft.maybe(0.12, "stream_interval", 2, 5, 1000)
     may_resume = not draft.has("tools") and not (draft.limits.thinks and draft.has("messages", "structured_outputs"))

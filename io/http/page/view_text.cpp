@@ -52,7 +52,8 @@ void write_live(JsonWriter& json, const view::LiveRequest& request, TimeUs now) 
   write_ms(json, "age_ms", request.arrival_us, now);
   write_ms(json, "queue_ms", request.arrival_us, request.first_scheduled_us);
   write_ms(json, "ttft_ms", request.arrival_us, request.first_token_us);
-  json.field("preemptions", request.preemptions).field("restarts", request.restarts).close_object();
+  json.field("preemptions", request.preemptions).field("restarts", request.restarts);
+  json.field("draft_tokens", request.draft_tokens).field("drafts_accepted", request.drafts_accepted).close_object();
 }
 
 void write_ended(JsonWriter& json, const view::EndedRequest& request, TimeUs now) {
@@ -64,7 +65,8 @@ void write_ended(JsonWriter& json, const view::EndedRequest& request, TimeUs now
   write_ms(json, "queue_ms", request.arrival_us, request.first_scheduled_us);
   write_ms(json, "ttft_ms", request.arrival_us, request.first_token_us);
   write_ms(json, "total_ms", request.arrival_us, request.ended_us);
-  json.field("preemptions", request.preemptions).field("restarts", request.restarts).close_object();
+  json.field("preemptions", request.preemptions).field("restarts", request.restarts);
+  json.field("draft_tokens", request.draft_tokens).field("drafts_accepted", request.drafts_accepted).close_object();
 }
 
 /// Writes runs of equal cells: number of cells, 1 + owner, number of references, whether cached.

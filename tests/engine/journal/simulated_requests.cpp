@@ -76,6 +76,7 @@ GenerateRequest SimulatedRequests::some_request() {
   if (one_in(3)) sampling.logprobs = 1;
   if (one_in(4)) sampling.prompt_logprobs = 1;
   sampling.skip_special_tokens = !one_in(4);
+  sampling.speculation = !one_in(4);
   request.open.temperature = one_in(2);
   request.stream = !one_in(3);
   if (one_in(3)) request.timeout_ms = 1 + static_cast<std::int64_t>(below(3));
@@ -212,6 +213,11 @@ void SimulatedRequests::run_step() {
     if (step == 1) outputs.started.push_back({id, now_ - 5, 4});
     if (one_in(9)) {
       outputs.interrupted.push_back({id, one_in(3) ? Interruption::restarted : Interruption::preempted});
+    }
+    if (one_in(4)) {
+      const auto num_drafts = static_cast<std::int32_t>(1 + below(5));
+      outputs.drafts.push_back(
+          {id, num_drafts, static_cast<std::int32_t>(below(static_cast<std::uint64_t>(num_drafts) + 1))});
     }
     const auto report = [&] {
       const auto token = static_cast<TokenId>(below(1000));

@@ -53,7 +53,7 @@ TEST(ReplicaReports, WhatAnEndedReplicaCountedStaysAndItsRequestsDoNot) {
   ReplicaReports reports(2);
   SchedulerMetrics metrics{stats_of(2, 5, 70), {}};
   metrics.steps.tokens.observe(3);
-  metrics.steps.draft_tokens = 4;
+  metrics.steps.count_drafts(4, 3);
   reports.reported(0, metrics);
   metrics.stats = stats_of(1, 3, 71);
   reports.reported(1, metrics);
@@ -68,6 +68,8 @@ TEST(ReplicaReports, WhatAnEndedReplicaCountedStaysAndItsRequestsDoNot) {
   EXPECT_EQ(reports.steps().tokens.count(), 2U);
   EXPECT_EQ(reports.steps().tokens.sum(), 6);
   EXPECT_EQ(reports.steps().draft_tokens, 8);
+  EXPECT_EQ(reports.steps().accepted_at_positions[2], 2);
+  EXPECT_EQ(reports.steps().accepted_at_positions[3], 0);
 }
 
 TEST(ReplicaReports, AReplicaThatEndedReportsItsLastCounts) {

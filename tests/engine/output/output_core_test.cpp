@@ -476,6 +476,7 @@ TEST_F(OutputCoreTest, TheEndTellsWhatHeldARequestUp) {
   news.started = {{1, 2000, 7}};
   news.interrupted = {
       {1, Interruption::preempted}, {1, Interruption::restarted}, {1, Interruption::preempted}, {9, {}}};
+  news.drafts = {{1, 4, 1}, {9, 5, 5}, {1, 3, 3}};
   core_.process(news, 2500);
   const auto effects = step({}, {RequestEnd{1, std::nullopt}, RequestEnd{2, std::nullopt}});
   ASSERT_EQ(effects.outputs.size(), 2U);
@@ -483,7 +484,52 @@ TEST_F(OutputCoreTest, TheEndTellsWhatHeldARequestUp) {
   EXPECT_EQ(timing.cache_miss, 3);
   EXPECT_EQ(timing.preemptions, 2);
   EXPECT_EQ(timing.restarts, 1);
+  EXPECT_EQ(timing.draft_tokens, 7);
+  EXPECT_EQ(timing.drafts_accepted, 4);
   EXPECT_EQ(effects.outputs[1].done->timing.cache_miss, 0) << "nothing was looked for: it has never run";
+  EXPECT_EQ(effects.outputs[1].done->timing.draft_tokens, 0);
+}
+
+TEST_F(OutputCoreTest, DraftsOfTheLastStepCountAndARequestThatContinuesCountsOn) {
+  open(1);
+  StepOutputs first;
+  first.drafts = {{1, 4, 2}};
+  first.outputs = {token(1, 20)};
+  core_.process(first, 2500);
+  const auto continued = core_.with_progress_of(std::vector<RequestId>{1});
+  ASSERT_EQ(continued.size(), 1U);
+  EXPECT_EQ(continued[0]->progress->draft_tokens, 4);
+  EXPECT_EQ(continued[0]->progress->drafts_accepted, 2);
+
+  std::vector<std::byte> bytes;
+  Encoder out(bytes);
+  core_.save(out);
+  Decoder in(bytes);
+  OutputCore loaded(tokenizer());
+  ASSERT_TRUE(loaded.load(in));
+  OutputCore elsewhere(tokenizer());
+  ASSERT_TRUE(elsewhere.open(continued[0]));
+  StepOutputs last;
+  last.drafts = {{1, 3, 1}};
+  last.outputs = {token(1, 30)};
+  last.outputs.front().finished = FinishReason::length;
+  for (OutputCore* core : {&core_, &loaded, &elsewhere}) {
+    const auto effects = core->process(last, 3000);
+    const Timing& timing = effects.outputs.at(0).done->timing;
+    EXPECT_EQ(timing.draft_tokens, 7);
+    EXPECT_EQ(timing.drafts_accepted, 3);
+  }
+}
+
+TEST_F(OutputCoreTest, ProgressWithAnImpossibleNumberOfDraftsIsRefused) {
+  open(1);
+  const auto spec = core_.with_progress_of(std::vector<RequestId>{1}).at(0);
+  EXPECT_TRUE(is_valid(spec));
+  for (auto count : {&RequestProgress::draft_tokens, &RequestProgress::drafts_accepted}) {
+    auto progress = *spec->progress;
+    progress.*count = -1;
+    EXPECT_FALSE(is_valid(with_progress(*spec, std::make_shared<const RequestProgress>(progress))));
+  }
 }
 
 TEST_F(OutputCoreTest, TellsWhatItKnowsOfOpenRequestsAndOfThoseThatEndedLast) {
@@ -494,6 +540,7 @@ TEST_F(OutputCoreTest, TellsWhatItKnowsOfOpenRequestsAndOfThoseThatEndedLast) {
   began.finished_us = 2500;
   began.started = {{1, 1500, 0}, {2, 1600, 1}};
   began.interrupted = {{2, Interruption::preempted}, {2, Interruption::restarted}};
+  began.drafts = {{2, 4, 3}};
   began.outputs = {token(1, 20)};
   core_.process(began, 2600);
   const std::vector<RequestId> asked{2, 1, 99};
@@ -503,6 +550,8 @@ TEST_F(OutputCoreTest, TellsWhatItKnowsOfOpenRequestsAndOfThoseThatEndedLast) {
   EXPECT_EQ(facts.open[0].cached_tokens, 1);
   EXPECT_EQ(facts.open[0].preemptions, 1);
   EXPECT_EQ(facts.open[0].restarts, 1);
+  EXPECT_EQ(facts.open[0].draft_tokens, 4);
+  EXPECT_EQ(facts.open[0].drafts_accepted, 3);
   EXPECT_EQ(facts.open[0].first_token_us, -1);
   EXPECT_EQ(facts.open[1].first_token_us, 2500);
   EXPECT_TRUE(facts.ended.empty());
@@ -520,6 +569,8 @@ TEST_F(OutputCoreTest, TellsWhatItKnowsOfOpenRequestsAndOfThoseThatEndedLast) {
   EXPECT_EQ(facts.ended[0].first_scheduled_us, 1500);
   EXPECT_FALSE(facts.ended[1].finish_reason) << "an error";
   EXPECT_EQ(facts.ended[1].preemptions, 1);
+  EXPECT_EQ(facts.ended[1].draft_tokens, 4);
+  EXPECT_EQ(facts.ended[1].drafts_accepted, 3);
   EXPECT_EQ(facts.ended[2].finish_reason, FinishReason::length);
   EXPECT_EQ(facts.ended[2].arrival_us, 1000);
   EXPECT_EQ(facts.ended[2].first_token_us, 3000);

@@ -100,6 +100,7 @@ class JumpForward : public testing::Test {
   std::map<std::int32_t, FinishReason> finished_;
   std::vector<std::int64_t> samples_of_steps_;
   std::optional<Error> error_;
+  std::vector<RowDrafts> drafts_;  ///< as reported
 
  private:
   struct Row {
@@ -203,6 +204,7 @@ class JumpForward : public testing::Test {
       if (output.finished) finished_[output.sequence_index] = *output.finished;
     }
     for (const RequestEnd& end : outputs.ends) error_ = end.error;
+    drafts_.insert(drafts_.end(), outputs.drafts.begin(), outputs.drafts.end());
   }
 
   std::deque<ExecuteStep> in_flight_;
@@ -349,6 +351,47 @@ TEST_F(JumpForward, OfDraftsThoseBeforeTheFirstWrongOneAreKept) {
   EXPECT_EQ(text(), "Acdefghilmbe.");
   EXPECT_EQ(samples_of_steps_.at(2), 2);
   EXPECT_EQ(metrics().accepted_draft_tokens, 1);
+}
+
+TEST_F(JumpForward, ARequestIsToldOfTheDraftsOfItsRows) {
+  start(2);
+  run(request("Abefhikm"));
+  EXPECT_TRUE(drafts_.empty()) << "forced tokens are no drafts";
+
+  start(2);
+  choose_ = [](const TokenIds& allowed) {
+    return allowed.front() == token_of('l') ? allowed.front() : longest(allowed);
+  };
+  auto spec = request("[AB]cdefghilmbe");
+  spec->id = 7;
+  tokens_.clear();
+  finished_.clear();
+  run(spec);
+  ASSERT_FALSE(drafts_.empty());
+  std::int64_t num_drafts = 0;
+  std::int64_t num_accepted = 0;
+  for (const RowDrafts& row : drafts_) {
+    EXPECT_EQ(row.request, 7U);
+    EXPECT_GT(row.num_drafts, 0);
+    num_drafts += row.num_drafts;
+    num_accepted += row.num_accepted;
+  }
+  EXPECT_EQ(num_accepted, 1);
+  EXPECT_EQ(num_accepted, metrics().accepted_draft_tokens);
+  EXPECT_EQ(num_drafts, metrics().draft_tokens);
+  EXPECT_EQ(std::ssize(drafts_), metrics().drafts);
+  EXPECT_EQ(metrics().accepted_at_positions[0], 1);
+  EXPECT_EQ(metrics().accepted_at_positions[1], 0);
+}
+
+TEST_F(JumpForward, DraftsOfStructuredOutputsDoNotNeedSpeculation) {
+  start(2);
+  choose_ = longest;
+  auto spec = request("[AB]cdefghilm");
+  spec->sampling.speculation = false;
+  run(spec);
+  EXPECT_EQ(text(), "Acdefghilm.");
+  EXPECT_EQ(metrics().accepted_draft_tokens, 2);
 }
 
 TEST_F(JumpForward, WhatHasFollowedBeforeIsDraftedWhereFewTokensMayFollow) {

@@ -190,6 +190,11 @@ void Simulation::listen(const StepOutputs& outputs) {
     ++(one.what == Interruption::preempted ? num_preempted_ : num_restarted_);
     if (one.what == Interruption::restarted) forget_samples_of(one.request);
   }
+  for (const RowDrafts& row : outputs.drafts) {
+    if (row.num_drafts < 1 || row.num_accepted < 0 || row.num_accepted > row.num_drafts) fail("impossible drafts");
+    num_drafts_ += row.num_drafts;
+    num_accepted_ += row.num_accepted;
+  }
   for (const PromptLogprobsOutput& output : outputs.prompt_logprobs) {
     Received& received = received_.at(output.request);
     if (received.ended) fail("prompt logprobs after the end");
@@ -427,6 +432,8 @@ std::optional<std::string> Simulation::run() {
   // Preemptions of several sequences of a request by one plan are reported together.
   if (num_preempted_ > preemptions() || (num_preempted_ > 0) != (preemptions() > 0))
     return "preemptions were not reported to their requests";
+  if (num_drafts_ != metrics().draft_tokens || num_accepted_ != metrics().accepted_draft_tokens)
+    return "drafts were not reported to their requests";
   // Other requests may have read the blocks of a failed step, even if its own requests are gone.
   if (num_restarted_ > 0 && crashes() == 0 && device_.num_failed_steps() == 0)
     return "a request was restarted for no reason";

@@ -120,6 +120,8 @@ class Simulation {
   std::int64_t num_giving_way_ = 0;
   std::int64_t num_preempted_ = 0;  ///< as reported to requests; so is the next
   std::int64_t num_restarted_ = 0;
+  std::int64_t num_drafts_ = 0;  ///< as reported to requests; so is the next
+  std::int64_t num_accepted_ = 0;
   int plans_without_head_ = 0;
   std::optional<std::string> error_;
 };

@@ -274,7 +274,8 @@ TEST(AnthropicWriter, a_message_counts_cached_tokens_apart) {
   EXPECT_EQ(message["usage"], json::parse(R"({"input_tokens":4,"cache_creation_input_tokens":0,
                                               "cache_read_input_tokens":16,"output_tokens":5})"));
   EXPECT_EQ(message["timing"], json::parse(R"({"queue_ms":1.0,"ttft_ms":2.0,"total_ms":3.0,"cached_tokens":16,
-                                               "cache_miss":4,"preemptions":6,"drafts_accepted":0,"restarts":7})"));
+                                               "cache_miss":4,"preemptions":6,"draft_tokens":9,"drafts_accepted":8,
+                                               "restarts":7})"));
 }
 
 TEST(AnthropicWriter, says_why_it_stopped) {

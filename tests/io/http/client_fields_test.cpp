@@ -150,6 +150,18 @@ TEST(ClientFields, ThePenaltiesHaveAWindow) {
   EXPECT_EQ(of_completion(R"("repeat_last_n":0)").request().sampling.repeat_last_n, 0);
 }
 
+TEST(ClientFields, EveryApiMayTurnSpeculationOff) {
+  for (const auto& of_api : {of_chat, of_completion, of_messages, of_response}) {
+    EXPECT_TRUE(of_api(R"("temperature":0)").request().sampling.speculation);
+    const auto off = of_api(R"("speculation":false)");
+    EXPECT_FALSE(off.request().sampling.speculation);
+    EXPECT_THAT(off.ignored, IsEmpty());
+    for (const char* wrong : {"0", R"("off")", R"({"method":"ngram"})"}) {
+      EXPECT_EQ(of_api(std::string(R"("speculation":)") + wrong).param(), "speculation") << wrong;
+    }
+  }
+}
+
 TEST(ClientFields, SeedsMayBeNegativeAndTopPZero) {
   EXPECT_EQ(of_chat(R"("seed":-1)").request().sampling.seed, 0xFFFFFFFFFFFFFFFFU);
   EXPECT_EQ(of_chat(R"("seed":-9223372036854775808)").request().sampling.seed, 0x8000000000000000U);

@@ -222,6 +222,8 @@ TEST(ViewText, HasCellsInRunsAndTimesFromTheArrivalOn) {
   live.adapter = "sql";
   live.arrival_us = 9'000'000;
   live.first_scheduled_us = 9'250'000;
+  live.draft_tokens = 12;
+  live.drafts_accepted = 8;
   view.queues.requests = {live};
   view::EndedRequest ended;
   ended.id = 4;
@@ -229,6 +231,7 @@ TEST(ViewText, HasCellsInRunsAndTimesFromTheArrivalOn) {
   ended.first_scheduled_us = 1'000'500;
   ended.first_token_us = 2'000'000;
   ended.ended_us = 4'000'000;
+  ended.draft_tokens = 3;
   view.ended = {ended};
   trace::Span span;
   span.row = trace::Row::device;
@@ -248,6 +251,10 @@ TEST(ViewText, HasCellsInRunsAndTimesFromTheArrivalOn) {
   EXPECT_EQ(shown["requests"][0]["age_ms"], 1000);
   EXPECT_EQ(shown["requests"][0]["queue_ms"], 250);
   EXPECT_TRUE(shown["requests"][0]["ttft_ms"].is_null());
+  EXPECT_EQ(shown["requests"][0]["draft_tokens"], 12);
+  EXPECT_EQ(shown["requests"][0]["drafts_accepted"], 8);
+  EXPECT_EQ(shown["ended"][0]["draft_tokens"], 3);
+  EXPECT_EQ(shown["ended"][0]["drafts_accepted"], 0);
   EXPECT_EQ(shown["ended"][0]["finish_reason"], "error");
   EXPECT_EQ(shown["ended"][0]["queue_ms"], 0.5);
   EXPECT_EQ(shown["ended"][0]["total_ms"], 3000);

@@ -35,7 +35,14 @@ inline RequestResult result_of(std::string text, FinishReason reason = FinishRea
   result.outputs[0].text = std::move(text);
   result.outputs[0].finish_reason = reason;
   result.usage = {.prompt_tokens = 20, .completion_tokens = 5, .cached_tokens = 16};
-  result.timing = {.queue_ms = 1, .ttft_ms = 2, .total_ms = 3, .cache_miss = 4, .preemptions = 6, .restarts = 7};
+  result.timing = {.queue_ms = 1,
+                   .ttft_ms = 2,
+                   .total_ms = 3,
+                   .cache_miss = 4,
+                   .preemptions = 6,
+                   .restarts = 7,
+                   .draft_tokens = 9,
+                   .drafts_accepted = 8};
   return result;
 }
 

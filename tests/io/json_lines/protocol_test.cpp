@@ -137,6 +137,9 @@ std::vector<RefusedCase> refused_cases() {
       {"best_of", R"("2")"},
       {"timing", "1"},
       {"structured_outputs", "1"},
+      {"speculation", "0"},
+      {"speculation", R"("off")"},
+      {"speculation", "null"},
   };
   for (std::size_t i = 0; i < bad_values.size(); ++i) {
     const auto& [field, value] = bad_values[i];
@@ -174,6 +177,7 @@ TEST(Protocol, ALineWithoutOpIsAGenerateWithDefaultSampling) {
   EXPECT_EQ(request.sampling.n, 1);
   EXPECT_FALSE(request.sampling.seed.has_value());
   EXPECT_FALSE(request.sampling.logprobs.has_value());
+  EXPECT_TRUE(request.sampling.speculation);
 }
 
 TEST(Protocol, EveryFieldOfGenerateReachesTheRequest) {
@@ -187,7 +191,7 @@ TEST(Protocol, EveryFieldOfGenerateReachesTheRequest) {
       R"("cache_salt":"s","timing":true,"structured_outputs":{"choice":["a","b"]},)"
       R"("thinking_token_budget":6,"bad_words":["x","y z"],"allowed_token_ids":[8,9],"logprob_token_ids":[7],)"
       R"("truncate_prompt_tokens":-1,"detokenize":false,"spaces_between_special_tokens":false,"stream_interval":5,)"
-      R"("prompt_embeds":[]})");
+      R"("prompt_embeds":[],"speculation":false})");
   EXPECT_TRUE(op.timing);
   const auto& request = *op.request;
   EXPECT_FALSE(request.prompt.has_value());
@@ -230,6 +234,7 @@ TEST(Protocol, EveryFieldOfGenerateReachesTheRequest) {
   EXPECT_EQ(params.length_penalty, 0.75);
   EXPECT_EQ(params.early_stopping, EarlyStopping::never);
   EXPECT_EQ(params.structured_outputs, (StructuredOutput{GrammarKind::choice, {}, {"a", "b"}}));
+  EXPECT_FALSE(params.speculation);
 }
 
 TEST(Protocol, NullLeavesAFieldThatMayBeAbsentAbsent) {
@@ -333,7 +338,14 @@ TEST(Events, DoneCarriesEveryOutputUsageAndTiming) {
   result.outputs.push_back({2, "", {2}, {}, FinishReason::stop, TokenId{2}, 0, std::nullopt});
   result.prompt_logprobs = entry(4, -3);
   result.usage = {5, 2, 4};
-  result.timing = {.queue_ms = 0.5, .ttft_ms = 1.25, .total_ms = 10, .cache_miss = 1, .preemptions = 3, .restarts = 2};
+  result.timing = {.queue_ms = 0.5,
+                   .ttft_ms = 1.25,
+                   .total_ms = 10,
+                   .cache_miss = 1,
+                   .preemptions = 3,
+                   .restarts = 2,
+                   .draft_tokens = 9,
+                   .drafts_accepted = 5};
   std::string line;
   append_done(line, "x", result);
   const auto done = written(line);
@@ -353,7 +365,7 @@ TEST(Events, DoneCarriesEveryOutputUsageAndTiming) {
   line.clear();
   append_done(line, "x", result, true);
   EXPECT_EQ(written(line)["timing"], json::parse(R"({"queue_ms":0.5,"ttft_ms":1.25,"total_ms":10.0,"cached_tokens":4,
-      "cache_miss":1,"preemptions":3,"drafts_accepted":0,"restarts":2})"));
+      "cache_miss":1,"preemptions":3,"draft_tokens":9,"drafts_accepted":5,"restarts":2})"));
 }
 
 TEST(Events, ImpossibleLogprobsAreAVeryLowNumberSinceJsonHasNoInfinity) {

@@ -32,6 +32,40 @@ TEST(EngineText, AModelThatIsNotLoadedHasNoSamplesOfReplicas) {
   }
 }
 
+TEST(EngineText, AcceptedDraftsAreCountedByTheirPosition) {
+  ModelInfo model;
+  model.name = "m";
+  EngineMetrics metrics;
+  const auto samples = [&] {
+    std::string written;
+    PrometheusText text(written);
+    write_engine_metrics(text, {{model, metrics}});
+    const std::string name = "pagoda:spec_decode_num_accepted_tokens_per_pos_total";
+    std::vector<std::string> found;
+    for (std::size_t at = written.find("\n" + name + "{"); at != std::string::npos;
+         at = written.find("\n" + name + "{", at + 1)) {
+      const std::size_t begin = at + 1 + name.size();
+      found.push_back(written.substr(begin, written.find('\n', begin) - begin));
+    }
+    return found;
+  };
+  const auto sample = [](std::size_t position, int count) {
+    return "{model_name=\"m\",engine=\"0\",position=\"" + std::to_string(position) + "\"} " + std::to_string(count);
+  };
+  EXPECT_EQ(samples(), std::vector{sample(0, 0)});
+  metrics.steps.count_drafts(4, 0);
+  EXPECT_EQ(samples(), std::vector{sample(0, 0)});
+  metrics.steps.count_drafts(4, 3);
+  metrics.steps.count_drafts(1, 1);
+  EXPECT_EQ(samples(), (std::vector{sample(0, 2), sample(1, 1), sample(2, 1)}));
+  metrics.steps.count_drafts(100, 100);
+  const auto all = samples();
+  ASSERT_EQ(all.size(), kMaxDraftPositions);
+  EXPECT_EQ(all.front(), sample(0, 3));
+  EXPECT_EQ(all.back(), sample(kMaxDraftPositions - 1, 1));
+  EXPECT_EQ(metrics.steps.accepted_draft_tokens, 104);
+}
+
 TEST(EngineText, AdaptersHaveSamplesIfRequestsMayNameThem) {
   ModelInfo model;
   model.name = "m";
